@@ -1,0 +1,38 @@
+# Where each third-party library comes from. LibTorch is the one that Debian does not ship in the version we need:
+# LIBTORCH_DIR holds lib/libtorch_cpu.so, lib/libc10.so, lib/libgomp.so.1 and include/; deploy/dependencies puts it there.
+
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+find_package(absl REQUIRED)
+find_package(Protobuf CONFIG QUIET)
+if(NOT Protobuf_FOUND)
+  find_package(Protobuf REQUIRED)
+endif()
+find_package(gRPC CONFIG REQUIRED)
+find_package(prometheus-cpp CONFIG REQUIRED)
+find_package(spdlog CONFIG REQUIRED)
+find_package(nlohmann_json CONFIG REQUIRED)
+find_package(PNG REQUIRED)
+find_package(JPEG REQUIRED)
+find_package(OpenMP REQUIRED)
+pkg_check_modules(WEBP REQUIRED IMPORTED_TARGET libwebp)
+pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+
+if(DEFINED ENV{XDG_CACHE_HOME})
+  set(LATENTD_DEPENDENCIES_DEFAULT $ENV{XDG_CACHE_HOME}/latentd/dependencies)
+else()
+  set(LATENTD_DEPENDENCIES_DEFAULT $ENV{HOME}/.cache/latentd/dependencies)
+endif()
+set(LIBTORCH_DIR ${LATENTD_DEPENDENCIES_DEFAULT}/libtorch CACHE PATH "LibTorch 2.11.0: a folder with lib/ and include/")
+if(NOT EXISTS ${LIBTORCH_DIR}/lib/libtorch_cpu.so)
+  message(FATAL_ERROR "no lib/libtorch_cpu.so under LIBTORCH_DIR=${LIBTORCH_DIR}: run deploy/dependencies, or pass -DLIBTORCH_DIR=")
+endif()
+
+# The wheel carries headers of another protobuf (include/google), so its directory goes behind the system's: -idirafter.
+add_library(latentd_libtorch INTERFACE)
+target_compile_options(latentd_libtorch INTERFACE "SHELL:-idirafter ${LIBTORCH_DIR}/include" -fopenmp)
+target_link_libraries(latentd_libtorch INTERFACE
+  ${LIBTORCH_DIR}/lib/libtorch_cpu.so ${LIBTORCH_DIR}/lib/libc10.so ${LIBTORCH_DIR}/lib/libgomp.so.1)
+# libtorch_cpu.so of the CUDA wheel needs libcudart and libcupti, which lie beside it or where CUDA is installed.
+target_link_options(latentd_libtorch INTERFACE -Wl,-rpath-link,${LIBTORCH_DIR}/lib:/usr/local/cuda/lib64)

@@ -1,0 +1,1 @@
+# Filled by the deploy work: bin/, lib/ and share/latentd/demo-model.

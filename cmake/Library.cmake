@@ -1,0 +1,31 @@
+# One directory, one library, linking only the directories it may include (the table is in docs/architecture.md).
+
+# latentd_library(NAME directory... [LINK third-party...]) makes latentd_NAME from the *.cc of the current directory.
+function(latentd_library name)
+  cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  list(TRANSFORM ARG_UNPARSED_ARGUMENTS PREPEND latentd_ OUTPUT_VARIABLE directories)
+  if(sources)
+    add_library(latentd_${name} STATIC ${sources})
+    target_include_directories(latentd_${name} PUBLIC ${PROJECT_SOURCE_DIR})
+    target_link_libraries(latentd_${name} PUBLIC ${directories} ${ARG_LINK})
+  else()
+    add_library(latentd_${name} INTERFACE)
+    target_include_directories(latentd_${name} INTERFACE ${PROJECT_SOURCE_DIR})
+    target_link_libraries(latentd_${name} INTERFACE ${directories} ${ARG_LINK})
+  endif()
+endfunction()
+
+# latentd_test(NAME library... [LABEL label]) makes the test program NAME_test from the *_test.cc of the current directory.
+function(latentd_test name)
+  cmake_parse_arguments(ARG "" "LABEL" "" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cc)
+  if(NOT sources)
+    return()
+  endif()
+  add_executable(${name}_test ${sources})
+  target_include_directories(${name}_test PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${name}_test PRIVATE ${ARG_UNPARSED_ARGUMENTS} GTest::gmock GTest::gtest GTest::gtest_main)
+  target_compile_definitions(${name}_test PRIVATE LATENTD_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT 300)
+endfunction()

@@ -1,0 +1,42 @@
+// A Backend turns optimised graphs into code for one device: Plan selects kernels and memory and
+// writes them down as bytes; Load turns those bytes and a weight set into an Executable.
+// Load(Plan(g)) is the only way to an Executable, also in the process that compiled, so what was
+// saved is what runs.
+//
+// Thread-safe: any method may be called from any thread.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "core/backends/executable.h"
+#include "core/graph/graph.h"
+#include "core/graph/target.h"
+#include "core/weights/weight_set.h"
+
+namespace latentd::backends {
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual const graph::Target& target() const = 0;
+
+  // What must be equal for a plan made elsewhere to run here: instruction set, thread count,
+  // library versions.
+  virtual std::string Fingerprint() const = 0;
+
+  // Kernel choices and memory plan for `graph`, as bytes that Load understands. Deterministic.
+  virtual absl::StatusOr<std::string> Plan(const graph::Graph& graph) const = 0;
+
+  // `graph` and `plan` are verified again: a plan that does not fit the graph is an error, never a
+  // crash. The executable takes what it needs from `weights` (packed, counted users) and keeps that
+  // alive.
+  virtual absl::StatusOr<std::unique_ptr<Executable>> Load(
+      std::shared_ptr<const graph::Graph> graph, absl::string_view plan,
+      const weights::WeightSet& weights) = 0;
+};
+
+}  // namespace latentd::backends

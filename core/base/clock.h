@@ -1,0 +1,23 @@
+// Time as something that is passed in, so that tests move it by hand.
+#pragma once
+
+#include "absl/time/time.h"
+
+namespace latentd {
+
+// All methods may be called from any thread.
+class Clock {
+ public:
+  virtual ~Clock() = default;
+
+  // Never goes backwards; for durations and deadlines. The zero point has no meaning.
+  virtual absl::Time Monotonic() const = 0;
+
+  // What a wall clock shows; for log lines and file times only.
+  virtual absl::Time Wall() const = 0;
+};
+
+// The machine's clock. Lives for ever.
+const Clock& SystemClock();
+
+}  // namespace latentd

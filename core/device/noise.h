@@ -1,0 +1,29 @@
+// Random numbers equal to what torch.Generator("cpu").manual_seed(seed) gives in Python.
+//
+// Not thread-safe: one owner at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "core/device/buffer.h"
+
+namespace latentd::device {
+
+class NoiseGenerator {
+ public:
+  explicit NoiseGenerator(uint64_t seed);
+  ~NoiseGenerator();
+  NoiseGenerator(NoiseGenerator&&) noexcept;
+  NoiseGenerator& operator=(NoiseGenerator&&) noexcept;
+
+  // torch.randn(shape, generator=...) in float32: standard normal numbers, in the order torch draws
+  // them.
+  Buffer Normal(const Shape& shape);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace latentd::device

@@ -1,0 +1,39 @@
+#include "core/device/tensor_view.h"
+
+#include <ATen/ops/from_blob.h>
+
+#include <array>
+#include <cassert>
+
+namespace latentd::device {
+namespace {
+
+// In the order of DType.
+constexpr std::array<c10::ScalarType, 5> kScalarTypes = {
+    c10::ScalarType::Float, c10::ScalarType::Half, c10::ScalarType::BFloat16, c10::ScalarType::Long,
+    c10::ScalarType::Byte};
+
+DType FromScalarType(c10::ScalarType type) {
+  for (size_t i = 0; i < kScalarTypes.size(); ++i) {
+    if (kScalarTypes[i] == type) return static_cast<DType>(i);
+  }
+  assert(false && "a dtype that graphs do not have");
+  return DType::kF32;
+}
+
+}  // namespace
+
+c10::ScalarType ToScalarType(DType dtype) { return kScalarTypes[static_cast<size_t>(dtype)]; }
+
+at::Tensor View(const Buffer& buffer) {
+  return at::from_blob(const_cast<void*>(buffer.data()), buffer.shape().dims(),
+                       at::TensorOptions().dtype(ToScalarType(buffer.dtype())));
+}
+
+Buffer ToBuffer(const at::Tensor& tensor) {
+  assert(tensor.is_contiguous() && tensor.device().is_cpu());
+  return Buffer::Wrap(tensor.data_ptr(), FromScalarType(tensor.scalar_type()),
+                      Shape(tensor.sizes().vec()), std::make_shared<at::Tensor>(tensor));
+}
+
+}  // namespace latentd::device

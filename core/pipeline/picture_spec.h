@@ -1,0 +1,70 @@
+// What pictures somebody wants, in diffusers' parameter names. An absent optional takes diffusers' default (or the model's
+// own, for sizes).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/schedulers/options.h"
+
+namespace latentd::pipeline {
+
+struct Size {
+  int width = 0;
+  int height = 0;
+  bool operator==(const Size&) const = default;
+};
+
+struct Offset {
+  int top = 0;
+  int left = 0;
+  bool operator==(const Offset&) const = default;
+};
+
+// Which checkpoint starts.
+enum class Model : uint8_t { kBase, kRefiner };
+
+struct PictureSpec {
+  Model model = Model::kBase;
+  std::string prompt;
+  std::optional<std::string> prompt_2;           // the second text encoder's; absent: prompt
+  std::optional<std::string> negative_prompt;    // absent: zeros if the checkpoint forces zeros for empty prompts, else ""
+  std::optional<std::string> negative_prompt_2;  // absent: negative_prompt
+  std::optional<int> width;
+  std::optional<int> height;
+  std::optional<int> num_inference_steps;  // 50
+  std::optional<double> guidance_scale;    // 5.0; at most 1 means no guidance
+  std::optional<double> guidance_rescale;  // 0
+  std::optional<double> eta;               // 0; DDIM only
+  std::optional<int> clip_skip;
+  schedulers::Overrides scheduler;  // over the checkpoint's scheduler_config.json
+  std::vector<double> timesteps;    // a schedule of one's own instead of num_inference_steps; at most one of these two
+  std::vector<double> sigmas;
+
+  // One picture for each of seed, seed + 1, ...; `seeds` names them one by one instead.
+  std::optional<uint64_t> seed;  // absent: random, and the response says which
+  std::vector<uint64_t> seeds;
+  std::optional<int> num_images_per_prompt;  // 1
+
+  std::optional<Size> original_size;
+  std::optional<Size> target_size;
+  std::optional<Offset> crops_coords_top_left;
+  std::optional<Size> negative_original_size;
+  std::optional<Size> negative_target_size;
+  std::optional<Offset> negative_crops_coords_top_left;
+  std::optional<double> aesthetic_score;           // 6.0
+  std::optional<double> negative_aesthetic_score;  // 2.5
+
+  // Base, then refiner from denoising_end on (0.8 when absent), as an ensemble of experts.
+  bool refine = false;
+  std::optional<double> denoising_end;
+  std::optional<double> denoising_start;
+
+  // Image-to-image: an encoded picture (PNG, JPEG or WebP) and how much of the schedule to redo (0.3).
+  std::string image;
+  std::optional<double> strength;
+};
+
+}  // namespace latentd::pipeline
