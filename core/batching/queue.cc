@@ -1,0 +1,66 @@
+#include "core/batching/queue.h"
+
+#include <algorithm>
+#include <cassert>
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/error_details.h"
+
+namespace latentd::batching {
+namespace {
+
+// Until a picture has been measured, and never less than this, so that clients do not spin.
+constexpr absl::Duration kShortestRetry = absl::Seconds(1);
+
+}  // namespace
+
+absl::Status Queue::Admit(absl::Span<const PictureId> pictures, const Need& need, size_t bytes) {
+  if (order_.size() + pictures.size() > static_cast<size_t>(limits_.pictures) ||
+      bytes > limits_.bytes - std::min(bytes_, limits_.bytes)) {
+    return WithRetryDelay(
+        WithReason(absl::ResourceExhaustedError(
+                       absl::StrCat("the queue is full: ", order_.size(), " of ", limits_.pictures,
+                                    " pictures are waiting or running, and this request asks for ",
+                                    pictures.size(), " more")),
+                   "QUEUE_FULL"),
+        TimeUntilPlaceIsFree());
+  }
+  for (size_t i = 0; i < pictures.size(); ++i) {
+    // The request's bytes are counted with its first picture and leave with it.
+    order_.push_back({pictures[i], need, i == 0 ? bytes : 0, std::nullopt});
+    const bool is_new = entries_.emplace(pictures[i], std::prev(order_.end())).second;
+    assert(is_new);
+    (void)is_new;
+  }
+  bytes_ += bytes;
+  return absl::OkStatus();
+}
+
+void Queue::Update(PictureId picture, const Need& need) { entries_.at(picture)->need = need; }
+
+void Queue::Remove(PictureId picture) {
+  const auto entry = entries_.at(picture);
+  if (entry->started) picture_time_ = clock_.Monotonic() - *entry->started;
+  bytes_ -= entry->bytes;
+  order_.erase(entry);
+  entries_.erase(picture);
+}
+
+std::optional<Unit> Queue::Next() {
+  if (order_.empty()) return std::nullopt;
+  Entry& first = order_.front();
+  if (!first.started) first.started = clock_.Monotonic();
+  return Unit{first.need.kind, first.need.lane, {first.picture}};
+}
+
+int Queue::PositionOf(PictureId picture) const {
+  return static_cast<int>(
+      std::distance(order_.begin(), std::list<Entry>::const_iterator(entries_.at(picture))));
+}
+
+absl::Duration Queue::TimeUntilPlaceIsFree() const {
+  return std::max(kShortestRetry, picture_time_.value_or(kShortestRetry));
+}
+
+}  // namespace latentd::batching

@@ -1,0 +1,33 @@
+// The words of batching: what a picture needs next, and what the engine is to run now.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace latentd::batching {
+
+// Names a picture for as long as it is admitted; never used again.
+using PictureId = uint64_t;
+
+// Pictures may share an evaluation only within one lane: an id that pipeline makes of network,
+// weight set and bucket.
+using Lane = uint64_t;
+
+enum class UnitKind : uint8_t { kText, kEncode, kStep, kDecode };
+
+struct Need {
+  UnitKind kind = UnitKind::kText;
+  Lane lane = 0;
+  int rows = 1;  // of the lane's evaluation
+
+  bool operator==(const Need&) const = default;
+};
+
+// One thing to run now, for these pictures together.
+struct Unit {
+  UnitKind kind = UnitKind::kText;
+  Lane lane = 0;
+  std::vector<PictureId> pictures;
+};
+
+}  // namespace latentd::batching

@@ -1,0 +1,80 @@
+#include "core/batching/queue.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/base/error_details.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/status_matchers.h"
+
+namespace latentd::batching {
+namespace {
+
+using ::latentd::testing::FakeClock;
+using ::latentd::testing::StatusIs;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr Need kText{UnitKind::kText, 0, 1};
+constexpr Need kStep{UnitKind::kStep, 5, 2};
+
+class QueueTest : public ::testing::Test {
+ protected:
+  FakeClock clock_;
+  Queue queue_{{.pictures = 3, .bytes = 100}, clock_};
+};
+
+TEST_F(QueueTest, HasNothingToRunWhenEmpty) { EXPECT_EQ(queue_.Next(), std::nullopt); }
+
+TEST_F(QueueTest, RunsWhatThePictureNeedsNext) {
+  ASSERT_OK(queue_.Admit({1}, kText, 0));
+  EXPECT_EQ(queue_.Next()->kind, UnitKind::kText);
+  queue_.Update(1, kStep);
+  const Unit unit = *queue_.Next();
+  EXPECT_EQ(unit.kind, UnitKind::kStep);
+  EXPECT_EQ(unit.lane, 5);
+  EXPECT_THAT(unit.pictures, ElementsAre(1));
+}
+
+TEST_F(QueueTest, FinishesThePictureAdmittedFirstBeforeTheSecond) {
+  ASSERT_OK(queue_.Admit({1, 2}, kText, 0));
+  queue_.Update(1, kStep);
+  EXPECT_THAT(queue_.Next()->pictures, ElementsAre(1));
+  queue_.Remove(1);
+  EXPECT_THAT(queue_.Next()->pictures, ElementsAre(2));
+}
+
+TEST_F(QueueTest, AdmitsAllPicturesOfARequestOrNone) {
+  ASSERT_OK(queue_.Admit({1, 2}, kText, 0));
+  EXPECT_THAT(queue_.Admit({3, 4}, kText, 0),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("2 of 3")));
+  EXPECT_EQ(queue_.size(), 2);
+}
+
+TEST_F(QueueTest, SaysWhenToTryAgainFromTheLastPicturesTime) {
+  ASSERT_OK(queue_.Admit({1, 2, 3}, kText, 0));
+  queue_.Next();
+  clock_.Advance(absl::Seconds(7));
+  queue_.Remove(1);
+  ASSERT_OK(queue_.Admit({4}, kText, 0));
+  const absl::Status full = queue_.Admit({5}, kText, 0);
+  EXPECT_EQ(GetReason(full), "QUEUE_FULL");
+  EXPECT_EQ(GetRetryDelay(full), absl::Seconds(7));
+}
+
+TEST_F(QueueTest, BoundsTheBytesThatWaitAndGivesThemBack) {
+  ASSERT_OK(queue_.Admit({1}, kText, 60));
+  EXPECT_FALSE(queue_.Admit({2}, kText, 60).ok());
+  queue_.Remove(1);
+  EXPECT_OK(queue_.Admit({2}, kText, 60));
+}
+
+TEST_F(QueueTest, KnowsHowManyPicturesRunBefore) {
+  ASSERT_OK(queue_.Admit({1, 2, 3}, kText, 0));
+  EXPECT_EQ(queue_.PositionOf(3), 2);
+  queue_.Remove(1);
+  EXPECT_EQ(queue_.PositionOf(3), 1);
+}
+
+}  // namespace
+}  // namespace latentd::batching
