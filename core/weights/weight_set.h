@@ -5,53 +5,50 @@
 // Frozen after loading; share as shared_ptr<const WeightSet>; any thread may read.
 #pragma once
 
-#include <functional>
-#include <memory>
 #include <string>
-#include <vector>
 
-#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "core/base/digest.h"
-#include "core/device/buffer.h"
+#include "core/device/dtype.h"
 #include "core/graph/graph.h"
+#include "core/weights/stored_tensor.h"
 
 namespace latentd::weights {
 
 class WeightStore;
-
-// A tensor as it lies in its file.
-struct StoredTensor {
-  device::Buffer data;  // read-only: it wraps the mapping, which it keeps alive
-  std::string file;     // for messages
-};
 
 class WeightSet {
  public:
   // `store` must outlive the set and what was made from it.
   explicit WeightSet(WeightStore* store) : store_(store) {}
 
-  // Adds the tensors of one component under "component/name". Older spellings are found under
-  // today's names. REQUIRES: no tensor of that component was added before.
-  void Add(absl::string_view component, absl::flat_hash_map<std::string, StoredTensor> tensors);
+  // Adds the tensors of one component under "component/name". REQUIRES: no tensor of that component
+  // was added before.
+  void Add(absl::string_view component, TensorMap tensors);
 
-  // NOT_FOUND names the tensor.
+  // Older spellings are found under today's names: a text encoder's tensors with or without the
+  // prefix "text_model.", and attention of VAEs of the SD 1.5 age (query, key, value, proj_attn for
+  // to_q, to_k, to_v, to_out.0). NOT_FOUND names the tensor; INVALID_ARGUMENT one whose dtype
+  // graphs do not have.
   absl::StatusOr<StoredTensor> Find(absl::string_view name) const;
 
   // dtype on disk, kF32 for a tensor that is not there (Check will say so); for GraphBuilder.
   device::DType StoredDType(absl::string_view name) const;
 
-  // OK iff every weight of the graph is here in the graph's shape; otherwise one error that names
-  // every tensor that is missing or has another shape (and which), and ends in "and N more" when it
-  // grows long.
+  // OK iff every weight of the graph is here in the graph's dtype and shape; otherwise one error
+  // that names every tensor that is missing or differs (and in what), and ends in "and N more" when
+  // it grows long. Tensors that the graph does not want are ignored. The shapes [a, b] and
+  // [a, b, 1, 1] are the same: old VAEs store attention as 1x1 convolutions.
   absl::Status Check(const graph::Graph& graph) const;
 
   WeightStore& store() const { return *store_; }
 
  private:
+  const StoredTensor* Lookup(absl::string_view name) const;
+
   WeightStore* store_;
-  absl::flat_hash_map<std::string, StoredTensor> tensors_;
+  TensorMap tensors_;
 };
 
 }  // namespace latentd::weights

@@ -6,7 +6,8 @@
 // ("" = plain). So equal tensors of two files (the refiner's VAE is the base's) are held once with
 // nothing to configure. The last user to go frees the memory.
 //
-// Thread-safe. Two threads that ask for one result make it once.
+// Thread-safe. Threads that ask for one result at a time make it once; if making it fails, each of
+// them gets that error, and who asks later tries again. The store must outlive what it gave out.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +18,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
 #include "core/base/digest.h"
 #include "core/device/buffer.h"
 #include "core/graph/graph.h"
@@ -25,7 +28,8 @@
 
 namespace latentd::weights {
 
-// A held result. Copies share it.
+// A held result. Copies share it, and the last one to go frees it; a Buffer copied out of it must
+// not outlive it.
 using Held = std::shared_ptr<const device::Buffer>;
 
 // Runs a recipe on its sources, in the order of the graph's weights: the reference backend's
@@ -42,19 +46,33 @@ class WeightStore {
   WeightStore(const WeightStore&) = delete;
 
   // The result of `recipe` over `set`, in `form` (made by `packer`; form "" and no packer: plain).
-  // NOT_FOUND names a tensor that the set lacks.
+  // A recipe that is a weight and nothing else, held plain, is the mapped tensor without a copy.
+  // NOT_FOUND names a tensor that the set lacks, INVALID_ARGUMENT one of another dtype or shape
+  // than the recipe's weight. The packer must give the same bytes for the same form and plain
+  // result.
   absl::StatusOr<Held> Get(const graph::Graph& recipe, const WeightSet& set,
                            absl::string_view form = "", const Packer& packer = nullptr);
 
-  // Bytes of all results that are held now, and how many there are.
+  // Bytes of all results that are held now (mapped ones too), and how many there are.
   size_t bytes_held() const;
   size_t entries() const;
 
  private:
   struct Entry;
+  using EntryPointer = std::shared_ptr<Entry>;
+
+  // The held result, waiting for a thread that makes it; null: this thread is to make it for
+  // `entry`.
+  absl::StatusOr<Held> FindOrBegin(const Digest& key, EntryPointer* entry);
+  absl::StatusOr<Held> Finish(const Digest& key, const EntryPointer& entry,
+                              absl::StatusOr<device::Buffer> made);
+  void Release(const Digest& key, const EntryPointer& entry, size_t bytes);
+
   Evaluator evaluator_;
   mutable absl::Mutex mutex_;
-  absl::flat_hash_map<Digest, std::shared_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<Digest, EntryPointer> entries_ ABSL_GUARDED_BY(mutex_);
+  size_t bytes_held_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t results_held_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace latentd::weights

@@ -1,0 +1,72 @@
+#include "core/base/files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+
+namespace latentd {
+namespace {
+
+std::string LinkNote(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path target = std::filesystem::read_symlink(path, error);
+  return error ? "" : absl::StrCat(" (a symbolic link to ", target.string(), ")");
+}
+
+absl::Status CheckRegular(int fd, const std::string& path) {
+  struct stat info;
+  if (fstat(fd, &info) != 0) return FileError("examine", path, errno);
+  if (S_ISREG(info.st_mode)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, S_ISDIR(info.st_mode) ? " is a directory" : " is not a regular file",
+                   "; a regular file is needed"));
+}
+
+}  // namespace
+
+FileDescriptor::~FileDescriptor() {
+  if (fd_ >= 0) close(fd_);
+}
+
+absl::Status FileError(absl::string_view doing, const std::string& path, int error_number) {
+  return absl::Status(absl::ErrnoToStatusCode(error_number),
+                      absl::StrCat("cannot ", doing, " ", path, LinkNote(path), ": ",
+                                   std::generic_category().message(error_number)));
+}
+
+absl::StatusOr<FileDescriptor> OpenForReading(const std::string& path) {
+  // O_NONBLOCK so that opening a pipe does not wait for somebody to write to it.
+  FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.get() < 0) return FileError("open", path, errno);
+  RETURN_IF_ERROR(CheckRegular(file.get(), path));
+  return file;
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) {
+  ASSIGN_OR_RETURN(const FileDescriptor file, OpenForReading(path));
+  // Read to the end instead of trusting the size: files of /proc and /sys say 0.
+  std::string text;
+  std::array<char, 1 << 16> chunk;
+  while (true) {
+    const ssize_t count = read(file.get(), chunk.data(), chunk.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return FileError("read", path, errno);
+    if (count == 0) return text;
+    if (static_cast<size_t>(count) > max_bytes - text.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, " is longer than ", max_bytes, " bytes, the most that is read"));
+    }
+    text.append(chunk.data(), count);
+  }
+}
+
+}  // namespace latentd

@@ -1,0 +1,36 @@
+// Reads safetensors files: 8 bytes with the header's length (little-endian), the header (JSON: name
+// -> dtype, shape, byte range), then the data, to which the ranges are relative.
+// https://huggingface.co/docs/safetensors describes the format.
+//
+// The parse is strict, since the bytes come from anywhere: the header has at most 100 MB; the
+// ranges lie in the data, fit their shapes, and cover all of it without overlap; no name comes
+// twice; nothing follows. An error names the file, the tensor, and what would be right.
+//
+// A tensor of a dtype that the format knows but graphs do not have (F64, I32, BOOL, ...) is checked
+// like any other and marked StoredTensor::unusable_dtype: checkpoints carry such tensors (counters,
+// masks) that no network reads, so only the use of one is an error. A dtype that the format does
+// not know is an error, since its size is not known.
+//
+// Thread-safe: free functions without state.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "core/base/mapped_file.h"
+#include "core/weights/stored_tensor.h"
+
+namespace latentd::weights {
+
+// The tensors wrap the mapping, without a copy. Reads the header's pages only.
+absl::StatusOr<TensorMap> ParseSafetensors(std::shared_ptr<const MappedFile> file);
+
+// The same for a file by path. NOT_FOUND and such name the path.
+absl::StatusOr<TensorMap> ReadSafetensors(const std::string& path);
+
+// The same for bytes that `owner` keeps alive; `file` is for messages.
+absl::StatusOr<TensorMap> ParseSafetensorsBytes(absl::string_view bytes, const std::string& file,
+                                                std::shared_ptr<const void> owner);
+
+}  // namespace latentd::weights

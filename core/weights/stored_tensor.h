@@ -1,0 +1,49 @@
+// A tensor as it lies in its file.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/base/call_once.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "core/base/digest.h"
+#include "core/device/buffer.h"
+
+namespace latentd::weights {
+
+// The digest of a tensor's bytes: read when it is first asked for, then remembered. Thread-safe.
+class ContentDigest {
+ public:
+  explicit ContentDigest(device::Buffer data) : data_(std::move(data)) {}
+
+  const Digest& Get() const;
+
+ private:
+  device::Buffer data_;
+  mutable absl::once_flag once_;
+  mutable Digest digest_;
+};
+
+// A value; copies share the memory and the digest.
+struct StoredTensor {
+  // Read-only: it wraps the mapping, which it keeps alive. Old files may hold it at an address that
+  // is not a multiple of the element's size: Aligned() makes it safe to read by element.
+  device::Buffer data;
+  std::string file;  // for messages
+
+  // The dtype as the file spells it, if graphs have no such dtype ("F64"): then `data` has the
+  // shape and no memory, and using the tensor is an error, while having it in the file is none.
+  std::string unusable_dtype = {};
+
+  // Of `data`'s bytes; WeightSet::Add makes it where it is absent.
+  std::shared_ptr<const ContentDigest> digest = nullptr;
+};
+
+// By name.
+using TensorMap = absl::flat_hash_map<std::string, StoredTensor>;
+
+// The tensor's data, copied iff its address does not suit its dtype.
+device::Buffer Aligned(const device::Buffer& data);
+
+}  // namespace latentd::weights
