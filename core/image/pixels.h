@@ -1,0 +1,28 @@
+// A picture in memory, as everything outside a file format sees it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace latentd::image {
+
+// height x width x 3 bytes: rows from the top, no padding between them, red first.
+//
+// Between these bytes and a network's [-1, 1] stands diffusers' rule: a byte is
+// round(clamp(x / 2 + 0.5, 0, 1) * 255), halves to even, computed in float; and back it is
+// 2 * (byte / 255) - 1.
+struct Image {
+  int width = 0;
+  int height = 0;
+  std::vector<uint8_t> rgb;
+
+  bool operator==(const Image&) const = default;
+};
+
+// What a decoder accepts and a resize makes: wider or taller pictures, or more pixels, are refused
+// before anything is allocated for them.
+inline constexpr int kMaxSide = 8192;
+inline constexpr size_t kMaxPixels = size_t{4096} * 4096;
+
+}  // namespace latentd::image

@@ -1,0 +1,63 @@
+// CLIP's byte-pair encoding, equal to what transformers' CLIPTokenizer makes of the same files.
+//
+// A text goes through these stages:
+//   1. added tokens ("<|endoftext|>", in SDXL's second tokenizer also "!") are cut out verbatim;
+//   2. the rest is normalised: NFC, white space collapsed, lower case; tokens added as "normalized"
+//      are cut out of that;
+//   3. what is left is split into words: a contraction, a run of letters, one digit, or a run of
+//      anything else;
+//   4. each word's UTF-8 bytes are merged by the ranks of merges.txt.
+// Time and memory grow as n log n with the text, also for one word of a megabyte.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace latentd::tokenizer {
+
+struct Encoding {
+  std::vector<int64_t> ids;  // with the start and the end token, at most max_length() of them
+  int64_t dropped = 0;       // how many tokens of the text did not fit
+};
+
+// Frozen after Load; all methods may be called from any thread.
+class ClipTokenizer {
+ public:
+  // The longest sequence that any CLIP text encoder takes.
+  static constexpr int kMaxLength = 77;
+
+  // Reads vocab.json and merges.txt of a checkpoint's tokenizer folder, and, where they are,
+  // tokenizer_config.json, special_tokens_map.json and added_tokens.json. Every error names the
+  // file and what is wrong with it: NOT_FOUND for a missing one, INVALID_ARGUMENT for the rest.
+  static absl::StatusOr<std::unique_ptr<const ClipTokenizer>> Load(const std::string& directory);
+
+  ~ClipTokenizer();
+
+  // Takes any bytes: each ill-formed UTF-8 sequence counts as U+FFFD.
+  Encoding Encode(absl::string_view text) const;
+
+  // The same, filled up to exactly max_length() ids with the pad token.
+  Encoding EncodePadded(absl::string_view text) const;
+
+  // model_max_length of tokenizer_config.json, at most kMaxLength.
+  int max_length() const;
+  int64_t start_id() const;
+  int64_t end_id() const;
+  int64_t pad_id() const;
+  // One more than the largest id that can come out: the text encoder's embedding needs as many
+  // rows.
+  int64_t vocabulary_size() const;
+
+ private:
+  struct Tables;
+  explicit ClipTokenizer(std::unique_ptr<const Tables> tables);
+
+  const std::unique_ptr<const Tables> tables_;
+};
+
+}  // namespace latentd::tokenizer
