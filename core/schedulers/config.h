@@ -1,0 +1,87 @@
+// The settings of a noise scheduler: scheduler_config.json, with what a request changes of it laid
+// over.
+//
+// A field that the scheduler does not know but another one of diffusers' does is passed over, as
+// diffusers' from_config does, so that a request may name another scheduler than the checkpoint's;
+// a field that none knows is refused by name, and so is a value that is not linear in what a step
+// combines (clip_sample, thresholding) or not supported. An absent field has the default of
+// diffusers' class. One exception: diffusers' DDIM clips unless told not to, which no latent model
+// wants, so a request that names DDIM over another scheduler's file that says nothing of
+// clip_sample gets false.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "core/schedulers/options.h"
+
+namespace latentd::schedulers {
+
+struct Scheduler;  // core/schedulers/scheduler.h
+
+enum class BetaSchedule : uint8_t { kLinear, kScaledLinear, kSquaredcosCapV2, kExp };
+enum class PredictionType : uint8_t { kEpsilon, kVPrediction, kSample };
+enum class TimestepSpacing : uint8_t { kLeading, kLinspace, kTrailing };
+enum class AlgorithmType : uint8_t { kDpmSolverPlusPlus, kSdeDpmSolverPlusPlus };
+enum class SolverType : uint8_t { kMidpoint, kHeun };
+enum class FinalSigmas : uint8_t { kZero, kSigmaMin };
+enum class Interpolation : uint8_t { kLinear, kLogLinear };
+enum class TimestepType : uint8_t { kDiscrete, kContinuous };
+
+// Every member is the field of the same name; scheduler is _class_name. Immutable once parsed.
+struct SchedulerConfig {
+  const Scheduler* scheduler = nullptr;  // lives for ever
+
+  int num_train_timesteps = 1000;
+  double beta_start = 0.0001;
+  double beta_end = 0.02;
+  BetaSchedule beta_schedule = BetaSchedule::kLinear;
+  std::optional<std::vector<double>> trained_betas;
+  bool rescale_betas_zero_snr = false;
+  PredictionType prediction_type = PredictionType::kEpsilon;
+  TimestepSpacing timestep_spacing = TimestepSpacing::kLinspace;
+  int steps_offset = 0;
+
+  bool use_karras_sigmas = false;
+  bool use_exponential_sigmas = false;
+  bool use_beta_sigmas = false;
+  bool use_lu_lambdas = false;
+  std::optional<double> sigma_min;
+  std::optional<double> sigma_max;
+  FinalSigmas final_sigmas_type = FinalSigmas::kZero;
+  Interpolation interpolation_type = Interpolation::kLinear;
+  TimestepType timestep_type = TimestepType::kDiscrete;
+
+  bool clip_sample = false;
+  bool thresholding = false;
+  bool set_alpha_to_one = true;
+
+  AlgorithmType algorithm_type = AlgorithmType::kDpmSolverPlusPlus;
+  SolverType solver_type = SolverType::kMidpoint;
+  int solver_order = 2;
+  bool lower_order_final = true;
+  bool euler_at_final = false;
+  double lambda_min_clipped = -std::numeric_limits<double>::infinity();
+
+  int original_inference_steps = 50;
+  double timestep_scaling = 10.0;
+
+  // "euler": the short name of the scheduler.
+  absl::string_view name() const;
+};
+
+// `json` is the text of a scheduler_config.json. INVALID_ARGUMENT, with a field violation for each
+// of the overrides that cannot be had (fields "scheduler", "timestep_spacing", ...: their names in
+// Overrides, `name` as "scheduler"), or without violations where the file itself is at fault.
+absl::StatusOr<SchedulerConfig> ParseSchedulerConfig(absl::string_view json,
+                                                     const Overrides& overrides = {});
+
+// The short names, in the order of the table: "euler", "euler_a", "ddim", ...
+std::vector<std::string> SupportedSchedulers();
+
+}  // namespace latentd::schedulers

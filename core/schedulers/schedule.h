@@ -1,0 +1,82 @@
+// A noise scheduler's whole run as a table of coefficients, computed on the host before the first
+// step.
+//
+// All schedulers here are linear in what they combine. With the state S = [x, h1, h2, h3] (x the
+// latents, h what a multi-step method remembers; all h zero at first), an evaluation of the network
+// at row k of the table is
+//   network input  input_scale * x, at `timestep`
+//   S' = matrix * [x, h1, h2, h3, output, noise]
+// with `output` the network's output after guidance (whatever prediction_type says it means) and
+// `noise` a fresh draw of standard normal numbers where draws_noise says so (else anything finite,
+// or zero). x after the last row is the result.
+//
+// Values agree with diffusers' float32 to its rounding; formulas are in each scheduler's file. Pure
+// functions: any thread.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/schedulers/config.h"
+
+namespace latentd::schedulers {
+
+inline constexpr int kStateRows = 4;  // x, h1, h2, h3
+inline constexpr int kCombined = 6;   // ..., output, noise
+
+// One evaluation of the network and what follows it. A step of Heun's method is two of them.
+struct StepCoefficients {
+  double timestep = 0;    // what the network is told; not always a whole number
+  float input_scale = 1;  // times x
+  std::array<float, kStateRows * kCombined> matrix{};  // row-major
+  bool draws_noise =
+      false;  // one draw of the picture's generator, at this evaluation, in this order
+  int denoising_index = 0;  // the step that users count, from 0
+};
+
+struct Schedule {
+  double initial_noise_scale = 1;  // text-to-image starts from x = initial_noise_scale * noise
+
+  // Image-to-image starts from x = start_image_scale * latents of the image + start_noise_scale *
+  // noise.
+  double start_image_scale = 1;
+  double start_noise_scale = 0;
+
+  // In order. Empty where denoising_start or denoising_end leaves nothing to do, as in diffusers: x
+  // stays what it is.
+  std::vector<StepCoefficients> steps;
+
+  // How many steps users count; 0 if empty.
+  int denoising_steps() const { return steps.empty() ? 0 : steps.back().denoising_index + 1; }
+};
+
+// Parameters of diffusers' pipelines, with their names.
+struct ScheduleRequest {
+  int num_inference_steps = 50;
+
+  // A schedule of one's own, falling; num_inference_steps then has no effect. At most one of the
+  // two, and only for schedulers that take them in diffusers. Sigmas end with the one after the
+  // last step (0, as a rule).
+  std::vector<double> timesteps;
+  std::vector<double> sigmas;
+
+  double eta = 0;  // in [0, 1]; has an effect with DDIM only
+
+  // Image-to-image: the part of the schedule, from its end, that is run; in (0, 1]. At most one of
+  // this and denoising_start.
+  std::optional<double> strength;
+
+  // An ensemble of experts: the first runs down to where the fraction denoising_end of the training
+  // timesteps lies, the second goes on from denoising_start. Latents are handed over as they are:
+  // nothing is scaled. In (0, 1); denoising_end may also be 1, which cuts nothing.
+  std::optional<double> denoising_start;
+  std::optional<double> denoising_end;
+};
+
+// INVALID_ARGUMENT with a field violation for every field of the request at fault.
+absl::StatusOr<Schedule> MakeSchedule(const SchedulerConfig& config,
+                                      const ScheduleRequest& request);
+
+}  // namespace latentd::schedulers
