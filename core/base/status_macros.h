@@ -7,11 +7,11 @@
 #include "absl/status/statusor.h"
 
 // RETURN_IF_ERROR(expression): returns the expression's status from this function unless it is OK.
-#define RETURN_IF_ERROR(expression)                           \
-  do {                                                        \
-    if (absl::Status status_ = (expression); !status_.ok()) { \
-      return status_;                                         \
-    }                                                         \
+#define RETURN_IF_ERROR(expression)                                         \
+  do {                                                                      \
+    if (absl::Status latentd_status = (expression); !latentd_status.ok()) { \
+      return latentd_status;                                                \
+    }                                                                       \
   } while (false)
 
 // ASSIGN_OR_RETURN(declaration, expression): declares from a StatusOr's value, or returns its

@@ -63,6 +63,7 @@ class GraphBuilder {
   Value Sub(Value a, Value b);
   Value Mul(Value a, Value b);
   Value Div(Value a, Value b);
+  // A negative axis counts from the end.
   Value Concat(const std::vector<Value>& parts, int64_t axis);
   Value Slice(Value x, int64_t axis, int64_t begin, int64_t end);
   Value Reshape(Value x, Shape shape);
@@ -88,9 +89,16 @@ class GraphBuilder {
 
  private:
   Value Emit(Op op, std::vector<Value> operands, Attributes attributes = {});
+  Value Push(Node node);
+  // Remembers the mistake and gives a placeholder.
+  Value Fallback(absl::Status status);
+  absl::Status ResolveLeaf(const Node& leaf);
+  absl::Status ResolveInner(Node* node) const;
+  int64_t FromFront(int64_t axis, Value x) const;
 
   std::vector<Node> nodes_;
   std::vector<graph::Output> outputs_;
+  // By name; of a weight that is stored in another dtype, its cast.
   absl::flat_hash_map<std::string, ValueId> leaves_;
   StoredDType stored_dtype_;
   absl::Status status_;

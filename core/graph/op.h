@@ -149,8 +149,9 @@ struct ConstantAttributes {
   bool operator==(const ConstantAttributes&) const = default;
 };
 
-// The body's inputs are named "0", "1", ... in the order of the fused node's operands; it has one
-// output.
+// The body's inputs are named "0", "1", ... in the order of the fused node's operands and are of
+// the step rate; it has one output, "result", and no weight or fused node. Bodies are equal if
+// their texts are.
 struct FusedAttributes {
   std::string kind;  // the pass's word for the pattern: "conv2d_epilogue", "group_norm_silu", ...
   std::shared_ptr<const Graph> body;

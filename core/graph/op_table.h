@@ -3,7 +3,10 @@
 // case in tests/conformance.
 #pragma once
 
+#include <string>
+
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "core/graph/graph.h"
 
@@ -15,21 +18,38 @@ struct ValueType {
   bool operator==(const ValueType&) const = default;
 };
 
+// "f32[2,4,32,32]".
+std::string ToString(const ValueType& type);
+
+// Bounds that keep sizes and their sums inside int64_t and a hostile graph small.
+inline constexpr int kMaxRank = 8;
+inline constexpr int64_t kMaxElements = int64_t{1} << 48;
+inline constexpr size_t kMaxConstantElements = size_t{1} << 16;
+
+// OK iff every size is at least 1 and rank and elements are within the bounds above.
+absl::Status CheckShape(const Shape& shape);
+
 struct OpRow {
   Op op;
   absl::string_view name;  // "conv2d"
   int min_operands;
   int max_operands;  // -1: no bound
-  // REQUIRES: the number of operands is within the bounds. An error says which operand does not fit
-  // and why.
+  // The alternative of the variant that the op uses, with its defaults.
+  Attributes attributes;
+  // REQUIRES: the number of operands is within the bounds and `attributes` holds the row's
+  // alternative. An error says which operand does not fit and why.
   absl::StatusOr<ValueType> (*infer)(absl::Span<const ValueType> operands,
                                      const Attributes& attributes);
 };
 
-const OpRow& RowOf(Op op);
+// In the order of the enum.
 absl::Span<const OpRow> OpTable();
+const OpRow& RowOf(Op op);
 
-// Type of a non-leaf node from its operands' types: checks the count, then the row's rule.
+inline bool IsLeaf(Op op) { return op <= Op::kConstant; }
+
+// Type of a non-leaf node from its operands' types: checks the count, the attributes' alternative,
+// then the row's rule. No attribute value crashes it.
 absl::StatusOr<ValueType> InferType(Op op, absl::Span<const ValueType> operands,
                                     const Attributes& attributes);
 

@@ -1,6 +1,7 @@
-// Weight recipes: the checkpoint-rate part of a graph, cut into one small graph for each of its results that something
-// faster reads. An executable graph keeps its recipes inline (weight -> cast -> concat -> ...); a backend asks WeightStore
-// for each recipe's result when it loads, and runs only the rest.
+// Weight recipes: the checkpoint-rate part of a graph, cut into one small graph for each of its
+// results that something faster reads. An executable graph keeps its recipes inline (weight -> cast
+// -> concat -> ...); a backend asks WeightStore for each recipe's result when it loads, and runs
+// only the rest.
 #pragma once
 
 #include <vector>
@@ -14,7 +15,8 @@ struct Recipe {
   Graph graph;    // leaves: weights and constants; one output, "result"
 };
 
-// One recipe for each checkpoint-rate value that a faster node or an output reads, in order of value.
+// One recipe for each checkpoint-rate value that a faster node or an output reads, in order of
+// value.
 std::vector<Recipe> ExtractRecipes(const Graph& graph);
 
 }  // namespace latentd::graph

@@ -1,11 +1,14 @@
-// Splits a graph by rate, before keys and passes, so that each part has its own text, key and artifact.
+// Splits a graph by rate, before keys and passes, so that each part has its own text, key and
+// artifact.
 //
-// The request part is one row: it is rebuilt with 1 in dimension 0 of every value, whatever the number of rows of the
-// graph it is cut from, and it has no height or width in it, so one artifact serves all buckets and row counts. REQUIRES
-// therefore that rows are dimension 0 of every request-rate value and of no other use; an error names the node otherwise.
+// The request part is one row: it is rebuilt with 1 in dimension 0 of every value, whatever the
+// number of rows of the graph it is cut from, and it has no height or width in it, so one artifact
+// serves all buckets and row counts. REQUIRES therefore that rows are dimension 0 of every
+// request-rate value and of no other use; an error names the node otherwise.
 //
-// What the step part needs of it comes packed: the request graph has one output, "request" [1, n] f32, in which the values
-// follow each other flattened, in order of their nodes; the step graph has one input "request" [rows, n] that it slices.
+// What the step part needs of it comes packed: the request graph has one output, "request" [1, n]
+// f32, in which the values follow each other flattened, in order of their nodes; the step graph has
+// one input "request" [rows, n] that it slices.
 #pragma once
 
 #include <optional>

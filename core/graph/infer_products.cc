@@ -1,0 +1,100 @@
+#include <cmath>
+#include <limits>
+
+#include "core/base/status_macros.h"
+#include "core/graph/infer_rules.h"
+
+namespace latentd::graph {
+namespace {
+
+// Far above any picture, far below where sums of a few overflow.
+constexpr int64_t kMaxWindow = int64_t{1} << 31;
+
+absl::Status CheckBias(Operands operands, int64_t outputs) {
+  if (operands.size() < 3 || operands[2].shape == Shape{outputs}) return absl::OkStatus();
+  return Mismatch("bias ", operands[2].shape.ToString(), " must be [", outputs, "]");
+}
+
+// Result positions along one side of the image.
+absl::StatusOr<int64_t> WindowCount(int64_t size, int64_t before, int64_t after, int64_t kernel,
+                                    int64_t stride) {
+  if (before < 0 || after < 0 || before > kMaxWindow || after > kMaxWindow) {
+    return Mismatch("padding ", before, " and ", after, " must be between 0 and ", kMaxWindow);
+  }
+  const int64_t padded = size + before + after;
+  if (padded < kernel) {
+    return Mismatch("a kernel of ", kernel, " does not fit into ", padded, " padded pixels");
+  }
+  return (padded - kernel) / stride + 1;
+}
+
+}  // namespace
+
+Inferred InferConv2d(Operands operands, const Attributes& attributes) {
+  const auto& conv = std::get<Conv2dAttributes>(attributes);
+  RETURN_IF_ERROR(CheckOneFloatType(operands));
+  RETURN_IF_ERROR(CheckRank(operands[0], 4, "x"));
+  RETURN_IF_ERROR(CheckRank(operands[1], 4, "weight"));
+  const Shape& x = operands[0].shape;
+  const Shape& weight = operands[1].shape;
+  const ImageAxes axes = AxesOf(conv.layout);
+  if (x[axes.channels] != weight[1]) {
+    return Mismatch("weight takes ", weight[1], " channels, x has ", x[axes.channels]);
+  }
+  if (conv.stride < 1) return Mismatch("stride ", conv.stride, " must be at least 1");
+  RETURN_IF_ERROR(CheckBias(operands, weight[0]));
+  ASSIGN_OR_RETURN(const int64_t height, WindowCount(x[axes.height], conv.padding.top,
+                                                     conv.padding.bottom, weight[2], conv.stride));
+  ASSIGN_OR_RETURN(const int64_t width, WindowCount(x[axes.width], conv.padding.left,
+                                                    conv.padding.right, weight[3], conv.stride));
+  return ValueType{operands[0].dtype, ImageShape(conv.layout, x[0], weight[0], height, width)};
+}
+
+Inferred InferLinear(Operands operands, const Attributes&) {
+  RETURN_IF_ERROR(CheckOneFloatType(operands));
+  RETURN_IF_ERROR(CheckRank(operands[1], 2, "weight"));
+  const Shape& x = operands[0].shape;
+  const Shape& weight = operands[1].shape;
+  if (x.rank() < 1) return Mismatch("x must have at least one dimension");
+  if (x[-1] != weight[1]) return Mismatch("weight takes ", weight[1], " features, x has ", x[-1]);
+  RETURN_IF_ERROR(CheckBias(operands, weight[0]));
+  std::vector<int64_t> dims = x.dims();
+  dims.back() = weight[0];
+  return ValueType{operands[0].dtype, Shape(std::move(dims))};
+}
+
+Inferred InferMatmul(Operands operands, const Attributes&) {
+  RETURN_IF_ERROR(CheckOneFloatType(operands));
+  const Shape& a = operands[0].shape;
+  const Shape& b = operands[1].shape;
+  if (a.rank() < 2) return Mismatch("a must have at least two dimensions");
+  RETURN_IF_ERROR(CheckRank(operands[1], a.rank(), "b"));
+  for (int i = 0; i < a.rank() - 2; ++i) {
+    if (a[i] != b[i]) return Mismatch("dimension ", i, " is ", a[i], " in a and ", b[i], " in b");
+  }
+  if (a[-1] != b[-2]) return Mismatch("a has ", a[-1], " columns, b has ", b[-2], " rows");
+  std::vector<int64_t> dims = a.dims();
+  dims.back() = b[-1];
+  return ValueType{operands[0].dtype, Shape(std::move(dims))};
+}
+
+Inferred InferAttention(Operands operands, const Attributes& attributes) {
+  const auto& attention = std::get<AttentionAttributes>(attributes);
+  RETURN_IF_ERROR(CheckOneFloatType(operands));
+  RETURN_IF_ERROR(CheckRank(operands[0], 3, "query"));
+  RETURN_IF_ERROR(CheckRank(operands[1], 3, "key"));
+  const Shape& query = operands[0].shape;
+  const Shape& key = operands[1].shape;
+  if (operands[2].shape != key) return Mismatch("key and value must have one shape");
+  if (query[0] != key[0]) return Mismatch("query has ", query[0], " rows, key has ", key[0]);
+  if (query[2] != key[2]) {
+    return Mismatch("query has ", query[2], " channels, key has ", key[2]);
+  }
+  if (attention.heads < 1 || query[2] % attention.heads != 0) {
+    return Mismatch(attention.heads, " heads do not divide ", query[2], " channels");
+  }
+  if (!std::isfinite(attention.scale)) return Mismatch("scale must be finite");
+  return operands[0];
+}
+
+}  // namespace latentd::graph
