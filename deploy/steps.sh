@@ -1,0 +1,37 @@
+# Sourced by the scripts beside it: how they speak, fail and check for room.
+# shellcheck shell=bash
+
+project=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+dependencies=${LATENTD_DEPENDENCIES:-${XDG_CACHE_HOME:-$HOME/.cache}/latentd/dependencies}
+libtorch=${LIBTORCH_DIR:-$dependencies/libtorch}
+
+# step TEXT: a line that says what happens next, with the time since the script started.
+step() { printf '[%3d s] %s\n' "$SECONDS" "$*"; }
+
+# fail CODE TEXT: ends the script.
+fail() {
+  printf '%s: %s\n' "$(basename "$0")" "$2" >&2
+  exit "$1"
+}
+
+# usage: prints the comment at the top of the script that was called.
+usage() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; }
+
+# need_room DIRECTORY MIB WHAT: ends the script when the file system of DIRECTORY has less than MIB free.
+need_room() {
+  local directory=$1 free
+  while [ ! -d "$directory" ]; do directory=$(dirname "$directory"); done
+  free=$(df -Pm "$directory" | awk 'NR == 2 {print $4}')
+  [ "$free" -ge "$2" ] || fail 1 "$3 needs $2 MiB free in $1; there are $free MiB"
+}
+
+# quietly LOG COMMAND...: runs COMMAND with its output in the file LOG, and shows the end of it when the command fails.
+quietly() {
+  local log=$1
+  shift
+  mkdir -p "$(dirname "$log")"
+  "$@" >"$log" 2>&1 || {
+    tail -n 40 "$log" >&2
+    fail 1 "this failed: $* (all of its output is in $log)"
+  }
+}
