@@ -73,6 +73,7 @@ class Checkpoint {
  private:
   Checkpoint() = default;
 
+  absl::Status ReadModelIndex();
   absl::Status CheckVariantExists() const;
   // The folder of a component that model_index.json names.
   absl::StatusOr<std::string> Folder(absl::string_view component) const;

@@ -46,9 +46,15 @@ class WeightSet {
 
  private:
   const StoredTensor* Lookup(absl::string_view name) const;
+  // Where a missing tensor was looked for, as the end of a sentence.
+  std::string PlaceOf(absl::string_view name) const;
 
   WeightStore* store_;
   TensorMap tensors_;
 };
+
+// OK iff what was found fits the graph's weight in dtype and shape; INVALID_ARGUMENT says both
+// types, and what was not found keeps its error.
+absl::Status CheckTensor(const graph::Node& weight, const absl::StatusOr<StoredTensor>& found);
 
 }  // namespace latentd::weights

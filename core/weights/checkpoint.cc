@@ -1,0 +1,189 @@
+#include "core/weights/checkpoint.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/base/error_details.h"
+#include "core/base/status_macros.h"
+#include "core/weights/json_text.h"
+#include "core/weights/safetensors_header.h"
+#include "core/weights/tensor_files.h"
+
+namespace latentd::weights {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr size_t kMaxConfigBytes = 1 << 20;
+constexpr char kIndexName[] = "model_index.json";
+constexpr absl::string_view kWhatToPass =
+    "pass a diffusers checkpoint directory, which has model_index.json and the folders unet, vae, "
+    "text_encoder, tokenizer, scheduler, ...";
+
+// Both become parts of file names.
+bool IsPlainWord(absl::string_view word) {
+  return !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char byte) {
+    return absl::ascii_isalnum(byte) || byte == '_' || byte == '-';
+  });
+}
+
+absl::Status CheckVariantName(const std::string& variant) {
+  if (variant.empty() || IsPlainWord(variant)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "variant \"", Excerpt(variant), "\" must be a word of letters, digits, _ and -: fp16"));
+}
+
+absl::Status CheckPath(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (!std::filesystem::exists(status)) {
+    return absl::NotFoundError(
+        absl::StrCat("cannot open ", path, ": ", error.message(), "; ", kWhatToPass));
+  }
+  if (std::filesystem::is_directory(status)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      path, " is a file; ", kWhatToPass,
+      ". A single-file checkpoint is converted once in Python: "
+      "diffusers.StableDiffusionXLPipeline.from_single_file(\"",
+      path, "\").save_pretrained(\"DIR\") (StableDiffusionXLImg2ImgPipeline for a refiner)"));
+}
+
+absl::Status CheckHasIndex(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path directory(path);
+  if (std::filesystem::exists(std::filesystem::symlink_status(directory / kIndexName, error))) {
+    return absl::OkStatus();
+  }
+  // The folder of a repository in the Hugging Face cache is one level above its snapshots.
+  const bool above_snapshots = std::filesystem::is_directory(directory / "snapshots", error);
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, " has no model_index.json; ", kWhatToPass,
+                   above_snapshots ? "; here that is one of the folders in snapshots" : ""));
+}
+
+absl::Status RefuseEntry(const std::string& file, const std::string& key, absl::string_view need) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(file, ": \"", PrintableName(key), "\" must be ", need));
+}
+
+// Leaves `component` empty for [null, null].
+absl::Status ReadComponent(const std::string& file, const std::string& key, const Json& value,
+                           Component* component) {
+  const bool pair = value.size() == 2;
+  if (pair && value[0].is_null() && value[1].is_null()) return absl::OkStatus();
+  if (!pair || !value[0].is_string() || !value[1].is_string()) {
+    return RefuseEntry(file, key, "[library, class] or [null, null]");
+  }
+  if (!IsPlainWord(key)) return RefuseEntry(file, key, "named by letters, digits, _ and -");
+  *component = {value[0].get<std::string>(), value[1].get<std::string>()};
+  return absl::OkStatus();
+}
+
+absl::Status ReadFlag(const std::string& file, const Json& index, const std::string& key,
+                      bool* flag) {
+  const auto value = index.find(key);
+  if (value == index.end()) return absl::OkStatus();
+  if (!value->is_boolean()) return RefuseEntry(file, key, "true or false");
+  *flag = value->get<bool>();
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& path, const std::string& variant) {
+  RETURN_IF_ERROR(CheckVariantName(variant));
+  RETURN_IF_ERROR(CheckPath(path));
+  RETURN_IF_ERROR(CheckHasIndex(path));
+  Checkpoint checkpoint;
+  checkpoint.path_ = path;
+  checkpoint.variant_ = variant;
+  RETURN_IF_ERROR(checkpoint.ReadModelIndex());
+  RETURN_IF_ERROR(checkpoint.CheckVariantExists());
+  return checkpoint;
+}
+
+absl::Status Checkpoint::ReadModelIndex() {
+  const std::string file = absl::StrCat(path_, "/", kIndexName);
+  ASSIGN_OR_RETURN(const std::string text, ReadJsonObject(file, kMaxConfigBytes));
+  const Json index = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  for (const auto& [key, value] : index.items()) {
+    if (!value.is_array()) continue;
+    Component component;
+    RETURN_IF_ERROR(ReadComponent(file, key, value, &component));
+    if (component != Component{}) components_.emplace(key, std::move(component));
+  }
+  const auto name = index.find("_class_name");
+  if (name != index.end()) {
+    if (!name->is_string()) return RefuseEntry(file, "_class_name", "text");
+    pipeline_class_ = name->get<std::string>();
+  }
+  RETURN_IF_ERROR(
+      ReadFlag(file, index, "force_zeros_for_empty_prompt", &force_zeros_for_empty_prompt_));
+  return ReadFlag(file, index, "requires_aesthetics_score", &requires_aesthetics_score_);
+}
+
+absl::Status Checkpoint::CheckVariantExists() const {
+  if (variant_.empty()) return absl::OkStatus();
+  for (const auto& [name, component] : components_) {
+    if (HasTensorFiles(absl::StrCat(path_, "/", name), variant_)) return absl::OkStatus();
+  }
+  return absl::NotFoundError(
+      absl::StrCat(path_, " has no tensors of the variant ", variant_, " (such as unet/",
+                   "diffusion_pytorch_model.", variant_,
+                   ".safetensors); leave the variant out to read what is there"));
+}
+
+absl::StatusOr<std::string> Checkpoint::Folder(absl::string_view component) const {
+  if (!Has(component)) {
+    const std::string names = absl::StrJoin(
+        components_, ", ", [](std::string* out, const auto& entry) { out->append(entry.first); });
+    return absl::NotFoundError(absl::StrCat(path_, "/", kIndexName, " names no component ",
+                                            component, "; it names ",
+                                            names.empty() ? "none" : names));
+  }
+  const std::string folder = absl::StrCat(path_, "/", component);
+  std::error_code error;
+  if (std::filesystem::is_directory(folder, error)) return folder;
+  const Component& known = components_.find(component)->second;
+  return absl::NotFoundError(absl::StrCat(
+      "the folder ", folder, " is missing; ", kIndexName, " says that the checkpoint has ",
+      component, " (", PrintableName(known.library), " ", PrintableName(known.class_name), ")"));
+}
+
+absl::StatusOr<std::string> Checkpoint::ConfigText(absl::string_view component) const {
+  ASSIGN_OR_RETURN(const std::string folder, Folder(component));
+  return ReadJsonObject(absl::StrCat(folder, "/config.json"), kMaxConfigBytes);
+}
+
+absl::StatusOr<std::string> Checkpoint::SchedulerConfigText() const {
+  ASSIGN_OR_RETURN(const std::string folder, Folder("scheduler"));
+  return ReadJsonObject(absl::StrCat(folder, "/scheduler_config.json"), kMaxConfigBytes);
+}
+
+absl::StatusOr<std::string> Checkpoint::TokenizerDirectory(absl::string_view component) const {
+  return Folder(component);
+}
+
+absl::StatusOr<TensorMap> Checkpoint::LoadTensors(absl::string_view component) const {
+  ASSIGN_OR_RETURN(const std::string folder, Folder(component));
+  ASSIGN_OR_RETURN(const TensorFiles files, FindTensorFiles(folder, variant_));
+  return ReadTensorFiles(files);
+}
+
+absl::StatusOr<WeightSize> Checkpoint::SizeOf(absl::string_view component) const {
+  ASSIGN_OR_RETURN(const TensorMap tensors, LoadTensors(component));
+  WeightSize size;
+  for (const auto& [name, tensor] : tensors) {
+    if (!tensor.unusable_dtype.empty()) continue;
+    size.bytes += static_cast<int64_t>(tensor.data.bytes());
+    size.elements += tensor.data.elements();
+  }
+  return size;
+}
+
+}  // namespace latentd::weights

@@ -1,0 +1,196 @@
+#include "core/weights/safetensors.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/weights/safetensors_header.h"
+
+namespace latentd::weights {
+namespace {
+
+using device::Buffer;
+using device::DType;
+using device::Shape;
+
+constexpr uint64_t kLengthBytes = 8;
+constexpr uint64_t kMaxHeaderBytes = 100'000'000;
+
+struct DTypeRow {
+  absl::string_view name;
+  int bits;
+  std::optional<DType> dtype;  // absent: no dtype of graphs
+};
+
+// All dtypes of the format.
+constexpr std::array<DTypeRow, 22> kDTypes = {{{"F32", 32, DType::kF32},
+                                               {"F16", 16, DType::kF16},
+                                               {"BF16", 16, DType::kBF16},
+                                               {"I64", 64, DType::kI64},
+                                               {"U8", 8, DType::kU8},
+                                               {"BOOL", 8, std::nullopt},
+                                               {"I8", 8, std::nullopt},
+                                               {"I16", 16, std::nullopt},
+                                               {"U16", 16, std::nullopt},
+                                               {"I32", 32, std::nullopt},
+                                               {"U32", 32, std::nullopt},
+                                               {"U64", 64, std::nullopt},
+                                               {"F64", 64, std::nullopt},
+                                               {"C64", 64, std::nullopt},
+                                               {"F8_E4M3", 8, std::nullopt},
+                                               {"F8_E5M2", 8, std::nullopt},
+                                               {"F8_E8M0", 8, std::nullopt},
+                                               {"F6_E2M3", 6, std::nullopt},
+                                               {"F6_E3M2", 6, std::nullopt},
+                                               {"F4", 4, std::nullopt},
+                                               {"F8_E4M3FNUZ", 8, std::nullopt},
+                                               {"F8_E5M2FNUZ", 8, std::nullopt}}};
+
+const DTypeRow* FindDType(absl::string_view name) {
+  const auto row = std::find_if(kDTypes.begin(), kDTypes.end(),
+                                [&](const DTypeRow& row) { return row.name == name; });
+  return row == kDTypes.end() ? nullptr : &*row;
+}
+
+// The header and the data behind it.
+struct Parts {
+  absl::string_view header;
+  absl::string_view data;
+};
+
+absl::Status Refuse(const std::string& file, absl::string_view reason) {
+  return absl::InvalidArgumentError(absl::StrCat(file, ": ", reason));
+}
+
+absl::StatusOr<Parts> Split(absl::string_view bytes, const std::string& file) {
+  if (absl::StartsWith(bytes, "version https://git-lfs")) {
+    return Refuse(file, "is a Git LFS pointer, not the tensors; fetch them with: git lfs pull");
+  }
+  if (bytes.size() < kLengthBytes) {
+    return Refuse(file, absl::StrCat("has ", bytes.size(),
+                                     " bytes; a safetensors file begins with 8 that give the "
+                                     "length of its header"));
+  }
+  uint64_t length = 0;
+  for (uint64_t i = 0; i < kLengthBytes; ++i) {
+    length |= static_cast<uint64_t>(static_cast<unsigned char>(bytes[i])) << (8 * i);
+  }
+  if (length > kMaxHeaderBytes) {
+    return Refuse(
+        file, absl::StrCat("says that its header has ", length, " bytes; at most ", kMaxHeaderBytes,
+                           " are allowed, so this is no safetensors file, or a damaged "
+                           "one"));
+  }
+  if (length > bytes.size() - kLengthBytes) {
+    return Refuse(file, absl::StrCat("ends within its header, which has ", length,
+                                     " bytes: the file is truncated"));
+  }
+  return Parts{bytes.substr(kLengthBytes, length), bytes.substr(kLengthBytes + length)};
+}
+
+// Bytes of a tensor of the entry's shape; nullopt: more than can be counted, or no whole number.
+std::optional<int64_t> BytesOf(const HeaderEntry& entry, int bits) {
+  int64_t product = 1;
+  for (int64_t dim : entry.shape) {
+    if (__builtin_mul_overflow(product, dim, &product)) return std::nullopt;
+  }
+  if (__builtin_mul_overflow(product, bits, &product) || product % 8 != 0) return std::nullopt;
+  return product / 8;
+}
+
+absl::Status CheckRange(const HeaderEntry& entry, const DTypeRow& row, size_t data_bytes,
+                        const std::string& file) {
+  const int64_t begin = entry.offsets[0];
+  const int64_t end = entry.offsets[1];
+  const std::string range = absl::StrCat("tensor ", PrintableName(entry.name), " lies at bytes [",
+                                         begin, ", ", end, ") of the data");
+  if (begin > end) return Refuse(file, absl::StrCat(range, ", which ends before it begins"));
+  if (static_cast<uint64_t>(end) > data_bytes) {
+    return Refuse(
+        file, absl::StrCat(range, ", but there are only ", data_bytes, ": the file is truncated"));
+  }
+  const std::optional<int64_t> bytes = BytesOf(entry, row.bits);
+  if (bytes == end - begin) return absl::OkStatus();
+  const std::string type = absl::StrCat(row.name, PrintableName(Shape(entry.shape).ToString()));
+  return Refuse(file,
+                absl::StrCat(range, ", but ", type, " takes ",
+                             bytes ? absl::StrCat(*bytes) : "an impossible number of", " bytes"));
+}
+
+// Ranges must follow each other from 0 to the end of the data. REQUIRES: each lies in the data.
+absl::Status CheckCover(std::vector<HeaderEntry>& entries, size_t data_bytes,
+                        const std::string& file) {
+  std::sort(entries.begin(), entries.end(),
+            [](const HeaderEntry& a, const HeaderEntry& b) { return a.offsets < b.offsets; });
+  int64_t covered = 0;
+  for (const HeaderEntry& entry : entries) {
+    const int64_t begin = entry.offsets[0];
+    if (begin != covered) {
+      return Refuse(file, absl::StrCat("tensor ", PrintableName(entry.name), " begins at byte ",
+                                       begin, " of the data, ",
+                                       begin < covered ? "inside the tensor before it, which ends "
+                                                       : "behind a gap; the one before it ends ",
+                                       "at ", covered));
+    }
+    covered = entry.offsets[1];
+  }
+  if (static_cast<uint64_t>(covered) == data_bytes) return absl::OkStatus();
+  return Refuse(
+      file, absl::StrCat("has ", data_bytes, " bytes of data, but its tensors end at ", covered));
+}
+
+StoredTensor MakeTensor(const HeaderEntry& entry, const DTypeRow& row, absl::string_view data,
+                        const std::string& file, const std::shared_ptr<const void>& owner) {
+  StoredTensor tensor;
+  tensor.file = file;
+  if (!row.dtype) {
+    tensor.data = Buffer::Wrap(nullptr, DType::kU8, Shape(entry.shape), nullptr);
+    tensor.unusable_dtype = std::string(row.name);
+    return tensor;
+  }
+  // Buffer has no read-only kind; nothing writes through what StoredTensor says is read-only.
+  char* begin = const_cast<char*>(data.data()) + entry.offsets[0];
+  tensor.data = Buffer::Wrap(begin, *row.dtype, Shape(entry.shape), owner);
+  tensor.digest = std::make_shared<const ContentDigest>(tensor.data);
+  return tensor;
+}
+
+}  // namespace
+
+absl::StatusOr<TensorMap> ParseSafetensorsBytes(absl::string_view bytes, const std::string& file,
+                                                std::shared_ptr<const void> owner) {
+  ASSIGN_OR_RETURN(const Parts parts, Split(bytes, file));
+  ASSIGN_OR_RETURN(std::vector<HeaderEntry> entries, ParseSafetensorsHeader(parts.header, file));
+  TensorMap tensors;
+  tensors.reserve(entries.size());
+  for (const HeaderEntry& entry : entries) {
+    const DTypeRow* row = FindDType(entry.dtype);
+    if (row == nullptr) {
+      return Refuse(file, absl::StrCat("tensor ", PrintableName(entry.name), " has the dtype ",
+                                       PrintableName(entry.dtype),
+                                       ", which safetensors does not have; F32, F16, BF16, I64 and "
+                                       "U8 are read"));
+    }
+    RETURN_IF_ERROR(CheckRange(entry, *row, parts.data.size(), file));
+    tensors.emplace(entry.name, MakeTensor(entry, *row, parts.data, file, owner));
+  }
+  RETURN_IF_ERROR(CheckCover(entries, parts.data.size(), file));
+  return tensors;
+}
+
+absl::StatusOr<TensorMap> ParseSafetensors(std::shared_ptr<const MappedFile> file) {
+  return ParseSafetensorsBytes(file->bytes(), file->path(), file);
+}
+
+absl::StatusOr<TensorMap> ReadSafetensors(const std::string& path) {
+  ASSIGN_OR_RETURN(std::shared_ptr<const MappedFile> file, MappedFile::Open(path));
+  return ParseSafetensors(std::move(file));
+}
+
+}  // namespace latentd::weights

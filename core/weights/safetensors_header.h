@@ -1,0 +1,29 @@
+// The header of a safetensors file as it is written, before it is compared with the data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace latentd::weights {
+
+struct HeaderEntry {
+  std::string name;
+  std::string dtype;
+  std::vector<int64_t> shape;    // none negative
+  std::vector<int64_t> offsets;  // begin and end, relative to the data; none negative
+};
+
+// The tensors in the order of the text. INVALID_ARGUMENT: not JSON, not of this form, or a name
+// twice; the message begins with `file`. The entry "__metadata__" (text to text) is checked and
+// left out. Thread-safe.
+absl::StatusOr<std::vector<HeaderEntry>> ParseSafetensorsHeader(absl::string_view text,
+                                                                const std::string& file);
+
+// A name out of a file, for messages: escaped, and cut where nobody would read on.
+std::string PrintableName(absl::string_view name);
+
+}  // namespace latentd::weights
