@@ -1,0 +1,19 @@
+// Evaluates a weight recipe, or any graph without inputs, on the host: what WeightStore makes its
+// results with, and what passes fold literals with.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "core/device/buffer.h"
+#include "core/graph/graph.h"
+
+namespace latentd::backends::reference {
+
+// The one output of `recipe`, in memory of its own unless it is a source as it came (which the
+// result then keeps alive). `sources` are bound to the graph's weights, in order, and must have
+// as many elements; a source's dtype is its own. INVALID_ARGUMENT says what does not fit.
+// Thread-safe.
+absl::StatusOr<device::Buffer> EvaluateRecipe(const graph::Graph& recipe,
+                                              absl::Span<const device::Buffer> sources);
+
+}  // namespace latentd::backends::reference

@@ -1,0 +1,223 @@
+#include "core/backends/reference/operators.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/conv2d.h>
+#include <ATen/ops/cos.h>
+#include <ATen/ops/div.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/exp.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/group_norm.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/silu.h>
+#include <ATen/ops/sin.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/std.h>
+#include <ATen/ops/sub.h>
+#include <ATen/ops/tanh.h>
+#include <ATen/ops/upsample_nearest2d.h>
+
+#include <array>
+#include <cmath>
+
+#include "core/backends/reference/interpret.h"
+#include "core/device/tensor_view.h"
+
+namespace latentd::backends::reference {
+namespace {
+
+using graph::Layout;
+using graph::Node;
+using graph::Op;
+using Operands = absl::Span<const at::Tensor>;
+
+template <typename T>
+const T& Attributes(const Node& node) {
+  return std::get<T>(node.attributes);
+}
+
+// The operand at `index`, or an undefined tensor, which ATen takes for "none".
+at::Tensor Optional(Operands operands, size_t index) {
+  return index < operands.size() ? operands[index] : at::Tensor();
+}
+
+// ATen computes images in NCHW whatever the node's layout.
+at::Tensor ToNchw(const at::Tensor& x, Layout layout) {
+  return layout == Layout::kNhwc ? x.permute({0, 3, 1, 2}) : x;
+}
+at::Tensor FromNchw(const at::Tensor& x, Layout layout) {
+  return layout == Layout::kNhwc ? x.permute({0, 2, 3, 1}) : x;
+}
+
+at::Tensor Constant(const Node& node, Operands) {
+  auto& values =
+      const_cast<std::vector<float>&>(Attributes<graph::ConstantAttributes>(node).values);
+  return at::from_blob(values.data(), node.shape.dims(), at::TensorOptions().dtype(at::kFloat))
+      .to(device::ToScalarType(node.dtype), /*non_blocking=*/false, /*copy=*/true);
+}
+
+at::Tensor Conv2d(const Node& node, Operands x) {
+  const auto& a = Attributes<graph::Conv2dAttributes>(node);
+  const at::Tensor padded = at::constant_pad_nd(
+      ToNchw(x[0], a.layout), {a.padding.left, a.padding.right, a.padding.top, a.padding.bottom});
+  return FromNchw(at::conv2d(padded, x[1], Optional(x, 2), a.stride), a.layout);
+}
+
+at::Tensor Linear(const Node&, Operands x) { return at::linear(x[0], x[1], Optional(x, 2)); }
+
+at::Tensor Matmul(const Node&, Operands x) { return at::matmul(x[0], x[1]); }
+
+// [n, tokens, heads * size] -> [n, heads, tokens, size]
+at::Tensor SplitHeads(const at::Tensor& x, int64_t heads) {
+  return x.reshape({x.size(0), x.size(1), heads, x.size(2) / heads}).transpose(1, 2);
+}
+
+at::Tensor Attention(const Node& node, Operands x) {
+  const auto& a = Attributes<graph::AttentionAttributes>(node);
+  const at::Tensor heads = at::scaled_dot_product_attention(
+      SplitHeads(x[0], a.heads), SplitHeads(x[1], a.heads), SplitHeads(x[2], a.heads),
+      /*attn_mask=*/{}, /*dropout_p=*/0.0, a.causal, a.scale);
+  return heads.transpose(1, 2).reshape(node.shape.dims());
+}
+
+at::Tensor GroupNorm(const Node& node, Operands x) {
+  const auto& a = Attributes<graph::GroupNormAttributes>(node);
+  return FromNchw(
+      at::group_norm(ToNchw(x[0], a.layout).contiguous(), a.groups, x[1], x[2], a.epsilon),
+      a.layout);
+}
+
+at::Tensor LayerNorm(const Node& node, Operands x) {
+  return at::layer_norm(x[0], {x[0].size(-1)}, x[1], x[2],
+                        Attributes<graph::LayerNormAttributes>(node).epsilon);
+}
+
+at::Tensor Softmax(const Node&, Operands x) { return at::softmax(x[0], -1); }
+
+at::Tensor RowStd(const Node& node, Operands x) {
+  return at::std(x[0].flatten(1), /*dim=*/at::OptionalIntArrayRef({1}), /*correction=*/1)
+      .reshape(node.shape.dims());
+}
+
+at::Tensor Silu(const Node&, Operands x) { return at::silu(x[0]); }
+at::Tensor Gelu(const Node&, Operands x) { return at::gelu(x[0], "none"); }
+at::Tensor QuickGelu(const Node&, Operands x) { return x[0] * at::sigmoid(x[0] * 1.702); }
+at::Tensor Relu(const Node&, Operands x) { return at::relu(x[0]); }
+at::Tensor Tanh(const Node&, Operands x) { return at::tanh(x[0]); }
+
+at::Tensor Geglu(const Node&, Operands x) {
+  const std::vector<at::Tensor> halves = x[0].chunk(2, -1);
+  return halves[0] * at::gelu(halves[1], "none");
+}
+
+at::Tensor Cast(const Node& node, Operands x) {
+  return x[0].to(device::ToScalarType(Attributes<graph::CastAttributes>(node).to));
+}
+
+at::Tensor Add(const Node&, Operands x) { return at::add(x[0], x[1]); }
+at::Tensor Sub(const Node&, Operands x) { return at::sub(x[0], x[1]); }
+at::Tensor Mul(const Node&, Operands x) { return at::mul(x[0], x[1]); }
+at::Tensor Div(const Node&, Operands x) { return at::div(x[0], x[1]); }
+
+at::Tensor Concat(const Node& node, Operands x) {
+  return at::cat(at::TensorList(x.data(), x.size()),
+                 Attributes<graph::ConcatAttributes>(node).axis);
+}
+
+at::Tensor Slice(const Node& node, Operands x) {
+  const auto& a = Attributes<graph::SliceAttributes>(node);
+  return x[0].slice(a.axis, a.begin, a.end);
+}
+
+at::Tensor Reshape(const Node& node, Operands x) { return x[0].reshape(node.shape.dims()); }
+
+at::Tensor Permute(const Node& node, Operands x) {
+  return x[0].permute(Attributes<graph::PermuteAttributes>(node).order);
+}
+
+at::Tensor UpsampleNearest(const Node& node, Operands x) {
+  const auto& a = Attributes<graph::UpsampleAttributes>(node);
+  return FromNchw(at::upsample_nearest2d(ToNchw(x[0], a.layout).contiguous(), {a.height, a.width}),
+                  a.layout);
+}
+
+at::Tensor Embedding(const Node&, Operands x) { return at::embedding(x[0], x[1]); }
+
+// cos and sin of t * 10000^(-i / (dim/2 - shift)) for i < dim/2; an odd dim ends in a zero.
+at::Tensor TimestepEmbedding(const Node& node, Operands x) {
+  const auto& a = Attributes<graph::TimestepEmbeddingAttributes>(node);
+  const int64_t half = a.dim / 2;
+  const at::Tensor exponents = at::arange(half, at::TensorOptions().dtype(at::kFloat)) *
+                               (-std::log(10000.0) / (half - a.downscale_freq_shift));
+  const at::Tensor angles = x[0].to(at::kFloat).unsqueeze(1) * at::exp(exponents).unsqueeze(0);
+  const at::Tensor first = a.flip_sin_to_cos ? at::cos(angles) : at::sin(angles);
+  const at::Tensor second = a.flip_sin_to_cos ? at::sin(angles) : at::cos(angles);
+  return at::constant_pad_nd(at::cat({first, second}, -1), {0, a.dim % 2});
+}
+
+at::Tensor Fused(const Node& node, Operands x) {
+  const graph::Graph& body = *Attributes<graph::FusedAttributes>(node).body;
+  return Interpret(body, BindInputs(body, x)).front();
+}
+
+constexpr std::array kOperators = {
+    Operator{Op::kInput, nullptr},
+    Operator{Op::kWeight, nullptr},
+    Operator{Op::kConstant, Constant},
+    Operator{Op::kConv2d, Conv2d},
+    Operator{Op::kLinear, Linear},
+    Operator{Op::kMatmul, Matmul},
+    Operator{Op::kAttention, Attention},
+    Operator{Op::kGroupNorm, GroupNorm},
+    Operator{Op::kLayerNorm, LayerNorm},
+    Operator{Op::kSoftmax, Softmax},
+    Operator{Op::kRowStd, RowStd},
+    Operator{Op::kSilu, Silu},
+    Operator{Op::kGelu, Gelu},
+    Operator{Op::kQuickGelu, QuickGelu},
+    Operator{Op::kRelu, Relu},
+    Operator{Op::kTanh, Tanh},
+    Operator{Op::kGeglu, Geglu},
+    Operator{Op::kCast, Cast},
+    Operator{Op::kAdd, Add},
+    Operator{Op::kSub, Sub},
+    Operator{Op::kMul, Mul},
+    Operator{Op::kDiv, Div},
+    Operator{Op::kConcat, Concat},
+    Operator{Op::kSlice, Slice},
+    Operator{Op::kReshape, Reshape},
+    Operator{Op::kPermute, Permute},
+    Operator{Op::kUpsampleNearest, UpsampleNearest},
+    Operator{Op::kEmbedding, Embedding},
+    Operator{Op::kTimestepEmbedding, TimestepEmbedding},
+    Operator{Op::kFused, Fused},
+};
+
+// kFused is the last op of the enum: a new op needs its row here, in its place.
+constexpr bool EveryOpHasItsRow() {
+  if (kOperators.size() != static_cast<size_t>(Op::kFused) + 1) return false;
+  for (size_t i = 0; i < kOperators.size(); ++i) {
+    if (kOperators[i].op != static_cast<Op>(i)) return false;
+  }
+  return true;
+}
+static_assert(EveryOpHasItsRow());
+
+}  // namespace
+
+const Operator& OperatorOf(Op op) { return kOperators[static_cast<size_t>(op)]; }
+
+absl::Span<const Operator> Operators() { return kOperators; }
+
+}  // namespace latentd::backends::reference

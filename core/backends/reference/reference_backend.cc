@@ -1,0 +1,128 @@
+#include "core/backends/reference/reference_backend.h"
+
+#include <torch/headeronly/version.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "core/backends/ports.h"
+#include "core/backends/reference/catch_aten.h"
+#include "core/backends/reference/interpret.h"
+#include "core/base/status_macros.h"
+#include "core/device/tensor_view.h"
+#include "core/graph/recipes.h"
+#include "core/weights/weight_store.h"
+
+namespace latentd::backends::reference {
+namespace {
+
+using graph::Graph;
+using graph::ValueId;
+
+constexpr absl::string_view kPlan = "latentd reference plan 1";
+
+// A recipe's result and the value it stands for.
+struct BoundWeight {
+  ValueId value;
+  weights::Held held;
+};
+
+int64_t BytesOf(const graph::Node& node) {
+  return node.shape.elements() * device::SizeOf(node.dtype);
+}
+
+// The most bytes of computed values that live at once.
+size_t PeakBytes(const Graph& graph, const std::vector<bool>& computed) {
+  std::vector<ValueId> last_use(graph.size());
+  for (ValueId id = 0; id < graph.size(); ++id) {
+    last_use[id] = id;
+    for (ValueId operand : graph.node(id).operands) last_use[operand] = id;
+  }
+  for (const graph::Output& output : graph.outputs()) last_use[output.value] = graph.size();
+  std::vector<int64_t> freed_at(graph.size() + 1);
+  int64_t live = 0, peak = 0;
+  for (ValueId id = 0; id < graph.size(); ++id) {
+    if (computed[id]) {
+      live += BytesOf(graph.node(id));
+      freed_at[last_use[id]] += BytesOf(graph.node(id));
+    }
+    peak = std::max(peak, live);
+    live -= freed_at[id];
+  }
+  return static_cast<size_t>(peak);
+}
+
+class ReferenceExecutable : public Executable {
+ public:
+  ReferenceExecutable(std::shared_ptr<const Graph> graph, std::vector<BoundWeight> weights)
+      : graph_(std::move(graph)),
+        weights_(std::move(weights)),
+        inputs_(InputPorts(*graph_)),
+        outputs_(OutputPorts(*graph_)) {
+    std::vector<bool> bound(graph_->size());
+    for (const BoundWeight& weight : weights_) bound[weight.value] = true;
+    for (ValueId id : graph_->Select(graph::Op::kInput)) bound[id] = true;
+    peak_bytes_ = PeakBytes(*graph_, Computed(*graph_, bound));
+  }
+
+  const std::vector<Port>& inputs() const override { return inputs_; }
+  const std::vector<Port>& outputs() const override { return outputs_; }
+
+  absl::Status Run(absl::Span<const device::Buffer> inputs,
+                   absl::Span<device::Buffer> outputs) override {
+    RETURN_IF_ERROR(CheckBuffers("input", inputs_, inputs));
+    RETURN_IF_ERROR(CheckBuffers("output", outputs_, outputs));
+    return CatchAten("the reference backend", [&] {
+      const std::vector<at::Tensor> results = Interpret(*graph_, Bound(inputs));
+      for (size_t i = 0; i < results.size(); ++i) {
+        std::memcpy(outputs[i].data(), results[i].const_data_ptr(), outputs[i].bytes());
+      }
+      return absl::OkStatus();
+    });
+  }
+
+  size_t arena_bytes() const override { return peak_bytes_; }
+  size_t own_bytes() const override { return sizeof(*this); }
+
+ private:
+  Bindings Bound(absl::Span<const device::Buffer> inputs) const {
+    std::vector<at::Tensor> tensors;
+    for (const device::Buffer& input : inputs) tensors.push_back(device::View(input));
+    Bindings values = BindInputs(*graph_, tensors);
+    for (const BoundWeight& weight : weights_) values[weight.value] = device::View(*weight.held);
+    return values;
+  }
+
+  std::shared_ptr<const Graph> graph_;
+  std::vector<BoundWeight> weights_;
+  std::vector<Port> inputs_, outputs_;
+  size_t peak_bytes_ = 0;
+};
+
+}  // namespace
+
+ReferenceBackend::ReferenceBackend() { target_.name = "reference"; }
+
+std::string ReferenceBackend::Fingerprint() const {
+  return absl::StrCat("reference libtorch-", TORCH_VERSION);
+}
+
+absl::StatusOr<std::string> ReferenceBackend::Plan(const Graph&) const {
+  return std::string(kPlan);
+}
+
+absl::StatusOr<std::unique_ptr<Executable>> ReferenceBackend::Load(
+    std::shared_ptr<const Graph> graph, absl::string_view plan, const weights::WeightSet& weights) {
+  if (plan != kPlan) {
+    return absl::InvalidArgumentError("not a plan of this version of the reference backend");
+  }
+  std::vector<BoundWeight> bound;
+  for (const graph::Recipe& recipe : graph::ExtractRecipes(*graph)) {
+    ASSIGN_OR_RETURN(weights::Held held, weights.store().Get(recipe.graph, weights));
+    bound.push_back({recipe.value, std::move(held)});
+  }
+  return std::make_unique<ReferenceExecutable>(std::move(graph), std::move(bound));
+}
+
+}  // namespace latentd::backends::reference

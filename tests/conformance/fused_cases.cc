@@ -1,0 +1,197 @@
+#include "absl/strings/str_cat.h"
+#include "tests/conformance/op_cases.h"
+
+namespace latentd::testing {
+namespace {
+
+using device::DType;
+using device::Shape;
+using graph::GraphBuilder;
+using graph::kNone;
+using graph::Layout;
+using graph::Op;
+using graph::Rate;
+using graph::Value;
+
+// Appends a fused node to `b`: `write` writes its body, given a value for each operand.
+Value Fuse(GraphBuilder& b, const std::string& kind, const std::vector<Value>& operands,
+           const std::function<Value(GraphBuilder&, const std::vector<Value>&)>& write) {
+  GraphBuilder body;
+  std::vector<Value> inputs;
+  graph::Node node;
+  node.op = Op::kFused;
+  for (Value operand : operands) {
+    inputs.push_back(body.Input(absl::StrCat(inputs.size()), b.node(operand).dtype,
+                                b.node(operand).shape, Rate::kStep));
+    node.operands.push_back(operand.id);
+  }
+  body.Output("result", write(body, inputs));
+  absl::StatusOr<graph::Graph> built = std::move(body).Build();
+  if (!built.ok()) b.Fail(built.status());
+  if (!built.ok()) return kNone;
+  node.attributes =
+      graph::FusedAttributes{kind, std::make_shared<const graph::Graph>(*std::move(built))};
+  return b.Append(std::move(node));
+}
+
+using Unary = Value (GraphBuilder::*)(Value);
+
+struct Epilogue {
+  std::string name;
+  bool bias, residual;
+  Unary activation;  // nullptr: none
+};
+
+const std::vector<Epilogue>& Epilogues() {
+  static const auto* epilogues = new std::vector<Epilogue>{
+      {"bias_silu", true, false, &GraphBuilder::Silu},
+      {"bias_gelu", true, false, &GraphBuilder::Gelu},
+      {"bias_quick_gelu", true, false, &GraphBuilder::QuickGelu},
+      {"bias_relu", true, false, &GraphBuilder::Relu},
+      {"residual", false, true, nullptr},
+      {"bias_residual", true, true, nullptr},
+      {"bias_residual_silu", true, true, &GraphBuilder::Silu},
+      {"bias_tanh", true, false, &GraphBuilder::Tanh},
+  };
+  return *epilogues;
+}
+
+// product [+ residual] [activation] in a body.
+Value Finish(GraphBuilder& b, const Epilogue& e, Value product, Value residual) {
+  if (e.residual) product = b.Add(product, residual);
+  return e.activation == nullptr ? product : (b.*e.activation)(product);
+}
+
+OpCase ConvEpilogue(const Epilogue& e, Layout layout) {
+  const auto build = [=](GraphBuilder& b) {
+    const graph::Conv2dAttributes conv = {.padding = {1, 1, 1, 1}, .layout = layout};
+    const auto image = [&](int64_t c) {
+      return layout == Layout::kNchw ? Shape{2, c, 7, 5} : Shape{2, 7, 5, c};
+    };
+    std::vector<Value> operands = {b.Input("x", DType::kF32, image(16), Rate::kStep),
+                                   b.Weight("net/weight", {24, 16, 3, 3})};
+    if (e.bias) operands.push_back(b.Weight("net/bias", {24}));
+    if (e.residual) operands.push_back(b.Input("residual", DType::kF32, image(24), Rate::kStep));
+    const Value y = Fuse(b, "conv2d_epilogue", operands, [&](auto& body, const auto& in) {
+      return Finish(body, e, body.Conv2d(in[0], in[1], e.bias ? in[2] : kNone, conv), in.back());
+    });
+    b.Output("y", y);
+  };
+  return {absl::StrCat("conv2d_epilogue_", e.name, layout == Layout::kNchw ? "_nchw" : "_nhwc"),
+          Op::kFused, build};
+}
+
+OpCase LinearEpilogue(const Epilogue& e, Shape shape) {
+  const auto build = [=](GraphBuilder& b) {
+    std::vector<int64_t> dims = shape.dims();
+    dims.back() = 40;
+    std::vector<Value> operands = {b.Input("x", DType::kF32, shape, Rate::kStep),
+                                   b.Weight("net/weight", {40, shape[-1]})};
+    if (e.bias) operands.push_back(b.Weight("net/bias", {40}));
+    if (e.residual) {
+      operands.push_back(b.Input("residual", DType::kF32, Shape(dims), Rate::kStep));
+    }
+    const Value y = Fuse(b, "linear_epilogue", operands, [&](auto& body, const auto& in) {
+      return Finish(body, e, body.Linear(in[0], in[1], e.bias ? in[2] : kNone), in.back());
+    });
+    b.Output("y", y);
+  };
+  return {absl::StrCat("linear_epilogue_", e.name, "_rank", shape.rank()), Op::kFused, build};
+}
+
+OpCase NormSilu(bool added, bool silu, Layout layout, int64_t channels) {
+  const auto build = [=](GraphBuilder& b) {
+    const bool nchw = layout == Layout::kNchw;
+    const Shape shape = nchw ? Shape{2, channels, 5, 7} : Shape{2, 5, 7, channels};
+    const Shape row = nchw ? Shape{2, channels, 1, 1} : Shape{2, 1, 1, channels};
+    std::vector<Value> operands = {b.Input("x", DType::kF32, shape, Rate::kStep),
+                                   b.Weight("net/gamma", {channels}),
+                                   b.Weight("net/beta", {channels})};
+    if (added) operands.push_back(b.Input("row", DType::kF32, row, Rate::kStep));
+    const Value y = Fuse(b, "group_norm_silu", operands, [&](auto& body, const auto& in) {
+      const Value x = added ? body.Add(in[0], in[3]) : in[0];
+      const Value normed = body.GroupNorm(x, in[1], in[2], {8, 1e-5f, layout});
+      return silu ? body.Silu(normed) : normed;
+    });
+    b.Output("y", y);
+  };
+  return {absl::StrCat("group_norm_silu", added ? "_added" : "", silu ? "" : "_without_silu",
+                       layout == Layout::kNchw ? "_nchw_" : "_nhwc_", channels),
+          Op::kFused, build};
+}
+
+OpCase Unknown() {
+  return {"kind_that_no_backend_knows", Op::kFused, [](GraphBuilder& b) {
+            const Value x = b.Input("x", DType::kF32, {3, 11}, Rate::kStep);
+            const Value z = b.Input("z", DType::kF32, {11}, Rate::kStep);
+            b.Output("y", Fuse(b, "some_pattern", {x, z, x}, [](auto& body, const auto& in) {
+                       return body.Softmax(body.Mul(body.Tanh(body.Add(in[0], in[1])), in[2]));
+                     }));
+          }};
+}
+
+// The residual before the product and other liberties that the pattern allows.
+OpCase ResidualFirst() {
+  return {"linear_epilogue_residual_first", Op::kFused, [](GraphBuilder& b) {
+            const Value r = b.Input("r", DType::kF32, {6, 20}, Rate::kStep);
+            const Value x = b.Input("x", DType::kF32, {6, 12}, Rate::kStep);
+            const Value w = b.Weight("net/weight", {20, 12});
+            b.Output("y", Fuse(b, "linear_epilogue", {r, x, w}, [](auto& body, const auto& in) {
+                       return body.Add(in[0], body.Linear(in[1], in[2]));
+                     }));
+          }};
+}
+
+// A known kind around a body that its kernel does not do: a residual of another shape.
+OpCase BroadcastResidual() {
+  return {"linear_epilogue_broadcast_residual", Op::kFused, [](GraphBuilder& b) {
+            const Value r = b.Input("r", DType::kF32, {6, 1}, Rate::kStep);
+            const Value x = b.Input("x", DType::kF32, {6, 12}, Rate::kStep);
+            const Value w = b.Weight("net/weight", {20, 12});
+            b.Output("y", Fuse(b, "linear_epilogue", {r, x, w}, [](auto& body, const auto& in) {
+                       return body.Silu(body.Add(body.Linear(in[1], in[2]), in[0]));
+                     }));
+          }};
+}
+
+// The residual is the product's own input and is read again afterwards.
+OpCase ResidualIsRead() {
+  return {"linear_epilogue_residual_is_read_later", Op::kFused, [](GraphBuilder& b) {
+            const Value x = b.Silu(b.Input("x", DType::kF32, {6, 20}, Rate::kStep));
+            const Value w = b.Weight("net/weight", {20, 20});
+            const Value y = Fuse(b, "linear_epilogue", {x, w, x}, [](auto& body, const auto& in) {
+              return body.Add(body.Linear(in[0], in[1]), in[2]);
+            });
+            b.Output("y", b.Mul(y, x));
+          }};
+}
+
+}  // namespace
+
+std::vector<OpCase> FusedCases() {
+  std::vector<OpCase> cases = {Unknown(), ResidualFirst(), BroadcastResidual(), ResidualIsRead()};
+  for (const Epilogue& e : Epilogues()) {
+    for (Layout layout : {Layout::kNchw, Layout::kNhwc}) cases.push_back(ConvEpilogue(e, layout));
+    cases.push_back(LinearEpilogue(e, {9, 17}));
+    cases.push_back(LinearEpilogue(e, {2, 9, 32}));
+  }
+  for (Layout layout : {Layout::kNchw, Layout::kNhwc}) {
+    for (int64_t channels : {8, 24, 64}) {
+      for (bool added : {false, true}) {
+        cases.push_back(NormSilu(added, true, layout, channels));
+        cases.push_back(NormSilu(added, false, layout, channels));
+      }
+    }
+  }
+  return cases;
+}
+
+std::vector<OpCase> AllOpCases() {
+  std::vector<OpCase> cases;
+  for (const auto& some : {ProductCases(), ElementwiseCases(), MovementCases(), FusedCases()}) {
+    cases.insert(cases.end(), some.begin(), some.end());
+  }
+  return cases;
+}
+
+}  // namespace latentd::testing

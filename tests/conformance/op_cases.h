@@ -1,0 +1,33 @@
+// The graphs of the op conformance suite: for each op a few small ones, in all layouts, with odd
+// sizes, with and without bias, in the broadcasting forms that networks use.
+#pragma once
+
+#include <functional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "core/graph/graph_builder.h"
+
+namespace latentd::testing {
+
+struct OpCase {
+  std::string name;
+  graph::Op op;
+  // Declares inputs and weights and one output. Their names say what random values they get:
+  // run_graph.h.
+  std::function<void(graph::GraphBuilder&)> build;
+};
+
+// For GoogleTest's messages.
+inline void PrintTo(const OpCase& c, std::ostream* out) { *out << c.name; }
+
+// Those of matrix products, attention and convolution; norms and elementwise ops; movement; fused.
+std::vector<OpCase> ProductCases();
+std::vector<OpCase> ElementwiseCases();
+std::vector<OpCase> MovementCases();
+std::vector<OpCase> FusedCases();
+
+std::vector<OpCase> AllOpCases();
+
+}  // namespace latentd::testing

@@ -1,0 +1,169 @@
+#include "absl/strings/str_cat.h"
+#include "tests/conformance/op_cases.h"
+
+namespace latentd::testing {
+namespace {
+
+using device::DType;
+using device::Shape;
+using graph::GraphBuilder;
+using graph::kNone;
+using graph::Layout;
+using graph::Op;
+using graph::Rate;
+using graph::Value;
+
+enum class Bias { kNo, kYes };
+
+struct ConvCase {
+  std::string name;
+  int64_t rows, in, out, height, width, kernel;
+  graph::Conv2dAttributes attributes;
+};
+
+OpCase Conv(const ConvCase& c, Layout layout, Bias bias) {
+  const auto build = [=](GraphBuilder& b) {
+    graph::Conv2dAttributes attributes = c.attributes;
+    attributes.layout = layout;
+    const Shape shape = layout == Layout::kNchw ? Shape{c.rows, c.in, c.height, c.width}
+                                                : Shape{c.rows, c.height, c.width, c.in};
+    const Value x = b.Input("x", DType::kF32, shape, Rate::kStep);
+    const Value weight = b.Weight("net/weight", {c.out, c.in, c.kernel, c.kernel});
+    const Value added = bias == Bias::kYes ? b.Weight("net/bias", {c.out}) : kNone;
+    b.Output("y", b.Conv2d(x, weight, added, attributes));
+  };
+  return {absl::StrCat("conv2d_", c.name, layout == Layout::kNchw ? "_nchw" : "_nhwc",
+                       bias == Bias::kYes ? "_bias" : ""),
+          Op::kConv2d, build};
+}
+
+std::vector<OpCase> ConvCases() {
+  const std::vector<ConvCase> cases = {
+      {"1x1", 2, 3, 5, 7, 5, 1, {}},
+      {"1x1_wide", 1, 64, 96, 6, 6, 1, {}},
+      {"3x3", 2, 3, 5, 7, 5, 3, {.padding = {1, 1, 1, 1}}},
+      {"3x3_wide", 2, 32, 48, 9, 11, 3, {.padding = {1, 1, 1, 1}}},
+      {"3x3_into_4", 2, 64, 4, 8, 8, 3, {.padding = {1, 1, 1, 1}}},
+      {"3x3_from_4", 2, 4, 64, 8, 8, 3, {.padding = {1, 1, 1, 1}}},
+      {"3x3_valid", 1, 5, 3, 4, 6, 3, {}},
+      {"3x3_stride2", 2, 16, 24, 9, 8, 3, {.stride = 2, .padding = {1, 1, 1, 1}}},
+      {"3x3_stride2_asymmetric", 1, 16, 16, 8, 8, 3, {.stride = 2, .padding = {0, 0, 1, 1}}},
+      {"3x3_lopsided", 1, 3, 2, 5, 4, 3, {.padding = {2, 0, 1, 1}}},
+      {"5x5", 1, 2, 3, 9, 9, 5, {.padding = {2, 2, 2, 2}}},
+      {"1x1_pixel", 1, 8, 8, 1, 1, 1, {}},
+      {"odd_channels", 1, 37, 19, 5, 5, 3, {.padding = {1, 1, 1, 1}}},
+  };
+  std::vector<OpCase> result;
+  for (const ConvCase& c : cases) {
+    for (Layout layout : {Layout::kNchw, Layout::kNhwc}) {
+      for (Bias bias : {Bias::kNo, Bias::kYes}) result.push_back(Conv(c, layout, bias));
+    }
+  }
+  return result;
+}
+
+OpCase Linear(const std::string& name, Shape x_shape, int64_t out, Bias bias) {
+  const auto build = [=](GraphBuilder& b) {
+    const Value x = b.Input("x", DType::kF32, x_shape, Rate::kStep);
+    const Value weight = b.Weight("net/weight", {out, x_shape[-1]});
+    b.Output("y", b.Linear(x, weight, bias == Bias::kYes ? b.Weight("net/bias", {out}) : kNone));
+  };
+  return {absl::StrCat("linear_", name, bias == Bias::kYes ? "_bias" : ""), Op::kLinear, build};
+}
+
+OpCase Matmul(const std::string& name, Shape a_shape, Shape b_shape) {
+  return {absl::StrCat("matmul_", name), Op::kMatmul, [=](GraphBuilder& b) {
+            const Value left = b.Input("a", DType::kF32, a_shape, Rate::kStep);
+            const Value right = b.Input("b", DType::kF32, b_shape, Rate::kStep);
+            b.Output("y", b.Matmul(left, right));
+          }};
+}
+
+// The two operands of a product computed at the run, as the weight of nothing.
+OpCase LinearOfInputs() {
+  return {"linear_weight_is_an_input", Op::kLinear, [](GraphBuilder& b) {
+            const Value x = b.Input("x", DType::kF32, {3, 10}, Rate::kStep);
+            const Value weight = b.Input("weight", DType::kF32, {6, 10}, Rate::kStep);
+            const Value bias = b.Input("bias", DType::kF32, {6}, Rate::kStep);
+            b.Output("y", b.Linear(x, weight, bias));
+          }};
+}
+
+OpCase ConvOfInputs() {
+  return {"conv2d_weight_is_an_input", Op::kConv2d, [](GraphBuilder& b) {
+            const Value x = b.Input("x", DType::kF32, {1, 5, 6, 3}, Rate::kStep);
+            const Value weight = b.Input("weight", DType::kF32, {4, 3, 3, 3}, Rate::kStep);
+            b.Output("y", b.Conv2d(x, weight, kNone,
+                                   {.padding = {1, 1, 1, 1}, .layout = Layout::kNhwc}));
+          }};
+}
+
+struct AttentionCase {
+  std::string name;
+  int64_t rows, queries, keys, heads, size;
+  bool causal = false;
+  float scale = 0.3f;
+};
+
+OpCase Attention(const AttentionCase& c) {
+  return {absl::StrCat("attention_", c.name), Op::kAttention, [=](GraphBuilder& b) {
+            const int64_t channels = c.heads * c.size;
+            const Value q = b.Input("q", DType::kF32, {c.rows, c.queries, channels}, Rate::kStep);
+            const Value k = b.Input("k", DType::kF32, {c.rows, c.keys, channels}, Rate::kStep);
+            const Value v = b.Input("v", DType::kF32, {c.rows, c.keys, channels}, Rate::kStep);
+            b.Output("y", b.Attention(q, k, v, {c.heads, c.scale, c.causal}));
+          }};
+}
+
+// Queries, keys and values as parts of one merged projection.
+OpCase MergedAttention() {
+  return {"attention_of_slices", Op::kAttention, [](GraphBuilder& b) {
+            const Value qkv = b.Input("qkv", DType::kF32, {2, 9, 3 * 24}, Rate::kStep);
+            b.Output("y", b.Attention(b.Slice(qkv, 2, 0, 24), b.Slice(qkv, 2, 24, 48),
+                                      b.Slice(qkv, 2, 48, 72), {3, 0.5f, false}));
+          }};
+}
+
+}  // namespace
+
+std::vector<OpCase> ProductCases() {
+  std::vector<OpCase> cases = ConvCases();
+  for (Bias bias : {Bias::kNo, Bias::kYes}) {
+    cases.push_back(Linear("vector", {7}, 5, bias));
+    cases.push_back(Linear("matrix", {3, 7}, 5, bias));
+    cases.push_back(Linear("one_row", {1, 64}, 256, bias));
+    cases.push_back(Linear("tokens", {2, 9, 37}, 19, bias));
+    cases.push_back(Linear("rank4", {2, 3, 4, 16}, 32, bias));
+    cases.push_back(Linear("wide", {2, 64, 96}, 768, bias));
+    cases.push_back(Linear("to_one", {4, 8}, 1, bias));
+  }
+  cases.push_back(LinearOfInputs());
+  cases.push_back(ConvOfInputs());
+  cases.push_back(Matmul("rank2", {3, 5}, {5, 4}));
+  cases.push_back(Matmul("guidance", {2, 2}, {2, 100}));
+  cases.push_back(Matmul("rank3", {2, 3, 7}, {2, 7, 5}));
+  cases.push_back(Matmul("rank4", {2, 3, 4, 6}, {2, 3, 6, 17}));
+  cases.push_back(Matmul("dot", {1, 9}, {9, 1}));
+  for (const AttentionCase& c : std::vector<AttentionCase>{
+           {"one_head", 1, 5, 5, 1, 8},
+           {"heads", 2, 17, 17, 3, 32},
+           {"cross", 2, 64, 77, 4, 32},
+           {"one_query", 1, 1, 77, 2, 16},
+           {"one_key", 2, 7, 1, 2, 16},
+           {"causal", 1, 77, 77, 2, 32, true},
+           {"causal_odd", 2, 9, 9, 1, 5, true},
+           {"odd_size", 1, 19, 23, 2, 37},
+           {"size_40", 1, 33, 33, 2, 40},
+           {"size_64", 1, 30, 70, 1, 64},
+           {"size_160", 1, 11, 77, 1, 160},
+           {"many_keys", 1, 9, 1100, 1, 32},
+           {"sharp", 1, 20, 40, 1, 32, false, 30.0f},
+           {"negative_scale", 1, 4, 6, 1, 8, false, -1.0f},
+       }) {
+    cases.push_back(Attention(c));
+  }
+  cases.push_back(MergedAttention());
+  return cases;
+}
+
+}  // namespace latentd::testing

@@ -1,0 +1,119 @@
+#include "tests/conformance/run_graph.h"
+
+#include "absl/strings/strip.h"
+#include "core/backends/reference/evaluate.h"
+#include "core/base/status_macros.h"
+#include "core/graph/graph_builder.h"
+
+namespace latentd::testing {
+namespace {
+
+using device::Buffer;
+using device::DType;
+
+struct Range {
+  float low, high;
+};
+Range RangeOf(const std::string& name) {
+  if (name == "positive") return {0.5f, 2};
+  if (name == "large") return {-60, 60};
+  if (name == "offset") return {99, 101};
+  if (name == "timesteps") return {0, 99};
+  return {-1, 1};
+}
+
+// The reference backend's cast, which the suite itself checks for f32.
+absl::StatusOr<Buffer> CastTo(const Buffer& buffer, DType dtype) {
+  graph::GraphBuilder b([&](const std::string&) { return buffer.dtype(); });
+  const graph::Value x = b.Weight("x", buffer.shape());  // cast to f32 where it is stored otherwise
+  b.Output("y", dtype == DType::kF32 ? x : b.Cast(x, dtype));
+  ASSIGN_OR_RETURN(const graph::Graph graph, std::move(b).Build());
+  return backends::reference::EvaluateRecipe(graph, {&buffer, 1});
+}
+
+void FillInts(Buffer& buffer, std::mt19937& random) {
+  std::uniform_int_distribution<int> ids(0, 4);
+  if (buffer.dtype() == DType::kI64) {
+    for (int64_t& id : buffer.as<int64_t>()) id = ids(random);
+  } else {
+    for (uint8_t& byte : buffer.as<uint8_t>()) byte = static_cast<uint8_t>(50 * ids(random));
+  }
+}
+
+}  // namespace
+
+Buffer RandomBuffer(const std::string& name, DType dtype, const device::Shape& shape,
+                    std::mt19937& random) {
+  if (dtype == DType::kI64 || dtype == DType::kU8) {
+    Buffer buffer = Buffer::Allocate(dtype, shape);
+    FillInts(buffer, random);
+    return buffer;
+  }
+  Buffer buffer = Buffer::Allocate(DType::kF32, shape);
+  const Range range = RangeOf(name);
+  std::uniform_real_distribution<float> values(range.low, range.high);
+  for (float& value : buffer.as<float>()) value = values(random);
+  return dtype == DType::kF32 ? buffer : CastTo(buffer, dtype).value();
+}
+
+Leaves RandomLeaves(const graph::Graph& graph, unsigned seed) {
+  std::mt19937 random(seed);
+  Leaves leaves;
+  for (const graph::Node& node : graph.nodes()) {
+    if (node.op == graph::Op::kInput) {
+      leaves.inputs.push_back(RandomBuffer(node.name, node.dtype, node.shape, random));
+    } else if (node.op == graph::Op::kWeight) {
+      leaves.weights[absl::StripPrefix(node.name, "net/")] = {
+          RandomBuffer(node.name, node.dtype, node.shape, random), "made up"};
+    }
+  }
+  return leaves;
+}
+
+std::vector<double> ToDoubles(const Buffer& buffer) {
+  std::vector<double> values;
+  if (buffer.dtype() == DType::kI64) {
+    for (int64_t value : buffer.as<int64_t>()) values.push_back(static_cast<double>(value));
+  } else if (buffer.dtype() == DType::kU8) {
+    for (uint8_t value : buffer.as<uint8_t>()) values.push_back(value);
+  } else {
+    const Buffer wide =
+        buffer.dtype() == DType::kF32 ? buffer : CastTo(buffer, DType::kF32).value();
+    for (float value : wide.as<float>()) values.push_back(value);
+  }
+  return values;
+}
+
+Arrays ToArrays(const graph::Graph& graph, const Leaves& leaves) {
+  Arrays arrays;
+  const std::vector<graph::ValueId> inputs = graph.Select(graph::Op::kInput);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const graph::Node& node = graph.node(inputs[i]);
+    arrays[node.name] = {node.shape, ToDoubles(leaves.inputs[i])};
+  }
+  for (const auto& [name, tensor] : leaves.weights) {
+    arrays["net/" + name] = {tensor.data.shape(), ToDoubles(tensor.data)};
+  }
+  return arrays;
+}
+
+absl::StatusOr<std::vector<Buffer>> RunOnce(backends::Executable& executable,
+                                            const std::vector<Buffer>& inputs) {
+  std::vector<Buffer> outputs;
+  for (const backends::Port& port : executable.outputs()) {
+    outputs.push_back(Buffer::Allocate(port.dtype, port.shape));
+  }
+  RETURN_IF_ERROR(executable.Run(inputs, absl::MakeSpan(outputs)));
+  return outputs;
+}
+
+absl::StatusOr<std::vector<Buffer>> RunGraph(backends::Backend& backend,
+                                             std::shared_ptr<const graph::Graph> graph,
+                                             const weights::WeightSet& set,
+                                             const std::vector<Buffer>& inputs) {
+  ASSIGN_OR_RETURN(const std::string plan, backend.Plan(*graph));
+  ASSIGN_OR_RETURN(const auto executable, backend.Load(std::move(graph), plan, set));
+  return RunOnce(*executable, inputs);
+}
+
+}  // namespace latentd::testing

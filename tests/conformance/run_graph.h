@@ -1,0 +1,42 @@
+// Runs a graph on a backend with random inputs and weights, the way the product does: plan, load
+// with a weight set, run.
+#pragma once
+
+#include <random>
+#include <vector>
+
+#include "core/backends/backend.h"
+#include "core/weights/weight_set.h"
+#include "tests/conformance/naive.h"
+
+namespace latentd::testing {
+
+// Random contents by dtype and name: i64 are ids 0..4; "positive" is in [0.5, 2], "large" in
+// [-60, 60], "offset" in [99, 101], "timesteps" in [0, 99], everything else in [-1, 1].
+device::Buffer RandomBuffer(const std::string& name, device::DType dtype,
+                            const device::Shape& shape, std::mt19937& random);
+
+// A graph's leaves, filled.
+struct Leaves {
+  std::vector<device::Buffer> inputs;  // in the graph's order
+  weights::TensorMap weights;          // of the component "net", without the prefix
+};
+Leaves RandomLeaves(const graph::Graph& graph, unsigned seed);
+
+// For EvaluateNaively.
+Arrays ToArrays(const graph::Graph& graph, const Leaves& leaves);
+
+// Any dtype of a float or an integer, widened.
+std::vector<double> ToDoubles(const device::Buffer& buffer);
+
+// The outputs of one run of `executable`.
+absl::StatusOr<std::vector<device::Buffer>> RunOnce(backends::Executable& executable,
+                                                    const std::vector<device::Buffer>& inputs);
+
+// Plan, Load and one Run; `set` has the weights.
+absl::StatusOr<std::vector<device::Buffer>> RunGraph(backends::Backend& backend,
+                                                     std::shared_ptr<const graph::Graph> graph,
+                                                     const weights::WeightSet& set,
+                                                     const std::vector<device::Buffer>& inputs);
+
+}  // namespace latentd::testing

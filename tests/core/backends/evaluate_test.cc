@@ -1,0 +1,99 @@
+#include "core/backends/reference/evaluate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/graph/graph_builder.h"
+#include "tests/support/status_matchers.h"
+
+namespace latentd::backends::reference {
+namespace {
+
+using device::Buffer;
+using device::DType;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::StatusIs;
+
+graph::Graph Built(graph::GraphBuilder b) { return std::move(b).Build().value(); }
+
+Buffer Floats(std::vector<float> values, device::Shape shape) {
+  Buffer buffer = Buffer::Allocate(DType::kF32, std::move(shape));
+  std::copy(values.begin(), values.end(), buffer.as<float>().begin());
+  return buffer;
+}
+
+TEST(EvaluateRecipe, ComputesFromSourcesInTheOrderOfTheWeights) {
+  graph::GraphBuilder b;
+  b.Output("result", b.Concat({b.Weight("net/a", {1, 2}), b.Weight("net/b", {1, 2})}, 0));
+  ASSERT_OK_AND_ASSIGN(
+      const Buffer result,
+      EvaluateRecipe(Built(std::move(b)), {Floats({1, 2}, {1, 2}), Floats({3, 4}, {1, 2})}));
+  EXPECT_EQ(result.shape(), (device::Shape{2, 2}));
+  EXPECT_THAT(result.as<float>(), ElementsAre(1, 2, 3, 4));
+}
+
+TEST(EvaluateRecipe, CastsHalfPrecisionSources) {
+  graph::GraphBuilder b([](const std::string&) { return DType::kBF16; });
+  b.Output("result", b.Weight("net/a", {2}));
+  Buffer source = Buffer::Allocate(DType::kBF16, {2});
+  auto* bits = static_cast<uint16_t*>(source.data());
+  bits[0] = 0x3f80;
+  bits[1] = 0xc000;
+  ASSERT_OK_AND_ASSIGN(const Buffer result, EvaluateRecipe(Built(std::move(b)), {source}));
+  EXPECT_EQ(result.dtype(), DType::kF32);
+  EXPECT_THAT(result.as<float>(), ElementsAre(1, -2));
+}
+
+TEST(EvaluateRecipe, GivesASourceBackWithoutACopy) {
+  graph::GraphBuilder b;
+  b.Output("result", b.Reshape(b.Weight("net/a", {2, 2}), {4}));
+  const Buffer source = Floats({1, 2, 3, 4}, {2, 2});
+  ASSERT_OK_AND_ASSIGN(const Buffer result, EvaluateRecipe(Built(std::move(b)), {source}));
+  EXPECT_EQ(result.data(), source.data());
+  EXPECT_EQ(result.shape(), device::Shape{4});
+}
+
+TEST(EvaluateRecipe, CopiesAPartOfASourceSoThatItOutlivesIt) {
+  graph::GraphBuilder b;
+  b.Output("result", b.Slice(b.Weight("net/a", {2, 2}), 0, 1, 2));
+  absl::StatusOr<Buffer> result;
+  {
+    const Buffer source = Floats({1, 2, 3, 4}, {2, 2});
+    result = EvaluateRecipe(Built(std::move(b)), {source});
+    ASSERT_OK(result);
+    EXPECT_NE(result->data(), static_cast<const float*>(source.data()) + 2);
+  }
+  EXPECT_THAT(result->as<float>(), ElementsAre(3, 4));
+}
+
+TEST(EvaluateRecipe, NeedsNoSourceForLiterals) {
+  graph::GraphBuilder b;
+  b.Output("result", b.Mul(b.Constant({2, 3}, {2}), b.Scalar(10)));
+  ASSERT_OK_AND_ASSIGN(const Buffer result, EvaluateRecipe(Built(std::move(b)), {}));
+  EXPECT_THAT(result.as<float>(), ElementsAre(20, 30));
+}
+
+TEST(EvaluateRecipe, SaysHowManySourcesItWants) {
+  graph::GraphBuilder b;
+  b.Output("result", b.Weight("net/a", {2}));
+  EXPECT_THAT(EvaluateRecipe(Built(std::move(b)), {}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("1 weights")));
+}
+
+TEST(EvaluateRecipe, NamesTheWeightWhoseSourceHasAnotherSize) {
+  graph::GraphBuilder b;
+  b.Output("result", b.Weight("net/a", {2}));
+  EXPECT_THAT(EvaluateRecipe(Built(std::move(b)), {Floats({1, 2, 3}, {3})}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("net/a")));
+}
+
+TEST(EvaluateRecipe, RefusesAGraphWithAnInput) {
+  graph::GraphBuilder b;
+  b.Output("result", b.Silu(b.Input("x", DType::kF32, {2}, graph::Rate::kStep)));
+  EXPECT_THAT(EvaluateRecipe(Built(std::move(b)), {}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no value is bound to x")));
+}
+
+}  // namespace
+}  // namespace latentd::backends::reference
