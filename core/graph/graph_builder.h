@@ -82,6 +82,9 @@ class GraphBuilder {
   // one came before.
   void Fail(absl::Status status);
 
+  // The first mistake so far; OK if there is none.
+  const absl::Status& status() const { return status_; }
+
   const Node& node(Value value) const { return nodes_[value.id]; }
   const Shape& shape(Value value) const { return nodes_[value.id].shape; }
 

@@ -31,7 +31,7 @@ std::string ToText(const Graph& graph);
 
 // Reads exactly what ToText prints: ToText(*ParseText(text)) == text. Anything else, a graph that
 // Verify refuses included, is INVALID_ARGUMENT with its line. Made for hostile text: time and
-// memory are bounded by a small multiple of the text's size, which may be at most 64 MiB.
+// memory are bounded by a small multiple of the text's size, which may be at most 16 MiB.
 absl::StatusOr<Graph> ParseText(absl::string_view text);
 
 // Digest of the text.

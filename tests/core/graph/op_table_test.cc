@@ -1,0 +1,219 @@
+#include "core/graph/op_table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "tests/support/status_matchers.h"
+
+namespace latentd::graph {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::IsOk;
+using ::testing::Not;
+using testing::StatusIs;
+
+constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
+constexpr int64_t kLowest = std::numeric_limits<int64_t>::min();
+
+ValueType F32(Shape shape) { return {DType::kF32, std::move(shape)}; }
+
+struct GoodCase {
+  Op op;
+  std::vector<ValueType> operands;
+  Attributes attributes;
+  ValueType result;
+};
+
+// At least one case for every op.
+std::vector<GoodCase> GoodCases() {
+  const ValueType x = F32({2, 4, 8, 6});
+  const ValueType tokens = F32({2, 7, 8});
+  return {
+      {Op::kConv2d, {x, F32({5, 4, 3, 3})}, Conv2dAttributes{2, {1, 1, 1, 1}}, F32({2, 5, 4, 3})},
+      {Op::kConv2d, {x, F32({5, 4, 3, 3})}, Conv2dAttributes{2, {0, 0, 1, 1}}, F32({2, 5, 4, 3})},
+      {Op::kConv2d,
+       {F32({2, 8, 6, 4}), F32({5, 4, 1, 1}), F32({5})},
+       Conv2dAttributes{.layout = Layout::kNhwc},
+       F32({2, 8, 6, 5})},
+      {Op::kLinear, {tokens, F32({3, 8}), F32({3})}, {}, F32({2, 7, 3})},
+      {Op::kMatmul, {F32({5, 2, 3}), F32({5, 3, 4})}, {}, F32({5, 2, 4})},
+      {Op::kAttention, {tokens, F32({2, 9, 8}), F32({2, 9, 8})}, AttentionAttributes{4}, tokens},
+      {Op::kGroupNorm, {x, F32({4}), F32({4})}, GroupNormAttributes{2}, x},
+      {Op::kGroupNorm,
+       {x, F32({6}), F32({6})},
+       GroupNormAttributes{.groups = 3, .layout = Layout::kNhwc},
+       x},
+      {Op::kLayerNorm, {tokens, F32({8}), F32({8})}, LayerNormAttributes{}, tokens},
+      {Op::kSoftmax, {tokens}, {}, tokens},
+      {Op::kRowStd, {x}, {}, F32({2, 1, 1, 1})},
+      {Op::kSilu, {x}, {}, x},
+      {Op::kGelu, {x}, {}, x},
+      {Op::kQuickGelu, {x}, {}, x},
+      {Op::kRelu, {x}, {}, x},
+      {Op::kTanh, {x}, {}, x},
+      {Op::kGeglu, {tokens}, {}, F32({2, 7, 4})},
+      {Op::kCast, {x}, CastAttributes{DType::kBF16}, {DType::kBF16, x.shape}},
+      {Op::kAdd, {x, F32({4, 1, 1})}, {}, x},
+      {Op::kSub, {F32({}), x}, {}, x},
+      {Op::kMul, {F32({2, 1}), F32({1, 3})}, {}, F32({2, 3})},
+      {Op::kDiv, {x, F32({1})}, {}, x},
+      {Op::kConcat, {x, F32({2, 3, 8, 6})}, ConcatAttributes{1}, F32({2, 7, 8, 6})},
+      {Op::kSlice, {x}, SliceAttributes{2, 3, 5}, F32({2, 4, 2, 6})},
+      {Op::kReshape, {x}, ReshapeAttributes{Shape{8, 48}}, F32({8, 48})},
+      {Op::kPermute, {x}, PermuteAttributes{{0, 2, 3, 1}}, F32({2, 8, 6, 4})},
+      {Op::kUpsampleNearest, {x}, UpsampleAttributes{9, 5}, F32({2, 4, 9, 5})},
+      {Op::kEmbedding, {F32({100, 16}), {DType::kI64, Shape{2, 77}}}, {}, F32({2, 77, 16})},
+      {Op::kTimestepEmbedding, {F32({3})}, TimestepEmbeddingAttributes{32}, F32({3, 32})},
+  };
+}
+
+TEST(OpTable, HasARowForEveryOpInTheOrderOfTheEnum) {
+  ASSERT_EQ(OpTable().size(), static_cast<size_t>(Op::kFused) + 1);
+  for (size_t i = 0; i < OpTable().size(); ++i) EXPECT_EQ(OpTable()[i].op, static_cast<Op>(i));
+}
+
+TEST(OpTable, InfersTheResultOfEveryOp) {
+  std::vector<bool> seen(OpTable().size(), false);
+  for (const GoodCase& good : GoodCases()) {
+    SCOPED_TRACE(RowOf(good.op).name);
+    seen[static_cast<size_t>(good.op)] = true;
+    const absl::StatusOr<ValueType> result = InferType(good.op, good.operands, good.attributes);
+    ASSERT_OK(result);
+    EXPECT_EQ(ToString(*result), ToString(good.result));
+  }
+  for (const OpRow& row : OpTable()) {
+    if (IsLeaf(row.op) || row.op == Op::kFused) continue;
+    EXPECT_TRUE(seen[static_cast<size_t>(row.op)]) << row.name;
+  }
+}
+
+TEST(OpTable, RefusesEveryOtherNumberOfOperands) {
+  for (const GoodCase& good : GoodCases()) {
+    SCOPED_TRACE(RowOf(good.op).name);
+    EXPECT_THAT(InferType(good.op, {}, good.attributes), Not(IsOk()));
+    if (RowOf(good.op).max_operands < 0) continue;
+    std::vector<ValueType> many(RowOf(good.op).max_operands + 1, good.operands[0]);
+    EXPECT_THAT(InferType(good.op, many, good.attributes),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("operands, got")));
+  }
+}
+
+TEST(OpTable, RefusesTheAttributesOfAnotherOp) {
+  for (const GoodCase& good : GoodCases()) {
+    for (const OpRow& other : OpTable()) {
+      if (other.attributes.index() == good.attributes.index()) continue;
+      EXPECT_THAT(InferType(good.op, good.operands, other.attributes),
+                  StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("of another op")))
+          << RowOf(good.op).name << " with those of " << other.name;
+    }
+  }
+}
+
+TEST(OpTable, RefusesHostileShapesForEveryOperand) {
+  const Shape hostile[] = {
+      {0}, {-1, 4}, {kLowest, 2}, {kHuge, kHuge}, {kHuge}, {1, 1, 1, 1, 1, 1, 1, 1, 1}};
+  for (const GoodCase& good : GoodCases()) {
+    for (size_t i = 0; i < good.operands.size(); ++i) {
+      for (const Shape& shape : hostile) {
+        std::vector<ValueType> operands = good.operands;
+        operands[i].shape = shape;
+        EXPECT_THAT(InferType(good.op, operands, good.attributes), Not(IsOk()))
+            << RowOf(good.op).name << " " << shape.ToString();
+      }
+    }
+  }
+}
+
+TEST(OpTable, RefusesOrIgnoresOtherShapesWithoutCrashing) {
+  const Shape others[] = {{}, {3}, {3, 5}, {3, 5, 7}, {3, 5, 7, 9}, {int64_t{1} << 40, 1, 1, 128}};
+  for (const GoodCase& good : GoodCases()) {
+    for (size_t i = 0; i < good.operands.size(); ++i) {
+      for (const Shape& shape : others) {
+        std::vector<ValueType> operands = good.operands;
+        operands[i].shape = shape;
+        if (auto result = InferType(good.op, operands, good.attributes); result.ok()) {
+          EXPECT_OK(CheckShape(result->shape));
+        }
+      }
+    }
+  }
+}
+
+struct BadAttributes {
+  Op op;
+  std::vector<ValueType> operands;
+  Attributes attributes;
+  std::string message;
+};
+
+TEST(OpTable, NamesWhatIsWrongWithAttributes) {
+  const ValueType x = F32({2, 4, 8, 6});
+  const ValueType kernel = F32({5, 4, 3, 3});
+  const ValueType tokens = F32({2, 7, 8});
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const BadAttributes cases[] = {
+      {Op::kConv2d, {x, kernel}, Conv2dAttributes{0}, "stride 0"},
+      {Op::kConv2d, {x, kernel}, Conv2dAttributes{kLowest}, "stride"},
+      {Op::kConv2d, {x, kernel}, Conv2dAttributes{1, {-1, 0, 0, 0}}, "padding -1"},
+      {Op::kConv2d, {x, kernel}, Conv2dAttributes{1, {kHuge, 0, kHuge, 0}}, "padding"},
+      {Op::kConv2d, {x, F32({5, 4, 9, 3})}, Conv2dAttributes{}, "does not fit into 8"},
+      {Op::kConv2d, {x, kernel}, Conv2dAttributes{.layout = Layout::kNhwc}, "takes 4 channels"},
+      {Op::kAttention, {tokens, tokens, tokens}, AttentionAttributes{0}, "0 heads"},
+      {Op::kAttention, {tokens, tokens, tokens}, AttentionAttributes{3}, "3 heads"},
+      {Op::kAttention, {tokens, tokens, tokens}, AttentionAttributes{1, nan}, "scale"},
+      {Op::kGroupNorm, {x, F32({4}), F32({4})}, GroupNormAttributes{3}, "3 groups do not divide"},
+      {Op::kGroupNorm, {x, F32({4}), F32({4})}, GroupNormAttributes{0}, "0 groups"},
+      {Op::kGroupNorm, {x, F32({4}), F32({4})}, GroupNormAttributes{2, nan}, "epsilon"},
+      {Op::kLayerNorm, {tokens, F32({8}), F32({8})}, LayerNormAttributes{-1}, "epsilon -1"},
+      {Op::kConcat, {x, x}, ConcatAttributes{4}, "axis 4"},
+      {Op::kConcat, {x, x}, ConcatAttributes{-1}, "axis -1"},
+      {Op::kSlice, {x}, SliceAttributes{1, 2, 2}, "[2, 2)"},
+      {Op::kSlice, {x}, SliceAttributes{1, kLowest, kHuge}, "no part of dimension 1"},
+      {Op::kReshape, {x}, ReshapeAttributes{Shape{-1, 4}}, "below 1"},
+      {Op::kReshape, {x}, ReshapeAttributes{Shape{kHuge, kHuge}}, "too large"},
+      {Op::kReshape, {x}, ReshapeAttributes{Shape{383}}, "has 383 elements"},
+      {Op::kPermute, {x}, PermuteAttributes{{0, 1, 2}}, "an order of 3"},
+      {Op::kPermute, {x}, PermuteAttributes{{0, 1, 2, 2}}, "every dimension once"},
+      {Op::kPermute, {x}, PermuteAttributes{{0, 1, 2, kHuge}}, "every dimension once"},
+      {Op::kUpsampleNearest, {x}, UpsampleAttributes{0, 5}, "height 0"},
+      {Op::kUpsampleNearest, {x}, UpsampleAttributes{kHuge, kHuge}, "too large"},
+      {Op::kTimestepEmbedding, {F32({3})}, TimestepEmbeddingAttributes{1}, "dim 1"},
+      {Op::kTimestepEmbedding, {F32({3})}, TimestepEmbeddingAttributes{8, true, 4}, "shift 4"},
+      {Op::kTimestepEmbedding, {F32({3})}, TimestepEmbeddingAttributes{kHuge}, "too large"},
+      {Op::kFused, {x}, FusedAttributes{"x", nullptr}, "needs a body"},
+  };
+  for (const BadAttributes& bad : cases) {
+    EXPECT_THAT(InferType(bad.op, bad.operands, bad.attributes),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(bad.message)))
+        << RowOf(bad.op).name;
+  }
+}
+
+TEST(OpTable, RefusesMixedAndIntegerTypesInArithmetic) {
+  const ValueType half{DType::kF16, Shape{2}};
+  const ValueType integer{DType::kI64, Shape{2}};
+  EXPECT_THAT(InferType(Op::kAdd, {F32({2}), half}, {}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("one dtype")));
+  EXPECT_THAT(InferType(Op::kMul, {integer, integer}, {}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("floating-point")));
+  EXPECT_THAT(InferType(Op::kEmbedding, {F32({5, 2}), F32({2})}, {}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("ids must be i64")));
+  EXPECT_OK(InferType(Op::kAdd, {half, half}, {}));
+}
+
+TEST(OpTable, ALeafHasNoTypeToInfer) {
+  EXPECT_THAT(InferType(Op::kInput, {}, {}), Not(IsOk()));
+  EXPECT_THAT(InferType(Op::kConstant, {}, ConstantAttributes{{1}}), Not(IsOk()));
+}
+
+TEST(OpTable, ConcatOfManyLargePartsDoesNotOverflow) {
+  const std::vector<ValueType> parts(70000, F32({kMaxElements}));
+  EXPECT_THAT(InferType(Op::kConcat, parts, ConcatAttributes{0}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("too large")));
+}
+
+}  // namespace
+}  // namespace latentd::graph
