@@ -1,0 +1,230 @@
+#include "core/models/unet_2d_condition_config.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/strip.h"
+#include "core/base/status_macros.h"
+
+namespace latentd::models {
+namespace {
+
+constexpr int64_t kMaxHeads = 1024;
+constexpr Range kLayers = {1, 16};
+constexpr Range kTransformerLayers = {0, 64};
+constexpr Range kChannels = {1, 1 << 16};
+
+std::optional<Activation> ActivationOrNull(ConfigReader& reader, absl::string_view name) {
+  const auto found = reader.ChoiceOrNull(name, {"silu", "swish", "gelu", "relu"});
+  if (!found) return std::nullopt;
+  return ParseActivation(*found);
+}
+
+FirstAttention FirstAttentionIf(bool only_cross) {
+  return only_cross ? FirstAttention::kToText : FirstAttention::kToItself;
+}
+
+// Which blocks have attention; `spellings` are the plain block and the one with attention (with the
+// prefix that old checkpoints give them).
+std::vector<bool> ReadAttention(ConfigReader& reader, absl::string_view name,
+                                std::vector<std::string> fallback, absl::string_view plain,
+                                absl::string_view attention) {
+  const std::string old_plain = "UNetRes" + std::string(plain);
+  const std::string old_attention = "UNetRes" + std::string(attention);
+  std::vector<bool> found;
+  for (const std::string& type :
+       reader.Choices(name, std::move(fallback), {plain, attention, old_plain, old_attention})) {
+    found.push_back(absl::StripPrefix(type, "UNetRes") == attention);
+  }
+  return found;
+}
+
+void CheckCount(ConfigReader& reader, absl::string_view name, size_t count, size_t blocks) {
+  if (count == blocks) return;
+  reader.Mistake(name, absl::StrCat("has ", count, " elements; supported: ", blocks,
+                                    ", as many as block_out_channels"));
+}
+
+void CheckBlock(ConfigReader& reader, const Unet2dConditionConfig::Block& block, int64_t groups) {
+  if (block.heads > block.channels) {
+    reader.Mistake("attention_head_dim",
+                   absl::StrCat("asks for ", block.heads, " heads of ", block.channels,
+                                " channels; supported: at most one head for each channel"));
+  }
+  if (block.channels % groups != 0) {
+    reader.Mistake("block_out_channels",
+                   absl::StrCat("has ", block.channels,
+                                "; supported: multiples of norm_num_groups, ", groups));
+  }
+}
+
+std::vector<std::vector<int64_t>> OnlyWhere(const std::vector<bool>& attention,
+                                            std::vector<std::vector<int64_t>> layers) {
+  for (size_t i = 0; i < layers.size(); ++i) {
+    if (i >= attention.size() || !attention[i]) layers[i].clear();
+  }
+  return layers;
+}
+
+void ReadTransformers(ConfigReader& reader, const std::vector<bool>& down,
+                      const std::vector<bool>& up, Unet2dConditionConfig& config) {
+  std::vector<int64_t> layers, up_layers;
+  for (const auto& block : config.blocks) layers.push_back(block.layers);
+  for (int64_t count : layers) up_layers.insert(up_layers.begin(), count + 1);
+  const auto all_one = [](const std::vector<int64_t>& counts) {
+    std::vector<std::vector<int64_t>> ones;
+    for (int64_t count : counts) ones.emplace_back(count, 1);
+    return ones;
+  };
+  constexpr absl::string_view kName = "transformer_layers_per_block";
+  auto downwards = reader.PerLayer(kName, layers, kTransformerLayers).value_or(all_one(layers));
+  config.middle_transformer_layers = downwards.back().front();
+  auto upwards =
+      reader.PerLayer("reverse_transformer_layers_per_block", up_layers, kTransformerLayers);
+  if (!upwards) {
+    upwards.emplace();
+    for (auto block = downwards.rbegin(); block != downwards.rend(); ++block) {
+      const bool uniform = std::all_of(block->begin(), block->end(),
+                                       [&](int64_t count) { return count == block->front(); });
+      if (!uniform) {
+        reader.Mistake(kName,
+                       "differs within a block, which needs reverse_transformer_layers_per_block");
+      }
+      upwards->emplace_back(up_layers[upwards->size()], block->front());
+    }
+  }
+  config.down_transformers = OnlyWhere(down, std::move(downwards));
+  config.up_transformers = OnlyWhere(up, *std::move(upwards));
+}
+
+void ReadBlocks(ConfigReader& reader, Unet2dConditionConfig& config) {
+  const auto channels = reader.Integers("block_out_channels", {320, 640, 1280, 1280}, kChannels);
+  const size_t count = channels.size();
+  const auto down = ReadAttention(
+      reader, "down_block_types",
+      {"CrossAttnDownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D", "DownBlock2D"},
+      "DownBlock2D", "CrossAttnDownBlock2D");
+  const auto up =
+      ReadAttention(reader, "up_block_types",
+                    {"UpBlock2D", "CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "CrossAttnUpBlock2D"},
+                    "UpBlock2D", "CrossAttnUpBlock2D");
+  CheckCount(reader, "down_block_types", down.size(), count);
+  CheckCount(reader, "up_block_types", up.size(), count);
+  const auto layers = reader.PerBlock("layers_per_block", 2, count, kLayers);
+  const auto heads = reader.PerBlock("attention_head_dim", 8, count, {1, kMaxHeads});
+  const auto only_cross = reader.PerBlock("only_cross_attention", false, count);
+  for (size_t i = 0; i < count; ++i) {
+    config.blocks.push_back({channels[i], layers[i], heads[i], FirstAttentionIf(only_cross[i])});
+    CheckBlock(reader, config.blocks.back(), config.norm_num_groups);
+  }
+  ReadTransformers(reader, down, up, config);
+}
+
+void ReadMiddle(ConfigReader& reader, Unet2dConditionConfig& config) {
+  using Middle = Unet2dConditionConfig::MiddleBlock;
+  config.middle_scale = reader.Positive("mid_block_scale_factor", 1);
+  if (reader.IsNull("mid_block_type")) {
+    config.middle = Middle::kNone;
+    return;
+  }
+  constexpr absl::string_view kDefault = "UNetMidBlock2DCrossAttn";
+  const bool attention =
+      reader.Choice("mid_block_type", kDefault, {kDefault, "UNetMidBlock2D"}) == kDefault;
+  config.middle = attention ? Middle::kCrossAttention : Middle::kResnet;
+}
+
+void ReadTime(ConfigReader& reader, Unet2dConditionConfig& config) {
+  const int64_t sinusoids = config.blocks.front().channels;
+  reader.Choice("time_embedding_type", "positional", {"positional"});
+  config.time_embedding_dim =
+      reader.IntegerOrNull("time_embedding_dim", kChannels).value_or(4 * sinusoids);
+  config.time_embedding_activation = ActivationOrNull(reader, "time_embedding_act_fn");
+  config.timestep_post_activation = ActivationOrNull(reader, "timestep_post_act");
+  config.flip_sin_to_cos = reader.Boolean("flip_sin_to_cos", true);
+  config.freq_shift = reader.Number("freq_shift", 0);
+  if (config.freq_shift < 0 || config.freq_shift >= static_cast<double>(sinusoids / 2)) {
+    reader.Mistake("freq_shift", absl::StrCat("is ", config.freq_shift,
+                                              "; supported: from 0 to less than half of the first "
+                                              "of block_out_channels"));
+  }
+}
+
+void ReadAddedConditions(ConfigReader& reader, Unet2dConditionConfig& config) {
+  config.text_time = reader.ChoiceOrNull("addition_embed_type", {"text_time"}).has_value();
+  const auto time = reader.IntegerOrNull("addition_time_embed_dim", {2, 1 << 16});
+  const auto input = reader.IntegerOrNull("projection_class_embeddings_input_dim", kChannels);
+  config.addition_time_embed_dim = time.value_or(0);
+  config.addition_input_dim = input.value_or(0);
+  if (config.text_time && !time) {
+    reader.Mistake("addition_time_embed_dim", "is missing; addition_embed_type text_time needs it");
+  }
+  if (config.text_time && !input) {
+    reader.Mistake("projection_class_embeddings_input_dim",
+                   "is missing; addition_embed_type text_time needs it");
+  }
+}
+
+void ReadCrossAttention(ConfigReader& reader, Unet2dConditionConfig& config) {
+  const auto dims = reader.PerBlock("cross_attention_dim", 1280, config.blocks.size(), kChannels);
+  config.cross_attention_dim = dims.front();
+  if (std::any_of(dims.begin(), dims.end(), [&](int64_t dim) { return dim != dims.front(); })) {
+    reader.Mistake("cross_attention_dim", "differs between blocks; supported: one value for all");
+  }
+  config.projection = reader.Boolean("use_linear_projection", false) ? Projection::kLinear
+                                                                     : Projection::kConvolution;
+  config.upcast_attention = reader.Boolean("upcast_attention", false);
+}
+
+int64_t ReadKernel(ConfigReader& reader, absl::string_view name) {
+  const int64_t kernel = reader.Integer(name, 3, {1, 15});
+  if (kernel % 2 == 0) reader.Mistake(name, absl::StrCat("is ", kernel, "; supported: odd sizes"));
+  return kernel;
+}
+
+void ReadConvolutions(ConfigReader& reader, Unet2dConditionConfig& config) {
+  config.sample_size = reader.SizeOrNull("sample_size");
+  config.in_channels = reader.Integer("in_channels", 4, kChannels);
+  config.out_channels = reader.Integer("out_channels", 4, kChannels);
+  config.conv_in_kernel = ReadKernel(reader, "conv_in_kernel");
+  config.conv_out_kernel = ReadKernel(reader, "conv_out_kernel");
+  config.downsample_padding = reader.Integer("downsample_padding", 1, {0, 1});
+  config.center_input_sample = reader.Boolean("center_input_sample", false);
+}
+
+void ReadNorms(ConfigReader& reader, Unet2dConditionConfig& config) {
+  config.norm_num_groups = reader.Integer("norm_num_groups", 32, kChannels);
+  config.norm_eps = reader.Positive("norm_eps", 1e-5);
+  config.activation =
+      ParseActivation(reader.Choice("act_fn", "silu", {"silu", "swish", "gelu", "relu"}));
+  const std::string shift =
+      reader.Choice("resnet_time_scale_shift", "default", {"default", "scale_shift"});
+  config.time_shift = shift == "default" ? TimeShift::kAdd : TimeShift::kScaleAndShift;
+}
+
+}  // namespace
+
+absl::StatusOr<Unet2dConditionConfig> ParseUnet2dConditionConfig(absl::string_view json,
+                                                                 absl::string_view source) {
+  ASSIGN_OR_RETURN(ConfigReader reader, ConfigReader::Parse(json, source, "UNet2DConditionModel"));
+  Unet2dConditionConfig config;
+  ReadNorms(reader, config);
+  ReadConvolutions(reader, config);
+  ReadBlocks(reader, config);
+  ReadMiddle(reader, config);
+  ReadTime(reader, config);
+  ReadAddedConditions(reader, config);
+  ReadCrossAttention(reader, config);
+  reader.Choice("attention_type", "default", {"default"});
+  reader.Refuse({"class_embed_type", "class_embeddings_concat", "dual_cross_attention",
+                 "encoder_hid_dim", "encoder_hid_dim_type", "num_attention_heads",
+                 "num_class_embeds", "time_cond_proj_dim"});
+  // About the file, or training, or read only by block types and embeddings that are refused above.
+  reader.Ignore({"_diffusers_version", "_name_or_path", "_commit_hash", "dropout",
+                 "addition_embed_type_num_heads", "cross_attention_norm",
+                 "mid_block_only_cross_attention", "resnet_out_scale_factor",
+                 "resnet_skip_time_act"});
+  RETURN_IF_ERROR(reader.Finish());
+  return config;
+}
+
+}  // namespace latentd::models

@@ -1,0 +1,106 @@
+#include "tests/golden/network_graphs.h"
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/graph/graph_builder.h"
+#include "core/models/autoencoder_kl.h"
+#include "core/models/autoencoder_tiny.h"
+#include "core/models/clip_text.h"
+#include "core/models/unet_2d_condition.h"
+
+namespace latentd::golden {
+namespace {
+
+using device::DType;
+using graph::Graph;
+using graph::GraphBuilder;
+using graph::Rate;
+using graph::Value;
+using Graphs = absl::StatusOr<std::vector<Graph>>;
+
+constexpr char kConfig[] = "config.json";
+
+// An input of the case; without one, a failure of the builder.
+Value Input(GraphBuilder& b, const InputShapes& inputs, const std::string& name, Rate rate,
+            DType dtype = DType::kF32) {
+  auto found = inputs.find(name);
+  if (found == inputs.end()) {
+    b.Fail(absl::InvalidArgumentError(absl::StrCat("the case has no tensor in.", name)));
+    return b.Input(name, dtype, {1}, rate);
+  }
+  return b.Input(name, dtype, found->second, rate);
+}
+
+Graphs One(GraphBuilder b) {
+  ASSIGN_OR_RETURN(Graph graph, std::move(b).Build());
+  return std::vector<Graph>{std::move(graph)};
+}
+
+Graphs UnetGraphs(absl::string_view text, const InputShapes& inputs) {
+  ASSIGN_OR_RETURN(const auto config, models::ParseUnet2dConditionConfig(text, kConfig));
+  GraphBuilder b;
+  models::Unet2dConditionInputs values = {
+      .sample = Input(b, inputs, "sample", Rate::kStep),
+      .timestep = Input(b, inputs, "timestep", Rate::kStep),
+      .encoder_hidden_states = Input(b, inputs, "encoder_hidden_states", Rate::kRequest)};
+  if (config.text_time) {
+    values.text_embeds = Input(b, inputs, "text_embeds", Rate::kRequest);
+    values.time_ids = Input(b, inputs, "time_ids", Rate::kRequest);
+  }
+  b.Output("out", models::Unet2dCondition(b, config, kComponent, values));
+  return One(std::move(b));
+}
+
+// Encoder and decoder are two graphs, as they are when latentd serves them.
+template <typename Config>
+Graphs EncoderAndDecoder(const Config& config, const InputShapes& inputs,
+                         const std::string& encoded,
+                         Value (*encode)(GraphBuilder&, const Config&, absl::string_view, Value),
+                         Value (*decode)(GraphBuilder&, const Config&, absl::string_view, Value)) {
+  GraphBuilder encoder, decoder;
+  encoder.Output(encoded,
+                 encode(encoder, config, kComponent, Input(encoder, inputs, "image", Rate::kStep)));
+  decoder.Output("decoded", decode(decoder, config, kComponent,
+                                   Input(decoder, inputs, "latents", Rate::kStep)));
+  ASSIGN_OR_RETURN(Graph first, std::move(encoder).Build());
+  ASSIGN_OR_RETURN(Graph second, std::move(decoder).Build());
+  return std::vector<Graph>{std::move(first), std::move(second)};
+}
+
+Graphs TextGraphs(absl::string_view text, models::ClipTextKind kind, const InputShapes& inputs) {
+  ASSIGN_OR_RETURN(const auto config, models::ParseClipTextConfig(text, kConfig, kind));
+  GraphBuilder b;
+  const Value ids = Input(b, inputs, "input_ids", Rate::kStep, DType::kI64);
+  const graph::Shape& shape = b.shape(ids);
+  const Value positions =
+      b.Input(kPooledPositions, DType::kI64, {shape.rank() > 0 ? shape[0] : 1}, Rate::kStep);
+  const auto outputs =
+      models::ClipText(b, config, kComponent, {.input_ids = ids, .pooled_positions = positions});
+  for (size_t i = 0; i < outputs.hidden_states.size(); ++i) {
+    b.Output(absl::StrCat("hidden_states.", i), outputs.hidden_states[i]);
+  }
+  b.Output("last_hidden_state", outputs.last_hidden_state);
+  b.Output("pooled", outputs.pooled);
+  return One(std::move(b));
+}
+
+}  // namespace
+
+Graphs BuildNetworkGraphs(absl::string_view class_name, absl::string_view config,
+                          const InputShapes& inputs) {
+  if (class_name == "UNet2DConditionModel") return UnetGraphs(config, inputs);
+  if (class_name == "AutoencoderKL") {
+    ASSIGN_OR_RETURN(const auto parsed, models::ParseAutoencoderKlConfig(config, kConfig));
+    return EncoderAndDecoder(parsed, inputs, "moments", models::EncodeAutoencoderKl,
+                             models::DecodeAutoencoderKl);
+  }
+  if (class_name == "AutoencoderTiny") {
+    ASSIGN_OR_RETURN(const auto parsed, models::ParseAutoencoderTinyConfig(config, kConfig));
+    return EncoderAndDecoder(parsed, inputs, "encoded", models::EncodeAutoencoderTiny,
+                             models::DecodeAutoencoderTiny);
+  }
+  ASSIGN_OR_RETURN(const models::ClipTextKind kind, models::ParseClipTextKind(class_name));
+  return TextGraphs(config, kind, inputs);
+}
+
+}  // namespace latentd::golden
