@@ -35,3 +35,6 @@ quietly() {
     fail 1 "this failed: $* (all of its output is in $log)"
   }
 }
+
+# build_tree PRESET: the folder that the preset builds in.
+build_tree() { if [ "$1" = release ]; then echo "$project/build"; else echo "$project/build-$1"; fi; }
