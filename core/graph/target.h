@@ -1,5 +1,20 @@
 // What a backend can do, as plain data that the backend states and passes read, so that no pass
 // asks which backend it is.
+//
+// A kind in `fused` names a pattern that the backend runs as one kernel. The body of such a node is
+// one of the chains below, in this order, brackets for what may be absent; every node of a chain
+// reads the one before it, and whatever else it reads is an operand of the fused node (each value
+// once, in the order in which the body first reads it):
+//
+//   conv2d_epilogue   conv2d, [add residual], [activation]      at least one of the two
+//   linear_epilogue   linear, [add residual], [activation]      at least one of the two
+//   linear_geglu      linear, geglu
+//   group_norm_silu   [add channels], group_norm, silu
+//
+// A residual has the result's own shape and may be either operand of the add, and may be a value
+// that the chain reads elsewhere too (x + linear(x)). An activation is silu, gelu, quick_gelu or
+// relu. Added channels are [n or 1, c, 1, 1] (NCHW) or [n or 1, 1, 1, c] (NHWC), either operand of
+// the add. Convolutions and linears have their bias as in the op table, or none.
 #pragma once
 
 #include <string>
@@ -9,11 +24,21 @@
 
 namespace latentd::graph {
 
+inline constexpr char kConv2dEpilogue[] = "conv2d_epilogue";
+inline constexpr char kLinearEpilogue[] = "linear_epilogue";
+inline constexpr char kLinearGeglu[] = "linear_geglu";
+inline constexpr char kGroupNormSilu[] = "group_norm_silu";
+
 struct Target {
   std::string name;                     // "reference", "cpu", "cuda"
   Layout image_layout = Layout::kNchw;  // what its convolutions like best
-  absl::flat_hash_set<std::string>
-      fused;  // FusedAttributes::kind values that it runs as one kernel
+
+  // FusedAttributes::kind values that it runs as one kernel.
+  absl::flat_hash_set<std::string> fused;
+
+  // One wide linear and slices of its result are faster than several linears of one operand
+  // (queries, keys and values).
+  bool merge_linears = false;
 };
 
 }  // namespace latentd::graph
