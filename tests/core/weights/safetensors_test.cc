@@ -1,0 +1,306 @@
+#include "core/weights/safetensors.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "tests/support/safetensors_writer.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_directory.h"
+
+namespace latentd::weights {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::StatusIs;
+
+// `bytes` must outlive the result.
+absl::StatusOr<TensorMap> Parse(const std::string& bytes) {
+  return ParseSafetensorsBytes(bytes, "x.safetensors", nullptr);
+}
+
+absl::StatusOr<TensorMap> ParseHeader(const std::string& header, size_t data_bytes = 8) {
+  return Parse(testing::SafetensorsBytes(header, std::string(data_bytes, '\0')));
+}
+
+auto Refuses(const std::string& reason) {
+  return StatusIs(absl::StatusCode::kInvalidArgument,
+                  AllOf(HasSubstr("x.safetensors"), HasSubstr(reason)));
+}
+
+TEST(SafetensorsTest, FindsTensorsOfAllDTypesThatGraphsHave) {
+  const std::string bytes = testing::SafetensorsBytes({{"a", "F32", {2}, std::string(8, '\0')},
+                                                       {"b", "I64", {1, 1}, std::string(8, '\0')},
+                                                       {"c", "F16", {}, std::string(2, '\0')},
+                                                       {"d", "BF16", {1}, std::string(2, '\0')},
+                                                       {"e", "U8", {0, 3}, ""}});
+  ASSERT_OK_AND_ASSIGN(const TensorMap tensors, Parse(bytes));
+  ASSERT_EQ(tensors.size(), 5u);
+  EXPECT_EQ(tensors.at("a").data.dtype(), device::DType::kF32);
+  EXPECT_EQ(tensors.at("a").data.shape(), device::Shape({2}));
+  EXPECT_EQ(tensors.at("b").data.dtype(), device::DType::kI64);
+  EXPECT_EQ(tensors.at("c").data.dtype(), device::DType::kF16);
+  EXPECT_EQ(tensors.at("c").data.shape(), device::Shape());
+  EXPECT_EQ(tensors.at("d").data.dtype(), device::DType::kBF16);
+  EXPECT_EQ(tensors.at("e").data.shape(), device::Shape({0, 3}));
+}
+
+TEST(SafetensorsTest, KeepsTheMappingAliveWithoutCopying) {
+  const testing::TemporaryDirectory directory;
+  const std::string path = directory.File("m.safetensors");
+  testing::WriteSafetensors(
+      path, {testing::F32Tensor("a", {2}, {1, 2}), testing::F32Tensor("b", {3}, {3, 4, 5})});
+  device::Buffer b;
+  {
+    ASSERT_OK_AND_ASSIGN(const TensorMap tensors, ReadSafetensors(path));
+    EXPECT_EQ(tensors.at("b").file, path);
+    b = tensors.at("b").data;
+  }
+  EXPECT_THAT(b.as<float>(), ElementsAre(3, 4, 5));
+}
+
+TEST(SafetensorsTest, TakesRangesInAnyOrderOfNames) {
+  const std::string bytes =
+      testing::SafetensorsBytes(R"({"b":{"dtype":"U8","shape":[1],"data_offsets":[1,2]},)"
+                                R"("a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
+                                "xy");
+  ASSERT_OK_AND_ASSIGN(const TensorMap tensors, Parse(bytes));
+  EXPECT_EQ(tensors.at("a").data.as<uint8_t>()[0], 'x');
+  EXPECT_EQ(tensors.at("b").data.as<uint8_t>()[0], 'y');
+}
+
+TEST(SafetensorsTest, SkipsMetadataAndPadding) {
+  EXPECT_THAT(ParseHeader(R"({"__metadata__":{"format":"pt"}}    )", 0), testing::IsOk());
+}
+
+TEST(SafetensorsTest, MarksDTypesThatGraphsDoNotHave) {
+  ASSERT_OK_AND_ASSIGN(const TensorMap tensors,
+                       ParseHeader(R"({"n":{"dtype":"F64","shape":[1],"data_offsets":[0,8]}})"));
+  EXPECT_EQ(tensors.at("n").unusable_dtype, "F64");
+  EXPECT_FALSE(tensors.at("n").data.has_memory());
+}
+
+TEST(SafetensorsTest, EqualContentHasEqualDigests) {
+  const std::string bytes = testing::SafetensorsBytes({testing::FilledTensor("a", {4}, 1),
+                                                       testing::FilledTensor("b", {4}, 1),
+                                                       testing::FilledTensor("c", {4}, 2)});
+  ASSERT_OK_AND_ASSIGN(const TensorMap tensors, Parse(bytes));
+  EXPECT_EQ(tensors.at("a").digest->Get(), tensors.at("b").digest->Get());
+  EXPECT_NE(tensors.at("a").digest->Get(), tensors.at("c").digest->Get());
+}
+
+TEST(SafetensorsTest, OldFilesWithOddAddressesAreReadThroughACopy) {
+  // A header of odd length, as writers once made them, so the floats lie at odd addresses.
+  std::string header = R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+  while (header.size() % 2 == 0) header += ' ';
+  const float value = 1.5;
+  const std::string bytes = testing::SafetensorsBytes(
+      header, std::string(reinterpret_cast<const char*>(&value), sizeof(value)));
+  ASSERT_OK_AND_ASSIGN(const TensorMap tensors, Parse(bytes));
+  const device::Buffer aligned = Aligned(tensors.at("a").data);
+  EXPECT_NE(aligned.data(), tensors.at("a").data.data());
+  EXPECT_THAT(aligned.as<float>(), ElementsAre(1.5f));
+}
+
+TEST(SafetensorsTest, AlignedTensorsAreNotCopied) {
+  const device::Buffer buffer = device::Buffer::Allocate(device::DType::kF32, {4});
+  EXPECT_EQ(Aligned(buffer).data(), buffer.data());
+}
+
+// What is wrong, and what the message must say.
+
+TEST(SafetensorsErrorTest, MissingFile) {
+  EXPECT_THAT(ReadSafetensors("/nowhere/x.safetensors"),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("/nowhere/x.safetensors")));
+}
+
+TEST(SafetensorsErrorTest, TooShortForALength) {
+  EXPECT_THAT(Parse(""), Refuses("has 0 bytes"));
+  EXPECT_THAT(Parse("1234567"), Refuses("has 7 bytes"));
+}
+
+TEST(SafetensorsErrorTest, GitLfsPointer) {
+  EXPECT_THAT(Parse("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"),
+              Refuses("git lfs pull"));
+}
+
+TEST(SafetensorsErrorTest, HeaderBeyondTheLimit) {
+  EXPECT_THAT(Parse(std::string(8, '\xff') + "{}"), Refuses("at most 100000000"));
+  EXPECT_THAT(Parse(std::string("\x01\xe1\xf5\x05\0\0\0\0", 8) + "{}"),
+              Refuses("its header has 100000001 bytes"));
+}
+
+TEST(SafetensorsErrorTest, HeaderBeyondTheFile) {
+  EXPECT_THAT(Parse(std::string("\x03\0\0\0\0\0\0\0{}", 10)), Refuses("truncated"));
+}
+
+TEST(SafetensorsErrorTest, TruncatedData) {
+  const std::string bytes =
+      testing::SafetensorsBytes({testing::FilledTensor("conv.weight", {4}, 1)});
+  EXPECT_THAT(
+      Parse(bytes.substr(0, bytes.size() - 1)),
+      Refuses("tensor conv.weight lies at bytes [0, 16) of the data, but there are only 15: "
+              "the file is truncated"));
+}
+
+TEST(SafetensorsErrorTest, EveryTruncationIsRefused) {
+  const std::string bytes = testing::SafetensorsBytes(
+      {testing::FilledTensor("a", {4}, 1), testing::FilledTensor("b", {2, 2}, 1)});
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_THAT(Parse(bytes.substr(0, size)), Refuses("")) << size;
+  }
+}
+
+TEST(SafetensorsErrorTest, BytesAfterTheData) {
+  const std::string bytes = testing::SafetensorsBytes({testing::FilledTensor("a", {1}, 1)});
+  EXPECT_THAT(Parse(bytes + "x"), Refuses("has 5 bytes of data, but its tensors end at 4"));
+}
+
+TEST(SafetensorsErrorTest, NotJson) {
+  EXPECT_THAT(ParseHeader(""), Refuses("does not begin with {"));
+  EXPECT_THAT(ParseHeader("[]"), Refuses("does not begin with {"));
+  EXPECT_THAT(ParseHeader("{"), Refuses("not JSON"));
+  EXPECT_THAT(ParseHeader("{}x"), Refuses("not JSON"));
+  EXPECT_THAT(ParseHeader("{\"\xff\":1}"), Refuses("not JSON"));
+  EXPECT_THAT(ParseHeader(std::string("{\0}", 3)), Refuses("not JSON"));
+}
+
+TEST(SafetensorsErrorTest, DeepNesting) {
+  EXPECT_THAT(ParseHeader(R"({"a":)" + std::string(100'000, '[')), Refuses("tensor a"));
+  std::string objects = "{";
+  for (int i = 0; i < 100'000; ++i) objects += "\"a\":{";
+  EXPECT_THAT(ParseHeader(objects), Refuses("tensor a"));
+}
+
+TEST(SafetensorsErrorTest, EntryOfAnotherForm) {
+  struct Case {
+    std::string entry, reason;
+  };
+  const Case cases[] = {
+      {R"(null)", "null"},
+      {R"(5)", "a number"},
+      {R"("text")", "text"},
+      {R"([1])", "a list"},
+      {R"({})", R"(has no "dtype")"},
+      {R"({"dtype":"U8","data_offsets":[0,8]})", R"(has no "shape")"},
+      {R"({"dtype":"U8","shape":[8]})", R"(has no "data_offsets")"},
+      {R"({"dtype":1,"shape":[8],"data_offsets":[0,8]})", "a number"},
+      {R"({"dtype":"U8","shape":8,"data_offsets":[0,8]})", "a number"},
+      {R"({"dtype":"U8","shape":[[8]],"data_offsets":[0,8]})", "a list"},
+      {R"({"dtype":"U8","shape":["8"],"data_offsets":[0,8]})", "text"},
+      {R"({"dtype":"U8","shape":[true],"data_offsets":[0,8]})", "truth value"},
+      {R"({"dtype":"U8","shape":[8],"data_offsets":{"0":8}})", "an object"},
+      {R"({"dtype":"U8","shape":[8],"data_offsets":[0]})", "two numbers"},
+      {R"({"dtype":"U8","shape":[8],"data_offsets":[0,8,9]})", "two numbers"},
+      {R"({"dtype":"U8","shape":[8],"data_offsets":[-1,7]})", "negative"},
+      {R"({"dtype":"U8","shape":[8.0],"data_offsets":[0,8]})", "whole numbers"},
+      {R"({"dtype":"U8","shape":[1e999],"data_offsets":[0,8]})", "not JSON"},
+      {R"({"dtype":"U8","shape":[18446744073709551615],"data_offsets":[0,8]})", "too large"},
+      {R"({"dtype":"U8","shape":[8],"data_offsets":[0,8],"color":1})", "\"color\""},
+      {R"({"dtype":"U8","dtype":"U8","shape":[8],"data_offsets":[0,8]})", "\"dtype\" twice"},
+      {R"({"dtype":"U8","shape":[8],"shape":[8],"data_offsets":[0,8]})", "\"shape\" twice"},
+  };
+  for (const Case& bad : cases) {
+    EXPECT_THAT(ParseHeader(absl::StrCat(R"({"conv.bias":)", bad.entry, "}")), Refuses(bad.reason))
+        << bad.entry;
+  }
+}
+
+TEST(SafetensorsErrorTest, EntryErrorsNameTheTensor) {
+  EXPECT_THAT(ParseHeader(R"({"conv.bias":{"dtype":"U8","shape":[8]}})"),
+              Refuses("tensor conv.bias"));
+}
+
+TEST(SafetensorsErrorTest, MoreDimensionsThanAnyTensorHas) {
+  std::string shape = "1";
+  for (int i = 0; i < 1000; ++i) shape += ",1";
+  EXPECT_THAT(
+      ParseHeader(
+          absl::StrCat(R"({"a":{"dtype":"U8","shape":[)", shape, R"(],"data_offsets":[0,1]}})"), 1),
+      Refuses("more than 64 numbers"));
+}
+
+TEST(SafetensorsErrorTest, MetadataThatIsNotText) {
+  EXPECT_THAT(ParseHeader(R"({"__metadata__":{"a":1}})", 0), Refuses("a number"));
+  EXPECT_THAT(ParseHeader(R"({"__metadata__":{"a":["b"]}})", 0), Refuses("a list"));
+}
+
+TEST(SafetensorsErrorTest, NameTwice) {
+  EXPECT_THAT(ParseHeader(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)"
+                          R"("a":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})"),
+              Refuses("tensor a comes twice"));
+}
+
+TEST(SafetensorsErrorTest, UnknownDType) {
+  EXPECT_THAT(ParseHeader(R"({"a":{"dtype":"F23","shape":[2],"data_offsets":[0,8]}})"),
+              Refuses("tensor a has the dtype F23"));
+}
+
+TEST(SafetensorsErrorTest, ShapeThatDoesNotFitItsRange) {
+  EXPECT_THAT(ParseHeader(R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})"),
+              Refuses("tensor a lies at bytes [0, 8) of the data, but F32[3] takes 12 bytes"));
+}
+
+TEST(SafetensorsErrorTest, DTypeThatDoesNotFitItsRange) {
+  EXPECT_THAT(ParseHeader(R"({"a":{"dtype":"F16","shape":[2],"data_offsets":[0,8]}})"),
+              Refuses("F16[2] takes 4 bytes"));
+}
+
+TEST(SafetensorsErrorTest, ShapeWhoseProductOverflows) {
+  for (const char* shape : {"4294967296,4294967296", "9223372036854775807,2", "2305843009213693952",
+                            "9223372036854775807,9223372036854775807,0"}) {
+    EXPECT_THAT(ParseHeader(absl::StrCat(R"({"a":{"dtype":"F32","shape":[)", shape,
+                                         R"(],"data_offsets":[0,0]}})"),
+                            0),
+                Refuses("an impossible number of bytes"))
+        << shape;
+  }
+}
+
+TEST(SafetensorsErrorTest, HalfABytePerElementThatDoesNotAddUp) {
+  EXPECT_THAT(ParseHeader(R"({"a":{"dtype":"F4","shape":[3],"data_offsets":[0,2]}})", 2),
+              Refuses("an impossible number of bytes"));
+}
+
+TEST(SafetensorsErrorTest, RangeThatEndsBeforeItBegins) {
+  EXPECT_THAT(ParseHeader(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[8,4]}})"),
+              Refuses("ends before it begins"));
+}
+
+TEST(SafetensorsErrorTest, RangeOutsideOfTheData) {
+  EXPECT_THAT(ParseHeader(R"({"a":{"dtype":"U8","shape":[9],"data_offsets":[0,9]}})"),
+              Refuses("there are only 8"));
+  EXPECT_THAT(ParseHeader(R"({"a":{"dtype":"U8","shape":[1],)"
+                          R"("data_offsets":[9223372036854775806,9223372036854775807]}})"),
+              Refuses("there are only 8"));
+}
+
+TEST(SafetensorsErrorTest, OverlappingRanges) {
+  EXPECT_THAT(ParseHeader(R"({"a":{"dtype":"U8","shape":[5],"data_offsets":[0,5]},)"
+                          R"("b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})"),
+              Refuses("tensor b begins at byte 4 of the data, inside the tensor before it"));
+  EXPECT_THAT(ParseHeader(R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]},)"
+                          R"("b":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}})"),
+              Refuses("inside the tensor before it"));
+}
+
+TEST(SafetensorsErrorTest, GapBetweenRanges) {
+  EXPECT_THAT(ParseHeader(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
+                          R"("b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})"),
+              Refuses("tensor b begins at byte 4 of the data, behind a gap"));
+  EXPECT_THAT(ParseHeader(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})"),
+              Refuses("behind a gap"));
+}
+
+TEST(SafetensorsErrorTest, LongNamesAreCutInMessages) {
+  const std::string name(100'000, 'n');
+  const absl::Status status = ParseHeader(absl::StrCat("{\"", name, "\":5}")).status();
+  EXPECT_THAT(status, Refuses("nnn..."));
+  EXPECT_LT(status.message().size(), 1000u);
+}
+
+}  // namespace
+}  // namespace latentd::weights

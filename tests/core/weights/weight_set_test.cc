@@ -1,0 +1,133 @@
+#include "core/weights/weight_set.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "core/graph/graph_builder.h"
+#include "tests/support/status_matchers.h"
+
+namespace latentd::weights {
+namespace {
+
+using device::Buffer;
+using device::DType;
+using device::Shape;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::IsOk;
+using ::testing::Not;
+using testing::StatusIs;
+
+StoredTensor Tensor(DType dtype, Shape shape) {
+  return {Buffer::Allocate(dtype, std::move(shape)), "/c/vae/x.safetensors"};
+}
+
+WeightSet SetOf(const std::string& component, TensorMap tensors) {
+  WeightSet set(nullptr);
+  set.Add(component, std::move(tensors));
+  return set;
+}
+
+// A graph that wants these weights and nothing else.
+graph::Graph Wants(const std::vector<std::pair<std::string, Shape>>& weights,
+                   DType dtype = DType::kF32) {
+  graph::GraphBuilder builder([dtype](const std::string&) { return dtype; });
+  int count = 0;
+  for (const auto& [name, shape] : weights) {
+    builder.Output(absl::StrCat(count++), builder.Weight(name, shape));
+  }
+  return *std::move(builder).Build();
+}
+
+TEST(WeightSetTest, FindsTensorsByComponentAndName) {
+  const WeightSet set = SetOf("vae", {{"conv.bias", Tensor(DType::kF16, {3})}});
+  ASSERT_OK_AND_ASSIGN(const StoredTensor tensor, set.Find("vae/conv.bias"));
+  EXPECT_EQ(tensor.data.shape(), Shape({3}));
+  EXPECT_THAT(set.Find("unet/conv.bias"), Not(IsOk()));
+}
+
+TEST(WeightSetTest, NamesWhatIsMissingAndWhere) {
+  const WeightSet set = SetOf("vae", {{"conv.bias", Tensor(DType::kF16, {3})}});
+  EXPECT_THAT(set.Find("vae/conv.weight"),
+              StatusIs(absl::StatusCode::kNotFound, "tensor vae/conv.weight is missing in /c/vae"));
+}
+
+TEST(WeightSetTest, FindsTextEncodersWithAndWithoutPrefix) {
+  const WeightSet old = SetOf("text_encoder", {{"text_model.a.bias", Tensor(DType::kF32, {3})}});
+  EXPECT_THAT(old.Find("text_encoder/a.bias"), IsOk());
+  EXPECT_THAT(old.Find("text_encoder/text_model.a.bias"), IsOk());
+  const WeightSet today = SetOf("text_encoder", {{"a.bias", Tensor(DType::kF32, {3})}});
+  EXPECT_THAT(today.Find("text_encoder/a.bias"), IsOk());
+  EXPECT_THAT(today.Find("text_encoder/text_model.a.bias"), IsOk());
+}
+
+TEST(WeightSetTest, FindsAttentionOfOldVaes) {
+  const std::string block = "encoder.mid_block.attentions.0.";
+  const std::pair<const char*, const char*> spellings[] = {{"to_q.weight", "query.weight"},
+                                                           {"to_k.weight", "key.weight"},
+                                                           {"to_v.bias", "value.bias"},
+                                                           {"to_out.0.bias", "proj_attn.bias"}};
+  for (const auto& [today, old] : spellings) {
+    const WeightSet set = SetOf("vae", {{block + old, Tensor(DType::kF32, {3})}});
+    EXPECT_THAT(set.Find("vae/" + block + today), IsOk()) << today;
+  }
+}
+
+TEST(WeightSetTest, SaysTheDTypeOnDisk) {
+  const WeightSet set = SetOf("vae", {{"a", Tensor(DType::kBF16, {3})}});
+  EXPECT_EQ(set.StoredDType("vae/a"), DType::kBF16);
+  EXPECT_EQ(set.StoredDType("vae/b"), DType::kF32);
+}
+
+TEST(WeightSetTest, TensorsOfUnusableDTypesHarmOnlyWhoWantsThem) {
+  StoredTensor doubles{Buffer::Wrap(nullptr, DType::kU8, {3}, nullptr), "f", "F64"};
+  const WeightSet set = SetOf("vae", {{"a", Tensor(DType::kF32, {3})}, {"doubles", doubles}});
+  EXPECT_THAT(set.Check(Wants({{"vae/a", {3}}})), IsOk());
+  EXPECT_THAT(set.Find("vae/doubles"), StatusIs(absl::StatusCode::kInvalidArgument,
+                                                AllOf(HasSubstr("vae/doubles"), HasSubstr("F64"))));
+  EXPECT_THAT(set.Check(Wants({{"vae/doubles", {3}}})),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("F64")));
+}
+
+TEST(WeightSetCheckTest, IgnoresTensorsThatTheGraphDoesNotWant) {
+  const WeightSet set = SetOf("text_encoder", {{"a", Tensor(DType::kF32, {3})},
+                                               {"position_ids", Tensor(DType::kI64, {1, 77})}});
+  EXPECT_THAT(set.Check(Wants({{"text_encoder/a", {3}}})), IsOk());
+}
+
+TEST(WeightSetCheckTest, NamesAllThatIsWrongAtOnce) {
+  const WeightSet set =
+      SetOf("vae", {{"good", Tensor(DType::kF32, {3})}, {"long", Tensor(DType::kF32, {3, 4})}});
+  EXPECT_THAT(
+      set.Check(
+          Wants({{"vae/good", {3}}, {"vae/long", {3, 5}}, {"vae/none", {1}}, {"unet/x", {1}}})),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr("vae/long of /c/vae/x.safetensors is f32[3,4], the network wants "
+                               "f32[3,5]"),
+                     HasSubstr("vae/none is missing"), HasSubstr("unet/x is missing"),
+                     Not(HasSubstr("vae/good")))));
+}
+
+TEST(WeightSetCheckTest, SaysThatADTypeDiffers) {
+  const WeightSet set = SetOf("vae", {{"a", Tensor(DType::kF32, {3})}});
+  EXPECT_THAT(set.Check(Wants({{"vae/a", {3}}}, DType::kF16)),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("the network wants f16[3]")));
+}
+
+TEST(WeightSetCheckTest, EndsLongLists) {
+  std::vector<std::pair<std::string, Shape>> wanted;
+  for (int i = 0; i < 1000; ++i) wanted.push_back({absl::StrCat("vae/", i), {1}});
+  EXPECT_THAT(WeightSet(nullptr).Check(Wants(wanted)),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("; and 950 more")));
+}
+
+TEST(WeightSetCheckTest, TakesAttentionThatIsStoredAsAConvolution) {
+  const WeightSet set = SetOf("vae", {{"query.weight", Tensor(DType::kF32, {8, 8, 1, 1})},
+                                      {"x.query.weight", Tensor(DType::kF32, {8, 8, 1, 1})}});
+  EXPECT_THAT(set.Check(Wants({{"vae/x.to_q.weight", {8, 8}}})), IsOk());
+  EXPECT_THAT(set.Check(Wants({{"vae/x.to_q.weight", {8, 9}}})), Not(IsOk()));
+}
+
+}  // namespace
+}  // namespace latentd::weights

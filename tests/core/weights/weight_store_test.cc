@@ -1,0 +1,258 @@
+#include "core/weights/weight_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <stdexcept>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "core/graph/graph_builder.h"
+#include "core/weights/safetensors.h"
+#include "tests/support/safetensors_writer.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_directory.h"
+
+namespace latentd::weights {
+namespace {
+
+using device::Buffer;
+using device::DType;
+using device::Shape;
+using ::testing::ElementsAre;
+using testing::FilledTensor;
+using ::testing::HasSubstr;
+using testing::StatusIs;
+
+// Joins the operands' rows, which is all that the recipes of these tests ask for.
+absl::StatusOr<Buffer> JoinRows(const graph::Graph& recipe, absl::Span<const Buffer> sources) {
+  const graph::Node& concat = recipe.node(recipe.outputs()[0].value);
+  const std::vector<graph::ValueId> weights = recipe.Select(graph::Op::kWeight);
+  Buffer joined = Buffer::Allocate(DType::kF32, concat.shape);
+  char* to = static_cast<char*>(joined.data());
+  for (const graph::ValueId operand : concat.operands) {
+    const Buffer& source =
+        sources[std::find(weights.begin(), weights.end(), operand) - weights.begin()];
+    std::memcpy(to, source.data(), source.bytes());
+    to += source.bytes();
+  }
+  return joined;
+}
+
+graph::Graph Concat(const std::vector<std::string>& names, const Shape& shape) {
+  graph::GraphBuilder builder;
+  std::vector<graph::Value> parts;
+  for (const std::string& name : names) parts.push_back(builder.Weight(name, shape));
+  builder.Output("result", builder.Concat(parts, 0));
+  return *std::move(builder).Build();
+}
+
+graph::Graph Bare(const std::string& name, const Shape& shape) {
+  graph::GraphBuilder builder;
+  builder.Output("result", builder.Weight(name, shape));
+  return *std::move(builder).Build();
+}
+
+// Half the elements, so that packing shows in bytes and values.
+absl::StatusOr<Buffer> PackHalf(const Buffer& plain) { return plain.Rows(0, plain.shape()[0] / 2); }
+
+class WeightStoreTest : public ::testing::Test {
+ protected:
+  // A set with the tensors of a file of its own.
+  WeightSet SetFromFile(const std::string& component,
+                        const std::vector<testing::TensorToWrite>& tensors) {
+    const std::string path = directory_.File(absl::StrCat(files_++, ".safetensors"));
+    testing::WriteSafetensors(path, tensors);
+    WeightSet set(&store_);
+    set.Add(component, *ReadSafetensors(path));
+    return set;
+  }
+
+  testing::TemporaryDirectory directory_;
+  int files_ = 0;
+  std::atomic<int> evaluations_ = 0;
+  WeightStore store_{[this](const graph::Graph& recipe, absl::Span<const Buffer> sources) {
+    ++evaluations_;
+    return JoinRows(recipe, sources);
+  }};
+};
+
+TEST_F(WeightStoreTest, MakesAResultOfTheSetsTensors) {
+  const WeightSet set = SetFromFile(
+      "unet", {testing::F32Tensor("q", {2}, {1, 2}), testing::F32Tensor("k", {2}, {3, 4})});
+  ASSERT_OK_AND_ASSIGN(const Held held, store_.Get(Concat({"unet/q", "unet/k"}, {2}), set));
+  EXPECT_THAT(held->as<float>(), ElementsAre(1, 2, 3, 4));
+  EXPECT_EQ(store_.bytes_held(), 16u);
+  EXPECT_EQ(store_.entries(), 1u);
+}
+
+TEST_F(WeightStoreTest, HoldsEqualTensorsOfTwoFilesOnce) {
+  const WeightSet base =
+      SetFromFile("vae", {FilledTensor("q", {64}, 1), FilledTensor("k", {64}, 2)});
+  const WeightSet refiner =
+      SetFromFile("vae_2", {FilledTensor("second", {64}, 2), FilledTensor("first", {64}, 1)});
+  ASSERT_OK_AND_ASSIGN(const Held a, store_.Get(Concat({"vae/q", "vae/k"}, {64}), base));
+  ASSERT_OK_AND_ASSIGN(const Held b,
+                       store_.Get(Concat({"vae_2/first", "vae_2/second"}, {64}), refiner));
+  EXPECT_EQ(a->data(), b->data());
+  EXPECT_EQ(store_.bytes_held(), 512u);
+  EXPECT_EQ(store_.entries(), 1u);
+  EXPECT_EQ(evaluations_, 1);
+}
+
+TEST_F(WeightStoreTest, KeepsApartWhatDiffersInContentOrderOrForm) {
+  const WeightSet set = SetFromFile("c", {FilledTensor("a", {4}, 1), FilledTensor("b", {4}, 2)});
+  ASSERT_OK_AND_ASSIGN(const Held ab, store_.Get(Concat({"c/a", "c/b"}, {4}), set));
+  ASSERT_OK_AND_ASSIGN(const Held ba, store_.Get(Concat({"c/b", "c/a"}, {4}), set));
+  ASSERT_OK_AND_ASSIGN(const Held aa, store_.Get(Concat({"c/a", "c/a"}, {4}), set));
+  ASSERT_OK_AND_ASSIGN(const Held packed,
+                       store_.Get(Concat({"c/a", "c/b"}, {4}), set, "half", PackHalf));
+  EXPECT_EQ(store_.entries(), 4u);
+  EXPECT_THAT(ba->as<float>(), ElementsAre(2, 2, 2, 2, 1, 1, 1, 1));
+  EXPECT_THAT(packed->as<float>(), ElementsAre(1, 1, 1, 1));
+}
+
+TEST_F(WeightStoreTest, KeepsEqualBytesOfOtherShapesApart) {
+  const WeightSet set = SetFromFile("c", {FilledTensor("a", {4}, 1), FilledTensor("b", {2, 2}, 1)});
+  ASSERT_OK_AND_ASSIGN(const Held a, store_.Get(Bare("c/a", {4}), set));
+  ASSERT_OK_AND_ASSIGN(const Held b, store_.Get(Bare("c/b", {2, 2}), set));
+  EXPECT_EQ(b->shape(), Shape({2, 2}));
+  EXPECT_EQ(store_.entries(), 2u);
+}
+
+TEST_F(WeightStoreTest, OneUserGoingKeepsTheOther) {
+  const WeightSet set = SetFromFile("c", {FilledTensor("a", {4}, 7)});
+  const graph::Graph recipe = Concat({"c/a", "c/a"}, {4});
+  ASSERT_OK_AND_ASSIGN(Held first, store_.Get(recipe, set));
+  ASSERT_OK_AND_ASSIGN(const Held second, store_.Get(recipe, set));
+  first.reset();
+  EXPECT_EQ(store_.bytes_held(), 32u);
+  EXPECT_THAT(second->as<float>(), ::testing::Each(7));
+}
+
+TEST_F(WeightStoreTest, TheLastUserFreesAndTheNextMakesAgain) {
+  const WeightSet set = SetFromFile("c", {FilledTensor("a", {4}, 7)});
+  const graph::Graph recipe = Concat({"c/a", "c/a"}, {4});
+  {
+    ASSERT_OK_AND_ASSIGN(const Held first, store_.Get(recipe, set));
+    const Held second = first;
+  }
+  EXPECT_EQ(store_.bytes_held(), 0u);
+  EXPECT_EQ(store_.entries(), 0u);
+  ASSERT_OK_AND_ASSIGN(const Held again, store_.Get(recipe, set));
+  EXPECT_EQ(store_.bytes_held(), 32u);
+  EXPECT_EQ(evaluations_, 2);
+}
+
+TEST_F(WeightStoreTest, ABareWeightIsTheMappedTensorItselfAndCountsOnce) {
+  const WeightSet set = SetFromFile("c", {FilledTensor("a", {4}, 7)});
+  const WeightSet other = SetFromFile("d", {FilledTensor("z", {4}, 7)});
+  ASSERT_OK_AND_ASSIGN(const Held a, store_.Get(Bare("c/a", {4}), set));
+  ASSERT_OK_AND_ASSIGN(const Held z, store_.Get(Bare("d/z", {4}), other));
+  EXPECT_EQ(a->data(), set.Find("c/a")->data.data());
+  EXPECT_EQ(z->data(), a->data());
+  EXPECT_EQ(store_.bytes_held(), 16u);
+  EXPECT_EQ(evaluations_, 0);
+}
+
+TEST_F(WeightStoreTest, DropsThePlainResultOncePacked) {
+  const WeightSet set = SetFromFile("c", {FilledTensor("a", {8}, 7)});
+  std::weak_ptr<const void> plain_memory;
+  WeightStore store([&](const graph::Graph&, absl::Span<const Buffer>) {
+    auto memory = std::make_shared<std::vector<float>>(16);
+    plain_memory = memory;
+    float* data = memory->data();
+    return Buffer::Wrap(data, DType::kF32, {16}, std::move(memory));
+  });
+  const Packer copy_one = [](const Buffer&) { return Buffer::Allocate(DType::kU8, {3}); };
+  ASSERT_OK_AND_ASSIGN(const Held held,
+                       store.Get(Concat({"c/a", "c/a"}, {8}), set, "one", copy_one));
+  EXPECT_TRUE(plain_memory.expired());
+  EXPECT_EQ(store.bytes_held(), 3u);
+}
+
+TEST_F(WeightStoreTest, TakesAttentionThatIsStoredAsAConvolution) {
+  const WeightSet set = SetFromFile("vae", {FilledTensor("x.query.weight", {2, 2, 1, 1}, 3)});
+  ASSERT_OK_AND_ASSIGN(const Held held, store_.Get(Bare("vae/x.to_q.weight", {2, 2}), set));
+  EXPECT_EQ(held->shape(), Shape({2, 2}));
+}
+
+TEST_F(WeightStoreTest, NamesAMissingTensor) {
+  const WeightSet set = SetFromFile("c", {FilledTensor("a", {4}, 7)});
+  EXPECT_THAT(store_.Get(Bare("c/b", {4}), set),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("c/b")));
+  EXPECT_THAT(store_.Get(Bare("c/a", {5}), set),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("f32[5]")));
+}
+
+TEST_F(WeightStoreTest, AFailureHoldsNothingAndIsTriedAgain) {
+  const WeightSet set = SetFromFile("c", {FilledTensor("a", {4}, 7)});
+  const Packer broken = [](const Buffer&) { return absl::InternalError("broken"); };
+  EXPECT_THAT(store_.Get(Bare("c/a", {4}), set, "half", broken),
+              StatusIs(absl::StatusCode::kInternal, "broken"));
+  EXPECT_EQ(store_.bytes_held(), 0u);
+  EXPECT_OK(store_.Get(Bare("c/a", {4}), set, "half", PackHalf));
+}
+
+TEST_F(WeightStoreTest, AnExceptionBecomesAStatus) {
+  const WeightSet set = SetFromFile("c", {FilledTensor("a", {4}, 7)});
+  const Packer no_memory = [](const Buffer&) -> absl::StatusOr<Buffer> { throw std::bad_alloc(); };
+  EXPECT_THAT(store_.Get(Bare("c/a", {4}), set, "half", no_memory),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("safetensors")));
+  const Packer throws = [](const Buffer&) -> absl::StatusOr<Buffer> {
+    throw std::runtime_error("reason");
+  };
+  EXPECT_THAT(store_.Get(Bare("c/a", {4}), set, "half", throws),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("reason")));
+}
+
+TEST_F(WeightStoreTest, ThreadsThatAskAtOnceMakeOnce) {
+  const WeightSet set = SetFromFile("c", {FilledTensor("a", {4}, 7)});
+  const graph::Graph recipe = Bare("c/a", {4});
+  absl::Notification making, go_on;
+  std::atomic<int> packed = 0;
+  const Packer slow = [&](const Buffer& plain) {
+    if (++packed == 1) making.Notify();
+    go_on.WaitForNotification();
+    return plain;
+  };
+  std::vector<Held> held(4);
+  std::vector<std::thread> threads;
+  for (Held& result : held) {
+    threads.emplace_back([&] { result = *store_.Get(recipe, set, "slow", slow); });
+  }
+  making.WaitForNotification();
+  EXPECT_EQ(store_.bytes_held(), 0u);
+  go_on.Notify();
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(packed, 1);
+  EXPECT_EQ(store_.bytes_held(), 16u);
+  for (const Held& result : held) EXPECT_EQ(result, held[0]);
+}
+
+TEST_F(WeightStoreTest, UsersThatComeAndGoOnManyThreadsLeaveNothing) {
+  const WeightSet set = SetFromFile("c", {FilledTensor("a", {4}, 7), FilledTensor("b", {4}, 8)});
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong = 0;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      const std::string name = i % 2 == 0 ? "c/a" : "c/b";
+      const graph::Graph recipe = Concat({name, name}, {4});
+      for (int round = 0; round < 500; ++round) {
+        const absl::StatusOr<Held> held = store_.Get(recipe, set);
+        if (!held.ok() || (*held)->as<float>()[0] != 7 + i % 2) ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(store_.bytes_held(), 0u);
+  EXPECT_EQ(store_.entries(), 0u);
+}
+
+}  // namespace
+}  // namespace latentd::weights
