@@ -1,0 +1,48 @@
+// Byte-pair encoding: a word's bytes, joined pair by pair in the order in which merges.txt ranks
+// the pairs (R. Sennrich et al., "Neural Machine Translation of Rare Words with Subword Units").
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "core/tokenizer/vocabulary.h"
+
+namespace latentd::tokenizer {
+
+// Frozen after Load; thread-safe.
+class BytePairModel {
+ public:
+  // Reads merges.txt. INVALID_ARGUMENT, with file and line, for a line that is not two tokens or
+  // that names or makes one that `vocabulary` lacks.
+  static absl::StatusOr<BytePairModel> Load(const std::string& merges_path,
+                                            const Vocabulary& vocabulary, int64_t unknown_id);
+
+  // Appends the ids of one word. A byte that the vocabulary has no token for counts as the unknown
+  // token. Takes n log n time.
+  void EncodeWord(absl::string_view word, std::vector<int64_t>& ids) const;
+
+ private:
+  struct Merge {
+    int32_t rank;
+    int32_t id;  // of the joined token
+  };
+
+  BytePairModel() = default;
+  void NameBytes(const Vocabulary& vocabulary, int64_t unknown_id);
+  absl::Status AddMerge(absl::string_view line, const Vocabulary& vocabulary);
+  const Merge* Find(int32_t left, int32_t right) const;
+
+  std::array<int32_t, 256> inner_ids_;           // of a byte inside a word
+  std::array<int32_t, 256> last_ids_;            // of a word's last byte ("</w>" follows)
+  absl::flat_hash_map<uint64_t, Merge> merges_;  // by the ids of left and right
+  int32_t next_rank_ = 0;
+
+  friend class WordMerger;
+};
+
+}  // namespace latentd::tokenizer

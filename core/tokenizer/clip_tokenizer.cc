@@ -1,0 +1,175 @@
+#include "core/tokenizer/clip_tokenizer.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/error_details.h"
+#include "core/base/status_macros.h"
+#include "core/tokenizer/byte_pair_model.h"
+#include "core/tokenizer/token_finder.h"
+#include "core/tokenizer/tokenizer_config.h"
+#include "core/tokenizer/unicode.h"
+#include "core/tokenizer/vocabulary.h"
+#include "core/tokenizer/word_split.h"
+
+namespace latentd::tokenizer {
+namespace {
+
+using AddedIds = absl::flat_hash_map<std::string, int64_t>;
+
+// Says more than "no such file" where a folder was saved in the form that is not read.
+absl::Status CheckFiles(const std::string& directory) {
+  std::error_code ignored;
+  auto exists = [&](const char* name) {
+    return std::filesystem::exists(std::filesystem::path(directory) / name, ignored);
+  };
+  if (!std::filesystem::is_directory(directory, ignored)) {
+    return absl::NotFoundError(absl::StrCat(directory,
+                                            " is not a folder; a tokenizer's folder "
+                                            "with vocab.json and merges.txt is needed"));
+  }
+  for (const char* name : {"vocab.json", "merges.txt"}) {
+    if (exists(name)) continue;
+    return absl::NotFoundError(absl::StrCat(
+        directory, "/", name, " is missing",
+        exists("tokenizer.json") ? "; tokenizer.json alone is not read, vocab.json and merges.txt "
+                                   "of the same tokenizer are needed beside it"
+                                 : ""));
+  }
+  return absl::OkStatus();
+}
+
+// Ids for the added tokens: the vocabulary's, or the next free ones.
+absl::StatusOr<AddedIds> NumberAddedTokens(const TokenizerConfig& config,
+                                           const Vocabulary& vocabulary) {
+  AddedIds ids;
+  int64_t next = vocabulary.size();
+  for (const AddedToken& token : config.added_tokens) {
+    if (const auto id = vocabulary.Find(token.content)) {
+      ids[token.content] = *id;
+      next = std::max(next, *id + 1);
+    } else if (token.may_be_new) {
+      if (ids.try_emplace(token.content, next).second) ++next;
+    } else {
+      return absl::InvalidArgumentError(absl::StrCat(
+          vocabulary.path(), " lacks the special token \"", Excerpt(token.content), "\""));
+    }
+  }
+  return ids;
+}
+
+enum class Stage : uint8_t { kVerbatim, kNormalized };
+
+TokenFinder MakeFinder(const TokenizerConfig& config, const AddedIds& ids, Stage stage) {
+  // Of several tokens with one content the last one's flags count.
+  absl::flat_hash_map<std::string, const AddedToken*> last;
+  for (const AddedToken& token : config.added_tokens) last[token.content] = &token;
+  std::vector<TokenFinder::Token> tokens;
+  for (const AddedToken& token : config.added_tokens) {
+    if (last[token.content] != &token) continue;
+    if (token.normalized != (stage == Stage::kNormalized)) continue;
+    if (token.special && config.split_special_tokens) continue;
+    std::u32string text = DecodeUtf8(token.content);
+    if (token.normalized) text = Normalize(std::move(text));
+    tokens.push_back({std::move(text), ids.at(token.content)});
+  }
+  return TokenFinder(std::move(tokens));
+}
+
+}  // namespace
+
+struct ClipTokenizer::Tables {
+  BytePairModel pairs;
+  TokenFinder verbatim;
+  TokenFinder normalized;
+  int max_length;
+  int64_t start_id;
+  int64_t end_id;
+  int64_t pad_id;
+  int64_t vocabulary_size;
+
+  // Appends the ids of a text without its start and end.
+  void EncodeText(absl::string_view text, std::vector<int64_t>& ids) const {
+    const std::u32string characters = DecodeUtf8(text);
+    for (const TokenFinder::Piece& piece : verbatim.Split(characters)) {
+      if (piece.id) {
+        ids.push_back(*piece.id);
+      } else {
+        EncodePiece(std::u32string(piece.text), ids);
+      }
+    }
+  }
+
+  void EncodePiece(std::u32string text, std::vector<int64_t>& ids) const {
+    text = Normalize(std::move(text));
+    for (const TokenFinder::Piece& piece : normalized.Split(text)) {
+      if (piece.id) {
+        ids.push_back(*piece.id);
+      } else {
+        SplitWords(piece.text,
+                   [&](std::u32string_view word) { pairs.EncodeWord(EncodeUtf8(word), ids); });
+      }
+    }
+  }
+};
+
+absl::StatusOr<std::unique_ptr<const ClipTokenizer>> ClipTokenizer::Load(
+    const std::string& directory) {
+  RETURN_IF_ERROR(CheckFiles(directory));
+  ASSIGN_OR_RETURN(const Vocabulary vocabulary,
+                   Vocabulary::Load(absl::StrCat(directory, "/vocab.json")));
+  ASSIGN_OR_RETURN(const TokenizerConfig config, ReadTokenizerConfig(directory, kMaxLength));
+  ASSIGN_OR_RETURN(const AddedIds ids, NumberAddedTokens(config, vocabulary));
+  ASSIGN_OR_RETURN(BytePairModel pairs,
+                   BytePairModel::Load(absl::StrCat(directory, "/merges.txt"), vocabulary,
+                                       ids.at(config.unknown_token)));
+  int64_t largest_id = vocabulary.largest_id();
+  for (const auto& [content, id] : ids) largest_id = std::max(largest_id, id);
+  return std::unique_ptr<const ClipTokenizer>(
+      new ClipTokenizer(std::unique_ptr<const Tables>(new Tables{
+          .pairs = std::move(pairs),
+          .verbatim = MakeFinder(config, ids, Stage::kVerbatim),
+          .normalized = MakeFinder(config, ids, Stage::kNormalized),
+          .max_length = config.max_length,
+          .start_id = ids.at(config.start_token),
+          .end_id = ids.at(config.end_token),
+          .pad_id = ids.at(config.pad_token),
+          .vocabulary_size = largest_id + 1,
+      })));
+}
+
+ClipTokenizer::ClipTokenizer(std::unique_ptr<const Tables> tables) : tables_(std::move(tables)) {}
+
+ClipTokenizer::~ClipTokenizer() = default;
+
+Encoding ClipTokenizer::Encode(absl::string_view text) const {
+  Encoding encoding;
+  encoding.ids.push_back(tables_->start_id);
+  tables_->EncodeText(text, encoding.ids);
+  const auto most = static_cast<size_t>(tables_->max_length) - 1;
+  if (encoding.ids.size() > most) {
+    encoding.dropped = static_cast<int64_t>(encoding.ids.size() - most);
+    encoding.ids.resize(most);
+    encoding.ids.shrink_to_fit();
+  }
+  encoding.ids.push_back(tables_->end_id);
+  return encoding;
+}
+
+Encoding ClipTokenizer::EncodePadded(absl::string_view text) const {
+  Encoding encoding = Encode(text);
+  encoding.ids.resize(tables_->max_length, tables_->pad_id);
+  return encoding;
+}
+
+int ClipTokenizer::max_length() const { return tables_->max_length; }
+int64_t ClipTokenizer::start_id() const { return tables_->start_id; }
+int64_t ClipTokenizer::end_id() const { return tables_->end_id; }
+int64_t ClipTokenizer::pad_id() const { return tables_->pad_id; }
+int64_t ClipTokenizer::vocabulary_size() const { return tables_->vocabulary_size; }
+
+}  // namespace latentd::tokenizer

@@ -1,0 +1,240 @@
+#include "core/tokenizer/tokenizer_config.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/error_details.h"
+#include "core/base/status_macros.h"
+#include "core/tokenizer/json_file.h"
+
+namespace latentd::tokenizer {
+namespace {
+
+using ::nlohmann::json;
+
+// In the order in which transformers adds them.
+constexpr const char* kNamedTokens[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                        "pad_token", "cls_token", "mask_token"};
+
+// One field's value and how to speak about it.
+struct Field {
+  const json& value;
+  std::string name;  // "path: field"
+};
+
+absl::Status Wrong(const Field& field, absl::string_view needed) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      field.name, " is ", Excerpt(field.value.dump(-1, ' ', true, json::error_handler_t::replace)),
+      "; ", needed, " is needed"));
+}
+
+absl::StatusOr<bool> GetBool(const Field& object, const char* key, bool absent) {
+  const auto found = object.value.find(key);
+  if (found == object.value.end() || found->is_null()) return absent;
+  if (!found->is_boolean()) {
+    return Wrong({*found, absl::StrCat(object.name, ".", key)}, "true or false");
+  }
+  return found->get<bool>();
+}
+
+// A token is written as a string, or as an object with "content" and flags.
+absl::StatusOr<AddedToken> ParseToken(const Field& field, bool special) {
+  AddedToken token{.special = special};
+  if (field.value.is_string()) {
+    token.content = field.value.get<std::string>();
+  } else {
+    const auto content = field.value.is_object() ? field.value.find("content") : field.value.end();
+    if (!field.value.is_object() || content == field.value.end() || !content->is_string()) {
+      return Wrong(field, "a string, or an object with the string \"content\",");
+    }
+    token.content = content->get<std::string>();
+    ASSIGN_OR_RETURN(token.normalized, GetBool(field, "normalized", !special));
+    ASSIGN_OR_RETURN(const bool single_word, GetBool(field, "single_word", false));
+    if (single_word) return Wrong(field, "a token without \"single_word\"");
+  }
+  if (token.content.empty()) return Wrong(field, "a token that is not empty");
+  return token;
+}
+
+// Reads the files and what they say into `config`, field by field.
+class ConfigReader {
+ public:
+  explicit ConfigReader(const std::string& directory)
+      : config_path_(absl::StrCat(directory, "/tokenizer_config.json")),
+        map_path_(absl::StrCat(directory, "/special_tokens_map.json")),
+        added_path_(absl::StrCat(directory, "/added_tokens.json")) {}
+
+  absl::StatusOr<TokenizerConfig> Read(int max_length_limit) {
+    ASSIGN_OR_RETURN(fields_, ReadOptionalJsonObject(config_path_));
+    if (fields_.contains("added_tokens_decoder")) {
+      RETURN_IF_ERROR(ReadAddedTokensDecoder());
+    } else {
+      RETURN_IF_ERROR(MergeSpecialTokensMap());
+    }
+    RETURN_IF_ERROR(ReadNamedTokens());
+    RETURN_IF_ERROR(ReadExtraTokens());
+    if (!fields_.contains("added_tokens_decoder")) RETURN_IF_ERROR(ReadAddedTokensFile());
+    config_.added_tokens = std::move(listed_);
+    std::move(special_.begin(), special_.end(), std::back_inserter(config_.added_tokens));
+    RETURN_IF_ERROR(ReadSides());
+    ASSIGN_OR_RETURN(config_.split_special_tokens,
+                     GetBool({fields_, config_path_}, "split_special_tokens", false));
+    RETURN_IF_ERROR(ReadMaxLength(max_length_limit));
+    return std::move(config_);
+  }
+
+ private:
+  Field FieldOf(const std::string& key) const {
+    const auto from = origin_.find(key);
+    return {fields_[key],
+            absl::StrCat(from == origin_.end() ? config_path_ : from->second, ": ", key)};
+  }
+
+  bool Has(const std::string& key) const {
+    return fields_.contains(key) && !fields_[key].is_null();
+  }
+
+  absl::Status ReadAddedTokensDecoder() {
+    const Field decoder = FieldOf("added_tokens_decoder");
+    if (!decoder.value.is_object()) return Wrong(decoder, "an object from ids to tokens");
+    std::map<int64_t, AddedToken> by_id;
+    for (const auto& [key, value] : decoder.value.items()) {
+      const Field field{value, absl::StrCat(decoder.name, "[", Excerpt(key), "]")};
+      int64_t id = 0;
+      if (!absl::SimpleAtoi(key, &id)) return Wrong(field, "a number as the key");
+      if (!value.is_object()) return Wrong(field, "an object");
+      ASSIGN_OR_RETURN(const bool special, GetBool(field, "special", false));
+      ASSIGN_OR_RETURN(by_id[id], ParseToken(field, special));
+    }
+    AppendListed(by_id);
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadAddedTokensFile() {
+    ASSIGN_OR_RETURN(const json tokens, ReadOptionalJsonObject(added_path_));
+    std::map<int64_t, AddedToken> by_id;
+    for (const auto& [content, id] : tokens.items()) {
+      const Field field{id, absl::StrCat(added_path_, ": \"", Excerpt(content), "\"")};
+      if (!id.is_number_unsigned()) return Wrong(field, "an id");
+      const bool special =
+          std::any_of(special_.begin(), special_.end(),
+                      [&](const AddedToken& token) { return token.content == content; });
+      by_id[id.get<int64_t>()] = {.content = content, .normalized = !special, .special = special};
+    }
+    AppendListed(by_id);
+    std::erase_if(special_, [&](const AddedToken& token) { return IsListed(token.content); });
+    return absl::OkStatus();
+  }
+
+  void AppendListed(std::map<int64_t, AddedToken>& by_id) {
+    for (auto& [id, token] : by_id) {
+      token.may_be_new = true;
+      listed_.push_back(std::move(token));
+    }
+  }
+
+  bool IsListed(absl::string_view content) const {
+    return std::any_of(listed_.begin(), listed_.end(),
+                       [&](const AddedToken& token) { return token.content == content; });
+  }
+
+  absl::Status MergeSpecialTokensMap() {
+    ASSIGN_OR_RETURN(json map, ReadOptionalJsonObject(map_path_));
+    for (auto& [key, value] : map.items()) {
+      json& field = fields_[key];
+      if (key == "extra_special_tokens" && field.is_array() && value.is_array()) {
+        field.insert(field.end(), value.begin(), value.end());
+      } else {
+        field = std::move(value);
+      }
+      origin_[key] = map_path_;
+    }
+    return absl::OkStatus();
+  }
+
+  // Marks a listed token as special, or adds it.
+  void AddSpecial(const AddedToken& token) {
+    bool listed = false;
+    for (AddedToken& other : listed_) {
+      if (other.content != token.content) continue;
+      other.special = true;
+      listed = true;
+    }
+    if (!listed) special_.push_back(token);
+  }
+
+  absl::Status ReadNamedTokens() {
+    const std::map<std::string, std::string*> kept = {{"bos_token", &config_.start_token},
+                                                      {"eos_token", &config_.end_token},
+                                                      {"unk_token", &config_.unknown_token},
+                                                      {"pad_token", &config_.pad_token}};
+    for (const char* name : kNamedTokens) {
+      const auto target = kept.find(name);
+      AddedToken token{.special = true};
+      if (Has(name)) {
+        ASSIGN_OR_RETURN(token, ParseToken(FieldOf(name), /*special=*/true));
+        if (target != kept.end()) *target->second = token.content;
+      } else if (target != kept.end()) {
+        token.content = *target->second;
+      } else {
+        continue;
+      }
+      AddSpecial(token);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadExtraTokens() {
+    const char* key =
+        Has("extra_special_tokens") ? "extra_special_tokens" : "additional_special_tokens";
+    if (!Has(key)) return absl::OkStatus();
+    const Field list = FieldOf(key);
+    if (!list.value.is_structured()) return Wrong(list, "a list of tokens");
+    for (const json& value : list.value) {
+      ASSIGN_OR_RETURN(const AddedToken token, ParseToken({value, list.name}, /*special=*/true));
+      AddSpecial(token);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadSides() const {
+    for (const char* key : {"padding_side", "truncation_side"}) {
+      if (Has(key) && fields_[key] != "right") return Wrong(FieldOf(key), "\"right\"");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadMaxLength(int limit) {
+    config_.max_length = limit;
+    const char* key = Has("model_max_length") ? "model_max_length" : "max_len";
+    if (!Has(key)) return absl::OkStatus();
+    const Field field = FieldOf(key);
+    // transformers writes 10^30, too large for an integer, where there is no limit.
+    if (!field.value.is_number() || field.value.get<double>() < 2) {
+      return Wrong(field, "a number of at least 2 (the start and the end token)");
+    }
+    config_.max_length = static_cast<int>(std::min<double>(limit, field.value.get<double>()));
+    return absl::OkStatus();
+  }
+
+  const std::string config_path_;
+  const std::string map_path_;
+  const std::string added_path_;
+  json fields_;
+  std::map<std::string, std::string> origin_;  // which file a field came from, if not the config
+  TokenizerConfig config_;
+  std::vector<AddedToken> listed_;
+  std::vector<AddedToken> special_;
+};
+
+}  // namespace
+
+absl::StatusOr<TokenizerConfig> ReadTokenizerConfig(const std::string& directory,
+                                                    int max_length_limit) {
+  return ConfigReader(directory).Read(max_length_limit);
+}
+
+}  // namespace latentd::tokenizer

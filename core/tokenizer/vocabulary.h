@@ -1,0 +1,31 @@
+// vocab.json: what every token's id is. Needed while a tokenizer loads, not afterwards.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace latentd::tokenizer {
+
+// Frozen after Load.
+class Vocabulary {
+ public:
+  // NOT_FOUND or INVALID_ARGUMENT; names the file, and the token whose id is not one.
+  static absl::StatusOr<Vocabulary> Load(const std::string& path);
+
+  std::optional<int64_t> Find(absl::string_view token) const;
+  int64_t size() const { return static_cast<int64_t>(ids_.size()); }
+  int64_t largest_id() const { return largest_id_; }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  absl::flat_hash_map<std::string, int64_t> ids_;
+  int64_t largest_id_ = -1;
+};
+
+}  // namespace latentd::tokenizer
