@@ -1,0 +1,28 @@
+// latentd's flags: one for every field of latent.v1.ServerConfig, with dashes, and a few that are
+// not configuration.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "latent/v1/config.pb.h"
+
+namespace latentd::server {
+
+struct CommandLine {
+  latent::v1::ServerConfig flags;  // only what was given
+  std::string config_file;
+  bool print_config = false;
+  bool version = false;
+  bool help = false;
+};
+
+// --name=value and --name value both work. INVALID_ARGUMENT names what is wrong. `arguments`
+// without the program's name.
+absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arguments);
+
+// What --help prints.
+std::string HelpText();
+
+}  // namespace latentd::server

@@ -1,0 +1,190 @@
+#include "server/generate_call.h"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "core/base/error_details.h"
+#include "core/base/status_macros.h"
+#include "server/log.h"
+#include "server/request_conversion.h"
+#include "server/request_parser.h"
+#include "server/serving_state.h"
+
+namespace latentd::server {
+namespace {
+
+std::string MakeRequestId() {
+  std::random_device random;
+  return absl::StrFormat("%08x%08x", random(), random());
+}
+
+std::string SizeText(pipeline::Size size) { return absl::StrCat(size.width, "x", size.height); }
+
+// The engine's findings, without those about fields that are already known to be bad.
+void AddViolations(const std::vector<FieldViolation>& more,
+                   std::vector<FieldViolation>& violations) {
+  const size_t known = violations.size();
+  for (const FieldViolation& violation : more) {
+    const auto same = [&](const FieldViolation& other) { return other.field == violation.field; };
+    if (std::none_of(violations.begin(), violations.begin() + known, same)) {
+      violations.push_back(violation);
+    }
+  }
+}
+
+double Seconds(absl::Duration duration) {
+  return absl::ToInt64Milliseconds(std::max(duration, absl::ZeroDuration())) / 1000.0;
+}
+
+// Names, never values: those may be what somebody typed.
+void AddReason(const absl::Status& status, LogFields& fields) {
+  const std::string reason = GetReason(status);
+  if (!reason.empty()) fields["reason"] = reason;
+  const std::vector<FieldViolation> violations = GetFieldViolations(status);
+  if (!violations.empty()) {
+    fields["bad_fields"] = absl::StrJoin(
+        violations, ",",
+        [](std::string* out, const auto& violation) { out->append(violation.field); });
+  }
+  if (absl::IsInternal(status) || absl::IsUnknown(status)) {
+    fields["error"] = std::string(status.message());
+  }
+}
+
+// What answers repeat of a request: its texts and lists, not its picture.
+int64_t EchoBytes(const latent::v1::GenerateRequest& request) {
+  return static_cast<int64_t>(request.ByteSizeLong() - request.image().size());
+}
+
+}  // namespace
+
+GenerateCall::GenerateCall(CallEnvironment environment, grpc::CallbackServerContext& context,
+                           absl::string_view method)
+    : environment_(environment), context_(&context) {
+  record_.method = std::string(method);
+  record_.peer = context.peer();
+  record_.arrived = environment.clock.Monotonic();
+}
+
+absl::Status GenerateCall::Submit(const grpc::ByteBuffer& bytes) {
+  self_ = shared_from_this();
+  environment_.calls.Add(self_);
+  ASSIGN_OR_RETURN(engine::GenerateSpec spec, Read(bytes));
+  ASSIGN_OR_RETURN(const uint64_t handle, environment_.engine.Submit(std::move(spec), self_));
+  bool gone = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    handle_ = handle;
+    gone = client_gone_;
+  }
+  if (gone) environment_.engine.Cancel(handle);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<engine::GenerateSpec> GenerateCall::Read(const grpc::ByteBuffer& bytes) {
+  RETURN_IF_ERROR(CheckServing(environment_.engine.state()));
+  ASSIGN_OR_RETURN(latent::v1::GenerateRequest request, ParseGenerateRequest(bytes));
+  const int64_t echo_bytes = EchoBytes(request);
+  ConvertedRequest converted = ToSpec(std::move(request));
+  // gRPC keeps the buffer until the call ends and has no other way to let go of it.
+  const_cast<grpc::ByteBuffer&>(bytes).Clear();
+  AddViolations(environment_.engine.Validate(converted.spec), converted.violations);
+  if (!converted.violations.empty()) return InvalidFields(converted.violations);
+  RETURN_IF_ERROR(Admit(converted.spec, echo_bytes));
+  if (converted.spec.request_id.empty()) converted.spec.request_id = MakeRequestId();
+  absl::MutexLock lock(&mutex_);
+  record_.id = converted.spec.request_id;
+  outbox_.emplace(converted.spec.request_id, converted.spec.output);
+  return std::move(converted.spec);
+}
+
+void GenerateCall::OnEvent(engine::Event event) {
+  {
+    absl::MutexLock lock(&mutex_);
+    Note(event);
+    outbox_->Add(std::move(event));
+  }
+  Advance();
+}
+
+void GenerateCall::Note(const engine::Event& event) {
+  if (const auto* started = std::get_if<engine::Started>(&event)) {
+    record_.started = environment_.clock.Monotonic();
+    record_.size = SizeText(started->executed_size);
+  } else if (const auto* progress = std::get_if<engine::Progress>(&event)) {
+    record_.steps = progress->total_steps;
+  } else if (std::holds_alternative<engine::Image>(event)) {
+    ++record_.images;
+  }
+}
+
+void GenerateCall::ClientGone() {
+  std::optional<uint64_t> handle;
+  {
+    absl::MutexLock lock(&mutex_);
+    client_gone_ = true;
+    deadline_passed_ =
+        context_ != nullptr && context_->deadline() <= std::chrono::system_clock::now();
+    if (outbox_) outbox_->Close();
+    handle = handle_;
+  }
+  if (handle) environment_.engine.Cancel(*handle);
+}
+
+void GenerateCall::Done(const absl::Status& status) {
+  {
+    absl::MutexLock lock(&mutex_);
+    context_ = nullptr;
+  }
+  WriteLogLine(status);
+  environment_.calls.Remove(*this);
+  self_.reset();
+}
+
+void GenerateCall::WriteLogLine(const absl::Status& status) {
+  absl::MutexLock lock(&mutex_);
+  const absl::Time now = environment_.clock.Monotonic();
+  const absl::Time started = std::min(record_.started, now);
+  absl::StatusCode code = status.code();
+  if (client_gone_) {
+    code = deadline_passed_ ? absl::StatusCode::kDeadlineExceeded : absl::StatusCode::kCancelled;
+  }
+  LogFields fields = {{"id", record_.id},
+                      {"method", record_.method},
+                      {"peer", record_.peer},
+                      {"size", record_.size},
+                      {"steps", record_.steps},
+                      {"images", record_.images},
+                      {"queue_seconds", Seconds(started - record_.arrived)},
+                      {"run_seconds", Seconds(now - started)},
+                      {"code", absl::StatusCodeToString(code)}};
+  AddReason(status, fields);
+  const bool fault = code == absl::StatusCode::kInternal || code == absl::StatusCode::kUnknown;
+  Log(fault ? latent::v1::ERROR : latent::v1::INFO, "request", fields);
+}
+
+void GenerateCall::StartSending() { sending_since_ = environment_.clock.Monotonic(); }
+
+void GenerateCall::StopSending() { sending_since_ = absl::InfiniteFuture(); }
+
+void GenerateCall::CancelIfStalled(absl::Time now, absl::Duration limit) {
+  absl::MutexLock lock(&mutex_);
+  if (context_ != nullptr && now - sending_since_ >= limit) context_->TryCancel();
+}
+
+void GenerateCall::Cancel() {
+  absl::MutexLock lock(&mutex_);
+  if (context_ != nullptr) context_->TryCancel();
+}
+
+int64_t GenerateCall::held_bytes() const {
+  absl::MutexLock lock(&mutex_);
+  return outbox_ ? outbox_->held_bytes() : 0;
+}
+
+}  // namespace latentd::server

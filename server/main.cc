@@ -1,0 +1,77 @@
+// latentd, the server. See command_line.cc for its flags.
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "core/base/status_macros.h"
+#include "server/command_line.h"
+#include "server/config_file.h"
+#include "server/demo_checkpoint.h"
+#include "server/log.h"
+#include "server/options.h"
+#include "server/serve.h"
+#include "server/signals.h"
+
+namespace latentd::server {
+namespace {
+
+constexpr int kUsageError = 2;
+
+int Fail(const absl::Status& status, int exit_code) {
+  std::cerr << "latentd: " << status.message() << '\n';
+  return exit_code;
+}
+
+// Defaults, then the file, then flags.
+absl::StatusOr<latent::v1::ServerConfig> Combine(const CommandLine& line) {
+  latent::v1::ServerConfig config = DefaultConfig();
+  if (!line.config_file.empty()) {
+    ASSIGN_OR_RETURN(const latent::v1::ServerConfig file, ReadConfigFile(line.config_file));
+    config.MergeFrom(file);
+  }
+  config.MergeFrom(line.flags);
+  return config;
+}
+
+absl::Status UseDemoCheckpoint(Options& options) {
+  ASSIGN_OR_RETURN(const DemoCheckpoint demo,
+                   FindDemoCheckpoint(ExecutableDirectory(), LATENTD_SOURCE_DIR));
+  options.engine.base = demo.base;
+  options.engine.refiner = demo.refiner;
+  return absl::OkStatus();
+}
+
+int Run(const std::vector<std::string>& arguments) {
+  const absl::StatusOr<CommandLine> line = ParseCommandLine(arguments);
+  if (!line.ok()) return Fail(line.status(), kUsageError);
+  if (line->help) {
+    std::cout << HelpText();
+    return 0;
+  }
+  if (line->version) {
+    std::cout << "latentd " LATENTD_VERSION "\n";
+    return 0;
+  }
+  const absl::StatusOr<latent::v1::ServerConfig> config = Combine(*line);
+  if (!config.ok()) return Fail(config.status(), kUsageError);
+  absl::StatusOr<Options> options = ToOptions(*config);
+  if (!options.ok()) return Fail(options.status(), kUsageError);
+  if (line->print_config) {
+    std::cout << PrintConfig(*config);
+    return 0;
+  }
+  if (options->engine.base.empty()) {
+    const absl::Status found = UseDemoCheckpoint(*options);
+    if (!found.ok()) return Fail(found, 1);
+  }
+  SetUpLogging(options->log_format, options->log_level);
+  return Serve(*options, LATENTD_VERSION);
+}
+
+}  // namespace
+}  // namespace latentd::server
+
+int main(int argc, char** argv) {
+  latentd::server::BlockStopSignals();
+  return latentd::server::Run(std::vector<std::string>(argv + 1, argv + argc));
+}

@@ -1,0 +1,14 @@
+// What can be wrong with a request before anything is known about models.
+#pragma once
+
+#include <vector>
+
+#include "core/base/error_details.h"
+#include "latent/v1/image_generation.pb.h"
+
+namespace latentd::server {
+
+// Every violation of form, in the order of the fields. Thread-safe; a free function without state.
+std::vector<FieldViolation> CheckForm(const latent::v1::GenerateRequest& request);
+
+}  // namespace latentd::server

@@ -1,0 +1,12 @@
+// Whether the server takes requests, as an answer to those that come when it does not.
+#pragma once
+
+#include "absl/status/status.h"
+#include "core/engine/engine.h"
+
+namespace latentd::server {
+
+// OK in kReady, else UNAVAILABLE with reason LOADING or DRAINING and a retry delay.
+absl::Status CheckServing(engine::State state);
+
+}  // namespace latentd::server

@@ -1,0 +1,55 @@
+#include "server/signals.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <cstdlib>
+
+namespace latentd::server {
+namespace {
+
+sigset_t StopSignalSet() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  return set;
+}
+
+}  // namespace
+
+void BlockStopSignals() {
+  const sigset_t set = StopSignalSet();
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+StopSignals::StopSignals() : thread_(&StopSignals::Loop, this) {}
+
+StopSignals::~StopSignals() {
+  ending_ = true;
+  pthread_kill(thread_.native_handle(), SIGTERM);
+  thread_.join();
+}
+
+void StopSignals::RequestStop() {
+  absl::MutexLock lock(&mutex_);
+  stop_requested_ = true;
+}
+
+bool StopSignals::WaitForStop(absl::Duration timeout) {
+  absl::MutexLock lock(&mutex_);
+  return mutex_.AwaitWithTimeout(absl::Condition(&stop_requested_), timeout);
+}
+
+void StopSignals::Loop() {
+  const sigset_t set = StopSignalSet();
+  for (bool first = true;; first = false) {
+    int signal = 0;
+    sigwait(&set, &signal);
+    if (ending_) return;
+    if (!first) std::_Exit(128 + signal);
+    RequestStop();
+  }
+}
+
+}  // namespace latentd::server

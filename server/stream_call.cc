@@ -1,0 +1,77 @@
+#include "server/stream_call.h"
+
+#include <memory>
+
+#include "server/grpc_status.h"
+#include "server/serialize.h"
+
+namespace latentd::server {
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* StreamCall::Start(CallEnvironment environment,
+                                                              grpc::CallbackServerContext& context,
+                                                              const grpc::ByteBuffer& request) {
+  const auto call = std::make_shared<StreamCall>(environment, context);
+  const absl::Status submitted = call->Submit(request);
+  if (!submitted.ok()) call->FinishWith(submitted);
+  return call.get();
+}
+
+StreamCall::StreamCall(CallEnvironment environment, grpc::CallbackServerContext& context)
+    : GenerateCall(environment, context, "GenerateStream") {}
+
+absl::Status StreamCall::Admit(const engine::GenerateSpec&, int64_t) const {
+  return absl::OkStatus();
+}
+
+void StreamCall::Advance() {
+  Next next;
+  {
+    absl::MutexLock lock(&mutex_);
+    next = TakeNext();
+  }
+  if (next == Next::kWrite) StartWrite(&message_);
+  if (next == Next::kFinish) Finish(ToGrpcStatus(end_));
+}
+
+StreamCall::Next StreamCall::TakeNext() {
+  if (writing_ || finished_) return Next::kNothing;
+  if (const auto event = outbox_->Next()) {
+    message_ = Serialize(*event);
+    writing_ = true;
+    StartSending();
+    return Next::kWrite;
+  }
+  const std::optional<absl::Status> end = outbox_->end();
+  if (!end) return Next::kNothing;
+  finished_ = true;
+  end_ = *end;
+  return Next::kFinish;
+}
+
+void StreamCall::FinishWith(const absl::Status& status) {
+  {
+    absl::MutexLock lock(&mutex_);
+    finished_ = true;
+  }
+  end_ = status;
+  Finish(ToGrpcStatus(end_));
+}
+
+void StreamCall::OnWriteDone(bool ok) {
+  if (!ok) ClientGone();
+  {
+    absl::MutexLock lock(&mutex_);
+    writing_ = false;
+    StopSending();
+  }
+  Advance();
+}
+
+void StreamCall::OnCancel() {
+  ClientGone();
+  Advance();
+}
+
+void StreamCall::OnDone() { Done(end_); }
+
+}  // namespace latentd::server

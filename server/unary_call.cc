@@ -1,0 +1,97 @@
+#include "server/unary_call.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/error_details.h"
+#include "server/grpc_status.h"
+#include "server/serialize.h"
+
+namespace latentd::server {
+namespace {
+
+// For field tags, timings and names in the answer.
+constexpr int64_t kFramingBytes = 16 << 10;
+
+}  // namespace
+
+grpc::ServerUnaryReactor* UnaryCall::Start(CallEnvironment environment,
+                                           grpc::CallbackServerContext& context,
+                                           const grpc::ByteBuffer& request,
+                                           grpc::ByteBuffer& response) {
+  const auto call = std::make_shared<UnaryCall>(environment, context, response);
+  const absl::Status submitted = call->Submit(request);
+  if (!submitted.ok()) call->FinishWith(submitted);
+  return call.get();
+}
+
+UnaryCall::UnaryCall(CallEnvironment environment, grpc::CallbackServerContext& context,
+                     grpc::ByteBuffer& response)
+    : GenerateCall(environment, context, "Generate"),
+      engine_(environment.engine),
+      response_(response) {}
+
+absl::Status UnaryCall::Admit(const engine::GenerateSpec& spec, int64_t echo_bytes) const {
+  const int64_t pictures = engine_.MaxResponseBytes(spec);
+  if (pictures <= kMaxUnaryBytes - kFramingBytes - echo_bytes) return absl::OkStatus();
+  return WithReason(absl::InvalidArgumentError(absl::StrCat(
+                        "the answer could have ", pictures,
+                        " bytes of pictures, and one message "
+                        "holds ",
+                        kMaxUnaryBytes, ": call GenerateStream, which sends them in parts")),
+                    "RESPONSE_TOO_LARGE");
+}
+
+void UnaryCall::Advance() {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (finished_ || !Collect()) return;
+    finished_ = true;
+    end_ = *outbox_->end();
+    if (end_.ok()) response_ = Serialize(collected_);
+    collected_.Clear();
+    StartSending();
+  }
+  Finish(ToGrpcStatus(end_));
+}
+
+bool UnaryCall::Collect() {
+  while (auto event = outbox_->Next()) Add(*std::move(event));
+  return outbox_->end().has_value();
+}
+
+void UnaryCall::Add(latent::v1::GenerateEvent event) {
+  collected_.set_request_id(event.request_id());
+  if (event.has_completed())
+    *collected_.mutable_completed() = std::move(*event.mutable_completed());
+  if (!event.has_image_chunk()) return;
+  latent::v1::ImageChunk& chunk = *event.mutable_image_chunk();
+  if (chunk.offset() == 0) {
+    latent::v1::Image& image = *collected_.add_images();
+    image.set_index(chunk.index());
+    image.set_seed(chunk.seed());
+    *image.mutable_size() = chunk.size();
+    image.set_mime_type(chunk.mime_type());
+    image.mutable_data()->reserve(static_cast<size_t>(chunk.total_bytes()));
+  }
+  collected_.mutable_images()->rbegin()->mutable_data()->append(chunk.data());
+}
+
+void UnaryCall::FinishWith(const absl::Status& status) {
+  {
+    absl::MutexLock lock(&mutex_);
+    finished_ = true;
+  }
+  end_ = status;
+  Finish(ToGrpcStatus(end_));
+}
+
+void UnaryCall::OnCancel() {
+  ClientGone();
+  Advance();
+}
+
+void UnaryCall::OnDone() { Done(end_); }
+
+}  // namespace latentd::server

@@ -1,0 +1,46 @@
+// Generate: the stream's messages collected into one answer.
+#pragma once
+
+#include <grpcpp/support/server_callback.h>
+
+#include "latent/v1/image_generation.pb.h"
+#include "server/generate_call.h"
+
+namespace latentd::server {
+
+// What stock clients accept in one message.
+inline constexpr int64_t kMaxUnaryBytes = 4 << 20;
+
+class UnaryCall final : public GenerateCall, public grpc::ServerUnaryReactor {
+ public:
+  // The reactor for one call; it ends its own life. `response` is gRPC's, and alive as long.
+  static grpc::ServerUnaryReactor* Start(CallEnvironment environment,
+                                         grpc::CallbackServerContext& context,
+                                         const grpc::ByteBuffer& request,
+                                         grpc::ByteBuffer& response);
+
+  UnaryCall(CallEnvironment environment, grpc::CallbackServerContext& context,
+            grpc::ByteBuffer& response);
+
+ private:
+  void OnCancel() override;
+  void OnDone() override;
+
+  void Advance() override;
+  // INVALID_ARGUMENT, reason RESPONSE_TOO_LARGE.
+  absl::Status Admit(const engine::GenerateSpec& spec, int64_t echo_bytes) const override;
+
+  // Whether the answer is complete.
+  bool Collect() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Add(latent::v1::GenerateEvent event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FinishWith(const absl::Status& status);
+
+  const engine::Engine& engine_;
+  latent::v1::GenerateResponse collected_ ABSL_GUARDED_BY(mutex_);
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+  // Both belong to whoever set finished_.
+  grpc::ByteBuffer& response_;
+  absl::Status end_;
+};
+
+}  // namespace latentd::server
