@@ -194,7 +194,8 @@ class ConfigReader {
     const Field list = FieldOf(key);
     if (!list.value.is_structured()) return Wrong(list, "a list of tokens");
     for (const json& value : list.value) {
-      ASSIGN_OR_RETURN(const AddedToken token, ParseToken({value, list.name}, /*special=*/true));
+      ASSIGN_OR_RETURN(AddedToken token, ParseToken({value, list.name}, /*special=*/true));
+      token.may_be_new = true;
       AddSpecial(token);
     }
     return absl::OkStatus();
