@@ -24,7 +24,7 @@ namespace latentd::schedulers {
 
 struct Scheduler;  // core/schedulers/scheduler.h
 
-enum class BetaSchedule : uint8_t { kLinear, kScaledLinear, kSquaredcosCapV2, kExp };
+enum class BetaSchedule : uint8_t { kLinear, kScaledLinear, kSquaredcosCapV2 };
 enum class PredictionType : uint8_t { kEpsilon, kVPrediction, kSample };
 enum class TimestepSpacing : uint8_t { kLeading, kLinspace, kTrailing };
 enum class AlgorithmType : uint8_t { kDpmSolverPlusPlus, kSdeDpmSolverPlusPlus };
@@ -58,7 +58,6 @@ struct SchedulerConfig {
   TimestepType timestep_type = TimestepType::kDiscrete;
 
   bool clip_sample = false;
-  bool thresholding = false;
   bool set_alpha_to_one = true;
 
   AlgorithmType algorithm_type = AlgorithmType::kDpmSolverPlusPlus;

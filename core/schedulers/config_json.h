@@ -1,0 +1,15 @@
+// Reads the text of a scheduler_config.json. Private to this directory.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "nlohmann/json.hpp"
+
+namespace latentd::schedulers {
+
+// A JSON object of at most 1 MiB whose values nest at most 8 deep; INVALID_ARGUMENT otherwise.
+// Python writes numbers that JSON has not (-Infinity for lambda_min_clipped): they become strings
+// of that spelling.
+absl::StatusOr<nlohmann::json> ParseConfigJson(absl::string_view text);
+
+}  // namespace latentd::schedulers

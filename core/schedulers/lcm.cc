@@ -1,0 +1,96 @@
+// Multistep consistency sampling of latent consistency models (arXiv 2310.04378, algorithm 3). With
+// c_skip and c_out of the boundary condition at the scaled timestep and alpha' at the next
+// timestep,
+//   denoised = c_skip x + c_out x0        x' = √alpha' denoised + √(1 - alpha') noise
+// and the last step gives the denoised latents themselves.
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "core/schedulers/alpha_grid.h"
+#include "core/schedulers/noise_schedule.h"
+#include "core/schedulers/scheduler.h"
+#include "core/schedulers/step_matrix.h"
+
+namespace latentd::schedulers {
+namespace {
+
+constexpr double kSigmaData = 0.5;
+
+constexpr absl::string_view kFields[] = {"clip_sample",      "set_alpha_to_one",
+                                         "thresholding",     "original_inference_steps",
+                                         "timestep_scaling", "rescale_betas_zero_snr"};
+
+void SetDefaults(SchedulerConfig& config) {
+  config.beta_start = 0.00085;
+  config.beta_end = 0.012;
+  config.beta_schedule = BetaSchedule::kScaledLinear;
+  config.timestep_spacing = TimestepSpacing::kLeading;
+}
+
+std::optional<FieldViolation> FindMistake(const SchedulerConfig& config) {
+  if (config.original_inference_steps <= config.num_train_timesteps) return std::nullopt;
+  return FieldViolation{
+      "original_inference_steps",
+      absl::StrCat("must be at most num_train_timesteps, ", config.num_train_timesteps)};
+}
+
+// `steps` of the timesteps that the network was distilled at, evenly by index.
+std::vector<double> DistilledTimesteps(const SchedulerConfig& config, int steps) {
+  const int original = config.original_inference_steps;
+  const int stride = config.num_train_timesteps / original;
+  std::vector<double> timesteps(steps);
+  for (int i = 0; i < steps; ++i) {
+    const int from_last = static_cast<int>(std::floor(i * (static_cast<double>(original) / steps)));
+    timesteps[i] = (original - from_last) * stride - 1;
+  }
+  return timesteps;
+}
+
+absl::Status FillGrid(Grid& grid) {
+  const ScheduleRequest& request = grid.request;
+  grid.alphas_cumprod = AlphasCumprod(grid.config);
+  if (!request.timesteps.empty()) {
+    grid.timesteps = request.timesteps;
+    for (double& timestep : grid.timesteps) timestep = std::trunc(timestep);
+    return CheckTimesteps(grid);
+  }
+  if (request.num_inference_steps > grid.config.original_inference_steps) {
+    return InvalidFields({{"num_inference_steps",
+                           absl::StrCat("must be at most ", grid.config.original_inference_steps,
+                                        " (original_inference_steps) with lcm")}});
+  }
+  grid.timesteps = DistilledTimesteps(grid.config, request.num_inference_steps);
+  return CheckTimesteps(grid);
+}
+
+StepCoefficients Step(const Grid& grid, Point point) {
+  const double timestep = grid.timesteps[point.index];
+  const double scaled = timestep * grid.config.timestep_scaling;
+  const double divisor = scaled * scaled + kSigmaData * kSigmaData;
+  const double skip = kSigmaData * kSigmaData / divisor;
+  const double out = scaled / std::sqrt(divisor);
+
+  const bool last = point.index + 1 == static_cast<int>(grid.timesteps.size());
+  const double next = last ? 1 : AlphaAt(grid, static_cast<int>(grid.timesteps[point.index + 1]));
+  const double alpha = AlphaAt(grid, static_cast<int>(timestep));
+  StepMatrix matrix;
+  matrix.at(kX, kX) = std::sqrt(next) * skip;
+  matrix.Add(kX, std::sqrt(next) * out,
+             EstimateSignal(grid.config.prediction_type, std::sqrt(alpha), std::sqrt(1 - alpha)));
+  matrix.at(kX, kNoise) = std::sqrt(1 - next);
+  return {.matrix = matrix.ToFloat(), .draws_noise = !last};
+}
+
+}  // namespace
+
+constinit const Scheduler kLcm = {.class_name = "LCMScheduler",
+                                  .fields = kFields,
+                                  .set_defaults = SetDefaults,
+                                  .find_mistake = FindMistake,
+                                  .takes_timesteps = true,
+                                  .fill_grid = FillGrid,
+                                  .step = Step,
+                                  .start = StartFromAlpha};
+
+}  // namespace latentd::schedulers

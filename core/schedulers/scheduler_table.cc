@@ -1,0 +1,54 @@
+#include "core/schedulers/scheduler_table.h"
+
+#include <algorithm>
+
+namespace latentd::schedulers {
+namespace {
+
+constexpr SchedulerRow kTable[] = {
+    {&kEuler, "euler", "", std::nullopt},
+    {&kEulerAncestral, "euler_a", "euler_ancestral", std::nullopt},
+    {&kDdim, "ddim", "", std::nullopt},
+    {&kDpmpp2m, "dpmpp_2m", "", AlgorithmType::kDpmSolverPlusPlus},
+    {&kDpmpp2m, "dpmpp_2m_sde", "", AlgorithmType::kSdeDpmSolverPlusPlus},
+    {&kHeun, "heun", "", std::nullopt},
+    {&kLcm, "lcm", "", std::nullopt},
+};
+
+bool Contains(absl::Span<const absl::string_view> names, absl::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+}  // namespace
+
+bool Scheduler::HasField(absl::string_view name) const {
+  return Contains(kCommonFields, name) || Contains(fields, name);
+}
+
+absl::Span<const SchedulerRow> SchedulerTable() { return kTable; }
+
+std::optional<SchedulerRow> FindScheduler(absl::string_view name) {
+  for (const SchedulerRow& row : kTable) {
+    if (row.name == name || (!row.alias.empty() && row.alias == name)) return row;
+    if (row.scheduler->class_name == name) {
+      return SchedulerRow{row.scheduler, row.name, row.alias, std::nullopt};
+    }
+  }
+  return std::nullopt;
+}
+
+absl::string_view SchedulerConfig::name() const {
+  for (const SchedulerRow& row : kTable) {
+    if (row.scheduler != scheduler) continue;
+    if (row.algorithm_type.value_or(algorithm_type) == algorithm_type) return row.name;
+  }
+  return "";
+}
+
+std::vector<std::string> SupportedSchedulers() {
+  std::vector<std::string> names;
+  for (const SchedulerRow& row : kTable) names.emplace_back(row.name);
+  return names;
+}
+
+}  // namespace latentd::schedulers

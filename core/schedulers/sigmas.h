@@ -1,0 +1,46 @@
+// Noise levels of a run, as sigma = noise / signal, and back to timesteps. Private to this
+// directory.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "core/schedulers/config.h"
+
+namespace latentd::schedulers {
+
+// The training sigmas at fractional timesteps, linearly between two, the ends beyond the ends.
+std::vector<double> SigmasAt(absl::Span<const float> training_sigmas,
+                             absl::Span<const double> timesteps);
+
+// Whether one of the use_..._sigmas (or use_lu_lambdas) says where sigmas lie, instead of
+// timesteps.
+bool SpreadsSigmas(const SchedulerConfig& config);
+
+// `count` sigmas from config.sigma_max (else `first`) down to config.sigma_min (else `last`),
+// spread as the config says: Karras (arXiv 2206.00364, equation 5, rho = 7), evenly in the
+// logarithm (exponential, and Lu's lambdas with rho = 1), or by quantiles of the beta distribution
+// with 0.6 and 0.6 (arXiv 2407.12173). REQUIRES: SpreadsSigmas(config).
+std::vector<double> SpreadSigmas(const SchedulerConfig& config, double first, double last,
+                                 int count);
+
+// Logarithms in float32, which is what timesteps are looked up in.
+std::vector<float> LogSigmas(absl::Span<const float> training_sigmas);
+
+// The fractional timestep with that sigma. In float32 where the sigma is, as diffusers' own sigmas
+// are not and a request's are. REQUIRES: at least two log_sigmas.
+double TimestepOfSigma(double sigma, absl::Span<const float> log_sigmas);
+double TimestepOfSigma(float sigma, absl::Span<const float> log_sigmas);
+
+// `sigmas` in float32 with `last` behind them.
+std::vector<float> WithFinal(absl::Span<const double> sigmas, float last);
+
+// What final_sigmas_type says comes after the last step.
+float FinalSigma(const SchedulerConfig& config, absl::Span<const float> training_sigmas);
+
+// The scale of the noise to start from: the largest sigma; with leading spacing, which starts below
+// the last training timestep, √(σ² + 1).
+double InitialNoiseScale(const SchedulerConfig& config, absl::Span<const float> sigmas);
+
+}  // namespace latentd::schedulers

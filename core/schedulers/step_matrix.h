@@ -1,0 +1,86 @@
+// The arithmetic of tables: what the network's output says about signal and noise, and the matrix
+// of a step. All in double; rounded to float32 once, at the end. Private to this directory.
+#pragma once
+
+#include <array>
+#include <cmath>
+
+#include "core/schedulers/config.h"
+#include "core/schedulers/schedule.h"
+
+namespace latentd::schedulers {
+
+// A linear combination of the latents and the network's output.
+struct Estimate {
+  double x = 0;
+  double output = 0;
+};
+
+// Latents are signal * x0 + noise * n with signal² + noise² = 1. What the output says x0 is.
+inline Estimate EstimateSignal(PredictionType type, double signal, double noise) {
+  switch (type) {
+    case PredictionType::kEpsilon:
+      return {1 / signal, -noise / signal};
+    case PredictionType::kVPrediction:
+      return {signal, -noise};
+    case PredictionType::kSample:
+      break;
+  }
+  return {0, 1};
+}
+
+// The same latents. What the output says n is.
+inline Estimate EstimateNoise(PredictionType type, double signal, double noise) {
+  switch (type) {
+    case PredictionType::kEpsilon:
+      return {0, 1};
+    case PredictionType::kVPrediction:
+      return {noise, signal};
+    case PredictionType::kSample:
+      break;
+  }
+  return {1 / noise, -signal / noise};
+}
+
+// Latents are x0 + sigma * n, and the network has seen them over √(sigma² + 1). What the output
+// says n is: the derivative of the latents by sigma.
+inline Estimate EstimateDerivative(PredictionType type, double sigma) {
+  const double signal = 1 / std::sqrt(sigma * sigma + 1);
+  switch (type) {
+    case PredictionType::kEpsilon:
+      return {0, 1};
+    case PredictionType::kVPrediction:
+      return {sigma * signal * signal, signal};
+    case PredictionType::kSample:
+      break;
+  }
+  return {1 / sigma, -1 / sigma};
+}
+
+// What the network's input is scaled by when latents are x0 + sigma * n.
+inline float InputScale(float sigma) { return 1 / std::sqrt(sigma * sigma + 1.0f); }
+
+// Columns of the matrix.
+enum Column { kX, kH1, kH2, kH3, kOutput, kNoise };
+
+// Rows are named by the columns that they become: kX to kH3.
+class StepMatrix {
+ public:
+  double& at(Column row, Column column) { return values_[row * kCombined + column]; }
+
+  void Add(Column row, double scale, Estimate estimate) {
+    at(row, kX) += scale * estimate.x;
+    at(row, kOutput) += scale * estimate.output;
+  }
+
+  std::array<float, kStateRows * kCombined> ToFloat() const {
+    std::array<float, kStateRows * kCombined> rounded;
+    for (size_t i = 0; i < rounded.size(); ++i) rounded[i] = static_cast<float>(values_[i]);
+    return rounded;
+  }
+
+ private:
+  std::array<double, kStateRows * kCombined> values_{};
+};
+
+}  // namespace latentd::schedulers

@@ -1,0 +1,280 @@
+#include "core/schedulers/config.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/error_details.h"
+#include "tests/support/status_matchers.h"
+
+namespace latentd::schedulers {
+namespace {
+
+using ::latentd::testing::IsOk;
+using ::latentd::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
+
+constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
+
+// What SDXL's own scheduler_config.json says, less the fields that other classes read.
+constexpr char kSdxl[] = R"({
+  "_class_name": "EulerDiscreteScheduler", "_diffusers_version": "0.19.0.dev0",
+  "beta_end": 0.012, "beta_schedule": "scaled_linear", "beta_start": 0.00085,
+  "interpolation_type": "linear", "num_train_timesteps": 1000, "prediction_type": "epsilon",
+  "sample_max_value": 1.0, "skip_prk_steps": true, "steps_offset": 1,
+  "timestep_spacing": "leading", "trained_betas": null, "use_karras_sigmas": false})";
+
+std::string File(absl::string_view class_name, absl::string_view fields = "") {
+  return absl::StrCat(R"({"_class_name": ")", class_name, "\"", fields.empty() ? "" : ", ", fields,
+                      "}");
+}
+
+std::vector<std::string> FieldsAtFault(const absl::StatusOr<SchedulerConfig>& config) {
+  std::vector<std::string> fields;
+  for (const FieldViolation& violation : GetFieldViolations(config.status())) {
+    fields.push_back(violation.field);
+  }
+  return fields;
+}
+
+TEST(SchedulerConfigTest, ReadsTheFileOfACheckpoint) {
+  ASSERT_OK_AND_ASSIGN(const SchedulerConfig config, ParseSchedulerConfig(kSdxl));
+  EXPECT_EQ(config.name(), "euler");
+  EXPECT_EQ(config.beta_end, 0.012);
+  EXPECT_EQ(config.beta_schedule, BetaSchedule::kScaledLinear);
+  EXPECT_EQ(config.steps_offset, 1);
+  EXPECT_EQ(config.timestep_spacing, TimestepSpacing::kLeading);
+  EXPECT_FALSE(config.trained_betas.has_value());
+}
+
+TEST(SchedulerConfigTest, AbsentFieldsHaveTheDefaultsOfTheirClass) {
+  ASSERT_OK_AND_ASSIGN(const SchedulerConfig euler,
+                       ParseSchedulerConfig(File("EulerDiscreteScheduler")));
+  EXPECT_EQ(euler.beta_end, 0.02);
+  EXPECT_EQ(euler.timestep_spacing, TimestepSpacing::kLinspace);
+  ASSERT_OK_AND_ASSIGN(const SchedulerConfig heun,
+                       ParseSchedulerConfig(File("HeunDiscreteScheduler")));
+  EXPECT_EQ(heun.beta_end, 0.012);
+  EXPECT_EQ(heun.beta_schedule, BetaSchedule::kLinear);
+  ASSERT_OK_AND_ASSIGN(const SchedulerConfig lcm, ParseSchedulerConfig(File("LCMScheduler")));
+  EXPECT_EQ(lcm.beta_schedule, BetaSchedule::kScaledLinear);
+  EXPECT_EQ(lcm.timestep_spacing, TimestepSpacing::kLeading);
+  EXPECT_EQ(lcm.original_inference_steps, 50);
+}
+
+TEST(SchedulerConfigTest, NamesTheSupportedSchedulers) {
+  EXPECT_THAT(SupportedSchedulers(),
+              ElementsAre("euler", "euler_a", "ddim", "dpmpp_2m", "dpmpp_2m_sde", "heun", "lcm"));
+}
+
+TEST(SchedulerConfigTest, EverySupportedNameCanBeChosenAndSaysItself) {
+  for (const std::string& name : SupportedSchedulers()) {
+    ASSERT_OK_AND_ASSIGN(const SchedulerConfig config, ParseSchedulerConfig(kSdxl, {.name = name}));
+    EXPECT_EQ(config.name(), name);
+    EXPECT_EQ(config.beta_end, 0.012) << "the checkpoint's fields stay";
+  }
+}
+
+TEST(SchedulerConfigTest, ClassNamesAndAliasesNameTheSame) {
+  const std::pair<const char*, const char*> pairs[] = {
+      {"EulerDiscreteScheduler", "euler"},
+      {"EulerAncestralDiscreteScheduler", "euler_a"},
+      {"euler_ancestral", "euler_a"},
+      {"DDIMScheduler", "ddim"},
+      {"DPMSolverMultistepScheduler", "dpmpp_2m"},
+      {"HeunDiscreteScheduler", "heun"},
+      {"LCMScheduler", "lcm"}};
+  for (const auto& [given, name] : pairs) {
+    ASSERT_OK_AND_ASSIGN(const SchedulerConfig config,
+                         ParseSchedulerConfig(kSdxl, {.name = given}));
+    EXPECT_EQ(config.name(), name);
+  }
+}
+
+TEST(SchedulerConfigTest, AClassNameKeepsTheAlgorithmOfTheFileAndAShortNameSetsIt) {
+  const std::string sde =
+      File("DPMSolverMultistepScheduler", R"("algorithm_type": "sde-dpmsolver++")");
+  ASSERT_OK_AND_ASSIGN(const SchedulerConfig own, ParseSchedulerConfig(sde));
+  EXPECT_EQ(own.name(), "dpmpp_2m_sde");
+  ASSERT_OK_AND_ASSIGN(const SchedulerConfig by_class,
+                       ParseSchedulerConfig(sde, {.name = "DPMSolverMultistepScheduler"}));
+  EXPECT_EQ(by_class.name(), "dpmpp_2m_sde");
+  ASSERT_OK_AND_ASSIGN(const SchedulerConfig by_name,
+                       ParseSchedulerConfig(sde, {.name = "dpmpp_2m"}));
+  EXPECT_EQ(by_name.name(), "dpmpp_2m");
+  ASSERT_OK_AND_ASSIGN(
+      const SchedulerConfig typed,
+      ParseSchedulerConfig(kSdxl, {.name = "dpmpp_2m", .algorithm_type = "sde-dpmsolver++"}));
+  EXPECT_EQ(typed.name(), "dpmpp_2m_sde");
+}
+
+TEST(SchedulerConfigTest, OverridesWinOverTheFile) {
+  ASSERT_OK_AND_ASSIGN(
+      const SchedulerConfig config,
+      ParseSchedulerConfig(kSdxl, {.timestep_spacing = "trailing",
+                                   .prediction_type = "v_prediction",
+                                   .use_karras_sigmas = true,
+                                   .rescale_betas_zero_snr = true,
+                                   .config = R"({"final_sigmas_type": "sigma_min"})"}));
+  EXPECT_EQ(config.timestep_spacing, TimestepSpacing::kTrailing);
+  EXPECT_EQ(config.prediction_type, PredictionType::kVPrediction);
+  EXPECT_TRUE(config.use_karras_sigmas);
+  EXPECT_TRUE(config.rescale_betas_zero_snr);
+  EXPECT_EQ(config.final_sigmas_type, FinalSigmas::kSigmaMin);
+}
+
+TEST(SchedulerConfigTest, AnUnknownSchedulerIsNamedWithTheSupportedOnes) {
+  const auto config = ParseSchedulerConfig(kSdxl, {.name = "plms"});
+  EXPECT_THAT(config, StatusIs(kInvalid, AllOf(HasSubstr("plms"), HasSubstr("dpmpp_2m_sde"))));
+  EXPECT_THAT(FieldsAtFault(config), ElementsAre("scheduler"));
+}
+
+TEST(SchedulerConfigTest, ACheckpointWithAnotherSchedulerNeedsARequestToNameOne) {
+  const std::string pndm = File("PNDMScheduler", R"("skip_prk_steps": true, "clip_sample": false)");
+  EXPECT_THAT(ParseSchedulerConfig(pndm),
+              StatusIs(kInvalid, AllOf(HasSubstr("_class_name"), HasSubstr("PNDMScheduler"))));
+  EXPECT_THAT(ParseSchedulerConfig(pndm, {.name = "ddim"}), IsOk());
+}
+
+TEST(SchedulerConfigTest, EveryBadOverrideIsNamedAtOnce) {
+  const auto config =
+      ParseSchedulerConfig(kSdxl, {.timestep_spacing = "wide", .prediction_type = "flow"});
+  EXPECT_THAT(FieldsAtFault(config), UnorderedElementsAre("timestep_spacing", "prediction_type"));
+  EXPECT_THAT(config, StatusIs(kInvalid, AllOf(HasSubstr("leading, linspace, trailing"),
+                                               HasSubstr("epsilon, v_prediction, sample"))));
+}
+
+TEST(SchedulerConfigTest, AnOptionThatTheSchedulerHasNotIsRefusedUnlessSwitchedOff) {
+  EXPECT_THAT(
+      FieldsAtFault(ParseSchedulerConfig(kSdxl, {.name = "ddim", .use_karras_sigmas = true})),
+      ElementsAre("use_karras_sigmas"));
+  EXPECT_THAT(
+      FieldsAtFault(ParseSchedulerConfig(kSdxl, {.name = "heun", .rescale_betas_zero_snr = true})),
+      ElementsAre("rescale_betas_zero_snr"));
+  EXPECT_THAT(FieldsAtFault(ParseSchedulerConfig(kSdxl, {.algorithm_type = "dpmsolver++"})),
+              ElementsAre("algorithm_type"));
+  EXPECT_THAT(ParseSchedulerConfig(kSdxl, {.name = "ddim", .use_karras_sigmas = false}), IsOk());
+}
+
+TEST(SchedulerConfigTest, TwoWaysToSpreadSigmasAreTheFaultOfTheRequestThatAddsOne) {
+  const auto config = ParseSchedulerConfig(
+      kSdxl, {.use_karras_sigmas = true, .config = R"({"use_exponential_sigmas": true})"});
+  EXPECT_THAT(FieldsAtFault(config), ElementsAre("use_karras_sigmas"));
+}
+
+TEST(SchedulerConfigTest, SampleIsRefusedWhereTheSchedulerHasNoFormulaForIt) {
+  EXPECT_THAT(
+      FieldsAtFault(ParseSchedulerConfig(kSdxl, {.name = "euler_a", .prediction_type = "sample"})),
+      ElementsAre("prediction_type"));
+}
+
+TEST(SchedulerConfigTest, FieldsOfOtherClassesArePassedOver) {
+  EXPECT_THAT(ParseSchedulerConfig(File("EulerAncestralDiscreteScheduler",
+                                        R"("use_karras_sigmas": true, "clip_sample": true)")),
+              IsOk());
+}
+
+TEST(SchedulerConfigTest, AFieldThatNoClassHasIsNamed) {
+  EXPECT_THAT(ParseSchedulerConfig(File("EulerDiscreteScheduler", R"("use_magic": true)")),
+              StatusIs(kInvalid, HasSubstr("use_magic")));
+  EXPECT_THAT(ParseSchedulerConfig(kSdxl, {.config = R"({"use_magic": true})"}),
+              StatusIs(kInvalid, HasSubstr("use_magic")));
+}
+
+TEST(SchedulerConfigTest, ClippingIsRefusedByName) {
+  EXPECT_THAT(ParseSchedulerConfig(File("DDIMScheduler", R"("clip_sample": true)")),
+              StatusIs(kInvalid, HasSubstr("clip_sample")));
+  EXPECT_THAT(ParseSchedulerConfig(File("DDIMScheduler")),
+              StatusIs(kInvalid, HasSubstr("clip_sample")));
+  EXPECT_THAT(ParseSchedulerConfig(File("LCMScheduler", R"("thresholding": true)")),
+              StatusIs(kInvalid, HasSubstr("thresholding")));
+  EXPECT_THAT(ParseSchedulerConfig(File("DDIMScheduler", R"("clip_sample": false)")), IsOk());
+}
+
+TEST(SchedulerConfigTest, DdimByNameDoesNotClipUnlessTheFileSaysSo) {
+  ASSERT_OK_AND_ASSIGN(const SchedulerConfig config, ParseSchedulerConfig(kSdxl, {.name = "ddim"}));
+  EXPECT_FALSE(config.clip_sample);
+  EXPECT_THAT(ParseSchedulerConfig(File("EulerDiscreteScheduler", R"("clip_sample": true)"),
+                                   {.name = "ddim"}),
+              StatusIs(kInvalid, HasSubstr("clip_sample")));
+}
+
+TEST(SchedulerConfigTest, PythonsInfinityIsRead) {
+  ASSERT_OK_AND_ASSIGN(const SchedulerConfig config,
+                       ParseSchedulerConfig(File("DPMSolverMultistepScheduler",
+                                                 R"("lambda_min_clipped": -Infinity)")));
+  EXPECT_EQ(config.lambda_min_clipped, -std::numeric_limits<double>::infinity());
+  EXPECT_THAT(
+      ParseSchedulerConfig(File("DPMSolverMultistepScheduler", R"("lambda_min_clipped": NaN)")),
+      StatusIs(kInvalid, HasSubstr("lambda_min_clipped")));
+}
+
+TEST(SchedulerConfigTest, AStringThatSaysInfinityStaysAString) {
+  EXPECT_THAT(ParseSchedulerConfig(File("EulerDiscreteScheduler", R"("beta_schedule": "\"NaN ")")),
+              StatusIs(kInvalid, HasSubstr("beta_schedule")));
+}
+
+TEST(SchedulerConfigTest, EveryBadValueOfAFileIsNamed) {
+  const char* const fields[] = {R"("num_train_timesteps": 0)",
+                                R"("num_train_timesteps": 1e9)",
+                                R"("num_train_timesteps": 10.5)",
+                                R"("beta_start": 0)",
+                                R"("beta_end": 1.5)",
+                                R"("beta_end": "0.012")",
+                                R"("beta_schedule": "exp")",
+                                R"("trained_betas": [0.1, -1])",
+                                R"("trained_betas": [0.1, 0.2])",
+                                R"("trained_betas": "linear")",
+                                R"("prediction_type": "flow_prediction")",
+                                R"("timestep_spacing": null)",
+                                R"("steps_offset": -1)",
+                                R"("sigma_min": 0)",
+                                R"("use_karras_sigmas": 1)",
+                                R"("interpolation_type": 3)",
+                                R"("rescale_betas_zero_snr": "yes")",
+                                R"("final_sigmas_type": "one")"};
+  for (const std::string field : fields) {
+    const std::string name = field.substr(1, field.find('"', 1) - 1);
+    const auto config = ParseSchedulerConfig(File("EulerDiscreteScheduler", field));
+    EXPECT_THAT(config,
+                StatusIs(kInvalid, AllOf(HasSubstr(name), HasSubstr("scheduler_config.json"))))
+        << field;
+    EXPECT_THAT(FieldsAtFault(config), IsEmpty()) << "the file's fault is no request's";
+  }
+}
+
+TEST(SchedulerConfigTest, FlowMatchingAndLearnedVariancesAreRefusedByName) {
+  for (const char* field : {R"("use_flow_sigmas": true)", R"("use_dynamic_shifting": true)",
+                            R"("variance_type": "learned_range")", R"("solver_order": 3)",
+                            R"("algorithm_type": "dpmsolver")"}) {
+    const std::string name = std::string(field).substr(1, std::string(field).find('"', 1) - 1);
+    EXPECT_THAT(ParseSchedulerConfig(File("DPMSolverMultistepScheduler", field)),
+                StatusIs(kInvalid, HasSubstr(name)));
+  }
+}
+
+TEST(SchedulerConfigTest, WhatIsNoJsonObjectIsRefused) {
+  for (const std::string text :
+       {"", "{", "[]", "{\"a\": }", "null", "\"", "\"\\", "{\"_class_name\": \"\xff\"}"}) {
+    EXPECT_THAT(ParseSchedulerConfig(text), StatusIs(kInvalid, HasSubstr("scheduler_config.json")))
+        << text;
+  }
+}
+
+TEST(SchedulerConfigTest, DeepAndHugeFilesAreRefusedBeforeTheyAreParsed) {
+  const std::string deep = "{\"a\": " + std::string(10'000, '[') + std::string(10'000, ']') + "}";
+  EXPECT_THAT(ParseSchedulerConfig(deep), StatusIs(kInvalid, HasSubstr("deep")));
+  const std::string huge =
+      File("EulerDiscreteScheduler", "\"a\": \"" + std::string(2 << 20, 'x') + "\"");
+  EXPECT_THAT(ParseSchedulerConfig(huge), StatusIs(kInvalid, HasSubstr("1 MiB")));
+}
+
+TEST(SchedulerConfigTest, AMissingClassNameIsNamed) {
+  EXPECT_THAT(ParseSchedulerConfig("{}"), StatusIs(kInvalid, HasSubstr("_class_name")));
+}
+
+}  // namespace
+}  // namespace latentd::schedulers

@@ -1,0 +1,156 @@
+"""Records what diffusers' noise schedulers do to a toy latent, for schedule_test.cc: python make_goldens.py > goldens.json
+
+Versions used for what is stored: diffusers 0.42.1, torch 2.11.0, numpy 2.4.6, scipy 1.17.1 (for use_beta_sigmas).
+Each case is a class, the fields laid over one scheduler_config.json, and a request. For each evaluation of the
+network it records the timestep, the network's input, its output (a smooth function of both), the noise drawn, if any, and
+the latents after it.
+"""
+import itertools
+import json
+import sys
+from types import SimpleNamespace
+
+import numpy
+import torch
+
+import diffusers
+from diffusers import StableDiffusionXLImg2ImgPipeline
+from diffusers.pipelines.stable_diffusion_xl.pipeline_stable_diffusion_xl import retrieve_timesteps
+
+SDXL = dict(beta_end=0.012, beta_schedule="scaled_linear", beta_start=0.00085, num_train_timesteps=1000, prediction_type="epsilon",
+            steps_offset=1, timestep_spacing="leading", trained_betas=None, use_karras_sigmas=False)
+FILE = dict(_class_name="EulerDiscreteScheduler", _diffusers_version="0.42.1", interpolation_type="linear", **SDXL)
+EULER, ANCESTRAL, DDIM, DPM, HEUN, LCM = (f"{name}Scheduler" for name in (
+    "EulerDiscrete", "EulerAncestralDiscrete", "DDIM", "DPMSolverMultistep", "HeunDiscrete", "LCM"))
+TRAINED_BETAS = [0.001 + 0.0001 * i for i in range(100)]
+
+
+def case(kind, config=None, **request):
+    config = dict(config or {})
+    if kind == DDIM:
+        config.setdefault("clip_sample", False)
+    return {"class": kind, "config": config, "request": {"num_inference_steps": 8, **request}}
+
+
+def cases():
+    for kind, spacing, steps in itertools.product((EULER, ANCESTRAL, DDIM, DPM, HEUN), ("leading", "linspace", "trailing"), (1, 7)):
+        yield case(kind, {"timestep_spacing": spacing}, num_inference_steps=steps)
+    for kind in (EULER, DDIM, DPM, HEUN, LCM):
+        yield case(kind, {"prediction_type": "v_prediction"}, num_inference_steps=6)
+        yield case(kind, {"prediction_type": "sample"}, num_inference_steps=6)
+    yield case(ANCESTRAL, {"prediction_type": "v_prediction"}, num_inference_steps=6)
+    for kind, flag in itertools.product((EULER, DPM, HEUN), ("use_karras_sigmas", "use_exponential_sigmas", "use_beta_sigmas")):
+        yield case(kind, {flag: True}, num_inference_steps=6)
+    for kind in (EULER, DPM, HEUN):
+        yield case(kind, {"use_karras_sigmas": True}, num_inference_steps=1)
+        yield case(kind, {"use_karras_sigmas": True, "sigma_min": 0.1, "sigma_max": 10.0}, num_inference_steps=5)
+    for kind, spacing in itertools.product((EULER, ANCESTRAL, DDIM, DPM, LCM), ("leading", "trailing")):
+        yield case(kind, {"rescale_betas_zero_snr": True, "prediction_type": "v_prediction", "timestep_spacing": spacing}, num_inference_steps=5)
+    yield case(EULER, {"rescale_betas_zero_snr": True, "timestep_spacing": "trailing"}, num_inference_steps=5)
+    for kind in (EULER, DDIM, DPM, LCM):
+        yield case(kind, {"beta_schedule": "linear", "beta_start": 0.0001, "beta_end": 0.02}, num_inference_steps=4)
+        yield case(kind, {"beta_schedule": "squaredcos_cap_v2"}, num_inference_steps=4)
+        yield case(kind, {"trained_betas": TRAINED_BETAS, "num_train_timesteps": 100, "original_inference_steps": 20}, num_inference_steps=4)
+    for kind, strength in itertools.product((EULER, ANCESTRAL, DDIM, DPM, HEUN, LCM), (0.3, 0.75, 1.0)):
+        yield case(kind, num_inference_steps=9, strength=strength)
+    for kind, cut in itertools.product((EULER, DDIM, DPM, HEUN, LCM), (0.8, 0.55)):
+        yield case(kind, num_inference_steps=10, denoising_end=cut)
+        yield case(kind, num_inference_steps=10, denoising_start=cut)
+    for kind, spacing in itertools.product((EULER, HEUN), ("linspace", "trailing")):
+        yield case(kind, {"timestep_spacing": spacing}, num_inference_steps=10, denoising_end=0.7)
+        yield case(kind, {"timestep_spacing": spacing}, num_inference_steps=10, denoising_start=0.7)
+    yield case(EULER, num_inference_steps=12, denoising_start=0.3, denoising_end=0.7)
+    yield case(EULER, num_inference_steps=1, denoising_end=0.8)
+    yield case(EULER, num_inference_steps=1, denoising_start=0.8)
+    yield case(HEUN, num_inference_steps=1, denoising_start=0.9999)
+
+    ays = [999, 845, 730, 587, 443, 310, 193, 116, 53, 13]
+    for kind in (EULER, DPM, HEUN, LCM):
+        yield case(kind, timesteps=ays)
+    yield case(EULER, timesteps=[980.5, 400.25, 3])
+    yield case(DPM, timesteps=ays, strength=0.5)
+    yield case(HEUN, timesteps=ays, strength=0.75)
+    sigmas = [14.615, 6.315, 3.771, 2.181, 1.342, 0.862, 0.555, 0.380, 0.234, 0.113, 0.0]
+    yield case(EULER, sigmas=sigmas)
+    yield case(EULER, sigmas=sigmas, strength=0.6)
+
+    yield case(EULER, {"final_sigmas_type": "sigma_min"})
+    yield case(EULER, {"interpolation_type": "log_linear"})
+    yield case(EULER, {"interpolation_type": "log_linear", "use_karras_sigmas": True})
+    yield case(EULER, {"timestep_type": "continuous", "prediction_type": "v_prediction"})
+    yield case(EULER, {"timestep_spacing": "trailing"}, num_inference_steps=61)
+    yield case(DDIM, {"set_alpha_to_one": False})
+    for eta in (0.6, 1.0):
+        yield case(DDIM, eta=eta)
+        yield case(DDIM, {"timestep_spacing": "trailing", "prediction_type": "v_prediction"}, eta=eta, strength=0.8)
+    yield case(EULER, eta=0.6)
+
+    for algorithm, kind in itertools.product(("dpmsolver++", "sde-dpmsolver++"), ("midpoint", "heun")):
+        both = {"algorithm_type": algorithm, "solver_type": kind}
+        yield case(DPM, both)
+        yield case(DPM, {**both, "lower_order_final": False}, num_inference_steps=5)
+        yield case(DPM, {**both, "final_sigmas_type": "sigma_min", "lower_order_final": False}, num_inference_steps=5)
+        yield case(DPM, {**both, "final_sigmas_type": "sigma_min", "lower_order_final": False, "euler_at_final": True}, num_inference_steps=5)
+    yield case(DPM, {"algorithm_type": "sde-dpmsolver++", "use_karras_sigmas": True, "prediction_type": "v_prediction"}, num_inference_steps=16)
+    yield case(DPM, {"final_sigmas_type": "sigma_min"}, num_inference_steps=16)
+    yield case(DPM, {"solver_order": 1}, strength=0.6)
+    yield case(DPM, {"use_lu_lambdas": True}, num_inference_steps=7)
+    yield case(DPM, {"lambda_min_clipped": -1.5, "timestep_spacing": "trailing"}, num_inference_steps=7)
+    yield case(DPM, {"lambda_min_clipped": -1.5, "timestep_spacing": "linspace", "beta_schedule": "squaredcos_cap_v2", "use_karras_sigmas": True}, num_inference_steps=7)
+    yield case(LCM, num_inference_steps=4)
+    yield case(LCM, {"original_inference_steps": 30, "timestep_scaling": 3.0}, num_inference_steps=7)
+    yield case(LCM, num_inference_steps=1)
+    for kind in (EULER, DPM, HEUN):
+        yield case(kind, num_inference_steps=150, strength=0.05)
+
+
+def window(scheduler, request):
+    """The timesteps that the pipelines run, as they take them."""
+    steps, own = request["num_inference_steps"], {k: request[k] for k in ("timesteps", "sigmas") if k in request}
+    timesteps, steps = retrieve_timesteps(scheduler, steps, "cpu", **own)
+    train = scheduler.config.num_train_timesteps
+    if "strength" in request or "denoising_start" in request:
+        pipe = SimpleNamespace(scheduler=scheduler)
+        timesteps, steps = StableDiffusionXLImg2ImgPipeline.get_timesteps(
+            pipe, steps, request.get("strength"), "cpu", denoising_start=request.get("denoising_start"))
+    elif hasattr(scheduler, "set_begin_index"):
+        scheduler.set_begin_index(0)
+    if "denoising_end" in request:
+        cutoff = int(round(train - request["denoising_end"] * train))
+        timesteps = timesteps[:len([t for t in timesteps if t >= cutoff])]
+    return timesteps
+
+
+def numbers(tensor):
+    """As short as float32 can be written."""
+    return [float(str(numpy.float32(v))) for v in tensor.flatten().tolist()]
+
+
+def run(case):
+    request = case["request"]
+    scheduler = getattr(diffusers, case["class"]).from_config({**FILE, **case["config"]})
+    timesteps = window(scheduler, request)
+    generator = torch.Generator("cpu").manual_seed(5)
+    image, noise = (torch.randn(1, 2, generator=generator) for _ in range(2))
+    result = {"initial_noise_scale": float(scheduler.init_noise_sigma)}
+    if "strength" in request:
+        x = scheduler.add_noise(image, noise, timesteps[:1])
+    else:
+        x = noise * scheduler.init_noise_sigma
+    result.update(image=numbers(image), noise=numbers(noise), start=numbers(x), evaluations=[])
+    more = {"eta": request["eta"]} if "eta" in request and case["class"] == DDIM else {}
+    for t in timesteps:
+        seen = scheduler.scale_model_input(x, t)
+        output = 0.6 * seen + torch.sin(float(t) / 150 + torch.arange(2.0))
+        before = torch.Generator("cpu").set_state(generator.get_state())
+        random = {} if case["class"] == HEUN else {"generator": generator}
+        x = scheduler.step(output, t, x, **more, **({} if case["class"] == DPM and "sde" not in scheduler.config.algorithm_type else random)).prev_sample
+        drawn = not torch.equal(before.get_state(), generator.get_state())
+        result["evaluations"].append(dict(timestep=float(t), input=numbers(seen), output=numbers(output),
+                                          noise=numbers(torch.randn(1, 2, generator=before)) if drawn else None, x=numbers(x)))
+    return {**case, "result": result}
+
+
+if __name__ == "__main__":
+    rows = [json.dumps(run(c)) for c in cases()]
+    sys.stdout.write('{"file": ' + json.dumps(FILE) + ',\n"cases": [\n' + ",\n".join(rows) + "\n]}\n")

@@ -1,0 +1,204 @@
+#include "core/schedulers/schedule.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "core/base/error_details.h"
+#include "tests/support/status_matchers.h"
+
+namespace latentd::schedulers {
+namespace {
+
+using ::latentd::testing::StatusIs;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+absl::StatusOr<SchedulerConfig> Config(const Overrides& overrides) {
+  return ParseSchedulerConfig(R"({"_class_name": "EulerDiscreteScheduler", "beta_end": 0.012,
+      "beta_schedule": "scaled_linear", "beta_start": 0.00085, "steps_offset": 1,
+      "timestep_spacing": "leading"})",
+                              overrides);
+}
+
+absl::StatusOr<Schedule> Make(const Overrides& overrides, const ScheduleRequest& request) {
+  const absl::StatusOr<SchedulerConfig> config = Config(overrides);
+  return config.ok() ? MakeSchedule(*config, request) : config.status();
+}
+
+std::vector<std::string> FieldsAtFault(const absl::StatusOr<Schedule>& schedule) {
+  std::vector<std::string> fields;
+  for (const FieldViolation& violation : GetFieldViolations(schedule.status())) {
+    fields.push_back(violation.field);
+  }
+  return fields;
+}
+
+// lcm takes at most its original_inference_steps, 50.
+int MostSteps(const std::string& name) { return name == "lcm" ? 50 : 150; }
+
+TEST(ScheduleTest, EverySchedulerRunsAnyNumberOfStepsWithAnySpacing) {
+  for (const std::string& name : SupportedSchedulers()) {
+    for (const char* spacing : {"leading", "linspace", "trailing"}) {
+      for (int steps = 1; steps <= MostSteps(name); ++steps) {
+        ASSERT_OK_AND_ASSIGN(
+            const Schedule schedule,
+            Make({.name = name, .timestep_spacing = spacing}, {.num_inference_steps = steps}));
+        EXPECT_GE(schedule.denoising_steps(), steps) << name << " " << spacing;
+      }
+    }
+  }
+}
+
+TEST(ScheduleTest, OnlyAncestralAndStochasticSchedulersDrawNoise) {
+  for (const std::string& name : SupportedSchedulers()) {
+    ASSERT_OK_AND_ASSIGN(const Schedule schedule, Make({.name = name}, {.num_inference_steps = 4}));
+    const bool stochastic = name == "euler_a" || name == "dpmpp_2m_sde" || name == "lcm";
+    EXPECT_EQ(schedule.steps.front().draws_noise, stochastic) << name;
+  }
+}
+
+TEST(ScheduleTest, OnlyDdimHeedsEta) {
+  for (const std::string& name : SupportedSchedulers()) {
+    ASSERT_OK_AND_ASSIGN(const Schedule without, Make({.name = name}, {.num_inference_steps = 4}));
+    ASSERT_OK_AND_ASSIGN(const Schedule with,
+                         Make({.name = name}, {.num_inference_steps = 4, .eta = 0.5}));
+    EXPECT_EQ(with.steps.front().matrix != without.steps.front().matrix, name == "ddim") << name;
+  }
+}
+
+TEST(ScheduleTest, AHeunStepIsTwoEvaluationsAndOneStepToUsers) {
+  ASSERT_OK_AND_ASSIGN(const Schedule schedule, Make({.name = "heun"}, {.num_inference_steps = 3}));
+  std::vector<int> steps;
+  for (const StepCoefficients& step : schedule.steps) steps.push_back(step.denoising_index);
+  EXPECT_THAT(steps, ElementsAre(0, 0, 1, 1, 2));
+  EXPECT_EQ(schedule.denoising_steps(), 3);
+}
+
+TEST(ScheduleTest, BaseAndRefinerShareTheScheduleBetweenThem) {
+  for (const std::string& name : SupportedSchedulers()) {
+    ASSERT_OK_AND_ASSIGN(const Schedule all, Make({.name = name}, {.num_inference_steps = 25}));
+    ASSERT_OK_AND_ASSIGN(const Schedule base,
+                         Make({.name = name}, {.num_inference_steps = 25, .denoising_end = 0.8}));
+    ASSERT_OK_AND_ASSIGN(const Schedule refiner,
+                         Make({.name = name}, {.num_inference_steps = 25, .denoising_start = 0.8}));
+    EXPECT_EQ(base.steps.back().timestep, all.steps[base.steps.size() - 1].timestep);
+    EXPECT_LT(refiner.steps.front().timestep, base.steps.back().timestep + 1e-9) << name;
+    EXPECT_EQ(refiner.steps.back().timestep, all.steps.back().timestep);
+    const size_t both = base.steps.size() + refiner.steps.size();
+    EXPECT_EQ(both, all.steps.size() + (name == "heun" && both > all.steps.size() ? 1 : 0)) << name;
+  }
+}
+
+TEST(ScheduleTest, AnEnsembleMayLeaveOneOfTheTwoNothingToDo) {
+  ASSERT_OK_AND_ASSIGN(const Schedule base,
+                       Make({}, {.num_inference_steps = 1, .denoising_end = 0.8}));
+  EXPECT_TRUE(base.steps.empty());
+  EXPECT_EQ(base.denoising_steps(), 0);
+  ASSERT_OK_AND_ASSIGN(
+      const Schedule refiner,
+      Make({.timestep_spacing = "trailing"}, {.num_inference_steps = 1, .denoising_start = 0.8}));
+  EXPECT_TRUE(refiner.steps.empty());
+}
+
+TEST(ScheduleTest, ADenoisingEndOfOneCutsNothing) {
+  ASSERT_OK_AND_ASSIGN(const Schedule schedule,
+                       Make({}, {.num_inference_steps = 5, .denoising_end = 1.0}));
+  EXPECT_EQ(schedule.steps.size(), 5u);
+}
+
+TEST(ScheduleTest, StrengthRunsTheEndOfTheScheduleAndCountsItFromZero) {
+  ASSERT_OK_AND_ASSIGN(const Schedule all, Make({}, {.num_inference_steps = 30}));
+  ASSERT_OK_AND_ASSIGN(const Schedule part, Make({}, {.num_inference_steps = 30, .strength = 0.3}));
+  ASSERT_EQ(part.steps.size(), 9u);
+  EXPECT_EQ(part.steps.front().timestep, all.steps[21].timestep);
+  EXPECT_EQ(part.steps.front().denoising_index, 0);
+}
+
+TEST(ScheduleTest, AStrengthThatLeavesNoStepIsRefused) {
+  for (const std::string& name : SupportedSchedulers()) {
+    EXPECT_THAT(FieldsAtFault(Make({.name = name}, {.num_inference_steps = 10, .strength = 0.05})),
+                ElementsAre("strength"));
+  }
+}
+
+TEST(ScheduleTest, StepCountsOutOfRangeAreRefusedWithTheRange) {
+  for (int steps : {-1, 0, 1001, std::numeric_limits<int>::max()}) {
+    const auto schedule = Make({}, {.num_inference_steps = steps});
+    EXPECT_THAT(FieldsAtFault(schedule), ElementsAre("num_inference_steps"));
+    EXPECT_THAT(schedule, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("1 to 1000")));
+  }
+  EXPECT_THAT(FieldsAtFault(Make({.name = "lcm"}, {.num_inference_steps = 51})),
+              ElementsAre("num_inference_steps"));
+}
+
+TEST(ScheduleTest, DdimRefusesStepsBeyondTheLastTrainedTimestep) {
+  EXPECT_THAT(FieldsAtFault(Make({.name = "ddim"}, {.num_inference_steps = 1000})),
+              ElementsAre("num_inference_steps"));
+}
+
+TEST(ScheduleTest, EveryBadFractionIsNamedAtOnce) {
+  EXPECT_THAT(FieldsAtFault(Make({}, {.eta = -0.1, .strength = 1.1, .denoising_end = 0.0})),
+              UnorderedElementsAre("eta", "strength", "denoising_end"));
+  EXPECT_THAT(
+      FieldsAtFault(Make({}, {.eta = kNan, .denoising_start = kNan, .denoising_end = kNan})),
+      UnorderedElementsAre("eta", "denoising_start", "denoising_end"));
+  EXPECT_THAT(FieldsAtFault(Make({}, {.denoising_start = 0.8, .denoising_end = 0.8})),
+              ElementsAre("denoising_start"));
+  EXPECT_THAT(FieldsAtFault(Make({}, {.strength = 0.5, .denoising_start = 0.5})),
+              ElementsAre("strength"));
+}
+
+TEST(ScheduleTest, TimestepsOfOnesOwnAreRefusedWhereDiffusersRefusesThem) {
+  const ScheduleRequest own{.timesteps = {900, 500, 100}};
+  for (const char* name : {"ddim", "euler_a"}) {
+    EXPECT_THAT(FieldsAtFault(Make({.name = name}, own)), ElementsAre("timesteps")) << name;
+  }
+  for (const char* name : {"euler", "dpmpp_2m", "heun"}) {
+    EXPECT_THAT(FieldsAtFault(Make({.name = name, .use_karras_sigmas = true}, own)),
+                ElementsAre("timesteps"));
+  }
+}
+
+TEST(ScheduleTest, SigmasOfOnesOwnAreForEulerOnly) {
+  for (const std::string& name : SupportedSchedulers()) {
+    const auto schedule = Make({.name = name}, {.sigmas = {10, 1, 0}});
+    EXPECT_EQ(schedule.ok(), name == "euler") << name;
+    EXPECT_EQ(FieldsAtFault(schedule), std::vector<std::string>(schedule.ok() ? 0 : 1, "sigmas"));
+  }
+}
+
+TEST(ScheduleTest, BadTimestepsAreRefused) {
+  const std::vector<double> bad[] = {{100, 500}, {500, 500}, {1000}, {-1}, {kNan}, {500, kNan}};
+  for (const std::vector<double>& timesteps : bad) {
+    EXPECT_THAT(FieldsAtFault(Make({}, {.timesteps = timesteps})), ElementsAre("timesteps"));
+  }
+  EXPECT_THAT(FieldsAtFault(Make({}, {.timesteps = std::vector<double>(1'000'000, 1.0)})),
+              ElementsAre("timesteps"));
+}
+
+TEST(ScheduleTest, BadSigmasAreRefused) {
+  const std::vector<double> bad[] = {{1},       {1, 2},        {1, 1},   {1, -1},
+                                     {kNan, 0}, {INFINITY, 1}, {1, kNan}};
+  for (const std::vector<double>& sigmas : bad) {
+    EXPECT_THAT(FieldsAtFault(Make({}, {.sigmas = sigmas})), ElementsAre("sigmas"));
+  }
+  EXPECT_THAT(FieldsAtFault(Make({}, {.sigmas = std::vector<double>(5000, 1.0)})),
+              ElementsAre("sigmas"));
+  EXPECT_THAT(FieldsAtFault(Make({}, {.timesteps = {500}, .sigmas = {1, 0}})),
+              ElementsAre("sigmas"));
+}
+
+TEST(ScheduleTest, EpsilonWithoutSignalAtTheFirstTimestepIsRefusedWithTheWayOut) {
+  const Overrides overrides{
+      .name = "ddim", .timestep_spacing = "trailing", .rescale_betas_zero_snr = true};
+  const auto schedule = Make(overrides, {.num_inference_steps = 5});
+  EXPECT_THAT(FieldsAtFault(schedule), ElementsAre("scheduler"));
+  EXPECT_THAT(schedule, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("v_prediction")));
+}
+
+}  // namespace
+}  // namespace latentd::schedulers
