@@ -1,7 +1,7 @@
 #include "core/device/noise.h"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/ops/randn.h>
+#include <ATen/ops/normal.h>
 
 #include "core/device/tensor_view.h"
 
@@ -18,8 +18,14 @@ NoiseGenerator::NoiseGenerator(NoiseGenerator&&) noexcept = default;
 NoiseGenerator& NoiseGenerator::operator=(NoiseGenerator&&) noexcept = default;
 
 Buffer NoiseGenerator::Normal(const Shape& shape) {
-  return ToBuffer(
-      at::randn(shape.dims(), state_->generator, at::TensorOptions().dtype(at::kFloat)));
+  Buffer buffer = Buffer::Allocate(DType::kF32, shape);
+  Fill(buffer);
+  return buffer;
+}
+
+void NoiseGenerator::Fill(Buffer& buffer) {
+  at::Tensor view = View(buffer);
+  at::normal_out(view, 0.0, 1.0, buffer.shape().dims(), state_->generator);
 }
 
 }  // namespace latentd::device

@@ -21,6 +21,9 @@ class NoiseGenerator {
   // them.
   Buffer Normal(const Shape& shape);
 
+  // The same numbers into memory that is there already. REQUIRES: an f32 buffer.
+  void Fill(Buffer& buffer);
+
  private:
   struct State;
   std::unique_ptr<State> state_;

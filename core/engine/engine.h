@@ -1,8 +1,9 @@
-// The engine owns models, graphs, queue and the one loop that runs units of work. It is the only header of core/ (with
-// those it includes) that server/ sees; nothing here shows a tensor.
+// The engine owns models, graphs, queue and the one loop that runs units of work. It is the only
+// header of core/ (with those it includes) that server/ sees; nothing here shows a tensor.
 //
-// Life: Create -> kLoading -> (Load returns OK) kReady -> (Drain) kDraining -> destroyed; Load failing leaves kFailed.
-// Thread-safe: every method may be called from any thread; Submit, Cancel and the getters return quickly.
+// Life: Create -> kLoading -> (Load returns OK) kReady -> (Drain) kDraining -> destroyed; Load
+// failing leaves kFailed. Thread-safe: every method may be called from any thread; Submit, Cancel
+// and the getters return quickly.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "core/base/clock.h"
+#include "core/base/error_details.h"
 #include "core/engine/generate_spec.h"
 
 namespace latentd::engine {
@@ -34,7 +36,8 @@ enum class State : uint8_t { kLoading, kReady, kDraining, kFailed };
 
 enum class Stage : uint8_t { kTextEncode, kVaeEncode, kBase, kRefiner, kVaeDecode, kImageEncode };
 
-// Events of one request, in this order: Queued, Started, Progress*, Image+, then Completed or Failed, which is the last.
+// Events of one request, in this order: Queued, Started, Progress*, Image+, then Completed or
+// Failed, which is the last.
 struct Queued {
   std::string request_id;
   int position = 0;  // pictures before this one
@@ -71,15 +74,16 @@ struct Completed {
   std::vector<std::string> warnings;
 };
 
-// CANCELLED after Cancel, INTERNAL, RESOURCE_EXHAUSTED, ...; details in the status (base/error_details.h).
+// CANCELLED after Cancel, INTERNAL, RESOURCE_EXHAUSTED, ...; details in the status
+// (base/error_details.h).
 struct Failed {
   absl::Status status;
 };
 
 using Event = std::variant<Queued, Started, Progress, Image, Completed, Failed>;
 
-// Receives the events of one request, one at a time, from threads of the engine. Must not block: what cannot be sent yet
-// is kept or dropped by the sink.
+// Receives the events of one request, one at a time, from threads of the engine. Must not block:
+// what cannot be sent yet is kept or dropped by the sink.
 class EventSink {
  public:
   virtual ~EventSink() = default;
@@ -115,7 +119,8 @@ class Engine {
   // Cancels what still runs and waits for it.
   virtual ~Engine() = default;
 
-  // Loads checkpoints; blocks; call once. After OK the state is kReady. A call to Drain makes it return CANCELLED soon.
+  // Loads checkpoints; blocks; call once. After OK the state is kReady. A call to Drain makes it
+  // return CANCELLED soon.
   virtual absl::Status Load() = 0;
 
   virtual State state() const = 0;
@@ -123,15 +128,22 @@ class Engine {
   // REQUIRES: state() was kReady once.
   virtual Capabilities capabilities() const = 0;
 
-  // OK (a handle for Cancel) iff the sink will see events, the last of which is Completed or Failed. Otherwise the sink is
-  // never called: INVALID_ARGUMENT with every bad field, UNAVAILABLE (reason LOADING or DRAINING, retry delay),
-  // RESOURCE_EXHAUSTED (reason QUEUE_FULL with a retry delay, OUT_OF_MEMORY).
+  // Every bad field at once; empty if Submit would not refuse the spec as invalid. REQUIRES:
+  // state() was kReady once.
+  virtual std::vector<FieldViolation> Validate(const GenerateSpec& spec) const = 0;
+
+  // OK (a handle for Cancel) iff the sink will see events, the last of which is Completed or
+  // Failed. Otherwise the sink is never called: INVALID_ARGUMENT with every bad field, UNAVAILABLE
+  // (reason LOADING or DRAINING, retry delay), RESOURCE_EXHAUSTED (reason QUEUE_FULL with a retry
+  // delay, OUT_OF_MEMORY).
   virtual absl::StatusOr<uint64_t> Submit(GenerateSpec spec, std::shared_ptr<EventSink> sink) = 0;
 
-  // The request stops at its next step and ends in Failed(CANCELLED); unknown or finished handles are ignored.
+  // The request stops at its next step and ends in Failed(CANCELLED); unknown or finished handles
+  // are ignored.
   virtual void Cancel(uint64_t handle) = 0;
 
-  // An upper bound of the bytes that the pictures of this request will have once encoded, for the unary call's limit.
+  // An upper bound of the bytes that the pictures of this request will have once encoded, for the
+  // unary call's limit.
   virtual int64_t MaxResponseBytes(const GenerateSpec& spec) const = 0;
 
   // No new requests; waits until running ones end or `deadline` (monotonic), then cancels the rest.

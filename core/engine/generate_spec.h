@@ -1,5 +1,5 @@
-// One generation request as plain data: what server/ makes of the proto and pipeline/ makes pictures of. An absent
-// optional takes diffusers' default; the response says what was really used.
+// One generation request as plain data: what server/ makes of the proto and pipeline/ makes
+// pictures of. An absent optional takes diffusers' default; the response says what was really used.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What pictures somebody wants, in diffusers' parameter names. An absent optional takes diffusers' default (or the model's
-// own, for sizes).
+// What pictures somebody wants, in diffusers' parameter names. An absent optional takes diffusers'
+// default (or the model's own, for sizes).
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,9 @@ enum class Model : uint8_t { kBase, kRefiner };
 struct PictureSpec {
   Model model = Model::kBase;
   std::string prompt;
-  std::optional<std::string> prompt_2;           // the second text encoder's; absent: prompt
-  std::optional<std::string> negative_prompt;    // absent: zeros if the checkpoint forces zeros for empty prompts, else ""
+  std::optional<std::string> prompt_2;  // the second text encoder's; absent: prompt
+  std::optional<std::string>
+      negative_prompt;  // absent: zeros if the checkpoint forces zeros for empty prompts, else ""
   std::optional<std::string> negative_prompt_2;  // absent: negative_prompt
   std::optional<int> width;
   std::optional<int> height;
@@ -40,7 +41,8 @@ struct PictureSpec {
   std::optional<double> eta;               // 0; DDIM only
   std::optional<int> clip_skip;
   schedulers::Overrides scheduler;  // over the checkpoint's scheduler_config.json
-  std::vector<double> timesteps;    // a schedule of one's own instead of num_inference_steps; at most one of these two
+  std::vector<double> timesteps;  // a schedule of one's own instead of num_inference_steps; at most
+                                  // one of these two
   std::vector<double> sigmas;
 
   // One picture for each of seed, seed + 1, ...; `seeds` names them one by one instead.
@@ -62,7 +64,8 @@ struct PictureSpec {
   std::optional<double> denoising_end;
   std::optional<double> denoising_start;
 
-  // Image-to-image: an encoded picture (PNG, JPEG or WebP) and how much of the schedule to redo (0.3).
+  // Image-to-image: an encoded picture (PNG, JPEG or WebP) and how much of the schedule to redo
+  // (0.3).
   std::string image;
   std::optional<double> strength;
 };

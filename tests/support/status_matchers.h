@@ -24,7 +24,7 @@ MATCHER(IsOk, "is OK") {
 MATCHER_P2(StatusIs, code, message, "has that code and message") {
   const absl::Status& status = StatusOf(arg);
   *result_listener << status.ToString();
-  return status.code() == code &&
+  return ::testing::ExplainMatchResult(code, status.code(), result_listener) &&
          ::testing::ExplainMatchResult(message, std::string(status.message()), result_listener);
 }
 

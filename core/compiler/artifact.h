@@ -1,0 +1,40 @@
+// An artifact: one compiled graph as bytes, without weights.
+//
+//   offset  size
+//        0     8  magic "latentgr"
+//        8     4  format version, 1
+//       12     4  length of the key's text, K
+//       16     8  length of the graph's text, G
+//       24     8  length of the plan, P
+//       32    16  XXH3-128 of everything from offset 48 on, and of the first 32 bytes
+//       48     K  the key, spelled out (graph_key.h)
+//     48+K     G  the optimised graph (core/graph/text.h)
+//   48+K+G     P  the backend's plan: kernel choices and memory plan
+//
+// Numbers are little-endian. The version changes with the layout; another version is refused like
+// damage is.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "core/compiler/graph_key.h"
+
+namespace latentd::compiler {
+
+// Views into the bytes that were parsed.
+struct Artifact {
+  absl::string_view key;
+  absl::string_view graph;
+  absl::string_view plan;
+};
+
+std::string WriteArtifact(const Artifact& artifact);
+
+// DATA_LOSS says what is wrong: cut short, extended, another format, a checksum that does not fit.
+// Never reads beyond `bytes`, which must outlive the result.
+absl::StatusOr<Artifact> ParseArtifact(absl::string_view bytes);
+
+}  // namespace latentd::compiler

@@ -1,0 +1,36 @@
+// Names an artifact: everything that decides what compiling a graph gives. Two keys are equal iff
+// an artifact made for one is right for the other.
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "core/backends/backend.h"
+#include "core/base/digest.h"
+#include "core/graph/graph.h"
+
+namespace latentd::compiler {
+
+// What a compilation may be asked to do differently; part of the key.
+struct CompileOptions {
+  std::set<std::string> skipped_passes;  // by name
+};
+
+struct GraphKey {
+  std::string graph;  // digest of the text of the graph before passes: shapes and dtypes are in it
+  std::string options;      // the options, spelled out
+  std::string sources;      // digest of the sources of graph, passes, compiler and backends
+  std::string backend;      // "cpu"
+  std::string fingerprint;  // instruction set, threads, library versions
+
+  bool operator==(const GraphKey&) const = default;
+
+  // One "name value" a line.
+  std::string ToText() const;
+  Digest ToDigest() const { return DigestOf(ToText()); }
+};
+
+GraphKey KeyOf(const graph::Graph& graph, const backends::Backend& backend,
+               const CompileOptions& options);
+
+}  // namespace latentd::compiler

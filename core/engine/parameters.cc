@@ -1,0 +1,53 @@
+#include "core/engine/parameters.h"
+
+#include <array>
+#include <utility>
+
+#include "absl/strings/string_view.h"
+#include "core/image/parameters.h"
+#include "core/pipeline/validation.h"
+
+namespace latentd::engine {
+namespace {
+
+// What AUTOMATIC1111's web UI calls our schedulers.
+constexpr std::array<std::pair<absl::string_view, absl::string_view>, 7> kSamplers = {{
+    {"euler", "Euler"},
+    {"euler_a", "Euler a"},
+    {"ddim", "DDIM"},
+    {"dpmpp_2m", "DPM++ 2M"},
+    {"dpmpp_2m_sde", "DPM++ 2M SDE"},
+    {"heun", "Heun"},
+    {"lcm", "LCM"},
+}};
+
+std::string SamplerOf(const schedulers::Overrides& scheduler) {
+  absl::string_view name = scheduler.name;
+  if (name == "dpmpp_2m" && scheduler.algorithm_type == "sde-dpmsolver++") name = "dpmpp_2m_sde";
+  for (const auto& [ours, theirs] : kSamplers) {
+    if (ours == name) return std::string(theirs);
+  }
+  return std::string(name);
+}
+
+}  // namespace
+
+std::string ParametersOf(const pipeline::PictureSpec& resolved, uint64_t seed) {
+  image::PictureParameters parameters;
+  parameters.prompt = resolved.prompt;
+  parameters.negative_prompt = resolved.negative_prompt.value_or("");
+  parameters.steps = pipeline::StepsOf(resolved);
+  parameters.sampler = SamplerOf(resolved.scheduler);
+  if (resolved.scheduler.use_karras_sigmas.value_or(false)) parameters.schedule_type = "Karras";
+  parameters.cfg_scale = *resolved.guidance_scale;
+  parameters.seed = seed;
+  parameters.width = *resolved.width;
+  parameters.height = *resolved.height;
+  parameters.denoising_strength = resolved.strength;
+  parameters.clip_skip = resolved.clip_skip;
+  if (resolved.refine) parameters.refiner_switch_at = resolved.denoising_end;
+  parameters.version = "latentd";
+  return image::ParametersText(parameters);
+}
+
+}  // namespace latentd::engine

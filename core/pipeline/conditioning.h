@@ -1,0 +1,35 @@
+// Prompts and micro-conditioning to what a UNet is told, as diffusers' SDXL pipelines do it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/device/buffer.h"
+#include "core/pipeline/picture_spec.h"
+#include "core/pipeline/sdxl_model.h"
+
+namespace latentd::pipeline {
+
+// What the UNet of one stage is told, one entry for each row of a picture: [unconditional,
+// conditional] with guidance, else [conditional].
+struct Conditioning {
+  std::vector<device::Buffer> hidden_states;  // [1, 77, features]
+  std::vector<device::Buffer> pooled;         // [1, channels]
+  device::Buffer request;  // [rows, n]: what the request graph made of both and the time ids
+};
+
+// Runs text encoders and request graph. `resolved` came from Pipeline::Resolve.
+absl::StatusOr<Conditioning> MakeConditioning(const SdxlModel& model, const PictureSpec& resolved);
+
+// With guidance a picture has two rows.
+bool UsesGuidance(const PictureSpec& resolved);
+
+// The added time ids of one row: sizes as (height, width), then the aesthetic score where the
+// checkpoint wants it.
+std::vector<float> TimeIds(const SdxlModel& model, const PictureSpec& resolved, bool conditional);
+
+// Tokens of the longest prompt that the model's encoders do not read.
+int64_t DroppedTokens(const SdxlModel& model, const PictureSpec& spec);
+
+}  // namespace latentd::pipeline

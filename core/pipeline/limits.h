@@ -1,0 +1,21 @@
+// What a request may ask for, whatever the checkpoint. Validation refuses the rest by field name;
+// GetCapabilities shows it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace latentd::pipeline {
+
+inline constexpr int kMinSide = 64;
+inline constexpr int kMaxSide = 2048;
+inline constexpr int64_t kMaxPixels = int64_t{4} << 20;
+inline constexpr int kMinSteps = 1;
+inline constexpr int kMaxSteps = 150;
+inline constexpr double kMaxGuidanceScale = 30;
+inline constexpr int kMaxImagesPerPrompt = 16;
+inline constexpr size_t kMaxPromptBytes = size_t{64} << 10;
+inline constexpr int kMaxConditioningSide = 1 << 16;  // of original_size and its like
+inline constexpr double kMaxAestheticScore = 100;
+
+}  // namespace latentd::pipeline

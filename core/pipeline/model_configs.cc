@@ -1,0 +1,157 @@
+#include "core/pipeline/model_configs.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/schedulers/config.h"
+
+namespace latentd::pipeline {
+namespace {
+
+// original size, crop and target size; or original size, crop and aesthetic score.
+constexpr int64_t kSizeTimeIds = 6;
+constexpr int64_t kAestheticTimeIds = 5;
+
+std::string SourceOf(const weights::Checkpoint& checkpoint, absl::string_view component) {
+  return absl::StrCat(checkpoint.path(), "/", component, "/config.json");
+}
+
+absl::Status Misfit(const weights::Checkpoint& checkpoint, absl::string_view component,
+                    absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat(SourceOf(checkpoint, component), ": ", what));
+}
+
+absl::StatusOr<TextEncoder> ReadTextEncoder(const weights::Checkpoint& checkpoint,
+                                            const std::string& component,
+                                            const std::string& tokenizer) {
+  TextEncoder encoder{component, nullptr, {}};
+  ASSIGN_OR_RETURN(const models::ClipTextKind kind,
+                   models::ParseClipTextKind(checkpoint.components().at(component).class_name));
+  ASSIGN_OR_RETURN(const std::string text, checkpoint.ConfigText(component));
+  ASSIGN_OR_RETURN(encoder.config,
+                   models::ParseClipTextConfig(text, SourceOf(checkpoint, component), kind));
+  ASSIGN_OR_RETURN(const std::string directory, checkpoint.TokenizerDirectory(tokenizer));
+  ASSIGN_OR_RETURN(encoder.tokenizer, tokenizer::ClipTokenizer::Load(directory));
+  if (encoder.tokenizer->vocabulary_size() > encoder.config.vocab_size) {
+    return Misfit(checkpoint, component,
+                  absl::StrCat("vocab_size ", encoder.config.vocab_size, " is less than the ",
+                               encoder.tokenizer->vocabulary_size(), " tokens of ", directory));
+  }
+  if (encoder.tokenizer->max_length() > encoder.config.max_position_embeddings) {
+    return Misfit(checkpoint, component,
+                  absl::StrCat("max_position_embeddings ", encoder.config.max_position_embeddings,
+                               " is less than the ", encoder.tokenizer->max_length(),
+                               " tokens that ", directory, " makes"));
+  }
+  return encoder;
+}
+
+absl::StatusOr<std::vector<TextEncoder>> ReadTextEncoders(const weights::Checkpoint& checkpoint) {
+  std::vector<TextEncoder> encoders;
+  for (const std::string suffix : {"", "_2"}) {
+    if (!checkpoint.Has("text_encoder" + suffix)) continue;
+    ASSIGN_OR_RETURN(TextEncoder encoder,
+                     ReadTextEncoder(checkpoint, "text_encoder" + suffix, "tokenizer" + suffix));
+    encoders.push_back(std::move(encoder));
+  }
+  if (encoders.empty() || encoders.back().config.kind != models::ClipTextKind::kWithProjection) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(checkpoint.path(),
+                     "/model_index.json: an SDXL checkpoint has a text_encoder_2 of the class "
+                     "CLIPTextModelWithProjection; this one has none"));
+  }
+  return encoders;
+}
+
+absl::StatusOr<VaeConfig> ReadVae(const weights::Checkpoint& checkpoint) {
+  if (!checkpoint.Has("vae")) {
+    return absl::InvalidArgumentError(absl::StrCat(checkpoint.path(), "/model_index.json: no vae"));
+  }
+  ASSIGN_OR_RETURN(const std::string text, checkpoint.ConfigText("vae"));
+  const std::string& class_name = checkpoint.components().at("vae").class_name;
+  const std::string source = SourceOf(checkpoint, "vae");
+  if (class_name == "AutoencoderKL") return models::ParseAutoencoderKlConfig(text, source);
+  if (class_name == "AutoencoderTiny") return models::ParseAutoencoderTinyConfig(text, source);
+  return absl::InvalidArgumentError(
+      absl::StrCat(checkpoint.path(), "/model_index.json: vae is a ", class_name,
+                   "; supported are AutoencoderKL and AutoencoderTiny"));
+}
+
+absl::StatusOr<models::Unet2dConditionConfig> ReadUnet(const weights::Checkpoint& checkpoint) {
+  if (!checkpoint.Has("unet")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(checkpoint.path(), "/model_index.json: no unet"));
+  }
+  ASSIGN_OR_RETURN(const std::string text, checkpoint.ConfigText("unet"));
+  return models::ParseUnet2dConditionConfig(text, SourceOf(checkpoint, "unet"));
+}
+
+ConditioningSizes SizesOf(const weights::Checkpoint& checkpoint, const ModelConfigs& configs) {
+  ConditioningSizes sizes;
+  sizes.tokens = configs.text_encoders.front().tokenizer->max_length();
+  for (const TextEncoder& encoder : configs.text_encoders) {
+    sizes.features += encoder.config.hidden_size;
+  }
+  sizes.pooled = configs.text_encoders.back().config.pooled_features();
+  sizes.time_ids = checkpoint.requires_aesthetics_score() ? kAestheticTimeIds : kSizeTimeIds;
+  return sizes;
+}
+
+absl::Status CheckConditioning(const weights::Checkpoint& checkpoint, const ModelConfigs& configs) {
+  const ConditioningSizes& sizes = configs.conditioning;
+  for (const TextEncoder& encoder : configs.text_encoders) {
+    if (encoder.tokenizer->max_length() != sizes.tokens) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(checkpoint.path(), ": the tokenizers' model_max_length differ"));
+    }
+  }
+  if (!configs.unet.text_time) {
+    return Misfit(checkpoint, "unet", "SDXL's addition_embed_type is text_time");
+  }
+  if (configs.unet.cross_attention_dim != sizes.features) {
+    return Misfit(checkpoint, "unet",
+                  absl::StrCat("cross_attention_dim ", configs.unet.cross_attention_dim,
+                               " is not the ", sizes.features, " of the text encoders together"));
+  }
+  if (configs.unet.TextEmbedFeatures(sizes.time_ids) != sizes.pooled) {
+    return Misfit(checkpoint, "unet",
+                  absl::StrCat("projection_class_embeddings_input_dim ",
+                               configs.unet.addition_input_dim, " does not fit ", sizes.time_ids,
+                               " time ids (requires_aesthetics_score in model_index.json decides) "
+                               "and a pooled text of ",
+                               sizes.pooled));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckLatents(const weights::Checkpoint& checkpoint, const ModelConfigs& configs) {
+  const int64_t channels = LatentChannelsOf(configs.vae);
+  if (configs.unet.in_channels != channels || configs.unet.out_channels != channels) {
+    return Misfit(checkpoint, "unet",
+                  absl::StrCat("in_channels ", configs.unet.in_channels, " and out_channels ",
+                               configs.unet.out_channels, " are not the VAE's latent_channels ",
+                               channels, " (inpainting UNets are not supported)"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<ModelConfigs> ReadModelConfigs(const weights::Checkpoint& checkpoint) {
+  ModelConfigs configs;
+  ASSIGN_OR_RETURN(configs.scheduler_json, checkpoint.SchedulerConfigText());
+  if (const auto parsed = schedulers::ParseSchedulerConfig(configs.scheduler_json); !parsed.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        checkpoint.path(), "/scheduler/scheduler_config.json: ", parsed.status().message()));
+  }
+  ASSIGN_OR_RETURN(configs.text_encoders, ReadTextEncoders(checkpoint));
+  ASSIGN_OR_RETURN(configs.unet, ReadUnet(checkpoint));
+  ASSIGN_OR_RETURN(configs.vae, ReadVae(checkpoint));
+  configs.conditioning = SizesOf(checkpoint, configs);
+  RETURN_IF_ERROR(CheckConditioning(checkpoint, configs));
+  RETURN_IF_ERROR(CheckLatents(checkpoint, configs));
+  return configs;
+}
+
+}  // namespace latentd::pipeline

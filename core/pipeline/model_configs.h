@@ -1,0 +1,37 @@
+// The configurations of an SDXL checkpoint's components, read and held against each other.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/models/clip_text.h"
+#include "core/models/unet_2d_condition.h"
+#include "core/pipeline/step_graph.h"
+#include "core/pipeline/vae_graph.h"
+#include "core/tokenizer/clip_tokenizer.h"
+#include "core/weights/checkpoint.h"
+
+namespace latentd::pipeline {
+
+struct TextEncoder {
+  std::string component;  // "text_encoder", "text_encoder_2"
+  std::unique_ptr<const tokenizer::ClipTokenizer> tokenizer;
+  models::ClipTextConfig config;
+};
+
+struct ModelConfigs {
+  std::string scheduler_json;
+  std::vector<TextEncoder> text_encoders;  // one or two, in the order of their states
+  models::Unet2dConditionConfig unet;
+  VaeConfig vae;
+  ConditioningSizes conditioning;  // of what encoders and time ids give the UNet
+};
+
+// Errors name the file or component at fault, also where two of them do not fit each other: a
+// tokenizer with more tokens than the encoder has embeddings, states of another width than the UNet
+// attends to, ...
+absl::StatusOr<ModelConfigs> ReadModelConfigs(const weights::Checkpoint& checkpoint);
+
+}  // namespace latentd::pipeline

@@ -1,0 +1,85 @@
+// A picture is resumable state: where it is in its schedule, its latents and the noise scheduler's
+// history, its generator. No function loops over its steps; each unit of work (text_unit.h,
+// encode_unit.h, step_unit.h, decode_unit.h) takes it one further and sets `next`.
+//
+// Not thread-safe: one unit at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/backends/executable.h"
+#include "core/device/buffer.h"
+#include "core/device/noise.h"
+#include "core/image/pixels.h"
+#include "core/pipeline/conditioning.h"
+#include "core/pipeline/picture_spec.h"
+#include "core/pipeline/sdxl_model.h"
+#include "core/pipeline/unit.h"
+#include "core/schedulers/schedule.h"
+
+namespace latentd::pipeline {
+
+// One network's part of the way: an ensemble has two.
+struct Stage {
+  Model which = Model::kBase;
+  const SdxlModel* model = nullptr;
+  schedulers::Schedule schedule;
+};
+
+// What the pictures of one request share.
+struct Request {
+  // Steps, as users count them, of the stages before this one.
+  int steps_before(size_t stage) const;
+
+  PictureSpec spec;  // resolved
+  std::vector<Stage> stages;
+  int rows = 1;  // of each picture: 2 with guidance
+  int latent_height = 0;
+  int latent_width = 0;
+  std::vector<std::optional<Conditioning>>
+      conditioning;                             // by stage; made by the first picture that needs it
+  std::optional<device::Buffer> encoded_image;  // the init image, by the VAE; made likewise
+};
+
+// What a picture keeps from step to step within one stage, in memory of its own that no
+// executable's arena holds. All buffers are made before the first step and none between steps.
+struct StateBlock {
+  std::shared_ptr<backends::Executable> executable;
+  std::vector<device::Buffer> inputs;   // in the executable's order
+  std::vector<device::Buffer> outputs;  // the next state
+  // Positions in `inputs`.
+  struct {
+    int state, input_scale, timestep, matrix, noise;
+  } at;
+};
+
+struct Picture {
+  Picture(std::shared_ptr<Request> shared, uint64_t seed)
+      : request(std::move(shared)), seed(seed), generator(seed) {}
+
+  const Stage& stage() const { return request->stages[stage_index]; }
+  // Of the stage that is next, or ran last.
+  Model model() const { return stage().which; }
+  int rows() const { return request->rows; }
+  Lane lane() const;
+  Size size() const { return {*request->spec.width, *request->spec.height}; }
+  // Steps as users count them, of all stages together.
+  int total_steps() const;
+
+  const std::shared_ptr<Request> request;
+  const uint64_t seed;
+  UnitKind next = UnitKind::kText;
+  size_t stage_index = 0;
+  size_t evaluation = 0;  // of the stage's schedule, to run next
+  int steps_done = 0;     // of total_steps
+  device::NoiseGenerator generator;
+  device::Buffer latents;  // [1, channels, h, w]: before the stage's first step and after its last
+  device::Buffer handed_over;  // what the base gave to the refiner; without memory if it did not
+  std::optional<StateBlock> block;  // while the stage's steps run
+  image::Image pixels;              // when next is kDone
+};
+
+}  // namespace latentd::pipeline

@@ -1,0 +1,243 @@
+#include "core/pipeline/validation.h"
+
+#include <cmath>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "core/pipeline/limits.h"
+
+namespace latentd::pipeline {
+namespace {
+
+constexpr int kDefaultSteps = 50;
+constexpr double kDefaultGuidanceScale = 5.0;
+constexpr double kDefaultStrength = 0.3;
+constexpr double kDefaultDenoisingEnd = 0.8;
+constexpr double kDefaultAestheticScore = 6.0;
+constexpr double kDefaultNegativeAestheticScore = 2.5;
+
+// Collects violations, a method for each kind of rule.
+class Violations {
+ public:
+  void Add(absl::string_view field, absl::string_view description) {
+    found_.push_back({std::string(field), std::string(description)});
+  }
+
+  template <typename T>
+  void Range(absl::string_view field, const std::optional<T>& value, T low, T high) {
+    // Written so that NaN is out of range.
+    if (value && !(*value >= low && *value <= high)) {
+      Add(field, absl::StrCat("must be ", low, " to ", high, ", is ", *value));
+    }
+  }
+
+  // Strictly between 0 and 1.
+  void Fraction(absl::string_view field, const std::optional<double>& value) {
+    if (value && !(*value > 0 && *value < 1)) {
+      Add(field, absl::StrCat("must be greater than 0 and less than 1, is ", *value));
+    }
+  }
+
+  void Text(absl::string_view field, absl::string_view text) {
+    if (text.size() > kMaxPromptBytes) {
+      Add(field, absl::StrCat("must be at most ", kMaxPromptBytes, " bytes, is ", text.size()));
+    }
+  }
+
+  void Side(absl::string_view field, const std::optional<int>& side, int multiple) {
+    if (side && (*side < kMinSide || *side > kMaxSide || *side % multiple != 0)) {
+      Add(field, absl::StrCat("must be a multiple of ", multiple, " from ", kMinSide, " to ",
+                              kMaxSide, ", is ", *side));
+    }
+  }
+
+  void Conditioning(absl::string_view field, const std::optional<Size>& size) {
+    if (size && (size->width < 1 || size->height < 1 || size->width > kMaxConditioningSide ||
+                 size->height > kMaxConditioningSide)) {
+      Add(field, absl::StrCat("each side must be 1 to ", kMaxConditioningSide, ", is ", size->width,
+                              "x", size->height));
+    }
+  }
+
+  void Conditioning(absl::string_view field, const std::optional<Offset>& offset) {
+    if (offset && (offset->top < 0 || offset->left < 0 || offset->top > kMaxConditioningSide ||
+                   offset->left > kMaxConditioningSide)) {
+      Add(field, absl::StrCat("each must be 0 to ", kMaxConditioningSide, ", is top ", offset->top,
+                              " left ", offset->left));
+    }
+  }
+
+  std::vector<FieldViolation> Take() { return std::move(found_); }
+
+ private:
+  std::vector<FieldViolation> found_;
+};
+
+void CheckPrompts(const PictureSpec& spec, Violations& v) {
+  v.Text("prompt", spec.prompt);
+  v.Text("prompt_2", spec.prompt_2.value_or(""));
+  v.Text("negative_prompt", spec.negative_prompt.value_or(""));
+  v.Text("negative_prompt_2", spec.negative_prompt_2.value_or(""));
+}
+
+void CheckSize(const PictureSpec& spec, const Traits& traits, Violations& v) {
+  v.Side("width", spec.width, traits.side_multiple);
+  v.Side("height", spec.height, traits.side_multiple);
+  const int64_t pixels = int64_t{spec.width.value_or(traits.default_size.width)} *
+                         spec.height.value_or(traits.default_size.height);
+  if (pixels > kMaxPixels) {
+    v.Add(spec.width ? "width" : "height",
+          absl::StrCat("width x height must be at most ", kMaxPixels, " pixels, is ", pixels));
+  }
+}
+
+void CheckOwnSchedule(absl::string_view field, const std::vector<double>& values, Violations& v) {
+  if (values.size() > static_cast<size_t>(kMaxSteps)) {
+    v.Add(field, absl::StrCat("must have at most ", kMaxSteps, " entries, has ", values.size()));
+  }
+  for (double value : values) {
+    if (!std::isfinite(value) || value < 0) {
+      return v.Add(field, absl::StrCat("entries must be finite and not negative, one is ", value));
+    }
+  }
+}
+
+void CheckSteps(const PictureSpec& spec, const Traits& traits, Violations& v) {
+  v.Range("num_inference_steps", spec.num_inference_steps, kMinSteps, kMaxSteps);
+  v.Range("guidance_scale", spec.guidance_scale, 0.0, kMaxGuidanceScale);
+  v.Range("guidance_rescale", spec.guidance_rescale, 0.0, 1.0);
+  v.Range("eta", spec.eta, 0.0, 1.0);
+  v.Range("clip_skip", spec.clip_skip, 0, traits.max_clip_skip);
+  CheckOwnSchedule("timesteps", spec.timesteps, v);
+  CheckOwnSchedule("sigmas", spec.sigmas, v);
+  const int schedules = !spec.timesteps.empty() + !spec.sigmas.empty();
+  if (schedules + spec.num_inference_steps.has_value() > 1) {
+    v.Add(schedules == 2 ? "sigmas" : "num_inference_steps",
+          "only one of num_inference_steps, timesteps and sigmas may be set");
+  }
+}
+
+void CheckPictures(const PictureSpec& spec, Violations& v) {
+  v.Range("num_images_per_prompt", spec.num_images_per_prompt, 1, kMaxImagesPerPrompt);
+  if (spec.seed && !spec.seeds.empty()) v.Add("seeds", "must be empty when seed is set");
+  const size_t pictures = static_cast<size_t>(spec.num_images_per_prompt.value_or(
+      spec.seeds.empty() ? 1 : static_cast<int>(spec.seeds.size())));
+  if (!spec.seeds.empty() && spec.num_images_per_prompt && spec.seeds.size() != pictures) {
+    v.Add("seeds", absl::StrCat("must have one entry for each of ", pictures, " images, has ",
+                                spec.seeds.size()));
+  }
+  if (spec.seeds.size() > static_cast<size_t>(kMaxImagesPerPrompt)) {
+    v.Add("seeds", absl::StrCat("must have at most ", kMaxImagesPerPrompt, " entries, has ",
+                                spec.seeds.size()));
+  }
+}
+
+void CheckMicroConditioning(const PictureSpec& spec, Violations& v) {
+  v.Conditioning("original_size", spec.original_size);
+  v.Conditioning("target_size", spec.target_size);
+  v.Conditioning("crops_coords_top_left", spec.crops_coords_top_left);
+  v.Conditioning("negative_original_size", spec.negative_original_size);
+  v.Conditioning("negative_target_size", spec.negative_target_size);
+  v.Conditioning("negative_crops_coords_top_left", spec.negative_crops_coords_top_left);
+  v.Range("aesthetic_score", spec.aesthetic_score, 0.0, kMaxAestheticScore);
+  v.Range("negative_aesthetic_score", spec.negative_aesthetic_score, 0.0, kMaxAestheticScore);
+}
+
+void CheckStages(const PictureSpec& spec, const Traits& traits, Violations& v) {
+  const bool has_image = !spec.image.empty();
+  if (spec.refine && !traits.has_refiner) {
+    v.Add("refine", "this server has no refiner (start it with --refiner=DIR)");
+  }
+  if (spec.model == Model::kRefiner && !traits.has_refiner) {
+    v.Add("model", "this server has no refiner (start it with --refiner=DIR)");
+  }
+  if (spec.model == Model::kRefiner && !has_image) {
+    v.Add("image", "the refiner starts from an image: set image, or use the base with refine");
+  }
+  if (spec.refine && (spec.model == Model::kRefiner || has_image)) {
+    v.Add("refine", "goes with text-to-image on the base only: unset image and model");
+  }
+}
+
+void CheckFractions(const PictureSpec& spec, Violations& v) {
+  v.Fraction("denoising_end", spec.denoising_end);
+  v.Fraction("denoising_start", spec.denoising_start);
+  v.Range("strength", spec.strength, 0.0, 1.0);
+  if (spec.strength && spec.image.empty()) v.Add("strength", "needs an image");
+  if (spec.denoising_start && spec.image.empty()) v.Add("denoising_start", "needs an image");
+  if (spec.strength && spec.denoising_start) {
+    v.Add("strength", "must not be set together with denoising_start, which decides the same");
+  }
+  if (spec.denoising_start && spec.denoising_end && *spec.denoising_start >= *spec.denoising_end) {
+    v.Add("denoising_start", "must be less than denoising_end");
+  }
+  // Diffusers' img2img runs int(steps * strength) steps.
+  if (spec.strength && *spec.strength >= 0 && StepsOf(spec) * *spec.strength < 1) {
+    v.Add("strength", absl::StrCat("leaves no step to run: ", StepsOf(spec), " steps x ",
+                                   *spec.strength, " is less than 1"));
+  }
+}
+
+std::vector<uint64_t> SeedsOf(const PictureSpec& spec) {
+  if (!spec.seeds.empty()) return spec.seeds;
+  const uint64_t first = spec.seed ? *spec.seed : std::random_device()();
+  std::vector<uint64_t> seeds(static_cast<size_t>(spec.num_images_per_prompt.value_or(1)));
+  for (size_t i = 0; i < seeds.size(); ++i) seeds[i] = first + i;  // wraps, as unsigned does
+  return seeds;
+}
+
+template <typename T>
+void Default(std::optional<T>& field, T value) {
+  if (!field) field = std::move(value);
+}
+
+void FillSizes(PictureSpec& spec, const Traits& traits, const Size* image_size) {
+  const auto cut = [&](int side) { return side - side % traits.side_multiple; };
+  const Size own =
+      image_size ? Size{cut(image_size->width), cut(image_size->height)} : traits.default_size;
+  Default(spec.width, own.width);
+  Default(spec.height, own.height);
+  Default(spec.original_size, Size{*spec.width, *spec.height});
+  Default(spec.target_size, Size{*spec.width, *spec.height});
+  Default(spec.crops_coords_top_left, Offset{});
+}
+
+}  // namespace
+
+std::vector<FieldViolation> FindViolations(const PictureSpec& spec, const Traits& traits) {
+  Violations v;
+  CheckPrompts(spec, v);
+  CheckSize(spec, traits, v);
+  CheckSteps(spec, traits, v);
+  CheckPictures(spec, v);
+  CheckMicroConditioning(spec, v);
+  CheckStages(spec, traits, v);
+  CheckFractions(spec, v);
+  return v.Take();
+}
+
+PictureSpec WithDefaults(PictureSpec spec, const Traits& traits, const Size* image_size) {
+  FillSizes(spec, traits, image_size);
+  if (spec.timesteps.empty() && spec.sigmas.empty()) {
+    Default(spec.num_inference_steps, StepsOf(spec));
+  }
+  Default(spec.guidance_scale, kDefaultGuidanceScale);
+  Default(spec.guidance_rescale, 0.0);
+  Default(spec.eta, 0.0);
+  Default(spec.aesthetic_score, kDefaultAestheticScore);
+  Default(spec.negative_aesthetic_score, kDefaultNegativeAestheticScore);
+  if (!spec.image.empty() && !spec.denoising_start) Default(spec.strength, kDefaultStrength);
+  if (spec.refine) Default(spec.denoising_end, kDefaultDenoisingEnd);
+  spec.seeds = SeedsOf(spec);
+  spec.seed.reset();  // seeds says it all
+  spec.num_images_per_prompt = static_cast<int>(spec.seeds.size());
+  return spec;
+}
+
+int StepsOf(const PictureSpec& spec) {
+  if (!spec.timesteps.empty()) return static_cast<int>(spec.timesteps.size());
+  if (!spec.sigmas.empty()) return static_cast<int>(spec.sigmas.size());
+  return spec.num_inference_steps.value_or(kDefaultSteps);
+}
+
+}  // namespace latentd::pipeline

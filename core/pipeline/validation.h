@@ -1,0 +1,31 @@
+// Finds every bad field of a PictureSpec at once, and fills in what it leaves out. Pure functions.
+#pragma once
+
+#include <vector>
+
+#include "core/base/error_details.h"
+#include "core/pipeline/picture_spec.h"
+
+namespace latentd::pipeline {
+
+// What validation needs to know of the loaded checkpoints.
+struct Traits {
+  Size default_size;
+  int side_multiple = 8;  // of the VAE
+  int max_clip_skip = 0;  // hidden states that can be skipped in both text encoders
+  bool has_refiner = false;
+};
+
+// Violations of what can be told from the spec and the traits alone: ranges, sizes, fields that
+// exclude each other. Field names are those of the proto.
+std::vector<FieldViolation> FindViolations(const PictureSpec& spec, const Traits& traits);
+
+// Fills every absent field with diffusers' default; a random seed too. REQUIRES:
+// FindViolations(spec) is empty. An init image's own size, which decides width and height when they
+// are absent, is given as `image_size`.
+PictureSpec WithDefaults(PictureSpec spec, const Traits& traits, const Size* image_size);
+
+// How many steps the spec asks for: the length of its own schedule, num_inference_steps, or 50.
+int StepsOf(const PictureSpec& spec);
+
+}  // namespace latentd::pipeline

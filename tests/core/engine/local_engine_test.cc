@@ -1,0 +1,206 @@
+// The engine on the demo checkpoint, with small pictures and few steps.
+#include "core/engine/local_engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/error_details.h"
+#include "core/engine/engine.h"
+#include "tests/support/recording_sink.h"
+#include "tests/support/status_matchers.h"
+
+namespace latentd::engine {
+namespace {
+
+using ::latentd::testing::RecordingSink;
+using ::latentd::testing::StatusIs;
+using ::testing::_;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+const char kDemo[] = LATENTD_SOURCE_DIR "/deploy/demo-model";
+
+Config DemoConfig() {
+  return {.base = std::string(kDemo) + "/base",
+          .refiner = std::string(kDemo) + "/refiner",
+          .queue_capacity = 4};
+}
+
+GenerateSpec SmallSpec(int steps = 2) {
+  GenerateSpec spec;
+  spec.picture.prompt = "a red circle on a blue background";
+  spec.picture.width = spec.picture.height = 64;
+  spec.picture.num_inference_steps = steps;
+  spec.picture.seed = 7;
+  return spec;
+}
+
+template <typename T>
+std::vector<T> Only(const std::vector<Event>& events) {
+  std::vector<T> only;
+  for (const Event& event : events) {
+    if (const T* found = std::get_if<T>(&event)) only.push_back(*found);
+  }
+  return only;
+}
+
+// One engine for all tests, since loading takes longer than any of them.
+class LocalEngineTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    ASSERT_OK_AND_ASSIGN(engine_, Engine::Create(DemoConfig(), SystemClock()));
+    ASSERT_OK(engine_->Load());
+  }
+  static void TearDownTestSuite() { engine_.reset(); }
+
+  static std::vector<Event> Run(GenerateSpec spec) {
+    const auto sink = std::make_shared<RecordingSink>();
+    const auto handle = engine_->Submit(std::move(spec), sink);
+    EXPECT_OK(handle);
+    return handle.ok() ? sink->WaitForEnd() : std::vector<Event>();
+  }
+
+  static inline std::unique_ptr<Engine> engine_;
+};
+
+TEST_F(LocalEngineTest, TellsOfARequestFromQueuedToCompleted) {
+  const std::vector<Event> events = Run(SmallSpec());
+  ASSERT_GE(events.size(), 5u);
+  EXPECT_TRUE(std::holds_alternative<Queued>(events.front()));
+  EXPECT_TRUE(std::holds_alternative<Started>(events[1]));
+  EXPECT_TRUE(std::holds_alternative<Image>(events[events.size() - 2]));
+  EXPECT_TRUE(std::holds_alternative<Completed>(events.back()));
+}
+
+TEST_F(LocalEngineTest, CountsStepsUpToTheirTotal) {
+  std::vector<int> steps;
+  for (const Progress& progress : Only<Progress>(Run(SmallSpec(3)))) {
+    EXPECT_EQ(progress.total_steps, 3);
+    if (progress.stage == Stage::kBase) steps.push_back(progress.step);
+  }
+  EXPECT_THAT(steps, ::testing::ElementsAre(1, 2, 3));
+}
+
+TEST_F(LocalEngineTest, GivesThePictureInTheFormatAskedFor) {
+  const auto images = Only<Image>(Run(SmallSpec()));
+  ASSERT_EQ(images.size(), 1u);
+  EXPECT_THAT(images[0].bytes, StartsWith("\x89PNG"));
+  EXPECT_EQ(images[0].seed, 7u);
+  GenerateSpec raw = SmallSpec();
+  raw.output.format = image::Format::kRawRgb8;
+  EXPECT_EQ(Only<Image>(Run(raw)).at(0).bytes.size(), 64u * 64 * 3);
+}
+
+TEST_F(LocalEngineTest, GivesTheSameBytesForTheSameSeed) {
+  EXPECT_EQ(Only<Image>(Run(SmallSpec())).at(0).bytes, Only<Image>(Run(SmallSpec())).at(0).bytes);
+}
+
+TEST_F(LocalEngineTest, DrawsEachPictureOfARequestFromItsOwnSeed) {
+  GenerateSpec three = SmallSpec();
+  three.picture.num_images_per_prompt = 3;
+  const auto images = Only<Image>(Run(three));
+  ASSERT_EQ(images.size(), 3u);
+  GenerateSpec last = SmallSpec();
+  last.picture.seed = 9;
+  last.output.embed_parameters = false;
+  three.output.embed_parameters = false;
+  EXPECT_EQ(Only<Image>(Run(three)).at(2).bytes, Only<Image>(Run(last)).at(0).bytes);
+}
+
+TEST_F(LocalEngineTest, SaysWhatWasReallyUsed) {
+  GenerateSpec spec = SmallSpec();
+  spec.picture.seed.reset();
+  const auto completed = Only<Completed>(Run(spec));
+  ASSERT_EQ(completed.size(), 1u);
+  EXPECT_EQ(completed[0].effective.guidance_scale, 5.0);
+  EXPECT_EQ(completed[0].effective.scheduler.name, "euler");
+  EXPECT_EQ(completed[0].effective.seeds.size(), 1u);
+}
+
+TEST_F(LocalEngineTest, RefinesWithTheSecondModel) {
+  GenerateSpec spec = SmallSpec(5);
+  spec.picture.refine = true;
+  bool refined = false;
+  for (const Progress& progress : Only<Progress>(Run(spec))) {
+    refined |= progress.stage == Stage::kRefiner;
+  }
+  EXPECT_TRUE(refined);
+}
+
+TEST_F(LocalEngineTest, NamesEveryBadFieldBeforeTheQueue) {
+  GenerateSpec spec = SmallSpec(0);
+  spec.picture.width = 7;
+  spec.output.quality = 0;
+  const auto refused = engine_->Submit(spec, std::make_shared<RecordingSink>());
+  ASSERT_THAT(refused, StatusIs(absl::StatusCode::kInvalidArgument, _));
+  EXPECT_EQ(GetFieldViolations(refused.status()).size(), 3u);
+}
+
+TEST_F(LocalEngineTest, RefusesAnImageThatIsNone) {
+  GenerateSpec spec = SmallSpec();
+  spec.picture.image = "not a picture";
+  EXPECT_THAT(engine_->Submit(spec, std::make_shared<RecordingSink>()),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("image")));
+}
+
+TEST_F(LocalEngineTest, RefusesWhenTheQueueIsFull) {
+  GenerateSpec many = SmallSpec(150);
+  many.picture.num_images_per_prompt = 4;
+  const auto sink = std::make_shared<RecordingSink>();
+  ASSERT_OK_AND_ASSIGN(const uint64_t handle, engine_->Submit(many, sink));
+  const auto refused = engine_->Submit(SmallSpec(), std::make_shared<RecordingSink>());
+  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kResourceExhausted, _));
+  EXPECT_EQ(GetReason(refused.status()), "QUEUE_FULL");
+  EXPECT_TRUE(GetRetryDelay(refused.status()).has_value());
+  engine_->Cancel(handle);
+  sink->WaitForEnd();
+}
+
+TEST_F(LocalEngineTest, StopsACancelledRequestAndServesTheNext) {
+  const auto sink = std::make_shared<RecordingSink>();
+  ASSERT_OK_AND_ASSIGN(const uint64_t handle, engine_->Submit(SmallSpec(150), sink));
+  sink->WaitFor<Progress>();
+  engine_->Cancel(handle);
+  const std::vector<Event> events = sink->WaitForEnd();
+  ASSERT_EQ(Only<Failed>(events).size(), 1u);
+  EXPECT_EQ(Only<Failed>(events)[0].status.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(Only<Completed>(Run(SmallSpec())).size(), 1u);
+}
+
+TEST(LocalEngineLifeTest, RefusesRequestsUntilLoaded) {
+  ASSERT_OK_AND_ASSIGN(const auto engine, Engine::Create(DemoConfig(), SystemClock()));
+  const auto refused = engine->Submit(SmallSpec(), std::make_shared<RecordingSink>());
+  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kUnavailable, _));
+  EXPECT_EQ(GetReason(refused.status()), "LOADING");
+}
+
+TEST(LocalEngineLifeTest, FailsToLoadWhatIsNoCheckpoint) {
+  ASSERT_OK_AND_ASSIGN(const auto engine, Engine::Create({.base = "/nowhere"}, SystemClock()));
+  EXPECT_THAT(engine->Load(), StatusIs(_, HasSubstr("/nowhere")));
+  EXPECT_EQ(engine->state(), State::kFailed);
+}
+
+TEST(LocalEngineLifeTest, RefusesWeightsThatDoNotFitIntoTheBudget) {
+  Config config = DemoConfig();
+  config.memory_bytes = 1000;
+  ASSERT_OK_AND_ASSIGN(const auto engine, Engine::Create(config, SystemClock()));
+  EXPECT_THAT(engine->Load(),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("1000 are available")));
+}
+
+TEST(LocalEngineLifeTest, CancelsWhatDoesNotEndWithinTheDrainsDeadline) {
+  ASSERT_OK_AND_ASSIGN(const auto engine, Engine::Create(DemoConfig(), SystemClock()));
+  ASSERT_OK(engine->Load());
+  const auto sink = std::make_shared<RecordingSink>();
+  ASSERT_OK(engine->Submit(SmallSpec(150), sink));
+  engine->Drain(SystemClock().Monotonic());
+  EXPECT_EQ(Only<Failed>(sink->WaitForEnd()).size(), 1u);
+  EXPECT_EQ(GetReason(engine->Submit(SmallSpec(), sink).status()), "DRAINING");
+}
+
+}  // namespace
+}  // namespace latentd::engine

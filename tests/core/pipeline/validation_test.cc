@@ -1,0 +1,176 @@
+#include "core/pipeline/validation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace latentd::pipeline {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+Traits DemoTraits() {
+  return {.default_size = {256, 256}, .side_multiple = 8, .max_clip_skip = 2, .has_refiner = true};
+}
+
+std::vector<std::string> BadFields(const PictureSpec& spec, const Traits& traits = DemoTraits()) {
+  std::vector<std::string> fields;
+  for (const FieldViolation& violation : FindViolations(spec, traits)) {
+    fields.push_back(violation.field);
+  }
+  return fields;
+}
+
+PictureSpec WithImage() {
+  PictureSpec spec;
+  spec.image = "bytes";
+  return spec;
+}
+
+TEST(FindViolationsTest, AcceptsASpecWithNothingSet) {
+  EXPECT_THAT(BadFields(PictureSpec{}), IsEmpty());
+}
+
+TEST(FindViolationsTest, NamesEveryBadFieldAtOnce) {
+  PictureSpec spec;
+  spec.width = -8;
+  spec.height = 100;
+  spec.num_inference_steps = 0;
+  spec.guidance_scale = kNaN;
+  EXPECT_THAT(BadFields(spec),
+              UnorderedElementsAre("width", "height", "num_inference_steps", "guidance_scale"));
+}
+
+TEST(FindViolationsTest, SaysWhatWouldBeRight) {
+  PictureSpec spec;
+  spec.num_inference_steps = 10000;
+  const auto violations = FindViolations(spec, DemoTraits());
+  ASSERT_EQ(violations.size(), 1u);
+  EXPECT_THAT(violations[0].description, HasSubstr("1 to 150"));
+  EXPECT_THAT(violations[0].description, HasSubstr("10000"));
+}
+
+class SideTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(SideTest, RefusesSidesThatAreNotMultiplesOfEightWithinTheLimits) {
+  PictureSpec spec;
+  spec.width = GetParam();
+  EXPECT_THAT(BadFields(spec), Contains("width"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Sides, SideTest,
+                         ::testing::Values(0, -8, 56, 63, 65, 100, 2056, 1 << 30,
+                                           std::numeric_limits<int>::max(),
+                                           std::numeric_limits<int>::min()));
+
+TEST(FindViolationsTest, RefusesMoreThanFourMegapixels) {
+  PictureSpec spec;
+  spec.width = spec.height = 2048;
+  EXPECT_THAT(BadFields(spec), IsEmpty());  // exactly 4 Mi
+  Traits coarse = DemoTraits();
+  coarse.default_size = {4096, 2048};
+  EXPECT_THAT(BadFields(PictureSpec{}, coarse), ElementsAre("height"));
+}
+
+TEST(FindViolationsTest, RefusesNumbersThatAreNotFinite) {
+  PictureSpec spec;
+  spec.guidance_rescale = kNaN;
+  spec.eta = std::numeric_limits<double>::infinity();
+  spec.sigmas = {1.0, kNaN};
+  EXPECT_THAT(BadFields(spec), UnorderedElementsAre("guidance_rescale", "eta", "sigmas"));
+}
+
+TEST(FindViolationsTest, RefusesAPromptOfAMegabyte) {
+  PictureSpec spec;
+  spec.prompt = std::string(1 << 20, 'a');
+  EXPECT_THAT(BadFields(spec), ElementsAre("prompt"));
+}
+
+TEST(FindViolationsTest, RefusesStrengthTogetherWithDenoisingStart) {
+  PictureSpec spec = WithImage();
+  spec.strength = 0.5;
+  spec.denoising_start = 0.5;
+  EXPECT_THAT(BadFields(spec), ElementsAre("strength"));
+}
+
+TEST(FindViolationsTest, RefusesStrengthThatLeavesNoStep) {
+  PictureSpec spec = WithImage();
+  spec.num_inference_steps = 4;
+  spec.strength = 0.2;
+  EXPECT_THAT(BadFields(spec), ElementsAre("strength"));
+}
+
+TEST(FindViolationsTest, RefusesWhatNeedsAnImageWithoutOne) {
+  PictureSpec spec;
+  spec.strength = 0.5;
+  spec.model = Model::kRefiner;
+  EXPECT_THAT(BadFields(spec), UnorderedElementsAre("strength", "image"));
+}
+
+TEST(FindViolationsTest, RefusesToRefineWithoutARefiner) {
+  Traits traits = DemoTraits();
+  traits.has_refiner = false;
+  PictureSpec spec;
+  spec.refine = true;
+  EXPECT_THAT(BadFields(spec, traits), ElementsAre("refine"));
+}
+
+TEST(FindViolationsTest, RefusesTwoSchedulesAtOnce) {
+  PictureSpec spec;
+  spec.num_inference_steps = 2;
+  spec.timesteps = {999, 500};
+  EXPECT_THAT(BadFields(spec), ElementsAre("num_inference_steps"));
+}
+
+TEST(FindViolationsTest, RefusesSeedsThatDoNotFitTheNumberOfImages) {
+  PictureSpec spec;
+  spec.num_images_per_prompt = 3;
+  spec.seeds = {1, 2};
+  EXPECT_THAT(BadFields(spec), ElementsAre("seeds"));
+}
+
+TEST(WithDefaultsTest, TakesDiffusersDefaults) {
+  const PictureSpec spec = WithDefaults(PictureSpec{}, DemoTraits(), nullptr);
+  EXPECT_EQ(spec.num_inference_steps, 50);
+  EXPECT_EQ(spec.guidance_scale, 5.0);
+  EXPECT_EQ(spec.width, 256);
+  EXPECT_EQ(spec.original_size, (Size{256, 256}));
+  EXPECT_EQ(spec.strength, std::nullopt);
+  EXPECT_EQ(spec.seeds.size(), 1u);
+}
+
+TEST(WithDefaultsTest, CountsSeedsUpFromTheFirst) {
+  PictureSpec spec;
+  spec.seed = std::numeric_limits<uint64_t>::max();
+  spec.num_images_per_prompt = 2;
+  EXPECT_THAT(WithDefaults(spec, DemoTraits(), nullptr).seeds,
+              ElementsAre(std::numeric_limits<uint64_t>::max(), 0));
+}
+
+TEST(WithDefaultsTest, KeepsTheInitImagesSizeCutToMultiplesOfEight) {
+  const Size size{123, 77};
+  const PictureSpec spec = WithDefaults(WithImage(), DemoTraits(), &size);
+  EXPECT_EQ(spec.width, 120);
+  EXPECT_EQ(spec.height, 72);
+  EXPECT_EQ(spec.strength, 0.3);
+}
+
+TEST(WithDefaultsTest, IsValidWhenSentAgain) {
+  PictureSpec spec;
+  spec.refine = true;
+  spec.seed = 7;
+  EXPECT_THAT(BadFields(WithDefaults(spec, DemoTraits(), nullptr)), IsEmpty());
+}
+
+}  // namespace
+}  // namespace latentd::pipeline

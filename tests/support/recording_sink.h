@@ -1,0 +1,48 @@
+// An EventSink that keeps everything it is told, and wakes whoever waits for the end.
+#pragma once
+
+#include <variant>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "core/engine/engine.h"
+
+namespace latentd::testing {
+
+class RecordingSink : public engine::EventSink {
+ public:
+  void OnEvent(engine::Event event) override {
+    absl::MutexLock lock(&mutex_);
+    events_.push_back(std::move(event));
+  }
+
+  // Blocks until Completed or Failed is there (or a minute has passed: then the test is about to
+  // fail), and returns all.
+  std::vector<engine::Event> WaitForEnd() {
+    absl::MutexLock lock(&mutex_);
+    mutex_.AwaitWithTimeout(absl::Condition(this, &RecordingSink::Ended), absl::Minutes(1));
+    return events_;
+  }
+
+  // Blocks until an event of type T is there.
+  template <typename T>
+  void WaitFor() {
+    absl::MutexLock lock(&mutex_);
+    mutex_.AwaitWithTimeout(absl::Condition(this, &RecordingSink::Has<T>), absl::Minutes(1));
+  }
+
+ private:
+  bool Ended() const { return Has<engine::Completed>() || Has<engine::Failed>(); }
+  template <typename T>
+  bool Has() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    for (const engine::Event& event : events_) {
+      if (std::holds_alternative<T>(event)) return true;
+    }
+    return false;
+  }
+
+  absl::Mutex mutex_;
+  std::vector<engine::Event> events_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace latentd::testing
