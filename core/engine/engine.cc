@@ -3,22 +3,18 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/backends/cpu/cpu_backend.h"
 #include "core/backends/reference/reference_backend.h"
-#include "core/base/threads.h"
 #include "core/engine/local_engine.h"
 
 namespace latentd::engine {
 namespace {
 
 absl::StatusOr<std::unique_ptr<backends::Backend>> MakeBackend(const Config& config) {
-  const int threads = config.threads > 0 ? config.threads : UsableCpus();
-  if (config.backend == "cpu") return std::make_unique<backends::cpu::CpuBackend>(threads);
   if (config.backend == "reference") {
     return std::make_unique<backends::reference::ReferenceBackend>();
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("backend ", Excerpt(config.backend), ": must be cpu or reference"));
+      absl::StrCat("backend ", Excerpt(config.backend), ": must be reference"));
 }
 
 }  // namespace

@@ -9,11 +9,21 @@ namespace latentd::image {
 
 // Reads PNG, JPEG or WebP, told apart by their first bytes; the result is what PIL's
 // Image.open(...).convert("RGB") gives: transparency is dropped, palettes and grey become colours,
-// 16 bits become 8, EXIF orientation is not applied, of an animation there is the first frame.
+// of 16 bits the upper 8 stay (but 16-bit grey without transparency is clamped to 255, as in PIL),
+// EXIF orientation is not applied.
 //
-// INVALID_ARGUMENT, with the reason: not one of these formats, damaged or cut short, or larger than
-// kMaxSide or kMaxPixels (judged by the header, before pixels are allocated). Never allocates more
-// than a small multiple of the pixels. Thread-safe.
+// INVALID_ARGUMENT, with the reason: not one of these formats, damaged or cut short, an animated
+// WebP, or larger than kMaxSide or kMaxPixels (judged by the header, before pixels are allocated).
+// Never allocates more than a small multiple of the pixels. Thread-safe.
 absl::StatusOr<Image> Decode(absl::string_view bytes);
+
+struct Dimensions {
+  int width = 0;
+  int height = 0;
+};
+
+// The size that Decode would give, from the file's header only: cheap, and refuses what Decode
+// refuses by the header. Thread-safe.
+absl::StatusOr<Dimensions> ReadDimensions(absl::string_view bytes);
 
 }  // namespace latentd::image
