@@ -1,0 +1,43 @@
+# The image of latentd: serves the demo checkpoint on port 50051, or --base=DIR of a volume.
+#
+#   docker build -t latentd .            (or: podman build, buildah bud)
+#   docker run --rm --read-only --tmpfs /tmp -v latentd-cache:/cache -p 50051:50051 latentd
+#
+# It runs as user 65532 on a read-only root file system; only /cache and /tmp are written to.
+# BASE is Debian 12; another registry's copy of it, or one made by debootstrap, does as well.
+ARG BASE=debian:bookworm-slim
+
+FROM ${BASE} AS build
+WORKDIR /src
+# First what changes least: Debian's packages and LibTorch.
+COPY deploy/steps.sh deploy/dependencies deploy/
+# Nothing of this stage is left in the image but what cmake --install brings.
+ENV LATENTD_DEPENDENCIES=/dependencies
+RUN deploy/dependencies
+COPY CMakeLists.txt CMakePresets.json ./
+COPY cmake cmake
+COPY proto proto
+COPY third_party third_party
+COPY core core
+COPY server server
+COPY client client
+COPY deploy/build deploy/
+RUN deploy/build
+COPY deploy/demo-model deploy/demo-model
+RUN cmake --install build --prefix /opt/latentd --strip
+
+FROM ${BASE}
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends \
+      libgrpc++1.51 libprotobuf32 libdnnl2 libspdlog1.10 libpng16-16 libjpeg62-turbo libwebp7 libutf8proc2 libxxhash0 \
+ && apt-get clean \
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt /var/log/apt /var/log/dpkg.log \
+ && mkdir --mode=0777 /cache
+COPY --from=build /opt/latentd /opt/latentd
+ENV PATH=/opt/latentd/bin:/usr/local/bin:/usr/bin:/bin XDG_CACHE_HOME=/cache HOME=/tmp
+USER 65532:65532
+VOLUME /cache
+EXPOSE 50051
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s CMD ["latent", "health"]
+ENTRYPOINT ["latentd"]
+CMD ["--listen=0.0.0.0:50051"]
