@@ -39,5 +39,5 @@ USER 65532:65532
 VOLUME /cache
 EXPOSE 50051
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s CMD ["latent", "health"]
-ENTRYPOINT ["latentd"]
-CMD ["--listen=0.0.0.0:50051"]
+# Further flags follow, and win: docker run … latentd --base=/models/sdxl
+ENTRYPOINT ["latentd", "--listen=0.0.0.0:50051"]
