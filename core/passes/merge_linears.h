@@ -1,0 +1,14 @@
+// Where the target says that it pays: linears of one operand (queries, keys and values) become one
+// with concatenated weights, and slices of its result. The concatenation is of the checkpoint rate,
+// so it is a weight recipe, made once.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "core/graph/graph.h"
+#include "core/graph/target.h"
+
+namespace latentd::passes {
+
+absl::StatusOr<graph::Graph> MergeLinears(const graph::Graph& graph, const graph::Target& target);
+
+}  // namespace latentd::passes

@@ -1,0 +1,50 @@
+// The passes in the order in which a graph goes through them, each with its reason, and the runner:
+// it skips by name, times, runs, and verifies what came out.
+//
+// Every pass takes a graph that Verify accepts, leaves such a graph with the same inputs and
+// outputs, and is numerically equal to what it was given but for the rounding of another order of
+// the same operations. No pass reads a weight's value.
+//
+// Free functions; thread-safe.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "core/base/clock.h"
+#include "core/graph/graph.h"
+#include "core/graph/target.h"
+
+namespace latentd::passes {
+
+struct Pass {
+  absl::string_view name;
+  absl::string_view reason;  // why it stands where it stands
+  absl::StatusOr<graph::Graph> (*run)(const graph::Graph& graph, const graph::Target& target);
+};
+
+// In order; a name that stands twice is the same pass.
+absl::Span<const Pass> Passes();
+
+struct PassOptions {
+  std::set<std::string> skip;  // names of passes; a name that is none is INVALID_ARGUMENT
+};
+
+struct PassTiming {
+  absl::string_view name;
+  absl::Duration duration;
+  int nodes = 0;  // after the pass
+};
+
+// INTERNAL names the pass that left a graph which Verify refuses. `timings` may be null.
+absl::StatusOr<graph::Graph> RunPasses(const graph::Graph& graph, const graph::Target& target,
+                                       const PassOptions& options = {},
+                                       std::vector<PassTiming>* timings = nullptr,
+                                       const Clock& clock = SystemClock());
+
+}  // namespace latentd::passes
