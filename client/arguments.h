@@ -1,0 +1,44 @@
+// Command-line options as a table: parsed, and described, from the same rows.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace latentd::client {
+
+// --name VALUE or --name=VALUE; a switch (empty `value`) is --name, --name=true or --name=false.
+struct Option {
+  std::string name;
+  std::string value;  // what --help calls the value: "N", "FILE"
+  std::string help;   // lines
+  // Takes the text; a switch gets "true" or "false". The status's message is put behind the
+  // option's name.
+  std::function<absl::Status(const std::string&)> apply;
+};
+
+// Rows under a heading of --help.
+struct OptionGroup {
+  std::string title;
+  std::vector<Option> options;
+};
+
+// Applies the options in order and returns the other arguments; those after "--" are never options.
+// INVALID_ARGUMENT names the option that is wrong.
+absl::StatusOr<std::vector<std::string>> ParseArguments(const std::vector<OptionGroup>& groups,
+                                                        const std::vector<std::string>& arguments);
+
+// The options part of --help.
+std::string DescribeOptions(const std::vector<OptionGroup>& groups);
+
+// For rows of the table.
+std::function<absl::Status(const std::string&)> SetString(std::string& target);
+std::function<absl::Status(const std::string&)> SetSwitch(bool& target);
+// "90s", "1m30s"; positive.
+std::function<absl::Status(const std::string&)> SetDuration(absl::Duration& target);
+
+}  // namespace latentd::client

@@ -1,0 +1,82 @@
+// latent capabilities
+#include <google/protobuf/util/json_util.h>
+
+#include <iostream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "client/commands.h"
+#include "client/interrupt.h"
+#include "client/latent_client.h"
+
+namespace latentd::client {
+namespace {
+
+constexpr char kIntroduction[] =
+    R"(latent capabilities says what a latentd serves and which values it takes.
+)";
+
+void Row(const std::string& name, const std::string& value) {
+  std::cout << absl::StrFormat("%-12s%s\n", name, value);
+}
+
+void Print(const v1::GetCapabilitiesResponse& c, const std::string& server) {
+  Row("server", absl::StrCat(server, ", latentd ", c.version(), ", backend ", c.backend()));
+  for (const v1::ModelInfo& model : c.models()) {
+    Row(model.component(), absl::StrCat(model.name(), " (", model.class_name(), ")"));
+  }
+  Row("refine", c.can_refine() ? "yes: --refine" : "no");
+  Row("size",
+      absl::StrCat(c.default_size().width(), "x", c.default_size().height(), " by default; ",
+                   c.min_side(), " to ", c.max_side(), " a side, multiples of ", c.side_multiple(),
+                   ", at most ", c.max_pixels(), " pixels"));
+  Row("steps", absl::StrCat(c.min_steps(), " to ", c.max_steps()));
+  Row("guidance", absl::StrCat("at most ", c.max_guidance_scale()));
+  Row("pictures", absl::StrCat("at most ", c.max_images_per_prompt(), " a request; ",
+                               c.queue_capacity(), " may wait"));
+  Row("schedulers",
+      absl::StrCat(c.default_scheduler(), " by default; ", absl::StrJoin(c.schedulers(), ", ")));
+}
+
+ExitCode PrintJson(const v1::GetCapabilitiesResponse& capabilities) {
+  google::protobuf::util::JsonPrintOptions style;
+  style.add_whitespace = true;
+  style.preserve_proto_field_names = true;
+  style.always_print_primitive_fields = true;
+  std::string json;
+  const bool printed = google::protobuf::util::MessageToJsonString(capabilities, &json, style).ok();
+  std::cout << json;
+  return printed ? ExitCode::kOk : ExitCode::kFailed;
+}
+
+}  // namespace
+
+ExitCode RunCapabilities(const std::vector<std::string>& arguments) {
+  Connection connection;
+  bool json = false;
+  const std::vector<OptionGroup> groups = {{"Options",
+                                            {ServerOption(connection),
+                                             {"json", "", "as JSON", SetSwitch(json)},
+                                             HelpOption(connection)}}};
+  const auto words = ParseArguments(groups, arguments);
+  if (connection.help) {
+    std::cout << kIntroduction << DescribeOptions(groups);
+    return ExitCode::kOk;
+  }
+  if (!words.ok()) return UsageError(words.status(), "latent capabilities");
+  if (!words->empty()) {
+    return UsageError(absl::InvalidArgumentError("takes options only"), "latent capabilities");
+  }
+  Client client(connection.server);
+  Interrupt interrupt([&client] { client.Cancel(); });
+  v1::GetCapabilitiesResponse capabilities;
+  const grpc::Status status = client.GetCapabilities(capabilities);
+  if (interrupt.happened()) return ExitCode::kInterrupted;
+  if (!status.ok()) return CallFailed(status, connection.server, /*connected=*/false);
+  if (json) return PrintJson(capabilities);
+  Print(capabilities, connection.server);
+  return ExitCode::kOk;
+}
+
+}  // namespace latentd::client

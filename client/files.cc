@@ -1,0 +1,119 @@
+#include "client/files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace latentd::client {
+namespace {
+
+constexpr size_t kMaxFileBytes = size_t{1} << 30;
+
+absl::Status SystemError(const std::string& path) {
+  return absl::UnknownError(absl::StrCat(path, ": ", std::strerror(errno)));
+}
+
+absl::Status Exists(const std::string& path) {
+  return absl::AlreadyExistsError(
+      absl::StrCat(path, " is there already: --force overwrites it, --output names another file"));
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int value) : value_(value) {}
+  ~Descriptor() {
+    if (value_ >= 0) close(value_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int value() const { return value_; }
+  bool Close() { return close(std::exchange(value_, -1)) == 0; }
+
+ private:
+  int value_;
+};
+
+bool WriteAll(int descriptor, absl::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(descriptor, bytes.data(), bytes.size());
+    if (written < 0 && errno != EINTR) return false;
+    if (written > 0) bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return true;
+}
+
+// Something that is there and is not a file: opened as it is.
+bool IsDevice(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
+}
+
+absl::Status WriteNew(const std::string& path, absl::string_view bytes, int flags) {
+  Descriptor file(open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666));
+  if (file.value() < 0) return errno == EEXIST ? Exists(path) : SystemError(path);
+  if (WriteAll(file.value(), bytes) && file.Close()) return absl::OkStatus();
+  const absl::Status failed = SystemError(path);
+  if (flags & O_EXCL) unlink(path.c_str());
+  return failed;
+}
+
+absl::Status Replace(const std::string& path, absl::string_view bytes) {
+  const std::string temporary = absl::StrCat(path, ".", getpid(), ".tmp");
+  const absl::Status written = WriteNew(temporary, bytes, O_CREAT | O_EXCL);
+  if (!written.ok()) return written;
+  if (rename(temporary.c_str(), path.c_str()) == 0) return absl::OkStatus();
+  const absl::Status failed = SystemError(path);
+  unlink(temporary.c_str());
+  return failed;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.value() < 0) return SystemError(path);
+  std::string bytes;
+  char buffer[1 << 16];
+  while (true) {
+    const ssize_t count = read(file.value(), buffer, sizeof(buffer));
+    if (count == 0) return bytes;
+    if (count < 0 && errno != EINTR) return SystemError(path);
+    if (count > 0) bytes.append(buffer, static_cast<size_t>(count));
+    if (bytes.size() > kMaxFileBytes) {
+      return absl::InvalidArgumentError(absl::StrCat(path, " is too large for a picture"));
+    }
+  }
+}
+
+absl::Status WriteFile(const std::string& path, absl::string_view bytes, Overwrite overwrite) {
+  if (IsDevice(path)) return WriteNew(path, bytes, 0);
+  if (overwrite == Overwrite::kReplace) return Replace(path, bytes);
+  return WriteNew(path, bytes, O_CREAT | O_EXCL);
+}
+
+absl::Status WriteStandardOutput(absl::string_view bytes) {
+  return WriteAll(STDOUT_FILENO, bytes) ? absl::OkStatus() : SystemError("standard output");
+}
+
+absl::Status CheckWritable(const std::string& path, Overwrite overwrite) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (fs::is_directory(path, error)) {
+    return absl::AlreadyExistsError(absl::StrCat(path, " is a directory"));
+  }
+  if (IsDevice(path)) return absl::OkStatus();
+  if (overwrite == Overwrite::kNever && fs::exists(path, error)) return Exists(path);
+  const fs::path folder = fs::path(path).has_parent_path() ? fs::path(path).parent_path() : ".";
+  if (access(folder.c_str(), W_OK | X_OK) != 0) return SystemError(folder);
+  return absl::OkStatus();
+}
+
+}  // namespace latentd::client

@@ -1,0 +1,26 @@
+// Reading and writing whole files.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace latentd::client {
+
+// Messages name the file and the system's reason.
+absl::StatusOr<std::string> ReadFile(const std::string& path);
+
+enum class Overwrite { kNever, kReplace };
+
+// ALREADY_EXISTS where there is a file and it may not be replaced. A file appears complete or not
+// at all. What is there and is no file (a pipe, /dev/null) is written to.
+absl::Status WriteFile(const std::string& path, absl::string_view bytes, Overwrite overwrite);
+
+absl::Status WriteStandardOutput(absl::string_view bytes);
+
+// ALREADY_EXISTS or NOT_FOUND where WriteFile would fail for certain.
+absl::Status CheckWritable(const std::string& path, Overwrite overwrite);
+
+}  // namespace latentd::client

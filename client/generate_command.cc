@@ -1,0 +1,230 @@
+// latent generate
+#include <unistd.h>
+
+#include <algorithm>
+#include <iostream>
+#include <optional>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/commands.h"
+#include "client/interrupt.h"
+#include "client/latent_client.h"
+#include "client/picture_files.h"
+#include "client/progress_display.h"
+#include "client/request_options.h"
+
+namespace latentd::client {
+namespace {
+
+constexpr char kIntroduction[] =
+    R"(latent generate PROMPT [options] asks a latentd for a picture.
+
+  latent generate "a large yellow star on a purple background"
+  latent generate "a red circle on a blue background" --seed 7 --output circle.png
+  latent generate "a pink ring" --num-images-per-prompt 4 --guidance-scale 4
+  latent generate "a red star" --image star.png --strength 0.7
+  latent generate "a blue heart" --output - | display
+
+Options are diffusers' parameters with dashes. The picture's file is named on standard output.
+)";
+
+constexpr char kExitCodes[] = R"(
+Exit codes: 0 done, 1 failed, 2 wrong options, 3 no server there, 4 refused by the server, 130 Ctrl-C
+)";
+
+struct GenerateOptions {
+  Connection connection;
+  v1::GenerateRequest request;
+  std::string output;
+  v1::Format format = v1::FORMAT_UNSPECIFIED;
+  bool force = false;
+  bool quiet = false;
+  absl::Duration timeout = absl::InfiniteDuration();
+};
+
+absl::Status SetFormat(GenerateOptions& options, const std::string& name) {
+  options.format = FormatOf("picture." + name);
+  return options.format == v1::FORMAT_UNSPECIFIED
+             ? absl::InvalidArgumentError("must be png, jpeg, webp or raw")
+             : absl::OkStatus();
+}
+
+OptionGroup OutputOptions(GenerateOptions& options) {
+  const auto set_quality = [&options](const std::string& text) {
+    int quality = 0;
+    if (!absl::SimpleAtoi(text, &quality)) return absl::InvalidArgumentError("must be 1 to 100");
+    options.request.mutable_output()->set_quality(quality);
+    return absl::OkStatus();
+  };
+  const auto set_embed = [&options](const std::string& text) {
+    if (text != "true" && text != "false") return absl::InvalidArgumentError("is true or false");
+    options.request.mutable_output()->set_embed_parameters(text == "true");
+    return absl::OkStatus();
+  };
+  return {
+      "Output",
+      {{"output", "FILE",
+        "default latent-SEED.png; several pictures get -1, -2, ...;\n"
+        "- is standard output",
+        SetString(options.output)},
+       {"force", "", "overwrite files", SetSwitch(options.force)},
+       {"format", "NAME", "png, jpeg, webp or raw (default: by FILE's name, else png)",
+        [&options](const std::string& name) { return SetFormat(options, name); }},
+       {"quality", "N", "of JPEG and WebP, 1 to 100 (default 90)", set_quality},
+       {"embed-parameters", "", "say in a PNG what made it (default; =false does not)", set_embed},
+       {"quiet", "", "no progress", SetSwitch(options.quiet)}}};
+}
+
+std::vector<OptionGroup> AllOptions(GenerateOptions& options) {
+  std::vector<OptionGroup> groups = RequestOptions(options.request);
+  groups.push_back(OutputOptions(options));
+  groups.push_back(
+      {"Connection",
+       {ServerOption(options.connection),
+        {"timeout", "TIME", "give up after this long, such as 90s", SetDuration(options.timeout)},
+        HelpOption(options.connection)}});
+  return groups;
+}
+
+absl::Status SetPrompt(const std::vector<std::string>& words, GenerateOptions& options) {
+  if (words.empty()) return absl::InvalidArgumentError("say what to draw: latent generate PROMPT");
+  if (words.size() > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("one PROMPT, please, not also '", words[1], "': put it between quotes"));
+  }
+  options.request.set_prompt(words[0]);
+  return absl::OkStatus();
+}
+
+absl::Status ChooseFormat(GenerateOptions& options) {
+  const bool named = !options.output.empty() && options.output != "-";
+  if (options.format == v1::FORMAT_UNSPECIFIED && named) {
+    options.format = FormatOf(options.output);
+    if (options.format == v1::FORMAT_UNSPECIFIED && options.output.rfind("/dev/", 0) != 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--output ", options.output, ": end it in .png, .jpg, .webp or .rgb, or add --format"));
+    }
+  }
+  if (options.format == v1::FORMAT_UNSPECIFIED) options.format = v1::FORMAT_PNG;
+  options.request.mutable_output()->set_format(options.format);
+  if (options.output == "-" && isatty(STDOUT_FILENO)) {
+    return absl::InvalidArgumentError("--output -: standard output is a terminal; redirect it");
+  }
+  return absl::OkStatus();
+}
+
+int PictureCount(const v1::GenerateRequest& request) {
+  return std::max({1, request.seeds_size(), request.num_images_per_prompt()});
+}
+
+std::optional<uint64_t> FirstSeed(const v1::GenerateRequest& request) {
+  if (request.seeds_size() > 0) return request.seeds(0);
+  return request.has_seed() ? std::optional(request.seed()) : std::nullopt;
+}
+
+DisplayStyle StyleOf(const GenerateOptions& options) {
+  if (options.quiet) return DisplayStyle::kNone;
+  return isatty(STDERR_FILENO) ? DisplayStyle::kBar : DisplayStyle::kLines;
+}
+
+// One request from its events to its files.
+class Generation {
+ public:
+  Generation(const GenerateOptions& options, PictureFiles& files)
+      : options_(options),
+        files_(files),
+        display_(std::cerr, StyleOf(options), PictureCount(options.request)) {}
+
+  ExitCode Run() {
+    Client client(options_.connection.server);
+    Interrupt interrupt([&client] { client.Cancel(); });
+    client_ = &client;
+    const grpc::Status status =
+        client.Generate(options_.request,
+                        {.on_event = [this](const v1::GenerateEvent& event) { OnEvent(event); },
+                         .on_image = [this](const v1::Image& image) { OnImage(image); }},
+                        Timeout());
+    display_.Clear();
+    if (interrupt.happened()) {
+      std::cerr << "latent: cancelled\n";
+      return ExitCode::kInterrupted;
+    }
+    if (!file_error_.ok()) {
+      std::cerr << "latent: " << file_error_.message() << '\n';
+      return ExitCode::kFailed;
+    }
+    return status.ok() ? ExitCode::kOk : CallFailed(status, options_.connection.server, connected_);
+  }
+
+ private:
+  std::optional<std::chrono::milliseconds> Timeout() const {
+    if (options_.timeout == absl::InfiniteDuration()) return std::nullopt;
+    return absl::ToChronoMilliseconds(options_.timeout);
+  }
+
+  void OnEvent(const v1::GenerateEvent& event) {
+    connected_ = true;
+    display_.Show(event);
+    if (event.has_completed()) Summarize(event.completed());
+  }
+
+  void OnImage(const v1::Image& image) {
+    absl::StatusOr<std::string> name = files_.Write(image);
+    if (!name.ok()) {
+      file_error_ = name.status();
+      client_->Cancel();
+      return;
+    }
+    display_.Clear();
+    if (!name->empty()) std::cout << *name << std::endl;
+    if (options_.quiet) return;
+    std::cerr << absl::StrFormat("picture %d: %dx%d, seed %d\n", image.index() + 1,
+                                 image.size().width(), image.size().height(), image.seed());
+  }
+
+  void Summarize(const v1::Completed& completed) {
+    display_.Clear();
+    if (completed.dropped_tokens() > 0) {
+      std::cerr << "warning: the prompt is too long; its last " << completed.dropped_tokens()
+                << " tokens were not read\n";
+    }
+    for (const std::string& warning : completed.warnings())
+      std::cerr << "warning: " << warning << '\n';
+    if (options_.quiet) return;
+    const auto& total = completed.timings().total();
+    std::cerr << absl::StrFormat("%.1f s\n",
+                                 static_cast<double>(total.seconds()) + total.nanos() / 1e9);
+  }
+
+  const GenerateOptions& options_;
+  PictureFiles& files_;
+  ProgressDisplay display_;
+  Client* client_ = nullptr;
+  absl::Status file_error_;
+  bool connected_ = false;
+};
+
+}  // namespace
+
+ExitCode RunGenerate(const std::vector<std::string>& arguments) {
+  GenerateOptions options;
+  const std::vector<OptionGroup> groups = AllOptions(options);
+  const auto words = ParseArguments(groups, arguments);
+  if (options.connection.help) {
+    std::cout << kIntroduction << DescribeOptions(groups) << kExitCodes;
+    return ExitCode::kOk;
+  }
+  if (!words.ok()) return UsageError(words.status(), "latent generate");
+  for (const absl::Status& status : {SetPrompt(*words, options), ChooseFormat(options)}) {
+    if (!status.ok()) return UsageError(status, "latent generate");
+  }
+  PictureFiles files(options.output, ExtensionOf(options.format), PictureCount(options.request),
+                     options.force ? Overwrite::kReplace : Overwrite::kNever);
+  const absl::Status writable = files.Check(FirstSeed(options.request));
+  if (!writable.ok()) return UsageError(writable, "latent generate");
+  return Generation(options, files).Run();
+}
+
+}  // namespace latentd::client

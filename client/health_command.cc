@@ -1,0 +1,79 @@
+// latent health
+#include <iostream>
+
+#include "absl/time/clock.h"
+#include "client/commands.h"
+#include "client/interrupt.h"
+#include "client/latent_client.h"
+
+namespace latentd::client {
+namespace {
+
+using grpc::health::v1::HealthCheckResponse;
+
+constexpr char kIntroduction[] =
+    R"(latent health asks a latentd whether it serves: SERVING (exit code 0), NOT_SERVING (4), or nobody there (3).
+
+  latent health --wait 60s        as soon as it serves, at most this long
+  latent health --service liveness
+)";
+
+constexpr absl::Duration kPause = absl::Milliseconds(200);
+
+struct HealthOptions {
+  Connection connection;
+  std::string service;
+  absl::Duration wait;
+};
+
+std::vector<OptionGroup> AllOptions(HealthOptions& options) {
+  return {
+      {"Options",
+       {{"wait", "TIME", "ask again until it serves, at most this long", SetDuration(options.wait)},
+        {"service", "NAME", "latent.v1.ImageGeneration, liveness (default: the server)",
+         SetString(options.service)},
+        ServerOption(options.connection),
+        HelpOption(options.connection)}}};
+}
+
+ExitCode Ask(Client& client, const HealthOptions& options, Interrupt& interrupt) {
+  const absl::Time end = absl::Now() + options.wait;
+  while (true) {
+    HealthCheckResponse::ServingStatus health = HealthCheckResponse::UNKNOWN;
+    const grpc::Status status = client.CheckHealth(options.service, health);
+    if (interrupt.happened()) return ExitCode::kInterrupted;
+    if (status.ok() && health == HealthCheckResponse::SERVING) {
+      std::cout << "SERVING\n";
+      return ExitCode::kOk;
+    }
+    const bool pointless = status.error_code() == grpc::StatusCode::NOT_FOUND ||
+                           status.error_code() == grpc::StatusCode::UNIMPLEMENTED;
+    if (absl::Now() + kPause > end || pointless) {
+      if (!status.ok()) return CallFailed(status, options.connection.server, /*connected=*/false);
+      std::cout << HealthCheckResponse::ServingStatus_Name(health) << '\n';
+      return ExitCode::kRefused;
+    }
+    if (interrupt.WaitFor(kPause)) return ExitCode::kInterrupted;
+  }
+}
+
+}  // namespace
+
+ExitCode RunHealth(const std::vector<std::string>& arguments) {
+  HealthOptions options;
+  const std::vector<OptionGroup> groups = AllOptions(options);
+  const auto words = ParseArguments(groups, arguments);
+  if (options.connection.help) {
+    std::cout << kIntroduction << DescribeOptions(groups);
+    return ExitCode::kOk;
+  }
+  if (!words.ok()) return UsageError(words.status(), "latent health");
+  if (!words->empty()) {
+    return UsageError(absl::InvalidArgumentError("takes options only"), "latent health");
+  }
+  Client client(options.connection.server);
+  Interrupt interrupt([&client] { client.Cancel(); });
+  return Ask(client, options, interrupt);
+}
+
+}  // namespace latentd::client

@@ -1,0 +1,30 @@
+// Pictures from their chunks.
+#pragma once
+
+#include <grpcpp/support/status.h>
+
+#include "latent/v1/image_generation.pb.h"
+
+namespace latentd::client {
+
+namespace v1 = ::latent::v1;
+
+// Not thread-safe.
+class ImageAssembler {
+ public:
+  // DATA_LOSS where the chunk is not the next one of the picture, or not within its bounds.
+  grpc::Status Add(v1::ImageChunk chunk);
+
+  // Whether the last Add made a picture complete.
+  bool complete() const { return complete_; }
+
+  // The picture, once. REQUIRES: complete().
+  v1::Image Take();
+
+ private:
+  v1::Image image_;
+  int64_t total_bytes_ = 0;
+  bool complete_ = false;
+};
+
+}  // namespace latentd::client

@@ -1,0 +1,63 @@
+#include "client/interrupt.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <cstdlib>
+#include <utility>
+
+#include "client/error_text.h"
+
+namespace latentd::client {
+namespace {
+
+sigset_t InterruptSet() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGTERM);
+  return set;
+}
+
+}  // namespace
+
+void BlockInterrupts() {
+  const sigset_t set = InterruptSet();
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+Interrupt::Interrupt(std::function<void()> action)
+    : action_(std::move(action)), thread_(&Interrupt::Loop, this) {}
+
+Interrupt::~Interrupt() {
+  ending_ = true;
+  pthread_kill(thread_.native_handle(), SIGINT);
+  thread_.join();
+}
+
+bool Interrupt::happened() const {
+  absl::MutexLock lock(&mutex_);
+  return happened_;
+}
+
+bool Interrupt::WaitFor(absl::Duration timeout) {
+  absl::MutexLock lock(&mutex_);
+  return mutex_.AwaitWithTimeout(absl::Condition(&happened_), timeout);
+}
+
+void Interrupt::Loop() {
+  const sigset_t set = InterruptSet();
+  for (bool first = true;; first = false) {
+    int signal = 0;
+    sigwait(&set, &signal);
+    if (ending_) return;
+    if (!first) std::_Exit(static_cast<int>(ExitCode::kInterrupted));
+    {
+      absl::MutexLock lock(&mutex_);
+      happened_ = true;
+    }
+    action_();
+  }
+}
+
+}  // namespace latentd::client

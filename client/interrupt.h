@@ -1,0 +1,39 @@
+// Ctrl-C (SIGINT, SIGTERM) as a call to a function instead of a handler.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+
+namespace latentd::client {
+
+// Blocks the signals in this thread and in those that it starts. Call first thing in main.
+void BlockInterrupts();
+
+// While it lives, the first signal calls `action` from another thread; the second ends the process
+// with 130.
+class Interrupt {
+ public:
+  explicit Interrupt(std::function<void()> action);
+  ~Interrupt();
+
+  bool happened() const;
+
+  // Whether it happened before `timeout` passed.
+  bool WaitFor(absl::Duration timeout);
+
+ private:
+  void Loop();
+
+  const std::function<void()> action_;
+  mutable absl::Mutex mutex_;
+  bool happened_ ABSL_GUARDED_BY(mutex_) = false;
+  std::atomic<bool> ending_ = false;
+  std::thread thread_;
+};
+
+}  // namespace latentd::client

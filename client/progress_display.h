@@ -1,0 +1,43 @@
+// What a user sees of a request that runs: a bar that moves on a terminal, lines of text elsewhere.
+#pragma once
+
+#include <ostream>
+#include <string>
+
+#include "latent/v1/image_generation.pb.h"
+
+namespace latentd::client {
+
+enum class DisplayStyle { kNone, kLines, kBar };
+
+// Not thread-safe.
+class ProgressDisplay {
+ public:
+  // `out` must outlive it. `pictures` is how many were asked for.
+  ProgressDisplay(std::ostream& out, DisplayStyle style, int pictures);
+
+  // Removes the bar.
+  ~ProgressDisplay();
+
+  void Show(const ::latent::v1::GenerateEvent& event);
+
+  // Removes the bar, so that something else can be printed; the next event draws it again.
+  void Clear();
+
+ private:
+  void ShowStep(const ::latent::v1::Progress& progress);
+  void Line(const std::string& text);
+
+  std::ostream& out_;
+  const DisplayStyle style_;
+  const int pictures_;
+  bool drawn_ = false;
+  int last_tenth_ = -1;  // of the steps of a picture, as lines show them
+  int last_picture_ = -1;
+  ::latent::v1::Stage last_stage_ = ::latent::v1::STAGE_UNSPECIFIED;
+};
+
+// "base       12/50 [=====>       ]  24%", with "picture 2/4" in front where there are several.
+std::string BarText(const ::latent::v1::Progress& progress, int pictures);
+
+}  // namespace latentd::client

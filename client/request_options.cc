@@ -1,0 +1,195 @@
+#include "client/request_options.h"
+
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "client/files.h"
+
+namespace latentd::client {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+using Apply = std::function<absl::Status(const std::string&)>;
+
+absl::Status Wrong(absl::string_view right) {
+  return absl::InvalidArgumentError(absl::StrCat("must be ", right));
+}
+
+absl::Status SetBool(Message& message, const FieldDescriptor& field, const std::string& text) {
+  if (text != "true" && text != "false") return Wrong("true or false");
+  message.GetReflection()->SetBool(&message, &field, text == "true");
+  return absl::OkStatus();
+}
+
+absl::Status SetInt32(Message& message, const FieldDescriptor& field, const std::string& text) {
+  int32_t number = 0;
+  if (!absl::SimpleAtoi(text, &number)) return Wrong("a whole number");
+  message.GetReflection()->SetInt32(&message, &field, number);
+  return absl::OkStatus();
+}
+
+absl::Status SetUint64(Message& message, const FieldDescriptor& field, const std::string& text) {
+  uint64_t number = 0;
+  if (!absl::SimpleAtoi(text, &number)) return Wrong("a whole number from 0 to 2^64 - 1");
+  const Reflection& reflection = *message.GetReflection();
+  field.is_repeated() ? reflection.AddUInt64(&message, &field, number)
+                      : reflection.SetUInt64(&message, &field, number);
+  return absl::OkStatus();
+}
+
+absl::Status SetDouble(Message& message, const FieldDescriptor& field, const std::string& text) {
+  double number = 0;
+  if (!absl::SimpleAtod(text, &number)) return Wrong("a number");
+  const Reflection& reflection = *message.GetReflection();
+  field.is_repeated() ? reflection.AddDouble(&message, &field, number)
+                      : reflection.SetDouble(&message, &field, number);
+  return absl::OkStatus();
+}
+
+absl::Status SetScalar(Message& message, const FieldDescriptor& field, const std::string& text) {
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return SetBool(message, field, text);
+    case FieldDescriptor::CPPTYPE_INT32:
+      return SetInt32(message, field, text);
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return SetUint64(message, field, text);
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return SetDouble(message, field, text);
+    default:
+      message.GetReflection()->SetString(&message, &field, text);
+      return absl::OkStatus();
+  }
+}
+
+// "7,8,9"
+absl::Status SetList(Message& message, const FieldDescriptor& field, const std::string& text) {
+  message.GetReflection()->ClearField(&message, &field);
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    const absl::Status set = SetScalar(message, field, std::string(part));
+    if (!set.ok()) return Wrong("a list such as 1,2,3");
+  }
+  return absl::OkStatus();
+}
+
+// Two whole numbers, as "512x384" or "0,16", into a Size or an Offset.
+absl::Status SetPair(Message& message, const FieldDescriptor& field, const std::string& text) {
+  const bool size = field.message_type() == v1::Size::descriptor();
+  const std::vector<std::string> parts = absl::StrSplit(text, size ? 'x' : ',');
+  Message& pair = *message.GetReflection()->MutableMessage(&message, &field);
+  for (int i = 0; i < 2; ++i) {
+    if (parts.size() != 2 || !SetInt32(pair, *pair.GetDescriptor()->field(i), parts[i]).ok()) {
+      return Wrong(size ? "WIDTHxHEIGHT, such as 1024x768" : "TOP,LEFT, such as 0,16");
+    }
+  }
+  return absl::OkStatus();
+}
+
+// How the text of an option becomes the field of that name.
+Apply Field(Message& message, absl::string_view name) {
+  const FieldDescriptor* field = message.GetDescriptor()->FindFieldByName(std::string(name));
+  return [&message, field](const std::string& text) {
+    if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE)
+      return SetPair(message, *field, text);
+    return field->is_repeated() ? SetList(message, *field, text) : SetScalar(message, *field, text);
+  };
+}
+
+Option Row(Message& message, const std::string& name, const std::string& value,
+           const std::string& help) {
+  return {name, value, help, Field(message, absl::StrReplaceAll(name, {{"-", "_"}}))};
+}
+
+Option ModelOption(v1::GenerateRequest& request) {
+  return {"model", "NAME", "base (default), or refiner: image-to-image with --image",
+          [&request](const std::string& text) {
+            if (text != "base" && text != "refiner") return Wrong("base or refiner");
+            request.set_model(text == "base" ? v1::MODEL_BASE : v1::MODEL_REFINER);
+            return absl::OkStatus();
+          }};
+}
+
+Option ImageOption(v1::GenerateRequest& request) {
+  return {"image", "FILE", "start from this picture: PNG, JPEG or WebP",
+          [&request](const std::string& path) {
+            absl::StatusOr<std::string> bytes = ReadFile(path);
+            if (!bytes.ok()) return bytes.status();
+            request.set_image(*std::move(bytes));
+            return absl::OkStatus();
+          }};
+}
+
+OptionGroup Picture(v1::GenerateRequest& r) {
+  return {
+      "The picture",
+      {Row(r, "negative-prompt", "TEXT", "what not to draw"),
+       Row(r, "prompt-2", "TEXT", "another prompt for the second text encoder"),
+       Row(r, "negative-prompt-2", "TEXT", "the same, for what not to draw"),
+       Row(r, "width", "N", "pixels, a multiple of 8 (default: the model's own size)"),
+       Row(r, "height", "N", "the same"),
+       Row(r, "num-inference-steps", "N", "denoising steps (default 50)"),
+       Row(r, "guidance-scale", "X", "how strongly the prompt guides (default 5; 1: not at all)"),
+       Row(r, "seed", "N", "same seed, same picture (default: random, and said)"),
+       Row(r, "seeds", "N,N,...", "a picture for each of these"),
+       Row(r, "num-images-per-prompt", "N", "pictures, from seed, seed + 1, ... (default 1)")}};
+}
+
+OptionGroup Refining(v1::GenerateRequest& r) {
+  return {
+      "Refiner and image-to-image",
+      {Row(r, "refine", "", "the refiner finishes what the base began"),
+       Row(r, "denoising-end", "X", "where the base stops, 0 to 1 (default 0.8 with --refine)"),
+       ImageOption(r), Row(r, "strength", "X", "how much of --image to redo, 0 to 1 (default 0.3)"),
+       Row(r, "denoising-start", "X", "where to begin with --image, instead of --strength"),
+       ModelOption(r)}};
+}
+
+OptionGroup NoiseScheduler(v1::GenerateRequest& r) {
+  return {"Noise scheduler (default: the checkpoint's)",
+          {Row(r, "scheduler", "NAME",
+               "euler, euler_ancestral, ddim, dpmpp_2m, heun, lcm, ...\n"
+               "(`latent capabilities` lists them)"),
+           Row(r, "timestep-spacing", "NAME", "leading, linspace, trailing"),
+           Row(r, "prediction-type", "NAME", "epsilon, v_prediction"),
+           Row(r, "algorithm-type", "NAME", "dpmsolver++, sde-dpmsolver++"),
+           Row(r, "use-karras-sigmas", "", "noise levels after Karras and others (or =false)"),
+           Row(r, "rescale-betas-zero-snr", "", "the last noise level is pure noise (or =false)"),
+           Row(r, "timesteps", "N,N,...", "a schedule of one's own"),
+           Row(r, "sigmas", "X,X,...", "the same, as noise levels"),
+           Row(r, "eta", "X", "noise per step, 0 to 1; DDIM only")}};
+}
+
+OptionGroup FineTuning(v1::GenerateRequest& r) {
+  return {
+      "Fine tuning",
+      {Row(r, "guidance-rescale", "X", "0 to 1 (default 0)"),
+       Row(r, "clip-skip", "N", "leave out this many of the text encoders' last layers"),
+       Row(r, "original-size", "WxH", "SDXL's micro-conditioning (default: the size)"),
+       Row(r, "target-size", "WxH", "the same: the size that it is drawn for"),
+       Row(r, "crops-coords-top-left", "TOP,LEFT", "the same: where it is cut out (default 0,0)"),
+       Row(r, "negative-original-size", "WxH", "the same, for what not to draw"),
+       Row(r, "negative-target-size", "WxH", "the same, for what not to draw"),
+       Row(r, "negative-crops-coords-top-left", "TOP,LEFT", "the same, for what not to draw"),
+       Row(r, "aesthetic-score", "X", "the refiner's (default 6)"),
+       Row(r, "negative-aesthetic-score", "X", "the same, for what not to draw (default 2.5)"),
+       Row(r, "request-id", "ID", "to find the request in the server's log")}};
+}
+
+}  // namespace
+
+std::vector<OptionGroup> RequestOptions(v1::GenerateRequest& request) {
+  return {Picture(request), Refining(request), NoiseScheduler(request), FineTuning(request)};
+}
+
+std::string OptionSpelling(const std::string& field) {
+  if (field == "prompt") return "PROMPT";
+  const std::string last = field.substr(field.rfind('.') + 1);  // "output.quality" is --quality
+  return absl::StrCat("--", absl::StrReplaceAll(last, {{"_", "-"}}));
+}
+
+}  // namespace latentd::client

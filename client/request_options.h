@@ -1,0 +1,21 @@
+// The options of `latent generate` that become fields of the request: named like the fields, with
+// dashes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "client/arguments.h"
+#include "latent/v1/image_generation.pb.h"
+
+namespace latentd::client {
+
+namespace v1 = ::latent::v1;
+
+// Every field has one, except the prompt; `request` must outlive them.
+std::vector<OptionGroup> RequestOptions(v1::GenerateRequest& request);
+
+// What a user types for a field of the proto: "num_inference_steps" is --num-inference-steps.
+std::string OptionSpelling(const std::string& field);
+
+}  // namespace latentd::client
