@@ -1,0 +1,34 @@
+// The options of the program golden.
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace latentd::golden {
+
+struct Options {
+  std::string cases;       // directory of networks.json, networks/, pictures.json, ...
+  std::string checkpoint;  // directory of base/ and refiner/, which the pictures were drawn with
+  std::string backend = "cpu";  // or "reference"
+  std::string clip_vocabulary;  // directory of CLIP's vocab.json and merges.txt; empty: not at hand
+  bool full = false;            // whole SDXL networks too
+  std::set<std::string> only = {"networks", "pictures", "tokens"};
+  std::string case_name;  // empty: all
+
+  bool Selects(const std::string& name) const { return case_name.empty() || case_name == name; }
+};
+
+inline constexpr char kUsage[] =
+    "Usage: golden --cases DIR --checkpoint DIR [--backend cpu|reference] [--clip-vocabulary DIR]\n"
+    "              [--full] [--only pictures,networks,tokens] [--case NAME]\n"
+    "Runs what diffusers computed (README.md beside the cases) and says how far latentd is from "
+    "it.\n"
+    "Exit code: 0 if every case passed, 1 if not, 2 for wrong usage.\n";
+
+// Options are spelled --name VALUE or --name=VALUE. INVALID_ARGUMENT says which one is wrong.
+absl::StatusOr<Options> ParseCommandLine(absl::Span<char* const> arguments);
+
+}  // namespace latentd::golden

@@ -1,0 +1,61 @@
+#include "tests/golden/command_line.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/support/status_matchers.h"
+
+namespace latentd::golden {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::StatusIs;
+
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+
+absl::StatusOr<Options> Parse(std::vector<std::string> arguments) {
+  std::vector<char*> pointers;
+  for (std::string& argument : arguments) pointers.push_back(argument.data());
+  return ParseCommandLine(pointers);
+}
+
+TEST(CommandLine, TakesValuesAfterASpaceOrAnEqualsSign) {
+  ASSERT_OK_AND_ASSIGN(
+      const Options options,
+      Parse({"--cases", "a", "--checkpoint=b", "--backend=reference", "--full", "--only=tokens"}));
+  EXPECT_EQ(options.cases, "a");
+  EXPECT_EQ(options.checkpoint, "b");
+  EXPECT_EQ(options.backend, "reference");
+  EXPECT_TRUE(options.full);
+  EXPECT_THAT(options.only, ElementsAre("tokens"));
+}
+
+TEST(CommandLine, RunsEverythingButWholeNetworksByDefault) {
+  ASSERT_OK_AND_ASSIGN(const Options options, Parse({"--cases=a", "--checkpoint=b"}));
+  EXPECT_THAT(options.only, ElementsAre("networks", "pictures", "tokens"));
+  EXPECT_FALSE(options.full);
+  EXPECT_TRUE(options.Selects("star"));
+}
+
+TEST(CommandLine, NamesWhatIsWrong) {
+  EXPECT_THAT(Parse({"--cases=a", "--checkpoint=b", "--speed=9"}),
+              StatusIs(kInvalid, HasSubstr("--speed")));
+  EXPECT_THAT(Parse({"--cases=a", "--checkpoint=b", "--backend=tpu"}),
+              StatusIs(kInvalid, HasSubstr("tpu")));
+  EXPECT_THAT(Parse({"--cases=a", "--checkpoint=b", "--only=music"}),
+              StatusIs(kInvalid, HasSubstr("music")));
+  EXPECT_THAT(Parse({"--checkpoint=b", "--cases"}),
+              StatusIs(kInvalid, HasSubstr("--cases needs a value")));
+}
+
+TEST(CommandLine, NeedsTheCheckpointForPicturesAndTokensOnly) {
+  EXPECT_THAT(Parse({"--cases=a"}), StatusIs(kInvalid, HasSubstr("--checkpoint is missing")));
+  EXPECT_OK(Parse({"--cases=a", "--only=networks"}));
+}
+
+}  // namespace
+}  // namespace latentd::golden

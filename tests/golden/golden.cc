@@ -1,0 +1,33 @@
+// Compares latentd with diffusers: see README.md in this directory.
+#include <cstdio>
+#include <memory>
+
+#include "core/backends/reference/reference_backend.h"
+#include "tests/golden/command_line.h"
+#include "tests/golden/network_cases.h"
+#include "tests/golden/report.h"
+#include "tests/golden/token_cases.h"
+
+namespace latentd::golden {
+namespace {
+
+bool RunAll(const Options& options) {
+  Report report;
+  backends::reference::ReferenceBackend backend;
+  if (options.only.contains("tokens")) RunTokenCases(options, report);
+  if (options.only.contains("networks")) RunNetworkCases(options, backend, report);
+  return report.Finish();
+}
+
+}  // namespace
+}  // namespace latentd::golden
+
+int main(int argc, char** argv) {
+  const auto options = latentd::golden::ParseCommandLine({argv + 1, static_cast<size_t>(argc - 1)});
+  if (!options.ok()) {
+    std::fprintf(stderr, "golden: %s\n%s", std::string(options.status().message()).c_str(),
+                 latentd::golden::kUsage);
+    return 2;
+  }
+  return latentd::golden::RunAll(*options) ? 0 : 1;
+}

@@ -1,0 +1,300 @@
+"""Makes the golden results with diffusers and transformers, in float32 on the CPU. README.md describes the files.
+
+Usage: python make.py --model DIR --cases DIR --out DIR [--vocabulary DIR] [--full] [--only pictures,networks,tokens]
+
+Every case is data: pictures.json, networks.json and tokens.json in --cases say what to compute.
+"""
+import argparse
+import json
+import os
+import zlib
+
+import diffusers
+import numpy
+import torch
+from diffusers import AutoPipelineForImage2Image, StableDiffusionXLImg2ImgPipeline, StableDiffusionXLPipeline
+from PIL import Image
+from safetensors.torch import save_file
+from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection, CLIPTokenizer
+
+TOKENS = 77
+
+# Fields of a picture case that are diffusers' parameters of the same name.
+PARAMETERS = {
+    "prompt", "prompt_2", "negative_prompt", "negative_prompt_2", "num_inference_steps", "guidance_scale",
+    "guidance_rescale", "eta", "clip_skip", "original_size", "crops_coords_top_left", "target_size",
+    "negative_original_size", "negative_target_size", "negative_crops_coords_top_left", "aesthetic_score",
+    "negative_aesthetic_score", "timesteps", "sigmas",
+}
+TEXT_PARAMETERS = {"prompt", "prompt_2", "negative_prompt", "negative_prompt_2", "clip_skip"}
+# The refiner has one text encoder and no clip_skip.
+NOT_OF_REFINER = {"prompt_2", "negative_prompt_2", "clip_skip"}
+
+
+def generator(seed):
+    return torch.Generator("cpu").manual_seed(seed)
+
+
+def noise(shape, seed):
+    return torch.randn(shape, generator=generator(seed))
+
+
+def draw_float32_noise_always():
+    """Makes torch.randn draw float32 numbers for float64 too: its generator gives other numbers for another dtype."""
+    draw = torch.randn
+
+    def randn(*size, dtype=None, **options):
+        if dtype == torch.float64:
+            return draw(*size, dtype=torch.float32, **options).double()
+        return draw(*size, dtype=dtype, **options)
+
+    torch.randn = randn
+
+
+# Networks
+
+
+def disk_name(module, name):
+    """A tensor's name as published checkpoints spell it: transformers 5 drops the prefix text_model. in memory."""
+    is_text = type(module).__name__.startswith("CLIPText")
+    prefixed = name.startswith(("text_model.", "text_projection."))
+    return f"text_model.{name}" if is_text and not prefixed else name
+
+
+@torch.no_grad()
+def fill_with_synthetic_weights(module):
+    """Fills every tensor from its own name, so that two programs can make the same weights without a file."""
+    for name, parameter in module.named_parameters():
+        values = noise(parameter.shape, zlib.crc32(disk_name(module, name).encode()))
+        if name.endswith("bias"):
+            values *= 0.1
+        elif parameter.dim() == 1:
+            values = 1 + 0.1 * values
+        else:
+            values *= (parameter.numel() / parameter.shape[0]) ** -0.5
+        parameter.copy_(values)
+    return module.eval()
+
+
+def evaluate_unet(case):
+    config, rows, (height, width) = case["config"], case["rows"], case["size"]
+    network = fill_with_synthetic_weights(diffusers.UNet2DConditionModel(**config))
+    inputs = {
+        "sample": noise((rows, config.get("in_channels", 4), height, width), 1),
+        "timestep": torch.tensor(case["timesteps"], dtype=torch.float32),
+        "encoder_hidden_states": noise((rows, TOKENS, config["cross_attention_dim"]), 2),
+    }
+    added = None
+    if config.get("addition_embed_type") == "text_time":
+        ids = case["time_ids"]
+        features = config["projection_class_embeddings_input_dim"] - len(ids) * config["addition_time_embed_dim"]
+        added = {
+            "text_embeds": noise((rows, features), 3),
+            "time_ids": torch.tensor([ids] * rows, dtype=torch.float32),
+        }
+    out = network(**inputs, added_cond_kwargs=added).sample
+    return network, {**inputs, **(added or {})}, {"out": out}
+
+
+def evaluate_autoencoder(case):
+    config, rows, (height, width) = case["config"], case["rows"], case["size"]
+    network = fill_with_synthetic_weights(getattr(diffusers, case["class"])(**config))
+    inputs = {
+        "image": noise((rows, 3, 8 * height, 8 * width), 1).tanh(),
+        "latents": noise((rows, config.get("latent_channels", 4), height, width), 2),
+    }
+    encoded = network.encode(inputs["image"])
+    outputs = {"decoded": network.decode(inputs["latents"]).sample}
+    if case["class"] == "AutoencoderKL":
+        outputs["moments"] = encoded.latent_dist.parameters
+    else:
+        outputs["encoded"] = encoded.latents
+    return network, inputs, outputs
+
+
+def evaluate_text_encoder(case):
+    classes = {"CLIPTextModel": CLIPTextModel, "CLIPTextModelWithProjection": CLIPTextModelWithProjection}
+    network = fill_with_synthetic_weights(classes[case["class"]](CLIPTextConfig(**case["config"])))
+    inputs = {"input_ids": torch.tensor(case["input_ids"])}
+    result = network(**inputs, output_hidden_states=True)
+    # Of the whole networks only the last two states are kept: those that pipelines read.
+    first = len(result.hidden_states) - 2 if case.get("full") else 0
+    outputs = {f"hidden_states.{i}": state for i, state in enumerate(result.hidden_states) if i >= first}
+    if case["class"] == "CLIPTextModelWithProjection":
+        outputs["pooled"] = result.text_embeds
+    else:
+        outputs["pooled"] = result.pooler_output
+        outputs["last_hidden_state"] = result.last_hidden_state
+    return network, inputs, outputs
+
+
+EVALUATE = {
+    "UNet2DConditionModel": evaluate_unet,
+    "AutoencoderKL": evaluate_autoencoder,
+    "AutoencoderTiny": evaluate_autoencoder,
+    "CLIPTextModel": evaluate_text_encoder,
+    "CLIPTextModelWithProjection": evaluate_text_encoder,
+}
+
+
+@torch.no_grad()
+def make_network(case, out):
+    network, inputs, outputs = EVALUATE[case["class"]](case)
+    tensors = {f"in.{name}": tensor.contiguous() for name, tensor in inputs.items()}
+    tensors.update({f"out.{name}": tensor.contiguous() for name, tensor in outputs.items()})
+    save_file(tensors, f"{out}/{case['name']}.safetensors")
+    shapes = {disk_name(network, name): list(p.shape) for name, p in network.named_parameters()}
+    with open(f"{out}/{case['name']}.parameters.json", "w") as file:
+        json.dump(shapes, file, indent=0)
+    print(case["name"], sum(p.numel() for p in network.parameters()), flush=True)
+
+
+# Pictures
+
+
+class Pipelines:
+    """Base, refiner and image-to-image with the base, all of one dtype."""
+
+    def __init__(self, model, dtype):
+        options = {"torch_dtype": dtype, "add_watermarker": False}
+        self.base = StableDiffusionXLPipeline.from_pretrained(f"{model}/base", **options)
+        self.refiner = StableDiffusionXLImg2ImgPipeline.from_pretrained(f"{model}/refiner", **options)
+        self.base_image = AutoPipelineForImage2Image.from_pipe(self.base)
+        pipelines = (self.base, self.refiner, self.base_image)
+        self.scheduler_configs = {id(pipeline): pipeline.scheduler.config for pipeline in pipelines}
+        for pipeline in pipelines:
+            pipeline.set_progress_bar_config(disable=True)
+
+    def set_scheduler(self, pipeline, wanted):
+        kind = getattr(diffusers, wanted.get("class", "EulerDiscreteScheduler"))
+        config = {**self.scheduler_configs[id(pipeline)], **wanted.get("config", {})}
+        pipeline.scheduler = kind.from_config(config)
+
+    def parameters(self, pipeline, case):
+        parameters = {
+            name: tuple(value) if name.endswith(("_size", "_left")) else value
+            for name, value in case.items() if name in PARAMETERS
+        }
+        if pipeline is self.base:
+            parameters.update(height=case["height"], width=case["width"])
+        if pipeline is self.refiner:
+            parameters = {name: value for name, value in parameters.items() if name not in NOT_OF_REFINER}
+            parameters.setdefault("original_size", (case["height"], case["width"]))
+            parameters.setdefault("target_size", (case["height"], case["width"]))
+        return parameters
+
+    def run(self, pipeline, case, **more):
+        """The latents after the last step and the pictures of one stage."""
+        self.set_scheduler(pipeline, case.get("scheduler", {}))
+        kept = {}
+
+        def keep(_pipeline, _step, _timestep, seen):
+            kept["latents"] = seen["latents"].clone()
+            return {}
+
+        generators = [generator(seed) for seed in case["seeds"]]
+        images = pipeline(
+            **self.parameters(pipeline, case), **more, num_images_per_prompt=len(generators),
+            generator=generators if len(generators) > 1 else generators[0], callback_on_step_end=keep).images
+        return kept["latents"], images
+
+    def make(self, case, out):
+        """Latents, pictures and, for an ensemble, the latents handed over; `out` has earlier cases' pictures."""
+        task = case["task"]
+        if task == "text-to-image":
+            more = {"denoising_end": case["denoising_end"]} if "denoising_end" in case else {}
+            return *self.run(self.base, case, **more), None
+        if task == "ensemble":
+            cut = case["denoising_end"]
+            handed_over, _ = self.run(self.base, case, denoising_end=cut, output_type="latent")
+            return *self.run(self.refiner, case, image=handed_over, denoising_start=cut), handed_over
+        pipeline = {"image-to-image": self.base_image, "refiner-image-to-image": self.refiner}[task]
+        start = Image.open(f"{out}/{case['image']}-0.png")
+        return *self.run(pipeline, case, image=start, strength=case["strength"]), None
+
+    def text(self, case):
+        pipeline = self.refiner if case["task"] == "refiner-image-to-image" else self.base
+        wanted = TEXT_PARAMETERS - (NOT_OF_REFINER if pipeline is self.refiner else set())
+        parameters = {name: case[name] for name in wanted if name in case}
+        names = ("prompt_embeds", "negative_prompt_embeds", "pooled_prompt_embeds", "negative_pooled_prompt_embeds")
+        found = pipeline.encode_prompt(
+            **parameters, device="cpu", num_images_per_prompt=1,
+            do_classifier_free_guidance=case["guidance_scale"] > 1)
+        return {name: tensor for name, tensor in zip(names, found) if tensor is not None}
+
+
+def pixel_distance(a, b):
+    """The largest difference of two pictures, in steps of 1/255."""
+    return int(numpy.abs(numpy.asarray(a).astype(int) - numpy.asarray(b).astype(int)).max())
+
+
+def make_pictures(model, cases, out):
+    exact, wide = Pipelines(model, torch.float32), Pipelines(model, torch.float64)
+    distances = {}
+    for case in cases:
+        name = case["name"]
+        latents, images, handed_over = exact.make(case, out)
+        wide_latents, wide_images, _ = wide.make(case, out)
+        tensors = {"latents": latents, **exact.text(case)}
+        if handed_over is not None:
+            tensors["latents_handed_over"] = handed_over
+        save_file({key: tensor.float().contiguous() for key, tensor in tensors.items()}, f"{out}/{name}.safetensors")
+        for i, image in enumerate(images):
+            image.save(f"{out}/{name}-{i}.png")
+        distances[name] = {
+            "pixel": max(map(pixel_distance, images, wide_images)),
+            "latent": float((latents - wide_latents.float()).abs().max()),
+        }
+        print(name, distances[name], flush=True)
+    with open(f"{out}/float64_distance.json", "w") as file:
+        json.dump(distances, file, indent=1)
+
+
+# Tokens
+
+
+def make_tokens(tokenizer, texts, path):
+    """For each text: the ids with specials, cut to 77, and how many tokens of the text did not fit."""
+    rows = []
+    for text in texts:
+        count = len(tokenizer(text).input_ids)
+        ids = tokenizer(text, truncation=True, max_length=TOKENS).input_ids
+        rows.append({"text": text, "ids": ids, "dropped": max(0, count - TOKENS)})
+    with open(path, "w") as file:
+        json.dump(rows, file, indent=0)
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", required=True, help="folder of base/ and refiner/")
+    parser.add_argument("--cases", required=True, help="folder of the lists of cases")
+    parser.add_argument("--out", required=True, help="folder that gets pictures/, networks/ and tokens/")
+    parser.add_argument("--vocabulary", help="folder of CLIP's vocab.json and merges.txt, for tokens/clip.json")
+    parser.add_argument("--full", action="store_true", help="the networks marked full too")
+    parser.add_argument("--only", default="pictures,networks,tokens")
+    return parser.parse_args()
+
+
+def main():
+    arguments = parse_arguments()
+    draw_float32_noise_always()
+    for part in arguments.only.split(","):
+        with open(f"{arguments.cases}/{part}.json") as file:
+            cases = json.load(file)
+        out = f"{arguments.out}/{part}"
+        os.makedirs(out, exist_ok=True)
+        if part == "pictures":
+            make_pictures(arguments.model, cases, out)
+        elif part == "networks":
+            for case in cases:
+                if arguments.full or not case.get("full"):
+                    make_network(case, out)
+        else:
+            tokenizer = CLIPTokenizer.from_pretrained(f"{arguments.model}/base/tokenizer")
+            make_tokens(tokenizer, cases, f"{out}/demo.json")
+            if arguments.vocabulary:
+                make_tokens(CLIPTokenizer.from_pretrained(arguments.vocabulary), cases, f"{out}/clip.json")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+#include "tests/golden/network_runner.h"
+
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/backends/reference/evaluate.h"
+#include "core/base/clock.h"
+#include "core/base/status_macros.h"
+#include "core/graph/split.h"
+
+namespace latentd::golden {
+namespace {
+
+using device::Buffer;
+
+constexpr char kRequest[] = "request";  // the request part's output and the step part's input
+
+absl::StatusOr<NamedBuffers> RunOnce(backends::Executable& executable, const NamedBuffers& inputs) {
+  std::vector<Buffer> given, made;
+  for (const backends::Port& port : executable.inputs()) {
+    auto found = inputs.find(port.name);
+    if (found == inputs.end())
+      return absl::InvalidArgumentError(absl::StrCat("input ", port.name, " is not given"));
+    given.push_back(found->second);
+  }
+  for (const backends::Port& port : executable.outputs())
+    made.push_back(Buffer::Allocate(port.dtype, port.shape));
+  RETURN_IF_ERROR(executable.Run(given, absl::MakeSpan(made)));
+  NamedBuffers outputs;
+  for (size_t i = 0; i < made.size(); ++i) outputs[executable.outputs()[i].name] = made[i];
+  return outputs;
+}
+
+}  // namespace
+
+NetworkRunner::NetworkRunner(backends::Backend& backend, const std::string& component,
+                             weights::TensorMap tensors)
+    : store_(backends::reference::EvaluateRecipe),
+      weights_(std::make_shared<weights::WeightSet>(&store_)),
+      graphs_(backend, SystemClock()) {
+  weights_->Add(component, std::move(tensors));
+}
+
+absl::StatusOr<NamedBuffers> NetworkRunner::Run(const graph::Graph& graph,
+                                                const NamedBuffers& inputs) {
+  RETURN_IF_ERROR(weights_->Check(graph));
+  ASSIGN_OR_RETURN(const graph::SplitGraphs split, graph::SplitByRate(graph));
+  NamedBuffers of_step = inputs;
+  if (split.request) {
+    ASSIGN_OR_RETURN(of_step[kRequest], RunRequestRows(*split.request, inputs));
+  }
+  return RunPart(split.step, of_step);
+}
+
+absl::StatusOr<NamedBuffers> NetworkRunner::RunPart(const graph::Graph& part,
+                                                    const NamedBuffers& inputs) {
+  ASSIGN_OR_RETURN(const auto executable, graphs_.GetOrLoad(part, weights_));
+  return RunOnce(*executable, inputs);
+}
+
+absl::StatusOr<Buffer> NetworkRunner::RunRequestRows(const graph::Graph& request,
+                                                     const NamedBuffers& inputs) {
+  const graph::Node& of_one_row = request.node(request.outputs().front().value);
+  const graph::ValueId first_input = request.Select(graph::Op::kInput).front();
+  const int64_t rows = inputs.at(request.node(first_input).name).shape()[0];
+  Buffer packed = Buffer::Allocate(of_one_row.dtype, {rows, of_one_row.shape[1]});
+  for (int64_t row = 0; row < rows; ++row) {
+    NamedBuffers of_row;
+    for (graph::ValueId id : request.Select(graph::Op::kInput)) {
+      const std::string& name = request.node(id).name;
+      of_row[name] = inputs.at(name).Rows(row, row + 1);
+    }
+    ASSIGN_OR_RETURN(const NamedBuffers made, RunPart(request, of_row));
+    const Buffer& values = made.at(kRequest);
+    std::memcpy(packed.Rows(row, row + 1).data(), values.data(), values.bytes());
+  }
+  return packed;
+}
+
+}  // namespace latentd::golden

@@ -1,0 +1,41 @@
+#include "tests/golden/report.h"
+
+#include <cstdio>
+
+namespace latentd::golden {
+namespace {
+
+// Cases take up to a minute: each line is to be seen when it is known.
+template <typename... Arguments>
+void PrintLine(const char* format, Arguments... arguments) {
+  std::printf(format, arguments...);
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+void Report::Measured(const std::string& name, absl::string_view what, double distance,
+                      double tolerance) {
+  const bool passed = distance <= tolerance;
+  ++(passed ? passed_ : failed_);
+  PrintLine("%-32s %-36s %-10.3g (at most %g) %s\n", name.c_str(), std::string(what).c_str(),
+            distance, tolerance, passed ? "PASS" : "FAIL");
+}
+
+void Report::Failed(const std::string& name, const absl::Status& status) {
+  ++failed_;
+  PrintLine("%-32s %s FAIL\n", name.c_str(), status.ToString().c_str());
+}
+
+void Report::Skipped(const std::string& name, absl::string_view reason) {
+  ++skipped_;
+  PrintLine("%-32s %s SKIPPED\n", name.c_str(), std::string(reason).c_str());
+}
+
+bool Report::Finish() {
+  if (passed_ + failed_ == 0) PrintLine("no case was run\n");
+  PrintLine("%d passed, %d failed, %d skipped\n", passed_, failed_, skipped_);
+  return passed_ > 0 && failed_ == 0;
+}
+
+}  // namespace latentd::golden

@@ -1,0 +1,45 @@
+#include "tests/golden/report.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace latentd::golden {
+namespace {
+
+TEST(Report, PassesIfEveryCaseIsWithinItsTolerance) {
+  Report report;
+  report.Measured("exact", "", 0, 0);
+  report.Measured("near", "", 1e-5, 1e-4);
+  report.Skipped("long", "not asked for");
+  EXPECT_TRUE(report.Finish());
+}
+
+TEST(Report, FailsIfACaseIsBeyondItsTolerance) {
+  Report report;
+  report.Measured("near", "", 1e-5, 1e-4);
+  report.Measured("far", "", 2e-4, 1e-4);
+  EXPECT_FALSE(report.Finish());
+}
+
+TEST(Report, FailsOnNan) {
+  Report report;
+  report.Measured("broken", "", NAN, 1e-4);
+  EXPECT_FALSE(report.Finish());
+}
+
+TEST(Report, FailsIfACaseCouldNotRun) {
+  Report report;
+  report.Measured("near", "", 0, 0);
+  report.Failed("missing", absl::NotFoundError("no file"));
+  EXPECT_FALSE(report.Finish());
+}
+
+TEST(Report, FailsIfNothingRan) {
+  Report report;
+  report.Skipped("long", "not asked for");
+  EXPECT_FALSE(report.Finish());
+}
+
+}  // namespace
+}  // namespace latentd::golden
