@@ -17,11 +17,6 @@ namespace latentd::image {
 // Never allocates more than a small multiple of the pixels. Thread-safe.
 absl::StatusOr<Image> Decode(absl::string_view bytes);
 
-struct Dimensions {
-  int width = 0;
-  int height = 0;
-};
-
 // The size that Decode would give, from the file's header only: cheap, and refuses what Decode
 // refuses by the header. Thread-safe.
 absl::StatusOr<Dimensions> ReadDimensions(absl::string_view bytes);

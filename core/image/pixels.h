@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
+
 namespace latentd::image {
 
 // height x width x 3 bytes: rows from the top, no padding between them, red first.
@@ -20,9 +22,20 @@ struct Image {
   bool operator==(const Image&) const = default;
 };
 
+struct Dimensions {
+  int width = 0;
+  int height = 0;
+};
+
 // What a decoder accepts and a resize makes: wider or taller pictures, or more pixels, are refused
 // before anything is allocated for them.
 inline constexpr int kMaxSide = 8192;
 inline constexpr size_t kMaxPixels = size_t{4096} * 4096;
+
+// INVALID_ARGUMENT unless a picture of this size may be held.
+absl::Status CheckSize(int64_t width, int64_t height);
+
+// INVALID_ARGUMENT unless `image` has at least one pixel and as many bytes as its size says.
+absl::Status CheckImage(const Image& image);
 
 }  // namespace latentd::image

@@ -1,0 +1,36 @@
+#include "core/image/decode.h"
+
+#include "absl/strings/str_cat.h"
+#include "core/base/error_details.h"
+#include "core/image/jpeg.h"
+#include "core/image/png.h"
+#include "core/image/webp.h"
+
+namespace latentd::image {
+
+namespace {
+
+absl::Status UnknownFormat(absl::string_view bytes) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "not a PNG, JPEG or WebP picture: ",
+      bytes.empty() ? "it is empty"
+                    : absl::StrCat("it begins with \"", Excerpt(bytes.substr(0, 8)), "\"")));
+}
+
+}  // namespace
+
+absl::StatusOr<Image> Decode(absl::string_view bytes) {
+  if (IsPng(bytes)) return DecodePng(bytes);
+  if (IsJpeg(bytes)) return DecodeJpeg(bytes);
+  if (IsWebp(bytes)) return DecodeWebp(bytes);
+  return UnknownFormat(bytes);
+}
+
+absl::StatusOr<Dimensions> ReadDimensions(absl::string_view bytes) {
+  if (IsPng(bytes)) return ReadPngDimensions(bytes);
+  if (IsJpeg(bytes)) return ReadJpegDimensions(bytes);
+  if (IsWebp(bytes)) return ReadWebpDimensions(bytes);
+  return UnknownFormat(bytes);
+}
+
+}  // namespace latentd::image

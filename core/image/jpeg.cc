@@ -1,0 +1,202 @@
+#include "core/image/jpeg.h"
+
+#include <jerror.h>
+
+#include <csetjmp>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+// After <cstdio>: it uses FILE without including it.
+#include <jpeglib.h>
+
+#include "absl/functional/function_ref.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+
+namespace latentd::image {
+namespace {
+
+// A picture of a camera has about ten. Each costs a pass over all pixels, so a small file could
+// keep a thread busy for hours.
+constexpr int kMaxScans = 64;
+
+// libjpeg's error and progress callbacks with where to jump. libjpeg hands back pointers to its own
+// parts, which stand first.
+struct Errors {
+  jpeg_error_mgr base;
+  std::jmp_buf target;
+  char text[JMSG_LENGTH_MAX] = "";
+};
+
+[[noreturn]] void OnError(j_common_ptr codec) {
+  auto* errors = reinterpret_cast<Errors*>(codec->err);
+  (*codec->err->format_message)(codec, errors->text);
+  std::longjmp(errors->target, 1);
+}
+
+// Warnings are what libjpeg can go on after, with guessed pixels. Where data is missing, that is no
+// picture anybody sent.
+void OnMessage(j_common_ptr codec, int level) {
+  if (level >= 0) return;
+  const int code = codec->err->msg_code;
+  if (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER) OnError(codec);
+}
+
+void OnProgress(j_common_ptr codec) {
+  if (!codec->is_decompressor) return;
+  if (reinterpret_cast<j_decompress_ptr>(codec)->input_scan_number <= kMaxScans) return;
+  auto* errors = reinterpret_cast<Errors*>(codec->err);
+  std::snprintf(errors->text, sizeof(errors->text), "it has more than %d scans", kMaxScans);
+  std::longjmp(errors->target, 1);
+}
+
+jpeg_error_mgr* Prepare(Errors& errors) {
+  jpeg_std_error(&errors.base);
+  errors.base.error_exit = OnError;
+  errors.base.emit_message = OnMessage;
+  errors.base.output_message = [](j_common_ptr) {};
+  return &errors.base;
+}
+
+// Runs `body` and says whether libjpeg got through it. `body` must own nothing: an error jumps out
+// of it without destroying anything.
+bool Guarded(Errors& errors, absl::FunctionRef<void()> body) {
+  if (setjmp(errors.target) != 0) return false;
+  body();
+  return true;
+}
+
+absl::Status Damaged(const Errors& errors) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("the JPEG is damaged or cut short: ", errors.text));
+}
+
+// a * b / 255, rounded.
+uint8_t Scale(int a, int b) {
+  const int product = a * b + 128;
+  return static_cast<uint8_t>(((product >> 8) + product) >> 8);
+}
+
+// One row of inverted CMYK (as all programs write it) to RGB, by PIL's formula.
+void CmykToRgb(const uint8_t* cmyk, int width, uint8_t* rgb) {
+  for (int x = 0; x < width; ++x, cmyk += 4, rgb += 3) {
+    for (int c = 0; c < 3; ++c) rgb[c] = Scale(cmyk[c], cmyk[3]);
+  }
+}
+
+class JpegReader {
+ public:
+  explicit JpegReader(absl::string_view bytes) : bytes_(bytes) {
+    codec_.err = Prepare(errors_);
+    progress_.progress_monitor = OnProgress;
+  }
+  ~JpegReader() { jpeg_destroy_decompress(&codec_); }
+  JpegReader(const JpegReader&) = delete;
+  JpegReader& operator=(const JpegReader&) = delete;
+
+  absl::StatusOr<Dimensions> ReadSize() {
+    if (!Guarded(errors_, [this] { ReadHeader(); })) return Damaged(errors_);
+    RETURN_IF_ERROR(CheckSize(codec_.image_width, codec_.image_height));
+    return Dimensions{static_cast<int>(codec_.image_width), static_cast<int>(codec_.image_height)};
+  }
+
+  absl::StatusOr<Image> Read() {
+    RETURN_IF_ERROR(ReadSize().status());
+    Image image{static_cast<int>(codec_.image_width), static_cast<int>(codec_.image_height), {}};
+    image.rgb.resize(size_t{3} * codec_.image_width * codec_.image_height);
+    std::vector<uint8_t> cmyk(IsCmyk() ? size_t{4} * codec_.image_width : 0);
+    if (!Guarded(errors_, [&] { ReadRows(image.rgb.data(), cmyk.data()); })) {
+      return Damaged(errors_);
+    }
+    return image;
+  }
+
+ private:
+  bool IsCmyk() const { return codec_.num_components == 4; }
+
+  void ReadHeader() {
+    jpeg_create_decompress(&codec_);
+    codec_.progress = &progress_;
+    jpeg_mem_src(&codec_, reinterpret_cast<const unsigned char*>(bytes_.data()), bytes_.size());
+    jpeg_read_header(&codec_, TRUE);
+  }
+
+  void ReadRows(uint8_t* rgb, uint8_t* cmyk) {
+    codec_.out_color_space = IsCmyk() ? JCS_CMYK : JCS_RGB;
+    jpeg_start_decompress(&codec_);
+    while (codec_.output_scanline < codec_.output_height) {
+      uint8_t* row = rgb + size_t{3} * codec_.output_width * codec_.output_scanline;
+      uint8_t* target = IsCmyk() ? cmyk : row;
+      if (jpeg_read_scanlines(&codec_, &target, 1) == 1 && IsCmyk()) {
+        CmykToRgb(cmyk, static_cast<int>(codec_.output_width), row);
+      }
+    }
+    jpeg_finish_decompress(&codec_);
+  }
+
+  absl::string_view bytes_;
+  Errors errors_;
+  jpeg_progress_mgr progress_ = {};
+  jpeg_decompress_struct codec_ = {};
+};
+
+class JpegWriter {
+ public:
+  JpegWriter() { codec_.err = Prepare(errors_); }
+  ~JpegWriter() {
+    jpeg_destroy_compress(&codec_);
+    std::free(bytes_);
+  }
+  JpegWriter(const JpegWriter&) = delete;
+  JpegWriter& operator=(const JpegWriter&) = delete;
+
+  absl::StatusOr<std::string> Write(const Image& image, int quality) {
+    if (!Guarded(errors_, [&] { Compress(image, quality); })) {
+      return absl::InvalidArgumentError(absl::StrCat("libjpeg refuses: ", errors_.text));
+    }
+    return std::string(reinterpret_cast<const char*>(bytes_), size_);
+  }
+
+ private:
+  void Compress(const Image& image, int quality) {
+    jpeg_create_compress(&codec_);
+    jpeg_mem_dest(&codec_, &bytes_, &size_);
+    codec_.image_width = image.width;
+    codec_.image_height = image.height;
+    codec_.input_components = 3;
+    codec_.in_color_space = JCS_RGB;
+    jpeg_set_defaults(&codec_);
+    jpeg_set_quality(&codec_, quality, /*force_baseline=*/TRUE);
+    jpeg_start_compress(&codec_, /*write_all_tables=*/TRUE);
+    while (codec_.next_scanline < codec_.image_height) {
+      const size_t offset = size_t{3} * image.width * codec_.next_scanline;
+      auto* row = const_cast<uint8_t*>(image.rgb.data() + offset);  // libjpeg only reads it
+      jpeg_write_scanlines(&codec_, &row, 1);
+    }
+    jpeg_finish_compress(&codec_);
+  }
+
+  Errors errors_;
+  unsigned char* bytes_ = nullptr;  // libjpeg's malloc
+  unsigned long size_ = 0;          // NOLINT(google-runtime-int): libjpeg's type
+  jpeg_compress_struct codec_ = {};
+};
+
+}  // namespace
+
+bool IsJpeg(absl::string_view bytes) { return absl::StartsWith(bytes, "\xFF\xD8\xFF"); }
+
+absl::StatusOr<Dimensions> ReadJpegDimensions(absl::string_view bytes) {
+  return JpegReader(bytes).ReadSize();
+}
+
+absl::StatusOr<Image> DecodeJpeg(absl::string_view bytes) { return JpegReader(bytes).Read(); }
+
+absl::StatusOr<std::string> EncodeJpeg(const Image& image, int quality) {
+  return JpegWriter().Write(image, quality);
+}
+
+}  // namespace latentd::image

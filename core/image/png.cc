@@ -1,0 +1,205 @@
+#include "core/image/png.h"
+
+#include <png.h>
+
+#include <algorithm>
+#include <csetjmp>
+#include <cstring>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "core/base/status_macros.h"
+
+namespace latentd::image {
+namespace {
+
+constexpr char kSignature[] = "\x89PNG\r\n\x1A\n";
+
+// What libpng last complained of, for the message.
+struct Complaint {
+  char text[96] = "";
+};
+
+void OnError(png_structp png, png_const_charp message) {
+  auto* complaint = static_cast<Complaint*>(png_get_error_ptr(png));
+  std::strncpy(complaint->text, message, sizeof(complaint->text) - 1);
+  png_longjmp(png, 1);
+}
+
+void OnWarning(png_structp, png_const_charp) {}
+
+// Runs `body` and says whether libpng got through it. `body` must own nothing: an error jumps out
+// of it without destroying anything.
+bool Guarded(png_structp png, absl::FunctionRef<void()> body) {
+  if (setjmp(png_jmpbuf(png)) != 0) return false;
+  body();
+  return true;
+}
+
+absl::Status Damaged(const Complaint& complaint) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("the PNG is damaged or cut short: ", complaint.text));
+}
+
+class PngReader {
+ public:
+  explicit PngReader(absl::string_view bytes)
+      : rest_(bytes),
+        png_(png_create_read_struct(PNG_LIBPNG_VER_STRING, &complaint_, OnError, OnWarning)),
+        info_(png_ == nullptr ? nullptr : png_create_info_struct(png_)) {}
+  ~PngReader() { png_destroy_read_struct(&png_, &info_, nullptr); }
+  PngReader(const PngReader&) = delete;
+  PngReader& operator=(const PngReader&) = delete;
+
+  absl::StatusOr<Dimensions> ReadSize() {
+    if (info_ == nullptr) return absl::ResourceExhaustedError("no memory to read a PNG");
+    if (!Guarded(png_, [this] { ReadHeader(); })) return Damaged(complaint_);
+    RETURN_IF_ERROR(CheckSize(width_, height_));
+    return Dimensions{static_cast<int>(width_), static_cast<int>(height_)};
+  }
+
+  absl::StatusOr<Image> Read() {
+    RETURN_IF_ERROR(ReadSize().status());
+    if (!Guarded(png_, [this] { ChooseConversions(); })) return Damaged(complaint_);
+    std::vector<uint8_t> pixels(row_bytes_ * height_);
+    std::vector<png_bytep> rows(height_);
+    for (size_t y = 0; y < rows.size(); ++y) rows[y] = pixels.data() + y * row_bytes_;
+    const bool read = Guarded(png_, [&] {
+      png_read_image(png_, rows.data());
+      png_read_end(png_, nullptr);
+    });
+    if (!read) return Damaged(complaint_);
+    if (IsWideGrey()) pixels = ClampWideGrey(pixels);
+    return Image{static_cast<int>(width_), static_cast<int>(height_), std::move(pixels)};
+  }
+
+ private:
+  void ReadHeader() {
+    // Sizes are checked by CheckSize, which says more.
+    png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
+    // Nothing but the pixels counts: profiles and texts are not even unpacked.
+    png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
+    png_set_read_fn(png_, this, [](png_structp png, png_bytep to, size_t count) {
+      static_cast<PngReader*>(png_get_io_ptr(png))->Take(to, count);
+    });
+    png_read_info(png_, info_);
+    png_get_IHDR(png_, info_, &width_, &height_, &bit_depth_, &color_type_, nullptr, nullptr,
+                 nullptr);
+  }
+
+  void Take(png_bytep to, size_t count) {
+    if (count > rest_.size()) png_error(png_, "it ends too early");
+    std::memcpy(to, rest_.data(), count);
+    rest_.remove_prefix(count);
+  }
+
+  bool IsWideGrey() const { return color_type_ == PNG_COLOR_TYPE_GRAY && bit_depth_ == 16; }
+
+  // Everything to 8-bit RGB, but for 16-bit grey, which stays as it is.
+  void ChooseConversions() {
+    if (!IsWideGrey()) {
+      png_set_expand(png_);
+      png_set_strip_16(png_);
+      png_set_strip_alpha(png_);
+      png_set_gray_to_rgb(png_);
+    }
+    png_set_interlace_handling(png_);
+    png_read_update_info(png_, info_);
+    row_bytes_ = png_get_rowbytes(png_, info_);
+    const size_t expected = size_t{width_} * (IsWideGrey() ? 2 : 3);
+    if (row_bytes_ != expected) png_error(png_, "it has an unexpected layout");
+  }
+
+  // Big-endian 16-bit grey to RGB, as PIL does it: by the value, not by its upper half.
+  static std::vector<uint8_t> ClampWideGrey(const std::vector<uint8_t>& wide) {
+    std::vector<uint8_t> rgb(wide.size() / 2 * 3);
+    for (size_t i = 0; i < wide.size() / 2; ++i) {
+      const uint8_t grey = wide[2 * i] != 0 ? 255 : wide[2 * i + 1];
+      std::fill_n(rgb.begin() + 3 * i, 3, grey);
+    }
+    return rgb;
+  }
+
+  absl::string_view rest_;
+  Complaint complaint_;
+  png_structp png_;
+  png_infop info_;
+  png_uint_32 width_ = 0;
+  png_uint_32 height_ = 0;
+  int bit_depth_ = 0;
+  int color_type_ = 0;
+  size_t row_bytes_ = 0;
+};
+
+class PngWriter {
+ public:
+  PngWriter()
+      : png_(png_create_write_struct(PNG_LIBPNG_VER_STRING, &complaint_, OnError, OnWarning)),
+        info_(png_ == nullptr ? nullptr : png_create_info_struct(png_)) {}
+  ~PngWriter() { png_destroy_write_struct(&png_, &info_); }
+  PngWriter(const PngWriter&) = delete;
+  PngWriter& operator=(const PngWriter&) = delete;
+
+  absl::StatusOr<std::string> Write(const Image& image, std::string parameters) {
+    if (info_ == nullptr) return absl::ResourceExhaustedError("no memory to write a PNG");
+    const bool written = Guarded(png_, [&] {
+      WriteHeader(image, parameters);
+      for (int y = 0; y < image.height; ++y) {
+        png_write_row(png_, image.rgb.data() + size_t{3} * image.width * y);
+      }
+      png_write_end(png_, nullptr);
+    });
+    if (!written) {
+      return absl::InvalidArgumentError(absl::StrCat("libpng refuses: ", complaint_.text));
+    }
+    return std::move(bytes_);
+  }
+
+ private:
+  void WriteHeader(const Image& image, std::string& parameters) {
+    png_set_write_fn(
+        png_, this,
+        [](png_structp png, png_bytep from, size_t count) {
+          auto* writer = static_cast<PngWriter*>(png_get_io_ptr(png));
+          writer->bytes_.append(reinterpret_cast<const char*>(from), count);
+        },
+        [](png_structp) {});
+    png_set_IHDR(png_, info_, image.width, image.height, 8, PNG_COLOR_TYPE_RGB, PNG_INTERLACE_NONE,
+                 PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+    if (!parameters.empty()) {
+      char keyword[] = "parameters";
+      png_text text = {};
+      text.compression = PNG_ITXT_COMPRESSION_NONE;
+      text.key = keyword;
+      text.text = parameters.data();
+      text.itxt_length = parameters.size();
+      png_set_text(png_, info_, &text, 1);
+    }
+    png_write_info(png_, info_);
+  }
+
+  Complaint complaint_;
+  png_structp png_;
+  png_infop info_;
+  std::string bytes_;
+};
+
+}  // namespace
+
+bool IsPng(absl::string_view bytes) { return absl::StartsWith(bytes, kSignature); }
+
+absl::StatusOr<Dimensions> ReadPngDimensions(absl::string_view bytes) {
+  return PngReader(bytes).ReadSize();
+}
+
+absl::StatusOr<Image> DecodePng(absl::string_view bytes) { return PngReader(bytes).Read(); }
+
+absl::StatusOr<std::string> EncodePng(const Image& image, absl::string_view parameters) {
+  return PngWriter().Write(
+      image, absl::StrReplaceAll(parameters, {{absl::string_view("\0", 1), "\uFFFD"}}));
+}
+
+}  // namespace latentd::image

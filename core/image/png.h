@@ -1,0 +1,24 @@
+// PNG, through libpng. Its errors jump (setjmp); nothing of that leaves png.cc.
+//
+// Thread-safe: free functions without state.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "core/image/pixels.h"
+
+namespace latentd::image {
+
+bool IsPng(absl::string_view bytes);
+
+// See decode.h.
+absl::StatusOr<Dimensions> ReadPngDimensions(absl::string_view bytes);
+absl::StatusOr<Image> DecodePng(absl::string_view bytes);
+
+// REQUIRES: CheckImage(image). An empty text writes no iTXt chunk; a NUL in it, which the format
+// cannot hold, becomes U+FFFD.
+absl::StatusOr<std::string> EncodePng(const Image& image, absl::string_view parameters);
+
+}  // namespace latentd::image
