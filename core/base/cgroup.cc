@@ -20,9 +20,8 @@ void AppendUpwards(const std::string& mount, absl::string_view group, int versio
   if (std::find(parts.begin(), parts.end(), "..") != parts.end()) parts.clear();
   std::vector<std::string> paths = {mount};
   for (absl::string_view part : parts) paths.push_back(absl::StrCat(paths.back(), "/", part));
-  for (auto path = paths.rbegin(); path != paths.rend(); ++path) {
-    directories->push_back({*path, version});
-  }
+  std::reverse(paths.begin(), paths.end());
+  for (std::string& path : paths) directories->push_back({std::move(path), version});
 }
 
 }  // namespace

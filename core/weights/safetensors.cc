@@ -164,7 +164,7 @@ StoredTensor MakeTensor(const HeaderEntry& entry, const DTypeRow& row, absl::str
 }  // namespace
 
 absl::StatusOr<TensorMap> ParseSafetensorsBytes(absl::string_view bytes, const std::string& file,
-                                                std::shared_ptr<const void> owner) {
+                                                const std::shared_ptr<const void>& owner) {
   ASSIGN_OR_RETURN(const Parts parts, Split(bytes, file));
   ASSIGN_OR_RETURN(std::vector<HeaderEntry> entries, ParseSafetensorsHeader(parts.header, file));
   TensorMap tensors;
@@ -184,13 +184,13 @@ absl::StatusOr<TensorMap> ParseSafetensorsBytes(absl::string_view bytes, const s
   return tensors;
 }
 
-absl::StatusOr<TensorMap> ParseSafetensors(std::shared_ptr<const MappedFile> file) {
+absl::StatusOr<TensorMap> ParseSafetensors(const std::shared_ptr<const MappedFile>& file) {
   return ParseSafetensorsBytes(file->bytes(), file->path(), file);
 }
 
 absl::StatusOr<TensorMap> ReadSafetensors(const std::string& path) {
-  ASSIGN_OR_RETURN(std::shared_ptr<const MappedFile> file, MappedFile::Open(path));
-  return ParseSafetensors(std::move(file));
+  ASSIGN_OR_RETURN(const std::shared_ptr<const MappedFile> file, MappedFile::Open(path));
+  return ParseSafetensors(file);
 }
 
 }  // namespace latentd::weights

@@ -24,13 +24,13 @@
 namespace latentd::weights {
 
 // The tensors wrap the mapping, without a copy. Reads the header's pages only.
-absl::StatusOr<TensorMap> ParseSafetensors(std::shared_ptr<const MappedFile> file);
+absl::StatusOr<TensorMap> ParseSafetensors(const std::shared_ptr<const MappedFile>& file);
 
 // The same for a file by path. NOT_FOUND and such name the path.
 absl::StatusOr<TensorMap> ReadSafetensors(const std::string& path);
 
 // The same for bytes that `owner` keeps alive; `file` is for messages.
 absl::StatusOr<TensorMap> ParseSafetensorsBytes(absl::string_view bytes, const std::string& file,
-                                                std::shared_ptr<const void> owner);
+                                                const std::shared_ptr<const void>& owner);
 
 }  // namespace latentd::weights

@@ -73,12 +73,13 @@ absl::Status CheckTensor(const graph::Node& weight, const absl::StatusOr<StoredT
       ", the network wants ", type(weight.dtype, weight.shape)));
 }
 
-void WeightSet::Add(absl::string_view component, TensorMap tensors) {
-  for (auto& [name, tensor] : tensors) {
-    if (tensor.digest == nullptr && tensor.unusable_dtype.empty()) {
-      tensor.digest = std::make_shared<const ContentDigest>(tensor.data);
+void WeightSet::Add(absl::string_view component, const TensorMap& tensors) {
+  for (const auto& [name, tensor] : tensors) {
+    StoredTensor& added = tensors_[absl::StrCat(component, "/", name)];
+    added = tensor;
+    if (added.digest == nullptr && added.unusable_dtype.empty()) {
+      added.digest = std::make_shared<const ContentDigest>(added.data);
     }
-    tensors_.insert_or_assign(absl::StrCat(component, "/", name), std::move(tensor));
   }
 }
 

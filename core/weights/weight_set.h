@@ -25,7 +25,7 @@ class WeightSet {
 
   // Adds the tensors of one component under "component/name". REQUIRES: no tensor of that component
   // was added before.
-  void Add(absl::string_view component, TensorMap tensors);
+  void Add(absl::string_view component, const TensorMap& tensors);
 
   // Older spellings are found under today's names: a text encoder's tensors with or without the
   // prefix "text_model.", and attention of VAEs of the SD 1.5 age (query, key, value, proj_attn for

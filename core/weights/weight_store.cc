@@ -58,6 +58,7 @@ bool IsBareWeight(const Graph& recipe) {
 absl::StatusOr<Buffer> MakePlain(const Graph& recipe, const std::vector<StoredTensor>& sources,
                                  const Evaluator& evaluator) {
   std::vector<Buffer> buffers;
+  buffers.reserve(sources.size());
   for (const StoredTensor& source : sources) buffers.push_back(Aligned(source.data));
   if (IsBareWeight(recipe) && buffers.size() == 1) return buffers[0];
   return evaluator(recipe, buffers);

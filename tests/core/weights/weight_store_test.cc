@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "core/graph/graph_builder.h"
+#include "core/weights/checkpoint.h"
 #include "core/weights/safetensors.h"
 #include "tests/support/safetensors_writer.h"
 #include "tests/support/status_matchers.h"
@@ -179,6 +180,44 @@ TEST_F(WeightStoreTest, TakesAttentionThatIsStoredAsAConvolution) {
   const WeightSet set = SetFromFile("vae", {FilledTensor("x.query.weight", {2, 2, 1, 1}, 3)});
   ASSERT_OK_AND_ASSIGN(const Held held, store_.Get(Bare("vae/x.to_q.weight", {2, 2}), set));
   EXPECT_EQ(held->shape(), Shape({2, 2}));
+}
+
+// All tensors of one component of the demo checkpoints, held as they are.
+void HoldAll(WeightStore& store, const std::string& model, const std::string& component,
+             std::vector<Held>* held) {
+  ASSERT_OK_AND_ASSIGN(
+      const Checkpoint checkpoint,
+      Checkpoint::Open(absl::StrCat(LATENTD_SOURCE_DIR, "/deploy/demo-model/", model), ""));
+  ASSERT_OK_AND_ASSIGN(const TensorMap tensors, checkpoint.LoadTensors(component));
+  WeightSet set(&store);
+  set.Add(component, tensors);
+  for (const auto& [name, tensor] : tensors) {
+    graph::GraphBuilder builder;
+    graph::Node weight;
+    weight.op = graph::Op::kWeight;
+    weight.name = absl::StrCat(component, "/", name);
+    weight.dtype = tensor.data.dtype();
+    weight.shape = tensor.data.shape();
+    builder.Output("result", builder.Append(weight));
+    ASSERT_OK_AND_ASSIGN(const graph::Graph recipe, std::move(builder).Build());
+    ASSERT_OK_AND_ASSIGN(held->emplace_back(), store.Get(recipe, set));
+  }
+}
+
+TEST_F(WeightStoreTest, TheDemosRefinerAddsNothingForWhatItSharesWithTheBase) {
+  std::vector<Held> base, refiner;
+  HoldAll(store_, "base", "vae", &base);
+  HoldAll(store_, "base", "text_encoder_2", &base);
+  const size_t bytes = store_.bytes_held();
+  EXPECT_GT(bytes, 2'000'000u);
+  HoldAll(store_, "refiner", "vae", &refiner);
+  HoldAll(store_, "refiner", "text_encoder_2", &refiner);
+  EXPECT_EQ(refiner.size(), base.size());
+  EXPECT_EQ(store_.bytes_held(), bytes);
+  base.clear();
+  EXPECT_EQ(store_.bytes_held(), bytes);
+  refiner.clear();
+  EXPECT_EQ(store_.bytes_held(), 0u);
 }
 
 TEST_F(WeightStoreTest, NamesAMissingTensor) {
