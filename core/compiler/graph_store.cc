@@ -1,5 +1,6 @@
 #include "core/compiler/graph_store.h"
 
+#include <iterator>
 #include <utility>
 
 #include "core/base/status_macros.h"
@@ -15,9 +16,10 @@ absl::StatusOr<std::shared_ptr<Executable>> GraphStore::GetOrLoad(
   const ExecutableKey executable_key{key.ToDigest(), weights.get()};
   if (auto found = FindOrBegin(executable_key)) return found;
   absl::StatusOr<std::shared_ptr<Executable>> made = Make(graph, key, *weights);
+  std::list<Held> leaving;  // freed after the lock is: that takes as long as the weights are large
   absl::MutexLock lock(&mutex_);
   loading_.erase(executable_key);
-  if (made.ok()) Hold({executable_key, *made, std::move(weights)});
+  if (made.ok()) leaving = Hold({executable_key, *made, std::move(weights)});
   return made;
 }
 
@@ -77,13 +79,15 @@ std::shared_ptr<const std::string> GraphStore::FindOrBeginArtifact(const Digest&
   return kept_.front().bytes;
 }
 
-void GraphStore::Hold(Held held) {
+std::list<GraphStore::Held> GraphStore::Hold(Held held) {
   held_.push_front(std::move(held));
   executables_[held_.front().key] = held_.begin();
+  std::list<Held> leaving;
   while (held_.size() > limits_.executables) {
     executables_.erase(held_.back().key);
-    held_.pop_back();
+    leaving.splice(leaving.end(), held_, std::prev(held_.end()));
   }
+  return leaving;
 }
 
 void GraphStore::Keep(Kept kept) {

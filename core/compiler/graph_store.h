@@ -78,7 +78,8 @@ class GraphStore {
   absl::StatusOr<std::shared_ptr<const std::string>> GetOrCompile(const graph::Graph& graph,
                                                                   const GraphKey& key)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  void Hold(Held held) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What leaves for it.
+  std::list<Held> Hold(Held held) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Keep(Kept kept) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   backends::Backend& backend_;
