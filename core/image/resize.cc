@@ -79,7 +79,9 @@ uint8_t Apply(const Tap& tap, const uint8_t* input, size_t stride) {
   return ToByte(sum);
 }
 
-Image ResizeRows(const Image& image, int width) {
+// Gives each row another width.
+Image Rows(const Image& image, int width) {
+  if (width == image.width) return image;
   const std::vector<Tap> taps = MakeTaps(image.width, width);
   Image resized{width, image.height, {}};
   resized.rgb.reserve(size_t{3} * width * image.height);
@@ -92,7 +94,9 @@ Image ResizeRows(const Image& image, int width) {
   return resized;
 }
 
-Image ResizeColumns(const Image& image, int height) {
+// Gives each column another height.
+Image Columns(const Image& image, int height) {
+  if (height == image.height) return image;
   const std::vector<Tap> taps = MakeTaps(image.height, height);
   const size_t row_bytes = size_t{3} * image.width;
   Image resized{image.width, height, {}};
@@ -112,16 +116,22 @@ Image ResizeColumns(const Image& image, int height) {
   return resized;
 }
 
+// Whether Pillow, since version 13, starts with the columns: where the height shrinks by much more
+// than the width.
+bool ColumnsFirst(const Image& image, int width, int height) {
+  return height < image.height && image.height - height > 2 * (image.width - width);
+}
+
 }  // namespace
 
 absl::StatusOr<Image> ResizeLanczos(const Image& image, int width, int height) {
   RETURN_IF_ERROR(CheckImage(image));
   RETURN_IF_ERROR(CheckSize(image.width, image.height));
   RETURN_IF_ERROR(CheckSize(width, height));
-  // Both passes round to bytes, so that one that changes nothing has to be left out.
-  Image resized = width == image.width ? image : ResizeRows(image, width);
-  if (height != image.height) resized = ResizeColumns(resized, height);
-  return resized;
+  // Both passes round to bytes, so that one that changes nothing has to be left out and the order
+  // shows.
+  if (ColumnsFirst(image, width, height)) return Rows(Columns(image, height), width);
+  return Columns(Rows(image, width), height);
 }
 
 }  // namespace latentd::image

@@ -1,5 +1,5 @@
-// Lanczos resizing, to the pixel what PIL's Image.resize(size, LANCZOS) computes: an init image has
-// to reach the network as diffusers would have handed it over.
+// Lanczos resizing, to the pixel what Image.resize(size, LANCZOS) of Pillow 13 computes: an init
+// image has to reach the network as diffusers would have handed it over.
 #pragma once
 
 #include "absl/status/statusor.h"

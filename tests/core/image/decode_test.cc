@@ -1,0 +1,169 @@
+#include "core/image/decode.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/image/encode.h"
+#include "tests/core/image/pictures.h"
+#include "tests/support/status_matchers.h"
+
+namespace latentd::image {
+namespace {
+
+using ::latentd::testing::StatusIs;
+using ::testing::HasSubstr;
+
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+
+class PillowPictures : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(PillowPictures, HaveThePixelsThatPillowReads) {
+  ASSERT_OK_AND_ASSIGN(const Image image, Decode(ReadPicture(GetParam())));
+  EXPECT_EQ(image.width, 13);
+  EXPECT_EQ(image.height, 9);
+  const std::vector<uint8_t> expected = ReadRgb(std::string(GetParam()) + ".rgb");
+  ASSERT_EQ(expected.size(), 13 * 9 * 3);
+  EXPECT_EQ(image.rgb, expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(Png, PillowPictures,
+                         ::testing::Values("rgb.png", "rgba.png", "grey.png", "grey-alpha.png",
+                                           "palette.png", "palette-transparent.png",
+                                           "rgb-transparent.png", "grey-transparent.png",
+                                           "interlaced.png", "grey-1.png", "grey-2.png",
+                                           "grey-4.png", "palette-1.png", "palette-2.png",
+                                           "palette-4.png", "grey-16.png", "rgb-16.png",
+                                           "grey-alpha-16.png", "rgba-16.png", "gamma.png"));
+INSTANTIATE_TEST_SUITE_P(Jpeg, PillowPictures,
+                         ::testing::Values("rgb.jpg", "full-chroma.jpg", "progressive.jpg",
+                                           "grey.jpg", "cmyk.jpg", "rotated.jpg"));
+INSTANTIATE_TEST_SUITE_P(Webp, PillowPictures,
+                         ::testing::Values("lossy.webp", "lossless.webp", "lossy-alpha.webp",
+                                           "lossless-alpha.webp"));
+
+// One file of each format and way of coding, to be damaged.
+class DamagedPictures : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(DamagedPictures, AreRefusedWhereverTheyAreCutShort) {
+  const std::string bytes = ReadPicture(GetParam());
+  ASSERT_GT(bytes.size(), 20);
+  for (size_t length = 0; length < bytes.size(); ++length) {
+    EXPECT_THAT(Decode(bytes.substr(0, length)), StatusIs(kInvalid, ::testing::_)) << length;
+  }
+}
+
+TEST_P(DamagedPictures, NeverCrashWithABitTurned) {
+  const std::string bytes = ReadPicture(GetParam());
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    for (const int bit : {0, 3, 7}) {
+      std::string damaged = bytes;
+      damaged[i] = static_cast<char>(damaged[i] ^ (1 << bit));
+      const absl::StatusOr<Image> image = Decode(damaged);
+      if (image.ok()) {
+        EXPECT_OK(CheckImage(*image));
+      } else {
+        EXPECT_EQ(image.status().code(), kInvalid);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, DamagedPictures,
+                         ::testing::Values("rgb.png", "palette.png", "interlaced.png",
+                                           "grey-16.png", "rgb.jpg", "progressive.jpg", "cmyk.jpg",
+                                           "lossy.webp", "lossless.webp", "lossy-alpha.webp"));
+
+TEST(DecodeTest, SaysThatAPngIsDamaged) {
+  std::string bytes = ReadPicture("rgb.png");
+  bytes[bytes.find("IDAT") + 8] ^= 1;
+  EXPECT_THAT(Decode(bytes), StatusIs(kInvalid, HasSubstr("the PNG is damaged or cut short")));
+}
+
+TEST(DecodeTest, SaysThatAJpegIsCutShort) {
+  const std::string bytes = ReadPicture("rgb.jpg");
+  EXPECT_THAT(Decode(bytes.substr(0, bytes.size() - 40)),
+              StatusIs(kInvalid, HasSubstr("the JPEG is damaged or cut short")));
+}
+
+TEST(DecodeTest, SaysThatAWebpIsCutShort) {
+  const std::string bytes = ReadPicture("lossy.webp");
+  EXPECT_THAT(Decode(bytes.substr(0, bytes.size() - 40)),
+              StatusIs(kInvalid, HasSubstr("the WebP is damaged or cut short")));
+}
+
+TEST(DecodeTest, RefusesAnAnimation) {
+  EXPECT_THAT(Decode(ReadPicture("animated.webp")), StatusIs(kInvalid, HasSubstr("animated")));
+}
+
+TEST(DecodeTest, RefusesWhatIsNoPicture) {
+  EXPECT_THAT(Decode(""), StatusIs(kInvalid, HasSubstr("it is empty")));
+  EXPECT_THAT(Decode("GIF89a and so on"),
+              StatusIs(kInvalid, HasSubstr("not a PNG, JPEG or WebP picture")));
+  EXPECT_THAT(Decode(std::string(1000, '\0')), StatusIs(kInvalid, HasSubstr("not a PNG")));
+}
+
+// The checksum of a PNG chunk (the PNG specification, annex D).
+uint32_t Crc(absl::string_view bytes) {
+  uint32_t crc = 0xFFFFFFFF;
+  for (const char byte : bytes) {
+    crc ^= static_cast<uint8_t>(byte);
+    for (int bit = 0; bit < 8; ++bit) crc = (crc & 1) != 0 ? 0xEDB88320 ^ (crc >> 1) : crc >> 1;
+  }
+  return ~crc;
+}
+
+void PutBigEndian(std::string& bytes, size_t offset, uint32_t value, int count) {
+  for (int i = 0; i < count; ++i) {
+    bytes[offset + i] = static_cast<char>(value >> (8 * (count - 1 - i)));
+  }
+}
+
+// Pictures whose header promises another size than there are pixels.
+std::string PngOfSize(uint32_t width, uint32_t height) {
+  std::string bytes = ReadPicture("rgb.png");
+  PutBigEndian(bytes, 16, width, 4);
+  PutBigEndian(bytes, 20, height, 4);
+  PutBigEndian(bytes, 29, Crc(absl::string_view(bytes).substr(12, 17)), 4);
+  return bytes;
+}
+
+std::string JpegOfSize(uint32_t width, uint32_t height) {
+  std::string bytes = ReadPicture("rgb.jpg");
+  const size_t frame = bytes.find("\xFF\xC0");
+  PutBigEndian(bytes, frame + 5, height, 2);
+  PutBigEndian(bytes, frame + 7, width, 2);
+  return bytes;
+}
+
+std::string WebpOfLargestSize() {
+  std::string bytes = ReadPicture("lossy.webp");
+  bytes.replace(26, 4, "\xFF\x3F\xFF\x3F");
+  return bytes;
+}
+
+TEST(DecodeTest, RefusesAPngBombByItsHeader) {
+  EXPECT_THAT(Decode(PngOfSize(100000, 100000)),
+              StatusIs(kInvalid, HasSubstr("100000x100000 pixels; at most 8192 a side")));
+  EXPECT_THAT(Decode(PngOfSize(0x7FFFFFFF, 0x7FFFFFFF)),
+              StatusIs(kInvalid, HasSubstr("2147483647x2147483647 pixels")));
+  EXPECT_THAT(Decode(PngOfSize(8192, 2049)), StatusIs(kInvalid, HasSubstr("16777216 in all")));
+  EXPECT_THAT(Decode(PngOfSize(0, 5)), StatusIs(kInvalid, HasSubstr("the PNG is damaged")));
+}
+
+TEST(DecodeTest, RefusesAJpegBombByItsHeader) {
+  EXPECT_THAT(Decode(JpegOfSize(65500, 65500)),
+              StatusIs(kInvalid, HasSubstr("65500x65500 pixels; at most 8192 a side")));
+}
+
+TEST(DecodeTest, RefusesAWebpBombByItsHeader) {
+  EXPECT_THAT(Decode(WebpOfLargestSize()),
+              StatusIs(kInvalid, HasSubstr("16383x16383 pixels; at most 8192 a side")));
+}
+
+TEST(DecodeTest, RefusesAHeaderThatPromisesMoreThanThereIs) {
+  EXPECT_THAT(Decode(PngOfSize(4096, 4096)), StatusIs(kInvalid, HasSubstr("cut short")));
+  EXPECT_THAT(Decode(JpegOfSize(4096, 4096)), StatusIs(kInvalid, HasSubstr("cut short")));
+}
+
+}  // namespace
+}  // namespace latentd::image
