@@ -1,8 +1,7 @@
 // A directory of a test's own that goes with it.
 #pragma once
 
-#include <stdlib.h>
-
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 

@@ -14,7 +14,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using testing::StatusIs;
 
 // `bytes` must outlive the result.

@@ -23,9 +23,9 @@ StoredTensor Tensor(DType dtype, Shape shape) {
   return {Buffer::Allocate(dtype, std::move(shape)), "/c/vae/x.safetensors"};
 }
 
-WeightSet SetOf(const std::string& component, TensorMap tensors) {
+WeightSet SetOf(const std::string& component, const TensorMap& tensors) {
   WeightSet set(nullptr);
-  set.Add(component, std::move(tensors));
+  set.Add(component, tensors);
   return set;
 }
 
@@ -117,6 +117,7 @@ TEST(WeightSetCheckTest, SaysThatADTypeDiffers) {
 
 TEST(WeightSetCheckTest, EndsLongLists) {
   std::vector<std::pair<std::string, Shape>> wanted;
+  wanted.reserve(1000);
   for (int i = 0; i < 1000; ++i) wanted.push_back({absl::StrCat("vae/", i), {1}});
   EXPECT_THAT(WeightSet(nullptr).Check(Wants(wanted)),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("; and 950 more")));

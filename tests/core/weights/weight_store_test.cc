@@ -47,6 +47,7 @@ absl::StatusOr<Buffer> JoinRows(const graph::Graph& recipe, absl::Span<const Buf
 graph::Graph Concat(const std::vector<std::string>& names, const Shape& shape) {
   graph::GraphBuilder builder;
   std::vector<graph::Value> parts;
+  parts.reserve(names.size());
   for (const std::string& name : names) parts.push_back(builder.Weight(name, shape));
   builder.Output("result", builder.Concat(parts, 0));
   return *std::move(builder).Build();
@@ -139,8 +140,9 @@ TEST_F(WeightStoreTest, TheLastUserFreesAndTheNextMakesAgain) {
   const WeightSet set = SetFromFile("c", {FilledTensor("a", {4}, 7)});
   const graph::Graph recipe = Concat({"c/a", "c/a"}, {4});
   {
-    ASSERT_OK_AND_ASSIGN(const Held first, store_.Get(recipe, set));
-    const Held second = first;
+    ASSERT_OK_AND_ASSIGN(Held first, store_.Get(recipe, set));
+    const Held second = std::move(first);
+    EXPECT_EQ(store_.bytes_held(), 32u);
   }
   EXPECT_EQ(store_.bytes_held(), 0u);
   EXPECT_EQ(store_.entries(), 0u);
@@ -261,6 +263,7 @@ TEST_F(WeightStoreTest, ThreadsThatAskAtOnceMakeOnce) {
   };
   std::vector<Held> held(4);
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (Held& result : held) {
     threads.emplace_back([&] { result = *store_.Get(recipe, set, "slow", slow); });
   }
@@ -276,6 +279,7 @@ TEST_F(WeightStoreTest, ThreadsThatAskAtOnceMakeOnce) {
 TEST_F(WeightStoreTest, UsersThatComeAndGoOnManyThreadsLeaveNothing) {
   const WeightSet set = SetFromFile("c", {FilledTensor("a", {4}, 7), FilledTensor("b", {4}, 8)});
   std::vector<std::thread> threads;
+  threads.reserve(4);
   std::atomic<int> wrong = 0;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&, i] {
