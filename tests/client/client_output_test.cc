@@ -1,0 +1,160 @@
+// What users see: progress and errors.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "client/error_text.h"
+#include "client/image_assembler.h"
+#include "client/progress_display.h"
+#include "client/request_options.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+
+namespace latentd::client {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+v1::GenerateEvent Step(int step, int total, v1::Stage stage = v1::STAGE_BASE) {
+  v1::GenerateEvent event;
+  event.mutable_progress()->set_step(step);
+  event.mutable_progress()->set_total_steps(total);
+  event.mutable_progress()->set_stage(stage);
+  return event;
+}
+
+template <typename... Details>
+grpc::Status StatusWith(grpc::StatusCode code, const std::string& message,
+                        const Details&... details) {
+  google::rpc::Status status;
+  status.set_code(code);
+  status.set_message(message);
+  (status.add_details()->PackFrom(details), ...);
+  return grpc::Status(code, message, status.SerializeAsString());
+}
+
+google::rpc::ErrorInfo Reason(const std::string& reason) {
+  google::rpc::ErrorInfo info;
+  info.set_reason(reason);
+  info.set_domain("latentd");
+  return info;
+}
+
+TEST(ProgressDisplayTest, ABarFillsUp) {
+  EXPECT_EQ(BarText(Step(15, 30).progress(), 1),
+            "base      15/30 [===============>              ]  50%");
+  EXPECT_THAT(BarText(Step(30, 30).progress(), 1), HasSubstr("[==============================]"));
+  EXPECT_THAT(BarText(Step(0, 0).progress(), 2), HasSubstr("picture 1/2"));
+}
+
+TEST(ProgressDisplayTest, OnATerminalTheBarStaysOnItsLineAndGoes) {
+  std::ostringstream out;
+  {
+    ProgressDisplay display(out, DisplayStyle::kBar, 1);
+    display.Show(Step(1, 2));
+    display.Show(Step(2, 2));
+  }
+  EXPECT_THAT(out.str(), Not(HasSubstr("\n")));
+  EXPECT_EQ(out.str().substr(out.str().size() - 4), "\r\033[K");
+}
+
+TEST(ProgressDisplayTest, ElsewhereThereAreTenLinesAndNoControlCharacters) {
+  std::ostringstream out;
+  ProgressDisplay display(out, DisplayStyle::kLines, 1);
+  for (int step = 1; step <= 100; ++step) display.Show(Step(step, 100));
+  const std::string text = out.str();
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 11);
+  EXPECT_THAT(text, AllOf(HasSubstr("base 100/100"), Not(HasSubstr("\033"))));
+}
+
+TEST(ProgressDisplayTest, QuietIsQuiet) {
+  std::ostringstream out;
+  ProgressDisplay display(out, DisplayStyle::kNone, 1);
+  display.Show(Step(1, 2));
+  EXPECT_EQ(out.str(), "");
+}
+
+TEST(ErrorTextTest, BadFieldsAreNamedAsTheyWereTyped) {
+  google::rpc::BadRequest bad_request;
+  auto& width = *bad_request.add_field_violations();
+  width.set_field("width");
+  width.set_description("must be a multiple of 8");
+  auto& steps = *bad_request.add_field_violations();
+  steps.set_field("num_inference_steps");
+  steps.set_description("must be 1 to 150");
+  const grpc::Status status = StatusWith(grpc::StatusCode::INVALID_ARGUMENT, "x", bad_request);
+  EXPECT_EQ(ErrorText(status, "host:1", &OptionSpelling),
+            "the server refused the request:\n  --width: must be a multiple of 8\n"
+            "  --num-inference-steps: must be 1 to 150");
+  EXPECT_EQ(ExitCodeFor(status, true), ExitCode::kRefused);
+}
+
+TEST(ErrorTextTest, SaysWhenToTryAgain) {
+  google::rpc::RetryInfo retry;
+  retry.mutable_retry_delay()->set_seconds(2);
+  retry.mutable_retry_delay()->set_nanos(500'000'000);
+  const grpc::Status status = StatusWith(grpc::StatusCode::RESOURCE_EXHAUSTED, "64 pictures wait",
+                                         Reason("QUEUE_FULL"), retry);
+  EXPECT_EQ(ErrorText(status, "host:1", &OptionSpelling), "64 pictures wait\ntry again in 2.5 s");
+  EXPECT_EQ(ErrorReason(status), "QUEUE_FULL");
+}
+
+TEST(ErrorTextTest, NobodyThereIsNotTheSameAsRefused) {
+  const grpc::Status nobody(grpc::StatusCode::UNAVAILABLE, "Connection refused");
+  EXPECT_THAT(ErrorText(nobody, "host:1", &OptionSpelling), HasSubstr("host:1"));
+  EXPECT_EQ(ExitCodeFor(nobody, false), ExitCode::kUnreachable);
+  EXPECT_EQ(ExitCodeFor(nobody, true), ExitCode::kFailed);
+  const grpc::Status loading =
+      StatusWith(grpc::StatusCode::UNAVAILABLE, "loading", Reason("LOADING"));
+  EXPECT_EQ(ExitCodeFor(loading, false), ExitCode::kRefused);
+}
+
+TEST(ErrorTextTest, FaultsAreFailures) {
+  EXPECT_EQ(ExitCodeFor(grpc::Status(grpc::StatusCode::INTERNAL, ""), true), ExitCode::kFailed);
+  EXPECT_EQ(ExitCodeFor(grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, ""), true),
+            ExitCode::kFailed);
+  EXPECT_EQ(ExitCodeFor(grpc::Status::OK, true), ExitCode::kOk);
+}
+
+v1::ImageChunk Chunk(int index, int64_t offset, int64_t total, const std::string& data) {
+  v1::ImageChunk chunk;
+  chunk.set_index(index);
+  chunk.set_seed(9);
+  chunk.set_offset(offset);
+  chunk.set_total_bytes(total);
+  chunk.set_data(data);
+  return chunk;
+}
+
+TEST(ImageAssemblerTest, PutsChunksTogether) {
+  ImageAssembler assembler;
+  ASSERT_TRUE(assembler.Add(Chunk(0, 0, 5, "abc")).ok());
+  EXPECT_FALSE(assembler.complete());
+  ASSERT_TRUE(assembler.Add(Chunk(0, 3, 5, "de")).ok());
+  ASSERT_TRUE(assembler.complete());
+  EXPECT_EQ(assembler.Take().data(), "abcde");
+  ASSERT_TRUE(assembler.Add(Chunk(1, 0, 1, "x")).ok());
+  EXPECT_EQ(assembler.Take().index(), 1);
+}
+
+TEST(ImageAssemblerTest, RefusesWhatDoesNotFitTogether) {
+  for (const v1::ImageChunk& next :
+       {Chunk(0, 2, 5, "x"), Chunk(0, 4, 5, "x"), Chunk(1, 3, 5, "x"), Chunk(0, 3, 9, "x"),
+        Chunk(0, 3, 5, "xyz"), Chunk(0, 0, 5, "x")}) {
+    ImageAssembler assembler;
+    ASSERT_TRUE(assembler.Add(Chunk(0, 0, 5, "abc")).ok());
+    EXPECT_EQ(assembler.Add(next).error_code(), grpc::StatusCode::DATA_LOSS);
+  }
+}
+
+TEST(ImageAssemblerTest, DoesNotBelieveHugeSizes) {
+  ImageAssembler assembler;
+  EXPECT_EQ(assembler.Add(Chunk(0, 0, int64_t{1} << 50, "x")).error_code(),
+            grpc::StatusCode::DATA_LOSS);
+}
+
+}  // namespace
+}  // namespace latentd::client

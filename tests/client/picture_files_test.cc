@@ -1,0 +1,113 @@
+#include "client/picture_files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "tests/support/status_matchers.h"
+
+namespace latentd::client {
+namespace {
+
+namespace fs = std::filesystem;
+namespace v1 = ::latent::v1;
+using ::latentd::testing::StatusIs;
+using ::testing::_;
+using ::testing::HasSubstr;
+
+class PictureFilesTest : public ::testing::Test {
+ protected:
+  PictureFilesTest()
+      : folder_(fs::path(::testing::TempDir()) / absl::StrCat("pictures-", getpid())) {
+    fs::create_directories(folder_);
+  }
+  ~PictureFilesTest() override { fs::remove_all(folder_); }
+
+  std::string Path(const std::string& name) const { return folder_ / name; }
+
+  static v1::Image Picture(int index, uint64_t seed, const std::string& data) {
+    v1::Image image;
+    image.set_index(index);
+    image.set_seed(seed);
+    image.set_data(data);
+    return image;
+  }
+
+  std::string Read(const std::string& name) {
+    absl::StatusOr<std::string> bytes = ReadFile(Path(name));
+    return bytes.ok() ? *bytes : bytes.status().ToString();
+  }
+
+  const fs::path folder_;
+};
+
+TEST_F(PictureFilesTest, TheDefaultNameHasTheSeed) {
+  PictureFiles files("", "png", 1, Overwrite::kNever);
+  ASSERT_OK(files.Check(77));
+  EXPECT_EQ(files.Name(0), "latent-77.png");
+}
+
+TEST_F(PictureFilesTest, SeveralPicturesGetANumber) {
+  PictureFiles unnamed("", "webp", 3, Overwrite::kNever);
+  ASSERT_OK(unnamed.Check(7));
+  EXPECT_EQ(unnamed.Name(2), "latent-7-3.webp");
+  EXPECT_EQ(PictureFiles("a.b/star.png", "png", 2, Overwrite::kNever).Name(0), "a.b/star-1.png");
+}
+
+TEST_F(PictureFilesTest, WritesWhatItGets) {
+  PictureFiles files(Path("star.png"), "png", 2, Overwrite::kNever);
+  ASSERT_OK(files.Check(std::nullopt));
+  ASSERT_OK_AND_ASSIGN(const std::string name, files.Write(Picture(1, 8, "second")));
+  EXPECT_EQ(name, Path("star-2.png"));
+  EXPECT_EQ(Read("star-2.png"), "second");
+}
+
+TEST_F(PictureFilesTest, NothingIsOverwrittenUnasked) {
+  std::ofstream(Path("star.png")) << "mine";
+  PictureFiles files(Path("star.png"), "png", 1, Overwrite::kNever);
+  EXPECT_THAT(files.Check(std::nullopt),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("--force")));
+  EXPECT_THAT(files.Write(Picture(0, 1, "theirs")), StatusIs(absl::StatusCode::kAlreadyExists, _));
+  EXPECT_EQ(Read("star.png"), "mine");
+}
+
+TEST_F(PictureFilesTest, ForceReplacesTheFile) {
+  std::ofstream(Path("star.png")) << "old";
+  PictureFiles files(Path("star.png"), "png", 1, Overwrite::kReplace);
+  ASSERT_OK(files.Check(std::nullopt));
+  ASSERT_OK(files.Write(Picture(0, 1, "new")));
+  EXPECT_EQ(Read("star.png"), "new");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1);
+}
+
+TEST_F(PictureFilesTest, AFolderThatIsNotThereIsFoundBeforeTheCall) {
+  PictureFiles files(Path("none/star.png"), "png", 1, Overwrite::kNever);
+  EXPECT_THAT(files.Check(std::nullopt), StatusIs(_, HasSubstr("none")));
+}
+
+TEST_F(PictureFilesTest, ADeviceIsWrittenTo) {
+  PictureFiles files("/dev/null", "png", 1, Overwrite::kNever);
+  ASSERT_OK(files.Check(std::nullopt));
+  EXPECT_OK(files.Write(Picture(0, 1, "anything")));
+}
+
+TEST_F(PictureFilesTest, StandardOutputTakesOnePicture) {
+  EXPECT_OK(PictureFiles("-", "png", 1, Overwrite::kNever).Check(1));
+  EXPECT_THAT(PictureFiles("-", "png", 2, Overwrite::kNever).Check(1),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("one picture")));
+}
+
+TEST_F(PictureFilesTest, FormatsFollowNames) {
+  EXPECT_EQ(FormatOf("a.PNG"), v1::FORMAT_PNG);
+  EXPECT_EQ(FormatOf("a.jpeg"), v1::FORMAT_JPEG);
+  EXPECT_EQ(FormatOf("b/a.webp"), v1::FORMAT_WEBP);
+  EXPECT_EQ(FormatOf("a.rgb"), v1::FORMAT_RAW_RGB8);
+  EXPECT_EQ(FormatOf("png"), v1::FORMAT_UNSPECIFIED);
+}
+
+}  // namespace
+}  // namespace latentd::client

@@ -1,0 +1,132 @@
+// An engine that does what a test says: it keeps sinks and lets the test send events to them.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "core/base/error_details.h"
+#include "core/engine/engine.h"
+
+namespace latentd::server {
+
+// Thread-safe.
+class FakeEngine : public engine::Engine {
+ public:
+  struct Job {
+    engine::GenerateSpec spec;
+    std::shared_ptr<engine::EventSink> sink;
+    bool cancelled = false;
+  };
+
+  absl::Status Load() override { return absl::OkStatus(); }
+  engine::State state() const override {
+    absl::MutexLock lock(&mutex_);
+    return state_;
+  }
+  engine::Capabilities capabilities() const override {
+    engine::Capabilities capabilities;
+    capabilities.models = {{"base", "/models/demo/base", "StableDiffusionXLPipeline"}};
+    capabilities.default_size = {256, 256};
+    capabilities.backend = "fake";
+    return capabilities;
+  }
+  std::vector<FieldViolation> Validate(const engine::GenerateSpec& spec) const override {
+    std::vector<FieldViolation> violations;
+    if (spec.picture.width.value_or(8) % 8 != 0) violations.push_back({"width", "multiple of 8"});
+    if (spec.picture.guidance_scale.value_or(1) > 30) {
+      violations.push_back({"guidance_scale", "at most 30"});
+    }
+    return violations;
+  }
+  absl::StatusOr<uint64_t> Submit(engine::GenerateSpec spec,
+                                  std::shared_ptr<engine::EventSink> sink) override {
+    absl::MutexLock lock(&mutex_);
+    if (!submit_status_.ok()) return submit_status_;
+    jobs_.push_back({std::move(spec), std::move(sink)});
+    return jobs_.size() - 1;
+  }
+  // As the engine does: the request ends at its next step, that is with a test's Send or right
+  // away.
+  void Cancel(uint64_t handle) override {
+    std::shared_ptr<engine::EventSink> sink;
+    {
+      absl::MutexLock lock(&mutex_);
+      jobs_[handle].cancelled = true;
+      sink = std::exchange(jobs_[handle].sink, nullptr);
+    }
+    if (sink != nullptr) sink->OnEvent(engine::Failed{absl::CancelledError("cancelled")});
+  }
+  int64_t MaxResponseBytes(const engine::GenerateSpec&) const override {
+    absl::MutexLock lock(&mutex_);
+    return max_response_bytes_;
+  }
+  void Drain(absl::Time) override {
+    size_t count = 0;
+    {
+      absl::MutexLock lock(&mutex_);
+      state_ = engine::State::kDraining;
+      count = jobs_.size();
+    }
+    for (size_t i = 0; i < count; ++i) Cancel(i);
+  }
+
+  // For tests.
+  void set_state(engine::State state) {
+    absl::MutexLock lock(&mutex_);
+    state_ = state;
+  }
+  void set_submit_status(absl::Status status) {
+    absl::MutexLock lock(&mutex_);
+    submit_status_ = std::move(status);
+  }
+  void set_max_response_bytes(int64_t bytes) {
+    absl::MutexLock lock(&mutex_);
+    max_response_bytes_ = bytes;
+  }
+
+  // Waits until the request with that number has been submitted.
+  engine::GenerateSpec WaitForSpec(size_t number = 0) const {
+    absl::MutexLock lock(&mutex_);
+    const auto there = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return jobs_.size() > number; };
+    mutex_.Await(absl::Condition(&there));
+    return jobs_[number].spec;
+  }
+  void WaitUntilCancelled(size_t number = 0) const {
+    absl::MutexLock lock(&mutex_);
+    const auto cancelled = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+      return jobs_.size() > number && jobs_[number].cancelled;
+    };
+    mutex_.Await(absl::Condition(&cancelled));
+  }
+  size_t job_count() const {
+    absl::MutexLock lock(&mutex_);
+    return jobs_.size();
+  }
+
+  // Sends an event to the request with that number; the last one lets go of it, as the engine does.
+  void Send(engine::Event event, size_t number = 0) {
+    WaitForSpec(number);
+    const bool last = std::holds_alternative<engine::Completed>(event) ||
+                      std::holds_alternative<engine::Failed>(event);
+    std::shared_ptr<engine::EventSink> sink;
+    {
+      absl::MutexLock lock(&mutex_);
+      sink = last ? std::exchange(jobs_[number].sink, nullptr) : jobs_[number].sink;
+    }
+    if (sink != nullptr) sink->OnEvent(std::move(event));
+  }
+
+ private:
+  mutable absl::Mutex mutex_;
+  engine::State state_ ABSL_GUARDED_BY(mutex_) = engine::State::kReady;
+  absl::Status submit_status_ ABSL_GUARDED_BY(mutex_);
+  int64_t max_response_bytes_ ABSL_GUARDED_BY(mutex_) = 1 << 20;
+  std::vector<Job> jobs_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace latentd::server

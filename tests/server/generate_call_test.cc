@@ -1,0 +1,284 @@
+// Generate and GenerateStream over a real connection.
+#include <gmock/gmock.h>
+#include <google/protobuf/stubs/logging.h>
+#include <grpcpp/client_context.h>
+
+#include <thread>
+
+#include "absl/time/clock.h"
+#include "server/unary_call.h"
+#include "tests/server/running_server.h"
+
+namespace latentd::server {
+namespace {
+
+namespace v1 = ::latent::v1;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
+
+class GenerateCallTest : public RunningServer {
+ protected:
+  // Until what happens on gRPC's threads has happened; fails the test if it never does.
+  template <typename Condition>
+  void WaitFor(Condition condition) {
+    for (int i = 0; i < 5000 && !condition(); ++i) absl::SleepFor(absl::Milliseconds(1));
+    EXPECT_TRUE(condition());
+  }
+
+  // Nothing of the server holds on to the request any more.
+  void ExpectAllIsLetGo() {
+    WaitFor([&] { return server_->held_bytes() == 0; });
+  }
+
+  grpc::Status Generate(const v1::GenerateRequest& request, v1::GenerateResponse& response) {
+    grpc::ClientContext context;
+    return stub_->Generate(&context, request, &response);
+  }
+
+  grpc::Status Stream(const v1::GenerateRequest& request,
+                      std::vector<v1::GenerateEvent>* events = nullptr) {
+    grpc::ClientContext context;
+    const auto reader = stub_->GenerateStream(&context, request);
+    v1::GenerateEvent event;
+    while (reader->Read(&event)) {
+      if (events != nullptr) events->push_back(event);
+    }
+    return reader->Finish();
+  }
+
+  // Calls with bytes that are no message.
+  grpc::Status CallWithBytes(const std::string& method, const std::string& bytes) {
+    grpc::GenericStub generic(channel_);
+    grpc::CompletionQueue queue;
+    grpc::ClientContext context;
+    const grpc::Slice slice(bytes);
+    const auto call = generic.PrepareUnaryCall(&context, "/latent.v1.ImageGeneration/" + method,
+                                               grpc::ByteBuffer(&slice, 1), &queue);
+    call->StartCall();
+    grpc::ByteBuffer response;
+    grpc::Status status;
+    call->Finish(&response, &status, this);
+    void* tag = nullptr;
+    bool ok = false;
+    queue.Next(&tag, &ok);
+    return status;
+  }
+};
+
+TEST_F(GenerateCallTest, AStreamTellsWhatHappens) {
+  const std::string bytes(kChunkBytes + 1000, 'p');
+  std::thread engine([&] { SendPicture(bytes); });
+  std::vector<v1::GenerateEvent> events;
+  v1::GenerateRequest request = Request();
+  request.set_request_id("mine");
+  EXPECT_TRUE(Stream(request, &events).ok());
+  engine.join();
+  ASSERT_EQ(events.size(), 6u);
+  EXPECT_TRUE(events[0].has_queued() && events[1].has_started() && events[2].has_progress());
+  EXPECT_EQ(events[0].request_id(), "mine");
+  EXPECT_EQ(events[3].image_chunk().data() + events[4].image_chunk().data(), bytes);
+  EXPECT_TRUE(events[5].has_completed());
+}
+
+TEST_F(GenerateCallTest, TheUnaryAnswerIsTheStreamCollected) {
+  const std::string bytes(3 * kChunkBytes, 'p');
+  std::thread engine([&] { SendPicture(bytes); });
+  v1::GenerateResponse response;
+  EXPECT_TRUE(Generate(Request(), response).ok());
+  engine.join();
+  ASSERT_EQ(response.images_size(), 1);
+  EXPECT_EQ(response.images(0).data(), bytes);
+  EXPECT_EQ(response.images(0).seed(), 7u);
+  EXPECT_EQ(response.images(0).size().width(), 64);
+  EXPECT_TRUE(response.has_completed());
+  EXPECT_FALSE(response.request_id().empty());
+}
+
+TEST_F(GenerateCallTest, WhatDoesNotFitIntoOneMessageIsRefusedBeforeTheQueue) {
+  engine_.set_max_response_bytes(kMaxUnaryBytes);
+  v1::GenerateResponse response;
+  const grpc::Status status = Generate(Request(), response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(ReasonOf(status), "RESPONSE_TOO_LARGE");
+  EXPECT_THAT(status.error_message(), HasSubstr("GenerateStream"));
+  EXPECT_EQ(engine_.job_count(), 0u);
+}
+
+TEST_F(GenerateCallTest, BadFieldsOfFormAndOfMeaningComeTogether) {
+  v1::GenerateRequest request = Request();
+  request.clear_prompt();
+  request.set_width(9);
+  request.set_guidance_scale(31);
+  request.set_model(static_cast<v1::Model>(9));
+  for (const grpc::Status& status : {Stream(request), [&] {
+                                       v1::GenerateResponse response;
+                                       return Generate(request, response);
+                                     }()}) {
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+    std::vector<std::string> fields;
+    const auto details = DetailOf<google::rpc::BadRequest>(status);
+    for (const auto& violation : details.field_violations()) fields.push_back(violation.field());
+    EXPECT_THAT(fields, UnorderedElementsAre("prompt", "model", "width", "guidance_scale"));
+  }
+  EXPECT_EQ(engine_.job_count(), 0u);
+}
+
+TEST_F(GenerateCallTest, TextThatIsNotUtf8IsNamedOnTheWire) {
+  for (const char* method : {"Generate", "GenerateStream"}) {
+    const grpc::Status status = CallWithBytes(method, "\x12\x02\xC3\x28");  // prompt = 2
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << method;
+    EXPECT_EQ(DetailOf<google::rpc::BadRequest>(status).field_violations(0).field(), "prompt");
+  }
+}
+
+TEST_F(GenerateCallTest, BytesThatAreNoRequestAreMalformed) {
+  const grpc::Status status = CallWithBytes("GenerateStream", "\x12\xFF\xFF\xFF\x7F");
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(ReasonOf(status), "MALFORMED");
+}
+
+TEST_F(GenerateCallTest, WhileLoadingClientsAreToldToComeBack) {
+  engine_.set_state(engine::State::kLoading);
+  const grpc::Status status = Stream(Request());
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(ReasonOf(status), "LOADING");
+  EXPECT_GT(DetailOf<google::rpc::RetryInfo>(status).retry_delay().seconds(), 0);
+  grpc::ClientContext context;
+  v1::GetCapabilitiesResponse capabilities;
+  EXPECT_EQ(stub_->GetCapabilities(&context, {}, &capabilities).error_code(),
+            grpc::StatusCode::UNAVAILABLE);
+}
+
+TEST_F(GenerateCallTest, AFullQueueSaysWhenToComeBack) {
+  engine_.set_submit_status(
+      WithRetryDelay(WithReason(absl::ResourceExhaustedError("64 pictures wait"), "QUEUE_FULL"),
+                     absl::Seconds(9)));
+  v1::GenerateResponse response;
+  const grpc::Status status = Generate(Request(), response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(ReasonOf(status), "QUEUE_FULL");
+  EXPECT_EQ(DetailOf<google::rpc::RetryInfo>(status).retry_delay().seconds(), 9);
+}
+
+TEST_F(GenerateCallTest, AFailureOfTheEngineEndsTheCall) {
+  std::thread engine([&] {
+    engine_.Send(engine::Started{});
+    engine_.Send(engine::Failed{absl::InternalError("the picture has no finite number")});
+  });
+  const grpc::Status status = Stream(Request());
+  engine.join();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INTERNAL);
+  EXPECT_EQ(status.error_message(), "the picture has no finite number");
+}
+
+TEST_F(GenerateCallTest, CancellingReachesTheEngine) {
+  grpc::ClientContext context;
+  const auto reader = stub_->GenerateStream(&context, Request());
+  engine_.Send(engine::Queued{});
+  v1::GenerateEvent event;
+  ASSERT_TRUE(reader->Read(&event));
+  context.TryCancel();
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  engine_.WaitUntilCancelled();
+  ExpectAllIsLetGo();
+}
+
+TEST_F(GenerateCallTest, CancellingAUnaryCallReachesTheEngine) {
+  grpc::ClientContext context;
+  std::thread canceller([&] {
+    engine_.WaitForSpec();
+    context.TryCancel();
+  });
+  v1::GenerateResponse response;
+  EXPECT_EQ(stub_->Generate(&context, Request(), &response).error_code(),
+            grpc::StatusCode::CANCELLED);
+  canceller.join();
+  engine_.WaitUntilCancelled();
+}
+
+TEST_F(GenerateCallTest, ADeadlineThatPassesStopsTheWork) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(50));
+  v1::GenerateResponse response;
+  EXPECT_EQ(stub_->Generate(&context, Request(), &response).error_code(),
+            grpc::StatusCode::DEADLINE_EXCEEDED);
+  engine_.WaitUntilCancelled();
+}
+
+TEST_F(GenerateCallTest, AConnectionThatBreaksStopsTheWork) {
+  auto context = std::make_unique<grpc::ClientContext>();
+  auto reader = stub_->GenerateStream(context.get(), Request());
+  engine_.WaitForSpec();
+  reader.reset();
+  context.reset();
+  stub_.reset();
+  health_.reset();
+  channel_.reset();
+  engine_.WaitUntilCancelled();
+  ExpectAllIsLetGo();
+}
+
+TEST_F(GenerateCallTest, AClientThatReadsNothingIsCancelledAndItsPicturesAreLetGo) {
+  grpc::ClientContext context;
+  const auto reader = stub_->GenerateStream(&context, Request());
+  // More than the connection's buffers take.
+  for (int i = 0; i < 4; ++i) {
+    engine_.Send(engine::Image{.index = i, .bytes = std::string(16 << 20, 'p')});
+  }
+  WaitFor([&] { return server_->held_bytes() > 0; });
+  clock_.Advance(kStallLimit - absl::Seconds(1));
+  server_->CancelStalled();
+  EXPECT_GT(server_->held_bytes(), 0);
+  clock_.Advance(absl::Seconds(1));
+  server_->CancelStalled();
+  engine_.WaitUntilCancelled();
+  ExpectAllIsLetGo();
+  v1::GenerateEvent event;
+  while (reader->Read(&event)) {
+  }
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+}
+
+TEST_F(GenerateCallTest, AClientThatReadsSlowlyGetsEveryByte) {
+  grpc::ClientContext context;
+  const auto reader = stub_->GenerateStream(&context, Request());
+  // Twice the limit in all, but no buffer of gRPC's takes half a minute.
+  const std::string bytes(16 << 20, 'p');
+  engine_.Send(engine::Image{.bytes = bytes});
+  engine_.Send(engine::Completed{});
+  std::string read;
+  v1::GenerateEvent event;
+  while (reader->Read(&event)) {
+    read += event.image_chunk().data();
+    clock_.Advance(2 * kStallLimit * kChunkBytes / bytes.size());
+    server_->CancelStalled();
+  }
+  EXPECT_TRUE(reader->Finish().ok());
+  EXPECT_EQ(read.size(), bytes.size());
+}
+
+TEST_F(GenerateCallTest, CapabilitiesAreTheEnginesWithTheServersVersion) {
+  grpc::ClientContext context;
+  v1::GetCapabilitiesResponse capabilities;
+  ASSERT_TRUE(stub_->GetCapabilities(&context, {}, &capabilities).ok());
+  EXPECT_EQ(capabilities.backend(), "fake");
+  EXPECT_EQ(capabilities.version(), "test");
+  EXPECT_EQ(capabilities.models(0).name(), "base");
+  EXPECT_EQ(capabilities.default_size().width(), 256);
+}
+
+TEST_F(GenerateCallTest, DrainingCancelsWhatRunsAndRefusesWhatComes) {
+  grpc::ClientContext context;
+  const auto reader = stub_->GenerateStream(&context, Request());
+  engine_.WaitForSpec();
+  engine_.set_state(engine::State::kDraining);
+  const grpc::Status refused = Stream(Request());
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(ReasonOf(refused), "DRAINING");
+  server_->Drain(absl::ZeroDuration());
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+}
+
+}  // namespace
+}  // namespace latentd::server

@@ -1,0 +1,173 @@
+#include "server/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "server/command_line.h"
+#include "server/config_file.h"
+#include "server/demo_checkpoint.h"
+#include "tests/support/status_matchers.h"
+
+namespace latentd::server {
+namespace {
+
+namespace v1 = ::latent::v1;
+using ::latentd::testing::IsOk;
+using ::latentd::testing::StatusIs;
+using ::testing::HasSubstr;
+
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+
+// Options from defaults, this file and these flags, in the program's order.
+absl::StatusOr<Options> OptionsOf(const std::string& file, const std::vector<std::string>& flags) {
+  v1::ServerConfig config = DefaultConfig();
+  const auto from_file = ParseConfig(file, "latentd.conf");
+  if (!from_file.ok()) return from_file.status();
+  config.MergeFrom(*from_file);
+  const auto line = ParseCommandLine(flags);
+  if (!line.ok()) return line.status();
+  config.MergeFrom(line->flags);
+  return ToOptions(config);
+}
+
+TEST(OptionsTest, Defaults) {
+  ASSERT_OK_AND_ASSIGN(const Options options, OptionsOf("", {}));
+  EXPECT_EQ(options.listen, "127.0.0.1:50051");
+  EXPECT_EQ(options.engine.backend, "cpu");
+  EXPECT_EQ(options.engine.threads, 0);
+  EXPECT_EQ(options.engine.memory_bytes, 0);
+  EXPECT_EQ(options.engine.queue_capacity, 64);
+  EXPECT_EQ(options.max_request_bytes, 32 << 20);
+  EXPECT_EQ(options.drain_timeout, absl::Seconds(30));
+  EXPECT_EQ(options.log_format, v1::TEXT);
+  EXPECT_EQ(options.log_level, v1::INFO);
+}
+
+TEST(OptionsTest, EveryFlagHasItsEffect) {
+  ASSERT_OK_AND_ASSIGN(
+      const Options options,
+      OptionsOf("", {"--listen=0.0.0.0:0", "--base", "/b", "--refiner=/r", "--variant=fp16",
+                     "--backend=reference", "--threads=3", "--memory=1.5GiB", "--queue-capacity=5",
+                     "--max-request-bytes=64KiB", "--drain-timeout=1m30s", "--log-format=json",
+                     "--log-level=warning"}));
+  EXPECT_EQ(options.listen, "0.0.0.0:0");
+  EXPECT_EQ(options.engine.base, "/b");
+  EXPECT_EQ(options.engine.refiner, "/r");
+  EXPECT_EQ(options.engine.variant, "fp16");
+  EXPECT_EQ(options.engine.backend, "reference");
+  EXPECT_EQ(options.engine.threads, 3);
+  EXPECT_EQ(options.engine.memory_bytes, int64_t{3} << 29);
+  EXPECT_EQ(options.engine.queue_capacity, 5);
+  EXPECT_EQ(options.max_request_bytes, 64 << 10);
+  EXPECT_EQ(options.drain_timeout, absl::Seconds(90));
+  EXPECT_EQ(options.log_format, v1::JSON);
+  EXPECT_EQ(options.log_level, v1::WARNING);
+}
+
+TEST(OptionsTest, FlagsWinOverTheFile) {
+  const std::string file = "queue_capacity: 7\nthreads: 2  # of the file\n";
+  ASSERT_OK_AND_ASSIGN(const Options options, OptionsOf(file, {"--queue-capacity=9"}));
+  EXPECT_EQ(options.engine.queue_capacity, 9);
+  EXPECT_EQ(options.engine.threads, 2);
+}
+
+TEST(OptionsTest, WhatIsPrintedReadsBack) {
+  v1::ServerConfig config = DefaultConfig();
+  config.set_base("/models/a \"b\"");
+  ASSERT_OK_AND_ASSIGN(const v1::ServerConfig read, ParseConfig(PrintConfig(config), "printed"));
+  EXPECT_EQ(read.SerializeAsString(), config.SerializeAsString());
+}
+
+TEST(OptionsTest, WrongValuesAreNamedWithWhatIsRight) {
+  for (const auto& [flag, right] : std::vector<std::pair<std::string, std::string>>{
+           {"--listen=nowhere", "HOST:PORT"},
+           {"--listen=127.0.0.1:65536", "HOST:PORT"},
+           {"--listen=:50051", "HOST:PORT"},
+           {"--listen=unix:", "unix:PATH"},
+           {"--backend=gpu", "cpu, reference"},
+           {"--threads=-1", "0 to"},
+           {"--threads=many", "whole number"},
+           {"--memory=lots", "64MiB"},
+           {"--memory=-1", "64MiB"},
+           {"--queue-capacity=0", "1 to"},
+           {"--max-request-bytes=1", "4096 to"},
+           {"--max-request-bytes=8GiB", "4096 to"},
+           {"--drain-timeout=-1s", "duration"},
+           {"--drain-timeout=30", "duration"},
+           {"--log-format=xml", "text, json"},
+           {"--log-level=loud", "debug, info, warning, error"},
+           {"--refiner=/r", "--base"}}) {
+    const std::string name = flag.substr(0, flag.find('='));
+    EXPECT_THAT(OptionsOf("", {flag}), StatusIs(kInvalid, HasSubstr(name))) << flag;
+    EXPECT_THAT(OptionsOf("", {flag}), StatusIs(kInvalid, HasSubstr(right))) << flag;
+  }
+}
+
+TEST(CommandLineTest, WhatIsNoFlagIsRefused) {
+  EXPECT_THAT(ParseCommandLine({"--colour=red"}), StatusIs(kInvalid, HasSubstr("--colour")));
+  EXPECT_THAT(ParseCommandLine({"--queue_capacity=3"}), StatusIs(kInvalid, HasSubstr("no flag")));
+  EXPECT_THAT(ParseCommandLine({"model"}), StatusIs(kInvalid, HasSubstr("model")));
+  EXPECT_THAT(ParseCommandLine({"--base"}), StatusIs(kInvalid, HasSubstr("needs a value")));
+  EXPECT_THAT(ParseCommandLine({"--version=1"}), StatusIs(kInvalid, HasSubstr("no value")));
+}
+
+TEST(CommandLineTest, Switches) {
+  ASSERT_OK_AND_ASSIGN(const CommandLine line,
+                       ParseCommandLine({"--print-config", "--config", "f", "--version", "-h"}));
+  EXPECT_TRUE(line.print_config && line.version && line.help);
+  EXPECT_EQ(line.config_file, "f");
+}
+
+TEST(CommandLineTest, HelpNamesEveryField) {
+  const auto& type = *v1::ServerConfig::descriptor();
+  for (int i = 0; i < type.field_count(); ++i) {
+    const std::string flag = absl::StrReplaceAll(type.field(i)->name(), {{"_", "-"}});
+    EXPECT_THAT(HelpText(), HasSubstr(absl::StrCat("\n  --", flag, "=")));
+  }
+}
+
+TEST(ConfigFileTest, AnUnknownFieldIsNamedWithItsLine) {
+  EXPECT_THAT(ParseConfig("threads: 2\n\ncolour: \"red\"\n", "latentd.conf"),
+              StatusIs(kInvalid, HasSubstr("latentd.conf:3:")));
+  EXPECT_THAT(ParseConfig("colour: 1", "x"), StatusIs(kInvalid, HasSubstr("colour")));
+}
+
+TEST(ConfigFileTest, WrongValuesAreNamedWithTheirLine) {
+  EXPECT_THAT(ParseConfig("backend: CPU\nthreads: \"two\"\n", "c"),
+              StatusIs(kInvalid, HasSubstr("c:2:")));
+  EXPECT_THAT(ParseConfig("backend: GPU\n", "c"), StatusIs(kInvalid, HasSubstr("GPU")));
+}
+
+TEST(ConfigFileTest, AFileThatCannotBeReadIsNamed) {
+  EXPECT_THAT(ReadConfigFile("/no/such/file"),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("/no/such/file")));
+  EXPECT_THAT(ReadConfigFile("/"), StatusIs(kInvalid, HasSubstr("directory")));
+}
+
+TEST(DemoCheckpointTest, IsFoundWhereItIsInstalledAndInABuildTree) {
+  namespace fs = std::filesystem;
+  const fs::path root = fs::path(::testing::TempDir()) / "demo_checkpoint_test";
+  for (const char* place : {"share/latentd/demo-model", "deploy/demo-model"}) {
+    fs::create_directories(root / place / "base");
+    std::ofstream(root / place / "base/model_index.json") << "{}";
+  }
+  ASSERT_OK_AND_ASSIGN(const DemoCheckpoint installed, FindDemoCheckpoint(root / "bin", "/none"));
+  EXPECT_EQ(installed.base, root / "share/latentd/demo-model/base");
+  ASSERT_OK_AND_ASSIGN(const DemoCheckpoint built,
+                       FindDemoCheckpoint(root / "build/server", "/none"));
+  EXPECT_EQ(built.refiner, root / "deploy/demo-model/refiner");
+  ASSERT_OK_AND_ASSIGN(const DemoCheckpoint source, FindDemoCheckpoint("/elsewhere/bin", root));
+  EXPECT_EQ(source.base, root / "deploy/demo-model/base");
+  EXPECT_THAT(FindDemoCheckpoint("/x/bin", "/none"),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("--base")));
+  fs::remove_all(root);
+}
+
+}  // namespace
+}  // namespace latentd::server

@@ -1,0 +1,81 @@
+// A GrpcServer on a free port with an engine and a clock that the test moves, and stubs to call it.
+#pragma once
+
+#include <grpcpp/create_channel.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+#include "grpc/health/v1/health.grpc.pb.h"
+#include "latent/v1/image_generation.grpc.pb.h"
+#include "server/grpc_server.h"
+#include "tests/server/fake_engine.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/status_matchers.h"
+
+namespace latentd::server {
+
+class RunningServer : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto server = GrpcServer::Start({.listen = "127.0.0.1:0", .version = "test"}, engine_, clock_);
+    ASSERT_OK(server);
+    server_ = *std::move(server);
+    Connect();
+  }
+
+  void Connect() {
+    // A channel of its own, not one that gRPC shares with other tests.
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+    channel_ = grpc::CreateCustomChannel(server_->address(), grpc::InsecureChannelCredentials(),
+                                         arguments);
+    stub_ = latent::v1::ImageGeneration::NewStub(channel_);
+    health_ = grpc::health::v1::Health::NewStub(channel_);
+  }
+
+  static latent::v1::GenerateRequest Request() {
+    latent::v1::GenerateRequest request;
+    request.set_prompt("a star");
+    return request;
+  }
+
+  // What a request that goes well sends.
+  void SendPicture(const std::string& bytes, size_t number = 0) {
+    engine_.Send(engine::Queued{"", 0}, number);
+    engine_.Send(engine::Started{{64, 32}}, number);
+    engine_.Send(engine::Progress{.step = 1, .total_steps = 1}, number);
+    engine_.Send(engine::Image{.index = 0, .seed = 7, .size = {64, 32}, .bytes = bytes}, number);
+    engine_.Send(engine::Completed{}, number);
+  }
+
+  template <typename Detail>
+  static Detail DetailOf(const grpc::Status& status) {
+    google::rpc::Status details;
+    details.ParseFromString(status.error_details());
+    Detail detail;
+    for (const auto& any : details.details()) {
+      if (any.Is<Detail>()) any.UnpackTo(&detail);
+    }
+    return detail;
+  }
+
+  static std::string ReasonOf(const grpc::Status& status) {
+    return DetailOf<google::rpc::ErrorInfo>(status).reason();
+  }
+
+  FakeEngine engine_;
+  testing::FakeClock clock_;
+  std::unique_ptr<GrpcServer> server_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<latent::v1::ImageGeneration::Stub> stub_;
+  std::unique_ptr<grpc::health::v1::Health::Stub> health_;
+};
+
+}  // namespace latentd::server
