@@ -109,9 +109,10 @@ Mistake IntegerInto(const Json& value, SchedulerConfig& config) {
 
 template <auto member>
 Mistake BetaInto(const Json& value, SchedulerConfig& config) {
-  const Mistake mistake = Read(value, config.*member);
-  const bool fits = 0 < config.*member && config.*member < 1;
-  return mistake || !fits ? Mistake("must be a number between 0 and 1") : std::nullopt;
+  double beta = 0;
+  if (Read(value, beta) || beta <= 0 || beta >= 1) return "must be a number between 0 and 1";
+  config.*member = beta;
+  return std::nullopt;
 }
 
 template <auto member>
@@ -142,7 +143,7 @@ Mistake ReadLambdaMin(const Json& value, SchedulerConfig& config) {
 }
 
 Mistake ReadNonLinear(const Json& value, bool& out) {
-  const Mistake mistake = Read(value, out);
+  Mistake mistake = Read(value, out);
   if (mistake || !std::exchange(out, false)) return mistake;
   return "must be false: it is not linear in what a step combines";
 }

@@ -52,10 +52,11 @@ std::vector<double> SpacedTimesteps(const SchedulerConfig& config, int usable, i
       timesteps = Linspace(0, usable - 1, steps + 1);
       for (double& timestep : timesteps) timestep = std::nearbyint(timestep);
       break;
-    case TimestepSpacing::kLeading:
-      for (int i = 0; i <= steps; ++i)
-        timesteps.push_back(i * (usable / (steps + 1)) + config.steps_offset);
+    case TimestepSpacing::kLeading: {
+      const int stride = usable / (steps + 1);
+      for (int i = 0; i <= steps; ++i) timesteps.push_back(i * stride + config.steps_offset);
       break;
+    }
   }
   std::reverse(timesteps.begin(), timesteps.end());
   timesteps.pop_back();

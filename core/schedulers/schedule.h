@@ -15,6 +15,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <optional>
 #include <vector>
 
@@ -25,12 +26,13 @@ namespace latentd::schedulers {
 
 inline constexpr int kStateRows = 4;  // x, h1, h2, h3
 inline constexpr int kCombined = 6;   // ..., output, noise
+inline constexpr size_t kMatrixElements = size_t{kStateRows} * kCombined;
 
 // One evaluation of the network and what follows it. A step of Heun's method is two of them.
 struct StepCoefficients {
   double timestep = 0;    // what the network is told; not always a whole number
   float input_scale = 1;  // times x
-  std::array<float, kStateRows * kCombined> matrix{};  // row-major
+  std::array<float, kMatrixElements> matrix{};  // row-major
   bool draws_noise =
       false;  // one draw of the picture's generator, at this evaluation, in this order
   int denoising_index = 0;  // the step that users count, from 0

@@ -24,11 +24,10 @@ void RoundToFloat(std::vector<double>& values) {
 
 // Evenly in the logarithm over the whole training range; one more than there are steps.
 std::vector<double> LogLinear(absl::Span<const float> training, size_t steps) {
-  const std::vector<float> logs = LinspaceFloat(
-      std::log(training.back()), std::log(training.front()), static_cast<int>(steps) + 1);
-  std::vector<double> sigmas;
-  for (float value : logs) sigmas.push_back(std::exp(value));
-  return sigmas;
+  std::vector<float> sigmas = LinspaceFloat(std::log(training.back()), std::log(training.front()),
+                                            static_cast<int>(steps) + 1);
+  for (float& value : sigmas) value = std::exp(value);
+  return {sigmas.begin(), sigmas.end()};
 }
 
 void FillFromSigmas(Grid& grid, absl::Span<const float> training) {

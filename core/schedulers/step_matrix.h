@@ -66,21 +66,23 @@ enum Column { kX, kH1, kH2, kH3, kOutput, kNoise };
 // Rows are named by the columns that they become: kX to kH3.
 class StepMatrix {
  public:
-  double& at(Column row, Column column) { return values_[row * kCombined + column]; }
+  double& at(Column row, Column column) {
+    return values_[static_cast<size_t>(row) * kCombined + column];
+  }
 
   void Add(Column row, double scale, Estimate estimate) {
     at(row, kX) += scale * estimate.x;
     at(row, kOutput) += scale * estimate.output;
   }
 
-  std::array<float, kStateRows * kCombined> ToFloat() const {
-    std::array<float, kStateRows * kCombined> rounded;
+  std::array<float, kMatrixElements> ToFloat() const {
+    std::array<float, kMatrixElements> rounded;
     for (size_t i = 0; i < rounded.size(); ++i) rounded[i] = static_cast<float>(values_[i]);
     return rounded;
   }
 
  private:
-  std::array<double, kStateRows * kCombined> values_{};
+  std::array<double, kMatrixElements> values_{};
 };
 
 }  // namespace latentd::schedulers

@@ -47,9 +47,9 @@ bool WaitUntilServing(client::Client& client) {
 
 grpc::Status Draw(client::Client& client, const v1::GenerateRequest& request, Drawing& drawing) {
   const Clock::time_point start = Clock::now();
-  const grpc::Status status = client.Generate(request, {.on_image = [&](v1::Image image) {
-                                                drawing.picture = std::move(*image.mutable_data());
-                                              }});
+  grpc::Status status = client.Generate(request, {.on_image = [&](v1::Image image) {
+                                          drawing.picture = std::move(*image.mutable_data());
+                                        }});
   const Clock::time_point end = Clock::now();
   drawing.seconds = SecondsOf(end - start);
   drawing.end = SecondsOf(end.time_since_epoch());
