@@ -5,6 +5,7 @@
 #include "core/backends/reference/reference_backend.h"
 #include "tests/golden/command_line.h"
 #include "tests/golden/network_cases.h"
+#include "tests/golden/picture_cases.h"
 #include "tests/golden/report.h"
 #include "tests/golden/token_cases.h"
 
@@ -16,6 +17,7 @@ bool RunAll(const Options& options) {
   backends::reference::ReferenceBackend backend;
   if (options.only.contains("tokens")) RunTokenCases(options, report);
   if (options.only.contains("networks")) RunNetworkCases(options, backend, report);
+  if (options.only.contains("pictures")) RunPictureCases(options, backend, report);
   return report.Finish();
 }
 

@@ -133,7 +133,7 @@ void RunNetworkCases(const Options& options, backends::Backend& backend, Report&
     if (!distance.ok()) {
       report.Failed(name, distance.status());
     } else {
-      report.Measured(name, "of the largest value", *distance, kNetworkTolerance);
+      report.Measured(name, {{"of the largest value", *distance, kNetworkTolerance}});
     }
   }
 }

@@ -2,6 +2,8 @@
 
 #include <cstdio>
 
+#include "absl/strings/str_format.h"
+
 namespace latentd::golden {
 namespace {
 
@@ -14,22 +16,26 @@ void PrintLine(const char* format, Arguments... arguments) {
 
 }  // namespace
 
-void Report::Measured(const std::string& name, absl::string_view what, double distance,
-                      double tolerance) {
-  const bool passed = distance <= tolerance;
+void Report::Measured(const std::string& name, const std::vector<Measure>& measures) {
+  std::string line;
+  bool passed = !measures.empty();
+  for (const Measure& measure : measures) {
+    absl::StrAppendFormat(&line, "%s %.3g (at most %g)  ", measure.what, measure.distance,
+                          measure.tolerance);
+    passed = passed && measure.Right();
+  }
   ++(passed ? passed_ : failed_);
-  PrintLine("%-32s %-36s %-10.3g (at most %g) %s\n", name.c_str(), std::string(what).c_str(),
-            distance, tolerance, passed ? "PASS" : "FAIL");
+  PrintLine("%-28s %s%s\n", name.c_str(), line.c_str(), passed ? "PASS" : "FAIL");
 }
 
 void Report::Failed(const std::string& name, const absl::Status& status) {
   ++failed_;
-  PrintLine("%-32s %s FAIL\n", name.c_str(), status.ToString().c_str());
+  PrintLine("%-28s %s FAIL\n", name.c_str(), status.ToString().c_str());
 }
 
 void Report::Skipped(const std::string& name, absl::string_view reason) {
   ++skipped_;
-  PrintLine("%-32s %s SKIPPED\n", name.c_str(), std::string(reason).c_str());
+  PrintLine("%-28s %s SKIPPED\n", name.c_str(), std::string(reason).c_str());
 }
 
 bool Report::Finish() {

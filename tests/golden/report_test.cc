@@ -9,28 +9,34 @@ namespace {
 
 TEST(Report, PassesIfEveryCaseIsWithinItsTolerance) {
   Report report;
-  report.Measured("exact", "", 0, 0);
-  report.Measured("near", "", 1e-5, 1e-4);
+  report.Measured("exact", {{"distance", 0, 0}});
+  report.Measured("near", {{"distance", 1e-5, 1e-4}});
   report.Skipped("long", "not asked for");
   EXPECT_TRUE(report.Finish());
 }
 
 TEST(Report, FailsIfACaseIsBeyondItsTolerance) {
   Report report;
-  report.Measured("near", "", 1e-5, 1e-4);
-  report.Measured("far", "", 2e-4, 1e-4);
+  report.Measured("near", {{"distance", 1e-5, 1e-4}});
+  report.Measured("far", {{"distance", 2e-4, 1e-4}});
+  EXPECT_FALSE(report.Finish());
+}
+
+TEST(Report, FailsIfOneMeasureOfACaseIsWrong) {
+  Report report;
+  report.Measured("half", {{"latents", 0, 1e-4}, {"pixels", 2, 1}});
   EXPECT_FALSE(report.Finish());
 }
 
 TEST(Report, FailsOnNan) {
   Report report;
-  report.Measured("broken", "", NAN, 1e-4);
+  report.Measured("broken", {{"distance", NAN, 1e-4}});
   EXPECT_FALSE(report.Finish());
 }
 
 TEST(Report, FailsIfACaseCouldNotRun) {
   Report report;
-  report.Measured("near", "", 0, 0);
+  report.Measured("near", {{"distance", 0, 0}});
   report.Failed("missing", absl::NotFoundError("no file"));
   EXPECT_FALSE(report.Finish());
 }

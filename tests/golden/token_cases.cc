@@ -43,8 +43,8 @@ void RunList(const std::string& name, const std::string& vocabulary, const Optio
   const absl::StatusOr<Count> count = CountWrong(vocabulary, file);
   const std::string title = absl::StrCat("tokens_", name);
   if (!count.ok()) return report.Failed(title, count.status());
-  report.Measured(title, absl::StrCat("texts of ", count->texts, " with other ids"),
-                  static_cast<double>(count->wrong), 0);
+  report.Measured(title, {{absl::StrCat("wrong of ", count->texts, " texts"),
+                           static_cast<double>(count->wrong), 0}});
 }
 
 }  // namespace

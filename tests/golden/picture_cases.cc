@@ -1,0 +1,154 @@
+#include "tests/golden/picture_cases.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/backends/reference/evaluate.h"
+#include "core/base/clock.h"
+#include "core/base/files.h"
+#include "core/base/status_macros.h"
+#include "core/compiler/graph_store.h"
+#include "core/image/decode.h"
+#include "core/pipeline/loading.h"
+#include "core/weights/safetensors.h"
+#include "core/weights/weight_store.h"
+#include "tests/golden/case_files.h"
+#include "tests/golden/picture_spec.h"
+
+namespace latentd::golden {
+namespace {
+
+using device::Buffer;
+using nlohmann::json;
+using pipeline::Picture;
+using Pictures = std::vector<std::unique_ptr<Picture>>;
+
+// Keeps what is nearest to failing: the larger, or NaN.
+void Widen(double distance, double& worst) {
+  if (!(distance <= worst)) worst = distance;
+}
+
+absl::StatusOr<Pictures> Draw(const pipeline::Pipeline& pipeline,
+                              const pipeline::PictureSpec& spec) {
+  ASSIGN_OR_RETURN(const pipeline::PictureSpec resolved, pipeline.Resolve(spec));
+  ASSIGN_OR_RETURN(Pictures pictures, pipeline.Start(resolved));
+  for (const auto& picture : pictures) {
+    while (picture->next != pipeline::UnitKind::kDone) RETURN_IF_ERROR(pipeline.Run(*picture));
+  }
+  return pictures;
+}
+
+// Of the first stage's text, which all pictures of the request share.
+absl::StatusOr<double> TextDistance(const weights::TensorMap& expected, const Picture& picture) {
+  const auto& conditioning = picture.request->conditioning.front();
+  if (!conditioning) return absl::InternalError("the picture has no conditioning");
+  const size_t last = conditioning->hidden_states.size() - 1;
+  std::vector<std::pair<std::string, const Buffer*>> pairs = {
+      {"prompt_embeds", &conditioning->hidden_states[last]},
+      {"pooled_prompt_embeds", &conditioning->pooled[last]}};
+  if (last > 0) {
+    pairs.push_back({"negative_prompt_embeds", &conditioning->hidden_states[0]});
+    pairs.push_back({"negative_pooled_prompt_embeds", &conditioning->pooled[0]});
+  }
+  double worst = 0;
+  for (const auto& [name, actual] : pairs) {
+    ASSIGN_OR_RETURN(const Buffer wanted, FindTensor(expected, name));
+    ASSIGN_OR_RETURN(const double distance, Distance(wanted, *actual, Scale::kRelative));
+    Widen(distance, worst);
+  }
+  return worst;
+}
+
+// Of one tensor with a row for each picture.
+absl::StatusOr<double> LatentDistance(const weights::TensorMap& expected, const std::string& name,
+                                      const Pictures& pictures, Buffer Picture::*member) {
+  ASSIGN_OR_RETURN(const Buffer wanted, FindTensor(expected, name));
+  if (wanted.shape()[0] != static_cast<int64_t>(pictures.size())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, " has another number of rows than there are pictures"));
+  }
+  double worst = 0;
+  for (size_t i = 0; i < pictures.size(); ++i) {
+    const auto row = static_cast<int64_t>(i);
+    ASSIGN_OR_RETURN(const double distance, Distance(wanted.Rows(row, row + 1),
+                                                     pictures[i].get()->*member, Scale::kAbsolute));
+    Widen(distance, worst);
+  }
+  return worst;
+}
+
+absl::StatusOr<double> PixelDistance(const std::string& path, const Pictures& pictures) {
+  double worst = 0;
+  for (size_t i = 0; i < pictures.size(); ++i) {
+    ASSIGN_OR_RETURN(const std::string png,
+                     ReadFile(absl::StrCat(path, "-", i, ".png"), size_t{1} << 26));
+    ASSIGN_OR_RETURN(const image::Image wanted, image::Decode(png));
+    const image::Image& got = pictures[i]->pixels;
+    if (got.width != wanted.width || got.height != wanted.height) {
+      return absl::InvalidArgumentError(absl::StrCat("a picture of ", got.width, " x ", got.height,
+                                                     " instead of ", wanted.width, " x ",
+                                                     wanted.height));
+    }
+    for (size_t byte = 0; byte < wanted.rgb.size(); ++byte) {
+      Widen(std::abs(int{wanted.rgb[byte]} - int{got.rgb[byte]}), worst);
+    }
+  }
+  return worst;
+}
+
+absl::StatusOr<std::vector<Measure>> RunCase(const json& picture_case, const std::string& folder,
+                                             const pipeline::Pipeline& pipeline) {
+  const std::string path = absl::StrCat(folder, "/", picture_case.value("name", ""));
+  ASSIGN_OR_RETURN(const pipeline::PictureSpec spec, ReadPictureCase(picture_case, folder));
+  ASSIGN_OR_RETURN(const weights::TensorMap expected,
+                   weights::ReadSafetensors(path + ".safetensors"));
+  ASSIGN_OR_RETURN(const Pictures pictures, Draw(pipeline, spec));
+  ASSIGN_OR_RETURN(const double text, TextDistance(expected, *pictures.front()));
+  ASSIGN_OR_RETURN(double latents,
+                   LatentDistance(expected, "latents", pictures, &Picture::latents));
+  if (expected.contains("latents_handed_over")) {
+    ASSIGN_OR_RETURN(const double handed, LatentDistance(expected, "latents_handed_over", pictures,
+                                                         &Picture::handed_over));
+    Widen(handed, latents);
+  }
+  ASSIGN_OR_RETURN(const double pixels, PixelDistance(path, pictures));
+  return std::vector<Measure>{{"text", text, kTextTolerance},
+                              {"latents", latents, kLatentTolerance},
+                              {"pixels", pixels, kPixelTolerance}};
+}
+
+}  // namespace
+
+void RunPictureCases(const Options& options, backends::Backend& backend, Report& report) {
+  const absl::StatusOr<json> cases = ReadJsonFile(options.cases + "/pictures.json");
+  if (!cases.ok()) return report.Failed("pictures", cases.status());
+  const std::string refiner = options.checkpoint + "/refiner";
+  weights::WeightStore weights(backends::reference::EvaluateRecipe);
+  compiler::GraphStore graphs(backend, SystemClock());
+  const auto pipeline =
+      pipeline::LoadPipeline({.base = options.checkpoint + "/base",
+                              .refiner = std::filesystem::exists(refiner) ? refiner : ""},
+                             weights, graphs);
+  if (!pipeline.ok()) return report.Failed("pictures", pipeline.status());
+  for (const json& picture_case : *cases) {
+    const std::string name = picture_case.value("name", "");
+    if (!options.Selects(name)) continue;
+    const auto measures = RunCase(picture_case, options.cases + "/pictures", **pipeline);
+    if (measures.ok()) {
+      report.Measured(name, *measures);
+    } else {
+      report.Failed(name, measures.status());
+    }
+  }
+}
+
+}  // namespace latentd::golden

@@ -1,0 +1,142 @@
+#include "tests/golden/picture_spec.h"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/files.h"
+#include "core/base/status_macros.h"
+
+namespace latentd::golden {
+namespace {
+
+using nlohmann::json;
+using pipeline::PictureSpec;
+
+// Puts a field's value where it belongs; throws what nlohmann throws for another type.
+using Setter = void (*)(const json& value, PictureSpec& spec);
+
+template <auto Member>
+void Set(const json& value, PictureSpec& spec) {
+  auto& target = spec.*Member;
+  if constexpr (requires { target.emplace(); }) {
+    value.get_to(target.emplace());
+  } else {
+    value.get_to(target);
+  }
+}
+
+// Sizes are [height, width] in diffusers, offsets [top, left].
+template <auto Member>
+void SetSize(const json& value, PictureSpec& spec) {
+  spec.*Member = pipeline::Size{.width = value.at(1).get<int>(), .height = value.at(0).get<int>()};
+}
+
+template <auto Member>
+void SetOffset(const json& value, PictureSpec& spec) {
+  spec.*Member = pipeline::Offset{.top = value.at(0).get<int>(), .left = value.at(1).get<int>()};
+}
+
+// As make.py: a case with a scheduler has one over the checkpoint's config, EulerDiscreteScheduler
+// if it names none.
+void SetScheduler(const json& value, PictureSpec& spec) {
+  spec.scheduler.name = value.value("class", spec.scheduler.name);
+  if (value.contains("config")) spec.scheduler.config = value["config"].dump();
+}
+
+void SetTask(const json& value, PictureSpec& spec) {
+  const std::string task = value.get<std::string>();
+  spec.refine = task == "ensemble";
+  if (task == "refiner-image-to-image") spec.model = pipeline::Model::kRefiner;
+}
+
+void Skip(const json&, PictureSpec&) {}
+
+const std::map<std::string, Setter>& Setters() {
+  static const auto* setters = new std::map<std::string, Setter>{
+      {"name", Skip},
+      {"task", SetTask},
+      {"image", Skip},  // read by ReadPictureCase
+      {"prompt", Set<&PictureSpec::prompt>},
+      {"prompt_2", Set<&PictureSpec::prompt_2>},
+      {"negative_prompt", Set<&PictureSpec::negative_prompt>},
+      {"negative_prompt_2", Set<&PictureSpec::negative_prompt_2>},
+      {"width", Set<&PictureSpec::width>},
+      {"height", Set<&PictureSpec::height>},
+      {"num_inference_steps", Set<&PictureSpec::num_inference_steps>},
+      {"guidance_scale", Set<&PictureSpec::guidance_scale>},
+      {"guidance_rescale", Set<&PictureSpec::guidance_rescale>},
+      {"eta", Set<&PictureSpec::eta>},
+      {"clip_skip", Set<&PictureSpec::clip_skip>},
+      {"timesteps", Set<&PictureSpec::timesteps>},
+      {"sigmas", Set<&PictureSpec::sigmas>},
+      {"seeds", Set<&PictureSpec::seeds>},
+      {"original_size", SetSize<&PictureSpec::original_size>},
+      {"target_size", SetSize<&PictureSpec::target_size>},
+      {"crops_coords_top_left", SetOffset<&PictureSpec::crops_coords_top_left>},
+      {"negative_original_size", SetSize<&PictureSpec::negative_original_size>},
+      {"negative_target_size", SetSize<&PictureSpec::negative_target_size>},
+      {"negative_crops_coords_top_left", SetOffset<&PictureSpec::negative_crops_coords_top_left>},
+      {"aesthetic_score", Set<&PictureSpec::aesthetic_score>},
+      {"negative_aesthetic_score", Set<&PictureSpec::negative_aesthetic_score>},
+      {"denoising_end", Set<&PictureSpec::denoising_end>},
+      {"strength", Set<&PictureSpec::strength>},
+      {"scheduler", SetScheduler},
+  };
+  return *setters;
+}
+
+absl::Status SetField(const std::string& name, const json& value, PictureSpec& spec) {
+  const auto setter = Setters().find(name);
+  if (setter == Setters().end()) {
+    return absl::InvalidArgumentError(absl::StrCat("the case's field ", name, " is not known"));
+  }
+  try {
+    setter->second(value, spec);
+  } catch (const json::exception& error) {
+    return absl::InvalidArgumentError(absl::StrCat("the case's field ", name, ": ", error.what()));
+  }
+  return absl::OkStatus();
+}
+
+// What diffusers' pipelines for the task have no parameter for: make.py leaves it out.
+void DropWhatTheTaskLacks(const std::string& task, PictureSpec& spec) {
+  if (!spec.image.empty()) {
+    spec.width.reset();
+    spec.height.reset();
+  }
+  if (task != "refiner-image-to-image") return;
+  spec.prompt_2.reset();
+  spec.negative_prompt_2.reset();
+  spec.clip_skip.reset();
+}
+
+absl::Status CheckTask(const std::string& task) {
+  for (const char* known :
+       {"text-to-image", "ensemble", "image-to-image", "refiner-image-to-image"}) {
+    if (task == known) return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("the case's task ", task, " is not known"));
+}
+
+}  // namespace
+
+absl::StatusOr<PictureSpec> ReadPictureCase(const json& picture_case, const std::string& pictures) {
+  const std::string task = picture_case.value("task", "");
+  RETURN_IF_ERROR(CheckTask(task));
+  PictureSpec spec;
+  spec.scheduler.name = "EulerDiscreteScheduler";
+  for (const auto& [name, value] : picture_case.items()) {
+    RETURN_IF_ERROR(SetField(name, value, spec));
+  }
+  if (picture_case.contains("image")) {
+    const std::string path = absl::StrCat(pictures, "/", picture_case.value("image", ""), "-0.png");
+    ASSIGN_OR_RETURN(spec.image, ReadFile(path, size_t{1} << 26));
+  }
+  DropWhatTheTaskLacks(task, spec);
+  return spec;
+}
+
+}  // namespace latentd::golden

@@ -1,0 +1,17 @@
+// A picture case as the request that latentd gets for it.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "core/pipeline/picture_spec.h"
+
+namespace latentd::golden {
+
+// `pictures` is the folder of the case's init image. INVALID_ARGUMENT names a field that is not
+// known or has another type: a case is never run in part.
+absl::StatusOr<pipeline::PictureSpec> ReadPictureCase(const nlohmann::json& picture_case,
+                                                      const std::string& pictures);
+
+}  // namespace latentd::golden
