@@ -35,8 +35,9 @@ class FieldParser {
  private:
   template <typename T>
   static absl::Status Assign(absl::StatusOr<T> value, T& field) {
-    if (value.ok()) field = *std::move(value);
-    return value.status();
+    RETURN_IF_ERROR(value.status());
+    field = *std::move(value);
+    return absl::OkStatus();
   }
 
   absl::Status Parse(int64_t& field) { return Assign(reader_.Number<int64_t>(), field); }
