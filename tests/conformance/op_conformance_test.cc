@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "core/backends/cpu/cpu_backend.h"
 #include "core/backends/reference/evaluate.h"
 #include "core/backends/reference/reference_backend.h"
 #include "core/graph/op_table.h"
@@ -69,6 +70,20 @@ TEST_P(OpConformance, ReferenceComputesWhatLoopsInDoublePrecisionDo) {
   for (size_t i = 0; i < outputs.size(); ++i) {
     EXPECT_EQ(outputs[i].shape(), expected[i].shape);
     EXPECT_EQ(Difference("reference", outputs[i], expected[i].values), "");
+  }
+}
+
+TEST_P(OpConformance, CpuComputesWhatTheReferenceDoes) {
+  const Prepared p = Prepare(GetParam());
+  ASSERT_NE(p.graph, nullptr);
+  backends::reference::ReferenceBackend reference;
+  ASSERT_OK_AND_ASSIGN(const std::vector<Buffer> expected, RunOn(reference, p));
+  ASSERT_OK_AND_ASSIGN(const auto cpu, backends::cpu::CpuBackend::Create());
+  ASSERT_OK_AND_ASSIGN(const std::vector<Buffer> outputs, RunOn(*cpu, p));
+  ASSERT_EQ(outputs.size(), expected.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    EXPECT_EQ(outputs[i].shape(), expected[i].shape());
+    EXPECT_EQ(Difference("cpu", outputs[i], ToDoubles(expected[i])), "");
   }
 }
 

@@ -1,0 +1,58 @@
+// The memory that the intermediates of all executables of one backend share, since one of them runs
+// at a time: as large as the largest needs.
+//
+// It is a range of addresses as long as the machine's memory, reserved once, of which the beginning
+// is mapped: it grows and shrinks without moving, so that addresses in it may be kept, and growing
+// it disturbs no run. Thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <set>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+
+namespace latentd::backends::cpu {
+
+class Arena : public std::enable_shared_from_this<Arena> {
+ public:
+  // RESOURCE_EXHAUSTED if the system gives no address range.
+  static absl::StatusOr<std::shared_ptr<Arena>> Reserve();
+  ~Arena();
+  Arena(const Arena&) = delete;
+
+  // Keeps the first `bytes` usable while it lives.
+  class Lease {
+   public:
+    Lease(std::shared_ptr<Arena> arena, size_t bytes) : arena_(std::move(arena)), bytes_(bytes) {}
+    ~Lease() { arena_->Release(bytes_); }
+    Lease(const Lease&) = delete;
+
+    char* base() const { return arena_->base_; }
+    size_t bytes() const { return bytes_; }
+
+   private:
+    std::shared_ptr<Arena> arena_;
+    size_t bytes_;
+  };
+
+  // RESOURCE_EXHAUSTED says how many bytes were wanted.
+  absl::StatusOr<std::unique_ptr<Lease>> Take(size_t bytes);
+
+  // What the largest lease needs.
+  size_t bytes() const;
+
+ private:
+  Arena(char* base, size_t reserved) : base_(base), reserved_(reserved) {}
+  void Release(size_t bytes);
+
+  char* const base_;
+  const size_t reserved_;
+  mutable absl::Mutex mutex_;
+  std::multiset<size_t> leases_ ABSL_GUARDED_BY(mutex_);
+  size_t mapped_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes that may be read and written
+};
+
+}  // namespace latentd::backends::cpu

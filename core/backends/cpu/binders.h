@@ -1,0 +1,46 @@
+// One binder per Kernel: from an instruction to a BoundKernel. Operands are as Kernel says.
+//
+// Internal to this directory.
+#pragma once
+
+#include "core/backends/cpu/bound_kernel.h"
+
+namespace latentd::backends::cpu {
+
+struct BinderArguments {
+  const Program& program;
+  const Instruction& instruction;
+  int choice;
+  const Machine& machine;
+
+  const View& operand(int i) const { return instruction.operands[i]; }
+  const View& result() const { return instruction.result; }
+
+  // Whether the second operand is a weight that the store can hold in a form of the kernel's.
+  bool weight_is_held() const {
+    const View& weight = operand(1);
+    const Storage& storage = program.storages[weight.storage];
+    return storage.place == Place::kHeld && storage.elements == weight.shape.elements();
+  }
+};
+
+using Binder = absl::StatusOr<BoundKernel> (*)(const BinderArguments&);
+
+absl::StatusOr<BoundKernel> BindConvolution(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindLinear(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindMatmul(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindAttention(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindGroupNorm(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindLayerNorm(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindSoftmax(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindRowStd(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindUnary(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindGeglu(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindCast(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindBinary(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindCopy(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindUpsample(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindEmbedding(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindTimestepEmbedding(const BinderArguments&);
+
+}  // namespace latentd::backends::cpu

@@ -1,0 +1,57 @@
+// A kernel chosen for one instruction, ready to run as often as one likes.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "core/backends/cpu/kernels/kernel_table.h"
+#include "core/backends/cpu/program.h"
+#include "core/weights/weight_store.h"
+
+namespace latentd::backends::cpu {
+
+// Where things are in one run.
+struct Frame {
+  char* const* storages;  // address of each storage of the program
+  char* workspace;        // workspace_bytes of it
+  const void* packed;     // the packed weight, if the kernel wants one
+};
+
+// How a kernel wants its second operand, a held weight.
+struct Packing {
+  std::string form;        // names the layout; "" is the plain weight as it is
+  weights::Packer packer;  // null for ""
+};
+
+struct BoundKernel {
+  size_t workspace_bytes = 0;
+  std::optional<Packing> packing;
+  // Throws what oneDNN throws.
+  std::function<absl::Status(const Frame&)> run;
+};
+
+// What kernels are made for.
+struct Machine {
+  const KernelTable* kernels = nullptr;
+  int threads = 1;
+};
+
+// Kernels that there are to choose from, by number; which one Plan chooses when nothing was
+// measured.
+int ChoicesOf(const Instruction& instruction);
+int DefaultChoice(const Instruction& instruction, const Machine& machine);
+
+// `choice` is one of ChoicesOf(instruction). Throws what oneDNN throws.
+absl::StatusOr<BoundKernel> BindKernel(const Program& program, const Instruction& instruction,
+                                       int choice, const Machine& machine);
+
+// The address of a view's first element.
+template <typename T>
+T* AddressOf(const View& view, const Frame& frame) {
+  return reinterpret_cast<T*>(frame.storages[view.storage]) + view.offset;
+}
+
+}  // namespace latentd::backends::cpu

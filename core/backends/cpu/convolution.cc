@@ -1,0 +1,42 @@
+// Convolutions on oneDNN, with bias, residual and activation in the same primitive.
+#include "core/backends/cpu/product.h"
+
+namespace latentd::backends::cpu {
+namespace {
+
+using dnnl::memory;
+using Tag = memory::format_tag;
+
+// [n, h, w, c], which oneDNN spells [n, c, h, w] with another order in memory.
+memory::desc Image(const graph::Shape& shape) {
+  return Float32({shape[0], shape[3], shape[1], shape[2]}, Tag::nhwc);
+}
+
+}  // namespace
+
+absl::StatusOr<BoundKernel> BindConvolution(const BinderArguments& a) {
+  const auto& conv = std::get<graph::Conv2dAttributes>(a.instruction.attributes);
+  const graph::Shape& w = a.operand(1).shape;
+  const memory::dims weight_dims = {w[0], w[1], w[2], w[3]};
+  Product p;
+  p.name = "convolution";
+  p.source = Image(a.operand(0).shape);
+  p.result = Image(a.result().shape);
+  p.plain_weight = Float32(weight_dims, Tag::oihw);
+  if (a.operand(2).present()) p.bias = Float32({w[0]}, Tag::a);
+  const dnnl::convolution_forward::desc desc(
+      dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct, p.source,
+      a.weight_is_held() ? Float32(weight_dims, Tag::any) : p.plain_weight, p.bias, p.result,
+      {conv.stride, conv.stride}, {conv.padding.top, conv.padding.left},
+      {conv.padding.bottom, conv.padding.right});
+  const auto* residual = a.operand(3).present() ? &p.result : nullptr;
+  dnnl::convolution_forward::primitive_desc chosen(
+      desc, Attributes(residual, a.instruction.activation), Engine());
+  SkipGemmJit(chosen);
+  p.weight = chosen.weights_desc();
+  p.scratchpad = chosen.scratchpad_desc();
+  p.primitive = dnnl::convolution_forward(chosen);
+  return BindProduct(a, p);
+}
+
+}  // namespace latentd::backends::cpu

@@ -1,0 +1,97 @@
+#include "core/backends/cpu/cpu_backend.h"
+
+#include <omp.h>
+#include <torch/headeronly/version.h>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "core/backends/cpu/cpu_executable.h"
+#include "core/backends/cpu/fused_patterns.h"
+#include "core/backends/cpu/lowering.h"
+#include "core/backends/cpu/onednn.h"
+#include "core/backends/cpu/plan.h"
+#include "core/base/status_macros.h"
+#include "core/graph/verifier.h"
+
+namespace latentd::backends::cpu {
+namespace {
+
+constexpr absl::string_view kName = "the CPU backend";
+
+std::vector<uint8_t> DefaultChoices(const Program& program, const Machine& machine) {
+  std::vector<uint8_t> choices;
+  for (const Instruction& instruction : program.instructions) {
+    choices.push_back(static_cast<uint8_t>(DefaultChoice(instruction, machine)));
+  }
+  return choices;
+}
+
+absl::StatusOr<std::vector<BoundKernel>> BindAll(const Program& program,
+                                                 absl::Span<const uint8_t> choices,
+                                                 const Machine& machine) {
+  using Kernels = absl::StatusOr<std::vector<BoundKernel>>;
+  return CatchOneDnn(kName, [&]() -> Kernels {
+    std::vector<BoundKernel> kernels;
+    for (size_t i = 0; i < program.instructions.size(); ++i) {
+      ASSIGN_OR_RETURN(BoundKernel kernel,
+                       BindKernel(program, program.instructions[i], choices[i], machine));
+      kernels.push_back(std::move(kernel));
+    }
+    return kernels;
+  });
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CpuBackend>> CpuBackend::Create() {
+  ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena, Arena::Reserve());
+  const Machine machine = {&KernelsOfThisMachine(), omp_get_max_threads()};
+  return absl::WrapUnique(new CpuBackend(std::move(arena), machine));
+}
+
+CpuBackend::CpuBackend(std::shared_ptr<Arena> arena, Machine machine)
+    : arena_(std::move(arena)), machine_(machine) {
+  target_.name = "cpu";
+  target_.image_layout = graph::Layout::kNhwc;
+  target_.fused.insert(FusedKinds().begin(), FusedKinds().end());
+  target_.fused.insert("merged_qkv");
+}
+
+std::string CpuBackend::Fingerprint() const {
+  const dnnl_version_t* onednn = dnnl_version();
+  return absl::StrCat("cpu ", machine_.kernels->name, " threads-", machine_.threads, " onednn-",
+                      onednn->major, ".", onednn->minor, ".", onednn->patch, "-isa-",
+                      OneDnnInstructionSet(), " libtorch-", TORCH_VERSION);
+}
+
+absl::StatusOr<std::string> CpuBackend::Plan(const graph::Graph& graph) const {
+  const std::vector<graph::Recipe> recipes = graph::ExtractRecipes(graph);
+  ASSIGN_OR_RETURN(const Program program, Lower(graph, recipes));
+  CpuPlan plan;
+  plan.choices = DefaultChoices(program, machine_);
+  ASSIGN_OR_RETURN(const std::vector<BoundKernel> kernels,
+                   BindAll(program, plan.choices, machine_));
+  ASSIGN_OR_RETURN(plan.memory, graph::PlanMemory(ValuesInArena(program, kernels).values));
+  return Encode(plan);
+}
+
+absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::Load(
+    std::shared_ptr<const graph::Graph> graph, absl::string_view plan_bytes,
+    const weights::WeightSet& weights) {
+  RETURN_IF_ERROR(graph::Verify(*graph));
+  const std::vector<graph::Recipe> recipes = graph::ExtractRecipes(*graph);
+  ASSIGN_OR_RETURN(Program program, Lower(*graph, recipes));
+  ASSIGN_OR_RETURN(const CpuPlan plan, Decode(plan_bytes));
+  RETURN_IF_ERROR(CheckChoices(program, plan.choices));
+  ASSIGN_OR_RETURN(std::vector<BoundKernel> kernels, BindAll(program, plan.choices, machine_));
+  const ArenaValues values = ValuesInArena(program, kernels);
+  RETURN_IF_ERROR(CheckMemory(values, plan.memory));
+  ASSIGN_OR_RETURN(std::unique_ptr<Arena::Lease> lease, arena_->Take(plan.memory.arena_bytes));
+  auto executable = std::make_unique<CpuExecutable>(std::move(graph), std::move(program),
+                                                    std::move(kernels), std::move(lease));
+  executable->Place(values, plan.memory);
+  RETURN_IF_ERROR(executable->HoldWeights(recipes, weights));
+  return executable;
+}
+
+}  // namespace latentd::backends::cpu

@@ -1,0 +1,45 @@
+// Runs graphs on the host's processor in float32: convolutions and matrix products on oneDNN with
+// packed weights, everything else in loops of its own, compiled for several instruction sets.
+//
+// Plans: plan.h. From a graph to a run: lowering.h, bound_kernel.h, cpu_executable.h.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "core/backends/backend.h"
+#include "core/backends/cpu/arena.h"
+#include "core/backends/cpu/bound_kernel.h"
+
+namespace latentd::backends::cpu {
+
+class CpuBackend : public Backend {
+ public:
+  // Uses as many threads as OpenMP gives the process at this moment.
+  static absl::StatusOr<std::unique_ptr<CpuBackend>> Create();
+
+  // Images NHWC; the fused kinds of fused_patterns.h; "merged_qkv": attention reads queries, keys
+  // and values that are slices of one value without copying them.
+  const graph::Target& target() const override { return target_; }
+  std::string Fingerprint() const override;
+
+  // UNIMPLEMENTED for graphs that compute in another dtype than f32.
+  absl::StatusOr<std::string> Plan(const graph::Graph& graph) const override;
+
+  // All executables share one arena; a weight that oneDNN packs is held packed only.
+  absl::StatusOr<std::unique_ptr<Executable>> Load(std::shared_ptr<const graph::Graph> graph,
+                                                   absl::string_view plan,
+                                                   const weights::WeightSet& weights) override;
+
+  // Bytes of the arena now.
+  size_t arena_bytes() const { return arena_->bytes(); }
+
+ private:
+  CpuBackend(std::shared_ptr<Arena> arena, Machine machine);
+
+  graph::Target target_;
+  std::shared_ptr<Arena> arena_;
+  Machine machine_;
+};
+
+}  // namespace latentd::backends::cpu

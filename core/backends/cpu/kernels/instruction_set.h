@@ -1,0 +1,38 @@
+// For the sources that are compiled once per instruction set: LATENTD_ISA is the namespace that
+// keeps the copies apart, kWidth the number of floats in a vector.
+#pragma once
+
+#include <stdint.h>
+
+#include "core/backends/cpu/kernels/kernel_table.h"
+
+namespace latentd::backends::cpu::LATENTD_ISA {
+
+#if defined(__AVX512F__)
+inline constexpr int kWidth = 16;
+#elif defined(__AVX__)
+inline constexpr int kWidth = 8;
+#else
+inline constexpr int kWidth = 4;
+#endif
+
+// The rows of the table.
+void GroupNormNhwc(const GroupNormArguments& arguments);
+void GroupNormNchw(const GroupNormArguments& arguments);
+size_t GroupNormWorkspace(int64_t rows, int64_t channels, int threads);
+void Attention(const AttentionArguments& arguments);
+size_t AttentionWorkspace(const AttentionArguments& arguments);
+void LayerNorm(const float* x, float* y, const float* gamma, const float* beta, int64_t rows,
+               int64_t size, float epsilon);
+void Softmax(const float* x, float* y, int64_t rows, int64_t size);
+void RowStd(const float* x, float* y, int64_t rows, int64_t size);
+void Unary(UnaryFunction function, const float* x, float* y, int64_t size);
+void Geglu(const float* x, float* y, int64_t rows, int64_t size);
+void Binary(BinaryFunction function, const LoopNest& loops, float* y, const float* a,
+            const float* b);
+void Copy(const LoopNest& loops, int64_t element_bytes, char* to, const char* from);
+void UpsampleNearest(const UpsampleArguments& arguments);
+
+const KernelTable& Table();
+
+}  // namespace latentd::backends::cpu::LATENTD_ISA

@@ -1,0 +1,79 @@
+// Norms over the last dimension, one row after the other, and the standard deviation of whole rows.
+#include <math.h>
+
+#include "core/backends/cpu/kernels/instruction_set.h"
+#include "core/backends/cpu/kernels/vector_math.h"
+
+namespace latentd::backends::cpu::LATENTD_ISA {
+namespace {
+
+// Below this many elements a second thread costs more than it brings.
+constexpr int64_t kSerial = 4096;
+
+void LayerNormRow(const float* __restrict x, float* __restrict y, const float* gamma,
+                  const float* beta, int64_t size, float epsilon) {
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < size; ++i) sum += x[i];
+  const float mean = sum / static_cast<float>(size);
+  float squares = 0;
+#pragma omp simd reduction(+ : squares)
+  for (int64_t i = 0; i < size; ++i) squares += (x[i] - mean) * (x[i] - mean);
+  const float inverse = 1.0f / sqrtf(squares / static_cast<float>(size) + epsilon);
+  for (int64_t i = 0; i < size; ++i) y[i] = (x[i] - mean) * inverse * gamma[i] + beta[i];
+}
+
+void SoftmaxRow(const float* __restrict x, float* __restrict y, int64_t size) {
+  float top = x[0];
+#pragma omp simd reduction(max : top)
+  for (int64_t i = 0; i < size; ++i) top = x[i] > top ? x[i] : top;
+  ForEachVector(size,
+                [&](int64_t i, auto part) { Store(y + i, Exp(Load(x + i, part) - top), part); });
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < size; ++i) sum += y[i];
+  const float inverse = 1.0f / sum;
+  for (int64_t i = 0; i < size; ++i) y[i] *= inverse;
+}
+
+// Sums of x - pivot and its square, over chunks in float and over those in double.
+float StdOfRow(const float* x, int64_t size) {
+  const float pivot = x[0];
+  double first = 0, second = 0;
+  for (int64_t from = 0; from < size; from += 1024) {
+    const int64_t to = from + 1024 < size ? from + 1024 : size;
+    float a = 0, b = 0;
+#pragma omp simd reduction(+ : a, b)
+    for (int64_t i = from; i < to; ++i) {
+      const float d = x[i] - pivot;
+      a += d;
+      b += d * d;
+    }
+    first += a;
+    second += b;
+  }
+  const double squares = second - first * first / static_cast<double>(size);
+  return static_cast<float>(sqrt((squares > 0 ? squares : 0) / static_cast<double>(size - 1)));
+}
+
+}  // namespace
+
+void LayerNorm(const float* x, float* y, const float* gamma, const float* beta, int64_t rows,
+               int64_t size, float epsilon) {
+#pragma omp parallel for schedule(static) if (rows * size > kSerial)
+  for (int64_t row = 0; row < rows; ++row) {
+    LayerNormRow(x + row * size, y + row * size, gamma, beta, size, epsilon);
+  }
+}
+
+void Softmax(const float* x, float* y, int64_t rows, int64_t size) {
+#pragma omp parallel for schedule(static) if (rows * size > kSerial)
+  for (int64_t row = 0; row < rows; ++row) SoftmaxRow(x + row * size, y + row * size, size);
+}
+
+void RowStd(const float* x, float* y, int64_t rows, int64_t size) {
+#pragma omp parallel for schedule(static) if (rows * size > kSerial)
+  for (int64_t row = 0; row < rows; ++row) y[row] = StdOfRow(x + row * size, size);
+}
+
+}  // namespace latentd::backends::cpu::LATENTD_ISA

@@ -1,0 +1,28 @@
+#include "core/backends/cpu/kernels/instruction_set.h"
+
+#define LATENTD_STRING_(x) #x
+#define LATENTD_STRING(x) LATENTD_STRING_(x)
+
+namespace latentd::backends::cpu::LATENTD_ISA {
+
+const KernelTable& Table() {
+  static constexpr KernelTable kTable = {
+      .name = LATENTD_STRING(LATENTD_ISA),
+      .group_norm_nhwc = GroupNormNhwc,
+      .group_norm_nchw = GroupNormNchw,
+      .group_norm_workspace = GroupNormWorkspace,
+      .attention = Attention,
+      .attention_workspace = AttentionWorkspace,
+      .layer_norm = LayerNorm,
+      .softmax = Softmax,
+      .row_std = RowStd,
+      .unary = Unary,
+      .geglu = Geglu,
+      .binary = Binary,
+      .copy = Copy,
+      .upsample_nearest = UpsampleNearest,
+  };
+  return kTable;
+}
+
+}  // namespace latentd::backends::cpu::LATENTD_ISA

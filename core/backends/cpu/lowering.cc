@@ -1,0 +1,364 @@
+#include "core/backends/cpu/lowering.h"
+
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "core/backends/cpu/fused_patterns.h"
+#include "core/base/status_macros.h"
+#include "core/graph/op_table.h"
+
+namespace latentd::backends::cpu {
+namespace {
+
+using graph::DType;
+using graph::Graph;
+using graph::Node;
+using graph::Op;
+using graph::Shape;
+using graph::ValueId;
+
+// An operand that an instruction goes without.
+constexpr ValueId kAbsent = -1;
+
+// The instruction of an op that is computed by one, its operands dense and as they are.
+std::optional<Kernel> PlainKernel(Op op) {
+  switch (op) {
+    case Op::kConv2d:
+      return Kernel::kConvolution;
+    case Op::kLinear:
+      return Kernel::kLinear;
+    case Op::kMatmul:
+      return Kernel::kMatmul;
+    case Op::kGroupNorm:
+      return Kernel::kGroupNorm;
+    case Op::kLayerNorm:
+      return Kernel::kLayerNorm;
+    case Op::kSoftmax:
+      return Kernel::kSoftmax;
+    case Op::kRowStd:
+      return Kernel::kRowStd;
+    case Op::kSilu:
+    case Op::kGelu:
+    case Op::kQuickGelu:
+    case Op::kRelu:
+    case Op::kTanh:
+      return Kernel::kUnary;
+    case Op::kGeglu:
+      return Kernel::kGeglu;
+    case Op::kCast:
+      return Kernel::kCast;
+    case Op::kUpsampleNearest:
+      return Kernel::kUpsample;
+    case Op::kEmbedding:
+      return Kernel::kEmbedding;
+    case Op::kTimestepEmbedding:
+      return Kernel::kTimestepEmbedding;
+    default:
+      return std::nullopt;
+  }
+}
+
+// How many operands an instruction has, absent ones included.
+size_t OperandCount(Kernel kernel, size_t given) {
+  const bool epilogue =
+      kernel == Kernel::kConvolution || kernel == Kernel::kLinear || kernel == Kernel::kGroupNorm;
+  return epilogue ? 4 : given;
+}
+
+// `view` read as a larger shape: trailing dimensions are aligned, those of size 1 stand still.
+View BroadcastTo(const View& view, const Shape& shape) {
+  View wide = view;
+  wide.shape = shape;
+  wide.strides.assign(shape.rank(), 0);
+  const int skipped = shape.rank() - view.shape.rank();
+  for (int d = 0; d < view.shape.rank(); ++d) {
+    if (view.shape[d] != 1) wide.strides[d + skipped] = view.strides[d];
+  }
+  return wide;
+}
+
+class Lowering {
+ public:
+  absl::StatusOr<Program> Run(const Graph& graph, const std::vector<graph::Recipe>& recipes) {
+    Scope scope = BindLeaves(graph, recipes);
+    for (ValueId id = 0; id < graph.size(); ++id) {
+      const bool only_for_recipes = graph.node(id).rate == graph::Rate::kCheckpoint;
+      if (scope.values[id].present() || only_for_recipes) continue;
+      RETURN_IF_ERROR(LowerNode(graph.node(id), id, scope));
+    }
+    for (size_t i = 0; i < graph.outputs().size(); ++i) {
+      WriteOutput(scope.values[graph.outputs()[i].value], static_cast<int>(i));
+    }
+    return std::move(program_);
+  }
+
+ private:
+  // The values of one graph: the outer one or a body.
+  struct Scope {
+    std::vector<View> values;
+    std::vector<int> ports;  // the output port that a node writes itself, or -1
+  };
+
+  Scope BindLeaves(const Graph& graph, const std::vector<graph::Recipe>& recipes) {
+    Scope scope{std::vector<View>(graph.size()), PortsOfRoots(graph)};
+    int port = 0;
+    for (ValueId id : graph.Select(Op::kInput)) {
+      scope.values[id] = Store(Place::kInput, port++, graph.node(id));
+    }
+    for (size_t i = 0; i < recipes.size(); ++i) {
+      const ValueId id = recipes[i].value;
+      scope.values[id] = Store(Place::kHeld, static_cast<int>(i), graph.node(id));
+    }
+    return scope;
+  }
+
+  // An output that a node makes, reshaped or not, is written in place by that node; where two
+  // outputs are one value, the second is copied.
+  static std::vector<int> PortsOfRoots(const Graph& graph) {
+    std::vector<int> ports(graph.size(), -1);
+    for (size_t i = 0; i < graph.outputs().size(); ++i) {
+      ValueId root = graph.outputs()[i].value;
+      while (graph.node(root).op == Op::kReshape) root = graph.node(root).operands[0];
+      if (ports[root] < 0) ports[root] = static_cast<int>(i);
+    }
+    return ports;
+  }
+
+  View Store(Place place, int index, const Node& node) {
+    program_.storages.push_back({place, index, node.dtype, node.shape.elements(), nullptr});
+    return DenseView(static_cast<int>(program_.storages.size()) - 1, node.dtype, node.shape);
+  }
+
+  // Where a node is to write its result.
+  View Result(const Node& node, ValueId id, const Scope& scope) {
+    const int port = scope.ports[id];
+    return port < 0 ? Store(Place::kArena, 0, node) : Store(Place::kOutput, port, node);
+  }
+
+  // The value without gaps, copied once if need be.
+  const View& Dense(ValueId id, Scope& scope) {
+    return scope.values[id] = DenseCopy(scope.values[id]);
+  }
+
+  View DenseCopy(const View& view) {
+    if (view.dense()) return view;
+    Node like;
+    like.dtype = view.dtype;
+    like.shape = view.shape;
+    const View copy = Store(Place::kArena, 0, like);
+    Copy(view, copy);
+    return copy;
+  }
+
+  void Copy(const View& from, const View& to) {
+    Instruction copy;
+    copy.kernel = Kernel::kCopy;
+    copy.operands = {from};
+    copy.result = to;
+    program_.instructions.push_back(std::move(copy));
+  }
+
+  void WriteOutput(const View& value, int port) {
+    const Storage& storage = program_.storages[value.storage];
+    const bool written = storage.place == Place::kOutput && storage.index == port &&
+                         value.dense() && storage.elements == value.shape.elements();
+    if (written) return;
+    Node like;
+    like.dtype = value.dtype;
+    like.shape = value.shape;
+    Copy(value, Store(Place::kOutput, port, like));
+  }
+
+  absl::Status LowerNode(const Node& node, ValueId id, Scope& scope) {
+    switch (node.op) {
+      case Op::kConstant:
+        scope.values[id] = Literal(node);
+        return absl::OkStatus();
+      case Op::kReshape:
+        scope.values[id] = Dense(node.operands[0], scope);
+        scope.values[id].shape = node.shape;
+        scope.values[id].strides = DenseStrides(node.shape);
+        return absl::OkStatus();
+      case Op::kSlice:
+        scope.values[id] = Sliced(node, scope.values[node.operands[0]]);
+        return absl::OkStatus();
+      case Op::kPermute:
+        scope.values[id] = Permuted(scope.values[node.operands[0]],
+                                    std::get<graph::PermuteAttributes>(node.attributes).order);
+        return absl::OkStatus();
+      case Op::kConcat:
+        LowerConcat(node, id, scope);
+        return absl::OkStatus();
+      case Op::kFused:
+        return LowerFused(node, id, scope);
+      default:
+        return LowerCompute(node, id, scope);
+    }
+  }
+
+  // A constant of a fused node's body; those of the graph itself are recipes.
+  View Literal(const Node& node) {
+    View view = Store(Place::kLiteral, 0, node);
+    program_.storages.back().literal =
+        std::get<graph::ConstantAttributes>(node.attributes).values.data();
+    return view;
+  }
+
+  static View Sliced(const Node& node, View view) {
+    const auto& slice = std::get<graph::SliceAttributes>(node.attributes);
+    view.offset += slice.begin * view.strides[slice.axis];
+    view.shape = node.shape;
+    return view;
+  }
+
+  static View Permuted(const View& x, const std::vector<int64_t>& order) {
+    View view = x;
+    std::vector<int64_t> dims;
+    for (size_t d = 0; d < order.size(); ++d) {
+      view.strides[d] = x.strides[order[d]];
+      dims.push_back(x.shape[static_cast<int>(order[d])]);
+    }
+    view.shape = Shape(std::move(dims));
+    return view;
+  }
+
+  void LowerConcat(const Node& node, ValueId id, Scope& scope) {
+    const int64_t axis = std::get<graph::ConcatAttributes>(node.attributes).axis;
+    const View result = Result(node, id, scope);
+    View part = result;
+    for (ValueId operand : node.operands) {
+      const View& from = scope.values[operand];
+      part.shape = from.shape;
+      Copy(from, part);
+      part.offset += from.shape[static_cast<int>(axis)] * part.strides[axis];
+    }
+    scope.values[id] = result;
+  }
+
+  absl::Status LowerFused(const Node& node, ValueId id, Scope& scope) {
+    const auto& fused = std::get<graph::FusedAttributes>(node.attributes);
+    if (const std::optional<FusedMatch> match = Match(fused)) {
+      const Node& product = fused.body->node(match->product);
+      Instruction instruction = Begin(*PlainKernel(product.op), product);
+      instruction.activation = match->activation;
+      std::vector<ValueId> operands;
+      for (int operand : match->operands) {
+        operands.push_back(operand < 0 ? kAbsent : node.operands[operand]);
+      }
+      return LowerPlain(std::move(instruction), operands, node, id, scope);
+    }
+    return LowerBody(*fused.body, node, id, scope);
+  }
+
+  absl::Status LowerBody(const Graph& body, const Node& node, ValueId id, Scope& outer) {
+    Scope scope{std::vector<View>(body.size()), PortsOfRoots(body)};
+    for (int& port : scope.ports) port = port < 0 ? -1 : outer.ports[id];
+    size_t input = 0;
+    for (ValueId value : body.Select(Op::kInput)) {
+      scope.values[value] = outer.values[node.operands[input++]];
+    }
+    for (ValueId value = 0; value < body.size(); ++value) {
+      if (scope.values[value].present()) continue;
+      RETURN_IF_ERROR(LowerNode(body.node(value), value, scope));
+    }
+    outer.values[id] = scope.values[body.outputs()[0].value];
+    return absl::OkStatus();
+  }
+
+  absl::Status LowerCompute(const Node& node, ValueId id, Scope& scope) {
+    if (node.op == Op::kAttention) return LowerAttention(node, id, scope);
+    if (const std::optional<Kernel> kernel = PlainKernel(node.op)) {
+      std::vector<ValueId> operands = node.operands;
+      operands.resize(OperandCount(*kernel, operands.size()), kAbsent);
+      return LowerPlain(Begin(*kernel, node), operands, node, id, scope);
+    }
+    Instruction instruction = Begin(Kernel::kBinary, node);
+    for (ValueId operand : node.operands) {
+      instruction.operands.push_back(BroadcastTo(scope.values[operand], node.shape));
+    }
+    return Finish(std::move(instruction), node, id, scope);
+  }
+
+  // An instruction whose operands are dense.
+  absl::Status LowerPlain(Instruction instruction, const std::vector<ValueId>& operands,
+                          const Node& node, ValueId id, Scope& scope) {
+    auto* conv = std::get_if<graph::Conv2dAttributes>(&instruction.attributes);
+    if (conv != nullptr && conv->layout == graph::Layout::kNchw) {
+      conv->layout = graph::Layout::kNhwc;
+      return LowerNchw(std::move(instruction), operands, node, id, scope);
+    }
+    for (ValueId operand : operands) {
+      instruction.operands.push_back(operand == kAbsent ? View() : Dense(operand, scope));
+    }
+    return Finish(std::move(instruction), node, id, scope);
+  }
+
+  // A convolution of images in NCHW is one in NHWC between permutes, which as views cost nothing
+  // where the neighbours are convolutions too.
+  absl::Status LowerNchw(Instruction instruction, const std::vector<ValueId>& operands,
+                         const Node& node, ValueId id, Scope& scope) {
+    for (ValueId operand : operands) {
+      View view = operand == kAbsent ? View() : scope.values[operand];
+      const bool image = view.present() && view.shape.rank() == 4 && operand != operands[1];
+      if (image) view = DenseCopy(Permuted(view, {0, 2, 3, 1}));
+      instruction.operands.push_back(image || !view.present() ? view : Dense(operand, scope));
+    }
+    RETURN_IF_ERROR(CheckDtypes(instruction));
+    Node nhwc;
+    nhwc.shape = Shape{node.shape[0], node.shape[2], node.shape[3], node.shape[1]};
+    instruction.result = Store(Place::kArena, 0, nhwc);
+    scope.values[id] = Permuted(instruction.result, {0, 3, 1, 2});
+    program_.instructions.push_back(std::move(instruction));
+    return absl::OkStatus();
+  }
+
+  absl::Status LowerAttention(const Node& node, ValueId id, Scope& scope) {
+    Instruction instruction = Begin(Kernel::kAttention, node);
+    for (ValueId operand : node.operands) {
+      const View& view = scope.values[operand];
+      const bool contiguous = view.shape[2] == 1 || view.strides[2] == 1;
+      instruction.operands.push_back(contiguous ? view : Dense(operand, scope));
+    }
+    return Finish(std::move(instruction), node, id, scope);
+  }
+
+  static Instruction Begin(Kernel kernel, const Node& node) {
+    Instruction instruction;
+    instruction.kernel = kernel;
+    instruction.op = node.op;
+    instruction.attributes = node.attributes;
+    return instruction;
+  }
+
+  absl::Status Finish(Instruction instruction, const Node& node, ValueId id, Scope& scope) {
+    RETURN_IF_ERROR(CheckDtypes(instruction));
+    instruction.result = Result(node, id, scope);
+    scope.values[id] = instruction.result;
+    program_.instructions.push_back(std::move(instruction));
+    return absl::OkStatus();
+  }
+
+  // Everything is computed in float32; casts come from any dtype, and ids are integers.
+  static absl::Status CheckDtypes(const Instruction& instruction) {
+    if (instruction.kernel == Kernel::kCast) return absl::OkStatus();
+    for (size_t i = 0; i < instruction.operands.size(); ++i) {
+      const View& operand = instruction.operands[i];
+      const bool ids = instruction.kernel == Kernel::kEmbedding && i == 1;
+      if (!operand.present() || ids || operand.dtype == DType::kF32) continue;
+      return absl::UnimplementedError(
+          absl::StrCat("the CPU backend computes ", graph::RowOf(instruction.op).name,
+                       " in f32, not in ", device::Name(operand.dtype)));
+    }
+    return absl::OkStatus();
+  }
+
+  Program program_;
+};
+
+}  // namespace
+
+absl::StatusOr<Program> Lower(const Graph& graph, const std::vector<graph::Recipe>& recipes) {
+  return Lowering().Run(graph, recipes);
+}
+
+}  // namespace latentd::backends::cpu

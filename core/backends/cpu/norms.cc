@@ -1,0 +1,76 @@
+#include "core/backends/cpu/binders.h"
+
+namespace latentd::backends::cpu {
+namespace {
+
+// Elements of all dimensions but the last.
+int64_t Rows(const View& view) { return view.shape.elements() / view.shape[-1]; }
+
+}  // namespace
+
+absl::StatusOr<BoundKernel> BindGroupNorm(const BinderArguments& a) {
+  const auto& norm = std::get<graph::GroupNormAttributes>(a.instruction.attributes);
+  const bool nhwc = norm.layout == graph::Layout::kNhwc;
+  const View x = a.operand(0), gamma = a.operand(1), beta = a.operand(2), added = a.operand(3),
+             y = a.result();
+  GroupNormArguments arguments = {};
+  arguments.rows = x.shape[0];
+  arguments.channels = gamma.shape[0];
+  arguments.pixels = x.shape.elements() / (arguments.rows * arguments.channels);
+  arguments.groups = norm.groups;
+  arguments.epsilon = norm.epsilon;
+  arguments.silu = a.instruction.activation == graph::Op::kSilu;
+  arguments.threads = a.machine.threads;
+
+  const KernelTable& kernels = *a.machine.kernels;
+  BoundKernel kernel;
+  kernel.workspace_bytes =
+      kernels.group_norm_workspace(arguments.rows, arguments.channels, arguments.threads);
+  kernel.run = [=, run = nhwc ? kernels.group_norm_nhwc
+                              : kernels.group_norm_nchw](const Frame& f) mutable {
+    arguments.x = AddressOf<const float>(x, f);
+    arguments.y = AddressOf<float>(y, f);
+    arguments.gamma = AddressOf<const float>(gamma, f);
+    arguments.beta = AddressOf<const float>(beta, f);
+    arguments.added = added.present() ? AddressOf<const float>(added, f) : nullptr;
+    arguments.workspace = f.workspace;
+    run(arguments);
+    return absl::OkStatus();
+  };
+  return kernel;
+}
+
+absl::StatusOr<BoundKernel> BindLayerNorm(const BinderArguments& a) {
+  BoundKernel kernel;
+  kernel.run = [x = a.operand(0), gamma = a.operand(1), beta = a.operand(2), y = a.result(),
+                epsilon = std::get<graph::LayerNormAttributes>(a.instruction.attributes).epsilon,
+                run = a.machine.kernels->layer_norm](const Frame& f) {
+    run(AddressOf<float>(x, f), AddressOf<float>(y, f), AddressOf<float>(gamma, f),
+        AddressOf<float>(beta, f), Rows(x), x.shape[-1], epsilon);
+    return absl::OkStatus();
+  };
+  return kernel;
+}
+
+absl::StatusOr<BoundKernel> BindSoftmax(const BinderArguments& a) {
+  BoundKernel kernel;
+  kernel.run = [x = a.operand(0), y = a.result(),
+                run = a.machine.kernels->softmax](const Frame& f) {
+    run(AddressOf<float>(x, f), AddressOf<float>(y, f), Rows(x), x.shape[-1]);
+    return absl::OkStatus();
+  };
+  return kernel;
+}
+
+absl::StatusOr<BoundKernel> BindRowStd(const BinderArguments& a) {
+  BoundKernel kernel;
+  kernel.run = [x = a.operand(0), y = a.result(),
+                run = a.machine.kernels->row_std](const Frame& f) {
+    run(AddressOf<float>(x, f), AddressOf<float>(y, f), x.shape[0],
+        x.shape.elements() / x.shape[0]);
+    return absl::OkStatus();
+  };
+  return kernel;
+}
+
+}  // namespace latentd::backends::cpu

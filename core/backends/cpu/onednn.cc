@@ -1,0 +1,134 @@
+#include "core/backends/cpu/onednn.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "absl/strings/str_join.h"
+
+namespace latentd::backends::cpu {
+namespace {
+
+// Some hypervisors report AMX and do not grant its registers; oneDNN 2.6 would die of an illegal
+// instruction. The system call is how a process asks for them (arch/x86/kernel/fpu/xstate.c).
+bool MayUseAmx() {
+#if defined(__x86_64__) && defined(SYS_arch_prctl)
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
+dnnl::stream& Stream() {
+  static auto* stream = new dnnl::stream(Engine());
+  return *stream;
+}
+
+dnnl::algorithm AlgorithmOf(graph::Op activation) {
+  switch (activation) {
+    case graph::Op::kGelu:
+      return dnnl::algorithm::eltwise_gelu_erf;
+    case graph::Op::kRelu:
+      return dnnl::algorithm::eltwise_relu;
+    default:
+      return dnnl::algorithm::eltwise_swish;  // x sigmoid(alpha x)
+  }
+}
+
+float AlphaOf(graph::Op activation) {
+  switch (activation) {
+    case graph::Op::kSilu:
+      return 1.0f;
+    case graph::Op::kQuickGelu:
+      return 1.702f;
+    default:
+      return 0.0f;
+  }
+}
+
+template <typename T>
+std::string List(const T* values, int count) {
+  return absl::StrJoin(absl::MakeSpan(values, count), "x");
+}
+
+// Names a layout: two weights of one form are packed alike.
+std::string FormOf(const std::string& what, const dnnl::memory::desc& layout) {
+  const dnnl_memory_desc_t& d = layout.data;
+  const dnnl_blocking_desc_t& blocking = d.format_desc.blocking;
+  return absl::StrCat("onednn ", what, " ", List(d.padded_dims, d.ndims), " strides ",
+                      List(blocking.strides, d.ndims), " blocks ",
+                      List(blocking.inner_blks, blocking.inner_nblks), " of ",
+                      List(blocking.inner_idxs, blocking.inner_nblks));
+}
+
+}  // namespace
+
+dnnl::engine& Engine() {
+  static auto* engine = [] {
+    if (!MayUseAmx()) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
+    return new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
+  return *engine;
+}
+
+int OneDnnInstructionSet() {
+  Engine();
+  return static_cast<int>(dnnl::get_effective_cpu_isa());
+}
+
+dnnl::memory::desc Float32(const dnnl::memory::dims& dims, const dnnl::memory::dims& strides) {
+  return dnnl::memory::desc(dims, dnnl::memory::data_type::f32, strides);
+}
+
+dnnl::memory::desc Float32(const dnnl::memory::dims& dims, dnnl::memory::format_tag tag) {
+  return dnnl::memory::desc(dims, dnnl::memory::data_type::f32, tag);
+}
+
+dnnl::primitive_attr Attributes(const dnnl::memory::desc* residual, graph::Op activation) {
+  dnnl::post_ops post_ops;
+  if (residual != nullptr) post_ops.append_binary(dnnl::algorithm::binary_add, *residual);
+  if (activation != graph::Op::kInput) {
+    post_ops.append_eltwise(1.0f, AlgorithmOf(activation), AlphaOf(activation), 0.0f);
+  }
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  attributes.set_post_ops(post_ops);
+  return attributes;
+}
+
+Packing PackingFor(const std::string& what, const dnnl::memory::desc& plain,
+                   const dnnl::memory::desc& wanted) {
+  if (plain == wanted) return {};
+  const auto pack = [=](const device::Buffer& weight) -> absl::StatusOr<device::Buffer> {
+    return CatchOneDnn("packing a weight", [&]() -> absl::StatusOr<device::Buffer> {
+      device::Buffer packed = device::Buffer::Allocate(
+          device::DType::kF32, {static_cast<int64_t>(wanted.get_size() / sizeof(float))});
+      dnnl::memory from(plain, Engine(), const_cast<void*>(weight.data()));
+      dnnl::memory to(wanted, Engine(), packed.data());
+      dnnl::reorder(from, to).execute(Stream(), from, to);
+      Stream().wait();
+      return packed;
+    });
+  };
+  return {FormOf(what, wanted), pack};
+}
+
+Primitive::Primitive(const dnnl::primitive& primitive,
+                     const std::vector<std::pair<int, dnnl::memory::desc>>& arguments)
+    : primitive_(primitive), addresses_(arguments.size(), nullptr) {
+  for (const auto& [id, desc] : arguments) {
+    memories_.emplace_back(desc, Engine(), nullptr);
+    arguments_.emplace(id, memories_.back());
+  }
+}
+
+void Primitive::Run(absl::Span<const void* const> addresses) {
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    if (addresses[i] == addresses_[i]) continue;
+    memories_[i].set_data_handle(const_cast<void*>(addresses[i]));
+    addresses_[i] = addresses[i];
+  }
+  primitive_.execute(Stream(), arguments_);
+}
+
+}  // namespace latentd::backends::cpu

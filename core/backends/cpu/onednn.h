@@ -1,0 +1,82 @@
+// oneDNN as this backend uses it: primitives whose memory is given at each run, scratch in the
+// caller's memory, weights packed by the weight store, exceptions caught at the seam.
+//
+// Internal to this directory; include it in .cc files only.
+#pragma once
+
+#include <dnnl.hpp>
+#include <new>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "core/backends/cpu/bound_kernel.h"
+
+namespace latentd::backends::cpu {
+
+// Of the process. What the processor has and the kernel does not let it use (AMX) is switched off
+// before the first primitive.
+dnnl::engine& Engine();
+
+// The number of the instruction set that oneDNN really uses.
+int OneDnnInstructionSet();
+
+dnnl::memory::desc Float32(const dnnl::memory::dims& dims, const dnnl::memory::dims& strides);
+dnnl::memory::desc Float32(const dnnl::memory::dims& dims, dnnl::memory::format_tag tag);
+
+// Scratch from the caller; then what follows the product: a residual of the result's layout, an
+// activation (kInput: none).
+dnnl::primitive_attr Attributes(const dnnl::memory::desc* residual, graph::Op activation);
+
+// Goes on to the first implementation that is not oneDNN's own "gemm:jit". That one fails beside
+// LibTorch: both export the function in which std::call_once prepares it, so the process has one of
+// the two, and it prepares LibTorch's. Linear layers and convolutions have another implementation
+// wherever there are vectors.
+template <typename PrimitiveDesc>
+void SkipGemmJit(PrimitiveDesc& desc) {
+  while (absl::EndsWith(desc.impl_info_str(), "gemm:jit") && desc.next_impl()) {
+  }
+}
+
+// How WeightStore packs a weight that lies as `plain` into what the primitive wants. `what` keeps
+// layouts of different primitives apart.
+Packing PackingFor(const std::string& what, const dnnl::memory::desc& plain,
+                   const dnnl::memory::desc& wanted);
+
+// A primitive and its arguments. Copies of one must not run at the same time.
+class Primitive {
+ public:
+  // `arguments`: ids (DNNL_ARG_SRC, ...) with their layouts.
+  Primitive(const dnnl::primitive& primitive,
+            const std::vector<std::pair<int, dnnl::memory::desc>>& arguments);
+
+  // Addresses in the order of the arguments.
+  void Run(absl::Span<const void* const> addresses);
+
+ private:
+  dnnl::primitive primitive_;
+  std::vector<dnnl::memory> memories_;
+  std::vector<const void*> addresses_;  // that the memories have now
+  std::unordered_map<int, dnnl::memory> arguments_;
+};
+
+// Calls `function`; what oneDNN throws becomes a status that names `what`.
+template <typename Function>
+auto CatchOneDnn(absl::string_view what, Function function) -> decltype(function()) {
+  try {
+    return function();
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(absl::StrCat(what, ": out of memory"));
+  } catch (const dnnl::error& error) {
+    const std::string message = absl::StrCat(what, ": oneDNN: ", error.what());
+    return error.status == dnnl_out_of_memory ? absl::ResourceExhaustedError(message)
+                                              : absl::InternalError(message);
+  }
+}
+
+}  // namespace latentd::backends::cpu

@@ -1,0 +1,21 @@
+// What convolutions and linear layers on oneDNN have in common: a source, a weight that may be
+// packed, and in the same primitive bias, residual and activation.
+//
+// Internal to this directory; include it in .cc files only.
+#pragma once
+
+#include "core/backends/cpu/binders.h"
+#include "core/backends/cpu/onednn.h"
+
+namespace latentd::backends::cpu {
+
+struct Product {
+  const char* name;  // of the primitive, for the packed weight's form
+  dnnl::primitive primitive;
+  dnnl::memory::desc source, plain_weight, weight, bias, result, scratchpad;
+};
+
+// REQUIRES: the instruction's operands are x, weight, bias or absent, residual or absent.
+BoundKernel BindProduct(const BinderArguments& a, const Product& product);
+
+}  // namespace latentd::backends::cpu
