@@ -1,7 +1,9 @@
 // Compares latentd with diffusers: see README.md in this directory.
 #include <cstdio>
 #include <memory>
+#include <string>
 
+#include "core/backends/cpu/cpu_backend.h"
 #include "core/backends/reference/reference_backend.h"
 #include "tests/golden/command_line.h"
 #include "tests/golden/network_cases.h"
@@ -12,12 +14,23 @@
 namespace latentd::golden {
 namespace {
 
+using BackendOr = absl::StatusOr<std::unique_ptr<backends::Backend>>;
+
+BackendOr MakeBackend(const std::string& name) {
+  if (name == "cpu") return BackendOr(backends::cpu::CpuBackend::Create());
+  return std::make_unique<backends::reference::ReferenceBackend>();
+}
+
 bool RunAll(const Options& options) {
   Report report;
-  backends::reference::ReferenceBackend backend;
+  const BackendOr backend = MakeBackend(options.backend);
+  if (!backend.ok()) {
+    report.Failed("backend " + options.backend, backend.status());
+    return report.Finish();
+  }
   if (options.only.contains("tokens")) RunTokenCases(options, report);
-  if (options.only.contains("networks")) RunNetworkCases(options, backend, report);
-  if (options.only.contains("pictures")) RunPictureCases(options, backend, report);
+  if (options.only.contains("networks")) RunNetworkCases(options, **backend, report);
+  if (options.only.contains("pictures")) RunPictureCases(options, **backend, report);
   return report.Finish();
 }
 
@@ -27,8 +40,8 @@ bool RunAll(const Options& options) {
 int main(int argc, char** argv) {
   const auto options = latentd::golden::ParseCommandLine({argv + 1, static_cast<size_t>(argc - 1)});
   if (!options.ok()) {
-    std::fprintf(stderr, "golden: %s\n%s", std::string(options.status().message()).c_str(),
-                 latentd::golden::kUsage);
+    const std::string message(options.status().message());
+    std::fprintf(stderr, "golden: %s\n%s", message.c_str(), latentd::golden::kUsage);
     return 2;
   }
   return latentd::golden::RunAll(*options) ? 0 : 1;
