@@ -1,4 +1,5 @@
 #include "absl/strings/str_cat.h"
+#include "core/graph/target.h"
 #include "tests/conformance/op_cases.h"
 
 namespace latentd::testing {
@@ -72,7 +73,7 @@ OpCase ConvEpilogue(const Epilogue& e, Layout layout) {
                                    b.Weight("net/weight", {24, 16, 3, 3})};
     if (e.bias) operands.push_back(b.Weight("net/bias", {24}));
     if (e.residual) operands.push_back(b.Input("residual", DType::kF32, image(24), Rate::kStep));
-    const Value y = Fuse(b, "conv2d_epilogue", operands, [&](auto& body, const auto& in) {
+    const Value y = Fuse(b, graph::kConv2dEpilogue, operands, [&](auto& body, const auto& in) {
       return Finish(body, e, body.Conv2d(in[0], in[1], e.bias ? in[2] : kNone, conv), in.back());
     });
     b.Output("y", y);
@@ -91,12 +92,24 @@ OpCase LinearEpilogue(const Epilogue& e, Shape shape) {
     if (e.residual) {
       operands.push_back(b.Input("residual", DType::kF32, Shape(dims), Rate::kStep));
     }
-    const Value y = Fuse(b, "linear_epilogue", operands, [&](auto& body, const auto& in) {
+    const Value y = Fuse(b, graph::kLinearEpilogue, operands, [&](auto& body, const auto& in) {
       return Finish(body, e, body.Linear(in[0], in[1], e.bias ? in[2] : kNone), in.back());
     });
     b.Output("y", y);
   };
   return {absl::StrCat("linear_epilogue_", e.name, "_rank", shape.rank()), Op::kFused, build};
+}
+
+OpCase LinearGeglu(Shape shape, int64_t out, bool bias) {
+  const auto build = [=](GraphBuilder& b) {
+    std::vector<Value> operands = {b.Input("x", DType::kF32, shape, Rate::kStep),
+                                   b.Weight("net/weight", {2 * out, shape[-1]})};
+    if (bias) operands.push_back(b.Weight("net/bias", {2 * out}));
+    b.Output("y", Fuse(b, graph::kLinearGeglu, operands, [&](auto& body, const auto& in) {
+               return body.Geglu(body.Linear(in[0], in[1], bias ? in[2] : kNone));
+             }));
+  };
+  return {absl::StrCat("linear_geglu_", out, bias ? "_bias" : ""), Op::kFused, build};
 }
 
 OpCase NormSilu(bool added, bool silu, Layout layout, int64_t channels) {
@@ -108,7 +121,7 @@ OpCase NormSilu(bool added, bool silu, Layout layout, int64_t channels) {
                                    b.Weight("net/gamma", {channels}),
                                    b.Weight("net/beta", {channels})};
     if (added) operands.push_back(b.Input("row", DType::kF32, row, Rate::kStep));
-    const Value y = Fuse(b, "group_norm_silu", operands, [&](auto& body, const auto& in) {
+    const Value y = Fuse(b, graph::kGroupNormSilu, operands, [&](auto& body, const auto& in) {
       const Value x = added ? body.Add(in[0], in[3]) : in[0];
       const Value normed = body.GroupNorm(x, in[1], in[2], {8, 1e-5f, layout});
       return silu ? body.Silu(normed) : normed;
@@ -136,7 +149,8 @@ OpCase ResidualFirst() {
             const Value r = b.Input("r", DType::kF32, {6, 20}, Rate::kStep);
             const Value x = b.Input("x", DType::kF32, {6, 12}, Rate::kStep);
             const Value w = b.Weight("net/weight", {20, 12});
-            b.Output("y", Fuse(b, "linear_epilogue", {r, x, w}, [](auto& body, const auto& in) {
+            b.Output("y",
+                     Fuse(b, graph::kLinearEpilogue, {r, x, w}, [](auto& body, const auto& in) {
                        return body.Add(in[0], body.Linear(in[1], in[2]));
                      }));
           }};
@@ -148,7 +162,8 @@ OpCase BroadcastResidual() {
             const Value r = b.Input("r", DType::kF32, {6, 1}, Rate::kStep);
             const Value x = b.Input("x", DType::kF32, {6, 12}, Rate::kStep);
             const Value w = b.Weight("net/weight", {20, 12});
-            b.Output("y", Fuse(b, "linear_epilogue", {r, x, w}, [](auto& body, const auto& in) {
+            b.Output("y",
+                     Fuse(b, graph::kLinearEpilogue, {r, x, w}, [](auto& body, const auto& in) {
                        return body.Silu(body.Add(body.Linear(in[1], in[2]), in[0]));
                      }));
           }};
@@ -159,9 +174,10 @@ OpCase ResidualIsRead() {
   return {"linear_epilogue_residual_is_read_later", Op::kFused, [](GraphBuilder& b) {
             const Value x = b.Silu(b.Input("x", DType::kF32, {6, 20}, Rate::kStep));
             const Value w = b.Weight("net/weight", {20, 20});
-            const Value y = Fuse(b, "linear_epilogue", {x, w, x}, [](auto& body, const auto& in) {
-              return body.Add(body.Linear(in[0], in[1]), in[2]);
-            });
+            const Value y =
+                Fuse(b, graph::kLinearEpilogue, {x, w, x}, [](auto& body, const auto& in) {
+                  return body.Add(body.Linear(in[0], in[1]), in[2]);
+                });
             b.Output("y", b.Mul(y, x));
           }};
 }
@@ -174,6 +190,10 @@ std::vector<OpCase> FusedCases() {
     for (Layout layout : {Layout::kNchw, Layout::kNhwc}) cases.push_back(ConvEpilogue(e, layout));
     cases.push_back(LinearEpilogue(e, {9, 17}));
     cases.push_back(LinearEpilogue(e, {2, 9, 32}));
+  }
+  for (bool bias : {false, true}) {
+    cases.push_back(LinearGeglu({2, 9, 24}, 40, bias));
+    cases.push_back(LinearGeglu({7, 37}, 19, bias));
   }
   for (Layout layout : {Layout::kNchw, Layout::kNhwc}) {
     for (int64_t channels : {8, 24, 64}) {

@@ -10,10 +10,23 @@ namespace {
 
 // In the order of Kernel.
 constexpr std::array<Binder, kKernels> kBinders = {
-    BindConvolution, BindLinear,    BindMatmul,    BindAttention,
-    BindGroupNorm,   BindLayerNorm, BindSoftmax,   BindRowStd,
-    BindUnary,       BindGeglu,     BindCast,      BindBinary,
-    BindCopy,        BindUpsample,  BindEmbedding, BindTimestepEmbedding,
+    BindConvolution,
+    BindLinear,
+    BindLinearGeglu,
+    BindMatmul,
+    BindAttention,
+    BindGroupNorm,
+    BindLayerNorm,
+    BindSoftmax,
+    BindRowStd,
+    BindUnary,
+    BindGeglu,
+    BindCast,
+    BindBinary,
+    BindCopy,
+    BindUpsample,
+    BindEmbedding,
+    BindTimestepEmbedding,
 };
 
 }  // namespace

@@ -54,7 +54,7 @@ CpuBackend::CpuBackend(std::shared_ptr<Arena> arena, Machine machine)
   target_.name = "cpu";
   target_.image_layout = graph::Layout::kNhwc;
   target_.fused.insert(FusedKinds().begin(), FusedKinds().end());
-  target_.fused.insert("merged_qkv");
+  target_.merge_linears = true;  // attention reads slices without copying them
 }
 
 std::string CpuBackend::Fingerprint() const {

@@ -18,8 +18,7 @@ class CpuBackend : public Backend {
   // Uses as many threads as OpenMP gives the process at this moment.
   static absl::StatusOr<std::unique_ptr<CpuBackend>> Create();
 
-  // Images NHWC; the fused kinds of fused_patterns.h; "merged_qkv": attention reads queries, keys
-  // and values that are slices of one value without copying them.
+  // Images NHWC, and every fused kind that there is.
   const graph::Target& target() const override { return target_; }
   std::string Fingerprint() const override;
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/graph/target.h"
+
 namespace latentd::backends::cpu {
 namespace {
 
@@ -46,6 +48,17 @@ class Matcher {
     if (!Take(product, at, match)) return std::nullopt;
     match.operands.resize(3, -1);
     match.operands.push_back(residual);
+    return match;
+  }
+
+  // geglu(linear)
+  std::optional<FusedMatch> Geglu() {
+    const Node& geglu = body_.node(body_.outputs()[0].value);
+    FusedMatch match;
+    match.activation = Op::kGeglu;
+    const bool fits = geglu.op == Op::kGeglu && uses_[geglu.operands[0]] == 1;
+    if (!fits || !Take(Op::kLinear, geglu.operands[0], match)) return std::nullopt;
+    match.operands.resize(3, -1);
     return match;
   }
 
@@ -113,9 +126,10 @@ const std::vector<std::string>& FusedKinds() {
 
 std::optional<FusedMatch> Match(const graph::FusedAttributes& fused) {
   Matcher matcher(*fused.body);
-  if (fused.kind == "conv2d_epilogue") return matcher.Epilogue(Op::kConv2d);
-  if (fused.kind == "linear_epilogue") return matcher.Epilogue(Op::kLinear);
-  if (fused.kind == "group_norm_silu") return matcher.Norm();
+  if (fused.kind == graph::kConv2dEpilogue) return matcher.Epilogue(Op::kConv2d);
+  if (fused.kind == graph::kLinearEpilogue) return matcher.Epilogue(Op::kLinear);
+  if (fused.kind == graph::kLinearGeglu) return matcher.Geglu();
+  if (fused.kind == graph::kGroupNormSilu) return matcher.Norm();
   return std::nullopt;
 }
 

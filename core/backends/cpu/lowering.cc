@@ -239,7 +239,12 @@ class Lowering {
     const auto& fused = std::get<graph::FusedAttributes>(node.attributes);
     if (const std::optional<FusedMatch> match = Match(fused)) {
       const Node& product = fused.body->node(match->product);
-      Instruction instruction = Begin(*PlainKernel(product.op), product);
+      const bool geglu = match->activation == Op::kGeglu;
+      if (geglu && !IsHeld(scope.values[node.operands[match->operands[1]]])) {
+        return LowerBody(*fused.body, node, id, scope);
+      }
+      Instruction instruction =
+          Begin(geglu ? Kernel::kLinearGeglu : *PlainKernel(product.op), product);
       instruction.activation = match->activation;
       std::vector<ValueId> operands;
       for (int operand : match->operands) {
@@ -248,6 +253,12 @@ class Lowering {
       return LowerPlain(std::move(instruction), operands, node, id, scope);
     }
     return LowerBody(*fused.body, node, id, scope);
+  }
+
+  // Whether a weight is a recipe's whole result, which the store can hold in another form.
+  bool IsHeld(const View& weight) const {
+    const Storage& storage = program_.storages[weight.storage];
+    return storage.place == Place::kHeld && storage.elements == weight.shape.elements();
   }
 
   absl::Status LowerBody(const Graph& body, const Node& node, ValueId id, Scope& outer) {

@@ -96,6 +96,14 @@ dnnl::primitive_attr Attributes(const dnnl::memory::desc* residual, graph::Op ac
   return attributes;
 }
 
+void Reorder(const dnnl::memory::desc& plain, const void* from, const dnnl::memory::desc& wanted,
+             void* to) {
+  dnnl::memory source(plain, Engine(), const_cast<void*>(from));
+  dnnl::memory result(wanted, Engine(), to);
+  dnnl::reorder(source, result).execute(Stream(), source, result);
+  Stream().wait();
+}
+
 Packing PackingFor(const std::string& what, const dnnl::memory::desc& plain,
                    const dnnl::memory::desc& wanted) {
   if (plain == wanted) return {};
@@ -103,10 +111,7 @@ Packing PackingFor(const std::string& what, const dnnl::memory::desc& plain,
     return CatchOneDnn("packing a weight", [&]() -> absl::StatusOr<device::Buffer> {
       device::Buffer packed = device::Buffer::Allocate(
           device::DType::kF32, {static_cast<int64_t>(wanted.get_size() / sizeof(float))});
-      dnnl::memory from(plain, Engine(), const_cast<void*>(weight.data()));
-      dnnl::memory to(wanted, Engine(), packed.data());
-      dnnl::reorder(from, to).execute(Stream(), from, to);
-      Stream().wait();
+      Reorder(plain, weight.data(), wanted, packed.data());
       return packed;
     });
   };

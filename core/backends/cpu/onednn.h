@@ -48,6 +48,10 @@ void SkipGemmJit(PrimitiveDesc& desc) {
 Packing PackingFor(const std::string& what, const dnnl::memory::desc& plain,
                    const dnnl::memory::desc& wanted);
 
+// Copies `from` into another layout.
+void Reorder(const dnnl::memory::desc& plain, const void* from, const dnnl::memory::desc& wanted,
+             void* to);
+
 // A primitive and its arguments. Copies of one must not run at the same time.
 class Primitive {
  public:

@@ -46,6 +46,7 @@ struct View {
 enum class Kernel : uint8_t {
   kConvolution,  // x, weight, bias or absent, residual or absent; images NHWC
   kLinear,       // x, weight, bias or absent, residual or absent
+  kLinearGeglu,  // x, weight, bias or absent; the weight is held
   kMatmul,       // a, b
   kAttention,    // query, key, value: strided, but the channels of a token are contiguous
   kGroupNorm,    // x, gamma, beta, what is added to x before [rows, channels] or absent
