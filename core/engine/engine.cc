@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/backends/cpu/cpu_backend.h"
 #include "core/backends/reference/reference_backend.h"
 #include "core/engine/local_engine.h"
 
@@ -10,11 +11,12 @@ namespace latentd::engine {
 namespace {
 
 absl::StatusOr<std::unique_ptr<backends::Backend>> MakeBackend(const Config& config) {
+  if (config.backend == "cpu") return backends::cpu::CpuBackend::Create();
   if (config.backend == "reference") {
     return std::make_unique<backends::reference::ReferenceBackend>();
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("backend ", Excerpt(config.backend), ": must be reference"));
+      absl::StrCat("backend ", Excerpt(config.backend), ": must be cpu or reference"));
 }
 
 }  // namespace
