@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""Runs the integration tests: a real latentd and a real latent, and a stock gRPC client in Python.
+
+The client comes from PyPI (requirements.txt, pinned hashes) into ~/.cache/latentd, once; python3 and python3-pip are
+needed. Whatever is missing is an error: no test is skipped.
+"""
+
+import argparse
+import hashlib
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+REQUIREMENTS = HERE / "requirements.txt"
+
+
+def install_client() -> pathlib.Path:
+    """The folder with the packages of requirements.txt; installs them where they are not."""
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "latentd"
+    key = REQUIREMENTS.read_bytes() + sys.version.encode()
+    folder = cache / f"integration-python-{hashlib.sha256(key).hexdigest()[:12]}"
+    if folder.exists():
+        return folder
+    cache.mkdir(parents=True, exist_ok=True)
+    unfinished = tempfile.mkdtemp(dir=cache)
+    try:
+        subprocess.run(
+            [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-cache-dir",
+             "--only-binary=:all:", "--require-hashes", "--target", unfinished, "-r", REQUIREMENTS],
+            check=True)
+        try:
+            os.rename(unfinished, folder)
+        except OSError:  # somebody else was faster
+            if not folder.exists():
+                raise
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return folder
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--latentd", required=True, help="the server's executable")
+    parser.add_argument("--latent", required=True, help="the client's executable")
+    parser.add_argument("--checkpoint", required=True, help="the demo checkpoint, with base/ and refiner/ in it")
+    parser.add_argument("--backend", default="cpu")
+    parser.add_argument("tests", nargs="*", help="such as test_drain or test_drain.DrainTest (default: all)")
+    options = parser.parse_args()
+
+    sys.path[:0] = [str(HERE), str(install_client())]
+    os.environ.pop("http_proxy", None)
+    os.environ["no_proxy"] = "*"
+    import server_process  # needs the path above
+
+    server_process.configure(options)
+    loader = unittest.TestLoader()
+    suite = (loader.loadTestsFromNames(options.tests) if options.tests
+             else loader.discover(str(HERE), pattern="test_*.py"))
+    result = unittest.TextTestRunner(verbosity=2).run(suite)
+    return 0 if result.wasSuccessful() and result.testsRun > 0 and not result.skipped else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

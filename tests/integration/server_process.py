@@ -1,0 +1,210 @@
+"""A latentd that a test starts, and calls of it through reflection: no code is generated from the protos."""
+
+import json
+import pathlib
+import queue
+import signal
+import subprocess
+import threading
+import time
+
+import grpc
+from google.protobuf import descriptor_pb2  # noqa: F401  (the pool below needs it loaded)
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+
+DEADLINE = 120  # seconds, for what takes milliseconds on a machine that does nothing else
+
+options = None
+
+
+def configure(command_line):
+    global options
+    options = command_line
+    for name in ("latentd", "latent", "checkpoint"):
+        setattr(options, name, str(pathlib.Path(getattr(options, name)).resolve(strict=True)))
+
+
+def checkpoint() -> pathlib.Path:
+    return pathlib.Path(options.checkpoint)
+
+
+class Server:
+    """A running latentd. Its log is JSON, its port free; `lines` collects what it logs."""
+
+    def __init__(self, *arguments, demo=True, listen="127.0.0.1:0"):
+        command = [options.latentd, f"--listen={listen}", "--log-format=json", f"--backend={options.backend}"]
+        if demo:
+            command += [f"--base={checkpoint() / 'base'}", f"--refiner={checkpoint() / 'refiner'}"]
+        self.process = subprocess.Popen(command + list(arguments), stderr=subprocess.PIPE, text=True)
+        self.lines = []
+        self._news = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self.address = None
+
+    def _read(self):
+        for line in self.process.stderr:
+            self.lines.append(line.rstrip("\n"))
+            self._news.put(line)
+        self._news.put(None)
+
+    def wait_for_log(self, condition):
+        """The first line, parsed, that fulfils the condition."""
+        seen = 0
+        end = time.monotonic() + DEADLINE
+        while True:
+            while seen < len(self.lines):
+                entry = json.loads(self.lines[seen])
+                seen += 1
+                if condition(entry):
+                    return entry
+            try:
+                if self._news.get(timeout=max(0.0, end - time.monotonic())) is None and seen == len(self.lines):
+                    raise AssertionError("latentd ended: " + self.log())
+            except queue.Empty:
+                raise AssertionError("latentd did not log that: " + self.log()) from None
+
+    def log(self):
+        return "\n".join(self.lines)
+
+    def start(self):
+        """Waits until pictures can be asked for."""
+        self.listening()
+        self.wait_for_log(lambda entry: entry["message"] == "ready")
+        return self
+
+    def listening(self):
+        message = self.wait_for_log(lambda entry: entry["message"].startswith("listening on "))["message"]
+        self.address = message.removeprefix("listening on ")
+        return self
+
+    def request_line(self, request_id):
+        return self.wait_for_log(lambda entry: entry["message"] == "request" and entry.get("id") == request_id)
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def wait(self):
+        """The exit code."""
+        code = self.process.wait(DEADLINE)
+        self._reader.join(DEADLINE)
+        return code
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.signal(signal.SIGTERM)
+        return self.wait()
+
+    def kill(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.wait()
+        self.process.stderr.close()
+
+
+class Api:
+    """latent.v1 as the server describes it."""
+
+    SERVICE = "/latent.v1.ImageGeneration/"
+
+    def __init__(self, address):
+        self.channel = grpc.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)])
+        self.pool = DescriptorPool(ProtoReflectionDescriptorDatabase(self.channel))
+
+    def type(self, name):
+        return GetMessageClass(self.pool.FindMessageTypeByName(name))
+
+    def request(self, **fields):
+        """A small picture, unless the fields say otherwise."""
+        small = {"prompt": "a red circle on a blue background", "width": 64, "height": 64, "num_inference_steps": 2,
+                 "seed": 7}
+        return self.type("latent.v1.GenerateRequest")(**{**small, **fields})
+
+    def generate(self, request, timeout=DEADLINE):
+        return self.start_generate(request, timeout).result()
+
+    def start_generate(self, request, timeout=DEADLINE):
+        method = self.channel.unary_unary(
+            self.SERVICE + "Generate", request_serializer=_serialize,
+            response_deserializer=self.type("latent.v1.GenerateResponse").FromString)
+        return method.future(request, timeout=timeout)
+
+    def stream(self, request, timeout=DEADLINE):
+        method = self.channel.unary_stream(
+            self.SERVICE + "GenerateStream", request_serializer=_serialize,
+            response_deserializer=self.type("latent.v1.GenerateEvent").FromString)
+        return method(request, timeout=timeout)
+
+    def capabilities(self):
+        method = self.channel.unary_unary(
+            self.SERVICE + "GetCapabilities", request_serializer=_serialize,
+            response_deserializer=self.type("latent.v1.GetCapabilitiesResponse").FromString)
+        return method(self.type("latent.v1.GetCapabilitiesRequest")(), timeout=DEADLINE)
+
+    def health(self, service=""):
+        """SERVING, NOT_SERVING."""
+        response_type = self.type("grpc.health.v1.HealthCheckResponse")
+        method = self.channel.unary_unary("/grpc.health.v1.Health/Check", request_serializer=_serialize,
+                                          response_deserializer=response_type.FromString)
+        response = method(self.type("grpc.health.v1.HealthCheckRequest")(service=service), timeout=DEADLINE)
+        return response_type.ServingStatus.Name(response.status)
+
+    def close(self):
+        self.channel.close()
+
+
+def _serialize(message):
+    return message if isinstance(message, bytes) else message.SerializeToString()
+
+
+def violations(error):
+    """{field: description} of a failed call."""
+    fields = {}
+    for field, value in _details(error, "google.rpc.BadRequest"):
+        if field == 1:
+            parts = dict(_wire(value))
+            fields[parts.get(1, b"").decode()] = parts.get(2, b"").decode()
+    return fields
+
+
+def reason(error):
+    """ErrorInfo's reason, and whether there is a retry delay."""
+    info = dict(_details(error, "google.rpc.ErrorInfo"))
+    return info.get(1, b"").decode(), bool(list(_details(error, "google.rpc.RetryInfo")))
+
+
+def _details(error, name):
+    """The fields of the detail of that type: what any language's client finds in grpc-status-details-bin."""
+    metadata = dict(error.trailing_metadata() or ())
+    for field, value in _wire(metadata.get("grpc-status-details-bin", b"")):
+        if field == 3:
+            any_message = dict(_wire(value))
+            if any_message[1].decode().endswith("/" + name):
+                yield from _wire(any_message.get(2, b""))
+
+
+def _wire(data):
+    """(number, value) of every field on the wire; only varints and bytes occur here."""
+    position = 0
+
+    def varint():
+        nonlocal position
+        value = shift = 0
+        while True:
+            byte = data[position]
+            position += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    while position < len(data):
+        tag = varint()
+        if tag & 7 == 0:
+            yield tag >> 3, varint()
+        else:
+            size = varint()
+            yield tag >> 3, data[position:position + size]
+            position += size

@@ -1,0 +1,120 @@
+"""Pictures, from a stock client."""
+
+import unittest
+
+import grpc
+
+import png
+from server_process import Api, Server
+
+
+class GenerateTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server().start()
+        cls.api = Api(cls.server.address)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.api.close()
+        cls.server.stop()
+        cls.server.kill()
+
+    def test_a_prompt_becomes_a_png(self):
+        response = self.api.generate(self.api.request(width=96, height=64))
+        self.assertEqual(len(response.images), 1)
+        image = response.images[0]
+        self.assertEqual((image.mime_type, image.seed, image.size.width, image.size.height), ("image/png", 7, 96, 64))
+        width, height, rows, texts = png.read(image.data)
+        self.assertEqual((width, height), (96, 64))
+        self.assertGreater(len(set(rows)), 8)
+        self.assertIn("Seed: 7", texts["parameters"])
+
+    def test_the_same_seed_gives_the_same_picture_and_another_does_not(self):
+        pictures = [self.api.generate(self.api.request(seed=seed)).images[0].data for seed in (1, 1, 2)]
+        self.assertEqual(pictures[0], pictures[1])
+        self.assertNotEqual(pictures[0], pictures[2])
+
+    def test_the_stream_tells_what_happens(self):
+        events = list(self.api.stream(self.api.request(request_id="my-stream", num_inference_steps=3)))
+        kinds = [event.WhichOneof("event") for event in events]
+        self.assertEqual(kinds[:2], ["queued", "started"])
+        self.assertEqual(kinds[-1], "completed")
+        self.assertEqual({event.request_id for event in events}, {"my-stream"})
+        steps = [event.progress.step for event in events if event.HasField("progress")]
+        self.assertEqual(steps, sorted(steps))
+        self.assertLessEqual(set(steps), {0, 1, 2, 3})
+        self.assertTrue(steps)
+
+    def test_chunks_of_the_stream_are_the_unary_picture(self):
+        request = self.api.request(width=640, height=512, num_inference_steps=1)
+        request.output.format = 4  # FORMAT_RAW_RGB8
+        data = b""
+        for event in self.api.stream(request):
+            if event.HasField("image_chunk"):
+                self.assertEqual(event.image_chunk.offset, len(data))
+                self.assertLessEqual(len(event.image_chunk.data), 1 << 20)
+                data += event.image_chunk.data
+        self.assertEqual(len(data), 640 * 512 * 3)
+        self.assertEqual(self.api.generate(request).images[0].data, data)
+
+    def test_several_pictures_have_seeds_of_their_own(self):
+        response = self.api.generate(self.api.request(num_images_per_prompt=2))
+        self.assertEqual([image.seed for image in response.images], [7, 8])
+        alone = self.api.generate(self.api.request(seed=8)).images[0].data
+        self.assertEqual(png.read(response.images[1].data)[2], png.read(alone)[2])
+
+    def test_formats(self):
+        for number, magic in ((2, b"\xff\xd8\xff"), (3, b"RIFF")):
+            request = self.api.request()
+            request.output.format = number
+            self.assertTrue(self.api.generate(request).images[0].data.startswith(magic))
+
+    def test_the_parameters_that_come_back_draw_the_same_picture(self):
+        request = self.api.request()
+        request.ClearField("seed")
+        first = self.api.generate(request)
+        again = self.api.generate(first.completed.parameters)
+        self.assertEqual(first.images[0].data, again.images[0].data)
+        self.assertEqual(first.completed.parameters.guidance_scale, 5.0)
+
+    def test_image_to_image_and_refiner(self):
+        start = self.api.generate(self.api.request()).images[0].data
+        redone = self.api.generate(self.api.request(image=start, strength=0.5, num_inference_steps=4))
+        self.assertNotEqual(redone.images[0].data, start)
+        refined = self.api.generate(self.api.request(refine=True, num_inference_steps=4))
+        self.assertGreater(refined.completed.timings.refiner.ToNanoseconds(), 0)
+
+    def test_dropped_tokens_are_counted(self):
+        response = self.api.generate(self.api.request(prompt="circle " * 100))
+        self.assertGreater(response.completed.dropped_tokens, 0)
+
+    def test_what_cannot_fit_into_one_message_is_refused_at_once(self):
+        request = self.api.request(width=2048, height=2048)
+        with self.assertRaises(grpc.RpcError) as caught:
+            self.api.generate(request)
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
+        self.assertIn("GenerateStream", caught.exception.details())
+
+    def test_capabilities(self):
+        capabilities = self.api.capabilities()
+        self.assertEqual([model.component for model in capabilities.models], ["base", "refiner"])
+        self.assertTrue(capabilities.can_refine)
+        self.assertIn("euler", capabilities.schedulers)
+
+    def test_health(self):
+        self.assertEqual(self.api.health(), "SERVING")
+        self.assertEqual(self.api.health("latent.v1.ImageGeneration"), "SERVING")
+        with self.assertRaises(grpc.RpcError) as caught:
+            self.api.health("nothing")
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.NOT_FOUND)
+
+    def test_prompts_are_not_logged(self):
+        self.api.generate(self.api.request(prompt="xylophone", negative_prompt="zeppelin", request_id="quiet"))
+        self.server.request_line("quiet")
+        self.assertNotIn("xylophone", self.server.log())
+        self.assertNotIn("zeppelin", self.server.log())
+
+
+if __name__ == "__main__":
+    unittest.main()

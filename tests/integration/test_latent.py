@@ -1,0 +1,166 @@
+"""The command-line client."""
+
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import tempfile
+import unittest
+
+import png
+import server_process
+from server_process import Server
+
+SMALL = ["--width=64", "--height=64", "--num-inference-steps=2"]
+
+
+class LatentTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server().start()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+        cls.server.kill()
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def start(self, *arguments, server=None):
+        return subprocess.Popen(
+            [server_process.options.latent, *arguments, f"--server={server or self.server.address}"], cwd=self.folder,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def latent(self, *arguments, server=None):
+        """(exit code, standard output, standard error)."""
+        process = self.start(*arguments, server=server)
+        output, error = process.communicate(timeout=server_process.DEADLINE)
+        return process.returncode, output, error.decode()
+
+    def generate(self, *arguments):
+        return self.latent("generate", "a red circle on a blue background", *SMALL, *arguments)
+
+    def test_the_default_name_has_the_seed_and_is_said(self):
+        code, output, error = self.generate("--seed=7")
+        self.assertEqual((code, output), (0, b"latent-7.png\n"), error)
+        self.assertEqual(png.read((self.folder / "latent-7.png").read_bytes())[:2], (64, 64))
+        self.assertIn("base 2/2", error)
+        self.assertNotIn("\033", error)
+
+    def test_a_random_seed_is_said(self):
+        code, output, _ = self.generate("--quiet")
+        self.assertEqual(code, 0)
+        name = output.decode().strip()
+        seed = name.removeprefix("latent-").removesuffix(".png")
+        self.generate(f"--seed={seed}", "--output=again.png")
+        self.assertEqual((self.folder / name).read_bytes(), (self.folder / "again.png").read_bytes())
+
+    def test_several_pictures_are_numbered(self):
+        code, output, _ = self.generate("--seed=7", "--num-images-per-prompt=2", "--output=star.jpg")
+        self.assertEqual((code, output), (0, b"star-1.jpg\nstar-2.jpg\n"))
+        self.assertTrue((self.folder / "star-2.jpg").read_bytes().startswith(b"\xff\xd8\xff"))
+
+    def test_standard_output(self):
+        code, output, _ = self.generate("--output=-")
+        self.assertEqual(code, 0)
+        self.assertEqual(png.read(output)[:2], (64, 64))
+
+    def test_nothing_is_overwritten_unasked(self):
+        file = self.folder / "mine.png"
+        file.write_text("mine")
+        code, _, error = self.generate("--output=mine.png")
+        self.assertEqual((code, file.read_text()), (2, "mine"))
+        self.assertIn("--force", error)
+        self.assertEqual(self.generate("--output=mine.png", "--force")[0], 0)
+        self.assertTrue(file.read_bytes().startswith(b"\x89PNG"))
+
+    def test_a_picture_to_start_from(self):
+        self.generate("--seed=1", "--output=first.png")
+        code, _, error = self.latent("generate", "a star", "--image=first.png", "--strength=0.5",
+                                     "--num-inference-steps=4", "--output=second.png")
+        self.assertEqual(code, 0, error)
+        self.assertNotEqual((self.folder / "first.png").read_bytes(), (self.folder / "second.png").read_bytes())
+
+    def test_wrong_options(self):
+        for arguments in (["--colour=red"], ["--width=wide"], ["another prompt"], ["--output=star.doc"],
+                          ["--image=missing.png"], ["--output=-", "--num-images-per-prompt=2"]):
+            code, _, error = self.generate(*arguments)
+            self.assertEqual(code, 2, arguments)
+            self.assertIn("--help", error)
+
+    def test_refusals_name_the_options(self):
+        code, _, error = self.generate("--width=7", "--guidance-scale=nan", "--scheduler=magic")
+        self.assertEqual(code, 4)
+        for name in ("--width", "--guidance-scale", "--scheduler"):
+            self.assertIn(name, error)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_text_that_is_not_utf8(self):
+        code, _, error = self.latent("generate", b"a \xff star", *SMALL)
+        self.assertEqual(code, 4)
+        self.assertIn("PROMPT", error)
+
+    def test_nobody_there(self):
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{unused.getsockname()[1]}"
+            for command in (["generate", "a star"], ["capabilities"], ["health"], ["health", "--wait=1s"]):
+                code, _, error = self.latent(*command, server=address)
+                self.assertEqual(code, 3, command)
+                self.assertIn(address, error)
+
+    def test_control_c_cancels(self):
+        process = self.start("generate", "a star", "--num-inference-steps=150", "--num-images-per-prompt=16",
+                             "--request-id=interrupted")
+        for line in process.stderr:
+            if b"1/150" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=server_process.DEADLINE)
+        self.assertEqual(process.returncode, 130)
+        self.assertEqual(self.server.request_line("interrupted")["code"], "CANCELLED")
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_timeout(self):
+        code, _, error = self.latent("generate", "a star", "--num-inference-steps=150", "--num-images-per-prompt=16",
+                                     "--timeout=500ms")
+        self.assertEqual(code, 1)
+        self.assertIn("in time", error)
+
+    def test_a_bar_on_a_terminal(self):
+        terminal, other_end = os.openpty()
+        process = subprocess.Popen(
+            [server_process.options.latent, "generate", "a star", *SMALL, f"--server={self.server.address}"],
+            cwd=self.folder, stdout=subprocess.DEVNULL, stderr=other_end)
+        os.close(other_end)
+        seen = b""
+        try:
+            while chunk := os.read(terminal, 4096):
+                seen += chunk
+        except OSError:  # the other end is closed
+            pass
+        os.close(terminal)
+        self.assertEqual(process.wait(server_process.DEADLINE), 0)
+        self.assertIn(b"2/2 [=====", seen)
+
+    def test_capabilities_and_health(self):
+        code, output, _ = self.latent("capabilities")
+        self.assertEqual(code, 0)
+        self.assertIn(b"64 to 2048", output)
+        self.assertEqual(self.latent("health")[:2], (0, b"SERVING\n"))
+        self.assertEqual(self.latent("health", "--service=nothing")[0], 4)
+
+    def test_help(self):
+        for command in ([], ["generate"], ["capabilities"], ["health"]):
+            code, output, _ = self.latent(*command, "--help")
+            self.assertEqual(code, 0)
+            self.assertIn(b"latent", output)
+        self.assertEqual(self.latent("paint")[0], 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

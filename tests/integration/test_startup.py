@@ -1,0 +1,176 @@
+"""Flags, ports and checkpoints: what is wrong is named, and ends the start."""
+
+import json
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+import tempfile
+import unittest
+
+import server_process
+from server_process import Api, Server, checkpoint
+
+
+def run(*arguments):
+    """(exit code, standard output, standard error) of a latentd that is expected to end by itself."""
+    command = [server_process.options.latentd, f"--backend={server_process.options.backend}", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=server_process.DEADLINE)
+    return done.returncode, done.stdout, done.stderr
+
+
+class FlagsTest(unittest.TestCase):
+    def test_help_and_version(self):
+        code, output, _ = run("--help")
+        self.assertEqual(code, 0)
+        self.assertIn("--drain-timeout", output)
+        self.assertRegex(run("--version")[1], r"^latentd \d+\.\d+\.\d+\n$")
+
+    def test_wrong_flags(self):
+        for arguments, named in ((["--colour=red"], "--colour"), (["--listen=nowhere"], "HOST:PORT"),
+                                 (["--queue-capacity=0"], "--queue-capacity"), (["picture"], "picture")):
+            code, _, error = run(*arguments)
+            self.assertEqual(code, 2)
+            self.assertIn(named, error)
+
+    def test_configuration_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "latentd.conf"
+            path.write_text('queue_capacity: 7\nlisten: "127.0.0.1:0"\n')
+            code, output, _ = run(f"--config={path}", "--print-config", "--threads=2")
+            self.assertEqual(code, 0)
+            for line in ("queue_capacity: 7", "threads: 2", 'listen: "127.0.0.1:0"'):
+                self.assertIn(line, output)
+            path.write_text("queue_capacity: 7\n\ncolour: 1\n")
+            code, _, error = run(f"--config={path}")
+            self.assertEqual(code, 2)
+            self.assertIn(f"{path}:3:", error)
+
+
+class ListenTest(unittest.TestCase):
+    def test_a_port_in_use(self):
+        server = Server()
+        self.addCleanup(server.kill)
+        server.listening()
+        code, _, error = run(f"--listen={server.address}")
+        self.assertEqual(code, 1)
+        self.assertIn(f"cannot listen on {server.address}", error)
+        self.assertIn("in use", error)
+
+    def test_a_unix_socket(self):
+        with tempfile.TemporaryDirectory() as folder:
+            server = Server(listen=f"unix:{folder}/socket")
+            self.addCleanup(server.kill)
+            server.start()
+            self.assertEqual(Api(server.address).health(), "SERVING")
+            code, _, error = run(f"--listen=unix:{folder}/socket")
+            self.assertEqual(code, 1)
+            self.assertIn("another process", error)
+            self.assertEqual(server.stop(), 0)
+
+    def test_without_arguments_the_demo_is_served(self):
+        server = Server(demo=False)
+        self.addCleanup(server.kill)
+        server.start()
+        self.assertTrue(Api(server.address).capabilities().can_refine)
+
+    def test_the_port_is_open_while_loading(self):
+        server = Server()
+        self.addCleanup(server.kill)
+        server.listening()
+        self.assertEqual(Api(server.address).health("liveness"), "SERVING")
+
+
+class CheckpointTest(unittest.TestCase):
+    """Every one of these is a copy of the demo checkpoint with one thing broken."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.base = self.folder / "base"
+        shutil.copytree(checkpoint() / "base", self.base, copy_function=os.symlink)
+
+    def break_file(self, name, data):
+        path = self.base / name
+        path.unlink()
+        if data is not None:
+            path.write_bytes(data)
+
+    def assert_fails(self, *named):
+        code, _, error = run("--listen=127.0.0.1:0", f"--base={self.base}")
+        self.assertEqual(code, 1, error)
+        for text in named:
+            self.assertIn(text, error)
+
+    def weights(self):
+        return next((self.base / "unet").glob("*.safetensors"))
+
+    def break_header(self, change):
+        """Rewrites the header of the UNet's weights."""
+        path = self.weights()
+        data = path.read_bytes()
+        size, = struct.unpack("<Q", data[:8])
+        header = json.loads(data[8:8 + size])
+        tensors = [name for name in header if name != "__metadata__"]
+        change(header, tensors)
+        text = json.dumps(header).encode()
+        self.break_file(f"unet/{path.name}", struct.pack("<Q", len(text)) + text + data[8 + size:])
+
+    def test_no_such_folder(self):
+        self.base = self.folder / "elsewhere"
+        self.assert_fails("elsewhere")
+
+    def test_a_folder_that_is_no_checkpoint(self):
+        self.base = self.folder
+        self.assert_fails("model_index.json")
+
+    def test_truncated_weights(self):
+        data = self.weights().read_bytes()
+        for size in (0, 7, 100, len(data) - 1):
+            with self.subTest(size=size):
+                self.break_file(f"unet/{self.weights().name}", data[:size])
+                self.assert_fails(self.weights().name)
+
+    def test_an_oversized_header(self):
+        for size in (1 << 62, (1 << 64) - 1, 200 << 20):
+            with self.subTest(size=size):
+                self.break_file(f"unet/{self.weights().name}", struct.pack("<Q", size) + b"{}")
+                self.assert_fails(self.weights().name)
+
+    def test_overlapping_tensors(self):
+        def overlap(header, tensors):
+            header[tensors[1]]["data_offsets"] = header[tensors[0]]["data_offsets"]
+        self.break_header(overlap)
+        self.assert_fails(self.weights().name)
+
+    def test_a_wrong_dtype(self):
+        def change(header, tensors):
+            header[tensors[0]]["dtype"] = "F8_E99"
+        self.break_header(change)
+        self.assert_fails("F8_E99")
+
+    def test_a_missing_tensor(self):
+        def rename(header, tensors):
+            header["another_name"] = header.pop(tensors[0])
+        self.break_header(rename)
+        self.assert_fails("unet")
+
+    def test_configurations(self):
+        for data in (b"", b"not JSON", b"[" * 10_000, b'{"a":' * 10_000, b"[]", b"{}"):
+            with self.subTest(data=data[:20]):
+                self.break_file("unet/config.json", data)
+                self.assert_fails("unet", "config.json")
+
+    def test_a_missing_tokenizer_file(self):
+        for name in ("tokenizer/vocab.json", "tokenizer_2/merges.txt"):
+            with self.subTest(name=name):
+                path = self.base / name
+                target = path.readlink()
+                path.unlink()
+                self.assert_fails(name)
+                path.symlink_to(target)
+
+
+if __name__ == "__main__":
+    unittest.main()
