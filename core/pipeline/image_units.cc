@@ -2,6 +2,7 @@
 #include <cmath>
 #include <utility>
 
+#include "core/base/error_details.h"
 #include "core/base/status_macros.h"
 #include "core/image/decode.h"
 #include "core/image/resize.h"
@@ -22,9 +23,13 @@ bool AllFinite(const Buffer& buffer) {
 }
 
 absl::StatusOr<Buffer> ReadInitImage(const PictureSpec& spec) {
-  ASSIGN_OR_RETURN(const image::Image decoded, image::Decode(spec.image));
+  const absl::StatusOr<image::Image> decoded = image::Decode(spec.image);
+  if (absl::IsInvalidArgument(decoded.status())) {
+    return InvalidFields({{"image", std::string(decoded.status().message())}});
+  }
+  RETURN_IF_ERROR(decoded.status());
   ASSIGN_OR_RETURN(const image::Image resized,
-                   image::ResizeLanczos(decoded, *spec.width, *spec.height));
+                   image::ResizeLanczos(*decoded, *spec.width, *spec.height));
   return ToTensor(resized);
 }
 

@@ -36,6 +36,14 @@ absl::StatusOr<Stage> MakeStage(const SdxlModel& model, const PictureSpec& spec,
   return Stage{model.which(), &model, std::move(schedule)};
 }
 
+// What a failed schedule says about fields.
+std::vector<FieldViolation> ViolationsOf(const absl::Status& status) {
+  if (status.ok()) return {};
+  std::vector<FieldViolation> violations = GetFieldViolations(status);
+  if (violations.empty()) violations.push_back({"scheduler", std::string(status.message())});
+  return violations;
+}
+
 // The size of the init image, if there is one that can be read.
 absl::StatusOr<std::optional<Size>> ImageSizeOf(const PictureSpec& spec) {
   if (spec.image.empty()) return std::nullopt;
@@ -85,15 +93,17 @@ std::vector<FieldViolation> Pipeline::Validate(const PictureSpec& spec) const {
   std::vector<FieldViolation> violations = FindViolations(spec, traits_);
   const auto size = ImageSizeOf(spec);
   if (!size.ok()) violations.push_back({"image", std::string(size.status().message())});
-  // Schedules are made of fields that are right by themselves.
-  if (!violations.empty()) return violations;
+  // Schedules are made of fields that are right by themselves; the scheduler's name and options are
+  // looked at in any case.
+  if (!violations.empty()) {
+    const auto more = ViolationsOf(
+        schedulers::ParseSchedulerConfig(base_->scheduler_json(), spec.scheduler).status());
+    violations.insert(violations.end(), more.begin(), more.end());
+    return violations;
+  }
   const PictureSpec resolved = WithDefaults(spec, traits_, size->has_value() ? &**size : nullptr);
   if (auto more = FindViolations(resolved, traits_); !more.empty()) return more;
-  const absl::Status stages = StagesOf(resolved).status();
-  if (stages.ok()) return {};
-  violations = GetFieldViolations(stages);
-  if (violations.empty()) violations.push_back({"scheduler", std::string(stages.message())});
-  return violations;
+  return ViolationsOf(StagesOf(resolved).status());
 }
 
 absl::StatusOr<PictureSpec> Pipeline::Resolve(PictureSpec spec) const {
