@@ -108,8 +108,9 @@ Inferred InferTimestepEmbedding(Operands operands, const Attributes& attributes)
   if (operands[0].dtype != DType::kF32) return Mismatch("timesteps must be f32");
   if (embedding.dim < 2) return Mismatch("dim ", embedding.dim, " must be at least 2");
   // The exponents are divided by half the dimension less this shift.
+  const int64_t half = embedding.dim / 2;
   const float shift = embedding.downscale_freq_shift;
-  if (!std::isfinite(shift) || static_cast<float>(embedding.dim / 2) == shift) {
+  if (!std::isfinite(shift) || static_cast<float>(half) == shift) {
     return Mismatch("downscale_freq_shift ", shift, " must be finite and not half of dim");
   }
   return ValueType{DType::kF32, Shape{operands[0].shape[0], embedding.dim}};

@@ -112,7 +112,7 @@ Graph SmallUnet(GraphBuilder::StoredDType stored_dtype) {
   x = layers.Conv(b.UpsampleNearest(x, 8, 6), 8);
   x = layers.ResnetBlock(b.Concat({x, skip}, 1), time, 8);
   x = layers.Conv(layers.GroupNormSilu(x), 4);
-  const Value mixed = b.Matmul(guidance, b.Reshape(x, {2, 4 * 8 * 6}));
+  const Value mixed = b.Matmul(guidance, b.Reshape(x, {2, int64_t{4} * 8 * 6}));
   b.Output("sample", b.Reshape(mixed, {2, 4, 8, 6}));
   b.Output("features", skip);
   return *std::move(b).Build();
