@@ -1,7 +1,5 @@
 #include "core/models/clip_text.h"
 
-#include <cmath>
-
 namespace latentd::models {
 namespace {
 
@@ -22,10 +20,9 @@ Value CausalAttention(const Scope& scope, const ClipTextConfig& config, Value x)
   const Value query = Linear(scope.Child("q_proj"), x, features);
   const Value key = Linear(scope.Child("k_proj"), x, features);
   const Value value = Linear(scope.Child("v_proj"), x, features);
-  const double head_size = static_cast<double>(features / heads);
   const Value mixed = scope.builder().Attention(
       query, key, value,
-      {.heads = heads, .scale = static_cast<float>(1 / std::sqrt(head_size)), .causal = true});
+      {.heads = heads, .scale = AttentionScale(features, heads), .causal = true});
   return Linear(scope.Child("out_proj"), mixed, features);
 }
 

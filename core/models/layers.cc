@@ -110,14 +110,18 @@ Value TokensToImage(GraphBuilder& builder, Value tokens, int64_t height, int64_t
   return builder.Permute(builder.Reshape(tokens, {rows, height, width, channels}), {0, 3, 1, 2});
 }
 
+float AttentionScale(int64_t features, int64_t heads) {
+  const int64_t head_size = features / heads;
+  return static_cast<float>(1 / std::sqrt(static_cast<double>(head_size)));
+}
+
 Value AttentionLayer(const Scope& scope, Value x, Value states, const AttentionOptions& options) {
   const Value query = Linear(scope.Child("to_q"), x, options.features, options.bias);
   const Value key = Linear(scope.Child("to_k"), states, options.features, options.bias);
   const Value value = Linear(scope.Child("to_v"), states, options.features, options.bias);
-  const double head_size = static_cast<double>(options.features / options.heads);
   const Value mixed = scope.builder().Attention(
       query, key, value,
-      {.heads = options.heads, .scale = static_cast<float>(1 / std::sqrt(head_size))});
+      {.heads = options.heads, .scale = AttentionScale(options.features, options.heads)});
   return Linear(scope.Child("to_out.0"), mixed, Dimension(scope.builder(), x, -1));
 }
 

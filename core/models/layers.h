@@ -53,6 +53,9 @@ Value TimestepMlp(const Scope& scope, Value x, int64_t features, Activation acti
 Value ImageToTokens(GraphBuilder& builder, Value image);
 Value TokensToImage(GraphBuilder& builder, Value tokens, int64_t height, int64_t width);
 
+// 1 / sqrt(size of a head). REQUIRES: heads divides features.
+float AttentionScale(int64_t features, int64_t heads);
+
 struct AttentionOptions {
   int64_t heads = 1;
   int64_t features = 1;     // of query, key and value; a multiple of heads

@@ -66,33 +66,41 @@ std::vector<std::vector<int64_t>> OnlyWhere(const std::vector<bool>& attention,
   return layers;
 }
 
+constexpr absl::string_view kTransformerLayersName = "transformer_layers_per_block";
+
+// The way up where the config does not say: as on the way down, in reverse, with one layer more for
+// each block.
+std::vector<std::vector<int64_t>> Mirror(ConfigReader& reader,
+                                         const std::vector<std::vector<int64_t>>& downwards,
+                                         const std::vector<int64_t>& up_layers) {
+  std::vector<std::vector<int64_t>> upwards;
+  for (const int64_t layers : up_layers) {
+    const std::vector<int64_t>& mirrored = downwards[downwards.size() - 1 - upwards.size()];
+    const int64_t first = mirrored.front();
+    if (std::count(mirrored.begin(), mirrored.end(), first) != std::ssize(mirrored)) {
+      reader.Mistake(kTransformerLayersName,
+                     "differs within a block, which needs reverse_transformer_layers_per_block");
+    }
+    upwards.emplace_back(layers, first);
+  }
+  return upwards;
+}
+
 void ReadTransformers(ConfigReader& reader, const std::vector<bool>& down,
                       const std::vector<bool>& up, Unet2dConditionConfig& config) {
   std::vector<int64_t> layers, up_layers;
-  for (const auto& block : config.blocks) layers.push_back(block.layers);
-  for (int64_t count : layers) up_layers.insert(up_layers.begin(), count + 1);
-  const auto all_one = [](const std::vector<int64_t>& counts) {
-    std::vector<std::vector<int64_t>> ones;
-    for (int64_t count : counts) ones.emplace_back(count, 1);
-    return ones;
-  };
-  constexpr absl::string_view kName = "transformer_layers_per_block";
-  auto downwards = reader.PerLayer(kName, layers, kTransformerLayers).value_or(all_one(layers));
-  config.middle_transformer_layers = downwards.back().front();
+  std::vector<std::vector<int64_t>> one_each;
+  for (const auto& block : config.blocks) {
+    layers.push_back(block.layers);
+    up_layers.insert(up_layers.begin(), block.layers + 1);
+    one_each.emplace_back(block.layers, 1);
+  }
+  auto downwards =
+      reader.PerLayer(kTransformerLayersName, layers, kTransformerLayers).value_or(one_each);
   auto upwards =
       reader.PerLayer("reverse_transformer_layers_per_block", up_layers, kTransformerLayers);
-  if (!upwards) {
-    upwards.emplace();
-    for (auto block = downwards.rbegin(); block != downwards.rend(); ++block) {
-      const bool uniform = std::all_of(block->begin(), block->end(),
-                                       [&](int64_t count) { return count == block->front(); });
-      if (!uniform) {
-        reader.Mistake(kName,
-                       "differs within a block, which needs reverse_transformer_layers_per_block");
-      }
-      upwards->emplace_back(up_layers[upwards->size()], block->front());
-    }
-  }
+  if (!upwards) upwards = Mirror(reader, downwards, up_layers);
+  config.middle_transformer_layers = downwards.back().front();
   config.down_transformers = OnlyWhere(down, std::move(downwards));
   config.up_transformers = OnlyWhere(up, *std::move(upwards));
 }
@@ -134,7 +142,7 @@ void ReadMiddle(ConfigReader& reader, Unet2dConditionConfig& config) {
 }
 
 void ReadTime(ConfigReader& reader, Unet2dConditionConfig& config) {
-  const int64_t sinusoids = config.blocks.front().channels;
+  const int64_t sinusoids = config.blocks.front().channels, frequencies = sinusoids / 2;
   reader.Choice("time_embedding_type", "positional", {"positional"});
   config.time_embedding_dim =
       reader.IntegerOrNull("time_embedding_dim", kChannels).value_or(4 * sinusoids);
@@ -142,7 +150,7 @@ void ReadTime(ConfigReader& reader, Unet2dConditionConfig& config) {
   config.timestep_post_activation = ActivationOrNull(reader, "timestep_post_act");
   config.flip_sin_to_cos = reader.Boolean("flip_sin_to_cos", true);
   config.freq_shift = reader.Number("freq_shift", 0);
-  if (config.freq_shift < 0 || config.freq_shift >= static_cast<double>(sinusoids / 2)) {
+  if (config.freq_shift < 0 || config.freq_shift >= static_cast<double>(frequencies)) {
     reader.Mistake("freq_shift", absl::StrCat("is ", config.freq_shift,
                                               "; supported: from 0 to less than half of the first "
                                               "of block_out_channels"));

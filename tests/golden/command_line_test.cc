@@ -19,6 +19,7 @@ constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 
 absl::StatusOr<Options> Parse(std::vector<std::string> arguments) {
   std::vector<char*> pointers;
+  pointers.reserve(arguments.size());
   for (std::string& argument : arguments) pointers.push_back(argument.data());
   return ParseCommandLine(pointers);
 }

@@ -107,8 +107,8 @@ absl::StatusOr<double> RunCase(const json& network_case, const std::string& path
   }
   const auto weights = WeightShapes(graphs);
   RETURN_IF_ERROR(CheckParameters(path + ".parameters.json", weights));
-  ASSIGN_OR_RETURN(weights::TensorMap made, MakeSyntheticWeights(weights));
-  NetworkRunner runner(backend, kComponent, std::move(made));
+  ASSIGN_OR_RETURN(const weights::TensorMap made, MakeSyntheticWeights(weights));
+  NetworkRunner runner(backend, kComponent, made);
   NamedBuffers outputs;
   for (const graph::Graph& graph : graphs) {
     ASSIGN_OR_RETURN(NamedBuffers of_graph, runner.Run(graph, inputs));

@@ -36,11 +36,11 @@ absl::StatusOr<NamedBuffers> RunOnce(backends::Executable& executable, const Nam
 }  // namespace
 
 NetworkRunner::NetworkRunner(backends::Backend& backend, const std::string& component,
-                             weights::TensorMap tensors)
+                             const weights::TensorMap& tensors)
     : store_(backends::reference::EvaluateRecipe),
       weights_(std::make_shared<weights::WeightSet>(&store_)),
       graphs_(backend, SystemClock()) {
-  weights_->Add(component, std::move(tensors));
+  weights_->Add(component, tensors);
 }
 
 absl::StatusOr<NamedBuffers> NetworkRunner::Run(const graph::Graph& graph,

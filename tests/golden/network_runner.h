@@ -22,7 +22,7 @@ class NetworkRunner {
  public:
   // `backend` must outlive the runner.
   NetworkRunner(backends::Backend& backend, const std::string& component,
-                weights::TensorMap tensors);
+                const weights::TensorMap& tensors);
 
   // The outputs by name. The request part, if there is one, is run for one row after the other.
   // INVALID_ARGUMENT if an input is not given.

@@ -38,7 +38,7 @@ Unet2dConditionConfig SmallUnet() {
   return *std::move(config);
 }
 
-absl::StatusOr<Graph> UnetGraph(int64_t height, int64_t width, Shape text_embeds) {
+absl::StatusOr<Graph> UnetGraph(int64_t height, int64_t width, const Shape& text_embeds) {
   GraphBuilder b;
   b.Output("out",
            Unet2dCondition(
