@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/backends/cpu/cpu_backend.h"
+#include "core/backends/cpu/cpu_backend.h"
 #include "core/backends/reference/reference_backend.h"
 #include "core/engine/local_engine.h"
 

@@ -1,0 +1,147 @@
+// What the CPU backend takes for one UNet step and one VAE decode of the demo model, and where in
+// them the time goes:
+//
+//   cpu_backend_bench                      milliseconds of each network
+//   cpu_backend_bench --instructions=step  a line for each instruction, dearest first, and the sum
+//   cpu_backend_bench --instructions=decode   by kernel; each is run alone, the least of many
+//
+// Other arguments are Google Benchmark's. Built with the tests, run by nobody but you.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "core/backends/cpu/cpu_backend.h"
+#include "core/backends/cpu/cpu_executable.h"
+#include "core/backends/reference/evaluate.h"
+#include "core/base/clock.h"
+#include "core/graph/op_table.h"
+#include "core/pipeline/sdxl_model.h"
+#include "core/weights/weight_store.h"
+
+namespace latentd {
+namespace {
+
+using backends::cpu::CpuExecutable;
+using backends::cpu::Instruction;
+using backends::cpu::Kernel;
+
+constexpr int kLatentSide = 32;
+
+// The demo model on the CPU backend.
+struct Rig {
+  std::unique_ptr<backends::cpu::CpuBackend> backend = backends::cpu::CpuBackend::Create().value();
+  weights::WeightStore store{backends::reference::EvaluateRecipe};
+  compiler::GraphStore graphs{*backend, SystemClock()};
+  std::unique_ptr<const pipeline::SdxlModel> model;
+
+  Rig() {
+    const auto checkpoint =
+        weights::Checkpoint::Open(LATENTD_SOURCE_DIR "/deploy/demo-model/base", "").value();
+    model = pipeline::SdxlModel::Load(pipeline::Model::kBase, checkpoint, store, graphs).value();
+  }
+
+  std::shared_ptr<backends::Executable> Load(const std::string& name) const {
+    if (name == "decode") return model->Decode(kLatentSide, kLatentSide).value();
+    return model->Step({.rows = 2, .height = kLatentSide, .width = kLatentSide}).value();
+  }
+};
+
+Rig& TheRig() {
+  static auto* rig = new Rig;
+  return *rig;
+}
+
+std::vector<device::Buffer> Buffers(const std::vector<backends::Port>& ports) {
+  std::vector<device::Buffer> buffers;
+  for (const backends::Port& port : ports) {
+    buffers.push_back(device::Buffer::Allocate(port.dtype, port.shape));
+    if (port.dtype != device::DType::kF32) continue;
+    float value = 0.1f;
+    for (float& x : buffers.back().as<float>()) x = value = value > 1 ? -1 : value + 0.37f;
+  }
+  return buffers;
+}
+
+void RunNetwork(benchmark::State& state, const std::string& name) {
+  const auto executable = TheRig().Load(name);
+  const std::vector<device::Buffer> inputs = Buffers(executable->inputs());
+  std::vector<device::Buffer> outputs = Buffers(executable->outputs());
+  for (auto _ : state) {
+    if (!executable->Run(inputs, absl::MakeSpan(outputs)).ok()) state.SkipWithError("Run");
+  }
+  state.counters["arena_MiB"] = static_cast<double>(executable->arena_bytes()) / (1 << 20);
+}
+
+std::string Describe(const Instruction& instruction) {
+  std::string text(graph::RowOf(instruction.op).name);
+  for (const auto& operand : instruction.operands) {
+    absl::StrAppend(&text, " ", operand.present() ? operand.shape.ToString() : "-");
+  }
+  absl::StrAppend(&text, " -> ", instruction.result.shape.ToString());
+  if (instruction.activation != graph::Op::kInput) {
+    absl::StrAppend(&text, " ", graph::RowOf(instruction.activation).name);
+  }
+  return text;
+}
+
+// The least microseconds of many runs of one instruction.
+double LeastMicroseconds(CpuExecutable& executable, size_t index) {
+  double least = 1e9;
+  for (int i = 0; i < 200; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    if (!executable.RunInstruction(index).ok()) return 0;
+    const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
+    least = std::min(least, took.count());
+  }
+  return least;
+}
+
+void PrintInstructions(const std::string& name) {
+  const auto shared = TheRig().Load(name);
+  auto& executable = static_cast<CpuExecutable&>(*shared);
+  const std::vector<device::Buffer> inputs = Buffers(executable.inputs());
+  std::vector<device::Buffer> outputs = Buffers(executable.outputs());
+  if (!executable.Run(inputs, absl::MakeSpan(outputs)).ok()) return;
+  std::vector<std::pair<double, std::string>> lines;
+  std::map<std::string, std::pair<double, int>> kinds;
+  double total = 0;
+  for (size_t i = 0; i < executable.program().instructions.size(); ++i) {
+    const Instruction& instruction = executable.program().instructions[i];
+    const double us = LeastMicroseconds(executable, i);
+    lines.emplace_back(us, absl::StrCat(i, " ", Describe(instruction)));
+    auto& kind = kinds[std::string(graph::RowOf(instruction.op).name)];
+    kind.first += us;
+    ++kind.second;
+    total += us;
+  }
+  std::sort(lines.rbegin(), lines.rend());
+  for (const auto& [us, text] : lines) std::printf("%9.1f us  %s\n", us, text.c_str());
+  for (const auto& [kind, sum] : kinds) {
+    std::printf("%9.1f us  %4d x %s\n", sum.first, sum.second, kind.c_str());
+  }
+  std::printf("%9.1f us  in all\n", total);
+}
+
+}  // namespace
+}  // namespace latentd
+
+int main(int argc, char** argv) {
+  constexpr absl::string_view kFlag = "--instructions=";
+  if (argc > 1 && absl::StartsWith(argv[1], kFlag)) {
+    latentd::PrintInstructions(argv[1] + kFlag.size());
+    return 0;
+  }
+  for (const std::string name : {"step", "decode"}) {
+    benchmark::RegisterBenchmark(name.c_str(), latentd::RunNetwork, name)
+        ->Unit(benchmark::kMillisecond)
+        ->UseRealTime();
+  }
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+}
