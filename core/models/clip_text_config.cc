@@ -14,6 +14,8 @@ constexpr int64_t kMistakenEosToken = 2;
 // What transformers writes into every model's config and CLIP's text models do not read.
 void IgnoreGenericFields(ConfigReader& reader) {
   reader.Ignore({"_name_or_path",
+                 "_attn_implementation",
+                 "_attn_implementation_autoset",
                  "_commit_hash",
                  "_diffusers_version",
                  "architectures",

@@ -82,6 +82,7 @@ bool ConfigReader::Boolean(absl::string_view name, bool fallback) {
   const json* value = Find(name);
   if (value == nullptr) return fallback;
   if (value->is_boolean()) return value->get<bool>();
+  if (value->is_null()) return false;
   WrongValue(name, *value, "true, false");
   return fallback;
 }

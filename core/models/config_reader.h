@@ -44,6 +44,7 @@ class ConfigReader {
   ~ConfigReader();
   ConfigReader(ConfigReader&&) noexcept;
 
+  // null is false, as in Python: SDXL's UNet has upcast_attention null.
   bool Boolean(absl::string_view name, bool fallback);
   int64_t Integer(absl::string_view name, int64_t fallback, Range range);
   double Number(absl::string_view name, double fallback);

@@ -70,6 +70,12 @@ TEST(ConfigReader, GivesTheFallbackOfAnAbsentField) {
   EXPECT_OK(reader.Finish());
 }
 
+TEST(ConfigReader, TakesNullForFalse) {
+  ConfigReader reader = Reader(R"({"upcast_attention": null})");
+  EXPECT_FALSE(reader.Boolean("upcast_attention", true));
+  EXPECT_OK(reader.Finish());
+}
+
 TEST(ConfigReader, NamesAFieldThatNobodyAskedFor) {
   ConfigReader reader = Reader(R"({"known": 1, "surprise": 2})");
   reader.Integer("known", 0, {});

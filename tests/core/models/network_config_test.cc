@@ -62,6 +62,34 @@ TEST(UnetConfig, ReadsTheDemoCheckpoint) {
   EXPECT_EQ(config.middle_transformer_layers, 2);
 }
 
+// All fields of SDXL base's config.json as it is published.
+TEST(UnetConfig, ReadsPublishedSdxl) {
+  ASSERT_OK_AND_ASSIGN(const Unet2dConditionConfig config, Unet(R"({
+      "_class_name": "UNet2DConditionModel", "_diffusers_version": "0.19.0.dev0", "act_fn": "silu",
+      "addition_embed_type": "text_time", "addition_embed_type_num_heads": 64,
+      "addition_time_embed_dim": 256, "attention_head_dim": [5, 10, 20],
+      "block_out_channels": [320, 640, 1280], "center_input_sample": false,
+      "class_embed_type": null, "class_embeddings_concat": false, "conv_in_kernel": 3,
+      "conv_out_kernel": 3, "cross_attention_dim": 2048, "cross_attention_norm": null,
+      "down_block_types": ["DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"],
+      "downsample_padding": 1, "dual_cross_attention": false, "encoder_hid_dim": null,
+      "encoder_hid_dim_type": null, "flip_sin_to_cos": true, "freq_shift": 0, "in_channels": 4,
+      "layers_per_block": 2, "mid_block_only_cross_attention": null, "mid_block_scale_factor": 1,
+      "mid_block_type": "UNetMidBlock2DCrossAttn", "norm_eps": 1e-05, "norm_num_groups": 32,
+      "num_attention_heads": null, "num_class_embeds": null, "only_cross_attention": false,
+      "out_channels": 4, "projection_class_embeddings_input_dim": 2816,
+      "resnet_out_scale_factor": 1.0, "resnet_skip_time_act": false,
+      "resnet_time_scale_shift": "default", "sample_size": 128, "time_cond_proj_dim": null,
+      "time_embedding_act_fn": null, "time_embedding_dim": null,
+      "time_embedding_type": "positional", "timestep_post_act": null,
+      "transformer_layers_per_block": [1, 2, 10],
+      "up_block_types": ["CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"],
+      "upcast_attention": null, "use_linear_projection": true})"));
+  EXPECT_EQ(config.middle_transformer_layers, 10);
+  EXPECT_EQ(config.TextEmbedFeatures(6), 1280);
+  EXPECT_FALSE(config.upcast_attention);
+}
+
 TEST(UnetConfig, NamesEveryFieldThatItDoesNotSupport) {
   EXPECT_THAT(
       Unet(R"({"class_embed_type": "timestep", "act_fn": "mish", "encoder_hid_dim": 768,
