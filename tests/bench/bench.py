@@ -65,10 +65,14 @@ class Contestant:
         return statistics.median(self.seconds)
 
 
+def size(text):
+    width, height = map(int, text.split("x"))
+    return width, height
+
+
 def request(arguments):
     """The same for all, with diffusers' names."""
-    width, height = map(int, arguments.size.split("x"))
-    return {"prompt": arguments.prompt, "width": width, "height": height, "num_inference_steps": arguments.steps,
+    return {"prompt": arguments.prompt, "width": arguments.size[0], "height": arguments.size[1], "num_inference_steps": arguments.steps,
             "guidance_scale": arguments.guidance, "seed": arguments.seed}
 
 
@@ -172,7 +176,7 @@ def parse():
     parser.add_argument("--peers", default="eager", help="of eager,compile; empty: latentd alone. torch.compile takes minutes to start")
     parser.add_argument("--rounds", type=int, default=5, help="turns that each takes, after the first picture and a warm one")
     parser.add_argument("--pictures", type=int, default=2, help="pictures in a turn")
-    parser.add_argument("--size", default="256x256", help="WIDTHxHEIGHT")
+    parser.add_argument("--size", type=size, default="256x256", help="WIDTHxHEIGHT")
     parser.add_argument("--steps", type=int, default=25)
     parser.add_argument("--guidance", type=float, default=4.0)
     parser.add_argument("--seed", type=int, default=7)
@@ -185,6 +189,7 @@ def parse():
     parser.add_argument("--json", help="also write the numbers to this file")
     parser.add_argument("--check", action="store_true", help="exit with 1 when a bar is missed")
     parser.add_argument("--peer-python", default=sys.executable, help=argparse.SUPPRESS)
+    parser.add_argument("--print-peers", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     for name in (arguments.latentd, arguments.client):
         if not os.access(name, os.X_OK):
@@ -197,8 +202,11 @@ def parse():
 
 def main():
     arguments = parse()
+    if arguments.print_peers:
+        print(arguments.peers)
+        return 0
     cpus = len(os.sched_getaffinity(0))
-    print(f"{arguments.size}, {arguments.steps} steps, guidance {arguments.guidance:g}, float32, {cpus} CPUs ({platform.machine()}); "
+    print(f"{'x'.join(map(str, arguments.size))}, {arguments.steps} steps, guidance {arguments.guidance:g}, float32, {cpus} CPUs ({platform.machine()}); "
           f"median of {arguments.rounds * arguments.pictures}")
     if os.getloadavg()[0] > 0.5:
         print(f"note: the machine is not idle (load average {os.getloadavg()[0]:.1f}); the numbers will show it")
