@@ -8,11 +8,10 @@
 ARG BASE=debian:bookworm-slim
 
 FROM ${BASE} AS build
-WORKDIR /src
+WORKDIR /src/project
 # First what changes least: Debian's packages and LibTorch.
 COPY deploy/steps.sh deploy/dependencies deploy/
 # Nothing of this stage is left in the image but what cmake --install brings.
-ENV LATENTD_DEPENDENCIES=/dependencies
 RUN deploy/dependencies
 COPY CMakeLists.txt CMakePresets.json ./
 COPY cmake cmake

@@ -5,8 +5,9 @@ project=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 dependencies=${LATENTD_DEPENDENCIES:-${XDG_CACHE_HOME:-$HOME/.cache}/latentd/dependencies}
 libtorch=${LIBTORCH_DIR:-$dependencies/libtorch}
 
-# step TEXT: a line that says what happens next, with the time since the script started.
-step() { printf '[%3d s] %s\n' "$SECONDS" "$*"; }
+# step TEXT: a line that says what happens next, with the time since the first of the scripts started.
+export LATENTD_STEPS_SINCE=${LATENTD_STEPS_SINCE:-$(date +%s)}
+step() { printf '[%3d s] %s\n' $(($(date +%s) - LATENTD_STEPS_SINCE)) "$*"; }
 
 # fail CODE TEXT: ends the script.
 fail() {
