@@ -243,19 +243,24 @@ TEST_F(GenerateCallTest, AClientThatReadsNothingIsCancelledAndItsPicturesAreLetG
 TEST_F(GenerateCallTest, AClientThatReadsSlowlyGetsEveryByte) {
   grpc::ClientContext context;
   const auto reader = stub_->GenerateStream(&context, Request());
-  // Twice the limit in all, but no buffer of gRPC's takes half a minute.
-  const std::string bytes(16 << 20, 'p');
-  engine_.Send(engine::Image{.bytes = bytes});
+  constexpr int kPictures = 8;
+  const std::string bytes(1 << 20, 'p');
+  for (int i = 0; i < kPictures; ++i) engine_.Send(engine::Image{.index = i, .bytes = bytes});
   engine_.Send(engine::Completed{});
-  std::string read;
+  size_t read = 0;
   v1::GenerateEvent event;
   while (reader->Read(&event)) {
-    read += event.image_chunk().data();
-    clock_.Advance(2 * kStallLimit * kChunkBytes / bytes.size());
+    read += event.image_chunk().data().size();
+    if (!event.has_image_chunk() || read % bytes.size() != 0) continue;
+    // The server has noticed; then half of the limit passes, four times the limit in all.
+    WaitFor([&] {
+      return server_->held_bytes() <= kPictures * (1 << 20) - static_cast<int64_t>(read);
+    });
+    clock_.Advance(kStallLimit / 2);
     server_->CancelStalled();
   }
   EXPECT_TRUE(reader->Finish().ok());
-  EXPECT_EQ(read.size(), bytes.size());
+  EXPECT_EQ(read, kPictures * bytes.size());
 }
 
 TEST_F(GenerateCallTest, CapabilitiesAreTheEnginesWithTheServersVersion) {

@@ -34,6 +34,8 @@ class RunningServer : public ::testing::Test {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+    // A window that does not grow, so that what waits for a reader waits in the server.
+    arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
     channel_ = grpc::CreateCustomChannel(server_->address(), grpc::InsecureChannelCredentials(),
                                          arguments);
     stub_ = latent::v1::ImageGeneration::NewStub(channel_);
