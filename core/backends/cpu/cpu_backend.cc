@@ -1,6 +1,5 @@
 #include "core/backends/cpu/cpu_backend.h"
 
-#include <omp.h>
 #include <torch/headeronly/version.h>
 
 #include "absl/memory/memory.h"
@@ -10,6 +9,7 @@
 #include "core/backends/cpu/lowering.h"
 #include "core/backends/cpu/onednn.h"
 #include "core/backends/cpu/plan.h"
+#include "core/backends/cpu/thread_count.h"
 #include "core/base/status_macros.h"
 #include "core/graph/verifier.h"
 
@@ -29,6 +29,7 @@ std::vector<uint8_t> DefaultChoices(const Program& program, const Machine& machi
 absl::StatusOr<std::vector<BoundKernel>> BindAll(const Program& program,
                                                  absl::Span<const uint8_t> choices,
                                                  const Machine& machine) {
+  const ThreadCount threads(machine.threads);
   using Kernels = absl::StatusOr<std::vector<BoundKernel>>;
   return CatchOneDnn(kName, [&]() -> Kernels {
     std::vector<BoundKernel> kernels;
@@ -43,9 +44,9 @@ absl::StatusOr<std::vector<BoundKernel>> BindAll(const Program& program,
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<CpuBackend>> CpuBackend::Create() {
+absl::StatusOr<std::unique_ptr<CpuBackend>> CpuBackend::Create(int threads) {
   ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena, Arena::Reserve());
-  const Machine machine = {&KernelsOfThisMachine(), omp_get_max_threads()};
+  const Machine machine = {&KernelsOfThisMachine(), threads > 0 ? threads : omp_get_max_threads()};
   return absl::WrapUnique(new CpuBackend(std::move(arena), machine));
 }
 
@@ -87,8 +88,8 @@ absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::Load(
   const ArenaValues values = ValuesInArena(program, kernels);
   RETURN_IF_ERROR(CheckMemory(values, plan.memory));
   ASSIGN_OR_RETURN(std::unique_ptr<Arena::Lease> lease, arena_->Take(plan.memory.arena_bytes));
-  auto executable = std::make_unique<CpuExecutable>(std::move(graph), std::move(program),
-                                                    std::move(kernels), std::move(lease));
+  auto executable = std::make_unique<CpuExecutable>(
+      std::move(graph), std::move(program), std::move(kernels), std::move(lease), machine_.threads);
   executable->Place(values, plan.memory);
   RETURN_IF_ERROR(executable->HoldWeights(recipes, weights));
   return executable;

@@ -15,8 +15,9 @@ namespace latentd::backends::cpu {
 
 class CpuBackend : public Backend {
  public:
-  // Uses as many threads as OpenMP gives the process at this moment.
-  static absl::StatusOr<std::unique_ptr<CpuBackend>> Create();
+  // Plans, loads and runs on this many OpenMP threads, whichever thread calls; 0: as many as OpenMP
+  // gives the caller now (the processors that the process may run on, or OMP_NUM_THREADS).
+  static absl::StatusOr<std::unique_ptr<CpuBackend>> Create(int threads = 0);
 
   // Images NHWC, and every fused kind that there is.
   const graph::Target& target() const override { return target_; }

@@ -1,6 +1,7 @@
 #include "core/backends/cpu/cpu_executable.h"
 
 #include "core/backends/cpu/onednn.h"
+#include "core/backends/cpu/thread_count.h"
 #include "core/backends/ports.h"
 #include "core/base/status_macros.h"
 #include "core/weights/weight_store.h"
@@ -8,11 +9,13 @@
 namespace latentd::backends::cpu {
 
 CpuExecutable::CpuExecutable(std::shared_ptr<const graph::Graph> graph, Program program,
-                             std::vector<BoundKernel> kernels, std::unique_ptr<Arena::Lease> lease)
+                             std::vector<BoundKernel> kernels, std::unique_ptr<Arena::Lease> lease,
+                             int threads)
     : graph_(std::move(graph)),
       program_(std::move(program)),
       kernels_(std::move(kernels)),
       lease_(std::move(lease)),
+      threads_(threads),
       inputs_(InputPorts(*graph_)),
       outputs_(OutputPorts(*graph_)),
       storages_(program_.storages.size(), nullptr),
@@ -93,6 +96,7 @@ absl::Status CpuExecutable::Run(absl::Span<const device::Buffer> inputs,
       storages_[i] = static_cast<char*>(outputs[storage.index].data());
     }
   }
+  const ThreadCount threads(threads_);
   return CatchOneDnn("the CPU backend", [&]() -> absl::Status {
     for (size_t i = 0; i < kernels_.size(); ++i) RETURN_IF_ERROR(RunInstruction(i));
     return absl::OkStatus();

@@ -17,7 +17,7 @@ class CpuExecutable : public Executable {
  public:
   // One kernel for each instruction. Place and HoldWeights complete it.
   CpuExecutable(std::shared_ptr<const graph::Graph> graph, Program program,
-                std::vector<BoundKernel> kernels, std::unique_ptr<Arena::Lease> lease);
+                std::vector<BoundKernel> kernels, std::unique_ptr<Arena::Lease> lease, int threads);
 
   // REQUIRES: CheckMemory(values, memory) and a lease of that many bytes.
   void Place(const ArenaValues& values, const graph::MemoryPlan& memory);
@@ -50,10 +50,11 @@ class CpuExecutable : public Executable {
   Program program_;
   std::vector<BoundKernel> kernels_;
   std::unique_ptr<Arena::Lease> lease_;
+  const int threads_;
   std::vector<Port> inputs_, outputs_;
   std::vector<char*> storages_;      // address of each storage
   std::vector<char*> workspaces_;    // of each instruction
-  std::vector<weights::Held> held_;  // plain ones first come, then packed
+  std::vector<weights::Held> held_;  // plain and packed
   std::vector<const void*> packed_;  // of each instruction, or null
 };
 

@@ -119,8 +119,8 @@ class Matcher {
 }  // namespace
 
 const std::vector<std::string>& FusedKinds() {
-  static const auto* kinds =
-      new std::vector<std::string>{"conv2d_epilogue", "linear_epilogue", "group_norm_silu"};
+  static const auto* kinds = new std::vector<std::string>{
+      graph::kConv2dEpilogue, graph::kLinearEpilogue, graph::kLinearGeglu, graph::kGroupNormSilu};
   return *kinds;
 }
 

@@ -1,0 +1,260 @@
+#include "core/backends/cpu/cpu_backend.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "core/backends/reference/evaluate.h"
+#include "core/graph/graph_builder.h"
+#include "core/weights/weight_store.h"
+#include "tests/conformance/op_cases.h"
+#include "tests/conformance/run_graph.h"
+#include "tests/core/backends/heap_requests.h"
+#include "tests/support/status_matchers.h"
+
+namespace latentd::backends::cpu {
+namespace {
+
+using device::Buffer;
+using device::DType;
+using graph::GraphBuilder;
+using graph::Layout;
+using graph::Rate;
+using graph::Value;
+using ::testing::HasSubstr;
+using testing::StatusIs;
+
+using GraphPointer = std::shared_ptr<const graph::Graph>;
+
+GraphPointer Built(GraphBuilder b) {
+  return std::make_shared<const graph::Graph>(std::move(b).Build().value());
+}
+
+// A residual block: norm, convolution, shortcut, and a linear layer at the end. `side` changes the
+// shape and none of the weights.
+GraphPointer Block(int64_t side) {
+  GraphBuilder b;
+  const Value x = b.Input("x", DType::kF32, {1, side, side, 16}, Rate::kStep);
+  const Value gamma = b.Weight("net/gamma", {16}), beta = b.Weight("net/beta", {16});
+  const Value normed = b.Silu(b.GroupNorm(x, gamma, beta, {8, 1e-5f, Layout::kNhwc}));
+  const Value conv = b.Conv2d(normed, b.Weight("net/conv.weight", {16, 16, 3, 3}), graph::kNone,
+                              {.padding = {1, 1, 1, 1}, .layout = Layout::kNhwc});
+  const Value tokens = b.Reshape(b.Add(conv, x), {1, side * side, 16});
+  b.Output("y", b.Linear(tokens, b.Weight("net/linear.weight", {32, 16})));
+  return Built(std::move(b));
+}
+
+class CpuBackendTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_OK_AND_ASSIGN(backend_, CpuBackend::Create());
+    set_.Add("net", testing::RandomLeaves(*Block(8), /*seed=*/5).weights);
+  }
+
+  absl::StatusOr<std::unique_ptr<Executable>> Load(GraphPointer graph) {
+    const auto plan = backend_->Plan(*graph);
+    if (!plan.ok()) return plan.status();
+    return backend_->Load(std::move(graph), *plan, set_);
+  }
+
+  weights::WeightStore store_{reference::EvaluateRecipe};
+  weights::WeightSet set_{&store_};
+  std::unique_ptr<CpuBackend> backend_;
+};
+
+TEST_F(CpuBackendTest, PlansTheSameGraphTheSameWay) {
+  ASSERT_OK_AND_ASSIGN(const std::string first, backend_->Plan(*Block(8)));
+  ASSERT_OK_AND_ASSIGN(const std::string second, backend_->Plan(*Block(8)));
+  EXPECT_EQ(first, second);
+}
+
+TEST_F(CpuBackendTest, NamesInstructionSetThreadsAndLibrariesInItsFingerprint) {
+  ASSERT_OK_AND_ASSIGN(const auto other, CpuBackend::Create(/*threads=*/17));
+  EXPECT_THAT(other->Fingerprint(), HasSubstr("threads-17"));
+  EXPECT_THAT(other->Fingerprint(), HasSubstr("onednn-2."));
+  EXPECT_THAT(other->Fingerprint(), HasSubstr(KernelsOfThisMachine().name));
+  EXPECT_NE(other->Fingerprint(), backend_->Fingerprint());
+}
+
+TEST_F(CpuBackendTest, RefusesEveryCutOffPlan) {
+  const GraphPointer graph = Block(8);
+  ASSERT_OK_AND_ASSIGN(const std::string plan, backend_->Plan(*graph));
+  for (size_t size = 0; size < plan.size(); ++size) {
+    EXPECT_THAT(backend_->Load(graph, plan.substr(0, size), set_),
+                StatusIs(absl::StatusCode::kInvalidArgument, ::testing::_));
+  }
+  EXPECT_FALSE(backend_->Load(graph, plan + '\0', set_).ok());
+}
+
+TEST_F(CpuBackendTest, RefusesThePlanOfAnotherShape) {
+  ASSERT_OK_AND_ASSIGN(const std::string plan, backend_->Plan(*Block(8)));
+  EXPECT_THAT(backend_->Load(Block(24), plan, set_),
+              StatusIs(absl::StatusCode::kInvalidArgument, ::testing::_));
+}
+
+// A changed plan is refused or still computes the same: nothing in it can put two living values
+// into one place.
+TEST_F(CpuBackendTest, ComputesTheSameOrRefusesWhateverAPlanSays) {
+  const GraphPointer graph = Block(8);
+  ASSERT_OK_AND_ASSIGN(const std::string plan, backend_->Plan(*graph));
+  const std::vector<Buffer> inputs = testing::RandomLeaves(*graph, /*seed=*/6).inputs;
+  ASSERT_OK_AND_ASSIGN(const auto executable, Load(graph));
+  ASSERT_OK_AND_ASSIGN(const auto expected, testing::RunOnce(*executable, inputs));
+  std::mt19937 random(7);
+  int refused = 0;
+  for (int i = 0; i < 300; ++i) {
+    std::string changed = plan;
+    changed[random() % changed.size()] ^= static_cast<char>(1 << random() % 8);
+    const auto loaded = backend_->Load(graph, changed, set_);
+    refused += !loaded.ok();
+    if (!loaded.ok()) continue;
+    ASSERT_OK_AND_ASSIGN(const auto outputs, testing::RunOnce(**loaded, inputs));
+    for (int64_t k = 0; k < outputs[0].elements(); ++k) {
+      ASSERT_NEAR(outputs[0].as<float>()[k], expected[0].as<float>()[k], 1e-4);
+    }
+  }
+  EXPECT_GT(refused, 200);
+}
+
+TEST_F(CpuBackendTest, HoldsAWeightOfSeveralShapesOnceAndPackedOnly) {
+  ASSERT_OK_AND_ASSIGN(const auto small, Load(Block(8)));
+  const size_t bytes = store_.bytes_held(), entries = store_.entries();
+  EXPECT_EQ(entries, 4u);  // gamma, beta, convolution, linear
+  ASSERT_OK_AND_ASSIGN(const auto large, Load(Block(16)));
+  EXPECT_EQ(store_.bytes_held(), bytes);
+  EXPECT_EQ(store_.entries(), entries);
+}
+
+TEST_F(CpuBackendTest, GivesWeightsBackWithTheLastExecutable) {
+  {
+    ASSERT_OK_AND_ASSIGN(const auto executable, Load(Block(8)));
+    EXPECT_GT(store_.bytes_held(), 0u);
+  }
+  EXPECT_EQ(store_.bytes_held(), 0u);
+}
+
+TEST_F(CpuBackendTest, SharesOneArenaAsLargeAsTheLargestExecutableNeeds) {
+  ASSERT_OK_AND_ASSIGN(auto large, Load(Block(32)));
+  ASSERT_OK_AND_ASSIGN(const auto small, Load(Block(8)));
+  EXPECT_EQ(backend_->arena_bytes(), large->arena_bytes());
+  EXPECT_LT(small->arena_bytes(), large->arena_bytes());
+  large.reset();
+  EXPECT_EQ(backend_->arena_bytes(), small->arena_bytes());
+}
+
+TEST_F(CpuBackendTest, ComputesTheSameAfterAnotherGraphHasGrownTheArena) {
+  const std::vector<Buffer> inputs = testing::RandomLeaves(*Block(8), /*seed=*/6).inputs;
+  ASSERT_OK_AND_ASSIGN(const auto small, Load(Block(8)));
+  ASSERT_OK_AND_ASSIGN(const auto before, testing::RunOnce(*small, inputs));
+  {
+    ASSERT_OK_AND_ASSIGN(const auto large, Load(Block(64)));
+    ASSERT_OK(testing::RunOnce(*large, testing::RandomLeaves(*Block(64), 6).inputs));
+  }
+  ASSERT_OK_AND_ASSIGN(const auto after, testing::RunOnce(*small, inputs));
+  EXPECT_EQ(std::memcmp(before[0].data(), after[0].data(), before[0].bytes()), 0);
+}
+
+TEST_F(CpuBackendTest, RunsOnAnyThreadWhateverItsNumberOfOpenMpThreads) {
+  const std::vector<Buffer> inputs = testing::RandomLeaves(*Block(16), /*seed=*/6).inputs;
+  ASSERT_OK_AND_ASSIGN(const auto executable, Load(Block(16)));
+  ASSERT_OK_AND_ASSIGN(const auto here, testing::RunOnce(*executable, inputs));
+  absl::StatusOr<std::vector<Buffer>> there;
+  std::thread([&] { there = testing::RunOnce(*executable, inputs); }).join();
+  ASSERT_OK(there);
+  EXPECT_EQ(std::memcmp(here[0].data(), (*there)[0].data(), here[0].bytes()), 0);
+}
+
+TEST_F(CpuBackendTest, WritesOnlyItsOutputs) {
+  ASSERT_OK_AND_ASSIGN(const auto executable, Load(Block(8)));
+  const std::vector<Buffer> inputs = testing::RandomLeaves(*Block(8), /*seed=*/6).inputs;
+  const std::vector<float> before(inputs[0].as<float>().begin(), inputs[0].as<float>().end());
+  ASSERT_OK(testing::RunOnce(*executable, inputs));
+  EXPECT_THAT(inputs[0].as<float>(), ::testing::ElementsAreArray(before));
+}
+
+TEST_F(CpuBackendTest, NamesTheOpThatItDoesNotComputeInHalfPrecision) {
+  GraphBuilder b;
+  b.Output("y", b.Silu(b.Input("x", DType::kF16, {4}, Rate::kStep)));
+  EXPECT_THAT(backend_->Plan(*Built(std::move(b))),
+              StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("silu in f32, not in f16")));
+}
+
+TEST_F(CpuBackendTest, NamesAMissingWeight) {
+  GraphBuilder b;
+  const Value x = b.Input("x", DType::kF32, {2, 3}, Rate::kStep);
+  b.Output("y", b.Linear(x, b.Weight("net/absent.weight", {4, 3})));
+  EXPECT_THAT(Load(Built(std::move(b))),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("net/absent.weight")));
+}
+
+TEST_F(CpuBackendTest, RefusesIdsThatAreNotInTheTable) {
+  GraphBuilder b;
+  const Value table = b.Input("table", DType::kF32, {3, 2}, Rate::kStep);
+  b.Output("y", b.Embedding(table, b.Input("ids", DType::kI64, {1}, Rate::kStep)));
+  ASSERT_OK_AND_ASSIGN(const auto executable, Load(Built(std::move(b))));
+  for (int64_t id : {int64_t{-1}, int64_t{3}, int64_t{1} << 60}) {
+    Buffer ids = Buffer::Allocate(DType::kI64, {1});
+    ids.as<int64_t>()[0] = id;
+    EXPECT_THAT(testing::RunOnce(*executable, {Buffer::Allocate(DType::kF32, {3, 2}), ids}),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("table of 3")));
+  }
+}
+
+TEST_F(CpuBackendTest, RefusesWhatCannotFitIntoTheMachine) {
+  GraphBuilder b;
+  const Value x = b.Input("x", DType::kF32, {1}, Rate::kStep);
+  const Value wide = b.Add(x, b.Input("y", DType::kF32, {1, int64_t{1} << 20, 1}, Rate::kStep));
+  const Value huge = b.Mul(wide, b.Input("z", DType::kF32, {int64_t{1} << 18, 1, 1}, Rate::kStep));
+  b.Output("s", b.Slice(b.Silu(huge), 0, 0, 1));
+  EXPECT_THAT(Load(Built(std::move(b))),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("bytes")));
+}
+
+TEST_F(CpuBackendTest, KeepsNonFiniteValues) {
+  GraphBuilder b;
+  const Value x = b.Input("x", DType::kF32, {1, 4, 4, 16}, Rate::kStep);
+  b.Output("silu", b.Silu(x));
+  b.Output("softmax", b.Softmax(x));
+  b.Output("gelu", b.Gelu(x));
+  ASSERT_OK_AND_ASSIGN(const auto executable, Load(Built(std::move(b))));
+  Buffer input = Buffer::Allocate(DType::kF32, {1, 4, 4, 16});
+  input.as<float>()[3] = std::numeric_limits<float>::quiet_NaN();
+  ASSERT_OK_AND_ASSIGN(const auto outputs, testing::RunOnce(*executable, {input}));
+  for (const Buffer& output : outputs) EXPECT_TRUE(std::isnan(output.as<float>()[3]));
+}
+
+TEST(CpuBackendHeap, CountsWhatIsAskedFor) {
+  if (!testing::HeapRequests::Counted()) GTEST_SKIP() << "a sanitizer has its own malloc";
+  const testing::HeapRequests requests(4096);
+  const Buffer small = Buffer::Allocate(DType::kF32, {8});
+  EXPECT_EQ(requests.count(), 0);
+  const Buffer large = Buffer::Allocate(DType::kF32, {1024});
+  EXPECT_EQ(requests.count(), 1);
+  EXPECT_EQ(requests.largest(), 4096u);
+}
+
+TEST(CpuBackendHeap, NoOpAsksForAPageWhileItRuns) {
+  if (!testing::HeapRequests::Counted()) GTEST_SKIP() << "a sanitizer has its own malloc";
+  ASSERT_OK_AND_ASSIGN(const auto backend, CpuBackend::Create());
+  for (const testing::OpCase& c : testing::AllOpCases()) {
+    GraphBuilder b;
+    c.build(b);
+    const GraphPointer graph = Built(std::move(b));
+    const testing::Leaves leaves = testing::RandomLeaves(*graph, /*seed=*/3);
+    weights::WeightStore store(reference::EvaluateRecipe);
+    weights::WeightSet set(&store);
+    set.Add("net", leaves.weights);
+    ASSERT_OK_AND_ASSIGN(const std::string plan, backend->Plan(*graph));
+    ASSERT_OK_AND_ASSIGN(const auto executable, backend->Load(graph, plan, set));
+    ASSERT_OK_AND_ASSIGN(std::vector<Buffer> outputs, testing::RunOnce(*executable, leaves.inputs));
+    const testing::HeapRequests requests(4096);
+    ASSERT_OK(executable->Run(leaves.inputs, absl::MakeSpan(outputs)));
+    EXPECT_EQ(requests.count(), 0) << c.name << " asked for " << requests.largest() << " bytes";
+  }
+}
+
+}  // namespace
+}  // namespace latentd::backends::cpu
