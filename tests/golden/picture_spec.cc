@@ -101,8 +101,10 @@ absl::Status SetField(const std::string& name, const json& value, PictureSpec& s
   return absl::OkStatus();
 }
 
-// What diffusers' pipelines for the task have no parameter for: make.py leaves it out.
-void DropWhatTheTaskLacks(const std::string& task, PictureSpec& spec) {
+// What diffusers' pipelines for the task have no parameter for, which make.py leaves out, and what
+// they pass over: the number of steps where the schedule is given.
+void DropWhatDoesNotCount(const std::string& task, PictureSpec& spec) {
+  if (!spec.timesteps.empty() || !spec.sigmas.empty()) spec.num_inference_steps.reset();
   if (!spec.image.empty()) {
     spec.width.reset();
     spec.height.reset();
@@ -135,7 +137,7 @@ absl::StatusOr<PictureSpec> ReadPictureCase(const json& picture_case, const std:
     const std::string path = absl::StrCat(pictures, "/", picture_case.value("image", ""), "-0.png");
     ASSIGN_OR_RETURN(spec.image, ReadFile(path, size_t{1} << 26));
   }
-  DropWhatTheTaskLacks(task, spec);
+  DropWhatDoesNotCount(task, spec);
   return spec;
 }
 

@@ -65,6 +65,15 @@ TEST(PictureCase, ReadsTheInitImageAndKeepsItsSize) {
   EXPECT_EQ(spec.clip_skip, std::nullopt);
 }
 
+TEST(PictureCase, ForgetsTheNumberOfStepsWhereTheScheduleIsGiven) {
+  ASSERT_OK_AND_ASSIGN(
+      const pipeline::PictureSpec spec,
+      ReadPictureCase(
+          {{"task", "text-to-image"}, {"num_inference_steps", 4}, {"sigmas", {14.0, 1.5}}}, ""));
+  EXPECT_EQ(spec.num_inference_steps, std::nullopt);
+  EXPECT_THAT(spec.sigmas, ElementsAre(14.0, 1.5));
+}
+
 TEST(PictureCase, NamesWhatItDoesNotKnow) {
   EXPECT_THAT(ReadPictureCase({{"task", "text-to-image"}, {"tiling", true}}, ""),
               StatusIs(kInvalid, HasSubstr("tiling")));
