@@ -4,15 +4,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/backends/cpu/cpu_backend.h"
-#include "core/backends/cpu/cpu_backend.h"
 #include "core/backends/reference/reference_backend.h"
+#include "core/base/threads.h"
 #include "core/engine/local_engine.h"
 
 namespace latentd::engine {
 namespace {
 
 absl::StatusOr<std::unique_ptr<backends::Backend>> MakeBackend(const Config& config) {
-  if (config.backend == "cpu") return backends::cpu::CpuBackend::Create();
+  const int threads = config.threads > 0 ? config.threads : UsableCpus();
+  if (config.backend == "cpu") return backends::cpu::CpuBackend::Create(threads);
   if (config.backend == "reference") {
     return std::make_unique<backends::reference::ReferenceBackend>();
   }
