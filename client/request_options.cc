@@ -152,7 +152,7 @@ OptionGroup Refining(v1::GenerateRequest& r) {
 OptionGroup NoiseScheduler(v1::GenerateRequest& r) {
   return {"Noise scheduler (default: the checkpoint's)",
           {Row(r, "scheduler", "NAME",
-               "euler, euler_ancestral, ddim, dpmpp_2m, heun, lcm, ...\n"
+               "euler, euler_a, ddim, dpmpp_2m, heun, lcm, ...\n"
                "(`latent capabilities` lists them)"),
            Row(r, "timestep-spacing", "NAME", "leading, linspace, trailing"),
            Row(r, "prediction-type", "NAME", "epsilon, v_prediction"),

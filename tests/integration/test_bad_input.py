@@ -17,7 +17,7 @@ class BadInputTest(unittest.TestCase):
     @classmethod
     def tearDownClass(cls):
         cls.api.close()
-        cls.server.stop()
+        assert cls.server.stop() == 0, cls.server.log()
         cls.server.kill()
 
     def refusal(self, request):

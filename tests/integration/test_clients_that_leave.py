@@ -21,7 +21,7 @@ class ClientsThatLeaveTest(unittest.TestCase):
     @classmethod
     def tearDownClass(cls):
         cls.api.close()
-        cls.server.stop()
+        assert cls.server.stop() == 0, cls.server.log()
         cls.server.kill()
 
     def long_request(self, **fields):

@@ -17,7 +17,7 @@ class GenerateTest(unittest.TestCase):
     @classmethod
     def tearDownClass(cls):
         cls.api.close()
-        cls.server.stop()
+        assert cls.server.stop() == 0, cls.server.log()
         cls.server.kill()
 
     def test_a_prompt_becomes_a_png(self):

@@ -22,7 +22,7 @@ class LatentTest(unittest.TestCase):
 
     @classmethod
     def tearDownClass(cls):
-        cls.server.stop()
+        assert cls.server.stop() == 0, cls.server.log()
         cls.server.kill()
 
     def setUp(self):
