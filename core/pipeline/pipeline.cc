@@ -112,11 +112,19 @@ absl::StatusOr<PictureSpec> Pipeline::Resolve(PictureSpec spec) const {
   }
   ASSIGN_OR_RETURN(const std::optional<Size> size, ImageSizeOf(spec));
   PictureSpec resolved = WithDefaults(std::move(spec), traits_, size ? &*size : nullptr);
-  ASSIGN_OR_RETURN(const schedulers::SchedulerConfig config,
-                   schedulers::ParseSchedulerConfig(ModelsOf(resolved).front()->scheduler_json(),
-                                                    resolved.scheduler));
-  resolved.scheduler.name = std::string(config.name());
+  ASSIGN_OR_RETURN(resolved.scheduler.name, SchedulerNameOf(resolved));
   return resolved;
+}
+
+absl::StatusOr<std::string> Pipeline::SchedulerNameOf(const PictureSpec& spec) const {
+  std::string name;
+  for (const SdxlModel* model : ModelsOf(spec)) {
+    ASSIGN_OR_RETURN(const schedulers::SchedulerConfig config,
+                     schedulers::ParseSchedulerConfig(model->scheduler_json(), spec.scheduler));
+    if (!name.empty() && name != config.name()) return std::string();
+    name = std::string(config.name());
+  }
+  return name;
 }
 
 absl::StatusOr<std::vector<std::unique_ptr<Picture>>> Pipeline::Start(PictureSpec resolved) const {

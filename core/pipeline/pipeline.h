@@ -52,6 +52,8 @@ class Pipeline {
 
   // The models whose steps the spec asks for, in order. REQUIRES: they are there.
   std::vector<const SdxlModel*> ModelsOf(const PictureSpec& spec) const;
+  // Empty where base and refiner each keep another one of their own.
+  absl::StatusOr<std::string> SchedulerNameOf(const PictureSpec& spec) const;
   absl::StatusOr<std::vector<Stage>> StagesOf(const PictureSpec& spec) const;
 
   const std::unique_ptr<const SdxlModel> base_;
