@@ -13,7 +13,7 @@ namespace {
 
 absl::StatusOr<std::unique_ptr<backends::Backend>> MakeBackend(const Config& config) {
   const int threads = config.threads > 0 ? config.threads : UsableCpus();
-  if (config.backend == "cpu") return backends::cpu::CpuBackend::Create(threads);
+  if (config.backend == "cpu") return backends::cpu::CpuBackend::Create({.threads = threads});
   if (config.backend == "reference") {
     return std::make_unique<backends::reference::ReferenceBackend>();
   }

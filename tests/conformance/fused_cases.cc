@@ -169,6 +169,18 @@ OpCase BroadcastResidual() {
           }};
 }
 
+// Large enough for backends that then take another way.
+OpCase LargeResidual() {
+  return {"conv2d_epilogue_large_residual", Op::kFused, [](GraphBuilder& b) {
+            const Value x = b.Input("x", DType::kF32, {1, 192, 192, 8}, Rate::kStep);
+            const Value w = b.Weight("net/weight", {8, 8, 1, 1});
+            b.Output("y", Fuse(b, graph::kConv2dEpilogue, {x, w}, [](auto& body, const auto& in) {
+                       const Value y = body.Conv2d(in[0], in[1], kNone, {.layout = Layout::kNhwc});
+                       return body.Add(y, in[0]);
+                     }));
+          }};
+}
+
 // The residual is the product's own input and is read again afterwards.
 OpCase ResidualIsRead() {
   return {"linear_epilogue_residual_is_read_later", Op::kFused, [](GraphBuilder& b) {
@@ -185,7 +197,8 @@ OpCase ResidualIsRead() {
 }  // namespace
 
 std::vector<OpCase> FusedCases() {
-  std::vector<OpCase> cases = {Unknown(), ResidualFirst(), BroadcastResidual(), ResidualIsRead()};
+  std::vector<OpCase> cases = {Unknown(), ResidualFirst(), BroadcastResidual(), ResidualIsRead(),
+                               LargeResidual()};
   for (const Epilogue& e : Epilogues()) {
     for (Layout layout : {Layout::kNchw, Layout::kNhwc}) cases.push_back(ConvEpilogue(e, layout));
     cases.push_back(LinearEpilogue(e, {9, 17}));

@@ -73,17 +73,22 @@ TEST_P(OpConformance, ReferenceComputesWhatLoopsInDoublePrecisionDo) {
   }
 }
 
-TEST_P(OpConformance, CpuComputesWhatTheReferenceDoes) {
+// Each instruction set has its own loops and its own choice of kernels.
+TEST_P(OpConformance, CpuComputesWhatTheReferenceDoesInEveryInstructionSet) {
   const Prepared p = Prepare(GetParam());
   ASSERT_NE(p.graph, nullptr);
   backends::reference::ReferenceBackend reference;
   ASSERT_OK_AND_ASSIGN(const std::vector<Buffer> expected, RunOn(reference, p));
-  ASSERT_OK_AND_ASSIGN(const auto cpu, backends::cpu::CpuBackend::Create());
-  ASSERT_OK_AND_ASSIGN(const std::vector<Buffer> outputs, RunOn(*cpu, p));
-  ASSERT_EQ(outputs.size(), expected.size());
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    EXPECT_EQ(outputs[i].shape(), expected[i].shape());
-    EXPECT_EQ(Difference("cpu", outputs[i], ToDoubles(expected[i])), "");
+  for (const char* name : {"avx512", "avx2", "baseline"}) {
+    if (backends::cpu::KernelsByName(name) == nullptr) continue;
+    ASSERT_OK_AND_ASSIGN(const auto cpu,
+                         backends::cpu::CpuBackend::Create({.instruction_set = name}));
+    ASSERT_OK_AND_ASSIGN(const std::vector<Buffer> outputs, RunOn(*cpu, p));
+    ASSERT_EQ(outputs.size(), expected.size());
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      EXPECT_EQ(outputs[i].shape(), expected[i].shape());
+      EXPECT_EQ(Difference("cpu", outputs[i], ToDoubles(expected[i])), "") << name;
+    }
   }
 }
 

@@ -6,9 +6,23 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/error_details.h"
+#include "core/base/memory_limit.h"
+#include "core/base/status_macros.h"
 
 namespace latentd::backends::cpu {
 namespace {
+
+// Pages are only given when they are touched, and the process is killed if there are none then: so
+// ask before.
+absl::Status CheckAvailable(size_t growth) {
+  const AvailableMemory available = MeasureAvailableMemory();
+  if (growth <= static_cast<size_t>(std::max<int64_t>(available.bytes, 0))) return absl::OkStatus();
+  return WithReason(absl::ResourceExhaustedError(
+                        absl::StrCat("intermediates need ", growth, " bytes more and ",
+                                     available.bytes, " are available (", available.source, ")")),
+                    "OUT_OF_MEMORY");
+}
 
 // Whole huge pages, which the system is asked to use: the arena is walked from end to end at every
 // step.
@@ -37,11 +51,13 @@ Arena::~Arena() { munmap(base_, reserved_); }
 absl::StatusOr<std::unique_ptr<Arena::Lease>> Arena::Take(size_t bytes) {
   absl::MutexLock lock(&mutex_);
   if (bytes > reserved_) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("intermediates need ", bytes, " bytes, the machine has ", reserved_));
+    return WithReason(absl::ResourceExhaustedError(absl::StrCat(
+                          "intermediates need ", bytes, " bytes, the machine has ", reserved_)),
+                      "OUT_OF_MEMORY");
   }
   if (bytes > mapped_) {
     const size_t wanted = std::min(RoundUp(bytes), reserved_);
+    RETURN_IF_ERROR(CheckAvailable(wanted - mapped_));
     if (mprotect(base_, wanted, PROT_READ | PROT_WRITE) != 0) {
       return absl::ResourceExhaustedError(
           absl::StrCat("no memory for ", bytes, " bytes of intermediates"));

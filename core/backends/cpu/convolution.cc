@@ -1,5 +1,7 @@
 // Convolutions on oneDNN, with bias, residual and activation in the same primitive.
+#include "core/backends/cpu/loop_nest.h"
 #include "core/backends/cpu/product.h"
+#include "core/base/status_macros.h"
 
 namespace latentd::backends::cpu {
 namespace {
@@ -12,9 +14,7 @@ memory::desc Image(const graph::Shape& shape) {
   return Float32({shape[0], shape[3], shape[1], shape[2]}, Tag::nhwc);
 }
 
-}  // namespace
-
-absl::StatusOr<BoundKernel> BindConvolution(const BinderArguments& a) {
+BoundKernel BindOne(const BinderArguments& a) {
   const auto& conv = std::get<graph::Conv2dAttributes>(a.instruction.attributes);
   const graph::Shape& w = a.operand(1).shape;
   const memory::dims weight_dims = {w[0], w[1], w[2], w[3]};
@@ -37,6 +37,28 @@ absl::StatusOr<BoundKernel> BindConvolution(const BinderArguments& a) {
   p.scratchpad = chosen.scratchpad_desc();
   p.primitive = dnnl::convolution_forward(chosen);
   return BindProduct(a, p);
+}
+
+// The product alone, to which the residual is then added in place.
+BoundKernel BindThenAdd(const BinderArguments& a) {
+  Instruction product = a.instruction;
+  product.operands[3] = View();
+  BoundKernel kernel = BindOne({a.program, product, a.choice, a.machine});
+  kernel.run = [run = std::move(kernel.run), add = a.machine.kernels->binary,
+                loops = LoopsOver({&a.result(), &a.result(), &a.operand(3)}), y = a.result(),
+                residual = a.operand(3)](const Frame& f) {
+    RETURN_IF_ERROR(run(f));
+    auto* result = AddressOf<float>(y, f);
+    add(BinaryFunction::kAdd, loops, result, result, AddressOf<float>(residual, f));
+    return absl::OkStatus();
+  };
+  return kernel;
+}
+
+}  // namespace
+
+absl::StatusOr<BoundKernel> BindConvolution(const BinderArguments& a) {
+  return a.choice == 0 ? BindOne(a) : BindThenAdd(a);
 }
 
 }  // namespace latentd::backends::cpu

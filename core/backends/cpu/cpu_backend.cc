@@ -44,10 +44,16 @@ absl::StatusOr<std::vector<BoundKernel>> BindAll(const Program& program,
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<CpuBackend>> CpuBackend::Create(int threads) {
+absl::StatusOr<std::unique_ptr<CpuBackend>> CpuBackend::Create(const CpuOptions& options) {
+  const std::string& name = options.instruction_set;
+  const KernelTable* kernels = name.empty() ? &KernelsOfThisMachine() : KernelsByName(name.c_str());
+  if (kernels == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "instruction set ", name, ": this machine has up to ", KernelsOfThisMachine().name));
+  }
   ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena, Arena::Reserve());
-  const Machine machine = {&KernelsOfThisMachine(), threads > 0 ? threads : omp_get_max_threads()};
-  return absl::WrapUnique(new CpuBackend(std::move(arena), machine));
+  const int threads = options.threads > 0 ? options.threads : omp_get_max_threads();
+  return absl::WrapUnique(new CpuBackend(std::move(arena), {kernels, threads}));
 }
 
 CpuBackend::CpuBackend(std::shared_ptr<Arena> arena, Machine machine)

@@ -13,11 +13,19 @@
 
 namespace latentd::backends::cpu {
 
+struct CpuOptions {
+  // OpenMP threads to plan, load and run on, whichever thread calls; 0: as many as OpenMP gives the
+  // caller of Create (the processors that the process may run on, or OMP_NUM_THREADS).
+  int threads = 0;
+  // Of the backend's own loops: "avx512", "avx2", "baseline"; empty: the best that there is.
+  std::string instruction_set;
+};
+
 class CpuBackend : public Backend {
  public:
-  // Plans, loads and runs on this many OpenMP threads, whichever thread calls; 0: as many as OpenMP
-  // gives the caller now (the processors that the process may run on, or OMP_NUM_THREADS).
-  static absl::StatusOr<std::unique_ptr<CpuBackend>> Create(int threads = 0);
+  // RESOURCE_EXHAUSTED: no addresses for the arena; INVALID_ARGUMENT: an instruction set that this
+  // machine does not have.
+  static absl::StatusOr<std::unique_ptr<CpuBackend>> Create(const CpuOptions& options = {});
 
   // Images NHWC, and every fused kind that there is.
   const graph::Target& target() const override { return target_; }

@@ -72,11 +72,16 @@ TEST_F(CpuBackendTest, PlansTheSameGraphTheSameWay) {
 }
 
 TEST_F(CpuBackendTest, NamesInstructionSetThreadsAndLibrariesInItsFingerprint) {
-  ASSERT_OK_AND_ASSIGN(const auto other, CpuBackend::Create(/*threads=*/17));
+  ASSERT_OK_AND_ASSIGN(const auto other, CpuBackend::Create({.threads = 17}));
   EXPECT_THAT(other->Fingerprint(), HasSubstr("threads-17"));
   EXPECT_THAT(other->Fingerprint(), HasSubstr("onednn-2."));
   EXPECT_THAT(other->Fingerprint(), HasSubstr(KernelsOfThisMachine().name));
   EXPECT_NE(other->Fingerprint(), backend_->Fingerprint());
+}
+
+TEST_F(CpuBackendTest, RefusesAnInstructionSetThatThereIsNot) {
+  EXPECT_THAT(CpuBackend::Create({.instruction_set = "avx1024"}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("avx1024")));
 }
 
 TEST_F(CpuBackendTest, RefusesEveryCutOffPlan) {

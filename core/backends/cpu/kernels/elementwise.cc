@@ -25,17 +25,20 @@ inline float Minus(float a, float b) { return a - b; }
 inline float Times(float a, float b) { return a * b; }
 inline float Over(float a, float b) { return a / b; }
 
-// The innermost loop; `y` has stride 1.
+// The innermost loop; `y` has stride 1 and may be `a` or `b`.
 template <float (*function)(float, float)>
-inline void CombineRow(float* __restrict y, const float* a, int64_t stride_a, const float* b,
-                       int64_t stride_b, int64_t size) {
+inline void CombineRow(float* y, const float* a, int64_t stride_a, const float* b, int64_t stride_b,
+                       int64_t size) {
   if (stride_a == 1 && stride_b == 1) {
+#pragma omp simd
     for (int64_t i = 0; i < size; ++i) y[i] = function(a[i], b[i]);
   } else if (stride_a == 1 && stride_b == 0) {
     const float scalar = b[0];
+#pragma omp simd
     for (int64_t i = 0; i < size; ++i) y[i] = function(a[i], scalar);
   } else if (stride_a == 0 && stride_b == 1) {
     const float scalar = a[0];
+#pragma omp simd
     for (int64_t i = 0; i < size; ++i) y[i] = function(scalar, b[i]);
   } else {
     for (int64_t i = 0; i < size; ++i) y[i] = function(a[i * stride_a], b[i * stride_b]);

@@ -78,6 +78,7 @@ struct KernelTable {
   void (*unary)(UnaryFunction function, const float* x, float* y, int64_t size);
   // x [rows, 2 * size] -> y [rows, size]
   void (*geglu)(const float* x, float* y, int64_t rows, int64_t size);
+  // y may be a or b.
   void (*binary)(BinaryFunction function, const LoopNest& loops, float* y, const float* a,
                  const float* b);
 
