@@ -20,21 +20,25 @@ struct Sums {
   double first, second;
 };
 
+// y = (x - center) scale + shift: the mean goes off first, so that a large one costs no digits.
 struct Affine {
-  float scale, shift;
+  float center, scale, shift;
 };
 
-// [threads][rows][channels] Sums, then [rows][channels] scales and [rows][channels] shifts.
+// [threads][rows][channels] Sums, then [rows][channels] each of centers, scales and shifts.
 struct Workspace {
   Sums* sums;
+  float* centers;
   float* scales;
   float* shifts;
 };
 
 Workspace Layout(const GroupNormArguments& a) {
   Sums* sums = reinterpret_cast<Sums*>(a.workspace);
-  float* scales = reinterpret_cast<float*>(sums + a.threads * a.rows * a.channels);
-  return {sums, scales, scales + a.rows * a.channels};
+  float* centers = reinterpret_cast<float*>(sums + a.threads * a.rows * a.channels);
+  const int64_t size = a.rows * a.channels;
+  return {sums, centers, centers + size, centers + 2 * size};
+};
 }
 
 // Adds pixels [begin, end) of kVectors whole vectors of channels to `sums`. `x` points to the first
@@ -122,10 +126,12 @@ void Finish(const GroupNormArguments& a, const Workspace& w, int parts, int64_t 
   mean += reference;
   const double inverse = 1.0 / sqrt((variance > 0 ? variance : 0) + a.epsilon);
   for (int64_t c = first; c < first + size; ++c) {
+    const int64_t i = row * a.channels + c;
+    const double center = mean - (added == nullptr ? 0.0 : added[c]);
     const double scale = a.gamma[c] * inverse;
-    w.scales[row * a.channels + c] = static_cast<float>(scale);
-    const double moved = (added == nullptr ? 0.0 : added[c]) - mean;
-    w.shifts[row * a.channels + c] = static_cast<float>(a.beta[c] + moved * scale);
+    w.centers[i] = static_cast<float>(center);
+    w.scales[i] = static_cast<float>(scale);
+    w.shifts[i] = static_cast<float>(a.beta[c] + (w.centers[i] - center) * scale);
   }
 }
 
@@ -133,13 +139,15 @@ template <bool kSilu>
 void ApplyNhwc(const GroupNormArguments& a, const Workspace& w, int64_t row, int64_t begin,
                int64_t end) {
   const int64_t channels = a.channels;
+  const float* __restrict centers = w.centers + row * channels;
   const float* __restrict scales = w.scales + row * channels;
   const float* __restrict shifts = w.shifts + row * channels;
   const float* __restrict x = a.x + (row * a.pixels + begin) * channels;
   float* __restrict y = a.y + (row * a.pixels + begin) * channels;
   for (int64_t p = begin; p < end; ++p, x += channels, y += channels) {
     ForEachVector(channels, [&](int64_t c, auto part) {
-      const Vector v = Load(x + c, part) * Load(scales + c, part) + Load(shifts + c, part);
+      const Vector d = Load(x + c, part) - Load(centers + c, part);
+      const Vector v = d * Load(scales + c, part) + Load(shifts + c, part);
       Store(y + c, kSilu ? Silu(v) : v, part);
     });
   }
@@ -166,11 +174,11 @@ void SumNchw(const GroupNormArguments& a, int64_t row, int64_t c, Sums* sums) {
 template <bool kSilu>
 void ApplyNchw(const GroupNormArguments& a, const Workspace& w, int64_t row, int64_t c) {
   const int64_t channel = row * a.channels + c;
-  const float scale = w.scales[channel], shift = w.shifts[channel];
+  const float center = w.centers[channel], scale = w.scales[channel], shift = w.shifts[channel];
   const float* __restrict x = a.x + channel * a.pixels;
   float* __restrict y = a.y + channel * a.pixels;
   ForEachVector(a.pixels, [&](int64_t p, auto part) {
-    const Vector v = Load(x + p, part) * scale + shift;
+    const Vector v = (Load(x + p, part) - center) * scale + shift;
     Store(y + p, kSilu ? Silu(v) : v, part);
   });
 }
