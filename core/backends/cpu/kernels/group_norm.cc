@@ -38,7 +38,6 @@ Workspace Layout(const GroupNormArguments& a) {
   float* centers = reinterpret_cast<float*>(sums + a.threads * a.rows * a.channels);
   const int64_t size = a.rows * a.channels;
   return {sums, centers, centers + size, centers + 2 * size};
-};
 }
 
 // Adds pixels [begin, end) of kVectors whole vectors of channels to `sums`. `x` points to the first
