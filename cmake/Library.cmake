@@ -17,6 +17,7 @@ function(latentd_library name)
 endfunction()
 
 # latentd_test(NAME library... [LABEL label]) makes the test program NAME_test from the *_test.cc of the current directory.
+# ctest runs it whole, since starting it costs more than most tests (it maps LibTorch); its report in reports/ has each test.
 function(latentd_test name)
   cmake_parse_arguments(ARG "" "LABEL" "" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cc)
@@ -27,5 +28,6 @@ function(latentd_test name)
   target_include_directories(${name}_test PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name}_test PRIVATE ${ARG_UNPARSED_ARGUMENTS} GTest::gmock GTest::gtest GTest::gtest_main)
   target_compile_definitions(${name}_test PRIVATE LATENTD_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT 300)
+  add_test(NAME ${name} COMMAND ${name}_test --gtest_output=xml:${PROJECT_BINARY_DIR}/reports/${name}.xml)
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT 1200)
 endfunction()
