@@ -13,7 +13,7 @@
 namespace latentd::engine {
 
 struct GenerateSpec {
-  std::string request_id;  // made up by the engine when empty
+  std::string request_id;  // for correlation; comes back in Queued
   pipeline::PictureSpec picture;
   image::EncodeOptions output;
 };

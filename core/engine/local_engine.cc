@@ -114,7 +114,6 @@ absl::StatusOr<uint64_t> LocalEngine::Submit(GenerateSpec spec, std::shared_ptr<
   if (const auto violations = Validate(spec); !violations.empty()) {
     return InvalidFields(violations);
   }
-  if (spec.request_id.empty()) spec.request_id = MakeRequestId();
   ASSIGN_OR_RETURN(spec.picture, pipeline_->Resolve(std::move(spec.picture)));
   ASSIGN_OR_RETURN(auto pictures, pipeline_->Start(spec.picture));
   const auto job = std::make_shared<Job>(handle, std::move(spec), std::move(sink),

@@ -1,7 +1,5 @@
 #include "core/engine/reporting.h"
 
-#include <random>
-
 #include "absl/strings/str_format.h"
 #include "core/engine/parameters.h"
 #include "core/image/encode.h"
@@ -33,11 +31,6 @@ ModelInfo InfoOf(const pipeline::SdxlModel& model, absl::string_view component) 
 }
 
 }  // namespace
-
-std::string MakeRequestId() {
-  std::random_device random;
-  return absl::StrFormat("%08x%08x", random(), random());
-}
 
 Stage StageOf(const pipeline::Picture& picture) {
   switch (picture.next) {

@@ -11,9 +11,6 @@
 
 namespace latentd::engine {
 
-// 16 random hexadecimal digits.
-std::string MakeRequestId();
-
 // The stage that the picture's next unit belongs to.
 Stage StageOf(const pipeline::Picture& picture);
 void AddTime(Timings& timings, Stage stage, absl::Duration duration);
