@@ -3,7 +3,8 @@
 #   docker build -t latentd .            (or: podman build, buildah bud)
 #   docker run --rm --read-only --tmpfs /tmp -v latentd-cache:/cache -p 50051:50051 latentd
 #
-# It runs as user 65532 on a read-only root file system; only /cache and /tmp are written to.
+# It runs as user 65532 on a read-only root file system; only /cache and /tmp are written to. Whether it serves, `latent
+# health` in it says (exit code 0), and so does grpc.health.v1 from outside.
 # BASE is Debian 12; another registry's copy of it, or one made by debootstrap, does as well.
 ARG BASE=debian:bookworm-slim
 
