@@ -8,6 +8,7 @@
 #include "server/config_file.h"
 #include "server/demo_checkpoint.h"
 #include "server/log.h"
+#include "server/openmp_waiting.h"
 #include "server/options.h"
 #include "server/serve.h"
 #include "server/signals.h"
@@ -72,6 +73,7 @@ int Run(const std::vector<std::string>& arguments) {
 }  // namespace latentd::server
 
 int main(int argc, char** argv) {
+  latentd::server::ShortenOpenMpSpinning(argv);
   latentd::server::BlockStopSignals();
   return latentd::server::Run(std::vector<std::string>(argv + 1, argv + argc));
 }
