@@ -29,7 +29,6 @@ namespace {
 
 using backends::cpu::CpuExecutable;
 using backends::cpu::Instruction;
-using backends::cpu::Kernel;
 
 constexpr int kLatentSide = 32;
 

@@ -13,7 +13,7 @@ using graph::Op;
 using graph::Rate;
 using graph::Value;
 
-OpCase GroupNorm(const std::string& name, Shape shape, Layout layout, int64_t groups,
+OpCase GroupNorm(const std::string& name, const Shape& shape, Layout layout, int64_t groups,
                  const std::string& input = "x") {
   return {absl::StrCat("group_norm_", name, layout == Layout::kNchw ? "_nchw" : "_nhwc"),
           Op::kGroupNorm, [=](GraphBuilder& b) {
@@ -24,7 +24,7 @@ OpCase GroupNorm(const std::string& name, Shape shape, Layout layout, int64_t gr
           }};
 }
 
-OpCase LayerNorm(Shape shape) {
+OpCase LayerNorm(const Shape& shape) {
   return {absl::StrCat("layer_norm_", shape[-1]), Op::kLayerNorm, [=](GraphBuilder& b) {
             b.Output("y", b.LayerNorm(b.Input("x", DType::kF32, shape, Rate::kStep),
                                       b.Weight("net/gamma", {shape[-1]}),
@@ -34,7 +34,7 @@ OpCase LayerNorm(Shape shape) {
 
 using Unary = Value (GraphBuilder::*)(Value);
 
-OpCase OneOperand(const std::string& name, Op op, Unary function, Shape shape,
+OpCase OneOperand(const std::string& name, Op op, Unary function, const Shape& shape,
                   const std::string& input) {
   return {name, op, [=](GraphBuilder& b) {
             b.Output("y", (b.*function)(b.Input(input, DType::kF32, shape, Rate::kStep)));
@@ -68,8 +68,8 @@ std::vector<OpCase> UnaryCases() {
   cases.push_back(OneOperand("row_std_pair", Op::kRowStd, row_std, {3, 2}, "x"));
   cases.push_back(OneOperand("row_std_offset", Op::kRowStd, row_std, {2, 300}, "offset"));
   const auto geglu = &GraphBuilder::Geglu;
-  cases.push_back(OneOperand("geglu", Op::kGeglu, geglu, {2, 5, 2 * 19}, "x"));
-  cases.push_back(OneOperand("geglu_wide", Op::kGeglu, geglu, {2, 3, 2 * 384}, "x"));
+  cases.push_back(OneOperand("geglu", Op::kGeglu, geglu, {2, 5, 38}, "x"));
+  cases.push_back(OneOperand("geglu_wide", Op::kGeglu, geglu, {2, 3, 768}, "x"));
   cases.push_back(OneOperand("geglu_large", Op::kGeglu, geglu, {40, 2}, "large"));
   return cases;
 }
@@ -82,7 +82,7 @@ OpCase Cast(DType from, DType to, int64_t size) {
           }};
 }
 
-OpCase Binary(const std::string& name, Op op, Shape left, Shape right) {
+OpCase Binary(const std::string& name, Op op, const Shape& left, const Shape& right) {
   const std::string full_name = absl::StrCat(graph::RowOf(op).name, "_", name);
   return {full_name, op, [=](GraphBuilder& b) {
             const Value x = b.Input("x", DType::kF32, left, Rate::kStep);

@@ -82,7 +82,7 @@ OpCase ConvEpilogue(const Epilogue& e, Layout layout) {
           Op::kFused, build};
 }
 
-OpCase LinearEpilogue(const Epilogue& e, Shape shape) {
+OpCase LinearEpilogue(const Epilogue& e, const Shape& shape) {
   const auto build = [=](GraphBuilder& b) {
     std::vector<int64_t> dims = shape.dims();
     dims.back() = 40;
@@ -100,7 +100,7 @@ OpCase LinearEpilogue(const Epilogue& e, Shape shape) {
   return {absl::StrCat("linear_epilogue_", e.name, "_rank", shape.rank()), Op::kFused, build};
 }
 
-OpCase LinearGeglu(Shape shape, int64_t out, bool bias) {
+OpCase LinearGeglu(const Shape& shape, int64_t out, bool bias) {
   const auto build = [=](GraphBuilder& b) {
     std::vector<Value> operands = {b.Input("x", DType::kF32, shape, Rate::kStep),
                                    b.Weight("net/weight", {2 * out, shape[-1]})};

@@ -13,9 +13,10 @@ using graph::Op;
 using graph::Rate;
 using graph::Value;
 
-OpCase Concat(const std::string& name, std::vector<Shape> parts, int64_t axis) {
+OpCase Concat(const std::string& name, const std::vector<Shape>& parts, int64_t axis) {
   return {absl::StrCat("concat_", name), Op::kConcat, [=](GraphBuilder& b) {
             std::vector<Value> values;
+            values.reserve(parts.size());
             for (const Shape& shape : parts) {
               values.push_back(
                   b.Input(absl::StrCat("x", values.size()), DType::kF32, shape, Rate::kStep));
@@ -24,7 +25,7 @@ OpCase Concat(const std::string& name, std::vector<Shape> parts, int64_t axis) {
           }};
 }
 
-OpCase Slice(Shape shape, int64_t axis, int64_t begin, int64_t end) {
+OpCase Slice(const Shape& shape, int64_t axis, int64_t begin, int64_t end) {
   return {
       absl::StrCat("slice_", axis, "_", begin, "_", end, "_of_", absl::StrJoin(shape.dims(), "x")),
       Op::kSlice, [=](GraphBuilder& b) {
@@ -33,7 +34,7 @@ OpCase Slice(Shape shape, int64_t axis, int64_t begin, int64_t end) {
       }};
 }
 
-OpCase Permute(Shape shape, std::vector<int64_t> order) {
+OpCase Permute(const Shape& shape, const std::vector<int64_t>& order) {
   return {
       absl::StrCat("permute_", absl::StrJoin(order, ""), "_of_", absl::StrJoin(shape.dims(), "x")),
       Op::kPermute, [=](GraphBuilder& b) {
@@ -41,7 +42,7 @@ OpCase Permute(Shape shape, std::vector<int64_t> order) {
       }};
 }
 
-OpCase Upsample(Shape nchw, int64_t height, int64_t width, Layout layout) {
+OpCase Upsample(const Shape& nchw, int64_t height, int64_t width, Layout layout) {
   return {absl::StrCat("upsample_", nchw[2], "x", nchw[3], "_to_", height, "x", width,
                        layout == Layout::kNchw ? "_nchw" : "_nhwc"),
           Op::kUpsampleNearest, [=](GraphBuilder& b) {

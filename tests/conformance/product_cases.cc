@@ -62,7 +62,7 @@ std::vector<OpCase> ConvCases() {
   return result;
 }
 
-OpCase Linear(const std::string& name, Shape x_shape, int64_t out, Bias bias) {
+OpCase Linear(const std::string& name, const Shape& x_shape, int64_t out, Bias bias) {
   const auto build = [=](GraphBuilder& b) {
     const Value x = b.Input("x", DType::kF32, x_shape, Rate::kStep);
     const Value weight = b.Weight("net/weight", {out, x_shape[-1]});
@@ -71,7 +71,7 @@ OpCase Linear(const std::string& name, Shape x_shape, int64_t out, Bias bias) {
   return {absl::StrCat("linear_", name, bias == Bias::kYes ? "_bias" : ""), Op::kLinear, build};
 }
 
-OpCase Matmul(const std::string& name, Shape a_shape, Shape b_shape) {
+OpCase Matmul(const std::string& name, const Shape& a_shape, const Shape& b_shape) {
   return {absl::StrCat("matmul_", name), Op::kMatmul, [=](GraphBuilder& b) {
             const Value left = b.Input("a", DType::kF32, a_shape, Rate::kStep);
             const Value right = b.Input("b", DType::kF32, b_shape, Rate::kStep);
@@ -118,7 +118,7 @@ OpCase Attention(const AttentionCase& c) {
 // Queries, keys and values as parts of one merged projection.
 OpCase MergedAttention() {
   return {"attention_of_slices", Op::kAttention, [](GraphBuilder& b) {
-            const Value qkv = b.Input("qkv", DType::kF32, {2, 9, 3 * 24}, Rate::kStep);
+            const Value qkv = b.Input("qkv", DType::kF32, {2, 9, 72}, Rate::kStep);
             b.Output("y", b.Attention(b.Slice(qkv, 2, 0, 24), b.Slice(qkv, 2, 24, 48),
                                       b.Slice(qkv, 2, 48, 72), {3, 0.5f, false}));
           }};

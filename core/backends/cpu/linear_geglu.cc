@@ -87,7 +87,7 @@ absl::StatusOr<BoundKernel> BindLinearGeglu(const BinderArguments& a) {
   const graph::Shape& w = a.operand(1).shape;
   const Sizes s = {a.operand(0).shape.elements() / w[1], w[1], w[0] / 2};
   const memory::desc result = Float32({s.rows, s.out}, Tag::ab);
-  const View x = a.operand(0), bias = a.operand(2), y = a.result();
+  const View& bias = a.operand(2);
   const Half gate = MakeHalf(s, bias.present(), Gelu());
   const Half linear = MakeHalf(s, bias.present(), Times(result));
   if (gate.desc.weights_desc() != linear.desc.weights_desc()) {
@@ -99,7 +99,8 @@ absl::StatusOr<BoundKernel> BindLinearGeglu(const BinderArguments& a) {
   kernel.workspace_bytes = gate_bytes + std::max(gate.desc.scratchpad_desc().get_size(),
                                                  linear.desc.scratchpad_desc().get_size());
   kernel.packing = PackHalves(s, gate.desc.weights_desc());
-  kernel.run = [=, gate = gate.primitive, linear = linear.primitive](const Frame& f) {
+  kernel.run = [=, x = a.operand(0), bias = a.operand(2), y = a.result(), gate = gate.primitive,
+                linear = linear.primitive](const Frame& f) {
     const auto* weights = static_cast<const char*>(f.packed);
     const float* biases = bias.present() ? AddressOf<const float>(bias, f) : nullptr;
     const size_t count = bias.present() ? 6 : 5;

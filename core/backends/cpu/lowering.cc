@@ -145,7 +145,7 @@ class Lowering {
     Node like;
     like.dtype = view.dtype;
     like.shape = view.shape;
-    const View copy = Store(Place::kArena, 0, like);
+    View copy = Store(Place::kArena, 0, like);
     Copy(view, copy);
     return copy;
   }

@@ -47,11 +47,13 @@ bool HeapRequests::Counted() { return true; }
 
 #if !defined(LATENTD_SANITIZED)
 // glibc's own, under the names that it keeps for programs that replace malloc.
+// NOLINTBEGIN(bugprone-reserved-identifier)
 extern "C" {
 void* __libc_malloc(size_t bytes);
 void* __libc_calloc(size_t count, size_t bytes);
 void* __libc_realloc(void* memory, size_t bytes);
 void* __libc_memalign(size_t alignment, size_t bytes);
+// NOLINTEND(bugprone-reserved-identifier)
 
 void* malloc(size_t bytes) {
   latentd::testing::Note(bytes);

@@ -11,7 +11,7 @@ namespace latentd::backends::cpu::LATENTD_ISA {
 namespace {
 
 // Sums kept in registers: kQueries rows of two vectors.
-constexpr int kQueries = kWidth == 16 ? 8 : 4;
+constexpr int64_t kQueries = kWidth == 16 ? 8 : 4;
 constexpr int64_t kTile = 2 * kWidth;
 constexpr int64_t kKeyBlock = 512;
 // Queries of one task, which reads each block of keys from memory once.
@@ -205,7 +205,7 @@ void PackValues(const AttentionArguments& a, const Sizes& s, const float* from, 
 int64_t QueriesOfATask(const AttentionArguments& a) {
   int64_t queries = kTaskQueries;
   while (queries > kQueries &&
-         a.rows * a.heads * ((a.queries + queries - 1) / queries) < 4 * a.threads) {
+         a.rows * a.heads * ((a.queries + queries - 1) / queries) < int64_t{4} * a.threads) {
     queries /= 2;
   }
   return queries;

@@ -1,4 +1,4 @@
-#include <string.h>
+#include <cstring>
 
 #include "core/backends/cpu/kernels/kernel_table.h"
 
@@ -39,11 +39,11 @@ const KernelTable& KernelsOfThisMachine() {
 
 const KernelTable* KernelsByName(const char* name) {
   const KernelTable& best = KernelsOfThisMachine();
-  if (strcmp(name, "baseline") == 0) return &baseline::Table();
+  if (std::strcmp(name, "baseline") == 0) return &baseline::Table();
 #if defined(__x86_64__)
-  const bool avx512_runs = strcmp(best.name, "avx512") == 0;
-  if (strcmp(name, "avx512") == 0 && avx512_runs) return &avx512::Table();
-  if (strcmp(name, "avx2") == 0 && (avx512_runs || strcmp(best.name, "avx2") == 0)) {
+  const bool avx512_runs = std::strcmp(best.name, "avx512") == 0;
+  if (std::strcmp(name, "avx512") == 0 && avx512_runs) return &avx512::Table();
+  if (std::strcmp(name, "avx2") == 0 && (avx512_runs || std::strcmp(best.name, "avx2") == 0)) {
     return &avx2::Table();
   }
 #endif

@@ -4,8 +4,6 @@
 // The sums are taken of the distances from the row's first pixel, in float over a few pixels and in
 // double over those, and combined by Chan's formula: as exact as two passes, in one. A value that
 // is added to a channel moves its mean and nothing else, so it costs nothing.
-#include <math.h>
-
 #include "core/backends/cpu/kernels/instruction_set.h"
 #include "core/backends/cpu/kernels/vector_math.h"
 
@@ -123,7 +121,7 @@ void Finish(const GroupNormArguments& a, const Workspace& w, int parts, int64_t 
   const double between = mean_squares - static_cast<double>(size) * mean * mean;
   const double variance = (squares + n * between) / (n * static_cast<double>(size));
   mean += reference;
-  const double inverse = 1.0 / sqrt((variance > 0 ? variance : 0) + a.epsilon);
+  const double inverse = 1.0 / __builtin_sqrt((variance > 0 ? variance : 0) + a.epsilon);
   for (int64_t c = first; c < first + size; ++c) {
     const int64_t i = row * a.channels + c;
     const double center = mean - (added == nullptr ? 0.0 : added[c]);

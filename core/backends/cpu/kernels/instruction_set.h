@@ -2,18 +2,16 @@
 // keeps the copies apart, kWidth the number of floats in a vector.
 #pragma once
 
-#include <stdint.h>
-
 #include "core/backends/cpu/kernels/kernel_table.h"
 
 namespace latentd::backends::cpu::LATENTD_ISA {
 
 #if defined(__AVX512F__)
-inline constexpr int kWidth = 16;
+inline constexpr int64_t kWidth = 16;
 #elif defined(__AVX__)
-inline constexpr int kWidth = 8;
+inline constexpr int64_t kWidth = 8;
 #else
-inline constexpr int kWidth = 4;
+inline constexpr int64_t kWidth = 4;
 #endif
 
 // The rows of the table.

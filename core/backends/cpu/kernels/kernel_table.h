@@ -8,8 +8,8 @@
 // be used in them.
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
+#include <cstddef>
+#include <cstdint>
 
 namespace latentd::backends::cpu {
 

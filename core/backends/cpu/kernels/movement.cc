@@ -1,6 +1,4 @@
 // Strided copies and nearest upsampling.
-#include <string.h>
-
 #include "core/backends/cpu/kernels/instruction_set.h"
 #include "core/backends/cpu/kernels/loops.h"
 
@@ -14,7 +12,7 @@ template <typename T>
 inline void CopyRow(T* __restrict to, int64_t stride_to, const T* __restrict from,
                     int64_t stride_from, int64_t size) {
   if (stride_to == 1 && stride_from == 1) {
-    memcpy(to, from, size * sizeof(T));
+    __builtin_memcpy(to, from, size * sizeof(T));
   } else if (stride_to == 1) {
     for (int64_t i = 0; i < size; ++i) to[i] = from[i * stride_from];
   } else {

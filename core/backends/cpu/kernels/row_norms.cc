@@ -1,6 +1,4 @@
 // Norms over the last dimension, one row after the other, and the standard deviation of whole rows.
-#include <math.h>
-
 #include "core/backends/cpu/kernels/instruction_set.h"
 #include "core/backends/cpu/kernels/vector_math.h"
 
@@ -19,7 +17,7 @@ void LayerNormRow(const float* __restrict x, float* __restrict y, const float* g
   float squares = 0;
 #pragma omp simd reduction(+ : squares)
   for (int64_t i = 0; i < size; ++i) squares += (x[i] - mean) * (x[i] - mean);
-  const float inverse = 1.0f / sqrtf(squares / static_cast<float>(size) + epsilon);
+  const float inverse = 1.0f / __builtin_sqrtf(squares / static_cast<float>(size) + epsilon);
   for (int64_t i = 0; i < size; ++i) y[i] = (x[i] - mean) * inverse * gamma[i] + beta[i];
 }
 
@@ -53,7 +51,8 @@ float StdOfRow(const float* x, int64_t size) {
     second += b;
   }
   const double squares = second - first * first / static_cast<double>(size);
-  return static_cast<float>(sqrt((squares > 0 ? squares : 0) / static_cast<double>(size - 1)));
+  return static_cast<float>(
+      __builtin_sqrt((squares > 0 ? squares : 0) / static_cast<double>(size - 1)));
 }
 
 }  // namespace
