@@ -57,6 +57,7 @@ class TypeRules {
   void CheckKnown(const EnumDescriptor& type, int value, const std::string& name) {
     if (type.FindValueByNumber(value) != nullptr) return;
     std::vector<std::string> known;
+    known.reserve(type.value_count());
     for (int i = 0; i < type.value_count(); ++i) known.push_back(type.value(i)->name());
     violations_.push_back(
         {name, absl::StrCat("has no value ", value, "; there are ", absl::StrJoin(known, ", "))});

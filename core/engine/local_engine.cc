@@ -50,7 +50,7 @@ LocalEngine::~LocalEngine() {
 }
 
 absl::Status LocalEngine::Load() {
-  const absl::Status loaded = LoadModels();
+  absl::Status loaded = LoadModels();
   absl::MutexLock lock(&mutex_);
   if (state_ == State::kDraining) return absl::CancelledError("stopped while loading");
   state_ = loaded.ok() ? State::kReady : State::kFailed;
@@ -115,24 +115,26 @@ absl::StatusOr<uint64_t> LocalEngine::Submit(GenerateSpec spec, std::shared_ptr<
     return InvalidFields(violations);
   }
   ASSIGN_OR_RETURN(spec.picture, pipeline_->Resolve(std::move(spec.picture)));
+  const size_t image_bytes = spec.picture.image.size();
   ASSIGN_OR_RETURN(auto pictures, pipeline_->Start(spec.picture));
+  spec.picture.image = std::string();  // the pictures have it
   const auto job = std::make_shared<Job>(handle, std::move(spec), std::move(sink),
                                          std::move(pictures), clock_.Monotonic());
   // Held until Queued is out: the loop may take the job at once.
   absl::MutexLock publishing(&job->publishing());
   int position = 0;
-  RETURN_IF_ERROR(Admit(job, position));
+  RETURN_IF_ERROR(Admit(job, image_bytes, position));
   job->PublishLocked(Queued{job->spec.request_id, position});
   return handle;
 }
 
-absl::Status LocalEngine::Admit(const std::shared_ptr<Job>& job, int& position) {
+absl::Status LocalEngine::Admit(const std::shared_ptr<Job>& job, size_t image_bytes,
+                                int& position) {
   absl::MutexLock lock(&mutex_);
   RETURN_IF_ERROR(Refusal());
   for (size_t i = 0; i < job->pictures.size(); ++i) job->ids.push_back(next_id_++);
   position = queue_.size();
-  RETURN_IF_ERROR(
-      queue_.Admit(job->ids, NeedOf(*job->pictures.front()), job->spec.picture.image.size()));
+  RETURN_IF_ERROR(queue_.Admit(job->ids, NeedOf(*job->pictures.front()), image_bytes));
   for (size_t i = 0; i < job->ids.size(); ++i) places_[job->ids[i]] = {job, static_cast<int>(i)};
   jobs_[job->handle] = job;
   return absl::OkStatus();
@@ -169,7 +171,7 @@ void LocalEngine::RunLoop() {
       if (unit) place = places_.at(unit->pictures.front());
     }
     for (const auto& job : cancelled) Fail(*job, absl::CancelledError("cancelled by the client"));
-    if (unit) RunUnit(std::move(place), *unit);
+    if (unit) RunUnit(place);
   }
 }
 
@@ -181,7 +183,7 @@ std::vector<std::shared_ptr<Job>> LocalEngine::TakeCancelled() {
   return jobs;
 }
 
-void LocalEngine::RunUnit(Place place, const batching::Unit& unit) {
+void LocalEngine::RunUnit(const Place& place) {
   Job& job = *place.job;
   pipeline::Picture& picture = *job.pictures[place.index];
   const absl::Time begin = clock_.Monotonic();

@@ -51,12 +51,13 @@ class LocalEngine : public Engine {
 
   absl::Status LoadModels();
   absl::Status Refusal() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status Admit(const std::shared_ptr<Job>& job, int& position) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Admit(const std::shared_ptr<Job>& job, size_t image_bytes, int& position)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   void RunLoop();
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<std::shared_ptr<Job>> TakeCancelled() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void RunUnit(Place place, const batching::Unit& unit);
+  void RunUnit(const Place& place);
   void Advance(const Place& place);
   void HandOver(const Place& place);
   // REQUIRES: the caller keeps the job alive.

@@ -77,7 +77,6 @@ Capabilities CapabilitiesOf(const pipeline::Pipeline& pipeline, const Config& co
 
 Completed CompletionOf(const Job& job) {
   Completed completed{job.timings, job.spec.picture, job.dropped_tokens, {}};
-  completed.effective.image.clear();
   if (job.dropped_tokens > 0) {
     completed.warnings.push_back(absl::StrFormat(
         "the prompt was cut: its last %d tokens were not read", job.dropped_tokens));

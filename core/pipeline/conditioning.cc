@@ -12,7 +12,6 @@ namespace {
 
 using device::Buffer;
 using device::DType;
-using device::Shape;
 
 // SDXL reads the penultimate hidden state.
 constexpr int kPenultimate = 2;

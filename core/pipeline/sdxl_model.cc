@@ -52,8 +52,8 @@ absl::Status SdxlModel::LoadWeights(const weights::Checkpoint& checkpoint,
   std::vector<std::string> components = {"unet", "vae"};
   for (const TextEncoder& encoder : text_encoders_) components.push_back(encoder.component);
   for (const std::string& component : components) {
-    ASSIGN_OR_RETURN(weights::TensorMap tensors, checkpoint.LoadTensors(component));
-    weights->Add(component, std::move(tensors));
+    ASSIGN_OR_RETURN(const weights::TensorMap tensors, checkpoint.LoadTensors(component));
+    weights->Add(component, tensors);
   }
   weights_ = std::move(weights);
   return CheckWeights();

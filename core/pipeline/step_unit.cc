@@ -20,7 +20,7 @@ int PortIndex(const backends::Executable& executable, absl::string_view name) {
 }
 
 // Fills one row of a [rows, ...] buffer.
-void FillRow(Buffer buffer, int row, absl::Span<const float> values) {
+void FillRow(const Buffer& buffer, int row, absl::Span<const float> values) {
   std::copy(values.begin(), values.end(), buffer.Rows(row, row + 1).as<float>().begin());
 }
 
