@@ -40,9 +40,6 @@ class LocalEngine : public Engine {
   int64_t MaxResponseBytes(const GenerateSpec& spec) const override;
   void Drain(absl::Time deadline) override ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Bytes that weights hold, for tests and reports.
-  size_t weight_bytes_held() const { return weights_.bytes_held(); }
-
  private:
   struct Place {
     std::shared_ptr<Job> job;
