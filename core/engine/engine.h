@@ -1,12 +1,15 @@
 // The engine owns models, graphs, queue and the one loop that runs units of work. It is the only
 // header of core/ (with those it includes) that server/ sees; nothing here shows a tensor.
 //
-// Life: Create -> kLoading -> (Load returns OK) kReady -> (Drain) kDraining -> destroyed; Load
-// failing leaves kFailed. Thread-safe: every method may be called from any thread; Submit, Cancel
-// and the getters return quickly.
+// Life: Create -> kLoading (checkpoints) -> kWarming (graphs of the configured buckets) -> kReady,
+// or kDegraded if some bucket cannot be had -> (Drain) kDraining -> destroyed; Load failing leaves
+// kFailed. A degraded server becomes ready when its last bucket does. Thread-safe: every method may
+// be called from any thread; Submit, Cancel and the getters return quickly.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <variant>
@@ -18,8 +21,14 @@
 #include "core/base/clock.h"
 #include "core/base/error_details.h"
 #include "core/engine/generate_spec.h"
+#include "core/engine/graph_admin.h"
+#include "core/metrics/registry.h"
 
 namespace latentd::engine {
+
+// How a component's graphs run: compiled; op by op on the reference backend; or not at all, and
+// what needs them is refused.
+enum class ComponentMode : uint8_t { kCompiled, kReference, kOff };
 
 // Filled by server/ from flags and the configuration file.
 struct Config {
@@ -30,9 +39,37 @@ struct Config {
   int threads = 0;              // for kernels; 0: as many as the process may use
   int64_t memory_bytes = 0;     // budget; 0: what the machine and the cgroup allow
   int queue_capacity = 64;      // pictures waiting, beyond which Submit refuses
+
+  std::string cache_dir;                          // empty: nothing survives a restart
+  int64_t cache_max_bytes = int64_t{10} << 30;    // of files in it
+  int64_t graph_memory_bytes = int64_t{1} << 30;  // of executables and artifacts in memory
+  std::vector<pipeline::Size> buckets;  // empty: the model's own (core/batching/buckets.h)
+  std::vector<int> rows = {1, 2};       // of a step graph: 2 with guidance
+  std::vector<std::string> skipped_passes;
+  // "vae_encoder" -> kOff. A component that is not named is compiled.
+  std::map<std::string, ComponentMode> components;
+  bool compile_at_start = true;             // else only what can be loaded is; the rest is cold
+  bool forbid_compile_after_ready = false;  // strict: whatever would compile is refused
+  bool allow_import = false;
 };
 
-enum class State : uint8_t { kLoading, kReady, kDraining, kFailed };
+enum class State : uint8_t { kLoading, kWarming, kReady, kDegraded, kDraining, kFailed };
+
+// Where the server stands, for WatchServerStatus and the log.
+struct ServerStatus {
+  State state = State::kLoading;
+  std::string reason;  // of kDegraded and kFailed: which bucket, and why; of kWarming: what is done
+  int graphs_done = 0, graphs_total = 0;  // while warming
+  struct Bucket {
+    pipeline::Size size;
+    bool ready = false;
+    std::string reason;  // why not
+    bool operator==(const Bucket&) const = default;
+  };
+  std::vector<Bucket> buckets;
+  absl::Time started, ready;  // wall clock; InfiniteFuture: not yet
+  bool operator==(const ServerStatus&) const = default;
+};
 
 enum class Stage : uint8_t { kTextEncode, kVaeEncode, kBase, kRefiner, kVaeDecode, kImageEncode };
 
@@ -110,6 +147,7 @@ struct Capabilities {
   int max_images_per_prompt = 0;
   int queue_capacity = 0;
   std::string backend;
+  std::vector<ServerStatus::Bucket> buckets;
 };
 
 class Engine {
@@ -119,11 +157,24 @@ class Engine {
   // Cancels what still runs and waits for it.
   virtual ~Engine() = default;
 
-  // Loads checkpoints; blocks; call once. After OK the state is kReady. A call to Drain makes it
-  // return CANCELLED soon.
+  // Loads checkpoints, then loads or compiles every graph that the configured buckets need and runs
+  // each once; blocks; call once. After OK the state is kReady or kDegraded. A call to Drain makes
+  // it return CANCELLED soon.
   virtual absl::Status Load() = 0;
 
   virtual State state() const = 0;
+
+  virtual ServerStatus status() const = 0;
+  // Calls `listener` after every change of status(), from the thread that made it; it must not
+  // block and may call any method. Register before Load. Lives as long as the engine.
+  virtual void OnStatusChange(std::function<void()> listener) = 0;
+
+  virtual GraphAdmin& graphs() = 0;
+
+  // What core counted. Lives as long as the engine; gauges are brought up to date by
+  // RefreshMetrics, which a scrape calls first.
+  virtual metrics::Registry& metrics() = 0;
+  virtual void RefreshMetrics() = 0;
 
   // REQUIRES: state() was kReady once.
   virtual Capabilities capabilities() const = 0;
@@ -135,7 +186,8 @@ class Engine {
   // OK (a handle for Cancel) iff the sink will see events, the last of which is Completed or
   // Failed. Otherwise the sink is never called: INVALID_ARGUMENT with every bad field, UNAVAILABLE
   // (reason LOADING or DRAINING, retry delay), RESOURCE_EXHAUSTED (reason QUEUE_FULL with a retry
-  // delay, OUT_OF_MEMORY).
+  // delay, OUT_OF_MEMORY), FAILED_PRECONDITION (reason BUCKET_COLD: the size is configured and
+  // would have to be compiled; COMPILE_FORBIDDEN: COLD_OK in strict mode).
   virtual absl::StatusOr<uint64_t> Submit(GenerateSpec spec, std::shared_ptr<EventSink> sink) = 0;
 
   // The request stops at its next step and ends in Failed(CANCELLED); unknown or finished handles

@@ -1,5 +1,6 @@
 #include "core/engine/local_engine.h"
 
+#include <cstdlib>
 #include <new>
 #include <utility>
 
@@ -72,6 +73,12 @@ State LocalEngine::state() const {
   return state_;
 }
 
+ServerStatus LocalEngine::status() const { return {.state = state()}; }
+
+void LocalEngine::OnStatusChange(std::function<void()>) {}
+
+GraphAdmin& LocalEngine::graphs() { std::abort(); }  // until GraphStore has tiers
+
 Capabilities LocalEngine::capabilities() const { return CapabilitiesOf(*pipeline_, config_); }
 
 std::vector<FieldViolation> LocalEngine::Validate(const GenerateSpec& spec) const {
@@ -93,8 +100,10 @@ int64_t LocalEngine::MaxResponseBytes(const GenerateSpec& spec) const {
 absl::Status LocalEngine::Refusal() const {
   switch (state_) {
     case State::kReady:
+    case State::kDegraded:
       return absl::OkStatus();
     case State::kLoading:
+    case State::kWarming:
       return Unavailable("models are still being loaded", "LOADING", kRetryWhileLoading);
     case State::kDraining:
       return Unavailable("the server is shutting down", "DRAINING", kRetryWhileDraining);

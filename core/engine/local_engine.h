@@ -32,6 +32,11 @@ class LocalEngine : public Engine {
 
   absl::Status Load() override;
   State state() const override ABSL_LOCKS_EXCLUDED(mutex_);
+  ServerStatus status() const override ABSL_LOCKS_EXCLUDED(mutex_);
+  void OnStatusChange(std::function<void()> listener) override;
+  GraphAdmin& graphs() override;
+  metrics::Registry& metrics() override { return registry_; }
+  void RefreshMetrics() override {}
   Capabilities capabilities() const override;
   std::vector<FieldViolation> Validate(const GenerateSpec& spec) const override;
   absl::StatusOr<uint64_t> Submit(GenerateSpec spec, std::shared_ptr<EventSink> sink) override
@@ -63,6 +68,7 @@ class LocalEngine : public Engine {
 
   const Config config_;
   const Clock& clock_;
+  metrics::Registry registry_;
   const std::unique_ptr<backends::Backend> backend_;
   weights::WeightStore weights_;
   compiler::GraphStore graphs_;

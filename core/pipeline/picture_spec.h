@@ -26,6 +26,9 @@ struct Offset {
 // Which checkpoint starts.
 enum class Model : uint8_t { kBase, kRefiner };
 
+// What may happen to a size that is not a bucket that is ready (core/batching/buckets.h).
+enum class BucketPolicy : uint8_t { kExact, kSnap, kColdOk };
+
 struct PictureSpec {
   Model model = Model::kBase;
   std::string prompt;
@@ -35,6 +38,10 @@ struct PictureSpec {
   std::optional<std::string> negative_prompt_2;  // absent: negative_prompt
   std::optional<int> width;
   std::optional<int> height;
+  BucketPolicy bucket_policy = BucketPolicy::kExact;
+  // What the networks run at; the picture is its centre. Absent: width x height. Whoever knows the
+  // buckets sets it, after Resolve.
+  std::optional<Size> executed_size;
   std::optional<int> num_inference_steps;  // 50
   std::optional<double> guidance_scale;    // 5.0; at most 1 means no guidance
   std::optional<double> guidance_rescale;  // 0

@@ -1,6 +1,8 @@
 // An engine that does what a test says: it keeps sinks and lets the test send events to them.
 #pragma once
 
+#include <cstdlib>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -28,6 +30,11 @@ class FakeEngine : public engine::Engine {
     absl::MutexLock lock(&mutex_);
     return state_;
   }
+  engine::ServerStatus status() const override { return {.state = state()}; }
+  void OnStatusChange(std::function<void()>) override {}
+  engine::GraphAdmin& graphs() override { std::abort(); }
+  metrics::Registry& metrics() override { return registry_; }
+  void RefreshMetrics() override {}
   engine::Capabilities capabilities() const override {
     engine::Capabilities capabilities;
     capabilities.models = {{"base", "/models/demo/base", "StableDiffusionXLPipeline"}};
@@ -122,6 +129,7 @@ class FakeEngine : public engine::Engine {
   }
 
  private:
+  metrics::Registry registry_;
   mutable absl::Mutex mutex_;
   engine::State state_ ABSL_GUARDED_BY(mutex_) = engine::State::kReady;
   absl::Status submit_status_ ABSL_GUARDED_BY(mutex_);

@@ -1,0 +1,24 @@
+// What a graph is for, in words for people, logs and metrics. No part of a key: two labels may name
+// one artifact.
+#pragma once
+
+#include <string>
+
+namespace latentd::compiler {
+
+struct GraphLabel {
+  // text_encoder, text_encoder_2, unet_base, unet_refiner, vae_decoder, vae_encoder.
+  std::string component;
+  std::string part;  // of a UNet: "request" (once a request) or "step"; empty for the others
+  // The bucket, in pixels; 0 and 0 where one graph serves every bucket.
+  int width = 0;
+  int height = 0;
+  int rows = 1;
+  bool fallback = false;  // the fp32 form of a graph that runs in a lesser precision
+
+  bool operator==(const GraphLabel&) const = default;
+  // "unet_base step 256x256 rows 2".
+  std::string ToText() const;
+};
+
+}  // namespace latentd::compiler

@@ -1,0 +1,145 @@
+// What operators do with compiled graphs and memory: the engine's side of latent.v1.GraphCache and
+// of the reports in latent.v1.Admin. Plain data; no tensor, no proto.
+//
+// Thread-safe: every method may be called from any thread once the engine's state has left
+// kLoadingModels (before, they return UNAVAILABLE with reason LOADING). Warm, Load and Verify take
+// as long as their work; the others return quickly.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "core/pipeline/picture_spec.h"
+
+namespace latentd::engine {
+
+enum class GraphState : uint8_t { kCold, kCompiling, kCompiled, kLoading, kReady, kFailed };
+enum class CacheTier : uint8_t { kMemory, kDisk, kBoth };
+
+struct KeyField {
+  std::string name;  // "graph", "options", "sources", "backend", "fingerprint"
+  std::string value;
+};
+
+struct GraphEntry {
+  std::string id;
+  std::string component;
+  std::string part;
+  pipeline::Size bucket;  // 0x0: serves every bucket
+  int rows = 1;
+  bool fallback = false;
+  std::vector<std::string> users;
+  GraphState state = GraphState::kCold;
+  std::string reason;
+  std::vector<KeyField> key;
+  int64_t device_bytes = 0, arena_bytes = 0, memory_bytes = 0, disk_bytes = 0;
+  absl::Duration compile_time, load_time;
+  int64_t hits = 0;
+  absl::Time last_use;  // InfinitePast: never
+  bool pinned = false;
+  bool in_use = false;
+};
+
+// Which graphs: all of them, or those that any of the lists names. Empty lists and no `all`:
+// INVALID_ARGUMENT. NOT_FOUND names an id or bucket that is not there.
+struct GraphSelector {
+  bool all = false;
+  std::vector<std::string> ids;  // or unambiguous beginnings of at least 6 digits
+  std::vector<std::string> components;
+  std::vector<pipeline::Size> buckets;
+};
+
+// What happened to one entry. An entry's failure is its own: the others go on.
+struct EntryResult {
+  std::string id;
+  std::string component;
+  pipeline::Size bucket;
+  absl::Status status;
+};
+
+struct MemoryPrediction {
+  int64_t weights = 0, arena = 0, state = 0, executables = 0;
+  int64_t total() const { return weights + arena + state + executables; }
+};
+
+// One line of progress: of `done` of `total` graphs, the one that was just dealt with.
+struct WarmProgress {
+  EntryResult entry;
+  int done = 0, total = 0;
+  bool compiled = false;  // else loaded, or ready before
+  absl::Duration duration;
+};
+
+struct WarmOutcome {
+  int compiled = 0, loaded = 0, ready_before = 0, failed = 0;
+  MemoryPrediction predicted;  // of the buckets asked for, with everything that they share
+};
+
+struct ComponentMemory {
+  std::string component;
+  int64_t bytes = 0;               // of results that this component uses
+  int64_t shared_bytes = 0;        // of those: what another component or model uses too
+  std::vector<std::string> users;  // "base", "refiner"
+};
+
+struct MemoryReport {
+  std::vector<ComponentMemory> weights;
+  int64_t weight_bytes = 0;  // held now, each result counted once
+  int64_t mapped_bytes = 0;  // of these: pages of files, which the kernel can drop
+  int64_t arena_bytes = 0;
+  int64_t state_bytes = 0;  // of pictures in flight
+  int64_t executable_bytes = 0;
+  int64_t artifact_bytes = 0;   // compiled graphs kept in memory
+  int64_t allocator_bytes = 0;  // what malloc has taken from the system, in use or not
+  int64_t allocator_free_bytes = 0;
+  int64_t resident_bytes = 0;  // of the process, by the kernel
+  int64_t peak_resident_bytes = 0;
+  int64_t budget_bytes = 0;     // what may be held
+  int64_t available_bytes = 0;  // what the machine and the cgroup still give
+  MemoryPrediction predicted;   // of the configured buckets
+};
+
+class GraphAdmin {
+ public:
+  virtual ~GraphAdmin() = default;
+
+  // `selector` with nothing set: all.
+  virtual absl::StatusOr<std::vector<GraphEntry>> List(const GraphSelector& selector) const = 0;
+  virtual absl::StatusOr<GraphEntry> Find(const std::string& id) const = 0;
+
+  // Compiles (or loads) what is missing, a graph at a time on the engine's preparing thread; calls
+  // `progress` from that thread, which must not block. What failed before is tried again. Cancelled
+  // (`progress` returns false): what is queued stops, the running compilation finishes and is
+  // written. `dry_run` only predicts. FAILED_PRECONDITION in strict mode if something would have to
+  // be compiled, with the names.
+  virtual absl::StatusOr<WarmOutcome> Warm(
+      const GraphSelector& selector, bool dry_run,
+      const std::function<bool(const WarmProgress&)>& progress) = 0;
+
+  // Writes what is compiled and not on disk yet. FAILED_PRECONDITION names every selected graph
+  // that is not compiled, and then nothing is written.
+  virtual absl::StatusOr<std::vector<EntryResult>> Save(const GraphSelector& selector) = 0;
+  // Never compiles.
+  virtual absl::StatusOr<std::vector<EntryResult>> Load(const GraphSelector& selector) = 0;
+  virtual absl::StatusOr<std::vector<EntryResult>> Verify(const GraphSelector& selector) = 0;
+  virtual absl::StatusOr<std::vector<EntryResult>> Evict(const GraphSelector& selector,
+                                                         CacheTier tier, bool force) = 0;
+  virtual absl::StatusOr<std::vector<EntryResult>> SetPinned(const GraphSelector& selector,
+                                                             bool pinned) = 0;
+
+  // An artifact at a time; `take` returns false to stop.
+  virtual absl::Status Export(const GraphSelector& selector,
+                              const std::function<bool(std::string artifact)>& take) = 0;
+  // PERMISSION_DENIED unless Config::allow_import. The id, or DATA_LOSS, or FAILED_PRECONDITION:
+  // made for another machine or version.
+  virtual absl::StatusOr<std::string> Import(std::string artifact) = 0;
+
+  virtual MemoryReport memory() const = 0;
+};
+
+}  // namespace latentd::engine
