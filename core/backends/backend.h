@@ -6,6 +6,8 @@
 // Thread-safe: any method may be called from any thread.
 #pragma once
 
+#include <cstddef>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -17,6 +19,15 @@
 #include "core/weights/weight_set.h"
 
 namespace latentd::backends {
+
+// What a graph would hold once it is loaded.
+struct MemoryNeeds {
+  size_t arena_bytes = 0;       // that one run uses; all executables of a backend share one arena
+  size_t executable_bytes = 0;  // beside arena and weights
+  // Bytes of the recipes' results by their keys in WeightStore: what several graphs read is there
+  // once.
+  std::map<std::string, size_t> weights;
+};
 
 class Backend {
  public:
@@ -37,6 +48,10 @@ class Backend {
   virtual absl::StatusOr<std::unique_ptr<Executable>> Load(
       std::shared_ptr<const graph::Graph> graph, absl::string_view plan,
       const weights::WeightSet& weights) = 0;
+
+  // What Load of the same would hold, without holding it: no weight is made. Errors as Load's.
+  virtual absl::StatusOr<MemoryNeeds> Predict(const graph::Graph& graph, absl::string_view plan,
+                                              const weights::WeightSet& weights) const = 0;
 };
 
 }  // namespace latentd::backends

@@ -78,7 +78,7 @@ void WeightSet::Add(absl::string_view component, const TensorMap& tensors) {
     StoredTensor& added = tensors_[absl::StrCat(component, "/", name)];
     added = tensor;
     if (added.digest == nullptr && added.unusable_dtype.empty()) {
-      added.digest = std::make_shared<const ContentDigest>(added.data);
+      added.digest = std::make_shared<const weights::ContentDigest>(added.data);
     }
   }
 }
@@ -110,6 +110,16 @@ absl::StatusOr<StoredTensor> WeightSet::Find(absl::string_view name) const {
   }
   if (!tensor->unusable_dtype.empty()) return UnusableDType(name, *tensor);
   return *tensor;
+}
+
+Digest WeightSet::ContentDigest(const graph::Graph& graph) const {
+  std::string contents;
+  for (const graph::ValueId id : graph.Select(graph::Op::kWeight)) {
+    const StoredTensor* tensor = Lookup(graph.node(id).name);
+    const bool readable = tensor != nullptr && tensor->digest != nullptr;
+    absl::StrAppend(&contents, readable ? tensor->digest->Get().ToString() : "none", "\n");
+  }
+  return DigestOf(contents);
 }
 
 device::DType WeightSet::StoredDType(absl::string_view name) const {

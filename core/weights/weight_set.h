@@ -42,6 +42,10 @@ class WeightSet {
   // [a, b, 1, 1] are the same: old VAEs store attention as 1x1 convolutions.
   absl::Status Check(const graph::Graph& graph) const;
 
+  // Of the contents of the graph's weights, in order: equal for two sets whose tensors are,
+  // whatever they are called and whichever files they are in.
+  Digest ContentDigest(const graph::Graph& graph) const;
+
   WeightStore& store() const { return *store_; }
 
  private:

@@ -104,6 +104,12 @@ absl::StatusOr<Held> WeightStore::Get(const Graph& recipe, const WeightSet& set,
   return Finish(key, entry, Make(recipe, sources, evaluator_, packer));
 }
 
+absl::StatusOr<std::string> WeightStore::Key(const Graph& recipe, const WeightSet& set,
+                                             absl::string_view form) {
+  ASSIGN_OR_RETURN(const std::vector<StoredTensor> sources, FindSources(recipe, set));
+  return KeyOf(recipe, sources, form).ToString();
+}
+
 absl::StatusOr<Held> WeightStore::FindOrBegin(const Digest& key, EntryPointer* entry) {
   absl::MutexLock lock(&mutex_);
   while (true) {

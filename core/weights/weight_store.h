@@ -53,6 +53,10 @@ class WeightStore {
   absl::StatusOr<Held> Get(const graph::Graph& recipe, const WeightSet& set,
                            absl::string_view form = "", const Packer& packer = nullptr);
 
+  // The name of what Get would hold: 32 hexadecimal digits. Errors as Get's.
+  static absl::StatusOr<std::string> Key(const graph::Graph& recipe, const WeightSet& set,
+                                         absl::string_view form = "");
+
   // Bytes of all results that are held now (mapped ones too), and how many there are.
   size_t bytes_held() const;
   size_t entries() const;

@@ -24,6 +24,7 @@ struct Frame {
 struct Packing {
   std::string form;        // names the layout; "" is the plain weight as it is
   weights::Packer packer;  // null for ""
+  size_t bytes = 0;        // of what it makes
 };
 
 struct BoundKernel {

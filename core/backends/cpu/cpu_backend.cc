@@ -42,6 +42,30 @@ absl::StatusOr<std::vector<BoundKernel>> BindAll(const Program& program,
   });
 }
 
+// A graph and its plan, checked against each other, as kernels that lack memory and weights.
+struct Bound {
+  std::vector<graph::Recipe> recipes;
+  Program program;
+  std::vector<BoundKernel> kernels;
+  ArenaValues values;
+  graph::MemoryPlan memory;
+};
+
+absl::StatusOr<Bound> Bind(const graph::Graph& graph, absl::string_view plan_bytes,
+                           const Machine& machine) {
+  RETURN_IF_ERROR(graph::Verify(graph));
+  Bound bound;
+  bound.recipes = graph::ExtractRecipes(graph);
+  ASSIGN_OR_RETURN(bound.program, Lower(graph, bound.recipes));
+  ASSIGN_OR_RETURN(CpuPlan plan, Decode(plan_bytes));
+  RETURN_IF_ERROR(CheckChoices(bound.program, plan.choices));
+  ASSIGN_OR_RETURN(bound.kernels, BindAll(bound.program, plan.choices, machine));
+  bound.values = ValuesInArena(bound.program, bound.kernels);
+  RETURN_IF_ERROR(CheckMemory(bound.values, plan.memory));
+  bound.memory = std::move(plan.memory);
+  return bound;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CpuBackend>> CpuBackend::Create(const CpuOptions& options) {
@@ -85,20 +109,29 @@ absl::StatusOr<std::string> CpuBackend::Plan(const graph::Graph& graph) const {
 absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::Load(
     std::shared_ptr<const graph::Graph> graph, absl::string_view plan_bytes,
     const weights::WeightSet& weights) {
-  RETURN_IF_ERROR(graph::Verify(*graph));
-  const std::vector<graph::Recipe> recipes = graph::ExtractRecipes(*graph);
-  ASSIGN_OR_RETURN(Program program, Lower(*graph, recipes));
-  ASSIGN_OR_RETURN(const CpuPlan plan, Decode(plan_bytes));
-  RETURN_IF_ERROR(CheckChoices(program, plan.choices));
-  ASSIGN_OR_RETURN(std::vector<BoundKernel> kernels, BindAll(program, plan.choices, machine_));
-  const ArenaValues values = ValuesInArena(program, kernels);
-  RETURN_IF_ERROR(CheckMemory(values, plan.memory));
-  ASSIGN_OR_RETURN(std::unique_ptr<Arena::Lease> lease, arena_->Take(plan.memory.arena_bytes));
-  auto executable = std::make_unique<CpuExecutable>(
-      std::move(graph), std::move(program), std::move(kernels), std::move(lease), machine_.threads);
-  executable->Place(values, plan.memory);
-  RETURN_IF_ERROR(executable->HoldWeights(recipes, weights));
+  ASSIGN_OR_RETURN(Bound bound, Bind(*graph, plan_bytes, machine_));
+  ASSIGN_OR_RETURN(std::unique_ptr<Arena::Lease> lease, arena_->Take(bound.memory.arena_bytes));
+  auto executable =
+      std::make_unique<CpuExecutable>(std::move(graph), std::move(bound.program),
+                                      std::move(bound.kernels), std::move(lease), machine_.threads);
+  executable->Place(bound.values, bound.memory);
+  RETURN_IF_ERROR(executable->HoldWeights(bound.recipes, weights));
   return executable;
+}
+
+absl::StatusOr<MemoryNeeds> CpuBackend::Predict(const graph::Graph& graph, absl::string_view plan,
+                                                const weights::WeightSet& weights) const {
+  ASSIGN_OR_RETURN(const Bound bound, Bind(graph, plan, machine_));
+  MemoryNeeds needs;
+  needs.arena_bytes = bound.memory.arena_bytes;
+  needs.executable_bytes = OwnBytes(bound.program, bound.kernels);
+  for (const WeightForm& wanted : WeightForms(bound.program, bound.kernels)) {
+    ASSIGN_OR_RETURN(std::string key, weights::WeightStore::Key(
+                                          bound.recipes[wanted.recipe].graph, weights,
+                                          wanted.packing != nullptr ? wanted.packing->form : ""));
+    needs.weights[std::move(key)] = wanted.bytes;
+  }
+  return needs;
 }
 
 }  // namespace latentd::backends::cpu

@@ -39,6 +39,9 @@ class CpuBackend : public Backend {
                                                    absl::string_view plan,
                                                    const weights::WeightSet& weights) override;
 
+  absl::StatusOr<MemoryNeeds> Predict(const graph::Graph& graph, absl::string_view plan,
+                                      const weights::WeightSet& weights) const override;
+
   // Bytes of the arena now.
   size_t arena_bytes() const { return arena_->bytes(); }
 

@@ -8,6 +8,54 @@
 
 namespace latentd::backends::cpu {
 
+namespace {
+
+// Which storages some instruction reads as they are, and not as its packed weight.
+std::vector<bool> ReadPlain(const Program& program, absl::Span<const BoundKernel> kernels) {
+  std::vector<bool> read(program.storages.size());
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    const std::vector<View>& operands = program.instructions[i].operands;
+    for (size_t k = 0; k < operands.size(); ++k) {
+      const bool packed = k == 1 && kernels[i].packing.has_value();
+      if (operands[k].present() && !packed) read[operands[k].storage] = true;
+    }
+  }
+  return read;
+}
+
+}  // namespace
+
+std::vector<WeightForm> WeightForms(const Program& program, absl::Span<const BoundKernel> kernels) {
+  std::vector<WeightForm> forms;
+  const std::vector<bool> plain = ReadPlain(program, kernels);
+  for (size_t i = 0; i < program.storages.size(); ++i) {
+    const Storage& storage = program.storages[i];
+    if (!plain[i] || storage.place != Place::kHeld) continue;
+    const auto bytes = static_cast<size_t>(storage.elements * device::SizeOf(storage.dtype));
+    forms.push_back({storage.index, static_cast<int>(i), -1, nullptr, bytes});
+  }
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    if (!kernels[i].packing.has_value()) continue;
+    const Packing& packing = *kernels[i].packing;
+    const int storage = program.instructions[i].operands[1].storage;
+    forms.push_back(
+        {program.storages[storage].index, -1, static_cast<int>(i), &packing, packing.bytes});
+  }
+  return forms;
+}
+
+size_t OwnBytes(const Program& program, absl::Span<const BoundKernel> kernels) {
+  size_t bytes =
+      sizeof(CpuExecutable) + program.storages.size() * (sizeof(Storage) + sizeof(char*));
+  // A compiled primitive of oneDNN takes a few pages of code; primitives of one shape share it.
+  constexpr size_t kCodeBytes = 16 << 10;
+  for (const BoundKernel& kernel : kernels) {
+    bytes += sizeof(Instruction) + sizeof(BoundKernel);
+    if (kernel.packing.has_value()) bytes += kCodeBytes;
+  }
+  return bytes;
+}
+
 CpuExecutable::CpuExecutable(std::shared_ptr<const graph::Graph> graph, Program program,
                              std::vector<BoundKernel> kernels, std::unique_ptr<Arena::Lease> lease,
                              int threads)
@@ -39,46 +87,20 @@ void CpuExecutable::Place(const ArenaValues& values, const graph::MemoryPlan& me
   }
 }
 
-// Whether an instruction reads a held storage as it is, and not as its packed weight.
-bool CpuExecutable::ReadsPlain(size_t instruction, int storage) const {
-  const std::vector<View>& operands = program_.instructions[instruction].operands;
-  for (size_t i = 0; i < operands.size(); ++i) {
-    const bool packed = i == 1 && kernels_[instruction].packing.has_value();
-    if (operands[i].storage == storage && !packed) return true;
-  }
-  return false;
-}
-
-absl::Status CpuExecutable::HoldPlain(const std::vector<graph::Recipe>& recipes,
-                                      const weights::WeightSet& weights) {
-  std::vector<bool> read(program_.storages.size());
-  for (size_t i = 0; i < program_.instructions.size(); ++i) {
-    for (const View& operand : program_.instructions[i].operands) {
-      if (operand.present() && ReadsPlain(i, operand.storage)) read[operand.storage] = true;
-    }
-  }
-  for (size_t i = 0; i < program_.storages.size(); ++i) {
-    const Storage& storage = program_.storages[i];
-    if (!read[i] || storage.place != Place::kHeld) continue;
-    ASSIGN_OR_RETURN(weights::Held held,
-                     weights.store().Get(recipes[storage.index].graph, weights));
-    storages_[i] = static_cast<char*>(const_cast<void*>(held->data()));
-    held_.push_back(std::move(held));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CpuExecutable::HoldWeights(const std::vector<graph::Recipe>& recipes,
                                         const weights::WeightSet& weights) {
-  RETURN_IF_ERROR(HoldPlain(recipes, weights));
-  for (size_t i = 0; i < kernels_.size(); ++i) {
-    if (!kernels_[i].packing.has_value()) continue;
-    const Packing& packing = *kernels_[i].packing;
-    const View& weight = program_.instructions[i].operands[1];
-    const graph::Graph& recipe = recipes[program_.storages[weight.storage].index].graph;
-    ASSIGN_OR_RETURN(weights::Held held,
-                     weights.store().Get(recipe, weights, packing.form, packing.packer));
-    packed_[i] = held->data();
+  for (const WeightForm& wanted : WeightForms(program_, kernels_)) {
+    const graph::Graph& recipe = recipes[wanted.recipe].graph;
+    const bool plain = wanted.packing == nullptr;
+    ASSIGN_OR_RETURN(
+        weights::Held held,
+        plain ? weights.store().Get(recipe, weights)
+              : weights.store().Get(recipe, weights, wanted.packing->form, wanted.packing->packer));
+    if (plain) {
+      storages_[wanted.storage] = static_cast<char*>(const_cast<void*>(held->data()));
+    } else {
+      packed_[wanted.instruction] = held->data();
+    }
     held_.push_back(std::move(held));
   }
   return absl::OkStatus();
@@ -105,17 +127,6 @@ absl::Status CpuExecutable::Run(absl::Span<const device::Buffer> inputs,
 
 absl::Status CpuExecutable::RunInstruction(size_t i) {
   return kernels_[i].run({storages_.data(), workspaces_[i], packed_[i]});
-}
-
-size_t CpuExecutable::own_bytes() const {
-  size_t bytes = sizeof(*this) + storages_.size() * (sizeof(Storage) + sizeof(char*));
-  // A compiled primitive of oneDNN takes a few pages of code; primitives of one shape share it.
-  constexpr size_t kCodeBytes = 16 << 10;
-  for (const BoundKernel& kernel : kernels_) {
-    bytes += sizeof(Instruction) + sizeof(BoundKernel);
-    if (kernel.packing.has_value()) bytes += kCodeBytes;
-  }
-  return bytes;
 }
 
 }  // namespace latentd::backends::cpu

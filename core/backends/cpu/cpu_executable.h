@@ -13,6 +13,20 @@
 
 namespace latentd::backends::cpu {
 
+// One result that an executable takes from the store, and where it goes: to a storage that kernels
+// read as it is, or to the instruction that reads it packed.
+struct WeightForm {
+  int recipe;
+  int storage;             // -1: packed
+  int instruction;         // -1: plain
+  const Packing* packing;  // of the instruction; null: plain
+  size_t bytes;
+};
+std::vector<WeightForm> WeightForms(const Program& program, absl::Span<const BoundKernel> kernels);
+
+// Bytes that an executable holds beside arena and weights.
+size_t OwnBytes(const Program& program, absl::Span<const BoundKernel> kernels);
+
 class CpuExecutable : public Executable {
  public:
   // One kernel for each instruction. Place and HoldWeights complete it.
@@ -34,7 +48,7 @@ class CpuExecutable : public Executable {
                    absl::Span<device::Buffer> outputs) override;
 
   size_t arena_bytes() const override { return lease_->bytes(); }
-  size_t own_bytes() const override;
+  size_t own_bytes() const override { return OwnBytes(program_, kernels_); }
 
   // For measurements: an executable's program, and one of its instructions alone, on what the last
   // Run left in the arena.
@@ -42,10 +56,6 @@ class CpuExecutable : public Executable {
   absl::Status RunInstruction(size_t index);
 
  private:
-  bool ReadsPlain(size_t instruction, int storage) const;
-  absl::Status HoldPlain(const std::vector<graph::Recipe>& recipes,
-                         const weights::WeightSet& weights);
-
   std::shared_ptr<const graph::Graph> graph_;
   Program program_;
   std::vector<BoundKernel> kernels_;

@@ -66,7 +66,7 @@ Packing PackHalves(const Sizes& s, const memory::desc& wanted) {
       return packed;
     });
   };
-  return {absl::StrCat("halves ", half.form), pack};
+  return {absl::StrCat("halves ", half.form), pack, 2 * stride};
 }
 
 dnnl::post_ops Gelu() {

@@ -106,7 +106,7 @@ void Reorder(const dnnl::memory::desc& plain, const void* from, const dnnl::memo
 
 Packing PackingFor(const std::string& what, const dnnl::memory::desc& plain,
                    const dnnl::memory::desc& wanted) {
-  if (plain == wanted) return {};
+  if (plain == wanted) return {"", nullptr, plain.get_size()};
   const auto pack = [=](const device::Buffer& weight) -> absl::StatusOr<device::Buffer> {
     return CatchOneDnn("packing a weight", [&]() -> absl::StatusOr<device::Buffer> {
       device::Buffer packed = device::Buffer::Allocate(
@@ -115,7 +115,7 @@ Packing PackingFor(const std::string& what, const dnnl::memory::desc& plain,
       return packed;
     });
   };
-  return {FormOf(what, wanted), pack};
+  return {FormOf(what, wanted), pack, wanted.get_size()};
 }
 
 Primitive::Primitive(const dnnl::primitive& primitive,

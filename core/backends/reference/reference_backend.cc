@@ -32,8 +32,12 @@ int64_t BytesOf(const graph::Node& node) {
   return node.shape.elements() * device::SizeOf(node.dtype);
 }
 
-// The most bytes of computed values that live at once.
-size_t PeakBytes(const Graph& graph, const std::vector<bool>& computed) {
+// The most bytes of computed values that live at once; `weights` are bound, as inputs are.
+size_t PeakBytes(const Graph& graph, absl::Span<const ValueId> weights) {
+  std::vector<bool> bound(graph.size());
+  for (ValueId id : weights) bound[id] = true;
+  for (ValueId id : graph.Select(graph::Op::kInput)) bound[id] = true;
+  const std::vector<bool> computed = Computed(graph, bound);
   std::vector<ValueId> last_use(graph.size());
   for (ValueId id = 0; id < graph.size(); ++id) {
     last_use[id] = id;
@@ -60,10 +64,9 @@ class ReferenceExecutable : public Executable {
         weights_(std::move(weights)),
         inputs_(InputPorts(*graph_)),
         outputs_(OutputPorts(*graph_)) {
-    std::vector<bool> bound(graph_->size());
-    for (const BoundWeight& weight : weights_) bound[weight.value] = true;
-    for (ValueId id : graph_->Select(graph::Op::kInput)) bound[id] = true;
-    peak_bytes_ = PeakBytes(*graph_, Computed(*graph_, bound));
+    std::vector<ValueId> bound;
+    for (const BoundWeight& weight : weights_) bound.push_back(weight.value);
+    peak_bytes_ = PeakBytes(*graph_, bound);
   }
 
   const std::vector<Port>& inputs() const override { return inputs_; }
@@ -100,6 +103,11 @@ class ReferenceExecutable : public Executable {
   size_t peak_bytes_ = 0;
 };
 
+absl::Status CheckPlan(absl::string_view plan) {
+  if (plan == kPlan) return absl::OkStatus();
+  return absl::InvalidArgumentError("not a plan of this version of the reference backend");
+}
+
 }  // namespace
 
 ReferenceBackend::ReferenceBackend() { target_.name = "reference"; }
@@ -114,15 +122,28 @@ absl::StatusOr<std::string> ReferenceBackend::Plan(const Graph&) const {
 
 absl::StatusOr<std::unique_ptr<Executable>> ReferenceBackend::Load(
     std::shared_ptr<const Graph> graph, absl::string_view plan, const weights::WeightSet& weights) {
-  if (plan != kPlan) {
-    return absl::InvalidArgumentError("not a plan of this version of the reference backend");
-  }
+  RETURN_IF_ERROR(CheckPlan(plan));
   std::vector<BoundWeight> bound;
   for (const graph::Recipe& recipe : graph::ExtractRecipes(*graph)) {
     ASSIGN_OR_RETURN(weights::Held held, weights.store().Get(recipe.graph, weights));
     bound.push_back({recipe.value, std::move(held)});
   }
   return std::make_unique<ReferenceExecutable>(std::move(graph), std::move(bound));
+}
+
+absl::StatusOr<MemoryNeeds> ReferenceBackend::Predict(const Graph& graph, absl::string_view plan,
+                                                      const weights::WeightSet& weights) const {
+  RETURN_IF_ERROR(CheckPlan(plan));
+  MemoryNeeds needs;
+  std::vector<ValueId> bound;
+  for (const graph::Recipe& recipe : graph::ExtractRecipes(graph)) {
+    ASSIGN_OR_RETURN(std::string key, weights::WeightStore::Key(recipe.graph, weights));
+    needs.weights[std::move(key)] = static_cast<size_t>(BytesOf(graph.node(recipe.value)));
+    bound.push_back(recipe.value);
+  }
+  needs.arena_bytes = PeakBytes(graph, bound);
+  needs.executable_bytes = sizeof(ReferenceExecutable);
+  return needs;
 }
 
 }  // namespace latentd::backends::reference

@@ -23,6 +23,9 @@ class ReferenceBackend : public Backend {
                                                    absl::string_view plan,
                                                    const weights::WeightSet& weights) override;
 
+  absl::StatusOr<MemoryNeeds> Predict(const graph::Graph& graph, absl::string_view plan,
+                                      const weights::WeightSet& weights) const override;
+
  private:
   graph::Target target_;
 };

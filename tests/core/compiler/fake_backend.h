@@ -53,6 +53,15 @@ class FakeBackend : public backends::Backend {
     return std::make_unique<FakeExecutable>(*graph);
   }
 
+  absl::StatusOr<backends::MemoryNeeds> Predict(const graph::Graph& graph, absl::string_view plan,
+                                                const weights::WeightSet&) const override {
+    if (plan != absl::StrCat("plan of ", graph.size())) {
+      return absl::InvalidArgumentError("the plan is another graph's");
+    }
+    return needs;
+  }
+
+  backends::MemoryNeeds needs;
   mutable std::atomic<int> plans = 0;
   std::atomic<int> loads = 0;
   std::string fingerprint = "fake 1";
