@@ -47,11 +47,22 @@ void Queue::Remove(PictureId picture) {
   entries_.erase(picture);
 }
 
+// A picture that was prepared while a later one ran waits for that one's end.
+std::list<Queue::Entry>::const_iterator Queue::FindNext() const {
+  const auto can_run = [](const Entry& entry) { return entry.need.kind != UnitKind::kPrepare; };
+  const auto is_running = [&](const Entry& entry) { return can_run(entry) && entry.started; };
+  const auto running = std::find_if(order_.begin(), order_.end(), is_running);
+  return running != order_.end() ? running : std::find_if(order_.begin(), order_.end(), can_run);
+}
+
+bool Queue::CanRun() const { return FindNext() != order_.end(); }
+
 std::optional<Unit> Queue::Next() {
-  if (order_.empty()) return std::nullopt;
-  Entry& first = order_.front();
-  if (!first.started) first.started = clock_.Monotonic();
-  return Unit{first.need.kind, first.need.lane, {first.picture}};
+  const auto next = FindNext();
+  if (next == order_.end()) return std::nullopt;
+  Entry& entry = *entries_.at(next->picture);
+  if (!entry.started) entry.started = clock_.Monotonic();
+  return Unit{entry.need.kind, entry.need.lane, {entry.picture}};
 }
 
 int Queue::PositionOf(PictureId picture) const {

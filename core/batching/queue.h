@@ -1,8 +1,9 @@
 // Decides which unit of work is next, from what every admitted picture needs next. Knows no tensor
 // and no device.
 //
-// The policy: pictures run one after the other in the order of admission, each unit alone. Whoever
-// changes the policy changes Next() and nothing outside this directory.
+// The policy: pictures run one after the other in the order of admission, each unit alone; those
+// whose graphs are not ready yet are passed over. Whoever changes the policy changes Next() and
+// nothing outside this directory.
 //
 // Not thread-safe: the engine guards it with its own lock.
 #pragma once
@@ -40,8 +41,9 @@ class Queue {
   // The picture is finished, failed or cancelled. REQUIRES: admitted.
   void Remove(PictureId picture);
 
-  // What to run now, or nothing if no picture is admitted.
+  // What to run now, or nothing if no picture can run.
   std::optional<Unit> Next();
+  bool CanRun() const;
 
   // Pictures that run before this one. REQUIRES: admitted.
   int PositionOf(PictureId picture) const;
@@ -57,6 +59,8 @@ class Queue {
     std::optional<absl::Time> started;
   };
 
+  // The position of what runs next, or end().
+  std::list<Entry>::const_iterator FindNext() const;
   absl::Duration TimeUntilPlaceIsFree() const;
 
   const Limits limits_;

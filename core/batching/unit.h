@@ -13,7 +13,8 @@ using PictureId = uint64_t;
 // weight set and bucket.
 using Lane = uint64_t;
 
-enum class UnitKind : uint8_t { kText, kEncode, kStep, kDecode };
+// kPrepare: its graphs are being made ready elsewhere; nothing of it can run until they are.
+enum class UnitKind : uint8_t { kPrepare, kText, kEncode, kStep, kDecode };
 
 struct Need {
   UnitKind kind = UnitKind::kText;

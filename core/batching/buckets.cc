@@ -1,0 +1,97 @@
+#include "core/batching/buckets.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/error_details.h"
+
+namespace latentd::batching {
+namespace {
+
+constexpr int kSdxlSide = 1024;
+// A message stays readable, and below what clients take.
+constexpr size_t kMostNamed = 20;
+
+int MultipleOf8(int side) { return side / 8 * 8; }
+
+bool Covers(Bucket bucket, Bucket size) {
+  return bucket.width >= size.width && bucket.height >= size.height;
+}
+
+// Violations of those sides that no bucket has or covers, or of both if it is only the pair.
+absl::Status Refuse(bool bad_width, bool bad_height, const std::string& why) {
+  const bool pair = bad_width == bad_height;
+  std::vector<FieldViolation> violations;
+  if (bad_width || pair) violations.push_back({"width", why});
+  if (bad_height || pair) violations.push_back({"height", why});
+  return InvalidFields(violations);
+}
+
+}  // namespace
+
+std::string Bucket::ToText() const { return absl::StrCat(width, "x", height); }
+
+std::vector<Bucket> DefaultBuckets(Bucket own) {
+  if (std::max(own.width, own.height) >= kSdxlSide) {
+    return {{1024, 1024}, {1152, 896}, {896, 1152}, {1216, 832}, {832, 1216},
+            {1344, 768},  {768, 1344}, {1536, 640}, {640, 1536}};
+  }
+  return {own,
+          {MultipleOf8(own.width * 5 / 4), MultipleOf8(own.height * 3 / 4)},
+          {MultipleOf8(own.width * 3 / 4), MultipleOf8(own.height * 5 / 4)}};
+}
+
+Buckets::Buckets(std::vector<Bucket> listed) {
+  for (Bucket bucket : listed) {
+    if (!Has(bucket)) listed_.push_back(bucket);
+  }
+}
+
+bool Buckets::Has(Bucket bucket) const {
+  return std::find(listed_.begin(), listed_.end(), bucket) != listed_.end();
+}
+
+absl::StatusOr<Bucket> Buckets::Choose(Bucket size, SizePolicy policy) const {
+  if (policy == SizePolicy::kColdOk || Has(size)) return size;
+  if (policy == SizePolicy::kExact) return NotListed(size);
+  const Bucket* least = nullptr;
+  for (const Bucket& bucket : listed_) {
+    if (Covers(bucket, size) && (least == nullptr || bucket.area() < least->area())) {
+      least = &bucket;
+    }
+  }
+  if (least == nullptr) return NotCovered(size);
+  return *least;
+}
+
+absl::Status Buckets::NotListed(Bucket size) const {
+  const auto has = [&](int Bucket::*side) {
+    return std::any_of(listed_.begin(), listed_.end(),
+                       [&](const Bucket& bucket) { return bucket.*side == size.*side; });
+  };
+  return Refuse(!has(&Bucket::width), !has(&Bucket::height),
+                absl::StrCat(size.ToText(), " is not one of ", ListText(),
+                             "; bucket_policy says what else may be done"));
+}
+
+absl::Status Buckets::NotCovered(Bucket size) const {
+  const auto covered = [&](int Bucket::*side) {
+    return std::any_of(listed_.begin(), listed_.end(),
+                       [&](const Bucket& bucket) { return bucket.*side >= size.*side; });
+  };
+  return Refuse(!covered(&Bucket::width), !covered(&Bucket::height),
+                absl::StrCat("no bucket covers ", size.ToText(), ": there are ", ListText()));
+}
+
+std::string Buckets::ListText() const {
+  std::string text;
+  for (size_t i = 0; i < listed_.size() && i < kMostNamed; ++i) {
+    absl::StrAppend(&text, i == 0 ? "" : ", ", listed_[i].ToText());
+  }
+  if (listed_.size() > kMostNamed) {
+    absl::StrAppend(&text, " and ", listed_.size() - kMostNamed, " more");
+  }
+  return text;
+}
+
+}  // namespace latentd::batching

@@ -1,0 +1,57 @@
+// The sizes that graphs are compiled for, and what becomes of a request's size: width and height in
+// pixels, nothing else. Whoever changes what a bucket is changes this file.
+//
+// Values without threads of their own: const methods may be called from any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace latentd::batching {
+
+struct Bucket {
+  int width = 0;
+  int height = 0;
+
+  int64_t area() const { return int64_t{width} * height; }
+  bool operator==(const Bucket&) const = default;
+  std::string ToText() const;  // "256x192"
+};
+
+// What may happen to a size that is no bucket.
+enum class SizePolicy : uint8_t {
+  kExact,   // it is refused
+  kSnap,    // the bucket of least area that covers both sides runs instead
+  kColdOk,  // it runs as it is
+};
+
+// Sizes to have ready for a model whose own size is `own`: the nine of about a megapixel that SDXL
+// was trained at if a side of `own` is 1024 or more; else `own` and one wider and one higher of
+// about its area, in multiples of 8.
+std::vector<Bucket> DefaultBuckets(Bucket own);
+
+class Buckets {
+ public:
+  Buckets() = default;
+  // What is listed twice counts once.
+  explicit Buckets(std::vector<Bucket> listed);
+
+  const std::vector<Bucket>& listed() const { return listed_; }
+  bool Has(Bucket bucket) const;
+
+  // What the networks run at for a picture of `size`. INVALID_ARGUMENT with field violations of
+  // width, height or both, which name the buckets: kExact and not listed, kSnap and none covers it.
+  absl::StatusOr<Bucket> Choose(Bucket size, SizePolicy policy) const;
+
+ private:
+  absl::Status NotListed(Bucket size) const;
+  absl::Status NotCovered(Bucket size) const;
+  std::string ListText() const;
+
+  std::vector<Bucket> listed_;
+};
+
+}  // namespace latentd::batching

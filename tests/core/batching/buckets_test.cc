@@ -1,0 +1,110 @@
+#include "core/batching/buckets.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/base/error_details.h"
+#include "tests/support/status_matchers.h"
+
+namespace latentd::batching {
+
+// What gtest prints of a bucket.
+void PrintTo(const Bucket& bucket, std::ostream* out) { *out << bucket.ToText(); }
+
+namespace {
+
+using ::latentd::testing::StatusIs;
+using ::testing::_;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const Buckets kDemo(DefaultBuckets({256, 256}));
+
+std::vector<std::string> BadFields(const absl::Status& status) {
+  std::vector<std::string> fields;
+  for (const FieldViolation& violation : GetFieldViolations(status)) {
+    fields.push_back(violation.field);
+  }
+  return fields;
+}
+
+TEST(DefaultBucketsTest, AreTheSizesThatSdxlWasTrainedAt) {
+  const std::vector<Bucket> buckets = DefaultBuckets({1024, 1024});
+  EXPECT_EQ(buckets.size(), 9u);
+  EXPECT_EQ(buckets.front(), (Bucket{1024, 1024}));
+  for (const Bucket& bucket : buckets) {
+    EXPECT_NEAR(static_cast<double>(bucket.area()), 1024. * 1024, .07 * 1024 * 1024);
+  }
+}
+
+TEST(DefaultBucketsTest, FollowASmallerModel) {
+  EXPECT_THAT(DefaultBuckets({256, 256}),
+              ElementsAre(Bucket{256, 256}, Bucket{320, 192}, Bucket{192, 320}));
+}
+
+TEST(DefaultBucketsTest, AreMultiplesOf8) {
+  for (const Bucket& bucket : DefaultBuckets({232, 232})) {
+    EXPECT_EQ(bucket.width % 8, 0);
+    EXPECT_EQ(bucket.height % 8, 0);
+  }
+}
+
+TEST(BucketsTest, CountWhatIsListedTwiceOnce) {
+  EXPECT_EQ(Buckets({{64, 64}, {96, 64}, {64, 64}}).listed().size(), 2u);
+}
+
+TEST(BucketsTest, ExactTakesWhatIsListed) {
+  ASSERT_OK_AND_ASSIGN(const Bucket bucket, kDemo.Choose({320, 192}, SizePolicy::kExact));
+  EXPECT_EQ(bucket, (Bucket{320, 192}));
+}
+
+TEST(BucketsTest, ExactNamesTheBucketsForWhatIsNot) {
+  const auto refused = kDemo.Choose({320, 200}, SizePolicy::kExact);
+  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kInvalidArgument,
+                                HasSubstr("320x200 is not one of 256x256, 320x192, 192x320")));
+}
+
+TEST(BucketsTest, ExactBlamesTheSideThatNoBucketHas) {
+  EXPECT_THAT(BadFields(kDemo.Choose({320, 200}, SizePolicy::kExact).status()),
+              ElementsAre("height"));
+  EXPECT_THAT(BadFields(kDemo.Choose({200, 256}, SizePolicy::kExact).status()),
+              ElementsAre("width"));
+  EXPECT_THAT(BadFields(kDemo.Choose({200, 200}, SizePolicy::kExact).status()),
+              ElementsAre("width", "height"));
+  EXPECT_THAT(BadFields(kDemo.Choose({320, 256}, SizePolicy::kExact).status()),
+              ElementsAre("width", "height"));
+}
+
+TEST(BucketsTest, SnapTakesTheSmallestThatCoversBothSides) {
+  const Buckets buckets({{512, 512}, {320, 192}, {256, 256}, {192, 320}});
+  EXPECT_EQ(*buckets.Choose({300, 100}, SizePolicy::kSnap), (Bucket{320, 192}));
+  EXPECT_EQ(*buckets.Choose({200, 200}, SizePolicy::kSnap), (Bucket{256, 256}));
+  EXPECT_EQ(*buckets.Choose({320, 193}, SizePolicy::kSnap), (Bucket{512, 512}));
+}
+
+TEST(BucketsTest, SnapLeavesABucketAsItIs) {
+  EXPECT_EQ(*kDemo.Choose({256, 256}, SizePolicy::kSnap), (Bucket{256, 256}));
+}
+
+TEST(BucketsTest, SnapRefusesWhatNoneCovers) {
+  const auto wide = kDemo.Choose({328, 64}, SizePolicy::kSnap);
+  EXPECT_THAT(wide, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("256x256")));
+  EXPECT_THAT(BadFields(wide.status()), ElementsAre("width"));
+  EXPECT_THAT(BadFields(kDemo.Choose({320, 320}, SizePolicy::kSnap).status()),
+              ElementsAre("width", "height"));
+}
+
+TEST(BucketsTest, ColdOkTakesAnySizeAsItIs) {
+  EXPECT_EQ(*kDemo.Choose({72, 64}, SizePolicy::kColdOk), (Bucket{72, 64}));
+}
+
+TEST(BucketsTest, BoundWhatAMessageNames) {
+  std::vector<Bucket> many;
+  for (int i = 1; i <= 1000; ++i) many.push_back({64 + 8 * i, 64});
+  const absl::Status refused = Buckets(many).Choose({64, 8}, SizePolicy::kExact).status();
+  EXPECT_THAT(refused, StatusIs(_, HasSubstr("and 980 more")));
+  EXPECT_LT(refused.message().size(), 2000u);
+}
+
+}  // namespace
+}  // namespace latentd::batching
