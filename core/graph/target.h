@@ -10,11 +10,14 @@
 //   linear_epilogue   linear, [add residual], [activation]      at least one of the two
 //   linear_geglu      linear, geglu
 //   group_norm_silu   [add channels], group_norm, silu
+//   upsample_conv2d   upsample_nearest, conv2d
 //
 // A residual has the result's own shape and may be either operand of the add, and may be a value
 // that the chain reads elsewhere too (x + linear(x)). An activation is silu, gelu, quick_gelu or
 // relu. Added channels are [n or 1, c, 1, 1] (NCHW) or [n or 1, 1, 1, c] (NHWC), either operand of
-// the add. Convolutions and linears have their bias as in the op table, or none.
+// the add. Convolutions and linears have their bias as in the op table, or none. The upsampling of
+// upsample_conv2d doubles both sides, and its convolution is 3x3 with a stride and padding of 1:
+// four 2x2 convolutions of the small image are the same for 4/9 of the arithmetic.
 #pragma once
 
 #include <string>
@@ -28,6 +31,7 @@ inline constexpr char kConv2dEpilogue[] = "conv2d_epilogue";
 inline constexpr char kLinearEpilogue[] = "linear_epilogue";
 inline constexpr char kLinearGeglu[] = "linear_geglu";
 inline constexpr char kGroupNormSilu[] = "group_norm_silu";
+inline constexpr char kUpsampleConv2d[] = "upsample_conv2d";
 
 struct Target {
   std::string name;                     // "reference", "cpu", "cuda"
