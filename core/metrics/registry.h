@@ -1,21 +1,24 @@
 // Counters, gauges and histograms that core increments and server/ exports.
 //
-//   registry.GetCounter(families::kGraphCompilations, {"unet_base", "startup"}).Increment();
+//   registry.GetCounter(kGraphCompilations, {"unet_base", "startup"}).Increment();
 //
-// A family is a constant (families.h); its series are made when they are first asked for, live as
-// long as the registry, and keep their address: ask once and keep the reference where it is hot.
-// Bounded: a family has at most kMaxSeries series; beyond that every label value becomes "other".
-// Thread-safe.
+// A family is a constant (families.h). Every series whose labels are bounded is there from the
+// start, at 0; those of families with a free label are made when they are first asked for. Series
+// live as long as the registry and keep their address: ask once and keep the reference where it is
+// hot. Bounded: what a label cannot be becomes "other", and beyond kMaxSeries of a family every
+// label does. Thread-safe.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <map>
-#include <memory>
+#include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "core/metrics/families.h"
@@ -48,19 +51,19 @@ class Gauge {
 
 class Histogram {
  public:
-  // Upper bounds of the buckets, ascending; a last one for everything above is implied.
+  // Upper bounds of the buckets, ascending, which must outlive it; a last bucket for everything
+  // above is implied.
   explicit Histogram(absl::Span<const double> bounds);
   void Observe(double value);
 
   struct Snapshot {
-    std::vector<double> bounds;
     std::vector<uint64_t> cumulative;  // observations at most each bound, then all of them
     double sum = 0;
   };
   Snapshot snapshot() const;
 
  private:
-  const std::vector<double> bounds_;
+  const absl::Span<const double> bounds_;
   mutable absl::Mutex mutex_;
   std::vector<uint64_t> counts_ ABSL_GUARDED_BY(mutex_);
   double sum_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -81,24 +84,33 @@ struct FamilySamples {
 class Registry {
  public:
   Registry();
-  ~Registry();
   Registry(const Registry&) = delete;
 
-  // REQUIRES: the family is of that type and has as many labels as `labels`.
+  // Values of the label "bucket" from now on, beside those declared before ("256x256"): what has
+  // not been declared is "other".
+  void DeclareBuckets(absl::Span<const std::string> buckets) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // REQUIRES: the family is one of kFamilies, of that type, and has as many labels as `labels`.
   Counter& GetCounter(const Family& family, const LabelValues& labels = {});
   Gauge& GetGauge(const Family& family, const LabelValues& labels = {});
   Histogram& GetHistogram(const Family& family, const LabelValues& labels = {});
 
-  // Every family of families.h that has a series, in the order of that file.
-  std::vector<FamilySamples> Collect() const;
+  // Every family that has a series, in the order of kFamilies.
+  std::vector<FamilySamples> Collect() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  struct Series;
-  Series& Find(const Family& family, LabelValues labels) ABSL_LOCKS_EXCLUDED(mutex_);
+  using Series = std::variant<Counter, Gauge, Histogram>;
+
+  void MakeBoundedSeries() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // All series whose first label values are `labels`.
+  void MakeSeries(const Family& family, LabelValues& labels) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Series& Find(const Family& family, LabelValues labels) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsValue(const Label& label, absl::string_view value) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable absl::Mutex mutex_;
-  std::map<const Family*, std::map<LabelValues, std::unique_ptr<Series>>> series_
-      ABSL_GUARDED_BY(mutex_);
+  std::set<std::string, std::less<>> buckets_ ABSL_GUARDED_BY(mutex_);
+  std::map<const Family*, std::map<LabelValues, Series>> series_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace latentd::metrics
