@@ -93,9 +93,11 @@ absl::StatusOr<engine::GenerateSpec> GenerateCall::Read(const grpc::ByteBuffer& 
   ConvertedRequest converted = ToSpec(std::move(request));
   // gRPC keeps the buffer until the call ends and has no other way to let go of it.
   const_cast<grpc::ByteBuffer&>(bytes).Clear();
-  AddViolations(environment_.engine.Validate(converted.spec), converted.violations);
-  if (!converted.violations.empty()) return InvalidFields(converted.violations);
-  RETURN_IF_ERROR(Admit(converted.spec, echo_bytes));
+  if (!converted.violations.empty()) {
+    AddViolations(environment_.engine.Validate(converted.spec), converted.violations);
+    return InvalidFields(converted.violations);
+  }
+  converted.spec.max_response_bytes = MaxPictureBytes(echo_bytes);
   if (converted.spec.request_id.empty()) converted.spec.request_id = MakeRequestId();
   absl::MutexLock lock(&mutex_);
   record_.id = converted.spec.request_id;

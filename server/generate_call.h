@@ -59,8 +59,9 @@ class GenerateCall : public engine::EventSink,
   // Sends what can be sent now. Called without the lock.
   virtual void Advance() = 0;
 
-  // Last check before the queue. `echo_bytes` is what the answer repeats of the request.
-  virtual absl::Status Admit(const engine::GenerateSpec& spec, int64_t echo_bytes) const = 0;
+  // What the answer can hold of pictures, 0: any number of bytes. `echo_bytes` is what it repeats
+  // of the request.
+  virtual int64_t MaxPictureBytes(int64_t echo_bytes) const = 0;
 
   // gRPC has something to send since now, or has sent it.
   void StartSending() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

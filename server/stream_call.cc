@@ -19,10 +19,6 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* StreamCall::Start(CallEnvironment en
 StreamCall::StreamCall(CallEnvironment environment, grpc::CallbackServerContext& context)
     : GenerateCall(environment, context, "GenerateStream") {}
 
-absl::Status StreamCall::Admit(const engine::GenerateSpec&, int64_t) const {
-  return absl::OkStatus();
-}
-
 void StreamCall::Advance() {
   Next next;
   {

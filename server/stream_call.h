@@ -22,7 +22,7 @@ class StreamCall final : public GenerateCall, public grpc::ServerWriteReactor<gr
   void OnDone() override;
 
   void Advance() override;
-  absl::Status Admit(const engine::GenerateSpec& spec, int64_t echo_bytes) const override;
+  int64_t MaxPictureBytes(int64_t) const override { return 0; }
 
   enum class Next { kNothing, kWrite, kFinish };
   Next TakeNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -1,5 +1,6 @@
 #include "server/unary_call.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -14,6 +15,13 @@ namespace {
 // For field tags, timings and names in the answer.
 constexpr int64_t kFramingBytes = 16 << 10;
 
+absl::Status NameTheOtherCall(const absl::Status& refused) {
+  if (GetReason(refused) != "RESPONSE_TOO_LARGE") return refused;
+  return WithReason(absl::InvalidArgumentError(absl::StrCat(
+                        refused.message(), ": call GenerateStream, which sends them in parts")),
+                    "RESPONSE_TOO_LARGE");
+}
+
 }  // namespace
 
 grpc::ServerUnaryReactor* UnaryCall::Start(CallEnvironment environment,
@@ -22,25 +30,16 @@ grpc::ServerUnaryReactor* UnaryCall::Start(CallEnvironment environment,
                                            grpc::ByteBuffer& response) {
   const auto call = std::make_shared<UnaryCall>(environment, context, response);
   const absl::Status submitted = call->Submit(request);
-  if (!submitted.ok()) call->FinishWith(submitted);
+  if (!submitted.ok()) call->FinishWith(NameTheOtherCall(submitted));
   return call.get();
 }
 
 UnaryCall::UnaryCall(CallEnvironment environment, grpc::CallbackServerContext& context,
                      grpc::ByteBuffer& response)
-    : GenerateCall(environment, context, "Generate"),
-      engine_(environment.engine),
-      response_(response) {}
+    : GenerateCall(environment, context, "Generate"), response_(response) {}
 
-absl::Status UnaryCall::Admit(const engine::GenerateSpec& spec, int64_t echo_bytes) const {
-  const int64_t pictures = engine_.MaxResponseBytes(spec);
-  if (pictures <= kMaxUnaryBytes - kFramingBytes - echo_bytes) return absl::OkStatus();
-  return WithReason(absl::InvalidArgumentError(absl::StrCat(
-                        "the answer could have ", pictures,
-                        " bytes of pictures, and one message "
-                        "holds ",
-                        kMaxUnaryBytes, ": call GenerateStream, which sends them in parts")),
-                    "RESPONSE_TOO_LARGE");
+int64_t UnaryCall::MaxPictureBytes(int64_t echo_bytes) const {
+  return std::max<int64_t>(kMaxUnaryBytes - kFramingBytes - echo_bytes, 1);
 }
 
 void UnaryCall::Advance() {

@@ -27,15 +27,13 @@ class UnaryCall final : public GenerateCall, public grpc::ServerUnaryReactor {
   void OnDone() override;
 
   void Advance() override;
-  // INVALID_ARGUMENT, reason RESPONSE_TOO_LARGE.
-  absl::Status Admit(const engine::GenerateSpec& spec, int64_t echo_bytes) const override;
+  int64_t MaxPictureBytes(int64_t echo_bytes) const override;
 
   // Whether the answer is complete.
   bool Collect() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Add(latent::v1::GenerateEvent event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FinishWith(const absl::Status& status);
 
-  const engine::Engine& engine_;
   latent::v1::GenerateResponse collected_ ABSL_GUARDED_BY(mutex_);
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
   // Both belong to whoever set finished_.

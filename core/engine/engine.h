@@ -17,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "core/base/clock.h"
 #include "core/base/error_details.h"
@@ -51,6 +52,10 @@ struct Config {
   bool compile_at_start = true;             // else only what can be loaded is; the rest is cold
   bool forbid_compile_after_ready = false;  // strict: whatever would compile is refused
   bool allow_import = false;
+
+  // Told of what does not stop the service and somebody should know: a cache directory that cannot
+  // be used, an artifact that is damaged. Called from any thread; must not block. May be empty.
+  std::function<void(absl::string_view)> warn = {};
 };
 
 enum class State : uint8_t { kLoading, kWarming, kReady, kDegraded, kDraining, kFailed };
@@ -62,7 +67,7 @@ struct ServerStatus {
   int graphs_done = 0, graphs_total = 0;  // while warming
   struct Bucket {
     pipeline::Size size;
-    bool ready = false;
+    bool ready = false;  // its graphs are there, or loaded when asked for: nothing is compiled
     std::string reason;  // why not
     bool operator==(const Bucket&) const = default;
   };
@@ -107,7 +112,8 @@ struct Completed {
   Timings timings;
   // The spec with every default filled in: what was really used.
   pipeline::PictureSpec effective;
-  int dropped_tokens = 0;  // of the longest prompt, beyond the 77 that CLIP reads
+  pipeline::Size executed_size;  // the bucket
+  int dropped_tokens = 0;        // of the longest prompt, beyond the 77 that CLIP reads
   std::vector<std::string> warnings;
 };
 
@@ -176,27 +182,24 @@ class Engine {
   virtual metrics::Registry& metrics() = 0;
   virtual void RefreshMetrics() = 0;
 
-  // REQUIRES: state() was kReady once.
+  // REQUIRES: state() was kWarming once.
   virtual Capabilities capabilities() const = 0;
 
-  // Every bad field at once; empty if Submit would not refuse the spec as invalid. REQUIRES:
-  // state() was kReady once.
+  // Every bad field at once; empty if Submit would not refuse the spec for one. Submit does it too:
+  // only for who has found other faults already. REQUIRES: state() was kWarming once.
   virtual std::vector<FieldViolation> Validate(const GenerateSpec& spec) const = 0;
 
   // OK (a handle for Cancel) iff the sink will see events, the last of which is Completed or
-  // Failed. Otherwise the sink is never called: INVALID_ARGUMENT with every bad field, UNAVAILABLE
-  // (reason LOADING or DRAINING, retry delay), RESOURCE_EXHAUSTED (reason QUEUE_FULL with a retry
-  // delay, OUT_OF_MEMORY), FAILED_PRECONDITION (reason BUCKET_COLD: the size is configured and
-  // would have to be compiled; COMPILE_FORBIDDEN: COLD_OK in strict mode).
+  // Failed. Otherwise the sink is never called: INVALID_ARGUMENT (with every bad field, or reason
+  // RESPONSE_TOO_LARGE), UNAVAILABLE (reason LOADING or DRAINING, retry delay), RESOURCE_EXHAUSTED
+  // (reason QUEUE_FULL with a retry delay, OUT_OF_MEMORY), FAILED_PRECONDITION (reason BUCKET_COLD:
+  // the size is configured and would have to be compiled; COMPILE_FORBIDDEN: COLD_OK in strict
+  // mode).
   virtual absl::StatusOr<uint64_t> Submit(GenerateSpec spec, std::shared_ptr<EventSink> sink) = 0;
 
   // The request stops at its next step and ends in Failed(CANCELLED); unknown or finished handles
   // are ignored.
   virtual void Cancel(uint64_t handle) = 0;
-
-  // An upper bound of the bytes that the pictures of this request will have once encoded, for the
-  // unary call's limit.
-  virtual int64_t MaxResponseBytes(const GenerateSpec& spec) const = 0;
 
   // No new requests; waits until running ones end or `deadline` (monotonic), then cancels the rest.
   virtual void Drain(absl::Time deadline) = 0;

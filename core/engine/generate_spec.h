@@ -16,6 +16,8 @@ struct GenerateSpec {
   std::string request_id;  // for correlation; comes back in Queued
   pipeline::PictureSpec picture;
   image::EncodeOptions output;
+  // Bytes that the encoded pictures may have together; refused is what could have more. 0: any.
+  int64_t max_response_bytes = 0;
 };
 
 }  // namespace latentd::engine

@@ -90,11 +90,16 @@ std::vector<FieldViolation> LocalEngine::Validate(const GenerateSpec& spec) cons
   return violations;
 }
 
-int64_t LocalEngine::MaxResponseBytes(const GenerateSpec& spec) const {
-  const absl::StatusOr<pipeline::PictureSpec> resolved = pipeline_->Resolve(spec.picture);
-  if (!resolved.ok()) return 0;
-  const pipeline::Size size{*resolved->width, *resolved->height};
-  return *resolved->num_images_per_prompt * MaxEncodedBytes(size, spec.output.format);
+absl::Status LocalEngine::CheckResponseBytes(const GenerateSpec& resolved) const {
+  if (resolved.max_response_bytes <= 0) return absl::OkStatus();
+  const pipeline::PictureSpec& picture = resolved.picture;
+  const int64_t bytes = *picture.num_images_per_prompt *
+                        MaxEncodedBytes({*picture.width, *picture.height}, resolved.output.format);
+  if (bytes <= resolved.max_response_bytes) return absl::OkStatus();
+  return WithReason(absl::InvalidArgumentError(absl::StrCat("the answer could have ", bytes,
+                                                            " bytes of pictures, and may have ",
+                                                            resolved.max_response_bytes)),
+                    "RESPONSE_TOO_LARGE");
 }
 
 absl::Status LocalEngine::Refusal() const {
@@ -124,6 +129,7 @@ absl::StatusOr<uint64_t> LocalEngine::Submit(GenerateSpec spec, std::shared_ptr<
     return InvalidFields(violations);
   }
   ASSIGN_OR_RETURN(spec.picture, pipeline_->Resolve(std::move(spec.picture)));
+  RETURN_IF_ERROR(CheckResponseBytes(spec));
   const size_t image_bytes = spec.picture.image.size();
   ASSIGN_OR_RETURN(auto pictures, pipeline_->Start(spec.picture));
   spec.picture.image = std::string();  // the pictures have it

@@ -42,7 +42,6 @@ class LocalEngine : public Engine {
   absl::StatusOr<uint64_t> Submit(GenerateSpec spec, std::shared_ptr<EventSink> sink) override
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Cancel(uint64_t handle) override ABSL_LOCKS_EXCLUDED(mutex_);
-  int64_t MaxResponseBytes(const GenerateSpec& spec) const override;
   void Drain(absl::Time deadline) override ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -52,6 +51,7 @@ class LocalEngine : public Engine {
   };
 
   absl::Status LoadModels();
+  absl::Status CheckResponseBytes(const GenerateSpec& resolved) const;
   absl::Status Refusal() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Admit(const std::shared_ptr<Job>& job, size_t image_bytes, int& position)
       ABSL_LOCKS_EXCLUDED(mutex_);

@@ -76,7 +76,13 @@ Capabilities CapabilitiesOf(const pipeline::Pipeline& pipeline, const Config& co
 }
 
 Completed CompletionOf(const Job& job) {
-  Completed completed{job.timings, job.spec.picture, job.dropped_tokens, {}};
+  const pipeline::PictureSpec& picture = job.spec.picture;
+  Completed completed{.timings = job.timings,
+                      .effective = picture,
+                      .executed_size = picture.executed_size.value_or(
+                          pipeline::Size{*picture.width, *picture.height}),
+                      .dropped_tokens = job.dropped_tokens,
+                      .warnings = {}};
   if (job.dropped_tokens > 0) {
     completed.warnings.push_back(absl::StrFormat(
         "the prompt was cut: its last %d tokens were not read", job.dropped_tokens));

@@ -54,6 +54,11 @@ class FakeEngine : public engine::Engine {
                                   std::shared_ptr<engine::EventSink> sink) override {
     absl::MutexLock lock(&mutex_);
     if (!submit_status_.ok()) return submit_status_;
+    const std::vector<FieldViolation> violations = Validate(spec);
+    if (!violations.empty()) return InvalidFields(violations);
+    if (spec.max_response_bytes > 0 && response_bytes_ > spec.max_response_bytes) {
+      return WithReason(absl::InvalidArgumentError("too many bytes"), "RESPONSE_TOO_LARGE");
+    }
     jobs_.push_back({std::move(spec), std::move(sink)});
     return jobs_.size() - 1;
   }
@@ -67,10 +72,6 @@ class FakeEngine : public engine::Engine {
       sink = std::exchange(jobs_[handle].sink, nullptr);
     }
     if (sink != nullptr) sink->OnEvent(engine::Failed{absl::CancelledError("cancelled")});
-  }
-  int64_t MaxResponseBytes(const engine::GenerateSpec&) const override {
-    absl::MutexLock lock(&mutex_);
-    return max_response_bytes_;
   }
   void Drain(absl::Time) override {
     size_t count = 0;
@@ -91,9 +92,9 @@ class FakeEngine : public engine::Engine {
     absl::MutexLock lock(&mutex_);
     submit_status_ = std::move(status);
   }
-  void set_max_response_bytes(int64_t bytes) {
+  void set_response_bytes(int64_t bytes) {
     absl::MutexLock lock(&mutex_);
-    max_response_bytes_ = bytes;
+    response_bytes_ = bytes;
   }
 
   // Waits until the request with that number has been submitted.
@@ -133,7 +134,7 @@ class FakeEngine : public engine::Engine {
   mutable absl::Mutex mutex_;
   engine::State state_ ABSL_GUARDED_BY(mutex_) = engine::State::kReady;
   absl::Status submit_status_ ABSL_GUARDED_BY(mutex_);
-  int64_t max_response_bytes_ ABSL_GUARDED_BY(mutex_) = 1 << 20;
+  int64_t response_bytes_ ABSL_GUARDED_BY(mutex_) = 1 << 20;
   std::vector<Job> jobs_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -96,7 +96,7 @@ TEST_F(GenerateCallTest, TheUnaryAnswerIsTheStreamCollected) {
 }
 
 TEST_F(GenerateCallTest, WhatDoesNotFitIntoOneMessageIsRefusedBeforeTheQueue) {
-  engine_.set_max_response_bytes(kMaxUnaryBytes);
+  engine_.set_response_bytes(kMaxUnaryBytes);
   v1::GenerateResponse response;
   const grpc::Status status = Generate(Request(), response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
