@@ -1,6 +1,4 @@
 // latent capabilities
-#include <google/protobuf/util/json_util.h>
-
 #include <iostream>
 
 #include "absl/strings/str_cat.h"
@@ -8,7 +6,9 @@
 #include "absl/strings/str_join.h"
 #include "client/commands.h"
 #include "client/interrupt.h"
+#include "client/json_output.h"
 #include "client/latent_client.h"
+#include "client/text.h"
 
 namespace latentd::client {
 namespace {
@@ -21,6 +21,13 @@ void Row(const std::string& name, const std::string& value) {
   std::cout << absl::StrFormat("%-12s%s\n", name, value);
 }
 
+std::string BucketsText(const v1::GetCapabilitiesResponse& capabilities) {
+  return absl::StrJoin(
+      capabilities.buckets(), ", ", [](std::string* out, const v1::Bucket& bucket) {
+        absl::StrAppend(out, SizeText(bucket.size()), bucket.ready() ? "" : " (not ready)");
+      });
+}
+
 void Print(const v1::GetCapabilitiesResponse& c, const std::string& server) {
   Row("server", absl::StrCat(server, ", latentd ", c.version(), ", backend ", c.backend()));
   for (const v1::ModelInfo& model : c.models()) {
@@ -31,23 +38,13 @@ void Print(const v1::GetCapabilitiesResponse& c, const std::string& server) {
       absl::StrCat(c.default_size().width(), "x", c.default_size().height(), " by default; ",
                    c.min_side(), " to ", c.max_side(), " a side, multiples of ", c.side_multiple(),
                    ", at most ", c.max_pixels(), " pixels"));
+  Row("buckets", BucketsText(c));
   Row("steps", absl::StrCat(c.min_steps(), " to ", c.max_steps()));
   Row("guidance", absl::StrCat("at most ", c.max_guidance_scale()));
   Row("pictures", absl::StrCat("at most ", c.max_images_per_prompt(), " a request; ",
                                c.queue_capacity(), " may wait"));
   Row("schedulers",
       absl::StrCat(c.default_scheduler(), " by default; ", absl::StrJoin(c.schedulers(), ", ")));
-}
-
-ExitCode PrintJson(const v1::GetCapabilitiesResponse& capabilities) {
-  google::protobuf::util::JsonPrintOptions style;
-  style.add_whitespace = true;
-  style.preserve_proto_field_names = true;
-  style.always_print_primitive_fields = true;
-  std::string json;
-  const bool printed = google::protobuf::util::MessageToJsonString(capabilities, &json, style).ok();
-  std::cout << json;
-  return printed ? ExitCode::kOk : ExitCode::kFailed;
 }
 
 }  // namespace

@@ -12,6 +12,9 @@ namespace latentd::client {
 ExitCode RunGenerate(const std::vector<std::string>& arguments);
 ExitCode RunCapabilities(const std::vector<std::string>& arguments);
 ExitCode RunHealth(const std::vector<std::string>& arguments);
+ExitCode RunStatus(const std::vector<std::string>& arguments);
+ExitCode RunMemory(const std::vector<std::string>& arguments);
+ExitCode RunGraphs(const std::vector<std::string>& arguments);
 
 // Options that all of them have.
 struct Connection {

@@ -10,16 +10,14 @@
 #pragma once
 
 #include <grpcpp/channel.h>
-#include <grpcpp/client_context.h>
 
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 
+#include "client/cancellation.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "latent/v1/image_generation.grpc.pb.h"
 
@@ -51,19 +49,14 @@ class Client {
   grpc::Status CheckHealth(const std::string& service,
                            grpc::health::v1::HealthCheckResponse::ServingStatus& status);
 
-  // Ends a running Generate with CANCELLED, and those that are started later.
-  void Cancel();
+  // Ends what runs with CANCELLED, and what is started later.
+  void Cancel() { cancellation_.Cancel(); }
 
  private:
-  // Makes a call one that Cancel reaches, as long as it lives.
-  class Cancellable;
-
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::ImageGeneration::Stub> images_;
   std::unique_ptr<grpc::health::v1::Health::Stub> health_;
-  std::mutex mutex_;
-  std::set<grpc::ClientContext*> running_;  // guarded by mutex_
-  bool cancelled_ = false;                  // guarded by mutex_
+  Cancellation cancellation_;
 };
 
 }  // namespace latentd::client

@@ -18,6 +18,12 @@ constexpr char kHelp[] = R"(latent asks a latentd server for pictures.
   latent capabilities        what the server has and which values it takes
   latent health              whether it serves; --wait 60s waits until it does
 
+For operators, at the server's --admin-listen (or --listen where that is local):
+
+  latent status              what it is doing, and which buckets are ready
+  latent memory              what it holds
+  latent graphs VERB         compiled graphs: list, show, warm, save, load, verify, evict, pin, export, import
+
 `latent COMMAND --help` has the options of each. `latent --version` prints the version.
 
 Exit codes: 0 done, 1 failed, 2 wrong options, 3 no server there, 4 refused by the server, 130 Ctrl-C
@@ -28,13 +34,24 @@ int NoCommand(const std::string& problem) {
   return static_cast<int>(ExitCode::kUsage);
 }
 
+struct Command {
+  const char* name;
+  ExitCode (*run)(const std::vector<std::string>& arguments);
+};
+
+constexpr Command kCommands[] = {
+    {"generate", RunGenerate}, {"capabilities", RunCapabilities},
+    {"health", RunHealth},     {"status", RunStatus},
+    {"memory", RunMemory},     {"graphs", RunGraphs},
+};
+
 int Run(std::vector<std::string> arguments) {
   if (arguments.empty()) return NoCommand("say what to do");
   const std::string command = arguments.front();
   arguments.erase(arguments.begin());
-  if (command == "generate") return static_cast<int>(RunGenerate(arguments));
-  if (command == "capabilities") return static_cast<int>(RunCapabilities(arguments));
-  if (command == "health") return static_cast<int>(RunHealth(arguments));
+  for (const Command& known : kCommands) {
+    if (command == known.name) return static_cast<int>(known.run(arguments));
+  }
   if (command == "--version") {
     std::cout << "latent " LATENTD_VERSION "\n";
     return 0;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -114,6 +115,19 @@ Option ModelOption(v1::GenerateRequest& request) {
           }};
 }
 
+Option BucketPolicyOption(v1::GenerateRequest& request) {
+  return {"bucket-policy", "NAME",
+          "exact (default): a size that is ready; snap: cut out of a larger one;\n"
+          "cold_ok: compile for any size, which takes its time",
+          [&request](const std::string& text) {
+            v1::BucketPolicy policy;
+            const std::string name = absl::StrCat("BUCKET_POLICY_", absl::AsciiStrToUpper(text));
+            if (!v1::BucketPolicy_Parse(name, &policy)) return Wrong("exact, snap or cold_ok");
+            request.set_bucket_policy(policy);
+            return absl::OkStatus();
+          }};
+}
+
 Option ImageOption(v1::GenerateRequest& request) {
   return {"image", "FILE", "start from this picture: PNG, JPEG or WebP",
           [&request](const std::string& path) {
@@ -131,7 +145,7 @@ OptionGroup Picture(v1::GenerateRequest& r) {
        Row(r, "prompt-2", "TEXT", "another prompt for the second text encoder"),
        Row(r, "negative-prompt-2", "TEXT", "the same, for what not to draw"),
        Row(r, "width", "N", "pixels, a multiple of 8 (default: the model's own size)"),
-       Row(r, "height", "N", "the same"),
+       Row(r, "height", "N", "the same"), BucketPolicyOption(r),
        Row(r, "num-inference-steps", "N", "denoising steps (default 50)"),
        Row(r, "guidance-scale", "X", "how strongly the prompt guides (default 5; 1: not at all)"),
        Row(r, "seed", "N", "same seed, same picture (default: random, and said)"),

@@ -1,0 +1,58 @@
+#include "client/graph_selection.h"
+
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+
+namespace latentd::client {
+namespace {
+
+using ::latent::v1::GraphSelector;
+
+absl::Status AddBucket(GraphSelector& selector, const std::string& text) {
+  const std::pair<std::string, std::string> sides = absl::StrSplit(text, absl::MaxSplits('x', 1));
+  int width = 0, height = 0;
+  if (!absl::SimpleAtoi(sides.first, &width) || !absl::SimpleAtoi(sides.second, &height) ||
+      width <= 0 || height <= 0) {
+    return absl::InvalidArgumentError("must be WIDTHxHEIGHT, such as 1024x1024");
+  }
+  ::latent::v1::Size& bucket = *selector.add_buckets();
+  bucket.set_width(width);
+  bucket.set_height(height);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+OptionGroup SelectionOptions(GraphSelector& selector) {
+  const auto set_all = [&selector](const std::string& text) {
+    selector.set_all(text == "true");
+    return absl::OkStatus();
+  };
+  const auto add_component = [&selector](const std::string& text) {
+    selector.add_components(text);
+    return absl::OkStatus();
+  };
+  const auto add_bucket = [&selector](const std::string& text) {
+    return AddBucket(selector, text);
+  };
+  return {"Which graphs (besides IDs, of which the first 6 digits do)",
+          {{"all", "", "every one", set_all},
+           {"component", "NAME",
+            "text_encoder, text_encoder_2, unet_base, unet_refiner, vae_decoder,\n"
+            "vae_encoder; may be repeated",
+            add_component},
+           {"bucket", "WIDTHxHEIGHT", "may be repeated", add_bucket}}};
+}
+
+absl::Status SelectGraphs(const std::vector<std::string>& ids, GraphSelector& selector) {
+  for (const std::string& id : ids) selector.add_ids(id);
+  if (selector.all() ||
+      selector.ids_size() + selector.components_size() + selector.buckets_size() > 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError("say which graphs: IDs, --component, --bucket or --all");
+}
+
+}  // namespace latentd::client

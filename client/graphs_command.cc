@@ -1,0 +1,233 @@
+// latent graphs: the verbs, and those that look.
+#include "client/graphs_command.h"
+
+#include <iostream>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "client/graph_selection.h"
+#include "client/interrupt.h"
+#include "client/json_output.h"
+#include "client/text.h"
+
+namespace latentd::client {
+namespace {
+
+constexpr char kIntroduction[] =
+    R"(latent graphs VERB [ID...] [options] deals with the compiled graphs of a latentd.
+
+  list     what there is, and what it cost      latent graphs list --bucket 1024x1024
+  show     everything about one graph           latent graphs show 3f9a2c
+  warm     compile or load, and run once        latent graphs warm --bucket 832x1216
+  save     write to disk what is compiled       latent graphs save --all
+  load     from disk to ready; never compiles   latent graphs load --component vae_decoder
+  verify   read and check the files             latent graphs verify --all
+  evict    let go                               latent graphs evict --bucket 832x1216 --tier both
+  pin      never evict to make room             latent graphs pin --bucket 1024x1024
+  unpin    the opposite
+  export   all of them as one file              latent graphs export --all --output graphs.latent
+  import   such a file into another server      latent graphs import graphs.latent --server other:50051
+
+--server names the server's --admin-listen, or its --listen where it serves these calls there.
+)";
+
+struct Verb {
+  const char* name;
+  ExitCode (*run)(AdminClient&, GraphsOptions&);
+  bool selects;       // takes IDs and options that say which graphs
+  bool needs_graphs;  // and refuses to do without
+  std::vector<Option> (*options)(GraphsOptions&);
+};
+
+std::vector<Option> NoOptions(GraphsOptions&) { return {}; }
+
+std::vector<Option> WarmOptions(GraphsOptions& options) {
+  return {{"dry-run", "", "only say what it would hold", SetSwitch(options.dry_run)}};
+}
+
+std::vector<Option> EvictOptions(GraphsOptions& options) {
+  const auto set_tier = [&options](const std::string& text) {
+    const bool known = v1::CacheTier_Parse(absl::StrCat("CACHE_TIER_", absl::AsciiStrToUpper(text)),
+                                           &options.tier);
+    return known && options.tier != v1::CACHE_TIER_UNSPECIFIED
+               ? absl::OkStatus()
+               : absl::InvalidArgumentError("must be memory, disk or both");
+  };
+  return {{"tier", "NAME", "memory (default), disk or both", set_tier},
+          {"force", "", "even what is pinned or in use", SetSwitch(options.force)}};
+}
+
+std::vector<Option> ExportOptions(GraphsOptions& options) {
+  return {{"output", "FILE", "where to; - is standard output", SetString(options.output)},
+          {"force", "", "overwrite FILE", SetSwitch(options.force)}};
+}
+
+constexpr Verb kVerbs[] = {
+    {"list", ListGraphs, true, false, NoOptions},
+    {"show", ShowGraph, false, false, NoOptions},
+    {"warm", WarmGraphs, true, true, WarmOptions},
+    {"save", SaveGraphs, true, true, NoOptions},
+    {"load", LoadGraphs, true, true, NoOptions},
+    {"verify", VerifyGraphs, true, true, NoOptions},
+    {"evict", EvictGraphs, true, true, EvictOptions},
+    {"pin", PinGraphs, true, true, NoOptions},
+    {"unpin", UnpinGraphs, true, true, NoOptions},
+    {"export", ExportGraphs, true, true, ExportOptions},
+    {"import", ImportGraphs, false, false, NoOptions},
+};
+
+std::vector<OptionGroup> OptionsOf(const Verb& verb, GraphsOptions& options) {
+  std::vector<OptionGroup> groups;
+  if (verb.selects) groups.push_back(SelectionOptions(options.selector));
+  std::vector<Option> more = verb.options(options);
+  more.push_back({"json", "", "as JSON", SetSwitch(options.json)});
+  more.push_back(ServerOption(options.connection));
+  more.push_back(HelpOption(options.connection));
+  groups.push_back({"Options", std::move(more)});
+  return groups;
+}
+
+ExitCode RunVerb(const Verb& verb, const std::vector<std::string>& arguments) {
+  GraphsOptions options;
+  const std::vector<OptionGroup> groups = OptionsOf(verb, options);
+  const auto words = ParseArguments(groups, arguments);
+  if (options.connection.help) {
+    std::cout << kIntroduction << DescribeOptions(groups);
+    return ExitCode::kOk;
+  }
+  if (!words.ok()) return UsageError(words.status(), "latent graphs");
+  options.words = *words;
+  if (verb.selects && (verb.needs_graphs || !words->empty())) {
+    const absl::Status selected = SelectGraphs(*words, options.selector);
+    if (!selected.ok()) return UsageError(selected, "latent graphs");
+  }
+  AdminClient client(options.connection.server);
+  Interrupt interrupt([&client] { client.Cancel(); });
+  const ExitCode code = verb.run(client, options);
+  return interrupt.happened() ? ExitCode::kInterrupted : code;
+}
+
+std::string StateText(const v1::Graph& graph) {
+  std::string text =
+      absl::AsciiStrToLower(v1::GraphState_Name(graph.state()).substr(sizeof("GRAPH_STATE_") - 1));
+  if (graph.pinned()) absl::StrAppend(&text, ", pinned");
+  if (graph.in_use()) absl::StrAppend(&text, ", in use");
+  return text;
+}
+
+std::string NameText(const v1::Graph& graph) {
+  return absl::StrCat(graph.component(), graph.part().empty() ? "" : " ", graph.part(),
+                      graph.fallback() ? " fp32" : "");
+}
+
+std::string LastUseText(const v1::Graph& graph) {
+  const absl::Time last_use = graph.has_last_use()
+                                  ? absl::FromUnixSeconds(graph.last_use().seconds())
+                                  : absl::InfinitePast();
+  return AgoText(last_use, absl::Now());
+}
+
+void PrintReasons(const v1::ListGraphsResponse& response) {
+  for (const v1::Graph& graph : response.graphs()) {
+    if (graph.reason().empty()) continue;
+    std::cout << graph.id().substr(0, 12) << ": " << graph.reason() << '\n';
+  }
+}
+
+}  // namespace
+
+ExitCode RunGraphs(const std::vector<std::string>& arguments) {
+  if (arguments.empty()) {
+    return UsageError(absl::InvalidArgumentError("say what to do with graphs"), "latent graphs");
+  }
+  const std::string& name = arguments.front();
+  for (const Verb& verb : kVerbs) {
+    if (name == verb.name) return RunVerb(verb, {arguments.begin() + 1, arguments.end()});
+  }
+  if (name == "--help" || name == "-h") {
+    std::cout << kIntroduction << "\n`latent graphs VERB --help` has the options of each.\n";
+    return ExitCode::kOk;
+  }
+  return UsageError(absl::InvalidArgumentError(absl::StrCat("there is no verb '", name, "'")),
+                    "latent graphs");
+}
+
+ExitCode ListGraphs(AdminClient& client, GraphsOptions& options) {
+  v1::ListGraphsRequest request;
+  const v1::GraphSelector& s = options.selector;
+  if (s.all() || s.ids_size() + s.components_size() + s.buckets_size() > 0) {
+    *request.mutable_selector() = s;
+  }
+  v1::ListGraphsResponse response;
+  const grpc::Status status = client.ListGraphs(request, response);
+  if (!status.ok()) return CallFailed(status, options.connection.server, /*connected=*/false);
+  if (options.json) return PrintJson(response);
+  std::vector<std::vector<std::string>> rows = {{"ID", "GRAPH", "BUCKET", "ROWS", "STATE", "MEMORY",
+                                                 "DISK", "COMPILE", "LOAD", "HITS", "LAST USE",
+                                                 "USERS"}};
+  for (const v1::Graph& g : response.graphs()) {
+    rows.push_back({g.id().substr(0, 12), NameText(g), SizeText(g.bucket()), absl::StrCat(g.rows()),
+                    StateText(g), BytesText(g.device_bytes() + g.memory_bytes()),
+                    BytesText(g.disk_bytes()), DurationText(g.compile_time()),
+                    DurationText(g.load_time()), absl::StrCat(g.hits()), LastUseText(g),
+                    g.users().empty() ? "-" : absl::StrJoin(g.users(), ", ")});
+  }
+  std::cout << TableText(rows);
+  PrintReasons(response);
+  return ExitCode::kOk;
+}
+
+ExitCode ShowGraph(AdminClient& client, GraphsOptions& options) {
+  if (options.words.size() != 1) {
+    return UsageError(absl::InvalidArgumentError("show takes one ID"), "latent graphs");
+  }
+  v1::GetGraphRequest request;
+  request.set_id(options.words.front());
+  v1::Graph g;
+  const grpc::Status status = client.GetGraph(request, g);
+  if (!status.ok()) return CallFailed(status, options.connection.server, /*connected=*/false);
+  if (options.json) return PrintJson(g);
+  std::vector<std::vector<std::string>> rows = {
+      {"id", g.id()},
+      {"graph", NameText(g)},
+      {"bucket", SizeText(g.bucket())},
+      {"rows", absl::StrCat(g.rows())},
+      {"state", StateText(g)},
+      {"users", absl::StrJoin(g.users(), ", ")},
+      {"loaded", absl::StrCat(BytesText(g.device_bytes()), ", and ", BytesText(g.arena_bytes()),
+                              " of the arena while it runs")},
+      {"compiled form", absl::StrCat(BytesText(g.memory_bytes()), " in memory, ",
+                                     BytesText(g.disk_bytes()), " on disk")},
+      {"compile", DurationText(g.compile_time())},
+      {"load", DurationText(g.load_time())},
+      {"hits", absl::StrCat(g.hits(), ", last ", LastUseText(g))}};
+  if (!g.reason().empty()) rows.push_back({"reason", g.reason()});
+  for (const v1::KeyField& field : g.key()) {
+    rows.push_back({absl::StrCat("key: ", field.name()), field.value()});
+  }
+  std::cout << TableText(rows);
+  return ExitCode::kOk;
+}
+
+ExitCode PrintResults(const v1::GraphResults& results, const GraphsOptions& options) {
+  int failed = 0;
+  for (const v1::GraphResult& result : results.results()) failed += result.has_error() ? 1 : 0;
+  const ExitCode code = failed > 0 ? ExitCode::kFailed : ExitCode::kOk;
+  if (options.json) {
+    const ExitCode printed = PrintJson(results);
+    return printed == ExitCode::kOk ? code : printed;
+  }
+  std::vector<std::vector<std::string>> rows;
+  for (const v1::GraphResult& result : results.results()) {
+    rows.push_back({result.id().substr(0, 12), result.component(), SizeText(result.bucket()),
+                    result.has_error() ? result.error().message() : "ok"});
+  }
+  std::cout << TableText(rows);
+  std::cerr << absl::StrFormat("%d done, %d failed\n", results.results_size() - failed, failed);
+  return code;
+}
+
+}  // namespace latentd::client

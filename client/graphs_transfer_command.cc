@@ -1,0 +1,88 @@
+// latent graphs: the verbs that carry graphs from one server to another.
+#include <unistd.h>
+
+#include <iostream>
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "client/files.h"
+#include "client/graph_archive.h"
+#include "client/graphs_command.h"
+#include "client/text.h"
+
+namespace latentd::client {
+namespace {
+
+ExitCode Fail(const absl::Status& status) {
+  std::cerr << "latent: " << status.message() << '\n';
+  return ExitCode::kFailed;
+}
+
+absl::Status WriteArchive(const std::string& bytes, const GraphsOptions& options) {
+  if (options.output == "-") return WriteStandardOutput(bytes);
+  return WriteFile(options.output, bytes, options.force ? Overwrite::kReplace : Overwrite::kNever);
+}
+
+absl::Status CheckOutput(const GraphsOptions& options) {
+  if (options.output.empty()) return absl::InvalidArgumentError("export needs --output FILE");
+  if (options.output != "-") {
+    return CheckWritable(options.output, options.force ? Overwrite::kReplace : Overwrite::kNever);
+  }
+  return isatty(STDOUT_FILENO)
+             ? absl::InvalidArgumentError("--output -: standard output is a terminal; redirect it")
+             : absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ReadArchive(const std::string& path) {
+  absl::StatusOr<std::string> bytes = std::string();
+  if (path == "-") {
+    bytes->assign(std::istreambuf_iterator<char>(std::cin), {});
+  } else {
+    bytes = ReadFile(path);
+  }
+  if (!bytes.ok()) return bytes;
+  const absl::Status sound = GraphArchiveReader::Check(*bytes);
+  if (!sound.ok()) return absl::InvalidArgumentError(absl::StrCat(path, ": ", sound.message()));
+  return bytes;
+}
+
+}  // namespace
+
+ExitCode ExportGraphs(AdminClient& client, GraphsOptions& options) {
+  const absl::Status writable = CheckOutput(options);
+  if (!writable.ok()) return UsageError(writable, "latent graphs");
+  v1::ExportGraphsRequest request;
+  *request.mutable_selector() = options.selector;
+  GraphArchiveWriter archive;
+  absl::Status problem;
+  const grpc::Status status = client.ExportGraphs(request, [&](const v1::GraphBytes& part) {
+    problem = archive.Add(part);
+    return problem.ok();
+  });
+  if (!problem.ok()) return Fail(problem);
+  if (!status.ok()) {
+    return CallFailed(status, options.connection.server, /*connected=*/archive.graphs() > 0);
+  }
+  for (const absl::Status& step : {archive.Finish(), WriteArchive(archive.bytes(), options)}) {
+    if (!step.ok()) return Fail(step);
+  }
+  std::cerr << absl::StrCat(archive.graphs(), " graphs, ",
+                            BytesText(static_cast<int64_t>(archive.bytes().size())), "\n");
+  return ExitCode::kOk;
+}
+
+ExitCode ImportGraphs(AdminClient& client, GraphsOptions& options) {
+  if (options.words.size() != 1) {
+    return UsageError(absl::InvalidArgumentError("import takes one FILE (or -)"), "latent graphs");
+  }
+  const absl::StatusOr<std::string> bytes = ReadArchive(options.words.front());
+  if (!bytes.ok()) return Fail(bytes.status());
+  GraphArchiveReader archive(*bytes);
+  v1::GraphResults results;
+  const grpc::Status status =
+      client.ImportGraphs([&](v1::GraphBytes& part) { return archive.Next(part); }, results);
+  if (!status.ok()) return CallFailed(status, options.connection.server, /*connected=*/false);
+  return PrintResults(results, options);
+}
+
+}  // namespace latentd::client

@@ -1,0 +1,151 @@
+// latent status, latent memory
+#include <iostream>
+#include <optional>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "client/admin_client.h"
+#include "client/commands.h"
+#include "client/interrupt.h"
+#include "client/json_output.h"
+#include "client/text.h"
+
+namespace latentd::client {
+namespace {
+
+constexpr char kStatusIntroduction[] =
+    R"(latent status says where a latentd stands: what it is doing, and which buckets are ready.
+
+  latent status
+  latent status --watch           again after every change, until Ctrl-C or the server's end
+)";
+
+constexpr char kMemoryIntroduction[] =
+    R"(latent memory says what a latentd holds, and what it was predicted to.
+)";
+
+struct ReportOptions {
+  Connection connection;
+  bool json = false;
+  bool watch = false;
+};
+
+// Both commands' ends of parsing: what to return at once, if anything.
+std::optional<ExitCode> Parse(const std::vector<OptionGroup>& groups, const char* introduction,
+                              const char* command, const std::vector<std::string>& arguments,
+                              const ReportOptions& options) {
+  const auto words = ParseArguments(groups, arguments);
+  if (options.connection.help) {
+    std::cout << introduction << DescribeOptions(groups);
+    return ExitCode::kOk;
+  }
+  if (!words.ok()) return UsageError(words.status(), command);
+  if (words->empty()) return std::nullopt;
+  return UsageError(absl::InvalidArgumentError("takes options only"), command);
+}
+
+using Rows = std::vector<std::vector<std::string>>;
+
+absl::Time TimeOf(const google::protobuf::Timestamp& stamp) {
+  return absl::FromUnixSeconds(stamp.seconds());
+}
+
+std::string ProgressText(const v1::ServerStatus& status) {
+  if (status.state() != v1::SERVER_STATE_WARMING) return "";
+  return absl::StrCat(", ", status.graphs_done(), " of ", status.graphs_total(), " graphs");
+}
+
+void PrintStatus(const v1::ServerStatus& status) {
+  const absl::Time now = absl::Now();
+  Rows rows = {
+      {"state",
+       absl::StrCat(absl::AsciiStrToLower(
+                        v1::ServerState_Name(status.state()).substr(sizeof("SERVER_STATE_") - 1)),
+                    ProgressText(status))}};
+  if (!status.reason().empty()) rows.push_back({"reason", status.reason()});
+  rows.push_back({"started", AgoText(TimeOf(status.started()), now)});
+  if (status.has_ready()) rows.push_back({"ready", AgoText(TimeOf(status.ready()), now)});
+  for (const v1::BucketStatus& bucket : status.buckets()) {
+    rows.push_back({SizeText(bucket.size()),
+                    bucket.ready() ? "ready" : absl::StrCat("not ready: ", bucket.reason())});
+  }
+  rows.push_back({"version", status.version()});
+  std::cout << TableText(rows) << std::flush;
+}
+
+void PrintMemory(const v1::MemoryReport& m) {
+  Rows weights = {{"WEIGHTS", "BYTES", "SHARED", "USERS"}};
+  for (const v1::ComponentMemory& c : m.weights()) {
+    weights.push_back({c.component(), BytesText(c.bytes()), BytesText(c.shared_bytes()),
+                       absl::StrJoin(c.users(), ", ")});
+  }
+  const v1::MemoryPrediction& p = m.predicted();
+  const Rows held = {
+      {"HELD", "NOW", "PREDICTED"},
+      {"weights", BytesText(m.weights_bytes()), BytesText(p.weights_bytes())},
+      {"  mapped from files", BytesText(m.mapped_bytes())},
+      {"arena", BytesText(m.arena_bytes()), BytesText(p.arena_bytes())},
+      {"state of pictures", BytesText(m.state_bytes()), BytesText(p.state_bytes())},
+      {"loaded graphs", BytesText(m.executables_bytes()), BytesText(p.executables_bytes())},
+      {"compiled graphs", BytesText(m.artifacts_bytes())},
+      {"malloc", BytesText(m.allocator_bytes())},
+      {"  of it free", BytesText(m.allocator_free_bytes())},
+      {"process", BytesText(m.resident_bytes())},
+      {"  at most", BytesText(m.peak_resident_bytes())},
+      {"budget", BytesText(m.budget_bytes())},
+      {"machine has left", BytesText(m.available_bytes())}};
+  std::cout << TableText(weights) << '\n' << TableText(held);
+}
+
+}  // namespace
+
+ExitCode RunStatus(const std::vector<std::string>& arguments) {
+  ReportOptions options;
+  const std::vector<OptionGroup> groups = {
+      {"Options",
+       {{"watch", "", "again after every change", SetSwitch(options.watch)},
+        {"json", "", "as JSON", SetSwitch(options.json)},
+        ServerOption(options.connection),
+        HelpOption(options.connection)}}};
+  if (const auto code = Parse(groups, kStatusIntroduction, "latent status", arguments, options)) {
+    return *code;
+  }
+  AdminClient client(options.connection.server);
+  Interrupt interrupt([&client] { client.Cancel(); });
+  bool connected = false;
+  const auto show = [&](const v1::ServerStatus& status) {
+    connected = true;
+    options.json ? void(PrintJsonLine(status)) : PrintStatus(status);
+  };
+  v1::ServerStatus server_status;
+  const grpc::Status status =
+      options.watch ? client.WatchServerStatus(show) : client.GetServerStatus(server_status);
+  if (interrupt.happened()) return ExitCode::kInterrupted;
+  if (!status.ok()) return CallFailed(status, options.connection.server, connected);
+  if (!options.watch) show(server_status);
+  return ExitCode::kOk;
+}
+
+ExitCode RunMemory(const std::vector<std::string>& arguments) {
+  ReportOptions options;
+  const std::vector<OptionGroup> groups = {{"Options",
+                                            {{"json", "", "as JSON", SetSwitch(options.json)},
+                                             ServerOption(options.connection),
+                                             HelpOption(options.connection)}}};
+  if (const auto code = Parse(groups, kMemoryIntroduction, "latent memory", arguments, options)) {
+    return *code;
+  }
+  AdminClient client(options.connection.server);
+  Interrupt interrupt([&client] { client.Cancel(); });
+  v1::MemoryReport report;
+  const grpc::Status status = client.GetMemoryReport(report);
+  if (interrupt.happened()) return ExitCode::kInterrupted;
+  if (!status.ok()) return CallFailed(status, options.connection.server, /*connected=*/false);
+  if (options.json) return PrintJson(report);
+  PrintMemory(report);
+  return ExitCode::kOk;
+}
+
+}  // namespace latentd::client

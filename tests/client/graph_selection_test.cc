@@ -1,0 +1,47 @@
+#include "client/graph_selection.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/status_matchers.h"
+
+namespace latentd::client {
+namespace {
+
+using ::latent::v1::GraphSelector;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+absl::Status Select(const std::vector<std::string>& arguments, GraphSelector& selector) {
+  const auto words = ParseArguments({SelectionOptions(selector)}, arguments);
+  return words.ok() ? SelectGraphs(*words, selector) : words.status();
+}
+
+TEST(GraphSelectionTest, IdsComponentsAndBucketsAddUp) {
+  GraphSelector selector;
+  ASSERT_OK(Select({"3f9a2c", "--component", "unet_base", "--bucket=320x192", "--bucket", "8x8"},
+                   selector));
+  EXPECT_THAT(selector.ids(), ElementsAre("3f9a2c"));
+  EXPECT_THAT(selector.components(), ElementsAre("unet_base"));
+  ASSERT_EQ(selector.buckets_size(), 2);
+  EXPECT_EQ(selector.buckets(0).width(), 320);
+  EXPECT_EQ(selector.buckets(0).height(), 192);
+  EXPECT_FALSE(selector.all());
+}
+
+TEST(GraphSelectionTest, NothingIsNotEverything) {
+  GraphSelector selector;
+  EXPECT_THAT(Select({}, selector).message(), HasSubstr("say which graphs"));
+  EXPECT_OK(Select({"--all"}, selector));
+  EXPECT_TRUE(selector.all());
+}
+
+TEST(GraphSelectionTest, ABadBucketSaysWhatIsRight) {
+  for (const char* bad : {"256", "x", "0x8", "axb", "256x", "-8x8"}) {
+    GraphSelector selector;
+    EXPECT_THAT(Select({"--bucket", bad}, selector).message(), HasSubstr("WIDTHxHEIGHT")) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace latentd::client
