@@ -8,12 +8,23 @@
 // has not been used for longest leaves when the budget is passed, pinned entries never; an entry
 // that was given out stays mapped and readable after it has left.
 //
+// Every Read checks the checksum over the whole payload, also of large packed weights: it runs at
+// the speed of memory, brings in from disk the pages that are wanted next anyway, and is all that
+// stands between a flipped bit and a wrong picture.
+//
+// "Used" is ordered by the wall clock, and never goes back when that does: an entry that is used
+// now is newer than all that this process has seen.
+//
 // Nothing here ends the service: a directory that cannot be used, a full disk, a read-only file
-// system are statuses that the caller logs and counts. Thread-safe.
+// system are statuses that the caller logs and counts. Two things would, and are the owner's to
+// prevent: SIGXFSZ where the process may only write files of a limited size (ignore it in main),
+// and somebody who cuts a mapped file short (MappedFile); latentd only replaces files by rename.
+// Thread-safe.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,12 +37,11 @@
 #include "core/base/clock.h"
 #include "core/base/digest.h"
 #include "core/base/mapped_file.h"
+#include "core/cache/cache_directory.h"
+#include "core/cache/entry_file.h"
 #include "core/metrics/registry.h"
 
 namespace latentd::cache {
-
-// What an entry holds; a directory of its own for each. One row in disk_cache.cc names them.
-enum class Kind : uint8_t { kArtifact, kPackedWeight, kSelection, kTensorDigests };
 
 // Bytes of one entry, mapped. Copies share the mapping.
 class Entry {
@@ -62,48 +72,83 @@ class DiskCache {
   struct Options {
     std::string directory;
     int64_t max_bytes = int64_t{10} << 30;
+    absl::Duration lock_wait = absl::Seconds(10);  // for another process that changes something
   };
 
   // Makes the directory (0700) where there is none, removes temporary files that no process writes
-  // any more, and evicts down to the budget. An error says why the directory cannot be used; a
-  // directory that can be read and not written is no error: Write then fails. `clock` and
-  // `registry` must outlive the cache.
+  // any more, and evicts down to the budget. An error says why the directory cannot be used
+  // (PERMISSION_DENIED: cannot be entered; FAILED_PRECONDITION: no directory, or one that everybody
+  // may write); a directory that can be read and not written is no error: Write then fails. `clock`
+  // and `registry` must outlive the cache.
   static absl::StatusOr<std::unique_ptr<DiskCache>> Open(const Options& options, const Clock& clock,
                                                          metrics::Registry& registry);
 
-  // NOT_FOUND: there is none. DATA_LOSS: there was one, it is damaged and now in quarantine; the
-  // message says what is wrong with it. Reading marks the entry as used now.
+  // NOT_FOUND: there is none. DATA_LOSS: there was one, it is damaged and now in quarantine (in a
+  // directory that cannot be written it stays, and is refused each time); the message says what is
+  // wrong with it. PERMISSION_DENIED, UNAVAILABLE: the file cannot be read. Reading marks the entry
+  // as used now.
   absl::StatusOr<Entry> Read(Kind kind, absl::string_view key);
 
-  // Reads again from disk and checks everything, as Read does, without marking it used.
+  // Reads the file again and checks everything, as Read does, without marking it used.
   absl::Status Verify(Kind kind, absl::string_view key);
 
-  // Replaces what is there. RESOURCE_EXHAUSTED: no room on the disk or in the budget (an entry
-  // larger than the whole budget); PERMISSION_DENIED, UNAVAILABLE: cannot be written.
+  // Replaces what is there. RESOURCE_EXHAUSTED: no room on the disk, or in the budget beside what
+  // is pinned; nothing was evicted then. PERMISSION_DENIED, UNAVAILABLE: cannot be written.
+  // INVALID_ARGUMENT: a key of more than kMaxKeyBytes.
   absl::Status Write(Kind kind, absl::string_view key, absl::string_view payload);
 
   // OK too if there is none.
   absl::Status Remove(Kind kind, absl::string_view key);
 
-  // A pinned entry is never evicted; pins survive restarts. NOT_FOUND if there is no such entry.
+  // A pinned entry is never evicted; pins survive restarts, and that the entry is written anew.
+  // NOT_FOUND if there is no such entry.
   absl::Status SetPinned(Kind kind, absl::string_view key, bool pinned);
 
   bool Contains(Kind kind, absl::string_view key) const;
   // Every entry of the kind, most recently used first; damaged ones are left out.
   std::vector<EntryInfo> List(Kind kind) const;
 
-  // Of all files together.
+  // Of all entries and what is in quarantine.
   int64_t bytes() const;
   int64_t max_bytes() const { return options_.max_bytes; }
   const std::string& directory() const { return options_.directory; }
 
  private:
+  // Series of the registry.
+  struct Metrics {
+    explicit Metrics(metrics::Registry& registry);
+    metrics::Gauge& bytes;
+    metrics::Counter& evictions;
+    metrics::Counter& corrupt;
+    metrics::Counter& unreadable;
+    metrics::Counter& no_space;
+    metrics::Counter& read_only;
+    metrics::Counter& other;
+  };
+
   DiskCache(Options options, const Clock& clock, metrics::Registry& registry);
+
+  void Clean();
+  absl::StatusOr<Entry> Map(Kind kind, absl::string_view key) const;
+  absl::StatusOr<Entry> Load(Kind kind, absl::string_view key);
+  std::optional<EntryInfo> Describe(Kind kind, const StoredFile& file) const;
+
+  absl::Status Store(Kind kind, absl::string_view key, absl::string_view payload);
+  absl::StatusOr<TemporaryFile> Reserve(Kind kind, int64_t bytes, const std::string& path);
+  // REQUIRES: the directory's lock is held. `path` is about to be replaced and does not count.
+  absl::Status MakeRoom(int64_t bytes, const std::string& path);
+  // At least `bytes` of the files, where they have them; returns how many.
+  absl::StatusOr<int64_t> Evict(std::vector<StoredFile> files, int64_t bytes);
+  void CountWriteFailure(const absl::Status& status);
+  void NoteUses(const std::vector<StoredFile>& files) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Time NextUse() ABSL_LOCKS_EXCLUDED(mutex_);
 
   const Options options_;
   const Clock& clock_;
-  metrics::Registry& registry_;
-  mutable absl::Mutex mutex_;
+  const CacheDirectory files_;
+  const Metrics metrics_;
+  absl::Mutex mutex_;
+  absl::Time newest_use_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
 };
 
 }  // namespace latentd::cache

@@ -1,0 +1,109 @@
+// The files of a cache directory (FORMAT.md): how they are called, who may change them when, and
+// how one is put in place.
+//
+// Whoever adds, replaces or removes a file holds the lock, for a moment; reading needs none. Files
+// that another process removes at the same time are simply not there. Errors have the codes that
+// DiskCache promises: RESOURCE_EXHAUSTED, PERMISSION_DENIED, else UNAVAILABLE. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "core/base/digest.h"
+#include "core/base/files.h"
+#include "core/cache/entry_file.h"
+
+namespace latentd::cache {
+
+// A file that takes room: an entry, or a damaged one in quarantine.
+struct StoredFile {
+  std::string path;
+  int64_t bytes = 0;
+  absl::Time last_use;
+  bool pinned = false;
+  bool quarantined = false;
+};
+
+// A file that is being written. It is flocked, and has its full size from the start, so that every
+// process sees that it is alive and the room that it needs. Gone with this object unless published.
+class TemporaryFile {
+ public:
+  TemporaryFile(std::string path, FileDescriptor file)
+      : path_(std::move(path)), file_(std::move(file)) {}
+  ~TemporaryFile();
+  TemporaryFile(TemporaryFile&& other) noexcept;
+  TemporaryFile& operator=(TemporaryFile&&) = delete;
+
+  // Marks it as being written, by this process, to that size.
+  absl::Status Reserve(int64_t bytes);
+  absl::Status Append(absl::string_view bytes);
+  // All of it is on disk when this returns; `last_use` becomes the time of its entry.
+  absl::Status Finish(absl::Time last_use);
+  // REQUIRES: the directory's lock is held, Finish has succeeded.
+  absl::Status Publish(const std::string& path);
+
+ private:
+  std::string path_;  // empty: published or moved from
+  FileDescriptor file_;
+};
+
+class CacheDirectory {
+ public:
+  // Held until it is destroyed.
+  using Lock = FileDescriptor;
+
+  CacheDirectory(std::string path, absl::Duration lock_wait)
+      : path_(std::move(path)), lock_wait_(lock_wait) {}
+
+  // Makes what is missing of the directory and its subdirectories.
+  absl::Status Make() const;
+  // FAILED_PRECONDITION, PERMISSION_DENIED or NOT_FOUND says why it cannot be used, even to read.
+  absl::Status CheckUsable() const;
+
+  // UNAVAILABLE if another process keeps it for longer than `lock_wait`.
+  absl::StatusOr<Lock> Acquire() const;
+
+  std::string EntryPath(Kind kind, const Digest& digest) const;
+  std::string PinPath(Kind kind, const Digest& digest) const;
+  std::string QuarantinePath(Kind kind, const Digest& digest) const;
+
+  // Entries of one kind, in no order.
+  std::vector<StoredFile> Entries(Kind kind) const;
+  // Entries of all kinds and what is in quarantine.
+  std::vector<StoredFile> Files() const;
+  // Of files that somebody is writing. REQUIRES: the lock is held; others' leftovers are removed.
+  int64_t ReapTemporaries() const;
+
+  // REQUIRES: the lock is held.
+  absl::StatusOr<TemporaryFile> NewTemporary(Kind kind, int64_t bytes) const;
+
+  // What was renamed in the kind's directory stays so after a loss of power.
+  absl::Status Sync(Kind kind) const;
+
+ private:
+  std::string Below(absl::string_view name) const;
+
+  const std::string path_;
+  const absl::Duration lock_wait_;
+};
+
+// "cannot <doing> <path>: <reason>".
+absl::Status CacheFileError(absl::string_view doing, const std::string& path, int error_number);
+
+absl::Status SetLastUse(const std::string& path, absl::Time last_use);
+
+// OK too if there is one.
+absl::Status MakeEmptyFile(const std::string& path);
+
+// OK too if there is none.
+absl::Status RemoveFile(const std::string& path);
+
+// REQUIRES: the directory's lock is held.
+absl::Status RenameFile(const std::string& from, const std::string& to);
+
+}  // namespace latentd::cache

@@ -1,0 +1,276 @@
+#include "core/cache/disk_cache.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/metrics/families.h"
+
+namespace latentd::cache {
+namespace {
+
+// Far below what file systems keep, far above what two uses in one tick of a clock need.
+constexpr absl::Duration kUseStep = absl::Microseconds(1);
+
+absl::StatusOr<std::shared_ptr<const MappedFile>> OpenFile(const std::string& path) {
+  auto file = MappedFile::Open(path);
+  if (file.ok() || absl::IsNotFound(file.status()) || absl::IsPermissionDenied(file.status())) {
+    return file;
+  }
+  return absl::UnavailableError(file.status().message());
+}
+
+int64_t Bytes(const std::vector<StoredFile>& files) {
+  int64_t bytes = 0;
+  for (const StoredFile& file : files) bytes += file.bytes;
+  return bytes;
+}
+
+// What is of no use first, then what was not used for longest.
+auto OrderOfLeaving(const StoredFile& file) {
+  return std::make_tuple(!file.quarantined, file.last_use, absl::string_view(file.path));
+}
+
+}  // namespace
+
+DiskCache::Metrics::Metrics(metrics::Registry& registry)
+    : bytes(registry.GetGauge(metrics::kGraphCacheBytes, {"disk"})),
+      evictions(registry.GetCounter(metrics::kGraphCacheEvictions, {"disk_budget"})),
+      corrupt(registry.GetCounter(metrics::kGraphCacheLoadFailures, {"corrupt"})),
+      unreadable(registry.GetCounter(metrics::kGraphCacheLoadFailures, {"unreadable"})),
+      no_space(registry.GetCounter(metrics::kGraphCacheWriteFailures, {"no_space"})),
+      read_only(registry.GetCounter(metrics::kGraphCacheWriteFailures, {"read_only"})),
+      other(registry.GetCounter(metrics::kGraphCacheWriteFailures, {"other"})) {}
+
+DiskCache::DiskCache(Options options, const Clock& clock, metrics::Registry& registry)
+    : options_(std::move(options)),
+      clock_(clock),
+      files_(options_.directory, options_.lock_wait),
+      metrics_(registry) {
+  registry.GetGauge(metrics::kGraphCacheBudget, {"disk"}).Set(options_.max_bytes);
+}
+
+absl::StatusOr<std::unique_ptr<DiskCache>> DiskCache::Open(const Options& options,
+                                                           const Clock& clock,
+                                                           metrics::Registry& registry) {
+  if (options.max_bytes <= 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a disk cache of ", options.max_bytes, " bytes; more than 0 are needed"));
+  }
+  std::unique_ptr<DiskCache> cache(new DiskCache(options, clock, registry));
+  const absl::Status made = cache->files_.Make();
+  const absl::Status usable = cache->files_.CheckUsable();
+  // What could not be made is the reason why nothing is there.
+  if (absl::IsUnavailable(usable) && !made.ok()) return made;
+  RETURN_IF_ERROR(usable);
+  cache->Clean();
+  return cache;
+}
+
+// Where this cannot be done now, the first Write that can does it.
+void DiskCache::Clean() {
+  if (const auto lock = files_.Acquire(); lock.ok()) MakeRoom(0, "").IgnoreError();
+  metrics_.bytes.Set(bytes());
+}
+
+absl::StatusOr<Entry> DiskCache::Read(Kind kind, absl::string_view key) {
+  ASSIGN_OR_RETURN(Entry entry, Load(kind, key));
+  // Fails in a directory that cannot be written, where nothing is evicted either.
+  SetLastUse(files_.EntryPath(kind, DigestOf(key)), NextUse()).IgnoreError();
+  return entry;
+}
+
+absl::Status DiskCache::Verify(Kind kind, absl::string_view key) {
+  return Load(kind, key).status();
+}
+
+// As Load, without consequences.
+absl::StatusOr<Entry> DiskCache::Map(Kind kind, absl::string_view key) const {
+  const std::string path = files_.EntryPath(kind, DigestOf(key));
+  ASSIGN_OR_RETURN(std::shared_ptr<const MappedFile> file, OpenFile(path));
+  ASSIGN_OR_RETURN(const ParsedEntry entry, ParseEntry(file->bytes()));
+  if (files_.EntryPath(entry.kind, DigestOf(entry.key)) != path) {
+    return absl::DataLossError("it holds another entry than its name says");
+  }
+  if (entry.key != key) return absl::NotFoundError("another key has the same digest");
+  return Entry(std::move(file), entry.payload);
+}
+
+absl::StatusOr<Entry> DiskCache::Load(Kind kind, absl::string_view key) {
+  absl::StatusOr<Entry> entry = Map(kind, key);
+  if (!absl::IsDataLoss(entry.status())) {
+    if (!entry.ok() && !absl::IsNotFound(entry.status())) metrics_.unreadable.Increment();
+    return entry;
+  }
+  const auto lock = files_.Acquire();
+  // Another process may have set it aside or replaced it since.
+  if (lock.ok()) entry = Map(kind, key);
+  if (!absl::IsDataLoss(entry.status())) return entry;
+  metrics_.corrupt.Increment();
+  const Digest digest = DigestOf(key);
+  const std::string path = files_.EntryPath(kind, digest);
+  const std::string aside = files_.QuarantinePath(kind, digest);
+  const absl::Status moved = lock.ok() ? RenameFile(path, aside) : lock.status();
+  return absl::DataLossError(
+      absl::StrCat(path, " is damaged: ", entry.status().message(),
+                   moved.ok() ? absl::StrCat("; it is now ", aside)
+                              : absl::StrCat("; it could not be set aside: ", moved.message())));
+}
+
+absl::Status DiskCache::Write(Kind kind, absl::string_view key, absl::string_view payload) {
+  if (key.size() > kMaxKeyBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a key of ", key.size(), " bytes; at most ", kMaxKeyBytes, " are kept"));
+  }
+  absl::Status written = Store(kind, key, payload);
+  if (!written.ok()) {
+    CountWriteFailure(written);
+    metrics_.bytes.Set(bytes());
+  }
+  return written;
+}
+
+absl::Status DiskCache::Store(Kind kind, absl::string_view key, absl::string_view payload) {
+  const std::string path = files_.EntryPath(kind, DigestOf(key));
+  const std::string head = EncodeHead(kind, key, payload);
+  ASSIGN_OR_RETURN(TemporaryFile file,
+                   Reserve(kind, static_cast<int64_t>(head.size() + payload.size()), path));
+  RETURN_IF_ERROR(file.Append(head));
+  RETURN_IF_ERROR(file.Append(payload));
+  RETURN_IF_ERROR(file.Finish(NextUse()));
+  {
+    ASSIGN_OR_RETURN(const CacheDirectory::Lock lock, files_.Acquire());
+    RETURN_IF_ERROR(file.Publish(path));
+  }
+  return files_.Sync(kind);
+}
+
+// Room is made before it is taken, so that a disk no larger than the budget is enough.
+absl::StatusOr<TemporaryFile> DiskCache::Reserve(Kind kind, int64_t bytes,
+                                                 const std::string& path) {
+  RETURN_IF_ERROR(files_.Make());  // somebody may have emptied the directory
+  ASSIGN_OR_RETURN(const CacheDirectory::Lock lock, files_.Acquire());
+  RETURN_IF_ERROR(MakeRoom(bytes, path));
+  return files_.NewTemporary(kind, bytes);
+}
+
+absl::Status DiskCache::MakeRoom(int64_t bytes, const std::string& path) {
+  std::vector<StoredFile> files = files_.Files();
+  files.erase(std::remove_if(files.begin(), files.end(),
+                             [&path](const StoredFile& file) { return file.path == path; }),
+              files.end());
+  NoteUses(files);
+  const int64_t held = Bytes(files);
+  const auto pinned = std::partition(files.begin(), files.end(),
+                                     [](const StoredFile& file) { return !file.pinned; });
+  files.erase(pinned, files.end());
+  const int64_t excess = held + files_.ReapTemporaries() + bytes - options_.max_bytes;
+  if (bytes > 0 && excess > Bytes(files)) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "an entry of ", bytes, " bytes does not fit into ", options_.directory, ", which may hold ",
+        options_.max_bytes, ", beside what is pinned or being written there"));
+  }
+  ASSIGN_OR_RETURN(const int64_t evicted, Evict(std::move(files), excess));
+  metrics_.bytes.Set(held - evicted + bytes);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> DiskCache::Evict(std::vector<StoredFile> files, int64_t bytes) {
+  std::sort(files.begin(), files.end(), [](const StoredFile& a, const StoredFile& b) {
+    return OrderOfLeaving(a) < OrderOfLeaving(b);
+  });
+  int64_t evicted = 0;
+  for (const StoredFile& file : files) {
+    if (evicted >= bytes) break;
+    RETURN_IF_ERROR(RemoveFile(file.path));
+    if (!file.quarantined) metrics_.evictions.Increment();
+    evicted += file.bytes;
+  }
+  return evicted;
+}
+
+void DiskCache::CountWriteFailure(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kResourceExhausted:
+      return metrics_.no_space.Increment();
+    case absl::StatusCode::kPermissionDenied:
+      return metrics_.read_only.Increment();
+    default:
+      return metrics_.other.Increment();
+  }
+}
+
+absl::Status DiskCache::Remove(Kind kind, absl::string_view key) {
+  const Digest digest = DigestOf(key);
+  {
+    ASSIGN_OR_RETURN(const CacheDirectory::Lock lock, files_.Acquire());
+    RETURN_IF_ERROR(RemoveFile(files_.EntryPath(kind, digest)));
+    RETURN_IF_ERROR(RemoveFile(files_.PinPath(kind, digest)));
+  }
+  metrics_.bytes.Set(bytes());
+  return absl::OkStatus();
+}
+
+absl::Status DiskCache::SetPinned(Kind kind, absl::string_view key, bool pinned) {
+  const std::string path = files_.PinPath(kind, DigestOf(key));
+  {
+    ASSIGN_OR_RETURN(const CacheDirectory::Lock lock, files_.Acquire());
+    if (!Contains(kind, key)) {
+      return absl::NotFoundError(absl::StrCat("no entry ", files_.EntryPath(kind, DigestOf(key))));
+    }
+    RETURN_IF_ERROR(pinned ? MakeEmptyFile(path) : RemoveFile(path));
+  }
+  return files_.Sync(kind);
+}
+
+bool DiskCache::Contains(Kind kind, absl::string_view key) const {
+  const std::optional<EntryInfo> info =
+      Describe(kind, {.path = files_.EntryPath(kind, DigestOf(key))});
+  return info.has_value() && info->key == key;
+}
+
+// Nothing for a file that is damaged or gone. The payload is not read.
+std::optional<EntryInfo> DiskCache::Describe(Kind kind, const StoredFile& file) const {
+  const auto mapped = MappedFile::Open(file.path);
+  if (!mapped.ok()) return std::nullopt;
+  const auto entry = ParseHead((*mapped)->bytes());
+  if (!entry.ok()) return std::nullopt;
+  const Digest digest = DigestOf(entry->key);
+  if (files_.EntryPath(entry->kind, digest) != file.path) return std::nullopt;
+  // A clock that was set back has not come to some uses yet.
+  return EntryInfo{kind,
+                   digest,
+                   std::string(entry->key),
+                   file.bytes,
+                   std::min(file.last_use, clock_.Wall()),
+                   file.pinned};
+}
+
+std::vector<EntryInfo> DiskCache::List(Kind kind) const {
+  std::vector<StoredFile> files = files_.Entries(kind);
+  std::sort(files.begin(), files.end(), [](const StoredFile& a, const StoredFile& b) {
+    return OrderOfLeaving(b) < OrderOfLeaving(a);
+  });
+  std::vector<EntryInfo> infos;
+  for (const StoredFile& file : files) {
+    if (auto info = Describe(kind, file)) infos.push_back(*std::move(info));
+  }
+  return infos;
+}
+
+int64_t DiskCache::bytes() const { return Bytes(files_.Files()); }
+
+absl::Time DiskCache::NextUse() {
+  const absl::MutexLock lock(&mutex_);
+  newest_use_ = std::max(clock_.Wall(), newest_use_ + kUseStep);
+  return newest_use_;
+}
+
+void DiskCache::NoteUses(const std::vector<StoredFile>& files) {
+  const absl::MutexLock lock(&mutex_);
+  for (const StoredFile& file : files) newest_use_ = std::max(newest_use_, file.last_use);
+}
+
+}  // namespace latentd::cache

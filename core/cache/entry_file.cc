@@ -1,0 +1,134 @@
+#include "core/cache/entry_file.h"
+
+#include <cstring>
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+
+namespace latentd::cache {
+namespace {
+
+constexpr absl::string_view kMagic = "latentce";
+constexpr uint32_t kVersion = 1;
+constexpr size_t kFixedBytes = 64;  // of the head, before the key
+constexpr size_t kHeadDigestOffset = 48;
+
+struct Fields {
+  uint32_t kind = 0;
+  uint64_t payload_bytes = 0;
+  Digest payload_digest;
+  absl::string_view key;
+};
+
+template <typename T>
+void Append(std::string& out, T value) {
+  for (size_t i = 0; i < sizeof(T); ++i) out.push_back(static_cast<char>(value >> (8 * i)));
+}
+
+void Append(std::string& out, const Digest& digest) {
+  Append(out, digest.low);
+  Append(out, digest.high);
+}
+
+template <typename T>
+T ReadAt(absl::string_view bytes, size_t offset) {
+  T value = 0;
+  for (size_t i = 0; i < sizeof(T); ++i) {
+    value |= static_cast<T>(static_cast<unsigned char>(bytes[offset + i])) << (8 * i);
+  }
+  return value;
+}
+
+constexpr size_t HeadBytes(size_t key_bytes) {
+  return (kFixedBytes + key_bytes + kPayloadAlignment - 1) / kPayloadAlignment * kPayloadAlignment;
+}
+
+std::string Encode(const Fields& fields) {
+  std::string head;
+  head.reserve(HeadBytes(fields.key.size()));
+  head.append(kMagic.data(), kMagic.size());
+  Append(head, kVersion);
+  Append(head, fields.kind);
+  Append(head, static_cast<uint64_t>(fields.key.size()));
+  Append(head, fields.payload_bytes);
+  Append(head, fields.payload_digest);
+  Append(head, Digest());
+  head.append(fields.key.data(), fields.key.size());
+  head.resize(HeadBytes(fields.key.size()));
+  std::string digest;
+  Append(digest, DigestOf(head));
+  return head.replace(kHeadDigestOffset, digest.size(), digest);
+}
+
+absl::StatusOr<Fields> ReadFields(absl::string_view file) {
+  if (file.size() < kFixedBytes) {
+    return absl::DataLossError(absl::StrCat("cut short in its head, at ", file.size(), " bytes"));
+  }
+  if (file.substr(0, kMagic.size()) != kMagic) return absl::DataLossError("not a cache entry");
+  if (const auto version = ReadAt<uint32_t>(file, 8); version != kVersion) {
+    return absl::DataLossError(
+        absl::StrCat("of format ", version, "; this program reads format ", kVersion));
+  }
+  const auto key_bytes = ReadAt<uint64_t>(file, 16);
+  if (key_bytes > kMaxKeyBytes || HeadBytes(key_bytes) > file.size()) {
+    return absl::DataLossError("cut short in its key, or the key's length is damaged");
+  }
+  return Fields{ReadAt<uint32_t>(file, 12), ReadAt<uint64_t>(file, 24),
+                Digest{.high = ReadAt<uint64_t>(file, 40), .low = ReadAt<uint64_t>(file, 32)},
+                file.substr(kFixedBytes, key_bytes)};
+}
+
+// Of a file whose fields were read: the head is the one that its fields make, and what the lengths
+// say is there.
+absl::Status CheckHead(const Fields& fields, absl::string_view file) {
+  const std::string head = Encode(fields);
+  if (file.substr(0, head.size()) != head) {
+    return absl::DataLossError("the head does not fit its checksum");
+  }
+  if (fields.kind >= std::size(kKinds)) {
+    return absl::DataLossError(absl::StrCat("of kind ", fields.kind, ", which is unknown"));
+  }
+  if (const size_t payload = file.size() - head.size(); payload != fields.payload_bytes) {
+    return absl::DataLossError(
+        absl::StrCat("holds ", payload, " bytes of payload; its head says ", fields.payload_bytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Fields> CheckedFields(absl::string_view file) {
+  ASSIGN_OR_RETURN(const Fields fields, ReadFields(file));
+  RETURN_IF_ERROR(CheckHead(fields, file));
+  return fields;
+}
+
+ParsedEntry Parsed(const Fields& fields, absl::string_view file) {
+  return {static_cast<Kind>(fields.kind), fields.key, file.substr(HeadBytes(fields.key.size()))};
+}
+
+}  // namespace
+
+absl::string_view KindName(Kind kind) {
+  constexpr absl::string_view kNames[] = {"artifacts", "weights", "selections", "digests"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+std::string EncodeHead(Kind kind, absl::string_view key, absl::string_view payload) {
+  return Encode({static_cast<uint32_t>(kind), payload.size(), DigestOf(payload), key});
+}
+
+absl::StatusOr<ParsedEntry> ParseHead(absl::string_view file) {
+  ASSIGN_OR_RETURN(const Fields fields, CheckedFields(file));
+  return Parsed(fields, file);
+}
+
+absl::StatusOr<ParsedEntry> ParseEntry(absl::string_view file) {
+  ASSIGN_OR_RETURN(const Fields fields, CheckedFields(file));
+  const ParsedEntry entry = Parsed(fields, file);
+  if (DigestOf(entry.payload) != fields.payload_digest) {
+    return absl::DataLossError("the payload does not fit its checksum");
+  }
+  return entry;
+}
+
+}  // namespace latentd::cache
