@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "core/base/status_macros.h"
 #include "core/compiler/artifact.h"
 #include "core/graph/text.h"
@@ -13,42 +12,57 @@
 namespace latentd::compiler {
 namespace {
 
-// The first line in which the artifact's key is another one: "backend cpu, wanted backend
-// reference".
-std::string Difference(absl::string_view found, const GraphKey& wanted) {
-  const std::string wanted_text = wanted.ToText();
-  const std::vector<absl::string_view> ours = absl::StrSplit(wanted_text, '\n');
-  const std::vector<absl::string_view> theirs = absl::StrSplit(found, '\n');
-  for (size_t i = 0; i < ours.size() && i < theirs.size(); ++i) {
-    if (ours[i] != theirs[i]) return absl::StrCat(theirs[i], ", wanted ", ours[i]);
+using graph::Graph;
+
+// One line for each input and output.
+std::string PortsOf(const Graph& graph) {
+  std::string text;
+  const auto append = [&](absl::string_view what, absl::string_view name, graph::ValueId id) {
+    const graph::Node& node = graph.node(id);
+    absl::StrAppend(&text, what, " \"", name, "\" ", device::Name(node.dtype),
+                    node.shape.ToString(), "\n");
+  };
+  for (const graph::ValueId id : graph.Select(graph::Op::kInput)) {
+    append("input", graph.node(id).name, id);
   }
-  return "a key of another form";
+  for (const graph::Output& output : graph.outputs()) append("output", output.name, output.value);
+  return text;
 }
 
 }  // namespace
 
-absl::StatusOr<std::string> Compile(const graph::Graph& graph, const backends::Backend& backend,
-                                    const CompileOptions& options) {
-  const GraphKey key = KeyOf(graph, backend, options);
-  ASSIGN_OR_RETURN(const graph::Graph optimised,
+absl::StatusOr<CompiledGraph> Compile(const Graph& graph, const backends::Backend& backend,
+                                      const CompileOptions& options) {
+  ASSIGN_OR_RETURN(Graph optimised,
                    passes::RunPasses(graph, backend.target(), {.skip = options.skipped_passes}));
-  ASSIGN_OR_RETURN(const std::string plan, backend.Plan(optimised));
-  const std::string key_text = key.ToText();
-  const std::string graph_text = graph::ToText(optimised);
-  return WriteArtifact({key_text, graph_text, plan});
+  ASSIGN_OR_RETURN(std::string plan, backend.Plan(optimised));
+  return CompiledGraph{std::make_shared<const Graph>(std::move(optimised)), std::move(plan)};
 }
 
-absl::StatusOr<std::unique_ptr<backends::Executable>> Load(absl::string_view artifact,
-                                                           const GraphKey& key,
-                                                           backends::Backend& backend,
-                                                           const weights::WeightSet& weights) {
+std::string Seal(const CompiledGraph& compiled, const GraphKey& key, const GraphLabel& label,
+                 absl::Duration compile_time) {
+  const std::string key_text = key.ToText();
+  const std::string label_text = label.ToText();
+  const std::string graph_text = graph::ToText(*compiled.graph);
+  return WriteArtifact({key_text, label_text, graph_text, compiled.plan, compile_time});
+}
+
+absl::StatusOr<CompiledGraph> Open(absl::string_view artifact, const GraphKey& key) {
   ASSIGN_OR_RETURN(const Artifact parsed, ParseArtifact(artifact));
   if (parsed.key != key.ToText()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the artifact was made for ", Difference(parsed.key, key)));
+        absl::StrCat("it was made for ", Difference(parsed.key, key)));
   }
-  ASSIGN_OR_RETURN(graph::Graph graph, graph::ParseText(parsed.graph));
-  return backend.Load(std::make_shared<const graph::Graph>(std::move(graph)), parsed.plan, weights);
+  absl::StatusOr<Graph> graph = graph::ParseText(parsed.graph);
+  if (!graph.ok()) {
+    return absl::DataLossError(absl::StrCat("artifact: its graph: ", graph.status().message()));
+  }
+  return CompiledGraph{std::make_shared<const Graph>(*std::move(graph)), std::string(parsed.plan)};
+}
+
+absl::Status CheckSamePorts(const Graph& declared, const Graph& optimised) {
+  if (PortsOf(declared) == PortsOf(optimised)) return absl::OkStatus();
+  return absl::DataLossError("artifact: its graph has other inputs or outputs than it should");
 }
 
 }  // namespace latentd::compiler

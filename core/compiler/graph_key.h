@@ -2,9 +2,11 @@
 // an artifact made for one is right for the other.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "core/backends/backend.h"
 #include "core/base/digest.h"
 #include "core/graph/graph.h"
@@ -27,10 +29,18 @@ struct GraphKey {
 
   // One "name value" a line.
   std::string ToText() const;
+  // Reads exactly what ToText prints.
+  static std::optional<GraphKey> FromText(absl::string_view text);
   Digest ToDigest() const { return DigestOf(ToText()); }
 };
 
 GraphKey KeyOf(const graph::Graph& graph, const backends::Backend& backend,
                const CompileOptions& options);
+// The same with what is known without the graph: its digest is empty.
+GraphKey KeyOf(const backends::Backend& backend, const CompileOptions& options);
+
+// The first field in which a key's text, found somewhere, is another one than `wanted`: "backend
+// cpu, wanted reference".
+std::string Difference(absl::string_view found, const GraphKey& wanted);
 
 }  // namespace latentd::compiler

@@ -2,7 +2,10 @@
 // one artifact.
 #pragma once
 
+#include <optional>
 #include <string>
+
+#include "absl/strings/string_view.h"
 
 namespace latentd::compiler {
 
@@ -17,8 +20,11 @@ struct GraphLabel {
   bool fallback = false;  // the fp32 form of a graph that runs in a lesser precision
 
   bool operator==(const GraphLabel&) const = default;
-  // "unet_base step 256x256 rows 2".
+  // "unet_base step 256x256 rows 2"; without the size where it is 0 and 0.
   std::string ToText() const;
+  // Reads what ToText prints, where names are of at most 32 of a-z, 0-9 and _, and not empty but
+  // for the part.
+  static std::optional<GraphLabel> FromText(absl::string_view text);
 };
 
 }  // namespace latentd::compiler

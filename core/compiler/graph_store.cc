@@ -1,110 +1,226 @@
 #include "core/compiler/graph_store.h"
 
-#include <iterator>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "core/base/error_details.h"
 #include "core/base/status_macros.h"
-#include "core/compiler/compile.h"
+#include "core/compiler/graph_entry.h"
 
 namespace latentd::compiler {
+namespace {
 
 using backends::Executable;
 
-absl::StatusOr<std::shared_ptr<Executable>> GraphStore::GetOrLoad(
-    const graph::Graph& graph, std::shared_ptr<const weights::WeightSet> weights) {
-  const GraphKey key = KeyOf(graph, backend_, options_);
-  const ExecutableKey executable_key{key.ToDigest(), weights.get()};
-  if (auto found = FindOrBegin(executable_key)) return found;
-  absl::StatusOr<std::shared_ptr<Executable>> made = Make(graph, key, *weights);
-  std::list<Held> leaving;  // freed after the lock is: that takes as long as the weights are large
+std::vector<device::Buffer> Zeros(const std::vector<backends::Port>& ports) {
+  std::vector<device::Buffer> buffers;
+  buffers.reserve(ports.size());
+  for (const backends::Port& port : ports) {
+    buffers.push_back(device::Buffer::Allocate(port.dtype, port.shape));
+  }
+  return buffers;
+}
+
+// Zeros are valid as tokens and positions too.
+absl::Status RunOnZeros(Executable& executable) {
+  const std::vector<device::Buffer> inputs = Zeros(executable.inputs());
+  std::vector<device::Buffer> outputs = Zeros(executable.outputs());
+  return executable.Run(inputs, absl::MakeSpan(outputs));
+}
+
+// Whether it may well work the next time with nothing else changed.
+bool Passes(const absl::Status& failure) { return absl::IsResourceExhausted(failure); }
+
+}  // namespace
+
+GraphStore::GraphStore(backends::Backend& backend, const Clock& clock, metrics::Registry& registry,
+                       cache::DiskCache* disk, Options options)
+    : backend_(backend),
+      clock_(clock),
+      registry_(registry),
+      disk_(disk),
+      options_(std::move(options)) {
+  registry_.GetGauge(metrics::kGraphCacheBudget, {"memory"})
+      .Set(static_cast<double>(options_.memory_budget));
+}
+
+GraphStore::GraphStore(backends::Backend& backend, const Clock& clock, GraphStoreLimits limits,
+                       CompileOptions options)
+    : own_registry_(std::make_unique<metrics::Registry>()),
+      backend_(backend),
+      clock_(clock),
+      registry_(*own_registry_),
+      disk_(nullptr),
+      options_{.compile = std::move(options), .memory_budget = limits.artifact_bytes} {}
+
+GraphStore::~GraphStore() = default;
+
+std::shared_ptr<GraphStore::Entry> GraphStore::FindEntry(const Digest& id) const {
+  for (const std::shared_ptr<Entry>& entry : entries_) {
+    if (entry->id == id) return entry;
+  }
+  return nullptr;
+}
+
+GraphStore::GraphRef GraphStore::FindUse(const Entry& entry, const WantedGraph& wanted) const {
+  for (GraphRef& use : entry.Users()) {
+    if (use->user == wanted.user && use->weights == wanted.weights) return std::move(use);
+  }
+  return nullptr;
+}
+
+GraphStore::GraphRef GraphStore::Declare(WantedGraph wanted) {
+  backends::Backend& backend = wanted.backend != nullptr ? *wanted.backend : backend_;
+  auto declared =
+      std::make_shared<Entry>(wanted, KeyOf(*wanted.graph, backend, options_.compile), backend);
+  declared->on_disk = disk_.Contains(declared->key);
+  Leaving leaving;
   absl::MutexLock lock(&mutex_);
-  loading_.erase(executable_key);
-  if (made.ok()) leaving = Hold({executable_key, *made, std::move(weights)});
+  leaving = Forget();
+  std::shared_ptr<Entry> entry = FindEntry(declared->id);
+  if (entry == nullptr) entry = entries_.emplace_back(std::move(declared));
+  if (GraphRef known = FindUse(*entry, wanted)) return known;
+  GraphRef use = std::make_shared<Use>(entry, wanted);
+  entry->uses.push_back(use);
+  Publish(*entry);
+  return use;
+}
+
+std::string GraphStore::IdOf(const GraphRef& graph) { return graph->entry->id.ToString(); }
+
+Digest GraphStore::ContentOf(Use& use) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (use.content.has_value()) return *use.content;
+  }
+  // Without the lock: it may read gigabytes.
+  const Digest content = use.weights->ContentDigest(*use.entry->graph);
+  absl::MutexLock lock(&mutex_);
+  use.content = content;
+  return content;
+}
+
+absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::Get(const GraphRef& graph,
+                                                              Purpose purpose) {
+  if (purpose.allow == Allow::kReady) return GetReady(*graph);
+  Entry& entry = *graph->entry;
+  const Digest weights = ContentOf(*graph);
+  ASSIGN_OR_RETURN(ExecutablePointer found, FindOrBegin(entry, weights, purpose.allow));
+  if (found != nullptr) return found;
+  absl::StatusOr<ExecutablePointer> made = Make(*graph, purpose);
+  Leaving leaving;
+  absl::MutexLock lock(&mutex_);
+  Loaded& loaded = entry.loaded[weights];
+  loaded.loading = false;
+  if (made.ok()) {
+    loaded.executable = *made;
+    Touch(entry);
+    leaving = Trim();
+  }
+  Publish(entry);
   return made;
 }
 
-std::shared_ptr<Executable> GraphStore::FindOrBegin(const ExecutableKey& key) {
+absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::GetReady(const Use& use) {
   absl::MutexLock lock(&mutex_);
-  const auto idle = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !loading_.contains(key); };
-  mutex_.Await(absl::Condition(&idle));
-  const auto found = executables_.find(key);
-  if (found == executables_.end()) {
-    loading_.insert(key);
-    return nullptr;
-  }
-  ++counts_.hits;
-  held_.splice(held_.begin(), held_, found->second);
-  return held_.front().executable;
+  Entry& entry = *use.entry;
+  if (!use.content.has_value()) return Cold(entry);
+  const auto found = entry.loaded.find(*use.content);
+  if (found == entry.loaded.end() || found->second.executable == nullptr) return Cold(entry);
+  return Hit(entry, found->second);
 }
 
-absl::StatusOr<std::shared_ptr<Executable>> GraphStore::Make(const graph::Graph& graph,
-                                                             const GraphKey& key,
-                                                             const weights::WeightSet& weights) {
-  ASSIGN_OR_RETURN(const std::shared_ptr<const std::string> artifact, GetOrCompile(graph, key));
-  const absl::Time begin = clock_.Monotonic();
-  ASSIGN_OR_RETURN(std::shared_ptr<Executable> executable, Load(*artifact, key, backend_, weights));
+absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::FindOrBegin(Entry& entry,
+                                                                      const Digest& weights,
+                                                                      Allow allow) {
   absl::MutexLock lock(&mutex_);
-  ++counts_.loads;
-  counts_.load_time += clock_.Monotonic() - begin;
+  const int tries = entry.tries;
+  const auto idle = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const auto found = entry.loaded.find(weights);
+    return found == entry.loaded.end() || !found->second.loading;
+  };
+  mutex_.Await(absl::Condition(&idle));
+  Loaded& loaded = entry.loaded[weights];
+  if (loaded.executable != nullptr) return Hit(entry, loaded);
+  // Who waited for a try takes what came of it, whatever it wanted to do itself.
+  const absl::Status& failure = loaded.failure.ok() ? entry.failure : loaded.failure;
+  if (entry.tries != tries && !failure.ok()) return failure;
+  if (!loaded.failure.ok() && !Passes(loaded.failure) && allow != Allow::kRetry) {
+    return loaded.failure;
+  }
+  loaded.loading = true;
+  Publish(entry);
+  return nullptr;
+}
+
+GraphStore::ExecutablePointer GraphStore::Hit(Entry& entry, const Loaded& loaded) {
+  ++totals_.hits;
+  ++entry.hits;
+  Touch(entry);
+  CountLookup(entry, "hit");
+  return loaded.executable;
+}
+
+absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::Make(const Use& use, Purpose purpose) {
+  Entry& entry = *use.entry;
+  const absl::Time begin = clock_.Monotonic();
+  ASSIGN_OR_RETURN(Got got, GetArtifact(entry, purpose));
+  absl::StatusOr<ExecutablePointer> made = LoadFrom(use, got.artifact);
+  // What came from the disk may be bad in a way that no checksum shows; weights that do not fit are
+  // no fault of it.
+  if (!made.ok() && !got.artifact.made_here && !Passes(made.status()) &&
+      use.weights->Check(*entry.graph).ok()) {
+    Discard(entry, got.artifact, made.status());
+    ASSIGN_OR_RETURN(got, GetArtifact(entry, purpose));
+    made = LoadFrom(use, got.artifact);
+  }
+  absl::MutexLock lock(&mutex_);
+  ++entry.tries;
+  entry.loaded[*use.content].failure = made.status();
+  if (made.ok()) {
+    registry_.GetHistogram(metrics::kGraphReadySeconds, {entry.label.component, got.source})
+        .Observe(absl::ToDoubleSeconds(clock_.Monotonic() - begin));
+  }
+  return made;
+}
+
+absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::LoadFrom(const Use& use,
+                                                                   const Bytes& artifact) {
+  Entry& entry = *use.entry;
+  const absl::Time begin = clock_.Monotonic();
+  ASSIGN_OR_RETURN(const CompiledGraph compiled, Open(*artifact.bytes, entry.key));
+  RETURN_IF_ERROR(CheckSamePorts(*entry.graph, *compiled.graph));
+  ASSIGN_OR_RETURN(ExecutablePointer executable,
+                   entry.backend.Load(compiled.graph, compiled.plan, *use.weights));
+  if (options_.run_once) RETURN_IF_ERROR(RunOnZeros(*executable));
+  absl::MutexLock lock(&mutex_);
+  entry.load_time = clock_.Monotonic() - begin;
+  entry.arena_bytes = executable->arena_bytes();
+  ++totals_.loads;
+  totals_.load_time += entry.load_time;
   return executable;
 }
 
-absl::StatusOr<std::shared_ptr<const std::string>> GraphStore::GetOrCompile(
-    const graph::Graph& graph, const GraphKey& key) {
-  const Digest digest = key.ToDigest();
-  if (auto found = FindOrBeginArtifact(digest)) return found;
-  const absl::Time begin = clock_.Monotonic();
-  absl::StatusOr<std::string> compiled = Compile(graph, backend_, options_);
-  absl::MutexLock lock(&mutex_);
-  compiling_.erase(digest);
-  if (!compiled.ok()) return compiled.status();
-  ++counts_.compilations;
-  counts_.compile_time += clock_.Monotonic() - begin;
-  auto artifact = std::make_shared<const std::string>(*std::move(compiled));
-  Keep({digest, artifact});
-  return artifact;
-}
-
-std::shared_ptr<const std::string> GraphStore::FindOrBeginArtifact(const Digest& key) {
-  absl::MutexLock lock(&mutex_);
-  const auto idle = [&]()
-                        ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !compiling_.contains(key); };
-  mutex_.Await(absl::Condition(&idle));
-  const auto found = artifacts_.find(key);
-  if (found == artifacts_.end()) {
-    compiling_.insert(key);
-    return nullptr;
+absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::GetOrLoad(
+    const graph::Graph& graph, std::shared_ptr<const weights::WeightSet> weights) {
+  GraphRef use = Declare({.label = {.component = "graph"},
+                          .graph = std::make_shared<const graph::Graph>(graph),
+                          .weights = std::move(weights)});
+  {
+    absl::MutexLock lock(&mutex_);
+    kept_.insert(use);
   }
-  kept_.splice(kept_.begin(), kept_, found->second);
-  return kept_.front().bytes;
+  return Get(use, {.allow = Allow::kRetry});
 }
 
-std::list<GraphStore::Held> GraphStore::Hold(Held held) {
-  held_.push_front(std::move(held));
-  executables_[held_.front().key] = held_.begin();
-  std::list<Held> leaving;
-  while (held_.size() > limits_.executables) {
-    executables_.erase(held_.back().key);
-    leaving.splice(leaving.end(), held_, std::prev(held_.end()));
-  }
-  return leaving;
-}
-
-void GraphStore::Keep(Kept kept) {
-  artifact_bytes_ += kept.bytes->size();
-  kept_.push_front(std::move(kept));
-  artifacts_[kept_.front().key] = kept_.begin();
-  // The newest stays even if it is larger than the limit.
-  while (artifact_bytes_ > limits_.artifact_bytes && kept_.size() > 1) {
-    artifact_bytes_ -= kept_.back().bytes->size();
-    artifacts_.erase(kept_.back().key);
-    kept_.pop_back();
-  }
-}
-
-GraphStoreCounts GraphStore::counts() const {
+GraphStore::Totals GraphStore::totals() const {
   absl::MutexLock lock(&mutex_);
-  return counts_;
+  Totals totals = totals_;
+  for (const std::shared_ptr<Entry>& entry : entries_) {
+    totals.executable_bytes += entry->executable_bytes();
+    totals.artifact_bytes += entry->artifact_bytes();
+  }
+  return totals;
 }
 
 }  // namespace latentd::compiler

@@ -1,104 +1,249 @@
-// Keeps what was compiled: artifacts as bytes by GraphKey, executables by GraphKey and weight set.
-// One compilation per key, however many ask at once.
+// Keeps what was compiled. Three tiers: executables, ready to run, by GraphKey and the content of
+// the weights; artifacts in memory by GraphKey; artifacts in the disk cache by GraphKey.
 //
-// Bounded: beyond the limits the least recently used leave; an executable that somebody still holds
-// lives on until it is let go. Thread-safe. Compiling and loading run on the thread that asks
-// first; others that want the same wait for it.
+// A graph is declared once (cheap: nothing is compiled) and asked for by its reference. Entries are
+// named by their GraphKey: base and refiner that declare the same graph are two users of one entry,
+// and of one executable where their weights' contents are equal. An entry lives as long as somebody
+// keeps a reference to it; what the last one leaves behind goes at the next Declare.
+//
+// One compilation per key however many ask at once: the others wait. A failure is remembered with
+// its reason and given to who asks again, until a Get for kRetry (want of memory while loading is
+// not remembered: it may be there next time). A compiled artifact is written to disk at once. An
+// artifact on disk that was made for another key, or is damaged, is a miss whose reason is logged,
+// counted and shown; never an error.
+//
+// READY means: the executable was run once in this process (Options::run_once).
+//
+// Bounded: what entries hold in memory leaves, least recently used first, when the budget is
+// passed; never of one that is pinned, in use (somebody holds an executable) or the newest.
+//
+// Thread-safe. Compiling, loading and the first run happen on the thread that asks.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <list>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "core/backends/backend.h"
 #include "core/base/clock.h"
+#include "core/cache/disk_cache.h"
+#include "core/compiler/compile.h"
+#include "core/compiler/disk_artifacts.h"
 #include "core/compiler/graph_key.h"
+#include "core/compiler/graph_label.h"
+#include "core/metrics/registry.h"
 #include "core/weights/weight_set.h"
 
 namespace latentd::compiler {
+
+struct WantedGraph {
+  GraphLabel label;
+  std::string user;                           // who wants it: "base", "refiner"
+  std::shared_ptr<const graph::Graph> graph;  // before passes
+  std::shared_ptr<const weights::WeightSet> weights;
+  backends::Backend* backend = nullptr;  // null: the store's own; else e.g. the reference backend
+};
+
+// What Get may do to have the graph.
+enum class Allow : uint8_t {
+  kReady,    // only hand out what is ready; quick
+  kLoad,     // load an artifact from memory or disk, never compile
+  kCompile,  // compile too, unless that failed before
+  kRetry,    // compile even if that failed before
+};
+
+// Why, for metrics: startup, warm, cold_request, retry.
+struct Purpose {
+  Allow allow = Allow::kCompile;
+  absl::string_view reason = "cold_request";
+};
+
+enum class GraphState : uint8_t { kCold, kCompiling, kCompiled, kLoading, kReady, kFailed };
+enum class Tier : uint8_t { kMemory, kDisk, kBoth };
+
+// One entry, as operators see it.
+struct GraphInfo {
+  std::string id;    // 32 hexadecimal digits
+  GraphLabel label;  // of who declared it first; of an entry that is only on disk: as it was saved
+  std::vector<std::string> users;        // empty: on disk, and nothing that is served wants it
+  GraphState state = GraphState::kCold;  // kReady: for every user
+  std::string reason;  // kFailed: why; kCold: why what was on disk could not be used
+  GraphKey key;
+  int64_t device_bytes = 0;  // of its executables, beside arena and weights
+  int64_t arena_bytes = 0;   // that one run uses; 0 where it is not known yet
+  int64_t memory_bytes = 0;  // of the artifact in memory
+  int64_t disk_bytes = 0;
+  absl::Duration compile_time;  // in this process, or as the artifact says
+  absl::Duration load_time;     // of the last load, first run included
+  int64_t hits = 0;
+  absl::Time last_use = absl::InfinitePast();  // wall clock; InfinitePast: never
+  bool pinned = false;
+  bool in_use = false;
+};
 
 struct GraphStoreLimits {
   size_t executables = 64;
   size_t artifact_bytes = size_t{256} << 20;
 };
 
-struct GraphStoreCounts {
-  int64_t compilations = 0;
-  int64_t loads = 0;
-  int64_t hits = 0;  // an executable was there
-  absl::Duration compile_time;
-  absl::Duration load_time;
-};
-
 class GraphStore {
  public:
-  // `backend` and `clock` must outlive the store.
-  GraphStore(backends::Backend& backend, const Clock& clock, GraphStoreLimits limits = {},
-             CompileOptions options = {})
-      : backend_(backend), clock_(clock), limits_(limits), options_(std::move(options)) {}
+  struct Use;
+  using GraphRef = std::shared_ptr<Use>;  // opaque: one user of one entry
+  using ExecutablePointer = std::shared_ptr<backends::Executable>;
 
-  // The executable of `graph` over `weights`, which it keeps alive. A failure is not remembered:
-  // who asks later tries again.
-  absl::StatusOr<std::shared_ptr<backends::Executable>> GetOrLoad(
-      const graph::Graph& graph, std::shared_ptr<const weights::WeightSet> weights)
+  struct Options {
+    CompileOptions compile;
+    size_t memory_budget = size_t{1} << 30;  // executables' own bytes and artifacts in memory
+    bool run_once = false;  // run each executable once, on zeros, when it is loaded
+    bool save = true;       // write what was compiled to disk at once
+    // What does not stop the service and somebody should know: an artifact that could not be used
+    // or written. Called from any thread, without a lock.
+    std::function<void(absl::string_view)> on_warning = {};
+  };
+
+  // How much was done since the start, and what is held now.
+  struct Totals {
+    int64_t compilations = 0, loads = 0, hits = 0;
+    absl::Duration compile_time, load_time;
+    int64_t executable_bytes = 0;
+    int64_t artifact_bytes = 0;  // in memory
+  };
+
+  // `disk` may be null: nothing survives. All must outlive the store.
+  GraphStore(backends::Backend& backend, const Clock& clock, metrics::Registry& registry,
+             cache::DiskCache* disk, Options options);
+  // As above without a disk, for who uses GetOrLoad.
+  GraphStore(backends::Backend& backend, const Clock& clock, GraphStoreLimits limits = {},
+             CompileOptions options = {});
+  ~GraphStore();
+
+  // The same entry for the same key (the same reference, if the weight set is the same too); adds
+  // the user. REQUIRES: graph and weights.
+  GraphRef Declare(WantedGraph wanted) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The entry's id, as in GraphInfo.
+  static std::string IdOf(const GraphRef& graph);
+
+  // FAILED_PRECONDITION with reason GRAPH_COLD: not ready (or would have to be compiled) and
+  // purpose.allow says that this must not be done; with reason COMPILE_FORBIDDEN after
+  // ForbidCompiling. Else what compiling or loading says.
+  absl::StatusOr<ExecutablePointer> Get(const GraphRef& graph, Purpose purpose = {})
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  GraphStoreCounts counts() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // From now on nothing is compiled (strict mode): Get for kCompile behaves as kLoad does.
+  void ForbidCompiling() { compiling_forbidden_ = true; }
+
+  // What the graph would hold, without loading it: from its artifact, or by planning it anew and
+  // dropping the result (which counts as no compilation).
+  absl::StatusOr<backends::MemoryNeeds> Predict(const GraphRef& graph) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Declared entries in order of declaration, then what else is on disk.
+  std::vector<GraphInfo> List() const ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<GraphInfo> Find(absl::string_view id) const;  // NOT_FOUND
+
+  // FAILED_PRECONDITION, reason NOT_COMPILED: it is not. OK where it is on disk already, and where
+  // there is no disk cache.
+  absl::Status Save(absl::string_view id) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Every user's executable, as Get for kLoad.
+  absl::Status Load(absl::string_view id) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Reads the disk entry again and checks all of it. NOT_FOUND: it is not on disk; DATA_LOSS:
+  // damaged, and in quarantine now; FAILED_PRECONDITION: made for another key, and what differs.
+  absl::Status Verify(absl::string_view id) ABSL_LOCKS_EXCLUDED(mutex_);
+  // FAILED_PRECONDITION, unless forced: pinned (reason PINNED), or in use and to leave memory
+  // (IN_USE). Who holds an executable keeps it.
+  absl::Status Evict(absl::string_view id, Tier tier, bool force) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status SetPinned(absl::string_view id, bool pinned) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // The artifact's bytes, from memory or disk. FAILED_PRECONDITION, reason NOT_COMPILED: neither.
+  absl::StatusOr<std::string> Export(absl::string_view id) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Takes an artifact that came from elsewhere: all of it is checked, and it is written to disk
+  // (memory, if there is no disk cache). Returns its id. DATA_LOSS: damaged; FAILED_PRECONDITION:
+  // made for another machine or version, and what differs.
+  absl::StatusOr<std::string> Import(std::string artifact) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  Totals totals() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // The executable of `graph` over `weights`.
+  absl::StatusOr<ExecutablePointer> GetOrLoad(const graph::Graph& graph,
+                                              std::shared_ptr<const weights::WeightSet> weights)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  Totals counts() const { return totals(); }
 
  private:
-  // The weight set's address tells sets apart: an entry keeps its set alive, so that no other gets
-  // the address.
-  using ExecutableKey = std::pair<Digest, const weights::WeightSet*>;
-  struct Held {
-    ExecutableKey key;
-    std::shared_ptr<backends::Executable> executable;
-    std::shared_ptr<const weights::WeightSet> weights;
-  };
-  struct Kept {
-    Digest key;
-    std::shared_ptr<const std::string> bytes;
-  };
+  struct Entry;
+  struct Loaded;
+  struct Bytes;
+  // Freed after the lock is: that takes as long as the weights are large.
+  using Leaving = std::vector<std::shared_ptr<const void>>;
 
-  // The executable, waiting for a thread that makes it; null: this thread is to make it.
-  std::shared_ptr<backends::Executable> FindOrBegin(const ExecutableKey& key)
+  // graph_store.cc: from a reference to an executable.
+  std::shared_ptr<Entry> FindEntry(const Digest& id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  GraphRef FindUse(const Entry& entry, const WantedGraph& wanted) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Digest ContentOf(Use& use) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<ExecutablePointer> GetReady(const Use& use) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The executable or a failure that stands, waiting for a thread that loads it; null: this thread
+  // is to load it.
+  absl::StatusOr<ExecutablePointer> FindOrBegin(Entry& entry, const Digest& weights, Allow allow)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::StatusOr<std::shared_ptr<backends::Executable>> Make(const graph::Graph& graph,
-                                                             const GraphKey& key,
-                                                             const weights::WeightSet& weights);
-  std::shared_ptr<const std::string> FindOrBeginArtifact(const Digest& key)
+  ExecutablePointer Hit(Entry& entry, const Loaded& loaded) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<ExecutablePointer> Make(const Use& use, Purpose purpose)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::StatusOr<std::shared_ptr<const std::string>> GetOrCompile(const graph::Graph& graph,
-                                                                  const GraphKey& key)
+  absl::StatusOr<ExecutablePointer> LoadFrom(const Use& use, const Bytes& artifact)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // What leaves for it.
-  std::list<Held> Hold(Held held) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Keep(Kept kept) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  // graph_artifacts.cc: from an entry to its artifact.
+  struct Got;
+  absl::StatusOr<Got> GetArtifact(Entry& entry, Purpose purpose) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<Got> FindOrCompile(Entry& entry, Purpose purpose) ABSL_LOCKS_EXCLUDED(mutex_);
+  Bytes FindOnDisk(Entry& entry) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<Bytes> CompileNow(Entry& entry, absl::string_view reason)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status WriteToDisk(Entry& entry, const std::string& bytes) ABSL_LOCKS_EXCLUDED(mutex_);
+  // `bad` cannot be used: neither memory nor disk shall give it again.
+  void Discard(Entry& entry, const Bytes& bad, const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Cold(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // graph_budget.cc: what leaves memory.
+  void Touch(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeOut(Entry& entry, Leaving& leaving) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Leaving Forget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Leaving Trim() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int64_t HeldBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // graph_listing.cc: what an entry looks like.
+  absl::Status FailureOf(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  GraphState StateOf(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Brings the metrics that count entries and bytes up to date.
+  void Publish(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Uncount(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  GraphInfo InfoOf(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CountLookup(const Entry& entry, const char* result);
+  void Warn(absl::string_view what) const;
+
+  const std::unique_ptr<metrics::Registry> own_registry_;
   backends::Backend& backend_;
   const Clock& clock_;
-  const GraphStoreLimits limits_;
-  const CompileOptions options_;
+  metrics::Registry& registry_;
+  DiskArtifacts disk_;
+  const Options options_;
+  std::atomic<bool> compiling_forbidden_ = false;
 
   mutable absl::Mutex mutex_;
-  // Most recently used first.
-  std::list<Held> held_ ABSL_GUARDED_BY(mutex_);
-  std::list<Kept> kept_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<ExecutableKey, std::list<Held>::iterator> executables_
-      ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<Digest, std::list<Kept>::iterator> artifacts_ ABSL_GUARDED_BY(mutex_);
-  size_t artifact_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Somebody compiles the first, or loads the second, at this moment.
-  absl::flat_hash_set<Digest> compiling_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_set<ExecutableKey> loading_ ABSL_GUARDED_BY(mutex_);
-  GraphStoreCounts counts_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);  // as they were declared
+  uint64_t ticks_ ABSL_GUARDED_BY(mutex_) = 0;  // counts uses, to tell which was last
+  Totals totals_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_set<GraphRef> kept_ ABSL_GUARDED_BY(mutex_);  // of GetOrLoad
 };
 
 }  // namespace latentd::compiler

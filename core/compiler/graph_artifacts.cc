@@ -1,0 +1,135 @@
+// GraphStore's way from an entry to its artifact: memory, disk, compiling.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/error_details.h"
+#include "core/base/status_macros.h"
+#include "core/compiler/graph_entry.h"
+
+namespace latentd::compiler {
+
+absl::StatusOr<GraphStore::Got> GraphStore::GetArtifact(Entry& entry, Purpose purpose) {
+  {
+    absl::MutexLock lock(&mutex_);
+    const int tries = entry.tries;
+    const auto idle = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return entry.work == Entry::Work::kNone;
+    };
+    mutex_.Await(absl::Condition(&idle));
+    if (entry.artifact.bytes != nullptr) {
+      CountLookup(entry, "memory");
+      return Got{entry.artifact, "memory_load"};
+    }
+    const bool stands = purpose.allow == Allow::kCompile || entry.tries != tries;
+    if (stands && !entry.failure.ok()) return entry.failure;
+    entry.work = Entry::Work::kLooking;
+    Publish(entry);
+  }
+  absl::StatusOr<Got> got = FindOrCompile(entry, purpose);
+  absl::MutexLock lock(&mutex_);
+  entry.work = Entry::Work::kNone;
+  if (got.ok()) {
+    entry.artifact = got->artifact;
+    entry.failure = absl::OkStatus();
+    entry.miss.clear();
+  }
+  Publish(entry);
+  return got;
+}
+
+absl::StatusOr<GraphStore::Got> GraphStore::FindOrCompile(Entry& entry, Purpose purpose) {
+  Bytes found = FindOnDisk(entry);
+  if (found.bytes != nullptr) return Got{std::move(found), "disk_load"};
+  {
+    absl::MutexLock lock(&mutex_);
+    if (purpose.allow == Allow::kLoad) return Cold(entry);
+    if (compiling_forbidden_) {
+      return WithReason(absl::FailedPreconditionError(absl::StrCat(
+                            Cold(entry).message(), ", and compiling is forbidden after start-up")),
+                        "COMPILE_FORBIDDEN");
+    }
+    entry.work = Entry::Work::kCompiling;
+    Publish(entry);
+  }
+  ASSIGN_OR_RETURN(Bytes compiled, CompileNow(entry, purpose.reason));
+  return Got{std::move(compiled), "compile"};
+}
+
+GraphStore::Bytes GraphStore::FindOnDisk(Entry& entry) {
+  DiskArtifacts::Found found = disk_.Find(entry.key);
+  CountLookup(entry, DiskArtifacts::Name(found.result));
+  if (found.result == DiskArtifacts::Result::kIncompatible) {
+    registry_.GetCounter(metrics::kGraphCacheLoadFailures, {"incompatible"}).Increment();
+  }
+  if (!found.reason.empty()) Warn(absl::StrCat(entry.label.ToText(), ": ", found.reason));
+  absl::MutexLock lock(&mutex_);
+  entry.on_disk = found.result == DiskArtifacts::Result::kFound;
+  if (!entry.on_disk) {
+    if (!found.reason.empty()) entry.miss = std::move(found.reason);
+    return {};
+  }
+  entry.compile_time = found.compile_time;
+  return {std::make_shared<const std::string>(std::move(found.bytes)), /*made_here=*/false};
+}
+
+absl::StatusOr<GraphStore::Bytes> GraphStore::CompileNow(Entry& entry, absl::string_view reason) {
+  metrics::Gauge& in_progress = registry_.GetGauge(metrics::kGraphCompilesInProgress);
+  in_progress.Add(1);
+  const absl::Time begin = clock_.Monotonic();
+  const absl::StatusOr<CompiledGraph> compiled =
+      Compile(*entry.graph, entry.backend, options_.compile);
+  const absl::Duration took = clock_.Monotonic() - begin;
+  in_progress.Add(-1);
+  {
+    absl::MutexLock lock(&mutex_);
+    ++entry.tries;
+    entry.failure = compiled.status();
+    if (compiled.ok()) {
+      entry.compile_time = took;
+      ++totals_.compilations;
+      totals_.compile_time += took;
+    }
+  }
+  const std::string& component = entry.label.component;
+  if (!compiled.ok()) {
+    registry_.GetCounter(metrics::kGraphCompileFailures, {component}).Increment();
+    return compiled.status();
+  }
+  registry_.GetCounter(metrics::kGraphCompilations, {component, std::string(reason)}).Increment();
+  auto bytes = std::make_shared<const std::string>(Seal(*compiled, entry.key, entry.label, took));
+  if (options_.save) {
+    if (const absl::Status written = WriteToDisk(entry, *bytes); !written.ok()) {
+      Warn(absl::StrCat(entry.label.ToText(), " is not kept on disk: ", written.message()));
+    }
+  }
+  return Bytes{std::move(bytes), /*made_here=*/true};
+}
+
+absl::Status GraphStore::WriteToDisk(Entry& entry, const std::string& bytes) {
+  if (!disk_.available()) return absl::OkStatus();
+  RETURN_IF_ERROR(disk_.Write(entry.key, bytes));
+  absl::MutexLock lock(&mutex_);
+  entry.on_disk = true;
+  return absl::OkStatus();
+}
+
+void GraphStore::Discard(Entry& entry, const Bytes& bad, const absl::Status& why) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (entry.artifact.bytes != bad.bytes) return;  // somebody else did
+    entry.artifact = {};
+    entry.on_disk = false;
+    entry.miss = absl::StrCat("what was on disk is damaged: ", why.message());
+  }
+  CountLookup(entry, "corrupt");
+  Warn(absl::StrCat(entry.label.ToText(), " on disk is damaged: ", why.message()));
+  disk_.Discard(entry.key);
+}
+
+absl::Status GraphStore::Cold(const Entry& entry) const {
+  std::string message = absl::StrCat(entry.label.ToText(), " is not ready");
+  if (!entry.miss.empty()) absl::StrAppend(&message, ": ", entry.miss);
+  return WithReason(absl::FailedPreconditionError(message), "GRAPH_COLD");
+}
+
+}  // namespace latentd::compiler

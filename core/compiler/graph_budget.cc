@@ -1,0 +1,112 @@
+// What GraphStore holds in memory, and what leaves it.
+#include <algorithm>
+#include <utility>
+
+#include "core/compiler/graph_entry.h"
+
+namespace latentd::compiler {
+
+std::vector<GraphStore::GraphRef> GraphStore::Entry::Users() const {
+  std::vector<GraphRef> users;
+  for (const std::weak_ptr<Use>& use : uses) {
+    if (GraphRef alive = use.lock()) users.push_back(std::move(alive));
+  }
+  return users;
+}
+
+bool GraphStore::Entry::Busy() const {
+  return work != Work::kNone || std::any_of(loaded.begin(), loaded.end(),
+                                            [](const auto& one) { return one.second.loading; });
+}
+
+bool GraphStore::Entry::InUse() const {
+  return std::any_of(loaded.begin(), loaded.end(),
+                     [](const auto& one) { return one.second.in_use(); });
+}
+
+bool GraphStore::Entry::HoldsMemory() const {
+  return artifact.bytes != nullptr ||
+         std::any_of(loaded.begin(), loaded.end(),
+                     [](const auto& one) { return one.second.executable != nullptr; });
+}
+
+int64_t GraphStore::Entry::executable_bytes() const {
+  size_t bytes = 0;
+  for (const auto& [weights, one] : loaded) {
+    if (one.executable != nullptr) bytes += one.executable->own_bytes();
+  }
+  return static_cast<int64_t>(bytes);
+}
+
+int64_t GraphStore::Entry::artifact_bytes() const {
+  return artifact.bytes == nullptr ? 0 : static_cast<int64_t>(artifact.bytes->size());
+}
+
+void GraphStore::Touch(Entry& entry) {
+  entry.tick = ++ticks_;
+  entry.last_use = clock_.Wall();
+}
+
+void GraphStore::TakeOut(Entry& entry, Leaving& leaving) {
+  leaving.push_back(std::exchange(entry.artifact, {}).bytes);
+  for (auto& [weights, one] : entry.loaded) {
+    leaving.push_back(std::exchange(one.executable, nullptr));
+  }
+}
+
+GraphStore::Leaving GraphStore::Forget() {
+  Leaving leaving;
+  const auto forgotten = [&](std::shared_ptr<Entry>& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const std::vector<GraphRef> users = entry->Users();
+    entry->uses.assign(users.begin(), users.end());
+    if (entry->Busy()) return false;
+    const auto unwanted = [&](const auto& one) {
+      return std::none_of(users.begin(), users.end(),
+                          [&](const GraphRef& use) { return use->content == one.first; });
+    };
+    for (auto one = entry->loaded.begin(); one != entry->loaded.end();) {
+      if (!unwanted(*one)) {
+        ++one;
+        continue;
+      }
+      leaving.push_back(std::move(one->second.executable));
+      one = entry->loaded.erase(one);
+    }
+    if (!users.empty()) return false;
+    Uncount(*entry);
+    leaving.push_back(std::move(entry));
+    return true;
+  };
+  std::erase_if(entries_, forgotten);
+  return leaving;
+}
+
+int64_t GraphStore::HeldBytes() const {
+  int64_t bytes = 0;
+  for (const std::shared_ptr<Entry>& entry : entries_) {
+    bytes += entry->executable_bytes() + entry->artifact_bytes();
+  }
+  return bytes;
+}
+
+GraphStore::Leaving GraphStore::Trim() {
+  Leaving leaving;
+  const auto may_leave = [this](const Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return entry.HoldsMemory() && !entry.pinned && !entry.Busy() && !entry.InUse() &&
+           entry.tick != ticks_;
+  };
+  while (HeldBytes() > static_cast<int64_t>(options_.memory_budget)) {
+    Entry* oldest = nullptr;
+    for (const std::shared_ptr<Entry>& entry : entries_) {
+      if (!may_leave(*entry)) continue;
+      if (oldest == nullptr || entry->tick < oldest->tick) oldest = entry.get();
+    }
+    if (oldest == nullptr) break;
+    TakeOut(*oldest, leaving);
+    registry_.GetCounter(metrics::kGraphCacheEvictions, {"memory_budget"}).Increment();
+    Publish(*oldest);
+  }
+  return leaving;
+}
+
+}  // namespace latentd::compiler

@@ -1,0 +1,57 @@
+#include "core/compiler/graph_label.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace latentd::compiler {
+namespace {
+
+constexpr size_t kMaxName = 32;
+
+bool IsName(absl::string_view word) {
+  const auto fits = [](char c) {
+    return absl::ascii_islower(c) || absl::ascii_isdigit(c) || c == '_';
+  };
+  return !word.empty() && word.size() <= kMaxName && std::all_of(word.begin(), word.end(), fits);
+}
+
+bool ReadSize(absl::string_view word, GraphLabel& label) {
+  const std::vector<absl::string_view> sides = absl::StrSplit(word, 'x');
+  return sides.size() == 2 && absl::SimpleAtoi(sides[0], &label.width) &&
+         absl::SimpleAtoi(sides[1], &label.height);
+}
+
+}  // namespace
+
+std::string GraphLabel::ToText() const {
+  std::string text = component;
+  if (!part.empty()) absl::StrAppend(&text, " ", part);
+  if (width != 0 || height != 0) absl::StrAppend(&text, " ", width, "x", height);
+  return absl::StrCat(text, " rows ", rows, fallback ? " fallback" : "");
+}
+
+std::optional<GraphLabel> GraphLabel::FromText(absl::string_view text) {
+  const std::vector<absl::string_view> words = absl::StrSplit(text, ' ');
+  size_t next = 0;
+  const auto take = [&] { return next < words.size() ? words[next++] : absl::string_view(); };
+  GraphLabel label;
+  label.component = std::string(take());
+  absl::string_view word = take();
+  if (word != "rows" && !ReadSize(word, label)) {
+    label.part = std::string(word);
+    word = take();
+  }
+  if (ReadSize(word, label)) word = take();
+  if (word != "rows" || !absl::SimpleAtoi(take(), &label.rows)) return std::nullopt;
+  label.fallback = take() == "fallback";
+  const bool names = IsName(label.component) && (label.part.empty() || IsName(label.part));
+  if (!names || label.ToText() != text) return std::nullopt;
+  return label;
+}
+
+}  // namespace latentd::compiler

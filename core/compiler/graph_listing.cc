@@ -1,0 +1,114 @@
+// What GraphStore's entries look like from outside: states, metrics, lists.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/error_details.h"
+#include "core/base/status_macros.h"
+#include "core/compiler/graph_entry.h"
+
+namespace latentd::compiler {
+namespace {
+
+const char* Name(GraphState state) {
+  switch (state) {
+    case GraphState::kCold:
+      return "cold";
+    case GraphState::kCompiling:
+      return "compiling";
+    case GraphState::kCompiled:
+      return "compiled";
+    case GraphState::kLoading:
+      return "loading";
+    case GraphState::kReady:
+      return "ready";
+    case GraphState::kFailed:
+      return "failed";
+  }
+  return "";
+}
+
+}  // namespace
+
+absl::Status GraphStore::FailureOf(const Entry& entry) const {
+  if (!entry.failure.ok()) return entry.failure;
+  for (const auto& [weights, one] : entry.loaded) {
+    if (!one.failure.ok()) return one.failure;
+  }
+  return absl::OkStatus();
+}
+
+GraphState GraphStore::StateOf(const Entry& entry) const {
+  if (entry.work == Entry::Work::kCompiling) return GraphState::kCompiling;
+  if (entry.Busy()) return GraphState::kLoading;
+  const auto ready = [&](const GraphRef& use) {
+    const auto found =
+        use->content.has_value() ? entry.loaded.find(*use->content) : entry.loaded.end();
+    return found != entry.loaded.end() && found->second.executable != nullptr;
+  };
+  const std::vector<GraphRef> users = entry.Users();
+  if (!users.empty() && std::all_of(users.begin(), users.end(), ready)) return GraphState::kReady;
+  if (!FailureOf(entry).ok()) return GraphState::kFailed;
+  return entry.on_disk || entry.HoldsMemory() ? GraphState::kCompiled : GraphState::kCold;
+}
+
+void GraphStore::Uncount(Entry& entry) {
+  if (!entry.counted.has_value()) return;
+  registry_.GetGauge(metrics::kGraphCacheEntries, {entry.label.component, Name(*entry.counted)})
+      .Add(-1);
+  entry.counted.reset();
+}
+
+void GraphStore::Publish(Entry& entry) {
+  Uncount(entry);
+  entry.counted = StateOf(entry);
+  registry_.GetGauge(metrics::kGraphCacheEntries, {entry.label.component, Name(*entry.counted)})
+      .Add(1);
+  registry_.GetGauge(metrics::kGraphCacheBytes, {"memory"}).Set(static_cast<double>(HeldBytes()));
+}
+
+void GraphStore::CountLookup(const Entry& entry, const char* result) {
+  registry_.GetCounter(metrics::kGraphCacheLookups, {entry.label.component, result}).Increment();
+}
+
+void GraphStore::Warn(absl::string_view what) const {
+  if (options_.on_warning) options_.on_warning(what);
+}
+
+GraphInfo GraphStore::InfoOf(const Entry& entry) const {
+  GraphInfo info{.id = entry.id.ToString(), .label = entry.label, .state = StateOf(entry)};
+  for (const GraphRef& use : entry.Users()) {
+    if (std::find(info.users.begin(), info.users.end(), use->user) == info.users.end()) {
+      info.users.push_back(use->user);
+    }
+  }
+  if (info.state == GraphState::kFailed) info.reason = std::string(FailureOf(entry).message());
+  if (info.state == GraphState::kCold) info.reason = entry.miss;
+  info.key = entry.key;
+  info.device_bytes = entry.executable_bytes();
+  info.arena_bytes = static_cast<int64_t>(entry.arena_bytes);
+  info.memory_bytes = entry.artifact_bytes();
+  info.compile_time = entry.compile_time;
+  info.load_time = entry.load_time;
+  info.hits = entry.hits;
+  info.last_use = entry.last_use;
+  info.pinned = entry.pinned;
+  info.in_use = entry.InUse();
+  return info;
+}
+
+std::vector<GraphInfo> GraphStore::List() const {
+  absl::MutexLock lock(&mutex_);
+  std::vector<GraphInfo> list;
+  for (const std::shared_ptr<Entry>& entry : entries_) list.push_back(InfoOf(*entry));
+  return list;
+}
+
+absl::StatusOr<GraphInfo> GraphStore::Find(absl::string_view id) const {
+  for (GraphInfo& info : List()) {
+    if (info.id == id) return std::move(info);
+  }
+  return absl::NotFoundError(absl::StrCat("no graph has the id \"", Excerpt(id), "\""));
+}
+
+}  // namespace latentd::compiler
