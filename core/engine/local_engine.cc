@@ -82,7 +82,8 @@ GraphAdmin& LocalEngine::graphs() { std::abort(); }  // until GraphStore has tie
 Capabilities LocalEngine::capabilities() const { return CapabilitiesOf(*pipeline_, config_); }
 
 std::vector<FieldViolation> LocalEngine::Validate(const GenerateSpec& spec) const {
-  std::vector<FieldViolation> violations = pipeline_->Validate(spec.picture);
+  std::vector<FieldViolation> violations =
+      GetFieldViolations(pipeline_->Resolve(spec.picture).status());
   const int quality = spec.output.quality;
   if (quality < 1 || quality > 100) {
     violations.push_back({"output.quality", absl::StrCat("must be 1 to 100, is ", quality)});

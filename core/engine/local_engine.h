@@ -17,7 +17,7 @@
 #include "core/batching/queue.h"
 #include "core/compiler/graph_store.h"
 #include "core/engine/engine.h"
-#include "core/engine/image_encoder.h"
+#include "core/engine/task_thread.h"
 #include "core/engine/job.h"
 #include "core/pipeline/pipeline.h"
 #include "core/weights/weight_store.h"
@@ -84,7 +84,7 @@ class LocalEngine : public Engine {
   std::vector<uint64_t> cancelled_ ABSL_GUARDED_BY(mutex_);
 
   std::atomic<bool> give_up_loading_ = false;
-  ImageEncoder encoder_;
+  TaskThread encoder_{"encoder"};
   std::thread loop_;
 };
 

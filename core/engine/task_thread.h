@@ -1,13 +1,13 @@
-// A thread that turns finished pixels into files, so that the loop goes on with the next unit
-// meanwhile.
+// One thread that runs tasks one after the other, in the order in which they were added: what turns
+// finished pixels into files while the loop goes on, and what compiles and loads graphs.
 //
-// Add may be called from any thread; tasks run one after the other in the order they were added.
-// The queue is bounded by the pictures that the engine admits. The destructor runs what was added
-// and waits for it.
+// Add may be called from any thread. Whoever adds bounds how much waits. The destructor runs what
+// was added and waits for it.
 #pragma once
 
 #include <deque>
 #include <functional>
+#include <string>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
@@ -15,17 +15,21 @@
 
 namespace latentd::engine {
 
-class ImageEncoder {
+class TaskThread {
  public:
-  ImageEncoder();
-  ~ImageEncoder();
+  explicit TaskThread(std::string name);
+  ~TaskThread();
 
   void Add(std::function<void()> task) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Adds the task and waits until it has run. REQUIRES: not called by a task.
+  void Run(const std::function<void()>& task) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   void RunLoop() ABSL_LOCKS_EXCLUDED(mutex_);
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stop_ || !tasks_.empty(); }
 
+  const std::string name_;
   absl::Mutex mutex_;
   std::deque<std::function<void()>> tasks_ ABSL_GUARDED_BY(mutex_);
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;

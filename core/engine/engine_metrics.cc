@@ -1,0 +1,110 @@
+#include "core/engine/engine_metrics.h"
+
+#include "absl/strings/str_cat.h"
+#include "core/base/error_details.h"
+
+namespace latentd::engine {
+namespace {
+
+const char* Name(Stage stage) {
+  switch (stage) {
+    case Stage::kTextEncode:
+      return "text_encode";
+    case Stage::kVaeEncode:
+      return "vae_encode";
+    case Stage::kBase:
+      return "base";
+    case Stage::kRefiner:
+      return "refiner";
+    case Stage::kVaeDecode:
+      return "vae_decode";
+    case Stage::kImageEncode:
+      return "image_encode";
+  }
+  return "";
+}
+
+const char* Name(image::Format format) {
+  switch (format) {
+    case image::Format::kPng:
+      return "png";
+    case image::Format::kJpeg:
+      return "jpeg";
+    case image::Format::kWebp:
+      return "webp";
+    case image::Format::kRawRgb8:
+      return "raw";
+  }
+  return "";
+}
+
+const char* RejectionOf(const absl::Status& status) {
+  const std::string reason = GetReason(status);
+  if (reason == "QUEUE_FULL") return "queue_full";
+  if (reason == "DRAINING") return "draining";
+  if (reason == "OUT_OF_MEMORY") return "oom";
+  if (reason == "BUCKET_COLD" || reason == "COMPILE_FORBIDDEN") return "cold_bucket";
+  if (absl::IsUnavailable(status)) return "loading";
+  return absl::IsInvalidArgument(status) ? "invalid" : "other";
+}
+
+}  // namespace
+
+std::string SizeText(pipeline::Size size) { return absl::StrCat(size.width, "x", size.height); }
+
+void EngineMetrics::Rejected(const absl::Status& status) {
+  const std::string reason = RejectionOf(status);
+  registry_.GetCounter(metrics::kRequestsRejected, {reason}).Increment();
+  if (reason == "oom") registry_.GetCounter(metrics::kOutOfMemory, {"admission"}).Increment();
+}
+
+void EngineMetrics::Adjusted(pipeline::BucketPolicy policy) {
+  const bool snap = policy == pipeline::BucketPolicy::kSnap;
+  registry_.GetCounter(metrics::kSizeAdjustments, {snap ? "snap" : "other"}).Increment();
+}
+
+void EngineMetrics::Accepted(const std::string& bucket, int pictures) {
+  registry_.GetGauge(metrics::kQueueDepth, {bucket}).Add(pictures);
+  registry_.GetGauge(metrics::kRequestsInFlight).Add(1);
+}
+
+void EngineMetrics::Began(const std::string& bucket, absl::Duration queued, absl::Time wall) {
+  registry_.GetHistogram(metrics::kQueueSeconds, {bucket}).Observe(absl::ToDoubleSeconds(queued));
+  registry_.GetGauge(metrics::kBucketLastUsed, {bucket})
+      .Set(absl::ToDoubleSeconds(wall - absl::UnixEpoch()));
+}
+
+void EngineMetrics::Ended(const absl::Status& status, bool had_begun) {
+  registry_.GetGauge(metrics::kRequestsInFlight).Add(-1);
+  if (!absl::IsCancelled(status)) return;
+  registry_.GetCounter(metrics::kRequestsCancelled, {had_begun ? "running" : "queued"}).Increment();
+}
+
+void EngineMetrics::PictureLeft(const std::string& bucket) {
+  registry_.GetGauge(metrics::kQueueDepth, {bucket}).Add(-1);
+}
+
+void EngineMetrics::StepsDone(Stage stage, const std::string& bucket, int steps,
+                              absl::Duration duration) {
+  registry_.GetHistogram(metrics::kStepSeconds, {Name(stage), bucket})
+      .Observe(absl::ToDoubleSeconds(duration));
+  registry_.GetCounter(metrics::kSteps, {Name(stage)}).Increment(steps);
+}
+
+void EngineMetrics::StageDone(Stage stage, const std::string& bucket, absl::Duration duration) {
+  registry_.GetHistogram(metrics::kStageSeconds, {Name(stage), bucket})
+      .Observe(absl::ToDoubleSeconds(duration));
+}
+
+void EngineMetrics::ImageDone(const std::string& bucket, const Image& image) {
+  registry_.GetCounter(metrics::kImages, {bucket, Name(image.format)}).Increment();
+  registry_.GetCounter(metrics::kPixels)
+      .Increment(double{1} * image.size.width * image.size.height);
+}
+
+void EngineMetrics::UnitFailed(Stage stage, const absl::Status& status) {
+  if (!absl::IsResourceExhausted(status)) return;
+  registry_.GetCounter(metrics::kOutOfMemory, {Name(stage)}).Increment();
+}
+
+}  // namespace latentd::engine

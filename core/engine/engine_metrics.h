@@ -1,0 +1,46 @@
+// What requests and their work add to the metrics. Buckets that have not been declared at the
+// registry count as "other".
+//
+// Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "core/engine/engine.h"
+#include "core/engine/generate_spec.h"
+#include "core/metrics/registry.h"
+
+namespace latentd::engine {
+
+// "256x192".
+std::string SizeText(pipeline::Size size);
+
+class EngineMetrics {
+ public:
+  // `registry` must outlive this.
+  explicit EngineMetrics(metrics::Registry& registry) : registry_(registry) {}
+
+  // Submit refused the request. Only its reason and code count.
+  void Rejected(const absl::Status& status);
+  void Adjusted(pipeline::BucketPolicy policy);
+
+  // Of a request that was accepted; it has as many `pictures`.
+  void Accepted(const std::string& bucket, int pictures);
+  void Began(const std::string& bucket, absl::Duration queued, absl::Time wall);
+  void Ended(const absl::Status& status, bool had_begun);
+
+  void PictureLeft(const std::string& bucket);
+  void StepsDone(Stage stage, const std::string& bucket, int steps, absl::Duration duration);
+  void StageDone(Stage stage, const std::string& bucket, absl::Duration duration);
+  void ImageDone(const std::string& bucket, const Image& image);
+  // What a unit of that stage failed with.
+  void UnitFailed(Stage stage, const absl::Status& status);
+
+ private:
+  metrics::Registry& registry_;
+};
+
+}  // namespace latentd::engine

@@ -1,0 +1,42 @@
+// Where the server stands, for everybody who asks or wants to be told.
+//
+// Thread-safe.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/synchronization/mutex.h"
+#include "core/base/clock.h"
+#include "core/engine/engine.h"
+#include "core/metrics/registry.h"
+
+namespace latentd::engine {
+
+class StatusBoard {
+ public:
+  // Both must outlive the board.
+  StatusBoard(const Clock& clock, metrics::Registry& registry);
+
+  ServerStatus status() const ABSL_LOCKS_EXCLUDED(mutex_);
+  State state() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  void AddListener(std::function<void()> listener) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Changes the status; tells the listeners if it is another then, on this thread and without a
+  // lock. The state never leaves kDraining or kFailed but from kFailed to kDraining.
+  void Update(absl::FunctionRef<void(ServerStatus&)> change) ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  void Publish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const Clock& clock_;
+  metrics::Registry& registry_;
+  mutable absl::Mutex mutex_;
+  ServerStatus status_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::function<void()>> listeners_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace latentd::engine
