@@ -82,8 +82,15 @@ absl::StatusOr<Entry> DiskCache::Read(Kind kind, absl::string_view key) {
   return entry;
 }
 
-absl::Status DiskCache::Verify(Kind kind, absl::string_view key) {
-  return Load(kind, key).status();
+absl::StatusOr<Entry> DiskCache::Verify(Kind kind, absl::string_view key) {
+  return Load(kind, key);
+}
+
+absl::Status DiskCache::SetAside(Kind kind, absl::string_view key) {
+  const Digest digest = DigestOf(key);
+  metrics_.corrupt.Increment();
+  ASSIGN_OR_RETURN(const CacheDirectory::Lock lock, files_.Acquire());
+  return RenameFile(files_.EntryPath(kind, digest), files_.QuarantinePath(kind, digest));
 }
 
 // As Load, without consequences.

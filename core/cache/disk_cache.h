@@ -90,7 +90,10 @@ class DiskCache {
   absl::StatusOr<Entry> Read(Kind kind, absl::string_view key);
 
   // Reads the file again and checks everything, as Read does, without marking it used.
-  absl::Status Verify(Kind kind, absl::string_view key);
+  absl::StatusOr<Entry> Verify(Kind kind, absl::string_view key);
+
+  // To quarantine with an entry whose payload is damaged in a way that only its reader sees.
+  absl::Status SetAside(Kind kind, absl::string_view key);
 
   // Replaces what is there. RESOURCE_EXHAUSTED: no room on the disk, or in the budget beside what
   // is pinned; nothing was evicted then. PERMISSION_DENIED, UNAVAILABLE: cannot be written.
