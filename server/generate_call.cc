@@ -12,6 +12,7 @@
 #include "core/base/status_macros.h"
 #include "server/log.h"
 #include "server/request_conversion.h"
+#include "server/request_metrics.h"
 #include "server/request_parser.h"
 #include "server/serving_state.h"
 
@@ -82,6 +83,7 @@ absl::Status GenerateCall::Submit(const grpc::ByteBuffer& bytes) {
     handle_ = handle;
     gone = client_gone_;
   }
+  CountAccepted(environment_.engine.metrics());
   if (gone) environment_.engine.Cancel(handle);
   return absl::OkStatus();
 }
@@ -142,20 +144,24 @@ void GenerateCall::Done(const absl::Status& status) {
   {
     absl::MutexLock lock(&mutex_);
     context_ = nullptr;
+    const absl::StatusCode code = EndCode(status);
+    const absl::Time now = environment_.clock.Monotonic();
+    WriteLogLine(status, code, now);
+    CountEnded(environment_.engine.metrics(), {record_.method, code, handle_.has_value(), status,
+                                               record_.size, now - record_.arrived});
   }
-  WriteLogLine(status);
   environment_.calls.Remove(*this);
   self_.reset();
 }
 
-void GenerateCall::WriteLogLine(const absl::Status& status) {
-  absl::MutexLock lock(&mutex_);
-  const absl::Time now = environment_.clock.Monotonic();
+absl::StatusCode GenerateCall::EndCode(const absl::Status& status) const {
+  if (!client_gone_) return status.code();
+  return deadline_passed_ ? absl::StatusCode::kDeadlineExceeded : absl::StatusCode::kCancelled;
+}
+
+void GenerateCall::WriteLogLine(const absl::Status& status, absl::StatusCode code,
+                                absl::Time now) const {
   const absl::Time started = std::min(record_.started, now);
-  absl::StatusCode code = status.code();
-  if (client_gone_) {
-    code = deadline_passed_ ? absl::StatusCode::kDeadlineExceeded : absl::StatusCode::kCancelled;
-  }
   LogFields fields = {{"id", record_.id},
                       {"method", record_.method},
                       {"peer", record_.peer},

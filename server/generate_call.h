@@ -81,7 +81,10 @@ class GenerateCall : public engine::EventSink,
 
   absl::StatusOr<engine::GenerateSpec> Read(const grpc::ByteBuffer& bytes);
   void Note(const engine::Event& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void WriteLogLine(const absl::Status& status);
+  // What the client sees as the end.
+  absl::StatusCode EndCode(const absl::Status& status) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  void WriteLogLine(const absl::Status& status, absl::StatusCode code, absl::Time now) const
+      ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 
   const CallEnvironment environment_;
   std::shared_ptr<GenerateCall> self_;                            // from Submit to Done

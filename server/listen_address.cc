@@ -1,6 +1,8 @@
 #include "server/listen_address.h"
 
+#include <arpa/inet.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -56,7 +58,7 @@ absl::Status ExplainUnix(const std::string& address, absl::string_view path) {
     return CannotListen(address, std::strerror(errno));
   }
   unlink(target.sun_path);
-  return CannotListen(address, "gRPC gave no reason");
+  return CannotListen(address, "no reason was given");
 }
 
 // The reason why one address of a host cannot be bound; empty if it can.
@@ -69,11 +71,16 @@ std::string BindFailure(const addrinfo& target) {
   return bound ? "" : std::strerror(errno);
 }
 
+// Without the brackets around an IPv6 address.
+std::string HostOf(const std::string& address) {
+  const std::string host = address.substr(0, address.rfind(':'));
+  const bool bracketed = absl::StartsWith(host, "[") && absl::EndsWith(host, "]");
+  return bracketed ? host.substr(1, host.size() - 2) : host;
+}
+
 absl::Status ExplainTcp(const std::string& address) {
+  const std::string host = HostOf(address);
   const size_t colon = address.rfind(':');
-  std::string host = address.substr(0, colon);
-  if (absl::StartsWith(host, "[") && absl::EndsWith(host, "]"))
-    host = host.substr(1, host.size() - 2);
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
@@ -85,10 +92,22 @@ absl::Status ExplainTcp(const std::string& address) {
     const std::string reason = BindFailure(*target);
     if (!reason.empty()) return CannotListen(address, reason);
   }
-  return CannotListen(address, "gRPC gave no reason");
+  return CannotListen(address, "no reason was given");
 }
 
 }  // namespace
+
+bool IsLocalAddress(const std::string& address) {
+  if (absl::StartsWith(address, kUnixPrefix)) return true;
+  const std::string host = HostOf(address);
+  in_addr v4;
+  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) {
+    return (ntohl(v4.s_addr) >> 24) == IN_LOOPBACKNET;
+  }
+  in6_addr v6;
+  if (inet_pton(AF_INET6, host.c_str(), &v6) == 1) return IN6_IS_ADDR_LOOPBACK(&v6);
+  return host == "localhost";
+}
 
 absl::Status CheckUnixSocketIsFree(const std::string& address) {
   absl::string_view path = address;
