@@ -9,16 +9,22 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "core/base/files.h"
+#include "tests/support/status_matchers.h"
 
 namespace latentd::metrics {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::MatchesRegex;
 using ::testing::Not;
 using ::testing::SizeIs;
 
@@ -178,6 +184,35 @@ TEST(RegistryTest, NothingIsLostBetweenThreads) {
   EXPECT_EQ(registry.GetHistogram(kStepSeconds, {"base", "256x256"}).snapshot().cumulative.back(),
             kThreads * kRounds);
   EXPECT_THAT(LabelsOf(registry, kModelInfo), SizeIs(5));
+}
+
+// https://prometheus.io/docs/practices/naming/, as far as a program can tell.
+TEST(FamiliesTest, NamesFollowPrometheusRules) {
+  std::set<std::string> names;
+  for (const Family* family : kFamilies) {
+    const std::string name = family->name;
+    EXPECT_TRUE(names.insert(name).second) << name;
+    EXPECT_THAT(name, MatchesRegex("latentd_[a-z][a-z_]*[a-z]"));
+    EXPECT_THAT(name, Not(HasSubstr("__")));
+    EXPECT_THAT(name,
+                Not(MatchesRegex(".*_(count|sum|bucket|ms|millis|milliseconds|mib|percent)")));
+    EXPECT_EQ(absl::EndsWith(name, "_total"), family->type == Type::kCounter) << name;
+    EXPECT_TRUE(family->type != Type::kHistogram || absl::EndsWith(name, "_seconds")) << name;
+    EXPECT_THAT(family->help, MatchesRegex("[A-Z0-9][^\n\\]*\\.")) << name;
+    for (size_t i = 0; i < family->label_count(); ++i) {
+      EXPECT_THAT(family->labels[i].name, MatchesRegex("[a-z][a-z_]*")) << name;
+      EXPECT_THAT(std::string(family->labels[i].name),
+                  Not(AnyOf("le", "quantile", "job", "instance")))
+          << name;
+    }
+  }
+}
+
+TEST(FamiliesTest, AllThatAreDeclaredAreListed) {
+  ASSERT_OK_AND_ASSIGN(const std::string text,
+                       ReadFile(LATENTD_SOURCE_DIR "/core/metrics/families.h", 1 << 20));
+  const std::vector<std::string> parts = absl::StrSplit(text, "inline constexpr Family k");
+  EXPECT_EQ(std::size(kFamilies), parts.size() - 1);
 }
 
 // What a typo in families.h would break.

@@ -1,0 +1,260 @@
+// A real scrape, docs/metrics.md and core/metrics/families.h, held against each other.
+#include "server/metrics_endpoint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "absl/synchronization/notification.h"
+#include "core/base/files.h"
+#include "server/process_metrics.h"
+#include "tests/server/fake_engine.h"
+#include "tests/server/scrape.h"
+#include "tests/support/safetensors_writer.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_directory.h"
+
+namespace latentd::server {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
+using testing::HttpGet;
+using ::testing::IsSubsetOf;
+using testing::ParseScrape;
+using testing::Scrape;
+using testing::ScrapedFamily;
+using ::testing::StartsWith;
+using testing::TcpConnection;
+
+// One whose gauges are brought up to date by a scrape.
+class ScrapedEngine final : public FakeEngine {
+ public:
+  explicit ScrapedEngine(std::function<void()> refresh = [] {}) : refresh_(std::move(refresh)) {
+    metrics().DeclareBuckets({"256x256", "320x192"});
+    metrics().GetGauge(metrics::kBuildInfo, {"0.1.0", "2.11.0", "2.7.2"}).Set(1);
+    metrics().GetGauge(metrics::kModelInfo, {"base", "Pipeline", "cpu"}).Set(1);
+  }
+  void RefreshMetrics() override {
+    metrics().GetGauge(metrics::kQueueDepth, {"256x256"}).Add(1);
+    refresh_();
+  }
+
+ private:
+  const std::function<void()> refresh_;
+};
+
+class MetricsEndpointTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_OK_AND_ASSIGN(endpoint_, MetricsEndpoint::Start("127.0.0.1:0", engine_));
+  }
+
+  std::string Get(const std::string& path) { return HttpGet(endpoint_->address(), path); }
+
+  ScrapedEngine engine_;
+  std::unique_ptr<MetricsEndpoint> endpoint_;
+};
+
+TEST_F(MetricsEndpointTest, AScrapeShowsWhatTheEngineCounted) {
+  engine_.metrics().GetCounter(metrics::kGraphCompilations, {"unet_base", "startup"}).Increment(3);
+  engine_.metrics().GetHistogram(metrics::kStepSeconds, {"base", "256x256"}).Observe(0.03);
+  engine_.metrics().GetHistogram(metrics::kStepSeconds, {"base", "256x256"}).Observe(100);
+  const std::string text = Get("/metrics");
+  for (const char* line : {
+           "latentd_graph_compilations_total{component=\"unet_base\",reason=\"startup\"} 3\n",
+           "latentd_graph_compilations_total{component=\"vae_decoder\",reason=\"retry\"} 0\n",
+           "latentd_denoise_step_duration_seconds_count{stage=\"base\",bucket=\"256x256\"} 2\n",
+           "bucket{stage=\"base\",bucket=\"256x256\",le=\"0.025\"} 0\n",
+           "bucket{stage=\"base\",bucket=\"256x256\",le=\"0.05\"} 1\n",
+           "bucket{stage=\"base\",bucket=\"256x256\",le=\"30\"} 1\n",
+           "bucket{stage=\"base\",bucket=\"256x256\",le=\"+Inf\"} 2\n",
+       }) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
+
+TEST_F(MetricsEndpointTest, EachScrapeBringsGaugesUpToDate) {
+  EXPECT_THAT(Get("/metrics"), HasSubstr("latentd_queue_depth{bucket=\"256x256\"} 1\n"));
+  EXPECT_THAT(Get("/metrics"), HasSubstr("latentd_queue_depth{bucket=\"256x256\"} 2\n"));
+}
+
+TEST_F(MetricsEndpointTest, OnlyMetricsAreThere) {
+  EXPECT_THAT(Get("/metrics"), StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(Get("/"), StartsWith("HTTP/1.1 404"));
+  EXPECT_THAT(Get("/etc/passwd"), StartsWith("HTTP/1.1 404"));
+}
+
+TEST_F(MetricsEndpointTest, AScrapeHoldsEveryFamilyAsDeclared) {
+  const Scrape scrape = ParseScrape(Get("/metrics"));
+  for (const metrics::Family* family : metrics::kFamilies) {
+    ASSERT_TRUE(scrape.contains(family->name)) << family->name;
+    const ScrapedFamily& scraped = scrape.at(family->name);
+    EXPECT_EQ(scraped.help, family->help);
+    EXPECT_EQ(scraped.type, testing::TypeName(family->type)) << family->name;
+    for (const auto& [name, values] : scraped.labels) {
+      const auto* label = std::find_if(
+          family->labels, family->labels + family->label_count(),
+          [&, &name = name](const metrics::Label& candidate) { return candidate.name == name; });
+      ASSERT_NE(label, family->labels + family->label_count()) << family->name << ' ' << name;
+      if (label->is_free()) continue;
+      std::vector<std::string> expected = absl::StrSplit(label->values, ',', absl::SkipEmpty());
+      if (label->buckets) expected.insert(expected.end(), {"256x256", "320x192"});
+      EXPECT_THAT(values, ::testing::UnorderedElementsAreArray(expected)) << family->name;
+    }
+    EXPECT_EQ(scraped.labels.size(), family->label_count()) << family->name;
+  }
+}
+
+// The cell of docs/metrics.md that says which values the labels can have.
+std::string LabelsCell(const metrics::Family& family) {
+  std::vector<std::string> cells;
+  for (size_t i = 0; i < family.label_count(); ++i) {
+    const metrics::Label& label = family.labels[i];
+    std::vector<std::string> values = absl::StrSplit(label.values, ',', absl::SkipEmpty());
+    if (label.buckets) values.insert(values.begin(), "the buckets");
+    if (label.is_free()) values = {"free"};
+    cells.push_back(absl::StrCat("`", label.name, "`: ", absl::StrJoin(values, ", ")));
+  }
+  return absl::StrJoin(cells, "; ");
+}
+
+std::string Row(absl::string_view name, absl::string_view type, absl::string_view labels,
+                absl::string_view help) {
+  return absl::StrCat("| `", name, "` | ", type, " | ", labels, " | ", help, " |");
+}
+
+TEST_F(MetricsEndpointTest, TheTableInTheDocumentationIsComplete) {
+  Scrape scrape = ParseScrape(Get("/metrics"));
+  std::vector<std::string> expected;
+  for (const metrics::Family* family : metrics::kFamilies) {
+    expected.push_back(
+        Row(family->name, testing::TypeName(family->type), LabelsCell(*family), family->help));
+    scrape.erase(family->name);
+  }
+  for (const prometheus::MetricFamily& family : CollectProcessMetrics()) {
+    expected.push_back(Row(family.name, scrape[family.name].type, "", scrape[family.name].help));
+    scrape.erase(family.name);
+  }
+  // What is left is the library's.
+  for (const auto& [name, family] : scrape) {
+    EXPECT_THAT(name, StartsWith("exposer_"));
+    expected.push_back(Row(name, family.type, "", family.help));
+  }
+  ASSERT_OK_AND_ASSIGN(const std::string text,
+                       ReadFile(LATENTD_SOURCE_DIR "/docs/metrics.md", 1 << 20));
+  std::vector<std::string> rows;
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    if (absl::StartsWith(line, "| `")) rows.emplace_back(line);
+  }
+  EXPECT_THAT(rows, ElementsAreArray(expected)) << absl::StrJoin(expected, "\n");
+}
+
+// deploy/test fetches promtool, and says where it is.
+TEST_F(MetricsEndpointTest, PromtoolFindsNoFault) {
+  const char* given = std::getenv("LATENTD_PROMTOOL");
+  const std::string promtool = given != nullptr ? given : LATENTD_PROMTOOL;
+  if (!std::filesystem::exists(promtool)) {
+    GTEST_SKIP() << "there is no " << promtool << ": deploy/promtool fetches it";
+  }
+  const std::string answer = Get("/metrics");
+  const latentd::testing::TemporaryDirectory directory;
+  latentd::testing::WriteFile(directory.File("scrape"), answer.substr(answer.find("\r\n\r\n") + 4));
+  const std::string command =
+      absl::StrCat("'", promtool, "' check metrics < '", directory.File("scrape"), "' 2>&1");
+  FILE* output = popen(command.c_str(), "r");
+  ASSERT_NE(output, nullptr);
+  std::string findings;
+  for (int c = std::fgetc(output); c != EOF; c = std::fgetc(output)) findings.push_back(c);
+  EXPECT_EQ(pclose(output), 0) << findings;
+}
+
+TEST_F(MetricsEndpointTest, AnAddressThatCannotBeHadIsNamed) {
+  EXPECT_THAT(MetricsEndpoint::Start(endpoint_->address(), engine_),
+              testing::StatusIs(absl::StatusCode::kFailedPrecondition,
+                                AllOf(HasSubstr(endpoint_->address()), HasSubstr("in use"))));
+  for (const char* wrong : {"nowhere.invalid:0", "127.0.0.1:0,127.0.0.1:0", "192.0.2.1:9"}) {
+    EXPECT_THAT(MetricsEndpoint::Start(wrong, engine_),
+                testing::StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(wrong)));
+  }
+}
+
+TEST_F(MetricsEndpointTest, ANameIsAnAddressToo) {
+  ASSERT_OK_AND_ASSIGN(const auto other, MetricsEndpoint::Start("localhost:0", engine_));
+  EXPECT_THAT(other->address(), StartsWith("localhost:"));
+  EXPECT_THAT(HttpGet(other->address(), "/metrics"), StartsWith("HTTP/1.1 200"));
+}
+
+double Threads() {
+  for (const prometheus::MetricFamily& family : CollectProcessMetrics()) {
+    if (family.name == "process_threads") return family.metric.at(0).gauge.value;
+  }
+  return 0;
+}
+
+TEST_F(MetricsEndpointTest, ConnectionsDoNotMakeThreads) {
+  const double before = Threads();
+  std::vector<TcpConnection> idle;
+  for (int i = 0; i < 16; ++i) idle.emplace_back(endpoint_->address());
+  idle.pop_back();
+  EXPECT_EQ(Threads(), before);
+}
+
+TEST(MetricsEndpointLifeTest, AScrapeInFlightOutlivesNothing) {
+  absl::Notification scraping, ending;
+  ScrapedEngine engine([&] {
+    if (scraping.HasBeenNotified()) return;
+    scraping.Notify();
+    ending.WaitForNotification();
+  });
+  ASSERT_OK_AND_ASSIGN(auto endpoint, MetricsEndpoint::Start("127.0.0.1:0", engine));
+  const std::string address = endpoint->address();
+  std::thread scraper([&] { HttpGet(address, "/metrics"); });
+  scraping.WaitForNotification();
+  std::thread ender([&] {
+    ending.Notify();
+    endpoint.reset();
+  });
+  ender.join();
+  scraper.join();
+  // Nobody listens any more.
+  EXPECT_OK(MetricsEndpoint::Start(address, engine));
+}
+
+TEST(MetricsEndpointLifeTest, ScrapesMayComeAtAnyMomentOfTheEnd) {
+  for (int round = 0; round < 5; ++round) {
+    std::atomic<int> scrapes = 0;
+    ScrapedEngine engine([&] { ++scrapes; });
+    ASSERT_OK_AND_ASSIGN(auto endpoint, MetricsEndpoint::Start("127.0.0.1:0", engine));
+    std::atomic<bool> over = false;
+    std::vector<std::thread> scrapers;
+    for (int i = 0; i < 2; ++i) {
+      scrapers.emplace_back([&, address = endpoint->address()] {
+        while (!over) HttpGet(address, "/metrics");
+      });
+    }
+    while (scrapes < 3) std::this_thread::yield();
+    endpoint.reset();
+    const int last = scrapes;
+    over = true;
+    for (std::thread& scraper : scrapers) scraper.join();
+    EXPECT_EQ(scrapes, last);
+  }
+}
+
+}  // namespace
+}  // namespace latentd::server

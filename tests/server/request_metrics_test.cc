@@ -1,0 +1,113 @@
+// What calls over a real connection leave in the engine's registry.
+#include "server/request_metrics.h"
+
+#include <grpcpp/client_context.h>
+
+#include <thread>
+
+#include "absl/time/clock.h"
+#include "tests/server/running_server.h"
+
+namespace latentd::server {
+namespace {
+
+namespace v1 = ::latent::v1;
+
+class RequestMetricsTest : public RunningServer {
+ protected:
+  double Requests(const std::string& method, const std::string& code) {
+    return engine_.metrics().GetCounter(metrics::kRequests, {method, code}).value();
+  }
+  double Rejected(const std::string& reason) {
+    return engine_.metrics().GetCounter(metrics::kRequestsRejected, {reason}).value();
+  }
+  double InFlight() { return engine_.metrics().GetGauge(metrics::kRequestsInFlight).value(); }
+  metrics::Histogram::Snapshot Seconds(const std::string& method, const std::string& bucket) {
+    return engine_.metrics().GetHistogram(metrics::kRequestSeconds, {method, bucket}).snapshot();
+  }
+
+  // The server counts a call after the client has its answer.
+  void WaitForRequests(const std::string& method, const std::string& code) {
+    for (int i = 0; i < 5000 && Requests(method, code) == 0; ++i) {
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    EXPECT_EQ(Requests(method, code), 1);
+  }
+
+  grpc::Status Generate() {
+    grpc::ClientContext context;
+    v1::GenerateResponse response;
+    return stub_->Generate(&context, Request(), &response);
+  }
+};
+
+TEST_F(RequestMetricsTest, APictureIsCountedInItsBucketWithItsTime) {
+  engine_.metrics().DeclareBuckets({"64x32"});
+  std::thread client([&] { EXPECT_TRUE(Generate().ok()); });
+  engine_.WaitForSpec();
+  clock_.Advance(absl::Milliseconds(1500));
+  SendPicture("picture");
+  client.join();
+  WaitForRequests("Generate", "OK");
+  EXPECT_EQ(Requests("GenerateStream", "OK"), 0);
+  EXPECT_EQ(Seconds("Generate", "64x32").cumulative.back(), 1u);
+  EXPECT_EQ(Seconds("Generate", "64x32").sum, 1.5);
+  EXPECT_EQ(InFlight(), 0);
+}
+
+TEST_F(RequestMetricsTest, ARequestIsInFlightUntilItEnds) {
+  grpc::ClientContext context;
+  const auto reader = stub_->GenerateStream(&context, Request());
+  engine_.WaitForSpec();
+  engine_.Send(engine::Started{{64, 32}});
+  v1::GenerateEvent event;
+  ASSERT_TRUE(reader->Read(&event));
+  EXPECT_EQ(InFlight(), 1);
+  context.TryCancel();
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  WaitForRequests("GenerateStream", "CANCELLED");
+  EXPECT_EQ(InFlight(), 0);
+  EXPECT_EQ(Seconds("GenerateStream", "other").cumulative.back(), 1u);
+}
+
+TEST_F(RequestMetricsTest, ARefusedRequestIsCountedByItsReason) {
+  engine_.set_submit_status(WithReason(absl::ResourceExhaustedError("full"), "QUEUE_FULL"));
+  EXPECT_FALSE(Generate().ok());
+  WaitForRequests("Generate", "RESOURCE_EXHAUSTED");
+  EXPECT_EQ(Rejected("queue_full"), 1);
+  EXPECT_EQ(InFlight(), 0);
+  EXPECT_EQ(Seconds("Generate", "other").cumulative.back(), 0u);
+}
+
+TEST_F(RequestMetricsTest, ARequestThatCannotBeReadIsInvalid) {
+  grpc::ClientContext context;
+  v1::GenerateRequest request = Request();
+  request.set_width(9);
+  v1::GenerateResponse response;
+  EXPECT_FALSE(stub_->Generate(&context, request, &response).ok());
+  WaitForRequests("Generate", "INVALID_ARGUMENT");
+  EXPECT_EQ(Rejected("invalid"), 1);
+}
+
+TEST(RejectionTest, EveryReasonHasItsLabel) {
+  const struct {
+    absl::Status status;
+    const char* label;
+  } kCases[] = {
+      {WithReason(absl::UnavailableError(""), "DRAINING"), "draining"},
+      {WithReason(absl::UnavailableError(""), "LOADING"), "loading"},
+      {WithReason(absl::FailedPreconditionError(""), "BUCKET_COLD"), "cold_bucket"},
+      {WithReason(absl::FailedPreconditionError(""), "COMPILE_FORBIDDEN"), "cold_bucket"},
+      {WithReason(absl::ResourceExhaustedError(""), "OUT_OF_MEMORY"), "oom"},
+      {WithReason(absl::InvalidArgumentError(""), "RESPONSE_TOO_LARGE"), "invalid"},
+      {absl::InternalError(""), "other"},
+  };
+  for (const auto& [status, label] : kCases) {
+    metrics::Registry registry;
+    CountEnded(registry, {.method = "Generate", .code = status.code(), .status = status});
+    EXPECT_EQ(registry.GetCounter(metrics::kRequestsRejected, {label}).value(), 1) << label;
+  }
+}
+
+}  // namespace
+}  // namespace latentd::server
