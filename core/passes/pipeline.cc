@@ -8,6 +8,7 @@
 #include "core/base/status_macros.h"
 #include "core/graph/verifier.h"
 #include "core/passes/common_subexpressions.h"
+#include "core/passes/constant_folding.h"
 #include "core/passes/dead_code.h"
 #include "core/passes/epilogues.h"
 #include "core/passes/group_norm_silu.h"
@@ -16,27 +17,51 @@
 #include "core/passes/linear_geglu.h"
 #include "core/passes/merge_linears.h"
 #include "core/passes/simplify_movement.h"
+#include "core/passes/upsample_conv2d.h"
 
 namespace latentd::passes {
 namespace {
 
+using PlainPass = absl::StatusOr<graph::Graph> (*)(const graph::Graph&, const graph::Target&);
+
+// A pass that has no options.
+template <PlainPass kPass>
+absl::StatusOr<graph::Graph> Plain(const graph::Graph& graph, const graph::Target& target,
+                                   const PassOptions&) {
+  return kPass(graph, target);
+}
+
+absl::StatusOr<graph::Graph> Fold(const graph::Graph& graph, const graph::Target&,
+                                  const PassOptions& options) {
+  return FoldConstants(graph, options.evaluate);
+}
+
 constexpr Pass kPasses[] = {
+    {"constant_folding", "what is computed from literals is a literal, which can equal another",
+     Fold},
     {"simplify_movement",
-     "networks written for every config leave casts and reshapes to themselves", SimplifyMovement},
+     "networks written for every config leave casts and reshapes to themselves",
+     Plain<SimplifyMovement>},
     {"common_subexpressions", "equal reshapes are equal only once they are simple",
-     MergeCommonSubexpressions},
+     Plain<MergeCommonSubexpressions>},
     {"dead_code", "what follows asks who reads a value, and must not count the dead",
-     RemoveDeadCode},
-    {"merge_linears", "before fusing, which hides linears in bodies", MergeLinears},
-    {"image_layout", "before fusing, since bodies are in one layout", ChooseImageLayout},
+     Plain<RemoveDeadCode>},
+    {"merge_linears", "before fusing, which hides linears in bodies", Plain<MergeLinears>},
+    {"image_layout", "before fusing, since bodies are in one layout", Plain<ChooseImageLayout>},
     {"hoist_residual", "after the layout, which leaves a mere reshape between tokens and image",
-     HoistResidual},
-    {"simplify_movement", "again: the two before leave reshapes of reshapes", SimplifyMovement},
-    {"common_subexpressions", "again, for the same reason as before", MergeCommonSubexpressions},
-    {"dead_code", "again, for the same reason as before", RemoveDeadCode},
-    {"group_norm_silu", "before epilogues, which would take its addition", FuseGroupNormSilu},
-    {"linear_geglu", "before epilogues, so that a linear has at most one fusion", FuseLinearGeglu},
-    {"epilogues", "takes what is left of products", FuseEpilogues},
+     Plain<HoistResidual>},
+    {"simplify_movement", "again: the two before leave reshapes of reshapes",
+     Plain<SimplifyMovement>},
+    {"common_subexpressions", "again, for the same reason as before",
+     Plain<MergeCommonSubexpressions>},
+    {"dead_code", "again, for the same reason as before", Plain<RemoveDeadCode>},
+    {"group_norm_silu", "before epilogues, which would take its addition",
+     Plain<FuseGroupNormSilu>},
+    {"linear_geglu", "before epilogues, so that a linear has at most one fusion",
+     Plain<FuseLinearGeglu>},
+    {"upsample_conv2d", "before epilogues, so that a convolution has at most one fusion",
+     Plain<FuseUpsampleConv2d>},
+    {"epilogues", "takes what is left of products", Plain<FuseEpilogues>},
 };
 
 absl::Status CheckNames(const std::set<std::string>& skip) {
@@ -52,8 +77,8 @@ absl::Status CheckNames(const std::set<std::string>& skip) {
 }
 
 absl::StatusOr<graph::Graph> RunOne(const Pass& pass, const graph::Graph& graph,
-                                    const graph::Target& target) {
-  absl::StatusOr<graph::Graph> result = pass.run(graph, target);
+                                    const graph::Target& target, const PassOptions& options) {
+  absl::StatusOr<graph::Graph> result = pass.run(graph, target, options);
   const absl::Status status = result.ok() ? graph::Verify(*result) : result.status();
   if (status.ok()) return result;
   return absl::InternalError(absl::StrCat("pass ", pass.name, ": ", status.message()));
@@ -72,7 +97,7 @@ absl::StatusOr<graph::Graph> RunPasses(const graph::Graph& graph, const graph::T
   for (const Pass& pass : kPasses) {
     if (options.skip.contains(std::string(pass.name))) continue;
     const absl::Time start = clock.Monotonic();
-    ASSIGN_OR_RETURN(current, RunOne(pass, current, target));
+    ASSIGN_OR_RETURN(current, RunOne(pass, current, target, options));
     if (timings != nullptr) {
       timings->push_back({pass.name, clock.Monotonic() - start, current.size()});
     }

@@ -8,6 +8,7 @@
 // Free functions; thread-safe.
 #pragma once
 
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -17,23 +18,31 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "core/base/clock.h"
+#include "core/device/buffer.h"
 #include "core/graph/graph.h"
 #include "core/graph/target.h"
 
 namespace latentd::passes {
 
+// Computes the one output of a graph without inputs from the values of its weights: the reference
+// backend's evaluator, handed in because passes/ may not include backends/.
+using Evaluator = std::function<absl::StatusOr<device::Buffer>(
+    const graph::Graph& graph, absl::Span<const device::Buffer> sources)>;
+
+struct PassOptions {
+  std::set<std::string> skip;  // names of passes; a name that is none is INVALID_ARGUMENT
+  Evaluator evaluate;          // null: literals are not folded
+};
+
 struct Pass {
   absl::string_view name;
   absl::string_view reason;  // why it stands where it stands
-  absl::StatusOr<graph::Graph> (*run)(const graph::Graph& graph, const graph::Target& target);
+  absl::StatusOr<graph::Graph> (*run)(const graph::Graph& graph, const graph::Target& target,
+                                      const PassOptions& options);
 };
 
 // In order; a name that stands twice is the same pass.
 absl::Span<const Pass> Passes();
-
-struct PassOptions {
-  std::set<std::string> skip;  // names of passes; a name that is none is INVALID_ARGUMENT
-};
 
 struct PassTiming {
   absl::string_view name;
