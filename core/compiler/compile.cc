@@ -33,8 +33,9 @@ std::string PortsOf(const Graph& graph) {
 
 absl::StatusOr<CompiledGraph> Compile(const Graph& graph, const backends::Backend& backend,
                                       const CompileOptions& options) {
-  ASSIGN_OR_RETURN(Graph optimised,
-                   passes::RunPasses(graph, backend.target(), {.skip = options.skipped_passes}));
+  ASSIGN_OR_RETURN(Graph optimised, passes::RunPasses(graph, backend.target(),
+                                                      {.skip = options.skipped_passes,
+                                                       .evaluate = options.evaluate}));
   ASSIGN_OR_RETURN(std::string plan, backend.Plan(optimised));
   return CompiledGraph{std::make_shared<const Graph>(std::move(optimised)), std::move(plan)};
 }

@@ -10,12 +10,15 @@
 #include "core/backends/backend.h"
 #include "core/base/digest.h"
 #include "core/graph/graph.h"
+#include "core/passes/pipeline.h"
 
 namespace latentd::compiler {
 
-// What a compilation may be asked to do differently; part of the key.
+// What a compilation may be asked to do differently.
 struct CompileOptions {
-  std::set<std::string> skipped_passes;  // by name
+  std::set<std::string> skipped_passes;  // by name; part of the key
+  // Folds literals. Not part of the key: an artifact made without it is as right.
+  passes::Evaluator evaluate = {};
 };
 
 struct GraphKey {
