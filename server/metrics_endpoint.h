@@ -1,6 +1,7 @@
 // /metrics of --metrics-listen for Prometheus: the engine's metrics and the process's.
 //
-// Listens from Start until it is destroyed, which waits for scrapes in flight. Thread-safe.
+// Listens from Start until it is destroyed, which waits for scrapes in flight and takes up to
+// two seconds even without: the library looks that often. Thread-safe.
 #pragma once
 
 #include <prometheus/collectable.h>
