@@ -146,9 +146,9 @@ void GenerateCall::Done(const absl::Status& status) {
     context_ = nullptr;
     const absl::StatusCode code = EndCode(status);
     const absl::Time now = environment_.clock.Monotonic();
-    WriteLogLine(status, code, now);
     CountEnded(environment_.engine.metrics(), {record_.method, code, handle_.has_value(), status,
                                                record_.size, now - record_.arrived});
+    WriteLogLine(status, code, now);
   }
   environment_.calls.Remove(*this);
   self_.reset();
