@@ -1,7 +1,7 @@
 // An Executable is an artifact bound to one weight set on one device, ready to run.
 //
-// Run may be called from one thread at a time for all executables of a device, since they share its
-// arena.
+// Thread-safe. Runs of executables that share an arena wait for each other, so that a thread that
+// prepares a graph may run it once while another one serves.
 #pragma once
 
 #include <cstddef>

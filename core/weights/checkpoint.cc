@@ -95,13 +95,15 @@ absl::Status ReadFlag(const std::string& file, const Json& index, const std::str
 
 }  // namespace
 
-absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& path, const std::string& variant) {
+absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& path, const std::string& variant,
+                                            DigestArchive digests) {
   RETURN_IF_ERROR(CheckVariantName(variant));
   RETURN_IF_ERROR(CheckPath(path));
   RETURN_IF_ERROR(CheckHasIndex(path));
   Checkpoint checkpoint;
   checkpoint.path_ = path;
   checkpoint.variant_ = variant;
+  checkpoint.digests_ = std::move(digests);
   RETURN_IF_ERROR(checkpoint.ReadModelIndex());
   RETURN_IF_ERROR(checkpoint.CheckVariantExists());
   return checkpoint;
@@ -172,7 +174,7 @@ absl::StatusOr<std::string> Checkpoint::TokenizerDirectory(absl::string_view com
 absl::StatusOr<TensorMap> Checkpoint::LoadTensors(absl::string_view component) const {
   ASSIGN_OR_RETURN(const std::string folder, Folder(component));
   ASSIGN_OR_RETURN(const TensorFiles files, FindTensorFiles(folder, variant_));
-  return ReadTensorFiles(files);
+  return ReadTensorFiles(files, digests_);
 }
 
 absl::StatusOr<WeightSize> Checkpoint::SizeOf(absl::string_view component) const {

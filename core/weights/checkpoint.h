@@ -15,6 +15,7 @@
 #include "absl/container/btree_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "core/weights/archives.h"
 #include "core/weights/stored_tensor.h"
 
 namespace latentd::weights {
@@ -39,7 +40,10 @@ class Checkpoint {
   //
   // NOT_FOUND, INVALID_ARGUMENT: the path is not a diffusers checkpoint directory; the message says
   // what to pass, also for a single-file checkpoint.
-  static absl::StatusOr<Checkpoint> Open(const std::string& path, const std::string& variant);
+  //
+  // Content digests of the tensors are kept in `digests`.
+  static absl::StatusOr<Checkpoint> Open(const std::string& path, const std::string& variant,
+                                         DigestArchive digests = {});
 
   const std::string& path() const { return path_; }
 
@@ -80,6 +84,7 @@ class Checkpoint {
 
   std::string path_;
   std::string variant_;
+  DigestArchive digests_;
   std::string pipeline_class_;
   absl::btree_map<std::string, Component> components_;
   bool force_zeros_for_empty_prompt_ = true;

@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/weights/file_digests.h"
 #include "core/weights/safetensors_header.h"
 
 namespace latentd::weights {
@@ -185,12 +186,20 @@ absl::StatusOr<TensorMap> ParseSafetensorsBytes(absl::string_view bytes, const s
 }
 
 absl::StatusOr<TensorMap> ParseSafetensors(const std::shared_ptr<const MappedFile>& file) {
-  return ParseSafetensorsBytes(file->bytes(), file->path(), file);
+  ASSIGN_OR_RETURN(TensorMap tensors, ParseSafetensorsBytes(file->bytes(), file->path(), file));
+  for (auto& [name, tensor] : tensors) tensor.mapped = tensor.unusable_dtype.empty();
+  return tensors;
 }
 
-absl::StatusOr<TensorMap> ReadSafetensors(const std::string& path) {
+absl::StatusOr<TensorMap> ReadSafetensors(const std::string& path, const DigestArchive& digests) {
+  const std::optional<std::string> before = FileIdentity(path);
   ASSIGN_OR_RETURN(const std::shared_ptr<const MappedFile> file, MappedFile::Open(path));
-  return ParseSafetensors(file);
+  ASSIGN_OR_RETURN(TensorMap tensors, ParseSafetensors(file));
+  // A file that was replaced meanwhile may be either.
+  if (digests.find != nullptr && before.has_value() && before == FileIdentity(path)) {
+    ArchiveDigests(path, *before, digests, &tensors);
+  }
+  return tensors;
 }
 
 }  // namespace latentd::weights

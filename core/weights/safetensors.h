@@ -19,6 +19,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/base/mapped_file.h"
+#include "core/weights/archives.h"
 #include "core/weights/stored_tensor.h"
 
 namespace latentd::weights {
@@ -26,8 +27,10 @@ namespace latentd::weights {
 // The tensors wrap the mapping, without a copy. Reads the header's pages only.
 absl::StatusOr<TensorMap> ParseSafetensors(const std::shared_ptr<const MappedFile>& file);
 
-// The same for a file by path. NOT_FOUND and such name the path.
-absl::StatusOr<TensorMap> ReadSafetensors(const std::string& path);
+// The same for a file by path, whose digests are kept in the archive. NOT_FOUND and such name the
+// path.
+absl::StatusOr<TensorMap> ReadSafetensors(const std::string& path,
+                                          const DigestArchive& digests = {});
 
 // The same for bytes that `owner` keeps alive; `file` is for messages.
 absl::StatusOr<TensorMap> ParseSafetensorsBytes(absl::string_view bytes, const std::string& file,

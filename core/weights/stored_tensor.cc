@@ -1,16 +1,34 @@
 #include "core/weights/stored_tensor.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <cstring>
+#include <utility>
 
 namespace latentd::weights {
 
 using device::Buffer;
 
+ContentDigest::ContentDigest(Buffer data)
+    : ContentDigest([data = std::move(data)] {
+        return DigestOf({static_cast<const char*>(data.data()), data.bytes()});
+      }) {}
+
 const Digest& ContentDigest::Get() const {
-  absl::call_once(once_, [this] {
-    digest_ = DigestOf({static_cast<const char*>(data_.data()), data_.bytes()});
-  });
+  absl::call_once(once_, [this] { digest_ = make_(); });
   return digest_;
+}
+
+void ReleasePages(const StoredTensor& tensor) {
+  // On other memory than a file's this would lose what was written to it.
+  if (!tensor.mapped) return;
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<uintptr_t>(tensor.data.data());
+  const uintptr_t first = (begin + page - 1) / page * page;
+  const uintptr_t last = (begin + tensor.data.bytes()) / page * page;
+  if (first >= last) return;
+  madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);  // NOLINT
 }
 
 Buffer Aligned(const Buffer& data) {

@@ -1,6 +1,7 @@
 // A tensor as it lies in its file.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -12,15 +13,18 @@
 
 namespace latentd::weights {
 
-// The digest of a tensor's bytes: read when it is first asked for, then remembered. Thread-safe.
+// The digest of a tensor's bytes: made when it is first asked for, then remembered. Thread-safe.
 class ContentDigest {
  public:
-  explicit ContentDigest(device::Buffer data) : data_(std::move(data)) {}
+  // Reads the bytes.
+  explicit ContentDigest(device::Buffer data);
+  // Asks somebody who may know it.
+  explicit ContentDigest(std::function<Digest()> make) : make_(std::move(make)) {}
 
   const Digest& Get() const;
 
  private:
-  device::Buffer data_;
+  std::function<Digest()> make_;
   mutable absl::once_flag once_;
   mutable Digest digest_;
 };
@@ -38,10 +42,17 @@ struct StoredTensor {
 
   // Of `data`'s bytes; WeightSet::Add makes it where it is absent.
   std::shared_ptr<const ContentDigest> digest = nullptr;
+
+  // Whether `data` is a mapping of a file, whose pages the kernel can drop and read again.
+  bool mapped = false;
 };
 
 // By name.
 using TensorMap = absl::flat_hash_map<std::string, StoredTensor>;
+
+// Takes the tensor's pages out of the process's memory if they are a file's: they stay in the
+// system's cache while there is room, and come back when somebody reads them.
+void ReleasePages(const StoredTensor& tensor);
 
 // The tensor's data, copied iff its address does not suit its dtype.
 device::Buffer Aligned(const device::Buffer& data);

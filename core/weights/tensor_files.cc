@@ -125,8 +125,8 @@ absl::Status ReadIndex(const std::string& folder, TensorFiles* files) {
 }
 
 absl::Status TakeShard(const std::string& path, const std::vector<std::string>& names,
-                       const std::string& index, TensorMap* tensors) {
-  absl::StatusOr<TensorMap> shard = ReadSafetensors(path);
+                       const std::string& index, const DigestArchive& digests, TensorMap* tensors) {
+  absl::StatusOr<TensorMap> shard = ReadSafetensors(path, digests);
   if (!shard.ok()) {
     return absl::Status(shard.status().code(),
                         absl::StrCat(shard.status().message(), " (a shard of ", index, ")"));
@@ -155,11 +155,11 @@ absl::StatusOr<TensorFiles> FindTensorFiles(const std::string& folder, const std
   return *std::move(files);
 }
 
-absl::StatusOr<TensorMap> ReadTensorFiles(const TensorFiles& files) {
-  if (files.index.empty()) return ReadSafetensors(files.single);
+absl::StatusOr<TensorMap> ReadTensorFiles(const TensorFiles& files, const DigestArchive& digests) {
+  if (files.index.empty()) return ReadSafetensors(files.single, digests);
   TensorMap tensors;
   for (const auto& [path, names] : files.shards) {
-    RETURN_IF_ERROR(TakeShard(path, names, files.index, &tensors));
+    RETURN_IF_ERROR(TakeShard(path, names, files.index, digests, &tensors));
   }
   return tensors;
 }

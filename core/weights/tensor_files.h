@@ -9,6 +9,7 @@
 
 #include "absl/container/btree_map.h"
 #include "absl/status/statusor.h"
+#include "core/weights/archives.h"
 #include "core/weights/stored_tensor.h"
 
 namespace latentd::weights {
@@ -30,6 +31,7 @@ bool HasTensorFiles(const std::string& folder, const std::string& variant);
 absl::StatusOr<TensorFiles> FindTensorFiles(const std::string& folder, const std::string& variant);
 
 // All tensors of the files. INVALID_ARGUMENT if a shard lacks what the index says it has.
-absl::StatusOr<TensorMap> ReadTensorFiles(const TensorFiles& files);
+absl::StatusOr<TensorMap> ReadTensorFiles(const TensorFiles& files,
+                                          const DigestArchive& digests = {});
 
 }  // namespace latentd::weights

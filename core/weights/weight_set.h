@@ -6,6 +6,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -20,8 +21,12 @@ class WeightStore;
 
 class WeightSet {
  public:
-  // `store` must outlive the set and what was made from it.
-  explicit WeightSet(WeightStore* store) : store_(store) {}
+  // `store` must outlive the set and what was made from it. `name` is for reports of who uses what:
+  // "base", "refiner".
+  explicit WeightSet(WeightStore* store, std::string name = "")
+      : store_(store), name_(std::move(name)) {}
+
+  const std::string& name() const { return name_; }
 
   // Adds the tensors of one component under "component/name". REQUIRES: no tensor of that component
   // was added before.
@@ -54,6 +59,7 @@ class WeightSet {
   std::string PlaceOf(absl::string_view name) const;
 
   WeightStore* store_;
+  std::string name_;
   TensorMap tensors_;
 };
 

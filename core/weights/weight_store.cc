@@ -1,9 +1,14 @@
 #include "core/weights/weight_store.h"
 
+#include <ATen/Version.h>
+#include <torch/headeronly/version.h>
+
+#include <algorithm>
 #include <exception>
+#include <map>
 #include <new>
+#include <set>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
@@ -42,40 +47,56 @@ absl::StatusOr<std::vector<StoredTensor>> FindSources(const Graph& recipe, const
   return sources;
 }
 
-Digest KeyOf(const Graph& recipe, const std::vector<StoredTensor>& sources,
-             absl::string_view form) {
+// All that a result depends on, on one machine and with one evaluator.
+std::string NameOf(const Graph& recipe, const std::vector<StoredTensor>& sources,
+                   absl::string_view form) {
   std::string name = absl::StrCat(form, "\n", AnonymousText(recipe));
   for (const StoredTensor& source : sources) {
     absl::StrAppend(&name, "\n", source.digest->Get().ToString());
   }
-  return DigestOf(name);
+  return name;
 }
 
-bool IsBareWeight(const Graph& recipe) {
-  return recipe.node(recipe.outputs()[0].value).op == Op::kWeight;
+// What the archive calls it: what ATen computes may depend on its version and instruction set too.
+std::string KeptName(const std::string& name) {
+  return absl::StrCat("weight 1 libtorch-", TORCH_VERSION, " ", at::get_cpu_capability(), "\n",
+                      name);
 }
 
-absl::StatusOr<Buffer> MakePlain(const Graph& recipe, const std::vector<StoredTensor>& sources,
-                                 const Evaluator& evaluator) {
-  std::vector<Buffer> buffers;
-  buffers.reserve(sources.size());
-  for (const StoredTensor& source : sources) buffers.push_back(Aligned(source.data));
-  if (IsBareWeight(recipe) && buffers.size() == 1) return buffers[0];
-  return evaluator(recipe, buffers);
+const Node& PlainNode(const Graph& recipe) { return recipe.node(recipe.outputs()[0].value); }
+
+size_t WantedBytes(const Node& plain, const Packing& packing) {
+  return packing.packer != nullptr
+             ? packing.bytes
+             : static_cast<size_t>(plain.shape.elements() * device::SizeOf(plain.dtype));
 }
 
-absl::StatusOr<Buffer> MakePacked(const Graph& recipe, const std::vector<StoredTensor>& sources,
-                                  const Evaluator& evaluator, const Packer& packer) {
-  ASSIGN_OR_RETURN(const Buffer plain, MakePlain(recipe, sources, evaluator));
-  if (packer == nullptr) return plain;
-  return packer(plain);
+// The component that a recipe's weights are of: "unet" of "unet/conv_in.weight".
+std::string ComponentOf(const Graph& recipe) {
+  const std::vector<ValueId> weights = recipe.Select(Op::kWeight);
+  if (weights.empty()) return "";
+  const std::string& name = recipe.node(weights[0]).name;
+  const size_t slash = name.find('/');
+  return slash == std::string::npos ? "" : name.substr(0, slash);
+}
+
+// The source whose memory `made` is, if any: a weight as it is, or one that was only reshaped.
+const StoredTensor* SourceOf(const Buffer& made, const std::vector<StoredTensor>& sources) {
+  for (const StoredTensor& source : sources) {
+    if (made.data() == source.data.data()) return &source;
+  }
+  return nullptr;
+}
+
+bool IsAligned(const Buffer& buffer) {
+  return reinterpret_cast<uintptr_t>(buffer.data()) % device::kAlignment == 0;
 }
 
 // An exception must not leave an entry that others wait for for ever.
-absl::StatusOr<Buffer> Make(const Graph& recipe, const std::vector<StoredTensor>& sources,
-                            const Evaluator& evaluator, const Packer& packer) {
+template <typename Function>
+auto CatchAll(const std::vector<StoredTensor>& sources, Function make) -> decltype(make()) {
   try {
-    return MakePacked(recipe, sources, evaluator, packer);
+    return make();
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "no memory for ", sources.empty() ? "a constant" : sources[0].file, " made ready to run"));
@@ -86,92 +107,175 @@ absl::StatusOr<Buffer> Make(const Graph& recipe, const std::vector<StoredTensor>
 
 }  // namespace
 
-// One result: being made, then held, then gone with its last user. An entry that is gone or failed
-// is no longer in the map; who waited for it looks again.
+struct WeightStore::Made {
+  Buffer result;
+  bool mapped = false;
+  bool keep = false;  // worth keeping, and not from the archive
+};
+
+// One result: being made, then held, then gone with its last user. An entry that failed or is gone
+// is no longer in the map.
 struct WeightStore::Entry {
   bool making = true;
   absl::Status failure;
-  std::weak_ptr<const Buffer> held;
+  Made made;
+  std::map<User, int> users;  // waiting ones too
+};
+
+// What keeps a Held alive.
+struct WeightStore::Use {
+  Use(WeightStore* store, const Digest& key, EntryPointer entry, User user)
+      : store(store), key(key), entry(std::move(entry)), user(std::move(user)) {}
+  ~Use() { store->Leave(key, entry, user); }
+  Use(const Use&) = delete;
+
+  WeightStore* store;
+  Digest key;
+  EntryPointer entry;
+  User user;
 };
 
 absl::StatusOr<Held> WeightStore::Get(const Graph& recipe, const WeightSet& set,
-                                      absl::string_view form, const Packer& packer) {
+                                      const Packing& packing) {
   ASSIGN_OR_RETURN(const std::vector<StoredTensor> sources, FindSources(recipe, set));
-  const Digest key = KeyOf(recipe, sources, form);
+  const std::string name = NameOf(recipe, sources, packing.form);
+  const Digest key = DigestOf(name);
+  User user = {set.name(), ComponentOf(recipe)};
   EntryPointer entry;
-  ASSIGN_OR_RETURN(Held held, FindOrBegin(key, &entry));
-  if (held != nullptr) return held;
-  return Finish(key, entry, Make(recipe, sources, evaluator_, packer));
+  const bool is_maker = Join(key, user, &entry);
+  if (is_maker) {
+    Finish(key, entry,
+           CatchAll(sources, [&] { return Make(recipe, sources, packing, KeptName(name)); }));
+  }
+  if (!entry->failure.ok()) return entry->failure;
+  const Buffer* result = &entry->made.result;
+  // After the others could go on.
+  if (is_maker && entry->made.keep) archive_.keep(KeptName(name), *result);
+  return Held(std::make_shared<Use>(this, key, std::move(entry), std::move(user)), result);
 }
 
 absl::StatusOr<std::string> WeightStore::Key(const Graph& recipe, const WeightSet& set,
                                              absl::string_view form) {
   ASSIGN_OR_RETURN(const std::vector<StoredTensor> sources, FindSources(recipe, set));
-  return KeyOf(recipe, sources, form).ToString();
+  return DigestOf(NameOf(recipe, sources, form)).ToString();
 }
 
-absl::StatusOr<Held> WeightStore::FindOrBegin(const Digest& key, EntryPointer* entry) {
+bool WeightStore::Join(const Digest& key, const User& user, EntryPointer* entry) {
   absl::MutexLock lock(&mutex_);
-  while (true) {
-    EntryPointer& found = entries_[key];
-    if (found == nullptr) {
-      found = *entry = std::make_shared<Entry>();
-      return Held();
-    }
-    // A copy, since the map may change while this thread waits.
-    const EntryPointer waited = found;
+  EntryPointer& found = entries_[key];
+  const bool is_maker = found == nullptr;
+  if (is_maker) found = std::make_shared<Entry>();
+  *entry = found;
+  ++(*entry)->users[user];
+  if (!is_maker) {
     mutex_.Await(absl::Condition(
-        +[](Entry* entry) { return !entry->making; }, waited.get()));
-    if (!waited->failure.ok()) return waited->failure;
-    if (Held held = waited->held.lock()) return held;
-    // Its last user went before Release took the lock.
-    if (const auto gone = entries_.find(key); gone != entries_.end() && gone->second == waited) {
-      entries_.erase(gone);
-    }
+        +[](Entry* entry) { return !entry->making; }, entry->get()));
   }
+  return is_maker;
 }
 
-absl::StatusOr<Held> WeightStore::Finish(const Digest& key, const EntryPointer& entry,
-                                         absl::StatusOr<Buffer> made) {
-  if (!made.ok()) {
-    absl::MutexLock lock(&mutex_);
-    entry->making = false;
-    entry->failure = made.status();
-    entries_.erase(key);
-    return made.status();
+absl::StatusOr<Buffer> WeightStore::MakePlain(const Graph& recipe,
+                                              const std::vector<StoredTensor>& sources) const {
+  std::vector<Buffer> buffers;
+  buffers.reserve(sources.size());
+  for (const StoredTensor& source : sources) buffers.push_back(Aligned(source.data));
+  if (PlainNode(recipe).op == Op::kWeight && buffers.size() == 1) return buffers[0];
+  return evaluator_(recipe, buffers);
+}
+
+std::optional<Buffer> WeightStore::FindKept(const Node& plain, const Packing& packing,
+                                            const std::string& name) const {
+  const bool is_stored = packing.packer == nullptr && plain.op == Op::kWeight;
+  const size_t bytes = WantedBytes(plain, packing);
+  if (archive_.find == nullptr || is_stored || bytes < archive_.least_bytes) return std::nullopt;
+  std::optional<Buffer> found = archive_.find(name);
+  if (!found || found->bytes() != bytes || !IsAligned(*found)) return std::nullopt;
+  const auto owner = std::make_shared<Buffer>(*std::move(found));
+  const bool packed = packing.packer != nullptr;
+  return Buffer::Wrap(owner->data(), packed ? device::DType::kU8 : plain.dtype,
+                      packed ? device::Shape({static_cast<int64_t>(bytes)}) : plain.shape, owner);
+}
+
+absl::StatusOr<WeightStore::Made> WeightStore::Make(const Graph& recipe,
+                                                    const std::vector<StoredTensor>& sources,
+                                                    const Packing& packing,
+                                                    const std::string& name) const {
+  const Node& plain_node = PlainNode(recipe);
+  if (std::optional<Buffer> found = FindKept(plain_node, packing, name)) {
+    return Made{*std::move(found), /*mapped=*/true};
   }
-  const size_t bytes = made->bytes();
-  Held held(new Buffer(*std::move(made)), [this, key, entry, bytes](const Buffer* buffer) {
-    delete buffer;
-    Release(key, entry, bytes);
-  });
+  ASSIGN_OR_RETURN(Buffer made, MakePlain(recipe, sources));
+  if (packing.packer != nullptr) {
+    ASSIGN_OR_RETURN(made, packing.packer(made));
+  }
+  const size_t wanted = WantedBytes(plain_node, packing);
+  if (made.bytes() != wanted) {
+    return absl::InternalError(absl::StrCat("a weight in the form \"", packing.form, "\" has ",
+                                            made.bytes(), " bytes, not ", wanted));
+  }
+  if (const StoredTensor* source = SourceOf(made, sources)) return Made{made, source->mapped};
+  for (const StoredTensor& source : sources) ReleasePages(source);
+  const bool keep = archive_.keep != nullptr && made.bytes() >= archive_.least_bytes;
+  return Made{std::move(made), /*mapped=*/false, keep};
+}
+
+void WeightStore::Finish(const Digest& key, const EntryPointer& entry, absl::StatusOr<Made> made) {
   absl::MutexLock lock(&mutex_);
   entry->making = false;
-  entry->held = held;
-  bytes_held_ += bytes;
-  ++results_held_;
-  return held;
+  if (made.ok()) {
+    entry->made = *std::move(made);
+  } else {
+    entry->failure = made.status();
+    entries_.erase(key);
+  }
 }
 
-void WeightStore::Release(const Digest& key, const EntryPointer& entry, size_t bytes) {
+void WeightStore::Leave(const Digest& key, const EntryPointer& entry, const User& user) {
   absl::MutexLock lock(&mutex_);
-  bytes_held_ -= bytes;
-  --results_held_;
-  entry->held.reset();  // else entry and control block would keep each other
-  // Another thread may have begun a new entry since.
-  if (const auto found = entries_.find(key); found != entries_.end() && found->second == entry) {
-    entries_.erase(found);
-  }
+  const auto left = entry->users.find(user);
+  if (--left->second == 0) entry->users.erase(left);
+  if (entry->users.empty()) entries_.erase(key);
 }
 
 size_t WeightStore::bytes_held() const {
   absl::MutexLock lock(&mutex_);
-  return bytes_held_;
+  size_t bytes = 0;
+  for (const auto& [key, entry] : entries_) bytes += entry->making ? 0 : entry->made.result.bytes();
+  return bytes;
+}
+
+size_t WeightStore::mapped_bytes() const {
+  absl::MutexLock lock(&mutex_);
+  size_t bytes = 0;
+  for (const auto& [key, entry] : entries_) {
+    if (!entry->making && entry->made.mapped) bytes += entry->made.result.bytes();
+  }
+  return bytes;
 }
 
 size_t WeightStore::entries() const {
   absl::MutexLock lock(&mutex_);
-  return results_held_;
+  return static_cast<size_t>(std::count_if(
+      entries_.begin(), entries_.end(), [](const auto& entry) { return !entry.second->making; }));
+}
+
+std::vector<HeldResult> WeightStore::List() const {
+  absl::MutexLock lock(&mutex_);
+  std::vector<HeldResult> results;
+  for (const auto& [key, entry] : entries_) {
+    if (entry->making) continue;
+    HeldResult& held = results.emplace_back();
+    held = {key.ToString(), entry->made.result.bytes(), entry->made.mapped};
+    std::set<std::string> components, sets;
+    for (const auto& [user, count] : entry->users) {
+      held.users += count;
+      components.insert(user.component);
+      sets.insert(user.set);
+    }
+    held.components.assign(components.begin(), components.end());
+    held.sets.assign(sets.begin(), sets.end());
+  }
+  return results;
 }
 
 }  // namespace latentd::weights

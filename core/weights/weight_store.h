@@ -6,6 +6,8 @@
 // ("" = plain). So equal tensors of two files (the refiner's VAE is the base's) are held once with
 // nothing to configure. The last user to go frees the memory.
 //
+// What took work is kept in an archive over a restart, if one is given.
+//
 // Thread-safe. Threads that ask for one result at a time make it once; if making it fails, each of
 // them gets that error, and who asks later tries again. The store must outlive what it gave out.
 #pragma once
@@ -13,7 +15,9 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -24,6 +28,7 @@
 #include "core/base/digest.h"
 #include "core/device/buffer.h"
 #include "core/graph/graph.h"
+#include "core/weights/archives.h"
 #include "core/weights/weight_set.h"
 
 namespace latentd::weights {
@@ -40,43 +45,77 @@ using Evaluator = std::function<absl::StatusOr<device::Buffer>(
 // Turns a plain result into a backend's own form; the plain one is dropped afterwards.
 using Packer = std::function<absl::StatusOr<device::Buffer>(const device::Buffer& plain)>;
 
+// How a result is wanted.
+struct Packing {
+  std::string form;  // names all that the packed bytes depend on beside the plain; "": plain
+  Packer packer;     // null for ""
+  size_t bytes = 0;  // of what it makes; of no meaning for ""
+};
+
+// One result that is held, for reports.
+struct HeldResult {
+  std::string key;  // as WeightStore::Key
+  size_t bytes = 0;
+  bool mapped = false;  // pages of a file, which the kernel can drop and read again
+  int users = 0;        // Held that somebody has
+  // Who they got it for: the first part of the weights' names ("unet"), the sets' names ("base").
+  std::vector<std::string> components, sets;
+};
+
+// What is kept over a restart: results of FormArchive::least_bytes and more that are no mapped
+// tensor anyway. MEASURED
 class WeightStore {
  public:
-  explicit WeightStore(Evaluator evaluator) : evaluator_(std::move(evaluator)) {}
+  explicit WeightStore(Evaluator evaluator, FormArchive archive = {})
+      : evaluator_(std::move(evaluator)), archive_(std::move(archive)) {}
   WeightStore(const WeightStore&) = delete;
 
-  // The result of `recipe` over `set`, in `form` (made by `packer`; form "" and no packer: plain).
-  // A recipe that is a weight and nothing else, held plain, is the mapped tensor without a copy.
-  // NOT_FOUND names a tensor that the set lacks, INVALID_ARGUMENT one of another dtype or shape
-  // than the recipe's weight. The packer must give the same bytes for the same form and plain
-  // result.
+  // The result of `recipe` over `set`: from memory, from the archive (mapped, without a copy), or
+  // made. A recipe that is a weight and nothing else, held plain, is the mapped tensor without a
+  // copy. NOT_FOUND names a tensor that the set lacks, INVALID_ARGUMENT one of another dtype or
+  // shape than the recipe's weight, INTERNAL a packer that makes other than packing.bytes. The
+  // packer must give the same bytes for the same form and plain result.
   absl::StatusOr<Held> Get(const graph::Graph& recipe, const WeightSet& set,
-                           absl::string_view form = "", const Packer& packer = nullptr);
+                           const Packing& packing = {});
 
   // The name of what Get would hold: 32 hexadecimal digits. Errors as Get's.
   static absl::StatusOr<std::string> Key(const graph::Graph& recipe, const WeightSet& set,
                                          absl::string_view form = "");
 
-  // Bytes of all results that are held now (mapped ones too), and how many there are.
+  // Bytes of all results that are held now, mapped ones too; of the mapped ones; and how many there
+  // are.
   size_t bytes_held() const;
+  size_t mapped_bytes() const;
   size_t entries() const;
+  // Each of them, in no order.
+  std::vector<HeldResult> List() const;
 
  private:
+  struct User {
+    std::string set, component;
+    auto operator<=>(const User&) const = default;
+  };
   struct Entry;
   using EntryPointer = std::shared_ptr<Entry>;
+  struct Use;
+  struct Made;
 
-  // The held result, waiting for a thread that makes it; null: this thread is to make it for
-  // `entry`.
-  absl::StatusOr<Held> FindOrBegin(const Digest& key, EntryPointer* entry);
-  absl::StatusOr<Held> Finish(const Digest& key, const EntryPointer& entry,
-                              absl::StatusOr<device::Buffer> made);
-  void Release(const Digest& key, const EntryPointer& entry, size_t bytes);
+  // The entry of that key, with one user more. Waits for a thread that makes it; true: this thread
+  // is to make it, and to call Finish.
+  bool Join(const Digest& key, const User& user, EntryPointer* entry);
+  absl::StatusOr<Made> Make(const graph::Graph& recipe, const std::vector<StoredTensor>& sources,
+                            const Packing& packing, const std::string& name) const;
+  absl::StatusOr<device::Buffer> MakePlain(const graph::Graph& recipe,
+                                           const std::vector<StoredTensor>& sources) const;
+  std::optional<device::Buffer> FindKept(const graph::Node& plain, const Packing& packing,
+                                         const std::string& name) const;
+  void Finish(const Digest& key, const EntryPointer& entry, absl::StatusOr<Made> made);
+  void Leave(const Digest& key, const EntryPointer& entry, const User& user);
 
-  Evaluator evaluator_;
+  const Evaluator evaluator_;
+  const FormArchive archive_;
   mutable absl::Mutex mutex_;
   absl::flat_hash_map<Digest, EntryPointer> entries_ ABSL_GUARDED_BY(mutex_);
-  size_t bytes_held_ ABSL_GUARDED_BY(mutex_) = 0;
-  size_t results_held_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace latentd::weights

@@ -1,6 +1,9 @@
 // The memory that the intermediates of all executables of one backend share, since one of them runs
 // at a time: as large as the largest needs.
 //
+// Whoever runs holds runs() meanwhile. Leases come and go beside a run: what is mapped for the
+// running executable's lease stays as it is.
+//
 // It is a range of addresses as long as the machine's memory, reserved once, of which the beginning
 // is mapped: it grows and shrinks without moving, so that addresses in it may be kept, and growing
 // it disturbs no run. Thread-safe.
@@ -32,6 +35,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
 
     char* base() const { return arena_->base_; }
     size_t bytes() const { return bytes_; }
+    absl::Mutex& runs() const { return arena_->runs_; }
 
    private:
     std::shared_ptr<Arena> arena_;
@@ -50,6 +54,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
 
   char* const base_;
   const size_t reserved_;
+  absl::Mutex runs_;  // over the contents of the memory
   mutable absl::Mutex mutex_;
   std::multiset<size_t> leases_ ABSL_GUARDED_BY(mutex_);
   size_t mapped_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes that may be read and written

@@ -20,16 +20,9 @@ struct Frame {
   const void* packed;     // the packed weight, if the kernel wants one
 };
 
-// How a kernel wants its second operand, a held weight.
-struct Packing {
-  std::string form;        // names the layout; "" is the plain weight as it is
-  weights::Packer packer;  // null for ""
-  size_t bytes = 0;        // of what it makes
-};
-
 struct BoundKernel {
   size_t workspace_bytes = 0;
-  std::optional<Packing> packing;
+  std::optional<weights::Packing> packing;  // of the second operand, a held weight
   // Throws what oneDNN throws.
   std::function<absl::Status(const Frame&)> run;
 };

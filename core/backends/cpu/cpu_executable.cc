@@ -36,7 +36,7 @@ std::vector<WeightForm> WeightForms(const Program& program, absl::Span<const Bou
   }
   for (size_t i = 0; i < kernels.size(); ++i) {
     if (!kernels[i].packing.has_value()) continue;
-    const Packing& packing = *kernels[i].packing;
+    const weights::Packing& packing = *kernels[i].packing;
     const int storage = program.instructions[i].operands[1].storage;
     forms.push_back(
         {program.storages[storage].index, -1, static_cast<int>(i), &packing, packing.bytes});
@@ -90,16 +90,14 @@ void CpuExecutable::Place(const ArenaValues& values, const graph::MemoryPlan& me
 absl::Status CpuExecutable::HoldWeights(const std::vector<graph::Recipe>& recipes,
                                         const weights::WeightSet& weights) {
   for (const WeightForm& wanted : WeightForms(program_, kernels_)) {
-    const graph::Graph& recipe = recipes[wanted.recipe].graph;
-    const bool plain = wanted.packing == nullptr;
     ASSIGN_OR_RETURN(
         weights::Held held,
-        plain ? weights.store().Get(recipe, weights)
-              : weights.store().Get(recipe, weights, wanted.packing->form, wanted.packing->packer));
-    if (plain) {
-      storages_[wanted.storage] = static_cast<char*>(const_cast<void*>(held->data()));
-    } else {
+        weights.store().Get(recipes[wanted.recipe].graph, weights,
+                            wanted.packing != nullptr ? *wanted.packing : weights::Packing()));
+    if (wanted.packing != nullptr) {
       packed_[wanted.instruction] = held->data();
+    } else {
+      storages_[wanted.storage] = static_cast<char*>(const_cast<void*>(held->data()));
     }
     held_.push_back(std::move(held));
   }
@@ -110,6 +108,7 @@ absl::Status CpuExecutable::Run(absl::Span<const device::Buffer> inputs,
                                 absl::Span<device::Buffer> outputs) {
   RETURN_IF_ERROR(CheckBuffers("input", inputs_, inputs));
   RETURN_IF_ERROR(CheckBuffers("output", outputs_, outputs));
+  const absl::MutexLock lock(&lease_->runs());
   for (size_t i = 0; i < storages_.size(); ++i) {
     const Storage& storage = program_.storages[i];
     if (storage.place == Place::kInput) {

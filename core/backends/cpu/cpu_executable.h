@@ -17,9 +17,9 @@ namespace latentd::backends::cpu {
 // read as it is, or to the instruction that reads it packed.
 struct WeightForm {
   int recipe;
-  int storage;             // -1: packed
-  int instruction;         // -1: plain
-  const Packing* packing;  // of the instruction; null: plain
+  int storage;                      // -1: packed
+  int instruction;                  // -1: plain
+  const weights::Packing* packing;  // of the instruction; null: plain
   size_t bytes;
 };
 std::vector<WeightForm> WeightForms(const Program& program, absl::Span<const BoundKernel> kernels);
@@ -43,7 +43,7 @@ class CpuExecutable : public Executable {
   const std::vector<Port>& inputs() const override { return inputs_; }
   const std::vector<Port>& outputs() const override { return outputs_; }
 
-  // Makes no heap request of 4 KiB or more.
+  // Waits for a run that uses the arena now. Makes no heap request of 4 KiB or more.
   absl::Status Run(absl::Span<const device::Buffer> inputs,
                    absl::Span<device::Buffer> outputs) override;
 
@@ -51,7 +51,7 @@ class CpuExecutable : public Executable {
   size_t own_bytes() const override { return OwnBytes(program_, kernels_); }
 
   // For measurements: an executable's program, and one of its instructions alone, on what the last
-  // Run left in the arena.
+  // Run left in the arena. REQUIRES: nothing else runs.
   const Program& program() const { return program_; }
   absl::Status RunInstruction(size_t index);
 

@@ -51,9 +51,9 @@ Half MakeHalf(const Sizes& s, bool has_bias, const dnnl::post_ops& post_ops) {
 }
 
 // Both halves of [2 * out, in], each in the layout of the products, one behind the other.
-Packing PackHalves(const Sizes& s, const memory::desc& wanted) {
+weights::Packing PackHalves(const Sizes& s, const memory::desc& wanted) {
   const memory::desc plain = Float32({s.in, s.out}, Tag::ba);
-  const Packing half = PackingFor("matmul", plain, wanted);
+  const weights::Packing half = PackingFor("matmul", plain, wanted);
   const size_t stride = RoundUp(wanted.get_size());
   const auto pack = [=](const device::Buffer& weight) -> absl::StatusOr<device::Buffer> {
     return CatchOneDnn("packing a weight", [&]() -> absl::StatusOr<device::Buffer> {

@@ -3,6 +3,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
+#include <cstdlib>
+
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_join.h"
 
 namespace latentd::backends::cpu {
@@ -19,9 +23,18 @@ bool MayUseAmx() {
 #endif
 }
 
+// Whether oneDNN's own variable caps it to what needs no AMX; setting a cap would undo that.
+bool IsCapped() {
+  constexpr std::array<absl::string_view, 7> kCaps = {
+      "SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX512_CORE", "AVX512_CORE_VNNI", "AVX512_CORE_BF16"};
+  const char* cap = std::getenv("DNNL_MAX_CPU_ISA");
+  return cap != nullptr && absl::c_linear_search(kCaps, cap);
+}
+
+// One for each thread: weights are packed beside a run.
 dnnl::stream& Stream() {
-  static auto* stream = new dnnl::stream(Engine());
-  return *stream;
+  thread_local dnnl::stream stream(Engine());
+  return stream;
 }
 
 dnnl::algorithm AlgorithmOf(graph::Op activation) {
@@ -51,13 +64,16 @@ std::string List(const T* values, int count) {
   return absl::StrJoin(absl::MakeSpan(values, count), "x");
 }
 
-// Names a layout: two weights of one form are packed alike.
+// Names a layout, and who makes it: two weights of one form are packed alike. Threads and this
+// backend's own kernels have no part in a copy from one layout to another.
 std::string FormOf(const std::string& what, const dnnl::memory::desc& layout) {
+  const dnnl_version_t* version = dnnl_version();
   const dnnl_memory_desc_t& d = layout.data;
   const dnnl_blocking_desc_t& blocking = d.format_desc.blocking;
-  return absl::StrCat("onednn ", what, " ", List(d.padded_dims, d.ndims), " strides ",
-                      List(blocking.strides, d.ndims), " blocks ",
-                      List(blocking.inner_blks, blocking.inner_nblks), " of ",
+  return absl::StrCat("onednn-", version->major, ".", version->minor, ".", version->patch, "-isa-",
+                      OneDnnInstructionSet(), " ", what, " dtype ", d.data_type, " ",
+                      List(d.padded_dims, d.ndims), " strides ", List(blocking.strides, d.ndims),
+                      " blocks ", List(blocking.inner_blks, blocking.inner_nblks), " of ",
                       List(blocking.inner_idxs, blocking.inner_nblks));
 }
 
@@ -65,7 +81,7 @@ std::string FormOf(const std::string& what, const dnnl::memory::desc& layout) {
 
 dnnl::engine& Engine() {
   static auto* engine = [] {
-    if (!MayUseAmx()) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
+    if (!MayUseAmx() && !IsCapped()) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
     return new dnnl::engine(dnnl::engine::kind::cpu, 0);
   }();
   return *engine;
@@ -74,6 +90,11 @@ dnnl::engine& Engine() {
 int OneDnnInstructionSet() {
   Engine();
   return static_cast<int>(dnnl::get_effective_cpu_isa());
+}
+
+// Larger sets have the bits of the smaller ones that they contain.
+bool OneDnnUsesAvx512() {
+  return (OneDnnInstructionSet() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
 }
 
 dnnl::memory::desc Float32(const dnnl::memory::dims& dims, const dnnl::memory::dims& strides) {
@@ -104,8 +125,8 @@ void Reorder(const dnnl::memory::desc& plain, const void* from, const dnnl::memo
   Stream().wait();
 }
 
-Packing PackingFor(const std::string& what, const dnnl::memory::desc& plain,
-                   const dnnl::memory::desc& wanted) {
+weights::Packing PackingFor(const std::string& what, const dnnl::memory::desc& plain,
+                            const dnnl::memory::desc& wanted) {
   if (plain == wanted) return {"", nullptr, plain.get_size()};
   const auto pack = [=](const device::Buffer& weight) -> absl::StatusOr<device::Buffer> {
     return CatchOneDnn("packing a weight", [&]() -> absl::StatusOr<device::Buffer> {

@@ -20,11 +20,12 @@
 namespace latentd::backends::cpu {
 
 // Of the process. What the processor has and the kernel does not let it use (AMX) is switched off
-// before the first primitive.
+// before the first primitive; so is what oneDNN's variable DNNL_MAX_CPU_ISA excludes.
 dnnl::engine& Engine();
 
 // The number of the instruction set that oneDNN really uses.
 int OneDnnInstructionSet();
+bool OneDnnUsesAvx512();
 
 dnnl::memory::desc Float32(const dnnl::memory::dims& dims, const dnnl::memory::dims& strides);
 dnnl::memory::desc Float32(const dnnl::memory::dims& dims, dnnl::memory::format_tag tag);
@@ -45,8 +46,8 @@ void SkipGemmJit(PrimitiveDesc& desc) {
 
 // How WeightStore packs a weight that lies as `plain` into what the primitive wants. `what` keeps
 // layouts of different primitives apart.
-Packing PackingFor(const std::string& what, const dnnl::memory::desc& plain,
-                   const dnnl::memory::desc& wanted);
+weights::Packing PackingFor(const std::string& what, const dnnl::memory::desc& plain,
+                            const dnnl::memory::desc& wanted);
 
 // Copies `from` into another layout.
 void Reorder(const dnnl::memory::desc& plain, const void* from, const dnnl::memory::desc& wanted,

@@ -130,5 +130,30 @@ TEST(WeightSetCheckTest, TakesAttentionThatIsStoredAsAConvolution) {
   EXPECT_THAT(set.Check(Wants({{"vae/x.to_q.weight", {8, 9}}})), Not(IsOk()));
 }
 
+StoredTensor Filled(float value) {
+  StoredTensor tensor = Tensor(DType::kF32, {3});
+  for (float& x : tensor.data.as<float>()) x = value;
+  return tensor;
+}
+
+TEST(WeightSetTest, HasOneContentDigestForEqualTensorsOfAnyName) {
+  const WeightSet base = SetOf("vae", {{"a", Filled(1)}, {"b", Filled(2)}, {"unread", Filled(3)}});
+  const WeightSet refiner = SetOf("vae_2", {{"x", Filled(1)}, {"y", Filled(2)}});
+  const Digest digest = base.ContentDigest(Wants({{"vae/a", {3}}, {"vae/b", {3}}}));
+  EXPECT_EQ(digest, refiner.ContentDigest(Wants({{"vae_2/x", {3}}, {"vae_2/y", {3}}})));
+}
+
+TEST(WeightSetTest, HasAnotherContentDigestForOtherTensorsOrOrder) {
+  const WeightSet base = SetOf("vae", {{"a", Filled(1)}, {"b", Filled(2)}});
+  const WeightSet changed = SetOf("vae", {{"a", Filled(1)}, {"b", Filled(5)}});
+  const WeightSet cut = SetOf("vae", {{"a", Filled(1)}});
+  const graph::Graph graph = Wants({{"vae/a", {3}}, {"vae/b", {3}}});
+  const Digest digest = base.ContentDigest(graph);
+  EXPECT_NE(digest, changed.ContentDigest(graph));
+  EXPECT_NE(digest, cut.ContentDigest(graph));
+  EXPECT_NE(digest, base.ContentDigest(Wants({{"vae/b", {3}}, {"vae/a", {3}}})));
+  EXPECT_NE(digest, base.ContentDigest(Wants({{"vae/a", {3}}})));
+}
+
 }  // namespace
 }  // namespace latentd::weights

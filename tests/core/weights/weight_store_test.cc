@@ -112,7 +112,7 @@ TEST_F(WeightStoreTest, KeepsApartWhatDiffersInContentOrderOrForm) {
   ASSERT_OK_AND_ASSIGN(const Held ba, store_.Get(Concat({"c/b", "c/a"}, {4}), set));
   ASSERT_OK_AND_ASSIGN(const Held aa, store_.Get(Concat({"c/a", "c/a"}, {4}), set));
   ASSERT_OK_AND_ASSIGN(const Held packed,
-                       store_.Get(Concat({"c/a", "c/b"}, {4}), set, "half", PackHalf));
+                       store_.Get(Concat({"c/a", "c/b"}, {4}), set, {"half", PackHalf, 16}));
   EXPECT_EQ(store_.entries(), 4u);
   EXPECT_THAT(ba->as<float>(), ElementsAre(2, 2, 2, 2, 1, 1, 1, 1));
   EXPECT_THAT(packed->as<float>(), ElementsAre(1, 1, 1, 1));
@@ -173,7 +173,7 @@ TEST_F(WeightStoreTest, DropsThePlainResultOncePacked) {
   });
   const Packer copy_one = [](const Buffer&) { return Buffer::Allocate(DType::kU8, {3}); };
   ASSERT_OK_AND_ASSIGN(const Held held,
-                       store.Get(Concat({"c/a", "c/a"}, {8}), set, "one", copy_one));
+                       store.Get(Concat({"c/a", "c/a"}, {8}), set, {"one", copy_one, 3}));
   EXPECT_TRUE(plain_memory.expired());
   EXPECT_EQ(store.bytes_held(), 3u);
 }
@@ -233,21 +233,59 @@ TEST_F(WeightStoreTest, NamesAMissingTensor) {
 TEST_F(WeightStoreTest, AFailureHoldsNothingAndIsTriedAgain) {
   const WeightSet set = SetFromFile("c", {FilledTensor("a", {4}, 7)});
   const Packer broken = [](const Buffer&) { return absl::InternalError("broken"); };
-  EXPECT_THAT(store_.Get(Bare("c/a", {4}), set, "half", broken),
+  EXPECT_THAT(store_.Get(Bare("c/a", {4}), set, {"half", broken, 8}),
               StatusIs(absl::StatusCode::kInternal, "broken"));
   EXPECT_EQ(store_.bytes_held(), 0u);
-  EXPECT_OK(store_.Get(Bare("c/a", {4}), set, "half", PackHalf));
+  EXPECT_OK(store_.Get(Bare("c/a", {4}), set, {"half", PackHalf, 8}));
+}
+
+TEST_F(WeightStoreTest, RefusesAPackerThatMakesOtherThanItSays) {
+  const WeightSet set = SetFromFile("c", {FilledTensor("a", {4}, 7)});
+  EXPECT_THAT(store_.Get(Bare("c/a", {4}), set, {"half", PackHalf, 16}),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("\"half\" has 8 bytes, not 16")));
+}
+
+TEST_F(WeightStoreTest, SaysWhoHoldsWhatForWhichComponent) {
+  const std::string path = directory_.File("both.safetensors");
+  testing::WriteSafetensors(path, {FilledTensor("a", {4}, 7), FilledTensor("b", {8}, 8)});
+  WeightSet base(&store_, "base"), refiner(&store_, "refiner");
+  base.Add("vae", *ReadSafetensors(path));
+  refiner.Add("vae_2", *ReadSafetensors(path));
+  ASSERT_OK_AND_ASSIGN(const Held one, store_.Get(Bare("vae/a", {4}), base));
+  ASSERT_OK_AND_ASSIGN(const Held same, store_.Get(Bare("vae/a", {4}), base));
+  ASSERT_OK_AND_ASSIGN(Held other, store_.Get(Bare("vae_2/a", {4}), refiner));
+  ASSERT_OK_AND_ASSIGN(const Held made, store_.Get(Concat({"vae/b", "vae/b"}, {8}), base));
+  const auto find = [&](const Held& held, const graph::Graph& recipe) {
+    const std::vector<HeldResult> results = store_.List();
+    const auto found = std::find_if(results.begin(), results.end(), [&](const HeldResult& result) {
+      return result.key == *WeightStore::Key(recipe, base);
+    });
+    EXPECT_EQ(found->bytes, held->bytes());
+    return *found;
+  };
+  const HeldResult shared = find(one, Bare("vae/a", {4}));
+  EXPECT_TRUE(shared.mapped);
+  EXPECT_EQ(shared.users, 3);
+  EXPECT_THAT(shared.components, ElementsAre("vae", "vae_2"));
+  EXPECT_THAT(shared.sets, ElementsAre("base", "refiner"));
+  const HeldResult joined = find(made, Concat({"vae/b", "vae/b"}, {8}));
+  EXPECT_FALSE(joined.mapped);
+  EXPECT_THAT(joined.sets, ElementsAre("base"));
+  EXPECT_EQ(store_.mapped_bytes(), 16u);
+  EXPECT_EQ(store_.bytes_held(), 80u);
+  other.reset();
+  EXPECT_THAT(find(one, Bare("vae/a", {4})).components, ElementsAre("vae"));
 }
 
 TEST_F(WeightStoreTest, AnExceptionBecomesAStatus) {
   const WeightSet set = SetFromFile("c", {FilledTensor("a", {4}, 7)});
   const Packer no_memory = [](const Buffer&) -> absl::StatusOr<Buffer> { throw std::bad_alloc(); };
-  EXPECT_THAT(store_.Get(Bare("c/a", {4}), set, "half", no_memory),
+  EXPECT_THAT(store_.Get(Bare("c/a", {4}), set, {"half", no_memory, 8}),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("safetensors")));
   const Packer throws = [](const Buffer&) -> absl::StatusOr<Buffer> {
     throw std::runtime_error("reason");
   };
-  EXPECT_THAT(store_.Get(Bare("c/a", {4}), set, "half", throws),
+  EXPECT_THAT(store_.Get(Bare("c/a", {4}), set, {"half", throws, 8}),
               StatusIs(absl::StatusCode::kInternal, HasSubstr("reason")));
 }
 
@@ -265,7 +303,7 @@ TEST_F(WeightStoreTest, ThreadsThatAskAtOnceMakeOnce) {
   std::vector<std::thread> threads;
   threads.reserve(4);
   for (Held& result : held) {
-    threads.emplace_back([&] { result = *store_.Get(recipe, set, "slow", slow); });
+    threads.emplace_back([&] { result = *store_.Get(recipe, set, {"slow", slow, 16}); });
   }
   making.WaitForNotification();
   EXPECT_EQ(store_.bytes_held(), 0u);
