@@ -24,12 +24,11 @@
 #include "core/engine/generate_spec.h"
 #include "core/engine/graph_admin.h"
 #include "core/metrics/registry.h"
+#include "core/pipeline/components.h"
 
 namespace latentd::engine {
 
-// How a component's graphs run: compiled; op by op on the reference backend; or not at all, and
-// what needs them is refused.
-enum class ComponentMode : uint8_t { kCompiled, kReference, kOff };
+using ComponentMode = pipeline::ComponentMode;
 
 // Filled by server/ from flags and the configuration file.
 struct Config {
@@ -47,8 +46,7 @@ struct Config {
   std::vector<pipeline::Size> buckets;  // empty: the model's own (core/batching/buckets.h)
   std::vector<int> rows = {1, 2};       // of a step graph: 2 with guidance
   std::vector<std::string> skipped_passes;
-  // "vae_encoder" -> kOff. A component that is not named is compiled.
-  std::map<std::string, ComponentMode> components;
+  pipeline::ComponentModes components;
   bool compile_at_start = true;             // else only what can be loaded is; the rest is cold
   bool forbid_compile_after_ready = false;  // strict: whatever would compile is refused
   bool allow_import = false;

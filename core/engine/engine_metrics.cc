@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
+#include "core/pipeline/finite.h"
 
 namespace latentd::engine {
 namespace {
@@ -102,9 +103,17 @@ void EngineMetrics::ImageDone(const std::string& bucket, const Image& image) {
       .Increment(double{1} * image.size.width * image.size.height);
 }
 
+void EngineMetrics::DecodeRedone() {
+  registry_.GetCounter(metrics::kInvalidImages, {"redone"}).Increment();
+}
+
 void EngineMetrics::UnitFailed(Stage stage, const absl::Status& status) {
-  if (!absl::IsResourceExhausted(status)) return;
-  registry_.GetCounter(metrics::kOutOfMemory, {Name(stage)}).Increment();
+  if (absl::IsResourceExhausted(status)) {
+    registry_.GetCounter(metrics::kOutOfMemory, {Name(stage)}).Increment();
+  }
+  if (GetReason(status) == pipeline::kNotFinite) {
+    registry_.GetCounter(metrics::kInvalidImages, {"failed"}).Increment();
+  }
 }
 
 }  // namespace latentd::engine

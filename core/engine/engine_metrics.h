@@ -36,6 +36,7 @@ class EngineMetrics {
   void StepsDone(Stage stage, const std::string& bucket, int steps, absl::Duration duration);
   void StageDone(Stage stage, const std::string& bucket, absl::Duration duration);
   void ImageDone(const std::string& bucket, const Image& image);
+  void DecodeRedone();
   // What a unit of that stage failed with.
   void UnitFailed(Stage stage, const absl::Status& status);
 

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "core/engine/engine_metrics.h"
+
 namespace latentd::engine {
 namespace {
 
@@ -10,6 +12,17 @@ bool IsLast(const Event& event) {
 }
 
 }  // namespace
+
+Job::Job(uint64_t handle, const pipeline::Pipeline& pipeline, GenerateSpec resolved,
+         std::shared_ptr<EventSink> sink, absl::Time submitted)
+    : handle(handle),
+      pipeline(pipeline),
+      spec(std::move(resolved)),
+      bucket(SizeText(*spec.picture.executed_size)),
+      submitted(submitted),
+      stage_times(static_cast<size_t>(picture_count())),
+      unfinished(picture_count()),
+      sink_(std::move(sink)) {}
 
 bool Job::Publish(Event event) {
   absl::MutexLock lock(&publishing_);

@@ -7,6 +7,8 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -15,19 +17,16 @@
 #include "core/batching/unit.h"
 #include "core/engine/engine.h"
 #include "core/pipeline/picture.h"
+#include "core/pipeline/pipeline.h"
 
 namespace latentd::engine {
 
 class Job {
  public:
-  Job(uint64_t handle, GenerateSpec spec, std::shared_ptr<EventSink> sink,
-      std::vector<std::unique_ptr<pipeline::Picture>> pictures, absl::Time submitted)
-      : handle(handle),
-        spec(std::move(spec)),
-        submitted(submitted),
-        pictures(std::move(pictures)),
-        unfinished(static_cast<int>(this->pictures.size())),
-        sink_(std::move(sink)) {}
+  // `spec` is resolved, with its executed_size and without its image. The pipeline must outlive the
+  // job.
+  Job(uint64_t handle, const pipeline::Pipeline& pipeline, GenerateSpec spec,
+      std::shared_ptr<EventSink> sink, absl::Time submitted);
 
   // Hands the event to the sink, one at a time and nothing after Completed or Failed. True iff this
   // event ended the job.
@@ -37,13 +36,21 @@ class Job {
   absl::Mutex& publishing() ABSL_LOCK_RETURNED(publishing_) { return publishing_; }
   bool PublishLocked(Event event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(publishing_);
 
+  int picture_count() const { return static_cast<int>(spec.picture.seeds.size()); }
+
   const uint64_t handle;
-  const GenerateSpec spec;  // resolved
+  const pipeline::Pipeline& pipeline;
+  const GenerateSpec spec;
+  const std::string bucket;  // as a label: "256x192"
   const absl::Time submitted;
   std::vector<batching::PictureId> ids;  // of pictures, in order
 
-  // The loop's.
+  // The preparing thread's, for a job that was admitted without pictures: what to start.
+  std::optional<pipeline::PictureSpec> to_prepare;
+
+  // The loop's. Empty while the job is being prepared.
   std::vector<std::unique_ptr<pipeline::Picture>> pictures;
+  std::vector<absl::Duration> stage_times;  // by picture: of the stage that it is in
   bool started = false;
   int dropped_tokens = 0;  // known once started
 

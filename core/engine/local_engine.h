@@ -1,26 +1,26 @@
-// The engine that runs models in this process: one thread runs units of work, another encodes
-// finished pictures.
+// The engine that runs models in this process: one thread runs units of work, one encodes finished
+// pictures, one compiles and loads graphs.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
-#include <thread>
+#include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
-#include "absl/synchronization/mutex.h"
 #include "core/backends/backend.h"
-#include "core/batching/queue.h"
-#include "core/compiler/graph_store.h"
+#include "core/engine/bucket_graphs.h"
 #include "core/engine/engine.h"
-#include "core/engine/task_thread.h"
+#include "core/engine/engine_metrics.h"
 #include "core/engine/job.h"
+#include "core/engine/local_graph_admin.h"
+#include "core/engine/picture_loop.h"
+#include "core/engine/status_board.h"
+#include "core/engine/stores.h"
+#include "core/engine/task_thread.h"
+#include "core/engine/warming.h"
 #include "core/pipeline/pipeline.h"
-#include "core/weights/weight_store.h"
 
 namespace latentd::engine {
 
@@ -31,61 +31,57 @@ class LocalEngine : public Engine {
   ~LocalEngine() override;
 
   absl::Status Load() override;
-  State state() const override ABSL_LOCKS_EXCLUDED(mutex_);
-  ServerStatus status() const override ABSL_LOCKS_EXCLUDED(mutex_);
-  void OnStatusChange(std::function<void()> listener) override;
-  GraphAdmin& graphs() override;
+  State state() const override { return board_.state(); }
+  ServerStatus status() const override { return board_.status(); }
+  void OnStatusChange(std::function<void()> listener) override {
+    board_.AddListener(std::move(listener));
+  }
+  GraphAdmin& graphs() override { return admin_; }
   metrics::Registry& metrics() override { return registry_; }
-  void RefreshMetrics() override {}
+  void RefreshMetrics() override;
   Capabilities capabilities() const override;
   std::vector<FieldViolation> Validate(const GenerateSpec& spec) const override;
-  absl::StatusOr<uint64_t> Submit(GenerateSpec spec, std::shared_ptr<EventSink> sink) override
-      ABSL_LOCKS_EXCLUDED(mutex_);
-  void Cancel(uint64_t handle) override ABSL_LOCKS_EXCLUDED(mutex_);
-  void Drain(absl::Time deadline) override ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<uint64_t> Submit(GenerateSpec spec, std::shared_ptr<EventSink> sink) override;
+  void Cancel(uint64_t handle) override { loop_.Cancel(handle); }
+  void Drain(absl::Time deadline) override;
 
  private:
-  struct Place {
-    std::shared_ptr<Job> job;
-    int index = 0;
-  };
-
+  // local_engine_load.cc: from a configuration to a server that serves.
   absl::Status LoadModels();
-  absl::Status CheckResponseBytes(const GenerateSpec& resolved) const;
-  absl::Status Refusal() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status Admit(const std::shared_ptr<Job>& job, size_t image_bytes, int& position)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  void OpenBuckets();
+  absl::Status WarmBuckets();
+  absl::Status WarmBucket(pipeline::Size bucket, std::vector<std::string>& done);
+  void NoteProgress(const WarmProgress& progress, std::vector<std::string>& done);
+  void ShowPhase(const char* phase, absl::Duration duration);
+  void ShowModels();
+  // Brings the status up to date with how the graphs stand; `warmed`: warming is over.
+  void ShowBuckets(bool warmed = false);
 
-  void RunLoop();
-  bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::vector<std::shared_ptr<Job>> TakeCancelled() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void RunUnit(const Place& place);
-  void Advance(const Place& place);
-  void HandOver(const Place& place);
-  // REQUIRES: the caller keeps the job alive.
-  void Fail(Job& job, absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Forget(const Job& job) ABSL_LOCKS_EXCLUDED(mutex_);
+  // local_engine.cc: from a request to a job.
+  absl::Status Refusal() const;
+  absl::StatusOr<pipeline::PictureSpec> Resolve(const GenerateSpec& spec) const;
+  absl::StatusOr<uint64_t> TrySubmit(GenerateSpec spec, std::shared_ptr<EventSink> sink);
+  absl::Status CheckResponseBytes(const GenerateSpec& resolved) const;
+  absl::Status CheckPreparable(const pipeline::PictureSpec& resolved) const;
+  void Prepare(const std::shared_ptr<Job>& job);
+  absl::Status StartPrepared(Job& job);
 
   const Config config_;
   const Clock& clock_;
   metrics::Registry registry_;
+  EngineMetrics metrics_{registry_};
+  StatusBoard board_;
   const std::unique_ptr<backends::Backend> backend_;
-  weights::WeightStore weights_;
-  compiler::GraphStore graphs_;
-  std::unique_ptr<const pipeline::Pipeline> pipeline_;  // set once, before state_ leaves kLoading
+  Stores stores_;
+  // Set once, before the state leaves kLoading.
+  std::unique_ptr<const pipeline::Pipeline> pipeline_;
+  std::unique_ptr<BucketGraphs> buckets_;
 
-  mutable absl::Mutex mutex_;
-  State state_ ABSL_GUARDED_BY(mutex_) = State::kLoading;
-  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
-  uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;  // of requests and pictures
-  batching::Queue queue_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<uint64_t, std::shared_ptr<Job>> jobs_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<batching::PictureId, Place> places_ ABSL_GUARDED_BY(mutex_);
-  std::vector<uint64_t> cancelled_ ABSL_GUARDED_BY(mutex_);
-
-  std::atomic<bool> give_up_loading_ = false;
-  TaskThread encoder_{"encoder"};
-  std::thread loop_;
+  std::atomic<bool> stop_ = false;  // loading and warming
+  PictureLoop loop_;
+  TaskThread preparing_{"preparing"};
+  Warming warming_;
+  LocalGraphAdmin admin_;
 };
 
 }  // namespace latentd::engine

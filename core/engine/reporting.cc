@@ -52,7 +52,8 @@ void AddTime(Timings& timings, Stage stage, absl::Duration duration) {
   timings.*TimeOf(stage) += duration;
 }
 
-Capabilities CapabilitiesOf(const pipeline::Pipeline& pipeline, const Config& config) {
+Capabilities CapabilitiesOf(const pipeline::Pipeline& pipeline, const Config& config,
+                            std::vector<ServerStatus::Bucket> buckets) {
   Capabilities capabilities;
   capabilities.models.push_back(InfoOf(pipeline.base(), "base"));
   if (pipeline.refiner() != nullptr) {
@@ -72,6 +73,7 @@ Capabilities CapabilitiesOf(const pipeline::Pipeline& pipeline, const Config& co
   capabilities.max_images_per_prompt = pipeline::kMaxImagesPerPrompt;
   capabilities.queue_capacity = config.queue_capacity;
   capabilities.backend = config.backend;
+  capabilities.buckets = std::move(buckets);
   return capabilities;
 }
 
@@ -79,8 +81,7 @@ Completed CompletionOf(const Job& job) {
   const pipeline::PictureSpec& picture = job.spec.picture;
   Completed completed{.timings = job.timings,
                       .effective = picture,
-                      .executed_size = picture.executed_size.value_or(
-                          pipeline::Size{*picture.width, *picture.height}),
+                      .executed_size = *picture.executed_size,
                       .dropped_tokens = job.dropped_tokens,
                       .warnings = {}};
   if (job.dropped_tokens > 0) {

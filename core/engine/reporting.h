@@ -15,7 +15,8 @@ namespace latentd::engine {
 Stage StageOf(const pipeline::Picture& picture);
 void AddTime(Timings& timings, Stage stage, absl::Duration duration);
 
-Capabilities CapabilitiesOf(const pipeline::Pipeline& pipeline, const Config& config);
+Capabilities CapabilitiesOf(const pipeline::Pipeline& pipeline, const Config& config,
+                            std::vector<ServerStatus::Bucket> buckets);
 
 // REQUIRES: all pictures are finished.
 Completed CompletionOf(const Job& job);

@@ -25,8 +25,9 @@ class StatusBoard {
 
   void AddListener(std::function<void()> listener) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Changes the status; tells the listeners if it is another then, on this thread and without a
-  // lock. The state never leaves kDraining or kFailed but from kFailed to kDraining.
+  // Changes the status, one after the other; tells the listeners if it is another then, on this
+  // thread and without a lock. The state never leaves kDraining or kFailed but from kFailed to
+  // kDraining.
   void Update(absl::FunctionRef<void(ServerStatus&)> change) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

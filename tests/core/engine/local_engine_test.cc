@@ -10,6 +10,7 @@
 
 #include "core/base/error_details.h"
 #include "core/engine/engine.h"
+#include "tests/core/engine/demo_engine.h"
 #include "tests/support/recording_sink.h"
 #include "tests/support/status_matchers.h"
 
@@ -22,30 +23,11 @@ using ::testing::_;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-const char kDemo[] = LATENTD_SOURCE_DIR "/deploy/demo-model";
-
+// As servers run by default, but for the size: guidance, and the refiner.
 Config DemoConfig() {
-  return {.base = std::string(kDemo) + "/base",
-          .refiner = std::string(kDemo) + "/refiner",
-          .queue_capacity = 4};
-}
-
-GenerateSpec SmallSpec(int steps = 2) {
-  GenerateSpec spec;
-  spec.picture.prompt = "a red circle on a blue background";
-  spec.picture.width = spec.picture.height = 64;
-  spec.picture.num_inference_steps = steps;
-  spec.picture.seed = 7;
-  return spec;
-}
-
-template <typename T>
-std::vector<T> Only(const std::vector<Event>& events) {
-  std::vector<T> only;
-  for (const Event& event : events) {
-    if (const T* found = std::get_if<T>(&event)) only.push_back(*found);
-  }
-  return only;
+  Config config = EnsembleConfig();
+  config.rows = {1, 2};
+  return config;
 }
 
 // One engine for all tests, since loading takes longer than any of them.
@@ -57,12 +39,7 @@ class LocalEngineTest : public ::testing::Test {
   }
   static void TearDownTestSuite() { engine_.reset(); }
 
-  static std::vector<Event> Run(GenerateSpec spec) {
-    const auto sink = std::make_shared<RecordingSink>();
-    const auto handle = engine_->Submit(std::move(spec), sink);
-    EXPECT_OK(handle);
-    return handle.ok() ? sink->WaitForEnd() : std::vector<Event>();
-  }
+  static std::vector<Event> Run(GenerateSpec spec) { return RunOn(*engine_, std::move(spec)); }
 
   static inline std::unique_ptr<Engine> engine_;
 };
@@ -114,11 +91,13 @@ TEST_F(LocalEngineTest, DrawsEachPictureOfARequestFromItsOwnSeed) {
 TEST_F(LocalEngineTest, SaysWhatWasReallyUsed) {
   GenerateSpec spec = SmallSpec();
   spec.picture.seed.reset();
+  spec.picture.guidance_scale.reset();
   const auto completed = Only<Completed>(Run(spec));
   ASSERT_EQ(completed.size(), 1u);
   EXPECT_EQ(completed[0].effective.guidance_scale, 5.0);
   EXPECT_EQ(completed[0].effective.scheduler.name, "euler");
   EXPECT_EQ(completed[0].effective.seeds.size(), 1u);
+  EXPECT_EQ(completed[0].executed_size, (pipeline::Size{64, 64}));
 }
 
 TEST_F(LocalEngineTest, RefinesWithTheSecondModel) {
@@ -160,6 +139,52 @@ TEST_F(LocalEngineTest, RefusesWhenTheQueueIsFull) {
   sink->WaitForEnd();
 }
 
+TEST_F(LocalEngineTest, RefusesWhatCouldBeMoreThanTheCallerTakes) {
+  GenerateSpec spec = SmallSpec();
+  spec.max_response_bytes = 64 * 64 * 3;
+  const absl::Status refused = SubmitTo(*engine_, spec);
+  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("12288")));
+  EXPECT_EQ(GetReason(refused), "RESPONSE_TOO_LARGE");
+  spec.max_response_bytes = 1 << 20;
+  EXPECT_EQ(Only<Completed>(Run(spec)).size(), 1u);
+}
+
+TEST_F(LocalEngineTest, CountsWhatRequestsDid) {
+  const auto value = [](const metrics::Family& family, const std::string& label = "") {
+    return MetricOf(*engine_, family, label);
+  };
+  const double steps = value(metrics::kSteps, "base");
+  const double images = value(metrics::kImages, "64x64");
+  const double pixels = value(metrics::kPixels);
+  const double invalid = value(metrics::kRequestsRejected, "invalid");
+  Run(SmallSpec(3));
+  EXPECT_EQ(value(metrics::kSteps, "base"), steps + 3);
+  EXPECT_EQ(value(metrics::kImages, "64x64"), images + 1);
+  EXPECT_EQ(value(metrics::kPixels), pixels + 64 * 64);
+  EXPECT_GT(value(metrics::kBucketLastUsed, "64x64"), 0);
+  SubmitTo(*engine_, SmallSpec(0)).IgnoreError();
+  EXPECT_EQ(value(metrics::kRequestsRejected, "invalid"), invalid + 1);
+  EXPECT_EQ(value(metrics::kQueueDepth), 0);
+  EXPECT_EQ(value(metrics::kRequestsInFlight), 0);
+  EXPECT_EQ(value(metrics::kQueueCapacity), 4);
+}
+
+TEST_F(LocalEngineTest, CountsCancelledRequestsByHowFarTheyCame) {
+  const double running = MetricOf(*engine_, metrics::kRequestsCancelled, "running");
+  const double queued = MetricOf(*engine_, metrics::kRequestsCancelled, "queued");
+  const auto first = std::make_shared<RecordingSink>();
+  const auto second = std::make_shared<RecordingSink>();
+  ASSERT_OK_AND_ASSIGN(const uint64_t runs, engine_->Submit(SmallSpec(150), first));
+  ASSERT_OK_AND_ASSIGN(const uint64_t waits, engine_->Submit(SmallSpec(150), second));
+  first->WaitFor<Progress>();
+  engine_->Cancel(waits);
+  second->WaitForEnd();
+  engine_->Cancel(runs);
+  first->WaitForEnd();
+  EXPECT_EQ(MetricOf(*engine_, metrics::kRequestsCancelled, "running"), running + 1);
+  EXPECT_EQ(MetricOf(*engine_, metrics::kRequestsCancelled, "queued"), queued + 1);
+}
+
 TEST_F(LocalEngineTest, StopsACancelledRequestAndServesTheNext) {
   const auto sink = std::make_shared<RecordingSink>();
   ASSERT_OK_AND_ASSIGN(const uint64_t handle, engine_->Submit(SmallSpec(150), sink));
@@ -172,7 +197,7 @@ TEST_F(LocalEngineTest, StopsACancelledRequestAndServesTheNext) {
 }
 
 TEST(LocalEngineLifeTest, RefusesRequestsUntilLoaded) {
-  ASSERT_OK_AND_ASSIGN(const auto engine, Engine::Create(DemoConfig(), SystemClock()));
+  ASSERT_OK_AND_ASSIGN(const auto engine, Engine::Create(SmallConfig(), SystemClock()));
   const auto refused = engine->Submit(SmallSpec(), std::make_shared<RecordingSink>());
   EXPECT_THAT(refused, StatusIs(absl::StatusCode::kUnavailable, _));
   EXPECT_EQ(GetReason(refused.status()), "LOADING");
@@ -185,7 +210,7 @@ TEST(LocalEngineLifeTest, FailsToLoadWhatIsNoCheckpoint) {
 }
 
 TEST(LocalEngineLifeTest, RefusesWeightsThatDoNotFitIntoTheBudget) {
-  Config config = DemoConfig();
+  Config config = SmallConfig();
   config.memory_bytes = 1000;
   ASSERT_OK_AND_ASSIGN(const auto engine, Engine::Create(config, SystemClock()));
   EXPECT_THAT(engine->Load(),
@@ -193,7 +218,7 @@ TEST(LocalEngineLifeTest, RefusesWeightsThatDoNotFitIntoTheBudget) {
 }
 
 TEST(LocalEngineLifeTest, CancelsWhatDoesNotEndWithinTheDrainsDeadline) {
-  ASSERT_OK_AND_ASSIGN(const auto engine, Engine::Create(DemoConfig(), SystemClock()));
+  ASSERT_OK_AND_ASSIGN(const auto engine, Engine::Create(SmallConfig(), SystemClock()));
   ASSERT_OK(engine->Load());
   const auto sink = std::make_shared<RecordingSink>();
   ASSERT_OK(engine->Submit(SmallSpec(150), sink));

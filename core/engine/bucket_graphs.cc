@@ -1,0 +1,271 @@
+#include "core/engine/bucket_graphs.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/error_details.h"
+#include "core/base/status_macros.h"
+#include "core/engine/engine_metrics.h"
+#include "core/engine/graph_selection.h"
+#include "core/pipeline/conditioning.h"
+#include "core/pipeline/validation.h"
+
+namespace latentd::engine {
+namespace {
+
+using compiler::GraphInfo;
+using compiler::GraphStore;
+
+constexpr size_t kMostServed = 64;
+
+int64_t Area(pipeline::Size size) { return int64_t{size.width} * size.height; }
+
+absl::Status CheckSize(pipeline::Size size, const pipeline::Traits& traits) {
+  pipeline::PictureSpec spec;
+  spec.prompt = "any";
+  spec.width = size.width;
+  spec.height = size.height;
+  const auto violations = pipeline::FindViolations(spec, traits);
+  return violations.empty() ? absl::OkStatus() : InvalidFields(violations);
+}
+
+// Why nothing can be run with this graph unless something is compiled first; null: it can.
+const char* ColdnessOf(compiler::GraphState state) {
+  switch (state) {
+    case compiler::GraphState::kCold:
+      return "is not compiled";
+    case compiler::GraphState::kCompiling:
+      return "is being compiled";
+    case compiler::GraphState::kFailed:
+      return "could not be had";
+    case compiler::GraphState::kCompiled:
+    case compiler::GraphState::kLoading:
+    case compiler::GraphState::kReady:
+      break;
+  }
+  return nullptr;
+}
+
+std::string ColdnessText(const GraphInfo& info) {
+  const char* coldness = ColdnessOf(info.state);
+  return absl::StrCat(info.label.ToText(), " ", coldness, info.reason.empty() ? "" : ": ",
+                      info.reason);
+}
+
+bool IsWanted(const GraphInfo& info, const pipeline::PictureSpec& spec) {
+  if (info.label.component == "vae_encoder" && spec.image.empty()) return false;
+  const bool base = spec.model == pipeline::Model::kBase;
+  const bool refiner = !base || spec.refine;
+  return std::any_of(info.users.begin(), info.users.end(),
+                     [&](const std::string& user) { return user == "base" ? base : refiner; });
+}
+
+}  // namespace
+
+BucketGraphs::BucketGraphs(const pipeline::Pipeline& pipeline, GraphStore& store, Options options)
+    : pipeline_(pipeline), store_(store), options_(std::move(options)) {
+  std::stable_sort(options_.buckets.begin(), options_.buckets.end(),
+                   [](pipeline::Size a, pipeline::Size b) { return Area(a) > Area(b); });
+  absl::MutexLock lock(&mutex_);
+  for (pipeline::Size bucket : options_.buckets) served_.push_back(Declare(bucket));
+}
+
+BucketGraphs::Served BucketGraphs::Declare(pipeline::Size bucket) const {
+  Served served{.size = bucket};
+  absl::StatusOr<GraphRefs> graphs = GraphsOf(bucket);
+  served.outcome = graphs.status();
+  if (graphs.ok()) served.graphs = *std::move(graphs);
+  return served;
+}
+
+batching::Buckets BucketGraphs::buckets() const {
+  absl::MutexLock lock(&mutex_);
+  std::vector<batching::Bucket> listed;
+  for (const Served& served : served_) listed.push_back({served.size.width, served.size.height});
+  return batching::Buckets(std::move(listed));
+}
+
+const BucketGraphs::Served* BucketGraphs::Find(pipeline::Size bucket) const {
+  const auto found = std::find_if(served_.begin(), served_.end(),
+                                  [&](const Served& served) { return served.size == bucket; });
+  return found == served_.end() ? nullptr : &*found;
+}
+
+absl::Status BucketGraphs::Add(pipeline::Size bucket) {
+  Served added = Declare(bucket);
+  absl::MutexLock lock(&mutex_);
+  if (Find(bucket) != nullptr) return absl::OkStatus();
+  if (served_.size() >= kMostServed) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(SizeText(bucket), " would be one bucket too many: there are ", kMostServed));
+  }
+  served_.push_back(std::move(added));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<GraphRefs> BucketGraphs::GraphsOf(pipeline::Size bucket) const {
+  RETURN_IF_ERROR(CheckSize(bucket, pipeline_.traits()));
+  GraphRefs all;
+  for (int rows : options_.rows) {
+    ASSIGN_OR_RETURN(const GraphRefs graphs, pipeline_.GraphsOf(bucket, rows));
+    for (const GraphStore::GraphRef& graph : graphs) {
+      if (std::find(all.begin(), all.end(), graph) == all.end()) all.push_back(graph);
+    }
+  }
+  return all;
+}
+
+absl::StatusOr<GraphRefs> BucketGraphs::GraphsFor(const pipeline::PictureSpec& resolved) const {
+  const int rows = pipeline::UsesGuidance(resolved) ? 2 : 1;
+  ASSIGN_OR_RETURN(GraphRefs graphs, pipeline_.GraphsOf(*resolved.executed_size, rows));
+  const Infos infos = List();
+  const auto unneeded = [&](const GraphStore::GraphRef& graph) {
+    const auto info = infos.find(GraphStore::IdOf(graph));
+    return info != infos.end() && !IsWanted(info->second, resolved);
+  };
+  graphs.erase(std::remove_if(graphs.begin(), graphs.end(), unneeded), graphs.end());
+  return graphs;
+}
+
+BucketGraphs::Infos BucketGraphs::List() const {
+  Infos infos;
+  for (GraphInfo& info : store_.List()) infos.emplace(info.id, std::move(info));
+  return infos;
+}
+
+absl::Status BucketGraphs::CheckCompiled(const GraphRefs& graphs) const {
+  const Infos infos = List();
+  std::set<std::string> cold;
+  for (const GraphStore::GraphRef& graph : graphs) {
+    const auto info = infos.find(GraphStore::IdOf(graph));
+    if (info == infos.end() || ColdnessOf(info->second.state) == nullptr) continue;
+    cold.insert(ColdnessText(info->second));
+  }
+  if (cold.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(NameSome({cold.begin(), cold.end()}));
+}
+
+absl::StatusOr<std::shared_ptr<const BucketGraphs::Needs>> BucketGraphs::NeedsOf(
+    pipeline::Size bucket) const {
+  GraphRefs graphs;
+  {
+    absl::MutexLock lock(&mutex_);
+    const Served* served = Find(bucket);
+    if (served != nullptr && served->needs != nullptr) return served->needs;
+    if (served != nullptr) graphs = served->graphs;
+  }
+  if (graphs.empty()) {
+    ASSIGN_OR_RETURN(graphs, GraphsOf(bucket));
+  }
+  ASSIGN_OR_RETURN(Needs planned, Plan(graphs));
+  auto needs = std::make_shared<const Needs>(std::move(planned));
+  absl::MutexLock lock(&mutex_);
+  if (const Served* served = Find(bucket)) served_[served - served_.data()].needs = needs;
+  return needs;
+}
+
+absl::StatusOr<BucketGraphs::Needs> BucketGraphs::Plan(const GraphRefs& graphs) const {
+  Needs needs;
+  for (const GraphStore::GraphRef& graph : graphs) {
+    ASSIGN_OR_RETURN(backends::MemoryNeeds one, store_.Predict(graph));
+    needs.emplace_back(GraphStore::IdOf(graph), std::move(one));
+  }
+  return needs;
+}
+
+void BucketGraphs::AddTo(MemoryTally& tally, pipeline::Size bucket, const Needs& needs) const {
+  for (const auto& [id, one] : needs) tally.Add(id, one);
+  const int rows = *std::max_element(options_.rows.begin(), options_.rows.end());
+  tally.AddState(pipeline_.StateBytes(bucket, rows));
+}
+
+absl::StatusOr<MemoryPrediction> BucketGraphs::Predict(
+    const GraphRefs& graphs, absl::Span<const pipeline::Size> buckets) const {
+  MemoryTally tally;
+  for (pipeline::Size bucket : buckets) {
+    ASSIGN_OR_RETURN(const auto needs, NeedsOf(bucket));
+    AddTo(tally, bucket, *needs);
+  }
+  ASSIGN_OR_RETURN(const Needs more, Plan(graphs));
+  for (const auto& [id, one] : more) tally.Add(id, one);
+  return tally.prediction();
+}
+
+MemoryPrediction BucketGraphs::predicted() const {
+  MemoryTally tally;
+  absl::MutexLock lock(&mutex_);
+  for (size_t i = 0; i < options_.buckets.size(); ++i) {
+    if (served_[i].needs != nullptr) AddTo(tally, served_[i].size, *served_[i].needs);
+  }
+  return tally.prediction();
+}
+
+absl::Status BucketGraphs::CheckFits(absl::Span<const pipeline::Size> buckets) const {
+  std::vector<pipeline::Size> all(buckets.begin(), buckets.end());
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const Served& served : served_) {
+      if (served.held) all.push_back(served.size);
+    }
+  }
+  const absl::StatusOr<MemoryPrediction> needed = Predict({}, all);
+  // What cannot be planned says so itself when it is compiled.
+  if (!needed.ok())
+    return absl::IsResourceExhausted(needed.status()) ? needed.status() : absl::OkStatus();
+  if (needed->total() <= options_.budget_bytes) return absl::OkStatus();
+  return WithReason(
+      absl::ResourceExhaustedError(
+          absl::StrCat("needs ", needed->total(), " bytes of memory together with what is served (",
+                       needed->weights, " of weights, ", needed->arena, " of intermediates, ",
+                       needed->state, " of a picture's state, ", needed->executables,
+                       " of graphs), and ", options_.budget_bytes, " may be used")),
+      "OUT_OF_MEMORY");
+}
+
+void BucketGraphs::SetOutcome(pipeline::Size bucket, const absl::Status& outcome) {
+  absl::MutexLock lock(&mutex_);
+  const Served* found = Find(bucket);
+  if (found == nullptr) return;
+  Served& served = served_[found - served_.data()];
+  served.outcome = outcome;
+  served.held = served.held || outcome.ok();
+}
+
+absl::Status BucketGraphs::MemoryFailure(pipeline::Size bucket) const {
+  absl::MutexLock lock(&mutex_);
+  const Served* served = Find(bucket);
+  const bool failed = served != nullptr && absl::IsResourceExhausted(served->outcome);
+  return failed ? served->outcome : absl::OkStatus();
+}
+
+std::vector<BucketGraphs::Standing> BucketGraphs::Stand() const {
+  const Infos infos = List();
+  absl::MutexLock lock(&mutex_);
+  std::vector<Standing> all;
+  for (const Served& served : served_) all.push_back(StandingOf(served, infos));
+  for (size_t i = 0; i < all.size(); ++i) all[i].configured = i < options_.buckets.size();
+  return all;
+}
+
+// What the graphs' states do not tell counts too: that they cannot be declared, or do not fit.
+BucketGraphs::Standing BucketGraphs::StandingOf(const Served& served, const Infos& infos) const {
+  Standing standing{.bucket = {.size = served.size}};
+  if (served.graphs.empty() || absl::IsResourceExhausted(served.outcome)) {
+    standing.bucket.reason = std::string(served.outcome.message());
+    return standing;
+  }
+  standing.warm = true;
+  for (const GraphStore::GraphRef& graph : served.graphs) {
+    const auto info = infos.find(GraphStore::IdOf(graph));
+    if (info == infos.end()) continue;
+    standing.warm = standing.warm && info->second.state == compiler::GraphState::kReady;
+    if (!standing.bucket.reason.empty() || ColdnessOf(info->second.state) == nullptr) continue;
+    standing.bucket.reason = ColdnessText(info->second);
+  }
+  standing.bucket.ready = standing.bucket.reason.empty();
+  return standing;
+}
+
+}  // namespace latentd::engine

@@ -1,0 +1,109 @@
+// The buckets that are served, which graphs each of them needs, how those stand, and what memory
+// they would hold. Declares graphs; compiles and loads none.
+//
+// Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
+#include "core/batching/buckets.h"
+#include "core/compiler/graph_store.h"
+#include "core/engine/engine.h"
+#include "core/engine/memory_tally.h"
+#include "core/pipeline/pipeline.h"
+
+namespace latentd::engine {
+
+using GraphRefs = std::vector<compiler::GraphStore::GraphRef>;
+
+class BucketGraphs {
+ public:
+  struct Options {
+    std::vector<pipeline::Size> buckets;  // configured
+    std::vector<int> rows;
+    int64_t budget_bytes = 0;  // of memory
+  };
+
+  // Both must outlive this.
+  BucketGraphs(const pipeline::Pipeline& pipeline, compiler::GraphStore& store, Options options);
+
+  // What requests may ask for: configured buckets and those that were added. Configured ones are
+  // first, the largest of them first of all.
+  batching::Buckets buckets() const ABSL_LOCKS_EXCLUDED(mutex_);
+  const std::vector<pipeline::Size>& configured() const { return options_.buckets; }
+  int64_t budget_bytes() const { return options_.budget_bytes; }
+
+  // Serves one more from now on. RESOURCE_EXHAUSTED: there are too many.
+  absl::Status Add(pipeline::Size bucket) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Of every configured number of rows, each once. INVALID_ARGUMENT: a size that the model cannot
+  // do.
+  absl::StatusOr<GraphRefs> GraphsOf(pipeline::Size bucket) const;
+  // Those that pictures of this spec need. REQUIRES: it is resolved and has its executed_size.
+  absl::StatusOr<GraphRefs> GraphsFor(const pipeline::PictureSpec& resolved) const;
+
+  // FAILED_PRECONDITION naming those that would have to be compiled first.
+  absl::Status CheckCompiled(const GraphRefs& graphs) const;
+
+  // What these buckets hold together, and `graphs` beside theirs, at the state of one picture.
+  absl::StatusOr<MemoryPrediction> Predict(const GraphRefs& graphs,
+                                           absl::Span<const pipeline::Size> buckets) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // What the configured buckets hold together, as far as it has been found out.
+  MemoryPrediction predicted() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // RESOURCE_EXHAUSTED with reason OUT_OF_MEMORY: not within the budget together with the buckets
+  // that are held already.
+  absl::Status CheckFits(absl::Span<const pipeline::Size> buckets) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // What came of the last try to have the bucket: OK counts it as held.
+  void SetOutcome(pipeline::Size bucket, const absl::Status& outcome) ABSL_LOCKS_EXCLUDED(mutex_);
+  // RESOURCE_EXHAUSTED if that was the outcome.
+  absl::Status MemoryFailure(pipeline::Size bucket) const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  struct Standing {
+    ServerStatus::Bucket bucket;
+    bool configured = false;
+    bool warm = false;  // every graph is loaded
+  };
+  // How every bucket stands now.
+  std::vector<Standing> Stand() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  using Needs = std::vector<std::pair<std::string, backends::MemoryNeeds>>;  // by id
+  struct Served {
+    pipeline::Size size;
+    GraphRefs graphs;      // kept, so that the store remembers them
+    absl::Status outcome;  // of declaring them, then of the last try to have them
+    bool held = false;
+    std::shared_ptr<const Needs> needs;  // null: not known yet; planning takes time
+  };
+  using Infos = std::map<std::string, compiler::GraphInfo>;  // by id
+
+  Infos List() const;
+  Served Declare(pipeline::Size bucket) const;
+  Standing StandingOf(const Served& served, const Infos& infos) const;
+  const Served* Find(pipeline::Size bucket) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<Needs> Plan(const GraphRefs& graphs) const;
+  absl::StatusOr<std::shared_ptr<const Needs>> NeedsOf(pipeline::Size bucket) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  void AddTo(MemoryTally& tally, pipeline::Size bucket, const Needs& needs) const;
+
+  const pipeline::Pipeline& pipeline_;
+  compiler::GraphStore& store_;
+  Options options_;
+
+  mutable absl::Mutex mutex_;
+  mutable std::vector<Served> served_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace latentd::engine

@@ -1,0 +1,197 @@
+// From a configuration to a server that serves: checkpoints, then the graphs of every bucket.
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/memory_limit.h"
+#include "core/base/status_macros.h"
+#include "core/engine/graph_selection.h"
+#include "core/engine/local_engine.h"
+#include "core/engine/reporting.h"
+#include "core/pipeline/loading.h"
+
+namespace latentd::engine {
+namespace {
+
+using compiler::GraphStore;
+
+int64_t MemoryBudget(const Config& config) {
+  const int64_t available = MeasureAvailableMemory().bytes;
+  return config.memory_bytes > 0 ? std::min(config.memory_bytes, available) : available;
+}
+
+std::vector<pipeline::Size> BucketsOf(const Config& config, pipeline::Size own) {
+  if (!config.buckets.empty()) return config.buckets;
+  std::vector<pipeline::Size> buckets;
+  for (const batching::Bucket& bucket : batching::DefaultBuckets({own.width, own.height})) {
+    buckets.push_back({bucket.width, bucket.height});
+  }
+  return buckets;
+}
+
+std::string NameOf(const ModelInfo& model) {
+  const auto path = std::filesystem::path(model.path).lexically_normal();
+  return path.has_filename() ? path.filename() : path.parent_path().filename();
+}
+
+void SetMemory(metrics::Registry& registry, const metrics::Family& family,
+               const MemoryPrediction& bytes) {
+  registry.GetGauge(family, {"weights"}).Set(static_cast<double>(bytes.weights));
+  registry.GetGauge(family, {"arena"}).Set(static_cast<double>(bytes.arena));
+  registry.GetGauge(family, {"state"}).Set(static_cast<double>(bytes.state));
+  registry.GetGauge(family, {"executables"}).Set(static_cast<double>(bytes.executables));
+}
+
+}  // namespace
+
+absl::Status LocalEngine::Load() {
+  const absl::Time begin = clock_.Monotonic();
+  const absl::Status loaded = LoadModels();
+  if (!loaded.ok()) {
+    board_.Update([&](ServerStatus& status) {
+      status.state = State::kFailed;
+      status.reason = std::string(loaded.message());
+    });
+    return stop_ ? absl::CancelledError("stopped while loading") : loaded;
+  }
+  ShowPhase("weights", clock_.Monotonic() - begin);
+  RETURN_IF_ERROR(WarmBuckets());
+  ShowPhase("total", clock_.Monotonic() - begin);
+  if (config_.forbid_compile_after_ready) stores_.graphs.ForbidCompiling();
+  ShowBuckets(/*warmed=*/true);
+  return stop_ ? absl::CancelledError("stopped while loading") : absl::OkStatus();
+}
+
+absl::Status LocalEngine::LoadModels() {
+  const pipeline::LoadOptions options{.base = config_.base,
+                                      .refiner = config_.refiner,
+                                      .variant = config_.variant,
+                                      .memory_bytes = config_.memory_bytes,
+                                      .give_up = &stop_,
+                                      .components = config_.components,
+                                      .reference = stores_.reference.get()};
+  ASSIGN_OR_RETURN(pipeline_, pipeline::LoadPipeline(options, stores_.weights, stores_.graphs));
+  OpenBuckets();
+  ShowModels();
+  return absl::OkStatus();
+}
+
+void LocalEngine::OpenBuckets() {
+  const std::vector<pipeline::Size> buckets = BucketsOf(config_, pipeline_->traits().default_size);
+  std::vector<std::string> labels;
+  for (pipeline::Size bucket : buckets) labels.push_back(SizeText(bucket));
+  registry_.DeclareBuckets(labels);
+  buckets_ = std::make_unique<BucketGraphs>(
+      *pipeline_, stores_.graphs,
+      BucketGraphs::Options{
+          .buckets = buckets, .rows = config_.rows, .budget_bytes = MemoryBudget(config_)});
+  admin_.Open(*buckets_);
+}
+
+void LocalEngine::ShowModels() {
+  for (const ModelInfo& model : CapabilitiesOf(*pipeline_, config_, {}).models) {
+    registry_.GetGauge(metrics::kModelInfo, {NameOf(model), model.class_name, config_.backend})
+        .Set(1);
+  }
+}
+
+void LocalEngine::ShowPhase(const char* phase, absl::Duration duration) {
+  registry_.GetGauge(metrics::kStartupPhase, {phase}).Set(absl::ToDoubleSeconds(duration));
+}
+
+// The largest bucket first: it needs the largest arena, and what does not fit is known early.
+absl::Status LocalEngine::WarmBuckets() {
+  const absl::Time begin = clock_.Monotonic();
+  std::vector<std::string> all;
+  for (pipeline::Size bucket : buckets_->configured()) {
+    const absl::StatusOr<GraphRefs> graphs = buckets_->GraphsOf(bucket);
+    for (size_t i = 0; graphs.ok() && i < graphs->size(); ++i) {
+      all.push_back(GraphStore::IdOf((*graphs)[i]));
+    }
+  }
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  board_.Update([&](ServerStatus& status) {
+    status.state = State::kWarming;
+    status.graphs_total = static_cast<int>(all.size());
+  });
+  std::vector<std::string> done;
+  for (pipeline::Size bucket : buckets_->configured()) {
+    RETURN_IF_ERROR(WarmBucket(bucket, done));
+    ShowBuckets();
+  }
+  const GraphStore::Totals totals = stores_.graphs.totals();
+  ShowPhase("compile", totals.compile_time);
+  ShowPhase("graph_load", totals.load_time);
+  ShowPhase("warmup", clock_.Monotonic() - begin);
+  return absl::OkStatus();
+}
+
+// An error only if it was stopped; that the bucket cannot be had is its outcome.
+absl::Status LocalEngine::WarmBucket(pipeline::Size bucket, std::vector<std::string>& done) {
+  absl::StatusOr<GraphRefs> graphs = buckets_->GraphsOf(bucket);
+  if (!graphs.ok()) return absl::OkStatus();
+  absl::Status outcome = buckets_->CheckFits({bucket});
+  if (outcome.ok()) {
+    const auto known = [&](const GraphStore::GraphRef& graph) {
+      return std::find(done.begin(), done.end(), GraphStore::IdOf(graph)) != done.end();
+    };
+    graphs->erase(std::remove_if(graphs->begin(), graphs->end(), known), graphs->end());
+    const compiler::Purpose purpose{
+        config_.compile_at_start ? compiler::Allow::kCompile : compiler::Allow::kLoad, "startup"};
+    const auto note = [&](const WarmProgress& progress) {
+      NoteProgress(progress, done);
+      outcome.Update(progress.entry.status);
+      return true;
+    };
+    RETURN_IF_ERROR(warming_.Run(*graphs, purpose, note).status());
+  }
+  buckets_->SetOutcome(bucket, outcome);
+  return absl::OkStatus();
+}
+
+void LocalEngine::NoteProgress(const WarmProgress& progress, std::vector<std::string>& done) {
+  done.push_back(progress.entry.id);
+  const absl::StatusOr<compiler::GraphInfo> graph = stores_.graphs.Find(progress.entry.id);
+  board_.Update([&](ServerStatus& status) {
+    status.graphs_done = static_cast<int>(done.size());
+    if (graph.ok()) {
+      status.reason =
+          absl::StrCat(progress.compiled ? "compiled " : "loaded ", graph->label.ToText());
+    }
+  });
+}
+
+void LocalEngine::ShowBuckets(bool warmed) {
+  // Asked within Update, so that what is newer is shown later.
+  board_.Update([&](ServerStatus& status) {
+    status.buckets.clear();
+    std::vector<std::string> missing;
+    for (const BucketGraphs::Standing& standing : buckets_->Stand()) {
+      const ServerStatus::Bucket& bucket = standing.bucket;
+      status.buckets.push_back(bucket);
+      if (!standing.configured) continue;
+      const std::string name = SizeText(bucket.size);
+      registry_.GetGauge(metrics::kBucketWarm, {name}).Set(standing.warm ? 1 : 0);
+      if (!bucket.ready) missing.push_back(absl::StrCat(name, ": ", bucket.reason));
+    }
+    if (!warmed && status.state != State::kReady && status.state != State::kDegraded) return;
+    status.state = missing.empty() ? State::kReady : State::kDegraded;
+    status.reason = NameSome(missing);
+  });
+}
+
+void LocalEngine::RefreshMetrics() {
+  const MemoryReport report = admin_.memory();
+  SetMemory(registry_, metrics::kMemoryBytes,
+            {.weights = report.weight_bytes,
+             .arena = report.arena_bytes,
+             .state = report.state_bytes,
+             .executables = report.executable_bytes});
+  SetMemory(registry_, metrics::kMemoryPredicted, report.predicted);
+  registry_.GetGauge(metrics::kMemoryBudget).Set(static_cast<double>(report.budget_bytes));
+  if (admin_.is_open()) ShowBuckets();
+}
+
+}  // namespace latentd::engine

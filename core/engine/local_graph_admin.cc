@@ -1,0 +1,253 @@
+#include "core/engine/local_graph_admin.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/error_details.h"
+#include "core/base/memory_limit.h"
+#include "core/base/status_macros.h"
+#include "core/engine/graph_selection.h"
+#include "core/engine/memory_report.h"
+#include "core/engine/memory_tally.h"
+#include "core/engine/out_of_memory.h"
+
+namespace latentd::engine {
+namespace {
+
+using compiler::GraphInfo;
+using compiler::GraphStore;
+
+constexpr absl::Duration kRetryWhileLoading = absl::Seconds(2);
+
+bool IsCompiled(const GraphInfo& info) {
+  return info.state == compiler::GraphState::kCompiled ||
+         info.state == compiler::GraphState::kLoading || info.state == compiler::GraphState::kReady;
+}
+
+void AddOnce(const GraphRefs& more, GraphRefs& graphs) {
+  for (const GraphStore::GraphRef& graph : more) {
+    if (std::find(graphs.begin(), graphs.end(), graph) == graphs.end()) graphs.push_back(graph);
+  }
+}
+
+}  // namespace
+
+absl::Status LocalGraphAdmin::CheckOpen() const {
+  if (is_open()) return absl::OkStatus();
+  return WithRetryDelay(
+      WithReason(absl::UnavailableError("models are still being loaded"), "LOADING"),
+      kRetryWhileLoading);
+}
+
+absl::StatusOr<std::vector<GraphInfo>> LocalGraphAdmin::Selected(
+    const GraphSelector& selector) const {
+  RETURN_IF_ERROR(CheckOpen());
+  return Select(selector, parts_.stores.graphs.List());
+}
+
+absl::StatusOr<std::vector<GraphEntry>> LocalGraphAdmin::List(const GraphSelector& selector) const {
+  GraphSelector wanted = selector;
+  wanted.all = wanted.all || !CheckNotEmpty(selector).ok();
+  ASSIGN_OR_RETURN(const std::vector<GraphInfo> infos, Selected(wanted));
+  std::vector<GraphEntry> entries;
+  entries.reserve(infos.size());
+  for (const GraphInfo& info : infos) entries.push_back(EntryOf(info));
+  return entries;
+}
+
+absl::StatusOr<GraphEntry> LocalGraphAdmin::Find(const std::string& id) const {
+  ASSIGN_OR_RETURN(const std::vector<GraphInfo> infos, Selected({.ids = {id}}));
+  return EntryOf(infos.front());
+}
+
+absl::StatusOr<WarmOutcome> LocalGraphAdmin::Warm(
+    const GraphSelector& selector, bool dry_run,
+    const std::function<bool(const WarmProgress&)>& progress) {
+  RETURN_IF_ERROR(CheckOpen());
+  ASSIGN_OR_RETURN(const Wish wish, WishOf(selector));
+  if (dry_run) {
+    ASSIGN_OR_RETURN(const MemoryPrediction predicted, Predict(wish));
+    return WarmOutcome{.predicted = predicted};
+  }
+  RETURN_IF_ERROR(CheckAllowed(wish));
+  std::map<std::string, absl::Status> failures;
+  const auto note = [&](const WarmProgress& done) {
+    if (!done.entry.status.ok()) failures[done.entry.id] = done.entry.status;
+    return progress(done);
+  };
+  absl::StatusOr<WarmOutcome> outcome =
+      parts_.warming.Run(wish.graphs, {compiler::Allow::kRetry, "warm"}, note);
+  if (outcome.ok()) Settle(wish, failures);
+  parts_.changed();
+  RETURN_IF_ERROR(outcome.status());
+  // What failed cannot be predicted either, and has been told.
+  if (const auto predicted = Predict(wish); predicted.ok()) outcome->predicted = *predicted;
+  return outcome;
+}
+
+absl::StatusOr<LocalGraphAdmin::Wish> LocalGraphAdmin::WishOf(const GraphSelector& selector) const {
+  RETURN_IF_ERROR(CheckNotEmpty(selector));
+  Wish wish{.buckets = selector.buckets};
+  if (selector.all) {
+    for (const batching::Bucket& bucket : buckets().buckets().listed()) {
+      wish.buckets.push_back({bucket.width, bucket.height});
+    }
+  }
+  for (pipeline::Size bucket : wish.buckets) {
+    ASSIGN_OR_RETURN(const GraphRefs graphs, buckets().GraphsOf(bucket));
+    AddOnce(graphs, wish.graphs);
+  }
+  RETURN_IF_ERROR(AddNamed(selector, wish.named));
+  AddOnce(wish.named, wish.graphs);
+  return wish;
+}
+
+// What ids and components name, among the graphs of the buckets that are served.
+absl::Status LocalGraphAdmin::AddNamed(const GraphSelector& selector, GraphRefs& graphs) const {
+  if (selector.ids.empty() && selector.components.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<GraphInfo> infos,
+                   Selected({.ids = selector.ids, .components = selector.components}));
+  GraphRefs served;
+  for (const batching::Bucket& bucket : buckets().buckets().listed()) {
+    if (const auto all = buckets().GraphsOf({bucket.width, bucket.height}); all.ok()) {
+      AddOnce(*all, served);
+    }
+  }
+  std::set<std::string> missing;
+  for (const GraphInfo& info : infos) missing.insert(info.id);
+  for (const GraphStore::GraphRef& graph : served) {
+    const std::string id = GraphStore::IdOf(graph);
+    const bool named = std::any_of(infos.begin(), infos.end(),
+                                   [&](const GraphInfo& info) { return info.id == id; });
+    if (named) AddOnce({graph}, graphs);
+    missing.erase(id);
+  }
+  if (missing.empty() || selector.ids.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("no bucket that is served needs ", NameSome({missing.begin(), missing.end()})));
+}
+
+absl::StatusOr<MemoryPrediction> LocalGraphAdmin::Predict(const Wish& wish) {
+  absl::StatusOr<MemoryPrediction> predicted;
+  parts_.preparing.Run([&] {
+    predicted = CatchOutOfMemory([&] { return buckets().Predict(wish.named, wish.buckets); });
+  });
+  return predicted;
+}
+
+absl::Status LocalGraphAdmin::CheckAllowed(const Wish& wish) const {
+  if (parts_.config.forbid_compile_after_ready) {
+    const absl::Status cold = buckets().CheckCompiled(wish.graphs);
+    if (!cold.ok()) return WithReason(cold, "COMPILE_FORBIDDEN");
+  }
+  absl::Status fits;
+  parts_.preparing.Run([&] { fits = buckets().CheckFits(wish.buckets); });
+  return fits;
+}
+
+void LocalGraphAdmin::Settle(const Wish& wish,
+                             const std::map<std::string, absl::Status>& failures) {
+  for (pipeline::Size bucket : wish.buckets) {
+    const absl::StatusOr<GraphRefs> graphs = buckets().GraphsOf(bucket);
+    absl::Status outcome = graphs.status();
+    for (size_t i = 0; outcome.ok() && i < graphs->size(); ++i) {
+      const auto failed = failures.find(GraphStore::IdOf((*graphs)[i]));
+      if (failed != failures.end()) outcome = failed->second;
+    }
+    if (outcome.ok()) outcome = buckets().Add(bucket);
+    buckets().SetOutcome(bucket, outcome);
+  }
+}
+
+absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::ForEach(const GraphSelector& selector,
+                                                                  const Change& change) const {
+  ASSIGN_OR_RETURN(const std::vector<GraphInfo> infos, Selected(selector));
+  std::vector<EntryResult> results;
+  for (const GraphInfo& info : infos) results.push_back(ResultOf(info, change(info.id)));
+  parts_.changed();
+  return results;
+}
+
+absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Save(const GraphSelector& selector) {
+  ASSIGN_OR_RETURN(const std::vector<GraphInfo> infos, Selected(selector));
+  std::vector<std::string> names;
+  for (const GraphInfo& info : infos) {
+    if (!IsCompiled(info)) names.push_back(info.label.ToText());
+  }
+  if (!names.empty()) {
+    return WithReason(
+        absl::FailedPreconditionError(absl::StrCat("not compiled: ", NameSome(names))),
+        "NOT_COMPILED");
+  }
+  return ForEach(selector, [&](const std::string& id) { return parts_.stores.graphs.Save(id); });
+}
+
+absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Load(const GraphSelector& selector) {
+  return ForEach(selector, [&](const std::string& id) {
+    absl::Status loaded;
+    parts_.preparing.Run(
+        [&] { loaded = CatchOutOfMemory([&] { return parts_.stores.graphs.Load(id); }); });
+    return loaded;
+  });
+}
+
+absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Verify(const GraphSelector& selector) {
+  return ForEach(selector, [&](const std::string& id) { return parts_.stores.graphs.Verify(id); });
+}
+
+absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Evict(const GraphSelector& selector,
+                                                                CacheTier tier, bool force) {
+  return ForEach(selector, [&](const std::string& id) {
+    return parts_.stores.graphs.Evict(id, static_cast<compiler::Tier>(tier), force);
+  });
+}
+
+absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::SetPinned(const GraphSelector& selector,
+                                                                    bool pinned) {
+  return ForEach(selector,
+                 [&](const std::string& id) { return parts_.stores.graphs.SetPinned(id, pinned); });
+}
+
+absl::Status LocalGraphAdmin::Export(const GraphSelector& selector,
+                                     const std::function<bool(std::string artifact)>& take) {
+  ASSIGN_OR_RETURN(const std::vector<GraphInfo> infos, Selected(selector));
+  for (const GraphInfo& info : infos) {
+    ASSIGN_OR_RETURN(std::string artifact, parts_.stores.graphs.Export(info.id));
+    if (!take(std::move(artifact))) return absl::CancelledError("stopped while exporting");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> LocalGraphAdmin::Import(std::string artifact) {
+  if (!parts_.config.allow_import) {
+    return absl::PermissionDeniedError("this server takes no graphs from elsewhere: allow_import");
+  }
+  RETURN_IF_ERROR(CheckOpen());
+  const int64_t limit = parts_.stores.disk != nullptr ? parts_.config.cache_max_bytes
+                                                      : parts_.config.graph_memory_bytes;
+  if (static_cast<int64_t>(artifact.size()) > limit) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the graph has ", artifact.size(), " bytes, and the cache may hold ", limit));
+  }
+  absl::StatusOr<std::string> id = parts_.stores.graphs.Import(std::move(artifact));
+  parts_.changed();
+  return id;
+}
+
+MemoryReport LocalGraphAdmin::memory() const {
+  MemoryReport report;
+  AddWeights(parts_.stores.weights.List(), report);
+  AddGraphs(parts_.stores.graphs.List(), parts_.stores.graphs.totals(), report);
+  AddProcess(report);
+  report.state_bytes = parts_.loop.state_bytes();
+  report.available_bytes = MeasureAvailableMemory().bytes;
+  const BucketGraphs* opened = buckets_;
+  if (opened == nullptr) return report;
+  report.budget_bytes = opened->budget_bytes();
+  report.predicted = opened->predicted();
+  return report;
+}
+
+}  // namespace latentd::engine

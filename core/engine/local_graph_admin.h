@@ -1,0 +1,82 @@
+// Graphs and memory of a LocalEngine, for operators.
+//
+// Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/compiler/graph_store.h"
+#include "core/engine/bucket_graphs.h"
+#include "core/engine/graph_admin.h"
+#include "core/engine/picture_loop.h"
+#include "core/engine/stores.h"
+#include "core/engine/task_thread.h"
+#include "core/engine/warming.h"
+
+namespace latentd::engine {
+
+class LocalGraphAdmin : public GraphAdmin {
+ public:
+  // What an engine shows of itself. All must outlive the administration.
+  struct Parts {
+    const Config& config;
+    Stores& stores;
+    const PictureLoop& loop;
+    TaskThread& preparing;
+    Warming& warming;
+    std::function<void()> changed;  // called when graphs came or went
+  };
+  explicit LocalGraphAdmin(Parts parts) : parts_(std::move(parts)) {}
+
+  // The checkpoints are loaded; until then everything but memory() is UNAVAILABLE. `buckets` must
+  // outlive this.
+  void Open(BucketGraphs& buckets) { buckets_ = &buckets; }
+  bool is_open() const { return buckets_ != nullptr; }
+
+  absl::StatusOr<std::vector<GraphEntry>> List(const GraphSelector& selector) const override;
+  absl::StatusOr<GraphEntry> Find(const std::string& id) const override;
+  absl::StatusOr<WarmOutcome> Warm(
+      const GraphSelector& selector, bool dry_run,
+      const std::function<bool(const WarmProgress&)>& progress) override;
+  absl::StatusOr<std::vector<EntryResult>> Save(const GraphSelector& selector) override;
+  absl::StatusOr<std::vector<EntryResult>> Load(const GraphSelector& selector) override;
+  absl::StatusOr<std::vector<EntryResult>> Verify(const GraphSelector& selector) override;
+  absl::StatusOr<std::vector<EntryResult>> Evict(const GraphSelector& selector, CacheTier tier,
+                                                 bool force) override;
+  absl::StatusOr<std::vector<EntryResult>> SetPinned(const GraphSelector& selector,
+                                                     bool pinned) override;
+  absl::Status Export(const GraphSelector& selector,
+                      const std::function<bool(std::string artifact)>& take) override;
+  absl::StatusOr<std::string> Import(std::string artifact) override;
+  MemoryReport memory() const override;
+
+ private:
+  // What somebody wants warm.
+  struct Wish {
+    std::vector<pipeline::Size> buckets;
+    GraphRefs graphs;  // of the buckets, then those named otherwise
+    GraphRefs named;   // the latter
+  };
+
+  BucketGraphs& buckets() const { return *buckets_.load(); }  // REQUIRES: CheckOpen is OK
+  absl::Status CheckOpen() const;
+  absl::StatusOr<std::vector<compiler::GraphInfo>> Selected(const GraphSelector& selector) const;
+  absl::StatusOr<Wish> WishOf(const GraphSelector& selector) const;
+  absl::Status AddNamed(const GraphSelector& selector, GraphRefs& graphs) const;
+  absl::StatusOr<MemoryPrediction> Predict(const Wish& wish);
+  absl::Status CheckAllowed(const Wish& wish) const;
+  void Settle(const Wish& wish, const std::map<std::string, absl::Status>& failures);
+
+  using Change = std::function<absl::Status(const std::string& id)>;
+  absl::StatusOr<std::vector<EntryResult>> ForEach(const GraphSelector& selector,
+                                                   const Change& change) const;
+
+  const Parts parts_;
+  std::atomic<BucketGraphs*> buckets_ = nullptr;
+};
+
+}  // namespace latentd::engine

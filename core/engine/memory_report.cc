@@ -1,0 +1,103 @@
+#include "core/engine/memory_report.h"
+
+#include <malloc.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "core/base/files.h"
+
+namespace latentd::engine {
+namespace {
+
+constexpr char kUnet[] = "unet";
+constexpr size_t kMostText = size_t{1} << 16;  // of a file below /proc/self
+
+// As graphs are named: base and refiner have a UNet each.
+std::set<std::string> ComponentsOf(const weights::HeldResult& result) {
+  std::set<std::string> names;
+  for (const std::string& component : result.components) {
+    if (component != kUnet) names.insert(component);
+    for (const std::string& set : result.sets) {
+      if (component == kUnet) names.insert(absl::StrCat(component, "_", set));
+    }
+  }
+  return names;
+}
+
+void AddUsers(const std::vector<std::string>& users, std::vector<std::string>& all) {
+  for (const std::string& user : users) {
+    if (std::find(all.begin(), all.end(), user) == all.end()) all.push_back(user);
+  }
+  std::sort(all.begin(), all.end());
+}
+
+std::string ReadText(const std::string& path) {
+  absl::StatusOr<std::string> text = ReadFile(path, kMostText);
+  return text.ok() ? *std::move(text) : std::string();
+}
+
+}  // namespace
+
+void AddWeights(absl::Span<const weights::HeldResult> held, MemoryReport& report) {
+  std::map<std::string, ComponentMemory> components;
+  for (const weights::HeldResult& result : held) {
+    const auto bytes = static_cast<int64_t>(result.bytes);
+    report.weight_bytes += bytes;
+    if (result.mapped) report.mapped_bytes += bytes;
+    const std::set<std::string> names = ComponentsOf(result);
+    for (const std::string& name : names) {
+      ComponentMemory& component = components[name];
+      component.component = name;
+      component.bytes += bytes;
+      if (names.size() > 1 || result.sets.size() > 1) component.shared_bytes += bytes;
+      AddUsers(result.sets, component.users);
+    }
+  }
+  for (auto& [name, component] : components) report.weights.push_back(std::move(component));
+}
+
+void AddGraphs(absl::Span<const compiler::GraphInfo> graphs,
+               const compiler::GraphStore::Totals& totals, MemoryReport& report) {
+  for (const compiler::GraphInfo& graph : graphs) {
+    const bool loaded = graph.state == compiler::GraphState::kReady || graph.device_bytes > 0;
+    if (loaded) report.arena_bytes = std::max(report.arena_bytes, graph.arena_bytes);
+  }
+  report.executable_bytes = totals.executable_bytes;
+  report.artifact_bytes = totals.artifact_bytes;
+}
+
+void AddProcess(MemoryReport& report) {
+  const struct mallinfo2 heap = mallinfo2();
+  report.allocator_bytes = static_cast<int64_t>(heap.arena + heap.hblkhd);
+  report.allocator_free_bytes = static_cast<int64_t>(heap.fordblks);
+  report.resident_bytes = ParseResidentPages(ReadText("/proc/self/statm"), sysconf(_SC_PAGESIZE));
+  report.peak_resident_bytes = ParsePeakResident(ReadText("/proc/self/status"));
+}
+
+int64_t ParseResidentPages(absl::string_view statm, int64_t page_bytes) {
+  const std::vector<absl::string_view> fields = absl::StrSplit(statm, ' ', absl::SkipEmpty());
+  int64_t pages = 0;
+  if (fields.size() < 2 || !absl::SimpleAtoi(fields[1], &pages)) return 0;
+  return pages * page_bytes;
+}
+
+int64_t ParsePeakResident(absl::string_view status) {
+  for (absl::string_view line : absl::StrSplit(status, '\n')) {
+    if (!absl::ConsumePrefix(&line, "VmHWM:")) continue;
+    int64_t kibibytes = 0;
+    absl::ConsumeSuffix(&line, "kB");
+    return absl::SimpleAtoi(absl::StripAsciiWhitespace(line), &kibibytes) ? kibibytes << 10 : 0;
+  }
+  return 0;
+}
+
+}  // namespace latentd::engine

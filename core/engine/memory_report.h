@@ -1,0 +1,32 @@
+// What the process holds now, by what holds it.
+//
+// Pure functions of what they are given, but for MeasureProcess.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "core/compiler/graph_store.h"
+#include "core/engine/graph_admin.h"
+#include "core/weights/weight_store.h"
+
+namespace latentd::engine {
+
+// Fills in the weights: each result counts for every component that uses it, and once in the sum.
+void AddWeights(absl::Span<const weights::HeldResult> held, MemoryReport& report);
+
+// Fills in arena, executables and artifacts. The arena is as large as the largest graph that is
+// loaded needs.
+void AddGraphs(absl::Span<const compiler::GraphInfo> graphs,
+               const compiler::GraphStore::Totals& totals, MemoryReport& report);
+
+// Fills in what malloc and the kernel say of this process.
+void AddProcess(MemoryReport& report);
+
+// Of the texts of /proc/self/statm and /proc/self/status, in bytes; 0 if it is not there.
+int64_t ParseResidentPages(absl::string_view statm, int64_t page_bytes);
+int64_t ParsePeakResident(absl::string_view status);
+
+}  // namespace latentd::engine

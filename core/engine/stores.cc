@@ -1,0 +1,83 @@
+#include "core/engine/stores.h"
+
+#include <cstring>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/backends/reference/evaluate.h"
+#include "core/backends/reference/reference_backend.h"
+
+namespace latentd::engine {
+namespace {
+
+using cache::DiskCache;
+using cache::Kind;
+
+void Warn(const Config& config, absl::string_view what) {
+  if (config.warn) config.warn(what);
+}
+
+std::unique_ptr<DiskCache> OpenCache(const Config& config, const Clock& clock,
+                                     metrics::Registry& registry) {
+  if (config.cache_dir.empty()) return nullptr;
+  auto cache = DiskCache::Open({.directory = config.cache_dir, .max_bytes = config.cache_max_bytes},
+                               clock, registry);
+  if (cache.ok()) return *std::move(cache);
+  Warn(config,
+       absl::StrCat("nothing that is compiled survives a restart: ", cache.status().message()));
+  return nullptr;
+}
+
+// What cannot be written is counted by the cache, and made again after the next start.
+weights::DigestArchive DigestsIn(DiskCache* cache) {
+  if (cache == nullptr) return {};
+  return {.find = [cache](absl::string_view key) -> std::optional<std::string> {
+            const auto entry = cache->Read(Kind::kTensorDigests, key);
+            if (!entry.ok()) return std::nullopt;
+            return std::string(entry->payload());
+          },
+          .keep =
+              [cache](absl::string_view key, absl::string_view digests) {
+                cache->Write(Kind::kTensorDigests, key, digests).IgnoreError();
+              }};
+}
+
+weights::FormArchive FormsIn(DiskCache* cache) {
+  if (cache == nullptr) return {};
+  return {.find = [cache](absl::string_view key) -> std::optional<device::Buffer> {
+            const auto entry = cache->Read(Kind::kPackedWeight, key);
+            if (!entry.ok()) return std::nullopt;
+            const absl::string_view bytes = entry->payload();
+            // Nobody writes what a weight store gave out; the mapping is private anyway.
+            return device::Buffer::Wrap(const_cast<char*>(bytes.data()), device::DType::kU8,
+                                        {static_cast<int64_t>(bytes.size())}, entry->owner());
+          },
+          .keep =
+              [cache](absl::string_view key, const device::Buffer& bytes) {
+                cache
+                    ->Write(Kind::kPackedWeight, key,
+                            {static_cast<const char*>(bytes.data()), bytes.bytes()})
+                    .IgnoreError();
+              }};
+}
+
+}  // namespace
+
+Stores::Stores(const Config& config, backends::Backend& backend, const Clock& clock,
+               metrics::Registry& registry)
+    : disk(OpenCache(config, clock, registry)),
+      digests(DigestsIn(disk.get())),
+      reference(std::make_unique<backends::reference::ReferenceBackend>()),
+      weights(backends::reference::EvaluateRecipe, FormsIn(disk.get())),
+      graphs(backend, clock, registry, disk.get(),
+             {.compile = {.skipped_passes = {config.skipped_passes.begin(),
+                                             config.skipped_passes.end()},
+                          .evaluate = backends::reference::EvaluateRecipe},
+              .memory_budget = static_cast<size_t>(config.graph_memory_bytes),
+              .run_once = true,
+              .on_warning = config.warn}) {}
+
+}  // namespace latentd::engine

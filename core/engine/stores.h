@@ -1,0 +1,32 @@
+// What the engine keeps weights and graphs in, wired to one disk cache: artifacts, packed weights
+// and tensors' digests survive a restart in it.
+#pragma once
+
+#include <memory>
+
+#include "core/backends/backend.h"
+#include "core/base/clock.h"
+#include "core/cache/disk_cache.h"
+#include "core/compiler/graph_store.h"
+#include "core/engine/engine.h"
+#include "core/metrics/registry.h"
+#include "core/weights/archives.h"
+#include "core/weights/weight_store.h"
+
+namespace latentd::engine {
+
+struct Stores {
+  // A cache directory that cannot be used is a warning, and then there is none. `backend`, `clock`
+  // and `registry` must outlive the stores.
+  Stores(const Config& config, backends::Backend& backend, const Clock& clock,
+         metrics::Registry& registry);
+  Stores(const Stores&) = delete;
+
+  const std::unique_ptr<cache::DiskCache> disk;  // may be null
+  const weights::DigestArchive digests;
+  const std::unique_ptr<backends::Backend> reference;  // for components that are not compiled
+  weights::WeightStore weights;
+  compiler::GraphStore graphs;
+};
+
+}  // namespace latentd::engine

@@ -1,0 +1,165 @@
+// Engines on the demo checkpoint, with small pictures and few steps, and a backend that a test
+// holds back or lets fail.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "core/backends/backend.h"
+#include "core/backends/cpu/cpu_backend.h"
+#include "core/engine/engine.h"
+#include "core/engine/local_engine.h"
+#include "tests/support/recording_sink.h"
+#include "tests/support/status_matchers.h"
+
+namespace latentd::engine {
+
+// The base alone, one bucket, no guidance: as few graphs as there can be.
+inline Config SmallConfig() {
+  const std::string demo = LATENTD_SOURCE_DIR "/deploy/demo-model";
+  return {.base = demo + "/base", .queue_capacity = 4, .buckets = {{64, 64}}, .rows = {1}};
+}
+
+inline Config EnsembleConfig() {
+  Config config = SmallConfig();
+  config.refiner = LATENTD_SOURCE_DIR "/deploy/demo-model/refiner";
+  return config;
+}
+
+inline GenerateSpec SmallSpec(int steps = 2) {
+  GenerateSpec spec;
+  spec.picture.prompt = "a red circle on a blue background";
+  spec.picture.width = spec.picture.height = 64;
+  spec.picture.num_inference_steps = steps;
+  spec.picture.guidance_scale = 1;
+  spec.picture.seed = 7;
+  return spec;
+}
+
+inline GenerateSpec SpecOf(pipeline::Size size, pipeline::BucketPolicy policy) {
+  GenerateSpec spec = SmallSpec();
+  spec.picture.width = size.width;
+  spec.picture.height = size.height;
+  spec.picture.bucket_policy = policy;
+  return spec;
+}
+
+template <typename T>
+std::vector<T> Only(const std::vector<Event>& events) {
+  std::vector<T> only;
+  for (const Event& event : events) {
+    if (const T* found = std::get_if<T>(&event)) only.push_back(*found);
+  }
+  return only;
+}
+
+// All events of the request; none if it is refused.
+inline std::vector<Event> RunOn(Engine& engine, GenerateSpec spec) {
+  const auto sink = std::make_shared<testing::RecordingSink>();
+  const auto handle = engine.Submit(std::move(spec), sink);
+  EXPECT_OK(handle);
+  return handle.ok() ? sink->WaitForEnd() : std::vector<Event>();
+}
+
+inline absl::Status SubmitTo(Engine& engine, GenerateSpec spec) {
+  return engine.Submit(std::move(spec), std::make_shared<testing::RecordingSink>()).status();
+}
+
+// Sum over all series of a counter or gauge whose labels have `label` among them ("": all).
+inline double MetricOf(Engine& engine, const metrics::Family& family,
+                       const std::string& label = "") {
+  double sum = 0;
+  for (const metrics::FamilySamples& samples : engine.metrics().Collect()) {
+    if (samples.family != &family) continue;
+    for (const metrics::Sample& sample : samples.samples) {
+      bool wanted = label.empty();
+      for (const std::string& value : sample.labels) wanted |= value == label;
+      if (wanted) sum += sample.value;
+    }
+  }
+  return sum;
+}
+
+inline int64_t CompilationsOf(Engine& engine) {
+  return static_cast<int64_t>(MetricOf(engine, metrics::kGraphCompilations));
+}
+
+// Whether an output of the graph is as wide or high as that: true of the VAE's decoder only.
+inline bool DrawsSide(const graph::Graph& graph, int64_t side) {
+  for (const graph::Output& output : graph.outputs()) {
+    for (int64_t dimension : graph.node(output.value).shape.dims()) {
+      if (dimension == side) return true;
+    }
+  }
+  return false;
+}
+
+// Asks a test before it plans.
+class WatchedBackend : public backends::Backend {
+ public:
+  using Watch = std::function<absl::Status(const graph::Graph&)>;
+
+  static std::unique_ptr<WatchedBackend> Create(Watch watch) {
+    return std::make_unique<WatchedBackend>(*backends::cpu::CpuBackend::Create(), std::move(watch));
+  }
+  WatchedBackend(std::unique_ptr<backends::cpu::CpuBackend> inner, Watch watch)
+      : inner_(std::move(inner)), watch_(std::move(watch)) {}
+
+  const graph::Target& target() const override { return inner_->target(); }
+  std::string Fingerprint() const override { return inner_->Fingerprint(); }
+  absl::StatusOr<std::string> Plan(const graph::Graph& graph) const override {
+    if (absl::Status status = watch_(graph); !status.ok()) return status;
+    return inner_->Plan(graph);
+  }
+  absl::StatusOr<std::unique_ptr<backends::Executable>> Load(
+      std::shared_ptr<const graph::Graph> graph, absl::string_view plan,
+      const weights::WeightSet& weights) override {
+    return inner_->Load(std::move(graph), plan, weights);
+  }
+  absl::StatusOr<backends::MemoryNeeds> Predict(const graph::Graph& graph, absl::string_view plan,
+                                                const weights::WeightSet& weights) const override {
+    return inner_->Predict(graph, plan, weights);
+  }
+  int64_t arena_bytes() const { return static_cast<int64_t>(inner_->arena_bytes()); }
+
+ private:
+  const std::unique_ptr<backends::cpu::CpuBackend> inner_;
+  const Watch watch_;
+};
+
+// Stops who comes by until a test opens it.
+class Gate {
+ public:
+  void Pass() {
+    absl::MutexLock lock(&mutex_);
+    if (open_) return;
+    ++waiting_;
+    mutex_.Await(absl::Condition(&open_));
+  }
+  void WaitForSomebody() {
+    absl::MutexLock lock(&mutex_);
+    mutex_.AwaitWithTimeout(absl::Condition(
+                                +[](int* waiting) { return *waiting > 0; }, &waiting_),
+                            absl::Minutes(1));
+  }
+  void Open() {
+    absl::MutexLock lock(&mutex_);
+    open_ = true;
+  }
+  void Close() {
+    absl::MutexLock lock(&mutex_);
+    open_ = false;
+    waiting_ = 0;
+  }
+
+ private:
+  absl::Mutex mutex_;
+  bool open_ = true;
+  int waiting_ = 0;
+};
+
+}  // namespace latentd::engine

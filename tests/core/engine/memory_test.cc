@@ -1,0 +1,58 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/engine/memory_report.h"
+#include "core/engine/memory_tally.h"
+
+namespace latentd::engine {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(MemoryTallyTest, CountsSharedWeightsAndTheArenaOnce) {
+  MemoryTally tally;
+  tally.Add("a", {.arena_bytes = 100, .executable_bytes = 7, .weights = {{"x", 10}, {"y", 20}}});
+  tally.Add("b", {.arena_bytes = 300, .executable_bytes = 5, .weights = {{"y", 20}, {"z", 30}}});
+  tally.AddState(4);
+  tally.AddState(2);
+  EXPECT_EQ(tally.prediction().weights, 60);
+  EXPECT_EQ(tally.prediction().arena, 300);
+  EXPECT_EQ(tally.prediction().executables, 12);
+  EXPECT_EQ(tally.prediction().state, 4);
+  EXPECT_EQ(tally.prediction().total(), 376);
+}
+
+TEST(MemoryTallyTest, UsersOfOneGraphShareItsExecutableIfTheirWeightsAreEqual) {
+  MemoryTally tally;
+  tally.Add("a", {.executable_bytes = 7, .weights = {{"x", 10}}});
+  tally.Add("a", {.executable_bytes = 7, .weights = {{"x", 10}}});
+  EXPECT_EQ(tally.prediction().executables, 7);
+  tally.Add("a", {.executable_bytes = 7, .weights = {{"y", 10}}});
+  EXPECT_EQ(tally.prediction().executables, 14);
+}
+
+TEST(MemoryReportTest, CountsASharedWeightForEachComponentAndOnceInTheSum) {
+  MemoryReport report;
+  AddWeights({{.key = "1", .bytes = 10, .components = {"vae"}, .sets = {"base", "refiner"}},
+              {.key = "2", .bytes = 5, .mapped = true, .components = {"unet"}, .sets = {"base"}}},
+             report);
+  EXPECT_EQ(report.weight_bytes, 15);
+  EXPECT_EQ(report.mapped_bytes, 5);
+  ASSERT_EQ(report.weights.size(), 2u);
+  EXPECT_EQ(report.weights[0].component, "unet_base");
+  EXPECT_EQ(report.weights[0].shared_bytes, 0);
+  EXPECT_EQ(report.weights[1].component, "vae");
+  EXPECT_EQ(report.weights[1].bytes, 10);
+  EXPECT_EQ(report.weights[1].shared_bytes, 10);
+  EXPECT_THAT(report.weights[1].users, ElementsAre("base", "refiner"));
+}
+
+TEST(MemoryReportTest, ReadsWhatTheKernelSays) {
+  EXPECT_EQ(ParseResidentPages("2500 700 300 5 0 60 0\n", 4096), 700 * 4096);
+  EXPECT_EQ(ParseResidentPages("", 4096), 0);
+  EXPECT_EQ(ParsePeakResident("Name:\tlatentd\nVmHWM:\t    1024 kB\nVmRSS:\t 12 kB\n"), 1 << 20);
+  EXPECT_EQ(ParsePeakResident("Name:\tlatentd\n"), 0);
+}
+
+}  // namespace
+}  // namespace latentd::engine
