@@ -26,6 +26,12 @@ std::string MakeRequestId() {
 
 std::string SizeText(pipeline::Size size) { return absl::StrCat(size.width, "x", size.height); }
 
+// Empty where the server chooses.
+std::string RequestedSize(const pipeline::PictureSpec& picture) {
+  if (!picture.width || !picture.height) return "";
+  return SizeText({*picture.width, *picture.height});
+}
+
 // The engine's findings, without those about fields that are already known to be bad.
 void AddViolations(const std::vector<FieldViolation>& more,
                    std::vector<FieldViolation>& violations) {
@@ -75,15 +81,18 @@ GenerateCall::GenerateCall(CallEnvironment environment, grpc::CallbackServerCont
 absl::Status GenerateCall::Submit(const grpc::ByteBuffer& bytes) {
   self_ = shared_from_this();
   environment_.calls.Add(self_);
-  ASSIGN_OR_RETURN(engine::GenerateSpec spec, Read(bytes));
-  ASSIGN_OR_RETURN(const uint64_t handle, environment_.engine.Submit(std::move(spec), self_));
+  absl::StatusOr<engine::GenerateSpec> spec = Read(bytes);
+  if (!spec.ok()) {
+    CountRefused(environment_.engine.metrics(), spec.status());
+    return std::move(spec).status();
+  }
+  ASSIGN_OR_RETURN(const uint64_t handle, environment_.engine.Submit(*std::move(spec), self_));
   bool gone = false;
   {
     absl::MutexLock lock(&mutex_);
     handle_ = handle;
     gone = client_gone_;
   }
-  CountAccepted(environment_.engine.metrics());
   if (gone) environment_.engine.Cancel(handle);
   return absl::OkStatus();
 }
@@ -103,6 +112,7 @@ absl::StatusOr<engine::GenerateSpec> GenerateCall::Read(const grpc::ByteBuffer& 
   if (converted.spec.request_id.empty()) converted.spec.request_id = MakeRequestId();
   absl::MutexLock lock(&mutex_);
   record_.id = converted.spec.request_id;
+  record_.size = RequestedSize(converted.spec.picture);
   outbox_.emplace(converted.spec.request_id, converted.spec.output);
   return std::move(converted.spec);
 }
@@ -119,10 +129,11 @@ void GenerateCall::OnEvent(engine::Event event) {
 void GenerateCall::Note(const engine::Event& event) {
   if (const auto* started = std::get_if<engine::Started>(&event)) {
     record_.started = environment_.clock.Monotonic();
-    record_.size = SizeText(started->executed_size);
+    record_.bucket = SizeText(started->executed_size);
   } else if (const auto* progress = std::get_if<engine::Progress>(&event)) {
     record_.steps = progress->total_steps;
-  } else if (std::holds_alternative<engine::Image>(event)) {
+  } else if (const auto* image = std::get_if<engine::Image>(&event)) {
+    record_.size = SizeText(image->size);
     ++record_.images;
   }
 }
@@ -146,8 +157,8 @@ void GenerateCall::Done(const absl::Status& status) {
     context_ = nullptr;
     const absl::StatusCode code = EndCode(status);
     const absl::Time now = environment_.clock.Monotonic();
-    CountEnded(environment_.engine.metrics(), {record_.method, code, handle_.has_value(), status,
-                                               record_.size, now - record_.arrived});
+    CountEnded(environment_.engine.metrics(),
+               {record_.method, code, handle_.has_value(), record_.bucket, now - record_.arrived});
     WriteLogLine(status, code, now);
   }
   environment_.calls.Remove(*this);
@@ -165,12 +176,13 @@ void GenerateCall::WriteLogLine(const absl::Status& status, absl::StatusCode cod
   LogFields fields = {{"id", record_.id},
                       {"method", record_.method},
                       {"peer", record_.peer},
-                      {"size", record_.size},
+                      {"size", record_.size.empty() ? record_.bucket : record_.size},
                       {"steps", record_.steps},
                       {"images", record_.images},
                       {"queue_seconds", Seconds(started - record_.arrived)},
                       {"run_seconds", Seconds(now - started)},
                       {"code", absl::StatusCodeToString(code)}};
+  if (!record_.size.empty() && record_.size != record_.bucket) fields["bucket"] = record_.bucket;
   AddReason(status, fields);
   const bool fault = code == absl::StatusCode::kInternal || code == absl::StatusCode::kUnknown;
   Log(fault ? latent::v1::ERROR : latent::v1::INFO, "request", fields);

@@ -5,38 +5,23 @@
 namespace latentd::server {
 namespace {
 
-struct Reason {
-  const char* name;  // in the status
-  const char* label;
-};
-
-constexpr Reason kReasons[] = {
-    {"QUEUE_FULL", "queue_full"},   {"DRAINING", "draining"}, {"LOADING", "loading"},
-    {"BUCKET_COLD", "cold_bucket"}, {"OUT_OF_MEMORY", "oom"}, {"COMPILE_FORBIDDEN", "cold_bucket"},
-};
-
 const char* LabelOf(const absl::Status& status) {
-  const std::string name = GetReason(status);
-  for (const Reason& reason : kReasons) {
-    if (name == reason.name) return reason.label;
-  }
-  return absl::IsInvalidArgument(status) ? "invalid" : metrics::kOther;
+  if (absl::IsInvalidArgument(status)) return "invalid";
+  const std::string reason = GetReason(status);
+  if (reason == "LOADING") return "loading";
+  return reason == "DRAINING" ? "draining" : metrics::kOther;
 }
 
 }  // namespace
 
-void CountAccepted(metrics::Registry& registry) {
-  registry.GetGauge(metrics::kRequestsInFlight).Add(1);
+void CountRefused(metrics::Registry& registry, const absl::Status& status) {
+  registry.GetCounter(metrics::kRequestsRejected, {LabelOf(status)}).Increment();
 }
 
 void CountEnded(metrics::Registry& registry, const EndedCall& call) {
   registry.GetCounter(metrics::kRequests, {call.method, absl::StatusCodeToString(call.code)})
       .Increment();
-  if (!call.accepted) {
-    registry.GetCounter(metrics::kRequestsRejected, {LabelOf(call.status)}).Increment();
-    return;
-  }
-  registry.GetGauge(metrics::kRequestsInFlight).Add(-1);
+  if (!call.accepted) return;
   registry.GetHistogram(metrics::kRequestSeconds, {call.method, call.bucket})
       .Observe(absl::ToDoubleSeconds(call.duration));
 }

@@ -1,4 +1,5 @@
-// What server/ counts of generation calls; the engine counts what happens to a request inside.
+// What server/ counts of generation calls: what it refuses before the engine is asked, and how each
+// call ended. The engine counts the rest.
 //
 // Thread-safe: free functions without state.
 #pragma once
@@ -11,19 +12,15 @@
 
 namespace latentd::server {
 
-// A call that has ended.
 struct EndedCall {
   std::string method;       // "Generate"
   absl::StatusCode code;    // as the client sees it
   bool accepted = false;    // the engine took it
-  absl::Status status;      // why not
   std::string bucket;       // that it ran in, "256x256"; empty: it never ran
   absl::Duration duration;  // since it arrived
 };
 
-// The engine has taken a call: it is in flight.
-void CountAccepted(metrics::Registry& registry);
-
+void CountRefused(metrics::Registry& registry, const absl::Status& status);
 void CountEnded(metrics::Registry& registry, const EndedCall& call);
 
 }  // namespace latentd::server

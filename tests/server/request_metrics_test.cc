@@ -21,7 +21,6 @@ class RequestMetricsTest : public RunningServer {
   double Rejected(const std::string& reason) {
     return engine_.metrics().GetCounter(metrics::kRequestsRejected, {reason}).value();
   }
-  double InFlight() { return engine_.metrics().GetGauge(metrics::kRequestsInFlight).value(); }
   metrics::Histogram::Snapshot Seconds(const std::string& method, const std::string& bucket) {
     return engine_.metrics().GetHistogram(metrics::kRequestSeconds, {method, bucket}).snapshot();
   }
@@ -52,34 +51,30 @@ TEST_F(RequestMetricsTest, APictureIsCountedInItsBucketWithItsTime) {
   EXPECT_EQ(Requests("GenerateStream", "OK"), 0);
   EXPECT_EQ(Seconds("Generate", "64x32").cumulative.back(), 1u);
   EXPECT_EQ(Seconds("Generate", "64x32").sum, 1.5);
-  EXPECT_EQ(InFlight(), 0);
 }
 
-TEST_F(RequestMetricsTest, ARequestIsInFlightUntilItEnds) {
+TEST_F(RequestMetricsTest, ACancelledRequestIsCountedAsItsClientSeesIt) {
   grpc::ClientContext context;
   const auto reader = stub_->GenerateStream(&context, Request());
   engine_.WaitForSpec();
   engine_.Send(engine::Started{{64, 32}});
   v1::GenerateEvent event;
   ASSERT_TRUE(reader->Read(&event));
-  EXPECT_EQ(InFlight(), 1);
   context.TryCancel();
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
   WaitForRequests("GenerateStream", "CANCELLED");
-  EXPECT_EQ(InFlight(), 0);
   EXPECT_EQ(Seconds("GenerateStream", "other").cumulative.back(), 1u);
 }
 
-TEST_F(RequestMetricsTest, ARefusedRequestIsCountedByItsReason) {
+TEST_F(RequestMetricsTest, WhatTheEngineRefusesIsTheEnginesToCount) {
   engine_.set_submit_status(WithReason(absl::ResourceExhaustedError("full"), "QUEUE_FULL"));
   EXPECT_FALSE(Generate().ok());
   WaitForRequests("Generate", "RESOURCE_EXHAUSTED");
-  EXPECT_EQ(Rejected("queue_full"), 1);
-  EXPECT_EQ(InFlight(), 0);
+  EXPECT_EQ(Rejected("queue_full"), 0);
   EXPECT_EQ(Seconds("Generate", "other").cumulative.back(), 0u);
 }
 
-TEST_F(RequestMetricsTest, ARequestThatCannotBeReadIsInvalid) {
+TEST_F(RequestMetricsTest, WhatTheServerRefusesIsCountedByItsReason) {
   grpc::ClientContext context;
   v1::GenerateRequest request = Request();
   request.set_width(9);
@@ -87,26 +82,21 @@ TEST_F(RequestMetricsTest, ARequestThatCannotBeReadIsInvalid) {
   EXPECT_FALSE(stub_->Generate(&context, request, &response).ok());
   WaitForRequests("Generate", "INVALID_ARGUMENT");
   EXPECT_EQ(Rejected("invalid"), 1);
+  EXPECT_EQ(Seconds("Generate", "other").cumulative.back(), 0u);
+
+  engine_.set_state(engine::State::kLoading);
+  EXPECT_FALSE(Generate().ok());
+  WaitForRequests("Generate", "UNAVAILABLE");
+  EXPECT_EQ(Rejected("loading"), 1);
+  engine_.set_state(engine::State::kDraining);
+  EXPECT_FALSE(Generate().ok());
+  EXPECT_EQ(Rejected("draining"), 1);
 }
 
-TEST(RejectionTest, EveryReasonHasItsLabel) {
-  const struct {
-    absl::Status status;
-    const char* label;
-  } kCases[] = {
-      {WithReason(absl::UnavailableError(""), "DRAINING"), "draining"},
-      {WithReason(absl::UnavailableError(""), "LOADING"), "loading"},
-      {WithReason(absl::FailedPreconditionError(""), "BUCKET_COLD"), "cold_bucket"},
-      {WithReason(absl::FailedPreconditionError(""), "COMPILE_FORBIDDEN"), "cold_bucket"},
-      {WithReason(absl::ResourceExhaustedError(""), "OUT_OF_MEMORY"), "oom"},
-      {WithReason(absl::InvalidArgumentError(""), "RESPONSE_TOO_LARGE"), "invalid"},
-      {absl::InternalError(""), "other"},
-  };
-  for (const auto& [status, label] : kCases) {
-    metrics::Registry registry;
-    CountEnded(registry, {.method = "Generate", .code = status.code(), .status = status});
-    EXPECT_EQ(registry.GetCounter(metrics::kRequestsRejected, {label}).value(), 1) << label;
-  }
+TEST(CountRefusedTest, WhatHasNoReasonOfItsOwnIsOther) {
+  metrics::Registry registry;
+  CountRefused(registry, absl::InternalError("broken"));
+  EXPECT_EQ(registry.GetCounter(metrics::kRequestsRejected, {"other"}).value(), 1);
 }
 
 }  // namespace
