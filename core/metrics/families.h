@@ -175,7 +175,7 @@ inline constexpr Family kQueueCapacity{
 inline constexpr Family kImages{"latentd_images_generated_total",
                                 "Pictures finished.",
                                 Type::kCounter,
-                                {kBucket, {"format", "png,jpeg,webp"}}};
+                                {kBucket, {"format", "png,jpeg,webp,raw"}}};
 inline constexpr Family kPixels{"latentd_pixels_generated_total", "Pixels of pictures finished.",
                                 Type::kCounter};
 inline constexpr Family kSizeAdjustments{"latentd_size_adjustments_total",
@@ -204,8 +204,12 @@ inline constexpr Family kInvalidImages{
     "Decoded pictures with values that are not finite, by what followed.",
     Type::kCounter,
     {{"reason", "redone,failed"}}};
-inline constexpr Family kBuildInfo{
-    "latentd_build_info", "Always 1.", Type::kGauge, {{"version"}, {"libtorch"}, {"onednn"}}};
+inline constexpr Family kBuildInfo{"latentd_build_info", "Always 1.", Type::kGauge, {{"version"}}};
+inline constexpr Family kBackendInfo{
+    "latentd_backend_info",
+    "Always 1; the libraries, instruction set and threads that graphs are compiled for.",
+    Type::kGauge,
+    {{"fingerprint"}}};
 inline constexpr Family kModelInfo{"latentd_model_info",
                                    "Always 1, for each model served.",
                                    Type::kGauge,
@@ -248,6 +252,7 @@ inline constexpr const Family* kFamilies[] = {&kGraphCompilations,
                                               &kSteps,
                                               &kInvalidImages,
                                               &kBuildInfo,
+                                              &kBackendInfo,
                                               &kModelInfo};
 
 }  // namespace latentd::metrics

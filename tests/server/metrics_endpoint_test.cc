@@ -54,7 +54,8 @@ class ScrapedEngine final : public FakeEngine {
  public:
   explicit ScrapedEngine(std::function<void()> refresh = UseStack) : refresh_(std::move(refresh)) {
     metrics().DeclareBuckets({"256x256", "320x192"});
-    metrics().GetGauge(metrics::kBuildInfo, {"0.1.0", "2.11.0", "2.7.2"}).Set(1);
+    metrics().GetGauge(metrics::kBuildInfo, {"0.1.0"}).Set(1);
+    metrics().GetGauge(metrics::kBackendInfo, {"isa-avx2 threads-2"}).Set(1);
     metrics().GetGauge(metrics::kModelInfo, {"base", "Pipeline", "cpu"}).Set(1);
   }
   void RefreshMetrics() override {

@@ -129,16 +129,16 @@ TEST(RegistryTest, AValueThatALabelCannotHaveIsOther) {
 
 TEST(RegistryTest, FreeLabelsTakeAnythingUpToALimit) {
   Registry registry;
-  EXPECT_THAT(LabelsOf(registry, kBuildInfo), IsEmpty());
-  registry.GetGauge(kBuildInfo, {"1.2.3", "2.11.0", "2.7.2"}).Set(1);
-  EXPECT_THAT(LabelsOf(registry, kBuildInfo), ElementsAre(LabelValues{"1.2.3", "2.11.0", "2.7.2"}));
+  EXPECT_THAT(LabelsOf(registry, kModelInfo), IsEmpty());
+  registry.GetGauge(kModelInfo, {"base", "Pipeline", "cpu"}).Set(1);
+  EXPECT_THAT(LabelsOf(registry, kModelInfo), ElementsAre(LabelValues{"base", "Pipeline", "cpu"}));
   for (size_t i = 0; i < 2 * kMaxSeries; ++i) {
-    registry.GetGauge(kBuildInfo, {absl::StrCat(i), "", ""}).Add(1);
+    registry.GetGauge(kModelInfo, {absl::StrCat(i), "", ""}).Add(1);
   }
-  EXPECT_THAT(LabelsOf(registry, kBuildInfo), SizeIs(kMaxSeries + 1));
-  EXPECT_THAT(LabelsOf(registry, kBuildInfo), Contains(LabelValues{"other", "other", "other"}));
-  EXPECT_EQ(registry.GetGauge(kBuildInfo, {"0", "", ""}).value(), 1);
-  EXPECT_EQ(registry.GetGauge(kBuildInfo, {"other", "other", "other"}).value(), kMaxSeries + 1);
+  EXPECT_THAT(LabelsOf(registry, kModelInfo), SizeIs(kMaxSeries + 1));
+  EXPECT_THAT(LabelsOf(registry, kModelInfo), Contains(LabelValues{"other", "other", "other"}));
+  EXPECT_EQ(registry.GetGauge(kModelInfo, {"0", "", ""}).value(), 1);
+  EXPECT_EQ(registry.GetGauge(kModelInfo, {"other", "other", "other"}).value(), kMaxSeries + 1);
 }
 
 TEST(RegistryTest, ManyBucketsDoNotMakeMoreSeriesThanTheLimit) {
