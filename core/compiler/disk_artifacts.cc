@@ -1,27 +1,105 @@
 #include "core/compiler/disk_artifacts.h"
 
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/error_details.h"
+#include "core/base/status_macros.h"
+#include "core/compiler/artifact.h"
+
 namespace latentd::compiler {
 
-DiskArtifacts::Found DiskArtifacts::Find(const GraphKey&) { return {}; }
+using cache::Kind;
 
-absl::Status DiskArtifacts::Write(const GraphKey&, absl::string_view) { return absl::OkStatus(); }
-
-const char* DiskArtifacts::Name(Result result) {
-  switch (result) {
-    case Result::kFound:
-      return "disk";
-    case Result::kMissing:
-      return "miss";
-    case Result::kIncompatible:
-      return "incompatible";
-    case Result::kCorrupt:
-      return "corrupt";
+DiskArtifacts::Found DiskArtifacts::Find(const GraphKey& key) {
+  if (disk_ == nullptr) return {};
+  absl::StatusOr<std::string> bytes = Parsed(key, disk_->Read(Kind::kArtifact, key.ToText()));
+  if (bytes.ok()) {
+    const absl::Duration compile_time = ParseArtifact(*bytes)->compile_time;
+    return {Result::kDisk, *std::move(bytes), compile_time, ""};
   }
-  return "";
+  if (absl::IsNotFound(bytes.status())) return WhyNot(key);
+  const Result result = absl::IsDataLoss(bytes.status()) ? Result::kCorrupt : Result::kMiss;
+  return {result, "", {}, std::string(bytes.status().message())};
 }
 
-void DiskArtifacts::Discard(const GraphKey&) {}
+absl::StatusOr<std::string> DiskArtifacts::Check(const GraphKey& key) const {
+  if (disk_ == nullptr) return absl::NotFoundError("there is no disk cache");
+  return Parsed(key, disk_->Verify(Kind::kArtifact, key.ToText()));
+}
 
-bool DiskArtifacts::Contains(const GraphKey&) const { return false; }
+// A copy, so that nobody who cuts the file short does it under a reader.
+absl::StatusOr<std::string> DiskArtifacts::Parsed(const GraphKey& key,
+                                                  const absl::StatusOr<cache::Entry>& entry) const {
+  if (!entry.ok()) return entry.status();
+  std::string bytes(entry->payload());
+  const absl::StatusOr<Artifact> artifact = ParseArtifact(bytes);
+  absl::Status status = artifact.status();
+  if (status.ok() && artifact->key != key.ToText()) {
+    status = absl::DataLossError(
+        absl::StrCat("artifact: it was made for ", Difference(artifact->key, key)));
+  }
+  if (status.ok()) return bytes;
+  const absl::Status aside = SetAside(key);
+  return absl::DataLossError(absl::StrCat(
+      status.message(),
+      aside.ok() ? "; it is in quarantine now" : "; it cannot be set aside: ", aside.message()));
+}
+
+// Another build's or machine's artifact of the same graph is the reason that operators look for.
+DiskArtifacts::Found DiskArtifacts::WhyNot(const GraphKey& key) const {
+  for (const cache::EntryInfo& info : disk_->List(Kind::kArtifact)) {
+    const std::optional<GraphKey> other = GraphKey::FromText(info.key);
+    if (!other.has_value() || other->graph != key.graph || *other == key) continue;
+    return {Result::kIncompatible,
+            "",
+            {},
+            absl::StrCat("what is on disk was made for ", Difference(info.key, key))};
+  }
+  return {};
+}
+
+absl::Status DiskArtifacts::Write(const GraphKey& key, const std::string& artifact) {
+  if (disk_ == nullptr) {
+    return WithReason(absl::FailedPreconditionError("there is no disk cache"), "NO_DISK_CACHE");
+  }
+  return disk_->Write(Kind::kArtifact, key.ToText(), artifact);
+}
+
+absl::Status DiskArtifacts::SetAside(const GraphKey& key) const {
+  return disk_ == nullptr ? absl::OkStatus() : disk_->SetAside(Kind::kArtifact, key.ToText());
+}
+
+absl::Status DiskArtifacts::Remove(const GraphKey& key) {
+  return disk_ == nullptr ? absl::OkStatus() : disk_->Remove(Kind::kArtifact, key.ToText());
+}
+
+absl::Status DiskArtifacts::SetPinned(const GraphKey& key, bool pinned) {
+  if (!Contains(key)) return absl::OkStatus();
+  return disk_->SetPinned(Kind::kArtifact, key.ToText(), pinned);
+}
+
+bool DiskArtifacts::Contains(const GraphKey& key) const {
+  return disk_ != nullptr && disk_->Contains(Kind::kArtifact, key.ToText());
+}
+
+bool DiskArtifacts::IsPinned(const GraphKey& key) const {
+  const std::vector<cache::EntryInfo> infos = List();
+  return std::any_of(infos.begin(), infos.end(), [text = key.ToText()](const auto& info) {
+    return info.pinned && info.key == text;
+  });
+}
+
+std::vector<cache::EntryInfo> DiskArtifacts::List() const {
+  return disk_ == nullptr ? std::vector<cache::EntryInfo>() : disk_->List(Kind::kArtifact);
+}
+
+DiskArtifacts::Description DiskArtifacts::Describe(const GraphKey& key) const {
+  const absl::StatusOr<std::string> bytes = Check(key);
+  if (!bytes.ok()) return {};
+  const absl::StatusOr<Artifact> artifact = ParseArtifact(*bytes);
+  return {GraphLabel::FromText(artifact->label).value_or(GraphLabel{}), artifact->compile_time};
+}
 
 }  // namespace latentd::compiler

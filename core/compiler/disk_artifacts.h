@@ -1,5 +1,5 @@
-// The artifacts in the disk cache, by GraphKey: looking one up with the reason where it cannot be
-// had, writing, listing. Works without a disk cache too: then there are none.
+// The artifacts in the disk cache, by GraphKey: looked up with the reason where there is none that
+// can be used, written, listed. Without a disk cache there are none.
 //
 // Thread-safe.
 #pragma once
@@ -11,7 +11,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "core/cache/disk_cache.h"
 #include "core/compiler/graph_key.h"
@@ -26,25 +25,44 @@ class DiskArtifacts {
 
   bool available() const { return disk_ != nullptr; }
 
-  enum class Result : uint8_t { kFound, kMissing, kIncompatible, kCorrupt };
-  // "disk", "miss", ...: of the metric of look-ups.
-  static const char* Name(Result result);
+  // What a look-up came to: there is one; none; one of the same graph, which another build or
+  // machine made; one that is damaged, and in quarantine now.
+  enum class Result : uint8_t { kDisk, kMiss, kIncompatible, kCorrupt };
   struct Found {
-    Result result = Result::kMissing;
-    std::string bytes;  // kFound
-    absl::Duration compile_time;
-    std::string reason;  // of the others: why there is none that can be used; empty: there was none
+    Result result = Result::kMiss;
+    std::string bytes;            // of kDisk: an artifact with this key
+    absl::Duration compile_time;  // as it says
+    std::string reason;           // of the others: why; empty where there is nothing to say
   };
-  // kIncompatible: there is none, but one of the same graph that another build or machine made.
   Found Find(const GraphKey& key);
 
-  // OK without a disk cache.
-  absl::Status Write(const GraphKey& key, absl::string_view artifact);
-  // Nothing shall find it again.
-  void Discard(const GraphKey& key);
+  // As Find, without marking it used. NOT_FOUND, DATA_LOSS.
+  absl::StatusOr<std::string> Check(const GraphKey& key) const;
+
+  // FAILED_PRECONDITION without a disk cache.
+  absl::Status Write(const GraphKey& key, const std::string& artifact);
+  // To quarantine with it.
+  absl::Status SetAside(const GraphKey& key) const;
+  // OK, as SetPinned, where there is none.
+  absl::Status Remove(const GraphKey& key);
+  absl::Status SetPinned(const GraphKey& key, bool pinned);
   bool Contains(const GraphKey& key) const;
+  bool IsPinned(const GraphKey& key) const;
+
+  // In order of last use, the newest first.
+  std::vector<cache::EntryInfo> List() const;
+  // What an artifact says of itself; without a label where it cannot be read.
+  struct Description {
+    GraphLabel label;
+    absl::Duration compile_time;
+  };
+  Description Describe(const GraphKey& key) const;
 
  private:
+  absl::StatusOr<std::string> Parsed(const GraphKey& key,
+                                     const absl::StatusOr<cache::Entry>& entry) const;
+  Found WhyNot(const GraphKey& key) const;
+
   cache::DiskCache* const disk_;
 };
 

@@ -7,6 +7,24 @@
 #include "core/compiler/graph_entry.h"
 
 namespace latentd::compiler {
+namespace {
+
+// Of the metric of look-ups.
+const char* Name(DiskArtifacts::Result result) {
+  switch (result) {
+    case DiskArtifacts::Result::kDisk:
+      return "disk";
+    case DiskArtifacts::Result::kMiss:
+      return "miss";
+    case DiskArtifacts::Result::kIncompatible:
+      return "incompatible";
+    case DiskArtifacts::Result::kCorrupt:
+      return "corrupt";
+  }
+  return "";
+}
+
+}  // namespace
 
 absl::StatusOr<GraphStore::Got> GraphStore::GetArtifact(Entry& entry, Purpose purpose) {
   {
@@ -56,16 +74,21 @@ absl::StatusOr<GraphStore::Got> GraphStore::FindOrCompile(Entry& entry, Purpose 
 }
 
 GraphStore::Bytes GraphStore::FindOnDisk(Entry& entry) {
+  using Result = DiskArtifacts::Result;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (entry.distrusted) return {};
+  }
   DiskArtifacts::Found found = disk_.Find(entry.key);
-  CountLookup(entry, DiskArtifacts::Name(found.result));
-  if (found.result == DiskArtifacts::Result::kIncompatible) {
+  CountLookup(entry, Name(found.result));
+  if (found.result == Result::kIncompatible) {
     registry_.GetCounter(metrics::kGraphCacheLoadFailures, {"incompatible"}).Increment();
   }
   if (!found.reason.empty()) Warn(absl::StrCat(entry.label.ToText(), ": ", found.reason));
   absl::MutexLock lock(&mutex_);
-  entry.on_disk = found.result == DiskArtifacts::Result::kFound;
+  entry.on_disk = found.result == Result::kDisk;
   if (!entry.on_disk) {
-    if (!found.reason.empty()) entry.miss = std::move(found.reason);
+    entry.miss = std::move(found.reason);
     return {};
   }
   entry.compile_time = found.compile_time;
@@ -97,7 +120,7 @@ absl::StatusOr<GraphStore::Bytes> GraphStore::CompileNow(Entry& entry, absl::str
   }
   registry_.GetCounter(metrics::kGraphCompilations, {component, std::string(reason)}).Increment();
   auto bytes = std::make_shared<const std::string>(Seal(*compiled, entry.key, entry.label, took));
-  if (options_.save) {
+  if (options_.save && disk_.available()) {
     if (const absl::Status written = WriteToDisk(entry, *bytes); !written.ok()) {
       Warn(absl::StrCat(entry.label.ToText(), " is not kept on disk: ", written.message()));
     }
@@ -106,11 +129,15 @@ absl::StatusOr<GraphStore::Bytes> GraphStore::CompileNow(Entry& entry, absl::str
 }
 
 absl::Status GraphStore::WriteToDisk(Entry& entry, const std::string& bytes) {
-  if (!disk_.available()) return absl::OkStatus();
   RETURN_IF_ERROR(disk_.Write(entry.key, bytes));
-  absl::MutexLock lock(&mutex_);
-  entry.on_disk = true;
-  return absl::OkStatus();
+  bool pinned = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    entry.on_disk = true;
+    entry.distrusted = false;
+    pinned = entry.pinned;
+  }
+  return pinned ? disk_.SetPinned(entry.key, true) : absl::OkStatus();
 }
 
 void GraphStore::Discard(Entry& entry, const Bytes& bad, const absl::Status& why) {
@@ -119,11 +146,13 @@ void GraphStore::Discard(Entry& entry, const Bytes& bad, const absl::Status& why
     if (entry.artifact.bytes != bad.bytes) return;  // somebody else did
     entry.artifact = {};
     entry.on_disk = false;
-    entry.miss = absl::StrCat("what was on disk is damaged: ", why.message());
+    entry.distrusted = true;
+    entry.miss = absl::StrCat("what was on disk does not load: ", why.message());
   }
   CountLookup(entry, "corrupt");
-  Warn(absl::StrCat(entry.label.ToText(), " on disk is damaged: ", why.message()));
-  disk_.Discard(entry.key);
+  const absl::Status aside = disk_.SetAside(entry.key);
+  Warn(absl::StrCat(entry.label.ToText(), " on disk does not load: ", why.message(),
+                    aside.ok() ? "" : "; it cannot be set aside: ", aside.message()));
 }
 
 absl::Status GraphStore::Cold(const Entry& entry) const {

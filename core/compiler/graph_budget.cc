@@ -54,30 +54,37 @@ void GraphStore::TakeOut(Entry& entry, Leaving& leaving) {
   }
 }
 
+// Drops executables over weights that no user has any more.
+void GraphStore::DropUnwanted(Entry& entry, Leaving& leaving) {
+  const std::vector<GraphRef> users = entry.Users();
+  entry.uses.assign(users.begin(), users.end());
+  for (auto one = entry.loaded.begin(); one != entry.loaded.end();) {
+    const auto wants = [&](const GraphRef& use) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return use->content == one->first;
+    };
+    if (one->second.loading || std::any_of(users.begin(), users.end(), wants)) {
+      ++one;
+      continue;
+    }
+    leaving.push_back(std::move(one->second.executable));
+    one = entry.loaded.erase(one);
+  }
+}
+
 GraphStore::Leaving GraphStore::Forget() {
   Leaving leaving;
-  const auto forgotten = [&](std::shared_ptr<Entry>& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const std::vector<GraphRef> users = entry->Users();
-    entry->uses.assign(users.begin(), users.end());
-    if (entry->Busy()) return false;
-    const auto unwanted = [&](const auto& one) {
-      return std::none_of(users.begin(), users.end(),
-                          [&](const GraphRef& use) { return use->content == one.first; });
-    };
-    for (auto one = entry->loaded.begin(); one != entry->loaded.end();) {
-      if (!unwanted(*one)) {
-        ++one;
-        continue;
-      }
-      leaving.push_back(std::move(one->second.executable));
-      one = entry->loaded.erase(one);
+  std::vector<std::shared_ptr<Entry>> wanted;
+  for (std::shared_ptr<Entry>& entry : entries_) {
+    DropUnwanted(*entry, leaving);
+    if (!entry->uses.empty() || entry->Busy()) {
+      wanted.push_back(std::move(entry));
+      continue;
     }
-    if (!users.empty()) return false;
     Uncount(*entry);
+    entry->forgotten = true;
     leaving.push_back(std::move(entry));
-    return true;
-  };
-  std::erase_if(entries_, forgotten);
+  }
+  entries_ = std::move(wanted);
   return leaving;
 }
 

@@ -31,6 +31,13 @@ struct GraphStore::Loaded {
   bool in_use() const { return executable.use_count() > 1; }
 };
 
+// What an id stands for.
+struct GraphStore::Named {
+  GraphKey key;
+  std::shared_ptr<Entry> entry;  // null: only on disk
+  bool pinned = false;
+};
+
 // Everything behind the constants is guarded by the store's mutex.
 struct GraphStore::Entry {
   enum class Work : uint8_t { kNone, kLooking, kCompiling };
@@ -59,8 +66,10 @@ struct GraphStore::Entry {
   std::vector<std::weak_ptr<Use>> uses;
   Work work = Work::kNone;  // of the one thread that looks for the artifact, or compiles it
   Bytes artifact;
-  bool on_disk = false;  // as far as is known
+  bool on_disk = false;     // as far as is known
+  bool distrusted = false;  // what is on disk did not load, and is not read again
   bool pinned = false;
+  bool forgotten = false;           // no longer one of the store's
   absl::Status failure;             // of compiling
   std::string miss;                 // why what was on disk could not be used
   std::map<Digest, Loaded> loaded;  // by the content of the weights

@@ -60,6 +60,7 @@ void GraphStore::Uncount(Entry& entry) {
 }
 
 void GraphStore::Publish(Entry& entry) {
+  if (entry.forgotten) return;
   Uncount(entry);
   entry.counted = StateOf(entry);
   registry_.GetGauge(metrics::kGraphCacheEntries, {entry.label.component, Name(*entry.counted)})
@@ -97,18 +98,67 @@ GraphInfo GraphStore::InfoOf(const Entry& entry) const {
   return info;
 }
 
-std::vector<GraphInfo> GraphStore::List() const {
+std::vector<cache::EntryInfo> GraphStore::SyncWithDisk() const {
+  std::vector<cache::EntryInfo> on_disk = disk_.List();
+  absl::flat_hash_set<Digest> ids;
+  for (const cache::EntryInfo& info : on_disk) ids.insert(info.digest);
   absl::MutexLock lock(&mutex_);
+  for (const std::shared_ptr<Entry>& entry : entries_) {
+    entry->on_disk = ids.contains(entry->id) && !entry->distrusted;
+  }
+  return on_disk;
+}
+
+void GraphStore::RefreshMetrics() {
+  SyncWithDisk();
+  absl::MutexLock lock(&mutex_);
+  for (const std::shared_ptr<Entry>& entry : entries_) Publish(*entry);
+}
+
+GraphInfo GraphStore::InfoOf(const cache::EntryInfo& on_disk) const {
+  GraphInfo info{.id = on_disk.digest.ToString(), .state = GraphState::kCompiled};
+  info.key = GraphKey::FromText(on_disk.key).value_or(GraphKey{});
+  const DiskArtifacts::Description description = disk_.Describe(info.key);
+  info.label = description.label;
+  info.compile_time = description.compile_time;
+  info.disk_bytes = on_disk.bytes;
+  info.last_use = on_disk.last_use;
+  info.pinned = on_disk.pinned;
+  if (const absl::Status usable = CheckKey(info.key); !usable.ok()) {
+    info.state = GraphState::kCold;
+    info.reason = std::string(usable.message());
+  }
+  return info;
+}
+
+std::vector<GraphInfo> GraphStore::List() const {
   std::vector<GraphInfo> list;
-  for (const std::shared_ptr<Entry>& entry : entries_) list.push_back(InfoOf(*entry));
+  const std::vector<cache::EntryInfo> on_disk = SyncWithDisk();
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const std::shared_ptr<Entry>& entry : entries_) list.push_back(InfoOf(*entry));
+  }
+  const size_t declared = list.size();
+  for (const cache::EntryInfo& entry : on_disk) {
+    const std::string id = entry.digest.ToString();
+    const auto end = list.begin() + static_cast<std::ptrdiff_t>(declared);
+    const auto found =
+        std::find_if(list.begin(), end, [&](const GraphInfo& info) { return info.id == id; });
+    if (found == end) {
+      list.push_back(InfoOf(entry));
+    } else {
+      found->disk_bytes = entry.bytes;
+    }
+  }
   return list;
 }
 
 absl::StatusOr<GraphInfo> GraphStore::Find(absl::string_view id) const {
+  RETURN_IF_ERROR(Resolve(id).status());
   for (GraphInfo& info : List()) {
     if (info.id == id) return std::move(info);
   }
-  return absl::NotFoundError(absl::StrCat("no graph has the id \"", Excerpt(id), "\""));
+  return absl::NotFoundError(absl::StrCat("graph ", id, " has just left"));
 }
 
 }  // namespace latentd::compiler

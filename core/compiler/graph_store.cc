@@ -62,6 +62,11 @@ std::shared_ptr<GraphStore::Entry> GraphStore::FindEntry(const Digest& id) const
   return nullptr;
 }
 
+bool GraphStore::Knows(const Digest& id) const {
+  absl::MutexLock lock(&mutex_);
+  return FindEntry(id) != nullptr;
+}
+
 GraphStore::GraphRef GraphStore::FindUse(const Entry& entry, const WantedGraph& wanted) const {
   for (GraphRef& use : entry.Users()) {
     if (use->user == wanted.user && use->weights == wanted.weights) return std::move(use);
@@ -73,7 +78,10 @@ GraphStore::GraphRef GraphStore::Declare(WantedGraph wanted) {
   backends::Backend& backend = wanted.backend != nullptr ? *wanted.backend : backend_;
   auto declared =
       std::make_shared<Entry>(wanted, KeyOf(*wanted.graph, backend, options_.compile), backend);
-  declared->on_disk = disk_.Contains(declared->key);
+  if (!Knows(declared->id)) {
+    declared->on_disk = disk_.Contains(declared->key);
+    declared->pinned = declared->on_disk && disk_.IsPinned(declared->key);
+  }
   Leaving leaving;
   absl::MutexLock lock(&mutex_);
   leaving = Forget();
@@ -115,8 +123,8 @@ absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::Get(const GraphRef& gr
   if (made.ok()) {
     loaded.executable = *made;
     Touch(entry);
-    leaving = Trim();
   }
+  leaving = Trim();
   Publish(entry);
   return made;
 }

@@ -151,10 +151,11 @@ class GraphStore {
   std::vector<GraphInfo> List() const ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<GraphInfo> Find(absl::string_view id) const;  // NOT_FOUND
 
-  // FAILED_PRECONDITION, reason NOT_COMPILED: it is not. OK where it is on disk already, and where
-  // there is no disk cache.
+  // FAILED_PRECONDITION: it is not compiled (reason NOT_COMPILED), or there is no disk cache
+  // (NO_DISK_CACHE). OK where it is on disk already.
   absl::Status Save(absl::string_view id) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Every user's executable, as Get for kLoad.
+  // Every user's executable, as Get for kLoad. FAILED_PRECONDITION, reason NOT_SERVED: nobody
+  // declared it.
   absl::Status Load(absl::string_view id) ABSL_LOCKS_EXCLUDED(mutex_);
   // Reads the disk entry again and checks all of it. NOT_FOUND: it is not on disk; DATA_LOSS:
   // damaged, and in quarantine now; FAILED_PRECONDITION: made for another key, and what differs.
@@ -166,12 +167,15 @@ class GraphStore {
 
   // The artifact's bytes, from memory or disk. FAILED_PRECONDITION, reason NOT_COMPILED: neither.
   absl::StatusOr<std::string> Export(absl::string_view id) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Takes an artifact that came from elsewhere: all of it is checked, and it is written to disk
-  // (memory, if there is no disk cache). Returns its id. DATA_LOSS: damaged; FAILED_PRECONDITION:
-  // made for another machine or version, and what differs.
+  // Takes an artifact that came from elsewhere: all of it is checked (its plan against the graph
+  // where somebody declared it; else when it is loaded), and it is written to disk (memory, if
+  // there is no disk cache). Returns its id. DATA_LOSS: damaged; FAILED_PRECONDITION: made for
+  // another machine or version, and what differs.
   absl::StatusOr<std::string> Import(std::string artifact) ABSL_LOCKS_EXCLUDED(mutex_);
 
   Totals totals() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Counts the entries by state anew, with what other processes did to the disk cache.
+  void RefreshMetrics() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The executable of `graph` over `weights`.
   absl::StatusOr<ExecutablePointer> GetOrLoad(const graph::Graph& graph,
@@ -188,6 +192,7 @@ class GraphStore {
 
   // graph_store.cc: from a reference to an executable.
   std::shared_ptr<Entry> FindEntry(const Digest& id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Knows(const Digest& id) const ABSL_LOCKS_EXCLUDED(mutex_);
   GraphRef FindUse(const Entry& entry, const WantedGraph& wanted) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Digest ContentOf(Use& use) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -214,9 +219,24 @@ class GraphStore {
   void Discard(Entry& entry, const Bytes& bad, const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Cold(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  // graph_verbs.cc, graph_transfer.cc: by id, declared or only on disk.
+  struct Named;
+  absl::StatusOr<Named> Resolve(absl::string_view id) const ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status TakeOutOfMemory(Entry& entry, bool force) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status RemoveFromDisk(const Named& named) ABSL_LOCKS_EXCLUDED(mutex_);
+  // FAILED_PRECONDITION: an artifact with that key runs elsewhere, and what differs.
+  absl::Status CheckKey(const GraphKey& key) const ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<std::string> ReadArtifact(const Named& named) const ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<backends::MemoryNeeds> NeedsOf(const Use& use, absl::string_view artifact) const;
+  absl::Status CheckContent(const std::string& artifact, const Named& named) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  void TakeIn(Entry& entry, std::string artifact) ABSL_LOCKS_EXCLUDED(mutex_);
+
   // graph_budget.cc: what leaves memory.
   void Touch(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeOut(Entry& entry, Leaving& leaving) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void DropUnwanted(Entry& entry, Leaving& leaving) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Entries that nobody refers to any more.
   Leaving Forget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Leaving Trim() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int64_t HeldBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -228,6 +248,8 @@ class GraphStore {
   void Publish(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Uncount(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   GraphInfo InfoOf(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  GraphInfo InfoOf(const cache::EntryInfo& on_disk) const;
+  std::vector<cache::EntryInfo> SyncWithDisk() const ABSL_LOCKS_EXCLUDED(mutex_);
   void CountLookup(const Entry& entry, const char* result);
   void Warn(absl::string_view what) const;
 
