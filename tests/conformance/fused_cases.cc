@@ -133,6 +133,46 @@ OpCase NormSilu(bool added, bool silu, Layout layout, int64_t channels) {
           Op::kFused, build};
 }
 
+struct Upsampling {
+  std::string name;
+  Shape small;  // NHWC
+  int64_t channels = 8;
+  bool bias = true;
+  Layout layout = Layout::kNhwc;
+  int64_t columns = 2;  // to how many times the width
+  bool made_weight = false;
+};
+
+OpCase UpsampleConv(const Upsampling& u) {
+  const auto build = [=](GraphBuilder& b) {
+    const bool nhwc = u.layout == Layout::kNhwc;
+    const Shape& s = u.small;
+    const Shape shape = nhwc ? s : Shape{s[0], s[3], s[1], s[2]};
+    const Shape weight = {u.channels, s[3], 3, 3};
+    std::vector<Value> operands = {b.Input("x", DType::kF32, shape, Rate::kStep),
+                                   u.made_weight ? b.Input("w", DType::kF32, weight, Rate::kStep)
+                                                 : b.Weight("net/weight", weight)};
+    if (u.bias) operands.push_back(b.Weight("net/bias", {u.channels}));
+    b.Output("y", Fuse(b, graph::kUpsampleConv2d, operands, [&](auto& body, const auto& in) {
+               const Value x = body.UpsampleNearest(in[0], 2 * s[1], u.columns * s[2], u.layout);
+               return body.Conv2d(x, in[1], u.bias ? in[2] : kNone,
+                                  {.padding = {1, 1, 1, 1}, .layout = u.layout});
+             }));
+  };
+  return {absl::StrCat("upsample_conv2d_", u.name), Op::kFused, build};
+}
+
+std::vector<OpCase> UpsampleConvs() {
+  return {UpsampleConv({"whole_vectors", {2, 6, 5, 32}, 64}),
+          UpsampleConv({"odd", {3, 5, 7, 13}, 11}),
+          UpsampleConv({"without_bias", {1, 8, 8, 16}, 16, false}),
+          UpsampleConv({"of_one_pixel", {1, 1, 1, 4}, 4}),
+          UpsampleConv({"large", {1, 48, 40, 24}, 40}),
+          UpsampleConv({"nchw", {2, 4, 6, 8}, 8, true, Layout::kNchw}),
+          UpsampleConv({"three_columns", {2, 4, 6, 8}, 8, true, Layout::kNhwc, 3}),
+          UpsampleConv({"made_weight", {2, 4, 6, 8}, 8, true, Layout::kNhwc, 2, true})};
+}
+
 OpCase Unknown() {
   return {"kind_that_no_backend_knows", Op::kFused, [](GraphBuilder& b) {
             const Value x = b.Input("x", DType::kF32, {3, 11}, Rate::kStep);
@@ -204,6 +244,7 @@ std::vector<OpCase> FusedCases() {
     cases.push_back(LinearEpilogue(e, {9, 17}));
     cases.push_back(LinearEpilogue(e, {2, 9, 32}));
   }
+  for (const OpCase& c : UpsampleConvs()) cases.push_back(c);
   for (bool bias : {false, true}) {
     cases.push_back(LinearGeglu({2, 9, 24}, 40, bias));
     cases.push_back(LinearGeglu({7, 37}, 19, bias));

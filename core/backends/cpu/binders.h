@@ -27,6 +27,7 @@ struct BinderArguments {
 using Binder = absl::StatusOr<BoundKernel> (*)(const BinderArguments&);
 
 absl::StatusOr<BoundKernel> BindConvolution(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindUpsampleConvolution(const BinderArguments&);
 absl::StatusOr<BoundKernel> BindLinear(const BinderArguments&);
 absl::StatusOr<BoundKernel> BindLinearGeglu(const BinderArguments&);
 absl::StatusOr<BoundKernel> BindMatmul(const BinderArguments&);

@@ -4,29 +4,22 @@
 
 #include "absl/strings/string_view.h"
 #include "core/backends/cpu/binders.h"
+#include "core/backends/cpu/onednn.h"
 
 namespace latentd::backends::cpu {
 namespace {
 
 // In the order of Kernel.
 constexpr std::array<Binder, kKernels> kBinders = {
-    BindConvolution,
-    BindLinear,
-    BindLinearGeglu,
-    BindMatmul,
-    BindAttention,
-    BindGroupNorm,
-    BindLayerNorm,
-    BindSoftmax,
-    BindRowStd,
-    BindUnary,
-    BindGeglu,
-    BindCast,
-    BindBinary,
-    BindCopy,
-    BindUpsample,
-    BindEmbedding,
-    BindTimestepEmbedding,
+    BindConvolution, BindUpsampleConvolution,
+    BindLinear,      BindLinearGeglu,
+    BindMatmul,      BindAttention,
+    BindGroupNorm,   BindLayerNorm,
+    BindSoftmax,     BindRowStd,
+    BindUnary,       BindGeglu,
+    BindCast,        BindBinary,
+    BindCopy,        BindUpsample,
+    BindEmbedding,   BindTimestepEmbedding,
 };
 
 // Above this oneDNN is faster without the residual, which costs it its better convolution, and an
@@ -47,7 +40,7 @@ int ChoicesOf(const Instruction& instruction) {
 }
 
 int DefaultChoice(const Instruction& instruction, const Machine& machine) {
-  const bool avx512 = absl::string_view(machine.kernels->name) == "avx512";
+  const bool avx512 = absl::string_view(machine.kernels->name) == "avx512" && OneDnnUsesAvx512();
   if (instruction.kernel == Kernel::kLinear) return avx512 ? 0 : 1;
   const bool large = instruction.result.shape.elements() >= kLargeElements;
   return avx512 && large && AddsResidualOnly(instruction) ? 1 : 0;

@@ -46,6 +46,7 @@ class Matcher {
       }
     }
     if (!Take(product, at, match)) return std::nullopt;
+    match.kernel = product == Op::kConv2d ? Kernel::kConvolution : Kernel::kLinear;
     match.operands.resize(3, -1);
     match.operands.push_back(residual);
     return match;
@@ -55,9 +56,30 @@ class Matcher {
   std::optional<FusedMatch> Geglu() {
     const Node& geglu = body_.node(body_.outputs()[0].value);
     FusedMatch match;
-    match.activation = Op::kGeglu;
+    match.kernel = Kernel::kLinearGeglu;
     const bool fits = geglu.op == Op::kGeglu && uses_[geglu.operands[0]] == 1;
     if (!fits || !Take(Op::kLinear, geglu.operands[0], match)) return std::nullopt;
+    match.operands.resize(3, -1);
+    return match;
+  }
+
+  // conv2d(upsample_nearest), in NHWC, as core/graph/target.h says
+  std::optional<FusedMatch> UpsampleConvolution() {
+    const ValueId at = body_.outputs()[0].value;
+    const Node& conv = body_.node(at);
+    if (conv.op != Op::kConv2d) return std::nullopt;
+    const Node& large = body_.node(conv.operands[0]);
+    const graph::Shape& weight = body_.node(conv.operands[1]).shape;
+    const bool fits = large.op == Op::kUpsampleNearest && uses_[conv.operands[0]] == 1 &&
+                      weight[2] == 3 && weight[3] == 3 &&
+                      std::get<graph::Conv2dAttributes>(conv.attributes) == kSameSize &&
+                      Doubles(large);
+    if (!fits) return std::nullopt;
+    FusedMatch match{.kernel = Kernel::kUpsampleConvolution, .product = at};
+    std::vector<ValueId> operands = conv.operands;
+    operands[0] = large.operands[0];
+    for (ValueId operand : operands) match.operands.push_back(inputs_[operand]);
+    if (std::count(match.operands.begin(), match.operands.end(), -1) != 0) return std::nullopt;
     match.operands.resize(3, -1);
     return match;
   }
@@ -65,7 +87,7 @@ class Matcher {
   // group_norm(x [+ row]) [silu]
   std::optional<FusedMatch> Norm() {
     ValueId at = body_.outputs()[0].value;
-    FusedMatch match;
+    FusedMatch match{.kernel = Kernel::kGroupNorm};
     if (body_.node(at).op == Op::kSilu) {
       match.activation = Op::kSilu;
       at = body_.node(at).operands[0];
@@ -81,6 +103,16 @@ class Matcher {
   }
 
  private:
+  static constexpr graph::Conv2dAttributes kSameSize = {
+      .stride = 1, .padding = {1, 1, 1, 1}, .layout = graph::Layout::kNhwc};
+
+  // Whether an upsampling is to twice the size, in NHWC.
+  bool Doubles(const Node& upsample) const {
+    const graph::Shape& from = body_.node(upsample.operands[0]).shape;
+    return std::get<graph::UpsampleAttributes>(upsample.attributes) ==
+           graph::UpsampleAttributes{2 * from[1], 2 * from[2], graph::Layout::kNhwc};
+  }
+
   // The operands of a node that reads the body's inputs only.
   bool Take(Op op, ValueId at, FusedMatch& match) {
     if (body_.node(at).op != op) return false;
@@ -120,7 +152,8 @@ class Matcher {
 
 const std::vector<std::string>& FusedKinds() {
   static const auto* kinds = new std::vector<std::string>{
-      graph::kConv2dEpilogue, graph::kLinearEpilogue, graph::kLinearGeglu, graph::kGroupNormSilu};
+      graph::kConv2dEpilogue, graph::kLinearEpilogue, graph::kLinearGeglu, graph::kGroupNormSilu,
+      graph::kUpsampleConv2d};
   return *kinds;
 }
 
@@ -130,6 +163,7 @@ std::optional<FusedMatch> Match(const graph::FusedAttributes& fused) {
   if (fused.kind == graph::kLinearEpilogue) return matcher.Epilogue(Op::kLinear);
   if (fused.kind == graph::kLinearGeglu) return matcher.Geglu();
   if (fused.kind == graph::kGroupNormSilu) return matcher.Norm();
+  if (fused.kind == graph::kUpsampleConv2d) return matcher.UpsampleConvolution();
   return std::nullopt;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/backends/cpu/program.h"
 #include "core/graph/graph.h"
 
 namespace latentd::backends::cpu {
@@ -15,9 +16,10 @@ const std::vector<std::string>& FusedKinds();
 
 // One instruction for a body. Numbers of operands of the fused node; -1: absent.
 struct FusedMatch {
+  Kernel kernel = Kernel::kConvolution;
   graph::ValueId product = 0;                // of the body: the conv2d, linear or group_norm
   std::vector<int> operands;                 // as the instruction takes them
-  graph::Op activation = graph::Op::kInput;  // kInput: none; kGeglu of a linear
+  graph::Op activation = graph::Op::kInput;  // kInput: none
 };
 
 std::optional<FusedMatch> Match(const graph::FusedAttributes& fused);

@@ -65,6 +65,11 @@ size_t OperandCount(Kernel kernel, size_t given) {
   return epilogue ? 4 : given;
 }
 
+// Whether an instruction has its weight in a form of its own only.
+bool WantsHeldWeight(Kernel kernel) {
+  return kernel == Kernel::kLinearGeglu || kernel == Kernel::kUpsampleConvolution;
+}
+
 // `view` read as a larger shape: trailing dimensions are aligned, those of size 1 stand still.
 View BroadcastTo(const View& view, const Shape& shape) {
   View wide = view;
@@ -239,12 +244,11 @@ class Lowering {
     const auto& fused = std::get<graph::FusedAttributes>(node.attributes);
     if (const std::optional<FusedMatch> match = Match(fused)) {
       const Node& product = fused.body->node(match->product);
-      const bool geglu = match->activation == Op::kGeglu;
-      if (geglu && !IsHeld(scope.values[node.operands[match->operands[1]]])) {
+      if (WantsHeldWeight(match->kernel) &&
+          !IsHeld(scope.values[node.operands[match->operands[1]]])) {
         return LowerBody(*fused.body, node, id, scope);
       }
-      Instruction instruction =
-          Begin(geglu ? Kernel::kLinearGeglu : *PlainKernel(product.op), product);
+      Instruction instruction = Begin(match->kernel, product);
       instruction.activation = match->activation;
       std::vector<ValueId> operands;
       for (int operand : match->operands) {

@@ -44,13 +44,14 @@ struct View {
 };
 
 enum class Kernel : uint8_t {
-  kConvolution,  // x, weight, bias or absent, residual or absent; images NHWC
-  kLinear,       // x, weight, bias or absent, residual or absent
-  kLinearGeglu,  // x, weight, bias or absent; the weight is held
-  kMatmul,       // a, b
-  kAttention,    // query, key, value: strided, but the channels of a token are contiguous
-  kGroupNorm,    // x, gamma, beta, what is added to x before [rows, channels] or absent
-  kLayerNorm,    // x, gamma, beta
+  kConvolution,          // x, weight, bias or absent, residual or absent; images NHWC
+  kUpsampleConvolution,  // x before upsampling, weight, bias or absent; the weight is held
+  kLinear,               // x, weight, bias or absent, residual or absent
+  kLinearGeglu,          // x, weight, bias or absent; the weight is held
+  kMatmul,               // a, b
+  kAttention,            // query, key, value: strided, but the channels of a token are contiguous
+  kGroupNorm,            // x, gamma, beta, what is added to x before [rows, channels] or absent
+  kLayerNorm,            // x, gamma, beta
   kSoftmax,
   kRowStd,
   kUnary,

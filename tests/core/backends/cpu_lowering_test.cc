@@ -104,7 +104,7 @@ TEST(Lower, RunsAKnownFusedNodeAsOneInstruction) {
        {"conv2d_epilogue_bias_residual_silu_nhwc", "conv2d_epilogue_residual_nhwc",
         "linear_epilogue_bias_gelu_rank2", "linear_epilogue_bias_residual_rank3",
         "linear_epilogue_residual_first", "linear_geglu_40_bias", "group_norm_silu_added_nhwc_64",
-        "group_norm_silu_nchw_24"}) {
+        "group_norm_silu_nchw_24", "upsample_conv2d_odd"}) {
     EXPECT_EQ(InstructionsOf(name), 1u) << name;
   }
 }
@@ -113,6 +113,8 @@ TEST(Lower, RunsTheBodyOfAFusedNodeThatNoKernelFits) {
   EXPECT_EQ(InstructionsOf("kind_that_no_backend_knows"), 4u);
   EXPECT_EQ(InstructionsOf("linear_epilogue_broadcast_residual"), 3u);
   EXPECT_EQ(InstructionsOf("conv2d_epilogue_bias_tanh_nhwc"), 2u);
+  EXPECT_EQ(InstructionsOf("upsample_conv2d_three_columns"), 2u);
+  EXPECT_EQ(InstructionsOf("upsample_conv2d_made_weight"), 2u);
 }
 
 }  // namespace

@@ -30,6 +30,7 @@ void Binary(BinaryFunction function, const LoopNest& loops, float* y, const floa
             const float* b);
 void Copy(const LoopNest& loops, int64_t element_bytes, char* to, const char* from);
 void UpsampleNearest(const UpsampleArguments& arguments);
+void Interleave(const InterleaveArguments& arguments);
 
 const KernelTable& Table();
 

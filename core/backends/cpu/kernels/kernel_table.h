@@ -60,6 +60,14 @@ struct UpsampleArguments {
   int64_t outer, height, width, to_height, to_width, inner;
 };
 
+struct InterleaveArguments {
+  // Images [rows, width, channels], rows of all pictures: of the result's even rows the even and
+  // the odd columns, then of its odd rows.
+  const float* phases[4];
+  float* y;  // [2 * rows, 2 * width, channels]
+  int64_t rows, width, channels;
+};
+
 struct KernelTable {
   const char* name;  // "avx512"
 
@@ -85,6 +93,7 @@ struct KernelTable {
   // Elements of 1, 2, 4 or 8 bytes.
   void (*copy)(const LoopNest& loops, int64_t element_bytes, char* to, const char* from);
   void (*upsample_nearest)(const UpsampleArguments&);
+  void (*interleave)(const InterleaveArguments&);
 };
 
 // Whatever the processor and the operating system allow: "avx512", "avx2" or "baseline".

@@ -1,4 +1,4 @@
-// Strided copies and nearest upsampling.
+// Strided copies, nearest upsampling and its phases.
 #include "core/backends/cpu/kernels/instruction_set.h"
 #include "core/backends/cpu/kernels/loops.h"
 
@@ -68,6 +68,20 @@ void UpsampleNearest(const UpsampleArguments& a) {
     for (int64_t x = 0; x < a.to_width; ++x) {
       const float* pixel = from + x * a.width / a.to_width * a.inner;
       for (int64_t c = 0; c < a.inner; ++c) to[x * a.inner + c] = pixel[c];
+    }
+  }
+}
+
+void Interleave(const InterleaveArguments& a) {
+  const int64_t size = a.width * a.channels;
+#pragma omp parallel for schedule(static) if (a.rows * size > kSerial / 16)
+  for (int64_t i = 0; i < 2 * a.rows; ++i) {
+    const float* even = a.phases[i % 2 * 2] + i / 2 * size;
+    const float* odd = a.phases[i % 2 * 2 + 1] + i / 2 * size;
+    float* to = a.y + i * 2 * size;
+    for (int64_t x = 0; x < size; x += a.channels, to += 2 * a.channels) {
+      __builtin_memcpy(to, even + x, a.channels * sizeof(float));
+      __builtin_memcpy(to + a.channels, odd + x, a.channels * sizeof(float));
     }
   }
 }

@@ -21,6 +21,7 @@ const KernelTable& Table() {
       .binary = Binary,
       .copy = Copy,
       .upsample_nearest = UpsampleNearest,
+      .interleave = Interleave,
   };
   return kTable;
 }
