@@ -11,8 +11,9 @@
 
 namespace latentd::testing {
 
-// Random contents by dtype and name: i64 are ids 0..4; "positive" is in [0.5, 2], "large" in
-// [-60, 60], "offset" in [99, 101], "timesteps" in [0, 99], everything else in [-1, 1].
+// Random contents by dtype and name: i64 are ids 0..4; "positive..." is in [0.5, 2], "large" in
+// [-60, 60], "offset" in [99, 101], "timesteps..." in [0, 99]; "net/scaled..." keeps the size of
+// what it is multiplied with (deviation 1 / sqrt(fan in)); everything else is in [-1, 1].
 device::Buffer RandomBuffer(const std::string& name, device::DType dtype,
                             const device::Shape& shape, std::mt19937& random);
 

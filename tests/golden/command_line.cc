@@ -29,6 +29,10 @@ absl::Status Set(const std::string& name, const std::string& value, Options& opt
     ASSIGN_OR_RETURN(options.only, ParseKinds(value));
     return absl::OkStatus();
   }
+  if (name == "--skip-pass") {
+    options.skip_passes.insert(value);
+    return absl::OkStatus();
+  }
   if (name == "--backend" && value != "cpu" && value != "reference") {
     return Wrong(absl::StrCat("--backend: \"", value, "\" is not one of cpu, reference"));
   }

@@ -17,6 +17,7 @@ struct Options {
   bool full = false;            // whole SDXL networks too
   std::set<std::string> only = {"networks", "pictures", "tokens"};
   std::string case_name;  // empty: all
+  std::set<std::string> skip_passes;
 
   bool Selects(const std::string& name) const { return case_name.empty() || case_name == name; }
 };
@@ -24,6 +25,7 @@ struct Options {
 inline constexpr char kUsage[] =
     "Usage: golden --cases DIR --checkpoint DIR [--backend cpu|reference] [--clip-vocabulary DIR]\n"
     "              [--full] [--only pictures,networks,tokens] [--case NAME]\n"
+    "              [--skip-pass NAME]...\n"
     "Runs what diffusers computed (README.md beside the cases) and says how far latentd is from "
     "it.\n"
     "Exit code: 0 if every case passed, 1 if not, 2 for wrong usage.\n";

@@ -13,6 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using testing::StatusIs;
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
@@ -39,7 +40,15 @@ TEST(CommandLine, RunsEverythingButWholeNetworksByDefault) {
   ASSERT_OK_AND_ASSIGN(const Options options, Parse({"--cases=a", "--checkpoint=b"}));
   EXPECT_THAT(options.only, ElementsAre("networks", "pictures", "tokens"));
   EXPECT_FALSE(options.full);
+  EXPECT_THAT(options.skip_passes, IsEmpty());
   EXPECT_TRUE(options.Selects("star"));
+}
+
+TEST(CommandLine, SkipsAsManyPassesAsAreNamed) {
+  ASSERT_OK_AND_ASSIGN(
+      const Options options,
+      Parse({"--cases=a", "--only=networks", "--skip-pass=epilogues", "--skip-pass", "dead_code"}));
+  EXPECT_THAT(options.skip_passes, ElementsAre("dead_code", "epilogues"));
 }
 
 TEST(CommandLine, NamesWhatIsWrong) {

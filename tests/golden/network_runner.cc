@@ -36,10 +36,11 @@ absl::StatusOr<NamedBuffers> RunOnce(backends::Executable& executable, const Nam
 }  // namespace
 
 NetworkRunner::NetworkRunner(backends::Backend& backend, const std::string& component,
-                             const weights::TensorMap& tensors)
+                             const weights::TensorMap& tensors, compiler::CompileOptions options)
     : store_(backends::reference::EvaluateRecipe),
       weights_(std::make_shared<weights::WeightSet>(&store_)),
-      graphs_(backend, SystemClock()) {
+      graphs_(backend, SystemClock(), registry_, /*disk=*/nullptr,
+              {.compile = std::move(options)}) {
   weights_->Add(component, tensors);
 }
 
@@ -54,9 +55,10 @@ absl::StatusOr<NamedBuffers> NetworkRunner::Run(const graph::Graph& graph,
   return RunPart(split.step, of_step);
 }
 
-absl::StatusOr<NamedBuffers> NetworkRunner::RunPart(const graph::Graph& part,
-                                                    const NamedBuffers& inputs) {
-  ASSIGN_OR_RETURN(const auto executable, graphs_.GetOrLoad(part, weights_));
+absl::StatusOr<NamedBuffers> NetworkRunner::RunPart(graph::Graph part, const NamedBuffers& inputs) {
+  const auto declared = graphs_.Declare(
+      {.graph = std::make_shared<const graph::Graph>(std::move(part)), .weights = weights_});
+  ASSIGN_OR_RETURN(const auto executable, graphs_.Get(declared));
   return RunOnce(*executable, inputs);
 }
 

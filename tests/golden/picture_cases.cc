@@ -18,6 +18,7 @@
 #include "core/base/status_macros.h"
 #include "core/compiler/graph_store.h"
 #include "core/image/decode.h"
+#include "core/metrics/registry.h"
 #include "core/pipeline/loading.h"
 #include "core/weights/safetensors.h"
 #include "core/weights/weight_store.h"
@@ -133,7 +134,10 @@ void RunPictureCases(const Options& options, backends::Backend& backend, Report&
   if (!cases.ok()) return report.Failed("pictures", cases.status());
   const std::string refiner = options.checkpoint + "/refiner";
   weights::WeightStore weights(backends::reference::EvaluateRecipe);
-  compiler::GraphStore graphs(backend, SystemClock());
+  metrics::Registry registry;
+  compiler::GraphStore graphs(
+      backend, SystemClock(), registry, /*disk=*/nullptr,
+      {.compile = {options.skip_passes, backends::reference::EvaluateRecipe}});
   const auto pipeline =
       pipeline::LoadPipeline({.base = options.checkpoint + "/base",
                               .refiner = std::filesystem::exists(refiner) ? refiner : ""},

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "core/graph/graph_builder.h"
 #include "core/graph/text.h"
 #include "core/graph/verifier.h"
@@ -8,6 +9,7 @@
 #include "core/passes/group_norm_silu.h"
 #include "core/passes/hoist_residual.h"
 #include "core/passes/linear_geglu.h"
+#include "core/passes/upsample_conv2d.h"
 #include "tests/core/passes/networks.h"
 #include "tests/support/status_matchers.h"
 
@@ -157,6 +159,36 @@ TEST_F(Fusing, TakesGegluIntoTheLinearBeforeIt) {
   const Graph result = Fused(FuseLinearGeglu, std::move(b));
   EXPECT_THAT(FusedKinds(result), ElementsAre("linear_geglu"));
   EXPECT_EQ(Count(result, Op::kGeglu), 0);
+}
+
+TEST_F(Fusing, TakesAnUpsamplingToTwiceTheSizeIntoTheConvolutionAfterIt) {
+  const auto upsampled = [&](int64_t height, int64_t width, int64_t kernel, int64_t pad) {
+    const std::string name = absl::StrCat("u", height, width, kernel);
+    const Value weight = b.Weight(name, {4, 4, kernel, kernel});
+    return b.Conv2d(b.UpsampleNearest(image, height, width), weight, graph::kNone,
+                    {.padding = {pad, pad, pad, pad}});
+  };
+  b.Output("fits", upsampled(6, 6, 3, 1));
+  b.Output("other height", upsampled(5, 6, 3, 1));
+  b.Output("other width", upsampled(6, 9, 3, 1));
+  b.Output("other kernel", upsampled(6, 6, 1, 0));
+  const Graph result = Fused(FuseUpsampleConv2d, std::move(b));
+  EXPECT_THAT(FusedKinds(result), ElementsAre("upsample_conv2d"));
+  EXPECT_EQ(result.node(result.Select(Op::kFused)[0]).shape, (graph::Shape{2, 4, 6, 6}));
+  EXPECT_EQ(Count(result, Op::kUpsampleNearest), 3);
+}
+
+TEST_F(Fusing, LeavesConvolutionsOfAnUpsamplingThatOtherPhasesWouldGive) {
+  const Value twice = b.UpsampleNearest(image, 6, 6);
+  const Value weight = b.Weight("w", {4, 4, 3, 3});
+  b.Output("shared", b.Conv2d(twice, weight, graph::kNone, {.padding = {1, 1, 1, 1}}));
+  b.Output("padding", b.Conv2d(twice, weight, graph::kNone, {.padding = {0, 0, 1, 1}}));
+  b.Output("stride", b.Conv2d(b.UpsampleNearest(image, 6, 6), weight, graph::kNone,
+                              {.stride = 2, .padding = {1, 1, 1, 1}}));
+  const Value made = b.Input("made", DType::kF32, {4, 4, 3, 3}, Rate::kStep);
+  b.Output("not a weight",
+           b.Conv2d(b.UpsampleNearest(image, 6, 6), made, graph::kNone, {.padding = {1, 1, 1, 1}}));
+  EXPECT_THAT(FusedKinds(Fused(FuseUpsampleConv2d, std::move(b))), IsEmpty());
 }
 
 }  // namespace

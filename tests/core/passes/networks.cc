@@ -90,7 +90,7 @@ graph::Target EagerTarget(graph::Layout layout) {
   return {.name = "eager",
           .image_layout = layout,
           .fused = {graph::kConv2dEpilogue, graph::kLinearEpilogue, graph::kLinearGeglu,
-                    graph::kGroupNormSilu},
+                    graph::kGroupNormSilu, graph::kUpsampleConv2d},
           .merge_linears = true};
 }
 

@@ -1,0 +1,284 @@
+// Random graphs through the text form, the split by rate, the passes and the CPU backend: they stay
+// what the reference backend computes.
+#include "tests/conformance/random_graph.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "core/backends/cpu/cpu_backend.h"
+#include "core/backends/reference/evaluate.h"
+#include "core/backends/reference/reference_backend.h"
+#include "core/graph/op_table.h"
+#include "core/graph/split.h"
+#include "core/graph/text.h"
+#include "core/graph/verifier.h"
+#include "core/passes/pipeline.h"
+#include "core/weights/weight_store.h"
+#include "tests/conformance/run_graph.h"
+#include "tests/conformance/tolerance.h"
+#include "tests/support/status_matchers.h"
+
+namespace latentd::testing {
+namespace {
+
+using device::Buffer;
+using graph::Graph;
+using graph::Op;
+using graph::ValueId;
+
+constexpr unsigned kFirstSeed = 1;
+constexpr int kGraphs = 400;
+
+// A change of the leaves by kNudge and what it changes say how much of a result is rounding: two
+// ways to compute it may differ by kRoundings times that, and by the backend's tolerance.
+constexpr float kNudge = 1e-6f;
+constexpr double kRoundings = 20;
+// Beyond this (of the largest value) nothing can be said.
+constexpr double kTooSensitive = 1e-3;
+
+// One graph with its leaves, and what the reference backend makes of them.
+class RandomCase {
+ public:
+  explicit RandomCase(unsigned seed)
+      : graph_(RandomGraph(seed)),
+        leaves_(RandomLeaves(graph_, seed)),
+        nudged_(Nudged(leaves_, seed)),
+        store_(backends::reference::EvaluateRecipe),
+        weights_(&store_),
+        nudged_weights_(&store_) {
+    weights_.Add("net", leaves_.weights);
+    nudged_weights_.Add("net", nudged_.weights);
+    expected_ = Run(reference_, graph_);
+    const auto nudged = RunGraph(reference_, std::make_shared<const Graph>(graph_), nudged_weights_,
+                                 nudged_.inputs);
+    EXPECT_OK(nudged);
+    if (nudged.ok()) MeasureSensitivity(*nudged);
+  }
+
+  const Graph& graph() const { return graph_; }
+  const Leaves& leaves() const { return leaves_; }
+  bool comparable() const { return comparable_; }
+
+  std::vector<Buffer> Run(backends::Backend& backend, const Graph& graph) {
+    return Run(backend, graph, leaves_.inputs);
+  }
+  std::vector<Buffer> Run(backends::Backend& backend, const Graph& graph,
+                          const std::vector<Buffer>& inputs) {
+    auto outputs = RunGraph(backend, std::make_shared<const Graph>(graph), weights_, inputs);
+    EXPECT_OK(outputs) << graph::ToText(graph);
+    return outputs.ok() ? *std::move(outputs) : std::vector<Buffer>();
+  }
+
+  // "", or the first element that is too far from what is expected.
+  std::string Difference(const std::vector<Buffer>& actual) const {
+    if (actual.size() != expected_.size()) return "another number of outputs";
+    for (size_t i = 0; i < actual.size(); ++i) {
+      if (actual[i].shape() != expected_[i].shape()) return absl::StrCat("the shape of output ", i);
+      const std::vector<double> a = ToDoubles(actual[i]), b = ToDoubles(expected_[i]);
+      for (size_t j = 0; j < a.size(); ++j) {
+        if (std::abs(a[j] - b[j]) <= allowed_[i]) continue;
+        return absl::StrCat("element ", j, " of output ", i, " is ", a[j], ", not ", b[j],
+                            " within ", allowed_[i]);
+      }
+    }
+    return "";
+  }
+
+ private:
+  static void Nudge(Buffer& buffer, std::mt19937& random) {
+    if (buffer.dtype() != device::DType::kF32) return;
+    std::uniform_real_distribution<float> by(-kNudge, kNudge);
+    Buffer nudged = Buffer::Allocate(buffer.dtype(), buffer.shape());
+    for (size_t i = 0; i < nudged.as<float>().size(); ++i) {
+      nudged.as<float>()[i] = buffer.as<float>()[i] * (1 + by(random));
+    }
+    buffer = nudged;
+  }
+
+  static Leaves Nudged(Leaves leaves, unsigned seed) {
+    std::mt19937 random(seed);
+    for (Buffer& input : leaves.inputs) Nudge(input, random);
+    for (auto& [name, weight] : leaves.weights) Nudge(weight.data, random);
+    return leaves;
+  }
+
+  void MeasureSensitivity(const std::vector<Buffer>& nudged) {
+    for (size_t i = 0; i < expected_.size(); ++i) {
+      const std::vector<double> a = ToDoubles(expected_[i]), b = ToDoubles(nudged[i]);
+      double largest = 1, change = 0;
+      for (size_t j = 0; j < a.size(); ++j) {
+        largest = std::max(largest, std::abs(a[j]));
+        if (!(std::abs(a[j] - b[j]) <= change)) change = std::abs(a[j] - b[j]);
+      }
+      const Tolerance tolerance = ToleranceOf("cpu", expected_[i].dtype());
+      allowed_.push_back((tolerance.abs + tolerance.rel) * largest + kRoundings * change);
+      comparable_ = comparable_ && std::isfinite(largest) &&
+                    (tolerance.dtype != device::DType::kF32 || change <= kTooSensitive * largest);
+    }
+  }
+
+  backends::reference::ReferenceBackend reference_;
+  const Graph graph_;
+  const Leaves leaves_, nudged_;
+  weights::WeightStore store_;
+  weights::WeightSet weights_, nudged_weights_;
+  std::vector<Buffer> expected_;
+  std::vector<double> allowed_;  // for each output
+  bool comparable_ = true;
+};
+
+graph::Target InLayout(graph::Target target, graph::Layout layout) {
+  target.image_layout = layout;
+  return target;
+}
+
+class RandomGraphs : public ::testing::Test {
+ protected:
+  // Calls `check` with every case that can be compared; nearly all can.
+  template <typename Check>
+  void ForEach(Check check) {
+    int compared = 0;
+    for (unsigned seed = kFirstSeed; seed < kFirstSeed + kGraphs && !HasFailure(); ++seed) {
+      SCOPED_TRACE(absl::StrCat("RandomGraph(", seed, ")"));
+      RandomCase c(seed);
+      compared += c.comparable();
+      if (c.comparable()) check(c, seed);
+    }
+    EXPECT_TRUE(HasFailure() || compared >= kGraphs * 9 / 10) << compared;
+  }
+
+  const passes::PassOptions folding_{.evaluate = backends::reference::EvaluateRecipe};
+  backends::reference::ReferenceBackend reference_;
+  std::unique_ptr<backends::cpu::CpuBackend> cpu_ = backends::cpu::CpuBackend::Create().value();
+};
+
+TEST_F(RandomGraphs, HaveATextThatReadsBack) {
+  for (unsigned seed = kFirstSeed; seed < kFirstSeed + kGraphs; ++seed) {
+    SCOPED_TRACE(seed);
+    const Graph graph = RandomGraph(seed);
+    ASSERT_OK(Verify(graph));
+    const std::string text = ToText(graph);
+    ASSERT_OK_AND_ASSIGN(const Graph read, graph::ParseText(text));
+    ASSERT_EQ(ToText(read), text);
+    ASSERT_OK_AND_ASSIGN(const Graph optimised, RunPasses(graph, cpu_->target(), folding_));
+    ASSERT_OK_AND_ASSIGN(const Graph read_again, graph::ParseText(ToText(optimised)));
+    ASSERT_EQ(ToText(read_again), ToText(optimised));
+  }
+}
+
+TEST_F(RandomGraphs, KeepTheirNumbersThroughThePasses) {
+  ForEach([&](RandomCase& c, unsigned) {
+    for (graph::Layout layout : {graph::Layout::kNchw, graph::Layout::kNhwc}) {
+      const graph::Target target = InLayout(cpu_->target(), layout);
+      ASSERT_OK_AND_ASSIGN(const Graph optimised, RunPasses(c.graph(), target, folding_));
+      ASSERT_EQ(c.Difference(c.Run(reference_, optimised)), "") << ToText(optimised);
+    }
+  });
+}
+
+TEST_F(RandomGraphs, KeepTheirNumbersWithoutAnyOnePass) {
+  ForEach([&](RandomCase& c, unsigned seed) {
+    passes::PassOptions options = folding_;
+    options.skip = {std::string(passes::Passes()[seed % passes::Passes().size()].name)};
+    ASSERT_OK_AND_ASSIGN(const Graph optimised, RunPasses(c.graph(), cpu_->target(), options));
+    ASSERT_EQ(c.Difference(c.Run(reference_, optimised)), "")
+        << "without " << *options.skip.begin() << ToText(optimised);
+  });
+}
+
+TEST_F(RandomGraphs, RunOnTheCpuAsTheReferenceSays) {
+  ForEach([&](RandomCase& c, unsigned) {
+    ASSERT_EQ(c.Difference(c.Run(*cpu_, c.graph())), "") << ToText(c.graph());
+    ASSERT_OK_AND_ASSIGN(const Graph optimised, RunPasses(c.graph(), cpu_->target(), folding_));
+    ASSERT_EQ(c.Difference(c.Run(*cpu_, optimised)), "") << ToText(optimised);
+  });
+}
+
+// What the request part gives for all rows, one after the other.
+Buffer RunRequest(RandomCase& c, backends::Backend& backend, const Graph& request) {
+  std::map<std::string, Buffer> given;
+  const std::vector<ValueId> all = c.graph().Select(Op::kInput);
+  for (size_t i = 0; i < all.size(); ++i) {
+    given[c.graph().node(all[i]).name] = c.leaves().inputs[i];
+  }
+  const graph::Node& result = request.node(request.outputs()[0].value);
+  const std::vector<ValueId> inputs = request.Select(Op::kInput);
+  const int64_t rows = given.at(request.node(inputs[0]).name).shape()[0];
+  Buffer packed = Buffer::Allocate(result.dtype, {rows, result.shape[1]});
+  for (int64_t row = 0; row < rows; ++row) {
+    std::vector<Buffer> of_row;
+    for (ValueId id : inputs) of_row.push_back(given.at(request.node(id).name).Rows(row, row + 1));
+    const std::vector<Buffer> made = c.Run(backend, request, of_row);
+    if (made.empty()) return packed;
+    std::memcpy(packed.Rows(row, row + 1).data(), made[0].data(), made[0].bytes());
+  }
+  return packed;
+}
+
+TEST_F(RandomGraphs, SplitByRateIntoPartsThatGiveTheSame) {
+  int split_in_two = 0;
+  ForEach([&](RandomCase& c, unsigned) {
+    const absl::StatusOr<graph::SplitGraphs> split = graph::SplitByRate(c.graph());
+    if (!split.ok()) {
+      ASSERT_EQ(split.status().code(), absl::StatusCode::kInvalidArgument) << split.status();
+      return;
+    }
+    ASSERT_OK(Verify(split->step));
+    if (!split->request) return;
+    ++split_in_two;
+    ASSERT_OK(Verify(*split->request));
+    std::map<std::string, Buffer> given = {{"request", RunRequest(c, reference_, *split->request)}};
+    const std::vector<ValueId> all = c.graph().Select(Op::kInput);
+    for (size_t i = 0; i < all.size(); ++i) {
+      given[c.graph().node(all[i]).name] = c.leaves().inputs[i];
+    }
+    std::vector<Buffer> inputs;
+    for (ValueId id : split->step.Select(Op::kInput)) {
+      inputs.push_back(given.at(split->step.node(id).name));
+    }
+    ASSERT_EQ(c.Difference(c.Run(reference_, split->step, inputs)), "") << ToText(c.graph());
+  });
+  EXPECT_GE(split_in_two, kGraphs / 20);
+}
+
+// What the cases above say is worth as much as what comes up in them.
+TEST_F(RandomGraphs, HaveEveryOpAndEveryPattern) {
+  std::map<Op, int> ops;
+  std::map<std::string, int> patterns;
+  for (unsigned seed = kFirstSeed; seed < kFirstSeed + kGraphs; ++seed) {
+    const Graph graph = RandomGraph(seed);
+    for (const graph::Node& node : graph.nodes()) ++ops[node.op];
+    ASSERT_OK_AND_ASSIGN(const Graph optimised, RunPasses(graph, cpu_->target(), folding_));
+    for (ValueId id : optimised.Select(Op::kFused)) {
+      ++ops[Op::kFused];
+      ++patterns[std::get<graph::FusedAttributes>(optimised.node(id).attributes).kind];
+    }
+  }
+  for (const graph::OpRow& row : graph::OpTable()) EXPECT_GE(ops[row.op], 20) << row.name;
+  for (const std::string& kind : cpu_->target().fused) EXPECT_GE(patterns[kind], 20) << kind;
+}
+
+// Every pass has something to do: without it, the graph is another one.
+TEST_F(RandomGraphs, GiveEveryPassSomethingToDo) {
+  std::map<absl::string_view, int> changed;
+  for (unsigned seed = kFirstSeed; seed < kFirstSeed + kGraphs; ++seed) {
+    const Graph graph = RandomGraph(seed);
+    ASSERT_OK_AND_ASSIGN(const Graph all, RunPasses(graph, cpu_->target(), folding_));
+    for (const passes::Pass& pass : passes::Passes()) {
+      passes::PassOptions options = folding_;
+      options.skip = {std::string(pass.name)};
+      ASSERT_OK_AND_ASSIGN(const Graph without, RunPasses(graph, cpu_->target(), options));
+      changed[pass.name] += ToText(without) != ToText(all);
+    }
+  }
+  for (const passes::Pass& pass : passes::Passes()) EXPECT_GE(changed[pass.name], 10) << pass.name;
+}
+
+}  // namespace
+}  // namespace latentd::testing

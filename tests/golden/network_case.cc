@@ -1,0 +1,93 @@
+#include "tests/golden/network_case.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "core/base/status_macros.h"
+#include "core/models/clip_text_config.h"
+#include "core/weights/safetensors.h"
+#include "tests/golden/case_files.h"
+#include "tests/golden/network_graphs.h"
+#include "tests/golden/synthetic_weights.h"
+
+namespace latentd::golden {
+namespace {
+
+using device::Buffer;
+using nlohmann::json;
+
+constexpr absl::string_view kIn = "in.", kOut = "out.";
+
+// The tensors whose names begin with `prefix`, by the rest of the name.
+NamedBuffers TensorsOf(const weights::TensorMap& tensors, absl::string_view prefix) {
+  NamedBuffers found;
+  for (const auto& [name, tensor] : tensors) {
+    if (absl::StartsWith(name, prefix))
+      found[name.substr(prefix.size())] = weights::Aligned(tensor.data);
+  }
+  return found;
+}
+
+// For each row of the text encoder's ids, which row of all states is pooled.
+absl::StatusOr<Buffer> PooledPositions(const std::string& config, models::ClipTextKind kind,
+                                       const Buffer& ids) {
+  ASSIGN_OR_RETURN(const auto parsed, models::ParseClipTextConfig(config, "config.json", kind));
+  Buffer positions = Buffer::Allocate(device::DType::kI64, {ids.shape()[0]});
+  const int64_t tokens = ids.shape()[1];
+  for (int64_t row = 0; row < ids.shape()[0]; ++row) {
+    const auto of_row = ids.as<int64_t>().subspan(row * tokens, tokens);
+    positions.as<int64_t>()[row] = row * tokens + models::EosPosition(parsed, of_row);
+  }
+  return positions;
+}
+
+// The shapes of all weights of the graphs, by their names on disk.
+std::map<std::string, device::Shape> WeightShapes(const std::vector<graph::Graph>& graphs) {
+  std::map<std::string, device::Shape> shapes;
+  for (const graph::Graph& graph : graphs) {
+    for (graph::ValueId id : graph.Select(graph::Op::kWeight)) {
+      const graph::Node& node = graph.node(id);
+      shapes[std::string(absl::StripPrefix(node.name, absl::StrCat(kComponent, "/")))] = node.shape;
+    }
+  }
+  return shapes;
+}
+
+// OK iff the weights are what diffusers lists for the network.
+absl::Status CheckParameters(const std::string& path,
+                             const std::map<std::string, device::Shape>& weights) {
+  ASSIGN_OR_RETURN(const json listed, ReadJsonFile(path));
+  for (const auto& [name, shape] : listed.items()) {
+    auto found = weights.find(name);
+    if (found == weights.end() || json(found->second.dims()) != shape) {
+      return absl::FailedPreconditionError(absl::StrCat("the graph's weights lack ", name, " ",
+                                                        shape.dump(), ", which the network has"));
+    }
+  }
+  if (weights.size() == listed.size()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the graphs want ", weights.size(), " weights, but the network has ", listed.size()));
+}
+
+}  // namespace
+
+absl::StatusOr<NetworkCase> LoadNetworkCase(const json& network_case, const std::string& path) {
+  const std::string class_name = network_case.value("class", ""),
+                    config = network_case.value("config", json()).dump();
+  ASSIGN_OR_RETURN(const weights::TensorMap tensors,
+                   weights::ReadSafetensors(path + ".safetensors"));
+  NetworkCase loaded{.inputs = TensorsOf(tensors, kIn), .expected = TensorsOf(tensors, kOut)};
+  InputShapes shapes;
+  for (const auto& [name, tensor] : loaded.inputs) shapes[name] = tensor.shape();
+  ASSIGN_OR_RETURN(loaded.graphs, BuildNetworkGraphs(class_name, config, shapes));
+  if (const auto kind = models::ParseClipTextKind(class_name); kind.ok()) {
+    ASSIGN_OR_RETURN(loaded.inputs[kPooledPositions],
+                     PooledPositions(config, *kind, loaded.inputs["input_ids"]));
+  }
+  const auto weights = WeightShapes(loaded.graphs);
+  RETURN_IF_ERROR(CheckParameters(path + ".parameters.json", weights));
+  ASSIGN_OR_RETURN(loaded.weights, MakeSyntheticWeights(weights));
+  return loaded;
+}
+
+}  // namespace latentd::golden
