@@ -110,6 +110,9 @@ class GraphStore {
     // What does not stop the service and somebody should know: an artifact that could not be used
     // or written. Called from any thread, without a lock.
     std::function<void(absl::string_view)> on_warning = {};
+    // Asked before a graph is loaded, with what it would hold; an error, best RESOURCE_EXHAUSTED,
+    // is what loading it comes to. Called from any thread, without a lock.
+    std::function<absl::Status(const GraphLabel&, const backends::MemoryNeeds&)> before_load = {};
   };
 
   // How much was done since the start, and what is held now.
