@@ -37,16 +37,15 @@ std::vector<std::string> NegativePrompts(const SdxlModel& model, const PictureSp
   return PerEncoder(model, spec.negative_prompt.value_or(""), spec.negative_prompt_2);
 }
 
-absl::StatusOr<Encoded> EncodeOne(const SdxlModel& model, size_t index, const std::string& prompt,
+absl::StatusOr<Encoded> EncodeOne(const Stage& stage, size_t index, const std::string& prompt,
                                   int layers_from_end) {
-  const TextEncoder& encoder = model.text_encoders()[index];
+  const TextEncoder& encoder = stage.model->text_encoders()[index];
   std::vector<int64_t> ids = encoder.tokenizer->EncodePadded(prompt).ids;
   int64_t end = models::EosPosition(encoder.config, ids);
   const auto length = static_cast<int64_t>(ids.size());
-  ASSIGN_OR_RETURN(const ExecutablePointer executable, model.Text(index));
   ASSIGN_OR_RETURN(
       const NamedBuffers outputs,
-      RunGraph(*executable,
+      RunGraph(*stage.text[index],
                {{"input_ids", Buffer::Wrap(ids.data(), DType::kI64, {1, length}, nullptr)},
                 {"pooled_position", Buffer::Wrap(&end, DType::kI64, {1}, nullptr)}}));
   const int64_t state = encoder.config.num_hidden_layers + 1 - layers_from_end;
@@ -70,11 +69,11 @@ Buffer Join(const std::vector<Encoded>& parts) {
   return joined;
 }
 
-absl::StatusOr<Encoded> Encode(const SdxlModel& model, const std::vector<std::string>& prompts,
+absl::StatusOr<Encoded> Encode(const Stage& stage, const std::vector<std::string>& prompts,
                                int layers_from_end) {
   std::vector<Encoded> parts;
   for (size_t i = 0; i < prompts.size(); ++i) {
-    ASSIGN_OR_RETURN(Encoded part, EncodeOne(model, i, prompts[i], layers_from_end));
+    ASSIGN_OR_RETURN(Encoded part, EncodeOne(stage, i, prompts[i], layers_from_end));
     parts.push_back(std::move(part));
   }
   return Encoded{Join(parts), parts.back().pooled};
@@ -82,13 +81,14 @@ absl::StatusOr<Encoded> Encode(const SdxlModel& model, const std::vector<std::st
 
 // diffusers: zeros instead of an encoded "" where the checkpoint was trained so and nobody gave a
 // negative prompt.
-absl::StatusOr<Encoded> EncodeNegative(const SdxlModel& model, const PictureSpec& spec,
+absl::StatusOr<Encoded> EncodeNegative(const Stage& stage, const PictureSpec& spec,
                                        const Encoded& like) {
+  const SdxlModel& model = *stage.model;
   if (!spec.negative_prompt && model.force_zeros_for_empty_prompt()) {
     return Encoded{Buffer::Allocate(DType::kF32, like.hidden_states.shape()),
                    Buffer::Allocate(DType::kF32, like.pooled.shape())};
   }
-  return Encode(model, NegativePrompts(model, spec), kPenultimate);
+  return Encode(stage, NegativePrompts(model, spec), kPenultimate);
 }
 
 void Append(std::vector<float>& ids, const Size& size) {
@@ -102,13 +102,12 @@ void Append(std::vector<float>& ids, const Offset& offset) {
 }
 
 // One row of the request graph's packed result.
-absl::Status RunRequestPart(const SdxlModel& model, const Encoded& text,
-                            std::vector<float> time_ids, Buffer row) {
-  ASSIGN_OR_RETURN(const ExecutablePointer executable, model.RequestPart());
+absl::Status RunRequestPart(const Stage& stage, const Encoded& text, std::vector<float> time_ids,
+                            Buffer row) {
   const auto count = static_cast<int64_t>(time_ids.size());
   ASSIGN_OR_RETURN(
       const NamedBuffers outputs,
-      RunGraph(*executable,
+      RunGraph(*stage.request_part,
                {{"encoder_hidden_states", text.hidden_states},
                 {"text_embeds", text.pooled},
                 {"time_ids", Buffer::Wrap(time_ids.data(), DType::kF32, {1, count}, nullptr)}}));
@@ -118,23 +117,24 @@ absl::Status RunRequestPart(const SdxlModel& model, const Encoded& text,
 
 }  // namespace
 
-absl::StatusOr<Conditioning> MakeConditioning(const SdxlModel& model, const PictureSpec& resolved) {
+absl::StatusOr<Conditioning> MakeConditioning(const Stage& stage, const PictureSpec& resolved) {
+  const SdxlModel& model = *stage.model;
   const int skip = model.which() == Model::kBase ? resolved.clip_skip.value_or(0) : 0;
   std::vector<Encoded> rows;
   ASSIGN_OR_RETURN(Encoded positive,
-                   Encode(model, PositivePrompts(model, resolved), kPenultimate + skip));
+                   Encode(stage, PositivePrompts(model, resolved), kPenultimate + skip));
   if (UsesGuidance(resolved)) {
-    ASSIGN_OR_RETURN(Encoded negative, EncodeNegative(model, resolved, positive));
+    ASSIGN_OR_RETURN(Encoded negative, EncodeNegative(stage, resolved, positive));
     rows.push_back(std::move(negative));
   }
   rows.push_back(std::move(positive));
 
   Conditioning conditioning;
   const auto count = static_cast<int64_t>(rows.size());
-  conditioning.request = Buffer::Allocate(DType::kF32, {count, model.request_size()});
+  conditioning.request = Buffer::Allocate(DType::kF32, {count, model.graphs().request_size()});
   for (int64_t i = 0; i < count; ++i) {
     const bool conditional = i + 1 == count;
-    RETURN_IF_ERROR(RunRequestPart(model, rows[i], TimeIds(model, resolved, conditional),
+    RETURN_IF_ERROR(RunRequestPart(stage, rows[i], TimeIds(model, resolved, conditional),
                                    conditioning.request.Rows(i, i + 1)));
     conditioning.hidden_states.push_back(rows[i].hidden_states);
     conditioning.pooled.push_back(rows[i].pooled);

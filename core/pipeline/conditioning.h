@@ -8,6 +8,7 @@
 #include "core/device/buffer.h"
 #include "core/pipeline/picture_spec.h"
 #include "core/pipeline/sdxl_model.h"
+#include "core/pipeline/stage.h"
 
 namespace latentd::pipeline {
 
@@ -19,8 +20,8 @@ struct Conditioning {
   device::Buffer request;  // [rows, n]: what the request graph made of both and the time ids
 };
 
-// Runs text encoders and request graph. `resolved` came from Pipeline::Resolve.
-absl::StatusOr<Conditioning> MakeConditioning(const SdxlModel& model, const PictureSpec& resolved);
+// Runs the stage's text encoders and request part. `resolved` came from Pipeline::Resolve.
+absl::StatusOr<Conditioning> MakeConditioning(const Stage& stage, const PictureSpec& resolved);
 
 // With guidance a picture has two rows.
 bool UsesGuidance(const PictureSpec& resolved);

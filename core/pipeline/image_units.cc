@@ -1,11 +1,11 @@
 // The units around the steps: text, init image, pixels.
-#include <cmath>
 #include <utility>
 
 #include "core/base/error_details.h"
 #include "core/base/status_macros.h"
 #include "core/image/decode.h"
 #include "core/image/resize.h"
+#include "core/pipeline/finite.h"
 #include "core/pipeline/pixels.h"
 #include "core/pipeline/run_graph.h"
 #include "core/pipeline/units.h"
@@ -15,30 +15,26 @@ namespace {
 
 using device::Buffer;
 
-bool AllFinite(const Buffer& buffer) {
-  for (float x : buffer.as<float>()) {
-    if (!std::isfinite(x)) return false;
-  }
-  return true;
-}
-
-absl::StatusOr<Buffer> ReadInitImage(const PictureSpec& spec) {
+absl::StatusOr<Buffer> ReadInitImage(const Request& request) {
+  const PictureSpec& spec = request.spec;
   const absl::StatusOr<image::Image> decoded = image::Decode(spec.image);
   if (absl::IsInvalidArgument(decoded.status())) {
     return InvalidFields({{"image", std::string(decoded.status().message())}});
   }
   RETURN_IF_ERROR(decoded.status());
-  ASSIGN_OR_RETURN(const image::Image resized,
-                   image::ResizeLanczos(*decoded, *spec.width, *spec.height));
-  return ToTensor(resized);
+  ASSIGN_OR_RETURN(image::Image resized, image::ResizeLanczos(*decoded, *spec.width, *spec.height));
+  return ToTensor(ExtendEdges(std::move(resized), request.executed_size));
 }
 
-absl::StatusOr<Buffer> EncodeInitImage(const SdxlModel& model, const Request& request) {
-  ASSIGN_OR_RETURN(const Buffer image, ReadInitImage(request.spec));
-  ASSIGN_OR_RETURN(const ExecutablePointer executable,
-                   model.Encode(request.latent_height, request.latent_width));
-  ASSIGN_OR_RETURN(const NamedBuffers outputs, RunGraph(*executable, {{"image", image}}));
+absl::StatusOr<Buffer> EncodeInitImage(const Request& request) {
+  ASSIGN_OR_RETURN(const Buffer image, ReadInitImage(request));
+  ASSIGN_OR_RETURN(const NamedBuffers outputs, RunGraph(*request.encode, {{"image", image}}));
   return outputs.at("encoded");
+}
+
+absl::StatusOr<Buffer> Decode(backends::Executable& executable, const Buffer& latents) {
+  ASSIGN_OR_RETURN(const NamedBuffers outputs, RunGraph(executable, {{"latents", latents}}));
+  return outputs.at("image");
 }
 
 // x = a * latents + b * noise.
@@ -58,7 +54,7 @@ absl::Status RunText(Picture& picture) {
   Request& request = *picture.request;
   auto& conditioning = request.conditioning[picture.stage_index];
   if (!conditioning) {
-    ASSIGN_OR_RETURN(conditioning, MakeConditioning(*picture.stage().model, request.spec));
+    ASSIGN_OR_RETURN(conditioning, MakeConditioning(picture.stage(), request.spec));
   }
   if (picture.stage_index == 0 && !request.spec.image.empty()) {
     picture.next = UnitKind::kEncode;
@@ -69,24 +65,26 @@ absl::Status RunText(Picture& picture) {
 
 absl::Status RunEncode(Picture& picture) {
   Request& request = *picture.request;
-  const SdxlModel& model = *picture.stage().model;
   if (!request.encoded_image) {
-    ASSIGN_OR_RETURN(request.encoded_image, EncodeInitImage(model, request));
+    ASSIGN_OR_RETURN(request.encoded_image, EncodeInitImage(request));
   }
-  picture.latents = ToLatents(model.vae(), *request.encoded_image, picture.generator);
+  picture.latents =
+      ToLatents(picture.stage().model->vae(), *request.encoded_image, picture.generator);
   if (!request.spec.denoising_start) AddNoise(picture);
   return BeginSteps(picture);
 }
 
 absl::Status RunDecode(Picture& picture) {
   const Request& request = *picture.request;
-  ASSIGN_OR_RETURN(const ExecutablePointer executable,
-                   picture.stage().model->Decode(request.latent_height, request.latent_width));
-  ASSIGN_OR_RETURN(const NamedBuffers outputs,
-                   RunGraph(*executable, {{"latents", picture.latents}}));
-  const Buffer& pixels = outputs.at("image");
-  if (!AllFinite(pixels)) return absl::InternalError("the picture has values that are not finite");
-  picture.pixels = ToImage(pixels);
+  ASSIGN_OR_RETURN(Buffer pixels, Decode(*request.decode, picture.latents));
+  absl::Status finite = CheckFinite(pixels, "decoded picture");
+  if (!finite.ok() && request.decode_fallback) {
+    ASSIGN_OR_RETURN(pixels, Decode(*request.decode_fallback, picture.latents));
+    finite = CheckFinite(pixels, "picture decoded again in float32");
+    picture.decode_redone = true;
+  }
+  RETURN_IF_ERROR(finite);
+  picture.pixels = CentreCrop(ToImage(pixels), picture.size());
   picture.next = UnitKind::kDone;
   return absl::OkStatus();
 }

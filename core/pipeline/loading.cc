@@ -16,19 +16,33 @@ using weights::Checkpoint;
 
 // Backends hold weights as float32.
 constexpr int64_t kBytesPerElement = 4;
-constexpr absl::string_view kComponents[] = {"text_encoder", "text_encoder_2", "unet", "vae"};
+
+// A checkpoint of which something is loaded.
+struct Source {
+  Model which;
+  Checkpoint checkpoint;
+};
+
+// The folders that are loaded.
+std::vector<std::string> FoldersOf(const Source& source, const LoadOptions& options) {
+  if (IsOff(options.components, UnetOf(source.which))) return {};
+  std::vector<std::string> folders;
+  for (const char* folder : {"text_encoder", "text_encoder_2", "unet", "vae"}) {
+    if (source.checkpoint.Has(folder)) folders.push_back(folder);
+  }
+  return folders;
+}
 
 absl::Status GiveUp(const LoadOptions& options) {
   const bool stopped = options.give_up != nullptr && *options.give_up;
   return stopped ? absl::CancelledError("stopped while loading") : absl::OkStatus();
 }
 
-absl::StatusOr<int64_t> BytesOf(const std::vector<Checkpoint>& checkpoints) {
+absl::StatusOr<int64_t> BytesOf(const std::vector<Source>& sources, const LoadOptions& options) {
   int64_t bytes = 0;
-  for (const Checkpoint& checkpoint : checkpoints) {
-    for (absl::string_view component : kComponents) {
-      if (!checkpoint.Has(component)) continue;
-      ASSIGN_OR_RETURN(const weights::WeightSize size, checkpoint.SizeOf(component));
+  for (const Source& source : sources) {
+    for (const std::string& folder : FoldersOf(source, options)) {
+      ASSIGN_OR_RETURN(const weights::WeightSize size, source.checkpoint.SizeOf(folder));
       bytes += size.elements * kBytesPerElement;
     }
   }
@@ -37,15 +51,14 @@ absl::StatusOr<int64_t> BytesOf(const std::vector<Checkpoint>& checkpoints) {
 
 // Reads every tensor, which takes seconds for gigabytes: only asked where the sum above does not
 // fit.
-absl::StatusOr<int64_t> BytesOfDistinctTensors(const std::vector<Checkpoint>& checkpoints,
+absl::StatusOr<int64_t> BytesOfDistinctTensors(const std::vector<Source>& sources,
                                                const LoadOptions& options) {
   int64_t bytes = 0;
   absl::flat_hash_set<Digest> seen;
-  for (const Checkpoint& checkpoint : checkpoints) {
-    for (absl::string_view component : kComponents) {
-      if (!checkpoint.Has(component)) continue;
+  for (const Source& source : sources) {
+    for (const std::string& folder : FoldersOf(source, options)) {
       RETURN_IF_ERROR(GiveUp(options));
-      ASSIGN_OR_RETURN(const weights::TensorMap tensors, checkpoint.LoadTensors(component));
+      ASSIGN_OR_RETURN(const weights::TensorMap tensors, source.checkpoint.LoadTensors(folder));
       for (const auto& [name, tensor] : tensors) {
         const bool is_new = seen.insert(weights::ContentDigest(tensor.data).Get()).second;
         if (is_new) bytes += tensor.data.elements() * kBytesPerElement;
@@ -55,18 +68,31 @@ absl::StatusOr<int64_t> BytesOfDistinctTensors(const std::vector<Checkpoint>& ch
   return bytes;
 }
 
-absl::Status CheckMemory(const std::vector<Checkpoint>& checkpoints, const LoadOptions& options) {
+absl::Status CheckMemory(const std::vector<Source>& sources, const LoadOptions& options) {
   AvailableMemory available = MeasureAvailableMemory();
   if (options.memory_bytes > 0 && options.memory_bytes < available.bytes) {
     available = {options.memory_bytes, "the configured memory budget"};
   }
-  ASSIGN_OR_RETURN(int64_t needed, BytesOf(checkpoints));
+  ASSIGN_OR_RETURN(int64_t needed, BytesOf(sources, options));
   if (needed <= available.bytes) return absl::OkStatus();
-  ASSIGN_OR_RETURN(needed, BytesOfDistinctTensors(checkpoints, options));
+  ASSIGN_OR_RETURN(needed, BytesOfDistinctTensors(sources, options));
   if (needed <= available.bytes) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat("the weights need ", needed,
                                                    " bytes of memory and ", available.bytes,
                                                    " are available (", available.source, ")"));
+}
+
+// The base's, of which the configurations count in any case, and the refiner's if it draws.
+absl::StatusOr<std::vector<Source>> OpenCheckpoints(const LoadOptions& options) {
+  std::vector<Source> sources;
+  ASSIGN_OR_RETURN(Checkpoint base,
+                   Checkpoint::Open(options.base, options.variant, options.digests));
+  sources.push_back({Model::kBase, std::move(base)});
+  if (options.refiner.empty() || IsOff(options.components, "unet_refiner")) return sources;
+  ASSIGN_OR_RETURN(Checkpoint refiner,
+                   Checkpoint::Open(options.refiner, options.variant, options.digests));
+  sources.push_back({Model::kRefiner, std::move(refiner)});
+  return sources;
 }
 
 }  // namespace
@@ -74,20 +100,17 @@ absl::Status CheckMemory(const std::vector<Checkpoint>& checkpoints, const LoadO
 absl::StatusOr<std::unique_ptr<const Pipeline>> LoadPipeline(const LoadOptions& options,
                                                              weights::WeightStore& store,
                                                              compiler::GraphStore& graphs) {
-  std::vector<Checkpoint> checkpoints;
-  for (const std::string& path : {options.base, options.refiner}) {
-    if (path.empty() && !checkpoints.empty()) continue;
-    ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::Open(path, options.variant));
-    checkpoints.push_back(std::move(checkpoint));
-  }
-  RETURN_IF_ERROR(CheckMemory(checkpoints, options));
+  RETURN_IF_ERROR(CheckComponents(options.components, !options.refiner.empty()));
+  ASSIGN_OR_RETURN(const std::vector<Source> sources, OpenCheckpoints(options));
+  RETURN_IF_ERROR(CheckMemory(sources, options));
+  const ModelOptions model_options{options.components, options.reference};
   std::unique_ptr<const SdxlModel> models[2];
-  for (size_t i = 0; i < checkpoints.size(); ++i) {
+  for (size_t i = 0; i < sources.size(); ++i) {
     RETURN_IF_ERROR(GiveUp(options));
-    const Model which = i == 0 ? Model::kBase : Model::kRefiner;
-    ASSIGN_OR_RETURN(models[i], SdxlModel::Load(which, checkpoints[i], store, graphs));
+    ASSIGN_OR_RETURN(models[i], SdxlModel::Load(sources[i].which, sources[i].checkpoint, store,
+                                                graphs, model_options));
   }
-  return Pipeline::Create(std::move(models[0]), std::move(models[1]));
+  return Pipeline::Create(std::move(models[0]), std::move(models[1]), options.components);
 }
 
 }  // namespace latentd::pipeline

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/compiler/graph_store.h"
+#include "core/pipeline/components.h"
 #include "core/pipeline/pipeline.h"
 #include "core/weights/weight_store.h"
 
@@ -18,13 +19,17 @@ struct LoadOptions {
   std::string refiner;  // may be empty
   std::string variant;
   int64_t memory_bytes = 0;  // 0: what the machine and the cgroup allow
-  const std::atomic<bool>* give_up =
-      nullptr;  // looked at between components; CANCELLED once it is true
+  // Looked at between components; CANCELLED once it is true.
+  const std::atomic<bool>* give_up = nullptr;
+  weights::DigestArchive digests;  // of tensors' contents, so that they are not read again
+  ComponentModes components;
+  // Runs the components of kReference. REQUIRES: there, if any is; outlives the pipeline.
+  backends::Backend* reference = nullptr;
 };
 
-// Errors name the directory, file or component at fault. RESOURCE_EXHAUSTED, with the bytes needed
-// and available, if the weights as float32, equal tensors counted once, cannot fit. `store` and
-// `graphs` must outlive the pipeline.
+// Errors name the directory, file or component at fault, also where a component is off that all
+// pictures need. RESOURCE_EXHAUSTED, with the bytes needed and available, if the weights as
+// float32, equal tensors counted once, cannot fit. `store` and `graphs` must outlive the pipeline.
 absl::StatusOr<std::unique_ptr<const Pipeline>> LoadPipeline(const LoadOptions& options,
                                                              weights::WeightStore& store,
                                                              compiler::GraphStore& graphs);

@@ -16,29 +16,26 @@
 #include "core/image/pixels.h"
 #include "core/pipeline/conditioning.h"
 #include "core/pipeline/picture_spec.h"
-#include "core/pipeline/sdxl_model.h"
+#include "core/pipeline/stage.h"
 #include "core/pipeline/unit.h"
-#include "core/schedulers/schedule.h"
 
 namespace latentd::pipeline {
-
-// One network's part of the way: an ensemble has two.
-struct Stage {
-  Model which = Model::kBase;
-  const SdxlModel* model = nullptr;
-  schedulers::Schedule schedule;
-};
 
 // What the pictures of one request share.
 struct Request {
   // Steps, as users count them, of the stages before this one.
   int steps_before(size_t stage) const;
 
-  PictureSpec spec;  // resolved
-  std::vector<Stage> stages;
-  int rows = 1;  // of each picture: 2 with guidance
+  PictureSpec spec;    // resolved
+  Size executed_size;  // what the networks run at; pictures are its centre
+  int rows = 1;        // of each picture: 2 with guidance
   int latent_height = 0;
   int latent_width = 0;
+  std::vector<Stage> stages;  // an ensemble has two
+  ExecutablePointer encode;   // null: there is no init image
+  ExecutablePointer decode;
+  // Decodes in float32 what came out not finite; null where `decode` runs in float32 itself.
+  ExecutablePointer decode_fallback;
   std::vector<std::optional<Conditioning>>
       conditioning;                             // by stage; made by the first picture that needs it
   std::optional<device::Buffer> encoded_image;  // the init image, by the VAE; made likewise
@@ -66,6 +63,7 @@ struct Picture {
   int rows() const { return request->rows; }
   Lane lane() const;
   Size size() const { return {*request->spec.width, *request->spec.height}; }
+  Size executed_size() const { return request->executed_size; }
   // Steps as users count them, of all stages together.
   int total_steps() const;
 
@@ -79,6 +77,7 @@ struct Picture {
   device::Buffer latents;  // [1, channels, h, w]: before the stage's first step and after its last
   device::Buffer handed_over;  // what the base gave to the refiner; without memory if it did not
   std::optional<StateBlock> block;  // while the stage's steps run
+  bool decode_redone = false;       // with decode_fallback
   image::Image pixels;              // when next is kDone
 };
 

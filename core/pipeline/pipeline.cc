@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/image/decode.h"
+#include "core/pipeline/state_bytes.h"
 #include "core/pipeline/units.h"
 #include "core/schedulers/config.h"
 
@@ -37,11 +38,11 @@ absl::StatusOr<Stage> MakeStage(const SdxlModel& model, const PictureSpec& spec,
 }
 
 // What a failed schedule says about fields.
-std::vector<FieldViolation> ViolationsOf(const absl::Status& status) {
-  if (status.ok()) return {};
-  std::vector<FieldViolation> violations = GetFieldViolations(status);
-  if (violations.empty()) violations.push_back({"scheduler", std::string(status.message())});
-  return violations;
+void AddViolationsOf(const absl::Status& status, std::vector<FieldViolation>& violations) {
+  if (status.ok()) return;
+  const std::vector<FieldViolation> fields = GetFieldViolations(status);
+  violations.insert(violations.end(), fields.begin(), fields.end());
+  if (fields.empty()) violations.push_back({"scheduler", std::string(status.message())});
 }
 
 // The size of the init image, if there is one that can be read.
@@ -51,24 +52,58 @@ absl::StatusOr<std::optional<Size>> ImageSizeOf(const PictureSpec& spec) {
   return Size{size.width, size.height};
 }
 
+absl::Status Acquire(const StepShape& shape, compiler::Purpose purpose, Stage& stage) {
+  ModelGraphs& graphs = stage.model->graphs();
+  for (const GraphRef& text : graphs.text()) {
+    ASSIGN_OR_RETURN(ExecutablePointer executable, graphs.Get(text, purpose));
+    stage.text.push_back(std::move(executable));
+  }
+  ASSIGN_OR_RETURN(stage.request_part, graphs.Get(graphs.request(), purpose));
+  ASSIGN_OR_RETURN(const GraphRef step, graphs.Step(shape));
+  ASSIGN_OR_RETURN(stage.step, graphs.Get(step, purpose));
+  return absl::OkStatus();
+}
+
+// The first stage's model reads the init image, and the last one's makes the picture.
+absl::Status Acquire(compiler::Purpose purpose, Request& request) {
+  const int height = request.latent_height, width = request.latent_width;
+  for (Stage& stage : request.stages) {
+    RETURN_IF_ERROR(Acquire({request.rows, height, width}, purpose, stage));
+  }
+  if (!request.spec.image.empty()) {
+    ModelGraphs& first = request.stages.front().model->graphs();
+    ASSIGN_OR_RETURN(const GraphRef encode, first.Encode(height, width));
+    ASSIGN_OR_RETURN(request.encode, first.Get(encode, purpose));
+  }
+  ModelGraphs& last = request.stages.back().model->graphs();
+  ASSIGN_OR_RETURN(const GraphRef decode, last.Decode(height, width));
+  ASSIGN_OR_RETURN(request.decode, last.Get(decode, purpose));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<const Pipeline>> Pipeline::Create(
-    std::unique_ptr<const SdxlModel> base, std::unique_ptr<const SdxlModel> refiner) {
+    std::unique_ptr<const SdxlModel> base, std::unique_ptr<const SdxlModel> refiner,
+    const ComponentModes& modes) {
   if (refiner && (DownscaleOf(refiner->vae()) != DownscaleOf(base->vae()) ||
                   refiner->latent_channels() != base->latent_channels())) {
     return absl::InvalidArgumentError(absl::StrCat(
         refiner->path(), ": its latents have another shape than those of ", base->path()));
   }
-  return std::unique_ptr<const Pipeline>(new Pipeline(std::move(base), std::move(refiner)));
+  return std::unique_ptr<const Pipeline>(new Pipeline(std::move(base), std::move(refiner), modes));
 }
 
-Pipeline::Pipeline(std::unique_ptr<const SdxlModel> base, std::unique_ptr<const SdxlModel> refiner)
+Pipeline::Pipeline(std::unique_ptr<const SdxlModel> base, std::unique_ptr<const SdxlModel> refiner,
+                   const ComponentModes& modes)
     : base_(std::move(base)), refiner_(std::move(refiner)) {
   traits_.default_size = base_->default_size();
   traits_.side_multiple = DownscaleOf(base_->vae());
   traits_.max_clip_skip = base_->max_clip_skip();
   traits_.has_refiner = refiner_ != nullptr;
+  for (const auto& [component, mode] : modes) {
+    if (mode == ComponentMode::kOff) traits_.off.insert(component);
+  }
   // SdxlModel::Load has read it once.
   default_scheduler_ =
       std::string(schedulers::ParseSchedulerConfig(base_->scheduler_json())->name());
@@ -89,29 +124,23 @@ absl::StatusOr<std::vector<Stage>> Pipeline::StagesOf(const PictureSpec& spec) c
   return stages;
 }
 
-std::vector<FieldViolation> Pipeline::Validate(const PictureSpec& spec) const {
+absl::StatusOr<PictureSpec> Pipeline::Resolve(PictureSpec spec) const {
   std::vector<FieldViolation> violations = FindViolations(spec, traits_);
   const auto size = ImageSizeOf(spec);
   if (!size.ok()) violations.push_back({"image", std::string(size.status().message())});
   // Schedules are made of fields that are right by themselves; the scheduler's name and options are
   // looked at in any case.
   if (!violations.empty()) {
-    const auto more = ViolationsOf(
-        schedulers::ParseSchedulerConfig(base_->scheduler_json(), spec.scheduler).status());
-    violations.insert(violations.end(), more.begin(), more.end());
-    return violations;
-  }
-  const PictureSpec resolved = WithDefaults(spec, traits_, size->has_value() ? &**size : nullptr);
-  if (auto more = FindViolations(resolved, traits_); !more.empty()) return more;
-  return ViolationsOf(StagesOf(resolved).status());
-}
-
-absl::StatusOr<PictureSpec> Pipeline::Resolve(PictureSpec spec) const {
-  if (const auto violations = Validate(spec); !violations.empty()) {
+    AddViolationsOf(
+        schedulers::ParseSchedulerConfig(base_->scheduler_json(), spec.scheduler).status(),
+        violations);
     return InvalidFields(violations);
   }
-  ASSIGN_OR_RETURN(const std::optional<Size> size, ImageSizeOf(spec));
-  PictureSpec resolved = WithDefaults(std::move(spec), traits_, size ? &*size : nullptr);
+  PictureSpec resolved =
+      WithDefaults(std::move(spec), traits_, size->has_value() ? &**size : nullptr);
+  violations = FindViolations(resolved, traits_);
+  if (violations.empty()) AddViolationsOf(StagesOf(resolved).status(), violations);
+  if (!violations.empty()) return InvalidFields(violations);
   ASSIGN_OR_RETURN(resolved.scheduler.name, SchedulerNameOf(resolved));
   return resolved;
 }
@@ -127,14 +156,55 @@ absl::StatusOr<std::string> Pipeline::SchedulerNameOf(const PictureSpec& spec) c
   return name;
 }
 
-absl::StatusOr<std::vector<std::unique_ptr<Picture>>> Pipeline::Start(PictureSpec resolved) const {
+std::vector<const SdxlModel*> Pipeline::Models() const {
+  std::vector<const SdxlModel*> models;
+  for (const SdxlModel* model : {base_.get(), refiner_.get()}) {
+    if (model != nullptr && model->draws()) models.push_back(model);
+  }
+  return models;
+}
+
+StepShape Pipeline::ShapeOf(Size size, int rows) const {
+  return {rows, size.height / traits_.side_multiple, size.width / traits_.side_multiple};
+}
+
+absl::StatusOr<std::vector<GraphRef>> Pipeline::GraphsOf(Size bucket, int rows) const {
+  const StepShape shape = ShapeOf(bucket, rows);
+  std::vector<GraphRef> all;
+  for (const SdxlModel* model : Models()) {
+    ModelGraphs& graphs = model->graphs();
+    all.insert(all.end(), graphs.text().begin(), graphs.text().end());
+    all.push_back(graphs.request());
+    ASSIGN_OR_RETURN(all.emplace_back(), graphs.Step(shape));
+    ASSIGN_OR_RETURN(all.emplace_back(), graphs.Decode(shape.height, shape.width));
+    if (traits_.off.contains("vae_encoder")) continue;
+    ASSIGN_OR_RETURN(all.emplace_back(), graphs.Encode(shape.height, shape.width));
+  }
+  return all;
+}
+
+int64_t Pipeline::StateBytes(Size bucket, int rows) const {
+  return pipeline::StateBytes(Models(), ShapeOf(bucket, rows), bucket);
+}
+
+absl::StatusOr<std::vector<std::unique_ptr<Picture>>> Pipeline::Start(
+    PictureSpec resolved, compiler::Purpose purpose) const {
   auto request = std::make_shared<Request>();
+  request->executed_size = resolved.executed_size.value_or(Size{*resolved.width, *resolved.height});
+  const Size& executed = request->executed_size;
+  if (executed.width < *resolved.width || executed.height < *resolved.height) {
+    return absl::InternalError(absl::StrCat("a picture of ", *resolved.width, "x", *resolved.height,
+                                            " is not part of one of ", executed.width, "x",
+                                            executed.height));
+  }
   ASSIGN_OR_RETURN(request->stages, StagesOf(resolved));
   request->rows = UsesGuidance(resolved) ? 2 : 1;
-  request->latent_height = *resolved.height / traits_.side_multiple;
-  request->latent_width = *resolved.width / traits_.side_multiple;
+  const StepShape shape = ShapeOf(executed, request->rows);
+  request->latent_height = shape.height;
+  request->latent_width = shape.width;
   request->conditioning.resize(request->stages.size());
   request->spec = std::move(resolved);
+  RETURN_IF_ERROR(Acquire(purpose, *request));
   std::vector<std::unique_ptr<Picture>> pictures;
   for (uint64_t seed : request->spec.seeds) {
     pictures.push_back(std::make_unique<Picture>(request, seed));

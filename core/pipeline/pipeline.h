@@ -11,6 +11,8 @@
 
 #include "absl/status/statusor.h"
 #include "core/base/error_details.h"
+#include "core/compiler/graph_store.h"
+#include "core/pipeline/components.h"
 #include "core/pipeline/picture.h"
 #include "core/pipeline/picture_spec.h"
 #include "core/pipeline/sdxl_model.h"
@@ -20,9 +22,11 @@ namespace latentd::pipeline {
 
 class Pipeline {
  public:
-  // `refiner` may be null, `base` not. INVALID_ARGUMENT if the two do not fit each other.
+  // `refiner` may be null, `base` not; both were loaded with `modes`. INVALID_ARGUMENT if the two
+  // do not fit each other.
   static absl::StatusOr<std::unique_ptr<const Pipeline>> Create(
-      std::unique_ptr<const SdxlModel> base, std::unique_ptr<const SdxlModel> refiner);
+      std::unique_ptr<const SdxlModel> base, std::unique_ptr<const SdxlModel> refiner,
+      const ComponentModes& modes = {});
 
   const SdxlModel& base() const { return *base_; }
   const SdxlModel* refiner() const { return refiner_.get(); }
@@ -30,16 +34,24 @@ class Pipeline {
   // The noise scheduler of the base's checkpoint, by its short name.
   const std::string& default_scheduler() const { return default_scheduler_; }
 
-  // Every bad field of the spec at once; empty iff Resolve succeeds.
-  std::vector<FieldViolation> Validate(const PictureSpec& spec) const;
-
-  // The spec with every default filled in: what will really be used. INVALID_ARGUMENT with all
-  // violations.
+  // The spec with every default filled in: what will really be used. INVALID_ARGUMENT with every
+  // bad field at once (GetFieldViolations). Compiles and loads nothing.
   absl::StatusOr<PictureSpec> Resolve(PictureSpec spec) const;
 
-  // One picture for each seed; they share their conditioning. REQUIRES: `resolved` came from
-  // Resolve.
-  absl::StatusOr<std::vector<std::unique_ptr<Picture>>> Start(PictureSpec resolved) const;
+  // Every graph that pictures of that shape may need, of both models, image-to-image too. An error:
+  // some network cannot be built at that size.
+  absl::StatusOr<std::vector<compiler::GraphStore::GraphRef>> GraphsOf(Size bucket, int rows) const;
+
+  // What one picture of that shape holds at most, beside weights, executables and arena: prompts,
+  // init image, latents and state block, pixels.
+  int64_t StateBytes(Size bucket, int rows) const;
+
+  // One picture for each seed; they share their conditioning. Gets every executable that they need,
+  // so that no unit compiles or loads; what the graph store says if that fails. REQUIRES:
+  // `resolved` came from Resolve; its executed_size, if set, covers width x height and has sides
+  // that Resolve would accept.
+  absl::StatusOr<std::vector<std::unique_ptr<Picture>>> Start(PictureSpec resolved,
+                                                              compiler::Purpose purpose = {}) const;
 
   // Does the unit that picture.next names.
   absl::Status Run(Picture& picture) const;
@@ -48,13 +60,17 @@ class Pipeline {
   int64_t DroppedTokens(const PictureSpec& spec) const;
 
  private:
-  Pipeline(std::unique_ptr<const SdxlModel> base, std::unique_ptr<const SdxlModel> refiner);
+  Pipeline(std::unique_ptr<const SdxlModel> base, std::unique_ptr<const SdxlModel> refiner,
+           const ComponentModes& modes);
 
+  // Those that draw.
+  std::vector<const SdxlModel*> Models() const;
   // The models whose steps the spec asks for, in order. REQUIRES: they are there.
   std::vector<const SdxlModel*> ModelsOf(const PictureSpec& spec) const;
   // Empty where base and refiner each keep another one of their own.
   absl::StatusOr<std::string> SchedulerNameOf(const PictureSpec& spec) const;
   absl::StatusOr<std::vector<Stage>> StagesOf(const PictureSpec& spec) const;
+  StepShape ShapeOf(Size size, int rows) const;
 
   const std::unique_ptr<const SdxlModel> base_;
   const std::unique_ptr<const SdxlModel> refiner_;

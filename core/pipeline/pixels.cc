@@ -2,11 +2,29 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace latentd::pipeline {
 namespace {
 
 constexpr int64_t kChannels = 3;
+
+// `size` over the image. What lies outside is the nearest pixel of the edge.
+image::Image Cut(image::Image image, Size size) {
+  if (Size{image.width, image.height} == size) return image;
+  const int left = (image.width - size.width) / 2, top = (image.height - size.height) / 2;
+  image::Image cut{size.width, size.height, {}};
+  cut.rgb.reserve(static_cast<size_t>(size.width) * size.height * kChannels);
+  for (int y = 0; y < size.height; ++y) {
+    const size_t row = std::clamp(top + y, 0, image.height - 1);
+    for (int x = 0; x < size.width; ++x) {
+      const size_t column = std::clamp(left + x, 0, image.width - 1);
+      const auto pixel = image.rgb.begin() + (row * image.width + column) * kChannels;
+      cut.rgb.insert(cut.rgb.end(), pixel, pixel + kChannels);
+    }
+  }
+  return cut;
+}
 
 uint8_t ToByte(float x) {
   // A NaN becomes 0: clamp leaves it, and std::max prefers its first argument then.
@@ -42,5 +60,9 @@ image::Image ToImage(const device::Buffer& tensor) {
   }
   return image;
 }
+
+image::Image CentreCrop(image::Image image, Size size) { return Cut(std::move(image), size); }
+
+image::Image ExtendEdges(image::Image image, Size size) { return Cut(std::move(image), size); }
 
 }  // namespace latentd::pipeline

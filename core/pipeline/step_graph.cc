@@ -94,4 +94,10 @@ absl::StatusOr<graph::Graph> MakeStepGraph(const models::Unet2dConditionConfig& 
   return std::move(b).Build();
 }
 
+int64_t StepElements(const StepShape& shape, int64_t channels) {
+  const int64_t latents = channels * shape.height * shape.width;
+  const int64_t row = (2 * kState + 1) * latents + kState * kCombined + 2 * shape.rows + 3;
+  return shape.rows * row;
+}
+
 }  // namespace latentd::pipeline

@@ -5,11 +5,14 @@
 // Inputs, for R rows, C channels, H x W latents (step rate unless said otherwise):
 //   state [R, 4, C, H, W]     x and the noise scheduler's history (core/schedulers/schedule.h)
 //   noise [R, C, H, W]
-//   input_scale [R], timestep [R], matrix [R, 4, 6]: the row's line of its schedule
-//   guidance [R, R]           what each row's output becomes of all rows': [[1-g, g], [1-g, g]] for
-//   a picture's two rows text_rows [R, R]          for each row, which row is conditioned on its
-//   prompt guidance_rescale [R] encoder_hidden_states [R, 77, D], text_embeds [R, P], time_ids [R,
-//   T]: request rate
+//   input_scale [R], timestep [R], matrix [R, 4, 6]
+//                             the row's line of its schedule
+//   guidance [R, R]           what each row's output becomes of all rows': [[1-g, g], [1-g, g]]
+//                             for a picture's two rows
+//   text_rows [R, R]          for each row, which row is conditioned on its prompt
+//   guidance_rescale [R]
+//   encoder_hidden_states [R, 77, D], text_embeds [R, P], time_ids [R, T]
+//                             request rate
 // Output: state [R, 4, C, H, W].
 #pragma once
 
@@ -24,6 +27,7 @@ struct StepShape {
   int rows = 1;
   int height = 0;  // of the latents
   int width = 0;
+  bool operator==(const StepShape&) const = default;
 };
 
 // The sizes of the request-rate inputs.
@@ -37,5 +41,8 @@ struct ConditioningSizes {
 absl::StatusOr<graph::Graph> MakeStepGraph(const models::Unet2dConditionConfig& config,
                                            const StepShape& shape, const ConditioningSizes& sizes,
                                            graph::GraphBuilder::StoredDType stored_dtype);
+
+// Float32 values in all inputs but those of request rate, and in the output.
+int64_t StepElements(const StepShape& shape, int64_t channels);
 
 }  // namespace latentd::pipeline

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/pipeline/finite.h"
 #include "core/pipeline/units.h"
 
 namespace latentd::pipeline {
@@ -39,14 +40,14 @@ void FillGuidance(StateBlock& block, const PictureSpec& spec, int rows) {
   }
 }
 
-absl::StatusOr<StateBlock> MakeBlock(const Picture& picture) {
+StateBlock MakeBlock(const Picture& picture) {
   const Request& request = *picture.request;
   StateBlock block;
-  ASSIGN_OR_RETURN(
-      block.executable,
-      picture.stage().model->Step({request.rows, request.latent_height, request.latent_width}));
+  block.executable = picture.stage().step;
   for (const Port& port : block.executable->inputs()) {
-    block.inputs.push_back(Buffer::Allocate(port.dtype, port.shape));
+    const bool shared = port.name == "request";
+    block.inputs.push_back(shared ? request.conditioning[picture.stage_index]->request
+                                  : Buffer::Allocate(port.dtype, port.shape));
   }
   const Port& state = block.executable->outputs().front();
   block.outputs.push_back(Buffer::Allocate(state.dtype, state.shape));
@@ -54,8 +55,6 @@ absl::StatusOr<StateBlock> MakeBlock(const Picture& picture) {
               PortIndex(*block.executable, "timestep"), PortIndex(*block.executable, "matrix"),
               PortIndex(*block.executable, "noise")};
   FillGuidance(block, request.spec, request.rows);
-  const int packed = PortIndex(*block.executable, "request");
-  block.inputs[packed] = request.conditioning[picture.stage_index]->request;
   return block;
 }
 
@@ -83,6 +82,8 @@ void LeaveBlock(Picture& picture) {
 
 // From the end of one stage to the next, which draws from a generator of its own, seeded alike.
 absl::Status EndStage(Picture& picture) {
+  RETURN_IF_ERROR(CheckFinite(
+      picture.latents, absl::StrCat("latents of the ", NameOf(picture.model()), "'s steps")));
   picture.evaluation = 0;
   if (picture.stage_index + 1 == picture.request->stages.size()) {
     picture.next = UnitKind::kDecode;
@@ -118,9 +119,8 @@ void FillCoefficients(Picture& picture, StateBlock& block,
 absl::Status BeginSteps(Picture& picture) {
   MakeFirstLatents(picture);
   if (picture.stage().schedule.steps.empty()) return EndStage(picture);
-  ASSIGN_OR_RETURN(StateBlock block, MakeBlock(picture));
-  JoinBlock(picture, block);
-  picture.block = std::move(block);
+  picture.block = MakeBlock(picture);
+  JoinBlock(picture, *picture.block);
   picture.next = UnitKind::kStep;
   return absl::OkStatus();
 }

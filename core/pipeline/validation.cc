@@ -143,14 +143,29 @@ void CheckMicroConditioning(const PictureSpec& spec, Violations& v) {
   v.Range("negative_aesthetic_score", spec.negative_aesthetic_score, 0.0, kMaxAestheticScore);
 }
 
-void CheckStages(const PictureSpec& spec, const Traits& traits, Violations& v) {
+// `field` asks for what needs the component.
+void CheckIsOn(absl::string_view field, const std::string& component, const Traits& traits,
+               Violations& v) {
+  if (!traits.off.contains(component)) return;
+  v.Add(field, absl::StrCat("needs the component ", component, ", which is off on this server"));
+}
+
+void CheckRefiner(absl::string_view field, const Traits& traits, Violations& v) {
+  CheckIsOn(field, "unet_refiner", traits, v);
+  if (!traits.has_refiner && !traits.off.contains("unet_refiner")) {
+    v.Add(field, "this server has no refiner (start it with --refiner=DIR)");
+  }
+}
+
+void CheckModels(const PictureSpec& spec, const Traits& traits, Violations& v) {
+  if (spec.refine) CheckRefiner("refine", traits, v);
+  if (spec.model == Model::kRefiner) CheckRefiner("model", traits, v);
+  if (spec.model == Model::kBase) CheckIsOn("model", "unet_base", traits, v);
+  if (!spec.image.empty()) CheckIsOn("image", "vae_encoder", traits, v);
+}
+
+void CheckStages(const PictureSpec& spec, Violations& v) {
   const bool has_image = !spec.image.empty();
-  if (spec.refine && !traits.has_refiner) {
-    v.Add("refine", "this server has no refiner (start it with --refiner=DIR)");
-  }
-  if (spec.model == Model::kRefiner && !traits.has_refiner) {
-    v.Add("model", "this server has no refiner (start it with --refiner=DIR)");
-  }
   if (spec.model == Model::kRefiner && !has_image) {
     v.Add("image", "the refiner starts from an image: set image, or use the base with refine");
   }
@@ -211,7 +226,8 @@ std::vector<FieldViolation> FindViolations(const PictureSpec& spec, const Traits
   CheckSteps(spec, traits, v);
   CheckPictures(spec, v);
   CheckMicroConditioning(spec, v);
-  CheckStages(spec, traits, v);
+  CheckModels(spec, traits, v);
+  CheckStages(spec, v);
   CheckFractions(spec, v);
   return v.Take();
 }

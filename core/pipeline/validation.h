@@ -1,6 +1,8 @@
 // Finds every bad field of a PictureSpec at once, and fills in what it leaves out. Pure functions.
 #pragma once
 
+#include <set>
+#include <string>
 #include <vector>
 
 #include "core/base/error_details.h"
@@ -14,6 +16,7 @@ struct Traits {
   int side_multiple = 8;  // of the VAE
   int max_clip_skip = 0;  // hidden states that can be skipped in both text encoders
   bool has_refiner = false;
+  std::set<std::string> off;  // components (components.h)
 };
 
 // Violations of what can be told from the spec and the traits alone: ranges, sizes, fields that

@@ -36,7 +36,8 @@ constexpr int kLatentSide = 32;
 struct Rig {
   std::unique_ptr<backends::cpu::CpuBackend> backend = backends::cpu::CpuBackend::Create().value();
   weights::WeightStore store{backends::reference::EvaluateRecipe};
-  compiler::GraphStore graphs{*backend, SystemClock()};
+  metrics::Registry registry;
+  compiler::GraphStore graphs{*backend, SystemClock(), registry, nullptr, {}};
   std::unique_ptr<const pipeline::SdxlModel> model;
 
   Rig() {
@@ -46,8 +47,11 @@ struct Rig {
   }
 
   std::shared_ptr<backends::Executable> Load(const std::string& name) const {
-    if (name == "decode") return model->Decode(kLatentSide, kLatentSide).value();
-    return model->Step({.rows = 2, .height = kLatentSide, .width = kLatentSide}).value();
+    pipeline::ModelGraphs& all = model->graphs();
+    const auto graph = name == "decode"
+                           ? all.Decode(kLatentSide, kLatentSide)
+                           : all.Step({.rows = 2, .height = kLatentSide, .width = kLatentSide});
+    return all.Get(graph.value()).value();
   }
 };
 

@@ -1,0 +1,33 @@
+// The components of the checkpoints by the names that operators give them, and how each one runs.
+// text_encoder_2, vae_decoder and vae_encoder are those of base and refiner alike.
+//
+// Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace latentd::pipeline {
+
+// Compiled; op by op on the reference backend; or not at all: neither loaded nor packed, and what
+// needs it is refused.
+enum class ComponentMode : uint8_t { kCompiled, kReference, kOff };
+
+inline constexpr absl::string_view kComponentNames[] = {
+    "text_encoder", "text_encoder_2", "unet_base", "unet_refiner", "vae_decoder", "vae_encoder"};
+
+// By name; what is not named is compiled.
+using ComponentModes = std::map<std::string, ComponentMode>;
+
+bool IsOff(const ComponentModes& modes, absl::string_view component);
+bool IsReference(const ComponentModes& modes, absl::string_view component);
+
+// INVALID_ARGUMENT: a name that is none of kComponentNames, or a combination with which nothing
+// could be drawn. `has_refiner` says whether a refiner's checkpoint is given.
+absl::Status CheckComponents(const ComponentModes& modes, bool has_refiner);
+
+}  // namespace latentd::pipeline

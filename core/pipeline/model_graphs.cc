@@ -1,0 +1,169 @@
+#include "core/pipeline/model_graphs.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/graph/split.h"
+
+namespace latentd::pipeline {
+namespace {
+
+using device::DType;
+using graph::GraphBuilder;
+using graph::Rate;
+
+// Latent sides at which the networks are built once to find out which weights they want. Any size
+// would do: none of them is in a weight's shape, nor in the request part.
+constexpr int kProbeSide = 8;
+
+}  // namespace
+
+std::string NameOf(Model which) { return which == Model::kBase ? "base" : "refiner"; }
+std::string UnetOf(Model which) { return absl::StrCat("unet_", NameOf(which)); }
+
+ModelGraphs::ModelGraphs(Model which, const ModelConfigs& configs,
+                         std::shared_ptr<const weights::WeightSet> weights,
+                         const ModelOptions& options, compiler::GraphStore& store)
+    : which_(which),
+      configs_(configs),
+      weights_(std::move(weights)),
+      options_(options),
+      store_(store) {}
+
+absl::StatusOr<std::unique_ptr<ModelGraphs>> ModelGraphs::Declare(
+    Model which, const ModelConfigs& configs, std::shared_ptr<const weights::WeightSet> weights,
+    const ModelOptions& options, compiler::GraphStore& store) {
+  std::unique_ptr<ModelGraphs> graphs(
+      new ModelGraphs(which, configs, std::move(weights), options, store));
+  RETURN_IF_ERROR(graphs->DeclareFixed());
+  return graphs;
+}
+
+// What has one shape only is declared; of the rest one shape is built to check its weights.
+absl::Status ModelGraphs::DeclareFixed() {
+  std::vector<graph::Graph> texts;
+  for (const TextEncoder& encoder : configs_.text_encoders) {
+    ASSIGN_OR_RETURN(graph::Graph text, BuildText(encoder));
+    texts.push_back(std::move(text));
+  }
+  const StepShape probe{1, kProbeSide, kProbeSide};
+  ASSIGN_OR_RETURN(const graph::Graph step,
+                   MakeStepGraph(configs_.unet, probe, configs_.conditioning, StoredDType()));
+  ASSIGN_OR_RETURN(const graph::Graph decode, Build({Kind::kDecode, probe}));
+  ASSIGN_OR_RETURN(const graph::Graph encode, Build({Kind::kEncode, probe}));
+  std::vector<const graph::Graph*> all = {&step, &decode};
+  if (!IsOff(options_.components, "vae_encoder")) all.push_back(&encode);
+  for (const graph::Graph& text : texts) all.push_back(&text);
+  RETURN_IF_ERROR(CheckWeights(all));
+
+  for (size_t i = 0; i < texts.size(); ++i) {
+    text_.push_back(
+        DeclareAs({.component = configs_.text_encoders[i].component}, std::move(texts[i])));
+  }
+  ASSIGN_OR_RETURN(graph::SplitGraphs split, graph::SplitByRate(step));
+  if (!split.request) return absl::InvalidArgumentError("the UNet reads no prompt");
+  request_size_ = split.request->node(split.request->outputs().front().value).shape[1];
+  request_ = DeclareAs({.component = UnetOf(which_), .part = "request"}, *std::move(split.request));
+  return absl::OkStatus();
+}
+
+absl::Status ModelGraphs::CheckWeights(const std::vector<const graph::Graph*>& graphs) const {
+  std::string mistakes;
+  for (const graph::Graph* graph : graphs) {
+    const absl::Status status = weights_->Check(*graph);
+    if (!status.ok()) absl::StrAppend(&mistakes, mistakes.empty() ? "" : "; ", status.message());
+  }
+  return mistakes.empty() ? absl::OkStatus() : absl::InvalidArgumentError(mistakes);
+}
+
+absl::StatusOr<GraphRef> ModelGraphs::Step(const StepShape& shape) {
+  return Find({Kind::kStep, shape});
+}
+
+absl::StatusOr<GraphRef> ModelGraphs::Decode(int height, int width) {
+  return Find({Kind::kDecode, {1, height, width}});
+}
+
+absl::StatusOr<GraphRef> ModelGraphs::Encode(int height, int width) {
+  return Find({Kind::kEncode, {1, height, width}});
+}
+
+absl::StatusOr<GraphRef> ModelGraphs::Find(const Key& key) {
+  absl::MutexLock lock(&mutex_);
+  auto found = shapes_.find(key);
+  if (found == shapes_.end()) {
+    ASSIGN_OR_RETURN(graph::Graph graph, Build(key));
+    Trim();
+    found = shapes_.insert({key, {DeclareAs(LabelOf(key), std::move(graph))}}).first;
+  }
+  found->second.last_use = ++uses_;
+  return found->second.graph;
+}
+
+// Makes room for one more.
+void ModelGraphs::Trim() {
+  if (shapes_.size() < kMaxShapes) return;
+  shapes_.erase(std::min_element(shapes_.begin(), shapes_.end(), [](const auto& a, const auto& b) {
+    return a.second.last_use < b.second.last_use;
+  }));
+}
+
+absl::StatusOr<graph::Graph> ModelGraphs::Build(const Key& key) const {
+  const StepShape& shape = key.shape;
+  switch (key.kind) {
+    case Kind::kDecode:
+      return MakeDecodeGraph(configs_.vae, shape.height, shape.width, StoredDType());
+    case Kind::kEncode:
+      return MakeEncodeGraph(configs_.vae, shape.height, shape.width, StoredDType());
+    case Kind::kStep:
+      break;
+  }
+  ASSIGN_OR_RETURN(const graph::Graph whole,
+                   MakeStepGraph(configs_.unet, shape, configs_.conditioning, StoredDType()));
+  ASSIGN_OR_RETURN(graph::SplitGraphs split, graph::SplitByRate(whole));
+  return std::move(split.step);
+}
+
+absl::StatusOr<graph::Graph> ModelGraphs::BuildText(const TextEncoder& encoder) const {
+  GraphBuilder b(StoredDType());
+  const models::ClipTextInputs inputs{
+      b.Input("input_ids", DType::kI64, {1, encoder.tokenizer->max_length()}, Rate::kStep),
+      b.Input("pooled_position", DType::kI64, {1}, Rate::kStep)};
+  const models::ClipTextOutputs outputs =
+      models::ClipText(b, encoder.config, encoder.component, inputs);
+  for (size_t i = 0; i < outputs.hidden_states.size(); ++i) {
+    b.Output(absl::StrCat("hidden_states.", i), outputs.hidden_states[i]);
+  }
+  b.Output("pooled", outputs.pooled);
+  return std::move(b).Build();
+}
+
+compiler::GraphLabel ModelGraphs::LabelOf(const Key& key) const {
+  const int scale = DownscaleOf(configs_.vae);
+  compiler::GraphLabel label{
+      .width = key.shape.width * scale, .height = key.shape.height * scale, .rows = key.shape.rows};
+  if (key.kind == Kind::kDecode) label.component = "vae_decoder";
+  if (key.kind == Kind::kEncode) label.component = "vae_encoder";
+  if (key.kind == Kind::kStep) {
+    label.component = UnetOf(which_);
+    label.part = "step";
+  }
+  return label;
+}
+
+GraphRef ModelGraphs::DeclareAs(compiler::GraphLabel label, graph::Graph graph) const {
+  const bool reference = IsReference(options_.components, label.component);
+  return store_.Declare({.label = std::move(label),
+                         .user = NameOf(which_),
+                         .graph = std::make_shared<const graph::Graph>(std::move(graph)),
+                         .weights = weights_,
+                         .backend = reference ? options_.reference : nullptr});
+}
+
+GraphBuilder::StoredDType ModelGraphs::StoredDType() const {
+  return [weights = weights_.get()](const std::string& name) { return weights->StoredDType(name); };
+}
+
+}  // namespace latentd::pipeline

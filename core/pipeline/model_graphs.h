@@ -1,0 +1,115 @@
+// The graphs of one checkpoint, declared at the graph store and kept by shape: a graph is built and
+// hashed when its shape is first asked for, and never again while it is among the shapes used last.
+//
+// Thread-safe. Nothing here compiles or loads but Get.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "core/backends/executable.h"
+#include "core/compiler/graph_store.h"
+#include "core/graph/graph.h"
+#include "core/pipeline/components.h"
+#include "core/pipeline/model_configs.h"
+#include "core/pipeline/picture_spec.h"
+#include "core/pipeline/step_graph.h"
+#include "core/weights/weight_set.h"
+
+namespace latentd::pipeline {
+
+using GraphRef = compiler::GraphStore::GraphRef;
+using ExecutablePointer = std::shared_ptr<backends::Executable>;
+
+// "base", "refiner": as a user of graphs.
+std::string NameOf(Model which);
+// "unet_base", "unet_refiner".
+std::string UnetOf(Model which);
+
+// How a checkpoint's components run.
+struct ModelOptions {
+  ComponentModes components;
+  backends::Backend* reference = nullptr;  // runs those of kReference; must outlive the model
+};
+
+class ModelGraphs {
+ public:
+  // Shapes of clients' choosing (COLD_OK) take the place of those used least recently.
+  static constexpr size_t kMaxShapes = 256;
+
+  // INVALID_ARGUMENT names every weight that a network wants and the set lacks. `configs` and
+  // `store` must outlive the result.
+  static absl::StatusOr<std::unique_ptr<ModelGraphs>> Declare(
+      Model which, const ModelConfigs& configs, std::shared_ptr<const weights::WeightSet> weights,
+      const ModelOptions& options, compiler::GraphStore& store);
+
+  // For each text encoder: "input_ids" i64 [1, 77], "pooled_position" i64 [1] -> "hidden_states.K"
+  // [1, 77, features] for every K, "pooled".
+  const std::vector<GraphRef>& text() const { return text_; }
+
+  // "encoder_hidden_states", "text_embeds", "time_ids", one row -> "request" [1, request_size()].
+  const GraphRef& request() const { return request_; }
+  int64_t request_size() const { return request_size_; }
+
+  // The step graph (step_graph.h) with "request" [rows, request_size()] in place of its
+  // request-rate inputs.
+  absl::StatusOr<GraphRef> Step(const StepShape& shape) ABSL_LOCKS_EXCLUDED(mutex_);
+  // vae_graph.h; sizes of the latents. Encode REQUIRES: vae_encoder is not off.
+  absl::StatusOr<GraphRef> Decode(int height, int width) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<GraphRef> Encode(int height, int width) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  absl::StatusOr<ExecutablePointer> Get(const GraphRef& graph, compiler::Purpose purpose = {}) {
+    return store_.Get(graph, purpose);
+  }
+
+ private:
+  enum class Kind : uint8_t { kStep, kDecode, kEncode };
+  struct Key {
+    Kind kind;
+    StepShape shape;
+    bool operator==(const Key&) const = default;
+    template <typename H>
+    friend H AbslHashValue(H h, const Key& key) {
+      return H::combine(std::move(h), key.kind, key.shape.rows, key.shape.height, key.shape.width);
+    }
+  };
+  struct Declared {
+    GraphRef graph;
+    uint64_t last_use = 0;
+  };
+
+  ModelGraphs(Model which, const ModelConfigs& configs,
+              std::shared_ptr<const weights::WeightSet> weights, const ModelOptions& options,
+              compiler::GraphStore& store);
+
+  absl::Status DeclareFixed();
+  absl::Status CheckWeights(const std::vector<const graph::Graph*>& graphs) const;
+  absl::StatusOr<GraphRef> Find(const Key& key) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Trim() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<graph::Graph> Build(const Key& key) const;
+  absl::StatusOr<graph::Graph> BuildText(const TextEncoder& encoder) const;
+  compiler::GraphLabel LabelOf(const Key& key) const;
+  GraphRef DeclareAs(compiler::GraphLabel label, graph::Graph graph) const;
+  graph::GraphBuilder::StoredDType StoredDType() const;
+
+  const Model which_;
+  const ModelConfigs& configs_;
+  const std::shared_ptr<const weights::WeightSet> weights_;
+  const ModelOptions options_;
+  compiler::GraphStore& store_;
+  std::vector<GraphRef> text_;
+  GraphRef request_;
+  int64_t request_size_ = 0;
+
+  absl::Mutex mutex_;
+  absl::flat_hash_map<Key, Declared> shapes_ ABSL_GUARDED_BY(mutex_);
+  uint64_t uses_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace latentd::pipeline

@@ -1,0 +1,31 @@
+#include "core/pipeline/state_bytes.h"
+
+#include <algorithm>
+
+namespace latentd::pipeline {
+namespace {
+
+constexpr int64_t kFloat = sizeof(float);
+
+// What its encoders and the request part made of the prompts.
+int64_t ConditioningElements(const SdxlModel& model, int rows) {
+  const ConditioningSizes& sizes = model.conditioning();
+  return rows * (sizes.tokens * sizes.features + sizes.pooled + model.graphs().request_size());
+}
+
+}  // namespace
+
+int64_t StateBytes(const std::vector<const SdxlModel*>& models, const StepShape& shape, Size size) {
+  const int64_t channels = models.front()->latent_channels();
+  const int64_t latents = channels * shape.height * shape.width;
+  const int64_t pixels = int64_t{3} * size.width * size.height;
+  int64_t kept = latents;
+  for (const SdxlModel* model : models) kept += ConditioningElements(*model, shape.rows);
+  kept += static_cast<int64_t>(models.size() - 1) * latents;  // handed over
+  kept += 2 * latents;                                        // the encoded image, a distribution
+  const int64_t steps = StepElements(shape, channels) * kFloat;
+  const int64_t decode = pixels * (kFloat + 1);
+  return kept * kFloat + std::max(steps, decode);
+}
+
+}  // namespace latentd::pipeline

@@ -1,0 +1,70 @@
+#include "tests/core/pipeline/doctored_checkpoint.h"
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+namespace latentd::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+void Require(bool condition, const std::string& what) {
+  if (condition) return;
+  std::cerr << "cannot doctor a checkpoint: " << what << "\n";
+  std::abort();
+}
+
+// The bytes of a float32 or float16 (1, 0 and what is not finite; others are not needed).
+std::string BytesOf(float value, const std::string& dtype) {
+  uint32_t bits = 0;
+  std::memcpy(&bits, &value, sizeof bits);
+  if (dtype == "F32") return {reinterpret_cast<const char*>(&bits), 4};
+  Require(dtype == "F16", "a tensor of " + dtype);
+  const auto sign = static_cast<uint16_t>(bits >> 31 << 15);
+  const uint32_t exponent = bits >> 23 & 0xff;
+  uint16_t half = sign;
+  if (exponent == 0xff) half |= (bits & 0x7fffff) != 0 ? 0x7e00 : 0x7c00;
+  if (exponent > 112 && exponent < 143) half |= (exponent - 112) << 10 | (bits >> 13 & 0x3ff);
+  return {reinterpret_cast<const char*>(&half), 2};
+}
+
+void Doctor(const std::string& path, const std::string& tensor, float value) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  uint64_t length = 0;
+  file.read(reinterpret_cast<char*>(&length), sizeof length);
+  std::string header(length, '\0');
+  file.read(header.data(), static_cast<std::streamsize>(length));
+  Require(file.good(), path);
+  const json parsed = json::parse(header, nullptr, /*allow_exceptions=*/false);
+  Require(parsed.is_object() && parsed.contains(tensor), path + " has no " + tensor);
+  const json& entry = parsed[tensor];
+  const uint64_t begin = entry["data_offsets"][0];
+  const std::string bytes = BytesOf(value, entry["dtype"]);
+  file.seekp(static_cast<std::streamoff>(sizeof length + length + begin));
+  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  Require(file.good(), path);
+}
+
+}  // namespace
+
+void MakeDoctoredCheckpoint(const std::string& path, const std::string& component,
+                            const std::string& tensor, float value) {
+  fs::create_directories(path);
+  for (const auto& entry : fs::directory_iterator(kDemoBase)) {
+    if (entry.path().filename() == component) continue;
+    fs::create_symlink(entry.path(), fs::path(path) / entry.path().filename());
+  }
+  const fs::path folder = fs::path(path) / component;
+  fs::copy(fs::path(kDemoBase) / component, folder, fs::copy_options::recursive);
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() == ".safetensors") Doctor(entry.path(), tensor, value);
+  }
+}
+
+}  // namespace latentd::testing

@@ -1,0 +1,103 @@
+// NaN and infinity: an error that says where they came from, and no picture.
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "core/base/error_details.h"
+#include "core/pipeline/finite.h"
+#include "tests/core/pipeline/rig.h"
+#include "tests/support/temporary_directory.h"
+
+namespace latentd::pipeline {
+namespace {
+
+using ::latentd::testing::StatusIs;
+using ::testing::HasSubstr;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// An executable whose results are all NaN.
+class NanExecutable : public backends::Executable {
+ public:
+  explicit NanExecutable(ExecutablePointer like) : like_(std::move(like)) {}
+  const std::vector<backends::Port>& inputs() const override { return like_->inputs(); }
+  const std::vector<backends::Port>& outputs() const override { return like_->outputs(); }
+  absl::Status Run(absl::Span<const device::Buffer> inputs,
+                   absl::Span<device::Buffer> outputs) override {
+    for (device::Buffer& output : outputs) {
+      for (float& x : output.as<float>()) x = std::numeric_limits<float>::quiet_NaN();
+    }
+    return absl::OkStatus();
+  }
+  size_t arena_bytes() const override { return 0; }
+  size_t own_bytes() const override { return 0; }
+
+ private:
+  const ExecutablePointer like_;
+};
+
+// What drawing with a checkpoint says in which one number is infinite.
+absl::Status DrawDoctored(const std::string& component, const std::string& tensor) {
+  const testing::TemporaryDirectory directory;
+  const std::string path = directory.File("doctored");
+  testing::MakeDoctoredCheckpoint(path, component, tensor, kInfinity);
+  const Rig rig({.base = path, .refiner = testing::kDemoRefiner});
+  const auto picture = rig.Start(SmallSpec());
+  const absl::Status status = rig.Run(*picture);
+  EXPECT_TRUE(picture->pixels.rgb.empty());
+  return status;
+}
+
+TEST(NotFiniteTest, FailsAPictureThatTheVaeMakesInfinite) {
+  const absl::Status status = DrawDoctored("vae", "decoder.conv_out.bias");
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal, HasSubstr("decoded picture: ")));
+  EXPECT_EQ(GetReason(status), kNotFinite);
+}
+
+TEST(NotFiniteTest, FailsBeforeDecodingAndNamesTheStage) {
+  const absl::Status status = DrawDoctored("unet", "conv_out.bias");
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal, HasSubstr("latents of the base's")));
+  EXPECT_EQ(GetReason(status), kNotFinite);
+}
+
+TEST(NotFiniteTest, LeavesOtherPicturesOfTheProcessAlone) {
+  const testing::TemporaryDirectory directory;
+  const std::string path = directory.File("doctored");
+  testing::MakeDoctoredCheckpoint(path, "vae", "decoder.conv_out.bias", kInfinity);
+  Rig rig;  // sound
+  const auto doctored = LoadPipeline({.base = path}, rig.weights, rig.graphs).value();
+  const auto broken = doctored->Start(doctored->Resolve(SmallSpec()).value()).value();
+  EXPECT_FALSE(rig.Run(*broken.front()).ok());
+  EXPECT_EQ(rig.Finish(SmallSpec())->pixels.width, 64);
+}
+
+TEST(NotFiniteTest, HasNoFallbackWhereTheVaeRunsInFloat32) {
+  const Rig rig;
+  const auto picture = rig.Finish(SmallSpec());
+  EXPECT_EQ(picture->request->decode_fallback, nullptr);
+  EXPECT_FALSE(picture->decode_redone);
+}
+
+TEST(NotFiniteTest, DecodesAgainWithTheFallback) {
+  const Rig rig;
+  const auto expected = rig.Finish(SmallSpec());
+  const auto picture = rig.Start(SmallSpec());
+  Request& request = *picture->request;
+  request.decode_fallback = request.decode;
+  request.decode = std::make_shared<NanExecutable>(request.decode_fallback);
+  ASSERT_OK(rig.Run(*picture));
+  EXPECT_TRUE(picture->decode_redone);
+  EXPECT_EQ(picture->pixels, expected->pixels);
+}
+
+TEST(NotFiniteTest, FailsWhereTheFallbackIsNotFiniteEither) {
+  const Rig rig;
+  const auto picture = rig.Start(SmallSpec());
+  Request& request = *picture->request;
+  request.decode = request.decode_fallback = std::make_shared<NanExecutable>(request.decode);
+  EXPECT_THAT(rig.Run(*picture),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("decoded again in float32")));
+}
+
+}  // namespace
+}  // namespace latentd::pipeline

@@ -1,0 +1,354 @@
+// Every field of a request: changing it changes the picture, or there is a reason why it must not;
+// and in shapes that are compiled it compiles nothing.
+#include <array>
+#include <functional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "core/image/encode.h"
+#include "tests/core/pipeline/rig.h"
+
+namespace latentd::pipeline {
+namespace {
+
+// All fields, by name. A field that somebody adds to PictureSpec or Overrides does not compile
+// until it stands here, and then CoversEveryField fails until it has a row.
+auto FieldsOf(const schedulers::Overrides& overrides) {
+  const auto& [name, timestep_spacing, prediction_type, algorithm_type, use_karras_sigmas,
+               rescale_betas_zero_snr, config] = overrides;
+  return std::tie(name, timestep_spacing, prediction_type, algorithm_type, use_karras_sigmas,
+                  rescale_betas_zero_snr, config);
+}
+
+auto FieldsOf(const PictureSpec& spec) {
+  const auto& [model, prompt, prompt_2, negative_prompt, negative_prompt_2, width, height,
+               bucket_policy, executed_size, num_inference_steps, guidance_scale, guidance_rescale,
+               eta, clip_skip, scheduler, timesteps, sigmas, seed, seeds, num_images_per_prompt,
+               original_size, target_size, crops_coords_top_left, negative_original_size,
+               negative_target_size, negative_crops_coords_top_left, aesthetic_score,
+               negative_aesthetic_score, refine, denoising_end, denoising_start, image, strength] =
+      spec;
+  return std::tuple_cat(
+      std::tie(model, prompt, prompt_2, negative_prompt, negative_prompt_2, width, height,
+               bucket_policy, executed_size, num_inference_steps, guidance_scale, guidance_rescale,
+               eta, clip_skip, timesteps, sigmas, seed, seeds, num_images_per_prompt, original_size,
+               target_size, crops_coords_top_left, negative_original_size, negative_target_size,
+               negative_crops_coords_top_left, aesthetic_score, negative_aesthetic_score, refine,
+               denoising_end, denoising_start, image, strength),
+      FieldsOf(scheduler));
+}
+
+constexpr std::array kFieldNames = {
+    "model",
+    "prompt",
+    "prompt_2",
+    "negative_prompt",
+    "negative_prompt_2",
+    "width",
+    "height",
+    "bucket_policy",
+    "executed_size",
+    "num_inference_steps",
+    "guidance_scale",
+    "guidance_rescale",
+    "eta",
+    "clip_skip",
+    "timesteps",
+    "sigmas",
+    "seed",
+    "seeds",
+    "num_images_per_prompt",
+    "original_size",
+    "target_size",
+    "crops_coords_top_left",
+    "negative_original_size",
+    "negative_target_size",
+    "negative_crops_coords_top_left",
+    "aesthetic_score",
+    "negative_aesthetic_score",
+    "refine",
+    "denoising_end",
+    "denoising_start",
+    "image",
+    "strength",
+    "scheduler.name",
+    "scheduler.timestep_spacing",
+    "scheduler.prediction_type",
+    "scheduler.algorithm_type",
+    "scheduler.use_karras_sigmas",
+    "scheduler.rescale_betas_zero_snr",
+    "scheduler.config",
+};
+static_assert(kFieldNames.size() ==
+              std::tuple_size_v<decltype(FieldsOf(std::declval<PictureSpec>()))>);
+
+// The fields in which two specs differ.
+std::vector<std::string> Differences(const PictureSpec& a, const PictureSpec& b) {
+  std::vector<std::string> names;
+  const auto ours = FieldsOf(a), theirs = FieldsOf(b);
+  const auto compare = [&]<size_t... I>(std::index_sequence<I...>) {
+    ((std::get<I>(ours) == std::get<I>(theirs) ? void() : names.push_back(kFieldNames[I])), ...);
+  };
+  compare(std::make_index_sequence<kFieldNames.size()>());
+  return names;
+}
+
+// A picture to read, of a plain gradient.
+std::string InitImage(uint8_t blue) {
+  image::Image image{64, 64, {}};
+  for (int y = 0; y < 64; ++y) {
+    for (int x = 0; x < 64; ++x) {
+      image.rgb.insert(image.rgb.end(),
+                       {static_cast<uint8_t>(4 * x), static_cast<uint8_t>(4 * y), blue});
+    }
+  }
+  return image::Encode(image, {}).value();
+}
+
+PictureSpec Plain() {
+  PictureSpec spec;
+  spec.prompt = "a red circle on a blue background";
+  spec.width = 64;
+  spec.height = 64;
+  spec.num_inference_steps = 2;
+  spec.seed = 3;
+  return spec;
+}
+
+using Edit = std::function<void(PictureSpec&)>;
+
+PictureSpec After(PictureSpec spec, const Edit& edit) {
+  edit(spec);
+  return spec;
+}
+
+PictureSpec WithScheduler(const std::string& name) {
+  return After(Plain(), [&](PictureSpec& s) { s.scheduler.name = name; });
+}
+
+PictureSpec WithNegativeSizes() {
+  return After(Plain(), [](PictureSpec& s) {
+    s.negative_original_size = Size{64, 64};
+    s.negative_target_size = Size{64, 64};
+  });
+}
+
+PictureSpec WithImage() {
+  return After(Plain(), [](PictureSpec& s) {
+    s.image = InitImage(200);
+    s.num_inference_steps = 4;
+  });
+}
+
+PictureSpec ByRefiner() {
+  return After(WithImage(), [](PictureSpec& s) { s.model = Model::kRefiner; });
+}
+
+PictureSpec WithTimesteps() {
+  return After(Plain(), [](PictureSpec& s) {
+    s.num_inference_steps.reset();
+    s.timesteps = {900, 300};
+  });
+}
+
+PictureSpec WithSigmas() {
+  return After(Plain(), [](PictureSpec& s) {
+    s.num_inference_steps.reset();
+    s.sigmas = {10, 1};
+  });
+}
+
+PictureSpec WithSeeds() {
+  return After(Plain(), [](PictureSpec& s) {
+    s.seed.reset();
+    s.seeds = {3};
+  });
+}
+
+PictureSpec FromTheMiddle() {
+  return After(WithImage(), [](PictureSpec& s) { s.denoising_start = 0.5; });
+}
+
+struct Row {
+  std::string field;
+  PictureSpec before;
+  Edit edit;
+  const char* why_not = nullptr;  // the picture must stay as it is
+};
+
+std::vector<Row> PromptRows() {
+  return {
+      {"model", WithImage(), [](PictureSpec& s) { s.model = Model::kRefiner; }},
+      {"prompt", Plain(), [](PictureSpec& s) { s.prompt = "a blue ring"; }},
+      {"prompt_2", Plain(), [](PictureSpec& s) { s.prompt_2 = "a blue ring"; }},
+      {"negative_prompt", Plain(), [](PictureSpec& s) { s.negative_prompt = "a star"; }},
+      {"negative_prompt_2", After(Plain(), [](PictureSpec& s) { s.negative_prompt = ""; }),
+       [](PictureSpec& s) { s.negative_prompt_2 = "a star"; }},
+  };
+}
+
+std::vector<Row> SizeRows() {
+  return {
+      {"width", Plain(), [](PictureSpec& s) { s.width = 72; }},
+      {"height", Plain(), [](PictureSpec& s) { s.height = 72; }},
+      {"bucket_policy", Plain(), [](PictureSpec& s) { s.bucket_policy = BucketPolicy::kSnap; },
+       "it says how an executed_size is found, and has no effect where that is "
+       "done"},
+      {"executed_size", Plain(),
+       [](PictureSpec& s) {
+         s.executed_size = Size{72, 72};
+       }},
+  };
+}
+
+std::vector<Row> DenoisingRows() {
+  return {
+      {"num_inference_steps", Plain(), [](PictureSpec& s) { s.num_inference_steps = 3; }},
+      {"guidance_scale", Plain(), [](PictureSpec& s) { s.guidance_scale = 9; }},
+      {"guidance_scale", Plain(), [](PictureSpec& s) { s.guidance_scale = 1; }},
+      {"guidance_rescale", Plain(), [](PictureSpec& s) { s.guidance_rescale = 0.7; }},
+      {"eta", WithScheduler("ddim"), [](PictureSpec& s) { s.eta = 0.7; }},
+      {"clip_skip", Plain(), [](PictureSpec& s) { s.clip_skip = 1; }},
+      {"timesteps", WithTimesteps(),
+       [](PictureSpec& s) {
+         s.timesteps = {950, 400};
+       }},
+      {"sigmas", WithSigmas(),
+       [](PictureSpec& s) {
+         s.sigmas = {12, 2};
+       }},
+      {"seed", Plain(), [](PictureSpec& s) { s.seed = 5; }},
+      {"seeds", WithSeeds(), [](PictureSpec& s) { s.seeds = {5}; }},
+      {"num_images_per_prompt", Plain(), [](PictureSpec& s) { s.num_images_per_prompt = 2; }},
+  };
+}
+
+std::vector<Row> ConditioningRows() {
+  return {
+      {"original_size", Plain(),
+       [](PictureSpec& s) {
+         s.original_size = Size{512, 512};
+       }},
+      {"target_size", Plain(),
+       [](PictureSpec& s) {
+         s.target_size = Size{512, 512};
+       }},
+      {"crops_coords_top_left", Plain(),
+       [](PictureSpec& s) {
+         s.crops_coords_top_left = Offset{128, 0};
+       }},
+      {"negative_original_size", WithNegativeSizes(),
+       [](PictureSpec& s) {
+         s.negative_original_size = Size{512, 512};
+       }},
+      {"negative_target_size", WithNegativeSizes(),
+       [](PictureSpec& s) {
+         s.negative_target_size = Size{512, 512};
+       }},
+      {"negative_crops_coords_top_left", WithNegativeSizes(),
+       [](PictureSpec& s) {
+         s.negative_crops_coords_top_left = Offset{128, 0};
+       }},
+      {"aesthetic_score", ByRefiner(), [](PictureSpec& s) { s.aesthetic_score = 1; }},
+      {"aesthetic_score", Plain(), [](PictureSpec& s) { s.aesthetic_score = 1; },
+       "the base was not trained with scores, as its model_index.json says"},
+      {"negative_aesthetic_score", ByRefiner(),
+       [](PictureSpec& s) { s.negative_aesthetic_score = 9; }},
+  };
+}
+
+std::vector<Row> StageRows() {
+  return {
+      {"refine", After(Plain(), [](PictureSpec& s) { s.denoising_end = 0.5; }),
+       [](PictureSpec& s) { s.refine = true; }},
+      {"denoising_end", Plain(), [](PictureSpec& s) { s.denoising_end = 0.5; }},
+      {"denoising_start", FromTheMiddle(), [](PictureSpec& s) { s.denoising_start = 0.2; }},
+      {"image", WithImage(), [](PictureSpec& s) { s.image = InitImage(0); }},
+      {"strength", WithImage(), [](PictureSpec& s) { s.strength = 0.8; }},
+  };
+}
+
+std::vector<Row> SchedulerRows() {
+  return {
+      {"scheduler.name", Plain(), [](PictureSpec& s) { s.scheduler.name = "dpmpp_2m"; }},
+      {"scheduler.timestep_spacing", Plain(),
+       [](PictureSpec& s) { s.scheduler.timestep_spacing = "trailing"; }},
+      {"scheduler.prediction_type", Plain(),
+       [](PictureSpec& s) { s.scheduler.prediction_type = "v_prediction"; }},
+      {"scheduler.algorithm_type", WithScheduler("dpmpp_2m"),
+       [](PictureSpec& s) { s.scheduler.algorithm_type = "sde-dpmsolver++"; }},
+      {"scheduler.use_karras_sigmas", Plain(),
+       [](PictureSpec& s) { s.scheduler.use_karras_sigmas = true; }},
+      {"scheduler.rescale_betas_zero_snr", WithScheduler("ddim"),
+       [](PictureSpec& s) { s.scheduler.rescale_betas_zero_snr = true; }},
+      {"scheduler.config", Plain(),
+       [](PictureSpec& s) { s.scheduler.config = R"({"beta_end": 0.02})"; }},
+  };
+}
+
+// One row of each field, or several where it acts in several ways.
+std::vector<Row> Rows() {
+  std::vector<Row> all;
+  for (const auto& rows : {PromptRows(), SizeRows(), DenoisingRows(), ConditioningRows(),
+                           StageRows(), SchedulerRows()}) {
+    all.insert(all.end(), rows.begin(), rows.end());
+  }
+  return all;
+}
+
+class ParameterTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    rig_ = new Rig;
+    // As a server readies its buckets.
+    for (const Size bucket : {Size{64, 64}, Size{72, 64}, Size{64, 72}, Size{72, 72}}) {
+      for (const int rows : {1, 2}) {
+        for (const GraphRef& graph : rig_->pipeline->GraphsOf(bucket, rows).value()) {
+          ASSERT_OK(rig_->graphs.Get(graph, {.reason = "startup"}));
+        }
+      }
+    }
+  }
+  static void TearDownTestSuite() { delete rig_; }
+
+  static std::vector<image::Image> Draw(const PictureSpec& spec) {
+    std::vector<image::Image> images;
+    auto pictures = rig_->Begin(spec);
+    EXPECT_OK(pictures);
+    if (!pictures.ok()) return {};
+    for (const auto& picture : *pictures) {
+      EXPECT_OK(rig_->Run(*picture));
+      images.push_back(picture->pixels);
+    }
+    return images;
+  }
+
+  static inline Rig* rig_ = nullptr;
+};
+
+TEST_F(ParameterTest, CoversEveryField) {
+  std::set<std::string> covered;
+  for (const Row& row : Rows()) {
+    EXPECT_THAT(Differences(row.before, After(row.before, row.edit)),
+                ::testing::ElementsAre(row.field));
+    covered.insert(row.field);
+  }
+  EXPECT_EQ(covered, std::set<std::string>(kFieldNames.begin(), kFieldNames.end()));
+}
+
+TEST_F(ParameterTest, ChangesThePictureAndCompilesNothing) {
+  const int64_t compilations = rig_->compilations();
+  for (const Row& row : Rows()) {
+    SCOPED_TRACE(row.field);
+    const std::vector<image::Image> before = Draw(row.before);
+    const std::vector<image::Image> after = Draw(After(row.before, row.edit));
+    ASSERT_FALSE(before.empty());
+    EXPECT_EQ(before == after, row.why_not != nullptr);
+  }
+  EXPECT_EQ(rig_->compilations(), compilations);
+}
+
+}  // namespace
+}  // namespace latentd::pipeline

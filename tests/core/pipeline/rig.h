@@ -1,0 +1,100 @@
+// What an engine would own: backend, stores and a pipeline of the demo checkpoint; and small
+// pictures with few steps.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/backends/reference/evaluate.h"
+#include "core/backends/reference/reference_backend.h"
+#include "core/base/clock.h"
+#include "core/cache/disk_cache.h"
+#include "core/compiler/graph_store.h"
+#include "core/metrics/registry.h"
+#include "core/pipeline/loading.h"
+#include "core/pipeline/pipeline.h"
+#include "core/weights/weight_store.h"
+#include "tests/core/pipeline/doctored_checkpoint.h"
+#include "tests/support/status_matchers.h"
+
+namespace latentd::pipeline {
+
+inline LoadOptions Demo() { return {.base = testing::kDemoBase, .refiner = testing::kDemoRefiner}; }
+
+inline PictureSpec SmallSpec() {
+  PictureSpec spec;
+  spec.prompt = "a red circle on a blue background";
+  spec.width = 64;
+  spec.height = 72;
+  spec.num_inference_steps = 4;
+  spec.seed = 3;
+  return spec;
+}
+
+class Rig {
+ public:
+  // `cache_dir` empty: nothing survives.
+  explicit Rig(const LoadOptions& options = Demo(), const std::string& cache_dir = "")
+      : disk(Open(cache_dir, registry)),
+        graphs(backend, SystemClock(), registry, disk.get(), compiler::GraphStore::Options()) {
+    auto loaded = LoadPipeline(options, weights, graphs);
+    EXPECT_OK(loaded);
+    if (loaded.ok()) pipeline = *std::move(loaded);
+  }
+
+  absl::StatusOr<std::vector<std::unique_ptr<Picture>>> Begin(const PictureSpec& spec) const {
+    auto resolved = pipeline->Resolve(spec);
+    if (!resolved.ok()) return resolved.status();
+    return pipeline->Start(*std::move(resolved));
+  }
+
+  std::unique_ptr<Picture> Start(const PictureSpec& spec) const {
+    auto pictures = Begin(spec);
+    EXPECT_OK(pictures);
+    return std::move(pictures.value().front());
+  }
+
+  absl::Status Run(Picture& picture) const {
+    absl::Status status;
+    while (status.ok() && picture.next != UnitKind::kDone) status = pipeline->Run(picture);
+    return status;
+  }
+
+  // Finished.
+  std::unique_ptr<Picture> Finish(const PictureSpec& spec) const {
+    auto picture = Start(spec);
+    EXPECT_OK(Run(*picture));
+    return picture;
+  }
+
+  std::vector<float> Latents(const PictureSpec& spec) const {
+    const auto picture = Finish(spec);
+    const auto values = std::as_const(picture->latents).as<float>();
+    return {values.begin(), values.end()};
+  }
+
+  int64_t compilations() const { return graphs.totals().compilations; }
+
+  metrics::Registry registry;
+  backends::reference::ReferenceBackend backend;
+  weights::WeightStore weights{backends::reference::EvaluateRecipe};
+  std::unique_ptr<cache::DiskCache> disk;
+  compiler::GraphStore graphs;
+  std::unique_ptr<const Pipeline> pipeline;
+
+ private:
+  static std::unique_ptr<cache::DiskCache> Open(const std::string& directory,
+                                                metrics::Registry& registry) {
+    if (directory.empty()) return nullptr;
+    auto opened = cache::DiskCache::Open({.directory = directory}, SystemClock(), registry);
+    EXPECT_OK(opened);
+    return opened.ok() ? *std::move(opened) : nullptr;
+  }
+};
+
+}  // namespace latentd::pipeline
