@@ -1,6 +1,6 @@
 // A picture is resumable state: where it is in its schedule, its latents and the noise scheduler's
-// history, its generator. No function loops over its steps; each unit of work (text_unit.h,
-// encode_unit.h, step_unit.h, decode_unit.h) takes it one further and sets `next`.
+// history, its generator. No function loops over its steps; each unit of work (units.h) takes it
+// one further and sets `next`.
 //
 // Not thread-safe: one unit at a time.
 #pragma once
