@@ -28,6 +28,7 @@ constexpr absl::string_view kEntrySuffix = ".latent";
 constexpr absl::string_view kPinSuffix = ".pin";
 constexpr absl::string_view kTemporarySuffix = ".tmp";
 constexpr absl::string_view kQuarantine = "quarantine";
+constexpr absl::string_view kLockName = "lock";
 constexpr absl::Duration kLockPoll = absl::Milliseconds(1);
 
 // Below the cache directory.
@@ -139,6 +140,11 @@ absl::Status RenameFile(const std::string& from, const std::string& to) {
   return CacheFileError(absl::StrCat("rename ", from, " to"), to, errno);
 }
 
+int64_t BytesOfFile(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 ? info.st_size : 0;
+}
+
 TemporaryFile::TemporaryFile(TemporaryFile&& other) noexcept
     : path_(std::exchange(other.path_, "")), file_(std::move(other.file_)) {}
 
@@ -215,7 +221,7 @@ absl::Status CacheDirectory::CheckUsable() const {
 }
 
 absl::StatusOr<CacheDirectory::Lock> CacheDirectory::Acquire() const {
-  const std::string path = Below("lock");
+  const std::string path = Below(kLockName);
   Lock lock(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (lock.get() < 0) return CacheFileError("open", path, errno);
   // Tried again and again, since a process that was stopped may hold it for ever.
@@ -228,6 +234,18 @@ absl::StatusOr<CacheDirectory::Lock> CacheDirectory::Acquire() const {
     absl::SleepFor(kLockPoll);
   }
   return lock;
+}
+
+int64_t CacheDirectory::RoomLeft(const Lock& lock, int64_t max_bytes) {
+  std::array<int64_t, 2> noted = {};
+  const ssize_t count = pread(lock.get(), noted.data(), sizeof noted, 0);
+  return count == sizeof noted && noted[0] == max_bytes ? noted[1] : 0;
+}
+
+absl::Status CacheDirectory::SetRoomLeft(const Lock& lock, int64_t max_bytes, int64_t room) const {
+  const std::array<int64_t, 2> noted = {max_bytes, room};
+  if (pwrite(lock.get(), noted.data(), sizeof noted, 0) == sizeof noted) return absl::OkStatus();
+  return CacheFileError("write", Below(kLockName), errno);
 }
 
 std::vector<StoredFile> CacheDirectory::Entries(Kind kind) const {

@@ -68,6 +68,11 @@ class CacheDirectory {
   // UNAVAILABLE if another process keeps it for longer than `lock_wait`.
   absl::StatusOr<Lock> Acquire() const;
 
+  // Bytes that may be written before somebody has to count again what is there, as was noted last
+  // for a budget of `max_bytes`; 0 if nothing was.
+  static int64_t RoomLeft(const Lock& lock, int64_t max_bytes);
+  absl::Status SetRoomLeft(const Lock& lock, int64_t max_bytes, int64_t room) const;
+
   std::string EntryPath(Kind kind, const Digest& digest) const;
   std::string PinPath(Kind kind, const Digest& digest) const;
   std::string QuarantinePath(Kind kind, const Digest& digest) const;
@@ -105,5 +110,8 @@ absl::Status RemoveFile(const std::string& path);
 
 // REQUIRES: the directory's lock is held.
 absl::Status RenameFile(const std::string& from, const std::string& to);
+
+// 0 if there is none.
+int64_t BytesOfFile(const std::string& path);
 
 }  // namespace latentd::cache

@@ -71,7 +71,7 @@ absl::StatusOr<std::unique_ptr<DiskCache>> DiskCache::Open(const Options& option
 
 // Where this cannot be done now, the first Write that can does it.
 void DiskCache::Clean() {
-  if (const auto lock = files_.Acquire(); lock.ok()) MakeRoom(0, "").IgnoreError();
+  if (const auto lock = files_.Acquire(); lock.ok()) MakeRoom(*lock, 0, "").IgnoreError();
   metrics_.bytes.Set(bytes());
 }
 
@@ -159,29 +159,37 @@ absl::StatusOr<TemporaryFile> DiskCache::Reserve(Kind kind, int64_t bytes,
                                                  const std::string& path) {
   RETURN_IF_ERROR(files_.Make());  // somebody may have emptied the directory
   ASSIGN_OR_RETURN(const CacheDirectory::Lock lock, files_.Acquire());
-  RETURN_IF_ERROR(MakeRoom(bytes, path));
+  const int64_t room = CacheDirectory::RoomLeft(lock, options_.max_bytes) - bytes;
+  if (room >= 0) {
+    RETURN_IF_ERROR(files_.SetRoomLeft(lock, options_.max_bytes, room));
+    metrics_.bytes.Add(bytes - BytesOfFile(path));
+  } else {
+    RETURN_IF_ERROR(MakeRoom(lock, bytes, path));
+  }
   return files_.NewTemporary(kind, bytes);
 }
 
-absl::Status DiskCache::MakeRoom(int64_t bytes, const std::string& path) {
+absl::Status DiskCache::MakeRoom(const CacheDirectory::Lock& lock, int64_t bytes,
+                                 const std::string& path) {
   std::vector<StoredFile> files = files_.Files();
-  files.erase(std::remove_if(files.begin(), files.end(),
-                             [&path](const StoredFile& file) { return file.path == path; }),
-              files.end());
   NoteUses(files);
   const int64_t held = Bytes(files);
-  const auto pinned = std::partition(files.begin(), files.end(),
-                                     [](const StoredFile& file) { return !file.pinned; });
-  files.erase(pinned, files.end());
-  const int64_t excess = held + files_.ReapTemporaries() + bytes - options_.max_bytes;
-  if (bytes > 0 && excess > Bytes(files)) {
+  const int64_t replaced = BytesOfFile(path);
+  const int64_t needed = held - replaced + files_.ReapTemporaries() + bytes;
+  files.erase(
+      std::remove_if(files.begin(), files.end(),
+                     [&path](const StoredFile& file) { return file.pinned || file.path == path; }),
+      files.end());
+  if (bytes > 0 && needed - Bytes(files) > options_.max_bytes) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "an entry of ", bytes, " bytes does not fit into ", options_.directory, ", which may hold ",
         options_.max_bytes, ", beside what is pinned or being written there"));
   }
-  ASSIGN_OR_RETURN(const int64_t evicted, Evict(std::move(files), excess));
-  metrics_.bytes.Set(held - evicted + bytes);
-  return absl::OkStatus();
+  ASSIGN_OR_RETURN(const int64_t evicted, Evict(std::move(files), needed - options_.max_bytes));
+  metrics_.bytes.Set(held - replaced - evicted + bytes);
+  // What is about to be replaced is still there, and stays if writing fails.
+  const int64_t room = options_.max_bytes - (needed - evicted + replaced);
+  return files_.SetRoomLeft(lock, options_.max_bytes, std::max<int64_t>(room, 0));
 }
 
 absl::StatusOr<int64_t> DiskCache::Evict(std::vector<StoredFile> files, int64_t bytes) {

@@ -138,8 +138,9 @@ class DiskCache {
 
   absl::Status Store(Kind kind, absl::string_view key, absl::string_view payload);
   absl::StatusOr<TemporaryFile> Reserve(Kind kind, int64_t bytes, const std::string& path);
-  // REQUIRES: the directory's lock is held. `path` is about to be replaced and does not count.
-  absl::Status MakeRoom(int64_t bytes, const std::string& path);
+  // Counts what is there and evicts what is too much beside `bytes` more; `path` is about to be
+  // replaced and does not count.
+  absl::Status MakeRoom(const CacheDirectory::Lock& lock, int64_t bytes, const std::string& path);
   // At least `bytes` of the files, where they have them; returns how many.
   absl::StatusOr<int64_t> Evict(std::vector<StoredFile> files, int64_t bytes);
   void CountWriteFailure(const absl::Status& status);
