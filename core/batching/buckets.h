@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -39,7 +40,8 @@ class Buckets {
   // What is listed twice counts once.
   explicit Buckets(std::vector<Bucket> listed);
 
-  const std::vector<Bucket>& listed() const { return listed_; }
+  const std::vector<Bucket>& listed() const& { return listed_; }
+  std::vector<Bucket> listed() && { return std::move(listed_); }
   bool Has(Bucket bucket) const;
 
   // What the networks run at for a picture of `size`. INVALID_ARGUMENT with field violations of
