@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "core/base/error_details.h"
 #include "core/base/status_macros.h"
 
@@ -21,44 +22,26 @@ using google::protobuf::EnumValueDescriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Reflection;
 
-constexpr char kHelp[] =
-    R"(latentd serves pictures from Stable Diffusion XL checkpoints over gRPC.
-
-  latentd                                     the demo checkpoint, on 127.0.0.1:50051
-  latentd --base=DIR                          a diffusers checkpoint directory
-  latentd --base=DIR --refiner=DIR            base and refiner
-
-Then, in another terminal:  latent generate "a large yellow star on a purple background"
-
-What to serve
-  --base=DIR              the base: a diffusers directory, with model_index.json in it
-  --refiner=DIR           the refiner: the same
-  --variant=NAME          fp16 reads *.fp16.safetensors; without it: files without a suffix, else fp16
-  --backend=NAME          cpu (default), or reference: slow, in plain fp32, to compare with
-
-Where
-  --listen=ADDRESS        HOST:PORT or unix:PATH (default 127.0.0.1:50051); port 0 picks a free one and logs it
-
-How much
-  --threads=N             for computing (default: as many as this process may use)
-  --memory=SIZE           budget, such as 8GiB (default: what the machine and its cgroup allow)
-  --queue-capacity=N      pictures that may wait before requests are refused (default 64)
-  --max-request-bytes=N   of one request, its picture included (default 32MiB)
-
-Operation
-  --drain-timeout=TIME    how long SIGTERM lets running requests finish (default 30s); a second signal ends at once
-  --log-format=FORMAT     text (default) or json, on standard error
-  --log-level=LEVEL       debug, info (default), warning, error
-  --config=FILE           the same settings from a file, in protobuf's text format; flags win
-  --print-config          print what flags, file and defaults come to, as such a file, and exit
-  --version               print the version and exit
-  --help                  print this and exit
-
-Exit codes: 0 stopped by a signal, 1 could not start or failed, 2 wrong flags or configuration.
-)";
-
 absl::Status Usage(absl::string_view message) {
   return absl::InvalidArgumentError(absl::StrCat(message, " (latentd --help lists the flags)"));
+}
+
+bool IsBool(const FieldDescriptor& field) {
+  return field.cpp_type() == FieldDescriptor::CPPTYPE_BOOL;
+}
+
+// The field of a flag, which is spelled with dashes; null: there is none.
+const FieldDescriptor* FindField(absl::string_view flag) {
+  if (absl::StrContains(flag, '_')) return nullptr;
+  return v1::ServerConfig::descriptor()->FindFieldByName(absl::StrReplaceAll(flag, {{"-", "_"}}));
+}
+
+// --noNAME and --no-NAME; null: there is no such switch.
+const FieldDescriptor* FindNegated(absl::string_view flag) {
+  if (!absl::ConsumePrefix(&flag, "no")) return nullptr;
+  absl::ConsumePrefix(&flag, "-");
+  const FieldDescriptor* field = FindField(flag);
+  return field != nullptr && IsBool(*field) ? field : nullptr;
 }
 
 std::string EnumNames(const FieldDescriptor& field) {
@@ -81,12 +64,23 @@ absl::Status SetEnum(v1::ServerConfig& config, const FieldDescriptor& field, abs
   return absl::OkStatus();
 }
 
+absl::Status SetBool(v1::ServerConfig& config, const FieldDescriptor& field, absl::string_view flag,
+                     const std::string& value) {
+  bool on = false;
+  if (!absl::SimpleAtob(value, &on)) {
+    return Usage(absl::StrCat("--", flag, "=", Excerpt(value), ": must be true or false"));
+  }
+  config.GetReflection()->SetBool(&config, &field, on);
+  return absl::OkStatus();
+}
+
 absl::Status SetField(v1::ServerConfig& config, const FieldDescriptor& field,
                       absl::string_view flag, const std::string& value) {
   const Reflection& reflection = *config.GetReflection();
   if (field.cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
     return SetEnum(config, field, flag, value);
   }
+  if (IsBool(field)) return SetBool(config, field, flag, value);
   if (field.cpp_type() == FieldDescriptor::CPPTYPE_INT32) {
     int32_t number = 0;
     if (!absl::SimpleAtoi(value, &number)) {
@@ -132,11 +126,9 @@ class Parser {
   }
 
   absl::Status Setting(const std::string& flag, std::optional<std::string> value) {
-    const FieldDescriptor* field =
-        v1::ServerConfig::descriptor()->FindFieldByName(absl::StrReplaceAll(flag, {{"-", "_"}}));
-    if ((field == nullptr && flag != "config") || absl::StrContains(flag, "_")) {
-      return Usage(absl::StrCat("there is no flag --", Excerpt(flag)));
-    }
+    const FieldDescriptor* field = FindField(flag);
+    if (field == nullptr && flag != "config") return Negation(flag, value);
+    if (!value && field != nullptr && IsBool(*field)) value = "true";
     if (!value) {
       if (next_ == arguments_.size()) return Usage(absl::StrCat("--", flag, " needs a value"));
       value = arguments_[next_++];
@@ -144,6 +136,13 @@ class Parser {
     if (flag != "config") return SetField(line_.flags, *field, flag, *value);
     line_.config_file = *value;
     return absl::OkStatus();
+  }
+
+  absl::Status Negation(const std::string& flag, const std::optional<std::string>& value) {
+    const FieldDescriptor* field = FindNegated(flag);
+    if (field == nullptr) return Usage(absl::StrCat("there is no flag --", Excerpt(flag)));
+    if (value) return Usage(absl::StrCat("--", flag, " takes no value"));
+    return SetField(line_.flags, *field, flag, "false");
   }
 
   const std::vector<std::string>& arguments_;
@@ -156,7 +155,5 @@ class Parser {
 absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arguments) {
   return Parser(arguments).Parse();
 }
-
-std::string HelpText() { return kHelp; }
 
 }  // namespace latentd::server

@@ -18,11 +18,9 @@ struct CommandLine {
   bool help = false;
 };
 
-// --name=value and --name value both work. INVALID_ARGUMENT names what is wrong. `arguments`
-// without the program's name.
+// --name=value and --name value both work; switches are --name, --noname (or --no-name) and
+// --name=true or false. INVALID_ARGUMENT names what is wrong. `arguments` without the program's
+// name.
 absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arguments);
-
-// What --help prints.
-std::string HelpText();
 
 }  // namespace latentd::server

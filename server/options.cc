@@ -1,15 +1,11 @@
 #include "server/options.h"
 
-#include <cmath>
-#include <utility>
-#include <vector>
+#include <cstdlib>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
-#include "core/base/error_details.h"
 #include "core/base/status_macros.h"
+#include "server/flag_values.h"
 
 namespace latentd::server {
 namespace {
@@ -19,79 +15,77 @@ namespace v1 = ::latent::v1;
 // gRPC counts message sizes in an int.
 constexpr int64_t kMaxRequestLimit = int64_t{1} << 30;
 constexpr int64_t kMinRequestLimit = int64_t{4} << 10;
+constexpr int64_t kMaxBudget = int64_t{1} << 50;
 constexpr int kMaxQueueCapacity = 4096;
 constexpr int kMaxThreads = 1024;
-constexpr absl::Duration kMaxDrainTimeout = absl::Hours(24);
 
-absl::Status Wrong(absl::string_view flag, absl::string_view value, absl::string_view right) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("--", flag, "=", Excerpt(value), ": must be ", right));
+absl::StatusOr<int64_t> ToBudget(absl::string_view flag, const std::string& text) {
+  ASSIGN_OR_RETURN(const int64_t bytes, ToBytes(flag, text));
+  RETURN_IF_ERROR(CheckRange(flag, bytes, 1, kMaxBudget));
+  return bytes;
 }
 
-absl::Status CheckRange(absl::string_view flag, int64_t value, int64_t low, int64_t high) {
-  if (value >= low && value <= high) return absl::OkStatus();
-  return Wrong(flag, absl::StrCat(value), absl::StrCat(low, " to ", high));
-}
-
-absl::StatusOr<int64_t> BytesFlag(absl::string_view flag, const std::string& text) {
-  absl::StatusOr<int64_t> bytes = ParseBytes(text);
-  if (!bytes.ok()) return Wrong(flag, text, "a number of bytes, such as 64MiB or 2GiB");
-  return *bytes;
-}
-
-absl::StatusOr<absl::Duration> DrainTimeout(const std::string& text) {
-  absl::Duration timeout;
-  const bool parsed = absl::ParseDuration(text, &timeout);
-  if (!parsed || timeout < absl::ZeroDuration() || timeout > kMaxDrainTimeout) {
-    return Wrong("drain-timeout", text, "a duration of at most 24h, such as 30s or 1m30s");
-  }
-  return timeout;
-}
-
-absl::Status CheckListen(const std::string& listen) {
-  if (absl::StartsWith(listen, "unix:") && listen.size() > 5) return absl::OkStatus();
-  const size_t colon = listen.rfind(':');
-  int port = -1;
-  if (colon != std::string::npos && colon > 0 &&
-      absl::SimpleAtoi(absl::string_view(listen).substr(colon + 1), &port) && port >= 0 &&
-      port <= 65535) {
-    return absl::OkStatus();
-  }
-  return Wrong("listen", listen, "HOST:PORT or unix:PATH, such as 127.0.0.1:50051");
-}
-
-absl::StatusOr<engine::Config> EngineConfig(const v1::ServerConfig& config) {
-  engine::Config engine;
+absl::Status SetModels(const v1::ServerConfig& config, engine::Config& engine) {
   engine.base = config.base();
   engine.refiner = config.refiner();
   engine.variant = config.variant();
   engine.backend = config.backend() == v1::REFERENCE ? "reference" : "cpu";
+  if (engine.base.empty() && !engine.refiner.empty()) {
+    return WrongValue("refiner", engine.refiner, "given together with --base");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetLimits(const v1::ServerConfig& config, engine::Config& engine) {
   RETURN_IF_ERROR(CheckRange("threads", config.threads(), 0, kMaxThreads));
   engine.threads = config.threads();
   if (!config.memory().empty()) {
-    ASSIGN_OR_RETURN(engine.memory_bytes, BytesFlag("memory", config.memory()));
+    ASSIGN_OR_RETURN(engine.memory_bytes, ToBytes("memory", config.memory()));
   }
   RETURN_IF_ERROR(CheckRange("queue-capacity", config.queue_capacity(), 1, kMaxQueueCapacity));
   engine.queue_capacity = config.queue_capacity();
-  if (engine.base.empty() && !engine.refiner.empty()) {
-    return Wrong("refiner", engine.refiner, "given together with --base");
+  return absl::OkStatus();
+}
+
+absl::Status SetGraphs(const v1::ServerConfig& config, engine::Config& engine) {
+  engine.cache_dir = config.cache_dir();
+  ASSIGN_OR_RETURN(engine.cache_max_bytes, ToBudget("cache-max-bytes", config.cache_max_bytes()));
+  ASSIGN_OR_RETURN(engine.graph_memory_bytes, ToBudget("graph-memory", config.graph_memory()));
+  ASSIGN_OR_RETURN(engine.buckets, ToSizes("buckets", config.buckets()));
+  ASSIGN_OR_RETURN(engine.rows, ToRows("rows", config.rows()));
+  ASSIGN_OR_RETURN(engine.components, ToModes("components", config.components()));
+  ASSIGN_OR_RETURN(engine.skipped_passes, ToNames("skip-passes", config.skip_passes()));
+  engine.compile_at_start = config.compile_at_start();
+  engine.forbid_compile_after_ready = config.forbid_compile_after_ready();
+  engine.allow_import = config.allow_import();
+  return absl::OkStatus();
+}
+
+absl::Status SetAddresses(const v1::ServerConfig& config, Options& options) {
+  options.listen = config.listen();
+  RETURN_IF_ERROR(CheckAddress("listen", options.listen));
+  options.metrics_listen = config.metrics_listen();
+  if (!options.metrics_listen.empty()) {
+    RETURN_IF_ERROR(CheckTcpAddress("metrics-listen", options.metrics_listen));
   }
-  return engine;
+  options.admin_listen = config.admin_listen();
+  if (options.admin_listen.empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckAddress("admin-listen", options.admin_listen));
+  if (options.admin_listen == options.listen && !absl::EndsWith(options.listen, ":0")) {
+    return WrongValue("admin-listen", options.admin_listen, "another address than --listen");
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<int64_t> ParseBytes(absl::string_view text) {
-  static constexpr std::pair<absl::string_view, double> kUnits[] = {
-      {"KiB", 1024.0}, {"MiB", 1024.0 * 1024}, {"GiB", 1024.0 * 1024 * 1024}, {"", 1.0}};
-  for (const auto& [unit, factor] : kUnits) {
-    absl::string_view number = text;
-    if (!absl::ConsumeSuffix(&number, unit)) continue;
-    double value = 0;
-    if (!absl::SimpleAtod(number, &value) || !(value >= 0) || value * factor > 1e15) break;
-    return static_cast<int64_t>(std::llround(value * factor));
+std::string DefaultCacheDirectory(const char* xdg_cache_home, const char* home) {
+  // The XDG base directory specification has relative paths ignored.
+  if (xdg_cache_home != nullptr && xdg_cache_home[0] == '/') {
+    return absl::StrCat(xdg_cache_home, "/latentd");
   }
-  return absl::InvalidArgumentError("not a number of bytes");
+  if (home != nullptr && home[0] == '/') return absl::StrCat(home, "/.cache/latentd");
+  return "";
 }
 
 v1::ServerConfig DefaultConfig() {
@@ -104,19 +98,27 @@ v1::ServerConfig DefaultConfig() {
   config.set_drain_timeout("30s");
   config.set_log_format(v1::TEXT);
   config.set_log_level(v1::INFO);
+  config.set_cache_dir(DefaultCacheDirectory(std::getenv("XDG_CACHE_HOME"), std::getenv("HOME")));
+  config.set_cache_max_bytes("10GiB");
+  config.set_graph_memory("1GiB");
+  config.set_rows("1,2");
+  config.set_compile_at_start(true);
+  config.set_forbid_compile_after_ready(false);
+  config.set_allow_import(false);
   return config;
 }
 
 absl::StatusOr<Options> ToOptions(const v1::ServerConfig& config) {
   Options options;
-  RETURN_IF_ERROR(CheckListen(config.listen()));
-  options.listen = config.listen();
-  ASSIGN_OR_RETURN(options.engine, EngineConfig(config));
+  RETURN_IF_ERROR(SetAddresses(config, options));
+  RETURN_IF_ERROR(SetModels(config, options.engine));
+  RETURN_IF_ERROR(SetLimits(config, options.engine));
+  RETURN_IF_ERROR(SetGraphs(config, options.engine));
   ASSIGN_OR_RETURN(options.max_request_bytes,
-                   BytesFlag("max-request-bytes", config.max_request_bytes()));
+                   ToBytes("max-request-bytes", config.max_request_bytes()));
   RETURN_IF_ERROR(CheckRange("max-request-bytes", options.max_request_bytes, kMinRequestLimit,
                              kMaxRequestLimit));
-  ASSIGN_OR_RETURN(options.drain_timeout, DrainTimeout(config.drain_timeout()));
+  ASSIGN_OR_RETURN(options.drain_timeout, ToTimeout("drain-timeout", config.drain_timeout()));
   options.log_format = config.log_format();
   options.log_level = config.log_level();
   return options;

@@ -11,7 +11,9 @@
 namespace latentd::server {
 
 struct Options {
-  std::string listen;  // HOST:PORT or unix:PATH
+  std::string listen;        // HOST:PORT or unix:PATH
+  std::string admin_listen;  // the same; empty: where `listen` is, if only this machine reaches it
+  std::string metrics_listen;  // HOST:PORT; empty: nowhere
   engine::Config engine;
   int64_t max_request_bytes = 0;
   absl::Duration drain_timeout;
@@ -19,14 +21,15 @@ struct Options {
   latent::v1::LogLevel log_level = latent::v1::INFO;
 };
 
-// Every field set, except where empty means "find out": the checkpoints, threads, memory.
+// Every field set, except where empty means "find out" or "none".
 latent::v1::ServerConfig DefaultConfig();
+
+// $XDG_CACHE_HOME/latentd, else $HOME/.cache/latentd; empty where neither is an absolute path.
+// Null: not set.
+std::string DefaultCacheDirectory(const char* xdg_cache_home, const char* home);
 
 // INVALID_ARGUMENT names the flag that is wrong, in any of its spellings. `config` has every field
 // that DefaultConfig has; checkpoints are not looked at.
 absl::StatusOr<Options> ToOptions(const latent::v1::ServerConfig& config);
-
-// "1048576", "64MiB", "1.5GiB"; not negative.
-absl::StatusOr<int64_t> ParseBytes(absl::string_view text);
 
 }  // namespace latentd::server

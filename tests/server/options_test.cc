@@ -8,10 +8,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "server/command_line.h"
 #include "server/config_file.h"
 #include "server/demo_checkpoint.h"
+#include "server/help_text.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::server {
@@ -20,7 +22,10 @@ namespace {
 namespace v1 = ::latent::v1;
 using ::latentd::testing::IsOk;
 using ::latentd::testing::StatusIs;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 
@@ -47,6 +52,23 @@ TEST(OptionsTest, Defaults) {
   EXPECT_EQ(options.drain_timeout, absl::Seconds(30));
   EXPECT_EQ(options.log_format, v1::TEXT);
   EXPECT_EQ(options.log_level, v1::INFO);
+  EXPECT_EQ(options.admin_listen, "");
+  EXPECT_EQ(options.metrics_listen, "");
+  EXPECT_EQ(options.engine.cache_max_bytes, int64_t{10} << 30);
+  EXPECT_EQ(options.engine.graph_memory_bytes, int64_t{1} << 30);
+  EXPECT_THAT(options.engine.buckets, IsEmpty());
+  EXPECT_THAT(options.engine.rows, ElementsAre(1, 2));
+  EXPECT_THAT(options.engine.components, IsEmpty());
+  EXPECT_THAT(options.engine.skipped_passes, IsEmpty());
+  EXPECT_TRUE(options.engine.compile_at_start);
+  EXPECT_FALSE(options.engine.forbid_compile_after_ready || options.engine.allow_import);
+}
+
+TEST(OptionsTest, TheCacheIsWhereUsersHaveTheirCaches) {
+  EXPECT_EQ(DefaultCacheDirectory("/x", "/home/u"), "/x/latentd");
+  EXPECT_EQ(DefaultCacheDirectory(nullptr, "/home/u"), "/home/u/.cache/latentd");
+  EXPECT_EQ(DefaultCacheDirectory("relative", "/home/u"), "/home/u/.cache/latentd");
+  EXPECT_EQ(DefaultCacheDirectory("", nullptr), "");
 }
 
 TEST(OptionsTest, EveryFlagHasItsEffect) {
@@ -70,6 +92,37 @@ TEST(OptionsTest, EveryFlagHasItsEffect) {
   EXPECT_EQ(options.log_level, v1::WARNING);
 }
 
+TEST(OptionsTest, EveryFlagOfGraphsHasItsEffect) {
+  ASSERT_OK_AND_ASSIGN(
+      const Options options,
+      OptionsOf("", {"--cache-dir=/c", "--cache-max-bytes=3GiB", "--graph-memory=5MiB",
+                     "--buckets=1024x1024, 832x1216", "--rows=2,4",
+                     "--components=vae_encoder=off,text_encoder=reference,unet_base=compiled",
+                     "--skip-passes=epilogues,image_layout", "--nocompile-at-start",
+                     "--forbid-compile-after-ready", "--allow-import=true",
+                     "--admin-listen=unix:/run/a", "--metrics-listen=127.0.0.1:0"}));
+  EXPECT_EQ(options.engine.cache_dir, "/c");
+  EXPECT_EQ(options.engine.cache_max_bytes, int64_t{3} << 30);
+  EXPECT_EQ(options.engine.graph_memory_bytes, int64_t{5} << 20);
+  EXPECT_THAT(options.engine.buckets,
+              ElementsAre(pipeline::Size{1024, 1024}, pipeline::Size{832, 1216}));
+  EXPECT_THAT(options.engine.rows, ElementsAre(2, 4));
+  EXPECT_THAT(options.engine.components,
+              ElementsAre(Pair("text_encoder", engine::ComponentMode::kReference),
+                          Pair("unet_base", engine::ComponentMode::kCompiled),
+                          Pair("vae_encoder", engine::ComponentMode::kOff)));
+  EXPECT_THAT(options.engine.skipped_passes, ElementsAre("epilogues", "image_layout"));
+  EXPECT_FALSE(options.engine.compile_at_start);
+  EXPECT_TRUE(options.engine.forbid_compile_after_ready && options.engine.allow_import);
+  EXPECT_EQ(options.admin_listen, "unix:/run/a");
+  EXPECT_EQ(options.metrics_listen, "127.0.0.1:0");
+}
+
+TEST(OptionsTest, AnEmptyCacheDirectoryKeepsNone) {
+  ASSERT_OK_AND_ASSIGN(const Options options, OptionsOf("", {"--cache-dir="}));
+  EXPECT_EQ(options.engine.cache_dir, "");
+}
+
 TEST(OptionsTest, FlagsWinOverTheFile) {
   const std::string file = "queue_capacity: 7\nthreads: 2  # of the file\n";
   ASSERT_OK_AND_ASSIGN(const Options options, OptionsOf(file, {"--queue-capacity=9"}));
@@ -82,6 +135,13 @@ TEST(OptionsTest, WhatIsPrintedReadsBack) {
   config.set_base("/models/a \"b\"");
   ASSERT_OK_AND_ASSIGN(const v1::ServerConfig read, ParseConfig(PrintConfig(config), "printed"));
   EXPECT_EQ(read.SerializeAsString(), config.SerializeAsString());
+}
+
+// Sizes that differ, and that are right each by itself.
+std::string ManySizes(int count) {
+  std::vector<std::string> sizes;
+  for (int i = 0; i < count; ++i) sizes.push_back(absl::StrCat(64 + 8 * i, "x64"));
+  return absl::StrJoin(sizes, ",");
 }
 
 TEST(OptionsTest, WrongValuesAreNamedWithWhatIsRight) {
@@ -102,7 +162,30 @@ TEST(OptionsTest, WrongValuesAreNamedWithWhatIsRight) {
            {"--drain-timeout=30", "duration"},
            {"--log-format=xml", "text, json"},
            {"--log-level=loud", "debug, info, warning, error"},
-           {"--refiner=/r", "--base"}}) {
+           {"--refiner=/r", "--base"},
+           {"--cache-max-bytes=0", "1 to"},
+           {"--cache-max-bytes=much", "64MiB"},
+           {"--graph-memory=-1", "64MiB"},
+           {"--admin-listen=9000", "HOST:PORT"},
+           {"--admin-listen=127.0.0.1:50051", "another address than --listen"},
+           {"--metrics-listen=unix:/m", "HOST:PORT"},
+           {"--buckets=1024", "1024x1024"},
+           {"--buckets=1024x1023", "multiple of 8"},
+           {"--buckets=8x8", "from 64 to 2048"},
+           {"--buckets=4096x512", "from 64 to 2048"},
+           {"--buckets=64x64,", "from 64 to 2048"},
+           {"--buckets=64x64,128x64,64x64", "once"},
+           {absl::StrCat("--buckets=", ManySizes(65)), "at most 64"},
+           {"--rows=", "from 1 to 8"},
+           {"--rows=0", "from 1 to 8"},
+           {"--rows=1,9", "from 1 to 8"},
+           {"--rows=2,2", "once"},
+           {"--components=vae=off", "vae_decoder, vae_encoder"},
+           {"--components=vae_encoder", "compiled, reference, off"},
+           {"--components=vae_encoder=on", "compiled, reference, off"},
+           {"--components=vae_encoder=off,vae_encoder=off", "only mode"},
+           {"--skip-passes=dead code", "names"},
+           {"--allow-import=maybe", "true or false"}}) {
     const std::string name = flag.substr(0, flag.find('='));
     EXPECT_THAT(OptionsOf("", {flag}), StatusIs(kInvalid, HasSubstr(name))) << flag;
     EXPECT_THAT(OptionsOf("", {flag}), StatusIs(kInvalid, HasSubstr(right))) << flag;
@@ -122,6 +205,25 @@ TEST(CommandLineTest, Switches) {
                        ParseCommandLine({"--print-config", "--config", "f", "--version", "-h"}));
   EXPECT_TRUE(line.print_config && line.version && line.help);
   EXPECT_EQ(line.config_file, "f");
+}
+
+TEST(CommandLineTest, SwitchesOfTheConfigurationAreOnOrOff) {
+  for (const auto& [argument, on] :
+       std::vector<std::pair<std::string, bool>>{{"--allow-import", true},
+                                                 {"--allow-import=true", true},
+                                                 {"--allow-import=false", false},
+                                                 {"--noallow-import", false},
+                                                 {"--no-allow-import", false}}) {
+    ASSERT_OK_AND_ASSIGN(const CommandLine line, ParseCommandLine({argument}));
+    EXPECT_TRUE(line.flags.has_allow_import()) << argument;
+    EXPECT_EQ(line.flags.allow_import(), on) << argument;
+  }
+  ASSERT_OK_AND_ASSIGN(const CommandLine line,
+                       ParseCommandLine({"--allow-import", "--listen=x", "--allow-import=false"}));
+  EXPECT_FALSE(line.flags.allow_import());
+  EXPECT_EQ(line.flags.listen(), "x");
+  EXPECT_THAT(ParseCommandLine({"--noallow-import=1"}), StatusIs(kInvalid, HasSubstr("no value")));
+  EXPECT_THAT(ParseCommandLine({"--nothreads"}), StatusIs(kInvalid, HasSubstr("no flag")));
 }
 
 TEST(CommandLineTest, HelpNamesEveryField) {

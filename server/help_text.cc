@@ -1,0 +1,72 @@
+#include "server/help_text.h"
+
+namespace latentd::server {
+namespace {
+
+constexpr char kHelp[] =
+    R"(latentd serves pictures from Stable Diffusion XL checkpoints over gRPC.
+
+  latentd                                     the demo checkpoint, on 127.0.0.1:50051
+  latentd --base=DIR                          a diffusers checkpoint directory
+  latentd --base=DIR --refiner=DIR            base and refiner
+
+Then, in another terminal:  latent generate "a large yellow star on a purple background"
+
+What to serve
+  --base=DIR              the base: a diffusers directory, with model_index.json in it
+  --refiner=DIR           the refiner: the same
+  --variant=NAME          fp16 reads *.fp16.safetensors; without it: files without a suffix, else fp16
+  --backend=NAME          cpu (default), or reference: slow, in plain fp32, to compare with
+  --components=LIST       how components run that are not compiled: vae_encoder=off,text_encoder=reference. Of
+                          text_encoder, text_encoder_2, unet_base, unet_refiner, vae_decoder, vae_encoder, each is
+                          compiled, reference (op by op, slow) or off (what needs it is refused)
+
+Which sizes
+  --buckets=LIST          sizes that pictures are drawn at, such as 1024x1024,832x1216 (default: those that the model
+                          was trained at). Graphs are compiled for each of them; other sizes run in one of these, or
+                          are refused, as the request's bucket_policy says
+  --rows=LIST             rows of one evaluation that graphs are compiled for (default 1,2: without guidance, and with)
+
+Compiled graphs
+  --cache-dir=DIR         where they are kept for the next start (default $XDG_CACHE_HOME/latentd, else
+                          ~/.cache/latentd); --cache-dir= keeps none
+  --cache-max-bytes=SIZE  of that directory; what was not used for longest leaves first (default 10GiB)
+  --graph-memory=SIZE     of graphs held in memory (default 1GiB)
+  --compile-at-start=BOOL compile what the cache does not have before the server is ready (default true); else it stays
+                          cold until somebody asks for it: latent graphs warm
+  --forbid-compile-after-ready=BOOL
+                          refuse whatever would compile once the server is ready (default false)
+  --skip-passes=LIST      compiler passes to leave out, by name, to find out what one does
+  --allow-import=BOOL     take compiled graphs of other servers: latent graphs import (default false)
+
+Where
+  --listen=ADDRESS        HOST:PORT or unix:PATH (default 127.0.0.1:50051); port 0 picks a free one and logs it
+  --admin-listen=ADDRESS  the same for the services of operators, GraphCache and Admin. Default: where --listen is if
+                          that is a loopback address or a Unix socket, else nowhere
+  --metrics-listen=ADDRESS
+                          HOST:PORT for Prometheus, at /metrics (default: nowhere)
+
+How much
+  --threads=N             for computing (default: as many as this process may use)
+  --memory=SIZE           budget, such as 8GiB (default: what the machine and its cgroup allow)
+  --queue-capacity=N      pictures that may wait before requests are refused (default 64)
+  --max-request-bytes=N   of one request, its picture included (default 32MiB)
+
+Operation
+  --drain-timeout=TIME    how long SIGTERM lets running requests finish (default 30s); a second signal ends at once
+  --log-format=FORMAT     text (default) or json, on standard error
+  --log-level=LEVEL       debug, info (default), warning, error
+  --config=FILE           the same settings from a file, in protobuf's text format; flags win
+  --print-config          print what flags, file and defaults come to, as such a file, and exit
+  --version               print the version and exit
+  --help                  print this and exit
+
+A switch (BOOL) is --name, --noname or --name=false.
+Exit codes: 0 stopped by a signal, 1 could not start or failed, 2 wrong flags or configuration.
+)";
+
+}  // namespace
+
+std::string HelpText() { return kHelp; }
+
+}  // namespace latentd::server
