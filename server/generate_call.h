@@ -73,7 +73,9 @@ class GenerateCall : public engine::EventSink,
  private:
   // What the log line says.
   struct Record {
-    std::string method, id, peer, size;
+    std::string method, id, peer;
+    std::string size;    // of the pictures
+    std::string bucket;  // that they were drawn in
     int steps = 0;
     int images = 0;
     absl::Time arrived, started = absl::InfiniteFuture();

@@ -4,18 +4,19 @@
 #include <string>
 #include <utility>
 
+#include "server/basic_conversion.h"
 #include "server/request_form.h"
 
 namespace latentd::server {
 namespace {
 
 namespace v1 = ::latent::v1;
+using server::FromProto;  // those of basic_conversion.h, beside the ones here
 
 // Reads NAME where the request has it: SET_IF_PRESENT(width, picture.width).
 #define SET_IF_PRESENT(name, destination) \
   if (request.has_##name()) (destination) = request.name()
 
-pipeline::Size FromProto(const v1::Size& size) { return {size.width(), size.height()}; }
 pipeline::Offset FromProto(const v1::Offset& offset) { return {offset.top(), offset.left()}; }
 
 #define SET_MESSAGE_IF_PRESENT(name, destination) \
@@ -86,6 +87,17 @@ image::Format FromProto(v1::Format format) {
   }
 }
 
+pipeline::BucketPolicy FromProto(v1::BucketPolicy policy) {
+  switch (policy) {
+    case v1::BUCKET_POLICY_SNAP:
+      return pipeline::BucketPolicy::kSnap;
+    case v1::BUCKET_POLICY_COLD_OK:
+      return pipeline::BucketPolicy::kColdOk;
+    default:  // an unknown value is a violation of its own
+      return pipeline::BucketPolicy::kExact;
+  }
+}
+
 image::EncodeOptions FromProto(const v1::Output& output) {
   image::EncodeOptions options;
   options.format = FromProto(output.format());
@@ -109,6 +121,7 @@ ConvertedRequest ToSpec(v1::GenerateRequest request) {
   SetScheduler(request, picture.scheduler);
   SetDenoising(request, picture);
   SetImages(request, picture);
+  picture.bucket_policy = FromProto(request.bucket_policy());
   SetConditioning(request, picture);
   picture.image = std::move(*request.mutable_image());
   return converted;

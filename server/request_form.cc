@@ -1,79 +1,17 @@
 #include "server/request_form.h"
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "server/request_conversion.h"
+#include "server/type_rules.h"
 
 namespace latentd::server {
 namespace {
 
 namespace v1 = ::latent::v1;
-using google::protobuf::EnumDescriptor;
-using google::protobuf::FieldDescriptor;
-using google::protobuf::Message;
-using google::protobuf::Reflection;
-
-// Rules that follow from a field's type alone, for a message and those in it.
-class TypeRules {
- public:
-  explicit TypeRules(std::vector<FieldViolation>& violations) : violations_(violations) {}
-
-  void Check(const Message& message, const std::string& prefix) {
-    const Reflection& reflection = *message.GetReflection();
-    std::vector<const FieldDescriptor*> fields;
-    reflection.ListFields(message, &fields);
-    for (const FieldDescriptor* field : fields) {
-      const std::string name = absl::StrCat(prefix, field->name());
-      if (field->cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE) CheckFinite(message, *field, name);
-      if (field->cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
-        CheckKnown(*field->enum_type(), reflection.GetEnumValue(message, field), name);
-      }
-      if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
-        Check(reflection.GetMessage(message, field), absl::StrCat(name, "."));
-      }
-    }
-    CheckUnknownFields(reflection.GetUnknownFields(message), prefix);
-  }
-
- private:
-  void CheckFinite(const Message& message, const FieldDescriptor& field, const std::string& name) {
-    const Reflection& reflection = *message.GetReflection();
-    const int count = field.is_repeated() ? reflection.FieldSize(message, &field) : 1;
-    for (int i = 0; i < count; ++i) {
-      const double value = field.is_repeated() ? reflection.GetRepeatedDouble(message, &field, i)
-                                               : reflection.GetDouble(message, &field);
-      if (!std::isfinite(value)) {
-        violations_.push_back({name, absl::StrCat("must be a finite number, not ", value)});
-        return;
-      }
-    }
-  }
-
-  void CheckKnown(const EnumDescriptor& type, int value, const std::string& name) {
-    if (type.FindValueByNumber(value) != nullptr) return;
-    std::vector<std::string> known;
-    known.reserve(type.value_count());
-    for (int i = 0; i < type.value_count(); ++i) known.push_back(type.value(i)->name());
-    violations_.push_back(
-        {name, absl::StrCat("has no value ", value, "; there are ", absl::StrJoin(known, ", "))});
-  }
-
-  // A parameter of a newer API would change the picture: leaving it out would draw another one.
-  void CheckUnknownFields(const google::protobuf::UnknownFieldSet& fields,
-                          const std::string& prefix) {
-    if (fields.empty()) return;
-    violations_.push_back({absl::StrCat(prefix, fields.field(0).number()),
-                           "this server knows no field of that number; it may be older than the "
-                           "client"});
-  }
-
-  std::vector<FieldViolation>& violations_;
-};
 
 void CheckRequestId(const std::string& id, std::vector<FieldViolation>& violations) {
   const auto allowed = [](unsigned char c) {
@@ -130,7 +68,7 @@ std::vector<FieldViolation> CheckForm(const v1::GenerateRequest& request) {
   std::vector<FieldViolation> violations;
   CheckRequestId(request.request_id(), violations);
   CheckPrompts(request, violations);
-  TypeRules(violations).Check(request, "");
+  CheckTypes(request, violations);
   CheckSeeds(request, violations);
   if (request.has_image() && request.image().empty()) {
     violations.push_back({"image", "is empty: it must be a PNG, JPEG or WebP"});

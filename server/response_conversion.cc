@@ -3,25 +3,13 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "server/basic_conversion.h"
+
 namespace latentd::server {
 namespace {
 
 namespace v1 = ::latent::v1;
-
-google::protobuf::Duration ToProto(absl::Duration duration) {
-  google::protobuf::Duration proto;
-  absl::Duration rest;
-  proto.set_seconds(absl::IDivDuration(duration, absl::Seconds(1), &rest));
-  proto.set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
-  return proto;
-}
-
-v1::Size ToProto(pipeline::Size size) {
-  v1::Size proto;
-  proto.set_width(size.width);
-  proto.set_height(size.height);
-  return proto;
-}
+using server::ToProto;  // those of basic_conversion.h, beside the ones here
 
 v1::Offset ToProto(pipeline::Offset offset) {
   v1::Offset proto;
@@ -60,6 +48,18 @@ v1::Format ToProto(image::Format format) {
       return v1::FORMAT_RAW_RGB8;
   }
   return v1::FORMAT_UNSPECIFIED;
+}
+
+v1::BucketPolicy ToProto(pipeline::BucketPolicy policy) {
+  switch (policy) {
+    case pipeline::BucketPolicy::kExact:
+      return v1::BUCKET_POLICY_EXACT;
+    case pipeline::BucketPolicy::kSnap:
+      return v1::BUCKET_POLICY_SNAP;
+    case pipeline::BucketPolicy::kColdOk:
+      return v1::BUCKET_POLICY_COLD_OK;
+  }
+  return v1::BUCKET_POLICY_UNSPECIFIED;
 }
 
 v1::Timings ToProto(const engine::Timings& timings) {
@@ -117,6 +117,7 @@ void SetImages(const pipeline::PictureSpec& picture, v1::GenerateRequest& proto)
   // One of the two, as a request may have it.
   if (picture.seeds.empty()) SET_IF_PRESENT(seed, picture.seed);
   SET_IF_PRESENT(num_images_per_prompt, picture.num_images_per_prompt);
+  proto.set_bucket_policy(ToProto(picture.bucket_policy));
   proto.mutable_seeds()->Add(picture.seeds.begin(), picture.seeds.end());
 }
 
@@ -195,6 +196,7 @@ v1::Completed ToProto(const engine::Completed& completed, const image::EncodeOpt
   *proto.mutable_parameters() = ToProto(completed.effective, output);
   proto.set_dropped_tokens(completed.dropped_tokens);
   proto.mutable_warnings()->Add(completed.warnings.begin(), completed.warnings.end());
+  *proto.mutable_executed_size() = ToProto(completed.executed_size);
   return proto;
 }
 
@@ -228,6 +230,11 @@ v1::GetCapabilitiesResponse ToProto(const engine::Capabilities& capabilities) {
   proto.set_max_images_per_prompt(capabilities.max_images_per_prompt);
   proto.set_queue_capacity(capabilities.queue_capacity);
   proto.set_backend(capabilities.backend);
+  for (const engine::ServerStatus::Bucket& bucket : capabilities.buckets) {
+    v1::Bucket& added = *proto.add_buckets();
+    *added.mutable_size() = ToProto(bucket.size);
+    added.set_ready(bucket.ready);
+  }
   return proto;
 }
 

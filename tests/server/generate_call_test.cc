@@ -2,10 +2,12 @@
 #include <gmock/gmock.h>
 #include <google/protobuf/stubs/logging.h>
 #include <grpcpp/client_context.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 
+#include <sstream>
 #include <thread>
 
-#include "absl/time/clock.h"
 #include "server/unary_call.h"
 #include "tests/server/running_server.h"
 
@@ -15,20 +17,15 @@ namespace {
 namespace v1 = ::latent::v1;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::UnorderedElementsAre;
 
 class GenerateCallTest : public RunningServer {
  protected:
-  // Until what happens on gRPC's threads has happened; fails the test if it never does.
-  template <typename Condition>
-  void WaitFor(Condition condition) {
-    for (int i = 0; i < 5000 && !condition(); ++i) absl::SleepFor(absl::Milliseconds(1));
-    EXPECT_TRUE(condition());
-  }
-
-  // Nothing of the server holds on to the request any more.
+  // Nothing of the server holds on to the request any more: it lets go before it cancels the work.
   void ExpectAllIsLetGo() {
-    WaitFor([&] { return server_->held_bytes() == 0; });
+    engine_.WaitUntilCancelled();
+    EXPECT_EQ(server_->held_bytes(), 0);
   }
 
   grpc::Status Generate(const v1::GenerateRequest& request, v1::GenerateResponse& response) {
@@ -138,12 +135,14 @@ TEST_F(GenerateCallTest, BytesThatAreNoRequestAreMalformed) {
   EXPECT_EQ(ReasonOf(status), "MALFORMED");
 }
 
-TEST_F(GenerateCallTest, WhileLoadingClientsAreToldToComeBack) {
-  engine_.set_state(engine::State::kLoading);
-  const grpc::Status status = Stream(Request());
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
-  EXPECT_EQ(ReasonOf(status), "LOADING");
-  EXPECT_GT(DetailOf<google::rpc::RetryInfo>(status).retry_delay().seconds(), 0);
+TEST_F(GenerateCallTest, WhileLoadingAndWarmingClientsAreToldToComeBack) {
+  for (const engine::State state : {engine::State::kLoading, engine::State::kWarming}) {
+    engine_.set_state(state);
+    const grpc::Status status = Stream(Request());
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+    EXPECT_EQ(ReasonOf(status), "LOADING");
+    EXPECT_GT(DetailOf<google::rpc::RetryInfo>(status).retry_delay().seconds(), 0);
+  }
   grpc::ClientContext context;
   v1::GetCapabilitiesResponse capabilities;
   EXPECT_EQ(stub_->GetCapabilities(&context, {}, &capabilities).error_code(),
@@ -180,7 +179,6 @@ TEST_F(GenerateCallTest, CancellingReachesTheEngine) {
   ASSERT_TRUE(reader->Read(&event));
   context.TryCancel();
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
-  engine_.WaitUntilCancelled();
   ExpectAllIsLetGo();
 }
 
@@ -215,7 +213,6 @@ TEST_F(GenerateCallTest, AConnectionThatBreaksStopsTheWork) {
   stub_.reset();
   health_.reset();
   channel_.reset();
-  engine_.WaitUntilCancelled();
   ExpectAllIsLetGo();
 }
 
@@ -226,13 +223,11 @@ TEST_F(GenerateCallTest, AClientThatReadsNothingIsCancelledAndItsPicturesAreLetG
   for (int i = 0; i < 4; ++i) {
     engine_.Send(engine::Image{.index = i, .bytes = std::string(16 << 20, 'p')});
   }
-  WaitFor([&] { return server_->held_bytes() > 0; });
   clock_.Advance(kStallLimit - absl::Seconds(1));
   server_->CancelStalled();
   EXPECT_GT(server_->held_bytes(), 0);
   clock_.Advance(absl::Seconds(1));
   server_->CancelStalled();
-  engine_.WaitUntilCancelled();
   ExpectAllIsLetGo();
   v1::GenerateEvent event;
   while (reader->Read(&event)) {
@@ -252,10 +247,7 @@ TEST_F(GenerateCallTest, AClientThatReadsSlowlyGetsEveryByte) {
   while (reader->Read(&event)) {
     read += event.image_chunk().data().size();
     if (!event.has_image_chunk() || read % bytes.size() != 0) continue;
-    // The server has noticed; then half of the limit passes, four times the limit in all.
-    WaitFor([&] {
-      return server_->held_bytes() <= kPictures * (1 << 20) - static_cast<int64_t>(read);
-    });
+    // What is on its way now is of a later picture. Four times the limit passes in all.
     clock_.Advance(kStallLimit / 2);
     server_->CancelStalled();
   }
@@ -271,6 +263,61 @@ TEST_F(GenerateCallTest, CapabilitiesAreTheEnginesWithTheServersVersion) {
   EXPECT_EQ(capabilities.version(), "test");
   EXPECT_EQ(capabilities.models(0).name(), "base");
   EXPECT_EQ(capabilities.default_size().width(), 256);
+}
+
+TEST_F(GenerateCallTest, BucketsAndTheirReadinessAreCapabilities) {
+  grpc::ClientContext context;
+  v1::GetCapabilitiesResponse capabilities;
+  ASSERT_TRUE(stub_->GetCapabilities(&context, {}, &capabilities).ok());
+  ASSERT_EQ(capabilities.buckets_size(), 2);
+  EXPECT_EQ(capabilities.buckets(0).size().height(), 256);
+  EXPECT_TRUE(capabilities.buckets(0).ready());
+  EXPECT_FALSE(capabilities.buckets(1).ready());
+}
+
+TEST_F(GenerateCallTest, TheBucketIsToldWhenWorkStartsAndEnds) {
+  std::thread engine([&] {
+    engine_.Send(engine::Started{{320, 192}});
+    engine_.Send(engine::Completed{.executed_size = {320, 192}});
+  });
+  v1::GenerateRequest request = Request();
+  request.set_bucket_policy(v1::BUCKET_POLICY_SNAP);
+  std::vector<v1::GenerateEvent> events;
+  EXPECT_TRUE(Stream(request, &events).ok());
+  engine.join();
+  EXPECT_EQ(engine_.WaitForSpec().picture.bucket_policy, pipeline::BucketPolicy::kSnap);
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].started().executed_size().width(), 320);
+  EXPECT_EQ(events[1].completed().executed_size().height(), 192);
+}
+
+TEST_F(GenerateCallTest, TheLogLineSaysTheBucketWhereItDiffers) {
+  std::ostringstream text;
+  const auto before = spdlog::default_logger();
+  spdlog::set_default_logger(std::make_shared<spdlog::logger>(
+      "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(text)));
+  for (const pipeline::Size bucket : {pipeline::Size{320, 192}, pipeline::Size{300, 180}}) {
+    std::thread engine([&] {
+      const size_t number = bucket.width == 320 ? 0 : 1;
+      engine_.Send(engine::Started{bucket}, number);
+      engine_.Send(engine::Image{.size = {300, 180}, .bytes = "p"}, number);
+      engine_.Send(engine::Completed{}, number);
+    });
+    EXPECT_TRUE(Stream(Request()).ok());
+    engine.join();
+  }
+  server_->Drain(absl::ZeroDuration());  // every line is written
+  spdlog::set_default_logger(before);
+  EXPECT_THAT(text.str(), HasSubstr("code=OK bucket=320x192"));
+  EXPECT_THAT(text.str(), HasSubstr("size=300x180"));
+  EXPECT_THAT(text.str(), Not(HasSubstr("bucket=300x180")));
+}
+
+TEST_F(GenerateCallTest, ADegradedServerTakesRequests) {
+  engine_.set_state(engine::State::kDegraded);
+  std::thread engine([&] { SendPicture("p"); });
+  EXPECT_TRUE(Stream(Request()).ok());
+  engine.join();
 }
 
 TEST_F(GenerateCallTest, DrainingCancelsWhatRunsAndRefusesWhatComes) {

@@ -99,6 +99,17 @@ TEST(RequestConversionTest, EveryFieldReachesTheSpecAndComesBackInTheParameters)
   EXPECT_THAT(converted.violations, IsEmpty());
 }
 
+TEST(RequestConversionTest, BucketPoliciesGoBothWays) {
+  v1::GenerateRequest request = Good();
+  EXPECT_EQ(ToSpec(request).spec.picture.bucket_policy, pipeline::BucketPolicy::kExact);
+  EXPECT_EQ(RoundTrip(request).bucket_policy(), v1::BUCKET_POLICY_EXACT);
+  for (const v1::BucketPolicy policy :
+       {v1::BUCKET_POLICY_EXACT, v1::BUCKET_POLICY_SNAP, v1::BUCKET_POLICY_COLD_OK}) {
+    request.set_bucket_policy(policy);
+    EXPECT_EQ(RoundTrip(request).bucket_policy(), policy);
+  }
+}
+
 TEST(RequestConversionTest, SeedComesBackWhereThereAreNoSeeds) {
   v1::GenerateRequest request = Good();
   request.set_seed(std::numeric_limits<uint64_t>::max());
@@ -144,7 +155,8 @@ TEST(RequestFormTest, EnumValuesAreKnown) {
   v1::GenerateRequest request = Good();
   request.set_model(static_cast<v1::Model>(99));
   request.mutable_output()->set_format(static_cast<v1::Format>(77));
-  EXPECT_THAT(BadFields(request), ElementsAre("model", "output.format"));
+  request.set_bucket_policy(static_cast<v1::BucketPolicy>(4));
+  EXPECT_THAT(BadFields(request), ElementsAre("model", "output.format", "bucket_policy"));
   EXPECT_THAT(ToSpec(request).violations[0].description, HasSubstr("MODEL_REFINER"));
 }
 
