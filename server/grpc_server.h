@@ -1,12 +1,16 @@
-// The gRPC side of the process: one port, the services, and the order in which they stop.
+// The gRPC side of the process: the services, the one or two ports that they are called at, and the
+// order in which they stop. Health follows the engine's status.
 //
-// Life: Start (health NOT_SERVING, generation UNAVAILABLE) -> SetReady -> Drain -> destroyed.
+// Pictures are asked for at `listen`. What is for operators (GraphCache, Admin) is at
+// `admin_listen`; where that is empty, at `listen` too if only this machine reaches it, else
+// nowhere.
+//
+// Life: Start -> Drain -> destroyed.
 #pragma once
-
-#include <grpcpp/server.h>
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
@@ -14,8 +18,12 @@
 #include "core/base/clock.h"
 #include "core/engine/engine.h"
 #include "server/active_calls.h"
+#include "server/admin_service.h"
+#include "server/graph_cache_service.h"
 #include "server/health_service.h"
 #include "server/image_generation_service.h"
+#include "server/server_port.h"
+#include "server/status_follower.h"
 
 namespace latentd::server {
 
@@ -23,47 +31,63 @@ namespace latentd::server {
 class GrpcServer {
  public:
   struct Options {
-    std::string listen;  // HOST:PORT, unix:PATH
+    std::string listen;        // HOST:PORT, unix:PATH
+    std::string admin_listen;  // the same, or empty
     int64_t max_request_bytes = 32 << 20;
     std::string version;
+    GraphCacheService::Imports imports;
+    RequestStop request_stop = [](std::optional<absl::Duration>) {};
   };
 
-  // `engine` and `clock` must outlive the server. FAILED_PRECONDITION says why an address cannot be
-  // listened on.
+  // `engine` and `clock` must outlive the server; REQUIRES: engine.Load() was not called yet.
+  // FAILED_PRECONDITION says why an address cannot be listened on.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const Options& options,
                                                            engine::Engine& engine,
                                                            const Clock& clock);
-  ~GrpcServer();
 
   // With the port that was chosen where 0 was asked for.
-  const std::string& address() const { return address_; }
-
-  // The engine takes requests; ignored after Drain.
-  void SetReady();
+  const std::string& address() const { return port_->address(); }
+  // Where operators call; empty: nowhere.
+  std::string admin_address() const;
 
   // Cancels calls whose client has stopped reading; call it every second or so.
-  void CancelStalled() { calls_.CancelStalled(clock_.Monotonic()); }
+  void CancelStalled();
 
-  // Health says NOT_SERVING, the engine drains, what still runs after `timeout` is cancelled, all
-  // streams end. Blocks.
+  // Health says NOT_SERVING, calls of operators end, the engine drains, what still runs after
+  // `timeout` is cancelled, all streams end. Blocks.
   void Drain(absl::Duration timeout);
 
   // Of pictures that wait for their clients.
   int64_t held_bytes() const { return calls_.held_bytes(); }
 
  private:
+  enum class AdminPlace { kNowhere, kShared, kOwnPort };
+  static AdminPlace PlaceOf(const Options& options);
+
   GrpcServer(const Options& options, engine::Engine& engine, const Clock& clock);
   absl::Status Listen(const Options& options);
+  void Follow(const engine::ServerStatus& status) ABSL_LOCKS_EXCLUDED(mutex_);
+  void StopServing() ABSL_LOCKS_EXCLUDED(mutex_);
+  // All of them, whether they listen or not.
+  void SetServing(bool serving) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   engine::Engine& engine_;
   const Clock& clock_;
+  const AdminPlace admin_place_;
   ActiveCalls calls_;
+  ActiveCalls admin_calls_;
+  // One for each port: gRPC wants a service for each of its servers.
   HealthService health_;
+  HealthService admin_health_;
   ImageGenerationService image_generation_;
+  GraphCacheService graph_cache_;
+  AdminService admin_;
   absl::Mutex mutex_;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
-  std::string address_;
-  std::unique_ptr<grpc::Server> server_;  // last: it uses what is above
+  // These use what is above.
+  std::unique_ptr<ServerPort> port_;
+  std::unique_ptr<ServerPort> admin_port_;  // null: none of its own
+  std::unique_ptr<StatusFollower> follower_;
 };
 
 }  // namespace latentd::server

@@ -1,52 +1,37 @@
 #include "server/health_service.h"
 
-#include "server/health_watch.h"
-
 namespace latentd::server {
-namespace {
 
 using grpc::health::v1::HealthCheckRequest;
 using grpc::health::v1::HealthCheckResponse;
 
-const grpc::Status& Stopping() {
-  static const grpc::Status status(grpc::StatusCode::UNAVAILABLE, "the server is stopping");
-  return status;
-}
+HealthService::HealthService(bool has_admin)
+    : has_admin_(has_admin),
+      watches_([this](const std::string& service) { return StatusOf(service); }) {}
 
-}  // namespace
-
-HealthService::Status HealthService::StatusOf(const std::string& service) const {
-  if (service == "liveness") return HealthCheckResponse::SERVING;
+HealthCheckResponse HealthService::StatusOf(const std::string& service) const {
+  HealthCheckResponse response;
+  response.set_status(HealthCheckResponse::SERVICE_UNKNOWN);
   if (service.empty() || service == "latent.v1.ImageGeneration") {
-    return serving_ ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING;
+    response.set_status(serving_ ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING);
+  } else if (service == "liveness" ||
+             (has_admin_ && (service == "latent.v1.GraphCache" || service == "latent.v1.Admin"))) {
+    response.set_status(HealthCheckResponse::SERVING);
   }
-  return HealthCheckResponse::SERVICE_UNKNOWN;
+  return response;
 }
 
 void HealthService::SetServing(bool serving) {
-  absl::MutexLock lock(&mutex_);
   serving_ = serving;
-  for (HealthWatch* watch : watches_) watch->Update(StatusOf(watch->name()));
-}
-
-void HealthService::EndWatches() {
-  absl::MutexLock lock(&mutex_);
-  ended_ = true;
-  for (HealthWatch* watch : watches_) watch->End(Stopping());
-}
-
-void HealthService::Remove(HealthWatch* watch) {
-  absl::MutexLock lock(&mutex_);
-  watches_.erase(watch);
+  watches_.Update();
 }
 
 grpc::ServerUnaryReactor* HealthService::Check(grpc::CallbackServerContext* context,
                                                const HealthCheckRequest* request,
                                                HealthCheckResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  absl::MutexLock lock(&mutex_);
-  response->set_status(StatusOf(request->service()));
+  *response = StatusOf(request->service());
   const bool known = response->status() != HealthCheckResponse::SERVICE_UNKNOWN;
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(known ? grpc::Status::OK
                         : grpc::Status(grpc::StatusCode::NOT_FOUND, "no service of that name"));
   return reactor;
@@ -54,15 +39,9 @@ grpc::ServerUnaryReactor* HealthService::Check(grpc::CallbackServerContext* cont
 
 grpc::ServerWriteReactor<HealthCheckResponse>* HealthService::Watch(
     grpc::CallbackServerContext*, const HealthCheckRequest* request) {
-  absl::MutexLock lock(&mutex_);
-  const Status status = StatusOf(request->service());
   // A name that is not known can be long, and stays unknown.
-  const bool known = status != HealthCheckResponse::SERVICE_UNKNOWN;
-  auto* watch = new HealthWatch(*this, known ? request->service() : "unknown");
-  watches_.insert(watch);
-  watch->Update(status);
-  if (ended_) watch->End(Stopping());
-  return watch;
+  const bool known = StatusOf(request->service()).status() != HealthCheckResponse::SERVICE_UNKNOWN;
+  return watches_.Start(known ? request->service() : "unknown");
 }
 
 }  // namespace latentd::server

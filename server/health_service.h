@@ -3,6 +3,8 @@
 //
 //   ""                          whether pictures can be asked for
 //   latent.v1.ImageGeneration   the same
+//   latent.v1.GraphCache        SERVING, where the server listens for operators at all
+//   latent.v1.Admin             the same
 //   liveness                    SERVING from the start to the end, loading and draining included
 //
 // Another name is NOT_FOUND for Check and SERVICE_UNKNOWN for Watch, as health.proto says.
@@ -10,25 +12,25 @@
 
 #include <grpcpp/support/server_callback.h>
 
-#include <memory>
-#include <set>
+#include <atomic>
+#include <string>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "grpc/health/v1/health.grpc.pb.h"
+#include "server/watches.h"
 
 namespace latentd::server {
-
-class HealthWatch;
 
 // Thread-safe. Must outlive the grpc::Server that it is registered with.
 class HealthService final : public grpc::health::v1::Health::CallbackService {
  public:
+  // `has_admin`: whether the server listens for operators.
+  explicit HealthService(bool has_admin);
+
   // NOT_SERVING until told otherwise.
   void SetServing(bool serving);
 
   // Ends every Watch, as the server stops.
-  void EndWatches();
+  void EndWatches() { watches_.End(); }
 
   grpc::ServerUnaryReactor* Check(grpc::CallbackServerContext* context,
                                   const grpc::health::v1::HealthCheckRequest* request,
@@ -38,16 +40,11 @@ class HealthService final : public grpc::health::v1::Health::CallbackService {
       const grpc::health::v1::HealthCheckRequest* request) override;
 
  private:
-  friend class HealthWatch;
-  using Status = grpc::health::v1::HealthCheckResponse::ServingStatus;
+  grpc::health::v1::HealthCheckResponse StatusOf(const std::string& service) const;
 
-  Status StatusOf(const std::string& service) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
-  void Remove(HealthWatch* watch);
-
-  mutable absl::Mutex mutex_;
-  bool serving_ ABSL_GUARDED_BY(mutex_) = false;
-  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
-  std::set<HealthWatch*> watches_ ABSL_GUARDED_BY(mutex_);
+  const bool has_admin_;
+  std::atomic<bool> serving_ = false;
+  Watches<grpc::health::v1::HealthCheckResponse> watches_;
 };
 
 }  // namespace latentd::server

@@ -7,6 +7,10 @@
 
 namespace latentd::server {
 
+// Whether only this machine reaches HOST:PORT or unix:PATH: a loopback address, localhost, a Unix
+// socket. Names that would have to be looked up are not.
+bool IsLocalAddress(const std::string& address);
+
 // OK unless another process listens on the Unix socket `address` (unix:PATH): gRPC would take its
 // place without a word. Other addresses are OK.
 absl::Status CheckUnixSocketIsFree(const std::string& address);

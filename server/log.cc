@@ -34,6 +34,12 @@ spdlog::level::level_enum ToSpdlog(v1::LogLevel level) {
   }
 }
 
+v1::LogLevel FromSpdlog(spdlog::level::level_enum level) {
+  if (level <= spdlog::level::debug) return v1::DEBUG;
+  if (level == spdlog::level::info) return v1::INFO;
+  return level == spdlog::level::warn ? v1::WARNING : v1::ERROR;
+}
+
 std::string Dump(const LogFields& value) {
   return value.dump(-1, ' ', false, LogFields::error_handler_t::replace);
 }
@@ -80,6 +86,12 @@ void SetUpLogging(v1::LogFormat format, v1::LogLevel level) {
   spdlog::set_default_logger(std::move(logger));
   gpr_set_log_function(&LogGrpc);
   google::protobuf::SetLogHandler(nullptr);
+}
+
+v1::LogLevel ChangeLogLevel(v1::LogLevel level) {
+  const v1::LogLevel previous = FromSpdlog(spdlog::default_logger()->level());
+  spdlog::default_logger()->set_level(ToSpdlog(level));
+  return previous;
 }
 
 void Log(v1::LogLevel level, absl::string_view message, const LogFields& fields) {

@@ -21,6 +21,9 @@ using LogFields = nlohmann::ordered_json;
 // once, before threads start.
 void SetUpLogging(latent::v1::LogFormat format, latent::v1::LogLevel level);
 
+// What is logged from now on; returns what was logged before. Thread-safe.
+latent::v1::LogLevel ChangeLogLevel(latent::v1::LogLevel level);
+
 // Thread-safe. Text goes to standard error until SetUpLogging has been called.
 void Log(latent::v1::LogLevel level, absl::string_view message,
          const LogFields& fields = LogFields::object());

@@ -1,4 +1,4 @@
-// latentd, the server. See command_line.cc for its flags.
+// latentd, the server. See help_text.cc for its flags.
 #include <iostream>
 #include <string>
 #include <vector>
@@ -7,6 +7,7 @@
 #include "server/command_line.h"
 #include "server/config_file.h"
 #include "server/demo_checkpoint.h"
+#include "server/help_text.h"
 #include "server/log.h"
 #include "server/openmp_waiting.h"
 #include "server/options.h"
@@ -75,5 +76,6 @@ int Run(const std::vector<std::string>& arguments) {
 int main(int argc, char** argv) {
   latentd::server::ShortenOpenMpSpinning(argv);
   latentd::server::BlockStopSignals();
+  latentd::server::IgnoreWriteSignals();
   return latentd::server::Run(std::vector<std::string>(argv + 1, argv + argc));
 }

@@ -1,8 +1,10 @@
 #include "server/serve.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -10,7 +12,10 @@
 #include "core/engine/engine.h"
 #include "server/grpc_server.h"
 #include "server/log.h"
+#include "server/metrics_endpoint.h"
 #include "server/signals.h"
+#include "server/startup_log.h"
+#include "server/status_follower.h"
 
 namespace latentd::server {
 namespace {
@@ -19,19 +24,19 @@ namespace v1 = ::latent::v1;
 
 constexpr absl::Duration kTick = absl::Seconds(1);
 constexpr absl::Duration kEndWhileLoading = absl::Milliseconds(800);
+// For one unit of work, or one compilation, that cannot be interrupted.
+constexpr absl::Duration kEndAfterDraining = absl::Seconds(15);
 
 int Fail(const absl::Status& status) {
   Log(v1::ERROR, std::string(status.message()));
   return 1;
 }
 
-double Seconds(absl::Duration duration) { return absl::ToInt64Milliseconds(duration) / 1000.0; }
-
 // Loads in a thread of its own, so that signals and health checks are answered meanwhile.
 class Loader {
  public:
-  Loader(engine::Engine& engine, GrpcServer& server, StopSignals& signals)
-      : engine_(engine), server_(server), signals_(signals), thread_(&Loader::Load, this) {}
+  Loader(engine::Engine& engine, StopSignals& signals)
+      : engine_(engine), signals_(signals), thread_(&Loader::Load, this) {}
 
   absl::Status Join() {
     thread_.join();
@@ -40,48 +45,99 @@ class Loader {
 
  private:
   void Load() {
-    const absl::Time start = SystemClock().Monotonic();
     status_ = engine_.Load();
-    if (!status_.ok()) return signals_.RequestStop();
-    server_.SetReady();
-    Log(v1::INFO, "ready", {{"load_seconds", Seconds(SystemClock().Monotonic() - start)}});
+    if (!status_.ok()) signals_.RequestStop();
   }
 
   engine::Engine& engine_;
-  GrpcServer& server_;
   StopSignals& signals_;
   absl::Status status_;  // written before the thread ends
   std::thread thread_;
 };
 
-// Reading a large file cannot be interrupted, and nothing is lost by not waiting for it.
-void EndSoonWhileLoading() {
-  std::thread([] {
-    absl::SleepFor(kEndWhileLoading);
+engine::Config EngineConfig(const Options& options) {
+  engine::Config config = options.engine;
+  config.warn = [](absl::string_view text) { Log(v1::WARNING, text); };
+  return config;
+}
+
+GrpcServer::Options ServerOptions(const Options& options, const std::string& version,
+                                  StopSignals& signals) {
+  const engine::Config& engine = options.engine;
+  // One graph is held in memory on its way; without a cache directory it stays there.
+  const int64_t graph_bytes = std::min(engine.graph_memory_bytes, engine.cache_max_bytes);
+  const int64_t stream_bytes =
+      engine.cache_dir.empty() ? engine.graph_memory_bytes : engine.cache_max_bytes;
+  return {.listen = options.listen,
+          .admin_listen = options.admin_listen,
+          .max_request_bytes = options.max_request_bytes,
+          .version = version,
+          .imports = {engine.allow_import, {graph_bytes, stream_bytes}},
+          .request_stop = [&signals](std::optional<absl::Duration> timeout) {
+            signals.RequestStop(timeout);
+          }};
+}
+
+void LogAddresses(const GrpcServer& server, const std::string& version) {
+  Log(v1::INFO, absl::StrCat("listening on ", server.address()), {{"version", version}});
+  const std::string admin = server.admin_address();
+  if (admin.empty()) {
+    Log(v1::INFO,
+        "GraphCache and Admin are off: other machines reach --listen, and there is no "
+        "--admin-listen");
+  } else if (admin != server.address()) {
+    Log(v1::INFO, absl::StrCat("admin on ", admin));
+  }
+}
+
+// Null where nobody asked for metrics.
+absl::StatusOr<std::unique_ptr<MetricsEndpoint>> StartMetrics(const std::string& listen,
+                                                              engine::Engine& engine) {
+  if (listen.empty()) return nullptr;
+  auto metrics = MetricsEndpoint::Start(listen, engine);
+  if (metrics.ok()) Log(v1::INFO, absl::StrCat("metrics on ", (*metrics)->address()));
+  return metrics;
+}
+
+// What cannot be interrupted loses nothing by not being waited for: files are written whole or not
+// at all.
+void EndAtLatestIn(absl::Duration timeout) {
+  std::thread([timeout] {
+    absl::SleepFor(timeout);
     std::_Exit(0);
   }).detach();
+}
+
+void Stop(GrpcServer& server, engine::State state, absl::Duration drain_timeout) {
+  const bool loading = state == engine::State::kLoading || state == engine::State::kWarming;
+  EndAtLatestIn(loading ? kEndWhileLoading : drain_timeout + kEndAfterDraining);
+  Log(v1::INFO, "stopping", {{"drain_timeout_seconds", absl::ToDoubleSeconds(drain_timeout)}});
+  server.Drain(loading ? absl::ZeroDuration() : drain_timeout);
 }
 
 }  // namespace
 
 int Serve(const Options& options, const std::string& version) {
-  auto engine = engine::Engine::Create(options.engine, SystemClock());
-  if (!engine.ok()) return Fail(engine.status());
-  auto server = GrpcServer::Start({options.listen, options.max_request_bytes, version}, **engine,
-                                  SystemClock());
-  if (!server.ok()) return Fail(server.status());
-  Log(v1::INFO, absl::StrCat("listening on ", (*server)->address()), {{"version", version}});
-
   StopSignals signals;
-  Loader loader(**engine, **server, signals);
+  auto engine = engine::Engine::Create(EngineConfig(options), SystemClock());
+  if (!engine.ok()) return Fail(engine.status());
+  auto server =
+      GrpcServer::Start(ServerOptions(options, version, signals), **engine, SystemClock());
+  if (!server.ok()) return Fail(server.status());
+  LogAddresses(**server, version);
+  (*engine)->metrics().GetGauge(metrics::kBuildInfo, {version}).Set(1);
+  const auto metrics = StartMetrics(options.metrics_listen, **engine);
+  if (!metrics.ok()) return Fail(metrics.status());
+  StartupLog startup(SystemClock(), (*engine)->metrics(), &Log);
+  const StatusFollower follower(
+      **engine, [&startup](const engine::ServerStatus& status) { startup.Note(status); });
+
+  Loader loader(**engine, signals);
   while (!signals.WaitForStop(kTick)) (*server)->CancelStalled();
 
   const engine::State state = (*engine)->state();
   if (state == engine::State::kFailed) return Fail(loader.Join());
-  const bool loading = state == engine::State::kLoading;
-  if (loading) EndSoonWhileLoading();
-  Log(v1::INFO, "stopping", {{"drain_timeout_seconds", Seconds(options.drain_timeout)}});
-  (*server)->Drain(loading ? absl::ZeroDuration() : options.drain_timeout);
+  Stop(**server, state, signals.drain_timeout().value_or(options.drain_timeout));
   loader.Join().IgnoreError();
   Log(v1::INFO, "stopped");
   return 0;

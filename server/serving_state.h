@@ -6,7 +6,10 @@
 
 namespace latentd::server {
 
-// OK in kReady, else UNAVAILABLE with reason LOADING or DRAINING and a retry delay.
+// OK in kReady and kDegraded, else UNAVAILABLE with reason LOADING or DRAINING and a retry delay.
 absl::Status CheckServing(engine::State state);
+
+// Whether there is a bucket that pictures can be drawn in, which is what health says.
+bool CanServe(const engine::ServerStatus& status);
 
 }  // namespace latentd::server

@@ -23,6 +23,11 @@ void BlockStopSignals() {
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
 
+void IgnoreWriteSignals() {
+  signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);
+}
+
 StopSignals::StopSignals() : thread_(&StopSignals::Loop, this) {}
 
 StopSignals::~StopSignals() {
@@ -31,9 +36,15 @@ StopSignals::~StopSignals() {
   thread_.join();
 }
 
-void StopSignals::RequestStop() {
+void StopSignals::RequestStop(std::optional<absl::Duration> drain_timeout) {
   absl::MutexLock lock(&mutex_);
+  if (!stop_requested_) drain_timeout_ = drain_timeout;
   stop_requested_ = true;
+}
+
+std::optional<absl::Duration> StopSignals::drain_timeout() {
+  absl::MutexLock lock(&mutex_);
+  return drain_timeout_;
 }
 
 bool StopSignals::WaitForStop(absl::Duration timeout) {

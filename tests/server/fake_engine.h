@@ -1,7 +1,6 @@
 // An engine that does what a test says: it keeps sinks and lets the test send events to them.
 #pragma once
 
-#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <string>
@@ -13,6 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "core/base/error_details.h"
 #include "core/engine/engine.h"
+#include "tests/server/fake_graph_admin.h"
 
 namespace latentd::server {
 
@@ -26,13 +26,16 @@ class FakeEngine : public engine::Engine {
   };
 
   absl::Status Load() override { return absl::OkStatus(); }
-  engine::State state() const override {
+  engine::State state() const override { return status().state; }
+  engine::ServerStatus status() const override {
     absl::MutexLock lock(&mutex_);
-    return state_;
+    return status_;
   }
-  engine::ServerStatus status() const override { return {.state = state()}; }
-  void OnStatusChange(std::function<void()>) override {}
-  engine::GraphAdmin& graphs() override { std::abort(); }
+  void OnStatusChange(std::function<void()> listener) override {
+    absl::MutexLock lock(&mutex_);
+    listeners_.push_back(std::move(listener));
+  }
+  FakeGraphAdmin& graphs() override { return graphs_; }
   metrics::Registry& metrics() override { return registry_; }
   void RefreshMetrics() override {}
   engine::Capabilities capabilities() const override {
@@ -40,6 +43,7 @@ class FakeEngine : public engine::Engine {
     capabilities.models = {{"base", "/models/demo/base", "StableDiffusionXLPipeline"}};
     capabilities.default_size = {256, 256};
     capabilities.backend = "fake";
+    capabilities.buckets = {{.size = {256, 256}, .ready = true}, {.size = {320, 192}}};
     return capabilities;
   }
   std::vector<FieldViolation> Validate(const engine::GenerateSpec& spec) const override {
@@ -74,19 +78,25 @@ class FakeEngine : public engine::Engine {
     if (sink != nullptr) sink->OnEvent(engine::Failed{absl::CancelledError("cancelled")});
   }
   void Drain(absl::Time) override {
-    size_t count = 0;
-    {
-      absl::MutexLock lock(&mutex_);
-      state_ = engine::State::kDraining;
-      count = jobs_.size();
-    }
+    set_state(engine::State::kDraining);
+    const size_t count = job_count();
     for (size_t i = 0; i < count; ++i) Cancel(i);
   }
 
   // For tests.
   void set_state(engine::State state) {
-    absl::MutexLock lock(&mutex_);
-    state_ = state;
+    engine::ServerStatus changed = status();
+    changed.state = state;
+    set_status(std::move(changed));
+  }
+  void set_status(engine::ServerStatus status) {
+    std::vector<std::function<void()>> listeners;
+    {
+      absl::MutexLock lock(&mutex_);
+      status_ = std::move(status);
+      listeners = listeners_;
+    }
+    for (const auto& listener : listeners) listener();
   }
   void set_submit_status(absl::Status status) {
     absl::MutexLock lock(&mutex_);
@@ -131,8 +141,10 @@ class FakeEngine : public engine::Engine {
 
  private:
   metrics::Registry registry_;
+  FakeGraphAdmin graphs_;
   mutable absl::Mutex mutex_;
-  engine::State state_ ABSL_GUARDED_BY(mutex_) = engine::State::kReady;
+  engine::ServerStatus status_ ABSL_GUARDED_BY(mutex_) = {.state = engine::State::kReady};
+  std::vector<std::function<void()>> listeners_ ABSL_GUARDED_BY(mutex_);
   absl::Status submit_status_ ABSL_GUARDED_BY(mutex_);
   int64_t response_bytes_ ABSL_GUARDED_BY(mutex_) = 1 << 20;
   std::vector<Job> jobs_ ABSL_GUARDED_BY(mutex_);

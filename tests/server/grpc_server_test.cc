@@ -1,21 +1,23 @@
 #include "server/grpc_server.h"
 
 #include <gmock/gmock.h>
+#include <grpcpp/client_context.h>
 #include <unistd.h>
 
 #include <filesystem>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "server/listen_address.h"
 #include "tests/server/running_server.h"
 
 namespace latentd::server {
 namespace {
 
+namespace v1 = ::latent::v1;
 using ::latentd::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 class GrpcServerTest : public RunningServer {
  protected:
@@ -58,6 +60,92 @@ TEST_F(GrpcServerTest, AUnixSocketInUseIsNotTakenOver) {
 TEST_F(GrpcServerTest, AUnixSocketInNoFolderIsSaidToBe) {
   EXPECT_THAT(StartOn("unix:/no/such/folder/socket"),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("No such file")));
+}
+
+// Which of the services of operators can be called at an address.
+class AdminPlaceTest : public GrpcServerTest {
+ protected:
+  static grpc::StatusCode StatusAt(const std::string& address) {
+    grpc::ClientContext context;
+    v1::ServerStatus status;
+    return v1::Admin::NewStub(ChannelTo(address))
+        ->GetServerStatus(&context, {}, &status)
+        .error_code();
+  }
+  static grpc::StatusCode ListAt(const std::string& address) {
+    grpc::ClientContext context;
+    v1::ListGraphsResponse response;
+    return v1::GraphCache::NewStub(ChannelTo(address))
+        ->ListGraphs(&context, {}, &response)
+        .error_code();
+  }
+  static grpc::StatusCode CapabilitiesAt(const std::string& address) {
+    grpc::ClientContext context;
+    v1::GetCapabilitiesResponse response;
+    return v1::ImageGeneration::NewStub(ChannelTo(address))
+        ->GetCapabilities(&context, {}, &response)
+        .error_code();
+  }
+  static grpc::StatusCode HealthAt(const std::string& address, const std::string& service) {
+    grpc::ClientContext context;
+    grpc::health::v1::HealthCheckRequest request;
+    request.set_service(service);
+    grpc::health::v1::HealthCheckResponse response;
+    return grpc::health::v1::Health::NewStub(ChannelTo(address))
+        ->Check(&context, request, &response)
+        .error_code();
+  }
+};
+
+TEST_F(AdminPlaceTest, LoopbackAddressesAreShared) {
+  EXPECT_EQ(server_->admin_address(), server_->address());
+  EXPECT_EQ(StatusAt(server_->address()), grpc::StatusCode::OK);
+  EXPECT_EQ(ListAt(server_->address()), grpc::StatusCode::OK);
+}
+
+TEST_F(AdminPlaceTest, AnAddressThatOthersReachIsNot) {
+  ASSERT_OK_AND_ASSIGN(const auto server, StartOn("0.0.0.0:0"));
+  EXPECT_EQ(server->admin_address(), "");
+  EXPECT_EQ(StatusAt(server->address()), grpc::StatusCode::UNIMPLEMENTED);
+  EXPECT_EQ(ListAt(server->address()), grpc::StatusCode::UNIMPLEMENTED);
+  EXPECT_EQ(HealthAt(server->address(), ""), grpc::StatusCode::OK);
+  EXPECT_EQ(HealthAt(server->address(), "latent.v1.Admin"), grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(AdminPlaceTest, APortOfItsOwnHasNothingElse) {
+  FakeEngine engine;
+  ASSERT_OK_AND_ASSIGN(
+      const auto server,
+      GrpcServer::Start({.listen = "127.0.0.1:0", .admin_listen = "127.0.0.1:0"}, engine, clock_));
+  ASSERT_NE(server->admin_address(), server->address());
+  EXPECT_EQ(StatusAt(server->admin_address()), grpc::StatusCode::OK);
+  EXPECT_EQ(ListAt(server->admin_address()), grpc::StatusCode::OK);
+  EXPECT_EQ(CapabilitiesAt(server->admin_address()), grpc::StatusCode::UNIMPLEMENTED);
+  EXPECT_EQ(StatusAt(server->address()), grpc::StatusCode::UNIMPLEMENTED);
+  EXPECT_EQ(CapabilitiesAt(server->address()), grpc::StatusCode::OK);
+  for (const std::string& address : {server->address(), server->admin_address()}) {
+    for (const char* service : {"", "liveness", "latent.v1.GraphCache", "latent.v1.Admin"}) {
+      EXPECT_EQ(HealthAt(address, service), grpc::StatusCode::OK) << address << " " << service;
+    }
+  }
+  server->Drain(absl::ZeroDuration());
+}
+
+TEST_F(AdminPlaceTest, AnAdminAddressInUseIsSaidToBe) {
+  FakeEngine engine;
+  EXPECT_THAT(GrpcServer::Start({.listen = "127.0.0.1:0", .admin_listen = server_->address()},
+                                engine, clock_),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(server_->address())));
+}
+
+TEST(ListenAddressTest, LocalIsWhatOnlyThisMachineReaches) {
+  for (const char* local : {"127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "localhost:1", "unix:/a"}) {
+    EXPECT_TRUE(IsLocalAddress(local)) << local;
+  }
+  for (const char* open :
+       {"0.0.0.0:1", "[::]:1", "10.0.0.1:1", "example.org:1", "128.0.0.1:1", "localhost.org:1"}) {
+    EXPECT_FALSE(IsLocalAddress(open)) << open;
+  }
 }
 
 }  // namespace

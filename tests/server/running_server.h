@@ -12,6 +12,8 @@
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "grpc/health/v1/health.grpc.pb.h"
+#include "latent/v1/admin.grpc.pb.h"
+#include "latent/v1/graph_cache.grpc.pb.h"
 #include "latent/v1/image_generation.grpc.pb.h"
 #include "server/grpc_server.h"
 #include "tests/server/fake_engine.h"
@@ -22,24 +24,29 @@ namespace latentd::server {
 
 class RunningServer : public ::testing::Test {
  protected:
-  void SetUp() override {
-    auto server = GrpcServer::Start({.listen = "127.0.0.1:0", .version = "test"}, engine_, clock_);
+  void SetUp() override { Start({}); }
+
+  void Start(GrpcServer::Options options) {
+    options.listen = "127.0.0.1:0";
+    options.version = "test";
+    auto server = GrpcServer::Start(options, engine_, clock_);
     ASSERT_OK(server);
     server_ = *std::move(server);
-    Connect();
+    channel_ = ChannelTo(server_->address());
+    stub_ = latent::v1::ImageGeneration::NewStub(channel_);
+    health_ = grpc::health::v1::Health::NewStub(channel_);
+    graph_cache_ = latent::v1::GraphCache::NewStub(channel_);
+    admin_ = latent::v1::Admin::NewStub(channel_);
   }
 
-  void Connect() {
+  static std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address) {
     // A channel of its own, not one that gRPC shares with other tests.
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     // A window that does not grow, so that what waits for a reader waits in the server.
     arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-    channel_ = grpc::CreateCustomChannel(server_->address(), grpc::InsecureChannelCredentials(),
-                                         arguments);
-    stub_ = latent::v1::ImageGeneration::NewStub(channel_);
-    health_ = grpc::health::v1::Health::NewStub(channel_);
+    return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
   }
 
   static latent::v1::GenerateRequest Request() {
@@ -78,6 +85,8 @@ class RunningServer : public ::testing::Test {
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<latent::v1::ImageGeneration::Stub> stub_;
   std::unique_ptr<grpc::health::v1::Health::Stub> health_;
+  std::unique_ptr<latent::v1::GraphCache::Stub> graph_cache_;
+  std::unique_ptr<latent::v1::Admin::Stub> admin_;
 };
 
 }  // namespace latentd::server

@@ -1,0 +1,27 @@
+// One call of ExportGraphs: an artifact is fetched on the worker when the client has taken the one
+// before, so that one is held at a time and a slow client keeps nobody waiting.
+#pragma once
+
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <memory>
+
+#include "core/engine/graph_admin.h"
+#include "latent/v1/graph_cache.pb.h"
+#include "server/admin_worker.h"
+#include "server/generate_call.h"
+
+namespace latentd::server {
+
+// The reactor of the call; it ends its own life. FAILED_PRECONDITION, reason NOT_COMPILED, names
+// every graph that is selected and not compiled, before anything is sent. What is passed in
+// outlives the call.
+// `ticket` lives as long as the call.
+grpc::ServerWriteReactor<latent::v1::GraphBytes>* StartExport(CallEnvironment environment,
+                                                              AdminWorker& worker,
+                                                              engine::GraphSelector selector,
+                                                              std::shared_ptr<void> ticket,
+                                                              grpc::CallbackServerContext& context);
+
+}  // namespace latentd::server

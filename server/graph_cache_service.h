@@ -1,0 +1,74 @@
+// latent.v1.GraphCache: a shell around engine::GraphAdmin. What waits for the engine (warming,
+// loading) and what waits for files runs on a worker each, so that a cache can be saved while a
+// bucket is warming.
+#pragma once
+
+#include <grpcpp/support/server_callback.h>
+
+#include "latent/v1/graph_cache.grpc.pb.h"
+#include "server/admin_worker.h"
+#include "server/generate_call.h"
+#include "server/graph_bytes_reader.h"
+#include "server/tickets.h"
+
+namespace latentd::server {
+
+// What `environment` refers to outlives the service, and the service the grpc::Server that it is
+// registered with. Thread-safe.
+class GraphCacheService final : public latent::v1::GraphCache::CallbackService {
+ public:
+  struct Imports {
+    bool allowed = false;
+    ImportLimits limits;
+  };
+
+  GraphCacheService(CallEnvironment environment, Imports imports);
+
+  grpc::ServerUnaryReactor* ListGraphs(grpc::CallbackServerContext* context,
+                                       const latent::v1::ListGraphsRequest* request,
+                                       latent::v1::ListGraphsResponse* response) override;
+  grpc::ServerUnaryReactor* GetGraph(grpc::CallbackServerContext* context,
+                                     const latent::v1::GetGraphRequest* request,
+                                     latent::v1::Graph* response) override;
+  grpc::ServerWriteReactor<latent::v1::WarmBucketsEvent>* WarmBuckets(
+      grpc::CallbackServerContext* context, const latent::v1::WarmBucketsRequest* request) override;
+  grpc::ServerUnaryReactor* SaveGraphs(grpc::CallbackServerContext* context,
+                                       const latent::v1::SaveGraphsRequest* request,
+                                       latent::v1::GraphResults* response) override;
+  grpc::ServerUnaryReactor* LoadGraphs(grpc::CallbackServerContext* context,
+                                       const latent::v1::LoadGraphsRequest* request,
+                                       latent::v1::GraphResults* response) override;
+  grpc::ServerUnaryReactor* VerifyGraphs(grpc::CallbackServerContext* context,
+                                         const latent::v1::VerifyGraphsRequest* request,
+                                         latent::v1::GraphResults* response) override;
+  grpc::ServerUnaryReactor* EvictGraphs(grpc::CallbackServerContext* context,
+                                        const latent::v1::EvictGraphsRequest* request,
+                                        latent::v1::GraphResults* response) override;
+  grpc::ServerUnaryReactor* PinGraphs(grpc::CallbackServerContext* context,
+                                      const latent::v1::PinGraphsRequest* request,
+                                      latent::v1::GraphResults* response) override;
+  grpc::ServerWriteReactor<latent::v1::GraphBytes>* ExportGraphs(
+      grpc::CallbackServerContext* context,
+      const latent::v1::ExportGraphsRequest* request) override;
+  grpc::ServerReadReactor<latent::v1::GraphBytes>* ImportGraphs(
+      grpc::CallbackServerContext* context, latent::v1::GraphResults* response) override;
+
+ private:
+  using Results = absl::StatusOr<std::vector<engine::EntryResult>>;
+
+  // A call that does `act` to the graphs that its request selects.
+  template <typename Request, typename Act>
+  grpc::ServerUnaryReactor* ActOn(AdminWorker& worker, absl::string_view method,
+                                  grpc::CallbackServerContext& context, const Request& request,
+                                  latent::v1::GraphResults& response, Act act);
+  absl::StatusOr<std::shared_ptr<void>> AdmitImport();
+
+  const CallEnvironment environment_;
+  const Imports imports_;
+  Tickets exports_now_;
+  Tickets imports_now_;
+  AdminWorker preparing_;
+  AdminWorker files_;
+};
+
+}  // namespace latentd::server

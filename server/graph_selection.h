@@ -1,0 +1,24 @@
+// Which graphs a request of GraphCache is about, checked for its form.
+//
+// Thread-safe: free functions without state.
+#pragma once
+
+#include <google/protobuf/message.h>
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "core/engine/graph_admin.h"
+#include "latent/v1/graph_cache.pb.h"
+
+namespace latentd::server {
+
+// `selector` is the one of `request`. INVALID_ARGUMENT with a violation for every field that is
+// wrong, in `request` too; a selector that selects nothing is wrong.
+absl::StatusOr<engine::GraphSelector> ReadSelector(const google::protobuf::Message& request,
+                                                   const latent::v1::GraphSelector& selector);
+
+// The id of one graph, or an unambiguous beginning of it. INVALID_ARGUMENT names the field `id`.
+absl::StatusOr<std::string> ReadId(const std::string& id);
+
+}  // namespace latentd::server

@@ -1,0 +1,95 @@
+#include "server/import_call.h"
+
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "server/graph_conversion.h"
+#include "server/grpc_status.h"
+#include "server/log.h"
+
+namespace latentd::server {
+
+grpc::ServerReadReactor<latent::v1::GraphBytes>* ImportCall::Start(
+    CallEnvironment environment, AdminWorker& worker, ImportLimits limits,
+    std::shared_ptr<void> ticket, grpc::CallbackServerContext& context,
+    latent::v1::GraphResults& results) {
+  std::shared_ptr<ImportCall> call(
+      new ImportCall(environment, worker, limits, std::move(ticket), context, results));
+  call->self_ = call;
+  environment.calls.Add(call);
+  call->Read();
+  return call.get();
+}
+
+ImportCall::ImportCall(CallEnvironment environment, AdminWorker& worker, ImportLimits limits,
+                       std::shared_ptr<void> ticket, grpc::CallbackServerContext& context,
+                       latent::v1::GraphResults& results)
+    : environment_(environment),
+      worker_(worker),
+      ticket_(std::move(ticket)),
+      reader_(limits),
+      results_(results),
+      context_(&context) {}
+
+void ImportCall::Read() {
+  {
+    absl::MutexLock lock(&mutex_);
+    reading_since_ = environment_.clock.Monotonic();
+  }
+  StartRead(&message_);
+}
+
+void ImportCall::OnReadDone(bool ok) {
+  {
+    absl::MutexLock lock(&mutex_);
+    reading_since_ = absl::InfiniteFuture();
+  }
+  if (!ok) return FinishWith(reader_.End());  // a client that is gone sees none of it
+  absl::StatusOr<std::optional<std::string>> graph = reader_.Add(message_);
+  if (!graph.ok()) return FinishWith(graph.status());
+  if (!graph->has_value()) return Read();
+  worker_.Continue([this, graph = **std::move(graph)]() mutable { Import(std::move(graph)); });
+}
+
+void ImportCall::Import(std::string graph) {
+  absl::StatusOr<std::string> id = environment_.engine.graphs().Import(std::move(graph));
+  // What was made for another machine is that graph's own failure.
+  if (!id.ok() && !absl::IsFailedPrecondition(id.status())) return FinishWith(id.status());
+  engine::EntryResult result;
+  if (id.ok()) {
+    result.id = *id;
+  } else {
+    result.status = id.status();
+  }
+  *results_.add_results() = ToProto(result);
+  Read();
+}
+
+void ImportCall::FinishWith(const absl::Status& status) {
+  Log(latent::v1::INFO, "admin",
+      {{"method", "ImportGraphs"},
+       {"graphs", results_.results_size()},
+       {"code", absl::StatusCodeToString(status.code())}});
+  Finish(ToGrpcStatus(status));
+}
+
+void ImportCall::CancelIfStalled(absl::Time now, absl::Duration limit) {
+  absl::MutexLock lock(&mutex_);
+  if (context_ != nullptr && now - reading_since_ >= limit) context_->TryCancel();
+}
+
+void ImportCall::Cancel() {
+  absl::MutexLock lock(&mutex_);
+  if (context_ != nullptr) context_->TryCancel();
+}
+
+void ImportCall::OnDone() {
+  {
+    absl::MutexLock lock(&mutex_);
+    context_ = nullptr;
+  }
+  environment_.calls.Remove(*this);
+  self_.reset();
+}
+
+}  // namespace latentd::server

@@ -1,0 +1,65 @@
+// One call of ImportGraphs: reads messages, hands each graph to the engine on the worker, and reads
+// on when that is done, so that one graph is held at a time.
+//
+// The call owns itself from Start until gRPC is done with it. A client that sends nothing for a
+// minute is cancelled (ActiveCalls).
+#pragma once
+
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "latent/v1/graph_cache.pb.h"
+#include "server/active_calls.h"
+#include "server/admin_worker.h"
+#include "server/generate_call.h"
+#include "server/graph_bytes_reader.h"
+
+namespace latentd::server {
+
+class ImportCall final : public grpc::ServerReadReactor<latent::v1::GraphBytes>,
+                         public ActiveCall,
+                         public std::enable_shared_from_this<ImportCall> {
+ public:
+  // What is passed in outlives the call. `ticket` lives as long as the call: another one can start
+  // when it is gone.
+  static grpc::ServerReadReactor<latent::v1::GraphBytes>* Start(
+      CallEnvironment environment, AdminWorker& worker, ImportLimits limits,
+      std::shared_ptr<void> ticket, grpc::CallbackServerContext& context,
+      latent::v1::GraphResults& results);
+
+  void CancelIfStalled(absl::Time now, absl::Duration limit) override;
+  void Cancel() override;
+  int64_t held_bytes() const override { return 0; }
+
+ private:
+  ImportCall(CallEnvironment environment, AdminWorker& worker, ImportLimits limits,
+             std::shared_ptr<void> ticket, grpc::CallbackServerContext& context,
+             latent::v1::GraphResults& results);
+
+  void OnReadDone(bool ok) override;
+  void OnDone() override;
+
+  void Read();
+  // On the worker.
+  void Import(std::string graph);
+  void FinishWith(const absl::Status& status);
+
+  const CallEnvironment environment_;
+  AdminWorker& worker_;
+  std::shared_ptr<void> ticket_;
+  std::shared_ptr<ImportCall> self_;  // from Start to OnDone
+  // These are touched by one of OnReadDone and Import at a time.
+  GraphBytesReader reader_;
+  latent::v1::GraphBytes message_;
+  latent::v1::GraphResults& results_;
+  mutable absl::Mutex mutex_;
+  grpc::CallbackServerContext* context_ ABSL_GUARDED_BY(mutex_);  // null once it is done
+  absl::Time reading_since_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
+};
+
+}  // namespace latentd::server

@@ -1,0 +1,77 @@
+#include "server/server_port.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server_builder.h>
+
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "server/listen_address.h"
+
+namespace latentd::server {
+namespace {
+
+// A client that vanished without closing its connection is found by pings.
+constexpr int kKeepaliveMillis = 60'000;
+constexpr int kKeepaliveTimeoutMillis = 20'000;
+constexpr int kMinClientPingMillis = 10'000;
+// Of one connection.
+constexpr int kMaxConcurrentStreams = 256;
+
+void SetChannelArguments(grpc::ServerBuilder& builder) {
+  // Shared ports would let a second server start beside this one and take half of the requests.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMillis);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMillis);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                             kMinClientPingMillis);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxConcurrentStreams);
+}
+
+// For all servers of the process, and to be asked for once only.
+void EnableReflection() {
+  static const bool enabled = [] {
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    return true;
+  }();
+  static_cast<void>(enabled);
+}
+
+std::string WithPort(const std::string& listen, int port) {
+  if (absl::StartsWith(listen, "unix:")) return listen;
+  return absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ServerPort>> ServerPort::Open(
+    const std::string& listen, int64_t max_message_bytes,
+    const std::vector<grpc::Service*>& services) {
+  RETURN_IF_ERROR(CheckUnixSocketIsFree(listen));
+  EnableReflection();
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
+  builder.SetMaxReceiveMessageSize(static_cast<int>(max_message_bytes));
+  SetChannelArguments(builder);
+  for (grpc::Service* service : services) builder.RegisterService(service);
+  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  if (server == nullptr || port == 0) return ExplainListenFailure(listen);
+  return std::unique_ptr<ServerPort>(new ServerPort(std::move(server), WithPort(listen, port)));
+}
+
+ServerPort::ServerPort(std::unique_ptr<grpc::Server> server, std::string address)
+    : server_(std::move(server)), address_(std::move(address)) {}
+
+ServerPort::~ServerPort() { Close(absl::ZeroDuration()); }
+
+void ServerPort::Close(absl::Duration timeout) {
+  server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(timeout));
+}
+
+}  // namespace latentd::server

@@ -1,0 +1,24 @@
+// A unary call of an operator, whose work is done by a worker.
+#pragma once
+
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <functional>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "server/admin_worker.h"
+
+namespace latentd::server {
+
+// The reactor of the call, which ends with what `work` returns; a call that was cancelled before
+// its turn does no work. One log line says `method`, who called, and how it went. Thread-safe.
+grpc::ServerUnaryReactor* RunOnWorker(AdminWorker& worker, grpc::CallbackServerContext& context,
+                                      absl::string_view method, std::function<absl::Status()> work);
+
+// The reactor of a call that has ended already.
+grpc::ServerUnaryReactor* FinishNow(grpc::CallbackServerContext& context,
+                                    const absl::Status& status);
+
+}  // namespace latentd::server
