@@ -87,7 +87,7 @@ batching::Buckets BucketGraphs::buckets() const {
   return batching::Buckets(std::move(listed));
 }
 
-const BucketGraphs::Served* BucketGraphs::Find(pipeline::Size bucket) const {
+BucketGraphs::Served* BucketGraphs::Find(pipeline::Size bucket) {
   const auto found = std::find_if(served_.begin(), served_.end(),
                                   [&](const Served& served) { return served.size == bucket; });
   return found == served_.end() ? nullptr : &*found;
@@ -147,93 +147,29 @@ absl::Status BucketGraphs::CheckCompiled(const GraphRefs& graphs) const {
   return absl::FailedPreconditionError(NameSome({cold.begin(), cold.end()}));
 }
 
-absl::StatusOr<std::shared_ptr<const BucketGraphs::Needs>> BucketGraphs::NeedsOf(
-    pipeline::Size bucket) const {
-  GraphRefs graphs;
-  {
-    absl::MutexLock lock(&mutex_);
-    const Served* served = Find(bucket);
-    if (served != nullptr && served->needs != nullptr) return served->needs;
-    if (served != nullptr) graphs = served->graphs;
-  }
-  if (graphs.empty()) {
-    ASSIGN_OR_RETURN(graphs, GraphsOf(bucket));
-  }
-  ASSIGN_OR_RETURN(Needs planned, Plan(graphs));
-  auto needs = std::make_shared<const Needs>(std::move(planned));
-  absl::MutexLock lock(&mutex_);
-  if (const Served* served = Find(bucket)) served_[served - served_.data()].needs = needs;
-  return needs;
-}
-
-absl::StatusOr<BucketGraphs::Needs> BucketGraphs::Plan(const GraphRefs& graphs) const {
-  Needs needs;
-  for (const GraphStore::GraphRef& graph : graphs) {
-    ASSIGN_OR_RETURN(backends::MemoryNeeds one, store_.Predict(graph));
-    needs.emplace_back(GraphStore::IdOf(graph), std::move(one));
-  }
-  return needs;
-}
-
-void BucketGraphs::AddTo(MemoryTally& tally, pipeline::Size bucket, const Needs& needs) const {
-  for (const auto& [id, one] : needs) tally.Add(id, one);
-  const int rows = *std::max_element(options_.rows.begin(), options_.rows.end());
-  tally.AddState(pipeline_.StateBytes(bucket, rows));
-}
-
 absl::StatusOr<MemoryPrediction> BucketGraphs::Predict(
-    const GraphRefs& graphs, absl::Span<const pipeline::Size> buckets) const {
+    GraphRefs graphs, absl::Span<const pipeline::Size> buckets) const {
   MemoryTally tally;
   for (pipeline::Size bucket : buckets) {
-    ASSIGN_OR_RETURN(const auto needs, NeedsOf(bucket));
-    AddTo(tally, bucket, *needs);
+    ASSIGN_OR_RETURN(const GraphRefs more, GraphsOf(bucket));
+    graphs.insert(graphs.end(), more.begin(), more.end());
+    for (int rows : options_.rows) tally.AddState(pipeline_.StateBytes(bucket, rows));
   }
-  ASSIGN_OR_RETURN(const Needs more, Plan(graphs));
-  for (const auto& [id, one] : more) tally.Add(id, one);
-  return tally.prediction();
-}
-
-MemoryPrediction BucketGraphs::predicted() const {
-  MemoryTally tally;
-  absl::MutexLock lock(&mutex_);
-  for (size_t i = 0; i < options_.buckets.size(); ++i) {
-    if (served_[i].needs != nullptr) AddTo(tally, served_[i].size, *served_[i].needs);
+  std::set<GraphStore::GraphRef> added;
+  for (const GraphStore::GraphRef& graph : graphs) {
+    if (!added.insert(graph).second) continue;
+    ASSIGN_OR_RETURN(const backends::MemoryNeeds needs, store_.Predict(graph));
+    tally.Add(GraphStore::IdOf(graph), needs);
   }
   return tally.prediction();
-}
-
-absl::Status BucketGraphs::CheckFits(absl::Span<const pipeline::Size> buckets) const {
-  std::vector<pipeline::Size> all(buckets.begin(), buckets.end());
-  {
-    absl::MutexLock lock(&mutex_);
-    for (const Served& served : served_) {
-      if (served.held) all.push_back(served.size);
-    }
-  }
-  const absl::StatusOr<MemoryPrediction> needed = Predict({}, all);
-  // What cannot be planned says so itself when it is compiled.
-  if (!needed.ok())
-    return absl::IsResourceExhausted(needed.status()) ? needed.status() : absl::OkStatus();
-  if (needed->total() <= options_.budget_bytes) return absl::OkStatus();
-  return WithReason(
-      absl::ResourceExhaustedError(
-          absl::StrCat("needs ", needed->total(), " bytes of memory together with what is served (",
-                       needed->weights, " of weights, ", needed->arena, " of intermediates, ",
-                       needed->state, " of a picture's state, ", needed->executables,
-                       " of graphs), and ", options_.budget_bytes, " may be used")),
-      "OUT_OF_MEMORY");
 }
 
 void BucketGraphs::SetOutcome(pipeline::Size bucket, const absl::Status& outcome) {
   absl::MutexLock lock(&mutex_);
-  const Served* found = Find(bucket);
-  if (found == nullptr) return;
-  Served& served = served_[found - served_.data()];
-  served.outcome = outcome;
-  served.held = served.held || outcome.ok();
+  if (Served* served = Find(bucket)) served->outcome = outcome;
 }
 
-absl::Status BucketGraphs::MemoryFailure(pipeline::Size bucket) const {
+absl::Status BucketGraphs::MemoryFailure(pipeline::Size bucket) {
   absl::MutexLock lock(&mutex_);
   const Served* served = Find(bucket);
   const bool failed = served != nullptr && absl::IsResourceExhausted(served->outcome);

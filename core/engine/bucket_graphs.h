@@ -30,7 +30,6 @@ class BucketGraphs {
   struct Options {
     std::vector<pipeline::Size> buckets;  // configured
     std::vector<int> rows;
-    int64_t budget_bytes = 0;  // of memory
   };
 
   // Both must outlive this.
@@ -40,7 +39,6 @@ class BucketGraphs {
   // first, the largest of them first of all.
   batching::Buckets buckets() const ABSL_LOCKS_EXCLUDED(mutex_);
   const std::vector<pipeline::Size>& configured() const { return options_.buckets; }
-  int64_t budget_bytes() const { return options_.budget_bytes; }
 
   // Serves one more from now on. RESOURCE_EXHAUSTED: there are too many.
   absl::Status Add(pipeline::Size bucket) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -54,21 +52,15 @@ class BucketGraphs {
   // FAILED_PRECONDITION naming those that would have to be compiled first.
   absl::Status CheckCompiled(const GraphRefs& graphs) const;
 
-  // What these buckets hold together, and `graphs` beside theirs, at the state of one picture.
-  absl::StatusOr<MemoryPrediction> Predict(const GraphRefs& graphs,
-                                           absl::Span<const pipeline::Size> buckets) const
-      ABSL_LOCKS_EXCLUDED(mutex_);
-  // What the configured buckets hold together, as far as it has been found out.
-  MemoryPrediction predicted() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // RESOURCE_EXHAUSTED with reason OUT_OF_MEMORY: not within the budget together with the buckets
-  // that are held already.
-  absl::Status CheckFits(absl::Span<const pipeline::Size> buckets) const
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  // What these buckets hold together, and `graphs` beside theirs, with the state of one picture.
+  // Plans what is not compiled.
+  absl::StatusOr<MemoryPrediction> Predict(GraphRefs graphs,
+                                           absl::Span<const pipeline::Size> buckets) const;
 
-  // What came of the last try to have the bucket: OK counts it as held.
+  // What came of the last try to have the bucket.
   void SetOutcome(pipeline::Size bucket, const absl::Status& outcome) ABSL_LOCKS_EXCLUDED(mutex_);
   // RESOURCE_EXHAUSTED if that was the outcome.
-  absl::Status MemoryFailure(pipeline::Size bucket) const ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status MemoryFailure(pipeline::Size bucket) ABSL_LOCKS_EXCLUDED(mutex_);
 
   struct Standing {
     ServerStatus::Bucket bucket;
@@ -79,31 +71,24 @@ class BucketGraphs {
   std::vector<Standing> Stand() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  using Needs = std::vector<std::pair<std::string, backends::MemoryNeeds>>;  // by id
   struct Served {
     pipeline::Size size;
     GraphRefs graphs;      // kept, so that the store remembers them
     absl::Status outcome;  // of declaring them, then of the last try to have them
-    bool held = false;
-    std::shared_ptr<const Needs> needs;  // null: not known yet; planning takes time
   };
   using Infos = std::map<std::string, compiler::GraphInfo>;  // by id
 
   Infos List() const;
   Served Declare(pipeline::Size bucket) const;
   Standing StandingOf(const Served& served, const Infos& infos) const;
-  const Served* Find(pipeline::Size bucket) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<Needs> Plan(const GraphRefs& graphs) const;
-  absl::StatusOr<std::shared_ptr<const Needs>> NeedsOf(pipeline::Size bucket) const
-      ABSL_LOCKS_EXCLUDED(mutex_);
-  void AddTo(MemoryTally& tally, pipeline::Size bucket, const Needs& needs) const;
+  Served* Find(pipeline::Size bucket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const pipeline::Pipeline& pipeline_;
   compiler::GraphStore& store_;
   Options options_;
 
   mutable absl::Mutex mutex_;
-  mutable std::vector<Served> served_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Served> served_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace latentd::engine

@@ -1,15 +1,32 @@
 #include "core/engine/engine.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/backends/cpu/cpu_backend.h"
 #include "core/backends/reference/reference_backend.h"
+#include "core/base/status_macros.h"
 #include "core/base/threads.h"
+#include "core/compiler/check_options.h"
 #include "core/engine/local_engine.h"
 
 namespace latentd::engine {
 namespace {
+
+// A picture has one row, or two with guidance.
+constexpr int kMostRows = 2;
+
+absl::Status CheckForm(const Config& config) {
+  const auto wrong = [](int rows) { return rows < 1 || rows > kMostRows; };
+  if (config.rows.empty() || std::any_of(config.rows.begin(), config.rows.end(), wrong)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rows: must be one or more of 1 to ", kMostRows));
+  }
+  RETURN_IF_ERROR(pipeline::CheckComponents(config.components, !config.refiner.empty()));
+  return compiler::CheckOptions(
+      {.skipped_passes = {config.skipped_passes.begin(), config.skipped_passes.end()}});
+}
 
 absl::StatusOr<std::unique_ptr<backends::Backend>> MakeBackend(const Config& config) {
   const int threads = config.threads > 0 ? config.threads : UsableCpus();
@@ -24,9 +41,9 @@ absl::StatusOr<std::unique_ptr<backends::Backend>> MakeBackend(const Config& con
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(Config config, const Clock& clock) {
-  absl::StatusOr<std::unique_ptr<backends::Backend>> backend = MakeBackend(config);
-  if (!backend.ok()) return backend.status();
-  return std::make_unique<LocalEngine>(std::move(config), *std::move(backend), clock);
+  RETURN_IF_ERROR(CheckForm(config));
+  ASSIGN_OR_RETURN(std::unique_ptr<backends::Backend> backend, MakeBackend(config));
+  return std::make_unique<LocalEngine>(std::move(config), std::move(backend), clock);
 }
 
 }  // namespace latentd::engine

@@ -4,8 +4,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
+#include "core/base/memory_limit.h"
+#include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
-#include "core/engine/out_of_memory.h"
+#include "core/engine/memory_report.h"
 #include "core/engine/reporting.h"
 
 namespace latentd::engine {
@@ -58,11 +60,13 @@ LocalEngine::LocalEngine(Config config, std::unique_ptr<backends::Backend> backe
       clock_(clock),
       board_(clock, registry_),
       backend_(std::move(backend)),
-      stores_(config_, *backend_, clock, registry_),
+      stores_(config_, *backend_, clock, registry_,
+              [this](const auto& label, const auto& needs) { return CheckFits(label, needs); }),
       loop_(config_.queue_capacity, metrics_, clock),
       warming_(stores_.graphs, preparing_, stop_, clock),
       admin_({.config = config_,
               .stores = stores_,
+              .budget = budget_,
               .loop = loop_,
               .preparing = preparing_,
               .warming = warming_,
@@ -77,6 +81,16 @@ void LocalEngine::Drain(absl::Time deadline) {
   stop_ = true;
   board_.Update([](ServerStatus& status) { status.state = State::kDraining; });
   loop_.Drain(deadline);
+}
+
+absl::Status LocalEngine::CheckFits(const compiler::GraphLabel& label,
+                                    const backends::MemoryNeeds& needs) {
+  const std::vector<weights::HeldResult> held = stores_.weights.List();
+  MemoryReport report;
+  AddWeights(held, report);
+  AddGraphs(stores_.graphs.List(), stores_.graphs.totals(), report);
+  report.state_bytes = loop_.state_bytes();
+  return budget_.Check(label, needs, held, report, MeasureAvailableMemory().bytes);
 }
 
 Capabilities LocalEngine::capabilities() const {
@@ -191,7 +205,6 @@ void LocalEngine::Prepare(const std::shared_ptr<Job>& job) {
 absl::Status LocalEngine::StartPrepared(Job& job) {
   pipeline::PictureSpec picture = *std::exchange(job.to_prepare, std::nullopt);
   const pipeline::Size bucket = *picture.executed_size;
-  RETURN_IF_ERROR(buckets_->CheckFits({bucket}));
   const bool may_compile = picture.bucket_policy == BucketPolicy::kColdOk;
   const compiler::Purpose purpose{may_compile ? Allow::kCompile : Allow::kLoad, "cold_request"};
   ASSIGN_OR_RETURN(const GraphRefs graphs, buckets_->GraphsFor(picture));

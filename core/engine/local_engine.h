@@ -15,6 +15,7 @@
 #include "core/engine/engine_metrics.h"
 #include "core/engine/job.h"
 #include "core/engine/local_graph_admin.h"
+#include "core/engine/memory_budget.h"
 #include "core/engine/picture_loop.h"
 #include "core/engine/status_board.h"
 #include "core/engine/stores.h"
@@ -46,6 +47,8 @@ class LocalEngine : public Engine {
   void Drain(absl::Time deadline) override;
 
  private:
+  absl::Status CheckFits(const compiler::GraphLabel& label, const backends::MemoryNeeds& needs);
+
   // local_engine_load.cc: from a configuration to a server that serves.
   absl::Status LoadModels();
   void OpenBuckets();
@@ -72,6 +75,7 @@ class LocalEngine : public Engine {
   EngineMetrics metrics_{registry_};
   StatusBoard board_;
   const std::unique_ptr<backends::Backend> backend_;
+  MemoryBudget budget_;
   Stores stores_;
   // Set once, before the state leaves kLoading.
   std::unique_ptr<const pipeline::Pipeline> pipeline_;

@@ -16,7 +16,7 @@ namespace {
 
 using compiler::GraphStore;
 
-int64_t MemoryBudget(const Config& config) {
+int64_t MemoryBytes(const Config& config) {
   const int64_t available = MeasureAvailableMemory().bytes;
   return config.memory_bytes > 0 ? std::min(config.memory_bytes, available) : available;
 }
@@ -69,6 +69,7 @@ absl::Status LocalEngine::LoadModels() {
                                       .variant = config_.variant,
                                       .memory_bytes = config_.memory_bytes,
                                       .give_up = &stop_,
+                                      .digests = stores_.digests,
                                       .components = config_.components,
                                       .reference = stores_.reference.get()};
   ASSIGN_OR_RETURN(pipeline_, pipeline::LoadPipeline(options, stores_.weights, stores_.graphs));
@@ -82,10 +83,13 @@ void LocalEngine::OpenBuckets() {
   std::vector<std::string> labels;
   for (pipeline::Size bucket : buckets) labels.push_back(SizeText(bucket));
   registry_.DeclareBuckets(labels);
+  budget_.Open({.bytes = MemoryBytes(config_),
+                .configured = buckets,
+                .state_bytes = [this](pipeline::Size bucket, int rows) {
+                  return pipeline_->StateBytes(bucket, rows);
+                }});
   buckets_ = std::make_unique<BucketGraphs>(
-      *pipeline_, stores_.graphs,
-      BucketGraphs::Options{
-          .buckets = buckets, .rows = config_.rows, .budget_bytes = MemoryBudget(config_)});
+      *pipeline_, stores_.graphs, BucketGraphs::Options{.buckets = buckets, .rows = config_.rows});
   admin_.Open(*buckets_);
 }
 
@@ -132,26 +136,25 @@ absl::Status LocalEngine::WarmBuckets() {
 absl::Status LocalEngine::WarmBucket(pipeline::Size bucket, std::vector<std::string>& done) {
   absl::StatusOr<GraphRefs> graphs = buckets_->GraphsOf(bucket);
   if (!graphs.ok()) return absl::OkStatus();
-  absl::Status outcome = buckets_->CheckFits({bucket});
-  if (outcome.ok()) {
-    const auto known = [&](const GraphStore::GraphRef& graph) {
-      return std::find(done.begin(), done.end(), GraphStore::IdOf(graph)) != done.end();
-    };
-    graphs->erase(std::remove_if(graphs->begin(), graphs->end(), known), graphs->end());
-    const compiler::Purpose purpose{
-        config_.compile_at_start ? compiler::Allow::kCompile : compiler::Allow::kLoad, "startup"};
-    const auto note = [&](const WarmProgress& progress) {
-      NoteProgress(progress, done);
-      outcome.Update(progress.entry.status);
-      return true;
-    };
-    RETURN_IF_ERROR(warming_.Run(*graphs, purpose, note).status());
-  }
+  const auto known = [&](const GraphStore::GraphRef& graph) {
+    return std::find(done.begin(), done.end(), GraphStore::IdOf(graph)) != done.end();
+  };
+  graphs->erase(std::remove_if(graphs->begin(), graphs->end(), known), graphs->end());
+  absl::Status outcome;
+  const auto note = [&](const WarmProgress& progress) {
+    NoteProgress(progress, done);
+    outcome.Update(progress.entry.status);
+    return true;
+  };
+  const auto allow = config_.compile_at_start ? compiler::Allow::kCompile : compiler::Allow::kLoad;
+  RETURN_IF_ERROR(warming_.Run(*graphs, {allow, "startup"}, note).status());
   buckets_->SetOutcome(bucket, outcome);
   return absl::OkStatus();
 }
 
 void LocalEngine::NoteProgress(const WarmProgress& progress, std::vector<std::string>& done) {
+  // What failed is tried again for the next bucket that needs it.
+  if (!progress.entry.status.ok()) return;
   done.push_back(progress.entry.id);
   const absl::StatusOr<compiler::GraphInfo> graph = stores_.graphs.Find(progress.entry.id);
   board_.Update([&](ServerStatus& status) {

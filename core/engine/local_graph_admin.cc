@@ -7,11 +7,11 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
 #include "core/base/memory_limit.h"
+#include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/engine/graph_selection.h"
 #include "core/engine/memory_report.h"
 #include "core/engine/memory_tally.h"
-#include "core/engine/out_of_memory.h"
 
 namespace latentd::engine {
 namespace {
@@ -138,13 +138,9 @@ absl::StatusOr<MemoryPrediction> LocalGraphAdmin::Predict(const Wish& wish) {
 }
 
 absl::Status LocalGraphAdmin::CheckAllowed(const Wish& wish) const {
-  if (parts_.config.forbid_compile_after_ready) {
-    const absl::Status cold = buckets().CheckCompiled(wish.graphs);
-    if (!cold.ok()) return WithReason(cold, "COMPILE_FORBIDDEN");
-  }
-  absl::Status fits;
-  parts_.preparing.Run([&] { fits = buckets().CheckFits(wish.buckets); });
-  return fits;
+  if (!parts_.config.forbid_compile_after_ready) return absl::OkStatus();
+  const absl::Status cold = buckets().CheckCompiled(wish.graphs);
+  return cold.ok() ? cold : WithReason(cold, "COMPILE_FORBIDDEN");
 }
 
 void LocalGraphAdmin::Settle(const Wish& wish,
@@ -243,10 +239,8 @@ MemoryReport LocalGraphAdmin::memory() const {
   AddProcess(report);
   report.state_bytes = parts_.loop.state_bytes();
   report.available_bytes = MeasureAvailableMemory().bytes;
-  const BucketGraphs* opened = buckets_;
-  if (opened == nullptr) return report;
-  report.budget_bytes = opened->budget_bytes();
-  report.predicted = opened->predicted();
+  report.budget_bytes = parts_.budget.bytes();
+  report.predicted = parts_.budget.predicted();
   return report;
 }
 

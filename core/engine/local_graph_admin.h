@@ -12,6 +12,7 @@
 #include "core/compiler/graph_store.h"
 #include "core/engine/bucket_graphs.h"
 #include "core/engine/graph_admin.h"
+#include "core/engine/memory_budget.h"
 #include "core/engine/picture_loop.h"
 #include "core/engine/stores.h"
 #include "core/engine/task_thread.h"
@@ -25,6 +26,7 @@ class LocalGraphAdmin : public GraphAdmin {
   struct Parts {
     const Config& config;
     Stores& stores;
+    const MemoryBudget& budget;
     const PictureLoop& loop;
     TaskThread& preparing;
     Warming& warming;

@@ -15,7 +15,7 @@ namespace latentd::engine {
 
 class MemoryTally {
  public:
-  // Of the graph with that id; one that was added with the same weights shares its executable.
+  // Of the graph with that id or name; one that was added with the same weights is the same.
   void Add(const std::string& id, const backends::MemoryNeeds& needs);
   // Of one picture; the largest counts.
   void AddState(int64_t bytes);

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "core/base/error_details.h"
+#include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/base/threads.h"
-#include "core/engine/out_of_memory.h"
 #include "core/engine/reporting.h"
 
 namespace latentd::engine {

@@ -67,7 +67,7 @@ weights::FormArchive FormsIn(DiskCache* cache) {
 }  // namespace
 
 Stores::Stores(const Config& config, backends::Backend& backend, const Clock& clock,
-               metrics::Registry& registry)
+               metrics::Registry& registry, BeforeLoad before_load)
     : disk(OpenCache(config, clock, registry)),
       digests(DigestsIn(disk.get())),
       reference(std::make_unique<backends::reference::ReferenceBackend>()),
@@ -78,6 +78,7 @@ Stores::Stores(const Config& config, backends::Backend& backend, const Clock& cl
                           .evaluate = backends::reference::EvaluateRecipe},
               .memory_budget = static_cast<size_t>(config.graph_memory_bytes),
               .run_once = true,
-              .on_warning = config.warn}) {}
+              .on_warning = config.warn,
+              .before_load = std::move(before_load)}) {}
 
 }  // namespace latentd::engine

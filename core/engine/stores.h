@@ -2,6 +2,7 @@
 // and tensors' digests survive a restart in it.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "core/backends/backend.h"
@@ -16,10 +17,13 @@
 namespace latentd::engine {
 
 struct Stores {
-  // A cache directory that cannot be used is a warning, and then there is none. `backend`, `clock`
-  // and `registry` must outlive the stores.
+  using BeforeLoad =
+      std::function<absl::Status(const compiler::GraphLabel&, const backends::MemoryNeeds&)>;
+
+  // A cache directory that cannot be used is a warning, and then there is none. `before_load`: see
+  // GraphStore. `backend`, `clock` and `registry` must outlive the stores.
   Stores(const Config& config, backends::Backend& backend, const Clock& clock,
-         metrics::Registry& registry);
+         metrics::Registry& registry, BeforeLoad before_load);
   Stores(const Stores&) = delete;
 
   const std::unique_ptr<cache::DiskCache> disk;  // may be null

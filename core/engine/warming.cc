@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/engine/out_of_memory.h"
+#include "core/base/out_of_memory.h"
 
 namespace latentd::engine {
 namespace {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -207,6 +208,23 @@ TEST(LocalEngineLifeTest, FailsToLoadWhatIsNoCheckpoint) {
   ASSERT_OK_AND_ASSIGN(const auto engine, Engine::Create({.base = "/nowhere"}, SystemClock()));
   EXPECT_THAT(engine->Load(), StatusIs(_, HasSubstr("/nowhere")));
   EXPECT_EQ(engine->state(), State::kFailed);
+}
+
+TEST(LocalEngineLifeTest, RefusesAConfigurationOfTheWrongForm) {
+  const auto create = [](const std::function<void(Config&)>& change) {
+    Config config = SmallConfig();
+    change(config);
+    return Engine::Create(config, SystemClock()).status();
+  };
+  EXPECT_THAT(create([](Config& config) { config.rows = {1, 3}; }), StatusIs(_, HasSubstr("rows")));
+  EXPECT_THAT(create([](Config& config) { config.rows.clear(); }), StatusIs(_, HasSubstr("rows")));
+  EXPECT_THAT(create([](Config& config) { config.skipped_passes = {"epilogue"}; }),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("epilogues")));
+  EXPECT_THAT(create([](Config& config) { config.backend = "gpu"; }),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("gpu")));
+  EXPECT_THAT(create([](Config& config) { config.components["vae"] = ComponentMode::kOff; }),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("vae")));
+  EXPECT_OK(create([](Config& config) { config.skipped_passes = {"epilogues"}; }));
 }
 
 TEST(LocalEngineLifeTest, RefusesWeightsThatDoNotFitIntoTheBudget) {

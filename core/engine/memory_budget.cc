@@ -1,0 +1,86 @@
+#include "core/engine/memory_budget.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/error_details.h"
+
+namespace latentd::engine {
+namespace {
+
+int64_t MissingWeights(const backends::MemoryNeeds& needs,
+                       absl::Span<const weights::HeldResult> held) {
+  absl::flat_hash_set<absl::string_view> keys;
+  for (const weights::HeldResult& result : held) keys.insert(result.key);
+  int64_t missing = 0;
+  for (const auto& [key, bytes] : needs.weights) {
+    if (!keys.contains(key)) missing += static_cast<int64_t>(bytes);
+  }
+  return missing;
+}
+
+std::string Text(const MemoryPrediction& more) {
+  return absl::StrCat("needs ", more.total(), " bytes more of memory (", more.weights,
+                      " of weights, ", more.arena, " of intermediates, ", more.state,
+                      " of a picture's state, ", more.executables, " of its own)");
+}
+
+absl::Status OutOfMemory(const MemoryPrediction& more, absl::string_view why) {
+  return WithReason(absl::ResourceExhaustedError(absl::StrCat(Text(more), why)), "OUT_OF_MEMORY");
+}
+
+}  // namespace
+
+void MemoryBudget::Open(Limits limits) {
+  absl::MutexLock lock(&mutex_);
+  limits_ = std::move(limits);
+  open_ = true;
+}
+
+absl::Status MemoryBudget::Check(const compiler::GraphLabel& label,
+                                 const backends::MemoryNeeds& needs,
+                                 absl::Span<const weights::HeldResult> held,
+                                 const MemoryReport& report, int64_t available) {
+  absl::MutexLock lock(&mutex_);
+  if (!open_) return absl::OkStatus();
+  const int64_t state =
+      label.width > 0 ? limits_.state_bytes({label.width, label.height}, label.rows) : 0;
+  if (IsConfigured(label)) {
+    tally_.Add(label.ToText(), needs);
+    tally_.AddState(state);
+  }
+  const MemoryPrediction more = {
+      .weights = MissingWeights(needs, held),
+      .arena = std::max<int64_t>(static_cast<int64_t>(needs.arena_bytes) - report.arena_bytes, 0),
+      .state = std::max<int64_t>(state - report.state_bytes, 0),
+      .executables = static_cast<int64_t>(needs.executable_bytes)};
+  const int64_t now =
+      report.weight_bytes + report.arena_bytes + report.state_bytes + report.executable_bytes;
+  if (now + more.total() > limits_.bytes) {
+    return OutOfMemory(more, absl::StrCat("; ", now, " of ", limits_.bytes, " are held"));
+  }
+  if (more.total() > available) {
+    return OutOfMemory(more, absl::StrCat(", and the machine has ", available, " left"));
+  }
+  return absl::OkStatus();
+}
+
+bool MemoryBudget::IsConfigured(const compiler::GraphLabel& label) const {
+  const pipeline::Size size{label.width, label.height};
+  return size == pipeline::Size{} || std::find(limits_.configured.begin(), limits_.configured.end(),
+                                               size) != limits_.configured.end();
+}
+
+int64_t MemoryBudget::bytes() const {
+  absl::MutexLock lock(&mutex_);
+  return limits_.bytes;
+}
+
+MemoryPrediction MemoryBudget::predicted() const {
+  absl::MutexLock lock(&mutex_);
+  return tally_.prediction();
+}
+
+}  // namespace latentd::engine

@@ -1,0 +1,55 @@
+// How much memory may be held, and whether one graph more goes into it: asked before each load, so
+// that what cannot fit is refused and the server goes on.
+//
+// Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
+#include "core/backends/backend.h"
+#include "core/compiler/graph_label.h"
+#include "core/engine/graph_admin.h"
+#include "core/engine/memory_tally.h"
+#include "core/weights/weight_store.h"
+
+namespace latentd::engine {
+
+class MemoryBudget {
+ public:
+  struct Limits {
+    int64_t bytes = 0;
+    std::vector<pipeline::Size> configured;  // buckets whose needs are added up
+    // Of one picture of that bucket.
+    std::function<int64_t(pipeline::Size bucket, int rows)> state_bytes;
+  };
+
+  // Until then everything fits.
+  void Open(Limits limits) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // RESOURCE_EXHAUSTED with reason OUT_OF_MEMORY: the graph and a picture of its bucket do not fit
+  // beside what is held: `report`, and of it the weights by key; or the machine does not have that
+  // much any more: `available`.
+  absl::Status Check(const compiler::GraphLabel& label, const backends::MemoryNeeds& needs,
+                     absl::Span<const weights::HeldResult> held, const MemoryReport& report,
+                     int64_t available) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  int64_t bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // What the graphs of the configured buckets that it was asked about hold together.
+  MemoryPrediction predicted() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  bool IsConfigured(const compiler::GraphLabel& label) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  mutable absl::Mutex mutex_;
+  bool open_ ABSL_GUARDED_BY(mutex_) = false;
+  Limits limits_ ABSL_GUARDED_BY(mutex_);
+  MemoryTally tally_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace latentd::engine

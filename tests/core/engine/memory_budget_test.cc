@@ -1,0 +1,77 @@
+#include "core/engine/memory_budget.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/base/error_details.h"
+#include "tests/support/status_matchers.h"
+
+namespace latentd::engine {
+namespace {
+
+using ::latentd::testing::StatusIs;
+using ::testing::HasSubstr;
+
+constexpr int64_t kPlenty = int64_t{1} << 40;
+
+class MemoryBudgetTest : public ::testing::Test {
+ protected:
+  MemoryBudgetTest() {
+    budget_.Open({.bytes = 1000,
+                  .configured = {{64, 64}},
+                  .state_bytes = [](pipeline::Size, int rows) { return 10 * rows; }});
+    report_.weight_bytes = 500;
+    report_.arena_bytes = 100;
+  }
+  absl::Status Check(const backends::MemoryNeeds& needs, int64_t available = kPlenty) {
+    return budget_.Check(step_, needs, held_, report_, available);
+  }
+
+  const compiler::GraphLabel step_ = {
+      .component = "unet_base", .part = "step", .width = 64, .height = 64, .rows = 2};
+  const std::vector<weights::HeldResult> held_ = {{.key = "x", .bytes = 500}};
+  MemoryReport report_;
+  MemoryBudget budget_;
+};
+
+TEST_F(MemoryBudgetTest, CountsOnlyWhatIsNotHeldYet) {
+  EXPECT_OK(
+      Check({.arena_bytes = 300, .weights = {{"x", 500}, {"y", 150}}}));  // 600 + 200 + 150 + 20
+  EXPECT_OK(Check({.arena_bytes = 90, .executable_bytes = 380, .weights = {{"x", 500}}}));
+}
+
+TEST_F(MemoryBudgetTest, RefusesWhatDoesNotFitAndSaysHowMuchIsMissing) {
+  const absl::Status refused = Check({.arena_bytes = 90, .executable_bytes = 381});
+  EXPECT_THAT(refused,
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("needs 401 bytes more")));
+  EXPECT_THAT(refused,
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("600 of 1000 are held")));
+  EXPECT_EQ(GetReason(refused), "OUT_OF_MEMORY");
+}
+
+TEST_F(MemoryBudgetTest, RefusesWhatTheMachineDoesNotHaveAnyMore) {
+  EXPECT_OK(Check({.executable_bytes = 30}, 50));
+  EXPECT_THAT(Check({.executable_bytes = 31}, 50),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("has 50 left")));
+}
+
+TEST_F(MemoryBudgetTest, PredictsWhatTheConfiguredBucketsHoldTogether) {
+  EXPECT_OK(Check({.arena_bytes = 300, .executable_bytes = 1, .weights = {{"x", 500}}}));
+  EXPECT_OK(Check({.arena_bytes = 300, .executable_bytes = 1, .weights = {{"x", 500}}}));
+  EXPECT_OK(budget_.Check({.component = "text_encoder"}, {.executable_bytes = 2}, held_, report_,
+                          kPlenty));
+  EXPECT_OK(budget_.Check({.component = "vae_decoder", .width = 8, .height = 8},
+                          {.executable_bytes = 50}, held_, report_, kPlenty));
+  EXPECT_EQ(budget_.predicted().weights, 500);
+  EXPECT_EQ(budget_.predicted().arena, 300);
+  EXPECT_EQ(budget_.predicted().executables, 3);
+  EXPECT_EQ(budget_.predicted().state, 20);
+}
+
+TEST(ClosedMemoryBudgetTest, TakesEverything) {
+  MemoryBudget budget;
+  EXPECT_OK(budget.Check({}, {.executable_bytes = 1 << 30}, {}, {}, 0));
+}
+
+}  // namespace
+}  // namespace latentd::engine
