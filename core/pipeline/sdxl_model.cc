@@ -24,9 +24,9 @@ absl::Status CheckNeeds(Model which, const ModelConfigs& configs, const Componen
 }
 
 absl::StatusOr<std::shared_ptr<const weights::WeightSet>> LoadWeights(
-    const weights::Checkpoint& checkpoint, const ModelConfigs& configs,
+    Model which, const weights::Checkpoint& checkpoint, const ModelConfigs& configs,
     weights::WeightStore& store) {
-  auto weights = std::make_shared<weights::WeightSet>(&store);
+  auto weights = std::make_shared<weights::WeightSet>(&store, NameOf(which));
   std::vector<std::string> components = {"unet", "vae"};
   for (const TextEncoder& encoder : configs.text_encoders) components.push_back(encoder.component);
   for (const std::string& component : components) {
@@ -53,7 +53,7 @@ absl::StatusOr<std::unique_ptr<const SdxlModel>> SdxlModel::Load(
   std::unique_ptr<SdxlModel> model(new SdxlModel(which, checkpoint, std::move(configs)));
   if (IsOff(options.components, UnetOf(which))) return model;
   RETURN_IF_ERROR(CheckNeeds(which, model->configs_, options.components));
-  ASSIGN_OR_RETURN(auto weights, LoadWeights(checkpoint, model->configs_, store));
+  ASSIGN_OR_RETURN(auto weights, LoadWeights(which, checkpoint, model->configs_, store));
   auto declared = ModelGraphs::Declare(which, model->configs_, std::move(weights), options, graphs);
   if (!declared.ok()) {
     return absl::Status(declared.status().code(),
