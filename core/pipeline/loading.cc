@@ -60,7 +60,8 @@ absl::StatusOr<int64_t> BytesOfDistinctTensors(const std::vector<Source>& source
       RETURN_IF_ERROR(GiveUp(options));
       ASSIGN_OR_RETURN(const weights::TensorMap tensors, source.checkpoint.LoadTensors(folder));
       for (const auto& [name, tensor] : tensors) {
-        const bool is_new = seen.insert(weights::ContentDigest(tensor.data).Get()).second;
+        if (tensor.digest == nullptr) continue;  // of a dtype that no network reads
+        const bool is_new = seen.insert(tensor.digest->Get()).second;
         if (is_new) bytes += tensor.data.elements() * kBytesPerElement;
       }
     }
