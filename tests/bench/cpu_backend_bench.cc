@@ -2,6 +2,8 @@
 // them the time goes:
 //
 //   cpu_backend_bench                      milliseconds of each network
+//   cpu_backend_bench --without=epilogues  and of each compiled without that pass; name more than
+//                                          one by several options, all of them by "all"
 //   cpu_backend_bench --instructions=step  a line for each instruction, dearest first, and the sum
 //   cpu_backend_bench --instructions=decode   by kernel; each is run alone, the least of many
 //
@@ -12,15 +14,18 @@
 #include <chrono>
 #include <cstdio>
 #include <map>
+#include <set>
 #include <string>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "core/backends/cpu/cpu_backend.h"
 #include "core/backends/cpu/cpu_executable.h"
 #include "core/backends/reference/evaluate.h"
 #include "core/base/clock.h"
 #include "core/graph/op_table.h"
+#include "core/passes/pipeline.h"
 #include "core/pipeline/sdxl_model.h"
 #include "core/weights/weight_store.h"
 
@@ -32,15 +37,17 @@ using backends::cpu::Instruction;
 
 constexpr int kLatentSide = 32;
 
-// The demo model on the CPU backend.
+// The demo model on the CPU backend, compiled without some passes.
 struct Rig {
   std::unique_ptr<backends::cpu::CpuBackend> backend = backends::cpu::CpuBackend::Create().value();
   weights::WeightStore store{backends::reference::EvaluateRecipe};
   metrics::Registry registry;
-  compiler::GraphStore graphs{*backend, SystemClock(), registry, nullptr, {}};
+  compiler::GraphStore graphs;
   std::unique_ptr<const pipeline::SdxlModel> model;
 
-  Rig() {
+  explicit Rig(const std::set<std::string>& skipped_passes)
+      : graphs(*backend, SystemClock(), registry, nullptr,
+               {.compile = {skipped_passes, backends::reference::EvaluateRecipe}}) {
     const auto checkpoint =
         weights::Checkpoint::Open(LATENTD_SOURCE_DIR "/deploy/demo-model/base", "").value();
     model = pipeline::SdxlModel::Load(pipeline::Model::kBase, checkpoint, store, graphs).value();
@@ -55,8 +62,13 @@ struct Rig {
   }
 };
 
-Rig& TheRig() {
-  static auto* rig = new Rig;
+// `pass` may be empty.
+Rig& RigWithout(const std::string& pass) {
+  static auto& rigs = *new std::map<std::string, std::unique_ptr<Rig>>;
+  std::unique_ptr<Rig>& rig = rigs[pass];
+  if (rig == nullptr) {
+    rig = std::make_unique<Rig>(pass.empty() ? std::set<std::string>() : std::set{pass});
+  }
   return *rig;
 }
 
@@ -71,8 +83,8 @@ std::vector<device::Buffer> Buffers(const std::vector<backends::Port>& ports) {
   return buffers;
 }
 
-void RunNetwork(benchmark::State& state, const std::string& name) {
-  const auto executable = TheRig().Load(name);
+void RunNetwork(benchmark::State& state, const std::string& name, const std::string& without) {
+  const auto executable = RigWithout(without).Load(name);
   const std::vector<device::Buffer> inputs = Buffers(executable->inputs());
   std::vector<device::Buffer> outputs = Buffers(executable->outputs());
   for (auto _ : state) {
@@ -106,7 +118,7 @@ double LeastMicroseconds(CpuExecutable& executable, size_t index) {
 }
 
 void PrintInstructions(const std::string& name) {
-  const auto shared = TheRig().Load(name);
+  const auto shared = RigWithout("").Load(name);
   auto& executable = static_cast<CpuExecutable&>(*shared);
   const std::vector<device::Buffer> inputs = Buffers(executable.inputs());
   std::vector<device::Buffer> outputs = Buffers(executable.outputs());
@@ -131,6 +143,31 @@ void PrintInstructions(const std::string& name) {
   std::printf("%9.1f us  in all\n", total);
 }
 
+void Register(const std::string& without) {
+  for (const std::string name : {"step", "decode"}) {
+    const std::string title = without.empty() ? name : absl::StrCat(name, " without ", without);
+    benchmark::RegisterBenchmark(title.c_str(), RunNetwork, name, without)
+        ->Unit(benchmark::kMillisecond)
+        ->UseRealTime();
+  }
+}
+
+// Takes the options --without out of the arguments.
+void RegisterAll(int* argc, char** argv) {
+  constexpr absl::string_view kFlag = "--without=";
+  std::set<std::string> names = {""};
+  char** const end = std::remove_if(argv + 1, argv + *argc, [&](absl::string_view argument) {
+    if (!absl::ConsumePrefix(&argument, kFlag)) return false;
+    if (argument != "all") names.emplace(argument);
+    for (const passes::Pass& pass : passes::Passes()) {
+      if (argument == "all") names.emplace(pass.name);
+    }
+    return true;
+  });
+  *argc = static_cast<int>(end - argv);
+  for (const std::string& name : names) Register(name);
+}
+
 }  // namespace
 }  // namespace latentd
 
@@ -140,11 +177,7 @@ int main(int argc, char** argv) {
     latentd::PrintInstructions(argv[1] + kFlag.size());
     return 0;
   }
-  for (const std::string name : {"step", "decode"}) {
-    benchmark::RegisterBenchmark(name.c_str(), latentd::RunNetwork, name)
-        ->Unit(benchmark::kMillisecond)
-        ->UseRealTime();
-  }
+  latentd::RegisterAll(&argc, argv);
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
 }
