@@ -9,12 +9,33 @@ namespace {
 
 using Group = std::vector<ValueId>;
 
+// Elements of a merged weight: wider products are no faster, and making the weight takes its size
+// in memory several times. (All keys and values of a request's text come from one operand: in SDXL
+// 341 million.)
+constexpr int64_t kMaxElements = int64_t{1} << 26;
+
 bool IsMergeable(const Graph& graph, const Node& node) {
   if (node.op != Op::kLinear || node.rate == Rate::kCheckpoint) return false;
   for (size_t i = 1; i < node.operands.size(); ++i) {
     if (graph.node(node.operands[i]).rate != Rate::kCheckpoint) return false;
   }
   return true;
+}
+
+// Parts of `all` of at most kMaxElements, or of one linear.
+std::vector<Group> Cut(const Graph& graph, const Group& all) {
+  std::vector<Group> groups;
+  int64_t elements = 0;
+  for (ValueId id : all) {
+    const int64_t more = graph.node(graph.node(id).operands[1]).shape.elements();
+    if (groups.empty() || elements + more > kMaxElements) {
+      groups.emplace_back();
+      elements = 0;
+    }
+    groups.back().push_back(id);
+    elements += more;
+  }
+  return groups;
 }
 
 // For each linear that is the first of several with one operand and all or none with a bias: those.
@@ -26,8 +47,10 @@ std::map<ValueId, Group> GroupsByFirst(const Graph& graph) {
       by_operand[{node.operands[0], node.operands.size()}].push_back(id);
   }
   std::map<ValueId, Group> groups;
-  for (auto& [key, group] : by_operand) {
-    if (group.size() > 1) groups[group[0]] = std::move(group);
+  for (const auto& [key, all] : by_operand) {
+    for (Group& group : Cut(graph, all)) {
+      if (group.size() > 1) groups[group[0]] = std::move(group);
+    }
   }
   return groups;
 }

@@ -1,6 +1,6 @@
 // Where the target says that it pays: linears of one operand (queries, keys and values) become one
 // with concatenated weights, and slices of its result. The concatenation is of the checkpoint rate,
-// so it is a weight recipe, made once.
+// so it is a weight recipe, made once. Very many linears become several wide ones.
 #pragma once
 
 #include "absl/status/statusor.h"

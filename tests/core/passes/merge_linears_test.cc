@@ -63,6 +63,22 @@ TEST(MergeLinears, JoinsTheBiasesToo) {
   EXPECT_EQ(result.node(result.outputs()[1].value).shape, (graph::Shape{5, 4}));
 }
 
+TEST(MergeLinears, MakesSeveralOfVeryMany) {
+  GraphBuilder b;
+  const Value x = b.Input("x", DType::kF32, {1, 4096}, Rate::kStep);
+  for (const char* name : {"a", "b", "c", "d", "e"}) {
+    b.Output(name, b.Linear(x, b.Weight(name, {8192, 4096})));
+  }
+  ASSERT_OK_AND_ASSIGN(const graph::Graph graph, std::move(b).Build());
+  ASSERT_OK_AND_ASSIGN(const graph::Graph result, MergeLinears(graph, EagerTarget()));
+  EXPECT_OK(Verify(result));
+  std::vector<int64_t> widths;
+  for (graph::ValueId id : result.Select(Op::kLinear)) widths.push_back(result.node(id).shape[1]);
+  EXPECT_THAT(widths, ::testing::UnorderedElementsAre(16384, 16384, 8192));
+  ASSERT_OK_AND_ASSIGN(const graph::Graph again, MergeLinears(result, EagerTarget()));
+  EXPECT_EQ(Count(again, Op::kLinear), 3);
+}
+
 TEST(MergeLinears, DoesNothingWhereTheTargetDoesNotWantIt) {
   const graph::Graph graph = SmallUnet();
   ASSERT_OK_AND_ASSIGN(const graph::Graph result, MergeLinears(graph, {}));
