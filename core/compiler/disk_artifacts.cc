@@ -1,6 +1,5 @@
 #include "core/compiler/disk_artifacts.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -84,22 +83,31 @@ bool DiskArtifacts::Contains(const GraphKey& key) const {
   return disk_ != nullptr && disk_->Contains(Kind::kArtifact, key.ToText());
 }
 
-bool DiskArtifacts::IsPinned(const GraphKey& key) const {
-  const std::vector<cache::EntryInfo> infos = List();
-  return std::any_of(infos.begin(), infos.end(), [text = key.ToText()](const auto& info) {
-    return info.pinned && info.key == text;
-  });
-}
-
 std::vector<cache::EntryInfo> DiskArtifacts::List() const {
   return disk_ == nullptr ? std::vector<cache::EntryInfo>() : disk_->List(Kind::kArtifact);
 }
 
+std::optional<cache::EntryInfo> DiskArtifacts::FindInfo(absl::string_view id) const {
+  for (cache::EntryInfo& info : List()) {
+    if (info.digest.ToString() == id) return std::move(info);
+  }
+  return std::nullopt;
+}
+
 DiskArtifacts::Description DiskArtifacts::Describe(const GraphKey& key) const {
+  const Digest id = key.ToDigest();
+  {
+    absl::MutexLock lock(&mutex_);
+    if (const auto known = described_.find(id); known != described_.end()) return known->second;
+  }
   const absl::StatusOr<std::string> bytes = Check(key);
   if (!bytes.ok()) return {};
   const absl::StatusOr<Artifact> artifact = ParseArtifact(*bytes);
-  return {GraphLabel::FromText(artifact->label).value_or(GraphLabel{}), artifact->compile_time};
+  const Description description = {GraphLabel::FromText(artifact->label).value_or(GraphLabel{}),
+                                   artifact->compile_time};
+  absl::MutexLock lock(&mutex_);
+  if (described_.size() >= kMaxDescribed) described_.clear();
+  return described_[id] = description;
 }
 
 }  // namespace latentd::compiler

@@ -9,8 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "core/cache/disk_cache.h"
 #include "core/compiler/graph_key.h"
@@ -47,23 +51,29 @@ class DiskArtifacts {
   absl::Status Remove(const GraphKey& key);
   absl::Status SetPinned(const GraphKey& key, bool pinned);
   bool Contains(const GraphKey& key) const;
-  bool IsPinned(const GraphKey& key) const;
 
   // In order of last use, the newest first.
   std::vector<cache::EntryInfo> List() const;
+  // The one with the id: the digest of the key, as text.
+  std::optional<cache::EntryInfo> FindInfo(absl::string_view id) const;
   // What an artifact says of itself; without a label where it cannot be read.
   struct Description {
     GraphLabel label;
     absl::Duration compile_time;
   };
-  Description Describe(const GraphKey& key) const;
+  Description Describe(const GraphKey& key) const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   absl::StatusOr<std::string> Parsed(const GraphKey& key,
                                      const absl::StatusOr<cache::Entry>& entry) const;
   Found WhyNot(const GraphKey& key) const;
 
+  static constexpr size_t kMaxDescribed = 4096;
+
   cache::DiskCache* const disk_;
+  mutable absl::Mutex mutex_;
+  // So that listing does not read every file each time.
+  mutable absl::flat_hash_map<Digest, Description> described_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace latentd::compiler

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
+#include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/compiler/graph_entry.h"
 
@@ -43,7 +44,7 @@ absl::StatusOr<GraphStore::Got> GraphStore::GetArtifact(Entry& entry, Purpose pu
     entry.work = Entry::Work::kLooking;
     Publish(entry);
   }
-  absl::StatusOr<Got> got = FindOrCompile(entry, purpose);
+  absl::StatusOr<Got> got = CatchOutOfMemory([&] { return FindOrCompile(entry, purpose); });
   absl::MutexLock lock(&mutex_);
   entry.work = Entry::Work::kNone;
   if (got.ok()) {
@@ -100,7 +101,7 @@ absl::StatusOr<GraphStore::Bytes> GraphStore::CompileNow(Entry& entry, absl::str
   in_progress.Add(1);
   const absl::Time begin = clock_.Monotonic();
   const absl::StatusOr<CompiledGraph> compiled =
-      Compile(*entry.graph, entry.backend, options_.compile);
+      CatchOutOfMemory([&] { return Compile(*entry.graph, entry.backend, options_.compile); });
   const absl::Duration took = clock_.Monotonic() - begin;
   in_progress.Add(-1);
   {

@@ -154,11 +154,15 @@ std::vector<GraphInfo> GraphStore::List() const {
 }
 
 absl::StatusOr<GraphInfo> GraphStore::Find(absl::string_view id) const {
-  RETURN_IF_ERROR(Resolve(id).status());
-  for (GraphInfo& info : List()) {
-    if (info.id == id) return std::move(info);
-  }
-  return absl::NotFoundError(absl::StrCat("graph ", id, " has just left"));
+  ASSIGN_OR_RETURN(const Named named, Resolve(id));
+  const std::optional<cache::EntryInfo> on_disk = disk_.FindInfo(id);
+  if (named.entry == nullptr && on_disk.has_value()) return InfoOf(*on_disk);
+  if (named.entry == nullptr) return absl::NotFoundError(absl::StrCat("graph ", id, " has left"));
+  absl::MutexLock lock(&mutex_);
+  named.entry->on_disk = on_disk.has_value() && !named.entry->distrusted;
+  GraphInfo info = InfoOf(*named.entry);
+  info.disk_bytes = on_disk.has_value() ? on_disk->bytes : 0;
+  return info;
 }
 
 }  // namespace latentd::compiler

@@ -2,8 +2,7 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "core/base/error_details.h"
+#include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/compiler/graph_entry.h"
 
@@ -79,8 +78,9 @@ GraphStore::GraphRef GraphStore::Declare(WantedGraph wanted) {
   auto declared =
       std::make_shared<Entry>(wanted, KeyOf(*wanted.graph, backend, options_.compile), backend);
   if (!Knows(declared->id)) {
-    declared->on_disk = disk_.Contains(declared->key);
-    declared->pinned = declared->on_disk && disk_.IsPinned(declared->key);
+    const std::optional<cache::EntryInfo> info = disk_.FindInfo(declared->id.ToString());
+    declared->on_disk = info.has_value();
+    declared->pinned = info.has_value() && info->pinned;
   }
   Leaving leaving;
   absl::MutexLock lock(&mutex_);
@@ -115,7 +115,8 @@ absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::Get(const GraphRef& gr
   const Digest weights = ContentOf(*graph);
   ASSIGN_OR_RETURN(ExecutablePointer found, FindOrBegin(entry, weights, purpose.allow));
   if (found != nullptr) return found;
-  absl::StatusOr<ExecutablePointer> made = Make(*graph, purpose);
+  // Whatever happens, somebody may wait for this to end.
+  absl::StatusOr<ExecutablePointer> made = CatchOutOfMemory([&] { return Make(*graph, purpose); });
   Leaving leaving;
   absl::MutexLock lock(&mutex_);
   Loaded& loaded = entry.loaded[weights];
@@ -198,6 +199,11 @@ absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::LoadFrom(const Use& us
   const absl::Time begin = clock_.Monotonic();
   ASSIGN_OR_RETURN(const CompiledGraph compiled, Open(*artifact.bytes, entry.key));
   RETURN_IF_ERROR(CheckSamePorts(*entry.graph, *compiled.graph));
+  if (options_.before_load) {
+    ASSIGN_OR_RETURN(const backends::MemoryNeeds needs,
+                     entry.backend.Predict(*compiled.graph, compiled.plan, *use.weights));
+    RETURN_IF_ERROR(options_.before_load(entry.label, needs));
+  }
   ASSIGN_OR_RETURN(ExecutablePointer executable,
                    entry.backend.Load(compiled.graph, compiled.plan, *use.weights));
   if (options_.run_once) RETURN_IF_ERROR(RunOnZeros(*executable));

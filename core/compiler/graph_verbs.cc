@@ -22,9 +22,9 @@ absl::StatusOr<GraphStore::Named> GraphStore::Resolve(absl::string_view id) cons
       if (entry->id.ToString() == id) return Named{entry->key, entry, entry->pinned};
     }
   }
-  for (const cache::EntryInfo& info : disk_.List()) {
-    const std::optional<GraphKey> key = GraphKey::FromText(info.key);
-    if (key.has_value() && info.digest.ToString() == id) return Named{*key, nullptr, info.pinned};
+  if (const std::optional<cache::EntryInfo> info = disk_.FindInfo(id); info.has_value()) {
+    const std::optional<GraphKey> key = GraphKey::FromText(info->key);
+    if (key.has_value()) return Named{*key, nullptr, info->pinned};
   }
   return absl::NotFoundError(absl::StrCat("no graph has the id \"", Excerpt(id), "\""));
 }

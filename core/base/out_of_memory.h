@@ -1,0 +1,23 @@
+// Where the C++ library says by an exception that there is no memory left: a status like any other.
+#pragma once
+
+#include <new>
+#include <type_traits>
+
+#include "absl/status/status.h"
+#include "core/base/error_details.h"
+
+namespace latentd {
+
+// What `run` returns, an absl::Status or StatusOr; RESOURCE_EXHAUSTED with reason OUT_OF_MEMORY if
+// it throws std::bad_alloc.
+template <typename Run>
+std::invoke_result_t<Run> CatchOutOfMemory(const Run& run) {
+  try {
+    return run();
+  } catch (const std::bad_alloc&) {
+    return WithReason(absl::ResourceExhaustedError("out of memory"), "OUT_OF_MEMORY");
+  }
+}
+
+}  // namespace latentd
