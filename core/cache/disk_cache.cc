@@ -98,10 +98,9 @@ absl::StatusOr<Entry> DiskCache::Map(Kind kind, absl::string_view key) const {
   const std::string path = files_.EntryPath(kind, DigestOf(key));
   ASSIGN_OR_RETURN(std::shared_ptr<const MappedFile> file, OpenFile(path));
   ASSIGN_OR_RETURN(const ParsedEntry entry, ParseEntry(file->bytes()));
-  if (files_.EntryPath(entry.kind, DigestOf(entry.key)) != path) {
+  if (entry.kind != kind || entry.key != key) {
     return absl::DataLossError("it holds another entry than its name says");
   }
-  if (entry.key != key) return absl::NotFoundError("another key has the same digest");
   return Entry(std::move(file), entry.payload);
 }
 

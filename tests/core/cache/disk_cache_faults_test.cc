@@ -91,6 +91,23 @@ TEST_F(DiskCacheFaultsTest, AFileThatMayNotGrowIsNoSpace) {
   EXPECT_OK(cache->Read(Kind::kArtifact, "small"));
 }
 
+// Guard: `replaced` in the room that DiskCache::MakeRoom notes.
+TEST_F(DiskCacheFaultsTest, KeepsItsBudgetAfterAReplacementThatFailed) {
+  const auto cache = Open(90'000);
+  ASSERT_OK(cache->Write(Kind::kArtifact, "key", std::string(60'000, 'x')));
+  EXPECT_EQ(RunInChild([&] {
+              LimitFileSize(20'000);
+              EXPECT_THAT(cache->Write(Kind::kArtifact, "key", std::string(30'000, 'x')),
+                          StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr(root)));
+              EXPECT_EQ(cache->bytes(), kHeadBytes + 60'000);
+              for (const char* key : {"a", "b"}) {
+                EXPECT_OK(cache->Write(Kind::kArtifact, key, std::string(15'000, 'x')));
+              }
+              EXPECT_LE(cache->bytes(), 90'000);
+            }),
+            0);
+}
+
 TEST_F(DiskCacheFaultsTest, AFullDiskIsNoSpaceAndLeavesNothingBehind) {
   std::filesystem::create_directory(root);
   const int status = RunInChild([&] {
