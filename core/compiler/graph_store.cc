@@ -43,15 +43,6 @@ GraphStore::GraphStore(backends::Backend& backend, const Clock& clock, metrics::
       .Set(static_cast<double>(options_.memory_budget));
 }
 
-GraphStore::GraphStore(backends::Backend& backend, const Clock& clock, GraphStoreLimits limits,
-                       CompileOptions options)
-    : own_registry_(std::make_unique<metrics::Registry>()),
-      backend_(backend),
-      clock_(clock),
-      registry_(*own_registry_),
-      disk_(nullptr),
-      options_{.compile = std::move(options), .memory_budget = limits.artifact_bytes} {}
-
 GraphStore::~GraphStore() = default;
 
 std::shared_ptr<GraphStore::Entry> GraphStore::FindEntry(const Digest& id) const {
@@ -213,18 +204,6 @@ absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::LoadFrom(const Use& us
   ++totals_.loads;
   totals_.load_time += entry.load_time;
   return executable;
-}
-
-absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::GetOrLoad(
-    const graph::Graph& graph, std::shared_ptr<const weights::WeightSet> weights) {
-  GraphRef use = Declare({.label = {.component = "graph"},
-                          .graph = std::make_shared<const graph::Graph>(graph),
-                          .weights = std::move(weights)});
-  {
-    absl::MutexLock lock(&mutex_);
-    kept_.insert(use);
-  }
-  return Get(use, {.allow = Allow::kRetry});
 }
 
 GraphStore::Totals GraphStore::totals() const {

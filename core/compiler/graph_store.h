@@ -29,7 +29,6 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
@@ -91,11 +90,6 @@ struct GraphInfo {
   bool in_use = false;
 };
 
-struct GraphStoreLimits {
-  size_t executables = 64;
-  size_t artifact_bytes = size_t{256} << 20;
-};
-
 class GraphStore {
  public:
   struct Use;
@@ -126,9 +120,6 @@ class GraphStore {
   // `disk` may be null: nothing survives. All must outlive the store.
   GraphStore(backends::Backend& backend, const Clock& clock, metrics::Registry& registry,
              cache::DiskCache* disk, Options options);
-  // As above without a disk, for who uses GetOrLoad.
-  GraphStore(backends::Backend& backend, const Clock& clock, GraphStoreLimits limits = {},
-             CompileOptions options = {});
   ~GraphStore();
 
   // The same entry for the same key (the same reference, if the weight set is the same too); adds
@@ -179,12 +170,6 @@ class GraphStore {
   Totals totals() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Counts the entries by state anew, with what other processes did to the disk cache.
   void RefreshMetrics() ABSL_LOCKS_EXCLUDED(mutex_);
-
-  // The executable of `graph` over `weights`.
-  absl::StatusOr<ExecutablePointer> GetOrLoad(const graph::Graph& graph,
-                                              std::shared_ptr<const weights::WeightSet> weights)
-      ABSL_LOCKS_EXCLUDED(mutex_);
-  Totals counts() const { return totals(); }
 
  private:
   struct Entry;
@@ -256,7 +241,6 @@ class GraphStore {
   void CountLookup(const Entry& entry, const char* result);
   void Warn(absl::string_view what) const;
 
-  const std::unique_ptr<metrics::Registry> own_registry_;
   backends::Backend& backend_;
   const Clock& clock_;
   metrics::Registry& registry_;
@@ -268,7 +252,6 @@ class GraphStore {
   std::vector<std::shared_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);  // as they were declared
   uint64_t ticks_ ABSL_GUARDED_BY(mutex_) = 0;  // counts uses, to tell which was last
   Totals totals_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_set<GraphRef> kept_ ABSL_GUARDED_BY(mutex_);  // of GetOrLoad
 };
 
 }  // namespace latentd::compiler
