@@ -33,7 +33,7 @@ bool GraphStore::Entry::HoldsMemory() const {
 int64_t GraphStore::Entry::executable_bytes() const {
   size_t bytes = 0;
   for (const auto& [weights, one] : loaded) {
-    if (one.executable != nullptr) bytes += one.executable->own_bytes();
+    if (one.executable != nullptr) bytes += one.own_bytes;
   }
   return static_cast<int64_t>(bytes);
 }

@@ -25,6 +25,7 @@ struct GraphStore::Got {
 // An executable over weights of one content.
 struct GraphStore::Loaded {
   ExecutablePointer executable;  // null: not there
+  size_t own_bytes = 0;          // of it
   bool loading = false;
   absl::Status failure;  // of the last time that it was loaded
 

@@ -114,6 +114,7 @@ absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::Get(const GraphRef& gr
   loaded.loading = false;
   if (made.ok()) {
     loaded.executable = *made;
+    loaded.own_bytes = (*made)->own_bytes();
     Touch(entry);
   }
   leaving = Trim();
