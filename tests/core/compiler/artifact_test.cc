@@ -14,30 +14,38 @@ using ::testing::_;
 using ::testing::HasSubstr;
 using testing::StatusIs;
 
-std::string Sample() { return WriteArtifact({"key text\n", "graph text\n", "plan\0bytes"}); }
+std::string Sample() {
+  return WriteArtifact({"key text\n", "label", "graph text\n", absl::string_view("plan\0bytes", 10),
+                        absl::Milliseconds(1500)});
+}
 
 TEST(Artifact, GivesBackItsParts) {
-  for (const Artifact& parts :
-       {Artifact{"key", "graph", "plan"}, Artifact{"", "", ""}, Artifact{"k", "", "p"}}) {
+  for (const Artifact& parts : {Artifact{"key", "label", "graph", "plan", absl::Seconds(2)},
+                                Artifact{"", "", "", "", absl::ZeroDuration()},
+                                Artifact{"k", "", "g", "", absl::Microseconds(1)}}) {
     const std::string bytes = WriteArtifact(parts);
     ASSERT_OK_AND_ASSIGN(const Artifact parsed, ParseArtifact(bytes));
     EXPECT_EQ(parsed.key, parts.key);
+    EXPECT_EQ(parsed.label, parts.label);
     EXPECT_EQ(parsed.graph, parts.graph);
     EXPECT_EQ(parsed.plan, parts.plan);
+    EXPECT_EQ(parsed.compile_time, parts.compile_time);
   }
 }
 
 // The layout that artifact.h documents, byte by byte.
 TEST(Artifact, HasTheDocumentedLayout) {
-  const std::string bytes = WriteArtifact({"K", "GG", "PPP"});
-  ASSERT_EQ(bytes.size(), 48u + 6);
+  const std::string bytes = WriteArtifact({"K", "LL", "GGG", "PPPP", absl::Microseconds(0x102)});
+  ASSERT_EQ(bytes.size(), 64u + 10);
   EXPECT_EQ(bytes.substr(0, 8), "latentgr");
-  EXPECT_EQ(bytes.substr(8, 24), std::string("\1\0\0\0"
+  EXPECT_EQ(bytes.substr(8, 40), std::string("\2\0\0\0"
                                              "\1\0\0\0"
                                              "\2\0\0\0\0\0\0\0"
-                                             "\3\0\0\0\0\0\0\0",
-                                             24));
-  EXPECT_EQ(bytes.substr(48), "KGGPPP");
+                                             "\3\0\0\0\0\0\0\0"
+                                             "\4\0\0\0\0\0\0\0"
+                                             "\2\1\0\0\0\0\0\0",
+                                             40));
+  EXPECT_EQ(bytes.substr(64), "KLLGGGPPPP");
 }
 
 TEST(Artifact, AnyChangedBitIsDamage) {
@@ -72,7 +80,7 @@ TEST(Artifact, AnyExtensionIsDamage) {
 
 TEST(Artifact, LengthsThatOverflowAreDamage) {
   std::string bytes = Sample();
-  for (size_t i = 16; i < 32; ++i) bytes[i] = '\xff';
+  for (size_t i = 16; i < 40; ++i) bytes[i] = '\xff';
   EXPECT_THAT(ParseArtifact(bytes),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("do not add up")));
 }
@@ -89,9 +97,9 @@ TEST(Artifact, NoiseIsDamage) {
 
 TEST(Artifact, AnotherFormatIsNamed) {
   std::string bytes = Sample();
-  bytes[8] = 2;
+  bytes[8] = 1;
   EXPECT_THAT(ParseArtifact(bytes),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("format 2, this program reads 1")));
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("format 1, this program reads 2")));
 }
 
 }  // namespace

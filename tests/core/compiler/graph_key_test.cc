@@ -36,5 +36,32 @@ TEST(GraphKey, SpellsEverythingOut) {
   EXPECT_EQ(KeyOf(SiluGraph(4), backend, {}).sources.size(), 64u);
 }
 
+TEST(GraphKey, ReadsItsOwnText) {
+  FakeBackend backend;
+  const GraphKey key = KeyOf(SiluGraph(4), backend, {{"epilogues"}});
+  EXPECT_EQ(GraphKey::FromText(key.ToText()), key);
+}
+
+TEST(GraphKey, ReadsNothingElse) {
+  FakeBackend backend;
+  const std::string text = KeyOf(SiluGraph(4), backend, {}).ToText();
+  for (size_t size = 0; size < text.size(); ++size) {
+    EXPECT_EQ(GraphKey::FromText(text.substr(0, size)), std::nullopt) << size;
+  }
+  EXPECT_EQ(GraphKey::FromText(text + "\n"), std::nullopt);
+  EXPECT_EQ(GraphKey::FromText("options \n" + text), std::nullopt);
+}
+
+TEST(GraphKey, SaysWhichFieldDiffers) {
+  FakeBackend backend;
+  const GraphKey wanted = KeyOf(SiluGraph(4), backend, {});
+  GraphKey found = wanted;
+  found.sources = "older";
+  EXPECT_EQ(Difference(found.ToText(), wanted), "sources older, wanted " + wanted.sources);
+  EXPECT_EQ(Difference("noise", wanted), "a key of another form");
+  found.sources = std::string(1000, 'x');
+  EXPECT_LT(Difference(found.ToText(), wanted).size(), 300u);
+}
+
 }  // namespace
 }  // namespace latentd::compiler

@@ -1,192 +1,372 @@
+// Declaring graphs, and getting them: once, by whoever asks.
 #include "core/compiler/graph_store.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
+#include <new>
 #include <thread>
-#include <vector>
 
 #include "absl/synchronization/notification.h"
-#include "core/weights/weight_store.h"
-#include "tests/core/compiler/fake_backend.h"
-#include "tests/support/fake_clock.h"
-#include "tests/support/status_matchers.h"
+#include "tests/core/compiler/graph_store_fixture.h"
 
 namespace latentd::compiler {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using testing::StatusIs;
 
-using ExecutablePointer = std::shared_ptr<backends::Executable>;
+using GraphStoreTest = GraphStoreFixture;
 
-class GraphStoreTest : public ::testing::Test {
- protected:
-  std::shared_ptr<const weights::WeightSet> NewWeights() {
-    return std::make_shared<const weights::WeightSet>(&weight_store_);
-  }
-
-  testing::FakeClock clock;
-  FakeBackend backend;
-  weights::WeightStore weight_store_{nullptr};
-  const std::shared_ptr<const weights::WeightSet> weights = NewWeights();
-};
+TEST_F(GraphStoreTest, DeclaringCompilesNothing) {
+  Process process(backend, clock, "");
+  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  const GraphInfo info = process.Only();
+  EXPECT_EQ(info.id, GraphStore::IdOf(graph));
+  EXPECT_EQ(info.id.size(), 32u);
+  EXPECT_EQ(info.label.component, "part");
+  EXPECT_THAT(info.users, ElementsAre("base"));
+  EXPECT_EQ(info.state, GraphState::kCold);
+  EXPECT_EQ(info.key, KeyOf(SiluGraph(4), backend, {}));
+  EXPECT_EQ(info.last_use, absl::InfinitePast());
+  EXPECT_EQ(backend.plans, 0);
+}
 
 TEST_F(GraphStoreTest, CompilesOnceAndGivesTheSameExecutableAgain) {
-  GraphStore store(backend, clock);
-  ASSERT_OK_AND_ASSIGN(const ExecutablePointer a, store.GetOrLoad(SiluGraph(4), weights));
-  ASSERT_OK_AND_ASSIGN(const ExecutablePointer b, store.GetOrLoad(SiluGraph(4), weights));
+  Process process(backend, clock, "");
+  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  ASSERT_OK_AND_ASSIGN(const ExecutablePointer a, process->Get(graph));
+  clock.Advance(absl::Seconds(5));
+  ASSERT_OK_AND_ASSIGN(const ExecutablePointer b, process->Get(graph));
   EXPECT_EQ(a, b);
-  EXPECT_EQ(store.counts().compilations, 1);
-  EXPECT_EQ(store.counts().loads, 1);
-  EXPECT_EQ(store.counts().hits, 1);
+  const GraphStore::Totals totals = process->totals();
+  EXPECT_EQ(totals.compilations, 1);
+  EXPECT_EQ(totals.loads, 1);
+  EXPECT_EQ(totals.hits, 1);
+  EXPECT_EQ(totals.executable_bytes, 100);
+  EXPECT_GT(totals.artifact_bytes, 0);
+  const GraphInfo info = process.Only();
+  EXPECT_EQ(info.state, GraphState::kReady);
+  EXPECT_EQ(info.device_bytes, 100);
+  EXPECT_EQ(info.arena_bytes, 4096);
+  EXPECT_EQ(info.memory_bytes, totals.artifact_bytes);
+  EXPECT_EQ(info.hits, 1);
+  EXPECT_EQ(info.last_use, clock.Wall());
+  EXPECT_TRUE(info.in_use);
+}
+
+TEST_F(GraphStoreTest, CountsWhatItDoes) {
+  Process process(backend, clock, "");
+  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  EXPECT_EQ(process.Value(metrics::kGraphCacheEntries, {"part", "cold"}), 1);
+  ASSERT_OK(process->Get(graph, {Allow::kCompile, "startup"}));
+  ASSERT_OK(process->Get(graph));
+  EXPECT_EQ(process.Count(metrics::kGraphCompilations, {"part", "startup"}), 1);
+  EXPECT_EQ(process.Lookups("miss"), 1);
+  EXPECT_EQ(process.Lookups("hit"), 1);
+  EXPECT_EQ(process.Durations("compile"), 1u);
+  EXPECT_EQ(process.Value(metrics::kGraphCacheEntries, {"part", "cold"}), 0);
+  EXPECT_EQ(process.Value(metrics::kGraphCacheEntries, {"part", "ready"}), 1);
+  EXPECT_EQ(process.Value(metrics::kGraphCompilesInProgress, {}), 0);
+  EXPECT_EQ(process.Value(metrics::kGraphCacheBytes, {"memory"}),
+            process->totals().executable_bytes + process->totals().artifact_bytes);
+  EXPECT_EQ(process.Value(metrics::kGraphCacheBudget, {"memory"}), size_t{1} << 30);
 }
 
 TEST_F(GraphStoreTest, AnotherGraphIsAnotherCompilation) {
-  GraphStore store(backend, clock);
-  ASSERT_OK_AND_ASSIGN(const ExecutablePointer a, store.GetOrLoad(SiluGraph(4), weights));
-  ASSERT_OK_AND_ASSIGN(const ExecutablePointer b, store.GetOrLoad(SiluGraph(5), weights));
+  Process process(backend, clock, "");
+  const GraphRef four = process->Declare(Wanted(SiluGraph(4)));
+  const GraphRef five = process->Declare(Wanted(SiluGraph(5)));
+  ASSERT_OK_AND_ASSIGN(const ExecutablePointer a, process->Get(four));
+  ASSERT_OK_AND_ASSIGN(const ExecutablePointer b, process->Get(five));
   EXPECT_NE(a, b);
-  EXPECT_EQ(store.counts().compilations, 2);
+  EXPECT_EQ(process->totals().compilations, 2);
 }
 
-TEST_F(GraphStoreTest, AnotherWeightSetSharesTheArtifact) {
-  GraphStore store(backend, clock);
-  ASSERT_OK_AND_ASSIGN(const ExecutablePointer a, store.GetOrLoad(SiluGraph(4), weights));
-  ASSERT_OK_AND_ASSIGN(const ExecutablePointer b, store.GetOrLoad(SiluGraph(4), NewWeights()));
-  EXPECT_NE(a, b);
-  EXPECT_EQ(store.counts().compilations, 1);
-  EXPECT_EQ(store.counts().loads, 2);
-}
-
-TEST_F(GraphStoreTest, TheLeastRecentlyUsedExecutableLeavesAndItsArtifactStays) {
-  GraphStore store(backend, clock, {.executables = 2});
-  ASSERT_OK(store.GetOrLoad(SiluGraph(1), weights));
-  ASSERT_OK(store.GetOrLoad(SiluGraph(2), weights));
-  ASSERT_OK(store.GetOrLoad(SiluGraph(1), weights));  // used again
-  ASSERT_OK(store.GetOrLoad(SiluGraph(3), weights));  // 2 leaves
-  ASSERT_OK(store.GetOrLoad(SiluGraph(1), weights));
-  EXPECT_EQ(store.counts().loads, 3);
-  ASSERT_OK(store.GetOrLoad(SiluGraph(2), weights));
-  EXPECT_EQ(store.counts().loads, 4);
-  EXPECT_EQ(store.counts().compilations, 3);
-}
-
-TEST_F(GraphStoreTest, WhatIsInUseOutlivesItsPlaceInTheStore) {
-  GraphStore store(backend, clock, {.executables = 1});
-  ASSERT_OK_AND_ASSIGN(const ExecutablePointer used, store.GetOrLoad(SiluGraph(1), weights));
-  std::weak_ptr<backends::Executable> unused;
-  {
-    ASSERT_OK_AND_ASSIGN(const ExecutablePointer other, store.GetOrLoad(SiluGraph(2), weights));
-    unused = other;
+TEST_F(GraphStoreTest, ListsInOrderOfDeclaration) {
+  Process process(backend, clock, "");
+  std::vector<GraphRef> graphs;
+  std::vector<std::string> ids;
+  for (int64_t size : {9, 3, 7, 5}) {
+    graphs.push_back(process->Declare(Wanted(SiluGraph(size))));
+    ids.push_back(GraphStore::IdOf(graphs.back()));
   }
-  EXPECT_FALSE(unused.expired());
-  ASSERT_OK(store.GetOrLoad(SiluGraph(3), weights));
-  EXPECT_TRUE(unused.expired());
-  EXPECT_EQ(used.use_count(), 1);
-  EXPECT_EQ(used->inputs().size(), 1u);
+  std::vector<std::string> listed;
+  for (const GraphInfo& info : process->List()) listed.push_back(info.id);
+  EXPECT_EQ(listed, ids);
 }
 
-TEST_F(GraphStoreTest, AnExecutableKeepsItsWeightSetUntilItLeaves) {
-  GraphStore store(backend, clock, {.executables = 1});
-  std::weak_ptr<const weights::WeightSet> other;
-  {
-    const auto set = NewWeights();
-    other = set;
-    ASSERT_OK(store.GetOrLoad(SiluGraph(1), set));
-  }
-  EXPECT_FALSE(other.expired());
-  ASSERT_OK(store.GetOrLoad(SiluGraph(1), weights));
-  EXPECT_TRUE(other.expired());
+TEST_F(GraphStoreTest, OnlyHandsOutWhatIsReadyToWhoWantsThat) {
+  Process process(backend, clock, "");
+  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  EXPECT_THAT(process->Get(graph, kReadyOnly),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("part rows 1")));
+  EXPECT_THAT(process->Get(graph, kReadyOnly), HasReason("GRAPH_COLD"));
+  ASSERT_OK(process->Get(graph));
+  EXPECT_OK(process->Get(graph, kReadyOnly));
 }
 
-TEST_F(GraphStoreTest, ArtifactsLeaveBeyondTheirBytes) {
-  GraphStore store(backend, clock, {.executables = 0, .artifact_bytes = 1});
-  ASSERT_OK(store.GetOrLoad(SiluGraph(1), weights));
-  ASSERT_OK(store.GetOrLoad(SiluGraph(1), weights));  // the newest stays, however large
-  EXPECT_EQ(store.counts().compilations, 1);
-  ASSERT_OK(store.GetOrLoad(SiluGraph(2), weights));
-  ASSERT_OK(store.GetOrLoad(SiluGraph(1), weights));
-  EXPECT_EQ(store.counts().compilations, 3);
+TEST_F(GraphStoreTest, LoadingNeverCompiles) {
+  Process process(backend, clock, "");
+  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  EXPECT_THAT(process->Get(graph, kLoadOnly), HasReason("GRAPH_COLD"));
+  EXPECT_EQ(backend.plans, 0);
+  ASSERT_OK(process->Get(graph));
+  ASSERT_OK(process->Evict(GraphStore::IdOf(graph), Tier::kMemory, false));
+  EXPECT_THAT(process->Get(graph, kLoadOnly), HasReason("GRAPH_COLD"));
+  EXPECT_EQ(backend.plans, 1);
 }
 
-TEST_F(GraphStoreTest, AFailureGivesItsReasonAndIsTriedAgain) {
-  GraphStore store(backend, clock);
+TEST_F(GraphStoreTest, NothingCompilesOnceItIsForbidden) {
+  Process process(backend, clock, "");
+  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  const GraphRef other = process->Declare(Wanted(SiluGraph(5)));
+  ASSERT_OK(process->Get(graph));
+  process->ForbidCompiling();
+  EXPECT_OK(process->Get(graph));
+  EXPECT_THAT(process->Get(other), HasReason("COMPILE_FORBIDDEN"));
+  EXPECT_THAT(process->Get(other, kAgain), HasReason("COMPILE_FORBIDDEN"));
+  EXPECT_EQ(backend.plans, 1);
+  EXPECT_EQ(process->Find(GraphStore::IdOf(other))->state, GraphState::kCold);
+}
+
+TEST_F(GraphStoreTest, AFailureIsRememberedUntilARetry) {
+  Process process(backend, clock, "");
+  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
   backend.plan_status = absl::ResourceExhaustedError("does not fit");
-  EXPECT_THAT(store.GetOrLoad(SiluGraph(4), weights),
-              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("does not fit")));
-  EXPECT_EQ(store.counts().compilations, 0);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THAT(process->Get(graph),
+                StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("does not fit")));
+  }
+  EXPECT_EQ(backend.plans, 1);
+  EXPECT_EQ(process.Only().state, GraphState::kFailed);
+  EXPECT_THAT(process.Only().reason, HasSubstr("does not fit"));
+  EXPECT_EQ(process.Count(metrics::kGraphCompileFailures, {"part"}), 1);
+  EXPECT_EQ(process->totals().compilations, 0);
+
   backend.plan_status = absl::OkStatus();
-  EXPECT_OK(store.GetOrLoad(SiluGraph(4), weights));
+  EXPECT_OK(process->Get(graph, kAgain));
+  EXPECT_EQ(process.Only().state, GraphState::kReady);
+  EXPECT_EQ(process.Only().reason, "");
+  EXPECT_EQ(process.Count(metrics::kGraphCompilations, {"part", "retry"}), 1);
+}
+
+TEST_F(GraphStoreTest, AFailureToLoadIsRememberedToo) {
+  Process process(backend, clock, "");
+  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  backend.load_status = absl::UnimplementedError("no such kernel");
+  EXPECT_THAT(process->Get(graph), StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("kernel")));
+  EXPECT_THAT(process->Get(graph), StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("kernel")));
+  EXPECT_EQ(backend.loads, 1);
+  EXPECT_EQ(process.Only().state, GraphState::kFailed);
+  backend.load_status = absl::OkStatus();
+  EXPECT_OK(process->Get(graph, kAgain));
+  EXPECT_EQ(backend.plans, 1);
+}
+
+TEST_F(GraphStoreTest, WantOfMemoryWhileLoadingIsNotRemembered) {
+  Process process(backend, clock, "");
+  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  backend.load_status = absl::ResourceExhaustedError("no memory");
+  EXPECT_THAT(process->Get(graph), StatusIs(absl::StatusCode::kResourceExhausted, "no memory"));
+  EXPECT_THAT(process.Only().reason, HasSubstr("no memory"));
+  backend.load_status = absl::OkStatus();
+  EXPECT_OK(process->Get(graph));
+}
+
+TEST_F(GraphStoreTest, AsksBeforeItLoads) {
+  absl::Status answer = absl::ResourceExhaustedError("no room");
+  size_t asked = 0;
+  Process process(backend, clock, "",
+                  {.before_load = [&](const GraphLabel&, const backends::MemoryNeeds& needs) {
+                    asked = needs.arena_bytes;
+                    return answer;
+                  }});
+  backend.needs.arena_bytes = 7;
+  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  EXPECT_THAT(process->Get(graph), StatusIs(absl::StatusCode::kResourceExhausted, "no room"));
+  EXPECT_EQ(asked, 7u);
+  EXPECT_EQ(backend.loads, 0);
+  answer = absl::OkStatus();
+  EXPECT_OK(process->Get(graph));
+}
+
+// Whoever waits for the thread that ran out of memory must not wait for ever.
+TEST_F(GraphStoreTest, RunningOutOfMemoryIsAFailureLikeAnyOther) {
+  Process process(backend, clock, "");
+  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  backend.on_load = [] { throw std::bad_alloc(); };
+  EXPECT_THAT(process->Get(graph), HasReason("OUT_OF_MEMORY"));
+  backend.on_load = nullptr;
+  backend.on_plan = [] { throw std::bad_alloc(); };
+  EXPECT_OK(process->Get(graph));  // the artifact is there
+  ASSERT_OK(process->Evict(GraphStore::IdOf(graph), Tier::kMemory, false));
+  EXPECT_THAT(process->Get(graph), HasReason("OUT_OF_MEMORY"));
+  EXPECT_EQ(process.Value(metrics::kGraphCompilesInProgress, {}), 0);
+  backend.on_plan = nullptr;
+  EXPECT_OK(process->Get(graph, kAgain));
+}
+
+TEST_F(GraphStoreTest, ReadyMeansThatItRan) {
+  Process process(backend, clock, "", {.run_once = true});
+  int runs = 0;
+  backend.on_run = [&](absl::Span<const device::Buffer> inputs) {
+    ++runs;
+    for (const float value : inputs[0].as<float>()) EXPECT_EQ(value, 0);
+    return absl::OkStatus();
+  };
+  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  ASSERT_OK(process->Get(graph));
+  ASSERT_OK(process->Get(graph));
+  EXPECT_EQ(runs, 1);
+}
+
+TEST_F(GraphStoreTest, WhatDoesNotRunIsNotReady) {
+  Process process(backend, clock, "", {.run_once = true});
+  backend.on_run = [](auto) { return absl::InternalError("traps"); };
+  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  EXPECT_THAT(process->Get(graph), StatusIs(absl::StatusCode::kInternal, "traps"));
+  EXPECT_THAT(process->Get(graph, kReadyOnly), HasReason("GRAPH_COLD"));
+  EXPECT_EQ(process.Only().state, GraphState::kFailed);
 }
 
 TEST_F(GraphStoreTest, MeasuresWithItsClock) {
-  GraphStore store(backend, clock);
+  Process process(backend, clock, "");
   backend.on_plan = [this] { clock.Advance(absl::Seconds(2)); };
-  ASSERT_OK(store.GetOrLoad(SiluGraph(4), weights));
-  EXPECT_EQ(store.counts().compile_time, absl::Seconds(2));
-  EXPECT_EQ(store.counts().load_time, absl::ZeroDuration());
+  backend.on_load = [this] { clock.Advance(absl::Seconds(1)); };
+  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  ASSERT_OK(process->Get(graph));
+  EXPECT_EQ(process->totals().compile_time, absl::Seconds(2));
+  EXPECT_EQ(process->totals().load_time, absl::Seconds(1));
+  EXPECT_EQ(process.Only().compile_time, absl::Seconds(2));
+  EXPECT_EQ(process.Only().load_time, absl::Seconds(1));
 }
 
-TEST_F(GraphStoreTest, ThreadsThatAskTogetherCompileAndLoadOnce) {
-  GraphStore store(backend, clock);
-  absl::Notification compiling, go_on;
-  backend.on_plan = [&] {
-    compiling.Notify();
-    go_on.WaitForNotification();
-  };
-  std::vector<absl::StatusOr<ExecutablePointer>> results(8, absl::UnknownError("not asked"));
-  std::vector<std::thread> threads;
-  threads.emplace_back([&] { results[0] = store.GetOrLoad(SiluGraph(4), weights); });
-  compiling.WaitForNotification();
-  for (size_t i = 1; i < results.size(); ++i) {
-    threads.emplace_back([&, i] { results[i] = store.GetOrLoad(SiluGraph(4), weights); });
+// Starts threads that all ask for a graph whose compilation waits until they have been started.
+class Crowd {
+ public:
+  Crowd(Process& process, FakeBackend& backend, const std::vector<GraphRef>& graphs,
+        Purpose purpose = {})
+      : results(graphs.size(), absl::UnknownError("not asked")) {
+    absl::Notification compiling, go_on;
+    backend.on_plan = [&] {
+      if (!compiling.HasBeenNotified()) compiling.Notify();
+      go_on.WaitForNotification();
+    };
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < graphs.size(); ++i) {
+      threads.emplace_back([&, i] { results[i] = process->Get(graphs[i], purpose); });
+      if (i == 0) compiling.WaitForNotification();
+    }
+    state = process->List().front().state;
+    go_on.Notify();
+    for (std::thread& thread : threads) thread.join();
+    backend.on_plan = nullptr;
   }
-  go_on.Notify();
-  for (std::thread& thread : threads) thread.join();
-  for (const auto& result : results) {
+
+  std::vector<absl::StatusOr<ExecutablePointer>> results;
+  GraphState state;  // while the first was compiling
+};
+
+TEST_F(GraphStoreTest, ThreadsThatAskTogetherCompileAndLoadOnce) {
+  Process process(backend, clock, "");
+  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  const Crowd crowd(process, backend, std::vector<GraphRef>(8, graph));
+  EXPECT_EQ(crowd.state, GraphState::kCompiling);
+  for (const auto& result : crowd.results) {
     ASSERT_OK(result);
-    EXPECT_EQ(*result, *results[0]);
+    EXPECT_EQ(*result, *crowd.results[0]);
   }
   EXPECT_EQ(backend.plans, 1);
   EXPECT_EQ(backend.loads, 1);
-  EXPECT_EQ(store.counts().hits, 7);
+  EXPECT_EQ(process->totals().hits, 7);
 }
 
-TEST_F(GraphStoreTest, TwoWeightSetsThatAskTogetherCompileOnce) {
-  GraphStore store(backend, clock);
-  absl::Notification compiling, go_on;
-  backend.on_plan = [&] {
-    compiling.Notify();
-    go_on.WaitForNotification();
-  };
-  absl::StatusOr<ExecutablePointer> a, b;
-  std::thread first([&] { a = store.GetOrLoad(SiluGraph(4), weights); });
-  compiling.WaitForNotification();
-  std::thread second([&] { b = store.GetOrLoad(SiluGraph(4), NewWeights()); });
-  go_on.Notify();
-  first.join();
-  second.join();
-  ASSERT_OK(a);
-  ASSERT_OK(b);
-  EXPECT_NE(*a, *b);
+TEST_F(GraphStoreTest, WhoWaitsForAFailureGetsIt) {
+  Process process(backend, clock, "");
+  backend.plan_status = absl::UnimplementedError("no such kernel");
+  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  const Crowd crowd(process, backend, std::vector<GraphRef>(8, graph));
+  for (const auto& result : crowd.results) {
+    EXPECT_THAT(result, StatusIs(absl::StatusCode::kUnimplemented, "no such kernel"));
+  }
+  EXPECT_EQ(backend.plans, 1);
+}
+
+TEST_F(GraphStoreTest, TwoUsersWithOtherWeightsThatAskTogetherCompileOnce) {
+  Process process(backend, clock, "");
+  const Crowd crowd(process, backend,
+                    {process->Declare(WantedWith(Weights(4, 1), "base")),
+                     process->Declare(WantedWith(Weights(4, 2), "refiner"))});
+  ASSERT_OK(crowd.results[0]);
+  ASSERT_OK(crowd.results[1]);
+  EXPECT_NE(*crowd.results[0], *crowd.results[1]);
   EXPECT_EQ(backend.plans, 1);
   EXPECT_EQ(backend.loads, 2);
 }
 
 TEST_F(GraphStoreTest, ASlowCompilationDoesNotBlockAnotherGraph) {
-  GraphStore store(backend, clock);
-  ASSERT_OK(store.GetOrLoad(SiluGraph(5), weights));
+  Process process(backend, clock, "");
+  const GraphRef slow = process->Declare(Wanted(SiluGraph(4)));
+  const GraphRef quick = process->Declare(Wanted(SiluGraph(5)));
+  ASSERT_OK(process->Get(quick));
   absl::Notification compiling, go_on;
   backend.on_plan = [&] {
     compiling.Notify();
     go_on.WaitForNotification();
   };
-  std::thread slow([&] { EXPECT_OK(store.GetOrLoad(SiluGraph(4), weights)); });
+  std::thread thread([&] { EXPECT_OK(process->Get(slow)); });
   compiling.WaitForNotification();
-  EXPECT_OK(store.GetOrLoad(SiluGraph(5), weights));  // would wait for ever
+  EXPECT_OK(process->Get(quick));  // would wait for ever
+  EXPECT_THAT(process->Get(slow, kReadyOnly), HasReason("GRAPH_COLD"));
+  EXPECT_EQ(process.Value(metrics::kGraphCompilesInProgress, {}), 1);
   go_on.Notify();
-  slow.join();
+  thread.join();
+}
+
+TEST_F(GraphStoreTest, PredictsWithoutLoading) {
+  Process process(backend, clock, "");
+  backend.needs = {.arena_bytes = 7, .executable_bytes = 8, .weights = {{"w", 9}}};
+  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  ASSERT_OK_AND_ASSIGN(const backends::MemoryNeeds planned, process->Predict(graph));
+  EXPECT_EQ(planned.arena_bytes, 7u);
+  EXPECT_EQ(planned.weights.at("w"), 9u);
+  EXPECT_EQ(backend.plans, 1);
+  EXPECT_EQ(process->totals().compilations, 0);
+  EXPECT_EQ(process.Only().state, GraphState::kCold);
+
+  ASSERT_OK(process->Get(graph));
+  ASSERT_OK(process->Predict(graph));
+  EXPECT_EQ(backend.plans, 2);  // of Get: the artifact is there since
+  EXPECT_EQ(backend.loads, 1);
+}
+
+TEST_F(GraphStoreTest, AGraphForAnotherBackendIsAnotherEntryThatRunsThere) {
+  Process process(backend, clock, "");
+  FakeBackend reference("reference");
+  const GraphRef here = process->Declare(Wanted(SiluGraph(4)));
+  WantedGraph wanted = Wanted(SiluGraph(4));
+  wanted.backend = &reference;
+  const GraphRef there = process->Declare(std::move(wanted));
+  EXPECT_NE(GraphStore::IdOf(here), GraphStore::IdOf(there));
+  EXPECT_EQ(process->Find(GraphStore::IdOf(there))->key.backend, "reference");
+  ASSERT_OK(process->Get(there));
+  EXPECT_EQ(reference.loads, 1);
+  EXPECT_EQ(backend.loads, 0);
+}
+
+TEST_F(GraphStoreTest, AnUnknownIdIsNotFound) {
+  Process process(backend, clock, "");
+  for (const char* id : {"", "0123", "00000000000000000000000000000000"}) {
+    EXPECT_THAT(process->Find(id), StatusIs(absl::StatusCode::kNotFound, HasSubstr(id)));
+    EXPECT_THAT(process->Save(id), StatusIs(absl::StatusCode::kNotFound, HasSubstr(id)));
+    EXPECT_THAT(process->Load(id), StatusIs(absl::StatusCode::kNotFound, HasSubstr(id)));
+    EXPECT_THAT(process->Verify(id), StatusIs(absl::StatusCode::kNotFound, HasSubstr(id)));
+    EXPECT_THAT(process->SetPinned(id, true), StatusIs(absl::StatusCode::kNotFound, HasSubstr(id)));
+    EXPECT_THAT(process->Export(id), StatusIs(absl::StatusCode::kNotFound, HasSubstr(id)));
+    EXPECT_THAT(process->Evict(id, Tier::kBoth, true),
+                StatusIs(absl::StatusCode::kNotFound, HasSubstr(id)));
+  }
+  EXPECT_THAT(process->List(), IsEmpty());
 }
 
 }  // namespace

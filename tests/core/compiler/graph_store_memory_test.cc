@@ -1,0 +1,257 @@
+// What the graph store holds in memory, for whom, and what leaves.
+#include "tests/core/compiler/graph_store_fixture.h"
+
+namespace latentd::compiler {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::StatusIs;
+
+class GraphStoreMemoryTest : public GraphStoreFixture {
+ protected:
+  // What one of the store's graphs takes: executable and artifact.
+  size_t BytesOfOne() {
+    Process process(backend, clock, "");
+    const GraphRef graph = process->Declare(Wanted(SiluGraph(1)));
+    EXPECT_OK(process->Get(graph));
+    return process->totals().executable_bytes + process->totals().artifact_bytes;
+  }
+  bool IsReady(Process& process, const GraphRef& graph) {
+    return process->Find(GraphStore::IdOf(graph))->state == GraphState::kReady;
+  }
+};
+
+TEST_F(GraphStoreMemoryTest, EqualWeightsShareOneExecutable) {
+  Process process(backend, clock, "");
+  const GraphRef base = process->Declare(WantedWith(Weights(4, 1), "base"));
+  const GraphRef refiner = process->Declare(WantedWith(Weights(4, 1), "refiner"));
+  EXPECT_THAT(process.Only().users, ElementsAre("base", "refiner"));
+  ASSERT_OK_AND_ASSIGN(const ExecutablePointer a, process->Get(base));
+  ASSERT_OK_AND_ASSIGN(const ExecutablePointer b, process->Get(refiner));
+  EXPECT_EQ(a, b);
+  EXPECT_EQ(backend.loads, 1);
+  EXPECT_EQ(process.Only().device_bytes, 100);
+  EXPECT_EQ(process.Only().state, GraphState::kReady);
+}
+
+TEST_F(GraphStoreMemoryTest, OtherWeightsAreAnotherExecutableOfOneEntry) {
+  Process process(backend, clock, "");
+  const GraphRef base = process->Declare(WantedWith(Weights(4, 1), "base"));
+  const GraphRef refiner = process->Declare(WantedWith(Weights(4, 2), "refiner"));
+  ASSERT_OK_AND_ASSIGN(const ExecutablePointer a, process->Get(base));
+  EXPECT_EQ(process.Only().state, GraphState::kCompiled);  // of the refiner it is not loaded
+  EXPECT_THAT(process->Get(refiner, kReadyOnly), HasReason("GRAPH_COLD"));
+  ASSERT_OK_AND_ASSIGN(const ExecutablePointer b, process->Get(refiner));
+  EXPECT_NE(a, b);
+  EXPECT_EQ(process->totals().compilations, 1);
+  EXPECT_EQ(process.Lookups("memory"), 1);
+  EXPECT_EQ(process.Durations("memory_load"), 1u);
+  EXPECT_EQ(process.Only().device_bytes, 200);
+  EXPECT_EQ(process.Only().state, GraphState::kReady);
+}
+
+TEST_F(GraphStoreMemoryTest, WeightsThatDoNotFitAreNoFaultOfTheArtifact) {
+  Process process(backend, clock, directory.path());
+  const GraphRef good = process->Declare(WantedWith(Weights(4, 1), "base"));
+  const GraphRef bad = process->Declare(WantedWith(Weights(3, 1), "refiner"));
+  ASSERT_OK(process->Get(good));
+  ASSERT_OK(process->Evict(GraphStore::IdOf(good), Tier::kMemory, false));
+  EXPECT_THAT(process->Get(bad), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("part/w")));
+  EXPECT_OK(process->Get(good));
+  EXPECT_EQ(process->totals().compilations, 1);
+  EXPECT_OK(process->Verify(GraphStore::IdOf(good)));
+}
+
+TEST_F(GraphStoreMemoryTest, DeclaringTwiceIsNothingNew) {
+  Process process(backend, clock, "");
+  const auto weights = Weights(4, 1);
+  const GraphRef once = process->Declare(WantedWith(weights, "base"));
+  ASSERT_OK(process->Get(once));
+  const GraphRef twice = process->Declare(WantedWith(weights, "base"));
+  EXPECT_EQ(once, twice);
+  EXPECT_OK(process->Get(twice, kReadyOnly));
+  EXPECT_THAT(process.Only().users, ElementsAre("base"));
+  EXPECT_EQ(backend.loads, 1);
+}
+
+// base and refiner share a VAE: letting go of one keeps the other.
+TEST_F(GraphStoreMemoryTest, WhatOneUserLeavesTheOtherKeeps) {
+  Process process(backend, clock, "");
+  GraphRef base = process->Declare(WantedWith(Weights(4, 1), "base"));
+  const GraphRef refiner = process->Declare(WantedWith(Weights(4, 1), "refiner"));
+  ASSERT_OK(process->Get(base));
+  ASSERT_OK(process->Get(refiner));
+  base.reset();
+  const GraphRef other = process->Declare(Wanted(SiluGraph(1)));
+  EXPECT_THAT(process->Find(GraphStore::IdOf(refiner))->users, ElementsAre("refiner"));
+  EXPECT_OK(process->Get(refiner, kReadyOnly));
+  EXPECT_EQ(backend.loads, 1);
+}
+
+TEST_F(GraphStoreMemoryTest, WhatNobodyRefersToIsForgottenAtTheNextDeclare) {
+  Process process(backend, clock, "");
+  std::weak_ptr<const weights::WeightSet> weights;
+  std::weak_ptr<backends::Executable> executable;
+  {
+    auto set = Weights(4, 1);
+    weights = set;
+    const GraphRef graph = process->Declare(WantedWith(std::move(set), "base"));
+    executable = *process->Get(graph);
+    EXPECT_FALSE(weights.expired());
+  }
+  const GraphRef other = process->Declare(Wanted(SiluGraph(1)));
+  EXPECT_TRUE(weights.expired());
+  EXPECT_TRUE(executable.expired());
+  EXPECT_EQ(process.Only().id, GraphStore::IdOf(other));
+  EXPECT_EQ(process->totals().executable_bytes, 0);
+  EXPECT_EQ(process.Value(metrics::kGraphCacheEntries, {"part", "ready"}), 0);
+  EXPECT_EQ(process.Value(metrics::kGraphCacheEntries, {"part", "cold"}), 1);
+}
+
+TEST_F(GraphStoreMemoryTest, AnExecutableGoesWithTheLastUserOfItsWeights) {
+  Process process(backend, clock, "");
+  GraphRef base = process->Declare(WantedWith(Weights(4, 1), "base"));
+  const GraphRef refiner = process->Declare(WantedWith(Weights(4, 2), "refiner"));
+  std::weak_ptr<backends::Executable> gone = *process->Get(base);
+  const std::weak_ptr<backends::Executable> kept = *process->Get(refiner);
+  base.reset();
+  const GraphRef other = process->Declare(Wanted(SiluGraph(1)));
+  EXPECT_TRUE(gone.expired());
+  EXPECT_FALSE(kept.expired());
+}
+
+TEST_F(GraphStoreMemoryTest, TheLeastRecentlyUsedLeaveWhenTheBudgetIsPassed) {
+  Process process(backend, clock, "", {.memory_budget = 2 * BytesOfOne()});
+  const GraphRef a = process->Declare(Wanted(SiluGraph(1)));
+  const GraphRef b = process->Declare(Wanted(SiluGraph(2)));
+  const GraphRef c = process->Declare(Wanted(SiluGraph(3)));
+  ASSERT_OK(process->Get(a));
+  ASSERT_OK(process->Get(b));
+  ASSERT_OK(process->Get(a));  // used again
+  ASSERT_OK(process->Get(c));
+  EXPECT_TRUE(IsReady(process, a));
+  EXPECT_FALSE(IsReady(process, b));
+  EXPECT_TRUE(IsReady(process, c));
+  EXPECT_EQ(process.Count(metrics::kGraphCacheEvictions, {"memory_budget"}), 1);
+  EXPECT_EQ(process->Find(GraphStore::IdOf(b))->memory_bytes, 0);
+}
+
+TEST_F(GraphStoreMemoryTest, WhatIsPinnedOrInUseOrTheNewestStays) {
+  Process process(backend, clock, "", {.memory_budget = 1});
+  const GraphRef pinned = process->Declare(Wanted(SiluGraph(1)));
+  const GraphRef used = process->Declare(Wanted(SiluGraph(2)));
+  const GraphRef idle = process->Declare(Wanted(SiluGraph(3)));
+  const GraphRef newest = process->Declare(Wanted(SiluGraph(4)));
+  ASSERT_OK(process->SetPinned(GraphStore::IdOf(pinned), true));
+  ASSERT_OK(process->Get(pinned));
+  ASSERT_OK_AND_ASSIGN(const ExecutablePointer held, process->Get(used));
+  ASSERT_OK(process->Get(idle));
+  ASSERT_OK(process->Get(newest));
+  EXPECT_TRUE(IsReady(process, pinned));
+  EXPECT_TRUE(IsReady(process, used));
+  EXPECT_FALSE(IsReady(process, idle));
+  EXPECT_TRUE(IsReady(process, newest));
+}
+
+TEST_F(GraphStoreMemoryTest, EvictsFromMemory) {
+  Process process(backend, clock, directory.path());
+  const GraphRef graph = process->Declare(Wanted(SiluGraph(1)));
+  ASSERT_OK(process->Get(graph));
+  ASSERT_OK(process->Evict(GraphStore::IdOf(graph), Tier::kMemory, false));
+  EXPECT_EQ(process.Only().state, GraphState::kCompiled);
+  EXPECT_EQ(process.Only().device_bytes, 0);
+  EXPECT_EQ(process.Only().memory_bytes, 0);
+  EXPECT_GT(process.Only().disk_bytes, 0);
+  EXPECT_EQ(process.Count(metrics::kGraphCacheEvictions, {"request"}), 1);
+  EXPECT_OK(process->Get(graph, kLoadOnly));
+  EXPECT_EQ(process->totals().compilations, 1);
+}
+
+TEST_F(GraphStoreMemoryTest, EvictsFromDiskAndFromBoth) {
+  Process process(backend, clock, directory.path());
+  const GraphRef graph = process->Declare(Wanted(SiluGraph(1)));
+  const std::string id = GraphStore::IdOf(graph);
+  ASSERT_OK(process->Get(graph));
+  ASSERT_OK(process->Evict(id, Tier::kDisk, false));
+  EXPECT_EQ(process.Only().disk_bytes, 0);
+  EXPECT_EQ(process.Only().state, GraphState::kReady);
+  ASSERT_OK(process->Save(id));
+  EXPECT_GT(process.Only().disk_bytes, 0);
+  ASSERT_OK(process->Evict(id, Tier::kBoth, false));
+  EXPECT_EQ(process.Only().disk_bytes, 0);
+  EXPECT_EQ(process.Only().state, GraphState::kCold);
+}
+
+TEST_F(GraphStoreMemoryTest, WhatIsInUseLeavesMemoryOnlyByForceAndItsHolderKeepsIt) {
+  Process process(backend, clock, directory.path());
+  const GraphRef graph = process->Declare(Wanted(SiluGraph(1)));
+  const std::string id = GraphStore::IdOf(graph);
+  ASSERT_OK_AND_ASSIGN(const ExecutablePointer held, process->Get(graph));
+  EXPECT_THAT(process->Evict(id, Tier::kMemory, false), HasReason("IN_USE"));
+  EXPECT_THAT(process->Evict(id, Tier::kBoth, false), HasReason("IN_USE"));
+  EXPECT_TRUE(process->Find(id)->in_use);
+  EXPECT_OK(process->Evict(id, Tier::kDisk, false));
+  EXPECT_OK(process->Evict(id, Tier::kMemory, true));
+  EXPECT_EQ(held.use_count(), 1);
+  EXPECT_EQ(held->inputs().size(), 1u);
+  EXPECT_FALSE(process->Find(id)->in_use);
+}
+
+TEST_F(GraphStoreMemoryTest, WhatIsPinnedIsEvictedOnlyByForce) {
+  Process process(backend, clock, directory.path());
+  const GraphRef graph = process->Declare(Wanted(SiluGraph(1)));
+  const std::string id = GraphStore::IdOf(graph);
+  ASSERT_OK(process->Get(graph));
+  ASSERT_OK(process->SetPinned(id, true));
+  EXPECT_TRUE(process.Only().pinned);
+  for (const Tier tier : {Tier::kMemory, Tier::kDisk, Tier::kBoth}) {
+    EXPECT_THAT(process->Evict(id, tier, false), HasReason("PINNED"));
+  }
+  EXPECT_EQ(process.Only().state, GraphState::kReady);
+  EXPECT_OK(process->Evict(id, Tier::kBoth, true));
+  EXPECT_EQ(process.Only().state, GraphState::kCold);
+  EXPECT_FALSE(process.Only().pinned);
+}
+
+TEST_F(GraphStoreMemoryTest, LoadGivesEveryUserItsExecutable) {
+  Process process(backend, clock, directory.path());
+  const GraphRef base = process->Declare(WantedWith(Weights(4, 1), "base"));
+  const GraphRef refiner = process->Declare(WantedWith(Weights(4, 2), "refiner"));
+  const std::string id = GraphStore::IdOf(base);
+  EXPECT_THAT(process->Load(id), HasReason("GRAPH_COLD"));
+  ASSERT_OK(process->Get(base));
+  ASSERT_OK(process->Evict(id, Tier::kMemory, false));
+  ASSERT_OK(process->Load(id));
+  EXPECT_OK(process->Get(base, kReadyOnly));
+  EXPECT_OK(process->Get(refiner, kReadyOnly));
+  ASSERT_OK(process->Load(id));  // again: nothing to do
+  EXPECT_EQ(backend.loads, 3);
+  EXPECT_EQ(backend.plans, 1);
+}
+
+TEST_F(GraphStoreMemoryTest, SavingWhatIsNotCompiledIsRefused) {
+  Process process(backend, clock, directory.path(), {.save = false});
+  const GraphRef graph = process->Declare(Wanted(SiluGraph(1)));
+  const std::string id = GraphStore::IdOf(graph);
+  EXPECT_THAT(process->Save(id),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("not compiled")));
+  EXPECT_THAT(process->Save(id), HasReason("NOT_COMPILED"));
+  ASSERT_OK(process->Get(graph));
+  EXPECT_EQ(process.Only().disk_bytes, 0);
+  ASSERT_OK(process->Save(id));
+  EXPECT_GT(process.Only().disk_bytes, 0);
+  EXPECT_OK(process->Save(id));
+}
+
+TEST_F(GraphStoreMemoryTest, SavingWithoutADiskIsRefused) {
+  Process process(backend, clock, "");
+  const GraphRef graph = process->Declare(Wanted(SiluGraph(1)));
+  ASSERT_OK(process->Get(graph));
+  EXPECT_THAT(process.warnings(), IsEmpty());
+  EXPECT_THAT(process->Save(GraphStore::IdOf(graph)), HasReason("NO_DISK_CACHE"));
+}
+
+}  // namespace
+}  // namespace latentd::compiler
