@@ -77,7 +77,7 @@ TEST_F(RequestMetricsTest, WhatTheEngineRefusesIsTheEnginesToCount) {
 TEST_F(RequestMetricsTest, WhatTheServerRefusesIsCountedByItsReason) {
   grpc::ClientContext context;
   v1::GenerateRequest request = Request();
-  request.set_width(9);
+  request.clear_prompt();
   v1::GenerateResponse response;
   EXPECT_FALSE(stub_->Generate(&context, request, &response).ok());
   WaitForRequests("Generate", "INVALID_ARGUMENT");

@@ -30,6 +30,9 @@ class TcpConnection {
     (void)sent;  // who reads the answer finds out
   }
 
+  // Ends what another thread does with it.
+  void Shutdown() { shutdown(socket_.get(), SHUT_RDWR); }
+
   // Until the other side ends.
   std::string ReadAll() {
     std::string all;
@@ -63,11 +66,15 @@ class TcpConnection {
 };
 
 // The whole answer: status line, headers, body. Empty if there was none.
-inline std::string HttpGet(const std::string& address, const std::string& path) {
-  TcpConnection connection(address);
+inline std::string HttpGet(TcpConnection& connection, const std::string& path) {
   connection.Send(
       absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"));
   return connection.ReadAll();
+}
+
+inline std::string HttpGet(const std::string& address, const std::string& path) {
+  TcpConnection connection(address);
+  return HttpGet(connection, path);
 }
 
 struct ScrapedFamily {
