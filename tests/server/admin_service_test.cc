@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <grpcpp/client_context.h>
+#include <signal.h>
 
 #include <optional>
 
@@ -186,13 +187,18 @@ TEST_F(AdminServiceTest, ALogLevelThatIsNoneIsRefused) {
 }
 
 TEST(StopSignalsTest, TheFirstRequestSaysHowLongDrainingMayTake) {
+  sigset_t before;
+  pthread_sigmask(SIG_SETMASK, nullptr, &before);
   BlockStopSignals();
-  StopSignals signals;
-  EXPECT_FALSE(signals.WaitForStop(absl::ZeroDuration()));
-  signals.RequestStop(absl::Seconds(5));
-  signals.RequestStop();
-  EXPECT_TRUE(signals.WaitForStop(absl::ZeroDuration()));
-  EXPECT_EQ(signals.drain_timeout(), absl::Seconds(5));
+  {
+    StopSignals signals;
+    EXPECT_FALSE(signals.WaitForStop(absl::ZeroDuration()));
+    signals.RequestStop(absl::Seconds(5));
+    signals.RequestStop();
+    EXPECT_TRUE(signals.WaitForStop(absl::ZeroDuration()));
+    EXPECT_EQ(signals.drain_timeout(), absl::Seconds(5));
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 }  // namespace
