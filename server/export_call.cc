@@ -46,7 +46,7 @@ class Export {
   // On the worker: finds out what there is, and begins.
   void Begin(const std::shared_ptr<Stream>& stream, const engine::GraphSelector& selector) {
     const absl::Status listed = List(selector);
-    if (!listed.ok()) return stream->End(listed);
+    if (!listed.ok()) return End(*stream, listed);
     Fetch(stream);
   }
 
@@ -69,7 +69,7 @@ class Export {
 
   void Fetch(const std::shared_ptr<Stream>& stream) {
     if (stream->cancelled()) return;
-    if (left_.empty()) return stream->End(absl::OkStatus());
+    if (left_.empty()) return End(*stream, absl::OkStatus());
     const engine::GraphSelector next = {.ids = {std::move(left_.front())}};
     left_.pop_front();
     artifact_.clear();
@@ -78,8 +78,14 @@ class Export {
       artifact_ = std::move(artifact);
       return true;
     });
-    if (!status.ok()) return stream->End(status);
+    if (!status.ok()) return End(*stream, status);
     SendChunk(*stream);
+  }
+
+  // Who sees the call end can start the next one.
+  void End(Stream& stream, const absl::Status& status) {
+    ticket_.reset();
+    stream.End(status);
   }
 
   void SendChunk(Stream& stream) {
@@ -92,7 +98,7 @@ class Export {
 
   engine::GraphAdmin& graphs_;
   AdminWorker& worker_;
-  const std::shared_ptr<void> ticket_;
+  std::shared_ptr<void> ticket_;
   std::deque<std::string> left_;  // ids
   std::string artifact_;
   size_t offset_ = 0;  // of what of it was not sent yet

@@ -17,7 +17,7 @@ namespace latentd::server {
 // The reactor of the call; it ends its own life. FAILED_PRECONDITION, reason NOT_COMPILED, names
 // every graph that is selected and not compiled, before anything is sent. What is passed in
 // outlives the call.
-// `ticket` lives as long as the call.
+// `ticket` is let go of before the client sees the call end.
 grpc::ServerWriteReactor<latent::v1::GraphBytes>* StartExport(CallEnvironment environment,
                                                               AdminWorker& worker,
                                                               engine::GraphSelector selector,

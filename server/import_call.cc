@@ -70,6 +70,7 @@ void ImportCall::FinishWith(const absl::Status& status) {
       {{"method", "ImportGraphs"},
        {"graphs", results_.results_size()},
        {"code", absl::StatusCodeToString(status.code())}});
+  ticket_.reset();  // who sees this call end can start the next one
   Finish(ToGrpcStatus(status));
 }
 

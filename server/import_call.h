@@ -25,8 +25,8 @@ class ImportCall final : public grpc::ServerReadReactor<latent::v1::GraphBytes>,
                          public ActiveCall,
                          public std::enable_shared_from_this<ImportCall> {
  public:
-  // What is passed in outlives the call. `ticket` lives as long as the call: another one can start
-  // when it is gone.
+  // What is passed in outlives the call. `ticket` is let go of before the client sees the
+  // call end.
   static grpc::ServerReadReactor<latent::v1::GraphBytes>* Start(
       CallEnvironment environment, AdminWorker& worker, ImportLimits limits,
       std::shared_ptr<void> ticket, grpc::CallbackServerContext& context,
