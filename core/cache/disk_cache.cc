@@ -90,6 +90,7 @@ absl::Status DiskCache::SetAside(Kind kind, absl::string_view key) {
   const Digest digest = DigestOf(key);
   metrics_.corrupt.Increment();
   ASSIGN_OR_RETURN(const CacheDirectory::Lock lock, files_.Acquire());
+  if (!Contains(kind, key)) return absl::OkStatus();
   return RenameFile(files_.EntryPath(kind, digest), files_.QuarantinePath(kind, digest));
 }
 

@@ -92,7 +92,8 @@ class DiskCache {
   // Reads the file again and checks everything, as Read does, without marking it used.
   absl::StatusOr<Entry> Verify(Kind kind, absl::string_view key);
 
-  // To quarantine with an entry whose payload is damaged in a way that only its reader sees.
+  // To quarantine with an entry whose payload is damaged in a way that only its reader sees. OK too
+  // if there is none.
   absl::Status SetAside(Kind kind, absl::string_view key);
 
   // Replaces what is there. RESOURCE_EXHAUSTED: no room on the disk, or in the budget beside what

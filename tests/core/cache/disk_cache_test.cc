@@ -124,6 +124,16 @@ TEST_F(DiskCacheTest, SetsADamagedFileAsideAndReportsItOnce) {
   EXPECT_OK(cache->Read(Kind::kArtifact, "key"));
 }
 
+TEST_F(DiskCacheTest, SetsAsideWhatItsReaderRefuses) {
+  const auto cache = Open();
+  ASSERT_OK(cache->Write(Kind::kArtifact, "key", "not an artifact"));
+  ASSERT_OK(cache->SetAside(Kind::kArtifact, "key"));
+  EXPECT_TRUE(std::filesystem::exists(QuarantineFile("key")));
+  EXPECT_FALSE(cache->Contains(Kind::kArtifact, "key"));
+  EXPECT_EQ(LoadFailures("corrupt"), 1);
+  EXPECT_OK(cache->SetAside(Kind::kArtifact, "key"));  // as after another process
+}
+
 TEST_F(DiskCacheTest, VerifyFindsDamageAndDoesNotMarkAsUsed) {
   const auto cache = Open();
   ASSERT_OK(cache->Write(Kind::kArtifact, "a", "payload"));
