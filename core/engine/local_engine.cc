@@ -87,8 +87,9 @@ absl::Status LocalEngine::CheckFits(const compiler::GraphLabel& label,
                                     const backends::MemoryNeeds& needs) {
   const std::vector<weights::HeldResult> held = stores_.weights.List();
   MemoryReport report;
-  AddWeights(held, report);
-  AddGraphs(stores_.graphs.List(), stores_.graphs.totals(), report);
+  const std::vector<compiler::GraphInfo> graphs = stores_.graphs.List();
+  AddWeights(held, graphs, report);
+  AddGraphs(graphs, stores_.graphs.totals(), report);
   report.state_bytes = loop_.state_bytes();
   return budget_.Check(label, needs, held, report, MeasureAvailableMemory().bytes);
 }

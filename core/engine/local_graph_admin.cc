@@ -234,8 +234,9 @@ absl::StatusOr<std::string> LocalGraphAdmin::Import(std::string artifact) {
 
 MemoryReport LocalGraphAdmin::memory() const {
   MemoryReport report;
-  AddWeights(parts_.stores.weights.List(), report);
-  AddGraphs(parts_.stores.graphs.List(), parts_.stores.graphs.totals(), report);
+  const std::vector<GraphInfo> graphs = parts_.stores.graphs.List();
+  AddWeights(parts_.stores.weights.List(), graphs, report);
+  AddGraphs(graphs, parts_.stores.graphs.totals(), report);
   AddProcess(report);
   report.state_bytes = parts_.loop.state_bytes();
   report.available_bytes = MeasureAvailableMemory().bytes;

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -20,6 +21,33 @@ namespace {
 
 constexpr char kUnet[] = "unet";
 constexpr size_t kMostText = size_t{1} << 16;  // of a file below /proc/self
+
+using Users = std::map<std::string, std::set<std::string>>;  // by component, as weights name it
+
+// Of graphs, by the component that their weights have.
+Users UsersOf(absl::Span<const compiler::GraphInfo> graphs) {
+  Users users;
+  for (const compiler::GraphInfo& graph : graphs) {
+    if (graph.state != compiler::GraphState::kReady) continue;
+    absl::string_view component = graph.label.component;
+    if (absl::StartsWith(component, "vae_")) component = "vae";
+    if (absl::StartsWith(component, kUnet)) component = kUnet;
+    users[std::string(component)].insert(graph.users.begin(), graph.users.end());
+  }
+  return users;
+}
+
+// Those that use graphs and have got no weights themselves.
+Users SharersOf(absl::Span<const weights::HeldResult> held,
+                absl::Span<const compiler::GraphInfo> graphs) {
+  Users sharers = UsersOf(graphs);
+  for (const weights::HeldResult& result : held) {
+    for (const std::string& component : result.components) {
+      for (const std::string& set : result.sets) sharers[component].erase(set);
+    }
+  }
+  return sharers;
+}
 
 // As graphs are named: base and refiner have a UNet each.
 std::set<std::string> ComponentsOf(const weights::HeldResult& result) {
@@ -33,11 +61,10 @@ std::set<std::string> ComponentsOf(const weights::HeldResult& result) {
   return names;
 }
 
-void AddUsers(const std::vector<std::string>& users, std::vector<std::string>& all) {
-  for (const std::string& user : users) {
-    if (std::find(all.begin(), all.end(), user) == all.end()) all.push_back(user);
-  }
-  std::sort(all.begin(), all.end());
+void AddUsers(const std::set<std::string>& users, std::vector<std::string>& all) {
+  std::set<std::string> together(all.begin(), all.end());
+  together.insert(users.begin(), users.end());
+  all.assign(together.begin(), together.end());
 }
 
 std::string ReadText(const std::string& path) {
@@ -47,19 +74,26 @@ std::string ReadText(const std::string& path) {
 
 }  // namespace
 
-void AddWeights(absl::Span<const weights::HeldResult> held, MemoryReport& report) {
+void AddWeights(absl::Span<const weights::HeldResult> held,
+                absl::Span<const compiler::GraphInfo> graphs, MemoryReport& report) {
+  const Users sharers = SharersOf(held, graphs);
   std::map<std::string, ComponentMemory> components;
   for (const weights::HeldResult& result : held) {
     const auto bytes = static_cast<int64_t>(result.bytes);
     report.weight_bytes += bytes;
     if (result.mapped) report.mapped_bytes += bytes;
     const std::set<std::string> names = ComponentsOf(result);
+    std::set<std::string> users(result.sets.begin(), result.sets.end());
+    for (const std::string& component : result.components) {
+      const auto more = sharers.find(component);
+      if (more != sharers.end()) users.insert(more->second.begin(), more->second.end());
+    }
     for (const std::string& name : names) {
       ComponentMemory& component = components[name];
       component.component = name;
       component.bytes += bytes;
-      if (names.size() > 1 || result.sets.size() > 1) component.shared_bytes += bytes;
-      AddUsers(result.sets, component.users);
+      if (names.size() > 1 || users.size() > 1) component.shared_bytes += bytes;
+      AddUsers(users, component.users);
     }
   }
   for (auto& [name, component] : components) report.weights.push_back(std::move(component));

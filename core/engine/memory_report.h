@@ -15,7 +15,9 @@
 namespace latentd::engine {
 
 // Fills in the weights: each result counts for every component that uses it, and once in the sum.
-void AddWeights(absl::Span<const weights::HeldResult> held, MemoryReport& report);
+// Who has a graph ready and holds no weights for it shares those of somebody else.
+void AddWeights(absl::Span<const weights::HeldResult> held,
+                absl::Span<const compiler::GraphInfo> graphs, MemoryReport& report);
 
 // Fills in arena, executables and artifacts. The arena is as large as the largest graph that is
 // loaded needs.

@@ -205,14 +205,13 @@ void PictureLoop::Encode(Job& job, int index, uint64_t seed, const image::Image&
   job.Publish(*std::move(image));
   if (--job.unfinished > 0) return;
   job.timings.total = clock_.Monotonic() - job.submitted;
-  Forget(job);
-  if (job.Publish(CompletionOf(job))) metrics_.Ended(absl::OkStatus(), job.started);
+  Forget(job, absl::OkStatus());
+  job.Publish(CompletionOf(job));
 }
 
 void PictureLoop::Fail(Job& job, absl::Status status) {
-  Forget(job);
-  const bool had_begun = job.started;
-  if (job.Publish(Failed{status})) metrics_.Ended(status, had_begun);
+  Forget(job, status);
+  job.Publish(Failed{std::move(status)});
 }
 
 void PictureLoop::Leave(const Job& job, batching::PictureId id) {
@@ -221,12 +220,12 @@ void PictureLoop::Leave(const Job& job, batching::PictureId id) {
   metrics_.PictureLeft(job.bucket);
 }
 
-void PictureLoop::Forget(const Job& job) {
+void PictureLoop::Forget(const Job& job, const absl::Status& end) {
   absl::MutexLock lock(&mutex_);
   for (batching::PictureId id : job.ids) Leave(job, id);
-  if (jobs_.erase(job.handle) > 0 && job.started) {
-    state_bytes_ -= StateBytesOf(job) * job.picture_count();
-  }
+  if (jobs_.erase(job.handle) == 0) return;
+  if (job.started) state_bytes_ -= StateBytesOf(job) * job.picture_count();
+  metrics_.Ended(end, job.started);
 }
 
 }  // namespace latentd::engine

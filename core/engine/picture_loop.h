@@ -75,7 +75,8 @@ class PictureLoop {
   void HandOver(const Place& place);
   void Encode(Job& job, int index, uint64_t seed, const image::Image& pixels);
   void Leave(const Job& job, batching::PictureId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Forget(const Job& job) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The job has come to its end, which is about to be published.
+  void Forget(const Job& job, const absl::Status& end) ABSL_LOCKS_EXCLUDED(mutex_);
 
   EngineMetrics& metrics_;
   const Clock& clock_;

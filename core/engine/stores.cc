@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/backends/reference/evaluate.h"
 #include "core/backends/reference/reference_backend.h"
+#include "core/compiler/graph_key.h"
 
 namespace latentd::engine {
 namespace {
@@ -45,7 +46,7 @@ weights::DigestArchive DigestsIn(DiskCache* cache) {
               }};
 }
 
-weights::FormArchive FormsIn(DiskCache* cache) {
+weights::FormArchive FormsIn(DiskCache* cache, const backends::Backend& backend) {
   if (cache == nullptr) return {};
   return {.find = [cache](absl::string_view key) -> std::optional<device::Buffer> {
             const auto entry = cache->Read(Kind::kPackedWeight, key);
@@ -61,7 +62,8 @@ weights::FormArchive FormsIn(DiskCache* cache) {
                     ->Write(Kind::kPackedWeight, key,
                             {static_cast<const char*>(bytes.data()), bytes.bytes()})
                     .IgnoreError();
-              }};
+              },
+          .version = compiler::KeyOf(backend, {}).sources};
 }
 
 }  // namespace
@@ -71,7 +73,7 @@ Stores::Stores(const Config& config, backends::Backend& backend, const Clock& cl
     : disk(OpenCache(config, clock, registry)),
       digests(DigestsIn(disk.get())),
       reference(std::make_unique<backends::reference::ReferenceBackend>()),
-      weights(backends::reference::EvaluateRecipe, FormsIn(disk.get())),
+      weights(backends::reference::EvaluateRecipe, FormsIn(disk.get(), backend)),
       graphs(backend, clock, registry, disk.get(),
              {.compile = {.skipped_passes = {config.skipped_passes.begin(),
                                              config.skipped_passes.end()},

@@ -35,7 +35,7 @@ TEST(MemoryReportTest, CountsASharedWeightForEachComponentAndOnceInTheSum) {
   MemoryReport report;
   AddWeights({{.key = "1", .bytes = 10, .components = {"vae"}, .sets = {"base", "refiner"}},
               {.key = "2", .bytes = 5, .mapped = true, .components = {"unet"}, .sets = {"base"}}},
-             report);
+             {}, report);
   EXPECT_EQ(report.weight_bytes, 15);
   EXPECT_EQ(report.mapped_bytes, 5);
   ASSERT_EQ(report.weights.size(), 2u);
@@ -45,6 +45,20 @@ TEST(MemoryReportTest, CountsASharedWeightForEachComponentAndOnceInTheSum) {
   EXPECT_EQ(report.weights[1].bytes, 10);
   EXPECT_EQ(report.weights[1].shared_bytes, 10);
   EXPECT_THAT(report.weights[1].users, ElementsAre("base", "refiner"));
+}
+
+// Two users of one executable: only the first one asked for weights.
+TEST(MemoryReportTest, WhoUsesAGraphAndHoldsNoWeightsForItSharesThem) {
+  compiler::GraphInfo decoder{.id = "1", .label = {.component = "vae_decoder"}};
+  decoder.users = {"base", "refiner"};
+  decoder.state = compiler::GraphState::kReady;
+  const std::vector<weights::HeldResult> held = {
+      {.key = "1", .bytes = 10, .components = {"vae"}, .sets = {"base"}}};
+  MemoryReport report;
+  AddWeights(held, {decoder}, report);
+  ASSERT_EQ(report.weights.size(), 1u);
+  EXPECT_THAT(report.weights[0].users, ElementsAre("base", "refiner"));
+  EXPECT_EQ(report.weights[0].shared_bytes, 10);
 }
 
 TEST(MemoryReportTest, ReadsWhatTheKernelSays) {
