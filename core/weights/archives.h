@@ -15,8 +15,10 @@
 
 namespace latentd::weights {
 
-// Below this a result is made again in less time than a file of its own takes to open and check:
-// see the figures at WeightStore.
+// Smaller results are made again in about the time that a file of its own takes to open and check.
+// On two cores of a Xeon, with everything in the system's cache, making and packing 256 KiB takes
+// 0.05 ms, finding it 0.1; 1 MiB 0.3 and 0.25; 4 MiB 1.9 and 0.7; 16 MiB 9.7 and 2.4; 64 MiB 57
+// (from f16: 124) and 14. Writing takes 6 ms a file and more, once.
 inline constexpr size_t kLeastBytesKept = size_t{1} << 20;
 
 // Results of recipes. A key is a text that says everything the bytes depend on.
@@ -25,6 +27,8 @@ struct FormArchive {
   std::function<std::optional<device::Buffer>(absl::string_view key)> find;
   std::function<void(absl::string_view key, const device::Buffer& bytes)> keep;
   size_t least_bytes = kLeastBytesKept;
+  // Of the code that makes results; part of every key, so that no other build takes them.
+  std::string version = {};
 };
 
 // Content digests of the tensors of one file. The key says which file, and of what size and time.

@@ -58,9 +58,9 @@ std::string NameOf(const Graph& recipe, const std::vector<StoredTensor>& sources
 }
 
 // What the archive calls it: what ATen computes may depend on its version and instruction set too.
-std::string KeptName(const std::string& name) {
-  return absl::StrCat("weight 1 libtorch-", TORCH_VERSION, " ", at::get_cpu_capability(), "\n",
-                      name);
+std::string KeptName(const FormArchive& archive, const std::string& name) {
+  return absl::StrCat("weight of ", archive.version, " libtorch-", TORCH_VERSION, " ",
+                      at::get_cpu_capability(), "\n", name);
 }
 
 const Node& PlainNode(const Graph& recipe) { return recipe.node(recipe.outputs()[0].value); }
@@ -144,13 +144,14 @@ absl::StatusOr<Held> WeightStore::Get(const Graph& recipe, const WeightSet& set,
   EntryPointer entry;
   const bool is_maker = Join(key, user, &entry);
   if (is_maker) {
-    Finish(key, entry,
-           CatchAll(sources, [&] { return Make(recipe, sources, packing, KeptName(name)); }));
+    Finish(key, entry, CatchAll(sources, [&] {
+             return Make(recipe, sources, packing, KeptName(archive_, name));
+           }));
   }
   if (!entry->failure.ok()) return entry->failure;
   const Buffer* result = &entry->made.result;
   // After the others could go on.
-  if (is_maker && entry->made.keep) archive_.keep(KeptName(name), *result);
+  if (is_maker && entry->made.keep) archive_.keep(KeptName(archive_, name), *result);
   return Held(std::make_shared<Use>(this, key, std::move(entry), std::move(user)), result);
 }
 

@@ -6,7 +6,8 @@
 // ("" = plain). So equal tensors of two files (the refiner's VAE is the base's) are held once with
 // nothing to configure. The last user to go frees the memory.
 //
-// What took work is kept in an archive over a restart, if one is given.
+// Results of FormArchive::least_bytes and more are kept over a restart, if an archive is given,
+// unless they are a mapped tensor anyway. Once a result is made, its sources' pages are released.
 //
 // Thread-safe. Threads that ask for one result at a time make it once; if making it fails, each of
 // them gets that error, and who asks later tries again. The store must outlive what it gave out.
@@ -62,8 +63,6 @@ struct HeldResult {
   std::vector<std::string> components, sets;
 };
 
-// What is kept over a restart: results of FormArchive::least_bytes and more that are no mapped
-// tensor anyway. MEASURED
 class WeightStore {
  public:
   explicit WeightStore(Evaluator evaluator, FormArchive archive = {})

@@ -149,6 +149,22 @@ TEST_F(FormArchiveTest, NeverGivesAnotherContentFormOrRecipe) {
   EXPECT_EQ(archive_.kept.size(), 5u);
 }
 
+TEST_F(FormArchiveTest, NeverGivesWhatAnotherBuildMade) {
+  FormArchive old = archive_.Functions(), today = archive_.Functions();
+  old.version = "old";
+  today.version = "today";
+  const Evaluator copy = [](const graph::Graph&, absl::Span<const Buffer> sources) {
+    return sources[0];
+  };
+  for (const FormArchive& archive : {old, today}) {
+    WeightStore store(copy, archive);
+    const WeightSet set = SetFromFile(store, 7);
+    EXPECT_OK(store.Get(Bare("c/a", 4), set, Negated(16)));
+  }
+  EXPECT_EQ(archive_.found, 0);
+  EXPECT_EQ(archive_.kept.size(), 2u);
+}
+
 TEST_F(FormArchiveTest, MakesAnewWhatWasKeptInAnotherSizeOrOutOfLine) {
   WeightStore first = NewStore();
   const WeightSet set = SetFromFile(first, 7);
