@@ -124,7 +124,7 @@ absl::StatusOr<MemoryNeeds> CpuBackend::Predict(const graph::Graph& graph, absl:
   ASSIGN_OR_RETURN(const Bound bound, Bind(graph, plan, machine_));
   MemoryNeeds needs;
   needs.arena_bytes = bound.memory.arena_bytes;
-  needs.executable_bytes = OwnBytes(bound.program, bound.kernels);
+  needs.executable_bytes = OwnBytes(graph, bound.kernels);
   for (const WeightForm& wanted : WeightForms(bound.program, bound.kernels)) {
     ASSIGN_OR_RETURN(std::string key, weights::WeightStore::Key(
                                           bound.recipes[wanted.recipe].graph, weights,

@@ -1,5 +1,7 @@
 #include "core/backends/cpu/cpu_executable.h"
 
+#include <algorithm>
+
 #include "core/backends/cpu/onednn.h"
 #include "core/backends/cpu/thread_count.h"
 #include "core/backends/ports.h"
@@ -44,16 +46,17 @@ std::vector<WeightForm> WeightForms(const Program& program, absl::Span<const Bou
   return forms;
 }
 
-size_t OwnBytes(const Program& program, absl::Span<const BoundKernel> kernels) {
-  size_t bytes =
-      sizeof(CpuExecutable) + program.storages.size() * (sizeof(Storage) + sizeof(char*));
-  // A compiled primitive of oneDNN takes a few pages of code; primitives of one shape share it.
-  constexpr size_t kCodeBytes = 16 << 10;
-  for (const BoundKernel& kernel : kernels) {
-    bytes += sizeof(Instruction) + sizeof(BoundKernel);
-    if (kernel.packing.has_value()) bytes += kCodeBytes;
-  }
-  return bytes;
+// Measured (mallinfo2, and the resident pages of oneDNN's code) on the demo's 15 graphs of three
+// buckets, which have 5574 nodes, 1293 instructions and 549 packed weights: 7.6 MB on the heap
+// beside graphs and weights, 8.7 MB of code, which graphs with equal shapes share and oneDNN keeps.
+// These constants give 17.4 MB with 1.4 MB for the graphs.
+size_t OwnBytes(const graph::Graph& graph, absl::Span<const BoundKernel> kernels) {
+  constexpr size_t kNodeBytes = 256, kInstructionBytes = 1 << 10, kPrimitiveBytes = 26 << 10;
+  const auto primitives = static_cast<size_t>(
+      std::count_if(kernels.begin(), kernels.end(),
+                    [](const BoundKernel& kernel) { return kernel.packing.has_value(); }));
+  return sizeof(CpuExecutable) + static_cast<size_t>(graph.size()) * kNodeBytes +
+         kernels.size() * kInstructionBytes + primitives * kPrimitiveBytes;
 }
 
 CpuExecutable::CpuExecutable(std::shared_ptr<const graph::Graph> graph, Program program,

@@ -24,8 +24,8 @@ struct WeightForm {
 };
 std::vector<WeightForm> WeightForms(const Program& program, absl::Span<const BoundKernel> kernels);
 
-// Bytes that an executable holds beside arena and weights.
-size_t OwnBytes(const Program& program, absl::Span<const BoundKernel> kernels);
+// Bytes that an executable holds beside arena and weights, about.
+size_t OwnBytes(const graph::Graph& graph, absl::Span<const BoundKernel> kernels);
 
 class CpuExecutable : public Executable {
  public:
@@ -48,7 +48,7 @@ class CpuExecutable : public Executable {
                    absl::Span<device::Buffer> outputs) override;
 
   size_t arena_bytes() const override { return lease_->bytes(); }
-  size_t own_bytes() const override { return OwnBytes(program_, kernels_); }
+  size_t own_bytes() const override { return OwnBytes(*graph_, kernels_); }
 
   // For measurements: an executable's program, and one of its instructions alone, on what the last
   // Run left in the arena. REQUIRES: nothing else runs.

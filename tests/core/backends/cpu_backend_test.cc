@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <random>
 #include <thread>
@@ -170,6 +171,39 @@ TEST_F(CpuBackendTest, RunsOnAnyThreadWhateverItsNumberOfOpenMpThreads) {
   std::thread([&] { there = testing::RunOnce(*executable, inputs); }).join();
   ASSERT_OK(there);
   EXPECT_EQ(std::memcmp(here[0].data(), (*there)[0].data(), here[0].bytes()), 0);
+}
+
+// Two graphs that use the same bytes of the arena run over and over beside each other, while a
+// third thread loads and drops one that makes the arena grow and shrink.
+TEST_F(CpuBackendTest, RunsOfSeveralThreadsWaitForEachOtherWhileTheArenaChanges) {
+  constexpr int kRounds = 200;
+  std::vector<std::unique_ptr<Executable>> executables;
+  std::vector<std::vector<Buffer>> inputs, expected;
+  for (int64_t side : {16, 24}) {
+    ASSERT_OK_AND_ASSIGN(executables.emplace_back(), Load(Block(side)));
+    inputs.push_back(testing::RandomLeaves(*Block(side), /*seed=*/6).inputs);
+    ASSERT_OK_AND_ASSIGN(expected.emplace_back(),
+                         testing::RunOnce(*executables.back(), inputs.back()));
+  }
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (size_t which : {0, 1, 0}) {
+    threads.emplace_back([&, which] {
+      for (int round = 0; round < kRounds; ++round) {
+        const auto outputs = testing::RunOnce(*executables[which], inputs[which]);
+        const Buffer& wanted = expected[which][0];
+        if (!outputs.ok() ||
+            std::memcmp((*outputs)[0].data(), wanted.data(), wanted.bytes()) != 0) {
+          ++wrong;
+        }
+      }
+    });
+  }
+  threads.emplace_back([&] {
+    for (int round = 0; round < kRounds / 10; ++round) wrong += !Load(Block(128)).ok();
+  });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 TEST_F(CpuBackendTest, WritesOnlyItsOutputs) {

@@ -1,0 +1,130 @@
+// Packed weights that are kept over a restart, on machines that differ in what oneDNN may use: the
+// cap is read once in a process, so each start is a process of its own.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "core/backends/cpu/cpu_backend.h"
+#include "core/backends/reference/evaluate.h"
+#include "core/backends/reference/reference_backend.h"
+#include "core/base/files.h"
+#include "core/graph/graph_builder.h"
+#include "core/weights/weight_store.h"
+#include "tests/conformance/run_graph.h"
+#include "tests/support/safetensors_writer.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_directory.h"
+
+namespace latentd::backends::cpu {
+namespace {
+
+using device::Buffer;
+using device::DType;
+using graph::GraphBuilder;
+using graph::Layout;
+using graph::Rate;
+using graph::Value;
+
+constexpr char kDirectory[] = "LATENTD_TEST_KEPT_WEIGHTS";
+
+// A convolution, a linear layer and a GEGLU: every kernel that packs its weight.
+std::shared_ptr<const graph::Graph> PackingGraph() {
+  GraphBuilder b;
+  const Value x = b.Input("x", DType::kF32, {1, 8, 8, 32}, Rate::kStep);
+  const Value conv = b.Conv2d(x, b.Weight("net/conv.weight", {32, 32, 3, 3}), graph::kNone,
+                              {.padding = {1, 1, 1, 1}, .layout = Layout::kNhwc});
+  const Value tokens = b.Reshape(conv, {1, 64, 32});
+  const Value wide = b.Linear(tokens, b.Weight("net/wide.weight", {128, 32}));
+  b.Output("y", b.Linear(b.Geglu(wide), b.Weight("net/linear.weight", {48, 64})));
+  return std::make_shared<const graph::Graph>(std::move(b).Build().value());
+}
+
+// Files by the digest of their key: what a disk cache does, without its care.
+struct FileArchive {
+  std::string directory;
+  int found = 0, kept = 0;
+
+  std::string PathOf(absl::string_view key) const {
+    return absl::StrCat(directory, "/", DigestOf(key).ToString());
+  }
+  weights::FormArchive Functions() {
+    return {
+        [this](absl::string_view key) -> std::optional<Buffer> {
+          const absl::StatusOr<std::string> bytes = ReadFile(PathOf(key), 1 << 24);
+          if (!bytes.ok()) return std::nullopt;
+          ++found;
+          Buffer buffer = Buffer::Allocate(DType::kU8, {static_cast<int64_t>(bytes->size())});
+          bytes->copy(static_cast<char*>(buffer.data()), bytes->size());
+          return buffer;
+        },
+        [this](absl::string_view key, const Buffer& bytes) {
+          ++kept;
+          testing::WriteFile(PathOf(key), {static_cast<const char*>(bytes.data()), bytes.bytes()});
+        },
+        /*least_bytes=*/0};
+  }
+};
+
+// One start: what it draws is right whatever is in the directory. Run by the test below.
+TEST(PackedWeightsStart, DISABLED_ComputesWhatTheReferenceDoes) {
+  const char* directory = std::getenv(kDirectory);
+  ASSERT_NE(directory, nullptr);
+  FileArchive archive = {directory};
+  const auto graph = PackingGraph();
+  const testing::Leaves leaves = testing::RandomLeaves(*graph, /*seed=*/4);
+  weights::WeightStore store(reference::EvaluateRecipe, archive.Functions());
+  weights::WeightSet set(&store);
+  set.Add("net", leaves.weights);
+  ASSERT_OK_AND_ASSIGN(const auto backend, CpuBackend::Create());
+  reference::ReferenceBackend reference;
+  ASSERT_OK_AND_ASSIGN(const auto made, testing::RunGraph(*backend, graph, set, leaves.inputs));
+  const int found = archive.found, kept = archive.kept;
+  ASSERT_OK_AND_ASSIGN(const auto right, testing::RunGraph(reference, graph, set, leaves.inputs));
+  double largest = 0;
+  for (const float value : right[0].as<float>()) largest = std::max<double>(largest, fabs(value));
+  ASSERT_GT(largest, 0.1);
+  for (int64_t i = 0; i < right[0].elements(); ++i) {
+    ASSERT_NEAR(made[0].as<float>()[i], right[0].as<float>()[i], 1e-5 * largest);
+  }
+  testing::WriteFile(absl::StrCat(directory, "/report"),
+                     absl::StrCat(found, "|", kept, "|", backend->Fingerprint()));
+}
+
+struct Start {
+  int found = -1, kept = -1;
+  std::string fingerprint;
+};
+
+Start StartUnder(const std::string& cap, const std::string& directory) {
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+  const std::string command =
+      absl::StrCat("DNNL_MAX_CPU_ISA=", cap, " ", kDirectory, "='", directory, "' '", program,
+                   "' --gtest_also_run_disabled_tests --gtest_filter='PackedWeightsStart.*'");
+  EXPECT_EQ(std::system(command.c_str()), 0) << command;
+  const absl::StatusOr<std::string> report = ReadFile(directory + "/report", 4096);
+  EXPECT_OK(report);
+  if (!report.ok()) return {};
+  const std::vector<std::string> parts = absl::StrSplit(*report, '|');
+  return {std::stoi(parts[0]), std::stoi(parts[1]), parts[2]};
+}
+
+TEST(PackedWeights, AreSharedByStartsOfOneInstructionSetAndByNoOthers) {
+  const testing::TemporaryDirectory directory;
+  std::map<std::string, int> kept;  // by fingerprint
+  for (const std::string cap : {"AVX2", "AVX512_CORE", "AVX2", "AVX512_CORE"}) {
+    SCOPED_TRACE(cap);
+    const Start start = StartUnder(cap, directory.path());
+    const bool is_first = kept.emplace(start.fingerprint, start.kept).second;
+    EXPECT_EQ(start.kept, is_first ? kept[start.fingerprint] : 0);
+    EXPECT_EQ(start.found, is_first ? 0 : kept[start.fingerprint]);
+    EXPECT_GE(kept[start.fingerprint], 3);
+  }
+}
+
+}  // namespace
+}  // namespace latentd::backends::cpu
