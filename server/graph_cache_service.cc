@@ -30,13 +30,14 @@ absl::Status TooMany(absl::string_view what) {
 }
 
 void Warm(engine::GraphAdmin& graphs, const engine::GraphSelector& selector, bool dry_run,
-          WarmStream& stream) {
+          const std::string& peer, WarmStream& stream) {
   if (stream.cancelled()) return;
   const absl::StatusOr<engine::WarmOutcome> outcome =
       graphs.Warm(selector, dry_run, [&stream](const engine::WarmProgress& progress) {
         stream.Send(ToProto(progress));
         return !stream.cancelled();
       });
+  LogAdminCall("WarmBuckets", peer, outcome.status());
   if (outcome.ok()) stream.Send(ToProto(*outcome));
   stream.End(outcome.status());
 }
@@ -113,8 +114,8 @@ grpc::ServerWriteReactor<v1::WarmBucketsEvent>* GraphCacheService::WarmBuckets(
   absl::Status status = selector.status();
   if (status.ok()) {
     status = preparing_.Add([&graphs = environment_.engine.graphs(), selector = *selector,
-                             dry_run = request->dry_run(),
-                             stream] { Warm(graphs, selector, dry_run, *stream); });
+                             dry_run = request->dry_run(), peer = context->peer(),
+                             stream] { Warm(graphs, selector, dry_run, peer, *stream); });
   }
   if (!status.ok()) stream->End(status);
   return stream.get();
@@ -173,13 +174,17 @@ grpc::ServerWriteReactor<v1::GraphBytes>* GraphCacheService::ExportGraphs(
   if (!selector.ok()) return new RefusedExport(selector.status());
   std::shared_ptr<void> ticket = exports_now_.Take();
   if (ticket == nullptr) return new RefusedExport(TooMany("other exports are running"));
+  LogAdminCall("ExportGraphs", context->peer(), absl::OkStatus());
   return StartExport(environment_, files_, *std::move(selector), std::move(ticket), *context);
 }
 
 grpc::ServerReadReactor<v1::GraphBytes>* GraphCacheService::ImportGraphs(
     grpc::CallbackServerContext* context, v1::GraphResults* response) {
   absl::StatusOr<std::shared_ptr<void>> ticket = AdmitImport();
-  if (!ticket.ok()) return new RefusedImport(ticket.status());
+  if (!ticket.ok()) {
+    LogAdminCall("ImportGraphs", context->peer(), ticket.status());
+    return new RefusedImport(ticket.status());
+  }
   return ImportCall::Start(environment_, files_, imports_.limits, *std::move(ticket), *context,
                            *response);
 }

@@ -22,6 +22,7 @@ namespace {
 
 namespace v1 = ::latent::v1;
 
+constexpr int kUsageError = 2;
 constexpr absl::Duration kTick = absl::Seconds(1);
 constexpr absl::Duration kEndWhileLoading = absl::Milliseconds(800);
 // For one unit of work, or one compilation, that cannot be interrupted.
@@ -120,7 +121,10 @@ void Stop(GrpcServer& server, engine::State state, absl::Duration drain_timeout)
 int Serve(const Options& options, const std::string& version) {
   StopSignals signals;
   auto engine = engine::Engine::Create(EngineConfig(options), SystemClock());
-  if (!engine.ok()) return Fail(engine.status());
+  if (!engine.ok()) {
+    const int failed = Fail(engine.status());
+    return absl::IsInvalidArgument(engine.status()) ? kUsageError : failed;
+  }
   auto server =
       GrpcServer::Start(ServerOptions(options, version, signals), **engine, SystemClock());
   if (!server.ok()) return Fail(server.status());

@@ -8,17 +8,15 @@
 #include "server/log.h"
 
 namespace latentd::server {
-namespace {
 
-void LogCall(const std::string& method, const std::string& peer, const absl::Status& status) {
-  LogFields fields = {
-      {"method", method}, {"peer", peer}, {"code", absl::StatusCodeToString(status.code())}};
+void LogAdminCall(absl::string_view method, const std::string& peer, const absl::Status& status) {
+  LogFields fields = {{"method", std::string(method)},
+                      {"peer", peer},
+                      {"code", absl::StatusCodeToString(status.code())}};
   const std::string reason = GetReason(status);
   if (!reason.empty()) fields["reason"] = reason;
   Log(latent::v1::INFO, "admin", fields);
 }
-
-}  // namespace
 
 grpc::ServerUnaryReactor* RunOnWorker(AdminWorker& worker, grpc::CallbackServerContext& context,
                                       absl::string_view method,
@@ -29,7 +27,7 @@ grpc::ServerUnaryReactor* RunOnWorker(AdminWorker& worker, grpc::CallbackServerC
         const std::string peer = context.peer();
         const absl::Status status =
             context.IsCancelled() ? absl::CancelledError("the client is gone") : work();
-        LogCall(method, peer, status);
+        LogAdminCall(method, peer, status);
         reactor->Finish(ToGrpcStatus(status));
       });
   if (!queued.ok()) reactor->Finish(ToGrpcStatus(queued));

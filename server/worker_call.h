@@ -5,6 +5,7 @@
 #include <grpcpp/support/server_callback.h>
 
 #include <functional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -13,9 +14,12 @@
 namespace latentd::server {
 
 // The reactor of the call, which ends with what `work` returns; a call that was cancelled before
-// its turn does no work. One log line says `method`, who called, and how it went. Thread-safe.
+// its turn does no work. Leaves a log line with `method`. Thread-safe.
 grpc::ServerUnaryReactor* RunOnWorker(AdminWorker& worker, grpc::CallbackServerContext& context,
                                       absl::string_view method, std::function<absl::Status()> work);
+
+// One log line: which method, who called, and how it went.
+void LogAdminCall(absl::string_view method, const std::string& peer, const absl::Status& status);
 
 // The reactor of a call that has ended already.
 grpc::ServerUnaryReactor* FinishNow(grpc::CallbackServerContext& context,
