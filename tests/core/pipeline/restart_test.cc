@@ -1,4 +1,6 @@
 // Compiled graphs that outlive a process, and checkpoints that share them.
+#include <utility>
+
 #include "tests/core/pipeline/rig.h"
 #include "tests/support/temporary_directory.h"
 
@@ -47,7 +49,8 @@ TEST(RestartTest, ServesTwoCheckpointsFromOneStore) {
   Rig rig({.base = testing::kDemoBase});
   const image::Image of_demo = rig.Finish(SmallSpec())->pixels;
   const int64_t compiled = rig.compilations();
-  rig.pipeline = LoadPipeline({.base = path}, rig.weights, rig.graphs).value();
+  const auto first =
+      std::exchange(rig.pipeline, LoadPipeline({.base = path}, rig.weights, rig.graphs).value());
   EXPECT_EQ(rig.Finish(SmallSpec())->pixels, of_other);
   EXPECT_NE(of_other, of_demo);
   EXPECT_EQ(rig.compilations(), compiled);
