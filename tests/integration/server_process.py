@@ -1,6 +1,7 @@
 """A latentd that a test starts, and calls of it through reflection: no code is generated from the protos."""
 
 import json
+import os
 import pathlib
 import queue
 import signal
@@ -30,14 +31,26 @@ def checkpoint() -> pathlib.Path:
     return pathlib.Path(options.checkpoint)
 
 
-class Server:
-    """A running latentd. Its log is JSON, its port free; `lines` collects what it logs."""
+SMALL_BUCKETS = "64x64,96x64"  # what tests draw in that are not about buckets
+DEMO_BUCKETS = ""  # the model's own
 
-    def __init__(self, *arguments, demo=True, listen="127.0.0.1:0"):
-        command = [options.latentd, f"--listen={listen}", "--log-format=json", f"--backend={options.backend}"]
+EXACT, SNAP, COLD_OK = 1, 2, 3  # of latent.v1.BucketPolicy
+
+
+class Server:
+    """A running latentd. Its log is JSON, its port free; `lines` collects what it logs.
+
+    It serves the demo checkpoint in a few small buckets and keeps no cache, unless the arguments say otherwise. `prepare`
+    is called in the new process before latentd starts, `environment` is added to this one's."""
+
+    def __init__(self, *arguments, demo=True, listen="127.0.0.1:0", buckets=SMALL_BUCKETS, cache="", prepare=None,
+                 environment=None):
+        command = [options.latentd, f"--listen={listen}", "--log-format=json", f"--backend={options.backend}",
+                   f"--buckets={buckets}", f"--cache-dir={cache}"]
         if demo:
             command += [f"--base={checkpoint() / 'base'}", f"--refiner={checkpoint() / 'refiner'}"]
-        self.process = subprocess.Popen(command + list(arguments), stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(command + list(arguments), stderr=subprocess.PIPE, text=True,
+                                        preexec_fn=prepare, env={**os.environ, **(environment or {})})
         self.lines = []
         self._news = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -142,6 +155,21 @@ class Api:
             self.SERVICE + "GetCapabilities", request_serializer=_serialize,
             response_deserializer=self.type("latent.v1.GetCapabilitiesResponse").FromString)
         return method(self.type("latent.v1.GetCapabilitiesRequest")(), timeout=DEADLINE)
+
+    def call(self, service, method, timeout=DEADLINE, **fields):
+        """A unary call of latent.v1.SERVICE, or the list of events of a streaming one."""
+        described = self.pool.FindServiceByName("latent.v1." + service).FindMethodByName(method)
+        request = GetMessageClass(described.input_type)(**fields)
+        make = self.channel.unary_stream if described.server_streaming else self.channel.unary_unary
+        called = make(f"/latent.v1.{service}/{method}", request_serializer=_serialize,
+                      response_deserializer=GetMessageClass(described.output_type).FromString)
+        answer = called(request, timeout=timeout)
+        return list(answer) if described.server_streaming else answer
+
+    def graphs(self, **selector):
+        """What ListGraphs says; all graphs without a selector."""
+        fields = {"selector": selector} if selector else {}
+        return list(self.call("GraphCache", "ListGraphs", **fields).graphs)
 
     def health(self, service=""):
         """SERVING, NOT_SERVING."""

@@ -15,7 +15,7 @@ from server_process import Api, Server
 class ClientsThatLeaveTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = Server().start()
+        cls.server = Server(buckets="64x64,256x256").start()
         cls.api = Api(cls.server.address)
 
     @classmethod

@@ -11,7 +11,7 @@ from server_process import Api, Server, reason
 
 class DrainTest(unittest.TestCase):
     def start(self, *arguments):
-        server = Server(*arguments)
+        server = Server(*arguments, buckets="64x64,256x256")
         self.addCleanup(server.kill)
         server.start()
         api = Api(server.address)

@@ -5,7 +5,7 @@ import unittest
 import grpc
 
 import png
-from server_process import Api, Server
+from server_process import COLD_OK, Api, Server
 
 
 class GenerateTest(unittest.TestCase):
@@ -47,7 +47,7 @@ class GenerateTest(unittest.TestCase):
         self.assertTrue(steps)
 
     def test_chunks_of_the_stream_are_the_unary_picture(self):
-        request = self.api.request(width=640, height=512, num_inference_steps=1)
+        request = self.api.request(width=640, height=512, num_inference_steps=1, bucket_policy=COLD_OK)
         request.output.format = 4  # FORMAT_RAW_RGB8
         data = b""
         for event in self.api.stream(request):
@@ -90,7 +90,7 @@ class GenerateTest(unittest.TestCase):
         self.assertGreater(response.completed.dropped_tokens, 0)
 
     def test_what_cannot_fit_into_one_message_is_refused_at_once(self):
-        request = self.api.request(width=2048, height=2048)
+        request = self.api.request(width=2048, height=2048, bucket_policy=COLD_OK)
         with self.assertRaises(grpc.RpcError) as caught:
             self.api.generate(request)
         self.assertEqual(caught.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)

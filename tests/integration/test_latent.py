@@ -18,7 +18,7 @@ SMALL = ["--width=64", "--height=64", "--num-inference-steps=2"]
 class LatentTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = Server().start()
+        cls.server = Server(buckets="64x64,256x256").start()
 
     @classmethod
     def tearDownClass(cls):
