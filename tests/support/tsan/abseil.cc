@@ -1,8 +1,8 @@
 // Tells ThreadSanitizer what Debian's Abseil does. Its libraries are not built with the sanitizer,
 // so without this every use of absl::Mutex looks like a race. The functions here stand before
 // Abseil's own (a symbol of the program goes before one of a shared library), call those, and say
-// when a lock orders threads. Empty without ThreadSanitizer.
-#ifdef __SANITIZE_THREAD__
+// when a lock orders threads. cmake/Library.cmake adds it to each test program under that
+// sanitizer.
 
 #include <dlfcn.h>
 
@@ -165,5 +165,3 @@ bool Notification::WaitForNotificationWithTimeout(Duration timeout) const {
 
 ABSL_NAMESPACE_END
 }  // namespace absl
-
-#endif  // __SANITIZE_THREAD__
