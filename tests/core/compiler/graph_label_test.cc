@@ -26,8 +26,8 @@ TEST(GraphLabel, ReadsItsOwnText) {
 TEST(GraphLabel, ReadsNothingElse) {
   for (const char* text :
        {"", " ", "rows", "rows 1", "unet", "unet rows", "unet rows x", "unet step step rows 1",
-        "unet 1x2x3 rows 1", "unet 12xabc rows 1", "unet rows 1 fallback fallback", "unet rows 1 ",
-        " unet rows 1", "unet rows 01", "Unet rows 1", "une\nt rows 1",
+        "unet step 1x2x3 rows 1", "unet 12xabc rows 1", "unet rows 1 fallback fallback",
+        "unet rows 1 ", " unet rows 1", "unet rows 01", "Unet rows 1", "une\nt rows 1",
         "unet rows 99999999999999999999", "a_name_of_more_than_thirty_two_letters rows 1"}) {
     EXPECT_EQ(GraphLabel::FromText(text), std::nullopt) << text;
   }
