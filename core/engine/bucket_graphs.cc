@@ -135,6 +135,24 @@ BucketGraphs::Infos BucketGraphs::List() const {
   return infos;
 }
 
+std::vector<GraphInfo> BucketGraphs::Known() const {
+  std::vector<GraphInfo> infos = store_.List();
+  std::set<std::string> served_ids;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const Served& served : served_) {
+      for (const GraphStore::GraphRef& graph : served.graphs) {
+        served_ids.insert(GraphStore::IdOf(graph));
+      }
+    }
+  }
+  const auto unknown = [&](const GraphInfo& info) {
+    return info.state == compiler::GraphState::kCold && !served_ids.contains(info.id);
+  };
+  infos.erase(std::remove_if(infos.begin(), infos.end(), unknown), infos.end());
+  return infos;
+}
+
 absl::Status BucketGraphs::CheckCompiled(const GraphRefs& graphs) const {
   const Infos infos = List();
   std::set<std::string> cold;

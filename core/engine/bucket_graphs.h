@@ -49,6 +49,10 @@ class BucketGraphs {
   // Those that pictures of this spec need. REQUIRES: it is resolved and has its executed_size.
   absl::StatusOr<GraphRefs> GraphsFor(const pipeline::PictureSpec& resolved) const;
 
+  // Every graph that can be of interest: of buckets that are served, and what was compiled or tried
+  // for others; not what somebody only asked about.
+  std::vector<compiler::GraphInfo> Known() const ABSL_LOCKS_EXCLUDED(mutex_);
+
   // FAILED_PRECONDITION naming those that would have to be compiled first.
   absl::Status CheckCompiled(const GraphRefs& graphs) const;
 

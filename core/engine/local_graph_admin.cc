@@ -44,7 +44,7 @@ absl::Status LocalGraphAdmin::CheckOpen() const {
 absl::StatusOr<std::vector<GraphInfo>> LocalGraphAdmin::Selected(
     const GraphSelector& selector) const {
   RETURN_IF_ERROR(CheckOpen());
-  return Select(selector, parts_.stores.graphs.List());
+  return Select(selector, buckets().Known());
 }
 
 absl::StatusOr<std::vector<GraphEntry>> LocalGraphAdmin::List(const GraphSelector& selector) const {
