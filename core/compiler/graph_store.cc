@@ -142,7 +142,10 @@ absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::FindOrBegin(Entry& ent
   };
   mutex_.Await(absl::Condition(&idle));
   Loaded& loaded = entry.loaded[weights];
-  if (loaded.executable != nullptr) return Hit(entry, loaded);
+  if (loaded.executable != nullptr) {
+    Publish(entry);  // another user's may be what makes the entry ready
+    return Hit(entry, loaded);
+  }
   // Who waited for a try takes what came of it, whatever it wanted to do itself.
   const absl::Status& failure = loaded.failure.ok() ? entry.failure : loaded.failure;
   if (entry.tries != tries && !failure.ok()) return failure;

@@ -34,6 +34,7 @@ TEST_F(GraphStoreMemoryTest, EqualWeightsShareOneExecutable) {
   EXPECT_EQ(backend.loads, 1);
   EXPECT_EQ(process.Only().device_bytes, 100);
   EXPECT_EQ(process.Only().state, GraphState::kReady);
+  EXPECT_EQ(process.Value(metrics::kGraphCacheEntries, {"part", "ready"}), 1);
 }
 
 TEST_F(GraphStoreMemoryTest, OtherWeightsAreAnotherExecutableOfOneEntry) {
