@@ -256,6 +256,7 @@ std::vector<StoredFile> CacheDirectory::Entries(Kind kind) const {
   }
   std::vector<StoredFile> files = StoredFiles(directory);
   for (StoredFile& file : files) {
+    file.weight = kind == Kind::kPackedWeight;
     file.pinned = pinned.contains(absl::StripSuffix(file.path, kEntrySuffix));
   }
   return files;

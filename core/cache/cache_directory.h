@@ -25,6 +25,7 @@ struct StoredFile {
   std::string path;
   int64_t bytes = 0;
   absl::Time last_use;
+  bool weight = false;  // of Kind::kPackedWeight
   bool pinned = false;
   bool quarantined = false;
 };

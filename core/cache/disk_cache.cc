@@ -28,9 +28,11 @@ int64_t Bytes(const std::vector<StoredFile>& files) {
   return bytes;
 }
 
-// What is of no use first, then what was not used for longest.
+// What is of no use first, then weights, which are many and quickly packed again, then what was not
+// used for longest.
 auto OrderOfLeaving(const StoredFile& file) {
-  return std::make_tuple(!file.quarantined, file.last_use, absl::string_view(file.path));
+  return std::make_tuple(!file.quarantined, !file.weight, file.last_use,
+                         absl::string_view(file.path));
 }
 
 }  // namespace
@@ -66,12 +68,14 @@ absl::StatusOr<std::unique_ptr<DiskCache>> DiskCache::Open(const Options& option
   if (absl::IsUnavailable(usable) && !made.ok()) return made;
   RETURN_IF_ERROR(usable);
   cache->Clean();
+  cache->used_before_ = cache->NextUse();
   return cache;
 }
 
 // Where this cannot be done now, the first Write that can does it.
 void DiskCache::Clean() {
-  if (const auto lock = files_.Acquire(); lock.ok()) MakeRoom(*lock, 0, "").IgnoreError();
+  if (const auto lock = files_.Acquire(); lock.ok())
+    MakeRoom(*lock, Kind::kArtifact, 0, "").IgnoreError();
   metrics_.bytes.Set(bytes());
 }
 
@@ -164,26 +168,31 @@ absl::StatusOr<TemporaryFile> DiskCache::Reserve(Kind kind, int64_t bytes,
     RETURN_IF_ERROR(files_.SetRoomLeft(lock, options_.max_bytes, room));
     metrics_.bytes.Add(bytes - BytesOfFile(path));
   } else {
-    RETURN_IF_ERROR(MakeRoom(lock, bytes, path));
+    RETURN_IF_ERROR(MakeRoom(lock, kind, bytes, path));
   }
   return files_.NewTemporary(kind, bytes);
 }
 
-absl::Status DiskCache::MakeRoom(const CacheDirectory::Lock& lock, int64_t bytes,
+bool DiskCache::MayGoForWeight(const StoredFile& file) const {
+  return file.quarantined || (file.weight && file.last_use <= used_before_);
+}
+
+absl::Status DiskCache::MakeRoom(const CacheDirectory::Lock& lock, Kind kind, int64_t bytes,
                                  const std::string& path) {
   std::vector<StoredFile> files = files_.Files();
   NoteUses(files);
   const int64_t held = Bytes(files);
   const int64_t replaced = BytesOfFile(path);
   const int64_t needed = held - replaced + files_.ReapTemporaries() + bytes;
-  files.erase(
-      std::remove_if(files.begin(), files.end(),
-                     [&path](const StoredFile& file) { return file.pinned || file.path == path; }),
-      files.end());
+  const auto stays = [&](const StoredFile& file) {
+    return file.pinned || file.path == path ||
+           (kind == Kind::kPackedWeight && !MayGoForWeight(file));
+  };
+  files.erase(std::remove_if(files.begin(), files.end(), stays), files.end());
   if (bytes > 0 && needed - Bytes(files) > options_.max_bytes) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "an entry of ", bytes, " bytes does not fit into ", options_.directory, ", which may hold ",
-        options_.max_bytes, ", beside what is pinned or being written there"));
+        options_.max_bytes, ", beside what is pinned, in use or being written there"));
   }
   ASSIGN_OR_RETURN(const int64_t evicted, Evict(std::move(files), needed - options_.max_bytes));
   metrics_.bytes.Set(held - replaced - evicted + bytes);

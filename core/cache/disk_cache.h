@@ -4,9 +4,14 @@
 // What is promised: a reader sees a whole entry or none (temporary file, fsync, rename, fsync of
 // the directory); a key is compared in full, not by its digest; a damaged file is set aside in
 // quarantine/ and reported, never read again, never deleted by itself before the budget asks for
-// it; several processes may use one directory at a time (a lock file orders what they change); what
-// has not been used for longest leaves when the budget is passed, pinned entries never; an entry
-// that was given out stays mapped and readable after it has left.
+// it; several processes may use one directory at a time (a lock file orders what they change); when
+// the budget is passed, packed weights leave before anything else, then what has not been used for
+// longest, pinned entries never; an entry that was given out stays mapped and readable after it has
+// left.
+//
+// A packed weight drives out only those that were last used before this cache was opened: a model
+// whose weights are larger than the budget would otherwise write all of them at every start, each
+// in the place of one that the next start wants.
 //
 // Every Read checks the checksum over the whole payload, also of large packed weights: it runs at
 // the speed of memory, brings in from disk the pages that are wanted next anyway, and is all that
@@ -97,8 +102,8 @@ class DiskCache {
   absl::Status SetAside(Kind kind, absl::string_view key);
 
   // Replaces what is there. RESOURCE_EXHAUSTED: no room on the disk, or in the budget beside what
-  // is pinned; nothing was evicted then. PERMISSION_DENIED, UNAVAILABLE: cannot be written.
-  // INVALID_ARGUMENT: a key of more than kMaxKeyBytes.
+  // may not be evicted for it; nothing was evicted then. PERMISSION_DENIED, UNAVAILABLE: cannot be
+  // written. INVALID_ARGUMENT: a key of more than kMaxKeyBytes.
   absl::Status Write(Kind kind, absl::string_view key, absl::string_view payload);
 
   // OK too if there is none.
@@ -139,9 +144,11 @@ class DiskCache {
 
   absl::Status Store(Kind kind, absl::string_view key, absl::string_view payload);
   absl::StatusOr<TemporaryFile> Reserve(Kind kind, int64_t bytes, const std::string& path);
-  // Counts what is there and evicts what is too much beside `bytes` more; `path` is about to be
-  // replaced and does not count.
-  absl::Status MakeRoom(const CacheDirectory::Lock& lock, int64_t bytes, const std::string& path);
+  // Counts what is there and evicts what is too much beside `bytes` more of a kind; `path` is about
+  // to be replaced and does not count.
+  absl::Status MakeRoom(const CacheDirectory::Lock& lock, Kind kind, int64_t bytes,
+                        const std::string& path);
+  bool MayGoForWeight(const StoredFile& file) const;
   // At least `bytes` of the files, where they have them; returns how many.
   absl::StatusOr<int64_t> Evict(std::vector<StoredFile> files, int64_t bytes);
   void CountWriteFailure(const absl::Status& status);
@@ -152,6 +159,7 @@ class DiskCache {
   const Clock& clock_;
   const CacheDirectory files_;
   const Metrics metrics_;
+  absl::Time used_before_ = absl::InfinitePast();  // all uses before this cache was opened
   absl::Mutex mutex_;
   absl::Time newest_use_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
 };

@@ -183,6 +183,31 @@ TEST_F(DiskCacheTest, EvictsWhatWasNotUsedForLongest) {
   EXPECT_EQ(cache->bytes(), 3 * (kHeadBytes + 1));
 }
 
+TEST_F(DiskCacheTest, EvictsWeightsBeforeAnythingElse) {
+  const auto cache = Open(2 * (kHeadBytes + 1));
+  ASSERT_OK(cache->Write(Kind::kArtifact, "a", "x"));
+  ASSERT_OK(cache->Write(Kind::kPackedWeight, "w", "x"));
+  ASSERT_OK(cache->Write(Kind::kArtifact, "b", "x"));
+  EXPECT_THAT(KeysOf(*cache), ElementsAre("b", "a"));
+  EXPECT_THAT(KeysOf(*cache, Kind::kPackedWeight), IsEmpty());
+}
+
+// Guard: MayGoForWeight in DiskCache::MakeRoom.
+TEST_F(DiskCacheTest, AWeightDrivesOutOnlyWeightsOfEarlierStarts) {
+  {
+    const auto cache = Open(3 * (kHeadBytes + 1));
+    ASSERT_OK(cache->Write(Kind::kArtifact, "a", "x"));
+    for (const char* key : {"v", "w"}) ASSERT_OK(cache->Write(Kind::kPackedWeight, key, "x"));
+    EXPECT_THAT(cache->Write(Kind::kPackedWeight, "x", "x"),
+                StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("in use")));
+  }
+  const auto cache = Open(3 * (kHeadBytes + 1));
+  ASSERT_OK(cache->Read(Kind::kPackedWeight, "v"));
+  ASSERT_OK(cache->Write(Kind::kPackedWeight, "x", "x"));
+  EXPECT_THAT(KeysOf(*cache, Kind::kPackedWeight), ElementsAre("x", "v"));
+  EXPECT_THAT(KeysOf(*cache), ElementsAre("a"));
+}
+
 TEST_F(DiskCacheTest, KeepsTheOrderOfUseOverAReopen) {
   for (const char* key : {"a", "b", "c"}) ASSERT_OK(Open()->Write(Kind::kArtifact, key, "x"));
   ASSERT_OK(Open()->Read(Kind::kArtifact, "a"));
