@@ -20,7 +20,7 @@ namespace latentd::server {
 
 // Of one list: more is a mistake, and would take days to compile.
 inline constexpr size_t kMaxBuckets = 64;
-inline constexpr int kMaxRows = 8;
+inline constexpr int kMaxRows = 2;  // of a picture with guidance
 
 absl::Status WrongValue(absl::string_view flag, absl::string_view value, absl::string_view right);
 

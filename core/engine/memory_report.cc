@@ -53,7 +53,8 @@ Users SharersOf(absl::Span<const weights::HeldResult> held,
 std::set<std::string> ComponentsOf(const weights::HeldResult& result) {
   std::set<std::string> names;
   for (const std::string& component : result.components) {
-    if (component != kUnet) names.insert(component);
+    // What is made of constants alone has none.
+    if (component != kUnet) names.insert(component.empty() ? "constants" : component);
     for (const std::string& set : result.sets) {
       if (component == kUnet) names.insert(absl::StrCat(component, "_", set));
     }

@@ -51,6 +51,7 @@ class CacheDamageTest(unittest.TestCase):
         return sorted(path for path in self.cache.rglob("*.latent") if "quarantine" not in path.parts)
 
     def test_killed_at_any_moment(self):
+        """Guard: TemporaryFile::Finish and Publish (core/cache/cache_directory.cc): whole under its name, or not there."""
         reference = self.start(cache=self.folder / "sound")
         expected = self.draw(reference)
         reference.kill()
@@ -73,6 +74,7 @@ class CacheDamageTest(unittest.TestCase):
         self.assertEqual(leftovers, [])
 
     def test_a_damaged_file_is_set_aside_and_made_again(self):
+        """Guard: the checksums in core/cache/entry_file.cc."""
         server = self.start()
         expected = self.draw(server)
         server.stop()
@@ -141,6 +143,8 @@ class CacheDamageTest(unittest.TestCase):
         self.assertEqual(compilations(self.start()), 0)
 
     def test_two_checkpoints_with_one_config_share_graphs_and_nothing_else(self):
+        """Guard: ContentDigest in GraphStore::ContentOf, and the digests in the
+        key of a packed weight (core/weights/weight_store.cc)."""
         other = self.folder / "other"
         shutil.copytree(checkpoint(), other)
         weights = next((other / "base" / "unet").glob("*.safetensors"))
@@ -158,6 +162,8 @@ class CacheDamageTest(unittest.TestCase):
         self.assertEqual(self.draw(self.start()), demo)
 
     def test_two_instruction_sets_share_nothing_that_they_may_not(self):
+        """Guard: OneDnnInstructionSet in CpuBackend::Fingerprint, and the form of packed
+        weights."""
         capped = {"DNNL_MAX_CPU_ISA": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
         alone = self.draw(self.start(environment=capped, cache=self.folder / "alone"))
         first = self.start()

@@ -43,6 +43,7 @@ class GraphsTestCase(unittest.TestCase):
 
 class RestartTest(GraphsTestCase):
     def test_a_restart_compiles_nothing_and_draws_the_same(self):
+        """Guard: the look at the disk in GraphStore::FindOrCompile (core/compiler/graph_artifacts.cc)."""
         server, api = self.start()
         first = self.draw(api)
         compiled = compilations(server)
@@ -55,6 +56,8 @@ class RestartTest(GraphsTestCase):
         self.assertEqual(lookups.sum("latentd_graph_cache_lookups_total", result="disk"), compiled)
 
     def test_ready_means_that_the_first_request_loads_nothing(self):
+        """Guard: WarmBuckets in LocalEngine::Load (core/engine/local_engine_load.cc); that each graph also ran:
+        RunOnZeros in core/compiler/graph_store.cc, and its ReadyMeansThatItRan."""
         server, api = self.start()
         self.assertTrue(all(graph.state == READY for graph in api.graphs() if graph.users))
         before = scrape(server)
@@ -71,6 +74,7 @@ class RestartTest(GraphsTestCase):
 
 class SharingTest(GraphsTestCase):
     def test_base_and_refiner_share_the_autoencoder(self):
+        """Guard: FindEntry in GraphStore::Declare, and ContentOf in Get (core/compiler/graph_store.cc)."""
         server, api = self.start(buckets="64x64")
         decoders = api.graphs(components=["vae_decoder"])
         self.assertEqual(len(decoders), 1)
@@ -84,6 +88,8 @@ class SharingTest(GraphsTestCase):
         self.assertEqual(memory["vae"].shared_bytes, memory["vae"].bytes)
 
     def test_encoder_and_decoder_are_separate_graphs(self):
+        """Guard: MakeDecodeGraph and MakeEncodeGraph (core/pipeline/vae_graph.cc); for values that are not finite:
+        core/pipeline/finite.h and NotFiniteTest."""
         _, api = self.start(buckets="64x64")
         ids = {graph.component: graph.id for graph in api.graphs() if graph.component.startswith("vae_")}
         self.assertEqual(set(ids), {"vae_decoder", "vae_encoder"})
@@ -92,6 +98,7 @@ class SharingTest(GraphsTestCase):
 
 class VerbsTest(GraphsTestCase):
     def test_saving_what_is_not_compiled_is_refused_by_name(self):
+        """Guard: `names` in LocalGraphAdmin::Save (core/engine/local_graph_admin.cc)."""
         server = Server("--compile-at-start=false", cache=self.cache).listening()
         self.addCleanup(server.kill)
         api = Api(server.address)
@@ -204,6 +211,7 @@ class VerbsTest(GraphsTestCase):
 
 class MemoryTest(GraphsTestCase):
     def test_more_buckets_share_one_arena(self):
+        """Guard: arena_->Take in CpuBackend::Load (core/backends/cpu/cpu_backend.cc)."""
         sizes = [(64 + 16 * i, 64) for i in range(10)]
         _, api = self.start(buckets=f"{sizes[-1][0]}x{sizes[-1][1]}")
         largest = api.call("Admin", "GetMemoryReport")
@@ -214,6 +222,7 @@ class MemoryTest(GraphsTestCase):
         self.assertLess(all_of_them.weights_bytes, 1.5 * largest.weights_bytes)
 
     def test_what_cannot_fit_is_refused_and_the_server_goes_on(self):
+        """Guard: before_load in GraphStore::LoadFrom (core/compiler/graph_store.cc)."""
         _, api = self.start("--memory=512MiB", buckets="64x64")
         with self.assertRaises(grpc.RpcError) as caught:
             self.draw(api, width=1024, height=1024, bucket_policy=COLD_OK, num_inference_steps=1,
@@ -225,6 +234,7 @@ class MemoryTest(GraphsTestCase):
 
 class KeyTest(GraphsTestCase):
     def test_options_are_part_of_the_key(self):
+        """Guard: `options` in KeyOf (core/compiler/graph_key.cc)."""
         _, api = self.start(buckets="64x64")
         plain = {graph.id for graph in api.graphs()}
         server, api = self.start("--skip-passes=epilogues", buckets="64x64")

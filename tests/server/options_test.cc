@@ -96,7 +96,7 @@ TEST(OptionsTest, EveryFlagOfGraphsHasItsEffect) {
   ASSERT_OK_AND_ASSIGN(
       const Options options,
       OptionsOf("", {"--cache-dir=/c", "--cache-max-bytes=3GiB", "--graph-memory=5MiB",
-                     "--buckets=1024x1024, 832x1216", "--rows=2,4",
+                     "--buckets=1024x1024, 832x1216", "--rows=2,1",
                      "--components=vae_encoder=off,text_encoder=reference,unet_base=compiled",
                      "--skip-passes=epilogues,image_layout", "--nocompile-at-start",
                      "--forbid-compile-after-ready", "--allow-import=true",
@@ -106,7 +106,7 @@ TEST(OptionsTest, EveryFlagOfGraphsHasItsEffect) {
   EXPECT_EQ(options.engine.graph_memory_bytes, int64_t{5} << 20);
   EXPECT_THAT(options.engine.buckets,
               ElementsAre(pipeline::Size{1024, 1024}, pipeline::Size{832, 1216}));
-  EXPECT_THAT(options.engine.rows, ElementsAre(2, 4));
+  EXPECT_THAT(options.engine.rows, ElementsAre(2, 1));
   EXPECT_THAT(options.engine.components,
               ElementsAre(Pair("text_encoder", engine::ComponentMode::kReference),
                           Pair("unet_base", engine::ComponentMode::kCompiled),
@@ -176,9 +176,9 @@ TEST(OptionsTest, WrongValuesAreNamedWithWhatIsRight) {
            {"--buckets=64x64,", "from 64 to 2048"},
            {"--buckets=64x64,128x64,64x64", "once"},
            {absl::StrCat("--buckets=", ManySizes(65)), "at most 64"},
-           {"--rows=", "from 1 to 8"},
-           {"--rows=0", "from 1 to 8"},
-           {"--rows=1,9", "from 1 to 8"},
+           {"--rows=", "from 1 to 2"},
+           {"--rows=0", "from 1 to 2"},
+           {"--rows=1,3", "from 1 to 2"},
            {"--rows=2,2", "once"},
            {"--components=vae=off", "vae_decoder, vae_encoder"},
            {"--components=vae_encoder", "compiled, reference, off"},
