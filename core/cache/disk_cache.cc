@@ -68,7 +68,6 @@ absl::StatusOr<std::unique_ptr<DiskCache>> DiskCache::Open(const Options& option
   if (absl::IsUnavailable(usable) && !made.ok()) return made;
   RETURN_IF_ERROR(usable);
   cache->Clean();
-  cache->used_before_ = cache->NextUse();
   return cache;
 }
 
@@ -77,6 +76,8 @@ void DiskCache::Clean() {
   if (const auto lock = files_.Acquire(); lock.ok())
     MakeRoom(*lock, Kind::kArtifact, 0, "").IgnoreError();
   metrics_.bytes.Set(bytes());
+  const absl::MutexLock lock(&mutex_);
+  used_before_ = newest_use_;
 }
 
 absl::StatusOr<Entry> DiskCache::Read(Kind kind, absl::string_view key) {
