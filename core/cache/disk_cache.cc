@@ -73,8 +73,9 @@ absl::StatusOr<std::unique_ptr<DiskCache>> DiskCache::Open(const Options& option
 
 // Where this cannot be done now, the first Write that can does it.
 void DiskCache::Clean() {
-  if (const auto lock = files_.Acquire(); lock.ok())
+  if (const auto lock = files_.Acquire(); lock.ok()) {
     MakeRoom(*lock, Kind::kArtifact, 0, "").IgnoreError();
+  }
   metrics_.bytes.Set(bytes());
   const absl::MutexLock lock(&mutex_);
   used_before_ = newest_use_;
