@@ -46,12 +46,14 @@ OptionGroup SelectionOptions(GraphSelector& selector) {
            {"bucket", "WIDTHxHEIGHT", "may be repeated", add_bucket}}};
 }
 
+bool SelectsAny(const GraphSelector& selector) {
+  return selector.all() || selector.ids_size() > 0 || selector.components_size() > 0 ||
+         selector.buckets_size() > 0;
+}
+
 absl::Status SelectGraphs(const std::vector<std::string>& ids, GraphSelector& selector) {
   for (const std::string& id : ids) selector.add_ids(id);
-  if (selector.all() ||
-      selector.ids_size() + selector.components_size() + selector.buckets_size() > 0) {
-    return absl::OkStatus();
-  }
+  if (SelectsAny(selector)) return absl::OkStatus();
   return absl::InvalidArgumentError("say which graphs: IDs, --component, --bucket or --all");
 }
 

@@ -12,6 +12,9 @@ namespace latentd::client {
 // --all, --component NAME, --bucket WIDTHxHEIGHT; the latter two may be given several times.
 OptionGroup SelectionOptions(::latent::v1::GraphSelector& selector);
 
+// Whether it names anything.
+bool SelectsAny(const ::latent::v1::GraphSelector& selector);
+
 // Adds the words as ids. INVALID_ARGUMENT where nothing is selected.
 absl::Status SelectGraphs(const std::vector<std::string>& ids,
                           ::latent::v1::GraphSelector& selector);

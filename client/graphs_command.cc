@@ -157,10 +157,7 @@ ExitCode RunGraphs(const std::vector<std::string>& arguments) {
 
 ExitCode ListGraphs(AdminClient& client, GraphsOptions& options) {
   v1::ListGraphsRequest request;
-  const v1::GraphSelector& s = options.selector;
-  if (s.all() || s.ids_size() + s.components_size() + s.buckets_size() > 0) {
-    *request.mutable_selector() = s;
-  }
+  if (SelectsAny(options.selector)) *request.mutable_selector() = options.selector;
   v1::ListGraphsResponse response;
   const grpc::Status status = client.ListGraphs(request, response);
   if (!status.ok()) return CallFailed(status, options.connection.server, /*connected=*/false);
