@@ -2,7 +2,8 @@
 """Runs the integration tests: a real latentd and a real latent, and a stock gRPC client in Python.
 
 The client comes from PyPI (requirements.txt, pinned hashes) into ~/.cache/latentd, once; python3 and python3-pip are
-needed. Whatever is missing is an error: no test is skipped.
+needed. Other programs are those that deploy/dependencies --tests unpacked, or else those of the machine. Whatever is
+missing is an error: no test is skipped.
 """
 
 import argparse
@@ -19,15 +20,18 @@ HERE = pathlib.Path(__file__).resolve().parent
 REQUIREMENTS = HERE / "requirements.txt"
 
 
+CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "latentd"
+PROGRAMS = pathlib.Path(os.environ.get("LATENTD_DEPENDENCIES") or CACHE / "dependencies") / "programs" / "usr"
+
+
 def install_client() -> pathlib.Path:
     """The folder with the packages of requirements.txt; installs them where they are not."""
-    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "latentd"
     key = REQUIREMENTS.read_bytes() + sys.version.encode()
-    folder = cache / f"integration-python-{hashlib.sha256(key).hexdigest()[:12]}"
+    folder = CACHE / f"integration-python-{hashlib.sha256(key).hexdigest()[:12]}"
     if folder.exists():
         return folder
-    cache.mkdir(parents=True, exist_ok=True)
-    unfinished = tempfile.mkdtemp(dir=cache)
+    CACHE.mkdir(parents=True, exist_ok=True)
+    unfinished = tempfile.mkdtemp(dir=CACHE)
     try:
         subprocess.run(
             [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-cache-dir",
@@ -55,6 +59,7 @@ def main() -> int:
     sys.path[:0] = [str(HERE), str(install_client())]
     os.environ.pop("http_proxy", None)
     os.environ["no_proxy"] = "*"
+    os.environ["PATH"] = os.pathsep.join([str(PROGRAMS / "bin"), str(PROGRAMS / "sbin"), os.environ["PATH"]])
     import server_process  # needs the path above
 
     server_process.configure(options)

@@ -184,13 +184,11 @@ TEST_F(MetricsEndpointTest, TheTableInTheDocumentationIsComplete) {
   EXPECT_THAT(rows, ElementsAreArray(expected)) << absl::StrJoin(expected, "\n");
 }
 
-// deploy/test fetches promtool, and says where it is.
 TEST_F(MetricsEndpointTest, PromtoolFindsNoFault) {
   const char* given = std::getenv("LATENTD_PROMTOOL");
   const std::string promtool = given != nullptr ? given : LATENTD_PROMTOOL;
-  if (!std::filesystem::exists(promtool)) {
-    GTEST_SKIP() << "there is no " << promtool << ": deploy/promtool fetches it";
-  }
+  ASSERT_TRUE(std::filesystem::exists(promtool))
+      << promtool << ": deploy/dependencies --tests unpacks it, and LATENTD_PROMTOOL names another";
   const std::string answer = Get("/metrics");
   const latentd::testing::TemporaryDirectory directory;
   latentd::testing::WriteFile(directory.File("scrape"), answer.substr(answer.find("\r\n\r\n") + 4));
