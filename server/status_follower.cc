@@ -10,15 +10,14 @@ StatusFollower::StatusFollower(engine::Engine& engine, Function on_change)
     absl::MutexLock lock(&listener_->mutex);
     listener_->on_change = std::move(on_change);
   }
-  engine.OnStatusChange([&engine, listener = listener_] { Call(engine, *listener); });
-  Call(engine, *listener_);
+  engine.OnStatusChange(
+      [listener = listener_](const engine::ServerStatus& status) { Call(status, *listener); });
+  Call(engine.status(), *listener_);
 }
 
-// The status is asked for under the lock, so that a call never gets an older one than the call
-// before it.
-void StatusFollower::Call(engine::Engine& engine, Listener& listener) {
+void StatusFollower::Call(const engine::ServerStatus& status, Listener& listener) {
   absl::MutexLock lock(&listener.mutex);
-  if (listener.on_change) listener.on_change(engine.status());
+  if (listener.on_change) listener.on_change(status);
 }
 
 StatusFollower::~StatusFollower() {

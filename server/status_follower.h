@@ -25,7 +25,7 @@ class StatusFollower {
     absl::Mutex mutex;
     Function on_change ABSL_GUARDED_BY(mutex);  // null once the follower is gone
   };
-  static void Call(engine::Engine& engine, Listener& listener);
+  static void Call(const engine::ServerStatus& status, Listener& listener);
 
   const std::shared_ptr<Listener> listener_;
 };

@@ -29,6 +29,7 @@
 namespace latentd::engine {
 
 using ComponentMode = pipeline::ComponentMode;
+using DType = device::DType;
 
 // Filled by server/ from flags and the configuration file.
 struct Config {
@@ -47,6 +48,7 @@ struct Config {
   std::vector<int> rows = {1, 2};       // of a step graph: 2 with guidance
   std::vector<std::string> skipped_passes;
   pipeline::ComponentModes components;
+  pipeline::ComponentDTypes precision;  // of what is not named: f32
   bool compile_at_start = true;             // else only what can be loaded is; the rest is cold
   bool forbid_compile_after_ready = false;  // strict: whatever would compile is refused
   bool allow_import = false;
@@ -169,9 +171,12 @@ class Engine {
   virtual State state() const = 0;
 
   virtual ServerStatus status() const = 0;
-  // Calls `listener` after every change of status(), from the thread that made it; it must not
-  // block and may call any method. Register before Load. Lives as long as the engine.
-  virtual void OnStatusChange(std::function<void()> listener) = 0;
+  // Calls `listener` after every change of status() with what it is then: one call at a time, in
+  // the order of the changes (of several that come at once, it may only see the last), from a
+  // thread that changes something and goes on once all is told. It must not block and may call any
+  // method that does not. Register before Load. Lives as long as the engine.
+  using StatusListener = std::function<void(const ServerStatus&)>;
+  virtual void OnStatusChange(StatusListener listener) = 0;
 
   virtual GraphAdmin& graphs() = 0;
 

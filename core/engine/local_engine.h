@@ -34,9 +34,7 @@ class LocalEngine : public Engine {
   absl::Status Load() override;
   State state() const override { return board_.state(); }
   ServerStatus status() const override { return board_.status(); }
-  void OnStatusChange(std::function<void()> listener) override {
-    board_.AddListener(std::move(listener));
-  }
+  void OnStatusChange(StatusListener listener) override { board_.AddListener(std::move(listener)); }
   GraphAdmin& graphs() override { return admin_; }
   metrics::Registry& metrics() override { return registry_; }
   void RefreshMetrics() override;

@@ -20,6 +20,7 @@ StatusBoard::StatusBoard(const Clock& clock, metrics::Registry& registry)
   absl::MutexLock lock(&mutex_);
   status_.started = clock.Wall();
   status_.ready = absl::InfiniteFuture();
+  told_ = status_;
   Publish();
 }
 
@@ -33,29 +34,43 @@ State StatusBoard::state() const {
   return status_.state;
 }
 
-void StatusBoard::AddListener(std::function<void()> listener) {
+void StatusBoard::AddListener(Engine::StatusListener listener) {
   absl::MutexLock lock(&mutex_);
   listeners_.push_back(std::move(listener));
 }
 
 void StatusBoard::Update(absl::FunctionRef<void(ServerStatus&)> change) {
-  std::vector<std::function<void()>> listeners;
-  {
-    absl::MutexLock lock(&mutex_);
-    ServerStatus changed = status_;
-    change(changed);
-    if (!MayFollow(status_.state, changed.state)) {
-      changed.state = status_.state;
-      changed.reason = status_.reason;
-    }
-    const bool serves = changed.state == State::kReady || changed.state == State::kDegraded;
-    if (serves && changed.ready == absl::InfiniteFuture()) changed.ready = clock_.Wall();
-    if (changed == status_) return;
-    status_ = std::move(changed);
-    Publish();
-    listeners = listeners_;
+  absl::MutexLock lock(&mutex_);
+  ServerStatus changed = status_;
+  change(changed);
+  if (!MayFollow(status_.state, changed.state)) {
+    changed.state = status_.state;
+    changed.reason = status_.reason;
   }
-  for (const auto& listener : listeners) listener();
+  const bool serves = changed.state == State::kReady || changed.state == State::kDegraded;
+  if (serves && changed.ready == absl::InfiniteFuture()) changed.ready = clock_.Wall();
+  if (changed == status_) return;
+  status_ = std::move(changed);
+  Publish();
+  Tell();
+}
+
+void StatusBoard::Tell() {
+  if (teller_ == std::this_thread::get_id()) return;  // a listener's; the loop below goes on
+  const auto nobody_tells = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return teller_ == std::thread::id();
+  };
+  mutex_.Await(absl::Condition(&nobody_tells));
+  teller_ = std::this_thread::get_id();
+  while (told_ != status_) {
+    told_ = status_;
+    const ServerStatus news = status_;
+    const std::vector<Engine::StatusListener> listeners = listeners_;
+    mutex_.Unlock();
+    for (const Engine::StatusListener& listener : listeners) listener(news);
+    mutex_.Lock();
+  }
+  teller_ = std::thread::id();
 }
 
 void StatusBoard::Publish() {

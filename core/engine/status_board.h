@@ -3,7 +3,7 @@
 // Thread-safe.
 #pragma once
 
-#include <functional>
+#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -23,21 +23,26 @@ class StatusBoard {
   ServerStatus status() const ABSL_LOCKS_EXCLUDED(mutex_);
   State state() const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  void AddListener(std::function<void()> listener) ABSL_LOCKS_EXCLUDED(mutex_);
+  // As Engine::OnStatusChange.
+  void AddListener(Engine::StatusListener listener) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Changes the status, one after the other; tells the listeners if it is another then, on this
-  // thread and without a lock. The state never leaves kDraining or kFailed but from kFailed to
-  // kDraining.
+  // Changes the status, one after the other. If it is another then, the listeners are told, without
+  // a lock, before this returns; but where a listener calls it, after that listener returns. The
+  // state never leaves kDraining or kFailed but from kFailed to kDraining.
   void Update(absl::FunctionRef<void(ServerStatus&)> change) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   void Publish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Releases the lock for each call.
+  void Tell() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Clock& clock_;
   metrics::Registry& registry_;
   mutable absl::Mutex mutex_;
   ServerStatus status_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::function<void()>> listeners_ ABSL_GUARDED_BY(mutex_);
+  ServerStatus told_ ABSL_GUARDED_BY(mutex_);       // what the listeners know
+  std::thread::id teller_ ABSL_GUARDED_BY(mutex_);  // none: nobody calls listeners
+  std::vector<Engine::StatusListener> listeners_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace latentd::engine

@@ -31,7 +31,7 @@ class FakeEngine : public engine::Engine {
     absl::MutexLock lock(&mutex_);
     return status_;
   }
-  void OnStatusChange(std::function<void()> listener) override {
+  void OnStatusChange(StatusListener listener) override {
     absl::MutexLock lock(&mutex_);
     listeners_.push_back(std::move(listener));
   }
@@ -87,16 +87,16 @@ class FakeEngine : public engine::Engine {
   void set_state(engine::State state) {
     engine::ServerStatus changed = status();
     changed.state = state;
-    set_status(std::move(changed));
+    set_status(changed);
   }
-  void set_status(engine::ServerStatus status) {
-    std::vector<std::function<void()>> listeners;
+  void set_status(const engine::ServerStatus& status) {
+    std::vector<StatusListener> listeners;
     {
       absl::MutexLock lock(&mutex_);
-      status_ = std::move(status);
+      status_ = status;
       listeners = listeners_;
     }
-    for (const auto& listener : listeners) listener();
+    for (const auto& listener : listeners) listener(status);
   }
   void set_submit_status(absl::Status status) {
     absl::MutexLock lock(&mutex_);
@@ -144,7 +144,7 @@ class FakeEngine : public engine::Engine {
   FakeGraphAdmin graphs_;
   mutable absl::Mutex mutex_;
   engine::ServerStatus status_ ABSL_GUARDED_BY(mutex_) = {.state = engine::State::kReady};
-  std::vector<std::function<void()>> listeners_ ABSL_GUARDED_BY(mutex_);
+  std::vector<StatusListener> listeners_ ABSL_GUARDED_BY(mutex_);
   absl::Status submit_status_ ABSL_GUARDED_BY(mutex_);
   int64_t response_bytes_ ABSL_GUARDED_BY(mutex_) = 1 << 20;
   std::vector<Job> jobs_ ABSL_GUARDED_BY(mutex_);

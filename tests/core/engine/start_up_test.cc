@@ -39,7 +39,7 @@ TEST(StartUpTest, GoesFromLoadingOverWarmingToReady) {
   EXPECT_EQ(engine->state(), State::kLoading);
   EXPECT_EQ(engine->graphs().Find("123456").status().code(), absl::StatusCode::kUnavailable);
   std::vector<ServerStatus> seen;
-  engine->OnStatusChange([&] { seen.push_back(engine->status()); });
+  engine->OnStatusChange([&](const ServerStatus& status) { seen.push_back(status); });
   ASSERT_OK(engine->Load());
 
   ASSERT_GE(seen.size(), 3u);

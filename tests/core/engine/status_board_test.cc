@@ -1,11 +1,22 @@
 #include "core/engine/status_board.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
 #include "tests/support/fake_clock.h"
 
 namespace latentd::engine {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Pair;
 
 class StatusBoardTest : public ::testing::Test {
  protected:
@@ -20,7 +31,7 @@ class StatusBoardTest : public ::testing::Test {
 
 TEST_F(StatusBoardTest, TellsListenersOfChangesOnly) {
   int changes = 0;
-  board_.AddListener([&] { ++changes; });
+  board_.AddListener([&](const ServerStatus&) { ++changes; });
   Set(State::kWarming);
   Set(State::kWarming);
   EXPECT_EQ(changes, 1);
@@ -30,9 +41,57 @@ TEST_F(StatusBoardTest, TellsListenersOfChangesOnly) {
 
 TEST_F(StatusBoardTest, AListenerMayAskForTheStatus) {
   State seen = State::kLoading;
-  board_.AddListener([&] { seen = board_.status().state; });
+  board_.AddListener([&](const ServerStatus&) { seen = board_.status().state; });
   Set(State::kReady);
   EXPECT_EQ(seen, State::kReady);
+}
+
+TEST_F(StatusBoardTest, TellsOneAtATimeAndInOrderWhoeverChangesIt) {
+  constexpr int kChanges = 500;
+  std::vector<int> seen;  // without a lock of its own
+  board_.AddListener([&](const ServerStatus& status) { seen.push_back(status.graphs_done); });
+  const auto change = [&] {
+    for (int i = 0; i < kChanges; ++i) {
+      board_.Update([](ServerStatus& status) { ++status.graphs_done; });
+    }
+  };
+  std::thread other(change);
+  change();
+  other.join();
+  EXPECT_EQ(seen.back(), 2 * kChanges);
+  EXPECT_EQ(std::adjacent_find(seen.begin(), seen.end(), std::greater_equal<>()), seen.end());
+}
+
+TEST_F(StatusBoardTest, AChangeHasBeenToldWhenUpdateReturns) {
+  absl::Notification in_listener, go_on;
+  std::vector<State> seen;
+  board_.AddListener([&](const ServerStatus& status) {
+    seen.push_back(status.state);
+    if (seen.size() > 1) return;
+    in_listener.Notify();
+    go_on.WaitForNotification();
+  });
+  std::thread other([&] { Set(State::kWarming); });
+  in_listener.WaitForNotification();
+  // Goes on once the change below is made: the listener is in its first call then.
+  board_.Update([&](ServerStatus& status) {
+    status.state = State::kReady;
+    go_on.Notify();
+  });
+  EXPECT_THAT(seen, ElementsAre(State::kWarming, State::kReady));
+  other.join();
+}
+
+TEST_F(StatusBoardTest, WhatAListenerChangesIsToldAfterIt) {
+  std::vector<std::pair<int, State>> seen;  // by which listener
+  board_.AddListener([&](const ServerStatus& status) {
+    if (status.state == State::kReady) Set(State::kDraining);
+    seen.emplace_back(1, status.state);
+  });
+  board_.AddListener([&](const ServerStatus& status) { seen.emplace_back(2, status.state); });
+  Set(State::kReady);
+  EXPECT_THAT(seen, ElementsAre(Pair(1, State::kReady), Pair(2, State::kReady),
+                                Pair(1, State::kDraining), Pair(2, State::kDraining)));
 }
 
 TEST_F(StatusBoardTest, KnowsWhenItWasReadyFirst) {
