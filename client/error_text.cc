@@ -1,25 +1,11 @@
 #include "client/error_text.h"
 
-#include <optional>
 #include <sstream>
 
-#include "google/rpc/error_details.pb.h"
-#include "google/rpc/status.pb.h"
+#include "client/error_details.h"
 
 namespace latentd::client {
 namespace {
-
-// The first detail of a type in `grpc-status-details-bin`.
-template <typename Detail>
-std::optional<Detail> FindDetail(const grpc::Status& status) {
-  google::rpc::Status details;
-  if (!details.ParseFromString(status.error_details())) return std::nullopt;
-  for (const auto& any : details.details()) {
-    Detail detail;
-    if (any.Is<Detail>() && any.UnpackTo(&detail)) return detail;
-  }
-  return std::nullopt;
-}
 
 void AddFields(const google::rpc::BadRequest& bad_request,
                std::string (*field_spelling)(const std::string&), std::ostream& out) {
@@ -30,27 +16,16 @@ void AddFields(const google::rpc::BadRequest& bad_request,
   }
 }
 
-void AddRetry(const google::rpc::RetryInfo& retry, std::ostream& out) {
-  const double seconds =
-      static_cast<double>(retry.retry_delay().seconds()) + retry.retry_delay().nanos() / 1e9;
-  out << "\ntry again in " << seconds << " s";
-}
-
 bool IsUnreachable(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::UNAVAILABLE && ErrorReason(status).empty();
 }
 
 }  // namespace
 
-std::string ErrorReason(const grpc::Status& status) {
-  const auto info = FindDetail<google::rpc::ErrorInfo>(status);
-  return info && info->domain() == "latentd" ? info->reason() : "";
-}
-
 std::string ErrorText(const grpc::Status& status, const std::string& server,
                       std::string (*field_spelling)(const std::string&)) {
   std::ostringstream out;
-  const auto bad_request = FindDetail<google::rpc::BadRequest>(status);
+  const auto bad_request = BadFields(status);
   if (bad_request) {
     out << "the server refused the request:";
     AddFields(*bad_request, field_spelling, out);
@@ -62,7 +37,9 @@ std::string ErrorText(const grpc::Status& status, const std::string& server,
   } else {
     out << status.error_message();
   }
-  if (const auto retry = FindDetail<google::rpc::RetryInfo>(status)) AddRetry(*retry, out);
+  if (const auto delay = RetryDelay(status)) {
+    out << "\ntry again in " << absl::ToDoubleSeconds(*delay) << " s";
+  }
   return out.str();
 }
 

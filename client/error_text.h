@@ -24,7 +24,4 @@ std::string ErrorText(const grpc::Status& status, const std::string& server,
 // `connected`: whether the server had answered anything before.
 ExitCode ExitCodeFor(const grpc::Status& status, bool connected);
 
-// ErrorInfo's reason where the status is latentd's; else empty.
-std::string ErrorReason(const grpc::Status& status);
-
 }  // namespace latentd::client

@@ -4,6 +4,7 @@
 
 #include <sstream>
 
+#include "client/error_details.h"
 #include "client/error_text.h"
 #include "client/image_assembler.h"
 #include "client/progress_display.h"

@@ -1,0 +1,40 @@
+#include "client/error_details.h"
+
+#include <algorithm>
+
+#include "google/rpc/status.pb.h"
+
+namespace latentd::client {
+namespace {
+
+// The first detail of a type.
+template <typename Detail>
+std::optional<Detail> FindDetail(const grpc::Status& status) {
+  google::rpc::Status details;
+  if (!details.ParseFromString(status.error_details())) return std::nullopt;
+  for (const auto& any : details.details()) {
+    Detail detail;
+    if (any.Is<Detail>() && any.UnpackTo(&detail)) return detail;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string ErrorReason(const grpc::Status& status) {
+  const auto info = FindDetail<google::rpc::ErrorInfo>(status);
+  return info && info->domain() == "latentd" ? info->reason() : "";
+}
+
+std::optional<absl::Duration> RetryDelay(const grpc::Status& status) {
+  const auto retry = FindDetail<google::rpc::RetryInfo>(status);
+  if (!retry) return std::nullopt;
+  return std::max(absl::ZeroDuration(), absl::Seconds(retry->retry_delay().seconds()) +
+                                            absl::Nanoseconds(retry->retry_delay().nanos()));
+}
+
+std::optional<google::rpc::BadRequest> BadFields(const grpc::Status& status) {
+  return FindDetail<google::rpc::BadRequest>(status);
+}
+
+}  // namespace latentd::client
