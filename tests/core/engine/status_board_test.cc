@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <thread>
 #include <utility>
@@ -48,8 +49,14 @@ TEST_F(StatusBoardTest, AListenerMayAskForTheStatus) {
 
 TEST_F(StatusBoardTest, TellsOneAtATimeAndInOrderWhoeverChangesIt) {
   constexpr int kChanges = 500;
-  std::vector<int> seen;  // without a lock of its own
-  board_.AddListener([&](const ServerStatus& status) { seen.push_back(status.graphs_done); });
+  std::vector<int> seen;
+  std::atomic<int> inside = 0, most_inside = 0;
+  board_.AddListener([&](const ServerStatus& status) {
+    most_inside = std::max<int>(most_inside, ++inside);
+    std::this_thread::yield();
+    if (inside == 1) seen.push_back(status.graphs_done);
+    --inside;
+  });
   const auto change = [&] {
     for (int i = 0; i < kChanges; ++i) {
       board_.Update([](ServerStatus& status) { ++status.graphs_done; });
@@ -58,6 +65,7 @@ TEST_F(StatusBoardTest, TellsOneAtATimeAndInOrderWhoeverChangesIt) {
   std::thread other(change);
   change();
   other.join();
+  EXPECT_EQ(most_inside, 1);
   EXPECT_EQ(seen.back(), 2 * kChanges);
   EXPECT_EQ(std::adjacent_find(seen.begin(), seen.end(), std::greater_equal<>()), seen.end());
 }
