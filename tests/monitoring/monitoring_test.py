@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""Rules, alerts and dashboard, as far as they can be checked without a server: tests/integration/test_prometheus.py has one.
+
+promtool is Debian's, of the package prometheus.
+"""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "integration"))
+import run  # noqa: E402
+from monitoring_files import DASHBOARD, PROJECT, PROMETHEUS, dashboard, queries, rules  # noqa: E402
+
+sys.path.insert(0, str(run.install_client()))
+os.environ["PATH"] = f"{run.PROGRAMS / 'bin'}{os.pathsep}{os.environ['PATH']}"
+
+
+def promtool(*arguments):
+    """(whether it is content, what it says)"""
+    done = subprocess.run(["promtool", *arguments], cwd=HERE, capture_output=True, text=True)
+    return done.returncode == 0, done.stdout + done.stderr
+
+
+def metrics_in(expression):
+    return set(re.findall(r"\b(?:\w+:)?(?:latentd|process)_\w+(?::\w+)?", expression))
+
+
+class RulesTest(unittest.TestCase):
+    def test_promtool_takes_the_files(self):
+        for command, *names in (("config", "prometheus.yml"), ("rules", "recording.yml", "alerts.yml")):
+            content, said = promtool("check", command, *(str(PROMETHEUS / name) for name in names))
+            self.assertTrue(content, said)
+
+    def test_alerts_fire_when_they_should_and_are_silent_otherwise(self):
+        content, said = promtool("test", "rules", "alerts_test.yml")
+        self.assertTrue(content, said)
+
+    def test_that_test_can_fail(self):
+        with tempfile.TemporaryDirectory() as folder:
+            changed = (HERE / "alerts_test.yml").read_text().replace("../../deploy", str(PROJECT / "deploy"))
+            changed = changed.replace("severity=\"page\"", "severity=\"ticket\"")
+            path = pathlib.Path(folder) / "alerts_test.yml"
+            path.write_text(changed)
+            self.assertFalse(promtool("test", "rules", str(path))[0])
+
+    def test_every_alert_and_every_recording_rule_has_a_case(self):
+        cases = (HERE / "alerts_test.yml").read_text()
+        named = set(re.findall(r"^  - name: (Latentd\w+)", cases, re.MULTILINE))
+        self.assertEqual(named, set(rules("alerts.yml")))
+        self.assertEqual({name for name in rules("recording.yml") if f"'{name}'" not in cases}, set())
+
+
+class RunbookTest(unittest.TestCase):
+    def test_every_alert_has_a_severity_and_a_section_of_its_own(self):
+        sections = re.findall(r"^#+ (.+)$", (PROJECT / "docs" / "operations.md").read_text(), re.MULTILINE)
+        anchors = {re.sub(r"[^\w -]", "", section).lower().replace(" ", "-") for section in sections}
+        for name, text in rules("alerts.yml").items():
+            self.assertRegex(text, r"severity: (page|ticket)\n")
+            self.assertIn(f"runbook_url: docs/operations.md#{name.lower()}\n", text)
+            self.assertIn(name.lower(), anchors)
+
+    def test_every_metric_is_documented(self):
+        documented = set(re.findall(r"^\| `(\w+)` \|", (PROJECT / "docs" / "metrics.md").read_text(), re.MULTILINE))
+        asked = {name: text for file in ("alerts.yml", "recording.yml") for name, text in rules(file).items()}
+        asked.update(queries(dashboard()))
+        for where, expression in asked.items():
+            for metric in metrics_in(expression) - set(rules("recording.yml")):
+                self.assertIn(re.sub("_(bucket|sum|count)$", "", metric), documented, where)
+
+
+class DashboardTest(unittest.TestCase):
+    def setUp(self):
+        self.dashboard = dashboard()
+        self.panels = self.dashboard["panels"]
+
+    def test_it_is_what_its_source_prints(self):
+        printed = subprocess.run([DASHBOARD.parent / "dashboard.py"], capture_output=True, text=True, check=True).stdout
+        self.assertEqual(printed, DASHBOARD.read_text(), "run deploy/grafana/dashboard.py > deploy/grafana/latentd.json")
+
+    def test_panels_have_their_own_ids_and_places(self):
+        self.assertEqual(len({panel["id"] for panel in self.panels}), len(self.panels))
+        taken = set()
+        for panel in self.panels:
+            place = panel["gridPos"]
+            self.assertLessEqual(place["x"] + place["w"], 24)
+            cells = {(x, y) for x in range(place["x"], place["x"] + place["w"])
+                     for y in range(place["y"], place["y"] + place["h"])}
+            self.assertFalse(taken & cells, panel["title"])
+            taken |= cells
+
+    def test_panels_can_be_read(self):
+        for panel in self.panels:
+            if panel["type"] == "row":
+                continue
+            self.assertTrue(panel["title"] and panel["description"], panel)
+            self.assertTrue(panel["fieldConfig"]["defaults"]["unit"], panel["title"])
+            self.assertTrue(panel["targets"] and all(target["expr"] for target in panel["targets"]), panel["title"])
+            if panel["type"] == "timeseries":
+                self.assertTrue(all(target["legendFormat"] for target in panel["targets"]), panel["title"])
+
+    def test_prometheus_and_replicas_can_be_chosen(self):
+        variables = [variable["name"] for variable in self.dashboard["templating"]["list"]]
+        self.assertEqual(variables, ["datasource", "job", "instance", "bucket"])
+        for panel in self.panels:
+            for target in panel.get("targets", []):
+                self.assertEqual(target["datasource"]["uid"], "${datasource}")
+                for metric in metrics_in(target["expr"]):
+                    self.assertRegex(target["expr"], re.escape(metric) + r'\{job=~"\$job", instance=~"\$instance"')
+
+    def test_every_query_parses(self):
+        groups = [{"name": "queries", "rules": [{"record": "a:query:number", "expr": expression, "labels": {"number": str(number)}}
+                                                for number, (_, expression) in enumerate(queries(self.dashboard))]}]
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "queries.yml"
+            path.write_text(json.dumps({"groups": groups}))
+            content, said = promtool("check", "rules", str(path))
+        self.assertTrue(content, said)
+
+    def test_it_is_what_grafana_takes(self):
+        """Grafana's own types know every field, but for those of Prometheus' annotations, which they leave to Prometheus."""
+        from grafana_foundation_sdk.cog.encoder import JSONEncoder
+        from grafana_foundation_sdk.cog.plugins import register_default_plugins
+        from grafana_foundation_sdk.models.dashboard import Dashboard
+
+        register_default_plugins()
+        for one in self.dashboard["annotations"]["list"]:
+            for field in ("step", "titleFormat", "useValueForTime"):
+                one.pop(field, None)
+        understood = json.loads(JSONEncoder(sort_keys=True).encode(Dashboard.from_json(self.dashboard)))
+        self.assertEqual(list(unlike(self.dashboard, understood)), [])
+
+
+def unlike(wanted, found, where="dashboard"):
+    """Where `found` lacks what `wanted` has."""
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        for key, value in wanted.items():
+            yield from unlike(value, found.get(key), f"{where}.{key}")
+    elif isinstance(wanted, list) and isinstance(found, list) and len(wanted) == len(found):
+        for number, (value, other) in enumerate(zip(wanted, found)):
+            yield from unlike(value, other, f"{where}[{number}]")
+    elif wanted != found:
+        yield where
+
+
+if __name__ == "__main__":
+    unittest.main()
