@@ -56,6 +56,13 @@ std::optional<pipeline::Size> ToSize(absl::string_view text) {
   return size;
 }
 
+std::optional<engine::DType> ToDType(absl::string_view text) {
+  if (text == "fp32") return engine::DType::kF32;
+  if (text == "bf16") return engine::DType::kBF16;
+  if (text == "fp16") return engine::DType::kF16;
+  return std::nullopt;
+}
+
 std::optional<engine::ComponentMode> ToMode(absl::string_view text) {
   if (text == "compiled") return engine::ComponentMode::kCompiled;
   if (text == "reference") return engine::ComponentMode::kReference;
@@ -181,6 +188,33 @@ absl::StatusOr<std::map<std::string, engine::ComponentMode>> ToModes(absl::strin
     }
   }
   return modes;
+}
+
+absl::StatusOr<std::map<std::string, engine::DType>> ToPrecision(absl::string_view flag,
+                                                                 absl::string_view text) {
+  const std::string right = absl::StrCat(
+      "PRECISION or COMPONENT=PRECISION, where PRECISION is one of fp32, bf16, fp16 "
+      "and COMPONENT one of ",
+      absl::StrJoin(kComponentNames, ", "));
+  std::map<std::string, engine::DType> named;
+  std::optional<engine::DType> all;
+  for (const absl::string_view part : Parts(text)) {
+    const size_t equals = part.find('=');
+    const bool is_named = equals != absl::string_view::npos;
+    const absl::string_view component = is_named ? part.substr(0, equals) : "";
+    const std::optional<engine::DType> dtype = ToDType(is_named ? part.substr(equals + 1) : part);
+    if (!dtype || (is_named && !IsComponentName(component))) return WrongValue(flag, part, right);
+    if (is_named ? !named.emplace(component, *dtype).second : all.has_value()) {
+      return WrongValue(flag, part,
+                        is_named ? "the only precision of that component"
+                                 : "the only precision of all components");
+    }
+    if (!is_named) all = dtype;
+  }
+  for (const absl::string_view component : kComponentNames) {
+    if (all) named.emplace(component, *all);
+  }
+  return named;
 }
 
 absl::StatusOr<std::vector<std::string>> ToNames(absl::string_view flag, absl::string_view text) {

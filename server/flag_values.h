@@ -47,6 +47,11 @@ absl::StatusOr<std::vector<int>> ToRows(absl::string_view flag, absl::string_vie
 absl::StatusOr<std::map<std::string, engine::ComponentMode>> ToModes(absl::string_view flag,
                                                                      absl::string_view text);
 
+// "bf16" for every component, "unet_base=bf16,vae_decoder=fp32", or both, where a component's own
+// value wins; each once. Empty text: none.
+absl::StatusOr<std::map<std::string, engine::DType>> ToPrecision(absl::string_view flag,
+                                                                 absl::string_view text);
+
 // "epilogues,image_layout": words of small letters, digits and underscores. Empty text: none.
 absl::StatusOr<std::vector<std::string>> ToNames(absl::string_view flag, absl::string_view text);
 

@@ -54,6 +54,7 @@ absl::Status SetGraphs(const v1::ServerConfig& config, engine::Config& engine) {
   ASSIGN_OR_RETURN(engine.buckets, ToSizes("buckets", config.buckets()));
   ASSIGN_OR_RETURN(engine.rows, ToRows("rows", config.rows()));
   ASSIGN_OR_RETURN(engine.components, ToModes("components", config.components()));
+  ASSIGN_OR_RETURN(engine.precision, ToPrecision("precision", config.precision()));
   ASSIGN_OR_RETURN(engine.skipped_passes, ToNames("skip-passes", config.skip_passes()));
   engine.compile_at_start = config.compile_at_start();
   engine.forbid_compile_after_ready = config.forbid_compile_after_ready();
@@ -102,6 +103,7 @@ v1::ServerConfig DefaultConfig() {
   config.set_cache_max_bytes("10GiB");
   config.set_graph_memory("1GiB");
   config.set_rows("1,2");
+  config.set_precision("fp32");
   config.set_compile_at_start(true);
   config.set_forbid_compile_after_ready(false);
   config.set_allow_import(false);

@@ -100,8 +100,8 @@ absl::StatusOr<GraphStore::Bytes> GraphStore::CompileNow(Entry& entry, absl::str
   metrics::Gauge& in_progress = registry_.GetGauge(metrics::kGraphCompilesInProgress);
   in_progress.Add(1);
   const absl::Time begin = clock_.Monotonic();
-  const absl::StatusOr<CompiledGraph> compiled =
-      CatchOutOfMemory([&] { return Compile(*entry.graph, entry.backend, options_.compile); });
+  const absl::StatusOr<CompiledGraph> compiled = CatchOutOfMemory(
+      [&] { return Compile(*entry.graph, entry.backend, OptionsFor(entry.precision)); });
   const absl::Duration took = clock_.Monotonic() - begin;
   in_progress.Add(-1);
   {

@@ -48,6 +48,7 @@ struct GraphStore::Entry {
         id(key.ToDigest()),
         label(wanted.label),
         graph(wanted.graph),
+        precision(wanted.precision),
         backend(its_backend) {}
 
   // Those that somebody keeps a reference to, in order of declaration.
@@ -62,6 +63,7 @@ struct GraphStore::Entry {
   const Digest id;
   const GraphLabel label;
   const std::shared_ptr<const graph::Graph> graph;
+  const graph::Precision precision;
   backends::Backend& backend;
 
   std::vector<std::weak_ptr<Use>> uses;

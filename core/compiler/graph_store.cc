@@ -66,8 +66,8 @@ GraphStore::GraphRef GraphStore::FindUse(const Entry& entry, const WantedGraph& 
 
 GraphStore::GraphRef GraphStore::Declare(WantedGraph wanted) {
   backends::Backend& backend = wanted.backend != nullptr ? *wanted.backend : backend_;
-  auto declared =
-      std::make_shared<Entry>(wanted, KeyOf(*wanted.graph, backend, options_.compile), backend);
+  auto declared = std::make_shared<Entry>(
+      wanted, KeyOf(*wanted.graph, backend, OptionsFor(wanted.precision)), backend);
   if (!Knows(declared->id)) {
     const std::optional<cache::EntryInfo> info = disk_.FindInfo(declared->id.ToString());
     declared->on_disk = info.has_value();
@@ -83,6 +83,12 @@ GraphStore::GraphRef GraphStore::Declare(WantedGraph wanted) {
   entry->uses.push_back(use);
   Publish(*entry);
   return use;
+}
+
+CompileOptions GraphStore::OptionsFor(const graph::Precision& precision) const {
+  CompileOptions options = options_.compile;
+  options.precision = precision;
+  return options;
 }
 
 std::string GraphStore::IdOf(const GraphRef& graph) { return graph->entry->id.ToString(); }

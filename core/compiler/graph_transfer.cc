@@ -32,7 +32,7 @@ absl::StatusOr<backends::MemoryNeeds> GraphStore::Predict(const GraphRef& graph)
     if (needs.ok()) return needs;
   }
   ASSIGN_OR_RETURN(const CompiledGraph compiled,
-                   Compile(*entry.graph, entry.backend, options_.compile));
+                   Compile(*entry.graph, entry.backend, OptionsFor(entry.precision)));
   return entry.backend.Predict(*compiled.graph, compiled.plan, *graph->weights);
 }
 
@@ -46,6 +46,7 @@ absl::Status GraphStore::CheckKey(const GraphKey& key) const {
   }
   GraphKey wanted = KeyOf(*backend, options_.compile);
   wanted.graph = key.graph;
+  wanted.precision = key.precision;
   if (key == wanted) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("it was made for ", Difference(key.ToText(), wanted)));

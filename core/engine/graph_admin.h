@@ -22,7 +22,7 @@ enum class GraphState : uint8_t { kCold, kCompiling, kCompiled, kLoading, kReady
 enum class CacheTier : uint8_t { kMemory, kDisk, kBoth };
 
 struct KeyField {
-  std::string name;  // "graph", "options", "sources", "backend", "fingerprint"
+  std::string name;  // "graph", "precision", "options", "sources", "backend", "fingerprint"
   std::string value;
 };
 

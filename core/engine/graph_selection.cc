@@ -103,6 +103,7 @@ GraphEntry EntryOf(const GraphInfo& info) {
           .state = static_cast<GraphState>(info.state),
           .reason = info.reason,
           .key = {{"graph", info.key.graph},
+                  {"precision", info.key.precision},
                   {"options", info.key.options},
                   {"sources", info.key.sources},
                   {"backend", info.key.backend},

@@ -71,6 +71,7 @@ absl::Status LocalEngine::LoadModels() {
                                       .give_up = &stop_,
                                       .digests = stores_.digests,
                                       .components = config_.components,
+                                      .precision = config_.precision,
                                       .reference = stores_.reference.get()};
   ASSIGN_OR_RETURN(pipeline_, pipeline::LoadPipeline(options, stores_.weights, stores_.graphs));
   OpenBuckets();

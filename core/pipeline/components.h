@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "core/device/dtype.h"
 
 namespace latentd::pipeline {
 
@@ -22,6 +23,9 @@ inline constexpr absl::string_view kComponentNames[] = {
 
 // By name; what is not named is compiled.
 using ComponentModes = std::map<std::string, ComponentMode>;
+
+// What a component computes in, by name: f32, bf16 or f16; what is not named, in f32.
+using ComponentDTypes = std::map<std::string, device::DType>;
 
 bool IsOff(const ComponentModes& modes, absl::string_view component);
 bool IsReference(const ComponentModes& modes, absl::string_view component);

@@ -23,6 +23,7 @@ struct LoadOptions {
   const std::atomic<bool>* give_up = nullptr;
   weights::DigestArchive digests;  // of tensors' contents, so that they are not read again
   ComponentModes components;
+  ComponentDTypes precision;
   // Runs the components of kReference. REQUIRES: there, if any is; outlives the pipeline.
   backends::Backend* reference = nullptr;
 };

@@ -35,6 +35,7 @@ std::string UnetOf(Model which);
 // How a checkpoint's components run.
 struct ModelOptions {
   ComponentModes components;
+  ComponentDTypes precision;
   backends::Backend* reference = nullptr;  // runs those of kReference; must outlive the model
 };
 
