@@ -116,9 +116,13 @@ float AttentionScale(int64_t features, int64_t heads) {
 }
 
 Value AttentionLayer(const Scope& scope, Value x, Value states, const AttentionOptions& options) {
-  const Value query = Linear(scope.Child("to_q"), x, options.features, options.bias);
-  const Value key = Linear(scope.Child("to_k"), states, options.features, options.bias);
-  const Value value = Linear(scope.Child("to_v"), states, options.features, options.bias);
+  const auto project = [&](const char* name, Value from) {
+    const Value made = Linear(scope.Child(name), from, options.features, options.bias);
+    return options.upcast ? scope.builder().Cast(made, graph::DType::kF32) : made;
+  };
+  const Value query = project("to_q", x);
+  const Value key = project("to_k", states);
+  const Value value = project("to_v", states);
   const Value mixed = scope.builder().Attention(
       query, key, value,
       {.heads = options.heads, .scale = AttentionScale(options.features, options.heads)});

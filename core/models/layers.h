@@ -60,6 +60,7 @@ struct AttentionOptions {
   int64_t heads = 1;
   int64_t features = 1;     // of query, key and value; a multiple of heads
   Bias bias = Bias::kNone;  // of the query, key and value projections
+  bool upcast = false;      // attention itself in f32, whatever the layer is computed in
 };
 
 // softmax(q kᵀ / sqrt(head size)) v of queries made from `x` and keys and values made from

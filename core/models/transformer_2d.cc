@@ -21,7 +21,8 @@ Value FeedForward(const Scope& scope, Value x) {
 Value TransformerBlock(const Scope& scope, Value x, Value text,
                        const Transformer2dOptions& options) {
   GraphBuilder& b = scope.builder();
-  const AttentionOptions attention = {.heads = options.heads, .features = Dimension(b, x, -1)};
+  const AttentionOptions attention = {
+      .heads = options.heads, .features = Dimension(b, x, -1), .upcast = options.upcast_attention};
   Value normed = LayerNorm(scope.Child("norm1"), x, kTokenNormEpsilon);
   const Value first = options.first_attention == FirstAttention::kToText ? text : normed;
   x = b.Add(x, AttentionLayer(scope.Child("attn1"), normed, first, attention));

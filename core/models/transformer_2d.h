@@ -15,6 +15,7 @@ struct Transformer2dOptions {
   int64_t groups = 32;
   Projection projection = Projection::kConvolution;            // use_linear_projection
   FirstAttention first_attention = FirstAttention::kToItself;  // only_cross_attention
+  bool upcast_attention = false;
 };
 
 // x [n, c, h, w]; text [n, tokens, features]. Keys and values of the text depend on `text` alone.

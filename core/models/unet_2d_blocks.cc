@@ -18,7 +18,8 @@ Transformer2dOptions TransformerOf(const Unet2dConditionConfig& config, int64_t 
           .layers = layers,
           .groups = config.norm_num_groups,
           .projection = config.projection,
-          .first_attention = first};
+          .first_attention = first,
+          .upcast_attention = config.upcast_attention};
 }
 
 }  // namespace

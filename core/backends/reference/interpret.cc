@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "core/backends/reference/operators.h"
+#include "core/device/tensor_view.h"
 
 namespace latentd::backends::reference {
 namespace {
@@ -20,12 +21,22 @@ Bindings Bind(const Graph& graph, graph::Op op, absl::Span<const at::Tensor> ten
   return values;
 }
 
+bool IsHalf(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kHalf || tensor.scalar_type() == at::kBFloat16;
+}
+
+// f16 and bf16 are what values are kept in; what is computed is computed in f32 and rounded once.
 at::Tensor Compute(const Node& node, const Bindings& values) {
   const Operator& row = OperatorOf(node.op);
   if (row.compute == nullptr) throw std::invalid_argument("no value is bound to " + node.name);
+  // The nodes of a body do the same, each for itself.
+  const bool as_it_is = node.op == graph::Op::kCast || node.op == graph::Op::kFused;
   std::vector<at::Tensor> operands;
-  for (ValueId id : node.operands) operands.push_back(values[id]);
-  return row.compute(node, operands).contiguous();
+  for (ValueId id : node.operands) {
+    const at::Tensor& value = values[id];
+    operands.push_back(!as_it_is && IsHalf(value) ? value.to(at::kFloat) : value);
+  }
+  return row.compute(node, operands).to(device::ToScalarType(node.dtype)).contiguous();
 }
 
 // How many computed nodes and outputs read each value.

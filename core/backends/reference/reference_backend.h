@@ -1,5 +1,5 @@
 // Runs any graph op by op in fp32 on the host, written for clarity: the oracle that the other
-// backends and the passes are measured against.
+// backends and the passes are measured against. Of a node in fp16 or bf16 the result is rounded.
 #pragma once
 
 #include "core/backends/backend.h"
