@@ -35,10 +35,10 @@ std::vector<bool> ReadinessOf(const Engine& engine) {
 }
 
 TEST(StartUpTest, GoesFromLoadingOverWarmingToReady) {
+  std::vector<ServerStatus> seen;  // outlives the engine, which tells of its end too
   ASSERT_OK_AND_ASSIGN(const auto engine, Engine::Create(SmallConfig(), SystemClock()));
   EXPECT_EQ(engine->state(), State::kLoading);
   EXPECT_EQ(engine->graphs().Find("123456").status().code(), absl::StatusCode::kUnavailable);
-  std::vector<ServerStatus> seen;
   engine->OnStatusChange([&](const ServerStatus& status) { seen.push_back(status); });
   ASSERT_OK(engine->Load());
 
