@@ -8,14 +8,12 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/memory_limit.h"
 #include "core/base/status_macros.h"
+#include "core/pipeline/precision.h"
 
 namespace latentd::pipeline {
 namespace {
 
 using weights::Checkpoint;
-
-// Backends hold weights as float32.
-constexpr int64_t kBytesPerElement = 4;
 
 // A checkpoint of which something is loaded.
 struct Source {
@@ -33,6 +31,15 @@ std::vector<std::string> FoldersOf(const Source& source, const LoadOptions& opti
   return folders;
 }
 
+// Of a weight as backends hold it. The VAE counts as f32 whatever it computes in: where that is
+// less, its fallback computes in f32.
+int64_t BytesPerElement(const Source& source, const std::string& folder,
+                        const LoadOptions& options) {
+  if (folder == "vae") return device::SizeOf(device::DType::kF32);
+  const std::string component = folder == "unet" ? UnetOf(source.which) : folder;
+  return device::SizeOf(DTypeOf(options.precision, component));
+}
+
 absl::Status GiveUp(const LoadOptions& options) {
   const bool stopped = options.give_up != nullptr && *options.give_up;
   return stopped ? absl::CancelledError("stopped while loading") : absl::OkStatus();
@@ -43,7 +50,7 @@ absl::StatusOr<int64_t> BytesOf(const std::vector<Source>& sources, const LoadOp
   for (const Source& source : sources) {
     for (const std::string& folder : FoldersOf(source, options)) {
       ASSIGN_OR_RETURN(const weights::WeightSize size, source.checkpoint.SizeOf(folder));
-      bytes += size.elements * kBytesPerElement;
+      bytes += size.elements * BytesPerElement(source, folder, options);
     }
   }
   return bytes;
@@ -62,7 +69,8 @@ absl::StatusOr<int64_t> BytesOfDistinctTensors(const std::vector<Source>& source
       for (const auto& [name, tensor] : tensors) {
         if (tensor.digest == nullptr) continue;  // of a dtype that no network reads
         const bool is_new = seen.insert(tensor.digest->Get()).second;
-        if (is_new) bytes += tensor.data.elements() * kBytesPerElement;
+        if (!is_new) continue;
+        bytes += tensor.data.elements() * BytesPerElement(source, folder, options);
       }
     }
   }

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/graph/split.h"
+#include "core/pipeline/precision.h"
 
 namespace latentd::pipeline {
 namespace {
@@ -90,6 +91,12 @@ absl::StatusOr<GraphRef> ModelGraphs::Encode(int height, int width) {
   return Find({Kind::kEncode, {1, height, width}});
 }
 
+absl::StatusOr<GraphRef> ModelGraphs::DecodeFallback(int height, int width) {
+  const graph::Precision decoder = PrecisionOf(options_.precision, "vae_decoder", configs_.vae);
+  if (decoder.dtype == DType::kF32) return nullptr;
+  return Find({Kind::kDecodeFallback, {1, height, width}});
+}
+
 absl::StatusOr<GraphRef> ModelGraphs::Find(const Key& key) {
   absl::MutexLock lock(&mutex_);
   auto found = shapes_.find(key);
@@ -114,6 +121,7 @@ absl::StatusOr<graph::Graph> ModelGraphs::Build(const Key& key) const {
   const StepShape& shape = key.shape;
   switch (key.kind) {
     case Kind::kDecode:
+    case Kind::kDecodeFallback:
       return MakeDecodeGraph(configs_.vae, shape.height, shape.width, StoredDType());
     case Kind::kEncode:
       return MakeEncodeGraph(configs_.vae, shape.height, shape.width, StoredDType());
@@ -144,7 +152,8 @@ compiler::GraphLabel ModelGraphs::LabelOf(const Key& key) const {
   const int scale = DownscaleOf(configs_.vae);
   compiler::GraphLabel label{
       .width = key.shape.width * scale, .height = key.shape.height * scale, .rows = key.shape.rows};
-  if (key.kind == Kind::kDecode) label.component = "vae_decoder";
+  label.fallback = key.kind == Kind::kDecodeFallback;
+  if (key.kind == Kind::kDecode || label.fallback) label.component = "vae_decoder";
   if (key.kind == Kind::kEncode) label.component = "vae_encoder";
   if (key.kind == Kind::kStep) {
     label.component = UnetOf(which_);
@@ -155,10 +164,15 @@ compiler::GraphLabel ModelGraphs::LabelOf(const Key& key) const {
 
 GraphRef ModelGraphs::DeclareAs(compiler::GraphLabel label, graph::Graph graph) const {
   const bool reference = IsReference(options_.components, label.component);
+  graph::Precision precision;
+  if (!label.fallback) {
+    precision = PrecisionOf(options_.precision, label.component, configs_.vae);
+  }
   return store_.Declare({.label = std::move(label),
                          .user = NameOf(which_),
                          .graph = std::make_shared<const graph::Graph>(std::move(graph)),
                          .weights = weights_,
+                         .precision = std::move(precision),
                          .backend = reference ? options_.reference : nullptr});
 }
 

@@ -64,13 +64,15 @@ class ModelGraphs {
   // vae_graph.h; sizes of the latents. Encode REQUIRES: vae_encoder is not off.
   absl::StatusOr<GraphRef> Decode(int height, int width) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<GraphRef> Encode(int height, int width) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Decode in f32, for what comes out of it not finite. Null: Decode is in f32 itself.
+  absl::StatusOr<GraphRef> DecodeFallback(int height, int width) ABSL_LOCKS_EXCLUDED(mutex_);
 
   absl::StatusOr<ExecutablePointer> Get(const GraphRef& graph, compiler::Purpose purpose = {}) {
     return store_.Get(graph, purpose);
   }
 
  private:
-  enum class Kind : uint8_t { kStep, kDecode, kEncode };
+  enum class Kind : uint8_t { kStep, kDecode, kDecodeFallback, kEncode };
   struct Key {
     Kind kind;
     StepShape shape;

@@ -78,6 +78,9 @@ absl::Status Acquire(compiler::Purpose purpose, Request& request) {
   ModelGraphs& last = request.stages.back().model->graphs();
   ASSIGN_OR_RETURN(const GraphRef decode, last.Decode(height, width));
   ASSIGN_OR_RETURN(request.decode, last.Get(decode, purpose));
+  ASSIGN_OR_RETURN(const GraphRef fallback, last.DecodeFallback(height, width));
+  if (fallback == nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(request.decode_fallback, last.Get(fallback, purpose));
   return absl::OkStatus();
 }
 
@@ -177,6 +180,8 @@ absl::StatusOr<std::vector<GraphRef>> Pipeline::GraphsOf(Size bucket, int rows) 
     all.push_back(graphs.request());
     ASSIGN_OR_RETURN(all.emplace_back(), graphs.Step(shape));
     ASSIGN_OR_RETURN(all.emplace_back(), graphs.Decode(shape.height, shape.width));
+    ASSIGN_OR_RETURN(GraphRef fallback, graphs.DecodeFallback(shape.height, shape.width));
+    if (fallback != nullptr) all.push_back(std::move(fallback));
     if (traits_.off.contains("vae_encoder")) continue;
     ASSIGN_OR_RETURN(all.emplace_back(), graphs.Encode(shape.height, shape.width));
   }

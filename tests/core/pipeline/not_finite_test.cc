@@ -36,6 +36,14 @@ class NanExecutable : public backends::Executable {
   const ExecutablePointer like_;
 };
 
+// A decoder that overflows in f16 and not in f32.
+constexpr char kLargeTensor[] = "post_quant_conv.weight";
+constexpr float kLarge = 49152;
+
+LoadOptions DecodingInF16(const std::string& path) {
+  return {.base = path, .precision = {{"vae_decoder", device::DType::kF16}}};
+}
+
 // What drawing with a checkpoint says in which one number is infinite.
 absl::Status DrawDoctored(const std::string& component, const std::string& tensor) {
   const testing::TemporaryDirectory directory;
@@ -76,6 +84,35 @@ TEST(NotFiniteTest, HasNoFallbackWhereTheVaeRunsInFloat32) {
   const auto picture = rig.Finish(SmallSpec());
   EXPECT_EQ(picture->request->decode_fallback, nullptr);
   EXPECT_FALSE(picture->decode_redone);
+}
+
+TEST(NotFiniteTest, DecodesInF32WhatOverflowedInF16) {
+  const testing::TemporaryDirectory directory;
+  const std::string path = directory.File("doctored");
+  testing::MakeDoctoredCheckpoint(path, "vae", kLargeTensor, kLarge);
+  const auto expected = Rig({.base = path}).Finish(SmallSpec());
+  EXPECT_FALSE(expected->decode_redone);
+  const auto picture = Rig(DecodingInF16(path)).Finish(SmallSpec());
+  EXPECT_TRUE(picture->decode_redone);
+  EXPECT_EQ(picture->pixels, expected->pixels);
+}
+
+TEST(NotFiniteTest, DecodesOnceWhatDoesNotOverflowInF16) {
+  const auto picture = Rig(DecodingInF16(testing::kDemoBase)).Finish(SmallSpec());
+  EXPECT_NE(picture->request->decode_fallback, nullptr);
+  EXPECT_FALSE(picture->decode_redone);
+}
+
+TEST(NotFiniteTest, FailsWhereTheDecoderIsNotFiniteInF32Either) {
+  const testing::TemporaryDirectory directory;
+  const std::string path = directory.File("doctored");
+  testing::MakeDoctoredCheckpoint(path, "vae", "decoder.conv_out.bias", kInfinity);
+  const Rig rig(DecodingInF16(path));
+  const auto picture = rig.Start(SmallSpec());
+  const absl::Status status = rig.Run(*picture);
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal, HasSubstr("decoded again in float32")));
+  EXPECT_EQ(GetReason(status), kNotFinite);
+  EXPECT_TRUE(picture->pixels.rgb.empty());
 }
 
 TEST(NotFiniteTest, DecodesAgainWithTheFallback) {

@@ -1,0 +1,23 @@
+// In what each component's graphs compute: what was asked for, as far as the checkpoint's
+// config.json lets it.
+//
+// Pure functions.
+#pragma once
+
+#include "absl/strings/string_view.h"
+#include "core/graph/precision.h"
+#include "core/pipeline/components.h"
+#include "core/pipeline/vae_graph.h"
+
+namespace latentd::pipeline {
+
+// What was asked for; f32 where nothing was.
+device::DType DTypeOf(const ComponentDTypes& wanted, absl::string_view component);
+
+// Of a VAE with force_upcast, what fp16 overflows in stays f32, as in diffusers: all of the
+// encoder; of the decoder everything from the first upsampling block on. (upcast_attention is part
+// of the UNet's graph: core/models.)
+graph::Precision PrecisionOf(const ComponentDTypes& wanted, absl::string_view component,
+                             const VaeConfig& vae);
+
+}  // namespace latentd::pipeline

@@ -1,0 +1,154 @@
+#include "core/pipeline/precision.h"
+
+#include <cmath>
+
+#include "tests/core/pipeline/rig.h"
+
+namespace latentd::pipeline {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
+
+using device::DType;
+using graph::Precision;
+
+const ComponentDTypes kAllF16 = {{"text_encoder", DType::kF16}, {"text_encoder_2", DType::kF16},
+                                 {"unet_base", DType::kF16},    {"unet_refiner", DType::kF16},
+                                 {"vae_decoder", DType::kF16},  {"vae_encoder", DType::kF16}};
+
+VaeConfig Kl(bool force_upcast) {
+  models::AutoencoderKlConfig config;
+  config.force_upcast = force_upcast;
+  return config;
+}
+
+ComponentDTypes All(DType dtype) {
+  ComponentDTypes all;
+  for (absl::string_view component : kComponentNames) all[std::string(component)] = dtype;
+  return all;
+}
+
+LoadOptions DemoIn(const ComponentDTypes& precision) {
+  LoadOptions options = Demo();
+  options.precision = precision;
+  return options;
+}
+
+TEST(PrecisionOf, IsF32WhereNothingWasAsked) {
+  for (absl::string_view component : kComponentNames) {
+    EXPECT_EQ(PrecisionOf({}, component, Kl(true)), Precision{}) << component;
+  }
+}
+
+TEST(PrecisionOf, IsOfOneComponentWhatWasAskedForIt) {
+  const ComponentDTypes wanted = {{"unet_base", DType::kBF16}};
+  EXPECT_EQ(PrecisionOf(wanted, "unet_base", Kl(true)), Precision{DType::kBF16});
+  EXPECT_EQ(PrecisionOf(wanted, "unet_refiner", Kl(true)), Precision{});
+}
+
+TEST(PrecisionOf, KeepsWhatOverflowsInF16InF32WhereTheConfigForcesIt) {
+  EXPECT_EQ(PrecisionOf(kAllF16, "vae_encoder", Kl(true)), Precision{});
+  const Precision decoder = PrecisionOf(kAllF16, "vae_decoder", Kl(true));
+  EXPECT_EQ(decoder.dtype, DType::kF16);
+  EXPECT_THAT(decoder.f32_weights,
+              ::testing::UnorderedElementsAre(
+                  "vae/decoder.up_blocks.", "vae/decoder.conv_norm_out.", "vae/decoder.conv_out."));
+  EXPECT_EQ(PrecisionOf(kAllF16, "unet_base", Kl(true)), Precision{DType::kF16});
+}
+
+TEST(PrecisionOf, ForcesNothingOfBf16NorOfAVaeThatDoesNotSaySo) {
+  for (const char* component : {"vae_encoder", "vae_decoder"}) {
+    EXPECT_EQ(PrecisionOf(All(DType::kBF16), component, Kl(true)), Precision{DType::kBF16});
+    EXPECT_EQ(PrecisionOf(kAllF16, component, Kl(false)), Precision{DType::kF16});
+    EXPECT_EQ(PrecisionOf(kAllF16, component, models::AutoencoderTinyConfig()),
+              Precision{DType::kF16});
+  }
+}
+
+// "LABEL: PRECISION" of what a bucket needs.
+std::vector<std::string> Declared(const ComponentDTypes& precision) {
+  const Rig rig(DemoIn(precision));
+  EXPECT_OK(rig.pipeline->GraphsOf({72, 64}, 2));
+  std::vector<std::string> lines;
+  for (const compiler::GraphInfo& info : rig.graphs.List()) {
+    lines.push_back(info.label.ToText() + ": " + info.key.precision);
+  }
+  return lines;
+}
+
+TEST(LesserPrecision, ComesWithAFallbackForTheDecoderInF32) {
+  const std::vector<std::string> lines = Declared(All(DType::kBF16));
+  EXPECT_EQ(lines.size(), 9u);
+  EXPECT_THAT(
+      lines,
+      IsSupersetOf({"text_encoder_2 rows 1: bf16", "unet_base request rows 1: bf16",
+                    "unet_refiner step 72x64 rows 2: bf16", "vae_decoder 72x64 rows 1: bf16",
+                    "vae_decoder 72x64 rows 1 fallback: f32", "vae_encoder 72x64 rows 1: bf16"}));
+}
+
+TEST(LesserPrecision, HasNoFallbackWhereTheDecoderIsInF32) {
+  ComponentDTypes precision = All(DType::kF16);
+  precision["vae_decoder"] = DType::kF32;
+  const std::vector<std::string> lines = Declared(precision);
+  EXPECT_EQ(lines.size(), 8u);
+  EXPECT_THAT(lines,
+              IsSupersetOf({"unet_base step 72x64 rows 2: f16", "vae_decoder 72x64 rows 1: f32",
+                            "vae_encoder 72x64 rows 1: f32"}));
+}
+
+// The root of the mean square of the difference of the latents, of that of the latents.
+double Distance(const std::vector<float>& exact, const std::vector<float>& low) {
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < exact.size(); ++i) {
+    difference += (exact[i] - low[i]) * (exact[i] - low[i]);
+    size += exact[i] * exact[i];
+  }
+  return std::sqrt(difference / size);
+}
+
+TEST(LesserPrecision, DrawsNearlyTheSamePicture) {
+  PictureSpec spec = SmallSpec();
+  spec.refine = true;
+  const std::vector<float> exact = Rig().Latents(spec);
+  const double bf16 = Distance(exact, Rig(DemoIn(All(DType::kBF16))).Latents(spec));
+  const double f16 = Distance(exact, Rig(DemoIn(kAllF16)).Latents(spec));
+  EXPECT_LE(bf16, 0.1);
+  EXPECT_LE(f16, 0.02);
+  EXPECT_LT(f16, bf16);
+  EXPECT_GT(f16, 0);
+}
+
+// Of the weights of a step, as predicted.
+int64_t StepWeightBytes(const ComponentDTypes& precision) {
+  Rig rig(DemoIn(precision));
+  const GraphRef step = rig.pipeline->base().graphs().Step({1, 8, 8}).value();
+  int64_t bytes = 0;
+  for (const auto& [key, size] : rig.graphs.Predict(step).value().weights) {
+    bytes += static_cast<int64_t>(size);
+  }
+  return bytes;
+}
+
+TEST(LesserPrecision, HoldsHalfOfTheWeightsBytes) {
+  EXPECT_NEAR(static_cast<double>(StepWeightBytes(All(DType::kBF16))) /
+                  static_cast<double>(StepWeightBytes({})),
+              0.5, 0.01);
+}
+
+TEST(LesserPrecision, CountsInWhatTheWeightsNeed) {
+  LoadOptions options = Demo();
+  options.memory_bytes = 1;
+  Rig stores;
+  const auto needed = [&](const ComponentDTypes& precision) {
+    options.precision = precision;
+    return std::string(LoadPipeline(options, stores.weights, stores.graphs).status().message());
+  };
+  EXPECT_THAT(needed({}), HasSubstr("the weights need "));
+  EXPECT_NE(needed({}), needed(All(DType::kBF16)));
+  EXPECT_EQ(needed(kAllF16), needed(All(DType::kBF16)));
+  EXPECT_NE(needed({{"unet_base", DType::kBF16}}), needed({{"unet_refiner", DType::kBF16}}));
+}
+
+}  // namespace
+}  // namespace latentd::pipeline
