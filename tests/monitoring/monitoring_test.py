@@ -57,6 +57,19 @@ class RulesTest(unittest.TestCase):
         self.assertEqual({name for name in rules("recording.yml") if f"'{name}'" not in cases}, set())
 
 
+class PodMonitorTest(unittest.TestCase):
+    def test_it_finds_the_pods(self):
+        monitor = (PROMETHEUS / "pod-monitor.yml").read_text()
+        deployment = (PROJECT / "deploy" / "kubernetes" / "base" / "deployment.yaml").read_text()
+        pod = deployment[deployment.index("  template:"):]
+        wanted = re.search(r"matchLabels:\n((?: +app\S+ \S+\n)+)", monitor)[1].split("\n")[:-1]
+        self.assertEqual(len(wanted), 2)
+        for label in wanted:
+            self.assertIn(label.strip(), pod)
+        port = re.search(r"^ +- port: (\w+)$", monitor, re.MULTILINE)[1]
+        self.assertRegex(pod, rf"- name: {port}\n +containerPort: \d+\n")
+
+
 class RunbookTest(unittest.TestCase):
     def test_every_alert_has_a_severity_and_a_section_of_its_own(self):
         sections = re.findall(r"^#+ (.+)$", (PROJECT / "docs" / "operations.md").read_text(), re.MULTILINE)
