@@ -66,7 +66,7 @@ def timeline(title, description, legend, expr, mappings, **defaults):
 
 def table(title, description, expr, labels, unit="short", width=12, **defaults):
     """What is now, one line for each series; `labels` are the columns beside its value."""
-    hidden = {name: True for name in ("Time", "__name__", "job", "endpoint", "container", "namespace", "pod")
+    hidden = {name: True for name in ("Time", "__name__", "job", "endpoint", "container", "namespace", "pod", "Value")
               if name not in labels}
     made = panel("table", title, description, [{"expr": expr, "format": "table", "instant": True, "range": False}],
                  width, 8, unit, {"showHeader": True, "cellHeight": "sm"}, **defaults)

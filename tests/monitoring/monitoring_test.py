@@ -71,13 +71,22 @@ class PodMonitorTest(unittest.TestCase):
 
 
 class RunbookTest(unittest.TestCase):
+    page = (PROJECT / "docs" / "operations.md").read_text()
+
+    def anchors(self):
+        sections = re.findall(r"^#+ (.+)$", self.page, re.MULTILINE)
+        return {re.sub(r"[^\w -]", "", section).lower().replace(" ", "-") for section in sections}
+
+    def test_what_the_page_points_at_is_there(self):
+        self.assertEqual(set(re.findall(r"\]\(#([^)]+)\)", self.page)) - self.anchors(), set())
+        named = set(re.findall(r"\bdeploy/[\w./-]*\w", self.page))
+        self.assertEqual({path for path in named if not (PROJECT / path).exists()}, set())
+
     def test_every_alert_has_a_severity_and_a_section_of_its_own(self):
-        sections = re.findall(r"^#+ (.+)$", (PROJECT / "docs" / "operations.md").read_text(), re.MULTILINE)
-        anchors = {re.sub(r"[^\w -]", "", section).lower().replace(" ", "-") for section in sections}
         for name, text in rules("alerts.yml").items():
             self.assertRegex(text, r"severity: (page|ticket)\n")
             self.assertIn(f"runbook_url: docs/operations.md#{name.lower()}\n", text)
-            self.assertIn(name.lower(), anchors)
+            self.assertIn(name.lower(), self.anchors())
 
     def test_every_metric_is_documented(self):
         documented = set(re.findall(r"^\| `(\w+)` \|", (PROJECT / "docs" / "metrics.md").read_text(), re.MULTILINE))
