@@ -32,7 +32,7 @@ def panel(kind, title, description, targets, width, height, unit, options, custo
     }
 
 
-def stat(title, description, expr, unit="short", width=4, **defaults):
+def stat(title, description, expr, unit="short", width=3, **defaults):
     """One number, as it is now."""
     options = {"reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False}, "colorMode": "background",
                "graphMode": "none", "justifyMode": "auto", "textMode": "auto", "orientation": "auto"}
@@ -98,6 +98,8 @@ ROWS = [
         stat("Replicas that serve", "READY or DEGRADED. Red: nobody draws.",
              f'sum(latentd_server_state{{{SELECTED}, state=~"ready|degraded"}})',
              thresholds=thresholds("red", (1, "green"))),
+        stat("Do not answer", "Replicas that Prometheus gets no metrics from.", 'count(up{job=~"$job"} == 0) or vector(0)',
+             thresholds=thresholds("green", (1, "red"))),
         stat("Alerts", "latentd's alerts that fire; the panel below names them.",
              'sum(ALERTS{alertname=~"Latentd.+", alertstate="firing"}) or vector(0)',
              thresholds=thresholds("green", (1, "red"))),
@@ -110,6 +112,9 @@ ROWS = [
         stat("Compiled for requests", "Graphs that requests waited for since their replica started. It should be 0.",
              f'sum(latentd_graph_compilations_total{{{SELECTED}, reason="cold_request"}})',
              thresholds=thresholds("green", (1, "red"))),
+        stat("Buckets nobody holds", "Their next request loads graphs first.",
+             f"count(max by (bucket) (latentd_bucket_warm{{{SELECTED}}}) == 0) or vector(0)",
+             thresholds=thresholds("green", (1, "orange"))),
         stat("Memory", "Held, of the budget; the fullest replica's.",
              f"max(instance:latentd_device_memory:budget_ratio{{{SELECTED}}})", "percentunit",
              thresholds=thresholds("green", (0.8, "orange"), (0.9, "red"))),
