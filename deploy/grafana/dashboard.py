@@ -271,8 +271,8 @@ def dashboard():
             variable("bucket", "Bucket", f"label_values(latentd_queue_depth{{{SELECTED}}}, bucket)"),
         ]},
         "annotations": {"list": [
-            annotation("Starts", "blue", f"process_start_time_seconds{{{SELECTED}}} * 1000", useValueForTime=True,
-                       titleFormat="{{instance}} started"),
+            annotation("Starts", "blue", f"process_start_time_seconds{{{SELECTED}}} * 1000 > $__from < $__to",
+                       useValueForTime=True, titleFormat="{{instance}} started"),
             annotation("States", "purple",
                        f"(latentd_server_state{{{SELECTED}}} == 1) unless (latentd_server_state{{{SELECTED}}} offset 30s == 1)",
                        titleFormat="{{instance}} {{state}}"),

@@ -25,7 +25,8 @@ def queries(found):
 
 
 def filled_in(expression):
-    for name, value in (("$__rate_interval", "1m"), ("$job", ".*"), ("$instance", ".*"), ("$bucket", ".*")):
+    for name, value in (("$__rate_interval", "1m"), ("$__from", "0"), ("$__to", "1e15"), ("$job", ".*"), ("$instance", ".*"),
+                        ("$bucket", ".*")):
         expression = expression.replace(name, value)
     return expression
 
