@@ -20,7 +20,8 @@ absl::Status CheckServing(engine::State state) {
     case engine::State::kDegraded:
       return absl::OkStatus();
     case engine::State::kDraining:
-      return Unavailable("the server is stopping", "DRAINING", absl::Seconds(5));
+      // By then a balancer sends elsewhere.
+      return Unavailable("the server is stopping", "DRAINING", absl::Seconds(1));
     case engine::State::kLoading:
     case engine::State::kWarming:
     case engine::State::kFailed:

@@ -13,7 +13,8 @@ namespace latentd::engine {
 namespace {
 
 // How long a client should wait before it asks again while the server stops.
-constexpr absl::Duration kRetryWhileDraining = absl::Seconds(5);
+// By then a balancer sends elsewhere.
+constexpr absl::Duration kRetryWhileDraining = absl::Seconds(1);
 
 batching::Need NeedOf(const pipeline::Picture& picture) {
   static constexpr batching::UnitKind kKinds[] = {
