@@ -95,6 +95,10 @@ class WatchedTest(unittest.TestCase):
             with self.subTest(where):
                 self.prometheus.wait_for(expression, lambda: self.prometheus.values(expression))
 
+    def test_the_autoscaler_sees_the_queue(self):
+        query = monitoring_files.autoscaler_query("instance") + " >= 1"
+        self.assertEqual(len(self.prometheus.wait_for(query, lambda: self.prometheus.values(query))), 1)
+
     def test_recorded_values_are_what_happens(self):
         (_, rates), = self.prometheus.values("instance:latentd_images_generated:rate5m").items()
         self.assertGreater(max(rates), 0)

@@ -36,3 +36,13 @@ def rules(name):
     text = (PROMETHEUS / name).read_text()
     blocks = re.split(r"^ +- (?:alert|record): ", text, flags=re.MULTILINE)[1:]
     return {block.split("\n", 1)[0]: block for block in blocks}
+
+
+def autoscaler_query(by):
+    """What prometheus-adapter asks for latentd_queue_depth, of each `by`."""
+    adapter = (PROJECT / "deploy" / "kubernetes" / "autoscaling" / "prometheus-adapter.yaml").read_text()
+    query = re.search(r"metricsQuery: '(.+)'", adapter)[1]
+    series = re.search(r"seriesQuery: '(\w+)", adapter)[1]
+    for name, value in (("<<.Series>>", series), ("<<.LabelMatchers>>", f'{by}=~".+"'), ("<<.GroupBy>>", by)):
+        query = query.replace(name, value)
+    return query
