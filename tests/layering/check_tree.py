@@ -27,6 +27,7 @@ LIBRARY_HEADERS = {
     "json": ("nlohmann/",),
     "spdlog": ("spdlog/", "fmt/"),
     "prometheus": ("prometheus/",),
+    "openssl": ("openssl/",),
     "png": ("png.h",),
     "jpeg": ("jpeglib.h", "jerror.h", "turbojpeg.h"),
     "webp": ("webp/",),

@@ -1,0 +1,81 @@
+#include "core/tls/authority.h"
+
+#include <openssl/err.h>
+
+#include "tests/support/certificates.h"
+#include "tests/support/status_matchers.h"
+
+namespace latentd::tls {
+namespace {
+
+using ::latentd::testing::StatusIs;
+using ::latentd::testing::TestAuthority;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr auto kDenied = absl::StatusCode::kPermissionDenied;
+
+class AuthorityTest : public ::testing::Test {
+ protected:
+  ~AuthorityTest() override { EXPECT_EQ(ERR_peek_error(), 0u) << "gRPC would take it for its own"; }
+
+  absl::Status Check(const std::string& certificate, absl::Time now = absl::Now()) const {
+    const auto authority = Authority::Parse(authority_.pem(), "ca.pem");
+    return authority.ok() ? authority->CheckClient(certificate, "", now) : authority.status();
+  }
+
+  const TestAuthority authority_{"authority"};
+};
+
+TEST_F(AuthorityTest, WhatItSignedIsGood) {
+  EXPECT_OK(Check(authority_.Issue({.name = "alice"}).certificate));
+}
+
+TEST_F(AuthorityTest, WhatAnotherOneSignedIsRefused) {
+  const TestAuthority other("other");
+  EXPECT_THAT(Check(other.Issue({.name = "mallory"}).certificate),
+              StatusIs(kDenied, AllOf(HasSubstr("CN=mallory"), HasSubstr("issuer certificate"))));
+}
+
+TEST_F(AuthorityTest, AnotherOneOfTheSameNameIsAnother) {
+  const TestAuthority other("authority");
+  EXPECT_THAT(Check(other.Issue({.name = "mallory"}).certificate),
+              StatusIs(kDenied, HasSubstr("CN=mallory")));
+}
+
+TEST_F(AuthorityTest, WhatSignedItselfIsRefused) {
+  const TestAuthority self("mallory");
+  EXPECT_THAT(Check(self.pem()), StatusIs(kDenied, HasSubstr("self-signed")));
+}
+
+TEST_F(AuthorityTest, AnExpiredCertificateIsRefused) {
+  const absl::Time begin = absl::FromUnixSeconds(1'000'000'000);
+  const std::string certificate =
+      authority_.Issue({.name = "alice", .begin = begin, .end = begin + absl::Hours(1)})
+          .certificate;
+  EXPECT_OK(Check(certificate, begin + absl::Minutes(1)));
+  EXPECT_THAT(Check(certificate), StatusIs(kDenied, HasSubstr("expired")));
+}
+
+TEST_F(AuthorityTest, ACertificateOfAServerIsRefused) {
+  EXPECT_THAT(Check(authority_.Issue({.name = "server", .usage = "serverAuth"}).certificate),
+              StatusIs(kDenied, HasSubstr("purpose")));
+}
+
+TEST_F(AuthorityTest, SeveralAuthoritiesAreBelieved) {
+  const TestAuthority second("second");
+  ASSERT_OK_AND_ASSIGN(const Authority both,
+                       Authority::Parse(authority_.pem() + second.pem(), "ca.pem"));
+  for (const TestAuthority* signer : {&authority_, &second}) {
+    EXPECT_OK(both.CheckClient(signer->Issue({.name = "alice"}).certificate, "", absl::Now()));
+  }
+}
+
+TEST_F(AuthorityTest, AFileWithoutCertificatesIsNamed) {
+  EXPECT_THAT(Authority::Parse("hello", "ca.pem"),
+              StatusIs(kInvalid, HasSubstr("ca.pem: no certificate in it")));
+}
+
+}  // namespace
+}  // namespace latentd::tls
