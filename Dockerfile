@@ -1,6 +1,6 @@
 # The image of latentd: serves the demo checkpoint on port 50051, or --base=DIR of a volume.
 #
-#   docker build -t latentd .            (or: podman build, buildah bud)
+#   deploy/image                         (or: docker build -t latentd . with docker, podman or buildah)
 #   docker run --rm --read-only --tmpfs /tmp -v latentd-cache:/cache -p 50051:50051 latentd
 #
 # It runs as user 65532 on a read-only root file system; only /cache and /tmp are written to. Whether it serves, `latent
@@ -26,15 +26,28 @@ RUN deploy/build
 COPY deploy/demo-model deploy/demo-model
 RUN cmake --install build --prefix /opt/latentd --strip
 
-FROM ${BASE}
+FROM ${BASE} AS runtime
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends \
       libgrpc++1.51 libprotobuf32 libdnnl2 libspdlog1.10 libpng16-16 libjpeg62-turbo libwebp7 libutf8proc2 libxxhash0 \
-      libprometheus-cpp-pull1.0 \
+      libprometheus-cpp-pull1.0 libssl3 \
  && apt-get clean \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt /var/log/apt /var/log/dpkg.log \
  && mkdir --mode=0777 /cache
-COPY --from=build /opt/latentd /opt/latentd
+
+# The image brings the list of what is in it: /opt/latentd/share/doc/latentd/sbom.spdx.json.
+FROM build AS contents
+COPY deploy/sbom deploy/
+COPY --from=runtime /var/lib/dpkg /image/var/lib/dpkg
+COPY --from=runtime /usr/share/doc /image/usr/share/doc
+RUN mkdir /image/opt \
+ && ln -s /opt/latentd /image/opt/latentd \
+ && deploy/sbom --compiled-in nlohmann-json3-dev "$(build/server/latentd --version | cut -d ' ' -f 2)" /image >sbom.json \
+ && mv sbom.json /opt/latentd/share/doc/latentd/sbom.spdx.json
+
+FROM runtime
+COPY --from=contents /opt/latentd /opt/latentd
+# XDG_CACHE_HOME: compiled graphs are kept in /cache/latentd, which latentd makes.
 ENV PATH=/opt/latentd/bin:/usr/local/bin:/usr/bin:/bin XDG_CACHE_HOME=/cache HOME=/tmp
 USER 65532:65532
 VOLUME /cache

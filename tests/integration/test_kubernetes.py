@@ -1,0 +1,368 @@
+"""deploy/kubernetes as kubectl renders it: valid, whole, and of one mind with latentd, which reads its configuration here.
+
+What only a cluster can show is listed in deploy/kubernetes/README.md."""
+
+import copy
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+import kubernetes_validate
+import yaml
+
+import server_process
+from server_process import Server
+
+PROJECT = pathlib.Path(__file__).resolve().parents[2]
+KUBERNETES = PROJECT / "deploy" / "kubernetes"
+OVERLAYS = ("demo", "gpu", "shared-cache")
+VERSIONS = ("1.27", "1.37")  # the oldest with probes over gRPC, and the newest that there are schemas of
+YOURS = {"latentd-models"}  # claims that whoever applies an overlay brings
+END_AFTER_DRAINING = 15  # seconds; kEndAfterDraining in server/serve.cc
+UNITS = {"s": 1, "m": 60, "h": 3600, "": 1, "Mi": 2**20, "Gi": 2**30, "MiB": 2**20, "GiB": 2**30}
+
+
+def amount(text):
+    """"90s", "512Mi", "8GiB" or "2" as a number."""
+    number, unit = re.fullmatch(r"(\d+)([A-Za-z]*)", str(text)).groups()
+    return int(number) * UNITS[unit]
+
+
+def kubectls():
+    """Every kubectl that is found, Debian's first: an old one and, on many machines, a newer one."""
+    found = [shutil.which("kubectl", path=folder) for folder in os.environ["PATH"].split(os.pathsep)]
+    return list(dict.fromkeys(filter(None, found)))
+
+
+def render(overlay, kubectl="kubectl"):
+    done = subprocess.run([kubectl, "kustomize", KUBERNETES / "overlays" / overlay], capture_output=True, text=True,
+                          check=False, timeout=server_process.DEADLINE)
+    if done.returncode != 0:
+        raise AssertionError(f"{kubectl} kustomize {overlay}: {done.stderr}")
+    return list(yaml.safe_load_all(done.stdout))
+
+
+def in_order(value):
+    """The same without what says nothing: the order of lists, and metadata that is empty."""
+    if isinstance(value, dict):
+        return {key: in_order(each) for key, each in value.items() if each != {} or key not in ("annotations", "labels")}
+    return sorted(map(in_order, value), key=str) if isinstance(value, list) else value
+
+
+class Overlay:
+    def __init__(self, name, objects):
+        self.name = name
+        self.objects = objects
+
+    def all(self, kind):
+        return [each for each in self.objects if each["kind"] == kind]
+
+    def one(self, kind, name="latentd"):
+        found, = [each for each in self.all(kind) if re.sub("-[a-z0-9]{10}$", "", each["metadata"]["name"]) == name]
+        return found
+
+    def workloads(self):
+        """Whatever has pods."""
+        return self.all("Deployment") + self.all("Job")
+
+    def server(self):
+        return pod(self.one("Deployment"))
+
+    def config_text(self):
+        return self.one("ConfigMap")["data"]["latentd.conf"]
+
+
+def pod(workload):
+    return workload["spec"]["template"]["spec"]
+
+
+def pod_labels(workload):
+    return workload["spec"]["template"]["metadata"]["labels"]
+
+
+def container(workload):
+    only, = pod(workload)["containers"]
+    return only
+
+
+def ports(workload):
+    return {port["name"]: port["containerPort"] for port in container(workload).get("ports", [])}
+
+
+def matches(selector, labels):
+    return bool(selector) and selector.items() <= labels.items()
+
+
+def effective_config(overlay, workload):
+    """{field: value} of what latentd makes of a container's arguments and the ConfigMap's file."""
+    mount = next(each for each in container(workload)["volumeMounts"] if each["name"] == "config")
+    with tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder, "latentd.conf").write_text(overlay.config_text())
+        arguments = [each.replace(mount["mountPath"], folder) for each in container(workload)["args"]]
+        done = subprocess.run([server_process.options.latentd, *arguments, "--print-config"], capture_output=True,
+                              text=True, check=False, timeout=server_process.DEADLINE)
+    if done.returncode != 0:
+        raise AssertionError(f"{overlay.name}: latentd {arguments}: {done.stderr}")
+    return dict(line.replace('"', "").split(": ", 1) for line in done.stdout.splitlines())
+
+
+class OverlaysTestCase(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.overlays = [Overlay(name, render(name)) for name in OVERLAYS]
+
+    def each(self):
+        for overlay in self.overlays:
+            with self.subTest(overlay=overlay.name):
+                yield overlay
+
+    def each_workload(self):
+        for overlay in self.each():
+            for workload in overlay.workloads():
+                with self.subTest(kind=workload["kind"]):
+                    yield overlay, workload
+
+
+class SchemaTest(OverlaysTestCase):
+    def test_every_object_is_valid(self):
+        for overlay in self.each():
+            for each in overlay.objects:
+                for version in VERSIONS:
+                    kubernetes_validate.validate(each, version, strict=True)
+
+    def test_a_misspelt_field_would_be_found(self):
+        deployment = copy.deepcopy(self.overlays[0].one("Deployment"))
+        container(deployment)["startupProb"] = {}
+        with self.assertRaises(kubernetes_validate.ValidationError):
+            kubernetes_validate.validate(deployment, VERSIONS[-1], strict=True)
+
+    def test_old_and_new_kubectl_render_the_same(self):
+        def plain(objects):
+            # Versions of kustomize compute the suffix of generated names differently.
+            text = re.sub(r"(name: latentd)-[a-z0-9]{10}\b", r"\1", yaml.safe_dump_all(objects))
+            return in_order(list(yaml.safe_load_all(text)))
+
+        for kubectl in kubectls():
+            for overlay in self.each():
+                self.assertEqual(plain(render(overlay.name, kubectl)), plain(overlay.objects), kubectl)
+
+
+class ReferencesTest(OverlaysTestCase):
+    def test_services_select_the_servers_and_name_their_ports(self):
+        for overlay in self.each():
+            for service in overlay.all("Service"):
+                for workload in overlay.workloads():
+                    self.assertEqual(matches(service["spec"]["selector"], pod_labels(workload)),
+                                     workload["kind"] == "Deployment")
+                for port in service["spec"]["ports"]:
+                    self.assertEqual(ports(overlay.one("Deployment"))[port["targetPort"]], port["port"])
+
+    def test_the_admin_port_has_a_service_of_its_own(self):
+        for overlay in self.each():
+            serving_admin = {service["metadata"]["name"]: [port["name"] for port in service["spec"]["ports"]]
+                             for service in overlay.all("Service")
+                             if "admin" in [port["targetPort"] for port in service["spec"]["ports"]]}
+            self.assertEqual(serving_admin, {"latentd-admin": ["admin"]})
+
+    def test_selectors_match_the_servers(self):
+        for overlay in self.each():
+            deployment = overlay.one("Deployment")
+            spread = [each["labelSelector"] for each in pod(deployment)["topologySpreadConstraints"]]
+            for selector in [deployment["spec"]["selector"], overlay.one("PodDisruptionBudget")["spec"]["selector"],
+                             *spread]:
+                self.assertTrue(matches(selector["matchLabels"], pod_labels(deployment)))
+
+    def test_what_is_mounted_is_there(self):
+        for overlay, workload in self.each_workload():
+            volumes = {volume["name"]: volume for volume in pod(workload)["volumes"]}
+            mounted = {mount["name"] for mount in container(workload)["volumeMounts"]}
+            self.assertEqual(mounted, set(volumes))
+            self.assertEqual(volumes["config"]["configMap"]["name"], overlay.one("ConfigMap")["metadata"]["name"])
+            claims = {each["persistentVolumeClaim"]["claimName"] for each in volumes.values()
+                      if "persistentVolumeClaim" in each}
+            made = {each["metadata"]["name"] for each in overlay.all("PersistentVolumeClaim")}
+            self.assertLessEqual(claims, made | YOURS)
+
+    def test_the_autoscaler_scales_the_servers_and_is_alone_in_it(self):
+        for overlay in self.each():
+            for scaler in overlay.all("HorizontalPodAutoscaler"):
+                target = scaler["spec"]["scaleTargetRef"]
+                self.assertEqual(overlay.one(target["kind"])["metadata"]["name"], target["name"])
+                self.assertNotIn("replicas", overlay.one(target["kind"])["spec"])
+
+    def test_service_accounts_have_no_token(self):
+        for overlay, workload in self.each_workload():
+            account = overlay.one("ServiceAccount", pod(workload)["serviceAccountName"])
+            self.assertIs(account["automountServiceAccountToken"], False)
+            self.assertIs(pod(workload)["automountServiceAccountToken"], False)
+
+
+class NetworkPolicyTest(OverlaysTestCase):
+    def sources(self, overlay, port):
+        """`from` of every rule that opens the port; None: everybody."""
+        policy = overlay.one("NetworkPolicy")["spec"]
+        return [rule.get("from") for rule in policy["ingress"] if port in [each["port"] for each in rule["ports"]]]
+
+    def test_covers_every_pod_and_lets_nothing_out(self):
+        for overlay, workload in self.each_workload():
+            policy = overlay.one("NetworkPolicy")["spec"]
+            self.assertTrue(matches(policy["podSelector"]["matchLabels"], pod_labels(workload)))
+            self.assertEqual((policy["policyTypes"], policy["egress"]), (["Ingress", "Egress"], []))
+
+    def test_only_operators_reach_the_admin_port_and_only_prometheus_the_metrics(self):
+        for overlay in self.each():
+            self.assertEqual(self.sources(overlay, "admin"),
+                             [[{"podSelector": {"matchLabels": {"latentd-operator": "true"}}}]])
+            (source,), = self.sources(overlay, "metrics")
+            self.assertEqual(source["podSelector"]["matchLabels"], {"app.kubernetes.io/name": "prometheus"})
+            self.assertIn("namespaceSelector", source)
+
+    def test_every_port_is_named_once(self):
+        for overlay in self.each():
+            for port in ports(overlay.one("Deployment")):
+                self.assertEqual(len(self.sources(overlay, port)), 1, port)
+
+
+class ConfigurationTest(OverlaysTestCase):
+    def test_latentd_listens_where_the_container_says(self):
+        for overlay in self.each():
+            deployment = overlay.one("Deployment")
+            config = effective_config(overlay, deployment)
+            listening = {name: int(config[field].rpartition(":")[2]) for name, field in (
+                ("grpc", "listen"), ("admin", "admin_listen"), ("health", "health_listen"),
+                ("metrics", "metrics_listen"))}
+            self.assertEqual(listening, ports(deployment))
+
+    def test_probes_ask_the_health_port_by_service(self):
+        for overlay in self.each():
+            deployment = overlay.one("Deployment")
+            asked = {name: container(deployment)[name + "Probe"]["grpc"]
+                     for name in ("startup", "readiness", "liveness")}
+            self.assertEqual({probe["port"] for probe in asked.values()}, {ports(deployment)["health"]})
+            self.assertEqual({name: probe["service"] for name, probe in asked.items()},
+                             {"startup": "latent.v1.ImageGeneration", "readiness": "latent.v1.ImageGeneration",
+                              "liveness": "liveness"})
+
+    def test_the_grace_period_is_longer_than_the_drain(self):
+        for overlay in self.each():
+            deployment = overlay.one("Deployment")
+            command, seconds = container(deployment)["lifecycle"]["preStop"]["exec"]["command"]
+            self.assertEqual(command, "sleep")
+            drain = amount(effective_config(overlay, deployment)["drain_timeout"])
+            self.assertGreater(pod(deployment)["terminationGracePeriodSeconds"],
+                               int(seconds) + drain + END_AFTER_DRAINING)
+
+    def test_the_cache_is_smaller_than_its_volume(self):
+        for overlay, workload in self.each_workload():
+            config = effective_config(overlay, workload)
+            self.assertTrue(config["cache_dir"].startswith("/cache/"))
+            volume = next(each for each in pod(workload)["volumes"] if each["name"] == "cache")
+            if "emptyDir" in volume:
+                room = amount(volume["emptyDir"]["sizeLimit"])
+                own = amount(container(workload)["resources"]["limits"]["ephemeral-storage"])
+                self.assertGreater(own, room)
+            else:
+                claim = overlay.one("PersistentVolumeClaim", volume["persistentVolumeClaim"]["claimName"])
+                room = amount(claim["spec"]["resources"]["requests"]["storage"])
+            self.assertGreater(room, amount(config["cache_max_bytes"]))
+
+    def test_every_container_asks_for_what_it_may_have_and_computes_with_that_many_threads(self):
+        for overlay, workload in self.each_workload():
+            resources = container(workload)["resources"]
+            self.assertEqual(resources["requests"], resources["limits"])
+            self.assertLessEqual({"cpu", "memory", "ephemeral-storage"}, resources["limits"].keys())
+            self.assertEqual(effective_config(overlay, workload)["threads"], resources["limits"]["cpu"])
+
+
+class SecurityTest(OverlaysTestCase):
+    def test_every_pod_is_confined(self):
+        for _, workload in self.each_workload():
+            spec = pod(workload)
+            context = spec["securityContext"]
+            self.assertEqual((context["runAsNonRoot"], context["runAsUser"], context["seccompProfile"]),
+                             (True, 65532, {"type": "RuntimeDefault"}))
+            for each in spec.get("initContainers", []) + spec["containers"]:
+                own = each["securityContext"]
+                self.assertEqual((own["allowPrivilegeEscalation"], own["privileged"], own["readOnlyRootFilesystem"],
+                                  own["capabilities"]), (False, False, True, {"drop": ["ALL"]}))
+            for forbidden in ("hostNetwork", "hostPID", "hostIPC"):
+                self.assertNotIn(forbidden, spec)
+
+
+class SharedCacheTest(OverlaysTestCase):
+    def setUp(self):
+        self.overlay = self.overlays[OVERLAYS.index("shared-cache")]
+        self.job, self.replicas = self.overlay.one("Job", "latentd-compile"), self.overlay.one("Deployment")
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        (self.folder / "latentd.conf").write_text(self.overlay.config_text())
+
+    def run_here(self, workload):
+        """latentd as in that container, but for where it listens and keeps its cache."""
+        arguments = [each.replace("/etc/latentd", str(self.folder)) for each in container(workload)["args"]]
+        server = Server(*arguments, "--admin-listen=", "--health-listen=", "--metrics-listen=", demo=False,
+                        cache=self.folder / "cache")
+        self.addCleanup(server.kill)
+        return server
+
+    def test_only_the_job_compiles_and_only_the_job_writes(self):
+        job, replicas = (effective_config(self.overlay, each) for each in (self.job, self.replicas))
+        self.assertEqual(job.pop("compile_at_start"), "true")
+        self.assertEqual(replicas.pop("compile_at_start"), "false")
+        self.assertEqual(job, replicas)
+        self.assertEqual(replicas["forbid_compile_after_ready"], "true")
+        volume = next(each for each in pod(self.replicas)["volumes"] if each["name"] == "cache")
+        self.assertIs(volume["persistentVolumeClaim"]["readOnly"], True)
+
+    def test_rehearsal(self):
+        """A replica before the Job ends; after it, it loads and is ready."""
+        early = self.run_here(self.replicas)
+        self.assertEqual(early.wait(), 1, early.log())
+        job = self.run_here(self.job)
+        self.assertEqual(job.wait(), 0, job.log())
+        replica = self.run_here(self.replicas)
+        ready = replica.wait_for_log(lambda entry: entry["message"] == "ready")
+        self.assertEqual(ready["compiled"], 0)
+        self.assertGreater(ready["loaded"], 0)
+        self.assertEqual(replica.stop(), 0)
+
+
+class AutoscalingTest(OverlaysTestCase):
+    RULE, = yaml.safe_load((KUBERNETES / "autoscaling" / "prometheus-adapter.yaml").read_text())["rules"]
+
+    def test_the_metric_is_one_that_the_adapter_makes_of_one_that_latentd_has(self):
+        self.assertIn(f"`{self.RULE['name']['as']}`", (PROJECT / "docs" / "metrics.md").read_text())
+        scaled = [overlay.name for overlay in self.overlays if overlay.all("HorizontalPodAutoscaler")]
+        self.assertEqual(scaled, ["gpu", "shared-cache"])
+        for overlay in self.each():
+            for scaler in overlay.all("HorizontalPodAutoscaler"):
+                metric, = scaler["spec"]["metrics"]
+                self.assertEqual(metric["pods"]["metric"]["name"], self.RULE["name"]["as"])
+
+    def test_prometheus_answers_the_adapters_query(self):
+        query = (self.RULE["metricsQuery"].replace("<<.Series>>", "latentd_queue_depth")
+                 .replace("<<.LabelMatchers>>", 'namespace="pictures"').replace("<<.GroupBy>>", "pod"))
+        series = [{"series": f'latentd_queue_depth{{namespace="{namespace}",pod="{name}",bucket="{bucket}"}}',
+                   "values": values}
+                  for namespace, name, bucket, values in (
+                      ("pictures", "a", "256x256", "0 3 0 0"), ("pictures", "a", "other", "0 2 0 0"),
+                      ("pictures", "b", "256x256", "1 1 1 1"), ("elsewhere", "c", "256x256", "9 9 9 9"))]
+        test = {"evaluation_interval": "15s", "tests": [{
+            "interval": "15s", "input_series": series,
+            "promql_expr_test": [{"expr": query, "eval_time": "45s", "exp_samples": [
+                {"labels": '{pod="a"}', "value": 5}, {"labels": '{pod="b"}', "value": 1}]}]}]}
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "test.yml")
+            path.write_text(yaml.safe_dump(test))
+            done = subprocess.run(["promtool", "test", "rules", path], capture_output=True, text=True, check=False,
+                                  timeout=server_process.DEADLINE)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
