@@ -82,6 +82,18 @@ class RunbookTest(unittest.TestCase):
         named = set(re.findall(r"\bdeploy/[\w./-]*\w", self.page))
         self.assertEqual({path for path in named if not (PROJECT / path).exists()}, set())
 
+    def test_the_operator_gets_the_rules(self):
+        import yaml
+
+        loop = re.search(r"^    for rules in .*?^    done$", self.page, re.DOTALL | re.MULTILINE)[0]
+        printed = subprocess.run(["bash", "-c", loop.replace("kubectl apply --filename=-", "cat; echo ---")], cwd=PROJECT,
+                                 capture_output=True, text=True, check=True).stdout
+        objects = [made for made in yaml.safe_load_all(printed) if made]
+        self.assertEqual({made["kind"] for made in objects}, {"PrometheusRule"})
+        names = {rule.get("alert", rule.get("record")) for made in objects for group in made["spec"]["groups"]
+                 for rule in group["rules"]}
+        self.assertEqual(names, {*rules("recording.yml"), *rules("alerts.yml")})
+
     def test_every_alert_has_a_severity_and_a_section_of_its_own(self):
         for name, text in rules("alerts.yml").items():
             self.assertRegex(text, r"severity: (page|ticket)\n")
