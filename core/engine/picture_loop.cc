@@ -16,6 +16,11 @@ namespace {
 // By then a balancer sends elsewhere.
 constexpr absl::Duration kRetryWhileDraining = absl::Seconds(1);
 
+// `status` with what tells clients to ask another server.
+absl::Status Draining(absl::Status status) {
+  return WithRetryDelay(WithReason(std::move(status), "DRAINING"), kRetryWhileDraining);
+}
+
 batching::Need NeedOf(const pipeline::Picture& picture) {
   static constexpr batching::UnitKind kKinds[] = {
       batching::UnitKind::kText, batching::UnitKind::kEncode, batching::UnitKind::kStep,
@@ -63,11 +68,7 @@ absl::Status PictureLoop::Admit(const std::shared_ptr<Job>& job, size_t image_by
 absl::Status PictureLoop::Enqueue(const std::shared_ptr<Job>& job, size_t image_bytes,
                                   int& position) {
   absl::MutexLock lock(&mutex_);
-  if (draining_) {
-    return WithRetryDelay(
-        WithReason(absl::UnavailableError("the server is shutting down"), "DRAINING"),
-        kRetryWhileDraining);
-  }
+  if (draining_) return Draining(absl::UnavailableError("the server is shutting down"));
   for (int i = 0; i < job->picture_count(); ++i) job->ids.push_back(next_id_++);
   position = queue_.size();
   RETURN_IF_ERROR(queue_.Admit(job->ids, FirstNeedOf(*job), image_bytes));
@@ -86,12 +87,13 @@ void PictureLoop::Begin(Job& job, std::vector<std::unique_ptr<pipeline::Picture>
 bool PictureLoop::IsWanted(uint64_t handle) const {
   absl::MutexLock lock(&mutex_);
   return jobs_.contains(handle) &&
-         std::find(cancelled_.begin(), cancelled_.end(), handle) == cancelled_.end();
+         std::none_of(cancelled_.begin(), cancelled_.end(),
+                      [handle](const Cancellation& asked) { return asked.handle == handle; });
 }
 
 void PictureLoop::Cancel(uint64_t handle) {
   absl::MutexLock lock(&mutex_);
-  cancelled_.push_back(handle);
+  cancelled_.push_back({handle, absl::CancelledError("cancelled by the client")});
 }
 
 void PictureLoop::Drain(absl::Time deadline) {
@@ -99,7 +101,10 @@ void PictureLoop::Drain(absl::Time deadline) {
   draining_ = true;
   const auto idle = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return jobs_.empty(); };
   if (mutex_.AwaitWithTimeout(absl::Condition(&idle), deadline - clock_.Monotonic())) return;
-  for (const auto& [handle, job] : jobs_) cancelled_.push_back(handle);
+  for (const auto& [handle, job] : jobs_) {
+    cancelled_.push_back(
+        {handle, Draining(absl::CancelledError("the server stopped before it was done"))});
+  }
   mutex_.Await(absl::Condition(&idle));
 }
 
@@ -108,7 +113,7 @@ bool PictureLoop::HasWork() const { return stop_ || !cancelled_.empty() || queue
 void PictureLoop::RunLoop() {
   NameThisThread("loop");
   while (true) {
-    std::vector<std::shared_ptr<Job>> cancelled;
+    std::vector<Cancelled> cancelled;
     std::optional<batching::Unit> unit;
     Place place;
     {
@@ -119,17 +124,18 @@ void PictureLoop::RunLoop() {
       if (cancelled.empty()) unit = queue_.Next();
       if (unit) place = places_.at(unit->pictures.front());
     }
-    for (const auto& job : cancelled) Fail(*job, absl::CancelledError("cancelled by the client"));
+    for (Cancelled& end : cancelled) Fail(*end.job, std::move(end.why));
     if (unit) RunUnit(place);
   }
 }
 
-std::vector<std::shared_ptr<Job>> PictureLoop::TakeCancelled() {
-  std::vector<std::shared_ptr<Job>> jobs;
-  for (uint64_t handle : std::exchange(cancelled_, {})) {
-    if (const auto found = jobs_.find(handle); found != jobs_.end()) jobs.push_back(found->second);
+std::vector<PictureLoop::Cancelled> PictureLoop::TakeCancelled() {
+  std::vector<Cancelled> ends;
+  for (Cancellation& asked : std::exchange(cancelled_, {})) {
+    const auto found = jobs_.find(asked.handle);
+    if (found != jobs_.end()) ends.push_back({found->second, std::move(asked.why)});
   }
-  return jobs;
+  return ends;
 }
 
 void PictureLoop::RunUnit(const Place& place) {

@@ -50,7 +50,8 @@ class PictureLoop {
   void Cancel(uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Admits nothing more; waits until what was admitted has ended or `deadline` (monotonic), then
-  // cancels the rest.
+  // cancels the rest: CANCELLED with reason DRAINING and a retry delay, since another server can
+  // draw the same picture.
   void Drain(absl::Time deadline) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Of the pictures that have begun.
@@ -61,12 +62,21 @@ class PictureLoop {
     std::shared_ptr<Job> job;
     int index = 0;
   };
+  // Who is to stop, and what is said of it.
+  struct Cancellation {
+    uint64_t handle;
+    absl::Status why;
+  };
+  struct Cancelled {
+    std::shared_ptr<Job> job;
+    absl::Status why;
+  };
 
   absl::Status Enqueue(const std::shared_ptr<Job>& job, size_t image_bytes, int& position)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void RunLoop();
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::vector<std::shared_ptr<Job>> TakeCancelled() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<Cancelled> TakeCancelled() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   void RunUnit(const Place& place);
   void Start(Job& job, absl::Time now);
@@ -89,7 +99,7 @@ class PictureLoop {
   batching::Queue queue_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<uint64_t, std::shared_ptr<Job>> jobs_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<batching::PictureId, Place> places_ ABSL_GUARDED_BY(mutex_);
-  std::vector<uint64_t> cancelled_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Cancellation> cancelled_ ABSL_GUARDED_BY(mutex_);
 
   TaskThread encoder_{"encoder"};
   std::thread thread_;

@@ -69,6 +69,7 @@ class DrainTest(unittest.TestCase):
         with self.assertRaises(grpc.RpcError) as caught:
             list(events)
         self.assertEqual(caught.exception.code(), grpc.StatusCode.CANCELLED)
+        self.assertEqual(reason(caught.exception), ("DRAINING", True))
         self.assertEqual(server.wait(), 0)
 
     def test_a_second_signal_ends_it_at_once(self):

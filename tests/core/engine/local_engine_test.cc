@@ -241,7 +241,10 @@ TEST(LocalEngineLifeTest, CancelsWhatDoesNotEndWithinTheDrainsDeadline) {
   const auto sink = std::make_shared<RecordingSink>();
   ASSERT_OK(engine->Submit(SmallSpec(150), sink));
   engine->Drain(SystemClock().Monotonic());
-  EXPECT_EQ(Only<Failed>(sink->WaitForEnd()).size(), 1u);
+  const auto failed = Only<Failed>(sink->WaitForEnd());
+  ASSERT_EQ(failed.size(), 1u);
+  EXPECT_TRUE(absl::IsCancelled(failed[0].status));
+  EXPECT_EQ(GetReason(failed[0].status), "DRAINING");
   EXPECT_EQ(GetReason(engine->Submit(SmallSpec(), sink).status()), "DRAINING");
 }
 
