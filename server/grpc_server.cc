@@ -14,6 +14,8 @@ namespace {
 constexpr absl::Duration kLastWords = absl::Seconds(1);
 // Of what operators send; the largest are the chunks of an import.
 constexpr int64_t kMaxAdminMessageBytes = 4 << 20;
+// Of a question about a service's health: its name.
+constexpr int64_t kMaxProbeBytes = 4 << 10;
 
 }  // namespace
 
@@ -28,6 +30,7 @@ GrpcServer::GrpcServer(const Options& options, engine::Engine& engine, const Clo
       admin_place_(PlaceOf(options)),
       health_(admin_place_ != AdminPlace::kNowhere),
       admin_health_(/*has_admin=*/true),
+      probe_health_(/*has_admin=*/false),
       image_generation_({engine, clock, calls_}, options.version),
       graph_cache_({engine, clock, admin_calls_}, options.imports),
       admin_(engine, options.version, options.request_stop) {}
@@ -43,15 +46,43 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Options& opt
 }
 
 absl::Status GrpcServer::Listen(const Options& options) {
-  std::vector<grpc::Service*> services = {&image_generation_, &health_};
-  if (admin_place_ == AdminPlace::kShared) {
-    services.push_back(&graph_cache_);
-    services.push_back(&admin_);
+  if (!options.tls.certificate.empty()) {
+    ASSIGN_OR_RETURN(tls_, Tls::Open(options.tls, clock_));
   }
-  ASSIGN_OR_RETURN(port_, ServerPort::Open(options.listen, options.max_request_bytes, services));
+  RETURN_IF_ERROR(ListenForAll(options));
+  RETURN_IF_ERROR(ListenForOperators(options));
+  return ListenForProbes(options);
+}
+
+absl::Status GrpcServer::ListenForAll(const Options& options) {
+  ServerPort::Options port = {.listen = options.listen,
+                              .max_message_bytes = options.max_request_bytes,
+                              .services = {&image_generation_, &health_}};
+  if (admin_place_ == AdminPlace::kShared) {
+    port.services.push_back(&graph_cache_);
+    port.services.push_back(&admin_);
+  }
+  if (tls_ != nullptr) port.credentials = tls_->credentials();
+  ASSIGN_OR_RETURN(port_, ServerPort::Open(port));
+  return absl::OkStatus();
+}
+
+absl::Status GrpcServer::ListenForOperators(const Options& options) {
   if (admin_place_ != AdminPlace::kOwnPort) return absl::OkStatus();
-  ASSIGN_OR_RETURN(admin_port_, ServerPort::Open(options.admin_listen, kMaxAdminMessageBytes,
-                                                 {&graph_cache_, &admin_, &admin_health_}));
+  ServerPort::Options port = {.listen = options.admin_listen,
+                              .max_message_bytes = kMaxAdminMessageBytes,
+                              .services = {&graph_cache_, &admin_, &admin_health_}};
+  if (tls_ != nullptr) port.credentials = tls_->operator_credentials();
+  ASSIGN_OR_RETURN(admin_port_, ServerPort::Open(port));
+  return absl::OkStatus();
+}
+
+absl::Status GrpcServer::ListenForProbes(const Options& options) {
+  if (options.health_listen.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(health_port_, ServerPort::Open({.listen = options.health_listen,
+                                                   .max_message_bytes = kMaxProbeBytes,
+                                                   .services = {&probe_health_},
+                                                   .reflection = false}));
   return absl::OkStatus();
 }
 
@@ -65,6 +96,10 @@ std::string GrpcServer::admin_address() const {
       break;
   }
   return "";
+}
+
+std::string GrpcServer::health_address() const {
+  return health_port_ != nullptr ? health_port_->address() : "";
 }
 
 void GrpcServer::Follow(const engine::ServerStatus& status) {
@@ -84,11 +119,16 @@ void GrpcServer::StopServing() {
 void GrpcServer::SetServing(bool serving) {
   health_.SetServing(serving);
   admin_health_.SetServing(serving);
+  probe_health_.SetServing(serving);
 }
 
 void GrpcServer::CancelStalled() {
   calls_.CancelStalled(clock_.Monotonic());
   admin_calls_.CancelStalled(clock_.Monotonic());
+}
+
+void GrpcServer::RefreshTls() {
+  if (tls_ != nullptr) tls_->Refresh();
 }
 
 void GrpcServer::Drain(absl::Duration timeout) {
@@ -103,9 +143,11 @@ void GrpcServer::Drain(absl::Duration timeout) {
   }
   health_.EndWatches();
   admin_health_.EndWatches();
+  probe_health_.EndWatches();
   admin_.EndWatches();
   port_->Close(kLastWords);
   if (admin_port_ != nullptr) admin_port_->Close(kLastWords);
+  if (health_port_ != nullptr) health_port_->Close(kLastWords);
 }
 
 }  // namespace latentd::server

@@ -1,9 +1,10 @@
-// The gRPC side of the process: the services, the one or two ports that they are called at, and the
-// order in which they stop. Health follows the engine's status.
+// The gRPC side of the process: the services, the ports that they are called at, and the order in
+// which they stop. Health follows the engine's status.
 //
 // Pictures are asked for at `listen`. What is for operators (GraphCache, Admin) is at
 // `admin_listen`; where that is empty, at `listen` too if only this machine reaches it, else
-// nowhere.
+// nowhere. Both speak TLS where there is a certificate. Probes, which have none, ask for health and
+// nothing else at `health_listen`, in plain text.
 //
 // Life: Start -> Drain -> destroyed.
 #pragma once
@@ -24,6 +25,7 @@
 #include "server/image_generation_service.h"
 #include "server/server_port.h"
 #include "server/status_follower.h"
+#include "server/tls.h"
 
 namespace latentd::server {
 
@@ -31,8 +33,10 @@ namespace latentd::server {
 class GrpcServer {
  public:
   struct Options {
-    std::string listen;        // HOST:PORT, unix:PATH
-    std::string admin_listen;  // the same, or empty
+    std::string listen;         // HOST:PORT, unix:PATH
+    std::string admin_listen;   // the same, or empty
+    std::string health_listen;  // HOST:PORT, or empty: nowhere
+    TlsFiles tls;               // without a certificate: plain text
     int64_t max_request_bytes = 32 << 20;
     std::string version;
     GraphCacheService::Imports imports;
@@ -40,7 +44,7 @@ class GrpcServer {
   };
 
   // `engine` and `clock` must outlive the server; REQUIRES: engine.Load() was not called yet.
-  // FAILED_PRECONDITION says why an address cannot be listened on.
+  // FAILED_PRECONDITION says why an address cannot be listened on; errors of TLS name the file.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const Options& options,
                                                            engine::Engine& engine,
                                                            const Clock& clock);
@@ -49,9 +53,14 @@ class GrpcServer {
   const std::string& address() const { return port_->address(); }
   // Where operators call; empty: nowhere.
   std::string admin_address() const;
+  // Where health is asked for alone; empty: nowhere.
+  std::string health_address() const;
 
   // Cancels calls whose client has stopped reading; call it every second or so.
   void CancelStalled();
+
+  // Follows the files of TLS; the same.
+  void RefreshTls();
 
   // Health says NOT_SERVING, calls of operators end, the engine drains, what still runs after
   // `timeout` is cancelled, all streams end. Blocks.
@@ -66,6 +75,9 @@ class GrpcServer {
 
   GrpcServer(const Options& options, engine::Engine& engine, const Clock& clock);
   absl::Status Listen(const Options& options);
+  absl::Status ListenForAll(const Options& options);
+  absl::Status ListenForOperators(const Options& options);
+  absl::Status ListenForProbes(const Options& options);
   void Follow(const engine::ServerStatus& status) ABSL_LOCKS_EXCLUDED(mutex_);
   void StopServing() ABSL_LOCKS_EXCLUDED(mutex_);
   // All of them, whether they listen or not.
@@ -79,14 +91,17 @@ class GrpcServer {
   // One for each port: gRPC wants a service for each of its servers.
   HealthService health_;
   HealthService admin_health_;
+  HealthService probe_health_;
   ImageGenerationService image_generation_;
   GraphCacheService graph_cache_;
   AdminService admin_;
   absl::Mutex mutex_;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   // These use what is above.
+  std::unique_ptr<Tls> tls_;  // null: plain text
   std::unique_ptr<ServerPort> port_;
-  std::unique_ptr<ServerPort> admin_port_;  // null: none of its own
+  std::unique_ptr<ServerPort> admin_port_;   // null: none of its own
+  std::unique_ptr<ServerPort> health_port_;  // null: none
   std::unique_ptr<StatusFollower> follower_;
 };
 

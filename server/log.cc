@@ -7,9 +7,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "server/handshake_failure.h"
+#include "server/rate_limit.h"
 
 namespace latentd::server {
 namespace {
@@ -54,7 +57,18 @@ std::string TextValue(const LogFields& value) {
   return word ? text : Dump(value);
 }
 
+// Anybody who can connect can cause these.
+void LogHandshakeFailure(const std::string& reason) {
+  static RateLimit limit(SystemClock(), absl::Seconds(1));
+  const std::optional<int64_t> kept_back = limit.Take();
+  if (!kept_back) return;
+  Log(v1::WARNING, "TLS handshake failed", {{"reason", reason}, {"not_logged", *kept_back}});
+}
+
 void LogGrpc(gpr_log_func_args* args) {
+  if (const auto failure = ExplainHandshakeFailure(args->message)) {
+    return LogHandshakeFailure(*failure);
+  }
   const bool error = args->severity == GPR_LOG_SEVERITY_ERROR;
   Log(error ? v1::WARNING : v1::DEBUG, "gRPC", {{"text", args->message}});
 }

@@ -1,7 +1,7 @@
 #include "server/server_port.h"
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
-#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/impl/server_builder_option.h>
 #include <grpcpp/server_builder.h>
 
 #include <chrono>
@@ -42,6 +42,15 @@ void EnableReflection() {
   static_cast<void>(enabled);
 }
 
+// What every builder of the process gets, once one has asked for it.
+class NoReflection final : public grpc::ServerBuilderOption {
+ public:
+  void UpdateArguments(grpc::ChannelArguments*) override {}
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
+    plugins->clear();
+  }
+};
+
 std::string WithPort(const std::string& listen, int port) {
   if (absl::StartsWith(listen, "unix:")) return listen;
   return absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port);
@@ -49,20 +58,23 @@ std::string WithPort(const std::string& listen, int port) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ServerPort>> ServerPort::Open(
-    const std::string& listen, int64_t max_message_bytes,
-    const std::vector<grpc::Service*>& services) {
-  RETURN_IF_ERROR(CheckUnixSocketIsFree(listen));
+absl::StatusOr<std::unique_ptr<ServerPort>> ServerPort::Open(const Options& options) {
+  RETURN_IF_ERROR(CheckUnixSocketIsFree(options.listen));
   EnableReflection();
   grpc::ServerBuilder builder;
+  if (!options.reflection) builder.SetOption(std::make_unique<NoReflection>());
   int port = 0;
-  builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
-  builder.SetMaxReceiveMessageSize(static_cast<int>(max_message_bytes));
+  builder.AddListeningPort(
+      options.listen,
+      options.credentials != nullptr ? options.credentials : grpc::InsecureServerCredentials(),
+      &port);
+  builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
   SetChannelArguments(builder);
-  for (grpc::Service* service : services) builder.RegisterService(service);
+  for (grpc::Service* service : options.services) builder.RegisterService(service);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  if (server == nullptr || port == 0) return ExplainListenFailure(listen);
-  return std::unique_ptr<ServerPort>(new ServerPort(std::move(server), WithPort(listen, port)));
+  if (server == nullptr || port == 0) return ExplainListenFailure(options.listen);
+  return std::unique_ptr<ServerPort>(
+      new ServerPort(std::move(server), WithPort(options.listen, port)));
 }
 
 ServerPort::ServerPort(std::unique_ptr<grpc::Server> server, std::string address)

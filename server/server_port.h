@@ -2,6 +2,7 @@
 #pragma once
 
 #include <grpcpp/impl/service_type.h>
+#include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 
 #include <memory>
@@ -16,11 +17,16 @@ namespace latentd::server {
 // Thread-safe.
 class ServerPort {
  public:
-  // Listens on HOST:PORT or unix:PATH; reflection is among the services. `services` outlive the
-  // port. FAILED_PRECONDITION says why an address cannot be listened on.
-  static absl::StatusOr<std::unique_ptr<ServerPort>> Open(
-      const std::string& listen, int64_t max_message_bytes,
-      const std::vector<grpc::Service*>& services);
+  struct Options {
+    std::string listen;  // HOST:PORT or unix:PATH
+    int64_t max_message_bytes = 0;
+    std::vector<grpc::Service*> services;  // outlive the port
+    bool reflection = true;
+    std::shared_ptr<grpc::ServerCredentials> credentials;  // null: plain text
+  };
+
+  // FAILED_PRECONDITION says why an address cannot be listened on.
+  static absl::StatusOr<std::unique_ptr<ServerPort>> Open(const Options& options);
   // Cancels what runs, and waits for it.
   ~ServerPort();
 

@@ -49,7 +49,7 @@ absl::StatusOr<Authority> Authority::Parse(absl::string_view pem, absl::string_v
       return absl::InternalError(absl::StrCat(name, ": OpenSSL does not take it"));
     }
   }
-  return Authority(std::move(store));
+  return Authority(pem, std::move(store));
 }
 
 absl::Status Authority::CheckClient(absl::string_view certificate, absl::string_view chain,

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -18,6 +19,9 @@ class Authority {
   // INVALID_ARGUMENT where `pem` has no certificates. `name` is the file's, for messages.
   static absl::StatusOr<Authority> Parse(absl::string_view pem, absl::string_view name);
 
+  // What it was made of.
+  const std::string& pem() const { return pem_; }
+
   // OK where one of the certificates has signed the client's certificate, the first in
   // `certificate`, if need be by way of those in `chain`, and it may be used by a client at `now`.
   // PERMISSION_DENIED names the certificate and the reason.
@@ -29,8 +33,10 @@ class Authority {
     void operator()(X509_STORE* store) const { X509_STORE_free(store); }
   };
 
-  explicit Authority(std::unique_ptr<X509_STORE, FreeStore> store) : store_(std::move(store)) {}
+  Authority(absl::string_view pem, std::unique_ptr<X509_STORE, FreeStore> store)
+      : pem_(pem), store_(std::move(store)) {}
 
+  std::string pem_;
   std::unique_ptr<X509_STORE, FreeStore> store_;
 };
 

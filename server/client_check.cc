@@ -1,0 +1,49 @@
+#include "server/client_check.h"
+
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "server/log.h"
+
+namespace latentd::server {
+namespace {
+
+constexpr absl::Duration kLogPause = absl::Seconds(1);
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ClientCheck>> ClientCheck::Open(const std::string& authority,
+                                                               std::string clients,
+                                                               const Clock& clock) {
+  ASSIGN_OR_RETURN(auto files, Files::Open({authority}, [authority](const Files::Contents& pem) {
+                     return tls::Authority::Parse(pem.front(), authority);
+                   }));
+  return absl::WrapUnique(new ClientCheck(std::move(files), std::move(clients), clock));
+}
+
+ClientCheck::ClientCheck(std::unique_ptr<Files> authority, std::string clients, const Clock& clock)
+    : authority_(std::move(authority)),
+      clients_(std::move(clients)),
+      clock_(clock),
+      log_limit_(clock, kLogPause) {}
+
+absl::Status ClientCheck::Judge(absl::string_view certificate, absl::string_view chain) const {
+  if (certificate.empty()) {
+    return absl::UnauthenticatedError(absl::StrCat(
+        "this port is for ", clients_, " with a client certificate, and there was none"));
+  }
+  return authority_->value()->CheckClient(certificate, chain, clock_.Wall());
+}
+
+absl::Status ClientCheck::Check(absl::string_view certificate, absl::string_view chain) {
+  absl::Status judged = Judge(certificate, chain);
+  if (judged.ok()) return judged;
+  if (const auto kept_back = log_limit_.Take()) {
+    Log(latent::v1::WARNING, "call refused",
+        {{"reason", std::string(judged.message())}, {"not_logged", *kept_back}});
+  }
+  return judged;
+}
+
+}  // namespace latentd::server

@@ -1,0 +1,63 @@
+#include "server/tls.h"
+
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "server/log.h"
+
+namespace latentd::server {
+namespace {
+
+namespace v1 = ::latent::v1;
+
+absl::StatusOr<std::unique_ptr<ClientCheck>> OpenCheck(const std::string& authority,
+                                                       const std::string& clients,
+                                                       const Clock& clock) {
+  if (authority.empty()) return nullptr;
+  return ClientCheck::Open(authority, clients, clock);
+}
+
+void LogChange(const absl::StatusOr<bool>& changed, const std::string& file) {
+  if (!changed.ok()) {
+    Log(v1::WARNING, "new TLS files are no good; the old ones stay in use",
+        {{"reason", std::string(changed.status().message())}});
+  } else if (*changed) {
+    Log(v1::INFO, "TLS files have changed", {{"file", file}});
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Tls>> Tls::Open(const TlsFiles& files, const Clock& clock) {
+  const auto make = [files,
+                     &clock](const PairFiles::Contents& pem) -> absl::StatusOr<tls::KeyPair> {
+    tls::KeyPair pair{.certificate = pem[0], .key = pem[1]};
+    RETURN_IF_ERROR(tls::CheckKeyPair(pair, files.certificate, files.key, clock.Wall()));
+    return pair;
+  };
+  ASSIGN_OR_RETURN(auto pair, PairFiles::Open({files.certificate, files.key}, make));
+  ASSIGN_OR_RETURN(auto clients, OpenCheck(files.client_authority, "clients", clock));
+  ASSIGN_OR_RETURN(auto operators, OpenCheck(files.operator_authority, "operators", clock));
+  return absl::WrapUnique(
+      new Tls(files, std::move(pair), std::move(clients), std::move(operators)));
+}
+
+Tls::Tls(TlsFiles files, std::unique_ptr<PairFiles> pair, std::unique_ptr<ClientCheck> clients,
+         std::unique_ptr<ClientCheck> operators)
+    : files_(std::move(files)),
+      pair_(std::move(pair)),
+      clients_(std::move(clients)),
+      operators_(std::move(operators)),
+      credentials_(std::make_shared<TlsCredentials>(*pair_, clients_.get())),
+      operator_credentials_(std::make_shared<TlsCredentials>(
+          *pair_, operators_ != nullptr ? operators_.get() : clients_.get())) {}
+
+void Tls::Refresh() {
+  LogChange(pair_->Refresh(), files_.certificate);
+  if (clients_ != nullptr) LogChange(clients_->Refresh(), files_.client_authority);
+  if (operators_ != nullptr) LogChange(operators_->Refresh(), files_.operator_authority);
+}
+
+}  // namespace latentd::server
