@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 
 #include "core/graph/text.h"
 #include "core/graph/verifier.h"
@@ -19,6 +20,7 @@ namespace latentd::passes {
 namespace {
 
 using ::latentd::testing::StatusIs;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 using device::Buffer;
@@ -76,18 +78,22 @@ TEST(ChoosePrecision, ReadsWeightsByRecipesOfHalfTheSize) {
   }
 }
 
-// What the weight operand of the linear is, where the checkpoint has it in `stored`.
-Node WeightOf(DType stored, DType wanted) {
+// From the linear's weight operand down to the leaf, where the checkpoint has it in `stored`.
+std::vector<Op> RecipeOf(DType stored, DType wanted) {
   GraphBuilder b([stored](const std::string&) { return stored; });
   const Graph graph = Low(std::move(b), Linear(b, Tokens(b)), {wanted});
-  return graph.node(graph.node(graph.Select(Op::kLinear)[0]).operands[1]);
+  std::vector<Op> ops;
+  for (ValueId id = graph.node(graph.Select(Op::kLinear)[0]).operands[1];;) {
+    ops.push_back(graph.node(id).op);
+    if (graph.node(id).operands.empty()) return ops;
+    id = graph.node(id).operands[0];
+  }
 }
 
-TEST(ChoosePrecision, HoldsWeightsThatAreStoredSoAsTheyAre) {
-  EXPECT_EQ(WeightOf(DType::kF16, DType::kF16).op, Op::kWeight);
-  EXPECT_EQ(WeightOf(DType::kBF16, DType::kBF16).op, Op::kWeight);
-  EXPECT_EQ(WeightOf(DType::kBF16, DType::kF16).op, Op::kCast);
-  EXPECT_EQ(WeightOf(DType::kBF16, DType::kF16).operands[0], 1) << "of the stored weight itself";
+TEST(ChoosePrecision, ReadsAStoredWeightWithoutADetour) {
+  EXPECT_THAT(RecipeOf(DType::kF16, DType::kF16), ElementsAre(Op::kWeight));
+  EXPECT_THAT(RecipeOf(DType::kBF16, DType::kBF16), ElementsAre(Op::kWeight));
+  EXPECT_THAT(RecipeOf(DType::kBF16, DType::kF16), ElementsAre(Op::kCast, Op::kWeight));
 }
 
 TEST(ChoosePrecision, KeepsF32WhereAWeightIsNamed) {
@@ -232,6 +238,22 @@ TEST_P(GoldenNetworksLow, AreNearTheirF32SelvesAndNotEqual) {
       EXPECT_GE(distance, tolerance / 1000) << part.name << " " << device::Name(dtype);
     }
   }
+}
+
+// Dtypes of the attention of a network's steps in bf16.
+std::set<DType> AttentionOf(const std::string& name) {
+  std::set<DType> dtypes;
+  const Network network = LoadGoldenNetwork(name).value();
+  for (const NetworkPart& part : network.parts) {
+    const Graph low = ChoosePrecision(part.graph, kBf16).value();
+    for (ValueId id : low.Select(Op::kAttention)) dtypes.insert(low.node(id).dtype);
+  }
+  return dtypes;
+}
+
+TEST(UpcastAttention, StaysF32WhereTheConfigSaysSo) {
+  EXPECT_THAT(AttentionOf("unet_sd15_small"), ElementsAre(DType::kBF16));
+  EXPECT_THAT(AttentionOf("unet_sd21_small"), ElementsAre(DType::kF32));
 }
 
 }  // namespace
