@@ -22,6 +22,8 @@ namespace v1 = ::latent::v1;
 constexpr char kTextPattern[] = "%Y-%m-%dT%H:%M:%S.%e %l %v";
 constexpr char kJsonPattern[] = R"({"time":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l",%v})";
 
+constexpr absl::Duration kLogPause = absl::Seconds(1);
+
 std::atomic<bool> json_lines = false;
 
 spdlog::level::level_enum ToSpdlog(v1::LogLevel level) {
@@ -58,19 +60,23 @@ std::string TextValue(const LogFields& value) {
 }
 
 // Anybody who can connect can cause these.
-void LogHandshakeFailure(const std::string& reason) {
-  static RateLimit limit(SystemClock(), absl::Seconds(1));
+void LogOncePerPause(RateLimit& limit, absl::string_view message, LogFields fields) {
   const std::optional<int64_t> kept_back = limit.Take();
   if (!kept_back) return;
-  Log(v1::WARNING, "TLS handshake failed", {{"reason", reason}, {"not_logged", *kept_back}});
+  fields["not_logged"] = *kept_back;
+  Log(v1::WARNING, message, fields);
 }
 
 void LogGrpc(gpr_log_func_args* args) {
+  static RateLimit handshakes(SystemClock(), kLogPause);
+  static RateLimit others(SystemClock(), kLogPause);
   if (const auto failure = ExplainHandshakeFailure(args->message)) {
-    return LogHandshakeFailure(*failure);
+    LogOncePerPause(handshakes, "TLS handshake failed", {{"reason", *failure}});
+  } else if (args->severity == GPR_LOG_SEVERITY_ERROR) {
+    LogOncePerPause(others, "gRPC", {{"text", args->message}});
+  } else {
+    Log(v1::DEBUG, "gRPC", {{"text", args->message}});
   }
-  const bool error = args->severity == GPR_LOG_SEVERITY_ERROR;
-  Log(error ? v1::WARNING : v1::DEBUG, "gRPC", {{"text", args->message}});
 }
 
 }  // namespace

@@ -131,6 +131,17 @@ TEST_F(TlsTest, ClientsNeedACertificateOfTheirAuthority) {
   EXPECT_THAT(expired.error_message(), HasSubstr("expired"));
 }
 
+TEST_F(TlsTest, AClientShowsWhatLeadsToItsAuthority) {
+  TlsFiles files = Pair();
+  files.client_authority = client_ca_;
+  Start({.tls = files});
+  const TestAuthority between("between", &clients_);
+  KeyPair client = between.Issue({.name = "alice"});
+  EXPECT_EQ(Capabilities(Connect(client)).error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  client.certificate += between.pem();
+  EXPECT_TRUE(Capabilities(Connect(client)).ok());
+}
+
 TEST_F(TlsTest, EveryCallIsJudgedWhateverItIsOf) {
   TlsFiles files = Pair();
   files.client_authority = client_ca_;

@@ -29,21 +29,25 @@ struct CertificateOptions {
 // Signs certificates, and has a certificate itself.
 class TestAuthority {
  public:
-  explicit TestAuthority(const std::string& name)
-      : key_(EVP_EC_gen("P-256")), certificate_(Make({.name = name}, *key_, /*issuer=*/nullptr)) {}
+  // Signed by itself, or by `issuer`.
+  explicit TestAuthority(const std::string& name, const TestAuthority* issuer = nullptr)
+      : key_(EVP_EC_gen("P-256")),
+        certificate_(Make({.name = name}, *key_, issuer, Kind::kAuthority)) {}
 
   std::string pem() const { return CertificateText(*certificate_); }
 
   // A certificate for localhost and 127.0.0.1.
   tls::KeyPair Issue(const CertificateOptions& options) const {
     const tls::KeyPtr key(EVP_EC_gen("P-256"));
-    const tls::CertificatePtr certificate = Make(options, *key, this);
+    const tls::CertificatePtr certificate = Make(options, *key, this, Kind::kLeaf);
     return {CertificateText(*certificate), KeyText(*key)};
   }
 
  private:
+  enum class Kind { kAuthority, kLeaf };
+
   static tls::CertificatePtr Make(const CertificateOptions& options, EVP_PKEY& key,
-                                  const TestAuthority* issuer) {
+                                  const TestAuthority* issuer, Kind kind) {
     tls::CertificatePtr certificate(X509_new());
     X509* const x509 = certificate.get();
     X509_set_version(x509, X509_VERSION_3);
@@ -57,7 +61,7 @@ class TestAuthority {
                                0);
     X509* const signer = issuer == nullptr ? x509 : issuer->certificate_.get();
     X509_set_issuer_name(x509, X509_get_subject_name(signer));
-    if (issuer == nullptr) {
+    if (kind == Kind::kAuthority) {
       Extend(*x509, *signer, NID_basic_constraints, "critical,CA:TRUE");
       Extend(*x509, *signer, NID_key_usage, "critical,keyCertSign");
     } else {

@@ -63,6 +63,22 @@ TEST_F(AuthorityTest, ACertificateOfAServerIsRefused) {
               StatusIs(kDenied, HasSubstr("purpose")));
 }
 
+TEST_F(AuthorityTest, WhatIsSignedByWayOfOthersNeedsThem) {
+  const TestAuthority between("between", &authority_);
+  const std::string certificate = between.Issue({.name = "alice"}).certificate;
+  ASSERT_OK_AND_ASSIGN(const Authority authority, Authority::Parse(authority_.pem(), "ca.pem"));
+  EXPECT_OK(authority.CheckClient(certificate, between.pem(), absl::Now()));
+  EXPECT_OK(authority.CheckClient(certificate, certificate + between.pem(), absl::Now()));
+  EXPECT_THAT(authority.CheckClient(certificate, "", absl::Now()),
+              StatusIs(kDenied, HasSubstr("issuer")));
+}
+
+TEST_F(AuthorityTest, AnAuthorityThatAnotherOneSignedIsBelievedAsItStands) {
+  const TestAuthority between("between", &authority_);
+  ASSERT_OK_AND_ASSIGN(const Authority authority, Authority::Parse(between.pem(), "ca.pem"));
+  EXPECT_OK(authority.CheckClient(between.Issue({.name = "alice"}).certificate, "", absl::Now()));
+}
+
 TEST_F(AuthorityTest, SeveralAuthoritiesAreBelieved) {
   const TestAuthority second("second");
   ASSERT_OK_AND_ASSIGN(const Authority both,
