@@ -90,15 +90,17 @@ TEST(NotFiniteTest, DecodesInF32WhatOverflowedInF16) {
   const testing::TemporaryDirectory directory;
   const std::string path = directory.File("doctored");
   testing::MakeDoctoredCheckpoint(path, "vae", kLargeTensor, kLarge);
-  const auto expected = Rig({.base = path}).Finish(SmallSpec());
+  const Rig exact({.base = path}), rig(DecodingInF16(path));
+  const auto expected = exact.Finish(SmallSpec());
   EXPECT_FALSE(expected->decode_redone);
-  const auto picture = Rig(DecodingInF16(path)).Finish(SmallSpec());
+  const auto picture = rig.Finish(SmallSpec());
   EXPECT_TRUE(picture->decode_redone);
   EXPECT_EQ(picture->pixels, expected->pixels);
 }
 
 TEST(NotFiniteTest, DecodesOnceWhatDoesNotOverflowInF16) {
-  const auto picture = Rig(DecodingInF16(testing::kDemoBase)).Finish(SmallSpec());
+  const Rig rig(DecodingInF16(testing::kDemoBase));
+  const auto picture = rig.Finish(SmallSpec());
   EXPECT_NE(picture->request->decode_fallback, nullptr);
   EXPECT_FALSE(picture->decode_redone);
 }

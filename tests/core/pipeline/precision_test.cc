@@ -124,7 +124,8 @@ int64_t StepWeightBytes(const ComponentDTypes& precision) {
   Rig rig(DemoIn(precision));
   const GraphRef step = rig.pipeline->base().graphs().Step({1, 8, 8}).value();
   int64_t bytes = 0;
-  for (const auto& [key, size] : rig.graphs.Predict(step).value().weights) {
+  const backends::MemoryNeeds needs = rig.graphs.Predict(step).value();
+  for (const auto& [key, size] : needs.weights) {
     bytes += static_cast<int64_t>(size);
   }
   return bytes;
