@@ -7,10 +7,13 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "core/backends/executable.h"
@@ -42,12 +45,21 @@ class Backend {
   // Kernel choices and memory plan for `graph`, as bytes that Load understands. Deterministic.
   virtual absl::StatusOr<std::string> Plan(const graph::Graph& graph) const = 0;
 
+  // Asked with what an executable would hold, before it holds any of it; an error is what loading
+  // it comes to. Empty: whatever it holds is fine.
+  using Admission = std::function<absl::Status(const MemoryNeeds&)>;
+
   // `graph` and `plan` are verified again: a plan that does not fit the graph is an error, never a
   // crash. The executable takes what it needs from `weights` (packed, counted users) and keeps that
   // alive.
-  virtual absl::StatusOr<std::unique_ptr<Executable>> Load(
+  virtual absl::StatusOr<std::unique_ptr<Executable>> LoadIf(
       std::shared_ptr<const graph::Graph> graph, absl::string_view plan,
-      const weights::WeightSet& weights) = 0;
+      const weights::WeightSet& weights, const Admission& admit) = 0;
+  absl::StatusOr<std::unique_ptr<Executable>> Load(std::shared_ptr<const graph::Graph> graph,
+                                                   absl::string_view plan,
+                                                   const weights::WeightSet& weights) {
+    return LoadIf(std::move(graph), plan, weights, {});
+  }
 
   // What Load of the same would hold, without holding it: no weight is made. Errors as Load's.
   virtual absl::StatusOr<MemoryNeeds> Predict(const graph::Graph& graph, absl::string_view plan,

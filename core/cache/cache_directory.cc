@@ -78,14 +78,19 @@ std::vector<std::string> FilesWithSuffix(const std::string& directory, absl::str
   return paths;
 }
 
+// nullopt: there is none.
+std::optional<StoredFile> StoredFileAt(std::string path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return std::nullopt;
+  return StoredFile{.path = std::move(path),
+                    .bytes = info.st_size,
+                    .last_use = absl::TimeFromTimespec(info.st_mtim)};
+}
+
 std::vector<StoredFile> StoredFiles(const std::string& directory) {
   std::vector<StoredFile> files;
   for (std::string& path : FilesWithSuffix(directory, kEntrySuffix)) {
-    struct stat info;
-    if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
-    files.push_back({.path = std::move(path),
-                     .bytes = info.st_size,
-                     .last_use = absl::TimeFromTimespec(info.st_mtim)});
+    if (auto file = StoredFileAt(std::move(path))) files.push_back(*std::move(file));
   }
   return files;
 }
@@ -246,6 +251,14 @@ absl::Status CacheDirectory::SetRoomLeft(const Lock& lock, int64_t max_bytes, in
   const std::array<int64_t, 2> noted = {max_bytes, room};
   if (pwrite(lock.get(), noted.data(), sizeof noted, 0) == sizeof noted) return absl::OkStatus();
   return CacheFileError("write", Below(kLockName), errno);
+}
+
+std::optional<StoredFile> CacheDirectory::FindEntry(Kind kind, const Digest& digest) const {
+  std::optional<StoredFile> file = StoredFileAt(EntryPath(kind, digest));
+  if (!file.has_value()) return std::nullopt;
+  file->weight = kind == Kind::kPackedWeight;
+  file->pinned = access(PinPath(kind, digest).c_str(), F_OK) == 0;
+  return file;
 }
 
 std::vector<StoredFile> CacheDirectory::Entries(Kind kind) const {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -78,6 +79,7 @@ class CacheDirectory {
   std::string PinPath(Kind kind, const Digest& digest) const;
   std::string QuarantinePath(Kind kind, const Digest& digest) const;
 
+  std::optional<StoredFile> FindEntry(Kind kind, const Digest& digest) const;
   // Entries of one kind, in no order.
   std::vector<StoredFile> Entries(Kind kind) const;
   // Entries of all kinds and what is in quarantine.

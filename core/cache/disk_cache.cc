@@ -251,10 +251,15 @@ absl::Status DiskCache::SetPinned(Kind kind, absl::string_view key, bool pinned)
   return files_.Sync(kind);
 }
 
+std::optional<EntryInfo> DiskCache::Find(Kind kind, absl::string_view key) const {
+  const std::optional<StoredFile> file = files_.FindEntry(kind, DigestOf(key));
+  std::optional<EntryInfo> info = file.has_value() ? Describe(kind, *file) : std::nullopt;
+  if (info.has_value() && info->key != key) info.reset();
+  return info;
+}
+
 bool DiskCache::Contains(Kind kind, absl::string_view key) const {
-  const std::optional<EntryInfo> info =
-      Describe(kind, {.path = files_.EntryPath(kind, DigestOf(key))});
-  return info.has_value() && info->key == key;
+  return Find(kind, key).has_value();
 }
 
 // Nothing for a file that is damaged or gone. The payload is not read.

@@ -113,6 +113,8 @@ class DiskCache {
   // NOT_FOUND if there is no such entry.
   absl::Status SetPinned(Kind kind, absl::string_view key, bool pinned);
 
+  // What List would say of it; nullopt where List would not have it.
+  std::optional<EntryInfo> Find(Kind kind, absl::string_view key) const;
   bool Contains(Kind kind, absl::string_view key) const;
   // Every entry of the kind, most recently used first; damaged ones are left out.
   std::vector<EntryInfo> List(Kind kind) const;

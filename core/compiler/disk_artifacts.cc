@@ -87,6 +87,10 @@ std::vector<cache::EntryInfo> DiskArtifacts::List() const {
   return disk_ == nullptr ? std::vector<cache::EntryInfo>() : disk_->List(Kind::kArtifact);
 }
 
+std::optional<cache::EntryInfo> DiskArtifacts::FindInfo(const GraphKey& key) const {
+  return disk_ == nullptr ? std::nullopt : disk_->Find(Kind::kArtifact, key.ToText());
+}
+
 std::optional<cache::EntryInfo> DiskArtifacts::FindInfo(absl::string_view id) const {
   for (cache::EntryInfo& info : List()) {
     if (info.digest.ToString() == id) return std::move(info);

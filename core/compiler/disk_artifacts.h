@@ -54,7 +54,8 @@ class DiskArtifacts {
 
   // In order of last use, the newest first.
   std::vector<cache::EntryInfo> List() const;
-  // The one with the id: the digest of the key, as text.
+  std::optional<cache::EntryInfo> FindInfo(const GraphKey& key) const;
+  // The one with the id: the digest of the key, as text. Reads every artifact's key.
   std::optional<cache::EntryInfo> FindInfo(absl::string_view id) const;
   // What an artifact says of itself; without a label where it cannot be read.
   struct Description {

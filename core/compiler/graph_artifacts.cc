@@ -121,12 +121,20 @@ absl::StatusOr<GraphStore::Bytes> GraphStore::CompileNow(Entry& entry, absl::str
   }
   registry_.GetCounter(metrics::kGraphCompilations, {component, std::string(reason)}).Increment();
   auto bytes = std::make_shared<const std::string>(Seal(*compiled, entry.key, entry.label, took));
-  if (options_.save && disk_.available()) {
-    if (const absl::Status written = WriteToDisk(entry, *bytes); !written.ok()) {
-      Warn(absl::StrCat(entry.label.ToText(), " is not kept on disk: ", written.message()));
-    }
-  }
-  return Bytes{std::move(bytes), /*made_here=*/true};
+  Bytes artifact{std::move(bytes), /*made_here=*/true};
+  if (options_.save && disk_.available()) Keep(entry, artifact);
+  return artifact;
+}
+
+void GraphStore::Keep(Entry& entry, const Bytes& artifact) {
+  auto write = [this, entry = entry.shared_from_this(), artifact] {
+    const absl::Status written =
+        CatchOutOfMemory([&] { return WriteToDisk(*entry, *artifact.bytes); });
+    if (written.ok()) return;
+    Warn(absl::StrCat(entry->label.ToText(), " is not kept on disk: ", written.message()));
+  };
+  if (!options_.write) return write();
+  options_.write(artifact.bytes->size(), std::move(write));
 }
 
 absl::Status GraphStore::WriteToDisk(Entry& entry, const std::string& bytes) {

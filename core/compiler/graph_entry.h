@@ -40,7 +40,7 @@ struct GraphStore::Named {
 };
 
 // Everything behind the constants is guarded by the store's mutex.
-struct GraphStore::Entry {
+struct GraphStore::Entry : std::enable_shared_from_this<Entry> {
   enum class Work : uint8_t { kNone, kLooking, kCompiling };
 
   Entry(const WantedGraph& wanted, GraphKey wanted_key, backends::Backend& its_backend)

@@ -156,7 +156,7 @@ std::vector<GraphInfo> GraphStore::List() const {
 
 absl::StatusOr<GraphInfo> GraphStore::Find(absl::string_view id) const {
   ASSIGN_OR_RETURN(const Named named, Resolve(id));
-  const std::optional<cache::EntryInfo> on_disk = disk_.FindInfo(id);
+  const std::optional<cache::EntryInfo> on_disk = disk_.FindInfo(named.key);
   if (named.entry == nullptr && on_disk.has_value()) return InfoOf(*on_disk);
   if (named.entry == nullptr) return absl::NotFoundError(absl::StrCat("graph ", id, " has left"));
   absl::MutexLock lock(&mutex_);

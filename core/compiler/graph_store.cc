@@ -1,5 +1,6 @@
 #include "core/compiler/graph_store.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/base/out_of_memory.h"
@@ -69,7 +70,7 @@ GraphStore::GraphRef GraphStore::Declare(WantedGraph wanted) {
   auto declared = std::make_shared<Entry>(
       wanted, KeyOf(*wanted.graph, backend, OptionsFor(wanted.precision)), backend);
   if (!Knows(declared->id)) {
-    const std::optional<cache::EntryInfo> info = disk_.FindInfo(declared->id.ToString());
+    const std::optional<cache::EntryInfo> info = disk_.FindInfo(declared->key);
     declared->on_disk = info.has_value();
     declared->pinned = info.has_value() && info->pinned;
   }
@@ -200,13 +201,14 @@ absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::LoadFrom(const Use& us
   const absl::Time begin = clock_.Monotonic();
   ASSIGN_OR_RETURN(const CompiledGraph compiled, Open(*artifact.bytes, entry.key));
   RETURN_IF_ERROR(CheckSamePorts(*entry.graph, *compiled.graph));
+  backends::Backend::Admission admit;
   if (options_.before_load) {
-    ASSIGN_OR_RETURN(const backends::MemoryNeeds needs,
-                     entry.backend.Predict(*compiled.graph, compiled.plan, *use.weights));
-    RETURN_IF_ERROR(options_.before_load(entry.label, needs));
+    admit = [&](const backends::MemoryNeeds& needs) {
+      return options_.before_load(entry.label, needs);
+    };
   }
   ASSIGN_OR_RETURN(ExecutablePointer executable,
-                   entry.backend.Load(compiled.graph, compiled.plan, *use.weights));
+                   entry.backend.LoadIf(compiled.graph, compiled.plan, *use.weights, admit));
   if (options_.run_once) RETURN_IF_ERROR(RunOnZeros(*executable));
   absl::MutexLock lock(&mutex_);
   entry.load_time = clock_.Monotonic() - begin;
@@ -222,6 +224,8 @@ GraphStore::Totals GraphStore::totals() const {
   for (const std::shared_ptr<Entry>& entry : entries_) {
     totals.executable_bytes += entry->executable_bytes();
     totals.artifact_bytes += entry->artifact_bytes();
+    if (entry->executable_bytes() == 0) continue;
+    totals.arena_bytes = std::max(totals.arena_bytes, static_cast<int64_t>(entry->arena_bytes));
   }
   return totals;
 }

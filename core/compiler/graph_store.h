@@ -8,9 +8,9 @@
 //
 // One compilation per key however many ask at once: the others wait. A failure is remembered with
 // its reason and given to who asks again, until a Get for kRetry (want of memory while loading is
-// not remembered: it may be there next time). A compiled artifact is written to disk at once. An
-// artifact on disk that was made for another key, or is damaged, is a miss whose reason is logged,
-// counted and shown; never an error.
+// not remembered: it may be there next time). A compiled artifact is written to disk as soon as
+// there is one. An artifact on disk that was made for another key, or is damaged, is a miss whose
+// reason is logged, counted and shown; never an error.
 //
 // READY means: the executable was run once in this process (Options::run_once).
 //
@@ -101,7 +101,10 @@ class GraphStore {
     CompileOptions compile;                  // its precision is each graph's own
     size_t memory_budget = size_t{1} << 30;  // executables' own bytes and artifacts in memory
     bool run_once = false;  // run each executable once, on zeros, when it is loaded
-    bool save = true;       // write what was compiled to disk at once
+    bool save = true;       // write what was compiled to disk
+    // Takes what writes an artifact of so many bytes, to run it now or soon; empty: it is run at
+    // once. What waits must have run before the store goes.
+    std::function<void(size_t bytes, std::function<void()> write)> write = {};
     // What does not stop the service and somebody should know: an artifact that could not be used
     // or written. Called from any thread, without a lock.
     std::function<void(absl::string_view)> on_warning = {};
@@ -116,6 +119,7 @@ class GraphStore {
     absl::Duration compile_time, load_time;
     int64_t executable_bytes = 0;
     int64_t artifact_bytes = 0;  // in memory
+    int64_t arena_bytes = 0;     // that the largest of what is loaded uses in a run
   };
 
   // `disk` may be null: nothing survives. All must outlive the store.
@@ -204,6 +208,7 @@ class GraphStore {
   Bytes FindOnDisk(Entry& entry) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<Bytes> CompileNow(Entry& entry, absl::string_view reason)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  void Keep(Entry& entry, const Bytes& artifact) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status WriteToDisk(Entry& entry, const std::string& bytes) ABSL_LOCKS_EXCLUDED(mutex_);
   // `bad` cannot be used: neither memory nor disk shall give it again.
   void Discard(Entry& entry, const Bytes& bad, const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -18,7 +18,8 @@ using pipeline::BucketPolicy;
 
 // How long a client should wait before it asks again while the server starts or stops.
 constexpr absl::Duration kRetryWhileLoading = absl::Seconds(2);
-constexpr absl::Duration kRetryWhileDraining = absl::Seconds(5);
+// By then a balancer sends elsewhere.
+constexpr absl::Duration kRetryWhileDraining = absl::Seconds(1);
 
 absl::Status Unavailable(absl::string_view message, absl::string_view reason,
                          absl::Duration delay) {
@@ -87,9 +88,10 @@ absl::Status LocalEngine::CheckFits(const compiler::GraphLabel& label,
                                     const backends::MemoryNeeds& needs) {
   const std::vector<weights::HeldResult> held = stores_.weights.List();
   MemoryReport report;
-  const std::vector<compiler::GraphInfo> graphs = stores_.graphs.List();
-  AddWeights(held, graphs, report);
-  AddGraphs(graphs, stores_.graphs.totals(), report);
+  for (const weights::HeldResult& result : held) {
+    report.weight_bytes += static_cast<int64_t>(result.bytes);
+  }
+  AddGraphs(stores_.graphs.totals(), report);
   report.state_bytes = loop_.state_bytes();
   return budget_.Check(label, needs, held, report, MeasureAvailableMemory().bytes);
 }

@@ -57,6 +57,7 @@ absl::Status LocalEngine::Load() {
   }
   ShowPhase("weights", clock_.Monotonic() - begin);
   RETURN_IF_ERROR(WarmBuckets());
+  stores_.writes.Flush();
   ShowPhase("total", clock_.Monotonic() - begin);
   if (config_.forbid_compile_after_ready) stores_.graphs.ForbidCompiling();
   ShowBuckets(/*warmed=*/true);

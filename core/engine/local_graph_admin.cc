@@ -80,6 +80,7 @@ absl::StatusOr<WarmOutcome> LocalGraphAdmin::Warm(
   absl::StatusOr<WarmOutcome> outcome =
       parts_.warming.Run(wish.graphs, {compiler::Allow::kRetry, "warm"}, note);
   if (outcome.ok()) Settle(wish, failures);
+  parts_.stores.writes.Flush();
   parts_.changed();
   RETURN_IF_ERROR(outcome.status());
   // What failed cannot be predicted either, and has been told.
@@ -160,6 +161,7 @@ void LocalGraphAdmin::Settle(const Wish& wish,
 absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::ForEach(const GraphSelector& selector,
                                                                   const Change& change) const {
   ASSIGN_OR_RETURN(const std::vector<GraphInfo> infos, Selected(selector));
+  parts_.stores.writes.Flush();  // lest something is written after it was evicted
   std::vector<EntryResult> results;
   for (const GraphInfo& info : infos) results.push_back(ResultOf(info, change(info.id)));
   parts_.changed();
@@ -236,7 +238,7 @@ MemoryReport LocalGraphAdmin::memory() const {
   MemoryReport report;
   const std::vector<GraphInfo> graphs = parts_.stores.graphs.List();
   AddWeights(parts_.stores.weights.List(), graphs, report);
-  AddGraphs(graphs, parts_.stores.graphs.totals(), report);
+  AddGraphs(parts_.stores.graphs.totals(), report);
   AddProcess(report);
   report.state_bytes = parts_.loop.state_bytes();
   report.available_bytes = MeasureAvailableMemory().bytes;

@@ -3,7 +3,6 @@
 #include <malloc.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -100,12 +99,8 @@ void AddWeights(absl::Span<const weights::HeldResult> held,
   for (auto& [name, component] : components) report.weights.push_back(std::move(component));
 }
 
-void AddGraphs(absl::Span<const compiler::GraphInfo> graphs,
-               const compiler::GraphStore::Totals& totals, MemoryReport& report) {
-  for (const compiler::GraphInfo& graph : graphs) {
-    const bool loaded = graph.state == compiler::GraphState::kReady || graph.device_bytes > 0;
-    if (loaded) report.arena_bytes = std::max(report.arena_bytes, graph.arena_bytes);
-  }
+void AddGraphs(const compiler::GraphStore::Totals& totals, MemoryReport& report) {
+  report.arena_bytes = totals.arena_bytes;
   report.executable_bytes = totals.executable_bytes;
   report.artifact_bytes = totals.artifact_bytes;
 }

@@ -21,8 +21,7 @@ void AddWeights(absl::Span<const weights::HeldResult> held,
 
 // Fills in arena, executables and artifacts. The arena is as large as the largest graph that is
 // loaded needs.
-void AddGraphs(absl::Span<const compiler::GraphInfo> graphs,
-               const compiler::GraphStore::Totals& totals, MemoryReport& report);
+void AddGraphs(const compiler::GraphStore::Totals& totals, MemoryReport& report);
 
 // Fills in what malloc and the kernel say of this process.
 void AddProcess(MemoryReport& report);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/backends/reference/evaluate.h"
 #include "core/backends/reference/reference_backend.h"
+#include "core/base/out_of_memory.h"
 #include "core/compiler/graph_key.h"
 
 namespace latentd::engine {
@@ -16,6 +17,8 @@ namespace {
 
 using cache::DiskCache;
 using cache::Kind;
+
+constexpr size_t kMostUnwritten = size_t{256} << 20;
 
 void Warn(const Config& config, absl::string_view what) {
   if (config.warn) config.warn(what);
@@ -33,7 +36,11 @@ std::unique_ptr<DiskCache> OpenCache(const Config& config, const Clock& clock,
 }
 
 // What cannot be written is counted by the cache, and made again after the next start.
-weights::DigestArchive DigestsIn(DiskCache* cache) {
+void WriteTo(DiskCache& cache, Kind kind, absl::string_view key, absl::string_view bytes) {
+  CatchOutOfMemory([&] { return cache.Write(kind, key, bytes); }).IgnoreError();
+}
+
+weights::DigestArchive DigestsIn(DiskCache* cache, WriteBehind& writes) {
   if (cache == nullptr) return {};
   return {.find = [cache](absl::string_view key) -> std::optional<std::string> {
             const auto entry = cache->Read(Kind::kTensorDigests, key);
@@ -41,12 +48,16 @@ weights::DigestArchive DigestsIn(DiskCache* cache) {
             return std::string(entry->payload());
           },
           .keep =
-              [cache](absl::string_view key, absl::string_view digests) {
-                cache->Write(Kind::kTensorDigests, key, digests).IgnoreError();
+              [cache, &writes](absl::string_view key, absl::string_view digests) {
+                writes.Add(digests.size(),
+                           [cache, key = std::string(key), digests = std::string(digests)] {
+                             WriteTo(*cache, Kind::kTensorDigests, key, digests);
+                           });
               }};
 }
 
-weights::FormArchive FormsIn(DiskCache* cache, const backends::Backend& backend) {
+weights::FormArchive FormsIn(DiskCache* cache, const backends::Backend& backend,
+                             WriteBehind& writes) {
   if (cache == nullptr) return {};
   return {.find = [cache](absl::string_view key) -> std::optional<device::Buffer> {
             const auto entry = cache->Read(Kind::kPackedWeight, key);
@@ -57,11 +68,11 @@ weights::FormArchive FormsIn(DiskCache* cache, const backends::Backend& backend)
                                         {static_cast<int64_t>(bytes.size())}, entry->owner());
           },
           .keep =
-              [cache](absl::string_view key, const device::Buffer& bytes) {
-                cache
-                    ->Write(Kind::kPackedWeight, key,
-                            {static_cast<const char*>(bytes.data()), bytes.bytes()})
-                    .IgnoreError();
+              [cache, &writes](absl::string_view key, const device::Buffer& bytes) {
+                writes.Add(bytes.bytes(), [cache, key = std::string(key), bytes] {
+                  WriteTo(*cache, Kind::kPackedWeight, key,
+                          {static_cast<const char*>(bytes.data()), bytes.bytes()});
+                });
               },
           .version = compiler::KeyOf(backend, {}).sources};
 }
@@ -71,16 +82,18 @@ weights::FormArchive FormsIn(DiskCache* cache, const backends::Backend& backend)
 Stores::Stores(const Config& config, backends::Backend& backend, const Clock& clock,
                metrics::Registry& registry, BeforeLoad before_load)
     : disk(OpenCache(config, clock, registry)),
-      digests(DigestsIn(disk.get())),
+      digests(DigestsIn(disk.get(), writes)),
       reference(std::make_unique<backends::reference::ReferenceBackend>()),
-      weights(backends::reference::EvaluateRecipe, FormsIn(disk.get(), backend)),
+      weights(backends::reference::EvaluateRecipe, FormsIn(disk.get(), backend, writes)),
       graphs(backend, clock, registry, disk.get(),
              {.compile = {.skipped_passes = {config.skipped_passes.begin(),
                                              config.skipped_passes.end()},
                           .evaluate = backends::reference::EvaluateRecipe},
               .memory_budget = static_cast<size_t>(config.graph_memory_bytes),
               .run_once = true,
+              .write = [this](size_t bytes, auto write) { writes.Add(bytes, std::move(write)); },
               .on_warning = config.warn,
-              .before_load = std::move(before_load)}) {}
+              .before_load = std::move(before_load)}),
+      writes(kMostUnwritten) {}
 
 }  // namespace latentd::engine

@@ -10,6 +10,7 @@
 #include "core/cache/disk_cache.h"
 #include "core/compiler/graph_store.h"
 #include "core/engine/engine.h"
+#include "core/engine/write_behind.h"
 #include "core/metrics/registry.h"
 #include "core/weights/archives.h"
 #include "core/weights/weight_store.h"
@@ -31,6 +32,8 @@ struct Stores {
   const std::unique_ptr<backends::Backend> reference;  // for components that are not compiled
   weights::WeightStore weights;
   compiler::GraphStore graphs;
+  // What is to be kept on disk of the above; READY waits for it, so that the next start has it.
+  WriteBehind writes;
 };
 
 }  // namespace latentd::engine

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "core/base/error_details.h"
 #include "core/base/status_macros.h"
 #include "core/graph/op_table.h"
@@ -78,11 +80,11 @@ class Verification {
   absl::Status CheckInner(const Node& node) {
     if (!node.name.empty()) return Invalid("only inputs and weights have names");
     if (node.op == Op::kFused) RETURN_IF_ERROR(CheckFused(node));
-    std::vector<ValueType> operands;
+    operands_.clear();
     for (ValueId operand : node.operands) {
-      operands.push_back({graph_.node(operand).dtype, graph_.node(operand).shape});
+      operands_.push_back({graph_.node(operand).dtype, graph_.node(operand).shape});
     }
-    ASSIGN_OR_RETURN(const ValueType type, InferType(node.op, operands, node.attributes));
+    ASSIGN_OR_RETURN(const ValueType type, InferType(node.op, operands_, node.attributes));
     if (ValueType declared{node.dtype, node.shape}; declared != type) {
       return Invalid("declared as ", ToString(declared), ", but it is ", ToString(type));
     }
@@ -104,7 +106,7 @@ class Verification {
 
   absl::Status CheckOutputs() const {
     if (graph_.outputs().empty()) return Invalid("a graph needs an output");
-    absl::flat_hash_set<std::string> names;
+    absl::flat_hash_set<absl::string_view> names;
     for (const Output& output : graph_.outputs()) {
       RETURN_IF_ERROR(CheckName(output.name));
       if (output.value < 0 || output.value >= graph_.size()) {
@@ -120,7 +122,8 @@ class Verification {
 
   const Graph& graph_;
   const bool in_body_;
-  absl::flat_hash_set<std::string> leaves_;
+  absl::flat_hash_set<absl::string_view> leaves_;  // names
+  std::vector<ValueType> operands_;                // of the node at hand
 };
 
 }  // namespace

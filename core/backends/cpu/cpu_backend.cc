@@ -2,6 +2,12 @@
 
 #include <torch/headeronly/version.h>
 
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <system_error>
+#include <thread>
+
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "core/backends/cpu/cpu_executable.h"
@@ -26,20 +32,39 @@ std::vector<uint8_t> DefaultChoices(const Program& program, const Machine& machi
   return choices;
 }
 
+// Runs `work` on this thread and `others` more, or as many as there can be.
+void RunOnThreads(size_t others, const std::function<void()>& work) {
+  std::vector<std::jthread> threads;
+  try {
+    for (size_t i = 0; i < others; ++i) threads.emplace_back(work);
+  } catch (const std::system_error&) {
+    // Those that there are do it.
+  }
+  work();
+}
+
+// On several threads, since oneDNN generates code for each kernel.
 absl::StatusOr<std::vector<BoundKernel>> BindAll(const Program& program,
                                                  absl::Span<const uint8_t> choices,
                                                  const Machine& machine) {
-  const ThreadCount threads(machine.threads);
-  using Kernels = absl::StatusOr<std::vector<BoundKernel>>;
-  return CatchOneDnn(kName, [&]() -> Kernels {
-    std::vector<BoundKernel> kernels;
-    for (size_t i = 0; i < program.instructions.size(); ++i) {
-      ASSIGN_OR_RETURN(BoundKernel kernel,
-                       BindKernel(program, program.instructions[i], choices[i], machine));
-      kernels.push_back(std::move(kernel));
+  constexpr size_t kLeastForAThread = 16;
+  const size_t count = program.instructions.size();
+  std::vector<absl::StatusOr<BoundKernel>> bound(count);
+  std::atomic<size_t> next = 0;
+  RunOnThreads(std::min<size_t>(machine.threads - 1, count / kLeastForAThread), [&] {
+    const ThreadCount threads(machine.threads);
+    for (size_t i = next++; i < count; i = next++) {
+      bound[i] = CatchOneDnn(
+          kName, [&] { return BindKernel(program, program.instructions[i], choices[i], machine); });
     }
-    return kernels;
   });
+  std::vector<BoundKernel> kernels;
+  kernels.reserve(count);
+  for (absl::StatusOr<BoundKernel>& kernel : bound) {
+    RETURN_IF_ERROR(kernel.status());
+    kernels.push_back(*std::move(kernel));
+  }
+  return kernels;
 }
 
 // A graph and its plan, checked against each other, as kernels that lack memory and weights.
@@ -64,6 +89,20 @@ absl::StatusOr<Bound> Bind(const graph::Graph& graph, absl::string_view plan_byt
   RETURN_IF_ERROR(CheckMemory(bound.values, plan.memory));
   bound.memory = std::move(plan.memory);
   return bound;
+}
+
+absl::StatusOr<MemoryNeeds> NeedsOf(const graph::Graph& graph, const Bound& bound,
+                                    const weights::WeightSet& weights) {
+  MemoryNeeds needs;
+  needs.arena_bytes = bound.memory.arena_bytes;
+  needs.executable_bytes = OwnBytes(graph, bound.kernels);
+  for (const WeightForm& wanted : WeightForms(bound.program, bound.kernels)) {
+    ASSIGN_OR_RETURN(std::string key, weights::WeightStore::Key(
+                                          bound.recipes[wanted.recipe].graph, weights,
+                                          wanted.packing != nullptr ? wanted.packing->form : ""));
+    needs.weights[std::move(key)] = wanted.bytes;
+  }
+  return needs;
 }
 
 }  // namespace
@@ -106,10 +145,14 @@ absl::StatusOr<std::string> CpuBackend::Plan(const graph::Graph& graph) const {
   return Encode(plan);
 }
 
-absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::Load(
+absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::LoadIf(
     std::shared_ptr<const graph::Graph> graph, absl::string_view plan_bytes,
-    const weights::WeightSet& weights) {
+    const weights::WeightSet& weights, const Admission& admit) {
   ASSIGN_OR_RETURN(Bound bound, Bind(*graph, plan_bytes, machine_));
+  if (admit) {
+    ASSIGN_OR_RETURN(const MemoryNeeds needs, NeedsOf(*graph, bound, weights));
+    RETURN_IF_ERROR(admit(needs));
+  }
   ASSIGN_OR_RETURN(std::unique_ptr<Arena::Lease> lease, arena_->Take(bound.memory.arena_bytes));
   auto executable =
       std::make_unique<CpuExecutable>(std::move(graph), std::move(bound.program),
@@ -122,16 +165,7 @@ absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::Load(
 absl::StatusOr<MemoryNeeds> CpuBackend::Predict(const graph::Graph& graph, absl::string_view plan,
                                                 const weights::WeightSet& weights) const {
   ASSIGN_OR_RETURN(const Bound bound, Bind(graph, plan, machine_));
-  MemoryNeeds needs;
-  needs.arena_bytes = bound.memory.arena_bytes;
-  needs.executable_bytes = OwnBytes(graph, bound.kernels);
-  for (const WeightForm& wanted : WeightForms(bound.program, bound.kernels)) {
-    ASSIGN_OR_RETURN(std::string key, weights::WeightStore::Key(
-                                          bound.recipes[wanted.recipe].graph, weights,
-                                          wanted.packing != nullptr ? wanted.packing->form : ""));
-    needs.weights[std::move(key)] = wanted.bytes;
-  }
-  return needs;
+  return NeedsOf(graph, bound, weights);
 }
 
 }  // namespace latentd::backends::cpu

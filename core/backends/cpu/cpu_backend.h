@@ -35,9 +35,10 @@ class CpuBackend : public Backend {
   absl::StatusOr<std::string> Plan(const graph::Graph& graph) const override;
 
   // All executables share one arena; a weight that oneDNN packs is held packed only.
-  absl::StatusOr<std::unique_ptr<Executable>> Load(std::shared_ptr<const graph::Graph> graph,
-                                                   absl::string_view plan,
-                                                   const weights::WeightSet& weights) override;
+  absl::StatusOr<std::unique_ptr<Executable>> LoadIf(std::shared_ptr<const graph::Graph> graph,
+                                                     absl::string_view plan,
+                                                     const weights::WeightSet& weights,
+                                                     const Admission& admit) override;
 
   absl::StatusOr<MemoryNeeds> Predict(const graph::Graph& graph, absl::string_view plan,
                                       const weights::WeightSet& weights) const override;

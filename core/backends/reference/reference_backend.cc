@@ -120,9 +120,14 @@ absl::StatusOr<std::string> ReferenceBackend::Plan(const Graph&) const {
   return std::string(kPlan);
 }
 
-absl::StatusOr<std::unique_ptr<Executable>> ReferenceBackend::Load(
-    std::shared_ptr<const Graph> graph, absl::string_view plan, const weights::WeightSet& weights) {
+absl::StatusOr<std::unique_ptr<Executable>> ReferenceBackend::LoadIf(
+    std::shared_ptr<const Graph> graph, absl::string_view plan, const weights::WeightSet& weights,
+    const Admission& admit) {
   RETURN_IF_ERROR(CheckPlan(plan));
+  if (admit) {
+    ASSIGN_OR_RETURN(const MemoryNeeds needs, Predict(*graph, plan, weights));
+    RETURN_IF_ERROR(admit(needs));
+  }
   std::vector<BoundWeight> bound;
   for (const graph::Recipe& recipe : graph::ExtractRecipes(*graph)) {
     ASSIGN_OR_RETURN(weights::Held held, weights.store().Get(recipe.graph, weights));

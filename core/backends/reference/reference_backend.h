@@ -19,9 +19,10 @@ class ReferenceBackend : public Backend {
 
   // The executables use no arena: intermediates are on the heap, each freed after its last use;
   // arena_bytes() says how many bytes that are at most.
-  absl::StatusOr<std::unique_ptr<Executable>> Load(std::shared_ptr<const graph::Graph> graph,
-                                                   absl::string_view plan,
-                                                   const weights::WeightSet& weights) override;
+  absl::StatusOr<std::unique_ptr<Executable>> LoadIf(std::shared_ptr<const graph::Graph> graph,
+                                                     absl::string_view plan,
+                                                     const weights::WeightSet& weights,
+                                                     const Admission& admit) override;
 
   absl::StatusOr<MemoryNeeds> Predict(const graph::Graph& graph, absl::string_view plan,
                                       const weights::WeightSet& weights) const override;

@@ -170,6 +170,24 @@ TEST_F(DiskCacheTest, ListsWhatIsWholeMostRecentlyUsedFirst) {
   EXPECT_THAT(cache->List(Kind::kSelection), IsEmpty());
 }
 
+TEST_F(DiskCacheTest, FindsWhatItWouldList) {
+  const auto cache = Open();
+  for (const char* key : {"a", "damaged"}) ASSERT_OK(cache->Write(Kind::kArtifact, key, "x"));
+  ASSERT_OK(cache->SetPinned(Kind::kArtifact, "a", true));
+  testing::WriteFile(EntryFile("damaged"), "short");
+  const auto found = cache->Find(Kind::kArtifact, "a");
+  ASSERT_TRUE(found.has_value());
+  const EntryInfo listed = cache->List(Kind::kArtifact).at(0);
+  EXPECT_EQ(found->key, "a");
+  EXPECT_EQ(found->digest, listed.digest);
+  EXPECT_EQ(found->bytes, listed.bytes);
+  EXPECT_EQ(found->last_use, listed.last_use);
+  EXPECT_TRUE(found->pinned);
+  EXPECT_FALSE(cache->Find(Kind::kArtifact, "damaged").has_value());
+  EXPECT_FALSE(cache->Find(Kind::kArtifact, "b").has_value());
+  EXPECT_FALSE(cache->Find(Kind::kSelection, "a").has_value());
+}
+
 TEST_F(DiskCacheTest, EvictsWhatWasNotUsedForLongest) {
   const auto cache = Open(3 * (kHeadBytes + 1));
   for (const char* key : {"a", "b", "c"}) ASSERT_OK(cache->Write(Kind::kArtifact, key, "x"));

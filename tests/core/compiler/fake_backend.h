@@ -57,9 +57,12 @@ class FakeBackend : public backends::Backend {
     return absl::StrCat("plan of ", graph.size());
   }
 
-  absl::StatusOr<std::unique_ptr<backends::Executable>> Load(
+  absl::StatusOr<std::unique_ptr<backends::Executable>> LoadIf(
       std::shared_ptr<const graph::Graph> graph, absl::string_view plan,
-      const weights::WeightSet& weights) override {
+      const weights::WeightSet& weights, const Admission& admit) override {
+    if (admit) {
+      if (auto status = admit(needs); !status.ok()) return status;
+    }
     ++loads;
     if (on_load) on_load();
     if (!load_status.ok()) return load_status;

@@ -3,7 +3,10 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
+#include <utility>
+#include <vector>
 
 #include "core/compiler/artifact.h"
 #include "core/graph/text.h"
@@ -61,6 +64,23 @@ TEST_F(GraphStoreDiskTest, ARestartCompilesNothing) {
   EXPECT_EQ(process.Durations("disk_load"), 1u);
   EXPECT_EQ(process.Only().state, GraphState::kReady);
   EXPECT_THAT(process.warnings(), IsEmpty());
+}
+
+TEST_F(GraphStoreDiskTest, LeavesWritingToWhoTakesIt) {
+  std::vector<std::function<void()>> writes;
+  size_t bytes = 0;
+  Process process(backend, clock, directory.path(), {.write = [&](size_t more, auto write) {
+                    bytes += more;
+                    writes.push_back(std::move(write));
+                  }});
+  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  ASSERT_OK(process->Get(graph));
+  EXPECT_EQ(process.Only().disk_bytes, 0);
+  EXPECT_EQ(process.Only().state, GraphState::kReady);
+  ASSERT_THAT(writes, SizeIs(1));
+  EXPECT_EQ(bytes, static_cast<size_t>(process.Only().memory_bytes));
+  writes[0]();
+  EXPECT_GT(process.Only().disk_bytes, 0);
 }
 
 TEST_F(GraphStoreDiskTest, SaysWhatAnEarlierRunPaid) {

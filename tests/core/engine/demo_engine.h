@@ -115,10 +115,10 @@ class WatchedBackend : public backends::Backend {
     if (absl::Status status = watch_(graph); !status.ok()) return status;
     return inner_->Plan(graph);
   }
-  absl::StatusOr<std::unique_ptr<backends::Executable>> Load(
+  absl::StatusOr<std::unique_ptr<backends::Executable>> LoadIf(
       std::shared_ptr<const graph::Graph> graph, absl::string_view plan,
-      const weights::WeightSet& weights) override {
-    return inner_->Load(std::move(graph), plan, weights);
+      const weights::WeightSet& weights, const Admission& admit) override {
+    return inner_->LoadIf(std::move(graph), plan, weights, admit);
   }
   absl::StatusOr<backends::MemoryNeeds> Predict(const graph::Graph& graph, absl::string_view plan,
                                                 const weights::WeightSet& weights) const override {
