@@ -45,6 +45,15 @@ Where
                           that is a loopback address or a Unix socket, else nowhere
   --metrics-listen=ADDRESS
                           HOST:PORT for Prometheus, at /metrics (default: nowhere)
+  --health-listen=ADDRESS HOST:PORT for probes: grpc.health.v1 alone, always in plain text (default: nowhere)
+
+Who may call (PEM files, read again when they change)
+  --tls-cert=FILE         speak TLS at --listen and --admin-listen, with this certificate; those that lead to its
+                          authority belong behind it in the same file
+  --tls-key=FILE          its key
+  --tls-client-ca=FILE    ask clients for a certificate that one of these has signed
+  --admin-tls-client-ca=FILE
+                          the same at --admin-listen (default: --tls-client-ca)
 
 How much
   --threads=N             for computing (default: as many as this process may use)

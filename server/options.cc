@@ -69,6 +69,10 @@ absl::Status SetAddresses(const v1::ServerConfig& config, Options& options) {
   if (!options.metrics_listen.empty()) {
     RETURN_IF_ERROR(CheckTcpAddress("metrics-listen", options.metrics_listen));
   }
+  options.health_listen = config.health_listen();
+  if (!options.health_listen.empty()) {
+    RETURN_IF_ERROR(CheckTcpAddress("health-listen", options.health_listen));
+  }
   options.admin_listen = config.admin_listen();
   if (options.admin_listen.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(CheckAddress("admin-listen", options.admin_listen));
@@ -76,6 +80,27 @@ absl::Status SetAddresses(const v1::ServerConfig& config, Options& options) {
     return WrongValue("admin-listen", options.admin_listen, "another address than --listen");
   }
   return absl::OkStatus();
+}
+
+// What a file is of no use without.
+absl::Status CheckNeeds(absl::string_view flag, const std::string& value, bool have,
+                        absl::string_view needed) {
+  if (value.empty() || have) return absl::OkStatus();
+  return WrongValue(flag, value, absl::StrCat("given together with --", needed));
+}
+
+// REQUIRES: addresses are set. The files are not looked at.
+absl::Status SetTls(const v1::ServerConfig& config, Options& options) {
+  TlsFiles& tls = options.tls;
+  tls = {config.tls_cert(), config.tls_key(), config.tls_client_ca(), config.admin_tls_client_ca()};
+  const bool have = !tls.certificate.empty();
+  RETURN_IF_ERROR(CheckNeeds("tls-cert", tls.certificate, !tls.key.empty(), "tls-key"));
+  RETURN_IF_ERROR(CheckNeeds("tls-key", tls.key, have, "tls-cert"));
+  RETURN_IF_ERROR(CheckNeeds("tls-client-ca", tls.client_authority, have, "tls-cert"));
+  RETURN_IF_ERROR(CheckNeeds("admin-tls-client-ca", tls.operator_authority, have, "tls-cert"));
+  // At --listen, all clients show certificates of the same authority.
+  return CheckNeeds("admin-tls-client-ca", tls.operator_authority, !options.admin_listen.empty(),
+                    "admin-listen");
 }
 
 }  // namespace
@@ -113,6 +138,7 @@ v1::ServerConfig DefaultConfig() {
 absl::StatusOr<Options> ToOptions(const v1::ServerConfig& config) {
   Options options;
   RETURN_IF_ERROR(SetAddresses(config, options));
+  RETURN_IF_ERROR(SetTls(config, options));
   RETURN_IF_ERROR(SetModels(config, options.engine));
   RETURN_IF_ERROR(SetLimits(config, options.engine));
   RETURN_IF_ERROR(SetGraphs(config, options.engine));

@@ -7,6 +7,7 @@
 #include "absl/time/time.h"
 #include "core/engine/engine.h"
 #include "latent/v1/config.pb.h"
+#include "server/tls_files.h"
 
 namespace latentd::server {
 
@@ -14,6 +15,8 @@ struct Options {
   std::string listen;        // HOST:PORT or unix:PATH
   std::string admin_listen;  // the same; empty: where `listen` is, if only this machine reaches it
   std::string metrics_listen;  // HOST:PORT; empty: nowhere
+  std::string health_listen;   // the same
+  TlsFiles tls;
   engine::Config engine;
   int64_t max_request_bytes = 0;
   absl::Duration drain_timeout;

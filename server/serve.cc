@@ -11,6 +11,7 @@
 #include "core/base/clock.h"
 #include "core/engine/engine.h"
 #include "server/grpc_server.h"
+#include "server/listen_address.h"
 #include "server/log.h"
 #include "server/metrics_endpoint.h"
 #include "server/signals.h"
@@ -71,6 +72,8 @@ GrpcServer::Options ServerOptions(const Options& options, const std::string& ver
       engine.cache_dir.empty() ? engine.graph_memory_bytes : engine.cache_max_bytes;
   return {.listen = options.listen,
           .admin_listen = options.admin_listen,
+          .health_listen = options.health_listen,
+          .tls = options.tls,
           .max_request_bytes = options.max_request_bytes,
           .version = version,
           .imports = {engine.allow_import, {graph_bytes, stream_bytes}},
@@ -79,8 +82,12 @@ GrpcServer::Options ServerOptions(const Options& options, const std::string& ver
           }};
 }
 
-void LogAddresses(const GrpcServer& server, const std::string& version) {
-  Log(v1::INFO, absl::StrCat("listening on ", server.address()), {{"version", version}});
+void LogAddresses(const GrpcServer& server, const TlsFiles& tls, const std::string& version) {
+  Log(v1::INFO, absl::StrCat("listening on ", server.address()),
+      {{"version", version}, {"tls", !tls.certificate.empty()}});
+  if (!server.health_address().empty()) {
+    Log(v1::INFO, absl::StrCat("health on ", server.health_address()));
+  }
   const std::string admin = server.admin_address();
   if (admin.empty()) {
     Log(v1::INFO,
@@ -88,6 +95,12 @@ void LogAddresses(const GrpcServer& server, const std::string& version) {
         "--admin-listen");
   } else if (admin != server.address()) {
     Log(v1::INFO, absl::StrCat("admin on ", admin));
+  }
+  if (!admin.empty() && !IsLocalAddress(admin) && tls.client_authority.empty() &&
+      tls.operator_authority.empty()) {
+    Log(v1::WARNING,
+        absl::StrCat("whoever reaches ", admin,
+                     " is an operator: --admin-tls-client-ca would ask for a certificate"));
   }
 }
 
@@ -128,7 +141,7 @@ int Serve(const Options& options, const std::string& version) {
   auto server =
       GrpcServer::Start(ServerOptions(options, version, signals), **engine, SystemClock());
   if (!server.ok()) return Fail(server.status());
-  LogAddresses(**server, version);
+  LogAddresses(**server, options.tls, version);
   (*engine)->metrics().GetGauge(metrics::kBuildInfo, {version}).Set(1);
   const auto metrics = StartMetrics(options.metrics_listen, **engine);
   if (!metrics.ok()) return Fail(metrics.status());
@@ -137,7 +150,10 @@ int Serve(const Options& options, const std::string& version) {
       **engine, [&startup](const engine::ServerStatus& status) { startup.Note(status); });
 
   Loader loader(**engine, signals);
-  while (!signals.WaitForStop(kTick)) (*server)->CancelStalled();
+  while (!signals.WaitForStop(kTick)) {
+    (*server)->CancelStalled();
+    (*server)->RefreshTls();
+  }
 
   const engine::State state = (*engine)->state();
   if (state == engine::State::kFailed) return Fail(loader.Join());

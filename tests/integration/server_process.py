@@ -122,9 +122,16 @@ class Api:
 
     SERVICE = "/latent.v1.ImageGeneration/"
 
-    def __init__(self, address):
-        self.channel = grpc.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)])
-        self.pool = DescriptorPool(ProtoReflectionDescriptorDatabase(self.channel))
+    def __init__(self, address, credentials=None):
+        own = [("grpc.use_local_subchannel_pool", 1)]
+        self.channel = (grpc.secure_channel(address, credentials, options=own) if credentials
+                        else grpc.insecure_channel(address, options=own))
+        self._described = ProtoReflectionDescriptorDatabase(self.channel)
+        self.pool = DescriptorPool(self._described)
+
+    def services(self):
+        """Their names, as reflection has them."""
+        return list(self._described.get_services())
 
     def type(self, name):
         return GetMessageClass(self.pool.FindMessageTypeByName(name))
