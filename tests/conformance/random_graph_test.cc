@@ -19,6 +19,7 @@
 #include "core/graph/text.h"
 #include "core/graph/verifier.h"
 #include "core/passes/pipeline.h"
+#include "core/passes/precision.h"
 #include "core/weights/weight_store.h"
 #include "tests/conformance/run_graph.h"
 #include "tests/conformance/tolerance.h"
@@ -35,18 +36,29 @@ using graph::ValueId;
 constexpr unsigned kFirstSeed = 1;
 constexpr int kGraphs = 400;
 
-// A change of the leaves by kNudge and what it changes say how much of a result is rounding: two
-// ways to compute it may differ by kRoundings times that, and by the backend's tolerance.
-constexpr float kNudge = 1e-6f;
-constexpr double kRoundings = 20;
-// Beyond this (of the largest value) nothing can be said.
-constexpr double kTooSensitive = 1e-3;
+// A change of the leaves by `nudge` and what it changes say how much of a result is rounding: two
+// ways to compute it may differ by `roundings` times that, and by the backend's tolerance.
+struct Rounding {
+  device::DType dtype;  // that the graph is computed in
+  float nudge;
+  double roundings;
+  double too_sensitive;  // beyond this (of the largest value) nothing can be said
+};
+constexpr Rounding kRoundings[] = {{device::DType::kF32, 1e-6f, 20, 1e-3},
+                                   {device::DType::kBF16, 4e-3f, 4, 0.1},
+                                   {device::DType::kF16, 5e-4f, 4, 0.02}};
 
-// One graph with its leaves, and what the reference backend makes of them.
+const Rounding& RoundingOf(device::DType dtype) {
+  return *std::find_if(std::begin(kRoundings), std::end(kRoundings),
+                       [&](const Rounding& row) { return row.dtype == dtype; });
+}
+
+// One graph with its leaves, and what the reference backend makes of them, in `dtype`.
 class RandomCase {
  public:
-  explicit RandomCase(unsigned seed)
-      : graph_(RandomGraph(seed)),
+  explicit RandomCase(unsigned seed, device::DType dtype = device::DType::kF32)
+      : rounding_(RoundingOf(dtype)),
+        graph_(RandomGraph(seed)),
         leaves_(RandomLeaves(graph_, seed)),
         nudged_(Nudged(leaves_, seed)),
         store_(backends::reference::EvaluateRecipe),
@@ -54,9 +66,10 @@ class RandomCase {
         nudged_weights_(&store_) {
     weights_.Add("net", leaves_.weights);
     nudged_weights_.Add("net", nudged_.weights);
-    expected_ = Run(reference_, graph_);
-    const auto nudged = RunGraph(reference_, std::make_shared<const Graph>(graph_), nudged_weights_,
-                                 nudged_.inputs);
+    const auto low =
+        std::make_shared<const Graph>(passes::ChoosePrecision(graph_, {dtype}).value());
+    expected_ = Run(reference_, *low);
+    const auto nudged = RunGraph(reference_, low, nudged_weights_, nudged_.inputs);
     EXPECT_OK(nudged);
     if (nudged.ok()) MeasureSensitivity(*nudged);
   }
@@ -91,9 +104,9 @@ class RandomCase {
   }
 
  private:
-  static void Nudge(Buffer& buffer, std::mt19937& random) {
+  void Nudge(Buffer& buffer, std::mt19937& random) const {
     if (buffer.dtype() != device::DType::kF32) return;
-    std::uniform_real_distribution<float> by(-kNudge, kNudge);
+    std::uniform_real_distribution<float> by(-rounding_.nudge, rounding_.nudge);
     Buffer nudged = Buffer::Allocate(buffer.dtype(), buffer.shape());
     for (size_t i = 0; i < nudged.as<float>().size(); ++i) {
       nudged.as<float>()[i] = buffer.as<float>()[i] * (1 + by(random));
@@ -101,7 +114,7 @@ class RandomCase {
     buffer = nudged;
   }
 
-  static Leaves Nudged(Leaves leaves, unsigned seed) {
+  Leaves Nudged(Leaves leaves, unsigned seed) const {
     std::mt19937 random(seed);
     for (Buffer& input : leaves.inputs) Nudge(input, random);
     for (auto& [name, weight] : leaves.weights) Nudge(weight.data, random);
@@ -116,14 +129,17 @@ class RandomCase {
         largest = std::max(largest, std::abs(a[j]));
         if (!(std::abs(a[j] - b[j]) <= change)) change = std::abs(a[j] - b[j]);
       }
-      const Tolerance tolerance = ToleranceOf("cpu", expected_[i].dtype());
-      allowed_.push_back((tolerance.abs + tolerance.rel) * largest + kRoundings * change);
-      comparable_ = comparable_ && std::isfinite(largest) &&
-                    (tolerance.dtype != device::DType::kF32 || change <= kTooSensitive * largest);
+      const bool is_f32 = expected_[i].dtype() == device::DType::kF32;
+      const Tolerance tolerance =
+          ToleranceOf("cpu", is_f32 ? rounding_.dtype : expected_[i].dtype());
+      allowed_.push_back((tolerance.abs + tolerance.rel) * largest + rounding_.roundings * change);
+      comparable_ = comparable_ && std::isfinite(largest) && std::isfinite(change) &&
+                    (!is_f32 || change <= rounding_.too_sensitive * largest);
     }
   }
 
   backends::reference::ReferenceBackend reference_;
+  const Rounding& rounding_;
   const Graph graph_;
   const Leaves leaves_, nudged_;
   weights::WeightStore store_;
@@ -142,11 +158,11 @@ class RandomGraphs : public ::testing::Test {
  protected:
   // Calls `check` with every case that can be compared; nearly all can.
   template <typename Check>
-  void ForEach(Check check) {
+  void ForEach(Check check, device::DType dtype = device::DType::kF32) {
     int compared = 0;
     for (unsigned seed = kFirstSeed; seed < kFirstSeed + kGraphs && !HasFailure(); ++seed) {
       SCOPED_TRACE(absl::StrCat("RandomGraph(", seed, ")"));
-      RandomCase c(seed);
+      RandomCase c(seed, dtype);
       compared += c.comparable();
       if (c.comparable()) check(c, seed);
     }
@@ -180,6 +196,18 @@ TEST_F(RandomGraphs, KeepTheirNumbersThroughThePasses) {
       ASSERT_EQ(c.Difference(c.Run(reference_, optimised)), "") << ToText(optimised);
     }
   });
+}
+
+TEST_F(RandomGraphs, KeepTheirNumbersThroughThePassesInLesserPrecision) {
+  for (const device::DType dtype : {device::DType::kBF16, device::DType::kF16}) {
+    passes::PassOptions options = folding_;
+    options.precision.dtype = dtype;
+    const auto check = [&](RandomCase& c, unsigned) {
+      ASSERT_OK_AND_ASSIGN(const Graph optimised, RunPasses(c.graph(), cpu_->target(), options));
+      ASSERT_EQ(c.Difference(c.Run(reference_, optimised)), "") << ToText(optimised);
+    };
+    ForEach(check, dtype);
+  }
 }
 
 TEST_F(RandomGraphs, KeepTheirNumbersWithoutAnyOnePass) {
@@ -266,12 +294,14 @@ TEST_F(RandomGraphs, HaveEveryOpAndEveryPattern) {
 
 // Every pass has something to do: without it, the graph is another one.
 TEST_F(RandomGraphs, GiveEveryPassSomethingToDo) {
+  passes::PassOptions low = folding_;
+  low.precision.dtype = device::DType::kBF16;
   std::map<absl::string_view, int> changed;
   for (unsigned seed = kFirstSeed; seed < kFirstSeed + kGraphs; ++seed) {
     const Graph graph = RandomGraph(seed);
-    ASSERT_OK_AND_ASSIGN(const Graph all, RunPasses(graph, cpu_->target(), folding_));
+    ASSERT_OK_AND_ASSIGN(const Graph all, RunPasses(graph, cpu_->target(), low));
     for (const passes::Pass& pass : passes::Passes()) {
-      passes::PassOptions options = folding_;
+      passes::PassOptions options = low;
       options.skip = {std::string(pass.name)};
       ASSERT_OK_AND_ASSIGN(const Graph without, RunPasses(graph, cpu_->target(), options));
       changed[pass.name] += ToText(without) != ToText(all);
