@@ -1,4 +1,5 @@
 #include "core/backends/cpu/binders.h"
+#include "core/backends/cpu/element.h"
 
 namespace latentd::backends::cpu {
 
@@ -6,6 +7,7 @@ absl::StatusOr<BoundKernel> BindAttention(const BinderArguments& a) {
   const auto& attention = std::get<graph::AttentionAttributes>(a.instruction.attributes);
   const View query = a.operand(0), key = a.operand(1), value = a.operand(2), y = a.result();
   AttentionArguments arguments = {};
+  arguments.element = ElementOf(query.dtype);
   arguments.rows = query.shape[0];
   arguments.queries = query.shape[1];
   arguments.keys = key.shape[1];
@@ -24,10 +26,10 @@ absl::StatusOr<BoundKernel> BindAttention(const BinderArguments& a) {
   BoundKernel kernel;
   kernel.workspace_bytes = a.machine.kernels->attention_workspace(arguments);
   kernel.run = [=, run = a.machine.kernels->attention](const Frame& f) mutable {
-    arguments.query = AddressOf<const float>(query, f);
-    arguments.key = AddressOf<const float>(key, f);
-    arguments.value = AddressOf<const float>(value, f);
-    arguments.result = AddressOf<float>(y, f);
+    arguments.query = BytesOf(query, f);
+    arguments.key = BytesOf(key, f);
+    arguments.value = BytesOf(value, f);
+    arguments.result = BytesOf(y, f);
     arguments.workspace = f.workspace;
     run(arguments);
     return absl::OkStatus();

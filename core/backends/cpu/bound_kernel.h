@@ -33,6 +33,9 @@ struct Machine {
   int threads = 1;
 };
 
+// Whether products of bf16 are computed as such, with sums in f32.
+bool MultipliesInBf16(const Machine& machine);
+
 // Kernels that there are to choose from, by number; which one Plan chooses when nothing was
 // measured.
 int ChoicesOf(const Instruction& instruction);
@@ -43,9 +46,13 @@ absl::StatusOr<BoundKernel> BindKernel(const Program& program, const Instruction
                                        int choice, const Machine& machine);
 
 // The address of a view's first element.
+inline char* BytesOf(const View& view, const Frame& frame) {
+  return frame.storages[view.storage] + view.offset * device::SizeOf(view.dtype);
+}
+// REQUIRES: T is the C++ type of the view's dtype.
 template <typename T>
 T* AddressOf(const View& view, const Frame& frame) {
-  return reinterpret_cast<T*>(frame.storages[view.storage]) + view.offset;
+  return reinterpret_cast<T*>(BytesOf(view, frame));
 }
 
 }  // namespace latentd::backends::cpu

@@ -1,4 +1,5 @@
 // Convolutions on oneDNN, with bias, residual and activation in the same primitive.
+#include "core/backends/cpu/element.h"
 #include "core/backends/cpu/loop_nest.h"
 #include "core/backends/cpu/product.h"
 #include "core/base/status_macros.h"
@@ -10,8 +11,9 @@ using dnnl::memory;
 using Tag = memory::format_tag;
 
 // [n, h, w, c], which oneDNN spells [n, c, h, w] with another order in memory.
-memory::desc Image(const graph::Shape& shape) {
-  return Float32({shape[0], shape[3], shape[1], shape[2]}, Tag::nhwc);
+memory::desc Image(const View& image) {
+  const graph::Shape& shape = image.shape;
+  return Layout(image.dtype, {shape[0], shape[3], shape[1], shape[2]}, Tag::nhwc);
 }
 
 BoundKernel BindOne(const BinderArguments& a) {
@@ -20,13 +22,13 @@ BoundKernel BindOne(const BinderArguments& a) {
   const memory::dims weight_dims = {w[0], w[1], w[2], w[3]};
   Product p;
   p.name = "convolution";
-  p.source = Image(a.operand(0).shape);
-  p.result = Image(a.result().shape);
-  p.plain_weight = Float32(weight_dims, Tag::oihw);
+  p.source = Image(a.operand(0));
+  p.result = Image(a.result());
+  p.plain_weight = PlainWeight(a, weight_dims, Tag::oihw);
   if (a.operand(2).present()) p.bias = Float32({w[0]}, Tag::a);
   const dnnl::convolution_forward::desc desc(
       dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct, p.source,
-      a.weight_is_held() ? Float32(weight_dims, Tag::any) : p.plain_weight, p.bias, p.result,
+      a.weight_is_held() ? PlainWeight(a, weight_dims, Tag::any) : p.plain_weight, p.bias, p.result,
       {conv.stride, conv.stride}, {conv.padding.top, conv.padding.left},
       {conv.padding.bottom, conv.padding.right});
   const auto* residual = a.operand(3).present() ? &p.result : nullptr;
@@ -48,8 +50,8 @@ BoundKernel BindThenAdd(const BinderArguments& a) {
                 loops = LoopsOver({&a.result(), &a.result(), &a.operand(3)}), y = a.result(),
                 residual = a.operand(3)](const Frame& f) {
     RETURN_IF_ERROR(run(f));
-    auto* result = AddressOf<float>(y, f);
-    add(BinaryFunction::kAdd, loops, result, result, AddressOf<float>(residual, f));
+    char* result = BytesOf(y, f);
+    add(BinaryFunction::kAdd, ElementOf(y.dtype), loops, result, result, BytesOf(residual, f));
     return absl::OkStatus();
   };
   return kernel;

@@ -81,7 +81,7 @@ absl::StatusOr<Bound> Bind(const graph::Graph& graph, absl::string_view plan_byt
   RETURN_IF_ERROR(graph::Verify(graph));
   Bound bound;
   bound.recipes = graph::ExtractRecipes(graph);
-  ASSIGN_OR_RETURN(bound.program, Lower(graph, bound.recipes));
+  bound.program = Lower(graph, bound.recipes, machine);
   ASSIGN_OR_RETURN(CpuPlan plan, Decode(plan_bytes));
   RETURN_IF_ERROR(CheckChoices(bound.program, plan.choices));
   ASSIGN_OR_RETURN(bound.kernels, BindAll(bound.program, plan.choices, machine));
@@ -97,10 +97,9 @@ absl::StatusOr<MemoryNeeds> NeedsOf(const graph::Graph& graph, const Bound& boun
   needs.arena_bytes = bound.memory.arena_bytes;
   needs.executable_bytes = OwnBytes(graph, bound.kernels);
   for (const WeightForm& wanted : WeightForms(bound.program, bound.kernels)) {
-    ASSIGN_OR_RETURN(std::string key, weights::WeightStore::Key(
-                                          bound.recipes[wanted.recipe].graph, weights,
-                                          wanted.packing != nullptr ? wanted.packing->form : ""));
-    needs.weights[std::move(key)] = wanted.bytes;
+    ASSIGN_OR_RETURN(std::string key, weights::WeightStore::Key(bound.recipes[wanted.recipe].graph,
+                                                                weights, wanted.packing.form));
+    needs.weights[std::move(key)] = wanted.packing.bytes;
   }
   return needs;
 }
@@ -136,7 +135,7 @@ std::string CpuBackend::Fingerprint() const {
 
 absl::StatusOr<std::string> CpuBackend::Plan(const graph::Graph& graph) const {
   const std::vector<graph::Recipe> recipes = graph::ExtractRecipes(graph);
-  ASSIGN_OR_RETURN(const Program program, Lower(graph, recipes));
+  const Program program = Lower(graph, recipes, machine_);
   CpuPlan plan;
   plan.choices = DefaultChoices(program, machine_);
   ASSIGN_OR_RETURN(const std::vector<BoundKernel> kernels,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/backends/cpu/element.h"
 #include "core/backends/cpu/onednn.h"
 #include "core/backends/cpu/thread_count.h"
 #include "core/backends/ports.h"
@@ -34,14 +35,16 @@ std::vector<WeightForm> WeightForms(const Program& program, absl::Span<const Bou
     const Storage& storage = program.storages[i];
     if (!plain[i] || storage.place != Place::kHeld) continue;
     const auto bytes = static_cast<size_t>(storage.elements * device::SizeOf(storage.dtype));
-    forms.push_back({storage.index, static_cast<int>(i), -1, nullptr, bytes});
+    const weights::Packing packing =
+        storage.widened ? weights::Packing{"f32", InFloat32, bytes}
+                        : weights::Packing{.form = "", .packer = nullptr, .bytes = bytes};
+    forms.push_back({storage.index, static_cast<int>(i), -1, packing});
   }
   for (size_t i = 0; i < kernels.size(); ++i) {
     if (!kernels[i].packing.has_value()) continue;
-    const weights::Packing& packing = *kernels[i].packing;
     const int storage = program.instructions[i].operands[1].storage;
     forms.push_back(
-        {program.storages[storage].index, -1, static_cast<int>(i), &packing, packing.bytes});
+        {program.storages[storage].index, -1, static_cast<int>(i), *kernels[i].packing});
   }
   return forms;
 }
@@ -93,11 +96,9 @@ void CpuExecutable::Place(const ArenaValues& values, const graph::MemoryPlan& me
 absl::Status CpuExecutable::HoldWeights(const std::vector<graph::Recipe>& recipes,
                                         const weights::WeightSet& weights) {
   for (const WeightForm& wanted : WeightForms(program_, kernels_)) {
-    ASSIGN_OR_RETURN(
-        weights::Held held,
-        weights.store().Get(recipes[wanted.recipe].graph, weights,
-                            wanted.packing != nullptr ? *wanted.packing : weights::Packing()));
-    if (wanted.packing != nullptr) {
+    ASSIGN_OR_RETURN(weights::Held held,
+                     weights.store().Get(recipes[wanted.recipe].graph, weights, wanted.packing));
+    if (wanted.instruction >= 0) {
       packed_[wanted.instruction] = held->data();
     } else {
       storages_[wanted.storage] = static_cast<char*>(const_cast<void*>(held->data()));

@@ -17,10 +17,9 @@ namespace latentd::backends::cpu {
 // read as it is, or to the instruction that reads it packed.
 struct WeightForm {
   int recipe;
-  int storage;                      // -1: packed
-  int instruction;                  // -1: plain
-  const weights::Packing* packing;  // of the instruction; null: plain
-  size_t bytes;
+  int storage;               // -1: packed
+  int instruction;           // -1: not packed
+  weights::Packing packing;  // with its bytes, of a plain result too
 };
 std::vector<WeightForm> WeightForms(const Program& program, absl::Span<const BoundKernel> kernels);
 

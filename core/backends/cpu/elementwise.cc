@@ -1,4 +1,5 @@
 #include "core/backends/cpu/binders.h"
+#include "core/backends/cpu/element.h"
 #include "core/backends/cpu/loop_nest.h"
 
 namespace latentd::backends::cpu {
@@ -38,7 +39,7 @@ absl::StatusOr<BoundKernel> BindUnary(const BinderArguments& a) {
   BoundKernel kernel;
   kernel.run = [x = a.operand(0), y = a.result(), function = UnaryOf(a.instruction.op),
                 run = a.machine.kernels->unary](const Frame& f) {
-    run(function, AddressOf<float>(x, f), AddressOf<float>(y, f), x.shape.elements());
+    run(function, ElementOf(x.dtype), BytesOf(x, f), BytesOf(y, f), x.shape.elements());
     return absl::OkStatus();
   };
   return kernel;
@@ -47,7 +48,7 @@ absl::StatusOr<BoundKernel> BindUnary(const BinderArguments& a) {
 absl::StatusOr<BoundKernel> BindGeglu(const BinderArguments& a) {
   BoundKernel kernel;
   kernel.run = [x = a.operand(0), y = a.result(), run = a.machine.kernels->geglu](const Frame& f) {
-    run(AddressOf<float>(x, f), AddressOf<float>(y, f), y.shape.elements() / y.shape[-1],
+    run(ElementOf(x.dtype), BytesOf(x, f), BytesOf(y, f), y.shape.elements() / y.shape[-1],
         y.shape[-1]);
     return absl::OkStatus();
   };
@@ -60,8 +61,7 @@ absl::StatusOr<BoundKernel> BindBinary(const BinderArguments& a) {
                 function = BinaryOf(a.instruction.op),
                 loops = LoopsOver({&a.result(), &a.operand(0), &a.operand(1)}),
                 run = a.machine.kernels->binary](const Frame& f) {
-    run(function, loops, AddressOf<float>(y, f), AddressOf<float>(left, f),
-        AddressOf<float>(right, f));
+    run(function, ElementOf(y.dtype), loops, BytesOf(y, f), BytesOf(left, f), BytesOf(right, f));
     return absl::OkStatus();
   };
   return kernel;

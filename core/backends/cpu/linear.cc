@@ -20,14 +20,14 @@ Sizes SizesOf(const BinderArguments& a) {
 BoundKernel BindAsMatmul(const BinderArguments& a, const Sizes& s) {
   Product p;
   p.name = "matmul";
-  p.source = Float32({s.rows, s.in}, Tag::ab);
-  p.result = Float32({s.rows, s.out}, Tag::ab);
+  p.source = Layout(a.operand(0).dtype, {s.rows, s.in}, Tag::ab);
+  p.result = Layout(a.result().dtype, {s.rows, s.out}, Tag::ab);
   // [out, in] read as [in, out].
-  p.plain_weight = Float32({s.in, s.out}, Tag::ba);
+  p.plain_weight = PlainWeight(a, {s.in, s.out}, Tag::ba);
   if (a.operand(2).present()) p.bias = Float32({1, s.out}, Tag::ab);
   const dnnl::matmul::desc desc(
-      p.source, a.weight_is_held() ? Float32({s.in, s.out}, Tag::any) : p.plain_weight, p.bias,
-      p.result);
+      p.source, a.weight_is_held() ? PlainWeight(a, {s.in, s.out}, Tag::any) : p.plain_weight,
+      p.bias, p.result);
   const auto* residual = a.operand(3).present() ? &p.result : nullptr;
   dnnl::matmul::primitive_desc chosen(desc, Attributes(residual, a.instruction.activation),
                                       Engine());
@@ -41,14 +41,14 @@ BoundKernel BindAsMatmul(const BinderArguments& a, const Sizes& s) {
 BoundKernel BindAsConvolution(const BinderArguments& a, const Sizes& s) {
   Product p;
   p.name = "convolution";
-  p.source = Float32({1, s.in, s.rows, 1}, Tag::nhwc);
-  p.result = Float32({1, s.out, s.rows, 1}, Tag::nhwc);
+  p.source = Layout(a.operand(0).dtype, {1, s.in, s.rows, 1}, Tag::nhwc);
+  p.result = Layout(a.result().dtype, {1, s.out, s.rows, 1}, Tag::nhwc);
   const memory::dims weight_dims = {s.out, s.in, 1, 1};
-  p.plain_weight = Float32(weight_dims, Tag::oihw);
+  p.plain_weight = PlainWeight(a, weight_dims, Tag::oihw);
   if (a.operand(2).present()) p.bias = Float32({s.out}, Tag::a);
   const dnnl::convolution_forward::desc desc(
       dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct, p.source,
-      a.weight_is_held() ? Float32(weight_dims, Tag::any) : p.plain_weight, p.bias, p.result,
+      a.weight_is_held() ? PlainWeight(a, weight_dims, Tag::any) : p.plain_weight, p.bias, p.result,
       {1, 1}, {0, 0}, {0, 0});
   const auto* residual = a.operand(3).present() ? &p.result : nullptr;
   dnnl::convolution_forward::primitive_desc chosen(

@@ -1,11 +1,11 @@
 #include "core/backends/cpu/lowering.h"
 
+#include <map>
 #include <optional>
+#include <tuple>
 
-#include "absl/strings/str_cat.h"
 #include "core/backends/cpu/fused_patterns.h"
-#include "core/base/status_macros.h"
-#include "core/graph/op_table.h"
+#include "core/backends/cpu/kernel_rules.h"
 
 namespace latentd::backends::cpu {
 namespace {
@@ -19,56 +19,6 @@ using graph::ValueId;
 
 // An operand that an instruction goes without.
 constexpr ValueId kAbsent = -1;
-
-// The instruction of an op that is computed by one, its operands dense and as they are.
-std::optional<Kernel> PlainKernel(Op op) {
-  switch (op) {
-    case Op::kConv2d:
-      return Kernel::kConvolution;
-    case Op::kLinear:
-      return Kernel::kLinear;
-    case Op::kMatmul:
-      return Kernel::kMatmul;
-    case Op::kGroupNorm:
-      return Kernel::kGroupNorm;
-    case Op::kLayerNorm:
-      return Kernel::kLayerNorm;
-    case Op::kSoftmax:
-      return Kernel::kSoftmax;
-    case Op::kRowStd:
-      return Kernel::kRowStd;
-    case Op::kSilu:
-    case Op::kGelu:
-    case Op::kQuickGelu:
-    case Op::kRelu:
-    case Op::kTanh:
-      return Kernel::kUnary;
-    case Op::kGeglu:
-      return Kernel::kGeglu;
-    case Op::kCast:
-      return Kernel::kCast;
-    case Op::kUpsampleNearest:
-      return Kernel::kUpsample;
-    case Op::kEmbedding:
-      return Kernel::kEmbedding;
-    case Op::kTimestepEmbedding:
-      return Kernel::kTimestepEmbedding;
-    default:
-      return std::nullopt;
-  }
-}
-
-// How many operands an instruction has, absent ones included.
-size_t OperandCount(Kernel kernel, size_t given) {
-  const bool epilogue =
-      kernel == Kernel::kConvolution || kernel == Kernel::kLinear || kernel == Kernel::kGroupNorm;
-  return epilogue ? 4 : given;
-}
-
-// Whether an instruction has its weight in a form of its own only.
-bool WantsHeldWeight(Kernel kernel) {
-  return kernel == Kernel::kLinearGeglu || kernel == Kernel::kUpsampleConvolution;
-}
 
 // `view` read as a larger shape: trailing dimensions are aligned, those of size 1 stand still.
 View BroadcastTo(const View& view, const Shape& shape) {
@@ -84,12 +34,14 @@ View BroadcastTo(const View& view, const Shape& shape) {
 
 class Lowering {
  public:
-  absl::StatusOr<Program> Run(const Graph& graph, const std::vector<graph::Recipe>& recipes) {
+  explicit Lowering(const Machine& machine) : machine_(machine) {}
+
+  Program Run(const Graph& graph, const std::vector<graph::Recipe>& recipes) {
     Scope scope = BindLeaves(graph, recipes);
     for (ValueId id = 0; id < graph.size(); ++id) {
       const bool only_for_recipes = graph.node(id).rate == graph::Rate::kCheckpoint;
       if (scope.values[id].present() || only_for_recipes) continue;
-      RETURN_IF_ERROR(LowerNode(graph.node(id), id, scope));
+      LowerNode(graph.node(id), id, scope);
     }
     for (size_t i = 0; i < graph.outputs().size(); ++i) {
       WriteOutput(scope.values[graph.outputs()[i].value], static_cast<int>(i));
@@ -174,26 +126,25 @@ class Lowering {
     Copy(value, Store(Place::kOutput, port, like));
   }
 
-  absl::Status LowerNode(const Node& node, ValueId id, Scope& scope) {
+  void LowerNode(const Node& node, ValueId id, Scope& scope) {
     switch (node.op) {
       case Op::kConstant:
         scope.values[id] = Literal(node);
-        return absl::OkStatus();
+        return;
       case Op::kReshape:
         scope.values[id] = Dense(node.operands[0], scope);
         scope.values[id].shape = node.shape;
         scope.values[id].strides = DenseStrides(node.shape);
-        return absl::OkStatus();
+        return;
       case Op::kSlice:
         scope.values[id] = Sliced(node, scope.values[node.operands[0]]);
-        return absl::OkStatus();
+        return;
       case Op::kPermute:
         scope.values[id] = Permuted(scope.values[node.operands[0]],
                                     std::get<graph::PermuteAttributes>(node.attributes).order);
-        return absl::OkStatus();
+        return;
       case Op::kConcat:
-        LowerConcat(node, id, scope);
-        return absl::OkStatus();
+        return LowerConcat(node, id, scope);
       case Op::kFused:
         return LowerFused(node, id, scope);
       default:
@@ -201,7 +152,7 @@ class Lowering {
     }
   }
 
-  // A constant of a fused node's body; those of the graph itself are recipes.
+  // A constant (f32) of a fused node's body; those of the graph itself are recipes.
   View Literal(const Node& node) {
     View view = Store(Place::kLiteral, 0, node);
     program_.storages.back().literal =
@@ -240,7 +191,7 @@ class Lowering {
     scope.values[id] = result;
   }
 
-  absl::Status LowerFused(const Node& node, ValueId id, Scope& scope) {
+  void LowerFused(const Node& node, ValueId id, Scope& scope) {
     const auto& fused = std::get<graph::FusedAttributes>(node.attributes);
     if (const std::optional<FusedMatch> match = Match(fused)) {
       const Node& product = fused.body->node(match->product);
@@ -265,7 +216,7 @@ class Lowering {
     return storage.place == Place::kHeld && storage.elements == weight.shape.elements();
   }
 
-  absl::Status LowerBody(const Graph& body, const Node& node, ValueId id, Scope& outer) {
+  void LowerBody(const Graph& body, const Node& node, ValueId id, Scope& outer) {
     Scope scope{std::vector<View>(body.size()), PortsOfRoots(body)};
     for (int& port : scope.ports) port = port < 0 ? -1 : outer.ports[id];
     size_t input = 0;
@@ -274,13 +225,12 @@ class Lowering {
     }
     for (ValueId value = 0; value < body.size(); ++value) {
       if (scope.values[value].present()) continue;
-      RETURN_IF_ERROR(LowerNode(body.node(value), value, scope));
+      LowerNode(body.node(value), value, scope);
     }
     outer.values[id] = scope.values[body.outputs()[0].value];
-    return absl::OkStatus();
   }
 
-  absl::Status LowerCompute(const Node& node, ValueId id, Scope& scope) {
+  void LowerCompute(const Node& node, ValueId id, Scope& scope) {
     if (node.op == Op::kAttention) return LowerAttention(node, id, scope);
     if (const std::optional<Kernel> kernel = PlainKernel(node.op)) {
       std::vector<ValueId> operands = node.operands;
@@ -289,50 +239,53 @@ class Lowering {
     }
     Instruction instruction = Begin(Kernel::kBinary, node);
     for (ValueId operand : node.operands) {
-      instruction.operands.push_back(BroadcastTo(scope.values[operand], node.shape));
+      const View view = Readable(instruction, scope.values[operand]);
+      instruction.operands.push_back(BroadcastTo(view, node.shape));
     }
     return Finish(std::move(instruction), node, id, scope);
   }
 
   // An instruction whose operands are dense.
-  absl::Status LowerPlain(Instruction instruction, const std::vector<ValueId>& operands,
-                          const Node& node, ValueId id, Scope& scope) {
+  void LowerPlain(Instruction instruction, const std::vector<ValueId>& operands, const Node& node,
+                  ValueId id, Scope& scope) {
     auto* conv = std::get_if<graph::Conv2dAttributes>(&instruction.attributes);
     if (conv != nullptr && conv->layout == graph::Layout::kNchw) {
       conv->layout = graph::Layout::kNhwc;
       return LowerNchw(std::move(instruction), operands, node, id, scope);
     }
     for (ValueId operand : operands) {
-      instruction.operands.push_back(operand == kAbsent ? View() : Dense(operand, scope));
+      const View view = operand == kAbsent ? View() : Dense(operand, scope);
+      instruction.operands.push_back(Readable(instruction, view));
     }
     return Finish(std::move(instruction), node, id, scope);
   }
 
   // A convolution of images in NCHW is one in NHWC between permutes, which as views cost nothing
   // where the neighbours are convolutions too.
-  absl::Status LowerNchw(Instruction instruction, const std::vector<ValueId>& operands,
-                         const Node& node, ValueId id, Scope& scope) {
+  void LowerNchw(Instruction instruction, const std::vector<ValueId>& operands, const Node& node,
+                 ValueId id, Scope& scope) {
     for (ValueId operand : operands) {
       View view = operand == kAbsent ? View() : scope.values[operand];
       const bool image = view.present() && view.shape.rank() == 4 && operand != operands[1];
       if (image) view = DenseCopy(Permuted(view, {0, 2, 3, 1}));
-      instruction.operands.push_back(image || !view.present() ? view : Dense(operand, scope));
+      if (!image && view.present()) view = Dense(operand, scope);
+      instruction.operands.push_back(Readable(instruction, view));
     }
-    RETURN_IF_ERROR(CheckDtypes(instruction));
     Node nhwc;
+    nhwc.dtype = node.dtype;
     nhwc.shape = Shape{node.shape[0], node.shape[2], node.shape[3], node.shape[1]};
-    instruction.result = Store(Place::kArena, 0, nhwc);
-    scope.values[id] = Permuted(instruction.result, {0, 3, 1, 2});
-    program_.instructions.push_back(std::move(instruction));
-    return absl::OkStatus();
+    const View result = Store(Place::kArena, 0, nhwc);
+    scope.values[id] = Permuted(result, {0, 3, 1, 2});
+    Emit(std::move(instruction), result);
   }
 
-  absl::Status LowerAttention(const Node& node, ValueId id, Scope& scope) {
+  void LowerAttention(const Node& node, ValueId id, Scope& scope) {
     Instruction instruction = Begin(Kernel::kAttention, node);
     for (ValueId operand : node.operands) {
       const View& view = scope.values[operand];
       const bool contiguous = view.shape[2] == 1 || view.strides[2] == 1;
-      instruction.operands.push_back(contiguous ? view : Dense(operand, scope));
+      instruction.operands.push_back(
+          Readable(instruction, contiguous ? view : Dense(operand, scope)));
     }
     return Finish(std::move(instruction), node, id, scope);
   }
@@ -345,35 +298,78 @@ class Lowering {
     return instruction;
   }
 
-  absl::Status Finish(Instruction instruction, const Node& node, ValueId id, Scope& scope) {
-    RETURN_IF_ERROR(CheckDtypes(instruction));
-    instruction.result = Result(node, id, scope);
-    scope.values[id] = instruction.result;
+  void Finish(Instruction instruction, const Node& node, ValueId id, Scope& scope) {
+    scope.values[id] = Result(node, id, scope);
+    Emit(std::move(instruction), scope.values[id]);
+  }
+
+  // What a kernel computes in f32 is rounded into a value of another dtype.
+  void Emit(Instruction instruction, const View& to) {
+    const bool same =
+        instruction.kernel == Kernel::kCast || instruction.operands[0].dtype == to.dtype;
+    instruction.result = same ? to : Temporary(to.shape);
     program_.instructions.push_back(std::move(instruction));
-    return absl::OkStatus();
+    if (!same) Convert(View(program_.instructions.back().result), to);
   }
 
-  // Everything is computed in float32; casts come from any dtype, and ids are integers.
-  static absl::Status CheckDtypes(const Instruction& instruction) {
-    if (instruction.kernel == Kernel::kCast) return absl::OkStatus();
-    for (size_t i = 0; i < instruction.operands.size(); ++i) {
-      const View& operand = instruction.operands[i];
-      const bool ids = instruction.kernel == Kernel::kEmbedding && i == 1;
-      if (!operand.present() || ids || operand.dtype == DType::kF32) continue;
-      return absl::UnimplementedError(
-          absl::StrCat("the CPU backend computes ", graph::RowOf(instruction.op).name,
-                       " in f32, not in ", device::Name(operand.dtype)));
+  void Convert(const View& from, const View& to) {
+    Instruction cast;
+    cast.kernel = Kernel::kCast;
+    cast.op = Op::kCast;
+    cast.operands = {from};
+    cast.result = to;
+    program_.instructions.push_back(std::move(cast));
+  }
+
+  View Temporary(const Shape& shape) {
+    Node like;
+    like.shape = shape;
+    return Store(Place::kArena, 0, like);
+  }
+
+  // The view as the instruction's next operand, in f32 if its kernel does not read it otherwise.
+  //
+  // So products of f16, and of bf16 where the processor has none, are f32's over weights that were
+  // rounded: there to be compared with, not to be fast. f16 is converted for everything else too,
+  // but for what only moves it.
+  View Readable(const Instruction& instruction, const View& view) {
+    const size_t operand = instruction.operands.size();
+    const bool packed = operand == 1 && HasWeight(instruction.kernel) && IsHeld(view);
+    const bool readable =
+        !view.present() || packed || Reads(instruction.kernel, operand, view.dtype, machine_);
+    return readable ? view : Widened(view);
+  }
+
+  // A copy in f32, made once: of a recipe's whole result when it is loaded.
+  View Widened(const View& view) {
+    const View dense = DenseCopy(view);
+    const auto [made, is_new] = widened_.try_emplace(
+        std::tuple(dense.storage, dense.offset, dense.shape.elements()), View());
+    if (is_new && IsHeld(dense)) {
+      Storage storage = program_.storages[dense.storage];
+      storage.dtype = DType::kF32;
+      storage.widened = true;
+      program_.storages.push_back(storage);
+      made->second =
+          DenseView(static_cast<int>(program_.storages.size()) - 1, DType::kF32, dense.shape);
+    } else if (is_new) {
+      made->second = Temporary(dense.shape);
+      Convert(dense, made->second);
     }
-    return absl::OkStatus();
+    return DenseView(made->second.storage, DType::kF32, dense.shape);
   }
 
+  const Machine& machine_;
+  // What there is in f32 of another dtype, by storage, offset and number of elements.
+  std::map<std::tuple<int, int64_t, int64_t>, View> widened_;
   Program program_;
 };
 
 }  // namespace
 
-absl::StatusOr<Program> Lower(const Graph& graph, const std::vector<graph::Recipe>& recipes) {
-  return Lowering().Run(graph, recipes);
+Program Lower(const Graph& graph, const std::vector<graph::Recipe>& recipes,
+              const Machine& machine) {
+  return Lowering(machine).Run(graph, recipes);
 }
 
 }  // namespace latentd::backends::cpu

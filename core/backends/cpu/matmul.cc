@@ -11,7 +11,7 @@ namespace {
 dnnl::memory::desc Batch(const View& view) {
   const int64_t rows = view.shape[-2], columns = view.shape[-1];
   const int64_t batch = view.shape.elements() / (rows * columns);
-  return Float32({batch, rows, columns}, dnnl::memory::format_tag::abc);
+  return Layout(view.dtype, {batch, rows, columns}, dnnl::memory::format_tag::abc);
 }
 
 }  // namespace
@@ -31,8 +31,8 @@ absl::StatusOr<BoundKernel> BindMatmul(const BinderArguments& a) {
                                                    {DNNL_ARG_SCRATCHPAD, desc.scratchpad_desc()}});
   kernel.run = [left = a.operand(0), right = a.operand(1), y = a.result(),
                 primitive](const Frame& f) {
-    const std::array<const void*, 4> addresses = {
-        AddressOf<float>(left, f), AddressOf<float>(right, f), AddressOf<float>(y, f), f.workspace};
+    const std::array<const void*, 4> addresses = {BytesOf(left, f), BytesOf(right, f),
+                                                  BytesOf(y, f), f.workspace};
     primitive->Run(addresses);
     return absl::OkStatus();
   };

@@ -1,3 +1,5 @@
+#include <cstring>
+
 #include "absl/strings/str_cat.h"
 #include "core/backends/cpu/binders.h"
 #include "core/backends/cpu/loop_nest.h"
@@ -5,20 +7,17 @@
 namespace latentd::backends::cpu {
 namespace {
 
-char* BytesOf(const View& view, const Frame& f) {
-  return f.storages[view.storage] + view.offset * device::SizeOf(view.dtype);
-}
-
 absl::Status Embed(const View& table, const View& ids, const View& y, const Frame& f) {
-  const int64_t entries = table.shape[0], size = table.shape[1];
+  const int64_t entries = table.shape[0];
+  const int64_t bytes = table.shape[1] * device::SizeOf(table.dtype);
   const auto* id = AddressOf<const int64_t>(ids, f);
-  auto* to = AddressOf<float>(y, f);
-  for (int64_t i = 0; i < ids.shape.elements(); ++i, to += size) {
+  char* to = BytesOf(y, f);
+  for (int64_t i = 0; i < ids.shape.elements(); ++i, to += bytes) {
     if (id[i] < 0 || id[i] >= entries) {
       return absl::InvalidArgumentError(
           absl::StrCat("embedding: id ", id[i], " is not in a table of ", entries));
     }
-    std::copy_n(AddressOf<const float>(table, f) + id[i] * size, size, to);
+    std::memcpy(to, BytesOf(table, f) + id[i] * bytes, bytes);
   }
   return absl::OkStatus();
 }
@@ -40,6 +39,7 @@ absl::StatusOr<BoundKernel> BindUpsample(const BinderArguments& a) {
   const bool nhwc = upsample.layout == graph::Layout::kNhwc;
   const graph::Shape& shape = a.operand(0).shape;
   UpsampleArguments arguments = {};
+  arguments.element_bytes = device::SizeOf(a.result().dtype);
   arguments.outer = nhwc ? shape[0] : shape[0] * shape[1];
   arguments.height = shape[nhwc ? 1 : 2];
   arguments.width = shape[nhwc ? 2 : 3];
@@ -50,8 +50,8 @@ absl::StatusOr<BoundKernel> BindUpsample(const BinderArguments& a) {
   BoundKernel kernel;
   kernel.run = [=, x = a.operand(0), y = a.result(),
                 run = a.machine.kernels->upsample_nearest](const Frame& f) mutable {
-    arguments.x = AddressOf<const float>(x, f);
-    arguments.y = AddressOf<float>(y, f);
+    arguments.x = BytesOf(x, f);
+    arguments.y = BytesOf(y, f);
     run(arguments);
     return absl::OkStatus();
   };

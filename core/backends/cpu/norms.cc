@@ -1,4 +1,5 @@
 #include "core/backends/cpu/binders.h"
+#include "core/backends/cpu/element.h"
 
 namespace latentd::backends::cpu {
 namespace {
@@ -14,6 +15,7 @@ absl::StatusOr<BoundKernel> BindGroupNorm(const BinderArguments& a) {
   const View x = a.operand(0), gamma = a.operand(1), beta = a.operand(2), added = a.operand(3),
              y = a.result();
   GroupNormArguments arguments = {};
+  arguments.element = ElementOf(x.dtype);
   arguments.rows = x.shape[0];
   arguments.channels = gamma.shape[0];
   arguments.pixels = x.shape.elements() / (arguments.rows * arguments.channels);
@@ -28,11 +30,11 @@ absl::StatusOr<BoundKernel> BindGroupNorm(const BinderArguments& a) {
       kernels.group_norm_workspace(arguments.rows, arguments.channels, arguments.threads);
   kernel.run = [=, run = nhwc ? kernels.group_norm_nhwc
                               : kernels.group_norm_nchw](const Frame& f) mutable {
-    arguments.x = AddressOf<const float>(x, f);
-    arguments.y = AddressOf<float>(y, f);
+    arguments.x = BytesOf(x, f);
+    arguments.y = BytesOf(y, f);
     arguments.gamma = AddressOf<const float>(gamma, f);
     arguments.beta = AddressOf<const float>(beta, f);
-    arguments.added = added.present() ? AddressOf<const float>(added, f) : nullptr;
+    arguments.added = added.present() ? BytesOf(added, f) : nullptr;
     arguments.workspace = f.workspace;
     run(arguments);
     return absl::OkStatus();
@@ -45,7 +47,7 @@ absl::StatusOr<BoundKernel> BindLayerNorm(const BinderArguments& a) {
   kernel.run = [x = a.operand(0), gamma = a.operand(1), beta = a.operand(2), y = a.result(),
                 epsilon = std::get<graph::LayerNormAttributes>(a.instruction.attributes).epsilon,
                 run = a.machine.kernels->layer_norm](const Frame& f) {
-    run(AddressOf<float>(x, f), AddressOf<float>(y, f), AddressOf<float>(gamma, f),
+    run(ElementOf(x.dtype), BytesOf(x, f), BytesOf(y, f), AddressOf<float>(gamma, f),
         AddressOf<float>(beta, f), Rows(x), x.shape[-1], epsilon);
     return absl::OkStatus();
   };

@@ -8,6 +8,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_join.h"
+#include "core/backends/cpu/element.h"
 
 namespace latentd::backends::cpu {
 namespace {
@@ -59,6 +60,11 @@ float AlphaOf(graph::Op activation) {
   }
 }
 
+dnnl::memory::data_type TypeOf(device::DType dtype) {
+  return dtype == device::DType::kBF16 ? dnnl::memory::data_type::bf16
+                                       : dnnl::memory::data_type::f32;
+}
+
 template <typename T>
 std::string List(const T* values, int count) {
   return absl::StrJoin(absl::MakeSpan(values, count), "x");
@@ -97,12 +103,13 @@ bool OneDnnUsesAvx512() {
   return (OneDnnInstructionSet() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
 }
 
-dnnl::memory::desc Float32(const dnnl::memory::dims& dims, const dnnl::memory::dims& strides) {
-  return dnnl::memory::desc(dims, dnnl::memory::data_type::f32, strides);
+bool OneDnnUsesBf16() {
+  return (OneDnnInstructionSet() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
 }
 
-dnnl::memory::desc Float32(const dnnl::memory::dims& dims, dnnl::memory::format_tag tag) {
-  return dnnl::memory::desc(dims, dnnl::memory::data_type::f32, tag);
+dnnl::memory::desc Layout(device::DType dtype, const dnnl::memory::dims& dims,
+                          dnnl::memory::format_tag tag) {
+  return dnnl::memory::desc(dims, TypeOf(dtype), tag);
 }
 
 dnnl::primitive_attr Attributes(const dnnl::memory::desc* residual, graph::Op activation) {
@@ -125,14 +132,19 @@ void Reorder(const dnnl::memory::desc& plain, const void* from, const dnnl::memo
   Stream().wait();
 }
 
-weights::Packing PackingFor(const std::string& what, const dnnl::memory::desc& plain,
-                            const dnnl::memory::desc& wanted) {
-  if (plain == wanted) return {"", nullptr, plain.get_size()};
+device::Buffer AsPlain(const device::Buffer& weight, const dnnl::memory::desc& plain) {
+  return plain.data_type() == dnnl::memory::data_type::f32 ? InFloat32(weight) : weight;
+}
+
+weights::Packing PackingFor(const std::string& what, device::DType stored,
+                            const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted) {
+  const bool is_plain = TypeOf(stored) == plain.data_type() && stored != device::DType::kF16;
+  if (is_plain && plain == wanted) return {"", nullptr, plain.get_size()};
   const auto pack = [=](const device::Buffer& weight) -> absl::StatusOr<device::Buffer> {
     return CatchOneDnn("packing a weight", [&]() -> absl::StatusOr<device::Buffer> {
-      device::Buffer packed = device::Buffer::Allocate(
-          device::DType::kF32, {static_cast<int64_t>(wanted.get_size() / sizeof(float))});
-      Reorder(plain, weight.data(), wanted, packed.data());
+      device::Buffer packed =
+          device::Buffer::Allocate(device::DType::kU8, {static_cast<int64_t>(wanted.get_size())});
+      Reorder(plain, AsPlain(weight, plain).data(), wanted, packed.data());
       return packed;
     });
   };

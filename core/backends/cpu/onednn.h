@@ -26,9 +26,14 @@ dnnl::engine& Engine();
 // The number of the instruction set that oneDNN really uses.
 int OneDnnInstructionSet();
 bool OneDnnUsesAvx512();
+bool OneDnnUsesBf16();
 
-dnnl::memory::desc Float32(const dnnl::memory::dims& dims, const dnnl::memory::dims& strides);
-dnnl::memory::desc Float32(const dnnl::memory::dims& dims, dnnl::memory::format_tag tag);
+// REQUIRES: f32 or bf16.
+dnnl::memory::desc Layout(device::DType dtype, const dnnl::memory::dims& dims,
+                          dnnl::memory::format_tag tag);
+inline dnnl::memory::desc Float32(const dnnl::memory::dims& dims, dnnl::memory::format_tag tag) {
+  return Layout(device::DType::kF32, dims, tag);
+}
 
 // Scratch from the caller; then what follows the product: a residual of the result's layout, an
 // activation (kInput: none).
@@ -44,10 +49,14 @@ void SkipGemmJit(PrimitiveDesc& desc) {
   }
 }
 
-// How WeightStore packs a weight that lies as `plain` into what the primitive wants. `what` keeps
-// layouts of different primitives apart.
-weights::Packing PackingFor(const std::string& what, const dnnl::memory::desc& plain,
-                            const dnnl::memory::desc& wanted);
+// How WeightStore packs a weight of dtype `stored`, which lies as `plain`, into what the primitive
+// wants. `what` keeps layouts of different primitives apart.
+// REQUIRES: the dtype of `plain` is `stored`, or f32, into which the weight is then converted.
+weights::Packing PackingFor(const std::string& what, device::DType stored,
+                            const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted);
+
+// The weight, in f32 if `plain` is and it is not.
+device::Buffer AsPlain(const device::Buffer& weight, const dnnl::memory::desc& plain);
 
 // Copies `from` into another layout.
 void Reorder(const dnnl::memory::desc& plain, const void* from, const dnnl::memory::desc& wanted,

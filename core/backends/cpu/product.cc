@@ -24,16 +24,17 @@ std::shared_ptr<Primitive> PrimitiveOf(const BinderArguments& a, const Product& 
 BoundKernel BindProduct(const BinderArguments& a, const Product& p) {
   BoundKernel kernel;
   kernel.workspace_bytes = p.scratchpad.get_size();
-  if (a.weight_is_held()) kernel.packing = PackingFor(p.name, p.plain_weight, p.weight);
+  if (a.weight_is_held())
+    kernel.packing = PackingFor(p.name, a.operand(1).dtype, p.plain_weight, p.weight);
   kernel.run = [x = a.operand(0), weight = a.operand(1), bias = a.operand(2),
                 residual = a.operand(3), y = a.result(),
                 primitive = PrimitiveOf(a, p)](const Frame& f) {
-    std::array<const void*, 6> addresses = {
-        AddressOf<float>(x, f), f.packed != nullptr ? f.packed : AddressOf<float>(weight, f),
-        AddressOf<float>(y, f), f.workspace};
+    std::array<const void*, 6> addresses = {BytesOf(x, f),
+                                            f.packed != nullptr ? f.packed : BytesOf(weight, f),
+                                            BytesOf(y, f), f.workspace};
     size_t count = 4;
     if (bias.present()) addresses[count++] = AddressOf<float>(bias, f);
-    if (residual.present()) addresses[count++] = AddressOf<float>(residual, f);
+    if (residual.present()) addresses[count++] = BytesOf(residual, f);
     primitive->Run({addresses.data(), count});
     return absl::OkStatus();
   };

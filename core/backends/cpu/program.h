@@ -28,6 +28,7 @@ struct Storage {
   graph::DType dtype = graph::DType::kF32;
   int64_t elements = 0;
   const float* literal = nullptr;  // the graph's own memory
+  bool widened = false;            // kHeld: the recipe's result in f32, which it is not itself
 };
 
 // A storage seen as a value of some shape.

@@ -1,11 +1,13 @@
 // An upsampling to twice the size and the 3x3 convolution that alone reads it, as four 2x2
 // convolutions of the small image, one for each of the four pixels (phases) that a small pixel
-// becomes. The three taps of a side fall onto two small pixels: 4/9 of the multiplications.
+// becomes. The three taps of a side fall onto two small pixels: 4/9 of the multiplications. In f32,
+// also where the weight is not.
 #include <algorithm>
 #include <array>
 
 #include "absl/strings/str_cat.h"
 #include "core/backends/cpu/binders.h"
+#include "core/backends/cpu/element.h"
 #include "core/backends/cpu/onednn.h"
 
 namespace latentd::backends::cpu {
@@ -27,7 +29,7 @@ size_t RoundUp(size_t bytes) {
   return (bytes + device::kAlignment - 1) / device::kAlignment * device::kAlignment;
 }
 
-// The weight of one phase, [out, in, 2, 2], from [out, in, 3, 3].
+// The weight of one phase, [out, in, 2, 2], from [out, in, 3, 3], both f32.
 device::Buffer PhaseWeight(const device::Buffer& weight, int phase) {
   const graph::Shape& shape = weight.shape();
   device::Buffer sums = device::Buffer::Allocate(device::DType::kF32, {shape[0], shape[1], 2, 2});
@@ -91,21 +93,24 @@ std::array<Phase, kPhases> MakePhases(const BinderArguments& a) {
 }
 
 // The weights of all phases, each in its convolution's layout, one behind the other.
-weights::Packing PackPhases(const graph::Shape& weight, const std::array<Phase, kPhases>& phases) {
+weights::Packing PackPhases(const View& weight_view, const std::array<Phase, kPhases>& phases) {
+  const graph::Shape weight = weight_view.shape;
   const memory::desc plain = Float32({weight[0], weight[1], 2, 2}, Tag::oihw);
   weights::Packing packing;
   packing.form = "phases of an upsampling by 2:";
   for (const Phase& phase : phases) {
-    absl::StrAppend(&packing.form, " ", PackingFor("convolution", plain, phase.weight).form);
+    absl::StrAppend(&packing.form, " ",
+                    PackingFor("convolution", weight_view.dtype, plain, phase.weight).form);
   }
   packing.bytes = phases.back().weight_begin + RoundUp(phases.back().weight.get_size());
   packing.packer =
       [=, bytes = packing.bytes](const device::Buffer& whole) -> absl::StatusOr<device::Buffer> {
     return CatchOneDnn("packing a weight", [&]() -> absl::StatusOr<device::Buffer> {
-      device::Buffer packed = device::Buffer::Allocate(
-          device::DType::kF32, {static_cast<int64_t>(bytes / sizeof(float))});
+      device::Buffer packed =
+          device::Buffer::Allocate(device::DType::kU8, {static_cast<int64_t>(bytes)});
+      const device::Buffer wide = InFloat32(whole).Reshaped(weight);
       for (int i = 0; i < kPhases; ++i) {
-        Reorder(plain, PhaseWeight(whole.Reshaped(weight), i).data(), phases[i].weight,
+        Reorder(plain, PhaseWeight(wide, i).data(), phases[i].weight,
                 static_cast<char*>(packed.data()) + phases[i].weight_begin);
       }
       return packed;
@@ -120,29 +125,29 @@ absl::StatusOr<BoundKernel> BindUpsampleConvolution(const BinderArguments& a) {
   const graph::Shape& x = a.operand(0).shape;
   const int64_t channels = a.operand(1).shape[0];
   const std::array<Phase, kPhases> phases = MakePhases(a);
-  const size_t result_bytes = RoundUp(x[0] * x[1] * x[2] * channels * sizeof(float));
-  size_t scratch_bytes = 0;
-  for (const Phase& phase : phases) scratch_bytes = std::max(scratch_bytes, phase.scratch_bytes);
   InterleaveArguments interleave = {};
   interleave.rows = x[0] * x[1];
   interleave.width = x[2];
-  interleave.channels = channels;
+  interleave.pixel_bytes = channels * device::SizeOf(a.result().dtype);
+  const size_t result_bytes = RoundUp(x[0] * x[1] * x[2] * interleave.pixel_bytes);
+  size_t scratch_bytes = 0;
+  for (const Phase& phase : phases) scratch_bytes = std::max(scratch_bytes, phase.scratch_bytes);
 
   BoundKernel kernel;
   kernel.workspace_bytes = kPhases * result_bytes + scratch_bytes;
-  kernel.packing = PackPhases(a.operand(1).shape, phases);
+  kernel.packing = PackPhases(a.operand(1), phases);
   kernel.run = [=, x = a.operand(0), bias = a.operand(2), y = a.result(),
                 run = a.machine.kernels->interleave](const Frame& f) mutable {
     for (int i = 0; i < kPhases; ++i) {
       char* result = f.workspace + i * result_bytes;
       const std::array<const void*, 5> addresses = {
-          AddressOf<float>(x, f), static_cast<const char*>(f.packed) + phases[i].weight_begin,
-          result, f.workspace + kPhases * result_bytes,
+          BytesOf(x, f), static_cast<const char*>(f.packed) + phases[i].weight_begin, result,
+          f.workspace + kPhases * result_bytes,
           bias.present() ? AddressOf<const float>(bias, f) : nullptr};
       phases[i].primitive->Run({addresses.data(), bias.present() ? addresses.size() : 4});
-      interleave.phases[i] = reinterpret_cast<const float*>(result);
+      interleave.phases[i] = result;
     }
-    interleave.y = AddressOf<float>(y, f);
+    interleave.y = BytesOf(y, f);
     run(interleave);
     return absl::OkStatus();
   };

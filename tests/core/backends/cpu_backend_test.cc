@@ -80,6 +80,26 @@ TEST_F(CpuBackendTest, NamesInstructionSetThreadsAndLibrariesInItsFingerprint) {
   EXPECT_NE(other->Fingerprint(), backend_->Fingerprint());
 }
 
+TEST_F(CpuBackendTest, AsksBeforeItHoldsAnythingAndTakesNoForAnAnswer) {
+  const GraphPointer graph = Block(8);
+  ASSERT_OK_AND_ASSIGN(const std::string plan, backend_->Plan(*graph));
+  ASSERT_OK_AND_ASSIGN(const MemoryNeeds predicted, backend_->Predict(*graph, plan, set_));
+  MemoryNeeds asked;
+  const auto refuse = [&](const MemoryNeeds& needs) {
+    asked = needs;
+    EXPECT_EQ(store_.entries(), 0u);
+    return absl::ResourceExhaustedError("no room");
+  };
+  EXPECT_THAT(backend_->LoadIf(graph, plan, set_, refuse),
+              StatusIs(absl::StatusCode::kResourceExhausted, "no room"));
+  EXPECT_EQ(store_.entries(), 0u);
+  EXPECT_EQ(backend_->arena_bytes(), 0u);
+  EXPECT_EQ(asked.arena_bytes, predicted.arena_bytes);
+  EXPECT_EQ(asked.executable_bytes, predicted.executable_bytes);
+  EXPECT_EQ(asked.weights, predicted.weights);
+  EXPECT_OK(backend_->LoadIf(graph, plan, set_, [](const auto&) { return absl::OkStatus(); }));
+}
+
 TEST_F(CpuBackendTest, RefusesAnInstructionSetThatThereIsNot) {
   EXPECT_THAT(CpuBackend::Create({.instruction_set = "avx1024"}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("avx1024")));
@@ -214,11 +234,11 @@ TEST_F(CpuBackendTest, WritesOnlyItsOutputs) {
   EXPECT_THAT(inputs[0].as<float>(), ::testing::ElementsAreArray(before));
 }
 
-TEST_F(CpuBackendTest, NamesTheOpThatItDoesNotComputeInHalfPrecision) {
+TEST_F(CpuBackendTest, NamesACastThatItDoesNotMake) {
   GraphBuilder b;
-  b.Output("y", b.Silu(b.Input("x", DType::kF16, {4}, Rate::kStep)));
+  b.Output("y", b.Cast(b.Input("x", DType::kF16, {4}, Rate::kStep), DType::kU8));
   EXPECT_THAT(backend_->Plan(*Built(std::move(b))),
-              StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("silu in f32, not in f16")));
+              StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("cast to u8")));
 }
 
 TEST_F(CpuBackendTest, NamesAMissingWeight) {

@@ -154,9 +154,9 @@ golden::InputShapes GoldenInputs(const std::string& name) {
 // Times that of the values that are alive together at the worst moment.
 double ArenaRatio(const Graph& graph, const Backend& backend) {
   const std::vector<graph::Recipe> recipes = graph::ExtractRecipes(graph);
-  const Program program = Lower(graph, recipes).value();
-  const CpuPlan plan = Decode(backend.Plan(graph).value()).value();
   const Machine machine = {&KernelsOfThisMachine(), 2};
+  const Program program = Lower(graph, recipes, machine);
+  const CpuPlan plan = Decode(backend.Plan(graph).value()).value();
   std::vector<BoundKernel> kernels;
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     kernels.push_back(

@@ -58,7 +58,8 @@ TEST_P(Kernels, UnaryFunctionsAreExactToRounding) {
     for (float range : {0.01f, 1.0f, 10.0f, 200.0f}) {
       const std::vector<float> x = Random(1003, -range, range);
       std::vector<float> y(x.size());
-      kernels_->unary(row.function, x.data(), y.data(), static_cast<int64_t>(x.size()));
+      kernels_->unary(row.function, Element::kF32, x.data(), y.data(),
+                      static_cast<int64_t>(x.size()));
       for (size_t i = 0; i < x.size(); ++i) {
         ASSERT_NEAR(y[i], row.exact(x[i]), 1e-6 + 2e-6 * std::abs(row.exact(x[i]))) << x[i];
       }
@@ -71,8 +72,8 @@ TEST_P(Kernels, EveryTailIsComputed) {
   for (int64_t size = 1; size <= 70; ++size) {
     const std::vector<float> x = Random(2 * size, -3, 3, static_cast<unsigned>(size));
     std::vector<float> actual(size + 1, 7.0f), expected(size + 1, 7.0f);
-    kernels_->geglu(x.data(), actual.data(), 1, size);
-    baseline_.geglu(x.data(), expected.data(), 1, size);
+    kernels_->geglu(Element::kF32, x.data(), actual.data(), 1, size);
+    baseline_.geglu(Element::kF32, x.data(), expected.data(), 1, size);
     ExpectNear(actual, expected, 1e-6);
     kernels_->softmax(x.data(), actual.data(), 1, size);
     baseline_.softmax(x.data(), expected.data(), 1, size);
@@ -93,9 +94,19 @@ TEST_P(Kernels, GroupNormOfManyShapes) {
     for (bool nhwc : {false, true}) {
       std::vector<float> actual(size), expected(size);
       std::vector<char> workspace(kernels_->group_norm_workspace(s.rows, s.channels, 3));
-      GroupNormArguments a = {x.data(),        actual.data(), gamma.data(), beta.data(),
-                              added.data(),    s.rows,        s.channels,   s.pixels,
-                              s.groups,        1e-5f,         true,         3,
+      GroupNormArguments a = {Element::kF32,
+                              x.data(),
+                              actual.data(),
+                              gamma.data(),
+                              beta.data(),
+                              added.data(),
+                              s.rows,
+                              s.channels,
+                              s.pixels,
+                              s.groups,
+                              1e-5f,
+                              true,
+                              3,
                               workspace.data()};
       nhwc ? kernels_->group_norm_nhwc(a) : kernels_->group_norm_nchw(a);
       a.y = expected.data();
@@ -146,8 +157,10 @@ TEST_P(Kernels, LayerNormAndRowStdOfManySizes) {
     const std::vector<float> x = Random(3 * size, 5, 9), gamma = Random(size, -2, 2),
                              beta = Random(size, -1, 1);
     std::vector<float> actual(3 * size), expected(3 * size);
-    kernels_->layer_norm(x.data(), actual.data(), gamma.data(), beta.data(), 3, size, 1e-5f);
-    baseline_.layer_norm(x.data(), expected.data(), gamma.data(), beta.data(), 3, size, 1e-5f);
+    kernels_->layer_norm(Element::kF32, x.data(), actual.data(), gamma.data(), beta.data(), 3, size,
+                         1e-5f);
+    baseline_.layer_norm(Element::kF32, x.data(), expected.data(), gamma.data(), beta.data(), 3,
+                         size, 1e-5f);
     ExpectNear(actual, expected, 2e-5);
     std::vector<float> stds(3), expected_stds(3);
     kernels_->row_std(x.data(), stds.data(), 3, size);

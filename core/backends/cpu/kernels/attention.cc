@@ -131,13 +131,15 @@ struct Task {
   Running* running;
 };
 
+template <typename T>
 void ScaleQueries(const Task& t, int64_t first) {
   const AttentionArguments& a = t.a;
   for (int64_t i = 0; i < kQueries; ++i) {
     // Rows behind the last query repeat it; nothing reads their results.
     const int64_t token = first + i < t.end ? first + i : t.end - 1;
-    const float* from = a.query + t.row * a.query_row + token * a.query_token + t.head * a.size;
-    for (int64_t d = 0; d < a.size; ++d) t.query[i * a.size + d] = from[d] * a.scale;
+    const T* from = static_cast<const T*>(a.query) + t.row * a.query_row + token * a.query_token +
+                    t.head * a.size;
+    for (int64_t d = 0; d < a.size; ++d) t.query[i * a.size + d] = Float(from[d]) * a.scale;
   }
 }
 
@@ -149,9 +151,10 @@ int64_t Seen(const AttentionArguments& a, int64_t query, int64_t key, int64_t co
 }
 
 // Queries [first, first + kQueries) with the keys [key, key + count).
+template <typename T>
 void RunBlock(const Task& t, int64_t first, int64_t key, int64_t count) {
   const AttentionArguments& a = t.a;
-  ScaleQueries(t, first);
+  ScaleQueries<T>(t, first);
   for (int64_t j = 0; j < count; j += kTile) {
     ScoreTile(t.query, t.keys + (key + j) * a.size, a.size, t.scores + j);
   }
@@ -165,6 +168,7 @@ void RunBlock(const Task& t, int64_t first, int64_t key, int64_t count) {
   }
 }
 
+template <typename T>
 void RunTask(const Task& t) {
   const AttentionArguments& a = t.a;
   for (int64_t i = 0; i < kTaskQueries; ++i) t.running[i] = {kLowest, 0};
@@ -173,30 +177,32 @@ void RunTask(const Task& t) {
     const int64_t count = key + kKeyBlock < a.keys ? kKeyBlock : a.keys - key;
     for (int64_t first = t.begin; first < t.end; first += kQueries) {
       if (a.causal && key >= first + kQueries) continue;
-      RunBlock(t, first, key, count);
+      RunBlock<T>(t, first, key, count);
     }
   }
   for (int64_t q = t.begin; q < t.end; ++q) {
     const float inverse = 1.0f / t.running[q - t.begin].sum;
     const float* from = t.result + (q - t.begin) * t.s.padded_size;
-    float* to = a.result + ((t.row * a.queries + q) * a.heads + t.head) * a.size;
-    for (int64_t d = 0; d < a.size; ++d) to[d] = from[d] * inverse;
+    T* to = static_cast<T*>(a.result) + ((t.row * a.queries + q) * a.heads + t.head) * a.size;
+    for (int64_t d = 0; d < a.size; ++d) Assign(to + d, from[d] * inverse);
   }
 }
 
 // Keys of one head of one row into tiles; keys behind the last are zeros.
-void PackKeys(const AttentionArguments& a, const Sizes& s, const float* from, float* to) {
+template <typename T>
+void PackKeys(const AttentionArguments& a, const Sizes& s, const T* from, float* to) {
   for (int64_t key = 0; key < s.padded_keys; ++key) {
     float* tile = to + key / kTile * kTile * a.size + key % kTile;
-    const float* token = from + key * a.key_token;
-    for (int64_t d = 0; d < a.size; ++d) tile[d * kTile] = key < a.keys ? token[d] : 0;
+    const T* token = from + key * a.key_token;
+    for (int64_t d = 0; d < a.size; ++d) tile[d * kTile] = key < a.keys ? Float(token[d]) : 0;
   }
 }
 
-void PackValues(const AttentionArguments& a, const Sizes& s, const float* from, float* to) {
+template <typename T>
+void PackValues(const AttentionArguments& a, const Sizes& s, const T* from, float* to) {
   for (int64_t key = 0; key < a.keys; ++key) {
-    const float* token = from + key * a.value_token;
-    for (int64_t d = 0; d < a.size; ++d) to[key * s.padded_size + d] = token[d];
+    const T* token = from + key * a.value_token;
+    for (int64_t d = 0; d < a.size; ++d) to[key * s.padded_size + d] = Float(token[d]);
     for (int64_t d = a.size; d < s.padded_size; ++d) to[key * s.padded_size + d] = 0;
   }
 }
@@ -211,15 +217,8 @@ int64_t QueriesOfATask(const AttentionArguments& a) {
   return queries;
 }
 
-}  // namespace
-
-size_t AttentionWorkspace(const AttentionArguments& a) {
-  const Sizes s = SizesOf(a);
-  return sizeof(float) *
-         (a.rows * a.heads * RoundUp(s.packed_keys + s.packed_values, 16) + a.threads * s.task);
-}
-
-void Attention(const AttentionArguments& a) {
+template <typename T>
+void Run(const AttentionArguments& a) {
   const Sizes s = SizesOf(a);
   const int64_t heads = a.rows * a.heads,
                 head_floats = RoundUp(s.packed_keys + s.packed_values, 16);
@@ -238,8 +237,10 @@ void Attention(const AttentionArguments& a) {
     for (int64_t i = 0; i < heads; ++i) {
       const int64_t row = i / a.heads, head = i % a.heads;
       float* to = packed + i * head_floats;
-      PackKeys(a, s, a.key + row * a.key_row + head * a.size, to);
-      PackValues(a, s, a.value + row * a.value_row + head * a.size, to + s.packed_keys);
+      const T* key = static_cast<const T*>(a.key) + row * a.key_row + head * a.size;
+      const T* value = static_cast<const T*>(a.value) + row * a.value_row + head * a.size;
+      PackKeys(a, s, key, to);
+      PackValues(a, s, value, to + s.packed_keys);
     }
 #pragma omp for schedule(dynamic)
     for (int64_t i = 0; i < heads * blocks; ++i) {
@@ -248,11 +249,23 @@ void Attention(const AttentionArguments& a) {
       float* scores = mine + kQueries * a.size;
       float* result = scores + kQueries * kKeyBlock;
       Running* running = reinterpret_cast<Running*>(result + kTaskQueries * s.padded_size);
-      RunTask({a, s, head / a.heads, head % a.heads, begin,
-               begin + step < a.queries ? begin + step : a.queries, keys, keys + s.packed_keys,
-               mine, scores, result, running});
+      RunTask<T>({a, s, head / a.heads, head % a.heads, begin,
+                  begin + step < a.queries ? begin + step : a.queries, keys, keys + s.packed_keys,
+                  mine, scores, result, running});
     }
   }
+}
+
+}  // namespace
+
+size_t AttentionWorkspace(const AttentionArguments& a) {
+  const Sizes s = SizesOf(a);
+  return sizeof(float) *
+         (a.rows * a.heads * RoundUp(s.packed_keys + s.packed_values, 16) + a.threads * s.task);
+}
+
+void Attention(const AttentionArguments& a) {
+  a.element == Element::kBF16 ? Run<Bf16>(a) : Run<float>(a);
 }
 
 }  // namespace latentd::backends::cpu::LATENTD_ISA

@@ -9,8 +9,8 @@ namespace {
 // Below this many elements a second thread costs more than it brings.
 constexpr int64_t kSerial = 8192;
 
-template <Vector (*function)(Vector)>
-void Map(const float* __restrict x, float* __restrict y, int64_t size) {
+template <Vector (*function)(Vector), typename T>
+void Map(const T* __restrict x, T* __restrict y, int64_t size) {
 #pragma omp parallel for schedule(static) if (size > kSerial)
   for (int64_t begin = 0; begin < size; begin += kSerial) {
     const int64_t count = begin + kSerial < size ? kSerial : size - begin;
@@ -26,27 +26,29 @@ inline float Times(float a, float b) { return a * b; }
 inline float Over(float a, float b) { return a / b; }
 
 // The innermost loop; `y` has stride 1 and may be `a` or `b`.
-template <float (*function)(float, float)>
-inline void CombineRow(float* y, const float* a, int64_t stride_a, const float* b, int64_t stride_b,
+template <float (*function)(float, float), typename T>
+inline void CombineRow(T* y, const T* a, int64_t stride_a, const T* b, int64_t stride_b,
                        int64_t size) {
   if (stride_a == 1 && stride_b == 1) {
 #pragma omp simd
-    for (int64_t i = 0; i < size; ++i) y[i] = function(a[i], b[i]);
+    for (int64_t i = 0; i < size; ++i) Assign(y + i, function(Float(a[i]), Float(b[i])));
   } else if (stride_a == 1 && stride_b == 0) {
-    const float scalar = b[0];
+    const float scalar = Float(b[0]);
 #pragma omp simd
-    for (int64_t i = 0; i < size; ++i) y[i] = function(a[i], scalar);
+    for (int64_t i = 0; i < size; ++i) Assign(y + i, function(Float(a[i]), scalar));
   } else if (stride_a == 0 && stride_b == 1) {
-    const float scalar = a[0];
+    const float scalar = Float(a[0]);
 #pragma omp simd
-    for (int64_t i = 0; i < size; ++i) y[i] = function(scalar, b[i]);
+    for (int64_t i = 0; i < size; ++i) Assign(y + i, function(scalar, Float(b[i])));
   } else {
-    for (int64_t i = 0; i < size; ++i) y[i] = function(a[i * stride_a], b[i * stride_b]);
+    for (int64_t i = 0; i < size; ++i) {
+      Assign(y + i, function(Float(a[i * stride_a]), Float(b[i * stride_b])));
+    }
   }
 }
 
-template <float (*function)(float, float)>
-void Combine(const LoopNest& loops, float* y, const float* a, const float* b) {
+template <float (*function)(float, float), typename T>
+void Combine(const LoopNest& loops, T* y, const T* a, const T* b) {
   const int inner = loops.rank - 1;
   const int64_t size = loops.sizes[inner];
   const int64_t outer = OuterCount(loops);
@@ -63,47 +65,72 @@ void Combine(const LoopNest& loops, float* y, const float* a, const float* b) {
   }
 }
 
-}  // namespace
-
-void Unary(UnaryFunction function, const float* x, float* y, int64_t size) {
+template <typename T>
+void UnaryOf(UnaryFunction function, const void* x, void* y, int64_t size) {
+  const T* from = static_cast<const T*>(x);
+  T* to = static_cast<T*>(y);
   switch (function) {
     case UnaryFunction::kSilu:
-      return Map<Silu>(x, y, size);
+      return Map<Silu>(from, to, size);
     case UnaryFunction::kGelu:
-      return Map<Gelu>(x, y, size);
+      return Map<Gelu>(from, to, size);
     case UnaryFunction::kQuickGelu:
-      return Map<QuickGelu>(x, y, size);
+      return Map<QuickGelu>(from, to, size);
     case UnaryFunction::kRelu:
-      return Map<Relu>(x, y, size);
+      return Map<Relu>(from, to, size);
     case UnaryFunction::kTanh:
-      return Map<Tanh>(x, y, size);
+      return Map<Tanh>(from, to, size);
   }
 }
 
-void Geglu(const float* x, float* y, int64_t rows, int64_t size) {
+template <typename T>
+void GegluOf(const T* x, T* y, int64_t rows, int64_t size) {
 #pragma omp parallel for schedule(static) if (rows * size > kSerial)
   for (int64_t row = 0; row < rows; ++row) {
-    const float* __restrict from = x + row * 2 * size;
-    const float* __restrict gate = from + size;
-    float* __restrict to = y + row * size;
+    const T* __restrict from = x + row * 2 * size;
+    const T* __restrict gate = from + size;
+    T* __restrict to = y + row * size;
     ForEachVector(size, [&](int64_t i, auto part) {
       Store(to + i, Load(from + i, part) * Gelu(Load(gate + i, part)), part);
     });
   }
 }
 
-void Binary(BinaryFunction function, const LoopNest& loops, float* y, const float* a,
-            const float* b) {
+template <typename T>
+void BinaryOf(BinaryFunction function, const LoopNest& loops, void* y, const void* a,
+              const void* b) {
+  T* to = static_cast<T*>(y);
+  const T* left = static_cast<const T*>(a);
+  const T* right = static_cast<const T*>(b);
   switch (function) {
     case BinaryFunction::kAdd:
-      return Combine<Plus>(loops, y, a, b);
+      return Combine<Plus>(loops, to, left, right);
     case BinaryFunction::kSub:
-      return Combine<Minus>(loops, y, a, b);
+      return Combine<Minus>(loops, to, left, right);
     case BinaryFunction::kMul:
-      return Combine<Times>(loops, y, a, b);
+      return Combine<Times>(loops, to, left, right);
     case BinaryFunction::kDiv:
-      return Combine<Over>(loops, y, a, b);
+      return Combine<Over>(loops, to, left, right);
   }
+}
+
+}  // namespace
+
+void Unary(UnaryFunction function, Element element, const void* x, void* y, int64_t size) {
+  const bool low = element == Element::kBF16;
+  return low ? UnaryOf<Bf16>(function, x, y, size) : UnaryOf<float>(function, x, y, size);
+}
+
+void Geglu(Element element, const void* x, void* y, int64_t rows, int64_t size) {
+  element == Element::kBF16
+      ? GegluOf(static_cast<const Bf16*>(x), static_cast<Bf16*>(y), rows, size)
+      : GegluOf(static_cast<const float*>(x), static_cast<float*>(y), rows, size);
+}
+
+void Binary(BinaryFunction function, Element element, const LoopNest& loops, void* y, const void* a,
+            const void* b) {
+  const bool low = element == Element::kBF16;
+  return low ? BinaryOf<Bf16>(function, loops, y, a, b) : BinaryOf<float>(function, loops, y, a, b);
 }
 
 }  // namespace latentd::backends::cpu::LATENTD_ISA

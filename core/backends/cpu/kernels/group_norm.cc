@@ -40,8 +40,8 @@ Workspace Layout(const GroupNormArguments& a) {
 
 // Adds pixels [begin, end) of kVectors whole vectors of channels to `sums`. `x` points to the first
 // of those channels in pixel 0, the pivot; pixels are `stride` apart.
-template <int kVectors>
-inline void AddVectors(const float* x, int64_t begin, int64_t end, int64_t stride, Sums* sums) {
+template <int kVectors, typename T>
+inline void AddVectors(const T* x, int64_t begin, int64_t end, int64_t stride, Sums* sums) {
   Vector pivot[kVectors];
   for (int v = 0; v < kVectors; ++v) pivot[v] = Load(x + v * kWidth);
   for (int64_t from = begin; from < end; from += kPixels) {
@@ -63,16 +63,18 @@ inline void AddVectors(const float* x, int64_t begin, int64_t end, int64_t strid
 }
 
 // The same for one channel.
-inline void AddChannel(const float* x, int64_t begin, int64_t end, int64_t stride, Sums* sums) {
+template <typename T>
+inline void AddChannel(const T* x, int64_t begin, int64_t end, int64_t stride, Sums* sums) {
   for (int64_t p = begin; p < end; ++p) {
-    const double d = x[p * stride] - x[0];
+    const double d = Float(x[p * stride]) - Float(x[0]);
     sums->first += d;
     sums->second += d * d;
   }
 }
 
+template <typename T>
 void SumNhwc(const GroupNormArguments& a, int64_t row, int64_t begin, int64_t end, Sums* sums) {
-  const float* x = a.x + row * a.pixels * a.channels;
+  const T* x = static_cast<const T*>(a.x) + row * a.pixels * a.channels;
   for (int64_t c = 0; c < a.channels; ++c) sums[c] = {0, 0};
   int64_t c = 0;
   for (; c + 4 * kWidth <= a.channels; c += 4 * kWidth) {
@@ -85,9 +87,11 @@ void SumNhwc(const GroupNormArguments& a, int64_t row, int64_t begin, int64_t en
 }
 
 // The pixel that distances are taken from.
+template <typename T>
 float Pivot(const GroupNormArguments& a, int64_t row, int64_t channel, bool nhwc) {
-  return nhwc ? a.x[row * a.pixels * a.channels + channel]
-              : a.x[(row * a.channels + channel) * a.pixels];
+  const T* x = static_cast<const T*>(a.x);
+  return Float(nhwc ? x[row * a.pixels * a.channels + channel]
+                    : x[(row * a.channels + channel) * a.pixels]);
 }
 
 // Sums of one channel over the threads' parts.
@@ -102,16 +106,17 @@ Sums Total(const GroupNormArguments& a, const Workspace& w, int parts, int64_t r
 }
 
 // Scale and shift of the channels of one group from the sums of `parts` threads.
+template <typename T>
 void Finish(const GroupNormArguments& a, const Workspace& w, int parts, int64_t row, int64_t group,
             bool nhwc) {
   const int64_t size = a.channels / a.groups, first = group * size;
   const double n = static_cast<double>(a.pixels);
-  const float* added = a.added == nullptr ? nullptr : a.added + row * a.channels;
+  const T* added = a.added == nullptr ? nullptr : static_cast<const T*>(a.added) + row * a.channels;
   double mean = 0, squares = 0, mean_squares = 0, reference = 0;
   for (int64_t c = first; c < first + size; ++c) {
     const Sums total = Total(a, w, parts, row, c);
     const double channel_mean =
-        Pivot(a, row, c, nhwc) + total.first / n + (added == nullptr ? 0.0 : added[c]);
+        Pivot<T>(a, row, c, nhwc) + total.first / n + (added == nullptr ? 0.0 : Float(added[c]));
     if (c == first) reference = channel_mean;
     squares += total.second - total.first * total.first / n;
     mean += channel_mean - reference;
@@ -124,7 +129,7 @@ void Finish(const GroupNormArguments& a, const Workspace& w, int parts, int64_t 
   const double inverse = 1.0 / __builtin_sqrt((variance > 0 ? variance : 0) + a.epsilon);
   for (int64_t c = first; c < first + size; ++c) {
     const int64_t i = row * a.channels + c;
-    const double center = mean - (added == nullptr ? 0.0 : added[c]);
+    const double center = mean - (added == nullptr ? 0.0 : Float(added[c]));
     const double scale = a.gamma[c] * inverse;
     w.centers[i] = static_cast<float>(center);
     w.scales[i] = static_cast<float>(scale);
@@ -132,15 +137,15 @@ void Finish(const GroupNormArguments& a, const Workspace& w, int parts, int64_t 
   }
 }
 
-template <bool kSilu>
+template <bool kSilu, typename T>
 void ApplyNhwc(const GroupNormArguments& a, const Workspace& w, int64_t row, int64_t begin,
                int64_t end) {
   const int64_t channels = a.channels;
   const float* __restrict centers = w.centers + row * channels;
   const float* __restrict scales = w.scales + row * channels;
   const float* __restrict shifts = w.shifts + row * channels;
-  const float* __restrict x = a.x + (row * a.pixels + begin) * channels;
-  float* __restrict y = a.y + (row * a.pixels + begin) * channels;
+  const T* __restrict x = static_cast<const T*>(a.x) + (row * a.pixels + begin) * channels;
+  T* __restrict y = static_cast<T*>(a.y) + (row * a.pixels + begin) * channels;
   for (int64_t p = begin; p < end; ++p, x += channels, y += channels) {
     ForEachVector(channels, [&](int64_t c, auto part) {
       const Vector d = Load(x + c, part) - Load(centers + c, part);
@@ -150,16 +155,17 @@ void ApplyNhwc(const GroupNormArguments& a, const Workspace& w, int64_t row, int
   }
 }
 
+template <typename T>
 void SumNchw(const GroupNormArguments& a, int64_t row, int64_t c, Sums* sums) {
-  const float* x = a.x + (row * a.channels + c) * a.pixels;
-  const float pivot = x[0];
+  const T* x = static_cast<const T*>(a.x) + (row * a.channels + c) * a.pixels;
+  const float pivot = Float(x[0]);
   *sums = {0, 0};
   for (int64_t from = 0; from < a.pixels; from += 1024) {
     const int64_t to = from + 1024 < a.pixels ? from + 1024 : a.pixels;
     float first = 0, second = 0;
 #pragma omp simd reduction(+ : first, second)
     for (int64_t p = from; p < to; ++p) {
-      const float d = x[p] - pivot;
+      const float d = Float(x[p]) - pivot;
       first += d;
       second += d * d;
     }
@@ -168,16 +174,66 @@ void SumNchw(const GroupNormArguments& a, int64_t row, int64_t c, Sums* sums) {
   }
 }
 
-template <bool kSilu>
+template <bool kSilu, typename T>
 void ApplyNchw(const GroupNormArguments& a, const Workspace& w, int64_t row, int64_t c) {
   const int64_t channel = row * a.channels + c;
   const float center = w.centers[channel], scale = w.scales[channel], shift = w.shifts[channel];
-  const float* __restrict x = a.x + channel * a.pixels;
-  float* __restrict y = a.y + channel * a.pixels;
+  const T* __restrict x = static_cast<const T*>(a.x) + channel * a.pixels;
+  T* __restrict y = static_cast<T*>(a.y) + channel * a.pixels;
   ForEachVector(a.pixels, [&](int64_t p, auto part) {
     const Vector v = (Load(x + p, part) - center) * scale + shift;
     Store(y + p, kSilu ? Silu(v) : v, part);
   });
+}
+
+template <typename T>
+void NormNhwc(const GroupNormArguments& a) {
+  const Workspace w = Layout(a);
+  // Each part of the pixels is summed and normed by one thread; there may be fewer threads.
+  const int parts = a.threads;
+#pragma omp parallel num_threads(a.threads)
+  {
+#pragma omp for schedule(static)
+    for (int part = 0; part < parts; ++part) {
+      for (int64_t row = 0; row < a.rows; ++row) {
+        SumNhwc<T>(a, row, part * a.pixels / parts, (part + 1) * a.pixels / parts,
+                   w.sums + (part * a.rows + row) * a.channels);
+      }
+    }
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < a.rows * a.groups; ++i) {
+      Finish<T>(a, w, parts, i / a.groups, i % a.groups, /*nhwc=*/true);
+    }
+#pragma omp for schedule(static)
+    for (int part = 0; part < parts; ++part) {
+      for (int64_t row = 0; row < a.rows; ++row) {
+        const int64_t begin = part * a.pixels / parts, end = (part + 1) * a.pixels / parts;
+        a.silu ? ApplyNhwc<true, T>(a, w, row, begin, end)
+               : ApplyNhwc<false, T>(a, w, row, begin, end);
+      }
+    }
+  }
+}
+
+template <typename T>
+void NormNchw(const GroupNormArguments& a) {
+  const Workspace w = Layout(a);
+#pragma omp parallel num_threads(a.threads)
+  {
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < a.rows * a.channels; ++i) {
+      SumNchw<T>(a, i / a.channels, i % a.channels, w.sums + i);
+    }
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < a.rows * a.groups; ++i) {
+      Finish<T>(a, w, /*parts=*/1, i / a.groups, i % a.groups, /*nhwc=*/false);
+    }
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < a.rows * a.channels; ++i) {
+      const int64_t row = i / a.channels, c = i % a.channels;
+      a.silu ? ApplyNchw<true, T>(a, w, row, c) : ApplyNchw<false, T>(a, w, row, c);
+    }
+  }
 }
 
 }  // namespace
@@ -187,50 +243,11 @@ size_t GroupNormWorkspace(int64_t rows, int64_t channels, int threads) {
 }
 
 void GroupNormNhwc(const GroupNormArguments& a) {
-  const Workspace w = Layout(a);
-  // Each part of the pixels is summed and normed by one thread; there may be fewer threads.
-  const int parts = a.threads;
-#pragma omp parallel num_threads(a.threads)
-  {
-#pragma omp for schedule(static)
-    for (int part = 0; part < parts; ++part) {
-      for (int64_t row = 0; row < a.rows; ++row) {
-        SumNhwc(a, row, part * a.pixels / parts, (part + 1) * a.pixels / parts,
-                w.sums + (part * a.rows + row) * a.channels);
-      }
-    }
-#pragma omp for schedule(static)
-    for (int64_t i = 0; i < a.rows * a.groups; ++i) {
-      Finish(a, w, parts, i / a.groups, i % a.groups, /*nhwc=*/true);
-    }
-#pragma omp for schedule(static)
-    for (int part = 0; part < parts; ++part) {
-      for (int64_t row = 0; row < a.rows; ++row) {
-        const int64_t begin = part * a.pixels / parts, end = (part + 1) * a.pixels / parts;
-        a.silu ? ApplyNhwc<true>(a, w, row, begin, end) : ApplyNhwc<false>(a, w, row, begin, end);
-      }
-    }
-  }
+  a.element == Element::kBF16 ? NormNhwc<Bf16>(a) : NormNhwc<float>(a);
 }
 
 void GroupNormNchw(const GroupNormArguments& a) {
-  const Workspace w = Layout(a);
-#pragma omp parallel num_threads(a.threads)
-  {
-#pragma omp for schedule(static)
-    for (int64_t i = 0; i < a.rows * a.channels; ++i) {
-      SumNchw(a, i / a.channels, i % a.channels, w.sums + i);
-    }
-#pragma omp for schedule(static)
-    for (int64_t i = 0; i < a.rows * a.groups; ++i) {
-      Finish(a, w, /*parts=*/1, i / a.groups, i % a.groups, /*nhwc=*/false);
-    }
-#pragma omp for schedule(static)
-    for (int64_t i = 0; i < a.rows * a.channels; ++i) {
-      const int64_t row = i / a.channels, c = i % a.channels;
-      a.silu ? ApplyNchw<true>(a, w, row, c) : ApplyNchw<false>(a, w, row, c);
-    }
-  }
+  a.element == Element::kBF16 ? NormNchw<Bf16>(a) : NormNchw<float>(a);
 }
 
 }  // namespace latentd::backends::cpu::LATENTD_ISA

@@ -20,14 +20,15 @@ void GroupNormNchw(const GroupNormArguments& arguments);
 size_t GroupNormWorkspace(int64_t rows, int64_t channels, int threads);
 void Attention(const AttentionArguments& arguments);
 size_t AttentionWorkspace(const AttentionArguments& arguments);
-void LayerNorm(const float* x, float* y, const float* gamma, const float* beta, int64_t rows,
-               int64_t size, float epsilon);
+void LayerNorm(Element element, const void* x, void* y, const float* gamma, const float* beta,
+               int64_t rows, int64_t size, float epsilon);
 void Softmax(const float* x, float* y, int64_t rows, int64_t size);
 void RowStd(const float* x, float* y, int64_t rows, int64_t size);
-void Unary(UnaryFunction function, const float* x, float* y, int64_t size);
-void Geglu(const float* x, float* y, int64_t rows, int64_t size);
-void Binary(BinaryFunction function, const LoopNest& loops, float* y, const float* a,
-            const float* b);
+void Unary(UnaryFunction function, Element element, const void* x, void* y, int64_t size);
+void Geglu(Element element, const void* x, void* y, int64_t rows, int64_t size);
+void Binary(BinaryFunction function, Element element, const LoopNest& loops, void* y, const void* a,
+            const void* b);
+void Convert(Element from, Element to, const void* x, void* y, int64_t size);
 void Copy(const LoopNest& loops, int64_t element_bytes, char* to, const char* from);
 void UpsampleNearest(const UpsampleArguments& arguments);
 void Interleave(const InterleaveArguments& arguments);

@@ -13,6 +13,9 @@
 
 namespace latentd::backends::cpu {
 
+// What a value's elements are in memory. All arithmetic is on floats.
+enum class Element : uint8_t { kF32, kBF16, kF16 };
+
 enum class UnaryFunction : uint8_t { kSilu, kGelu, kQuickGelu, kRelu, kTanh };
 enum class BinaryFunction : uint8_t { kAdd, kSub, kMul, kDiv };
 
@@ -27,11 +30,12 @@ struct LoopNest {
 };
 
 struct GroupNormArguments {
-  const float* x;
-  float* y;
+  Element element;  // of x, y and added: kF32 or kBF16
+  const void* x;
+  void* y;
   const float* gamma;  // [channels]
   const float* beta;   // [channels]
-  const float* added;  // [rows, channels], added to x before the norm; nullptr: nothing
+  const void* added;   // [rows, channels], added to x before the norm; nullptr: nothing
   int64_t rows, channels, pixels, groups;
   float epsilon;
   bool silu;  // applied to the result
@@ -40,10 +44,11 @@ struct GroupNormArguments {
 };
 
 struct AttentionArguments {
-  const float* query;
-  const float* key;
-  const float* value;
-  float* result;  // dense [rows, queries, heads * size]
+  Element element;  // of all four: kF32 or kBF16
+  const void* query;
+  const void* key;
+  const void* value;
+  void* result;  // dense [rows, queries, heads * size]
   int64_t rows, queries, keys, heads, size;
   // Strides in elements; within a token the channels are contiguous.
   int64_t query_row, query_token, key_row, key_token, value_row, value_token;
@@ -54,18 +59,19 @@ struct AttentionArguments {
 };
 
 struct UpsampleArguments {
-  const float* x;
-  float* y;
+  int64_t element_bytes;  // 2 or 4
+  const void* x;
+  void* y;
   // Images are [outer, height, width, inner]: inner is the channels in NHWC and 1 in NCHW.
   int64_t outer, height, width, to_height, to_width, inner;
 };
 
 struct InterleaveArguments {
-  // Images [rows, width, channels], rows of all pictures: of the result's even rows the even and
-  // the odd columns, then of its odd rows.
-  const float* phases[4];
-  float* y;  // [2 * rows, 2 * width, channels]
-  int64_t rows, width, channels;
+  // Images [rows, width, pixels of so many bytes], rows of all pictures: of the result's even rows
+  // the even and the odd columns, then of its odd rows.
+  const char* phases[4];
+  char* y;  // [2 * rows, 2 * width] pixels
+  int64_t rows, width, pixel_bytes;
 };
 
 struct KernelTable {
@@ -79,16 +85,19 @@ struct KernelTable {
   void (*attention)(const AttentionArguments&);
   size_t (*attention_workspace)(const AttentionArguments&);
 
-  void (*layer_norm)(const float* x, float* y, const float* gamma, const float* beta, int64_t rows,
-                     int64_t size, float epsilon);
+  // `element`, of x and y here, of all operands below: kF32 or kBF16.
+  void (*layer_norm)(Element element, const void* x, void* y, const float* gamma, const float* beta,
+                     int64_t rows, int64_t size, float epsilon);
   void (*softmax)(const float* x, float* y, int64_t rows, int64_t size);
   void (*row_std)(const float* x, float* y, int64_t rows, int64_t size);
-  void (*unary)(UnaryFunction function, const float* x, float* y, int64_t size);
+  void (*unary)(UnaryFunction function, Element element, const void* x, void* y, int64_t size);
   // x [rows, 2 * size] -> y [rows, size]
-  void (*geglu)(const float* x, float* y, int64_t rows, int64_t size);
+  void (*geglu)(Element element, const void* x, void* y, int64_t rows, int64_t size);
   // y may be a or b.
-  void (*binary)(BinaryFunction function, const LoopNest& loops, float* y, const float* a,
-                 const float* b);
+  void (*binary)(BinaryFunction function, Element element, const LoopNest& loops, void* y,
+                 const void* a, const void* b);
+  // To nearest even; NaN stays NaN, what is too large for f16 becomes infinite.
+  void (*convert)(Element from, Element to, const void* x, void* y, int64_t size);
 
   // Elements of 1, 2, 4 or 8 bytes.
   void (*copy)(const LoopNest& loops, int64_t element_bytes, char* to, const char* from);

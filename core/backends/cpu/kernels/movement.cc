@@ -43,6 +43,22 @@ void CopyAs(const LoopNest& loops, char* to, const char* from) {
   CopyElements(loops, reinterpret_cast<T*>(to), reinterpret_cast<const T*>(from));
 }
 
+template <typename T>
+void UpsampleElements(const UpsampleArguments& a) {
+#pragma omp parallel for schedule(static) if (a.outer * a.to_height * a.to_width * a.inner > \
+                                              kSerial / 4)
+  for (int64_t i = 0; i < a.outer * a.to_height; ++i) {
+    const int64_t row = i / a.to_height, y = i % a.to_height;
+    const T* from = static_cast<const T*>(a.x) +
+                    (row * a.height + y * a.height / a.to_height) * a.width * a.inner;
+    T* to = static_cast<T*>(a.y) + i * a.to_width * a.inner;
+    for (int64_t x = 0; x < a.to_width; ++x) {
+      const T* pixel = from + x * a.width / a.to_width * a.inner;
+      for (int64_t c = 0; c < a.inner; ++c) to[x * a.inner + c] = pixel[c];
+    }
+  }
+}
+
 }  // namespace
 
 void Copy(const LoopNest& loops, int64_t element_bytes, char* to, const char* from) {
@@ -59,29 +75,19 @@ void Copy(const LoopNest& loops, int64_t element_bytes, char* to, const char* fr
 }
 
 void UpsampleNearest(const UpsampleArguments& a) {
-#pragma omp parallel for schedule(static) if (a.outer * a.to_height * a.to_width * a.inner > \
-                                              kSerial / 4)
-  for (int64_t i = 0; i < a.outer * a.to_height; ++i) {
-    const int64_t row = i / a.to_height, y = i % a.to_height;
-    const float* from = a.x + (row * a.height + y * a.height / a.to_height) * a.width * a.inner;
-    float* to = a.y + i * a.to_width * a.inner;
-    for (int64_t x = 0; x < a.to_width; ++x) {
-      const float* pixel = from + x * a.width / a.to_width * a.inner;
-      for (int64_t c = 0; c < a.inner; ++c) to[x * a.inner + c] = pixel[c];
-    }
-  }
+  a.element_bytes == 2 ? UpsampleElements<uint16_t>(a) : UpsampleElements<uint32_t>(a);
 }
 
 void Interleave(const InterleaveArguments& a) {
-  const int64_t size = a.width * a.channels;
-#pragma omp parallel for schedule(static) if (a.rows * size > kSerial / 16)
+  const int64_t size = a.width * a.pixel_bytes;
+#pragma omp parallel for schedule(static) if (a.rows * size > kSerial / 4)
   for (int64_t i = 0; i < 2 * a.rows; ++i) {
-    const float* even = a.phases[i % 2 * 2] + i / 2 * size;
-    const float* odd = a.phases[i % 2 * 2 + 1] + i / 2 * size;
-    float* to = a.y + i * 2 * size;
-    for (int64_t x = 0; x < size; x += a.channels, to += 2 * a.channels) {
-      __builtin_memcpy(to, even + x, a.channels * sizeof(float));
-      __builtin_memcpy(to + a.channels, odd + x, a.channels * sizeof(float));
+    const char* even = a.phases[i % 2 * 2] + i / 2 * size;
+    const char* odd = a.phases[i % 2 * 2 + 1] + i / 2 * size;
+    char* to = a.y + i * 2 * size;
+    for (int64_t x = 0; x < size; x += a.pixel_bytes, to += 2 * a.pixel_bytes) {
+      __builtin_memcpy(to, even + x, a.pixel_bytes);
+      __builtin_memcpy(to + a.pixel_bytes, odd + x, a.pixel_bytes);
     }
   }
 }

@@ -8,17 +8,22 @@ namespace {
 // Below this many elements a second thread costs more than it brings.
 constexpr int64_t kSerial = 4096;
 
-void LayerNormRow(const float* __restrict x, float* __restrict y, const float* gamma,
-                  const float* beta, int64_t size, float epsilon) {
+template <typename T>
+void LayerNormRow(const T* __restrict x, T* __restrict y, const float* gamma, const float* beta,
+                  int64_t size, float epsilon) {
   float sum = 0;
 #pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < size; ++i) sum += x[i];
+  for (int64_t i = 0; i < size; ++i) sum += Float(x[i]);
   const float mean = sum / static_cast<float>(size);
   float squares = 0;
 #pragma omp simd reduction(+ : squares)
-  for (int64_t i = 0; i < size; ++i) squares += (x[i] - mean) * (x[i] - mean);
+  for (int64_t i = 0; i < size; ++i) {
+    squares += (Float(x[i]) - mean) * (Float(x[i]) - mean);
+  }
   const float inverse = 1.0f / __builtin_sqrtf(squares / static_cast<float>(size) + epsilon);
-  for (int64_t i = 0; i < size; ++i) y[i] = (x[i] - mean) * inverse * gamma[i] + beta[i];
+  for (int64_t i = 0; i < size; ++i) {
+    Assign(y + i, (Float(x[i]) - mean) * inverse * gamma[i] + beta[i]);
+  }
 }
 
 void SoftmaxRow(const float* __restrict x, float* __restrict y, int64_t size) {
@@ -55,14 +60,23 @@ float StdOfRow(const float* x, int64_t size) {
       __builtin_sqrt((squares > 0 ? squares : 0) / static_cast<double>(size - 1)));
 }
 
-}  // namespace
-
-void LayerNorm(const float* x, float* y, const float* gamma, const float* beta, int64_t rows,
-               int64_t size, float epsilon) {
+template <typename T>
+void LayerNormRows(const T* x, T* y, const float* gamma, const float* beta, int64_t rows,
+                   int64_t size, float epsilon) {
 #pragma omp parallel for schedule(static) if (rows * size > kSerial)
   for (int64_t row = 0; row < rows; ++row) {
     LayerNormRow(x + row * size, y + row * size, gamma, beta, size, epsilon);
   }
+}
+
+}  // namespace
+
+void LayerNorm(Element element, const void* x, void* y, const float* gamma, const float* beta,
+               int64_t rows, int64_t size, float epsilon) {
+  element == Element::kBF16 ? LayerNormRows(static_cast<const Bf16*>(x), static_cast<Bf16*>(y),
+                                            gamma, beta, rows, size, epsilon)
+                            : LayerNormRows(static_cast<const float*>(x), static_cast<float*>(y),
+                                            gamma, beta, rows, size, epsilon);
 }
 
 void Softmax(const float* x, float* y, int64_t rows, int64_t size) {

@@ -19,6 +19,7 @@ const KernelTable& Table() {
       .unary = Unary,
       .geglu = Geglu,
       .binary = Binary,
+      .convert = Convert,
       .copy = Copy,
       .upsample_nearest = UpsampleNearest,
       .interleave = Interleave,

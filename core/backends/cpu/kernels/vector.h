@@ -1,5 +1,6 @@
-// Vectors of kWidth floats, for the loops that the compiler does not turn into good vector code by
-// itself: it would thread jumps through a clamp, or keep sums in memory.
+// Vectors of kWidth floats, from and to memory of f32, bf16 or f16, for the loops that the compiler
+// does not turn into good vector code by itself: it would thread jumps through a clamp, or keep
+// sums in memory.
 #pragma once
 
 #include "core/backends/cpu/kernels/instruction_set.h"
@@ -10,11 +11,69 @@ namespace latentd::backends::cpu::LATENTD_ISA {
 typedef float Vector __attribute__((vector_size(kWidth * sizeof(float)), aligned(4), may_alias));
 typedef int32_t IntVector __attribute__((vector_size(kWidth * sizeof(float)), aligned(4)));
 
-static inline Vector Load(const float* from) { return *reinterpret_cast<const Vector*>(from); }
-static inline void Store(float* to, Vector value) { *reinterpret_cast<Vector*>(to) = value; }
+typedef uint32_t BitVector __attribute__((vector_size(kWidth * sizeof(float)), aligned(4)));
+typedef uint16_t HalfVector __attribute__((vector_size(kWidth * 2), aligned(2), may_alias));
+
+// Elements of two bytes, as they lie in memory.
+struct Bf16 {
+  uint16_t bits;
+};
+struct F16 {
+  uint16_t bits;
+};
 
 static inline Vector Max(Vector a, Vector b) { return a < b ? b : a; }
 static inline Vector Broadcast(float value) { return value - Vector{}; }
+static inline Vector AsFloats(BitVector bits) { return __builtin_bit_cast(Vector, bits); }
+static inline BitVector AsBits(Vector value) { return __builtin_bit_cast(BitVector, value); }
+
+static inline Vector Load(const float* from) { return *reinterpret_cast<const Vector*>(from); }
+static inline void Store(float* to, Vector value) { *reinterpret_cast<Vector*>(to) = value; }
+
+static inline BitVector LoadHalves(const void* from) {
+  return __builtin_convertvector(*reinterpret_cast<const HalfVector*>(from), BitVector);
+}
+static inline void StoreHalves(void* to, BitVector bits) {
+  *reinterpret_cast<HalfVector*>(to) = __builtin_convertvector(bits, HalfVector);
+}
+
+static inline Vector Load(const Bf16* from) { return AsFloats(LoadHalves(from) << 16); }
+static inline void Store(Bf16* to, Vector value) {
+  const BitVector bits = AsBits(value);
+  const BitVector rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+  StoreHalves(to, (bits & 0x7fffffff) > 0x7f800000 ? BitVector{} + 0x7fc0 : rounded);
+}
+
+// The exponents of f16 are 112 smaller, which the multiplication corrects for subnormals too.
+static inline Vector Load(const F16* from) {
+  const BitVector half = LoadHalves(from);
+  const BitVector size = (half & 0x7fff) << 13;
+  const BitVector finite = AsBits(AsFloats(size) * 0x1p112f);
+  const BitVector wide = size >= 0x0f800000 ? size | 0x7f800000 : finite;
+  return AsFloats(wide | (half & 0x8000) << 16);
+}
+static inline void Store(F16* to, Vector value) {
+  const BitVector bits = AsBits(value), size = bits & 0x7fffffff;
+  // A mantissa that rounds up carries into the exponent, which is what should happen.
+  BitVector half = (size - 0x38000000 + 0xfff + ((size >> 13) & 1)) >> 13;
+  half = size >= 0x477ff000 ? BitVector{} + 0x7c00 : half;
+  // Subnormals are multiples of 2^-24, the last bit of 0.5 as a float.
+  half = size < 0x38800000 ? AsBits(AsFloats(size) + 0.5f) - 0x3f000000 : half;
+  half = size > 0x7f800000 ? BitVector{} + 0x7e00 : half;
+  StoreHalves(to, half | (bits >> 16 & 0x8000));
+}
+
+// Single elements.
+static inline float Float(float value) { return value; }
+static inline float Float(Bf16 value) {
+  return __builtin_bit_cast(float, static_cast<uint32_t>(value.bits) << 16);
+}
+static inline void Assign(float* to, float value) { *to = value; }
+static inline void Assign(Bf16* to, float value) {
+  const uint32_t bits = __builtin_bit_cast(uint32_t, value);
+  const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+  to->bits = static_cast<uint16_t>((bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : rounded);
+}
 
 static inline float Sum(Vector values) {
   float sum = 0;
@@ -33,16 +92,24 @@ struct Part {
   int64_t count;
 };
 
-static inline Vector Load(const float* from, Whole) { return Load(from); }
-static inline void Store(float* to, Vector value, Whole) { Store(to, value); }
+template <typename T>
+static inline Vector Load(const T* from, Whole) {
+  return Load(from);
+}
+template <typename T>
+static inline void Store(T* to, Vector value, Whole) {
+  Store(to, value);
+}
 
-static inline Vector Load(const float* from, Part part) {
-  float values[kWidth] = {};
+template <typename T>
+static inline Vector Load(const T* from, Part part) {
+  T values[kWidth] = {};
   for (int64_t i = 0; i < part.count; ++i) values[i] = from[i];
   return Load(values);
 }
-static inline void Store(float* to, Vector value, Part part) {
-  float values[kWidth];
+template <typename T>
+static inline void Store(T* to, Vector value, Part part) {
+  T values[kWidth];
   Store(values, value);
   for (int64_t i = 0; i < part.count; ++i) to[i] = values[i];
 }

@@ -1,0 +1,25 @@
+#include "core/backends/cpu/element.h"
+
+namespace latentd::backends::cpu {
+
+using device::DType;
+
+bool IsFloat(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+}
+
+Element ElementOf(DType dtype) {
+  if (dtype == DType::kBF16) return Element::kBF16;
+  return dtype == DType::kF16 ? Element::kF16 : Element::kF32;
+}
+
+device::Buffer InFloat32(const device::Buffer& plain) {
+  if (plain.dtype() == DType::kF32) return plain;
+  device::Buffer wide = device::Buffer::Allocate(DType::kF32, plain.shape());
+  // Every instruction set converts to the same bits.
+  KernelsOfThisMachine().convert(ElementOf(plain.dtype()), Element::kF32, plain.data(), wide.data(),
+                                 plain.elements());
+  return wide;
+}
+
+}  // namespace latentd::backends::cpu

@@ -1,0 +1,19 @@
+// Float dtypes as the kernels name them.
+//
+// Internal to this directory.
+#pragma once
+
+#include "core/backends/cpu/kernels/kernel_table.h"
+#include "core/device/buffer.h"
+
+namespace latentd::backends::cpu {
+
+bool IsFloat(device::DType dtype);
+
+// REQUIRES: IsFloat(dtype).
+Element ElementOf(device::DType dtype);
+
+// `plain` itself if it is f32, else a copy that is.
+device::Buffer InFloat32(const device::Buffer& plain);
+
+}  // namespace latentd::backends::cpu
