@@ -30,14 +30,14 @@ TEST(TlsFlagsTest, NoneIsPlainText) {
 
 TEST(TlsFlagsTest, FilesAreTaken) {
   std::vector<std::string> flags = kPair;
-  flags.insert(flags.end(), {"--tls-client-ca=/a", "--admin-tls-client-ca=/b", "--admin-listen=:1",
-                             "--health-listen=:2"});
+  flags.insert(flags.end(), {"--tls-client-ca=/a", "--admin-tls-client-ca=/b",
+                             "--admin-listen=127.0.0.1:1", "--health-listen=127.0.0.1:2"});
   ASSERT_OK_AND_ASSIGN(const Options options, OptionsOf(flags));
   EXPECT_EQ(options.tls.certificate, "/c");
   EXPECT_EQ(options.tls.key, "/k");
   EXPECT_EQ(options.tls.client_authority, "/a");
   EXPECT_EQ(options.tls.operator_authority, "/b");
-  EXPECT_EQ(options.health_listen, ":2");
+  EXPECT_EQ(options.health_listen, "127.0.0.1:2");
 }
 
 TEST(TlsFlagsTest, HalfAPairNamesTheOtherHalf) {
@@ -51,7 +51,7 @@ TEST(TlsFlagsTest, HalfAPairNamesTheOtherHalf) {
 TEST(TlsFlagsTest, AuthoritiesNeedACertificate) {
   EXPECT_THAT(OptionsOf({"--tls-client-ca=/a"}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--tls-cert")));
-  EXPECT_THAT(OptionsOf({"--admin-listen=:1", "--admin-tls-client-ca=/a"}),
+  EXPECT_THAT(OptionsOf({"--admin-listen=127.0.0.1:1", "--admin-tls-client-ca=/a"}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--tls-cert")));
 }
 
