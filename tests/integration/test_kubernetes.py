@@ -3,6 +3,7 @@
 What only a cluster can show is listed in deploy/kubernetes/README.md."""
 
 import copy
+import functools
 import os
 import pathlib
 import re
@@ -110,29 +111,37 @@ def effective_config(overlay, workload):
     return dict(line.replace('"', "").split(": ", 1) for line in done.stdout.splitlines())
 
 
+def for_each_overlay(test):
+    @functools.wraps(test)
+    def run(self):
+        for overlay in self.overlays:
+            with self.subTest(overlay=overlay.name):
+                test(self, overlay)
+    return run
+
+
+def for_each_workload(test):
+    @functools.wraps(test)
+    def run(self):
+        for overlay in self.overlays:
+            for workload in overlay.workloads():
+                with self.subTest(overlay=overlay.name, kind=workload["kind"]):
+                    test(self, overlay, workload)
+    return run
+
+
 class OverlaysTestCase(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.overlays = [Overlay(name, render(name)) for name in OVERLAYS]
 
-    def each(self):
-        for overlay in self.overlays:
-            with self.subTest(overlay=overlay.name):
-                yield overlay
-
-    def each_workload(self):
-        for overlay in self.each():
-            for workload in overlay.workloads():
-                with self.subTest(kind=workload["kind"]):
-                    yield overlay, workload
-
 
 class SchemaTest(OverlaysTestCase):
-    def test_every_object_is_valid(self):
-        for overlay in self.each():
-            for each in overlay.objects:
-                for version in VERSIONS:
-                    kubernetes_validate.validate(each, version, strict=True)
+    @for_each_overlay
+    def test_every_object_is_valid(self, overlay):
+        for each in overlay.objects:
+            for version in VERSIONS:
+                kubernetes_validate.validate(each, version, strict=True)
 
     def test_a_misspelt_field_would_be_found(self):
         deployment = copy.deepcopy(self.overlays[0].one("Deployment"))
@@ -147,58 +156,58 @@ class SchemaTest(OverlaysTestCase):
             return in_order(list(yaml.safe_load_all(text)))
 
         for kubectl in kubectls():
-            for overlay in self.each():
+            for overlay in self.overlays:
                 self.assertEqual(plain(render(overlay.name, kubectl)), plain(overlay.objects), kubectl)
 
 
 class ReferencesTest(OverlaysTestCase):
-    def test_services_select_the_servers_and_name_their_ports(self):
-        for overlay in self.each():
-            for service in overlay.all("Service"):
-                for workload in overlay.workloads():
-                    self.assertEqual(matches(service["spec"]["selector"], pod_labels(workload)),
-                                     workload["kind"] == "Deployment")
-                for port in service["spec"]["ports"]:
-                    self.assertEqual(ports(overlay.one("Deployment"))[port["targetPort"]], port["port"])
+    @for_each_overlay
+    def test_services_select_the_servers_and_name_their_ports(self, overlay):
+        for service in overlay.all("Service"):
+            for workload in overlay.workloads():
+                self.assertEqual(matches(service["spec"]["selector"], pod_labels(workload)),
+                                 workload["kind"] == "Deployment")
+            for port in service["spec"]["ports"]:
+                self.assertEqual(ports(overlay.one("Deployment"))[port["targetPort"]], port["port"])
 
-    def test_the_admin_port_has_a_service_of_its_own(self):
-        for overlay in self.each():
-            serving_admin = {service["metadata"]["name"]: [port["name"] for port in service["spec"]["ports"]]
-                             for service in overlay.all("Service")
-                             if "admin" in [port["targetPort"] for port in service["spec"]["ports"]]}
-            self.assertEqual(serving_admin, {"latentd-admin": ["admin"]})
+    @for_each_overlay
+    def test_the_admin_port_has_a_service_of_its_own(self, overlay):
+        serving_admin = {service["metadata"]["name"]: [port["name"] for port in service["spec"]["ports"]]
+                         for service in overlay.all("Service")
+                         if "admin" in [port["targetPort"] for port in service["spec"]["ports"]]}
+        self.assertEqual(serving_admin, {"latentd-admin": ["admin"]})
 
-    def test_selectors_match_the_servers(self):
-        for overlay in self.each():
-            deployment = overlay.one("Deployment")
-            spread = [each["labelSelector"] for each in pod(deployment)["topologySpreadConstraints"]]
-            for selector in [deployment["spec"]["selector"], overlay.one("PodDisruptionBudget")["spec"]["selector"],
-                             *spread]:
-                self.assertTrue(matches(selector["matchLabels"], pod_labels(deployment)))
+    @for_each_overlay
+    def test_selectors_match_the_servers(self, overlay):
+        deployment = overlay.one("Deployment")
+        spread = [each["labelSelector"] for each in pod(deployment)["topologySpreadConstraints"]]
+        for selector in [deployment["spec"]["selector"], overlay.one("PodDisruptionBudget")["spec"]["selector"],
+                         *spread]:
+            self.assertTrue(matches(selector["matchLabels"], pod_labels(deployment)))
 
-    def test_what_is_mounted_is_there(self):
-        for overlay, workload in self.each_workload():
-            volumes = {volume["name"]: volume for volume in pod(workload)["volumes"]}
-            mounted = {mount["name"] for mount in container(workload)["volumeMounts"]}
-            self.assertEqual(mounted, set(volumes))
-            self.assertEqual(volumes["config"]["configMap"]["name"], overlay.one("ConfigMap")["metadata"]["name"])
-            claims = {each["persistentVolumeClaim"]["claimName"] for each in volumes.values()
-                      if "persistentVolumeClaim" in each}
-            made = {each["metadata"]["name"] for each in overlay.all("PersistentVolumeClaim")}
-            self.assertLessEqual(claims, made | YOURS)
+    @for_each_workload
+    def test_what_is_mounted_is_there(self, overlay, workload):
+        volumes = {volume["name"]: volume for volume in pod(workload)["volumes"]}
+        mounted = {mount["name"] for mount in container(workload)["volumeMounts"]}
+        self.assertEqual(mounted, set(volumes))
+        self.assertEqual(volumes["config"]["configMap"]["name"], overlay.one("ConfigMap")["metadata"]["name"])
+        claims = {each["persistentVolumeClaim"]["claimName"] for each in volumes.values()
+                  if "persistentVolumeClaim" in each}
+        made = {each["metadata"]["name"] for each in overlay.all("PersistentVolumeClaim")}
+        self.assertLessEqual(claims, made | YOURS)
 
-    def test_the_autoscaler_scales_the_servers_and_is_alone_in_it(self):
-        for overlay in self.each():
-            for scaler in overlay.all("HorizontalPodAutoscaler"):
-                target = scaler["spec"]["scaleTargetRef"]
-                self.assertEqual(overlay.one(target["kind"])["metadata"]["name"], target["name"])
-                self.assertNotIn("replicas", overlay.one(target["kind"])["spec"])
+    @for_each_overlay
+    def test_the_autoscaler_scales_the_servers_and_is_alone_in_it(self, overlay):
+        for scaler in overlay.all("HorizontalPodAutoscaler"):
+            target = scaler["spec"]["scaleTargetRef"]
+            self.assertEqual(overlay.one(target["kind"])["metadata"]["name"], target["name"])
+            self.assertNotIn("replicas", overlay.one(target["kind"])["spec"])
 
-    def test_service_accounts_have_no_token(self):
-        for overlay, workload in self.each_workload():
-            account = overlay.one("ServiceAccount", pod(workload)["serviceAccountName"])
-            self.assertIs(account["automountServiceAccountToken"], False)
-            self.assertIs(pod(workload)["automountServiceAccountToken"], False)
+    @for_each_workload
+    def test_service_accounts_have_no_token(self, overlay, workload):
+        account = overlay.one("ServiceAccount", pod(workload)["serviceAccountName"])
+        self.assertIs(account["automountServiceAccountToken"], False)
+        self.assertIs(pod(workload)["automountServiceAccountToken"], False)
 
 
 class NetworkPolicyTest(OverlaysTestCase):
@@ -207,90 +216,90 @@ class NetworkPolicyTest(OverlaysTestCase):
         policy = overlay.one("NetworkPolicy")["spec"]
         return [rule.get("from") for rule in policy["ingress"] if port in [each["port"] for each in rule["ports"]]]
 
-    def test_covers_every_pod_and_lets_nothing_out(self):
-        for overlay, workload in self.each_workload():
-            policy = overlay.one("NetworkPolicy")["spec"]
-            self.assertTrue(matches(policy["podSelector"]["matchLabels"], pod_labels(workload)))
-            self.assertEqual((policy["policyTypes"], policy["egress"]), (["Ingress", "Egress"], []))
+    @for_each_workload
+    def test_covers_every_pod_and_lets_nothing_out(self, overlay, workload):
+        policy = overlay.one("NetworkPolicy")["spec"]
+        self.assertTrue(matches(policy["podSelector"]["matchLabels"], pod_labels(workload)))
+        self.assertEqual((policy["policyTypes"], policy["egress"]), (["Ingress", "Egress"], []))
 
-    def test_only_operators_reach_the_admin_port_and_only_prometheus_the_metrics(self):
-        for overlay in self.each():
-            self.assertEqual(self.sources(overlay, "admin"),
-                             [[{"podSelector": {"matchLabels": {"latentd-operator": "true"}}}]])
-            (source,), = self.sources(overlay, "metrics")
-            self.assertEqual(source["podSelector"]["matchLabels"], {"app.kubernetes.io/name": "prometheus"})
-            self.assertIn("namespaceSelector", source)
+    @for_each_overlay
+    def test_only_operators_reach_the_admin_port_and_only_prometheus_the_metrics(self, overlay):
+        self.assertEqual(self.sources(overlay, "admin"),
+                         [[{"podSelector": {"matchLabels": {"latentd-operator": "true"}}}]])
+        (source,), = self.sources(overlay, "metrics")
+        self.assertEqual(source["podSelector"]["matchLabels"], {"app.kubernetes.io/name": "prometheus"})
+        self.assertIn("namespaceSelector", source)
 
-    def test_every_port_is_named_once(self):
-        for overlay in self.each():
-            for port in ports(overlay.one("Deployment")):
-                self.assertEqual(len(self.sources(overlay, port)), 1, port)
+    @for_each_overlay
+    def test_every_port_is_named_once(self, overlay):
+        for port in ports(overlay.one("Deployment")):
+            self.assertEqual(len(self.sources(overlay, port)), 1, port)
 
 
 class ConfigurationTest(OverlaysTestCase):
-    def test_latentd_listens_where_the_container_says(self):
-        for overlay in self.each():
-            deployment = overlay.one("Deployment")
-            config = effective_config(overlay, deployment)
-            listening = {name: int(config[field].rpartition(":")[2]) for name, field in (
-                ("grpc", "listen"), ("admin", "admin_listen"), ("health", "health_listen"),
-                ("metrics", "metrics_listen"))}
-            self.assertEqual(listening, ports(deployment))
+    @for_each_overlay
+    def test_latentd_listens_where_the_container_says(self, overlay):
+        deployment = overlay.one("Deployment")
+        config = effective_config(overlay, deployment)
+        listening = {name: int(config[field].rpartition(":")[2]) for name, field in (
+            ("grpc", "listen"), ("admin", "admin_listen"), ("health", "health_listen"),
+            ("metrics", "metrics_listen"))}
+        self.assertEqual(listening, ports(deployment))
 
-    def test_probes_ask_the_health_port_by_service(self):
-        for overlay in self.each():
-            deployment = overlay.one("Deployment")
-            asked = {name: container(deployment)[name + "Probe"]["grpc"]
-                     for name in ("startup", "readiness", "liveness")}
-            self.assertEqual({probe["port"] for probe in asked.values()}, {ports(deployment)["health"]})
-            self.assertEqual({name: probe["service"] for name, probe in asked.items()},
-                             {"startup": "latent.v1.ImageGeneration", "readiness": "latent.v1.ImageGeneration",
-                              "liveness": "liveness"})
+    @for_each_overlay
+    def test_probes_ask_the_health_port_by_service(self, overlay):
+        deployment = overlay.one("Deployment")
+        asked = {name: container(deployment)[name + "Probe"]["grpc"]
+                 for name in ("startup", "readiness", "liveness")}
+        self.assertEqual({probe["port"] for probe in asked.values()}, {ports(deployment)["health"]})
+        self.assertEqual({name: probe["service"] for name, probe in asked.items()},
+                         {"startup": "latent.v1.ImageGeneration", "readiness": "latent.v1.ImageGeneration",
+                          "liveness": "liveness"})
 
-    def test_the_grace_period_is_longer_than_the_drain(self):
-        for overlay in self.each():
-            deployment = overlay.one("Deployment")
-            command, seconds = container(deployment)["lifecycle"]["preStop"]["exec"]["command"]
-            self.assertEqual(command, "sleep")
-            drain = amount(effective_config(overlay, deployment)["drain_timeout"])
-            self.assertGreater(pod(deployment)["terminationGracePeriodSeconds"],
-                               int(seconds) + drain + END_AFTER_DRAINING)
+    @for_each_overlay
+    def test_the_grace_period_is_longer_than_the_drain(self, overlay):
+        deployment = overlay.one("Deployment")
+        command, seconds = container(deployment)["lifecycle"]["preStop"]["exec"]["command"]
+        self.assertEqual(command, "sleep")
+        drain = amount(effective_config(overlay, deployment)["drain_timeout"])
+        self.assertGreater(pod(deployment)["terminationGracePeriodSeconds"],
+                           int(seconds) + drain + END_AFTER_DRAINING)
 
-    def test_the_cache_is_smaller_than_its_volume(self):
-        for overlay, workload in self.each_workload():
-            config = effective_config(overlay, workload)
-            self.assertTrue(config["cache_dir"].startswith("/cache/"))
-            volume = next(each for each in pod(workload)["volumes"] if each["name"] == "cache")
-            if "emptyDir" in volume:
-                room = amount(volume["emptyDir"]["sizeLimit"])
-                own = amount(container(workload)["resources"]["limits"]["ephemeral-storage"])
-                self.assertGreater(own, room)
-            else:
-                claim = overlay.one("PersistentVolumeClaim", volume["persistentVolumeClaim"]["claimName"])
-                room = amount(claim["spec"]["resources"]["requests"]["storage"])
-            self.assertGreater(room, amount(config["cache_max_bytes"]))
+    @for_each_workload
+    def test_the_cache_is_smaller_than_its_volume(self, overlay, workload):
+        config = effective_config(overlay, workload)
+        self.assertTrue(config["cache_dir"].startswith("/cache/"))
+        volume = next(each for each in pod(workload)["volumes"] if each["name"] == "cache")
+        if "emptyDir" in volume:
+            room = amount(volume["emptyDir"]["sizeLimit"])
+            own = amount(container(workload)["resources"]["limits"]["ephemeral-storage"])
+            self.assertGreater(own, room)
+        else:
+            claim = overlay.one("PersistentVolumeClaim", volume["persistentVolumeClaim"]["claimName"])
+            room = amount(claim["spec"]["resources"]["requests"]["storage"])
+        self.assertGreater(room, amount(config["cache_max_bytes"]))
 
-    def test_every_container_asks_for_what_it_may_have_and_computes_with_that_many_threads(self):
-        for overlay, workload in self.each_workload():
-            resources = container(workload)["resources"]
-            self.assertEqual(resources["requests"], resources["limits"])
-            self.assertLessEqual({"cpu", "memory", "ephemeral-storage"}, resources["limits"].keys())
-            self.assertEqual(effective_config(overlay, workload)["threads"], resources["limits"]["cpu"])
+    @for_each_workload
+    def test_every_container_asks_for_what_it_may_have_and_computes_with_that_many_threads(self, overlay, workload):
+        resources = container(workload)["resources"]
+        self.assertEqual(resources["requests"], resources["limits"])
+        self.assertLessEqual({"cpu", "memory", "ephemeral-storage"}, resources["limits"].keys())
+        self.assertEqual(effective_config(overlay, workload)["threads"], resources["limits"]["cpu"])
 
 
 class SecurityTest(OverlaysTestCase):
-    def test_every_pod_is_confined(self):
-        for _, workload in self.each_workload():
-            spec = pod(workload)
-            context = spec["securityContext"]
-            self.assertEqual((context["runAsNonRoot"], context["runAsUser"], context["seccompProfile"]),
-                             (True, 65532, {"type": "RuntimeDefault"}))
-            for each in spec.get("initContainers", []) + spec["containers"]:
-                own = each["securityContext"]
-                self.assertEqual((own["allowPrivilegeEscalation"], own["privileged"], own["readOnlyRootFilesystem"],
-                                  own["capabilities"]), (False, False, True, {"drop": ["ALL"]}))
-            for forbidden in ("hostNetwork", "hostPID", "hostIPC"):
-                self.assertNotIn(forbidden, spec)
+    @for_each_workload
+    def test_every_pod_is_confined(self, _, workload):
+        spec = pod(workload)
+        context = spec["securityContext"]
+        self.assertEqual((context["runAsNonRoot"], context["runAsUser"], context["seccompProfile"]),
+                         (True, 65532, {"type": "RuntimeDefault"}))
+        for each in spec.get("initContainers", []) + spec["containers"]:
+            own = each["securityContext"]
+            self.assertEqual((own["allowPrivilegeEscalation"], own["privileged"], own["readOnlyRootFilesystem"],
+                              own["capabilities"]), (False, False, True, {"drop": ["ALL"]}))
+        for forbidden in ("hostNetwork", "hostPID", "hostIPC"):
+            self.assertNotIn(forbidden, spec)
 
 
 class SharedCacheTest(OverlaysTestCase):
@@ -339,7 +348,7 @@ class AutoscalingTest(OverlaysTestCase):
         self.assertIn(f"`{self.RULE['name']['as']}`", (PROJECT / "docs" / "metrics.md").read_text())
         scaled = [overlay.name for overlay in self.overlays if overlay.all("HorizontalPodAutoscaler")]
         self.assertEqual(scaled, ["gpu", "shared-cache"])
-        for overlay in self.each():
+        for overlay in self.overlays:
             for scaler in overlay.all("HorizontalPodAutoscaler"):
                 metric, = scaler["spec"]["metrics"]
                 self.assertEqual(metric["pods"]["metric"]["name"], self.RULE["name"]["as"])
