@@ -27,8 +27,8 @@ grpc::Status Call(Cancellation& cancellation, Stub& stub,
 
 }  // namespace
 
-AdminClient::AdminClient(const std::string& server) {
-  const auto channel = Connect(server);
+AdminClient::AdminClient(const std::string& server, const std::optional<Tls>& tls) {
+  const auto channel = Connect(server, tls);
   graphs_ = v1::GraphCache::NewStub(channel);
   admin_ = v1::Admin::NewStub(channel);
 }

@@ -10,9 +10,11 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "client/cancellation.h"
+#include "client/channel.h"
 #include "latent/v1/admin.grpc.pb.h"
 #include "latent/v1/graph_cache.grpc.pb.h"
 
@@ -24,7 +26,7 @@ class AdminClient {
  public:
   // HOST:PORT or unix:PATH of --admin-listen, or of --listen where the server shares it. Connects
   // when first used.
-  explicit AdminClient(const std::string& server);
+  explicit AdminClient(const std::string& server, const std::optional<Tls>& tls = std::nullopt);
 
   grpc::Status ListGraphs(const v1::ListGraphsRequest& request, v1::ListGraphsResponse& response);
   grpc::Status GetGraph(const v1::GetGraphRequest& request, v1::Graph& graph);

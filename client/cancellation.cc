@@ -20,4 +20,9 @@ void Cancellation::Cancel() {
   for (grpc::ClientContext* context : running_) context->TryCancel();
 }
 
+bool Cancellation::WaitFor(absl::Duration timeout) {
+  absl::MutexLock lock(&mutex_);
+  return mutex_.AwaitWithTimeout(absl::Condition(&cancelled_), timeout);
+}
+
 }  // namespace latentd::client

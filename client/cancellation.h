@@ -7,6 +7,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 
 namespace latentd::client {
 
@@ -28,6 +29,9 @@ class Cancellation {
 
   // Ends the running calls with CANCELLED, and those that are started later.
   void Cancel();
+
+  // Whether Cancel was called before `timeout` passed.
+  bool WaitFor(absl::Duration timeout);
 
  private:
   absl::Mutex mutex_;

@@ -9,6 +9,7 @@
 #include "client/json_output.h"
 #include "client/latent_client.h"
 #include "client/text.h"
+#include "client/tls_options.h"
 
 namespace latentd::client {
 namespace {
@@ -55,8 +56,9 @@ ExitCode RunCapabilities(const std::vector<std::string>& arguments) {
   const std::vector<OptionGroup> groups = {{"Options",
                                             {ServerOption(connection),
                                              {"json", "", "as JSON", SetSwitch(json)},
-                                             HelpOption(connection)}}};
-  const auto words = ParseArguments(groups, arguments);
+                                             HelpOption(connection)}},
+                                           TlsOptions(connection)};
+  const auto words = ParseCommand(groups, arguments, connection);
   if (connection.help) {
     std::cout << kIntroduction << DescribeOptions(groups);
     return ExitCode::kOk;
@@ -65,12 +67,12 @@ ExitCode RunCapabilities(const std::vector<std::string>& arguments) {
   if (!words->empty()) {
     return UsageError(absl::InvalidArgumentError("takes options only"), "latent capabilities");
   }
-  Client client(connection.server);
+  Client client(connection.server, {}, connection.tls);
   Interrupt interrupt([&client] { client.Cancel(); });
   v1::GetCapabilitiesResponse capabilities;
   const grpc::Status status = client.GetCapabilities(capabilities);
   if (interrupt.happened()) return ExitCode::kInterrupted;
-  if (!status.ok()) return CallFailed(status, connection.server, /*connected=*/false);
+  if (!status.ok()) return CallFailed(status, connection, /*connected=*/false);
   if (json) return PrintJson(capabilities);
   Print(capabilities, connection.server);
   return ExitCode::kOk;

@@ -4,11 +4,21 @@
 #include <grpcpp/channel.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace latentd::client {
 
-// HOST:PORT or unix:PATH. Connects when it is first used.
-std::shared_ptr<grpc::Channel> Connect(const std::string& server);
+// How the server is known, and this client to it. Certificates and keys are PEM text.
+struct Tls {
+  std::string authorities;  // of servers; empty: the system's
+  std::string certificate;  // of this client; empty: none
+  std::string key;          // given together with it
+  std::string server_name;  // that the server's certificate must have; empty: the address's host
+};
+
+// HOST:PORT or unix:PATH; without `tls` in plain text. Connects when it is first used.
+std::shared_ptr<grpc::Channel> Connect(const std::string& server,
+                                       const std::optional<Tls>& tls = std::nullopt);
 
 }  // namespace latentd::client

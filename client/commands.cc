@@ -3,6 +3,8 @@
 #include <iostream>
 
 #include "client/request_options.h"
+#include "client/tls_options.h"
+#include "core/base/status_macros.h"
 
 namespace latentd::client {
 
@@ -21,9 +23,23 @@ ExitCode UsageError(const absl::Status& status, const std::string& command) {
   return ExitCode::kUsage;
 }
 
-ExitCode CallFailed(const grpc::Status& status, const std::string& server, bool connected) {
-  std::cerr << "latent: " << ErrorText(status, server, &OptionSpelling) << '\n';
-  return ExitCodeFor(status, connected);
+absl::StatusOr<std::vector<std::string>> ParseCommand(const std::vector<OptionGroup>& groups,
+                                                      const std::vector<std::string>& arguments,
+                                                      const Connection& connection) {
+  ASSIGN_OR_RETURN(std::vector<std::string> words, ParseArguments(groups, arguments));
+  RETURN_IF_ERROR(CheckTls(connection));
+  return words;
+}
+
+ExitCode CallFailed(const grpc::Status& status, const Connection& connection, bool connected) {
+  const ExitCode code = ExitCodeFor(status, connected);
+  const std::string tls = code == ExitCode::kUnreachable ? ExplainTls(connection) : "";
+  if (tls.empty()) {
+    std::cerr << "latent: " << ErrorText(status, connection.server, &OptionSpelling) << '\n';
+  } else {
+    std::cerr << "latent: " << tls << "\n(" << status.error_message() << ")\n";
+  }
+  return code;
 }
 
 }  // namespace latentd::client

@@ -1,10 +1,12 @@
 // What `latent` does. Each command takes the arguments behind its name and returns the exit code.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "client/arguments.h"
+#include "client/channel.h"
 #include "client/error_text.h"
 
 namespace latentd::client {
@@ -19,6 +21,7 @@ ExitCode RunGraphs(const std::vector<std::string>& arguments);
 // Options that all of them have.
 struct Connection {
   std::string server = "127.0.0.1:50051";
+  std::optional<Tls> tls;  // none: plain text
   bool help = false;
 };
 Option ServerOption(Connection& connection);
@@ -27,7 +30,12 @@ Option HelpOption(Connection& connection);
 // Prints what is wrong and where help is.
 ExitCode UsageError(const absl::Status& status, const std::string& command);
 
-// Prints what a failed call says.
-ExitCode CallFailed(const grpc::Status& status, const std::string& server, bool connected);
+// The words among the arguments, when every option is applied and checked.
+absl::StatusOr<std::vector<std::string>> ParseCommand(const std::vector<OptionGroup>& groups,
+                                                      const std::vector<std::string>& arguments,
+                                                      const Connection& connection);
+
+// Prints what a failed call says. `connected`: whether the server had answered anything before.
+ExitCode CallFailed(const grpc::Status& status, const Connection& connection, bool connected);
 
 }  // namespace latentd::client

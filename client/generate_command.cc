@@ -14,6 +14,7 @@
 #include "client/picture_files.h"
 #include "client/progress_display.h"
 #include "client/request_options.h"
+#include "client/tls_options.h"
 
 namespace latentd::client {
 namespace {
@@ -42,6 +43,7 @@ struct GenerateOptions {
   bool force = false;
   bool quiet = false;
   absl::Duration timeout = absl::InfiniteDuration();
+  RetryPolicy retries;
 };
 
 absl::Status SetFormat(GenerateOptions& options, const std::string& name) {
@@ -77,14 +79,33 @@ OptionGroup OutputOptions(GenerateOptions& options) {
        {"quiet", "", "no progress", SetSwitch(options.quiet)}}};
 }
 
+OptionGroup ConnectionOptions(GenerateOptions& options) {
+  const auto set_retries = [&options](const std::string& text) {
+    int retries = 0;
+    if (!absl::SimpleAtoi(text, &retries) || retries < 0) {
+      return absl::InvalidArgumentError("must be 0 or more");
+    }
+    options.retries.retries = retries;
+    return absl::OkStatus();
+  };
+  return {"Connection",
+          {ServerOption(options.connection),
+           {"timeout", "TIME", "give up after this long, such as 90s; tries and pauses together",
+            SetDuration(options.timeout)},
+           {"retries", "N",
+            absl::StrCat(
+                "try so often again where that is safe: no picture has been received, and the\n"
+                "server is full, stopping or not there (default ",
+                RetryPolicy().retries, ")"),
+            set_retries},
+           HelpOption(options.connection)}};
+}
+
 std::vector<OptionGroup> AllOptions(GenerateOptions& options) {
   std::vector<OptionGroup> groups = RequestOptions(options.request);
   groups.push_back(OutputOptions(options));
-  groups.push_back(
-      {"Connection",
-       {ServerOption(options.connection),
-        {"timeout", "TIME", "give up after this long, such as 90s", SetDuration(options.timeout)},
-        HelpOption(options.connection)}});
+  groups.push_back(ConnectionOptions(options));
+  groups.push_back(TlsOptions(options.connection));
   return groups;
 }
 
@@ -138,13 +159,14 @@ class Generation {
         display_(std::cerr, StyleOf(options), PictureCount(options.request)) {}
 
   ExitCode Run() {
-    Client client(options_.connection.server);
+    Client client(options_.connection.server, options_.retries, options_.connection.tls);
     Interrupt interrupt([&client] { client.Cancel(); });
     client_ = &client;
     const grpc::Status status =
         client.Generate(options_.request,
                         {.on_event = [this](const v1::GenerateEvent& event) { OnEvent(event); },
-                         .on_image = [this](const v1::Image& image) { OnImage(image); }},
+                         .on_image = [this](const v1::Image& image) { OnImage(image); },
+                         .on_retry = [this](const Retry& retry) { OnRetry(retry); }},
                         Timeout());
     display_.Clear();
     if (interrupt.happened()) {
@@ -155,7 +177,7 @@ class Generation {
       std::cerr << "latent: " << file_error_.message() << '\n';
       return ExitCode::kFailed;
     }
-    return status.ok() ? ExitCode::kOk : CallFailed(status, options_.connection.server, connected_);
+    return status.ok() ? ExitCode::kOk : CallFailed(status, options_.connection, connected_);
   }
 
  private:
@@ -182,6 +204,14 @@ class Generation {
     if (options_.quiet) return;
     std::cerr << absl::StrFormat("picture %d: %dx%d, seed %d\n", image.index() + 1,
                                  image.size().width(), image.size().height(), image.seed());
+  }
+
+  void OnRetry(const Retry& retry) {
+    display_.Clear();
+    if (options_.quiet) return;
+    std::cerr << absl::StrFormat("latent: %s; trying again in %.1f s (%d of %d)\n",
+                                 retry.status.error_message(), absl::ToDoubleSeconds(retry.pause),
+                                 retry.number, options_.retries.retries);
   }
 
   void Summarize(const v1::Completed& completed) {
@@ -211,7 +241,7 @@ class Generation {
 ExitCode RunGenerate(const std::vector<std::string>& arguments) {
   GenerateOptions options;
   const std::vector<OptionGroup> groups = AllOptions(options);
-  const auto words = ParseArguments(groups, arguments);
+  const auto words = ParseCommand(groups, arguments, options.connection);
   if (options.connection.help) {
     std::cout << kIntroduction << DescribeOptions(groups) << kExitCodes;
     return ExitCode::kOk;

@@ -16,7 +16,7 @@ ExitCode Change(AdminClient& client, const GraphsOptions& options, Request reque
   *request.mutable_selector() = options.selector;
   v1::GraphResults results;
   const grpc::Status status = (client.*method)(request, results);
-  if (!status.ok()) return CallFailed(status, options.connection.server, /*connected=*/false);
+  if (!status.ok()) return CallFailed(status, options.connection, /*connected=*/false);
   return PrintResults(results, options);
 }
 
@@ -60,7 +60,7 @@ ExitCode WarmGraphs(AdminClient& client, GraphsOptions& options) {
       PrintDone(event.done());
     }
   });
-  return status.ok() ? code : CallFailed(status, options.connection.server, connected);
+  return status.ok() ? code : CallFailed(status, options.connection, connected);
 }
 
 ExitCode SaveGraphs(AdminClient& client, GraphsOptions& options) {

@@ -12,6 +12,7 @@
 #include "client/interrupt.h"
 #include "client/json_output.h"
 #include "client/text.h"
+#include "client/tls_options.h"
 
 namespace latentd::client {
 namespace {
@@ -87,13 +88,14 @@ std::vector<OptionGroup> OptionsOf(const Verb& verb, GraphsOptions& options) {
   more.push_back(ServerOption(options.connection));
   more.push_back(HelpOption(options.connection));
   groups.push_back({"Options", std::move(more)});
+  groups.push_back(TlsOptions(options.connection));
   return groups;
 }
 
 ExitCode RunVerb(const Verb& verb, const std::vector<std::string>& arguments) {
   GraphsOptions options;
   const std::vector<OptionGroup> groups = OptionsOf(verb, options);
-  const auto words = ParseArguments(groups, arguments);
+  const auto words = ParseCommand(groups, arguments, options.connection);
   if (options.connection.help) {
     std::cout << kIntroduction << DescribeOptions(groups);
     return ExitCode::kOk;
@@ -104,7 +106,7 @@ ExitCode RunVerb(const Verb& verb, const std::vector<std::string>& arguments) {
     const absl::Status selected = SelectGraphs(*words, options.selector);
     if (!selected.ok()) return UsageError(selected, "latent graphs");
   }
-  AdminClient client(options.connection.server);
+  AdminClient client(options.connection.server, options.connection.tls);
   Interrupt interrupt([&client] { client.Cancel(); });
   const ExitCode code = verb.run(client, options);
   return interrupt.happened() ? ExitCode::kInterrupted : code;
@@ -160,7 +162,7 @@ ExitCode ListGraphs(AdminClient& client, GraphsOptions& options) {
   if (SelectsAny(options.selector)) *request.mutable_selector() = options.selector;
   v1::ListGraphsResponse response;
   const grpc::Status status = client.ListGraphs(request, response);
-  if (!status.ok()) return CallFailed(status, options.connection.server, /*connected=*/false);
+  if (!status.ok()) return CallFailed(status, options.connection, /*connected=*/false);
   if (options.json) return PrintJson(response);
   std::vector<std::vector<std::string>> rows = {{"ID", "GRAPH", "BUCKET", "ROWS", "STATE", "MEMORY",
                                                  "DISK", "COMPILE", "LOAD", "HITS", "LAST USE",
@@ -185,7 +187,7 @@ ExitCode ShowGraph(AdminClient& client, GraphsOptions& options) {
   request.set_id(options.words.front());
   v1::Graph g;
   const grpc::Status status = client.GetGraph(request, g);
-  if (!status.ok()) return CallFailed(status, options.connection.server, /*connected=*/false);
+  if (!status.ok()) return CallFailed(status, options.connection, /*connected=*/false);
   if (options.json) return PrintJson(g);
   std::vector<std::vector<std::string>> rows = {
       {"id", g.id()},

@@ -61,7 +61,7 @@ ExitCode ExportGraphs(AdminClient& client, GraphsOptions& options) {
   });
   if (!problem.ok()) return Fail(problem);
   if (!status.ok()) {
-    return CallFailed(status, options.connection.server, /*connected=*/archive.graphs() > 0);
+    return CallFailed(status, options.connection, /*connected=*/archive.graphs() > 0);
   }
   for (const absl::Status& step : {archive.Finish(), WriteArchive(archive.bytes(), options)}) {
     if (!step.ok()) return Fail(step);
@@ -81,7 +81,7 @@ ExitCode ImportGraphs(AdminClient& client, GraphsOptions& options) {
   v1::GraphResults results;
   const grpc::Status status =
       client.ImportGraphs([&](v1::GraphBytes& part) { return archive.Next(part); }, results);
-  if (!status.ok()) return CallFailed(status, options.connection.server, /*connected=*/false);
+  if (!status.ok()) return CallFailed(status, options.connection, /*connected=*/false);
   return PrintResults(results, options);
 }
 

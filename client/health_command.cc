@@ -5,6 +5,7 @@
 #include "client/commands.h"
 #include "client/interrupt.h"
 #include "client/latent_client.h"
+#include "client/tls_options.h"
 
 namespace latentd::client {
 namespace {
@@ -33,7 +34,8 @@ std::vector<OptionGroup> AllOptions(HealthOptions& options) {
         {"service", "NAME", "latent.v1.ImageGeneration, liveness (default: the server)",
          SetString(options.service)},
         ServerOption(options.connection),
-        HelpOption(options.connection)}}};
+        HelpOption(options.connection)}},
+      TlsOptions(options.connection)};
 }
 
 ExitCode Ask(Client& client, const HealthOptions& options, Interrupt& interrupt) {
@@ -49,7 +51,7 @@ ExitCode Ask(Client& client, const HealthOptions& options, Interrupt& interrupt)
     const bool pointless = status.error_code() == grpc::StatusCode::NOT_FOUND ||
                            status.error_code() == grpc::StatusCode::UNIMPLEMENTED;
     if (absl::Now() + kPause > end || pointless) {
-      if (!status.ok()) return CallFailed(status, options.connection.server, /*connected=*/false);
+      if (!status.ok()) return CallFailed(status, options.connection, /*connected=*/false);
       std::cout << HealthCheckResponse::ServingStatus_Name(health) << '\n';
       return ExitCode::kRefused;
     }
@@ -62,7 +64,7 @@ ExitCode Ask(Client& client, const HealthOptions& options, Interrupt& interrupt)
 ExitCode RunHealth(const std::vector<std::string>& arguments) {
   HealthOptions options;
   const std::vector<OptionGroup> groups = AllOptions(options);
-  const auto words = ParseArguments(groups, arguments);
+  const auto words = ParseCommand(groups, arguments, options.connection);
   if (options.connection.help) {
     std::cout << kIntroduction << DescribeOptions(groups);
     return ExitCode::kOk;
@@ -71,7 +73,7 @@ ExitCode RunHealth(const std::vector<std::string>& arguments) {
   if (!words->empty()) {
     return UsageError(absl::InvalidArgumentError("takes options only"), "latent health");
   }
-  Client client(options.connection.server);
+  Client client(options.connection.server, {}, options.connection.tls);
   Interrupt interrupt([&client] { client.Cancel(); });
   return Ask(client, options, interrupt);
 }

@@ -1,31 +1,85 @@
 #include "client/latent_client.h"
 
+#include <algorithm>
+#include <random>
 #include <utility>
 
+#include "client/bucket_choice.h"
 #include "client/channel.h"
+#include "client/error_details.h"
 #include "client/image_assembler.h"
+#include "core/base/clock.h"
 
 namespace latentd::client {
 namespace {
 
-constexpr std::chrono::seconds kShortCall(10);
+constexpr absl::Duration kShortCall = absl::Seconds(10);
+constexpr char kBucketHeader[] = "x-latent-bucket";
+
+// `deadline` is on the monotonic clock, gRPC's on the system's.
+void SetDeadline(grpc::ClientContext& context, absl::Time deadline) {
+  if (deadline == absl::InfiniteFuture()) return;
+  const absl::Duration left = deadline - SystemClock().Monotonic();
+  context.set_deadline(std::chrono::system_clock::now() +
+                       absl::ToChronoMicroseconds(std::max(left, absl::ZeroDuration())));
+}
+
+absl::Time ShortDeadline() { return SystemClock().Monotonic() + kShortCall; }
+
+double Random() {
+  thread_local std::minstd_rand engine{std::random_device()()};
+  return std::uniform_real_distribution<double>(0, 1)(engine);
+}
+
+// So many digits that people can type them.
+uint64_t RandomSeed() { return std::random_device()(); }
+
+// What the server says of sizes is not what was known of them.
+bool SaysOtherBuckets(const grpc::Status& status) {
+  const std::string reason = ErrorReason(status);
+  if (reason == "BUCKET_COLD" || reason == "COMPILE_FORBIDDEN") return true;
+  const auto bad = BadFields(status);
+  return bad && std::any_of(bad->field_violations().begin(), bad->field_violations().end(),
+                            [](const auto& violation) {
+                              return violation.field() == "width" || violation.field() == "height";
+                            });
+}
 
 }  // namespace
 
-Client::Client(const std::string& server)
-    : channel_(Connect(server)),
+Client::Client(const std::string& server, const RetryPolicy& retries, const std::optional<Tls>& tls)
+    : retries_(retries),
+      channel_(Connect(server, tls)),
       images_(v1::ImageGeneration::NewStub(channel_)),
       health_(grpc::health::v1::Health::NewStub(channel_)) {}
 
 grpc::Status Client::Generate(const v1::GenerateRequest& request,
                               const GenerateCallbacks& callbacks,
                               std::optional<std::chrono::milliseconds> timeout) {
+  v1::GenerateRequest seeded = request;
+  if (!seeded.has_seed() && seeded.seeds().empty()) seeded.set_seed(RandomSeed());
+  const absl::Time deadline =
+      timeout ? SystemClock().Monotonic() + absl::FromChrono(*timeout) : absl::InfiniteFuture();
+  const RetryLoop loop{
+      .policy = retries_,
+      .clock = SystemClock(),
+      .random = &Random,
+      .wait = [this](absl::Duration pause) { return cancellation_.WaitFor(pause); },
+      .on_retry = callbacks.on_retry};
+  return loop.Run(deadline, [&] { return TryGenerate(seeded, callbacks, deadline); });
+}
+
+Attempt Client::TryGenerate(const v1::GenerateRequest& request, const GenerateCallbacks& callbacks,
+                            absl::Time deadline) {
   grpc::ClientContext context;
-  if (timeout) context.set_deadline(std::chrono::system_clock::now() + *timeout);
+  SetDeadline(context, deadline);
+  const std::optional<std::string> bucket = FindBucket(request, deadline);
+  if (bucket) context.AddMetadata(kBucketHeader, *bucket);
   const Cancellation::Scope scope(cancellation_, context);
   const auto reader = images_->GenerateStream(&context, request);
   ImageAssembler assembler;
   v1::GenerateEvent event;
+  bool received = false;
   while (reader->Read(&event)) {
     if (!event.has_image_chunk()) {
       if (callbacks.on_event) callbacks.on_event(event);
@@ -35,16 +89,49 @@ grpc::Status Client::Generate(const v1::GenerateRequest& request,
     if (!added.ok()) {
       context.TryCancel();
       reader->Finish();
-      return added;
+      return {added, received};
     }
-    if (assembler.complete() && callbacks.on_image) callbacks.on_image(assembler.Take());
+    if (!assembler.complete()) continue;
+    received = true;
+    if (callbacks.on_image) callbacks.on_image(assembler.Take());
   }
-  return reader->Finish();
+  const grpc::Status status = reader->Finish();
+  if (SaysOtherBuckets(status)) ForgetBuckets();
+  return {status, received};
+}
+
+std::optional<std::string> Client::FindBucket(const v1::GenerateRequest& request,
+                                              absl::Time deadline) {
+  if (!NeedsCapabilities(request)) return BucketOf(request, v1::GetCapabilitiesResponse());
+  std::shared_ptr<const v1::GetCapabilitiesResponse> known = KnownCapabilities();
+  if (known == nullptr) {
+    auto asked = std::make_shared<v1::GetCapabilitiesResponse>();
+    if (!AskCapabilities(*asked, std::min(deadline, ShortDeadline())).ok()) return std::nullopt;
+    known = std::move(asked);
+    absl::MutexLock lock(&mutex_);
+    capabilities_ = known;
+  }
+  return BucketOf(request, *known);
+}
+
+std::shared_ptr<const v1::GetCapabilitiesResponse> Client::KnownCapabilities() {
+  absl::MutexLock lock(&mutex_);
+  return capabilities_;
+}
+
+void Client::ForgetBuckets() {
+  absl::MutexLock lock(&mutex_);
+  capabilities_.reset();
 }
 
 grpc::Status Client::GetCapabilities(v1::GetCapabilitiesResponse& capabilities) {
+  return AskCapabilities(capabilities, ShortDeadline());
+}
+
+grpc::Status Client::AskCapabilities(v1::GetCapabilitiesResponse& capabilities,
+                                     absl::Time deadline) {
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kShortCall);
+  SetDeadline(context, deadline);
   const Cancellation::Scope scope(cancellation_, context);
   return images_->GetCapabilities(&context, v1::GetCapabilitiesRequest(), &capabilities);
 }
@@ -52,7 +139,7 @@ grpc::Status Client::GetCapabilities(v1::GetCapabilitiesResponse& capabilities) 
 grpc::Status Client::CheckHealth(const std::string& service,
                                  grpc::health::v1::HealthCheckResponse::ServingStatus& status) {
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kShortCall);
+  SetDeadline(context, ShortDeadline());
   const Cancellation::Scope scope(cancellation_, context);
   grpc::health::v1::HealthCheckRequest request;
   request.set_service(service);

@@ -17,7 +17,12 @@
 #include <optional>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "client/cancellation.h"
+#include "client/channel.h"
+#include "client/retry.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "latent/v1/image_generation.grpc.pb.h"
 
@@ -28,18 +33,23 @@ namespace v1 = ::latent::v1;
 // Called from the thread that called Generate, in the order in which things happen. Empty ones are
 // skipped.
 struct GenerateCallbacks {
-  std::function<void(const v1::GenerateEvent&)> on_event;  // queued, started, progress, completed
+  // queued, started, progress, completed; from the beginning after a retry
+  std::function<void(const v1::GenerateEvent&)> on_event;
   std::function<void(v1::Image)> on_image;
+  std::function<void(const Retry&)> on_retry;
 };
 
 // Thread-safe: calls may run side by side.
 class Client {
  public:
-  // HOST:PORT or unix:PATH. Connects when first used.
-  explicit Client(const std::string& server);
+  // HOST:PORT or unix:PATH; without `tls` in plain text. Connects when first used.
+  explicit Client(const std::string& server, const RetryPolicy& retries = {},
+                  const std::optional<Tls>& tls = std::nullopt);
 
-  // GenerateStream, to its end; blocks. The work on the server stops when `timeout` passes or
-  // Cancel is called.
+  // GenerateStream, to its end; blocks. Tells balancers in which bucket it will run (metadata
+  // x-latent-bucket: 256x256), and tries again what is safe to try again (client/retry.h); where
+  // the request has no seed it gets one, so that every try draws the same. Waiting and the work on
+  // the server stop when `timeout` passes or Cancel is called.
   grpc::Status Generate(const v1::GenerateRequest& request, const GenerateCallbacks& callbacks,
                         std::optional<std::chrono::milliseconds> timeout = std::nullopt);
 
@@ -53,10 +63,25 @@ class Client {
   void Cancel() { cancellation_.Cancel(); }
 
  private:
+  Attempt TryGenerate(const v1::GenerateRequest& request, const GenerateCallbacks& callbacks,
+                      absl::Time deadline);
+  // Nothing where it is not to be had now. Asks the server where it has to and nothing is known.
+  std::optional<std::string> FindBucket(const v1::GenerateRequest& request, absl::Time deadline)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  std::shared_ptr<const v1::GetCapabilitiesResponse> KnownCapabilities()
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  grpc::Status AskCapabilities(v1::GetCapabilitiesResponse& capabilities, absl::Time deadline);
+  void ForgetBuckets() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  const RetryPolicy retries_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::ImageGeneration::Stub> images_;
   std::unique_ptr<grpc::health::v1::Health::Stub> health_;
   Cancellation cancellation_;
+
+  absl::Mutex mutex_;
+  // Null: not known.
+  std::shared_ptr<const v1::GetCapabilitiesResponse> capabilities_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace latentd::client

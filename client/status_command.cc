@@ -11,6 +11,7 @@
 #include "client/interrupt.h"
 #include "client/json_output.h"
 #include "client/text.h"
+#include "client/tls_options.h"
 
 namespace latentd::client {
 namespace {
@@ -36,7 +37,7 @@ struct ReportOptions {
 std::optional<ExitCode> Parse(const std::vector<OptionGroup>& groups, const char* introduction,
                               const char* command, const std::vector<std::string>& arguments,
                               const ReportOptions& options) {
-  const auto words = ParseArguments(groups, arguments);
+  const auto words = ParseCommand(groups, arguments, options.connection);
   if (options.connection.help) {
     std::cout << introduction << DescribeOptions(groups);
     return ExitCode::kOk;
@@ -108,11 +109,12 @@ ExitCode RunStatus(const std::vector<std::string>& arguments) {
        {{"watch", "", "again after every change", SetSwitch(options.watch)},
         {"json", "", "as JSON", SetSwitch(options.json)},
         ServerOption(options.connection),
-        HelpOption(options.connection)}}};
+        HelpOption(options.connection)}},
+      TlsOptions(options.connection)};
   if (const auto code = Parse(groups, kStatusIntroduction, "latent status", arguments, options)) {
     return *code;
   }
-  AdminClient client(options.connection.server);
+  AdminClient client(options.connection.server, options.connection.tls);
   Interrupt interrupt([&client] { client.Cancel(); });
   bool connected = false;
   const auto show = [&](const v1::ServerStatus& status) {
@@ -123,7 +125,7 @@ ExitCode RunStatus(const std::vector<std::string>& arguments) {
   const grpc::Status status =
       options.watch ? client.WatchServerStatus(show) : client.GetServerStatus(server_status);
   if (interrupt.happened()) return ExitCode::kInterrupted;
-  if (!status.ok()) return CallFailed(status, options.connection.server, connected);
+  if (!status.ok()) return CallFailed(status, options.connection, connected);
   if (!options.watch) show(server_status);
   return ExitCode::kOk;
 }
@@ -133,16 +135,17 @@ ExitCode RunMemory(const std::vector<std::string>& arguments) {
   const std::vector<OptionGroup> groups = {{"Options",
                                             {{"json", "", "as JSON", SetSwitch(options.json)},
                                              ServerOption(options.connection),
-                                             HelpOption(options.connection)}}};
+                                             HelpOption(options.connection)}},
+                                           TlsOptions(options.connection)};
   if (const auto code = Parse(groups, kMemoryIntroduction, "latent memory", arguments, options)) {
     return *code;
   }
-  AdminClient client(options.connection.server);
+  AdminClient client(options.connection.server, options.connection.tls);
   Interrupt interrupt([&client] { client.Cancel(); });
   v1::MemoryReport report;
   const grpc::Status status = client.GetMemoryReport(report);
   if (interrupt.happened()) return ExitCode::kInterrupted;
-  if (!status.ok()) return CallFailed(status, options.connection.server, /*connected=*/false);
+  if (!status.ok()) return CallFailed(status, options.connection, /*connected=*/false);
   if (options.json) return PrintJson(report);
   PrintMemory(report);
   return ExitCode::kOk;
