@@ -1,0 +1,110 @@
+"""Three latentd behind HAProxy, with deploy/haproxy/haproxy.cfg as it is."""
+
+import csv
+import io
+import os
+import pathlib
+import socket
+import subprocess
+import time
+import urllib.request
+
+from metrics import METRICS, scrape
+from server_process import DEADLINE, Server
+
+CONFIGURATION = pathlib.Path(__file__).resolve().parents[2] / "deploy/haproxy/haproxy.cfg"
+NAMES = ("a", "b", "c")
+
+
+def free_addresses(count):
+    """Nobody listens there now; a replica that restarts keeps its own."""
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
+    for each in sockets:
+        each.close()
+    return addresses
+
+
+class Balancer:
+    """HAProxy in front of the addresses; `configuration` is a file like deploy/haproxy/haproxy.cfg."""
+
+    def __init__(self, replicas, log, configuration=CONFIGURATION):
+        self.address, self._stats = free_addresses(2)
+        environment = {f"LATENTD_{name.upper()}": address for name, address in zip(NAMES, replicas)}
+        self._log = open(log, "w")
+        self.process = subprocess.Popen(
+            ["haproxy", "-db", "-f", configuration], stdout=self._log, stderr=self._log,
+            env={**os.environ, **environment, "LATENTD_LISTEN": self.address, "LATENTD_STATS": self._stats})
+
+    def page(self, path):
+        with urllib.request.urlopen(f"http://{self._stats}{path}", timeout=DEADLINE) as response:
+            return response.read().decode()
+
+    def up(self):
+        """Names of the replicas that get calls."""
+        try:
+            rows = csv.DictReader(io.StringIO(self.page("/;csv").removeprefix("# ")))
+        except OSError:  # it has just been started
+            return set()
+        return {row["svname"] for row in rows if row["pxname"] == "replicas" and row["status"].startswith("UP")
+                and row["svname"] in NAMES}
+
+    def wait_until_up(self, *names):
+        """Until these and no others get calls; the seconds that it took."""
+        start = time.monotonic()
+        while (up := self.up()) != set(names):
+            if time.monotonic() - start > DEADLINE:
+                raise AssertionError(f"HAProxy has {up} instead of {set(names)}")
+            time.sleep(0.01)
+        return time.monotonic() - start
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait(DEADLINE)
+        self._log.close()
+
+
+class Cluster:
+    """`replicas`: the servers by name; their caches are folders of their own below `folder`."""
+
+    def __init__(self, folder, *arguments, configuration=CONFIGURATION, **named):
+        self._folder = folder
+        self._arguments = arguments
+        self._named = named
+        self.addresses = dict(zip(NAMES, free_addresses(len(NAMES))))
+        self.replicas = {}
+        self.balancer = None
+        try:
+            for name in NAMES:
+                self.launch(name)
+            for replica in self.replicas.values():
+                replica.start()
+            self.balancer = Balancer(self.addresses.values(), folder / "haproxy.log", configuration)
+            self.balancer.wait_until_up(*NAMES)
+        except BaseException:
+            self.close()
+            raise
+
+    def launch(self, name, *arguments):
+        """Starts the replica, again if need be; does not wait until it is ready."""
+        if name in self.replicas:
+            self.replicas[name].kill()
+        self.replicas[name] = Server(METRICS, *self._arguments, *arguments, listen=self.addresses[name],
+                                     cache=self._folder / name, **self._named)
+        return self.replicas[name]
+
+    def pictures(self, name, bucket):
+        """How many the replica has finished in the bucket."""
+        return int(scrape(self.replicas[name]).sum("latentd_images_generated_total", bucket=bucket))
+
+    def home(self, bucket, before):
+        """Where the bucket's pictures were drawn since `before`, by replica."""
+        return {name: self.pictures(name, bucket) - before[name] for name in NAMES}
+
+    def close(self):
+        if self.balancer:
+            self.balancer.close()
+        for replica in self.replicas.values():
+            replica.kill()
