@@ -116,6 +116,8 @@ class Parser {
     if (flag == "help") return Switch(line_.help, value, flag);
     if (flag == "version") return Switch(line_.version, value, flag);
     if (flag == "print-config") return Switch(line_.print_config, value, flag);
+    if (flag == "exit-when-ready") return Switch(line_.exit_when_ready, value, flag);
+    if (flag == "exit-if-degraded") return Switch(line_.exit_if_degraded, value, flag);
     return Setting(flag, std::move(value));
   }
 

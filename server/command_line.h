@@ -14,6 +14,8 @@ struct CommandLine {
   latent::v1::ServerConfig flags;  // only what was given
   std::string config_file;
   bool print_config = false;
+  bool exit_when_ready = false;
+  bool exit_if_degraded = false;
   bool version = false;
   bool help = false;
 };

@@ -71,7 +71,10 @@ Operation
   --help                  print this and exit
 
 A switch (BOOL) is --name, --noname or --name=false.
-Exit codes: 0 stopped by a signal, 1 could not start or failed, 2 wrong flags or configuration.
+  --exit-when-ready       exit with 0 once every graph is ready and in the cache, and with 1 if that cannot be: fills a
+                          cache that other servers only load from
+  --exit-if-degraded      exit with 1 if some bucket cannot be had at the start, instead of serving the others
+Exit codes: 0 stopped by a signal (--exit-when-ready: ready), 1 could not start or failed, 2 wrong flags or configuration.
 )";
 
 }  // namespace

@@ -66,6 +66,8 @@ int Run(const std::vector<std::string>& arguments) {
     const absl::Status found = UseDemoCheckpoint(*options);
     if (!found.ok()) return Fail(found, 1);
   }
+  options->exit_when_ready = line->exit_when_ready;
+  options->exit_if_degraded = line->exit_if_degraded;
   SetUpLogging(options->log_format, options->log_level);
   return Serve(*options, LATENTD_VERSION);
 }

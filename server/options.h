@@ -22,6 +22,9 @@ struct Options {
   absl::Duration drain_timeout;
   latent::v1::LogFormat log_format = latent::v1::TEXT;
   latent::v1::LogLevel log_level = latent::v1::INFO;
+  // Of this start only, so no fields of the configuration.
+  bool exit_when_ready = false;
+  bool exit_if_degraded = false;
 };
 
 // Every field set, except where empty means "find out" or "none".

@@ -5,10 +5,12 @@
 #include <memory>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "core/base/clock.h"
+#include "core/base/status_macros.h"
 #include "core/engine/engine.h"
 #include "server/grpc_server.h"
 #include "server/listen_address.h"
@@ -37,10 +39,11 @@ int Fail(const absl::Status& status) {
 // Loads in a thread of its own, so that signals and health checks are answered meanwhile.
 class Loader {
  public:
-  Loader(engine::Engine& engine, StopSignals& signals)
-      : engine_(engine), signals_(signals), thread_(&Loader::Load, this) {}
+  Loader(engine::Engine& engine, StopSignals& signals, const Options& options)
+      : engine_(engine), signals_(signals), options_(options), thread_(&Loader::Load, this) {}
 
   absl::Status Join() {
+  // What Load said, or why a process that was to exit with this start has not done what it was for.
     thread_.join();
     return status_;
   }
@@ -48,12 +51,35 @@ class Loader {
  private:
   void Load() {
     status_ = engine_.Load();
-    if (!status_.ok()) signals_.RequestStop();
+    if (status_.ok() && ExitsNow()) {
+      status_ = CheckPrepared();
+    } else if (status_.ok()) {
+      return;
+    }
+    signals_.RequestStop();
+  }
+
+  bool ExitsNow() const {
+    const bool degraded = engine_.state() == engine::State::kDegraded;
+    return options_.exit_when_ready || (options_.exit_if_degraded && degraded);
+  }
+
+  // Whether a server that starts now would find everything compiled.
+  absl::Status CheckPrepared() const {
+    const engine::ServerStatus status = engine_.status();
+    if (status.state != engine::State::kReady) {
+      return absl::UnavailableError(absl::StrCat("not ready: ", status.reason));
+    }
+    ASSIGN_OR_RETURN(const std::vector<engine::EntryResult> saved,
+                     engine_.graphs().Save({.all = true}));
+    for (const engine::EntryResult& entry : saved) RETURN_IF_ERROR(entry.status);
+    return absl::OkStatus();
   }
 
   engine::Engine& engine_;
   StopSignals& signals_;
   absl::Status status_;  // written before the thread ends
+  const Options& options_;
   std::thread thread_;
 };
 
@@ -115,16 +141,16 @@ absl::StatusOr<std::unique_ptr<MetricsEndpoint>> StartMetrics(const std::string&
 
 // What cannot be interrupted loses nothing by not being waited for: files are written whole or not
 // at all.
-void EndAtLatestIn(absl::Duration timeout) {
-  std::thread([timeout] {
+void EndAtLatestIn(absl::Duration timeout, int exit_code) {
+  std::thread([timeout, exit_code] {
     absl::SleepFor(timeout);
-    std::_Exit(0);
+    std::_Exit(exit_code);
   }).detach();
 }
 
-void Stop(GrpcServer& server, engine::State state, absl::Duration drain_timeout) {
+void Stop(GrpcServer& server, engine::State state, absl::Duration drain_timeout, int exit_code) {
   const bool loading = state == engine::State::kLoading || state == engine::State::kWarming;
-  EndAtLatestIn(loading ? kEndWhileLoading : drain_timeout + kEndAfterDraining);
+  EndAtLatestIn(loading ? kEndWhileLoading : drain_timeout + kEndAfterDraining, exit_code);
   Log(v1::INFO, "stopping", {{"drain_timeout_seconds", absl::ToDoubleSeconds(drain_timeout)}});
   server.Drain(loading ? absl::ZeroDuration() : drain_timeout);
 }
@@ -149,7 +175,7 @@ int Serve(const Options& options, const std::string& version) {
   const StatusFollower follower(
       **engine, [&startup](const engine::ServerStatus& status) { startup.Note(status); });
 
-  Loader loader(**engine, signals);
+  Loader loader(**engine, signals, options);
   while (!signals.WaitForStop(kTick)) {
     (*server)->CancelStalled();
     (*server)->RefreshTls();
@@ -157,10 +183,12 @@ int Serve(const Options& options, const std::string& version) {
 
   const engine::State state = (*engine)->state();
   if (state == engine::State::kFailed) return Fail(loader.Join());
-  Stop(**server, state, signals.drain_timeout().value_or(options.drain_timeout));
-  loader.Join().IgnoreError();
+  const int exit_code = options.exit_when_ready ? 1 : 0;  // if it is not loaded
+  Stop(**server, state, signals.drain_timeout().value_or(options.drain_timeout), exit_code);
+  const absl::Status loaded = loader.Join();
   Log(v1::INFO, "stopped");
-  return 0;
+  if (absl::IsCancelled(loaded)) return exit_code;
+  return loaded.ok() ? 0 : Fail(loaded);
 }
 
 }  // namespace latentd::server

@@ -82,6 +82,40 @@ class ListenTest(unittest.TestCase):
         self.assertEqual(Api(server.address).health("liveness"), "SERVING")
 
 
+class ExitWhenReadyTest(unittest.TestCase):
+    """One process fills the cache, and others only load from it."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.cache = pathlib.Path(folder.name) / "cache"
+
+    def prepare(self, *arguments):
+        return run("--exit-when-ready", "--listen=127.0.0.1:0", "--log-format=json", f"--base={checkpoint() / 'base'}",
+                   "--buckets=64x64,96x64", f"--cache-dir={self.cache}", *arguments)
+
+    def test_fills_a_cache_that_others_load_from(self):
+        code, _, log = self.prepare()
+        self.assertEqual(code, 0, log)
+        code, _, log = self.prepare("--compile-at-start=false")
+        self.assertEqual(code, 0, log)
+        ready = next(entry for entry in map(json.loads, log.splitlines()) if entry["message"] == "ready")
+        self.assertEqual(ready["compiled"], 0)
+        self.assertGreater(ready["loaded"], 0)
+
+    def test_says_what_is_missing(self):
+        code, _, log = self.prepare("--compile-at-start=false")
+        self.assertEqual(code, 1)
+        self.assertIn("not ready: ", log)
+        code, _, log = run("--exit-if-degraded", "--compile-at-start=false", "--listen=127.0.0.1:0",
+                           f"--base={checkpoint() / 'base'}", "--buckets=64x64", f"--cache-dir={self.cache}")
+        self.assertEqual(code, 1)
+        self.assertIn("64x64", log)
+
+    def test_a_cache_that_cannot_be_filled_is_a_failure(self):
+        self.assertEqual(self.prepare("--cache-dir=")[0], 1)
+
+
 class CheckpointTest(unittest.TestCase):
     """Every one of these is a copy of the demo checkpoint with one thing broken."""
 

@@ -202,8 +202,10 @@ TEST(CommandLineTest, WhatIsNoFlagIsRefused) {
 
 TEST(CommandLineTest, Switches) {
   ASSERT_OK_AND_ASSIGN(const CommandLine line,
-                       ParseCommandLine({"--print-config", "--config", "f", "--version", "-h"}));
-  EXPECT_TRUE(line.print_config && line.version && line.help);
+                       ParseCommandLine({"--print-config", "--config", "f", "--version", "-h",
+                                         "--exit-when-ready", "--exit-if-degraded"}));
+  EXPECT_TRUE(line.print_config && line.version && line.help && line.exit_when_ready &&
+              line.exit_if_degraded);
   EXPECT_EQ(line.config_file, "f");
 }
 
