@@ -7,6 +7,7 @@
 //   cpu_backend_bench --instructions=step  a line for each instruction, dearest first, and the sum
 //   cpu_backend_bench --instructions=decode   by kernel; each is run alone, the least of many
 //
+// All of them in f32, or with --precision=bf16 (or f16) as the last argument in that.
 // Other arguments are Google Benchmark's. Built with the tests, run by nobody but you.
 #include <benchmark/benchmark.h>
 
@@ -37,6 +38,12 @@ using backends::cpu::Instruction;
 
 constexpr int kLatentSide = 32;
 
+// What the demo model computes in.
+device::DType& Precision() {
+  static device::DType precision = device::DType::kF32;
+  return precision;
+}
+
 // The demo model on the CPU backend, compiled without some passes.
 struct Rig {
   std::unique_ptr<backends::cpu::CpuBackend> backend = backends::cpu::CpuBackend::Create().value();
@@ -50,7 +57,10 @@ struct Rig {
                {.compile = {skipped_passes, backends::reference::EvaluateRecipe}}) {
     const auto checkpoint =
         weights::Checkpoint::Open(LATENTD_SOURCE_DIR "/deploy/demo-model/base", "").value();
-    model = pipeline::SdxlModel::Load(pipeline::Model::kBase, checkpoint, store, graphs).value();
+    pipeline::ModelOptions options;
+    options.precision = {{"unet_base", Precision()}, {"vae_decoder", Precision()}};
+    model = pipeline::SdxlModel::Load(pipeline::Model::kBase, checkpoint, store, graphs, options)
+                .value();
   }
 
   std::shared_ptr<backends::Executable> Load(const std::string& name) const {
@@ -172,7 +182,10 @@ void RegisterAll(int* argc, char** argv) {
 }  // namespace latentd
 
 int main(int argc, char** argv) {
-  constexpr absl::string_view kFlag = "--instructions=";
+  constexpr absl::string_view kFlag = "--instructions=", kPrecision = "--precision=";
+  if (argc > 1 && absl::StartsWith(argv[argc - 1], kPrecision)) {
+    latentd::Precision() = latentd::device::ParseDType(argv[--argc] + kPrecision.size()).value();
+  }
   if (argc > 1 && absl::StartsWith(argv[1], kFlag)) {
     latentd::PrintInstructions(argv[1] + kFlag.size());
     return 0;
