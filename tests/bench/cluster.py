@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import pathlib
+import random
 import shutil
 import signal
 import subprocess
@@ -69,12 +70,13 @@ class Load:
 
 
 def requests_of(buckets):
-    """Every bucket with every seed, the buckets mixed."""
+    """Every bucket with every seed, in an order without order."""
     requests = []
     for seed, bucket in itertools.product(SEEDS, buckets):
         width, height = map(int, bucket.split("x"))
         requests.append({"prompt": "a red circle on a blue background", "width": width, "height": height, "seed": seed,
                          "num_inference_steps": STEPS})
+    random.Random(7).shuffle(requests)
     return requests
 
 
@@ -193,7 +195,7 @@ def budget_of_four(folder):
 def balancings(folder):
     """What is compared: its name, and the balancer's configuration."""
     text = cluster.CONFIGURATION.read_text()
-    rule = "  balance hdr(x-latent-bucket)\n  hash-type consistent\n"
+    rule = "  balance hdr(x-latent-bucket)\n  hash-type consistent djb2\n"
     if rule not in text:
         sys.exit(f"cluster: {cluster.CONFIGURATION} does not balance as it did")
     rules = {"by bucket": rule, "by bucket, at most 1.5 times its share": rule + "  hash-balance-factor 150\n",
