@@ -9,8 +9,7 @@
 #include "client/image_assembler.h"
 #include "client/progress_display.h"
 #include "client/request_options.h"
-#include "google/rpc/error_details.pb.h"
-#include "google/rpc/status.pb.h"
+#include "tests/client/failed_calls.h"
 
 namespace latentd::client {
 namespace {
@@ -25,16 +24,6 @@ v1::GenerateEvent Step(int step, int total, v1::Stage stage = v1::STAGE_BASE) {
   event.mutable_progress()->set_total_steps(total);
   event.mutable_progress()->set_stage(stage);
   return event;
-}
-
-template <typename... Details>
-grpc::Status StatusWith(grpc::StatusCode code, const std::string& message,
-                        const Details&... details) {
-  google::rpc::Status status;
-  status.set_code(code);
-  status.set_message(message);
-  (status.add_details()->PackFrom(details), ...);
-  return grpc::Status(code, message, status.SerializeAsString());
 }
 
 google::rpc::ErrorInfo Reason(const std::string& reason) {

@@ -1,0 +1,35 @@
+// Statuses as a latentd sends them.
+#pragma once
+
+#include <grpcpp/support/status.h>
+
+#include <optional>
+#include <string>
+
+#include "absl/time/time.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+
+namespace latentd::client {
+
+template <typename... Details>
+grpc::Status StatusWith(grpc::StatusCode code, const std::string& message,
+                        const Details&... details) {
+  google::rpc::Status all;
+  all.set_code(code);
+  all.set_message(message);
+  (all.add_details()->PackFrom(details), ...);
+  return grpc::Status(code, message, all.SerializeAsString());
+}
+
+inline grpc::Status Failed(grpc::StatusCode code,
+                           std::optional<absl::Duration> retry_delay = std::nullopt) {
+  if (!retry_delay) return grpc::Status(code, "failed");
+  google::rpc::RetryInfo retry;
+  retry.mutable_retry_delay()->set_nanos(
+      static_cast<int32_t>(absl::ToInt64Nanoseconds(*retry_delay % absl::Seconds(1))));
+  retry.mutable_retry_delay()->set_seconds(*retry_delay / absl::Seconds(1));
+  return StatusWith(code, "failed", retry);
+}
+
+}  // namespace latentd::client

@@ -1,0 +1,107 @@
+// A latentd that ends its calls as it is told.
+#pragma once
+
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "latent/v1/image_generation.grpc.pb.h"
+
+namespace latentd::client {
+
+// How one call of GenerateStream ends, and how many pictures it sends before.
+struct Script {
+  grpc::Status status;
+  int pictures = 0;
+};
+
+class ScriptedServer final : public v1::ImageGeneration::Service {
+ public:
+  struct Call {
+    v1::GenerateRequest request;
+    std::string bucket;  // of the metadata; "none"
+  };
+
+  // Calls beyond the scripts draw one picture.
+  explicit ScriptedServer(std::deque<Script> scripts = {}) : scripts_(std::move(scripts)) {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+  }
+  ~ScriptedServer() override { server_->Shutdown(); }
+
+  std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
+
+  void SetBuckets(std::vector<std::pair<int, int>> buckets) {
+    absl::MutexLock lock(&mutex_);
+    buckets_ = std::move(buckets);
+  }
+  std::vector<Call> calls() const {
+    absl::MutexLock lock(&mutex_);
+    return calls_;
+  }
+  int capabilities_asked() const {
+    absl::MutexLock lock(&mutex_);
+    return capabilities_asked_;
+  }
+
+  grpc::Status GetCapabilities(grpc::ServerContext*, const v1::GetCapabilitiesRequest*,
+                               v1::GetCapabilitiesResponse* response) override {
+    absl::MutexLock lock(&mutex_);
+    ++capabilities_asked_;
+    response->mutable_default_size()->set_width(256);
+    response->mutable_default_size()->set_height(256);
+    for (const auto& [width, height] : buckets_) {
+      v1::Size& size = *response->add_buckets()->mutable_size();
+      size.set_width(width);
+      size.set_height(height);
+    }
+    return grpc::Status::OK;
+  }
+
+  grpc::Status GenerateStream(grpc::ServerContext* context, const v1::GenerateRequest* request,
+                              grpc::ServerWriter<v1::GenerateEvent>* writer) override {
+    const Script script = NextScript(*context, *request);
+    for (int i = 0; i < script.pictures; ++i) {
+      v1::GenerateEvent event;
+      event.mutable_image_chunk()->set_index(i);
+      event.mutable_image_chunk()->set_total_bytes(4);
+      event.mutable_image_chunk()->set_data("data");
+      writer->Write(event);
+    }
+    return script.status;
+  }
+
+ private:
+  Script NextScript(const grpc::ServerContext& context, const v1::GenerateRequest& request) {
+    const auto header = context.client_metadata().find("x-latent-bucket");
+    const bool has_header = header != context.client_metadata().end();
+    absl::MutexLock lock(&mutex_);
+    calls_.push_back({request, has_header
+                                   ? std::string(header->second.data(), header->second.size())
+                                   : std::string("none")});
+    if (scripts_.empty()) return {grpc::Status::OK, 1};
+    const Script script = scripts_.front();
+    scripts_.pop_front();
+    return script;
+  }
+
+  mutable absl::Mutex mutex_;
+  std::deque<Script> scripts_;
+  std::vector<std::pair<int, int>> buckets_ = {{256, 256}};
+  std::vector<Call> calls_;
+  int capabilities_asked_ = 0;
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace latentd::client
