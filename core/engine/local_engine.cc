@@ -86,14 +86,15 @@ void LocalEngine::Drain(absl::Time deadline) {
 
 absl::Status LocalEngine::CheckFits(const compiler::GraphLabel& label,
                                     const backends::MemoryNeeds& needs) {
-  const std::vector<weights::HeldResult> held = stores_.weights.List();
   MemoryReport report;
-  for (const weights::HeldResult& result : held) {
-    report.weight_bytes += static_cast<int64_t>(result.bytes);
-  }
+  report.weight_bytes = static_cast<int64_t>(stores_.weights.bytes_held());
   AddGraphs(stores_.graphs.totals(), report);
   report.state_bytes = loop_.state_bytes();
-  return budget_.Check(label, needs, held, report, MeasureAvailableMemory().bytes);
+  const int64_t available = MeasureAvailableMemory().bytes;
+  // What fits with none of its weights held fits; only else is it worth finding out which are.
+  const absl::Status fits = budget_.Check(label, needs, {}, report, available);
+  if (fits.ok()) return fits;
+  return budget_.Check(label, needs, stores_.weights.List(), report, available);
 }
 
 Capabilities LocalEngine::capabilities() const {
