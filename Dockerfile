@@ -1,9 +1,9 @@
 # The image of latentd: serves the demo checkpoint on port 50051, or --base=DIR of a volume.
 #
 #   deploy/image                         (or: docker build -t latentd . with docker, podman or buildah)
-#   docker run --rm --read-only --tmpfs /tmp -v latentd-cache:/cache -p 50051:50051 latentd
+#   docker run --rm --read-only -v latentd-cache:/cache -p 50051:50051 latentd:0.1.0
 #
-# It runs as user 65532 on a read-only root file system; only /cache and /tmp are written to. Whether it serves, `latent
+# It runs as user 65532 on a read-only root file system; only /cache is written to. Whether it serves, `latent
 # health` in it says (exit code 0), and so does grpc.health.v1 from outside.
 # BASE is Debian 12; another registry's copy of it, or one made by debootstrap, does as well.
 ARG BASE=debian:bookworm-slim
