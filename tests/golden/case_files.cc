@@ -34,13 +34,16 @@ absl::StatusOr<double> Distance(const device::Buffer& expected, const device::Bu
                                                    ", or not of float32"));
   }
   const absl::Span<const float> wanted = expected.as<float>(), got = actual.as<float>();
-  double largest = 0, distance = 0;
+  double largest = 0, distance = 0, squares = 0, expected_squares = 0;
   for (size_t i = 0; i < wanted.size(); ++i) {
     const double difference = std::abs(static_cast<double>(wanted[i]) - got[i]);
     if (std::isnan(difference)) return std::numeric_limits<double>::quiet_NaN();
     distance = std::max(distance, difference);
     largest = std::max(largest, std::abs(static_cast<double>(wanted[i])));
+    squares += difference * difference;
+    expected_squares += static_cast<double>(wanted[i]) * wanted[i];
   }
+  if (scale == Scale::kRootMeanSquare) return std::sqrt(squares / expected_squares);
   return scale == Scale::kRelative && largest > 0 ? distance / largest : distance;
 }
 

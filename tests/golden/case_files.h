@@ -17,10 +17,11 @@ absl::StatusOr<nlohmann::json> ReadJsonFile(const std::string& path);
 absl::StatusOr<device::Buffer> FindTensor(const weights::TensorMap& tensors,
                                           const std::string& name);
 
-// The largest difference of two float tensors; with `relative`, divided by the largest absolute
-// value of `expected`. NaN if either has a NaN. INVALID_ARGUMENT if their shapes differ or one is
-// not float32.
-enum class Scale { kAbsolute, kRelative };
+// How far two float tensors are apart: their largest difference; that divided by the largest
+// absolute value of `expected`; or the root of the mean square of the difference, divided by that
+// of `expected`. NaN if either has a NaN. INVALID_ARGUMENT if their shapes differ or one is not
+// float32.
+enum class Scale { kAbsolute, kRelative, kRootMeanSquare };
 absl::StatusOr<double> Distance(const device::Buffer& expected, const device::Buffer& actual,
                                 Scale scale);
 

@@ -23,10 +23,21 @@ absl::StatusOr<std::set<std::string>> ParseKinds(const std::string& value) {
   return kinds;
 }
 
+absl::StatusOr<device::DType> ParsePrecision(const std::string& value) {
+  if (value == "fp32") return device::DType::kF32;
+  if (value == "bf16") return device::DType::kBF16;
+  if (value == "fp16") return device::DType::kF16;
+  return Wrong(absl::StrCat("--precision: \"", value, "\" is not one of fp32, bf16, fp16"));
+}
+
 absl::Status Set(const std::string& name, const std::string& value, Options& options) {
   if (value.empty()) return Wrong(absl::StrCat(name, " needs a value"));
   if (name == "--only") {
     ASSIGN_OR_RETURN(options.only, ParseKinds(value));
+    return absl::OkStatus();
+  }
+  if (name == "--precision") {
+    ASSIGN_OR_RETURN(options.precision, ParsePrecision(value));
     return absl::OkStatus();
   }
   if (name == "--skip-pass") {

@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "core/device/dtype.h"
 
 namespace latentd::golden {
 
@@ -18,6 +19,7 @@ struct Options {
   std::set<std::string> only = {"networks", "pictures", "tokens"};
   std::string case_name;  // empty: all
   std::set<std::string> skip_passes;
+  device::DType precision = device::DType::kF32;  // of every component
 
   bool Selects(const std::string& name) const { return case_name.empty() || case_name == name; }
 };
@@ -25,7 +27,7 @@ struct Options {
 inline constexpr char kUsage[] =
     "Usage: golden --cases DIR --checkpoint DIR [--backend cpu|reference] [--clip-vocabulary DIR]\n"
     "              [--full] [--only pictures,networks,tokens] [--case NAME]\n"
-    "              [--skip-pass NAME]...\n"
+    "              [--skip-pass NAME]... [--precision fp32|bf16|fp16]\n"
     "Runs what diffusers computed (README.md beside the cases) and says how far latentd is from "
     "it.\n"
     "Exit code: 0 if every case passed, 1 if not, 2 for wrong usage.\n";

@@ -51,6 +51,16 @@ TEST(CommandLine, SkipsAsManyPassesAsAreNamed) {
   EXPECT_THAT(options.skip_passes, ElementsAre("dead_code", "epilogues"));
 }
 
+TEST(CommandLine, TakesAPrecision) {
+  ASSERT_OK_AND_ASSIGN(const Options plain, Parse({"--cases=a", "--only=networks"}));
+  EXPECT_EQ(plain.precision, device::DType::kF32);
+  ASSERT_OK_AND_ASSIGN(const Options low,
+                       Parse({"--cases=a", "--only=networks", "--precision=bf16"}));
+  EXPECT_EQ(low.precision, device::DType::kBF16);
+  EXPECT_THAT(Parse({"--cases=a", "--precision=fp8"}),
+              StatusIs(kInvalid, HasSubstr("fp32, bf16, fp16")));
+}
+
 TEST(CommandLine, NamesWhatIsWrong) {
   EXPECT_THAT(Parse({"--cases=a", "--checkpoint=b", "--speed=9"}),
               StatusIs(kInvalid, HasSubstr("--speed")));

@@ -1,6 +1,7 @@
 """Makes the golden results with diffusers and transformers, in float32 on the CPU. README.md describes the files.
 
-Usage: python make.py --model DIR --cases DIR --out DIR [--vocabulary DIR] [--full] [--only pictures,networks,tokens]
+Usage: python make.py --model DIR --cases DIR --out DIR [--vocabulary DIR] [--full]
+                      [--only pictures,networks,tokens,losses]
 
 Every case is data: pictures.json, networks.json and tokens.json in --cases say what to compute.
 """
@@ -40,13 +41,11 @@ def noise(shape, seed):
 
 
 def draw_float32_noise_always():
-    """Makes torch.randn draw float32 numbers for float64 too: its generator gives other numbers for another dtype."""
+    """Makes torch.randn draw float32 numbers for every dtype: its generator gives other numbers for another one."""
     draw = torch.randn
 
     def randn(*size, dtype=None, **options):
-        if dtype == torch.float64:
-            return draw(*size, dtype=torch.float32, **options).double()
-        return draw(*size, dtype=dtype, **options)
+        return draw(*size, dtype=torch.float32, **options).to(dtype or torch.float32)
 
     torch.randn = randn
 
@@ -76,32 +75,32 @@ def fill_with_synthetic_weights(module):
     return module.eval()
 
 
-def evaluate_unet(case):
+def evaluate_unet(case, dtype=torch.float32):
     config, rows, (height, width) = case["config"], case["rows"], case["size"]
-    network = fill_with_synthetic_weights(diffusers.UNet2DConditionModel(**config))
+    network = fill_with_synthetic_weights(diffusers.UNet2DConditionModel(**config)).to(dtype)
     inputs = {
-        "sample": noise((rows, config.get("in_channels", 4), height, width), 1),
+        "sample": noise((rows, config.get("in_channels", 4), height, width), 1).to(dtype),
         "timestep": torch.tensor(case["timesteps"], dtype=torch.float32),
-        "encoder_hidden_states": noise((rows, TOKENS, config["cross_attention_dim"]), 2),
+        "encoder_hidden_states": noise((rows, TOKENS, config["cross_attention_dim"]), 2).to(dtype),
     }
     added = None
     if config.get("addition_embed_type") == "text_time":
         ids = case["time_ids"]
         features = config["projection_class_embeddings_input_dim"] - len(ids) * config["addition_time_embed_dim"]
         added = {
-            "text_embeds": noise((rows, features), 3),
+            "text_embeds": noise((rows, features), 3).to(dtype),
             "time_ids": torch.tensor([ids] * rows, dtype=torch.float32),
         }
     out = network(**inputs, added_cond_kwargs=added).sample
     return network, {**inputs, **(added or {})}, {"out": out}
 
 
-def evaluate_autoencoder(case):
+def evaluate_autoencoder(case, dtype=torch.float32):
     config, rows, (height, width) = case["config"], case["rows"], case["size"]
-    network = fill_with_synthetic_weights(getattr(diffusers, case["class"])(**config))
+    network = fill_with_synthetic_weights(getattr(diffusers, case["class"])(**config)).to(dtype)
     inputs = {
-        "image": noise((rows, 3, 8 * height, 8 * width), 1).tanh(),
-        "latents": noise((rows, config.get("latent_channels", 4), height, width), 2),
+        "image": noise((rows, 3, 8 * height, 8 * width), 1).tanh().to(dtype),
+        "latents": noise((rows, config.get("latent_channels", 4), height, width), 2).to(dtype),
     }
     encoded = network.encode(inputs["image"])
     outputs = {"decoded": network.decode(inputs["latents"]).sample}
@@ -112,9 +111,9 @@ def evaluate_autoencoder(case):
     return network, inputs, outputs
 
 
-def evaluate_text_encoder(case):
+def evaluate_text_encoder(case, dtype=torch.float32):
     classes = {"CLIPTextModel": CLIPTextModel, "CLIPTextModelWithProjection": CLIPTextModelWithProjection}
-    network = fill_with_synthetic_weights(classes[case["class"]](CLIPTextConfig(**case["config"])))
+    network = fill_with_synthetic_weights(classes[case["class"]](CLIPTextConfig(**case["config"]))).to(dtype)
     inputs = {"input_ids": torch.tensor(case["input_ids"])}
     result = network(**inputs, output_hidden_states=True)
     # Of the whole networks only the last two states are kept: those that pipelines read.
@@ -250,6 +249,52 @@ def make_pictures(model, cases, out):
         json.dump(distances, file, indent=1)
 
 
+# Losses
+
+PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
+PICTURES_OF_LOSSES = ("star", "two_shapes_wide", "ensemble", "image_to_image")
+
+
+def relative_distance(exact, lesser):
+    """Of two tensors: the root of the mean square of their difference, of that of the first."""
+    return float((exact - lesser.float()).square().mean().sqrt() / exact.square().mean().sqrt())
+
+
+@torch.no_grad()
+def network_loss(case, dtype):
+    outputs = [EVALUATE[case["class"]](case, of)[2] for of in (torch.float32, dtype)]
+    return {"outputs": max(relative_distance(outputs[0][name], outputs[1][name]) for name in outputs[0])}
+
+
+def picture_loss(exact, lesser, case, out):
+    (latents, images, _), (low_latents, low_images, _) = exact.make(case, out), lesser.make(case, out)
+    pairs = [[numpy.asarray(image).astype(float) for image in pair] for pair in zip(images, low_images)]
+    return {
+        "latents": relative_distance(latents, low_latents),
+        "pixels": max(float(numpy.abs(a - b).mean()) for a, b in pairs),
+    }
+
+
+def make_losses(model, cases, out):
+    """How far diffusers in a lesser precision is from diffusers in float32."""
+    losses = {}
+    for precision, dtype in PRECISIONS.items():
+        found = losses[precision] = {}
+        with open(f"{cases}/networks.json") as file:
+            for case in json.load(file):
+                if not case.get("full"):
+                    found[case["name"]] = network_loss(case, dtype)
+                    print(precision, case["name"], found[case["name"]], flush=True)
+        exact, lesser = Pipelines(model, torch.float32), Pipelines(model, dtype)
+        with open(f"{cases}/pictures.json") as file:
+            for case in json.load(file):
+                if case["name"] in PICTURES_OF_LOSSES:
+                    found[case["name"]] = picture_loss(exact, lesser, case, f"{out}/pictures")
+                    print(precision, case["name"], found[case["name"]], flush=True)
+    with open(f"{out}/losses.json", "w") as file:
+        json.dump(losses, file, indent=1)
+
+
 # Tokens
 
 
@@ -271,7 +316,7 @@ def parse_arguments():
     parser.add_argument("--out", required=True, help="folder that gets pictures/, networks/ and tokens/")
     parser.add_argument("--vocabulary", help="folder of CLIP's vocab.json and merges.txt, for tokens/clip.json")
     parser.add_argument("--full", action="store_true", help="the networks marked full too")
-    parser.add_argument("--only", default="pictures,networks,tokens")
+    parser.add_argument("--only", default="pictures,networks,tokens,losses")
     return parser.parse_args()
 
 
@@ -279,6 +324,9 @@ def main():
     arguments = parse_arguments()
     draw_float32_noise_always()
     for part in arguments.only.split(","):
+        if part == "losses":
+            make_losses(arguments.model, arguments.cases, arguments.out)
+            continue
         with open(f"{arguments.cases}/{part}.json") as file:
             cases = json.load(file)
         out = f"{arguments.out}/{part}"

@@ -8,7 +8,8 @@
 
 namespace latentd::golden {
 
-// A case passes iff all its outputs are within this of the largest value.
+// A case passes iff all its outputs are within this of the largest value; in a lesser precision,
+// iff they have not lost much more than diffusers' (losses.h).
 inline constexpr double kNetworkTolerance = 1e-4;
 
 // Runs the selected cases of networks.json the way latentd runs graphs: split by rate, compiled,

@@ -37,7 +37,8 @@ absl::StatusOr<NamedBuffers> RunOnce(backends::Executable& executable, const Nam
 
 NetworkRunner::NetworkRunner(backends::Backend& backend, const std::string& component,
                              const weights::TensorMap& tensors, compiler::CompileOptions options)
-    : store_(backends::reference::EvaluateRecipe),
+    : precision_(options.precision),
+      store_(backends::reference::EvaluateRecipe),
       weights_(std::make_shared<weights::WeightSet>(&store_)),
       graphs_(backend, SystemClock(), registry_, /*disk=*/nullptr,
               {.compile = std::move(options)}) {
@@ -56,8 +57,10 @@ absl::StatusOr<NamedBuffers> NetworkRunner::Run(const graph::Graph& graph,
 }
 
 absl::StatusOr<NamedBuffers> NetworkRunner::RunPart(graph::Graph part, const NamedBuffers& inputs) {
-  const auto declared = graphs_.Declare(
-      {.graph = std::make_shared<const graph::Graph>(std::move(part)), .weights = weights_});
+  const auto declared =
+      graphs_.Declare({.graph = std::make_shared<const graph::Graph>(std::move(part)),
+                       .weights = weights_,
+                       .precision = precision_});
   ASSIGN_OR_RETURN(const auto executable, graphs_.Get(declared));
   return RunOnce(*executable, inputs);
 }

@@ -31,6 +31,7 @@ class NetworkRunner {
   absl::StatusOr<device::Buffer> RunRequestRows(const graph::Graph& request,
                                                 const NamedBuffers& inputs);
 
+  const graph::Precision precision_;
   metrics::Registry registry_;
   weights::WeightStore store_;
   std::shared_ptr<weights::WeightSet> weights_;

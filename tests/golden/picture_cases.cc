@@ -23,6 +23,7 @@
 #include "core/weights/safetensors.h"
 #include "core/weights/weight_store.h"
 #include "tests/golden/case_files.h"
+#include "tests/golden/losses.h"
 #include "tests/golden/picture_spec.h"
 
 namespace latentd::golden {
@@ -71,7 +72,8 @@ absl::StatusOr<double> TextDistance(const weights::TensorMap& expected, const Pi
 
 // Of one tensor with a row for each picture.
 absl::StatusOr<double> LatentDistance(const weights::TensorMap& expected, const std::string& name,
-                                      const Pictures& pictures, Buffer Picture::*member) {
+                                      const Pictures& pictures, Buffer Picture::*member,
+                                      Scale scale = Scale::kAbsolute) {
   ASSIGN_OR_RETURN(const Buffer wanted, FindTensor(expected, name));
   if (wanted.shape()[0] != static_cast<int64_t>(pictures.size())) {
     return absl::InvalidArgumentError(
@@ -80,15 +82,20 @@ absl::StatusOr<double> LatentDistance(const weights::TensorMap& expected, const 
   double worst = 0;
   for (size_t i = 0; i < pictures.size(); ++i) {
     const auto row = static_cast<int64_t>(i);
-    ASSIGN_OR_RETURN(const double distance, Distance(wanted.Rows(row, row + 1),
-                                                     pictures[i].get()->*member, Scale::kAbsolute));
+    ASSIGN_OR_RETURN(const double distance,
+                     Distance(wanted.Rows(row, row + 1), pictures[i].get()->*member, scale));
     Widen(distance, worst);
   }
   return worst;
 }
 
-absl::StatusOr<double> PixelDistance(const std::string& path, const Pictures& pictures) {
-  double worst = 0;
+struct PixelDistances {
+  double largest = 0;
+  double mean = 0;  // of the picture where it is largest
+};
+
+absl::StatusOr<PixelDistances> PixelDistance(const std::string& path, const Pictures& pictures) {
+  PixelDistances worst;
   for (size_t i = 0; i < pictures.size(); ++i) {
     ASSIGN_OR_RETURN(const std::string png,
                      ReadFile(absl::StrCat(path, "-", i, ".png"), size_t{1} << 26));
@@ -99,9 +106,13 @@ absl::StatusOr<double> PixelDistance(const std::string& path, const Pictures& pi
                                                      " instead of ", wanted.width, " x ",
                                                      wanted.height));
     }
+    double sum = 0;
     for (size_t byte = 0; byte < wanted.rgb.size(); ++byte) {
-      Widen(std::abs(int{wanted.rgb[byte]} - int{got.rgb[byte]}), worst);
+      const int difference = std::abs(int{wanted.rgb[byte]} - int{got.rgb[byte]});
+      Widen(difference, worst.largest);
+      sum += difference;
     }
+    Widen(sum / static_cast<double>(wanted.rgb.size()), worst.mean);
   }
   return worst;
 }
@@ -121,10 +132,61 @@ absl::StatusOr<std::vector<Measure>> RunCase(const json& picture_case, const std
                                                          &Picture::handed_over));
     Widen(handed, latents);
   }
-  ASSIGN_OR_RETURN(const double pixels, PixelDistance(path, pictures));
+  ASSIGN_OR_RETURN(const PixelDistances pixels, PixelDistance(path, pictures));
   return std::vector<Measure>{{"text", text, kTextTolerance},
                               {"latents", latents, kLatentTolerance},
-                              {"pixels", pixels, kPixelTolerance}};
+                              {"pixels", pixels.largest, kPixelTolerance}};
+}
+
+// The same in a lesser precision.
+absl::StatusOr<std::vector<Measure>> RunLesserCase(const json& picture_case,
+                                                   const std::string& folder, const Losses& losses,
+                                                   const pipeline::Pipeline& pipeline) {
+  const std::string name = picture_case.value("name", "");
+  const std::string path = absl::StrCat(folder, "/", name);
+  ASSIGN_OR_RETURN(const pipeline::PictureSpec spec, ReadPictureCase(picture_case, folder));
+  ASSIGN_OR_RETURN(const weights::TensorMap expected,
+                   weights::ReadSafetensors(path + ".safetensors"));
+  ASSIGN_OR_RETURN(const Pictures pictures, Draw(pipeline, spec));
+  ASSIGN_OR_RETURN(const double latents, LatentDistance(expected, "latents", pictures,
+                                                        &Picture::latents, Scale::kRootMeanSquare));
+  ASSIGN_OR_RETURN(const PixelDistances pixels, PixelDistance(path, pictures));
+  const auto allowed = [&](const char* what) {
+    return losses.Of(name, what).value_or(0) * kPictureLossFactor;
+  };
+  return std::vector<Measure>{{"latents, root mean square", latents, allowed("latents")},
+                              {"pixels, mean", pixels.mean, allowed("pixels")}};
+}
+
+void RunLesserCases(const json& cases, const Options& options, const pipeline::Pipeline& pipeline,
+                    Report& report) {
+  const absl::StatusOr<Losses> losses = Losses::Read(options);
+  if (!losses.ok()) return report.Failed("pictures", losses.status());
+  for (const json& picture_case : cases) {
+    const std::string name = picture_case.value("name", "");
+    if (!options.Selects(name)) continue;
+    if (!losses->Of(name, "latents")) {
+      report.Skipped(name, "diffusers' own loss is not known");
+      continue;
+    }
+    const auto measures =
+        RunLesserCase(picture_case, options.cases + "/pictures", *losses, pipeline);
+    if (measures.ok()) {
+      report.Measured(name, *measures);
+    } else {
+      report.Failed(name, measures.status());
+    }
+  }
+}
+
+pipeline::LoadOptions LoadOptionsOf(const Options& options) {
+  const std::string refiner = options.checkpoint + "/refiner";
+  pipeline::LoadOptions load{.base = options.checkpoint + "/base",
+                             .refiner = std::filesystem::exists(refiner) ? refiner : ""};
+  for (absl::string_view component : pipeline::kComponentNames) {
+    load.precision[std::string(component)] = options.precision;
+  }
+  return load;
 }
 
 }  // namespace
@@ -132,17 +194,16 @@ absl::StatusOr<std::vector<Measure>> RunCase(const json& picture_case, const std
 void RunPictureCases(const Options& options, backends::Backend& backend, Report& report) {
   const absl::StatusOr<json> cases = ReadJsonFile(options.cases + "/pictures.json");
   if (!cases.ok()) return report.Failed("pictures", cases.status());
-  const std::string refiner = options.checkpoint + "/refiner";
   weights::WeightStore weights(backends::reference::EvaluateRecipe);
   metrics::Registry registry;
   compiler::GraphStore graphs(
       backend, SystemClock(), registry, /*disk=*/nullptr,
       {.compile = {options.skip_passes, backends::reference::EvaluateRecipe}});
-  const auto pipeline =
-      pipeline::LoadPipeline({.base = options.checkpoint + "/base",
-                              .refiner = std::filesystem::exists(refiner) ? refiner : ""},
-                             weights, graphs);
+  const auto pipeline = pipeline::LoadPipeline(LoadOptionsOf(options), weights, graphs);
   if (!pipeline.ok()) return report.Failed("pictures", pipeline.status());
+  if (options.precision != device::DType::kF32) {
+    return RunLesserCases(*cases, options, **pipeline, report);
+  }
   for (const json& picture_case : *cases) {
     const std::string name = picture_case.value("name", "");
     if (!options.Selects(name)) continue;

@@ -14,6 +14,9 @@ inline constexpr double kLatentTolerance = 5e-4;
 // ... and so are all its pixels, in steps of 1/255.
 inline constexpr double kPixelTolerance = 1;
 
+// In a lesser precision it passes iff its latents and the mean of its pixels' differences have not
+// lost much more than diffusers' (losses.h).
+
 // Runs the selected cases of pictures.json on the checkpoint's base and, if there is one, its
 // refiner.
 void RunPictureCases(const Options& options, backends::Backend& backend, Report& report);

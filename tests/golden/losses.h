@@ -1,0 +1,34 @@
+// What diffusers itself loses in a lesser precision, against its own float32 results (losses.json,
+// which make.py wrote): what latentd's loss in that precision is measured with.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "tests/golden/command_line.h"
+
+namespace latentd::golden {
+
+// latentd may lose this many times what diffusers does: one draw of rounding errors against another.
+// A picture's go through twenty and more evaluations, of which each multiplies what it was given.
+inline constexpr double kNetworkLossFactor = 1.25;
+inline constexpr double kPictureLossFactor = 4;
+
+class Losses {
+ public:
+  // Of the precision that the options ask for. REQUIRES: not kF32.
+  static absl::StatusOr<Losses> Read(const Options& options);
+
+  // Of one output of one case: "outputs" of a network, "latents" and "pixels" of a picture. Nothing
+  // where diffusers was not measured.
+  std::optional<double> Of(const std::string& name, const std::string& what) const;
+
+ private:
+  explicit Losses(nlohmann::json by_case) : by_case_(std::move(by_case)) {}
+
+  nlohmann::json by_case_;
+};
+
+}  // namespace latentd::golden
