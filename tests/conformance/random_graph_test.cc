@@ -228,6 +228,18 @@ TEST_F(RandomGraphs, RunOnTheCpuAsTheReferenceSays) {
   });
 }
 
+TEST_F(RandomGraphs, RunOnTheCpuInLesserPrecisionAsTheReferenceSays) {
+  for (const device::DType dtype : {device::DType::kBF16, device::DType::kF16}) {
+    passes::PassOptions options = folding_;
+    options.precision.dtype = dtype;
+    const auto check = [&](RandomCase& c, unsigned) {
+      ASSERT_OK_AND_ASSIGN(const Graph optimised, RunPasses(c.graph(), cpu_->target(), options));
+      ASSERT_EQ(c.Difference(c.Run(*cpu_, optimised)), "") << ToText(optimised);
+    };
+    ForEach(check, dtype);
+  }
+}
+
 // What the request part gives for all rows, one after the other.
 Buffer RunRequest(RandomCase& c, backends::Backend& backend, const Graph& request) {
   std::map<std::string, Buffer> given;

@@ -11,8 +11,9 @@
 
 namespace latentd::golden {
 
-// latentd may lose this many times what diffusers does: one draw of rounding errors against another.
-// A picture's go through twenty and more evaluations, of which each multiplies what it was given.
+// latentd may lose this many times what diffusers does: one draw of rounding errors against
+// another. A picture's go through twenty and more evaluations, of which each multiplies what it was
+// given.
 inline constexpr double kNetworkLossFactor = 1.25;
 inline constexpr double kPictureLossFactor = 4;
 
