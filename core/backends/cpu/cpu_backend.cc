@@ -114,7 +114,9 @@ absl::StatusOr<std::unique_ptr<CpuBackend>> CpuBackend::Create(const CpuOptions&
         "instruction set ", name, ": this machine has up to ", KernelsOfThisMachine().name));
   }
   ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena, Arena::Reserve());
-  const int threads = options.threads > 0 ? options.threads : omp_get_max_threads();
+  const int wanted = options.threads > 0 ? options.threads : omp_get_max_threads();
+  // OMP_THREAD_LIMIT: kernels share out their work among as many threads as they are told.
+  const int threads = std::min(wanted, omp_get_thread_limit());
   return absl::WrapUnique(new CpuBackend(std::move(arena), {kernels, threads}));
 }
 

@@ -12,6 +12,7 @@ class ThreadCount {
  public:
   explicit ThreadCount(int threads) : previous_(omp_get_max_threads()) {
     omp_set_num_threads(threads);
+    omp_set_dynamic(0);  // OMP_DYNAMIC would let OpenMP take fewer
   }
   ~ThreadCount() { omp_set_num_threads(previous_); }
   ThreadCount(const ThreadCount&) = delete;
