@@ -48,7 +48,7 @@ struct Config {
   std::vector<int> rows = {1, 2};       // of a step graph: 2 with guidance
   std::vector<std::string> skipped_passes;
   pipeline::ComponentModes components;
-  pipeline::ComponentDTypes precision;  // of what is not named: f32
+  pipeline::ComponentDTypes precision;      // of what is not named: f32
   bool compile_at_start = true;             // else only what can be loaded is; the rest is cold
   bool forbid_compile_after_ready = false;  // strict: whatever would compile is refused
   bool allow_import = false;
