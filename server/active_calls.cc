@@ -14,8 +14,8 @@ void ActiveCalls::Remove(const ActiveCall& call) {
   calls_.erase(&call);
 }
 
-void ActiveCalls::CancelStalled(absl::Time now) const {
-  for (const auto& call : Snapshot()) call->CancelIfStalled(now, kStallLimit);
+void ActiveCalls::CancelStalled(absl::Time now, absl::Duration limit) const {
+  for (const auto& call : Snapshot()) call->CancelIfStalled(now, limit);
 }
 
 void ActiveCalls::CancelAll() const {

@@ -12,7 +12,8 @@
 
 namespace latentd::server {
 
-// A client that takes no message for this long is cancelled: pictures that wait hold memory.
+// By default, a client that takes no message for this long is cancelled: pictures that wait hold
+// memory.
 inline constexpr absl::Duration kStallLimit = absl::Seconds(60);
 
 // One call, as seen from outside of it. Thread-safe.
@@ -36,7 +37,7 @@ class ActiveCalls {
   void Remove(const ActiveCall& call);
 
   // To be called every second or so.
-  void CancelStalled(absl::Time now) const;
+  void CancelStalled(absl::Time now, absl::Duration limit) const;
   void CancelAll() const;
 
   // Whether none was left before `timeout` passed.

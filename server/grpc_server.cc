@@ -28,6 +28,7 @@ GrpcServer::GrpcServer(const Options& options, engine::Engine& engine, const Clo
     : engine_(engine),
       clock_(clock),
       admin_place_(PlaceOf(options)),
+      stall_limit_(options.stall_limit),
       health_(admin_place_ != AdminPlace::kNowhere),
       admin_health_(/*has_admin=*/true),
       probe_health_(/*has_admin=*/false),
@@ -123,8 +124,8 @@ void GrpcServer::SetServing(bool serving) {
 }
 
 void GrpcServer::CancelStalled() {
-  calls_.CancelStalled(clock_.Monotonic());
-  admin_calls_.CancelStalled(clock_.Monotonic());
+  calls_.CancelStalled(clock_.Monotonic(), stall_limit_);
+  admin_calls_.CancelStalled(clock_.Monotonic(), stall_limit_);
 }
 
 void GrpcServer::RefreshTls() {

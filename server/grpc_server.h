@@ -38,6 +38,7 @@ class GrpcServer {
     std::string health_listen;  // HOST:PORT, or empty: nowhere
     TlsFiles tls;               // without a certificate: plain text
     int64_t max_request_bytes = 32 << 20;
+    absl::Duration stall_limit = kStallLimit;
     std::string version;
     GraphCacheService::Imports imports;
     RequestStop request_stop = [](std::optional<absl::Duration>) {};
@@ -86,6 +87,7 @@ class GrpcServer {
   engine::Engine& engine_;
   const Clock& clock_;
   const AdminPlace admin_place_;
+  const absl::Duration stall_limit_;
   ActiveCalls calls_;
   ActiveCalls admin_calls_;
   // One for each port: gRPC wants a service for each of its servers.

@@ -63,20 +63,22 @@ How much
   --memory=SIZE           budget, such as 8GiB (default: what the machine and its cgroup allow)
   --queue-capacity=N      pictures that may wait before requests are refused (default 64)
   --max-request-bytes=N   of one request, its picture included (default 32MiB)
+  --max-connections=N     of all clients; more are closed as they come (default 4096). Each needs an open file (ulimit -n)
+  --stall-timeout=TIME    cancel a client that takes nothing of its answer for this long (default 60s)
 
 Operation
   --drain-timeout=TIME    how long SIGTERM lets running requests finish (default 30s); a second signal ends at once
   --log-format=FORMAT     text (default) or json, on standard error
   --log-level=LEVEL       debug, info (default), warning, error
   --config=FILE           the same settings from a file, in protobuf's text format; flags win
+  --exit-when-ready       exit with 0 once every graph is ready and in the cache, and with 1 if that cannot be: fills a
+                          cache that other servers only load from
+  --exit-if-degraded      exit with 1 if some bucket cannot be had at the start, instead of serving the others
   --print-config          print what flags, file and defaults come to, as such a file, and exit
   --version               print the version and exit
   --help                  print this and exit
 
 A switch (BOOL) is --name, --noname or --name=false.
-  --exit-when-ready       exit with 0 once every graph is ready and in the cache, and with 1 if that cannot be: fills a
-                          cache that other servers only load from
-  --exit-if-degraded      exit with 1 if some bucket cannot be had at the start, instead of serving the others
 Exit codes: 0 stopped by a signal (--exit-when-ready: ready), 1 could not start or failed, 2 wrong flags or configuration.
 )";
 

@@ -18,6 +18,7 @@ constexpr int64_t kMinRequestLimit = int64_t{4} << 10;
 constexpr int64_t kMaxBudget = int64_t{1} << 50;
 constexpr int kMaxQueueCapacity = 4096;
 constexpr int kMaxThreads = 1024;
+constexpr int kMaxConnectionsLimit = 1'000'000;
 
 absl::StatusOr<int64_t> ToBudget(absl::string_view flag, const std::string& text) {
   ASSIGN_OR_RETURN(const int64_t bytes, ToBytes(flag, text));
@@ -82,6 +83,20 @@ absl::Status SetAddresses(const v1::ServerConfig& config, Options& options) {
   return absl::OkStatus();
 }
 
+absl::Status SetClients(const v1::ServerConfig& config, Options& options) {
+  ASSIGN_OR_RETURN(options.max_request_bytes,
+                   ToBytes("max-request-bytes", config.max_request_bytes()));
+  RETURN_IF_ERROR(CheckRange("max-request-bytes", options.max_request_bytes, kMinRequestLimit,
+                             kMaxRequestLimit));
+  RETURN_IF_ERROR(CheckRange("max-connections", config.max_connections(), 1, kMaxConnectionsLimit));
+  options.max_connections = config.max_connections();
+  ASSIGN_OR_RETURN(options.stall_timeout, ToTimeout("stall-timeout", config.stall_timeout()));
+  if (options.stall_timeout < absl::Seconds(1)) {
+    return WrongValue("stall-timeout", config.stall_timeout(), "at least 1s");
+  }
+  return absl::OkStatus();
+}
+
 // What a file is of no use without.
 absl::Status CheckNeeds(absl::string_view flag, const std::string& value, bool have,
                         absl::string_view needed) {
@@ -121,6 +136,8 @@ v1::ServerConfig DefaultConfig() {
   config.set_threads(0);
   config.set_queue_capacity(64);
   config.set_max_request_bytes("32MiB");
+  config.set_max_connections(4096);
+  config.set_stall_timeout("60s");
   config.set_drain_timeout("30s");
   config.set_log_format(v1::TEXT);
   config.set_log_level(v1::INFO);
@@ -142,10 +159,7 @@ absl::StatusOr<Options> ToOptions(const v1::ServerConfig& config) {
   RETURN_IF_ERROR(SetModels(config, options.engine));
   RETURN_IF_ERROR(SetLimits(config, options.engine));
   RETURN_IF_ERROR(SetGraphs(config, options.engine));
-  ASSIGN_OR_RETURN(options.max_request_bytes,
-                   ToBytes("max-request-bytes", config.max_request_bytes()));
-  RETURN_IF_ERROR(CheckRange("max-request-bytes", options.max_request_bytes, kMinRequestLimit,
-                             kMaxRequestLimit));
+  RETURN_IF_ERROR(SetClients(config, options));
   ASSIGN_OR_RETURN(options.drain_timeout, ToTimeout("drain-timeout", config.drain_timeout()));
   options.log_format = config.log_format();
   options.log_level = config.log_level();

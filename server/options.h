@@ -19,12 +19,14 @@ struct Options {
   TlsFiles tls;
   engine::Config engine;
   int64_t max_request_bytes = 0;
+  int max_connections = 0;
+  absl::Duration stall_timeout;
   absl::Duration drain_timeout;
-  latent::v1::LogFormat log_format = latent::v1::TEXT;
-  latent::v1::LogLevel log_level = latent::v1::INFO;
   // Of this start only, so no fields of the configuration.
   bool exit_when_ready = false;
   bool exit_if_degraded = false;
+  latent::v1::LogFormat log_format = latent::v1::TEXT;
+  latent::v1::LogLevel log_level = latent::v1::INFO;
 };
 
 // Every field set, except where empty means "find out" or "none".

@@ -2,7 +2,7 @@
 // whose messages are few or made on demand. Its life is the call's: Start makes it, gRPC's OnDone
 // ends it; others may share it for longer, and then what they send goes nowhere.
 //
-// A client that takes no message for a minute is cancelled (ActiveCalls), as is one that goes away.
+// A client that takes no message for too long is cancelled (ActiveCalls), as is one that goes away.
 #pragma once
 
 #include <grpcpp/server_context.h>

@@ -12,6 +12,7 @@
 #include "core/base/clock.h"
 #include "core/base/status_macros.h"
 #include "core/engine/engine.h"
+#include "server/connection_limit.h"
 #include "server/grpc_server.h"
 #include "server/listen_address.h"
 #include "server/log.h"
@@ -42,8 +43,8 @@ class Loader {
   Loader(engine::Engine& engine, StopSignals& signals, const Options& options)
       : engine_(engine), signals_(signals), options_(options), thread_(&Loader::Load, this) {}
 
-  absl::Status Join() {
   // What Load said, or why a process that was to exit with this start has not done what it was for.
+  absl::Status Join() {
     thread_.join();
     return status_;
   }
@@ -78,8 +79,8 @@ class Loader {
 
   engine::Engine& engine_;
   StopSignals& signals_;
-  absl::Status status_;  // written before the thread ends
   const Options& options_;
+  absl::Status status_;  // written before the thread ends
   std::thread thread_;
 };
 
@@ -101,6 +102,7 @@ GrpcServer::Options ServerOptions(const Options& options, const std::string& ver
           .health_listen = options.health_listen,
           .tls = options.tls,
           .max_request_bytes = options.max_request_bytes,
+          .stall_limit = options.stall_timeout,
           .version = version,
           .imports = {engine.allow_import, {graph_bytes, stream_bytes}},
           .request_stop = [&signals](std::optional<absl::Duration> timeout) {
@@ -128,6 +130,15 @@ void LogAddresses(const GrpcServer& server, const TlsFiles& tls, const std::stri
         absl::StrCat("whoever reaches ", admin,
                      " is an operator: --admin-tls-client-ca would ask for a certificate"));
   }
+}
+
+absl::Status LimitClients(int wanted) {
+  ASSIGN_OR_RETURN(const int taken, LimitConnections(wanted));
+  if (taken < wanted) {
+    Log(v1::WARNING, absl::StrCat("takes ", taken, " connections instead of ", wanted,
+                                  ": it may not open more files (ulimit -n)"));
+  }
+  return absl::OkStatus();
 }
 
 // Null where nobody asked for metrics.
@@ -164,6 +175,8 @@ int Serve(const Options& options, const std::string& version) {
     const int failed = Fail(engine.status());
     return absl::IsInvalidArgument(engine.status()) ? kUsageError : failed;
   }
+  const absl::Status limited = LimitClients(options.max_connections);
+  if (!limited.ok()) return Fail(limited);
   auto server =
       GrpcServer::Start(ServerOptions(options, version, signals), **engine, SystemClock());
   if (!server.ok()) return Fail(server.status());

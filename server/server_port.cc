@@ -2,8 +2,10 @@
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/impl/server_builder_option.h>
+#include <grpcpp/resource_quota.h>
 #include <grpcpp/server_builder.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -21,8 +23,19 @@ constexpr int kKeepaliveTimeoutMillis = 20'000;
 constexpr int kMinClientPingMillis = 10'000;
 // Of one connection.
 constexpr int kMaxConcurrentStreams = 256;
+// For a client to say its first words (its TLS handshake and its settings): they take a few round
+// trips.
+constexpr int kHandshakeMillis = 20'000;
+// Of a connection without calls; clients connect again when they have one.
+constexpr int kMaxIdleMillis = 15 * 60'000;
+// Of what all connections have under way: requests that arrive, answers that are not taken. gRPC
+// closes connections, idle ones first, that want more.
+constexpr int64_t kMinTransportBytes = int64_t{256} << 20;
+constexpr int64_t kRequestsAtATime = 8;
 
 void SetChannelArguments(grpc::ServerBuilder& builder) {
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMillis);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kMaxIdleMillis);
   // Shared ports would let a second server start beside this one and take half of the requests.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMillis);
@@ -31,6 +44,13 @@ void SetChannelArguments(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              kMinClientPingMillis);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxConcurrentStreams);
+}
+
+void LimitMemory(grpc::ServerBuilder& builder, int64_t max_message_bytes) {
+  grpc::ResourceQuota quota;
+  quota.Resize(
+      static_cast<size_t>(std::max(kMinTransportBytes, kRequestsAtATime * max_message_bytes)));
+  builder.SetResourceQuota(quota);
 }
 
 // For all servers of the process, and to be asked for once only.
@@ -70,6 +90,7 @@ absl::StatusOr<std::unique_ptr<ServerPort>> ServerPort::Open(const Options& opti
       &port);
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
   SetChannelArguments(builder);
+  LimitMemory(builder, options.max_message_bytes);
   for (grpc::Service* service : options.services) builder.RegisterService(service);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr || port == 0) return ExplainListenFailure(options.listen);

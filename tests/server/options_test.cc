@@ -76,8 +76,8 @@ TEST(OptionsTest, EveryFlagHasItsEffect) {
       const Options options,
       OptionsOf("", {"--listen=0.0.0.0:0", "--base", "/b", "--refiner=/r", "--variant=fp16",
                      "--backend=reference", "--threads=3", "--memory=1.5GiB", "--queue-capacity=5",
-                     "--max-request-bytes=64KiB", "--drain-timeout=1m30s", "--log-format=json",
-                     "--log-level=warning"}));
+                     "--max-request-bytes=64KiB", "--max-connections=9", "--stall-timeout=7s",
+                     "--drain-timeout=1m30s", "--log-format=json", "--log-level=warning"}));
   EXPECT_EQ(options.listen, "0.0.0.0:0");
   EXPECT_EQ(options.engine.base, "/b");
   EXPECT_EQ(options.engine.refiner, "/r");
@@ -87,6 +87,8 @@ TEST(OptionsTest, EveryFlagHasItsEffect) {
   EXPECT_EQ(options.engine.memory_bytes, int64_t{3} << 29);
   EXPECT_EQ(options.engine.queue_capacity, 5);
   EXPECT_EQ(options.max_request_bytes, 64 << 10);
+  EXPECT_EQ(options.max_connections, 9);
+  EXPECT_EQ(options.stall_timeout, absl::Seconds(7));
   EXPECT_EQ(options.drain_timeout, absl::Seconds(90));
   EXPECT_EQ(options.log_format, v1::JSON);
   EXPECT_EQ(options.log_level, v1::WARNING);
@@ -158,6 +160,8 @@ TEST(OptionsTest, WrongValuesAreNamedWithWhatIsRight) {
            {"--queue-capacity=0", "1 to"},
            {"--max-request-bytes=1", "4096 to"},
            {"--max-request-bytes=8GiB", "4096 to"},
+           {"--max-connections=0", "1 to"},
+           {"--stall-timeout=0s", "at least 1s"},
            {"--drain-timeout=-1s", "duration"},
            {"--drain-timeout=30", "duration"},
            {"--log-format=xml", "text, json"},
