@@ -53,7 +53,7 @@ BoundKernel BindAsConvolution(const BinderArguments& a, const Sizes& s) {
   const auto* residual = a.operand(3).present() ? &p.result : nullptr;
   dnnl::convolution_forward::primitive_desc chosen(
       desc, Attributes(residual, a.instruction.activation), Engine());
-  SkipGemmJit(chosen);
+  SkipUnsound(chosen);
   p.weight = chosen.weights_desc();
   p.scratchpad = chosen.scratchpad_desc();
   p.primitive = dnnl::convolution_forward(chosen);

@@ -20,7 +20,7 @@ absl::StatusOr<BoundKernel> BindMatmul(const BinderArguments& a) {
   dnnl::matmul::primitive_desc desc(
       dnnl::matmul::desc(Batch(a.operand(0)), Batch(a.operand(1)), Batch(a.result())),
       Attributes(nullptr, graph::Op::kInput), Engine());
-  SkipGemmJit(desc);
+  SkipUnsound(desc);
   BoundKernel kernel;
   kernel.workspace_bytes = desc.scratchpad_desc().get_size();
   auto primitive = std::make_shared<Primitive>(dnnl::matmul(desc),
