@@ -3,6 +3,10 @@
 // sums in memory.
 #pragma once
 
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
 #include "core/backends/cpu/kernels/instruction_set.h"
 
 namespace latentd::backends::cpu::LATENTD_ISA {
@@ -30,18 +34,32 @@ static inline BitVector AsBits(Vector value) { return __builtin_bit_cast(BitVect
 static inline Vector Load(const float* from) { return *reinterpret_cast<const Vector*>(from); }
 static inline void Store(float* to, Vector value) { *reinterpret_cast<Vector*>(to) = value; }
 
+// By name, since the compiler makes several instructions of its own conversions.
 static inline BitVector LoadHalves(const void* from) {
+#if defined(__AVX512F__)
+  const __m256i halves = _mm256_loadu_si256(static_cast<const __m256i*>(from));
+  return __builtin_bit_cast(BitVector, _mm512_cvtepu16_epi32(halves));
+#elif defined(__AVX2__)
+  const __m128i halves = _mm_loadu_si128(static_cast<const __m128i*>(from));
+  return __builtin_bit_cast(BitVector, _mm256_cvtepu16_epi32(halves));
+#else
   return __builtin_convertvector(*reinterpret_cast<const HalfVector*>(from), BitVector);
+#endif
 }
 static inline void StoreHalves(void* to, BitVector bits) {
+#if defined(__AVX512F__)
+  const __m256i halves = _mm512_cvtepi32_epi16(__builtin_bit_cast(__m512i, bits));
+  _mm256_storeu_si256(static_cast<__m256i*>(to), halves);
+#else
   *reinterpret_cast<HalfVector*>(to) = __builtin_convertvector(bits, HalfVector);
+#endif
 }
 
 static inline Vector Load(const Bf16* from) { return AsFloats(LoadHalves(from) << 16); }
 static inline void Store(Bf16* to, Vector value) {
   const BitVector bits = AsBits(value);
   const BitVector rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-  StoreHalves(to, (bits & 0x7fffffff) > 0x7f800000 ? BitVector{} + 0x7fc0 : rounded);
+  StoreHalves(to, value != value ? BitVector{} + 0x7fc0 : rounded);
 }
 
 // The exponents of f16 are 112 smaller, which the multiplication corrects for subnormals too.
