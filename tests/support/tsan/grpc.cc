@@ -50,6 +50,10 @@ bool IsFunctor(const void* tag) {
   });
 }
 
+// Stand for all calls, all answers and all ends of calls, since nothing here knows which belong
+// together. Threads that call nobody, and end no server, get no order from them.
+char calls, answers, ends;
+
 // Stands for a functor while its batch is under way.
 struct Ordered : grpc_completion_queue_functor {
   explicit Ordered(grpc_completion_queue_functor* functor)
@@ -59,6 +63,7 @@ struct Ordered : grpc_completion_queue_functor {
 
   static void Run(grpc_completion_queue_functor* functor, int ok) {
     __tsan_acquire(functor);
+    __tsan_acquire(&calls);
     auto* const self = static_cast<Ordered*>(functor);
     grpc_completion_queue_functor* const original = self->original;
     delete self;
@@ -72,24 +77,33 @@ bool Has(const grpc_op* ops, size_t count, grpc_op_type type) {
   return std::any_of(ops, ops + count, [type](const grpc_op& op) { return op.op == type; });
 }
 
-// A client's call comes before its handler. One object for all calls, since nothing here knows
-// which belong together: threads that call nobody get no order from it.
+// A client's call comes before its handler, and what a server sends before a blocking client's
+// pluck.
 void OrderCalls(const grpc_op* ops, size_t count) {
-  static char calls;
   if (Has(ops, count, GRPC_OP_RECV_INITIAL_METADATA)) __tsan_release(&calls);
   if (Has(ops, count, GRPC_OP_RECV_CLOSE_ON_SERVER)) __tsan_acquire(&calls);
+  if (Has(ops, count, GRPC_OP_SEND_MESSAGE)) __tsan_release(&answers);
+  if (Has(ops, count, GRPC_OP_SEND_STATUS_FROM_SERVER)) __tsan_release(&answers);
 }
 
 }  // namespace
 
 extern "C" {
 
+// The end of a call: the threads whose batches it waited for are counted down inside the library,
+// and the last of them destroys what the call held. Nothing of ours is destroyed there: reactors go
+// in OnDone, before.
+const char* __tsan_default_suppressions() {
+  return "race:grpc::internal::Callback*Handler*::ServerCallback*Impl::~ServerCallback";
+}
+
 grpc_call_error grpc_call_start_batch(grpc_call* call, const grpc_op* ops, size_t count, void* tag,
                                       void* reserved) {
   static auto* const next = Next<decltype(grpc_call_start_batch)>("grpc_call_start_batch");
   OrderCalls(ops, count);
-  if (!IsFunctor(tag)) {
+  if (!IsFunctor(tag)) {  // a blocking client's: of a call, or a message of its stream
     __tsan_release(tag);
+    __tsan_release(&calls);
     return next(call, ops, count, tag, reserved);
   }
   auto* const ordered = new Ordered(static_cast<grpc_completion_queue_functor*>(tag));
@@ -97,6 +111,19 @@ grpc_call_error grpc_call_start_batch(grpc_call* call, const grpc_op* ops, size_
   const grpc_call_error error = next(call, ops, count, ordered, reserved);
   if (error != GRPC_CALL_OK) delete ordered;
   return error;
+}
+
+// A call's handler comes before its server's end.
+void grpc_call_unref(grpc_call* call) {
+  static auto* const next = Next<decltype(grpc_call_unref)>("grpc_call_unref");
+  __tsan_release(&ends);
+  next(call);
+}
+
+void grpc_server_destroy(grpc_server* server) {
+  static auto* const next = Next<decltype(grpc_server_destroy)>("grpc_server_destroy");
+  next(server);
+  __tsan_acquire(&ends);
 }
 
 grpc_event grpc_completion_queue_next(grpc_completion_queue* queue, gpr_timespec deadline,
@@ -113,7 +140,9 @@ grpc_event grpc_completion_queue_pluck(grpc_completion_queue* queue, void* tag,
   static auto* const next =
       Next<decltype(grpc_completion_queue_pluck)>("grpc_completion_queue_pluck");
   const grpc_event event = next(queue, tag, deadline, reserved);
-  if (event.type == GRPC_OP_COMPLETE) __tsan_acquire(tag);
+  if (event.type != GRPC_OP_COMPLETE) return event;
+  __tsan_acquire(tag);
+  __tsan_acquire(&answers);
   return event;
 }
 
