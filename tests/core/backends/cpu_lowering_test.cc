@@ -20,8 +20,7 @@ using ::testing::ElementsAre;
 // The kernels of a graph's instructions in order.
 std::vector<Kernel> Kernels(GraphBuilder b) {
   const graph::Graph graph = std::move(b).Build().value();
-  const Program program =
-      Lower(graph, graph::ExtractRecipes(graph), {&KernelsOfThisMachine(), 1});
+  const Program program = Lower(graph, graph::ExtractRecipes(graph), {&KernelsOfThisMachine(), 1});
   std::vector<Kernel> kernels;
   for (const Instruction& instruction : program.instructions) {
     kernels.push_back(instruction.kernel);
