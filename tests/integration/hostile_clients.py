@@ -61,14 +61,29 @@ def not_reading(address, count, path, message):
     return silent(address, count, hello(window=0) + call(path, message))
 
 
-class Garbage:
+class _Busy:
+    """Does _run on a thread of its own until the end of the context, which sets _stop."""
+
+    def __init__(self):
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        self._thread.join()
+
+
+class Garbage(_Busy):
     """That many connections which send noise and are made again, a tenth of them ten times a second. Context manager."""
 
     def __init__(self, address, count):
+        super().__init__()
         self._address = address
         self._count = count
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
 
     def _run(self):
         kinds = [os.urandom(1000), b"GET / HTTP/1.1\r\n\r\n", PREFACE + os.urandom(1000), hello() + os.urandom(1000),
@@ -84,23 +99,14 @@ class Garbage:
                     connections[which] = all_of_them.enter_context(connect(self._address))
                 at += 1
 
-    def __enter__(self):
-        self._thread.start()
-        return self
 
-    def __exit__(self, *_):
-        self._stop.set()
-        self._thread.join()
-
-
-class Crawlers:
+class Crawlers(_Busy):
     """Connections whose first words come a byte at a time, twenty a second among all. Context manager."""
 
     def __init__(self, address, count, first_words=CLIENT_HELLO):
+        super().__init__()
         self.connections = [connect(address) for _ in range(count)]
         self._words = first_words
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
 
     def _run(self):
         for at in range(len(self._words)):
@@ -110,12 +116,7 @@ class Crawlers:
                 with contextlib.suppress(OSError):
                     connection.sendall(self._words[at:at + 1])
 
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._stop.set()
-        self._thread.join()
+    def __exit__(self, *exception):
+        super().__exit__(*exception)
         for connection in self.connections:
             connection.close()

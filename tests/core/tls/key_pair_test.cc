@@ -1,8 +1,7 @@
 #include "core/tls/key_pair.h"
 
-#include <openssl/err.h>
-
 #include "absl/strings/str_cat.h"
+#include "tests/core/tls/openssl_test.h"
 #include "tests/support/certificates.h"
 #include "tests/support/status_matchers.h"
 
@@ -17,10 +16,8 @@ using ::testing::HasSubstr;
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr auto kPrecondition = absl::StatusCode::kFailedPrecondition;
 
-class KeyPairTest : public ::testing::Test {
+class KeyPairTest : public OpenSslTest {
  protected:
-  ~KeyPairTest() override { EXPECT_EQ(ERR_peek_error(), 0u) << "gRPC would take it for its own"; }
-
   static absl::Status Check(const KeyPair& pair, absl::Time now = absl::Now()) {
     return CheckKeyPair(pair, "cert.pem", "key.pem", now);
   }
