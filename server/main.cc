@@ -9,7 +9,6 @@
 #include "server/demo_checkpoint.h"
 #include "server/help_text.h"
 #include "server/log.h"
-#include "server/openmp_waiting.h"
 #include "server/options.h"
 #include "server/serve.h"
 #include "server/signals.h"
@@ -76,7 +75,6 @@ int Run(const std::vector<std::string>& arguments) {
 }  // namespace latentd::server
 
 int main(int argc, char** argv) {
-  latentd::server::ShortenOpenMpSpinning(argv);
   latentd::server::BlockStopSignals();
   latentd::server::IgnoreWriteSignals();
   return latentd::server::Run(std::vector<std::string>(argv + 1, argv + argc));

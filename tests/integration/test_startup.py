@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import struct
 import subprocess
@@ -13,10 +14,10 @@ import server_process
 from server_process import Api, Server, checkpoint
 
 
-def run(*arguments):
+def run(*arguments, environment=None):
     """(exit code, standard output, standard error) of a latentd that is expected to end by itself."""
     command = [server_process.options.latentd, f"--backend={server_process.options.backend}", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=server_process.DEADLINE)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=server_process.DEADLINE, env=environment)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -46,6 +47,22 @@ class FlagsTest(unittest.TestCase):
             code, _, error = run(f"--config={path}")
             self.assertEqual(code, 2)
             self.assertIn(f"{path}:3:", error)
+
+
+class OpenMpTest(unittest.TestCase):
+    def settings(self, **wanted):
+        """What libgomp, each time that a program is started with it, says of its settings."""
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("GOMP_", "OMP_"))}
+        code, output, error = run("--version", environment={**inherited, "OMP_DISPLAY_ENV": "verbose", **wanted})
+        self.assertEqual((code, output.split()[0]), (0, "latentd"))
+        return re.findall(r"GOMP_SPINCOUNT = '(\w+)'", error)
+
+    def test_spins_briefly_and_initialises_libraries_once(self):
+        self.assertEqual(self.settings(), ["300"])
+
+    def test_what_somebody_sets_stays(self):
+        self.assertEqual(self.settings(GOMP_SPINCOUNT="7"), ["7"])
+        self.assertEqual(self.settings(OMP_WAIT_POLICY="passive"), ["0"])
 
 
 class ListenTest(unittest.TestCase):
