@@ -93,11 +93,23 @@ absl::StatusOr<Entry> DiskCache::Verify(Kind kind, absl::string_view key) {
 }
 
 absl::Status DiskCache::SetAside(Kind kind, absl::string_view key) {
-  const Digest digest = DigestOf(key);
   metrics_.corrupt.Increment();
-  ASSIGN_OR_RETURN(const CacheDirectory::Lock lock, files_.Acquire());
+  const auto lock = files_.Acquire();
   if (!Contains(kind, key)) return absl::OkStatus();
-  return RenameFile(files_.EntryPath(kind, digest), files_.QuarantinePath(kind, digest));
+  return Quarantine(lock, kind, DigestOf(key));
+}
+
+absl::Status DiskCache::Quarantine(const absl::StatusOr<CacheDirectory::Lock>& lock, Kind kind,
+                                   const Digest& digest) {
+  const std::string path = files_.EntryPath(kind, digest);
+  absl::Status moved =
+      lock.ok() ? RenameFile(path, files_.QuarantinePath(kind, digest)) : lock.status();
+  const auto stays = moved.ok() ? std::nullopt : files_.FindEntry(kind, digest);
+  if (stays.has_value()) {
+    const absl::MutexLock held(&mutex_);
+    refused_[path] = stays->last_use;
+  }
+  return moved;
 }
 
 // As Load, without consequences.
@@ -123,12 +135,10 @@ absl::StatusOr<Entry> DiskCache::Load(Kind kind, absl::string_view key) {
   if (!absl::IsDataLoss(entry.status())) return entry;
   metrics_.corrupt.Increment();
   const Digest digest = DigestOf(key);
-  const std::string path = files_.EntryPath(kind, digest);
-  const std::string aside = files_.QuarantinePath(kind, digest);
-  const absl::Status moved = lock.ok() ? RenameFile(path, aside) : lock.status();
+  const absl::Status moved = Quarantine(lock, kind, digest);
   return absl::DataLossError(
-      absl::StrCat(path, " is damaged: ", entry.status().message(),
-                   moved.ok() ? absl::StrCat("; it is now ", aside)
+      absl::StrCat(files_.EntryPath(kind, digest), " is damaged: ", entry.status().message(),
+                   moved.ok() ? absl::StrCat("; it is now ", files_.QuarantinePath(kind, digest))
                               : absl::StrCat("; it could not be set aside: ", moved.message())));
 }
 
@@ -262,8 +272,15 @@ bool DiskCache::Contains(Kind kind, absl::string_view key) const {
   return Find(kind, key).has_value();
 }
 
-// Nothing for a file that is damaged or gone. The payload is not read.
+bool DiskCache::IsRefused(const StoredFile& file) const {
+  const absl::MutexLock lock(&mutex_);
+  const auto refused = refused_.find(file.path);
+  return refused != refused_.end() && refused->second == file.last_use;
+}
+
+// Nothing for a file that is damaged, as far as is known, or gone. The payload is not read.
 std::optional<EntryInfo> DiskCache::Describe(Kind kind, const StoredFile& file) const {
+  if (IsRefused(file)) return std::nullopt;
   const auto mapped = MappedFile::Open(file.path);
   if (!mapped.ok()) return std::nullopt;
   const auto entry = ParseHead((*mapped)->bytes());

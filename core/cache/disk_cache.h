@@ -4,10 +4,10 @@
 // What is promised: a reader sees a whole entry or none (temporary file, fsync, rename, fsync of
 // the directory); a key is compared in full, not by its digest; a damaged file is set aside in
 // quarantine/ and reported, never read again, never deleted by itself before the budget asks for
-// it; several processes may use one directory at a time (a lock file orders what they change); when
-// the budget is passed, packed weights leave before anything else, then what has not been used for
-// longest, pinned entries never; an entry that was given out stays mapped and readable after it has
-// left.
+// it; one that cannot be set aside is no entry any more until it is replaced; several processes may
+// use one directory at a time (a lock file orders what they change); when the budget is passed,
+// packed weights leave before anything else, then what has not been used for longest, pinned
+// entries never; an entry that was given out stays mapped and readable after it has left.
 //
 // A packed weight drives out only those that were last used before this cache was opened: a model
 // whose weights are larger than the budget would otherwise write all of them at every start, each
@@ -34,6 +34,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -89,9 +90,9 @@ class DiskCache {
                                                          metrics::Registry& registry);
 
   // NOT_FOUND: there is none. DATA_LOSS: there was one, it is damaged and now in quarantine (in a
-  // directory that cannot be written it stays, and is refused each time); the message says what is
-  // wrong with it. PERMISSION_DENIED, UNAVAILABLE: the file cannot be read. Reading marks the entry
-  // as used now.
+  // directory that cannot be written it stays, is refused each time and not listed); the message
+  // says what is wrong with it. PERMISSION_DENIED, UNAVAILABLE: the file cannot be read. Reading
+  // marks the entry as used now.
   absl::StatusOr<Entry> Read(Kind kind, absl::string_view key);
 
   // Reads the file again and checks everything, as Read does, without marking it used.
@@ -142,6 +143,9 @@ class DiskCache {
   void Clean();
   absl::StatusOr<Entry> Map(Kind kind, absl::string_view key) const;
   absl::StatusOr<Entry> Load(Kind kind, absl::string_view key);
+  absl::Status Quarantine(const absl::StatusOr<CacheDirectory::Lock>& lock, Kind kind,
+                          const Digest& digest) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool IsRefused(const StoredFile& file) const ABSL_LOCKS_EXCLUDED(mutex_);
   std::optional<EntryInfo> Describe(Kind kind, const StoredFile& file) const;
 
   absl::Status Store(Kind kind, absl::string_view key, absl::string_view payload);
@@ -162,8 +166,10 @@ class DiskCache {
   const CacheDirectory files_;
   const Metrics metrics_;
   absl::Time used_before_ = absl::InfinitePast();  // all uses before this cache was opened
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   absl::Time newest_use_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  // Damaged files that could not be set aside, as old as they then were: by path.
+  absl::flat_hash_map<std::string, absl::Time> refused_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace latentd::cache

@@ -4,6 +4,7 @@
 #include <grp.h>
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -21,6 +22,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using testing::kChildCannot;
 using testing::RunInChild;
 using ::testing::SizeIs;
@@ -184,6 +186,28 @@ TEST_F(DiskCacheFaultsTest, ReadsFromADirectoryThatItMayNotWrite) {
   });
   if (status == kChildCannot) GTEST_SKIP() << "may not become another user";
   EXPECT_EQ(status, 0);
+}
+
+// Guard: `refused_` in DiskCache: a server that may only read would take the file for an entry
+// again.
+TEST_F(DiskCacheFaultsTest, DoesNotListWhatItRefusedAndCouldNotSetAside) {
+  const auto cache = Open();
+  ASSERT_OK(cache->Write(Kind::kArtifact, "key", "payload"));
+  std::string bytes = FileBytes(EntryFile("key"));
+  bytes.back() ^= 1;
+  testing::WriteFile(EntryFile("key"), bytes);
+  EXPECT_THAT(KeysOf(*cache), ElementsAre("key"));
+  {
+    const FileDescriptor lock(open((root + "/lock").c_str(), O_RDWR | O_CLOEXEC));
+    ASSERT_EQ(flock(lock.get(), LOCK_EX), 0);
+    EXPECT_THAT(cache->Read(Kind::kArtifact, "key"),
+                StatusIs(absl::StatusCode::kDataLoss, HasSubstr("could not be set aside")));
+  }
+  EXPECT_TRUE(std::filesystem::exists(EntryFile("key")));
+  EXPECT_FALSE(cache->Contains(Kind::kArtifact, "key"));
+  EXPECT_THAT(KeysOf(*cache), IsEmpty());
+  ASSERT_OK(Open()->Write(Kind::kArtifact, "key", "anew"));
+  EXPECT_THAT(KeysOf(*cache), ElementsAre("key"));
 }
 
 TEST_F(DiskCacheFaultsTest, SaysThatAFileMayNotBeRead) {
