@@ -152,6 +152,13 @@ absl::StatusOr<std::vector<pipeline::Size>> ToSizes(absl::string_view flag,
   return sizes;
 }
 
+absl::StatusOr<std::optional<int64_t>> ToArea(absl::string_view flag, absl::string_view text) {
+  ASSIGN_OR_RETURN(const std::vector<pipeline::Size> sizes, ToSizes(flag, text));
+  if (sizes.size() > 1) return WrongValue(flag, text, "one size, such as 1536x1536");
+  if (sizes.empty()) return std::nullopt;
+  return int64_t{sizes.front().width} * sizes.front().height;
+}
+
 absl::StatusOr<std::vector<int>> ToRows(absl::string_view flag, absl::string_view text) {
   const std::string right = absl::StrCat("whole numbers from 1 to ", kMaxRows, ", such as 1,2");
   std::vector<int> rows;

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,9 @@ absl::Status CheckTcpAddress(absl::string_view flag, absl::string_view address);
 
 // "1024x1024,832x1216"; each once. Empty text: none.
 absl::StatusOr<std::vector<pipeline::Size>> ToSizes(absl::string_view flag, absl::string_view text);
+
+// Of "1536x1536", the pixels. Empty text: unset.
+absl::StatusOr<std::optional<int64_t>> ToArea(absl::string_view flag, absl::string_view text);
 
 // "1,2"; each once, at least one.
 absl::StatusOr<std::vector<int>> ToRows(absl::string_view flag, absl::string_view text);

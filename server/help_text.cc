@@ -29,6 +29,8 @@ Which sizes
                           was trained at). Graphs are compiled for each of them; other sizes run in one of these, or
                           are refused, as the request's bucket_policy says
   --rows=LIST             rows of one evaluation that graphs are compiled for (default 1,2: without guidance, and with)
+  --vae-tiling-above=SIZE pictures of more pixels, such as 1536x1536 has, go through the VAE in overlapping tiles of its
+                          sample_size, as diffusers' enable_vae_tiling does: less memory, other pictures (default: none)
 
 Compiled graphs
   --cache-dir=DIR         where they are kept for the next start (default $XDG_CACHE_HOME/latentd, else

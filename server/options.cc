@@ -56,6 +56,7 @@ absl::Status SetGraphs(const v1::ServerConfig& config, engine::Config& engine) {
   ASSIGN_OR_RETURN(engine.rows, ToRows("rows", config.rows()));
   ASSIGN_OR_RETURN(engine.components, ToModes("components", config.components()));
   ASSIGN_OR_RETURN(engine.precision, ToPrecision("precision", config.precision()));
+  ASSIGN_OR_RETURN(engine.vae_tiling_above, ToArea("vae-tiling-above", config.vae_tiling_above()));
   ASSIGN_OR_RETURN(engine.skipped_passes, ToNames("skip-passes", config.skip_passes()));
   engine.compile_at_start = config.compile_at_start();
   engine.forbid_compile_after_ready = config.forbid_compile_after_ready();

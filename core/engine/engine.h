@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -48,7 +49,9 @@ struct Config {
   std::vector<int> rows = {1, 2};       // of a step graph: 2 with guidance
   std::vector<std::string> skipped_passes;
   pipeline::ComponentModes components;
-  pipeline::ComponentDTypes precision;      // of what is not named: f32
+  pipeline::ComponentDTypes precision;  // of what is not named: f32
+  // Pictures of more pixels go through the VAE in tiles (core/pipeline/tiles.h). Unset: none does.
+  std::optional<int64_t> vae_tiling_above;
   bool compile_at_start = true;             // else only what can be loaded is; the rest is cold
   bool forbid_compile_after_ready = false;  // strict: whatever would compile is refused
   bool allow_import = false;

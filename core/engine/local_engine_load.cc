@@ -73,7 +73,8 @@ absl::Status LocalEngine::LoadModels() {
                                       .digests = stores_.digests,
                                       .components = config_.components,
                                       .precision = config_.precision,
-                                      .reference = stores_.reference.get()};
+                                      .reference = stores_.reference.get(),
+                                      .vae_tiling_above = config_.vae_tiling_above};
   ASSIGN_OR_RETURN(pipeline_, pipeline::LoadPipeline(options, stores_.weights, stores_.graphs));
   OpenBuckets();
   ShowModels();
@@ -149,7 +150,7 @@ absl::Status LocalEngine::WarmBucket(pipeline::Size bucket, std::vector<std::str
     return true;
   };
   const auto allow = config_.compile_at_start ? compiler::Allow::kCompile : compiler::Allow::kLoad;
-  RETURN_IF_ERROR(warming_.Run(*graphs, {allow, "startup"}, note).status());
+  RETURN_IF_ERROR(warming_.Run(*graphs, {allow, "startup"}, Warming::Pace::kAtOnce, note).status());
   buckets_->SetOutcome(bucket, outcome);
   return absl::OkStatus();
 }

@@ -70,8 +70,8 @@ absl::StatusOr<AutoencoderKlConfig> ParseAutoencoderKlConfig(absl::string_view j
   config.use_post_quant_conv = reader.Boolean("use_post_quant_conv", true);
   config.mid_block_add_attention = reader.Boolean("mid_block_add_attention", true);
   ReadScaling(reader, config);
-  // sample_size only sets the size of tiles.
-  reader.Ignore({"_diffusers_version", "_name_or_path", "_commit_hash", "sample_size"});
+  config.sample_size = reader.SizeOrNull("sample_size").value_or(ConfigReader::Size{32, 32}).height;
+  reader.Ignore({"_diffusers_version", "_name_or_path", "_commit_hash"});
   RETURN_IF_ERROR(reader.Finish());
   return config;
 }

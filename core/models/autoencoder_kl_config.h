@@ -32,6 +32,8 @@ struct AutoencoderKlConfig {
   std::optional<std::vector<double>> latents_mean;  // latent_channels values
   std::optional<std::vector<double>> latents_std;
 
+  int64_t sample_size = 32;  // pixels of a side of the images that it was trained on
+
   bool force_upcast = true;  // float32 whatever the rest of the pipeline runs in
 
   // How many pixels one latent pixel stands for in each direction.

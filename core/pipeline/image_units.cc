@@ -7,7 +7,7 @@
 #include "core/image/resize.h"
 #include "core/pipeline/finite.h"
 #include "core/pipeline/pixels.h"
-#include "core/pipeline/run_graph.h"
+#include "core/pipeline/tiled_executable.h"
 #include "core/pipeline/units.h"
 
 namespace latentd::pipeline {
@@ -28,13 +28,7 @@ absl::StatusOr<Buffer> ReadInitImage(const Request& request) {
 
 absl::StatusOr<Buffer> EncodeInitImage(const Request& request) {
   ASSIGN_OR_RETURN(const Buffer image, ReadInitImage(request));
-  ASSIGN_OR_RETURN(const NamedBuffers outputs, RunGraph(*request.encode, {{"image", image}}));
-  return outputs.at("encoded");
-}
-
-absl::StatusOr<Buffer> Decode(backends::Executable& executable, const Buffer& latents) {
-  ASSIGN_OR_RETURN(const NamedBuffers outputs, RunGraph(executable, {{"latents", latents}}));
-  return outputs.at("image");
+  return Encode(*request.encode, DownscaleOf(request.stages.front().model->vae()), image);
 }
 
 // x = a * latents + b * noise.
@@ -76,10 +70,11 @@ absl::Status RunEncode(Picture& picture) {
 
 absl::Status RunDecode(Picture& picture) {
   const Request& request = *picture.request;
-  ASSIGN_OR_RETURN(Buffer pixels, Decode(*request.decode, picture.latents));
+  const int downscale = DownscaleOf(picture.stage().model->vae());
+  ASSIGN_OR_RETURN(Buffer pixels, Decode(request.decode, downscale, picture.latents));
   absl::Status finite = CheckFinite(pixels, "decoded picture");
   if (!finite.ok() && request.decode_fallback) {
-    ASSIGN_OR_RETURN(pixels, Decode(*request.decode_fallback, picture.latents));
+    ASSIGN_OR_RETURN(pixels, Decode(*request.decode_fallback, downscale, picture.latents));
     finite = CheckFinite(pixels, "picture decoded again in float32");
     picture.decode_redone = true;
   }

@@ -112,7 +112,8 @@ absl::StatusOr<std::unique_ptr<const Pipeline>> LoadPipeline(const LoadOptions& 
   RETURN_IF_ERROR(CheckComponents(options.components, !options.refiner.empty()));
   ASSIGN_OR_RETURN(const std::vector<Source> sources, OpenCheckpoints(options));
   RETURN_IF_ERROR(CheckMemory(sources, options));
-  const ModelOptions model_options{options.components, options.precision, options.reference};
+  const ModelOptions model_options{options.components, options.precision, options.reference,
+                                   options.vae_tiling_above};
   std::unique_ptr<const SdxlModel> models[2];
   for (size_t i = 0; i < sources.size(); ++i) {
     RETURN_IF_ERROR(GiveUp(options));

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -26,6 +27,7 @@ struct LoadOptions {
   ComponentDTypes precision;
   // Runs the components of kReference. REQUIRES: there, if any is; outlives the pipeline.
   backends::Backend* reference = nullptr;
+  std::optional<int64_t> vae_tiling_above;  // pixels; ModelOptions has more
 };
 
 // Errors name the directory, file or component at fault, also where a component is off that all

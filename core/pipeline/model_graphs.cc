@@ -91,9 +91,11 @@ absl::StatusOr<GraphRef> ModelGraphs::Encode(int height, int width) {
   return Find({Kind::kEncode, {1, height, width}});
 }
 
+bool ModelGraphs::has_decode_fallback() const {
+  return PrecisionOf(options_.precision, "vae_decoder", configs_.vae).dtype != DType::kF32;
+}
+
 absl::StatusOr<GraphRef> ModelGraphs::DecodeFallback(int height, int width) {
-  const graph::Precision decoder = PrecisionOf(options_.precision, "vae_decoder", configs_.vae);
-  if (decoder.dtype == DType::kF32) return nullptr;
   return Find({Kind::kDecodeFallback, {1, height, width}});
 }
 

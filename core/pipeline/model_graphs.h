@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,8 @@ struct ModelOptions {
   ComponentModes components;
   ComponentDTypes precision;
   backends::Backend* reference = nullptr;  // runs those of kReference; must outlive the model
+  // Pictures of more pixels go through the autoencoder in tiles (tiles.h). Unset: none does.
+  std::optional<int64_t> vae_tiling_above;
 };
 
 class ModelGraphs {
@@ -64,7 +67,8 @@ class ModelGraphs {
   // vae_graph.h; sizes of the latents. Encode REQUIRES: vae_encoder is not off.
   absl::StatusOr<GraphRef> Decode(int height, int width) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<GraphRef> Encode(int height, int width) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Decode in f32, for what comes out of it not finite. Null: Decode is in f32 itself.
+  // Decode in f32, for what comes out of it not finite. Not there where Decode is in f32 itself.
+  bool has_decode_fallback() const;
   absl::StatusOr<GraphRef> DecodeFallback(int height, int width) ABSL_LOCKS_EXCLUDED(mutex_);
 
   absl::StatusOr<ExecutablePointer> Get(const GraphRef& graph, compiler::Purpose purpose = {}) {

@@ -17,6 +17,7 @@
 #include "core/pipeline/conditioning.h"
 #include "core/pipeline/picture_spec.h"
 #include "core/pipeline/stage.h"
+#include "core/pipeline/tiled_executable.h"
 #include "core/pipeline/unit.h"
 
 namespace latentd::pipeline {
@@ -31,11 +32,11 @@ struct Request {
   int rows = 1;        // of each picture: 2 with guidance
   int latent_height = 0;
   int latent_width = 0;
-  std::vector<Stage> stages;  // an ensemble has two
-  ExecutablePointer encode;   // null: there is no init image
-  ExecutablePointer decode;
-  // Decodes in float32 what came out not finite; null where `decode` runs in float32 itself.
-  ExecutablePointer decode_fallback;
+  std::vector<Stage> stages;              // an ensemble has two
+  std::optional<TiledExecutable> encode;  // unset: there is no init image
+  TiledExecutable decode;
+  // Decodes in float32 what came out not finite; unset where `decode` runs in float32 itself.
+  std::optional<TiledExecutable> decode_fallback;
   std::vector<std::optional<Conditioning>>
       conditioning;                             // by stage; made by the first picture that needs it
   std::optional<device::Buffer> encoded_image;  // the init image, by the VAE; made likewise

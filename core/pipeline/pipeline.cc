@@ -64,23 +64,35 @@ absl::Status Acquire(const StepShape& shape, compiler::Purpose purpose, Stage& s
   return absl::OkStatus();
 }
 
+using VaeGraph = absl::StatusOr<GraphRef> (ModelGraphs::*)(int height, int width);
+
+absl::StatusOr<TiledExecutable> Acquire(const SdxlModel& model, const TileGrid& grid,
+                                        VaeGraph graph_of, compiler::Purpose purpose) {
+  TiledExecutable tiled{grid, {}};
+  for (const TileShape& shape : grid.Shapes()) {
+    ASSIGN_OR_RETURN(const GraphRef graph, (model.graphs().*graph_of)(shape.height, shape.width));
+    ASSIGN_OR_RETURN(tiled.executables[shape], model.graphs().Get(graph, purpose));
+  }
+  return tiled;
+}
+
 // The first stage's model reads the init image, and the last one's makes the picture.
 absl::Status Acquire(compiler::Purpose purpose, Request& request) {
   const int height = request.latent_height, width = request.latent_width;
   for (Stage& stage : request.stages) {
     RETURN_IF_ERROR(Acquire({request.rows, height, width}, purpose, stage));
   }
+  const SdxlModel& first = *request.stages.front().model;
+  const SdxlModel& last = *request.stages.back().model;
   if (!request.spec.image.empty()) {
-    ModelGraphs& first = request.stages.front().model->graphs();
-    ASSIGN_OR_RETURN(const GraphRef encode, first.Encode(height, width));
-    ASSIGN_OR_RETURN(request.encode, first.Get(encode, purpose));
+    ASSIGN_OR_RETURN(request.encode,
+                     Acquire(first, first.TilesOf(height, width), &ModelGraphs::Encode, purpose));
   }
-  ModelGraphs& last = request.stages.back().model->graphs();
-  ASSIGN_OR_RETURN(const GraphRef decode, last.Decode(height, width));
-  ASSIGN_OR_RETURN(request.decode, last.Get(decode, purpose));
-  ASSIGN_OR_RETURN(const GraphRef fallback, last.DecodeFallback(height, width));
-  if (fallback == nullptr) return absl::OkStatus();
-  ASSIGN_OR_RETURN(request.decode_fallback, last.Get(fallback, purpose));
+  const TileGrid tiles = last.TilesOf(height, width);
+  ASSIGN_OR_RETURN(request.decode, Acquire(last, tiles, &ModelGraphs::Decode, purpose));
+  if (!last.graphs().has_decode_fallback()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(request.decode_fallback,
+                   Acquire(last, tiles, &ModelGraphs::DecodeFallback, purpose));
   return absl::OkStatus();
 }
 
@@ -179,11 +191,14 @@ absl::StatusOr<std::vector<GraphRef>> Pipeline::GraphsOf(Size bucket, int rows) 
     all.insert(all.end(), graphs.text().begin(), graphs.text().end());
     all.push_back(graphs.request());
     ASSIGN_OR_RETURN(all.emplace_back(), graphs.Step(shape));
-    ASSIGN_OR_RETURN(all.emplace_back(), graphs.Decode(shape.height, shape.width));
-    ASSIGN_OR_RETURN(GraphRef fallback, graphs.DecodeFallback(shape.height, shape.width));
-    if (fallback != nullptr) all.push_back(std::move(fallback));
-    if (traits_.off.contains("vae_encoder")) continue;
-    ASSIGN_OR_RETURN(all.emplace_back(), graphs.Encode(shape.height, shape.width));
+    for (const TileShape& tile : model->TilesOf(shape.height, shape.width).Shapes()) {
+      ASSIGN_OR_RETURN(all.emplace_back(), graphs.Decode(tile.height, tile.width));
+      if (graphs.has_decode_fallback()) {
+        ASSIGN_OR_RETURN(all.emplace_back(), graphs.DecodeFallback(tile.height, tile.width));
+      }
+      if (traits_.off.contains("vae_encoder")) continue;
+      ASSIGN_OR_RETURN(all.emplace_back(), graphs.Encode(tile.height, tile.width));
+    }
   }
   return all;
 }

@@ -19,12 +19,16 @@ int64_t StateBytes(const std::vector<const SdxlModel*>& models, const StepShape&
   const int64_t channels = models.front()->latent_channels();
   const int64_t latents = channels * shape.height * shape.width;
   const int64_t pixels = int64_t{3} * size.width * size.height;
-  int64_t kept = latents;
-  for (const SdxlModel* model : models) kept += ConditioningElements(*model, shape.rows);
+  int64_t kept = latents, held_area = 0;
+  for (const SdxlModel* model : models) {
+    kept += ConditioningElements(*model, shape.rows);
+    held_area = std::max(held_area, model->TilesOf(shape.height, shape.width).HeldArea());
+  }
   kept += static_cast<int64_t>(models.size() - 1) * latents;  // handed over
   kept += 2 * latents;                                        // the encoded image, a distribution
   const int64_t steps = StepElements(shape, channels) * kFloat;
-  const int64_t decode = pixels * (kFloat + 1);
+  const int64_t tiles = held_area * pixels / (int64_t{shape.height} * shape.width);
+  const int64_t decode = pixels * (kFloat + 1) + tiles * kFloat;
   return kept * kFloat + std::max(steps, decode);
 }
 
