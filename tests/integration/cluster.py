@@ -28,26 +28,26 @@ def free_addresses(count):
 
 
 class Balancer:
-    """HAProxy in front of the addresses; `configuration` is a file like deploy/haproxy/haproxy.cfg."""
+    """HAProxy in front of the addresses; `configuration` is a file like deploy/haproxy/haproxy.cfg, `tls` its variables."""
 
-    def __init__(self, replicas, log, configuration=CONFIGURATION):
+    def __init__(self, replicas, log, configuration=CONFIGURATION, tls=None):
         self.address, self._stats = free_addresses(2)
         environment = {f"LATENTD_{name.upper()}": address for name, address in zip(NAMES, replicas)}
         self._log = open(log, "w")
         self.process = subprocess.Popen(
             ["haproxy", "-db", "-f", configuration], stdout=self._log, stderr=self._log,
-            env={**os.environ, **environment, "LATENTD_LISTEN": self.address, "LATENTD_STATS": self._stats})
+            env={**os.environ, **environment, **(tls or {}), "LATENTD_LISTEN": self.address, "LATENTD_STATS": self._stats})
 
     def page(self, path):
         with urllib.request.urlopen(f"http://{self._stats}{path}", timeout=DEADLINE) as response:
             return response.read().decode()
 
     def up(self):
-        """Names of the replicas that get calls."""
+        """Names of the replicas that get calls; none of them as long as it does not listen."""
         try:
             rows = csv.DictReader(io.StringIO(self.page("/;csv").removeprefix("# ")))
-        except OSError:  # it has just been started
-            return set()
+        except OSError:
+            return None
         return {row["svname"] for row in rows if row["pxname"] == "replicas" and row["status"].startswith("UP")
                 and row["svname"] in NAMES}
 
@@ -67,9 +67,9 @@ class Balancer:
 
 
 class Cluster:
-    """`replicas`: the servers by name; their caches are folders of their own below `folder`."""
+    """`replicas`: the servers by name; their caches are folders of their own below `folder`. `tls`: the balancer's."""
 
-    def __init__(self, folder, *arguments, configuration=CONFIGURATION, **named):
+    def __init__(self, folder, *arguments, configuration=CONFIGURATION, tls=None, **named):
         self._folder = folder
         self._arguments = arguments
         self._named = named
@@ -81,7 +81,7 @@ class Cluster:
                 self.launch(name)
             for replica in self.replicas.values():
                 replica.start()
-            self.balancer = Balancer(self.addresses.values(), folder / "haproxy.log", configuration)
+            self.balancer = Balancer(self.addresses.values(), folder / "haproxy.log", configuration, tls)
             self.balancer.wait_until_up(*NAMES)
         except BaseException:
             self.close()
