@@ -18,6 +18,13 @@ fail() {
 # usage: prints the comment at the top of the script that was called.
 usage() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; }
 
+# misused ARGUMENT: ends the script that was called with it.
+misused() {
+  printf '%s: "%s" is not understood\n\n' "$(basename "$0")" "$1" >&2
+  usage >&2
+  exit 2
+}
+
 # need_room DIRECTORY MIB WHAT: ends the script when the file system of DIRECTORY has less than MIB free.
 need_room() {
   local directory=$1 free
