@@ -288,6 +288,8 @@ class ConfigurationTest(OverlaysTestCase):
 
 
 class SecurityTest(OverlaysTestCase):
+    """What the restricted Pod Security Standard asks for, and a root file system that cannot be written."""
+
     @for_each_workload
     def test_every_pod_is_confined(self, _, workload):
         spec = pod(workload)
@@ -298,8 +300,11 @@ class SecurityTest(OverlaysTestCase):
             own = each["securityContext"]
             self.assertEqual((own["allowPrivilegeEscalation"], own["privileged"], own["readOnlyRootFilesystem"],
                               own["capabilities"]), (False, False, True, {"drop": ["ALL"]}))
+            self.assertFalse([port for port in each.get("ports", []) if "hostPort" in port])
         for forbidden in ("hostNetwork", "hostPID", "hostIPC"):
             self.assertNotIn(forbidden, spec)
+        for volume in spec["volumes"]:
+            self.assertEqual(len(volume.keys() & {"configMap", "emptyDir", "persistentVolumeClaim"}), 1, volume)
 
 
 class SharedCacheTest(OverlaysTestCase):
