@@ -200,6 +200,8 @@ class Pipelines:
     def make(self, case, out):
         """Latents, pictures and, for an ensemble, the latents handed over; `out` has earlier cases' pictures."""
         task = case["task"]
+        for pipeline in (self.base, self.refiner):  # base_image has the base's VAE
+            pipeline.vae.use_tiling = case.get("vae_tiling", False)
         if task == "text-to-image":
             more = {"denoising_end": case["denoising_end"]} if "denoising_end" in case else {}
             return *self.run(self.base, case, **more), None

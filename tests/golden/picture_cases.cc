@@ -117,13 +117,52 @@ absl::StatusOr<PixelDistances> PixelDistance(const std::string& path, const Pict
   return worst;
 }
 
+pipeline::LoadOptions LoadOptionsOf(const Options& options) {
+  const std::string refiner = options.checkpoint + "/refiner";
+  pipeline::LoadOptions load{.base = options.checkpoint + "/base",
+                             .refiner = std::filesystem::exists(refiner) ? refiner : ""};
+  for (absl::string_view component : pipeline::kComponentNames) {
+    load.precision[std::string(component)] = options.precision;
+  }
+  return load;
+}
+
+// The checkpoint's pipelines, with and without tiles of the VAE, each loaded when first asked for.
+class Pipelines {
+ public:
+  Pipelines(const Options& options, backends::Backend& backend)
+      : options_(LoadOptionsOf(options)),
+        weights_(backends::reference::EvaluateRecipe),
+        graphs_(backend, SystemClock(), registry_, /*disk=*/nullptr,
+                {.compile = {options.skip_passes, backends::reference::EvaluateRecipe}}) {}
+
+  absl::StatusOr<const pipeline::Pipeline*> Of(const json& picture_case) {
+    const bool tiled = picture_case.value("vae_tiling", false);
+    std::unique_ptr<const pipeline::Pipeline>& loaded = tiled ? tiled_ : whole_;
+    if (loaded == nullptr) {
+      pipeline::LoadOptions options = options_;
+      if (tiled) options.vae_tiling_above = 0;
+      ASSIGN_OR_RETURN(loaded, pipeline::LoadPipeline(options, weights_, graphs_));
+    }
+    return loaded.get();
+  }
+
+ private:
+  const pipeline::LoadOptions options_;
+  weights::WeightStore weights_;
+  metrics::Registry registry_;
+  compiler::GraphStore graphs_;
+  std::unique_ptr<const pipeline::Pipeline> whole_, tiled_;
+};
+
 absl::StatusOr<std::vector<Measure>> RunCase(const json& picture_case, const std::string& folder,
-                                             const pipeline::Pipeline& pipeline) {
+                                             Pipelines& pipelines) {
+  ASSIGN_OR_RETURN(const pipeline::Pipeline* pipeline, pipelines.Of(picture_case));
   const std::string path = absl::StrCat(folder, "/", picture_case.value("name", ""));
   ASSIGN_OR_RETURN(const pipeline::PictureSpec spec, ReadPictureCase(picture_case, folder));
   ASSIGN_OR_RETURN(const weights::TensorMap expected,
                    weights::ReadSafetensors(path + ".safetensors"));
-  ASSIGN_OR_RETURN(const Pictures pictures, Draw(pipeline, spec));
+  ASSIGN_OR_RETURN(const Pictures pictures, Draw(*pipeline, spec));
   ASSIGN_OR_RETURN(const double text, TextDistance(expected, *pictures.front()));
   ASSIGN_OR_RETURN(double latents,
                    LatentDistance(expected, "latents", pictures, &Picture::latents));
@@ -141,13 +180,14 @@ absl::StatusOr<std::vector<Measure>> RunCase(const json& picture_case, const std
 // The same in a lesser precision.
 absl::StatusOr<std::vector<Measure>> RunLesserCase(const json& picture_case,
                                                    const std::string& folder, const Losses& losses,
-                                                   const pipeline::Pipeline& pipeline) {
+                                                   Pipelines& pipelines) {
+  ASSIGN_OR_RETURN(const pipeline::Pipeline* pipeline, pipelines.Of(picture_case));
   const std::string name = picture_case.value("name", "");
   const std::string path = absl::StrCat(folder, "/", name);
   ASSIGN_OR_RETURN(const pipeline::PictureSpec spec, ReadPictureCase(picture_case, folder));
   ASSIGN_OR_RETURN(const weights::TensorMap expected,
                    weights::ReadSafetensors(path + ".safetensors"));
-  ASSIGN_OR_RETURN(const Pictures pictures, Draw(pipeline, spec));
+  ASSIGN_OR_RETURN(const Pictures pictures, Draw(*pipeline, spec));
   ASSIGN_OR_RETURN(const double latents, LatentDistance(expected, "latents", pictures,
                                                         &Picture::latents, Scale::kRootMeanSquare));
   ASSIGN_OR_RETURN(const PixelDistances pixels, PixelDistance(path, pictures));
@@ -158,7 +198,7 @@ absl::StatusOr<std::vector<Measure>> RunLesserCase(const json& picture_case,
                               {"pixels, mean", pixels.mean, allowed("pixels")}};
 }
 
-void RunLesserCases(const json& cases, const Options& options, const pipeline::Pipeline& pipeline,
+void RunLesserCases(const json& cases, const Options& options, Pipelines& pipelines,
                     Report& report) {
   const absl::StatusOr<Losses> losses = Losses::Read(options);
   if (!losses.ok()) return report.Failed("pictures", losses.status());
@@ -170,7 +210,7 @@ void RunLesserCases(const json& cases, const Options& options, const pipeline::P
       continue;
     }
     const auto measures =
-        RunLesserCase(picture_case, options.cases + "/pictures", *losses, pipeline);
+        RunLesserCase(picture_case, options.cases + "/pictures", *losses, pipelines);
     if (measures.ok()) {
       report.Measured(name, *measures);
     } else {
@@ -179,35 +219,19 @@ void RunLesserCases(const json& cases, const Options& options, const pipeline::P
   }
 }
 
-pipeline::LoadOptions LoadOptionsOf(const Options& options) {
-  const std::string refiner = options.checkpoint + "/refiner";
-  pipeline::LoadOptions load{.base = options.checkpoint + "/base",
-                             .refiner = std::filesystem::exists(refiner) ? refiner : ""};
-  for (absl::string_view component : pipeline::kComponentNames) {
-    load.precision[std::string(component)] = options.precision;
-  }
-  return load;
-}
-
 }  // namespace
 
 void RunPictureCases(const Options& options, backends::Backend& backend, Report& report) {
   const absl::StatusOr<json> cases = ReadJsonFile(options.cases + "/pictures.json");
   if (!cases.ok()) return report.Failed("pictures", cases.status());
-  weights::WeightStore weights(backends::reference::EvaluateRecipe);
-  metrics::Registry registry;
-  compiler::GraphStore graphs(
-      backend, SystemClock(), registry, /*disk=*/nullptr,
-      {.compile = {options.skip_passes, backends::reference::EvaluateRecipe}});
-  const auto pipeline = pipeline::LoadPipeline(LoadOptionsOf(options), weights, graphs);
-  if (!pipeline.ok()) return report.Failed("pictures", pipeline.status());
+  Pipelines pipelines(options, backend);
   if (options.precision != device::DType::kF32) {
-    return RunLesserCases(*cases, options, **pipeline, report);
+    return RunLesserCases(*cases, options, pipelines, report);
   }
   for (const json& picture_case : *cases) {
     const std::string name = picture_case.value("name", "");
     if (!options.Selects(name)) continue;
-    const auto measures = RunCase(picture_case, options.cases + "/pictures", **pipeline);
+    const auto measures = RunCase(picture_case, options.cases + "/pictures", pipelines);
     if (measures.ok()) {
       report.Measured(name, *measures);
     } else {

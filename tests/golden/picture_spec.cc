@@ -58,7 +58,8 @@ const std::map<std::string, Setter>& Setters() {
   static const auto* setters = new std::map<std::string, Setter>{
       {"name", Skip},
       {"task", SetTask},
-      {"image", Skip},  // read by ReadPictureCase
+      {"image", Skip},       // read by ReadPictureCase
+      {"vae_tiling", Skip},  // of the pipeline, not of a request
       {"prompt", Set<&PictureSpec::prompt>},
       {"prompt_2", Set<&PictureSpec::prompt_2>},
       {"negative_prompt", Set<&PictureSpec::negative_prompt>},

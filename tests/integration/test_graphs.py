@@ -96,6 +96,34 @@ class SharingTest(GraphsTestCase):
         self.assertNotEqual(ids["vae_decoder"], ids["vae_encoder"])
 
 
+class PrecisionTest(GraphsTestCase):
+    def test_precision_comes_from_the_configuration_and_is_part_of_the_key(self):
+        """Guard: key.precision in KeyOf (core/compiler/graph_key.cc); for force_upcast, which the demo's VAE has: the
+        prefixes in PrecisionOf (core/pipeline/precision.cc)."""
+        def key_of(component):
+            return {graph.component: dict(graph.key) for graph in api.graphs() if graph.users}[component]
+
+        server, api = self.start("--precision=fp16", buckets="64x64")
+        self.assertEqual(key_of("unet_base")["precision"], "f16")
+        self.assertIn("vae/decoder.up_blocks.", key_of("vae_decoder")["precision"])
+        self.assertEqual(key_of("vae_encoder")["precision"], "f32")
+        first = self.draw(api)
+        again = self.draw(api, image=first, strength=0.5)
+        # Whatever ran between, of encoder or decoder: nothing was changed for it and has to be changed back.
+        self.assertEqual(self.draw(api), first)
+        self.assertEqual(self.draw(api, image=first, strength=0.5), again)
+        self.assertEqual(server.stop(), 0)
+        server, api = self.start("--precision=fp16", "--forbid-compile-after-ready", buckets="64x64")
+        self.assertEqual(compilations(server), 0)
+        self.assertEqual(self.draw(api), first)
+        half = key_of("unet_base")
+        self.assertEqual(server.stop(), 0)
+        server, api = self.start(buckets="64x64")
+        self.assertEqual(key_of("unet_base")["graph"], half["graph"])
+        self.assertEqual(key_of("unet_base")["precision"], "f32")
+        self.assertGreater(compilations(server), 0)
+
+
 class VerbsTest(GraphsTestCase):
     def test_saving_what_is_not_compiled_is_refused_by_name(self):
         """Guard: `names` in LocalGraphAdmin::Save (core/engine/local_graph_admin.cc)."""
@@ -230,6 +258,21 @@ class MemoryTest(GraphsTestCase):
         self.assertEqual(caught.exception.code(), grpc.StatusCode.RESOURCE_EXHAUSTED)
         self.assertEqual(reason(caught.exception)[0], "OUT_OF_MEMORY")
         self.assertTrue(self.draw(api))
+
+    def test_large_pictures_are_decoded_in_tiles_above_a_threshold(self):
+        """Guard: TilesOf in Acquire and Pipeline::GraphsOf (core/pipeline/pipeline.cc)."""
+        large = {"width": 512, "height": 512, "num_inference_steps": 1}
+        _, whole = self.start(buckets="256x256,512x512")
+        _, tiled = self.start("--vae-tiling-above=256x256", buckets="256x256,512x512")
+        reports = [api.call("Admin", "GetMemoryReport").arena_bytes for api in (whole, tiled)]
+        self.assertLess(2 * reports[1], reports[0])
+        decoded = [{(graph.bucket.width, graph.bucket.height) for graph in api.graphs(components=["vae_decoder"])}
+                   for api in (whole, tiled)]
+        self.assertIn((512, 512), decoded[0])
+        self.assertEqual(decoded[1], {(256, 256), (256, 128), (128, 256), (128, 128)})
+        small = [self.draw(api, width=256, height=256) for api in (whole, tiled)]
+        self.assertEqual(small[0], small[1])
+        self.assertNotEqual(self.draw(whole, **large), self.draw(tiled, **large))
 
 
 class KeyTest(GraphsTestCase):

@@ -98,7 +98,7 @@ TEST(OptionsTest, EveryFlagOfGraphsHasItsEffect) {
   ASSERT_OK_AND_ASSIGN(
       const Options options,
       OptionsOf("", {"--cache-dir=/c", "--cache-max-bytes=3GiB", "--graph-memory=5MiB",
-                     "--buckets=1024x1024, 832x1216", "--rows=2,1",
+                     "--buckets=1024x1024, 832x1216", "--rows=2,1", "--vae-tiling-above=1536x1024",
                      "--components=vae_encoder=off,text_encoder=reference,unet_base=compiled",
                      "--skip-passes=epilogues,image_layout", "--nocompile-at-start",
                      "--forbid-compile-after-ready", "--allow-import=true",
@@ -109,6 +109,7 @@ TEST(OptionsTest, EveryFlagOfGraphsHasItsEffect) {
   EXPECT_THAT(options.engine.buckets,
               ElementsAre(pipeline::Size{1024, 1024}, pipeline::Size{832, 1216}));
   EXPECT_THAT(options.engine.rows, ElementsAre(2, 1));
+  EXPECT_EQ(options.engine.vae_tiling_above, 1536 * 1024);
   EXPECT_THAT(options.engine.components,
               ElementsAre(Pair("text_encoder", engine::ComponentMode::kReference),
                           Pair("unet_base", engine::ComponentMode::kCompiled),
@@ -175,6 +176,8 @@ TEST(OptionsTest, WrongValuesAreNamedWithWhatIsRight) {
            {"--metrics-listen=unix:/m", "HOST:PORT"},
            {"--buckets=1024", "1024x1024"},
            {"--buckets=1024x1023", "multiple of 8"},
+           {"--vae-tiling-above=1536", "1024x1024"},
+           {"--vae-tiling-above=512x512,1024x1024", "one size"},
            {"--buckets=8x8", "from 64 to 2048"},
            {"--buckets=4096x512", "from 64 to 2048"},
            {"--buckets=64x64,", "from 64 to 2048"},
