@@ -60,17 +60,17 @@ absl::Status WriteNew(const std::string& path, absl::string_view bytes, int flag
   Descriptor file(open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666));
   if (file.value() < 0) return errno == EEXIST ? Exists(path) : SystemError(path);
   if (WriteAll(file.value(), bytes) && file.Close()) return absl::OkStatus();
-  const absl::Status failed = SystemError(path);
+  absl::Status failed = SystemError(path);
   if (flags & O_EXCL) unlink(path.c_str());
   return failed;
 }
 
 absl::Status Replace(const std::string& path, absl::string_view bytes) {
   const std::string temporary = absl::StrCat(path, ".", getpid(), ".tmp");
-  const absl::Status written = WriteNew(temporary, bytes, O_CREAT | O_EXCL);
+  absl::Status written = WriteNew(temporary, bytes, O_CREAT | O_EXCL);
   if (!written.ok()) return written;
   if (rename(temporary.c_str(), path.c_str()) == 0) return absl::OkStatus();
-  const absl::Status failed = SystemError(path);
+  absl::Status failed = SystemError(path);
   unlink(temporary.c_str());
   return failed;
 }

@@ -15,7 +15,7 @@ grpc::Status DataLoss(const std::string& message) {
 
 }  // namespace
 
-grpc::Status ImageAssembler::Add(v1::ImageChunk chunk) {
+grpc::Status ImageAssembler::Add(const v1::ImageChunk& chunk) {
   const auto held = static_cast<int64_t>(image_.data().size());
   const auto bytes = static_cast<int64_t>(chunk.data().size());
   if (chunk.offset() != held) {

@@ -13,7 +13,7 @@ namespace v1 = ::latent::v1;
 class ImageAssembler {
  public:
   // DATA_LOSS where the chunk is not the next one of the picture, or not within its bounds.
-  grpc::Status Add(v1::ImageChunk chunk);
+  grpc::Status Add(const v1::ImageChunk& chunk);
 
   // Whether the last Add made a picture complete.
   bool complete() const { return complete_; }

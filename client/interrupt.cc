@@ -1,8 +1,8 @@
 #include "client/interrupt.h"
 
 #include <pthread.h>
-#include <signal.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <utility>
 

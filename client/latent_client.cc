@@ -144,7 +144,7 @@ grpc::Status Client::CheckHealth(const std::string& service,
   grpc::health::v1::HealthCheckRequest request;
   request.set_service(service);
   grpc::health::v1::HealthCheckResponse response;
-  const grpc::Status called = health_->Check(&context, request, &response);
+  grpc::Status called = health_->Check(&context, request, &response);
   status = response.status();
   return called;
 }

@@ -27,7 +27,7 @@ absl::Status PictureFiles::Check(std::optional<uint64_t> seed) {
   // A random seed makes names that nobody has used.
   if (output_.empty() && !seed_) return CheckWritable(Name(0), Overwrite::kReplace);
   for (int index = 0; index < pictures_; ++index) {
-    const absl::Status writable = CheckWritable(Name(index), overwrite_);
+    absl::Status writable = CheckWritable(Name(index), overwrite_);
     if (!writable.ok()) return writable;
   }
   return absl::OkStatus();
@@ -40,14 +40,14 @@ absl::StatusOr<std::string> PictureFiles::Write(const v1::Image& image) {
     return std::string();
   }
   if (!seed_) seed_ = image.seed();
-  const std::string name = Name(image.index());
+  std::string name = Name(image.index());
   const absl::Status written = WriteFile(name, image.data(), overwrite_);
   if (!written.ok()) return written;
   return name;
 }
 
 std::string PictureFiles::Name(int index) const {
-  const std::string name =
+  std::string name =
       output_.empty() ? absl::StrCat("latent-", seed_.value_or(0), ".", extension_) : output_;
   if (pictures_ == 1) return name;
   const std::filesystem::path path(name);

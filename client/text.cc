@@ -27,11 +27,12 @@ std::string DurationText(const google::protobuf::Duration& duration) {
 
 std::string AgoText(absl::Time time, absl::Time now) {
   if (time == absl::InfinitePast()) return "never";
+  constexpr int64_t kHour = 3600, kDay = 24 * kHour;
   const int64_t seconds = std::max<int64_t>(absl::ToInt64Seconds(now - time), 0);
   if (seconds < 120) return absl::StrCat(seconds, " s ago");
-  if (seconds < 2 * 3600) return absl::StrCat(seconds / 60, " min ago");
-  if (seconds < 2 * 86400) return absl::StrCat(seconds / 3600, " h ago");
-  return absl::StrCat(seconds / 86400, " d ago");
+  if (seconds < 2 * kHour) return absl::StrCat(seconds / 60, " min ago");
+  if (seconds < 2 * kDay) return absl::StrCat(seconds / kHour, " h ago");
+  return absl::StrCat(seconds / kDay, " d ago");
 }
 
 std::string SizeText(const ::latent::v1::Size& size) {
