@@ -1,0 +1,73 @@
+"""What documents and manifests name is there: flags, metrics, files, sections."""
+
+import pathlib
+import re
+import subprocess
+import unittest
+
+import server_process
+
+PROJECT = pathlib.Path(__file__).resolve().parents[2]
+PAGES = sorted({PROJECT / "README.md", *PROJECT.glob("docs/*.md"), *PROJECT.glob("deploy/*/README.md"),
+                *PROJECT.glob("core/**/*.md"), *PROJECT.glob("tests/*/README.md")})
+MANIFESTS = sorted([*PROJECT.glob("deploy/kubernetes/**/*.yaml"), *PROJECT.glob("deploy/prometheus/*.yml"),
+                    PROJECT / "deploy/haproxy/haproxy.cfg"])
+# Where only the flags of latentd and latent are named, but for these of kubectl, deploy/image and tests/bench.
+OPERATORS = [PROJECT / "docs/operations.md", PROJECT / "docs/metrics.md", PROJECT / "deploy/haproxy/README.md",
+             PROJECT / "deploy/kubernetes/README.md", *MANIFESTS]
+FOREIGN = {"--filename", "--ignore-not-found", "--tag", "--config.file"}
+VERBS = ("list", "warm", "evict", "export", "import")
+COMMANDS = [[], ["generate"], ["capabilities"], ["health"], ["status"], ["memory"], *(["graphs", verb] for verb in VERBS)]
+
+
+def flags(text):
+    return set(re.findall(r"(?<![\w-])--[a-z][a-z.-]*[a-z]", text))
+
+
+def help_of(program, *command):
+    return subprocess.run([program, *command, "--help"], capture_output=True, text=True, check=True,
+                          timeout=server_process.DEADLINE).stdout
+
+
+def sections(page):
+    """The anchors of its headings, as a forge makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
+class DocumentsTest(unittest.TestCase):
+    def test_flags_are_of_latentd_or_latent(self):
+        options = server_process.options
+        known = flags(help_of(options.latentd)).union(*(flags(help_of(options.latent, *each)) for each in COMMANDS))
+        for page in OPERATORS:
+            self.assertEqual(flags(page.read_text()) - known - FOREIGN, set(), page)
+
+    def test_metrics_are_in_their_table(self):
+        table = set(re.findall(r"^\| `(\w+)` \|", (PROJECT / "docs/metrics.md").read_text(), re.MULTILINE))
+        for page in [*PAGES, *MANIFESTS]:
+            named = re.findall(r"(?<![:\w])latentd_(?!library)\w+(?![\w:])", page.read_text())
+            self.assertEqual({name for name in named if re.sub("_(bucket|sum|count)$", "", name) not in table}, set(), page)
+
+    def test_files_are_there(self):
+        for page in [*PAGES, *MANIFESTS]:
+            named = re.findall(r"(?<![\w./-])(?:core|server|client|proto|deploy|tests|docs|cmake)/[\w./-]*\w", page.read_text())
+            # A file may be named without its ending, and a family of files by how its names begin.
+            gone = {name for name in named if not any(PROJECT.glob(name + "*"))}
+            self.assertEqual(gone, set(), page)
+
+    def test_links_lead_somewhere(self):
+        for page in PAGES:
+            for file, section in re.findall(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)", page.read_text()):
+                target = page.parent / file if file else page
+                self.assertTrue(target.exists(), f"{page}: {file}")
+                if section:
+                    self.assertIn(section, sections(target), f"{page}: {file}#{section}")
+
+    def test_no_section_is_empty(self):
+        for page in PAGES:
+            for level, title, following in re.findall(r"^(#+) (.+)\n+(?=(#*))", page.read_text(), re.MULTILINE):
+                self.assertTrue(not following or following > level, f"{page}: nothing under {title!r}")
+
+
+if __name__ == "__main__":
+    unittest.main()
