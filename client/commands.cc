@@ -32,14 +32,10 @@ absl::StatusOr<std::vector<std::string>> ParseCommand(const std::vector<OptionGr
 }
 
 ExitCode CallFailed(const grpc::Status& status, const Connection& connection, bool connected) {
-  const ExitCode code = ExitCodeFor(status, connected);
-  const std::string tls = code == ExitCode::kUnreachable ? ExplainTls(connection) : "";
-  if (tls.empty()) {
-    std::cerr << "latent: " << ErrorText(status, connection.server, &OptionSpelling) << '\n';
-  } else {
-    std::cerr << "latent: " << tls << "\n(" << status.error_message() << ")\n";
-  }
-  return code;
+  const std::string tls = connected ? "" : ExplainTls(status, connection);
+  std::cerr << "latent: "
+            << (tls.empty() ? ErrorText(status, connection.server, &OptionSpelling) : tls) << '\n';
+  return ExitCodeFor(status, connected);
 }
 
 }  // namespace latentd::client

@@ -177,6 +177,10 @@ class Generation {
       std::cerr << "latent: " << file_error_.message() << '\n';
       return ExitCode::kFailed;
     }
+    if (!tls_problem_.empty()) {
+      std::cerr << "latent: " << tls_problem_ << '\n';
+      return ExitCode::kUnreachable;
+    }
     return status.ok() ? ExitCode::kOk : CallFailed(status, options_.connection, connected_);
   }
 
@@ -208,6 +212,10 @@ class Generation {
 
   void OnRetry(const Retry& retry) {
     display_.Clear();
+    // To gRPC a server that is not trusted is one that is not there; but no retry will mend that.
+    const bool is_first = retry.number == 1 && !connected_;
+    if (is_first) tls_problem_ = ExplainTls(retry.status, options_.connection);
+    if (!tls_problem_.empty()) return client_->Cancel();
     if (options_.quiet) return;
     std::cerr << absl::StrFormat("latent: %s; trying again in %.1f s (%d of %d)\n",
                                  retry.status.error_message(), absl::ToDoubleSeconds(retry.pause),
@@ -233,6 +241,7 @@ class Generation {
   ProgressDisplay display_;
   Client* client_ = nullptr;
   absl::Status file_error_;
+  std::string tls_problem_;  // empty: none
   bool connected_ = false;
 };
 

@@ -40,7 +40,7 @@ std::vector<OptionGroup> AllOptions(HealthOptions& options) {
 
 ExitCode Ask(Client& client, const HealthOptions& options, Interrupt& interrupt) {
   const absl::Time end = absl::Now() + options.wait;
-  while (true) {
+  for (bool is_first = true;; is_first = false) {
     HealthCheckResponse::ServingStatus health = HealthCheckResponse::UNKNOWN;
     const grpc::Status status = client.CheckHealth(options.service, health);
     if (interrupt.happened()) return ExitCode::kInterrupted;
@@ -49,7 +49,8 @@ ExitCode Ask(Client& client, const HealthOptions& options, Interrupt& interrupt)
       return ExitCode::kOk;
     }
     const bool pointless = status.error_code() == grpc::StatusCode::NOT_FOUND ||
-                           status.error_code() == grpc::StatusCode::UNIMPLEMENTED;
+                           status.error_code() == grpc::StatusCode::UNIMPLEMENTED ||
+                           (is_first && !ExplainTls(status, options.connection).empty());
     if (absl::Now() + kPause > end || pointless) {
       if (!status.ok()) return CallFailed(status, options.connection, /*connected=*/false);
       std::cout << HealthCheckResponse::ServingStatus_Name(health) << '\n';

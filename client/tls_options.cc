@@ -35,6 +35,29 @@ absl::Status SetAuthorities(Connection& connection, const std::string& path) {
   return absl::OkStatus();
 }
 
+// Empty: none.
+std::string FindProblem(const Connection& connection) {
+  if (absl::StartsWith(connection.server, "unix:")) return "";
+  const Tls tls = connection.tls.value_or(Tls());
+  const absl::Status probed = tls::Probe({.address = connection.server,
+                                          .authorities = tls.authorities,
+                                          .server_name = tls.server_name});
+  if (!connection.tls) {
+    const bool speaks_tls = probed.ok() || absl::IsPermissionDenied(probed);
+    return speaks_tls ? absl::StrCat("the server at ", connection.server,
+                                     " speaks TLS: give --tls or --tls-ca")
+                      : "";
+  }
+  if (absl::IsPermissionDenied(probed)) {
+    return absl::StrCat(connection.server, ": ", probed.message(),
+                        "\n(--tls-ca and --tls-server-name say which is)");
+  }
+  if (absl::IsFailedPrecondition(probed)) {
+    return absl::StrCat(connection.server, ": ", probed.message());
+  }
+  return "";
+}
+
 }  // namespace
 
 OptionGroup TlsOptions(Connection& connection) {
@@ -69,26 +92,10 @@ absl::Status CheckTls(const Connection& connection) {
   return tls::CheckKeyPair({tls.certificate, tls.key}, "--tls-cert", "--tls-key", absl::Now());
 }
 
-std::string ExplainTls(const Connection& connection) {
-  if (absl::StartsWith(connection.server, "unix:")) return "";
-  const Tls tls = connection.tls.value_or(Tls());
-  const absl::Status probed = tls::Probe({.address = connection.server,
-                                          .authorities = tls.authorities,
-                                          .server_name = tls.server_name});
-  if (!connection.tls) {
-    const bool speaks_tls = probed.ok() || absl::IsPermissionDenied(probed);
-    return speaks_tls ? absl::StrCat("the server at ", connection.server,
-                                     " speaks TLS: give --tls or --tls-ca")
-                      : "";
-  }
-  if (absl::IsPermissionDenied(probed)) {
-    return absl::StrCat(connection.server, ": ", probed.message(),
-                        "\n(--tls-ca and --tls-server-name say which is)");
-  }
-  if (absl::IsFailedPrecondition(probed)) {
-    return absl::StrCat(connection.server, ": ", probed.message());
-  }
-  return "";
+std::string ExplainTls(const grpc::Status& status, const Connection& connection) {
+  if (ExitCodeFor(status, /*connected=*/false) != ExitCode::kUnreachable) return "";
+  const std::string problem = FindProblem(connection);
+  return problem.empty() ? "" : absl::StrCat(problem, "\n(", status.error_message(), ")");
 }
 
 }  // namespace latentd::client
