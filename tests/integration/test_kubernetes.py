@@ -16,7 +16,7 @@ import kubernetes_validate
 import yaml
 
 import server_process
-from server_process import Server
+from server_process import Api, Server
 
 PROJECT = pathlib.Path(__file__).resolve().parents[2]
 KUBERNETES = PROJECT / "deploy" / "kubernetes"
@@ -320,7 +320,7 @@ class SharedCacheTest(OverlaysTestCase):
         """latentd as in that container, but for where it listens and keeps its cache."""
         arguments = [each.replace("/etc/latentd", str(self.folder)) for each in container(workload)["args"]]
         server = Server(*arguments, "--admin-listen=", "--health-listen=", "--metrics-listen=", demo=False,
-                        cache=self.folder / "cache")
+                        buckets=server_process.DEMO_BUCKETS, cache=self.folder / "cache")
         self.addCleanup(server.kill)
         return server
 
@@ -333,6 +333,17 @@ class SharedCacheTest(OverlaysTestCase):
         volume = next(each for each in pod(self.replicas)["volumes"] if each["name"] == "cache")
         self.assertIs(volume["persistentVolumeClaim"]["readOnly"], True)
 
+    def assert_it_fits(self, replica):
+        """The container's memory is what docs/operations.md makes of the prediction."""
+        api = Api(replica.listening().address)
+        self.addCleanup(api.close)
+        together = api.call("Admin", "GetMemoryReport").predicted.total_bytes
+        config = effective_config(self.overlay, self.replicas)
+        waiting = int(config["queue_capacity"]) * amount(config["max_request_bytes"])
+        self.assertGreater(together, 100 * 2**20)
+        self.assertGreaterEqual(amount(container(self.replicas)["resources"]["limits"]["memory"]),
+                                1.1 * together + 200 * 2**20 + waiting)
+
     def test_rehearsal(self):
         """A replica before the Job ends; after it, it loads and is ready."""
         early = self.run_here(self.replicas)
@@ -343,6 +354,7 @@ class SharedCacheTest(OverlaysTestCase):
         ready = replica.wait_for_log(lambda entry: entry["message"] == "ready")
         self.assertEqual(ready["compiled"], 0)
         self.assertGreater(ready["loaded"], 0)
+        self.assert_it_fits(replica)
         self.assertEqual(replica.stop(), 0)
 
 
