@@ -48,7 +48,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Options& opt
 
 absl::Status GrpcServer::Listen(const Options& options) {
   if (!options.tls.certificate.empty()) {
-    ASSIGN_OR_RETURN(tls_, Tls::Open(options.tls, clock_));
+    ASSIGN_OR_RETURN(tls_, Tls::Open(options.tls, clock_, engine_.metrics()));
   }
   RETURN_IF_ERROR(ListenForAll(options));
   RETURN_IF_ERROR(ListenForOperators(options));

@@ -5,6 +5,8 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/metrics/families.h"
+#include "core/tls/pem.h"
 #include "server/log.h"
 
 namespace latentd::server {
@@ -19,6 +21,20 @@ absl::StatusOr<std::unique_ptr<ClientCheck>> OpenCheck(const std::string& author
   return ClientCheck::Open(authority, clients, clock);
 }
 
+// `end`: a server stops with the first of its chain, an authority with its last.
+void Record(const char* certificate, const std::string& pem, absl::Time tls::Expiry::*end,
+            metrics::Registry& metrics) {
+  const auto expiry = tls::ExpiryOf(pem, certificate);
+  if (!expiry.ok()) return;
+  metrics.GetGauge(metrics::kTlsCertificateExpiry, {certificate})
+      .Set(static_cast<double>(absl::ToUnixSeconds((*expiry).*end)));
+}
+
+void RecordAuthority(const char* certificate, const ClientCheck& check,
+                     metrics::Registry& metrics) {
+  Record(certificate, check.authority()->pem(), &tls::Expiry::last, metrics);
+}
+
 void LogChange(const absl::StatusOr<bool>& changed, const std::string& file) {
   if (!changed.ok()) {
     Log(v1::WARNING, "new TLS files are no good; the old ones stay in use",
@@ -30,7 +46,8 @@ void LogChange(const absl::StatusOr<bool>& changed, const std::string& file) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Tls>> Tls::Open(const TlsFiles& files, const Clock& clock) {
+absl::StatusOr<std::unique_ptr<Tls>> Tls::Open(const TlsFiles& files, const Clock& clock,
+                                               metrics::Registry& metrics) {
   const auto make = [files,
                      &clock](const PairFiles::Contents& pem) -> absl::StatusOr<tls::KeyPair> {
     tls::KeyPair pair{.certificate = pem[0], .key = pem[1]};
@@ -41,23 +58,33 @@ absl::StatusOr<std::unique_ptr<Tls>> Tls::Open(const TlsFiles& files, const Cloc
   ASSIGN_OR_RETURN(auto clients, OpenCheck(files.client_authority, "clients", clock));
   ASSIGN_OR_RETURN(auto operators, OpenCheck(files.operator_authority, "operators", clock));
   return absl::WrapUnique(
-      new Tls(files, std::move(pair), std::move(clients), std::move(operators)));
+      new Tls(files, std::move(pair), std::move(clients), std::move(operators), metrics));
 }
 
 Tls::Tls(TlsFiles files, std::unique_ptr<PairFiles> pair, std::unique_ptr<ClientCheck> clients,
-         std::unique_ptr<ClientCheck> operators)
-    : files_(std::move(files)),
+         std::unique_ptr<ClientCheck> operators, metrics::Registry& metrics)
+    : metrics_(metrics),
+      files_(std::move(files)),
       pair_(std::move(pair)),
       clients_(std::move(clients)),
       operators_(std::move(operators)),
       credentials_(std::make_shared<TlsCredentials>(*pair_, clients_.get())),
       operator_credentials_(std::make_shared<TlsCredentials>(
-          *pair_, operators_ != nullptr ? operators_.get() : clients_.get())) {}
+          *pair_, operators_ != nullptr ? operators_.get() : clients_.get())) {
+  RecordExpiry();
+}
 
 void Tls::Refresh() {
   LogChange(pair_->Refresh(), files_.certificate);
   if (clients_ != nullptr) LogChange(clients_->Refresh(), files_.client_authority);
   if (operators_ != nullptr) LogChange(operators_->Refresh(), files_.operator_authority);
+  RecordExpiry();
+}
+
+void Tls::RecordExpiry() {
+  Record("server", pair_->value()->certificate, &tls::Expiry::first, metrics_);
+  if (clients_ != nullptr) RecordAuthority("client_authority", *clients_, metrics_);
+  if (operators_ != nullptr) RecordAuthority("operator_authority", *operators_, metrics_);
 }
 
 }  // namespace latentd::server

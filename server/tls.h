@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/base/clock.h"
+#include "core/metrics/registry.h"
 #include "core/tls/key_pair.h"
 #include "server/client_check.h"
 #include "server/followed_files.h"
@@ -19,9 +20,10 @@ namespace latentd::server {
 // Must outlive the ports. Thread-safe.
 class Tls {
  public:
-  // REQUIRES: a certificate and a key. Errors name the file and what is wrong with it. `clock` must
-  // outlive it.
-  static absl::StatusOr<std::unique_ptr<Tls>> Open(const TlsFiles& files, const Clock& clock);
+  // REQUIRES: a certificate and a key. Errors name the file and what is wrong with it. `clock` and
+  // `metrics`, which say when certificates expire, must outlive it.
+  static absl::StatusOr<std::unique_ptr<Tls>> Open(const TlsFiles& files, const Clock& clock,
+                                                   metrics::Registry& metrics);
 
   // Follows the files, for connections and calls that begin from now on, and logs what has changed
   // and what is no good; call it every second or so.
@@ -37,8 +39,10 @@ class Tls {
   using PairFiles = FollowedFiles<tls::KeyPair>;
 
   Tls(TlsFiles files, std::unique_ptr<PairFiles> pair, std::unique_ptr<ClientCheck> clients,
-      std::unique_ptr<ClientCheck> operators);
+      std::unique_ptr<ClientCheck> operators, metrics::Registry& metrics);
+  void RecordExpiry();
 
+  metrics::Registry& metrics_;
   const TlsFiles files_;
   const std::unique_ptr<PairFiles> pair_;
   const std::unique_ptr<ClientCheck> clients_;    // null: any client

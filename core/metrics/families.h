@@ -204,6 +204,11 @@ inline constexpr Family kInvalidImages{
     "Decoded pictures with values that are not finite, by what followed.",
     Type::kCounter,
     {{"reason", "redone,failed"}}};
+inline constexpr Family kTlsCertificateExpiry{
+    "latentd_tls_certificate_expiry_timestamp_seconds",
+    "When the server's certificate expires, or the last one of an authority's; 0: there is none.",
+    Type::kGauge,
+    {{"certificate", "server,client_authority,operator_authority"}}};
 inline constexpr Family kBuildInfo{"latentd_build_info", "Always 1.", Type::kGauge, {{"version"}}};
 inline constexpr Family kBackendInfo{
     "latentd_backend_info",
@@ -251,6 +256,7 @@ inline constexpr const Family* kFamilies[] = {&kGraphCompilations,
                                               &kStepSeconds,
                                               &kSteps,
                                               &kInvalidImages,
+                                              &kTlsCertificateExpiry,
                                               &kBuildInfo,
                                               &kBackendInfo,
                                               &kModelInfo};

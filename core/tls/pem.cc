@@ -4,10 +4,12 @@
 #include <openssl/err.h>
 #include <openssl/pem.h>
 
+#include <algorithm>
 #include <ctime>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
 
 namespace latentd::tls {
 namespace {
@@ -84,6 +86,17 @@ absl::Status CheckTime(X509& certificate, absl::string_view name, absl::Time now
         name, ": the certificate expired at ", absl::FormatTime(absl::RFC3339_sec, end, utc)));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<Expiry> ExpiryOf(absl::string_view pem, absl::string_view name) {
+  ASSIGN_OR_RETURN(const auto certificates, ParseCertificates(pem, name));
+  Expiry expiry = {.first = absl::InfiniteFuture(), .last = absl::InfinitePast()};
+  for (const CertificatePtr& certificate : certificates) {
+    const absl::Time end = ToTime(X509_get0_notAfter(certificate.get()));
+    expiry.first = std::min(expiry.first, end);
+    expiry.last = std::max(expiry.last, end);
+  }
+  return expiry;
 }
 
 std::string SubjectOf(X509& certificate) {

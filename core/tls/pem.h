@@ -34,6 +34,12 @@ absl::StatusOr<KeyPtr> ParseKey(absl::string_view pem, absl::string_view name);
 // FAILED_PRECONDITION where `now` is outside of the certificate's time.
 absl::Status CheckTime(X509& certificate, absl::string_view name, absl::Time now);
 
+// When the first and the last of the certificates in a text expire.
+struct Expiry {
+  absl::Time first, last;
+};
+absl::StatusOr<Expiry> ExpiryOf(absl::string_view pem, absl::string_view name);
+
 // "CN=alice,O=Example", as RFC 2253 has it.
 std::string SubjectOf(X509& certificate);
 

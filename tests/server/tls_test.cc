@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "core/metrics/families.h"
 #include "tests/server/running_server.h"
 #include "tests/support/certificates.h"
 #include "tests/support/temporary_directory.h"
@@ -219,6 +220,33 @@ TEST_F(TlsTest, HalfANewPairLeavesTheOldOne) {
   WritePair(second);
   server_->RefreshTls();
   EXPECT_TRUE(Capabilities(Connect(server_->address(), new_authority)).ok());
+}
+
+TEST_F(TlsTest, SaysWhenCertificatesExpire) {
+  const auto expiry = [this](const char* certificate) {
+    const double seconds =
+        engine_.metrics().GetGauge(metrics::kTlsCertificateExpiry, {certificate}).value();
+    return absl::FromUnixSeconds(static_cast<int64_t>(seconds));
+  };
+  const absl::Time soon = absl::FromUnixSeconds(4'000'000'000), later = soon + absl::Hours(1);
+  const TestAuthority between("between", &servers_);  // expires tomorrow
+  KeyPair server = between.Issue({.name = "server", .end = later});
+  server.certificate += between.pem();
+  WritePair(server);
+  TlsFiles files = Pair();
+  files.client_authority = client_ca_;
+  Start({.tls = files});
+  EXPECT_LT(expiry("server"), soon);
+  EXPECT_GT(expiry("server"), absl::UnixEpoch());
+  EXPECT_GT(expiry("client_authority"), absl::UnixEpoch());
+  EXPECT_EQ(expiry("operator_authority"), absl::UnixEpoch());
+
+  WritePair(servers_.Issue({.name = "server", .end = later}));
+  const std::string longer = servers_.Issue({.name = "longer", .end = soon}).certificate;
+  Write(client_ca_, clients_.pem() + longer);
+  server_->RefreshTls();
+  EXPECT_EQ(expiry("server"), later);
+  EXPECT_EQ(expiry("client_authority"), soon);
 }
 
 TEST_F(TlsTest, AnAuthorityThatIsReplacedCountsForOpenConnections) {
