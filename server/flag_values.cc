@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "core/base/error_details.h"
+#include "core/base/status_macros.h"
 #include "server/component_names.h"
 
 namespace latentd::server {
