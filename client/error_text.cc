@@ -34,6 +34,11 @@ std::string ErrorText(const grpc::Status& status, const std::string& server,
         << status.error_message() << ")";
   } else if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
     out << "not done in time: the request was given up";
+  } else if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
+    // gRPC itself says this, and without a word, where a port does not have the service.
+    out << server << " does not serve this call: pictures are at --listen of latentd, what is for"
+        << " operators at its --admin-listen, and --health-listen has health alone";
+    if (!status.error_message().empty()) out << "\n(" << status.error_message() << ")";
   } else {
     out << status.error_message();
   }

@@ -17,6 +17,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 v1::GenerateEvent Step(int step, int total, v1::Stage stage = v1::STAGE_BASE) {
   v1::GenerateEvent event;
@@ -100,6 +101,13 @@ TEST(ErrorTextTest, NobodyThereIsNotTheSameAsRefused) {
   const grpc::Status loading =
       StatusWith(grpc::StatusCode::UNAVAILABLE, "loading", Reason("LOADING"));
   EXPECT_EQ(ExitCodeFor(loading, false), ExitCode::kRefused);
+}
+
+TEST(ErrorTextTest, APortWithoutTheServiceSaysWhereItIs) {
+  const grpc::Status unserved(grpc::StatusCode::UNIMPLEMENTED, "");
+  EXPECT_THAT(ErrorText(unserved, "host:1", &OptionSpelling),
+              AllOf(StartsWith("host:1 does not serve this call"), HasSubstr("--admin-listen")));
+  EXPECT_EQ(ExitCodeFor(unserved, /*connected=*/true), ExitCode::kRefused);
 }
 
 TEST(ErrorTextTest, FaultsAreFailures) {
