@@ -96,7 +96,7 @@ def state_number():
 ROWS = [
     ("Is it serving?", [
         stat("Replicas that serve", "READY or DEGRADED. Red: nobody draws.",
-             f'sum(latentd_server_state{{{SELECTED}, state=~"ready|degraded"}})',
+             f'sum(latentd_server_state{{{SELECTED}, state=~"ready|degraded"}}) or vector(0)',
              thresholds=thresholds("red", (1, "green"))),
         stat("Do not answer", "Replicas that Prometheus gets no metrics from.", 'count(up{job=~"$job"} == 0) or vector(0)',
              thresholds=thresholds("green", (1, "red"))),
