@@ -200,8 +200,10 @@ int Serve(const Options& options, const std::string& version) {
   Stop(**server, state, signals.drain_timeout().value_or(options.drain_timeout), exit_code);
   const absl::Status loaded = loader.Join();
   Log(v1::INFO, "stopped");
-  if (absl::IsCancelled(loaded)) return exit_code;
-  return loaded.ok() ? 0 : Fail(loaded);
+  if (!absl::IsCancelled(loaded)) return loaded.ok() ? 0 : Fail(loaded);
+  return options.exit_when_ready
+             ? Fail(absl::CancelledError("stopped before every graph was ready and in the cache"))
+             : 0;
 }
 
 }  // namespace latentd::server

@@ -129,6 +129,13 @@ class ExitWhenReadyTest(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertIn("64x64", log)
 
+    def test_being_stopped_before_it_is_done_is_a_failure(self):
+        # Else a Job whose pod is moved to another node would be over with half a cache.
+        server = Server("--exit-when-ready", buckets=server_process.DEMO_BUCKETS, cache=self.cache).listening()
+        self.addCleanup(server.kill)
+        self.assertEqual(server.stop(), 1, server.log())
+        self.assertIn("stopped before every graph was ready", server.lines[-1])
+
     def test_a_cache_that_cannot_be_filled_is_a_failure(self):
         self.assertEqual(self.prepare("--cache-dir=")[0], 1)
 
