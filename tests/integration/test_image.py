@@ -1,10 +1,11 @@
-"""What can be said about the container image without building it: how the list of its contents is written, and that it has
-what latentd is linked to. deploy/image builds it, and tries the rest."""
+"""What can be said about the container image without building it: how the list of its contents is written, that it has what
+latentd is linked to, and what deploy/image does with a docker that builds nothing. A real one tries the rest."""
 
 import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -150,6 +151,69 @@ class RuntimePackagesTest(unittest.TestCase):
         listed = subprocess.run(["dpkg-query", "--show", "--showformat=${Depends}, ", *packages], capture_output=True,
                                 text=True, check=True).stdout
         return set(re.findall(r"(?:^|, )([a-z0-9.+-]+)", listed))
+
+
+# Instead of docker: builds nothing, and runs in place of the image's programs those of this build.
+DOCKER = """#!/usr/bin/env bash
+set -eu
+case $1 in
+  info) exit ;;
+  build) echo "built: $*"; exit ;;
+  image) echo 773000000; exit ;;
+esac
+while [ "$1" != --entrypoint ]; do
+  [ "$1" != --volume ] || export XDG_CACHE_HOME=${2%%:*}
+  shift
+done
+case $2 in
+  cat) echo '{"spdxVersion": "SPDX-2.3"}' ;;
+  latentd) shift 3; exec "$LATENTD" $FLAGS "$@" ;;
+  latent) shift 3; exec "$LATENT" "$@" ;;
+esac
+"""
+
+
+class ScriptTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def run_script(self, *arguments, path, flags=""):
+        programs = {"LATENTD": server_process.options.latentd, "LATENT": server_process.options.latent, "FLAGS": flags}
+        return subprocess.run([shutil.which("bash"), PROJECT / "deploy" / "image", *arguments], capture_output=True, text=True,
+                              timeout=server_process.DEADLINE, env={**os.environ, **programs, "PATH": path})
+
+    def with_docker(self, **named):
+        docker = self.folder / "docker"
+        docker.write_text(DOCKER)
+        docker.chmod(0o755)
+        return self.run_script("--tag=there/latentd:7", f"--sbom={self.folder}/list.json", "--", "--network=host",
+                               path=f"{self.folder}:{os.environ['PATH']}", **named)
+
+    def test_builds_with_docker_and_tries_what_it_built(self):
+        done = self.with_docker()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"built: build --tag there/latentd:7 .* --network=host /")
+        self.assertRegex(done.stdout, r"empty: READY after \S+ s, compiled=[1-9]\d* loaded=0\n")
+        self.assertRegex(done.stdout, r"filled: READY after \S+ s, compiled=0 loaded=[1-9]")
+        self.assertIn("there/latentd:7: 773 MB", done.stdout)
+        self.assertIn("SPDX-2.3", (self.folder / "list.json").read_text())
+
+    def test_says_why_the_image_does_not_start(self):
+        done = self.with_docker(flags="--base=/nowhere")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("/nowhere", done.stderr)
+
+    def test_says_what_it_needs_and_what_it_does_not_understand(self):
+        for program in ("dirname", "basename", "sed", "mktemp", "chmod", "rm", "id", "date"):
+            (self.folder / program).symlink_to(shutil.which(program))
+        done = self.run_script(path=str(self.folder))
+        self.assertEqual((done.returncode, done.stderr),
+                         (1, "image: this needs docker with a daemon that answers, or buildah and root\n"))
+        done = self.run_script("--tags=x", path=str(self.folder))
+        self.assertEqual(done.returncode, 2)
+        self.assertIn('image: "--tags=x" is not understood\n', done.stderr)
 
 
 if __name__ == "__main__":
