@@ -101,7 +101,8 @@ class PrecisionTest(GraphsTestCase):
         """Guard: key.precision in KeyOf (core/compiler/graph_key.cc); for force_upcast, which the demo's VAE has: the
         prefixes in PrecisionOf (core/pipeline/precision.cc)."""
         def key_of(component):
-            return {graph.component: dict(graph.key) for graph in api.graphs() if graph.users}[component]
+            graph = next(graph for graph in api.graphs(components=[component]) if graph.users and not graph.fallback)
+            return {field.name: field.value for field in graph.key}
 
         server, api = self.start("--precision=fp16", buckets="64x64")
         self.assertEqual(key_of("unet_base")["precision"], "f16")
@@ -249,6 +250,15 @@ class MemoryTest(GraphsTestCase):
         # Kernels may want the same weight in another layout at another size, of some of them.
         self.assertLess(all_of_them.weights_bytes, 1.5 * largest.weights_bytes)
 
+    def test_what_is_evicted_goes_back_to_the_system(self):
+        """Guard: malloc_trim in LocalGraphAdmin::Evict (core/engine/local_graph_admin.cc)."""
+        _, api = self.start(buckets="64x64")
+        before = api.call("Admin", "GetMemoryReport")
+        api.call("GraphCache", "EvictGraphs", selector={"all": True})
+        after = api.call("Admin", "GetMemoryReport")
+        self.assertEqual(after.weights_bytes, 0)
+        self.assertLess(after.resident_bytes, before.resident_bytes - before.weights_bytes // 2)
+
     def test_what_cannot_fit_is_refused_and_the_server_goes_on(self):
         """Guard: before_load in GraphStore::LoadFrom (core/compiler/graph_store.cc)."""
         _, api = self.start("--memory=512MiB", buckets="64x64")
@@ -266,8 +276,8 @@ class MemoryTest(GraphsTestCase):
         _, tiled = self.start("--vae-tiling-above=256x256", buckets="256x256,512x512")
         reports = [api.call("Admin", "GetMemoryReport").arena_bytes for api in (whole, tiled)]
         self.assertLess(2 * reports[1], reports[0])
-        decoded = [{(graph.bucket.width, graph.bucket.height) for graph in api.graphs(components=["vae_decoder"])}
-                   for api in (whole, tiled)]
+        decoded = [{(graph.bucket.width, graph.bucket.height) for graph in api.graphs(components=["vae_decoder"])
+                    if graph.users} for api in (whole, tiled)]
         self.assertIn((512, 512), decoded[0])
         self.assertEqual(decoded[1], {(256, 256), (256, 128), (128, 256), (128, 128)})
         small = [self.draw(api, width=256, height=256) for api in (whole, tiled)]
