@@ -6,10 +6,14 @@
 //                                          one by several options, all of them by "all"
 //   cpu_backend_bench --instructions=step  a line for each instruction, dearest first, and the sum
 //   cpu_backend_bench --instructions=decode   by kernel; each is run alone, the least of many
+//   cpu_backend_bench --ways=step          of each instruction that can be computed in several ways
+//   cpu_backend_bench --ways=decode        what each way takes, and in all what the rules of
+//                                          core/backends/cpu/ways.h take and what the best would
 //
 // All of them in f32, or with --precision=bf16 (or f16) as the last argument in that.
 // Other arguments are Google Benchmark's. Built with the tests, run by nobody but you.
 #include <benchmark/benchmark.h>
+#include <omp.h>
 
 #include <algorithm>
 #include <chrono>
@@ -23,6 +27,7 @@
 #include "absl/strings/strip.h"
 #include "core/backends/cpu/cpu_backend.h"
 #include "core/backends/cpu/cpu_executable.h"
+#include "core/backends/cpu/ways.h"
 #include "core/backends/reference/evaluate.h"
 #include "core/base/clock.h"
 #include "core/graph/op_table.h"
@@ -93,6 +98,10 @@ std::vector<device::Buffer> Buffers(const std::vector<backends::Port>& ports) {
   return buffers;
 }
 
+device::Buffer Scratch(int64_t bytes) {
+  return Buffers({{"", device::DType::kF32, {(bytes + 3) / 4}}})[0];
+}
+
 void RunNetwork(benchmark::State& state, const std::string& name, const std::string& without) {
   const auto executable = RigWithout(without).Load(name);
   const std::vector<device::Buffer> inputs = Buffers(executable->inputs());
@@ -153,6 +162,71 @@ void PrintInstructions(const std::string& name) {
   std::printf("%9.1f us  in all\n", total);
 }
 
+// One instruction, in one of its ways, on memory of its own.
+class Alone {
+ public:
+  Alone(const backends::cpu::Program& program, const Instruction& instruction,
+        backends::cpu::Way way, const backends::cpu::Machine& machine)
+      : kernel_(BindKernel(program, instruction, way, machine).value()),
+        storages_(program.storages.size(), nullptr),
+        workspace_(Scratch(kernel_.workspace_bytes)),
+        packed_(Scratch(kernel_.packing.has_value() ? kernel_.packing->bytes : 0)) {
+    Hold(program, instruction.result);
+    for (const auto& operand : instruction.operands) Hold(program, operand);
+  }
+
+  // The least microseconds until now.
+  double Run() {
+    const auto start = std::chrono::steady_clock::now();
+    const void* packed = kernel_.packing.has_value() ? packed_.data() : nullptr;
+    if (!kernel_.run({storages_.data(), static_cast<char*>(workspace_.data()), packed}).ok())
+      return least_;
+    const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
+    return least_ = std::min(least_, took.count());
+  }
+
+ private:
+  void Hold(const backends::cpu::Program& program, const backends::cpu::View& view) {
+    if (!view.present() || storages_[view.storage] != nullptr) return;
+    const backends::cpu::Storage& storage = program.storages[view.storage];
+    held_.push_back(Scratch(storage.elements * device::SizeOf(storage.dtype)));
+    storages_[view.storage] = static_cast<char*>(held_.back().data());
+  }
+
+  backends::cpu::BoundKernel kernel_;
+  std::vector<char*> storages_;
+  device::Buffer workspace_, packed_;
+  std::vector<device::Buffer> held_;
+  double least_ = 1e9;
+};
+
+void PrintWays(const std::string& name) {
+  const auto shared = RigWithout("").Load(name);
+  const auto& program = static_cast<CpuExecutable&>(*shared).program();
+  const backends::cpu::Machine machine = {&backends::cpu::KernelsOfThisMachine(),
+                                          omp_get_max_threads()};
+  double by_rules = 0, by_best = 0;
+  for (const Instruction& instruction : program.instructions) {
+    const std::vector<backends::cpu::Way> ways = WaysOf(program, instruction);
+    if (ways.size() == 1) continue;
+    std::vector<Alone> alone;
+    for (const auto way : ways) alone.emplace_back(program, instruction, way, machine);
+    std::vector<double> least(ways.size());
+    for (int round = 0; round < 60; ++round) {
+      for (size_t i = 0; i < ways.size(); ++i) least[i] = alone[i].Run();
+    }
+    const auto rule = DefaultWay(program, instruction, machine);
+    for (size_t i = 0; i < ways.size(); ++i) {
+      std::printf("%9.1f us in way %d%s", least[i], static_cast<int>(ways[i]),
+                  ways[i] == rule ? "* " : "  ");
+      if (ways[i] == rule) by_rules += least[i];
+    }
+    std::printf("%s\n", Describe(instruction).c_str());
+    by_best += *std::min_element(least.begin(), least.end());
+  }
+  std::printf("%9.1f us by the rules, %.1f us by the best\n", by_rules, by_best);
+}
+
 void Register(const std::string& without) {
   for (const std::string name : {"step", "decode"}) {
     const std::string title = without.empty() ? name : absl::StrCat(name, " without ", without);
@@ -182,12 +256,17 @@ void RegisterAll(int* argc, char** argv) {
 }  // namespace latentd
 
 int main(int argc, char** argv) {
-  constexpr absl::string_view kFlag = "--instructions=", kPrecision = "--precision=";
+  constexpr absl::string_view kFlag = "--instructions=", kWays = "--ways=",
+                              kPrecision = "--precision=";
   if (argc > 1 && absl::StartsWith(argv[argc - 1], kPrecision)) {
     latentd::Precision() = latentd::device::ParseDType(argv[--argc] + kPrecision.size()).value();
   }
   if (argc > 1 && absl::StartsWith(argv[1], kFlag)) {
     latentd::PrintInstructions(argv[1] + kFlag.size());
+    return 0;
+  }
+  if (argc > 1 && absl::StartsWith(argv[1], kWays)) {
+    latentd::PrintWays(argv[1] + kWays.size());
     return 0;
   }
   latentd::RegisterAll(&argc, argv);

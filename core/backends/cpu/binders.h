@@ -4,30 +4,27 @@
 #pragma once
 
 #include "core/backends/cpu/bound_kernel.h"
+#include "core/backends/cpu/ways.h"
 
 namespace latentd::backends::cpu {
 
 struct BinderArguments {
   const Program& program;
   const Instruction& instruction;
-  int choice;
+  Way way;
   const Machine& machine;
 
   const View& operand(int i) const { return instruction.operands[i]; }
   const View& result() const { return instruction.result; }
 
-  // Whether the second operand is a weight that the store can hold in a form of the kernel's.
-  bool weight_is_held() const {
-    const View& weight = operand(1);
-    const Storage& storage = program.storages[weight.storage];
-    return storage.place == Place::kHeld && storage.elements == weight.shape.elements();
-  }
+  bool weight_is_held() const { return WeightIsHeld(program, instruction); }
 };
 
 using Binder = absl::StatusOr<BoundKernel> (*)(const BinderArguments&);
 
 absl::StatusOr<BoundKernel> BindConvolution(const BinderArguments&);
 absl::StatusOr<BoundKernel> BindUpsampleConvolution(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindWinograd(const BinderArguments&);  // of the two before
 absl::StatusOr<BoundKernel> BindLinear(const BinderArguments&);
 absl::StatusOr<BoundKernel> BindLinearGeglu(const BinderArguments&);
 absl::StatusOr<BoundKernel> BindMatmul(const BinderArguments&);

@@ -27,23 +27,23 @@ struct BoundKernel {
   std::function<absl::Status(const Frame&)> run;
 };
 
+// How an instruction is computed: what a plan chooses. Plans hold the numbers.
+enum class Way : uint8_t {
+  kDirect,         // one primitive of oneDNN, or this backend's only kernel
+  kAsConvolution,  // a linear layer as oneDNN's convolution of one pixel
+  kThenAdd,        // a convolution, to which its residual is then added in place
+  kWinograd,       // a 3x3 convolution, of an upsampled image or not, by kernels/winograd.cc
+};
+
 // What kernels are made for.
 struct Machine {
   const KernelTable* kernels = nullptr;
   int threads = 1;
 };
 
-// Whether products of bf16 are computed as such, with sums in f32.
-bool MultipliesInBf16(const Machine& machine);
-
-// Kernels that there are to choose from, by number; which one Plan chooses when nothing was
-// measured.
-int ChoicesOf(const Instruction& instruction);
-int DefaultChoice(const Instruction& instruction, const Machine& machine);
-
-// `choice` is one of ChoicesOf(instruction). Throws what oneDNN throws.
+// `way` is one of WaysOf(program, instruction). Throws what oneDNN throws.
 absl::StatusOr<BoundKernel> BindKernel(const Program& program, const Instruction& instruction,
-                                       int choice, const Machine& machine);
+                                       Way way, const Machine& machine);
 
 // The address of a view's first element.
 inline char* BytesOf(const View& view, const Frame& frame) {

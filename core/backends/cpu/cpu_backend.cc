@@ -16,6 +16,7 @@
 #include "core/backends/cpu/onednn.h"
 #include "core/backends/cpu/plan.h"
 #include "core/backends/cpu/thread_count.h"
+#include "core/backends/cpu/ways.h"
 #include "core/base/status_macros.h"
 #include "core/graph/verifier.h"
 
@@ -24,12 +25,12 @@ namespace {
 
 constexpr absl::string_view kName = "the CPU backend";
 
-std::vector<uint8_t> DefaultChoices(const Program& program, const Machine& machine) {
-  std::vector<uint8_t> choices;
+std::vector<Way> DefaultWays(const Program& program, const Machine& machine) {
+  std::vector<Way> ways;
   for (const Instruction& instruction : program.instructions) {
-    choices.push_back(static_cast<uint8_t>(DefaultChoice(instruction, machine)));
+    ways.push_back(DefaultWay(program, instruction, machine));
   }
-  return choices;
+  return ways;
 }
 
 // Runs `work` on this thread and `others` more, or as many as there can be.
@@ -44,8 +45,7 @@ void RunOnThreads(size_t others, const std::function<void()>& work) {
 }
 
 // On several threads, since oneDNN generates code for each kernel.
-absl::StatusOr<std::vector<BoundKernel>> BindAll(const Program& program,
-                                                 absl::Span<const uint8_t> choices,
+absl::StatusOr<std::vector<BoundKernel>> BindAll(const Program& program, absl::Span<const Way> ways,
                                                  const Machine& machine) {
   constexpr size_t kLeastForAThread = 16;
   const size_t count = program.instructions.size();
@@ -55,7 +55,7 @@ absl::StatusOr<std::vector<BoundKernel>> BindAll(const Program& program,
     const ThreadCount threads(machine.threads);
     for (size_t i = next++; i < count; i = next++) {
       bound[i] = CatchOneDnn(
-          kName, [&] { return BindKernel(program, program.instructions[i], choices[i], machine); });
+          kName, [&] { return BindKernel(program, program.instructions[i], ways[i], machine); });
     }
   });
   std::vector<BoundKernel> kernels;
@@ -83,8 +83,8 @@ absl::StatusOr<Bound> Bind(const graph::Graph& graph, absl::string_view plan_byt
   bound.recipes = graph::ExtractRecipes(graph);
   bound.program = Lower(graph, bound.recipes, machine);
   ASSIGN_OR_RETURN(CpuPlan plan, Decode(plan_bytes));
-  RETURN_IF_ERROR(CheckChoices(bound.program, plan.choices));
-  ASSIGN_OR_RETURN(bound.kernels, BindAll(bound.program, plan.choices, machine));
+  RETURN_IF_ERROR(CheckWays(bound.program, plan.ways));
+  ASSIGN_OR_RETURN(bound.kernels, BindAll(bound.program, plan.ways, machine));
   bound.values = ValuesInArena(bound.program, bound.kernels);
   RETURN_IF_ERROR(CheckMemory(bound.values, plan.memory));
   bound.memory = std::move(plan.memory);
@@ -105,6 +105,10 @@ absl::StatusOr<MemoryNeeds> NeedsOf(const graph::Graph& graph, const Bound& boun
 }
 
 }  // namespace
+
+bool HasFastBf16() {
+  return (OneDnnInstructionSet() & dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx;
+}
 
 absl::StatusOr<std::unique_ptr<CpuBackend>> CpuBackend::Create(const CpuOptions& options) {
   const std::string& name = options.instruction_set;
@@ -139,9 +143,8 @@ absl::StatusOr<std::string> CpuBackend::Plan(const graph::Graph& graph) const {
   const std::vector<graph::Recipe> recipes = graph::ExtractRecipes(graph);
   const Program program = Lower(graph, recipes, machine_);
   CpuPlan plan;
-  plan.choices = DefaultChoices(program, machine_);
-  ASSIGN_OR_RETURN(const std::vector<BoundKernel> kernels,
-                   BindAll(program, plan.choices, machine_));
+  plan.ways = DefaultWays(program, machine_);
+  ASSIGN_OR_RETURN(const std::vector<BoundKernel> kernels, BindAll(program, plan.ways, machine_));
   ASSIGN_OR_RETURN(plan.memory, graph::PlanMemory(ValuesInArena(program, kernels).values));
   return Encode(plan);
 }

@@ -26,6 +26,10 @@ struct CpuOptions {
   std::string instruction_set;
 };
 
+// Whether bf16 is faster than f32 here, and not only smaller: this machine has AMX and grants it.
+// f16 is neither on a CPU.
+bool HasFastBf16();
+
 class CpuBackend : public Backend {
  public:
   // RESOURCE_EXHAUSTED: no addresses for the arena; INVALID_ARGUMENT: an instruction set that this

@@ -1,5 +1,7 @@
 #include "core/backends/cpu/kernel_rules.h"
 
+#include "core/backends/cpu/ways.h"
+
 namespace latentd::backends::cpu {
 
 using graph::DType;

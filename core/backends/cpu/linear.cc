@@ -63,7 +63,8 @@ BoundKernel BindAsConvolution(const BinderArguments& a, const Sizes& s) {
 }  // namespace
 
 absl::StatusOr<BoundKernel> BindLinear(const BinderArguments& a) {
-  return a.choice == 0 ? BindAsMatmul(a, SizesOf(a)) : BindAsConvolution(a, SizesOf(a));
+  return a.way == Way::kAsConvolution ? BindAsConvolution(a, SizesOf(a))
+                                      : BindAsMatmul(a, SizesOf(a));
 }
 
 }  // namespace latentd::backends::cpu

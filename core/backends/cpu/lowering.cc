@@ -6,6 +6,7 @@
 
 #include "core/backends/cpu/fused_patterns.h"
 #include "core/backends/cpu/kernel_rules.h"
+#include "core/backends/cpu/ways.h"
 
 namespace latentd::backends::cpu {
 namespace {

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "core/backends/cpu/ways.h"
 
 namespace latentd::backends::cpu {
 namespace {
@@ -55,8 +57,8 @@ void Extend(ArenaValues& values, const View& view, int step) {
 
 std::string Encode(const CpuPlan& plan) {
   std::string bytes(kMagic);
-  Append(bytes, static_cast<uint32_t>(plan.choices.size()));
-  for (uint8_t choice : plan.choices) Append(bytes, choice);
+  Append(bytes, static_cast<uint32_t>(plan.ways.size()));
+  for (const Way way : plan.ways) Append(bytes, static_cast<uint8_t>(way));
   Append(bytes, static_cast<uint32_t>(plan.memory.offsets.size()));
   for (size_t offset : plan.memory.offsets) Append(bytes, uint64_t{offset});
   Append(bytes, uint64_t{plan.memory.arena_bytes});
@@ -69,8 +71,8 @@ absl::StatusOr<CpuPlan> Decode(absl::string_view bytes) {
   }
   Reader reader(bytes.substr(kMagic.size()));
   CpuPlan plan;
-  plan.choices.resize(reader.TakeCount(sizeof(uint8_t)));
-  for (uint8_t& choice : plan.choices) choice = reader.Take<uint8_t>();
+  plan.ways.resize(reader.TakeCount(sizeof(uint8_t)));
+  for (Way& way : plan.ways) way = Way{reader.Take<uint8_t>()};
   plan.memory.offsets.resize(reader.TakeCount(sizeof(uint64_t)));
   for (size_t& offset : plan.memory.offsets) offset = reader.Take<uint64_t>();
   plan.memory.arena_bytes = reader.Take<uint64_t>();
@@ -103,17 +105,17 @@ ArenaValues ValuesInArena(const Program& program, absl::Span<const BoundKernel> 
   return result;
 }
 
-absl::Status CheckChoices(const Program& program, absl::Span<const uint8_t> choices) {
-  if (choices.size() != program.instructions.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("a plan of ", choices.size(),
+absl::Status CheckWays(const Program& program, absl::Span<const Way> ways) {
+  if (ways.size() != program.instructions.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("a plan of ", ways.size(),
                                                    " choices for a graph of ",
                                                    program.instructions.size(), " instructions"));
   }
-  for (size_t i = 0; i < choices.size(); ++i) {
-    if (choices[i] < ChoicesOf(program.instructions[i])) continue;
-    return absl::InvalidArgumentError(absl::StrCat("the plan chooses kernel ", choices[i], " of ",
-                                                   ChoicesOf(program.instructions[i]),
-                                                   " for instruction ", i));
+  for (size_t i = 0; i < ways.size(); ++i) {
+    if (absl::c_linear_search(WaysOf(program, program.instructions[i]), ways[i])) continue;
+    return absl::InvalidArgumentError(absl::StrCat("instruction ", i, " cannot be computed in way ",
+                                                   static_cast<int>(ways[i]),
+                                                   ", which the plan chooses"));
   }
   return absl::OkStatus();
 }

@@ -122,6 +122,7 @@ weights::Packing PackPhases(const View& weight_view, const std::array<Phase, kPh
 }  // namespace
 
 absl::StatusOr<BoundKernel> BindUpsampleConvolution(const BinderArguments& a) {
+  if (a.way == Way::kWinograd) return BindWinograd(a);
   const graph::Shape& x = a.operand(0).shape;
   const int64_t channels = a.operand(1).shape[0];
   const std::array<Phase, kPhases> phases = MakePhases(a);

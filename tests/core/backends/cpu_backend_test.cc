@@ -146,12 +146,22 @@ TEST_F(CpuBackendTest, ComputesTheSameOrRefusesWhateverAPlanSays) {
 }
 
 TEST_F(CpuBackendTest, HoldsAWeightOfSeveralShapesOnceAndPackedOnly) {
-  ASSERT_OK_AND_ASSIGN(const auto small, Load(Block(8)));
+  ASSERT_OK_AND_ASSIGN(const auto small, Load(Block(4)));
   const size_t bytes = store_.bytes_held(), entries = store_.entries();
   EXPECT_EQ(entries, 4u);  // gamma, beta, convolution, linear
-  ASSERT_OK_AND_ASSIGN(const auto large, Load(Block(16)));
+  ASSERT_OK_AND_ASSIGN(const auto large, Load(Block(8)));
   EXPECT_EQ(store_.bytes_held(), bytes);
   EXPECT_EQ(store_.entries(), entries);
+}
+
+// ways.h: large images are convolved in another way, all in the same one.
+TEST_F(CpuBackendTest, HoldsAWeightInOneMoreFormForLargeImages) {
+  ASSERT_OK_AND_ASSIGN(backend_, CpuBackend::Create({.threads = 2}));
+  ASSERT_OK_AND_ASSIGN(const auto small, Load(Block(8)));
+  ASSERT_OK_AND_ASSIGN(const auto large, Load(Block(64)));
+  EXPECT_EQ(store_.entries(), 5u);
+  ASSERT_OK_AND_ASSIGN(const auto larger, Load(Block(96)));
+  EXPECT_EQ(store_.entries(), 5u);
 }
 
 TEST_F(CpuBackendTest, GivesWeightsBackWithTheLastExecutable) {

@@ -7,6 +7,7 @@
 
 #include "core/backends/cpu/cpu_backend.h"
 #include "core/backends/cpu/lowering.h"
+#include "core/backends/cpu/ways.h"
 #include "core/backends/reference/evaluate.h"
 #include "core/graph/graph_builder.h"
 #include "core/weights/weight_store.h"

@@ -160,7 +160,7 @@ double ArenaRatio(const Graph& graph, const Backend& backend) {
   std::vector<BoundKernel> kernels;
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     kernels.push_back(
-        BindKernel(program, program.instructions[i], plan.choices[i], machine).value());
+        BindKernel(program, program.instructions[i], plan.ways[i], machine).value());
   }
   const ArenaValues values = ValuesInArena(program, kernels);
   EXPECT_OK(CheckMemory(values, plan.memory));

@@ -20,6 +20,10 @@ void GroupNormNchw(const GroupNormArguments& arguments);
 size_t GroupNormWorkspace(int64_t rows, int64_t channels, int threads);
 void Attention(const AttentionArguments& arguments);
 size_t AttentionWorkspace(const AttentionArguments& arguments);
+void Winograd(const WinogradArguments& arguments);
+size_t WinogradWorkspace(const WinogradArguments& arguments);
+size_t WinogradWeightBytes(int64_t channels, int64_t out);
+void WinogradPack(const float* weight, int64_t channels, int64_t out, float* packed);
 void LayerNorm(Element element, const void* x, void* y, const float* gamma, const float* beta,
                int64_t rows, int64_t size, float epsilon);
 void Softmax(const float* x, float* y, int64_t rows, int64_t size);

@@ -58,6 +58,21 @@ struct AttentionArguments {
   char* workspace;  // AttentionWorkspace bytes
 };
 
+// A 3x3 convolution, of stride 1, that keeps the size of the image.
+struct WinogradArguments {
+  const float* x;         // [rows, height, width, channels], of half the sides if `upsampled`
+  const float* weight;    // as winograd_pack makes it
+  const float* bias;      // [out], or nullptr
+  const float* residual;  // as y, added to it; or nullptr
+  float* y;               // [rows, height, width, out]
+  int64_t rows, height, width;
+  int64_t channels, out;  // multiples of kWinogradChannels
+  bool upsampled;         // each pixel of x stands for two by two, which the convolution sees
+  int threads;
+  char* workspace;  // WinogradWorkspace bytes
+};
+inline constexpr int64_t kWinogradChannels = 16;
+
 struct UpsampleArguments {
   int64_t element_bytes;  // 2 or 4
   const void* x;
@@ -84,6 +99,11 @@ struct KernelTable {
 
   void (*attention)(const AttentionArguments&);
   size_t (*attention_workspace)(const AttentionArguments&);
+
+  void (*winograd)(const WinogradArguments&);
+  size_t (*winograd_workspace)(const WinogradArguments&);
+  size_t (*winograd_weight_bytes)(int64_t channels, int64_t out);
+  void (*winograd_pack)(const float* weight, int64_t channels, int64_t out, float* packed);
 
   // `element`, of x and y here, of all operands below: kF32 or kBF16.
   void (*layer_norm)(Element element, const void* x, void* y, const float* gamma, const float* beta,

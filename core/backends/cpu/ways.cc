@@ -1,0 +1,80 @@
+#include "core/backends/cpu/ways.h"
+
+#include <algorithm>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/string_view.h"
+#include "core/backends/cpu/onednn.h"
+
+namespace latentd::backends::cpu {
+namespace {
+
+// Above this oneDNN is faster without the residual, which costs it its better convolution, and an
+// addition after it (measured from 512 KiB to 16 MiB on AVX-512).
+constexpr int64_t kLargeElements = int64_t{1} << 18;
+
+// Winograd's convolution needs enough tiles for every thread (on fewer it is no faster), and its
+// weight, four times as large, is held only where it is not much larger than the images: not for
+// SDXL's 1280 channels of 32x32 pixels, where most of the weights are.
+constexpr int64_t kTilePixels = 16, kLeastTilesOfAThread = 8, kMostWeightsOfImages = 16;
+constexpr int64_t kPositions = 36;
+
+bool HasAvx512(const Machine& machine) {
+  return absl::string_view(machine.kernels->name) == "avx512" && OneDnnUsesAvx512();
+}
+
+bool AddsResidualOnly(const Instruction& instruction) {
+  return instruction.kernel == Kernel::kConvolution && instruction.operands[3].present() &&
+         instruction.activation == graph::Op::kInput;
+}
+
+bool HasWinograd(const Program& program, const Instruction& instruction) {
+  const auto* conv = std::get_if<graph::Conv2dAttributes>(&instruction.attributes);
+  const graph::Shape& weight = instruction.operands[1].shape;
+  const graph::Padding around = {1, 1, 1, 1};
+  return conv != nullptr && weight[2] == 3 && weight[3] == 3 && conv->stride == 1 &&
+         conv->padding == around && weight[0] % kWinogradChannels == 0 &&
+         weight[1] % kWinogradChannels == 0 && instruction.activation == graph::Op::kInput &&
+         instruction.operands[0].dtype == device::DType::kF32 && WeightIsHeld(program, instruction);
+}
+
+// By the size of one row: the same weight serves all row counts.
+bool WinogradIsWorthIt(const Instruction& instruction, const Machine& machine) {
+  const graph::Shape& x = instruction.operands[0].shape;
+  const graph::Shape& y = instruction.result.shape;
+  const int64_t pixels = y[1] * y[2], images = x[1] * x[2] * x[3] + pixels * y[3];
+  return pixels >= kTilePixels * kLeastTilesOfAThread * machine.threads &&
+         kPositions * x[3] * y[3] <= kMostWeightsOfImages * images;
+}
+
+}  // namespace
+
+bool WeightIsHeld(const Program& program, const Instruction& instruction) {
+  const View& weight = instruction.operands[1];
+  const Storage& storage = program.storages[weight.storage];
+  return storage.place == Place::kHeld && storage.elements == weight.shape.elements();
+}
+
+bool MultipliesInBf16(const Machine& machine) { return HasAvx512(machine) && OneDnnUsesBf16(); }
+
+std::vector<Way> WaysOf(const Program& program, const Instruction& instruction) {
+  std::vector<Way> ways = {Way::kDirect};
+  const bool convolves = instruction.kernel == Kernel::kConvolution ||
+                         instruction.kernel == Kernel::kUpsampleConvolution;
+  if (instruction.kernel == Kernel::kLinear) ways.push_back(Way::kAsConvolution);
+  if (AddsResidualOnly(instruction)) ways.push_back(Way::kThenAdd);
+  if (convolves && HasWinograd(program, instruction)) ways.push_back(Way::kWinograd);
+  return ways;
+}
+
+Way DefaultWay(const Program& program, const Instruction& instruction, const Machine& machine) {
+  const std::vector<Way> ways = WaysOf(program, instruction);
+  const auto has = [&](Way way) { return absl::c_linear_search(ways, way); };
+  const bool avx512 = HasAvx512(machine);
+  if (has(Way::kWinograd) && WinogradIsWorthIt(instruction, machine)) return Way::kWinograd;
+  if (has(Way::kAsConvolution) && !avx512) return Way::kAsConvolution;
+  const bool large = instruction.result.shape.elements() >= kLargeElements;
+  return has(Way::kThenAdd) && avx512 && large ? Way::kThenAdd : Way::kDirect;
+}
+
+}  // namespace latentd::backends::cpu

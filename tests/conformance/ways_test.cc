@@ -1,0 +1,116 @@
+// Every way in which the CPU backend can compute an instruction of the op cases, against the
+// reference backend: also those that its rules would not take for shapes as small as these.
+#include "core/backends/cpu/ways.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "core/backends/cpu/cpu_backend.h"
+#include "core/backends/cpu/lowering.h"
+#include "core/backends/cpu/plan.h"
+#include "core/backends/reference/evaluate.h"
+#include "core/backends/reference/reference_backend.h"
+#include "core/weights/weight_store.h"
+#include "tests/conformance/op_cases.h"
+#include "tests/conformance/run_graph.h"
+#include "tests/conformance/tolerance.h"
+#include "tests/support/status_matchers.h"
+
+namespace latentd::backends::cpu {
+namespace {
+
+using device::Buffer;
+
+// A case, loaded and run with every choice that the CPU backend has.
+class EveryWay {
+ public:
+  EveryWay(std::shared_ptr<const graph::Graph> graph, const char* instruction_set)
+      : graph_(std::move(graph)),
+        leaves_(testing::RandomLeaves(*graph_, /*seed=*/23)),
+        backend_(CpuBackend::Create({.threads = 2, .instruction_set = instruction_set}).value()),
+        machine_{KernelsByName(instruction_set), 2},
+        recipes_(graph::ExtractRecipes(*graph_)),
+        program_(Lower(*graph_, recipes_, machine_)) {
+    set_.Add("net", leaves_.weights);
+    for (const Instruction& instruction : program_.instructions) {
+      rules_.push_back(DefaultWay(program_, instruction, machine_));
+    }
+  }
+
+  // Which ways were taken that the rules do not take.
+  std::set<Way> CompareEach() {
+    std::set<Way> taken;
+    reference::ReferenceBackend reference;
+    const auto expected = testing::RunGraph(reference, graph_, set_, leaves_.inputs);
+    EXPECT_OK(expected);
+    for (size_t i = 0; expected.ok() && i < rules_.size(); ++i) {
+      for (const Way way : WaysOf(program_, program_.instructions[i])) {
+        if (way == rules_[i]) continue;
+        taken.insert(way);
+        std::vector<Way> ways = rules_;
+        ways[i] = way;
+        Compare(ways, *expected);
+      }
+    }
+    return taken;
+  }
+
+ private:
+  std::string PlanOf(const std::vector<Way>& ways) const {
+    std::vector<BoundKernel> kernels;
+    for (size_t i = 0; i < ways.size(); ++i) {
+      kernels.push_back(BindKernel(program_, program_.instructions[i], ways[i], machine_).value());
+    }
+    return Encode({ways, graph::PlanMemory(ValuesInArena(program_, kernels).values).value()});
+  }
+
+  void Compare(const std::vector<Way>& ways, const std::vector<Buffer>& expected) {
+    ASSERT_OK_AND_ASSIGN(const auto executable, backend_->Load(graph_, PlanOf(ways), set_));
+    ASSERT_OK_AND_ASSIGN(const std::vector<Buffer> actual,
+                         testing::RunOnce(*executable, leaves_.inputs));
+    ASSERT_EQ(actual.size(), expected.size());
+    for (size_t i = 0; i < actual.size(); ++i) {
+      const testing::Tolerance tolerance = testing::ToleranceOf("cpu", actual[i].dtype());
+      const std::vector<double> values = testing::ToDoubles(actual[i]);
+      const std::vector<double> wanted = testing::ToDoubles(expected[i]);
+      ASSERT_EQ(values.size(), wanted.size());
+      for (size_t k = 0; k < values.size(); ++k) {
+        ASSERT_NEAR(values[k], wanted[k], tolerance.abs + tolerance.rel * std::abs(wanted[k]));
+      }
+    }
+  }
+
+  std::shared_ptr<const graph::Graph> graph_;
+  testing::Leaves leaves_;
+  std::unique_ptr<CpuBackend> backend_;
+  Machine machine_;
+  std::vector<graph::Recipe> recipes_;
+  Program program_;
+  weights::WeightStore store_{reference::EvaluateRecipe};
+  weights::WeightSet set_{&store_};
+  std::vector<Way> rules_;
+};
+
+TEST(Ways, EachComputesWhatTheReferenceDoes) {
+  for (const char* name : {"avx512", "avx2", "baseline"}) {
+    if (KernelsByName(name) == nullptr) continue;
+    std::set<Way> taken;
+    for (const testing::OpCase& c : testing::AllOpCases()) {
+      SCOPED_TRACE(c.name + " in " + name);
+      graph::GraphBuilder b;
+      c.build(b);
+      ASSERT_OK_AND_ASSIGN(graph::Graph graph, std::move(b).Build());
+      taken.merge(
+          EveryWay(std::make_shared<const graph::Graph>(std::move(graph)), name).CompareEach());
+    }
+    EXPECT_THAT(taken, ::testing::IsSupersetOf({Way::kThenAdd, Way::kWinograd})) << name;
+    // A linear layer has two ways, of which the rules take the first from AVX-512 on.
+    EXPECT_TRUE(taken.contains(Way::kAsConvolution) || taken.contains(Way::kDirect)) << name;
+  }
+}
+
+}  // namespace
+}  // namespace latentd::backends::cpu
