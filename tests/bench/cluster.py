@@ -235,7 +235,7 @@ def hashing(options, folder):
                      f"{loaded / len(outcomes):.2f}", f"{percentile(outcomes, 0.5):.3f} s",
                      f"{percentile(outcomes, 0.99):.3f} s"))
     table(rows)
-    return all(row[2] == 0 for row in rows[1:])
+    return all(lost == compiled == 0 for _, _, lost, compiled, *_ in rows[1:])
 
 
 def latent(options, server, *arguments):
@@ -306,6 +306,9 @@ def parse():
 
 def main():
     options = parse()
+    for needed in (options.latentd, options.latent, options.load, options.checkpoint):
+        if not os.path.exists(needed):
+            sys.exit(f"cluster: {needed} is not there; deploy/build --tests makes it")
     server_process.configure(options)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="latentd-cluster-"))
     try:
