@@ -5,20 +5,12 @@ import unittest
 import grpc
 
 import png
-from server_process import Api, Server, reason, violations
+from server_process import reason, violations
+from shared_server import SharedServerTestCase
 
 
-class BadInputTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.server = Server(f"--max-request-bytes={8 << 20}").start()
-        cls.api = Api(cls.server.address)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.api.close()
-        assert cls.server.stop() == 0, cls.server.log()
-        cls.server.kill()
+class BadInputTest(SharedServerTestCase):
+    ARGUMENTS = (f"--max-request-bytes={8 << 20}",)
 
     def refusal(self, request):
         """The error of both methods, which is the same."""

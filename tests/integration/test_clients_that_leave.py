@@ -9,20 +9,12 @@ import unittest
 import grpc
 
 import server_process
-from server_process import Api, Server
+from server_process import Api
+from shared_server import SharedServerTestCase
 
 
-class ClientsThatLeaveTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.server = Server(buckets="64x64,256x256").start()
-        cls.api = Api(cls.server.address)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.api.close()
-        assert cls.server.stop() == 0, cls.server.log()
-        cls.server.kill()
+class ClientsThatLeaveTest(SharedServerTestCase):
+    BUCKETS = "64x64,256x256"
 
     def long_request(self, **fields):
         return self.api.request(width=256, height=256, num_inference_steps=150, num_images_per_prompt=16, **fields)

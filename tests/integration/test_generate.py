@@ -5,21 +5,11 @@ import unittest
 import grpc
 
 import png
-from server_process import COLD_OK, Api, Server
+from server_process import COLD_OK
+from shared_server import SharedServerTestCase
 
 
-class GenerateTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.server = Server().start()
-        cls.api = Api(cls.server.address)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.api.close()
-        assert cls.server.stop() == 0, cls.server.log()
-        cls.server.kill()
-
+class GenerateTest(SharedServerTestCase):
     def test_a_prompt_becomes_a_png(self):
         response = self.api.generate(self.api.request(width=96, height=64))
         self.assertEqual(len(response.images), 1)
