@@ -1,6 +1,7 @@
 #include "core/batching/buckets.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
@@ -51,17 +52,21 @@ bool Buckets::Has(Bucket bucket) const {
   return std::find(listed_.begin(), listed_.end(), bucket) != listed_.end();
 }
 
-absl::StatusOr<Bucket> Buckets::Choose(Bucket size, SizePolicy policy) const {
-  if (policy == SizePolicy::kColdOk || Has(size)) return size;
+absl::StatusOr<Bucket> Buckets::Choose(Bucket size, SizePolicy policy,
+                                       absl::FunctionRef<bool(Bucket)> is_ready) const {
+  if (policy == SizePolicy::kColdOk || (policy == SizePolicy::kExact && Has(size))) return size;
   if (policy == SizePolicy::kExact) return NotListed(size);
-  const Bucket* least = nullptr;
+  std::optional<Bucket> best;
+  std::pair<bool, int64_t> least;  // cold ones come after all that are ready
   for (const Bucket& bucket : listed_) {
-    if (Covers(bucket, size) && (least == nullptr || bucket.area() < least->area())) {
-      least = &bucket;
-    }
+    if (!Covers(bucket, size)) continue;
+    const std::pair<bool, int64_t> cost = {!is_ready(bucket), bucket.area()};
+    if (best.has_value() && cost >= least) continue;
+    best = bucket;
+    least = cost;
   }
-  if (least == nullptr) return NotCovered(size);
-  return *least;
+  if (!best.has_value()) return NotCovered(size);
+  return *best;
 }
 
 absl::Status Buckets::NotListed(Bucket size) const {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 
 namespace latentd::batching {
@@ -25,7 +26,7 @@ struct Bucket {
 // What may happen to a size that is no bucket.
 enum class SizePolicy : uint8_t {
   kExact,   // it is refused
-  kSnap,    // the bucket of least area that covers both sides runs instead
+  kSnap,    // a bucket that covers both sides runs instead: a ready one, and of those the smallest
   kColdOk,  // it runs as it is
 };
 
@@ -44,9 +45,13 @@ class Buckets {
   std::vector<Bucket> listed() && { return std::move(listed_); }
   bool Has(Bucket bucket) const;
 
-  // What the networks run at for a picture of `size`. INVALID_ARGUMENT with field violations of
-  // width, height or both, which name the buckets: kExact and not listed, kSnap and none covers it.
-  absl::StatusOr<Bucket> Choose(Bucket size, SizePolicy policy) const;
+  // What the networks run at for a picture of `size`. For kSnap a bucket that covers it, of those
+  // that are ready (of all, if none is) the one of least area. INVALID_ARGUMENT with field
+  // violations of width, height or both, which name the buckets: kExact and not listed, kSnap and
+  // none covers it.
+  absl::StatusOr<Bucket> Choose(
+      Bucket size, SizePolicy policy,
+      absl::FunctionRef<bool(Bucket)> is_ready = [](Bucket) { return true; }) const;
 
  private:
   absl::Status NotListed(Bucket size) const;

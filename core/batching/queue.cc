@@ -65,11 +65,6 @@ std::optional<Unit> Queue::Next() {
   return Unit{entry.need.kind, entry.need.lane, {entry.picture}};
 }
 
-int Queue::PositionOf(PictureId picture) const {
-  return static_cast<int>(
-      std::distance(order_.begin(), std::list<Entry>::const_iterator(entries_.at(picture))));
-}
-
 absl::Duration Queue::TimeUntilPlaceIsFree() const {
   return std::max(kShortestRetry, picture_time_.value_or(kShortestRetry));
 }

@@ -45,11 +45,8 @@ class Queue {
   std::optional<Unit> Next();
   bool CanRun() const;
 
-  // Pictures that run before this one. REQUIRES: admitted.
-  int PositionOf(PictureId picture) const;
-
+  // Pictures that are admitted.
   int size() const { return static_cast<int>(order_.size()); }
-  const Limits& limits() const { return limits_; }
 
  private:
   struct Entry {

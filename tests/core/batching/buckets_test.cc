@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "core/base/error_details.h"
 #include "tests/support/status_matchers.h"
 
@@ -80,6 +83,18 @@ TEST(BucketsTest, SnapTakesTheSmallestThatCoversBothSides) {
   EXPECT_EQ(*buckets.Choose({300, 100}, SizePolicy::kSnap), (Bucket{320, 192}));
   EXPECT_EQ(*buckets.Choose({200, 200}, SizePolicy::kSnap), (Bucket{256, 256}));
   EXPECT_EQ(*buckets.Choose({320, 193}, SizePolicy::kSnap), (Bucket{512, 512}));
+}
+
+TEST(BucketsTest, SnapTakesTheSmallestReadyOneOfThoseThatCover) {
+  const Buckets buckets({{512, 512}, {320, 192}, {256, 256}, {448, 448}});
+  const auto choose = [&](Bucket size, std::vector<Bucket> ready) {
+    return *buckets.Choose(size, SizePolicy::kSnap, [&](Bucket bucket) {
+      return std::find(ready.begin(), ready.end(), bucket) != ready.end();
+    });
+  };
+  EXPECT_EQ(choose({200, 200}, {{512, 512}, {448, 448}, {320, 192}}), (Bucket{448, 448}));
+  EXPECT_EQ(choose({256, 256}, {{512, 512}}), (Bucket{512, 512}));
+  EXPECT_EQ(choose({200, 200}, {{320, 192}}), (Bucket{256, 256}));  // which no ready one covers
 }
 
 TEST(BucketsTest, SnapLeavesABucketAsItIs) {

