@@ -257,8 +257,12 @@ std::optional<StoredFile> CacheDirectory::FindEntry(Kind kind, const Digest& dig
   std::optional<StoredFile> file = StoredFileAt(EntryPath(kind, digest));
   if (!file.has_value()) return std::nullopt;
   file->weight = kind == Kind::kPackedWeight;
-  file->pinned = access(PinPath(kind, digest).c_str(), F_OK) == 0;
+  file->pinned = IsPinned(kind, digest);
   return file;
+}
+
+bool CacheDirectory::IsPinned(Kind kind, const Digest& digest) const {
+  return access(PinPath(kind, digest).c_str(), F_OK) == 0;
 }
 
 std::vector<StoredFile> CacheDirectory::Entries(Kind kind) const {

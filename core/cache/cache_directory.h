@@ -80,6 +80,7 @@ class CacheDirectory {
   std::string QuarantinePath(Kind kind, const Digest& digest) const;
 
   std::optional<StoredFile> FindEntry(Kind kind, const Digest& digest) const;
+  bool IsPinned(Kind kind, const Digest& digest) const;
   // Entries of one kind, in no order.
   std::vector<StoredFile> Entries(Kind kind) const;
   // Entries of all kinds and what is in quarantine.

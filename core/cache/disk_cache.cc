@@ -65,8 +65,11 @@ absl::StatusOr<std::unique_ptr<DiskCache>> DiskCache::Open(const Options& option
   const absl::Status made = cache->files_.Make();
   const absl::Status usable = cache->files_.CheckUsable();
   // What could not be made is the reason why nothing is there.
-  if (absl::IsUnavailable(usable) && !made.ok()) return made;
-  RETURN_IF_ERROR(usable);
+  const absl::Status status = absl::IsUnavailable(usable) && !made.ok() ? made : usable;
+  if (!status.ok()) {
+    cache->CountWriteFailure(status);
+    return status;
+  }
   cache->Clean();
   return cache;
 }
@@ -251,14 +254,16 @@ absl::Status DiskCache::Remove(Kind kind, absl::string_view key) {
 
 absl::Status DiskCache::SetPinned(Kind kind, absl::string_view key, bool pinned) {
   const std::string path = files_.PinPath(kind, DigestOf(key));
+  RETURN_IF_ERROR(files_.Make());  // somebody may have emptied the directory
   {
     ASSIGN_OR_RETURN(const CacheDirectory::Lock lock, files_.Acquire());
-    if (!Contains(kind, key)) {
-      return absl::NotFoundError(absl::StrCat("no entry ", files_.EntryPath(kind, DigestOf(key))));
-    }
     RETURN_IF_ERROR(pinned ? MakeEmptyFile(path) : RemoveFile(path));
   }
   return files_.Sync(kind);
+}
+
+bool DiskCache::IsPinned(Kind kind, absl::string_view key) const {
+  return files_.IsPinned(kind, DigestOf(key));
 }
 
 std::optional<EntryInfo> DiskCache::Find(Kind kind, absl::string_view key) const {

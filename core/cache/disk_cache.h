@@ -84,8 +84,8 @@ class DiskCache {
   // Makes the directory (0700) where there is none, removes temporary files that no process writes
   // any more, and evicts down to the budget. An error says why the directory cannot be used
   // (PERMISSION_DENIED: cannot be entered; FAILED_PRECONDITION: no directory, or one that everybody
-  // may write); a directory that can be read and not written is no error: Write then fails. `clock`
-  // and `registry` must outlive the cache.
+  // may write), and is counted as a failed write; a directory that can be read and not written is
+  // no error: Write then fails. `clock` and `registry` must outlive the cache.
   static absl::StatusOr<std::unique_ptr<DiskCache>> Open(const Options& options, const Clock& clock,
                                                          metrics::Registry& registry);
 
@@ -111,8 +111,9 @@ class DiskCache {
   absl::Status Remove(Kind kind, absl::string_view key);
 
   // A pinned entry is never evicted; pins survive restarts, and that the entry is written anew.
-  // NOT_FOUND if there is no such entry.
+  // There may be no such entry yet; Remove takes the pin too.
   absl::Status SetPinned(Kind kind, absl::string_view key, bool pinned);
+  bool IsPinned(Kind kind, absl::string_view key) const;
 
   // What List would say of it; nullopt where List would not have it.
   std::optional<EntryInfo> Find(Kind kind, absl::string_view key) const;

@@ -24,7 +24,9 @@ DiskArtifacts::Found DiskArtifacts::Find(const GraphKey& key) {
 }
 
 absl::StatusOr<std::string> DiskArtifacts::Check(const GraphKey& key) const {
-  if (disk_ == nullptr) return absl::NotFoundError("there is no disk cache");
+  if (disk_ == nullptr) {
+    return WithReason(absl::NotFoundError("there is no disk cache"), "NO_DISK_CACHE");
+  }
   return Parsed(key, disk_->Verify(Kind::kArtifact, key.ToText()));
 }
 
@@ -76,8 +78,12 @@ absl::Status DiskArtifacts::Remove(const GraphKey& key) {
 }
 
 absl::Status DiskArtifacts::SetPinned(const GraphKey& key, bool pinned) {
-  if (!Contains(key)) return absl::OkStatus();
+  if (disk_ == nullptr) return absl::OkStatus();
   return disk_->SetPinned(Kind::kArtifact, key.ToText(), pinned);
+}
+
+bool DiskArtifacts::IsPinned(const GraphKey& key) const {
+  return disk_ != nullptr && disk_->IsPinned(Kind::kArtifact, key.ToText());
 }
 
 bool DiskArtifacts::Contains(const GraphKey& key) const {

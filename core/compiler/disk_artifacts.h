@@ -50,6 +50,7 @@ class DiskArtifacts {
   // OK, as SetPinned, where there is none.
   absl::Status Remove(const GraphKey& key);
   absl::Status SetPinned(const GraphKey& key, bool pinned);
+  bool IsPinned(const GraphKey& key) const;
   bool Contains(const GraphKey& key) const;
 
   // In order of last use, the newest first.

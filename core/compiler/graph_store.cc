@@ -70,9 +70,8 @@ GraphStore::GraphRef GraphStore::Declare(WantedGraph wanted) {
   auto declared = std::make_shared<Entry>(
       wanted, KeyOf(*wanted.graph, backend, OptionsFor(wanted.precision)), backend);
   if (!Knows(declared->id)) {
-    const std::optional<cache::EntryInfo> info = disk_.FindInfo(declared->key);
-    declared->on_disk = info.has_value();
-    declared->pinned = info.has_value() && info->pinned;
+    declared->on_disk = disk_.Contains(declared->key);
+    declared->pinned = disk_.IsPinned(declared->key);
   }
   Leaving leaving;
   absl::MutexLock lock(&mutex_);

@@ -80,7 +80,10 @@ absl::Status GraphStore::Verify(absl::string_view id) {
     named.entry->on_disk = status.ok();
     Publish(*named.entry);
   }
-  return status;
+  if (!absl::IsNotFound(status) || !disk_.available()) return status;
+  return WithReason(
+      absl::NotFoundError(absl::StrCat("graph ", id, " is not on disk: saving puts it there")),
+      "NOT_ON_DISK");
 }
 
 absl::StatusOr<std::string> GraphStore::Export(absl::string_view id) {

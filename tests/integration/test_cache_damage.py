@@ -129,6 +129,7 @@ class CacheDamageTest(unittest.TestCase):
         server = self.start(prepare=obey_permissions)
         self.assertTrue(self.draw(server))
         self.assertIn(str(self.cache), server.log())
+        self.assertGreater(scrape(server).sum("latentd_graph_cache_write_failures_total", reason="read_only"), 0)
         os.chmod(self.cache, 0o755)
 
     def test_two_servers_on_one_directory(self):

@@ -245,6 +245,7 @@ TEST_F(DiskCacheFaultsTest, SaysThatADirectoryMayNotBeMade) {
     BecomeNobody();
     EXPECT_THAT(TryOpen(), StatusIs(absl::StatusCode::kPermissionDenied,
                                     HasSubstr("cannot make the directory " + root)));
+    EXPECT_EQ(WriteFailures("read_only"), 1);
   });
   chmod(temporary.path().c_str(), 0755);
   if (status == kChildCannot) GTEST_SKIP() << "may not become another user";
@@ -266,6 +267,7 @@ TEST_F(DiskCacheFaultsTest, RefusesAFileAsDirectory) {
   testing::WriteFile(root, "x");
   EXPECT_THAT(TryOpen(), StatusIs(absl::StatusCode::kFailedPrecondition,
                                   HasSubstr(root + " is not a directory")));
+  EXPECT_EQ(WriteFailures("other"), 1);
 }
 
 TEST_F(DiskCacheFaultsTest, ADirectoryInPlaceOfAnEntryIsUnreadableAndNoCrash) {

@@ -279,9 +279,18 @@ TEST_F(DiskCacheTest, StaysPinnedWhenWrittenAnewNotWhenRemoved) {
   EXPECT_FALSE(cache->List(Kind::kArtifact)[0].pinned);
 }
 
-TEST_F(DiskCacheTest, CannotPinWhatIsNotThere) {
-  EXPECT_THAT(Open()->SetPinned(Kind::kArtifact, "a", true),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr(EntryFile("a"))));
+TEST_F(DiskCacheTest, PinsWhatIsNotThereYet) {
+  ASSERT_OK(Open()->SetPinned(Kind::kArtifact, "a", true));
+  const auto cache = Open();
+  EXPECT_TRUE(cache->IsPinned(Kind::kArtifact, "a"));
+  EXPECT_FALSE(cache->IsPinned(Kind::kArtifact, "b"));
+  EXPECT_THAT(KeysOf(*cache), IsEmpty());
+  ASSERT_OK(cache->Write(Kind::kArtifact, "a", "x"));
+  EXPECT_TRUE(cache->Find(Kind::kArtifact, "a")->pinned);
+  ASSERT_OK(cache->Remove(Kind::kArtifact, "a"));
+  ASSERT_OK(cache->SetPinned(Kind::kArtifact, "a", true));
+  ASSERT_OK(cache->SetPinned(Kind::kArtifact, "a", false));
+  EXPECT_FALSE(cache->IsPinned(Kind::kArtifact, "a"));
 }
 
 TEST_F(DiskCacheTest, RefusesWhatThePinnedEntriesLeaveNoRoomForAndEvictsNothing) {

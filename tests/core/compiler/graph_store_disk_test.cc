@@ -244,7 +244,12 @@ TEST_F(GraphStoreDiskTest, PinsSurviveARestart) {
   {
     Process process(backend, clock, directory.path());
     const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
-    ASSERT_OK(process->SetPinned(GraphStore::IdOf(graph), true));  // before there is a file
+    ASSERT_OK(process->SetPinned(GraphStore::IdOf(graph), true));
+  }
+  {  // before there is a file
+    Process process(backend, clock, directory.path());
+    const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+    EXPECT_TRUE(process.Only().pinned);
     ASSERT_OK(process->Get(graph));
   }
   Process process(backend, clock, directory.path());
@@ -276,7 +281,8 @@ TEST_F(GraphStoreDiskTest, VerifyFindsDamage) {
   std::ofstream(PathOf(id), std::ios::app | std::ios::binary) << "x";
   EXPECT_THAT(process->Verify(id), StatusIs(absl::StatusCode::kDataLoss, _));
   EXPECT_EQ(InQuarantine(), 1u);
-  EXPECT_THAT(process->Verify(id), StatusIs(absl::StatusCode::kNotFound, _));
+  EXPECT_THAT(process->Verify(id),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("is not on disk")));
   EXPECT_EQ(process.Only().state, GraphState::kCold);
 }
 
