@@ -26,7 +26,8 @@ absl::StatusOr<GraphStore::Named> GraphStore::Resolve(absl::string_view id) cons
     const std::optional<GraphKey> key = GraphKey::FromText(info->key);
     if (key.has_value()) return Named{*key, nullptr, info->pinned};
   }
-  return absl::NotFoundError(absl::StrCat("no graph has the id \"", Excerpt(id), "\""));
+  return WithReason(absl::NotFoundError(absl::StrCat("no graph has the id \"", Excerpt(id), "\"")),
+                    "NO_SUCH_GRAPH");
 }
 
 absl::Status GraphStore::Save(absl::string_view id) {
@@ -56,7 +57,12 @@ absl::Status GraphStore::Load(absl::string_view id) {
     users = named.entry->Users();
   }
   for (const GraphRef& use : users) {
-    RETURN_IF_ERROR(Get(use, {.allow = Allow::kLoad}).status());
+    const absl::Status status = Get(use, {.allow = Allow::kLoad}).status();
+    if (GetReason(status) == "GRAPH_COLD") {
+      return Refuse(absl::StrCat(status.message(), ": loading does not compile, warming does"),
+                    "NOT_COMPILED");
+    }
+    RETURN_IF_ERROR(status);
   }
   return absl::OkStatus();
 }

@@ -21,6 +21,10 @@ using Ids = std::set<std::string>;
 constexpr size_t kFewestDigits = 6;
 constexpr size_t kMostNamed = 10;
 
+absl::Status NoSuchGraph(absl::string_view what) {
+  return WithReason(absl::NotFoundError(absl::StrCat("no graph has the ", what)), "NO_SUCH_GRAPH");
+}
+
 absl::Status AddById(const std::string& id, const std::vector<GraphInfo>& all, Ids& chosen) {
   if (id.size() < kFewestDigits) {
     return absl::InvalidArgumentError(
@@ -31,7 +35,7 @@ absl::Status AddById(const std::string& id, const std::vector<GraphInfo>& all, I
     if (absl::StartsWith(info.id, id)) found.insert(info.id);
   }
   if (found.empty()) {
-    return absl::NotFoundError(absl::StrCat("no graph has the id \"", Excerpt(id), "\""));
+    return NoSuchGraph(absl::StrCat("id \"", Excerpt(id), "\""));
   }
   if (found.size() > 1) {
     return absl::InvalidArgumentError(
@@ -62,7 +66,7 @@ absl::Status AddByBucket(pipeline::Size bucket, const std::vector<GraphInfo>& al
     found = true;
   }
   if (found) return absl::OkStatus();
-  return absl::NotFoundError(absl::StrCat("no graph has the bucket ", SizeText(bucket)));
+  return NoSuchGraph(absl::StrCat("bucket ", SizeText(bucket)));
 }
 
 }  // namespace

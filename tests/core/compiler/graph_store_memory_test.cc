@@ -221,7 +221,7 @@ TEST_F(GraphStoreMemoryTest, LoadGivesEveryUserItsExecutable) {
   const GraphRef base = process->Declare(WantedWith(Weights(4, 1), "base"));
   const GraphRef refiner = process->Declare(WantedWith(Weights(4, 2), "refiner"));
   const std::string id = GraphStore::IdOf(base);
-  EXPECT_THAT(process->Load(id), HasReason("GRAPH_COLD"));
+  EXPECT_THAT(process->Load(id), HasReason("NOT_COMPILED"));
   ASSERT_OK(process->Get(base));
   ASSERT_OK(process->Evict(id, Tier::kMemory, false));
   ASSERT_OK(process->Load(id));
