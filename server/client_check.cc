@@ -7,11 +7,6 @@
 #include "server/log.h"
 
 namespace latentd::server {
-namespace {
-
-constexpr absl::Duration kLogPause = absl::Seconds(1);
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<ClientCheck>> ClientCheck::Open(const std::string& authority,
                                                                std::string clients,
@@ -38,10 +33,8 @@ absl::Status ClientCheck::Judge(absl::string_view certificate, absl::string_view
 
 absl::Status ClientCheck::Check(absl::string_view certificate, absl::string_view chain) {
   absl::Status judged = Judge(certificate, chain);
-  if (judged.ok()) return judged;
-  if (const auto kept_back = log_limit_.Take()) {
-    Log(latent::v1::WARNING, "call refused",
-        {{"reason", std::string(judged.message())}, {"not_logged", *kept_back}});
+  if (!judged.ok()) {
+    LogRarely(log_limit_, "call refused", {{"reason", std::string(judged.message())}});
   }
   return judged;
 }

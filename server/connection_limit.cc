@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "server/plain_text_ports.h"
 
 namespace latentd::server {
 namespace {
@@ -46,7 +47,10 @@ absl::StatusOr<int> LimitConnections(int wanted) {
 extern "C" int accept4(int listener, sockaddr* address, socklen_t* size, int flags) {
   while (true) {
     const int accepted = static_cast<int>(syscall(SYS_accept4, listener, address, size, flags));
-    if (accepted <= latentd::server::highest_descriptor) return accepted;
+    if (accepted <= latentd::server::highest_descriptor) {
+      latentd::server::NoteConnection(listener, accepted);
+      return accepted;
+    }
     close(accepted);
   }
 }

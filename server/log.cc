@@ -12,7 +12,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "server/handshake_failure.h"
-#include "server/rate_limit.h"
 
 namespace latentd::server {
 namespace {
@@ -21,8 +20,6 @@ namespace v1 = ::latent::v1;
 
 constexpr char kTextPattern[] = "%Y-%m-%dT%H:%M:%S.%e %l %v";
 constexpr char kJsonPattern[] = R"({"time":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l",%v})";
-
-constexpr absl::Duration kLogPause = absl::Seconds(1);
 
 std::atomic<bool> json_lines = false;
 
@@ -59,21 +56,13 @@ std::string TextValue(const LogFields& value) {
   return word ? text : Dump(value);
 }
 
-// Anybody who can connect can cause these.
-void LogOncePerPause(RateLimit& limit, absl::string_view message, LogFields fields) {
-  const std::optional<int64_t> kept_back = limit.Take();
-  if (!kept_back) return;
-  fields["not_logged"] = *kept_back;
-  Log(v1::WARNING, message, fields);
-}
-
 void LogGrpc(gpr_log_func_args* args) {
   static RateLimit handshakes(SystemClock(), kLogPause);
   static RateLimit others(SystemClock(), kLogPause);
   if (const auto failure = ExplainHandshakeFailure(args->message)) {
-    LogOncePerPause(handshakes, "TLS handshake failed", {{"reason", *failure}});
+    LogRarely(handshakes, "TLS handshake failed", {{"reason", *failure}});
   } else if (args->severity == GPR_LOG_SEVERITY_ERROR) {
-    LogOncePerPause(others, "gRPC", {{"text", args->message}});
+    LogRarely(others, "gRPC", {{"text", args->message}});
   } else {
     Log(v1::DEBUG, "gRPC", {{"text", args->message}});
   }
@@ -119,6 +108,13 @@ void Log(v1::LogLevel level, absl::string_view message, const LogFields& fields)
   if (!spdlog::should_log(spdlog_level)) return;
   spdlog::log(spdlog_level, "{}",
               json_lines ? FormatJson(message, fields) : FormatText(message, fields));
+}
+
+void LogRarely(RateLimit& limit, absl::string_view message, LogFields fields) {
+  const std::optional<int64_t> kept_back = limit.Take();
+  if (!kept_back) return;
+  fields["not_logged"] = *kept_back;
+  Log(v1::WARNING, message, fields);
 }
 
 }  // namespace latentd::server

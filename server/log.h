@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "latent/v1/config.pb.h"
 #include "nlohmann/json.hpp"
+#include "server/rate_limit.h"
 
 namespace latentd::server {
 
@@ -24,9 +25,16 @@ void SetUpLogging(latent::v1::LogFormat format, latent::v1::LogLevel level);
 // What is logged from now on; returns what was logged before. Thread-safe.
 latent::v1::LogLevel ChangeLogLevel(latent::v1::LogLevel level);
 
-// Thread-safe. Text goes to standard error until SetUpLogging has been called.
+// Thread-safe. Text goes to standard output until SetUpLogging has been called.
 void Log(latent::v1::LogLevel level, absl::string_view message,
          const LogFields& fields = LogFields::object());
+
+// Between warnings of the same kind.
+inline constexpr absl::Duration kLogPause = absl::Seconds(1);
+
+// A warning of what others can cause as often as they like: where the limit lets it, and with the
+// number of those that were kept back. Thread-safe.
+void LogRarely(RateLimit& limit, absl::string_view message, LogFields fields);
 
 // What follows time and level in a line; never holds a newline.
 std::string FormatText(absl::string_view message, const LogFields& fields);

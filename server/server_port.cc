@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "server/listen_address.h"
+#include "server/plain_text_ports.h"
 
 namespace latentd::server {
 namespace {
@@ -71,8 +72,10 @@ class NoReflection final : public grpc::ServerBuilderOption {
   }
 };
 
+bool IsUnixSocket(const std::string& listen) { return absl::StartsWith(listen, "unix:"); }
+
 std::string WithPort(const std::string& listen, int port) {
-  if (absl::StartsWith(listen, "unix:")) return listen;
+  if (IsUnixSocket(listen)) return listen;
   return absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port);
 }
 
@@ -94,6 +97,8 @@ absl::StatusOr<std::unique_ptr<ServerPort>> ServerPort::Open(const Options& opti
   for (grpc::Service* service : options.services) builder.RegisterService(service);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr || port == 0) return ExplainListenFailure(options.listen);
+  const bool plain_text = options.credentials == nullptr && !IsUnixSocket(options.listen);
+  if (plain_text) ExpectPlainText(port);
   return std::unique_ptr<ServerPort>(
       new ServerPort(std::move(server), WithPort(options.listen, port)));
 }

@@ -195,10 +195,14 @@ class HandshakeTest(TlsCase):
         self.assertIn(server or self.server.address, error)
         return error
 
+    def plain_address(self):
+        line = self.server.wait_for_log(lambda entry: entry["message"].startswith("health on "))
+        return line["message"].removeprefix("health on ")
+
     def until_logged(self, reason, cause):
-        """One failed handshake a second is logged: another one may have taken this one's place."""
+        """One failure a second is logged: another one may have taken this one's place."""
         end = time.monotonic() + server_process.DEADLINE
-        while not any("TLS handshake failed" in line and reason in line for line in self.server.lines):
+        while not any(reason in line for line in self.server.lines):
             self.assertLess(time.monotonic(), end, self.server.log())
             cause()
             time.sleep(0.3)
@@ -213,6 +217,18 @@ class HandshakeTest(TlsCase):
     def test_another_name(self):
         self.assertIn("mismatch", self.failure(*flags(self.servers), "--tls-server-name=example.org"))
 
+    def test_what_no_retry_mends_is_said_at_once(self):
+        plain = self.plain_address()
+        for server, arguments, reason in ((self.server.address, flags(self.other), "not accepted: "),
+                                          (self.server.address, [], "speaks TLS: give --tls"),
+                                          (plain, flags(self.servers), "does not speak TLS")):
+            with self.subTest(reason=reason):
+                code, _, error = latent("generate", "a star", "--output=-", "--format=png", f"--server={server}", *arguments)
+                self.assertEqual(code, 3, error)
+                self.assertIn(reason, error)
+                self.assertNotIn("trying again", error)
+                self.assertIn(reason, latent("health", "--wait=1h", f"--server={server}", *arguments)[2])
+
     def test_the_name_can_be_said(self):
         code, _, error = latent("capabilities", f"--server={self.server.address}", *flags(self.servers),
                                 "--tls-server-name=localhost")
@@ -223,9 +239,10 @@ class HandshakeTest(TlsCase):
         self.until_logged("does not speak TLS", self.failure)
 
     def test_tls_to_plain_text(self):
-        line = self.server.wait_for_log(lambda entry: entry["message"].startswith("health on "))
-        server = line["message"].removeprefix("health on ")
+        server = self.plain_address()
         self.assertIn("does not speak TLS", self.failure(*flags(self.servers), server=server))
+        self.until_logged("the client speaks TLS, and this port does not",
+                          lambda: self.failure(*flags(self.servers), server=server))
 
     def test_an_expired_certificate(self):
         # latentd does not start with one.
