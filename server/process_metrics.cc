@@ -30,12 +30,8 @@ std::string ReadProcFile(const std::string& path) {
   return ReadFile(path, kMaxProcFile).value_or("");
 }
 
-std::optional<double> OpenFiles() {
-  std::error_code error;
-  const std::filesystem::directory_iterator files("/proc/self/fd", error);
-  if (error) return std::nullopt;
-  // Less the one that lists them.
-  return static_cast<double>(std::distance(begin(files), end(files)) - 1);
+std::optional<ProcessStat> ReadProcessStat() {
+  return ParseProcessStat(ReadProcFile("/proc/self/stat"));
 }
 
 std::optional<double> MaxFiles() {
@@ -90,8 +86,22 @@ std::optional<int64_t> ParseBootTime(absl::string_view text) {
   return std::nullopt;
 }
 
+std::optional<int64_t> ResidentBytes() {
+  const std::optional<ProcessStat> stat = ReadProcessStat();
+  if (!stat) return std::nullopt;
+  return stat->resident_pages * getpagesize();
+}
+
+std::optional<int64_t> CountOpenFiles() {
+  std::error_code error;
+  const std::filesystem::directory_iterator files("/proc/self/fd", error);
+  if (error) return std::nullopt;
+  // Less the one that lists them.
+  return std::distance(begin(files), end(files)) - 1;
+}
+
 std::vector<prometheus::MetricFamily> CollectProcessMetrics() {
-  const std::optional<ProcessStat> stat = ParseProcessStat(ReadProcFile("/proc/self/stat"));
+  const std::optional<ProcessStat> stat = ReadProcessStat();
   const std::optional<int64_t> boot = ParseBootTime(ReadProcFile("/proc/stat"));
   const double tick = 1.0 / static_cast<double>(sysconf(_SC_CLK_TCK));
   const auto of_stat = [&](int64_t ProcessStat::*field, double unit) {
@@ -110,7 +120,7 @@ std::vector<prometheus::MetricFamily> CollectProcessMetrics() {
   families.Add("process_start_time_seconds", "When the process was started.", MetricType::Gauge,
                start);
   families.Add("process_open_fds", "File descriptors that are open.", MetricType::Gauge,
-               OpenFiles());
+               CountOpenFiles());
   families.Add("process_max_fds", "File descriptors that may be open.", MetricType::Gauge,
                MaxFiles());
   families.Add("process_threads", "Threads.", MetricType::Gauge, of_stat(&ProcessStat::threads, 1));

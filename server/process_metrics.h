@@ -1,4 +1,5 @@
-// The process_* metrics that every Prometheus client exports, from /proc.
+// What the kernel knows of this process (/proc), and the process_* metrics that every Prometheus
+// client exports.
 //
 // Thread-safe: free functions without state.
 #pragma once
@@ -28,7 +29,11 @@ std::optional<ProcessStat> ParseProcessStat(absl::string_view text);
 // Of /proc/stat: when the machine was started, in seconds since 1970.
 std::optional<int64_t> ParseBootTime(absl::string_view text);
 
-// Of this process, now. What the kernel does not tell is left out.
+// Of this process, now. Absent where the kernel does not tell.
+std::optional<int64_t> ResidentBytes();
+std::optional<int64_t> CountOpenFiles();
+
+// The same, and more; what the kernel does not tell is left out.
 std::vector<prometheus::MetricFamily> CollectProcessMetrics();
 
 }  // namespace latentd::server

@@ -14,6 +14,7 @@
 #include "core/engine/engine.h"
 #include "server/connection_limit.h"
 #include "server/grpc_server.h"
+#include "server/heap_trim.h"
 #include "server/listen_address.h"
 #include "server/log.h"
 #include "server/metrics_endpoint.h"
@@ -189,9 +190,11 @@ int Serve(const Options& options, const std::string& version) {
       **engine, [&startup](const engine::ServerStatus& status) { startup.Note(status); });
 
   Loader loader(**engine, signals, options);
+  HeapTrim heap_trim;
   while (!signals.WaitForStop(kTick)) {
     (*server)->CancelStalled();
     (*server)->RefreshTls();
+    TrimHeapIfDue(heap_trim, SystemClock().Monotonic());
   }
 
   const engine::State state = (*engine)->state();

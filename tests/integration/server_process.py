@@ -20,6 +20,14 @@ DEADLINE = 120  # seconds, for what takes milliseconds on a machine that does no
 options = None
 
 
+def wait_until(condition, what):
+    """`what` is said if it does not come true."""
+    end = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.05)
+
+
 def configure(command_line):
     global options
     options = command_line
@@ -95,6 +103,17 @@ class Server:
 
     def request_line(self, request_id):
         return self.wait_for_log(lambda entry: entry["message"] == "request" and entry.get("id") == request_id)
+
+    def descriptors(self):
+        """How many it has open."""
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def resident_bytes(self):
+        """Of memory that it holds now."""
+        for line in pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) << 10
+        raise AssertionError("no VmRSS")
 
     def signal(self, number):
         self.process.send_signal(number)

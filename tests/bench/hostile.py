@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""What a crowd of clients that mean harm costs one that does not. README.md beside this says who they are."""
+import argparse
+import os
+import pathlib
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/integration"))
+import run  # noqa: E402
+
+sys.path.insert(0, str(run.install_client()))
+os.environ["no_proxy"] = "*"
+import grpc  # noqa: E402
+import server_process  # noqa: E402
+from certificates import Authority  # noqa: E402
+from hostile_clients import NOT_READING, crowd  # noqa: E402
+from metrics import METRICS, scrape  # noqa: E402
+from server_process import Api, Server, wait_until  # noqa: E402
+
+P99_BAR = 1.5  # times that without the crowd
+KEPT_BAR_MIB = 64
+GIVEN_BACK_SECONDS = 10  # after the last of the crowd has left
+GENERATE = "/latent.v1.ImageGeneration/GenerateStream"
+
+
+class Measurement:
+    """Quiet and crowded rounds turn about, so that a machine that gets slower does so for both."""
+
+    def __init__(self, options, arguments=(), credentials=None):
+        self.options = options
+        self.tls = credentials is not None
+        self.quiet, self.crowded, self.peak_mib = [], [], 0
+        self.server = Server(METRICS, *arguments).start()
+        try:
+            self.api = Api(self.server.address, credentials)
+            self.request = self.api.request(num_inference_steps=options.steps)
+            self.draw()  # the first pictures take longer
+            files, size = self.server.descriptors(), self.server.resident_bytes()
+            for _ in range(options.rounds):
+                self.quiet += self.draw()
+                self.crowded += self.draw_in_the_crowd(files)
+            time.sleep(GIVEN_BACK_SECONDS)
+            self.kept_mib = (self.server.resident_bytes() - size) / 2**20
+            self.peak_mib = max(0, self.peak_mib - size / 2**20)
+        finally:
+            self.server.kill()
+
+    def draw(self):
+        seconds = []
+        for _ in range(self.options.pictures):
+            start = time.monotonic()
+            self.api.generate(self.request)
+            seconds.append(time.monotonic() - start)
+        return seconds
+
+    def draw_in_the_crowd(self, files):
+        def drawn():
+            return scrape(self.server).sum("latentd_images_generated_total")
+
+        before = drawn()
+        picture = self.api.request(num_inference_steps=1).SerializeToString()
+        with crowd(self.server.address, GENERATE, picture, self.tls):
+            wait_until(lambda: drawn() >= before + NOT_READING, "the pictures of the crowd are not drawn")
+            seconds = self.draw()
+            self.peak_mib = max(self.peak_mib, self.server.resident_bytes() / 2**20)
+        wait_until(lambda: self.server.descriptors() <= files, "connections of those who left stay open")
+        return seconds
+
+    def growth(self):
+        return percentile(self.crowded, 0.99) / percentile(self.quiet, 0.99)
+
+
+def percentile(seconds, share):
+    ordered = sorted(seconds)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def with_tls(options):
+    with tempfile.TemporaryDirectory() as folder:
+        authority = Authority(pathlib.Path(folder), "authority")
+        shown = authority.issue("server")
+        return Measurement(options, [f"--tls-cert={shown.certificate}", f"--tls-key={shown.key}"],
+                           grpc.ssl_channel_credentials(authority.pem.read_bytes()))
+
+
+def report(name, measured):
+    """Whether the promises hold."""
+    for when, seconds in (("quiet", measured.quiet), ("in the crowd", measured.crowded)):
+        print(f"{name:10}  {when:12}  {len(seconds):5} pictures  p50 {percentile(seconds, 0.5) * 1000:6.1f} ms  "
+              f"p99 {percentile(seconds, 0.99) * 1000:6.1f} ms  longest {max(seconds) * 1000:6.1f} ms")
+    promises = ((f"the p99 grows by less than half: {measured.growth() - 1:+.0%}", measured.growth() < P99_BAR),
+                (f"all but {KEPT_BAR_MIB} MiB go back: {measured.peak_mib:.0f} MiB more in the crowd, "
+                 f"{measured.kept_mib:.0f} MiB after it", measured.kept_mib < KEPT_BAR_MIB))
+    for promise, holds in promises:
+        print(f"{'holds ' if holds else 'MISSED'}  {promise}", flush=True)
+    return all(holds for _, holds in promises)
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=8, help="quiet ones, and as many in the crowd")
+    parser.add_argument("--pictures", type=int, default=100, help="in a round")
+    parser.add_argument("--steps", type=int, default=1, help="of a picture")
+    parser.add_argument("--latentd", default=ROOT / "build/server/latentd")
+    parser.add_argument("--latent", default=ROOT / "build/client/latent")
+    parser.add_argument("--checkpoint", default=ROOT / "deploy/demo-model")
+    parser.add_argument("--backend", default="cpu", help="latentd's")
+    return parser.parse_args()
+
+
+def main():
+    options = parse()
+    server_process.configure(options)
+    good = [report("plain text", Measurement(options)), report("TLS", with_tls(options))]
+    return 0 if all(good) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
