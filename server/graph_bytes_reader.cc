@@ -1,5 +1,7 @@
 #include "server/graph_bytes_reader.h"
 
+#include <grpcpp/impl/codegen/proto_utils.h>
+
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,6 +20,14 @@ absl::Status TooMuch(absl::string_view what) {
 }
 
 }  // namespace
+
+absl::StatusOr<std::optional<std::string>> GraphBytesReader::Add(grpc::ByteBuffer& bytes) {
+  latent::v1::GraphBytes message;
+  if (!grpc::SerializationTraits<latent::v1::GraphBytes>::Deserialize(&bytes, &message).ok()) {
+    return Damaged("a message of it is not a latent.v1.GraphBytes");
+  }
+  return Add(message);
+}
 
 absl::StatusOr<std::optional<std::string>> GraphBytesReader::Add(
     const latent::v1::GraphBytes& message) {

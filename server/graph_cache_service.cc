@@ -43,7 +43,7 @@ void Warm(engine::GraphAdmin& graphs, const engine::GraphSelector& selector, boo
 }
 
 // A call that ends before anything was read or written.
-class RefusedImport final : public grpc::ServerReadReactor<v1::GraphBytes> {
+class RefusedImport final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
  public:
   explicit RefusedImport(const absl::Status& status) { Finish(ToGrpcStatus(status)); }
   void OnDone() override { delete this; }
@@ -178,8 +178,8 @@ grpc::ServerWriteReactor<v1::GraphBytes>* GraphCacheService::ExportGraphs(
   return StartExport(environment_, files_, *std::move(selector), std::move(ticket), *context);
 }
 
-grpc::ServerReadReactor<v1::GraphBytes>* GraphCacheService::ImportGraphs(
-    grpc::CallbackServerContext* context, v1::GraphResults* response) {
+grpc::ServerReadReactor<grpc::ByteBuffer>* GraphCacheService::ImportGraphs(
+    grpc::CallbackServerContext* context, grpc::ByteBuffer* response) {
   absl::StatusOr<std::shared_ptr<void>> ticket = AdmitImport();
   if (!ticket.ok()) {
     LogAdminCall("ImportGraphs", context->peer(), ticket.status());
@@ -191,8 +191,10 @@ grpc::ServerReadReactor<v1::GraphBytes>* GraphCacheService::ImportGraphs(
 
 absl::StatusOr<std::shared_ptr<void>> GraphCacheService::AdmitImport() {
   if (!imports_.allowed) {
-    return absl::PermissionDeniedError(
-        "this server takes no graphs of others: it was started without --allow-import");
+    return WithReason(
+        absl::PermissionDeniedError(
+            "this server takes no graphs of others: it was started without --allow-import"),
+        "IMPORT_NOT_ALLOWED");
   }
   std::shared_ptr<void> ticket = imports_now_.Take();
   if (ticket == nullptr) return TooMany("another import is running");

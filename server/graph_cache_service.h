@@ -15,7 +15,8 @@ namespace latentd::server {
 
 // What `environment` refers to outlives the service, and the service the grpc::Server that it is
 // registered with. Thread-safe.
-class GraphCacheService final : public latent::v1::GraphCache::CallbackService {
+class GraphCacheService final : public latent::v1::GraphCache::WithRawCallbackMethod_ImportGraphs<
+                                    latent::v1::GraphCache::CallbackService> {
  public:
   struct Imports {
     bool allowed = false;
@@ -50,8 +51,8 @@ class GraphCacheService final : public latent::v1::GraphCache::CallbackService {
   grpc::ServerWriteReactor<latent::v1::GraphBytes>* ExportGraphs(
       grpc::CallbackServerContext* context,
       const latent::v1::ExportGraphsRequest* request) override;
-  grpc::ServerReadReactor<latent::v1::GraphBytes>* ImportGraphs(
-      grpc::CallbackServerContext* context, latent::v1::GraphResults* response) override;
+  grpc::ServerReadReactor<grpc::ByteBuffer>* ImportGraphs(grpc::CallbackServerContext* context,
+                                                          grpc::ByteBuffer* response) override;
 
  private:
   using Results = absl::StatusOr<std::vector<engine::EntryResult>>;

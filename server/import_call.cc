@@ -6,15 +6,18 @@
 #include "server/graph_conversion.h"
 #include "server/grpc_status.h"
 #include "server/log.h"
+#include "server/serialize.h"
 
 namespace latentd::server {
 
-grpc::ServerReadReactor<latent::v1::GraphBytes>* ImportCall::Start(
-    CallEnvironment environment, AdminWorker& worker, ImportLimits limits,
-    std::shared_ptr<void> ticket, grpc::CallbackServerContext& context,
-    latent::v1::GraphResults& results) {
+grpc::ServerReadReactor<grpc::ByteBuffer>* ImportCall::Start(CallEnvironment environment,
+                                                             AdminWorker& worker,
+                                                             ImportLimits limits,
+                                                             std::shared_ptr<void> ticket,
+                                                             grpc::CallbackServerContext& context,
+                                                             grpc::ByteBuffer& response) {
   std::shared_ptr<ImportCall> call(
-      new ImportCall(environment, worker, limits, std::move(ticket), context, results));
+      new ImportCall(environment, worker, limits, std::move(ticket), context, response));
   call->self_ = call;
   environment.calls.Add(call);
   call->Read();
@@ -23,12 +26,12 @@ grpc::ServerReadReactor<latent::v1::GraphBytes>* ImportCall::Start(
 
 ImportCall::ImportCall(CallEnvironment environment, AdminWorker& worker, ImportLimits limits,
                        std::shared_ptr<void> ticket, grpc::CallbackServerContext& context,
-                       latent::v1::GraphResults& results)
+                       grpc::ByteBuffer& response)
     : environment_(environment),
       worker_(worker),
       ticket_(std::move(ticket)),
       reader_(limits),
-      results_(results),
+      response_(response),
       context_(&context) {}
 
 void ImportCall::Read() {
@@ -36,7 +39,7 @@ void ImportCall::Read() {
     absl::MutexLock lock(&mutex_);
     reading_since_ = environment_.clock.Monotonic();
   }
-  StartRead(&message_);
+  StartRead(&bytes_);
 }
 
 void ImportCall::OnReadDone(bool ok) {
@@ -45,23 +48,17 @@ void ImportCall::OnReadDone(bool ok) {
     reading_since_ = absl::InfiniteFuture();
   }
   if (!ok) return FinishWith(reader_.End());  // a client that is gone sees none of it
-  absl::StatusOr<std::optional<std::string>> graph = reader_.Add(message_);
+  absl::StatusOr<std::optional<std::string>> graph = reader_.Add(bytes_);
   if (!graph.ok()) return FinishWith(graph.status());
   if (!graph->has_value()) return Read();
   worker_.Continue([this, graph = **std::move(graph)]() mutable { Import(std::move(graph)); });
 }
 
 void ImportCall::Import(std::string graph) {
-  absl::StatusOr<std::string> id = environment_.engine.graphs().Import(std::move(graph));
-  // What was made for another machine is that graph's own failure.
-  if (!id.ok() && !absl::IsFailedPrecondition(id.status())) return FinishWith(id.status());
-  engine::EntryResult result;
-  if (id.ok()) {
-    result.id = *id;
-  } else {
-    result.status = id.status();
-  }
-  *results_.add_results() = ToProto(result);
+  const absl::StatusOr<engine::EntryResult> result =
+      environment_.engine.graphs().Import(std::move(graph));
+  if (!result.ok()) return FinishWith(result.status());
+  *results_.add_results() = ToProto(*result);
   Read();
 }
 
@@ -70,6 +67,7 @@ void ImportCall::FinishWith(const absl::Status& status) {
       {{"method", "ImportGraphs"},
        {"graphs", results_.results_size()},
        {"code", absl::StatusCodeToString(status.code())}});
+  if (status.ok()) response_ = Serialize(results_);
   ticket_.reset();  // who sees this call end can start the next one
   Finish(ToGrpcStatus(status));
 }

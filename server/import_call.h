@@ -1,6 +1,9 @@
 // One call of ImportGraphs: reads messages, hands each graph to the engine on the worker, and reads
 // on when that is done, so that one graph is held at a time.
 //
+// Messages come as raw bytes: to gRPC one that cannot be read is the end of the stream, as if the
+// client had sent all it wanted.
+//
 // The call owns itself from Start until gRPC is done with it. A client that sends nothing for a
 // minute is cancelled (ActiveCalls).
 #pragma once
@@ -21,16 +24,17 @@
 
 namespace latentd::server {
 
-class ImportCall final : public grpc::ServerReadReactor<latent::v1::GraphBytes>,
+class ImportCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
                          public ActiveCall,
                          public std::enable_shared_from_this<ImportCall> {
  public:
   // What is passed in outlives the call. `ticket` is let go of before the client sees the
   // call end.
-  static grpc::ServerReadReactor<latent::v1::GraphBytes>* Start(
-      CallEnvironment environment, AdminWorker& worker, ImportLimits limits,
-      std::shared_ptr<void> ticket, grpc::CallbackServerContext& context,
-      latent::v1::GraphResults& results);
+  static grpc::ServerReadReactor<grpc::ByteBuffer>* Start(CallEnvironment environment,
+                                                          AdminWorker& worker, ImportLimits limits,
+                                                          std::shared_ptr<void> ticket,
+                                                          grpc::CallbackServerContext& context,
+                                                          grpc::ByteBuffer& response);
 
   void CancelIfStalled(absl::Time now, absl::Duration limit) override;
   void Cancel() override;
@@ -39,7 +43,7 @@ class ImportCall final : public grpc::ServerReadReactor<latent::v1::GraphBytes>,
  private:
   ImportCall(CallEnvironment environment, AdminWorker& worker, ImportLimits limits,
              std::shared_ptr<void> ticket, grpc::CallbackServerContext& context,
-             latent::v1::GraphResults& results);
+             grpc::ByteBuffer& response);
 
   void OnReadDone(bool ok) override;
   void OnDone() override;
@@ -55,8 +59,9 @@ class ImportCall final : public grpc::ServerReadReactor<latent::v1::GraphBytes>,
   std::shared_ptr<ImportCall> self_;  // from Start to OnDone
   // These are touched by one of OnReadDone and Import at a time.
   GraphBytesReader reader_;
-  latent::v1::GraphBytes message_;
-  latent::v1::GraphResults& results_;
+  grpc::ByteBuffer bytes_;
+  latent::v1::GraphResults results_;
+  grpc::ByteBuffer& response_;
   mutable absl::Mutex mutex_;
   grpc::CallbackServerContext* context_ ABSL_GUARDED_BY(mutex_);  // null once it is done
   absl::Time reading_since_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();

@@ -22,15 +22,6 @@ constexpr size_t kMostServed = 64;
 
 int64_t Area(pipeline::Size size) { return int64_t{size.width} * size.height; }
 
-absl::Status CheckSize(pipeline::Size size, const pipeline::Traits& traits) {
-  pipeline::PictureSpec spec;
-  spec.prompt = "any";
-  spec.width = size.width;
-  spec.height = size.height;
-  const auto violations = pipeline::FindViolations(spec, traits);
-  return violations.empty() ? absl::OkStatus() : InvalidFields(violations);
-}
-
 // Why nothing can be run with this graph unless something is compiled first; null: it can.
 const char* ColdnessOf(compiler::GraphState state) {
   switch (state) {
@@ -93,20 +84,63 @@ BucketGraphs::Served* BucketGraphs::Find(pipeline::Size bucket) {
   return found == served_.end() ? nullptr : &*found;
 }
 
+bool BucketGraphs::IsServed(pipeline::Size bucket) const {
+  return std::any_of(served_.begin(), served_.end(),
+                     [&](const Served& served) { return served.size == bucket; });
+}
+
+absl::Status BucketGraphs::CheckRoomFor(absl::Span<const pipeline::Size> buckets) const {
+  std::set<std::pair<int, int>> more;
+  absl::MutexLock lock(&mutex_);
+  for (pipeline::Size bucket : buckets) {
+    if (!IsServed(bucket)) more.insert({bucket.width, bucket.height});
+  }
+  if (more.empty() || served_.size() + more.size() <= kMostServed) return absl::OkStatus();
+  return WithReason(
+      absl::ResourceExhaustedError(absl::StrCat(
+          "a server has at most ", kMostServed, " buckets; there are ", served_.size(), ", and ",
+          more.size(), " more are asked for: evict some that are not configured, from both tiers")),
+      "TOO_MANY_BUCKETS");
+}
+
 absl::Status BucketGraphs::Add(pipeline::Size bucket) {
   Served added = Declare(bucket);
+  RETURN_IF_ERROR(CheckRoomFor({bucket}));
   absl::MutexLock lock(&mutex_);
-  if (Find(bucket) != nullptr) return absl::OkStatus();
-  if (served_.size() >= kMostServed) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(SizeText(bucket), " would be one bucket too many: there are ", kMostServed));
-  }
-  served_.push_back(std::move(added));
+  if (!IsServed(bucket)) served_.push_back(std::move(added));
   return absl::OkStatus();
 }
 
+void BucketGraphs::ForgetCold() {
+  const Infos infos = List();
+  const auto is_cold = [&](const GraphStore::GraphRef& graph) {
+    const auto info = infos.find(GraphStore::IdOf(graph));
+    return info == infos.end() || info->second.label.width == 0 ||
+           info->second.state == compiler::GraphState::kCold;
+  };
+  absl::MutexLock lock(&mutex_);
+  const auto added = served_.begin() + static_cast<ptrdiff_t>(options_.buckets.size());
+  const auto forgotten = std::remove_if(added, served_.end(), [&](const Served& served) {
+    return std::all_of(served.graphs.begin(), served.graphs.end(), is_cold);
+  });
+  served_.erase(forgotten, served_.end());
+}
+
+absl::Status BucketGraphs::CheckSize(pipeline::Size bucket) const {
+  pipeline::PictureSpec spec;
+  spec.prompt = "any";
+  spec.width = bucket.width;
+  spec.height = bucket.height;
+  std::vector<FieldViolation> violations = pipeline::FindViolations(spec, pipeline_.traits());
+  // Whether pictures can be drawn from nothing at all is another matter.
+  std::erase_if(violations, [](const FieldViolation& violation) {
+    return violation.field != "width" && violation.field != "height";
+  });
+  return violations.empty() ? absl::OkStatus() : InvalidFields(violations);
+}
+
 absl::StatusOr<GraphRefs> BucketGraphs::GraphsOf(pipeline::Size bucket) const {
-  RETURN_IF_ERROR(CheckSize(bucket, pipeline_.traits()));
+  RETURN_IF_ERROR(CheckSize(bucket));
   GraphRefs all;
   for (int rows : options_.rows) {
     ASSIGN_OR_RETURN(const GraphRefs graphs, pipeline_.GraphsOf(bucket, rows));
@@ -165,8 +199,9 @@ absl::Status BucketGraphs::CheckCompiled(const GraphRefs& graphs) const {
   return absl::FailedPreconditionError(NameSome({cold.begin(), cold.end()}));
 }
 
-absl::StatusOr<MemoryPrediction> BucketGraphs::Predict(
-    GraphRefs graphs, absl::Span<const pipeline::Size> buckets) const {
+absl::StatusOr<MemoryPrediction> BucketGraphs::Predict(GraphRefs graphs,
+                                                       absl::Span<const pipeline::Size> buckets,
+                                                       const Turn& take_turn) const {
   MemoryTally tally;
   for (pipeline::Size bucket : buckets) {
     ASSIGN_OR_RETURN(const GraphRefs more, GraphsOf(bucket));
@@ -176,8 +211,11 @@ absl::StatusOr<MemoryPrediction> BucketGraphs::Predict(
   std::set<GraphStore::GraphRef> added;
   for (const GraphStore::GraphRef& graph : graphs) {
     if (!added.insert(graph).second) continue;
-    ASSIGN_OR_RETURN(const backends::MemoryNeeds needs, store_.Predict(graph));
-    tally.Add(GraphStore::IdOf(graph), needs);
+    RETURN_IF_ERROR(take_turn([&]() -> absl::Status {
+      ASSIGN_OR_RETURN(const backends::MemoryNeeds needs, store_.Predict(graph));
+      tally.Add(GraphStore::IdOf(graph), needs);
+      return absl::OkStatus();
+    }));
   }
   return tally.prediction();
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -42,9 +43,16 @@ class BucketGraphs {
 
   // Serves one more from now on. RESOURCE_EXHAUSTED: there are too many.
   absl::Status Add(pipeline::Size bucket) ABSL_LOCKS_EXCLUDED(mutex_);
+  // RESOURCE_EXHAUSTED, reason TOO_MANY_BUCKETS: Add would refuse one of these.
+  absl::Status CheckRoomFor(absl::Span<const pipeline::Size> buckets) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // No longer serves those that were added and of whose own graphs none is compiled any more.
+  void ForgetCold() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Of every configured number of rows, each once. INVALID_ARGUMENT: a size that the model cannot
-  // do.
+  // INVALID_ARGUMENT with `width` and `height`: a size that the model cannot do.
+  absl::Status CheckSize(pipeline::Size bucket) const;
+
+  // Of every configured number of rows, each once; or what CheckSize says.
   absl::StatusOr<GraphRefs> GraphsOf(pipeline::Size bucket) const;
   // Those that pictures of this spec need. REQUIRES: it is resolved and has its executed_size.
   absl::StatusOr<GraphRefs> GraphsFor(const pipeline::PictureSpec& resolved) const;
@@ -57,9 +65,12 @@ class BucketGraphs {
   absl::Status CheckCompiled(const GraphRefs& graphs) const;
 
   // What these buckets hold together, and `graphs` beside theirs, with the state of one picture.
-  // Plans what is not compiled.
+  // Plans what is not compiled, which takes a while: each graph's part is given to `take_turn`,
+  // which runs it, or returns an error to stop.
+  using Turn = std::function<absl::Status(const std::function<absl::Status()>& part)>;
   absl::StatusOr<MemoryPrediction> Predict(GraphRefs graphs,
-                                           absl::Span<const pipeline::Size> buckets) const;
+                                           absl::Span<const pipeline::Size> buckets,
+                                           const Turn& take_turn) const;
 
   // What came of the last try to have the bucket.
   void SetOutcome(pipeline::Size bucket, const absl::Status& outcome) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -86,6 +97,7 @@ class BucketGraphs {
   Served Declare(pipeline::Size bucket) const;
   Standing StandingOf(const Served& served, const Infos& infos) const;
   Served* Find(pipeline::Size bucket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsServed(pipeline::Size bucket) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 
   const pipeline::Pipeline& pipeline_;
   compiler::GraphStore& store_;

@@ -135,9 +135,9 @@ class GraphAdmin {
   // An artifact at a time; `take` returns false to stop.
   virtual absl::Status Export(const GraphSelector& selector,
                               const std::function<bool(std::string artifact)>& take) = 0;
-  // PERMISSION_DENIED unless Config::allow_import. The id, or DATA_LOSS, or FAILED_PRECONDITION:
-  // made for another machine or version.
-  virtual absl::StatusOr<std::string> Import(std::string artifact) = 0;
+  // PERMISSION_DENIED unless Config::allow_import; DATA_LOSS. What was made for another machine or
+  // version is that graph's own FAILED_PRECONDITION.
+  virtual absl::StatusOr<EntryResult> Import(std::string artifact) = 0;
 
   virtual MemoryReport memory() const = 0;
 };

@@ -71,6 +71,7 @@ LocalEngine::LocalEngine(Config config, std::unique_ptr<backends::Backend> backe
               .loop = loop_,
               .preparing = preparing_,
               .warming = warming_,
+              .stop = stop_,
               .changed = [this] { ShowBuckets(); }}) {
   registry_.GetGauge(metrics::kQueueCapacity).Set(config_.queue_capacity);
   registry_.GetGauge(metrics::kBackendInfo, {backend_->Fingerprint()}).Set(1);

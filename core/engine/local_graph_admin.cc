@@ -1,5 +1,7 @@
 #include "core/engine/local_graph_admin.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -9,6 +11,7 @@
 #include "core/base/memory_limit.h"
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
+#include "core/compiler/artifact.h"
 #include "core/engine/graph_selection.h"
 #include "core/engine/memory_report.h"
 #include "core/engine/memory_tally.h"
@@ -26,6 +29,16 @@ bool IsCompiled(const GraphInfo& info) {
          info.state == compiler::GraphState::kLoading || info.state == compiler::GraphState::kReady;
 }
 
+// Of what an artifact says of itself.
+absl::StatusOr<EntryResult> ResultFor(absl::string_view artifact) {
+  ASSIGN_OR_RETURN(const compiler::Artifact parsed, compiler::ParseArtifact(artifact));
+  GraphInfo info;
+  const auto key = compiler::GraphKey::FromText(parsed.key);
+  if (key.has_value()) info.id = key->ToDigest().ToString();
+  info.label = compiler::GraphLabel::FromText(parsed.label).value_or(compiler::GraphLabel());
+  return ResultOf(info, absl::OkStatus());
+}
+
 void AddOnce(const GraphRefs& more, GraphRefs& graphs) {
   for (const GraphStore::GraphRef& graph : more) {
     if (std::find(graphs.begin(), graphs.end(), graph) == graphs.end()) graphs.push_back(graph);
@@ -39,6 +52,12 @@ absl::Status LocalGraphAdmin::CheckOpen() const {
   return WithRetryDelay(
       WithReason(absl::UnavailableError("models are still being loaded"), "LOADING"),
       kRetryWhileLoading);
+}
+
+absl::Status LocalGraphAdmin::CheckNotStopping() const {
+  if (!parts_.stop) return absl::OkStatus();
+  return WithRetryDelay(WithReason(absl::UnavailableError("the server is stopping"), "DRAINING"),
+                        kRetryWhileLoading);
 }
 
 absl::StatusOr<std::vector<GraphInfo>> LocalGraphAdmin::Selected(
@@ -82,6 +101,7 @@ absl::StatusOr<WarmOutcome> LocalGraphAdmin::Warm(
   if (outcome.ok()) Settle(wish, failures);
   parts_.stores.writes.Flush();
   parts_.changed();
+  if (!outcome.ok()) RETURN_IF_ERROR(CheckNotStopping());  // which is why it was stopped
   RETURN_IF_ERROR(outcome.status());
   // What failed cannot be predicted either, and has been told.
   if (const auto predicted = Predict(wish); predicted.ok()) outcome->predicted = *predicted;
@@ -96,6 +116,8 @@ absl::StatusOr<LocalGraphAdmin::Wish> LocalGraphAdmin::WishOf(const GraphSelecto
       wish.buckets.push_back({bucket.width, bucket.height});
     }
   }
+  RETURN_IF_ERROR(CheckSizes(selector.buckets));
+  RETURN_IF_ERROR(buckets().CheckRoomFor(wish.buckets));
   for (pipeline::Size bucket : wish.buckets) {
     ASSIGN_OR_RETURN(const GraphRefs graphs, buckets().GraphsOf(bucket));
     AddOnce(graphs, wish.graphs);
@@ -103,6 +125,17 @@ absl::StatusOr<LocalGraphAdmin::Wish> LocalGraphAdmin::WishOf(const GraphSelecto
   RETURN_IF_ERROR(AddNamed(selector, wish.named));
   AddOnce(wish.named, wish.graphs);
   return wish;
+}
+
+absl::Status LocalGraphAdmin::CheckSizes(const std::vector<pipeline::Size>& sizes) const {
+  std::vector<FieldViolation> violations;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    for (FieldViolation& found : GetFieldViolations(buckets().CheckSize(sizes[i]))) {
+      found.field = absl::StrCat("selector.buckets[", i, "].", found.field);
+      violations.push_back(std::move(found));
+    }
+  }
+  return violations.empty() ? absl::OkStatus() : InvalidFields(violations);
 }
 
 // What ids and components name, among the graphs of the buckets that are served.
@@ -126,16 +159,20 @@ absl::Status LocalGraphAdmin::AddNamed(const GraphSelector& selector, GraphRefs&
     missing.erase(id);
   }
   if (missing.empty() || selector.ids.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("no bucket that is served needs ", NameSome({missing.begin(), missing.end()})));
+  return WithReason(
+      absl::FailedPreconditionError(absl::StrCat("no bucket that is served needs ",
+                                                 NameSome({missing.begin(), missing.end()}))),
+      "NOT_SERVED");
 }
 
 absl::StatusOr<MemoryPrediction> LocalGraphAdmin::Predict(const Wish& wish) {
-  absl::StatusOr<MemoryPrediction> predicted;
-  parts_.preparing.Run([&] {
-    predicted = CatchOutOfMemory([&] { return buckets().Predict(wish.named, wish.buckets); });
-  });
-  return predicted;
+  return buckets().Predict(wish.named, wish.buckets,
+                           [&](const std::function<absl::Status()>& part) {
+                             absl::Status status = CheckNotStopping();
+                             if (status.ok())
+                               parts_.preparing.Run([&] { status = CatchOutOfMemory(part); });
+                             return status;
+                           });
 }
 
 absl::Status LocalGraphAdmin::CheckAllowed(const Wish& wish) const {
@@ -197,9 +234,14 @@ absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Verify(const GraphSele
 
 absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Evict(const GraphSelector& selector,
                                                                 CacheTier tier, bool force) {
-  return ForEach(selector, [&](const std::string& id) {
+  absl::StatusOr<std::vector<EntryResult>> results = ForEach(selector, [&](const std::string& id) {
     return parts_.stores.graphs.Evict(id, static_cast<compiler::Tier>(tier), force);
   });
+  if (!results.ok()) return results;
+  buckets().ForgetCold();
+  parts_.changed();
+  malloc_trim(0);  // what was let go of is for other processes now
+  return results;
 }
 
 absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::SetPinned(const GraphSelector& selector,
@@ -218,7 +260,7 @@ absl::Status LocalGraphAdmin::Export(const GraphSelector& selector,
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> LocalGraphAdmin::Import(std::string artifact) {
+absl::StatusOr<EntryResult> LocalGraphAdmin::Import(std::string artifact) {
   if (!parts_.config.allow_import) {
     return absl::PermissionDeniedError("this server takes no graphs from elsewhere: allow_import");
   }
@@ -229,9 +271,11 @@ absl::StatusOr<std::string> LocalGraphAdmin::Import(std::string artifact) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the graph has ", artifact.size(), " bytes, and the cache may hold ", limit));
   }
-  absl::StatusOr<std::string> id = parts_.stores.graphs.Import(std::move(artifact));
+  ASSIGN_OR_RETURN(EntryResult result, ResultFor(artifact));
+  result.status = parts_.stores.graphs.Import(std::move(artifact)).status();
   parts_.changed();
-  return id;
+  if (!result.status.ok() && !absl::IsFailedPrecondition(result.status)) return result.status;
+  return result;
 }
 
 MemoryReport LocalGraphAdmin::memory() const {

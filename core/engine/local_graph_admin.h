@@ -30,6 +30,7 @@ class LocalGraphAdmin : public GraphAdmin {
     const PictureLoop& loop;
     TaskThread& preparing;
     Warming& warming;
+    const std::atomic<bool>& stop;  // nothing is begun any more
     std::function<void()> changed;  // called when graphs came or went
   };
   explicit LocalGraphAdmin(Parts parts) : parts_(std::move(parts)) {}
@@ -53,7 +54,7 @@ class LocalGraphAdmin : public GraphAdmin {
                                                      bool pinned) override;
   absl::Status Export(const GraphSelector& selector,
                       const std::function<bool(std::string artifact)>& take) override;
-  absl::StatusOr<std::string> Import(std::string artifact) override;
+  absl::StatusOr<EntryResult> Import(std::string artifact) override;
   MemoryReport memory() const override;
 
  private:
@@ -66,8 +67,10 @@ class LocalGraphAdmin : public GraphAdmin {
 
   BucketGraphs& buckets() const { return *buckets_.load(); }  // REQUIRES: CheckOpen is OK
   absl::Status CheckOpen() const;
+  absl::Status CheckNotStopping() const;
   absl::StatusOr<std::vector<compiler::GraphInfo>> Selected(const GraphSelector& selector) const;
   absl::StatusOr<Wish> WishOf(const GraphSelector& selector) const;
+  absl::Status CheckSizes(const std::vector<pipeline::Size>& sizes) const;
   absl::Status AddNamed(const GraphSelector& selector, GraphRefs& graphs) const;
   absl::StatusOr<MemoryPrediction> Predict(const Wish& wish);
   absl::Status CheckAllowed(const Wish& wish) const;

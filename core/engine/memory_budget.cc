@@ -27,8 +27,11 @@ std::string Text(const MemoryPrediction& more) {
                       " of a picture's state, ", more.executables, " of its own)");
 }
 
-absl::Status OutOfMemory(const MemoryPrediction& more, absl::string_view why) {
-  return WithReason(absl::ResourceExhaustedError(absl::StrCat(Text(more), why)), "OUT_OF_MEMORY");
+absl::Status OutOfMemory(const compiler::GraphLabel& label, const MemoryPrediction& more,
+                         absl::string_view why) {
+  return WithReason(
+      absl::ResourceExhaustedError(absl::StrCat(label.ToText(), " ", Text(more), why)),
+      "OUT_OF_MEMORY");
 }
 
 }  // namespace
@@ -59,10 +62,10 @@ absl::Status MemoryBudget::Check(const compiler::GraphLabel& label,
   const int64_t now =
       report.weight_bytes + report.arena_bytes + report.state_bytes + report.executable_bytes;
   if (now + more.total() > limits_.bytes) {
-    return OutOfMemory(more, absl::StrCat("; ", now, " of ", limits_.bytes, " are held"));
+    return OutOfMemory(label, more, absl::StrCat("; ", now, " of ", limits_.bytes, " are held"));
   }
   if (more.total() > available) {
-    return OutOfMemory(more, absl::StrCat(", and the machine has ", available, " left"));
+    return OutOfMemory(label, more, absl::StrCat(", and the machine has ", available, " left"));
   }
   return absl::OkStatus();
 }

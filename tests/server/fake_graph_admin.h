@@ -25,7 +25,7 @@ class FakeGraphAdmin : public engine::GraphAdmin {
       on_warm;
   // For Save, Load, Verify, Evict and SetPinned: "save", "evict both forced", "unpin".
   std::function<Results(const std::string& verb, const engine::GraphSelector&)> on_act;
-  std::function<absl::StatusOr<std::string>(std::string)> on_import;
+  std::function<absl::StatusOr<engine::EntryResult>(std::string)> on_import;
   engine::MemoryReport report;
 
   absl::StatusOr<std::vector<engine::GraphEntry>> List(
@@ -65,7 +65,7 @@ class FakeGraphAdmin : public engine::GraphAdmin {
     }
     return absl::OkStatus();
   }
-  absl::StatusOr<std::string> Import(std::string artifact) override {
+  absl::StatusOr<engine::EntryResult> Import(std::string artifact) override {
     return on_import(std::move(artifact));
   }
   engine::MemoryReport memory() const override { return report; }

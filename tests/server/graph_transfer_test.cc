@@ -1,6 +1,7 @@
 // ExportGraphs and ImportGraphs: graphs as streams of bytes.
 #include <gmock/gmock.h>
 #include <grpcpp/client_context.h>
+#include <grpcpp/generic/generic_stub.h>
 
 #include <atomic>
 #include <random>
@@ -107,7 +108,7 @@ class GraphTransferTest : public RunningServer {
   void TakeImports() {
     engine_.graphs().on_import = [this](std::string artifact) {
       taken_.push_back(std::move(artifact));
-      return absl::StatusOr<std::string>(absl::StrCat("id", taken_.size()));
+      return engine::EntryResult{.id = absl::StrCat("id", taken_.size())};
     };
   }
 
@@ -201,23 +202,49 @@ TEST_F(GraphTransferTest, ADamagedStreamIsDataLoss) {
   v1::GraphResults results;
   EXPECT_EQ(Import({Message(5, "abc")}, results).error_code(), grpc::StatusCode::DATA_LOSS);
   engine_.graphs().on_import = [](std::string) {
-    return absl::StatusOr<std::string>(absl::DataLossError("the checksum is wrong"));
+    return absl::DataLossError("the checksum is wrong");
   };
   const grpc::Status status = Import({Message(3, "abc")}, results);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::DATA_LOSS);
   EXPECT_EQ(status.error_message(), "the checksum is wrong");
 }
 
+// Else the client would take what came before for all that it sent.
+TEST_F(GraphTransferTest, AMessageThatCannotBeReadIsDataLossAndNotTheEnd) {
+  TakeImports();
+  grpc::GenericStub stub(channel_);
+  grpc::ClientContext context;
+  const grpc::Slice bytes("\xff\xff\xff");
+  const grpc::ByteBuffer garbage(&bytes, 1);
+  grpc::ByteBuffer response;
+  absl::Notification done;
+  grpc::Status status;
+  stub.UnaryCall(&context, "/latent.v1.GraphCache/ImportGraphs", {}, &garbage, &response,
+                 [&](const grpc::Status& ended) {
+                   status = ended;
+                   done.Notify();
+                 });
+  done.WaitForNotification();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::DATA_LOSS) << status.error_message();
+}
+
 TEST_F(GraphTransferTest, AGraphForAnotherMachineIsItsOwnFailure) {
-  engine_.graphs().on_import = [](const std::string& artifact) -> absl::StatusOr<std::string> {
-    if (artifact == "foreign") return absl::FailedPreconditionError("made for avx2, not amx");
-    return "id";
+  engine_.graphs().on_import = [](const std::string& artifact) {
+    const bool foreign = artifact == "foreign";
+    return engine::EntryResult{
+        .id = artifact,
+        .component = "unet_base",
+        .status =
+            foreign ? absl::FailedPreconditionError("made for avx2, not amx") : absl::OkStatus()};
   };
   v1::GraphResults results;
   ASSERT_TRUE(Import({Message(7, "foreign"), Message(3, "own")}, results).ok());
   ASSERT_EQ(results.results_size(), 2);
   EXPECT_EQ(results.results(0).error().message(), "made for avx2, not amx");
-  EXPECT_EQ(results.results(1).id(), "id");
+  EXPECT_EQ(results.results(0).id(), "foreign");
+  EXPECT_EQ(results.results(0).component(), "unet_base");
+  EXPECT_EQ(results.results(1).id(), "own");
+  EXPECT_FALSE(results.results(1).has_error());
 }
 
 TEST_F(GraphTransferTest, MoreThanTheBudgetIsRefused) {
@@ -233,7 +260,7 @@ TEST_F(GraphTransferTest, OneImportAtATime) {
   engine_.graphs().on_import = [&](std::string) {
     importing.Notify();
     go_on.WaitForNotification();
-    return absl::StatusOr<std::string>("id");
+    return engine::EntryResult{.id = "id"};
   };
   grpc::ClientContext context;
   v1::GraphResults results, none;

@@ -17,6 +17,7 @@ namespace {
 using ::latentd::testing::StatusIs;
 using ::testing::HasSubstr;
 using ::testing::Pair;
+using ::testing::SizeIs;
 using ::testing::UnorderedElementsAre;
 
 std::unique_ptr<Engine> Loaded(const pipeline::ComponentModes& modes) {
@@ -74,6 +75,20 @@ TEST(ComponentModesTest, WhatNeedsAComponentThatIsOffIsRefusedAndTheRestIsDrawn)
   spec.picture.image = Only<Image>(RunOn(*engine, spec)).at(0).bytes;
   EXPECT_THAT(SubmitTo(*engine, spec),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("vae_encoder")));
+}
+
+TEST(ComponentModesTest, TheRefinerAloneIsServed) {
+  Config config = EnsembleConfig();
+  config.components = {{"unet_base", ComponentMode::kOff}};
+  ASSERT_OK_AND_ASSIGN(const auto engine, Engine::Create(config, SystemClock()));
+  ASSERT_OK(engine->Load());
+  EXPECT_EQ(engine->state(), State::kReady) << engine->status().reason;
+  GenerateSpec spec = SmallSpec(4);
+  EXPECT_THAT(SubmitTo(*engine, spec),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("unet_base")));
+  spec.picture.model = pipeline::Model::kRefiner;
+  spec.picture.image = Only<Image>(RunOn(*Loaded({}), SmallSpec())).at(0).bytes;
+  EXPECT_THAT(Only<Image>(RunOn(*engine, spec)), SizeIs(1));
 }
 
 TEST(ComponentModesTest, AServerThatCouldDrawNothingDoesNotStart) {

@@ -113,8 +113,16 @@ TEST_F(GraphAdminTest, NamesWhatASelectorGetsWrong) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("unet_base")));
   EXPECT_THAT(admin().Load({.buckets = {{640, 64}}}),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("640x64")));
-  EXPECT_THAT(admin().Warm({.buckets = {{65, 64}}}, /*dry_run=*/true, Always),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("multiple of 8")));
+  const absl::Status sizes =
+      admin()
+          .Warm({.buckets = {{64, 64}, {65, 64}, {64, 4096}}}, /*dry_run=*/true, Always)
+          .status();
+  EXPECT_THAT(sizes, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("multiple of 8")));
+  std::vector<std::string> fields;
+  for (const FieldViolation& violation : GetFieldViolations(sizes)) {
+    fields.push_back(violation.field);
+  }
+  EXPECT_THAT(fields, ElementsAre("selector.buckets[1].width", "selector.buckets[2].height"));
 }
 
 // The base's and the refiner's VAE are one entry with two users, and one executable.
@@ -174,7 +182,12 @@ TEST_F(GraphAdminTest, TakesBackWhatItExported) {
   }));
   const int64_t compiled = CompilationsOf(*engine_);
   ASSERT_TRUE(AllOk(admin().Evict(kAll, CacheTier::kBoth, false)));
-  for (std::string& artifact : artifacts) ASSERT_OK(admin().Import(artifact));
+  for (std::string& artifact : artifacts) {
+    ASSERT_OK_AND_ASSIGN(const EntryResult taken, admin().Import(artifact));
+    ASSERT_OK_AND_ASSIGN(const GraphEntry entry, admin().Find(taken.id));
+    EXPECT_EQ(taken.component, entry.component);
+    EXPECT_EQ(taken.bucket, entry.bucket);
+  }
   ASSERT_TRUE(AllOk(admin().Load(kAll)));
   EXPECT_EQ(CompilationsOf(*engine_), compiled);
   EXPECT_EQ(engine_->state(), State::kReady);
@@ -200,6 +213,31 @@ TEST_F(GraphAdminTest, WarmsABucketThatIsNotConfigured) {
   ASSERT_OK_AND_ASSIGN(const WarmOutcome again,
                        admin().Warm({.buckets = {size}}, /*dry_run=*/false, Always));
   EXPECT_EQ(again.ready_before, static_cast<int>(steps.size()));
+}
+
+TEST_F(GraphAdminTest, ABucketThatIsNotConfiguredGoesWithItsGraphs) {
+  const pipeline::Size size{80, 64};
+  ASSERT_OK(admin().Warm({.buckets = {size}}, /*dry_run=*/false, Always));
+  const size_t buckets = engine_->status().buckets.size();
+  ASSERT_TRUE(AllOk(admin().Evict({.buckets = {size}}, CacheTier::kMemory, false)));
+  EXPECT_EQ(engine_->status().buckets.size(), buckets);  // it can be loaded
+  ASSERT_TRUE(AllOk(admin().Evict({.buckets = {size}}, CacheTier::kDisk, false)));
+  EXPECT_EQ(engine_->status().buckets.size(), buckets - 1);
+  EXPECT_THAT(admin().List({.buckets = {size}}), StatusIs(absl::StatusCode::kNotFound, _));
+  ASSERT_TRUE(AllOk(admin().Evict({.buckets = {{64, 64}}}, CacheTier::kBoth, false)));
+  EXPECT_EQ(engine_->status().buckets.size(), buckets - 1);
+}
+
+TEST_F(GraphAdminTest, MoreBucketsThanCanBeServedAreRefusedBeforeAnythingIsCompiled) {
+  const int64_t compiled = CompilationsOf(*engine_);
+  GraphSelector many;
+  for (int i = 0; i < 64; ++i) many.buckets.push_back({64 + 8 * i, 72});
+  for (const bool dry_run : {true, false}) {
+    const absl::Status status = admin().Warm(many, dry_run, Always).status();
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("at most 64")));
+    EXPECT_EQ(GetReason(status), "TOO_MANY_BUCKETS");
+  }
+  EXPECT_EQ(CompilationsOf(*engine_), compiled);
 }
 
 TEST_F(GraphAdminTest, ADryRunPredictsAndCompilesNothing) {
@@ -251,7 +289,7 @@ TEST_F(GraphAdminTest, ADrainStopsAWarm) {
   engine.Drain(SystemClock().Monotonic());
   gate_.Open();
   operators.join();
-  EXPECT_EQ(warmed.code(), absl::StatusCode::kCancelled);
+  EXPECT_THAT(warmed, StatusIs(absl::StatusCode::kUnavailable, HasSubstr("stopping")));
 }
 
 TEST_F(GraphAdminTest, SaysWhoSharesWeights) {
