@@ -107,7 +107,7 @@ inline constexpr Family kBucketWarm{"latentd_bucket_warm",
 inline constexpr Family kBucketLastUsed{"latentd_bucket_last_used_timestamp_seconds",
                                         "When a request last ran in the bucket; 0: never.",
                                         Type::kGauge,
-                                        {kConfiguredBucket}};
+                                        {kBucket}};
 
 // Start-up and state.
 inline constexpr Family kStartupPhase{"latentd_startup_phase_duration_seconds",

@@ -10,11 +10,11 @@ import grpc
 
 import metrics
 import server_process
-from server_process import Api, Server
+from server_process import COLD_OK, Api, Server
 
 DOCUMENTATION = pathlib.Path(__file__).parents[2] / "docs" / "metrics.md"
 # Their labels are known once models are loaded.
-LATER = {"latentd_bucket_warm", "latentd_bucket_last_used_timestamp_seconds", "latentd_model_info"}
+LATER = {"latentd_bucket_warm", "latentd_model_info"}
 
 
 def documented():
@@ -48,6 +48,15 @@ class MetricsTest(unittest.TestCase):
         self.assertEqual(scrape.sum("latentd_server_state"), 1)
         self.assertGreater(scrape.sum("latentd_ready_timestamp_seconds"), 0)
         self.assertEqual(scrape.sum("latentd_requests_total"), 0)
+
+    def test_no_series_comes_later(self):
+        """Guard: kBucket, which has "other", of kBucketLastUsed (core/metrics/families.h)."""
+        api = self.api()
+        series = set(self.scrape().values)
+        api.generate(api.request())
+        api.generate(api.request(width=72, bucket_policy=COLD_OK))
+        self.wait_until_counted()
+        self.assertEqual(set(self.scrape().values) - series, set())
 
     def test_a_picture_is_counted(self):
         api = self.api()
