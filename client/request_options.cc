@@ -4,6 +4,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
@@ -202,6 +203,9 @@ std::vector<OptionGroup> RequestOptions(v1::GenerateRequest& request) {
 
 std::string OptionSpelling(const std::string& field) {
   if (field == "prompt") return "PROMPT";
+  if (field == "id" || absl::StartsWith(field, "selector.ids")) return "ID";
+  if (absl::StartsWith(field, "selector.components")) return "--component";
+  if (absl::StartsWith(field, "selector.buckets")) return "--bucket";
   const std::string last = field.substr(field.rfind('.') + 1);  // "output.quality" is --quality
   return absl::StrCat("--", absl::StrReplaceAll(last, {{"_", "-"}}));
 }

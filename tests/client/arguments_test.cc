@@ -106,6 +106,10 @@ TEST(RequestOptionsTest, FieldsAreSpelledAsTheyAreTyped) {
   EXPECT_EQ(OptionSpelling("num_inference_steps"), "--num-inference-steps");
   EXPECT_EQ(OptionSpelling("output.quality"), "--quality");
   EXPECT_EQ(OptionSpelling("prompt"), "PROMPT");
+  EXPECT_EQ(OptionSpelling("id"), "ID");
+  EXPECT_EQ(OptionSpelling("selector.ids[3]"), "ID");
+  EXPECT_EQ(OptionSpelling("selector.components[0]"), "--component");
+  EXPECT_EQ(OptionSpelling("selector.buckets[1].width"), "--bucket");
 }
 
 }  // namespace
