@@ -110,6 +110,8 @@ absl::StatusOr<GraphStore::Bytes> GraphStore::CompileNow(Entry& entry, absl::str
     entry.failure = compiled.status();
     if (compiled.ok()) {
       entry.compile_time = took;
+      entry.needs.clear();
+      ++entry.compilations;
       ++totals_.compilations;
       totals_.compile_time += took;
     }

@@ -32,9 +32,7 @@ bool GraphStore::Entry::HoldsMemory() const {
 
 int64_t GraphStore::Entry::executable_bytes() const {
   size_t bytes = 0;
-  for (const auto& [weights, one] : loaded) {
-    if (one.executable != nullptr) bytes += one.own_bytes;
-  }
+  for (const auto& [weights, one] : loaded) bytes += one.own_bytes;
   return static_cast<int64_t>(bytes);
 }
 
@@ -51,6 +49,7 @@ void GraphStore::TakeOut(Entry& entry, Leaving& leaving) {
   leaving.push_back(std::exchange(entry.artifact, {}).bytes);
   for (auto& [weights, one] : entry.loaded) {
     leaving.push_back(std::exchange(one.executable, nullptr));
+    one.own_bytes = 0;
   }
 }
 

@@ -25,7 +25,7 @@ struct GraphStore::Got {
 // An executable over weights of one content.
 struct GraphStore::Loaded {
   ExecutablePointer executable;  // null: not there
-  size_t own_bytes = 0;          // of it
+  size_t own_bytes = 0;          // of it, from when it is loaded, before it is there
   bool loading = false;
   absl::Status failure;  // of the last time that it was loaded
 
@@ -76,7 +76,11 @@ struct GraphStore::Entry : std::enable_shared_from_this<Entry> {
   absl::Status failure;             // of compiling
   std::string miss;                 // why what was on disk could not be used
   std::map<Digest, Loaded> loaded;  // by the content of the weights
-  int tries = 0;                    // compilations and loads that ended
+  // Likewise, of those that somebody asked about: what the artifact needs, or what planning came to
+  // while there was none.
+  std::map<Digest, backends::MemoryNeeds> needs;
+  int tries = 0;  // compilations and loads that ended
+  int compilations = 0;
   size_t arena_bytes = 0;
   absl::Duration compile_time, load_time;
   int64_t hits = 0;

@@ -90,6 +90,7 @@ GraphInfo GraphStore::InfoOf(const Entry& entry) const {
   info.device_bytes = entry.executable_bytes();
   info.arena_bytes = static_cast<int64_t>(entry.arena_bytes);
   info.memory_bytes = entry.artifact_bytes();
+  info.compilations = entry.compilations;
   info.compile_time = entry.compile_time;
   info.load_time = entry.load_time;
   info.hits = entry.hits;
@@ -111,9 +112,17 @@ std::vector<cache::EntryInfo> GraphStore::SyncWithDisk() const {
 }
 
 void GraphStore::RefreshMetrics() {
-  SyncWithDisk();
-  absl::MutexLock lock(&mutex_);
-  for (const std::shared_ptr<Entry>& entry : entries_) Publish(*entry);
+  std::vector<std::shared_ptr<Entry>> entries;
+  {
+    absl::MutexLock lock(&mutex_);
+    entries = entries_;
+  }
+  for (const std::shared_ptr<Entry>& entry : entries) {
+    const bool on_disk = disk_.Contains(entry->key);
+    absl::MutexLock lock(&mutex_);
+    entry->on_disk = on_disk && !entry->distrusted;
+    Publish(*entry);
+  }
 }
 
 GraphInfo GraphStore::InfoOf(const cache::EntryInfo& on_disk) const {
@@ -132,13 +141,16 @@ GraphInfo GraphStore::InfoOf(const cache::EntryInfo& on_disk) const {
   return info;
 }
 
-std::vector<GraphInfo> GraphStore::List() const {
+std::vector<GraphInfo> GraphStore::Declared() const {
   std::vector<GraphInfo> list;
+  absl::MutexLock lock(&mutex_);
+  for (const std::shared_ptr<Entry>& entry : entries_) list.push_back(InfoOf(*entry));
+  return list;
+}
+
+std::vector<GraphInfo> GraphStore::List() const {
   const std::vector<cache::EntryInfo> on_disk = SyncWithDisk();
-  {
-    absl::MutexLock lock(&mutex_);
-    for (const std::shared_ptr<Entry>& entry : entries_) list.push_back(InfoOf(*entry));
-  }
+  std::vector<GraphInfo> list = Declared();
   const size_t declared = list.size();
   for (const cache::EntryInfo& entry : on_disk) {
     const std::string id = entry.digest.ToString();

@@ -118,9 +118,9 @@ absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::Get(const GraphRef& gr
   absl::MutexLock lock(&mutex_);
   Loaded& loaded = entry.loaded[weights];
   loaded.loading = false;
+  loaded.own_bytes = made.ok() ? (*made)->own_bytes() : 0;
   if (made.ok()) {
     loaded.executable = *made;
-    loaded.own_bytes = (*made)->own_bytes();
     Touch(entry);
   }
   leaving = Trim();
@@ -196,8 +196,30 @@ absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::Make(const Use& use, P
 
 absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::LoadFrom(const Use& use,
                                                                    const Bytes& artifact) {
+  ExecutablePointer executable;
+  absl::Duration took;
+  {
+    absl::MutexLock lock(&loading_);
+    const absl::Time begin = clock_.Monotonic();
+    ASSIGN_OR_RETURN(executable, LoadOnly(use, artifact));
+    took = clock_.Monotonic() - begin;
+  }
+  if (options_.run_once) {
+    absl::MutexLock lock(&first_runs_);
+    const absl::Time begin = clock_.Monotonic();
+    RETURN_IF_ERROR(RunOnZeros(*executable));
+    took += clock_.Monotonic() - begin;
+  }
+  absl::MutexLock lock(&mutex_);
+  use.entry->load_time = took;
+  ++totals_.loads;
+  totals_.load_time += took;
+  return executable;
+}
+
+absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::LoadOnly(const Use& use,
+                                                                   const Bytes& artifact) {
   Entry& entry = *use.entry;
-  const absl::Time begin = clock_.Monotonic();
   ASSIGN_OR_RETURN(const CompiledGraph compiled, Open(*artifact.bytes, entry.key));
   RETURN_IF_ERROR(CheckSamePorts(*entry.graph, *compiled.graph));
   backends::Backend::Admission admit;
@@ -208,12 +230,9 @@ absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::LoadFrom(const Use& us
   }
   ASSIGN_OR_RETURN(ExecutablePointer executable,
                    entry.backend.LoadIf(compiled.graph, compiled.plan, *use.weights, admit));
-  if (options_.run_once) RETURN_IF_ERROR(RunOnZeros(*executable));
   absl::MutexLock lock(&mutex_);
-  entry.load_time = clock_.Monotonic() - begin;
   entry.arena_bytes = executable->arena_bytes();
-  ++totals_.loads;
-  totals_.load_time += entry.load_time;
+  entry.loaded[*use.content].own_bytes = executable->own_bytes();
   return executable;
 }
 

@@ -17,7 +17,8 @@
 // Bounded: what entries hold in memory leaves, least recently used first, when the budget is
 // passed; never of one that is pinned, in use (somebody holds an executable) or the newest.
 //
-// Thread-safe. Compiling, loading and the first run happen on the thread that asks.
+// Thread-safe. Compiling, loading and the first run happen on the thread that asks; one graph at a
+// time is loaded, and one has its first run, so that two threads can be at one of these each.
 #pragma once
 
 #include <atomic>
@@ -83,7 +84,8 @@ struct GraphInfo {
   int64_t arena_bytes = 0;   // that one run uses; 0 where it is not known yet
   int64_t memory_bytes = 0;  // of the artifact in memory
   int64_t disk_bytes = 0;
-  absl::Duration compile_time;  // in this process, or as the artifact says
+  int compilations = 0;         // in this process, those that came to something
+  absl::Duration compile_time;  // of the last, or as the artifact says
   absl::Duration load_time;     // of the last load, first run included
   int64_t hits = 0;
   absl::Time last_use = absl::InfinitePast();  // wall clock; InfinitePast: never
@@ -109,7 +111,7 @@ class GraphStore {
     // or written. Called from any thread, without a lock.
     std::function<void(absl::string_view)> on_warning = {};
     // Asked before a graph is loaded, with what it would hold; an error, best RESOURCE_EXHAUSTED,
-    // is what loading it comes to. Called from any thread, without a lock.
+    // is what loading it comes to. Called from any thread, by one at a time; must load nothing.
     std::function<absl::Status(const GraphLabel&, const backends::MemoryNeeds&)> before_load = {};
   };
 
@@ -142,11 +144,14 @@ class GraphStore {
   // From now on nothing is compiled (strict mode): Get for kCompile behaves as kLoad does.
   void ForbidCompiling() { compiling_forbidden_ = true; }
 
-  // What the graph would hold, without loading it: from its artifact, or by planning it anew and
-  // dropping the result (which counts as no compilation).
+  // What the graph would hold, without loading it: from its artifact, or by planning it and
+  // dropping the result (which counts as no compilation). Remembered until it is compiled.
   absl::StatusOr<backends::MemoryNeeds> Predict(const GraphRef& graph) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Declared entries in order of declaration, then what else is on disk.
+  // Declared entries in order of declaration, as far as is known without asking the disk: no
+  // disk_bytes, and what another process took from the disk is still compiled.
+  std::vector<GraphInfo> Declared() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Declared entries, as the disk is now, then what else is on it.
   std::vector<GraphInfo> List() const ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<GraphInfo> Find(absl::string_view id) const;  // NOT_FOUND
 
@@ -173,7 +178,7 @@ class GraphStore {
   absl::StatusOr<std::string> Import(std::string artifact) ABSL_LOCKS_EXCLUDED(mutex_);
 
   Totals totals() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Counts the entries by state anew, with what other processes did to the disk cache.
+  // Counts the declared entries by state anew, with what other processes did to the disk cache.
   void RefreshMetrics() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -199,7 +204,9 @@ class GraphStore {
   absl::StatusOr<ExecutablePointer> Make(const Use& use, Purpose purpose)
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<ExecutablePointer> LoadFrom(const Use& use, const Bytes& artifact)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+      ABSL_LOCKS_EXCLUDED(mutex_, loading_, first_runs_);
+  absl::StatusOr<ExecutablePointer> LoadOnly(const Use& use, const Bytes& artifact)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(loading_);
 
   // graph_artifacts.cc: from an entry to its artifact.
   struct Got;
@@ -222,6 +229,8 @@ class GraphStore {
   // FAILED_PRECONDITION: an artifact with that key runs elsewhere, and what differs.
   absl::Status CheckKey(const GraphKey& key) const ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<std::string> ReadArtifact(const Named& named) const ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<backends::MemoryNeeds> PredictAnew(const Use& use) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<backends::MemoryNeeds> NeedsOf(const Use& use, absl::string_view artifact) const;
   absl::Status CheckContent(const std::string& artifact, const Named& named) const
       ABSL_LOCKS_EXCLUDED(mutex_);
@@ -254,6 +263,8 @@ class GraphStore {
   DiskArtifacts disk_;
   const Options options_;
   std::atomic<bool> compiling_forbidden_ = false;
+  absl::Mutex loading_;  // one at a time: before_load is asked with all that came before in place
+  absl::Mutex first_runs_;
 
   mutable absl::Mutex mutex_;
   std::vector<std::shared_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);  // as they were declared

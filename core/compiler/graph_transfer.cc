@@ -26,14 +26,28 @@ absl::StatusOr<backends::MemoryNeeds> GraphStore::NeedsOf(const Use& use,
 }
 
 absl::StatusOr<backends::MemoryNeeds> GraphStore::Predict(const GraphRef& graph) {
-  const Entry& entry = *graph->entry;
-  if (const auto artifact = ReadArtifact({entry.key, graph->entry}); artifact.ok()) {
-    absl::StatusOr<backends::MemoryNeeds> needs = NeedsOf(*graph, *artifact);
+  Entry& entry = *graph->entry;
+  const Digest weights = ContentOf(*graph);
+  {
+    absl::MutexLock lock(&mutex_);
+    if (const auto known = entry.needs.find(weights); known != entry.needs.end()) {
+      return known->second;
+    }
+  }
+  ASSIGN_OR_RETURN(backends::MemoryNeeds needs, PredictAnew(*graph));
+  absl::MutexLock lock(&mutex_);
+  return entry.needs[weights] = std::move(needs);
+}
+
+absl::StatusOr<backends::MemoryNeeds> GraphStore::PredictAnew(const Use& use) const {
+  const Entry& entry = *use.entry;
+  if (const auto artifact = ReadArtifact({entry.key, use.entry}); artifact.ok()) {
+    absl::StatusOr<backends::MemoryNeeds> needs = NeedsOf(use, *artifact);
     if (needs.ok()) return needs;
   }
   ASSIGN_OR_RETURN(const CompiledGraph compiled,
                    Compile(*entry.graph, entry.backend, OptionsFor(entry.precision)));
-  return entry.backend.Predict(*compiled.graph, compiled.plan, *graph->weights);
+  return entry.backend.Predict(*compiled.graph, compiled.plan, *use.weights);
 }
 
 absl::Status GraphStore::CheckKey(const GraphKey& key) const {
@@ -115,6 +129,7 @@ void GraphStore::TakeIn(Entry& entry, std::string artifact) {
   Leaving leaving;
   absl::MutexLock lock(&mutex_);
   entry.on_disk = disk_.available();
+  entry.needs.clear();
   entry.distrusted = false;
   entry.failure = absl::OkStatus();
   entry.miss.clear();

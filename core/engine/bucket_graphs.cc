@@ -45,6 +45,12 @@ std::string ColdnessText(const GraphInfo& info) {
                       info.reason);
 }
 
+std::map<std::string, GraphInfo> ById(std::vector<GraphInfo> list) {
+  std::map<std::string, GraphInfo> infos;
+  for (GraphInfo& info : list) infos.emplace(info.id, std::move(info));
+  return infos;
+}
+
 bool IsWanted(const GraphInfo& info, const pipeline::PictureSpec& spec) {
   if (info.label.component == "vae_encoder" && spec.image.empty()) return false;
   const bool base = spec.model == pipeline::Model::kBase;
@@ -76,6 +82,20 @@ batching::Buckets BucketGraphs::buckets() const {
   std::vector<batching::Bucket> listed;
   for (const Served& served : served_) listed.push_back({served.size.width, served.size.height});
   return batching::Buckets(std::move(listed));
+}
+
+absl::StatusOr<pipeline::Size> BucketGraphs::Choose(pipeline::Size size,
+                                                    batching::SizePolicy policy) const {
+  std::set<std::string> ready;
+  if (policy == batching::SizePolicy::kSnap) {
+    for (const Standing& standing : Stand()) {
+      if (standing.bucket.ready) ready.insert(SizeText(standing.bucket.size));
+    }
+  }
+  const auto is_ready = [&](batching::Bucket bucket) { return ready.contains(bucket.ToText()); };
+  ASSIGN_OR_RETURN(const batching::Bucket bucket,
+                   buckets().Choose({size.width, size.height}, policy, is_ready));
+  return pipeline::Size{bucket.width, bucket.height};
 }
 
 BucketGraphs::Served* BucketGraphs::Find(pipeline::Size bucket) {
@@ -112,7 +132,7 @@ absl::Status BucketGraphs::Add(pipeline::Size bucket) {
 }
 
 void BucketGraphs::ForgetCold() {
-  const Infos infos = List();
+  const Infos infos = ById(store_.List());
   const auto is_cold = [&](const GraphStore::GraphRef& graph) {
     const auto info = infos.find(GraphStore::IdOf(graph));
     return info == infos.end() || info->second.label.width == 0 ||
@@ -154,19 +174,13 @@ absl::StatusOr<GraphRefs> BucketGraphs::GraphsOf(pipeline::Size bucket) const {
 absl::StatusOr<GraphRefs> BucketGraphs::GraphsFor(const pipeline::PictureSpec& resolved) const {
   const int rows = pipeline::UsesGuidance(resolved) ? 2 : 1;
   ASSIGN_OR_RETURN(GraphRefs graphs, pipeline_.GraphsOf(*resolved.executed_size, rows));
-  const Infos infos = List();
+  const Infos infos = ById(store_.Declared());
   const auto unneeded = [&](const GraphStore::GraphRef& graph) {
     const auto info = infos.find(GraphStore::IdOf(graph));
     return info != infos.end() && !IsWanted(info->second, resolved);
   };
   graphs.erase(std::remove_if(graphs.begin(), graphs.end(), unneeded), graphs.end());
   return graphs;
-}
-
-BucketGraphs::Infos BucketGraphs::List() const {
-  Infos infos;
-  for (GraphInfo& info : store_.List()) infos.emplace(info.id, std::move(info));
-  return infos;
 }
 
 std::vector<GraphInfo> BucketGraphs::Known() const {
@@ -188,7 +202,7 @@ std::vector<GraphInfo> BucketGraphs::Known() const {
 }
 
 absl::Status BucketGraphs::CheckCompiled(const GraphRefs& graphs) const {
-  const Infos infos = List();
+  const Infos infos = ById(store_.List());
   std::set<std::string> cold;
   for (const GraphStore::GraphRef& graph : graphs) {
     const auto info = infos.find(GraphStore::IdOf(graph));
@@ -220,6 +234,16 @@ absl::StatusOr<MemoryPrediction> BucketGraphs::Predict(GraphRefs graphs,
   return tally.prediction();
 }
 
+absl::Status BucketGraphs::OutcomeOf(pipeline::Size bucket,
+                                     const std::map<std::string, absl::Status>& failures) const {
+  ASSIGN_OR_RETURN(const GraphRefs graphs, GraphsOf(bucket));
+  for (const GraphStore::GraphRef& graph : graphs) {
+    const auto failed = failures.find(GraphStore::IdOf(graph));
+    if (failed != failures.end()) return failed->second;
+  }
+  return absl::OkStatus();
+}
+
 void BucketGraphs::SetOutcome(pipeline::Size bucket, const absl::Status& outcome) {
   absl::MutexLock lock(&mutex_);
   if (Served* served = Find(bucket)) served->outcome = outcome;
@@ -233,7 +257,7 @@ absl::Status BucketGraphs::MemoryFailure(pipeline::Size bucket) {
 }
 
 std::vector<BucketGraphs::Standing> BucketGraphs::Stand() const {
-  const Infos infos = List();
+  const Infos infos = ById(store_.Declared());
   absl::MutexLock lock(&mutex_);
   std::vector<Standing> all;
   for (const Served& served : served_) all.push_back(StandingOf(served, infos));

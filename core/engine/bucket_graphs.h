@@ -41,6 +41,11 @@ class BucketGraphs {
   batching::Buckets buckets() const ABSL_LOCKS_EXCLUDED(mutex_);
   const std::vector<pipeline::Size>& configured() const { return options_.buckets; }
 
+  // What the networks run at for a picture of `size`; for kSnap one that needs no compiling, if
+  // there is one. As batching::Buckets.
+  absl::StatusOr<pipeline::Size> Choose(pipeline::Size size, batching::SizePolicy policy) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
   // Serves one more from now on. RESOURCE_EXHAUSTED: there are too many.
   absl::Status Add(pipeline::Size bucket) ABSL_LOCKS_EXCLUDED(mutex_);
   // RESOURCE_EXHAUSTED, reason TOO_MANY_BUCKETS: Add would refuse one of these.
@@ -72,6 +77,9 @@ class BucketGraphs {
                                            absl::Span<const pipeline::Size> buckets,
                                            const Turn& take_turn) const;
 
+  // What became of the bucket by what became of graphs, by id: the first failure among its own.
+  absl::Status OutcomeOf(pipeline::Size bucket,
+                         const std::map<std::string, absl::Status>& failures) const;
   // What came of the last try to have the bucket.
   void SetOutcome(pipeline::Size bucket, const absl::Status& outcome) ABSL_LOCKS_EXCLUDED(mutex_);
   // RESOURCE_EXHAUSTED if that was the outcome.
@@ -82,7 +90,7 @@ class BucketGraphs {
     bool configured = false;
     bool warm = false;  // every graph is loaded
   };
-  // How every bucket stands now.
+  // How every bucket stands, as far as is known without asking the disk.
   std::vector<Standing> Stand() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -93,7 +101,6 @@ class BucketGraphs {
   };
   using Infos = std::map<std::string, compiler::GraphInfo>;  // by id
 
-  Infos List() const;
   Served Declare(pipeline::Size bucket) const;
   Standing StandingOf(const Served& served, const Infos& infos) const;
   Served* Find(pipeline::Size bucket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

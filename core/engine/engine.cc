@@ -1,6 +1,7 @@
 #include "core/engine/engine.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -38,11 +39,26 @@ absl::StatusOr<std::unique_ptr<backends::Backend>> MakeBackend(const Config& con
       absl::StrCat("backend ", Excerpt(config.backend), ": must be cpu or reference"));
 }
 
+void WarnOfSlowPrecision(const Config& config) {
+  if (config.backend != "cpu" || !config.warn) return;
+  std::set<device::DType> wanted;
+  for (const auto& [component, dtype] : config.precision) wanted.insert(dtype);
+  if (wanted.contains(device::DType::kF16)) {
+    config.warn("fp16 is neither smaller nor faster than fp32 on a CPU");
+  }
+  if (wanted.contains(device::DType::kBF16) && !backends::cpu::HasFastBf16()) {
+    config.warn(
+        "bf16 is smaller than fp32 and slower on this machine, which has no AMX or does not grant "
+        "it");
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(Config config, const Clock& clock) {
   RETURN_IF_ERROR(CheckForm(config));
   ASSIGN_OR_RETURN(std::unique_ptr<backends::Backend> backend, MakeBackend(config));
+  WarnOfSlowPrecision(config);
   return std::make_unique<LocalEngine>(std::move(config), std::move(backend), clock);
 }
 

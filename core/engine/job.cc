@@ -24,16 +24,15 @@ Job::Job(uint64_t handle, const pipeline::Pipeline& pipeline, GenerateSpec resol
       unfinished(picture_count()),
       sink_(std::move(sink)) {}
 
-bool Job::Publish(Event event) {
+void Job::Publish(Event event) {
   absl::MutexLock lock(&publishing_);
-  return PublishLocked(std::move(event));
+  PublishLocked(std::move(event));
 }
 
-bool Job::PublishLocked(Event event) {
-  if (ended_) return false;
+void Job::PublishLocked(Event event) {
+  if (ended_) return;
   ended_ = IsLast(event);
   sink_->OnEvent(std::move(event));
-  return ended_;
 }
 
 }  // namespace latentd::engine

@@ -28,13 +28,12 @@ class Job {
   Job(uint64_t handle, const pipeline::Pipeline& pipeline, GenerateSpec spec,
       std::shared_ptr<EventSink> sink, absl::Time submitted);
 
-  // Hands the event to the sink, one at a time and nothing after Completed or Failed. True iff this
-  // event ended the job.
-  bool Publish(Event event) ABSL_LOCKS_EXCLUDED(publishing_);
+  // Hands the event to the sink, one at a time and nothing after Completed or Failed.
+  void Publish(Event event) ABSL_LOCKS_EXCLUDED(publishing_);
 
   // Holds back what others publish while this is alive, so that Queued is first.
   absl::Mutex& publishing() ABSL_LOCK_RETURNED(publishing_) { return publishing_; }
-  bool PublishLocked(Event event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(publishing_);
+  void PublishLocked(Event event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(publishing_);
 
   int picture_count() const { return static_cast<int>(spec.picture.seeds.size()); }
 

@@ -133,10 +133,9 @@ absl::StatusOr<pipeline::PictureSpec> LocalEngine::Resolve(const GenerateSpec& s
     violations.push_back({"output.quality", absl::StrCat("must be 1 to 100, is ", quality)});
   }
   if (!violations.empty()) return InvalidFields(violations);
-  ASSIGN_OR_RETURN(const batching::Bucket bucket,
-                   buckets_->buckets().Choose({*resolved->width, *resolved->height},
-                                              SizePolicyOf(resolved->bucket_policy)));
-  resolved->executed_size = pipeline::Size{bucket.width, bucket.height};
+  ASSIGN_OR_RETURN(resolved->executed_size,
+                   buckets_->Choose({*resolved->width, *resolved->height},
+                                    SizePolicyOf(resolved->bucket_policy)));
   return resolved;
 }
 

@@ -51,8 +51,7 @@ class LocalEngine : public Engine {
   absl::Status LoadModels();
   void OpenBuckets();
   absl::Status WarmBuckets();
-  absl::Status WarmBucket(pipeline::Size bucket, std::vector<std::string>& done);
-  void NoteProgress(const WarmProgress& progress, std::vector<std::string>& done);
+  void NoteProgress(const WarmProgress& progress);
   void ShowPhase(const char* phase, absl::Duration duration);
   void ShowModels();
   // Brings the status up to date with how the graphs stand; `warmed`: warming is over.

@@ -1,6 +1,8 @@
 // From a configuration to a server that serves: checkpoints, then the graphs of every bucket.
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -73,6 +75,7 @@ absl::Status LocalEngine::LoadModels() {
                                       .digests = stores_.digests,
                                       .components = config_.components,
                                       .precision = config_.precision,
+                                      .holds_fp16_in_fp32 = config_.backend == "cpu",
                                       .reference = stores_.reference.get(),
                                       .vae_tiling_above = config_.vae_tiling_above};
   ASSIGN_OR_RETURN(pipeline_, pipeline::LoadPipeline(options, stores_.weights, stores_.graphs));
@@ -110,23 +113,29 @@ void LocalEngine::ShowPhase(const char* phase, absl::Duration duration) {
 // The largest bucket first: it needs the largest arena, and what does not fit is known early.
 absl::Status LocalEngine::WarmBuckets() {
   const absl::Time begin = clock_.Monotonic();
-  std::vector<std::string> all;
+  GraphRefs graphs;
+  std::set<std::string> ids;
   for (pipeline::Size bucket : buckets_->configured()) {
-    const absl::StatusOr<GraphRefs> graphs = buckets_->GraphsOf(bucket);
-    for (size_t i = 0; graphs.ok() && i < graphs->size(); ++i) {
-      all.push_back(GraphStore::IdOf((*graphs)[i]));
-    }
+    const absl::StatusOr<GraphRefs> its = buckets_->GraphsOf(bucket);
+    if (!its.ok()) continue;
+    graphs.insert(graphs.end(), its->begin(), its->end());
+    for (const GraphStore::GraphRef& graph : *its) ids.insert(GraphStore::IdOf(graph));
   }
-  std::sort(all.begin(), all.end());
-  all.erase(std::unique(all.begin(), all.end()), all.end());
   board_.Update([&](ServerStatus& status) {
     status.state = State::kWarming;
-    status.graphs_total = static_cast<int>(all.size());
+    status.graphs_total = static_cast<int>(ids.size());
   });
-  std::vector<std::string> done;
-  for (pipeline::Size bucket : buckets_->configured()) {
-    RETURN_IF_ERROR(WarmBucket(bucket, done));
+  std::map<std::string, absl::Status> failures;
+  const auto note = [&](const WarmProgress& progress) {
+    if (!progress.entry.status.ok()) failures[progress.entry.id] = progress.entry.status;
+    NoteProgress(progress);
     ShowBuckets();
+    return true;
+  };
+  const auto allow = config_.compile_at_start ? compiler::Allow::kCompile : compiler::Allow::kLoad;
+  RETURN_IF_ERROR(warming_.Run(graphs, {allow, "startup"}, Warming::Pace::kAtOnce, note).status());
+  for (pipeline::Size bucket : buckets_->configured()) {
+    buckets_->SetOutcome(bucket, buckets_->OutcomeOf(bucket, failures));
   }
   const GraphStore::Totals totals = stores_.graphs.totals();
   ShowPhase("compile", totals.compile_time);
@@ -135,33 +144,11 @@ absl::Status LocalEngine::WarmBuckets() {
   return absl::OkStatus();
 }
 
-// An error only if it was stopped; that the bucket cannot be had is its outcome.
-absl::Status LocalEngine::WarmBucket(pipeline::Size bucket, std::vector<std::string>& done) {
-  absl::StatusOr<GraphRefs> graphs = buckets_->GraphsOf(bucket);
-  if (!graphs.ok()) return absl::OkStatus();
-  const auto known = [&](const GraphStore::GraphRef& graph) {
-    return std::find(done.begin(), done.end(), GraphStore::IdOf(graph)) != done.end();
-  };
-  graphs->erase(std::remove_if(graphs->begin(), graphs->end(), known), graphs->end());
-  absl::Status outcome;
-  const auto note = [&](const WarmProgress& progress) {
-    NoteProgress(progress, done);
-    outcome.Update(progress.entry.status);
-    return true;
-  };
-  const auto allow = config_.compile_at_start ? compiler::Allow::kCompile : compiler::Allow::kLoad;
-  RETURN_IF_ERROR(warming_.Run(*graphs, {allow, "startup"}, Warming::Pace::kAtOnce, note).status());
-  buckets_->SetOutcome(bucket, outcome);
-  return absl::OkStatus();
-}
-
-void LocalEngine::NoteProgress(const WarmProgress& progress, std::vector<std::string>& done) {
-  // What failed is tried again for the next bucket that needs it.
+void LocalEngine::NoteProgress(const WarmProgress& progress) {
   if (!progress.entry.status.ok()) return;
-  done.push_back(progress.entry.id);
   const absl::StatusOr<compiler::GraphInfo> graph = stores_.graphs.Find(progress.entry.id);
   board_.Update([&](ServerStatus& status) {
-    status.graphs_done = static_cast<int>(done.size());
+    ++status.graphs_done;
     if (graph.ok()) {
       status.reason =
           absl::StrCat(progress.compiled ? "compiled " : "loaded ", graph->label.ToText());
@@ -197,7 +184,9 @@ void LocalEngine::RefreshMetrics() {
              .executables = report.executable_bytes});
   SetMemory(registry_, metrics::kMemoryPredicted, report.predicted);
   registry_.GetGauge(metrics::kMemoryBudget).Set(static_cast<double>(report.budget_bytes));
-  if (admin_.is_open()) ShowBuckets();
+  if (!admin_.is_open()) return;
+  stores_.graphs.RefreshMetrics();
+  ShowBuckets();
 }
 
 }  // namespace latentd::engine

@@ -96,8 +96,8 @@ absl::StatusOr<WarmOutcome> LocalGraphAdmin::Warm(
     if (!done.entry.status.ok()) failures[done.entry.id] = done.entry.status;
     return progress(done);
   };
-  absl::StatusOr<WarmOutcome> outcome =
-      parts_.warming.Run(wish.graphs, {compiler::Allow::kRetry, "warm"}, note);
+  absl::StatusOr<WarmOutcome> outcome = parts_.warming.Run(
+      wish.graphs, {compiler::Allow::kRetry, "warm"}, Warming::Pace::kInTurns, note);
   if (outcome.ok()) Settle(wish, failures);
   parts_.stores.writes.Flush();
   parts_.changed();
@@ -184,12 +184,7 @@ absl::Status LocalGraphAdmin::CheckAllowed(const Wish& wish) const {
 void LocalGraphAdmin::Settle(const Wish& wish,
                              const std::map<std::string, absl::Status>& failures) {
   for (pipeline::Size bucket : wish.buckets) {
-    const absl::StatusOr<GraphRefs> graphs = buckets().GraphsOf(bucket);
-    absl::Status outcome = graphs.status();
-    for (size_t i = 0; outcome.ok() && i < graphs->size(); ++i) {
-      const auto failed = failures.find(GraphStore::IdOf((*graphs)[i]));
-      if (failed != failures.end()) outcome = failed->second;
-    }
+    absl::Status outcome = buckets().OutcomeOf(bucket, failures);
     if (outcome.ok()) outcome = buckets().Add(bucket);
     buckets().SetOutcome(bucket, outcome);
   }
@@ -280,7 +275,7 @@ absl::StatusOr<EntryResult> LocalGraphAdmin::Import(std::string artifact) {
 
 MemoryReport LocalGraphAdmin::memory() const {
   MemoryReport report;
-  const std::vector<GraphInfo> graphs = parts_.stores.graphs.List();
+  const std::vector<GraphInfo> graphs = parts_.stores.graphs.Declared();
   AddWeights(parts_.stores.weights.List(), graphs, report);
   AddGraphs(parts_.stores.graphs.totals(), report);
   AddProcess(report);

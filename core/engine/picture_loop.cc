@@ -12,8 +12,7 @@
 namespace latentd::engine {
 namespace {
 
-// How long a client should wait before it asks again while the server stops.
-// By then a balancer sends elsewhere.
+// How long a client should wait while the server stops: by then a balancer sends it elsewhere.
 constexpr absl::Duration kRetryWhileDraining = absl::Seconds(1);
 
 // `status` with what tells clients to ask another server.

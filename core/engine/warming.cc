@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "core/base/out_of_memory.h"
 
 namespace latentd::engine {
@@ -10,6 +13,7 @@ namespace {
 using compiler::Allow;
 using compiler::GraphStore;
 
+// Each reference once.
 std::vector<std::pair<std::string, GraphRefs>> ById(const GraphRefs& graphs) {
   std::vector<std::pair<std::string, GraphRefs>> groups;
   for (const GraphStore::GraphRef& graph : graphs) {
@@ -17,38 +21,72 @@ std::vector<std::pair<std::string, GraphRefs>> ById(const GraphRefs& graphs) {
     auto group = std::find_if(groups.begin(), groups.end(),
                               [&](const auto& other) { return other.first == id; });
     if (group == groups.end()) group = groups.insert(groups.end(), {id, {}});
-    group->second.push_back(graph);
+    GraphRefs& uses = group->second;
+    if (std::find(uses.begin(), uses.end(), graph) == uses.end()) uses.push_back(graph);
   }
   return groups;
 }
 
 }  // namespace
 
+struct Warming::Round {
+  std::vector<Graph> graphs;
+  compiler::Purpose purpose;
+  const Progress& progress;
+  absl::Mutex mutex;
+  size_t begun ABSL_GUARDED_BY(mutex) = 0;
+  int done ABSL_GUARDED_BY(mutex) = 0;
+  bool cancelled ABSL_GUARDED_BY(mutex) = false;
+  WarmOutcome outcome ABSL_GUARDED_BY(mutex);
+};
+
 absl::StatusOr<WarmOutcome> Warming::Run(const GraphRefs& graphs, compiler::Purpose purpose,
-                                         const Progress& progress) {
-  const std::vector<Graph> all = ById(graphs);
-  WarmOutcome outcome;
-  bool go_on = true;
-  for (size_t i = 0; i < all.size() && go_on; ++i) {
-    preparing_.Run([&] {
-      if (stop_) {
-        go_on = false;
-        return;
-      }
-      WarmProgress done = Prepare(all[i], purpose, outcome);
-      done.done = static_cast<int>(i) + 1;
-      done.total = static_cast<int>(all.size());
-      go_on = progress(done);
+                                         Pace pace, const Progress& progress) {
+  Round round{.graphs = ById(graphs), .purpose = purpose, .progress = progress};
+  if (pace == Pace::kAtOnce) {
+    absl::Notification others_done;
+    preparing_.Add([&] {
+      while (PrepareNext(round)) continue;
+      others_done.Notify();
     });
+    while (PrepareNext(round)) continue;
+    others_done.WaitForNotification();
+  } else {
+    for (bool more = true; more;) preparing_.Run([&] { more = PrepareNext(round); });
   }
-  if (!go_on) return absl::CancelledError("stopped while preparing graphs");
-  return outcome;
+  absl::MutexLock lock(&round.mutex);
+  if (round.cancelled) return absl::CancelledError("stopped while preparing graphs");
+  return round.outcome;
 }
 
-WarmProgress Warming::Prepare(const Graph& graph, compiler::Purpose purpose, WarmOutcome& outcome) {
+const Warming::Graph* Warming::Begin(Round& round) const {
+  absl::MutexLock lock(&round.mutex);
+  if (round.begun == round.graphs.size()) return nullptr;
+  round.cancelled = round.cancelled || stop_;
+  return round.cancelled ? nullptr : &round.graphs[round.begun++];
+}
+
+bool Warming::PrepareNext(Round& round) {
+  const Graph* graph = Begin(round);
+  if (graph == nullptr) return false;
+  const absl::StatusOr<compiler::GraphInfo> before = store_.Find(graph->first);
+  WarmProgress done = Prepare(*graph, before, round.purpose);
+  const bool was_ready = before.ok() && before->state == compiler::GraphState::kReady;
+  absl::MutexLock lock(&round.mutex);
+  int& count = !done.entry.status.ok() ? round.outcome.failed
+               : done.compiled         ? round.outcome.compiled
+               : was_ready             ? round.outcome.ready_before
+                                       : round.outcome.loaded;
+  ++count;
+  done.done = ++round.done;
+  done.total = static_cast<int>(round.graphs.size());
+  round.cancelled = !round.progress(done) || round.cancelled;
+  return !round.cancelled;
+}
+
+WarmProgress Warming::Prepare(const Graph& graph, const absl::StatusOr<compiler::GraphInfo>& before,
+                              compiler::Purpose purpose) {
   const absl::Time begin = clock_.Monotonic();
-  const int64_t compilations = store_.totals().compilations;
-  const absl::StatusOr<compiler::GraphInfo> before = store_.Find(graph.first);
   WarmProgress done;
   done.entry.id = graph.first;
   if (before.ok()) {
@@ -61,13 +99,8 @@ WarmProgress Warming::Prepare(const Graph& graph, compiler::Purpose purpose, War
     done.entry.status.Update(CatchOutOfMemory([&] { return store_.Get(use, purpose).status(); }));
   }
   done.duration = clock_.Monotonic() - begin;
-  done.compiled = store_.totals().compilations > compilations;
-  const bool was_ready = before.ok() && before->state == compiler::GraphState::kReady;
-  int& count = !done.entry.status.ok() ? outcome.failed
-               : done.compiled         ? outcome.compiled
-               : was_ready             ? outcome.ready_before
-                                       : outcome.loaded;
-  ++count;
+  const absl::StatusOr<compiler::GraphInfo> after = store_.Find(graph.first);
+  done.compiled = before.ok() && after.ok() && after->compilations > before->compilations;
   return done;
 }
 

@@ -1,5 +1,5 @@
-// Makes graphs ready, one at a time on the preparing thread: requests that wait for graphs of their
-// own get their turn in between.
+// Makes graphs ready on the preparing thread, one after the other: requests that wait for graphs of
+// their own get their turn in between.
 //
 // Thread-safe.
 #pragma once
@@ -26,18 +26,28 @@ class Warming {
           const Clock& clock)
       : store_(store), preparing_(preparing), stop_(stop), clock_(clock) {}
 
+  // Called by one thread at a time; false: stop.
   using Progress = std::function<bool(const WarmProgress&)>;
+  enum class Pace : uint8_t {
+    kInTurns,  // with what else the preparing thread has to do, a graph at a time
+    kAtOnce,  // before anything is served: on the calling thread too, so that one graph is compiled
+              // or loaded while another has its first run
+  };
 
   // References to one entry count as one graph, which is ready when each of them is. CANCELLED:
-  // stopped, or `progress` returned false; the running compilation has finished then. REQUIRES: not
-  // called on the preparing thread.
-  absl::StatusOr<WarmOutcome> Run(const GraphRefs& graphs, compiler::Purpose purpose,
+  // stopped, or `progress` returned false; what was begun has finished then. REQUIRES: not called
+  // on the preparing thread.
+  absl::StatusOr<WarmOutcome> Run(const GraphRefs& graphs, compiler::Purpose purpose, Pace pace,
                                   const Progress& progress);
 
  private:
+  struct Round;
   using Graph = std::pair<std::string, GraphRefs>;  // by id
 
-  WarmProgress Prepare(const Graph& graph, compiler::Purpose purpose, WarmOutcome& outcome);
+  const Graph* Begin(Round& round) const;  // null: nothing more
+  bool PrepareNext(Round& round);          // false: likewise
+  WarmProgress Prepare(const Graph& graph, const absl::StatusOr<compiler::GraphInfo>& before,
+                       compiler::Purpose purpose);
 
   compiler::GraphStore& store_;
   TaskThread& preparing_;

@@ -36,8 +36,10 @@ std::vector<std::string> FoldersOf(const Source& source, const LoadOptions& opti
 int64_t BytesPerElement(const Source& source, const std::string& folder,
                         const LoadOptions& options) {
   if (folder == "vae") return device::SizeOf(device::DType::kF32);
-  const std::string component = folder == "unet" ? UnetOf(source.which) : folder;
-  return device::SizeOf(DTypeOf(options.precision, component));
+  const device::DType dtype =
+      DTypeOf(options.precision, folder == "unet" ? UnetOf(source.which) : folder);
+  const bool widened = dtype == device::DType::kF16 && options.holds_fp16_in_fp32;
+  return device::SizeOf(widened ? device::DType::kF32 : dtype);
 }
 
 absl::Status GiveUp(const LoadOptions& options) {

@@ -25,6 +25,7 @@ struct LoadOptions {
   weights::DigestArchive digests;  // of tensors' contents, so that they are not read again
   ComponentModes components;
   ComponentDTypes precision;
+  bool holds_fp16_in_fp32 = false;  // the backend does
   // Runs the components of kReference. REQUIRES: there, if any is; outlives the pipeline.
   backends::Backend* reference = nullptr;
   std::optional<int64_t> vae_tiling_above;  // pixels; ModelOptions has more

@@ -260,7 +260,7 @@ class MemoryTest(GraphsTestCase):
         self.assertLess(after.resident_bytes, before.resident_bytes - before.weights_bytes // 2)
 
     def test_what_cannot_fit_is_refused_and_the_server_goes_on(self):
-        """Guard: before_load in GraphStore::LoadFrom (core/compiler/graph_store.cc)."""
+        """Guard: before_load in GraphStore::LoadOnly (core/compiler/graph_store.cc)."""
         _, api = self.start("--memory=512MiB", buckets="64x64")
         with self.assertRaises(grpc.RpcError) as caught:
             self.draw(api, width=1024, height=1024, bucket_policy=COLD_OK, num_inference_steps=1,

@@ -49,6 +49,19 @@ class FlagsTest(unittest.TestCase):
             self.assertIn(f"{path}:3:", error)
 
 
+class PrecisionTest(unittest.TestCase):
+    def warnings(self, precision):
+        capped = {**os.environ, "DNNL_MAX_CPU_ISA": "AVX512_CORE"}  # which has no AMX
+        return run(f"--precision={precision}", "--base=/nowhere", environment=capped)[2]
+
+    def test_what_makes_nothing_faster_is_said(self):
+        if server_process.options.backend != "cpu":
+            self.skipTest("of the CPU backend")
+        self.assertIn("bf16 is smaller than fp32 and slower on this machine", self.warnings("bf16"))
+        self.assertIn("fp16 is neither smaller nor faster", self.warnings("unet_base=fp16"))
+        self.assertNotIn("fp32", self.warnings("fp32"))
+
+
 class OpenMpTest(unittest.TestCase):
     def settings(self, **wanted):
         """What libgomp, each time that a program is started with it, says of its settings."""

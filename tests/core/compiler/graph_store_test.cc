@@ -338,6 +338,29 @@ TEST_F(GraphStoreTest, ASlowCompilationDoesNotBlockAnotherGraph) {
   thread.join();
 }
 
+TEST_F(GraphStoreTest, LoadsAGraphWhileAnotherHasItsFirstRun) {
+  absl::Notification runs, both_loaded;
+  backend.on_load = [&] {
+    if (backend.loads == 2) both_loaded.Notify();
+  };
+  backend.on_run = [&](absl::Span<const device::Buffer>) {
+    if (runs.HasBeenNotified()) return absl::OkStatus();
+    runs.Notify();
+    EXPECT_TRUE(both_loaded.WaitForNotificationWithTimeout(absl::Seconds(60)));
+    return absl::OkStatus();
+  };
+  Process process(backend, clock, "", {.run_once = true});
+  const GraphRef first = process->Declare(Wanted(SiluGraph(4)));
+  const GraphRef second = process->Declare(Wanted(SiluGraph(5)));
+  std::thread thread([&] { EXPECT_OK(process->Get(first)); });
+  runs.WaitForNotification();
+  EXPECT_THAT(process->Get(first, kReadyOnly), HasReason("GRAPH_COLD"));
+  EXPECT_EQ(process->totals().executable_bytes, 100);  // it is held, though it is not ready
+  EXPECT_OK(process->Get(second));
+  thread.join();
+  EXPECT_EQ(process->totals().executable_bytes, 200);
+}
+
 TEST_F(GraphStoreTest, PredictsWithoutLoading) {
   Process process(backend, clock, "");
   backend.needs = {.arena_bytes = 7, .executable_bytes = 8, .weights = {{"w", 9}}};
@@ -348,9 +371,13 @@ TEST_F(GraphStoreTest, PredictsWithoutLoading) {
   EXPECT_EQ(backend.plans, 1);
   EXPECT_EQ(process->totals().compilations, 0);
   EXPECT_EQ(process.Only().state, GraphState::kCold);
-
-  ASSERT_OK(process->Get(graph));
   ASSERT_OK(process->Predict(graph));
+  EXPECT_EQ(backend.plans, 1);  // it remembers
+
+  backend.needs.arena_bytes = 10;
+  ASSERT_OK(process->Get(graph));
+  ASSERT_OK_AND_ASSIGN(const backends::MemoryNeeds compiled, process->Predict(graph));
+  EXPECT_EQ(compiled.arena_bytes, 10u);
   EXPECT_EQ(backend.plans, 2);  // of Get: the artifact is there since
   EXPECT_EQ(backend.loads, 1);
 }

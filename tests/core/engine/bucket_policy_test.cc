@@ -70,6 +70,23 @@ TEST_F(BucketPolicyTest, SnapDrawsInTheBucketAndReturnsTheSizeAskedFor) {
   EXPECT_EQ(MetricOf(*engine_, metrics::kSizeAdjustments, "snap"), adjusted + 1);
 }
 
+TEST_F(BucketPolicyTest, SnapPrefersABucketThatIsReady) {
+  const auto evict = [](CacheTier tier) {
+    ASSERT_OK(engine_->graphs().Evict({.buckets = {{64, 64}}}, tier, /*force=*/false));
+  };
+  evict(CacheTier::kMemory);  // nothing is on a disk
+  EXPECT_FALSE(IsReady({64, 64}));
+  const auto snapped = RunOn(*engine_, SpecOf({56, 64}, BucketPolicy::kSnap));
+  ASSERT_EQ(Only<Completed>(snapped).size(), 1u);
+  EXPECT_EQ(Only<Completed>(snapped)[0].executed_size, (pipeline::Size{96, 64}));
+  EXPECT_EQ(GetReason(SubmitTo(*engine_, SpecOf({64, 64}, BucketPolicy::kExact))), "BUCKET_COLD");
+  ASSERT_OK(engine_->graphs().Warm({.buckets = {{64, 64}}}, /*dry_run=*/false,
+                                   [](const WarmProgress&) { return true; }));
+  const auto back = RunOn(*engine_, SpecOf({56, 64}, BucketPolicy::kSnap));
+  ASSERT_EQ(Only<Completed>(back).size(), 1u);
+  EXPECT_EQ(Only<Completed>(back)[0].executed_size, (pipeline::Size{64, 64}));
+}
+
 TEST_F(BucketPolicyTest, SnapLeavesABucketAsItIs) {
   const double adjusted = MetricOf(*engine_, metrics::kSizeAdjustments, "snap");
   const auto exact = Only<Image>(RunOn(*engine_, SpecOf({64, 64}, BucketPolicy::kExact)));

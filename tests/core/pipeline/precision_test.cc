@@ -149,6 +149,10 @@ TEST(LesserPrecision, CountsInWhatTheWeightsNeed) {
   EXPECT_NE(needed({}), needed(All(DType::kBF16)));
   EXPECT_EQ(needed(kAllF16), needed(All(DType::kBF16)));
   EXPECT_NE(needed({{"unet_base", DType::kBF16}}), needed({{"unet_refiner", DType::kBF16}}));
+  const std::string bf16 = needed(All(DType::kBF16));
+  options.holds_fp16_in_fp32 = true;
+  EXPECT_EQ(needed(kAllF16), needed({}));
+  EXPECT_EQ(needed(All(DType::kBF16)), bf16);
 }
 
 }  // namespace
