@@ -1,10 +1,12 @@
 // Runs graphs on the host's processor: convolutions and matrix products on oneDNN with packed
 // weights, everything else in loops of its own, compiled for several instruction sets.
 //
-// Made to be fast in f32, and in bf16 where oneDNN has AMX (there a step of the demo model takes
-// 0.4 of f32's time and a decode 0.25, on two cores of a Xeon). With avx512_bf16 alone bf16
-// takes 1.6 times f32's time, for half of its weights' memory. Elsewhere bf16, and f16 everywhere,
-// is right and not fast.
+// Made to be fast in f32, and in bf16 where oneDNN has AMX (there a step of the demo model and a
+// decode take about half of f32's time, on two cores of a Xeon). With avx512_bf16 alone bf16 takes
+// twice f32's time, for half of its weights' memory. Elsewhere bf16, and f16 everywhere, is right
+// and not fast.
+//
+// How an instruction is computed is a rule of its shape (ways.h); nothing is timed.
 //
 // Plans: plan.h. From a graph to a run: lowering.h, bound_kernel.h, cpu_executable.h.
 #pragma once

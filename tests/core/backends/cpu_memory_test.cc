@@ -159,8 +159,7 @@ double ArenaRatio(const Graph& graph, const Backend& backend) {
   const CpuPlan plan = Decode(backend.Plan(graph).value()).value();
   std::vector<BoundKernel> kernels;
   for (size_t i = 0; i < program.instructions.size(); ++i) {
-    kernels.push_back(
-        BindKernel(program, program.instructions[i], plan.ways[i], machine).value());
+    kernels.push_back(BindKernel(program, program.instructions[i], plan.ways[i], machine).value());
   }
   const ArenaValues values = ValuesInArena(program, kernels);
   EXPECT_OK(CheckMemory(values, plan.memory));
