@@ -59,7 +59,9 @@ Capabilities CapabilitiesOf(const pipeline::Pipeline& pipeline, const Config& co
   if (pipeline.refiner() != nullptr) {
     capabilities.models.push_back(InfoOf(*pipeline.refiner(), "refiner"));
   }
-  capabilities.can_refine = pipeline.refiner() != nullptr;
+  capabilities.can_refine = pipeline.refiner() != nullptr &&
+                            !pipeline::IsOff(config.components, "unet_base") &&
+                            !pipeline::IsOff(config.components, "unet_refiner");
   capabilities.default_size = pipeline.traits().default_size;
   capabilities.schedulers = schedulers::SupportedSchedulers();
   capabilities.default_scheduler = pipeline.default_scheduler();

@@ -83,6 +83,7 @@ TEST(ComponentModesTest, TheRefinerAloneIsServed) {
   ASSERT_OK_AND_ASSIGN(const auto engine, Engine::Create(config, SystemClock()));
   ASSERT_OK(engine->Load());
   EXPECT_EQ(engine->state(), State::kReady) << engine->status().reason;
+  EXPECT_FALSE(engine->capabilities().can_refine);
   GenerateSpec spec = SmallSpec(4);
   EXPECT_THAT(SubmitTo(*engine, spec),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("unet_base")));

@@ -139,7 +139,7 @@ TEST(StartUpTest, ServesTheOtherBucketsWhereOneDoesNotFit) {
   ASSERT_OK(engine->Load());
   const ServerStatus status = engine->status();
   EXPECT_EQ(status.state, State::kDegraded);
-  EXPECT_THAT(status.reason, HasSubstr("512x512: needs "));
+  EXPECT_THAT(status.reason, HasSubstr("512x512 rows 1 needs "));
   ASSERT_EQ(status.buckets.size(), 2u);
   EXPECT_EQ(status.buckets[0].size, (pipeline::Size{512, 512}));
   EXPECT_FALSE(status.buckets[0].ready);
