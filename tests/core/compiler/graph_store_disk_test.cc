@@ -243,8 +243,7 @@ TEST_F(GraphStoreDiskTest, ADirectoryThatCannotBeWrittenIsAWarning) {
 TEST_F(GraphStoreDiskTest, PinsSurviveARestart) {
   {
     Process process(backend, clock, directory.path());
-    const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
-    ASSERT_OK(process->SetPinned(GraphStore::IdOf(graph), true));
+    ASSERT_OK(process->SetPinned(GraphStore::IdOf(process->Declare(Wanted(SiluGraph(4)))), true));
   }
   {  // before there is a file
     Process process(backend, clock, directory.path());
@@ -281,8 +280,7 @@ TEST_F(GraphStoreDiskTest, VerifyFindsDamage) {
   std::ofstream(PathOf(id), std::ios::app | std::ios::binary) << "x";
   EXPECT_THAT(process->Verify(id), StatusIs(absl::StatusCode::kDataLoss, _));
   EXPECT_EQ(InQuarantine(), 1u);
-  EXPECT_THAT(process->Verify(id),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("is not on disk")));
+  EXPECT_THAT(process->Verify(id), StatusIs(absl::StatusCode::kNotFound, HasSubstr("on disk")));
   EXPECT_EQ(process.Only().state, GraphState::kCold);
 }
 
