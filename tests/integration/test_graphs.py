@@ -240,7 +240,7 @@ class VerbsTest(GraphsTestCase):
 
 class MemoryTest(GraphsTestCase):
     def test_more_buckets_share_one_arena(self):
-        """Guard: arena_->Take in CpuBackend::Load (core/backends/cpu/cpu_backend.cc)."""
+        """Guard: arena_->Take in CpuBackend::LoadIf (core/backends/cpu/cpu_backend.cc)."""
         sizes = [(64 + 16 * i, 64) for i in range(10)]
         _, api = self.start(buckets=f"{sizes[-1][0]}x{sizes[-1][1]}")
         largest = api.call("Admin", "GetMemoryReport")
