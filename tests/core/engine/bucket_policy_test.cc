@@ -76,13 +76,13 @@ TEST_F(BucketPolicyTest, SnapPrefersABucketThatIsReady) {
   };
   evict(CacheTier::kMemory);  // nothing is on a disk
   EXPECT_FALSE(IsReady({64, 64}));
-  const auto snapped = RunOn(*engine_, SpecOf({56, 64}, BucketPolicy::kSnap));
+  const auto snapped = RunOn(*engine_, SpecOf({64, 64}, BucketPolicy::kSnap));
   ASSERT_EQ(Only<Completed>(snapped).size(), 1u);
   EXPECT_EQ(Only<Completed>(snapped)[0].executed_size, (pipeline::Size{96, 64}));
   EXPECT_EQ(GetReason(SubmitTo(*engine_, SpecOf({64, 64}, BucketPolicy::kExact))), "BUCKET_COLD");
   ASSERT_OK(engine_->graphs().Warm({.buckets = {{64, 64}}}, /*dry_run=*/false,
                                    [](const WarmProgress&) { return true; }));
-  const auto back = RunOn(*engine_, SpecOf({56, 64}, BucketPolicy::kSnap));
+  const auto back = RunOn(*engine_, SpecOf({64, 64}, BucketPolicy::kSnap));
   ASSERT_EQ(Only<Completed>(back).size(), 1u);
   EXPECT_EQ(Only<Completed>(back)[0].executed_size, (pipeline::Size{64, 64}));
 }

@@ -186,7 +186,7 @@ TEST(StartUpTest, ServesNothingWhereNoBucketCanBeHad) {
   EXPECT_THAT(ReadinessOf(engine), ElementsAre(false));
 }
 
-TEST(StartUpTest, ADrainWhileWarmingEndsItAfterTheRunningCompilation) {
+TEST(StartUpTest, ADrainWhileWarmingEndsItAfterTheRunningCompilations) {
   Gate gate;
   gate.Close();
   const auto watch = [&](const graph::Graph&) {
@@ -205,7 +205,7 @@ TEST(StartUpTest, ADrainWhileWarmingEndsItAfterTheRunningCompilation) {
   loader.join();
   EXPECT_EQ(loaded.code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(engine.state(), State::kDraining);
-  EXPECT_LE(CompilationsOf(engine), 1);
+  EXPECT_LE(CompilationsOf(engine), 2);  // of the six: on two threads
 }
 
 TEST(StartUpTest, StrictModeCompilesNothingOnceItIsReady) {
