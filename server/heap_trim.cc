@@ -13,6 +13,13 @@ constexpr int64_t kWorthwhileBytes = int64_t{64} << 20;
 // Since the last one left, or the first where one or another always leaves.
 constexpr absl::Duration kPause = absl::Seconds(5), kLongestPause = absl::Seconds(30);
 
+// What malloc has not given back, and what is none of its: code, weights in files.
+int64_t KeptBytes() {
+  const struct mallinfo2 heap = mallinfo2();
+  const auto allocated = static_cast<int64_t>(heap.uordblks + heap.hblkhd);
+  return ResidentBytes().value_or(0) - allocated;
+}
+
 }  // namespace
 
 bool HeapTrim::IsDue(absl::Time now, const Usage& usage) {
@@ -22,18 +29,18 @@ bool HeapTrim::IsDue(absl::Time now, const Usage& usage) {
   }
   open_files_ = usage.open_files;
   return (now - last_closed_ >= kPause || now - first_closed_ >= kLongestPause) &&
-         usage.resident_bytes >= resident_bytes_ + kWorthwhileBytes;
+         usage.kept_bytes >= kept_bytes_ + kWorthwhileBytes;
 }
 
-void HeapTrim::Done(int64_t resident_bytes) {
-  resident_bytes_ = resident_bytes;
+void HeapTrim::Done(int64_t kept_bytes) {
+  kept_bytes_ = kept_bytes;
   first_closed_ = last_closed_ = absl::InfiniteFuture();
 }
 
 void TrimHeapIfDue(HeapTrim& trim, absl::Time now) {
-  if (!trim.IsDue(now, {CountOpenFiles().value_or(0), ResidentBytes().value_or(0)})) return;
+  if (!trim.IsDue(now, {CountOpenFiles().value_or(0), KeptBytes()})) return;
   malloc_trim(0);
-  trim.Done(ResidentBytes().value_or(0));
+  trim.Done(KeptBytes());
 }
 
 }  // namespace latentd::server

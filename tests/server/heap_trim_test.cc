@@ -12,14 +12,14 @@ class HeapTrimTest : public ::testing::Test {
   HeapTrimTest() { trim_.Done(100 * kMiB); }
 
   // Whether it is, a second after it was asked the last time.
-  bool IsDue(int64_t open_files, int64_t resident_mib) {
+  bool IsDue(int64_t open_files, int64_t kept_mib) {
     now_ += absl::Seconds(1);
-    return trim_.IsDue(now_, {open_files, resident_mib * kMiB});
+    return trim_.IsDue(now_, {open_files, kept_mib * kMiB});
   }
 
-  bool IsDueBeforeLong(int64_t open_files, int64_t resident_mib) {
+  bool IsDueBeforeLong(int64_t open_files, int64_t kept_mib) {
     for (int i = 0; i < 10; ++i) {
-      if (IsDue(open_files, resident_mib)) return true;
+      if (IsDue(open_files, kept_mib)) return true;
     }
     return false;
   }
