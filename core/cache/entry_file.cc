@@ -109,7 +109,7 @@ ParsedEntry Parsed(const Fields& fields, absl::string_view file) {
 }  // namespace
 
 absl::string_view KindName(Kind kind) {
-  constexpr absl::string_view kNames[] = {"artifacts", "weights", "selections", "digests"};
+  constexpr absl::string_view kNames[] = {"artifacts", "weights", "digests"};
   return kNames[static_cast<size_t>(kind)];
 }
 
