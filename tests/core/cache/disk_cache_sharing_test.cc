@@ -25,32 +25,29 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using testing::StatusIs;
 
-// A payload that shows which key it belongs to and that it is whole, of many
-// lengths.
-std::string PayloadOf(const std::string &key, int repeats) {
+// A payload that shows which key it belongs to and that it is whole, of many lengths.
+std::string PayloadOf(const std::string& key, int repeats) {
   std::string payload;
-  for (int i = 0; i < repeats; ++i)
-    absl::StrAppend(&payload, DigestOf(key).ToString(), "\n");
+  for (int i = 0; i < repeats; ++i) absl::StrAppend(&payload, DigestOf(key).ToString(), "\n");
   return payload;
 }
 
-bool IsPayloadOf(const std::string &key, absl::string_view payload) {
+bool IsPayloadOf(const std::string& key, absl::string_view payload) {
   return payload == PayloadOf(key, static_cast<int>(payload.size() / 33));
 }
 
-std::unique_ptr<DiskCache> OpenShared(const std::string &root,
-                                      int64_t max_bytes,
-                                      metrics::Registry &registry) {
-  auto cache = DiskCache::Open({.directory = root, .max_bytes = max_bytes},
-                               SystemClock(), registry);
+std::unique_ptr<DiskCache> OpenShared(const std::string& root, int64_t max_bytes,
+                                      metrics::Registry& registry) {
+  auto cache =
+      DiskCache::Open({.directory = root, .max_bytes = max_bytes}, SystemClock(), registry);
   EXPECT_OK(cache);
   return cache.ok() ? *std::move(cache) : nullptr;
 }
 
 // True where every entry can be read and is what its key says.
-void ExpectAllWhole(DiskCache &cache) {
+void ExpectAllWhole(DiskCache& cache) {
   for (const Kind kind : kKinds) {
-    for (const EntryInfo &info : cache.List(kind)) {
+    for (const EntryInfo& info : cache.List(kind)) {
       const auto entry = cache.Read(kind, info.key);
       ASSERT_OK(entry);
       EXPECT_TRUE(IsPayloadOf(info.key, entry->payload())) << info.key;
@@ -65,9 +62,8 @@ TEST_F(DiskCacheSharingTest, DoesNotWaitForEverForAProcessThatKeepsTheLock) {
   ASSERT_OK(cache->Write(Kind::kArtifact, "a", "x"));
   const FileDescriptor held(open((root + "/lock").c_str(), O_RDWR | O_CLOEXEC));
   ASSERT_EQ(flock(held.get(), LOCK_EX), 0);
-  EXPECT_THAT(
-      cache->Write(Kind::kArtifact, "b", "x"),
-      StatusIs(absl::StatusCode::kUnavailable, HasSubstr("another process")));
+  EXPECT_THAT(cache->Write(Kind::kArtifact, "b", "x"),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("another process")));
   EXPECT_EQ(WriteFailures("other"), 1);
   EXPECT_OK(cache->Read(Kind::kArtifact, "a"));
   EXPECT_THAT(KeysOf(*Open()), ElementsAre("a"));
@@ -81,8 +77,7 @@ TEST_F(DiskCacheSharingTest, RemovesWhatDeadProcessesLeftAndNothingElse) {
   testing::WriteFile(root + "/weights/abcdef.tmp", "left behind");
   std::string live;
   {
-    ASSERT_OK_AND_ASSIGN(TemporaryFile file,
-                         directory.NewTemporary(Kind::kPackedWeight, 100));
+    ASSERT_OK_AND_ASSIGN(TemporaryFile file, directory.NewTemporary(Kind::kPackedWeight, 100));
     ASSERT_OK(file.Append("half"));
     Open();
     ASSERT_THAT(FilesIn("weights"), SizeIs(1));
@@ -100,10 +95,9 @@ TEST_F(DiskCacheSharingTest, KeepsTheRoomThatAnotherProcessIsWritingInto) {
   ASSERT_OK(cache->Write(Kind::kArtifact, "a", "x"));
   ASSERT_OK(cache->Write(Kind::kArtifact, "b", "x"));
   const CacheDirectory directory(root, absl::Seconds(1));
-  ASSERT_OK_AND_ASSIGN(
-      const TemporaryFile other,
-      directory.NewTemporary(Kind::kPackedWeight, 2 * (kHeadBytes + 1)));
-  Open(3 * (kHeadBytes + 1)); // counts what is there
+  ASSERT_OK_AND_ASSIGN(const TemporaryFile other,
+                       directory.NewTemporary(Kind::kPackedWeight, 2 * (kHeadBytes + 1)));
+  Open(3 * (kHeadBytes + 1));  // counts what is there
   ASSERT_OK(cache->Write(Kind::kArtifact, "c", "x"));
   EXPECT_THAT(KeysOf(*cache), ElementsAre("c"));
 }
@@ -114,10 +108,8 @@ TEST_F(DiskCacheSharingTest, AnEntryThatAnotherOneEvictedIsNotThere) {
   ASSERT_OK(one->Write(Kind::kArtifact, "a", "x"));
   ASSERT_OK_AND_ASSIGN(const Entry entry, one->Read(Kind::kArtifact, "a"));
   clock.Advance(absl::Seconds(1));
-  for (const char *key : {"b", "c"})
-    ASSERT_OK(other->Write(Kind::kArtifact, key, "y"));
-  EXPECT_THAT(one->Read(Kind::kArtifact, "a"),
-              StatusIs(absl::StatusCode::kNotFound, ::testing::_));
+  for (const char* key : {"b", "c"}) ASSERT_OK(other->Write(Kind::kArtifact, key, "y"));
+  EXPECT_THAT(one->Read(Kind::kArtifact, "a"), StatusIs(absl::StatusCode::kNotFound, ::testing::_));
   EXPECT_EQ(entry.payload(), "x");
   EXPECT_THAT(KeysOf(*one), ElementsAre("c", "b"));
 }
@@ -125,8 +117,7 @@ TEST_F(DiskCacheSharingTest, AnEntryThatAnotherOneEvictedIsNotThere) {
 TEST_F(DiskCacheSharingTest, EachKeepsItsOwnBudget) {
   const auto large = Open();
   const auto small = Open(2 * (kHeadBytes + 1));
-  for (const char *key : {"a", "b", "c"})
-    ASSERT_OK(large->Write(Kind::kArtifact, key, "x"));
+  for (const char* key : {"a", "b", "c"}) ASSERT_OK(large->Write(Kind::kArtifact, key, "x"));
   EXPECT_THAT(KeysOf(*large), ElementsAre("c", "b", "a"));
   clock.Advance(absl::Seconds(1));
   ASSERT_OK(small->Write(Kind::kArtifact, "d", "x"));
@@ -136,36 +127,33 @@ TEST_F(DiskCacheSharingTest, EachKeepsItsOwnBudget) {
 constexpr int64_t kSharedBudget = 200'000;
 
 // Everything that a cache does, on few keys, with a budget for a part of them.
-void UseAtRandom(const std::string &root, uint32_t seed) {
+void UseAtRandom(const std::string& root, uint32_t seed) {
   metrics::Registry registry;
   const auto cache = OpenShared(root, kSharedBudget, registry);
   std::mt19937 random(seed);
   for (int step = 0; step < 80; ++step) {
     const std::string key = absl::StrCat("key ", random() % 12);
-    const Kind kind =
-        random() % 2 == 0 ? Kind::kArtifact : Kind::kTensorDigests;
+    const Kind kind = random() % 2 == 0 ? Kind::kArtifact : Kind::kTensorDigests;
     switch (random() % 6) {
-    case 0:
-    case 1:
-      ASSERT_OK(cache->Write(
-          kind, key, PayloadOf(key, static_cast<int>(random() % 1000))));
-      break;
-    case 2:
-    case 3: {
-      const auto entry = cache->Read(kind, key);
-      if (entry.ok()) {
-        ASSERT_TRUE(IsPayloadOf(key, entry->payload()));
-      } else {
-        ASSERT_THAT(entry, StatusIs(absl::StatusCode::kNotFound, ::testing::_));
+      case 0:
+      case 1:
+        ASSERT_OK(cache->Write(kind, key, PayloadOf(key, static_cast<int>(random() % 1000))));
+        break;
+      case 2:
+      case 3: {
+        const auto entry = cache->Read(kind, key);
+        if (entry.ok()) {
+          ASSERT_TRUE(IsPayloadOf(key, entry->payload()));
+        } else {
+          ASSERT_THAT(entry, StatusIs(absl::StatusCode::kNotFound, ::testing::_));
+        }
+        break;
       }
-      break;
-    }
-    case 4:
-      ASSERT_OK(cache->Remove(kind, key));
-      break;
-    default:
-      for (const EntryInfo &info : cache->List(kind))
-        ASSERT_EQ(info.kind, kind);
+      case 4:
+        ASSERT_OK(cache->Remove(kind, key));
+        break;
+      default:
+        for (const EntryInfo& info : cache->List(kind)) ASSERT_EQ(info.kind, kind);
     }
   }
 }
@@ -188,20 +176,19 @@ TEST_F(DiskCacheSharingTest, ThreadsAndProcessesShareOneDirectory) {
   EXPECT_LE(cache->bytes(), kSharedBudget);
   EXPECT_THAT(FilesIn("quarantine"), IsEmpty());
   for (const Kind kind : kKinds) {
-    for (const std::string &name : FilesIn(std::string(KindName(kind)))) {
+    for (const std::string& name : FilesIn(std::string(KindName(kind)))) {
       EXPECT_TRUE(absl::EndsWith(name, ".latent")) << name;
     }
   }
 }
 
-void WriteForEver(const std::string &root, uint32_t seed) {
+void WriteForEver(const std::string& root, uint32_t seed) {
   metrics::Registry registry;
   const auto cache = OpenShared(root, kSharedBudget, registry);
   std::mt19937 random(seed);
   while (cache != nullptr) {
     const std::string key = absl::StrCat("key ", random() % 12);
-    const std::string payload =
-        PayloadOf(key, static_cast<int>(random() % 2000));
+    const std::string payload = PayloadOf(key, static_cast<int>(random() % 2000));
     cache->Write(kKinds[random() % 4], key, payload).IgnoreError();
   }
 }
@@ -213,8 +200,8 @@ TEST_F(DiskCacheSharingTest, SurvivesKillsAtAnyInstant) {
   for (int round = 0; round < 50; ++round) {
     const uint32_t seed = random();
     const pid_t child = testing::StartChild([&] { WriteForEver(root, seed); });
-    // Not to wait for something, but to kill at a random instant: in Open, or
-    // in one of the first Writes.
+    // Not to wait for something, but to kill at a random instant: in Open, or in one of the first
+    // Writes.
     absl::SleepFor(absl::Microseconds(random() % 30'000));
     ASSERT_EQ(kill(child, SIGKILL), 0);
     ASSERT_EQ(testing::EndOf(child), 128 + SIGKILL);
@@ -226,8 +213,7 @@ TEST_F(DiskCacheSharingTest, SurvivesKillsAtAnyInstant) {
     EXPECT_THAT(FilesIn("quarantine"), IsEmpty());
     for (const Kind kind : kKinds) {
       const size_t files = FilesIn(std::string(KindName(kind))).size();
-      EXPECT_EQ(cache->List(kind).size(), files)
-          << "something else than entries is left";
+      EXPECT_EQ(cache->List(kind).size(), files) << "something else than entries is left";
       seen += files;
     }
   }
@@ -235,5 +221,5 @@ TEST_F(DiskCacheSharingTest, SurvivesKillsAtAnyInstant) {
   EXPECT_EQ(LoadFailures("corrupt") + LoadFailures("unreadable"), 0);
 }
 
-} // namespace
-} // namespace latentd::cache
+}  // namespace
+}  // namespace latentd::cache

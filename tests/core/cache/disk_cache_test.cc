@@ -28,8 +28,7 @@ TEST_F(DiskCacheTest, KeepsEntriesOfEveryKindOverAReopen) {
   }
   const auto cache = Open();
   for (const Kind kind : kKinds) {
-    ASSERT_OK_AND_ASSIGN(const std::string payload,
-                         ReadPayload(*cache, "key", kind));
+    ASSERT_OK_AND_ASSIGN(const std::string payload, ReadPayload(*cache, "key", kind));
     EXPECT_EQ(payload, absl::StrCat("of ", KindName(kind)));
   }
 }
@@ -39,17 +38,15 @@ TEST_F(DiskCacheTest, MapsPayloadsAtPageBoundaries) {
   for (const size_t key_bytes : {1, 5000}) {
     const std::string key(key_bytes, 'k');
     ASSERT_OK(cache->Write(Kind::kPackedWeight, key, "weights"));
-    ASSERT_OK_AND_ASSIGN(const Entry entry,
-                         cache->Read(Kind::kPackedWeight, key));
+    ASSERT_OK_AND_ASSIGN(const Entry entry, cache->Read(Kind::kPackedWeight, key));
     EXPECT_EQ(reinterpret_cast<uintptr_t>(entry.payload().data()) % 4096, 0u);
   }
 }
 
 TEST_F(DiskCacheTest, SaysThatThereIsNoEntry) {
   const auto cache = Open();
-  EXPECT_THAT(
-      cache->Read(Kind::kArtifact, "key"),
-      StatusIs(absl::StatusCode::kNotFound, HasSubstr(EntryFile("key"))));
+  EXPECT_THAT(cache->Read(Kind::kArtifact, "key"),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr(EntryFile("key"))));
   EXPECT_THAT(cache->Verify(Kind::kArtifact, "key"),
               StatusIs(absl::StatusCode::kNotFound, ::testing::_));
   EXPECT_FALSE(cache->Contains(Kind::kArtifact, "key"));
@@ -74,8 +71,7 @@ TEST_F(DiskCacheTest, KeepsWhatWasGivenOutAfterItsRemoval) {
   std::shared_ptr<const void> owner;
   absl::string_view bytes;
   {
-    ASSERT_OK_AND_ASSIGN(const Entry entry,
-                         cache->Read(Kind::kPackedWeight, "key"));
+    ASSERT_OK_AND_ASSIGN(const Entry entry, cache->Read(Kind::kPackedWeight, "key"));
     owner = entry.owner();
     bytes = entry.payload();
   }
@@ -95,18 +91,16 @@ TEST_F(DiskCacheTest, RefusesAFileWhoseKeyIsNotTheOneOfItsName) {
   std::filesystem::rename(EntryFile("mine"), EntryFile("yours"));
   EXPECT_FALSE(cache->Contains(Kind::kArtifact, "yours"));
   EXPECT_THAT(cache->List(Kind::kArtifact), IsEmpty());
-  EXPECT_THAT(
-      cache->Read(Kind::kArtifact, "yours"),
-      StatusIs(absl::StatusCode::kDataLoss, HasSubstr("another entry")));
+  EXPECT_THAT(cache->Read(Kind::kArtifact, "yours"),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("another entry")));
 }
 
 TEST_F(DiskCacheTest, RefusesAFileOfAnotherKind) {
   const auto cache = Open();
   ASSERT_OK(cache->Write(Kind::kTensorDigests, "key", "payload"));
   std::filesystem::rename(EntryFile("key", "digests"), EntryFile("key"));
-  EXPECT_THAT(
-      cache->Read(Kind::kArtifact, "key"),
-      StatusIs(absl::StatusCode::kDataLoss, HasSubstr("another entry")));
+  EXPECT_THAT(cache->Read(Kind::kArtifact, "key"),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("another entry")));
 }
 
 TEST_F(DiskCacheTest, SetsADamagedFileAsideAndReportsItOnce) {
@@ -137,8 +131,7 @@ TEST_F(DiskCacheTest, SetsAsideWhatItsReaderRefuses) {
   EXPECT_TRUE(std::filesystem::exists(QuarantineFile("key")));
   EXPECT_FALSE(cache->Contains(Kind::kArtifact, "key"));
   EXPECT_EQ(LoadFailures("corrupt"), 1);
-  EXPECT_OK(
-      cache->SetAside(Kind::kArtifact, "key")); // as after another process
+  EXPECT_OK(cache->SetAside(Kind::kArtifact, "key"));  // as after another process
 }
 
 TEST_F(DiskCacheTest, VerifyFindsDamageAndDoesNotMarkAsUsed) {
@@ -157,7 +150,7 @@ TEST_F(DiskCacheTest, VerifyFindsDamageAndDoesNotMarkAsUsed) {
 
 TEST_F(DiskCacheTest, ListsWhatIsWholeMostRecentlyUsedFirst) {
   const auto cache = Open();
-  for (const char *key : {"a", "b", "c", "damaged"}) {
+  for (const char* key : {"a", "b", "c", "damaged"}) {
     ASSERT_OK(cache->Write(Kind::kArtifact, key, key));
     clock.Advance(absl::Minutes(1));
   }
@@ -179,8 +172,7 @@ TEST_F(DiskCacheTest, ListsWhatIsWholeMostRecentlyUsedFirst) {
 
 TEST_F(DiskCacheTest, FindsWhatItWouldList) {
   const auto cache = Open();
-  for (const char *key : {"a", "damaged"})
-    ASSERT_OK(cache->Write(Kind::kArtifact, key, "x"));
+  for (const char* key : {"a", "damaged"}) ASSERT_OK(cache->Write(Kind::kArtifact, key, "x"));
   ASSERT_OK(cache->SetPinned(Kind::kArtifact, "a", true));
   testing::WriteFile(EntryFile("damaged"), "short");
   const auto found = cache->Find(Kind::kArtifact, "a");
@@ -198,8 +190,7 @@ TEST_F(DiskCacheTest, FindsWhatItWouldList) {
 
 TEST_F(DiskCacheTest, EvictsWhatWasNotUsedForLongest) {
   const auto cache = Open(3 * (kHeadBytes + 1));
-  for (const char *key : {"a", "b", "c"})
-    ASSERT_OK(cache->Write(Kind::kArtifact, key, "x"));
+  for (const char* key : {"a", "b", "c"}) ASSERT_OK(cache->Write(Kind::kArtifact, key, "x"));
   ASSERT_OK(cache->Read(Kind::kArtifact, "a"));
   ASSERT_OK(cache->Write(Kind::kTensorDigests, "d", "x"));
   EXPECT_THAT(KeysOf(*cache), ElementsAre("a", "c"));
@@ -224,11 +215,9 @@ TEST_F(DiskCacheTest, AWeightDrivesOutOnlyWeightsOfEarlierStarts) {
   {
     const auto cache = Open(3 * (kHeadBytes + 1));
     ASSERT_OK(cache->Write(Kind::kArtifact, "a", "x"));
-    for (const char *key : {"v", "w"})
-      ASSERT_OK(cache->Write(Kind::kPackedWeight, key, "x"));
-    EXPECT_THAT(
-        cache->Write(Kind::kPackedWeight, "x", "x"),
-        StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("in use")));
+    for (const char* key : {"v", "w"}) ASSERT_OK(cache->Write(Kind::kPackedWeight, key, "x"));
+    EXPECT_THAT(cache->Write(Kind::kPackedWeight, "x", "x"),
+                StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("in use")));
   }
   const auto cache = Open(3 * (kHeadBytes + 1));
   ASSERT_OK(cache->Read(Kind::kPackedWeight, "v"));
@@ -238,8 +227,7 @@ TEST_F(DiskCacheTest, AWeightDrivesOutOnlyWeightsOfEarlierStarts) {
 }
 
 TEST_F(DiskCacheTest, KeepsTheOrderOfUseOverAReopen) {
-  for (const char *key : {"a", "b", "c"})
-    ASSERT_OK(Open()->Write(Kind::kArtifact, key, "x"));
+  for (const char* key : {"a", "b", "c"}) ASSERT_OK(Open()->Write(Kind::kArtifact, key, "x"));
   ASSERT_OK(Open()->Read(Kind::kArtifact, "a"));
   EXPECT_THAT(KeysOf(*Open()), ElementsAre("a", "c", "b"));
 }
@@ -251,8 +239,7 @@ TEST_F(DiskCacheTest, KeepsTheOrderOfUseWhenTheClockJumpsBack) {
   const auto cache = Open(2 * (kHeadBytes + 1));
   ASSERT_OK(cache->Write(Kind::kArtifact, "after", "x"));
   EXPECT_THAT(KeysOf(*cache), ElementsAre("after", "before"));
-  EXPECT_EQ(cache->List(Kind::kArtifact)[0].last_use,
-            clock.Wall()); // none in the future
+  EXPECT_EQ(cache->List(Kind::kArtifact)[0].last_use, clock.Wall());  // none in the future
   ASSERT_OK(cache->Write(Kind::kArtifact, "last", "x"));
   EXPECT_THAT(KeysOf(*cache), ElementsAre("last", "after"));
 }
@@ -270,8 +257,7 @@ TEST_F(DiskCacheTest, KeepsTheOrderOfUseWhenTheClockJumpsForwardAndBack) {
 TEST_F(DiskCacheTest, NeverEvictsPinnedEntriesAlsoAfterAReopen) {
   {
     const auto cache = Open();
-    for (const char *key : {"a", "b"})
-      ASSERT_OK(cache->Write(Kind::kArtifact, key, "x"));
+    for (const char* key : {"a", "b"}) ASSERT_OK(cache->Write(Kind::kArtifact, key, "x"));
     ASSERT_OK(cache->SetPinned(Kind::kArtifact, "a", true));
   }
   const auto cache = Open(2 * (kHeadBytes + 1));
@@ -307,15 +293,12 @@ TEST_F(DiskCacheTest, PinsWhatIsNotThereYet) {
   EXPECT_FALSE(cache->IsPinned(Kind::kArtifact, "a"));
 }
 
-TEST_F(DiskCacheTest,
-       RefusesWhatThePinnedEntriesLeaveNoRoomForAndEvictsNothing) {
+TEST_F(DiskCacheTest, RefusesWhatThePinnedEntriesLeaveNoRoomForAndEvictsNothing) {
   const auto cache = Open(3 * (kHeadBytes + 1));
-  for (const char *key : {"a", "b"})
-    ASSERT_OK(cache->Write(Kind::kArtifact, key, "x"));
+  for (const char* key : {"a", "b"}) ASSERT_OK(cache->Write(Kind::kArtifact, key, "x"));
   ASSERT_OK(cache->SetPinned(Kind::kArtifact, "a", true));
-  EXPECT_THAT(
-      cache->Write(Kind::kArtifact, "large", std::string(2 * kHeadBytes, 'x')),
-      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("pinned")));
+  EXPECT_THAT(cache->Write(Kind::kArtifact, "large", std::string(2 * kHeadBytes, 'x')),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("pinned")));
   EXPECT_THAT(KeysOf(*cache), UnorderedElementsAre("a", "b"));
   EXPECT_EQ(WriteFailures("no_space"), 1);
   EXPECT_EQ(Evictions(), 0);
@@ -324,19 +307,16 @@ TEST_F(DiskCacheTest,
 TEST_F(DiskCacheTest, RefusesAnEntryLargerThanTheBudget) {
   const auto cache = Open(10'000);
   ASSERT_OK(cache->Write(Kind::kArtifact, "a", "x"));
-  EXPECT_THAT(
-      cache->Write(Kind::kArtifact, "large", std::string(10'000, 'x')),
-      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("10000")));
+  EXPECT_THAT(cache->Write(Kind::kArtifact, "large", std::string(10'000, 'x')),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("10000")));
   EXPECT_THAT(KeysOf(*cache), ElementsAre("a"));
-  EXPECT_THAT(FilesIn("artifacts"),
-              ElementsAre(DigestOf("a").ToString() + ".latent"));
+  EXPECT_THAT(FilesIn("artifacts"), ElementsAre(DigestOf("a").ToString() + ".latent"));
 }
 
 TEST_F(DiskCacheTest, EvictsDownToASmallerBudgetAtOpen) {
   {
     const auto cache = Open();
-    for (const char *key : {"a", "b", "c"})
-      ASSERT_OK(cache->Write(Kind::kArtifact, key, "x"));
+    for (const char* key : {"a", "b", "c"}) ASSERT_OK(cache->Write(Kind::kArtifact, key, "x"));
     ASSERT_OK(cache->SetPinned(Kind::kArtifact, "a", true));
   }
   EXPECT_THAT(KeysOf(*Open(2 * (kHeadBytes + 1))), ElementsAre("c", "a"));
@@ -345,11 +325,11 @@ TEST_F(DiskCacheTest, EvictsDownToASmallerBudgetAtOpen) {
 
 TEST_F(DiskCacheTest, CountsQuarantineInTheBudgetAndEmptiesItFirstOldestFirst) {
   const auto cache = Open(4 * (kHeadBytes + 1));
-  for (const char *key : {"old", "b", "new"}) {
+  for (const char* key : {"old", "b", "new"}) {
     ASSERT_OK(cache->Write(Kind::kArtifact, key, "x"));
     clock.Advance(absl::Minutes(1));
   }
-  for (const char *key : {"old", "new"}) {
+  for (const char* key : {"old", "new"}) {
     std::string bytes = FileBytes(EntryFile(key));
     bytes[100] ^= 1;
     const auto time = std::filesystem::last_write_time(EntryFile(key));
@@ -359,11 +339,9 @@ TEST_F(DiskCacheTest, CountsQuarantineInTheBudgetAndEmptiesItFirstOldestFirst) {
                 StatusIs(absl::StatusCode::kDataLoss, ::testing::_));
   }
   EXPECT_EQ(cache->bytes(), 3 * (kHeadBytes + 1));
-  for (const char *key : {"d", "e"})
-    ASSERT_OK(cache->Write(Kind::kArtifact, key, "x"));
-  EXPECT_THAT(
-      FilesIn("quarantine"),
-      ElementsAre("artifacts-" + DigestOf("new").ToString() + ".latent"));
+  for (const char* key : {"d", "e"}) ASSERT_OK(cache->Write(Kind::kArtifact, key, "x"));
+  EXPECT_THAT(FilesIn("quarantine"),
+              ElementsAre("artifacts-" + DigestOf("new").ToString() + ".latent"));
   ASSERT_OK(cache->Write(Kind::kArtifact, "f", "x"));
   EXPECT_THAT(FilesIn("quarantine"), IsEmpty());
   EXPECT_THAT(KeysOf(*cache), ElementsAre("f", "e", "d", "b"));
@@ -372,8 +350,7 @@ TEST_F(DiskCacheTest, CountsQuarantineInTheBudgetAndEmptiesItFirstOldestFirst) {
 
 TEST_F(DiskCacheTest, ShowsItsBytesAndBudget) {
   const auto cache = Open(3 * kHeadBytes);
-  EXPECT_EQ(registry.GetGauge(metrics::kGraphCacheBudget, {"disk"}).value(),
-            3 * kHeadBytes);
+  EXPECT_EQ(registry.GetGauge(metrics::kGraphCacheBudget, {"disk"}).value(), 3 * kHeadBytes);
   EXPECT_EQ(ByteGauge(), 0);
   ASSERT_OK(cache->Write(Kind::kArtifact, "a", "12345"));
   EXPECT_EQ(ByteGauge(), kHeadBytes + 5);
@@ -388,14 +365,12 @@ TEST_F(DiskCacheTest, ShowsItsBytesAndBudget) {
 
 TEST_F(DiskCacheTest, RefusesAKeyThatIsTooLong) {
   EXPECT_THAT(
-      Open(int64_t{1} << 30)
-          ->Write(Kind::kArtifact, std::string(kMaxKeyBytes + 1, 'k'), "x"),
+      Open(int64_t{1} << 30)->Write(Kind::kArtifact, std::string(kMaxKeyBytes + 1, 'k'), "x"),
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("1048576")));
 }
 
 TEST_F(DiskCacheTest, RefusesABudgetOfNothing) {
-  EXPECT_THAT(TryOpen(0), StatusIs(absl::StatusCode::kInvalidArgument,
-                                   HasSubstr("0 bytes")));
+  EXPECT_THAT(TryOpen(0), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("0 bytes")));
 }
 
 TEST_F(DiskCacheTest, MakesADirectoryForItsOwnerOnly) {
@@ -417,5 +392,5 @@ TEST_F(DiskCacheTest, GoesOnWhenSomebodyEmptiedTheDirectory) {
   EXPECT_OK(cache->Read(Kind::kArtifact, "a"));
 }
 
-} // namespace
-} // namespace latentd::cache
+}  // namespace
+}  // namespace latentd::cache
