@@ -361,27 +361,6 @@ TEST_F(GraphStoreTest, LoadsAGraphWhileAnotherHasItsFirstRun) {
   EXPECT_EQ(process->totals().executable_bytes, 200);
 }
 
-TEST_F(GraphStoreTest, PredictsWithoutLoading) {
-  Process process(backend, clock, "");
-  backend.needs = {.arena_bytes = 7, .executable_bytes = 8, .weights = {{"w", 9}}};
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
-  ASSERT_OK_AND_ASSIGN(const backends::MemoryNeeds planned, process->Predict(graph));
-  EXPECT_EQ(planned.arena_bytes, 7u);
-  EXPECT_EQ(planned.weights.at("w"), 9u);
-  EXPECT_EQ(backend.plans, 1);
-  EXPECT_EQ(process->totals().compilations, 0);
-  EXPECT_EQ(process.Only().state, GraphState::kCold);
-  ASSERT_OK(process->Predict(graph));
-  EXPECT_EQ(backend.plans, 1);  // it remembers
-
-  backend.needs.arena_bytes = 10;
-  ASSERT_OK(process->Get(graph));
-  ASSERT_OK_AND_ASSIGN(const backends::MemoryNeeds compiled, process->Predict(graph));
-  EXPECT_EQ(compiled.arena_bytes, 10u);
-  EXPECT_EQ(backend.plans, 2);  // of Get: the artifact is there since
-  EXPECT_EQ(backend.loads, 1);
-}
-
 TEST_F(GraphStoreTest, AGraphForAnotherBackendIsAnotherEntryThatRunsThere) {
   Process process(backend, clock, "");
   FakeBackend reference("reference");
