@@ -42,7 +42,7 @@ std::vector<Bucket> DefaultBuckets(Bucket own) {
           {MultipleOf8(own.width * 3 / 4), MultipleOf8(own.height * 5 / 4)}};
 }
 
-Buckets::Buckets(std::vector<Bucket> listed) {
+Buckets::Buckets(const std::vector<Bucket>& listed) {
   for (Bucket bucket : listed) {
     if (!Has(bucket)) listed_.push_back(bucket);
   }

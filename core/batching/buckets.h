@@ -39,7 +39,7 @@ class Buckets {
  public:
   Buckets() = default;
   // What is listed twice counts once.
-  explicit Buckets(std::vector<Bucket> listed);
+  explicit Buckets(const std::vector<Bucket>& listed);
 
   const std::vector<Bucket>& listed() const& { return listed_; }
   std::vector<Bucket> listed() && { return std::move(listed_); }

@@ -65,7 +65,7 @@ GraphStore::GraphRef GraphStore::FindUse(const Entry& entry, const WantedGraph& 
   return nullptr;
 }
 
-GraphStore::GraphRef GraphStore::Declare(WantedGraph wanted) {
+GraphStore::GraphRef GraphStore::Declare(const WantedGraph& wanted) {
   backends::Backend& backend = wanted.backend != nullptr ? *wanted.backend : backend_;
   auto declared = std::make_shared<Entry>(
       wanted, KeyOf(*wanted.graph, backend, OptionsFor(wanted.precision)), backend);

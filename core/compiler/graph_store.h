@@ -131,7 +131,7 @@ class GraphStore {
 
   // The same entry for the same key (the same reference, if the weight set is the same too); adds
   // the user. REQUIRES: graph and weights.
-  GraphRef Declare(WantedGraph wanted) ABSL_LOCKS_EXCLUDED(mutex_);
+  GraphRef Declare(const WantedGraph& wanted) ABSL_LOCKS_EXCLUDED(mutex_);
   // The entry's id, as in GraphInfo.
   static std::string IdOf(const GraphRef& graph);
 

@@ -93,7 +93,7 @@ absl::Status LocalEngine::CheckFits(const compiler::GraphLabel& label,
   report.state_bytes = loop_.state_bytes();
   const int64_t available = MeasureAvailableMemory().bytes;
   // What fits with none of its weights held fits; only else is it worth finding out which are.
-  const absl::Status fits = budget_.Check(label, needs, {}, report, available);
+  absl::Status fits = budget_.Check(label, needs, {}, report, available);
   if (fits.ok()) return fits;
   return budget_.Check(label, needs, stores_.weights.List(), report, available);
 }
@@ -191,7 +191,7 @@ absl::Status LocalEngine::CheckPreparable(const pipeline::PictureSpec& resolved)
       resolved.bucket_policy == BucketPolicy::kColdOk && !config_.forbid_compile_after_ready;
   if (may_compile) return absl::OkStatus();
   ASSIGN_OR_RETURN(const GraphRefs graphs, buckets_->GraphsFor(resolved));
-  const absl::Status compiled = buckets_->CheckCompiled(graphs);
+  absl::Status compiled = buckets_->CheckCompiled(graphs);
   if (compiled.ok()) return compiled;
   return ColdBucket(resolved, compiled);
 }

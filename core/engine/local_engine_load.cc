@@ -87,6 +87,7 @@ absl::Status LocalEngine::LoadModels() {
 void LocalEngine::OpenBuckets() {
   const std::vector<pipeline::Size> buckets = BucketsOf(config_, pipeline_->traits().default_size);
   std::vector<std::string> labels;
+  labels.reserve(buckets.size());
   for (pipeline::Size bucket : buckets) labels.push_back(SizeText(bucket));
   registry_.DeclareBuckets(labels);
   budget_.Open({.bytes = MemoryBytes(config_),

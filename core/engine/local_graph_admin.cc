@@ -195,6 +195,7 @@ absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::ForEach(const GraphSel
   ASSIGN_OR_RETURN(const std::vector<GraphInfo> infos, Selected(selector));
   parts_.stores.writes.Flush();  // lest something is written after it was evicted
   std::vector<EntryResult> results;
+  results.reserve(infos.size());
   for (const GraphInfo& info : infos) results.push_back(ResultOf(info, change(info.id)));
   parts_.changed();
   return results;

@@ -64,8 +64,10 @@ absl::Status MemoryBudget::Check(const compiler::GraphLabel& label,
   if (now + more.total() > limits_.bytes) {
     return OutOfMemory(label, more, absl::StrCat("; ", now, " of ", limits_.bytes, " are held"));
   }
-  if (more.total() > available) {
-    return OutOfMemory(label, more, absl::StrCat(", and the machine has ", available, " left"));
+  if (more.total() + kReserve > available) {
+    return OutOfMemory(label, more,
+                       absl::StrCat(", and the machine has ", available, " left, of which ",
+                                    kReserve, " stay free"));
   }
   return absl::OkStatus();
 }

@@ -29,12 +29,17 @@ class MemoryBudget {
     std::function<int64_t(pipeline::Size bucket, int rows)> state_bytes;
   };
 
+  // Of what the machine has left, for what no graph counts: connections and their requests, images
+  // on their way out, what malloc keeps. Without it the kernel ends a server that still has room by
+  // its own count.
+  static constexpr int64_t kReserve = int64_t{64} << 20;
+
   // Until then everything fits.
   void Open(Limits limits) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // RESOURCE_EXHAUSTED with reason OUT_OF_MEMORY: the graph and a picture of its bucket do not fit
   // beside what is held: `report`, and of it the weights by key; or the machine does not have that
-  // much any more: `available`.
+  // much and kReserve any more: `available`.
   absl::Status Check(const compiler::GraphLabel& label, const backends::MemoryNeeds& needs,
                      absl::Span<const weights::HeldResult> held, const MemoryReport& report,
                      int64_t available) ABSL_LOCKS_EXCLUDED(mutex_);

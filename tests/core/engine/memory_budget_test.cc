@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
 #include "tests/support/status_matchers.h"
 
@@ -50,9 +51,11 @@ TEST_F(MemoryBudgetTest, RefusesWhatDoesNotFitAndSaysHowMuchIsMissing) {
 }
 
 TEST_F(MemoryBudgetTest, RefusesWhatTheMachineDoesNotHaveAnyMore) {
-  EXPECT_OK(Check({.executable_bytes = 30}, 50));
-  EXPECT_THAT(Check({.executable_bytes = 31}, 50),
-              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("has 50 left")));
+  constexpr int64_t kLeft = MemoryBudget::kReserve + 50;
+  EXPECT_OK(Check({.executable_bytes = 30}, kLeft));
+  EXPECT_THAT(Check({.executable_bytes = 31}, kLeft),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr(absl::StrCat("has ", kLeft, " left, of which"))));
 }
 
 TEST_F(MemoryBudgetTest, PredictsWhatTheConfiguredBucketsHoldTogether) {
