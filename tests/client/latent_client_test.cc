@@ -140,14 +140,15 @@ TEST(LatentClientTest, BucketsAreAskedForAgainWhereTheServerHasOthers) {
   EXPECT_THAT(Buckets(server), ElementsAre("128x64", "160x64", "192x64"));
 }
 
-// Answers every connection with the same bytes of HTTP/2: settings, headers of a gRPC answer, and
-// what `end` says in hexadecimal.
+// Answers every connection with the same bytes of HTTP/2: settings, that no more calls are taken,
+// headers of a gRPC answer, and what `end` says in hexadecimal.
 class RawServer {
  public:
   explicit RawServer(const std::string& end) {
     const std::string headers =
         absl::HexStringToBytes("88") + absl::HexStringToBytes("5f10") + "application/grpc";
-    bytes_ = std::string("\0\0", 2) + static_cast<char>(headers.size()) +
+    bytes_ = absl::HexStringToBytes("0000080700000000000000000100000000") +  // GOAWAY after call 1
+             std::string("\0\0", 2) + static_cast<char>(headers.size()) +
              absl::HexStringToBytes("010400000001") + headers + absl::HexStringToBytes(end);
     listener_ = socket(AF_INET, SOCK_STREAM, 0);
     sockaddr_in address{};
@@ -177,8 +178,9 @@ class RawServer {
     }
   }
 
-  // Settings at once, without which a client sends nothing; the answer, and then no more, when the
-  // HEADERS frame of the call has come.
+  // Settings at once, without which a client sends nothing; the answer when the HEADERS frame of
+  // the call has come. The client closes the connection: were it closed here, it would sometimes
+  // see that before the answer.
   void Answer(int connection) {
     const std::string settings = absl::HexStringToBytes("000000040000000000");
     if (write(connection, settings.data(), settings.size()) < 0) return;
@@ -188,7 +190,6 @@ class RawServer {
       received.append(part, static_cast<size_t>(size));
       if (received.find("GenerateStream") == std::string::npos) continue;
       if (write(connection, bytes_.data(), bytes_.size()) < 0) return;
-      shutdown(connection, SHUT_WR);
       received.clear();
     }
   }
