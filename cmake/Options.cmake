@@ -1,8 +1,10 @@
 # How every target is compiled.
 
+# Paths below this folder are hashed relative to it, and the build folder's name is not: a fresh clone elsewhere finds what
+# another one compiled. Debug symbols then may name the other clone's folder.
 find_program(CCACHE ccache)
 if(CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE})
 endif()
 
 # -O3 for the compute kernels is set where they are (core/backends/cpu); elsewhere -O2 compiles faster and runs as fast.

@@ -34,6 +34,7 @@
 #include "core/passes/pipeline.h"
 #include "core/pipeline/sdxl_model.h"
 #include "core/weights/weight_store.h"
+#include "tests/support/source_directory.h"
 
 namespace latentd {
 namespace {
@@ -61,7 +62,8 @@ struct Rig {
       : graphs(*backend, SystemClock(), registry, nullptr,
                {.compile = {skipped_passes, backends::reference::EvaluateRecipe}}) {
     const auto checkpoint =
-        weights::Checkpoint::Open(LATENTD_SOURCE_DIR "/deploy/demo-model/base", "").value();
+        weights::Checkpoint::Open(::latentd::testing::SourcePath("deploy/demo-model/base"), "")
+            .value();
     pipeline::ModelOptions options;
     options.precision = {{"unet_base", Precision()}, {"vae_decoder", Precision()}};
     model = pipeline::SdxlModel::Load(pipeline::Model::kBase, checkpoint, store, graphs, options)

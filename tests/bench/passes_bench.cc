@@ -21,6 +21,7 @@
 #include "core/weights/safetensors.h"
 #include "tests/golden/case_files.h"
 #include "tests/golden/network_graphs.h"
+#include "tests/support/source_directory.h"
 
 namespace latentd {
 namespace {
@@ -30,8 +31,8 @@ using nlohmann::json;
 using passes::PassTiming;
 
 constexpr int kRepetitions = 5;
-constexpr char kCases[] = LATENTD_SOURCE_DIR "/tests/golden";
-constexpr char kDemo[] = LATENTD_SOURCE_DIR "/deploy/demo-model/base/";
+const std::string kCases = ::latentd::testing::SourcePath("tests/golden");
+const std::string kDemo = ::latentd::testing::SourcePath("deploy/demo-model/base/");
 
 // The least time of each pass.
 void Print(const std::string& name, const Graph& graph, const graph::Target& target) {

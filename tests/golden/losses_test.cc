@@ -12,6 +12,7 @@
 #include "core/backends/reference/reference_backend.h"
 #include "tests/golden/network_cases.h"
 #include "tests/golden/picture_cases.h"
+#include "tests/support/source_directory.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::golden {
@@ -20,8 +21,8 @@ namespace {
 using device::DType;
 
 Options In(DType precision) {
-  return {.cases = LATENTD_SOURCE_DIR "/tests/golden",
-          .checkpoint = LATENTD_SOURCE_DIR "/deploy/demo-model",
+  return {.cases = ::latentd::testing::SourcePath("tests/golden"),
+          .checkpoint = ::latentd::testing::SourcePath("deploy/demo-model"),
           .precision = precision};
 }
 

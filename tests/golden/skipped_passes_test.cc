@@ -9,6 +9,7 @@
 #include "core/backends/cpu/cpu_backend.h"
 #include "core/passes/pipeline.h"
 #include "tests/golden/network_cases.h"
+#include "tests/support/source_directory.h"
 
 namespace latentd::golden {
 namespace {
@@ -27,8 +28,9 @@ INSTANTIATE_TEST_SUITE_P(Each, SkippedPass, ::testing::ValuesIn(PassNames()),
 TEST_P(SkippedPass, ChangesNoNetwork) {
   const auto backend = backends::cpu::CpuBackend::Create().value();
   Report report;
-  RunNetworkCases({.cases = LATENTD_SOURCE_DIR "/tests/golden", .skip_passes = {GetParam()}},
-                  *backend, report);
+  RunNetworkCases(
+      {.cases = ::latentd::testing::SourcePath("tests/golden"), .skip_passes = {GetParam()}},
+      *backend, report);
   EXPECT_TRUE(report.Finish());
 }
 

@@ -26,6 +26,7 @@
 #include "tests/server/fake_engine.h"
 #include "tests/server/scrape.h"
 #include "tests/support/safetensors_writer.h"
+#include "tests/support/source_directory.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_directory.h"
 
@@ -176,7 +177,7 @@ TEST_F(MetricsEndpointTest, TheTableInTheDocumentationIsComplete) {
     expected.push_back(Row(name, family.type, "", family.help));
   }
   ASSERT_OK_AND_ASSIGN(const std::string text,
-                       ReadFile(LATENTD_SOURCE_DIR "/docs/metrics.md", 1 << 20));
+                       ReadFile(::latentd::testing::SourcePath("docs/metrics.md"), 1 << 20));
   std::vector<std::string> rows;
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
     if (absl::StartsWith(line, "| `")) rows.emplace_back(line);

@@ -20,6 +20,7 @@
 #include "core/weights/safetensors.h"
 #include "core/weights/weight_store.h"
 #include "tests/golden/network_graphs.h"
+#include "tests/support/source_directory.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::backends::cpu {
@@ -28,7 +29,7 @@ namespace {
 using graph::Graph;
 using nlohmann::json;
 
-const std::string kSource = LATENTD_SOURCE_DIR;
+const std::string kSource = ::latentd::testing::SourcePath("");
 constexpr std::pair<int64_t, int64_t> kBuckets[] = {{32, 32}, {40, 24}, {24, 40}};
 
 // The graphs of a network as they are compiled: split by rate, then optimised.

@@ -14,19 +14,20 @@
 #include "core/engine/engine.h"
 #include "core/engine/local_engine.h"
 #include "tests/support/recording_sink.h"
+#include "tests/support/source_directory.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::engine {
 
 // The base alone, one bucket, no guidance: as few graphs as there can be.
 inline Config SmallConfig() {
-  const std::string demo = LATENTD_SOURCE_DIR "/deploy/demo-model";
+  const std::string demo = ::latentd::testing::SourcePath("deploy/demo-model");
   return {.base = demo + "/base", .queue_capacity = 4, .buckets = {{64, 64}}, .rows = {1}};
 }
 
 inline Config EnsembleConfig() {
   Config config = SmallConfig();
-  config.refiner = LATENTD_SOURCE_DIR "/deploy/demo-model/refiner";
+  config.refiner = ::latentd::testing::SourcePath("deploy/demo-model/refiner");
   return config;
 }
 

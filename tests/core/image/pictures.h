@@ -9,11 +9,12 @@
 #include <vector>
 
 #include "core/image/pixels.h"
+#include "tests/support/source_directory.h"
 
 namespace latentd::image {
 
 inline std::filesystem::path PicturePath(const std::string& name) {
-  return std::filesystem::path(LATENTD_SOURCE_DIR) / "tests/core/image/pictures" / name;
+  return std::filesystem::path(::latentd::testing::SourcePath("tests/core/image/pictures")) / name;
 }
 
 inline std::string ReadPicture(const std::string& name) {

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "core/base/files.h"
+#include "tests/support/source_directory.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::metrics {
@@ -208,8 +209,9 @@ TEST(FamiliesTest, NamesFollowPrometheusRules) {
 }
 
 TEST(FamiliesTest, AllThatAreDeclaredAreListed) {
-  ASSERT_OK_AND_ASSIGN(const std::string text,
-                       ReadFile(LATENTD_SOURCE_DIR "/core/metrics/families.h", 1 << 20));
+  ASSERT_OK_AND_ASSIGN(
+      const std::string text,
+      ReadFile(::latentd::testing::SourcePath("core/metrics/families.h"), 1 << 20));
   const std::vector<std::string> parts = absl::StrSplit(text, "inline constexpr Family k");
   EXPECT_EQ(std::size(kFamilies), parts.size() - 1);
 }

@@ -10,6 +10,7 @@
 #include "core/models/autoencoder_tiny.h"
 #include "core/models/clip_text_config.h"
 #include "core/models/unet_2d_condition_config.h"
+#include "tests/support/source_directory.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::models {
@@ -54,8 +55,7 @@ TEST(UnetConfig, AbsentFieldsHaveDiffusersDefaults) {
 TEST(UnetConfig, ReadsTheDemoCheckpoint) {
   ASSERT_OK_AND_ASSIGN(
       const std::string text,
-      ReadFile(std::string(LATENTD_SOURCE_DIR) + "/deploy/demo-model/base/unet/config.json",
-               1 << 20));
+      ReadFile(::latentd::testing::SourcePath("deploy/demo-model/base/unet/config.json"), 1 << 20));
   ASSERT_OK_AND_ASSIGN(const Unet2dConditionConfig config, Unet(text));
   EXPECT_EQ(config.TextEmbedFeatures(6), 96);
   EXPECT_EQ(config.sample_size, (ConfigReader::Size{32, 32}));

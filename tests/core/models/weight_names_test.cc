@@ -13,6 +13,7 @@
 #include "core/base/files.h"
 #include "core/weights/safetensors.h"
 #include "tests/golden/network_graphs.h"
+#include "tests/support/source_directory.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::models {
@@ -20,7 +21,7 @@ namespace {
 
 using Shapes = std::map<std::string, std::vector<int64_t>>;
 
-const std::string kCases = std::string(LATENTD_SOURCE_DIR) + "/tests/golden";
+const std::string kCases = ::latentd::testing::SourcePath("tests/golden");
 
 nlohmann::json ReadJson(const std::string& path) {
   absl::StatusOr<std::string> text = ReadFile(path, size_t{1} << 24);

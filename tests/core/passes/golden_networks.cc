@@ -9,6 +9,7 @@
 #include "tests/golden/case_files.h"
 #include "tests/golden/network_case.h"
 #include "tests/golden/network_graphs.h"
+#include "tests/support/source_directory.h"
 
 namespace latentd::passes {
 namespace {
@@ -18,7 +19,7 @@ using graph::Graph;
 using nlohmann::json;
 
 constexpr unsigned kSeed = 7;
-const std::string kCases = LATENTD_SOURCE_DIR "/tests/golden";
+const std::string kCases = ::latentd::testing::SourcePath("tests/golden");
 
 absl::StatusOr<json> Cases() { return golden::ReadJsonFile(kCases + "/networks.json"); }
 

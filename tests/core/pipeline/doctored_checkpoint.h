@@ -3,10 +3,12 @@
 
 #include <string>
 
+#include "tests/support/source_directory.h"
+
 namespace latentd::testing {
 
-inline const std::string kDemoBase = LATENTD_SOURCE_DIR "/deploy/demo-model/base";
-inline const std::string kDemoRefiner = LATENTD_SOURCE_DIR "/deploy/demo-model/refiner";
+inline const std::string kDemoBase = ::latentd::testing::SourcePath("deploy/demo-model/base");
+inline const std::string kDemoRefiner = ::latentd::testing::SourcePath("deploy/demo-model/refiner");
 
 // Makes the directory `path` a checkpoint like the demo's base, in which the first element of a
 // tensor is another: ("unet", "conv_out.bias"). A failure ends the test program.

@@ -6,6 +6,7 @@
 
 #include "core/schedulers/schedule.h"
 #include "nlohmann/json.hpp"
+#include "tests/support/source_directory.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::schedulers {
@@ -17,9 +18,9 @@ using Json = nlohmann::json;
 constexpr double kTolerance = 3e-6;
 
 const Json& Goldens() {
-  static const auto& goldens = *new Json(
-      Json::parse(std::ifstream(LATENTD_SOURCE_DIR "/tests/core/schedulers/goldens.json"), nullptr,
-                  /*allow_exceptions=*/false));
+  static const auto& goldens = *new Json(Json::parse(
+      std::ifstream(::latentd::testing::SourcePath("tests/core/schedulers/goldens.json")), nullptr,
+      /*allow_exceptions=*/false));
   return goldens;
 }
 

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/core/tokenizer/tokenizer_folder.h"
+#include "tests/support/source_directory.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::tokenizer {
@@ -34,8 +35,8 @@ std::unique_ptr<const ClipTokenizer> LoadDemo(const std::string& name = "tokeniz
 }
 
 const json& Groups() {
-  static const json& groups = *new json(json::parse(
-      std::ifstream(LATENTD_SOURCE_DIR "/tests/core/tokenizer/cases.json", std::ios::binary)));
+  static const json& groups = *new json(json::parse(std::ifstream(
+      ::latentd::testing::SourcePath("tests/core/tokenizer/cases.json"), std::ios::binary)));
   return groups;
 }
 

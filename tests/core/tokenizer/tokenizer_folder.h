@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "tests/support/source_directory.h"
 
 namespace latentd::tokenizer {
 
@@ -27,7 +28,7 @@ class TokenizerFolder {
   TokenizerFolder& operator=(const TokenizerFolder&) = delete;
 
   static std::filesystem::path Demo(const std::string& name) {
-    return std::filesystem::path(LATENTD_SOURCE_DIR) / "deploy/demo-model/base" / name;
+    return std::filesystem::path(::latentd::testing::SourcePath("deploy/demo-model/base")) / name;
   }
 
   std::string path() const { return path_.string(); }

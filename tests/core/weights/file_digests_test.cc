@@ -11,6 +11,7 @@
 #include "core/weights/checkpoint.h"
 #include "core/weights/safetensors.h"
 #include "tests/support/safetensors_writer.h"
+#include "tests/support/source_directory.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_directory.h"
 
@@ -130,7 +131,7 @@ TEST_F(FileDigestsTest, NamesFilesThatAreNotThereNothing) {
 }
 
 TEST_F(FileDigestsTest, AreThoseOfACheckpointsFilesToo) {
-  const std::string base = std::string(LATENTD_SOURCE_DIR) + "/deploy/demo-model/base";
+  const std::string base = ::latentd::testing::SourcePath("deploy/demo-model/base");
   ASSERT_OK_AND_ASSIGN(const Checkpoint plain, Checkpoint::Open(base, ""));
   for (int start = 0; start < 2; ++start) {
     ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open(base, "", Archive()));

@@ -15,6 +15,7 @@
 #include "core/weights/checkpoint.h"
 #include "core/weights/safetensors.h"
 #include "tests/support/safetensors_writer.h"
+#include "tests/support/source_directory.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_directory.h"
 
@@ -189,7 +190,8 @@ void HoldAll(WeightStore& store, const std::string& model, const std::string& co
              std::vector<Held>* held) {
   ASSERT_OK_AND_ASSIGN(
       const Checkpoint checkpoint,
-      Checkpoint::Open(absl::StrCat(LATENTD_SOURCE_DIR, "/deploy/demo-model/", model), ""));
+      Checkpoint::Open(absl::StrCat(::latentd::testing::SourcePath("deploy/demo-model/"), model),
+                       ""));
   ASSERT_OK_AND_ASSIGN(const TensorMap tensors, checkpoint.LoadTensors(component));
   WeightSet set(&store);
   set.Add(component, tensors);
