@@ -16,10 +16,26 @@ function(latentd_library name)
   endif()
 endfunction()
 
-# latentd_test(NAME library... [LABEL label]) makes the test program NAME_test from the *_test.cc of the current directory.
+# latentd_ci(NAME TREES tree... [PROGRAM target]): says in which of its build trees CI runs ctest's test NAME: release, asan, tsan.
+# The tree is a label of the test, and the target TREE_tests builds the programs of all tests of a tree.
+function(latentd_ci name)
+  cmake_parse_arguments(ARG "" "PROGRAM" "TREES" ${ARGN})
+  set_property(TEST ${name} APPEND PROPERTY LABELS ${ARG_TREES})
+  foreach(tree ${ARG_TREES})
+    if(ARG_PROGRAM)
+      add_dependencies(${tree}_tests ${ARG_PROGRAM})
+    endif()
+  endforeach()
+endfunction()
+
+# latentd_test(NAME library... [TREES tree...]) makes the test program NAME_test from the *_test.cc of the current directory.
 # ctest runs it whole, since starting it costs more than most tests (it maps LibTorch); its report in reports/ has each test.
+# In CI it runs under AddressSanitizer alone, unless TREES says otherwise.
 function(latentd_test name)
-  cmake_parse_arguments(ARG "" "LABEL" "" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "TREES" ${ARGN})
+  if(NOT ARG_TREES)
+    set(ARG_TREES asan)
+  endif()
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cc)
   if(NOT sources)
     return()
@@ -32,5 +48,6 @@ function(latentd_test name)
   target_include_directories(${name}_test PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name}_test PRIVATE latentd_source_directory ${ARG_UNPARSED_ARGUMENTS} GTest::gmock GTest::gtest GTest::gtest_main)
   add_test(NAME ${name} COMMAND ${name}_test --gtest_output=xml:${PROJECT_BINARY_DIR}/reports/${name}.xml)
-  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT 1200)
+  set_tests_properties(${name} PROPERTIES TIMEOUT 1200)
+  latentd_ci(${name} TREES ${ARG_TREES} PROGRAM ${name}_test)
 endfunction()

@@ -1,6 +1,4 @@
 // Every pass on every network of the golden cases: the numbers stay and the structure is there.
-#include "tests/core/passes/golden_networks.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,6 +15,7 @@
 #include "core/passes/pipeline.h"
 #include "core/passes/rewrite.h"
 #include "tests/core/passes/equivalence.h"
+#include "tests/core/passes/golden_networks.h"
 #include "tests/core/passes/networks.h"
 #include "tests/golden/network_graphs.h"
 #include "tests/support/status_matchers.h"
@@ -49,9 +48,7 @@ constexpr Tolerance kTolerances[] = {
 // Several together, whichever they are.
 constexpr double kTogether = 1e-5;
 
-PassOptions Folding(std::set<std::string> skip = {}) {
-  return {.skip = std::move(skip), .evaluate = backends::reference::EvaluateRecipe};
-}
+PassOptions Folding() { return {.evaluate = backends::reference::EvaluateRecipe}; }
 
 class GoldenNetworks : public ::testing::TestWithParam<std::string> {
  protected:
@@ -78,18 +75,6 @@ TEST_P(GoldenNetworks, KeepTheirNumbersWithAnyOnePassAlone) {
       ASSERT_OK_AND_ASSIGN(const Graph result, pass->run(part.graph, EagerTarget(), Folding()));
       EXPECT_OK(Verify(result));
       EXPECT_LE(Distance(expected, run(result)), tolerance) << part.name << ", " << name;
-    }
-  }
-}
-
-TEST_P(GoldenNetworks, KeepTheirNumbersWithoutAnyOnePass) {
-  for (const NetworkPart& part : network_.parts) {
-    Runs run = RunsOf(part);
-    const std::vector<Buffer> expected = run(part.graph);
-    for (const auto& [name, tolerance] : kTolerances) {
-      ASSERT_OK_AND_ASSIGN(const Graph result,
-                           RunPasses(part.graph, EagerTarget(), Folding({std::string(name)})));
-      EXPECT_LE(Distance(expected, run(result)), kTogether) << part.name << " without " << name;
     }
   }
 }
