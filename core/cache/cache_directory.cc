@@ -95,11 +95,17 @@ std::vector<StoredFile> StoredFiles(const std::string& directory) {
   return files;
 }
 
+// OK too if there is none.
+absl::Status Unlink(const std::string& path) {
+  if (unlink(path.c_str()) == 0 || errno == ENOENT) return absl::OkStatus();
+  return CacheFileError("remove", path, errno);
+}
+
 // Its size where a process still writes it; else removes it.
 int64_t ReapTemporary(const std::string& path) {
   const FileDescriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (file.get() < 0) return 0;
-  if (flock(file.get(), LOCK_EX | LOCK_NB) == 0 && RemoveFile(path).ok()) return 0;
+  if (flock(file.get(), LOCK_EX | LOCK_NB) == 0 && Unlink(path).ok()) return 0;
   struct stat info;
   return fstat(file.get(), &info) == 0 ? info.st_size : 0;
 }
@@ -130,17 +136,14 @@ absl::Status SetLastUse(const std::string& path, absl::Time last_use) {
   return CacheFileError("set the time of", path, errno);
 }
 
-absl::Status RemoveFile(const std::string& path) {
-  if (unlink(path.c_str()) == 0 || errno == ENOENT) return absl::OkStatus();
-  return CacheFileError("remove", path, errno);
-}
+absl::Status RemoveFile(const std::string& path, const DirectoryLock& lock) { return Unlink(path); }
 
-absl::Status MakeEmptyFile(const std::string& path) {
+absl::Status MakeEmptyFile(const std::string& path, const DirectoryLock& lock) {
   const FileDescriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
   return file.get() >= 0 ? absl::OkStatus() : CacheFileError("make", path, errno);
 }
 
-absl::Status RenameFile(const std::string& from, const std::string& to) {
+absl::Status RenameFile(const std::string& from, const std::string& to, const DirectoryLock& lock) {
   if (std::rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
   return CacheFileError(absl::StrCat("rename ", from, " to"), to, errno);
 }
@@ -154,7 +157,7 @@ TemporaryFile::TemporaryFile(TemporaryFile&& other) noexcept
     : path_(std::exchange(other.path_, "")), file_(std::move(other.file_)) {}
 
 TemporaryFile::~TemporaryFile() {
-  if (!path_.empty()) RemoveFile(path_).IgnoreError();  // Open takes away what stays
+  if (!path_.empty()) Unlink(path_).IgnoreError();  // Open takes away what stays
 }
 
 absl::Status TemporaryFile::Reserve(int64_t bytes) {
@@ -179,8 +182,8 @@ absl::Status TemporaryFile::Finish(absl::Time last_use) {
   return absl::OkStatus();
 }
 
-absl::Status TemporaryFile::Publish(const std::string& path) {
-  RETURN_IF_ERROR(RenameFile(path_, path));
+absl::Status TemporaryFile::Publish(const std::string& path, const DirectoryLock& lock) {
+  RETURN_IF_ERROR(RenameFile(path_, path, lock));
   path_.clear();
   return absl::OkStatus();
 }
@@ -225,12 +228,12 @@ absl::Status CacheDirectory::CheckUsable() const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<CacheDirectory::Lock> CacheDirectory::Acquire() const {
+absl::StatusOr<DirectoryLock> CacheDirectory::Acquire() const {
   const std::string path = Below(kLockName);
-  Lock lock(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (lock.get() < 0) return CacheFileError("open", path, errno);
+  FileDescriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (file.get() < 0) return CacheFileError("open", path, errno);
   // Tried again and again, since a process that was stopped may hold it for ever.
-  for (absl::Duration waited; flock(lock.get(), LOCK_EX | LOCK_NB) != 0; waited += kLockPoll) {
+  for (absl::Duration waited; flock(file.get(), LOCK_EX | LOCK_NB) != 0; waited += kLockPoll) {
     if (errno != EWOULDBLOCK) return CacheFileError("lock", path, errno);
     if (waited >= lock_wait_) {
       return absl::UnavailableError(absl::StrCat(path, " has been held by another process for ",
@@ -238,19 +241,21 @@ absl::StatusOr<CacheDirectory::Lock> CacheDirectory::Acquire() const {
     }
     absl::SleepFor(kLockPoll);
   }
-  return lock;
+  return DirectoryLock(std::move(file));
 }
 
-int64_t CacheDirectory::RoomLeft(const Lock& lock, int64_t max_bytes) {
+int64_t CacheDirectory::RoomLeft(const DirectoryLock& lock, int64_t max_bytes) {
   std::array<int64_t, 2> noted = {};
-  const ssize_t count = pread(lock.get(), noted.data(), sizeof noted, 0);
+  const ssize_t count = pread(lock.file_.get(), noted.data(), sizeof noted, 0);
   return count == sizeof noted && noted[0] == max_bytes ? noted[1] : 0;
 }
 
-absl::Status CacheDirectory::SetRoomLeft(const Lock& lock, int64_t max_bytes, int64_t room) const {
+absl::Status CacheDirectory::SetRoomLeft(const DirectoryLock& lock, int64_t max_bytes,
+                                         int64_t room) const {
   const std::array<int64_t, 2> noted = {max_bytes, room};
-  if (pwrite(lock.get(), noted.data(), sizeof noted, 0) == sizeof noted) return absl::OkStatus();
-  return CacheFileError("write", Below(kLockName), errno);
+  const ssize_t count = pwrite(lock.file_.get(), noted.data(), sizeof noted, 0);
+  return count == sizeof noted ? absl::OkStatus()
+                               : CacheFileError("write", Below(kLockName), errno);
 }
 
 std::optional<StoredFile> CacheDirectory::FindEntry(Kind kind, const Digest& digest) const {
@@ -290,7 +295,7 @@ std::vector<StoredFile> CacheDirectory::Files() const {
   return files;
 }
 
-int64_t CacheDirectory::ReapTemporaries() const {
+int64_t CacheDirectory::ReapTemporaries(const DirectoryLock& lock) const {
   int64_t bytes = 0;
   for (const Kind kind : kKinds) {
     for (const std::string& path : FilesWithSuffix(Below(KindName(kind)), kTemporarySuffix)) {
@@ -300,7 +305,8 @@ int64_t CacheDirectory::ReapTemporaries() const {
   return bytes;
 }
 
-absl::StatusOr<TemporaryFile> CacheDirectory::NewTemporary(Kind kind, int64_t bytes) const {
+absl::StatusOr<TemporaryFile> CacheDirectory::NewTemporary(Kind kind, int64_t bytes,
+                                                           const DirectoryLock& lock) const {
   std::string path = absl::StrCat(Below(KindName(kind)), "/XXXXXX", kTemporarySuffix);
   FileDescriptor file(mkostemps(path.data(), kTemporarySuffix.size(), O_CLOEXEC));
   if (file.get() < 0) return CacheFileError("make a file like", path, errno);

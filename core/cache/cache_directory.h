@@ -1,14 +1,16 @@
 // The files of a cache directory (FORMAT.md): how they are called, who may change them when, and
 // how one is put in place.
 //
-// Whoever adds, replaces or removes a file holds the lock, for a moment; reading needs none. Files
-// that another process removes at the same time are simply not there. Errors have the codes that
-// DiskCache promises: RESOURCE_EXHAUSTED, PERMISSION_DENIED, else UNAVAILABLE. Thread-safe.
+// Whoever adds, replaces or removes a file holds the lock, for a moment, and shows it: functions
+// that do so take a DirectoryLock. Reading needs none. Files that another process removes at the
+// same time are simply not there. Errors have the codes that DiskCache promises:
+// RESOURCE_EXHAUSTED, PERMISSION_DENIED, else UNAVAILABLE. Thread-safe.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -31,6 +33,15 @@ struct StoredFile {
   bool quarantined = false;
 };
 
+// The lock of a directory, among threads and processes, held until this is destroyed. Only
+// CacheDirectory::Acquire makes one.
+class DirectoryLock {
+ private:
+  friend class CacheDirectory;
+  explicit DirectoryLock(FileDescriptor file) : file_(std::move(file)) {}
+  FileDescriptor file_;
+};
+
 // A file that is being written. It is flocked, and has its full size from the start, so that every
 // process sees that it is alive and the room that it needs. Gone with this object unless published.
 class TemporaryFile {
@@ -46,8 +57,8 @@ class TemporaryFile {
   absl::Status Append(absl::string_view bytes);
   // All of it is on disk when this returns; `last_use` becomes the time of its entry.
   absl::Status Finish(absl::Time last_use);
-  // REQUIRES: the directory's lock is held, Finish has succeeded.
-  absl::Status Publish(const std::string& path);
+  // REQUIRES: Finish has succeeded.
+  absl::Status Publish(const std::string& path, const DirectoryLock& lock);
 
  private:
   std::string path_;  // empty: published or moved from
@@ -56,9 +67,6 @@ class TemporaryFile {
 
 class CacheDirectory {
  public:
-  // Held until it is destroyed.
-  using Lock = FileDescriptor;
-
   CacheDirectory(std::string path, absl::Duration lock_wait)
       : path_(std::move(path)), lock_wait_(lock_wait) {}
 
@@ -68,12 +76,12 @@ class CacheDirectory {
   absl::Status CheckUsable() const;
 
   // UNAVAILABLE if another process keeps it for longer than `lock_wait`.
-  absl::StatusOr<Lock> Acquire() const;
+  absl::StatusOr<DirectoryLock> Acquire() const;
 
   // Bytes that may be written before somebody has to count again what is there, as was noted last
   // for a budget of `max_bytes`; 0 if nothing was.
-  static int64_t RoomLeft(const Lock& lock, int64_t max_bytes);
-  absl::Status SetRoomLeft(const Lock& lock, int64_t max_bytes, int64_t room) const;
+  static int64_t RoomLeft(const DirectoryLock& lock, int64_t max_bytes);
+  absl::Status SetRoomLeft(const DirectoryLock& lock, int64_t max_bytes, int64_t room) const;
 
   std::string EntryPath(Kind kind, const Digest& digest) const;
   std::string PinPath(Kind kind, const Digest& digest) const;
@@ -85,11 +93,11 @@ class CacheDirectory {
   std::vector<StoredFile> Entries(Kind kind) const;
   // Entries of all kinds and what is in quarantine.
   std::vector<StoredFile> Files() const;
-  // Of files that somebody is writing. REQUIRES: the lock is held; others' leftovers are removed.
-  int64_t ReapTemporaries() const;
+  // Of files that somebody is writing; others' leftovers are removed.
+  int64_t ReapTemporaries(const DirectoryLock& lock) const;
 
-  // REQUIRES: the lock is held.
-  absl::StatusOr<TemporaryFile> NewTemporary(Kind kind, int64_t bytes) const;
+  absl::StatusOr<TemporaryFile> NewTemporary(Kind kind, int64_t bytes,
+                                             const DirectoryLock& lock) const;
 
   // What was renamed in the kind's directory stays so after a loss of power.
   absl::Status Sync(Kind kind) const;
@@ -107,13 +115,12 @@ absl::Status CacheFileError(absl::string_view doing, const std::string& path, in
 absl::Status SetLastUse(const std::string& path, absl::Time last_use);
 
 // OK too if there is one.
-absl::Status MakeEmptyFile(const std::string& path);
+absl::Status MakeEmptyFile(const std::string& path, const DirectoryLock& lock);
 
 // OK too if there is none.
-absl::Status RemoveFile(const std::string& path);
+absl::Status RemoveFile(const std::string& path, const DirectoryLock& lock);
 
-// REQUIRES: the directory's lock is held.
-absl::Status RenameFile(const std::string& from, const std::string& to);
+absl::Status RenameFile(const std::string& from, const std::string& to, const DirectoryLock& lock);
 
 // 0 if there is none.
 int64_t BytesOfFile(const std::string& path);

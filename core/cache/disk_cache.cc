@@ -102,11 +102,11 @@ absl::Status DiskCache::SetAside(Kind kind, absl::string_view key) {
   return Quarantine(lock, kind, DigestOf(key));
 }
 
-absl::Status DiskCache::Quarantine(const absl::StatusOr<CacheDirectory::Lock>& lock, Kind kind,
+absl::Status DiskCache::Quarantine(const absl::StatusOr<DirectoryLock>& lock, Kind kind,
                                    const Digest& digest) {
   const std::string path = files_.EntryPath(kind, digest);
   absl::Status moved =
-      lock.ok() ? RenameFile(path, files_.QuarantinePath(kind, digest)) : lock.status();
+      lock.ok() ? RenameFile(path, files_.QuarantinePath(kind, digest), *lock) : lock.status();
   const auto stays = moved.ok() ? std::nullopt : files_.FindEntry(kind, digest);
   if (stays.has_value()) {
     const absl::MutexLock held(&mutex_);
@@ -167,8 +167,8 @@ absl::Status DiskCache::Store(Kind kind, absl::string_view key, absl::string_vie
   RETURN_IF_ERROR(file.Append(payload));
   RETURN_IF_ERROR(file.Finish(NextUse()));
   {
-    ASSIGN_OR_RETURN(const CacheDirectory::Lock lock, files_.Acquire());
-    RETURN_IF_ERROR(file.Publish(path));
+    ASSIGN_OR_RETURN(const DirectoryLock lock, files_.Acquire());
+    RETURN_IF_ERROR(file.Publish(path, lock));
   }
   return files_.Sync(kind);
 }
@@ -177,7 +177,7 @@ absl::Status DiskCache::Store(Kind kind, absl::string_view key, absl::string_vie
 absl::StatusOr<TemporaryFile> DiskCache::Reserve(Kind kind, int64_t bytes,
                                                  const std::string& path) {
   RETURN_IF_ERROR(files_.Make());  // somebody may have emptied the directory
-  ASSIGN_OR_RETURN(const CacheDirectory::Lock lock, files_.Acquire());
+  ASSIGN_OR_RETURN(const DirectoryLock lock, files_.Acquire());
   const int64_t room = CacheDirectory::RoomLeft(lock, options_.max_bytes) - bytes;
   if (room >= 0) {
     RETURN_IF_ERROR(files_.SetRoomLeft(lock, options_.max_bytes, room));
@@ -185,20 +185,20 @@ absl::StatusOr<TemporaryFile> DiskCache::Reserve(Kind kind, int64_t bytes,
   } else {
     RETURN_IF_ERROR(MakeRoom(lock, kind, bytes, path));
   }
-  return files_.NewTemporary(kind, bytes);
+  return files_.NewTemporary(kind, bytes, lock);
 }
 
 bool DiskCache::MayGoForWeight(const StoredFile& file) const {
   return file.quarantined || (file.weight && file.last_use <= used_before_);
 }
 
-absl::Status DiskCache::MakeRoom(const CacheDirectory::Lock& lock, Kind kind, int64_t bytes,
+absl::Status DiskCache::MakeRoom(const DirectoryLock& lock, Kind kind, int64_t bytes,
                                  const std::string& path) {
   std::vector<StoredFile> files = files_.Files();
   NoteUses(files);
   const int64_t held = Bytes(files);
   const int64_t replaced = BytesOfFile(path);
-  const int64_t needed = held - replaced + files_.ReapTemporaries() + bytes;
+  const int64_t needed = held - replaced + files_.ReapTemporaries(lock) + bytes;
   const auto stays = [&](const StoredFile& file) {
     return file.pinned || file.path == path ||
            (kind == Kind::kPackedWeight && !MayGoForWeight(file));
@@ -209,21 +209,23 @@ absl::Status DiskCache::MakeRoom(const CacheDirectory::Lock& lock, Kind kind, in
         "an entry of ", bytes, " bytes does not fit into ", options_.directory, ", which may hold ",
         options_.max_bytes, ", beside what is pinned, in use or being written there"));
   }
-  ASSIGN_OR_RETURN(const int64_t evicted, Evict(std::move(files), needed - options_.max_bytes));
+  ASSIGN_OR_RETURN(const int64_t evicted,
+                   Evict(lock, std::move(files), needed - options_.max_bytes));
   metrics_.bytes.Set(held - replaced - evicted + bytes);
   // What is about to be replaced is still there, and stays if writing fails.
   const int64_t room = options_.max_bytes - (needed - evicted + replaced);
   return files_.SetRoomLeft(lock, options_.max_bytes, std::max<int64_t>(room, 0));
 }
 
-absl::StatusOr<int64_t> DiskCache::Evict(std::vector<StoredFile> files, int64_t bytes) {
+absl::StatusOr<int64_t> DiskCache::Evict(const DirectoryLock& lock, std::vector<StoredFile> files,
+                                         int64_t bytes) {
   std::sort(files.begin(), files.end(), [](const StoredFile& a, const StoredFile& b) {
     return OrderOfLeaving(a) < OrderOfLeaving(b);
   });
   int64_t evicted = 0;
   for (const StoredFile& file : files) {
     if (evicted >= bytes) break;
-    RETURN_IF_ERROR(RemoveFile(file.path));
+    RETURN_IF_ERROR(RemoveFile(file.path, lock));
     if (!file.quarantined) metrics_.evictions.Increment();
     evicted += file.bytes;
   }
@@ -244,9 +246,9 @@ void DiskCache::CountWriteFailure(const absl::Status& status) {
 absl::Status DiskCache::Remove(Kind kind, absl::string_view key) {
   const Digest digest = DigestOf(key);
   {
-    ASSIGN_OR_RETURN(const CacheDirectory::Lock lock, files_.Acquire());
-    RETURN_IF_ERROR(RemoveFile(files_.EntryPath(kind, digest)));
-    RETURN_IF_ERROR(RemoveFile(files_.PinPath(kind, digest)));
+    ASSIGN_OR_RETURN(const DirectoryLock lock, files_.Acquire());
+    RETURN_IF_ERROR(RemoveFile(files_.EntryPath(kind, digest), lock));
+    RETURN_IF_ERROR(RemoveFile(files_.PinPath(kind, digest), lock));
   }
   metrics_.bytes.Set(bytes());
   return absl::OkStatus();
@@ -256,8 +258,8 @@ absl::Status DiskCache::SetPinned(Kind kind, absl::string_view key, bool pinned)
   const std::string path = files_.PinPath(kind, DigestOf(key));
   RETURN_IF_ERROR(files_.Make());  // somebody may have emptied the directory
   {
-    ASSIGN_OR_RETURN(const CacheDirectory::Lock lock, files_.Acquire());
-    RETURN_IF_ERROR(pinned ? MakeEmptyFile(path) : RemoveFile(path));
+    ASSIGN_OR_RETURN(const DirectoryLock lock, files_.Acquire());
+    RETURN_IF_ERROR(pinned ? MakeEmptyFile(path, lock) : RemoveFile(path, lock));
   }
   return files_.Sync(kind);
 }

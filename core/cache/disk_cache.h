@@ -144,7 +144,7 @@ class DiskCache {
   void Clean();
   absl::StatusOr<Entry> Map(Kind kind, absl::string_view key) const;
   absl::StatusOr<Entry> Load(Kind kind, absl::string_view key);
-  absl::Status Quarantine(const absl::StatusOr<CacheDirectory::Lock>& lock, Kind kind,
+  absl::Status Quarantine(const absl::StatusOr<DirectoryLock>& lock, Kind kind,
                           const Digest& digest) ABSL_LOCKS_EXCLUDED(mutex_);
   bool IsRefused(const StoredFile& file) const ABSL_LOCKS_EXCLUDED(mutex_);
   std::optional<EntryInfo> Describe(Kind kind, const StoredFile& file) const;
@@ -153,11 +153,12 @@ class DiskCache {
   absl::StatusOr<TemporaryFile> Reserve(Kind kind, int64_t bytes, const std::string& path);
   // Counts what is there and evicts what is too much beside `bytes` more of a kind; `path` is about
   // to be replaced and does not count.
-  absl::Status MakeRoom(const CacheDirectory::Lock& lock, Kind kind, int64_t bytes,
+  absl::Status MakeRoom(const DirectoryLock& lock, Kind kind, int64_t bytes,
                         const std::string& path);
   bool MayGoForWeight(const StoredFile& file) const;
   // At least `bytes` of the files, where they have them; returns how many.
-  absl::StatusOr<int64_t> Evict(std::vector<StoredFile> files, int64_t bytes);
+  absl::StatusOr<int64_t> Evict(const DirectoryLock& lock, std::vector<StoredFile> files,
+                                int64_t bytes);
   void CountWriteFailure(const absl::Status& status);
   void NoteUses(const std::vector<StoredFile>& files) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Time NextUse() ABSL_LOCKS_EXCLUDED(mutex_);

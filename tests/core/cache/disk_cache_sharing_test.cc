@@ -71,20 +71,26 @@ TEST_F(DiskCacheSharingTest, DoesNotWaitForEverForAProcessThatKeepsTheLock) {
   EXPECT_OK(cache->Write(Kind::kArtifact, "b", "x"));
 }
 
+TemporaryFile NewWeight(const CacheDirectory& directory, int64_t bytes) {
+  const DirectoryLock lock = directory.Acquire().value();
+  return directory.NewTemporary(Kind::kPackedWeight, bytes, lock).value();
+}
+
 TEST_F(DiskCacheSharingTest, RemovesWhatDeadProcessesLeftAndNothingElse) {
   Open();
   const CacheDirectory directory(root, absl::Seconds(1));
   testing::WriteFile(root + "/weights/abcdef.tmp", "left behind");
   std::string live;
   {
-    ASSERT_OK_AND_ASSIGN(TemporaryFile file, directory.NewTemporary(Kind::kPackedWeight, 100));
+    TemporaryFile file = NewWeight(directory, 100);
     ASSERT_OK(file.Append("half"));
     Open();
     ASSERT_THAT(FilesIn("weights"), SizeIs(1));
     live = FilesIn("weights")[0];
     EXPECT_NE(live, "abcdef.tmp");
     ASSERT_OK(file.Finish(clock.Wall()));
-    ASSERT_OK(file.Publish(root + "/weights/published"));
+    ASSERT_OK_AND_ASSIGN(const DirectoryLock lock, directory.Acquire());
+    ASSERT_OK(file.Publish(root + "/weights/published", lock));
   }
   EXPECT_THAT(FilesIn("weights"), ElementsAre("published"));
 }
@@ -95,8 +101,7 @@ TEST_F(DiskCacheSharingTest, KeepsTheRoomThatAnotherProcessIsWritingInto) {
   ASSERT_OK(cache->Write(Kind::kArtifact, "a", "x"));
   ASSERT_OK(cache->Write(Kind::kArtifact, "b", "x"));
   const CacheDirectory directory(root, absl::Seconds(1));
-  ASSERT_OK_AND_ASSIGN(const TemporaryFile other,
-                       directory.NewTemporary(Kind::kPackedWeight, 2 * (kHeadBytes + 1)));
+  const TemporaryFile other = NewWeight(directory, 2 * (kHeadBytes + 1));
   Open(3 * (kHeadBytes + 1));  // counts what is there
   ASSERT_OK(cache->Write(Kind::kArtifact, "c", "x"));
   EXPECT_THAT(KeysOf(*cache), ElementsAre("c"));
