@@ -8,13 +8,14 @@ import resource
 import shutil
 import tempfile
 import time
+import types
 import unittest
 
 import png
 from metrics import METRICS, compilations, scrape
-from server_process import Api, Server, checkpoint
+from server_process import DEADLINE, Api, Server, checkpoint
 
-KILLS = 50
+KILLS = 10
 NOBODY = 65534
 
 # linux/prctl.h, linux/capability.h
@@ -50,28 +51,45 @@ class CacheDamageTest(unittest.TestCase):
     def files(self):
         return sorted(path for path in self.cache.rglob("*.latent") if "quarantine" not in path.parts)
 
-    def test_killed_at_any_moment(self):
-        """Guard: TemporaryFile::Finish and Publish (core/cache/cache_directory.cc): whole under its name, or not there."""
-        reference = self.start(cache=self.folder / "sound")
-        expected = self.draw(reference)
-        reference.kill()
-        chance = random.Random(4)
-        for attempt in range(KILLS):
-            if attempt % 5 == 0:  # from nothing again
-                shutil.rmtree(self.cache, ignore_errors=True)
-            server = Server(cache=self.cache)
-            time.sleep(chance.uniform(0.02, 0.6))
-            server.kill()
+    def kill_once_there_are(self, files):
+        """Kills a server, which found no cache, when it has begun to write that many files; how many graphs are whole."""
+        shutil.rmtree(self.cache, ignore_errors=True)
+        server = Server(cache=self.cache)
+        self.addCleanup(server.kill)
+        end = time.monotonic() + DEADLINE
+        while sum(path.suffix in (".latent", ".tmp") for path in self.cache.rglob("*")) < files:
+            self.assertLess(time.monotonic(), end, f"{files} files were never written")
+        server.kill()
+        return len(list((self.cache / "artifacts").glob("*.latent")))
+
+    def check_what_a_kill_left(self, graphs, expected):
+        """`graphs` of expected.graphs are on disk: all are used, and everything else is made as if they had never been."""
         server = self.start()
-        self.assertEqual(self.draw(server), expected)
-        self.assertEqual(scrape(server).sum("latentd_graph_cache_load_failures_total", reason="corrupt"), 0)
+        self.assertEqual(self.draw(server), expected.picture)
+        self.assertEqual(compilations(server), expected.graphs - graphs)
+        self.assertEqual(scrape(server).sum("latentd_graph_cache_load_failures_total"), 0)
         api = Api(server.address)
-        self.addCleanup(api.close)
         results = api.call("GraphCache", "VerifyGraphs", selector={"all": True}).results
-        self.assertTrue(results)
+        api.close()
+        self.assertEqual(len(results), expected.graphs)
         self.assertFalse([result for result in results if result.HasField("error")])
-        leftovers = [path for path in self.cache.rglob("*") if path.is_file() and "tmp" in path.name]
-        self.assertEqual(leftovers, [])
+        server.stop()
+        self.assertEqual(sorted(path.name for path in self.files()), expected.files)
+        self.assertEqual([path for path in self.cache.rglob("*") if path.is_file() and path.suffix != ".latent"],
+                         [self.cache / "lock"])
+        self.assertEqual(list((self.cache / "quarantine").glob("*")), [])
+
+    def test_every_kill_leaves_whole_files(self):
+        """Guard: TemporaryFile::Finish and Publish (core/cache/cache_directory.cc): whole under its name, or not there."""
+        server = self.start()
+        picture, graphs = self.draw(server), compilations(server)
+        server.stop()
+        files = sorted(path.name for path in self.files())
+        expected = types.SimpleNamespace(picture=picture, graphs=graphs, files=files)
+        for kill in range(KILLS):
+            wanted = 1 + kill * (len(files) - 1) // (KILLS - 1)
+            with self.subTest(files=wanted):
+                self.check_what_a_kill_left(self.kill_once_there_are(wanted), expected)
 
     def test_a_damaged_file_is_set_aside_and_made_again(self):
         """Guard: the checksums in core/cache/entry_file.cc."""
