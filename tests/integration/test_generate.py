@@ -1,11 +1,14 @@
 """Pictures, from a stock client."""
 
+import os
+import re
+import tempfile
 import unittest
 
 import grpc
 
 import png
-from server_process import COLD_OK
+from server_process import COLD_OK, Api, Server
 from shared_server import SharedServerTestCase
 
 
@@ -104,6 +107,25 @@ class GenerateTest(SharedServerTestCase):
         self.server.request_line("quiet")
         self.assertNotIn("xylophone", self.server.log())
         self.assertNotIn("zeppelin", self.server.log())
+
+
+class InstructionSetTest(unittest.TestCase):
+    def test_below_avx512_no_large_product_runs_on_onednns_scalar_reference(self):
+        """Guard: HalfAsConvolution (core/backends/cpu/linear_geglu.cc) and kAsConvolution (core/backends/cpu/ways.cc)."""
+        with tempfile.TemporaryFile("w+") as verbose:
+            server = Server("--precision=fp32", prepare=lambda: os.dup2(verbose.fileno(), 1), buckets="64x64",
+                            environment={"DNNL_MAX_CPU_ISA": "AVX2", "DNNL_VERBOSE": "1"}).start()
+            self.addCleanup(server.kill)
+            api = Api(server.address)
+            self.addCleanup(api.close)
+            api.generate(api.request())
+            self.assertEqual(server.stop(), 0)
+            verbose.seek(0)
+            runs = re.findall(r"onednn_verbose,exec,cpu,(\w+),([\w:]+),.*,([\dx:]+|mb\w+),[\d.]+\n", verbose.read())
+        self.assertGreater(len([kind for kind, _, _ in runs if kind == "convolution"]), 100)
+        # The noise scheduler's matrix, at most 4 by 6 a row, is small enough for anything.
+        slow = {run for run in runs if run[1].startswith("ref") and not re.match(r"(\d+x[1-4]x[1-6]):", run[2])}
+        self.assertEqual(slow, set())
 
 
 if __name__ == "__main__":

@@ -23,21 +23,20 @@ size_t RoundUp(size_t bytes) {
 }
 
 struct Half {
-  dnnl::matmul::primitive_desc desc;
+  const char* name;  // of the primitive, for the packed weight's form
+  memory::desc plain_weight, weight, scratchpad;
   std::shared_ptr<Primitive> primitive;
 };
 
-// x times one half of the weight, then `post_ops`.
-Half MakeHalf(const Sizes& s, bool has_bias, const dnnl::post_ops& post_ops) {
-  const memory::desc bias = has_bias ? Float32({1, s.out}, Tag::ab) : memory::desc();
-  const memory::desc result = Layout(s.dtype, {s.rows, s.out}, Tag::ab);
-  dnnl::primitive_attr attributes;
-  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  attributes.set_post_ops(post_ops);
-  dnnl::matmul::primitive_desc desc(
-      dnnl::matmul::desc(Layout(s.dtype, {s.rows, s.in}, Tag::ab),
-                         Layout(s.dtype, {s.in, s.out}, Tag::any), bias, result),
-      attributes, Engine());
+// Where the result of a half lies, which is where the other half's post-op reads it.
+memory::desc ResultLayout(const Sizes& s) {
+  return OneDnnUsesAvx512() ? Layout(s.dtype, {s.rows, s.out}, Tag::ab)
+                            : Layout(s.dtype, {1, s.out, s.rows, 1}, Tag::nhwc);
+}
+
+template <typename Forward>
+Half HalfOf(const char* name, typename Forward::primitive_desc desc,
+            const memory::desc& plain_weight, const memory::desc& bias) {
   SkipUnsound(desc);
   std::vector<std::pair<int, memory::desc>> arguments = {
       {DNNL_ARG_SRC, desc.src_desc()},
@@ -45,18 +44,49 @@ Half MakeHalf(const Sizes& s, bool has_bias, const dnnl::post_ops& post_ops) {
       {DNNL_ARG_DST, desc.dst_desc()},
       {DNNL_ARG_SCRATCHPAD, desc.scratchpad_desc()},
       // Read only where a post-op names it.
-      {kGateArgument, result},
+      {kGateArgument, desc.dst_desc()},
   };
-  if (has_bias) arguments.emplace_back(DNNL_ARG_BIAS, bias);
-  return {desc, std::make_shared<Primitive>(dnnl::matmul(desc), arguments)};
+  if (!bias.is_zero()) arguments.emplace_back(DNNL_ARG_BIAS, bias);
+  return {name, plain_weight, desc.weights_desc(), desc.scratchpad_desc(),
+          std::make_shared<Primitive>(Forward(desc), arguments)};
+}
+
+Half HalfAsMatmul(const Sizes& s, bool has_bias, const dnnl::primitive_attr& attributes) {
+  const memory::desc bias = has_bias ? Float32({1, s.out}, Tag::ab) : memory::desc();
+  const dnnl::matmul::desc desc(Layout(s.dtype, {s.rows, s.in}, Tag::ab),
+                                Layout(s.dtype, {s.in, s.out}, Tag::any), bias, ResultLayout(s));
+  return HalfOf<dnnl::matmul>("matmul", {desc, attributes, Engine()},
+                              Layout(s.dtype, {s.in, s.out}, Tag::ba), bias);
+}
+
+// A convolution of one pixel over an image of one column: below AVX-512 the only matrix product on
+// vectors, since "gemm:jit" is unsound (onednn.h) and what is left of matmul has no vectors.
+Half HalfAsConvolution(const Sizes& s, bool has_bias, const dnnl::primitive_attr& attributes) {
+  const memory::dims weight = {s.out, s.in, 1, 1};
+  const memory::desc bias = has_bias ? Float32({s.out}, Tag::a) : memory::desc();
+  const dnnl::convolution_forward::desc desc(
+      dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
+      Layout(s.dtype, {1, s.in, s.rows, 1}, Tag::nhwc), Layout(s.dtype, weight, Tag::any), bias,
+      ResultLayout(s), {1, 1}, {0, 0}, {0, 0});
+  return HalfOf<dnnl::convolution_forward>("convolution", {desc, attributes, Engine()},
+                                           Layout(s.dtype, weight, Tag::oihw), bias);
+}
+
+// x times one half of the weight, then `post_ops`.
+Half MakeHalf(const Sizes& s, bool has_bias, const dnnl::post_ops& post_ops) {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  attributes.set_post_ops(post_ops);
+  return OneDnnUsesAvx512() ? HalfAsMatmul(s, has_bias, attributes)
+                            : HalfAsConvolution(s, has_bias, attributes);
 }
 
 // Both halves of [2 * out, in], each in the layout of the products, one behind the other.
-weights::Packing PackHalves(const Sizes& s, device::DType stored, const memory::desc& wanted) {
-  const memory::desc plain = Layout(s.dtype, {s.in, s.out}, Tag::ba);
-  const weights::Packing half = PackingFor("matmul", stored, plain, wanted);
-  const size_t stride = RoundUp(wanted.get_size());
-  const auto pack = [=](const device::Buffer& weight) -> absl::StatusOr<device::Buffer> {
+weights::Packing PackHalves(const Half& one, device::DType stored) {
+  const weights::Packing half = PackingFor(one.name, stored, one.plain_weight, one.weight);
+  const size_t stride = RoundUp(one.weight.get_size());
+  const auto pack = [plain = one.plain_weight, wanted = one.weight,
+                     stride](const device::Buffer& weight) -> absl::StatusOr<device::Buffer> {
     return CatchOneDnn("packing a weight", [&]() -> absl::StatusOr<device::Buffer> {
       device::Buffer packed =
           device::Buffer::Allocate(device::DType::kU8, {static_cast<int64_t>(2 * stride)});
@@ -88,19 +118,19 @@ dnnl::post_ops Times(const memory::desc& other) {
 absl::StatusOr<BoundKernel> BindLinearGeglu(const BinderArguments& a) {
   const graph::Shape& w = a.operand(1).shape;
   const Sizes s = {a.operand(0).shape.elements() / w[1], w[1], w[0] / 2, a.operand(0).dtype};
-  const memory::desc result = Layout(s.dtype, {s.rows, s.out}, Tag::ab);
+  const memory::desc result = ResultLayout(s);
   const View& bias = a.operand(2);
   const Half gate = MakeHalf(s, bias.present(), Gelu());
   const Half linear = MakeHalf(s, bias.present(), Times(result));
-  if (gate.desc.weights_desc() != linear.desc.weights_desc()) {
+  if (gate.weight != linear.weight) {
     return absl::InternalError("the halves of a GEGLU want their weights packed differently");
   }
   const size_t gate_bytes = RoundUp(result.get_size());
-  const size_t half_bytes = RoundUp(gate.desc.weights_desc().get_size());
+  const size_t half_bytes = RoundUp(gate.weight.get_size());
   BoundKernel kernel;
-  kernel.workspace_bytes = gate_bytes + std::max(gate.desc.scratchpad_desc().get_size(),
-                                                 linear.desc.scratchpad_desc().get_size());
-  kernel.packing = PackHalves(s, a.operand(1).dtype, gate.desc.weights_desc());
+  kernel.workspace_bytes =
+      gate_bytes + std::max(gate.scratchpad.get_size(), linear.scratchpad.get_size());
+  kernel.packing = PackHalves(gate, a.operand(1).dtype);
   kernel.run = [=, x = a.operand(0), bias = a.operand(2), y = a.result(), gate = gate.primitive,
                 linear = linear.primitive](const Frame& f) {
     const auto* weights = static_cast<const char*>(f.packed);
