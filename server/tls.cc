@@ -35,13 +35,15 @@ void RecordAuthority(const char* certificate, const ClientCheck& check,
   Record(certificate, check.authority()->pem(), &tls::Expiry::last, metrics);
 }
 
-void LogChange(const absl::StatusOr<bool>& changed, const std::string& file) {
+// Whether there is something new.
+bool LogChange(const absl::StatusOr<bool>& changed, const std::string& file) {
   if (!changed.ok()) {
     Log(v1::WARNING, "new TLS files are no good; the old ones stay in use",
         {{"reason", std::string(changed.status().message())}});
   } else if (*changed) {
     Log(v1::INFO, "TLS files have changed", {{"file", file}});
   }
+  return changed.ok() && *changed;
 }
 
 }  // namespace
@@ -75,10 +77,10 @@ Tls::Tls(TlsFiles files, std::unique_ptr<PairFiles> pair, std::unique_ptr<Client
 }
 
 void Tls::Refresh() {
-  LogChange(pair_->Refresh(), files_.certificate);
-  if (clients_ != nullptr) LogChange(clients_->Refresh(), files_.client_authority);
-  if (operators_ != nullptr) LogChange(operators_->Refresh(), files_.operator_authority);
-  RecordExpiry();
+  bool changed = LogChange(pair_->Refresh(), files_.certificate);
+  if (clients_ != nullptr) changed |= LogChange(clients_->Refresh(), files_.client_authority);
+  if (operators_ != nullptr) changed |= LogChange(operators_->Refresh(), files_.operator_authority);
+  if (changed) RecordExpiry();
 }
 
 void Tls::RecordExpiry() {
