@@ -20,7 +20,7 @@ from server_process import Api, Server
 
 PROJECT = pathlib.Path(__file__).resolve().parents[2]
 KUBERNETES = PROJECT / "deploy" / "kubernetes"
-OVERLAYS = ("demo", "gpu", "shared-cache")
+OVERLAYS = ("demo", "model-volume", "shared-cache")
 VERSIONS = ("1.27", "1.37")  # the oldest with probes over gRPC, and the newest that there are schemas of
 YOURS = {"latentd-models"}  # claims that whoever applies an overlay brings
 END_AFTER_DRAINING = 15  # seconds; kEndAfterDraining in server/serve.cc
@@ -364,7 +364,7 @@ class AutoscalingTest(OverlaysTestCase):
     def test_the_metric_is_one_that_the_adapter_makes_of_one_that_latentd_has(self):
         self.assertIn(f"`{self.RULE['name']['as']}`", (PROJECT / "docs" / "metrics.md").read_text())
         scaled = [overlay.name for overlay in self.overlays if overlay.all("HorizontalPodAutoscaler")]
-        self.assertEqual(scaled, ["gpu", "shared-cache"])
+        self.assertEqual(scaled, ["model-volume", "shared-cache"])
         for overlay in self.overlays:
             for scaler in overlay.all("HorizontalPodAutoscaler"):
                 metric, = scaler["spec"]["metrics"]
