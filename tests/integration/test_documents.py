@@ -1,8 +1,12 @@
 """What documents and manifests name is there: flags, metrics, files, sections."""
 
+import ast
+import os
 import pathlib
 import re
 import subprocess
+import sys
+import tempfile
 import unittest
 
 import server_process
@@ -33,6 +37,25 @@ def sections(page):
     """The anchors of its headings, as a forge makes them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
+def python_cases(file):
+    """{Class.test} of a file of tests."""
+    classes = [node for node in ast.parse(file.read_text()).body if isinstance(node, ast.ClassDef)]
+    return {f"{node.name}.{item.name}" for node in classes for item in node.body if isinstance(item, ast.FunctionDef)}
+
+
+def googletest_cases(folder):
+    """{Suite.Test} of a folder of tests."""
+    sources = "".join(file.read_text() for file in folder.glob("*_test.cc"))
+    return {f"{suite}.{name}" for suite, name in re.findall(r"^TEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\)", sources, re.MULTILINE)}
+
+
+def cases_of(test):
+    """The cases of one of ctest's tests, by its name."""
+    if test.startswith("integration_"):
+        return python_cases(PROJECT / "tests/integration" / f"{test.replace('integration', 'test', 1)}.py")
+    return googletest_cases(PROJECT / "tests" / test.replace("core_", "core/", 1))
 
 
 class DocumentsTest(unittest.TestCase):
@@ -67,6 +90,31 @@ class DocumentsTest(unittest.TestCase):
         for page in PAGES:
             for level, title, following in re.findall(r"^(#+) (.+)\n+(?=(#*))", page.read_text(), re.MULTILINE):
                 self.assertTrue(not following or following > level, f"{page}: nothing under {title!r}")
+
+    def test_every_guarantee_names_tests_that_exist(self):
+        rows = [line for line in (PROJECT / "docs/guarantees.md").read_text().splitlines() if line.startswith("| ")][1:]
+        self.assertGreaterEqual(len(rows), 10)
+        for row in rows:
+            named = re.findall(r"`(\w+)` ((?:\w+\.\w+(?:, )?)+)", row.split("|")[3])
+            self.assertTrue(named, row)
+            for test, cases in named:
+                self.assertEqual(set(cases.split(", ")) - cases_of(test), set(), test)
+
+
+class PythonExampleTest(unittest.TestCase):
+    """The client in README.md, as it stands there, in a Python of its own."""
+
+    def test_draws_a_picture(self):
+        example, = re.findall(r"^```python\n(.*?)^```", (PROJECT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+        server = server_process.Server(buckets="256x256").start()
+        self.addCleanup(server.kill)
+        self.assertIn('"localhost:50051"', example)
+        example = example.replace("localhost:50051", server.address)
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run([sys.executable, "-c", example], cwd=folder, check=True, timeout=server_process.DEADLINE,
+                           env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+            picture = pathlib.Path(folder, "star.png").read_bytes()
+        self.assertEqual(picture[:8], b"\x89PNG\r\n\x1a\n")
 
 
 if __name__ == "__main__":
