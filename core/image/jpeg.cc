@@ -69,7 +69,10 @@ bool Guarded(Errors& errors, absl::FunctionRef<void()> body) {
   return true;
 }
 
+bool IsOutOfMemory(const Errors& errors) { return errors.base.msg_code == JERR_OUT_OF_MEMORY; }
+
 absl::Status Damaged(const Errors& errors) {
+  if (IsOutOfMemory(errors)) return absl::ResourceExhaustedError("no memory to read a JPEG");
   return absl::InvalidArgumentError(
       absl::StrCat("the JPEG is damaged or cut short: ", errors.text));
 }
@@ -143,27 +146,68 @@ class JpegReader {
   jpeg_decompress_struct codec_ = {};
 };
 
+// Where libjpeg writes to: a buffer that grows, and that is this object's at any moment. That of
+// jpeg_mem_dest belongs to libjpeg until the picture is finished, and the caller's pointer to a
+// block that is freed already.
+class GrowingBuffer {
+ public:
+  GrowingBuffer() {
+    base_.init_destination = [](j_compress_ptr codec) { Of(codec)->Grow(codec); };
+    base_.empty_output_buffer = [](j_compress_ptr codec) -> boolean {
+      Of(codec)->Grow(codec);
+      return TRUE;
+    };
+    base_.term_destination = [](j_compress_ptr) {};
+  }
+  ~GrowingBuffer() { std::free(bytes_); }
+  GrowingBuffer(const GrowingBuffer&) = delete;
+  GrowingBuffer& operator=(const GrowingBuffer&) = delete;
+
+  jpeg_destination_mgr* manager() { return &base_; }
+  absl::string_view written() const {
+    return {reinterpret_cast<const char*>(bytes_), capacity_ - base_.free_in_buffer};
+  }
+
+ private:
+  static constexpr size_t kFirstBytes = 4096;
+
+  static GrowingBuffer* Of(j_compress_ptr codec) {
+    return reinterpret_cast<GrowingBuffer*>(codec->dest);
+  }
+
+  // Only called when the buffer is full. libjpeg is told of a lack of memory, so this may jump.
+  void Grow(j_compress_ptr codec) {
+    const size_t capacity = capacity_ == 0 ? kFirstBytes : 2 * capacity_;
+    auto* bytes = static_cast<JOCTET*>(std::realloc(bytes_, capacity));
+    if (bytes == nullptr) ERREXIT1(codec, JERR_OUT_OF_MEMORY, 0);
+    bytes_ = bytes;
+    base_.next_output_byte = bytes_ + capacity_;
+    base_.free_in_buffer = capacity - capacity_;
+    capacity_ = capacity;
+  }
+
+  jpeg_destination_mgr base_ = {};  // first, since libjpeg hands back a pointer to it
+  JOCTET* bytes_ = nullptr;
+  size_t capacity_ = 0;
+};
+
 class JpegWriter {
  public:
   JpegWriter() { codec_.err = Prepare(errors_); }
-  ~JpegWriter() {
-    jpeg_destroy_compress(&codec_);
-    std::free(bytes_);
-  }
+  ~JpegWriter() { jpeg_destroy_compress(&codec_); }
   JpegWriter(const JpegWriter&) = delete;
   JpegWriter& operator=(const JpegWriter&) = delete;
 
   absl::StatusOr<std::string> Write(const Image& image, int quality) {
-    if (!Guarded(errors_, [&] { Compress(image, quality); })) {
-      return absl::InvalidArgumentError(absl::StrCat("libjpeg refuses: ", errors_.text));
-    }
-    return std::string(reinterpret_cast<const char*>(bytes_), size_);
+    if (Guarded(errors_, [&] { Compress(image, quality); })) return std::string(buffer_.written());
+    if (IsOutOfMemory(errors_)) return absl::ResourceExhaustedError("no memory to write a JPEG");
+    return absl::InvalidArgumentError(absl::StrCat("libjpeg refuses: ", errors_.text));
   }
 
  private:
   void Compress(const Image& image, int quality) {
     jpeg_create_compress(&codec_);
-    jpeg_mem_dest(&codec_, &bytes_, &size_);
+    codec_.dest = buffer_.manager();
     codec_.image_width = image.width;
     codec_.image_height = image.height;
     codec_.input_components = 3;
@@ -180,8 +224,7 @@ class JpegWriter {
   }
 
   Errors errors_;
-  unsigned char* bytes_ = nullptr;  // libjpeg's malloc
-  unsigned long size_ = 0;          // NOLINT(google-runtime-int): libjpeg's type
+  GrowingBuffer buffer_;
   jpeg_compress_struct codec_ = {};
 };
 

@@ -10,6 +10,7 @@
 #include <jpeglib.h>
 
 #include "tests/core/image/pictures.h"
+#include "tests/core/image/refusing_heap.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::image {
@@ -58,6 +59,42 @@ TEST(JpegTest, TakesAsManyScansAsPicturesHave) { EXPECT_OK(DecodeJpeg(ManyScans(
 TEST(JpegTest, RefusesToGoOverThePixelsForEver) {
   EXPECT_THAT(DecodeJpeg(ManyScans(60)),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("more than 64 scans")));
+}
+
+// 300 x 300 pixels that no JPEG makes small.
+Image Noise() {
+  Image image{300, 300, std::vector<uint8_t>(size_t{3} * 300 * 300)};
+  uint32_t state = 1;
+  for (uint8_t& byte : image.rgb) {
+    state = state * 1664525 + 1013904223;
+    byte = static_cast<uint8_t>(state >> 24);
+  }
+  return image;
+}
+
+// The buffer has grown from 4 KiB by then, so that the block it began in is free already.
+TEST(JpegTest, SurvivesALackOfMemoryWhileItsBufferGrows) {
+  if (!testing::RefusingHeap::Works()) GTEST_SKIP() << "the sanitizer has a heap of its own";
+  const Image image = Noise();
+  for (const size_t limit : {size_t{16} << 10, size_t{64} << 10, size_t{4} << 10}) {
+    absl::Status status;
+    {
+      const testing::RefusingHeap heap(limit);
+      status = EncodeJpeg(image, 100).status();
+    }
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted,
+                                 HasSubstr("no memory to write a JPEG")))
+        << limit;
+  }
+}
+
+TEST(JpegTest, GrowsItsBufferToWhatThePictureNeeds) {
+  const Image image = Noise();
+  const auto jpeg = EncodeJpeg(image, 100);
+  ASSERT_OK(jpeg);
+  EXPECT_GT(jpeg->size(), size_t{64} << 10);
+  EXPECT_EQ(jpeg->substr(jpeg->size() - 2), "\xFF\xD9");
+  EXPECT_OK(DecodeJpeg(*jpeg));
 }
 
 }  // namespace
