@@ -7,10 +7,10 @@
 
 namespace latentd::image {
 
-// Reads PNG, JPEG or WebP, told apart by their first bytes; the result is what PIL's
-// Image.open(...).convert("RGB") gives: transparency is dropped, palettes and grey become colours,
-// of 16 bits the upper 8 stay (but 16-bit grey without transparency is clamped to 255, as in PIL),
-// EXIF orientation is not applied.
+// Reads PNG, JPEG or WebP, told apart by their first bytes; the result is what diffusers'
+// load_image gives: turned as the EXIF orientation says, transparency is dropped, palettes and grey
+// become colours, of 16 bits the upper 8 stay. One difference: 16-bit grey without transparency is
+// divided by 257, where Pillow clamps it to 255 and so makes it white.
 //
 // INVALID_ARGUMENT, with the reason: not one of these formats, damaged or cut short, an animated
 // WebP, or larger than kMaxSide or kMaxPixels (judged by the header, before pixels are allocated).

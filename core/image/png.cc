@@ -72,7 +72,6 @@ class PngReader {
       png_read_end(png_, nullptr);
     });
     if (!read) return Damaged(complaint_);
-    if (IsWideGrey()) pixels = ClampWideGrey(pixels);
     return Image{static_cast<int>(width_), static_cast<int>(height_), std::move(pixels)};
   }
 
@@ -98,29 +97,21 @@ class PngReader {
 
   bool IsWideGrey() const { return color_type_ == PNG_COLOR_TYPE_GRAY && bit_depth_ == 16; }
 
-  // Everything to 8-bit RGB, but for 16-bit grey, which stays as it is.
+  // Everything to 8-bit RGB; of 16 bits the upper 8, as Pillow does it, but for grey, which Pillow
+  // clamps.
   void ChooseConversions() {
-    if (!IsWideGrey()) {
-      png_set_expand(png_);
+    png_set_expand(png_);
+    if (IsWideGrey()) {
+      png_set_scale_16(png_);
+    } else {
       png_set_strip_16(png_);
-      png_set_strip_alpha(png_);
-      png_set_gray_to_rgb(png_);
     }
+    png_set_strip_alpha(png_);
+    png_set_gray_to_rgb(png_);
     png_set_interlace_handling(png_);
     png_read_update_info(png_, info_);
     row_bytes_ = png_get_rowbytes(png_, info_);
-    const size_t expected = size_t{width_} * (IsWideGrey() ? 2 : 3);
-    if (row_bytes_ != expected) png_error(png_, "it has an unexpected layout");
-  }
-
-  // Big-endian 16-bit grey to RGB, as PIL does it: by the value, not by its upper half.
-  static std::vector<uint8_t> ClampWideGrey(const std::vector<uint8_t>& wide) {
-    std::vector<uint8_t> rgb(wide.size() / 2 * 3);
-    for (size_t i = 0; i < wide.size() / 2; ++i) {
-      const uint8_t grey = wide[2 * i] != 0 ? 255 : wide[2 * i + 1];
-      std::fill_n(rgb.begin() + 3 * i, 3, grey);
-    }
-    return rgb;
+    if (row_bytes_ != size_t{3} * width_) png_error(png_, "it has an unexpected layout");
   }
 
   absl::string_view rest_;

@@ -2,7 +2,9 @@
 
 Usage: python make_pictures.py     (with Pillow==13.0.0 and numpy)
 
-FILE.rgb has the pixels of FILE, as Image.open(...).convert("RGB") gives them.
+FILE.rgb has the pixels of FILE, as diffusers' load_image gives them: turned by ImageOps.exif_transpose, then
+convert("RGB"). grey-16.png.rgb is divided by 257 instead, since Pillow clamps that to 255.
+turned-N.* have the EXIF orientation N.
 lanczos-WIDTHxHEIGHT.rgb is lanczos.png resized to that size by Image.resize with LANCZOS.
 """
 import io
@@ -11,7 +13,7 @@ import struct
 import zlib
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 
 OUT = pathlib.Path(__file__).parent / "pictures"
 WIDTH, HEIGHT = 13, 9
@@ -106,14 +108,38 @@ def pictures():
     yield "lossless-alpha.webp", saved(rgba, "WEBP", lossless=True, exact=True)
 
 
+def exif_of(orientation):
+    exif = Image.Exif()
+    exif[0x010F] = "a maker"  # a tag before the orientation
+    exif[0x0112] = orientation
+    return exif
+
+
+def turned_pictures():
+    y, x = np.mgrid[0:HEIGHT, 0:WIDTH]
+    rgb = Image.fromarray(np.stack([x * 19, y * 27, (x + y) * 11], -1).astype(np.uint8))
+    for n in range(1, 9):
+        yield f"turned-{n}.jpg", saved(rgb, "JPEG", quality=90, exif=exif_of(n))
+        yield f"turned-{n}.png", saved(rgb, "PNG", exif=exif_of(n))
+        yield f"turned-{n}.webp", saved(rgb, "WEBP", lossless=True, exif=exif_of(n))
+
+
+def grey_of_16_bits(path):
+    data = path.read_bytes()
+    length = struct.unpack(">I", data[33:37])[0]
+    rows = zlib.decompress(data[41:41 + length])
+    values = np.frombuffer(rows, np.uint8).reshape(HEIGHT, 1 + 2 * WIDTH)[:, 1:].copy().view(">u2")
+    return np.repeat(np.round(values / 257).astype(np.uint8)[:, :, None], 3, -1).tobytes()
+
+
 def main():
     OUT.mkdir(exist_ok=True)
-    for name, data in pictures():
+    for name, data in [*pictures(), *turned_pictures()]:
         path = OUT / name
         path.write_bytes(data)
-        image = Image.open(path).convert("RGB")
-        assert image.size == (WIDTH, HEIGHT)
-        (OUT / f"{name}.rgb").write_bytes(image.tobytes())
+        image = ImageOps.exif_transpose(Image.open(path)).convert("RGB")
+        pixels = grey_of_16_bits(path) if name == "grey-16.png" else image.tobytes()
+        (OUT / f"{name}.rgb").write_bytes(pixels)
     rgb, other = Image.fromarray(smooth(WIDTH, HEIGHT, 3)), Image.fromarray(smooth(WIDTH, HEIGHT, 3))
     (OUT / "animated.webp").write_bytes(saved(rgb, "WEBP", save_all=True, append_images=[other], duration=100))
     noise = RNG.integers(0, 256, (23, 37, 3)).astype(np.uint8)
