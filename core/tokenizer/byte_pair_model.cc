@@ -171,6 +171,13 @@ absl::Status BytePairModel::AddMerge(absl::string_view line, const Vocabulary& v
   return absl::OkStatus();
 }
 
+absl::flat_hash_set<int64_t> BytePairModel::ReachableIds() const {
+  absl::flat_hash_set<int64_t> ids(inner_ids_.begin(), inner_ids_.end());
+  ids.insert(last_ids_.begin(), last_ids_.end());
+  for (const auto& [pair, merge] : merges_) ids.insert(merge.id);
+  return ids;
+}
+
 const BytePairModel::Merge* BytePairModel::Find(int32_t left, int32_t right) const {
   const auto found = merges_.find(PairKey(left, right));
   return found == merges_.end() ? nullptr : &found->second;

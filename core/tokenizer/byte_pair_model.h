@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "core/tokenizer/vocabulary.h"
@@ -21,6 +22,9 @@ class BytePairModel {
   // that names or makes one that `vocabulary` lacks.
   static absl::StatusOr<BytePairModel> Load(const std::string& merges_path,
                                             const Vocabulary& vocabulary, int64_t unknown_id);
+
+  // The ids that words can become: those of single bytes, and what the merges make.
+  absl::flat_hash_set<int64_t> ReachableIds() const;
 
   // Appends the ids of one word. A byte that the vocabulary has no token for counts as the unknown
   // token. Takes n log n time.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -60,6 +61,22 @@ absl::StatusOr<AddedIds> NumberAddedTokens(const TokenizerConfig& config,
     }
   }
   return ids;
+}
+
+// That merges.txt makes every token of the vocabulary that is no single byte and is not added: one
+// that was cut short still gives ids, but those of other texts.
+absl::Status CheckMerges(const std::string& path, const BytePairModel& pairs,
+                         const Vocabulary& vocabulary, const AddedIds& added) {
+  const absl::flat_hash_set<int64_t> reachable = pairs.ReachableIds();
+  std::map<int64_t, std::string> missing;
+  for (const auto& [token, id] : vocabulary.ids()) {
+    if (!reachable.contains(id) && !added.contains(token)) missing[id] = token;
+  }
+  if (missing.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, " makes no token ", Excerpt(missing.begin()->second), " (one of ",
+                   missing.size(), " of ", vocabulary.path(),
+                   " that it does not make): it is cut short or belongs to another vocabulary"));
 }
 
 enum class Stage : uint8_t { kVerbatim, kNormalized };
@@ -127,6 +144,7 @@ absl::StatusOr<std::unique_ptr<const ClipTokenizer>> ClipTokenizer::Load(
   ASSIGN_OR_RETURN(BytePairModel pairs,
                    BytePairModel::Load(absl::StrCat(directory, "/merges.txt"), vocabulary,
                                        ids.at(config.unknown_token)));
+  RETURN_IF_ERROR(CheckMerges(absl::StrCat(directory, "/merges.txt"), pairs, vocabulary, ids));
   int64_t largest_id = vocabulary.largest_id();
   for (const auto& [content, id] : ids) largest_id = std::max(largest_id, id);
   return std::unique_ptr<const ClipTokenizer>(

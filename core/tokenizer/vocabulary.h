@@ -18,6 +18,7 @@ class Vocabulary {
   static absl::StatusOr<Vocabulary> Load(const std::string& path);
 
   std::optional<int64_t> Find(absl::string_view token) const;
+  const absl::flat_hash_map<std::string, int64_t>& ids() const { return ids_; }
   int64_t size() const { return static_cast<int64_t>(ids_.size()); }
   int64_t largest_id() const { return largest_id_; }
   const std::string& path() const { return path_; }

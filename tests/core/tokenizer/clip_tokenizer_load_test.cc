@@ -88,6 +88,8 @@ const BadFile kMerges[] = {
     {"merges.txt", "a \n", "two tokens"},
     {"merges.txt", "a nosuchtoken\n", "merges \"nosuchtoken\", which is not in"},
     {"merges.txt", "! #\n", "makes \"!#\", which is not in"},
+    {"merges.txt", "", "it is cut short or belongs to another vocabulary"},
+    {"merges.txt", "#version: 0.2\n", "merges.txt makes no token"},
 };
 INSTANTIATE_TEST_SUITE_P(Merges, BadFiles, ::testing::ValuesIn(kMerges));
 
