@@ -18,7 +18,6 @@ void IgnoreGenericFields(ConfigReader& reader) {
                  "_attn_implementation_autoset",
                  "_commit_hash",
                  "_diffusers_version",
-                 "architectures",
                  "dtype",
                  "torch_dtype",
                  "transformers_version",
@@ -109,6 +108,11 @@ absl::StatusOr<ClipTextConfig> ParseClipTextConfig(absl::string_view json, absl:
   ClipTextConfig config;
   config.kind = kind;
   reader.Choice("model_type", "clip_text_model", {"clip_text_model"});
+  // Not which of them: the class is model_index.json's to choose.
+  if (!reader.IsNull("architectures")) {
+    reader.Choices("architectures", {},
+                   {"CLIPTextModel", "CLIPTextModelWithProjection", "CLIPModel"});
+  }
   ReadSizes(reader, config);
   if (kind == ClipTextKind::kWithProjection && reader.IsNull("projection_dim")) {
     reader.Mistake("projection_dim", "is null; supported: an integer");

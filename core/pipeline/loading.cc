@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/memory_limit.h"
 #include "core/base/status_macros.h"
+#include "core/pipeline/component_classes.h"
 #include "core/pipeline/precision.h"
 
 namespace latentd::pipeline {
@@ -98,10 +99,12 @@ absl::StatusOr<std::vector<Source>> OpenCheckpoints(const LoadOptions& options) 
   std::vector<Source> sources;
   ASSIGN_OR_RETURN(Checkpoint base,
                    Checkpoint::Open(options.base, options.variant, options.digests));
+  RETURN_IF_ERROR(CheckClasses(Model::kBase, base));
   sources.push_back({Model::kBase, std::move(base)});
   if (options.refiner.empty() || IsOff(options.components, "unet_refiner")) return sources;
   ASSIGN_OR_RETURN(Checkpoint refiner,
                    Checkpoint::Open(options.refiner, options.variant, options.digests));
+  RETURN_IF_ERROR(CheckClasses(Model::kRefiner, refiner));
   sources.push_back({Model::kRefiner, std::move(refiner)});
   return sources;
 }

@@ -87,6 +87,16 @@ absl::StatusOr<models::Unet2dConditionConfig> ReadUnet(const weights::Checkpoint
   return models::ParseUnet2dConditionConfig(text, SourceOf(checkpoint, "unet"));
 }
 
+absl::Status ReadScheduler(const weights::Checkpoint& checkpoint, ModelConfigs& configs) {
+  ASSIGN_OR_RETURN(configs.scheduler_json, checkpoint.SchedulerConfigText());
+  configs.scheduler_class = checkpoint.components().at("scheduler").class_name;
+  const auto parsed = schedulers::ParseSchedulerConfig(configs.scheduler_json, /*overrides=*/{},
+                                                       configs.scheduler_class);
+  if (parsed.ok()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      checkpoint.path(), "/scheduler/scheduler_config.json: ", parsed.status().message()));
+}
+
 ConditioningSizes SizesOf(const weights::Checkpoint& checkpoint, const ModelConfigs& configs) {
   ConditioningSizes sizes;
   sizes.tokens = configs.text_encoders.front().tokenizer->max_length();
@@ -140,11 +150,7 @@ absl::Status CheckLatents(const weights::Checkpoint& checkpoint, const ModelConf
 
 absl::StatusOr<ModelConfigs> ReadModelConfigs(const weights::Checkpoint& checkpoint) {
   ModelConfigs configs;
-  ASSIGN_OR_RETURN(configs.scheduler_json, checkpoint.SchedulerConfigText());
-  if (const auto parsed = schedulers::ParseSchedulerConfig(configs.scheduler_json); !parsed.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        checkpoint.path(), "/scheduler/scheduler_config.json: ", parsed.status().message()));
-  }
+  RETURN_IF_ERROR(ReadScheduler(checkpoint, configs));
   ASSIGN_OR_RETURN(configs.text_encoders, ReadTextEncoders(checkpoint));
   ASSIGN_OR_RETURN(configs.unet, ReadUnet(checkpoint));
   ASSIGN_OR_RETURN(configs.vae, ReadVae(checkpoint));

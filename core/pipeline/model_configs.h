@@ -22,6 +22,7 @@ struct TextEncoder {
 };
 
 struct ModelConfigs {
+  std::string scheduler_class;  // as model_index.json names it
   std::string scheduler_json;
   std::vector<TextEncoder> text_encoders;  // one or two, in the order of their states
   models::Unet2dConditionConfig unet;

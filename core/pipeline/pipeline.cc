@@ -30,8 +30,7 @@ schedulers::ScheduleRequest ScheduleRequestOf(const PictureSpec& spec, bool take
 }
 
 absl::StatusOr<Stage> MakeStage(const SdxlModel& model, const PictureSpec& spec, bool takes_over) {
-  ASSIGN_OR_RETURN(const schedulers::SchedulerConfig config,
-                   schedulers::ParseSchedulerConfig(model.scheduler_json(), spec.scheduler));
+  ASSIGN_OR_RETURN(const schedulers::SchedulerConfig config, model.SchedulerWith(spec.scheduler));
   ASSIGN_OR_RETURN(schedulers::Schedule schedule,
                    schedulers::MakeSchedule(config, ScheduleRequestOf(spec, takes_over)));
   return Stage{model.which(), &model, std::move(schedule)};
@@ -120,8 +119,7 @@ Pipeline::Pipeline(std::unique_ptr<const SdxlModel> base, std::unique_ptr<const 
     if (mode == ComponentMode::kOff) traits_.off.insert(component);
   }
   // SdxlModel::Load has read it once.
-  default_scheduler_ =
-      std::string(schedulers::ParseSchedulerConfig(base_->scheduler_json())->name());
+  default_scheduler_ = std::string(base_->SchedulerWith({})->name());
 }
 
 std::vector<const SdxlModel*> Pipeline::ModelsOf(const PictureSpec& spec) const {
@@ -146,9 +144,7 @@ absl::StatusOr<PictureSpec> Pipeline::Resolve(PictureSpec spec) const {
   // Schedules are made of fields that are right by themselves; the scheduler's name and options are
   // looked at in any case.
   if (!violations.empty()) {
-    AddViolationsOf(
-        schedulers::ParseSchedulerConfig(base_->scheduler_json(), spec.scheduler).status(),
-        violations);
+    AddViolationsOf(base_->SchedulerWith(spec.scheduler).status(), violations);
     return InvalidFields(violations);
   }
   PictureSpec resolved =
@@ -164,7 +160,7 @@ absl::StatusOr<std::string> Pipeline::SchedulerNameOf(const PictureSpec& spec) c
   std::string name;
   for (const SdxlModel* model : ModelsOf(spec)) {
     ASSIGN_OR_RETURN(const schedulers::SchedulerConfig config,
-                     schedulers::ParseSchedulerConfig(model->scheduler_json(), spec.scheduler));
+                     model->SchedulerWith(spec.scheduler));
     if (!name.empty() && name != config.name()) return std::string();
     name = std::string(config.name());
   }

@@ -77,6 +77,12 @@ absl::StatusOr<std::unique_ptr<const SdxlModel>> SdxlModel::Load(
   return model;
 }
 
+absl::StatusOr<schedulers::SchedulerConfig> SdxlModel::SchedulerWith(
+    const schedulers::Overrides& overrides) const {
+  return schedulers::ParseSchedulerConfig(configs_.scheduler_json, overrides,
+                                          configs_.scheduler_class);
+}
+
 TileGrid SdxlModel::TilesOf(int height, int width) const {
   const auto* kl = std::get_if<models::AutoencoderKlConfig>(&vae());
   const int64_t area = int64_t{DownscaleOf(vae())} * DownscaleOf(vae());

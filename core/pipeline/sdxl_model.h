@@ -15,6 +15,7 @@
 #include "core/pipeline/model_graphs.h"
 #include "core/pipeline/picture_spec.h"
 #include "core/pipeline/tiles.h"
+#include "core/schedulers/config.h"
 #include "core/weights/checkpoint.h"
 #include "core/weights/weight_store.h"
 
@@ -35,7 +36,9 @@ class SdxlModel {
   const std::string& pipeline_class() const { return pipeline_class_; }
   bool force_zeros_for_empty_prompt() const { return force_zeros_; }
   bool requires_aesthetics_score() const { return aesthetics_score_; }
-  const std::string& scheduler_json() const { return configs_.scheduler_json; }
+  // The checkpoint's noise scheduler, with what a request changes of it; see ParseSchedulerConfig.
+  absl::StatusOr<schedulers::SchedulerConfig> SchedulerWith(
+      const schedulers::Overrides& overrides) const;
   // In the order in which their hidden states are joined; the last one's pooled state counts.
   const std::vector<TextEncoder>& text_encoders() const { return configs_.text_encoders; }
   const VaeConfig& vae() const { return configs_.vae; }

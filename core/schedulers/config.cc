@@ -44,17 +44,19 @@ std::string ClassName(const Json& file) {
   return found != file.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
+// `own` is a class and never a short name.
 absl::StatusOr<SchedulerRow> ChooseScheduler(absl::string_view override, absl::string_view own) {
   const std::optional<SchedulerRow> row = FindScheduler(override.empty() ? own : override);
-  if (row) return *row;
+  if (row && (!override.empty() || row->scheduler->class_name == own)) return *row;
   const std::string supported =
       absl::StrCat("supported are ", absl::StrJoin(SupportedSchedulers(), ", "));
   if (!override.empty()) {
     return InvalidFields(
         {{"scheduler", absl::StrCat("unknown scheduler ", Excerpt(override), "; ", supported)}});
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(kFile, ": unsupported _class_name ", Excerpt(own), "; ", supported));
+  return absl::InvalidArgumentError(absl::StrCat(kFile, ": unsupported _class_name ", Excerpt(own),
+                                                 "; supported are ",
+                                                 absl::StrJoin(SupportedSchedulerClasses(), ", ")));
 }
 
 // Reads the fields of one object over a configuration, and gathers what is wrong with them.
@@ -147,13 +149,14 @@ class FieldReader {
 }  // namespace
 
 absl::StatusOr<SchedulerConfig> ParseSchedulerConfig(absl::string_view json,
-                                                     const Overrides& overrides) {
+                                                     const Overrides& overrides,
+                                                     absl::string_view class_name) {
   ASSIGN_OR_RETURN(Json file, ParseObject(json, kFile));
   Json laid_over = Json::object();
   if (!overrides.config.empty()) {
     ASSIGN_OR_RETURN(laid_over, ParseObject(overrides.config, "the scheduler's overrides"));
   }
-  const std::string own_class = ClassName(file);
+  const std::string own_class = class_name.empty() ? ClassName(file) : std::string(class_name);
   ASSIGN_OR_RETURN(const SchedulerRow row, ChooseScheduler(overrides.name, own_class));
   file.update(laid_over);
   const std::map<std::string, Json> typed = TypedFields(overrides);

@@ -74,13 +74,19 @@ struct SchedulerConfig {
   absl::string_view name() const;
 };
 
-// `json` is the text of a scheduler_config.json. INVALID_ARGUMENT, with a field violation for each
-// of the overrides that cannot be had (fields "scheduler", "timestep_spacing", ...: their names in
-// Overrides, `name` as "scheduler"), or without violations where the file itself is at fault.
+// `json` is the text of a scheduler_config.json, and `class_name` what model_index.json says of it,
+// which counts more than the file's own _class_name, as in diffusers; empty: the file's.
+// INVALID_ARGUMENT, with a field violation for each of the overrides that cannot be had (fields
+// "scheduler", "timestep_spacing", ...: their names in Overrides, `name` as "scheduler"), or
+// without violations where the file itself is at fault.
 absl::StatusOr<SchedulerConfig> ParseSchedulerConfig(absl::string_view json,
-                                                     const Overrides& overrides = {});
+                                                     const Overrides& overrides = {},
+                                                     absl::string_view class_name = {});
 
 // The short names, in the order of the table: "euler", "euler_a", "ddim", ...
 std::vector<std::string> SupportedSchedulers();
+
+// "EulerDiscreteScheduler", ...: each class once.
+std::vector<std::string> SupportedSchedulerClasses();
 
 }  // namespace latentd::schedulers

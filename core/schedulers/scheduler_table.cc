@@ -51,4 +51,13 @@ std::vector<std::string> SupportedSchedulers() {
   return names;
 }
 
+std::vector<std::string> SupportedSchedulerClasses() {
+  std::vector<std::string> classes;
+  for (const SchedulerRow& row : kTable) {
+    const std::string name(row.scheduler->class_name);
+    if (classes.empty() || classes.back() != name) classes.push_back(name);
+  }
+  return classes;
+}
+
 }  // namespace latentd::schedulers

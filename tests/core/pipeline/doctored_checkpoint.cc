@@ -34,7 +34,9 @@ std::string BytesOf(float value, const std::string& dtype) {
   return {reinterpret_cast<const char*>(&half), 2};
 }
 
-void Doctor(const std::string& path, const std::string& tensor, float value) {
+enum class Elements : uint8_t { kFirst, kAll };
+
+void Doctor(const std::string& path, const std::string& tensor, float value, Elements elements) {
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
   uint64_t length = 0;
   file.read(reinterpret_cast<char*>(&length), sizeof length);
@@ -45,26 +47,72 @@ void Doctor(const std::string& path, const std::string& tensor, float value) {
   Require(parsed.is_object() && parsed.contains(tensor), path + " has no " + tensor);
   const json& entry = parsed[tensor];
   const uint64_t begin = entry["data_offsets"][0];
+  const uint64_t end = entry["data_offsets"][1];
   const std::string bytes = BytesOf(value, entry["dtype"]);
   file.seekp(static_cast<std::streamoff>(sizeof length + length + begin));
-  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  const uint64_t count = elements == Elements::kFirst ? 1 : (end - begin) / bytes.size();
+  for (uint64_t i = 0; i < count; ++i) {
+    file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  }
   Require(file.good(), path);
+}
+
+// Fills the directory `path` with links to what is in `original`, but for one entry.
+void LinkAllBut(const fs::path& path, const fs::path& original, const fs::path& left_out) {
+  fs::create_directories(path);
+  for (const auto& entry : fs::directory_iterator(original)) {
+    if (entry.path().filename() == left_out) continue;
+    fs::create_symlink(fs::canonical(entry.path()), path / entry.path().filename());
+  }
+}
+
+void EditJson(const fs::path& from, const fs::path& to, const std::string& field,
+              const std::string& value) {
+  std::ifstream file(from);
+  json object = json::parse(file, nullptr, /*allow_exceptions=*/false);
+  Require(object.is_object(), from.string() + " is no JSON object");
+  if (value.empty()) {
+    object.erase(field);
+  } else {
+    object[field] = json::parse(value, nullptr, /*allow_exceptions=*/false);
+    Require(!object[field].is_discarded(), value + " is no JSON");
+  }
+  Require((std::ofstream(to) << object.dump()).good(), to.string());
+}
+
+void DoctorBase(const std::string& path, const std::string& component,
+                const std::vector<std::string>& tensors, float value, Elements elements) {
+  LinkAllBut(path, kDemoBase, component);
+  const fs::path folder = fs::path(path) / component;
+  fs::copy(fs::path(kDemoBase) / component, folder, fs::copy_options::recursive);
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() != ".safetensors") continue;
+    for (const std::string& tensor : tensors) Doctor(entry.path(), tensor, value, elements);
+  }
 }
 
 }  // namespace
 
 void MakeDoctoredCheckpoint(const std::string& path, const std::string& component,
                             const std::string& tensor, float value) {
-  fs::create_directories(path);
-  for (const auto& entry : fs::directory_iterator(kDemoBase)) {
-    if (entry.path().filename() == component) continue;
-    fs::create_symlink(entry.path(), fs::path(path) / entry.path().filename());
+  DoctorBase(path, component, {tensor}, value, Elements::kFirst);
+}
+
+void MakeFilledCheckpoint(const std::string& path, const std::string& component,
+                          const std::vector<std::string>& tensors, float value) {
+  DoctorBase(path, component, tensors, value, Elements::kAll);
+}
+
+void MakeEditedCheckpoint(const std::string& path, const std::string& original,
+                          const std::string& file, const std::string& field,
+                          const std::string& value) {
+  const fs::path relative(file);
+  LinkAllBut(path, original, *relative.begin());
+  if (relative.has_parent_path()) {
+    const fs::path folder = relative.parent_path();
+    LinkAllBut(fs::path(path) / folder, fs::path(original) / folder, relative.filename());
   }
-  const fs::path folder = fs::path(path) / component;
-  fs::copy(fs::path(kDemoBase) / component, folder, fs::copy_options::recursive);
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.path().extension() == ".safetensors") Doctor(entry.path(), tensor, value);
-  }
+  EditJson(fs::path(original) / relative, fs::path(path) / relative, field, value);
 }
 
 }  // namespace latentd::testing

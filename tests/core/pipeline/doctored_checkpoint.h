@@ -1,7 +1,8 @@
-// Checkpoints that differ from the demo's in one number.
+// Checkpoints that differ from the demo's in one number or word.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "tests/support/source_directory.h"
 
@@ -14,5 +15,16 @@ inline const std::string kDemoRefiner = ::latentd::testing::SourcePath("deploy/d
 // tensor is another: ("unet", "conv_out.bias"). A failure ends the test program.
 void MakeDoctoredCheckpoint(const std::string& path, const std::string& component,
                             const std::string& tensor, float value);
+
+// The same with every element of each of these tensors another.
+void MakeFilledCheckpoint(const std::string& path, const std::string& component,
+                          const std::vector<std::string>& tensors, float value);
+
+// Makes the directory `path` a checkpoint like `original` in which one field of a JSON file
+// ("model_index.json", "unet/config.json") is another: `value` is JSON, or empty to take the field
+// out.
+void MakeEditedCheckpoint(const std::string& path, const std::string& original,
+                          const std::string& file, const std::string& field,
+                          const std::string& value);
 
 }  // namespace latentd::testing

@@ -139,6 +139,29 @@ TEST(SchedulerConfigTest, ACheckpointWithAnotherSchedulerNeedsARequestToNameOne)
   EXPECT_THAT(ParseSchedulerConfig(pndm, {.name = "ddim"}), IsOk());
 }
 
+TEST(SchedulerConfigTest, TheClassOfModelIndexCountsMoreThanTheFiles) {
+  ASSERT_OK_AND_ASSIGN(const SchedulerConfig heun,
+                       ParseSchedulerConfig(kSdxl, {}, "HeunDiscreteScheduler"));
+  EXPECT_EQ(heun.name(), "heun");
+  EXPECT_EQ(heun.beta_schedule, BetaSchedule::kScaledLinear);  // the file's
+  ASSERT_OK_AND_ASSIGN(const SchedulerConfig named,
+                       ParseSchedulerConfig(kSdxl, {.name = "lcm"}, "HeunDiscreteScheduler"));
+  EXPECT_EQ(named.name(), "lcm");
+  EXPECT_THAT(ParseSchedulerConfig(kSdxl, {}, "FooScheduler"),
+              StatusIs(kInvalid, HasSubstr("FooScheduler")));
+}
+
+// Of DDIM itself, whose default in diffusers is to clip.
+TEST(SchedulerConfigTest, ADdimOfModelIndexOverAnotherFileClipsAsInDiffusers) {
+  EXPECT_THAT(ParseSchedulerConfig(kSdxl, {}, "DDIMScheduler"),
+              StatusIs(kInvalid, HasSubstr("clip_sample")));
+  EXPECT_THAT(ParseSchedulerConfig(kSdxl, {.name = "ddim"}), IsOk());
+}
+
+TEST(SchedulerConfigTest, AFileNamesAClassAndNoShortName) {
+  EXPECT_THAT(ParseSchedulerConfig(File("euler")), StatusIs(kInvalid, HasSubstr("euler")));
+}
+
 TEST(SchedulerConfigTest, EveryBadOverrideIsNamedAtOnce) {
   const auto config =
       ParseSchedulerConfig(kSdxl, {.timestep_spacing = "wide", .prediction_type = "flow"});

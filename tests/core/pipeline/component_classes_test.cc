@@ -1,0 +1,156 @@
+// Checkpoints whose classes are not those of an SDXL base or refiner: what diffusers 0.42.1 refuses
+// is refused, and where it takes a class, that class draws.
+#include "core/pipeline/component_classes.h"
+
+#include <string>
+
+#include "tests/core/pipeline/rig.h"
+#include "tests/support/temporary_directory.h"
+
+namespace latentd::pipeline {
+namespace {
+
+using ::latentd::testing::IsOk;
+using ::latentd::testing::kDemoBase;
+using ::latentd::testing::kDemoRefiner;
+using ::latentd::testing::MakeEditedCheckpoint;
+using ::latentd::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+
+absl::Status Load(const LoadOptions& options) {
+  Rig rig;
+  return LoadPipeline(options, rig.weights, rig.graphs).status();
+}
+
+// One field of one file of the demo's base, and what the error must name.
+struct Edit {
+  std::string file;
+  std::string field;
+  std::string value;  // JSON; empty: the field is missing
+  std::string says;
+  std::string would_be_right;
+};
+
+class RefusedBases : public ::testing::TestWithParam<Edit> {};
+
+TEST_P(RefusedBases, AreRefusedByFileAndField) {
+  const Edit& edit = GetParam();
+  const testing::TemporaryDirectory directory;
+  MakeEditedCheckpoint(directory.File("base"), kDemoBase, edit.file, edit.field, edit.value);
+  EXPECT_THAT(Load({.base = directory.File("base")}),
+              StatusIs(kInvalid,
+                       AllOf(HasSubstr(directory.File("base/" + edit.file)), HasSubstr(edit.field),
+                             HasSubstr(edit.says), HasSubstr(edit.would_be_right))));
+}
+
+constexpr char kIndex[] = "model_index.json";
+const Edit kEdits[] = {
+    {kIndex, "_class_name", R"("FluxPipeline")", "is FluxPipeline", "StableDiffusionXLPipeline"},
+    {kIndex, "_class_name", R"("StableDiffusionPipeline")", "is StableDiffusionPipeline",
+     "StableDiffusionXLPipeline"},
+    {kIndex, "_class_name", "", "is missing", "StableDiffusionXLPipeline"},
+    {kIndex, "requires_aesthetics_score", "true", "a refiner", "StableDiffusionXLPipeline"},
+    {kIndex, "unet", R"(["diffusers", "FooModel"])", "is FooModel of diffusers",
+     "UNet2DConditionModel of diffusers"},
+    {kIndex, "unet", R"(["transformers", "UNet2DConditionModel"])",
+     "is UNet2DConditionModel of transformers", "UNet2DConditionModel of diffusers"},
+    {kIndex, "vae", R"(["diffusers", "AutoencoderKLWan"])", "is AutoencoderKLWan",
+     "AutoencoderKL, AutoencoderTiny of diffusers"},
+    {kIndex, "text_encoder", R"(["transformers", "T5EncoderModel"])", "is T5EncoderModel",
+     "CLIPTextModel"},
+    {kIndex, "text_encoder", R"(["diffusers", "CLIPTextModel"])", "of diffusers",
+     "of transformers"},
+    {kIndex, "text_encoder_2", R"(["transformers", "CLIPTextModel"])", "is CLIPTextModel of",
+     "CLIPTextModelWithProjection"},
+    {kIndex, "tokenizer", R"(["transformers", "T5Tokenizer"])", "is T5Tokenizer", "CLIPTokenizer"},
+    {kIndex, "tokenizer_2", R"(["transformers", "GPT2Tokenizer"])", "is GPT2Tokenizer",
+     "CLIPTokenizer"},
+    {kIndex, "scheduler", R"(["diffusers", "FooScheduler"])", "is FooScheduler",
+     "EulerDiscreteScheduler"},
+    {kIndex, "scheduler", R"(["diffusers", "euler"])", "is euler", "EulerDiscreteScheduler"},
+    {kIndex, "scheduler", R"(["foolib", "EulerDiscreteScheduler"])", "of foolib", "of diffusers"},
+    {"unet/config.json", "_class_name", R"("UNet2DModel")", "UNet2DModel", "UNet2DConditionModel"},
+    {"unet/config.json", "down_block_types",
+     R"(["DownBlock2D", "FooBlock2D", "CrossAttnDownBlock2D"])", "FooBlock2D",
+     "CrossAttnDownBlock2D"},
+    {"vae/config.json", "_class_name", R"("AutoencoderTiny")", "AutoencoderTiny", "AutoencoderKL"},
+    {"text_encoder/config.json", "architectures", R"(["T5EncoderModel"])", "T5EncoderModel",
+     "CLIPTextModel"},
+    {"text_encoder/config.json", "model_type", R"("t5")", "t5", "clip_text_model"},
+};
+INSTANTIATE_TEST_SUITE_P(All, RefusedBases, ::testing::ValuesIn(kEdits));
+
+TEST(ComponentClassesTest, RefusesARefinerAsTheBase) {
+  EXPECT_THAT(Load({.base = kDemoRefiner}),
+              StatusIs(kInvalid, AllOf(HasSubstr(kDemoRefiner + "/model_index.json"),
+                                       HasSubstr("StableDiffusionXLImg2ImgPipeline"),
+                                       HasSubstr("give it as the refiner"))));
+}
+
+TEST(ComponentClassesTest, RefusesABaseAsTheRefiner) {
+  EXPECT_THAT(Load({.base = kDemoBase, .refiner = kDemoBase}),
+              StatusIs(kInvalid, AllOf(HasSubstr(kDemoBase + "/model_index.json"),
+                                       HasSubstr("_class_name is StableDiffusionXLPipeline"),
+                                       HasSubstr("for a refiner: StableDiffusionXLImg2Img"))));
+}
+
+TEST(ComponentClassesTest, LooksAtTheRefinersComponentsToo) {
+  const testing::TemporaryDirectory directory;
+  MakeEditedCheckpoint(directory.File("refiner"), kDemoRefiner, kIndex, "unet",
+                       R"(["diffusers", "FooModel"])");
+  EXPECT_THAT(Load({.base = kDemoBase, .refiner = directory.File("refiner")}),
+              StatusIs(kInvalid, AllOf(HasSubstr(directory.File("refiner/model_index.json")),
+                                       HasSubstr("unet is FooModel"))));
+}
+
+// What diffusers loads as this pipeline.
+const Edit kSound[] = {
+    {kIndex, "_class_name", R"("StableDiffusionXLImg2ImgPipeline")"},
+    {kIndex, "_class_name", R"("StableDiffusionXLInpaintPipeline")"},
+    {kIndex, "tokenizer", R"(["transformers", "CLIPTokenizerFast"])"},
+    {kIndex, "another", R"(["diffusers", "FooModel"])"},
+    {"text_encoder/config.json", "architectures", R"(["CLIPTextModelWithProjection"])"},
+    {"text_encoder/config.json", "architectures", "null"},
+    {"text_encoder/config.json", "architectures", ""},
+    {"unet/config.json", "_class_name", ""},
+};
+
+TEST(ComponentClassesTest, TakesWhatDiffusersTakes) {
+  for (const Edit& edit : kSound) {
+    const testing::TemporaryDirectory directory;
+    MakeEditedCheckpoint(directory.File("base"), kDemoBase, edit.file, edit.field, edit.value);
+    EXPECT_THAT(Load({.base = directory.File("base")}), IsOk()) << edit.field << edit.value;
+  }
+}
+
+// diffusers reads scheduler_config.json into the class that model_index.json names.
+TEST(ComponentClassesTest, DrawsWithTheSchedulerThatModelIndexNames) {
+  const testing::TemporaryDirectory directory;
+  MakeEditedCheckpoint(directory.File("base"), kDemoBase, kIndex, "scheduler",
+                       R"(["diffusers", "DPMSolverMultistepScheduler"])");
+  const Rig edited({.base = directory.File("base")});
+  EXPECT_EQ(edited.pipeline->default_scheduler(), "dpmpp_2m");
+  PictureSpec named = SmallSpec();
+  named.scheduler.name = "DPMSolverMultistepScheduler";
+  const Rig demo({.base = kDemoBase});
+  EXPECT_EQ(edited.Latents(SmallSpec()), demo.Latents(named));
+  EXPECT_NE(edited.Latents(SmallSpec()), demo.Latents(SmallSpec()));
+}
+
+TEST(ComponentClassesTest, PassesOverTheClassThatTheSchedulersFileNames) {
+  const Rig demo({.base = kDemoBase});
+  for (const char* name : {R"("DDIMScheduler")", R"("FooScheduler")", ""}) {
+    const testing::TemporaryDirectory directory;
+    MakeEditedCheckpoint(directory.File("base"), kDemoBase, "scheduler/scheduler_config.json",
+                         "_class_name", name);
+    const Rig edited({.base = directory.File("base")});
+    EXPECT_EQ(edited.pipeline->default_scheduler(), "euler") << name;
+    EXPECT_EQ(edited.Latents(SmallSpec()), demo.Latents(SmallSpec())) << name;
+  }
+}
+
+}  // namespace
+}  // namespace latentd::pipeline
