@@ -41,12 +41,13 @@ class StepGraph {
 
   // Classifier-free guidance, then the rescaling of section 3.4 of "Common Diffusion Noise
   // Schedules and Sample Steps are Flawed": towards the guided output with the standard deviation
-  // of the conditional one.
+  // of the conditional one. Two outputs without deviation have the ratio 1, and where only the
+  // guided one has none it is finite: a share of 0, the default, then leaves what was guided.
   Value Guide(Value output) {
     const Value flat = b_.Reshape(output, {rows_, Pixels()});
     const Value guided = b_.Matmul(guidance_, flat);
     const Value text = b_.Matmul(text_rows_, flat);
-    const Value ratio = b_.Div(b_.RowStd(text), b_.RowStd(guided));
+    const Value ratio = b_.Div(Deviation(text), Deviation(guided));
     const Value rescaled = b_.Mul(guided, ratio);
     const Value share = b_.Reshape(guidance_rescale_, {rows_, 1});
     return b_.Add(b_.Mul(rescaled, share), b_.Mul(guided, b_.Sub(b_.Scalar(1), share)));
@@ -65,6 +66,8 @@ class StepGraph {
   Value Step(const char* name, Shape shape) {
     return b_.Input(name, DType::kF32, std::move(shape), Rate::kStep);
   }
+  // Above 0, by less than any deviation is exact to.
+  Value Deviation(Value flat) { return b_.Add(b_.RowStd(flat), b_.Scalar(1e-20f)); }
   int64_t Pixels() const { return channels_ * height_ * width_; }
 
   GraphBuilder& b_;
