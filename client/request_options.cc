@@ -158,8 +158,9 @@ OptionGroup Refining(v1::GenerateRequest& r) {
   return {
       "Refiner and image-to-image",
       {Row(r, "refine", "", "the refiner finishes what the base began"),
-       Row(r, "denoising-end", "X", "where the base stops, 0 to 1 (default 0.8 with --refine)"),
-       ImageOption(r), Row(r, "strength", "X", "how much of --image to redo, 0 to 1 (default 0.3)"),
+       Row(r, "denoising-end", "X", "where the base stops, at most 1 (default 0.8 with --refine)"),
+       ImageOption(r),
+       Row(r, "strength", "X", "how much of --image to redo, at most 1 (default 0.3)"),
        Row(r, "denoising-start", "X", "where to begin with --image, instead of --strength"),
        ModelOption(r)}};
 }
@@ -175,7 +176,7 @@ OptionGroup NoiseScheduler(v1::GenerateRequest& r) {
            Row(r, "use-karras-sigmas", "", "noise levels after Karras and others (or =false)"),
            Row(r, "rescale-betas-zero-snr", "", "the last noise level is pure noise (or =false)"),
            Row(r, "timesteps", "N,N,...", "a schedule of one's own"),
-           Row(r, "sigmas", "X,X,...", "the same, as noise levels"),
+           Row(r, "sigmas", "X,X,...", "the same, as noise levels; one more than steps"),
            Row(r, "eta", "X", "noise per step, 0 to 1; DDIM only")}};
 }
 

@@ -91,9 +91,10 @@ void CheckSize(const PictureSpec& spec, const Traits& traits, Violations& v) {
   }
 }
 
-void CheckOwnSchedule(absl::string_view field, const std::vector<double>& values, Violations& v) {
-  if (values.size() > static_cast<size_t>(kMaxSteps)) {
-    v.Add(field, absl::StrCat("must have at most ", kMaxSteps, " entries, has ", values.size()));
+void CheckOwnSchedule(absl::string_view field, const std::vector<double>& values, int most,
+                      Violations& v) {
+  if (values.size() > static_cast<size_t>(most)) {
+    v.Add(field, absl::StrCat("must have at most ", most, " entries, has ", values.size()));
   }
   for (double value : values) {
     if (!std::isfinite(value) || value < 0) {
@@ -108,8 +109,8 @@ void CheckSteps(const PictureSpec& spec, const Traits& traits, Violations& v) {
   v.Range("guidance_rescale", spec.guidance_rescale, 0.0, 1.0);
   v.Range("eta", spec.eta, 0.0, 1.0);
   v.Range("clip_skip", spec.clip_skip, 0, traits.max_clip_skip);
-  CheckOwnSchedule("timesteps", spec.timesteps, v);
-  CheckOwnSchedule("sigmas", spec.sigmas, v);
+  CheckOwnSchedule("timesteps", spec.timesteps, kMaxSteps, v);
+  CheckOwnSchedule("sigmas", spec.sigmas, kMaxSteps + 1, v);
   const int schedules = !spec.timesteps.empty() + !spec.sigmas.empty();
   if (schedules + spec.num_inference_steps.has_value() > 1) {
     v.Add(schedules == 2 ? "sigmas" : "num_inference_steps",
@@ -174,8 +175,13 @@ void CheckStages(const PictureSpec& spec, Violations& v) {
   }
 }
 
+// 1 cuts nothing, as in diffusers, and so leaves nothing to a refiner.
+void CheckDenoisingEnd(const PictureSpec& spec, Violations& v) {
+  if (spec.refine || spec.denoising_end != 1) v.Fraction("denoising_end", spec.denoising_end);
+}
+
 void CheckFractions(const PictureSpec& spec, Violations& v) {
-  v.Fraction("denoising_end", spec.denoising_end);
+  CheckDenoisingEnd(spec, v);
   v.Fraction("denoising_start", spec.denoising_start);
   v.Range("strength", spec.strength, 0.0, 1.0);
   if (spec.strength && spec.image.empty()) v.Add("strength", "needs an image");
@@ -252,7 +258,7 @@ PictureSpec WithDefaults(PictureSpec spec, const Traits& traits, const Size* ima
 
 int StepsOf(const PictureSpec& spec) {
   if (!spec.timesteps.empty()) return static_cast<int>(spec.timesteps.size());
-  if (!spec.sigmas.empty()) return static_cast<int>(spec.sigmas.size());
+  if (!spec.sigmas.empty()) return static_cast<int>(spec.sigmas.size()) - 1;
   return spec.num_inference_steps.value_or(kDefaultSteps);
 }
 

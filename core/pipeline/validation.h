@@ -28,7 +28,8 @@ std::vector<FieldViolation> FindViolations(const PictureSpec& spec, const Traits
 // are absent, is given as `image_size`.
 PictureSpec WithDefaults(PictureSpec spec, const Traits& traits, const Size* image_size);
 
-// How many steps the spec asks for: the length of its own schedule, num_inference_steps, or 50.
+// How many steps the spec asks for: those of its own schedule (sigmas are one more than steps),
+// num_inference_steps, or 50.
 int StepsOf(const PictureSpec& spec);
 
 }  // namespace latentd::pipeline

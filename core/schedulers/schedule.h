@@ -60,7 +60,7 @@ struct ScheduleRequest {
 
   // A schedule of one's own, falling; num_inference_steps then has no effect. At most one of the
   // two, and only for schedulers that take them in diffusers. Sigmas end with the one after the
-  // last step (0, as a rule).
+  // last step (0, as a rule), so that there are two at least.
   std::vector<double> timesteps;
   std::vector<double> sigmas;
 

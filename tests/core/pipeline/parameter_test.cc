@@ -339,6 +339,12 @@ TEST_F(ParameterTest, CoversEveryField) {
   EXPECT_EQ(covered, std::set<std::string>(kFieldNames.begin(), kFieldNames.end()));
 }
 
+TEST_F(ParameterTest, ADenoisingEndOf1CutsNothing) {
+  PictureSpec spec = SmallSpec();
+  spec.denoising_end = 1;
+  EXPECT_EQ(Draw(spec), Draw(SmallSpec()));
+}
+
 TEST_F(ParameterTest, ChangesThePictureAndCompilesNothing) {
   const int64_t compilations = rig_->compilations();
   for (const Row& row : Rows()) {

@@ -110,6 +110,49 @@ TEST(FindViolationsTest, RefusesStrengthThatLeavesNoStep) {
   EXPECT_THAT(BadFields(spec), ElementsAre("strength"));
 }
 
+TEST(FindViolationsTest, RefusesAStrengthOfNothing) {
+  PictureSpec spec = WithImage();
+  spec.strength = 0;
+  EXPECT_THAT(BadFields(spec), ElementsAre("strength"));
+}
+
+TEST(FindViolationsTest, TakesADenoisingEndOf1ButNotWithARefiner) {
+  PictureSpec spec;
+  spec.denoising_end = 1;
+  EXPECT_THAT(BadFields(spec), ElementsAre());
+  spec.refine = true;
+  EXPECT_THAT(BadFields(spec), ElementsAre("denoising_end"));
+  spec.refine = false;
+  for (const double end : {0.0, -0.5, 1.001, 2.0, kNaN}) {
+    spec.denoising_end = end;
+    EXPECT_THAT(BadFields(spec), ElementsAre("denoising_end")) << end;
+  }
+}
+
+// Sigmas are one more than steps.
+TEST(FindViolationsTest, CountsTheStepsOfSigmasAsDiffusersDoes) {
+  PictureSpec spec = WithImage();
+  spec.sigmas = {10, 5, 1, 0};
+  EXPECT_EQ(StepsOf(spec), 3);
+  spec.strength = 0.3;  // of 3 steps none, of 4 it would be one
+  EXPECT_THAT(BadFields(spec), ElementsAre("strength"));
+  spec.strength = 0.34;
+  EXPECT_THAT(BadFields(spec), ElementsAre());
+}
+
+TEST(FindViolationsTest, TakesAsManySigmasAsMakeTheMostSteps) {
+  PictureSpec spec;
+  for (int i = 150; i >= 0; --i) spec.sigmas.push_back(i);
+  EXPECT_THAT(BadFields(spec), ElementsAre());
+  spec.sigmas.insert(spec.sigmas.begin(), 151);
+  EXPECT_THAT(BadFields(spec), ElementsAre("sigmas"));
+  spec.sigmas.clear();
+  for (int i = 149; i >= 0; --i) spec.timesteps.push_back(i);
+  EXPECT_THAT(BadFields(spec), ElementsAre());
+  spec.timesteps.insert(spec.timesteps.begin(), 150);
+  EXPECT_THAT(BadFields(spec), ElementsAre("timesteps"));
+}
+
 TEST(FindViolationsTest, RefusesWhatNeedsAnImageWithoutOne) {
   PictureSpec spec;
   spec.strength = 0.5;
