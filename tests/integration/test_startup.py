@@ -233,6 +233,25 @@ class CheckpointTest(unittest.TestCase):
                 self.break_file("unet/config.json", data)
                 self.assert_fails("unet", "config.json")
 
+    def test_a_refiner_as_the_base(self):
+        self.base = checkpoint() / "refiner"
+        self.assert_fails("refiner/model_index.json", "give it as the refiner")
+
+    def test_a_base_as_the_refiner(self):
+        code, _, error = run("--listen=127.0.0.1:0", f"--base={self.base}", f"--refiner={self.base}")
+        self.assertEqual(code, 1, error)
+        self.assertIn("_class_name is StableDiffusionXLPipeline", error)
+
+    def test_a_component_of_another_class(self):
+        index = json.loads((self.base / "model_index.json").read_text())
+        index["unet"] = ["diffusers", "FooModel"]
+        self.break_file("model_index.json", json.dumps(index).encode())
+        self.assert_fails("model_index.json", "unet is FooModel of diffusers", "UNet2DConditionModel")
+
+    def test_an_empty_list_of_merges(self):
+        self.break_file("tokenizer/merges.txt", b"")
+        self.assert_fails("tokenizer/merges.txt")
+
     def test_a_missing_tokenizer_file(self):
         for name in ("tokenizer/vocab.json", "tokenizer_2/merges.txt"):
             with self.subTest(name=name):
