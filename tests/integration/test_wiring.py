@@ -1,0 +1,302 @@
+"""Every flag, RPC and verb does something on a real server: those that no other file shows, and the list of all of them."""
+
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+import grpc
+
+import server_process
+import test_documents
+from metrics import METRICS, compilations, scrape
+from server_process import Api, Server, checkpoint, reason
+from test_graphs import latent
+
+HERE = pathlib.Path(__file__).resolve().parent
+DRAINING = 5  # of latent.v1.ServerState
+DEBUG, ERROR = 1, 4  # of latent.v1.LogLevel
+
+# The test that fails where the flag is read and then forgotten.
+FLAGS = {
+    "--base": "test_cache_damage.CacheDamageTest.test_two_checkpoints_with_one_config_share_graphs_and_nothing_else",
+    "--refiner": "test_graphs.SharingTest.test_base_and_refiner_share_the_autoencoder",
+    "--variant": "test_wiring.FlagsTest.test_variant_chooses_the_files",
+    "--backend": "test_wiring.FlagsTest.test_backend_is_the_one_that_runs",
+    "--components": "test_wiring.FlagsTest.test_a_component_that_is_off_is_refused",
+    "--precision": "test_graphs.PrecisionTest.test_precision_comes_from_the_configuration_and_is_part_of_the_key",
+    "--buckets": "test_buckets.BucketsTest.test_a_size_that_is_not_listed_is_refused_with_the_list",
+    "--rows": "test_wiring.FlagsTest.test_rows_are_those_that_graphs_are_compiled_for",
+    "--vae-tiling-above": "test_graphs.MemoryTest.test_large_pictures_are_decoded_in_tiles_above_a_threshold",
+    "--cache-dir": "test_graphs.RestartTest.test_a_restart_compiles_nothing_and_draws_the_same",
+    "--cache-max-bytes": "test_wiring.FlagsTest.test_cache_max_bytes_bounds_the_directory",
+    "--graph-memory":
+        "test_guarantees.EvictionTest.test_the_least_recently_used_leave_memory_and_come_back_without_compiling",
+    "--compile-at-start": "test_buckets.ColdTest.test_a_listed_bucket_that_would_have_to_be_compiled_is_cold",
+    "--forbid-compile-after-ready": "test_wiring.FlagsTest.test_forbidden_compiling_refuses_requests_that_would_compile",
+    "--skip-passes": "test_graphs.KeyTest.test_options_are_part_of_the_key",
+    "--allow-import": "test_graphs.VerbsTest.test_latent_lists_shows_and_carries_them",
+    "--listen": "test_startup.ListenTest.test_a_unix_socket",
+    "--admin-listen": "test_wiring.FlagsTest.test_admin_listen_takes_operators_calls_away_from_listen",
+    "--metrics-listen": "test_metrics.MetricsTest.test_only_metrics_are_there",
+    "--health-listen": "test_wiring.FlagsTest.test_health_listen_answers_health_alone",
+    "--tls-cert": "test_tls.MutualTlsTest.test_a_client_with_a_certificate_is_served",
+    "--tls-key": "test_tls.MutualTlsTest.test_a_client_with_a_certificate_is_served",
+    "--tls-client-ca": "test_tls.MutualTlsTest.test_everybody_else_is_told_why_not",
+    "--admin-tls-client-ca": "test_tls.MutualTlsTest.test_no_method_of_operators_is_for_others",
+    "--threads": "test_wiring.FlagsTest.test_threads_are_those_of_the_key",
+    "--memory": "test_graphs.MemoryTest.test_what_cannot_fit_is_refused_and_the_server_goes_on",
+    "--queue-capacity": "test_wiring.FlagsTest.test_queue_capacity_refuses_the_picture_that_is_too_many",
+    "--max-request-bytes": "test_bad_input.BadInputTest.test_requests_have_a_limit",
+    "--max-connections": "test_hostile_clients.HostileClientsTest.test_more_connections_than_are_taken",
+    "--stall-timeout": "test_hostile_clients.HostileClientsTest.test_who_does_not_read_is_cancelled",
+    "--drain-timeout": "test_drain.DrainTest.test_what_takes_too_long_is_cancelled",
+    "--log-format": "test_wiring.FlagsTest.test_log_format_and_level",
+    "--log-level": "test_wiring.FlagsTest.test_log_format_and_level",
+    "--config": "test_startup.FlagsTest.test_configuration_file",
+    "--exit-when-ready": "test_startup.ExitWhenReadyTest.test_fills_a_cache_that_others_load_from",
+    "--exit-if-degraded": "test_startup.ExitWhenReadyTest.test_says_what_is_missing",
+    "--print-config": "test_startup.FlagsTest.test_configuration_file",
+    "--version": "test_startup.FlagsTest.test_help_and_version",
+    "--help": "test_startup.FlagsTest.test_help_and_version",
+}
+
+RPCS = {
+    "ImageGeneration/Generate": "test_generate.GenerateTest.test_a_prompt_becomes_a_png",
+    "ImageGeneration/GenerateStream": "test_generate.GenerateTest.test_the_stream_tells_what_happens",
+    "ImageGeneration/GetCapabilities": "test_buckets.BucketsTest.test_capabilities_list_the_buckets",
+    "GraphCache/ListGraphs": "test_graphs.SharingTest.test_base_and_refiner_share_the_autoencoder",
+    "GraphCache/GetGraph": "test_graphs.VerbsTest.test_latent_lists_shows_and_carries_them",
+    "GraphCache/WarmBuckets": "test_graphs.VerbsTest.test_warming_predicts_then_does",
+    "GraphCache/SaveGraphs": "test_graphs.VerbsTest.test_saving_what_is_not_compiled_is_refused_by_name",
+    "GraphCache/LoadGraphs": "test_graphs.SharingTest.test_base_and_refiner_share_the_autoencoder",
+    "GraphCache/VerifyGraphs": "test_cache_damage.CacheDamageTest.test_a_damaged_file_is_set_aside_and_made_again",
+    "GraphCache/EvictGraphs": "test_graphs.VerbsTest.test_evicted_and_pinned",
+    "GraphCache/PinGraphs": "test_graphs.VerbsTest.test_evicted_and_pinned",
+    "GraphCache/ExportGraphs": "test_graphs.VerbsTest.test_latent_lists_shows_and_carries_them",
+    "GraphCache/ImportGraphs": "test_graphs.VerbsTest.test_latent_lists_shows_and_carries_them",
+    "Admin/GetServerStatus": "test_wiring.AdminTest.test_status_says_what_the_server_does",
+    "Admin/WatchServerStatus": "test_wiring.AdminTest.test_drain_ends_the_server_and_who_watches_is_told",
+    "Admin/GetMemoryReport": "test_graphs.MemoryTest.test_what_is_evicted_goes_back_to_the_system",
+    "Admin/Drain": "test_wiring.AdminTest.test_drain_ends_the_server_and_who_watches_is_told",
+    "Admin/SetLogLevel": "test_wiring.AdminTest.test_the_log_level_changes_what_is_logged",
+}
+
+
+class ListTest(unittest.TestCase):
+    def assert_tests_exist(self, table):
+        for name, case in table.items():
+            file, _, test = case.partition(".")
+            self.assertIn(test, test_documents.python_cases(HERE / f"{file}.py"), name)
+
+    def test_every_flag_names_the_test_of_its_effect(self):
+        text = test_documents.help_of(server_process.options.latentd)
+        named = {line.split()[0].partition("=")[0] for line in text.splitlines() if line.startswith("  --")}
+        self.assertEqual(named - {"--exit-when-ready", *FLAGS}, set())
+        self.assertEqual(set(FLAGS) - test_documents.flags(text), set())
+        self.assert_tests_exist(FLAGS)
+
+    def test_every_rpc_names_the_test_of_its_effect(self):
+        server = Server().start()
+        self.addCleanup(server.kill)
+        api = Api(server.address)
+        self.addCleanup(api.close)
+        services = [name for name in api.services() if name.startswith("latent.v1.")]
+        methods = {f"{name.rpartition('.')[2]}/{method.name}" for name in services
+                   for method in api.pool.FindServiceByName(name).methods}
+        self.assertEqual(methods, set(RPCS))
+        self.assert_tests_exist(RPCS)
+
+
+class WiringTestCase(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def start(self, *arguments, **named):
+        server = Server(*arguments, **{"buckets": "64x64", **named}).start()
+        self.addCleanup(server.kill)
+        return server, self.connect(server.address)
+
+    def connect(self, address):
+        api = Api(address)
+        self.addCleanup(api.close)
+        return api
+
+    def picture(self, api, **fields):
+        return api.generate(api.request(**fields)).images[0].data
+
+    def refusal(self, api, **fields):
+        with self.assertRaises(grpc.RpcError) as caught:
+            self.picture(api, **fields)
+        return caught.exception
+
+    def key_of(self, api, component):
+        graph = next(graph for graph in api.graphs(components=[component]) if graph.users)
+        return {field.name: field.value for field in graph.key}
+
+
+class FlagsTest(WiringTestCase):
+    def test_variant_chooses_the_files(self):
+        base = self.folder / "base"
+        shutil.copytree(checkpoint() / "base", base, symlinks=False)
+        plain = base / "unet" / "diffusion_pytorch_model.safetensors"
+        (base / "unet" / "diffusion_pytorch_model.fp16.safetensors").write_bytes(plain.read_bytes()[:1000])
+        self.start(f"--base={base}", demo=False)
+        server = Server(f"--base={base}", "--variant=fp16", demo=False)
+        self.addCleanup(server.kill)
+        self.assertEqual(server.wait(), 1)
+        self.assertIn("fp16.safetensors", server.lines[-1])
+
+    def test_backend_is_the_one_that_runs(self):
+        server = Server("--backend=reference", buckets="64x64").start()
+        self.addCleanup(server.kill)
+        self.assertEqual(self.key_of(self.connect(server.address), "unet_base")["backend"], "reference")
+
+    def test_a_component_that_is_off_is_refused(self):
+        _, api = self.start("--components=vae_encoder=off")
+        first = self.picture(api)
+        error = self.refusal(api, image=first)
+        self.assertIn("vae_encoder", error.details())
+
+    def test_rows_are_those_that_graphs_are_compiled_for(self):
+        _, api = self.start("--rows=2")
+        rows = {graph.rows for graph in api.graphs(components=["unet_base"]) if graph.part == "step"}
+        self.assertEqual(rows, {2})
+        self.assertTrue(self.picture(api))
+
+    def test_cache_max_bytes_bounds_the_directory(self):
+        cache = self.folder / "cache"
+        bound = 1 << 20
+        server, _ = self.start(f"--cache-max-bytes={bound}", cache=cache)
+        self.assertEqual(server.stop(), 0)
+        files = [file.stat().st_size for file in cache.glob("*/*.latent")]
+        self.assertTrue(files)
+        self.assertLessEqual(sum(files), bound)
+
+    def test_forbidden_compiling_refuses_requests_that_would_compile(self):
+        server, api = self.start(METRICS, "--forbid-compile-after-ready")
+        before = compilations(server)
+        error = self.refusal(api, width=128, height=64, bucket_policy=server_process.COLD_OK)
+        self.assertEqual((error.code(), reason(error)[0]), (grpc.StatusCode.FAILED_PRECONDITION, "COMPILE_FORBIDDEN"))
+        self.assertEqual(compilations(server), before)
+
+    def test_admin_listen_takes_operators_calls_away_from_listen(self):
+        server, api = self.start("--admin-listen=127.0.0.1:0")
+        self.assertNotIn("latent.v1.Admin", api.services())
+        message = server.wait_for_log(lambda entry: "admin on " in entry["message"])["message"]
+        admin = self.connect(message.rpartition(" ")[2])
+        self.assertTrue(admin.call("Admin", "GetServerStatus").version)
+        self.assertNotIn("latent.v1.ImageGeneration", admin.services())
+
+    def test_health_listen_answers_health_alone(self):
+        server, _ = self.start("--health-listen=127.0.0.1:0")
+        message = server.wait_for_log(lambda entry: "health on " in entry["message"])["message"]
+        health = self.connect(message.rpartition(" ")[2])
+        call = health.channel.unary_unary("/grpc.health.v1.Health/Check")
+        self.assertEqual(call(b"", timeout=server_process.DEADLINE), b"\x08\x01")  # SERVING
+        with self.assertRaises(grpc.RpcError) as caught:
+            health.channel.unary_unary("/latent.v1.ImageGeneration/GetCapabilities")(b"", timeout=server_process.DEADLINE)
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.UNIMPLEMENTED)
+
+    def test_threads_are_those_of_the_key(self):
+        _, api = self.start("--threads=1")
+        self.assertIn("threads-1", self.key_of(api, "unet_base")["fingerprint"])
+
+    def test_queue_capacity_refuses_the_picture_that_is_too_many(self):
+        _, api = self.start("--queue-capacity=1")
+        events = api.stream(api.request(num_inference_steps=150))
+        next(event for event in events if event.HasField("progress"))
+        error = self.refusal(api)
+        self.assertEqual((error.code(), reason(error)), (grpc.StatusCode.RESOURCE_EXHAUSTED, ("QUEUE_FULL", True)))
+        events.cancel()
+
+    def test_log_format_and_level(self):
+        server, _ = self.start()
+        self.assertEqual(server.stop(), 0)
+        self.assertTrue(all(line.startswith("{") for line in server.lines))
+        command = [server_process.options.latentd, "--listen=127.0.0.1:0", "--cache-dir=", "--buckets=64x64",
+                   f"--base={checkpoint() / 'base'}", "--exit-when-ready"]
+        levels = {}
+        for level in ("info", "error"):
+            log = subprocess.run([*command, "--log-format=text", f"--log-level={level}"], capture_output=True, text=True,
+                                 check=False, timeout=server_process.DEADLINE).stderr.splitlines()
+            self.assertFalse([line for line in log if line.startswith("{")])
+            levels[level] = {line.split()[1] for line in log}
+        self.assertLess({"info", "error"}, levels["info"] | {"debug"})
+        self.assertEqual(levels["error"], {"error"})  # without a cache it cannot do what it was started for
+
+
+class AdminTest(WiringTestCase):
+    def test_status_says_what_the_server_does(self):
+        server, api = self.start()
+        status = api.call("Admin", "GetServerStatus")
+        self.assertEqual([(bucket.size.width, bucket.size.height, bucket.ready) for bucket in status.buckets],
+                         [(64, 64, True)])
+        self.assertGreater(status.ready.ToSeconds(), 0)
+        self.assertEqual(latent(server, "status", "--json")[0], 0)
+
+    def test_drain_ends_the_server_and_who_watches_is_told(self):
+        server, api = self.start(buckets="256x256")
+        watch = api.channel.unary_stream("/latent.v1.Admin/WatchServerStatus",
+                                         response_deserializer=api.type("latent.v1.ServerStatus").FromString)
+        told = watch(b"", timeout=server_process.DEADLINE)
+        self.assertNotEqual(next(told).state, DRAINING)
+        running = api.stream(api.request(width=256, height=256, num_inference_steps=4))
+        next(event for event in running if event.HasField("progress"))
+        api.call("Admin", "Drain")
+        self.assertEqual(next(told).state, DRAINING)
+        self.assertEqual(list(running)[-1].WhichOneof("event"), "completed")
+        self.assertEqual(server.wait(), 0)
+
+    def test_drain_cancels_what_its_timeout_does_not_cover(self):
+        server, api = self.start("--drain-timeout=110s", buckets="256x256")
+        running = api.stream(api.request(width=256, height=256, num_inference_steps=150, num_images_per_prompt=16))
+        next(event for event in running if event.HasField("progress"))
+        self.drain_now(api)
+        with self.assertRaises(grpc.RpcError) as caught:
+            list(running)
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.CANCELLED)
+        self.assertEqual(server.wait(), 0)
+
+    def drain_now(self, api):
+        # `timeout` is a parameter of Api.call.
+        request = api.type("latent.v1.DrainRequest")()
+        request.timeout.nanos = 1
+        api.channel.unary_unary("/latent.v1.Admin/Drain", request_serializer=lambda message: message.SerializeToString())(
+            request, timeout=server_process.DEADLINE)
+
+    def test_the_log_level_changes_what_is_logged(self):
+        server, api = self.start()
+        self.picture(api, request_id="before")
+        server.request_line("before")
+        api.call("Admin", "SetLogLevel", level=ERROR)
+        self.picture(api, request_id="silent")
+        api.call("Admin", "SetLogLevel", level=DEBUG)
+        self.picture(api, request_id="after")
+        server.request_line("after")
+        self.assertFalse([line for line in server.lines if '"silent"' in line])
+
+
+class CancelTest(WiringTestCase):
+    def test_nothing_is_computed_after_the_step_at_which_a_request_was_cancelled(self):
+        server, api = self.start(METRICS, buckets="256x256")
+
+        def steps():
+            return scrape(server).sum("latentd_denoise_steps_total", stage="base")
+
+        events = api.stream(api.request(width=256, height=256, num_inference_steps=150, request_id="cancelled"))
+        next(event for event in events if event.HasField("progress") and event.progress.step > 0)
+        events.cancel()
+        self.assertEqual(server.request_line("cancelled")["code"], "CANCELLED")
+        # Another picture goes through the same loop: whatever the cancelled one still did would be counted by then.
+        before = steps()
+        self.picture(api, width=256, height=256, num_inference_steps=3)
+        self.assertLessEqual(steps() - before, 3 + 1)
+        self.assertLess(before, 100)
+
+
+if __name__ == "__main__":
+    unittest.main()
