@@ -2,16 +2,15 @@
 
 namespace latentd::client {
 
-Cancellation::Scope::Scope(Cancellation& cancellation, grpc::ClientContext& context)
-    : cancellation_(cancellation), context_(context) {
-  absl::MutexLock lock(&cancellation_.mutex_);
-  cancellation_.running_.insert(&context_);
-  if (cancellation_.cancelled_) context_.TryCancel();
+void Cancellation::Add(grpc::ClientContext& context) {
+  absl::MutexLock lock(&mutex_);
+  running_.insert(&context);
+  if (cancelled_) context.TryCancel();
 }
 
-Cancellation::Scope::~Scope() {
-  absl::MutexLock lock(&cancellation_.mutex_);
-  cancellation_.running_.erase(&context_);
+void Cancellation::Remove(grpc::ClientContext& context) {
+  absl::MutexLock lock(&mutex_);
+  running_.erase(&context);
 }
 
 void Cancellation::Cancel() {

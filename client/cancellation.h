@@ -17,8 +17,11 @@ class Cancellation {
   // Makes a call one that Cancel reaches, as long as it lives.
   class Scope {
    public:
-    Scope(Cancellation& cancellation, grpc::ClientContext& context);
-    ~Scope();
+    Scope(Cancellation& cancellation, grpc::ClientContext& context)
+        : cancellation_(cancellation), context_(context) {
+      cancellation_.Add(context_);
+    }
+    ~Scope() { cancellation_.Remove(context_); }
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
 
@@ -34,6 +37,10 @@ class Cancellation {
   bool WaitFor(absl::Duration timeout);
 
  private:
+  // By themselves: the analysis of locks does not look into constructors and destructors.
+  void Add(grpc::ClientContext& context) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Remove(grpc::ClientContext& context) ABSL_LOCKS_EXCLUDED(mutex_);
+
   absl::Mutex mutex_;
   std::set<grpc::ClientContext*> running_ ABSL_GUARDED_BY(mutex_);
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;

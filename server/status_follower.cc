@@ -6,10 +6,7 @@ namespace latentd::server {
 
 StatusFollower::StatusFollower(engine::Engine& engine, Function on_change)
     : listener_(std::make_shared<Listener>()) {
-  {
-    absl::MutexLock lock(&listener_->mutex);
-    listener_->on_change = std::move(on_change);
-  }
+  Set(std::move(on_change), *listener_);
   engine.OnStatusChange(
       [listener = listener_](const engine::ServerStatus& status) { Call(status, *listener); });
   Call(engine.status(), *listener_);
@@ -20,9 +17,11 @@ void StatusFollower::Call(const engine::ServerStatus& status, Listener& listener
   if (listener.on_change) listener.on_change(status);
 }
 
-StatusFollower::~StatusFollower() {
-  absl::MutexLock lock(&listener_->mutex);
-  listener_->on_change = nullptr;
+void StatusFollower::Set(Function on_change, Listener& listener) {
+  absl::MutexLock lock(&listener.mutex);
+  listener.on_change = std::move(on_change);
 }
+
+StatusFollower::~StatusFollower() { Set(nullptr, *listener_); }
 
 }  // namespace latentd::server

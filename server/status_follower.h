@@ -26,6 +26,7 @@ class StatusFollower {
     Function on_change ABSL_GUARDED_BY(mutex);  // null once the follower is gone
   };
   static void Call(const engine::ServerStatus& status, Listener& listener);
+  static void Set(Function on_change, Listener& listener);
 
   const std::shared_ptr<Listener> listener_;
 };

@@ -113,6 +113,11 @@ absl::Status CpuExecutable::Run(absl::Span<const device::Buffer> inputs,
   RETURN_IF_ERROR(CheckBuffers("input", inputs_, inputs));
   RETURN_IF_ERROR(CheckBuffers("output", outputs_, outputs));
   const absl::MutexLock lock(&lease_->runs());
+  return RunInArena(inputs, outputs);
+}
+
+absl::Status CpuExecutable::RunInArena(absl::Span<const device::Buffer> inputs,
+                                       absl::Span<device::Buffer> outputs) {
   for (size_t i = 0; i < storages_.size(); ++i) {
     const Storage& storage = program_.storages[i];
     if (storage.place == Place::kInput) {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "core/backends/cpu/arena.h"
 #include "core/backends/cpu/bound_kernel.h"
 #include "core/backends/cpu/plan.h"
@@ -55,6 +56,10 @@ class CpuExecutable : public Executable {
   absl::Status RunInstruction(size_t index);
 
  private:
+  absl::Status RunInArena(absl::Span<const device::Buffer> inputs,
+                          absl::Span<device::Buffer> outputs)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(lease_->runs());
+
   std::shared_ptr<const graph::Graph> graph_;
   Program program_;
   std::vector<BoundKernel> kernels_;
