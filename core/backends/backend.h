@@ -52,6 +52,15 @@ class Backend {
   // `graph` and `plan` are verified again: a plan that does not fit the graph is an error, never a
   // crash. The executable takes what it needs from `weights` (packed, counted users) and keeps that
   // alive.
+  //
+  // The code says what is at fault, and callers rely on it (a plan that is at fault is thrown away
+  // and made anew, at the price of a compilation):
+  //   DATA_LOSS: the graph or the plan is damaged, or the plan is not one of this graph. Nothing
+  //     else is DATA_LOSS.
+  //   INVALID_ARGUMENT, NOT_FOUND: the weights do not fit the graph.
+  //   UNIMPLEMENTED: this build cannot run the graph.
+  //   RESOURCE_EXHAUSTED: memory, whoever reports the lack of it; or what `admit` said.
+  //   Anything else: this machine, now. The next try may succeed with the same plan.
   virtual absl::StatusOr<std::unique_ptr<Executable>> LoadIf(
       std::shared_ptr<const graph::Graph> graph, absl::string_view plan,
       const weights::WeightSet& weights, const Admission& admit) = 0;

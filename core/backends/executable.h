@@ -29,8 +29,9 @@ class Executable {
   virtual const std::vector<Port>& outputs() const = 0;
 
   // Reads `inputs`, writes `outputs`: buffers with memory, in the order of the ports, of their
-  // dtypes and shapes (checked). Outputs must not overlap inputs. Nothing outlives the call:
-  // intermediates lie in the device's arena.
+  // dtypes and shapes (checked: INVALID_ARGUMENT). Outputs must not overlap inputs. Nothing
+  // outlives the call: intermediates lie in the device's arena. RESOURCE_EXHAUSTED: no memory;
+  // every other failure is one of the machine, not of the plan.
   virtual absl::Status Run(absl::Span<const device::Buffer> inputs,
                            absl::Span<device::Buffer> outputs) = 0;
 

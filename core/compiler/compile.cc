@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/compiler/artifact.h"
@@ -63,8 +64,19 @@ absl::StatusOr<CompiledGraph> Open(absl::string_view artifact, const GraphKey& k
 }
 
 absl::Status CheckSamePorts(const Graph& declared, const Graph& optimised) {
-  if (PortsOf(declared) == PortsOf(optimised)) return absl::OkStatus();
-  return absl::DataLossError("artifact: its graph has other inputs or outputs than it should");
+  if (PortsOf(declared) != PortsOf(optimised)) {
+    return absl::DataLossError("artifact: its graph has other inputs or outputs than it should");
+  }
+  absl::flat_hash_set<absl::string_view> weights;
+  for (const graph::ValueId id : declared.Select(graph::Op::kWeight)) {
+    weights.insert(declared.node(id).name);
+  }
+  for (const graph::ValueId id : optimised.Select(graph::Op::kWeight)) {
+    const std::string& name = optimised.node(id).name;
+    if (weights.contains(name)) continue;
+    return absl::DataLossError(absl::StrCat("artifact: its graph reads another weight: ", name));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace latentd::compiler

@@ -33,8 +33,8 @@ std::string Seal(const CompiledGraph& compiled, const GraphKey& key, const Graph
 // The plan is the backend's to check, against the graph.
 absl::StatusOr<CompiledGraph> Open(absl::string_view artifact, const GraphKey& key);
 
-// OK iff both have the same inputs and outputs; else DATA_LOSS: `optimised` is not `declared` after
-// passes.
+// OK iff both have the same inputs and outputs, and `optimised` reads no weight that `declared`
+// does not; else DATA_LOSS: it is not `declared` after passes.
 absl::Status CheckSamePorts(const graph::Graph& declared, const graph::Graph& optimised);
 
 }  // namespace latentd::compiler

@@ -39,8 +39,10 @@ absl::StatusOr<GraphStore::Got> GraphStore::GetArtifact(Entry& entry, Purpose pu
       CountLookup(entry, "memory");
       return Got{entry.artifact, "memory_load"};
     }
-    const bool stands = purpose.allow == Allow::kCompile || entry.tries != tries;
-    if (stands && !entry.failure.ok()) return entry.failure;
+    const bool others = entry.tries != tries;  // what came of a try that was waited for
+    const bool stands =
+        purpose.allow == Allow::kCompile && !absl::IsResourceExhausted(entry.failure);
+    if ((others || stands) && !entry.failure.ok()) return entry.failure;
     entry.work = Entry::Work::kLooking;
     Publish(entry);
   }

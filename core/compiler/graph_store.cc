@@ -28,8 +28,12 @@ absl::Status RunOnZeros(Executable& executable) {
   return executable.Run(inputs, absl::MakeSpan(outputs));
 }
 
-// Whether it may well work the next time with nothing else changed.
-bool Passes(const absl::Status& failure) { return absl::IsResourceExhausted(failure); }
+// Whether loading may succeed the next time with the same artifact and the same weights: see
+// Backend::LoadIf for what the codes say.
+bool IsTransient(const absl::Status& failure) {
+  return !absl::IsDataLoss(failure) && !absl::IsInvalidArgument(failure) &&
+         !absl::IsNotFound(failure) && !absl::IsUnimplemented(failure);
+}
 
 }  // namespace
 
@@ -155,7 +159,7 @@ absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::FindOrBegin(Entry& ent
   // Who waited for a try takes what came of it, whatever it wanted to do itself.
   const absl::Status& failure = loaded.failure.ok() ? entry.failure : loaded.failure;
   if (entry.tries != tries && !failure.ok()) return failure;
-  if (!loaded.failure.ok() && !Passes(loaded.failure) && allow != Allow::kRetry) {
+  if (!loaded.failure.ok() && !IsTransient(loaded.failure) && allow != Allow::kRetry) {
     return loaded.failure;
   }
   loaded.loading = true;
@@ -176,10 +180,8 @@ absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::Make(const Use& use, P
   const absl::Time begin = clock_.Monotonic();
   ASSIGN_OR_RETURN(Got got, GetArtifact(entry, purpose));
   absl::StatusOr<ExecutablePointer> made = LoadFrom(use, got.artifact);
-  // What came from the disk may be bad in a way that no checksum shows; weights that do not fit are
-  // no fault of it.
-  if (!made.ok() && !got.artifact.made_here && !Passes(made.status()) &&
-      use.weights->Check(*entry.graph).ok()) {
+  // What came from the disk may be bad in a way that no checksum shows.
+  if (absl::IsDataLoss(made.status()) && !got.artifact.made_here) {
     Discard(entry, got.artifact, made.status());
     ASSIGN_OR_RETURN(got, GetArtifact(entry, purpose));
     made = LoadFrom(use, got.artifact);

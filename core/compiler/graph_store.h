@@ -7,10 +7,10 @@
 // keeps a reference to it; what the last one leaves behind goes at the next Declare.
 //
 // One compilation per key however many ask at once: the others wait. A failure is remembered with
-// its reason and given to who asks again, until a Get for kRetry (want of memory while loading is
-// not remembered: it may be there next time). A compiled artifact is written to disk as soon as
-// there is one. An artifact on disk that was made for another key, or is damaged, is a miss whose
-// reason is logged, counted and shown; never an error.
+// its reason and given to who asks again, until a Get for kRetry; but what was the machine's fault
+// (Backend::LoadIf), or a lack of memory while compiling, is tried again. A compiled artifact is
+// written to disk as soon as there is one. An artifact on disk that was made for another key, or is
+// damaged, is a miss whose reason is logged, counted and shown; never an error.
 //
 // READY means: the executable was run once in this process (Options::run_once).
 //

@@ -77,7 +77,7 @@ absl::Status GraphStore::CheckContent(const std::string& artifact, const Named& 
   const absl::Status status = NeedsOf(use, artifact).status();
   // Weights that do not fit are no fault of the artifact.
   if (status.ok() || !use.weights->Check(*named.entry->graph).ok()) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat("artifact: ", status.message()));
+  return status;
 }
 
 absl::Status GraphStore::Verify(absl::string_view id) {
@@ -87,6 +87,7 @@ absl::Status GraphStore::Verify(absl::string_view id) {
   if (status.ok()) {
     RETURN_IF_ERROR(CheckKey(named.key));
     status = CheckContent(*artifact, named);
+    if (!status.ok() && !absl::IsDataLoss(status)) return status;  // it could not be checked
     if (!status.ok()) RETURN_IF_ERROR(disk_.SetAside(named.key));
   }
   if (named.entry != nullptr) {

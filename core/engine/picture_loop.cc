@@ -32,6 +32,8 @@ batching::Need FirstNeedOf(const Job& job) {
   return NeedOf(*job.pictures.front());
 }
 
+// A request counts as one picture, however many it has: they are drawn one after the other, and
+// share what the text encoders made.
 int64_t StateBytesOf(const Job& job) {
   const pipeline::PictureSpec& picture = job.spec.picture;
   return job.pipeline.StateBytes(*picture.executed_size, pipeline::UsesGuidance(picture) ? 2 : 1);
@@ -159,7 +161,7 @@ void PictureLoop::RunUnit(const Place& place) {
 void PictureLoop::Start(Job& job, absl::Time now) {
   job.timings.queue = now - job.submitted;
   job.dropped_tokens = static_cast<int>(job.pipeline.DroppedTokens(job.spec.picture));
-  state_bytes_ += StateBytesOf(job) * job.picture_count();
+  state_bytes_ += StateBytesOf(job);
   metrics_.Began(job.bucket, job.timings.queue, clock_.Wall());
   job.Publish(Started{*job.spec.picture.executed_size});
 }
@@ -230,7 +232,7 @@ void PictureLoop::Forget(const Job& job, const absl::Status& end) {
   absl::MutexLock lock(&mutex_);
   for (batching::PictureId id : job.ids) Leave(job, id);
   if (jobs_.erase(job.handle) == 0) return;
-  if (job.started) state_bytes_ -= StateBytesOf(job) * job.picture_count();
+  if (job.started) state_bytes_ -= StateBytesOf(job);
   metrics_.Ended(end, job.started);
 }
 

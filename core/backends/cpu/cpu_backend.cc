@@ -67,6 +67,11 @@ absl::StatusOr<std::vector<BoundKernel>> BindAll(const Program& program, absl::S
   return kernels;
 }
 
+// Of a check of graph or plan: the plan is at fault.
+absl::Status DataLossUnlessOk(const absl::Status& check) {
+  return check.ok() ? check : absl::DataLossError(check.message());
+}
+
 // A graph and its plan, checked against each other, as kernels that lack memory and weights.
 struct Bound {
   std::vector<graph::Recipe> recipes;
@@ -78,16 +83,17 @@ struct Bound {
 
 absl::StatusOr<Bound> Bind(const graph::Graph& graph, absl::string_view plan_bytes,
                            const Machine& machine) {
-  RETURN_IF_ERROR(graph::Verify(graph));
+  RETURN_IF_ERROR(DataLossUnlessOk(graph::Verify(graph)));
   Bound bound;
   bound.recipes = graph::ExtractRecipes(graph);
   bound.program = Lower(graph, bound.recipes, machine);
-  ASSIGN_OR_RETURN(CpuPlan plan, Decode(plan_bytes));
-  RETURN_IF_ERROR(CheckWays(bound.program, plan.ways));
-  ASSIGN_OR_RETURN(bound.kernels, BindAll(bound.program, plan.ways, machine));
+  absl::StatusOr<CpuPlan> plan = Decode(plan_bytes);
+  RETURN_IF_ERROR(DataLossUnlessOk(plan.status()));
+  RETURN_IF_ERROR(DataLossUnlessOk(CheckWays(bound.program, plan->ways)));
+  ASSIGN_OR_RETURN(bound.kernels, BindAll(bound.program, plan->ways, machine));
   bound.values = ValuesInArena(bound.program, bound.kernels);
-  RETURN_IF_ERROR(CheckMemory(bound.values, plan.memory));
-  bound.memory = std::move(plan.memory);
+  RETURN_IF_ERROR(DataLossUnlessOk(CheckMemory(bound.values, plan->memory)));
+  bound.memory = std::move(plan->memory);
   return bound;
 }
 

@@ -105,7 +105,7 @@ class ReferenceExecutable : public Executable {
 
 absl::Status CheckPlan(absl::string_view plan) {
   if (plan == kPlan) return absl::OkStatus();
-  return absl::InvalidArgumentError("not a plan of this version of the reference backend");
+  return absl::DataLossError("not a plan of this version of the reference backend");
 }
 
 }  // namespace

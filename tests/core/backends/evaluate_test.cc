@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/base/error_details.h"
 #include "core/graph/graph_builder.h"
 #include "tests/support/status_matchers.h"
 
@@ -86,6 +87,17 @@ TEST(EvaluateRecipe, NamesTheWeightWhoseSourceHasAnotherSize) {
   b.Output("result", b.Weight("net/a", {2}));
   EXPECT_THAT(EvaluateRecipe(Built(std::move(b)), {Floats({1, 2, 3}, {3})}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("net/a")));
+}
+
+// More than any machine has addresses for: ATen's allocator throws a plain c10::Error.
+TEST(EvaluateRecipe, SaysThatThereIsNoMemory) {
+  constexpr int64_t kSide = int64_t{1} << 23;
+  graph::GraphBuilder b;
+  b.Output("result", b.Matmul(b.Weight("net/a", {kSide, 1}), b.Weight("net/b", {1, kSide})));
+  const Buffer source = Buffer::Allocate(DType::kF32, {kSide});
+  const auto result = EvaluateRecipe(Built(std::move(b)), {source, source});
+  EXPECT_THAT(result, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("recipe")));
+  EXPECT_EQ(GetReason(result.status()), "OUT_OF_MEMORY");
 }
 
 TEST(EvaluateRecipe, RefusesAGraphWithAnInput) {

@@ -50,7 +50,7 @@ TEST_F(ReferenceBackendTest, RefusesAPlanOfSomethingElse) {
                             "\x7f"
                             "ELF",
                             set_),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("not a plan")));
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("not a plan")));
 }
 
 TEST_F(ReferenceBackendTest, NamesThePortWhoseBufferDoesNotFit) {

@@ -72,6 +72,7 @@ class FakeBackend : public backends::Backend {
 
   absl::StatusOr<backends::MemoryNeeds> Predict(const graph::Graph& graph, absl::string_view plan,
                                                 const weights::WeightSet& weights) const override {
+    if (!predict_status.ok()) return predict_status;
     if (auto status = Check(graph, plan, weights); !status.ok()) return status;
     return needs;
   }
@@ -80,7 +81,7 @@ class FakeBackend : public backends::Backend {
   mutable std::atomic<int> plans = 0;
   std::atomic<int> loads = 0;
   std::string fingerprint = "fake 1";
-  absl::Status plan_status, load_status;
+  absl::Status plan_status, load_status, predict_status;
   std::function<void()> on_plan, on_load;
   std::function<absl::Status(absl::Span<const device::Buffer>)> on_run;
   size_t own_bytes = 100;
@@ -89,7 +90,7 @@ class FakeBackend : public backends::Backend {
   static absl::Status Check(const graph::Graph& graph, absl::string_view plan,
                             const weights::WeightSet& weights) {
     if (plan != absl::StrCat("plan of ", graph.size())) {
-      return absl::InvalidArgumentError("the plan is another graph's");
+      return absl::DataLossError("the plan is another graph's");
     }
     return weights.Check(graph);
   }

@@ -50,6 +50,13 @@ TEST_F(MemoryBudgetTest, RefusesWhatDoesNotFitAndSaysHowMuchIsMissing) {
   EXPECT_EQ(GetReason(refused), "OUT_OF_MEMORY");
 }
 
+TEST_F(MemoryBudgetTest, CountsArtifactsInMemory) {
+  report_.artifact_bytes = 80;
+  EXPECT_OK(Check({.executable_bytes = 300}));
+  EXPECT_THAT(Check({.executable_bytes = 301}),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("680 of 1000 are held")));
+}
+
 TEST_F(MemoryBudgetTest, RefusesWhatTheMachineDoesNotHaveAnyMore) {
   constexpr int64_t kLeft = MemoryBudget::kReserve + 50;
   EXPECT_OK(Check({.executable_bytes = 30}, kLeft));

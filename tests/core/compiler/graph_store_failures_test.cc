@@ -1,0 +1,131 @@
+// Whose fault a failure is: what becomes of the artifact on disk, and what is tried again.
+#include <filesystem>
+#include <iterator>
+
+#include "tests/core/compiler/graph_store_fixture.h"
+
+namespace latentd::compiler {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::StatusIs;
+
+class GraphStoreFailuresTest : public GraphStoreFixture {
+ protected:
+  // An artifact on disk, from an earlier run of the program.
+  void SetUp() override {
+    Process process(backend, clock, directory.path());
+    ASSERT_OK(process->Get(process->Declare(Wanted(SiluGraph(4)))));
+    backend.plans = 0;
+    backend.loads = 0;
+  }
+
+  static bool IsEmptyDirectory(const std::string& path) {
+    std::error_code error;
+    return std::filesystem::is_empty(path, error) || error;
+  }
+  bool IsKept(Process& process, const GraphRef& graph) {
+    const std::string id = GraphStore::IdOf(graph);
+    return std::filesystem::exists(directory.File("artifacts/" + id + ".latent")) &&
+           IsEmptyDirectory(directory.File("quarantine")) && process.Lookups("corrupt") == 0;
+  }
+};
+
+const absl::Status kMachinesFault[] = {
+    absl::ResourceExhaustedError("no memory"), absl::InternalError("launch failed"),
+    absl::UnavailableError("device lost"),     absl::UnknownError("no idea"),
+    absl::AbortedError("in between"),          absl::FailedPreconditionError("busy"),
+};
+
+TEST_F(GraphStoreFailuresTest, TheMachinesFaultKeepsTheArtifactAndIsTriedAgain) {
+  for (const absl::Status& fault : kMachinesFault) {
+    Process process(backend, clock, directory.path());
+    const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+    backend.load_status = fault;
+    EXPECT_EQ(process->Get(graph).status(), fault);
+    EXPECT_EQ(process.Only().state, GraphState::kFailed) << fault;
+    EXPECT_EQ(process.Only().reason, fault.message());
+    EXPECT_TRUE(IsKept(process, graph)) << fault;
+    backend.load_status = absl::OkStatus();
+    EXPECT_OK(process->Get(graph, kLoadOnly));
+    EXPECT_EQ(process.Only().state, GraphState::kReady) << fault;
+  }
+  EXPECT_EQ(backend.plans, 0);
+}
+
+TEST_F(GraphStoreFailuresTest, AFailingFirstRunKeepsTheArtifactAndIsTriedAgain) {
+  for (const absl::Status& fault : kMachinesFault) {
+    Process process(backend, clock, directory.path(), {.run_once = true});
+    const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+    backend.on_run = [&](auto) { return fault; };
+    EXPECT_EQ(process->Get(graph).status(), fault);
+    EXPECT_TRUE(IsKept(process, graph)) << fault;
+    backend.on_run = nullptr;
+    EXPECT_OK(process->Get(graph, kLoadOnly)) << fault;
+  }
+  EXPECT_EQ(backend.plans, 0);
+}
+
+TEST_F(GraphStoreFailuresTest, WhatCannotChangeKeepsTheArtifactAndIsNotTriedAgain) {
+  for (const absl::Status& fault :
+       {absl::InvalidArgumentError("another shape"), absl::NotFoundError("no such tensor"),
+        absl::UnimplementedError("no such kernel")}) {
+    Process process(backend, clock, directory.path());
+    const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+    backend.loads = 0;
+    backend.load_status = fault;
+    EXPECT_EQ(process->Get(graph).status(), fault);
+    EXPECT_EQ(process->Get(graph).status(), fault);
+    EXPECT_EQ(backend.loads, 1);
+    EXPECT_TRUE(IsKept(process, graph)) << fault;
+    backend.load_status = absl::OkStatus();
+    EXPECT_OK(process->Get(graph, kAgain)) << fault;
+  }
+  EXPECT_EQ(backend.plans, 0);
+}
+
+TEST_F(GraphStoreFailuresTest, ADamagedPlanIsSetAsideAndCompiledAnew) {
+  Process process(backend, clock, directory.path());
+  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  backend.load_status = absl::DataLossError("not a plan");
+  backend.on_plan = [this] { backend.load_status = absl::OkStatus(); };
+  EXPECT_OK(process->Get(graph));
+  EXPECT_EQ(backend.plans, 1);
+  EXPECT_EQ(process.Lookups("corrupt"), 1);
+  EXPECT_FALSE(IsEmptyDirectory(directory.File("quarantine")));
+  EXPECT_THAT(process.warnings(), ::testing::ElementsAre(HasSubstr("not a plan")));
+}
+
+TEST_F(GraphStoreFailuresTest, AnArtifactThatReadsAnotherWeightIsDamaged) {
+  graph::GraphBuilder b;
+  const graph::Value x = b.Input("x", graph::DType::kF32, {4}, graph::Rate::kStep);
+  b.Output("y", b.Add(x, b.Weight("part/other", {4})));
+  const graph::Graph other = *std::move(b).Build();
+  EXPECT_OK(CheckSamePorts(BiasGraph(4), BiasGraph(4)));
+  EXPECT_THAT(CheckSamePorts(BiasGraph(4), other),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("part/other")));
+}
+
+TEST_F(GraphStoreFailuresTest, VerifyingWhatCannotBeCheckedNowKeepsIt) {
+  Process process(backend, clock, directory.path());
+  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  backend.predict_status = absl::ResourceExhaustedError("no memory");
+  EXPECT_EQ(process->Verify(GraphStore::IdOf(graph)), backend.predict_status);
+  EXPECT_TRUE(IsKept(process, graph));
+  backend.predict_status = absl::OkStatus();
+  EXPECT_OK(process->Verify(GraphStore::IdOf(graph)));
+  EXPECT_THAT(process.warnings(), IsEmpty());
+}
+
+TEST_F(GraphStoreFailuresTest, LackOfMemoryWhileCompilingIsNotRemembered) {
+  Process process(backend, clock, "");
+  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  backend.plan_status = absl::ResourceExhaustedError("no memory");
+  EXPECT_EQ(process->Get(graph).status(), backend.plan_status);
+  backend.plan_status = absl::OkStatus();
+  EXPECT_OK(process->Get(graph));
+}
+
+}  // namespace
+}  // namespace latentd::compiler
