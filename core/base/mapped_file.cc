@@ -5,13 +5,17 @@
 
 #include <cerrno>
 
-#include "core/base/files.h"
 #include "core/base/status_macros.h"
 
 namespace latentd {
 
 absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::string& path) {
   ASSIGN_OR_RETURN(const FileDescriptor file, OpenForReading(path));
+  return Map(file, path);
+}
+
+absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::Map(const FileDescriptor& file,
+                                                                  const std::string& path) {
   struct stat info;
   if (fstat(file.get(), &info) != 0) return FileError("examine", path, errno);
   const size_t size = static_cast<size_t>(info.st_size);

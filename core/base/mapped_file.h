@@ -2,8 +2,9 @@
 // kernel may drop them again.
 //
 // Shared as shared_ptr<const MappedFile>; the mapping goes with the last owner. Any thread may
-// read. The file must not be cut shorter while it is mapped: the kernel then ends the process
-// (SIGBUS). Replacing it by rename is safe.
+// read. A write to the file shows in the mapping, and the file must not be cut shorter while it is
+// mapped: the kernel then ends the process that reads there (SIGBUS). Replacing it by rename is
+// safe.
 #pragma once
 
 #include <memory>
@@ -11,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "core/base/files.h"
 
 namespace latentd {
 
@@ -18,6 +20,9 @@ class MappedFile {
  public:
   // NOT_FOUND, PERMISSION_DENIED or INVALID_ARGUMENT (a directory, a pipe) names the path.
   static absl::StatusOr<std::shared_ptr<const MappedFile>> Open(const std::string& path);
+  // Of a file that is open already, which `path` names in messages. It may be closed afterwards.
+  static absl::StatusOr<std::shared_ptr<const MappedFile>> Map(const FileDescriptor& file,
+                                                               const std::string& path);
 
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;

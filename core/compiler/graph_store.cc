@@ -97,13 +97,13 @@ CompileOptions GraphStore::OptionsFor(const graph::Precision& precision) const {
 
 std::string GraphStore::IdOf(const GraphRef& graph) { return graph->entry->id.ToString(); }
 
-Digest GraphStore::ContentOf(Use& use) {
+absl::StatusOr<Digest> GraphStore::ContentOf(Use& use) {
   {
     absl::MutexLock lock(&mutex_);
     if (use.content.has_value()) return *use.content;
   }
   // Without the lock: it may read gigabytes.
-  const Digest content = use.weights->ContentDigest(*use.entry->graph);
+  ASSIGN_OR_RETURN(const Digest content, use.weights->ContentDigest(*use.entry->graph));
   absl::MutexLock lock(&mutex_);
   use.content = content;
   return content;
@@ -113,7 +113,7 @@ absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::Get(const GraphRef& gr
                                                               Purpose purpose) {
   if (purpose.allow == Allow::kReady) return GetReady(*graph);
   Entry& entry = *graph->entry;
-  const Digest weights = ContentOf(*graph);
+  ASSIGN_OR_RETURN(const Digest weights, ContentOf(*graph));
   ASSIGN_OR_RETURN(ExecutablePointer found, FindOrBegin(entry, weights, purpose.allow));
   if (found != nullptr) return found;
   // Whatever happens, somebody may wait for this to end.

@@ -194,7 +194,7 @@ class GraphStore {
   bool Knows(const Digest& id) const ABSL_LOCKS_EXCLUDED(mutex_);
   GraphRef FindUse(const Entry& entry, const WantedGraph& wanted) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Digest ContentOf(Use& use) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<Digest> ContentOf(Use& use) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<ExecutablePointer> GetReady(const Use& use) ABSL_LOCKS_EXCLUDED(mutex_);
   // The executable or a failure that stands, waiting for a thread that loads it; null: this thread
   // is to load it.

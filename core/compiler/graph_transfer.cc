@@ -27,7 +27,7 @@ absl::StatusOr<backends::MemoryNeeds> GraphStore::NeedsOf(const Use& use,
 
 absl::StatusOr<backends::MemoryNeeds> GraphStore::Predict(const GraphRef& graph) {
   Entry& entry = *graph->entry;
-  const Digest weights = ContentOf(*graph);
+  ASSIGN_OR_RETURN(const Digest weights, ContentOf(*graph));
   {
     absl::MutexLock lock(&mutex_);
     if (const auto known = entry.needs.find(weights); known != entry.needs.end()) {

@@ -48,6 +48,7 @@ class LocalEngine : public Engine {
   absl::Status CheckFits(const compiler::GraphLabel& label, const backends::MemoryNeeds& needs);
 
   // local_engine_load.cc: from a configuration to a server that serves.
+  absl::Status FailLoading(const absl::Status& status);
   absl::Status LoadModels();
   void OpenBuckets();
   absl::Status WarmBuckets();

@@ -6,12 +6,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/error_details.h"
 #include "core/base/memory_limit.h"
 #include "core/base/status_macros.h"
 #include "core/engine/graph_selection.h"
 #include "core/engine/local_engine.h"
 #include "core/engine/reporting.h"
 #include "core/pipeline/loading.h"
+#include "core/weights/checkpoint_file.h"
 
 namespace latentd::engine {
 namespace {
@@ -49,21 +51,25 @@ void SetMemory(metrics::Registry& registry, const metrics::Family& family,
 
 absl::Status LocalEngine::Load() {
   const absl::Time begin = clock_.Monotonic();
-  const absl::Status loaded = LoadModels();
-  if (!loaded.ok()) {
-    board_.Update([&](ServerStatus& status) {
-      status.state = State::kFailed;
-      status.reason = std::string(loaded.message());
-    });
-    return stop_ ? absl::CancelledError("stopped while loading") : loaded;
-  }
+  absl::Status loaded = LoadModels();
+  if (!loaded.ok()) return FailLoading(loaded);
   ShowPhase("weights", clock_.Monotonic() - begin);
-  RETURN_IF_ERROR(WarmBuckets());
+  loaded = WarmBuckets();
+  if (GetReason(loaded) == weights::kCheckpointChanged) return FailLoading(loaded);
+  RETURN_IF_ERROR(loaded);
   stores_.writes.Flush();
   ShowPhase("total", clock_.Monotonic() - begin);
   if (config_.forbid_compile_after_ready) stores_.graphs.ForbidCompiling();
   ShowBuckets(/*warmed=*/true);
   return stop_ ? absl::CancelledError("stopped while loading") : absl::OkStatus();
+}
+
+absl::Status LocalEngine::FailLoading(const absl::Status& status) {
+  board_.Update([&](ServerStatus& shown) {
+    shown.state = State::kFailed;
+    shown.reason = std::string(status.message());
+  });
+  return stop_ ? absl::CancelledError("stopped while loading") : status;
 }
 
 absl::Status LocalEngine::LoadModels() {
@@ -135,6 +141,10 @@ absl::Status LocalEngine::WarmBuckets() {
   };
   const auto allow = config_.compile_at_start ? compiler::Allow::kCompile : compiler::Allow::kLoad;
   RETURN_IF_ERROR(warming_.Run(graphs, {allow, "startup"}, Warming::Pace::kAtOnce, note).status());
+  // Started again, it finds one content or the other.
+  for (const auto& [id, failure] : failures) {
+    if (GetReason(failure) == weights::kCheckpointChanged) return failure;
+  }
   for (pipeline::Size bucket : buckets_->configured()) {
     buckets_->SetOutcome(bucket, buckets_->OutcomeOf(bucket, failures));
   }

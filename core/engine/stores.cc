@@ -40,7 +40,7 @@ void WriteTo(DiskCache& cache, Kind kind, absl::string_view key, absl::string_vi
   CatchOutOfMemory([&] { return cache.Write(kind, key, bytes); }).IgnoreError();
 }
 
-weights::DigestArchive DigestsIn(DiskCache* cache, WriteBehind& writes) {
+weights::DigestArchive DigestsIn(DiskCache* cache, const Clock& clock, WriteBehind& writes) {
   if (cache == nullptr) return {};
   return {.find = [cache](absl::string_view key) -> std::optional<std::string> {
             const auto entry = cache->Read(Kind::kTensorDigests, key);
@@ -53,7 +53,8 @@ weights::DigestArchive DigestsIn(DiskCache* cache, WriteBehind& writes) {
                            [cache, key = std::string(key), digests = std::string(digests)] {
                              WriteTo(*cache, Kind::kTensorDigests, key, digests);
                            });
-              }};
+              },
+          .clock = &clock};
 }
 
 weights::FormArchive FormsIn(DiskCache* cache, const backends::Backend& backend,
@@ -82,7 +83,7 @@ weights::FormArchive FormsIn(DiskCache* cache, const backends::Backend& backend,
 Stores::Stores(const Config& config, backends::Backend& backend, const Clock& clock,
                metrics::Registry& registry, BeforeLoad before_load)
     : disk(OpenCache(config, clock, registry)),
-      digests(DigestsIn(disk.get(), writes)),
+      digests(DigestsIn(disk.get(), clock, writes)),
       reference(std::make_unique<backends::reference::ReferenceBackend>()),
       weights(backends::reference::EvaluateRecipe, FormsIn(disk.get(), backend, writes)),
       graphs(backend, clock, registry, disk.get(),

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "core/base/clock.h"
 #include "core/device/buffer.h"
 
 namespace latentd::weights {
@@ -31,10 +32,12 @@ struct FormArchive {
   std::string version = {};
 };
 
-// Content digests of the tensors of one file. The key says which file, and of what size and time.
+// Content digests of the tensors of one file. The key says which file, and when it was changed
+// last.
 struct DigestArchive {
   std::function<std::optional<std::string>(absl::string_view key)> find;
   std::function<void(absl::string_view key, absl::string_view digests)> keep;
+  const Clock* clock = &SystemClock();  // that files' times are of
 };
 
 }  // namespace latentd::weights

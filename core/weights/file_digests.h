@@ -4,21 +4,26 @@
 // Thread-safe: free functions without state.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "absl/types/span.h"
+#include "core/base/digest.h"
 #include "core/weights/archives.h"
-#include "core/weights/stored_tensor.h"
+#include "core/weights/file_identity.h"
 
 namespace latentd::weights {
 
-// A file as it is now: absolute path, inode, size and time of its last change. nullopt: not there.
-std::optional<std::string> FileIdentity(const std::string& path);
+// What is kept for the file as it was when it had that identity; nullopt: nothing, or not as many
+// digests.
+std::optional<std::vector<Digest>> FindDigests(const DigestArchive& archive,
+                                               const std::string& path,
+                                               const FileIdentity& identity, size_t count);
 
-// The digests of `tensors`, which are all that the file `path` holds, come from the archive; or are
-// made of all tensors at once when the first is asked for, and kept if the file still is `identity`
-// then.
-void ArchiveDigests(const std::string& path, const std::string& identity,
-                    const DigestArchive& archive, TensorMap* tensors);
+// REQUIRES: `digests` were made of a file that had this identity, settled, before and after.
+void KeepDigests(const DigestArchive& archive, const std::string& path,
+                 const FileIdentity& identity, absl::Span<const Digest> digests);
 
 }  // namespace latentd::weights

@@ -10,7 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/weights/file_digests.h"
+#include "core/weights/checkpoint_file.h"
 #include "core/weights/safetensors_header.h"
 
 namespace latentd::weights {
@@ -192,13 +192,9 @@ absl::StatusOr<TensorMap> ParseSafetensors(const std::shared_ptr<const MappedFil
 }
 
 absl::StatusOr<TensorMap> ReadSafetensors(const std::string& path, const DigestArchive& digests) {
-  const std::optional<std::string> before = FileIdentity(path);
-  ASSIGN_OR_RETURN(const std::shared_ptr<const MappedFile> file, MappedFile::Open(path));
-  ASSIGN_OR_RETURN(TensorMap tensors, ParseSafetensors(file));
-  // A file that was replaced meanwhile may be either.
-  if (digests.find != nullptr && before.has_value() && before == FileIdentity(path)) {
-    ArchiveDigests(path, *before, digests, &tensors);
-  }
+  ASSIGN_OR_RETURN(const auto file, CheckpointFile::Open(path, digests));
+  ASSIGN_OR_RETURN(TensorMap tensors, ParseSafetensors(file->mapping()));
+  CheckpointFile::SetTensors(file, &tensors);
   return tensors;
 }
 

@@ -13,6 +13,8 @@
 
 namespace latentd::weights {
 
+class CheckpointFile;
+
 // The digest of a tensor's bytes: made when it is first asked for, then remembered. Thread-safe.
 class ContentDigest {
  public:
@@ -31,7 +33,8 @@ class ContentDigest {
 
 // A value; copies share the memory and the digest.
 struct StoredTensor {
-  // Read-only: it wraps the mapping, which it keeps alive. Old files may hold it at an address that
+  // Read-only: it wraps the mapping, which it keeps alive, and shows what is written to the file
+  // meanwhile: see CheckpointFile. Old files may hold it at an address that
   // is not a multiple of the element's size: Aligned() makes it safe to read by element.
   device::Buffer data;
   std::string file;  // for messages
@@ -45,6 +48,9 @@ struct StoredTensor {
 
   // Whether `data` is a mapping of a file, whose pages the kernel can drop and read again.
   bool mapped = false;
+
+  // The open file that `data` is mapped from; null: it is in memory, or nobody watches its file.
+  std::shared_ptr<const CheckpointFile> origin = nullptr;
 };
 
 // By name.

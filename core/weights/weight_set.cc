@@ -2,6 +2,7 @@
 
 #include <array>
 #include <filesystem>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "core/base/status_macros.h"
+#include "core/weights/checkpoint_file.h"
 
 namespace latentd::weights {
 namespace {
@@ -112,14 +114,33 @@ absl::StatusOr<StoredTensor> WeightSet::Find(absl::string_view name) const {
   return *tensor;
 }
 
-Digest WeightSet::ContentDigest(const graph::Graph& graph) const {
+absl::StatusOr<Digest> WeightSet::ContentDigest(const graph::Graph& graph) const {
   std::string contents;
   for (const graph::ValueId id : graph.Select(graph::Op::kWeight)) {
     const StoredTensor* tensor = Lookup(graph.node(id).name);
     const bool readable = tensor != nullptr && tensor->digest != nullptr;
     absl::StrAppend(&contents, readable ? tensor->digest->Get().ToString() : "none", "\n");
   }
+  RETURN_IF_ERROR(CheckFiles(graph));
   return DigestOf(contents);
+}
+
+absl::Status WeightSet::CheckFiles(const graph::Graph& graph) const {
+  std::set<const CheckpointFile*> checked;
+  for (const graph::ValueId id : graph.Select(graph::Op::kWeight)) {
+    const StoredTensor* tensor = Lookup(graph.node(id).name);
+    if (tensor == nullptr || !checked.insert(tensor->origin.get()).second) continue;
+    RETURN_IF_ERROR(CheckUnchanged(*tensor));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::shared_ptr<const CheckpointFile>> WeightSet::Files() const {
+  std::set<std::shared_ptr<const CheckpointFile>> files;
+  for (const auto& [name, tensor] : tensors_) {
+    if (tensor.origin != nullptr) files.insert(tensor.origin);
+  }
+  return {files.begin(), files.end()};
 }
 
 device::DType WeightSet::StoredDType(absl::string_view name) const {
@@ -139,7 +160,7 @@ absl::Status WeightSet::Check(const graph::Graph& graph) const {
     only_missing = only_missing && absl::IsNotFound(status);
     if (++count <= kMaxListed) problems.emplace_back(status.message());
   }
-  if (count == 0) return absl::OkStatus();
+  if (count == 0) return CheckFiles(graph);
   std::string message =
       absl::StrCat("the checkpoint does not fit the network: ", absl::StrJoin(problems, "; "));
   if (count > kMaxListed) absl::StrAppend(&message, "; and ", count - kMaxListed, " more");

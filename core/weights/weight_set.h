@@ -5,8 +5,10 @@
 // Frozen after loading; share as shared_ptr<const WeightSet>; any thread may read.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -43,18 +45,25 @@ class WeightSet {
 
   // OK iff every weight of the graph is here in the graph's dtype and shape; otherwise one error
   // that names every tensor that is missing or differs (and in what), and ends in "and N more" when
-  // it grows long. Tensors that the graph does not want are ignored. The shapes [a, b] and
-  // [a, b, 1, 1] are the same: old VAEs store attention as 1x1 convolutions.
+  // it grows long; or FAILED_PRECONDITION, reason CHECKPOINT_CHANGED. Tensors that the graph does
+  // not want are ignored. The shapes [a, b] and [a, b, 1, 1] are the same: old VAEs store attention
+  // as 1x1 convolutions.
   absl::Status Check(const graph::Graph& graph) const;
 
   // Of the contents of the graph's weights, in order: equal for two sets whose tensors are,
-  // whatever they are called and whichever files they are in.
-  Digest ContentDigest(const graph::Graph& graph) const;
+  // whatever they are called and whichever files they are in. FAILED_PRECONDITION, reason
+  // CHECKPOINT_CHANGED: one of the files was edited.
+  absl::StatusOr<Digest> ContentDigest(const graph::Graph& graph) const;
+
+  // The open files that its tensors are in, each once.
+  std::vector<std::shared_ptr<const CheckpointFile>> Files() const;
 
   WeightStore& store() const { return *store_; }
 
  private:
   const StoredTensor* Lookup(absl::string_view name) const;
+  // That none of the files of the graph's weights was edited.
+  absl::Status CheckFiles(const graph::Graph& graph) const;
   // Where a missing tensor was looked for, as the end of a sentence.
   std::string PlaceOf(absl::string_view name) const;
 

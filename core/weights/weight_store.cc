@@ -4,6 +4,7 @@
 #include <torch/headeronly/version.h>
 
 #include <algorithm>
+#include <cstring>
 #include <exception>
 #include <map>
 #include <new>
@@ -13,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/graph/text.h"
+#include "core/weights/checkpoint_file.h"
 
 namespace latentd::weights {
 namespace {
@@ -59,7 +61,8 @@ std::string NameOf(const Graph& recipe, const std::vector<StoredTensor>& sources
 
 // What the archive calls it: what ATen computes may depend on its version and instruction set too.
 std::string KeptName(const FormArchive& archive, const std::string& name) {
-  return absl::StrCat("weight of ", archive.version, " libtorch-", TORCH_VERSION, " ",
+  // 2: before, results of a checkpoint that was edited could be under the digests of the old one.
+  return absl::StrCat("weight 2 of ", archive.version, " libtorch-", TORCH_VERSION, " ",
                       at::get_cpu_capability(), "\n", name);
 }
 
@@ -86,6 +89,23 @@ const StoredTensor* SourceOf(const Buffer& made, const std::vector<StoredTensor>
     if (made.data() == source.data.data()) return &source;
   }
   return nullptr;
+}
+
+Buffer CopyOf(const Buffer& buffer) {
+  Buffer copy = Buffer::Allocate(buffer.dtype(), buffer.shape());
+  std::memcpy(copy.data(), buffer.data(), buffer.bytes());
+  return copy;
+}
+
+absl::Status CheckUnchanged(const std::vector<StoredTensor>& sources) {
+  for (const StoredTensor& source : sources) RETURN_IF_ERROR(weights::CheckUnchanged(source));
+  return absl::OkStatus();
+}
+
+// That what was made of the sources since CheckUnchanged is made of what their digests name.
+absl::Status CheckContents(const std::vector<StoredTensor>& sources) {
+  for (const StoredTensor& source : sources) RETURN_IF_ERROR(CheckContent(source, source.data));
+  return absl::OkStatus();
 }
 
 bool IsAligned(const Buffer& buffer) {
@@ -139,6 +159,7 @@ absl::StatusOr<Held> WeightStore::Get(const Graph& recipe, const WeightSet& set,
                                       const Packing& packing) {
   ASSIGN_OR_RETURN(const std::vector<StoredTensor> sources, FindSources(recipe, set));
   const std::string name = NameOf(recipe, sources, packing.form);
+  RETURN_IF_ERROR(CheckUnchanged(sources));
   const Digest key = DigestOf(name);
   User user = {set.name(), ComponentOf(recipe)};
   EntryPointer entry;
@@ -214,10 +235,14 @@ absl::StatusOr<WeightStore::Made> WeightStore::Make(const Graph& recipe,
     return absl::InternalError(absl::StrCat("a weight in the form \"", packing.form, "\" has ",
                                             made.bytes(), " bytes, not ", wanted));
   }
-  if (const StoredTensor* source = SourceOf(made, sources)) return Made{made, source->mapped};
+  const StoredTensor* whole = SourceOf(made, sources);
+  // A mapping would show what is written to the file while the weight is used.
+  if (whole != nullptr && whole->mapped) made = CopyOf(made);
+  RETURN_IF_ERROR(CheckContents(sources));
   // Of SDXL's VAE: 114 MiB of resident pages, and no measurable time.
   for (const StoredTensor& source : sources) ReleasePages(source);
-  const bool keep = archive_.keep != nullptr && made.bytes() >= archive_.least_bytes;
+  const bool keep =
+      archive_.keep != nullptr && whole == nullptr && made.bytes() >= archive_.least_bytes;
   return Made{std::move(made), /*mapped=*/false, keep};
 }
 

@@ -7,7 +7,10 @@
 // nothing to configure. The last user to go frees the memory.
 //
 // Results of FormArchive::least_bytes and more are kept over a restart, if an archive is given,
-// unless they are a mapped tensor anyway. Once a result is made, its sources' pages are released.
+// unless they are a tensor as it is. Once a result is made, its sources' pages are released.
+//
+// Nothing that is held is memory of a checkpoint's file: what is written to the file shows in no
+// weight. A file that changed since it was opened gives no result any more, new or held.
 //
 // Thread-safe. Threads that ask for one result at a time make it once; if making it fails, each of
 // them gets that error, and who asks later tries again. The store must outlive what it gave out.
@@ -57,7 +60,7 @@ struct Packing {
 struct HeldResult {
   std::string key;  // as WeightStore::Key
   size_t bytes = 0;
-  bool mapped = false;  // pages of a file, which the kernel can drop and read again
+  bool mapped = false;  // pages of the archive, which the kernel can drop and read again
   int users = 0;        // Held that somebody has
   // Who they got it for: the first part of the weights' names ("unet"), the sets' names ("base").
   std::vector<std::string> components, sets;
@@ -70,10 +73,10 @@ class WeightStore {
   WeightStore(const WeightStore&) = delete;
 
   // The result of `recipe` over `set`: from memory, from the archive (mapped, without a copy), or
-  // made. A recipe that is a weight and nothing else, held plain, is the mapped tensor without a
-  // copy. NOT_FOUND names a tensor that the set lacks, INVALID_ARGUMENT one of another dtype or
-  // shape than the recipe's weight, INTERNAL a packer that makes other than packing.bytes. The
-  // packer must give the same bytes for the same form and plain result.
+  // made. NOT_FOUND names a tensor that the set lacks, INVALID_ARGUMENT one of another dtype or
+  // shape than the recipe's weight, INTERNAL a packer that makes other than packing.bytes;
+  // FAILED_PRECONDITION, reason CHECKPOINT_CHANGED, a file that was edited. The packer must give
+  // the same bytes for the same form and plain result.
   absl::StatusOr<Held> Get(const graph::Graph& recipe, const WeightSet& set,
                            const Packing& packing = {});
 

@@ -7,9 +7,14 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
+#include <vector>
 
+#include "absl/time/clock.h"
 #include "core/weights/checkpoint.h"
 #include "core/weights/safetensors.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/in_place_edit.h"
 #include "tests/support/safetensors_writer.h"
 #include "tests/support/source_directory.h"
 #include "tests/support/status_matchers.h"
@@ -18,17 +23,25 @@
 namespace latentd::weights {
 namespace {
 
+using ::testing::ElementsAre;
 using testing::FilledTensor;
 using ::testing::HasSubstr;
+using ::testing::Optional;
 
 class FileDigestsTest : public ::testing::Test {
  protected:
-  FileDigestsTest() { Write(path_, 1); }
+  FileDigestsTest() {
+    Write(path_, 1);
+    clock_.Advance(absl::Now() + absl::Hours(1) - clock_.Wall());
+  }
 
+  static std::vector<testing::TensorToWrite> Tensors(float first) {
+    return {FilledTensor("a", {4}, first),
+            FilledTensor("b", {4}, 2),
+            {"counter", "I32", {1}, std::string(4, '\0')}};
+  }
   static void Write(const std::string& path, float first) {
-    testing::WriteSafetensors(path, {FilledTensor("a", {4}, first),
-                                     FilledTensor("b", {4}, 2),
-                                     {"counter", "I32", {1}, std::string(4, '\0')}});
+    testing::WriteSafetensors(path, Tensors(first));
   }
 
   DigestArchive Archive() {
@@ -40,7 +53,8 @@ class FileDigestsTest : public ::testing::Test {
             },
             [this](absl::string_view key, absl::string_view digests) {
               kept_[std::string(key)] = std::string(digests);
-            }};
+            },
+            &clock_};
   }
 
   Digest DigestFromFile(const std::string& name) {
@@ -58,6 +72,13 @@ class FileDigestsTest : public ::testing::Test {
     ASSERT_EQ(utimensat(AT_FDCWD, path_.c_str(), times, 0), 0);
   }
 
+  absl::Time ChangeTime() const {
+    struct stat info;
+    EXPECT_EQ(stat(path_.c_str(), &info), 0);
+    return absl::TimeFromTimespec(info.st_ctim);
+  }
+
+  testing::FakeClock clock_;  // an hour after the file was written
   testing::TemporaryDirectory directory_;
   const std::string path_ = directory_.File("model.safetensors");
   std::map<std::string, std::string> kept_;
@@ -103,11 +124,41 @@ TEST_F(FileDigestsTest, ReadsAFileAnewThatWasReplacedByOneOfTheSameSizeAndTime) 
   EXPECT_EQ(found_, 0);
 }
 
-TEST_F(FileDigestsTest, TellsTimesApartByTheNanosecond) {
-  Touch();
-  const std::optional<std::string> before = FileIdentity(path_);
-  Touch();
-  EXPECT_NE(FileIdentity(path_), before);
+TEST_F(FileDigestsTest, ReadsAFileAnewThatWasEditedInPlaceWithItsTimeKept) {
+  const Digest before = DigestFromFile("a");
+  testing::EditInPlace(path_, testing::SafetensorsBytes(Tensors(5)));
+  EXPECT_NE(DigestFromFile("a"), before);
+  EXPECT_EQ(DigestFromFile("a"), DigestAnew("a"));
+  EXPECT_EQ(kept_.size(), 2u);
+}
+
+// The next write might leave the change time as it is.
+TEST_F(FileDigestsTest, KeepsNothingOfAFileThatWasJustWritten) {
+  clock_.Advance(ChangeTime() + kSettled - absl::Nanoseconds(1) - clock_.Wall());
+  EXPECT_EQ(DigestFromFile("a"), DigestAnew("a"));
+  EXPECT_TRUE(kept_.empty());
+  clock_.Advance(absl::Nanoseconds(1));
+  EXPECT_EQ(DigestFromFile("a"), DigestAnew("a"));
+  EXPECT_EQ(kept_.size(), 1u);
+}
+
+TEST_F(FileDigestsTest, AllOfAnIdentityIsInTheKey) {
+  const FileIdentity identity{.device = 1,
+                              .inode = 2,
+                              .bytes = 3,
+                              .modified = absl::FromUnixNanos(4),
+                              .changed = absl::FromUnixNanos(5)};
+  std::vector<FileIdentity> others(5, identity);
+  others[0].device = others[1].inode = 9;
+  others[2].bytes = 9;
+  others[3].modified = others[4].changed = absl::FromUnixNanos(9);
+  KeepDigests(Archive(), path_, identity, std::vector<Digest>{{1, 2}});
+  for (const FileIdentity& other : others) {
+    EXPECT_NE(other, identity);
+    EXPECT_EQ(FindDigests(Archive(), path_, other, 1), std::nullopt) << other.ToText();
+  }
+  EXPECT_EQ(FindDigests(Archive(), directory_.File("other"), identity, 1), std::nullopt);
+  EXPECT_THAT(FindDigests(Archive(), path_, identity, 1), Optional(ElementsAre(Digest{1, 2})));
 }
 
 TEST_F(FileDigestsTest, MakesAnewWhatIsKeptForAnotherNumberOfTensors) {
@@ -124,10 +175,6 @@ TEST_F(FileDigestsTest, KeepsNothingOfAFileThatChangedSinceItWasOpened) {
   Touch();
   EXPECT_EQ(tensors.at("a").digest->Get(), DigestAnew("a"));
   EXPECT_TRUE(kept_.empty());
-}
-
-TEST_F(FileDigestsTest, NamesFilesThatAreNotThereNothing) {
-  EXPECT_EQ(FileIdentity(directory_.File("absent")), std::nullopt);
 }
 
 TEST_F(FileDigestsTest, AreThoseOfACheckpointsFilesToo) {

@@ -181,7 +181,7 @@ TEST_F(FormArchiveTest, MakesAnewWhatWasKeptInAnotherSizeOrOutOfLine) {
   }
 }
 
-TEST_F(FormArchiveTest, LeavesOutSmallResultsAndTensorsThatAreMappedAnyway) {
+TEST_F(FormArchiveTest, LeavesOutSmallResultsAndTensorsAsTheyAre) {
   WeightStore store = NewStore(/*least_bytes=*/33);
   const WeightSet set = SetFromFile(store, 7), large = SetFromFile(store, 7, /*size=*/64);
   EXPECT_OK(store.Get(Twice("c/a", 4), set, Negated(32)));

@@ -139,8 +139,8 @@ StoredTensor Filled(float value) {
 TEST(WeightSetTest, HasOneContentDigestForEqualTensorsOfAnyName) {
   const WeightSet base = SetOf("vae", {{"a", Filled(1)}, {"b", Filled(2)}, {"unread", Filled(3)}});
   const WeightSet refiner = SetOf("vae_2", {{"x", Filled(1)}, {"y", Filled(2)}});
-  const Digest digest = base.ContentDigest(Wants({{"vae/a", {3}}, {"vae/b", {3}}}));
-  EXPECT_EQ(digest, refiner.ContentDigest(Wants({{"vae_2/x", {3}}, {"vae_2/y", {3}}})));
+  const Digest digest = *base.ContentDigest(Wants({{"vae/a", {3}}, {"vae/b", {3}}}));
+  EXPECT_EQ(digest, *refiner.ContentDigest(Wants({{"vae_2/x", {3}}, {"vae_2/y", {3}}})));
 }
 
 TEST(WeightSetTest, HasAnotherContentDigestForOtherTensorsOrOrder) {
@@ -148,11 +148,11 @@ TEST(WeightSetTest, HasAnotherContentDigestForOtherTensorsOrOrder) {
   const WeightSet changed = SetOf("vae", {{"a", Filled(1)}, {"b", Filled(5)}});
   const WeightSet cut = SetOf("vae", {{"a", Filled(1)}});
   const graph::Graph graph = Wants({{"vae/a", {3}}, {"vae/b", {3}}});
-  const Digest digest = base.ContentDigest(graph);
-  EXPECT_NE(digest, changed.ContentDigest(graph));
-  EXPECT_NE(digest, cut.ContentDigest(graph));
-  EXPECT_NE(digest, base.ContentDigest(Wants({{"vae/b", {3}}, {"vae/a", {3}}})));
-  EXPECT_NE(digest, base.ContentDigest(Wants({{"vae/a", {3}}})));
+  const Digest digest = *base.ContentDigest(graph);
+  EXPECT_NE(digest, *changed.ContentDigest(graph));
+  EXPECT_NE(digest, *cut.ContentDigest(graph));
+  EXPECT_NE(digest, *base.ContentDigest(Wants({{"vae/b", {3}}, {"vae/a", {3}}})));
+  EXPECT_NE(digest, *base.ContentDigest(Wants({{"vae/a", {3}}})));
 }
 
 }  // namespace

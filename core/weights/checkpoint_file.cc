@@ -1,0 +1,145 @@
+#include "core/weights/checkpoint_file.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "core/base/clock.h"
+#include "core/base/error_details.h"
+#include "core/base/status_macros.h"
+#include "core/weights/file_digests.h"
+
+namespace latentd::weights {
+namespace {
+
+using device::Buffer;
+
+// A file whose times go on changing while it is read is being written.
+constexpr int kMostReadings = 3;
+
+Digest ContentOf(const Buffer& tensor) {
+  return DigestOf({static_cast<const char*>(tensor.data()), tensor.bytes()});
+}
+
+absl::Status Changed(const std::string& path) {
+  return WithReason(
+      absl::FailedPreconditionError(absl::StrCat(
+          path,
+          " was changed while it is in use; what was loaded from it before is served, "
+          "nothing else is loaded from it: restart the server to serve the new content")),
+      kCheckpointChanged);
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<CheckpointFile>> CheckpointFile::Open(const std::string& path,
+                                                                     DigestArchive digests) {
+  ASSIGN_OR_RETURN(FileDescriptor file, OpenForReading(path));
+  // Before the mapping, so that a write in between counts.
+  ASSIGN_OR_RETURN(const FileIdentity identity, IdentityOf(file, path));
+  ASSIGN_OR_RETURN(auto mapping, MappedFile::Map(file, path));
+  return std::shared_ptr<CheckpointFile>(
+      new CheckpointFile(std::move(file), std::move(mapping), identity, std::move(digests)));
+}
+
+void CheckpointFile::SetTensors(const std::shared_ptr<CheckpointFile>& file, TensorMap* tensors) {
+  std::vector<std::pair<std::string, StoredTensor*>> usable;
+  for (auto& [name, tensor] : *tensors) {
+    if (tensor.unusable_dtype.empty()) usable.emplace_back(name, &tensor);
+  }
+  std::sort(usable.begin(), usable.end());
+  for (size_t i = 0; i < usable.size(); ++i) {
+    StoredTensor& tensor = *usable[i].second;
+    file->tensors_.push_back(tensor.data);
+    tensor.origin = file;
+    tensor.digest = std::make_shared<const ContentDigest>([file, i] { return file->DigestAt(i); });
+  }
+}
+
+Digest CheckpointFile::DigestAt(size_t index) const {
+  absl::MutexLock lock(&reading_);
+  if (!digests_.has_value()) digests_ = FindOrMakeDigests();
+  return (*digests_)[index];
+}
+
+std::vector<Digest> CheckpointFile::FindOrMakeDigests() const {
+  if (auto found = FindDigests(archive_, path(), opened_, tensors_.size())) {
+    return *std::move(found);
+  }
+  const bool is_settled = opened_.IsSettled(archive_.clock->Wall());
+  std::vector<Digest> digests = ReadDigests();
+  const absl::StatusOr<FileIdentity> after = IdentityOf(file_, path());
+  if (!after.ok() || *after != opened_) {
+    SetChanged();  // nobody knows what it was opened with
+  } else if (is_settled) {
+    KeepDigests(archive_, path(), opened_, digests);
+  }
+  return digests;
+}
+
+std::vector<Digest> CheckpointFile::ReadDigests() const {
+  std::vector<Digest> digests;
+  digests.reserve(tensors_.size());
+  for (const Buffer& tensor : tensors_) digests.push_back(ContentOf(tensor));
+  return digests;
+}
+
+bool CheckpointFile::is_changed() const {
+  absl::MutexLock lock(&mutex_);
+  return changed_;
+}
+
+void CheckpointFile::SetChanged() const {
+  absl::MutexLock lock(&mutex_);
+  changed_ = true;
+}
+
+bool CheckpointFile::IsKnown(const FileIdentity& identity) const {
+  absl::MutexLock lock(&mutex_);
+  return !changed_ && identity == known_;
+}
+
+absl::Status CheckpointFile::CheckUnchanged() const {
+  absl::StatusOr<FileIdentity> now = IdentityOf(file_, path());
+  if (now.ok() && IsKnown(*now)) return absl::OkStatus();
+  absl::MutexLock lock(&reading_);
+  for (int reading = 0; reading < kMostReadings && !is_changed(); ++reading) {
+    if (!now.ok() || !HasSameContent(*now)) break;
+    const absl::StatusOr<FileIdentity> after = IdentityOf(file_, path());
+    if (after.ok() && *after == *now) {
+      absl::MutexLock known(&mutex_);
+      known_ = *now;
+      return absl::OkStatus();
+    }
+    now = after;
+  }
+  SetChanged();
+  return Changed(path());
+}
+
+bool CheckpointFile::HasSameContent(const FileIdentity& now) const {
+  if (IsKnown(now)) return true;  // another thread has just read it
+  // What was cut off cannot even be read.
+  return now.bytes == opened_.bytes && digests_.has_value() && ReadDigests() == *digests_;
+}
+
+bool CheckpointFile::IsReplaced() const {
+  struct stat info;
+  return stat(path().c_str(), &info) != 0 || info.st_dev != opened_.device ||
+         info.st_ino != opened_.inode;
+}
+
+absl::Status CheckUnchanged(const StoredTensor& tensor) {
+  return tensor.origin == nullptr ? absl::OkStatus() : tensor.origin->CheckUnchanged();
+}
+
+absl::Status CheckContent(const StoredTensor& tensor, const Buffer& read) {
+  if (tensor.origin == nullptr) return absl::OkStatus();
+  if (ContentOf(read) != tensor.digest->Get()) tensor.origin->SetChanged();
+  return tensor.origin->CheckUnchanged();
+}
+
+}  // namespace latentd::weights
