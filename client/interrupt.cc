@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "client/error_text.h"
+#include "core/base/threads.h"
 
 namespace latentd::client {
 namespace {
@@ -27,7 +28,7 @@ void BlockInterrupts() {
 }
 
 Interrupt::Interrupt(std::function<void()> action)
-    : action_(std::move(action)), thread_(&Interrupt::Loop, this) {}
+    : action_(std::move(action)), thread_(StartThread("interrupt", [this] { Loop(); })) {}
 
 Interrupt::~Interrupt() {
   ending_ = true;

@@ -89,6 +89,7 @@ void PrintMemory(const v1::MemoryReport& m) {
       {"  mapped from files", BytesText(m.mapped_bytes())},
       {"arena", BytesText(m.arena_bytes()), BytesText(p.arena_bytes())},
       {"state of pictures", BytesText(m.state_bytes()), BytesText(p.state_bytes())},
+      {"finished pictures", BytesText(m.results_bytes())},
       {"loaded graphs", BytesText(m.executables_bytes()), BytesText(p.executables_bytes())},
       {"compiled graphs", BytesText(m.artifacts_bytes())},
       {"malloc", BytesText(m.allocator_bytes())},

@@ -18,6 +18,10 @@ void ActiveCalls::CancelStalled(absl::Time now, absl::Duration limit) const {
   for (const auto& call : Snapshot()) call->CancelIfStalled(now, limit);
 }
 
+void ActiveCalls::CancelUnread(absl::Time now, absl::Duration limit) const {
+  for (const auto& call : Snapshot()) call->CancelIfUnread(now, limit);
+}
+
 void ActiveCalls::CancelAll() const {
   for (const auto& call : Snapshot()) call->Cancel();
 }

@@ -24,6 +24,9 @@ class ActiveCall {
   // Cancels the call if its client has taken nothing since `limit` before `now` (monotonic).
   virtual void CancelIfStalled(absl::Time now, absl::Duration limit) = 0;
 
+  // Cancels the call if a finished picture has waited since then to be read, in part or whole.
+  virtual void CancelIfUnread(absl::Time now, absl::Duration limit) {}
+
   virtual void Cancel() = 0;
 
   // Of pictures that wait for the client.
@@ -38,6 +41,8 @@ class ActiveCalls {
 
   // To be called every second or so.
   void CancelStalled(absl::Time now, absl::Duration limit) const;
+  // While others wait for the memory.
+  void CancelUnread(absl::Time now, absl::Duration limit) const;
   void CancelAll() const;
 
   // Whether none was left before `timeout` passed.

@@ -14,10 +14,7 @@ constexpr absl::Duration kRetryDelay = absl::Seconds(5);
 }  // namespace
 
 AdminWorker::AdminWorker(const std::string& thread_name)
-    : thread_([this, thread_name] {
-        NameThisThread(thread_name);
-        Loop();
-      }) {}
+    : thread_(StartThread(thread_name, [this] { Loop(); })) {}
 
 AdminWorker::~AdminWorker() {
   {

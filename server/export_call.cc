@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/error_details.h"
+#include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "server/graph_bytes_reader.h"
 #include "server/queued_stream.h"
@@ -45,7 +46,7 @@ class Export {
 
   // On the worker: finds out what there is, and begins.
   void Begin(const std::shared_ptr<Stream>& stream, const engine::GraphSelector& selector) {
-    const absl::Status listed = List(selector);
+    const absl::Status listed = CatchOutOfMemory([&] { return List(selector); });
     if (!listed.ok()) return End(*stream, listed);
     Fetch(stream);
   }
@@ -74,10 +75,11 @@ class Export {
     left_.pop_front();
     artifact_.clear();
     offset_ = 0;
-    const absl::Status status = graphs_.Export(next, [this](std::string artifact) {
+    const auto take = [this](std::string artifact) {
       artifact_ = std::move(artifact);
       return true;
-    });
+    };
+    const absl::Status status = CatchOutOfMemory([&] { return graphs_.Export(next, take); });
     if (!status.ok()) return End(*stream, status);
     SendChunk(*stream);
   }
@@ -89,6 +91,14 @@ class Export {
   }
 
   void SendChunk(Stream& stream) {
+    const absl::Status sent = CatchOutOfMemory([&] {
+      TrySendChunk(stream);
+      return absl::OkStatus();
+    });
+    if (!sent.ok()) End(stream, sent);
+  }
+
+  void TrySendChunk(Stream& stream) {
     v1::GraphBytes message;
     if (offset_ == 0) message.set_total_bytes(static_cast<int64_t>(artifact_.size()));
     message.set_data(artifact_.substr(offset_, kMaxGraphChunkBytes));

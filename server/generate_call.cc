@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "core/base/error_details.h"
+#include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "server/log.h"
 #include "server/request_conversion.h"
@@ -80,8 +81,12 @@ GenerateCall::GenerateCall(CallEnvironment environment, grpc::CallbackServerCont
 
 absl::Status GenerateCall::Submit(const grpc::ByteBuffer& bytes) {
   self_ = shared_from_this();
+  return CatchOutOfMemory([&] { return TrySubmit(bytes); });
+}
+
+absl::Status GenerateCall::TrySubmit(const grpc::ByteBuffer& bytes) {
   environment_.calls.Add(self_);
-  absl::StatusOr<engine::GenerateSpec> spec = Read(bytes);
+  absl::StatusOr<engine::GenerateSpec> spec = CatchOutOfMemory([&] { return Read(bytes); });
   if (!spec.ok()) {
     CountRefused(environment_.engine.metrics(), spec.status());
     return std::move(spec).status();
@@ -118,12 +123,22 @@ absl::StatusOr<engine::GenerateSpec> GenerateCall::Read(const grpc::ByteBuffer& 
 }
 
 void GenerateCall::OnEvent(engine::Event event) {
-  {
+  const absl::Status added = CatchOutOfMemory([&] {
     absl::MutexLock lock(&mutex_);
     Note(event);
-    outbox_->Add(std::move(event));
-  }
-  Advance();
+    outbox_->Add(std::move(event), environment_.clock.Monotonic());
+    return absl::OkStatus();
+  });
+  if (!added.ok()) Cancel();  // the end must not be lost, so the outbox asks for nothing to keep it
+  AdvanceOrCancel();
+}
+
+void GenerateCall::AdvanceOrCancel() {
+  const absl::Status advanced = CatchOutOfMemory([&] {
+    Advance();
+    return absl::OkStatus();
+  });
+  if (!advanced.ok()) Cancel();
 }
 
 void GenerateCall::Note(const engine::Event& event) {
@@ -195,6 +210,12 @@ void GenerateCall::StopSending() { sending_since_ = absl::InfiniteFuture(); }
 void GenerateCall::CancelIfStalled(absl::Time now, absl::Duration limit) {
   absl::MutexLock lock(&mutex_);
   if (context_ != nullptr && now - sending_since_ >= limit) context_->TryCancel();
+}
+
+void GenerateCall::CancelIfUnread(absl::Time now, absl::Duration limit) {
+  absl::MutexLock lock(&mutex_);
+  if (context_ == nullptr || !outbox_ || now - outbox_->oldest_picture() < limit) return;
+  context_->TryCancel();
 }
 
 void GenerateCall::Cancel() {

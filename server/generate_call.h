@@ -40,6 +40,7 @@ class GenerateCall : public engine::EventSink,
   void OnEvent(engine::Event event) final;
 
   void CancelIfStalled(absl::Time now, absl::Duration limit) final;
+  void CancelIfUnread(absl::Time now, absl::Duration limit) final;
   void Cancel() final;
   int64_t held_bytes() const final;
 
@@ -49,12 +50,17 @@ class GenerateCall : public engine::EventSink,
                absl::string_view method);
 
   // Reads, checks and queues the request; `bytes` are freed, a picture in them may be large. After
-  // an error no event comes: the reactor finishes with it.
+  // an error, RESOURCE_EXHAUSTED if there is no memory for any of it, no event comes: the reactor
+  // finishes with it.
   absl::Status Submit(const grpc::ByteBuffer& bytes);
 
   // For the reactor's methods of these meanings.
   void ClientGone();
   void Done(const absl::Status& status);
+
+  // Sends what can be sent now, or cancels the call if there is no memory for it. Called without
+  // the lock.
+  void AdvanceOrCancel();
 
   // Sends what can be sent now. Called without the lock.
   virtual void Advance() = 0;
@@ -81,6 +87,7 @@ class GenerateCall : public engine::EventSink,
     absl::Time arrived, started = absl::InfiniteFuture();
   };
 
+  absl::Status TrySubmit(const grpc::ByteBuffer& bytes);
   absl::StatusOr<engine::GenerateSpec> Read(const grpc::ByteBuffer& bytes);
   void Note(const engine::Event& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // What the client sees as the end.

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/base/error_details.h"
+#include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "server/export_call.h"
 #include "server/graph_conversion.h"
@@ -32,11 +33,12 @@ absl::Status TooMany(absl::string_view what) {
 void Warm(engine::GraphAdmin& graphs, const engine::GraphSelector& selector, bool dry_run,
           const std::string& peer, WarmStream& stream) {
   if (stream.cancelled()) return;
+  const auto tell = [&stream](const engine::WarmProgress& progress) {
+    stream.Send(ToProto(progress));
+    return !stream.cancelled();
+  };
   const absl::StatusOr<engine::WarmOutcome> outcome =
-      graphs.Warm(selector, dry_run, [&stream](const engine::WarmProgress& progress) {
-        stream.Send(ToProto(progress));
-        return !stream.cancelled();
-      });
+      CatchOutOfMemory([&] { return graphs.Warm(selector, dry_run, tell); });
   LogAdminCall("WarmBuckets", peer, outcome.status());
   if (outcome.ok()) stream.Send(ToProto(*outcome));
   stream.End(outcome.status());

@@ -165,6 +165,7 @@ v1::MemoryReport ToProto(const engine::MemoryReport& report) {
   proto.set_mapped_bytes(report.mapped_bytes);
   proto.set_arena_bytes(report.arena_bytes);
   proto.set_state_bytes(report.state_bytes);
+  proto.set_results_bytes(report.result_bytes);
   proto.set_executables_bytes(report.executable_bytes);
   proto.set_artifacts_bytes(report.artifact_bytes);
   proto.set_allocator_bytes(report.allocator_bytes);

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "server/listen_address.h"
+#include "server/log.h"
+#include "server/response_conversion.h"
 #include "server/serving_state.h"
 
 namespace latentd::server {
@@ -16,6 +19,16 @@ constexpr absl::Duration kLastWords = absl::Seconds(1);
 constexpr int64_t kMaxAdminMessageBytes = 4 << 20;
 // Of a question about a service's health: its name.
 constexpr int64_t kMaxProbeBytes = 4 << 10;
+
+void LogHang(const engine::OverdueUnit& unit) {
+  Log(latent::v1::ERROR, "a unit of work hangs: liveness is NOT_SERVING",
+      {{"id", unit.request_id},
+       {"image", unit.image_index},
+       {"stage", latent::v1::Stage_Name(ToProto(unit.stage))},
+       {"size", absl::StrCat(unit.executed_size.width, "x", unit.executed_size.height)},
+       {"running_seconds", absl::ToDoubleSeconds(unit.running)},
+       {"limit_seconds", absl::ToDoubleSeconds(unit.limit)}});
+}
 
 }  // namespace
 
@@ -126,6 +139,25 @@ void GrpcServer::SetServing(bool serving) {
 void GrpcServer::CancelStalled() {
   calls_.CancelStalled(clock_.Monotonic(), stall_limit_);
   admin_calls_.CancelStalled(clock_.Monotonic(), stall_limit_);
+}
+
+void GrpcServer::CheckLoop() {
+  const engine::LoopStatus status = engine_.CheckLoop();
+  if (status.waits_for_readers) calls_.CancelUnread(clock_.Monotonic(), stall_limit_);
+  if (status.overdue.has_value() == hangs_) return;
+  hangs_ = status.overdue.has_value();
+  if (hangs_) {
+    LogHang(*status.overdue);
+  } else {
+    Log(latent::v1::WARNING, "the unit of work that hung has ended: liveness is SERVING");
+  }
+  SetAlive(!hangs_);
+}
+
+void GrpcServer::SetAlive(bool alive) {
+  health_.SetAlive(alive);
+  admin_health_.SetAlive(alive);
+  probe_health_.SetAlive(alive);
 }
 
 void GrpcServer::RefreshTls() {

@@ -60,6 +60,11 @@ class GrpcServer {
   // Cancels calls whose client has stopped reading; call it every second or so.
   void CancelStalled();
 
+  // Says by `liveness` and in the log whether the engine's loop hangs. Where it waits for the
+  // memory of finished pictures, cancels calls that have let one wait for the stall limit, even if
+  // they take a message now and then. The same.
+  void CheckLoop();
+
   // Follows the files of TLS; the same.
   void RefreshTls();
 
@@ -81,6 +86,7 @@ class GrpcServer {
   absl::Status ListenForProbes(const Options& options);
   void Follow(const engine::ServerStatus& status) ABSL_LOCKS_EXCLUDED(mutex_);
   void StopServing() ABSL_LOCKS_EXCLUDED(mutex_);
+  void SetAlive(bool alive);
   // All of them, whether they listen or not.
   void SetServing(bool serving) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -105,6 +111,7 @@ class GrpcServer {
   std::unique_ptr<ServerPort> admin_port_;   // null: none of its own
   std::unique_ptr<ServerPort> health_port_;  // null: none
   std::unique_ptr<StatusFollower> follower_;
+  bool hangs_ = false;  // CheckLoop's
 };
 
 }  // namespace latentd::server

@@ -12,17 +12,26 @@ HealthService::HealthService(bool has_admin)
 HealthCheckResponse HealthService::StatusOf(const std::string& service) const {
   HealthCheckResponse response;
   response.set_status(HealthCheckResponse::SERVICE_UNKNOWN);
+  const auto set = [&](bool good) {
+    response.set_status(good ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING);
+  };
   if (service.empty() || service == "latent.v1.ImageGeneration") {
-    response.set_status(serving_ ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING);
-  } else if (service == "liveness" ||
-             (has_admin_ && (service == "latent.v1.GraphCache" || service == "latent.v1.Admin"))) {
-    response.set_status(HealthCheckResponse::SERVING);
+    set(serving_);
+  } else if (service == "liveness") {
+    set(alive_);
+  } else if (has_admin_ && (service == "latent.v1.GraphCache" || service == "latent.v1.Admin")) {
+    set(true);
   }
   return response;
 }
 
 void HealthService::SetServing(bool serving) {
   serving_ = serving;
+  watches_.Update();
+}
+
+void HealthService::SetAlive(bool alive) {
+  alive_ = alive;
   watches_.Update();
 }
 

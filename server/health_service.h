@@ -5,7 +5,8 @@
 //   latent.v1.ImageGeneration   the same
 //   latent.v1.GraphCache        SERVING, where the server listens for operators at all
 //   latent.v1.Admin             the same
-//   liveness                    SERVING from the start to the end, loading and draining included
+//   liveness                    SERVING from the start to the end, loading and draining included;
+//                               NOT_SERVING while a unit of work hangs (SetAlive)
 //
 // Another name is NOT_FOUND for Check and SERVICE_UNKNOWN for Watch, as health.proto says.
 #pragma once
@@ -29,6 +30,9 @@ class HealthService final : public grpc::health::v1::Health::CallbackService {
   // NOT_SERVING until told otherwise.
   void SetServing(bool serving);
 
+  // SERVING until told otherwise.
+  void SetAlive(bool alive);
+
   // Ends every Watch, as the server stops.
   void EndWatches() { watches_.End(); }
 
@@ -44,6 +48,7 @@ class HealthService final : public grpc::health::v1::Health::CallbackService {
 
   const bool has_admin_;
   std::atomic<bool> serving_ = false;
+  std::atomic<bool> alive_ = true;
   Watches<grpc::health::v1::HealthCheckResponse> watches_;
 };
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "core/base/out_of_memory.h"
 #include "server/graph_conversion.h"
 #include "server/grpc_status.h"
 #include "server/log.h"
@@ -18,8 +19,8 @@ grpc::ServerReadReactor<grpc::ByteBuffer>* ImportCall::Start(CallEnvironment env
                                                              grpc::ByteBuffer& response) {
   std::shared_ptr<ImportCall> call(
       new ImportCall(environment, worker, limits, std::move(ticket), context, response));
+  environment.calls.Add(call);  // before it owns itself: there may be no memory for it
   call->self_ = call;
-  environment.calls.Add(call);
   call->Read();
   return call.get();
 }
@@ -48,7 +49,8 @@ void ImportCall::OnReadDone(bool ok) {
     reading_since_ = absl::InfiniteFuture();
   }
   if (!ok) return FinishWith(reader_.End());  // a client that is gone sees none of it
-  absl::StatusOr<std::optional<std::string>> graph = reader_.Add(bytes_);
+  absl::StatusOr<std::optional<std::string>> graph =
+      CatchOutOfMemory([&] { return reader_.Add(bytes_); });
   if (!graph.ok()) return FinishWith(graph.status());
   if (!graph->has_value()) return Read();
   worker_.Continue([this, graph = **std::move(graph)]() mutable { Import(std::move(graph)); });
@@ -56,7 +58,7 @@ void ImportCall::OnReadDone(bool ok) {
 
 void ImportCall::Import(std::string graph) {
   const absl::StatusOr<engine::EntryResult> result =
-      environment_.engine.graphs().Import(std::move(graph));
+      CatchOutOfMemory([&] { return environment_.engine.graphs().Import(std::move(graph)); });
   if (!result.ok()) return FinishWith(result.status());
   *results_.add_results() = ToProto(*result);
   Read();

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/fatal.h"
 #include "core/base/status_macros.h"
 #include "server/command_line.h"
 #include "server/config_file.h"
@@ -68,6 +69,7 @@ int Run(const std::vector<std::string>& arguments) {
   options->exit_when_ready = line->exit_when_ready;
   options->exit_if_degraded = line->exit_if_degraded;
   SetUpLogging(options->log_format, options->log_level);
+  SetFatalLog([](absl::string_view message) { Log(latent::v1::ERROR, message); });
   return Serve(*options, LATENTD_VERSION);
 }
 
@@ -75,6 +77,7 @@ int Run(const std::vector<std::string>& arguments) {
 }  // namespace latentd::server
 
 int main(int argc, char** argv) {
+  latentd::ExplainTerminate();
   latentd::server::BlockStopSignals();
   latentd::server::IgnoreWriteSignals();
   return latentd::server::Run(std::vector<std::string>(argv + 1, argv + argc));

@@ -24,7 +24,7 @@ Overloaded(Callables...) -> Overloaded<Callables...>;
 Outbox::Outbox(std::string request_id, image::EncodeOptions output)
     : request_id_(std::move(request_id)), output_(output) {}
 
-void Outbox::Add(engine::Event event) {
+void Outbox::Add(engine::Event event, absl::Time now) {
   if (end_) return;
   if (const auto* failed = std::get_if<engine::Failed>(&event)) {
     end_ = failed->status;
@@ -32,15 +32,17 @@ void Outbox::Add(engine::Event event) {
   }
   if (std::holds_alternative<engine::Completed>(event)) end_ = absl::OkStatus();
   if (closed_) return;
-  if (IsProgress(event) && !waiting_.empty() && IsProgress(waiting_.back())) waiting_.pop_back();
-  waiting_.push_back(std::move(event));
+  if (IsProgress(event) && !waiting_.empty() && IsProgress(waiting_.back().event)) {
+    waiting_.pop_back();
+  }
+  waiting_.push_back({std::move(event), now});
 }
 
 std::optional<latent::v1::GenerateEvent> Outbox::Next() {
   if (waiting_.empty()) return std::nullopt;
   latent::v1::GenerateEvent message;
   message.set_request_id(request_id_);
-  engine::Event& front = waiting_.front();
+  engine::Event& front = waiting_.front().event;
   if (const auto* image = std::get_if<engine::Image>(&front)) {
     if (!TakeChunk(*image, message)) return message;
   } else {
@@ -85,10 +87,19 @@ std::optional<absl::Status> Outbox::end() const { return waiting_.empty() ? end_
 
 int64_t Outbox::held_bytes() const {
   int64_t bytes = 0;
-  for (const engine::Event& event : waiting_) {
-    if (const auto* image = std::get_if<engine::Image>(&event)) bytes += image->bytes.size();
+  for (const Waiting& waiting : waiting_) {
+    if (const auto* image = std::get_if<engine::Image>(&waiting.event)) {
+      bytes += static_cast<int64_t>(image->bytes.size());
+    }
   }
   return bytes;
+}
+
+absl::Time Outbox::oldest_picture() const {
+  for (const Waiting& waiting : waiting_) {
+    if (std::holds_alternative<engine::Image>(waiting.event)) return waiting.since;
+  }
+  return absl::InfiniteFuture();
 }
 
 }  // namespace latentd::server

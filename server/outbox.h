@@ -11,6 +11,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "core/engine/engine.h"
 #include "core/image/format.h"
 #include "latent/v1/image_generation.pb.h"
@@ -25,8 +26,8 @@ class Outbox {
  public:
   Outbox(std::string request_id, image::EncodeOptions output);
 
-  // Completed and Failed end it; what is added after that is ignored.
-  void Add(engine::Event event);
+  // Completed and Failed end it; what is added after that is ignored. `now` is monotonic.
+  void Add(engine::Event event, absl::Time now);
 
   // The next message, or nothing until more is added.
   std::optional<latent::v1::GenerateEvent> Next();
@@ -40,14 +41,23 @@ class Outbox {
   // Of pictures that wait.
   int64_t held_bytes() const;
 
+  // When the picture was added that has waited longest for its last part to be taken;
+  // InfiniteFuture: none waits.
+  absl::Time oldest_picture() const;
+
  private:
+  struct Waiting {
+    engine::Event event;
+    absl::Time since;
+  };
+
   // Moves the front of the queue into the message; an image only chunk by chunk.
   void Take(engine::Event& event, latent::v1::GenerateEvent& message);
   bool TakeChunk(const engine::Image& image, latent::v1::GenerateEvent& message);
 
   const std::string request_id_;
   const image::EncodeOptions output_;
-  std::deque<engine::Event> waiting_;
+  std::deque<Waiting> waiting_;
   size_t image_offset_ = 0;  // of the image in front
   bool closed_ = false;
   std::optional<absl::Status> end_;

@@ -33,8 +33,8 @@ class QueuedStream final : public grpc::ServerWriteReactor<Message>,
   static std::shared_ptr<QueuedStream> Start(grpc::CallbackServerContext& context,
                                              const Clock& clock, ActiveCalls& calls) {
     std::shared_ptr<QueuedStream> stream(new QueuedStream(context, clock, calls));
+    calls.Add(stream);  // before it owns itself: there may be no memory for it
     stream->self_ = stream;
-    calls.Add(stream);
     return stream;
   }
 

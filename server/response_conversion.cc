@@ -18,24 +18,6 @@ v1::Offset ToProto(pipeline::Offset offset) {
   return proto;
 }
 
-v1::Stage ToProto(engine::Stage stage) {
-  switch (stage) {
-    case engine::Stage::kTextEncode:
-      return v1::STAGE_TEXT_ENCODE;
-    case engine::Stage::kVaeEncode:
-      return v1::STAGE_VAE_ENCODE;
-    case engine::Stage::kBase:
-      return v1::STAGE_BASE;
-    case engine::Stage::kRefiner:
-      return v1::STAGE_REFINER;
-    case engine::Stage::kVaeDecode:
-      return v1::STAGE_VAE_DECODE;
-    case engine::Stage::kImageEncode:
-      return v1::STAGE_IMAGE_ENCODE;
-  }
-  return v1::STAGE_UNSPECIFIED;
-}
-
 v1::Format ToProto(image::Format format) {
   switch (format) {
     case image::Format::kPng:
@@ -168,6 +150,24 @@ v1::ModelInfo ToProto(const engine::ModelInfo& model) {
 }
 
 }  // namespace
+
+v1::Stage ToProto(engine::Stage stage) {
+  switch (stage) {
+    case engine::Stage::kTextEncode:
+      return v1::STAGE_TEXT_ENCODE;
+    case engine::Stage::kVaeEncode:
+      return v1::STAGE_VAE_ENCODE;
+    case engine::Stage::kBase:
+      return v1::STAGE_BASE;
+    case engine::Stage::kRefiner:
+      return v1::STAGE_REFINER;
+    case engine::Stage::kVaeDecode:
+      return v1::STAGE_VAE_DECODE;
+    case engine::Stage::kImageEncode:
+      return v1::STAGE_IMAGE_ENCODE;
+  }
+  return v1::STAGE_UNSPECIFIED;
+}
 
 v1::Queued ToProto(const engine::Queued& queued) {
   v1::Queued proto;

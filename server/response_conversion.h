@@ -13,6 +13,8 @@ latent::v1::Queued ToProto(const engine::Queued& queued);
 latent::v1::Started ToProto(const engine::Started& started);
 latent::v1::Progress ToProto(const engine::Progress& progress);
 
+latent::v1::Stage ToProto(engine::Stage stage);
+
 // `output` is the request's: the engine's answer names the picture only.
 latent::v1::Completed ToProto(const engine::Completed& completed,
                               const image::EncodeOptions& output);

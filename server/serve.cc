@@ -8,11 +8,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "core/base/clock.h"
 #include "core/base/status_macros.h"
+#include "core/base/threads.h"
 #include "core/engine/engine.h"
 #include "server/connection_limit.h"
+#include "server/exit_timer.h"
 #include "server/grpc_server.h"
 #include "server/heap_trim.h"
 #include "server/listen_address.h"
@@ -28,6 +29,7 @@ namespace {
 namespace v1 = ::latent::v1;
 
 constexpr int kUsageError = 2;
+constexpr int kDrainOverran = 3;
 constexpr absl::Duration kTick = absl::Seconds(1);
 constexpr absl::Duration kEndWhileLoading = absl::Milliseconds(800);
 // For one unit of work, or one compilation, that cannot be interrupted.
@@ -42,7 +44,10 @@ int Fail(const absl::Status& status) {
 class Loader {
  public:
   Loader(engine::Engine& engine, StopSignals& signals, const Options& options)
-      : engine_(engine), signals_(signals), options_(options), thread_(&Loader::Load, this) {}
+      : engine_(engine),
+        signals_(signals),
+        options_(options),
+        thread_(StartThread("loader", [this] { Load(); })) {}
 
   // What Load said, or why a process that was to exit with this start has not done what it was for.
   absl::Status Join() {
@@ -151,18 +156,22 @@ absl::StatusOr<std::unique_ptr<MetricsEndpoint>> StartMetrics(const std::string&
   return metrics;
 }
 
-// What cannot be interrupted loses nothing by not being waited for: files are written whole or not
-// at all.
-void EndAtLatestIn(absl::Duration timeout, int exit_code) {
-  std::thread([timeout, exit_code] {
-    absl::SleepFor(timeout);
-    std::_Exit(exit_code);
-  }).detach();
+void EndWithoutTheUnit() {
+  Log(v1::ERROR, "the drain has overrun: a unit of work does not end; pictures are lost",
+      {{"exit_code", kDrainOverran}});
+  std::_Exit(kDrainOverran);
 }
 
-void Stop(GrpcServer& server, engine::State state, absl::Duration drain_timeout, int exit_code) {
+// What cannot be interrupted loses no file by not being waited for: they are written whole or not
+// at all. `exit_code` is that of a server that is still loading.
+void Stop(ExitTimer& timer, GrpcServer& server, engine::State state, absl::Duration drain_timeout,
+          int exit_code) {
   const bool loading = state == engine::State::kLoading || state == engine::State::kWarming;
-  EndAtLatestIn(loading ? kEndWhileLoading : drain_timeout + kEndAfterDraining, exit_code);
+  if (loading) {
+    timer.Start(kEndWhileLoading, [exit_code] { std::_Exit(exit_code); });
+  } else {
+    timer.Start(drain_timeout + kEndAfterDraining, &EndWithoutTheUnit);
+  }
   Log(v1::INFO, "stopping", {{"drain_timeout_seconds", absl::ToDoubleSeconds(drain_timeout)}});
   server.Drain(loading ? absl::ZeroDuration() : drain_timeout);
 }
@@ -170,6 +179,7 @@ void Stop(GrpcServer& server, engine::State state, absl::Duration drain_timeout,
 }  // namespace
 
 int Serve(const Options& options, const std::string& version) {
+  ExitTimer exit_timer;
   StopSignals signals;
   auto engine = engine::Engine::Create(EngineConfig(options), SystemClock());
   if (!engine.ok()) {
@@ -193,6 +203,7 @@ int Serve(const Options& options, const std::string& version) {
   HeapTrim heap_trim;
   while (!signals.WaitForStop(kTick)) {
     (*server)->CancelStalled();
+    (*server)->CheckLoop();
     (*server)->RefreshTls();
     TrimHeapIfDue(heap_trim, SystemClock().Monotonic());
   }
@@ -200,7 +211,8 @@ int Serve(const Options& options, const std::string& version) {
   const engine::State state = (*engine)->state();
   if (state == engine::State::kFailed) return Fail(loader.Join());
   const int exit_code = options.exit_when_ready ? 1 : 0;  // if it is not loaded
-  Stop(**server, state, signals.drain_timeout().value_or(options.drain_timeout), exit_code);
+  Stop(exit_timer, **server, state, signals.drain_timeout().value_or(options.drain_timeout),
+       exit_code);
   const absl::Status loaded = loader.Join();
   Log(v1::INFO, "stopped");
   if (!absl::IsCancelled(loaded)) return loaded.ok() ? 0 : Fail(loaded);

@@ -5,6 +5,8 @@
 
 #include <cstdlib>
 
+#include "core/base/threads.h"
+
 namespace latentd::server {
 namespace {
 
@@ -28,7 +30,7 @@ void IgnoreWriteSignals() {
   signal(SIGXFSZ, SIG_IGN);
 }
 
-StopSignals::StopSignals() : thread_(&StopSignals::Loop, this) {}
+StopSignals::StopSignals() : thread_(StartThread("signals", [this] { Loop(); })) {}
 
 StopSignals::~StopSignals() {
   ending_ = true;

@@ -60,12 +60,12 @@ void StreamCall::OnWriteDone(bool ok) {
     writing_ = false;
     StopSending();
   }
-  Advance();
+  AdvanceOrCancel();
 }
 
 void StreamCall::OnCancel() {
   ClientGone();
-  Advance();
+  AdvanceOrCancel();
 }
 
 void StreamCall::OnDone() { Done(end_); }

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
+#include "core/base/out_of_memory.h"
 #include "server/grpc_status.h"
 #include "server/serialize.h"
 
@@ -48,11 +49,18 @@ void UnaryCall::Advance() {
     if (finished_ || !Collect()) return;
     finished_ = true;
     end_ = *outbox_->end();
-    if (end_.ok()) response_ = Serialize(collected_);
+    if (end_.ok()) end_ = Respond();
     collected_.Clear();
     StartSending();
   }
   Finish(ToGrpcStatus(end_));
+}
+
+absl::Status UnaryCall::Respond() {
+  return CatchOutOfMemory([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    response_ = Serialize(collected_);
+    return absl::OkStatus();
+  });
 }
 
 bool UnaryCall::Collect() {
@@ -88,7 +96,7 @@ void UnaryCall::FinishWith(const absl::Status& status) {
 
 void UnaryCall::OnCancel() {
   ClientGone();
-  Advance();
+  AdvanceOrCancel();
 }
 
 void UnaryCall::OnDone() { Done(end_); }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/base/error_details.h"
+#include "core/base/out_of_memory.h"
 #include "server/grpc_status.h"
 #include "server/log.h"
 
@@ -25,8 +26,9 @@ grpc::ServerUnaryReactor* RunOnWorker(AdminWorker& worker, grpc::CallbackServerC
   const absl::Status queued =
       worker.Add([reactor, &context, method = std::string(method), work = std::move(work)] {
         const std::string peer = context.peer();
-        const absl::Status status =
-            context.IsCancelled() ? absl::CancelledError("the client is gone") : work();
+        const absl::Status status = context.IsCancelled()
+                                        ? absl::CancelledError("the client is gone")
+                                        : CatchOutOfMemory(work);
         LogAdminCall(method, peer, status);
         reactor->Finish(ToGrpcStatus(status));
       });

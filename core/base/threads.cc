@@ -6,13 +6,16 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "core/base/cgroup.h"
+#include "core/base/fatal.h"
 #include "core/base/files.h"
 
 namespace latentd {
@@ -66,6 +69,18 @@ std::optional<double> ParseCfsQuota(absl::string_view quota, absl::string_view p
   }
   if (quota_us <= 0 || period_us <= 0) return std::nullopt;
   return static_cast<double>(quota_us) / static_cast<double>(period_us);
+}
+
+std::thread StartThread(std::string name, std::function<void()> body) {
+  try {
+    return std::thread([name, body = std::move(body)] {
+      NameThisThread(name);
+      body();
+    });
+  } catch (const std::system_error& error) {
+    Fatal(absl::StrCat("cannot start the thread '", name,
+                       "': ", ExplainSystemError(error.code().value(), error.what())));
+  }
 }
 
 void NameThisThread(absl::string_view name) {

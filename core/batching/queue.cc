@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
@@ -26,43 +25,58 @@ absl::Status Queue::Admit(absl::Span<const PictureId> pictures, const Need& need
                    "QUEUE_FULL"),
         TimeUntilPlaceIsFree());
   }
-  for (size_t i = 0; i < pictures.size(); ++i) {
-    // The request's bytes are counted with its first picture and leave with it.
-    order_.push_back({pictures[i], need, i == 0 ? bytes : 0, std::nullopt});
-    const bool is_new = entries_.emplace(pictures[i], std::prev(order_.end())).second;
+  std::list<Entry> added;
+  // The request's bytes are counted with its first picture and leave with it.
+  for (PictureId picture : pictures) {
+    added.push_back({picture, need, added.empty() ? bytes : 0, std::nullopt});
+  }
+  entries_.reserve(entries_.size() + pictures.size());
+  // From here on nothing asks for memory: all of it happens, or nothing has.
+  for (auto entry = added.begin(); entry != added.end(); ++entry) {
+    const bool is_new = entries_.emplace(entry->picture, entry).second;
     assert(is_new);
     (void)is_new;
   }
+  order_.splice(order_.end(), added);
   bytes_ += bytes;
   return absl::OkStatus();
 }
 
-void Queue::Update(PictureId picture, const Need& need) { entries_.at(picture)->need = need; }
+void Queue::Update(PictureId picture, const Need& need) {
+  const auto found = entries_.find(picture);
+  if (found != entries_.end()) found->second->need = need;
+}
 
 void Queue::Remove(PictureId picture) {
-  const auto entry = entries_.at(picture);
+  const auto found = entries_.find(picture);
+  if (found == entries_.end()) return;
+  const auto entry = found->second;
   if (entry->started) picture_time_ = clock_.Monotonic() - *entry->started;
   bytes_ -= entry->bytes;
+  entries_.erase(found);
   order_.erase(entry);
-  entries_.erase(picture);
 }
 
 // A picture that was prepared while a later one ran waits for that one's end.
-std::list<Queue::Entry>::const_iterator Queue::FindNext() const {
-  const auto can_run = [](const Entry& entry) { return entry.need.kind != UnitKind::kPrepare; };
-  const auto is_running = [&](const Entry& entry) { return can_run(entry) && entry.started; };
-  const auto running = std::find_if(order_.begin(), order_.end(), is_running);
-  return running != order_.end() ? running : std::find_if(order_.begin(), order_.end(), can_run);
+const Queue::Entry* Queue::FindNext(bool may_begin) const {
+  const Entry* first = nullptr;
+  for (const Entry& entry : order_) {
+    if (entry.need.kind == UnitKind::kPrepare) continue;
+    if (entry.started) return &entry;
+    if (first == nullptr) first = &entry;
+  }
+  return may_begin ? first : nullptr;
 }
 
-bool Queue::CanRun() const { return FindNext() != order_.end(); }
+bool Queue::CanRun(bool may_begin) const { return FindNext(may_begin) != nullptr; }
 
-std::optional<Unit> Queue::Next() {
-  const auto next = FindNext();
-  if (next == order_.end()) return std::nullopt;
-  Entry& entry = *entries_.at(next->picture);
-  if (!entry.started) entry.started = clock_.Monotonic();
-  return Unit{entry.need.kind, entry.need.lane, {entry.picture}};
+std::optional<Unit> Queue::Next(bool may_begin) {
+  const Entry* next = FindNext(may_begin);
+  if (next == nullptr) return std::nullopt;
+  Unit unit{next->need.kind, next->need.lane, {next->picture}};
+  std::optional<absl::Time>& started = entries_.find(next->picture)->second->started;
+  if (!started) started = clock_.Monotonic();
+  return unit;
 }
 
 absl::Duration Queue::TimeUntilPlaceIsFree() const {

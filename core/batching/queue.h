@@ -35,15 +35,16 @@ class Queue {
   // QUEUE_FULL and the time after which a place is likely free. REQUIRES: new ids.
   absl::Status Admit(absl::Span<const PictureId> pictures, const Need& need, size_t bytes);
 
-  // What the picture needs after the unit it was in. REQUIRES: admitted.
+  // What the picture needs after the unit it was in. Ignored if it has been removed meanwhile.
   void Update(PictureId picture, const Need& need);
 
-  // The picture is finished, failed or cancelled. REQUIRES: admitted.
+  // The picture is finished, failed or cancelled. Ignored if it has been removed before.
   void Remove(PictureId picture);
 
-  // What to run now, or nothing if no picture can run.
-  std::optional<Unit> Next();
-  bool CanRun() const;
+  // What to run now, or nothing if no picture can run. `may_begin`: else only pictures of which a
+  // unit has run.
+  std::optional<Unit> Next(bool may_begin = true);
+  bool CanRun(bool may_begin = true) const;
 
   // Pictures that are admitted.
   int size() const { return static_cast<int>(order_.size()); }
@@ -56,8 +57,8 @@ class Queue {
     std::optional<absl::Time> started;
   };
 
-  // The position of what runs next, or end().
-  std::list<Entry>::const_iterator FindNext() const;
+  // What runs next, or null.
+  const Entry* FindNext(bool may_begin) const;
   absl::Duration TimeUntilPlaceIsFree() const;
 
   const Limits limits_;

@@ -105,6 +105,8 @@ struct Image {
   pipeline::Size size;
   image::Format format = image::Format::kPng;
   std::string bytes;
+  // As long as it is kept, `bytes` count as unread (Engine::CheckLoop). Null in tests.
+  std::shared_ptr<const void> unread = nullptr;
 };
 
 struct Timings {
@@ -159,6 +161,24 @@ struct Capabilities {
   std::vector<ServerStatus::Bucket> buckets;
 };
 
+// The unit of work that runs, and has for too long.
+struct OverdueUnit {
+  std::string request_id;
+  int image_index = 0;
+  Stage stage = Stage::kTextEncode;
+  pipeline::Size executed_size;
+  absl::Duration running;
+  absl::Duration limit;  // core/engine/unit_watchdog.h
+};
+
+// What the thread that draws is at.
+struct LoopStatus {
+  std::optional<OverdueUnit> overdue;
+  // Finished pictures that wait to be encoded and read hold as much memory as they may
+  // (PictureLoop::Options::result_bytes), so the next picture is not begun.
+  bool waits_for_readers = false;
+};
+
 class Engine {
  public:
   // Checks nothing but the configuration's form. `clock` must outlive the engine.
@@ -206,6 +226,9 @@ class Engine {
   // The request stops at its next step and ends in Failed(CANCELLED); unknown or finished handles
   // are ignored.
   virtual void Cancel(uint64_t handle) = 0;
+
+  // For probes, and for dealing with clients that read slowly: to be asked every second or so.
+  virtual LoopStatus CheckLoop() const = 0;
 
   // No new requests; waits until running ones end or `deadline` (monotonic), then cancels the rest.
   virtual void Drain(absl::Time deadline) = 0;

@@ -92,7 +92,8 @@ struct MemoryReport {
   int64_t weight_bytes = 0;  // held now, each result counted once
   int64_t mapped_bytes = 0;  // of these: pages of files, which the kernel can drop
   int64_t arena_bytes = 0;
-  int64_t state_bytes = 0;  // of pictures in flight
+  int64_t state_bytes = 0;   // of pictures in flight
+  int64_t result_bytes = 0;  // of finished ones that wait to be encoded or read
   int64_t executable_bytes = 0;
   int64_t artifact_bytes = 0;   // compiled graphs kept in memory
   int64_t allocator_bytes = 0;  // what malloc has taken from the system, in use or not

@@ -1,5 +1,6 @@
 #include "core/engine/local_engine.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -53,6 +54,15 @@ absl::Status ColdBucket(const pipeline::PictureSpec& picture, const absl::Status
                     would_compile ? "COMPILE_FORBIDDEN" : "BUCKET_COLD");
 }
 
+// Finished pictures may hold an eighth of the memory: that is 256 MiB from 2 GiB on.
+int64_t ResultBytesOf(const Config& config) {
+  constexpr int64_t kShare = 8;
+  const int64_t available = MeasureAvailableMemory().bytes;
+  const int64_t memory =
+      config.memory_bytes > 0 ? std::min(config.memory_bytes, available) : available;
+  return std::min(PictureLoop::Options().result_bytes, memory / kShare);
+}
+
 }  // namespace
 
 LocalEngine::LocalEngine(Config config, std::unique_ptr<backends::Backend> backend,
@@ -63,7 +73,8 @@ LocalEngine::LocalEngine(Config config, std::unique_ptr<backends::Backend> backe
       backend_(std::move(backend)),
       stores_(config_, *backend_, clock, registry_,
               [this](const auto& label, const auto& needs) { return CheckFits(label, needs); }),
-      loop_(config_.queue_capacity, metrics_, clock),
+      loop_({.queue_capacity = config_.queue_capacity, .result_bytes = ResultBytesOf(config_)},
+            metrics_, clock),
       warming_(stores_.graphs, preparing_, stop_, clock),
       admin_({.config = config_,
               .stores = stores_,
@@ -91,6 +102,7 @@ absl::Status LocalEngine::CheckFits(const compiler::GraphLabel& label,
   report.weight_bytes = static_cast<int64_t>(stores_.weights.bytes_held());
   AddGraphs(stores_.graphs.totals(), report);
   report.state_bytes = loop_.state_bytes();
+  report.result_bytes = loop_.result_bytes();
   const int64_t available = MeasureAvailableMemory().bytes;
   // What fits with none of its weights held fits; only else is it worth finding out which are.
   absl::Status fits = budget_.Check(label, needs, {}, report, available);
@@ -168,7 +180,7 @@ absl::StatusOr<uint64_t> LocalEngine::TrySubmit(GenerateSpec spec,
                         pipeline::Size{*job->spec.picture.width, *job->spec.picture.height};
   RETURN_IF_ERROR(loop_.Admit(job, image_bytes));
   if (adjusted) metrics_.Adjusted(job->spec.picture.bucket_policy);
-  if (job->to_prepare.has_value()) preparing_.Add([this, job] { Prepare(job); });
+  if (job->to_prepare.has_value() && !AddToPreparing(job).ok()) loop_.Abandon(job->handle);
   return job->handle;
 }
 
@@ -194,6 +206,13 @@ absl::Status LocalEngine::CheckPreparable(const pipeline::PictureSpec& resolved)
   absl::Status compiled = buckets_->CheckCompiled(graphs);
   if (compiled.ok()) return compiled;
   return ColdBucket(resolved, compiled);
+}
+
+absl::Status LocalEngine::AddToPreparing(const std::shared_ptr<Job>& job) {
+  return CatchOutOfMemory([&] {
+    preparing_.Add([this, job] { Prepare(job); });
+    return absl::OkStatus();
+  });
 }
 
 void LocalEngine::Prepare(const std::shared_ptr<Job>& job) {

@@ -42,6 +42,7 @@ class LocalEngine : public Engine {
   std::vector<FieldViolation> Validate(const GenerateSpec& spec) const override;
   absl::StatusOr<uint64_t> Submit(GenerateSpec spec, std::shared_ptr<EventSink> sink) override;
   void Cancel(uint64_t handle) override { loop_.Cancel(handle); }
+  LoopStatus CheckLoop() const override { return loop_.Check(); }
   void Drain(absl::Time deadline) override;
 
  private:
@@ -64,6 +65,7 @@ class LocalEngine : public Engine {
   absl::StatusOr<uint64_t> TrySubmit(GenerateSpec spec, std::shared_ptr<EventSink> sink);
   absl::Status CheckResponseBytes(const GenerateSpec& resolved) const;
   absl::Status CheckPreparable(const pipeline::PictureSpec& resolved) const;
+  absl::Status AddToPreparing(const std::shared_ptr<Job>& job);
   void Prepare(const std::shared_ptr<Job>& job);
   absl::Status StartPrepared(Job& job);
 

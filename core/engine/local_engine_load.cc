@@ -193,7 +193,10 @@ void LocalEngine::RefreshMetrics() {
              .arena = report.arena_bytes,
              .state = report.state_bytes,
              .executables = report.executable_bytes});
+  registry_.GetGauge(metrics::kMemoryBytes, {"results"})
+      .Set(static_cast<double>(report.result_bytes));
   SetMemory(registry_, metrics::kMemoryPredicted, report.predicted);
+  registry_.GetGauge(metrics::kUnitOverdue).Set(CheckLoop().overdue.has_value() ? 1 : 0);
   registry_.GetGauge(metrics::kMemoryBudget).Set(static_cast<double>(report.budget_bytes));
   if (!admin_.is_open()) return;
   stores_.graphs.RefreshMetrics();

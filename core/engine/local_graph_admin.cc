@@ -281,6 +281,7 @@ MemoryReport LocalGraphAdmin::memory() const {
   AddGraphs(parts_.stores.graphs.totals(), report);
   AddProcess(report);
   report.state_bytes = parts_.loop.state_bytes();
+  report.result_bytes = parts_.loop.result_bytes();
   report.available_bytes = MeasureAvailableMemory().bytes;
   report.budget_bytes = parts_.budget.bytes();
   report.predicted = parts_.budget.predicted();

@@ -60,7 +60,7 @@ absl::Status MemoryBudget::Check(const compiler::GraphLabel& label,
       .state = std::max<int64_t>(state - report.state_bytes, 0),
       .executables = static_cast<int64_t>(needs.executable_bytes)};
   const int64_t now = report.weight_bytes + report.arena_bytes + report.state_bytes +
-                      report.executable_bytes + report.artifact_bytes;
+                      report.result_bytes + report.executable_bytes + report.artifact_bytes;
   if (now + more.total() > limits_.bytes) {
     return OutOfMemory(label, more, absl::StrCat("; ", now, " of ", limits_.bytes, " are held"));
   }

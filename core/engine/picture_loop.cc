@@ -1,13 +1,11 @@
 #include "core/engine/picture_loop.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "core/base/error_details.h"
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/base/threads.h"
-#include "core/engine/reporting.h"
 
 namespace latentd::engine {
 namespace {
@@ -41,11 +39,14 @@ int64_t StateBytesOf(const Job& job) {
 
 }  // namespace
 
-PictureLoop::PictureLoop(int queue_capacity, EngineMetrics& metrics, const Clock& clock)
-    : metrics_(metrics),
+PictureLoop::PictureLoop(Options options, EngineMetrics& metrics, const Clock& clock)
+    : options_(std::move(options)),
+      metrics_(metrics),
       clock_(clock),
-      queue_({.pictures = queue_capacity}, clock),
-      thread_([this] { RunLoop(); }) {}
+      watchdog_(clock),
+      results_(std::make_shared<ResultBytes>([this] { absl::MutexLock wake_the_loop(&mutex_); })),
+      queue_({.pictures = options_.queue_capacity}, clock),
+      thread_(StartThread("loop", [this] { RunLoop(); })) {}
 
 PictureLoop::~PictureLoop() {
   Drain(clock_.Monotonic());
@@ -54,15 +55,20 @@ PictureLoop::~PictureLoop() {
     stop_ = true;
   }
   thread_.join();
+  results_->Disconnect();
 }
 
 absl::Status PictureLoop::Admit(const std::shared_ptr<Job>& job, size_t image_bytes) {
   // Held until Queued is out: the loop may take the job at once.
   absl::MutexLock publishing(&job->publishing());
   int position = 0;
-  RETURN_IF_ERROR(Enqueue(job, image_bytes, position));
+  RETURN_IF_ERROR(CatchOutOfMemory([&] { return Enqueue(job, image_bytes, position); }));
   metrics_.Accepted(job->bucket, job->picture_count());
-  job->PublishLocked(Queued{job->spec.request_id, position});
+  const absl::Status told = CatchOutOfMemory([&] {
+    job->PublishLocked(Queued{job->spec.request_id, position});
+    return absl::OkStatus();
+  });
+  if (!told.ok()) Abandon(job->handle);
   return absl::OkStatus();
 }
 
@@ -70,11 +76,15 @@ absl::Status PictureLoop::Enqueue(const std::shared_ptr<Job>& job, size_t image_
                                   int& position) {
   absl::MutexLock lock(&mutex_);
   if (draining_) return Draining(absl::UnavailableError("the server is shutting down"));
-  for (int i = 0; i < job->picture_count(); ++i) job->ids.push_back(next_id_++);
+  const int count = job->picture_count();
+  for (int i = 0; i < count; ++i) job->ids.push_back(next_id_++);
+  places_.reserve(places_.size() + count);
+  jobs_.reserve(jobs_.size() + 1);
   position = queue_.size();
   RETURN_IF_ERROR(queue_.Admit(job->ids, FirstNeedOf(*job), image_bytes));
-  for (size_t i = 0; i < job->ids.size(); ++i) places_[job->ids[i]] = {job, static_cast<int>(i)};
-  jobs_[job->handle] = job;
+  // From here on nothing asks for memory: the job is a member in all of it, or in nothing.
+  for (int i = 0; i < count; ++i) places_[job->ids[i]] = {job, i};
+  jobs_[job->handle] = {job};
   return absl::OkStatus();
 }
 
@@ -87,75 +97,114 @@ void PictureLoop::Begin(Job& job, std::vector<std::unique_ptr<pipeline::Picture>
 
 bool PictureLoop::IsWanted(uint64_t handle) const {
   absl::MutexLock lock(&mutex_);
-  return jobs_.contains(handle) &&
-         std::none_of(cancelled_.begin(), cancelled_.end(),
-                      [handle](const Cancellation& asked) { return asked.handle == handle; });
+  const auto found = jobs_.find(handle);
+  return found != jobs_.end() && found->second.cancelled == Cause::kNone;
 }
 
-void PictureLoop::Cancel(uint64_t handle) {
+void PictureLoop::Cancel(uint64_t handle) { CancelFor(Cause::kClient, handle); }
+
+void PictureLoop::Abandon(uint64_t handle) { CancelFor(Cause::kOutOfMemory, handle); }
+
+void PictureLoop::CancelFor(Cause cause, uint64_t handle) {
   absl::MutexLock lock(&mutex_);
-  cancelled_.push_back({handle, absl::CancelledError("cancelled by the client")});
+  const auto found = jobs_.find(handle);
+  if (found != jobs_.end()) CancelFor(cause, found->second);
+}
+
+void PictureLoop::CancelFor(Cause cause, Member& member) {
+  if (member.cancelled != Cause::kNone) return;
+  member.cancelled = cause;
+  ++cancellations_;
+}
+
+absl::Status PictureLoop::StatusOf(Cause cause) {
+  switch (cause) {
+    case Cause::kNone:
+    case Cause::kClient:
+      break;
+    case Cause::kDrain:
+      return Draining(absl::CancelledError("the server stopped before it was done"));
+    case Cause::kOutOfMemory:
+      return WithReason(absl::ResourceExhaustedError("out of memory"), "OUT_OF_MEMORY");
+  }
+  return absl::CancelledError("cancelled by the client");
 }
 
 void PictureLoop::Drain(absl::Time deadline) {
   absl::MutexLock lock(&mutex_);
   draining_ = true;
   const auto idle = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return jobs_.empty(); };
-  if (mutex_.AwaitWithTimeout(absl::Condition(&idle), deadline - clock_.Monotonic())) return;
-  for (const auto& [handle, job] : jobs_) {
-    cancelled_.push_back(
-        {handle, Draining(absl::CancelledError("the server stopped before it was done"))});
-  }
+  const absl::Duration left = deadline - clock_.Monotonic();
+  // Without time the lock is kept: no unit begins before all are cancelled.
+  if (left > absl::ZeroDuration() && mutex_.AwaitWithTimeout(absl::Condition(&idle), left)) return;
+  for (auto& [handle, member] : jobs_) CancelFor(Cause::kDrain, member);
   mutex_.Await(absl::Condition(&idle));
 }
 
-bool PictureLoop::HasWork() const { return stop_ || !cancelled_.empty() || queue_.CanRun(); }
+LoopStatus PictureLoop::Check() const {
+  LoopStatus status = {.overdue = watchdog_.Overdue()};
+  absl::MutexLock lock(&mutex_);
+  status.waits_for_readers =
+      !MayBegin() && !queue_.CanRun(/*may_begin=*/false) && queue_.CanRun(/*may_begin=*/true);
+  return status;
+}
+
+bool PictureLoop::HasWork() const {
+  return stop_ || cancellations_ > 0 || queue_.CanRun(MayBegin());
+}
 
 void PictureLoop::RunLoop() {
-  NameThisThread("loop");
   while (true) {
-    std::vector<Cancelled> cancelled;
-    std::optional<batching::Unit> unit;
-    Place place;
+    Work work;
     {
       absl::MutexLock lock(&mutex_);
       mutex_.Await(absl::Condition(this, &PictureLoop::HasWork));
-      cancelled = TakeCancelled();
-      if (cancelled.empty() && stop_) return;
-      if (cancelled.empty()) unit = queue_.Next();
-      if (unit) place = places_.at(unit->pictures.front());
+      if (cancellations_ == 0 && stop_) return;
+      work = TakeWork();
     }
-    for (Cancelled& end : cancelled) Fail(*end.job, std::move(end.why));
-    if (unit) RunUnit(place);
+    if (work.cancelled.job != nullptr)
+      Fail(*work.cancelled.job, StatusOf(work.cancelled.cancelled));
+    if (work.unit) RunUnit(*work.unit);
   }
 }
 
-std::vector<PictureLoop::Cancelled> PictureLoop::TakeCancelled() {
-  std::vector<Cancelled> ends;
-  for (Cancellation& asked : std::exchange(cancelled_, {})) {
-    const auto found = jobs_.find(asked.handle);
-    if (found != jobs_.end()) ends.push_back({found->second, std::move(asked.why)});
+// Cancellations first.
+PictureLoop::Work PictureLoop::TakeWork() {
+  if (cancellations_ > 0) {
+    for (const auto& [handle, member] : jobs_) {
+      if (member.cancelled != Cause::kNone) return {.cancelled = member, .unit = std::nullopt};
+    }
   }
-  return ends;
+  const std::optional<batching::Unit> unit = queue_.Next(MayBegin());
+  if (!unit) return {};
+  return {.cancelled = {}, .unit = places_.find(unit->pictures.front())->second};
 }
 
 void PictureLoop::RunUnit(const Place& place) {
+  absl::Status ran = CatchOutOfMemory([&] { return TryUnit(place); });
+  if (!ran.ok()) Fail(*place.job, std::move(ran));
+}
+
+absl::Status PictureLoop::TryUnit(const Place& place) {
   Job& job = *place.job;
   pipeline::Picture& picture = *job.pictures[place.index];
   const absl::Time begin = clock_.Monotonic();
   if (!std::exchange(job.started, true)) Start(job, begin);
   const Stage stage = StageOf(picture);
   const int steps_before = picture.steps_done;
+  watchdog_.Begin({job.spec.request_id, place.index, stage, picture.executed_size()});
   absl::Status status = CatchOutOfMemory([&] { return job.pipeline.Run(picture); });
+  watchdog_.End();
   const absl::Duration duration = clock_.Monotonic() - begin;
   AddTime(job.timings, stage, duration);
   if (!status.ok()) {
     metrics_.UnitFailed(stage, status);
-    return Fail(job, std::move(status));
+    return status;
   }
   Measure(place, stage, steps_before, duration);
   job.Publish(Progress{place.index, stage, picture.steps_done, picture.total_steps()});
   Advance(place);
+  return absl::OkStatus();
 }
 
 void PictureLoop::Start(Job& job, absl::Time now) {
@@ -191,30 +240,42 @@ void PictureLoop::Advance(const Place& place) {
 void PictureLoop::HandOver(const Place& place) {
   const std::shared_ptr<Job> job = place.job;
   const int index = place.index;
-  auto pixels = std::make_shared<const image::Image>(std::move(job->pictures[index]->pixels));
-  const uint64_t seed = job->pictures[index]->seed;
+  Pixels pixels = {.job = job, .index = index, .seed = job->pictures[index]->seed};
+  pixels.image = std::make_shared<const image::Image>(std::move(job->pictures[index]->pixels));
+  pixels.counted = results_->Count(pixels.image->rgb.size());
   job->pictures[index].reset();
   {
     absl::MutexLock lock(&mutex_);
     Leave(*job, job->ids[index]);
   }
-  encoder_.Add([this, job, index, seed, pixels] { Encode(*job, index, seed, *pixels); });
+  encoder_.Add([this, pixels = std::move(pixels)]() mutable { EncodePicture(std::move(pixels)); });
 }
 
-void PictureLoop::Encode(Job& job, int index, uint64_t seed, const image::Image& pixels) {
+void PictureLoop::EncodePicture(Pixels pixels) {
+  const std::shared_ptr<Job> job = pixels.job;
+  if (!IsWanted(job->handle)) return;  // it has failed, or the loop is about to say so
+  absl::Status encoded = CatchOutOfMemory([&] { return TryEncode(std::move(pixels)); });
+  if (!encoded.ok()) Fail(*job, std::move(encoded));
+}
+
+absl::Status PictureLoop::TryEncode(Pixels pixels) {
+  Job& job = *pixels.job;
   const absl::Time begin = clock_.Monotonic();
-  absl::StatusOr<Image> image =
-      CatchOutOfMemory([&] { return EncodeImage(job, index, seed, pixels); });
+  ASSIGN_OR_RETURN(Image image, options_.encode(job, pixels.index, pixels.seed, *pixels.image));
   const absl::Duration duration = clock_.Monotonic() - begin;
   job.timings.image_encode += duration;
-  if (!image.ok()) return Fail(job, image.status());
+  image.unread = results_->Count(image.bytes.size());
+  pixels.image.reset();
+  pixels.counted.reset();
   metrics_.StageDone(Stage::kImageEncode, job.bucket, duration);
-  metrics_.ImageDone(job.bucket, *image);
-  job.Publish(*std::move(image));
-  if (--job.unfinished > 0) return;
+  metrics_.ImageDone(job.bucket, image);
+  job.Publish(std::move(image));
+  if (--job.unfinished > 0) return absl::OkStatus();
   job.timings.total = clock_.Monotonic() - job.submitted;
+  Completed completed = CompletionOf(job);
   Forget(job, absl::OkStatus());
-  job.Publish(CompletionOf(job));
+  job.Publish(std::move(completed));
+  return absl::OkStatus();
 }
 
 void PictureLoop::Fail(Job& job, absl::Status status) {
@@ -231,7 +292,10 @@ void PictureLoop::Leave(const Job& job, batching::PictureId id) {
 void PictureLoop::Forget(const Job& job, const absl::Status& end) {
   absl::MutexLock lock(&mutex_);
   for (batching::PictureId id : job.ids) Leave(job, id);
-  if (jobs_.erase(job.handle) == 0) return;
+  const auto member = jobs_.find(job.handle);
+  if (member == jobs_.end()) return;
+  if (member->second.cancelled != Cause::kNone) --cancellations_;
+  jobs_.erase(member);
   if (job.started) state_bytes_ -= StateBytesOf(job);
   metrics_.Ended(end, job.started);
 }

@@ -1,11 +1,21 @@
 // The one thread that runs units of work: it asks the queue what is next, runs that unit of that
 // picture, and tells the request's sink. A second thread encodes finished pictures meanwhile.
 //
+// Who is a member (jobs_, places_ and the queue together) is guarded by one lock, and any thread
+// may end a job: what a unit or the encoder brings for a picture that is gone is dropped.
+//
+// Finished pictures hold memory until they are encoded and read. While they hold as much as they
+// may, no further picture begins: the loop waits, and requests with it. A client that reads slowly
+// can make all others wait that long: the server cancels calls whose pictures have waited for the
+// read timeout (--stall-timeout, a minute) while the loop waits, and pictures that are read at once
+// never hold anybody up.
+//
 // Thread-safe. A job that it has admitted ends in Completed or Failed, exactly once.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -14,27 +24,42 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "core/base/clock.h"
 #include "core/batching/queue.h"
 #include "core/engine/engine_metrics.h"
 #include "core/engine/job.h"
+#include "core/engine/reporting.h"
+#include "core/engine/result_bytes.h"
 #include "core/engine/task_thread.h"
+#include "core/engine/unit_watchdog.h"
 
 namespace latentd::engine {
 
 class PictureLoop {
  public:
-  // Both must outlive the loop.
-  PictureLoop(int queue_capacity, EngineMetrics& metrics, const Clock& clock);
+  // Turns the pixels of the job's picture with that index into a file. Called by one thread.
+  using Encode = std::function<absl::StatusOr<Image>(const Job& job, int index, uint64_t seed,
+                                                     const image::Image& pixels)>;
+  struct Options {
+    int queue_capacity = 64;
+    // Of finished pictures, of all requests together, beyond which no picture begins. One that has
+    // begun below it may go beyond.
+    int64_t result_bytes = int64_t{256} << 20;
+    Encode encode = EncodeImage;
+  };
+
+  // `metrics` and `clock` must outlive the loop.
+  PictureLoop(Options options, EngineMetrics& metrics, const Clock& clock);
   // Cancels what still runs and waits for it.
   ~PictureLoop();
 
   uint64_t NextHandle() { return next_id_++; }
 
   // Takes the job, publishes Queued and runs its pictures; one without pictures takes its place in
-  // the queue and waits for Begin. UNAVAILABLE: draining; RESOURCE_EXHAUSTED: the queue is full.
-  // `image_bytes` is what the job holds while it waits.
+  // the queue and waits for Begin. UNAVAILABLE: draining; RESOURCE_EXHAUSTED: the queue is full, or
+  // there is no memory. `image_bytes` is what the job holds while it waits.
   absl::Status Admit(const std::shared_ptr<Job>& job, size_t image_bytes)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -47,7 +72,10 @@ class PictureLoop {
   // Whether the job has not ended, nor been asked to.
   bool IsWanted(uint64_t handle) const ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Ends at its next unit; what waits for the encoder is not encoded. Asks for no memory.
   void Cancel(uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The same: there is no memory to go on with it.
+  void Abandon(uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Admits nothing more; waits until what was admitted has ended or `deadline` (monotonic), then
   // cancels the rest: CANCELLED with reason DRAINING and a retry delay, since another server can
@@ -57,49 +85,74 @@ class PictureLoop {
   // Of the pictures that have begun.
   int64_t state_bytes() const { return state_bytes_; }
 
+  // Of finished pictures that wait to be encoded or read.
+  int64_t result_bytes() const { return results_->total(); }
+
+  LoopStatus Check() const ABSL_LOCKS_EXCLUDED(mutex_);
+
  private:
   struct Place {
     std::shared_ptr<Job> job;
     int index = 0;
   };
-  // Who is to stop, and what is said of it.
-  struct Cancellation {
-    uint64_t handle;
-    absl::Status why;
-  };
-  struct Cancelled {
+  // Why a job is to stop.
+  enum class Cause : uint8_t { kNone, kClient, kDrain, kOutOfMemory };
+  struct Member {
     std::shared_ptr<Job> job;
-    absl::Status why;
+    Cause cancelled = Cause::kNone;
   };
+  // What the loop does next: one of the two, or neither, and then it ends.
+  struct Work {
+    Member cancelled;
+    std::optional<Place> unit;
+  };
+  // A finished picture on its way to the encoder.
+  struct Pixels {
+    std::shared_ptr<Job> job;
+    int index = 0;
+    uint64_t seed = 0;
+    std::shared_ptr<const image::Image> image;
+    std::shared_ptr<const void> counted;
+  };
+
+  static absl::Status StatusOf(Cause cause);
 
   absl::Status Enqueue(const std::shared_ptr<Job>& job, size_t image_bytes, int& position)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void RunLoop();
+  bool MayBegin() const { return results_->total() < options_.result_bytes; }
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::vector<Cancelled> TakeCancelled() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Work TakeWork() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CancelFor(Cause cause, Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CancelFor(Cause cause, uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_);
 
   void RunUnit(const Place& place);
+  absl::Status TryUnit(const Place& place);
   void Start(Job& job, absl::Time now);
   void Measure(const Place& place, Stage stage, int steps_before, absl::Duration duration);
   void Advance(const Place& place);
   void HandOver(const Place& place);
-  void Encode(Job& job, int index, uint64_t seed, const image::Image& pixels);
+  void EncodePicture(Pixels pixels);
+  absl::Status TryEncode(Pixels pixels);
   void Leave(const Job& job, batching::PictureId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The job has come to its end, which is about to be published.
   void Forget(const Job& job, const absl::Status& end) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  const Options options_;
   EngineMetrics& metrics_;
   const Clock& clock_;
   std::atomic<uint64_t> next_id_ = 1;  // of requests and pictures
   std::atomic<int64_t> state_bytes_ = 0;
+  UnitWatchdog watchdog_;
+  const std::shared_ptr<ResultBytes> results_;
 
   mutable absl::Mutex mutex_;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   batching::Queue queue_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<uint64_t, std::shared_ptr<Job>> jobs_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<uint64_t, Member> jobs_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<batching::PictureId, Place> places_ ABSL_GUARDED_BY(mutex_);
-  std::vector<Cancellation> cancelled_ ABSL_GUARDED_BY(mutex_);
+  int cancellations_ ABSL_GUARDED_BY(mutex_) = 0;  // members with a cause
 
   TaskThread encoder_{"encoder"};
   std::thread thread_;

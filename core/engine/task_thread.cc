@@ -7,7 +7,8 @@
 
 namespace latentd::engine {
 
-TaskThread::TaskThread(std::string name) : name_(std::move(name)), thread_([this] { RunLoop(); }) {}
+TaskThread::TaskThread(std::string name)
+    : thread_(StartThread(std::move(name), [this] { RunLoop(); })) {}
 
 TaskThread::~TaskThread() {
   {
@@ -32,7 +33,6 @@ void TaskThread::Run(const std::function<void()>& task) {
 }
 
 void TaskThread::RunLoop() {
-  NameThisThread(name_);
   while (true) {
     std::function<void()> task;
     {

@@ -45,6 +45,7 @@ inline constexpr Label kBucket{"bucket", kOther, true};
 inline constexpr Label kConfiguredBucket{"bucket", "", true};
 inline constexpr Label kMethod{"method", "Generate,GenerateStream"};
 inline constexpr Label kMemoryKind{"kind", "weights,arena,state,executables"};
+inline constexpr Label kHeldKind{"kind", "weights,arena,state,results,executables"};
 inline constexpr Label kTier{"tier", "memory,disk"};
 inline constexpr Label kUnetStage{"stage", "base,refiner"};
 
@@ -123,7 +124,7 @@ inline constexpr Family kReadyTimestamp{"latentd_ready_timestamp_seconds",
 
 // Memory.
 inline constexpr Family kMemoryBytes{
-    "latentd_device_memory_bytes", "Bytes held by latentd, by kind.", Type::kGauge, {kMemoryKind}};
+    "latentd_device_memory_bytes", "Bytes held by latentd, by kind.", Type::kGauge, {kHeldKind}};
 inline constexpr Family kMemoryPredicted{"latentd_device_memory_predicted_bytes",
                                          "What the configured buckets were predicted to hold.",
                                          Type::kGauge,
@@ -198,6 +199,10 @@ inline constexpr Family kStepSeconds{"latentd_denoise_step_duration_seconds",
 inline constexpr Family kSteps{
     "latentd_denoise_steps_total", "Denoising steps done.", Type::kCounter, {kUnetStage}};
 
+inline constexpr Family kUnitOverdue{
+    "latentd_unit_overdue", "1 while a unit of work runs for longer than it may: the server hangs.",
+    Type::kGauge};
+
 // Results and what runs.
 inline constexpr Family kInvalidImages{
     "latentd_invalid_images_total",
@@ -255,6 +260,7 @@ inline constexpr const Family* kFamilies[] = {&kGraphCompilations,
                                               &kStageSeconds,
                                               &kStepSeconds,
                                               &kSteps,
+                                              &kUnitOverdue,
                                               &kInvalidImages,
                                               &kTlsCertificateExpiry,
                                               &kBuildInfo,

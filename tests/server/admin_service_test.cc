@@ -125,6 +125,7 @@ TEST_F(AdminServiceTest, TheMemoryReportIsTheEngines) {
   report.mapped_bytes = 2;
   report.arena_bytes = 3;
   report.state_bytes = 4;
+  report.result_bytes = 13;
   report.executable_bytes = 5;
   report.artifact_bytes = 6;
   report.allocator_bytes = 7;
@@ -143,7 +144,7 @@ TEST_F(AdminServiceTest, TheMemoryReportIsTheEngines) {
             "executables_bytes: 5 artifacts_bytes: 6 allocator_bytes: 7 allocator_free_bytes: 8 "
             "resident_bytes: 9 peak_resident_bytes: 10 budget_bytes: 11 available_bytes: 12 "
             "predicted { weights_bytes: 1 arena_bytes: 2 state_bytes: 3 executables_bytes: 4 "
-            "total_bytes: 10 }");
+            "total_bytes: 10 } results_bytes: 13");
 }
 
 TEST_F(AdminServiceTest, DrainAsksForTheStop) {

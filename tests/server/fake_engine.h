@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -57,6 +58,7 @@ class FakeEngine : public engine::Engine {
   absl::StatusOr<uint64_t> Submit(engine::GenerateSpec spec,
                                   std::shared_ptr<engine::EventSink> sink) override {
     absl::MutexLock lock(&mutex_);
+    if (std::exchange(out_of_memory_, false)) throw std::bad_alloc();
     if (!submit_status_.ok()) return submit_status_;
     const std::vector<FieldViolation> violations = Validate(spec);
     if (!violations.empty()) return InvalidFields(violations);
@@ -83,7 +85,21 @@ class FakeEngine : public engine::Engine {
     for (size_t i = 0; i < count; ++i) Cancel(i);
   }
 
+  engine::LoopStatus CheckLoop() const override {
+    absl::MutexLock lock(&mutex_);
+    return loop_;
+  }
+
   // For tests.
+  void set_loop(engine::LoopStatus loop) {
+    absl::MutexLock lock(&mutex_);
+    loop_ = std::move(loop);
+  }
+  // There is no memory for the next request.
+  void RunOutOfMemory() {
+    absl::MutexLock lock(&mutex_);
+    out_of_memory_ = true;
+  }
   void set_state(engine::State state) {
     engine::ServerStatus changed = status();
     changed.state = state;
@@ -145,6 +161,8 @@ class FakeEngine : public engine::Engine {
   mutable absl::Mutex mutex_;
   engine::ServerStatus status_ ABSL_GUARDED_BY(mutex_) = {.state = engine::State::kReady};
   std::vector<StatusListener> listeners_ ABSL_GUARDED_BY(mutex_);
+  engine::LoopStatus loop_ ABSL_GUARDED_BY(mutex_);
+  bool out_of_memory_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status submit_status_ ABSL_GUARDED_BY(mutex_);
   int64_t response_bytes_ ABSL_GUARDED_BY(mutex_) = 1 << 20;
   std::vector<Job> jobs_ ABSL_GUARDED_BY(mutex_);

@@ -16,6 +16,8 @@ using ::latentd::testing::StatusIs;
 using ::testing::_;
 using ::testing::Optional;
 
+const absl::Time kNow = absl::UnixEpoch();
+
 engine::Progress Step(int step) {
   return {.stage = engine::Stage::kBase, .step = step, .total_steps = 9};
 }
@@ -35,11 +37,11 @@ std::vector<v1::GenerateEvent> TakeAll(Outbox& outbox) {
 
 TEST(OutboxTest, EventsKeepTheirOrderAndCarryTheRequestId) {
   Outbox outbox("id-1", {});
-  outbox.Add(engine::Queued{"id-1", 3});
-  outbox.Add(engine::Started{{256, 128}});
-  outbox.Add(Step(1));
-  outbox.Add(Picture(0, 10));
-  outbox.Add(engine::Completed{.dropped_tokens = 5});
+  outbox.Add(engine::Queued{"id-1", 3}, kNow);
+  outbox.Add(engine::Started{{256, 128}}, kNow);
+  outbox.Add(Step(1), kNow);
+  outbox.Add(Picture(0, 10), kNow);
+  outbox.Add(engine::Completed{.dropped_tokens = 5}, kNow);
   const auto events = TakeAll(outbox);
   ASSERT_EQ(events.size(), 5u);
   for (const auto& event : events) EXPECT_EQ(event.request_id(), "id-1");
@@ -52,7 +54,7 @@ TEST(OutboxTest, EventsKeepTheirOrderAndCarryTheRequestId) {
 
 TEST(OutboxTest, ProgressThatWaitsIsReplacedByTheNewest) {
   Outbox outbox("", {});
-  for (int step = 1; step <= 8; ++step) outbox.Add(Step(step));
+  for (int step = 1; step <= 8; ++step) outbox.Add(Step(step), kNow);
   const auto events = TakeAll(outbox);
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0].progress().step(), 8);
@@ -60,9 +62,9 @@ TEST(OutboxTest, ProgressThatWaitsIsReplacedByTheNewest) {
 
 TEST(OutboxTest, ProgressThatWasTakenIsFollowedByTheNext) {
   Outbox outbox("", {});
-  outbox.Add(Step(1));
+  outbox.Add(Step(1), kNow);
   EXPECT_EQ(outbox.Next()->progress().step(), 1);
-  outbox.Add(Step(2));
+  outbox.Add(Step(2), kNow);
   EXPECT_EQ(outbox.Next()->progress().step(), 2);
 }
 
@@ -70,9 +72,9 @@ TEST(OutboxTest, PicturesAreChunkedAndNeverDropped) {
   Outbox outbox("", {});
   const engine::Image first = Picture(0, 3 * kChunkBytes + 17);
   const engine::Image second = Picture(1, 2 * kChunkBytes);
-  outbox.Add(first);
-  outbox.Add(Step(5));
-  outbox.Add(second);
+  outbox.Add(first, kNow);
+  outbox.Add(Step(5), kNow);
+  outbox.Add(second, kNow);
   EXPECT_EQ(outbox.held_bytes(), static_cast<int64_t>(first.bytes.size() + second.bytes.size()));
   std::string bytes[2];
   for (const auto& event : TakeAll(outbox)) {
@@ -92,8 +94,8 @@ TEST(OutboxTest, PicturesAreChunkedAndNeverDropped) {
 
 TEST(OutboxTest, EndsWhenEverythingWasTaken) {
   Outbox outbox("", {});
-  outbox.Add(Picture(0, 10));
-  outbox.Add(engine::Completed{});
+  outbox.Add(Picture(0, 10), kNow);
+  outbox.Add(engine::Completed{}, kNow);
   EXPECT_EQ(outbox.end(), std::nullopt);
   TakeAll(outbox);
   EXPECT_THAT(outbox.end(), Optional(absl::OkStatus()));
@@ -101,7 +103,7 @@ TEST(OutboxTest, EndsWhenEverythingWasTaken) {
 
 TEST(OutboxTest, AFailureEndsItAndIsNoMessage) {
   Outbox outbox("", {});
-  outbox.Add(engine::Failed{absl::InternalError("broken")});
+  outbox.Add(engine::Failed{absl::InternalError("broken")}, kNow);
   EXPECT_EQ(outbox.Next(), std::nullopt);
   ASSERT_TRUE(outbox.end().has_value());
   EXPECT_THAT(*outbox.end(), StatusIs(absl::StatusCode::kInternal, "broken"));
@@ -109,16 +111,47 @@ TEST(OutboxTest, AFailureEndsItAndIsNoMessage) {
 
 TEST(OutboxTest, ClosingLetsGoOfPicturesAndKeepsTheEnd) {
   Outbox outbox("", {});
-  outbox.Add(Picture(0, 1000));
+  outbox.Add(Picture(0, 1000), kNow);
   outbox.Close();
   EXPECT_EQ(outbox.held_bytes(), 0);
-  outbox.Add(Picture(1, 1000));
+  outbox.Add(Picture(1, 1000), kNow);
   EXPECT_EQ(outbox.held_bytes(), 0);
   EXPECT_EQ(outbox.Next(), std::nullopt);
   EXPECT_EQ(outbox.end(), std::nullopt);
-  outbox.Add(engine::Failed{absl::CancelledError("gone")});
+  outbox.Add(engine::Failed{absl::CancelledError("gone")}, kNow);
   ASSERT_TRUE(outbox.end().has_value());
   EXPECT_THAT(*outbox.end(), StatusIs(absl::StatusCode::kCancelled, _));
+}
+
+TEST(OutboxTest, APictureWaitsUntilItsLastPartIsTaken) {
+  Outbox outbox("id", {});
+  EXPECT_EQ(outbox.oldest_picture(), absl::InfiniteFuture());
+  outbox.Add(Step(1), kNow);
+  outbox.Add(Picture(0, kChunkBytes + 1), kNow + absl::Seconds(1));
+  outbox.Add(Picture(1, 10), kNow + absl::Seconds(2));
+  EXPECT_EQ(outbox.oldest_picture(), kNow + absl::Seconds(1));
+  outbox.Next();  // the step
+  outbox.Next();
+  EXPECT_EQ(outbox.oldest_picture(), kNow + absl::Seconds(1));
+  outbox.Next();
+  EXPECT_EQ(outbox.oldest_picture(), kNow + absl::Seconds(2));
+  outbox.Next();
+  EXPECT_EQ(outbox.oldest_picture(), absl::InfiniteFuture());
+}
+
+TEST(OutboxTest, APictureThatIsTakenIsLetGoOf) {
+  Outbox outbox("id", {});
+  engine::Image image = Picture(0, 2 * kChunkBytes);
+  const std::weak_ptr<const void> unread = [&] {
+    const auto token = std::make_shared<int>();
+    image.unread = token;
+    return std::weak_ptr<const void>(token);
+  }();
+  outbox.Add(std::move(image), kNow);
+  outbox.Next();
+  EXPECT_FALSE(unread.expired());
+  outbox.Next();
+  EXPECT_TRUE(unread.expired());
 }
 
 }  // namespace

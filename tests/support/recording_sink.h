@@ -24,6 +24,12 @@ class RecordingSink : public engine::EventSink {
     return events_;
   }
 
+  // Lets go of what it was told, as a client that has read it all.
+  void Clear() {
+    absl::MutexLock lock(&mutex_);
+    events_.clear();
+  }
+
   // Blocks until an event of type T is there.
   template <typename T>
   void WaitFor() {

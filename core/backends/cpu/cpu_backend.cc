@@ -10,6 +10,7 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "core/backends/cpu/code_memory.h"
 #include "core/backends/cpu/cpu_executable.h"
 #include "core/backends/cpu/fused_patterns.h"
 #include "core/backends/cpu/lowering.h"
@@ -54,8 +55,10 @@ absl::StatusOr<std::vector<BoundKernel>> BindAll(const Program& program, absl::S
   RunOnThreads(std::min<size_t>(machine.threads - 1, count / kLeastForAThread), [&] {
     const ThreadCount threads(machine.threads);
     for (size_t i = next++; i < count; i = next++) {
-      bound[i] = CatchOneDnn(
-          kName, [&] { return BindKernel(program, program.instructions[i], ways[i], machine); });
+      bound[i] = CatchOneDnn(kName, [&]() -> absl::StatusOr<BoundKernel> {
+        RETURN_IF_ERROR(CheckCodeMemory());
+        return BindKernel(program, program.instructions[i], ways[i], machine);
+      });
     }
   });
   std::vector<BoundKernel> kernels;

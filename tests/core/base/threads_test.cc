@@ -58,5 +58,27 @@ TEST(NameThisThreadTest, KeepsWhatTheKernelTakes) {
   EXPECT_STREQ(name.data(), "a-name-that-is-");
 }
 
+TEST(StartThreadTest, RunsTheBodyUnderTheName) {
+  std::array<char, 32> name = {};
+  StartThread("a-name-that-is-too-long", [&] {
+    pthread_getname_np(pthread_self(), name.data(), name.size());
+  }).join();
+  EXPECT_STREQ(name.data(), "a-name-that-is-");
+}
+
+TEST(StartThreadDeathTest, EndsTheProcessWithALineWhereThereIsNoThread) {
+  const auto start = [] {
+    // Stacks of more than there is of address space: pthread_create fails with EAGAIN, as it does
+    // at a limit on processes, which does not bind root.
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, size_t{1} << 47);
+    pthread_setattr_default_np(&attributes);
+    StartThread("encoder", [] {}).join();
+  };
+  EXPECT_EXIT(start(), ::testing::ExitedWithCode(1),
+              "cannot start the thread 'encoder': .*ulimit -u, pids.max");
+}
+
 }  // namespace
 }  // namespace latentd

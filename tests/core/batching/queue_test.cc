@@ -95,6 +95,27 @@ TEST_F(QueueTest, BoundsTheBytesThatWaitAndGivesThemBack) {
   EXPECT_OK(queue_.Admit({2}, kText, 60));
 }
 
+TEST_F(QueueTest, IgnoresPicturesThatHaveBeenRemoved) {
+  ASSERT_OK(queue_.Admit({1, 2}, kText, 60));
+  queue_.Remove(1);
+  queue_.Remove(1);
+  queue_.Update(1, kStep);
+  EXPECT_EQ(queue_.size(), 1);
+  EXPECT_THAT(queue_.Next()->pictures, ElementsAre(2));
+  EXPECT_FALSE(queue_.Admit({3}, kText, 101).ok());  // the bytes of 1 left once
+}
+
+TEST_F(QueueTest, FinishesWhatRunsWhereNothingMayBegin) {
+  ASSERT_OK(queue_.Admit({1, 2}, kText, 0));
+  EXPECT_FALSE(queue_.CanRun(/*may_begin=*/false));
+  EXPECT_EQ(queue_.Next(/*may_begin=*/false), std::nullopt);
+  queue_.Next();
+  EXPECT_TRUE(queue_.CanRun(/*may_begin=*/false));
+  EXPECT_THAT(queue_.Next(/*may_begin=*/false)->pictures, ElementsAre(1));
+  queue_.Remove(1);
+  EXPECT_EQ(queue_.Next(/*may_begin=*/false), std::nullopt);
+}
+
 TEST_F(QueueTest, KnowsHowManyPicturesAreAdmitted) {
   ASSERT_OK(queue_.Admit({1, 2, 3}, kText, 0));
   EXPECT_EQ(queue_.size(), 3);

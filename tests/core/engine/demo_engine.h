@@ -71,10 +71,10 @@ inline absl::Status SubmitTo(Engine& engine, GenerateSpec spec) {
 }
 
 // Sum over all series of a counter or gauge whose labels have `label` among them ("": all).
-inline double MetricOf(Engine& engine, const metrics::Family& family,
+inline double MetricOf(const metrics::Registry& registry, const metrics::Family& family,
                        const std::string& label = "") {
   double sum = 0;
-  for (const metrics::FamilySamples& samples : engine.metrics().Collect()) {
+  for (const metrics::FamilySamples& samples : registry.Collect()) {
     if (samples.family != &family) continue;
     for (const metrics::Sample& sample : samples.samples) {
       bool wanted = label.empty();
@@ -83,6 +83,11 @@ inline double MetricOf(Engine& engine, const metrics::Family& family,
     }
   }
   return sum;
+}
+
+inline double MetricOf(Engine& engine, const metrics::Family& family,
+                       const std::string& label = "") {
+  return MetricOf(engine.metrics(), family, label);
 }
 
 inline int64_t CompilationsOf(Engine& engine) {

@@ -170,6 +170,20 @@ TEST_F(LocalEngineTest, CountsWhatRequestsDid) {
   EXPECT_EQ(value(metrics::kQueueCapacity), 4);
 }
 
+TEST_F(LocalEngineTest, CountsFinishedPicturesAsMemoryUntilTheyAreRead) {
+  const auto sink = std::make_shared<RecordingSink>();
+  ASSERT_OK(engine_->Submit(SmallSpec(), sink));
+  std::vector<Event> unread = sink->WaitForEnd();
+  const auto bytes = static_cast<int64_t>(Only<Image>(unread).at(0).bytes.size());
+  EXPECT_EQ(engine_->graphs().memory().result_bytes, bytes);
+  engine_->RefreshMetrics();
+  EXPECT_EQ(MetricOf(*engine_, metrics::kMemoryBytes, "results"), bytes);
+  unread.clear();
+  sink->Clear();
+  EXPECT_EQ(engine_->graphs().memory().result_bytes, 0);
+  EXPECT_FALSE(engine_->CheckLoop().waits_for_readers);
+}
+
 TEST_F(LocalEngineTest, CountsCancelledRequestsByHowFarTheyCame) {
   const double running = MetricOf(*engine_, metrics::kRequestsCancelled, "running");
   const double queued = MetricOf(*engine_, metrics::kRequestsCancelled, "queued");

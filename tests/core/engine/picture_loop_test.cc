@@ -1,0 +1,286 @@
+// The loop and its encoder, one made to meet the other at the worst moment.
+#include "core/engine/picture_loop.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "core/base/error_details.h"
+#include "tests/core/engine/loop_rig.h"
+
+namespace latentd::engine {
+namespace {
+
+using ::latentd::testing::FakeClock;
+using ::latentd::testing::RecordingSink;
+using ::latentd::testing::StatusIs;
+using ::testing::_;
+
+// Tells a test of each event, on the thread that sends it.
+class WatchedSink : public RecordingSink {
+ public:
+  explicit WatchedSink(std::function<void(const Event&)> watch) : watch_(std::move(watch)) {}
+  void OnEvent(Event event) override {
+    watch_(event);
+    RecordingSink::OnEvent(std::move(event));
+  }
+
+ private:
+  const std::function<void(const Event&)> watch_;
+};
+
+class PictureLoopTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { model_ = std::make_unique<LoopModel>(); }
+  static void TearDownTestSuite() { model_.reset(); }
+  ~PictureLoopTest() override { model_->on_run = nullptr; }
+
+  std::shared_ptr<Job> Request(PictureLoop& loop, std::shared_ptr<EventSink> sink, int pictures = 1,
+                               int steps = 2) {
+    return model_->MakeJob(loop, std::move(sink), pictures, steps, clock_);
+  }
+
+  // All events of one more request.
+  std::vector<Event> RunOn(PictureLoop& loop) {
+    const auto sink = std::make_shared<RecordingSink>();
+    EXPECT_OK(loop.Admit(Request(loop, sink), 0));
+    const std::vector<Event> events = sink->WaitForEnd();
+    sink->Clear();
+    return events;
+  }
+  double Count(const metrics::Family& family) { return MetricOf(registry_, family); }
+
+  static inline std::unique_ptr<LoopModel> model_;
+  FakeClock clock_;
+  metrics::Registry registry_;
+  EngineMetrics metrics_{registry_};
+};
+
+TEST_F(PictureLoopTest, FailsTheRequestWhenAPictureCannotBeEncodedWhileASiblingRuns) {
+  absl::Notification encoding;
+  absl::Notification sibling_runs;
+  const auto fail_once = [&](const Job& job, int index, uint64_t seed,
+                             const image::Image& pixels) -> absl::StatusOr<Image> {
+    if (encoding.HasBeenNotified()) return EncodeImage(job, index, seed, pixels);
+    encoding.Notify();
+    sibling_runs.WaitForNotification();
+    return absl::ResourceExhaustedError("no memory");
+  };
+  PictureLoop loop({.encode = fail_once}, metrics_, clock_);
+  bool decoded = false;  // the first picture; the loop's thread alone knows
+  const auto sink = std::make_shared<WatchedSink>([&](const Event& event) {
+    const auto* progress = std::get_if<Progress>(&event);
+    decoded |= progress != nullptr && progress->stage == Stage::kVaeDecode;
+  });
+  // The sibling is in its first run from before the encoder fails until the request has ended.
+  model_->on_run = [&] {
+    if (!decoded || sibling_runs.HasBeenNotified()) return;
+    encoding.WaitForNotification();
+    sibling_runs.Notify();
+    sink->WaitForEnd();
+  };
+  ASSERT_OK(loop.Admit(Request(loop, sink, /*pictures=*/2), 0));
+  const auto failed = Only<Failed>(sink->WaitForEnd());
+  ASSERT_EQ(failed.size(), 1u);
+  EXPECT_THAT(failed[0].status, StatusIs(absl::StatusCode::kResourceExhausted, _));
+
+  EXPECT_EQ(Only<Completed>(RunOn(loop)).size(), 1u);
+  EXPECT_EQ(loop.state_bytes(), 0);
+}
+
+TEST_F(PictureLoopTest, RunsNoFurtherUnitOfACancelledRequest) {
+  PictureLoop loop({}, metrics_, clock_);
+  std::shared_ptr<Job> job;
+  int after_cancel = 0;
+  bool cancelled = false;
+  const auto sink = std::make_shared<WatchedSink>([&](const Event& event) {
+    const auto* progress = std::get_if<Progress>(&event);
+    if (progress == nullptr || progress->stage != Stage::kBase || progress->step != 3) return;
+    loop.Cancel(job->handle);
+    cancelled = true;
+  });
+  model_->on_run = [&] { after_cancel += cancelled; };
+  job = Request(loop, sink, /*pictures=*/2, /*steps=*/150);
+  ASSERT_OK(loop.Admit(job, 0));
+  const auto failed = Only<Failed>(sink->WaitForEnd());
+  ASSERT_EQ(failed.size(), 1u);
+  EXPECT_TRUE(absl::IsCancelled(failed[0].status));
+  EXPECT_EQ(after_cancel, 0);
+  EXPECT_EQ(Count(metrics::kSteps), 3);
+  EXPECT_EQ(loop.state_bytes(), 0);
+  EXPECT_EQ(Count(metrics::kQueueDepth), 0);
+}
+
+TEST_F(PictureLoopTest, CancelsAtTheNextUnitWhenADrainHasNoTimeLeft) {
+  PictureLoop loop({}, metrics_, clock_);
+  absl::Notification runs;
+  absl::Notification draining;
+  model_->on_run = [&] {
+    if (runs.HasBeenNotified()) return;
+    runs.Notify();
+    draining.WaitForNotification();
+  };
+  const auto sink = std::make_shared<RecordingSink>();
+  ASSERT_OK(loop.Admit(Request(loop, sink, /*pictures=*/1, /*steps=*/150), 0));
+  runs.WaitForNotification();
+  std::thread drain([&] { loop.Drain(clock_.Monotonic()); });
+  // Refused as soon as the drain has begun; by then it has cancelled what runs.
+  const auto refused = [&] {
+    return absl::IsUnavailable(loop.Admit(Request(loop, std::make_shared<RecordingSink>()), 0));
+  };
+  while (!refused()) std::this_thread::yield();
+  draining.Notify();
+  drain.join();
+  const auto failed = Only<Failed>(sink->WaitForEnd());
+  ASSERT_EQ(failed.size(), 1u);
+  EXPECT_EQ(GetReason(failed[0].status), "DRAINING");
+  EXPECT_EQ(Count(metrics::kSteps), 0);
+}
+
+TEST_F(PictureLoopTest, DoesNotEncodePicturesOfACancelledRequest) {
+  absl::Notification encoding;
+  absl::Notification go_on;
+  std::atomic<int> encoded = 0;
+  const auto encode = [&](const Job& job, int index, uint64_t seed, const image::Image& pixels) {
+    if (++encoded == 1) {
+      encoding.Notify();
+      go_on.WaitForNotification();
+    }
+    return EncodeImage(job, index, seed, pixels);
+  };
+  PictureLoop loop({.encode = encode}, metrics_, clock_);
+  const auto first = std::make_shared<RecordingSink>();
+  ASSERT_OK(loop.Admit(Request(loop, first), 0));
+  encoding.WaitForNotification();
+  // All three of the second request are finished and wait behind the first one's.
+  absl::Notification all_decoded;
+  const auto second = std::make_shared<WatchedSink>([&](const Event& event) {
+    const auto* progress = std::get_if<Progress>(&event);
+    if (progress != nullptr && progress->stage == Stage::kVaeDecode && progress->image_index == 2) {
+      all_decoded.Notify();
+    }
+  });
+  const std::shared_ptr<Job> job = Request(loop, second, /*pictures=*/3);
+  ASSERT_OK(loop.Admit(job, 0));
+  all_decoded.WaitForNotification();
+  loop.Cancel(job->handle);
+  EXPECT_EQ(Only<Failed>(second->WaitForEnd()).size(), 1u);
+  go_on.Notify();
+  EXPECT_EQ(Only<Completed>(first->WaitForEnd()).size(), 1u);
+  EXPECT_EQ(Only<Completed>(RunOn(loop)).size(), 1u);  // behind them in the encoder's queue
+  EXPECT_EQ(encoded, 2);
+}
+
+TEST_F(PictureLoopTest, BeginsNoPictureWhileUnreadOnesHoldWhatTheyMay) {
+  PictureLoop loop({.result_bytes = 1}, metrics_, clock_);
+  const auto slow = std::make_shared<RecordingSink>();
+  ASSERT_OK(loop.Admit(Request(loop, slow), 0));
+  std::vector<Event> unread = slow->WaitForEnd();
+  const int64_t bytes = static_cast<int64_t>(Only<Image>(unread).at(0).bytes.size());
+  EXPECT_EQ(loop.result_bytes(), bytes);
+  EXPECT_FALSE(loop.Check().waits_for_readers);  // nobody asks for a picture
+
+  std::atomic<int> runs = 0;
+  model_->on_run = [&] { ++runs; };
+  const auto next = std::make_shared<RecordingSink>();
+  ASSERT_OK(loop.Admit(Request(loop, next), 0));
+  EXPECT_TRUE(loop.Check().waits_for_readers);
+  const auto cancelled = std::make_shared<RecordingSink>();
+  const std::shared_ptr<Job> impatient = Request(loop, cancelled);
+  ASSERT_OK(loop.Admit(impatient, 0));
+  loop.Cancel(impatient->handle);  // a loop that waits hears of it
+  EXPECT_EQ(Only<Failed>(cancelled->WaitForEnd()).size(), 1u);
+  EXPECT_EQ(runs, 0);
+  EXPECT_EQ(loop.result_bytes(), bytes);
+
+  unread.clear();
+  slow->Clear();
+  EXPECT_EQ(Only<Completed>(next->WaitForEnd()).size(), 1u);
+  EXPECT_FALSE(loop.Check().waits_for_readers);
+}
+
+TEST_F(PictureLoopTest, CountsPixelsUntilTheyAreEncodedAndFilesUntilTheyAreRead) {
+  absl::Notification encoding;
+  absl::Notification go_on;
+  const auto encode = [&](const Job& job, int index, uint64_t seed, const image::Image& pixels) {
+    encoding.Notify();
+    go_on.WaitForNotification();
+    return EncodeImage(job, index, seed, pixels);
+  };
+  PictureLoop loop({.encode = encode}, metrics_, clock_);
+  const auto sink = std::make_shared<RecordingSink>();
+  ASSERT_OK(loop.Admit(Request(loop, sink), 0));
+  encoding.WaitForNotification();
+  EXPECT_EQ(loop.result_bytes(), 64 * 64 * 3);
+  go_on.Notify();
+  std::vector<Event> unread = sink->WaitForEnd();
+  EXPECT_EQ(loop.result_bytes(), static_cast<int64_t>(Only<Image>(unread).at(0).bytes.size()));
+  unread.clear();
+  sink->Clear();
+  EXPECT_EQ(loop.result_bytes(), 0);
+}
+
+TEST_F(PictureLoopTest, SaysThatAUnitHangsUntilItEnds) {
+  PictureLoop loop({}, metrics_, clock_);
+  absl::Notification runs;
+  absl::Notification go_on;
+  model_->on_run = [&] {
+    if (runs.HasBeenNotified()) return;
+    runs.Notify();
+    go_on.WaitForNotification();
+  };
+  const auto sink = std::make_shared<RecordingSink>();
+  ASSERT_OK(loop.Admit(Request(loop, sink), 0));
+  runs.WaitForNotification();
+  EXPECT_FALSE(loop.Check().overdue.has_value());
+  clock_.Advance(UnitWatchdog::kFirstLimit);
+  const OverdueUnit overdue = loop.Check().overdue.value();
+  EXPECT_EQ(overdue.request_id, "request-1");
+  EXPECT_EQ(overdue.stage, Stage::kTextEncode);
+  EXPECT_EQ(overdue.executed_size, (pipeline::Size{64, 64}));
+  EXPECT_EQ(overdue.running, UnitWatchdog::kFirstLimit);
+  go_on.Notify();
+  EXPECT_EQ(Only<Completed>(sink->WaitForEnd()).size(), 1u);
+  EXPECT_FALSE(loop.Check().overdue.has_value());
+}
+
+TEST_F(PictureLoopTest, EndsEveryRequestOnceWhateverEndsItAndWhenever) {
+  std::atomic<int> encoded = 0;
+  const auto encode = [&](const Job& job, int index, uint64_t seed, const image::Image& pixels) {
+    if (++encoded % 5 == 0) return absl::StatusOr<Image>(absl::InternalError("cannot encode"));
+    return EncodeImage(job, index, seed, pixels);
+  };
+  PictureLoop loop({.queue_capacity = 1000, .encode = encode}, metrics_, clock_);
+  constexpr int kClients = 3;
+  constexpr int kRequests = 4;
+  const auto client = [&](int number) {
+    for (int i = 0; i < kRequests; ++i) {
+      const auto sink = std::make_shared<RecordingSink>();
+      const std::shared_ptr<Job> job = Request(loop, sink, /*pictures=*/2);
+      ASSERT_OK(loop.Admit(job, 0));
+      if ((i + number) % 3 == 0) sink->WaitFor<Progress>();
+      if ((i + number) % 3 != 1) loop.Cancel(job->handle);
+      const std::vector<Event> events = sink->WaitForEnd();
+      EXPECT_EQ(Only<Failed>(events).size() + Only<Completed>(events).size(), 1u);
+      sink->Clear();
+    }
+  };
+  std::vector<std::thread> clients;
+  for (int i = 0; i < kClients; ++i) clients.emplace_back(client, i);
+  for (std::thread& thread : clients) thread.join();
+  RunOn(loop);  // what the encoder had before is done or dropped when this has ended
+  EXPECT_EQ(loop.state_bytes(), 0);
+  EXPECT_EQ(loop.result_bytes(), 0);
+  EXPECT_EQ(Count(metrics::kQueueDepth), 0);
+  EXPECT_EQ(Count(metrics::kRequestsInFlight), 0);
+}
+
+}  // namespace
+}  // namespace latentd::engine

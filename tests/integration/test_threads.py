@@ -1,0 +1,110 @@
+"""Threads that hang, and threads that cannot start."""
+
+import ctypes
+import json
+import os
+import pathlib
+import resource
+import signal
+import unittest
+
+from metrics import METRICS, scrape
+from server_process import DEADLINE, Api, Server, wait_until
+
+PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 0x4206, 0x4207
+ALL_THREADS = 0x40000000  # __WALL of waitpid
+
+
+class StoppedThread:
+    """One thread of a server, stopped as if it hung. The others go on."""
+
+    def __init__(self, server, name):
+        tasks = pathlib.Path(f"/proc/{server.process.pid}/task")
+        self._id = next(int(task.name) for task in tasks.iterdir() if (task / "comm").read_text().strip() == name)
+        self._trace(PTRACE_SEIZE)
+        self._trace(PTRACE_INTERRUPT)
+        os.waitpid(self._id, ALL_THREADS)
+
+    def go_on(self):
+        self._trace(PTRACE_DETACH)
+
+    def wait_for_end(self):
+        """The process ends only when whoever traces a thread of it has asked for that thread's end."""
+        while not os.WIFEXITED(os.waitpid(self._id, ALL_THREADS)[1]):
+            pass
+
+    def _trace(self, request):
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+        if libc.ptrace(request, self._id, None, None) != 0:
+            error = ctypes.get_errno()
+            raise OSError(error, f"ptrace {request:#x}: {os.strerror(error)}")
+
+
+class HangTest(unittest.TestCase):
+    def start(self, *arguments):
+        server = Server(*arguments)
+        self.addCleanup(server.kill)
+        server.start()
+        api = Api(server.address)
+        self.addCleanup(api.close)
+        return server, api
+
+    def drawing(self, api):
+        """A call that has reached its first step, so that steps of its size have been measured."""
+        events = api.stream(api.request(width=64, height=64, num_inference_steps=150), timeout=3 * DEADLINE)
+        for event in events:
+            if event.HasField("progress") and event.progress.step > 1:
+                return events
+        self.fail("no progress")
+
+    def stop_loop(self, server):
+        try:
+            return StoppedThread(server, "loop")
+        except PermissionError:
+            self.skipTest("threads of child processes cannot be stopped here: no ptrace")
+
+    def test_liveness_says_so_and_recovers(self):
+        server, api = self.start(METRICS)
+        events = self.drawing(api)
+        thread = self.stop_loop(server)
+        try:
+            self.assertEqual(api.health("liveness"), "SERVING")
+            wait_until(lambda: api.health("liveness") == "NOT_SERVING", "liveness is SERVING while the loop hangs")
+            self.assertEqual(scrape(server).sum("latentd_unit_overdue"), 1)
+            entry = server.wait_for_log(lambda entry: entry["message"].startswith("a unit of work hangs"))
+            self.assertEqual((entry["level"], entry["stage"], entry["size"]), ("error", "STAGE_BASE", "64x64"))
+            self.assertGreaterEqual(entry["running_seconds"], entry["limit_seconds"])
+        finally:
+            thread.go_on()
+        wait_until(lambda: api.health("liveness") == "SERVING", "liveness does not recover")
+        self.assertEqual(list(events)[-1].WhichOneof("event"), "completed")
+        self.assertEqual(scrape(server).sum("latentd_unit_overdue"), 0)
+
+    def test_a_drain_ends_without_it_and_the_exit_code_says_so(self):
+        server, api = self.start("--drain-timeout=0s")
+        self.drawing(api)
+        thread = self.stop_loop(server)
+        server.signal(signal.SIGTERM)
+        thread.wait_for_end()
+        self.assertEqual(server.wait(), 3)
+        self.assertIn("the drain has overrun", server.log())
+
+
+class ThreadLimitTest(unittest.TestCase):
+    def test_a_start_without_threads_says_so(self):
+        def limit():
+            # Threads with stacks that are larger than all addresses fail with the error of `ulimit -u` and pids.max, which
+            # do not bind root.
+            resource.setrlimit(resource.RLIMIT_STACK, (1 << 47, resource.getrlimit(resource.RLIMIT_STACK)[1]))
+        server = Server(prepare=limit)
+        self.addCleanup(server.kill)
+        self.assertEqual(server.wait(), 1)
+        entry = json.loads(server.lines[-1])
+        self.assertEqual(entry["level"], "error")
+        self.assertIn("cannot start the thread", entry["message"])
+        self.assertIn("ulimit -u", entry["message"])
+
+
+if __name__ == "__main__":
+    unittest.main()

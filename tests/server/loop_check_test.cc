@@ -1,0 +1,121 @@
+// What the server makes of the state of the engine's loop: liveness, and clients that read slowly.
+#include <gmock/gmock.h>
+#include <grpcpp/client_context.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
+
+#include <sstream>
+
+#include "tests/server/running_server.h"
+
+namespace latentd::server {
+namespace {
+
+using grpc::health::v1::HealthCheckRequest;
+using grpc::health::v1::HealthCheckResponse;
+using ::testing::HasSubstr;
+
+const engine::OverdueUnit kHang = {.request_id = "request-1",
+                                   .image_index = 3,
+                                   .stage = engine::Stage::kBase,
+                                   .executed_size = {640, 512},
+                                   .running = absl::Seconds(95),
+                                   .limit = absl::Seconds(60)};
+
+class LoopCheckTest : public RunningServer {
+ protected:
+  ~LoopCheckTest() override { spdlog::set_default_logger(logger_); }
+
+  int Health(const std::string& service) {
+    grpc::ClientContext context;
+    HealthCheckRequest request;
+    request.set_service(service);
+    HealthCheckResponse response;
+    EXPECT_TRUE(health_->Check(&context, request, &response).ok());
+    return response.status();
+  }
+  void KeepLog() {
+    spdlog::set_default_logger(std::make_shared<spdlog::logger>(
+        "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log_)));
+  }
+
+  std::ostringstream log_;
+  const std::shared_ptr<spdlog::logger> logger_ = spdlog::default_logger();
+};
+
+TEST_F(LoopCheckTest, LivenessIsNotServingWhileAUnitHangs) {
+  server_->CheckLoop();
+  EXPECT_EQ(Health("liveness"), HealthCheckResponse::SERVING);
+  engine_.set_loop({.overdue = kHang});
+  server_->CheckLoop();
+  EXPECT_EQ(Health("liveness"), HealthCheckResponse::NOT_SERVING);
+  EXPECT_EQ(Health(""), HealthCheckResponse::SERVING);
+  engine_.set_loop({});
+  server_->CheckLoop();
+  EXPECT_EQ(Health("liveness"), HealthCheckResponse::SERVING);
+}
+
+TEST_F(LoopCheckTest, WhoWatchesLivenessIsTold) {
+  grpc::ClientContext context;
+  HealthCheckRequest request;
+  request.set_service("liveness");
+  const auto reader = health_->Watch(&context, request);
+  HealthCheckResponse response;
+  ASSERT_TRUE(reader->Read(&response));
+  EXPECT_EQ(response.status(), HealthCheckResponse::SERVING);
+  engine_.set_loop({.overdue = kHang});
+  server_->CheckLoop();
+  ASSERT_TRUE(reader->Read(&response));
+  EXPECT_EQ(response.status(), HealthCheckResponse::NOT_SERVING);
+}
+
+TEST_F(LoopCheckTest, TheLogNamesTheUnitOnce) {
+  KeepLog();
+  engine_.set_loop({.overdue = kHang});
+  server_->CheckLoop();
+  const std::string first = log_.str();
+  EXPECT_THAT(first, HasSubstr("error"));
+  EXPECT_THAT(first, HasSubstr("id=request-1 image=3 stage=STAGE_BASE size=640x512"));
+  EXPECT_THAT(first, HasSubstr("running_seconds=95"));
+  EXPECT_THAT(first, HasSubstr("limit_seconds=60"));
+  server_->CheckLoop();
+  EXPECT_EQ(log_.str(), first);
+  engine_.set_loop({});
+  server_->CheckLoop();
+  EXPECT_THAT(log_.str().substr(first.size()), HasSubstr("has ended"));
+}
+
+TEST_F(LoopCheckTest, ASlowReaderIsCancelledOnlyWhenOthersWaitForItsMemory) {
+  grpc::ClientContext context;
+  const auto reader = stub_->GenerateStream(&context, Request());
+  // More than the connection's buffers take.
+  engine_.Send(engine::Image{.index = 0, .bytes = std::string(64 << 20, 'p')});
+  latent::v1::GenerateEvent event;
+  // It takes a message now and then, which is enough as long as there is room.
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(reader->Read(&event));
+    clock_.Advance(kStallLimit - absl::Seconds(1));
+    server_->CheckLoop();
+    EXPECT_GT(server_->held_bytes(), 0);
+  }
+  engine_.set_loop({.waits_for_readers = true});
+  server_->CheckLoop();
+  engine_.WaitUntilCancelled();
+  EXPECT_EQ(server_->held_bytes(), 0);
+}
+
+TEST_F(LoopCheckTest, APictureHasTheStallLimitToBeReadWhileOthersWait) {
+  grpc::ClientContext context;
+  const auto reader = stub_->GenerateStream(&context, Request());
+  engine_.Send(engine::Image{.index = 0, .bytes = std::string(64 << 20, 'p')});
+  engine_.set_loop({.waits_for_readers = true});
+  clock_.Advance(kStallLimit - absl::Seconds(1));
+  server_->CheckLoop();
+  EXPECT_GT(server_->held_bytes(), 0);
+  clock_.Advance(absl::Seconds(1));
+  server_->CheckLoop();
+  engine_.WaitUntilCancelled();
+}
+
+}  // namespace
+}  // namespace latentd::server

@@ -1,0 +1,18 @@
+// An operator new of the whole program that has no memory while a test says so (no_memory.cc).
+#pragma once
+
+#include <cstddef>
+
+namespace latentd::testing {
+
+// While it lives, there is none for anything as large, on all threads. One at a time.
+class NoMemoryFrom {
+ public:
+  explicit NoMemoryFrom(size_t bytes);
+  ~NoMemoryFrom();
+
+  // False under a sanitizer, which brings its own operator new.
+  static bool Works();
+};
+
+}  // namespace latentd::testing
