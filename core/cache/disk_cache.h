@@ -28,6 +28,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -106,6 +107,12 @@ class DiskCache {
   // may not be evicted for it; nothing was evicted then. PERMISSION_DENIED, UNAVAILABLE: cannot be
   // written. INVALID_ARGUMENT: a key of more than kMaxKeyBytes.
   absl::Status Write(Kind kind, absl::string_view key, absl::string_view payload);
+
+  // So that of several processes that lack an entry one makes it: who has the key's lock. Waits for
+  // who has it, asking `stop` (if not empty) now and then. DEADLINE_EXCEEDED: somebody still has it
+  // after `wait`; CANCELLED: `stop` returned true; any other error: this directory has no locks.
+  absl::StatusOr<KeyLock> LockKey(Kind kind, absl::string_view key, absl::Duration wait,
+                                  const std::function<bool()>& stop) const;
 
   // OK too if there is none.
   absl::Status Remove(Kind kind, absl::string_view key);

@@ -61,7 +61,7 @@ LocalEngine::LocalEngine(Config config, std::unique_ptr<backends::Backend> backe
       clock_(clock),
       board_(clock, registry_),
       backend_(std::move(backend)),
-      stores_(config_, *backend_, clock, registry_,
+      stores_(config_, *backend_, clock, registry_, stop_,
               [this](const auto& label, const auto& needs) { return CheckFits(label, needs); }),
       loop_(config_.queue_capacity, metrics_, clock),
       warming_(stores_.graphs, preparing_, stop_, clock),

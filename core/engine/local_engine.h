@@ -73,12 +73,12 @@ class LocalEngine : public Engine {
   StatusBoard board_;
   const std::unique_ptr<backends::Backend> backend_;
   MemoryBudget budget_;
+  std::atomic<bool> stop_ = false;  // loading and warming
   Stores stores_;
   // Set once, before the state leaves kLoading.
   std::unique_ptr<const pipeline::Pipeline> pipeline_;
   std::unique_ptr<BucketGraphs> buckets_;
 
-  std::atomic<bool> stop_ = false;  // loading and warming
   PictureLoop loop_;
   TaskThread preparing_{"preparing"};
   Warming warming_;
