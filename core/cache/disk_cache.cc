@@ -22,6 +22,8 @@ absl::StatusOr<std::shared_ptr<const MappedFile>> OpenFile(const std::string& pa
   if (file.ok() || absl::IsNotFound(file.status()) || absl::IsPermissionDenied(file.status())) {
     return file;
   }
+  // A directory or a pipe, which no entry could be put in the place of.
+  if (absl::IsInvalidArgument(file.status())) return absl::DataLossError(file.status().message());
   return absl::UnavailableError(file.status().message());
 }
 
@@ -246,8 +248,6 @@ void DiskCache::CountWriteFailure(const absl::Status& status) {
   }
 }
 
-absl::Status DiskCache::Remove(Kind kind, absl::string_view key) {
-  const Digest digest = DigestOf(key);
 absl::StatusOr<KeyLock> DiskCache::LockKey(Kind kind, absl::string_view key, absl::Duration wait,
                                            const std::function<bool()>& stop) const {
   const Digest digest = DigestOf(key);
@@ -263,6 +263,8 @@ absl::StatusOr<KeyLock> DiskCache::LockKey(Kind kind, absl::string_view key, abs
   }
 }
 
+absl::Status DiskCache::Remove(Kind kind, absl::string_view key) {
+  const Digest digest = DigestOf(key);
   {
     ASSIGN_OR_RETURN(const DirectoryLock lock, files_.Acquire());
     RETURN_IF_ERROR(RemoveFile(files_.EntryPath(kind, digest), lock));

@@ -90,10 +90,10 @@ class DiskCache {
   static absl::StatusOr<std::unique_ptr<DiskCache>> Open(const Options& options, const Clock& clock,
                                                          metrics::Registry& registry);
 
-  // NOT_FOUND: there is none. DATA_LOSS: there was one, it is damaged and now in quarantine (in a
-  // directory that cannot be written it stays, is refused each time and not listed); the message
-  // says what is wrong with it. PERMISSION_DENIED, UNAVAILABLE: the file cannot be read. Reading
-  // marks the entry as used now.
+  // NOT_FOUND: there is none. DATA_LOSS: there was one, it is damaged (or no file) and now in
+  // quarantine (in a directory that cannot be written it stays, is refused each time and not
+  // listed); the message says what is wrong with it. PERMISSION_DENIED, UNAVAILABLE: the file
+  // cannot be read. Reading marks the entry as used now.
   absl::StatusOr<Entry> Read(Kind kind, absl::string_view key);
 
   // Reads the file again and checks everything, as Read does, without marking it used.
