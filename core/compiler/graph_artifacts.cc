@@ -124,10 +124,10 @@ absl::StatusOr<GraphStore::Bytes> GraphStore::CompileNow(Entry& entry, absl::str
                                                          CompileLock lock) {
   metrics::Gauge& in_progress = registry_.GetGauge(metrics::kGraphCompilesInProgress);
   in_progress.Add(1);
-  const absl::Time begin = clock_.Monotonic();
+  const absl::Time begin = CountThreads(/*compilers=*/1, /*loaders=*/0);
   const absl::StatusOr<CompiledGraph> compiled = CatchOutOfMemory(
       [&] { return Compile(*entry.graph, entry.backend, OptionsFor(entry.precision)); });
-  const absl::Duration took = clock_.Monotonic() - begin;
+  const absl::Duration took = CountThreads(/*compilers=*/-1, /*loaders=*/0) - begin;
   in_progress.Add(-1);
   {
     absl::MutexLock held(&mutex_);
@@ -138,7 +138,6 @@ absl::StatusOr<GraphStore::Bytes> GraphStore::CompileNow(Entry& entry, absl::str
       entry.needs.clear();
       ++entry.compilations;
       ++totals_.compilations;
-      totals_.compile_time += took;
     }
   }
   const std::string& component = entry.label.component;
@@ -157,8 +156,8 @@ void GraphStore::Keep(Entry& entry, const Bytes& artifact, CompileLock lock) {
   auto write = [this, entry = entry.shared_from_this(), artifact,
                 lock = std::move(lock)]() mutable {
     const absl::Status written =
-    lock.reset();
         CatchOutOfMemory([&] { return WriteToDisk(*entry, *artifact.bytes); });
+    lock.reset();
     if (written.ok()) return;
     Warn(absl::StrCat(entry->label.ToText(), " is not kept on disk: ", written.message()));
   };

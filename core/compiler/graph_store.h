@@ -124,6 +124,8 @@ class GraphStore {
   // How much was done since the start, and what is held now.
   struct Totals {
     int64_t compilations = 0, loads = 0, hits = 0;
+    // In which something was compiled, and in which something was loaded (first runs included) and
+    // nothing compiled: however many threads were at it.
     absl::Duration compile_time, load_time;
     int64_t executable_bytes = 0;
     int64_t artifact_bytes = 0;  // in memory
@@ -191,9 +193,9 @@ class GraphStore {
   struct Entry;
   struct Loaded;
   struct Bytes;
+  using CompileLock = std::shared_ptr<cache::KeyLock>;
   // Freed after the lock is: that takes as long as the weights are large.
   using Leaving = std::vector<std::shared_ptr<const void>>;
-  using CompileLock = std::shared_ptr<cache::KeyLock>;
 
   // graph_store.cc: from a reference to an executable.
   std::shared_ptr<Entry> FindEntry(const Digest& id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -207,6 +209,8 @@ class GraphStore {
   // is to load it.
   absl::StatusOr<ExecutablePointer> FindOrBegin(Entry& entry, const Digest& weights, Allow allow)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // So many more threads compile or load from now on; returns when that is.
+  absl::Time CountThreads(int compilers, int loaders) ABSL_LOCKS_EXCLUDED(mutex_);
   ExecutablePointer Hit(Entry& entry, const Loaded& loaded) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<ExecutablePointer> Make(const Use& use, Purpose purpose)
       ABSL_LOCKS_EXCLUDED(mutex_);
@@ -219,6 +223,7 @@ class GraphStore {
   struct Got;
   absl::StatusOr<Got> GetArtifact(Entry& entry, Purpose purpose) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<Got> FindOrCompile(Entry& entry, Purpose purpose) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status CheckMayCompile(const Entry& entry, Allow allow) const ABSL_LOCKS_EXCLUDED(mutex_);
   Bytes FindOnDisk(Entry& entry) ABSL_LOCKS_EXCLUDED(mutex_);
   // Among processes; null: compile without. CANCELLED: do not compile.
   absl::StatusOr<CompileLock> LockForCompiling(const Entry& entry) const;
@@ -226,7 +231,6 @@ class GraphStore {
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Writes it, then lets go of the lock: who waits for that finds the artifact.
   void Keep(Entry& entry, const Bytes& artifact, CompileLock lock) ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status CheckMayCompile(const Entry& entry, Allow allow) const ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status WriteToDisk(Entry& entry, const std::string& bytes) ABSL_LOCKS_EXCLUDED(mutex_);
   // `bad` cannot be used: neither memory nor disk shall give it again.
   void Discard(Entry& entry, const Bytes& bad, const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -281,6 +285,9 @@ class GraphStore {
   std::vector<std::shared_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);  // as they were declared
   uint64_t ticks_ ABSL_GUARDED_BY(mutex_) = 0;  // counts uses, to tell which was last
   Totals totals_ ABSL_GUARDED_BY(mutex_);
+  // Threads at each, for the times among the totals, which have what was before `counted_since_`.
+  int compilers_ ABSL_GUARDED_BY(mutex_) = 0, loaders_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Time counted_since_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace latentd::compiler

@@ -52,7 +52,7 @@ class LocalEngine : public Engine {
   void OpenBuckets();
   absl::Status WarmBuckets();
   void NoteProgress(const WarmProgress& progress);
-  void ShowPhase(const char* phase, absl::Duration duration);
+  void ShowPhases(absl::Duration weights, absl::Duration total);
   void ShowModels();
   // Brings the status up to date with how the graphs stand; `warmed`: warming is over.
   void ShowBuckets(bool warmed = false);

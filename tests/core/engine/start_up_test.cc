@@ -8,8 +8,10 @@
 #include <thread>
 #include <vector>
 
+#include "absl/synchronization/barrier.h"
 #include "core/base/error_details.h"
 #include "tests/core/engine/demo_engine.h"
+#include "tests/support/fake_clock.h"
 #include "tests/support/safetensors_writer.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_directory.h"
@@ -66,6 +68,26 @@ TEST(StartUpTest, GoesFromLoadingOverWarmingToReady) {
 }
 
 TEST(StartUpTest, TakesTheModelsOwnBucketsWhereNoneAreConfigured) {
+// Two graphs are made at a time; each compilation takes a second, and nothing else takes any.
+TEST(StartUpTest, PhasesFollowEachOtherAndTotalIsTheirSum) {
+  ::latentd::testing::FakeClock clock;
+  absl::Barrier* const both = new absl::Barrier(2);  // deletes itself
+  std::atomic<int> plans = 0;
+  const auto plan = [&](const graph::Graph&) {
+    if (++plans <= 2 && both->Block()) delete both;
+    clock.Advance(absl::Seconds(1));
+    return absl::OkStatus();
+  };
+  LocalEngine engine(SmallConfig(), WatchedBackend::Create(plan), clock);
+  ASSERT_OK(engine.Load());
+  const auto phase = [&](const char* name) {
+    return MetricOf(engine, metrics::kStartupPhase, name);
+  };
+  EXPECT_EQ(phase("compile"), 6);
+  EXPECT_EQ(phase("total"), 6);
+  EXPECT_EQ(MetricOf(engine, metrics::kStartupPhase), 2 * phase("total"));
+}
+
   Config config = SmallConfig();
   config.buckets.clear();
   config.compile_at_start = false;
