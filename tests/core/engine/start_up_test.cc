@@ -23,6 +23,7 @@ using ::latentd::testing::RecordingSink;
 using ::latentd::testing::StatusIs;
 using ::latentd::testing::TemporaryDirectory;
 using ::testing::_;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -67,7 +68,6 @@ TEST(StartUpTest, GoesFromLoadingOverWarmingToReady) {
   EXPECT_EQ(MetricOf(*engine, metrics::kGraphCompilations, "startup"), 6);
 }
 
-TEST(StartUpTest, TakesTheModelsOwnBucketsWhereNoneAreConfigured) {
 // Two graphs are made at a time; each compilation takes a second, and nothing else takes any.
 TEST(StartUpTest, PhasesFollowEachOtherAndTotalIsTheirSum) {
   ::latentd::testing::FakeClock clock;
@@ -88,6 +88,7 @@ TEST(StartUpTest, PhasesFollowEachOtherAndTotalIsTheirSum) {
   EXPECT_EQ(MetricOf(engine, metrics::kStartupPhase), 2 * phase("total"));
 }
 
+TEST(StartUpTest, TakesTheModelsOwnBucketsWhereNoneAreConfigured) {
   Config config = SmallConfig();
   config.buckets.clear();
   config.compile_at_start = false;
@@ -239,9 +240,21 @@ TEST(StartUpTest, StrictModeCompilesNothingOnceItIsReady) {
   const absl::Status refused = SubmitTo(*engine, SpecOf({72, 64}, pipeline::BucketPolicy::kColdOk));
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(GetReason(refused), "COMPILE_FORBIDDEN");
-  const auto warmed = engine->graphs().Warm({.buckets = {{72, 64}}}, /*dry_run=*/false, Always);
-  EXPECT_THAT(warmed, StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("72x64")));
-  EXPECT_EQ(GetReason(warmed.status()), "COMPILE_FORBIDDEN");
+  std::vector<absl::Status> failures;
+  const auto note = [&](const WarmProgress& step) {
+    if (!step.entry.status.ok()) failures.push_back(step.entry.status);
+    return true;
+  };
+  ASSERT_OK_AND_ASSIGN(const WarmOutcome warmed,
+                       engine->graphs().Warm({.buckets = {{72, 64}}}, /*dry_run=*/false, note));
+  EXPECT_EQ(warmed.failed, 3);  // the UNet's step and the VAE's halves; the others were ready
+  EXPECT_EQ(warmed.ready_before, 3);
+  for (const absl::Status& failure : failures) {
+    EXPECT_THAT(failure, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                  AllOf(HasSubstr("72x64"), HasSubstr("--forbid-compile"))));
+    EXPECT_EQ(GetReason(failure), "COMPILE_FORBIDDEN");
+  }
+  EXPECT_EQ(engine->status().buckets.size(), 1u);
   EXPECT_EQ(CompilationsOf(*engine), compiled);
 }
 
