@@ -215,6 +215,7 @@ TEST_F(GraphAdminTest, SaysOfAnImportThatNothingServedNeedsIt) {
   };
   ASSERT_OK(other->graphs().Export({.components = {"unet_base", "vae_decoder"}}, import));
   EXPECT_EQ(unused["vae_decoder 64x64"], "");
+  ASSERT_TRUE(AllOk(admin().Evict({.buckets = {{104, 64}}}, CacheTier::kDisk, false)));
   EXPECT_THAT(unused["vae_decoder 104x64"],
               HasSubstr("no bucket of this server needs vae_decoder"));
 }
