@@ -224,12 +224,9 @@ class Generation {
 
   void Summarize(const v1::Completed& completed) {
     display_.Clear();
-    if (completed.dropped_tokens() > 0) {
-      std::cerr << "warning: the prompt is too long; its last " << completed.dropped_tokens()
-                << " tokens were not read\n";
-    }
-    for (const std::string& warning : completed.warnings())
+    for (const std::string& warning : completed.warnings()) {
       std::cerr << "warning: " << warning << '\n';
+    }
     if (options_.quiet) return;
     const auto& total = completed.timings().total();
     std::cerr << absl::StrFormat("%.1f s\n",

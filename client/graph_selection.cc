@@ -43,7 +43,10 @@ OptionGroup SelectionOptions(GraphSelector& selector) {
             "text_encoder, text_encoder_2, unet_base, unet_refiner, vae_decoder,\n"
             "vae_encoder; may be repeated",
             add_component},
-           {"bucket", "WIDTHxHEIGHT", "may be repeated", add_bucket}}};
+           {"bucket", "WIDTHxHEIGHT",
+            "every graph that it needs, shared ones too (evict and unpin leave those that\n"
+            "another bucket needs); may be repeated",
+            add_bucket}}};
 }
 
 bool SelectsAny(const GraphSelector& selector) {

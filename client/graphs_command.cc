@@ -132,6 +132,11 @@ std::string LastUseText(const v1::Graph& graph) {
   return AgoText(last_use, absl::Now());
 }
 
+std::string OutcomeText(const v1::GraphResult& result) {
+  if (result.has_error()) return result.error().message();
+  return result.unused().empty() ? "ok" : absl::StrCat("ok, but not used: ", result.unused());
+}
+
 void PrintReasons(const v1::ListGraphsResponse& response) {
   for (const v1::Graph& graph : response.graphs()) {
     if (graph.reason().empty()) continue;
@@ -212,8 +217,11 @@ ExitCode ShowGraph(AdminClient& client, GraphsOptions& options) {
 }
 
 ExitCode PrintResults(const v1::GraphResults& results, const GraphsOptions& options) {
-  int failed = 0;
-  for (const v1::GraphResult& result : results.results()) failed += result.has_error() ? 1 : 0;
+  int failed = 0, unused = 0;
+  for (const v1::GraphResult& result : results.results()) {
+    failed += result.has_error() ? 1 : 0;
+    unused += result.unused().empty() ? 0 : 1;
+  }
   const ExitCode code = failed > 0 ? ExitCode::kFailed : ExitCode::kOk;
   if (options.json) {
     const ExitCode printed = PrintJson(results);
@@ -222,10 +230,13 @@ ExitCode PrintResults(const v1::GraphResults& results, const GraphsOptions& opti
   std::vector<std::vector<std::string>> rows;
   for (const v1::GraphResult& result : results.results()) {
     rows.push_back({result.id().substr(0, 12), result.component(), SizeText(result.bucket()),
-                    result.has_error() ? result.error().message() : "ok"});
+                    OutcomeText(result)});
   }
   std::cout << TableText(rows);
   std::cerr << absl::StrFormat("%d done, %d failed\n", results.results_size() - failed, failed);
+  if (unused > 0) {
+    std::cerr << absl::StrFormat("warning: %d of them are not used by this server\n", unused);
+  }
   return code;
 }
 

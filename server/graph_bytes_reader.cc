@@ -71,6 +71,9 @@ absl::Status GraphBytesReader::Begin(int64_t total_bytes) {
 }
 
 absl::Status GraphBytesReader::End() const {
+  if (count_ == 0) {
+    return absl::InvalidArgumentError("the stream has no graph: send what ExportGraphs gave");
+  }
   if (graph_bytes_ == 0) return absl::OkStatus();
   return Damaged(
       absl::StrCat("it ends after ", graph_.size(), " of ", graph_bytes_, " bytes of a graph"));

@@ -100,6 +100,7 @@ v1::GraphResult ToProto(const engine::EntryResult& result) {
   proto.set_component(result.component);
   if (result.bucket != pipeline::Size()) *proto.mutable_bucket() = ToProto(result.bucket);
   if (!result.status.ok()) *proto.mutable_error() = ToError(result.status);
+  proto.set_unused(result.unused);
   return proto;
 }
 

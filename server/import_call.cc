@@ -60,6 +60,7 @@ void ImportCall::Import(std::string graph) {
   const absl::StatusOr<engine::EntryResult> result =
       CatchOutOfMemory([&] { return environment_.engine.graphs().Import(std::move(graph)); });
   if (!result.ok()) return FinishWith(result.status());
+  if (!result->unused.empty()) ++unused_;
   *results_.add_results() = ToProto(*result);
   Read();
 }
@@ -68,6 +69,7 @@ void ImportCall::FinishWith(const absl::Status& status) {
   Log(latent::v1::INFO, "admin",
       {{"method", "ImportGraphs"},
        {"graphs", results_.results_size()},
+       {"unused", unused_},
        {"code", absl::StatusCodeToString(status.code())}});
   if (status.ok()) response_ = Serialize(results_);
   ticket_.reset();  // who sees this call end can start the next one

@@ -61,6 +61,7 @@ class ImportCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   GraphBytesReader reader_;
   grpc::ByteBuffer bytes_;
   latent::v1::GraphResults results_;
+  int unused_ = 0;  // of them: taken in, and nothing that is served needs them
   grpc::ByteBuffer& response_;
   mutable absl::Mutex mutex_;
   grpc::CallbackServerContext* context_ ABSL_GUARDED_BY(mutex_);  // null once it is done

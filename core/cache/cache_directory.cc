@@ -29,6 +29,7 @@ constexpr absl::string_view kPinSuffix = ".pin";
 constexpr absl::string_view kTemporarySuffix = ".tmp";
 constexpr absl::string_view kQuarantine = "quarantine";
 constexpr absl::string_view kLockName = "lock";
+constexpr absl::string_view kKeyLocksName = "key-locks";
 constexpr absl::Duration kLockPoll = absl::Milliseconds(1);
 
 // Below the cache directory.
@@ -116,6 +117,17 @@ absl::Status SyncPath(const std::string& path) {
     return CacheFileError("write out the directory", path, errno);
   }
   return absl::OkStatus();
+}
+
+// One byte of the file of key locks. Keys that share one only wait for each other.
+struct flock KeyRange(Kind kind, const Digest& digest) {
+  const uint64_t mixed = digest.low ^ static_cast<uint64_t>(kind);
+  struct flock range = {};
+  range.l_type = F_WRLCK;
+  range.l_whence = SEEK_SET;
+  range.l_start = static_cast<off_t>(mixed >> 2);  // not negative, nor the last that there can be
+  range.l_len = 1;
+  return range;
 }
 
 // The time of last access stays as it is.
@@ -242,6 +254,18 @@ absl::StatusOr<DirectoryLock> CacheDirectory::Acquire() const {
     absl::SleepFor(kLockPoll);
   }
   return DirectoryLock(std::move(file));
+}
+
+// Locks of an open file, unlike those of a process, hold between threads too.
+absl::StatusOr<std::optional<KeyLock>> CacheDirectory::TryLockKey(Kind kind,
+                                                                  const Digest& digest) const {
+  const std::string path = Below(kKeyLocksName);
+  KeyLock lock(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (lock.get() < 0) return CacheFileError("open", path, errno);
+  struct flock range = KeyRange(kind, digest);
+  if (fcntl(lock.get(), F_OFD_SETLK, &range) == 0) return std::optional<KeyLock>(std::move(lock));
+  if (errno == EAGAIN || errno == EACCES) return std::optional<KeyLock>();
+  return CacheFileError("lock", path, errno);
 }
 
 int64_t CacheDirectory::RoomLeft(const DirectoryLock& lock, int64_t max_bytes) {

@@ -65,6 +65,9 @@ class TemporaryFile {
   FileDescriptor file_;
 };
 
+// Held until it is destroyed; the kernel releases those of a process that dies.
+using KeyLock = FileDescriptor;
+
 class CacheDirectory {
  public:
   CacheDirectory(std::string path, absl::Duration lock_wait)
@@ -77,6 +80,10 @@ class CacheDirectory {
 
   // UNAVAILABLE if another process keeps it for longer than `lock_wait`.
   absl::StatusOr<DirectoryLock> Acquire() const;
+
+  // The lock of one key; null: another process, or another thread of this one, has it. Never waits.
+  // An error: there are no locks in this directory, such as where it cannot be written.
+  absl::StatusOr<std::optional<KeyLock>> TryLockKey(Kind kind, const Digest& digest) const;
 
   // Bytes that may be written before somebody has to count again what is there, as was noted last
   // for a budget of `max_bytes`; 0 if nothing was.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "core/base/status_macros.h"
 #include "core/metrics/families.h"
 
@@ -13,12 +14,16 @@ namespace {
 
 // Far below what file systems keep, far above what two uses in one tick of a clock need.
 constexpr absl::Duration kUseStep = absl::Microseconds(1);
+// Far below what making an entry takes.
+constexpr absl::Duration kKeyLockPoll = absl::Milliseconds(5);
 
 absl::StatusOr<std::shared_ptr<const MappedFile>> OpenFile(const std::string& path) {
   auto file = MappedFile::Open(path);
   if (file.ok() || absl::IsNotFound(file.status()) || absl::IsPermissionDenied(file.status())) {
     return file;
   }
+  // A directory or a pipe, which no entry could be put in the place of.
+  if (absl::IsInvalidArgument(file.status())) return absl::DataLossError(file.status().message());
   return absl::UnavailableError(file.status().message());
 }
 
@@ -240,6 +245,21 @@ void DiskCache::CountWriteFailure(const absl::Status& status) {
       return metrics_.read_only.Increment();
     default:
       return metrics_.other.Increment();
+  }
+}
+
+absl::StatusOr<KeyLock> DiskCache::LockKey(Kind kind, absl::string_view key, absl::Duration wait,
+                                           const std::function<bool()>& stop) const {
+  const Digest digest = DigestOf(key);
+  for (absl::Duration waited;; waited += kKeyLockPoll) {
+    ASSIGN_OR_RETURN(std::optional<KeyLock> lock, files_.TryLockKey(kind, digest));
+    if (lock.has_value()) return *std::move(lock);
+    if (stop && stop()) return absl::CancelledError("stopped while waiting for a key's lock");
+    if (waited >= wait) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("another process has held the key's lock for ", absl::FormatDuration(wait)));
+    }
+    absl::SleepFor(kKeyLockPoll);
   }
 }
 

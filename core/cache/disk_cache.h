@@ -28,6 +28,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -89,10 +90,10 @@ class DiskCache {
   static absl::StatusOr<std::unique_ptr<DiskCache>> Open(const Options& options, const Clock& clock,
                                                          metrics::Registry& registry);
 
-  // NOT_FOUND: there is none. DATA_LOSS: there was one, it is damaged and now in quarantine (in a
-  // directory that cannot be written it stays, is refused each time and not listed); the message
-  // says what is wrong with it. PERMISSION_DENIED, UNAVAILABLE: the file cannot be read. Reading
-  // marks the entry as used now.
+  // NOT_FOUND: there is none. DATA_LOSS: there was one, it is damaged (or no file) and now in
+  // quarantine (in a directory that cannot be written it stays, is refused each time and not
+  // listed); the message says what is wrong with it. PERMISSION_DENIED, UNAVAILABLE: the file
+  // cannot be read. Reading marks the entry as used now.
   absl::StatusOr<Entry> Read(Kind kind, absl::string_view key);
 
   // Reads the file again and checks everything, as Read does, without marking it used.
@@ -106,6 +107,12 @@ class DiskCache {
   // may not be evicted for it; nothing was evicted then. PERMISSION_DENIED, UNAVAILABLE: cannot be
   // written. INVALID_ARGUMENT: a key of more than kMaxKeyBytes.
   absl::Status Write(Kind kind, absl::string_view key, absl::string_view payload);
+
+  // So that of several processes that lack an entry one makes it: who has the key's lock. Waits for
+  // who has it, asking `stop` (if not empty) now and then. DEADLINE_EXCEEDED: somebody still has it
+  // after `wait`; CANCELLED: `stop` returned true; any other error: this directory has no locks.
+  absl::StatusOr<KeyLock> LockKey(Kind kind, absl::string_view key, absl::Duration wait,
+                                  const std::function<bool()>& stop) const;
 
   // OK too if there is none.
   absl::Status Remove(Kind kind, absl::string_view key);

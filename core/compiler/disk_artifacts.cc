@@ -62,6 +62,11 @@ DiskArtifacts::Found DiskArtifacts::WhyNot(const GraphKey& key) const {
   return {};
 }
 
+absl::StatusOr<cache::KeyLock> DiskArtifacts::Lock(const GraphKey& key, absl::Duration wait,
+                                                   const std::function<bool()>& stop) const {
+  return disk_->LockKey(Kind::kArtifact, key.ToText(), wait, stop);
+}
+
 absl::Status DiskArtifacts::Write(const GraphKey& key, const std::string& artifact) {
   if (disk_ == nullptr) {
     return WithReason(absl::FailedPreconditionError("there is no disk cache"), "NO_DISK_CACHE");

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -42,6 +43,10 @@ class DiskArtifacts {
 
   // As Find, without marking it used. NOT_FOUND, DATA_LOSS.
   absl::StatusOr<std::string> Check(const GraphKey& key) const;
+
+  // As DiskCache::LockKey. REQUIRES: available().
+  absl::StatusOr<cache::KeyLock> Lock(const GraphKey& key, absl::Duration wait,
+                                      const std::function<bool()>& stop) const;
 
   // FAILED_PRECONDITION without a disk cache.
   absl::Status Write(const GraphKey& key, const std::string& artifact);

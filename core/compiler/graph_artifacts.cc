@@ -61,19 +61,43 @@ absl::StatusOr<GraphStore::Got> GraphStore::GetArtifact(Entry& entry, Purpose pu
 absl::StatusOr<GraphStore::Got> GraphStore::FindOrCompile(Entry& entry, Purpose purpose) {
   Bytes found = FindOnDisk(entry);
   if (found.bytes != nullptr) return Got{std::move(found), "disk_load"};
+  RETURN_IF_ERROR(CheckMayCompile(entry, purpose.allow));
+  ASSIGN_OR_RETURN(CompileLock lock, LockForCompiling(entry));
+  // Another process may have compiled it since.
+  if (lock != nullptr && disk_.Contains(entry.key)) found = FindOnDisk(entry);
+  if (found.bytes != nullptr) return Got{std::move(found), "disk_load"};
   {
-    absl::MutexLock lock(&mutex_);
-    if (purpose.allow == Allow::kLoad) return Cold(entry);
-    if (compiling_forbidden_) {
-      return WithReason(absl::FailedPreconditionError(absl::StrCat(
-                            Cold(entry).message(), ", and compiling is forbidden after start-up")),
-                        "COMPILE_FORBIDDEN");
-    }
+    absl::MutexLock held(&mutex_);
     entry.work = Entry::Work::kCompiling;
     Publish(entry);
   }
-  ASSIGN_OR_RETURN(Bytes compiled, CompileNow(entry, purpose.reason));
+  ASSIGN_OR_RETURN(Bytes compiled, CompileNow(entry, purpose.reason, std::move(lock)));
   return Got{std::move(compiled), "compile"};
+}
+
+absl::Status GraphStore::CheckMayCompile(const Entry& entry, Allow allow) const {
+  absl::MutexLock lock(&mutex_);
+  if (allow == Allow::kLoad) return Cold(entry);
+  if (!compiling_forbidden_) return absl::OkStatus();
+  return WithReason(
+      absl::FailedPreconditionError(absl::StrCat(
+          Cold(entry).message(),
+          "; it would have to be compiled, which this server does not do after its start "
+          "(--forbid-compile-after-ready)")),
+      "COMPILE_FORBIDDEN");
+}
+
+absl::StatusOr<GraphStore::CompileLock> GraphStore::LockForCompiling(const Entry& entry) const {
+  if (!options_.save || !disk_.available()) return nullptr;
+  absl::StatusOr<cache::KeyLock> lock = disk_.Lock(entry.key, options_.compile_wait, options_.stop);
+  if (lock.ok()) return std::make_shared<cache::KeyLock>(*std::move(lock));
+  if (absl::IsCancelled(lock.status())) return std::move(lock).status();
+  if (absl::IsDeadlineExceeded(lock.status())) {
+    Warn(absl::StrCat(entry.label.ToText(), " has been compiled by another process for ",
+                      absl::FormatDuration(options_.compile_wait),
+                      ", which may hang; it is compiled here too"));
+  }
+  return nullptr;  // a directory that cannot be written gives no locks, and takes no artifact
 }
 
 GraphStore::Bytes GraphStore::FindOnDisk(Entry& entry) {
@@ -98,16 +122,17 @@ GraphStore::Bytes GraphStore::FindOnDisk(Entry& entry) {
   return {std::make_shared<const std::string>(std::move(found.bytes)), /*made_here=*/false};
 }
 
-absl::StatusOr<GraphStore::Bytes> GraphStore::CompileNow(Entry& entry, absl::string_view reason) {
+absl::StatusOr<GraphStore::Bytes> GraphStore::CompileNow(Entry& entry, absl::string_view reason,
+                                                         CompileLock lock) {
   metrics::Gauge& in_progress = registry_.GetGauge(metrics::kGraphCompilesInProgress);
   in_progress.Add(1);
-  const absl::Time begin = clock_.Monotonic();
+  const absl::Time begin = CountThreads(/*compilers=*/1, /*loaders=*/0);
   const absl::StatusOr<CompiledGraph> compiled = CatchOutOfMemory(
       [&] { return Compile(*entry.graph, entry.backend, OptionsFor(entry.precision)); });
-  const absl::Duration took = clock_.Monotonic() - begin;
+  const absl::Duration took = CountThreads(/*compilers=*/-1, /*loaders=*/0) - begin;
   in_progress.Add(-1);
   {
-    absl::MutexLock lock(&mutex_);
+    absl::MutexLock held(&mutex_);
     ++entry.tries;
     entry.failure = compiled.status();
     if (compiled.ok()) {
@@ -115,7 +140,6 @@ absl::StatusOr<GraphStore::Bytes> GraphStore::CompileNow(Entry& entry, absl::str
       entry.needs.clear();
       ++entry.compilations;
       ++totals_.compilations;
-      totals_.compile_time += took;
     }
   }
   const std::string& component = entry.label.component;
@@ -126,14 +150,16 @@ absl::StatusOr<GraphStore::Bytes> GraphStore::CompileNow(Entry& entry, absl::str
   registry_.GetCounter(metrics::kGraphCompilations, {component, std::string(reason)}).Increment();
   auto bytes = std::make_shared<const std::string>(Seal(*compiled, entry.key, entry.label, took));
   Bytes artifact{std::move(bytes), /*made_here=*/true};
-  if (options_.save && disk_.available()) Keep(entry, artifact);
+  if (options_.save && disk_.available()) Keep(entry, artifact, std::move(lock));
   return artifact;
 }
 
-void GraphStore::Keep(Entry& entry, const Bytes& artifact) {
-  auto write = [this, entry = entry.shared_from_this(), artifact] {
+void GraphStore::Keep(Entry& entry, const Bytes& artifact, CompileLock lock) {
+  auto write = [this, entry = entry.shared_from_this(), artifact,
+                lock = std::move(lock)]() mutable {
     const absl::Status written =
         CatchOutOfMemory([&] { return WriteToDisk(*entry, *artifact.bytes); });
+    lock.reset();
     if (written.ok()) return;
     Warn(absl::StrCat(entry->label.ToText(), " is not kept on disk: ", written.message()));
   };

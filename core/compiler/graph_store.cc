@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/compiler/graph_entry.h"
@@ -198,6 +199,8 @@ absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::Make(const Use& use, P
 
 absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::LoadFrom(const Use& use,
                                                                    const Bytes& artifact) {
+  CountThreads(/*compilers=*/0, /*loaders=*/1);
+  const absl::Cleanup count = [this] { CountThreads(/*compilers=*/0, /*loaders=*/-1); };
   ExecutablePointer executable;
   absl::Duration took;
   {
@@ -215,7 +218,6 @@ absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::LoadFrom(const Use& us
   absl::MutexLock lock(&mutex_);
   use.entry->load_time = took;
   ++totals_.loads;
-  totals_.load_time += took;
   return executable;
 }
 
@@ -236,6 +238,20 @@ absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::LoadOnly(const Use& us
   entry.arena_bytes = executable->arena_bytes();
   entry.loaded[*use.content].own_bytes = executable->own_bytes();
   return executable;
+}
+
+absl::Time GraphStore::CountThreads(int compilers, int loaders) {
+  absl::MutexLock lock(&mutex_);
+  const absl::Time now = clock_.Monotonic();
+  if (compilers_ > 0) {
+    totals_.compile_time += now - counted_since_;
+  } else if (loaders_ > 0) {
+    totals_.load_time += now - counted_since_;
+  }
+  counted_since_ = now;
+  compilers_ += compilers;
+  loaders_ += loaders;
+  return now;
 }
 
 GraphStore::Totals GraphStore::totals() const {

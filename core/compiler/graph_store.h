@@ -6,7 +6,8 @@
 // and of one executable where their weights' contents are equal. An entry lives as long as somebody
 // keeps a reference to it; what the last one leaves behind goes at the next Declare.
 //
-// One compilation per key however many ask at once: the others wait. A failure is remembered with
+// One compilation per key however many ask at once: the others wait, also those of other processes
+// on the same disk cache, who then take the artifact from there. A failure is remembered with
 // its reason and given to who asks again, until a Get for kRetry; but what was the machine's fault
 // (Backend::LoadIf), or a lack of memory while compiling, is tried again. A compiled artifact is
 // written to disk as soon as there is one. An artifact on disk that was made for another key, or is
@@ -104,6 +105,11 @@ class GraphStore {
     size_t memory_budget = size_t{1} << 30;  // executables' own bytes and artifacts in memory
     bool run_once = false;  // run each executable once, on zeros, when it is loaded
     bool save = true;       // write what was compiled to disk
+    // How long another process that compiles the same graph is waited for before it is compiled
+    // here too: longer than any compilation takes, since only a process that hangs has it so long.
+    absl::Duration compile_wait = absl::Minutes(1);
+    // Asked while waiting for another process; true: give up, with CANCELLED. May be empty.
+    std::function<bool()> stop = {};
     // Takes what writes an artifact of so many bytes, to run it now or soon; empty: it is run at
     // once. What waits must have run before the store goes.
     std::function<void(size_t bytes, std::function<void()> write)> write = {};
@@ -118,6 +124,8 @@ class GraphStore {
   // How much was done since the start, and what is held now.
   struct Totals {
     int64_t compilations = 0, loads = 0, hits = 0;
+    // In which something was compiled, and in which something was loaded (first runs included) and
+    // nothing compiled: however many threads were at it.
     absl::Duration compile_time, load_time;
     int64_t executable_bytes = 0;
     int64_t artifact_bytes = 0;  // in memory
@@ -185,6 +193,7 @@ class GraphStore {
   struct Entry;
   struct Loaded;
   struct Bytes;
+  using CompileLock = std::shared_ptr<cache::KeyLock>;
   // Freed after the lock is: that takes as long as the weights are large.
   using Leaving = std::vector<std::shared_ptr<const void>>;
 
@@ -200,6 +209,8 @@ class GraphStore {
   // is to load it.
   absl::StatusOr<ExecutablePointer> FindOrBegin(Entry& entry, const Digest& weights, Allow allow)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // So many more threads compile or load from now on; returns when that is.
+  absl::Time CountThreads(int compilers, int loaders) ABSL_LOCKS_EXCLUDED(mutex_);
   ExecutablePointer Hit(Entry& entry, const Loaded& loaded) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<ExecutablePointer> Make(const Use& use, Purpose purpose)
       ABSL_LOCKS_EXCLUDED(mutex_);
@@ -212,10 +223,14 @@ class GraphStore {
   struct Got;
   absl::StatusOr<Got> GetArtifact(Entry& entry, Purpose purpose) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<Got> FindOrCompile(Entry& entry, Purpose purpose) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status CheckMayCompile(const Entry& entry, Allow allow) const ABSL_LOCKS_EXCLUDED(mutex_);
   Bytes FindOnDisk(Entry& entry) ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::StatusOr<Bytes> CompileNow(Entry& entry, absl::string_view reason)
+  // Among processes; null: compile without. CANCELLED: do not compile.
+  absl::StatusOr<CompileLock> LockForCompiling(const Entry& entry) const;
+  absl::StatusOr<Bytes> CompileNow(Entry& entry, absl::string_view reason, CompileLock lock)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  void Keep(Entry& entry, const Bytes& artifact) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Writes it, then lets go of the lock: who waits for that finds the artifact.
+  void Keep(Entry& entry, const Bytes& artifact, CompileLock lock) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status WriteToDisk(Entry& entry, const std::string& bytes) ABSL_LOCKS_EXCLUDED(mutex_);
   // `bad` cannot be used: neither memory nor disk shall give it again.
   void Discard(Entry& entry, const Bytes& bad, const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -270,6 +285,9 @@ class GraphStore {
   std::vector<std::shared_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);  // as they were declared
   uint64_t ticks_ ABSL_GUARDED_BY(mutex_) = 0;  // counts uses, to tell which was last
   Totals totals_ ABSL_GUARDED_BY(mutex_);
+  // Threads at each, for the times among the totals, which have what was before `counted_since_`.
+  int compilers_ ABSL_GUARDED_BY(mutex_) = 0, loaders_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Time counted_since_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace latentd::compiler

@@ -8,7 +8,6 @@
 #include "core/base/error_details.h"
 #include "core/base/status_macros.h"
 #include "core/engine/engine_metrics.h"
-#include "core/engine/graph_selection.h"
 #include "core/pipeline/conditioning.h"
 #include "core/pipeline/validation.h"
 
@@ -183,17 +182,22 @@ absl::StatusOr<GraphRefs> BucketGraphs::GraphsFor(const pipeline::PictureSpec& r
   return graphs;
 }
 
+std::vector<BucketNeeds> BucketGraphs::Needs() const {
+  std::vector<BucketNeeds> all;
+  absl::MutexLock lock(&mutex_);
+  for (const Served& served : served_) {
+    BucketNeeds& needs = all.emplace_back(BucketNeeds{served.size, {}});
+    for (const GraphStore::GraphRef& graph : served.graphs) {
+      needs.ids.insert(GraphStore::IdOf(graph));
+    }
+  }
+  return all;
+}
+
 std::vector<GraphInfo> BucketGraphs::Known() const {
   std::vector<GraphInfo> infos = store_.List();
   std::set<std::string> served_ids;
-  {
-    absl::MutexLock lock(&mutex_);
-    for (const Served& served : served_) {
-      for (const GraphStore::GraphRef& graph : served.graphs) {
-        served_ids.insert(GraphStore::IdOf(graph));
-      }
-    }
-  }
+  for (BucketNeeds& needs : Needs()) served_ids.merge(needs.ids);
   const auto unknown = [&](const GraphInfo& info) {
     return info.state == compiler::GraphState::kCold && !served_ids.contains(info.id);
   };

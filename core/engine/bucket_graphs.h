@@ -19,6 +19,7 @@
 #include "core/batching/buckets.h"
 #include "core/compiler/graph_store.h"
 #include "core/engine/engine.h"
+#include "core/engine/graph_selection.h"
 #include "core/engine/memory_tally.h"
 #include "core/pipeline/pipeline.h"
 
@@ -61,6 +62,9 @@ class BucketGraphs {
   absl::StatusOr<GraphRefs> GraphsOf(pipeline::Size bucket) const;
   // Those that pictures of this spec need. REQUIRES: it is resolved and has its executed_size.
   absl::StatusOr<GraphRefs> GraphsFor(const pipeline::PictureSpec& resolved) const;
+
+  // The buckets that are served, with the graphs of each.
+  std::vector<BucketNeeds> Needs() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Every graph that can be of interest: of buckets that are served, and what was compiled or tried
   // for others; not what somebody only asked about.

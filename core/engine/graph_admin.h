@@ -45,8 +45,9 @@ struct GraphEntry {
   bool in_use = false;
 };
 
-// Which graphs: all of them, or those that any of the lists names. Empty lists and no `all`:
-// INVALID_ARGUMENT. NOT_FOUND names an id or bucket that is not there.
+// Which graphs: all of them, or those that any of the lists names; a bucket means every graph that
+// it needs. Empty lists and no `all`: INVALID_ARGUMENT. NOT_FOUND names an id or bucket that is not
+// there.
 struct GraphSelector {
   bool all = false;
   std::vector<std::string> ids;  // or unambiguous beginnings of at least 6 digits
@@ -60,6 +61,7 @@ struct EntryResult {
   std::string component;
   pipeline::Size bucket;
   absl::Status status;
+  std::string unused;  // of an import that worked: why no bucket that is served needs the graph
 };
 
 struct MemoryPrediction {
@@ -116,8 +118,8 @@ class GraphAdmin {
   // Compiles (or loads) what is missing, a graph at a time on the engine's preparing thread; calls
   // `progress` from that thread, which must not block. What failed before is tried again. Cancelled
   // (`progress` returns false): what is queued stops, the running compilation finishes and is
-  // written. `dry_run` only predicts. FAILED_PRECONDITION in strict mode if something would have to
-  // be compiled, with the names.
+  // written. `dry_run` only predicts. In strict mode what would have to be compiled is that graph's
+  // own failure, FAILED_PRECONDITION with reason COMPILE_FORBIDDEN.
   virtual absl::StatusOr<WarmOutcome> Warm(
       const GraphSelector& selector, bool dry_run,
       const std::function<bool(const WarmProgress&)>& progress) = 0;
@@ -128,6 +130,8 @@ class GraphAdmin {
   // Never compiles.
   virtual absl::StatusOr<std::vector<EntryResult>> Load(const GraphSelector& selector) = 0;
   virtual absl::StatusOr<std::vector<EntryResult>> Verify(const GraphSelector& selector) = 0;
+  // Evicting and unpinning a bucket leave alone what another one shares and still needs: one that
+  // is not selected, and of whose own graphs one is in that tier, or pinned.
   virtual absl::StatusOr<std::vector<EntryResult>> Evict(const GraphSelector& selector,
                                                          CacheTier tier, bool force) = 0;
   virtual absl::StatusOr<std::vector<EntryResult>> SetPinned(const GraphSelector& selector,
@@ -137,7 +141,8 @@ class GraphAdmin {
   virtual absl::Status Export(const GraphSelector& selector,
                               const std::function<bool(std::string artifact)>& take) = 0;
   // PERMISSION_DENIED unless Config::allow_import; DATA_LOSS. What was made for another machine or
-  // version is that graph's own FAILED_PRECONDITION.
+  // version is that graph's own FAILED_PRECONDITION; what nothing that is served needs is taken in,
+  // and the result says so.
   virtual absl::StatusOr<EntryResult> Import(std::string artifact) = 0;
 
   virtual MemoryReport memory() const = 0;

@@ -58,15 +58,53 @@ absl::Status AddByComponent(const std::string& component, const std::vector<Grap
   return absl::OkStatus();
 }
 
-absl::Status AddByBucket(pipeline::Size bucket, const std::vector<GraphInfo>& all, Ids& chosen) {
-  bool found = false;
+absl::Status AddByBucket(pipeline::Size bucket, const std::vector<GraphInfo>& all,
+                         const std::vector<BucketNeeds>& served, Ids& chosen) {
+  Ids found;
   for (const GraphInfo& info : all) {
-    if (info.label.width != bucket.width || info.label.height != bucket.height) continue;
-    chosen.insert(info.id);
-    found = true;
+    if (info.label.width == bucket.width && info.label.height == bucket.height) {
+      found.insert(info.id);
+    }
   }
-  if (found) return absl::OkStatus();
-  return NoSuchGraph(absl::StrCat("bucket ", SizeText(bucket)));
+  for (const BucketNeeds& needs : served) {
+    if (needs.bucket == bucket) found.insert(needs.ids.begin(), needs.ids.end());
+  }
+  if (found.empty()) return NoSuchGraph(absl::StrCat("bucket ", SizeText(bucket)));
+  chosen.merge(found);
+  return absl::OkStatus();
+}
+
+Ids IdsOf(const std::vector<GraphInfo>& infos) {
+  Ids ids;
+  for (const GraphInfo& info : infos) ids.insert(info.id);
+  return ids;
+}
+
+bool Contains(const std::vector<pipeline::Size>& sizes, pipeline::Size size) {
+  return std::find(sizes.begin(), sizes.end(), size) != sizes.end();
+}
+
+bool IsNamed(const GraphInfo& info, const GraphSelector& selector) {
+  const auto begins = [&](const std::string& id) { return absl::StartsWith(info.id, id); };
+  return selector.all ||
+         std::find(selector.components.begin(), selector.components.end(), info.label.component) !=
+             selector.components.end() ||
+         std::any_of(selector.ids.begin(), selector.ids.end(), begins);
+}
+
+// What buckets other than these need, of whose own graphs, those that are not `selected`, one is
+// kept.
+Ids NeededByOthers(const std::vector<pipeline::Size>& buckets, const Ids& selected, const Ids& kept,
+                   const std::vector<BucketNeeds>& served) {
+  Ids needed;
+  for (const BucketNeeds& other : served) {
+    if (Contains(buckets, other.bucket)) continue;
+    const bool stays = std::any_of(other.ids.begin(), other.ids.end(), [&](const std::string& id) {
+      return kept.contains(id) && !selected.contains(id);
+    });
+    if (stays) needed.insert(other.ids.begin(), other.ids.end());
+  }
+  return needed;
 }
 
 }  // namespace
@@ -80,7 +118,8 @@ absl::Status CheckNotEmpty(const GraphSelector& selector) {
 }
 
 absl::StatusOr<std::vector<GraphInfo>> Select(const GraphSelector& selector,
-                                              std::vector<GraphInfo> all) {
+                                              std::vector<GraphInfo> all,
+                                              const std::vector<BucketNeeds>& served) {
   RETURN_IF_ERROR(CheckNotEmpty(selector));
   Ids chosen;
   for (const std::string& id : selector.ids) RETURN_IF_ERROR(AddById(id, all, chosen));
@@ -88,12 +127,40 @@ absl::StatusOr<std::vector<GraphInfo>> Select(const GraphSelector& selector,
     RETURN_IF_ERROR(AddByComponent(component, all, chosen));
   }
   for (pipeline::Size bucket : selector.buckets) {
-    RETURN_IF_ERROR(AddByBucket(bucket, all, chosen));
+    RETURN_IF_ERROR(AddByBucket(bucket, all, served, chosen));
   }
   if (selector.all) return all;
   const auto left_out = [&](const GraphInfo& info) { return !chosen.contains(info.id); };
   all.erase(std::remove_if(all.begin(), all.end(), left_out), all.end());
   return all;
+}
+
+absl::StatusOr<std::vector<GraphInfo>> SelectToRelease(
+    const GraphSelector& selector, const std::vector<GraphInfo>& all,
+    const std::vector<BucketNeeds>& served, const std::function<bool(const GraphInfo&)>& kept) {
+  ASSIGN_OR_RETURN(std::vector<GraphInfo> selected, Select(selector, all, served));
+  Ids kept_ids;
+  for (const GraphInfo& info : all) {
+    if (kept(info)) kept_ids.insert(info.id);
+  }
+  const Ids needed = NeededByOthers(selector.buckets, IdsOf(selected), kept_ids, served);
+  std::erase_if(selected, [&](const GraphInfo& info) {
+    return needed.contains(info.id) && !IsNamed(info, selector);
+  });
+  return selected;
+}
+
+std::string WhyUnused(const GraphInfo& graph, const std::vector<GraphInfo>& known,
+                      const std::vector<BucketNeeds>& served) {
+  Ids needed;
+  for (const BucketNeeds& bucket : served) needed.insert(bucket.ids.begin(), bucket.ids.end());
+  if (needed.contains(graph.id)) return "";
+  for (const GraphInfo& info : known) {
+    if (!needed.contains(info.id) || info.label != graph.label) continue;
+    return absl::StrCat("this server needs another ", graph.label.ToText(), ": this one has ",
+                        compiler::Difference(graph.key.ToText(), info.key));
+  }
+  return absl::StrCat("no bucket of this server needs ", graph.label.ToText());
 }
 
 GraphEntry EntryOf(const GraphInfo& info) {
@@ -125,7 +192,10 @@ GraphEntry EntryOf(const GraphInfo& info) {
 }
 
 EntryResult ResultOf(const GraphInfo& info, absl::Status status) {
-  return {info.id, info.label.component, {info.label.width, info.label.height}, std::move(status)};
+  return {.id = info.id,
+          .component = info.label.component,
+          .bucket = {info.label.width, info.label.height},
+          .status = std::move(status)};
 }
 
 std::string NameSome(const std::vector<std::string>& names) {

@@ -3,6 +3,8 @@
 // Pure functions.
 #pragma once
 
+#include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,11 +18,33 @@ namespace latentd::engine {
 // INVALID_ARGUMENT if it selects nothing at all.
 absl::Status CheckNotEmpty(const GraphSelector& selector);
 
+// A bucket that is served, and the ids of every graph that its pictures need: those of its size,
+// and those that it shares with others (text encoders, a decoder's tiles).
+struct BucketNeeds {
+  pipeline::Size bucket;
+  std::set<std::string> ids;
+};
+
 // Those of `all` that the selector means, in their order, each once; a bucket means the graphs of
-// that size only. NOT_FOUND names an id or bucket that is not there; INVALID_ARGUMENT an id that is
-// too short or begins several, and a component that does not exist.
+// that size and, where it is served, all that it needs. NOT_FOUND names an id or bucket that is not
+// there; INVALID_ARGUMENT an id that is too short or begins several, and a component that does not
+// exist.
 absl::StatusOr<std::vector<compiler::GraphInfo>> Select(const GraphSelector& selector,
-                                                        std::vector<compiler::GraphInfo> all);
+                                                        std::vector<compiler::GraphInfo> all,
+                                                        const std::vector<BucketNeeds>& served);
+
+// Likewise, to let go of them: without those that were selected by their bucket alone and that
+// another bucket still needs, one that the selector does not name and of whose own graphs one is
+// `kept`.
+absl::StatusOr<std::vector<compiler::GraphInfo>> SelectToRelease(
+    const GraphSelector& selector, const std::vector<compiler::GraphInfo>& all,
+    const std::vector<BucketNeeds>& served,
+    const std::function<bool(const compiler::GraphInfo&)>& kept);
+
+// Why no bucket that is served needs the graph; empty: one does. `known` has what is declared.
+std::string WhyUnused(const compiler::GraphInfo& graph,
+                      const std::vector<compiler::GraphInfo>& known,
+                      const std::vector<BucketNeeds>& served);
 
 GraphEntry EntryOf(const compiler::GraphInfo& info);
 EntryResult ResultOf(const compiler::GraphInfo& info, absl::Status status);

@@ -42,6 +42,7 @@ class Job {
   const GenerateSpec spec;
   const std::string bucket;  // as a label: "256x192"
   const absl::Time submitted;
+  std::vector<std::string> warnings;     // for who asked; complete before the job is admitted
   std::vector<batching::PictureId> ids;  // of pictures, in order
 
   // The preparing thread's, for a job that was admitted without pictures: what to start.

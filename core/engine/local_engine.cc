@@ -71,7 +71,7 @@ LocalEngine::LocalEngine(Config config, std::unique_ptr<backends::Backend> backe
       clock_(clock),
       board_(clock, registry_),
       backend_(std::move(backend)),
-      stores_(config_, *backend_, clock, registry_,
+      stores_(config_, *backend_, clock, registry_, stop_,
               [this](const auto& label, const auto& needs) { return CheckFits(label, needs); }),
       loop_({.queue_capacity = config_.queue_capacity, .result_bytes = ResultBytesOf(config_)},
             metrics_, clock),
@@ -161,6 +161,7 @@ absl::StatusOr<uint64_t> LocalEngine::TrySubmit(GenerateSpec spec,
                                                 std::shared_ptr<EventSink> sink) {
   RETURN_IF_ERROR(Refusal());
   ASSIGN_OR_RETURN(pipeline::PictureSpec picture, Resolve(spec));
+  std::vector<std::string> warnings = pipeline_->UnusedParameters(spec.picture, picture);
   const size_t image_bytes = picture.image.size();
   spec.picture = picture;
   spec.picture.image = std::string();  // the pictures have it
@@ -171,6 +172,7 @@ absl::StatusOr<uint64_t> LocalEngine::TrySubmit(GenerateSpec spec,
   if (!pictures.ok()) RETURN_IF_ERROR(CheckPreparable(picture));
   const auto job = std::make_shared<Job>(loop_.NextHandle(), *pipeline_, std::move(spec),
                                          std::move(sink), clock_.Monotonic());
+  job->warnings = std::move(warnings);
   if (pictures.ok()) {
     job->pictures = *std::move(pictures);
   } else {

@@ -54,7 +54,7 @@ class LocalEngine : public Engine {
   void OpenBuckets();
   absl::Status WarmBuckets();
   void NoteProgress(const WarmProgress& progress);
-  void ShowPhase(const char* phase, absl::Duration duration);
+  void ShowPhases(absl::Duration weights, absl::Duration total);
   void ShowModels();
   // Brings the status up to date with how the graphs stand; `warmed`: warming is over.
   void ShowBuckets(bool warmed = false);
@@ -76,12 +76,12 @@ class LocalEngine : public Engine {
   StatusBoard board_;
   const std::unique_ptr<backends::Backend> backend_;
   MemoryBudget budget_;
+  std::atomic<bool> stop_ = false;  // loading and warming
   Stores stores_;
   // Set once, before the state leaves kLoading.
   std::unique_ptr<const pipeline::Pipeline> pipeline_;
   std::unique_ptr<BucketGraphs> buckets_;
 
-  std::atomic<bool> stop_ = false;  // loading and warming
   PictureLoop loop_;
   TaskThread preparing_{"preparing"};
   Warming warming_;

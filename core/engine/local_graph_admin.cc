@@ -29,14 +29,33 @@ bool IsCompiled(const GraphInfo& info) {
          info.state == compiler::GraphState::kLoading || info.state == compiler::GraphState::kReady;
 }
 
-// Of what an artifact says of itself.
-absl::StatusOr<EntryResult> ResultFor(absl::string_view artifact) {
+bool IsLoaded(const GraphInfo& info) {
+  return info.state == compiler::GraphState::kReady || info.state == compiler::GraphState::kLoading;
+}
+
+bool IsOnDisk(const GraphInfo& info) { return info.disk_bytes > 0; }
+
+// Whether a graph of a bucket shows that it is wanted in the tier.
+bool (*IsKept(CacheTier tier))(const GraphInfo&) {
+  switch (tier) {
+    case CacheTier::kMemory:
+      return IsLoaded;
+    case CacheTier::kDisk:
+      return IsOnDisk;
+    case CacheTier::kBoth:
+      break;
+  }
+  return [](const GraphInfo& info) { return IsLoaded(info) || IsOnDisk(info); };
+}
+
+// What an artifact says of itself.
+absl::StatusOr<GraphInfo> Describe(absl::string_view artifact) {
   ASSIGN_OR_RETURN(const compiler::Artifact parsed, compiler::ParseArtifact(artifact));
   GraphInfo info;
-  const auto key = compiler::GraphKey::FromText(parsed.key);
-  if (key.has_value()) info.id = key->ToDigest().ToString();
+  info.key = compiler::GraphKey::FromText(parsed.key).value_or(compiler::GraphKey());
+  if (!info.key.graph.empty()) info.id = info.key.ToDigest().ToString();
   info.label = compiler::GraphLabel::FromText(parsed.label).value_or(compiler::GraphLabel());
-  return ResultOf(info, absl::OkStatus());
+  return info;
 }
 
 void AddOnce(const GraphRefs& more, GraphRefs& graphs) {
@@ -63,7 +82,13 @@ absl::Status LocalGraphAdmin::CheckNotStopping() const {
 absl::StatusOr<std::vector<GraphInfo>> LocalGraphAdmin::Selected(
     const GraphSelector& selector) const {
   RETURN_IF_ERROR(CheckOpen());
-  return Select(selector, buckets().Known());
+  return Select(selector, buckets().Known(), buckets().Needs());
+}
+
+absl::StatusOr<std::vector<GraphInfo>> LocalGraphAdmin::SelectedToRelease(
+    const GraphSelector& selector, bool (*kept)(const GraphInfo&)) const {
+  RETURN_IF_ERROR(CheckOpen());
+  return SelectToRelease(selector, buckets().Known(), buckets().Needs(), kept);
 }
 
 absl::StatusOr<std::vector<GraphEntry>> LocalGraphAdmin::List(const GraphSelector& selector) const {
@@ -90,7 +115,6 @@ absl::StatusOr<WarmOutcome> LocalGraphAdmin::Warm(
     ASSIGN_OR_RETURN(const MemoryPrediction predicted, Predict(wish));
     return WarmOutcome{.predicted = predicted};
   }
-  RETURN_IF_ERROR(CheckAllowed(wish));
   std::map<std::string, absl::Status> failures;
   const auto note = [&](const WarmProgress& done) {
     if (!done.entry.status.ok()) failures[done.entry.id] = done.entry.status;
@@ -175,12 +199,6 @@ absl::StatusOr<MemoryPrediction> LocalGraphAdmin::Predict(const Wish& wish) {
                            });
 }
 
-absl::Status LocalGraphAdmin::CheckAllowed(const Wish& wish) const {
-  if (!parts_.config.forbid_compile_after_ready) return absl::OkStatus();
-  const absl::Status cold = buckets().CheckCompiled(wish.graphs);
-  return cold.ok() ? cold : WithReason(cold, "COMPILE_FORBIDDEN");
-}
-
 void LocalGraphAdmin::Settle(const Wish& wish,
                              const std::map<std::string, absl::Status>& failures) {
   for (pipeline::Size bucket : wish.buckets) {
@@ -193,6 +211,11 @@ void LocalGraphAdmin::Settle(const Wish& wish,
 absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::ForEach(const GraphSelector& selector,
                                                                   const Change& change) const {
   ASSIGN_OR_RETURN(const std::vector<GraphInfo> infos, Selected(selector));
+  return ForEach(infos, change);
+}
+
+std::vector<EntryResult> LocalGraphAdmin::ForEach(const std::vector<GraphInfo>& infos,
+                                                  const Change& change) const {
   parts_.stores.writes.Flush();  // lest something is written after it was evicted
   std::vector<EntryResult> results;
   results.reserve(infos.size());
@@ -230,10 +253,10 @@ absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Verify(const GraphSele
 
 absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Evict(const GraphSelector& selector,
                                                                 CacheTier tier, bool force) {
-  absl::StatusOr<std::vector<EntryResult>> results = ForEach(selector, [&](const std::string& id) {
+  ASSIGN_OR_RETURN(const std::vector<GraphInfo> infos, SelectedToRelease(selector, IsKept(tier)));
+  std::vector<EntryResult> results = ForEach(infos, [&](const std::string& id) {
     return parts_.stores.graphs.Evict(id, static_cast<compiler::Tier>(tier), force);
   });
-  if (!results.ok()) return results;
   buckets().ForgetCold();
   parts_.changed();
   malloc_trim(0);  // what was let go of is for other processes now
@@ -242,7 +265,10 @@ absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Evict(const GraphSelec
 
 absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::SetPinned(const GraphSelector& selector,
                                                                     bool pinned) {
-  return ForEach(selector,
+  const auto is_pinned = [](const GraphInfo& info) { return info.pinned; };
+  ASSIGN_OR_RETURN(const std::vector<GraphInfo> infos,
+                   pinned ? Selected(selector) : SelectedToRelease(selector, is_pinned));
+  return ForEach(infos,
                  [&](const std::string& id) { return parts_.stores.graphs.SetPinned(id, pinned); });
 }
 
@@ -267,9 +293,12 @@ absl::StatusOr<EntryResult> LocalGraphAdmin::Import(std::string artifact) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the graph has ", artifact.size(), " bytes, and the cache may hold ", limit));
   }
-  ASSIGN_OR_RETURN(EntryResult result, ResultFor(artifact));
-  result.status = parts_.stores.graphs.Import(std::move(artifact)).status();
+  ASSIGN_OR_RETURN(const GraphInfo info, Describe(artifact));
+  EntryResult result = ResultOf(info, parts_.stores.graphs.Import(std::move(artifact)).status());
   parts_.changed();
+  if (result.status.ok()) {
+    result.unused = WhyUnused(info, parts_.stores.graphs.Declared(), buckets().Needs());
+  }
   if (!result.status.ok() && !absl::IsFailedPrecondition(result.status)) return result.status;
   return result;
 }

@@ -69,16 +69,20 @@ class LocalGraphAdmin : public GraphAdmin {
   absl::Status CheckOpen() const;
   absl::Status CheckNotStopping() const;
   absl::StatusOr<std::vector<compiler::GraphInfo>> Selected(const GraphSelector& selector) const;
+  // What is to be let go of: see SelectToRelease.
+  absl::StatusOr<std::vector<compiler::GraphInfo>> SelectedToRelease(
+      const GraphSelector& selector, bool (*kept)(const compiler::GraphInfo&)) const;
   absl::StatusOr<Wish> WishOf(const GraphSelector& selector) const;
   absl::Status CheckSizes(const std::vector<pipeline::Size>& sizes) const;
   absl::Status AddNamed(const GraphSelector& selector, GraphRefs& graphs) const;
   absl::StatusOr<MemoryPrediction> Predict(const Wish& wish);
-  absl::Status CheckAllowed(const Wish& wish) const;
   void Settle(const Wish& wish, const std::map<std::string, absl::Status>& failures);
 
   using Change = std::function<absl::Status(const std::string& id)>;
   absl::StatusOr<std::vector<EntryResult>> ForEach(const GraphSelector& selector,
                                                    const Change& change) const;
+  std::vector<EntryResult> ForEach(const std::vector<compiler::GraphInfo>& infos,
+                                   const Change& change) const;
 
   const Parts parts_;
   std::atomic<BucketGraphs*> buckets_ = nullptr;

@@ -85,7 +85,7 @@ Completed CompletionOf(const Job& job) {
                       .effective = picture,
                       .executed_size = *picture.executed_size,
                       .dropped_tokens = job.dropped_tokens,
-                      .warnings = {}};
+                      .warnings = job.warnings};
   if (job.dropped_tokens > 0) {
     completed.warnings.push_back(absl::StrFormat(
         "the prompt was cut: its last %d tokens were not read", job.dropped_tokens));

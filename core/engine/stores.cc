@@ -81,7 +81,7 @@ weights::FormArchive FormsIn(DiskCache* cache, const backends::Backend& backend,
 }  // namespace
 
 Stores::Stores(const Config& config, backends::Backend& backend, const Clock& clock,
-               metrics::Registry& registry, BeforeLoad before_load)
+               metrics::Registry& registry, const std::atomic<bool>& stop, BeforeLoad before_load)
     : disk(OpenCache(config, clock, registry)),
       digests(DigestsIn(disk.get(), clock, writes)),
       reference(std::make_unique<backends::reference::ReferenceBackend>()),
@@ -92,6 +92,7 @@ Stores::Stores(const Config& config, backends::Backend& backend, const Clock& cl
                           .evaluate = backends::reference::EvaluateRecipe},
               .memory_budget = static_cast<size_t>(config.graph_memory_bytes),
               .run_once = true,
+              .stop = [&stop] { return stop.load(); },
               .write = [this](size_t bytes, auto write) { writes.Add(bytes, std::move(write)); },
               .on_warning = config.warn,
               .before_load = std::move(before_load)}),

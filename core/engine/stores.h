@@ -2,6 +2,7 @@
 // and tensors' digests survive a restart in it.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 
@@ -22,9 +23,10 @@ struct Stores {
       std::function<absl::Status(const compiler::GraphLabel&, const backends::MemoryNeeds&)>;
 
   // A cache directory that cannot be used is a warning, and then there is none. `before_load`: see
-  // GraphStore. `backend`, `clock` and `registry` must outlive the stores.
+  // GraphStore; once `stop` is true no other process is waited for. `backend`, `clock`, `registry`
+  // and `stop` must outlive the stores.
   Stores(const Config& config, backends::Backend& backend, const Clock& clock,
-         metrics::Registry& registry, BeforeLoad before_load);
+         metrics::Registry& registry, const std::atomic<bool>& stop, BeforeLoad before_load);
   Stores(const Stores&) = delete;
 
   const std::unique_ptr<cache::DiskCache> disk;  // may be null

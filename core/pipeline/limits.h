@@ -17,5 +17,7 @@ inline constexpr int kMaxImagesPerPrompt = 16;
 inline constexpr size_t kMaxPromptBytes = size_t{64} << 10;
 inline constexpr int kMaxConditioningSide = 1 << 16;  // of original_size and its like
 inline constexpr double kMaxAestheticScore = 100;
+inline constexpr double kDefaultAestheticScore = 6.0;
+inline constexpr double kDefaultNegativeAestheticScore = 2.5;
 
 }  // namespace latentd::pipeline

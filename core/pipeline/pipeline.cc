@@ -8,6 +8,7 @@
 #include "core/image/decode.h"
 #include "core/pipeline/state_bytes.h"
 #include "core/pipeline/units.h"
+#include "core/pipeline/unused_parameters.h"
 #include "core/schedulers/config.h"
 
 namespace latentd::pipeline {
@@ -242,6 +243,22 @@ absl::Status Pipeline::Run(Picture& picture) const {
       break;
   }
   return absl::FailedPreconditionError("the picture is finished");
+}
+
+std::vector<std::string> Pipeline::UnusedParameters(const PictureSpec& asked,
+                                                    const PictureSpec& resolved) const {
+  std::vector<ModelReads> reads;
+  for (const SdxlModel* model : ModelsOf(resolved)) {
+    // Resolve has read it with the same overrides.
+    const auto scheduler =
+        schedulers::ParseSchedulerConfig(model->scheduler_json(), resolved.scheduler);
+    reads.push_back({.clip_skip = model->which() == Model::kBase,
+                     .second_prompts = model->text_encoders().size() == 2,
+                     .eta = scheduler.ok() && scheduler->name() == "ddim",
+                     .aesthetic_scores = model->requires_aesthetics_score(),
+                     .zeros_for_negative = model->force_zeros_for_empty_prompt()});
+  }
+  return FindUnusedParameters(asked, resolved, reads);
 }
 
 int64_t Pipeline::DroppedTokens(const PictureSpec& spec) const {

@@ -56,6 +56,11 @@ class Pipeline {
   // Does the unit that picture.next names.
   absl::Status Run(Picture& picture) const;
 
+  // A sentence for each parameter of `asked` that has no effect on the pictures. `resolved` is what
+  // Resolve made of it.
+  std::vector<std::string> UnusedParameters(const PictureSpec& asked,
+                                            const PictureSpec& resolved) const;
+
   // Tokens of the longest prompt that no text encoder reads.
   int64_t DroppedTokens(const PictureSpec& spec) const;
 

@@ -13,8 +13,6 @@ constexpr int kDefaultSteps = 50;
 constexpr double kDefaultGuidanceScale = 5.0;
 constexpr double kDefaultStrength = 0.3;
 constexpr double kDefaultDenoisingEnd = 0.8;
-constexpr double kDefaultAestheticScore = 6.0;
-constexpr double kDefaultNegativeAestheticScore = 2.5;
 
 // Collects violations, a method for each kind of rule.
 class Violations {

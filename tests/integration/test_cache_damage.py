@@ -114,6 +114,29 @@ class CacheDamageTest(unittest.TestCase):
         self.assertEqual(compilations(again), 0)
         self.assertEqual(scrape(again).sum("latentd_graph_cache_load_failures_total", reason="corrupt"), 0)
 
+    def test_what_cannot_be_read_is_said_once_and_made_again(self):
+        """Directories, pipes and unreadable files in the place of entries. Guard: OpenFile in core/cache/disk_cache.cc."""
+        server = self.start()
+        expected = self.draw(server)
+        server.stop()
+        makers = [lambda path: (path / "of others").mkdir(parents=True), os.mkfifo,
+                  lambda path: path.touch(mode=0)]
+        victims = [path for path in self.files() if path.parent.name == "artifacts"][:len(makers)]
+        self.assertEqual(len(victims), len(makers))
+        for path, make in zip(victims, makers):
+            path.unlink()
+            make(path)
+        server = self.start(prepare=obey_permissions)
+        self.assertEqual(compilations(server), len(makers))
+        self.assertEqual(self.draw(server), expected)
+        for path in victims:
+            self.assertEqual(sum(str(path) in line for line in server.lines), 1, server.log())
+            self.assertTrue(path.is_file())
+        server.stop()
+        again = self.start(prepare=obey_permissions)
+        self.assertEqual(compilations(again), 0)
+        self.assertFalse([line for line in again.lines if "warning" in line], again.log())
+
     def test_a_full_disk(self):
         def no_room():
             resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))

@@ -55,6 +55,11 @@ TEST(GraphBytesReaderTest, DamageIsDataLoss) {
   EXPECT_THAT(begun.Add(Message(3, "ab")), damaged);
 }
 
+TEST(GraphBytesReaderTest, AStreamWithoutAGraphIsNoImport) {
+  EXPECT_THAT(GraphBytesReader({100, 100}).End(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no graph")));
+}
+
 TEST(GraphBytesReaderTest, LimitsHold) {
   const auto too_much = StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("--cache-max"));
   EXPECT_THAT(GraphBytesReader({4, 100}).Add(Message(5, "a")), too_much);

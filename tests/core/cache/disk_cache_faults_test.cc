@@ -270,16 +270,31 @@ TEST_F(DiskCacheFaultsTest, RefusesAFileAsDirectory) {
   EXPECT_EQ(WriteFailures("other"), 1);
 }
 
-TEST_F(DiskCacheFaultsTest, ADirectoryInPlaceOfAnEntryIsUnreadableAndNoCrash) {
-  const auto cache = Open();
-  std::filesystem::create_directory(EntryFile("key"));
-  EXPECT_THAT(cache->Read(Kind::kArtifact, "key"),
-              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("is a directory")));
-  EXPECT_THAT(cache->Write(Kind::kArtifact, "key", "x"),
-              StatusIs(absl::StatusCode::kUnavailable, HasSubstr(EntryFile("key"))));
-  EXPECT_EQ(LoadFailures("unreadable"), 1);
-  EXPECT_EQ(WriteFailures("other"), 1);
-  EXPECT_THAT(FilesIn("artifacts"), SizeIs(1));
+// In their place no entry could be written: it would be made anew at each start.
+TEST_F(DiskCacheFaultsTest, SetsAsideWhatIsNoFileAndTakesAnEntryInItsPlace) {
+  const std::pair<const char*, void (*)(const std::string&)> cases[] = {
+      {"is a directory",
+       [](const std::string& path) { std::filesystem::create_directories(path + "/with/others"); }},
+      {"is not a regular file", [](const std::string& path) { mkfifo(path.c_str(), 0600); }},
+  };
+  for (const auto& [what, make] : cases) {
+    const std::string key = what;
+    Open();
+    make(EntryFile(key));
+    const auto cache = Open();
+    EXPECT_THAT(cache->Read(Kind::kArtifact, key),
+                StatusIs(absl::StatusCode::kDataLoss,
+                         AllOf(HasSubstr(EntryFile(key)), HasSubstr(what),
+                               HasSubstr("it is now " + QuarantineFile(key)))));
+    EXPECT_TRUE(std::filesystem::exists(QuarantineFile(key)));
+    EXPECT_EQ(cache->Read(Kind::kArtifact, key).status().code(), absl::StatusCode::kNotFound);
+    ASSERT_OK(cache->Write(Kind::kArtifact, key, "x"));
+    ASSERT_OK_AND_ASSIGN(const std::string payload, ReadPayload(*Open(), key));
+    EXPECT_EQ(payload, "x");
+  }
+  EXPECT_EQ(LoadFailures("corrupt"), 2);
+  EXPECT_EQ(LoadFailures("unreadable"), 0);
+  EXPECT_EQ(WriteFailures("other"), 0);
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <sys/file.h>
 
 #include <csignal>
+#include <functional>
+#include <optional>
 #include <random>
 #include <thread>
 
@@ -19,6 +21,7 @@
 namespace latentd::cache {
 namespace {
 
+using ::testing::_;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -74,6 +77,51 @@ TEST_F(DiskCacheSharingTest, DoesNotWaitForEverForAProcessThatKeepsTheLock) {
 TemporaryFile NewWeight(const CacheDirectory& directory, int64_t bytes) {
   const DirectoryLock lock = directory.Acquire().value();
   return directory.NewTemporary(Kind::kPackedWeight, bytes, lock).value();
+}
+
+bool Never() { return false; }
+
+TEST_F(DiskCacheSharingTest, OneAtATimeHasTheLockOfAKey) {
+  const auto one = Open();
+  const auto other = Open();
+  const auto locked = [&](const char* key, const std::function<bool()>& stop = Never) {
+    return other->LockKey(Kind::kArtifact, key, absl::ZeroDuration(), stop).status();
+  };
+  {
+    ASSERT_OK_AND_ASSIGN(const KeyLock lock,
+                         one->LockKey(Kind::kArtifact, "a", absl::ZeroDuration(), Never));
+    EXPECT_THAT(locked("a"),
+                StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("another process")));
+    EXPECT_THAT(locked("a", [] { return true; }), StatusIs(absl::StatusCode::kCancelled, _));
+    EXPECT_OK(locked("b"));
+  }
+  EXPECT_OK(locked("a"));
+}
+
+TEST_F(DiskCacheSharingTest, WaitsForTheLockOfAKeyUntilItsHolderLetsGo) {
+  const auto one = Open();
+  const auto other = Open();
+  ASSERT_OK_AND_ASSIGN(KeyLock lock,
+                       one->LockKey(Kind::kArtifact, "a", absl::ZeroDuration(), Never));
+  std::optional<KeyLock> held(std::move(lock));
+  int asked = 0;
+  const auto let_go = [&] {
+    if (++asked == 3) held.reset();
+    return false;
+  };
+  EXPECT_OK(other->LockKey(Kind::kArtifact, "a", absl::InfiniteDuration(), let_go));
+  EXPECT_EQ(asked, 3);
+}
+
+TEST_F(DiskCacheSharingTest, AProcessThatDiesLetsGoOfItsKeys) {
+  const auto cache = Open();
+  const int end = testing::RunInChild([&] {
+    ASSERT_OK_AND_ASSIGN(const KeyLock lock,
+                         cache->LockKey(Kind::kArtifact, "a", absl::ZeroDuration(), Never));
+    raise(SIGKILL);
+  });
+  ASSERT_EQ(end, 128 + SIGKILL);
+  EXPECT_OK(cache->LockKey(Kind::kArtifact, "a", absl::ZeroDuration(), Never));
 }
 
 TEST_F(DiskCacheSharingTest, RemovesWhatDeadProcessesLeftAndNothingElse) {

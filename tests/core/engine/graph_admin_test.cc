@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
 #include "tests/core/engine/demo_engine.h"
 #include "tests/support/status_matchers.h"
@@ -193,6 +194,57 @@ TEST_F(GraphAdminTest, TakesBackWhatItExported) {
   EXPECT_EQ(engine_->state(), State::kReady);
   artifacts[0][artifacts[0].size() / 2] ^= 1;
   EXPECT_THAT(admin().Import(artifacts[0]), StatusIs(absl::StatusCode::kDataLoss, _));
+}
+
+TEST_F(GraphAdminTest, SaysOfAnImportThatNothingServedNeedsIt) {
+  ASSERT_OK_AND_ASSIGN(const auto other, Engine::Create(
+                                             [] {
+                                               Config config = SmallConfig();
+                                               config.buckets = {{64, 64}, {104, 64}};
+                                               return config;
+                                             }(),
+                                             SystemClock()));
+  ASSERT_OK(other->Load());
+  std::map<std::string, std::string> unused;
+  const auto import = [&](std::string artifact) {
+    const auto taken = admin().Import(std::move(artifact));
+    EXPECT_OK(taken);
+    EXPECT_OK(taken->status);
+    unused[absl::StrCat(taken->component, " ", SizeText(taken->bucket))] = taken->unused;
+    return true;
+  };
+  ASSERT_OK(other->graphs().Export({.components = {"unet_base", "vae_decoder"}}, import));
+  EXPECT_EQ(unused["vae_decoder 64x64"], "");
+  ASSERT_TRUE(AllOk(admin().Evict({.buckets = {{104, 64}}}, CacheTier::kDisk, false)));
+  EXPECT_THAT(unused["vae_decoder 104x64"],
+              HasSubstr("no bucket of this server needs vae_decoder"));
+}
+
+TEST_F(GraphAdminTest, EvictsWithABucketWhatNoOtherBucketNeeds) {
+  const pipeline::Size other{104, 64};
+  ASSERT_OK(admin().Warm({.buckets = {other}}, /*dry_run=*/false, Always));
+  ASSERT_TRUE(AllOk(admin().Evict({.buckets = {{64, 64}}}, CacheTier::kMemory, false)));
+  EXPECT_EQ(Only1("vae_decoder").state, GraphState::kCompiled);
+  EXPECT_EQ(Only1("text_encoder").state, GraphState::kReady);
+  ASSERT_TRUE(AllOk(admin().Evict({.buckets = {other}}, CacheTier::kMemory, false)));
+  EXPECT_EQ(Only1("text_encoder").state, GraphState::kCompiled);
+  ASSERT_TRUE(AllOk(admin().Evict({.buckets = {other}}, CacheTier::kDisk, false)));
+}
+
+TEST_F(GraphAdminTest, PinsAllThatABucketNeedsAndUnpinsWhatNoOtherPinnedOneDoes) {
+  const pipeline::Size own{64, 64}, other{104, 64};
+  ASSERT_OK(admin().Warm({.buckets = {other}}, /*dry_run=*/false, Always));
+  for (pipeline::Size size : {own, other}) {
+    ASSERT_TRUE(AllOk(admin().SetPinned({.buckets = {size}}, true)));
+  }
+  EXPECT_TRUE(Only1("text_encoder").pinned);
+  EXPECT_TRUE(Only1("vae_encoder").pinned);
+  ASSERT_TRUE(AllOk(admin().SetPinned({.buckets = {own}}, false)));
+  EXPECT_TRUE(Only1("text_encoder").pinned);
+  EXPECT_FALSE(Only1("vae_encoder").pinned);
+  ASSERT_TRUE(AllOk(admin().SetPinned({.buckets = {other}}, false)));
+  EXPECT_FALSE(Only1("text_encoder").pinned);
+  ASSERT_TRUE(AllOk(admin().Evict({.buckets = {other}}, CacheTier::kBoth, false)));
 }
 
 TEST_F(GraphAdminTest, WarmsABucketThatIsNotConfigured) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/match.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::engine {
@@ -23,19 +24,72 @@ std::vector<compiler::GraphInfo> Infos() {
   return {text, decoder, step};
 }
 
-absl::StatusOr<std::vector<std::string>> IdsOf(const GraphSelector& selector) {
-  const auto chosen = Select(selector, Infos());
+// Both buckets are served and share the text encoder.
+std::vector<BucketNeeds> Served() {
+  return {{{64, 64}, {"aaaaaa11", "aaaaaa22"}}, {{96, 64}, {"aaaaaa11", "bbbbbb33"}}};
+}
+
+using Chosen = absl::StatusOr<std::vector<compiler::GraphInfo>>;
+
+absl::StatusOr<std::vector<std::string>> IdsOf(const Chosen& chosen) {
   if (!chosen.ok()) return chosen.status();
   std::vector<std::string> ids;
   for (const auto& info : *chosen) ids.push_back(info.id);
   return ids;
 }
 
+absl::StatusOr<std::vector<std::string>> IdsOf(const GraphSelector& selector) {
+  return IdsOf(Select(selector, Infos(), Served()));
+}
+
+absl::StatusOr<std::vector<std::string>> ReleasedBy(const GraphSelector& selector,
+                                                    const std::string& kept) {
+  return IdsOf(SelectToRelease(selector, Infos(), Served(), [&](const compiler::GraphInfo& info) {
+    return absl::StrContains(kept, info.id);
+  }));
+}
+
 TEST(GraphSelectionTest, TakesWhatAnyOfTheListsNamesOnce) {
   EXPECT_THAT(*IdsOf({.ids = {"bbbbbb"}, .components = {"unet_base", "text_encoder"}}),
               ElementsAre("aaaaaa11", "bbbbbb33"));
-  EXPECT_THAT(*IdsOf({.buckets = {{64, 64}}}), ElementsAre("aaaaaa22"));
   EXPECT_THAT(*IdsOf({.all = true}), ElementsAre("aaaaaa11", "aaaaaa22", "bbbbbb33"));
+}
+
+TEST(GraphSelectionTest, ABucketMeansAllThatItNeeds) {
+  EXPECT_THAT(*IdsOf({.buckets = {{64, 64}}}), ElementsAre("aaaaaa11", "aaaaaa22"));
+  const GraphSelector selector = {.buckets = {{64, 64}}};
+  // One that is not served, of which something is on disk.
+  EXPECT_THAT(*IdsOf(Select(selector, Infos(), {})), ElementsAre("aaaaaa22"));
+}
+
+TEST(GraphSelectionTest, ReleasingABucketLeavesWhatAnotherOneStillNeeds) {
+  const GraphSelector one = {.buckets = {{64, 64}}};
+  EXPECT_THAT(*ReleasedBy(one, "bbbbbb33"), ElementsAre("aaaaaa22"));
+  // That the shared graph itself is kept says nothing of the other bucket.
+  EXPECT_THAT(*ReleasedBy(one, "aaaaaa11 aaaaaa22"), ElementsAre("aaaaaa11", "aaaaaa22"));
+  EXPECT_THAT(*ReleasedBy({.buckets = {{64, 64}, {96, 64}}}, "aaaaaa11 aaaaaa22 bbbbbb33"),
+              ElementsAre("aaaaaa11", "aaaaaa22", "bbbbbb33"));
+  // What is named goes whoever needs it.
+  EXPECT_THAT(*ReleasedBy({.components = {"text_encoder"}, .buckets = {{64, 64}}}, "bbbbbb33"),
+              ElementsAre("aaaaaa11", "aaaaaa22"));
+  EXPECT_THAT(*ReleasedBy({.ids = {"aaaaaa11"}}, "bbbbbb33"), ElementsAre("aaaaaa11"));
+  EXPECT_THAT(ReleasedBy({}, ""), StatusIs(absl::StatusCode::kInvalidArgument, _));
+}
+
+TEST(GraphSelectionTest, SaysWhyNothingNeedsAGraph) {
+  std::vector<compiler::GraphInfo> known = Infos();
+  known[2].key.precision = "bf16";
+  compiler::GraphInfo other = known[2];
+  EXPECT_EQ(WhyUnused(other, known, Served()), "");
+  other.id = "dddddd44";
+  other.key.precision = "f32";
+  EXPECT_THAT(WhyUnused(other, known, Served()),
+              HasSubstr("unet_base step 96x64 rows 1: this one has precision f32, wanted bf16"));
+  other.label.width = 128;
+  EXPECT_EQ(WhyUnused(other, known, Served()),
+            "no bucket of this server needs unet_base step 128x64 rows 1");
+  // It is declared, and no longer served.
+  EXPECT_THAT(WhyUnused(known[2], known, {}), HasSubstr("no bucket"));
 }
 
 TEST(GraphSelectionTest, RefusesAnEmptySelector) {

@@ -101,6 +101,29 @@ TEST_F(LocalEngineTest, SaysWhatWasReallyUsed) {
   EXPECT_EQ(completed[0].executed_size, (pipeline::Size{64, 64}));
 }
 
+TEST_F(LocalEngineTest, WarnsOfParametersWithoutEffect) {
+  GenerateSpec spec = SmallSpec();
+  spec.picture.guidance_scale = 1;
+  spec.picture.negative_prompt = "blue";
+  spec.picture.eta = 0.5;
+  const auto completed = Only<Completed>(Run(spec));
+  ASSERT_EQ(completed.size(), 1u);
+  EXPECT_THAT(completed[0].warnings, ElementsAre(HasSubstr("eta has no effect"),
+                                                 HasSubstr("negative_prompt has no effect")));
+  spec.picture = SmallSpec().picture;
+  spec.picture.negative_prompt = "blue";
+  spec.picture.guidance_scale = 2;
+  spec.picture.scheduler.name = "ddim";
+  spec.picture.eta = 0.5;
+  const auto used = Only<Completed>(Run(spec));
+  ASSERT_EQ(used.size(), 1u);
+  EXPECT_THAT(used[0].warnings, ElementsAre());
+  // What was used, sent again.
+  spec.picture = used[0].effective;
+  spec.picture.executed_size.reset();
+  EXPECT_THAT(Only<Completed>(Run(spec)).at(0).warnings, ElementsAre());
+}
+
 TEST_F(LocalEngineTest, RefinesWithTheSecondModel) {
   GenerateSpec spec = SmallSpec(5);
   spec.picture.refine = true;

@@ -8,8 +8,10 @@
 #include <thread>
 #include <vector>
 
+#include "absl/synchronization/barrier.h"
 #include "core/base/error_details.h"
 #include "tests/core/engine/demo_engine.h"
+#include "tests/support/fake_clock.h"
 #include "tests/support/safetensors_writer.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_directory.h"
@@ -21,6 +23,7 @@ using ::latentd::testing::RecordingSink;
 using ::latentd::testing::StatusIs;
 using ::latentd::testing::TemporaryDirectory;
 using ::testing::_;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -63,6 +66,26 @@ TEST(StartUpTest, GoesFromLoadingOverWarmingToReady) {
   EXPECT_EQ(MetricOf(*engine, metrics::kModelInfo, "base"), 1);
   EXPECT_EQ(CompilationsOf(*engine), 6);
   EXPECT_EQ(MetricOf(*engine, metrics::kGraphCompilations, "startup"), 6);
+}
+
+// Two graphs are made at a time; each compilation takes a second, and nothing else takes any.
+TEST(StartUpTest, PhasesFollowEachOtherAndTotalIsTheirSum) {
+  ::latentd::testing::FakeClock clock;
+  absl::Barrier* const both = new absl::Barrier(2);  // deletes itself
+  std::atomic<int> plans = 0;
+  const auto plan = [&](const graph::Graph&) {
+    if (++plans <= 2 && both->Block()) delete both;
+    clock.Advance(absl::Seconds(1));
+    return absl::OkStatus();
+  };
+  LocalEngine engine(SmallConfig(), WatchedBackend::Create(plan), clock);
+  ASSERT_OK(engine.Load());
+  const auto phase = [&](const char* name) {
+    return MetricOf(engine, metrics::kStartupPhase, name);
+  };
+  EXPECT_EQ(phase("compile"), 6);
+  EXPECT_EQ(phase("total"), 6);
+  EXPECT_EQ(MetricOf(engine, metrics::kStartupPhase), 2 * phase("total"));
 }
 
 TEST(StartUpTest, TakesTheModelsOwnBucketsWhereNoneAreConfigured) {
@@ -217,9 +240,21 @@ TEST(StartUpTest, StrictModeCompilesNothingOnceItIsReady) {
   const absl::Status refused = SubmitTo(*engine, SpecOf({72, 64}, pipeline::BucketPolicy::kColdOk));
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(GetReason(refused), "COMPILE_FORBIDDEN");
-  const auto warmed = engine->graphs().Warm({.buckets = {{72, 64}}}, /*dry_run=*/false, Always);
-  EXPECT_THAT(warmed, StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("72x64")));
-  EXPECT_EQ(GetReason(warmed.status()), "COMPILE_FORBIDDEN");
+  std::vector<absl::Status> failures;
+  const auto note = [&](const WarmProgress& step) {
+    if (!step.entry.status.ok()) failures.push_back(step.entry.status);
+    return true;
+  };
+  ASSERT_OK_AND_ASSIGN(const WarmOutcome warmed,
+                       engine->graphs().Warm({.buckets = {{72, 64}}}, /*dry_run=*/false, note));
+  EXPECT_EQ(warmed.failed, 3);  // the UNet's step and the VAE's halves; the others were ready
+  EXPECT_EQ(warmed.ready_before, 3);
+  for (const absl::Status& failure : failures) {
+    EXPECT_THAT(failure, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                  AllOf(HasSubstr("72x64"), HasSubstr("--forbid-compile"))));
+    EXPECT_EQ(GetReason(failure), "COMPILE_FORBIDDEN");
+  }
+  EXPECT_EQ(engine->status().buckets.size(), 1u);
   EXPECT_EQ(CompilationsOf(*engine), compiled);
 }
 

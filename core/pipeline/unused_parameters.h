@@ -1,0 +1,31 @@
+// Which parameters of a request have no effect on its pictures, and why: for warnings. What cannot
+// be right at all is refused by validation.h instead.
+//
+// Pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "core/pipeline/picture_spec.h"
+
+namespace latentd::pipeline {
+
+// What one of the models that draw a picture reads of a request.
+struct ModelReads {
+  bool clip_skip = false;         // the refiner does not
+  bool second_prompts = false;    // it has two text encoders
+  bool eta = false;               // its noise scheduler does: DDIM
+  bool aesthetic_scores = false;  // instead of target sizes
+  bool zeros_for_negative =
+      false;  // an absent negative_prompt is zeros, whatever the second one is
+};
+
+// A sentence for each parameter of `asked` that has no effect: "eta has no effect: ...". `resolved`
+// is what Pipeline::Resolve made of it. A parameter that has the value of its default is not
+// worth a sentence, so that what an answer says was used can be sent again without any.
+std::vector<std::string> FindUnusedParameters(const PictureSpec& asked, const PictureSpec& resolved,
+                                              absl::Span<const ModelReads> models);
+
+}  // namespace latentd::pipeline

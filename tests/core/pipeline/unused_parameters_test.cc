@@ -1,0 +1,209 @@
+// Which parameters give a warning, and when: a row a rule, and where the same parameter has an
+// effect.
+#include "core/pipeline/unused_parameters.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/pipeline/validation.h"
+
+namespace latentd::pipeline {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr ModelReads kBase = {
+    .clip_skip = true, .second_prompts = true, .zeros_for_negative = true};
+constexpr ModelReads kDdim = {.clip_skip = true, .second_prompts = true, .eta = true};
+constexpr ModelReads kRefiner = {.aesthetic_scores = true};
+const std::vector<ModelReads> kBoth = {kBase, kRefiner};
+
+using Change = std::function<void(PictureSpec&)>;
+
+// What is asked for, with guidance unless it says otherwise.
+std::vector<std::string> Warnings(const Change& ask, const std::vector<ModelReads>& models) {
+  PictureSpec asked;
+  asked.prompt = "a star";
+  ask(asked);
+  const Size image_size = {64, 64};
+  const PictureSpec resolved = WithDefaults(asked, {.default_size = {64, 64}}, &image_size);
+  return FindUnusedParameters(asked, resolved, models);
+}
+
+Change Unguided(const Change& ask) {
+  return [ask](PictureSpec& spec) {
+    spec.guidance_scale = 1.0;
+    ask(spec);
+  };
+}
+
+Change OnImage(const Change& ask) {
+  return [ask](PictureSpec& spec) {
+    spec.image = "an image";
+    ask(spec);
+  };
+}
+
+struct Case {
+  const char* warning;
+  Change ask;
+  std::vector<ModelReads> models;
+  // Where the same parameter has an effect.
+  Change used_when;
+  std::vector<ModelReads> used_by;
+};
+
+const Change kEta = [](PictureSpec& spec) { spec.eta = 0.5; };
+const Change kRescale = [](PictureSpec& spec) { spec.guidance_rescale = 0.7; };
+const Change kClipSkip = [](PictureSpec& spec) { spec.clip_skip = 1; };
+const Change kPrompt2 = [](PictureSpec& spec) { spec.prompt_2 = "a circle"; };
+const Change kNegative = [](PictureSpec& spec) { spec.negative_prompt = "blue"; };
+const Change kNegative2 = [](PictureSpec& spec) { spec.negative_prompt_2 = "blue"; };
+const Change kBothNegatives = [](PictureSpec& spec) {
+  spec.negative_prompt = "red";
+  spec.negative_prompt_2 = "blue";
+};
+const Change kTarget = [](PictureSpec& spec) { spec.target_size = Size{128, 128}; };
+const Change kNegativeOriginal = [](PictureSpec& s) { s.negative_original_size = Size{9, 9}; };
+const Change kNegativeTarget = [](PictureSpec& s) { s.negative_target_size = Size{9, 9}; };
+const Change kNegativeCrop = [](PictureSpec& s) { s.negative_crops_coords_top_left = Offset{}; };
+const Change kScore = [](PictureSpec& spec) { spec.aesthetic_score = 7.0; };
+const Change kNegativeScore = [](PictureSpec& spec) { spec.negative_aesthetic_score = 1.0; };
+
+Change And(const Change& one, const Change& other) {
+  return [=](PictureSpec& spec) {
+    one(spec);
+    other(spec);
+  };
+}
+
+const Change kBothNegativeSizes = And(kNegativeOriginal, kNegativeTarget);
+
+std::vector<Case> Cases() {
+  return {
+      {"eta has no effect: only the scheduler ddim", kEta, {kBase}, kEta, {kDdim}},
+      {"guidance_rescale has no effect: it needs a guidance_scale above 1",
+       Unguided(kRescale),
+       {kBase},
+       kRescale,
+       {kBase}},
+      {"clip_skip has no effect: only the base", OnImage(kClipSkip), {kRefiner}, kClipSkip, kBoth},
+      {"prompt_2 has no effect: the refiner has one", kPrompt2, {kRefiner}, kPrompt2, kBoth},
+      {"negative_prompt has no effect: it needs a guidance_scale",
+       Unguided(kNegative),
+       {kBase},
+       kNegative,
+       {kBase}},
+      {"negative_prompt_2 has no effect: it needs a guidance_scale",
+       Unguided(kNegative2),
+       {kDdim},
+       kBothNegatives,
+       {kBase}},
+      {"negative_prompt_2 has no effect: this checkpoint takes zeros",
+       kNegative2,
+       {kBase},
+       kNegative2,
+       {kDdim}},
+      {"negative_prompt_2 has no effect: the refiner has one",
+       kBothNegatives,
+       {kRefiner},
+       kBothNegatives,
+       kBoth},
+      {"target_size has no effect: the refiner reads aesthetic",
+       kTarget,
+       {kRefiner},
+       kTarget,
+       kBoth},
+      {"negative_original_size has no effect: it needs a guidance_scale",
+       Unguided(OnImage(kNegativeOriginal)),
+       {kBase},
+       OnImage(kNegativeOriginal),
+       {kBase}},
+      {"negative_original_size has no effect: text-to-image reads it only where",
+       kNegativeOriginal,
+       {kBase},
+       kNegativeOriginal,
+       kBoth},
+      {"negative_target_size has no effect: it needs a guidance_scale",
+       Unguided(OnImage(kNegativeTarget)),
+       {kBase},
+       OnImage(kNegativeTarget),
+       {kBase}},
+      {"negative_target_size has no effect: text-to-image reads it only where",
+       kNegativeTarget,
+       {kBase},
+       kBothNegativeSizes,
+       {kBase}},
+      {"negative_target_size has no effect: the refiner reads aesthetic",
+       OnImage(kNegativeTarget),
+       {kRefiner},
+       OnImage(kNegativeTarget),
+       {kBase}},
+      {"negative_crops_coords_top_left has no effect: it needs a guidance_scale",
+       Unguided(kNegativeCrop),
+       {kRefiner},
+       kNegativeCrop,
+       {kRefiner}},
+      {"negative_crops_coords_top_left has no effect: only text-to-image",
+       OnImage(kNegativeCrop),
+       {kBase},
+       And(kBothNegativeSizes, kNegativeCrop),
+       {kBase}},
+      {"negative_crops_coords_top_left has no effect: only text-to-image",
+       kNegativeCrop,
+       {kBase},
+       kNegativeCrop,
+       kBoth},
+      {"aesthetic_score has no effect: only the refiner", kScore, {kBase}, kScore, kBoth},
+      {"negative_aesthetic_score has no effect: only the refiner",
+       kNegativeScore,
+       {kBase},
+       kNegativeScore,
+       kBoth},
+      {"negative_aesthetic_score has no effect: it needs a guidance",
+       Unguided(kNegativeScore),
+       kBoth,
+       kNegativeScore,
+       {kRefiner}},
+  };
+}
+
+TEST(UnusedParametersTest, EachGivesOneWarningAndNoneWhereItHasAnEffect) {
+  for (const Case& c : Cases()) {
+    SCOPED_TRACE(c.warning);
+    EXPECT_THAT(Warnings(c.ask, c.models), ElementsAre(HasSubstr(c.warning)));
+    EXPECT_THAT(Warnings(c.used_when, c.used_by), IsEmpty());
+  }
+}
+
+TEST(UnusedParametersTest, DefaultsGiveNone) {
+  const auto defaults = [](PictureSpec& spec) {
+    spec.guidance_scale = 1.0;
+    spec.guidance_rescale = 0.0;
+    spec.eta = 0.0;
+    spec.clip_skip = 0;
+    spec.negative_prompt = "";
+    spec.negative_prompt_2 = "";
+    spec.prompt_2 = spec.prompt;
+    spec.target_size = Size{64, 64};
+    spec.aesthetic_score = 6.0;
+    spec.negative_aesthetic_score = 2.5;
+  };
+  EXPECT_THAT(Warnings(defaults, {kBase}), IsEmpty());
+  EXPECT_THAT(Warnings(OnImage(defaults), {kRefiner}), IsEmpty());
+}
+
+TEST(UnusedParametersTest, NamesEachOfSeveral) {
+  EXPECT_THAT(Warnings(Unguided(And(kBothNegatives, And(kEta, kScore))), {kBase}),
+              ElementsAre(HasSubstr("eta"), HasSubstr("negative_prompt "),
+                          HasSubstr("negative_prompt_2"), HasSubstr("aesthetic_score")));
+}
+
+}  // namespace
+}  // namespace latentd::pipeline
