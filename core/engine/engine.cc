@@ -31,7 +31,10 @@ absl::Status CheckForm(const Config& config) {
 
 absl::StatusOr<std::unique_ptr<backends::Backend>> MakeBackend(const Config& config) {
   const int threads = config.threads > 0 ? config.threads : UsableCpus();
-  if (config.backend == "cpu") return backends::cpu::CpuBackend::Create({.threads = threads});
+  if (config.backend == "cpu") {
+    return backends::cpu::CpuBackend::Create(
+        {.threads = threads, .memory_bytes = config.memory_bytes});
+  }
   if (config.backend == "reference") {
     return std::make_unique<backends::reference::ReferenceBackend>();
   }

@@ -4,7 +4,7 @@
 // Whoever runs holds runs() meanwhile. Leases come and go beside a run: what is mapped for the
 // running executable's lease stays as it is.
 //
-// It is a range of addresses as long as the machine's memory, reserved once, of which the beginning
+// It is a range of addresses as long as it may ever become, reserved once, of which the beginning
 // is mapped: it grows and shrinks without moving, so that addresses in it may be kept, and growing
 // it disturbs no run. Thread-safe.
 #pragma once
@@ -21,8 +21,12 @@ namespace latentd::backends::cpu {
 
 class Arena : public std::enable_shared_from_this<Arena> {
  public:
-  // RESOURCE_EXHAUSTED if the system gives no address range.
-  static absl::StatusOr<std::shared_ptr<Arena>> Reserve();
+  // Addresses for `most` bytes or the machine's memory, whichever is less; 0: the latter. Where the
+  // process's addresses are limited (ulimit -v): for at most half of those that are left, since
+  // weights and threads need the other half; and for less than that if the system gives no more.
+  // RESOURCE_EXHAUSTED, reason OUT_OF_MEMORY: not even for kLeast.
+  static absl::StatusOr<std::shared_ptr<Arena>> Reserve(size_t most = 0);
+  static constexpr size_t kLeast = size_t{16} << 20;
   ~Arena();
   Arena(const Arena&) = delete;
 
@@ -44,6 +48,9 @@ class Arena : public std::enable_shared_from_this<Arena> {
 
   // RESOURCE_EXHAUSTED says how many bytes were wanted.
   absl::StatusOr<std::unique_ptr<Lease>> Take(size_t bytes);
+
+  // What it can grow to.
+  size_t reserved() const { return reserved_; }
 
   // What the largest lease needs.
   size_t bytes() const;

@@ -126,7 +126,8 @@ absl::StatusOr<std::unique_ptr<CpuBackend>> CpuBackend::Create(const CpuOptions&
     return absl::InvalidArgumentError(absl::StrCat(
         "instruction set ", name, ": this machine has up to ", KernelsOfThisMachine().name));
   }
-  ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena, Arena::Reserve());
+  ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena,
+                   Arena::Reserve(static_cast<size_t>(options.memory_bytes)));
   const int wanted = options.threads > 0 ? options.threads : omp_get_max_threads();
   // OMP_THREAD_LIMIT: kernels share out their work among as many threads as they are told.
   const int threads = std::min(wanted, omp_get_thread_limit());

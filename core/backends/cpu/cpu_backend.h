@@ -26,6 +26,9 @@ struct CpuOptions {
   int threads = 0;
   // Of the backend's own loops: "avx512", "avx2", "baseline"; empty: the best that there is.
   std::string instruction_set;
+  // The most that intermediates may ever take, which addresses are reserved for; 0: the machine's
+  // memory.
+  int64_t memory_bytes = 0;
 };
 
 // Whether bf16 is faster than f32 here, and not only smaller: this machine has AMX and grants it.
