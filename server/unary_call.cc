@@ -23,6 +23,13 @@ absl::Status NameTheOtherCall(const absl::Status& refused) {
                     "RESPONSE_TOO_LARGE");
 }
 
+absl::Status Write(const latent::v1::GenerateResponse& answer, grpc::ByteBuffer& bytes) {
+  return CatchOutOfMemory([&] {
+    bytes = Serialize(answer);
+    return absl::OkStatus();
+  });
+}
+
 }  // namespace
 
 grpc::ServerUnaryReactor* UnaryCall::Start(CallEnvironment environment,
@@ -49,18 +56,11 @@ void UnaryCall::Advance() {
     if (finished_ || !Collect()) return;
     finished_ = true;
     end_ = *outbox_->end();
-    if (end_.ok()) end_ = Respond();
+    if (end_.ok()) end_ = Write(collected_, response_);
     collected_.Clear();
     StartSending();
   }
   Finish(ToGrpcStatus(end_));
-}
-
-absl::Status UnaryCall::Respond() {
-  return CatchOutOfMemory([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    response_ = Serialize(collected_);
-    return absl::OkStatus();
-  });
 }
 
 bool UnaryCall::Collect() {

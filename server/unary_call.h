@@ -31,8 +31,6 @@ class UnaryCall final : public GenerateCall, public grpc::ServerUnaryReactor {
 
   // Whether the answer is complete.
   bool Collect() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // RESOURCE_EXHAUSTED: no memory for the message.
-  absl::Status Respond() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Add(latent::v1::GenerateEvent event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FinishWith(const absl::Status& status);
 

@@ -130,8 +130,8 @@ struct Failed {
 
 using Event = std::variant<Queued, Started, Progress, Image, Completed, Failed>;
 
-// Receives the events of one request, one at a time, from threads of the engine. Must not block:
-// what cannot be sent yet is kept or dropped by the sink.
+// Receives the events of one request, one at a time, from threads of the engine. Must not block,
+// nor throw: what cannot be sent yet is kept or dropped by the sink.
 class EventSink {
  public:
   virtual ~EventSink() = default;

@@ -61,14 +61,17 @@ PictureLoop::~PictureLoop() {
 absl::Status PictureLoop::Admit(const std::shared_ptr<Job>& job, size_t image_bytes) {
   // Held until Queued is out: the loop may take the job at once.
   absl::MutexLock publishing(&job->publishing());
-  int position = 0;
-  RETURN_IF_ERROR(CatchOutOfMemory([&] { return Enqueue(job, image_bytes, position); }));
-  metrics_.Accepted(job->bucket, job->picture_count());
-  const absl::Status told = CatchOutOfMemory([&] {
-    job->PublishLocked(Queued{job->spec.request_id, position});
+  Queued queued;
+  RETURN_IF_ERROR(CatchOutOfMemory([&] {
+    queued.request_id = job->spec.request_id;
+    return Enqueue(job, image_bytes, queued.position);
+  }));
+  const absl::Status counted = CatchOutOfMemory([&] {
+    metrics_.Accepted(job->bucket, job->picture_count());
     return absl::OkStatus();
   });
-  if (!told.ok()) Abandon(job->handle);
+  if (!counted.ok()) Abandon(job->handle);
+  job->PublishLocked(std::move(queued));
   return absl::OkStatus();
 }
 
