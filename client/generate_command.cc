@@ -159,6 +159,7 @@ class Generation {
         display_(std::cerr, StyleOf(options), PictureCount(options.request)) {}
 
   ExitCode Run() {
+    BlockInterrupts();
     Client client(options_.connection.server, options_.retries, options_.connection.tls);
     Interrupt interrupt([&client] { client.Cancel(); });
     client_ = &client;

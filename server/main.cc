@@ -67,6 +67,7 @@ int Run(const std::vector<std::string>& arguments) {
   }
   options->exit_when_ready = line->exit_when_ready;
   options->exit_if_degraded = line->exit_if_degraded;
+  BlockStopSignals();
   SetUpLogging(options->log_format, options->log_level);
   return Serve(*options, LATENTD_VERSION);
 }
@@ -75,7 +76,6 @@ int Run(const std::vector<std::string>& arguments) {
 }  // namespace latentd::server
 
 int main(int argc, char** argv) {
-  latentd::server::BlockStopSignals();
   latentd::server::IgnoreWriteSignals();
   return latentd::server::Run(std::vector<std::string>(argv + 1, argv + argc));
 }

@@ -58,7 +58,12 @@ class Loader {
     } else if (status_.ok()) {
       return;
     }
-    signals_.RequestStop();
+    signals_.RequestStop(Cause());
+  }
+
+  const char* Cause() const {
+    if (!status_.ok()) return "the start failed";
+    return options_.exit_when_ready ? "--exit-when-ready" : "--exit-if-degraded";
   }
 
   bool ExitsNow() const {
@@ -107,7 +112,7 @@ GrpcServer::Options ServerOptions(const Options& options, const std::string& ver
           .version = version,
           .imports = {engine.allow_import, {graph_bytes, stream_bytes}},
           .request_stop = [&signals](std::optional<absl::Duration> timeout) {
-            signals.RequestStop(timeout);
+            signals.RequestStop("Admin/Drain", timeout);
           }};
 }
 
@@ -128,8 +133,8 @@ void LogAddresses(const GrpcServer& server, const TlsFiles& tls, const std::stri
   if (!admin.empty() && !IsLocalAddress(admin) && tls.client_authority.empty() &&
       tls.operator_authority.empty()) {
     Log(v1::WARNING,
-        absl::StrCat("whoever reaches ", admin,
-                     " is an operator: --admin-tls-client-ca would ask for a certificate"));
+        absl::StrCat("every client that reaches ", admin,
+                     " is an operator: --admin-tls-client-ca asks clients for a certificate"));
   }
 }
 
@@ -153,17 +158,19 @@ absl::StatusOr<std::unique_ptr<MetricsEndpoint>> StartMetrics(const std::string&
 
 // What cannot be interrupted loses nothing by not being waited for: files are written whole or not
 // at all.
-void EndAtLatestIn(absl::Duration timeout, int exit_code) {
-  std::thread([timeout, exit_code] {
+void EndAtLatestIn(absl::Duration timeout, int exit_code, const std::string& cause) {
+  std::thread([timeout, exit_code, cause] {
     absl::SleepFor(timeout);
-    std::_Exit(exit_code);
+    EndAtOnce(exit_code, "stopped in the middle of work that cannot be interrupted", cause);
   }).detach();
 }
 
-void Stop(GrpcServer& server, engine::State state, absl::Duration drain_timeout, int exit_code) {
+void Stop(GrpcServer& server, engine::State state, absl::Duration drain_timeout, int exit_code,
+          const std::string& cause) {
   const bool loading = state == engine::State::kLoading || state == engine::State::kWarming;
-  EndAtLatestIn(loading ? kEndWhileLoading : drain_timeout + kEndAfterDraining, exit_code);
-  Log(v1::INFO, "stopping", {{"drain_timeout_seconds", absl::ToDoubleSeconds(drain_timeout)}});
+  EndAtLatestIn(loading ? kEndWhileLoading : drain_timeout + kEndAfterDraining, exit_code, cause);
+  Log(v1::INFO, "stopping",
+      {{"cause", cause}, {"drain_timeout_seconds", absl::ToDoubleSeconds(drain_timeout)}});
   server.Drain(loading ? absl::ZeroDuration() : drain_timeout);
 }
 
@@ -181,6 +188,7 @@ int Serve(const Options& options, const std::string& version) {
   auto server =
       GrpcServer::Start(ServerOptions(options, version, signals), **engine, SystemClock());
   if (!server.ok()) return Fail(server.status());
+  signals.DrainFirst();
   LogAddresses(**server, options.tls, version);
   (*engine)->metrics().GetGauge(metrics::kBuildInfo, {version}).Set(1);
   const auto metrics = StartMetrics(options.metrics_listen, **engine);
@@ -200,9 +208,10 @@ int Serve(const Options& options, const std::string& version) {
   const engine::State state = (*engine)->state();
   if (state == engine::State::kFailed) return Fail(loader.Join());
   const int exit_code = options.exit_when_ready ? 1 : 0;  // if it is not loaded
-  Stop(**server, state, signals.drain_timeout().value_or(options.drain_timeout), exit_code);
+  Stop(**server, state, signals.drain_timeout().value_or(options.drain_timeout), exit_code,
+       signals.cause());
   const absl::Status loaded = loader.Join();
-  Log(v1::INFO, "stopped");
+  Log(v1::INFO, "stopped", {{"cause", signals.cause()}});
   if (!absl::IsCancelled(loaded)) return loaded.ok() ? 0 : Fail(loaded);
   return options.exit_when_ready
              ? Fail(absl::CancelledError("stopped before every graph was ready and in the cache"))

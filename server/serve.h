@@ -9,7 +9,7 @@ namespace latentd::server {
 
 // Returns the process's exit code: 0 after a signal, 1 when it could not start, 2 when the
 // configuration is wrong, with the reason logged. With exit_when_ready 0 only if all graphs are
-// ready and in the cache; with exit_if_degraded 1 also if some bucket cannot be had at the start.
+// ready and in the cache; with exit_if_degraded 1 also if some bucket is not ready after the start.
 // REQUIRES: BlockStopSignals and SetUpLogging were called, and no thread has been started.
 int Serve(const Options& options, const std::string& version);
 
