@@ -125,6 +125,15 @@ class ListenTest(unittest.TestCase):
         server.start()
         self.assertTrue(Api(server.address).capabilities().can_refine)
 
+    def test_a_status_says_what_a_ready_server_refuses(self):
+        server = Server("--components=unet_base=off")
+        self.addCleanup(server.kill)
+        ready = server.listening().wait_for_log(lambda entry: entry["message"] == "ready")
+        self.assertIn("unet_base is off", ready["reason"])
+        api = Api(server.address)
+        self.assertIn("unet_base is off", api.call("Admin", "GetServerStatus").reason)
+        self.assertEqual([model.component for model in api.capabilities().models], ["refiner"])
+
     def test_the_port_is_open_while_loading(self):
         server = Server()
         self.addCleanup(server.kill)
@@ -212,6 +221,30 @@ class CheckpointTest(unittest.TestCase):
     def test_no_such_folder(self):
         self.base = self.folder / "elsewhere"
         self.assert_fails("elsewhere")
+
+    def test_a_folder_that_may_not_be_read(self):
+        for folder in (self.base / "unet", self.base / "tokenizer", self.base):
+            with self.subTest(folder=folder.name):
+                folder.chmod(0)
+                try:
+                    code, _, error = run("--listen=127.0.0.1:0", f"--base={self.base}", "--cache-dir=",
+                                         prepare=without_roots_rights)
+                finally:
+                    folder.chmod(0o755)
+                self.assertEqual(code, 1, error)
+                self.assertIn(f"{folder}: Permission denied", error)
+
+    def test_a_loop_of_symbolic_links(self):
+        for path in (self.folder / "loop", self.base / "scheduler"):
+            with self.subTest(path=path.name):
+                if path.exists():
+                    shutil.rmtree(path)
+                path.symlink_to(path.name)
+                base = path if path.parent == self.folder else self.base
+                code, _, error = run("--listen=127.0.0.1:0", f"--base={base}", "--cache-dir=")
+                self.assertEqual(code, 1, error)
+                self.assertIn("levels of symbolic links", error)
+                self.assertIn(str(path), error)
 
     def test_a_folder_that_is_no_checkpoint(self):
         self.base = self.folder
