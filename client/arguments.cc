@@ -1,10 +1,13 @@
 #include "client/arguments.h"
 
 #include <algorithm>
+#include <map>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "core/base/error_details.h"
 
 namespace latentd::client {
 namespace {
@@ -13,6 +16,16 @@ constexpr size_t kHelpColumn = 34;
 
 absl::Status Wrong(absl::string_view option, absl::string_view message) {
   return absl::InvalidArgumentError(absl::StrCat("--", option, ": ", message));
+}
+
+// gRPC takes a port that is too large modulo 65536, and a missing one to be 443.
+bool IsAddress(absl::string_view text) {
+  constexpr absl::string_view kUnix = "unix:";
+  if (absl::StartsWith(text, kUnix)) return text.size() > kUnix.size();
+  const size_t colon = text.rfind(':');
+  int port = 0;
+  return colon != absl::string_view::npos && colon > 0 &&
+         absl::SimpleAtoi(text.substr(colon + 1), &port) && port >= 1 && port <= 65535;
 }
 
 const Option* Find(const std::vector<OptionGroup>& groups, absl::string_view name) {
@@ -64,14 +77,25 @@ class Parser {
       }
       value = arguments_[next_++];
     }
-    const absl::Status applied = option->apply(value);
+    absl::Status applied = CheckFirst(*option, value);
+    if (applied.ok()) applied = option->apply(value);
     return applied.ok() ? applied : Wrong(name, applied.message());
+  }
+
+  // An option that is given again says the same.
+  absl::Status CheckFirst(const Option& option, const std::string& value) {
+    if (option.repeats) return absl::OkStatus();
+    const auto [first, is_first] = given_.emplace(option.name, value);
+    if (is_first || first->second == value) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("is given twice, as '", Excerpt(first->second),
+                                                   "' and as '", Excerpt(value), "'"));
   }
 
   const std::vector<OptionGroup>& groups_;
   const std::vector<std::string>& arguments_;
   size_t next_ = 0;
   std::vector<std::string> others_;
+  std::map<std::string, std::string> given_;  // values, by option
 };
 
 void Describe(const Option& option, std::string& text) {
@@ -112,6 +136,15 @@ std::function<absl::Status(const std::string&)> SetSwitch(bool& target) {
     if (text != "true" && text != "false") return absl::InvalidArgumentError("is true or false");
     target = text == "true";
     return absl::OkStatus();
+  };
+}
+
+std::function<absl::Status(const std::string&)> SetAddress(std::string& target) {
+  return [&target](const std::string& text) {
+    target = text;
+    if (IsAddress(text)) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        "must be HOST:PORT, with a port from 1 to 65535, or unix:PATH, not '", Excerpt(text), "'"));
   };
 }
 

@@ -19,6 +19,7 @@ struct Option {
   // Takes the text; a switch gets "true" or "false". The status's message is put behind the
   // option's name.
   std::function<absl::Status(const std::string&)> apply;
+  bool repeats = false;  // may be given several times, and each counts
 };
 
 // Rows under a heading of --help.
@@ -28,7 +29,7 @@ struct OptionGroup {
 };
 
 // Applies the options in order and returns the other arguments; those after "--" are never options.
-// INVALID_ARGUMENT names the option that is wrong.
+// INVALID_ARGUMENT names the option that is wrong: one that is given twice with other values, too.
 absl::StatusOr<std::vector<std::string>> ParseArguments(const std::vector<OptionGroup>& groups,
                                                         const std::vector<std::string>& arguments);
 
@@ -38,6 +39,8 @@ std::string DescribeOptions(const std::vector<OptionGroup>& groups);
 // For rows of the table.
 std::function<absl::Status(const std::string&)> SetString(std::string& target);
 std::function<absl::Status(const std::string&)> SetSwitch(bool& target);
+// HOST:PORT or unix:PATH.
+std::function<absl::Status(const std::string&)> SetAddress(std::string& target);
 // "90s", "1m30s"; positive.
 std::function<absl::Status(const std::string&)> SetDuration(absl::Duration& target);
 

@@ -67,6 +67,7 @@ ExitCode RunCapabilities(const std::vector<std::string>& arguments) {
   if (!words->empty()) {
     return UsageError(absl::InvalidArgumentError("takes options only"), "latent capabilities");
   }
+  BlockInterrupts();
   Client client(connection.server, {}, connection.tls);
   Interrupt interrupt([&client] { client.Cancel(); });
   v1::GetCapabilitiesResponse capabilities;

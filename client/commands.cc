@@ -10,7 +10,7 @@ namespace latentd::client {
 
 Option ServerOption(Connection& connection) {
   return {"server", "ADDRESS", "HOST:PORT or unix:PATH (default 127.0.0.1:50051)",
-          SetString(connection.server)};
+          SetAddress(connection.server)};
 }
 
 Option HelpOption(Connection& connection) {

@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "client/error_details.h"
+#include "client/option_words.h"
 
 namespace latentd::client {
 namespace {
@@ -12,7 +13,7 @@ void AddFields(const google::rpc::BadRequest& bad_request,
   for (const auto& violation : bad_request.field_violations()) {
     out << "\n  ";
     if (!violation.field().empty()) out << field_spelling(violation.field()) << ": ";
-    out << violation.description();
+    out << WithOptionNames(violation.description());
   }
 }
 
@@ -40,7 +41,7 @@ std::string ErrorText(const grpc::Status& status, const std::string& server,
         << " operators at its --admin-listen, and --health-listen has health alone";
     if (!status.error_message().empty()) out << "\n(" << status.error_message() << ")";
   } else {
-    out << status.error_message();
+    out << WithOptionNames(status.error_message());
   }
   if (const auto delay = RetryDelay(status)) {
     out << "\ntry again in " << absl::ToDoubleSeconds(*delay) << " s";

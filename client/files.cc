@@ -50,6 +50,20 @@ bool WriteAll(int descriptor, absl::string_view bytes) {
   return true;
 }
 
+absl::StatusOr<std::string> ReadAll(int descriptor, const std::string& name) {
+  std::string bytes;
+  char buffer[1 << 16];
+  while (true) {
+    const ssize_t count = read(descriptor, buffer, sizeof(buffer));
+    if (count == 0) return bytes;
+    if (count < 0 && errno != EINTR) return SystemError(name);
+    if (count > 0) bytes.append(buffer, static_cast<size_t>(count));
+    if (bytes.size() > kMaxFileBytes) {
+      return absl::InvalidArgumentError(absl::StrCat(name, " has more than 1 GiB"));
+    }
+  }
+}
+
 // Something that is there and is not a file: opened as it is.
 bool IsDevice(const std::string& path) {
   struct stat info;
@@ -78,19 +92,10 @@ absl::Status Replace(const std::string& path, absl::string_view bytes) {
 }  // namespace
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  if (path == "-") return ReadAll(STDIN_FILENO, "standard input");
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.value() < 0) return SystemError(path);
-  std::string bytes;
-  char buffer[1 << 16];
-  while (true) {
-    const ssize_t count = read(file.value(), buffer, sizeof(buffer));
-    if (count == 0) return bytes;
-    if (count < 0 && errno != EINTR) return SystemError(path);
-    if (count > 0) bytes.append(buffer, static_cast<size_t>(count));
-    if (bytes.size() > kMaxFileBytes) {
-      return absl::InvalidArgumentError(absl::StrCat(path, " is too large for a picture"));
-    }
-  }
+  return ReadAll(file.value(), path);
 }
 
 absl::Status WriteFile(const std::string& path, absl::string_view bytes, Overwrite overwrite) {

@@ -9,7 +9,8 @@
 
 namespace latentd::client {
 
-// Messages name the file and the system's reason.
+// Messages name the file and the system's reason. "-" is standard input. Waits for a pipe as long
+// as it takes.
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 
 enum class Overwrite { kNever, kReplace };

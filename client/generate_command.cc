@@ -11,6 +11,7 @@
 #include "client/commands.h"
 #include "client/interrupt.h"
 #include "client/latent_client.h"
+#include "client/option_words.h"
 #include "client/picture_files.h"
 #include "client/progress_display.h"
 #include "client/request_options.h"
@@ -156,9 +157,10 @@ class Generation {
   Generation(const GenerateOptions& options, PictureFiles& files)
       : options_(options),
         files_(files),
-        display_(std::cerr, StyleOf(options), PictureCount(options.request)) {}
+        display_(std::cerr, StyleOf(options), PictureCount(options.request), &TerminalColumns) {}
 
   ExitCode Run() {
+    BlockInterrupts();
     Client client(options_.connection.server, options_.retries, options_.connection.tls);
     Interrupt interrupt([&client] { client.Cancel(); });
     client_ = &client;
@@ -224,9 +226,8 @@ class Generation {
 
   void Summarize(const v1::Completed& completed) {
     display_.Clear();
-    for (const std::string& warning : completed.warnings()) {
-      std::cerr << "warning: " << warning << '\n';
-    }
+    for (const std::string& warning : completed.warnings())
+      std::cerr << "warning: " << WithOptionNames(warning) << '\n';
     if (options_.quiet) return;
     const auto& total = completed.timings().total();
     std::cerr << absl::StrFormat("%.1f s\n",

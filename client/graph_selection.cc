@@ -4,6 +4,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "core/base/status_macros.h"
 
 namespace latentd::client {
 namespace {
@@ -27,7 +28,9 @@ absl::Status AddBucket(GraphSelector& selector, const std::string& text) {
 
 OptionGroup SelectionOptions(GraphSelector& selector) {
   const auto set_all = [&selector](const std::string& text) {
-    selector.set_all(text == "true");
+    bool all = false;
+    RETURN_IF_ERROR(SetSwitch(all)(text));
+    selector.set_all(all);
     return absl::OkStatus();
   };
   const auto add_component = [&selector](const std::string& text) {
@@ -42,11 +45,11 @@ OptionGroup SelectionOptions(GraphSelector& selector) {
            {"component", "NAME",
             "text_encoder, text_encoder_2, unet_base, unet_refiner, vae_decoder,\n"
             "vae_encoder; may be repeated",
-            add_component},
+            add_component, /*repeats=*/true},
            {"bucket", "WIDTHxHEIGHT",
             "every graph that it needs, shared ones too (evict and unpin leave those that\n"
             "another bucket needs); may be repeated",
-            add_bucket}}};
+            add_bucket, /*repeats=*/true}}};
 }
 
 bool SelectsAny(const GraphSelector& selector) {

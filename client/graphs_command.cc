@@ -41,6 +41,7 @@ struct Verb {
   bool selects;       // takes IDs and options that say which graphs
   bool needs_graphs;  // and refuses to do without
   std::vector<Option> (*options)(GraphsOptions&);
+  absl::Status (*prepare)(GraphsOptions&) = nullptr;  // what can be wrong on this side
 };
 
 std::vector<Option> NoOptions(GraphsOptions&) { return {}; }
@@ -76,8 +77,8 @@ constexpr Verb kVerbs[] = {
     {"evict", EvictGraphs, true, true, EvictOptions},
     {"pin", PinGraphs, true, true, NoOptions},
     {"unpin", UnpinGraphs, true, true, NoOptions},
-    {"export", ExportGraphs, true, true, ExportOptions},
-    {"import", ImportGraphs, false, false, NoOptions},
+    {"export", ExportGraphs, true, true, ExportOptions, CheckOutput},
+    {"import", ImportGraphs, false, false, NoOptions, ReadArchive},
 };
 
 std::vector<OptionGroup> OptionsOf(const Verb& verb, GraphsOptions& options) {
@@ -106,6 +107,9 @@ ExitCode RunVerb(const Verb& verb, const std::vector<std::string>& arguments) {
     const absl::Status selected = SelectGraphs(*words, options.selector);
     if (!selected.ok()) return UsageError(selected, "latent graphs");
   }
+  const absl::Status prepared = verb.prepare != nullptr ? verb.prepare(options) : absl::OkStatus();
+  if (!prepared.ok()) return UsageError(prepared, "latent graphs");
+  BlockInterrupts();
   AdminClient client(options.connection.server, options.connection.tls);
   Interrupt interrupt([&client] { client.Cancel(); });
   const ExitCode code = verb.run(client, options);

@@ -21,7 +21,13 @@ struct GraphsOptions {
   bool force = false;
   v1::CacheTier tier = v1::CACHE_TIER_MEMORY;
   std::string output;
+  std::string archive;  // what import read
 };
+
+// Before the call is made: whether the file of export can be written, and what is in that of
+// import.
+absl::Status CheckOutput(GraphsOptions& options);
+absl::Status ReadArchive(GraphsOptions& options);
 
 // A verb's options are parsed; `client` is cancelled by Ctrl-C.
 ExitCode ListGraphs(AdminClient& client, GraphsOptions& options);

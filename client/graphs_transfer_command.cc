@@ -2,13 +2,13 @@
 #include <unistd.h>
 
 #include <iostream>
-#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "client/files.h"
 #include "client/graph_archive.h"
 #include "client/graphs_command.h"
 #include "client/text.h"
+#include "core/base/status_macros.h"
 
 namespace latentd::client {
 namespace {
@@ -23,7 +23,9 @@ absl::Status WriteArchive(const std::string& bytes, const GraphsOptions& options
   return WriteFile(options.output, bytes, options.force ? Overwrite::kReplace : Overwrite::kNever);
 }
 
-absl::Status CheckOutput(const GraphsOptions& options) {
+}  // namespace
+
+absl::Status CheckOutput(GraphsOptions& options) {
   if (options.output.empty()) return absl::InvalidArgumentError("export needs --output FILE");
   if (options.output != "-") {
     return CheckWritable(options.output, options.force ? Overwrite::kReplace : Overwrite::kNever);
@@ -33,24 +35,16 @@ absl::Status CheckOutput(const GraphsOptions& options) {
              : absl::OkStatus();
 }
 
-absl::StatusOr<std::string> ReadArchive(const std::string& path) {
-  absl::StatusOr<std::string> bytes = std::string();
-  if (path == "-") {
-    bytes->assign(std::istreambuf_iterator<char>(std::cin), {});
-  } else {
-    bytes = ReadFile(path);
-  }
-  if (!bytes.ok()) return bytes;
-  const absl::Status sound = GraphArchiveReader::Check(*bytes);
-  if (!sound.ok()) return absl::InvalidArgumentError(absl::StrCat(path, ": ", sound.message()));
-  return bytes;
+absl::Status ReadArchive(GraphsOptions& options) {
+  if (options.words.size() != 1) return absl::InvalidArgumentError("import takes one FILE (or -)");
+  const std::string& path = options.words.front();
+  ASSIGN_OR_RETURN(options.archive, ReadFile(path));
+  const absl::Status sound = GraphArchiveReader::Check(options.archive);
+  if (sound.ok()) return sound;
+  return absl::InvalidArgumentError(absl::StrCat(path, ": ", sound.message()));
 }
 
-}  // namespace
-
 ExitCode ExportGraphs(AdminClient& client, GraphsOptions& options) {
-  const absl::Status writable = CheckOutput(options);
-  if (!writable.ok()) return UsageError(writable, "latent graphs");
   v1::ExportGraphsRequest request;
   *request.mutable_selector() = options.selector;
   GraphArchiveWriter archive;
@@ -72,12 +66,7 @@ ExitCode ExportGraphs(AdminClient& client, GraphsOptions& options) {
 }
 
 ExitCode ImportGraphs(AdminClient& client, GraphsOptions& options) {
-  if (options.words.size() != 1) {
-    return UsageError(absl::InvalidArgumentError("import takes one FILE (or -)"), "latent graphs");
-  }
-  const absl::StatusOr<std::string> bytes = ReadArchive(options.words.front());
-  if (!bytes.ok()) return Fail(bytes.status());
-  GraphArchiveReader archive(*bytes);
+  GraphArchiveReader archive(options.archive);
   v1::GraphResults results;
   const grpc::Status status =
       client.ImportGraphs([&](v1::GraphBytes& part) { return archive.Next(part); }, results);

@@ -74,6 +74,7 @@ ExitCode RunHealth(const std::vector<std::string>& arguments) {
   if (!words->empty()) {
     return UsageError(absl::InvalidArgumentError("takes options only"), "latent health");
   }
+  BlockInterrupts();
   Client client(options.connection.server, {}, options.connection.tls);
   Interrupt interrupt([&client] { client.Cancel(); });
   return Ask(client, options, interrupt);

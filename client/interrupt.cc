@@ -12,6 +12,9 @@
 namespace latentd::client {
 namespace {
 
+// For what has been cancelled to end by itself.
+constexpr absl::Duration kTimeToEnd = absl::Seconds(2);
+
 sigset_t InterruptSet() {
   sigset_t set;
   sigemptyset(&set);
@@ -48,17 +51,17 @@ bool Interrupt::WaitFor(absl::Duration timeout) {
 
 void Interrupt::Loop() {
   const sigset_t set = InterruptSet();
-  for (bool first = true;; first = false) {
-    int signal = 0;
-    sigwait(&set, &signal);
-    if (ending_) return;
-    if (!first) std::_Exit(static_cast<int>(ExitCode::kInterrupted));
-    {
-      absl::MutexLock lock(&mutex_);
-      happened_ = true;
-    }
-    action_();
+  int signal = 0;
+  sigwait(&set, &signal);
+  if (ending_) return;
+  {
+    absl::MutexLock lock(&mutex_);
+    happened_ = true;
   }
+  action_();
+  const timespec timeout = absl::ToTimespec(kTimeToEnd);
+  sigtimedwait(&set, nullptr, &timeout);
+  if (!ending_) std::_Exit(static_cast<int>(ExitCode::kInterrupted));
 }
 
 }  // namespace latentd::client

@@ -11,11 +11,14 @@
 
 namespace latentd::client {
 
-// Blocks the signals in this thread and in those that it starts. Call first thing in main.
+// Blocks the signals in this thread and in those that it starts. Call before anything that starts
+// threads, as a client does, and after the last file that was read: until then a signal ends the
+// process at once, however long a pipe or a file system keeps it waiting.
 void BlockInterrupts();
 
-// While it lives, the first signal calls `action` from another thread; the second ends the process
-// with 130.
+// While it lives, the first signal calls `action` from another thread. The process ends with 130 at
+// the second one, or where it still runs two seconds later: it may wait for somebody to read what
+// it writes.
 class Interrupt {
  public:
   explicit Interrupt(std::function<void()> action);

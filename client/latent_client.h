@@ -65,7 +65,7 @@ class Client {
  private:
   Attempt TryGenerate(const v1::GenerateRequest& request, const GenerateCallbacks& callbacks,
                       absl::Time deadline);
-  // Nothing where it is not to be had now. Asks the server where it has to and nothing is known.
+  // Nothing where the server does not answer now. Asks it where the request alone does not say it.
   std::optional<std::string> FindBucket(const v1::GenerateRequest& request, absl::Time deadline)
       ABSL_LOCKS_EXCLUDED(mutex_);
   std::shared_ptr<const v1::GetCapabilitiesResponse> KnownCapabilities()

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "client/commands.h"
-#include "client/interrupt.h"
 
 namespace latentd::client {
 namespace {
@@ -73,7 +72,6 @@ void BeQuiet() {
 }  // namespace latentd::client
 
 int main(int argc, char** argv) {
-  latentd::client::BlockInterrupts();
   latentd::client::BeQuiet();
   return latentd::client::Run(std::vector<std::string>(argv + 1, argv + argc));
 }

@@ -1,6 +1,10 @@
 #include "client/progress_display.h"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -11,6 +15,9 @@ namespace {
 namespace v1 = ::latent::v1;
 
 constexpr int kBarCells = 30;
+constexpr int kFewestCells = 5;
+// Of a terminal that does not say how wide it is.
+constexpr int kUsualColumns = 80;
 constexpr char kEraseLine[] = "\r\033[K";
 
 std::string StageName(v1::Stage stage) {
@@ -37,6 +44,15 @@ double Fraction(const v1::Progress& progress) {
   return std::clamp(static_cast<double>(progress.step()) / progress.total_steps(), 0.0, 1.0);
 }
 
+// "[====>    ]", with so many cells between the brackets.
+std::string Bar(double fraction, int cells) {
+  const int full = static_cast<int>(fraction * cells);
+  std::string bar(static_cast<size_t>(full), '=');
+  if (full < cells) bar += '>';
+  bar.resize(static_cast<size_t>(cells), ' ');
+  return absl::StrCat("[", bar, "]");
+}
+
 std::string PictureOf(const v1::Progress& progress, int pictures) {
   return pictures > 1 ? absl::StrCat("picture ", progress.image_index() + 1, "/", pictures, " ")
                       : "";
@@ -44,19 +60,30 @@ std::string PictureOf(const v1::Progress& progress, int pictures) {
 
 }  // namespace
 
-std::string BarText(const v1::Progress& progress, int pictures) {
+std::string BarText(const v1::Progress& progress, int pictures, int columns) {
   const double fraction = Fraction(progress);
-  const int full = static_cast<int>(fraction * kBarCells);
-  std::string bar(static_cast<size_t>(full), '=');
-  if (full < kBarCells) bar += '>';
-  bar.resize(kBarCells, ' ');
-  return absl::StrFormat("%s%-8s %3d/%d [%s] %3.0f%%", PictureOf(progress, pictures),
-                         StageName(progress.stage()), progress.step(), progress.total_steps(), bar,
-                         fraction * 100);
+  const std::string steps = absl::StrFormat("%-8s %3d/%d", StageName(progress.stage()),
+                                            progress.step(), progress.total_steps());
+  const std::string percent = absl::StrFormat(" %3.0f%%", fraction * 100);
+  const std::string left = absl::StrCat(PictureOf(progress, pictures), steps);
+  const int cells = columns - static_cast<int>(left.size() + percent.size() + sizeof(" []") - 1);
+  if (cells >= kFewestCells) {
+    return absl::StrCat(left, " ", Bar(fraction, std::min(cells, kBarCells)), percent);
+  }
+  for (const std::string& shorter : {absl::StrCat(left, percent), left, steps}) {
+    if (static_cast<int>(shorter.size()) <= columns) return shorter;
+  }
+  return steps.substr(0, static_cast<size_t>(std::max(columns, 0)));
 }
 
-ProgressDisplay::ProgressDisplay(std::ostream& out, DisplayStyle style, int pictures)
-    : out_(out), style_(style), pictures_(pictures) {}
+int TerminalColumns() {
+  winsize size = {};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+ProgressDisplay::ProgressDisplay(std::ostream& out, DisplayStyle style, int pictures,
+                                 std::function<int()> columns)
+    : out_(out), style_(style), pictures_(pictures), columns_(std::move(columns)) {}
 
 ProgressDisplay::~ProgressDisplay() { Clear(); }
 
@@ -65,10 +92,16 @@ void ProgressDisplay::Clear() {
   drawn_ = false;
 }
 
+int ProgressDisplay::Columns() const {
+  const int columns = columns_();
+  return (columns > 0 ? columns : kUsualColumns) - 1;
+}
+
 void ProgressDisplay::Line(const std::string& text) {
   if (style_ == DisplayStyle::kNone) return;
   if (style_ == DisplayStyle::kBar) {
-    out_ << kEraseLine << text << std::flush;
+    // A line that reached the last column would go on in the next one, and stay there.
+    out_ << kEraseLine << text.substr(0, static_cast<size_t>(Columns())) << std::flush;
     drawn_ = true;
   } else {
     out_ << text << std::endl;
@@ -89,7 +122,9 @@ void ProgressDisplay::Show(const v1::GenerateEvent& event) {
 }
 
 void ProgressDisplay::ShowStep(const v1::Progress& progress) {
-  if (style_ != DisplayStyle::kLines) return Line(BarText(progress, pictures_));
+  if (style_ != DisplayStyle::kLines) {
+    return Line(BarText(progress, pictures_, Columns()));
+  }
   const int tenth = static_cast<int>(Fraction(progress) * 10);
   const bool news = tenth != last_tenth_ || progress.image_index() != last_picture_ ||
                     progress.stage() != last_stage_;

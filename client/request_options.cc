@@ -130,7 +130,7 @@ Option BucketPolicyOption(v1::GenerateRequest& request) {
 }
 
 Option ImageOption(v1::GenerateRequest& request) {
-  return {"image", "FILE", "start from this picture: PNG, JPEG or WebP",
+  return {"image", "FILE", "start from this picture: PNG, JPEG or WebP; - is standard input",
           [&request](const std::string& path) {
             absl::StatusOr<std::string> bytes = ReadFile(path);
             if (!bytes.ok()) return bytes.status();
@@ -145,7 +145,7 @@ OptionGroup Picture(v1::GenerateRequest& r) {
       {Row(r, "negative-prompt", "TEXT", "what not to draw"),
        Row(r, "prompt-2", "TEXT", "another prompt for the second text encoder"),
        Row(r, "negative-prompt-2", "TEXT", "the same, for what not to draw"),
-       Row(r, "width", "N", "pixels, a multiple of 8 (default: the model's own size)"),
+       Row(r, "width", "N", "pixels, a multiple of 8 (default: `latent capabilities` says)"),
        Row(r, "height", "N", "the same"), BucketPolicyOption(r),
        Row(r, "num-inference-steps", "N", "denoising steps (default 50)"),
        Row(r, "guidance-scale", "X", "how strongly the prompt guides (default 5; 1: not at all)"),

@@ -115,6 +115,7 @@ ExitCode RunStatus(const std::vector<std::string>& arguments) {
   if (const auto code = Parse(groups, kStatusIntroduction, "latent status", arguments, options)) {
     return *code;
   }
+  BlockInterrupts();
   AdminClient client(options.connection.server, options.connection.tls);
   Interrupt interrupt([&client] { client.Cancel(); });
   bool connected = false;
@@ -141,6 +142,7 @@ ExitCode RunMemory(const std::vector<std::string>& arguments) {
   if (const auto code = Parse(groups, kMemoryIntroduction, "latent memory", arguments, options)) {
     return *code;
   }
+  BlockInterrupts();
   AdminClient client(options.connection.server, options.connection.tls);
   Interrupt interrupt([&client] { client.Cancel(); });
   v1::MemoryReport report;

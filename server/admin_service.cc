@@ -1,14 +1,15 @@
 #include "server/admin_service.h"
 
 #include <utility>
-#include <vector>
 
 #include "core/base/error_details.h"
+#include "core/base/status_macros.h"
 #include "server/basic_conversion.h"
 #include "server/graph_conversion.h"
 #include "server/log.h"
-#include "server/type_rules.h"
-#include "server/worker_call.h"
+#include "server/refused_stream.h"
+#include "server/request_parser.h"
+#include "server/unary_answer.h"
 
 namespace latentd::server {
 namespace {
@@ -27,12 +28,8 @@ absl::StatusOr<std::optional<absl::Duration>> ReadTimeout(const v1::DrainRequest
 }
 
 absl::Status CheckLevel(const v1::SetLogLevelRequest& request) {
-  std::vector<FieldViolation> violations;
-  CheckTypes(request, violations);
-  if (request.level() == v1::LOG_LEVEL_UNSPECIFIED) {
-    violations.push_back({"level", "must be DEBUG, INFO, WARNING or ERROR"});
-  }
-  return violations.empty() ? absl::OkStatus() : InvalidFields(violations);
+  if (request.level() != v1::LOG_LEVEL_UNSPECIFIED) return absl::OkStatus();
+  return InvalidFields({{"level", "must be DEBUG, INFO, WARNING or ERROR"}});
 }
 
 }  // namespace
@@ -46,46 +43,61 @@ AdminService::AdminService(engine::Engine& engine, std::string version, RequestS
 v1::ServerStatus AdminService::Status() const { return ToProto(engine_.status(), version_); }
 
 grpc::ServerUnaryReactor* AdminService::GetServerStatus(grpc::CallbackServerContext* context,
-                                                        const v1::GetServerStatusRequest*,
-                                                        v1::ServerStatus* response) {
-  *response = Status();
-  return FinishNow(*context, absl::OkStatus());
+                                                        const grpc::ByteBuffer* request,
+                                                        grpc::ByteBuffer* response) {
+  return AnswerNow<v1::GetServerStatusRequest, v1::ServerStatus>(
+      *context, *request, *response,
+      [this](const v1::GetServerStatusRequest&, v1::ServerStatus& status) {
+        status = Status();
+        return absl::OkStatus();
+      });
 }
 
-grpc::ServerWriteReactor<v1::ServerStatus>* AdminService::WatchServerStatus(
-    grpc::CallbackServerContext*, const v1::WatchServerStatusRequest*) {
+grpc::ServerWriteReactor<grpc::ByteBuffer>* AdminService::WatchServerStatus(
+    grpc::CallbackServerContext*, const grpc::ByteBuffer* request) {
+  const absl::Status sound = ReadRequest<v1::WatchServerStatusRequest>(*request).status();
+  if (!sound.ok()) return new RefusedWrite(sound);
   return watches_.Start("");
 }
 
 grpc::ServerUnaryReactor* AdminService::GetMemoryReport(grpc::CallbackServerContext* context,
-                                                        const v1::GetMemoryReportRequest*,
-                                                        v1::MemoryReport* response) {
-  *response = ToProto(engine_.graphs().memory());
-  return FinishNow(*context, absl::OkStatus());
+                                                        const grpc::ByteBuffer* request,
+                                                        grpc::ByteBuffer* response) {
+  return AnswerNow<v1::GetMemoryReportRequest, v1::MemoryReport>(
+      *context, *request, *response,
+      [this](const v1::GetMemoryReportRequest&, v1::MemoryReport& report) {
+        report = ToProto(engine_.graphs().memory());
+        return absl::OkStatus();
+      });
 }
 
 grpc::ServerUnaryReactor* AdminService::Drain(grpc::CallbackServerContext* context,
-                                              const v1::DrainRequest* request, v1::DrainResponse*) {
-  const absl::StatusOr<std::optional<absl::Duration>> timeout = ReadTimeout(*request);
-  if (timeout.ok()) {
-    Log(v1::INFO, "admin", {{"method", "Drain"}, {"peer", context->peer()}});
-    request_stop_(*timeout);
-  }
-  return FinishNow(*context, timeout.status());
+                                              const grpc::ByteBuffer* request,
+                                              grpc::ByteBuffer* response) {
+  return AnswerNow<v1::DrainRequest, v1::DrainResponse>(
+      *context, *request, *response,
+      [this, context](const v1::DrainRequest& drain, v1::DrainResponse&) {
+        ASSIGN_OR_RETURN(const std::optional<absl::Duration> timeout, ReadTimeout(drain));
+        Log(v1::INFO, "admin", {{"method", "Drain"}, {"peer", context->peer()}});
+        request_stop_(timeout);
+        return absl::OkStatus();
+      });
 }
 
 grpc::ServerUnaryReactor* AdminService::SetLogLevel(grpc::CallbackServerContext* context,
-                                                    const v1::SetLogLevelRequest* request,
-                                                    v1::SetLogLevelResponse* response) {
-  const absl::Status status = CheckLevel(*request);
-  if (status.ok()) {
-    response->set_previous(ChangeLogLevel(request->level()));
-    Log(v1::INFO, "admin",
-        {{"method", "SetLogLevel"},
-         {"peer", context->peer()},
-         {"level", v1::LogLevel_Name(request->level())}});
-  }
-  return FinishNow(*context, status);
+                                                    const grpc::ByteBuffer* request,
+                                                    grpc::ByteBuffer* response) {
+  return AnswerNow<v1::SetLogLevelRequest, v1::SetLogLevelResponse>(
+      *context, *request, *response,
+      [context](const v1::SetLogLevelRequest& wanted, v1::SetLogLevelResponse& changed) {
+        RETURN_IF_ERROR(CheckLevel(wanted));
+        changed.set_previous(ChangeLogLevel(wanted.level()));
+        Log(v1::INFO, "admin",
+            {{"method", "SetLogLevel"},
+             {"peer", context->peer()},
+             {"level", v1::LogLevel_Name(wanted.level())}});
+        return absl::OkStatus();
+      });
 }
 
 }  // namespace latentd::server

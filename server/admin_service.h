@@ -17,9 +17,17 @@ namespace latentd::server {
 // Asks the process to stop as SIGTERM does, with this drain timeout (absent: the configured one).
 using RequestStop = std::function<void(std::optional<absl::Duration> drain_timeout)>;
 
+// Its methods take bytes (request_parser.h).
+using AdminServiceBase = latent::v1::Admin::WithRawCallbackMethod_GetServerStatus<
+    latent::v1::Admin::WithRawCallbackMethod_WatchServerStatus<
+        latent::v1::Admin::WithRawCallbackMethod_GetMemoryReport<
+            latent::v1::Admin::WithRawCallbackMethod_Drain<
+                latent::v1::Admin::WithRawCallbackMethod_SetLogLevel<
+                    latent::v1::Admin::Service>>>>>;
+
 // `engine` outlives the service, and the service the grpc::Server that it is registered with.
 // Thread-safe.
-class AdminService final : public latent::v1::Admin::CallbackService {
+class AdminService final : public AdminServiceBase {
  public:
   AdminService(engine::Engine& engine, std::string version, RequestStop request_stop);
 
@@ -29,20 +37,19 @@ class AdminService final : public latent::v1::Admin::CallbackService {
   void EndWatches() { watches_.End(); }
 
   grpc::ServerUnaryReactor* GetServerStatus(grpc::CallbackServerContext* context,
-                                            const latent::v1::GetServerStatusRequest* request,
-                                            latent::v1::ServerStatus* response) override;
-  grpc::ServerWriteReactor<latent::v1::ServerStatus>* WatchServerStatus(
-      grpc::CallbackServerContext* context,
-      const latent::v1::WatchServerStatusRequest* request) override;
+                                            const grpc::ByteBuffer* request,
+                                            grpc::ByteBuffer* response) override;
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* WatchServerStatus(
+      grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) override;
   grpc::ServerUnaryReactor* GetMemoryReport(grpc::CallbackServerContext* context,
-                                            const latent::v1::GetMemoryReportRequest* request,
-                                            latent::v1::MemoryReport* response) override;
+                                            const grpc::ByteBuffer* request,
+                                            grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context,
-                                  const latent::v1::DrainRequest* request,
-                                  latent::v1::DrainResponse* response) override;
+                                  const grpc::ByteBuffer* request,
+                                  grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* SetLogLevel(grpc::CallbackServerContext* context,
-                                        const latent::v1::SetLogLevelRequest* request,
-                                        latent::v1::SetLogLevelResponse* response) override;
+                                        const grpc::ByteBuffer* request,
+                                        grpc::ByteBuffer* response) override;
 
  private:
   latent::v1::ServerStatus Status() const;

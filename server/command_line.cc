@@ -1,6 +1,7 @@
 #include "server/command_line.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include "absl/strings/ascii.h"
@@ -127,6 +128,14 @@ class Parser {
     return absl::OkStatus();
   }
 
+  // A second value would silently replace the first: the wrong one, where a script adds flags.
+  absl::Status CheckFirst(const std::string& flag, const std::string& value) {
+    const auto [first, is_first] = given_.emplace(flag, value);
+    if (is_first || first->second == value) return absl::OkStatus();
+    return Usage(absl::StrCat("--", flag, " is given twice, as '", Excerpt(first->second),
+                              "' and as '", Excerpt(value), "'"));
+  }
+
   absl::Status Setting(const std::string& flag, std::optional<std::string> value) {
     const FieldDescriptor* field = FindField(flag);
     if (field == nullptr && flag != "config") return Negation(flag, value);
@@ -135,6 +144,7 @@ class Parser {
       if (next_ == arguments_.size()) return Usage(absl::StrCat("--", flag, " needs a value"));
       value = arguments_[next_++];
     }
+    RETURN_IF_ERROR(CheckFirst(flag, *value));
     if (flag != "config") return SetField(line_.flags, *field, flag, *value);
     line_.config_file = *value;
     return absl::OkStatus();
@@ -144,12 +154,14 @@ class Parser {
     const FieldDescriptor* field = FindNegated(flag);
     if (field == nullptr) return Usage(absl::StrCat("there is no flag --", Excerpt(flag)));
     if (value) return Usage(absl::StrCat("--", flag, " takes no value"));
+    RETURN_IF_ERROR(CheckFirst(absl::StrReplaceAll(field->name(), {{"_", "-"}}), "false"));
     return SetField(line_.flags, *field, flag, "false");
   }
 
   const std::vector<std::string>& arguments_;
   size_t next_ = 0;
   CommandLine line_;
+  std::map<std::string, std::string> given_;  // values, by flag
 };
 
 }  // namespace

@@ -17,6 +17,9 @@
 namespace latentd::server {
 namespace {
 
+using google::protobuf::EnumDescriptor;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::TextFormat;
 using latent::v1::ServerConfig;
 
 // Far more than the fields can take.
@@ -33,6 +36,8 @@ class LineErrors : public google::protobuf::io::ErrorCollector {
     AddError(line, column, message);
   }
 
+  bool empty() const { return errors_.empty(); }
+
   absl::Status status() const {
     return errors_.empty() ? absl::InvalidArgumentError(absl::StrCat(name_, ": cannot be read"))
                            : absl::InvalidArgumentError(absl::StrJoin(errors_, "\n"));
@@ -43,14 +48,42 @@ class LineErrors : public google::protobuf::io::ErrorCollector {
   std::vector<std::string> errors_;
 };
 
+std::string NamesOf(const EnumDescriptor& type) {
+  std::vector<std::string> names;
+  for (int i = 1; i < type.value_count(); ++i)
+    names.push_back(type.value(i)->name());  // 0 is unset
+  return absl::StrJoin(names, ", ");
+}
+
+// The text format takes any number for an enum, and the name of the value that means "unset".
+void CheckEnums(const ServerConfig& config, const TextFormat::ParseInfoTree& locations,
+                LineErrors& errors) {
+  const google::protobuf::Reflection& reflection = *config.GetReflection();
+  std::vector<const FieldDescriptor*> fields;
+  reflection.ListFields(config, &fields);
+  for (const FieldDescriptor* field : fields) {
+    if (field->cpp_type() != FieldDescriptor::CPPTYPE_ENUM) continue;
+    const int number = reflection.GetEnumValue(config, field);
+    if (number != 0 && field->enum_type()->FindValueByNumber(number) != nullptr) continue;
+    const TextFormat::ParseLocation at = locations.GetLocation(field, -1);
+    errors.AddError(at.line, at.column,
+                    absl::StrCat(field->name(), ": ", number, ": must be one of ",
+                                 NamesOf(*field->enum_type())));
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<ServerConfig> ParseConfig(absl::string_view text, absl::string_view name) {
   LineErrors errors(name);
-  google::protobuf::TextFormat::Parser parser;
+  TextFormat::Parser parser;
   parser.RecordErrorsTo(&errors);
   ServerConfig config;
+  TextFormat::ParseInfoTree locations;
+  parser.WriteLocationsTo(&locations);
   if (!parser.ParseFromString(std::string(text), &config)) return errors.status();
+  CheckEnums(config, locations, errors);
+  if (!errors.empty()) return errors.status();
   return config;
 }
 
@@ -73,7 +106,7 @@ absl::StatusOr<ServerConfig> ReadConfigFile(const std::string& path) {
 
 std::string PrintConfig(const ServerConfig& config) {
   std::string text;
-  google::protobuf::TextFormat::PrintToString(config, &text);
+  TextFormat::PrintToString(config, &text);
   return text;
 }
 

@@ -84,7 +84,7 @@ class Export {
     SendChunk(*stream);
   }
 
-  // Who sees the call end can start the next one.
+  // The ticket goes first, so that a client that sees the end may start another export.
   void End(Stream& stream, const absl::Status& status) {
     ticket_.reset();
     stream.End(status);
@@ -116,11 +116,11 @@ class Export {
 
 }  // namespace
 
-grpc::ServerWriteReactor<v1::GraphBytes>* StartExport(CallEnvironment environment,
-                                                      AdminWorker& worker,
-                                                      engine::GraphSelector selector,
-                                                      std::shared_ptr<void> ticket,
-                                                      grpc::CallbackServerContext& context) {
+grpc::ServerWriteReactor<grpc::ByteBuffer>* StartExport(CallEnvironment environment,
+                                                        AdminWorker& worker,
+                                                        engine::GraphSelector selector,
+                                                        std::shared_ptr<void> ticket,
+                                                        grpc::CallbackServerContext& context) {
   const auto stream = Stream::Start(context, environment.clock, environment.calls);
   // Lives as long as the stream, which every piece of its work holds.
   const auto sending =

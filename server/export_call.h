@@ -3,6 +3,7 @@
 #pragma once
 
 #include <grpcpp/server_context.h>
+#include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
 #include <memory>
@@ -18,10 +19,10 @@ namespace latentd::server {
 // every graph that is selected and not compiled, before anything is sent. What is passed in
 // outlives the call.
 // `ticket` is let go of before the client sees the call end.
-grpc::ServerWriteReactor<latent::v1::GraphBytes>* StartExport(CallEnvironment environment,
-                                                              AdminWorker& worker,
-                                                              engine::GraphSelector selector,
-                                                              std::shared_ptr<void> ticket,
-                                                              grpc::CallbackServerContext& context);
+grpc::ServerWriteReactor<grpc::ByteBuffer>* StartExport(CallEnvironment environment,
+                                                        AdminWorker& worker,
+                                                        engine::GraphSelector selector,
+                                                        std::shared_ptr<void> ticket,
+                                                        grpc::CallbackServerContext& context);
 
 }  // namespace latentd::server

@@ -13,6 +13,7 @@
 #include "core/base/status_macros.h"
 #include "server/log.h"
 #include "server/request_conversion.h"
+#include "server/request_form.h"
 #include "server/request_metrics.h"
 #include "server/request_parser.h"
 #include "server/serving_state.h"
@@ -103,8 +104,11 @@ absl::Status GenerateCall::TrySubmit(const grpc::ByteBuffer& bytes) {
 }
 
 absl::StatusOr<engine::GenerateSpec> GenerateCall::Read(const grpc::ByteBuffer& bytes) {
+  latent::v1::GenerateRequest request;
+  const absl::Status parsed = ParseRequest(bytes, request);
+  NoteId(request);
   RETURN_IF_ERROR(CheckServing(environment_.engine.state()));
-  ASSIGN_OR_RETURN(latent::v1::GenerateRequest request, ParseGenerateRequest(bytes));
+  RETURN_IF_ERROR(parsed);
   const int64_t echo_bytes = EchoBytes(request);
   ConvertedRequest converted = ToSpec(std::move(request));
   // gRPC keeps the buffer until the call ends and has no other way to let go of it.
@@ -114,12 +118,18 @@ absl::StatusOr<engine::GenerateSpec> GenerateCall::Read(const grpc::ByteBuffer& 
     return InvalidFields(converted.violations);
   }
   converted.spec.max_response_bytes = MaxPictureBytes(echo_bytes);
-  if (converted.spec.request_id.empty()) converted.spec.request_id = MakeRequestId();
   absl::MutexLock lock(&mutex_);
-  record_.id = converted.spec.request_id;
+  converted.spec.request_id = record_.id;
   record_.size = RequestedSize(converted.spec.picture);
   outbox_.emplace(converted.spec.request_id, converted.spec.output);
   return std::move(converted.spec);
+}
+
+// The client's own, where it can be one: a request that is refused leaves a log line too.
+void GenerateCall::NoteId(const latent::v1::GenerateRequest& request) {
+  absl::MutexLock lock(&mutex_);
+  const bool own = !request.request_id().empty() && IsRequestId(request.request_id());
+  record_.id = own ? request.request_id() : MakeRequestId();
 }
 
 void GenerateCall::OnEvent(engine::Event event) {

@@ -20,6 +20,7 @@
 #include "absl/synchronization/mutex.h"
 #include "core/base/clock.h"
 #include "core/engine/engine.h"
+#include "latent/v1/image_generation.pb.h"
 #include "server/active_calls.h"
 #include "server/outbox.h"
 
@@ -89,6 +90,7 @@ class GenerateCall : public engine::EventSink,
 
   absl::Status TrySubmit(const grpc::ByteBuffer& bytes);
   absl::StatusOr<engine::GenerateSpec> Read(const grpc::ByteBuffer& bytes);
+  void NoteId(const latent::v1::GenerateRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
   void Note(const engine::Event& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // What the client sees as the end.
   absl::StatusCode EndCode(const absl::Status& status) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);

@@ -1,12 +1,11 @@
 #include "server/graph_bytes_reader.h"
 
-#include <grpcpp/impl/codegen/proto_utils.h>
-
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
 #include "core/base/status_macros.h"
+#include "server/request_parser.h"
 
 namespace latentd::server {
 namespace {
@@ -21,11 +20,8 @@ absl::Status TooMuch(absl::string_view what) {
 
 }  // namespace
 
-absl::StatusOr<std::optional<std::string>> GraphBytesReader::Add(grpc::ByteBuffer& bytes) {
-  latent::v1::GraphBytes message;
-  if (!grpc::SerializationTraits<latent::v1::GraphBytes>::Deserialize(&bytes, &message).ok()) {
-    return Damaged("a message of it is not a latent.v1.GraphBytes");
-  }
+absl::StatusOr<std::optional<std::string>> GraphBytesReader::Add(const grpc::ByteBuffer& bytes) {
+  ASSIGN_OR_RETURN(const auto message, ReadRequest<latent::v1::GraphBytes>(bytes));
   return Add(message);
 }
 

@@ -31,8 +31,8 @@ class GraphBytesReader {
   // RESOURCE_EXHAUSTED, reason CACHE_BUDGET: more than the limits; INVALID_ARGUMENT: a message that
   // is too large.
   absl::StatusOr<std::optional<std::string>> Add(const latent::v1::GraphBytes& message);
-  // The same message as it came; DATA_LOSS too if it is none.
-  absl::StatusOr<std::optional<std::string>> Add(grpc::ByteBuffer& bytes);
+  // The same message as it came; INVALID_ARGUMENT if it is none (request_parser.h).
+  absl::StatusOr<std::optional<std::string>> Add(const grpc::ByteBuffer& bytes);
 
   // The stream ends here. DATA_LOSS: in the middle of a graph.
   absl::Status End() const;

@@ -9,9 +9,11 @@
 #include "server/export_call.h"
 #include "server/graph_conversion.h"
 #include "server/graph_selection.h"
-#include "server/grpc_status.h"
 #include "server/import_call.h"
 #include "server/queued_stream.h"
+#include "server/refused_stream.h"
+#include "server/serialize.h"
+#include "server/unary_answer.h"
 #include "server/worker_call.h"
 
 namespace latentd::server {
@@ -44,19 +46,6 @@ void Warm(engine::GraphAdmin& graphs, const engine::GraphSelector& selector, boo
   stream.End(outcome.status());
 }
 
-// A call that ends before anything was read or written.
-class RefusedImport final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
- public:
-  explicit RefusedImport(const absl::Status& status) { Finish(ToGrpcStatus(status)); }
-  void OnDone() override { delete this; }
-};
-
-class RefusedExport final : public grpc::ServerWriteReactor<v1::GraphBytes> {
- public:
-  explicit RefusedExport(const absl::Status& status) { Finish(ToGrpcStatus(status)); }
-  void OnDone() override { delete this; }
-};
-
 }  // namespace
 
 GraphCacheService::GraphCacheService(CallEnvironment environment, Imports imports)
@@ -70,112 +59,119 @@ GraphCacheService::GraphCacheService(CallEnvironment environment, Imports import
 template <typename Request, typename Act>
 grpc::ServerUnaryReactor* GraphCacheService::ActOn(AdminWorker& worker, absl::string_view method,
                                                    grpc::CallbackServerContext& context,
-                                                   const Request& request,
-                                                   v1::GraphResults& response, Act act) {
-  absl::StatusOr<engine::GraphSelector> selector = ReadSelector(request, request.selector());
+                                                   const grpc::ByteBuffer& bytes,
+                                                   grpc::ByteBuffer& response, Act act) {
+  Request request;
+  absl::StatusOr<engine::GraphSelector> selector = ReadSelector(bytes, request);
   if (!selector.ok()) return FinishNow(context, selector.status());
-  return RunOnWorker(worker, context, method,
-                     [&graphs = environment_.engine.graphs(), &response, act = std::move(act),
-                      selector = *std::move(selector)]() -> absl::Status {
-                       ASSIGN_OR_RETURN(const std::vector<engine::EntryResult> results,
-                                        act(graphs, selector));
-                       response = ToProto(results);
-                       return absl::OkStatus();
-                     });
+  return RunOnWorker(
+      worker, context, method,
+      [&graphs = environment_.engine.graphs(), &response, act = std::move(act),
+       request = std::move(request), selector = *std::move(selector)]() -> absl::Status {
+        ASSIGN_OR_RETURN(const std::vector<engine::EntryResult> results,
+                         act(graphs, selector, request));
+        response = Serialize(ToProto(results));
+        return absl::OkStatus();
+      });
 }
 
 grpc::ServerUnaryReactor* GraphCacheService::ListGraphs(grpc::CallbackServerContext* context,
-                                                        const v1::ListGraphsRequest* request,
-                                                        v1::ListGraphsResponse* response) {
-  v1::GraphSelector everything;
-  everything.set_all(true);
-  const absl::StatusOr<engine::GraphSelector> selector =
-      ReadSelector(*request, request->has_selector() ? request->selector() : everything);
-  if (!selector.ok()) return FinishNow(*context, selector.status());
-  const auto entries = environment_.engine.graphs().List(*selector);
-  if (!entries.ok()) return FinishNow(*context, entries.status());
-  for (const engine::GraphEntry& entry : *entries) *response->add_graphs() = ToProto(entry);
-  return FinishNow(*context, absl::OkStatus());
+                                                        const grpc::ByteBuffer* bytes,
+                                                        grpc::ByteBuffer* response) {
+  return AnswerNow<v1::ListGraphsRequest, v1::ListGraphsResponse>(
+      *context, *bytes, *response,
+      [this](const v1::ListGraphsRequest& request, v1::ListGraphsResponse& list) -> absl::Status {
+        engine::GraphSelector selector = {.all = true};
+        if (request.has_selector()) {
+          ASSIGN_OR_RETURN(selector, ToSelector(request, request.selector()));
+        }
+        ASSIGN_OR_RETURN(const std::vector<engine::GraphEntry> entries,
+                         environment_.engine.graphs().List(selector));
+        for (const engine::GraphEntry& entry : entries) *list.add_graphs() = ToProto(entry);
+        return absl::OkStatus();
+      });
 }
 
 grpc::ServerUnaryReactor* GraphCacheService::GetGraph(grpc::CallbackServerContext* context,
-                                                      const v1::GetGraphRequest* request,
-                                                      v1::Graph* response) {
-  const absl::StatusOr<std::string> id = ReadId(request->id());
-  if (!id.ok()) return FinishNow(*context, id.status());
-  const absl::StatusOr<engine::GraphEntry> entry = environment_.engine.graphs().Find(*id);
-  if (entry.ok()) *response = ToProto(*entry);
-  return FinishNow(*context, entry.status());
+                                                      const grpc::ByteBuffer* bytes,
+                                                      grpc::ByteBuffer* response) {
+  return AnswerNow<v1::GetGraphRequest, v1::Graph>(
+      *context, *bytes, *response,
+      [this](const v1::GetGraphRequest& request, v1::Graph& graph) -> absl::Status {
+        ASSIGN_OR_RETURN(const std::string id, ReadId(request.id()));
+        ASSIGN_OR_RETURN(const engine::GraphEntry entry, environment_.engine.graphs().Find(id));
+        graph = ToProto(entry);
+        return absl::OkStatus();
+      });
 }
 
-grpc::ServerWriteReactor<v1::WarmBucketsEvent>* GraphCacheService::WarmBuckets(
-    grpc::CallbackServerContext* context, const v1::WarmBucketsRequest* request) {
+grpc::ServerWriteReactor<grpc::ByteBuffer>* GraphCacheService::WarmBuckets(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* bytes) {
+  v1::WarmBucketsRequest request;
+  const absl::StatusOr<engine::GraphSelector> selector = ReadSelector(*bytes, request);
+  if (!selector.ok()) return new RefusedWrite(selector.status());
   const auto stream = WarmStream::Start(*context, environment_.clock, environment_.calls);
-  const absl::StatusOr<engine::GraphSelector> selector =
-      ReadSelector(*request, request->selector());
-  absl::Status status = selector.status();
-  if (status.ok()) {
-    status = preparing_.Add([&graphs = environment_.engine.graphs(), selector = *selector,
-                             dry_run = request->dry_run(), peer = context->peer(),
-                             stream] { Warm(graphs, selector, dry_run, peer, *stream); });
-  }
-  if (!status.ok()) stream->End(status);
+  const absl::Status queued = preparing_.Add(
+      [&graphs = environment_.engine.graphs(), selector = *selector, dry_run = request.dry_run(),
+       peer = context->peer(), stream] { Warm(graphs, selector, dry_run, peer, *stream); });
+  if (!queued.ok()) stream->End(queued);
   return stream.get();
 }
 
 grpc::ServerUnaryReactor* GraphCacheService::SaveGraphs(grpc::CallbackServerContext* context,
-                                                        const v1::SaveGraphsRequest* request,
-                                                        v1::GraphResults* response) {
-  return ActOn(files_, "SaveGraphs", *context, *request, *response,
-               [](engine::GraphAdmin& graphs, const engine::GraphSelector& selector) {
-                 return graphs.Save(selector);
-               });
+                                                        const grpc::ByteBuffer* request,
+                                                        grpc::ByteBuffer* response) {
+  return ActOn<v1::SaveGraphsRequest>(
+      files_, "SaveGraphs", *context, *request, *response,
+      [](engine::GraphAdmin& graphs, const engine::GraphSelector& selector,
+         const v1::SaveGraphsRequest&) { return graphs.Save(selector); });
 }
 
 grpc::ServerUnaryReactor* GraphCacheService::LoadGraphs(grpc::CallbackServerContext* context,
-                                                        const v1::LoadGraphsRequest* request,
-                                                        v1::GraphResults* response) {
-  return ActOn(preparing_, "LoadGraphs", *context, *request, *response,
-               [](engine::GraphAdmin& graphs, const engine::GraphSelector& selector) {
-                 return graphs.Load(selector);
-               });
+                                                        const grpc::ByteBuffer* request,
+                                                        grpc::ByteBuffer* response) {
+  return ActOn<v1::LoadGraphsRequest>(
+      preparing_, "LoadGraphs", *context, *request, *response,
+      [](engine::GraphAdmin& graphs, const engine::GraphSelector& selector,
+         const v1::LoadGraphsRequest&) { return graphs.Load(selector); });
 }
 
 grpc::ServerUnaryReactor* GraphCacheService::VerifyGraphs(grpc::CallbackServerContext* context,
-                                                          const v1::VerifyGraphsRequest* request,
-                                                          v1::GraphResults* response) {
-  return ActOn(files_, "VerifyGraphs", *context, *request, *response,
-               [](engine::GraphAdmin& graphs, const engine::GraphSelector& selector) {
-                 return graphs.Verify(selector);
-               });
+                                                          const grpc::ByteBuffer* request,
+                                                          grpc::ByteBuffer* response) {
+  return ActOn<v1::VerifyGraphsRequest>(
+      files_, "VerifyGraphs", *context, *request, *response,
+      [](engine::GraphAdmin& graphs, const engine::GraphSelector& selector,
+         const v1::VerifyGraphsRequest&) { return graphs.Verify(selector); });
 }
 
 grpc::ServerUnaryReactor* GraphCacheService::EvictGraphs(grpc::CallbackServerContext* context,
-                                                         const v1::EvictGraphsRequest* request,
-                                                         v1::GraphResults* response) {
-  return ActOn(files_, "EvictGraphs", *context, *request, *response,
-               [tier = FromProto(request->tier()), force = request->force()](
-                   engine::GraphAdmin& graphs, const engine::GraphSelector& selector) {
-                 return graphs.Evict(selector, tier, force);
-               });
+                                                         const grpc::ByteBuffer* request,
+                                                         grpc::ByteBuffer* response) {
+  return ActOn<v1::EvictGraphsRequest>(
+      files_, "EvictGraphs", *context, *request, *response,
+      [](engine::GraphAdmin& graphs, const engine::GraphSelector& selector,
+         const v1::EvictGraphsRequest& evict) {
+        return graphs.Evict(selector, FromProto(evict.tier()), evict.force());
+      });
 }
 
 grpc::ServerUnaryReactor* GraphCacheService::PinGraphs(grpc::CallbackServerContext* context,
-                                                       const v1::PinGraphsRequest* request,
-                                                       v1::GraphResults* response) {
-  return ActOn(files_, "PinGraphs", *context, *request, *response,
-               [pinned = !request->unpin()](engine::GraphAdmin& graphs,
-                                            const engine::GraphSelector& selector) {
-                 return graphs.SetPinned(selector, pinned);
-               });
+                                                       const grpc::ByteBuffer* request,
+                                                       grpc::ByteBuffer* response) {
+  return ActOn<v1::PinGraphsRequest>(
+      files_, "PinGraphs", *context, *request, *response,
+      [](engine::GraphAdmin& graphs, const engine::GraphSelector& selector,
+         const v1::PinGraphsRequest& pin) { return graphs.SetPinned(selector, !pin.unpin()); });
 }
 
-grpc::ServerWriteReactor<v1::GraphBytes>* GraphCacheService::ExportGraphs(
-    grpc::CallbackServerContext* context, const v1::ExportGraphsRequest* request) {
-  absl::StatusOr<engine::GraphSelector> selector = ReadSelector(*request, request->selector());
-  if (!selector.ok()) return new RefusedExport(selector.status());
+grpc::ServerWriteReactor<grpc::ByteBuffer>* GraphCacheService::ExportGraphs(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* bytes) {
+  v1::ExportGraphsRequest request;
+  absl::StatusOr<engine::GraphSelector> selector = ReadSelector(*bytes, request);
+  if (!selector.ok()) return new RefusedWrite(selector.status());
   std::shared_ptr<void> ticket = exports_now_.Take();
-  if (ticket == nullptr) return new RefusedExport(TooMany("other exports are running"));
+  if (ticket == nullptr) return new RefusedWrite(TooMany("other exports are running"));
   LogAdminCall("ExportGraphs", context->peer(), absl::OkStatus());
   return StartExport(environment_, files_, *std::move(selector), std::move(ticket), *context);
 }
@@ -185,7 +181,7 @@ grpc::ServerReadReactor<grpc::ByteBuffer>* GraphCacheService::ImportGraphs(
   absl::StatusOr<std::shared_ptr<void>> ticket = AdmitImport();
   if (!ticket.ok()) {
     LogAdminCall("ImportGraphs", context->peer(), ticket.status());
-    return new RefusedImport(ticket.status());
+    return new RefusedRead(ticket.status());
   }
   return ImportCall::Start(environment_, files_, imports_.limits, *std::move(ticket), *context,
                            *response);

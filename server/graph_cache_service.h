@@ -13,10 +13,22 @@
 
 namespace latentd::server {
 
+// Its methods take bytes (request_parser.h).
+using GraphCacheServiceBase = latent::v1::GraphCache::WithRawCallbackMethod_ListGraphs<
+    latent::v1::GraphCache::WithRawCallbackMethod_GetGraph<
+        latent::v1::GraphCache::WithRawCallbackMethod_WarmBuckets<
+            latent::v1::GraphCache::WithRawCallbackMethod_SaveGraphs<
+                latent::v1::GraphCache::WithRawCallbackMethod_LoadGraphs<
+                    latent::v1::GraphCache::WithRawCallbackMethod_VerifyGraphs<
+                        latent::v1::GraphCache::WithRawCallbackMethod_EvictGraphs<
+                            latent::v1::GraphCache::WithRawCallbackMethod_PinGraphs<
+                                latent::v1::GraphCache::WithRawCallbackMethod_ExportGraphs<
+                                    latent::v1::GraphCache::WithRawCallbackMethod_ImportGraphs<
+                                        latent::v1::GraphCache::Service>>>>>>>>>>;
+
 // What `environment` refers to outlives the service, and the service the grpc::Server that it is
 // registered with. Thread-safe.
-class GraphCacheService final : public latent::v1::GraphCache::WithRawCallbackMethod_ImportGraphs<
-                                    latent::v1::GraphCache::CallbackService> {
+class GraphCacheService final : public GraphCacheServiceBase {
  public:
   struct Imports {
     bool allowed = false;
@@ -26,31 +38,30 @@ class GraphCacheService final : public latent::v1::GraphCache::WithRawCallbackMe
   GraphCacheService(CallEnvironment environment, Imports imports);
 
   grpc::ServerUnaryReactor* ListGraphs(grpc::CallbackServerContext* context,
-                                       const latent::v1::ListGraphsRequest* request,
-                                       latent::v1::ListGraphsResponse* response) override;
+                                       const grpc::ByteBuffer* request,
+                                       grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* GetGraph(grpc::CallbackServerContext* context,
-                                     const latent::v1::GetGraphRequest* request,
-                                     latent::v1::Graph* response) override;
-  grpc::ServerWriteReactor<latent::v1::WarmBucketsEvent>* WarmBuckets(
-      grpc::CallbackServerContext* context, const latent::v1::WarmBucketsRequest* request) override;
+                                     const grpc::ByteBuffer* request,
+                                     grpc::ByteBuffer* response) override;
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* WarmBuckets(grpc::CallbackServerContext* context,
+                                                          const grpc::ByteBuffer* request) override;
   grpc::ServerUnaryReactor* SaveGraphs(grpc::CallbackServerContext* context,
-                                       const latent::v1::SaveGraphsRequest* request,
-                                       latent::v1::GraphResults* response) override;
+                                       const grpc::ByteBuffer* request,
+                                       grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* LoadGraphs(grpc::CallbackServerContext* context,
-                                       const latent::v1::LoadGraphsRequest* request,
-                                       latent::v1::GraphResults* response) override;
+                                       const grpc::ByteBuffer* request,
+                                       grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* VerifyGraphs(grpc::CallbackServerContext* context,
-                                         const latent::v1::VerifyGraphsRequest* request,
-                                         latent::v1::GraphResults* response) override;
+                                         const grpc::ByteBuffer* request,
+                                         grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* EvictGraphs(grpc::CallbackServerContext* context,
-                                        const latent::v1::EvictGraphsRequest* request,
-                                        latent::v1::GraphResults* response) override;
+                                        const grpc::ByteBuffer* request,
+                                        grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* PinGraphs(grpc::CallbackServerContext* context,
-                                      const latent::v1::PinGraphsRequest* request,
-                                      latent::v1::GraphResults* response) override;
-  grpc::ServerWriteReactor<latent::v1::GraphBytes>* ExportGraphs(
-      grpc::CallbackServerContext* context,
-      const latent::v1::ExportGraphsRequest* request) override;
+                                      const grpc::ByteBuffer* request,
+                                      grpc::ByteBuffer* response) override;
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* ExportGraphs(
+      grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) override;
   grpc::ServerReadReactor<grpc::ByteBuffer>* ImportGraphs(grpc::CallbackServerContext* context,
                                                           grpc::ByteBuffer* response) override;
 
@@ -60,8 +71,9 @@ class GraphCacheService final : public latent::v1::GraphCache::WithRawCallbackMe
   // A call that does `act` to the graphs that its request selects.
   template <typename Request, typename Act>
   grpc::ServerUnaryReactor* ActOn(AdminWorker& worker, absl::string_view method,
-                                  grpc::CallbackServerContext& context, const Request& request,
-                                  latent::v1::GraphResults& response, Act act);
+                                  grpc::CallbackServerContext& context,
+                                  const grpc::ByteBuffer& bytes, grpc::ByteBuffer& response,
+                                  Act act);
   absl::StatusOr<std::shared_ptr<void>> AdmitImport();
 
   const CallEnvironment environment_;

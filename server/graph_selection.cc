@@ -79,8 +79,8 @@ std::vector<FieldViolation> CheckSelector(const v1::GraphSelector& selector) {
 
 }  // namespace
 
-absl::StatusOr<engine::GraphSelector> ReadSelector(const google::protobuf::Message& request,
-                                                   const v1::GraphSelector& selector) {
+absl::StatusOr<engine::GraphSelector> ToSelector(const google::protobuf::Message& request,
+                                                 const v1::GraphSelector& selector) {
   std::vector<FieldViolation> violations = CheckSelector(selector);
   CheckTypes(request, violations);
   if (!violations.empty()) return InvalidFields(violations);

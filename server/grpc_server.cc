@@ -14,7 +14,7 @@ namespace latentd::server {
 namespace {
 
 // For messages that are on their way when everything else has ended.
-constexpr absl::Duration kLastWords = absl::Seconds(1);
+constexpr absl::Duration kFlushTimeout = absl::Seconds(1);
 // Of what operators send; the largest are the chunks of an import.
 constexpr int64_t kMaxAdminMessageBytes = 4 << 20;
 // Of a question about a service's health: its name.
@@ -170,17 +170,17 @@ void GrpcServer::Drain(absl::Duration timeout) {
   const absl::Time deadline = clock_.Monotonic() + timeout;
   engine_.Drain(deadline);
   // The engine is done; its last pictures may still be on their way to clients that read slowly.
-  if (!calls_.WaitUntilEmpty(std::max(deadline - clock_.Monotonic(), kLastWords))) {
+  if (!calls_.WaitUntilEmpty(std::max(deadline - clock_.Monotonic(), kFlushTimeout))) {
     calls_.CancelAll();
-    calls_.WaitUntilEmpty(kLastWords);
+    calls_.WaitUntilEmpty(kFlushTimeout);
   }
   health_.EndWatches();
   admin_health_.EndWatches();
   probe_health_.EndWatches();
   admin_.EndWatches();
-  port_->Close(kLastWords);
-  if (admin_port_ != nullptr) admin_port_->Close(kLastWords);
-  if (health_port_ != nullptr) health_port_->Close(kLastWords);
+  port_->Close(kFlushTimeout);
+  if (admin_port_ != nullptr) admin_port_->Close(kFlushTimeout);
+  if (health_port_ != nullptr) health_port_->Close(kFlushTimeout);
 }
 
 }  // namespace latentd::server

@@ -1,5 +1,9 @@
 #include "server/health_service.h"
 
+#include "server/refused_stream.h"
+#include "server/request_parser.h"
+#include "server/unary_answer.h"
+
 namespace latentd::server {
 
 using grpc::health::v1::HealthCheckRequest;
@@ -36,18 +40,21 @@ void HealthService::SetAlive(bool alive) {
 }
 
 grpc::ServerUnaryReactor* HealthService::Check(grpc::CallbackServerContext* context,
-                                               const HealthCheckRequest* request,
-                                               HealthCheckResponse* response) {
-  *response = StatusOf(request->service());
-  const bool known = response->status() != HealthCheckResponse::SERVICE_UNKNOWN;
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(known ? grpc::Status::OK
-                        : grpc::Status(grpc::StatusCode::NOT_FOUND, "no service of that name"));
-  return reactor;
+                                               const grpc::ByteBuffer* request,
+                                               grpc::ByteBuffer* response) {
+  return AnswerNow<HealthCheckRequest, HealthCheckResponse>(
+      *context, *request, *response,
+      [this](const HealthCheckRequest& check, HealthCheckResponse& health) {
+        health = StatusOf(check.service());
+        const bool known = health.status() != HealthCheckResponse::SERVICE_UNKNOWN;
+        return known ? absl::OkStatus() : absl::NotFoundError("no service of that name");
+      });
 }
 
-grpc::ServerWriteReactor<HealthCheckResponse>* HealthService::Watch(
-    grpc::CallbackServerContext*, const HealthCheckRequest* request) {
+grpc::ServerWriteReactor<grpc::ByteBuffer>* HealthService::Watch(grpc::CallbackServerContext*,
+                                                                 const grpc::ByteBuffer* bytes) {
+  const absl::StatusOr<HealthCheckRequest> request = ReadRequest<HealthCheckRequest>(*bytes);
+  if (!request.ok()) return new RefusedWrite(request.status());
   // A name that is not known can be long, and stays unknown.
   const bool known = StatusOf(request->service()).status() != HealthCheckResponse::SERVICE_UNKNOWN;
   return watches_.Start(known ? request->service() : "unknown");

@@ -21,8 +21,12 @@
 
 namespace latentd::server {
 
+// Its methods take bytes (request_parser.h).
+using HealthServiceBase = grpc::health::v1::Health::WithRawCallbackMethod_Check<
+    grpc::health::v1::Health::WithRawCallbackMethod_Watch<grpc::health::v1::Health::Service>>;
+
 // Thread-safe. Must outlive the grpc::Server that it is registered with.
-class HealthService final : public grpc::health::v1::Health::CallbackService {
+class HealthService final : public HealthServiceBase {
  public:
   // `has_admin`: whether the server listens for operators.
   explicit HealthService(bool has_admin);
@@ -37,11 +41,10 @@ class HealthService final : public grpc::health::v1::Health::CallbackService {
   void EndWatches() { watches_.End(); }
 
   grpc::ServerUnaryReactor* Check(grpc::CallbackServerContext* context,
-                                  const grpc::health::v1::HealthCheckRequest* request,
-                                  grpc::health::v1::HealthCheckResponse* response) override;
-  grpc::ServerWriteReactor<grpc::health::v1::HealthCheckResponse>* Watch(
-      grpc::CallbackServerContext* context,
-      const grpc::health::v1::HealthCheckRequest* request) override;
+                                  const grpc::ByteBuffer* request,
+                                  grpc::ByteBuffer* response) override;
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* Watch(grpc::CallbackServerContext* context,
+                                                    const grpc::ByteBuffer* request) override;
 
  private:
   grpc::health::v1::HealthCheckResponse StatusOf(const std::string& service) const;

@@ -75,13 +75,14 @@ Operation
   --config=FILE           the same settings from a file, in protobuf's text format; flags win
   --exit-when-ready       exit with 0 once every graph is ready and in the cache, and with 1 if that cannot be: fills a
                           cache that other servers only load from
-  --exit-if-degraded      exit with 1 if some bucket cannot be had at the start, instead of serving the others
+  --exit-if-degraded      exit with 1 if a bucket is not ready after the start, instead of serving the others
   --print-config          print what flags, file and defaults come to, as such a file, and exit
   --version               print the version and exit
   --help                  print this and exit
 
-A switch (BOOL) is --name, --noname or --name=false.
-Exit codes: 0 stopped by a signal (--exit-when-ready: ready), 1 could not start or failed, 2 wrong flags or configuration.
+A switch (BOOL) is --name, --noname or --name=false. A flag is given once: a second, different value is an error.
+Exit codes: 0 stopped by a signal (--exit-when-ready: ready), 1 could not start or failed, 2 wrong flags or configuration,
+143 and 130 ended at once by SIGTERM and SIGINT: a second one, or one before the server listens.
 )";
 
 }  // namespace

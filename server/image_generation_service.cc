@@ -2,13 +2,16 @@
 
 #include <utility>
 
-#include "server/grpc_status.h"
+#include "core/base/status_macros.h"
 #include "server/response_conversion.h"
 #include "server/serving_state.h"
 #include "server/stream_call.h"
+#include "server/unary_answer.h"
 #include "server/unary_call.h"
 
 namespace latentd::server {
+
+namespace v1 = ::latent::v1;
 
 ImageGenerationService::ImageGenerationService(CallEnvironment environment, std::string version)
     : environment_(environment), version_(std::move(version)) {}
@@ -25,16 +28,16 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* ImageGenerationService::GenerateStre
 }
 
 grpc::ServerUnaryReactor* ImageGenerationService::GetCapabilities(
-    grpc::CallbackServerContext* context, const latent::v1::GetCapabilitiesRequest*,
-    latent::v1::GetCapabilitiesResponse* response) {
-  const absl::Status serving = CheckServing(environment_.engine.state());
-  if (serving.ok()) {
-    *response = ToProto(environment_.engine.capabilities());
-    response->set_version(version_);
-  }
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpcStatus(serving));
-  return reactor;
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+    grpc::ByteBuffer* response) {
+  return AnswerNow<v1::GetCapabilitiesRequest, v1::GetCapabilitiesResponse>(
+      *context, *request, *response,
+      [this](const v1::GetCapabilitiesRequest&, v1::GetCapabilitiesResponse& capabilities) {
+        RETURN_IF_ERROR(CheckServing(environment_.engine.state()));
+        capabilities = ToProto(environment_.engine.capabilities());
+        capabilities.set_version(version_);
+        return absl::OkStatus();
+      });
 }
 
 }  // namespace latentd::server

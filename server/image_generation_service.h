@@ -1,5 +1,4 @@
-// latent.v1.ImageGeneration: a shell around the engine. The two generation methods take raw bytes,
-// because a generated handler answers UNIMPLEMENTED to a message that it cannot read.
+// latent.v1.ImageGeneration: a shell around the engine. Its methods take bytes (request_parser.h).
 #pragma once
 
 #include <grpcpp/support/server_callback.h>
@@ -13,7 +12,7 @@ namespace latentd::server {
 
 using ImageGenerationBase = latent::v1::ImageGeneration::WithRawCallbackMethod_Generate<
     latent::v1::ImageGeneration::WithRawCallbackMethod_GenerateStream<
-        latent::v1::ImageGeneration::WithCallbackMethod_GetCapabilities<
+        latent::v1::ImageGeneration::WithRawCallbackMethod_GetCapabilities<
             latent::v1::ImageGeneration::Service>>>;
 
 // What `environment` refers to outlives the grpc::Server that this is registered with.
@@ -27,8 +26,8 @@ class ImageGenerationService final : public ImageGenerationBase {
   grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerateStream(
       grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) override;
   grpc::ServerUnaryReactor* GetCapabilities(grpc::CallbackServerContext* context,
-                                            const latent::v1::GetCapabilitiesRequest* request,
-                                            latent::v1::GetCapabilitiesResponse* response) override;
+                                            const grpc::ByteBuffer* request,
+                                            grpc::ByteBuffer* response) override;
 
  private:
   const CallEnvironment environment_;

@@ -72,7 +72,7 @@ void ImportCall::FinishWith(const absl::Status& status) {
        {"unused", unused_},
        {"code", absl::StatusCodeToString(status.code())}});
   if (status.ok()) response_ = Serialize(results_);
-  ticket_.reset();  // who sees this call end can start the next one
+  ticket_.reset();  // first, so that a client that sees the end may start another import
   Finish(ToGrpcStatus(status));
 }
 

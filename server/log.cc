@@ -11,6 +11,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "server/handshake_failure.h"
 
 namespace latentd::server {
@@ -46,14 +47,17 @@ std::string Dump(const LogFields& value) {
   return value.dump(-1, ' ', false, LogFields::error_handler_t::replace);
 }
 
-// A word stays as it is; anything else is quoted and escaped, so that a line stays a line.
+// A word stays as it is; anything else is put between quotes, with single ones for those in it, so
+// that people can read it and no text looks like another field. Control characters are escaped, so
+// that a line stays a line.
 std::string TextValue(const LogFields& value) {
   if (!value.is_string()) return Dump(value);
   const auto& text = value.get_ref<const std::string&>();
   const bool word = !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
     return absl::ascii_isgraph(c) && c != '"';
   });
-  return word ? text : Dump(value);
+  if (word) return text;
+  return absl::StrReplaceAll(Dump(value), {{"\\\"", "'"}, {"\\\\", "\\"}});
 }
 
 void LogGrpc(gpr_log_func_args* args) {

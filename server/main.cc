@@ -68,6 +68,7 @@ int Run(const std::vector<std::string>& arguments) {
   }
   options->exit_when_ready = line->exit_when_ready;
   options->exit_if_degraded = line->exit_if_degraded;
+  BlockStopSignals();
   SetUpLogging(options->log_format, options->log_level);
   SetFatalLog([](absl::string_view message) { Log(latent::v1::ERROR, message); });
   return Serve(*options, LATENTD_VERSION);
@@ -78,7 +79,6 @@ int Run(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   latentd::ExplainTerminate();
-  latentd::server::BlockStopSignals();
   latentd::server::IgnoreWriteSignals();
   return latentd::server::Run(std::vector<std::string>(argv + 1, argv + argc));
 }

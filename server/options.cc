@@ -26,7 +26,16 @@ absl::StatusOr<int64_t> ToBudget(absl::string_view flag, const std::string& text
   return bytes;
 }
 
+// A variable that a script forgot to set would serve something else.
+absl::Status CheckNotEmpty(absl::string_view flag, bool is_given, const std::string& directory) {
+  if (!is_given || !directory.empty()) return absl::OkStatus();
+  return WrongValue(flag, directory,
+                    "a diffusers directory; leave the flag out where there is none");
+}
+
 absl::Status SetModels(const v1::ServerConfig& config, engine::Config& engine) {
+  RETURN_IF_ERROR(CheckNotEmpty("base", config.has_base(), config.base()));
+  RETURN_IF_ERROR(CheckNotEmpty("refiner", config.has_refiner(), config.refiner()));
   engine.base = config.base();
   engine.refiner = config.refiner();
   engine.variant = config.variant();
@@ -40,8 +49,13 @@ absl::Status SetModels(const v1::ServerConfig& config, engine::Config& engine) {
 absl::Status SetLimits(const v1::ServerConfig& config, engine::Config& engine) {
   RETURN_IF_ERROR(CheckRange("threads", config.threads(), 0, kMaxThreads));
   engine.threads = config.threads();
-  if (!config.memory().empty()) {
+  if (config.has_memory()) {
     ASSIGN_OR_RETURN(engine.memory_bytes, ToBytes("memory", config.memory()));
+    if (engine.memory_bytes == 0) {
+      return WrongValue("memory", config.memory(),
+                        "an amount such as 8GiB; without the flag it is what the machine and its "
+                        "control group allow");
+    }
   }
   RETURN_IF_ERROR(CheckRange("queue-capacity", config.queue_capacity(), 1, kMaxQueueCapacity));
   engine.queue_capacity = config.queue_capacity();

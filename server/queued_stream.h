@@ -6,6 +6,7 @@
 #pragma once
 
 #include <grpcpp/server_context.h>
+#include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
 #include <deque>
@@ -20,12 +21,13 @@
 #include "core/base/clock.h"
 #include "server/active_calls.h"
 #include "server/grpc_status.h"
+#include "server/serialize.h"
 
 namespace latentd::server {
 
 // Thread-safe.
 template <typename Message>
-class QueuedStream final : public grpc::ServerWriteReactor<Message>,
+class QueuedStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                            public ActiveCall,
                            public std::enable_shared_from_this<QueuedStream<Message>> {
  public:
@@ -124,14 +126,14 @@ class QueuedStream final : public grpc::ServerWriteReactor<Message>,
       absl::MutexLock lock(&mutex_);
       next = TakeNext();
     }
-    if (next == Next::kWrite) this->StartWrite(&message_);
-    if (next == Next::kFinish) this->Finish(ToGrpcStatus(status_));
+    if (next == Next::kWrite) StartWrite(&bytes_);
+    if (next == Next::kFinish) Finish(ToGrpcStatus(status_));
   }
 
   Next TakeNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (writing_ || finished_) return Next::kNothing;
     if (!waiting_.empty()) {
-      message_ = std::move(waiting_.front());
+      bytes_ = Serialize(waiting_.front());
       waiting_.pop_front();
       writing_ = true;
       writing_since_ = clock_.Monotonic();
@@ -139,7 +141,7 @@ class QueuedStream final : public grpc::ServerWriteReactor<Message>,
     }
     if (!end_ && !cancelled_) return Next::kNothing;
     finished_ = true;
-    status_ = end_.value_or(absl::CancelledError("the client is gone"));
+    status_ = end_.value_or(absl::CancelledError("the client cancelled the call"));
     return Next::kFinish;
   }
 
@@ -156,7 +158,7 @@ class QueuedStream final : public grpc::ServerWriteReactor<Message>,
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Time writing_since_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   // These belong to whoever set writing_ or finished_, until gRPC is done with them.
-  Message message_;
+  grpc::ByteBuffer bytes_;
   absl::Status status_;
 };
 

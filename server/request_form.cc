@@ -14,13 +14,9 @@ namespace {
 namespace v1 = ::latent::v1;
 
 void CheckRequestId(const std::string& id, std::vector<FieldViolation>& violations) {
-  const auto allowed = [](unsigned char c) {
-    return absl::ascii_isalnum(c) || c == '.' || c == '_' || c == ':' || c == '-';
-  };
-  if (id.size() > kMaxRequestIdBytes || !std::all_of(id.begin(), id.end(), allowed)) {
-    violations.push_back({"request_id", absl::StrCat("must be at most ", kMaxRequestIdBytes,
-                                                     " letters, digits and ._:- characters")});
-  }
+  if (IsRequestId(id)) return;
+  violations.push_back({"request_id", absl::StrCat("must be at most ", kMaxRequestIdBytes,
+                                                   " letters, digits and ._:- characters")});
 }
 
 void CheckLength(absl::string_view field, const std::string& text,
@@ -63,6 +59,13 @@ void CheckOutput(const v1::Output& output, std::vector<FieldViolation>& violatio
 }
 
 }  // namespace
+
+bool IsRequestId(absl::string_view id) {
+  const auto allowed = [](unsigned char c) {
+    return absl::ascii_isalnum(c) || c == '.' || c == '_' || c == ':' || c == '-';
+  };
+  return id.size() <= kMaxRequestIdBytes && std::all_of(id.begin(), id.end(), allowed);
+}
 
 std::vector<FieldViolation> CheckForm(const v1::GenerateRequest& request) {
   std::vector<FieldViolation> violations;

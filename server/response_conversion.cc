@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "server/basic_conversion.h"
+#include "server/request_fields.h"
 
 namespace latentd::server {
 namespace {
@@ -234,6 +235,9 @@ v1::GetCapabilitiesResponse ToProto(const engine::Capabilities& capabilities) {
     v1::Bucket& added = *proto.add_buckets();
     *added.mutable_size() = ToProto(bucket.size);
     added.set_ready(bucket.ready);
+  }
+  for (std::string& path : FieldPaths(*v1::GenerateRequest::descriptor())) {
+    *proto.add_request_fields() = std::move(path);
   }
   return proto;
 }

@@ -63,7 +63,12 @@ class Loader {
     } else if (status_.ok()) {
       return;
     }
-    signals_.RequestStop();
+    signals_.RequestStop(Cause());
+  }
+
+  const char* Cause() const {
+    if (!status_.ok()) return "the start failed";
+    return options_.exit_when_ready ? "--exit-when-ready" : "--exit-if-degraded";
   }
 
   bool ExitsNow() const {
@@ -112,7 +117,7 @@ GrpcServer::Options ServerOptions(const Options& options, const std::string& ver
           .version = version,
           .imports = {engine.allow_import, {graph_bytes, stream_bytes}},
           .request_stop = [&signals](std::optional<absl::Duration> timeout) {
-            signals.RequestStop(timeout);
+            signals.RequestStop("Admin/Drain", timeout);
           }};
 }
 
@@ -133,8 +138,8 @@ void LogAddresses(const GrpcServer& server, const TlsFiles& tls, const std::stri
   if (!admin.empty() && !IsLocalAddress(admin) && tls.client_authority.empty() &&
       tls.operator_authority.empty()) {
     Log(v1::WARNING,
-        absl::StrCat("whoever reaches ", admin,
-                     " is an operator: --admin-tls-client-ca would ask for a certificate"));
+        absl::StrCat("every client that reaches ", admin,
+                     " is an operator: --admin-tls-client-ca asks clients for a certificate"));
   }
 }
 
@@ -156,23 +161,26 @@ absl::StatusOr<std::unique_ptr<MetricsEndpoint>> StartMetrics(const std::string&
   return metrics;
 }
 
-void EndWithoutTheUnit() {
+void EndWithoutTheUnit(const std::string& cause) {
   Log(v1::ERROR, "the drain has overrun: a unit of work does not end; pictures are lost",
-      {{"exit_code", kDrainOverran}});
+      {{"exit_code", kDrainOverran}, {"cause", cause}});
   std::_Exit(kDrainOverran);
 }
 
 // What cannot be interrupted loses no file by not being waited for: they are written whole or not
 // at all. `exit_code` is that of a server that is still loading.
 void Stop(ExitTimer& timer, GrpcServer& server, engine::State state, absl::Duration drain_timeout,
-          int exit_code) {
+          int exit_code, const std::string& cause) {
   const bool loading = state == engine::State::kLoading || state == engine::State::kWarming;
   if (loading) {
-    timer.Start(kEndWhileLoading, [exit_code] { std::_Exit(exit_code); });
+    timer.Start(kEndWhileLoading, [exit_code, cause] {
+      EndAtOnce(exit_code, "stopped in the middle of work that cannot be interrupted", cause);
+    });
   } else {
-    timer.Start(drain_timeout + kEndAfterDraining, &EndWithoutTheUnit);
+    timer.Start(drain_timeout + kEndAfterDraining, [cause] { EndWithoutTheUnit(cause); });
   }
-  Log(v1::INFO, "stopping", {{"drain_timeout_seconds", absl::ToDoubleSeconds(drain_timeout)}});
+  Log(v1::INFO, "stopping",
+      {{"cause", cause}, {"drain_timeout_seconds", absl::ToDoubleSeconds(drain_timeout)}});
   server.Drain(loading ? absl::ZeroDuration() : drain_timeout);
 }
 
@@ -191,6 +199,7 @@ int Serve(const Options& options, const std::string& version) {
   auto server =
       GrpcServer::Start(ServerOptions(options, version, signals), **engine, SystemClock());
   if (!server.ok()) return Fail(server.status());
+  signals.DrainFirst();
   LogAddresses(**server, options.tls, version);
   (*engine)->metrics().GetGauge(metrics::kBuildInfo, {version}).Set(1);
   const auto metrics = StartMetrics(options.metrics_listen, **engine);
@@ -212,9 +221,9 @@ int Serve(const Options& options, const std::string& version) {
   if (state == engine::State::kFailed) return Fail(loader.Join());
   const int exit_code = options.exit_when_ready ? 1 : 0;  // if it is not loaded
   Stop(exit_timer, **server, state, signals.drain_timeout().value_or(options.drain_timeout),
-       exit_code);
+       exit_code, signals.cause());
   const absl::Status loaded = loader.Join();
-  Log(v1::INFO, "stopped");
+  Log(v1::INFO, "stopped", {{"cause", signals.cause()}});
   if (!absl::IsCancelled(loaded)) return loaded.ok() ? 0 : Fail(loaded);
   return options.exit_when_ready
              ? Fail(absl::CancelledError("stopped before every graph was ready and in the cache"))

@@ -2,8 +2,12 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <cstdlib>
+#include <utility>
+
+#include "server/log.h"
 
 #include "core/base/threads.h"
 
@@ -18,11 +22,19 @@ sigset_t StopSignalSet() {
   return set;
 }
 
+const char* NameOf(int signal) { return signal == SIGTERM ? "SIGTERM" : "SIGINT"; }
+
 }  // namespace
 
 void BlockStopSignals() {
   const sigset_t set = StopSignalSet();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+void EndAtOnce(int exit_code, absl::string_view message, const std::string& cause) {
+  alarm(1);  // the log may be what keeps the process waiting
+  Log(latent::v1::WARNING, message, {{"cause", cause}});
+  std::_Exit(exit_code);
 }
 
 void IgnoreWriteSignals() {
@@ -38,15 +50,22 @@ StopSignals::~StopSignals() {
   thread_.join();
 }
 
-void StopSignals::RequestStop(std::optional<absl::Duration> drain_timeout) {
+void StopSignals::RequestStop(absl::string_view cause,
+                              std::optional<absl::Duration> drain_timeout) {
   absl::MutexLock lock(&mutex_);
-  if (!stop_requested_) drain_timeout_ = drain_timeout;
-  stop_requested_ = true;
+  if (std::exchange(stop_requested_, true)) return;
+  drain_timeout_ = drain_timeout;
+  cause_ = std::string(cause);
 }
 
 std::optional<absl::Duration> StopSignals::drain_timeout() {
   absl::MutexLock lock(&mutex_);
   return drain_timeout_;
+}
+
+std::string StopSignals::cause() {
+  absl::MutexLock lock(&mutex_);
+  return cause_;
 }
 
 bool StopSignals::WaitForStop(absl::Duration timeout) {
@@ -60,8 +79,8 @@ void StopSignals::Loop() {
     int signal = 0;
     sigwait(&set, &signal);
     if (ending_) return;
-    if (!first) std::_Exit(128 + signal);
-    RequestStop();
+    if (!first || !drain_first_) EndAtOnce(128 + signal, "ended at once", NameOf(signal));
+    RequestStop(NameOf(signal));
   }
 }
 

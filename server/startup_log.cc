@@ -76,8 +76,8 @@ void StartupLog::NoteServing(const ServerStatus& status) {
   }
   LogFields fields = {{"seconds", absl::ToInt64Milliseconds(clock_.Monotonic() - start_) / 1000.0}};
   fields.update(CountGraphs(registry_));
+  if (!status.reason.empty()) fields["reason"] = status.reason;
   if (status.state == State::kReady) return write_(v1::INFO, "ready", fields);
-  fields["reason"] = status.reason;
   write_(v1::WARNING, "degraded", fields);
 }
 

@@ -38,7 +38,7 @@ void RecordAuthority(const char* certificate, const ClientCheck& check,
 // Whether there is something new.
 bool LogChange(const absl::StatusOr<bool>& changed, const std::string& file) {
   if (!changed.ok()) {
-    Log(v1::WARNING, "new TLS files are no good; the old ones stay in use",
+    Log(v1::WARNING, "TLS reload failed; the certificate in use stays",
         {{"reason", std::string(changed.status().message())}});
   } else if (*changed) {
     Log(v1::INFO, "TLS files have changed", {{"file", file}});

@@ -26,7 +26,7 @@ class Tls {
                                                    metrics::Registry& metrics);
 
   // Follows the files, for connections and calls that begin from now on, and logs what has changed
-  // and what is no good; call it every second or so.
+  // and what cannot be used; call it every second or so.
   void Refresh();
 
   // For the port of everybody, and for that of operators.

@@ -1,6 +1,7 @@
 #include "server/type_rules.h"
 
 #include <cmath>
+#include <set>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -9,10 +10,14 @@
 namespace latentd::server {
 namespace {
 
+using google::protobuf::Descriptor;
 using google::protobuf::EnumDescriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
+
+// Of one message, that are named.
+constexpr size_t kMaxUnknownFields = 8;
 
 class TypeRules {
  public:
@@ -30,7 +35,7 @@ class TypeRules {
       }
       if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) CheckInner(message, *field, name);
     }
-    CheckUnknownFields(reflection.GetUnknownFields(message), prefix);
+    CheckUnknownFields(*message.GetDescriptor(), reflection.GetUnknownFields(message), prefix);
   }
 
  private:
@@ -67,10 +72,26 @@ class TypeRules {
   }
 
   // A parameter of a newer API would change what is done: leaving it out would do something else.
-  void CheckUnknownFields(const google::protobuf::UnknownFieldSet& fields,
+  void CheckUnknownFields(const Descriptor& type, const google::protobuf::UnknownFieldSet& fields,
                           const std::string& prefix) {
-    if (fields.empty()) return;
-    violations_.push_back({absl::StrCat(prefix, fields.field(0).number()),
+    std::set<int> numbers;
+    for (int i = 0; i < fields.field_count() && numbers.size() < kMaxUnknownFields; ++i) {
+      if (numbers.insert(fields.field(i).number()).second) {
+        AddUnknownField(type, fields.field(i).number(), prefix);
+      }
+    }
+  }
+
+  // Protobuf takes a field of another type than the one it knows for one that it does not know.
+  void AddUnknownField(const Descriptor& type, int number, const std::string& prefix) {
+    const FieldDescriptor* field = type.FindFieldByNumber(number);
+    if (field != nullptr) {
+      violations_.push_back({absl::StrCat(prefix, field->name()),
+                             "has another type in this server's API; the client may use another "
+                             "version of it"});
+      return;
+    }
+    violations_.push_back({absl::StrCat(prefix, number),
                            "this server knows no field of that number; it may be older than the "
                            "client"});
   }

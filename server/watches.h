@@ -4,6 +4,7 @@
 #pragma once
 
 #include <google/protobuf/util/message_differencer.h>
+#include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
 #include <functional>
@@ -14,6 +15,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "server/serialize.h"
 
 namespace latentd::server {
 
@@ -26,7 +28,7 @@ class Watches {
       : state_of_(std::move(state_of)) {}
 
   // The reactor of a new call.
-  grpc::ServerWriteReactor<Message>* Start(std::string topic) ABSL_LOCKS_EXCLUDED(mutex_) {
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* Start(std::string topic) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     auto* watch = new Watch(*this, std::move(topic));
     open_.insert(watch);
@@ -50,7 +52,7 @@ class Watches {
 
  private:
   // One call. Owns itself until gRPC is done with it.
-  class Watch final : public grpc::ServerWriteReactor<Message> {
+  class Watch final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
    public:
     Watch(Watches& watches, std::string topic) : watches_(watches), topic_(std::move(topic)) {}
 
@@ -101,9 +103,9 @@ class Watches {
         if (!write && !finished_) return;
       }
       if (write) {
-        this->StartWrite(&message_);
+        StartWrite(&bytes_);
       } else {
-        this->Finish(*end_);
+        Finish(*end_);
       }
     }
 
@@ -112,7 +114,10 @@ class Watches {
       if (!wanted_) return false;
       const bool known =
           told_ && google::protobuf::util::MessageDifferencer::Equals(*wanted_, message_);
-      if (!known) message_ = std::move(*wanted_);
+      if (!known) {
+        message_ = std::move(*wanted_);
+        bytes_ = Serialize(message_);
+      }
       wanted_.reset();
       told_ = true;
       return !known;
@@ -128,6 +133,7 @@ class Watches {
     // These belong to whoever set writing_ or finished_, until gRPC is done with them.
     std::optional<grpc::Status> end_;
     Message message_;
+    grpc::ByteBuffer bytes_;  // of message_
   };
 
   static grpc::Status Stopping() {

@@ -27,19 +27,12 @@ grpc::ServerUnaryReactor* RunOnWorker(AdminWorker& worker, grpc::CallbackServerC
       worker.Add([reactor, &context, method = std::string(method), work = std::move(work)] {
         const std::string peer = context.peer();
         const absl::Status status = context.IsCancelled()
-                                        ? absl::CancelledError("the client is gone")
+                                        ? absl::CancelledError("the client cancelled the call")
                                         : CatchOutOfMemory(work);
         LogAdminCall(method, peer, status);
         reactor->Finish(ToGrpcStatus(status));
       });
   if (!queued.ok()) reactor->Finish(ToGrpcStatus(queued));
-  return reactor;
-}
-
-grpc::ServerUnaryReactor* FinishNow(grpc::CallbackServerContext& context,
-                                    const absl::Status& status) {
-  grpc::ServerUnaryReactor* reactor = context.DefaultReactor();
-  reactor->Finish(ToGrpcStatus(status));
   return reactor;
 }
 

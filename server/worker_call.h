@@ -21,8 +21,4 @@ grpc::ServerUnaryReactor* RunOnWorker(AdminWorker& worker, grpc::CallbackServerC
 // One log line: which method, who called, and how it went.
 void LogAdminCall(absl::string_view method, const std::string& peer, const absl::Status& status);
 
-// The reactor of a call that has ended already.
-grpc::ServerUnaryReactor* FinishNow(grpc::CallbackServerContext& context,
-                                    const absl::Status& status);
-
 }  // namespace latentd::server

@@ -5,6 +5,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 
 namespace latentd {
@@ -80,7 +81,9 @@ std::optional<absl::Duration> GetRetryDelay(const absl::Status& status) {
 
 std::string Excerpt(absl::string_view input) {
   const bool cut = input.size() > kExcerptBytes;
-  return absl::StrCat(absl::CHexEscape(input.substr(0, kExcerptBytes)), cut ? "..." : "");
+  std::string text = absl::CHexEscape(input.substr(0, kExcerptBytes));
+  absl::StrReplaceAll({{"\\\"", "\""}, {"\\'", "'"}, {"\\\\", "\\"}}, &text);
+  return absl::StrCat(text, cut ? "..." : "");
 }
 
 }  // namespace latentd

@@ -43,6 +43,14 @@ absl::Status FileError(absl::string_view doing, const std::string& path, int err
                                    std::generic_category().message(error_number)));
 }
 
+absl::Status CheckDirectory(const std::string& path) {
+  const FileDescriptor directory(open(path.c_str(), O_PATH | O_CLOEXEC | O_DIRECTORY));
+  if (directory.get() < 0) return FileError("open", path, errno);
+  if (faccessat(directory.get(), ".", X_OK, AT_EACCESS) != 0)
+    return FileError("search", path, errno);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<FileDescriptor> OpenForReading(const std::string& path) {
   // O_NONBLOCK so that opening a pipe does not wait for somebody to write to it.
   FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));

@@ -30,6 +30,10 @@ class FileDescriptor {
 // nowhere is said to be one.
 absl::Status FileError(absl::string_view doing, const std::string& path, int error_number);
 
+// OK for a directory whose entries can be looked up. NOT_FOUND, PERMISSION_DENIED or what else
+// prevents that: a loop of symbolic links, something that is no directory.
+absl::Status CheckDirectory(const std::string& path);
+
 // Opens a regular file for reading. INVALID_ARGUMENT for a directory, a pipe or a device; never
 // waits for one.
 absl::StatusOr<FileDescriptor> OpenForReading(const std::string& path);

@@ -66,7 +66,9 @@ enum class State : uint8_t { kLoading, kWarming, kReady, kDegraded, kDraining, k
 // Where the server stands, for WatchServerStatus and the log.
 struct ServerStatus {
   State state = State::kLoading;
-  std::string reason;  // of kDegraded and kFailed: which bucket, and why; of kWarming: what is done
+  // Of kDegraded and kFailed: which bucket, and why; of kWarming: what is done; of kReady: which
+  // requests are refused, if a component is off that most of them need.
+  std::string reason;
   int graphs_done = 0, graphs_total = 0;  // while warming
   struct Bucket {
     pipeline::Size size;
@@ -148,7 +150,7 @@ struct ModelInfo {
 struct Capabilities {
   std::vector<ModelInfo> models;
   bool can_refine = false;
-  pipeline::Size default_size;
+  pipeline::Size default_size;  // of the buckets, the one nearest to the model's own size
   std::vector<std::string> schedulers;  // diffusers' class names
   std::string default_scheduler;
   int min_side = 64, max_side = 2048, side_multiple = 8;

@@ -34,6 +34,13 @@ std::vector<pipeline::Size> BucketsOf(const Config& config, pipeline::Size own) 
   return buckets;
 }
 
+// What a server that is ready refuses all the same; empty: nothing.
+std::string RestrictionOf(const Config& config) {
+  if (!pipeline::IsOff(config.components, "unet_base")) return "";
+  return "unet_base is off (--components), so that only the refiner draws, from an image: requests "
+         "without model MODEL_REFINER are refused";
+}
+
 std::string NameOf(const ModelInfo& model) {
   const auto path = std::filesystem::path(model.path).lexically_normal();
   return path.has_filename() ? path.filename() : path.parent_path().filename();
@@ -83,6 +90,7 @@ absl::Status LocalEngine::LoadModels() {
                                       .precision = config_.precision,
                                       .holds_fp16_in_fp32 = config_.backend == "cpu",
                                       .reference = stores_.reference.get(),
+                                      .buckets = config_.buckets,
                                       .vae_tiling_above = config_.vae_tiling_above};
   ASSIGN_OR_RETURN(pipeline_, pipeline::LoadPipeline(options, stores_.weights, stores_.graphs));
   OpenBuckets();
@@ -187,7 +195,7 @@ void LocalEngine::ShowBuckets(bool warmed) {
     }
     if (!warmed && status.state != State::kReady && status.state != State::kDegraded) return;
     status.state = missing.empty() ? State::kReady : State::kDegraded;
-    status.reason = NameSome(missing);
+    status.reason = missing.empty() ? RestrictionOf(config_) : NameSome(missing);
   });
 }
 

@@ -55,7 +55,9 @@ void AddTime(Timings& timings, Stage stage, absl::Duration duration) {
 Capabilities CapabilitiesOf(const pipeline::Pipeline& pipeline, const Config& config,
                             std::vector<ServerStatus::Bucket> buckets) {
   Capabilities capabilities;
-  capabilities.models.push_back(InfoOf(pipeline.base(), "base"));
+  if (!pipeline::IsOff(config.components, "unet_base")) {
+    capabilities.models.push_back(InfoOf(pipeline.base(), "base"));
+  }
   if (pipeline.refiner() != nullptr) {
     capabilities.models.push_back(InfoOf(*pipeline.refiner(), "refiner"));
   }

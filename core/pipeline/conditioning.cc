@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/pipeline/finite.h"
 #include "core/pipeline/run_graph.h"
 
 namespace latentd::pipeline {
@@ -49,7 +50,11 @@ absl::StatusOr<Encoded> EncodeOne(const Stage& stage, size_t index, const std::s
                {{"input_ids", Buffer::Wrap(ids.data(), DType::kI64, {1, length}, nullptr)},
                 {"pooled_position", Buffer::Wrap(&end, DType::kI64, {1}, nullptr)}}));
   const int64_t state = encoder.config.num_hidden_layers + 1 - layers_from_end;
-  return Encoded{outputs.at(absl::StrCat("hidden_states.", state)), outputs.at("pooled")};
+  Encoded encoded{outputs.at(absl::StrCat("hidden_states.", state)), outputs.at("pooled")};
+  RETURN_IF_ERROR(
+      CheckFinite(encoded.hidden_states, "encoded prompt",
+                  absl::StrCat("the ", NameOf(stage.model->which()), "'s ", encoder.component)));
+  return encoded;
 }
 
 // Joins the encoders' states along the features.

@@ -10,7 +10,8 @@ namespace latentd::pipeline {
 inline constexpr char kNotFinite[] = "NOT_FINITE";
 
 // INTERNAL with reason kNotFinite, "WHAT: 3 of 768 values are not finite", unless all are.
-// REQUIRES: f32.
-absl::Status CheckFinite(const device::Buffer& values, absl::string_view what);
+// `network` gave them, from values that were: so its tensors are what to look at. REQUIRES: f32.
+absl::Status CheckFinite(const device::Buffer& values, absl::string_view what,
+                         absl::string_view network);
 
 }  // namespace latentd::pipeline

@@ -1,6 +1,7 @@
 // The units around the steps: text, init image, pixels.
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
 #include "core/base/status_macros.h"
 #include "core/image/decode.h"
@@ -72,10 +73,11 @@ absl::Status RunDecode(Picture& picture) {
   const Request& request = *picture.request;
   const int downscale = DownscaleOf(picture.stage().model->vae());
   ASSIGN_OR_RETURN(Buffer pixels, Decode(request.decode, downscale, picture.latents));
-  absl::Status finite = CheckFinite(pixels, "decoded picture");
+  const std::string network = absl::StrCat("the ", NameOf(picture.model()), "'s vae");
+  absl::Status finite = CheckFinite(pixels, "decoded picture", network);
   if (!finite.ok() && request.decode_fallback) {
     ASSIGN_OR_RETURN(pixels, Decode(*request.decode_fallback, downscale, picture.latents));
-    finite = CheckFinite(pixels, "picture decoded again in float32");
+    finite = CheckFinite(pixels, "picture decoded again in float32", network);
     picture.decode_redone = true;
   }
   RETURN_IF_ERROR(finite);

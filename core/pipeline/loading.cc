@@ -125,7 +125,8 @@ absl::StatusOr<std::unique_ptr<const Pipeline>> LoadPipeline(const LoadOptions& 
     ASSIGN_OR_RETURN(models[i], SdxlModel::Load(sources[i].which, sources[i].checkpoint, store,
                                                 graphs, model_options));
   }
-  return Pipeline::Create(std::move(models[0]), std::move(models[1]), options.components);
+  return Pipeline::Create(std::move(models[0]), std::move(models[1]), options.components,
+                          options.buckets);
 }
 
 }  // namespace latentd::pipeline

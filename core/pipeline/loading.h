@@ -28,6 +28,7 @@ struct LoadOptions {
   bool holds_fp16_in_fp32 = false;  // the backend does
   // Runs the components of kReference. REQUIRES: there, if any is; outlives the pipeline.
   backends::Backend* reference = nullptr;
+  std::vector<Size> buckets;                // that pictures are drawn in; empty: any size
   std::optional<int64_t> vae_tiling_above;  // pixels; ModelOptions has more
 };
 

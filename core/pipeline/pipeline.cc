@@ -96,23 +96,38 @@ absl::Status Acquire(compiler::Purpose purpose, Request& request) {
   return absl::OkStatus();
 }
 
+int64_t SquaredDistance(const Size& a, const Size& b) {
+  const int64_t x = a.width - b.width, y = a.height - b.height;
+  return x * x + y * y;
+}
+
+// The first of those that are nearest; `own` where there are none.
+Size NearestOf(const std::vector<Size>& sizes, const Size& own) {
+  const auto nearer = [&](const Size& a, const Size& b) {
+    return SquaredDistance(a, own) < SquaredDistance(b, own);
+  };
+  const auto nearest = std::min_element(sizes.begin(), sizes.end(), nearer);
+  return nearest == sizes.end() ? own : *nearest;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<const Pipeline>> Pipeline::Create(
     std::unique_ptr<const SdxlModel> base, std::unique_ptr<const SdxlModel> refiner,
-    const ComponentModes& modes) {
+    const ComponentModes& modes, const std::vector<Size>& buckets) {
   if (refiner && (DownscaleOf(refiner->vae()) != DownscaleOf(base->vae()) ||
                   refiner->latent_channels() != base->latent_channels())) {
     return absl::InvalidArgumentError(absl::StrCat(
         refiner->path(), ": its latents have another shape than those of ", base->path()));
   }
-  return std::unique_ptr<const Pipeline>(new Pipeline(std::move(base), std::move(refiner), modes));
+  return std::unique_ptr<const Pipeline>(
+      new Pipeline(std::move(base), std::move(refiner), modes, buckets));
 }
 
 Pipeline::Pipeline(std::unique_ptr<const SdxlModel> base, std::unique_ptr<const SdxlModel> refiner,
-                   const ComponentModes& modes)
+                   const ComponentModes& modes, const std::vector<Size>& buckets)
     : base_(std::move(base)), refiner_(std::move(refiner)) {
-  traits_.default_size = base_->default_size();
+  traits_.default_size = NearestOf(buckets, base_->default_size());
   traits_.side_multiple = DownscaleOf(base_->vae());
   traits_.max_clip_skip = base_->max_clip_skip();
   traits_.has_refiner = refiner_ != nullptr;

@@ -22,11 +22,12 @@ namespace latentd::pipeline {
 
 class Pipeline {
  public:
-  // `refiner` may be null, `base` not; both were loaded with `modes`. INVALID_ARGUMENT if the two
-  // do not fit each other.
+  // `refiner` may be null, `base` not; both were loaded with `modes`. The default size is the one
+  // of `buckets` that is nearest to the base's own; where there are none, the base's own.
+  // INVALID_ARGUMENT if the two models do not fit each other.
   static absl::StatusOr<std::unique_ptr<const Pipeline>> Create(
       std::unique_ptr<const SdxlModel> base, std::unique_ptr<const SdxlModel> refiner,
-      const ComponentModes& modes = {});
+      const ComponentModes& modes = {}, const std::vector<Size>& buckets = {});
 
   const SdxlModel& base() const { return *base_; }
   const SdxlModel* refiner() const { return refiner_.get(); }
@@ -66,7 +67,7 @@ class Pipeline {
 
  private:
   Pipeline(std::unique_ptr<const SdxlModel> base, std::unique_ptr<const SdxlModel> refiner,
-           const ComponentModes& modes);
+           const ComponentModes& modes, const std::vector<Size>& buckets);
 
   // Those that draw.
   std::vector<const SdxlModel*> Models() const;

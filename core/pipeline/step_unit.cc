@@ -82,8 +82,9 @@ void LeaveBlock(Picture& picture) {
 
 // From the end of one stage to the next, which draws from a generator of its own, seeded alike.
 absl::Status EndStage(Picture& picture) {
-  RETURN_IF_ERROR(CheckFinite(
-      picture.latents, absl::StrCat("latents of the ", NameOf(picture.model()), "'s steps")));
+  const std::string model = NameOf(picture.model());
+  RETURN_IF_ERROR(CheckFinite(picture.latents, absl::StrCat("latents of the ", model, "'s steps"),
+                              absl::StrCat("the ", model, "'s unet")));
   picture.evaluation = 0;
   if (picture.stage_index + 1 == picture.request->stages.size()) {
     picture.next = UnitKind::kDecode;

@@ -26,7 +26,9 @@ using AddedIds = absl::flat_hash_map<std::string, int64_t>;
 absl::Status CheckFiles(const std::string& directory) {
   std::error_code ignored;
   auto exists = [&](const char* name) {
-    return std::filesystem::exists(std::filesystem::path(directory) / name, ignored);
+    // A link that leads nowhere is there: opening it says where it leads.
+    return std::filesystem::exists(
+        std::filesystem::symlink_status(std::filesystem::path(directory) / name, ignored));
   };
   if (!std::filesystem::is_directory(directory, ignored)) {
     return absl::NotFoundError(absl::StrCat(directory,

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/error_details.h"
+#include "core/base/files.h"
 #include "core/base/status_macros.h"
 #include "core/weights/json_text.h"
 #include "core/weights/safetensors_header.h"
@@ -39,13 +40,12 @@ absl::Status CheckVariantName(const std::string& variant) {
 }
 
 absl::Status CheckPath(const std::string& path) {
-  std::error_code error;
-  const std::filesystem::file_status status = std::filesystem::status(path, error);
-  if (!std::filesystem::exists(status)) {
-    return absl::NotFoundError(
-        absl::StrCat("cannot open ", path, ": ", error.message(), "; ", kWhatToPass));
+  absl::Status opened = CheckDirectory(path);
+  if (absl::IsNotFound(opened)) {
+    return absl::NotFoundError(absl::StrCat(opened.message(), "; ", kWhatToPass));
   }
-  if (std::filesystem::is_directory(status)) return absl::OkStatus();
+  std::error_code error;
+  if (opened.ok() || !std::filesystem::is_regular_file(path, error)) return opened;
   return absl::InvalidArgumentError(absl::StrCat(
       path, " is a file; ", kWhatToPass,
       ". A single-file checkpoint is converted once in Python: "
@@ -149,8 +149,9 @@ absl::StatusOr<std::string> Checkpoint::Folder(absl::string_view component) cons
                                             names.empty() ? "none" : names));
   }
   const std::string folder = absl::StrCat(path_, "/", component);
-  std::error_code error;
-  if (std::filesystem::is_directory(folder, error)) return folder;
+  const absl::Status opened = CheckDirectory(folder);
+  if (opened.ok()) return folder;
+  if (!absl::IsNotFound(opened)) return opened;
   const Component& known = components_.find(component)->second;
   return absl::NotFoundError(absl::StrCat(
       "the folder ", folder, " is missing; ", kIndexName, " says that the checkpoint has ",

@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_replace.h"
+#include "client/commands.h"
+#include "client/graph_selection.h"
 #include "client/request_options.h"
 #include "tests/support/status_matchers.h"
 
@@ -14,6 +16,7 @@ namespace {
 
 using ::latentd::testing::IsOk;
 using ::latentd::testing::StatusIs;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -60,6 +63,41 @@ TEST(ArgumentsTest, WhatIsWrongIsNamed) {
   EXPECT_THAT(RequestOf({"--original-size=12"}), StatusIs(kInvalid, HasSubstr("WIDTHxHEIGHT")));
   EXPECT_THAT(RequestOf({"--refine=maybe"}), StatusIs(kInvalid, HasSubstr("true or false")));
   EXPECT_THAT(RequestOf({"--image=/no/such/file"}), StatusIs(kInvalid, HasSubstr("/no/such/file")));
+}
+
+TEST(ArgumentsTest, AnOptionWithTwoValuesIsRefusedAndBothAreNamed) {
+  EXPECT_THAT(RequestOf({"--seed=1", "--width=64", "--seed", "2"}),
+              StatusIs(kInvalid, HasSubstr("--seed: is given twice, as '1' and as '2'")));
+  EXPECT_THAT(RequestOf({"--seeds=1,2", "--seeds=3"}), StatusIs(kInvalid, HasSubstr("twice")));
+  EXPECT_THAT(RequestOf({"--refine", "--refine=false"}), StatusIs(kInvalid, HasSubstr("twice")));
+  EXPECT_THAT(RequestOf({"--seed=1", "--seed=1", "--refine", "--refine=true"}), IsOk());
+}
+
+TEST(ArgumentsTest, OptionsThatMayBeRepeatedAllCount) {
+  ::latent::v1::GraphSelector selector;
+  const std::vector<OptionGroup> groups = {SelectionOptions(selector)};
+  ASSERT_OK(ParseArguments(groups, {"--bucket=64x64", "--bucket=96x64", "--component=vae_decoder",
+                                    "--component=vae_encoder"}));
+  EXPECT_EQ(selector.buckets_size(), 2);
+  EXPECT_EQ(selector.components_size(), 2);
+  EXPECT_THAT(ParseArguments(groups, {"--all=maybe"}),
+              StatusIs(kInvalid, HasSubstr("--all: is true or false")));
+}
+
+TEST(ArgumentsTest, AnAddressHasAPortThatThereIs) {
+  Connection connection;
+  const std::vector<OptionGroup> groups = {{"", {ServerOption(connection)}}};
+  for (const char* good : {"127.0.0.1:50051", "[::1]:1", "host.name:65535", "unix:/run/latentd",
+                           "dns:///host.name:50051"}) {
+    EXPECT_OK(ParseArguments(groups, {"--server", good})) << good;
+    EXPECT_EQ(connection.server, good);
+  }
+  for (const char* bad : {"host:99999", "host:65536", "host:0", "host:-1", "host",
+                          "host:", ":50051", "host:http", "unix:", ""}) {
+    EXPECT_THAT(ParseArguments(groups, {"--server", bad}),
+                StatusIs(kInvalid, AllOf(HasSubstr("--server"), HasSubstr("1 to 65535"))))
+        << bad;
+  }
 }
 
 TEST(RequestOptionsTest, EveryKindOfFieldIsSet) {

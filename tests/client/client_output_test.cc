@@ -4,9 +4,11 @@
 
 #include <sstream>
 
+#include "absl/strings/str_split.h"
 #include "client/error_details.h"
 #include "client/error_text.h"
 #include "client/image_assembler.h"
+#include "client/option_words.h"
 #include "client/progress_display.h"
 #include "client/request_options.h"
 #include "tests/client/failed_calls.h"
@@ -35,10 +37,52 @@ google::rpc::ErrorInfo Reason(const std::string& reason) {
 }
 
 TEST(ProgressDisplayTest, ABarFillsUp) {
-  EXPECT_EQ(BarText(Step(15, 30).progress(), 1),
+  EXPECT_EQ(BarText(Step(15, 30).progress(), 1, 80),
             "base      15/30 [===============>              ]  50%");
-  EXPECT_THAT(BarText(Step(30, 30).progress(), 1), HasSubstr("[==============================]"));
-  EXPECT_THAT(BarText(Step(0, 0).progress(), 2), HasSubstr("picture 1/2"));
+  EXPECT_THAT(BarText(Step(30, 30).progress(), 1, 80),
+              HasSubstr("[==============================]"));
+  EXPECT_THAT(BarText(Step(0, 0).progress(), 2, 80), HasSubstr("picture 1/2"));
+}
+
+TEST(ProgressDisplayTest, ABarFitsANarrowTerminal) {
+  EXPECT_EQ(BarText(Step(15, 30).progress(), 1, 39), "base      15/30 [========>       ]  50%");
+  EXPECT_EQ(BarText(Step(15, 30).progress(), 1, 28), "base      15/30 [==>  ]  50%");
+  EXPECT_EQ(BarText(Step(15, 30).progress(), 1, 27), "base      15/30  50%");
+  EXPECT_EQ(BarText(Step(15, 30).progress(), 1, 19), "base      15/30");
+  EXPECT_EQ(BarText(Step(15, 30).progress(), 4, 39), "picture 1/4 base      15/30  50%");
+  EXPECT_EQ(BarText(Step(15, 30).progress(), 4, 19), "base      15/30");
+  EXPECT_EQ(BarText(Step(15, 30).progress(), 4, 3), "bas");
+  for (int columns = 0; columns < 100; ++columns) {
+    for (const int pictures : {1, 16}) {
+      EXPECT_LE(BarText(Step(100, 150).progress(), pictures, columns).size(),
+                static_cast<size_t>(columns));
+    }
+  }
+}
+
+TEST(ProgressDisplayTest, NoLineReachesTheLastColumn) {
+  v1::GenerateEvent queued, started;
+  queued.mutable_queued()->set_position(3);
+  started.mutable_started()->mutable_executed_size()->set_width(1024);
+  for (const int columns : {1, 2, 20, 40, 80}) {
+    std::ostringstream out;
+    ProgressDisplay display(out, DisplayStyle::kBar, 4, [columns] { return columns; });
+    for (const v1::GenerateEvent& event : {queued, started, Step(15, 30)}) display.Show(event);
+    for (const absl::string_view line : absl::StrSplit(out.str(), "\r\033[K")) {
+      EXPECT_LT(line.size(), static_cast<size_t>(columns)) << line;
+    }
+  }
+}
+
+TEST(ProgressDisplayTest, TheTerminalsWidthIsAskedForEachTime) {
+  std::ostringstream out;
+  int columns = 80;
+  ProgressDisplay display(out, DisplayStyle::kBar, 1, [&columns] { return columns; });
+  display.Show(Step(1, 2));
+  const size_t wide = out.str().size();
+  columns = 20;
+  display.Show(Step(1, 2));
+  EXPECT_LT(out.str().size() - wide, wide);
 }
 
 TEST(ProgressDisplayTest, OnATerminalTheBarStaysOnItsLineAndGoes) {
@@ -81,6 +125,34 @@ TEST(ErrorTextTest, BadFieldsAreNamedAsTheyWereTyped) {
             "the server refused the request:\n  --width: must be a multiple of 8\n"
             "  --num-inference-steps: must be 1 to 150");
   EXPECT_EQ(ExitCodeFor(status, true), ExitCode::kRefused);
+}
+
+TEST(ErrorTextTest, FieldsInMessagesAreSpelledAsTheyAreTyped) {
+  google::rpc::BadRequest bad_request;
+  auto& sigmas = *bad_request.add_field_violations();
+  sigmas.set_field("sigmas");
+  sigmas.set_description("only one of num_inference_steps, timesteps and sigmas may be set");
+  auto& quality = *bad_request.add_field_violations();
+  quality.set_field("output.quality");
+  quality.set_description("applies to FORMAT_JPEG and FORMAT_WEBP only");
+  EXPECT_EQ(ErrorText(StatusWith(grpc::StatusCode::INVALID_ARGUMENT, "x", bad_request), "host:1",
+                      &OptionSpelling),
+            "the server refused the request:\n"
+            "  --sigmas: only one of --num-inference-steps, timesteps and sigmas may be set\n"
+            "  --quality: applies to jpeg and webp only");
+  EXPECT_EQ(ErrorText(grpc::Status(grpc::StatusCode::FAILED_PRECONDITION,
+                                   "say bucket_policy BUCKET_POLICY_COLD_OK"),
+                      "host:1", &OptionSpelling),
+            "say --bucket-policy cold_ok");
+}
+
+TEST(OptionWordsTest, WhatIsNoFieldStays) {
+  for (const char* text : {"", "text_encoder_2 at /a_b/prompt", "unet_base step 64x64", "seed",
+                           "v_prediction, (x_y) image\n", "--num-inference-steps"}) {
+    EXPECT_EQ(WithOptionNames(text), text);
+  }
+  EXPECT_EQ(WithOptionNames("(clip_skip)"), "(--clip-skip)");
+  EXPECT_EQ(WithOptionNames("my_clip_skip clip_skips"), "my_clip_skip clip_skips");
 }
 
 TEST(ErrorTextTest, SaysWhenToTryAgain) {

@@ -5,12 +5,12 @@ import unittest
 import grpc
 
 import png
-from server_process import reason, violations
+from server_process import DEADLINE, reason, violations
 from shared_server import SharedServerTestCase
 
 
 class BadInputTest(SharedServerTestCase):
-    ARGUMENTS = (f"--max-request-bytes={8 << 20}",)
+    ARGUMENTS = (f"--max-request-bytes={8 << 20}", "--allow-import")
 
     def refusal(self, request):
         """The error of both methods, which is the same."""
@@ -57,6 +57,42 @@ class BadInputTest(SharedServerTestCase):
     def test_bytes_that_are_no_request(self):
         error = self.refusal(b"\x12\xff\xff\xff\x7f")
         self.assertEqual((error.code(), reason(error)[0]), (grpc.StatusCode.INVALID_ARGUMENT, "MALFORMED"))
+
+    def methods(self):
+        """The paths of all methods that are described."""
+        for service in self.api.services():
+            if service.startswith("latent.v1.") or service.startswith("grpc.health."):
+                for method in self.api.pool.FindServiceByName(service).methods:
+                    yield f"/{service}/{method.name}", method.input_type.full_name
+
+    def raw_refusal(self, path, data):
+        call = self.api.channel.unary_stream(path)
+        with self.assertRaises(grpc.RpcError) as caught:
+            list(call(data, timeout=DEADLINE))
+        return caught.exception
+
+    def test_every_method_names_bytes_that_are_no_message_of_its_type(self):
+        methods = list(self.methods())
+        self.assertGreater(len(methods), 15)
+        for path, type_name in methods:
+            with self.subTest(method=path):
+                error = self.raw_refusal(path, b"\xff\xff\xff")
+                self.assertEqual(error.code(), grpc.StatusCode.INVALID_ARGUMENT, error)
+                self.assertEqual(reason(error)[0], "MALFORMED")
+                self.assertIn(type_name, error.details())
+
+    def test_every_method_names_fields_that_it_does_not_know(self):
+        for path, _ in self.methods():
+            with self.subTest(method=path):
+                error = self.raw_refusal(path, b"\xb8\xa6\x02\x01")  # field 4711
+                self.assertEqual(error.code(), grpc.StatusCode.INVALID_ARGUMENT, error)
+                self.assertIn("4711", violations(error))
+
+    def test_capabilities_list_the_fields_that_a_request_may_have(self):
+        fields = self.api.capabilities().request_fields
+        described = self.api.pool.FindMessageTypeByName("latent.v1.GenerateRequest").fields
+        self.assertLessEqual({field.name for field in described}, set(fields))
+        self.assertIn("output.format", fields)
 
     def test_schedulers(self):
         self.assert_refused("scheduler", scheduler="magic")

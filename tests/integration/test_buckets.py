@@ -57,6 +57,16 @@ class BucketsTest(unittest.TestCase):
         self.assertEqual(self.api.generate(request).images[0].data, first.images[0].data)
         self.assertEqual(compilations(self.server), compiled)
 
+    def test_a_request_without_a_size_takes_the_bucket_nearest_to_the_models_own(self):
+        default = self.api.capabilities().default_size
+        self.assertEqual((default.width, default.height), (96, 64))  # the demo's own is 256x256
+        request = self.api.request()
+        request.ClearField("width")
+        request.ClearField("height")
+        drawn = self.api.generate(request)
+        self.assertEqual(png.read(drawn.images[0].data)[:2], (96, 64))
+        self.assertEqual((drawn.completed.parameters.width, drawn.completed.parameters.height), (96, 64))
+
     def test_capabilities_list_the_buckets(self):
         listed = {(bucket.size.width, bucket.size.height): bucket.ready for bucket in self.api.capabilities().buckets}
         self.assertLessEqual({(64, 64): True, (96, 64): True}.items(), listed.items())

@@ -1,11 +1,15 @@
 """The command-line client."""
 
+import fcntl
 import os
 import pathlib
+import re
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
+import termios
 import unittest
 
 import png
@@ -86,7 +90,7 @@ class LatentTest(unittest.TestCase):
         self.assertNotEqual((self.folder / "first.png").read_bytes(), (self.folder / "second.png").read_bytes())
 
     def test_wrong_options(self):
-        for arguments in (["--colour=red"], ["--width=wide"], ["another prompt"], ["--output=star.doc"],
+        for arguments in (["--seed=1", "--seed=2"], ["--colour=red"], ["--width=wide"], ["another prompt"], ["--output=star.doc"],
                           ["--image=missing.png"], ["--output=-", "--num-images-per-prompt=2"]):
             code, _, error = self.generate(*arguments)
             self.assertEqual(code, 2, arguments)
@@ -98,6 +102,19 @@ class LatentTest(unittest.TestCase):
         for name in ("--width", "--guidance-scale", "--scheduler"):
             self.assertIn(name, error)
         self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_refusals_speak_of_options_and_not_of_fields(self):
+        code, _, error = self.generate("--timesteps=900,500", "--sigmas=3,1")
+        self.assertEqual(code, 4)
+        self.assertIn("--num-inference-steps", error)
+        self.assertNotIn("num_inference_steps", error)
+
+    def test_a_port_that_cannot_be_is_refused(self):
+        for address in ("127.0.0.1:99999", "127.0.0.1:0", "127.0.0.1", "unix:"):
+            for command in (["generate", "a star"], ["health"], ["graphs", "list"]):
+                code, _, error = self.latent(*command, server=address)
+                self.assertEqual(code, 2, error)
+                self.assertIn("--server", error)
 
     def test_text_that_is_not_utf8(self):
         code, _, error = self.latent("generate", b"a \xff star", *SMALL)
@@ -131,10 +148,12 @@ class LatentTest(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertIn("in time", error)
 
-    def test_a_bar_on_a_terminal(self):
+    def seen_on_a_terminal(self, columns, *arguments):
+        """What a generation writes to a terminal of so many columns."""
         terminal, other_end = os.openpty()
+        fcntl.ioctl(other_end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         process = subprocess.Popen(
-            [server_process.options.latent, "generate", "a star", *SMALL, f"--server={self.server.address}"],
+            [server_process.options.latent, "generate", "a star", *SMALL, f"--server={self.server.address}", *arguments],
             cwd=self.folder, stdout=subprocess.DEVNULL, stderr=other_end)
         os.close(other_end)
         seen = b""
@@ -145,7 +164,20 @@ class LatentTest(unittest.TestCase):
             pass
         os.close(terminal)
         self.assertEqual(process.wait(server_process.DEADLINE), 0)
-        self.assertIn(b"2/2 [=====", seen)
+        return seen.decode()
+
+    def test_a_bar_on_a_terminal(self):
+        self.assertIn("2/2 [=====", self.seen_on_a_terminal(80))
+
+    def test_the_bar_fits_a_narrow_terminal(self):
+        for columns in (20, 30, 40):
+            with self.subTest(columns=columns):
+                seen = self.seen_on_a_terminal(columns, "--num-images-per-prompt=2")
+                self.assertIn("2/2", seen)
+                drawn = [line for line in re.split(r"\r\n|\r\x1b\[K", seen) if "/2" in line]
+                self.assertTrue(drawn)
+                for line in drawn:
+                    self.assertLess(len(line), columns, line)
 
     def test_capabilities_and_health(self):
         code, output, _ = self.latent("capabilities")

@@ -1,5 +1,6 @@
 """Flags, ports and checkpoints: what is wrong is named, and ends the start."""
 
+import ctypes
 import json
 import os
 import pathlib
@@ -14,11 +15,19 @@ import server_process
 from server_process import Api, Server, checkpoint
 
 
-def run(*arguments, environment=None):
+def run(*arguments, environment=None, prepare=None):
     """(exit code, standard output, standard error) of a latentd that is expected to end by itself."""
     command = [server_process.options.latentd, f"--backend={server_process.options.backend}", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=server_process.DEADLINE, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=server_process.DEADLINE, env=environment,
+                          preexec_fn=prepare)
     return done.returncode, done.stdout, done.stderr
+
+
+def without_roots_rights():
+    """In a new process: a file's mode counts for root too, once a program is started."""
+    libc = ctypes.CDLL(None)
+    for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+        libc.prctl(24, capability)  # PR_CAPBSET_DROP; refused to others, who have none
 
 
 class FlagsTest(unittest.TestCase):
@@ -30,10 +39,13 @@ class FlagsTest(unittest.TestCase):
 
     def test_wrong_flags(self):
         for arguments, named in ((["--colour=red"], "--colour"), (["--listen=nowhere"], "HOST:PORT"),
-                                 (["--queue-capacity=0"], "--queue-capacity"), (["picture"], "picture")):
-            code, _, error = run(*arguments)
-            self.assertEqual(code, 2)
-            self.assertIn(named, error)
+                                 (["--queue-capacity=0"], "--queue-capacity"), (["picture"], "picture"),
+                                 (["--base="], "--base="), (["--refiner="], "--refiner="),
+                                 (["--memory=0"], "8GiB"), (["--threads=2", "--threads=3"], "'2' and as '3'")):
+            with self.subTest(arguments=arguments):
+                code, _, error = run(*arguments)
+                self.assertEqual(code, 2)
+                self.assertIn(named, error)
 
     def test_configuration_file(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -43,10 +55,18 @@ class FlagsTest(unittest.TestCase):
             self.assertEqual(code, 0)
             for line in ("queue_capacity: 7", "threads: 2", 'listen: "127.0.0.1:0"'):
                 self.assertIn(line, output)
-            path.write_text("queue_capacity: 7\n\ncolour: 1\n")
+            for line, named in (("colour: 1", "colour"), ("backend: 77", "CPU, REFERENCE"), ("queue_capacity: 8", "multiple"),
+                                ("log_level: 0", "DEBUG")):
+                with self.subTest(line=line):
+                    path.write_text(f"queue_capacity: 7\n\n{line}\n")
+                    code, _, error = run(f"--config={path}")
+                    self.assertEqual(code, 2)
+                    self.assertIn(f"{path}:3:", error)
+                    self.assertIn(named, error)
+            path.write_text('base: ""\n')
             code, _, error = run(f"--config={path}")
             self.assertEqual(code, 2)
-            self.assertIn(f"{path}:3:", error)
+            self.assertIn("--base=", error)
 
 
 class PrecisionTest(unittest.TestCase):
@@ -105,6 +125,15 @@ class ListenTest(unittest.TestCase):
         server.start()
         self.assertTrue(Api(server.address).capabilities().can_refine)
 
+    def test_a_status_says_what_a_ready_server_refuses(self):
+        server = Server("--components=unet_base=off")
+        self.addCleanup(server.kill)
+        ready = server.listening().wait_for_log(lambda entry: entry["message"] == "ready")
+        self.assertIn("unet_base is off", ready["reason"])
+        api = Api(server.address)
+        self.assertIn("unet_base is off", api.call("Admin", "GetServerStatus").reason)
+        self.assertEqual([model.component for model in api.capabilities().models], ["refiner"])
+
     def test_the_port_is_open_while_loading(self):
         server = Server()
         self.addCleanup(server.kill)
@@ -122,7 +151,8 @@ class ExitWhenReadyTest(unittest.TestCase):
 
     def prepare(self, *arguments):
         return run("--exit-when-ready", "--listen=127.0.0.1:0", "--log-format=json", f"--base={checkpoint() / 'base'}",
-                   "--buckets=64x64,96x64", f"--cache-dir={self.cache}", *arguments)
+                   "--buckets=64x64,96x64", *(arguments if any(a.startswith("--cache-dir") for a in arguments)
+                                              else (*arguments, f"--cache-dir={self.cache}")))
 
     def test_fills_a_cache_that_others_load_from(self):
         code, _, log = self.prepare()
@@ -191,6 +221,30 @@ class CheckpointTest(unittest.TestCase):
     def test_no_such_folder(self):
         self.base = self.folder / "elsewhere"
         self.assert_fails("elsewhere")
+
+    def test_a_folder_that_may_not_be_read(self):
+        for folder in (self.base / "unet", self.base / "tokenizer", self.base):
+            with self.subTest(folder=folder.name):
+                folder.chmod(0)
+                try:
+                    code, _, error = run("--listen=127.0.0.1:0", f"--base={self.base}", "--cache-dir=",
+                                         prepare=without_roots_rights)
+                finally:
+                    folder.chmod(0o755)
+                self.assertEqual(code, 1, error)
+                self.assertIn(f"{folder}: Permission denied", error)
+
+    def test_a_loop_of_symbolic_links(self):
+        for path in (self.folder / "loop", self.base / "scheduler"):
+            with self.subTest(path=path.name):
+                if path.exists():
+                    shutil.rmtree(path)
+                path.symlink_to(path.name)
+                base = path if path.parent == self.folder else self.base
+                code, _, error = run("--listen=127.0.0.1:0", f"--base={base}", "--cache-dir=")
+                self.assertEqual(code, 1, error)
+                self.assertIn("levels of symbolic links", error)
+                self.assertIn(str(path), error)
 
     def test_a_folder_that_is_no_checkpoint(self):
         self.base = self.folder

@@ -331,7 +331,7 @@ class RotationTest(TlsCase):
         for content, reason in ((third.key.read_bytes(), "is not that of"), (b"", "no private key")):
             (self.secret / "tls.key").write_bytes(content)
             line = self.server.wait_for_log(
-                lambda entry: entry["message"].startswith("new TLS files are no good") and reason in entry["reason"])
+                lambda entry: entry["message"].startswith("TLS reload failed") and reason in entry["reason"])
             self.assertIn("tls.key", line["reason"])
             self.assertTrue(self.believes(self.other))
         self.show(third)

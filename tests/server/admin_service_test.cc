@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <grpcpp/client_context.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <optional>
 
@@ -194,12 +195,39 @@ TEST(StopSignalsTest, TheFirstRequestSaysHowLongDrainingMayTake) {
   {
     StopSignals signals;
     EXPECT_FALSE(signals.WaitForStop(absl::ZeroDuration()));
-    signals.RequestStop(absl::Seconds(5));
-    signals.RequestStop();
+    signals.RequestStop("first", absl::Seconds(5));
+    signals.RequestStop("second");
     EXPECT_TRUE(signals.WaitForStop(absl::ZeroDuration()));
     EXPECT_EQ(signals.drain_timeout(), absl::Seconds(5));
+    EXPECT_EQ(signals.cause(), "first");
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+// In a process of its own: sends itself signals, and returns when a stop was requested.
+void Receive(std::initializer_list<int> sent, bool drain_first) {
+  BlockStopSignals();
+  StopSignals signals;
+  if (drain_first) signals.DrainFirst();
+  for (const int signal : sent) {
+    kill(getpid(), signal);
+    if (!signals.WaitForStop(absl::InfiniteDuration())) std::_Exit(1);
+  }
+  if (sent.size() > 1) pause();  // the last of them is on its way
+  std::_Exit(0);
+}
+
+TEST(StopSignalsDeathTest, ASignalEndsWhatDoesNotServeYet) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(Receive({SIGTERM}, false), ::testing::ExitedWithCode(143), "");
+  EXPECT_EXIT(Receive({SIGINT}, false), ::testing::ExitedWithCode(130), "");
+}
+
+TEST(StopSignalsDeathTest, ASecondSignalEndsWhatDrains) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(Receive({SIGTERM}, true), ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(Receive({SIGTERM, SIGINT}, true), ::testing::ExitedWithCode(130), "");
+  EXPECT_EXIT(Receive({SIGINT, SIGTERM}, true), ::testing::ExitedWithCode(143), "");
 }
 
 }  // namespace

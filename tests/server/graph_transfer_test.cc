@@ -215,7 +215,7 @@ TEST_F(GraphTransferTest, ADamagedStreamIsDataLoss) {
 }
 
 // Else the client would take what came before for all that it sent.
-TEST_F(GraphTransferTest, AMessageThatCannotBeReadIsDataLossAndNotTheEnd) {
+TEST_F(GraphTransferTest, AMessageThatCannotBeReadIsNotTheEnd) {
   TakeImports();
   grpc::GenericStub stub(channel_);
   grpc::ClientContext context;
@@ -230,7 +230,8 @@ TEST_F(GraphTransferTest, AMessageThatCannotBeReadIsDataLossAndNotTheEnd) {
                    done.Notify();
                  });
   done.WaitForNotification();
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::DATA_LOSS) << status.error_message();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << status.error_message();
+  EXPECT_EQ(ReasonOf(status), "MALFORMED");
 }
 
 TEST_F(GraphTransferTest, AGraphForAnotherMachineIsItsOwnFailure) {

@@ -12,7 +12,14 @@ TEST(LogTest, TextLinesHaveKeysAndValues) {
 
 TEST(LogTest, TextLinesStayOneLine) {
   EXPECT_EQ(FormatText("a\nb", {{"peer", "x y\n\"z\""}, {"empty", ""}}),
-            R"(a b peer="x y\n\"z\"" empty="")");
+            R"(a b peer="x y\n'z'" empty="")");
+}
+
+TEST(LogTest, TextIsForPeopleAndForgesNoField) {
+  EXPECT_EQ(FormatText("request", {{"reason", R"(bucket "64x64" is at C:\x)"}}),
+            R"(request reason="bucket '64x64' is at C:\x")");
+  EXPECT_EQ(FormatText("request", {{"peer", R"(x" code="OK)"}}), R"(request peer="x' code='OK")");
+  EXPECT_EQ(FormatText("request", {{"peer", R"(\" code=OK)"}}), R"(request peer="\' code=OK")");
 }
 
 TEST(LogTest, JsonLinesAreTheMembersOfAnObject) {

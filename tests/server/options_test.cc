@@ -22,6 +22,7 @@ namespace {
 namespace v1 = ::latent::v1;
 using ::latentd::testing::IsOk;
 using ::latentd::testing::StatusIs;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -157,6 +158,11 @@ TEST(OptionsTest, WrongValuesAreNamedWithWhatIsRight) {
            {"--threads=-1", "0 to"},
            {"--threads=many", "whole number"},
            {"--memory=lots", "64MiB"},
+           {"--memory=0", "8GiB"},
+           {"--memory=0", "without the flag"},
+           {"--memory=", "64MiB"},
+           {"--base=", "leave the flag out"},
+           {"--refiner=", "leave the flag out"},
            {"--memory=-1", "64MiB"},
            {"--queue-capacity=0", "1 to"},
            {"--max-request-bytes=1", "4096 to"},
@@ -207,6 +213,23 @@ TEST(CommandLineTest, WhatIsNoFlagIsRefused) {
   EXPECT_THAT(ParseCommandLine({"--version=1"}), StatusIs(kInvalid, HasSubstr("no value")));
 }
 
+TEST(CommandLineTest, AFlagWithTwoValuesIsRefusedAndBothAreNamed) {
+  for (const auto& [arguments, flag] :
+       std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"--threads=2", "--threads=3"}, "--threads"},
+           {{"--base", "a", "--base", "b"}, "--base"},
+           {{"--backend=cpu", "--listen=x", "--backend=reference"}, "--backend"},
+           {{"--allow-import", "--noallow-import"}, "--allow-import"},
+           {{"--no-allow-import", "--allow-import=true"}, "--allow-import"},
+           {{"--config=a", "--config=b"}, "--config"}}) {
+    EXPECT_THAT(ParseCommandLine(arguments),
+                StatusIs(kInvalid, HasSubstr(absl::StrCat(flag, " is given twice"))));
+  }
+  EXPECT_THAT(ParseCommandLine({"--threads=2", "--threads=3"}),
+              StatusIs(kInvalid, HasSubstr("as '2' and as '3'")));
+  EXPECT_THAT(ParseCommandLine({"--threads=2", "--threads=2", "--help", "--help"}), IsOk());
+}
+
 TEST(CommandLineTest, Switches) {
   ASSERT_OK_AND_ASSIGN(const CommandLine line,
                        ParseCommandLine({"--print-config", "--config", "f", "--version", "-h",
@@ -227,10 +250,6 @@ TEST(CommandLineTest, SwitchesOfTheConfigurationAreOnOrOff) {
     EXPECT_TRUE(line.flags.has_allow_import()) << argument;
     EXPECT_EQ(line.flags.allow_import(), on) << argument;
   }
-  ASSERT_OK_AND_ASSIGN(const CommandLine line,
-                       ParseCommandLine({"--allow-import", "--listen=x", "--allow-import=false"}));
-  EXPECT_FALSE(line.flags.allow_import());
-  EXPECT_EQ(line.flags.listen(), "x");
   EXPECT_THAT(ParseCommandLine({"--noallow-import=1"}), StatusIs(kInvalid, HasSubstr("no value")));
   EXPECT_THAT(ParseCommandLine({"--nothreads"}), StatusIs(kInvalid, HasSubstr("no flag")));
 }
@@ -253,6 +272,23 @@ TEST(ConfigFileTest, WrongValuesAreNamedWithTheirLine) {
   EXPECT_THAT(ParseConfig("backend: CPU\nthreads: \"two\"\n", "c"),
               StatusIs(kInvalid, HasSubstr("c:2:")));
   EXPECT_THAT(ParseConfig("backend: GPU\n", "c"), StatusIs(kInvalid, HasSubstr("GPU")));
+}
+
+TEST(ConfigFileTest, NumbersThatAnEnumDoesNotHaveAreNamedWithTheirLine) {
+  EXPECT_THAT(ParseConfig("threads: 2\nbackend: 77\n", "c"),
+              StatusIs(kInvalid, AllOf(HasSubstr("c:2:"), HasSubstr("backend: 77"),
+                                       HasSubstr("CPU, REFERENCE"))));
+  EXPECT_THAT(ParseConfig("log_level: LOG_LEVEL_UNSPECIFIED", "c"),
+              StatusIs(kInvalid, HasSubstr("DEBUG, INFO, WARNING, ERROR")));
+  EXPECT_THAT(ParseConfig("log_format: 0", "c"), StatusIs(kInvalid, HasSubstr("TEXT, JSON")));
+  EXPECT_THAT(ParseConfig("log_format: 9\nbackend: -1", "c"),
+              StatusIs(kInvalid, AllOf(HasSubstr("c:1:"), HasSubstr("c:2:"))));
+  EXPECT_THAT(ParseConfig("backend: 2", "c"), IsOk());
+}
+
+TEST(ConfigFileTest, AFieldThatIsGivenTwiceIsNamedWithItsLine) {
+  EXPECT_THAT(ParseConfig("threads: 2\nthreads: 3\n", "c"),
+              StatusIs(kInvalid, AllOf(HasSubstr("c:2:"), HasSubstr("threads"))));
 }
 
 TEST(ConfigFileTest, AFileThatCannotBeReadIsNamed) {

@@ -16,7 +16,8 @@ using ::testing::IsEmpty;
 class StartupLogTest : public ::testing::Test {
  protected:
   static engine::ServerStatus Status(engine::State state, int done, bool first, bool second) {
-    engine::ServerStatus status = {.state = state, .reason = "the reason"};
+    engine::ServerStatus status = {.state = state};
+    if (state != engine::State::kReady) status.reason = "the reason";
     status.graphs_done = done;
     status.graphs_total = 20;
     status.buckets = {{.size = {256, 256}, .ready = first},
@@ -62,6 +63,13 @@ TEST_F(StartupLogTest, ReadyTellsHowLongItTookAndWhatWasDone) {
   EXPECT_THAT(Note(Status(engine::State::kReady, 20, true, true)),
               ElementsAre("INFO ready seconds=1.25 compiled=4 loaded=2"));
   EXPECT_THAT(Note(Status(engine::State::kReady, 20, true, true)), IsEmpty());
+}
+
+TEST_F(StartupLogTest, ReadyTellsWhatIsRefusedAllTheSame) {
+  engine::ServerStatus status = Status(engine::State::kReady, 20, true, true);
+  status.reason = "unet_base is off";
+  EXPECT_THAT(Note(status),
+              ElementsAre("INFO ready seconds=0.0 compiled=0 loaded=0 reason=\"unet_base is off\""));
 }
 
 TEST_F(StartupLogTest, ColdBucketsAreWarnedOf) {

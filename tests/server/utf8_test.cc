@@ -95,25 +95,25 @@ TEST(Utf8Test, SurvivesEveryCut) {
 
 TEST(RequestParserTest, ReadsARequest) {
   ASSERT_OK_AND_ASSIGN(const v1::GenerateRequest request,
-                       ParseGenerateRequest(Buffer(Bytes("a star", "a moon"))));
+                       ReadRequest<v1::GenerateRequest>(Buffer(Bytes("a star", "a moon"))));
   EXPECT_EQ(request.prompt(), "a star");
   EXPECT_EQ(request.width(), 512);
 }
 
 TEST(RequestParserTest, NoBytesAreAnEmptyRequest) {
-  EXPECT_THAT(ParseGenerateRequest(grpc::ByteBuffer()), IsOk());
+  EXPECT_THAT(ReadRequest<v1::GenerateRequest>(grpc::ByteBuffer()), IsOk());
 }
 
 TEST(RequestParserTest, BadTextIsAViolationOfItsField) {
   google::protobuf::LogSilencer silencer;
-  const auto request = ParseGenerateRequest(Buffer(Bytes("\xFF", "fine")));
+  const auto request = ReadRequest<v1::GenerateRequest>(Buffer(Bytes("\xFF", "fine")));
   EXPECT_THAT(request, StatusIs(absl::StatusCode::kInvalidArgument, _));
   EXPECT_THAT(GetFieldViolations(request.status()),
               ElementsAre(FieldViolation{"prompt", "is not valid UTF-8"}));
 }
 
 TEST(RequestParserTest, OtherBytesAreMalformed) {
-  const auto request = ParseGenerateRequest(Buffer("\x0A\xFF\xFF\xFF\xFF\x0F"));
+  const auto request = ReadRequest<v1::GenerateRequest>(Buffer("\x0A\xFF\xFF\xFF\xFF\x0F"));
   EXPECT_THAT(request, StatusIs(absl::StatusCode::kInvalidArgument, _));
   EXPECT_EQ(GetReason(request.status()), "MALFORMED");
 }

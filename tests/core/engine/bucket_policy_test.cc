@@ -59,6 +59,18 @@ TEST_F(BucketPolicyTest, ExactNamesTheBucketsForAnotherSize) {
   EXPECT_EQ(engine_->Validate(SpecOf({80, 64}, BucketPolicy::kExact)).size(), 1u);
 }
 
+// The demo model's own size, 256x256, is no bucket here.
+TEST_F(BucketPolicyTest, ARequestWithoutASizeTakesTheBucketNearestToTheModelsOwn) {
+  EXPECT_EQ(engine_->capabilities().default_size, (pipeline::Size{96, 64}));
+  GenerateSpec spec = SmallSpec();
+  spec.picture.width = spec.picture.height = std::nullopt;
+  const std::vector<Event> events = RunOn(*engine_, spec);
+  ASSERT_EQ(Only<Image>(events).size(), 1u);
+  EXPECT_EQ(Only<Image>(events)[0].size, (pipeline::Size{96, 64}));
+  spec.picture.width = 64;
+  EXPECT_EQ(Only<Image>(RunOn(*engine_, spec)).at(0).size, (pipeline::Size{64, 64}));
+}
+
 TEST_F(BucketPolicyTest, SnapDrawsInTheBucketAndReturnsTheSizeAskedFor) {
   const double adjusted = MetricOf(*engine_, metrics::kSizeAdjustments, "snap");
   const std::vector<Event> events = RunOn(*engine_, SpecOf({72, 64}, BucketPolicy::kSnap));

@@ -84,6 +84,9 @@ TEST(ComponentModesTest, TheRefinerAloneIsServed) {
   ASSERT_OK(engine->Load());
   EXPECT_EQ(engine->state(), State::kReady) << engine->status().reason;
   EXPECT_FALSE(engine->capabilities().can_refine);
+  ASSERT_THAT(engine->capabilities().models, SizeIs(1));
+  EXPECT_EQ(engine->capabilities().models[0].component, "refiner");
+  EXPECT_THAT(engine->status().reason, HasSubstr("unet_base is off"));
   GenerateSpec spec = SmallSpec(4);
   EXPECT_THAT(SubmitTo(*engine, spec),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("unet_base")));

@@ -13,6 +13,7 @@ namespace latentd::pipeline {
 namespace {
 
 using ::latentd::testing::StatusIs;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -66,13 +67,26 @@ absl::Status DrawDoctored(const std::string& component, const std::string& tenso
 
 TEST(NotFiniteTest, FailsAPictureThatTheVaeMakesInfinite) {
   const absl::Status status = DrawDoctored("vae", "decoder.conv_out.bias");
-  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal, HasSubstr("decoded picture: ")));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal,
+                               AllOf(HasSubstr("decoded picture: "),
+                                     HasSubstr("the checkpoint's tensors of the base's vae"))));
   EXPECT_EQ(GetReason(status), kNotFinite);
 }
 
 TEST(NotFiniteTest, FailsBeforeDecodingAndNamesTheStage) {
   const absl::Status status = DrawDoctored("unet", "conv_out.bias");
-  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal, HasSubstr("latents of the base's")));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal,
+                               AllOf(HasSubstr("latents of the base's"),
+                                     HasSubstr("the checkpoint's tensors of the base's unet"))));
+  EXPECT_EQ(GetReason(status), kNotFinite);
+}
+
+TEST(NotFiniteTest, NamesTheTextEncoder) {
+  const absl::Status status =
+      DrawDoctored("text_encoder_2", "text_model.encoder.layers.0.mlp.fc1.bias");
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal,
+                               AllOf(HasSubstr("encoded prompt: "),
+                                     HasSubstr("tensors of the base's text_encoder_2"))));
   EXPECT_EQ(GetReason(status), kNotFinite);
 }
 

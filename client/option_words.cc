@@ -1,0 +1,56 @@
+#include "client/option_words.h"
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+#include "latent/v1/graph_cache.pb.h"
+#include "latent/v1/image_generation.pb.h"
+
+namespace latentd::client {
+namespace {
+
+namespace v1 = ::latent::v1;
+using google::protobuf::EnumDescriptor;
+
+bool IsPartOfWord(char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_'; }
+
+// Of enums whose values are typed without their prefix.
+std::string ValueText(absl::string_view word) {
+  for (const EnumDescriptor* type : {v1::Format_descriptor(), v1::Model_descriptor(),
+                                     v1::BucketPolicy_descriptor(), v1::CacheTier_descriptor()}) {
+    if (type->FindValueByName(std::string(word)) == nullptr) continue;
+    absl::string_view value = word;
+    for (const absl::string_view prefix : {"FORMAT_", "MODEL_", "BUCKET_POLICY_", "CACHE_TIER_"}) {
+      if (absl::ConsumePrefix(&value, prefix)) break;
+    }
+    return value == "RAW_RGB8" ? "raw" : absl::AsciiStrToLower(value);
+  }
+  return std::string(word);
+}
+
+std::string WordText(absl::string_view word) {
+  if (!absl::StrContains(word, '_')) return std::string(word);
+  const std::string name(word);
+  const bool is_field = v1::GenerateRequest::descriptor()->FindFieldByName(name) != nullptr ||
+                        v1::Output::descriptor()->FindFieldByName(name) != nullptr;
+  if (is_field) return absl::StrCat("--", absl::StrReplaceAll(name, {{"_", "-"}}));
+  return ValueText(word);
+}
+
+}  // namespace
+
+std::string WithOptionNames(absl::string_view text) {
+  std::string spelled;
+  for (size_t begin = 0; begin < text.size();) {
+    size_t end = begin;
+    while (end < text.size() && IsPartOfWord(text[end])) ++end;
+    absl::StrAppend(&spelled, WordText(text.substr(begin, end - begin)));
+    if (end < text.size()) spelled += text[end++];
+    begin = end;
+  }
+  return spelled;
+}
+
+}  // namespace latentd::client

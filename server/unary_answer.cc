@@ -1,0 +1,12 @@
+#include "server/unary_answer.h"
+
+namespace latentd::server {
+
+grpc::ServerUnaryReactor* FinishNow(grpc::CallbackServerContext& context,
+                                    const absl::Status& status) {
+  grpc::ServerUnaryReactor* reactor = context.DefaultReactor();
+  reactor->Finish(ToGrpcStatus(status));
+  return reactor;
+}
+
+}  // namespace latentd::server
