@@ -63,7 +63,8 @@ GraphCacheService::GraphCacheService(CallEnvironment environment, Imports import
       exports_now_(kMaxExports),
       imports_now_(kMaxImports),
       preparing_("admin-prepare"),
-      files_("admin-files") {}
+      files_("admin-files"),
+      listing_("admin-list") {}
 
 template <typename Request, typename Act>
 grpc::ServerUnaryReactor* GraphCacheService::ActOn(AdminWorker& worker, absl::string_view method,
@@ -90,10 +91,15 @@ grpc::ServerUnaryReactor* GraphCacheService::ListGraphs(grpc::CallbackServerCont
   const absl::StatusOr<engine::GraphSelector> selector =
       ReadSelector(*request, request->has_selector() ? request->selector() : everything);
   if (!selector.ok()) return FinishNow(*context, selector.status());
-  const auto entries = environment_.engine.graphs().List(*selector);
-  if (!entries.ok()) return FinishNow(*context, entries.status());
-  for (const engine::GraphEntry& entry : *entries) *response->add_graphs() = ToProto(entry);
-  return FinishNow(*context, absl::OkStatus());
+  return RunOnWorker(
+      listing_, *context, /*method=*/"",
+      [&graphs = environment_.engine.graphs(), selector = *selector, response]() -> absl::Status {
+        ASSIGN_OR_RETURN(const std::vector<engine::GraphEntry> entries, graphs.List(selector));
+        for (const engine::GraphEntry& entry : entries) {
+          *response->add_graphs() = ToProto(entry);
+        }
+        return absl::OkStatus();
+      });
 }
 
 grpc::ServerUnaryReactor* GraphCacheService::GetGraph(grpc::CallbackServerContext* context,
@@ -101,9 +107,13 @@ grpc::ServerUnaryReactor* GraphCacheService::GetGraph(grpc::CallbackServerContex
                                                       v1::Graph* response) {
   const absl::StatusOr<std::string> id = ReadId(request->id());
   if (!id.ok()) return FinishNow(*context, id.status());
-  const absl::StatusOr<engine::GraphEntry> entry = environment_.engine.graphs().Find(*id);
-  if (entry.ok()) *response = ToProto(*entry);
-  return FinishNow(*context, entry.status());
+  return RunOnWorker(
+      listing_, *context, /*method=*/"",
+      [&graphs = environment_.engine.graphs(), id = *id, response]() -> absl::Status {
+        ASSIGN_OR_RETURN(const engine::GraphEntry entry, graphs.Find(id));
+        *response = ToProto(entry);
+        return absl::OkStatus();
+      });
 }
 
 grpc::ServerWriteReactor<v1::WarmBucketsEvent>* GraphCacheService::WarmBuckets(

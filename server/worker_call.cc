@@ -27,7 +27,7 @@ grpc::ServerUnaryReactor* RunOnWorker(AdminWorker& worker, grpc::CallbackServerC
         const std::string peer = context.peer();
         const absl::Status status =
             context.IsCancelled() ? absl::CancelledError("the client is gone") : work();
-        LogAdminCall(method, peer, status);
+        if (!method.empty()) LogAdminCall(method, peer, status);
         reactor->Finish(ToGrpcStatus(status));
       });
   if (!queued.ok()) reactor->Finish(ToGrpcStatus(queued));

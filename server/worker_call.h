@@ -14,7 +14,8 @@
 namespace latentd::server {
 
 // The reactor of the call, which ends with what `work` returns; a call that was cancelled before
-// its turn does no work. Leaves a log line with `method`. Thread-safe.
+// its turn does no work. Leaves a log line with `method`, unless that is empty: what only reads
+// leaves none. Thread-safe.
 grpc::ServerUnaryReactor* RunOnWorker(AdminWorker& worker, grpc::CallbackServerContext& context,
                                       absl::string_view method, std::function<absl::Status()> work);
 
