@@ -70,7 +70,7 @@ absl::StatusOr<GraphStore::Got> GraphStore::FindOrCompile(Entry& entry, Purpose 
     entry.work = Entry::Work::kCompiling;
     Publish(entry);
   }
-  ASSIGN_OR_RETURN(Bytes compiled, CompileNow(entry, purpose.reason));
+  ASSIGN_OR_RETURN(Bytes compiled, CompileNow(entry, purpose));
   return Got{std::move(compiled), "compile"};
 }
 
@@ -96,24 +96,26 @@ GraphStore::Bytes GraphStore::FindOnDisk(Entry& entry) {
   return {std::make_shared<const std::string>(std::move(found.bytes)), /*made_here=*/false};
 }
 
-absl::StatusOr<GraphStore::Bytes> GraphStore::CompileNow(Entry& entry, absl::string_view reason) {
+absl::StatusOr<GraphStore::Bytes> GraphStore::CompileNow(Entry& entry, Purpose purpose) {
   metrics::Gauge& in_progress = registry_.GetGauge(metrics::kGraphCompilesInProgress);
   in_progress.Add(1);
-  const absl::Time begin = clock_.Monotonic();
-  const absl::StatusOr<CompiledGraph> compiled = CatchOutOfMemory(
-      [&] { return Compile(*entry.graph, entry.backend, OptionsFor(entry.precision)); });
-  const absl::Duration took = clock_.Monotonic() - begin;
+  absl::StatusOr<PlannedGraph> compiled;
+  if (purpose.planned != nullptr) {
+    compiled = *purpose.planned;
+  } else {
+    compiled = CatchOutOfMemory([&] { return PlanNow(entry); });
+  }
   in_progress.Add(-1);
   {
     absl::MutexLock lock(&mutex_);
     ++entry.tries;
     entry.failure = compiled.status();
     if (compiled.ok()) {
-      entry.compile_time = took;
-      entry.needs.clear();
+      entry.compile_time = compiled->took;
+      entry.ForgetNeeds();
       ++entry.compilations;
       ++totals_.compilations;
-      totals_.compile_time += took;
+      totals_.compile_time += compiled->took;
     }
   }
   const std::string& component = entry.label.component;
@@ -121,8 +123,10 @@ absl::StatusOr<GraphStore::Bytes> GraphStore::CompileNow(Entry& entry, absl::str
     registry_.GetCounter(metrics::kGraphCompileFailures, {component}).Increment();
     return compiled.status();
   }
-  registry_.GetCounter(metrics::kGraphCompilations, {component, std::string(reason)}).Increment();
-  auto bytes = std::make_shared<const std::string>(Seal(*compiled, entry.key, entry.label, took));
+  registry_.GetCounter(metrics::kGraphCompilations, {component, std::string(purpose.reason)})
+      .Increment();
+  auto bytes = std::make_shared<const std::string>(
+      Seal(compiled->graph, entry.key, entry.label, compiled->took));
   Bytes artifact{std::move(bytes), /*made_here=*/true};
   if (options_.save && disk_.available()) Keep(entry, artifact);
   return artifact;
