@@ -167,6 +167,8 @@ v1::MemoryReport ToProto(const engine::MemoryReport& report) {
   proto.set_state_bytes(report.state_bytes);
   proto.set_executables_bytes(report.executable_bytes);
   proto.set_artifacts_bytes(report.artifact_bytes);
+  proto.set_graph_definitions_bytes(report.definition_bytes);
+  proto.set_waiting_images_bytes(report.waiting_image_bytes);
   proto.set_allocator_bytes(report.allocator_bytes);
   proto.set_allocator_free_bytes(report.allocator_free_bytes);
   proto.set_resident_bytes(report.resident_bytes);

@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,9 +42,6 @@ class Job {
   const std::string bucket;  // as a label: "256x192"
   const absl::Time submitted;
   std::vector<batching::PictureId> ids;  // of pictures, in order
-
-  // The preparing thread's, for a job that was admitted without pictures: what to start.
-  std::optional<pipeline::PictureSpec> to_prepare;
 
   // The loop's. Empty while the job is being prepared.
   std::vector<std::unique_ptr<pipeline::Picture>> pictures;

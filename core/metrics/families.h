@@ -45,6 +45,8 @@ inline constexpr Label kBucket{"bucket", kOther, true};
 inline constexpr Label kConfiguredBucket{"bucket", "", true};
 inline constexpr Label kMethod{"method", "Generate,GenerateStream"};
 inline constexpr Label kMemoryKind{"kind", "weights,arena,state,executables"};
+inline constexpr Label kHeldKind{
+    "kind", "weights,arena,state,executables,graph_definitions,waiting_images"};
 inline constexpr Label kTier{"tier", "memory,disk"};
 inline constexpr Label kUnetStage{"stage", "base,refiner"};
 
@@ -123,7 +125,7 @@ inline constexpr Family kReadyTimestamp{"latentd_ready_timestamp_seconds",
 
 // Memory.
 inline constexpr Family kMemoryBytes{
-    "latentd_device_memory_bytes", "Bytes held by latentd, by kind.", Type::kGauge, {kMemoryKind}};
+    "latentd_device_memory_bytes", "Bytes held by latentd, by kind.", Type::kGauge, {kHeldKind}};
 inline constexpr Family kMemoryPredicted{"latentd_device_memory_predicted_bytes",
                                          "What the configured buckets were predicted to hold.",
                                          Type::kGauge,
@@ -158,7 +160,7 @@ inline constexpr Family kQueueSeconds{"latentd_request_queue_duration_seconds",
                                       bounds::kRequest};
 inline constexpr Family kRequestsRejected{
     "latentd_requests_rejected_total",
-    "Requests refused before the queue.",
+    "Requests refused: before the queue, or because of what their size needs.",
     Type::kCounter,
     {{"reason", "queue_full,draining,loading,cold_bucket,invalid,oom,other"}}};
 inline constexpr Family kRequestsCancelled{"latentd_requests_cancelled_total",
