@@ -92,6 +92,8 @@ void PrintMemory(const v1::MemoryReport& m) {
       {"finished pictures", BytesText(m.results_bytes())},
       {"loaded graphs", BytesText(m.executables_bytes()), BytesText(p.executables_bytes())},
       {"compiled graphs", BytesText(m.artifacts_bytes())},
+      {"graph definitions", BytesText(m.graph_definitions_bytes())},
+      {"waiting images", BytesText(m.waiting_images_bytes())},
       {"malloc", BytesText(m.allocator_bytes())},
       {"  of it free", BytesText(m.allocator_free_bytes())},
       {"process", BytesText(m.resident_bytes())},

@@ -54,7 +54,8 @@ GraphCacheService::GraphCacheService(CallEnvironment environment, Imports import
       exports_now_(kMaxExports),
       imports_now_(kMaxImports),
       preparing_("admin-prepare"),
-      files_("admin-files") {}
+      files_("admin-files"),
+      listing_("admin-list") {}
 
 template <typename Request, typename Act>
 grpc::ServerUnaryReactor* GraphCacheService::ActOn(AdminWorker& worker, absl::string_view method,
@@ -78,8 +79,8 @@ grpc::ServerUnaryReactor* GraphCacheService::ActOn(AdminWorker& worker, absl::st
 grpc::ServerUnaryReactor* GraphCacheService::ListGraphs(grpc::CallbackServerContext* context,
                                                         const grpc::ByteBuffer* bytes,
                                                         grpc::ByteBuffer* response) {
-  return AnswerNow<v1::ListGraphsRequest, v1::ListGraphsResponse>(
-      *context, *bytes, *response,
+  return AnswerOnWorker<v1::ListGraphsRequest, v1::ListGraphsResponse>(
+      listing_, *context, *bytes, *response,
       [this](const v1::ListGraphsRequest& request, v1::ListGraphsResponse& list) -> absl::Status {
         engine::GraphSelector selector = {.all = true};
         if (request.has_selector()) {
@@ -95,8 +96,8 @@ grpc::ServerUnaryReactor* GraphCacheService::ListGraphs(grpc::CallbackServerCont
 grpc::ServerUnaryReactor* GraphCacheService::GetGraph(grpc::CallbackServerContext* context,
                                                       const grpc::ByteBuffer* bytes,
                                                       grpc::ByteBuffer* response) {
-  return AnswerNow<v1::GetGraphRequest, v1::Graph>(
-      *context, *bytes, *response,
+  return AnswerOnWorker<v1::GetGraphRequest, v1::Graph>(
+      listing_, *context, *bytes, *response,
       [this](const v1::GetGraphRequest& request, v1::Graph& graph) -> absl::Status {
         ASSIGN_OR_RETURN(const std::string id, ReadId(request.id()));
         ASSIGN_OR_RETURN(const engine::GraphEntry entry, environment_.engine.graphs().Find(id));

@@ -1,6 +1,6 @@
 // latent.v1.GraphCache: a shell around engine::GraphAdmin. What waits for the engine (warming,
-// loading) and what waits for files runs on a worker each, so that a cache can be saved while a
-// bucket is warming.
+// loading), what waits for files and what only reads them (listing) runs on a worker each, so that
+// a cache can be saved and listed while a bucket is warming. None of it runs on gRPC's threads.
 #pragma once
 
 #include <grpcpp/support/server_callback.h>
@@ -82,6 +82,7 @@ class GraphCacheService final : public GraphCacheServiceBase {
   Tickets imports_now_;
   AdminWorker preparing_;
   AdminWorker files_;
+  AdminWorker listing_;
 };
 
 }  // namespace latentd::server

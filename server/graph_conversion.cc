@@ -169,6 +169,8 @@ v1::MemoryReport ToProto(const engine::MemoryReport& report) {
   proto.set_results_bytes(report.result_bytes);
   proto.set_executables_bytes(report.executable_bytes);
   proto.set_artifacts_bytes(report.artifact_bytes);
+  proto.set_graph_definitions_bytes(report.definition_bytes);
+  proto.set_waiting_images_bytes(report.waiting_image_bytes);
   proto.set_allocator_bytes(report.allocator_bytes);
   proto.set_allocator_free_bytes(report.allocator_free_bytes);
   proto.set_resident_bytes(report.resident_bytes);

@@ -29,7 +29,7 @@ grpc::ServerUnaryReactor* RunOnWorker(AdminWorker& worker, grpc::CallbackServerC
         const absl::Status status = context.IsCancelled()
                                         ? absl::CancelledError("the client cancelled the call")
                                         : CatchOutOfMemory(work);
-        LogAdminCall(method, peer, status);
+        if (!method.empty()) LogAdminCall(method, peer, status);
         reactor->Finish(ToGrpcStatus(status));
       });
   if (!queued.ok()) reactor->Finish(ToGrpcStatus(queued));

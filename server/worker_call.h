@@ -2,21 +2,47 @@
 #pragma once
 
 #include <grpcpp/server_context.h>
+#include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "core/base/status_macros.h"
 #include "server/admin_worker.h"
+#include "server/request_parser.h"
+#include "server/serialize.h"
+#include "server/unary_answer.h"
 
 namespace latentd::server {
 
 // The reactor of the call, which ends with what `work` returns; a call that was cancelled before
-// its turn does no work. Leaves a log line with `method`. Thread-safe.
+// its turn does no work. Leaves a log line with `method`, unless that is empty: what only reads
+// leaves none. Thread-safe.
 grpc::ServerUnaryReactor* RunOnWorker(AdminWorker& worker, grpc::CallbackServerContext& context,
                                       absl::string_view method, std::function<absl::Status()> work);
+
+// The same for a call that only reads: `answer` fills the response. A request that cannot be read
+// never reaches it. `bytes` and `response` are gRPC's, and alive as long as the call.
+template <typename Request, typename Response, typename Answer>
+grpc::ServerUnaryReactor* AnswerOnWorker(AdminWorker& worker, grpc::CallbackServerContext& context,
+                                         const grpc::ByteBuffer& bytes, grpc::ByteBuffer& response,
+                                         Answer answer) {
+  absl::StatusOr<Request> request = ReadRequest<Request>(bytes);
+  if (!request.ok()) return FinishNow(context, request.status());
+  return RunOnWorker(
+      worker, context, /*method=*/"",
+      [&response, answer = std::move(answer), request = *std::move(request)]() -> absl::Status {
+        Response message;
+        RETURN_IF_ERROR(answer(request, message));
+        response = Serialize(message);
+        return absl::OkStatus();
+      });
+}
 
 // One log line: which method, who called, and how it went.
 void LogAdminCall(absl::string_view method, const std::string& peer, const absl::Status& status);

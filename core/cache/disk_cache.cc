@@ -120,8 +120,7 @@ absl::Status DiskCache::Quarantine(const absl::StatusOr<DirectoryLock>& lock, Ki
   return moved;
 }
 
-// As Load, without consequences.
-absl::StatusOr<Entry> DiskCache::Map(Kind kind, absl::string_view key) const {
+absl::StatusOr<Entry> DiskCache::Peek(Kind kind, absl::string_view key) const {
   const std::string path = files_.EntryPath(kind, DigestOf(key));
   ASSIGN_OR_RETURN(std::shared_ptr<const MappedFile> file, OpenFile(path));
   ASSIGN_OR_RETURN(const ParsedEntry entry, ParseEntry(file->bytes()));
@@ -132,14 +131,14 @@ absl::StatusOr<Entry> DiskCache::Map(Kind kind, absl::string_view key) const {
 }
 
 absl::StatusOr<Entry> DiskCache::Load(Kind kind, absl::string_view key) {
-  absl::StatusOr<Entry> entry = Map(kind, key);
+  absl::StatusOr<Entry> entry = Peek(kind, key);
   if (!absl::IsDataLoss(entry.status())) {
     if (!entry.ok() && !absl::IsNotFound(entry.status())) metrics_.unreadable.Increment();
     return entry;
   }
   const auto lock = files_.Acquire();
   // Another process may have set it aside or replaced it since.
-  if (lock.ok()) entry = Map(kind, key);
+  if (lock.ok()) entry = Peek(kind, key);
   if (!absl::IsDataLoss(entry.status())) return entry;
   metrics_.corrupt.Increment();
   const Digest digest = DigestOf(key);

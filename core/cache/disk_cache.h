@@ -99,6 +99,9 @@ class DiskCache {
   // Reads the file again and checks everything, as Read does, without marking it used.
   absl::StatusOr<Entry> Verify(Kind kind, absl::string_view key);
 
+  // As Verify, without consequences: what is damaged stays where it is and is not counted.
+  absl::StatusOr<Entry> Peek(Kind kind, absl::string_view key) const;
+
   // To quarantine with an entry whose payload is damaged in a way that only its reader sees. OK too
   // if there is none.
   absl::Status SetAside(Kind kind, absl::string_view key);
@@ -149,7 +152,6 @@ class DiskCache {
   DiskCache(Options options, const Clock& clock, metrics::Registry& registry);
 
   void Clean();
-  absl::StatusOr<Entry> Map(Kind kind, absl::string_view key) const;
   absl::StatusOr<Entry> Load(Kind kind, absl::string_view key);
   absl::Status Quarantine(const absl::StatusOr<DirectoryLock>& lock, Kind kind,
                           const Digest& digest) ABSL_LOCKS_EXCLUDED(mutex_);

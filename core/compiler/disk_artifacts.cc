@@ -116,11 +116,14 @@ DiskArtifacts::Description DiskArtifacts::Describe(const GraphKey& key) const {
     absl::MutexLock lock(&mutex_);
     if (const auto known = described_.find(id); known != described_.end()) return known->second;
   }
-  const absl::StatusOr<std::string> bytes = Check(key);
-  if (!bytes.ok()) return {};
-  const absl::StatusOr<Artifact> artifact = ParseArtifact(*bytes);
+  if (disk_ == nullptr) return {};
+  const absl::StatusOr<cache::Entry> entry = disk_->Peek(Kind::kArtifact, key.ToText());
+  if (!entry.ok()) return {.damage = std::string(entry.status().message())};
+  const absl::StatusOr<Artifact> artifact = ParseArtifact(entry->payload());
+  if (!artifact.ok()) return {.damage = std::string(artifact.status().message())};
+  if (artifact->key != key.ToText()) return {.damage = "it holds the artifact of another graph"};
   const Description description = {GraphLabel::FromText(artifact->label).value_or(GraphLabel{}),
-                                   artifact->compile_time};
+                                   artifact->compile_time, ""};
   absl::MutexLock lock(&mutex_);
   if (described_.size() >= kMaxDescribed) described_.clear();
   return described_[id] = description;

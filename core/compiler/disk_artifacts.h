@@ -63,10 +63,11 @@ class DiskArtifacts {
   std::optional<cache::EntryInfo> FindInfo(const GraphKey& key) const;
   // The one with the id: the digest of the key, as text. Reads every artifact's key.
   std::optional<cache::EntryInfo> FindInfo(absl::string_view id) const;
-  // What an artifact says of itself; without a label where it cannot be read.
+  // What an artifact says of itself. Only reads: what is damaged stays where it is.
   struct Description {
     GraphLabel label;
     absl::Duration compile_time;
+    std::string damage;  // why it cannot be read, and then it has no label; empty: it can
   };
   Description Describe(const GraphKey& key) const ABSL_LOCKS_EXCLUDED(mutex_);
 

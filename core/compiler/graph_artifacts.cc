@@ -71,7 +71,7 @@ absl::StatusOr<GraphStore::Got> GraphStore::FindOrCompile(Entry& entry, Purpose 
     entry.work = Entry::Work::kCompiling;
     Publish(entry);
   }
-  ASSIGN_OR_RETURN(Bytes compiled, CompileNow(entry, purpose.reason, std::move(lock)));
+  ASSIGN_OR_RETURN(Bytes compiled, CompileNow(entry, purpose, std::move(lock)));
   return Got{std::move(compiled), "compile"};
 }
 
@@ -122,22 +122,26 @@ GraphStore::Bytes GraphStore::FindOnDisk(Entry& entry) {
   return {std::make_shared<const std::string>(std::move(found.bytes)), /*made_here=*/false};
 }
 
-absl::StatusOr<GraphStore::Bytes> GraphStore::CompileNow(Entry& entry, absl::string_view reason,
+absl::StatusOr<GraphStore::Bytes> GraphStore::CompileNow(Entry& entry, Purpose purpose,
                                                          CompileLock lock) {
   metrics::Gauge& in_progress = registry_.GetGauge(metrics::kGraphCompilesInProgress);
   in_progress.Add(1);
-  const absl::Time begin = CountThreads(/*compilers=*/1, /*loaders=*/0);
-  const absl::StatusOr<CompiledGraph> compiled = CatchOutOfMemory(
-      [&] { return Compile(*entry.graph, entry.backend, OptionsFor(entry.precision)); });
-  const absl::Duration took = CountThreads(/*compilers=*/-1, /*loaders=*/0) - begin;
+  absl::StatusOr<PlannedGraph> compiled;
+  if (purpose.planned != nullptr) {
+    compiled = *purpose.planned;
+  } else {
+    CountThreads(/*compilers=*/1, /*loaders=*/0);
+    compiled = CatchOutOfMemory([&] { return PlanNow(entry); });
+    CountThreads(/*compilers=*/-1, /*loaders=*/0);
+  }
   in_progress.Add(-1);
   {
     absl::MutexLock held(&mutex_);
     ++entry.tries;
     entry.failure = compiled.status();
     if (compiled.ok()) {
-      entry.compile_time = took;
-      entry.needs.clear();
+      entry.compile_time = compiled->took;
+      entry.ForgetNeeds();
       ++entry.compilations;
       ++totals_.compilations;
     }
@@ -147,8 +151,10 @@ absl::StatusOr<GraphStore::Bytes> GraphStore::CompileNow(Entry& entry, absl::str
     registry_.GetCounter(metrics::kGraphCompileFailures, {component}).Increment();
     return compiled.status();
   }
-  registry_.GetCounter(metrics::kGraphCompilations, {component, std::string(reason)}).Increment();
-  auto bytes = std::make_shared<const std::string>(Seal(*compiled, entry.key, entry.label, took));
+  registry_.GetCounter(metrics::kGraphCompilations, {component, std::string(purpose.reason)})
+      .Increment();
+  auto bytes = std::make_shared<const std::string>(
+      Seal(compiled->graph, entry.key, entry.label, compiled->took));
   Bytes artifact{std::move(bytes), /*made_here=*/true};
   if (options_.save && disk_.available()) Keep(entry, artifact, std::move(lock));
   return artifact;

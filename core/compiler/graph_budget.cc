@@ -40,6 +40,22 @@ int64_t GraphStore::Entry::artifact_bytes() const {
   return artifact.bytes == nullptr ? 0 : static_cast<int64_t>(artifact.bytes->size());
 }
 
+int64_t GraphStore::Entry::definition_bytes() const {
+  return static_cast<int64_t>(graph_bytes + needs_bytes);
+}
+
+void GraphStore::Entry::KeepNeeds(const Digest& weights, const backends::MemoryNeeds& its_needs) {
+  if (!needs.emplace(weights, its_needs).second) return;
+  // A node of a map has four words beside what it holds.
+  constexpr size_t kNodeBytes = 4 * sizeof(void*) + sizeof(std::pair<std::string, size_t>);
+  for (const auto& [key, bytes] : its_needs.weights) needs_bytes += kNodeBytes + key.capacity();
+}
+
+void GraphStore::Entry::ForgetNeeds() {
+  needs.clear();
+  needs_bytes = 0;
+}
+
 void GraphStore::Touch(Entry& entry) {
   entry.tick = ++ticks_;
   entry.last_use = clock_.Wall();
@@ -85,6 +101,12 @@ GraphStore::Leaving GraphStore::Forget() {
   }
   entries_ = std::move(wanted);
   return leaving;
+}
+
+void GraphStore::DropUnused() {
+  Leaving leaving;
+  absl::MutexLock lock(&mutex_);
+  leaving = Forget();
 }
 
 int64_t GraphStore::HeldBytes() const {

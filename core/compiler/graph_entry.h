@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/compiler/graph_store.h"
+#include "core/graph/graph_bytes.h"
 
 namespace latentd::compiler {
 
@@ -48,6 +49,7 @@ struct GraphStore::Entry : std::enable_shared_from_this<Entry> {
         id(key.ToDigest()),
         label(wanted.label),
         graph(wanted.graph),
+        graph_bytes(graph::GraphBytes(*wanted.graph)),
         precision(wanted.precision),
         backend(its_backend) {}
 
@@ -58,11 +60,15 @@ struct GraphStore::Entry : std::enable_shared_from_this<Entry> {
   bool HoldsMemory() const;
   int64_t executable_bytes() const;
   int64_t artifact_bytes() const;
+  int64_t definition_bytes() const;
+  void KeepNeeds(const Digest& weights, const backends::MemoryNeeds& its_needs);
+  void ForgetNeeds();
 
   const GraphKey key;
   const Digest id;
   const GraphLabel label;
   const std::shared_ptr<const graph::Graph> graph;
+  const size_t graph_bytes;
   const graph::Precision precision;
   backends::Backend& backend;
 
@@ -79,7 +85,8 @@ struct GraphStore::Entry : std::enable_shared_from_this<Entry> {
   // Likewise, of those that somebody asked about: what the artifact needs, or what planning came to
   // while there was none.
   std::map<Digest, backends::MemoryNeeds> needs;
-  int tries = 0;  // compilations and loads that ended
+  size_t needs_bytes = 0;  // that they take
+  int tries = 0;           // compilations and loads that ended
   int compilations = 0;
   size_t arena_bytes = 0;
   absl::Duration compile_time, load_time;

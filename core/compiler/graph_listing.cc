@@ -138,6 +138,11 @@ GraphInfo GraphStore::InfoOf(const cache::EntryInfo& on_disk) const {
     info.state = GraphState::kCold;
     info.reason = std::string(usable.message());
   }
+  if (!description.damage.empty()) {
+    info.state = GraphState::kCold;
+    info.reason = absl::StrCat("the file is damaged: ", description.damage,
+                               "; verifying this graph sets it aside");
+  }
   return info;
 }
 

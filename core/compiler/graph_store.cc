@@ -98,6 +98,10 @@ CompileOptions GraphStore::OptionsFor(const graph::Precision& precision) const {
 
 std::string GraphStore::IdOf(const GraphRef& graph) { return graph->entry->id.ToString(); }
 
+const GraphLabel& GraphStore::LabelOf(const GraphRef& graph) { return graph->entry->label; }
+
+size_t GraphStore::DefinitionBytesOf(const GraphRef& graph) { return graph->entry->graph_bytes; }
+
 absl::StatusOr<Digest> GraphStore::ContentOf(Use& use) {
   {
     absl::MutexLock lock(&mutex_);
@@ -260,6 +264,7 @@ GraphStore::Totals GraphStore::totals() const {
   for (const std::shared_ptr<Entry>& entry : entries_) {
     totals.executable_bytes += entry->executable_bytes();
     totals.artifact_bytes += entry->artifact_bytes();
+    totals.definition_bytes += entry->definition_bytes();
     if (entry->executable_bytes() == 0) continue;
     totals.arena_bytes = std::max(totals.arena_bytes, static_cast<int64_t>(entry->arena_bytes));
   }

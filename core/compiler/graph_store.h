@@ -4,7 +4,7 @@
 // A graph is declared once (cheap: nothing is compiled) and asked for by its reference. Entries are
 // named by their GraphKey: base and refiner that declare the same graph are two users of one entry,
 // and of one executable where their weights' contents are equal. An entry lives as long as somebody
-// keeps a reference to it; what the last one leaves behind goes at the next Declare.
+// keeps a reference to it; what the last one leaves behind goes at the next Declare or DropUnused.
 //
 // One compilation per key however many ask at once: the others wait, also those of other processes
 // on the same disk cache, who then take the artifact from there. A failure is remembered with
@@ -27,6 +27,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -64,10 +65,17 @@ enum class Allow : uint8_t {
   kRetry,    // compile even if that failed before
 };
 
+// What Predict came to where it had to plan: Get takes it instead of planning anew.
+struct PlannedGraph {
+  CompiledGraph graph;
+  absl::Duration took;
+};
+
 // Why, for metrics: startup, warm, cold_request, retry.
 struct Purpose {
   Allow allow = Allow::kCompile;
   absl::string_view reason = "cold_request";
+  const PlannedGraph* planned = nullptr;  // of the same graph; may be null
 };
 
 enum class GraphState : uint8_t { kCold, kCompiling, kCompiled, kLoading, kReady, kFailed };
@@ -128,8 +136,9 @@ class GraphStore {
     // nothing compiled: however many threads were at it.
     absl::Duration compile_time, load_time;
     int64_t executable_bytes = 0;
-    int64_t artifact_bytes = 0;  // in memory
-    int64_t arena_bytes = 0;     // that the largest of what is loaded uses in a run
+    int64_t artifact_bytes = 0;    // in memory
+    int64_t arena_bytes = 0;       // that the largest of what is loaded uses in a run
+    int64_t definition_bytes = 0;  // graphs as they were declared, and predictions that are kept
   };
 
   // `disk` may be null: nothing survives. All must outlive the store.
@@ -142,6 +151,11 @@ class GraphStore {
   GraphRef Declare(const WantedGraph& wanted) ABSL_LOCKS_EXCLUDED(mutex_);
   // The entry's id, as in GraphInfo.
   static std::string IdOf(const GraphRef& graph);
+  static const GraphLabel& LabelOf(const GraphRef& graph);
+  // Of the graph as it was declared.
+  static size_t DefinitionBytesOf(const GraphRef& graph);
+  // Entries that nobody refers to any more go now, with all that they hold in memory.
+  void DropUnused() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // FAILED_PRECONDITION with reason GRAPH_COLD: not ready (or would have to be compiled) and
   // purpose.allow says that this must not be done; with reason COMPILE_FORBIDDEN after
@@ -152,9 +166,12 @@ class GraphStore {
   // From now on nothing is compiled (strict mode): Get for kCompile behaves as kLoad does.
   void ForbidCompiling() { compiling_forbidden_ = true; }
 
-  // What the graph would hold, without loading it: from its artifact, or by planning it and
-  // dropping the result (which counts as no compilation). Remembered until it is compiled.
-  absl::StatusOr<backends::MemoryNeeds> Predict(const GraphRef& graph) ABSL_LOCKS_EXCLUDED(mutex_);
+  // What the graph would hold, without loading it: from its artifact, or by planning it (which
+  // counts as no compilation); `planned`, if not null, is then set to the plan, which the store
+  // does not keep. The needs are remembered until the graph is compiled.
+  absl::StatusOr<backends::MemoryNeeds> Predict(const GraphRef& graph,
+                                                std::optional<PlannedGraph>* planned = nullptr)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Declared entries in order of declaration, as far as is known without asking the disk: no
   // disk_bytes, and what another process took from the disk is still compiled.
@@ -227,7 +244,7 @@ class GraphStore {
   Bytes FindOnDisk(Entry& entry) ABSL_LOCKS_EXCLUDED(mutex_);
   // Among processes; null: compile without. CANCELLED: do not compile.
   absl::StatusOr<CompileLock> LockForCompiling(const Entry& entry) const;
-  absl::StatusOr<Bytes> CompileNow(Entry& entry, absl::string_view reason, CompileLock lock)
+  absl::StatusOr<Bytes> CompileNow(Entry& entry, Purpose purpose, CompileLock lock)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Writes it, then lets go of the lock: who waits for that finds the artifact.
   void Keep(Entry& entry, const Bytes& artifact, CompileLock lock) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -244,7 +261,9 @@ class GraphStore {
   // FAILED_PRECONDITION: an artifact with that key runs elsewhere, and what differs.
   absl::Status CheckKey(const GraphKey& key) const ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<std::string> ReadArtifact(const Named& named) const ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::StatusOr<backends::MemoryNeeds> PredictAnew(const Use& use) const
+  absl::StatusOr<PlannedGraph> PlanNow(const Entry& entry) const;
+  absl::StatusOr<backends::MemoryNeeds> PredictAnew(const Use& use,
+                                                    std::optional<PlannedGraph>* planned) const
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<backends::MemoryNeeds> NeedsOf(const Use& use, absl::string_view artifact) const;
   absl::Status CheckContent(const std::string& artifact, const Named& named) const

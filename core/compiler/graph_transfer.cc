@@ -25,7 +25,8 @@ absl::StatusOr<backends::MemoryNeeds> GraphStore::NeedsOf(const Use& use,
   return use.entry->backend.Predict(*compiled.graph, compiled.plan, *use.weights);
 }
 
-absl::StatusOr<backends::MemoryNeeds> GraphStore::Predict(const GraphRef& graph) {
+absl::StatusOr<backends::MemoryNeeds> GraphStore::Predict(const GraphRef& graph,
+                                                          std::optional<PlannedGraph>* planned) {
   Entry& entry = *graph->entry;
   ASSIGN_OR_RETURN(const Digest weights, ContentOf(*graph));
   {
@@ -34,20 +35,30 @@ absl::StatusOr<backends::MemoryNeeds> GraphStore::Predict(const GraphRef& graph)
       return known->second;
     }
   }
-  ASSIGN_OR_RETURN(backends::MemoryNeeds needs, PredictAnew(*graph));
+  ASSIGN_OR_RETURN(backends::MemoryNeeds needs, PredictAnew(*graph, planned));
   absl::MutexLock lock(&mutex_);
-  return entry.needs[weights] = std::move(needs);
+  entry.KeepNeeds(weights, needs);
+  return needs;
 }
 
-absl::StatusOr<backends::MemoryNeeds> GraphStore::PredictAnew(const Use& use) const {
+absl::StatusOr<PlannedGraph> GraphStore::PlanNow(const Entry& entry) const {
+  const absl::Time begin = clock_.Monotonic();
+  ASSIGN_OR_RETURN(CompiledGraph graph,
+                   Compile(*entry.graph, entry.backend, OptionsFor(entry.precision)));
+  return PlannedGraph{std::move(graph), clock_.Monotonic() - begin};
+}
+
+absl::StatusOr<backends::MemoryNeeds> GraphStore::PredictAnew(
+    const Use& use, std::optional<PlannedGraph>* planned) const {
   const Entry& entry = *use.entry;
   if (const auto artifact = ReadArtifact({entry.key, use.entry}); artifact.ok()) {
     absl::StatusOr<backends::MemoryNeeds> needs = NeedsOf(use, *artifact);
     if (needs.ok()) return needs;
   }
-  ASSIGN_OR_RETURN(const CompiledGraph compiled,
-                   Compile(*entry.graph, entry.backend, OptionsFor(entry.precision)));
-  return entry.backend.Predict(*compiled.graph, compiled.plan, *use.weights);
+  ASSIGN_OR_RETURN(PlannedGraph anew, PlanNow(entry));
+  auto needs = entry.backend.Predict(*anew.graph.graph, anew.graph.plan, *use.weights);
+  if (planned != nullptr) *planned = std::move(anew);
+  return needs;
 }
 
 absl::Status GraphStore::CheckKey(const GraphKey& key) const {
@@ -130,7 +141,7 @@ void GraphStore::TakeIn(Entry& entry, std::string artifact) {
   Leaving leaving;
   absl::MutexLock lock(&mutex_);
   entry.on_disk = disk_.available();
-  entry.needs.clear();
+  entry.ForgetNeeds();
   entry.distrusted = false;
   entry.failure = absl::OkStatus();
   entry.miss.clear();

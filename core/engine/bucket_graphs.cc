@@ -50,8 +50,20 @@ std::map<std::string, GraphInfo> ById(std::vector<GraphInfo> list) {
   return infos;
 }
 
-bool IsWanted(const GraphInfo& info, const pipeline::PictureSpec& spec) {
-  if (info.label.component == "vae_encoder" && spec.image.empty()) return false;
+absl::Status CheckCompiledIn(const std::map<std::string, GraphInfo>& infos,
+                             const GraphRefs& graphs) {
+  std::set<std::string> cold;
+  for (const GraphStore::GraphRef& graph : graphs) {
+    const auto info = infos.find(GraphStore::IdOf(graph));
+    if (info == infos.end() || ColdnessOf(info->second.state) == nullptr) continue;
+    cold.insert(ColdnessText(info->second));
+  }
+  if (cold.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(NameSome({cold.begin(), cold.end()}));
+}
+
+bool IsWanted(const GraphInfo& info, const pipeline::PictureSpec& spec, bool image) {
+  if (info.label.component == "vae_encoder" && !image) return false;
   const bool base = spec.model == pipeline::Model::kBase;
   const bool refiner = !base || spec.refine;
   return std::any_of(info.users.begin(), info.users.end(),
@@ -103,16 +115,32 @@ BucketGraphs::Served* BucketGraphs::Find(pipeline::Size bucket) {
   return found == served_.end() ? nullptr : &*found;
 }
 
+const BucketGraphs::Served* BucketGraphs::FindServed(pipeline::Size bucket) const {
+  const auto found = std::find_if(served_.begin(), served_.end(),
+                                  [&](const Served& served) { return served.size == bucket; });
+  return found == served_.end() ? nullptr : &*found;
+}
+
 bool BucketGraphs::IsServed(pipeline::Size bucket) const {
-  return std::any_of(served_.begin(), served_.end(),
-                     [&](const Served& served) { return served.size == bucket; });
+  absl::MutexLock lock(&mutex_);
+  return FindServed(bucket) != nullptr;
+}
+
+void BucketGraphs::KeepCold(pipeline::Size size, const GraphRefs& graphs) {
+  absl::MutexLock lock(&mutex_);
+  if (FindServed(size) == nullptr) cold_.Keep(size, graphs);
+}
+
+void BucketGraphs::Touch(pipeline::Size size) {
+  absl::MutexLock lock(&mutex_);
+  cold_.Touch(size);
 }
 
 absl::Status BucketGraphs::CheckRoomFor(absl::Span<const pipeline::Size> buckets) const {
   std::set<std::pair<int, int>> more;
   absl::MutexLock lock(&mutex_);
   for (pipeline::Size bucket : buckets) {
-    if (!IsServed(bucket)) more.insert({bucket.width, bucket.height});
+    if (FindServed(bucket) == nullptr) more.insert({bucket.width, bucket.height});
   }
   if (more.empty() || served_.size() + more.size() <= kMostServed) return absl::OkStatus();
   return WithReason(
@@ -126,7 +154,7 @@ absl::Status BucketGraphs::Add(pipeline::Size bucket) {
   Served added = Declare(bucket);
   RETURN_IF_ERROR(CheckRoomFor({bucket}));
   absl::MutexLock lock(&mutex_);
-  if (!IsServed(bucket)) served_.push_back(std::move(added));
+  if (FindServed(bucket) == nullptr) served_.push_back(std::move(added));
   return absl::OkStatus();
 }
 
@@ -137,12 +165,15 @@ void BucketGraphs::ForgetCold() {
     return info == infos.end() || info->second.label.width == 0 ||
            info->second.state == compiler::GraphState::kCold;
   };
-  absl::MutexLock lock(&mutex_);
-  const auto added = served_.begin() + static_cast<ptrdiff_t>(options_.buckets.size());
-  const auto forgotten = std::remove_if(added, served_.end(), [&](const Served& served) {
-    return std::all_of(served.graphs.begin(), served.graphs.end(), is_cold);
-  });
-  served_.erase(forgotten, served_.end());
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto added = served_.begin() + static_cast<ptrdiff_t>(options_.buckets.size());
+    const auto forgotten = std::remove_if(added, served_.end(), [&](const Served& served) {
+      return std::all_of(served.graphs.begin(), served.graphs.end(), is_cold);
+    });
+    served_.erase(forgotten, served_.end());
+  }
+  store_.DropUnused();
 }
 
 absl::Status BucketGraphs::CheckSize(pipeline::Size bucket) const {
@@ -170,13 +201,14 @@ absl::StatusOr<GraphRefs> BucketGraphs::GraphsOf(pipeline::Size bucket) const {
   return all;
 }
 
-absl::StatusOr<GraphRefs> BucketGraphs::GraphsFor(const pipeline::PictureSpec& resolved) const {
+absl::StatusOr<GraphRefs> BucketGraphs::GraphsFor(const pipeline::PictureSpec& resolved, bool image,
+                                                  IfUnknown unknown) const {
   const int rows = pipeline::UsesGuidance(resolved) ? 2 : 1;
-  ASSIGN_OR_RETURN(GraphRefs graphs, pipeline_.GraphsOf(*resolved.executed_size, rows));
+  ASSIGN_OR_RETURN(GraphRefs graphs, pipeline_.GraphsOf(*resolved.executed_size, rows, unknown));
   const Infos infos = ById(store_.Declared());
   const auto unneeded = [&](const GraphStore::GraphRef& graph) {
     const auto info = infos.find(GraphStore::IdOf(graph));
-    return info != infos.end() && !IsWanted(info->second, resolved);
+    return info != infos.end() && !IsWanted(info->second, resolved, image);
   };
   graphs.erase(std::remove_if(graphs.begin(), graphs.end(), unneeded), graphs.end());
   return graphs;
@@ -206,15 +238,13 @@ std::vector<GraphInfo> BucketGraphs::Known() const {
 }
 
 absl::Status BucketGraphs::CheckCompiled(const GraphRefs& graphs) const {
-  const Infos infos = ById(store_.List());
-  std::set<std::string> cold;
-  for (const GraphStore::GraphRef& graph : graphs) {
-    const auto info = infos.find(GraphStore::IdOf(graph));
-    if (info == infos.end() || ColdnessOf(info->second.state) == nullptr) continue;
-    cold.insert(ColdnessText(info->second));
-  }
-  if (cold.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(NameSome({cold.begin(), cold.end()}));
+  return CheckCompiledIn(ById(store_.List()), graphs);
+}
+
+absl::Status BucketGraphs::CheckKnownCompiled(const pipeline::PictureSpec& resolved) const {
+  ASSIGN_OR_RETURN(const GraphRefs graphs,
+                   GraphsFor(resolved, !resolved.image.empty(), IfUnknown::kRefuse));
+  return CheckCompiledIn(ById(store_.Declared()), graphs);
 }
 
 absl::StatusOr<MemoryPrediction> BucketGraphs::Predict(GraphRefs graphs,

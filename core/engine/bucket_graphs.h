@@ -18,6 +18,7 @@
 #include "absl/types/span.h"
 #include "core/batching/buckets.h"
 #include "core/compiler/graph_store.h"
+#include "core/engine/cold_sizes.h"
 #include "core/engine/engine.h"
 #include "core/engine/graph_selection.h"
 #include "core/engine/memory_tally.h"
@@ -29,6 +30,10 @@ using GraphRefs = std::vector<compiler::GraphStore::GraphRef>;
 
 class BucketGraphs {
  public:
+  // Of the graphs of sizes that are not served, as they were declared: some 100 sizes of SDXL,
+  // which has 300 KiB for each.
+  static constexpr size_t kMostColdBytes = size_t{32} << 20;
+
   struct Options {
     std::vector<pipeline::Size> buckets;  // configured
     std::vector<int> rows;
@@ -60,8 +65,18 @@ class BucketGraphs {
 
   // Of every configured number of rows, each once; or what CheckSize says.
   absl::StatusOr<GraphRefs> GraphsOf(pipeline::Size bucket) const;
-  // Those that pictures of this spec need. REQUIRES: it is resolved and has its executed_size.
-  absl::StatusOr<GraphRefs> GraphsFor(const pipeline::PictureSpec& resolved) const;
+  // Those that pictures of this spec need; `image`: with an init image, whatever the spec has.
+  // REQUIRES: it is resolved and has its executed_size.
+  using IfUnknown = pipeline::ModelGraphs::IfUnknown;
+  absl::StatusOr<GraphRefs> GraphsFor(const pipeline::PictureSpec& resolved, bool image,
+                                      IfUnknown unknown) const;
+
+  bool IsServed(pipeline::Size bucket) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Graphs of a size that is not served and was compiled for a request: the next one finds them.
+  // Those of sizes used least recently leave.
+  void KeepCold(pipeline::Size size, const GraphRefs& graphs) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The size was used, whether it is served or not.
+  void Touch(pipeline::Size size) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The buckets that are served, with the graphs of each.
   std::vector<BucketNeeds> Needs() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -72,6 +87,9 @@ class BucketGraphs {
 
   // FAILED_PRECONDITION naming those that would have to be compiled first.
   absl::Status CheckCompiled(const GraphRefs& graphs) const;
+  // The same for what pictures of this spec need, as far as is known without asking the disk, and
+  // building nothing. REQUIRES: as GraphsFor.
+  absl::Status CheckKnownCompiled(const pipeline::PictureSpec& resolved) const;
 
   // What these buckets hold together, and `graphs` beside theirs, with the state of one picture.
   // Plans what is not compiled, which takes a while: each graph's part is given to `take_turn`,
@@ -108,7 +126,7 @@ class BucketGraphs {
   Served Declare(pipeline::Size bucket) const;
   Standing StandingOf(const Served& served, const Infos& infos) const;
   Served* Find(pipeline::Size bucket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool IsServed(pipeline::Size bucket) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  const Served* FindServed(pipeline::Size bucket) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 
   const pipeline::Pipeline& pipeline_;
   compiler::GraphStore& store_;
@@ -116,6 +134,7 @@ class BucketGraphs {
 
   mutable absl::Mutex mutex_;
   std::vector<Served> served_ ABSL_GUARDED_BY(mutex_);
+  ColdSizes cold_ ABSL_GUARDED_BY(mutex_){kMostColdBytes};
 };
 
 }  // namespace latentd::engine

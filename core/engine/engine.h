@@ -150,7 +150,7 @@ struct ModelInfo {
 struct Capabilities {
   std::vector<ModelInfo> models;
   bool can_refine = false;
-  pipeline::Size default_size;  // of the buckets, the one nearest to the model's own size
+  pipeline::Size default_size;          // of the buckets, the one nearest to the model's own size
   std::vector<std::string> schedulers;  // diffusers' class names
   std::string default_scheduler;
   int min_side = 64, max_side = 2048, side_multiple = 8;

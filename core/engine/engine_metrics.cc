@@ -43,7 +43,7 @@ const char* RejectionOf(const absl::Status& status) {
   const std::string reason = GetReason(status);
   if (reason == "QUEUE_FULL") return "queue_full";
   if (reason == "DRAINING") return "draining";
-  if (reason == "OUT_OF_MEMORY") return "oom";
+  if (absl::IsResourceExhausted(status)) return "oom";
   if (reason == "BUCKET_COLD" || reason == "COMPILE_FORBIDDEN") return "cold_bucket";
   if (absl::IsUnavailable(status)) return "loading";
   return absl::IsInvalidArgument(status) ? "invalid" : "other";
@@ -57,6 +57,10 @@ void EngineMetrics::Rejected(const absl::Status& status) {
   const std::string reason = RejectionOf(status);
   registry_.GetCounter(metrics::kRequestsRejected, {reason}).Increment();
   if (reason == "oom") registry_.GetCounter(metrics::kOutOfMemory, {"admission"}).Increment();
+}
+
+void EngineMetrics::RejectedLater(const absl::Status& status) {
+  if (absl::IsResourceExhausted(status) || absl::IsFailedPrecondition(status)) Rejected(status);
 }
 
 void EngineMetrics::Adjusted(pipeline::BucketPolicy policy) {

@@ -25,6 +25,9 @@ class EngineMetrics {
 
   // Submit refused the request. Only its reason and code count.
   void Rejected(const absl::Status& status);
+  // The preparing thread failed a request that had been accepted: counts as refused where its size
+  // is the reason, which no memory or no permission to compile is there for.
+  void RejectedLater(const absl::Status& status);
   void Adjusted(pipeline::BucketPolicy policy);
 
   // Of a request that was accepted; it has as many `pictures`.

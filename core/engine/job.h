@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,9 +43,6 @@ class Job {
   const absl::Time submitted;
   std::vector<std::string> warnings;     // for who asked; complete before the job is admitted
   std::vector<batching::PictureId> ids;  // of pictures, in order
-
-  // The preparing thread's, for a job that was admitted without pictures: what to start.
-  std::optional<pipeline::PictureSpec> to_prepare;
 
   // The loop's. Empty while the job is being prepared.
   std::vector<std::unique_ptr<pipeline::Picture>> pictures;

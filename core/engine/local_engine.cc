@@ -8,6 +8,7 @@
 #include "core/base/memory_limit.h"
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
+#include "core/engine/cold_bucket.h"
 #include "core/engine/memory_report.h"
 #include "core/engine/reporting.h"
 
@@ -39,21 +40,6 @@ batching::SizePolicy SizePolicyOf(BucketPolicy policy) {
   return batching::SizePolicy::kExact;
 }
 
-bool IsCold(const absl::Status& status) {
-  const std::string reason = GetReason(status);
-  return reason == "GRAPH_COLD" || reason == "COMPILE_FORBIDDEN";
-}
-
-// What a request is told for whose size something would have to be compiled.
-absl::Status ColdBucket(const pipeline::PictureSpec& picture, const absl::Status& why) {
-  const bool would_compile = picture.bucket_policy == BucketPolicy::kColdOk;
-  return WithReason(absl::FailedPreconditionError(absl::StrCat(
-                        SizeText(*picture.executed_size), " is not ready",
-                        would_compile ? ", and this server compiles nothing for requests: " : ": ",
-                        why.message())),
-                    would_compile ? "COMPILE_FORBIDDEN" : "BUCKET_COLD");
-}
-
 // Finished pictures may hold an eighth of the memory: that is 256 MiB from 2 GiB on.
 int64_t ResultBytesOf(const Config& config) {
   constexpr int64_t kShare = 8;
@@ -75,11 +61,13 @@ LocalEngine::LocalEngine(Config config, std::unique_ptr<backends::Backend> backe
               [this](const auto& label, const auto& needs) { return CheckFits(label, needs); }),
       loop_({.queue_capacity = config_.queue_capacity, .result_bytes = ResultBytesOf(config_)},
             metrics_, clock),
+      refused_(/*grows=*/!config_.vae_tiling_above.has_value()),
       warming_(stores_.graphs, preparing_, stop_, clock),
       admin_({.config = config_,
               .stores = stores_,
               .budget = budget_,
               .loop = loop_,
+              .cold = cold_,
               .preparing = preparing_,
               .warming = warming_,
               .stop = stop_,
@@ -103,6 +91,7 @@ absl::Status LocalEngine::CheckFits(const compiler::GraphLabel& label,
   AddGraphs(stores_.graphs.totals(), report);
   report.state_bytes = loop_.state_bytes();
   report.result_bytes = loop_.result_bytes();
+  report.waiting_image_bytes = cold_.image_bytes();
   const int64_t available = MeasureAvailableMemory().bytes;
   // What fits with none of its weights held fits; only else is it worth finding out which are.
   absl::Status fits = budget_.Check(label, needs, {}, report, available);
@@ -132,15 +121,16 @@ absl::Status LocalEngine::Refusal() const {
 }
 
 std::vector<FieldViolation> LocalEngine::Validate(const GenerateSpec& spec) const {
-  return GetFieldViolations(Resolve(spec).status());
+  return GetFieldViolations(Resolve(spec.picture, spec.output).status());
 }
 
 // Every default filled in, and the bucket chosen.
-absl::StatusOr<pipeline::PictureSpec> LocalEngine::Resolve(const GenerateSpec& spec) const {
-  absl::StatusOr<pipeline::PictureSpec> resolved = pipeline_->Resolve(spec.picture);
+absl::StatusOr<pipeline::PictureSpec> LocalEngine::Resolve(
+    pipeline::PictureSpec picture, const image::EncodeOptions& output) const {
+  absl::StatusOr<pipeline::PictureSpec> resolved = pipeline_->Resolve(std::move(picture));
   std::vector<FieldViolation> violations = GetFieldViolations(resolved.status());
   if (!resolved.ok() && violations.empty()) return resolved.status();
-  const int quality = spec.output.quality;
+  const int quality = output.quality;
   if (quality < 1 || quality > 100) {
     violations.push_back({"output.quality", absl::StrCat("must be 1 to 100, is ", quality)});
   }
@@ -160,30 +150,42 @@ absl::StatusOr<uint64_t> LocalEngine::Submit(GenerateSpec spec, std::shared_ptr<
 absl::StatusOr<uint64_t> LocalEngine::TrySubmit(GenerateSpec spec,
                                                 std::shared_ptr<EventSink> sink) {
   RETURN_IF_ERROR(Refusal());
-  ASSIGN_OR_RETURN(pipeline::PictureSpec picture, Resolve(spec));
-  std::vector<std::string> warnings = pipeline_->UnusedParameters(spec.picture, picture);
+  // Its init image may be large, and is moved from here to the pictures.
+  std::string image = std::exchange(spec.picture.image, {});
+  const pipeline::PictureSpec asked = spec.picture;
+  spec.picture.image = std::move(image);
+  ASSIGN_OR_RETURN(pipeline::PictureSpec picture, Resolve(std::move(spec.picture), spec.output));
+  std::vector<std::string> warnings = pipeline_->UnusedParameters(asked, picture);
   const size_t image_bytes = picture.image.size();
+  image = std::exchange(picture.image, {});
   spec.picture = picture;
-  spec.picture.image = std::string();  // the pictures have it
+  picture.image = std::move(image);
   RETURN_IF_ERROR(CheckResponseBytes(spec));
   auto pictures =
-      CatchOutOfMemory([&] { return pipeline_->Start(picture, {.allow = Allow::kReady}); });
+      CatchOutOfMemory([&] { return pipeline_->TryStart(picture, {.allow = Allow::kReady}); });
   if (!pictures.ok() && !IsCold(pictures.status())) return pictures.status();
   if (!pictures.ok()) RETURN_IF_ERROR(CheckPreparable(picture));
   const auto job = std::make_shared<Job>(loop_.NextHandle(), *pipeline_, std::move(spec),
                                          std::move(sink), clock_.Monotonic());
   job->warnings = std::move(warnings);
-  if (pictures.ok()) {
-    job->pictures = *std::move(pictures);
-  } else {
-    job->to_prepare = std::move(picture);
-  }
+  if (pictures.ok()) job->pictures = *std::move(pictures);
   const bool adjusted = *job->spec.picture.executed_size !=
                         pipeline::Size{*job->spec.picture.width, *job->spec.picture.height};
+  const bool cold = job->pictures.empty();
   RETURN_IF_ERROR(loop_.Admit(job, image_bytes));
   if (adjusted) metrics_.Adjusted(job->spec.picture.bucket_policy);
-  if (job->to_prepare.has_value() && !AddToPreparing(job).ok()) loop_.Abandon(job->handle);
+  if (!cold) {
+    buckets_->Touch(*job->spec.picture.executed_size);
+  } else if (!AddCold(job, std::move(picture)).ok()) {
+    loop_.Abandon(job->handle);
+  }
   return job->handle;
+}
+
+// The loop ends the request between two units; what is held for it goes now.
+void LocalEngine::Cancel(uint64_t handle) {
+  cold_.Remove(handle);
+  loop_.Cancel(handle);
 }
 
 absl::Status LocalEngine::CheckResponseBytes(const GenerateSpec& resolved) const {
@@ -198,51 +200,17 @@ absl::Status LocalEngine::CheckResponseBytes(const GenerateSpec& resolved) const
                     "RESPONSE_TOO_LARGE");
 }
 
-// OK: what is not ready can be loaded, or may be compiled.
-absl::Status LocalEngine::CheckPreparable(const pipeline::PictureSpec& resolved) const {
+// OK: what is not ready can be loaded, or may be compiled. Builds nothing and asks no disk: client
+// threads wait for this.
+absl::Status LocalEngine::CheckPreparable(const pipeline::PictureSpec& resolved) {
   RETURN_IF_ERROR(buckets_->MemoryFailure(*resolved.executed_size));
   const bool may_compile =
       resolved.bucket_policy == BucketPolicy::kColdOk && !config_.forbid_compile_after_ready;
-  if (may_compile) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const GraphRefs graphs, buckets_->GraphsFor(resolved));
-  absl::Status compiled = buckets_->CheckCompiled(graphs);
+  if (may_compile) return CheckNotRefused(resolved, !resolved.image.empty());
+  const absl::Status compiled = buckets_->CheckKnownCompiled(resolved);
   if (compiled.ok()) return compiled;
+  LookAtDisk();
   return ColdBucket(resolved, compiled);
-}
-
-absl::Status LocalEngine::AddToPreparing(const std::shared_ptr<Job>& job) {
-  return CatchOutOfMemory([&] {
-    preparing_.Add([this, job] { Prepare(job); });
-    return absl::OkStatus();
-  });
-}
-
-void LocalEngine::Prepare(const std::shared_ptr<Job>& job) {
-  if (!loop_.IsWanted(job->handle)) return;
-  const absl::Status started = CatchOutOfMemory([&] { return StartPrepared(*job); });
-  if (!started.ok()) {
-    loop_.Fail(*job, IsCold(started) ? ColdBucket(job->spec.picture, started) : started);
-  }
-  ShowBuckets();
-}
-
-// A graph at a time, since the client may go meanwhile.
-absl::Status LocalEngine::StartPrepared(Job& job) {
-  pipeline::PictureSpec picture = *std::exchange(job.to_prepare, std::nullopt);
-  const pipeline::Size bucket = *picture.executed_size;
-  const bool may_compile = picture.bucket_policy == BucketPolicy::kColdOk;
-  const compiler::Purpose purpose{may_compile ? Allow::kCompile : Allow::kLoad, "cold_request"};
-  ASSIGN_OR_RETURN(const GraphRefs graphs, buckets_->GraphsFor(picture));
-  // Held, so that none leaves before all are there.
-  std::vector<compiler::GraphStore::ExecutablePointer> executables;
-  for (const compiler::GraphStore::GraphRef& graph : graphs) {
-    if (!loop_.IsWanted(job.handle)) return absl::CancelledError("nobody waits for it");
-    ASSIGN_OR_RETURN(executables.emplace_back(), stores_.graphs.Get(graph, purpose));
-  }
-  ASSIGN_OR_RETURN(auto pictures, pipeline_->Start(std::move(picture), purpose));
-  buckets_->SetOutcome(bucket, absl::OkStatus());
-  loop_.Begin(job, std::move(pictures));
-  return absl::OkStatus();
 }
 
 }  // namespace latentd::engine

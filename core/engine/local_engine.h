@@ -6,17 +6,20 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/backends/backend.h"
 #include "core/engine/bucket_graphs.h"
+#include "core/engine/cold_requests.h"
 #include "core/engine/engine.h"
 #include "core/engine/engine_metrics.h"
 #include "core/engine/job.h"
 #include "core/engine/local_graph_admin.h"
 #include "core/engine/memory_budget.h"
 #include "core/engine/picture_loop.h"
+#include "core/engine/refused_sizes.h"
 #include "core/engine/status_board.h"
 #include "core/engine/stores.h"
 #include "core/engine/task_thread.h"
@@ -41,7 +44,7 @@ class LocalEngine : public Engine {
   Capabilities capabilities() const override;
   std::vector<FieldViolation> Validate(const GenerateSpec& spec) const override;
   absl::StatusOr<uint64_t> Submit(GenerateSpec spec, std::shared_ptr<EventSink> sink) override;
-  void Cancel(uint64_t handle) override { loop_.Cancel(handle); }
+  void Cancel(uint64_t handle) override;
   LoopStatus CheckLoop() const override { return loop_.Check(); }
   void Drain(absl::Time deadline) override;
 
@@ -61,13 +64,25 @@ class LocalEngine : public Engine {
 
   // local_engine.cc: from a request to a job.
   absl::Status Refusal() const;
-  absl::StatusOr<pipeline::PictureSpec> Resolve(const GenerateSpec& spec) const;
+  absl::StatusOr<pipeline::PictureSpec> Resolve(pipeline::PictureSpec picture,
+                                                const image::EncodeOptions& output) const;
   absl::StatusOr<uint64_t> TrySubmit(GenerateSpec spec, std::shared_ptr<EventSink> sink);
   absl::Status CheckResponseBytes(const GenerateSpec& resolved) const;
-  absl::Status CheckPreparable(const pipeline::PictureSpec& resolved) const;
-  absl::Status AddToPreparing(const std::shared_ptr<Job>& job);
-  void Prepare(const std::shared_ptr<Job>& job);
-  absl::Status StartPrepared(Job& job);
+  absl::Status CheckPreparable(const pipeline::PictureSpec& resolved);
+
+  // local_engine_cold.cc: requests whose graphs are not ready, on the preparing thread.
+  using Plans = std::vector<std::optional<compiler::PlannedGraph>>;
+  // Held by whoever starts pictures, so that none leaves before all are there.
+  using Executables = std::vector<compiler::GraphStore::ExecutablePointer>;
+  absl::Status AddCold(const std::shared_ptr<Job>& job, pipeline::PictureSpec picture);
+  void PrepareNext();
+  void Prepare(const ColdRequests::Begun& request);
+  absl::Status StartPrepared(const ColdRequests::Begun& request);
+  absl::StatusOr<Executables> GetAll(const Job& job, const GraphRefs& graphs, Plans plans,
+                                     compiler::Purpose purpose);
+  absl::StatusOr<Plans> PlanCold(const ColdRequests::Begun& request, const GraphRefs& graphs);
+  absl::Status CheckNotRefused(const pipeline::PictureSpec& resolved, bool image) const;
+  void LookAtDisk();
 
   const Config config_;
   const Clock& clock_;
@@ -83,6 +98,9 @@ class LocalEngine : public Engine {
   std::unique_ptr<BucketGraphs> buckets_;
 
   PictureLoop loop_;
+  ColdRequests cold_;
+  RefusedSizes refused_;
+  std::atomic<bool> looks_at_disk_ = false;  // a task that does waits
   TaskThread preparing_{"preparing"};
   Warming warming_;
   LocalGraphAdmin admin_;

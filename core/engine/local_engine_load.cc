@@ -20,11 +20,6 @@ namespace {
 
 using compiler::GraphStore;
 
-int64_t MemoryBytes(const Config& config) {
-  const int64_t available = MeasureAvailableMemory().bytes;
-  return config.memory_bytes > 0 ? std::min(config.memory_bytes, available) : available;
-}
-
 std::vector<pipeline::Size> BucketsOf(const Config& config, pipeline::Size own) {
   if (!config.buckets.empty()) return config.buckets;
   std::vector<pipeline::Size> buckets;
@@ -104,11 +99,12 @@ void LocalEngine::OpenBuckets() {
   labels.reserve(buckets.size());
   for (pipeline::Size bucket : buckets) labels.push_back(SizeText(bucket));
   registry_.DeclareBuckets(labels);
-  budget_.Open({.bytes = MemoryBytes(config_),
-                .configured = buckets,
-                .state_bytes = [this](pipeline::Size bucket, int rows) {
-                  return pipeline_->StateBytes(bucket, rows);
-                }});
+  budget_.Open(
+      {.bytes = MemoryBudget::BytesOf(config_.memory_bytes, MeasureAvailableMemory().bytes),
+       .configured = buckets,
+       .state_bytes = [this](pipeline::Size bucket, int rows) {
+         return pipeline_->StateBytes(bucket, rows);
+       }});
   buckets_ = std::make_unique<BucketGraphs>(
       *pipeline_, stores_.graphs, BucketGraphs::Options{.buckets = buckets, .rows = config_.rows});
   admin_.Open(*buckets_);
@@ -206,9 +202,13 @@ void LocalEngine::RefreshMetrics() {
              .arena = report.arena_bytes,
              .state = report.state_bytes,
              .executables = report.executable_bytes});
-  registry_.GetGauge(metrics::kMemoryBytes, {"results"})
-      .Set(static_cast<double>(report.result_bytes));
+  const auto set = [&](const char* kind, int64_t bytes) {
+    registry_.GetGauge(metrics::kMemoryBytes, {kind}).Set(static_cast<double>(bytes));
+  };
+  set("results", report.result_bytes);
   SetMemory(registry_, metrics::kMemoryPredicted, report.predicted);
+  set("graph_definitions", report.definition_bytes);
+  set("waiting_images", report.waiting_image_bytes);
   registry_.GetGauge(metrics::kUnitOverdue).Set(CheckLoop().overdue.has_value() ? 1 : 0);
   registry_.GetGauge(metrics::kMemoryBudget).Set(static_cast<double>(report.budget_bytes));
   if (!admin_.is_open()) return;

@@ -109,6 +109,15 @@ absl::StatusOr<GraphEntry> LocalGraphAdmin::Find(const std::string& id) const {
 absl::StatusOr<WarmOutcome> LocalGraphAdmin::Warm(
     const GraphSelector& selector, bool dry_run,
     const std::function<bool(const WarmProgress&)>& progress) {
+  absl::StatusOr<WarmOutcome> outcome = WarmSelected(selector, dry_run, progress);
+  // Of buckets that were only asked about, did not fit or were given up.
+  parts_.stores.graphs.DropUnused();
+  return outcome;
+}
+
+absl::StatusOr<WarmOutcome> LocalGraphAdmin::WarmSelected(
+    const GraphSelector& selector, bool dry_run,
+    const std::function<bool(const WarmProgress&)>& progress) {
   RETURN_IF_ERROR(CheckOpen());
   ASSIGN_OR_RETURN(const Wish wish, WishOf(selector));
   if (dry_run) {
@@ -311,6 +320,7 @@ MemoryReport LocalGraphAdmin::memory() const {
   AddProcess(report);
   report.state_bytes = parts_.loop.state_bytes();
   report.result_bytes = parts_.loop.result_bytes();
+  report.waiting_image_bytes = parts_.cold.image_bytes();
   report.available_bytes = MeasureAvailableMemory().bytes;
   report.budget_bytes = parts_.budget.bytes();
   report.predicted = parts_.budget.predicted();

@@ -11,6 +11,7 @@
 
 #include "core/compiler/graph_store.h"
 #include "core/engine/bucket_graphs.h"
+#include "core/engine/cold_requests.h"
 #include "core/engine/graph_admin.h"
 #include "core/engine/memory_budget.h"
 #include "core/engine/picture_loop.h"
@@ -28,6 +29,7 @@ class LocalGraphAdmin : public GraphAdmin {
     Stores& stores;
     const MemoryBudget& budget;
     const PictureLoop& loop;
+    const ColdRequests& cold;
     TaskThread& preparing;
     Warming& warming;
     const std::atomic<bool>& stop;  // nothing is begun any more
@@ -75,6 +77,9 @@ class LocalGraphAdmin : public GraphAdmin {
   absl::StatusOr<Wish> WishOf(const GraphSelector& selector) const;
   absl::Status CheckSizes(const std::vector<pipeline::Size>& sizes) const;
   absl::Status AddNamed(const GraphSelector& selector, GraphRefs& graphs) const;
+  absl::StatusOr<WarmOutcome> WarmSelected(
+      const GraphSelector& selector, bool dry_run,
+      const std::function<bool(const WarmProgress&)>& progress);
   absl::StatusOr<MemoryPrediction> Predict(const Wish& wish);
   void Settle(const Wish& wish, const std::map<std::string, absl::Status>& failures);
 

@@ -36,6 +36,11 @@ absl::Status OutOfMemory(const compiler::GraphLabel& label, const MemoryPredicti
 
 }  // namespace
 
+int64_t MemoryBudget::BytesOf(int64_t configured, int64_t available) {
+  const int64_t left = std::max<int64_t>(available - kReserve, 0);
+  return configured > 0 ? std::min(configured, left) : left;
+}
+
 void MemoryBudget::Open(Limits limits) {
   absl::MutexLock lock(&mutex_);
   limits_ = std::move(limits);
@@ -60,7 +65,8 @@ absl::Status MemoryBudget::Check(const compiler::GraphLabel& label,
       .state = std::max<int64_t>(state - report.state_bytes, 0),
       .executables = static_cast<int64_t>(needs.executable_bytes)};
   const int64_t now = report.weight_bytes + report.arena_bytes + report.state_bytes +
-                      report.result_bytes + report.executable_bytes + report.artifact_bytes;
+                      report.result_bytes + report.executable_bytes + report.artifact_bytes +
+                      report.definition_bytes + report.waiting_image_bytes;
   if (now + more.total() > limits_.bytes) {
     return OutOfMemory(label, more, absl::StrCat("; ", now, " of ", limits_.bytes, " are held"));
   }

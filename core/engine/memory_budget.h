@@ -29,10 +29,15 @@ class MemoryBudget {
     std::function<int64_t(pipeline::Size bucket, int rows)> state_bytes;
   };
 
-  // Of what the machine has left, for what no graph counts: connections and their requests, images
-  // on their way out, what malloc keeps. Without it the kernel ends a server that still has room by
-  // its own count.
+  // Of what the machine has left, for what nothing counts: connections and their requests, images
+  // on their way out, plans while they are made, kernels that oneDNN keeps, what malloc keeps.
+  // Without it the kernel ends a server that still has room by its own count. Anonymous memory of
+  // the demo model's server beyond what `latent memory` counts, some 30 MiB of which are there
+  // before the budget is taken: 66 MiB when it is ready, 70 after pictures.
   static constexpr int64_t kReserve = int64_t{64} << 20;
+
+  // Limits::bytes where `available` is left when models are loaded, and `configured` (0: nothing).
+  static int64_t BytesOf(int64_t configured, int64_t available);
 
   // Until then everything fits.
   void Open(Limits limits) ABSL_LOCKS_EXCLUDED(mutex_);

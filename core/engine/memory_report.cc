@@ -103,6 +103,7 @@ void AddGraphs(const compiler::GraphStore::Totals& totals, MemoryReport& report)
   report.arena_bytes = totals.arena_bytes;
   report.executable_bytes = totals.executable_bytes;
   report.artifact_bytes = totals.artifact_bytes;
+  report.definition_bytes = totals.definition_bytes;
 }
 
 void AddProcess(MemoryReport& report) {

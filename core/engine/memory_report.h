@@ -19,8 +19,8 @@ namespace latentd::engine {
 void AddWeights(absl::Span<const weights::HeldResult> held,
                 absl::Span<const compiler::GraphInfo> graphs, MemoryReport& report);
 
-// Fills in arena, executables and artifacts. The arena is as large as the largest graph that is
-// loaded needs.
+// Fills in arena, executables, artifacts and definitions. The arena is as large as the largest
+// graph that is loaded needs.
 void AddGraphs(const compiler::GraphStore::Totals& totals, MemoryReport& report);
 
 // Fills in what malloc and the kernel say of this process.

@@ -45,7 +45,8 @@ inline constexpr Label kBucket{"bucket", kOther, true};
 inline constexpr Label kConfiguredBucket{"bucket", "", true};
 inline constexpr Label kMethod{"method", "Generate,GenerateStream"};
 inline constexpr Label kMemoryKind{"kind", "weights,arena,state,executables"};
-inline constexpr Label kHeldKind{"kind", "weights,arena,state,results,executables"};
+inline constexpr Label kHeldKind{
+    "kind", "weights,arena,state,results,executables,graph_definitions,waiting_images"};
 inline constexpr Label kTier{"tier", "memory,disk"};
 inline constexpr Label kUnetStage{"stage", "base,refiner"};
 
@@ -159,7 +160,7 @@ inline constexpr Family kQueueSeconds{"latentd_request_queue_duration_seconds",
                                       bounds::kRequest};
 inline constexpr Family kRequestsRejected{
     "latentd_requests_rejected_total",
-    "Requests refused before the queue.",
+    "Requests refused: before the queue, or because of what their size needs.",
     Type::kCounter,
     {{"reason", "queue_full,draining,loading,cold_bucket,invalid,oom,other"}}};
 inline constexpr Family kRequestsCancelled{"latentd_requests_cancelled_total",

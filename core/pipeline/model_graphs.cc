@@ -1,9 +1,9 @@
 #include "core/pipeline/model_graphs.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/error_details.h"
 #include "core/base/status_macros.h"
 #include "core/graph/split.h"
 #include "core/pipeline/precision.h"
@@ -79,44 +79,46 @@ absl::Status ModelGraphs::CheckWeights(const std::vector<const graph::Graph*>& g
   return mistakes.empty() ? absl::OkStatus() : absl::InvalidArgumentError(mistakes);
 }
 
-absl::StatusOr<GraphRef> ModelGraphs::Step(const StepShape& shape) {
-  return Find({Kind::kStep, shape});
+absl::StatusOr<GraphRef> ModelGraphs::Step(const StepShape& shape, IfUnknown unknown) {
+  return FindOrBuild({Kind::kStep, shape}, unknown);
 }
 
-absl::StatusOr<GraphRef> ModelGraphs::Decode(int height, int width) {
-  return Find({Kind::kDecode, {1, height, width}});
+absl::StatusOr<GraphRef> ModelGraphs::Decode(int height, int width, IfUnknown unknown) {
+  return FindOrBuild({Kind::kDecode, {1, height, width}}, unknown);
 }
 
-absl::StatusOr<GraphRef> ModelGraphs::Encode(int height, int width) {
-  return Find({Kind::kEncode, {1, height, width}});
+absl::StatusOr<GraphRef> ModelGraphs::Encode(int height, int width, IfUnknown unknown) {
+  return FindOrBuild({Kind::kEncode, {1, height, width}}, unknown);
 }
 
 bool ModelGraphs::has_decode_fallback() const {
   return PrecisionOf(options_.precision, "vae_decoder", configs_.vae).dtype != DType::kF32;
 }
 
-absl::StatusOr<GraphRef> ModelGraphs::DecodeFallback(int height, int width) {
-  return Find({Kind::kDecodeFallback, {1, height, width}});
+absl::StatusOr<GraphRef> ModelGraphs::DecodeFallback(int height, int width, IfUnknown unknown) {
+  return FindOrBuild({Kind::kDecodeFallback, {1, height, width}}, unknown);
 }
 
-absl::StatusOr<GraphRef> ModelGraphs::Find(const Key& key) {
+GraphRef ModelGraphs::Find(const Key& key) {
   absl::MutexLock lock(&mutex_);
-  auto found = shapes_.find(key);
-  if (found == shapes_.end()) {
-    ASSIGN_OR_RETURN(graph::Graph graph, Build(key));
-    Trim();
-    found = shapes_.insert({key, {DeclareAs(LabelOf(key), std::move(graph))}}).first;
-  }
-  found->second.last_use = ++uses_;
-  return found->second.graph;
+  const auto found = shapes_.find(key);
+  return found == shapes_.end() ? nullptr : found->second.lock();
 }
 
-// Makes room for one more.
-void ModelGraphs::Trim() {
-  if (shapes_.size() < kMaxShapes) return;
-  shapes_.erase(std::min_element(shapes_.begin(), shapes_.end(), [](const auto& a, const auto& b) {
-    return a.second.last_use < b.second.last_use;
-  }));
+absl::StatusOr<GraphRef> ModelGraphs::FindOrBuild(const Key& key, IfUnknown unknown) {
+  if (GraphRef known = Find(key)) return known;
+  if (unknown == IfUnknown::kRefuse) {
+    return WithReason(
+        absl::FailedPreconditionError(absl::StrCat(LabelOf(key).ToText(), " is not ready")),
+        "GRAPH_COLD");
+  }
+  ASSIGN_OR_RETURN(graph::Graph graph, Build(key));
+  // Of two threads that build the same graph the store makes one reference.
+  GraphRef declared = DeclareAs(LabelOf(key), std::move(graph));
+  absl::MutexLock lock(&mutex_);
+  absl::erase_if(shapes_, [](const auto& shape) { return shape.second.expired(); });
+  shapes_[key] = declared;
+  return declared;
 }
 
 absl::StatusOr<graph::Graph> ModelGraphs::Build(const Key& key) const {

@@ -1,7 +1,9 @@
-// The graphs of one checkpoint, declared at the graph store and kept by shape: a graph is built and
-// hashed when its shape is first asked for, and never again while it is among the shapes used last.
+// The graphs of one checkpoint, declared at the graph store and known by shape: a graph is built
+// and hashed when its shape is first asked for, and never again while somebody keeps its reference.
+// What nobody keeps is forgotten: clients choose shapes, and whoever serves one keeps it.
 //
-// Thread-safe. Nothing here compiles or loads but Get.
+// Thread-safe. Nothing here compiles or loads but Get. Building takes up to tens of milliseconds,
+// on the thread that asks and without a lock.
 #pragma once
 
 #include <cstdint>
@@ -44,9 +46,6 @@ struct ModelOptions {
 
 class ModelGraphs {
  public:
-  // Shapes of clients' choosing (COLD_OK) take the place of those used least recently.
-  static constexpr size_t kMaxShapes = 256;
-
   // INVALID_ARGUMENT names every weight that a network wants and the set lacks. `configs` and
   // `store` must outlive the result.
   static absl::StatusOr<std::unique_ptr<ModelGraphs>> Declare(
@@ -61,15 +60,26 @@ class ModelGraphs {
   const GraphRef& request() const { return request_; }
   int64_t request_size() const { return request_size_; }
 
+  // What may be done for a graph that is not known yet.
+  enum class IfUnknown : uint8_t {
+    kBuild,
+    kRefuse,  // FAILED_PRECONDITION with reason GRAPH_COLD; quick
+  };
+
   // The step graph (step_graph.h) with "request" [rows, request_size()] in place of its
   // request-rate inputs.
-  absl::StatusOr<GraphRef> Step(const StepShape& shape) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<GraphRef> Step(const StepShape& shape, IfUnknown unknown = IfUnknown::kBuild)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // vae_graph.h; sizes of the latents. Encode REQUIRES: vae_encoder is not off.
-  absl::StatusOr<GraphRef> Decode(int height, int width) ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::StatusOr<GraphRef> Encode(int height, int width) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<GraphRef> Decode(int height, int width, IfUnknown unknown = IfUnknown::kBuild)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<GraphRef> Encode(int height, int width, IfUnknown unknown = IfUnknown::kBuild)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // Decode in f32, for what comes out of it not finite. Not there where Decode is in f32 itself.
   bool has_decode_fallback() const;
-  absl::StatusOr<GraphRef> DecodeFallback(int height, int width) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<GraphRef> DecodeFallback(int height, int width,
+                                          IfUnknown unknown = IfUnknown::kBuild)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   absl::StatusOr<ExecutablePointer> Get(const GraphRef& graph, compiler::Purpose purpose = {}) {
     return store_.Get(graph, purpose);
@@ -86,10 +96,7 @@ class ModelGraphs {
       return H::combine(std::move(h), key.kind, key.shape.rows, key.shape.height, key.shape.width);
     }
   };
-  struct Declared {
-    GraphRef graph;
-    uint64_t last_use = 0;
-  };
+  using WeakGraphRef = std::weak_ptr<compiler::GraphStore::Use>;
 
   ModelGraphs(Model which, const ModelConfigs& configs,
               std::shared_ptr<const weights::WeightSet> weights, const ModelOptions& options,
@@ -97,8 +104,9 @@ class ModelGraphs {
 
   absl::Status DeclareFixed();
   absl::Status CheckWeights(const std::vector<const graph::Graph*>& graphs) const;
-  absl::StatusOr<GraphRef> Find(const Key& key) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Trim() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<GraphRef> FindOrBuild(const Key& key, IfUnknown unknown)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  GraphRef Find(const Key& key) ABSL_LOCKS_EXCLUDED(mutex_);  // null: nobody keeps it
   absl::StatusOr<graph::Graph> Build(const Key& key) const;
   absl::StatusOr<graph::Graph> BuildText(const TextEncoder& encoder) const;
   compiler::GraphLabel LabelOf(const Key& key) const;
@@ -115,8 +123,7 @@ class ModelGraphs {
   int64_t request_size_ = 0;
 
   absl::Mutex mutex_;
-  absl::flat_hash_map<Key, Declared> shapes_ ABSL_GUARDED_BY(mutex_);
-  uint64_t uses_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::flat_hash_map<Key, WeakGraphRef> shapes_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace latentd::pipeline

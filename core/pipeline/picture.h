@@ -33,6 +33,7 @@ struct Request {
   int latent_height = 0;
   int latent_width = 0;
   std::vector<Stage> stages;              // an ensemble has two
+  std::vector<GraphRef> graphs;           // of everything below: kept, so that they stay known
   std::optional<TiledExecutable> encode;  // unset: there is no init image
   TiledExecutable decode;
   // Decodes in float32 what came out not finite; unset where `decode` runs in float32 itself.

@@ -52,47 +52,59 @@ absl::StatusOr<std::optional<Size>> ImageSizeOf(const PictureSpec& spec) {
   return Size{size.width, size.height};
 }
 
-absl::Status Acquire(const StepShape& shape, compiler::Purpose purpose, Stage& stage) {
+using IfUnknown = ModelGraphs::IfUnknown;
+
+IfUnknown IfUnknownFor(compiler::Purpose purpose) {
+  return purpose.allow == compiler::Allow::kReady ? IfUnknown::kRefuse : IfUnknown::kBuild;
+}
+
+absl::Status Acquire(const StepShape& shape, compiler::Purpose purpose, Stage& stage,
+                     std::vector<GraphRef>& kept) {
   ModelGraphs& graphs = stage.model->graphs();
   for (const GraphRef& text : graphs.text()) {
     ASSIGN_OR_RETURN(ExecutablePointer executable, graphs.Get(text, purpose));
     stage.text.push_back(std::move(executable));
   }
   ASSIGN_OR_RETURN(stage.request_part, graphs.Get(graphs.request(), purpose));
-  ASSIGN_OR_RETURN(const GraphRef step, graphs.Step(shape));
+  ASSIGN_OR_RETURN(const GraphRef step, graphs.Step(shape, IfUnknownFor(purpose)));
   ASSIGN_OR_RETURN(stage.step, graphs.Get(step, purpose));
+  kept.push_back(step);
   return absl::OkStatus();
 }
 
-using VaeGraph = absl::StatusOr<GraphRef> (ModelGraphs::*)(int height, int width);
+using VaeGraph = absl::StatusOr<GraphRef> (ModelGraphs::*)(int height, int width, IfUnknown);
 
 absl::StatusOr<TiledExecutable> Acquire(const SdxlModel& model, const TileGrid& grid,
-                                        VaeGraph graph_of, compiler::Purpose purpose) {
+                                        VaeGraph graph_of, compiler::Purpose purpose,
+                                        std::vector<GraphRef>& kept) {
   TiledExecutable tiled{grid, {}};
   for (const TileShape& shape : grid.Shapes()) {
-    ASSIGN_OR_RETURN(const GraphRef graph, (model.graphs().*graph_of)(shape.height, shape.width));
+    ASSIGN_OR_RETURN(const GraphRef graph,
+                     (model.graphs().*graph_of)(shape.height, shape.width, IfUnknownFor(purpose)));
     ASSIGN_OR_RETURN(tiled.executables[shape], model.graphs().Get(graph, purpose));
+    kept.push_back(graph);
   }
   return tiled;
 }
 
 // The first stage's model reads the init image, and the last one's makes the picture.
-absl::Status Acquire(compiler::Purpose purpose, Request& request) {
+absl::Status Acquire(compiler::Purpose purpose, bool with_image, Request& request) {
   const int height = request.latent_height, width = request.latent_width;
+  std::vector<GraphRef>& kept = request.graphs;
   for (Stage& stage : request.stages) {
-    RETURN_IF_ERROR(Acquire({request.rows, height, width}, purpose, stage));
+    RETURN_IF_ERROR(Acquire({request.rows, height, width}, purpose, stage, kept));
   }
   const SdxlModel& first = *request.stages.front().model;
   const SdxlModel& last = *request.stages.back().model;
-  if (!request.spec.image.empty()) {
-    ASSIGN_OR_RETURN(request.encode,
-                     Acquire(first, first.TilesOf(height, width), &ModelGraphs::Encode, purpose));
+  if (with_image) {
+    const TileGrid tiles = first.TilesOf(height, width);
+    ASSIGN_OR_RETURN(request.encode, Acquire(first, tiles, &ModelGraphs::Encode, purpose, kept));
   }
   const TileGrid tiles = last.TilesOf(height, width);
-  ASSIGN_OR_RETURN(request.decode, Acquire(last, tiles, &ModelGraphs::Decode, purpose));
+  ASSIGN_OR_RETURN(request.decode, Acquire(last, tiles, &ModelGraphs::Decode, purpose, kept));
   if (!last.graphs().has_decode_fallback()) return absl::OkStatus();
   ASSIGN_OR_RETURN(request.decode_fallback,
-                   Acquire(last, tiles, &ModelGraphs::DecodeFallback, purpose));
+                   Acquire(last, tiles, &ModelGraphs::DecodeFallback, purpose, kept));
   return absl::OkStatus();
 }
 
@@ -195,21 +207,23 @@ StepShape Pipeline::ShapeOf(Size size, int rows) const {
   return {rows, size.height / traits_.side_multiple, size.width / traits_.side_multiple};
 }
 
-absl::StatusOr<std::vector<GraphRef>> Pipeline::GraphsOf(Size bucket, int rows) const {
+absl::StatusOr<std::vector<GraphRef>> Pipeline::GraphsOf(Size bucket, int rows,
+                                                         IfUnknown unknown) const {
   const StepShape shape = ShapeOf(bucket, rows);
   std::vector<GraphRef> all;
   for (const SdxlModel* model : Models()) {
     ModelGraphs& graphs = model->graphs();
     all.insert(all.end(), graphs.text().begin(), graphs.text().end());
     all.push_back(graphs.request());
-    ASSIGN_OR_RETURN(all.emplace_back(), graphs.Step(shape));
+    ASSIGN_OR_RETURN(all.emplace_back(), graphs.Step(shape, unknown));
     for (const TileShape& tile : model->TilesOf(shape.height, shape.width).Shapes()) {
-      ASSIGN_OR_RETURN(all.emplace_back(), graphs.Decode(tile.height, tile.width));
+      ASSIGN_OR_RETURN(all.emplace_back(), graphs.Decode(tile.height, tile.width, unknown));
       if (graphs.has_decode_fallback()) {
-        ASSIGN_OR_RETURN(all.emplace_back(), graphs.DecodeFallback(tile.height, tile.width));
+        ASSIGN_OR_RETURN(all.emplace_back(),
+                         graphs.DecodeFallback(tile.height, tile.width, unknown));
       }
       if (traits_.off.contains("vae_encoder")) continue;
-      ASSIGN_OR_RETURN(all.emplace_back(), graphs.Encode(tile.height, tile.width));
+      ASSIGN_OR_RETURN(all.emplace_back(), graphs.Encode(tile.height, tile.width, unknown));
     }
   }
   return all;
@@ -219,8 +233,13 @@ int64_t Pipeline::StateBytes(Size bucket, int rows) const {
   return pipeline::StateBytes(Models(), ShapeOf(bucket, rows), bucket);
 }
 
-absl::StatusOr<std::vector<std::unique_ptr<Picture>>> Pipeline::Start(
-    PictureSpec resolved, compiler::Purpose purpose) const {
+absl::StatusOr<Pipeline::Pictures> Pipeline::Start(PictureSpec resolved,
+                                                   compiler::Purpose purpose) const {
+  return TryStart(resolved, purpose);
+}
+
+absl::StatusOr<Pipeline::Pictures> Pipeline::TryStart(PictureSpec& resolved,
+                                                      compiler::Purpose purpose) const {
   auto request = std::make_shared<Request>();
   request->executed_size = resolved.executed_size.value_or(Size{*resolved.width, *resolved.height});
   const Size& executed = request->executed_size;
@@ -235,9 +254,9 @@ absl::StatusOr<std::vector<std::unique_ptr<Picture>>> Pipeline::Start(
   request->latent_height = shape.height;
   request->latent_width = shape.width;
   request->conditioning.resize(request->stages.size());
+  RETURN_IF_ERROR(Acquire(purpose, /*with_image=*/!resolved.image.empty(), *request));
   request->spec = std::move(resolved);
-  RETURN_IF_ERROR(Acquire(purpose, *request));
-  std::vector<std::unique_ptr<Picture>> pictures;
+  Pictures pictures;
   for (uint64_t seed : request->spec.seeds) {
     pictures.push_back(std::make_unique<Picture>(request, seed));
   }

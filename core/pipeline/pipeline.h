@@ -41,18 +41,21 @@ class Pipeline {
 
   // Every graph that pictures of that shape may need, of both models, image-to-image too. An error:
   // some network cannot be built at that size.
-  absl::StatusOr<std::vector<compiler::GraphStore::GraphRef>> GraphsOf(Size bucket, int rows) const;
+  absl::StatusOr<std::vector<GraphRef>> GraphsOf(
+      Size bucket, int rows, ModelGraphs::IfUnknown unknown = ModelGraphs::IfUnknown::kBuild) const;
 
   // What one picture of that shape holds at most, beside weights, executables and arena: prompts,
   // init image, latents and state block, pixels.
   int64_t StateBytes(Size bucket, int rows) const;
 
   // One picture for each seed; they share their conditioning. Gets every executable that they need,
-  // so that no unit compiles or loads; what the graph store says if that fails. REQUIRES:
-  // `resolved` came from Resolve; its executed_size, if set, covers width x height and has sides
-  // that Resolve would accept.
-  absl::StatusOr<std::vector<std::unique_ptr<Picture>>> Start(PictureSpec resolved,
-                                                              compiler::Purpose purpose = {}) const;
+  // so that no unit compiles or loads; what the graph store says if that fails. For kReady no graph
+  // is built either. REQUIRES: `resolved` came from Resolve; its executed_size, if set, covers
+  // width x height and has sides that Resolve would accept.
+  using Pictures = std::vector<std::unique_ptr<Picture>>;
+  absl::StatusOr<Pictures> Start(PictureSpec resolved, compiler::Purpose purpose = {}) const;
+  // As Start. `resolved`, which may hold a large image, is moved from only where this succeeds.
+  absl::StatusOr<Pictures> TryStart(PictureSpec& resolved, compiler::Purpose purpose) const;
 
   // Does the unit that picture.next names.
   absl::Status Run(Picture& picture) const;

@@ -135,6 +135,8 @@ TEST_F(AdminServiceTest, TheMemoryReportIsTheEngines) {
   report.peak_resident_bytes = 10;
   report.budget_bytes = 11;
   report.available_bytes = 12;
+  report.definition_bytes = 13;
+  report.waiting_image_bytes = 14;
   report.predicted = {.weights = 1, .arena = 2, .state = 3, .executables = 4};
   grpc::ClientContext context;
   v1::MemoryReport proto;
@@ -145,7 +147,8 @@ TEST_F(AdminServiceTest, TheMemoryReportIsTheEngines) {
             "executables_bytes: 5 artifacts_bytes: 6 allocator_bytes: 7 allocator_free_bytes: 8 "
             "resident_bytes: 9 peak_resident_bytes: 10 budget_bytes: 11 available_bytes: 12 "
             "predicted { weights_bytes: 1 arena_bytes: 2 state_bytes: 3 executables_bytes: 4 "
-            "total_bytes: 10 } results_bytes: 13");
+            "total_bytes: 10 } results_bytes: 13 graph_definitions_bytes: 13 "
+            "waiting_images_bytes: 14");
 }
 
 TEST_F(AdminServiceTest, DrainAsksForTheStop) {

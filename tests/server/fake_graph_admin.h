@@ -26,13 +26,16 @@ class FakeGraphAdmin : public engine::GraphAdmin {
   // For Save, Load, Verify, Evict and SetPinned: "save", "evict both forced", "unpin".
   std::function<Results(const std::string& verb, const engine::GraphSelector&)> on_act;
   std::function<absl::StatusOr<engine::EntryResult>(std::string)> on_import;
+  std::function<void()> on_read;  // called by List and Find
   engine::MemoryReport report;
 
   absl::StatusOr<std::vector<engine::GraphEntry>> List(
       const engine::GraphSelector&) const override {
+    if (on_read) on_read();
     return entries;
   }
   absl::StatusOr<engine::GraphEntry> Find(const std::string& id) const override {
+    if (on_read) on_read();
     for (const engine::GraphEntry& entry : entries) {
       if (entry.id == id) return entry;
     }

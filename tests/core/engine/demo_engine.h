@@ -116,7 +116,11 @@ class WatchedBackend : public backends::Backend {
       : inner_(std::move(inner)), watch_(std::move(watch)) {}
 
   const graph::Target& target() const override { return inner_->target(); }
-  std::string Fingerprint() const override { return inner_->Fingerprint(); }
+  // Asked for each graph that is declared, by the thread that builds it.
+  std::string Fingerprint() const override {
+    if (on_declare) on_declare();
+    return inner_->Fingerprint();
+  }
   absl::StatusOr<std::string> Plan(const graph::Graph& graph) const override {
     if (absl::Status status = watch_(graph); !status.ok()) return status;
     return inner_->Plan(graph);
@@ -130,6 +134,8 @@ class WatchedBackend : public backends::Backend {
                                                 const weights::WeightSet& weights) const override {
     return inner_->Predict(graph, plan, weights);
   }
+  std::function<void()> on_declare;  // set while nothing is declared
+
   int64_t arena_bytes() const { return static_cast<int64_t>(inner_->arena_bytes()); }
 
  private:

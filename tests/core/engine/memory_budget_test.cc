@@ -78,6 +78,23 @@ TEST_F(MemoryBudgetTest, PredictsWhatTheConfiguredBucketsHoldTogether) {
   EXPECT_EQ(budget_.predicted().state, 20);
 }
 
+TEST_F(MemoryBudgetTest, CountsDefinitionsOfGraphsAndImagesThatWait) {
+  EXPECT_OK(Check({.arena_bytes = 90, .executable_bytes = 380}));
+  report_.definition_bytes = 1;
+  EXPECT_FALSE(Check({.arena_bytes = 90, .executable_bytes = 380}).ok());
+  report_.definition_bytes = 0;
+  report_.waiting_image_bytes = 1;
+  EXPECT_FALSE(Check({.arena_bytes = 90, .executable_bytes = 380}).ok());
+}
+
+TEST(MemoryBudgetBytesTest, LeavesRoomForWhatNothingCounts) {
+  constexpr int64_t kLeft = MemoryBudget::kReserve + 1000;
+  EXPECT_EQ(MemoryBudget::BytesOf(/*configured=*/0, kLeft), 1000);
+  EXPECT_EQ(MemoryBudget::BytesOf(999, kLeft), 999);
+  EXPECT_EQ(MemoryBudget::BytesOf(1001, kLeft), 1000);
+  EXPECT_EQ(MemoryBudget::BytesOf(0, 1000), 0);
+}
+
 TEST(ClosedMemoryBudgetTest, TakesEverything) {
   MemoryBudget budget;
   EXPECT_OK(budget.Check({}, {.executable_bytes = 1 << 30}, {}, {}, 0));

@@ -58,7 +58,7 @@ TEST(ComponentsTest, DrawsWithoutAnEncoderAndRefusesInitImages) {
   const Rig rig(Off("vae_encoder"));
   EXPECT_THAT(Violations(rig, WithImage()),
               ElementsAre(AllOf(HasSubstr("image: "), HasSubstr("vae_encoder"))));
-  ASSERT_OK(rig.pipeline->GraphsOf({64, 72}, 2));
+  ASSERT_OK_AND_ASSIGN(const auto graphs, rig.pipeline->GraphsOf({64, 72}, 2));
   rig.Finish(SmallSpec());
   EXPECT_THAT(DeclaredComponents(rig), Not(Contains("vae_encoder")));
 }
@@ -88,7 +88,7 @@ TEST(ComponentsTest, DrawsWithTheRefinerAlone) {
   PictureSpec spec = WithImage();
   spec.model = Model::kRefiner;
   rig.Finish(spec);
-  ASSERT_OK(rig.pipeline->GraphsOf({64, 72}, 2));
+  ASSERT_OK_AND_ASSIGN(const auto graphs, rig.pipeline->GraphsOf({64, 72}, 2));
   EXPECT_THAT(DeclaredComponents(rig),
               ElementsAre("text_encoder_2", "unet_refiner", "vae_decoder", "vae_encoder"));
 }

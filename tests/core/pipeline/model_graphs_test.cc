@@ -11,6 +11,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::UnorderedElementsAre;
 
+using IfUnknown = ModelGraphs::IfUnknown;
+
 class ModelGraphsTest : public ::testing::Test {
  protected:
   // "LABEL: users" of what is declared.
@@ -28,7 +30,7 @@ class ModelGraphsTest : public ::testing::Test {
 };
 
 TEST_F(ModelGraphsTest, DeclaresWhatPicturesOfAShapeNeedWithItsUsers) {
-  ASSERT_OK(rig_.pipeline->GraphsOf({72, 64}, 2));
+  ASSERT_OK_AND_ASSIGN(const auto graphs, rig_.pipeline->GraphsOf({72, 64}, 2));
   EXPECT_THAT(
       Declared(),
       UnorderedElementsAre(
@@ -40,29 +42,57 @@ TEST_F(ModelGraphsTest, DeclaresWhatPicturesOfAShapeNeedWithItsUsers) {
 }
 
 TEST_F(ModelGraphsTest, AddsOnlyTheStepsForAnotherNumberOfRows) {
-  ASSERT_OK(rig_.pipeline->GraphsOf({72, 64}, 2));
+  ASSERT_OK_AND_ASSIGN(const auto two, rig_.pipeline->GraphsOf({72, 64}, 2));
   const size_t before = Declared().size();
-  ASSERT_OK(rig_.pipeline->GraphsOf({72, 64}, 1));
+  ASSERT_OK_AND_ASSIGN(const auto one, rig_.pipeline->GraphsOf({72, 64}, 1));
   EXPECT_EQ(Declared().size(), before + 2);
 }
 
-TEST_F(ModelGraphsTest, KeepsTheReferencesByShape) {
+TEST_F(ModelGraphsTest, FindsAShapeWhoseReferenceSomebodyKeeps) {
   ModelGraphs& graphs = rig_.pipeline->base().graphs();
-  EXPECT_EQ(graphs.Step({2, 8, 9}).value(), graphs.Step({2, 8, 9}).value());
-  EXPECT_NE(graphs.Step({2, 8, 9}).value(), graphs.Step({2, 9, 8}).value());
+  const GraphRef kept = graphs.Step({2, 8, 9}).value();
+  EXPECT_EQ(graphs.Step({2, 8, 9}, IfUnknown::kRefuse).value(), kept);
+  EXPECT_NE(graphs.Step({2, 9, 8}).value(), kept);
   EXPECT_NE(graphs.Decode(8, 9).value(), graphs.Encode(8, 9).value());
 }
 
-TEST_F(ModelGraphsTest, HoldsNoMoreThanAFixedNumberOfShapes) {
+TEST_F(ModelGraphsTest, ForgetsAShapeThatNobodyKeeps) {
   ModelGraphs& graphs = rig_.pipeline->base().graphs();
-  const GraphRef first = graphs.Decode(8, 8).value();
-  const std::weak_ptr<compiler::GraphStore::Use> second = graphs.Decode(9, 8).value();
-  for (size_t i = 2; i <= ModelGraphs::kMaxShapes; ++i) {
-    EXPECT_EQ(graphs.Decode(8, 8).value(),
-              first);  // used all the time: it stays
-    ASSERT_OK(graphs.Decode(8 + static_cast<int>(i), 8));
-  }
-  EXPECT_TRUE(second.expired());
+  rig_.graphs.DropUnused();
+  const size_t declared = Declared().size();
+  const int64_t bytes = rig_.graphs.totals().definition_bytes;
+  for (int side = 8; side < 24; ++side) ASSERT_OK(graphs.Step({1, side, 8}));
+  rig_.graphs.DropUnused();
+  EXPECT_EQ(Declared().size(), declared);
+  EXPECT_EQ(rig_.graphs.totals().definition_bytes, bytes);
+  EXPECT_EQ(GetReason(graphs.Step({1, 8, 8}, IfUnknown::kRefuse).status()), "GRAPH_COLD");
+}
+
+TEST_F(ModelGraphsTest, CountsTheGraphsThatAreKept) {
+  const int64_t before = rig_.graphs.totals().definition_bytes;
+  const GraphRef kept = rig_.pipeline->base().graphs().Step({1, 8, 8}).value();
+  const auto graph_bytes = static_cast<int64_t>(compiler::GraphStore::DefinitionBytesOf(kept));
+  EXPECT_GT(graph_bytes, 10000);  // of hundreds of nodes
+  EXPECT_EQ(rig_.graphs.totals().definition_bytes, before + graph_bytes);
+  ASSERT_OK(rig_.graphs.Predict(kept));  // remembers what it came to
+  EXPECT_GT(rig_.graphs.totals().definition_bytes, before + graph_bytes);
+}
+
+TEST_F(ModelGraphsTest, BuildsNothingForWhatMustBeReady) {
+  rig_.graphs.DropUnused();
+  const size_t declared = Declared().size();
+  const PictureSpec resolved = rig_.pipeline->Resolve(SmallSpec()).value();
+  const auto started = rig_.pipeline->Start(resolved, {.allow = compiler::Allow::kReady});
+  EXPECT_EQ(GetReason(started.status()), "GRAPH_COLD");
+  EXPECT_EQ(Declared().size(), declared);
+}
+
+TEST_F(ModelGraphsTest, TakesTheSpecOnlyWhereItStarts) {
+  PictureSpec resolved = rig_.pipeline->Resolve(SmallSpec()).value();
+  EXPECT_FALSE(rig_.pipeline->TryStart(resolved, {.allow = compiler::Allow::kReady}).ok());
+  EXPECT_EQ(resolved.prompt, SmallSpec().prompt);
+  ASSERT_OK_AND_ASSIGN(const auto pictures, rig_.pipeline->TryStart(resolved, {}));
+  EXPECT_EQ(pictures.front()->request->spec.prompt, SmallSpec().prompt);
 }
 
 TEST_F(ModelGraphsTest, StartsNothingThatWouldHaveToBeCompiledWhereThatIsNotAllowed) {

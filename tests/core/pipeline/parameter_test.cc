@@ -308,6 +308,7 @@ class ParameterTest : public ::testing::Test {
         const auto graphs = rig_->pipeline->GraphsOf(bucket, rows).value();
         for (const GraphRef& graph : graphs) {
           ASSERT_OK(rig_->graphs.Get(graph, {.reason = "startup"}));
+          rig_->kept.push_back(graph);
         }
       }
     }

@@ -69,7 +69,8 @@ TEST(PrecisionOf, ForcesNothingOfBf16NorOfAVaeThatDoesNotSaySo) {
 // "LABEL: PRECISION" of what a bucket needs.
 std::vector<std::string> Declared(const ComponentDTypes& precision) {
   const Rig rig(DemoIn(precision));
-  EXPECT_OK(rig.pipeline->GraphsOf({72, 64}, 2));
+  const auto graphs = rig.pipeline->GraphsOf({72, 64}, 2);
+  EXPECT_OK(graphs);
   std::vector<std::string> lines;
   for (const compiler::GraphInfo& info : rig.graphs.List()) {
     lines.push_back(info.label.ToText() + ": " + info.key.precision);

@@ -50,7 +50,10 @@ class Rig {
   absl::StatusOr<std::vector<std::unique_ptr<Picture>>> Begin(const PictureSpec& spec) const {
     auto resolved = pipeline->Resolve(spec);
     if (!resolved.ok()) return resolved.status();
-    return pipeline->Start(*std::move(resolved));
+    auto pictures = pipeline->Start(*std::move(resolved));
+    if (!pictures.ok()) return pictures;
+    for (const GraphRef& graph : pictures->front()->request->graphs) kept.push_back(graph);
+    return pictures;
   }
 
   std::unique_ptr<Picture> Start(const PictureSpec& spec) const {
@@ -86,6 +89,8 @@ class Rig {
   std::unique_ptr<cache::DiskCache> disk;
   compiler::GraphStore graphs;
   std::unique_ptr<const Pipeline> pipeline;
+  // Of what was drawn, so that it stays compiled.
+  mutable std::vector<GraphRef> kept;
 
  private:
   static std::unique_ptr<cache::DiskCache> Open(const std::string& directory,

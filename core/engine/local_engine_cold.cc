@@ -1,0 +1,168 @@
+// Requests whose graphs are not ready: what they would need is predicted before any of it is
+// compiled, and what is refused leaves nothing behind. On the preparing thread, one request at a
+// time, in turns with what operators warm.
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/error_details.h"
+#include "core/base/out_of_memory.h"
+#include "core/base/status_macros.h"
+#include "core/engine/cold_bucket.h"
+#include "core/engine/local_engine.h"
+#include "core/engine/memory_tally.h"
+#include "core/pipeline/conditioning.h"
+
+namespace latentd::engine {
+namespace {
+
+using compiler::Allow;
+using compiler::GraphStore;
+using pipeline::BucketPolicy;
+
+int RowsOf(const pipeline::PictureSpec& picture) { return pipeline::UsesGuidance(picture) ? 2 : 1; }
+
+RefusedSizes::Picture RefusedPicture(const pipeline::PictureSpec& picture, bool image) {
+  const bool base = picture.model == pipeline::Model::kBase;
+  return {.size = *picture.executed_size,
+          .rows = RowsOf(picture),
+          .base = base,
+          .refiner = !base || picture.refine,
+          .image = image};
+}
+
+// Stands for all graphs of a size in messages.
+compiler::GraphLabel LabelOf(const pipeline::PictureSpec& picture) {
+  return {.component = "a picture of",
+          .width = picture.executed_size->width,
+          .height = picture.executed_size->height,
+          .rows = RowsOf(picture)};
+}
+
+absl::Status TooLarge(pipeline::Size size, int64_t needed, int64_t budget) {
+  return WithReason(absl::ResourceExhaustedError(
+                        absl::StrCat("a picture of ", SizeText(size), " needs at least ", needed,
+                                     " bytes of memory, and the server may hold ", budget)),
+                    "OUT_OF_MEMORY");
+}
+
+void AddTo(backends::MemoryNeeds& together, const backends::MemoryNeeds& more) {
+  together.arena_bytes = std::max(together.arena_bytes, more.arena_bytes);
+  together.executable_bytes += more.executable_bytes;
+  together.weights.insert(more.weights.begin(), more.weights.end());
+}
+
+}  // namespace
+
+void LocalEngine::AddCold(std::shared_ptr<Job> job, pipeline::PictureSpec picture) {
+  if (cold_.Add(std::move(job), std::move(picture))) preparing_.Add([this] { PrepareNext(); });
+}
+
+void LocalEngine::PrepareNext() {
+  Prepare(cold_.BeginNext());
+  stores_.graphs.DropUnused();
+  ShowBuckets();
+  if (cold_.HasMore()) preparing_.Add([this] { PrepareNext(); });
+}
+
+void LocalEngine::Prepare(const ColdRequests::Begun& request) {
+  if (request.job == nullptr) return;
+  Job& job = *request.job;
+  absl::Status started = absl::CancelledError("nobody waits for it");
+  if (loop_.IsWanted(job.handle)) {
+    started = CatchOutOfMemory([&] { return StartPrepared(request); });
+  }
+  cold_.Remove(job.handle);
+  if (started.ok() || !loop_.IsWanted(job.handle)) return;
+  if (IsCold(started)) started = ColdBucket(job.spec.picture, started);
+  metrics_.RejectedLater(started);
+  loop_.Fail(job, std::move(started));
+}
+
+absl::Status LocalEngine::StartPrepared(const ColdRequests::Begun& request) {
+  Job& job = *request.job;
+  const pipeline::PictureSpec& picture = job.spec.picture;
+  const pipeline::Size size = *picture.executed_size;
+  const bool may_compile = picture.bucket_policy == BucketPolicy::kColdOk;
+  const compiler::Purpose purpose{may_compile ? Allow::kCompile : Allow::kLoad, "cold_request"};
+  ASSIGN_OR_RETURN(const GraphRefs graphs, buckets_->GraphsFor(picture, request.has_image,
+                                                               BucketGraphs::IfUnknown::kBuild));
+  Plans plans(graphs.size());
+  if (may_compile && !buckets_->IsServed(size)) {
+    ASSIGN_OR_RETURN(plans, PlanCold(request, graphs));
+  }
+  const absl::StatusOr<Executables> executables = GetAll(job, graphs, std::move(plans), purpose);
+  // A failure of compiling is remembered with the graphs.
+  const bool gone =
+      absl::IsResourceExhausted(executables.status()) || absl::IsCancelled(executables.status());
+  if (!gone) buckets_->KeepCold(size, graphs);
+  RETURN_IF_ERROR(executables.status());
+  std::optional<pipeline::PictureSpec> whole = cold_.Take(job.handle);
+  if (!whole.has_value()) return absl::CancelledError("nobody waits for it");
+  ASSIGN_OR_RETURN(auto pictures, pipeline_->Start(*std::move(whole), purpose));
+  buckets_->SetOutcome(size, absl::OkStatus());
+  loop_.Begin(job, std::move(pictures));
+  return absl::OkStatus();
+}
+
+// A graph at a time, since the client may go meanwhile.
+absl::StatusOr<LocalEngine::Executables> LocalEngine::GetAll(const Job& job,
+                                                             const GraphRefs& graphs, Plans plans,
+                                                             compiler::Purpose purpose) {
+  Executables executables;
+  for (size_t i = 0; i < graphs.size(); ++i) {
+    if (!loop_.IsWanted(job.handle)) return absl::CancelledError("nobody waits for it");
+    purpose.planned = plans[i].has_value() ? &*plans[i] : nullptr;
+    ASSIGN_OR_RETURN(executables.emplace_back(), stores_.graphs.Get(graphs[i], purpose));
+    plans[i].reset();
+  }
+  return executables;
+}
+
+// What can be refused is refused as early as possible: before the next graph is planned.
+absl::StatusOr<LocalEngine::Plans> LocalEngine::PlanCold(const ColdRequests::Begun& request,
+                                                         const GraphRefs& graphs) {
+  const pipeline::PictureSpec& picture = request.job->spec.picture;
+  const compiler::GraphLabel label = LabelOf(picture);
+  RETURN_IF_ERROR(CheckNotRefused(picture, request.has_image));
+  RETURN_IF_ERROR(CheckFits(label, {}));  // planning itself needs memory
+  Plans plans(graphs.size());
+  backends::MemoryNeeds together;
+  MemoryTally tally;
+  tally.AddState(pipeline_->StateBytes(*picture.executed_size, label.rows));
+  for (size_t i = 0; i < graphs.size(); ++i) {
+    if (!loop_.IsWanted(request.job->handle)) return absl::CancelledError("nobody waits for it");
+    if (stores_.graphs.Get(graphs[i], {.allow = Allow::kReady}).ok()) continue;
+    const auto needs = stores_.graphs.Predict(graphs[i], &plans[i]);
+    if (absl::IsResourceExhausted(needs.status())) return needs.status();
+    if (!needs.ok()) continue;  // fails where it is compiled, and is counted there
+    AddTo(together, *needs);
+    tally.Add(GraphStore::IdOf(graphs[i]), *needs);
+    if (tally.prediction().total() <= budget_.bytes()) continue;
+    refused_.Add(RefusedPicture(picture, request.has_image), tally.prediction().total());
+    return TooLarge(*picture.executed_size, tally.prediction().total(), budget_.bytes());
+  }
+  RETURN_IF_ERROR(CheckFits(label, together));
+  return plans;
+}
+
+absl::Status LocalEngine::CheckNotRefused(const pipeline::PictureSpec& resolved, bool image) const {
+  if (buckets_->IsServed(*resolved.executed_size)) return absl::OkStatus();
+  const auto refusal = refused_.Find(RefusedPicture(resolved, image));
+  if (!refusal.has_value() || refusal->bytes <= budget_.bytes()) return absl::OkStatus();
+  return TooLarge(*resolved.executed_size, refusal->bytes, budget_.bytes());
+}
+
+// What another process has compiled since is found by the next request. One look at a time waits,
+// however many are refused.
+void LocalEngine::LookAtDisk() {
+  if (looks_at_disk_.exchange(true)) return;
+  preparing_.Add([this] {
+    looks_at_disk_ = false;
+    stores_.graphs.RefreshMetrics();
+    ShowBuckets();
+  });
+}
+
+}  // namespace latentd::engine

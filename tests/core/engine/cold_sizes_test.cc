@@ -1,0 +1,108 @@
+#include "core/engine/cold_sizes.h"
+
+#include "core/engine/refused_sizes.h"
+#include "tests/core/compiler/graph_store_fixture.h"
+
+namespace latentd::engine {
+namespace {
+
+using compiler::GraphRef;
+using compiler::SiluGraph;
+
+class ColdSizesTest : public compiler::GraphStoreFixture {
+ protected:
+  // A graph of that size, which nobody else keeps.
+  GraphRef Declare(int width, int64_t elements) {
+    compiler::WantedGraph wanted = Wanted(SiluGraph(elements));
+    wanted.label.width = width;
+    wanted.label.height = 64;
+    return process_->Declare(wanted);
+  }
+  bool IsKept(const std::weak_ptr<compiler::GraphStore::Use>& graph) { return !graph.expired(); }
+
+  compiler::Process process_{backend, clock, ""};
+};
+
+TEST_F(ColdSizesTest, TheSizeUsedLeastRecentlyLeaves) {
+  GraphRef graph = Declare(72, 1);
+  ColdSizes sizes(2 * compiler::GraphStore::DefinitionBytesOf(graph));
+  const std::weak_ptr first = graph;
+  sizes.Keep({72, 64}, {std::exchange(graph, Declare(80, 2))});
+  const std::weak_ptr second = graph;
+  sizes.Keep({80, 64}, {std::exchange(graph, nullptr)});
+  sizes.Touch({72, 64});
+  sizes.Keep({88, 64}, {Declare(88, 3)});
+  EXPECT_TRUE(IsKept(first));
+  EXPECT_FALSE(IsKept(second));
+  EXPECT_EQ(sizes.count(), 2u);
+}
+
+TEST_F(ColdSizesTest, BytesAreBoundedHoweverManySizesCome) {
+  const size_t one = compiler::GraphStore::DefinitionBytesOf(Declare(72, 1));
+  ColdSizes sizes(5 * one);
+  for (int i = 0; i < 100; ++i) sizes.Keep({72 + 8 * i, 64}, {Declare(72 + 8 * i, 1 + i)});
+  process_->DropUnused();
+  EXPECT_LE(sizes.bytes(), 5 * one);
+  EXPECT_EQ(process_->Declared().size(), sizes.count());
+  EXPECT_EQ(process_->totals().definition_bytes, static_cast<int64_t>(sizes.bytes()));
+}
+
+TEST_F(ColdSizesTest, TheNewestStaysHoweverLargeItIs) {
+  ColdSizes sizes(1);
+  sizes.Keep({72, 64}, {Declare(72, 1)});
+  EXPECT_EQ(sizes.count(), 1u);
+}
+
+TEST_F(ColdSizesTest, CountsAGraphOnceAndWhatEverySizeSharesNotAtAll) {
+  const GraphRef step = Declare(72, 1);
+  ColdSizes sizes(1 << 20);
+  sizes.Keep({72, 64}, {step, process_->Declare(Wanted(SiluGraph(9)))});
+  sizes.Keep({72, 64}, {step});
+  EXPECT_EQ(sizes.bytes(), compiler::GraphStore::DefinitionBytesOf(step));
+}
+
+constexpr RefusedSizes::Picture kRefused = {.size = {512, 256}, .rows = 2, .base = true};
+
+TEST(RefusedSizesTest, FindsWhatIsNoSmaller) {
+  RefusedSizes refused(/*grows=*/true);
+  refused.Add(kRefused, 1000);
+  RefusedSizes::Picture larger = kRefused;
+  EXPECT_EQ(refused.Find(larger)->bytes, 1000);
+  larger.size = {512, 264};
+  larger.image = larger.refiner = true;
+  EXPECT_TRUE(refused.Find(larger).has_value());
+  RefusedSizes::Picture other = kRefused;
+  other.size = {504, 1024};
+  EXPECT_FALSE(refused.Find(other).has_value());
+  other = kRefused;
+  other.rows = 1;
+  EXPECT_FALSE(refused.Find(other).has_value());
+  other = kRefused;
+  other.base = false;
+  EXPECT_FALSE(refused.Find(other).has_value());
+}
+
+// Tiles: a larger picture may need less.
+TEST(RefusedSizesTest, FindsOnlyTheSameWhereNeedsDoNotGrow) {
+  RefusedSizes refused(/*grows=*/false);
+  refused.Add(kRefused, 1000);
+  RefusedSizes::Picture larger = kRefused;
+  EXPECT_TRUE(refused.Find(larger).has_value());
+  larger.size.height += 8;
+  EXPECT_FALSE(refused.Find(larger).has_value());
+}
+
+TEST(RefusedSizesTest, ForgetsTheOldest) {
+  RefusedSizes refused(/*grows=*/false);
+  RefusedSizes::Picture picture = kRefused;
+  for (size_t i = 0; i <= RefusedSizes::kMost; ++i) {
+    picture.size.width = 64 + 8 * static_cast<int>(i);
+    refused.Add(picture, 1);
+  }
+  EXPECT_TRUE(refused.Find(picture).has_value());
+  picture.size.width = 64;
+  EXPECT_FALSE(refused.Find(picture).has_value());
+}
+
+}  // namespace
+}  // namespace latentd::engine
