@@ -55,8 +55,11 @@ void AddTo(backends::MemoryNeeds& together, const backends::MemoryNeeds& more) {
 
 }  // namespace
 
-void LocalEngine::AddCold(std::shared_ptr<Job> job, pipeline::PictureSpec picture) {
-  if (cold_.Add(std::move(job), std::move(picture))) preparing_.Add([this] { PrepareNext(); });
+absl::Status LocalEngine::AddCold(const std::shared_ptr<Job>& job, pipeline::PictureSpec picture) {
+  return CatchOutOfMemory([&] {
+    if (cold_.Add(job, std::move(picture))) preparing_.Add([this] { PrepareNext(); });
+    return absl::OkStatus();
+  });
 }
 
 void LocalEngine::PrepareNext() {

@@ -284,8 +284,7 @@ std::vector<std::string> Pipeline::UnusedParameters(const PictureSpec& asked,
   std::vector<ModelReads> reads;
   for (const SdxlModel* model : ModelsOf(resolved)) {
     // Resolve has read it with the same overrides.
-    const auto scheduler =
-        schedulers::ParseSchedulerConfig(model->scheduler_json(), resolved.scheduler);
+    const auto scheduler = model->SchedulerWith(resolved.scheduler);
     reads.push_back({.clip_skip = model->which() == Model::kBase,
                      .second_prompts = model->text_encoders().size() == 2,
                      .eta = scheduler.ok() && scheduler->name() == "ddim",
