@@ -75,6 +75,7 @@ class LocalEngine : public Engine {
   // Held by whoever starts pictures, so that none leaves before all are there.
   using Executables = std::vector<compiler::GraphStore::ExecutablePointer>;
   absl::Status AddCold(const std::shared_ptr<Job>& job, pipeline::PictureSpec picture);
+  absl::Status AddPreparing();
   void PrepareNext();
   void Prepare(const ColdRequests::Begun& request);
   absl::Status StartPrepared(const ColdRequests::Begun& request);

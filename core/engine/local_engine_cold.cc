@@ -56,17 +56,28 @@ void AddTo(backends::MemoryNeeds& together, const backends::MemoryNeeds& more) {
 }  // namespace
 
 absl::Status LocalEngine::AddCold(const std::shared_ptr<Job>& job, pipeline::PictureSpec picture) {
-  return CatchOutOfMemory([&] {
-    if (cold_.Add(job, std::move(picture))) preparing_.Add([this] { PrepareNext(); });
+  absl::Status added = CatchOutOfMemory(
+      [&] { return cold_.Add(job, std::move(picture)) ? AddPreparing() : absl::OkStatus(); });
+  if (added.ok()) return added;
+  cold_.Remove(job->handle);
+  cold_.HasMore();  // nothing: the next one to be added is served again
+  return added;
+}
+
+absl::Status LocalEngine::AddPreparing() {
+  return CatchOutOfMemory([this] {
+    preparing_.Add([this] { PrepareNext(); });
     return absl::OkStatus();
   });
 }
 
+// In turns with what else the thread has to do, unless there is no memory for the task.
 void LocalEngine::PrepareNext() {
-  Prepare(cold_.BeginNext());
-  stores_.graphs.DropUnused();
-  ShowBuckets();
-  if (cold_.HasMore()) preparing_.Add([this] { PrepareNext(); });
+  do {
+    Prepare(cold_.BeginNext());
+    stores_.graphs.DropUnused();
+    ShowBuckets();
+  } while (cold_.HasMore() && !AddPreparing().ok());
 }
 
 void LocalEngine::Prepare(const ColdRequests::Begun& request) {
