@@ -194,6 +194,7 @@ int Serve(const Options& options, const std::string& version) {
   while (!signals.WaitForStop(kTick)) {
     (*server)->CancelStalled();
     (*server)->RefreshTls();
+    (*engine)->CheckCheckpoints();
     TrimHeapIfDue(heap_trim, SystemClock().Monotonic());
   }
 

@@ -71,6 +71,8 @@ class ModelGraphs {
   bool has_decode_fallback() const;
   absl::StatusOr<GraphRef> DecodeFallback(int height, int width) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  const weights::WeightSet& weights() const { return *weights_; }
+
   absl::StatusOr<ExecutablePointer> Get(const GraphRef& graph, compiler::Purpose purpose = {}) {
     return store_.Get(graph, purpose);
   }

@@ -244,6 +244,14 @@ absl::Status Pipeline::Run(Picture& picture) const {
   return absl::FailedPreconditionError("the picture is finished");
 }
 
+std::vector<std::shared_ptr<const weights::CheckpointFile>> Pipeline::CheckpointFiles() const {
+  std::vector<std::shared_ptr<const weights::CheckpointFile>> files;
+  for (const SdxlModel* model : Models()) {
+    for (auto& file : model->graphs().weights().Files()) files.push_back(std::move(file));
+  }
+  return files;
+}
+
 int64_t Pipeline::DroppedTokens(const PictureSpec& spec) const {
   int64_t most = 0;
   for (const SdxlModel* model : ModelsOf(spec)) {

@@ -56,6 +56,9 @@ class Pipeline {
   // Does the unit that picture.next names.
   absl::Status Run(Picture& picture) const;
 
+  // The open files of what draws, each once for each model that reads it.
+  std::vector<std::shared_ptr<const weights::CheckpointFile>> CheckpointFiles() const;
+
   // Tokens of the longest prompt that no text encoder reads.
   int64_t DroppedTokens(const PictureSpec& spec) const;
 
