@@ -214,6 +214,7 @@ int Serve(const Options& options, const std::string& version) {
     (*server)->CancelStalled();
     (*server)->CheckLoop();
     (*server)->RefreshTls();
+    (*engine)->CheckCheckpoints();
     TrimHeapIfDue(heap_trim, SystemClock().Monotonic());
   }
 

@@ -2,9 +2,10 @@
 // header of core/ (with those it includes) that server/ sees; nothing here shows a tensor.
 //
 // Life: Create -> kLoading (checkpoints) -> kWarming (graphs of the configured buckets) -> kReady,
-// or kDegraded if some bucket cannot be had -> (Drain) kDraining -> destroyed; Load failing leaves
-// kFailed. A degraded server becomes ready when its last bucket does. Thread-safe: every method may
-// be called from any thread; Submit, Cancel and the getters return quickly.
+// or kDegraded if some bucket cannot be had or a checkpoint was edited -> (Drain) kDraining ->
+// destroyed; Load failing leaves kFailed. A degraded server becomes ready when its last bucket
+// does, unless a checkpoint was edited. Thread-safe: every method may be called from any thread;
+// Submit, Cancel and the getters return quickly.
 #pragma once
 
 #include <cstdint>
@@ -66,8 +67,8 @@ enum class State : uint8_t { kLoading, kWarming, kReady, kDegraded, kDraining, k
 // Where the server stands, for WatchServerStatus and the log.
 struct ServerStatus {
   State state = State::kLoading;
-  // Of kDegraded and kFailed: which bucket, and why; of kWarming: what is done; of kReady: which
-  // requests are refused, if a component is off that most of them need.
+  // Of kDegraded and kFailed: which bucket or file, and why; of kWarming: what is done; of kReady:
+  // which requests are refused, if a component is off that most of them need.
   std::string reason;
   int graphs_done = 0, graphs_total = 0;  // while warming
   struct Bucket {
@@ -189,7 +190,8 @@ class Engine {
   virtual ~Engine() = default;
 
   // Loads checkpoints, then loads or compiles every graph that the configured buckets need and runs
-  // each once; blocks; call once. After OK the state is kReady or kDegraded. A call to Drain makes
+  // each once; blocks; call once. FAILED_PRECONDITION, reason CHECKPOINT_CHANGED: a checkpoint was
+  // edited meanwhile. After OK the state is kReady or kDegraded. A call to Drain makes
   // it return CANCELLED soon.
   virtual absl::Status Load() = 0;
 
@@ -210,6 +212,11 @@ class Engine {
   virtual metrics::Registry& metrics() = 0;
   virtual void RefreshMetrics() = 0;
 
+  // Looks, on a thread of its own, whether files of the checkpoints were edited or replaced since
+  // they were loaded. A server whose checkpoint was edited is degraded, says so, and serves what it
+  // has: it loads and writes nothing more of it. To be called every second or so; returns at once.
+  virtual void CheckCheckpoints() = 0;
+
   // REQUIRES: state() was kWarming once.
   virtual Capabilities capabilities() const = 0;
 
@@ -222,7 +229,8 @@ class Engine {
   // RESPONSE_TOO_LARGE), UNAVAILABLE (reason LOADING or DRAINING, retry delay), RESOURCE_EXHAUSTED
   // (reason QUEUE_FULL with a retry delay, OUT_OF_MEMORY), FAILED_PRECONDITION (reason BUCKET_COLD:
   // the size is configured and would have to be compiled; COMPILE_FORBIDDEN: COLD_OK in strict
-  // mode).
+  // mode). Failed says FAILED_PRECONDITION, reason CHECKPOINT_CHANGED, where something would have
+  // to be loaded from a file that was edited.
   virtual absl::StatusOr<uint64_t> Submit(GenerateSpec spec, std::shared_ptr<EventSink> sink) = 0;
 
   // The request stops at its next step and ends in Failed(CANCELLED); unknown or finished handles

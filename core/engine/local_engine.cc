@@ -71,7 +71,8 @@ LocalEngine::LocalEngine(Config config, std::unique_ptr<backends::Backend> backe
               .preparing = preparing_,
               .warming = warming_,
               .stop = stop_,
-              .changed = [this] { ShowBuckets(); }}) {
+              .changed = [this] { ShowBuckets(); }}),
+      watch_(registry_, config_.warn, [this] { ShowBuckets(); }) {
   registry_.GetGauge(metrics::kQueueCapacity).Set(config_.queue_capacity);
   registry_.GetGauge(metrics::kBackendInfo, {backend_->Fingerprint()}).Set(1);
 }

@@ -12,6 +12,7 @@
 
 #include "core/backends/backend.h"
 #include "core/engine/bucket_graphs.h"
+#include "core/engine/checkpoint_watch.h"
 #include "core/engine/cold_requests.h"
 #include "core/engine/engine.h"
 #include "core/engine/engine_metrics.h"
@@ -41,6 +42,7 @@ class LocalEngine : public Engine {
   GraphAdmin& graphs() override { return admin_; }
   metrics::Registry& metrics() override { return registry_; }
   void RefreshMetrics() override;
+  void CheckCheckpoints() override { watch_.CheckSoon(); }
   Capabilities capabilities() const override;
   std::vector<FieldViolation> Validate(const GenerateSpec& spec) const override;
   absl::StatusOr<uint64_t> Submit(GenerateSpec spec, std::shared_ptr<EventSink> sink) override;
@@ -105,6 +107,7 @@ class LocalEngine : public Engine {
   TaskThread preparing_{"preparing"};
   Warming warming_;
   LocalGraphAdmin admin_;
+  CheckpointWatch watch_;  // last: its thread uses the others
 };
 
 }  // namespace latentd::engine

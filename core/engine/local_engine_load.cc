@@ -90,6 +90,7 @@ absl::Status LocalEngine::LoadModels() {
   ASSIGN_OR_RETURN(pipeline_, pipeline::LoadPipeline(options, stores_.weights, stores_.graphs));
   OpenBuckets();
   ShowModels();
+  watch_.Open(pipeline_->CheckpointFiles());
   return absl::OkStatus();
 }
 
@@ -188,6 +189,9 @@ void LocalEngine::ShowBuckets(bool warmed) {
       const std::string name = SizeText(bucket.size);
       registry_.GetGauge(metrics::kBucketWarm, {name}).Set(standing.warm ? 1 : 0);
       if (!bucket.ready) missing.push_back(absl::StrCat(name, ": ", bucket.reason));
+    }
+    for (const std::string& path : watch_.edited()) {
+      missing.push_back(absl::StrCat(path, " was changed while it is in use: restart the server"));
     }
     if (!warmed && status.state != State::kReady && status.state != State::kDegraded) return;
     status.state = missing.empty() ? State::kReady : State::kDegraded;

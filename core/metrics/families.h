@@ -120,6 +120,11 @@ inline constexpr Family kServerState{"latentd_server_state",
                                      "1 for the state that the server is in.",
                                      Type::kGauge,
                                      {{"state", "loading,warming,ready,degraded,draining,failed"}}};
+inline constexpr Family kCheckpointChangedFiles{
+    "latentd_checkpoint_changed_files",
+    "Files of the served checkpoints that were edited in place or replaced since they were opened.",
+    Type::kGauge,
+    {{"how", "edited,replaced"}}};
 inline constexpr Family kReadyTimestamp{"latentd_ready_timestamp_seconds",
                                         "When the server became ready; 0: not yet.", Type::kGauge};
 
@@ -242,6 +247,7 @@ inline constexpr const Family* kFamilies[] = {&kGraphCompilations,
                                               &kBucketLastUsed,
                                               &kStartupPhase,
                                               &kServerState,
+                                              &kCheckpointChangedFiles,
                                               &kReadyTimestamp,
                                               &kMemoryBytes,
                                               &kMemoryPredicted,

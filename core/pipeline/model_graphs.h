@@ -81,6 +81,8 @@ class ModelGraphs {
                                           IfUnknown unknown = IfUnknown::kBuild)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
+  const weights::WeightSet& weights() const { return *weights_; }
+
   absl::StatusOr<ExecutablePointer> Get(const GraphRef& graph, compiler::Purpose purpose = {}) {
     return store_.Get(graph, purpose);
   }

@@ -294,6 +294,14 @@ std::vector<std::string> Pipeline::UnusedParameters(const PictureSpec& asked,
   return FindUnusedParameters(asked, resolved, reads);
 }
 
+std::vector<std::shared_ptr<const weights::CheckpointFile>> Pipeline::CheckpointFiles() const {
+  std::vector<std::shared_ptr<const weights::CheckpointFile>> files;
+  for (const SdxlModel* model : Models()) {
+    for (auto& file : model->graphs().weights().Files()) files.push_back(std::move(file));
+  }
+  return files;
+}
+
 int64_t Pipeline::DroppedTokens(const PictureSpec& spec) const {
   int64_t most = 0;
   for (const SdxlModel* model : ModelsOf(spec)) {

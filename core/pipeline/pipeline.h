@@ -65,6 +65,9 @@ class Pipeline {
   std::vector<std::string> UnusedParameters(const PictureSpec& asked,
                                             const PictureSpec& resolved) const;
 
+  // The open files of what draws, each once for each model that reads it.
+  std::vector<std::shared_ptr<const weights::CheckpointFile>> CheckpointFiles() const;
+
   // Tokens of the longest prompt that no text encoder reads.
   int64_t DroppedTokens(const PictureSpec& spec) const;
 

@@ -1,6 +1,7 @@
 """A checkpoint that is edited under a running server, or between two: no picture of old and new tensors, none of tensors
 that a cache has under the wrong name."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -11,8 +12,10 @@ import unittest
 import grpc
 
 import png
+from metrics import METRICS, scrape
 from server_process import Api, Server, checkpoint, reason, wait_until
 
+DEGRADED = 4  # of latent.v1.ServerState
 LARGE = {"width": 96, "height": 96}
 BUCKETS, MORE_BUCKETS = "64x64", "64x64,96x96"
 UNET, VAE = "unet/diffusion_pytorch_model.safetensors", "vae/diffusion_pytorch_model.safetensors"
@@ -46,7 +49,7 @@ class CheckpointEditTestCase(unittest.TestCase):
 
     def start(self, *arguments, model=None, cache=None, buckets=BUCKETS):
         model = model or self.model
-        server = Server(f"--base={model / 'base'}", f"--refiner={model / 'refiner'}", *arguments, demo=False,
+        server = Server(METRICS, f"--base={model / 'base'}", f"--refiner={model / 'refiner'}", *arguments, demo=False,
                         cache=cache or self.cache, buckets=buckets).start()
         self.addCleanup(server.kill)
         api = Api(server.address)
@@ -79,6 +82,16 @@ class CheckpointEditTestCase(unittest.TestCase):
 
 
 class EditUnderAServerTest(CheckpointEditTestCase):
+    def noticed(self, server, api, path):
+        """The server says that the file was edited: in its status, once in its log, in a metric."""
+        wait_until(lambda: api.call("Admin", "GetServerStatus").state == DEGRADED, "it is not degraded")
+        wait_until(lambda: scrape(server).sum("latentd_checkpoint_changed_files", how="edited") == 1, "it is not counted")
+        said = f"{path} was changed while it is in use"
+        self.assertIn(said, api.call("Admin", "GetServerStatus").reason)
+        server.wait_for_log(lambda entry: entry["message"].startswith(said))
+        lines = [line for line in server.lines if json.loads(line)["message"].startswith(said)]
+        self.assertEqual(len(lines), 1, server.log())
+
     def refused(self, results):
         """Every result is one, and some are errors that say that the checkpoint was edited."""
         errors = [result.error for result in results if result.HasField("error")]
@@ -95,6 +108,7 @@ class EditUnderAServerTest(CheckpointEditTestCase):
         edit(self.model / "base" / UNET)
         events = api.call("GraphCache", "WarmBuckets", selector={"buckets": [LARGE]})
         self.refused([event.progress.result for event in events if event.HasField("progress")])
+        self.noticed(server, api, self.model / "base" / UNET)
         self.assertEqual(self.draw(api), small)  # what is loaded goes on
         with self.assertRaises(grpc.RpcError) as caught:
             self.draw(api, **LARGE)
@@ -115,6 +129,7 @@ class EditUnderAServerTest(CheckpointEditTestCase):
         self.assertEqual(caught.exception.code(), grpc.StatusCode.FAILED_PRECONDITION)
         self.assertEqual(reason(caught.exception)[0], "CHECKPOINT_CHANGED")
         self.refused(api.call("GraphCache", "LoadGraphs", selector={"all": True}).results)
+        self.noticed(server, api, self.model / "base" / UNET)
         self.assertEqual(server.stop(), 0)
         self.original_draws_its_own(expected)
 

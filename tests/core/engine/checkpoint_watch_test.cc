@@ -1,0 +1,157 @@
+// A checkpoint that is edited, or replaced, under an engine that serves it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "core/base/error_details.h"
+#include "core/base/files.h"
+#include "core/weights/checkpoint_file.h"
+#include "tests/core/engine/demo_engine.h"
+#include "tests/support/in_place_edit.h"
+#include "tests/support/safetensors_writer.h"
+#include "tests/support/temporary_directory.h"
+
+namespace latentd::engine {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+
+constexpr char kUnet[] = "/unet/diffusion_pytorch_model.safetensors";
+
+// The same header, and the sign of every f16 turned.
+std::string Negated(std::string file) {
+  uint64_t header = 0;
+  std::memcpy(&header, file.data(), sizeof(header));
+  for (size_t i = sizeof(header) + header + 1; i < file.size(); i += 2) file[i] ^= '\x80';
+  return file;
+}
+
+class CheckpointWatchTest : public ::testing::Test {
+ protected:
+  CheckpointWatchTest() {
+    config_ = SmallConfig();
+    std::filesystem::copy(config_.base, base_, std::filesystem::copy_options::recursive);
+    config_.base = base_;
+    config_.cache_dir = directory_.File("cache");
+    config_.warn = [this](absl::string_view text) {
+      absl::MutexLock lock(&mutex_);
+      warnings_.emplace_back(text);
+    };
+  }
+
+  void Edit() { testing::EditInPlace(unet_, Negated(*ReadFile(unet_, size_t{1} << 30))); }
+
+  std::vector<std::string> Warnings() {
+    absl::MutexLock lock(&mutex_);
+    return warnings_;
+  }
+  void WaitForWarning() {
+    absl::MutexLock lock(&mutex_);
+    const auto warned = [this]()
+                            ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !warnings_.empty(); };
+    EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&warned), absl::Minutes(1)));
+  }
+  void NoteStates(Engine& engine) {
+    engine.OnStatusChange([this](const ServerStatus& status) {
+      absl::MutexLock lock(&mutex_);
+      degraded_ = degraded_ || status.state == State::kDegraded;
+    });
+  }
+  void WaitUntilDegraded() {
+    absl::MutexLock lock(&mutex_);
+    EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&degraded_), absl::Minutes(1)));
+  }
+
+  testing::TemporaryDirectory directory_;
+  const std::string base_ = directory_.File("base");
+  const std::string unet_ = base_ + kUnet;
+  Config config_;
+  absl::Mutex mutex_;
+  std::vector<std::string> warnings_ ABSL_GUARDED_BY(mutex_);
+  bool degraded_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+TEST_F(CheckpointWatchTest, AnEditIsSaidOnceAndNothingMoreIsLoaded) {
+  {
+    ASSERT_OK_AND_ASSIGN(const auto engine, Engine::Create(config_, SystemClock()));
+    ASSERT_OK(engine->Load());
+    const std::string before = Only<Image>(RunOn(*engine, SmallSpec())).at(0).bytes;
+    EXPECT_EQ(MetricOf(*engine, metrics::kCheckpointChangedFiles), 0);
+    Edit();
+    engine->CheckCheckpoints();
+    WaitForWarning();
+    std::map<std::string, std::string> failures;
+    const auto note = [&](const WarmProgress& progress) {
+      if (!progress.entry.status.ok()) {
+        failures[progress.entry.component] = GetReason(progress.entry.status);
+      }
+      return true;
+    };
+    ASSERT_OK(engine->graphs().Warm({.buckets = {{72, 64}}}, /*dry_run=*/false, note));
+    EXPECT_THAT(failures, ElementsAre(Pair("unet_base", weights::kCheckpointChanged)));
+    EXPECT_EQ(engine->state(), State::kDegraded);
+    EXPECT_THAT(engine->status().reason, HasSubstr(unet_ + " was changed while it is in use"));
+    EXPECT_EQ(MetricOf(*engine, metrics::kCheckpointChangedFiles, "edited"), 1);
+    EXPECT_EQ(MetricOf(*engine, metrics::kCheckpointChangedFiles, "replaced"), 0);
+    EXPECT_EQ(Only<Image>(RunOn(*engine, SmallSpec())).at(0).bytes, before);
+    engine->CheckCheckpoints();
+  }
+  EXPECT_THAT(Warnings(), ElementsAre(HasSubstr(unet_ + " was changed while it is in use")));
+}
+
+TEST_F(CheckpointWatchTest, AServerThatDoesNothingElseBecomesDegraded) {
+  ASSERT_OK_AND_ASSIGN(const auto engine, Engine::Create(config_, SystemClock()));
+  NoteStates(*engine);
+  ASSERT_OK(engine->Load());
+  EXPECT_EQ(engine->state(), State::kReady);
+  Edit();
+  engine->CheckCheckpoints();
+  WaitUntilDegraded();
+  engine->RefreshMetrics();
+  EXPECT_EQ(engine->state(), State::kDegraded);
+}
+
+TEST_F(CheckpointWatchTest, AReplacedFileIsSaidAndServedAsItWasOpened) {
+  ASSERT_OK_AND_ASSIGN(const auto engine, Engine::Create(config_, SystemClock()));
+  ASSERT_OK(engine->Load());
+  testing::WriteFile(unet_ + ".new", Negated(*ReadFile(unet_, size_t{1} << 30)));
+  std::filesystem::rename(unet_ + ".new", unet_);
+  engine->CheckCheckpoints();
+  WaitForWarning();
+  EXPECT_THAT(Warnings(), ElementsAre(HasSubstr(unet_ + " was replaced or removed")));
+  EXPECT_EQ(MetricOf(*engine, metrics::kCheckpointChangedFiles, "replaced"), 1);
+  ASSERT_OK(engine->graphs().Warm({.buckets = {{72, 64}}}, /*dry_run=*/false,
+                                  [](const WarmProgress& progress) {
+                                    EXPECT_OK(progress.entry.status);
+                                    return true;
+                                  }));
+  EXPECT_EQ(engine->state(), State::kReady);
+  EXPECT_EQ(MetricOf(*engine, metrics::kCheckpointChangedFiles, "edited"), 0);
+}
+
+TEST_F(CheckpointWatchTest, LoadFailsIfItIsEditedMeanwhile) {
+  std::atomic<bool> edited = false;
+  const auto edit_once = [&](const graph::Graph&) {
+    if (!edited.exchange(true)) Edit();
+    return absl::OkStatus();
+  };
+  LocalEngine engine(config_, WatchedBackend::Create(edit_once), SystemClock());
+  engine.CheckCheckpoints();  // there are none yet
+  const absl::Status loaded = engine.Load();
+  EXPECT_EQ(GetReason(loaded), weights::kCheckpointChanged) << loaded;
+  EXPECT_EQ(engine.state(), State::kFailed);
+  EXPECT_THAT(engine.status().reason, HasSubstr(unet_));
+}
+
+}  // namespace
+}  // namespace latentd::engine
