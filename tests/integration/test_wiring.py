@@ -151,7 +151,7 @@ class FlagsTest(WiringTestCase):
         self.assertIn("fp16.safetensors", server.lines[-1])
 
     def test_backend_is_the_one_that_runs(self):
-        server = Server(backend="reference", buckets="64x64").start()
+        server = Server("--backend=reference", buckets="64x64").start()
         self.addCleanup(server.kill)
         self.assertEqual(self.key_of(self.connect(server.address), "unet_base")["backend"], "reference")
 
