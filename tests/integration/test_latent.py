@@ -97,7 +97,7 @@ class LatentTest(unittest.TestCase):
             self.assertIn("--help", error)
 
     def test_refusals_name_the_options(self):
-        code, _, error = self.generate("--width=7", "--guidance-scale=nan", "--scheduler=magic")
+        code, _, error = self.latent("generate", "a star", "--width=7", "--guidance-scale=nan", "--scheduler=magic")
         self.assertEqual(code, 4)
         for name in ("--width", "--guidance-scale", "--scheduler"):
             self.assertIn(name, error)

@@ -147,14 +147,14 @@ TEST_F(GraphStoreTest, NothingCompilesOnceItIsForbidden) {
 TEST_F(GraphStoreTest, AFailureIsRememberedUntilARetry) {
   Process process(backend, clock, "");
   const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
-  backend.plan_status = absl::ResourceExhaustedError("does not fit");
+  backend.plan_status = absl::InternalError("no such kernel");
   for (int i = 0; i < 3; ++i) {
     EXPECT_THAT(process->Get(graph),
-                StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("does not fit")));
+                StatusIs(absl::StatusCode::kInternal, HasSubstr("no such kernel")));
   }
   EXPECT_EQ(backend.plans, 1);
   EXPECT_EQ(process.Only().state, GraphState::kFailed);
-  EXPECT_THAT(process.Only().reason, HasSubstr("does not fit"));
+  EXPECT_THAT(process.Only().reason, HasSubstr("no such kernel"));
   EXPECT_EQ(process.Count(metrics::kGraphCompileFailures, {"part"}), 1);
   EXPECT_EQ(process->totals().compilations, 0);
 

@@ -93,7 +93,8 @@ TEST(GraphSelectionTest, SaysWhyNothingNeedsAGraph) {
 }
 
 TEST(GraphSelectionTest, RefusesAnEmptySelector) {
-  EXPECT_THAT(IdsOf({}), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("empty")));
+  EXPECT_THAT(IdsOf(GraphSelector()),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("empty")));
 }
 
 TEST(GraphSelectionTest, RefusesWhatBeginsSeveralIds) {

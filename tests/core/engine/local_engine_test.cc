@@ -21,6 +21,7 @@ namespace {
 using ::latentd::testing::RecordingSink;
 using ::latentd::testing::StatusIs;
 using ::testing::_;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
