@@ -7,9 +7,8 @@
 #include <cstdlib>
 #include <utility>
 
-#include "server/log.h"
-
 #include "core/base/threads.h"
+#include "server/log.h"
 
 namespace latentd::server {
 namespace {

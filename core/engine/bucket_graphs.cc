@@ -29,7 +29,7 @@ const char* ColdnessOf(compiler::GraphState state) {
     case compiler::GraphState::kCompiling:
       return "is being compiled";
     case compiler::GraphState::kFailed:
-      return "could not be had";
+      return "failed to load";
     case compiler::GraphState::kCompiled:
     case compiler::GraphState::kLoading:
     case compiler::GraphState::kReady:

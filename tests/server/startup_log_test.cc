@@ -68,8 +68,9 @@ TEST_F(StartupLogTest, ReadyTellsHowLongItTookAndWhatWasDone) {
 TEST_F(StartupLogTest, ReadyTellsWhatIsRefusedAllTheSame) {
   engine::ServerStatus status = Status(engine::State::kReady, 20, true, true);
   status.reason = "unet_base is off";
-  EXPECT_THAT(Note(status),
-              ElementsAre("INFO ready seconds=0.0 compiled=0 loaded=0 reason=\"unet_base is off\""));
+  EXPECT_THAT(
+      Note(status),
+      ElementsAre("INFO ready seconds=0.0 compiled=0 loaded=0 reason=\"unet_base is off\""));
 }
 
 TEST_F(StartupLogTest, ColdBucketsAreWarnedOf) {
