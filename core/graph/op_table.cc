@@ -14,43 +14,47 @@ Inferred InferLeaf(Operands, const Attributes&) {
 }
 
 const std::vector<OpRow>& Rows() {
+  using enum RowRule;
+  using enum PrecisionRule;
   static const auto& rows = *new std::vector<OpRow>{
-      {Op::kInput, "input", 0, 0, {}, InferLeaf},
-      {Op::kWeight, "weight", 0, 0, {}, InferLeaf},
-      {Op::kConstant, "constant", 0, 0, ConstantAttributes{}, InferLeaf},
+      {Op::kInput, "input", 0, 0, {}, InferLeaf, kKeeps, kNever},
+      {Op::kWeight, "weight", 0, 0, {}, InferLeaf, kKeeps, kNever},
+      {Op::kConstant, "constant", 0, 0, ConstantAttributes{}, InferLeaf, kKeeps, kNever},
 
-      {Op::kConv2d, "conv2d", 2, 3, Conv2dAttributes{}, InferConv2d},
-      {Op::kLinear, "linear", 2, 3, {}, InferLinear},
-      {Op::kMatmul, "matmul", 2, 2, {}, InferMatmul},
-      {Op::kAttention, "attention", 3, 3, AttentionAttributes{}, InferAttention},
+      {Op::kConv2d, "conv2d", 2, 3, Conv2dAttributes{}, InferConv2d, kFirst, kWeight},
+      {Op::kLinear, "linear", 2, 3, {}, InferLinear, kLastDimension, kWeight},
+      {Op::kMatmul, "matmul", 2, 2, {}, InferMatmul, kBatch, kNever},
+      {Op::kAttention, "attention", 3, 3, AttentionAttributes{}, InferAttention, kKeeps, kQuery},
 
-      {Op::kGroupNorm, "group_norm", 3, 3, GroupNormAttributes{}, InferGroupNorm},
-      {Op::kLayerNorm, "layer_norm", 3, 3, LayerNormAttributes{}, InferLayerNorm},
-      {Op::kSoftmax, "softmax", 1, 1, {}, InferSoftmax},
-      {Op::kRowStd, "row_std", 1, 1, {}, InferRowStd},
+      {Op::kGroupNorm, "group_norm", 3, 3, GroupNormAttributes{}, InferGroupNorm, kFirst, kAll},
+      {Op::kLayerNorm, "layer_norm", 3, 3, LayerNormAttributes{}, InferLayerNorm, kLastDimension,
+       kAll},
+      {Op::kSoftmax, "softmax", 1, 1, {}, InferSoftmax, kLastDimension, kNever},
+      {Op::kRowStd, "row_std", 1, 1, {}, InferRowStd, kKeeps, kNever},
 
-      {Op::kSilu, "silu", 1, 1, {}, InferUnary},
-      {Op::kGelu, "gelu", 1, 1, {}, InferUnary},
-      {Op::kQuickGelu, "quick_gelu", 1, 1, {}, InferUnary},
-      {Op::kRelu, "relu", 1, 1, {}, InferUnary},
-      {Op::kTanh, "tanh", 1, 1, {}, InferUnary},
-      {Op::kGeglu, "geglu", 1, 1, {}, InferGeglu},
-      {Op::kCast, "cast", 1, 1, CastAttributes{}, InferCast},
+      {Op::kSilu, "silu", 1, 1, {}, InferUnary, kKeeps, kAll},
+      {Op::kGelu, "gelu", 1, 1, {}, InferUnary, kKeeps, kAll},
+      {Op::kQuickGelu, "quick_gelu", 1, 1, {}, InferUnary, kKeeps, kAll},
+      {Op::kRelu, "relu", 1, 1, {}, InferUnary, kKeeps, kAll},
+      {Op::kTanh, "tanh", 1, 1, {}, InferUnary, kKeeps, kAll},
+      {Op::kGeglu, "geglu", 1, 1, {}, InferGeglu, kLastDimension, kAll},
+      {Op::kCast, "cast", 1, 1, CastAttributes{}, InferCast, kKeeps, kNever},
 
-      {Op::kAdd, "add", 2, 2, {}, InferBinary},
-      {Op::kSub, "sub", 2, 2, {}, InferBinary},
-      {Op::kMul, "mul", 2, 2, {}, InferBinary},
-      {Op::kDiv, "div", 2, 2, {}, InferBinary},
+      {Op::kAdd, "add", 2, 2, {}, InferBinary, kBroadcast, kAll},
+      {Op::kSub, "sub", 2, 2, {}, InferBinary, kBroadcast, kAll},
+      {Op::kMul, "mul", 2, 2, {}, InferBinary, kBroadcast, kAll},
+      {Op::kDiv, "div", 2, 2, {}, InferBinary, kBroadcast, kAll},
 
-      {Op::kConcat, "concat", 1, kUnbounded, ConcatAttributes{}, InferConcat},
-      {Op::kSlice, "slice", 1, 1, SliceAttributes{}, InferSlice},
-      {Op::kReshape, "reshape", 1, 1, ReshapeAttributes{}, InferReshape},
-      {Op::kPermute, "permute", 1, 1, PermuteAttributes{}, InferPermute},
-      {Op::kUpsampleNearest, "upsample_nearest", 1, 1, UpsampleAttributes{}, InferUpsampleNearest},
-      {Op::kEmbedding, "embedding", 2, 2, {}, InferEmbedding},
+      {Op::kConcat, "concat", 1, kUnbounded, ConcatAttributes{}, InferConcat, kAxis, kAll},
+      {Op::kSlice, "slice", 1, 1, SliceAttributes{}, InferSlice, kAxis, kAll},
+      {Op::kReshape, "reshape", 1, 1, ReshapeAttributes{}, InferReshape, kKeeps, kAll},
+      {Op::kPermute, "permute", 1, 1, PermuteAttributes{}, InferPermute, kOrder, kAll},
+      {Op::kUpsampleNearest, "upsample_nearest", 1, 1, UpsampleAttributes{}, InferUpsampleNearest,
+       kKeeps, kAll},
+      {Op::kEmbedding, "embedding", 2, 2, {}, InferEmbedding, kSecond, kTable},
       {Op::kTimestepEmbedding, "timestep_embedding", 1, 1, TimestepEmbeddingAttributes{},
-       InferTimestepEmbedding},
-      {Op::kFused, "fused", 1, kUnbounded, FusedAttributes{}, InferFused},
+       InferTimestepEmbedding, kKeeps, kNever},
+      {Op::kFused, "fused", 1, kUnbounded, FusedAttributes{}, InferFused, kNone, kNever},
   };
   return rows;
 }

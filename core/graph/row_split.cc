@@ -1,6 +1,7 @@
 #include "core/graph/row_split.h"
 
 #include "absl/strings/str_cat.h"
+#include "core/graph/op_table.h"
 
 namespace latentd::graph {
 namespace {
@@ -37,44 +38,43 @@ absl::Status CheckBroadcast(const Graph& graph, const Node& node) {
   return absl::OkStatus();
 }
 
+int64_t AxisOf(const Node& node) {
+  const auto* slice = std::get_if<SliceAttributes>(&node.attributes);
+  return slice != nullptr ? slice->axis : std::get<ConcatAttributes>(node.attributes).axis;
+}
+
 absl::Status CheckAxis(int64_t axis) {
   return axis != 0 ? absl::OkStatus() : Mixes("it works along dimension 0, the rows");
+}
+
+absl::Status CheckOrder(const PermuteAttributes& permute) {
+  return permute.order[0] == 0 ? absl::OkStatus() : Mixes("it moves dimension 0, the rows");
 }
 
 }  // namespace
 
 absl::Status CheckKeepsRows(const Graph& graph, const Node& node) {
-  switch (node.op) {
-    case Op::kConv2d:
-    case Op::kGroupNorm:
-      return CheckOnly(graph, node, 0);
-    case Op::kLinear:
-    case Op::kLayerNorm:
-    case Op::kSoftmax:
-    case Op::kGeglu:
-      return CheckLastIsNotRows(graph, node);
-    case Op::kEmbedding:
-      return CheckOnly(graph, node, 1);
-    case Op::kMatmul:
-      return node.shape.rank() > 2 ? absl::OkStatus() : CheckOnly(graph, node, 0);
-    case Op::kAdd:
-    case Op::kSub:
-    case Op::kMul:
-    case Op::kDiv:
-      return CheckBroadcast(graph, node);
-    case Op::kConcat:
-      return CheckAxis(std::get<ConcatAttributes>(node.attributes).axis);
-    case Op::kSlice:
-      return CheckAxis(std::get<SliceAttributes>(node.attributes).axis);
-    case Op::kPermute:
-      return std::get<PermuteAttributes>(node.attributes).order[0] == 0
-                 ? absl::OkStatus()
-                 : Mixes("it moves dimension 0, the rows");
-    case Op::kFused:
-      return Mixes("fused nodes come after splitting");
-    default:  // elementwise, or by row already
+  switch (RowOf(node.op).rows.rule) {
+    case RowRule::kKeeps:
       return absl::OkStatus();
+    case RowRule::kFirst:
+      return CheckOnly(graph, node, 0);
+    case RowRule::kSecond:
+      return CheckOnly(graph, node, 1);
+    case RowRule::kLastDimension:
+      return CheckLastIsNotRows(graph, node);
+    case RowRule::kBatch:
+      return node.shape.rank() > 2 ? absl::OkStatus() : CheckOnly(graph, node, 0);
+    case RowRule::kBroadcast:
+      return CheckBroadcast(graph, node);
+    case RowRule::kAxis:
+      return CheckAxis(AxisOf(node));
+    case RowRule::kOrder:
+      return CheckOrder(std::get<PermuteAttributes>(node.attributes));
+    case RowRule::kNone:
+      break;
   }
+  return Mixes("fused nodes come after splitting");
 }
 
 }  // namespace latentd::graph

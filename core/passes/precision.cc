@@ -6,45 +6,14 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/graph/op_table.h"
 #include "core/passes/rewrite.h"
 
 namespace latentd::passes {
 namespace {
 
 using graph::DType;
-
-// What the op asks of its operands before it is computed low.
-enum class Rule : uint8_t {
-  kNever,
-  kWeight,  // that the second operand is a weight
-  kTable,   // that the first operand is a weight, or low
-  kQuery,   // that the first operand is low
-  kAll,     // that all that are no weights are low
-};
-
-Rule RuleOf(Op op) {
-  switch (op) {
-    case Op::kConv2d:
-    case Op::kLinear:
-      return Rule::kWeight;
-    case Op::kEmbedding:
-      return Rule::kTable;
-    case Op::kAttention:
-      return Rule::kQuery;
-    case Op::kInput:
-    case Op::kWeight:
-    case Op::kConstant:
-    case Op::kCast:
-    case Op::kMatmul:
-    case Op::kSoftmax:
-    case Op::kRowStd:
-    case Op::kTimestepEmbedding:
-    case Op::kFused:
-      return Rule::kNever;
-    default:
-      return Rule::kAll;
-  }
-}
+using graph::PrecisionRule;
 
 class PrecisionRewrite {
  public:
@@ -103,16 +72,16 @@ class PrecisionRewrite {
   bool IsLow(const Node& node) {
     const std::vector<ValueId>& operands = node.operands;
     if (node.dtype != DType::kF32 || AnyStaysF32(node)) return false;
-    switch (RuleOf(node.op)) {
-      case Rule::kNever:
+    switch (graph::RowOf(node.op).precision.rule) {
+      case PrecisionRule::kNever:
         return false;
-      case Rule::kWeight:
+      case PrecisionRule::kWeight:
         return IsWeight(operands[1]);
-      case Rule::kTable:
+      case PrecisionRule::kTable:
         return IsWeight(operands[0]) || WasLow(operands[0]);
-      case Rule::kQuery:
+      case PrecisionRule::kQuery:
         return WasLow(operands[0]);
-      case Rule::kAll:
+      case PrecisionRule::kAll:
         break;
     }
     return std::all_of(operands.begin(), operands.end(),

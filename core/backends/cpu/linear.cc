@@ -31,6 +31,7 @@ BoundKernel BindAsMatmul(const BinderArguments& a, const Sizes& s) {
   const auto* residual = a.operand(3).present() ? &p.result : nullptr;
   dnnl::matmul::primitive_desc chosen(desc, Attributes(residual, a.instruction.activation),
                                       Engine());
+  SkipUnsound(chosen);
   p.weight = chosen.weights_desc();
   p.scratchpad = chosen.scratchpad_desc();
   p.primitive = dnnl::matmul(chosen);

@@ -135,10 +135,11 @@ absl::StatusOr<BoundKernel> BindLinearGeglu(const BinderArguments& a) {
                 linear = linear.primitive](const Frame& f) {
     const auto* weights = static_cast<const char*>(f.packed);
     const float* biases = bias.present() ? AddressOf<const float>(bias, f) : nullptr;
+    const float* gate_biases = bias.present() ? biases + s.out : nullptr;
     const size_t count = bias.present() ? 6 : 5;
     const void* scratch = f.workspace + gate_bytes;
     const std::array<const void*, 6> first = {BytesOf(x, f), weights + half_bytes, f.workspace,
-                                              scratch,       f.workspace,          biases + s.out};
+                                              scratch,       f.workspace,          gate_biases};
     const std::array<const void*, 6> second = {BytesOf(x, f), weights,     BytesOf(y, f),
                                                scratch,       f.workspace, biases};
     gate->Run({first.data(), count});

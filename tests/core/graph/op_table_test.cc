@@ -20,6 +20,18 @@ constexpr int64_t kLowest = std::numeric_limits<int64_t>::min();
 
 ValueType F32(Shape shape) { return {DType::kF32, std::move(shape)}; }
 
+// A row that leaves out what rows and precision are told of its op does not compile.
+template <typename Row>
+concept CompilesWithoutFacts = requires {
+  Row{Op::kSilu, "silu", 1, 1, Attributes{}, nullptr};
+}
+|| requires { Row{Op::kSilu, "silu", 1, 1, Attributes{}, nullptr, RowRule::kKeeps}; };
+template <typename Row>
+concept CompilesWithFacts = requires {
+  Row{Op::kSilu, "silu", 1, 1, Attributes{}, nullptr, RowRule::kKeeps, PrecisionRule::kAll};
+};
+static_assert(!CompilesWithoutFacts<OpRow> && CompilesWithFacts<OpRow>);
+
 struct GoodCase {
   Op op;
   std::vector<ValueType> operands;

@@ -1,0 +1,98 @@
+// Linear layers in every way in which a plan may have them computed, not only in the one that this
+// machine's rules choose.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/backends/cpu/cpu_backend.h"
+#include "core/backends/cpu/lowering.h"
+#include "core/backends/cpu/plan.h"
+#include "core/backends/cpu/ways.h"
+#include "core/backends/reference/evaluate.h"
+#include "core/backends/reference/reference_backend.h"
+#include "core/graph/graph_builder.h"
+#include "core/graph/recipes.h"
+#include "core/weights/weight_store.h"
+#include "tests/conformance/run_graph.h"
+#include "tests/support/status_matchers.h"
+
+namespace latentd::backends::cpu {
+namespace {
+
+using graph::DType;
+using graph::GraphBuilder;
+using graph::Rate;
+using graph::Value;
+
+using GraphPointer = std::shared_ptr<const graph::Graph>;
+
+struct Sizes {
+  int64_t rows, in, out;
+  bool weight_is_computed;
+};
+
+GraphPointer Linear(const Sizes& s) {
+  GraphBuilder b;
+  const Value x = b.Input("x", DType::kF32, {s.rows, s.in}, Rate::kStep);
+  const Value weight = s.weight_is_computed
+                           ? b.Input("weight", DType::kF32, {s.out, s.in}, Rate::kStep)
+                           : b.Weight("net/weight", {s.out, s.in});
+  b.Output("y", b.Linear(x, weight, b.Weight("net/bias", {s.out})));
+  return std::make_shared<const graph::Graph>(std::move(b).Build().value());
+}
+
+// The plan of one instruction with another way; nothing where it cannot go this way.
+std::optional<std::string> PlanWith(const graph::Graph& graph, Way way) {
+  const std::vector<graph::Recipe> recipes = graph::ExtractRecipes(graph);
+  const Machine machine = {&KernelsOfThisMachine(), 2};
+  const Program program = Lower(graph, recipes, machine);
+  EXPECT_EQ(program.instructions.size(), 1u);
+  const std::vector<Way> ways = WaysOf(program, program.instructions[0]);
+  if (std::find(ways.begin(), ways.end(), way) == ways.end()) return std::nullopt;
+  CpuPlan plan;
+  plan.ways = {way};
+  std::vector<BoundKernel> kernels;
+  kernels.push_back(BindKernel(program, program.instructions[0], way, machine).value());
+  plan.memory = graph::PlanMemory(ValuesInArena(program, kernels).values).value();
+  return Encode(plan);
+}
+
+void ExpectWhatTheReferenceComputes(const GraphPointer& graph, Way way) {
+  const std::optional<std::string> plan = PlanWith(*graph, way);
+  if (!plan) return;
+  const testing::Leaves leaves = testing::RandomLeaves(*graph, /*seed=*/9);
+  weights::WeightStore store(reference::EvaluateRecipe);
+  weights::WeightSet set(&store);
+  set.Add("net", leaves.weights);
+  ASSERT_OK_AND_ASSIGN(const auto backend, CpuBackend::Create({.threads = 2}));
+  ASSERT_OK_AND_ASSIGN(const auto executable, backend->Load(graph, *plan, set));
+  ASSERT_OK_AND_ASSIGN(const auto made, testing::RunOnce(*executable, leaves.inputs));
+  reference::ReferenceBackend reference;
+  ASSERT_OK_AND_ASSIGN(const auto right, testing::RunGraph(reference, graph, set, leaves.inputs));
+  const std::vector<double> values = testing::ToDoubles(made[0]),
+                            wanted = testing::ToDoubles(right[0]);
+  double largest = 0;
+  for (const double value : wanted) largest = std::max(largest, std::abs(value));
+  for (size_t i = 0; i < wanted.size(); ++i) ASSERT_NEAR(values[i], wanted[i], 1e-5 * largest);
+}
+
+TEST(LinearWaysTest, ComputeTheSame) {
+  for (const Way way : {Way::kDirect, Way::kAsConvolution}) {
+    for (const int64_t rows : {1, 2, 7, 154, 600}) {
+      for (const auto& [in, out] : {std::pair{1, 1}, {19, 37}, {64, 256}, {320, 128}}) {
+        for (const bool computed : {false, true}) {
+          SCOPED_TRACE(absl::StrCat("way ", static_cast<int>(way), ": ", rows, "x", in, " to ", out,
+                                    computed ? ", of a computed weight" : ""));
+          ExpectWhatTheReferenceComputes(Linear({rows, in, out, computed}), way);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace latentd::backends::cpu
