@@ -61,9 +61,8 @@ class RequestBytesTest : public RunningServer {
 
   static std::vector<std::string> BadFieldsOf(const grpc::Status& status) {
     std::vector<std::string> fields;
-    for (const auto& violation : DetailOf<google::rpc::BadRequest>(status).field_violations()) {
-      fields.push_back(violation.field());
-    }
+    const auto detail = DetailOf<google::rpc::BadRequest>(status);
+    for (const auto& violation : detail.field_violations()) fields.push_back(violation.field());
     return fields;
   }
 
