@@ -43,20 +43,20 @@ void CheckpointWatch::Check() {
 }
 
 void CheckpointWatch::CheckFile(const weights::CheckpointFile& file) {
-  if (file.IsReplaced() && Add(file.path(), replaced_) && warn_) {
+  if (file.IsReplaced() && Add(file.path(), &CheckpointWatch::replaced_) && warn_) {
     warn_(absl::StrCat(file.path(),
                        " was replaced or removed while it is in use; the file that was opened is "
                        "served until the server is restarted"));
   }
   const absl::Status unchanged = file.CheckUnchanged();
-  if (unchanged.ok() || !Add(file.path(), edited_)) return;
+  if (unchanged.ok() || !Add(file.path(), &CheckpointWatch::edited_)) return;
   if (warn_) warn_(unchanged.message());
   changed_();
 }
 
-bool CheckpointWatch::Add(const std::string& path, std::set<std::string>& paths) {
+bool CheckpointWatch::Add(const std::string& path, std::set<std::string> CheckpointWatch::*paths) {
   absl::MutexLock lock(&mutex_);
-  if (!paths.insert(path).second) return false;
+  if (!(this->*paths).insert(path).second) return false;
   ShowMetrics();
   return true;
 }

@@ -42,7 +42,8 @@ class CheckpointWatch {
   void Check() ABSL_LOCKS_EXCLUDED(mutex_);
   void CheckFile(const weights::CheckpointFile& file) ABSL_LOCKS_EXCLUDED(mutex_);
   // False: it is known.
-  bool Add(const std::string& path, std::set<std::string>& paths) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool Add(const std::string& path, std::set<std::string> CheckpointWatch::*paths)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   void ShowMetrics() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   metrics::Registry& registry_;
