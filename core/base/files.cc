@@ -38,9 +38,11 @@ FileDescriptor::~FileDescriptor() {
 }
 
 absl::Status FileError(absl::string_view doing, const std::string& path, int error_number) {
-  return absl::Status(absl::ErrnoToStatusCode(error_number),
-                      absl::StrCat("cannot ", doing, " ", path, LinkNote(path), ": ",
-                                   std::generic_category().message(error_number)));
+  // Abseil has no code for a loop of symbolic links.
+  const absl::StatusCode code = error_number == ELOOP ? absl::StatusCode::kFailedPrecondition
+                                                      : absl::ErrnoToStatusCode(error_number);
+  return absl::Status(code, absl::StrCat("cannot ", doing, " ", path, LinkNote(path), ": ",
+                                         std::generic_category().message(error_number)));
 }
 
 absl::Status CheckDirectory(const std::string& path) {
