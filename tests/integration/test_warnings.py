@@ -67,7 +67,7 @@ class WarningsTest(unittest.TestCase):
         """Guard: Summarize in client/generate_command.cc."""
         self.assertEqual(self.generate("a red circle"), [])
         lines = self.generate("a red circle", "--guidance-scale=1", "--negative-prompt=blue")
-        self.assertEqual(lines, ["warning: negative_prompt has no effect: it needs a guidance_scale above 1"])
+        self.assertEqual(lines, ["warning: --negative-prompt has no effect: it needs a --guidance-scale above 1"])
 
     def test_latent_says_once_that_a_prompt_was_cut(self):
         lines = self.generate("star " * 100)
