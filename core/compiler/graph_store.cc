@@ -244,7 +244,7 @@ absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::LoadOnly(const Use& us
   return executable;
 }
 
-absl::Time GraphStore::CountThreads(int compilers, int loaders) {
+void GraphStore::CountThreads(int compilers, int loaders) {
   absl::MutexLock lock(&mutex_);
   const absl::Time now = clock_.Monotonic();
   if (compilers_ > 0) {
@@ -255,7 +255,6 @@ absl::Time GraphStore::CountThreads(int compilers, int loaders) {
   counted_since_ = now;
   compilers_ += compilers;
   loaders_ += loaders;
-  return now;
 }
 
 GraphStore::Totals GraphStore::totals() const {

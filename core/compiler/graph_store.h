@@ -226,8 +226,8 @@ class GraphStore {
   // is to load it.
   absl::StatusOr<ExecutablePointer> FindOrBegin(Entry& entry, const Digest& weights, Allow allow)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // So many more threads compile or load from now on; returns when that is.
-  absl::Time CountThreads(int compilers, int loaders) ABSL_LOCKS_EXCLUDED(mutex_);
+  // So many more threads compile or load from now on.
+  void CountThreads(int compilers, int loaders) ABSL_LOCKS_EXCLUDED(mutex_);
   ExecutablePointer Hit(Entry& entry, const Loaded& loaded) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<ExecutablePointer> Make(const Use& use, Purpose purpose)
       ABSL_LOCKS_EXCLUDED(mutex_);

@@ -110,12 +110,10 @@ absl::StatusOr<pipeline::Size> BucketGraphs::Choose(pipeline::Size size,
 }
 
 BucketGraphs::Served* BucketGraphs::Find(pipeline::Size bucket) {
-  const auto found = std::find_if(served_.begin(), served_.end(),
-                                  [&](const Served& served) { return served.size == bucket; });
-  return found == served_.end() ? nullptr : &*found;
+  return const_cast<Served*>(std::as_const(*this).Find(bucket));
 }
 
-const BucketGraphs::Served* BucketGraphs::FindServed(pipeline::Size bucket) const {
+const BucketGraphs::Served* BucketGraphs::Find(pipeline::Size bucket) const {
   const auto found = std::find_if(served_.begin(), served_.end(),
                                   [&](const Served& served) { return served.size == bucket; });
   return found == served_.end() ? nullptr : &*found;
@@ -123,12 +121,12 @@ const BucketGraphs::Served* BucketGraphs::FindServed(pipeline::Size bucket) cons
 
 bool BucketGraphs::IsServed(pipeline::Size bucket) const {
   absl::MutexLock lock(&mutex_);
-  return FindServed(bucket) != nullptr;
+  return Find(bucket) != nullptr;
 }
 
 void BucketGraphs::KeepCold(pipeline::Size size, const GraphRefs& graphs) {
   absl::MutexLock lock(&mutex_);
-  if (FindServed(size) == nullptr) cold_.Keep(size, graphs);
+  if (Find(size) == nullptr) cold_.Keep(size, graphs);
 }
 
 void BucketGraphs::Touch(pipeline::Size size) {
@@ -140,7 +138,7 @@ absl::Status BucketGraphs::CheckRoomFor(absl::Span<const pipeline::Size> buckets
   std::set<std::pair<int, int>> more;
   absl::MutexLock lock(&mutex_);
   for (pipeline::Size bucket : buckets) {
-    if (FindServed(bucket) == nullptr) more.insert({bucket.width, bucket.height});
+    if (Find(bucket) == nullptr) more.insert({bucket.width, bucket.height});
   }
   if (more.empty() || served_.size() + more.size() <= kMostServed) return absl::OkStatus();
   return WithReason(
@@ -154,7 +152,7 @@ absl::Status BucketGraphs::Add(pipeline::Size bucket) {
   Served added = Declare(bucket);
   RETURN_IF_ERROR(CheckRoomFor({bucket}));
   absl::MutexLock lock(&mutex_);
-  if (FindServed(bucket) == nullptr) served_.push_back(std::move(added));
+  if (Find(bucket) == nullptr) served_.push_back(std::move(added));
   return absl::OkStatus();
 }
 
@@ -203,8 +201,8 @@ absl::StatusOr<GraphRefs> BucketGraphs::GraphsOf(pipeline::Size bucket) const {
 
 absl::StatusOr<GraphRefs> BucketGraphs::GraphsFor(const pipeline::PictureSpec& resolved, bool image,
                                                   IfUnknown unknown) const {
-  const int rows = pipeline::UsesGuidance(resolved) ? 2 : 1;
-  ASSIGN_OR_RETURN(GraphRefs graphs, pipeline_.GraphsOf(*resolved.executed_size, rows, unknown));
+  ASSIGN_OR_RETURN(GraphRefs graphs, pipeline_.GraphsOf(*resolved.executed_size,
+                                                        pipeline::RowsOf(resolved), unknown));
   const Infos infos = ById(store_.Declared());
   const auto unneeded = [&](const GraphStore::GraphRef& graph) {
     const auto info = infos.find(GraphStore::IdOf(graph));

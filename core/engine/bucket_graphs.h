@@ -126,7 +126,7 @@ class BucketGraphs {
   Served Declare(pipeline::Size bucket) const;
   Standing StandingOf(const Served& served, const Infos& infos) const;
   Served* Find(pipeline::Size bucket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  const Served* FindServed(pipeline::Size bucket) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  const Served* Find(pipeline::Size bucket) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 
   const pipeline::Pipeline& pipeline_;
   compiler::GraphStore& store_;

@@ -90,9 +90,7 @@ absl::Status LocalEngine::CheckFits(const compiler::GraphLabel& label,
   MemoryReport report;
   report.weight_bytes = static_cast<int64_t>(stores_.weights.bytes_held());
   AddGraphs(stores_.graphs.totals(), report);
-  report.state_bytes = loop_.state_bytes();
-  report.result_bytes = loop_.result_bytes();
-  report.waiting_image_bytes = cold_.image_bytes();
+  AddPictures(loop_, cold_, report);
   const int64_t available = MeasureAvailableMemory().bytes;
   // What fits with none of its weights held fits; only else is it worth finding out which are.
   absl::Status fits = budget_.Check(label, needs, {}, report, available);

@@ -21,12 +21,10 @@ using compiler::Allow;
 using compiler::GraphStore;
 using pipeline::BucketPolicy;
 
-int RowsOf(const pipeline::PictureSpec& picture) { return pipeline::UsesGuidance(picture) ? 2 : 1; }
-
 RefusedSizes::Picture RefusedPicture(const pipeline::PictureSpec& picture, bool image) {
   const bool base = picture.model == pipeline::Model::kBase;
   return {.size = *picture.executed_size,
-          .rows = RowsOf(picture),
+          .rows = pipeline::RowsOf(picture),
           .base = base,
           .refiner = !base || picture.refine,
           .image = image};
@@ -37,7 +35,7 @@ compiler::GraphLabel LabelOf(const pipeline::PictureSpec& picture) {
   return {.component = "a picture of",
           .width = picture.executed_size->width,
           .height = picture.executed_size->height,
-          .rows = RowsOf(picture)};
+          .rows = pipeline::RowsOf(picture)};
 }
 
 absl::Status TooLarge(pipeline::Size size, int64_t needed, int64_t budget) {

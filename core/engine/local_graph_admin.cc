@@ -317,10 +317,8 @@ MemoryReport LocalGraphAdmin::memory() const {
   const std::vector<GraphInfo> graphs = parts_.stores.graphs.Declared();
   AddWeights(parts_.stores.weights.List(), graphs, report);
   AddGraphs(parts_.stores.graphs.totals(), report);
+  AddPictures(parts_.loop, parts_.cold, report);
   AddProcess(report);
-  report.state_bytes = parts_.loop.state_bytes();
-  report.result_bytes = parts_.loop.result_bytes();
-  report.waiting_image_bytes = parts_.cold.image_bytes();
   report.available_bytes = MeasureAvailableMemory().bytes;
   report.budget_bytes = parts_.budget.bytes();
   report.predicted = parts_.budget.predicted();

@@ -106,6 +106,12 @@ void AddGraphs(const compiler::GraphStore::Totals& totals, MemoryReport& report)
   report.definition_bytes = totals.definition_bytes;
 }
 
+void AddPictures(const PictureLoop& loop, const ColdRequests& cold, MemoryReport& report) {
+  report.state_bytes = loop.state_bytes();
+  report.result_bytes = loop.result_bytes();
+  report.waiting_image_bytes = cold.image_bytes();
+}
+
 void AddProcess(MemoryReport& report) {
   const struct mallinfo2 heap = mallinfo2();
   report.allocator_bytes = static_cast<int64_t>(heap.arena + heap.hblkhd);

@@ -9,7 +9,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "core/compiler/graph_store.h"
+#include "core/engine/cold_requests.h"
 #include "core/engine/graph_admin.h"
+#include "core/engine/picture_loop.h"
 #include "core/weights/weight_store.h"
 
 namespace latentd::engine {
@@ -22,6 +24,9 @@ void AddWeights(absl::Span<const weights::HeldResult> held,
 // Fills in arena, executables, artifacts and definitions. The arena is as large as the largest
 // graph that is loaded needs.
 void AddGraphs(const compiler::GraphStore::Totals& totals, MemoryReport& report);
+
+// Fills in what pictures hold: state, results, and images that wait for their graphs.
+void AddPictures(const PictureLoop& loop, const ColdRequests& cold, MemoryReport& report);
 
 // Fills in what malloc and the kernel say of this process.
 void AddProcess(MemoryReport& report);

@@ -34,7 +34,7 @@ batching::Need FirstNeedOf(const Job& job) {
 // share what the text encoders made.
 int64_t StateBytesOf(const Job& job) {
   const pipeline::PictureSpec& picture = job.spec.picture;
-  return job.pipeline.StateBytes(*picture.executed_size, pipeline::UsesGuidance(picture) ? 2 : 1);
+  return job.pipeline.StateBytes(*picture.executed_size, pipeline::RowsOf(picture));
 }
 
 }  // namespace

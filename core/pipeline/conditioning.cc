@@ -149,6 +149,8 @@ absl::StatusOr<Conditioning> MakeConditioning(const Stage& stage, const PictureS
 
 bool UsesGuidance(const PictureSpec& resolved) { return *resolved.guidance_scale > 1; }
 
+int RowsOf(const PictureSpec& resolved) { return UsesGuidance(resolved) ? 2 : 1; }
+
 std::vector<float> TimeIds(const SdxlModel& model, const PictureSpec& resolved, bool conditional) {
   const bool image_to_image = !resolved.image.empty();
   const bool aesthetics = model.requires_aesthetics_score();

@@ -25,6 +25,7 @@ absl::StatusOr<Conditioning> MakeConditioning(const Stage& stage, const PictureS
 
 // With guidance a picture has two rows.
 bool UsesGuidance(const PictureSpec& resolved);
+int RowsOf(const PictureSpec& resolved);
 
 // The added time ids of one row: sizes as (height, width), then the aesthetic score where the
 // checkpoint wants it.

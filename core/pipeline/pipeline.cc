@@ -249,7 +249,7 @@ absl::StatusOr<Pipeline::Pictures> Pipeline::TryStart(PictureSpec& resolved,
                                             executed.height));
   }
   ASSIGN_OR_RETURN(request->stages, StagesOf(resolved));
-  request->rows = UsesGuidance(resolved) ? 2 : 1;
+  request->rows = RowsOf(resolved);
   const StepShape shape = ShapeOf(executed, request->rows);
   request->latent_height = shape.height;
   request->latent_width = shape.width;

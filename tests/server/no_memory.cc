@@ -5,13 +5,7 @@
 #include <limits>
 #include <new>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define LATENTD_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define LATENTD_SANITIZED 1
-#endif
-#endif
+#include "tests/support/sanitized.h"
 
 namespace latentd::testing {
 namespace {
