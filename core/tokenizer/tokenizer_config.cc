@@ -119,9 +119,9 @@ class ConfigReader {
     for (const auto& [content, id] : tokens.items()) {
       const Field field{id, absl::StrCat(added_path_, ": \"", Excerpt(content), "\"")};
       if (!id.is_number_unsigned()) return Wrong(field, "an id");
-      const bool special =
-          std::any_of(special_.begin(), special_.end(),
-                      [&](const AddedToken& token) { return token.content == content; });
+      const bool special = std::any_of(
+          special_.begin(), special_.end(),
+          [&content = content](const AddedToken& token) { return token.content == content; });
       by_id[id.get<int64_t>()] = {.content = content, .normalized = !special, .special = special};
     }
     AppendListed(by_id);
