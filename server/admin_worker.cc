@@ -16,11 +16,13 @@ constexpr absl::Duration kRetryDelay = absl::Seconds(5);
 AdminWorker::AdminWorker(const std::string& thread_name)
     : thread_(StartThread(thread_name, [this] { Loop(); })) {}
 
+void AdminWorker::Stop() {
+  absl::MutexLock lock(&mutex_);
+  stop_ = true;
+}
+
 AdminWorker::~AdminWorker() {
-  {
-    absl::MutexLock lock(&mutex_);
-    stop_ = true;
-  }
+  Stop();
   thread_.join();
 }
 

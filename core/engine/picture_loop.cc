@@ -48,12 +48,14 @@ PictureLoop::PictureLoop(Options options, EngineMetrics& metrics, const Clock& c
       queue_({.pictures = options_.queue_capacity}, clock),
       thread_(StartThread("loop", [this] { RunLoop(); })) {}
 
+void PictureLoop::Stop() {
+  absl::MutexLock lock(&mutex_);
+  stop_ = true;
+}
+
 PictureLoop::~PictureLoop() {
   Drain(clock_.Monotonic());
-  {
-    absl::MutexLock lock(&mutex_);
-    stop_ = true;
-  }
+  Stop();
   thread_.join();
   results_->Disconnect();
 }

@@ -10,11 +10,13 @@ namespace latentd::engine {
 TaskThread::TaskThread(std::string name)
     : thread_(StartThread(std::move(name), [this] { RunLoop(); })) {}
 
+void TaskThread::Stop() {
+  absl::MutexLock lock(&mutex_);
+  stop_ = true;
+}
+
 TaskThread::~TaskThread() {
-  {
-    absl::MutexLock lock(&mutex_);
-    stop_ = true;
-  }
+  Stop();
   thread_.join();
 }
 

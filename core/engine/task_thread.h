@@ -26,6 +26,8 @@ class TaskThread {
   void Run(const std::function<void()>& task) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
+  // By itself: the analysis of locks does not look into destructors.
+  void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
   void RunLoop() ABSL_LOCKS_EXCLUDED(mutex_);
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stop_ || !tasks_.empty(); }
 
