@@ -53,5 +53,6 @@ USER 65532:65532
 VOLUME /cache
 EXPOSE 50051
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s CMD ["latent", "health"]
-# Further flags follow, and win: docker run … latentd --base=/models/sdxl
-ENTRYPOINT ["latentd", "--listen=0.0.0.0:50051"]
+ENTRYPOINT ["latentd"]
+# Flags given to `docker run` take the place of this one; a port that is published wants --listen=0.0.0.0:50051 then too.
+CMD ["--listen=0.0.0.0:50051"]
