@@ -20,6 +20,7 @@
 #include "core/graph/graph.h"
 #include "core/graph/target.h"
 #include "core/weights/weight_set.h"
+#include "core/weights/weight_store.h"
 
 namespace latentd::backends {
 
@@ -30,6 +31,14 @@ struct MemoryNeeds {
   // Bytes of the recipes' results by their keys in WeightStore: what several graphs read is there
   // once.
   std::map<std::string, size_t> weights;
+  // What making one of them takes for a moment beside the result; they are made one at a time.
+  // Those that take nothing are left out.
+  std::map<std::string, size_t> making;
+
+  void Add(const weights::ResultNeeds& result) {
+    weights[result.key] = result.bytes;
+    if (result.making_bytes > 0) making[result.key] = result.making_bytes;
+  }
 };
 
 class Backend {

@@ -38,6 +38,8 @@ class Executable {
   // Bytes of the arena that one run uses, and bytes held beside arena and weights.
   virtual size_t arena_bytes() const = 0;
   virtual size_t own_bytes() const = 0;
+  // Where the results lie that it holds in the weight store, which others may hold too.
+  virtual std::vector<const void*> weights() const = 0;
 };
 
 }  // namespace latentd::backends

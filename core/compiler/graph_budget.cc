@@ -25,9 +25,7 @@ bool GraphStore::Entry::InUse() const {
 }
 
 bool GraphStore::Entry::HoldsMemory() const {
-  return artifact.bytes != nullptr ||
-         std::any_of(loaded.begin(), loaded.end(),
-                     [](const auto& one) { return one.second.executable != nullptr; });
+  return artifact.bytes != nullptr || HoldsExecutable();
 }
 
 int64_t GraphStore::Entry::executable_bytes() const {
@@ -48,7 +46,9 @@ void GraphStore::Entry::KeepNeeds(const Digest& weights, const backends::MemoryN
   if (!needs.emplace(weights, its_needs).second) return;
   // A node of a map has four words beside what it holds.
   constexpr size_t kNodeBytes = 4 * sizeof(void*) + sizeof(std::pair<std::string, size_t>);
-  for (const auto& [key, bytes] : its_needs.weights) needs_bytes += kNodeBytes + key.capacity();
+  for (const auto* results : {&its_needs.weights, &its_needs.making}) {
+    for (const auto& [key, bytes] : *results) needs_bytes += kNodeBytes + key.capacity();
+  }
 }
 
 void GraphStore::Entry::ForgetNeeds() {
@@ -63,6 +63,10 @@ void GraphStore::Touch(Entry& entry) {
 
 void GraphStore::TakeOut(Entry& entry, Leaving& leaving) {
   leaving.push_back(std::exchange(entry.artifact, {}).bytes);
+  TakeOutExecutables(entry, leaving);
+}
+
+void GraphStore::TakeOutExecutables(Entry& entry, Leaving& leaving) {
   for (auto& [weights, one] : entry.loaded) {
     leaving.push_back(std::exchange(one.executable, nullptr));
     one.own_bytes = 0;

@@ -12,6 +12,10 @@
 
 namespace latentd::compiler {
 
+// Whether loading may succeed the next time with the same artifact and the same weights: see
+// Backend::LoadIf for what the codes say.
+bool IsTransient(const absl::Status& failure);
+
 // An artifact in memory. Copies share it.
 struct GraphStore::Bytes {
   std::shared_ptr<const std::string> bytes;  // null: none
@@ -40,7 +44,7 @@ struct GraphStore::Named {
   bool pinned = false;
 };
 
-// Everything behind the constants is guarded by the store's mutex.
+// Guarded by the mutex of its store. The analysis of locks takes that of any store for it.
 struct GraphStore::Entry : std::enable_shared_from_this<Entry> {
   enum class Work : uint8_t { kNone, kLooking, kCompiling };
 
@@ -54,15 +58,20 @@ struct GraphStore::Entry : std::enable_shared_from_this<Entry> {
         backend(its_backend) {}
 
   // Those that somebody keeps a reference to, in order of declaration.
-  std::vector<GraphRef> Users() const;
-  bool Busy() const;
-  bool InUse() const;
-  bool HoldsMemory() const;
-  int64_t executable_bytes() const;
-  int64_t artifact_bytes() const;
-  int64_t definition_bytes() const;
-  void KeepNeeds(const Digest& weights, const backends::MemoryNeeds& its_needs);
-  void ForgetNeeds();
+  std::vector<GraphRef> Users() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(&GraphStore::mutex_);
+  bool Busy() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(&GraphStore::mutex_);
+  bool InUse() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(&GraphStore::mutex_);
+  bool HoldsMemory() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(&GraphStore::mutex_);
+  bool HoldsExecutable() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(&GraphStore::mutex_);
+  // Of its executables, in the weight store.
+  void AddWeights(absl::flat_hash_set<const void*>& weights) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(&GraphStore::mutex_);
+  int64_t executable_bytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(&GraphStore::mutex_);
+  int64_t artifact_bytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(&GraphStore::mutex_);
+  int64_t definition_bytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(&GraphStore::mutex_);
+  void KeepNeeds(const Digest& weights, const backends::MemoryNeeds& its_needs)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(&GraphStore::mutex_);
+  void ForgetNeeds() ABSL_EXCLUSIVE_LOCKS_REQUIRED(&GraphStore::mutex_);
 
   const GraphKey key;
   const Digest id;
@@ -72,28 +81,37 @@ struct GraphStore::Entry : std::enable_shared_from_this<Entry> {
   const graph::Precision precision;
   backends::Backend& backend;
 
-  std::vector<std::weak_ptr<Use>> uses;
-  Work work = Work::kNone;  // of the one thread that looks for the artifact, or compiles it
-  Bytes artifact;
-  bool on_disk = false;     // as far as is known
-  bool distrusted = false;  // what is on disk did not load, and is not read again
-  bool pinned = false;
-  bool forgotten = false;           // no longer one of the store's
-  absl::Status failure;             // of compiling
-  std::string miss;                 // why what was on disk could not be used
-  std::map<Digest, Loaded> loaded;  // by the content of the weights
+  std::vector<std::weak_ptr<Use>> uses ABSL_GUARDED_BY(&GraphStore::mutex_);
+  // Of the one thread that looks for the artifact, or compiles it.
+  Work work ABSL_GUARDED_BY(&GraphStore::mutex_) = Work::kNone;
+  Bytes artifact ABSL_GUARDED_BY(&GraphStore::mutex_);
+  bool on_disk ABSL_GUARDED_BY(&GraphStore::mutex_) = false;  // as far as is known
+  // What is on disk did not load, and is not read again.
+  bool distrusted ABSL_GUARDED_BY(&GraphStore::mutex_) = false;
+  bool pinned ABSL_GUARDED_BY(&GraphStore::mutex_) = false;
+  // No longer one of the store's.
+  bool forgotten ABSL_GUARDED_BY(&GraphStore::mutex_) = false;
+  absl::Status failure ABSL_GUARDED_BY(&GraphStore::mutex_);  // of compiling
+  // Why what was on disk could not be used.
+  std::string miss ABSL_GUARDED_BY(&GraphStore::mutex_);
+  // By the content of the weights.
+  std::map<Digest, Loaded> loaded ABSL_GUARDED_BY(&GraphStore::mutex_);
   // Likewise, of those that somebody asked about: what the artifact needs, or what planning came to
   // while there was none.
-  std::map<Digest, backends::MemoryNeeds> needs;
-  size_t needs_bytes = 0;  // that they take
-  int tries = 0;           // compilations and loads that ended
-  int compilations = 0;
-  size_t arena_bytes = 0;
-  absl::Duration compile_time, load_time;
-  int64_t hits = 0;
-  absl::Time last_use = absl::InfinitePast();
-  uint64_t tick = 0;                  // of the last use
-  std::optional<GraphState> counted;  // the state that the metric has it in
+  std::map<Digest, backends::MemoryNeeds> needs ABSL_GUARDED_BY(&GraphStore::mutex_);
+  // That they take.
+  size_t needs_bytes ABSL_GUARDED_BY(&GraphStore::mutex_) = 0;
+  // Compilations and loads that ended.
+  int tries ABSL_GUARDED_BY(&GraphStore::mutex_) = 0;
+  int compilations ABSL_GUARDED_BY(&GraphStore::mutex_) = 0;
+  size_t arena_bytes ABSL_GUARDED_BY(&GraphStore::mutex_) = 0;
+  absl::Duration compile_time ABSL_GUARDED_BY(&GraphStore::mutex_);
+  absl::Duration load_time ABSL_GUARDED_BY(&GraphStore::mutex_);
+  int64_t hits ABSL_GUARDED_BY(&GraphStore::mutex_) = 0;
+  absl::Time last_use ABSL_GUARDED_BY(&GraphStore::mutex_) = absl::InfinitePast();
+  uint64_t tick ABSL_GUARDED_BY(&GraphStore::mutex_) = 0;  // of the last use
+  // The state that the metric has it in.
+  std::optional<GraphState> counted ABSL_GUARDED_BY(&GraphStore::mutex_);
 };
 
 struct GraphStore::Use {
@@ -103,7 +121,8 @@ struct GraphStore::Use {
   const std::shared_ptr<Entry> entry;
   const std::string user;
   const std::shared_ptr<const weights::WeightSet> weights;
-  std::optional<Digest> content;  // of the weights, once somebody asked; guarded as above
+  // Of the weights, once somebody asked.
+  std::optional<Digest> content ABSL_GUARDED_BY(&GraphStore::mutex_);
 };
 
 }  // namespace latentd::compiler

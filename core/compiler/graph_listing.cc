@@ -42,7 +42,7 @@ absl::Status GraphStore::FailureOf(const Entry& entry) const {
 GraphState GraphStore::StateOf(const Entry& entry) const {
   if (entry.work == Entry::Work::kCompiling) return GraphState::kCompiling;
   if (entry.Busy()) return GraphState::kLoading;
-  const auto ready = [&](const GraphRef& use) {
+  const auto ready = [&](const GraphRef& use) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const auto found =
         use->content.has_value() ? entry.loaded.find(*use->content) : entry.loaded.end();
     return found != entry.loaded.end() && found->second.executable != nullptr;
@@ -84,7 +84,11 @@ GraphInfo GraphStore::InfoOf(const Entry& entry) const {
       info.users.push_back(use->user);
     }
   }
-  if (info.state == GraphState::kFailed) info.reason = std::string(FailureOf(entry).message());
+  if (info.state == GraphState::kFailed) {
+    info.reason = std::string(FailureOf(entry).message());
+    info.loadable = entry.failure.ok() && IsTransient(FailureOf(entry)) &&
+                    (entry.on_disk || entry.artifact.bytes != nullptr);
+  }
   if (info.state == GraphState::kCold) info.reason = entry.miss;
   info.key = entry.key;
   info.device_bytes = entry.executable_bytes();

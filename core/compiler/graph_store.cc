@@ -22,21 +22,12 @@ std::vector<device::Buffer> Zeros(const std::vector<backends::Port>& ports) {
   return buffers;
 }
 
-// Zeros are valid as tokens and positions too.
-absl::Status RunOnZeros(Executable& executable) {
-  const std::vector<device::Buffer> inputs = Zeros(executable.inputs());
-  std::vector<device::Buffer> outputs = Zeros(executable.outputs());
-  return executable.Run(inputs, absl::MakeSpan(outputs));
-}
+}  // namespace
 
-// Whether loading may succeed the next time with the same artifact and the same weights: see
-// Backend::LoadIf for what the codes say.
 bool IsTransient(const absl::Status& failure) {
   return !absl::IsDataLoss(failure) && !absl::IsInvalidArgument(failure) &&
          !absl::IsNotFound(failure) && !absl::IsUnimplemented(failure);
 }
-
-}  // namespace
 
 GraphStore::GraphStore(backends::Backend& backend, const Clock& clock, metrics::Registry& registry,
                        cache::DiskCache* disk, Options options)
@@ -74,12 +65,14 @@ GraphStore::GraphRef GraphStore::Declare(const WantedGraph& wanted) {
   backends::Backend& backend = wanted.backend != nullptr ? *wanted.backend : backend_;
   auto declared = std::make_shared<Entry>(
       wanted, KeyOf(*wanted.graph, backend, OptionsFor(wanted.precision)), backend);
-  if (!Knows(declared->id)) {
-    declared->on_disk = disk_.Contains(declared->key);
-    declared->pinned = disk_.IsPinned(declared->key);
-  }
+  // Without the lock: it asks the disk.
+  const bool is_new = !Knows(declared->id);
+  const bool on_disk = is_new && disk_.Contains(declared->key);
+  const bool pinned = is_new && disk_.IsPinned(declared->key);
   Leaving leaving;
   absl::MutexLock lock(&mutex_);
+  declared->on_disk = on_disk;
+  declared->pinned = pinned;
   leaving = Forget();
   std::shared_ptr<Entry> entry = FindEntry(declared->id);
   if (entry == nullptr) entry = entries_.emplace_back(std::move(declared));
@@ -184,12 +177,12 @@ absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::Make(const Use& use, P
   Entry& entry = *use.entry;
   const absl::Time begin = clock_.Monotonic();
   ASSIGN_OR_RETURN(Got got, GetArtifact(entry, purpose));
-  absl::StatusOr<ExecutablePointer> made = LoadFrom(use, got.artifact);
+  absl::StatusOr<ExecutablePointer> made = LoadFrom(use, got.artifact, purpose);
   // What came from the disk may be bad in a way that no checksum shows.
   if (absl::IsDataLoss(made.status()) && !got.artifact.made_here) {
     Discard(entry, got.artifact, made.status());
     ASSIGN_OR_RETURN(got, GetArtifact(entry, purpose));
-    made = LoadFrom(use, got.artifact);
+    made = LoadFrom(use, got.artifact, purpose);
   }
   absl::MutexLock lock(&mutex_);
   ++entry.tries;
@@ -201,8 +194,16 @@ absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::Make(const Use& use, P
   return made;
 }
 
+// Zeros are valid as tokens and positions too.
+absl::Status GraphStore::RunOnZeros(Executable& executable) const {
+  const std::vector<device::Buffer> inputs = Zeros(executable.inputs());
+  std::vector<device::Buffer> outputs = Zeros(executable.outputs());
+  return executable.Run(inputs, absl::MakeSpan(outputs));
+}
+
 absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::LoadFrom(const Use& use,
-                                                                   const Bytes& artifact) {
+                                                                   const Bytes& artifact,
+                                                                   Purpose purpose) {
   CountThreads(/*compilers=*/0, /*loaders=*/1);
   const absl::Cleanup count = [this] { CountThreads(/*compilers=*/0, /*loaders=*/-1); };
   ExecutablePointer executable;
@@ -210,7 +211,7 @@ absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::LoadFrom(const Use& us
   {
     absl::MutexLock lock(&loading_);
     const absl::Time begin = clock_.Monotonic();
-    ASSIGN_OR_RETURN(executable, LoadOnly(use, artifact));
+    ASSIGN_OR_RETURN(executable, LoadOnly(use, artifact, purpose));
     took = clock_.Monotonic() - begin;
   }
   if (options_.run_once) {
@@ -226,15 +227,15 @@ absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::LoadFrom(const Use& us
 }
 
 absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::LoadOnly(const Use& use,
-                                                                   const Bytes& artifact) {
+                                                                   const Bytes& artifact,
+                                                                   Purpose purpose) {
   Entry& entry = *use.entry;
   ASSIGN_OR_RETURN(const CompiledGraph compiled, Open(*artifact.bytes, entry.key));
   RETURN_IF_ERROR(CheckSamePorts(*entry.graph, *compiled.graph));
   backends::Backend::Admission admit;
   if (options_.before_load) {
-    admit = [&](const backends::MemoryNeeds& needs) {
-      return options_.before_load(entry.label, needs);
-    };
+    admit = [&](const backends::MemoryNeeds& needs)
+                ABSL_EXCLUSIVE_LOCKS_REQUIRED(loading_) { return MakeRoom(use, needs, purpose); };
   }
   ASSIGN_OR_RETURN(ExecutablePointer executable,
                    entry.backend.LoadIf(compiled.graph, compiled.plan, *use.weights, admit));

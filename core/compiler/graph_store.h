@@ -16,7 +16,9 @@
 // READY means: the executable was run once in this process (Options::run_once).
 //
 // Bounded: what entries hold in memory leaves, least recently used first, when the budget is
-// passed; never of one that is pinned, in use (somebody holds an executable) or the newest.
+// passed; never of one that is pinned, in use (somebody holds an executable) or the newest. What
+// does not fit beside the rest (Options::before_load) makes room in the same way, for who allows it
+// (Purpose::evict_unused_since); if even that is not enough, nothing leaves.
 //
 // Thread-safe. Compiling, loading and the first run happen on the thread that asks; one graph at a
 // time is loaded, and one has its first run, so that two threads can be at one of these each.
@@ -32,10 +34,12 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "core/backends/backend.h"
 #include "core/base/clock.h"
 #include "core/cache/disk_cache.h"
@@ -76,6 +80,9 @@ struct Purpose {
   Allow allow = Allow::kCompile;
   absl::string_view reason = "cold_request";
   const PlannedGraph* planned = nullptr;  // of the same graph; may be null
+  // What MarkWanted returned: executables that nobody has used since then may be evicted if this
+  // one does not fit beside them. 0: none may.
+  uint64_t evict_unused_since = 0;
 };
 
 enum class GraphState : uint8_t { kCold, kCompiling, kCompiled, kLoading, kReady, kFailed };
@@ -87,7 +94,8 @@ struct GraphInfo {
   GraphLabel label;  // of who declared it first; of an entry that is only on disk: as it was saved
   std::vector<std::string> users;        // empty: on disk, and nothing that is served wants it
   GraphState state = GraphState::kCold;  // kReady: for every user
-  std::string reason;  // kFailed: why; kCold: why what was on disk could not be used
+  std::string reason;     // kFailed: why; kCold: why what was on disk could not be used
+  bool loadable = false;  // kFailed: nothing would be compiled, and loading it may succeed now
   GraphKey key;
   int64_t device_bytes = 0;  // of its executables, beside arena and weights
   int64_t arena_bytes = 0;   // that one run uses; 0 where it is not known yet
@@ -100,6 +108,15 @@ struct GraphInfo {
   absl::Time last_use = absl::InfinitePast();  // wall clock; InfinitePast: never
   bool pinned = false;
   bool in_use = false;
+};
+
+// What would leave memory: of the weight store's results, the addresses of those that nothing else
+// that is loaded reads.
+struct Eviction {
+  absl::flat_hash_set<const void*> weights;
+  int64_t arena_bytes = 0;  // by how much it shrinks
+  int64_t executable_bytes = 0;
+  int64_t artifact_bytes = 0;
 };
 
 class GraphStore {
@@ -124,9 +141,12 @@ class GraphStore {
     // What does not stop the service and somebody should know: an artifact that could not be used
     // or written. Called from any thread, without a lock.
     std::function<void(absl::string_view)> on_warning = {};
-    // Asked before a graph is loaded, with what it would hold; an error, best RESOURCE_EXHAUSTED,
-    // is what loading it comes to. Called from any thread, by one at a time; must load nothing.
-    std::function<absl::Status(const GraphLabel&, const backends::MemoryNeeds&)> before_load = {};
+    // Asked before a graph is loaded, with what it would hold, and whether it would fit if
+    // something left (usually nothing does); an error is what loading it comes to, unless it is
+    // RESOURCE_EXHAUSTED and enough can be evicted. Called from any thread, without the store's
+    // lock; must load nothing.
+    std::function<absl::Status(const GraphLabel&, const backends::MemoryNeeds&, const Eviction&)>
+        before_load = {};
   };
 
   // How much was done since the start, and what is held now.
@@ -161,6 +181,17 @@ class GraphStore {
   // purpose.allow says that this must not be done; with reason COMPILE_FORBIDDEN after
   // ForbidCompiling. Else what compiling or loading says.
   absl::StatusOr<ExecutablePointer> Get(const GraphRef& graph, Purpose purpose = {})
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Counts as a use of those that hold memory. What Purpose::evict_unused_since takes: of one
+  // request's graphs none is evicted for another.
+  uint64_t MarkWanted(absl::Span<const GraphRef> graphs) ABSL_LOCKS_EXCLUDED(mutex_);
+  // What Options::before_load says of those needs with what may be evicted for them gone.
+  absl::Status CheckRoom(const GraphLabel& label, const backends::MemoryNeeds& needs,
+                         uint64_t evict_unused_since) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Likewise of a graph; OK where it is loaded, or it is not known what it needs (nobody has
+  // predicted it, and it was not refused before).
+  absl::Status CheckRoom(const GraphRef& graph, uint64_t evict_unused_since) const
       ABSL_LOCKS_EXCLUDED(mutex_);
 
   // From now on nothing is compiled (strict mode): Get for kCompile behaves as kLoad does.
@@ -231,10 +262,12 @@ class GraphStore {
   ExecutablePointer Hit(Entry& entry, const Loaded& loaded) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<ExecutablePointer> Make(const Use& use, Purpose purpose)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::StatusOr<ExecutablePointer> LoadFrom(const Use& use, const Bytes& artifact)
+  absl::StatusOr<ExecutablePointer> LoadFrom(const Use& use, const Bytes& artifact, Purpose purpose)
       ABSL_LOCKS_EXCLUDED(mutex_, loading_, first_runs_);
-  absl::StatusOr<ExecutablePointer> LoadOnly(const Use& use, const Bytes& artifact)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(loading_);
+  absl::StatusOr<ExecutablePointer> LoadOnly(const Use& use, const Bytes& artifact, Purpose purpose)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(loading_) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status RunOnZeros(backends::Executable& executable) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(first_runs_);
 
   // graph_artifacts.cc: from an entry to its artifact.
   struct Got;
@@ -273,11 +306,21 @@ class GraphStore {
   // graph_budget.cc: what leaves memory.
   void Touch(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeOut(Entry& entry, Leaving& leaving) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeOutExecutables(Entry& entry, Leaving& leaving) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropUnwanted(Entry& entry, Leaving& leaving) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Entries that nobody refers to any more.
   Leaving Forget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Leaving Trim() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int64_t HeldBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // graph_eviction.cc: room for what is to be loaded.
+  absl::Status MakeRoom(const Use& use, const backends::MemoryNeeds& needs, Purpose purpose)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(loading_) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool MayBeEvicted(const Entry& entry, uint64_t unused_since) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Eviction EvictionOfAll(uint64_t unused_since) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // False: there is none.
+  bool EvictOldest(const GraphLabel& for_whom, uint64_t unused_since) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // graph_listing.cc: what an entry looks like.
   absl::Status FailureOf(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -298,7 +341,7 @@ class GraphStore {
   const Options options_;
   std::atomic<bool> compiling_forbidden_ = false;
   absl::Mutex loading_;  // one at a time: before_load is asked with all that came before in place
-  absl::Mutex first_runs_;
+  absl::Mutex first_runs_;  // one at a time: each may use all cores
 
   mutable absl::Mutex mutex_;
   std::vector<std::shared_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);  // as they were declared

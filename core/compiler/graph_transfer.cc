@@ -13,7 +13,8 @@ namespace latentd::compiler {
 absl::StatusOr<std::string> GraphStore::ReadArtifact(const Named& named) const {
   if (named.entry != nullptr) {
     absl::MutexLock lock(&mutex_);
-    if (const auto& bytes = named.entry->artifact.bytes; bytes != nullptr) return *bytes;
+    const Bytes artifact = named.entry->artifact;
+    if (artifact.bytes != nullptr) return *artifact.bytes;
   }
   return disk_.Check(named.key);
 }

@@ -56,8 +56,9 @@ absl::Status GraphStore::Load(absl::string_view id) {
     absl::MutexLock lock(&mutex_);
     users = named.entry->Users();
   }
+  const Purpose purpose{.allow = Allow::kLoad, .evict_unused_since = MarkWanted(users)};
   for (const GraphRef& use : users) {
-    const absl::Status status = Get(use, {.allow = Allow::kLoad}).status();
+    const absl::Status status = Get(use, purpose).status();
     if (GetReason(status) == "GRAPH_COLD") {
       return Refuse(absl::StrCat(status.message(), ": loading does not compile, warming does"),
                     "NOT_COMPILED");

@@ -56,6 +56,7 @@ absl::Status CheckCompiledIn(const std::map<std::string, GraphInfo>& infos,
   for (const GraphStore::GraphRef& graph : graphs) {
     const auto info = infos.find(GraphStore::IdOf(graph));
     if (info == infos.end() || ColdnessOf(info->second.state) == nullptr) continue;
+    if (info->second.loadable) continue;
     cold.insert(ColdnessText(info->second));
   }
   if (cold.empty()) return absl::OkStatus();
@@ -110,7 +111,7 @@ absl::StatusOr<pipeline::Size> BucketGraphs::Choose(pipeline::Size size,
 }
 
 BucketGraphs::Served* BucketGraphs::Find(pipeline::Size bucket) {
-  return const_cast<Served*>(std::as_const(*this).Find(bucket));
+  return const_cast<Served*>(static_cast<const BucketGraphs*>(this)->Find(bucket));
 }
 
 const BucketGraphs::Served* BucketGraphs::Find(pipeline::Size bucket) const {
@@ -310,6 +311,7 @@ BucketGraphs::Standing BucketGraphs::StandingOf(const Served& served, const Info
     if (info == infos.end()) continue;
     standing.warm = standing.warm && info->second.state == compiler::GraphState::kReady;
     if (!standing.bucket.reason.empty() || ColdnessOf(info->second.state) == nullptr) continue;
+    if (info->second.loadable && served.outcome.ok()) continue;
     standing.bucket.reason = ColdnessText(info->second);
   }
   standing.bucket.ready = standing.bucket.reason.empty();

@@ -1,5 +1,7 @@
 #include "core/engine/local_engine.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -58,7 +60,9 @@ LocalEngine::LocalEngine(Config config, std::unique_ptr<backends::Backend> backe
       board_(clock, registry_),
       backend_(std::move(backend)),
       stores_(config_, *backend_, clock, registry_, stop_,
-              [this](const auto& label, const auto& needs) { return CheckFits(label, needs); }),
+              [this](const auto& label, const auto& needs, const auto& leaves) {
+                return CheckFits(label, needs, leaves);
+              }),
       loop_({.queue_capacity = config_.queue_capacity, .result_bytes = ResultBytesOf(config_)},
             metrics_, clock),
       refused_(/*grows=*/!config_.vae_tiling_above.has_value()),
@@ -86,16 +90,22 @@ void LocalEngine::Drain(absl::Time deadline) {
 }
 
 absl::Status LocalEngine::CheckFits(const compiler::GraphLabel& label,
-                                    const backends::MemoryNeeds& needs) {
+                                    const backends::MemoryNeeds& needs,
+                                    const compiler::Eviction& leaves) {
   MemoryReport report;
   report.weight_bytes = static_cast<int64_t>(stores_.weights.bytes_held());
   AddGraphs(stores_.graphs.totals(), report);
   AddPictures(loop_, cold_, report);
-  const int64_t available = MeasureAvailableMemory().bytes;
+  report.available_bytes = MeasureAvailableMemory().bytes;
   // What fits with none of its weights held fits; only else is it worth finding out which are.
-  absl::Status fits = budget_.Check(label, needs, {}, report, available);
+  absl::Status fits = budget_.Check(label, needs, {}, report, report.available_bytes);
   if (fits.ok()) return fits;
-  return budget_.Check(label, needs, stores_.weights.List(), report, available);
+  // malloc keeps what was freed, and the system counts it as used.
+  malloc_trim(0);
+  report.available_bytes = MeasureAvailableMemory().bytes;
+  const std::vector<weights::HeldResult> held = stores_.weights.List();
+  TakeAway(leaves, needs, held, report);
+  return budget_.Check(label, needs, held, report, report.available_bytes);
 }
 
 Capabilities LocalEngine::capabilities() const {
@@ -199,10 +209,22 @@ absl::Status LocalEngine::CheckResponseBytes(const GenerateSpec& resolved) const
                     "RESPONSE_TOO_LARGE");
 }
 
+// Of a bucket that did not fit the last time: whether it does now, evicting what is idle.
+absl::Status LocalEngine::CheckRoom(pipeline::Size bucket) {
+  absl::Status failure = buckets_->MemoryFailure(bucket);
+  if (failure.ok()) return failure;
+  ASSIGN_OR_RETURN(const GraphRefs graphs, buckets_->GraphsOf(bucket));
+  const uint64_t now = stores_.graphs.MarkWanted(graphs);
+  for (const compiler::GraphStore::GraphRef& graph : graphs) {
+    RETURN_IF_ERROR(stores_.graphs.CheckRoom(graph, now));
+  }
+  return absl::OkStatus();
+}
+
 // OK: what is not ready can be loaded, or may be compiled. Builds nothing and asks no disk: client
 // threads wait for this.
 absl::Status LocalEngine::CheckPreparable(const pipeline::PictureSpec& resolved) {
-  RETURN_IF_ERROR(buckets_->MemoryFailure(*resolved.executed_size));
+  RETURN_IF_ERROR(CheckRoom(*resolved.executed_size));
   const bool may_compile =
       resolved.bucket_policy == BucketPolicy::kColdOk && !config_.forbid_compile_after_ready;
   if (may_compile) return CheckNotRefused(resolved, !resolved.image.empty());

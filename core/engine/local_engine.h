@@ -51,7 +51,9 @@ class LocalEngine : public Engine {
   void Drain(absl::Time deadline) override;
 
  private:
-  absl::Status CheckFits(const compiler::GraphLabel& label, const backends::MemoryNeeds& needs);
+  // Whether the graph fits, once what `leaves` names is gone.
+  absl::Status CheckFits(const compiler::GraphLabel& label, const backends::MemoryNeeds& needs,
+                         const compiler::Eviction& leaves);
 
   // local_engine_load.cc: from a configuration to a server that serves.
   absl::Status FailLoading(const absl::Status& status);
@@ -70,6 +72,7 @@ class LocalEngine : public Engine {
                                                 const image::EncodeOptions& output) const;
   absl::StatusOr<uint64_t> TrySubmit(GenerateSpec spec, std::shared_ptr<EventSink> sink);
   absl::Status CheckResponseBytes(const GenerateSpec& resolved) const;
+  absl::Status CheckRoom(pipeline::Size bucket);
   absl::Status CheckPreparable(const pipeline::PictureSpec& resolved);
 
   // local_engine_cold.cc: requests whose graphs are not ready, on the preparing thread.
@@ -77,13 +80,14 @@ class LocalEngine : public Engine {
   // Held by whoever starts pictures, so that none leaves before all are there.
   using Executables = std::vector<compiler::GraphStore::ExecutablePointer>;
   absl::Status AddCold(const std::shared_ptr<Job>& job, pipeline::PictureSpec picture);
-  absl::Status AddPreparing();
+  absl::Status AddPreparing(const std::function<void()>& task);
   void PrepareNext();
   void Prepare(const ColdRequests::Begun& request);
   absl::Status StartPrepared(const ColdRequests::Begun& request);
   absl::StatusOr<Executables> GetAll(const Job& job, const GraphRefs& graphs, Plans plans,
                                      compiler::Purpose purpose);
-  absl::StatusOr<Plans> PlanCold(const ColdRequests::Begun& request, const GraphRefs& graphs);
+  absl::StatusOr<Plans> PlanCold(const ColdRequests::Begun& request, const GraphRefs& graphs,
+                                 const compiler::Purpose& purpose);
   absl::Status CheckNotRefused(const pipeline::PictureSpec& resolved, bool image) const;
   void LookAtDisk();
 

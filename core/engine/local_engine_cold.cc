@@ -49,22 +49,25 @@ void AddTo(backends::MemoryNeeds& together, const backends::MemoryNeeds& more) {
   together.arena_bytes = std::max(together.arena_bytes, more.arena_bytes);
   together.executable_bytes += more.executable_bytes;
   together.weights.insert(more.weights.begin(), more.weights.end());
+  together.making.insert(more.making.begin(), more.making.end());
 }
 
 }  // namespace
 
 absl::Status LocalEngine::AddCold(const std::shared_ptr<Job>& job, pipeline::PictureSpec picture) {
-  absl::Status added = CatchOutOfMemory(
-      [&] { return cold_.Add(job, std::move(picture)) ? AddPreparing() : absl::OkStatus(); });
+  absl::Status added = CatchOutOfMemory([&] {
+    if (!cold_.Add(job, std::move(picture))) return absl::OkStatus();
+    return AddPreparing([this] { PrepareNext(); });
+  });
   if (added.ok()) return added;
   cold_.Remove(job->handle);
   cold_.HasMore();  // nothing: the next one to be added is served again
   return added;
 }
 
-absl::Status LocalEngine::AddPreparing() {
-  return CatchOutOfMemory([this] {
-    preparing_.Add([this] { PrepareNext(); });
+absl::Status LocalEngine::AddPreparing(const std::function<void()>& task) {
+  return CatchOutOfMemory([&] {
+    preparing_.Add(task);
     return absl::OkStatus();
   });
 }
@@ -75,7 +78,7 @@ void LocalEngine::PrepareNext() {
     Prepare(cold_.BeginNext());
     stores_.graphs.DropUnused();
     ShowBuckets();
-  } while (cold_.HasMore() && !AddPreparing().ok());
+  } while (cold_.HasMore() && !AddPreparing([this] { PrepareNext(); }).ok());
 }
 
 void LocalEngine::Prepare(const ColdRequests::Begun& request) {
@@ -97,12 +100,14 @@ absl::Status LocalEngine::StartPrepared(const ColdRequests::Begun& request) {
   const pipeline::PictureSpec& picture = job.spec.picture;
   const pipeline::Size size = *picture.executed_size;
   const bool may_compile = picture.bucket_policy == BucketPolicy::kColdOk;
-  const compiler::Purpose purpose{may_compile ? Allow::kCompile : Allow::kLoad, "cold_request"};
   ASSIGN_OR_RETURN(const GraphRefs graphs, buckets_->GraphsFor(picture, request.has_image,
                                                                BucketGraphs::IfUnknown::kBuild));
+  const compiler::Purpose purpose{.allow = may_compile ? Allow::kCompile : Allow::kLoad,
+                                  .reason = "cold_request",
+                                  .evict_unused_since = stores_.graphs.MarkWanted(graphs)};
   Plans plans(graphs.size());
   if (may_compile && !buckets_->IsServed(size)) {
-    ASSIGN_OR_RETURN(plans, PlanCold(request, graphs));
+    ASSIGN_OR_RETURN(plans, PlanCold(request, graphs, purpose));
   }
   const absl::StatusOr<Executables> executables = GetAll(job, graphs, std::move(plans), purpose);
   // A failure of compiling is remembered with the graphs.
@@ -134,11 +139,15 @@ absl::StatusOr<LocalEngine::Executables> LocalEngine::GetAll(const Job& job,
 
 // What can be refused is refused as early as possible: before the next graph is planned.
 absl::StatusOr<LocalEngine::Plans> LocalEngine::PlanCold(const ColdRequests::Begun& request,
-                                                         const GraphRefs& graphs) {
+                                                         const GraphRefs& graphs,
+                                                         const compiler::Purpose& purpose) {
   const pipeline::PictureSpec& picture = request.job->spec.picture;
   const compiler::GraphLabel label = LabelOf(picture);
   RETURN_IF_ERROR(CheckNotRefused(picture, request.has_image));
-  RETURN_IF_ERROR(CheckFits(label, {}));  // planning itself needs memory
+  const auto check_room = [&](const backends::MemoryNeeds& needs) {
+    return stores_.graphs.CheckRoom(label, needs, purpose.evict_unused_since);
+  };
+  RETURN_IF_ERROR(check_room({}));  // planning itself needs memory
   Plans plans(graphs.size());
   backends::MemoryNeeds together;
   MemoryTally tally;
@@ -155,7 +164,7 @@ absl::StatusOr<LocalEngine::Plans> LocalEngine::PlanCold(const ColdRequests::Beg
     refused_.Add(RefusedPicture(picture, request.has_image), tally.prediction().total());
     return TooLarge(*picture.executed_size, tally.prediction().total(), budget_.bytes());
   }
-  RETURN_IF_ERROR(CheckFits(label, together));
+  RETURN_IF_ERROR(check_room(together));
   return plans;
 }
 
@@ -170,11 +179,12 @@ absl::Status LocalEngine::CheckNotRefused(const pipeline::PictureSpec& resolved,
 // however many are refused.
 void LocalEngine::LookAtDisk() {
   if (looks_at_disk_.exchange(true)) return;
-  preparing_.Add([this] {
+  const absl::Status added = AddPreparing([this] {
     looks_at_disk_ = false;
     stores_.graphs.RefreshMetrics();
     ShowBuckets();
   });
+  if (!added.ok()) looks_at_disk_ = false;
 }
 
 }  // namespace latentd::engine

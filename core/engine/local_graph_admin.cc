@@ -129,8 +129,12 @@ absl::StatusOr<WarmOutcome> LocalGraphAdmin::WarmSelected(
     if (!done.entry.status.ok()) failures[done.entry.id] = done.entry.status;
     return progress(done);
   };
-  absl::StatusOr<WarmOutcome> outcome = parts_.warming.Run(
-      wish.graphs, {compiler::Allow::kRetry, "warm"}, Warming::Pace::kInTurns, note);
+  const compiler::Purpose purpose{
+      .allow = compiler::Allow::kRetry,
+      .reason = "warm",
+      .evict_unused_since = parts_.stores.graphs.MarkWanted(wish.graphs)};
+  absl::StatusOr<WarmOutcome> outcome =
+      parts_.warming.Run(wish.graphs, purpose, Warming::Pace::kInTurns, note);
   if (outcome.ok()) Settle(wish, failures);
   parts_.stores.writes.Flush();
   parts_.changed();

@@ -5,7 +5,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/error_details.h"
+#include "core/base/out_of_memory.h"
 
 namespace latentd::engine {
 namespace {
@@ -21,17 +21,23 @@ int64_t MissingWeights(const backends::MemoryNeeds& needs,
   return missing;
 }
 
-std::string Text(const MemoryPrediction& more) {
-  return absl::StrCat("needs ", more.total(), " bytes more of memory (", more.weights,
-                      " of weights, ", more.arena, " of intermediates, ", more.state,
-                      " of a picture's state, ", more.executables, " of its own)");
+// Of the missing weight whose making takes most.
+int64_t MakingBytes(const backends::MemoryNeeds& needs,
+                    absl::Span<const weights::HeldResult> held) {
+  absl::flat_hash_set<absl::string_view> keys;
+  for (const weights::HeldResult& result : held) keys.insert(result.key);
+  int64_t most = 0;
+  for (const auto& [key, bytes] : needs.making) {
+    if (!keys.contains(key)) most = std::max(most, static_cast<int64_t>(bytes));
+  }
+  return most;
 }
 
-absl::Status OutOfMemory(const compiler::GraphLabel& label, const MemoryPrediction& more,
-                         absl::string_view why) {
-  return WithReason(
-      absl::ResourceExhaustedError(absl::StrCat(label.ToText(), " ", Text(more), why)),
-      "OUT_OF_MEMORY");
+std::string Text(const MemoryPrediction& more, int64_t making) {
+  return absl::StrCat("needs ", more.total() + making, " bytes more of memory (", more.weights,
+                      " of weights, ", making, " while they are made, ", more.arena,
+                      " of intermediates, ", more.state, " of a picture's state, ",
+                      more.executables, " of its own)");
 }
 
 }  // namespace
@@ -64,16 +70,17 @@ absl::Status MemoryBudget::Check(const compiler::GraphLabel& label,
       .arena = std::max<int64_t>(static_cast<int64_t>(needs.arena_bytes) - report.arena_bytes, 0),
       .state = std::max<int64_t>(state - report.state_bytes, 0),
       .executables = static_cast<int64_t>(needs.executable_bytes)};
+  const int64_t making = MakingBytes(needs, held);
   const int64_t now = report.weight_bytes + report.arena_bytes + report.state_bytes +
                       report.result_bytes + report.executable_bytes + report.artifact_bytes +
                       report.definition_bytes + report.waiting_image_bytes;
-  if (now + more.total() > limits_.bytes) {
-    return OutOfMemory(label, more, absl::StrCat("; ", now, " of ", limits_.bytes, " are held"));
+  const std::string wanted = absl::StrCat(label.ToText(), " ", Text(more, making));
+  if (now + more.total() + making > limits_.bytes) {
+    return OutOfMemoryError(absl::StrCat(wanted, "; ", now, " of ", limits_.bytes, " are held"));
   }
-  if (more.total() + kReserve > available) {
-    return OutOfMemory(label, more,
-                       absl::StrCat(", and the machine has ", available, " left, of which ",
-                                    kReserve, " stay free"));
+  if (more.total() + making + kReserve > available) {
+    return OutOfMemoryError(absl::StrCat(wanted, ", and the machine has ", available,
+                                         " left, of which ", kReserve, " stay free"));
   }
   return absl::OkStatus();
 }

@@ -44,9 +44,9 @@ class MemoryBudget {
   // Until then everything fits.
   void Open(Limits limits) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // RESOURCE_EXHAUSTED with reason OUT_OF_MEMORY: the graph and a picture of its bucket do not fit
-  // beside what is held: `report`, and of it the weights by key; or the machine does not have that
-  // much and kReserve any more: `available`.
+  // RESOURCE_EXHAUSTED with reason OUT_OF_MEMORY: the graph, a picture of its bucket and what
+  // making one weight takes for a moment do not fit beside what is held: `report`, and of it the
+  // weights by key; or the machine does not have that much and kReserve any more: `available`.
   absl::Status Check(const compiler::GraphLabel& label, const backends::MemoryNeeds& needs,
                      absl::Span<const weights::HeldResult> held, const MemoryReport& report,
                      int64_t available) ABSL_LOCKS_EXCLUDED(mutex_);

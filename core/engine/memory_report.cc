@@ -112,6 +112,21 @@ void AddPictures(const PictureLoop& loop, const ColdRequests& cold, MemoryReport
   report.waiting_image_bytes = cold.image_bytes();
 }
 
+void TakeAway(const compiler::Eviction& leaving, const backends::MemoryNeeds& needs,
+              absl::Span<const weights::HeldResult> held, MemoryReport& report) {
+  for (const weights::HeldResult& result : held) {
+    if (!leaving.weights.contains(result.data) || needs.weights.contains(result.key)) continue;
+    const auto bytes = static_cast<int64_t>(result.bytes);
+    report.weight_bytes -= bytes;
+    // Pages of a file are available as it is.
+    if (!result.mapped) report.available_bytes += bytes;
+  }
+  report.arena_bytes -= leaving.arena_bytes;
+  report.executable_bytes -= leaving.executable_bytes;
+  report.artifact_bytes -= leaving.artifact_bytes;
+  report.available_bytes += leaving.arena_bytes + leaving.executable_bytes + leaving.artifact_bytes;
+}
+
 void AddProcess(MemoryReport& report) {
   const struct mallinfo2 heap = mallinfo2();
   report.allocator_bytes = static_cast<int64_t>(heap.arena + heap.hblkhd);

@@ -28,6 +28,10 @@ void AddGraphs(const compiler::GraphStore::Totals& totals, MemoryReport& report)
 // Fills in what pictures hold: state, results, and images that wait for their graphs.
 void AddPictures(const PictureLoop& loop, const ColdRequests& cold, MemoryReport& report);
 
+// The report once those have left: of their weights stays what `needs` reads too.
+void TakeAway(const compiler::Eviction& leaving, const backends::MemoryNeeds& needs,
+              absl::Span<const weights::HeldResult> held, MemoryReport& report);
+
 // Fills in what malloc and the kernel say of this process.
 void AddProcess(MemoryReport& report);
 

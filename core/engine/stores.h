@@ -19,8 +19,8 @@
 namespace latentd::engine {
 
 struct Stores {
-  using BeforeLoad =
-      std::function<absl::Status(const compiler::GraphLabel&, const backends::MemoryNeeds&)>;
+  using BeforeLoad = std::function<absl::Status(
+      const compiler::GraphLabel&, const backends::MemoryNeeds&, const compiler::Eviction&)>;
 
   // A cache directory that cannot be used is a warning, and then there is none. `before_load`: see
   // GraphStore; once `stop` is true no other process is waited for. `backend`, `clock`, `registry`

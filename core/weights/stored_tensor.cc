@@ -31,9 +31,13 @@ void ReleasePages(const StoredTensor& tensor) {
   madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);  // NOLINT
 }
 
-Buffer Aligned(const Buffer& data) {
+bool IsReadable(const Buffer& data) {
   const auto address = reinterpret_cast<uintptr_t>(data.data());
-  if (address % static_cast<uintptr_t>(device::SizeOf(data.dtype())) == 0) return data;
+  return address % static_cast<uintptr_t>(device::SizeOf(data.dtype())) == 0;
+}
+
+Buffer Aligned(const Buffer& data) {
+  if (IsReadable(data)) return data;
   Buffer copy = Buffer::Allocate(data.dtype(), data.shape());
   std::memcpy(copy.data(), data.data(), data.bytes());
   return copy;

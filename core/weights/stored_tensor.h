@@ -60,7 +60,9 @@ using TensorMap = absl::flat_hash_map<std::string, StoredTensor>;
 // system's cache while there is room, and come back when somebody reads them.
 void ReleasePages(const StoredTensor& tensor);
 
-// The tensor's data, copied iff its address does not suit its dtype.
+// Whether its address suits its dtype.
+bool IsReadable(const device::Buffer& data);
+// The tensor's data, copied iff it is not.
 device::Buffer Aligned(const device::Buffer& data);
 
 }  // namespace latentd::weights

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/graph/text.h"
 #include "core/weights/checkpoint_file.h"
@@ -74,6 +75,14 @@ size_t WantedBytes(const Node& plain, const Packing& packing) {
              : static_cast<size_t>(plain.shape.elements() * device::SizeOf(plain.dtype));
 }
 
+// Of the sources that must be copied before they can be read by element.
+size_t CopiedBytes(const std::vector<StoredTensor>& sources) {
+  size_t bytes = 0;
+  for (const StoredTensor& source : sources)
+    bytes += IsReadable(source.data) ? 0 : source.data.bytes();
+  return bytes;
+}
+
 // The component that a recipe's weights are of: "unet" of "unet/conv_in.weight".
 std::string ComponentOf(const Graph& recipe) {
   const std::vector<ValueId> weights = recipe.Select(Op::kWeight);
@@ -118,7 +127,7 @@ auto CatchAll(const std::vector<StoredTensor>& sources, Function make) -> declty
   try {
     return make();
   } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError(absl::StrCat(
+    return OutOfMemoryError(absl::StrCat(
         "no memory for ", sources.empty() ? "a constant" : sources[0].file, " made ready to run"));
   } catch (const std::exception& exception) {
     return absl::InternalError(absl::StrCat("cannot make a weight ready: ", exception.what()));
@@ -176,10 +185,24 @@ absl::StatusOr<Held> WeightStore::Get(const Graph& recipe, const WeightSet& set,
   return Held(std::make_shared<Use>(this, key, std::move(entry), std::move(user)), result);
 }
 
-absl::StatusOr<std::string> WeightStore::Key(const Graph& recipe, const WeightSet& set,
-                                             absl::string_view form) {
+absl::StatusOr<ResultNeeds> WeightStore::NeedsOf(const Graph& recipe, const WeightSet& set,
+                                                 const Packing& packing) const {
   ASSIGN_OR_RETURN(const std::vector<StoredTensor> sources, FindSources(recipe, set));
-  return DigestOf(NameOf(recipe, sources, form)).ToString();
+  const Node& plain_node = PlainNode(recipe);
+  ResultNeeds needs = {DigestOf(NameOf(recipe, sources, packing.form)).ToString(),
+                       WantedBytes(plain_node, packing)};
+  const size_t copies = CopiedBytes(sources);
+  const bool is_source = plain_node.op == Op::kWeight;
+  const size_t evaluation = is_source           ? 0
+                            : evaluation_bytes_ ? evaluation_bytes_(recipe)
+                                                : WantedBytes(plain_node, {});
+  size_t peak = copies + evaluation;
+  if (packing.packer != nullptr) {
+    const size_t plain = evaluation == 0 ? copies : WantedBytes(plain_node, {});
+    peak = std::max(peak, plain + packing.bytes + packing.scratch_bytes);
+  }
+  needs.making_bytes = peak - std::min(peak, needs.bytes);
+  return needs;
 }
 
 bool WeightStore::Join(const Digest& key, const User& user, EntryPointer* entry) {
@@ -301,6 +324,7 @@ std::vector<HeldResult> WeightStore::List() const {
     }
     held.components.assign(components.begin(), components.end());
     held.sets.assign(sets.begin(), sets.end());
+    held.data = entry->made.result.data();
   }
   return results;
 }

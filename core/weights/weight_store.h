@@ -46,6 +46,10 @@ using Held = std::shared_ptr<const device::Buffer>;
 using Evaluator = std::function<absl::StatusOr<device::Buffer>(
     const graph::Graph& recipe, absl::Span<const device::Buffer> sources)>;
 
+// The most bytes that the evaluator holds at a time for a recipe, its result among them; 0: the
+// result is a source as it came.
+using EvaluationBytes = std::function<size_t(const graph::Graph& recipe)>;
+
 // Turns a plain result into a backend's own form; the plain one is dropped afterwards.
 using Packer = std::function<absl::StatusOr<device::Buffer>(const device::Buffer& plain)>;
 
@@ -54,35 +58,49 @@ struct Packing {
   std::string form;  // names all that the packed bytes depend on beside the plain; "": plain
   Packer packer;     // null for ""
   size_t bytes = 0;  // of what it makes; of no meaning for ""
+  size_t scratch_bytes = 0;  // that the packer takes and frees, beside the plain and the packed
+};
+
+// What Get would hold, and what it takes for a moment beside that.
+struct ResultNeeds {
+  std::string key;  // the name of the result: 32 hexadecimal digits
+  size_t bytes = 0;
+  size_t making_bytes = 0;
 };
 
 // One result that is held, for reports.
 struct HeldResult {
-  std::string key;  // as WeightStore::Key
+  std::string key;  // as in ResultNeeds
   size_t bytes = 0;
   bool mapped = false;  // pages of the archive, which the kernel can drop and read again
   int users = 0;        // Held that somebody has
   // Who they got it for: the first part of the weights' names ("unet"), the sets' names ("base").
   std::vector<std::string> components, sets;
+  const void* data = nullptr;  // where it lies
 };
 
 class WeightStore {
  public:
-  explicit WeightStore(Evaluator evaluator, FormArchive archive = {})
-      : evaluator_(std::move(evaluator)), archive_(std::move(archive)) {}
+  // Without `evaluation_bytes` a recipe is taken to need its result alone.
+  explicit WeightStore(Evaluator evaluator, FormArchive archive = {},
+                       EvaluationBytes evaluation_bytes = {})
+      : evaluator_(std::move(evaluator)),
+        archive_(std::move(archive)),
+        evaluation_bytes_(std::move(evaluation_bytes)) {}
   WeightStore(const WeightStore&) = delete;
 
   // The result of `recipe` over `set`: from memory, from the archive (mapped, without a copy), or
   // made. NOT_FOUND names a tensor that the set lacks, INVALID_ARGUMENT one of another dtype or
   // shape than the recipe's weight, INTERNAL a packer that makes other than packing.bytes;
-  // FAILED_PRECONDITION, reason CHECKPOINT_CHANGED, a file that was edited. The packer must give
-  // the same bytes for the same form and plain result.
+  // RESOURCE_EXHAUSTED: no memory for it; FAILED_PRECONDITION, reason CHECKPOINT_CHANGED, a file
+  // that was edited. The packer must give the same bytes for the same form and plain result.
   absl::StatusOr<Held> Get(const graph::Graph& recipe, const WeightSet& set,
                            const Packing& packing = {});
 
-  // The name of what Get would hold: 32 hexadecimal digits. Errors as Get's.
-  static absl::StatusOr<std::string> Key(const graph::Graph& recipe, const WeightSet& set,
-                                         absl::string_view form = "");
+  // Of Get with the same, without making anything; what the archive has is taken to be made. Errors
+  // as Get's.
+  absl::StatusOr<ResultNeeds> NeedsOf(const graph::Graph& recipe, const WeightSet& set,
+                                      const Packing& packing = {}) const;
 
   // Bytes of all results that are held now, mapped ones too; of the mapped ones; and how many there
   // are.
@@ -116,6 +134,7 @@ class WeightStore {
 
   const Evaluator evaluator_;
   const FormArchive archive_;
+  const EvaluationBytes evaluation_bytes_;
   mutable absl::Mutex mutex_;
   absl::flat_hash_map<Digest, EntryPointer> entries_ ABSL_GUARDED_BY(mutex_);
 };

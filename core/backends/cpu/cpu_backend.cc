@@ -106,9 +106,10 @@ absl::StatusOr<MemoryNeeds> NeedsOf(const graph::Graph& graph, const Bound& boun
   needs.arena_bytes = bound.memory.arena_bytes;
   needs.executable_bytes = OwnBytes(graph, bound.kernels);
   for (const WeightForm& wanted : WeightForms(bound.program, bound.kernels)) {
-    ASSIGN_OR_RETURN(std::string key, weights::WeightStore::Key(bound.recipes[wanted.recipe].graph,
-                                                                weights, wanted.packing.form));
-    needs.weights[std::move(key)] = wanted.packing.bytes;
+    ASSIGN_OR_RETURN(
+        const weights::ResultNeeds result,
+        weights.store().NeedsOf(bound.recipes[wanted.recipe].graph, weights, wanted.packing));
+    needs.Add(result);
   }
   return needs;
 }

@@ -108,6 +108,13 @@ absl::Status CpuExecutable::HoldWeights(const std::vector<graph::Recipe>& recipe
   return absl::OkStatus();
 }
 
+std::vector<const void*> CpuExecutable::weights() const {
+  std::vector<const void*> weights;
+  weights.reserve(held_.size());
+  for (const weights::Held& held : held_) weights.push_back(held->data());
+  return weights;
+}
+
 absl::Status CpuExecutable::Run(absl::Span<const device::Buffer> inputs,
                                 absl::Span<device::Buffer> outputs) {
   RETURN_IF_ERROR(CheckBuffers("input", inputs_, inputs));

@@ -49,6 +49,7 @@ class CpuExecutable : public Executable {
 
   size_t arena_bytes() const override { return lease_->bytes(); }
   size_t own_bytes() const override { return OwnBytes(*graph_, kernels_); }
+  std::vector<const void*> weights() const override;
 
   // For measurements: an executable's program, and one of its instructions alone, on what the last
   // Run left in the arena. REQUIRES: nothing else runs.

@@ -98,7 +98,7 @@ weights::Packing PackHalves(const Half& one, device::DType stored) {
       return packed;
     });
   };
-  return {absl::StrCat("halves ", half.form), pack, 2 * stride};
+  return {absl::StrCat("halves ", half.form), pack, 2 * stride, 2 * half.scratch_bytes};
 }
 
 dnnl::post_ops Gelu() {

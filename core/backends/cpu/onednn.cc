@@ -83,6 +83,13 @@ std::string FormOf(const std::string& what, const dnnl::memory::desc& layout) {
                       List(blocking.inner_idxs, blocking.inner_nblks));
 }
 
+// What AsPlain takes for a weight of dtype `stored`.
+size_t WidenedBytes(device::DType stored, const dnnl::memory::desc& plain) {
+  const bool widens =
+      plain.data_type() == dnnl::memory::data_type::f32 && stored != device::DType::kF32;
+  return widens ? plain.get_size() : 0;
+}
+
 }  // namespace
 
 dnnl::engine& Engine() {
@@ -148,7 +155,7 @@ weights::Packing PackingFor(const std::string& what, device::DType stored,
       return packed;
     });
   };
-  return {FormOf(what, wanted), pack, wanted.get_size()};
+  return {FormOf(what, wanted), pack, wanted.get_size(), WidenedBytes(stored, plain)};
 }
 
 Primitive::Primitive(const dnnl::primitive& primitive,

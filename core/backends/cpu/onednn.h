@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "core/backends/cpu/bound_kernel.h"
+#include "core/base/out_of_memory.h"
 
 namespace latentd::backends::cpu {
 
@@ -87,16 +88,17 @@ class Primitive {
   std::unordered_map<int, dnnl::memory> arguments_;
 };
 
-// Calls `function`; what oneDNN throws becomes a status that names `what`.
+// Calls `function`; what oneDNN throws becomes a status that names `what`: RESOURCE_EXHAUSTED with
+// reason OUT_OF_MEMORY, or INTERNAL.
 template <typename Function>
 auto CatchOneDnn(absl::string_view what, Function function) -> decltype(function()) {
   try {
     return function();
   } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError(absl::StrCat(what, ": out of memory"));
+    return OutOfMemoryError(absl::StrCat(what, ": out of memory"));
   } catch (const dnnl::error& error) {
     const std::string message = absl::StrCat(what, ": oneDNN: ", error.what());
-    return error.status == dnnl_out_of_memory ? absl::ResourceExhaustedError(message)
+    return error.status == dnnl_out_of_memory ? OutOfMemoryError(message)
                                               : absl::InternalError(message);
   }
 }

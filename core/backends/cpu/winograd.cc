@@ -22,11 +22,15 @@ WinogradArguments ArgumentsOf(const BinderArguments& a) {
 }
 
 // Vectors are as wide as the instruction set says, so it is part of the form's name.
-weights::Packing PackingOf(const KernelTable& kernels, const graph::Shape& weight) {
+weights::Packing PackingOf(const KernelTable& kernels, const View& operand) {
+  const graph::Shape& weight = operand.shape;
   weights::Packing packing;
   packing.form = absl::StrCat("winograd-4x4 ", kernels.name);
   packing.bytes = kernels.winograd_weight_bytes(weight[1], weight[0]);
-  packing.packer = [=, &kernels, bytes = packing.bytes](
+  if (operand.dtype != device::DType::kF32) {
+    packing.scratch_bytes = static_cast<size_t>(weight.elements()) * sizeof(float);
+  }
+  packing.packer = [weight, &kernels, bytes = packing.bytes](
                        const device::Buffer& plain) -> absl::StatusOr<device::Buffer> {
     device::Buffer packed =
         device::Buffer::Allocate(device::DType::kU8, {static_cast<int64_t>(bytes)});
@@ -44,7 +48,7 @@ absl::StatusOr<BoundKernel> BindWinograd(const BinderArguments& a) {
   const View residual = a.instruction.operands.size() > 3 ? a.operand(3) : View();
   BoundKernel kernel;
   kernel.workspace_bytes = a.machine.kernels->winograd_workspace(arguments);
-  kernel.packing = PackingOf(*a.machine.kernels, a.operand(1).shape);
+  kernel.packing = PackingOf(*a.machine.kernels, a.operand(1));
   kernel.run = [=, x = a.operand(0), bias = a.operand(2), y = a.result(),
                 run = a.machine.kernels->winograd](const Frame& f) mutable {
     arguments.x = AddressOf<const float>(x, f);

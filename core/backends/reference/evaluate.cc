@@ -54,4 +54,10 @@ absl::StatusOr<device::Buffer> EvaluateRecipe(const graph::Graph& recipe,
   });
 }
 
+size_t EvaluationBytes(const graph::Graph& recipe) {
+  std::vector<bool> bound(recipe.size());
+  for (const graph::ValueId id : recipe.Select(graph::Op::kWeight)) bound[id] = true;
+  return InterpretBytes(recipe, bound);
+}
+
 }  // namespace latentd::backends::reference

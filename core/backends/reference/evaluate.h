@@ -16,4 +16,8 @@ namespace latentd::backends::reference {
 absl::StatusOr<device::Buffer> EvaluateRecipe(const graph::Graph& recipe,
                                               absl::Span<const device::Buffer> sources);
 
+// The most bytes that EvaluateRecipe holds at a time, its result among them and its sources not; 0
+// where the result is a source as it came.
+size_t EvaluationBytes(const graph::Graph& recipe);
+
 }  // namespace latentd::backends::reference

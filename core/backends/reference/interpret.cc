@@ -2,6 +2,7 @@
 
 #include <c10/core/InferenceMode.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "core/backends/reference/operators.h"
@@ -39,6 +40,32 @@ at::Tensor Compute(const Node& node, const Bindings& values) {
   return row.compute(node, operands).to(device::ToScalarType(node.dtype)).contiguous();
 }
 
+bool IsHalf(device::DType dtype) {
+  return dtype == device::DType::kF16 || dtype == device::DType::kBF16;
+}
+
+int64_t BytesOf(const Node& node) { return node.shape.elements() * device::SizeOf(node.dtype); }
+
+// What Compute makes and drops.
+int64_t ScratchBytes(const Graph& graph, const Node& node) {
+  if (node.op == graph::Op::kCast || node.op == graph::Op::kFused) return 0;
+  int64_t elements = IsHalf(node.dtype) ? node.shape.elements() : 0;
+  for (ValueId id : node.operands) {
+    if (IsHalf(graph.node(id).dtype)) elements += graph.node(id).shape.elements();
+  }
+  return elements * static_cast<int64_t>(sizeof(float));
+}
+
+// The value whose memory each value is in: a reshaped one shares its operand's.
+std::vector<ValueId> Owners(const Graph& graph) {
+  std::vector<ValueId> owners(graph.size());
+  for (ValueId id = 0; id < graph.size(); ++id) {
+    const Node& node = graph.node(id);
+    owners[id] = node.op == graph::Op::kReshape ? owners[node.operands[0]] : id;
+  }
+  return owners;
+}
+
 // How many computed nodes and outputs read each value.
 std::vector<int> Readers(const Graph& graph, const std::vector<bool>& computed) {
   std::vector<int> readers(graph.size());
@@ -69,6 +96,29 @@ std::vector<bool> Computed(const Graph& graph, const std::vector<bool>& bound) {
     for (ValueId operand : graph.node(id).operands) needed[operand] = true;
   }
   return needed;
+}
+
+size_t InterpretBytes(const Graph& graph, const std::vector<bool>& bound) {
+  const std::vector<bool> computed = Computed(graph, bound);
+  const std::vector<ValueId> owners = Owners(graph);
+  std::vector<ValueId> last_use(graph.size());
+  for (ValueId id = 0; id < graph.size(); ++id) {
+    last_use[owners[id]] = id;
+    for (ValueId operand : graph.node(id).operands) last_use[owners[operand]] = id;
+  }
+  for (const graph::Output& output : graph.outputs()) last_use[owners[output.value]] = graph.size();
+  std::vector<int64_t> freed_at(graph.size() + 1);
+  int64_t live = 0, peak = 0;
+  for (ValueId id = 0; id < graph.size(); ++id) {
+    const Node& node = graph.node(id);
+    if (computed[id] && owners[id] == id) {
+      live += BytesOf(node);
+      freed_at[last_use[id]] += BytesOf(node);
+    }
+    if (computed[id]) peak = std::max(peak, live + ScratchBytes(graph, node));
+    live -= freed_at[id];
+  }
+  return static_cast<size_t>(peak);
 }
 
 std::vector<at::Tensor> Interpret(const Graph& graph, Bindings values) {

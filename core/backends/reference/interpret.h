@@ -25,6 +25,10 @@ Bindings BindWeights(const graph::Graph& graph, absl::Span<const at::Tensor> ten
 // use. The outputs, in order, contiguous. Throws if an input or weight that is needed is not bound.
 std::vector<at::Tensor> Interpret(const graph::Graph& graph, Bindings values);
 
+// The most bytes that Interpret holds at a time beside what is bound: values, and for one node its
+// operands and its result in f32 where they are kept in half precision.
+size_t InterpretBytes(const graph::Graph& graph, const std::vector<bool>& bound);
+
 // Which nodes Interpret computes when exactly the nodes in `bound` are bound.
 std::vector<bool> Computed(const graph::Graph& graph, const std::vector<bool>& bound);
 

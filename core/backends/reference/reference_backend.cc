@@ -2,7 +2,6 @@
 
 #include <torch/headeronly/version.h>
 
-#include <algorithm>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -28,33 +27,12 @@ struct BoundWeight {
   weights::Held held;
 };
 
-int64_t BytesOf(const graph::Node& node) {
-  return node.shape.elements() * device::SizeOf(node.dtype);
-}
-
-// The most bytes of computed values that live at once; `weights` are bound, as inputs are.
+// Of a run; `weights` are bound, as inputs are.
 size_t PeakBytes(const Graph& graph, absl::Span<const ValueId> weights) {
   std::vector<bool> bound(graph.size());
   for (ValueId id : weights) bound[id] = true;
   for (ValueId id : graph.Select(graph::Op::kInput)) bound[id] = true;
-  const std::vector<bool> computed = Computed(graph, bound);
-  std::vector<ValueId> last_use(graph.size());
-  for (ValueId id = 0; id < graph.size(); ++id) {
-    last_use[id] = id;
-    for (ValueId operand : graph.node(id).operands) last_use[operand] = id;
-  }
-  for (const graph::Output& output : graph.outputs()) last_use[output.value] = graph.size();
-  std::vector<int64_t> freed_at(graph.size() + 1);
-  int64_t live = 0, peak = 0;
-  for (ValueId id = 0; id < graph.size(); ++id) {
-    if (computed[id]) {
-      live += BytesOf(graph.node(id));
-      freed_at[last_use[id]] += BytesOf(graph.node(id));
-    }
-    peak = std::max(peak, live);
-    live -= freed_at[id];
-  }
-  return static_cast<size_t>(peak);
+  return InterpretBytes(graph, bound);
 }
 
 class ReferenceExecutable : public Executable {
@@ -87,6 +65,11 @@ class ReferenceExecutable : public Executable {
 
   size_t arena_bytes() const override { return peak_bytes_; }
   size_t own_bytes() const override { return sizeof(*this); }
+  std::vector<const void*> weights() const override {
+    std::vector<const void*> weights;
+    for (const BoundWeight& weight : weights_) weights.push_back(weight.held->data());
+    return weights;
+  }
 
  private:
   Bindings Bound(absl::Span<const device::Buffer> inputs) const {
@@ -142,8 +125,9 @@ absl::StatusOr<MemoryNeeds> ReferenceBackend::Predict(const Graph& graph, absl::
   MemoryNeeds needs;
   std::vector<ValueId> bound;
   for (const graph::Recipe& recipe : graph::ExtractRecipes(graph)) {
-    ASSIGN_OR_RETURN(std::string key, weights::WeightStore::Key(recipe.graph, weights));
-    needs.weights[std::move(key)] = static_cast<size_t>(BytesOf(graph.node(recipe.value)));
+    ASSIGN_OR_RETURN(const weights::ResultNeeds result,
+                     weights.store().NeedsOf(recipe.graph, weights));
+    needs.Add(result);
     bound.push_back(recipe.value);
   }
   needs.arena_bytes = PeakBytes(graph, bound);

@@ -5,6 +5,7 @@
 
 #include "core/base/error_details.h"
 #include "core/graph/graph_builder.h"
+#include "tests/core/backends/heap_requests.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::backends::reference {
@@ -87,6 +88,46 @@ TEST(EvaluateRecipe, NamesTheWeightWhoseSourceHasAnotherSize) {
   b.Output("result", b.Weight("net/a", {2}));
   EXPECT_THAT(EvaluateRecipe(Built(std::move(b)), {Floats({1, 2, 3}, {3})}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("net/a")));
+}
+
+// What an evaluation really allocates at the worst moment, against what it is said to.
+void ExpectPredictedPeak(const graph::Graph& recipe, const std::vector<Buffer>& sources,
+                         size_t bytes) {
+  EXPECT_EQ(EvaluationBytes(recipe), bytes);
+  if (!testing::HeapRequests::Counted()) return;
+  const testing::HeapRequests requests(1);
+  ASSERT_OK(EvaluateRecipe(recipe, sources));
+  EXPECT_LE(requests.peak(), bytes + (16 << 10));
+  EXPECT_GE(requests.peak(), bytes - bytes / 20);
+}
+
+constexpr int64_t kMany = int64_t{1} << 20;
+
+// As merged linears are made: every cast, then the concatenation, before the first cast is freed.
+TEST(EvaluationBytes, OfAConcatenationOfCastsAreTwiceItsResult) {
+  graph::GraphBuilder b([](const std::string&) { return DType::kF16; });
+  b.Output("result", b.Concat({b.Weight("net/a", {kMany}), b.Weight("net/b", {kMany})}, 0));
+  const Buffer half = Buffer::Allocate(DType::kF16, {kMany});
+  ExpectPredictedPeak(Built(std::move(b)), {half, half}, 4 * kMany * sizeof(float));
+}
+
+TEST(EvaluationBytes, CountWhatIsComputedInF32ForAResultInHalfPrecision) {
+  graph::GraphBuilder b([](const std::string&) { return DType::kBF16; });
+  const graph::Value a = b.Cast(b.Weight("net/a", {kMany}), DType::kBF16);
+  b.Output("result", b.Concat({a, a}, 0));
+  const Buffer half = Buffer::Allocate(DType::kBF16, {kMany});
+  const graph::Graph recipe = Built(std::move(b));
+  EXPECT_GE(EvaluationBytes(recipe), 2 * kMany * (sizeof(float) + sizeof(float) + 2));
+  if (!testing::HeapRequests::Counted()) return;
+  const testing::HeapRequests requests(1);
+  ASSERT_OK(EvaluateRecipe(recipe, {half}));
+  EXPECT_LE(requests.peak(), EvaluationBytes(recipe) + (16 << 10));
+}
+
+TEST(EvaluationBytes, AreNoneOfASourceAsItCame) {
+  graph::GraphBuilder b;
+  b.Output("result", b.Reshape(b.Weight("net/a", {2, 2}), {4}));
+  EXPECT_EQ(EvaluationBytes(Built(std::move(b))), 0u);
 }
 
 // More than any machine has addresses for: ATen's allocator throws a plain c10::Error.

@@ -14,6 +14,9 @@ class HeapRequests {
 
   int count() const;
   size_t largest() const;
+  // The most bytes that were allocated at a time, of what was allocated since the beginning: in
+  // requests of any size, and as malloc rounds them up.
+  size_t peak() const;
 
   // False where they cannot be counted.
   static bool Counted();

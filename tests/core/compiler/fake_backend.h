@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/backends/backend.h"
@@ -17,11 +18,12 @@ namespace latentd::compiler {
 
 class FakeExecutable : public backends::Executable {
  public:
-  FakeExecutable(const graph::Graph& graph, size_t own_bytes,
+  FakeExecutable(const graph::Graph& graph, size_t own_bytes, std::vector<const void*> weights,
                  std::function<absl::Status(absl::Span<const device::Buffer>)> on_run)
       : inputs_(backends::InputPorts(graph)),
         outputs_(backends::OutputPorts(graph)),
         own_bytes_(own_bytes),
+        weights_(std::move(weights)),
         on_run_(std::move(on_run)) {}
 
   const std::vector<backends::Port>& inputs() const override { return inputs_; }
@@ -36,10 +38,12 @@ class FakeExecutable : public backends::Executable {
   }
   size_t arena_bytes() const override { return 4096; }
   size_t own_bytes() const override { return own_bytes_; }
+  std::vector<const void*> weights() const override { return weights_; }
 
  private:
   std::vector<backends::Port> inputs_, outputs_;
   size_t own_bytes_;
+  std::vector<const void*> weights_;
   std::function<absl::Status(absl::Span<const device::Buffer>)> on_run_;
 };
 
@@ -67,7 +71,7 @@ class FakeBackend : public backends::Backend {
     if (on_load) on_load();
     if (!load_status.ok()) return load_status;
     if (auto status = Check(*graph, plan, weights); !status.ok()) return status;
-    return std::make_unique<FakeExecutable>(*graph, own_bytes, on_run);
+    return std::make_unique<FakeExecutable>(*graph, own_bytes, held_weights, on_run);
   }
 
   absl::StatusOr<backends::MemoryNeeds> Predict(const graph::Graph& graph, absl::string_view plan,
@@ -85,6 +89,7 @@ class FakeBackend : public backends::Backend {
   std::function<void()> on_plan, on_load;
   std::function<absl::Status(absl::Span<const device::Buffer>)> on_run;
   size_t own_bytes = 100;
+  std::vector<const void*> held_weights;  // of what is loaded next
 
  private:
   static absl::Status Check(const graph::Graph& graph, absl::string_view plan,

@@ -191,11 +191,12 @@ TEST_F(GraphStoreTest, WantOfMemoryWhileLoadingIsNotRemembered) {
 TEST_F(GraphStoreTest, AsksBeforeItLoads) {
   absl::Status answer = absl::ResourceExhaustedError("no room");
   size_t asked = 0;
-  Process process(backend, clock, "",
-                  {.before_load = [&](const GraphLabel&, const backends::MemoryNeeds& needs) {
-                    asked = needs.arena_bytes;
-                    return answer;
-                  }});
+  Process process(
+      backend, clock, "",
+      {.before_load = [&](const GraphLabel&, const backends::MemoryNeeds& needs, const Eviction&) {
+        asked = needs.arena_bytes;
+        return answer;
+      }});
   backend.needs.arena_bytes = 7;
   const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
   EXPECT_THAT(process->Get(graph), StatusIs(absl::StatusCode::kResourceExhausted, "no room"));

@@ -58,6 +58,7 @@ class RunWatch : public WatchedBackend {
     }
     size_t arena_bytes() const override { return inner_->arena_bytes(); }
     size_t own_bytes() const override { return inner_->own_bytes(); }
+    std::vector<const void*> weights() const override { return inner_->weights(); }
 
    private:
     const OnRun& on_run_;

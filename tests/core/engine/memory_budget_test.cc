@@ -50,6 +50,23 @@ TEST_F(MemoryBudgetTest, RefusesWhatDoesNotFitAndSaysHowMuchIsMissing) {
   EXPECT_EQ(GetReason(refused), "OUT_OF_MEMORY");
 }
 
+// Weights are made one at a time: the one that takes most beside its result decides.
+TEST_F(MemoryBudgetTest, CountsWhatMakingAWeightTakesForAMoment) {
+  // 600 + 20 + 200 of weights.
+  const auto check = [&](size_t most) {
+    return Check({.weights = {{"y", 150}, {"z", 50}}, .making = {{"y", 100}, {"z", most}}});
+  };
+  EXPECT_OK(check(180));
+  EXPECT_THAT(check(181), StatusIs(absl::StatusCode::kResourceExhausted,
+                                   HasSubstr("(200 of weights, 181 while they are made")));
+  // Nothing is made of what is held.
+  EXPECT_OK(Check({.weights = {{"x", 500}}, .making = {{"x", 500}}}));
+  constexpr int64_t kLeft = MemoryBudget::kReserve + 300;
+  EXPECT_OK(Check({.weights = {{"y", 200}}, .making = {{"y", 80}}}, kLeft));
+  EXPECT_THAT(Check({.weights = {{"y", 200}}, .making = {{"y", 81}}}, kLeft),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("the machine has")));
+}
+
 TEST_F(MemoryBudgetTest, CountsArtifactsInMemory) {
   report_.artifact_bytes = 80;
   EXPECT_OK(Check({.executable_bytes = 300}));

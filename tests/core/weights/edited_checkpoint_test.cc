@@ -79,11 +79,11 @@ class EditedCheckpointTest : public ::testing::Test {
 
 TEST_F(EditedCheckpointTest, NothingIsMadeOrKeptOfNewBytes) {
   const WeightSet set = Open();
-  const std::string name = *WeightStore::Key(Bare("c/a"), set, "negated");  // of the old ones
+  const std::string name = store_.NeedsOf(Bare("c/a"), set, Negated())->key;  // of the old ones
   EditInPlace(path_, FileOf(8));
   ExpectRefused(store_.Get(Bare("c/a"), set, Negated()));
   ExpectRefused(store_.Get(Bare("c/a"), set));
-  EXPECT_EQ(*WeightStore::Key(Bare("c/a"), set, "negated"), name);
+  EXPECT_EQ(store_.NeedsOf(Bare("c/a"), set, Negated())->key, name);
   EXPECT_TRUE(kept_.empty());
   EXPECT_EQ(store_.entries(), 0u);
 }

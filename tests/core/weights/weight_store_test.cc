@@ -261,7 +261,7 @@ TEST_F(WeightStoreTest, SaysWhoHoldsWhatForWhichComponent) {
   const auto find = [&](const Held& held, const graph::Graph& recipe) {
     const std::vector<HeldResult> results = store_.List();
     const auto found = std::find_if(results.begin(), results.end(), [&](const HeldResult& result) {
-      return result.key == *WeightStore::Key(recipe, base);
+      return result.key == store_.NeedsOf(recipe, base)->key;
     });
     EXPECT_EQ(found->bytes, held->bytes());
     return *found;

@@ -1,0 +1,96 @@
+"""What a server does when memory is tight, and what it says that pictures in flight hold."""
+
+import pathlib
+import resource
+import tempfile
+import unittest
+
+import grpc
+
+from metrics import METRICS, compilations, scrape
+from server_process import COLD_OK, Api, Server, reason, wait_until
+
+LARGE, SMALL = "256x256", "64x64"
+SLACK = 5 << 20  # of a picture, and of the weight whose making takes most
+EVICTIONS = "latentd_graph_cache_evictions_total"
+
+
+class MemoryTestCase(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.cache = pathlib.Path(folder.name) / "cache"
+
+    def start(self, *arguments, **named):
+        server = Server(METRICS, "--rows=1,2", *arguments, cache=self.cache, **named).start()
+        self.addCleanup(server.kill)
+        api = Api(server.address)
+        self.addCleanup(api.close)
+        return server, api
+
+    def report(self, api):
+        return api.call("Admin", "GetMemoryReport")
+
+
+class EvictionTest(MemoryTestCase):
+    def tight(self):
+        """A budget that LARGE fits into, and nothing else beside it."""
+        server, api = self.start(buckets=LARGE)
+        held = self.report(api)
+        self.assertEqual(server.stop(), 0)
+        budget = held.weights_bytes + held.arena_bytes + held.executables_bytes + held.artifacts_bytes + SLACK
+        return f"--memory={budget}"
+
+    def test_idle_graphs_make_room_for_a_request(self):
+        """Guard: MakeRoom in GraphStore::LoadOnly (core/compiler/graph_store.cc)."""
+        server, api = self.start(self.tight(), buckets=LARGE)
+        small = api.request(bucket_policy=COLD_OK)
+        self.assertTrue(api.generate(small).images[0].data)
+        self.assertGreater(scrape(server).sum(EVICTIONS, reason="memory_budget"), 0)
+        line = server.wait_for_log(lambda entry: "to make room for" in entry["message"])
+        self.assertIn(SMALL, line["message"])
+        compiled = compilations(server)
+        self.assertTrue(api.generate(api.request(width=256, height=256)).images[0].data)
+        self.assertEqual(compilations(server), compiled)
+
+    def test_pinned_graphs_make_no_room(self):
+        server, api = self.start(self.tight(), buckets=LARGE)
+        api.call("GraphCache", "PinGraphs", selector={"all": True})
+        with self.assertRaises(grpc.RpcError) as caught:
+            api.generate(api.request(bucket_policy=COLD_OK))
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.RESOURCE_EXHAUSTED)
+        self.assertEqual(reason(caught.exception)[0], "OUT_OF_MEMORY")
+        self.assertEqual(scrape(server).sum(EVICTIONS, reason="memory_budget"), 0)
+        self.assertTrue(api.generate(api.request(width=256, height=256)).images[0].data)
+
+
+class AddressSpaceTest(MemoryTestCase):
+    def test_a_limit_on_addresses_below_the_machines_memory(self):
+        """As `ulimit -v` sets it. Guard: BytesToReserve in core/backends/cpu/arena.cc."""
+        def limit():
+            resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+
+        _, api = self.start(buckets=SMALL, prepare=limit)
+        self.assertTrue(api.generate(api.request()).images[0].data)
+
+
+class StateTest(MemoryTestCase):
+    def test_pictures_hold_memory_until_their_end_of_whatever_kind(self):
+        """Guard: SetStateBytes in core/engine/picture_loop.cc."""
+        _, api = self.start(buckets=LARGE)
+        long = api.request(width=256, height=256, num_inference_steps=150, num_images_per_prompt=4)
+        state = lambda: self.report(api).state_bytes
+        self.assertEqual(state(), 0)
+        by_deadline = api.start_generate(long, timeout=5)
+        wait_until(lambda: state() > 0, "no state while a picture is drawn")
+        one = state()
+        self.assertEqual(by_deadline.code(), grpc.StatusCode.DEADLINE_EXCEEDED)
+        wait_until(lambda: state() == 0, "state after a deadline")
+        single = api.request(width=256, height=256, num_inference_steps=150)
+        cancelled = api.start_generate(single)
+        wait_until(lambda: state() > 0, "no state while a picture is drawn")
+        self.assertEqual(state(), one)  # of four pictures and of one
+        cancelled.cancel()
+        wait_until(lambda: state() == 0, "state after a cancellation")
+        self.assertTrue(api.generate(api.request(width=256, height=256)).images[0].data)
+        wait_until(lambda: state() == 0, "state after the end")
