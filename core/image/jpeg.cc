@@ -14,6 +14,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 
 namespace latentd::image {
@@ -72,7 +73,7 @@ bool Guarded(Errors& errors, absl::FunctionRef<void()> body) {
 bool IsOutOfMemory(const Errors& errors) { return errors.base.msg_code == JERR_OUT_OF_MEMORY; }
 
 absl::Status Damaged(const Errors& errors) {
-  if (IsOutOfMemory(errors)) return absl::ResourceExhaustedError("no memory to read a JPEG");
+  if (IsOutOfMemory(errors)) return OutOfMemoryError("no memory to read a JPEG");
   return absl::InvalidArgumentError(
       absl::StrCat("the JPEG is damaged or cut short: ", errors.text));
 }
@@ -200,7 +201,7 @@ class JpegWriter {
 
   absl::StatusOr<std::string> Write(const Image& image, int quality) {
     if (Guarded(errors_, [&] { Compress(image, quality); })) return std::string(buffer_.written());
-    if (IsOutOfMemory(errors_)) return absl::ResourceExhaustedError("no memory to write a JPEG");
+    if (IsOutOfMemory(errors_)) return OutOfMemoryError("no memory to write a JPEG");
     return absl::InvalidArgumentError(absl::StrCat("libjpeg refuses: ", errors_.text));
   }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <csetjmp>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 
 namespace latentd::image {
@@ -21,6 +23,7 @@ constexpr char kSignature[] = "\x89PNG\r\n\x1A\n";
 // What libpng last complained of, for the message.
 struct Complaint {
   char text[96] = "";
+  bool out_of_memory = false;
 };
 
 void OnError(png_structp png, png_const_charp message) {
@@ -31,6 +34,15 @@ void OnError(png_structp png, png_const_charp message) {
 
 void OnWarning(png_structp, png_const_charp) {}
 
+// libpng's texts do not tell a lack of memory from a damaged file.
+void* Allocate(png_structp png, png_alloc_size_t bytes) {
+  void* memory = std::malloc(bytes);
+  if (memory == nullptr) static_cast<Complaint*>(png_get_mem_ptr(png))->out_of_memory = true;
+  return memory;
+}
+
+void Free(png_structp, void* memory) { std::free(memory); }
+
 // Runs `body` and says whether libpng got through it. `body` must own nothing: an error jumps out
 // of it without destroying anything.
 bool Guarded(png_structp png, absl::FunctionRef<void()> body) {
@@ -40,6 +52,7 @@ bool Guarded(png_structp png, absl::FunctionRef<void()> body) {
 }
 
 absl::Status Damaged(const Complaint& complaint) {
+  if (complaint.out_of_memory) return OutOfMemoryError("no memory to read a PNG");
   return absl::InvalidArgumentError(
       absl::StrCat("the PNG is damaged or cut short: ", complaint.text));
 }
@@ -48,14 +61,15 @@ class PngReader {
  public:
   explicit PngReader(absl::string_view bytes)
       : rest_(bytes),
-        png_(png_create_read_struct(PNG_LIBPNG_VER_STRING, &complaint_, OnError, OnWarning)),
+        png_(png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &complaint_, OnError, OnWarning,
+                                      &complaint_, Allocate, Free)),
         info_(png_ == nullptr ? nullptr : png_create_info_struct(png_)) {}
   ~PngReader() { png_destroy_read_struct(&png_, &info_, nullptr); }
   PngReader(const PngReader&) = delete;
   PngReader& operator=(const PngReader&) = delete;
 
   absl::StatusOr<Dimensions> ReadSize() {
-    if (info_ == nullptr) return absl::ResourceExhaustedError("no memory to read a PNG");
+    if (info_ == nullptr) return OutOfMemoryError("no memory to read a PNG");
     if (!Guarded(png_, [this] { ReadHeader(); })) return Damaged(complaint_);
     RETURN_IF_ERROR(CheckSize(width_, height_));
     return Dimensions{static_cast<int>(width_), static_cast<int>(height_)};
@@ -128,14 +142,15 @@ class PngReader {
 class PngWriter {
  public:
   PngWriter()
-      : png_(png_create_write_struct(PNG_LIBPNG_VER_STRING, &complaint_, OnError, OnWarning)),
+      : png_(png_create_write_struct_2(PNG_LIBPNG_VER_STRING, &complaint_, OnError, OnWarning,
+                                       &complaint_, Allocate, Free)),
         info_(png_ == nullptr ? nullptr : png_create_info_struct(png_)) {}
   ~PngWriter() { png_destroy_write_struct(&png_, &info_); }
   PngWriter(const PngWriter&) = delete;
   PngWriter& operator=(const PngWriter&) = delete;
 
   absl::StatusOr<std::string> Write(const Image& image, std::string parameters) {
-    if (info_ == nullptr) return absl::ResourceExhaustedError("no memory to write a PNG");
+    if (info_ == nullptr) return OutOfMemoryError("no memory to write a PNG");
     const bool written = Guarded(png_, [&] {
       WriteHeader(image, parameters);
       for (int y = 0; y < image.height; ++y) {
@@ -143,10 +158,9 @@ class PngWriter {
       }
       png_write_end(png_, nullptr);
     });
-    if (!written) {
-      return absl::InvalidArgumentError(absl::StrCat("libpng refuses: ", complaint_.text));
-    }
-    return std::move(bytes_);
+    if (written) return std::move(bytes_);
+    if (complaint_.out_of_memory) return OutOfMemoryError("no memory to write a PNG");
+    return absl::InvalidArgumentError(absl::StrCat("libpng refuses: ", complaint_.text));
   }
 
  private:

@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 
 namespace latentd::image {
@@ -43,9 +44,15 @@ absl::StatusOr<Image> DecodeWebp(absl::string_view bytes) {
   ASSIGN_OR_RETURN(const Dimensions size, ReadWebpDimensions(bytes));
   Image image{size.width, size.height, {}};
   image.rgb.resize(size_t{3} * size.width * size.height);
-  const uint8_t* decoded = WebPDecodeRGBInto(Data(bytes), bytes.size(), image.rgb.data(),
-                                             image.rgb.size(), 3 * size.width);
-  if (decoded == nullptr) return Damaged();
+  WebPDecoderConfig config;
+  if (WebPInitDecoderConfig(&config) == 0)
+    return absl::InternalError("libwebp has another version");
+  config.output.colorspace = MODE_RGB;
+  config.output.u.RGBA = {image.rgb.data(), 3 * size.width, image.rgb.size()};
+  config.output.is_external_memory = 1;
+  const VP8StatusCode status = WebPDecode(Data(bytes), bytes.size(), &config);
+  if (status == VP8_STATUS_OUT_OF_MEMORY) return OutOfMemoryError("no memory to read a WebP");
+  if (status != VP8_STATUS_OK) return Damaged();
   return image;
 }
 
@@ -59,7 +66,7 @@ absl::StatusOr<std::string> EncodeWebp(const Image& image, int quality) {
   const size_t size = WebPEncodeRGB(image.rgb.data(), image.width, image.height, 3 * image.width,
                                     static_cast<float>(quality), &encoded);
   const std::unique_ptr<uint8_t, WebpFree> owner(encoded);
-  if (size == 0) return absl::ResourceExhaustedError("no memory to write a WebP");
+  if (size == 0) return OutOfMemoryError("no memory to write a WebP");
   return std::string(reinterpret_cast<const char*>(encoded), size);
 }
 

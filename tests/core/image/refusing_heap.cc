@@ -34,11 +34,15 @@ bool RefusingHeap::Works() { return true; }
 // NOLINTBEGIN(bugprone-reserved-identifier)
 extern "C" {
 void* __libc_malloc(size_t bytes);
+void* __libc_calloc(size_t count, size_t bytes);
 void* __libc_realloc(void* memory, size_t bytes);
 // NOLINTEND(bugprone-reserved-identifier)
 
 void* malloc(size_t bytes) {
   return latentd::testing::Refuses(bytes) ? nullptr : __libc_malloc(bytes);
+}
+void* calloc(size_t count, size_t bytes) {
+  return latentd::testing::Refuses(count * bytes) ? nullptr : __libc_calloc(count, bytes);
 }
 void* realloc(void* memory, size_t bytes) {
   return latentd::testing::Refuses(bytes) ? nullptr : __libc_realloc(memory, bytes);

@@ -5,7 +5,7 @@
 
 namespace latentd::testing {
 
-// While it lives, malloc and realloc give this thread no block of at least that many bytes.
+// While it lives, malloc, calloc and realloc give this thread no block of at least that many bytes.
 class RefusingHeap {
  public:
   explicit RefusingHeap(size_t at_least);
