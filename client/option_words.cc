@@ -14,7 +14,10 @@ namespace {
 namespace v1 = ::latent::v1;
 using google::protobuf::EnumDescriptor;
 
-bool IsPartOfWord(char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_'; }
+// A path is one word.
+bool IsPartOfWord(char c) {
+  return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '/';
+}
 
 // Of enums whose values are typed without their prefix.
 std::string ValueText(absl::string_view word) {

@@ -21,9 +21,8 @@ struct CommandLine {
 };
 
 // --name=value and --name value both work; switches are --name, --noname (or --no-name) and
-// --name=true or false. One that is given
-// again says the same. INVALID_ARGUMENT names what is wrong. `arguments` without the program's
-// name.
+// --name=true or false. A flag that is given twice must be given in the same words.
+// INVALID_ARGUMENT names what is wrong. `arguments` without the program's name.
 absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arguments);
 
 }  // namespace latentd::server

@@ -96,6 +96,7 @@ absl::StatusOr<ServerConfig> ReadConfigFile(const std::string& path) {
   if (!file) return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
   std::string text(kMaxFileBytes + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.bad()) return absl::UnknownError(absl::StrCat(path, ": ", std::strerror(errno)));
   text.resize(static_cast<size_t>(file.gcount()));
   if (text.size() > kMaxFileBytes) {
     return absl::InvalidArgumentError(

@@ -209,6 +209,7 @@ void LocalEngine::RefreshMetrics() {
   const auto set = [&](const char* kind, int64_t bytes) {
     registry_.GetGauge(metrics::kMemoryBytes, {kind}).Set(static_cast<double>(bytes));
   };
+  set("artifacts", report.artifact_bytes);
   set("results", report.result_bytes);
   SetMemory(registry_, metrics::kMemoryPredicted, report.predicted);
   set("graph_definitions", report.definition_bytes);

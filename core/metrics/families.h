@@ -46,7 +46,7 @@ inline constexpr Label kConfiguredBucket{"bucket", "", true};
 inline constexpr Label kMethod{"method", "Generate,GenerateStream"};
 inline constexpr Label kMemoryKind{"kind", "weights,arena,state,executables"};
 inline constexpr Label kHeldKind{
-    "kind", "weights,arena,state,results,executables,graph_definitions,waiting_images"};
+    "kind", "weights,arena,state,results,executables,artifacts,graph_definitions,waiting_images"};
 inline constexpr Label kTier{"tier", "memory,disk"};
 inline constexpr Label kUnetStage{"stage", "base,refiner"};
 
@@ -139,7 +139,7 @@ inline constexpr Family kMemoryBudget{"latentd_device_memory_budget_bytes",
                                       "What latentd may hold.", Type::kGauge};
 inline constexpr Family kOutOfMemory{
     "latentd_out_of_memory_total",
-    "Requests refused (admission) or failed for want of memory.",
+    "Requests refused (admission) or failed for lack of memory.",
     Type::kCounter,
     {{"stage", "admission,text_encode,vae_encode,base,refiner,vae_decode,image_encode"}}};
 

@@ -152,6 +152,7 @@ TEST(OptionWordsTest, WhatIsNoFieldStays) {
     EXPECT_EQ(WithOptionNames(text), text);
   }
   EXPECT_EQ(WithOptionNames("(clip_skip)"), "(--clip-skip)");
+  EXPECT_EQ(WithOptionNames("/models/clip_skip/x"), "/models/clip_skip/x");
   EXPECT_EQ(WithOptionNames("my_clip_skip clip_skips"), "my_clip_skip clip_skips");
 }
 

@@ -194,6 +194,13 @@ TEST_F(LocalEngineTest, CountsWhatRequestsDid) {
   EXPECT_EQ(value(metrics::kQueueCapacity), 4);
 }
 
+TEST_F(LocalEngineTest, ShowsArtifactsAmongTheMemoryThatIsHeld) {
+  engine_->RefreshMetrics();
+  const int64_t bytes = engine_->graphs().memory().artifact_bytes;
+  EXPECT_GT(bytes, 0);
+  EXPECT_EQ(MetricOf(*engine_, metrics::kMemoryBytes, "artifacts"), bytes);
+}
+
 TEST_F(LocalEngineTest, CountsFinishedPicturesAsMemoryUntilTheyAreRead) {
   const auto sink = std::make_shared<RecordingSink>();
   ASSERT_OK(engine_->Submit(SmallSpec(), sink));
