@@ -43,7 +43,7 @@ void HealthService::SetAlive(bool alive) {
 grpc::ServerUnaryReactor* HealthService::Check(grpc::CallbackServerContext* context,
                                                const grpc::ByteBuffer* request,
                                                grpc::ByteBuffer* response) {
-  return AnswerNow<HealthCheckRequest, HealthCheckResponse, ReadRequest<HealthCheckRequest>>(
+  return AnswerNow<HealthCheckRequest, HealthCheckResponse, ReadForeignRequest<HealthCheckRequest>>(
       *context, *request, *response,
       [this](const HealthCheckRequest& check, HealthCheckResponse& health) {
         health = StatusOf(check.service());
@@ -55,7 +55,7 @@ grpc::ServerUnaryReactor* HealthService::Check(grpc::CallbackServerContext* cont
 grpc::ServerWriteReactor<grpc::ByteBuffer>* HealthService::Watch(grpc::CallbackServerContext*,
                                                                  const grpc::ByteBuffer* bytes) {
   return StartOrRefuseWrite([&]() -> absl::StatusOr<WriteReactor*> {
-    ASSIGN_OR_RETURN(const auto request, ReadRequest<HealthCheckRequest>(*bytes));
+    ASSIGN_OR_RETURN(const auto request, ReadForeignRequest<HealthCheckRequest>(*bytes));
     // A name that is not known can be long, and stays unknown.
     const bool known = StatusOf(request.service()).status() != HealthCheckResponse::SERVICE_UNKNOWN;
     return watches_.Start(known ? request.service() : "unknown");
