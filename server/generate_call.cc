@@ -177,6 +177,7 @@ void GenerateCall::Note(const engine::Event& event) {
   } else if (const auto* image = std::get_if<engine::Image>(&event)) {
     record_.size = SizeText(image->size);
     ++record_.images;
+    KeepUnread(image->unread);
   }
 }
 

@@ -67,6 +67,11 @@ class GenerateCall : public engine::EventSink,
   // holds nothing but the end: then there is none. Called without the lock.
   virtual void Advance() = 0;
 
+  // A picture came, that counts as unread as long as `token` is kept; the outbox keeps it until the
+  // last part is taken.
+  virtual void KeepUnread(const std::shared_ptr<const void>&)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {}
+
   // What the answer can hold of pictures, 0: any number of bytes. `echo_bytes` is what it repeats
   // of the request.
   virtual int64_t MaxPictureBytes(int64_t echo_bytes) const = 0;

@@ -104,6 +104,14 @@ void UnaryCall::OnCancel() {
   AdvanceOrFail();
 }
 
-void UnaryCall::OnDone() { Done(end_); }
+void UnaryCall::KeepUnread(const std::shared_ptr<const void>& token) { unread_.push_back(token); }
+
+void UnaryCall::OnDone() {
+  {
+    absl::MutexLock lock(&mutex_);
+    unread_.clear();
+  }
+  Done(end_);
+}
 
 }  // namespace latentd::server
