@@ -70,21 +70,36 @@ bool IsDevice(const std::string& path) {
   return stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
 }
 
-absl::Status WriteNew(const std::string& path, absl::string_view bytes, int flags) {
+absl::Status WriteTo(const std::string& path, absl::string_view bytes, int flags) {
   Descriptor file(open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666));
-  if (file.value() < 0) return errno == EEXIST ? Exists(path) : SystemError(path);
+  if (file.value() < 0) return SystemError(path);
   if (WriteAll(file.value(), bytes) && file.Close()) return absl::OkStatus();
   absl::Status failed = SystemError(path);
   if (flags & O_EXCL) unlink(path.c_str());
   return failed;
 }
 
-absl::Status Replace(const std::string& path, absl::string_view bytes) {
+// False with errno, EEXIST where there is one already.
+bool RenameToNew(const std::string& from, const std::string& to) {
+  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
+  if (errno == EEXIST) return false;
+  // Not every file system has it.
+  if (link(from.c_str(), to.c_str()) != 0) return false;
+  unlink(from.c_str());
+  return true;
+}
+
+// Under another name first: a process that is ended while it writes leaves no half of a file under
+// this one.
+absl::Status WriteWhole(const std::string& path, absl::string_view bytes, Overwrite overwrite) {
   const std::string temporary = absl::StrCat(path, ".", getpid(), ".tmp");
-  absl::Status written = WriteNew(temporary, bytes, O_CREAT | O_EXCL);
+  absl::Status written = WriteTo(temporary, bytes, O_CREAT | O_EXCL);
   if (!written.ok()) return written;
-  if (rename(temporary.c_str(), path.c_str()) == 0) return absl::OkStatus();
-  absl::Status failed = SystemError(path);
+  const bool renamed = overwrite == Overwrite::kReplace
+                           ? rename(temporary.c_str(), path.c_str()) == 0
+                           : RenameToNew(temporary, path);
+  if (renamed) return absl::OkStatus();
+  absl::Status failed = errno == EEXIST ? Exists(path) : SystemError(path);
   unlink(temporary.c_str());
   return failed;
 }
@@ -99,9 +114,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
 }
 
 absl::Status WriteFile(const std::string& path, absl::string_view bytes, Overwrite overwrite) {
-  if (IsDevice(path)) return WriteNew(path, bytes, 0);
-  if (overwrite == Overwrite::kReplace) return Replace(path, bytes);
-  return WriteNew(path, bytes, O_CREAT | O_EXCL);
+  return IsDevice(path) ? WriteTo(path, bytes, 0) : WriteWhole(path, bytes, overwrite);
 }
 
 absl::Status WriteStandardOutput(absl::string_view bytes) {

@@ -220,8 +220,9 @@ class Generation {
     if (!tls_problem_.empty()) return client_->Cancel();
     if (options_.quiet) return;
     std::cerr << absl::StrFormat("latent: %s; trying again in %.1f s (%d of %d)\n",
-                                 retry.status.error_message(), absl::ToDoubleSeconds(retry.pause),
-                                 retry.number, options_.retries.retries);
+                                 WithOptionNames(retry.status.error_message()),
+                                 absl::ToDoubleSeconds(retry.pause), retry.number,
+                                 options_.retries.retries);
   }
 
   void Summarize(const v1::Completed& completed) {

@@ -1,6 +1,7 @@
 #include "client/interrupt.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
@@ -24,6 +25,12 @@ sigset_t InterruptSet() {
 }
 
 }  // namespace
+
+void EndAtInterrupts() {
+  for (const int number : {SIGINT, SIGTERM}) {
+    std::signal(number, [](int received) { _exit(128 + received); });
+  }
+}
 
 void BlockInterrupts() {
   const sigset_t set = InterruptSet();

@@ -55,9 +55,10 @@ grpc::ServerUnaryReactor* AdminService::GetServerStatus(grpc::CallbackServerCont
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* AdminService::WatchServerStatus(
     grpc::CallbackServerContext*, const grpc::ByteBuffer* request) {
-  const absl::Status sound = ReadRequest<v1::WatchServerStatusRequest>(*request).status();
-  if (!sound.ok()) return new RefusedWrite(sound);
-  return watches_.Start("");
+  return StartOrRefuseWrite([&]() -> absl::StatusOr<WriteReactor*> {
+    RETURN_IF_ERROR(ReadRequest<v1::WatchServerStatusRequest>(*request).status());
+    return watches_.Start("");
+  });
 }
 
 grpc::ServerUnaryReactor* AdminService::GetMemoryReport(grpc::CallbackServerContext* context,

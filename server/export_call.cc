@@ -14,6 +14,7 @@
 #include "core/base/status_macros.h"
 #include "server/graph_bytes_reader.h"
 #include "server/queued_stream.h"
+#include "server/worker_call.h"
 
 namespace latentd::server {
 namespace {
@@ -41,8 +42,15 @@ absl::Status NotCompiled(const std::vector<std::string>& ids) {
 // What is left to send. Touched by one at a time: the worker, or the stream's OnTaken.
 class Export {
  public:
-  Export(engine::GraphAdmin& graphs, AdminWorker& worker, std::shared_ptr<void> ticket)
-      : graphs_(graphs), worker_(worker), ticket_(std::move(ticket)) {}
+  Export(engine::GraphAdmin& graphs, AdminWorker& worker, std::string peer,
+         std::shared_ptr<void> ticket)
+      : graphs_(graphs), worker_(worker), peer_(std::move(peer)), ticket_(std::move(ticket)) {}
+  // Its client may have left before the end.
+  ~Export() {
+    if (!ended_) LogAdminCall("ExportGraphs", peer_, absl::CancelledError());
+  }
+  Export(const Export&) = delete;
+  Export& operator=(const Export&) = delete;
 
   // On the worker: finds out what there is, and begins.
   void Begin(const std::shared_ptr<Stream>& stream, const engine::GraphSelector& selector) {
@@ -54,7 +62,19 @@ class Export {
   // The client has taken what was sent.
   void Advance(Stream& stream) {
     if (offset_ < artifact_.size()) return SendChunk(stream);
-    worker_.Continue([this, stream = stream.shared_from_this()] { Fetch(stream); });
+    const absl::Status continued = CatchOutOfMemory([&] {
+      worker_.Continue([this, stream = stream.shared_from_this()] { Fetch(stream); });
+      return absl::OkStatus();
+    });
+    if (!continued.ok()) End(stream, continued);
+  }
+
+  // The ticket goes first, so that a client that sees the end may start another export.
+  void End(Stream& stream, const absl::Status& status) {
+    ticket_.reset();
+    ended_ = true;
+    LogAdminCall("ExportGraphs", peer_, status);
+    stream.End(status);
   }
 
  private:
@@ -71,23 +91,19 @@ class Export {
   void Fetch(const std::shared_ptr<Stream>& stream) {
     if (stream->cancelled()) return;
     if (left_.empty()) return End(*stream, absl::OkStatus());
-    const engine::GraphSelector next = {.ids = {std::move(left_.front())}};
-    left_.pop_front();
     artifact_.clear();
     offset_ = 0;
     const auto take = [this](std::string artifact) {
       artifact_ = std::move(artifact);
       return true;
     };
-    const absl::Status status = CatchOutOfMemory([&] { return graphs_.Export(next, take); });
+    const absl::Status status = CatchOutOfMemory([&] {
+      const engine::GraphSelector next = {.ids = {std::move(left_.front())}};
+      left_.pop_front();
+      return graphs_.Export(next, take);
+    });
     if (!status.ok()) return End(*stream, status);
     SendChunk(*stream);
-  }
-
-  // The ticket goes first, so that a client that sees the end may start another export.
-  void End(Stream& stream, const absl::Status& status) {
-    ticket_.reset();
-    stream.End(status);
   }
 
   void SendChunk(Stream& stream) {
@@ -108,7 +124,9 @@ class Export {
 
   engine::GraphAdmin& graphs_;
   AdminWorker& worker_;
+  const std::string peer_;
   std::shared_ptr<void> ticket_;
+  bool ended_ = false;
   std::deque<std::string> left_;  // ids
   std::string artifact_;
   size_t offset_ = 0;  // of what of it was not sent yet
@@ -121,16 +139,17 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* StartExport(CallEnvironment environm
                                                         engine::GraphSelector selector,
                                                         std::shared_ptr<void> ticket,
                                                         grpc::CallbackServerContext& context) {
-  const auto stream = Stream::Start(context, environment.clock, environment.calls);
   // Lives as long as the stream, which every piece of its work holds.
-  const auto sending =
-      std::make_shared<Export>(environment.engine.graphs(), worker, std::move(ticket));
-  stream->OnTaken([sending, raw = stream.get()] { sending->Advance(*raw); });
-  const absl::Status queued =
-      worker.Add([raw = sending.get(), stream, selector = std::move(selector)] {
-        raw->Begin(stream, selector);
-      });
-  if (!queued.ok()) stream->End(queued);
+  const auto sending = std::make_shared<Export>(environment.engine.graphs(), worker, context.peer(),
+                                                std::move(ticket));
+  const auto stream = Stream::Start(context, environment.clock, environment.calls);
+  const absl::Status queued = CatchOutOfMemory([&] {
+    stream->OnTaken([sending, raw = stream.get()] { sending->Advance(*raw); });
+    return worker.Add([raw = sending.get(), stream, selector = std::move(selector)] {
+      raw->Begin(stream, selector);
+    });
+  });
+  if (!queued.ok()) sending->End(*stream, queued);
   return stream.get();
 }
 

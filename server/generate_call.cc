@@ -4,6 +4,7 @@
 #include <random>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -93,13 +94,13 @@ absl::Status GenerateCall::TrySubmit(const grpc::ByteBuffer& bytes) {
     return std::move(spec).status();
   }
   ASSIGN_OR_RETURN(const uint64_t handle, environment_.engine.Submit(*std::move(spec), self_));
-  bool gone = false;
+  bool unwanted = false;
   {
     absl::MutexLock lock(&mutex_);
     handle_ = handle;
-    gone = client_gone_;
+    unwanted = client_gone_ || failed_;
   }
-  if (gone) environment_.engine.Cancel(handle);
+  if (unwanted) environment_.engine.Cancel(handle);
   return absl::OkStatus();
 }
 
@@ -139,16 +140,32 @@ void GenerateCall::OnEvent(engine::Event event) {
     outbox_->Add(std::move(event), environment_.clock.Monotonic());
     return absl::OkStatus();
   });
-  if (!added.ok()) Cancel();  // the end must not be lost, so the outbox asks for nothing to keep it
-  AdvanceOrCancel();
+  if (!added.ok()) Fail(added);
+  AdvanceOrFail();
 }
 
-void GenerateCall::AdvanceOrCancel() {
+void GenerateCall::AdvanceOrFail() {
   const absl::Status advanced = CatchOutOfMemory([&] {
     Advance();
     return absl::OkStatus();
   });
-  if (!advanced.ok()) Cancel();
+  if (!advanced.ok()) Fail(advanced);
+}
+
+void GenerateCall::Fail(const absl::Status& status) {
+  std::optional<uint64_t> handle;
+  {
+    absl::MutexLock lock(&mutex_);
+    failed_ = true;
+    outbox_->Fail(status);
+    handle = handle_;
+  }
+  const absl::Status ended = CatchOutOfMemory([&] {
+    Advance();
+    if (handle) environment_.engine.Cancel(*handle);
+    return absl::OkStatus();
+  });
+  if (!ended.ok()) Cancel();
 }
 
 void GenerateCall::Note(const engine::Event& event) {
@@ -160,6 +177,7 @@ void GenerateCall::Note(const engine::Event& event) {
   } else if (const auto* image = std::get_if<engine::Image>(&event)) {
     record_.size = SizeText(image->size);
     ++record_.images;
+    KeepUnread(image->unread);
   }
 }
 
@@ -177,17 +195,29 @@ void GenerateCall::ClientGone() {
 }
 
 void GenerateCall::Done(const absl::Status& status) {
+  // Whatever happens: a drain waits for it.
+  const absl::Cleanup leave = [this] {
+    environment_.calls.Remove(*this);
+    self_.reset();
+  };
   {
     absl::MutexLock lock(&mutex_);
     context_ = nullptr;
-    const absl::StatusCode code = EndCode(status);
-    const absl::Time now = environment_.clock.Monotonic();
-    CountEnded(environment_.engine.metrics(),
-               {record_.method, code, handle_.has_value(), record_.bucket, now - record_.arrived});
-    WriteLogLine(status, code, now);
   }
-  environment_.calls.Remove(*this);
-  self_.reset();
+  // Without memory there is no line, but an end.
+  CatchOutOfMemory([&] {
+    Account(status);
+    return absl::OkStatus();
+  }).IgnoreError();
+}
+
+void GenerateCall::Account(const absl::Status& status) {
+  absl::MutexLock lock(&mutex_);
+  const absl::StatusCode code = EndCode(status);
+  const absl::Time now = environment_.clock.Monotonic();
+  CountEnded(environment_.engine.metrics(),
+             {record_.method, code, handle_.has_value(), record_.bucket, now - record_.arrived});
+  WriteLogLine(status, code, now);
 }
 
 absl::StatusCode GenerateCall::EndCode(const absl::Status& status) const {

@@ -59,12 +59,18 @@ class GenerateCall : public engine::EventSink,
   void ClientGone();
   void Done(const absl::Status& status);
 
-  // Sends what can be sent now, or cancels the call if there is no memory for it. Called without
-  // the lock.
-  void AdvanceOrCancel();
+  // Sends what can be sent now, or ends the call if there is no memory for it. Called without the
+  // lock.
+  void AdvanceOrFail();
 
-  // Sends what can be sent now. Called without the lock.
+  // Sends what can be sent now. What is left may be wrong after an exception, unless the outbox
+  // holds nothing but the end: then there is none. Called without the lock.
   virtual void Advance() = 0;
+
+  // A picture came, that counts as unread as long as `token` is kept; the outbox keeps it until the
+  // last part is taken.
+  virtual void KeepUnread(const std::shared_ptr<const void>&)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {}
 
   // What the answer can hold of pictures, 0: any number of bytes. `echo_bytes` is what it repeats
   // of the request.
@@ -92,6 +98,10 @@ class GenerateCall : public engine::EventSink,
   absl::StatusOr<engine::GenerateSpec> Read(const grpc::ByteBuffer& bytes);
   void NoteId(const latent::v1::GenerateRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
   void Note(const engine::Event& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // There was no memory for what the client has to be told: the call ends with `status`, and the
+  // engine stops.
+  void Fail(const absl::Status& status);
+  void Account(const absl::Status& status);
   // What the client sees as the end.
   absl::StatusCode EndCode(const absl::Status& status) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   void WriteLogLine(const absl::Status& status, absl::StatusCode code, absl::Time now) const
@@ -103,6 +113,7 @@ class GenerateCall : public engine::EventSink,
   Record record_ ABSL_GUARDED_BY(mutex_);
   std::optional<uint64_t> handle_ ABSL_GUARDED_BY(mutex_);
   bool client_gone_ ABSL_GUARDED_BY(mutex_) = false;
+  bool failed_ ABSL_GUARDED_BY(mutex_) = false;
   bool deadline_passed_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Time sending_since_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
 };

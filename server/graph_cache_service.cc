@@ -39,11 +39,13 @@ void Warm(engine::GraphAdmin& graphs, const engine::GraphSelector& selector, boo
     stream.Send(ToProto(progress));
     return !stream.cancelled();
   };
-  const absl::StatusOr<engine::WarmOutcome> outcome =
-      CatchOutOfMemory([&] { return graphs.Warm(selector, dry_run, tell); });
-  LogAdminCall("WarmBuckets", peer, outcome.status());
-  if (outcome.ok()) stream.Send(ToProto(*outcome));
-  stream.End(outcome.status());
+  const absl::Status warmed = CatchOutOfMemory([&]() -> absl::Status {
+    ASSIGN_OR_RETURN(const engine::WarmOutcome outcome, graphs.Warm(selector, dry_run, tell));
+    stream.Send(ToProto(outcome));
+    return absl::OkStatus();
+  });
+  LogAdminCall("WarmBuckets", peer, warmed);
+  stream.End(warmed);
 }
 
 }  // namespace
@@ -62,18 +64,20 @@ grpc::ServerUnaryReactor* GraphCacheService::ActOn(AdminWorker& worker, absl::st
                                                    grpc::CallbackServerContext& context,
                                                    const grpc::ByteBuffer& bytes,
                                                    grpc::ByteBuffer& response, Act act) {
-  Request request;
-  absl::StatusOr<engine::GraphSelector> selector = ReadSelector(bytes, request);
-  if (!selector.ok()) return FinishNow(context, selector.status());
-  return RunOnWorker(
-      worker, context, method,
-      [&graphs = environment_.engine.graphs(), &response, act = std::move(act),
-       request = std::move(request), selector = *std::move(selector)]() -> absl::Status {
-        ASSIGN_OR_RETURN(const std::vector<engine::EntryResult> results,
-                         act(graphs, selector, request));
-        response = Serialize(ToProto(results));
-        return absl::OkStatus();
-      });
+  return StartOrRefuse(context, [&] {
+    Request request;
+    absl::StatusOr<engine::GraphSelector> selector = ReadSelector(bytes, request);
+    if (!selector.ok()) return FinishNow(context, selector.status());
+    return RunOnWorker(
+        worker, context, method,
+        [&graphs = environment_.engine.graphs(), &response, act = std::move(act),
+         request = std::move(request), selector = *std::move(selector)]() -> absl::Status {
+          ASSIGN_OR_RETURN(const std::vector<engine::EntryResult> results,
+                           act(graphs, selector, request));
+          response = Serialize(ToProto(results));
+          return absl::OkStatus();
+        });
+  });
 }
 
 grpc::ServerUnaryReactor* GraphCacheService::ListGraphs(grpc::CallbackServerContext* context,
@@ -108,15 +112,18 @@ grpc::ServerUnaryReactor* GraphCacheService::GetGraph(grpc::CallbackServerContex
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* GraphCacheService::WarmBuckets(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* bytes) {
-  v1::WarmBucketsRequest request;
-  const absl::StatusOr<engine::GraphSelector> selector = ReadSelector(*bytes, request);
-  if (!selector.ok()) return new RefusedWrite(selector.status());
-  const auto stream = WarmStream::Start(*context, environment_.clock, environment_.calls);
-  const absl::Status queued = preparing_.Add(
-      [&graphs = environment_.engine.graphs(), selector = *selector, dry_run = request.dry_run(),
-       peer = context->peer(), stream] { Warm(graphs, selector, dry_run, peer, *stream); });
-  if (!queued.ok()) stream->End(queued);
-  return stream.get();
+  return StartOrRefuseWrite([&]() -> absl::StatusOr<WriteReactor*> {
+    v1::WarmBucketsRequest request;
+    ASSIGN_OR_RETURN(const engine::GraphSelector selector, ReadSelector(*bytes, request));
+    const auto stream = WarmStream::Start(*context, environment_.clock, environment_.calls);
+    const absl::Status queued = CatchOutOfMemory([&] {
+      return preparing_.Add([&graphs = environment_.engine.graphs(), selector,
+                             dry_run = request.dry_run(), peer = context->peer(),
+                             stream] { Warm(graphs, selector, dry_run, peer, *stream); });
+    });
+    if (!queued.ok()) stream->End(queued);
+    return stream.get();
+  });
 }
 
 grpc::ServerUnaryReactor* GraphCacheService::SaveGraphs(grpc::CallbackServerContext* context,
@@ -168,24 +175,26 @@ grpc::ServerUnaryReactor* GraphCacheService::PinGraphs(grpc::CallbackServerConte
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* GraphCacheService::ExportGraphs(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* bytes) {
-  v1::ExportGraphsRequest request;
-  absl::StatusOr<engine::GraphSelector> selector = ReadSelector(*bytes, request);
-  if (!selector.ok()) return new RefusedWrite(selector.status());
-  std::shared_ptr<void> ticket = exports_now_.Take();
-  if (ticket == nullptr) return new RefusedWrite(TooMany("other exports are running"));
-  LogAdminCall("ExportGraphs", context->peer(), absl::OkStatus());
-  return StartExport(environment_, files_, *std::move(selector), std::move(ticket), *context);
+  return StartOrRefuseWrite([&]() -> absl::StatusOr<WriteReactor*> {
+    v1::ExportGraphsRequest request;
+    ASSIGN_OR_RETURN(engine::GraphSelector selector, ReadSelector(*bytes, request));
+    std::shared_ptr<void> ticket = exports_now_.Take();
+    if (ticket == nullptr) return TooMany("other exports are running");
+    return StartExport(environment_, files_, std::move(selector), std::move(ticket), *context);
+  });
 }
 
 grpc::ServerReadReactor<grpc::ByteBuffer>* GraphCacheService::ImportGraphs(
     grpc::CallbackServerContext* context, grpc::ByteBuffer* response) {
-  absl::StatusOr<std::shared_ptr<void>> ticket = AdmitImport();
-  if (!ticket.ok()) {
-    LogAdminCall("ImportGraphs", context->peer(), ticket.status());
-    return new RefusedRead(ticket.status());
-  }
-  return ImportCall::Start(environment_, files_, imports_.limits, *std::move(ticket), *context,
-                           *response);
+  return StartOrRefuseRead([&]() -> absl::StatusOr<ReadReactor*> {
+    absl::StatusOr<std::shared_ptr<void>> ticket = AdmitImport();
+    if (!ticket.ok()) {
+      LogAdminCall("ImportGraphs", context->peer(), ticket.status());
+      return ticket.status();
+    }
+    return ImportCall::Start(environment_, files_, imports_.limits, *std::move(ticket), *context,
+                             *response);
+  });
 }
 
 absl::StatusOr<std::shared_ptr<void>> GraphCacheService::AdmitImport() {

@@ -65,7 +65,8 @@ class GrpcServer {
   // they take a message now and then. The same.
   void CheckLoop();
 
-  // Follows the files of TLS; the same.
+  // Follows the files of TLS; the same, from one thread. Waits for a file system that does not
+  // answer.
   void RefreshTls();
 
   // Health says NOT_SERVING, calls of operators end, the engine drains, what still runs after

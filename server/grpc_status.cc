@@ -1,5 +1,6 @@
 #include "server/grpc_status.h"
 
+#include <new>
 #include <string>
 #include <vector>
 
@@ -92,6 +93,14 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (retry_delay) details.add_details()->PackFrom(ToRetryInfo(*retry_delay));
   const std::string bytes = details.details().empty() ? "" : details.SerializeAsString();
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), details.message(), bytes);
+}
+
+grpc::Status FinalStatus(const absl::Status& status) noexcept {
+  try {
+    return ToGrpcStatus(status);
+  } catch (const std::bad_alloc&) {
+    return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "");
+  }
 }
 
 }  // namespace latentd::server

@@ -17,4 +17,8 @@ inline constexpr size_t kMaxStatusBytes = 4096;
 // Thread-safe; a free function without state.
 grpc::Status ToGrpcStatus(const absl::Status& status);
 
+// The same for the end of a call, which has to come: where there is no memory for it,
+// RESOURCE_EXHAUSTED without a message.
+grpc::Status FinalStatus(const absl::Status& status) noexcept;
+
 }  // namespace latentd::server

@@ -1,5 +1,6 @@
 #include "server/health_service.h"
 
+#include "core/base/status_macros.h"
 #include "server/refused_stream.h"
 #include "server/request_parser.h"
 #include "server/unary_answer.h"
@@ -42,7 +43,7 @@ void HealthService::SetAlive(bool alive) {
 grpc::ServerUnaryReactor* HealthService::Check(grpc::CallbackServerContext* context,
                                                const grpc::ByteBuffer* request,
                                                grpc::ByteBuffer* response) {
-  return AnswerNow<HealthCheckRequest, HealthCheckResponse>(
+  return AnswerNow<HealthCheckRequest, HealthCheckResponse, ReadForeignRequest<HealthCheckRequest>>(
       *context, *request, *response,
       [this](const HealthCheckRequest& check, HealthCheckResponse& health) {
         health = StatusOf(check.service());
@@ -53,11 +54,12 @@ grpc::ServerUnaryReactor* HealthService::Check(grpc::CallbackServerContext* cont
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* HealthService::Watch(grpc::CallbackServerContext*,
                                                                  const grpc::ByteBuffer* bytes) {
-  const absl::StatusOr<HealthCheckRequest> request = ReadRequest<HealthCheckRequest>(*bytes);
-  if (!request.ok()) return new RefusedWrite(request.status());
-  // A name that is not known can be long, and stays unknown.
-  const bool known = StatusOf(request->service()).status() != HealthCheckResponse::SERVICE_UNKNOWN;
-  return watches_.Start(known ? request->service() : "unknown");
+  return StartOrRefuseWrite([&]() -> absl::StatusOr<WriteReactor*> {
+    ASSIGN_OR_RETURN(const auto request, ReadForeignRequest<HealthCheckRequest>(*bytes));
+    // A name that is not known can be long, and stays unknown.
+    const bool known = StatusOf(request.service()).status() != HealthCheckResponse::SERVICE_UNKNOWN;
+    return watches_.Start(known ? request.service() : "unknown");
+  });
 }
 
 }  // namespace latentd::server

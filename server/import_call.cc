@@ -4,6 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/base/out_of_memory.h"
+#include "core/base/status_macros.h"
 #include "server/graph_conversion.h"
 #include "server/grpc_status.h"
 #include "server/log.h"
@@ -31,6 +32,7 @@ ImportCall::ImportCall(CallEnvironment environment, AdminWorker& worker, ImportL
     : environment_(environment),
       worker_(worker),
       ticket_(std::move(ticket)),
+      peer_(context.peer()),
       reader_(limits),
       response_(response),
       context_(&context) {}
@@ -48,32 +50,55 @@ void ImportCall::OnReadDone(bool ok) {
     absl::MutexLock lock(&mutex_);
     reading_since_ = absl::InfiniteFuture();
   }
-  if (!ok) return FinishWith(reader_.End());  // a client that is gone sees none of it
-  absl::StatusOr<std::optional<std::string>> graph =
-      CatchOutOfMemory([&] { return reader_.Add(bytes_); });
-  if (!graph.ok()) return FinishWith(graph.status());
-  if (!graph->has_value()) return Read();
-  worker_.Continue([this, graph = **std::move(graph)]() mutable { Import(std::move(graph)); });
+  // A client that is gone sees none of it.
+  if (!ok) return FinishWith(CatchOutOfMemory([&] { return reader_.End(); }));
+  const absl::StatusOr<bool> complete = CatchOutOfMemory([&] { return TakeMessage(); });
+  if (!complete.ok()) return FinishWith(complete.status());
+  if (!*complete) Read();
+}
+
+absl::StatusOr<bool> ImportCall::TakeMessage() {
+  ASSIGN_OR_RETURN(std::optional<std::string> graph, reader_.Add(bytes_));
+  if (!graph.has_value()) return false;
+  worker_.Continue([this, graph = *std::move(graph)]() mutable { Import(std::move(graph)); });
+  return true;
 }
 
 void ImportCall::Import(std::string graph) {
-  const absl::StatusOr<engine::EntryResult> result =
-      CatchOutOfMemory([&] { return environment_.engine.graphs().Import(std::move(graph)); });
-  if (!result.ok()) return FinishWith(result.status());
-  if (!result->unused.empty()) ++unused_;
-  *results_.add_results() = ToProto(*result);
+  const absl::Status imported = CatchOutOfMemory([&]() -> absl::Status {
+    ASSIGN_OR_RETURN(const engine::EntryResult result,
+                     environment_.engine.graphs().Import(std::move(graph)));
+    if (!result.unused.empty()) ++unused_;
+    *results_.add_results() = ToProto(result);
+    return absl::OkStatus();
+  });
+  if (!imported.ok()) return FinishWith(imported);
   Read();
 }
 
-void ImportCall::FinishWith(const absl::Status& status) {
+void ImportCall::FinishWith(absl::Status status) {
+  ticket_.reset();  // first, so that a client that sees the end may start another import
+  if (status.ok()) {
+    status = CatchOutOfMemory([&] {
+      response_ = Serialize(results_);
+      return absl::OkStatus();
+    });
+  }
+  // Without memory there is no line, but an end.
+  CatchOutOfMemory([&] {
+    WriteLogLine(status);
+    return absl::OkStatus();
+  }).IgnoreError();
+  Finish(FinalStatus(status));
+}
+
+void ImportCall::WriteLogLine(const absl::Status& status) const {
   Log(latent::v1::INFO, "admin",
       {{"method", "ImportGraphs"},
+       {"peer", peer_},
        {"graphs", results_.results_size()},
        {"unused", unused_},
        {"code", absl::StatusCodeToString(status.code())}});
-  if (status.ok()) response_ = Serialize(results_);
-  ticket_.reset();  // first, so that a client that sees the end may start another import
-  Finish(ToGrpcStatus(status));
 }
 
 void ImportCall::CancelIfStalled(absl::Time now, absl::Duration limit) {

@@ -15,6 +15,7 @@
 #include <string>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "latent/v1/graph_cache.pb.h"
 #include "server/active_calls.h"
@@ -49,13 +50,17 @@ class ImportCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   void OnDone() override;
 
   void Read();
+  // Whether it completed a graph, and the worker goes on: then the call may be gone already.
+  absl::StatusOr<bool> TakeMessage();
   // On the worker.
   void Import(std::string graph);
-  void FinishWith(const absl::Status& status);
+  void FinishWith(absl::Status status);
+  void WriteLogLine(const absl::Status& status) const;
 
   const CallEnvironment environment_;
   AdminWorker& worker_;
   std::shared_ptr<void> ticket_;
+  const std::string peer_;
   std::shared_ptr<ImportCall> self_;  // from Start to OnDone
   // These are touched by one of OnReadDone and Import at a time.
   GraphBytesReader reader_;

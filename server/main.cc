@@ -78,6 +78,7 @@ int Run(const std::vector<std::string>& arguments) {
 }  // namespace latentd::server
 
 int main(int argc, char** argv) {
+  latentd::server::EndAtStopSignals();
   latentd::ExplainTerminate();
   latentd::server::IgnoreWriteSignals();
   return latentd::server::Run(std::vector<std::string>(argv + 1, argv + argc));

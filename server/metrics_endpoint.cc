@@ -5,7 +5,6 @@
 #include <exception>
 #include <future>
 #include <limits>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -79,7 +78,7 @@ class Collector final : public prometheus::Collectable {
   std::vector<prometheus::MetricFamily> Collect() const override {
     try {
       return std::async(std::launch::async, [this] { return CollectNow(); }).get();
-    } catch (const std::system_error&) {  // there may be no more threads
+    } catch (const std::exception&) {  // there may be no more threads, or no memory
       return {};
     }
   }

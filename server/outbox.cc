@@ -83,6 +83,11 @@ void Outbox::Close() {
   image_offset_ = 0;
 }
 
+void Outbox::Fail(const absl::Status& status) {
+  Close();
+  if (!end_ || end_->ok()) end_ = status;
+}
+
 std::optional<absl::Status> Outbox::end() const { return waiting_.empty() ? end_ : std::nullopt; }
 
 int64_t Outbox::held_bytes() const {

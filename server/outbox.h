@@ -35,6 +35,10 @@ class Outbox {
   // Drops what waits and all that comes, except how it ended: nobody reads it any more.
   void Close();
 
+  // Close, and it ends with `status`, unless it has failed already: there is no memory for what
+  // waits or comes. Asks for none.
+  void Fail(const absl::Status& status);
+
   // How the request ended, once everything before that has been taken with Next.
   std::optional<absl::Status> end() const;
 

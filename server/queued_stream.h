@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "core/base/clock.h"
+#include "core/base/out_of_memory.h"
 #include "server/active_calls.h"
 #include "server/grpc_status.h"
 #include "server/serialize.h"
@@ -41,10 +42,11 @@ class QueuedStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   }
 
   // `on_taken` runs whenever the client has taken all that was sent and the end has not been said.
-  // REQUIRES: called before the first Send.
+  // It must not throw. REQUIRES: called before the first Send.
   void OnTaken(std::function<void()> on_taken) { on_taken_ = std::move(on_taken); }
 
-  // Ignored after End, and once the client is gone.
+  // Ignored after End, and once the client is gone. Throws std::bad_alloc where there is no memory
+  // to keep the message; where there is none to send it, the stream ends with RESOURCE_EXHAUSTED.
   void Send(Message message) {
     {
       absl::MutexLock lock(&mutex_);
@@ -121,13 +123,23 @@ class QueuedStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   }
 
   void Advance() {
-    Next next;
-    {
+    Next next = Next::kNothing;
+    const absl::Status taken = CatchOutOfMemory([&] {
       absl::MutexLock lock(&mutex_);
       next = TakeNext();
-    }
+      return absl::OkStatus();
+    });
+    if (!taken.ok()) next = GiveUp(taken);
     if (next == Next::kWrite) StartWrite(&bytes_);
-    if (next == Next::kFinish) Finish(ToGrpcStatus(status_));
+    if (next == Next::kFinish) Finish(FinalStatus(status_));
+  }
+
+  // The client cannot be told what comes next; the end needs no memory.
+  Next GiveUp(const absl::Status& status) {
+    absl::MutexLock lock(&mutex_);
+    waiting_.clear();
+    end_ = status;
+    return TakeNext();
   }
 
   Next TakeNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -141,7 +153,7 @@ class QueuedStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     }
     if (!end_ && !cancelled_) return Next::kNothing;
     finished_ = true;
-    status_ = end_.value_or(absl::CancelledError("the client cancelled the call"));
+    status_ = end_ ? *end_ : absl::CancelledError();
     return Next::kFinish;
   }
 

@@ -7,6 +7,7 @@ namespace {
 
 const char* LabelOf(const absl::Status& status) {
   if (absl::IsInvalidArgument(status)) return "invalid";
+  if (absl::IsResourceExhausted(status)) return "oom";
   const std::string reason = GetReason(status);
   if (reason == "LOADING") return "loading";
   return reason == "DRAINING" ? "draining" : metrics::kOther;
@@ -16,6 +17,9 @@ const char* LabelOf(const absl::Status& status) {
 
 void CountRefused(metrics::Registry& registry, const absl::Status& status) {
   registry.GetCounter(metrics::kRequestsRejected, {LabelOf(status)}).Increment();
+  if (absl::IsResourceExhausted(status)) {
+    registry.GetCounter(metrics::kOutOfMemory, {"admission"}).Increment();
+  }
 }
 
 void CountEnded(metrics::Registry& registry, const EndedCall& call) {

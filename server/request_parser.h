@@ -22,6 +22,14 @@ absl::Status ParseRequest(const grpc::ByteBuffer& bytes, google::protobuf::Messa
 // finite, values that an enum does not have, fields that this server does not know.
 absl::Status CheckFields(const google::protobuf::Message& request);
 
+// For an API that is not ours: fields that this server does not know are left out.
+template <typename Request>
+absl::StatusOr<Request> ReadForeignRequest(const grpc::ByteBuffer& bytes) {
+  Request request;
+  RETURN_IF_ERROR(ParseRequest(bytes, request));
+  return request;
+}
+
 // Both.
 template <typename Request>
 absl::StatusOr<Request> ReadRequest(const grpc::ByteBuffer& bytes) {

@@ -12,6 +12,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/threads.h"
 #include "core/engine/engine.h"
+#include "server/background_task.h"
 #include "server/connection_limit.h"
 #include "server/exit_timer.h"
 #include "server/grpc_server.h"
@@ -31,6 +32,7 @@ namespace v1 = ::latent::v1;
 constexpr int kUsageError = 2;
 constexpr int kDrainOverran = 3;
 constexpr absl::Duration kTick = absl::Seconds(1);
+constexpr absl::Duration kEndWithoutFiles = absl::Seconds(1);
 constexpr absl::Duration kEndWhileLoading = absl::Milliseconds(800);
 // For one unit of work, or one compilation, that cannot be interrupted.
 constexpr absl::Duration kEndAfterDraining = absl::Seconds(15);
@@ -184,6 +186,21 @@ void Stop(ExitTimer& timer, GrpcServer& server, engine::State state, absl::Durat
   server.Drain(loading ? absl::ZeroDuration() : drain_timeout);
 }
 
+int ExitCodeOf(const absl::Status& loaded, const Options& options) {
+  if (!absl::IsCancelled(loaded)) return loaded.ok() ? 0 : Fail(loaded);
+  return options.exit_when_ready
+             ? Fail(absl::CancelledError("stopped before every graph was ready and in the cache"))
+             : 0;
+}
+
+// The thread that reads the files of TLS can only be waited for where they can be read.
+int Leave(BackgroundTask& tls_files, int exit_code, const std::string& cause) {
+  if (!tls_files.WaitUntilDone(kEndWithoutFiles)) {
+    EndAtOnce(exit_code, "stopped while the files of TLS cannot be read", cause);
+  }
+  return exit_code;
+}
+
 }  // namespace
 
 int Serve(const Options& options, const std::string& version) {
@@ -210,25 +227,26 @@ int Serve(const Options& options, const std::string& version) {
 
   Loader loader(**engine, signals, options);
   HeapTrim heap_trim;
+  // By itself, so that a signal is answered while a file system does not.
+  BackgroundTask tls_files("tls-files", [&server] { (*server)->RefreshTls(); });
   while (!signals.WaitForStop(kTick)) {
     (*server)->CancelStalled();
     (*server)->CheckLoop();
-    (*server)->RefreshTls();
+    tls_files.RunSoon();
     (*engine)->CheckCheckpoints();
     TrimHeapIfDue(heap_trim, SystemClock().Monotonic());
   }
 
   const engine::State state = (*engine)->state();
-  if (state == engine::State::kFailed) return Fail(loader.Join());
+  if (state == engine::State::kFailed) {
+    return Leave(tls_files, Fail(loader.Join()), signals.cause());
+  }
   const int exit_code = options.exit_when_ready ? 1 : 0;  // if it is not loaded
   Stop(exit_timer, **server, state, signals.drain_timeout().value_or(options.drain_timeout),
        exit_code, signals.cause());
   const absl::Status loaded = loader.Join();
   Log(v1::INFO, "stopped", {{"cause", signals.cause()}});
-  if (!absl::IsCancelled(loaded)) return loaded.ok() ? 0 : Fail(loaded);
-  return options.exit_when_ready
-             ? Fail(absl::CancelledError("stopped before every graph was ready and in the cache"))
-             : 0;
+  return Leave(tls_files, ExitCodeOf(loaded, options), signals.cause());
 }
 
 }  // namespace latentd::server

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "core/base/out_of_memory.h"
 #include "core/base/threads.h"
 #include "server/log.h"
 
@@ -21,9 +22,18 @@ sigset_t StopSignalSet() {
   return set;
 }
 
+// Of a process that EndAtOnce ends, for its alarm.
+volatile sig_atomic_t last_exit_code = 0;
+
 const char* NameOf(int signal) { return signal == SIGTERM ? "SIGTERM" : "SIGINT"; }
 
 }  // namespace
+
+void EndAtStopSignals() {
+  for (const int number : {SIGTERM, SIGINT}) {
+    signal(number, [](int received) { _exit(128 + received); });
+  }
+}
 
 void BlockStopSignals() {
   const sigset_t set = StopSignalSet();
@@ -31,8 +41,14 @@ void BlockStopSignals() {
 }
 
 void EndAtOnce(int exit_code, absl::string_view message, const std::string& cause) {
-  alarm(1);  // the log may be what keeps the process waiting
-  Log(latent::v1::WARNING, message, {{"cause", cause}});
+  // The log may be what keeps the process waiting.
+  last_exit_code = exit_code;
+  signal(SIGALRM, [](int) { _exit(last_exit_code); });
+  alarm(1);
+  CatchOutOfMemory([&] {
+    Log(latent::v1::WARNING, message, {{"cause", cause}});
+    return absl::OkStatus();
+  }).IgnoreError();
   std::_Exit(exit_code);
 }
 

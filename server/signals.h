@@ -13,6 +13,11 @@
 
 namespace latentd::server {
 
+// SIGTERM and SIGINT end the process at once, with 128 + their number, until BlockStopSignals. By
+// handlers: the kernel drops a signal without one where the process is the first of a container.
+// Call first in main.
+void EndAtStopSignals();
+
 // Blocks both in this thread and in those that it starts from now on. Call before any thread is
 // started, and after the configuration was read: until then a signal ends the process at once,
 // however long a pipe or a file system keeps it waiting.
@@ -22,7 +27,8 @@ void BlockStopSignals();
 // and not the end of the process. Call in main.
 void IgnoreWriteSignals();
 
-// Ends the process without cleaning up, after a last line in the log. Thread-safe.
+// Ends the process without cleaning up, after a last line in the log, for which it waits a second.
+// Thread-safe.
 [[noreturn]] void EndAtOnce(int exit_code, absl::string_view message, const std::string& cause);
 
 // Waits for them in a thread of its own. Until DrainFirst is called, a signal ends the process at

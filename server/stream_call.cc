@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "server/grpc_status.h"
+#include "server/refused_stream.h"
 #include "server/serialize.h"
 
 namespace latentd::server {
@@ -10,10 +11,12 @@ namespace latentd::server {
 grpc::ServerWriteReactor<grpc::ByteBuffer>* StreamCall::Start(CallEnvironment environment,
                                                               grpc::CallbackServerContext& context,
                                                               const grpc::ByteBuffer& request) {
-  const auto call = std::make_shared<StreamCall>(environment, context);
-  const absl::Status submitted = call->Submit(request);
-  if (!submitted.ok()) call->FinishWith(submitted);
-  return call.get();
+  return StartOrRefuseWrite([&]() -> absl::StatusOr<WriteReactor*> {
+    const auto call = std::make_shared<StreamCall>(environment, context);
+    const absl::Status submitted = call->Submit(request);
+    if (!submitted.ok()) call->FinishWith(submitted);
+    return call.get();
+  });
 }
 
 StreamCall::StreamCall(CallEnvironment environment, grpc::CallbackServerContext& context)
@@ -26,7 +29,7 @@ void StreamCall::Advance() {
     next = TakeNext();
   }
   if (next == Next::kWrite) StartWrite(&message_);
-  if (next == Next::kFinish) Finish(ToGrpcStatus(end_));
+  if (next == Next::kFinish) Finish(FinalStatus(end_));
 }
 
 StreamCall::Next StreamCall::TakeNext() {
@@ -50,7 +53,7 @@ void StreamCall::FinishWith(const absl::Status& status) {
     finished_ = true;
   }
   end_ = status;
-  Finish(ToGrpcStatus(end_));
+  Finish(FinalStatus(end_));
 }
 
 void StreamCall::OnWriteDone(bool ok) {
@@ -60,12 +63,12 @@ void StreamCall::OnWriteDone(bool ok) {
     writing_ = false;
     StopSending();
   }
-  AdvanceOrCancel();
+  AdvanceOrFail();
 }
 
 void StreamCall::OnCancel() {
   ClientGone();
-  AdvanceOrCancel();
+  AdvanceOrFail();
 }
 
 void StreamCall::OnDone() { Done(end_); }

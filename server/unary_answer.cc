@@ -5,7 +5,7 @@ namespace latentd::server {
 grpc::ServerUnaryReactor* FinishNow(grpc::CallbackServerContext& context,
                                     const absl::Status& status) {
   grpc::ServerUnaryReactor* reactor = context.DefaultReactor();
-  reactor->Finish(ToGrpcStatus(status));
+  reactor->Finish(FinalStatus(status));
   return reactor;
 }
 

@@ -9,6 +9,7 @@
 #include "core/base/out_of_memory.h"
 #include "server/grpc_status.h"
 #include "server/serialize.h"
+#include "server/unary_answer.h"
 
 namespace latentd::server {
 namespace {
@@ -17,10 +18,12 @@ namespace {
 constexpr int64_t kFramingBytes = 16 << 10;
 
 absl::Status NameTheOtherCall(const absl::Status& refused) {
-  if (GetReason(refused) != "RESPONSE_TOO_LARGE") return refused;
-  return WithReason(absl::InvalidArgumentError(absl::StrCat(
-                        refused.message(), ": call GenerateStream, which sends them in parts")),
-                    "RESPONSE_TOO_LARGE");
+  return CatchOutOfMemory([&] {
+    if (GetReason(refused) != "RESPONSE_TOO_LARGE") return refused;
+    return WithReason(absl::InvalidArgumentError(absl::StrCat(
+                          refused.message(), ": call GenerateStream, which sends them in parts")),
+                      "RESPONSE_TOO_LARGE");
+  });
 }
 
 absl::Status Write(const latent::v1::GenerateResponse& answer, grpc::ByteBuffer& bytes) {
@@ -36,10 +39,12 @@ grpc::ServerUnaryReactor* UnaryCall::Start(CallEnvironment environment,
                                            grpc::CallbackServerContext& context,
                                            const grpc::ByteBuffer& request,
                                            grpc::ByteBuffer& response) {
-  const auto call = std::make_shared<UnaryCall>(environment, context, response);
-  const absl::Status submitted = call->Submit(request);
-  if (!submitted.ok()) call->FinishWith(NameTheOtherCall(submitted));
-  return call.get();
+  return StartOrRefuse(context, [&]() -> grpc::ServerUnaryReactor* {
+    const auto call = std::make_shared<UnaryCall>(environment, context, response);
+    const absl::Status submitted = call->Submit(request);
+    if (!submitted.ok()) call->FinishWith(NameTheOtherCall(submitted));
+    return call.get();
+  });
 }
 
 UnaryCall::UnaryCall(CallEnvironment environment, grpc::CallbackServerContext& context,
@@ -60,7 +65,7 @@ void UnaryCall::Advance() {
     collected_.Clear();
     StartSending();
   }
-  Finish(ToGrpcStatus(end_));
+  Finish(FinalStatus(end_));
 }
 
 bool UnaryCall::Collect() {
@@ -91,14 +96,22 @@ void UnaryCall::FinishWith(const absl::Status& status) {
     finished_ = true;
   }
   end_ = status;
-  Finish(ToGrpcStatus(end_));
+  Finish(FinalStatus(end_));
 }
 
 void UnaryCall::OnCancel() {
   ClientGone();
-  AdvanceOrCancel();
+  AdvanceOrFail();
 }
 
-void UnaryCall::OnDone() { Done(end_); }
+void UnaryCall::KeepUnread(const std::shared_ptr<const void>& token) { unread_.push_back(token); }
+
+void UnaryCall::OnDone() {
+  {
+    absl::MutexLock lock(&mutex_);
+    unread_.clear();
+  }
+  Done(end_);
+}
 
 }  // namespace latentd::server

@@ -3,6 +3,9 @@
 
 #include <grpcpp/support/server_callback.h>
 
+#include <memory>
+#include <vector>
+
 #include "latent/v1/image_generation.pb.h"
 #include "server/generate_call.h"
 
@@ -29,12 +32,17 @@ class UnaryCall final : public GenerateCall, public grpc::ServerUnaryReactor {
   void Advance() override;
   int64_t MaxPictureBytes(int64_t echo_bytes) const override;
 
+  void KeepUnread(const std::shared_ptr<const void>& token) override
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   // Whether the answer is complete.
   bool Collect() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Add(latent::v1::GenerateEvent event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FinishWith(const absl::Status& status);
 
   latent::v1::GenerateResponse collected_ ABSL_GUARDED_BY(mutex_);
+  // Of the pictures in the answer, until the client has it.
+  std::vector<std::shared_ptr<const void>> unread_ ABSL_GUARDED_BY(mutex_);
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
   // Both belong to whoever set finished_.
   grpc::ByteBuffer& response_;

@@ -1,6 +1,7 @@
 // The open calls of a method that tells its clients a state at once and again whenever it changes,
 // until the server stops. A client that reads slowly gets the newest state: each call holds one
-// message that waits and one in flight.
+// message that waits and one in flight. A call for whose message there is no memory ends with
+// RESOURCE_EXHAUSTED.
 #pragma once
 
 #include <google/protobuf/util/message_differencer.h>
@@ -8,13 +9,19 @@
 #include <grpcpp/support/server_callback.h>
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "core/base/out_of_memory.h"
+#include "server/grpc_status.h"
+#include "server/refused_stream.h"
 #include "server/serialize.h"
 
 namespace latentd::server {
@@ -27,20 +34,28 @@ class Watches {
   explicit Watches(std::function<Message(const std::string& topic)> state_of)
       : state_of_(std::move(state_of)) {}
 
-  // The reactor of a new call.
-  grpc::ServerWriteReactor<grpc::ByteBuffer>* Start(std::string topic) ABSL_LOCKS_EXCLUDED(mutex_) {
+  // The reactor of a new call, for StartOrRefuseWrite.
+  absl::StatusOr<WriteReactor*> Start(std::string topic) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
-    auto* watch = new Watch(*this, std::move(topic));
-    open_.insert(watch);
-    watch->Update(state_of_(watch->topic()));
-    if (ended_) watch->End(Stopping());
-    return watch;
+    auto watch = std::make_unique<Watch>(*this, std::move(topic));
+    Message state = state_of_(watch->topic());
+    open_.insert(watch.get());
+    Watch* started = watch.release();
+    started->Update(std::move(state));
+    if (ended_) started->End(Stopping());
+    return started;
   }
 
   // The state may have changed.
   void Update() ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
-    for (Watch* watch : open_) watch->Update(state_of_(watch->topic()));
+    for (Watch* watch : open_) {
+      const absl::Status told = CatchOutOfMemory([&] {
+        watch->Update(state_of_(watch->topic()));
+        return absl::OkStatus();
+      });
+      if (!told.ok()) watch->End(told);
+    }
   }
 
   // Ends every call, and those to come, once it has been told the last state.
@@ -68,7 +83,7 @@ class Watches {
     }
 
     // The call ends with `status` once nothing is in flight.
-    void End(const grpc::Status& status) {
+    void End(const absl::Status& status) {
       {
         absl::MutexLock lock(&mutex_);
         if (!end_) end_ = status;
@@ -77,36 +92,51 @@ class Watches {
     }
 
    private:
+    enum class Next { kNothing, kWrite, kFinish };
+
     void OnWriteDone(bool ok) override {
       {
         absl::MutexLock lock(&mutex_);
         writing_ = false;
         if (!ok) wanted_.reset();
       }
-      if (!ok) return End(grpc::Status::CANCELLED);
+      if (!ok) return End(absl::CancelledError());
       Advance();
     }
-    void OnCancel() override { End(grpc::Status::CANCELLED); }
+    void OnCancel() override { End(absl::CancelledError()); }
     void OnDone() override {
       watches_.Remove(this);
       delete this;
     }
 
     void Advance() {
-      bool write = false;
-      {
+      Next next = Next::kNothing;
+      const absl::Status taken = CatchOutOfMemory([&] {
         absl::MutexLock lock(&mutex_);
-        if (writing_ || finished_) return;
-        write = TakeWanted();
-        writing_ = write;
-        finished_ = !write && end_.has_value();
-        if (!write && !finished_) return;
-      }
-      if (write) {
-        StartWrite(&bytes_);
-      } else {
-        Finish(*end_);
-      }
+        next = TakeNext();
+        return absl::OkStatus();
+      });
+      if (!taken.ok()) next = GiveUp(taken);
+      if (next == Next::kWrite) StartWrite(&bytes_);
+      if (next == Next::kFinish) Finish(FinalStatus(status_));
+    }
+
+    // The client cannot be told the state; the end needs no memory.
+    Next GiveUp(const absl::Status& status) {
+      absl::MutexLock lock(&mutex_);
+      wanted_.reset();
+      if (!end_) end_ = status;
+      return TakeNext();
+    }
+
+    Next TakeNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      if (writing_ || finished_) return Next::kNothing;
+      writing_ = TakeWanted();
+      if (writing_) return Next::kWrite;
+      if (!end_) return Next::kNothing;
+      finished_ = true;
+      status_ = *end_;
+      return Next::kFinish;
     }
 
     // Whether there is something that the client does not know.
@@ -130,14 +160,15 @@ class Watches {
     bool told_ ABSL_GUARDED_BY(mutex_) = false;  // message_ is what the client was told last
     bool writing_ ABSL_GUARDED_BY(mutex_) = false;
     bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+    std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
     // These belong to whoever set writing_ or finished_, until gRPC is done with them.
-    std::optional<grpc::Status> end_;
+    absl::Status status_;
     Message message_;
     grpc::ByteBuffer bytes_;  // of message_
   };
 
-  static grpc::Status Stopping() {
-    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "the server is stopping");
+  static absl::Status Stopping() {
+    return CatchOutOfMemory([] { return absl::UnavailableError("the server is stopping"); });
   }
 
   void Remove(Watch* watch) ABSL_LOCKS_EXCLUDED(mutex_) {

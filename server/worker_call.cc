@@ -11,28 +11,33 @@
 namespace latentd::server {
 
 void LogAdminCall(absl::string_view method, const std::string& peer, const absl::Status& status) {
-  LogFields fields = {{"method", std::string(method)},
-                      {"peer", peer},
-                      {"code", absl::StatusCodeToString(status.code())}};
-  const std::string reason = GetReason(status);
-  if (!reason.empty()) fields["reason"] = reason;
-  Log(latent::v1::INFO, "admin", fields);
+  CatchOutOfMemory([&] {
+    LogFields fields = {{"method", std::string(method)},
+                        {"peer", peer},
+                        {"code", absl::StatusCodeToString(status.code())}};
+    const std::string reason = GetReason(status);
+    if (!reason.empty()) fields["reason"] = reason;
+    Log(latent::v1::INFO, "admin", fields);
+    return absl::OkStatus();
+  }).IgnoreError();
 }
 
 grpc::ServerUnaryReactor* RunOnWorker(AdminWorker& worker, grpc::CallbackServerContext& context,
                                       absl::string_view method,
                                       std::function<absl::Status()> work) {
   grpc::ServerUnaryReactor* reactor = context.DefaultReactor();
-  const absl::Status queued =
-      worker.Add([reactor, &context, method = std::string(method), work = std::move(work)] {
-        const std::string peer = context.peer();
-        const absl::Status status = context.IsCancelled()
-                                        ? absl::CancelledError("the client cancelled the call")
-                                        : CatchOutOfMemory(work);
-        if (!method.empty()) LogAdminCall(method, peer, status);
-        reactor->Finish(ToGrpcStatus(status));
+  const absl::Status queued = CatchOutOfMemory([&] {
+    return worker.Add([reactor, &context, method = std::string(method), peer = context.peer(),
+                       work = std::move(work)] {
+      const absl::Status status = CatchOutOfMemory([&] {
+        return context.IsCancelled() ? absl::CancelledError("the client cancelled the call")
+                                     : work();
       });
-  if (!queued.ok()) reactor->Finish(ToGrpcStatus(queued));
+      if (!method.empty()) LogAdminCall(method, peer, status);
+      reactor->Finish(FinalStatus(status));
+    });
+  });
+  if (!queued.ok()) reactor->Finish(FinalStatus(queued));
   return reactor;
 }
 

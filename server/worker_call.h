@@ -32,19 +32,21 @@ template <typename Request, typename Response, typename Answer>
 grpc::ServerUnaryReactor* AnswerOnWorker(AdminWorker& worker, grpc::CallbackServerContext& context,
                                          const grpc::ByteBuffer& bytes, grpc::ByteBuffer& response,
                                          Answer answer) {
-  absl::StatusOr<Request> request = ReadRequest<Request>(bytes);
-  if (!request.ok()) return FinishNow(context, request.status());
-  return RunOnWorker(
-      worker, context, /*method=*/"",
-      [&response, answer = std::move(answer), request = *std::move(request)]() -> absl::Status {
-        Response message;
-        RETURN_IF_ERROR(answer(request, message));
-        response = Serialize(message);
-        return absl::OkStatus();
-      });
+  return StartOrRefuse(context, [&] {
+    absl::StatusOr<Request> request = ReadRequest<Request>(bytes);
+    if (!request.ok()) return FinishNow(context, request.status());
+    return RunOnWorker(
+        worker, context, /*method=*/"",
+        [&response, answer = std::move(answer), request = *std::move(request)]() -> absl::Status {
+          Response message;
+          RETURN_IF_ERROR(answer(request, message));
+          response = Serialize(message);
+          return absl::OkStatus();
+        });
+  });
 }
 
-// One log line: which method, who called, and how it went.
+// One log line: which method, who called, and how it went. None where there is no memory for it.
 void LogAdminCall(absl::string_view method, const std::string& peer, const absl::Status& status);
 
 }  // namespace latentd::server

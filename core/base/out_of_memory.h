@@ -15,13 +15,17 @@ inline absl::Status OutOfMemoryError(absl::string_view message) {
 }
 
 // What `run` returns, an absl::Status or StatusOr; RESOURCE_EXHAUSTED with reason OUT_OF_MEMORY if
-// it throws std::bad_alloc.
+// it throws std::bad_alloc. Where there is no memory to say so either, the code alone.
 template <typename Run>
 std::invoke_result_t<Run> CatchOutOfMemory(const Run& run) {
   try {
     return run();
   } catch (const std::bad_alloc&) {
-    return OutOfMemoryError("out of memory");
+    try {
+      return OutOfMemoryError("out of memory");
+    } catch (const std::bad_alloc&) {
+      return absl::ResourceExhaustedError("");  // held in place
+    }
   }
 }
 

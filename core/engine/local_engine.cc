@@ -151,7 +151,8 @@ absl::StatusOr<pipeline::PictureSpec> LocalEngine::Resolve(
 }
 
 absl::StatusOr<uint64_t> LocalEngine::Submit(GenerateSpec spec, std::shared_ptr<EventSink> sink) {
-  absl::StatusOr<uint64_t> handle = TrySubmit(std::move(spec), std::move(sink));
+  absl::StatusOr<uint64_t> handle =
+      CatchOutOfMemory([&] { return TrySubmit(std::move(spec), std::move(sink)); });
   if (!handle.ok()) metrics_.Rejected(handle.status());
   return handle;
 }

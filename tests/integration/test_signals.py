@@ -155,6 +155,55 @@ class LatentdTest(SignalTestCase):
         self.assertIn(b"queue_capacity: 7", process.communicate(timeout=server_process.DEADLINE)[0])
 
 
+class FirstProcessTest(SignalTestCase):
+    """As a container has it: the kernel drops signals that the first process has no handler for."""
+
+    def start_first(self, program, *arguments, **streams):
+        """The process that starts it, and its own id."""
+        enter = ["unshare", "--pid", "--fork", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"])]
+        if subprocess.run([*enter, "true"], stderr=subprocess.DEVNULL).returncode != 0:
+            self.skipTest("this process may make no namespaces")
+        process = subprocess.Popen([*enter, "--kill-child", getattr(server_process.options, program),
+                                    *map(str, arguments)], cwd=self.folder, preexec_fn=default_signals, **streams)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        wait_until(children.read_text, "the program does not start")
+        return process, int(children.read_text().split()[0])
+
+    def assert_ends_while_it_reads(self, program, *arguments):
+        for number in SIGNALS:
+            with self.subTest(signal=number):
+                process, first = self.start_first(program, *arguments, self.new_pipe())
+                self.wait_for_reader(process)
+                os.kill(first, number)
+                self.assertEqual(process.wait(server_process.DEADLINE), 128 + number)
+
+    def test_latentd_while_it_waits_for_its_configuration(self):
+        self.assert_ends_while_it_reads("latentd", "--config")
+
+    def test_latent_while_it_waits_for_a_file(self):
+        self.assert_ends_while_it_reads("latent", "graphs", "import")
+
+    def test_latentd_while_nobody_reads_its_log(self):
+        reading, log = os.pipe()
+        self.addCleanup(os.close, reading)
+        process, first = self.start_first("latentd", "--listen=127.0.0.1:0", f"--base={checkpoint() / 'base'}",
+                                          f"--buckets={SMALL_BUCKETS}", "--cache-dir=", "--drain-timeout=100s", stderr=log)
+        text = b""
+        while b"ready" not in text:
+            text += os.read(reading, 1 << 16)
+        os.set_blocking(log, False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(log, b"x")
+        os.set_blocking(log, True)
+        os.close(log)
+        os.kill(first, signal.SIGTERM)
+        os.kill(first, signal.SIGINT)
+        self.assertIn(process.wait(server_process.DEADLINE), (128 + signal.SIGINT, 128 + signal.SIGTERM))
+
+
 class LatentTest(SignalTestCase):
     def test_while_it_waits_for_a_file(self):
         for arguments in (["generate", "a star", "--image"], ["capabilities", "--tls-ca"], ["health", "--tls-cert"],

@@ -59,7 +59,7 @@ class FakeEngine : public engine::Engine {
   absl::StatusOr<uint64_t> Submit(engine::GenerateSpec spec,
                                   std::shared_ptr<engine::EventSink> sink) override {
     absl::MutexLock lock(&mutex_);
-    if (std::exchange(out_of_memory_, false)) throw std::bad_alloc();
+    if (const auto on_submit = std::exchange(on_submit_, nullptr)) on_submit();
     if (!submit_status_.ok()) return submit_status_;
     const std::vector<FieldViolation> violations = Validate(spec);
     if (!violations.empty()) return InvalidFields(violations);
@@ -98,8 +98,11 @@ class FakeEngine : public engine::Engine {
   }
   // There is no memory for the next request.
   void RunOutOfMemory() {
+    OnNextSubmit([] { throw std::bad_alloc(); });
+  }
+  void OnNextSubmit(std::function<void()> on_submit) {
     absl::MutexLock lock(&mutex_);
-    out_of_memory_ = true;
+    on_submit_ = std::move(on_submit);
   }
   void set_state(engine::State state) {
     engine::ServerStatus changed = status();
@@ -138,6 +141,10 @@ class FakeEngine : public engine::Engine {
     };
     mutex_.Await(absl::Condition(&cancelled));
   }
+  std::weak_ptr<engine::EventSink> SinkOf(size_t number) const {
+    absl::MutexLock lock(&mutex_);
+    return jobs_[number].sink;
+  }
   size_t job_count() const {
     absl::MutexLock lock(&mutex_);
     return jobs_.size();
@@ -163,7 +170,7 @@ class FakeEngine : public engine::Engine {
   engine::ServerStatus status_ ABSL_GUARDED_BY(mutex_) = {.state = engine::State::kReady};
   std::vector<StatusListener> listeners_ ABSL_GUARDED_BY(mutex_);
   engine::LoopStatus loop_ ABSL_GUARDED_BY(mutex_);
-  bool out_of_memory_ ABSL_GUARDED_BY(mutex_) = false;
+  std::function<void()> on_submit_ ABSL_GUARDED_BY(mutex_);
   absl::Status submit_status_ ABSL_GUARDED_BY(mutex_);
   int64_t response_bytes_ ABSL_GUARDED_BY(mutex_) = 1 << 20;
   std::vector<Job> jobs_ ABSL_GUARDED_BY(mutex_);

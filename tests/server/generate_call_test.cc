@@ -63,6 +63,22 @@ class GenerateCallTest : public RunningServer {
   }
 };
 
+TEST_F(GenerateCallTest, PicturesOfAnAnswerAreUnreadUntilTheClientHasIt) {
+  auto token = std::make_shared<int>();
+  const std::weak_ptr<int> unread = token;
+  std::thread client([&] {
+    v1::GenerateResponse response;
+    EXPECT_TRUE(Generate(Request(), response).ok());
+  });
+  engine_.Send(engine::Started{{64, 32}});
+  engine_.Send(engine::Image{.size = {64, 32}, .bytes = "picture", .unread = std::move(token)});
+  EXPECT_FALSE(unread.expired());
+  engine_.Send(engine::Completed{});
+  client.join();
+  server_.reset();
+  EXPECT_TRUE(unread.expired());
+}
+
 TEST_F(GenerateCallTest, AStreamTellsWhatHappens) {
   const std::string bytes(kChunkBytes + 1000, 'p');
   std::thread engine([&] { SendPicture(bytes); });

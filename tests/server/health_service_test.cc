@@ -93,6 +93,21 @@ TEST_F(HealthServiceTest, AnUnknownServiceIsNotFound) {
   EXPECT_EQ(Check("latent.v1.Nothing"), -static_cast<int>(grpc::StatusCode::NOT_FOUND));
 }
 
+// The API is not latentd's: a client may have a newer one.
+TEST_F(HealthServiceTest, AFieldThatIsNotKnownIsLeftOut) {
+  engine_.set_state(engine::State::kReady);
+  grpc::health::v1::HealthCheckRequest request;
+  auto* fields = request.GetReflection()->MutableUnknownFields(&request);
+  fields->AddVarint(99, 1);
+  HealthCheckResponse response;
+  grpc::ClientContext context;
+  EXPECT_TRUE(health_->Check(&context, request, &response).ok());
+  grpc::ClientContext watching;
+  const auto reader = health_->Watch(&watching, request);
+  EXPECT_EQ(Next(*reader), HealthCheckResponse::SERVING);
+  watching.TryCancel();
+}
+
 TEST_F(HealthServiceTest, WatchTellsTheStatusAndItsChanges) {
   grpc::ClientContext context;
   const auto reader = Watch(context, kService);

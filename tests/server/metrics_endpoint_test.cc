@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <new>
 #include <string>
 #include <thread>
 #include <utility>
@@ -112,6 +113,12 @@ TEST_F(MetricsEndpointTest, EachScrapeBringsGaugesUpToDate) {
     EXPECT_THAT(Get("/metrics"),
                 HasSubstr(absl::StrCat("latentd_queue_depth{bucket=\"256x256\"} ", next, "\n")));
   }
+}
+
+TEST_F(MetricsEndpointTest, AScrapeThatThereIsNoMemoryForLeavesTheProcessAlive) {
+  ScrapedEngine engine([] { throw std::bad_alloc(); });
+  ASSERT_OK_AND_ASSIGN(const auto endpoint, MetricsEndpoint::Start("127.0.0.1:0", engine));
+  EXPECT_THAT(HttpGet(endpoint->address(), "/metrics"), StartsWith("HTTP/1.1 200"));
 }
 
 TEST_F(MetricsEndpointTest, OnlyMetricsAreThere) {

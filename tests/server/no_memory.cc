@@ -11,10 +11,23 @@ namespace latentd::testing {
 namespace {
 
 std::atomic<size_t> refused_bytes{std::numeric_limits<size_t>::max()};
+std::atomic<int> given_before = 0;
+thread_local int refused_next = 0;
+
+bool IsRefused(size_t bytes) {
+  if (refused_next > 0) {
+    --refused_next;
+    return true;
+  }
+  return bytes >= refused_bytes && given_before-- <= 0;
+}
 
 }  // namespace
 
-NoMemoryFrom::NoMemoryFrom(size_t bytes) { refused_bytes = bytes; }
+NoMemoryFrom::NoMemoryFrom(size_t bytes, int before) {
+  given_before = before;
+  refused_bytes = bytes;
+}
 NoMemoryFrom::~NoMemoryFrom() { refused_bytes = std::numeric_limits<size_t>::max(); }
 
 #if defined(LATENTD_SANITIZED)
@@ -23,11 +36,13 @@ bool NoMemoryFrom::Works() { return false; }
 bool NoMemoryFrom::Works() { return true; }
 #endif
 
+void RefuseNext(int count) { refused_next = count; }
+
 }  // namespace latentd::testing
 
 #if !defined(LATENTD_SANITIZED)
 void* operator new(size_t bytes) {
-  void* memory = bytes < latentd::testing::refused_bytes ? std::malloc(bytes) : nullptr;
+  void* memory = latentd::testing::IsRefused(bytes) ? nullptr : std::malloc(bytes);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }

@@ -5,14 +5,19 @@
 
 namespace latentd::testing {
 
-// While it lives, there is none for anything as large, on all threads. One at a time.
+// While it lives, there is none for anything as large, on all threads, once it was given `before`
+// times. One at a time.
 class NoMemoryFrom {
  public:
-  explicit NoMemoryFrom(size_t bytes);
+  explicit NoMemoryFrom(size_t bytes, int before = 0);
   ~NoMemoryFrom();
 
   // False under a sanitizer, which brings its own operator new.
   static bool Works();
 };
+
+// There is none for what the calling thread asks for next, so often. REQUIRES:
+// NoMemoryFrom::Works().
+void RefuseNext(int count);
 
 }  // namespace latentd::testing

@@ -52,6 +52,15 @@ TEST(OutboxTest, EventsKeepTheirOrderAndCarryTheRequestId) {
   EXPECT_EQ(events[4].completed().dropped_tokens(), 5);
 }
 
+TEST(OutboxTest, FailingLeavesNothingButTheEnd) {
+  Outbox outbox("", {});
+  outbox.Add(Picture(0, 10), kNow);
+  outbox.Add(engine::Completed{}, kNow);
+  outbox.Fail(absl::ResourceExhaustedError(""));
+  EXPECT_TRUE(TakeAll(outbox).empty());
+  EXPECT_THAT(outbox.end(), Optional(StatusIs(absl::StatusCode::kResourceExhausted, _)));
+}
+
 TEST(OutboxTest, ProgressThatWaitsIsReplacedByTheNewest) {
   Outbox outbox("", {});
   for (int step = 1; step <= 8; ++step) outbox.Add(Step(step), kNow);

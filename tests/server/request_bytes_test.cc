@@ -84,6 +84,7 @@ TEST_F(RequestBytesTest, FieldsOfANewerClientAreNamedByEveryMethod) {
   // Numbers 4711 and 4712, each twice.
   const std::string unknown = "\xb8\xa6\x02\x01\xc0\xa6\x02\x01\xb8\xa6\x02\x01\xc0\xa6\x02\x01";
   for (const MethodDescriptor* method : methods_) {
+    if (method->file()->package() == "grpc.health.v1") continue;  // not latentd's own
     const grpc::Status status = Call(*method, unknown);
     EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << method->full_name();
     const std::vector<std::string> fields = BadFieldsOf(status);

@@ -42,6 +42,15 @@ class RequestLogTest : public RunningServer {
     return "none in " + text_.str();
   }
 
+  // The line of a call of operators.
+  std::string AdminLine(const std::string& method) {
+    server_->Drain(absl::ZeroDuration());
+    for (const absl::string_view line : absl::StrSplit(text_.str(), '\n')) {
+      if (absl::StrContains(line, "] admin method=" + method)) return std::string(line);
+    }
+    return "none in " + text_.str();
+  }
+
   std::shared_ptr<spdlog::logger> before_;
   std::ostringstream text_;
 };
@@ -64,6 +73,31 @@ TEST_F(RequestLogTest, ABadFieldKeepsTheClientsId) {
 TEST_F(RequestLogTest, AServerThatLoadsKeepsTheClientsId) {
   engine_.set_state(engine::State::kLoading);
   EXPECT_THAT(Refuse(Named("early")), AllOf(HasSubstr("id=early "), HasSubstr("reason=LOADING")));
+}
+
+TEST_F(RequestLogTest, AnExportIsLoggedWithItsEnd) {
+  engine_.graphs().entries = {{.id = "aaaaaaaa"}};
+  engine_.graphs().entries[0].state = engine::GraphState::kCold;
+  grpc::ClientContext context;
+  v1::ExportGraphsRequest request;
+  request.mutable_selector()->set_all(true);
+  const auto reader = graph_cache_->ExportGraphs(&context, request);
+  v1::GraphBytes message;
+  EXPECT_FALSE(reader->Read(&message));
+  EXPECT_THAT(AdminLine("ExportGraphs"),
+              AllOf(HasSubstr("code=FAILED_PRECONDITION"), HasSubstr("reason=NOT_COMPILED")));
+}
+
+TEST_F(RequestLogTest, AnImportIsLoggedWithItsClient) {
+  server_.reset();
+  Start({.imports = {true, {.graph_bytes = 4 << 20, .stream_bytes = 6 << 20}}});
+  grpc::ClientContext context;
+  v1::GraphResults results;
+  const auto writer = graph_cache_->ImportGraphs(&context, &results);
+  writer->WritesDone();
+  EXPECT_FALSE(writer->Finish().ok());
+  EXPECT_THAT(AdminLine("ImportGraphs"),
+              AllOf(HasSubstr("peer=ipv4:127.0.0.1:"), HasSubstr("code=INVALID_ARGUMENT")));
 }
 
 TEST_F(RequestLogTest, ARequestWithoutAnIdGetsOne) {

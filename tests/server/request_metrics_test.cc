@@ -5,6 +5,7 @@
 
 #include <thread>
 
+#include "tests/server/no_memory.h"
 #include "tests/server/running_server.h"
 
 namespace latentd::server {
@@ -69,6 +70,21 @@ TEST_F(RequestMetricsTest, WhatTheEngineRefusesIsTheEnginesToCount) {
   ExpectOnly("Generate", "RESOURCE_EXHAUSTED");
   EXPECT_EQ(Rejected("queue_full"), 0);
   EXPECT_EQ(Seconds("Generate", "other").cumulative.back(), 0u);
+}
+
+TEST_F(RequestMetricsTest, WhatTheServerHasNoMemoryToReadIsCounted) {
+  if (!testing::NoMemoryFrom::Works()) GTEST_SKIP() << "the sanitizer brings its own operator new";
+  grpc::ClientContext context;
+  v1::GenerateRequest request = Request();
+  request.set_image(std::string(3 << 20, 'i'));
+  v1::GenerateResponse response;
+  {
+    const testing::NoMemoryFrom none(2 << 20);
+    EXPECT_FALSE(stub_->Generate(&context, request, &response).ok());
+  }
+  ExpectOnly("Generate", "RESOURCE_EXHAUSTED");
+  EXPECT_EQ(Rejected("oom"), 1);
+  EXPECT_EQ(engine_.metrics().GetCounter(metrics::kOutOfMemory, {"admission"}).value(), 1);
 }
 
 TEST_F(RequestMetricsTest, WhatTheServerRefusesIsCountedByItsReason) {
