@@ -79,7 +79,10 @@ class Server:
         end = time.monotonic() + DEADLINE
         while True:
             while seen < len(self.lines):
-                entry = json.loads(self.lines[seen])
+                try:
+                    entry = json.loads(self.lines[seen])
+                except json.JSONDecodeError:
+                    raise AssertionError("latentd wrote what is no line of its log: " + self.log()) from None
                 seen += 1
                 if condition(entry):
                     return entry

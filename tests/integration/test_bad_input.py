@@ -82,9 +82,15 @@ class BadInputTest(SharedServerTestCase):
                 self.assertIn(type_name, error.details())
 
     def test_every_method_names_fields_that_it_does_not_know(self):
+        unknown = b"\xb8\xa6\x02\x01"  # field 4711
         for path, _ in self.methods():
             with self.subTest(method=path):
-                error = self.raw_refusal(path, b"\xb8\xa6\x02\x01")  # field 4711
+                # The message is grpc's, and a newer probe may send what a newer one has.
+                if path == "/grpc.health.v1.Health/Check":
+                    self.assertTrue(self.api.channel.unary_unary(path)(unknown, timeout=DEADLINE))
+                if path.startswith("/grpc.health."):
+                    continue
+                error = self.raw_refusal(path, unknown)
                 self.assertEqual(error.code(), grpc.StatusCode.INVALID_ARGUMENT, error)
                 self.assertIn("4711", violations(error))
 

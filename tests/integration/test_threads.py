@@ -20,7 +20,8 @@ class StoppedThread:
 
     def __init__(self, server, name):
         tasks = pathlib.Path(f"/proc/{server.process.pid}/task")
-        self._id = next(int(task.name) for task in tasks.iterdir() if (task / "comm").read_text().strip() == name)
+        # Of those with the name the last: one that only computes for the first, and has no lock that others wait for.
+        self._id = max(int(task.name) for task in tasks.iterdir() if (task / "comm").read_text().strip() == name)
         self._trace(PTRACE_SEIZE)
         self._trace(PTRACE_INTERRUPT)
         os.waitpid(self._id, ALL_THREADS)

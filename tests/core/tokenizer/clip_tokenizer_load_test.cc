@@ -96,7 +96,7 @@ INSTANTIATE_TEST_SUITE_P(Merges, BadFiles, ::testing::ValuesIn(kMerges));
 const BadFile kConfigurations[] = {
     {"tokenizer_config.json", "nonsense", "not valid JSON"},
     {"tokenizer_config.json", Nested(10000), "levels deep"},
-    {"tokenizer_config.json", R"({"model_max_length": "77"})", "model_max_length is \\\"77\\\""},
+    {"tokenizer_config.json", R"({"model_max_length": "77"})", "model_max_length is \"77\""},
     {"tokenizer_config.json", R"({"model_max_length": 1})", "at least 2"},
     {"tokenizer_config.json", R"({"padding_side": "left"})", "padding_side"},
     {"tokenizer_config.json", R"({"truncation_side": "left"})", "truncation_side"},
