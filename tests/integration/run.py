@@ -16,6 +16,10 @@ import sys
 import tempfile
 import unittest
 
+# Tests start processes while clients have threads: what gRPC would do in the child before it becomes a latentd has hung it,
+# and has written into its log.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+
 HERE = pathlib.Path(__file__).resolve().parent
 REQUIREMENTS = HERE / "requirements.txt"
 

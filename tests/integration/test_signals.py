@@ -93,7 +93,12 @@ class LatentdTest(SignalTestCase):
                 with self.subTest(signal=number):
                     process = self.start("latentd", f"--listen=unix:{path}", f"--base={checkpoint() / 'base'}",
                                          f"--buckets={SMALL_BUCKETS}", "--cache-dir=", "--log-format=json")
-                    wait_until(lambda: self.is_connecting(process), "latentd does not look whether the socket is free")
+
+                    def is_connecting():
+                        self.assertIsNone(process.poll(), "ended without looking whether the socket is free")
+                        return self.is_connecting(process)
+
+                    wait_until(is_connecting, "latentd does not look whether the socket is free")
                     self.assert_ended_by(number, process)
                     self.assertIn(signal.Signals(number).name.encode(), process.stderr.read().splitlines()[-1])
 
