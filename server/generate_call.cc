@@ -157,7 +157,7 @@ void GenerateCall::Fail(const absl::Status& status) {
   {
     absl::MutexLock lock(&mutex_);
     failed_ = true;
-    outbox_->Fail(status);
+    if (outbox_) outbox_->Fail(status);
     handle = handle_;
   }
   const absl::Status ended = CatchOutOfMemory([&] {

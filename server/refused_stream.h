@@ -27,7 +27,7 @@ class RefusedWrite final : public WriteReactor {
   void OnDone() override { delete this; }
 };
 
-// The reactor that `start` made, or that of a call which ends with its error, or for want of
+// The reactor that `start` made, or that of a call which ends with its error, or for lack of
 // memory: gRPC answers UNIMPLEMENTED to an exception. REQUIRES: `start` throws nothing once its
 // reactor owns itself.
 template <typename Start>
