@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <memory>
 #include <set>
@@ -177,7 +178,7 @@ TEST_F(ColdRequestsTest, WhatIsCompiledForARequestIsThereForTheNext) {
 }
 
 TEST_F(ColdRequestsTest, PlansOnce) {
-  int planned = 0;
+  std::atomic<int> planned = 0;
   auto backend = WatchedBackend::Create([&planned](const graph::Graph&) {
     ++planned;
     return absl::OkStatus();
