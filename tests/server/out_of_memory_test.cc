@@ -32,6 +32,19 @@ class OutOfMemoryTest : public RunningServer {
     }
     return reader->Finish();
   }
+  grpc::Status WarmAll() {
+    latent::v1::WarmBucketsRequest request;
+    request.mutable_selector()->set_all(true);
+    return Warm(request);
+  }
+  grpc::Status Warm(const latent::v1::WarmBucketsRequest& request) {
+    grpc::ClientContext context;
+    const auto reader = graph_cache_->WarmBuckets(&context, request);
+    latent::v1::WarmBucketsEvent event;
+    while (reader->Read(&event)) {
+    }
+    return reader->Finish();
+  }
   static void ExpectOutOfMemory(const grpc::Status& status) {
     EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << status.error_message();
     EXPECT_EQ(ReasonOf(status), "OUT_OF_MEMORY");
@@ -66,14 +79,7 @@ TEST_F(OutOfMemoryTest, WorkOfAnOperatorThatThereIsNoMemoryForIsRefusedAndTheNex
 TEST_F(OutOfMemoryTest, WarmingThatThereIsNoMemoryForEndsItsStream) {
   engine_.graphs().on_warm = [](const engine::GraphSelector&, bool, const FakeGraphAdmin::Progress&)
       -> absl::StatusOr<engine::WarmOutcome> { throw std::bad_alloc(); };
-  grpc::ClientContext context;
-  latent::v1::WarmBucketsRequest request;
-  request.mutable_selector()->set_all(true);
-  const auto reader = graph_cache_->WarmBuckets(&context, request);
-  latent::v1::WarmBucketsEvent event;
-  while (reader->Read(&event)) {
-  }
-  ExpectOutOfMemory(reader->Finish());
+  ExpectOutOfMemory(WarmAll());
   server_->Drain(absl::ZeroDuration());
 }
 
@@ -170,12 +176,7 @@ TEST_F(OutOfMemoryTest, WarmingEndsWhereverThereIsNoMemoryForItsNames) {
   for (grpc::Status status(grpc::StatusCode::UNKNOWN, ""); !status.ok(); ++before) {
     ASSERT_LT(before, 100);
     const testing::NoMemoryFrom none(1024 * sizeof(std::string), before);
-    grpc::ClientContext context;
-    const auto reader = graph_cache_->WarmBuckets(&context, request);
-    latent::v1::WarmBucketsEvent event;
-    while (reader->Read(&event)) {
-    }
-    status = reader->Finish();
+    status = Warm(request);
     if (!status.ok()) ExpectOutOfMemory(status);
   }
   EXPECT_GT(before, 2);  // the request is read, and then waits for the worker
@@ -189,14 +190,7 @@ TEST_F(OutOfMemoryTest, WarmingWhoseOutcomeThereIsNoMemoryForEndsItsStream) {
     testing::RefuseNext(1);
     return engine::WarmOutcome();
   };
-  grpc::ClientContext context;
-  latent::v1::WarmBucketsRequest request;
-  request.mutable_selector()->set_all(true);
-  const auto reader = graph_cache_->WarmBuckets(&context, request);
-  latent::v1::WarmBucketsEvent event;
-  while (reader->Read(&event)) {
-  }
-  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(WarmAll().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
 }
 
 TEST_F(OutOfMemoryTest, HealthThatThereIsNoMemoryForIsAnswered) {

@@ -22,4 +22,8 @@ device::Buffer InFloat32(const device::Buffer& plain) {
   return wide;
 }
 
+size_t Float32CopyBytes(DType plain, int64_t elements) {
+  return plain == DType::kF32 ? 0 : static_cast<size_t>(elements) * sizeof(float);
+}
+
 }  // namespace latentd::backends::cpu

@@ -3,6 +3,9 @@
 // Internal to this directory.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+
 #include "core/backends/cpu/kernels/kernel_table.h"
 #include "core/device/buffer.h"
 
@@ -15,5 +18,7 @@ Element ElementOf(device::DType dtype);
 
 // `plain` itself if it is f32, else a copy that is.
 device::Buffer InFloat32(const device::Buffer& plain);
+// Of that copy; 0 where there is none.
+size_t Float32CopyBytes(device::DType plain, int64_t elements);
 
 }  // namespace latentd::backends::cpu

@@ -92,13 +92,6 @@ std::array<Phase, kPhases> MakePhases(const BinderArguments& a) {
   return phases;
 }
 
-// Of the weight in f32, if it is not in it.
-size_t FloatBytes(const View& weight) {
-  return weight.dtype == device::DType::kF32
-             ? 0
-             : static_cast<size_t>(weight.shape.elements()) * sizeof(float);
-}
-
 // The weights of all phases, each in its convolution's layout, one behind the other.
 weights::Packing PackPhases(const View& weight_view, const std::array<Phase, kPhases>& phases) {
   const graph::Shape weight = weight_view.shape;
@@ -110,7 +103,7 @@ weights::Packing PackPhases(const View& weight_view, const std::array<Phase, kPh
                     PackingFor("convolution", weight_view.dtype, plain, phase.weight).form);
   }
   packing.bytes = phases.back().weight_begin + RoundUp(phases.back().weight.get_size());
-  packing.scratch_bytes = plain.get_size() + FloatBytes(weight_view);
+  packing.scratch_bytes = plain.get_size() + Float32CopyBytes(weight_view.dtype, weight.elements());
   packing.packer =
       [=, bytes = packing.bytes](const device::Buffer& whole) -> absl::StatusOr<device::Buffer> {
     return CatchOneDnn("packing a weight", [&]() -> absl::StatusOr<device::Buffer> {

@@ -27,9 +27,7 @@ weights::Packing PackingOf(const KernelTable& kernels, const View& operand) {
   weights::Packing packing;
   packing.form = absl::StrCat("winograd-4x4 ", kernels.name);
   packing.bytes = kernels.winograd_weight_bytes(weight[1], weight[0]);
-  if (operand.dtype != device::DType::kF32) {
-    packing.scratch_bytes = static_cast<size_t>(weight.elements()) * sizeof(float);
-  }
+  packing.scratch_bytes = Float32CopyBytes(operand.dtype, weight.elements());
   packing.packer = [weight, &kernels, bytes = packing.bytes](
                        const device::Buffer& plain) -> absl::StatusOr<device::Buffer> {
     device::Buffer packed =
