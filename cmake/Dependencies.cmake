@@ -14,7 +14,6 @@ find_package(spdlog CONFIG REQUIRED)
 find_package(nlohmann_json CONFIG REQUIRED)
 find_package(PNG REQUIRED)
 find_package(JPEG REQUIRED)
-find_package(OpenMP REQUIRED)
 pkg_check_modules(WEBP REQUIRED IMPORTED_TARGET libwebp)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
@@ -30,10 +29,21 @@ if(NOT EXISTS ${LIBTORCH_DIR}/lib/libtorch_cpu.so)
   message(FATAL_ERROR "no lib/libtorch_cpu.so under LIBTORCH_DIR=${LIBTORCH_DIR}: run deploy/dependencies, or pass -DLIBTORCH_DIR=")
 endif()
 
+# Clang has no code for libgomp, and its own libomp beside LibTorch's libgomp would be a second pool of threads: there OpenMP's
+# regions run on one thread.
+add_library(latentd_openmp INTERFACE)
+if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+  target_compile_options(latentd_openmp INTERFACE -fopenmp=libgomp)
+  target_link_libraries(latentd_openmp INTERFACE ${LIBTORCH_DIR}/lib/libgomp.so.1)
+else()
+  find_package(OpenMP REQUIRED)
+  target_link_libraries(latentd_openmp INTERFACE OpenMP::OpenMP_CXX)
+endif()
+
 # The wheel carries headers of another protobuf (include/google), so its directory goes behind the system's: -idirafter.
 add_library(latentd_libtorch INTERFACE)
-target_compile_options(latentd_libtorch INTERFACE "SHELL:-idirafter ${LIBTORCH_DIR}/include" -fopenmp)
-target_link_libraries(latentd_libtorch INTERFACE
+target_compile_options(latentd_libtorch INTERFACE "SHELL:-idirafter ${LIBTORCH_DIR}/include")
+target_link_libraries(latentd_libtorch INTERFACE latentd_openmp
   ${LIBTORCH_DIR}/lib/libtorch_cpu.so ${LIBTORCH_DIR}/lib/libc10.so ${LIBTORCH_DIR}/lib/libgomp.so.1)
 # libtorch_cpu.so of the CUDA wheel needs libcudart and libcupti, which lie beside it or where CUDA is installed.
 target_link_options(latentd_libtorch INTERFACE -Wl,-rpath-link,${LIBTORCH_DIR}/lib:/usr/local/cuda/lib64)

@@ -38,7 +38,9 @@ class RecordingSink : public engine::EventSink {
   }
 
  private:
-  bool Ended() const { return Has<engine::Completed>() || Has<engine::Failed>(); }
+  bool Ended() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return Has<engine::Completed>() || Has<engine::Failed>();
+  }
   template <typename T>
   bool Has() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     for (const engine::Event& event : events_) {
