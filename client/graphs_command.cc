@@ -203,6 +203,7 @@ ExitCode ShowGraph(AdminClient& client, GraphsOptions& options) {
       {"graph", NameText(g)},
       {"bucket", SizeText(g.bucket())},
       {"rows", absl::StrCat(g.rows())},
+      {"precision", g.precision()},
       {"state", StateText(g)},
       {"users", absl::StrJoin(g.users(), ", ")},
       {"loaded", absl::StrCat(BytesText(g.device_bytes()), ", and ", BytesText(g.arena_bytes()),

@@ -91,6 +91,7 @@ v1::Graph ToProto(const engine::GraphEntry& entry) {
   if (entry.last_use != absl::InfinitePast()) *proto.mutable_last_use() = ToProto(entry.last_use);
   proto.set_pinned(entry.pinned);
   proto.set_in_use(entry.in_use);
+  proto.set_precision(entry.precision);
   return proto;
 }
 

@@ -36,8 +36,7 @@ absl::StatusOr<CompiledGraph> Compile(const Graph& graph, const backends::Backen
                                       const CompileOptions& options) {
   ASSIGN_OR_RETURN(Graph optimised, passes::RunPasses(graph, backend.target(),
                                                       {.skip = options.skipped_passes,
-                                                       .evaluate = options.evaluate,
-                                                       .precision = options.precision}));
+                                                       .evaluate = options.evaluate}));
   ASSIGN_OR_RETURN(std::string plan, backend.Plan(optimised));
   return CompiledGraph{std::make_shared<const Graph>(std::move(optimised)), std::move(plan)};
 }

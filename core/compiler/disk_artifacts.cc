@@ -52,8 +52,7 @@ absl::StatusOr<std::string> DiskArtifacts::Parsed(const GraphKey& key,
 DiskArtifacts::Found DiskArtifacts::WhyNot(const GraphKey& key) const {
   for (const cache::EntryInfo& info : disk_->List(Kind::kArtifact)) {
     const std::optional<GraphKey> other = GraphKey::FromText(info.key);
-    if (!other.has_value() || *other == key) continue;
-    if (other->graph != key.graph || other->precision != key.precision) continue;
+    if (!other.has_value() || *other == key || other->graph != key.graph) continue;
     return {Result::kIncompatible,
             "",
             {},

@@ -30,8 +30,8 @@ class DiskArtifacts {
 
   bool available() const { return disk_ != nullptr; }
 
-  // What a look-up came to: there is one; none; one of the same graph in the same precision, which
-  // another build or machine made; one that is damaged, and in quarantine now.
+  // What a look-up came to: there is one; none; one of the same graph, which another build or
+  // machine made; one that is damaged, and in quarantine now.
   enum class Result : uint8_t { kDisk, kMiss, kIncompatible, kCorrupt };
   struct Found {
     Result result = Result::kMiss;

@@ -54,7 +54,6 @@ struct GraphStore::Entry : std::enable_shared_from_this<Entry> {
         label(wanted.label),
         graph(wanted.graph),
         graph_bytes(graph::GraphBytes(*wanted.graph)),
-        precision(wanted.precision),
         backend(its_backend) {}
 
   // Those that somebody keeps a reference to, in order of declaration.
@@ -78,7 +77,6 @@ struct GraphStore::Entry : std::enable_shared_from_this<Entry> {
   const GraphLabel label;
   const std::shared_ptr<const graph::Graph> graph;
   const size_t graph_bytes;
-  const graph::Precision precision;
   backends::Backend& backend;
 
   std::vector<std::weak_ptr<Use>> uses ABSL_GUARDED_BY(&GraphStore::mutex_);

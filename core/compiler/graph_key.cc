@@ -15,9 +15,11 @@ namespace {
 
 // In the order of the text.
 constexpr std::pair<absl::string_view, std::string GraphKey::*> kFields[] = {
-    {"graph", &GraphKey::graph},     {"precision", &GraphKey::precision},
-    {"options", &GraphKey::options}, {"sources", &GraphKey::sources},
-    {"backend", &GraphKey::backend}, {"fingerprint", &GraphKey::fingerprint}};
+    {"graph", &GraphKey::graph},
+    {"options", &GraphKey::options},
+    {"sources", &GraphKey::sources},
+    {"backend", &GraphKey::backend},
+    {"fingerprint", &GraphKey::fingerprint}};
 
 // Takes "name value\n" off the front.
 bool TakeField(absl::string_view& text, absl::string_view name, std::string& value) {
@@ -48,19 +50,14 @@ std::optional<GraphKey> GraphKey::FromText(absl::string_view text) {
 }
 
 GraphKey KeyOf(const backends::Backend& backend, const CompileOptions& options) {
-  return {"",
-          "",
-          absl::StrCat("skip=", absl::StrJoin(options.skipped_passes, ",")),
-          kSourcesDigest,
-          backend.target().name,
-          backend.Fingerprint()};
+  return {"", absl::StrCat("skip=", absl::StrJoin(options.skipped_passes, ",")), kSourcesDigest,
+          backend.target().name, backend.Fingerprint()};
 }
 
 GraphKey KeyOf(const graph::Graph& graph, const backends::Backend& backend,
                const CompileOptions& options) {
   GraphKey key = KeyOf(backend, options);
   key.graph = graph::GraphDigest(graph).ToString();
-  key.precision = graph::ToText(options.precision);
   return key;
 }
 

@@ -10,7 +10,6 @@
 #include "core/backends/backend.h"
 #include "core/base/digest.h"
 #include "core/graph/graph.h"
-#include "core/graph/precision.h"
 #include "core/passes/pipeline.h"
 
 namespace latentd::compiler {
@@ -20,13 +19,11 @@ struct CompileOptions {
   std::set<std::string> skipped_passes;  // by name; part of the key
   // Folds literals. Not part of the key: an artifact made without it is as right.
   passes::Evaluator evaluate = {};
-  graph::Precision precision = {};  // of the one graph that is compiled
 };
 
 struct GraphKey {
   std::string graph;  // digest of the text of the graph before passes: shapes and dtypes are in it
-  std::string precision;    // what it computes in, spelled out
-  std::string options;      // the other options, spelled out
+  std::string options;      // spelled out
   std::string sources;      // digest of the sources of graph, passes, compiler and backends
   std::string backend;      // "cpu"
   std::string fingerprint;  // instruction set, threads, library versions
@@ -42,7 +39,7 @@ struct GraphKey {
 
 GraphKey KeyOf(const graph::Graph& graph, const backends::Backend& backend,
                const CompileOptions& options);
-// The same with what is known without the graph: its digest and its precision are empty.
+// The same with what is known without the graph: its digest is empty.
 GraphKey KeyOf(const backends::Backend& backend, const CompileOptions& options);
 
 // The first field in which a key's text, found somewhere, is another one than `wanted`: "backend

@@ -11,6 +11,8 @@
 namespace latentd::compiler {
 namespace {
 
+using device::DType;
+
 constexpr size_t kMaxName = 32;
 
 bool IsName(absl::string_view word) {
@@ -32,7 +34,9 @@ std::string GraphLabel::ToText() const {
   std::string text = component;
   if (!part.empty()) absl::StrAppend(&text, " ", part);
   if (width != 0 || height != 0) absl::StrAppend(&text, " ", width, "x", height);
-  return absl::StrCat(text, " rows ", rows, fallback ? " fallback" : "");
+  absl::StrAppend(&text, " rows ", rows, fallback ? " fallback" : "");
+  if (dtype != DType::kF32) absl::StrAppend(&text, " ", device::Name(dtype));
+  return text;
 }
 
 std::optional<GraphLabel> GraphLabel::FromText(absl::string_view text) {
@@ -48,7 +52,10 @@ std::optional<GraphLabel> GraphLabel::FromText(absl::string_view text) {
   }
   if (ReadSize(word, label)) word = take();
   if (word != "rows" || !absl::SimpleAtoi(take(), &label.rows)) return std::nullopt;
-  label.fallback = take() == "fallback";
+  word = take();
+  label.fallback = word == "fallback";
+  if (label.fallback) word = take();
+  label.dtype = device::ParseDType(word).value_or(DType::kF32);
   const bool names = IsName(label.component) && (label.part.empty() || IsName(label.part));
   if (!names || label.ToText() != text) return std::nullopt;
   return label;

@@ -63,8 +63,8 @@ GraphStore::GraphRef GraphStore::FindUse(const Entry& entry, const WantedGraph& 
 
 GraphStore::GraphRef GraphStore::Declare(const WantedGraph& wanted) {
   backends::Backend& backend = wanted.backend != nullptr ? *wanted.backend : backend_;
-  auto declared = std::make_shared<Entry>(
-      wanted, KeyOf(*wanted.graph, backend, OptionsFor(wanted.precision)), backend);
+  auto declared =
+      std::make_shared<Entry>(wanted, KeyOf(*wanted.graph, backend, options_.compile), backend);
   // Without the lock: it asks the disk.
   const bool is_new = !Knows(declared->id);
   const bool on_disk = is_new && disk_.Contains(declared->key);
@@ -81,12 +81,6 @@ GraphStore::GraphRef GraphStore::Declare(const WantedGraph& wanted) {
   entry->uses.push_back(use);
   Publish(*entry);
   return use;
-}
-
-CompileOptions GraphStore::OptionsFor(const graph::Precision& precision) const {
-  CompileOptions options = options_.compile;
-  options.precision = precision;
-  return options;
 }
 
 std::string GraphStore::IdOf(const GraphRef& graph) { return graph->entry->id.ToString(); }

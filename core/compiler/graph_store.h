@@ -57,7 +57,6 @@ struct WantedGraph {
   std::string user;                           // who wants it: "base", "refiner"
   std::shared_ptr<const graph::Graph> graph;  // before passes
   std::shared_ptr<const weights::WeightSet> weights;
-  graph::Precision precision = {};
   backends::Backend* backend = nullptr;  // null: the store's own; else e.g. the reference backend
 };
 
@@ -126,7 +125,7 @@ class GraphStore {
   using ExecutablePointer = std::shared_ptr<backends::Executable>;
 
   struct Options {
-    CompileOptions compile;                  // its precision is each graph's own
+    CompileOptions compile;
     size_t memory_budget = size_t{1} << 30;  // executables' own bytes and artifacts in memory
     bool run_once = false;  // run each executable once, on zeros, when it is loaded
     bool save = true;       // write what was compiled to disk
@@ -247,7 +246,6 @@ class GraphStore {
 
   // graph_store.cc: from a reference to an executable.
   std::shared_ptr<Entry> FindEntry(const Digest& id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  CompileOptions OptionsFor(const graph::Precision& precision) const;
   bool Knows(const Digest& id) const ABSL_LOCKS_EXCLUDED(mutex_);
   GraphRef FindUse(const Entry& entry, const WantedGraph& wanted) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -44,8 +44,7 @@ absl::StatusOr<backends::MemoryNeeds> GraphStore::Predict(const GraphRef& graph,
 
 absl::StatusOr<PlannedGraph> GraphStore::PlanNow(const Entry& entry) const {
   const absl::Time begin = clock_.Monotonic();
-  ASSIGN_OR_RETURN(CompiledGraph graph,
-                   Compile(*entry.graph, entry.backend, OptionsFor(entry.precision)));
+  ASSIGN_OR_RETURN(CompiledGraph graph, Compile(*entry.graph, entry.backend, options_.compile));
   return PlannedGraph{std::move(graph), clock_.Monotonic() - begin};
 }
 
@@ -72,7 +71,6 @@ absl::Status GraphStore::CheckKey(const GraphKey& key) const {
   }
   GraphKey wanted = KeyOf(*backend, options_.compile);
   wanted.graph = key.graph;
-  wanted.precision = key.precision;
   if (key == wanted) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("it was made for ", Difference(key.ToText(), wanted)));

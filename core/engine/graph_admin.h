@@ -22,7 +22,7 @@ enum class GraphState : uint8_t { kCold, kCompiling, kCompiled, kLoading, kReady
 enum class CacheTier : uint8_t { kMemory, kDisk, kBoth };
 
 struct KeyField {
-  std::string name;  // "graph", "precision", "options", "sources", "backend", "fingerprint"
+  std::string name;  // "graph", "options", "sources", "backend", "fingerprint"
   std::string value;
 };
 
@@ -33,6 +33,7 @@ struct GraphEntry {
   pipeline::Size bucket;  // 0x0: serves every bucket
   int rows = 1;
   bool fallback = false;
+  std::string precision;  // "fp32", "bf16", "fp16"
   std::vector<std::string> users;
   GraphState state = GraphState::kCold;
   std::string reason;

@@ -21,6 +21,27 @@ using Ids = std::set<std::string>;
 constexpr size_t kFewestDigits = 6;
 constexpr size_t kMostNamed = 10;
 
+// As --precision spells it.
+std::string PrecisionName(device::DType dtype) {
+  if (dtype == device::DType::kF32) return "fp32";
+  return dtype == device::DType::kF16 ? "fp16" : "bf16";
+}
+
+// Whether one graph could stand in the other's place, but for what it computes in.
+bool HaveOnePurpose(compiler::GraphLabel a, const compiler::GraphLabel& b) {
+  a.dtype = b.dtype;
+  return a == b;
+}
+
+// "computes in fp32, wanted bf16", "has backend cpu, wanted reference".
+std::string Difference(const GraphInfo& found, const GraphInfo& wanted) {
+  if (found.label.dtype == wanted.label.dtype) {
+    return absl::StrCat("has ", compiler::Difference(found.key.ToText(), wanted.key));
+  }
+  return absl::StrCat("computes in ", PrecisionName(found.label.dtype), ", wanted ",
+                      PrecisionName(wanted.label.dtype));
+}
+
 absl::Status NoSuchGraph(absl::string_view what) {
   return WithReason(absl::NotFoundError(absl::StrCat("no graph has the ", what)), "NO_SUCH_GRAPH");
 }
@@ -156,9 +177,9 @@ std::string WhyUnused(const GraphInfo& graph, const std::vector<GraphInfo>& know
   for (const BucketNeeds& bucket : served) needed.insert(bucket.ids.begin(), bucket.ids.end());
   if (needed.contains(graph.id)) return "";
   for (const GraphInfo& info : known) {
-    if (!needed.contains(info.id) || info.label != graph.label) continue;
-    return absl::StrCat("this server needs another ", graph.label.ToText(), ": this one has ",
-                        compiler::Difference(graph.key.ToText(), info.key));
+    if (!needed.contains(info.id) || !HaveOnePurpose(info.label, graph.label)) continue;
+    return absl::StrCat("this server needs another ", graph.label.ToText(), ": this one ",
+                        Difference(graph, info));
   }
   return absl::StrCat("no bucket of this server needs ", graph.label.ToText());
 }
@@ -170,11 +191,11 @@ GraphEntry EntryOf(const GraphInfo& info) {
           .bucket = {info.label.width, info.label.height},
           .rows = info.label.rows,
           .fallback = info.label.fallback,
+          .precision = PrecisionName(info.label.dtype),
           .users = info.users,
           .state = static_cast<GraphState>(info.state),
           .reason = info.reason,
           .key = {{"graph", info.key.graph},
-                  {"precision", info.key.precision},
                   {"options", info.key.options},
                   {"sources", info.key.sources},
                   {"backend", info.key.backend},

@@ -1,5 +1,4 @@
-// In what a graph's products compute: what the precision pass (core/passes/precision.h) is told,
-// and part of an artifact's key.
+// In what a graph's products compute: what core/passes/precision.h is told.
 #pragma once
 
 #include <string>
@@ -16,9 +15,5 @@ struct Precision {
 
   bool operator==(const Precision&) const = default;
 };
-
-// "f16 f32=\"vae/decoder.up_blocks.\",\"vae/decoder.conv_out.\""; for f32 the name alone. Two texts
-// are equal iff what is computed is.
-std::string ToText(const Precision& precision);
 
 }  // namespace latentd::graph

@@ -1,5 +1,9 @@
 #include "core/graph/split.h"
 
+#include <map>
+#include <string>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/graph/graph_builder.h"
@@ -8,8 +12,6 @@
 
 namespace latentd::graph {
 namespace {
-
-constexpr char kPacked[] = "request";
 
 // Builds both parts from what one look at the graph found.
 class RateSplit {
@@ -84,7 +86,7 @@ class RateSplit {
       if (!value.ok()) return Blame(id, value.status());
       values[id] = *value;
     }
-    RETURN_IF_ERROR(Pack(values, builder));
+    Pack(values, builder);
     return std::move(builder).Build();
   }
 
@@ -103,51 +105,54 @@ class RateSplit {
         "one row of it is ", builder.shape(value).ToString(), ", not ", one_row.ToString()));
   }
 
-  // One row of every packed value, flattened, one behind the other.
-  absl::Status Pack(absl::Span<const Value> values, GraphBuilder& builder) const {
-    std::vector<Value> parts;
+  // For each dtype one row of its packed values, flattened, one behind the other.
+  void Pack(absl::Span<const Value> values, GraphBuilder& builder) const {
+    std::map<DType, std::vector<Value>> parts;
     for (ValueId id = 0; id < graph_.size(); ++id) {
       if (!packed_[id]) continue;
-      if (const DType dtype = graph_.node(id).dtype; dtype == DType::kI64) {
-        return Blame(id, absl::InvalidArgumentError("the step part reads it, but i64 does not fit "
-                                                    "into the packed f32 value"));
-      }
-      Value part = values[id];
-      if (builder.node(part).dtype != DType::kF32) part = builder.Cast(part, DType::kF32);
-      parts.push_back(builder.Reshape(part, {1, builder.shape(part).elements()}));
+      const Value flat = builder.Reshape(values[id], {1, builder.shape(values[id]).elements()});
+      parts[graph_.node(id).dtype].push_back(flat);
     }
-    builder.Output(kPacked, parts.size() == 1 ? parts[0] : builder.Concat(parts, 1));
-    return absl::OkStatus();
+    for (const auto& [dtype, flat] : parts) {
+      builder.Output(NameOf(dtype), flat.size() == 1 ? flat[0] : builder.Concat(flat, 1));
+    }
   }
 
   absl::StatusOr<Graph> BuildStep() const {
     GraphBuilder builder;
-    const Value packed = builder.Input(kPacked, DType::kF32, {rows_, PackedWidth()}, Rate::kStep);
+    std::map<DType, Value> packed;
+    for (const auto& [dtype, width] : PackedWidths()) {
+      packed[dtype] = builder.Input(NameOf(dtype), dtype, {rows_, width}, Rate::kStep);
+    }
     std::vector<Value> values(graph_.size());
-    int64_t offset = 0;
+    std::map<DType, int64_t> offsets;
     for (ValueId id = 0; id < graph_.size(); ++id) {
-      if (packed_[id]) values[id] = Unpack(graph_.node(id), packed, &offset, builder);
+      const Node& node = graph_.node(id);
+      if (packed_[id]) values[id] = Unpack(node, packed[node.dtype], offsets[node.dtype], builder);
       if (step_[id]) values[id] = builder.Append(Renumbered(id, values));
     }
     for (const Output& output : graph_.outputs()) builder.Output(output.name, values[output.value]);
     return std::move(builder).Build();
   }
 
-  Value Unpack(const Node& node, Value packed, int64_t* offset, GraphBuilder& builder) const {
-    const int64_t begin = *offset;
-    *offset += node.shape.elements() / rows_;
-    const Value flat = builder.Slice(packed, 1, begin, *offset);
-    const Value shaped =
-        node.shape == builder.shape(flat) ? flat : builder.Reshape(flat, node.shape);
-    return node.dtype == DType::kF32 ? shaped : builder.Cast(shaped, node.dtype);
+  Value Unpack(const Node& node, Value packed, int64_t& offset, GraphBuilder& builder) const {
+    const int64_t begin = offset;
+    offset += node.shape.elements() / rows_;
+    const Value flat = builder.Slice(packed, 1, begin, offset);
+    return node.shape == builder.shape(flat) ? flat : builder.Reshape(flat, node.shape);
   }
 
-  int64_t PackedWidth() const {
-    int64_t width = 0;
+  std::map<DType, int64_t> PackedWidths() const {
+    std::map<DType, int64_t> widths;
     for (ValueId id = 0; id < graph_.size(); ++id) {
-      if (packed_[id]) width += graph_.node(id).shape.elements() / rows_;
+      const Node& node = graph_.node(id);
+      if (packed_[id]) widths[node.dtype] += node.shape.elements() / rows_;
     }
-    return width;
+    return widths;
+  }
+
+  static std::string NameOf(DType dtype) {
+    return absl::StrCat(kPackedPrefix, device::Name(dtype));
   }
 
   Node Renumbered(ValueId id, absl::Span<const Value> values) const {

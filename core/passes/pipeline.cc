@@ -16,7 +16,6 @@
 #include "core/passes/image_layout.h"
 #include "core/passes/linear_geglu.h"
 #include "core/passes/merge_linears.h"
-#include "core/passes/precision.h"
 #include "core/passes/simplify_movement.h"
 #include "core/passes/upsample_conv2d.h"
 
@@ -37,14 +36,7 @@ absl::StatusOr<graph::Graph> Fold(const graph::Graph& graph, const graph::Target
   return FoldConstants(graph, options.evaluate);
 }
 
-absl::StatusOr<graph::Graph> SetPrecision(const graph::Graph& graph, const graph::Target&,
-                                          const PassOptions& options) {
-  return ChoosePrecision(graph, options.precision);
-}
-
 constexpr Pass kPasses[] = {
-    {"precision", "simplifying removes the casts to f32 by which a network says what must stay f32",
-     SetPrecision},
     {"constant_folding", "what is computed from literals is a literal, which can equal another",
      Fold},
     {"simplify_movement",

@@ -3,7 +3,7 @@
 //
 // Every pass takes a graph that Verify accepts, leaves such a graph with the same inputs and
 // outputs, and is numerically equal to what it was given but for the rounding of another order of
-// the same operations (precision: of the dtype that it was asked for). No pass reads a weight's
+// the same operations. No pass reads a weight's
 // value.
 //
 // Free functions; thread-safe.
@@ -21,7 +21,6 @@
 #include "core/base/clock.h"
 #include "core/device/buffer.h"
 #include "core/graph/graph.h"
-#include "core/graph/precision.h"
 #include "core/graph/target.h"
 
 namespace latentd::passes {
@@ -34,7 +33,6 @@ using Evaluator = std::function<absl::StatusOr<device::Buffer>(
 struct PassOptions {
   std::set<std::string> skip;  // names of passes; a name that is none is INVALID_ARGUMENT
   Evaluator evaluate;          // null: literals are not folded
-  graph::Precision precision;
 };
 
 struct Pass {

@@ -1,6 +1,6 @@
-// Chooses for every value of an f32 graph whether it is computed in PassOptions' lesser dtype
-// ("low"), by torch's rules of promotion: what comes out is what the networks' modules compute
-// after module.to(dtype), but that sums, norms and softmax run in f32 inside an op.
+// Chooses for every value of an f32 graph whether it is computed in a lesser dtype ("low"), by
+// torch's rules of promotion: what comes out is what the networks' modules compute after
+// module.to(dtype), but that sums, norms and softmax run in f32 inside an op.
 //
 //   low        convolutions, linears and look-ups that read a checkpoint's weight; attention whose
 //              query is low; norms, elementwise and movement of low operands. Their other operands
@@ -10,8 +10,9 @@
 //              are cast up); matmul, softmax, row_std and timestep_embedding: the step graph's
 //              guidance and noise scheduler are exactly those of f32
 //
-// Inputs and outputs keep their dtype, and so does what is not f32 to begin with. Expects a graph
-// without fused nodes, which it would leave in f32.
+// Inputs and outputs keep their dtype, and so does what is not f32 to begin with. It comes before
+// all passes, and before a graph is split by rate: the passes remove the casts to f32 by which a
+// network says what must stay f32, and would leave fused nodes for it, which it leaves in f32.
 #pragma once
 
 #include "absl/status/statusor.h"

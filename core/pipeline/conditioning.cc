@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/pipeline/finite.h"
-#include "core/pipeline/run_graph.h"
 
 namespace latentd::pipeline {
 namespace {
@@ -106,9 +105,9 @@ void Append(std::vector<float>& ids, const Offset& offset) {
   ids.push_back(static_cast<float>(offset.left));
 }
 
-// One row of the request graph's packed result.
+// One row of the request graph's packed results, into those of all rows.
 absl::Status RunRequestPart(const Stage& stage, const Encoded& text, std::vector<float> time_ids,
-                            Buffer row) {
+                            int64_t row, NamedBuffers& rows) {
   const auto count = static_cast<int64_t>(time_ids.size());
   ASSIGN_OR_RETURN(
       const NamedBuffers outputs,
@@ -116,8 +115,19 @@ absl::Status RunRequestPart(const Stage& stage, const Encoded& text, std::vector
                {{"encoder_hidden_states", text.hidden_states},
                 {"text_embeds", text.pooled},
                 {"time_ids", Buffer::Wrap(time_ids.data(), DType::kF32, {1, count}, nullptr)}}));
-  std::memcpy(row.data(), outputs.at("request").data(), row.bytes());
+  for (const auto& [name, packed] : outputs) {
+    std::memcpy(rows.at(name).Rows(row, row + 1).data(), packed.data(), packed.bytes());
+  }
   return absl::OkStatus();
+}
+
+// The request graph's packed results for so many rows.
+NamedBuffers AllocateRows(const backends::Executable& request_part, int64_t rows) {
+  NamedBuffers buffers;
+  for (const backends::Port& port : request_part.outputs()) {
+    buffers[port.name] = Buffer::Allocate(port.dtype, {rows, port.shape[1]});
+  }
+  return buffers;
 }
 
 }  // namespace
@@ -136,11 +146,11 @@ absl::StatusOr<Conditioning> MakeConditioning(const Stage& stage, const PictureS
 
   Conditioning conditioning;
   const auto count = static_cast<int64_t>(rows.size());
-  conditioning.request = Buffer::Allocate(DType::kF32, {count, model.graphs().request_size()});
+  conditioning.request = AllocateRows(*stage.request_part, count);
   for (int64_t i = 0; i < count; ++i) {
     const bool conditional = i + 1 == count;
-    RETURN_IF_ERROR(RunRequestPart(stage, rows[i], TimeIds(model, resolved, conditional),
-                                   conditioning.request.Rows(i, i + 1)));
+    RETURN_IF_ERROR(RunRequestPart(stage, rows[i], TimeIds(model, resolved, conditional), i,
+                                   conditioning.request));
     conditioning.hidden_states.push_back(rows[i].hidden_states);
     conditioning.pooled.push_back(rows[i].pooled);
   }

@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "core/device/buffer.h"
 #include "core/pipeline/picture_spec.h"
+#include "core/pipeline/run_graph.h"
 #include "core/pipeline/sdxl_model.h"
 #include "core/pipeline/stage.h"
 
@@ -17,7 +18,8 @@ namespace latentd::pipeline {
 struct Conditioning {
   std::vector<device::Buffer> hidden_states;  // [1, 77, features]
   std::vector<device::Buffer> pooled;         // [1, channels]
-  device::Buffer request;  // [rows, n]: what the request graph made of both and the time ids
+  // What the request graph made of both and the time ids, [rows, n], by the step graph's inputs.
+  NamedBuffers request;
 };
 
 // Runs the stage's text encoders and request part. `resolved` came from Pipeline::Resolve.

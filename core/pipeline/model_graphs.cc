@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
 #include "core/base/status_macros.h"
-#include "core/graph/split.h"
+#include "core/compiler/split.h"
 #include "core/pipeline/precision.h"
 
 namespace latentd::pipeline {
@@ -50,23 +50,31 @@ absl::Status ModelGraphs::DeclareFixed() {
     texts.push_back(std::move(text));
   }
   const StepShape probe{1, kProbeSide, kProbeSide};
-  ASSIGN_OR_RETURN(const graph::Graph step,
-                   MakeStepGraph(configs_.unet, probe, configs_.conditioning, StoredDType()));
-  ASSIGN_OR_RETURN(const graph::Graph decode, Build({Kind::kDecode, probe}));
-  ASSIGN_OR_RETURN(const graph::Graph encode, Build({Kind::kEncode, probe}));
+  ASSIGN_OR_RETURN(const graph::Graph step, BuildWhole({Kind::kStep, probe}));
+  ASSIGN_OR_RETURN(const graph::Graph decode, BuildWhole({Kind::kDecode, probe}));
+  ASSIGN_OR_RETURN(const graph::Graph encode, BuildWhole({Kind::kEncode, probe}));
   std::vector<const graph::Graph*> all = {&step, &decode};
   if (!IsOff(options_.components, "vae_encoder")) all.push_back(&encode);
   for (const graph::Graph& text : texts) all.push_back(&text);
   RETURN_IF_ERROR(CheckWeights(all));
 
   for (size_t i = 0; i < texts.size(); ++i) {
-    text_.push_back(
-        DeclareAs({.component = configs_.text_encoders[i].component}, std::move(texts[i])));
+    compiler::GraphLabel label{.component = configs_.text_encoders[i].component};
+    ASSIGN_OR_RETURN(graph::SplitGraphs split, Split(label, texts[i]));
+    text_.push_back(DeclareAs(std::move(label), std::move(split.step)));
   }
-  ASSIGN_OR_RETURN(graph::SplitGraphs split, graph::SplitByRate(step));
+  return DeclareRequest(step);
+}
+
+absl::Status ModelGraphs::DeclareRequest(const graph::Graph& step) {
+  compiler::GraphLabel label{.component = UnetOf(which_), .part = "request"};
+  ASSIGN_OR_RETURN(graph::SplitGraphs split, Split(label, step));
   if (!split.request) return absl::InvalidArgumentError("the UNet reads no prompt");
-  request_size_ = split.request->node(split.request->outputs().front().value).shape[1];
-  request_ = DeclareAs({.component = UnetOf(which_), .part = "request"}, *std::move(split.request));
+  for (const graph::Output& output : split.request->outputs()) {
+    const graph::Node& packed = split.request->node(output.value);
+    request_bytes_ += packed.shape.elements() * device::SizeOf(packed.dtype);
+  }
+  request_ = DeclareAs(std::move(label), *std::move(split.request));
   return absl::OkStatus();
 }
 
@@ -122,6 +130,12 @@ absl::StatusOr<GraphRef> ModelGraphs::FindOrBuild(const Key& key, IfUnknown unkn
 }
 
 absl::StatusOr<graph::Graph> ModelGraphs::Build(const Key& key) const {
+  ASSIGN_OR_RETURN(const graph::Graph whole, BuildWhole(key));
+  ASSIGN_OR_RETURN(graph::SplitGraphs split, Split(LabelOf(key), whole));
+  return std::move(split.step);
+}
+
+absl::StatusOr<graph::Graph> ModelGraphs::BuildWhole(const Key& key) const {
   const StepShape& shape = key.shape;
   switch (key.kind) {
     case Kind::kDecode:
@@ -132,10 +146,17 @@ absl::StatusOr<graph::Graph> ModelGraphs::Build(const Key& key) const {
     case Kind::kStep:
       break;
   }
-  ASSIGN_OR_RETURN(const graph::Graph whole,
-                   MakeStepGraph(configs_.unet, shape, configs_.conditioning, StoredDType()));
-  ASSIGN_OR_RETURN(graph::SplitGraphs split, graph::SplitByRate(whole));
-  return std::move(split.step);
+  return MakeStepGraph(configs_.unet, shape, configs_.conditioning, StoredDType());
+}
+
+absl::StatusOr<graph::SplitGraphs> ModelGraphs::Split(const compiler::GraphLabel& label,
+                                                      const graph::Graph& graph) const {
+  return compiler::SplitInPrecision(graph, PrecisionFor(label));
+}
+
+graph::Precision ModelGraphs::PrecisionFor(const compiler::GraphLabel& label) const {
+  if (label.fallback) return {};
+  return PrecisionOf(options_.precision, label.component, configs_.vae);
 }
 
 absl::StatusOr<graph::Graph> ModelGraphs::BuildText(const TextEncoder& encoder) const {
@@ -163,20 +184,17 @@ compiler::GraphLabel ModelGraphs::LabelOf(const Key& key) const {
     label.component = UnetOf(which_);
     label.part = "step";
   }
+  label.dtype = PrecisionFor(label).dtype;
   return label;
 }
 
 GraphRef ModelGraphs::DeclareAs(compiler::GraphLabel label, graph::Graph graph) const {
   const bool reference = IsReference(options_.components, label.component);
-  graph::Precision precision;
-  if (!label.fallback) {
-    precision = PrecisionOf(options_.precision, label.component, configs_.vae);
-  }
+  label.dtype = PrecisionFor(label).dtype;
   return store_.Declare({.label = std::move(label),
                          .user = NameOf(which_),
                          .graph = std::make_shared<const graph::Graph>(std::move(graph)),
                          .weights = weights_,
-                         .precision = std::move(precision),
                          .backend = reference ? options_.reference : nullptr});
 }
 

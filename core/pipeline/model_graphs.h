@@ -19,6 +19,8 @@
 #include "core/backends/executable.h"
 #include "core/compiler/graph_store.h"
 #include "core/graph/graph.h"
+#include "core/graph/precision.h"
+#include "core/graph/split.h"
 #include "core/pipeline/components.h"
 #include "core/pipeline/model_configs.h"
 #include "core/pipeline/picture_spec.h"
@@ -56,9 +58,10 @@ class ModelGraphs {
   // [1, 77, features] for every K, "pooled".
   const std::vector<GraphRef>& text() const { return text_; }
 
-  // "encoder_hidden_states", "text_embeds", "time_ids", one row -> "request" [1, request_size()].
+  // "encoder_hidden_states", "text_embeds", "time_ids", one row -> what a step reads of it, packed
+  // by dtype (core/graph/split.h), in all so many bytes.
   const GraphRef& request() const { return request_; }
-  int64_t request_size() const { return request_size_; }
+  int64_t request_bytes() const { return request_bytes_; }
 
   // What may be done for a graph that is not known yet.
   enum class IfUnknown : uint8_t {
@@ -66,7 +69,7 @@ class ModelGraphs {
     kRefuse,  // FAILED_PRECONDITION with reason GRAPH_COLD; quick
   };
 
-  // The step graph (step_graph.h) with "request" [rows, request_size()] in place of its
+  // The step graph (step_graph.h) with request()'s outputs, for all rows, in place of its
   // request-rate inputs.
   absl::StatusOr<GraphRef> Step(const StepShape& shape, IfUnknown unknown = IfUnknown::kBuild)
       ABSL_LOCKS_EXCLUDED(mutex_);
@@ -105,13 +108,18 @@ class ModelGraphs {
               compiler::GraphStore& store);
 
   absl::Status DeclareFixed();
+  absl::Status DeclareRequest(const graph::Graph& step);
   absl::Status CheckWeights(const std::vector<const graph::Graph*>& graphs) const;
   absl::StatusOr<GraphRef> FindOrBuild(const Key& key, IfUnknown unknown)
       ABSL_LOCKS_EXCLUDED(mutex_);
   GraphRef Find(const Key& key) ABSL_LOCKS_EXCLUDED(mutex_);  // null: nobody keeps it
   absl::StatusOr<graph::Graph> Build(const Key& key) const;
+  absl::StatusOr<graph::Graph> BuildWhole(const Key& key) const;
+  absl::StatusOr<graph::SplitGraphs> Split(const compiler::GraphLabel& label,
+                                           const graph::Graph& graph) const;
   absl::StatusOr<graph::Graph> BuildText(const TextEncoder& encoder) const;
   compiler::GraphLabel LabelOf(const Key& key) const;
+  graph::Precision PrecisionFor(const compiler::GraphLabel& label) const;
   GraphRef DeclareAs(compiler::GraphLabel label, graph::Graph graph) const;
   graph::GraphBuilder::StoredDType StoredDType() const;
 
@@ -122,7 +130,7 @@ class ModelGraphs {
   compiler::GraphStore& store_;
   std::vector<GraphRef> text_;
   GraphRef request_;
-  int64_t request_size_ = 0;
+  int64_t request_bytes_ = 0;
 
   absl::Mutex mutex_;
   absl::flat_hash_map<Key, WeakGraphRef> shapes_ ABSL_GUARDED_BY(mutex_);

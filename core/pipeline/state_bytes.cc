@@ -8,9 +8,10 @@ namespace {
 constexpr int64_t kFloat = sizeof(float);
 
 // What its encoders and the request part made of the prompts.
-int64_t ConditioningElements(const SdxlModel& model, int rows) {
+int64_t ConditioningBytes(const SdxlModel& model, int rows) {
   const ConditioningSizes& sizes = model.conditioning();
-  return rows * (sizes.tokens * sizes.features + sizes.pooled + model.graphs().request_size());
+  const int64_t states = (sizes.tokens * sizes.features + sizes.pooled) * kFloat;
+  return rows * (states + model.graphs().request_bytes());
 }
 
 }  // namespace
@@ -19,9 +20,9 @@ int64_t StateBytes(const std::vector<const SdxlModel*>& models, const StepShape&
   const int64_t channels = models.front()->latent_channels();
   const int64_t latents = channels * shape.height * shape.width;
   const int64_t pixels = int64_t{3} * size.width * size.height;
-  int64_t kept = latents, held_area = 0;
+  int64_t kept = latents, conditioning = 0, held_area = 0;
   for (const SdxlModel* model : models) {
-    kept += ConditioningElements(*model, shape.rows);
+    conditioning += ConditioningBytes(*model, shape.rows);
     held_area = std::max(held_area, model->TilesOf(shape.height, shape.width).HeldArea());
   }
   kept += static_cast<int64_t>(models.size() - 1) * latents;  // handed over
@@ -29,7 +30,7 @@ int64_t StateBytes(const std::vector<const SdxlModel*>& models, const StepShape&
   const int64_t steps = StepElements(shape, channels) * kFloat;
   const int64_t tiles = held_area * pixels / (int64_t{shape.height} * shape.width);
   const int64_t decode = pixels * (kFloat + 1) + tiles * kFloat;
-  return kept * kFloat + std::max(steps, decode);
+  return conditioning + kept * kFloat + std::max(steps, decode);
 }
 
 }  // namespace latentd::pipeline

@@ -42,12 +42,13 @@ void FillGuidance(StateBlock& block, const PictureSpec& spec, int rows) {
 
 StateBlock MakeBlock(const Picture& picture) {
   const Request& request = *picture.request;
+  const NamedBuffers& conditioning = request.conditioning[picture.stage_index]->request;
   StateBlock block;
   block.executable = picture.stage().step;
   for (const Port& port : block.executable->inputs()) {
-    const bool shared = port.name == "request";
-    block.inputs.push_back(shared ? request.conditioning[picture.stage_index]->request
-                                  : Buffer::Allocate(port.dtype, port.shape));
+    const auto shared = conditioning.find(port.name);
+    block.inputs.push_back(shared != conditioning.end() ? shared->second
+                                                        : Buffer::Allocate(port.dtype, port.shape));
   }
   const Port& state = block.executable->outputs().front();
   block.outputs.push_back(Buffer::Allocate(state.dtype, state.shape));

@@ -8,14 +8,12 @@
 #include "core/backends/reference/evaluate.h"
 #include "core/base/clock.h"
 #include "core/base/status_macros.h"
-#include "core/graph/split.h"
+#include "core/compiler/split.h"
 
 namespace latentd::golden {
 namespace {
 
 using device::Buffer;
-
-constexpr char kRequest[] = "request";  // the request part's output and the step part's input
 
 absl::StatusOr<NamedBuffers> RunOnce(backends::Executable& executable, const NamedBuffers& inputs) {
   std::vector<Buffer> given, made;
@@ -36,8 +34,9 @@ absl::StatusOr<NamedBuffers> RunOnce(backends::Executable& executable, const Nam
 }  // namespace
 
 NetworkRunner::NetworkRunner(backends::Backend& backend, const std::string& component,
-                             const weights::TensorMap& tensors, compiler::CompileOptions options)
-    : precision_(options.precision),
+                             const weights::TensorMap& tensors, const graph::Precision& precision,
+                             compiler::CompileOptions options)
+    : precision_(precision),
       store_(backends::reference::EvaluateRecipe),
       weights_(std::make_shared<weights::WeightSet>(&store_)),
       graphs_(backend, SystemClock(), registry_, /*disk=*/nullptr,
@@ -48,29 +47,31 @@ NetworkRunner::NetworkRunner(backends::Backend& backend, const std::string& comp
 absl::StatusOr<NamedBuffers> NetworkRunner::Run(const graph::Graph& graph,
                                                 const NamedBuffers& inputs) {
   RETURN_IF_ERROR(weights_->Check(graph));
-  ASSIGN_OR_RETURN(const graph::SplitGraphs split, graph::SplitByRate(graph));
+  ASSIGN_OR_RETURN(const graph::SplitGraphs split, compiler::SplitInPrecision(graph, precision_));
   NamedBuffers of_step = inputs;
   if (split.request) {
-    ASSIGN_OR_RETURN(of_step[kRequest], RunRequestRows(*split.request, inputs));
+    ASSIGN_OR_RETURN(const NamedBuffers packed, RunRequestRows(*split.request, inputs));
+    of_step.insert(packed.begin(), packed.end());
   }
   return RunPart(split.step, of_step);
 }
 
 absl::StatusOr<NamedBuffers> NetworkRunner::RunPart(graph::Graph part, const NamedBuffers& inputs) {
-  const auto declared =
-      graphs_.Declare({.graph = std::make_shared<const graph::Graph>(std::move(part)),
-                       .weights = weights_,
-                       .precision = precision_});
+  const auto declared = graphs_.Declare(
+      {.graph = std::make_shared<const graph::Graph>(std::move(part)), .weights = weights_});
   ASSIGN_OR_RETURN(const auto executable, graphs_.Get(declared));
   return RunOnce(*executable, inputs);
 }
 
-absl::StatusOr<Buffer> NetworkRunner::RunRequestRows(const graph::Graph& request,
-                                                     const NamedBuffers& inputs) {
-  const graph::Node& of_one_row = request.node(request.outputs().front().value);
+absl::StatusOr<NamedBuffers> NetworkRunner::RunRequestRows(const graph::Graph& request,
+                                                           const NamedBuffers& inputs) {
   const graph::ValueId first_input = request.Select(graph::Op::kInput).front();
   const int64_t rows = inputs.at(request.node(first_input).name).shape()[0];
-  Buffer packed = Buffer::Allocate(of_one_row.dtype, {rows, of_one_row.shape[1]});
+  NamedBuffers packed;
+  for (const graph::Output& output : request.outputs()) {
+    const graph::Node& of_one_row = request.node(output.value);
+    packed[output.name] = Buffer::Allocate(of_one_row.dtype, {rows, of_one_row.shape[1]});
+  }
   for (int64_t row = 0; row < rows; ++row) {
     NamedBuffers of_row;
     for (graph::ValueId id : request.Select(graph::Op::kInput)) {
@@ -78,8 +79,9 @@ absl::StatusOr<Buffer> NetworkRunner::RunRequestRows(const graph::Graph& request
       of_row[name] = inputs.at(name).Rows(row, row + 1);
     }
     ASSIGN_OR_RETURN(const NamedBuffers made, RunPart(request, of_row));
-    const Buffer& values = made.at(kRequest);
-    std::memcpy(packed.Rows(row, row + 1).data(), values.data(), values.bytes());
+    for (const auto& [name, values] : made) {
+      std::memcpy(packed.at(name).Rows(row, row + 1).data(), values.data(), values.bytes());
+    }
   }
   return packed;
 }

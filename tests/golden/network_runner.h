@@ -9,6 +9,7 @@
 #include "core/base/clock.h"
 #include "core/compiler/graph_store.h"
 #include "core/graph/graph.h"
+#include "core/graph/precision.h"
 #include "core/metrics/registry.h"
 #include "core/weights/weight_set.h"
 #include "core/weights/weight_store.h"
@@ -20,7 +21,8 @@ class NetworkRunner {
  public:
   // `backend` must outlive the runner.
   NetworkRunner(backends::Backend& backend, const std::string& component,
-                const weights::TensorMap& tensors, compiler::CompileOptions options);
+                const weights::TensorMap& tensors, const graph::Precision& precision,
+                compiler::CompileOptions options);
 
   // The outputs by name. The request part, if there is one, is run for one row after the other.
   // INVALID_ARGUMENT if an input is not given.
@@ -28,8 +30,8 @@ class NetworkRunner {
 
  private:
   absl::StatusOr<NamedBuffers> RunPart(graph::Graph part, const NamedBuffers& inputs);
-  absl::StatusOr<device::Buffer> RunRequestRows(const graph::Graph& request,
-                                                const NamedBuffers& inputs);
+  absl::StatusOr<NamedBuffers> RunRequestRows(const graph::Graph& request,
+                                              const NamedBuffers& inputs);
 
   const graph::Precision precision_;
   metrics::Registry registry_;

@@ -32,7 +32,6 @@ struct Tolerance {
   double alone;
 };
 constexpr Tolerance kTolerances[] = {
-    {"precision", 0},              // nothing where f32 is asked for
     {"constant_folding", 0},       // folded by the reference backend itself
     {"simplify_movement", 0},      //
     {"common_subexpressions", 0},  //

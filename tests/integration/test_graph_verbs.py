@@ -201,7 +201,7 @@ class TransferTest(VerbTestCase):
         other, api = self.cold_server("--precision=bf16", f"--buckets={SMALL}")
         out, error = self.verb("import", str(archive), server=other)
         lines = [line for line in out.splitlines() if "not used" in line]
-        unused = sum("precision f32, wanted bf16" in line for line in lines)
+        unused = sum("computes in fp32, wanted bf16" in line for line in lines)
         self.assertGreater(unused, 0)
         self.assertIn(f"no bucket of this server needs vae_decoder {WIDE}", out)
         self.assertIn(f"warning: {len(lines)} of them are not used by this server", error)

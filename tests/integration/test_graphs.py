@@ -98,16 +98,17 @@ class SharingTest(GraphsTestCase):
 
 class PrecisionTest(GraphsTestCase):
     def test_precision_comes_from_the_configuration_and_is_part_of_the_key(self):
-        """Guard: key.precision in KeyOf (core/compiler/graph_key.cc); for force_upcast, which the demo's VAE has: the
-        prefixes in PrecisionOf (core/pipeline/precision.cc)."""
-        def key_of(component):
-            graph = next(graph for graph in api.graphs(components=[component]) if graph.users and not graph.fallback)
-            return {field.name: field.value for field in graph.key}
+        """Guard: SplitInPrecision in ModelGraphs::Split (core/pipeline/model_graphs.cc); for force_upcast, which the
+        demo's VAE has: PrecisionOf (core/pipeline/precision.cc)."""
+        def graph_of(component):
+            return next(graph for graph in api.graphs(components=[component]) if graph.users and not graph.fallback)
+
+        def text_of(component):
+            return next(field.value for field in graph_of(component).key if field.name == "graph")
 
         server, api = self.start("--precision=fp16", buckets="64x64")
-        self.assertEqual(key_of("unet_base")["precision"], "f16")
-        self.assertIn("vae/decoder.up_blocks.", key_of("vae_decoder")["precision"])
-        self.assertEqual(key_of("vae_encoder")["precision"], "f32")
+        self.assertEqual([graph_of(component).precision for component in ("unet_base", "vae_decoder", "vae_encoder")],
+                         ["fp16", "fp16", "fp32"])
         first = self.draw(api)
         again = self.draw(api, image=first, strength=0.5)
         # Whatever ran between, of encoder or decoder: nothing was changed for it and has to be changed back.
@@ -117,11 +118,11 @@ class PrecisionTest(GraphsTestCase):
         server, api = self.start("--precision=fp16", "--forbid-compile-after-ready", buckets="64x64")
         self.assertEqual(compilations(server), 0)
         self.assertEqual(self.draw(api), first)
-        half = key_of("unet_base")
+        half = text_of("unet_base")
         self.assertEqual(server.stop(), 0)
         server, api = self.start(buckets="64x64")
-        self.assertEqual(key_of("unet_base")["graph"], half["graph"])
-        self.assertEqual(key_of("unet_base")["precision"], "f32")
+        self.assertNotEqual(text_of("unet_base"), half)
+        self.assertEqual(graph_of("unet_base").precision, "fp32")
         self.assertGreater(compilations(server), 0)
 
 

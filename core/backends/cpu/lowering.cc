@@ -133,9 +133,7 @@ class Lowering {
         scope.values[id] = Literal(node);
         return;
       case Op::kReshape:
-        scope.values[id] = Dense(node.operands[0], scope);
-        scope.values[id].shape = node.shape;
-        scope.values[id].strides = DenseStrides(node.shape);
+        scope.values[id] = ReshapedOrCopied(node, scope);
         return;
       case Op::kSlice:
         scope.values[id] = Sliced(node, scope.values[node.operands[0]]);
@@ -151,6 +149,12 @@ class Lowering {
       default:
         return LowerCompute(node, id, scope);
     }
+  }
+
+  View ReshapedOrCopied(const Node& node, Scope& scope) {
+    const ValueId operand = node.operands[0];
+    if (std::optional<View> view = Reshaped(scope.values[operand], node.shape)) return *view;
+    return *Reshaped(Dense(operand, scope), node.shape);
   }
 
   // A constant (f32) of a fused node's body; those of the graph itself are recipes.

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/graph/graph.h"
@@ -82,6 +83,9 @@ struct Program {
 };
 
 View DenseView(int storage, graph::DType dtype, const graph::Shape& shape);
+// The same elements in the same order under another shape, where strides can say that; nothing
+// where they would have to be moved first. REQUIRES: as many elements.
+std::optional<View> Reshaped(const View& view, const graph::Shape& shape);
 std::vector<int64_t> DenseStrides(const graph::Shape& shape);
 
 }  // namespace latentd::backends::cpu

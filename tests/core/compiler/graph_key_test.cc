@@ -29,22 +29,6 @@ TEST(GraphKey, DiffersWithGraphOptionsBackendAndFingerprint) {
   EXPECT_NE(key.ToDigest(), rebuilt.ToDigest());
 }
 
-TEST(GraphKey, DiffersWithThePrecisionAndWithWhatItLeavesInF32) {
-  FakeBackend backend;
-  const auto in = [&](const graph::Precision& precision) {
-    return KeyOf(SiluGraph(4), backend, {.precision = precision});
-  };
-  EXPECT_NE(in({DType::kBF16}).ToDigest(), in({}).ToDigest());
-  EXPECT_NE(in({DType::kBF16}).ToDigest(), in({DType::kF16}).ToDigest());
-  EXPECT_NE(in({DType::kF16, {"a", "b"}}).ToDigest(), in({DType::kF16, {"a"}}).ToDigest());
-  EXPECT_NE(in({DType::kF16, {"a", "b"}}).ToDigest(), in({DType::kF16, {"a,b"}}).ToDigest());
-  EXPECT_EQ(in({DType::kF16, {"a", "b"}}), in({DType::kF16, {"b", "a", "b"}}));
-  EXPECT_EQ(in({DType::kF32, {"a"}}), in({}));
-  EXPECT_THAT(in({DType::kF16, {"b", "a"}}).ToText(),
-              HasSubstr("\nprecision f16 f32=\"a\",\"b\"\n"));
-  EXPECT_THAT(in({}).ToText(), HasSubstr("\nprecision f32\n"));
-}
-
 TEST(GraphKey, SpellsEverythingOut) {
   FakeBackend backend;
   const std::string text = KeyOf(SiluGraph(4), backend, {{"epilogues", "dead_code"}}).ToText();

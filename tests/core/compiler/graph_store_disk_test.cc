@@ -152,17 +152,6 @@ TEST_F(GraphStoreDiskTest, AnotherGraphOfAnotherMachineIsAMereMiss) {
   EXPECT_THAT(process.warnings(), IsEmpty());
 }
 
-TEST_F(GraphStoreDiskTest, AnotherPrecisionOfTheGraphIsAMereMiss) {
-  WantedGraph low = Wanted(SiluGraph(4));
-  low.precision.dtype = device::DType::kF16;
-  Process process(backend, clock, directory.path());
-  ASSERT_OK(process->Get(process->Declare(low)));
-  ASSERT_OK(process->Get(process->Declare(Wanted(SiluGraph(4)))));
-  EXPECT_EQ(process.Lookups("miss"), 2);
-  EXPECT_EQ(process.Lookups("incompatible"), 0);
-  EXPECT_THAT(process.warnings(), IsEmpty());
-}
-
 TEST_F(GraphStoreDiskTest, OtherOptionsAreAnotherEntry) {
   CompileAndSave();
   Process process(backend, clock, directory.path(), {.compile = {{"epilogues"}}});

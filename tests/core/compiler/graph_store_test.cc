@@ -72,21 +72,6 @@ TEST_F(GraphStoreTest, CountsWhatItDoes) {
   EXPECT_EQ(process.Value(metrics::kGraphCacheBudget, {"memory"}), size_t{1} << 30);
 }
 
-TEST_F(GraphStoreTest, AnotherPrecisionIsAnotherEntryAndAnotherCompilation) {
-  Process process(backend, clock, "");
-  WantedGraph low = Wanted(SiluGraph(4));
-  low.precision.dtype = device::DType::kBF16;
-  const GraphRef exact = process->Declare(Wanted(SiluGraph(4)));
-  const GraphRef lesser = process->Declare(low);
-  EXPECT_NE(GraphStore::IdOf(exact), GraphStore::IdOf(lesser));
-  EXPECT_EQ(lesser, process->Declare(low));
-  ASSERT_OK_AND_ASSIGN(const ExecutablePointer a, process->Get(exact));
-  ASSERT_OK_AND_ASSIGN(const ExecutablePointer b, process->Get(lesser));
-  EXPECT_NE(a, b);
-  EXPECT_EQ(backend.plans, 2);
-  EXPECT_EQ(process->Find(GraphStore::IdOf(lesser))->key.precision, "bf16");
-}
-
 TEST_F(GraphStoreTest, AnotherGraphIsAnotherCompilation) {
   Process process(backend, clock, "");
   const GraphRef four = process->Declare(Wanted(SiluGraph(4)));

@@ -87,7 +87,8 @@ TEST_F(GraphAdminTest, ListsWhatIsServedWithItsUsersAndKey) {
     components.insert(entry.component);
     EXPECT_EQ(entry.state, GraphState::kReady) << entry.component;
     EXPECT_EQ(entry.id.size(), 32u);
-    EXPECT_EQ(entry.key.size(), 6u);
+    EXPECT_EQ(entry.key.size(), 5u);
+    EXPECT_EQ(entry.precision, "fp32");
     EXPECT_GT(entry.disk_bytes, 0);
     EXPECT_GT(entry.compile_time, absl::ZeroDuration());
   }

@@ -78,13 +78,17 @@ TEST(GraphSelectionTest, ReleasingABucketLeavesWhatAnotherOneStillNeeds) {
 
 TEST(GraphSelectionTest, SaysWhyNothingNeedsAGraph) {
   std::vector<compiler::GraphInfo> known = Infos();
-  known[2].key.precision = "bf16";
+  known[2].label.dtype = device::DType::kBF16;
   compiler::GraphInfo other = known[2];
   EXPECT_EQ(WhyUnused(other, known, Served()), "");
   other.id = "dddddd44";
-  other.key.precision = "f32";
+  other.key.backend = "reference";
+  EXPECT_THAT(
+      WhyUnused(other, known, Served()),
+      HasSubstr("unet_base step 96x64 rows 1 bf16: this one has backend reference, wanted"));
+  other.label.dtype = device::DType::kF32;
   EXPECT_THAT(WhyUnused(other, known, Served()),
-              HasSubstr("unet_base step 96x64 rows 1: this one has precision f32, wanted bf16"));
+              HasSubstr("unet_base step 96x64 rows 1: this one computes in fp32, wanted bf16"));
   other.label.width = 128;
   EXPECT_EQ(WhyUnused(other, known, Served()),
             "no bucket of this server needs unet_base step 128x64 rows 1");

@@ -14,7 +14,9 @@ namespace latentd::graph {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::StatusIs;
 
 // Cross-attention in small: keys and an embedding per request, the rest per step.
@@ -33,7 +35,7 @@ Graph CrossAttention(int64_t rows) {
   return *std::move(b).Build();
 }
 
-TEST(SplitByRate, PacksWhatTheStepPartReadsIntoOneValue) {
+TEST(SplitByRate, PacksWhatTheStepPartReads) {
   ASSERT_OK_AND_ASSIGN(const SplitGraphs split, SplitByRate(CrossAttention(2)));
   ASSERT_TRUE(split.request.has_value());
   EXPECT_EQ(ToText(*split.request), R"(latentd graph 1
@@ -53,10 +55,10 @@ TEST(SplitByRate, PacksWhatTheStepPartReadsIntoOneValue) {
 %13 = reshape(%5) shape=[1,56] : f32[1,56]
 %14 = reshape(%11) shape=[1,8] : f32[1,8]
 %15 = concat(%12, %13, %14) axis=1 : f32[1,120]
-output "request" = %15
+output "request.f32" = %15
 )");
   EXPECT_EQ(ToText(split.step), R"(latentd graph 1
-%0 = input "request" rate=step : f32[2,120]
+%0 = input "request.f32" rate=step : f32[2,120]
 %1 = input "latents" rate=step : f32[2,5,8]
 %2 = slice(%0) axis=1 begin=0 end=56 : f32[2,56]
 %3 = reshape(%2) shape=[2,7,8] : f32[2,7,8]
@@ -90,20 +92,31 @@ TEST(SplitByRate, LeavesAGraphWithoutRequestWorkAsItIs) {
   EXPECT_EQ(ToText(split.step), ToText(graph));
 }
 
-TEST(SplitByRate, PacksADirectlyReadInputAndOtherDtypesAsF32) {
+TEST(SplitByRate, PacksEachDtypeByItself) {
   GraphBuilder b;
   const Value x = b.Input("x", DType::kF32, {2, 4}, Rate::kStep);
   const Value half = b.Input("half", DType::kF16, {2, 4}, Rate::kRequest);
+  const Value ids = b.Input("ids", DType::kI64, {2, 3}, Rate::kRequest);
   const Value plain = b.Input("plain", DType::kF32, {2, 4}, Rate::kRequest);
-  const Value sum = b.Add(x, b.Cast(b.Silu(b.Cast(x, DType::kF16)), DType::kF32));
-  b.Output("y", b.Add(sum, plain));
-  b.Output("z", b.Silu(half));
+  b.Output("y", b.Add(x, plain));
+  b.Output("z", b.Add(b.Cast(x, DType::kF16), b.Silu(half)));
+  b.Output("u", b.Add(b.Cast(x, DType::kF16), half));
+  b.Output("v", b.Embedding(x, ids));
   ASSERT_OK_AND_ASSIGN(const Graph graph, std::move(b).Build());
   ASSERT_OK_AND_ASSIGN(const SplitGraphs split, SplitByRate(graph));
   ASSERT_TRUE(split.request.has_value());
-  EXPECT_EQ(split.request->node(split.request->outputs()[0].value).shape, (Shape{1, 8}));
+  std::vector<std::string> packed;
+  for (const Output& output : split.request->outputs()) {
+    const Node& node = split.request->node(output.value);
+    packed.push_back(output.name + " " + node.shape.ToString());
+    EXPECT_EQ(output.name, std::string(kPackedPrefix) + std::string(device::Name(node.dtype)));
+  }
+  EXPECT_THAT(packed, ElementsAre("request.f32 [1,4]", "request.f16 [1,8]", "request.i64 [1,3]"));
   EXPECT_OK(Verify(split.step));
-  EXPECT_EQ(split.step.node(split.step.outputs()[1].value).dtype, DType::kF16);
+  EXPECT_THAT(ToText(split.step), AllOf(HasSubstr("input \"request.f32\" rate=step : f32[2,4]"),
+                                        HasSubstr("input \"request.f16\" rate=step : f16[2,8]"),
+                                        HasSubstr("input \"request.i64\" rate=step : i64[2,3]"),
+                                        Not(HasSubstr("cast(%0"))));
 }
 
 using Network = std::function<Value(GraphBuilder&, Value request)>;
@@ -160,17 +173,6 @@ TEST(SplitByRate, RefusesRequestInputsOfDifferentRows) {
   ASSERT_OK_AND_ASSIGN(const Graph graph, std::move(b).Build());
   EXPECT_THAT(SplitByRate(graph),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("request input \"c\" [1,2]")));
-}
-
-TEST(SplitByRate, RefusesToPackIntegers) {
-  GraphBuilder b;
-  const Value ids = b.Input("ids", DType::kI64, {2, 3}, Rate::kRequest);
-  const Value table = b.Input("table", DType::kF32, {9, 4}, Rate::kStep);
-  const Value other = b.Silu(b.Input("o", DType::kF32, {2, 1, 1}, Rate::kRequest));
-  b.Output("y", b.Mul(b.Embedding(table, ids), other));
-  ASSERT_OK_AND_ASSIGN(const Graph graph, std::move(b).Build());
-  EXPECT_THAT(SplitByRate(graph),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("i64 does not fit")));
 }
 
 }  // namespace

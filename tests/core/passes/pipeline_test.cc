@@ -86,7 +86,7 @@ TEST(RunPasses, SkipsByNameAndReportsWhatRan) {
 TEST(RunPasses, RefusesToSkipWhatDoesNotExist) {
   EXPECT_THAT(RunPasses(SmallUnet(), {}, {.skip = {"linear_gelgu"}}),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("there are: precision, constant_folding")));
+                       HasSubstr("there are: constant_folding")));
 }
 
 TEST(RunPasses, RefusesAnInvalidGraph) {

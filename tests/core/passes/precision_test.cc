@@ -178,14 +178,10 @@ TEST(ChoosePrecision, KeepsTheDTypeOfWhatIsNotF32ToBeginWith) {
   EXPECT_EQ(DTypeOf(graph, Op::kSilu), DType::kF16);
 }
 
-TEST(ChoosePrecision, ChangesNothingForF32OrWhereItIsSkipped) {
+TEST(ChoosePrecision, ChangesNothingForF32) {
   const Graph graph = SmallUnet();
   ASSERT_OK_AND_ASSIGN(const Graph same, ChoosePrecision(graph, {DType::kF32, {"net/"}}));
   EXPECT_EQ(ToText(same), ToText(graph));
-  ASSERT_OK_AND_ASSIGN(const Graph plain, RunPasses(graph, EagerTarget()));
-  ASSERT_OK_AND_ASSIGN(const Graph skipped, RunPasses(graph, EagerTarget(),
-                                                      {.skip = {"precision"}, .precision = kBf16}));
-  EXPECT_EQ(ToText(skipped), ToText(plain));
 }
 
 TEST(ChoosePrecision, RefusesWhatNetworksCannotComputeIn) {
@@ -197,7 +193,8 @@ TEST(ChoosePrecision, LeavesThePassesBehindItTheSameToFuse) {
   for (graph::Layout layout : {graph::Layout::kNchw, graph::Layout::kNhwc}) {
     const graph::Target target = EagerTarget(layout);
     ASSERT_OK_AND_ASSIGN(const Graph plain, RunPasses(SmallUnet(), target));
-    ASSERT_OK_AND_ASSIGN(const Graph low, RunPasses(SmallUnet(), target, {.precision = kBf16}));
+    ASSERT_OK_AND_ASSIGN(const Graph chosen, ChoosePrecision(SmallUnet(), kBf16));
+    ASSERT_OK_AND_ASSIGN(const Graph low, RunPasses(chosen, target));
     EXPECT_EQ(FusedKinds(low), FusedKinds(plain));
     for (ValueId id : low.Select(Op::kFused)) EXPECT_EQ(low.node(id).dtype, DType::kBF16);
   }
@@ -231,8 +228,8 @@ TEST_P(GoldenNetworksLow, AreNearTheirF32SelvesAndNotEqual) {
     Runs run(golden::kComponent, network.weights, part.inputs);
     const std::vector<Buffer> expected = run(part.graph);
     for (const auto& [dtype, tolerance] : {std::pair{DType::kBF16, 0.03}, {DType::kF16, 0.004}}) {
-      ASSERT_OK_AND_ASSIGN(const Graph low,
-                           RunPasses(part.graph, EagerTarget(), {.precision = {dtype}}));
+      ASSERT_OK_AND_ASSIGN(const Graph chosen, ChoosePrecision(part.graph, {dtype}));
+      ASSERT_OK_AND_ASSIGN(const Graph low, RunPasses(chosen, EagerTarget()));
       const double distance = RelativeDistance(expected, run(low));
       EXPECT_LE(distance, tolerance) << part.name << " " << device::Name(dtype);
       EXPECT_GE(distance, tolerance / 1000) << part.name << " " << device::Name(dtype);

@@ -80,15 +80,15 @@ TEST_F(PipelineTest, CountsWhatAPictureHolds) {
   ASSERT_OK(alone.pipeline->Run(*picture));  // encode
   ASSERT_EQ(picture->next, UnitKind::kStep);
   const Request& request = *picture->request;
-  size_t kept = request.encoded_image->bytes() + picture->latents.bytes();
-  for (const Conditioning& text : {*request.conditioning[0]}) {
-    kept += text.request.bytes();
-    for (const auto& states : text.hidden_states) kept += states.bytes();
-    for (const auto& pooled : text.pooled) kept += pooled.bytes();
-  }
+  const Conditioning& text = *request.conditioning[0];
+  size_t shared = 0;
+  for (const auto& [name, packed] : text.request) shared += packed.bytes();
+  size_t kept = shared + request.encoded_image->bytes() + picture->latents.bytes();
+  for (const auto& states : text.hidden_states) kept += states.bytes();
+  for (const auto& pooled : text.pooled) kept += pooled.bytes();
   size_t block = picture->block->outputs.front().bytes();
   for (const auto& input : picture->block->inputs) block += input.bytes();
-  block -= request.conditioning[0]->request.bytes();  // shared
+  block -= shared;
   const size_t pixels = size_t{64} * 72 * 3;
   EXPECT_EQ(alone.pipeline->StateBytes({64, 72}, 2),
             static_cast<int64_t>(kept + std::max(block, 5 * pixels)));
