@@ -1,8 +1,42 @@
-# cmake -DOUTPUT=FILE -DSOURCES=LIST -P SourcesDigest.cmake: a header with one digest of all these files.
-set(all "")
-foreach(source ${SOURCES})
-  file(SHA256 ${source} digest)
-  string(APPEND all ${digest})
+# cmake -DOUTPUT=FILE -DCORE=DIRECTORY -P SourcesDigest.cmake
+# A header with a digest for each backend below CORE, of the sources that decide what its artifacts hold and of nothing else:
+# an edit in one backend leaves what the others compiled in the cache.
+
+# digest_of(VARIABLE GLOB...): of all files that match, in order of their names.
+function(digest_of variable)
+  file(GLOB_RECURSE sources ${ARGN})
+  set(all "")
+  foreach(source ${sources})
+    file(SHA256 ${source} digest)
+    string(APPEND all ${digest})
+  endforeach()
+  string(SHA256 all "${all}")
+  set(${variable} ${all} PARENT_SCOPE)
+endfunction()
+
+digest_of(shared ${CORE}/graph/*.h ${CORE}/graph/*.cc ${CORE}/passes/*.h ${CORE}/passes/*.cc
+  ${CORE}/compiler/artifact.* ${CORE}/compiler/compile.* ${CORE}/compiler/graph_key.* ${CORE}/compiler/split.*)
+file(GLOB interface ${CORE}/backends/*.h ${CORE}/backends/*.cc)
+
+set(rows "")
+file(GLOB backends LIST_DIRECTORIES true RELATIVE ${CORE}/backends ${CORE}/backends/*)
+foreach(backend ${backends})
+  if(IS_DIRECTORY ${CORE}/backends/${backend})
+    digest_of(own ${interface} ${CORE}/backends/${backend}/*.h ${CORE}/backends/${backend}/*.cc)
+    string(SHA256 digest "${shared}${own}")
+    string(APPEND rows "    {\"${backend}\", \"${digest}\"},\n")
+  endif()
 endforeach()
-string(SHA256 all "${all}")
-file(WRITE ${OUTPUT} "// Generated at build time.\n#pragma once\n\nnamespace latentd::compiler {\ninline constexpr char kSourcesDigest[] = \"${all}\";\n}  // namespace latentd::compiler\n")
+file(WRITE ${OUTPUT} "// Generated at build time.
+#pragma once
+
+#include <utility>
+
+#include \"absl/strings/string_view.h\"
+
+namespace latentd::compiler {
+// Backend, digest.
+inline constexpr std::pair<absl::string_view, absl::string_view> kSourcesDigests[] = {
+${rows}};
+}  // namespace latentd::compiler
+")

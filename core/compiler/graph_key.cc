@@ -32,6 +32,14 @@ bool TakeField(absl::string_view& text, absl::string_view name, std::string& val
   return true;
 }
 
+// None for a backend that is not below core/backends, such as a test's.
+std::string SourcesOf(absl::string_view backend) {
+  for (const auto& [name, digest] : kSourcesDigests) {
+    if (name == backend) return std::string(digest);
+  }
+  return "none";
+}
+
 }  // namespace
 
 std::string GraphKey::ToText() const {
@@ -50,8 +58,8 @@ std::optional<GraphKey> GraphKey::FromText(absl::string_view text) {
 }
 
 GraphKey KeyOf(const backends::Backend& backend, const CompileOptions& options) {
-  return {"", absl::StrCat("skip=", absl::StrJoin(options.skipped_passes, ",")), kSourcesDigest,
-          backend.target().name, backend.Fingerprint()};
+  return {"", absl::StrCat("skip=", absl::StrJoin(options.skipped_passes, ",")),
+          SourcesOf(backend.target().name), backend.target().name, backend.Fingerprint()};
 }
 
 GraphKey KeyOf(const graph::Graph& graph, const backends::Backend& backend,

@@ -24,7 +24,7 @@ struct CompileOptions {
 struct GraphKey {
   std::string graph;  // digest of the text of the graph before passes: shapes and dtypes are in it
   std::string options;      // spelled out
-  std::string sources;      // digest of the sources of graph, passes, compiler and backends
+  std::string sources;      // digest of the sources that decide what the backend's artifacts hold
   std::string backend;      // "cpu"
   std::string fingerprint;  // instruction set, threads, library versions
 

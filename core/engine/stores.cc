@@ -57,8 +57,9 @@ weights::DigestArchive DigestsIn(DiskCache* cache, const Clock& clock, WriteBehi
           .clock = &clock};
 }
 
+// `backend` packs what `reference` evaluates.
 weights::FormArchive FormsIn(DiskCache* cache, const backends::Backend& backend,
-                             WriteBehind& writes) {
+                             const backends::Backend& reference, WriteBehind& writes) {
   if (cache == nullptr) return {};
   return {.find = [cache](absl::string_view key) -> std::optional<device::Buffer> {
             const auto entry = cache->Read(Kind::kPackedWeight, key);
@@ -75,7 +76,9 @@ weights::FormArchive FormsIn(DiskCache* cache, const backends::Backend& backend,
                           {static_cast<const char*>(bytes.data()), bytes.bytes()});
                 });
               },
-          .version = compiler::KeyOf(backend, {}).sources};
+          .version = absl::StrCat(compiler::KeyOf(backend, {}).sources, " ",
+                                  compiler::KeyOf(reference, {}).sources, " ",
+                                  backends::reference::EvaluatorVersion())};
 }
 
 }  // namespace
@@ -85,7 +88,7 @@ Stores::Stores(const Config& config, backends::Backend& backend, const Clock& cl
     : disk(OpenCache(config, clock, registry)),
       digests(DigestsIn(disk.get(), clock, writes)),
       reference(std::make_unique<backends::reference::ReferenceBackend>()),
-      weights(backends::reference::EvaluateRecipe, FormsIn(disk.get(), backend, writes),
+      weights(backends::reference::EvaluateRecipe, FormsIn(disk.get(), backend, *reference, writes),
               backends::reference::EvaluationBytes),
       graphs(backend, clock, registry, disk.get(),
              {.compile = {.skipped_passes = {config.skipped_passes.begin(),

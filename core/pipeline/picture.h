@@ -12,8 +12,8 @@
 
 #include "core/backends/executable.h"
 #include "core/device/buffer.h"
-#include "core/device/noise.h"
 #include "core/image/pixels.h"
+#include "core/noise/noise_generator.h"
 #include "core/pipeline/conditioning.h"
 #include "core/pipeline/picture_spec.h"
 #include "core/pipeline/stage.h"
@@ -75,7 +75,7 @@ struct Picture {
   size_t stage_index = 0;
   size_t evaluation = 0;  // of the stage's schedule, to run next
   int steps_done = 0;     // of total_steps
-  device::NoiseGenerator generator;
+  noise::NoiseGenerator generator;
   device::Buffer latents;  // [1, channels, h, w]: before the stage's first step and after its last
   device::Buffer handed_over;  // what the base gave to the refiner; without memory if it did not
   std::optional<StateBlock> block;  // while the stage's steps run

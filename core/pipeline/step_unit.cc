@@ -94,7 +94,7 @@ absl::Status EndStage(Picture& picture) {
   picture.handed_over = Buffer::Allocate(device::DType::kF32, picture.latents.shape());
   std::memcpy(picture.handed_over.data(), picture.latents.data(), picture.latents.bytes());
   ++picture.stage_index;
-  picture.generator = device::NoiseGenerator(picture.seed);
+  picture.generator = noise::NoiseGenerator(picture.seed);
   picture.next = UnitKind::kText;
   return absl::OkStatus();
 }

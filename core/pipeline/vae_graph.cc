@@ -70,7 +70,7 @@ Value EncodeWith(GraphBuilder& b, const AutoencoderTinyConfig& config, Value ima
 constexpr float kMinLogVariance = -30;
 constexpr float kMaxLogVariance = 20;
 
-Buffer Sample(const Buffer& moments, device::NoiseGenerator& generator) {
+Buffer Sample(const Buffer& moments, noise::NoiseGenerator& generator) {
   const auto& dims = moments.shape();
   Buffer latents = generator.Normal({1, dims[1] / 2, dims[2], dims[3]});
   const absl::Span<float> x = latents.as<float>();
@@ -134,7 +134,7 @@ absl::StatusOr<graph::Graph> MakeEncodeGraph(const VaeConfig& config, int64_t he
 }
 
 device::Buffer ToLatents(const VaeConfig& config, const device::Buffer& encoded,
-                         device::NoiseGenerator& generator) {
+                         noise::NoiseGenerator& generator) {
   const bool is_distribution = std::holds_alternative<AutoencoderKlConfig>(config);
   Buffer latents = is_distribution ? Sample(encoded, generator) : Copy(encoded);
   Scale(latents, ScalingOf(config));

@@ -6,11 +6,11 @@
 
 #include "absl/status/statusor.h"
 #include "core/device/buffer.h"
-#include "core/device/noise.h"
 #include "core/graph/graph.h"
 #include "core/graph/graph_builder.h"
 #include "core/models/autoencoder_kl.h"
 #include "core/models/autoencoder_tiny.h"
+#include "core/noise/noise_generator.h"
 
 namespace latentd::pipeline {
 
@@ -32,6 +32,6 @@ absl::StatusOr<graph::Graph> MakeEncodeGraph(const VaeConfig& config, int64_t he
 // What was encoded to latents for the UNet: of a distribution, the sample mean + exp(log variance /
 // 2) * noise, with one draw from the generator.
 device::Buffer ToLatents(const VaeConfig& config, const device::Buffer& encoded,
-                         device::NoiseGenerator& generator);
+                         noise::NoiseGenerator& generator);
 
 }  // namespace latentd::pipeline

@@ -28,7 +28,8 @@ struct FormArchive {
   std::function<std::optional<device::Buffer>(absl::string_view key)> find;
   std::function<void(absl::string_view key, const device::Buffer& bytes)> keep;
   size_t least_bytes = kLeastBytesKept;
-  // Of the code that makes results; part of every key, so that no other build takes them.
+  // Of the code that makes results, its instruction set included; part of every key, so that no
+  // other build takes them.
   std::string version = {};
 };
 

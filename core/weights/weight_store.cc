@@ -1,8 +1,5 @@
 #include "core/weights/weight_store.h"
 
-#include <ATen/Version.h>
-#include <torch/headeronly/version.h>
-
 #include <algorithm>
 #include <cstring>
 #include <exception>
@@ -60,11 +57,10 @@ std::string NameOf(const Graph& recipe, const std::vector<StoredTensor>& sources
   return name;
 }
 
-// What the archive calls it: what ATen computes may depend on its version and instruction set too.
+// What the archive calls it.
 std::string KeptName(const FormArchive& archive, const std::string& name) {
   // 2: before, results of a checkpoint that was edited could be under the digests of the old one.
-  return absl::StrCat("weight 2 of ", archive.version, " libtorch-", TORCH_VERSION, " ",
-                      at::get_cpu_capability(), "\n", name);
+  return absl::StrCat("weight 2 of ", archive.version, "\n", name);
 }
 
 const Node& PlainNode(const Graph& recipe) { return recipe.node(recipe.outputs()[0].value); }

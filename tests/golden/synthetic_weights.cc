@@ -17,7 +17,7 @@
 #include "core/base/files.h"
 #include "core/base/mapped_file.h"
 #include "core/base/status_macros.h"
-#include "core/device/noise.h"
+#include "core/noise/noise_generator.h"
 
 namespace latentd::golden {
 namespace {
@@ -36,7 +36,7 @@ uint32_t Crc32(absl::string_view bytes) {
 }
 
 Buffer MakeTensor(const std::string& name, const Shape& shape) {
-  Buffer tensor = device::NoiseGenerator(Crc32(name)).Normal(shape);
+  Buffer tensor = noise::NoiseGenerator(Crc32(name)).Normal(shape);
   const bool bias = absl::EndsWith(name, "bias"), gain = !bias && shape.rank() == 1;
   const double fan_in = static_cast<double>(shape.elements()) / static_cast<double>(shape[0]);
   const float scale = bias || gain ? 0.1f : static_cast<float>(1 / std::sqrt(fan_in));

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "core/device/noise.h"
+#include "core/noise/noise_generator.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::golden {
@@ -21,11 +21,11 @@ TEST(SyntheticWeights, FollowTheRecipe) {
   ASSERT_OK_AND_ASSIGN(
       auto tensors,
       MakeSyntheticWeights({{"net.weight", {8, 4, 2}}, {"norm.weight", {6}}, {"net.bias", {6}}}));
-  const float first = device::NoiseGenerator(kMatrixSeed).Normal({8, 4, 2}).as<float>()[0];
+  const float first = noise::NoiseGenerator(kMatrixSeed).Normal({8, 4, 2}).as<float>()[0];
   EXPECT_FLOAT_EQ(tensors.at("net.weight").data.as<float>()[0], first / std::sqrt(8.0f));
-  const float gain = device::NoiseGenerator(kGainSeed).Normal({6}).as<float>()[5];
+  const float gain = noise::NoiseGenerator(kGainSeed).Normal({6}).as<float>()[5];
   EXPECT_FLOAT_EQ(tensors.at("norm.weight").data.as<float>()[5], 1 + 0.1f * gain);
-  const float bias = device::NoiseGenerator(kBiasSeed).Normal({6}).as<float>()[5];
+  const float bias = noise::NoiseGenerator(kBiasSeed).Normal({6}).as<float>()[5];
   EXPECT_FLOAT_EQ(tensors.at("net.bias").data.as<float>()[5], 0.1f * bias);
 }
 

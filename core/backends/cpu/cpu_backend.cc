@@ -1,7 +1,5 @@
 #include "core/backends/cpu/cpu_backend.h"
 
-#include <torch/headeronly/version.h>
-
 #include <algorithm>
 #include <atomic>
 #include <functional>
@@ -147,7 +145,7 @@ std::string CpuBackend::Fingerprint() const {
   const dnnl_version_t* onednn = dnnl_version();
   return absl::StrCat("cpu ", machine_.kernels->name, " threads-", machine_.threads, " onednn-",
                       onednn->major, ".", onednn->minor, ".", onednn->patch, "-isa-",
-                      OneDnnInstructionSet(), " libtorch-", TORCH_VERSION);
+                      OneDnnInstructionSet());
 }
 
 absl::StatusOr<std::string> CpuBackend::Plan(const graph::Graph& graph) const {

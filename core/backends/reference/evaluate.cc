@@ -1,10 +1,13 @@
 #include "core/backends/reference/evaluate.h"
 
+#include <ATen/Version.h>
+#include <torch/headeronly/version.h>
+
 #include "absl/strings/str_cat.h"
 #include "core/backends/reference/catch_aten.h"
 #include "core/backends/reference/interpret.h"
+#include "core/backends/reference/tensor_view.h"
 #include "core/base/status_macros.h"
-#include "core/device/tensor_view.h"
 
 namespace latentd::backends::reference {
 namespace {
@@ -34,9 +37,9 @@ device::Buffer ResultOf(const at::Tensor& result, absl::Span<const device::Buffe
     const auto* begin = static_cast<const char*>(source.data());
     if (data < begin || data >= begin + source.bytes()) continue;
     return result.nbytes() == source.bytes() ? source.Reshaped(device::Shape(result.sizes().vec()))
-                                             : device::ToBuffer(result.clone());
+                                             : ToBuffer(result.clone());
   }
-  return device::ToBuffer(result);
+  return ToBuffer(result);
 }
 
 }  // namespace
@@ -48,7 +51,7 @@ absl::StatusOr<device::Buffer> EvaluateRecipe(const graph::Graph& recipe,
     const std::vector<graph::ValueId> weights = recipe.Select(graph::Op::kWeight);
     std::vector<at::Tensor> tensors;
     for (size_t i = 0; i < sources.size(); ++i) {
-      tensors.push_back(device::View(sources[i].Reshaped(recipe.node(weights[i]).shape)));
+      tensors.push_back(View(sources[i].Reshaped(recipe.node(weights[i]).shape)));
     }
     return ResultOf(Interpret(recipe, BindWeights(recipe, tensors)).front(), sources);
   });
@@ -58,6 +61,10 @@ size_t EvaluationBytes(const graph::Graph& recipe) {
   std::vector<bool> bound(recipe.size());
   for (const graph::ValueId id : recipe.Select(graph::Op::kWeight)) bound[id] = true;
   return InterpretBytes(recipe, bound);
+}
+
+std::string EvaluatorVersion() {
+  return absl::StrCat("libtorch-", TORCH_VERSION, " ", at::get_cpu_capability());
 }
 
 }  // namespace latentd::backends::reference

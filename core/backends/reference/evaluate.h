@@ -2,6 +2,8 @@
 // results with, and what passes fold literals with.
 #pragma once
 
+#include <string>
+
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "core/device/buffer.h"
@@ -19,5 +21,9 @@ absl::StatusOr<device::Buffer> EvaluateRecipe(const graph::Graph& recipe,
 // The most bytes that EvaluateRecipe holds at a time, its result among them and its sources not; 0
 // where the result is a source as it came.
 size_t EvaluationBytes(const graph::Graph& recipe);
+
+// What its results depend on beside recipe and sources: LibTorch's version and the instruction set
+// that it chose on this machine.
+std::string EvaluatorVersion();
 
 }  // namespace latentd::backends::reference

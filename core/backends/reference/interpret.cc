@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "core/backends/reference/operators.h"
-#include "core/device/tensor_view.h"
+#include "core/backends/reference/tensor_view.h"
 
 namespace latentd::backends::reference {
 namespace {
@@ -37,7 +37,7 @@ at::Tensor Compute(const Node& node, const Bindings& values) {
     const at::Tensor& value = values[id];
     operands.push_back(!as_it_is && IsHalf(value) ? value.to(at::kFloat) : value);
   }
-  return row.compute(node, operands).to(device::ToScalarType(node.dtype)).contiguous();
+  return row.compute(node, operands).to(ToScalarType(node.dtype)).contiguous();
 }
 
 bool IsHalf(device::DType dtype) {

@@ -32,7 +32,7 @@
 #include <cmath>
 
 #include "core/backends/reference/interpret.h"
-#include "core/device/tensor_view.h"
+#include "core/backends/reference/tensor_view.h"
 
 namespace latentd::backends::reference {
 namespace {
@@ -64,7 +64,7 @@ at::Tensor Constant(const Node& node, Operands) {
   auto& values =
       const_cast<std::vector<float>&>(Attributes<graph::ConstantAttributes>(node).values);
   return at::from_blob(values.data(), node.shape.dims(), at::TensorOptions().dtype(at::kFloat))
-      .to(device::ToScalarType(node.dtype), /*non_blocking=*/false, /*copy=*/true);
+      .to(ToScalarType(node.dtype), /*non_blocking=*/false, /*copy=*/true);
 }
 
 at::Tensor Conv2d(const Node& node, Operands x) {
@@ -122,7 +122,7 @@ at::Tensor Geglu(const Node&, Operands x) {
 }
 
 at::Tensor Cast(const Node& node, Operands x) {
-  return x[0].to(device::ToScalarType(Attributes<graph::CastAttributes>(node).to));
+  return x[0].to(ToScalarType(Attributes<graph::CastAttributes>(node).to));
 }
 
 at::Tensor Add(const Node&, Operands x) { return at::add(x[0], x[1]); }

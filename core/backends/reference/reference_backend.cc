@@ -8,8 +8,8 @@
 #include "core/backends/ports.h"
 #include "core/backends/reference/catch_aten.h"
 #include "core/backends/reference/interpret.h"
+#include "core/backends/reference/tensor_view.h"
 #include "core/base/status_macros.h"
-#include "core/device/tensor_view.h"
 #include "core/graph/recipes.h"
 #include "core/weights/weight_store.h"
 
@@ -74,9 +74,9 @@ class ReferenceExecutable : public Executable {
  private:
   Bindings Bound(absl::Span<const device::Buffer> inputs) const {
     std::vector<at::Tensor> tensors;
-    for (const device::Buffer& input : inputs) tensors.push_back(device::View(input));
+    for (const device::Buffer& input : inputs) tensors.push_back(View(input));
     Bindings values = BindInputs(*graph_, tensors);
-    for (const BoundWeight& weight : weights_) values[weight.value] = device::View(*weight.held);
+    for (const BoundWeight& weight : weights_) values[weight.value] = View(*weight.held);
     return values;
   }
 

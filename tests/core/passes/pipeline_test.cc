@@ -84,9 +84,9 @@ TEST(RunPasses, SkipsByNameAndReportsWhatRan) {
 }
 
 TEST(RunPasses, RefusesToSkipWhatDoesNotExist) {
-  EXPECT_THAT(RunPasses(SmallUnet(), {}, {.skip = {"linear_gelgu"}}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("there are: constant_folding")));
+  EXPECT_THAT(
+      RunPasses(SmallUnet(), {}, {.skip = {"linear_gelgu"}}),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("there are: constant_folding")));
 }
 
 TEST(RunPasses, RefusesAnInvalidGraph) {

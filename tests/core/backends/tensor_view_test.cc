@@ -1,12 +1,16 @@
-#include "core/device/tensor_view.h"
+#include "core/backends/reference/tensor_view.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/zeros.h>
 
 #include "tests/support/status_matchers.h"
 
-namespace latentd::device {
+namespace latentd::backends::reference {
 namespace {
+
+using device::Buffer;
+using device::DType;
+using device::Shape;
 
 TEST(TensorViewTest, ATensorSeesTheBuffersMemoryAndShape) {
   Buffer buffer = Buffer::Allocate(DType::kF32, {2, 3});
@@ -37,4 +41,4 @@ TEST(TensorViewTest, EveryDtypeGoesThereAndBack) {
 }
 
 }  // namespace
-}  // namespace latentd::device
+}  // namespace latentd::backends::reference

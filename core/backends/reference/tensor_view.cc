@@ -1,12 +1,16 @@
-#include "core/device/tensor_view.h"
+#include "core/backends/reference/tensor_view.h"
 
 #include <ATen/ops/from_blob.h>
 
 #include <array>
 #include <cassert>
 
-namespace latentd::device {
+namespace latentd::backends::reference {
 namespace {
+
+using device::Buffer;
+using device::DType;
+using device::Shape;
 
 // In the order of DType.
 constexpr std::array<c10::ScalarType, 5> kScalarTypes = {
@@ -36,4 +40,4 @@ Buffer ToBuffer(const at::Tensor& tensor) {
                       Shape(tensor.sizes().vec()), std::make_shared<at::Tensor>(tensor));
 }
 
-}  // namespace latentd::device
+}  // namespace latentd::backends::reference

@@ -8,7 +8,7 @@
 
 #include "core/device/buffer.h"
 
-namespace latentd::device {
+namespace latentd::noise {
 
 class NoiseGenerator {
  public:
@@ -19,14 +19,14 @@ class NoiseGenerator {
 
   // torch.randn(shape, generator=...) in float32: standard normal numbers, in the order torch draws
   // them.
-  Buffer Normal(const Shape& shape);
+  device::Buffer Normal(const device::Shape& shape);
 
   // The same numbers into memory that is there already. REQUIRES: an f32 buffer.
-  void Fill(Buffer& buffer);
+  void Fill(device::Buffer& buffer);
 
  private:
   struct State;
   std::unique_ptr<State> state_;
 };
 
-}  // namespace latentd::device
+}  // namespace latentd::noise

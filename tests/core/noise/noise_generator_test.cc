@@ -1,6 +1,6 @@
 // The numbers are those of torch 2.11.0 in Python:
 //   torch.randn(shape, generator=torch.Generator("cpu").manual_seed(seed))
-#include "core/device/noise.h"
+#include "core/noise/noise_generator.h"
 
 #include <cstdint>
 #include <limits>
@@ -8,8 +8,12 @@
 
 #include "tests/support/status_matchers.h"
 
-namespace latentd::device {
+namespace latentd::noise {
 namespace {
+
+using device::Buffer;
+using device::DType;
+using device::Shape;
 
 using ::testing::FloatEq;
 using ::testing::Pointwise;
@@ -98,4 +102,4 @@ TEST(NoiseGeneratorTest, NoNumbersDrawNothing) {
 }
 
 }  // namespace
-}  // namespace latentd::device
+}  // namespace latentd::noise

@@ -1,11 +1,14 @@
-#include "core/device/noise.h"
+#include "core/noise/noise_generator.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/normal.h>
 
-#include "core/device/tensor_view.h"
+namespace latentd::noise {
 
-namespace latentd::device {
+using device::Buffer;
+using device::DType;
+using device::Shape;
 
 struct NoiseGenerator::State {
   at::Generator generator;
@@ -24,8 +27,8 @@ Buffer NoiseGenerator::Normal(const Shape& shape) {
 }
 
 void NoiseGenerator::Fill(Buffer& buffer) {
-  at::Tensor view = View(buffer);
+  at::Tensor view = at::from_blob(buffer.data(), buffer.shape().dims(), at::kFloat);
   at::normal_out(view, 0.0, 1.0, buffer.shape().dims(), state_->generator);
 }
 
-}  // namespace latentd::device
+}  // namespace latentd::noise
