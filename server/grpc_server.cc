@@ -5,10 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "server/listen_address.h"
-#include "server/log.h"
-#include "server/response_conversion.h"
-#include "server/serving_state.h"
+#include "server/calls/response_conversion.h"
+#include "server/calls/serving_state.h"
+#include "server/process/listen_address.h"
+#include "server/process/log.h"
 
 namespace latentd::server {
 namespace {
@@ -21,20 +21,20 @@ constexpr int64_t kMaxAdminMessageBytes = 4 << 20;
 constexpr int64_t kMaxProbeBytes = 4 << 10;
 
 void LogHang(const engine::OverdueUnit& unit) {
-  Log(latent::v1::ERROR, "a unit of work hangs: liveness is NOT_SERVING",
-      {{"id", unit.request_id},
-       {"image", unit.image_index},
-       {"stage", latent::v1::Stage_Name(ToProto(unit.stage))},
-       {"size", absl::StrCat(unit.executed_size.width, "x", unit.executed_size.height)},
-       {"running_seconds", absl::ToDoubleSeconds(unit.running)},
-       {"limit_seconds", absl::ToDoubleSeconds(unit.limit)}});
+  process::Log(latent::v1::ERROR, "a unit of work hangs: liveness is NOT_SERVING",
+               {{"id", unit.request_id},
+                {"image", unit.image_index},
+                {"stage", latent::v1::Stage_Name(calls::ToProto(unit.stage))},
+                {"size", absl::StrCat(unit.executed_size.width, "x", unit.executed_size.height)},
+                {"running_seconds", absl::ToDoubleSeconds(unit.running)},
+                {"limit_seconds", absl::ToDoubleSeconds(unit.limit)}});
 }
 
 }  // namespace
 
 GrpcServer::AdminPlace GrpcServer::PlaceOf(const Options& options) {
   if (!options.admin_listen.empty()) return AdminPlace::kOwnPort;
-  return IsLocalAddress(options.listen) ? AdminPlace::kShared : AdminPlace::kNowhere;
+  return process::IsLocalAddress(options.listen) ? AdminPlace::kShared : AdminPlace::kNowhere;
 }
 
 GrpcServer::GrpcServer(const Options& options, engine::Engine& engine, const Clock& clock)
@@ -54,14 +54,14 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Options& opt
                                                               const Clock& clock) {
   std::unique_ptr<GrpcServer> server(new GrpcServer(options, engine, clock));
   RETURN_IF_ERROR(server->Listen(options));
-  server->follower_ = std::make_unique<StatusFollower>(
+  server->follower_ = std::make_unique<process::StatusFollower>(
       engine, [raw = server.get()](const engine::ServerStatus& status) { raw->Follow(status); });
   return server;
 }
 
 absl::Status GrpcServer::Listen(const Options& options) {
-  if (!options.tls.certificate.empty()) {
-    ASSIGN_OR_RETURN(tls_, Tls::Open(options.tls, clock_, engine_.metrics()));
+  if (!options.tls_files.certificate.empty()) {
+    ASSIGN_OR_RETURN(tls_, tls::Tls::Open(options.tls_files, clock_, engine_.metrics()));
   }
   RETURN_IF_ERROR(ListenForAll(options));
   RETURN_IF_ERROR(ListenForOperators(options));
@@ -119,7 +119,7 @@ std::string GrpcServer::health_address() const {
 void GrpcServer::Follow(const engine::ServerStatus& status) {
   {
     absl::MutexLock lock(&mutex_);
-    SetServing(!draining_ && CanServe(status));
+    SetServing(!draining_ && calls::CanServe(status));
   }
   admin_.UpdateWatches();
 }
@@ -149,7 +149,7 @@ void GrpcServer::CheckLoop() {
   if (hangs_) {
     LogHang(*status.overdue);
   } else {
-    Log(latent::v1::WARNING, "the unit of work that hung has ended: liveness is SERVING");
+    process::Log(latent::v1::WARNING, "the unit of work that hung has ended: liveness is SERVING");
   }
   SetAlive(!hangs_);
 }

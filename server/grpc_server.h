@@ -18,14 +18,14 @@
 #include "absl/synchronization/mutex.h"
 #include "core/base/clock.h"
 #include "core/engine/engine.h"
-#include "server/active_calls.h"
-#include "server/admin_service.h"
-#include "server/graph_cache_service.h"
-#include "server/health_service.h"
-#include "server/image_generation_service.h"
+#include "server/admin/admin_service.h"
+#include "server/admin/graph_cache_service.h"
+#include "server/admin/health_service.h"
+#include "server/calls/active_calls.h"
+#include "server/calls/image_generation_service.h"
+#include "server/process/status_follower.h"
 #include "server/server_port.h"
-#include "server/status_follower.h"
-#include "server/tls.h"
+#include "server/tls/tls.h"
 
 namespace latentd::server {
 
@@ -36,12 +36,12 @@ class GrpcServer {
     std::string listen;         // HOST:PORT, unix:PATH
     std::string admin_listen;   // the same, or empty
     std::string health_listen;  // HOST:PORT, or empty: nowhere
-    TlsFiles tls;               // without a certificate: plain text
+    tls::TlsFiles tls_files;    // without a certificate: plain text
     int64_t max_request_bytes = 32 << 20;
-    absl::Duration stall_limit = kStallLimit;
+    absl::Duration stall_limit = calls::kStallLimit;
     std::string version;
-    GraphCacheService::Imports imports;
-    RequestStop request_stop = [](std::optional<absl::Duration>) {};
+    admin::GraphCacheService::Imports imports;
+    admin::RequestStop request_stop = [](std::optional<absl::Duration>) {};
   };
 
   // `engine` and `clock` must outlive the server; REQUIRES: engine.Load() was not called yet.
@@ -95,23 +95,23 @@ class GrpcServer {
   const Clock& clock_;
   const AdminPlace admin_place_;
   const absl::Duration stall_limit_;
-  ActiveCalls calls_;
-  ActiveCalls admin_calls_;
+  calls::ActiveCalls calls_;
+  calls::ActiveCalls admin_calls_;
   // One for each port: gRPC wants a service for each of its servers.
-  HealthService health_;
-  HealthService admin_health_;
-  HealthService probe_health_;
-  ImageGenerationService image_generation_;
-  GraphCacheService graph_cache_;
-  AdminService admin_;
+  admin::HealthService health_;
+  admin::HealthService admin_health_;
+  admin::HealthService probe_health_;
+  calls::ImageGenerationService image_generation_;
+  admin::GraphCacheService graph_cache_;
+  admin::AdminService admin_;
   absl::Mutex mutex_;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   // These use what is above.
-  std::unique_ptr<Tls> tls_;  // null: plain text
+  std::unique_ptr<tls::Tls> tls_;  // null: plain text
   std::unique_ptr<ServerPort> port_;
   std::unique_ptr<ServerPort> admin_port_;   // null: none of its own
   std::unique_ptr<ServerPort> health_port_;  // null: none
-  std::unique_ptr<StatusFollower> follower_;
+  std::unique_ptr<process::StatusFollower> follower_;
   bool hangs_ = false;  // CheckLoop's
 };
 

@@ -5,14 +5,14 @@
 
 #include "core/base/fatal.h"
 #include "core/base/status_macros.h"
-#include "server/command_line.h"
-#include "server/config_file.h"
-#include "server/demo_checkpoint.h"
-#include "server/help_text.h"
-#include "server/log.h"
-#include "server/options.h"
+#include "server/config/command_line.h"
+#include "server/config/config_file.h"
+#include "server/config/demo_checkpoint.h"
+#include "server/config/help_text.h"
+#include "server/config/options.h"
+#include "server/process/log.h"
+#include "server/process/signals.h"
 #include "server/serve.h"
-#include "server/signals.h"
 
 namespace latentd::server {
 namespace {
@@ -25,29 +25,29 @@ int Fail(const absl::Status& status, int exit_code) {
 }
 
 // Defaults, then the file, then flags.
-absl::StatusOr<latent::v1::ServerConfig> Combine(const CommandLine& line) {
-  latent::v1::ServerConfig config = DefaultConfig();
+absl::StatusOr<latent::v1::ServerConfig> Combine(const config::CommandLine& line) {
+  latent::v1::ServerConfig config = config::DefaultConfig();
   if (!line.config_file.empty()) {
-    ASSIGN_OR_RETURN(const latent::v1::ServerConfig file, ReadConfigFile(line.config_file));
+    ASSIGN_OR_RETURN(const latent::v1::ServerConfig file, config::ReadConfigFile(line.config_file));
     config.MergeFrom(file);
   }
   config.MergeFrom(line.flags);
   return config;
 }
 
-absl::Status UseDemoCheckpoint(Options& options) {
-  ASSIGN_OR_RETURN(const DemoCheckpoint demo,
-                   FindDemoCheckpoint(ExecutableDirectory(), LATENTD_SOURCE_DIR));
+absl::Status UseDemoCheckpoint(config::Options& options) {
+  ASSIGN_OR_RETURN(const config::DemoCheckpoint demo,
+                   config::FindDemoCheckpoint(config::ExecutableDirectory(), LATENTD_SOURCE_DIR));
   options.engine.base = demo.base;
   options.engine.refiner = demo.refiner;
   return absl::OkStatus();
 }
 
 int Run(const std::vector<std::string>& arguments) {
-  const absl::StatusOr<CommandLine> line = ParseCommandLine(arguments);
+  const absl::StatusOr<config::CommandLine> line = config::ParseCommandLine(arguments);
   if (!line.ok()) return Fail(line.status(), kUsageError);
   if (line->help) {
-    std::cout << HelpText();
+    std::cout << config::HelpText();
     return 0;
   }
   if (line->version) {
@@ -56,10 +56,10 @@ int Run(const std::vector<std::string>& arguments) {
   }
   const absl::StatusOr<latent::v1::ServerConfig> config = Combine(*line);
   if (!config.ok()) return Fail(config.status(), kUsageError);
-  absl::StatusOr<Options> options = ToOptions(*config);
+  absl::StatusOr<config::Options> options = config::ToOptions(*config);
   if (!options.ok()) return Fail(options.status(), kUsageError);
   if (line->print_config) {
-    std::cout << PrintConfig(*config);
+    std::cout << config::PrintConfig(*config);
     return 0;
   }
   if (options->engine.base.empty()) {
@@ -68,9 +68,9 @@ int Run(const std::vector<std::string>& arguments) {
   }
   options->exit_when_ready = line->exit_when_ready;
   options->exit_if_degraded = line->exit_if_degraded;
-  BlockStopSignals();
-  SetUpLogging(options->log_format, options->log_level);
-  SetFatalLog([](absl::string_view message) { Log(latent::v1::ERROR, message); });
+  process::BlockStopSignals();
+  process::SetUpLogging(options->log_format, options->log_level);
+  SetFatalLog([](absl::string_view message) { process::Log(latent::v1::ERROR, message); });
   return Serve(*options, LATENTD_VERSION);
 }
 
@@ -78,8 +78,8 @@ int Run(const std::vector<std::string>& arguments) {
 }  // namespace latentd::server
 
 int main(int argc, char** argv) {
-  latentd::server::EndAtStopSignals();
+  latentd::server::process::EndAtStopSignals();
   latentd::ExplainTerminate();
-  latentd::server::IgnoreWriteSignals();
+  latentd::server::process::IgnoreWriteSignals();
   return latentd::server::Run(std::vector<std::string>(argv + 1, argv + argc));
 }

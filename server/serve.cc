@@ -12,17 +12,17 @@
 #include "core/base/status_macros.h"
 #include "core/base/threads.h"
 #include "core/engine/engine.h"
-#include "server/background_task.h"
-#include "server/connection_limit.h"
-#include "server/exit_timer.h"
 #include "server/grpc_server.h"
-#include "server/heap_trim.h"
-#include "server/listen_address.h"
-#include "server/log.h"
-#include "server/metrics_endpoint.h"
-#include "server/signals.h"
-#include "server/startup_log.h"
-#include "server/status_follower.h"
+#include "server/process/background_task.h"
+#include "server/process/connection_limit.h"
+#include "server/process/exit_timer.h"
+#include "server/process/heap_trim.h"
+#include "server/process/listen_address.h"
+#include "server/process/log.h"
+#include "server/process/metrics_endpoint.h"
+#include "server/process/signals.h"
+#include "server/process/startup_log.h"
+#include "server/process/status_follower.h"
 
 namespace latentd::server {
 namespace {
@@ -38,14 +38,14 @@ constexpr absl::Duration kEndWhileLoading = absl::Milliseconds(800);
 constexpr absl::Duration kEndAfterDraining = absl::Seconds(15);
 
 int Fail(const absl::Status& status) {
-  Log(v1::ERROR, std::string(status.message()));
+  process::Log(v1::ERROR, std::string(status.message()));
   return 1;
 }
 
 // Loads in a thread of its own, so that signals and health checks are answered meanwhile.
 class Loader {
  public:
-  Loader(engine::Engine& engine, StopSignals& signals, const Options& options)
+  Loader(engine::Engine& engine, process::StopSignals& signals, const config::Options& options)
       : engine_(engine),
         signals_(signals),
         options_(options),
@@ -91,20 +91,20 @@ class Loader {
   }
 
   engine::Engine& engine_;
-  StopSignals& signals_;
-  const Options& options_;
+  process::StopSignals& signals_;
+  const config::Options& options_;
   absl::Status status_;  // written before the thread ends
   std::thread thread_;
 };
 
-engine::Config EngineConfig(const Options& options) {
+engine::Config EngineConfig(const config::Options& options) {
   engine::Config config = options.engine;
-  config.warn = [](absl::string_view text) { Log(v1::WARNING, text); };
+  config.warn = [](absl::string_view text) { process::Log(v1::WARNING, text); };
   return config;
 }
 
-GrpcServer::Options ServerOptions(const Options& options, const std::string& version,
-                                  StopSignals& signals) {
+GrpcServer::Options ServerOptions(const config::Options& options, const std::string& version,
+                                  process::StopSignals& signals) {
   const engine::Config& engine = options.engine;
   // One graph is held in memory on its way; without a cache directory it stays there.
   const int64_t graph_bytes = std::min(engine.graph_memory_bytes, engine.cache_max_bytes);
@@ -113,7 +113,7 @@ GrpcServer::Options ServerOptions(const Options& options, const std::string& ver
   return {.listen = options.listen,
           .admin_listen = options.admin_listen,
           .health_listen = options.health_listen,
-          .tls = options.tls,
+          .tls_files = options.tls_files,
           .max_request_bytes = options.max_request_bytes,
           .stall_limit = options.stall_timeout,
           .version = version,
@@ -123,70 +123,72 @@ GrpcServer::Options ServerOptions(const Options& options, const std::string& ver
           }};
 }
 
-void LogAddresses(const GrpcServer& server, const TlsFiles& tls, const std::string& version) {
-  Log(v1::INFO, absl::StrCat("listening on ", server.address()),
-      {{"version", version}, {"tls", !tls.certificate.empty()}});
+void LogAddresses(const GrpcServer& server, const tls::TlsFiles& tls, const std::string& version) {
+  process::Log(v1::INFO, absl::StrCat("listening on ", server.address()),
+               {{"version", version}, {"tls", !tls.certificate.empty()}});
   if (!server.health_address().empty()) {
-    Log(v1::INFO, absl::StrCat("health on ", server.health_address()));
+    process::Log(v1::INFO, absl::StrCat("health on ", server.health_address()));
   }
   const std::string admin = server.admin_address();
   if (admin.empty()) {
-    Log(v1::INFO,
-        "GraphCache and Admin are off: other machines reach --listen, and there is no "
-        "--admin-listen");
+    process::Log(v1::INFO,
+                 "GraphCache and Admin are off: other machines reach --listen, and there is no "
+                 "--admin-listen");
   } else if (admin != server.address()) {
-    Log(v1::INFO, absl::StrCat("admin on ", admin));
+    process::Log(v1::INFO, absl::StrCat("admin on ", admin));
   }
-  if (!admin.empty() && !IsLocalAddress(admin) && tls.client_authority.empty() &&
+  if (!admin.empty() && !process::IsLocalAddress(admin) && tls.client_authority.empty() &&
       tls.operator_authority.empty()) {
-    Log(v1::WARNING,
+    process::Log(
+        v1::WARNING,
         absl::StrCat("every client that reaches ", admin,
                      " is an operator: --admin-tls-client-ca asks clients for a certificate"));
   }
 }
 
 absl::Status LimitClients(int wanted) {
-  ASSIGN_OR_RETURN(const int taken, LimitConnections(wanted));
+  ASSIGN_OR_RETURN(const int taken, process::LimitConnections(wanted));
   if (taken < wanted) {
-    Log(v1::WARNING, absl::StrCat("takes ", taken, " connections instead of ", wanted,
-                                  ": it may not open more files (ulimit -n)"));
+    process::Log(v1::WARNING, absl::StrCat("takes ", taken, " connections instead of ", wanted,
+                                           ": it may not open more files (ulimit -n)"));
   }
   return absl::OkStatus();
 }
 
 // Null where nobody asked for metrics.
-absl::StatusOr<std::unique_ptr<MetricsEndpoint>> StartMetrics(const std::string& listen,
-                                                              engine::Engine& engine) {
+absl::StatusOr<std::unique_ptr<process::MetricsEndpoint>> StartMetrics(const std::string& listen,
+                                                                       engine::Engine& engine) {
   if (listen.empty()) return nullptr;
-  auto metrics = MetricsEndpoint::Start(listen, engine);
-  if (metrics.ok()) Log(v1::INFO, absl::StrCat("metrics on ", (*metrics)->address()));
+  auto metrics = process::MetricsEndpoint::Start(listen, engine);
+  if (metrics.ok()) process::Log(v1::INFO, absl::StrCat("metrics on ", (*metrics)->address()));
   return metrics;
 }
 
 void EndWithoutTheUnit(const std::string& cause) {
-  Log(v1::ERROR, "the drain has overrun: a unit of work does not end; pictures are lost",
-      {{"exit_code", kDrainOverran}, {"cause", cause}});
+  process::Log(v1::ERROR, "the drain has overrun: a unit of work does not end; pictures are lost",
+               {{"exit_code", kDrainOverran}, {"cause", cause}});
   std::_Exit(kDrainOverran);
 }
 
 // What cannot be interrupted loses no file by not being waited for: they are written whole or not
 // at all. `exit_code` is that of a server that is still loading.
-void Stop(ExitTimer& timer, GrpcServer& server, engine::State state, absl::Duration drain_timeout,
-          int exit_code, const std::string& cause) {
+void Stop(process::ExitTimer& timer, GrpcServer& server, engine::State state,
+          absl::Duration drain_timeout, int exit_code, const std::string& cause) {
   const bool loading = state == engine::State::kLoading || state == engine::State::kWarming;
   if (loading) {
     timer.Start(kEndWhileLoading, [exit_code, cause] {
-      EndAtOnce(exit_code, "stopped in the middle of work that cannot be interrupted", cause);
+      process::EndAtOnce(exit_code, "stopped in the middle of work that cannot be interrupted",
+                         cause);
     });
   } else {
     timer.Start(drain_timeout + kEndAfterDraining, [cause] { EndWithoutTheUnit(cause); });
   }
-  Log(v1::INFO, "stopping",
-      {{"cause", cause}, {"drain_timeout_seconds", absl::ToDoubleSeconds(drain_timeout)}});
+  process::Log(v1::INFO, "stopping",
+               {{"cause", cause}, {"drain_timeout_seconds", absl::ToDoubleSeconds(drain_timeout)}});
   server.Drain(loading ? absl::ZeroDuration() : drain_timeout);
 }
 
-int ExitCodeOf(const absl::Status& loaded, const Options& options) {
+int ExitCodeOf(const absl::Status& loaded, const config::Options& options) {
   if (!absl::IsCancelled(loaded)) return loaded.ok() ? 0 : Fail(loaded);
   return options.exit_when_ready
              ? Fail(absl::CancelledError("stopped before every graph was ready and in the cache"))
@@ -194,18 +196,18 @@ int ExitCodeOf(const absl::Status& loaded, const Options& options) {
 }
 
 // The thread that reads the files of TLS can only be waited for where they can be read.
-int Leave(BackgroundTask& tls_files, int exit_code, const std::string& cause) {
+int Leave(process::BackgroundTask& tls_files, int exit_code, const std::string& cause) {
   if (!tls_files.WaitUntilDone(kEndWithoutFiles)) {
-    EndAtOnce(exit_code, "stopped while the files of TLS cannot be read", cause);
+    process::EndAtOnce(exit_code, "stopped while the files of TLS cannot be read", cause);
   }
   return exit_code;
 }
 
 }  // namespace
 
-int Serve(const Options& options, const std::string& version) {
-  ExitTimer exit_timer;
-  StopSignals signals;
+int Serve(const config::Options& options, const std::string& version) {
+  process::ExitTimer exit_timer;
+  process::StopSignals signals;
   auto engine = engine::Engine::Create(EngineConfig(options), SystemClock());
   if (!engine.ok()) {
     const int failed = Fail(engine.status());
@@ -217,24 +219,24 @@ int Serve(const Options& options, const std::string& version) {
       GrpcServer::Start(ServerOptions(options, version, signals), **engine, SystemClock());
   if (!server.ok()) return Fail(server.status());
   signals.DrainFirst();
-  LogAddresses(**server, options.tls, version);
+  LogAddresses(**server, options.tls_files, version);
   (*engine)->metrics().GetGauge(metrics::kBuildInfo, {version}).Set(1);
   const auto metrics = StartMetrics(options.metrics_listen, **engine);
   if (!metrics.ok()) return Fail(metrics.status());
-  StartupLog startup(SystemClock(), (*engine)->metrics(), &Log);
-  const StatusFollower follower(
+  process::StartupLog startup(SystemClock(), (*engine)->metrics(), &process::Log);
+  const process::StatusFollower follower(
       **engine, [&startup](const engine::ServerStatus& status) { startup.Note(status); });
 
   Loader loader(**engine, signals, options);
-  HeapTrim heap_trim;
+  process::HeapTrim heap_trim;
   // By itself, so that a signal is answered while a file system does not.
-  BackgroundTask tls_files("tls-files", [&server] { (*server)->RefreshTls(); });
+  process::BackgroundTask tls_files("tls-files", [&server] { (*server)->RefreshTls(); });
   while (!signals.WaitForStop(kTick)) {
     (*server)->CancelStalled();
     (*server)->CheckLoop();
     tls_files.RunSoon();
     (*engine)->CheckCheckpoints();
-    TrimHeapIfDue(heap_trim, SystemClock().Monotonic());
+    process::TrimHeapIfDue(heap_trim, SystemClock().Monotonic());
   }
 
   const engine::State state = (*engine)->state();
@@ -245,7 +247,7 @@ int Serve(const Options& options, const std::string& version) {
   Stop(exit_timer, **server, state, signals.drain_timeout().value_or(options.drain_timeout),
        exit_code, signals.cause());
   const absl::Status loaded = loader.Join();
-  Log(v1::INFO, "stopped", {{"cause", signals.cause()}});
+  process::Log(v1::INFO, "stopped", {{"cause", signals.cause()}});
   return Leave(tls_files, ExitCodeOf(loaded, options), signals.cause());
 }
 

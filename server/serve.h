@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "server/options.h"
+#include "server/config/options.h"
 
 namespace latentd::server {
 
@@ -12,6 +12,6 @@ namespace latentd::server {
 // work does not end with the drain. With exit_when_ready 0 only if all graphs are ready and in the
 // cache; with exit_if_degraded 1 also if some bucket is not ready after the start. REQUIRES:
 // BlockStopSignals and SetUpLogging were called, and no thread has been started.
-int Serve(const Options& options, const std::string& version);
+int Serve(const config::Options& options, const std::string& version);
 
 }  // namespace latentd::server

@@ -12,8 +12,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "server/listen_address.h"
-#include "server/plain_text_ports.h"
+#include "server/process/listen_address.h"
+#include "server/process/plain_text_ports.h"
 
 namespace latentd::server {
 namespace {
@@ -82,7 +82,7 @@ std::string WithPort(const std::string& listen, int port) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ServerPort>> ServerPort::Open(const Options& options) {
-  RETURN_IF_ERROR(CheckUnixSocketIsFree(options.listen));
+  RETURN_IF_ERROR(process::CheckUnixSocketIsFree(options.listen));
   EnableReflection();
   grpc::ServerBuilder builder;
   if (!options.reflection) builder.SetOption(std::make_unique<NoReflection>());
@@ -96,9 +96,9 @@ absl::StatusOr<std::unique_ptr<ServerPort>> ServerPort::Open(const Options& opti
   LimitMemory(builder, options.max_message_bytes);
   for (grpc::Service* service : options.services) builder.RegisterService(service);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  if (server == nullptr || port == 0) return ExplainListenFailure(options.listen);
+  if (server == nullptr || port == 0) return process::ExplainListenFailure(options.listen);
   const bool plain_text = options.credentials == nullptr && !IsUnixSocket(options.listen);
-  if (plain_text) ExpectPlainText(port);
+  if (plain_text) process::ExpectPlainText(port);
   return std::unique_ptr<ServerPort>(
       new ServerPort(std::move(server), WithPort(options.listen, port)));
 }

@@ -40,7 +40,7 @@ class ChangingVerbsTest(VerbTestCase):
         self.graphs = len(self.states())
 
     def test_pin_and_unpin(self):
-        """Guard: `unpin` in PinGraphs (server/graph_cache_service.cc) and UnpinGraphs (client)."""
+        """Guard: `unpin` in PinGraphs (server/admin/graph_cache_service.cc) and UnpinGraphs (client)."""
         self.verb("pin", "--component=vae_decoder", f"--bucket={SMALL}")
         pinned = {graph["id"] for graph in self.listed() if graph.get("pinned")}
         self.assertEqual({name.removesuffix(".pin") for name in self.files(".pin")}, pinned)
@@ -211,7 +211,7 @@ class TransferTest(VerbTestCase):
         self.assertEqual((entry["graphs"], entry["unused"]), (len(out.splitlines()), len(lines)))
 
     def test_an_import_of_nothing_is_refused(self):
-        """Guard: End in server/graph_bytes_reader.cc."""
+        """Guard: End in server/admin/graph_bytes_reader.cc."""
         server, api = self.cold_server()
         call = api.channel.stream_unary("/latent.v1.GraphCache/ImportGraphs")
         with self.assertRaises(grpc.RpcError) as caught:

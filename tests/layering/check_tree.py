@@ -83,8 +83,8 @@ def split_names(cell):
 
 
 def tree_path(name):
-    """`base` in the table means the folder core/base; `proto` the generated interface."""
-    return name if name == "proto" else f"core/{name}"
+    """`base` in the table means the folder core/base; `proto` the generated interface; server/ is below the root."""
+    return name if name == "proto" or name.startswith("server/") else f"core/{name}"
 
 
 def source_files(root):
@@ -174,18 +174,19 @@ def check_table(root):
 
 
 def check_cmake(root):
-    """Each latentd_library() of core/ links only what the row of its directory names."""
+    """Each latentd_library() links only what the row of its directory names."""
     layers = read_layers(root)
-    for path in sorted((root / "core").rglob("CMakeLists.txt")):
+    for path in sorted(path for folder in ("core", "server") for path in (root / folder).rglob("CMakeLists.txt")):
         directory = path.parent.relative_to(root).as_posix()
         call = re.search(r"latentd_library\(([^)]*)\)", path.read_text(encoding="utf-8"))
         if call is None or directory not in layers:
             continue
         _, *linked = call.group(1).split(" LINK ")[0].split()
         # What a directory may include one header of, it links.
-        allowed = {layer_of(f"{name}/any.h", layers).directory for name in layers[directory].includes}
+        libraries = layers[directory].includes - {"proto"}
+        allowed = {layer_of(f"{name}/any.h", layers).directory for name in libraries} | layers[directory].includes
         for name in linked:
-            folder = "core/" + re.sub(r"^backends_", "backends/", name)
+            folder = tree_path(re.sub(r"^(backends|server)_", r"\1/", name))
             if folder not in allowed:
                 yield f"{directory}/CMakeLists.txt: {directory} may not link {folder}"
 

@@ -18,7 +18,8 @@ TABLE = """
 | core/backends/cpu | 2 | base, graph, backends | libtorch |
 | core/compiler | 3 | backends/backend.h | |
 | core/engine | 4 | compiler, graph | |
-| server | 5 | engine, proto | protobuf |
+| server/calls | 5 | engine, proto | protobuf |
+| server | 5 | server/calls, engine, proto | protobuf |
 
 <!-- /layers -->
 """
@@ -85,6 +86,17 @@ class CheckTreeTest(unittest.TestCase):
     def test_linking_what_the_row_does_not_name_is_found(self):
         self.write("core/base/CMakeLists.txt", "latentd_library(base graph LINK absl::status)\n")
         self.expect_one("cmake", "core/base/CMakeLists.txt")
+
+    def test_a_library_of_the_server_links_what_its_row_names(self):
+        self.write("server/calls/CMakeLists.txt", "latentd_library(server_calls proto engine)\n")
+        self.assertEqual(self.violations("cmake"), [])
+        self.write("server/calls/CMakeLists.txt", "latentd_library(server_calls proto base)\n")
+        self.expect_one("cmake", "server/calls/CMakeLists.txt: server/calls may not link core/base")
+
+    def test_a_directory_of_the_server_does_not_include_what_is_built_on_it(self):
+        self.write("server/serve.h", "\n")
+        self.write("server/calls/call.h", '#include "server/serve.h"\n')
+        self.expect_one("layers", "server/calls/call.h:1: server/calls may not include server/serve.h")
 
     def test_a_cycle_of_files_is_found(self):
         self.write("core/graph/a.h", '#include "core/graph/b.h"\n')

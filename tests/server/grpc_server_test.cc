@@ -8,7 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "server/listen_address.h"
+#include "server/process/listen_address.h"
 #include "tests/server/running_server.h"
 
 namespace latentd::server {
@@ -140,11 +140,11 @@ TEST_F(AdminPlaceTest, AnAdminAddressInUseIsSaidToBe) {
 
 TEST(ListenAddressTest, LocalIsWhatOnlyThisMachineReaches) {
   for (const char* local : {"127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "localhost:1", "unix:/a"}) {
-    EXPECT_TRUE(IsLocalAddress(local)) << local;
+    EXPECT_TRUE(process::IsLocalAddress(local)) << local;
   }
   for (const char* open :
        {"0.0.0.0:1", "[::]:1", "10.0.0.1:1", "example.org:1", "128.0.0.1:1", "localhost.org:1"}) {
-    EXPECT_FALSE(IsLocalAddress(open)) << open;
+    EXPECT_FALSE(process::IsLocalAddress(open)) << open;
   }
 }
 

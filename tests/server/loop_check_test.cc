@@ -94,7 +94,7 @@ TEST_F(LoopCheckTest, ASlowReaderIsCancelledOnlyWhenOthersWaitForItsMemory) {
   // It takes a message now and then, which is enough as long as there is room.
   for (int i = 0; i < 3; ++i) {
     ASSERT_TRUE(reader->Read(&event));
-    clock_.Advance(kStallLimit - absl::Seconds(1));
+    clock_.Advance(calls::kStallLimit - absl::Seconds(1));
     server_->CheckLoop();
     EXPECT_GT(server_->held_bytes(), 0);
   }
@@ -109,7 +109,7 @@ TEST_F(LoopCheckTest, APictureHasTheStallLimitToBeReadWhileOthersWait) {
   const auto reader = stub_->GenerateStream(&context, Request());
   engine_.Send(engine::Image{.index = 0, .bytes = std::string(64 << 20, 'p')});
   engine_.set_loop({.waits_for_readers = true});
-  clock_.Advance(kStallLimit - absl::Seconds(1));
+  clock_.Advance(calls::kStallLimit - absl::Seconds(1));
   server_->CheckLoop();
   EXPECT_GT(server_->held_bytes(), 0);
   clock_.Advance(absl::Seconds(1));

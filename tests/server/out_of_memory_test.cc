@@ -8,9 +8,9 @@
 #include <thread>
 #include <vector>
 
-#include "server/grpc_status.h"
-#include "server/outbox.h"
-#include "server/serialize.h"
+#include "server/calls/grpc_status.h"
+#include "server/calls/outbox.h"
+#include "server/calls/serialize.h"
 #include "tests/server/no_memory.h"
 #include "tests/server/running_server.h"
 
@@ -116,9 +116,9 @@ TEST_F(OutOfMemoryTest, APictureThatThereIsNoMemoryToSendEndsItsRequest) {
     grpc::Status status;
     std::thread client([&] { status = streams ? Stream(Request()) : Generate(Request()); });
     engine_.WaitForSpec(number);
-    engine::Image image = {.size = {64, 32}, .bytes = std::string(kChunkBytes, 'i')};
+    engine::Image image = {.size = {64, 32}, .bytes = std::string(calls::kChunkBytes, 'i')};
     {
-      const testing::NoMemoryFrom none(kChunkBytes);
+      const testing::NoMemoryFrom none(calls::kChunkBytes);
       engine_.Send(std::move(image), number);
     }
     client.join();
@@ -256,8 +256,8 @@ TEST(FinalStatusTest, IsThereWithoutMemory) {
   if (!testing::NoMemoryFrom::Works()) GTEST_SKIP() << "the sanitizer brings its own operator new";
   const absl::Status status = absl::InternalError("a message that is longer than sixteen bytes");
   testing::RefuseNext(1);
-  EXPECT_EQ(FinalStatus(status).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-  EXPECT_EQ(FinalStatus(status).error_code(), grpc::StatusCode::INTERNAL);
+  EXPECT_EQ(calls::FinalStatus(status).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(calls::FinalStatus(status).error_code(), grpc::StatusCode::INTERNAL);
 }
 
 // gRPC makes room for large slices with operator new, so callers can catch it.
@@ -266,7 +266,7 @@ TEST(SerializeTest, ThrowsWhereThereIsNoMemory) {
   latent::v1::ImageChunk chunk;
   chunk.set_data(std::string(1 << 20, 'i'));
   const testing::NoMemoryFrom none(1 << 20);
-  EXPECT_THROW(Serialize(chunk), std::bad_alloc);
+  EXPECT_THROW(calls::Serialize(chunk), std::bad_alloc);
 }
 
 }  // namespace

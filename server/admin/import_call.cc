@@ -1,0 +1,123 @@
+#include "server/admin/import_call.h"
+
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "core/base/out_of_memory.h"
+#include "core/base/status_macros.h"
+#include "server/admin/graph_conversion.h"
+#include "server/calls/grpc_status.h"
+#include "server/calls/serialize.h"
+#include "server/process/log.h"
+
+namespace latentd::server::admin {
+
+grpc::ServerReadReactor<grpc::ByteBuffer>* ImportCall::Start(calls::CallEnvironment environment,
+                                                             AdminWorker& worker,
+                                                             ImportLimits limits,
+                                                             std::shared_ptr<void> ticket,
+                                                             grpc::CallbackServerContext& context,
+                                                             grpc::ByteBuffer& response) {
+  std::shared_ptr<ImportCall> call(
+      new ImportCall(environment, worker, limits, std::move(ticket), context, response));
+  environment.calls.Add(call);  // before it owns itself: there may be no memory for it
+  call->self_ = call;
+  call->Read();
+  return call.get();
+}
+
+ImportCall::ImportCall(calls::CallEnvironment environment, AdminWorker& worker, ImportLimits limits,
+                       std::shared_ptr<void> ticket, grpc::CallbackServerContext& context,
+                       grpc::ByteBuffer& response)
+    : environment_(environment),
+      worker_(worker),
+      ticket_(std::move(ticket)),
+      peer_(context.peer()),
+      reader_(limits),
+      response_(response),
+      context_(&context) {}
+
+void ImportCall::Read() {
+  {
+    absl::MutexLock lock(&mutex_);
+    reading_since_ = environment_.clock.Monotonic();
+  }
+  StartRead(&bytes_);
+}
+
+void ImportCall::OnReadDone(bool ok) {
+  {
+    absl::MutexLock lock(&mutex_);
+    reading_since_ = absl::InfiniteFuture();
+  }
+  // A client that is gone sees none of it.
+  if (!ok) return FinishWith(CatchOutOfMemory([&] { return reader_.End(); }));
+  const absl::StatusOr<bool> complete = CatchOutOfMemory([&] { return TakeMessage(); });
+  if (!complete.ok()) return FinishWith(complete.status());
+  if (!*complete) Read();
+}
+
+absl::StatusOr<bool> ImportCall::TakeMessage() {
+  ASSIGN_OR_RETURN(std::optional<std::string> graph, reader_.Add(bytes_));
+  if (!graph.has_value()) return false;
+  worker_.Continue([this, graph = *std::move(graph)]() mutable { Import(std::move(graph)); });
+  return true;
+}
+
+void ImportCall::Import(std::string graph) {
+  const absl::Status imported = CatchOutOfMemory([&]() -> absl::Status {
+    ASSIGN_OR_RETURN(const engine::EntryResult result,
+                     environment_.engine.graphs().Import(std::move(graph)));
+    if (!result.unused.empty()) ++unused_;
+    *results_.add_results() = ToProto(result);
+    return absl::OkStatus();
+  });
+  if (!imported.ok()) return FinishWith(imported);
+  Read();
+}
+
+void ImportCall::FinishWith(absl::Status status) {
+  ticket_.reset();  // first, so that a client that sees the end may start another import
+  if (status.ok()) {
+    status = CatchOutOfMemory([&] {
+      response_ = calls::Serialize(results_);
+      return absl::OkStatus();
+    });
+  }
+  // Without memory there is no line, but an end.
+  CatchOutOfMemory([&] {
+    WriteLogLine(status);
+    return absl::OkStatus();
+  }).IgnoreError();
+  Finish(calls::FinalStatus(status));
+}
+
+void ImportCall::WriteLogLine(const absl::Status& status) const {
+  process::Log(latent::v1::INFO, "admin",
+               {{"method", "ImportGraphs"},
+                {"peer", peer_},
+                {"graphs", results_.results_size()},
+                {"unused", unused_},
+                {"code", absl::StatusCodeToString(status.code())}});
+}
+
+void ImportCall::CancelIfStalled(absl::Time now, absl::Duration limit) {
+  absl::MutexLock lock(&mutex_);
+  if (context_ != nullptr && now - reading_since_ >= limit) context_->TryCancel();
+}
+
+void ImportCall::Cancel() {
+  absl::MutexLock lock(&mutex_);
+  if (context_ != nullptr) context_->TryCancel();
+}
+
+void ImportCall::OnDone() {
+  {
+    absl::MutexLock lock(&mutex_);
+    context_ = nullptr;
+  }
+  environment_.calls.Remove(*this);
+  self_.reset();
+}
+
+}  // namespace latentd::server::admin

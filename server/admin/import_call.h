@@ -1,0 +1,76 @@
+// One call of ImportGraphs: reads messages, hands each graph to the engine on the worker, and reads
+// on when that is done, so that one graph is held at a time.
+//
+// Messages come as raw bytes: to gRPC one that cannot be read is the end of the stream, as if the
+// client had sent all it wanted.
+//
+// The call owns itself from Start until gRPC is done with it. A client that sends nothing for a
+// minute is cancelled (ActiveCalls).
+#pragma once
+
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "latent/v1/graph_cache.pb.h"
+#include "server/admin/admin_worker.h"
+#include "server/admin/graph_bytes_reader.h"
+#include "server/calls/active_calls.h"
+#include "server/calls/generate_call.h"
+
+namespace latentd::server::admin {
+
+class ImportCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
+                         public calls::ActiveCall,
+                         public std::enable_shared_from_this<ImportCall> {
+ public:
+  // What is passed in outlives the call. `ticket` is let go of before the client sees the
+  // call end.
+  static grpc::ServerReadReactor<grpc::ByteBuffer>* Start(calls::CallEnvironment environment,
+                                                          AdminWorker& worker, ImportLimits limits,
+                                                          std::shared_ptr<void> ticket,
+                                                          grpc::CallbackServerContext& context,
+                                                          grpc::ByteBuffer& response);
+
+  void CancelIfStalled(absl::Time now, absl::Duration limit) override;
+  void Cancel() override;
+  int64_t held_bytes() const override { return 0; }
+
+ private:
+  ImportCall(calls::CallEnvironment environment, AdminWorker& worker, ImportLimits limits,
+             std::shared_ptr<void> ticket, grpc::CallbackServerContext& context,
+             grpc::ByteBuffer& response);
+
+  void OnReadDone(bool ok) override;
+  void OnDone() override;
+
+  void Read();
+  // Whether it completed a graph, and the worker goes on: then the call may be gone already.
+  absl::StatusOr<bool> TakeMessage();
+  // On the worker.
+  void Import(std::string graph);
+  void FinishWith(absl::Status status);
+  void WriteLogLine(const absl::Status& status) const;
+
+  const calls::CallEnvironment environment_;
+  AdminWorker& worker_;
+  std::shared_ptr<void> ticket_;
+  const std::string peer_;
+  std::shared_ptr<ImportCall> self_;  // from Start to OnDone
+  // These are touched by one of OnReadDone and Import at a time.
+  GraphBytesReader reader_;
+  grpc::ByteBuffer bytes_;
+  latent::v1::GraphResults results_;
+  int unused_ = 0;  // of them: taken in, and nothing that is served needs them
+  grpc::ByteBuffer& response_;
+  mutable absl::Mutex mutex_;
+  grpc::CallbackServerContext* context_ ABSL_GUARDED_BY(mutex_);  // null once it is done
+  absl::Time reading_since_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
+};
+
+}  // namespace latentd::server::admin

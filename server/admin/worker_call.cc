@@ -1,0 +1,44 @@
+#include "server/admin/worker_call.h"
+
+#include <string>
+#include <utility>
+
+#include "core/base/error_details.h"
+#include "core/base/out_of_memory.h"
+#include "server/calls/grpc_status.h"
+#include "server/process/log.h"
+
+namespace latentd::server::admin {
+
+void LogAdminCall(absl::string_view method, const std::string& peer, const absl::Status& status) {
+  CatchOutOfMemory([&] {
+    process::LogFields fields = {{"method", std::string(method)},
+                                 {"peer", peer},
+                                 {"code", absl::StatusCodeToString(status.code())}};
+    const std::string reason = GetReason(status);
+    if (!reason.empty()) fields["reason"] = reason;
+    process::Log(latent::v1::INFO, "admin", fields);
+    return absl::OkStatus();
+  }).IgnoreError();
+}
+
+grpc::ServerUnaryReactor* RunOnWorker(AdminWorker& worker, grpc::CallbackServerContext& context,
+                                      absl::string_view method,
+                                      std::function<absl::Status()> work) {
+  grpc::ServerUnaryReactor* reactor = context.DefaultReactor();
+  const absl::Status queued = CatchOutOfMemory([&] {
+    return worker.Add([reactor, &context, method = std::string(method), peer = context.peer(),
+                       work = std::move(work)] {
+      const absl::Status status = CatchOutOfMemory([&] {
+        return context.IsCancelled() ? absl::CancelledError("the client cancelled the call")
+                                     : work();
+      });
+      if (!method.empty()) LogAdminCall(method, peer, status);
+      reactor->Finish(calls::FinalStatus(status));
+    });
+  });
+  if (!queued.ok()) reactor->Finish(calls::FinalStatus(queued));
+  return reactor;
+}
+
+}  // namespace latentd::server::admin

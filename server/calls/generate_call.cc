@@ -1,0 +1,271 @@
+#include "server/calls/generate_call.h"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "core/base/error_details.h"
+#include "core/base/out_of_memory.h"
+#include "core/base/status_macros.h"
+#include "server/calls/request_conversion.h"
+#include "server/calls/request_form.h"
+#include "server/calls/request_metrics.h"
+#include "server/calls/request_parser.h"
+#include "server/calls/serving_state.h"
+#include "server/process/log.h"
+
+namespace latentd::server::calls {
+namespace {
+
+std::string MakeRequestId() {
+  std::random_device random;
+  return absl::StrFormat("%08x%08x", random(), random());
+}
+
+std::string SizeText(pipeline::Size size) { return absl::StrCat(size.width, "x", size.height); }
+
+// Empty where the server chooses.
+std::string RequestedSize(const pipeline::PictureSpec& picture) {
+  if (!picture.width || !picture.height) return "";
+  return SizeText({*picture.width, *picture.height});
+}
+
+// The engine's findings, without those about fields that are already known to be bad.
+void AddViolations(const std::vector<FieldViolation>& more,
+                   std::vector<FieldViolation>& violations) {
+  const size_t known = violations.size();
+  for (const FieldViolation& violation : more) {
+    const auto same = [&](const FieldViolation& other) { return other.field == violation.field; };
+    if (std::none_of(violations.begin(), violations.begin() + known, same)) {
+      violations.push_back(violation);
+    }
+  }
+}
+
+double Seconds(absl::Duration duration) {
+  return absl::ToInt64Milliseconds(std::max(duration, absl::ZeroDuration())) / 1000.0;
+}
+
+// Names, never values: those may be what somebody typed.
+void AddReason(const absl::Status& status, process::LogFields& fields) {
+  const std::string reason = GetReason(status);
+  if (!reason.empty()) fields["reason"] = reason;
+  const std::vector<FieldViolation> violations = GetFieldViolations(status);
+  if (!violations.empty()) {
+    fields["bad_fields"] = absl::StrJoin(
+        violations, ",",
+        [](std::string* out, const auto& violation) { out->append(violation.field); });
+  }
+  if (absl::IsInternal(status) || absl::IsUnknown(status)) {
+    fields["error"] = std::string(status.message());
+  }
+}
+
+// What answers repeat of a request: its texts and lists, not its picture.
+int64_t EchoBytes(const latent::v1::GenerateRequest& request) {
+  return static_cast<int64_t>(request.ByteSizeLong() - request.image().size());
+}
+
+}  // namespace
+
+GenerateCall::GenerateCall(CallEnvironment environment, grpc::CallbackServerContext& context,
+                           absl::string_view method)
+    : environment_(environment), context_(&context) {
+  record_.method = std::string(method);
+  record_.peer = context.peer();
+  record_.arrived = environment.clock.Monotonic();
+}
+
+absl::Status GenerateCall::Submit(const grpc::ByteBuffer& bytes) {
+  self_ = shared_from_this();
+  return CatchOutOfMemory([&] { return TrySubmit(bytes); });
+}
+
+absl::Status GenerateCall::TrySubmit(const grpc::ByteBuffer& bytes) {
+  environment_.calls.Add(self_);
+  absl::StatusOr<engine::GenerateSpec> spec = CatchOutOfMemory([&] { return Read(bytes); });
+  if (!spec.ok()) {
+    CountRefused(environment_.engine.metrics(), spec.status());
+    return std::move(spec).status();
+  }
+  ASSIGN_OR_RETURN(const uint64_t handle, environment_.engine.Submit(*std::move(spec), self_));
+  bool unwanted = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    handle_ = handle;
+    unwanted = client_gone_ || failed_;
+  }
+  if (unwanted) environment_.engine.Cancel(handle);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<engine::GenerateSpec> GenerateCall::Read(const grpc::ByteBuffer& bytes) {
+  latent::v1::GenerateRequest request;
+  const absl::Status parsed = ParseRequest(bytes, request);
+  NoteId(request);
+  RETURN_IF_ERROR(CheckServing(environment_.engine.state()));
+  RETURN_IF_ERROR(parsed);
+  const int64_t echo_bytes = EchoBytes(request);
+  ConvertedRequest converted = ToSpec(std::move(request));
+  // gRPC keeps the buffer until the call ends and has no other way to let go of it.
+  const_cast<grpc::ByteBuffer&>(bytes).Clear();
+  if (!converted.violations.empty()) {
+    AddViolations(environment_.engine.Validate(converted.spec), converted.violations);
+    return InvalidFields(converted.violations);
+  }
+  converted.spec.max_response_bytes = MaxPictureBytes(echo_bytes);
+  absl::MutexLock lock(&mutex_);
+  converted.spec.request_id = record_.id;
+  record_.size = RequestedSize(converted.spec.picture);
+  outbox_.emplace(converted.spec.request_id, converted.spec.output);
+  return std::move(converted.spec);
+}
+
+// The client's own, where it can be one: a request that is refused leaves a log line too.
+void GenerateCall::NoteId(const latent::v1::GenerateRequest& request) {
+  absl::MutexLock lock(&mutex_);
+  const bool own = !request.request_id().empty() && IsRequestId(request.request_id());
+  record_.id = own ? request.request_id() : MakeRequestId();
+}
+
+void GenerateCall::OnEvent(engine::Event event) {
+  const absl::Status added = CatchOutOfMemory([&] {
+    absl::MutexLock lock(&mutex_);
+    Note(event);
+    outbox_->Add(std::move(event), environment_.clock.Monotonic());
+    return absl::OkStatus();
+  });
+  if (!added.ok()) Fail(added);
+  AdvanceOrFail();
+}
+
+void GenerateCall::AdvanceOrFail() {
+  const absl::Status advanced = CatchOutOfMemory([&] {
+    Advance();
+    return absl::OkStatus();
+  });
+  if (!advanced.ok()) Fail(advanced);
+}
+
+void GenerateCall::Fail(const absl::Status& status) {
+  std::optional<uint64_t> handle;
+  {
+    absl::MutexLock lock(&mutex_);
+    failed_ = true;
+    if (outbox_) outbox_->Fail(status);
+    handle = handle_;
+  }
+  const absl::Status ended = CatchOutOfMemory([&] {
+    Advance();
+    if (handle) environment_.engine.Cancel(*handle);
+    return absl::OkStatus();
+  });
+  if (!ended.ok()) Cancel();
+}
+
+void GenerateCall::Note(const engine::Event& event) {
+  if (const auto* started = std::get_if<engine::Started>(&event)) {
+    record_.started = environment_.clock.Monotonic();
+    record_.bucket = SizeText(started->executed_size);
+  } else if (const auto* progress = std::get_if<engine::Progress>(&event)) {
+    record_.steps = progress->total_steps;
+  } else if (const auto* image = std::get_if<engine::Image>(&event)) {
+    record_.size = SizeText(image->size);
+    ++record_.images;
+    KeepUnread(image->unread);
+  }
+}
+
+void GenerateCall::ClientGone() {
+  std::optional<uint64_t> handle;
+  {
+    absl::MutexLock lock(&mutex_);
+    client_gone_ = true;
+    deadline_passed_ =
+        context_ != nullptr && context_->deadline() <= std::chrono::system_clock::now();
+    if (outbox_) outbox_->Close();
+    handle = handle_;
+  }
+  if (handle) environment_.engine.Cancel(*handle);
+}
+
+void GenerateCall::Done(const absl::Status& status) {
+  // Whatever happens: a drain waits for it.
+  const absl::Cleanup leave = [this] {
+    environment_.calls.Remove(*this);
+    self_.reset();
+  };
+  {
+    absl::MutexLock lock(&mutex_);
+    context_ = nullptr;
+  }
+  // Without memory there is no line, but an end.
+  CatchOutOfMemory([&] {
+    Account(status);
+    return absl::OkStatus();
+  }).IgnoreError();
+}
+
+void GenerateCall::Account(const absl::Status& status) {
+  absl::MutexLock lock(&mutex_);
+  const absl::StatusCode code = EndCode(status);
+  const absl::Time now = environment_.clock.Monotonic();
+  CountEnded(environment_.engine.metrics(),
+             {record_.method, code, handle_.has_value(), record_.bucket, now - record_.arrived});
+  WriteLogLine(status, code, now);
+}
+
+absl::StatusCode GenerateCall::EndCode(const absl::Status& status) const {
+  if (!client_gone_) return status.code();
+  return deadline_passed_ ? absl::StatusCode::kDeadlineExceeded : absl::StatusCode::kCancelled;
+}
+
+void GenerateCall::WriteLogLine(const absl::Status& status, absl::StatusCode code,
+                                absl::Time now) const {
+  const absl::Time started = std::min(record_.started, now);
+  process::LogFields fields = {{"id", record_.id},
+                               {"method", record_.method},
+                               {"peer", record_.peer},
+                               {"size", record_.size.empty() ? record_.bucket : record_.size},
+                               {"steps", record_.steps},
+                               {"images", record_.images},
+                               {"queue_seconds", Seconds(started - record_.arrived)},
+                               {"run_seconds", Seconds(now - started)},
+                               {"code", absl::StatusCodeToString(code)}};
+  if (!record_.size.empty() && record_.size != record_.bucket) fields["bucket"] = record_.bucket;
+  AddReason(status, fields);
+  const bool fault = code == absl::StatusCode::kInternal || code == absl::StatusCode::kUnknown;
+  process::Log(fault ? latent::v1::ERROR : latent::v1::INFO, "request", fields);
+}
+
+void GenerateCall::StartSending() { sending_since_ = environment_.clock.Monotonic(); }
+
+void GenerateCall::StopSending() { sending_since_ = absl::InfiniteFuture(); }
+
+void GenerateCall::CancelIfStalled(absl::Time now, absl::Duration limit) {
+  absl::MutexLock lock(&mutex_);
+  if (context_ != nullptr && now - sending_since_ >= limit) context_->TryCancel();
+}
+
+void GenerateCall::CancelIfUnread(absl::Time now, absl::Duration limit) {
+  absl::MutexLock lock(&mutex_);
+  if (context_ == nullptr || !outbox_ || now - outbox_->oldest_picture() < limit) return;
+  context_->TryCancel();
+}
+
+void GenerateCall::Cancel() {
+  absl::MutexLock lock(&mutex_);
+  if (context_ != nullptr) context_->TryCancel();
+}
+
+int64_t GenerateCall::held_bytes() const {
+  absl::MutexLock lock(&mutex_);
+  return outbox_ ? outbox_->held_bytes() : 0;
+}
+
+}  // namespace latentd::server::calls

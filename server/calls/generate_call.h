@@ -1,0 +1,121 @@
+// One call of Generate or GenerateStream, from its bytes to its log line: the engine's sink on one
+// side, on the other a reactor of gRPC (StreamCall, UnaryCall).
+//
+// Life: the reactor is made and returned to gRPC; Submit hands the request to the engine; events
+// fill the outbox and Advance sends what can be sent; when the outbox has ended the reactor
+// finishes; gRPC calls OnDone, Done ends the life. A client that goes away closes the outbox at
+// once, and the call ends when the engine says so. The call owns itself until then, the engine
+// shares it.
+#pragma once
+
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/byte_buffer.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "core/base/clock.h"
+#include "core/engine/engine.h"
+#include "latent/v1/image_generation.pb.h"
+#include "server/calls/active_calls.h"
+#include "server/calls/outbox.h"
+
+namespace latentd::server::calls {
+
+// What calls need; all of it outlives them.
+struct CallEnvironment {
+  engine::Engine& engine;
+  const Clock& clock;
+  ActiveCalls& calls;
+};
+
+class GenerateCall : public engine::EventSink,
+                     public ActiveCall,
+                     public std::enable_shared_from_this<GenerateCall> {
+ public:
+  // From the engine.
+  void OnEvent(engine::Event event) final;
+
+  void CancelIfStalled(absl::Time now, absl::Duration limit) final;
+  void CancelIfUnread(absl::Time now, absl::Duration limit) final;
+  void Cancel() final;
+  int64_t held_bytes() const final;
+
+ protected:
+  // `context` is gRPC's, and alive until Done. `method` is for the log.
+  GenerateCall(CallEnvironment environment, grpc::CallbackServerContext& context,
+               absl::string_view method);
+
+  // Reads, checks and queues the request; `bytes` are freed, a picture in them may be large. After
+  // an error, RESOURCE_EXHAUSTED if there is no memory for any of it, no event comes: the reactor
+  // finishes with it.
+  absl::Status Submit(const grpc::ByteBuffer& bytes);
+
+  // For the reactor's methods of these meanings.
+  void ClientGone();
+  void Done(const absl::Status& status);
+
+  // Sends what can be sent now, or ends the call if there is no memory for it. Called without the
+  // lock.
+  void AdvanceOrFail();
+
+  // Sends what can be sent now. What is left may be wrong after an exception, unless the outbox
+  // holds nothing but the end: then there is none. Called without the lock.
+  virtual void Advance() = 0;
+
+  // A picture came, that counts as unread as long as `token` is kept; the outbox keeps it until the
+  // last part is taken.
+  virtual void KeepUnread(const std::shared_ptr<const void>&)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {}
+
+  // What the answer can hold of pictures, 0: any number of bytes. `echo_bytes` is what it repeats
+  // of the request.
+  virtual int64_t MaxPictureBytes(int64_t echo_bytes) const = 0;
+
+  // gRPC has something to send since now, or has sent it.
+  void StartSending() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void StopSending() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  mutable absl::Mutex mutex_;
+  std::optional<Outbox> outbox_ ABSL_GUARDED_BY(mutex_);  // once the request has been read
+
+ private:
+  // What the log line says.
+  struct Record {
+    std::string method, id, peer;
+    std::string size;    // of the pictures
+    std::string bucket;  // that they were drawn in
+    int steps = 0;
+    int images = 0;
+    absl::Time arrived, started = absl::InfiniteFuture();
+  };
+
+  absl::Status TrySubmit(const grpc::ByteBuffer& bytes);
+  absl::StatusOr<engine::GenerateSpec> Read(const grpc::ByteBuffer& bytes);
+  void NoteId(const latent::v1::GenerateRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Note(const engine::Event& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // There was no memory for what the client has to be told: the call ends with `status`, and the
+  // engine stops.
+  void Fail(const absl::Status& status);
+  void Account(const absl::Status& status);
+  // What the client sees as the end.
+  absl::StatusCode EndCode(const absl::Status& status) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  void WriteLogLine(const absl::Status& status, absl::StatusCode code, absl::Time now) const
+      ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+
+  const CallEnvironment environment_;
+  std::shared_ptr<GenerateCall> self_;                            // from Submit to Done
+  grpc::CallbackServerContext* context_ ABSL_GUARDED_BY(mutex_);  // null once it is Done
+  Record record_ ABSL_GUARDED_BY(mutex_);
+  std::optional<uint64_t> handle_ ABSL_GUARDED_BY(mutex_);
+  bool client_gone_ ABSL_GUARDED_BY(mutex_) = false;
+  bool failed_ ABSL_GUARDED_BY(mutex_) = false;
+  bool deadline_passed_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Time sending_since_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
+};
+
+}  // namespace latentd::server::calls

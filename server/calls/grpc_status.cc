@@ -1,0 +1,106 @@
+#include "server/calls/grpc_status.h"
+
+#include <new>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/error_details.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+
+namespace latentd::server::calls {
+namespace {
+
+constexpr absl::string_view kDomain = "latentd";
+// The message is sent twice, by itself and inside the details, and once more as violations.
+constexpr size_t kMaxMessageBytes = 800;
+constexpr size_t kMaxViolationsBytes = 2048;
+constexpr size_t kMaxFieldBytes = 128;
+constexpr size_t kMaxDescriptionBytes = 512;
+
+// At most `limit` bytes, cut between characters: half a character would make the details invalid
+// UTF-8.
+std::string Cut(absl::string_view text, size_t limit) {
+  if (text.size() <= limit) return std::string(text);
+  size_t end = limit - 3;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return absl::StrCat(text.substr(0, end), "...");
+}
+
+std::string AndMore(size_t count) { return absl::StrCat("and ", count, " more"); }
+
+// "width: must be ...; steps: must be ...; and 3 more"
+std::string JoinViolations(const std::vector<FieldViolation>& violations) {
+  std::string message;
+  for (size_t i = 0; i < violations.size(); ++i) {
+    const std::string next = absl::StrCat(Cut(violations[i].field, kMaxFieldBytes), ": ",
+                                          Cut(violations[i].description, kMaxDescriptionBytes));
+    if (i > 0 && message.size() + next.size() > kMaxMessageBytes - 32) {
+      return absl::StrCat(message, "; ", AndMore(violations.size() - i));
+    }
+    absl::StrAppend(&message, i > 0 ? "; " : "", next);
+  }
+  return message;
+}
+
+google::rpc::BadRequest ToBadRequest(const std::vector<FieldViolation>& violations) {
+  google::rpc::BadRequest bad_request;
+  size_t bytes = 0;
+  for (size_t i = 0; i < violations.size(); ++i) {
+    google::rpc::BadRequest::FieldViolation next;
+    next.set_field(Cut(violations[i].field, kMaxFieldBytes));
+    next.set_description(Cut(violations[i].description, kMaxDescriptionBytes));
+    bytes += next.ByteSizeLong() + 4;
+    if (bytes > kMaxViolationsBytes) {
+      bad_request.add_field_violations()->set_description(AndMore(violations.size() - i));
+      break;
+    }
+    *bad_request.add_field_violations() = std::move(next);
+  }
+  return bad_request;
+}
+
+google::rpc::RetryInfo ToRetryInfo(absl::Duration delay) {
+  google::rpc::RetryInfo retry;
+  absl::Duration rest;
+  retry.mutable_retry_delay()->set_seconds(absl::IDivDuration(delay, absl::Seconds(1), &rest));
+  retry.mutable_retry_delay()->set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
+  return retry;
+}
+
+google::rpc::ErrorInfo ToErrorInfo(const std::string& reason) {
+  google::rpc::ErrorInfo info;
+  info.set_reason(reason);
+  info.set_domain(std::string(kDomain));
+  return info;
+}
+
+}  // namespace
+
+grpc::Status ToGrpcStatus(const absl::Status& status) {
+  if (status.ok()) return grpc::Status::OK;
+  const std::vector<FieldViolation> violations = GetFieldViolations(status);
+  const std::string reason = GetReason(status);
+  const std::optional<absl::Duration> retry_delay = GetRetryDelay(status);
+
+  google::rpc::Status details;
+  details.set_code(static_cast<int>(status.code()));
+  details.set_message(violations.empty() ? Cut(status.message(), kMaxMessageBytes)
+                                         : JoinViolations(violations));
+  if (!violations.empty()) details.add_details()->PackFrom(ToBadRequest(violations));
+  if (!reason.empty()) details.add_details()->PackFrom(ToErrorInfo(Cut(reason, 63)));
+  if (retry_delay) details.add_details()->PackFrom(ToRetryInfo(*retry_delay));
+  const std::string bytes = details.details().empty() ? "" : details.SerializeAsString();
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), details.message(), bytes);
+}
+
+grpc::Status FinalStatus(const absl::Status& status) noexcept {
+  try {
+    return ToGrpcStatus(status);
+  } catch (const std::bad_alloc&) {
+    return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "");
+  }
+}
+
+}  // namespace latentd::server::calls

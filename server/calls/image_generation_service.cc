@@ -1,0 +1,43 @@
+#include "server/calls/image_generation_service.h"
+
+#include <utility>
+
+#include "core/base/status_macros.h"
+#include "server/calls/response_conversion.h"
+#include "server/calls/serving_state.h"
+#include "server/calls/stream_call.h"
+#include "server/calls/unary_answer.h"
+#include "server/calls/unary_call.h"
+
+namespace latentd::server::calls {
+
+namespace v1 = ::latent::v1;
+
+ImageGenerationService::ImageGenerationService(CallEnvironment environment, std::string version)
+    : environment_(environment), version_(std::move(version)) {}
+
+grpc::ServerUnaryReactor* ImageGenerationService::Generate(grpc::CallbackServerContext* context,
+                                                           const grpc::ByteBuffer* request,
+                                                           grpc::ByteBuffer* response) {
+  return UnaryCall::Start(environment_, *context, *request, *response);
+}
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* ImageGenerationService::GenerateStream(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
+  return StreamCall::Start(environment_, *context, *request);
+}
+
+grpc::ServerUnaryReactor* ImageGenerationService::GetCapabilities(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+    grpc::ByteBuffer* response) {
+  return AnswerNow<v1::GetCapabilitiesRequest, v1::GetCapabilitiesResponse>(
+      *context, *request, *response,
+      [this](const v1::GetCapabilitiesRequest&, v1::GetCapabilitiesResponse& capabilities) {
+        RETURN_IF_ERROR(CheckServing(environment_.engine.state()));
+        capabilities = ToProto(environment_.engine.capabilities());
+        capabilities.set_version(version_);
+        return absl::OkStatus();
+      });
+}
+
+}  // namespace latentd::server::calls

@@ -1,0 +1,110 @@
+#include "server/calls/outbox.h"
+
+#include <utility>
+#include <variant>
+
+#include "server/calls/response_conversion.h"
+
+namespace latentd::server::calls {
+namespace {
+
+bool IsProgress(const engine::Event& event) {
+  return std::holds_alternative<engine::Progress>(event);
+}
+
+template <typename... Callables>
+struct Overloaded : Callables... {
+  using Callables::operator()...;
+};
+template <typename... Callables>
+Overloaded(Callables...) -> Overloaded<Callables...>;
+
+}  // namespace
+
+Outbox::Outbox(std::string request_id, image::EncodeOptions output)
+    : request_id_(std::move(request_id)), output_(output) {}
+
+void Outbox::Add(engine::Event event, absl::Time now) {
+  if (end_) return;
+  if (const auto* failed = std::get_if<engine::Failed>(&event)) {
+    end_ = failed->status;
+    return;
+  }
+  if (std::holds_alternative<engine::Completed>(event)) end_ = absl::OkStatus();
+  if (closed_) return;
+  if (IsProgress(event) && !waiting_.empty() && IsProgress(waiting_.back().event)) {
+    waiting_.pop_back();
+  }
+  waiting_.push_back({std::move(event), now});
+}
+
+std::optional<latent::v1::GenerateEvent> Outbox::Next() {
+  if (waiting_.empty()) return std::nullopt;
+  latent::v1::GenerateEvent message;
+  message.set_request_id(request_id_);
+  engine::Event& front = waiting_.front().event;
+  if (const auto* image = std::get_if<engine::Image>(&front)) {
+    if (!TakeChunk(*image, message)) return message;
+  } else {
+    Take(front, message);
+  }
+  waiting_.pop_front();
+  return message;
+}
+
+void Outbox::Take(engine::Event& event, latent::v1::GenerateEvent& message) {
+  std::visit(
+      Overloaded{
+          [&](const engine::Queued& queued) { *message.mutable_queued() = ToProto(queued); },
+          [&](const engine::Started& started) { *message.mutable_started() = ToProto(started); },
+          [&](const engine::Progress& progress) {
+            *message.mutable_progress() = ToProto(progress);
+          },
+          [&](const engine::Completed& completed) {
+            *message.mutable_completed() = ToProto(completed, output_);
+          },
+          [](const auto&) {},  // images go by chunks, a failure is no message
+      },
+      event);
+}
+
+// Whether it was the last one.
+bool Outbox::TakeChunk(const engine::Image& image, latent::v1::GenerateEvent& message) {
+  *message.mutable_image_chunk() = ToChunk(image, image_offset_, kChunkBytes);
+  image_offset_ += message.image_chunk().data().size();
+  if (image_offset_ < image.bytes.size()) return false;
+  image_offset_ = 0;
+  return true;
+}
+
+void Outbox::Close() {
+  closed_ = true;
+  waiting_.clear();
+  image_offset_ = 0;
+}
+
+void Outbox::Fail(const absl::Status& status) {
+  Close();
+  if (!end_ || end_->ok()) end_ = status;
+}
+
+std::optional<absl::Status> Outbox::end() const { return waiting_.empty() ? end_ : std::nullopt; }
+
+int64_t Outbox::held_bytes() const {
+  int64_t bytes = 0;
+  for (const Waiting& waiting : waiting_) {
+    if (const auto* image = std::get_if<engine::Image>(&waiting.event)) {
+      bytes += static_cast<int64_t>(image->bytes.size());
+    }
+  }
+  return bytes;
+}
+
+absl::Time Outbox::oldest_picture() const {
+  for (const Waiting& waiting : waiting_) {
+    if (std::holds_alternative<engine::Image>(waiting.event)) return waiting.since;
+  }
+  return absl::InfiniteFuture();
+}
+
+}  // namespace latentd::server::calls

@@ -1,0 +1,15 @@
+// Which fields requests may have, so that a client can ask before it uses a newer one.
+#pragma once
+
+#include <google/protobuf/descriptor.h>
+
+#include <string>
+#include <vector>
+
+namespace latentd::server::calls {
+
+// The paths of all fields of a message and of the messages in it, in the order of the proto:
+// "prompt", "output", "output.format". REQUIRES: no message of it contains itself. Thread-safe.
+std::vector<std::string> FieldPaths(const google::protobuf::Descriptor& type);
+
+}  // namespace latentd::server::calls

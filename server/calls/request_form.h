@@ -1,0 +1,18 @@
+// What can be wrong with a request before anything is known about models.
+#pragma once
+
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "core/base/error_details.h"
+#include "latent/v1/image_generation.pb.h"
+
+namespace latentd::server::calls {
+
+// Whether it may be one: short, and of letters that a log line and a header can have. Thread-safe.
+bool IsRequestId(absl::string_view id);
+
+// Every violation of form, in the order of the fields. Thread-safe; a free function without state.
+std::vector<FieldViolation> CheckForm(const latent::v1::GenerateRequest& request);
+
+}  // namespace latentd::server::calls

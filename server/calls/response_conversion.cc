@@ -1,0 +1,245 @@
+#include "server/calls/response_conversion.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "server/calls/basic_conversion.h"
+#include "server/calls/request_fields.h"
+
+namespace latentd::server::calls {
+namespace {
+
+namespace v1 = ::latent::v1;
+using calls::ToProto;  // those of basic_conversion.h, beside the ones here
+
+v1::Offset ToProto(pipeline::Offset offset) {
+  v1::Offset proto;
+  proto.set_top(offset.top);
+  proto.set_left(offset.left);
+  return proto;
+}
+
+v1::Format ToProto(image::Format format) {
+  switch (format) {
+    case image::Format::kPng:
+      return v1::FORMAT_PNG;
+    case image::Format::kJpeg:
+      return v1::FORMAT_JPEG;
+    case image::Format::kWebp:
+      return v1::FORMAT_WEBP;
+    case image::Format::kRawRgb8:
+      return v1::FORMAT_RAW_RGB8;
+  }
+  return v1::FORMAT_UNSPECIFIED;
+}
+
+v1::BucketPolicy ToProto(pipeline::BucketPolicy policy) {
+  switch (policy) {
+    case pipeline::BucketPolicy::kExact:
+      return v1::BUCKET_POLICY_EXACT;
+    case pipeline::BucketPolicy::kSnap:
+      return v1::BUCKET_POLICY_SNAP;
+    case pipeline::BucketPolicy::kColdOk:
+      return v1::BUCKET_POLICY_COLD_OK;
+  }
+  return v1::BUCKET_POLICY_UNSPECIFIED;
+}
+
+v1::Timings ToProto(const engine::Timings& timings) {
+  v1::Timings proto;
+  *proto.mutable_queue() = ToProto(timings.queue);
+  *proto.mutable_text_encode() = ToProto(timings.text_encode);
+  *proto.mutable_vae_encode() = ToProto(timings.vae_encode);
+  *proto.mutable_base() = ToProto(timings.base);
+  *proto.mutable_refiner() = ToProto(timings.refiner);
+  *proto.mutable_vae_decode() = ToProto(timings.vae_decode);
+  *proto.mutable_image_encode() = ToProto(timings.image_encode);
+  *proto.mutable_total() = ToProto(timings.total);
+  return proto;
+}
+
+// Writes FIELD where the spec has it: SET_IF_PRESENT(width, picture.width).
+#define SET_IF_PRESENT(name, source) \
+  if (source) proto.set_##name(*(source))
+#define SET_MESSAGE_IF_PRESENT(name, source) \
+  if (source) *proto.mutable_##name() = ToProto(*(source))
+
+void SetPrompts(const pipeline::PictureSpec& picture, v1::GenerateRequest& proto) {
+  proto.set_prompt(picture.prompt);
+  SET_IF_PRESENT(prompt_2, picture.prompt_2);
+  SET_IF_PRESENT(negative_prompt, picture.negative_prompt);
+  SET_IF_PRESENT(negative_prompt_2, picture.negative_prompt_2);
+}
+
+void SetScheduler(const schedulers::Overrides& scheduler, v1::GenerateRequest& proto) {
+  if (!scheduler.name.empty()) proto.set_scheduler(scheduler.name);
+  SET_IF_PRESENT(timestep_spacing, scheduler.timestep_spacing);
+  SET_IF_PRESENT(prediction_type, scheduler.prediction_type);
+  SET_IF_PRESENT(algorithm_type, scheduler.algorithm_type);
+  SET_IF_PRESENT(use_karras_sigmas, scheduler.use_karras_sigmas);
+  SET_IF_PRESENT(rescale_betas_zero_snr, scheduler.rescale_betas_zero_snr);
+}
+
+void SetDenoising(const pipeline::PictureSpec& picture, v1::GenerateRequest& proto) {
+  SET_IF_PRESENT(num_inference_steps, picture.num_inference_steps);
+  SET_IF_PRESENT(guidance_scale, picture.guidance_scale);
+  SET_IF_PRESENT(guidance_rescale, picture.guidance_rescale);
+  SET_IF_PRESENT(eta, picture.eta);
+  SET_IF_PRESENT(clip_skip, picture.clip_skip);
+  SET_IF_PRESENT(denoising_end, picture.denoising_end);
+  SET_IF_PRESENT(denoising_start, picture.denoising_start);
+  SET_IF_PRESENT(strength, picture.strength);
+  proto.set_refine(picture.refine);
+  proto.mutable_timesteps()->Add(picture.timesteps.begin(), picture.timesteps.end());
+  proto.mutable_sigmas()->Add(picture.sigmas.begin(), picture.sigmas.end());
+}
+
+void SetImages(const pipeline::PictureSpec& picture, v1::GenerateRequest& proto) {
+  SET_IF_PRESENT(width, picture.width);
+  SET_IF_PRESENT(height, picture.height);
+  // One of the two, as a request may have it.
+  if (picture.seeds.empty()) SET_IF_PRESENT(seed, picture.seed);
+  SET_IF_PRESENT(num_images_per_prompt, picture.num_images_per_prompt);
+  proto.set_bucket_policy(ToProto(picture.bucket_policy));
+  proto.mutable_seeds()->Add(picture.seeds.begin(), picture.seeds.end());
+}
+
+void SetConditioning(const pipeline::PictureSpec& picture, v1::GenerateRequest& proto) {
+  SET_MESSAGE_IF_PRESENT(original_size, picture.original_size);
+  SET_MESSAGE_IF_PRESENT(target_size, picture.target_size);
+  SET_MESSAGE_IF_PRESENT(crops_coords_top_left, picture.crops_coords_top_left);
+  SET_MESSAGE_IF_PRESENT(negative_original_size, picture.negative_original_size);
+  SET_MESSAGE_IF_PRESENT(negative_target_size, picture.negative_target_size);
+  SET_MESSAGE_IF_PRESENT(negative_crops_coords_top_left, picture.negative_crops_coords_top_left);
+  SET_IF_PRESENT(aesthetic_score, picture.aesthetic_score);
+  SET_IF_PRESENT(negative_aesthetic_score, picture.negative_aesthetic_score);
+}
+
+#undef SET_IF_PRESENT
+#undef SET_MESSAGE_IF_PRESENT
+
+// Only what the format takes, so that the echo can be sent again.
+v1::Output ToProto(const image::EncodeOptions& output) {
+  v1::Output proto;
+  proto.set_format(ToProto(output.format));
+  if (output.format == image::Format::kPng) proto.set_embed_parameters(output.embed_parameters);
+  if (output.format == image::Format::kJpeg || output.format == image::Format::kWebp) {
+    proto.set_quality(output.quality);
+  }
+  return proto;
+}
+
+v1::GenerateRequest ToProto(const pipeline::PictureSpec& picture,
+                            const image::EncodeOptions& output) {
+  v1::GenerateRequest proto;
+  proto.set_model(picture.model == pipeline::Model::kRefiner ? v1::MODEL_REFINER : v1::MODEL_BASE);
+  SetPrompts(picture, proto);
+  SetScheduler(picture.scheduler, proto);
+  SetDenoising(picture, proto);
+  SetImages(picture, proto);
+  SetConditioning(picture, proto);
+  *proto.mutable_output() = ToProto(output);
+  return proto;
+}
+
+v1::ModelInfo ToProto(const engine::ModelInfo& model) {
+  v1::ModelInfo proto;
+  proto.set_component(model.component);
+  proto.set_name(std::filesystem::path(model.path).filename());
+  proto.set_class_name(model.class_name);
+  return proto;
+}
+
+}  // namespace
+
+v1::Stage ToProto(engine::Stage stage) {
+  switch (stage) {
+    case engine::Stage::kTextEncode:
+      return v1::STAGE_TEXT_ENCODE;
+    case engine::Stage::kVaeEncode:
+      return v1::STAGE_VAE_ENCODE;
+    case engine::Stage::kBase:
+      return v1::STAGE_BASE;
+    case engine::Stage::kRefiner:
+      return v1::STAGE_REFINER;
+    case engine::Stage::kVaeDecode:
+      return v1::STAGE_VAE_DECODE;
+    case engine::Stage::kImageEncode:
+      return v1::STAGE_IMAGE_ENCODE;
+  }
+  return v1::STAGE_UNSPECIFIED;
+}
+
+v1::Queued ToProto(const engine::Queued& queued) {
+  v1::Queued proto;
+  proto.set_position(queued.position);
+  return proto;
+}
+
+v1::Started ToProto(const engine::Started& started) {
+  v1::Started proto;
+  *proto.mutable_executed_size() = ToProto(started.executed_size);
+  return proto;
+}
+
+v1::Progress ToProto(const engine::Progress& progress) {
+  v1::Progress proto;
+  proto.set_image_index(progress.image_index);
+  proto.set_stage(ToProto(progress.stage));
+  proto.set_step(progress.step);
+  proto.set_total_steps(progress.total_steps);
+  return proto;
+}
+
+v1::Completed ToProto(const engine::Completed& completed, const image::EncodeOptions& output) {
+  v1::Completed proto;
+  *proto.mutable_timings() = ToProto(completed.timings);
+  *proto.mutable_parameters() = ToProto(completed.effective, output);
+  proto.set_dropped_tokens(completed.dropped_tokens);
+  proto.mutable_warnings()->Add(completed.warnings.begin(), completed.warnings.end());
+  *proto.mutable_executed_size() = ToProto(completed.executed_size);
+  return proto;
+}
+
+v1::ImageChunk ToChunk(const engine::Image& image, size_t offset, size_t max_bytes) {
+  v1::ImageChunk proto;
+  proto.set_index(image.index);
+  proto.set_seed(image.seed);
+  *proto.mutable_size() = ToProto(image.size);
+  const absl::string_view mime_type = image::MimeType(image.format);
+  proto.set_mime_type(mime_type.data(), mime_type.size());
+  proto.set_offset(static_cast<int64_t>(offset));
+  proto.set_total_bytes(static_cast<int64_t>(image.bytes.size()));
+  proto.set_data(image.bytes.data() + offset, std::min(max_bytes, image.bytes.size() - offset));
+  return proto;
+}
+
+v1::GetCapabilitiesResponse ToProto(const engine::Capabilities& capabilities) {
+  v1::GetCapabilitiesResponse proto;
+  for (const engine::ModelInfo& model : capabilities.models) *proto.add_models() = ToProto(model);
+  proto.set_can_refine(capabilities.can_refine);
+  *proto.mutable_default_size() = ToProto(capabilities.default_size);
+  proto.mutable_schedulers()->Add(capabilities.schedulers.begin(), capabilities.schedulers.end());
+  proto.set_default_scheduler(capabilities.default_scheduler);
+  proto.set_min_side(capabilities.min_side);
+  proto.set_max_side(capabilities.max_side);
+  proto.set_side_multiple(capabilities.side_multiple);
+  proto.set_max_pixels(capabilities.max_pixels);
+  proto.set_min_steps(capabilities.min_steps);
+  proto.set_max_steps(capabilities.max_steps);
+  proto.set_max_guidance_scale(capabilities.max_guidance_scale);
+  proto.set_max_images_per_prompt(capabilities.max_images_per_prompt);
+  proto.set_queue_capacity(capabilities.queue_capacity);
+  proto.set_backend(capabilities.backend);
+  for (const engine::ServerStatus::Bucket& bucket : capabilities.buckets) {
+    v1::Bucket& added = *proto.add_buckets();
+    *added.mutable_size() = ToProto(bucket.size);
+    added.set_ready(bucket.ready);
+  }
+  for (std::string& path : FieldPaths(*v1::GenerateRequest::descriptor())) {
+    *proto.add_request_fields() = std::move(path);
+  }
+  return proto;
+}
+
+}  // namespace latentd::server::calls

@@ -1,0 +1,28 @@
+// From what the engine says to the proto.
+#pragma once
+
+#include <string>
+
+#include "core/engine/engine.h"
+#include "latent/v1/image_generation.pb.h"
+
+namespace latentd::server::calls {
+
+// Thread-safe; free functions without state.
+latent::v1::Queued ToProto(const engine::Queued& queued);
+latent::v1::Started ToProto(const engine::Started& started);
+latent::v1::Progress ToProto(const engine::Progress& progress);
+
+latent::v1::Stage ToProto(engine::Stage stage);
+
+// `output` is the request's: the engine's answer names the picture only.
+latent::v1::Completed ToProto(const engine::Completed& completed,
+                              const image::EncodeOptions& output);
+
+// The chunk of at most `max_bytes` that starts at `offset`.
+latent::v1::ImageChunk ToChunk(const engine::Image& image, size_t offset, size_t max_bytes);
+
+// `capabilities.version` is the server's, and is filled in by the caller.
+latent::v1::GetCapabilitiesResponse ToProto(const engine::Capabilities& capabilities);
+
+}  // namespace latentd::server::calls

@@ -1,0 +1,117 @@
+#include "server/calls/unary_call.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/error_details.h"
+#include "core/base/out_of_memory.h"
+#include "server/calls/grpc_status.h"
+#include "server/calls/serialize.h"
+#include "server/calls/unary_answer.h"
+
+namespace latentd::server::calls {
+namespace {
+
+// For field tags, timings and names in the answer.
+constexpr int64_t kFramingBytes = 16 << 10;
+
+absl::Status NameTheOtherCall(const absl::Status& refused) {
+  return CatchOutOfMemory([&] {
+    if (GetReason(refused) != "RESPONSE_TOO_LARGE") return refused;
+    return WithReason(absl::InvalidArgumentError(absl::StrCat(
+                          refused.message(), ": call GenerateStream, which sends them in parts")),
+                      "RESPONSE_TOO_LARGE");
+  });
+}
+
+absl::Status Write(const latent::v1::GenerateResponse& answer, grpc::ByteBuffer& bytes) {
+  return CatchOutOfMemory([&] {
+    bytes = Serialize(answer);
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* UnaryCall::Start(CallEnvironment environment,
+                                           grpc::CallbackServerContext& context,
+                                           const grpc::ByteBuffer& request,
+                                           grpc::ByteBuffer& response) {
+  return StartOrRefuse(context, [&]() -> grpc::ServerUnaryReactor* {
+    const auto call = std::make_shared<UnaryCall>(environment, context, response);
+    const absl::Status submitted = call->Submit(request);
+    if (!submitted.ok()) call->FinishWith(NameTheOtherCall(submitted));
+    return call.get();
+  });
+}
+
+UnaryCall::UnaryCall(CallEnvironment environment, grpc::CallbackServerContext& context,
+                     grpc::ByteBuffer& response)
+    : GenerateCall(environment, context, "Generate"), response_(response) {}
+
+int64_t UnaryCall::MaxPictureBytes(int64_t echo_bytes) const {
+  return std::max<int64_t>(kMaxUnaryBytes - kFramingBytes - echo_bytes, 1);
+}
+
+void UnaryCall::Advance() {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (finished_ || !Collect()) return;
+    finished_ = true;
+    end_ = *outbox_->end();
+    if (end_.ok()) end_ = Write(collected_, response_);
+    collected_.Clear();
+    StartSending();
+  }
+  Finish(FinalStatus(end_));
+}
+
+bool UnaryCall::Collect() {
+  while (auto event = outbox_->Next()) Add(*std::move(event));
+  return outbox_->end().has_value();
+}
+
+void UnaryCall::Add(latent::v1::GenerateEvent event) {
+  collected_.set_request_id(event.request_id());
+  if (event.has_completed())
+    *collected_.mutable_completed() = std::move(*event.mutable_completed());
+  if (!event.has_image_chunk()) return;
+  latent::v1::ImageChunk& chunk = *event.mutable_image_chunk();
+  if (chunk.offset() == 0) {
+    latent::v1::Image& image = *collected_.add_images();
+    image.set_index(chunk.index());
+    image.set_seed(chunk.seed());
+    *image.mutable_size() = chunk.size();
+    image.set_mime_type(chunk.mime_type());
+    image.mutable_data()->reserve(static_cast<size_t>(chunk.total_bytes()));
+  }
+  collected_.mutable_images()->rbegin()->mutable_data()->append(chunk.data());
+}
+
+void UnaryCall::FinishWith(const absl::Status& status) {
+  {
+    absl::MutexLock lock(&mutex_);
+    finished_ = true;
+  }
+  end_ = status;
+  Finish(FinalStatus(end_));
+}
+
+void UnaryCall::OnCancel() {
+  ClientGone();
+  AdvanceOrFail();
+}
+
+void UnaryCall::KeepUnread(const std::shared_ptr<const void>& token) { unread_.push_back(token); }
+
+void UnaryCall::OnDone() {
+  {
+    absl::MutexLock lock(&mutex_);
+    unread_.clear();
+  }
+  Done(end_);
+}
+
+}  // namespace latentd::server::calls

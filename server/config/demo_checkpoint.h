@@ -1,0 +1,23 @@
+// Where the demo checkpoint is: what latentd serves when it is not told what to serve.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace latentd::server::config {
+
+struct DemoCheckpoint {
+  std::string base;
+  std::string refiner;
+};
+
+// Looks in ../share/latentd/demo-model (installed) and ../../deploy/demo-model (build tree) from
+// `executable_directory`, then in `source_directory`/deploy/demo-model. NOT_FOUND names the places.
+absl::StatusOr<DemoCheckpoint> FindDemoCheckpoint(const std::string& executable_directory,
+                                                  const std::string& source_directory);
+
+// Of this process.
+std::string ExecutableDirectory();
+
+}  // namespace latentd::server::config

@@ -1,0 +1,239 @@
+#include "server/config/flag_values.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "core/base/error_details.h"
+#include "core/base/status_macros.h"
+#include "server/config/component_names.h"
+
+namespace latentd::server::config {
+namespace {
+
+constexpr absl::Duration kMaxTimeout = absl::Hours(24);
+constexpr absl::string_view kUnixPrefix = "unix:";
+// Of a bucket, as of a request's width and height.
+constexpr int kMinSide = 64;
+constexpr int kMaxSide = 2048;
+constexpr int kSideMultiple = 8;
+
+bool IsHostAndPort(absl::string_view address) {
+  const size_t colon = address.rfind(':');
+  int port = -1;
+  return colon != absl::string_view::npos && colon > 0 &&
+         absl::SimpleAtoi(address.substr(colon + 1), &port) && port >= 0 && port <= 65535;
+}
+
+std::optional<double> ToNumberOfBytes(absl::string_view text) {
+  static constexpr std::pair<absl::string_view, double> kUnits[] = {
+      {"KiB", 1024.0}, {"MiB", 1024.0 * 1024}, {"GiB", 1024.0 * 1024 * 1024}, {"", 1.0}};
+  for (const auto& [unit, factor] : kUnits) {
+    absl::string_view number = text;
+    if (!absl::ConsumeSuffix(&number, unit)) continue;
+    double value = 0;
+    if (!absl::SimpleAtod(number, &value) || !(value >= 0) || value * factor > 1e15) break;
+    return value * factor;
+  }
+  return std::nullopt;
+}
+
+bool IsSide(int side) { return side >= kMinSide && side <= kMaxSide && side % kSideMultiple == 0; }
+
+std::optional<pipeline::Size> ToSize(absl::string_view text) {
+  const std::vector<absl::string_view> sides = absl::StrSplit(text, 'x');
+  pipeline::Size size;
+  const bool parsed = sides.size() == 2 && absl::SimpleAtoi(sides[0], &size.width) &&
+                      absl::SimpleAtoi(sides[1], &size.height);
+  if (!parsed || !IsSide(size.width) || !IsSide(size.height)) return std::nullopt;
+  return size;
+}
+
+std::optional<engine::DType> ToDType(absl::string_view text) {
+  if (text == "fp32") return engine::DType::kF32;
+  if (text == "bf16") return engine::DType::kBF16;
+  if (text == "fp16") return engine::DType::kF16;
+  return std::nullopt;
+}
+
+std::optional<engine::ComponentMode> ToMode(absl::string_view text) {
+  if (text == "compiled") return engine::ComponentMode::kCompiled;
+  if (text == "reference") return engine::ComponentMode::kReference;
+  if (text == "off") return engine::ComponentMode::kOff;
+  return std::nullopt;
+}
+
+bool IsName(absl::string_view text) {
+  const auto allowed = [](char c) {
+    return absl::ascii_islower(static_cast<unsigned char>(c)) ||
+           absl::ascii_isdigit(static_cast<unsigned char>(c)) || c == '_';
+  };
+  return !text.empty() && std::all_of(text.begin(), text.end(), allowed);
+}
+
+// The parts between commas, without the blanks around them; none for an empty text.
+std::vector<absl::string_view> Parts(absl::string_view text) {
+  std::vector<absl::string_view> parts;
+  if (absl::StripAsciiWhitespace(text).empty()) return parts;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    parts.push_back(absl::StripAsciiWhitespace(part));
+  }
+  return parts;
+}
+
+template <typename T>
+bool Contains(const std::vector<T>& list, const T& value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+}  // namespace
+
+absl::Status WrongValue(absl::string_view flag, absl::string_view value, absl::string_view right) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", flag, "=", Excerpt(value), ": must be ", right));
+}
+
+absl::Status CheckRange(absl::string_view flag, int64_t value, int64_t low, int64_t high) {
+  if (value >= low && value <= high) return absl::OkStatus();
+  return WrongValue(flag, absl::StrCat(value), absl::StrCat(low, " to ", high));
+}
+
+absl::StatusOr<int64_t> ToBytes(absl::string_view flag, absl::string_view text) {
+  const std::optional<double> bytes = ToNumberOfBytes(text);
+  if (!bytes) return WrongValue(flag, text, "a number of bytes, such as 64MiB or 2GiB");
+  return static_cast<int64_t>(std::llround(*bytes));
+}
+
+absl::StatusOr<absl::Duration> ToTimeout(absl::string_view flag, const std::string& text) {
+  absl::Duration timeout;
+  const bool parsed = absl::ParseDuration(text, &timeout);
+  if (!parsed || timeout < absl::ZeroDuration() || timeout > kMaxTimeout) {
+    return WrongValue(flag, text, "a duration of at most 24h, such as 30s or 1m30s");
+  }
+  return timeout;
+}
+
+absl::Status CheckAddress(absl::string_view flag, absl::string_view address) {
+  const bool is_unix =
+      absl::StartsWith(address, kUnixPrefix) && address.size() > kUnixPrefix.size();
+  if (is_unix || IsHostAndPort(address)) return absl::OkStatus();
+  return WrongValue(flag, address, "HOST:PORT or unix:PATH, such as 127.0.0.1:50051");
+}
+
+absl::Status CheckTcpAddress(absl::string_view flag, absl::string_view address) {
+  if (!absl::StartsWith(address, kUnixPrefix) && IsHostAndPort(address)) return absl::OkStatus();
+  return WrongValue(flag, address, "HOST:PORT, such as 127.0.0.1:9464");
+}
+
+absl::StatusOr<std::vector<pipeline::Size>> ToSizes(absl::string_view flag,
+                                                    absl::string_view text) {
+  std::vector<pipeline::Size> sizes;
+  for (const absl::string_view part : Parts(text)) {
+    const std::optional<pipeline::Size> size = ToSize(part);
+    if (!size) {
+      return WrongValue(
+          flag, part,
+          absl::StrCat("sizes of which each side is a multiple of ", kSideMultiple, " from ",
+                       kMinSide, " to ", kMaxSide, ", such as 1024x1024,832x1216"));
+    }
+    if (Contains(sizes, *size)) return WrongValue(flag, part, "named once");
+    sizes.push_back(*size);
+  }
+  if (sizes.size() > kMaxBuckets) {
+    return WrongValue(flag, text, absl::StrCat("at most ", kMaxBuckets, " sizes"));
+  }
+  return sizes;
+}
+
+absl::StatusOr<std::optional<int64_t>> ToArea(absl::string_view flag, absl::string_view text) {
+  ASSIGN_OR_RETURN(const std::vector<pipeline::Size> sizes, ToSizes(flag, text));
+  if (sizes.size() > 1) return WrongValue(flag, text, "one size, such as 1536x1536");
+  if (sizes.empty()) return std::nullopt;
+  return int64_t{sizes.front().width} * sizes.front().height;
+}
+
+absl::StatusOr<std::vector<int>> ToRows(absl::string_view flag, absl::string_view text) {
+  const std::string right = absl::StrCat("whole numbers from 1 to ", kMaxRows, ", such as 1,2");
+  std::vector<int> rows;
+  for (const absl::string_view part : Parts(text)) {
+    int row = 0;
+    if (!absl::SimpleAtoi(part, &row) || row < 1 || row > kMaxRows) {
+      return WrongValue(flag, part, right);
+    }
+    if (Contains(rows, row)) return WrongValue(flag, part, "named once");
+    rows.push_back(row);
+  }
+  if (rows.empty()) return WrongValue(flag, text, right);
+  return rows;
+}
+
+absl::StatusOr<std::map<std::string, engine::ComponentMode>> ToModes(absl::string_view flag,
+                                                                     absl::string_view text) {
+  std::map<std::string, engine::ComponentMode> modes;
+  for (const absl::string_view part : Parts(text)) {
+    const std::pair<absl::string_view, absl::string_view> words =
+        absl::StrSplit(part, absl::MaxSplits('=', 1));
+    const std::optional<engine::ComponentMode> mode = ToMode(words.second);
+    if (!IsComponentName(words.first)) {
+      return WrongValue(flag, part,
+                        absl::StrCat("COMPONENT=MODE, where COMPONENT is one of ",
+                                     absl::StrJoin(kComponentNames, ", ")));
+    }
+    if (!mode) {
+      return WrongValue(flag, part,
+                        "COMPONENT=MODE, where MODE is one of compiled, reference, off");
+    }
+    if (!modes.emplace(words.first, *mode).second) {
+      return WrongValue(flag, part, "the only mode of that component");
+    }
+  }
+  return modes;
+}
+
+absl::StatusOr<std::map<std::string, engine::DType>> ToPrecision(absl::string_view flag,
+                                                                 absl::string_view text) {
+  const std::string right = absl::StrCat(
+      "PRECISION or COMPONENT=PRECISION, where PRECISION is one of fp32, bf16, fp16 "
+      "and COMPONENT one of ",
+      absl::StrJoin(kComponentNames, ", "));
+  std::map<std::string, engine::DType> named;
+  std::optional<engine::DType> all;
+  for (const absl::string_view part : Parts(text)) {
+    const size_t equals = part.find('=');
+    const bool is_named = equals != absl::string_view::npos;
+    const absl::string_view component = is_named ? part.substr(0, equals) : "";
+    const std::optional<engine::DType> dtype = ToDType(is_named ? part.substr(equals + 1) : part);
+    if (!dtype || (is_named && !IsComponentName(component))) return WrongValue(flag, part, right);
+    if (is_named ? !named.emplace(component, *dtype).second : all.has_value()) {
+      return WrongValue(flag, part,
+                        is_named ? "the only precision of that component"
+                                 : "the only precision of all components");
+    }
+    if (!is_named) all = dtype;
+  }
+  for (const absl::string_view component : kComponentNames) {
+    if (all) named.emplace(component, *all);
+  }
+  return named;
+}
+
+absl::StatusOr<std::vector<std::string>> ToNames(absl::string_view flag, absl::string_view text) {
+  std::vector<std::string> names;
+  for (const absl::string_view part : Parts(text)) {
+    if (!IsName(part)) {
+      return WrongValue(flag, part, "names separated by commas, such as epilogues,image_layout");
+    }
+    names.emplace_back(part);
+  }
+  return names;
+}
+
+}  // namespace latentd::server::config

@@ -1,0 +1,62 @@
+// The values of flags: texts that become sizes, durations and lists. Every error is
+// INVALID_ARGUMENT and names the flag, what was given and what would be right:
+//
+//   --rows=0: must be whole numbers from 1 to 8, such as 1,2
+//
+// Thread-safe: free functions without state.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "core/engine/engine.h"
+
+namespace latentd::server::config {
+
+// Of one list: more is a mistake, and would take days to compile.
+inline constexpr size_t kMaxBuckets = 64;
+inline constexpr int kMaxRows = 2;  // of a picture with guidance
+
+absl::Status WrongValue(absl::string_view flag, absl::string_view value, absl::string_view right);
+
+absl::Status CheckRange(absl::string_view flag, int64_t value, int64_t low, int64_t high);
+
+// "1048576", "64MiB", "1.5GiB"; not negative.
+absl::StatusOr<int64_t> ToBytes(absl::string_view flag, absl::string_view text);
+
+// "30s", "1m30s"; at most a day.
+absl::StatusOr<absl::Duration> ToTimeout(absl::string_view flag, const std::string& text);
+
+// HOST:PORT or unix:PATH.
+absl::Status CheckAddress(absl::string_view flag, absl::string_view address);
+// HOST:PORT.
+absl::Status CheckTcpAddress(absl::string_view flag, absl::string_view address);
+
+// "1024x1024,832x1216"; each once. Empty text: none.
+absl::StatusOr<std::vector<pipeline::Size>> ToSizes(absl::string_view flag, absl::string_view text);
+
+// Of "1536x1536", the pixels. Empty text: unset.
+absl::StatusOr<std::optional<int64_t>> ToArea(absl::string_view flag, absl::string_view text);
+
+// "1,2"; each once, at least one.
+absl::StatusOr<std::vector<int>> ToRows(absl::string_view flag, absl::string_view text);
+
+// "vae_encoder=off,text_encoder=reference"; each component once. Empty text: none.
+absl::StatusOr<std::map<std::string, engine::ComponentMode>> ToModes(absl::string_view flag,
+                                                                     absl::string_view text);
+
+// "bf16" for every component, "unet_base=bf16,vae_decoder=fp32", or both, where a component's own
+// value wins; each once. Empty text: none.
+absl::StatusOr<std::map<std::string, engine::DType>> ToPrecision(absl::string_view flag,
+                                                                 absl::string_view text);
+
+// "epilogues,image_layout": words of small letters, digits and underscores. Empty text: none.
+absl::StatusOr<std::vector<std::string>> ToNames(absl::string_view flag, absl::string_view text);
+
+}  // namespace latentd::server::config

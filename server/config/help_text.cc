@@ -1,0 +1,92 @@
+#include "server/config/help_text.h"
+
+namespace latentd::server::config {
+namespace {
+
+constexpr char kHelp[] =
+    R"(latentd serves pictures from Stable Diffusion XL checkpoints over gRPC.
+
+  latentd                                     the demo checkpoint, on 127.0.0.1:50051
+  latentd --base=DIR                          a diffusers checkpoint directory
+  latentd --base=DIR --refiner=DIR            base and refiner
+
+Then, in another terminal:  latent generate "a large yellow star on a purple background"
+
+What to serve
+  --base=DIR              the base: a diffusers directory, with model_index.json in it
+  --refiner=DIR           the refiner: the same
+  --variant=NAME          fp16 reads *.fp16.safetensors; without it: files without a suffix, else fp16
+  --backend=NAME          cpu (default), or reference: slow, in plain fp32, to compare with
+  --components=LIST       how components run that are not compiled: vae_encoder=off,text_encoder=reference. Of
+                          text_encoder, text_encoder_2, unet_base, unet_refiner, vae_decoder, vae_encoder, each is
+                          compiled, reference (op by op, slow) or off (what needs it is refused)
+  --precision=LIST        what the networks compute in: fp32 (default), bf16 or fp16, for all of them or by component, such
+                          as bf16,vae_decoder=fp32. A VAE whose config.json does not say "force_upcast": false runs its
+                          parts that overflow in fp16 in fp32; a picture that still is not finite is decoded again in fp32
+
+Which sizes
+  --buckets=LIST          sizes that pictures are drawn at, such as 1024x1024,832x1216 (default: those that the model
+                          was trained at). Graphs are compiled for each of them; other sizes run in one of these, or
+                          are refused, as the request's bucket_policy says
+  --rows=LIST             rows of one evaluation that graphs are compiled for (default 1,2: without guidance, and with)
+  --vae-tiling-above=SIZE pictures of more pixels, such as 1536x1536 has, go through the VAE in overlapping tiles of its
+                          sample_size, as diffusers' enable_vae_tiling does: less memory, other pictures (default: none)
+
+Compiled graphs
+  --cache-dir=DIR         where they are kept for the next start (default $XDG_CACHE_HOME/latentd, else
+                          ~/.cache/latentd); --cache-dir= keeps none
+  --cache-max-bytes=SIZE  of that directory; what was not used for longest leaves first (default 10GiB)
+  --graph-memory=SIZE     of graphs held in memory (default 1GiB)
+  --compile-at-start=BOOL compile what the cache does not have before the server is ready (default true); else it stays
+                          cold until somebody asks for it: latent graphs warm
+  --forbid-compile-after-ready=BOOL
+                          refuse whatever would compile once the server is ready (default false)
+  --skip-passes=LIST      compiler passes to leave out, by name, to find out what one does
+  --allow-import=BOOL     take compiled graphs of other servers: latent graphs import (default false)
+
+Where
+  --listen=ADDRESS        HOST:PORT or unix:PATH (default 127.0.0.1:50051); port 0 picks a free one and logs it
+  --admin-listen=ADDRESS  the same for the services of operators, GraphCache and Admin. Default: where --listen is if
+                          that is a loopback address or a Unix socket, else nowhere
+  --metrics-listen=ADDRESS
+                          HOST:PORT for Prometheus, at /metrics (default: nowhere)
+  --health-listen=ADDRESS HOST:PORT for probes: grpc.health.v1 alone, always in plain text (default: nowhere)
+
+Who may call (PEM files, read again when they change)
+  --tls-cert=FILE         speak TLS at --listen and --admin-listen, with this certificate; those that lead to its
+                          authority belong behind it in the same file
+  --tls-key=FILE          its key
+  --tls-client-ca=FILE    ask clients for a certificate that one of these has signed
+  --admin-tls-client-ca=FILE
+                          the same at --admin-listen (default: --tls-client-ca)
+
+How much
+  --threads=N             for computing (default: as many as this process may use)
+  --memory=SIZE           budget, such as 8GiB (default: what the machine and its cgroup allow)
+  --queue-capacity=N      pictures that may wait before requests are refused (default 64)
+  --max-request-bytes=N   of one request, its picture included (default 32MiB)
+  --max-connections=N     of all clients; more are closed as they come (default 4096). Each needs an open file (ulimit -n)
+  --stall-timeout=TIME    cancel a client that takes nothing of its answer for this long (default 60s)
+
+Operation
+  --drain-timeout=TIME    how long SIGTERM lets running requests finish (default 30s); a second signal ends at once
+  --log-format=FORMAT     text (default) or json, on standard error
+  --log-level=LEVEL       debug, info (default), warning, error
+  --config=FILE           the same settings from a file, in protobuf's text format; flags win
+  --exit-when-ready       exit with 0 once every graph is ready and in the cache, and with 1 if that cannot be: fills a
+                          cache that other servers only load from
+  --exit-if-degraded      exit with 1 if a bucket is not ready after the start, instead of serving the others
+  --print-config          print what flags, file and defaults come to, as such a file, and exit
+  --version               print the version and exit
+  --help                  print this and exit
+
+A switch (BOOL) is --name, --noname or --name=false. A flag is given once: a second, different value is an error.
+Exit codes: 0 stopped by a signal (--exit-when-ready: ready), 1 could not start or failed, 2 wrong flags or configuration,
+143 and 130 ended at once by SIGTERM and SIGINT: a second one, or one before the server listens.
+)";
+
+}  // namespace
+
+std::string HelpText() { return kHelp; }
+
+}  // namespace latentd::server::config

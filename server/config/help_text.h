@@ -1,0 +1,10 @@
+// What --help prints.
+#pragma once
+
+#include <string>
+
+namespace latentd::server::config {
+
+std::string HelpText();
+
+}  // namespace latentd::server::config

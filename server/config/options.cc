@@ -1,0 +1,185 @@
+#include "server/config/options.h"
+
+#include <cstdlib>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "server/config/flag_values.h"
+
+namespace latentd::server::config {
+namespace {
+
+namespace v1 = ::latent::v1;
+
+// gRPC counts message sizes in an int.
+constexpr int64_t kMaxRequestLimit = int64_t{1} << 30;
+constexpr int64_t kMinRequestLimit = int64_t{4} << 10;
+constexpr int64_t kMaxBudget = int64_t{1} << 50;
+constexpr int kMaxQueueCapacity = 4096;
+constexpr int kMaxThreads = 1024;
+constexpr int kMaxConnectionsLimit = 1'000'000;
+
+absl::StatusOr<int64_t> ToBudget(absl::string_view flag, const std::string& text) {
+  ASSIGN_OR_RETURN(const int64_t bytes, ToBytes(flag, text));
+  RETURN_IF_ERROR(CheckRange(flag, bytes, 1, kMaxBudget));
+  return bytes;
+}
+
+// A variable that a script forgot to set would serve something else.
+absl::Status CheckNotEmpty(absl::string_view flag, bool is_given, const std::string& directory) {
+  if (!is_given || !directory.empty()) return absl::OkStatus();
+  return WrongValue(flag, directory,
+                    "a diffusers directory; leave the flag out where there is none");
+}
+
+absl::Status SetModels(const v1::ServerConfig& config, engine::Config& engine) {
+  RETURN_IF_ERROR(CheckNotEmpty("base", config.has_base(), config.base()));
+  RETURN_IF_ERROR(CheckNotEmpty("refiner", config.has_refiner(), config.refiner()));
+  engine.base = config.base();
+  engine.refiner = config.refiner();
+  engine.variant = config.variant();
+  engine.backend = config.backend() == v1::REFERENCE ? "reference" : "cpu";
+  if (engine.base.empty() && !engine.refiner.empty()) {
+    return WrongValue("refiner", engine.refiner, "given together with --base");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetLimits(const v1::ServerConfig& config, engine::Config& engine) {
+  RETURN_IF_ERROR(CheckRange("threads", config.threads(), 0, kMaxThreads));
+  engine.threads = config.threads();
+  if (config.has_memory()) {
+    ASSIGN_OR_RETURN(engine.memory_bytes, ToBytes("memory", config.memory()));
+    if (engine.memory_bytes == 0) {
+      return WrongValue("memory", config.memory(),
+                        "an amount such as 8GiB; without the flag it is what the machine and its "
+                        "control group allow");
+    }
+  }
+  RETURN_IF_ERROR(CheckRange("queue-capacity", config.queue_capacity(), 1, kMaxQueueCapacity));
+  engine.queue_capacity = config.queue_capacity();
+  return absl::OkStatus();
+}
+
+absl::Status SetGraphs(const v1::ServerConfig& config, engine::Config& engine) {
+  engine.cache_dir = config.cache_dir();
+  ASSIGN_OR_RETURN(engine.cache_max_bytes, ToBudget("cache-max-bytes", config.cache_max_bytes()));
+  ASSIGN_OR_RETURN(engine.graph_memory_bytes, ToBudget("graph-memory", config.graph_memory()));
+  ASSIGN_OR_RETURN(engine.buckets, ToSizes("buckets", config.buckets()));
+  ASSIGN_OR_RETURN(engine.rows, ToRows("rows", config.rows()));
+  ASSIGN_OR_RETURN(engine.components, ToModes("components", config.components()));
+  ASSIGN_OR_RETURN(engine.precision, ToPrecision("precision", config.precision()));
+  ASSIGN_OR_RETURN(engine.vae_tiling_above, ToArea("vae-tiling-above", config.vae_tiling_above()));
+  ASSIGN_OR_RETURN(engine.skipped_passes, ToNames("skip-passes", config.skip_passes()));
+  engine.compile_at_start = config.compile_at_start();
+  engine.forbid_compile_after_ready = config.forbid_compile_after_ready();
+  engine.allow_import = config.allow_import();
+  return absl::OkStatus();
+}
+
+absl::Status SetAddresses(const v1::ServerConfig& config, Options& options) {
+  options.listen = config.listen();
+  RETURN_IF_ERROR(CheckAddress("listen", options.listen));
+  options.metrics_listen = config.metrics_listen();
+  if (!options.metrics_listen.empty()) {
+    RETURN_IF_ERROR(CheckTcpAddress("metrics-listen", options.metrics_listen));
+  }
+  options.health_listen = config.health_listen();
+  if (!options.health_listen.empty()) {
+    RETURN_IF_ERROR(CheckTcpAddress("health-listen", options.health_listen));
+  }
+  options.admin_listen = config.admin_listen();
+  if (options.admin_listen.empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckAddress("admin-listen", options.admin_listen));
+  if (options.admin_listen == options.listen && !absl::EndsWith(options.listen, ":0")) {
+    return WrongValue("admin-listen", options.admin_listen, "another address than --listen");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetClients(const v1::ServerConfig& config, Options& options) {
+  ASSIGN_OR_RETURN(options.max_request_bytes,
+                   ToBytes("max-request-bytes", config.max_request_bytes()));
+  RETURN_IF_ERROR(CheckRange("max-request-bytes", options.max_request_bytes, kMinRequestLimit,
+                             kMaxRequestLimit));
+  RETURN_IF_ERROR(CheckRange("max-connections", config.max_connections(), 1, kMaxConnectionsLimit));
+  options.max_connections = config.max_connections();
+  ASSIGN_OR_RETURN(options.stall_timeout, ToTimeout("stall-timeout", config.stall_timeout()));
+  if (options.stall_timeout < absl::Seconds(1)) {
+    return WrongValue("stall-timeout", config.stall_timeout(), "at least 1s");
+  }
+  return absl::OkStatus();
+}
+
+// What a file is of no use without.
+absl::Status CheckNeeds(absl::string_view flag, const std::string& value, bool have,
+                        absl::string_view needed) {
+  if (value.empty() || have) return absl::OkStatus();
+  return WrongValue(flag, value, absl::StrCat("given together with --", needed));
+}
+
+// REQUIRES: addresses are set. The files are not looked at.
+absl::Status SetTls(const v1::ServerConfig& config, Options& options) {
+  options.tls_files = {config.tls_cert(), config.tls_key(), config.tls_client_ca(),
+                       config.admin_tls_client_ca()};
+  const tls::TlsFiles& files = options.tls_files;
+  const bool have = !files.certificate.empty();
+  RETURN_IF_ERROR(CheckNeeds("tls-cert", files.certificate, !files.key.empty(), "tls-key"));
+  RETURN_IF_ERROR(CheckNeeds("tls-key", files.key, have, "tls-cert"));
+  RETURN_IF_ERROR(CheckNeeds("tls-client-ca", files.client_authority, have, "tls-cert"));
+  RETURN_IF_ERROR(CheckNeeds("admin-tls-client-ca", files.operator_authority, have, "tls-cert"));
+  // At --listen, all clients show certificates of the same authority.
+  return CheckNeeds("admin-tls-client-ca", files.operator_authority, !options.admin_listen.empty(),
+                    "admin-listen");
+}
+
+}  // namespace
+
+std::string DefaultCacheDirectory(const char* xdg_cache_home, const char* home) {
+  // The XDG base directory specification has relative paths ignored.
+  if (xdg_cache_home != nullptr && xdg_cache_home[0] == '/') {
+    return absl::StrCat(xdg_cache_home, "/latentd");
+  }
+  if (home != nullptr && home[0] == '/') return absl::StrCat(home, "/.cache/latentd");
+  return "";
+}
+
+v1::ServerConfig DefaultConfig() {
+  v1::ServerConfig config;
+  config.set_listen("127.0.0.1:50051");
+  config.set_backend(v1::CPU);
+  config.set_threads(0);
+  config.set_queue_capacity(64);
+  config.set_max_request_bytes("32MiB");
+  config.set_max_connections(4096);
+  config.set_stall_timeout("60s");
+  config.set_drain_timeout("30s");
+  config.set_log_format(v1::TEXT);
+  config.set_log_level(v1::INFO);
+  config.set_cache_dir(DefaultCacheDirectory(std::getenv("XDG_CACHE_HOME"), std::getenv("HOME")));
+  config.set_cache_max_bytes("10GiB");
+  config.set_graph_memory("1GiB");
+  config.set_rows("1,2");
+  config.set_precision("fp32");
+  config.set_compile_at_start(true);
+  config.set_forbid_compile_after_ready(false);
+  config.set_allow_import(false);
+  return config;
+}
+
+absl::StatusOr<Options> ToOptions(const v1::ServerConfig& config) {
+  Options options;
+  RETURN_IF_ERROR(SetAddresses(config, options));
+  RETURN_IF_ERROR(SetTls(config, options));
+  RETURN_IF_ERROR(SetModels(config, options.engine));
+  RETURN_IF_ERROR(SetLimits(config, options.engine));
+  RETURN_IF_ERROR(SetGraphs(config, options.engine));
+  RETURN_IF_ERROR(SetClients(config, options));
+  ASSIGN_OR_RETURN(options.drain_timeout, ToTimeout("drain-timeout", config.drain_timeout()));
+  options.log_format = config.log_format();
+  options.log_level = config.log_level();
+  return options;
+}
+
+}  // namespace latentd::server::config

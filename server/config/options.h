@@ -1,0 +1,43 @@
+// What flags, configuration file and defaults come to.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "core/engine/engine.h"
+#include "latent/v1/config.pb.h"
+#include "server/tls/tls_files.h"
+
+namespace latentd::server::config {
+
+struct Options {
+  std::string listen;        // HOST:PORT or unix:PATH
+  std::string admin_listen;  // the same; empty: where `listen` is, if only this machine reaches it
+  std::string metrics_listen;  // HOST:PORT; empty: nowhere
+  std::string health_listen;   // the same
+  tls::TlsFiles tls_files;
+  engine::Config engine;
+  int64_t max_request_bytes = 0;
+  int max_connections = 0;
+  absl::Duration stall_timeout;
+  absl::Duration drain_timeout;
+  // Of this start only, so no fields of the configuration.
+  bool exit_when_ready = false;
+  bool exit_if_degraded = false;
+  latent::v1::LogFormat log_format = latent::v1::TEXT;
+  latent::v1::LogLevel log_level = latent::v1::INFO;
+};
+
+// Every field set, except where empty means "find out" or "none".
+latent::v1::ServerConfig DefaultConfig();
+
+// $XDG_CACHE_HOME/latentd, else $HOME/.cache/latentd; empty where neither is an absolute path.
+// Null: not set.
+std::string DefaultCacheDirectory(const char* xdg_cache_home, const char* home);
+
+// INVALID_ARGUMENT names the flag that is wrong, in any of its spellings. `config` has every field
+// that DefaultConfig has; checkpoints are not looked at.
+absl::StatusOr<Options> ToOptions(const latent::v1::ServerConfig& config);
+
+}  // namespace latentd::server::config

@@ -1,0 +1,20 @@
+// How many connections the process takes at a time. gRPC has no such limit, and one that runs out
+// of file descriptors stops listening for good, while everything else looks well: so connections
+// beyond the limit are closed as they come, and some descriptors are always left for the rest.
+//
+// It holds for everything that listens through accept4, as gRPC does.
+#pragma once
+
+#include "absl/status/statusor.h"
+
+namespace latentd::server::process {
+
+// For what is no connection: files, the cache, what listens.
+inline constexpr int kOtherDescriptors = 128;
+
+// Raises the process' own limit on descriptors as far as needed and allowed, and takes at most
+// `wanted` connections from now on. Returns how many are taken: fewer where the system allows
+// fewer descriptors. FAILED_PRECONDITION where it allows none.
+absl::StatusOr<int> LimitConnections(int wanted);
+
+}  // namespace latentd::server::process

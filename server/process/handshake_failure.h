@@ -1,0 +1,14 @@
+// What gRPC's log says about handshakes that failed, in words.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace latentd::server::process {
+
+// `message` is a line of gRPC's log; nothing where it is about something else. Thread-safe.
+std::optional<std::string> ExplainHandshakeFailure(absl::string_view message);
+
+}  // namespace latentd::server::process

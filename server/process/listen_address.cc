@@ -1,0 +1,129 @@
+#include "server/process/listen_address.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+
+namespace latentd::server::process {
+namespace {
+
+constexpr absl::string_view kUnixPrefix = "unix:";
+
+absl::Status CannotListen(const std::string& address, absl::string_view reason) {
+  return absl::FailedPreconditionError(absl::StrCat("cannot listen on ", address, ": ", reason));
+}
+
+class Socket {
+ public:
+  explicit Socket(int family) : descriptor_(socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0)) {}
+  ~Socket() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+  Socket(const Socket&) = delete;
+  Socket& operator=(const Socket&) = delete;
+  int descriptor() const { return descriptor_; }
+
+ private:
+  const int descriptor_;
+};
+
+// False where the path is longer than a socket's can be.
+bool ToSocketAddress(absl::string_view path, sockaddr_un& address) {
+  address = {};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) return false;
+  std::memcpy(address.sun_path, path.data(), path.size());
+  return true;
+}
+
+absl::Status ExplainUnix(const std::string& address, absl::string_view path) {
+  sockaddr_un target;
+  if (!ToSocketAddress(path, target)) {
+    return CannotListen(
+        address, absl::StrCat("the path is longer than ", sizeof(target.sun_path) - 1, " bytes"));
+  }
+  const Socket socket(AF_UNIX);
+  if (bind(socket.descriptor(), reinterpret_cast<const sockaddr*>(&target), sizeof(target)) != 0) {
+    return CannotListen(address, std::strerror(errno));
+  }
+  unlink(target.sun_path);
+  return CannotListen(address, "no reason was given");
+}
+
+// The reason why one address of a host cannot be bound; empty if it can.
+std::string BindFailure(const addrinfo& target) {
+  const Socket socket(target.ai_family);
+  const int on = 1;
+  setsockopt(socket.descriptor(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  const bool bound = bind(socket.descriptor(), target.ai_addr, target.ai_addrlen) == 0 &&
+                     listen(socket.descriptor(), 1) == 0;
+  return bound ? "" : std::strerror(errno);
+}
+
+// Without the brackets around an IPv6 address.
+std::string HostOf(const std::string& address) {
+  const std::string host = address.substr(0, address.rfind(':'));
+  const bool bracketed = absl::StartsWith(host, "[") && absl::EndsWith(host, "]");
+  return bracketed ? host.substr(1, host.size() - 2) : host;
+}
+
+absl::Status ExplainTcp(const std::string& address) {
+  const std::string host = HostOf(address);
+  const size_t colon = address.rfind(':');
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(host.c_str(), address.c_str() + colon + 1, &hints, &found);
+  if (error != 0) return CannotListen(address, gai_strerror(error));
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, &freeaddrinfo);
+  for (const addrinfo* target = found; target != nullptr; target = target->ai_next) {
+    const std::string reason = BindFailure(*target);
+    if (!reason.empty()) return CannotListen(address, reason);
+  }
+  return CannotListen(address, "no reason was given");
+}
+
+}  // namespace
+
+bool IsLocalAddress(const std::string& address) {
+  if (absl::StartsWith(address, kUnixPrefix)) return true;
+  const std::string host = HostOf(address);
+  in_addr v4;
+  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) {
+    return (ntohl(v4.s_addr) >> 24) == IN_LOOPBACKNET;
+  }
+  in6_addr v6;
+  if (inet_pton(AF_INET6, host.c_str(), &v6) == 1) return IN6_IS_ADDR_LOOPBACK(&v6);
+  return host == "localhost";
+}
+
+absl::Status CheckUnixSocketIsFree(const std::string& address) {
+  absl::string_view path = address;
+  sockaddr_un target;
+  if (!absl::ConsumePrefix(&path, kUnixPrefix) || !ToSocketAddress(path, target)) {
+    return absl::OkStatus();
+  }
+  const Socket socket(AF_UNIX);
+  const bool answered =
+      connect(socket.descriptor(), reinterpret_cast<const sockaddr*>(&target), sizeof(target)) == 0;
+  return answered ? CannotListen(address, "another process listens there") : absl::OkStatus();
+}
+
+absl::Status ExplainListenFailure(const std::string& address) {
+  absl::string_view path = address;
+  return absl::ConsumePrefix(&path, kUnixPrefix) ? ExplainUnix(address, path) : ExplainTcp(address);
+}
+
+}  // namespace latentd::server::process

@@ -1,0 +1,22 @@
+// What --listen can be, and why listening there can fail: gRPC says only that it did.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace latentd::server::process {
+
+// Whether only this machine reaches HOST:PORT or unix:PATH: a loopback address, localhost, a Unix
+// socket. Names that would have to be looked up are not.
+bool IsLocalAddress(const std::string& address);
+
+// OK unless another process listens on the Unix socket `address` (unix:PATH): gRPC would take its
+// place without a word. Other addresses are OK.
+absl::Status CheckUnixSocketIsFree(const std::string& address);
+
+// Tries what gRPC failed to do with HOST:PORT or unix:PATH: FAILED_PRECONDITION with the system's
+// reason.
+absl::Status ExplainListenFailure(const std::string& address);
+
+}  // namespace latentd::server::process

@@ -1,0 +1,124 @@
+#include "server/process/log.h"
+
+#include <google/protobuf/stubs/logging.h>
+#include <grpc/support/log.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "server/process/handshake_failure.h"
+
+namespace latentd::server::process {
+namespace {
+
+namespace v1 = ::latent::v1;
+
+constexpr char kTextPattern[] = "%Y-%m-%dT%H:%M:%S.%e %l %v";
+constexpr char kJsonPattern[] = R"({"time":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l",%v})";
+
+std::atomic<bool> json_lines = false;
+
+spdlog::level::level_enum ToSpdlog(v1::LogLevel level) {
+  switch (level) {
+    case v1::DEBUG:
+      return spdlog::level::debug;
+    case v1::WARNING:
+      return spdlog::level::warn;
+    case v1::ERROR:
+      return spdlog::level::err;
+    default:
+      return spdlog::level::info;
+  }
+}
+
+v1::LogLevel FromSpdlog(spdlog::level::level_enum level) {
+  if (level <= spdlog::level::debug) return v1::DEBUG;
+  if (level == spdlog::level::info) return v1::INFO;
+  return level == spdlog::level::warn ? v1::WARNING : v1::ERROR;
+}
+
+std::string Dump(const LogFields& value) {
+  return value.dump(-1, ' ', false, LogFields::error_handler_t::replace);
+}
+
+// A word stays as it is; anything else is put between quotes, with single ones for those in it, so
+// that people can read it and no text looks like another field. Control characters are escaped, so
+// that a line stays a line.
+std::string TextValue(const LogFields& value) {
+  if (!value.is_string()) return Dump(value);
+  const auto& text = value.get_ref<const std::string&>();
+  const bool word = !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return absl::ascii_isgraph(c) && c != '"';
+  });
+  if (word) return text;
+  return absl::StrReplaceAll(Dump(value), {{"\\\"", "'"}, {"\\\\", "\\"}});
+}
+
+void LogGrpc(gpr_log_func_args* args) {
+  static RateLimit handshakes(SystemClock(), kLogPause);
+  static RateLimit others(SystemClock(), kLogPause);
+  if (const auto failure = ExplainHandshakeFailure(args->message)) {
+    LogRarely(handshakes, "TLS handshake failed", {{"reason", *failure}});
+  } else if (args->severity == GPR_LOG_SEVERITY_ERROR) {
+    LogRarely(others, "gRPC", {{"text", args->message}});
+  } else {
+    Log(v1::DEBUG, "gRPC", {{"text", args->message}});
+  }
+}
+
+}  // namespace
+
+std::string FormatText(absl::string_view message, const LogFields& fields) {
+  std::string line(message);
+  for (const auto& [key, value] : fields.items()) {
+    absl::StrAppend(&line, " ", key, "=", TextValue(value));
+  }
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  return line;
+}
+
+std::string FormatJson(absl::string_view message, const LogFields& fields) {
+  LogFields object = {{"message", std::string(message)}};
+  object.update(fields);
+  const std::string text = Dump(object);
+  return text.substr(1, text.size() - 2);  // the pattern has the braces
+}
+
+void SetUpLogging(v1::LogFormat format, v1::LogLevel level) {
+  json_lines = format == v1::JSON;
+  auto logger = spdlog::stderr_logger_mt("latentd");
+  logger->set_pattern(json_lines ? kJsonPattern : kTextPattern, spdlog::pattern_time_type::utc);
+  logger->set_level(ToSpdlog(level));
+  logger->flush_on(spdlog::level::debug);
+  spdlog::set_default_logger(std::move(logger));
+  gpr_set_log_function(&LogGrpc);
+  google::protobuf::SetLogHandler(nullptr);
+}
+
+v1::LogLevel ChangeLogLevel(v1::LogLevel level) {
+  const v1::LogLevel previous = FromSpdlog(spdlog::default_logger()->level());
+  spdlog::default_logger()->set_level(ToSpdlog(level));
+  return previous;
+}
+
+void Log(v1::LogLevel level, absl::string_view message, const LogFields& fields) {
+  const spdlog::level::level_enum spdlog_level = ToSpdlog(level);
+  if (!spdlog::should_log(spdlog_level)) return;
+  spdlog::log(spdlog_level, "{}",
+              json_lines ? FormatJson(message, fields) : FormatText(message, fields));
+}
+
+void LogRarely(RateLimit& limit, absl::string_view message, LogFields fields) {
+  const std::optional<int64_t> kept_back = limit.Take();
+  if (!kept_back) return;
+  fields["not_logged"] = *kept_back;
+  Log(v1::WARNING, message, fields);
+}
+
+}  // namespace latentd::server::process

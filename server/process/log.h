@@ -1,0 +1,43 @@
+// Log lines on standard error, as text for people or as one JSON object each for machines.
+//
+//   2026-01-02T03:04:05.678 info request id=7f3a... size=512x512 code=OK
+//   {"time":"2026-01-02T03:04:05.678Z","level":"info","message":"request","id":"7f3a...","size":"512x512","code":"OK"}
+//
+// What people ask for (prompts) is never logged.
+#pragma once
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "latent/v1/config.pb.h"
+#include "nlohmann/json.hpp"
+#include "server/process/rate_limit.h"
+
+namespace latentd::server::process {
+
+// Keys and values of a line, in order; values are strings, numbers or booleans.
+using LogFields = nlohmann::ordered_json;
+
+// Also sends gRPC's own messages here, and silences protobuf's, which repeat what answers say. Call
+// once, before threads start.
+void SetUpLogging(latent::v1::LogFormat format, latent::v1::LogLevel level);
+
+// What is logged from now on; returns what was logged before. Thread-safe.
+latent::v1::LogLevel ChangeLogLevel(latent::v1::LogLevel level);
+
+// Thread-safe. Text goes to standard output until SetUpLogging has been called.
+void Log(latent::v1::LogLevel level, absl::string_view message,
+         const LogFields& fields = LogFields::object());
+
+// Between warnings of the same kind.
+inline constexpr absl::Duration kLogPause = absl::Seconds(1);
+
+// A warning of what others can cause as often as they like: where the limit lets it, and with the
+// number of those that were kept back. Thread-safe.
+void LogRarely(RateLimit& limit, absl::string_view message, LogFields fields);
+
+// What follows time and level in a line; never holds a newline.
+std::string FormatText(absl::string_view message, const LogFields& fields);
+std::string FormatJson(absl::string_view message, const LogFields& fields);
+
+}  // namespace latentd::server::process

@@ -1,0 +1,102 @@
+#include "server/process/signals.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <utility>
+
+#include "core/base/out_of_memory.h"
+#include "core/base/threads.h"
+#include "server/process/log.h"
+
+namespace latentd::server::process {
+namespace {
+
+sigset_t StopSignalSet() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  return set;
+}
+
+// Of a process that EndAtOnce ends, for its alarm.
+volatile sig_atomic_t last_exit_code = 0;
+
+const char* NameOf(int signal) { return signal == SIGTERM ? "SIGTERM" : "SIGINT"; }
+
+}  // namespace
+
+void EndAtStopSignals() {
+  for (const int number : {SIGTERM, SIGINT}) {
+    signal(number, [](int received) { _exit(128 + received); });
+  }
+}
+
+void BlockStopSignals() {
+  const sigset_t set = StopSignalSet();
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+void EndAtOnce(int exit_code, absl::string_view message, const std::string& cause) {
+  // The log may be what keeps the process waiting.
+  last_exit_code = exit_code;
+  signal(SIGALRM, [](int) { _exit(last_exit_code); });
+  alarm(1);
+  CatchOutOfMemory([&] {
+    Log(latent::v1::WARNING, message, {{"cause", cause}});
+    return absl::OkStatus();
+  }).IgnoreError();
+  std::_Exit(exit_code);
+}
+
+void IgnoreWriteSignals() {
+  signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);
+}
+
+StopSignals::StopSignals() : thread_(StartThread("signals", [this] { Loop(); })) {}
+
+StopSignals::~StopSignals() {
+  ending_ = true;
+  pthread_kill(thread_.native_handle(), SIGTERM);
+  thread_.join();
+}
+
+void StopSignals::RequestStop(absl::string_view cause,
+                              std::optional<absl::Duration> drain_timeout) {
+  absl::MutexLock lock(&mutex_);
+  if (std::exchange(stop_requested_, true)) return;
+  drain_timeout_ = drain_timeout;
+  cause_ = std::string(cause);
+}
+
+std::optional<absl::Duration> StopSignals::drain_timeout() {
+  absl::MutexLock lock(&mutex_);
+  return drain_timeout_;
+}
+
+std::string StopSignals::cause() {
+  absl::MutexLock lock(&mutex_);
+  return cause_;
+}
+
+bool StopSignals::WaitForStop(absl::Duration timeout) {
+  absl::MutexLock lock(&mutex_);
+  return mutex_.AwaitWithTimeout(absl::Condition(&stop_requested_), timeout);
+}
+
+void StopSignals::Loop() {
+  const sigset_t set = StopSignalSet();
+  for (bool first = true;; first = false) {
+    int signal = 0;
+    sigwait(&set, &signal);
+    if (ending_) return;
+    if (!first || !drain_first_) EndAtOnce(128 + signal, "ended at once", NameOf(signal));
+    RequestStop(NameOf(signal));
+  }
+}
+
+}  // namespace latentd::server::process

@@ -1,0 +1,70 @@
+// Signals: SIGTERM and SIGINT as something to ask for, instead of handlers.
+#pragma once
+
+#include <atomic>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+
+namespace latentd::server::process {
+
+// SIGTERM and SIGINT end the process at once, with 128 + their number, until BlockStopSignals. By
+// handlers: the kernel drops a signal without one where the process is the first of a container.
+// Call first in main.
+void EndAtStopSignals();
+
+// Blocks both in this thread and in those that it starts from now on. Call before any thread is
+// started, and after the configuration was read: until then a signal ends the process at once,
+// however long a pipe or a file system keeps it waiting.
+void BlockStopSignals();
+
+// Writing to a connection that is gone, or beyond a limit on file sizes, is an error of that write
+// and not the end of the process. Call in main.
+void IgnoreWriteSignals();
+
+// Ends the process without cleaning up, after a last line in the log, for which it waits a second.
+// Thread-safe.
+[[noreturn]] void EndAtOnce(int exit_code, absl::string_view message, const std::string& cause);
+
+// Waits for them in a thread of its own. Until DrainFirst is called, a signal ends the process at
+// once with 128 + its number: files, names and sockets are being opened, and any of them may never
+// answer. After that the first one requests the stop, and the second ends the process. Thread-safe.
+// REQUIRES: BlockStopSignals was called before any thread was started.
+class StopSignals {
+ public:
+  StopSignals();
+  ~StopSignals();
+
+  // From now on somebody waits for the stop.
+  void DrainFirst() { drain_first_ = true; }
+
+  // As a signal would. `cause` is for the log; `drain_timeout` replaces the configured one. Of
+  // several calls the first counts.
+  void RequestStop(absl::string_view cause,
+                   std::optional<absl::Duration> drain_timeout = std::nullopt);
+
+  // Whether a stop was requested before `timeout` passed.
+  bool WaitForStop(absl::Duration timeout);
+
+  // What the stop was requested with.
+  std::optional<absl::Duration> drain_timeout();
+  std::string cause();
+
+ private:
+  void Loop();
+
+  absl::Mutex mutex_;
+  bool stop_requested_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<absl::Duration> drain_timeout_ ABSL_GUARDED_BY(mutex_);
+  std::string cause_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<bool> drain_first_ = false;
+  std::atomic<bool> ending_ = false;
+  std::thread thread_;
+};
+
+}  // namespace latentd::server::process

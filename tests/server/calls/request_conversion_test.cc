@@ -1,0 +1,204 @@
+#include "server/calls/request_conversion.h"
+
+#include <gmock/gmock.h>
+#include <google/protobuf/util/message_differencer.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "server/calls/request_form.h"
+#include "server/calls/response_conversion.h"
+
+namespace latentd::server::calls {
+namespace {
+
+namespace v1 = ::latent::v1;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::vector<std::string> BadFields(const v1::GenerateRequest& request) {
+  std::vector<std::string> fields;
+  for (const FieldViolation& violation : ToSpec(request).violations) {
+    fields.push_back(violation.field);
+  }
+  return fields;
+}
+
+v1::GenerateRequest Good() {
+  v1::GenerateRequest request;
+  request.set_prompt("a star");
+  return request;
+}
+
+// Gives every field of a message a value of its own.
+class Filler {
+ public:
+  void Fill(Message& message) {
+    for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
+      Set(message, *message.GetDescriptor()->field(i));
+    }
+  }
+
+ private:
+  void Set(Message& message, const FieldDescriptor& field) {
+    const Reflection& reflection = *message.GetReflection();
+    ++number_;
+    switch (field.cpp_type()) {
+      case FieldDescriptor::CPPTYPE_INT32:
+        return reflection.SetInt32(&message, &field, number_);
+      case FieldDescriptor::CPPTYPE_UINT64:
+        return field.is_repeated() ? reflection.AddUInt64(&message, &field, number_)
+                                   : reflection.SetUInt64(&message, &field, number_);
+      case FieldDescriptor::CPPTYPE_DOUBLE:
+        return field.is_repeated() ? reflection.AddDouble(&message, &field, number_ + 0.5)
+                                   : reflection.SetDouble(&message, &field, number_ + 0.5);
+      case FieldDescriptor::CPPTYPE_BOOL:
+        return reflection.SetBool(&message, &field, true);
+      case FieldDescriptor::CPPTYPE_ENUM:
+        return reflection.SetEnumValue(&message, &field, field.enum_type()->value_count() - 1);
+      case FieldDescriptor::CPPTYPE_STRING:
+        return reflection.SetString(&message, &field, std::to_string(number_));
+      case FieldDescriptor::CPPTYPE_MESSAGE:
+        return Fill(*reflection.MutableMessage(&message, &field));
+      default:
+        FAIL() << "no value for " << field.full_name();
+    }
+  }
+
+  int number_ = 0;
+};
+
+// What the engine gets, told back: only what the conversion has carried both ways can come back.
+v1::GenerateRequest RoundTrip(const v1::GenerateRequest& request) {
+  const ConvertedRequest converted = ToSpec(request);
+  engine::Completed completed;
+  completed.effective = converted.spec.picture;
+  return ToProto(completed, converted.spec.output).parameters();
+}
+
+TEST(RequestConversionTest, EveryFieldReachesTheSpecAndComesBackInTheParameters) {
+  v1::GenerateRequest request;
+  Filler().Fill(request);
+  request.clear_seed();  // seeds is the other way to say it
+  request.mutable_output()->set_format(v1::FORMAT_WEBP);
+  request.mutable_output()->clear_embed_parameters();
+  v1::GenerateRequest expected = request;
+  expected.clear_request_id();  // told in every event
+  expected.clear_image();
+  std::string difference;
+  google::protobuf::util::MessageDifferencer differencer;
+  differencer.ReportDifferencesToString(&difference);
+  EXPECT_TRUE(differencer.Compare(expected, RoundTrip(request))) << difference;
+  const ConvertedRequest converted = ToSpec(request);
+  EXPECT_EQ(converted.spec.request_id, request.request_id());
+  EXPECT_EQ(converted.spec.picture.image, request.image());
+  EXPECT_THAT(converted.violations, IsEmpty());
+}
+
+TEST(RequestConversionTest, BucketPoliciesGoBothWays) {
+  v1::GenerateRequest request = Good();
+  EXPECT_EQ(ToSpec(request).spec.picture.bucket_policy, pipeline::BucketPolicy::kExact);
+  EXPECT_EQ(RoundTrip(request).bucket_policy(), v1::BUCKET_POLICY_EXACT);
+  for (const v1::BucketPolicy policy :
+       {v1::BUCKET_POLICY_EXACT, v1::BUCKET_POLICY_SNAP, v1::BUCKET_POLICY_COLD_OK}) {
+    request.set_bucket_policy(policy);
+    EXPECT_EQ(RoundTrip(request).bucket_policy(), policy);
+  }
+}
+
+TEST(RequestConversionTest, SeedComesBackWhereThereAreNoSeeds) {
+  v1::GenerateRequest request = Good();
+  request.set_seed(std::numeric_limits<uint64_t>::max());
+  EXPECT_EQ(RoundTrip(request).seed(), std::numeric_limits<uint64_t>::max());
+}
+
+TEST(RequestConversionTest, PngCanLeaveOutItsParameters) {
+  v1::GenerateRequest request = Good();
+  request.mutable_output()->set_embed_parameters(false);
+  EXPECT_FALSE(ToSpec(request).spec.output.embed_parameters);
+  EXPECT_TRUE(ToSpec(Good()).spec.output.embed_parameters);
+}
+
+TEST(RequestConversionTest, FieldsThatAreNotSetStayAbsent) {
+  const pipeline::PictureSpec picture = ToSpec(Good()).spec.picture;
+  EXPECT_FALSE(picture.width || picture.seed || picture.guidance_scale || picture.prompt_2);
+  EXPECT_FALSE(picture.scheduler.use_karras_sigmas || picture.original_size);
+  EXPECT_TRUE(picture.seeds.empty() && picture.timesteps.empty());
+}
+
+TEST(RequestFormTest, AnEmptyPromptIsNamed) {
+  EXPECT_THAT(BadFields(v1::GenerateRequest()), ElementsAre("prompt"));
+}
+
+TEST(RequestFormTest, PromptsHaveALimit) {
+  v1::GenerateRequest request = Good();
+  request.set_prompt(std::string(kMaxPromptBytes, 'a'));
+  EXPECT_THAT(BadFields(request), IsEmpty());
+  request.set_prompt(std::string(1 << 20, 'a'));
+  request.set_negative_prompt_2(std::string(kMaxPromptBytes + 1, 'a'));
+  EXPECT_THAT(BadFields(request), ElementsAre("prompt", "negative_prompt_2"));
+}
+
+TEST(RequestFormTest, NumbersAreFinite) {
+  v1::GenerateRequest request = Good();
+  request.set_guidance_scale(std::numeric_limits<double>::quiet_NaN());
+  request.add_sigmas(1);
+  request.add_sigmas(std::numeric_limits<double>::infinity());
+  EXPECT_THAT(BadFields(request), ElementsAre("guidance_scale", "sigmas"));
+}
+
+TEST(RequestFormTest, EnumValuesAreKnown) {
+  v1::GenerateRequest request = Good();
+  request.set_model(static_cast<v1::Model>(99));
+  request.mutable_output()->set_format(static_cast<v1::Format>(77));
+  request.set_bucket_policy(static_cast<v1::BucketPolicy>(4));
+  EXPECT_THAT(BadFields(request), ElementsAre("model", "output.format", "bucket_policy"));
+  EXPECT_THAT(ToSpec(request).violations[0].description, HasSubstr("MODEL_REFINER"));
+}
+
+TEST(RequestFormTest, AFieldOfANewerApiIsNotIgnored) {
+  v1::GenerateRequest request = Good();
+  request.GetReflection()->MutableUnknownFields(&request)->AddVarint(4711, 1);
+  EXPECT_THAT(BadFields(request), ElementsAre("4711"));
+}
+
+TEST(RequestFormTest, SeedAndSeedsExcludeEachOther) {
+  v1::GenerateRequest request = Good();
+  request.set_seed(1);
+  request.add_seeds(2);
+  EXPECT_THAT(BadFields(request), ElementsAre("seeds"));
+}
+
+TEST(RequestFormTest, RequestIdsAreWords) {
+  v1::GenerateRequest request = Good();
+  request.set_request_id("order-17:a.b_c");
+  EXPECT_THAT(BadFields(request), IsEmpty());
+  request.set_request_id("two words");
+  EXPECT_THAT(BadFields(request), ElementsAre("request_id"));
+  request.set_request_id(std::string(kMaxRequestIdBytes + 1, 'x'));
+  EXPECT_THAT(BadFields(request), ElementsAre("request_id"));
+}
+
+TEST(RequestFormTest, OutputOptionsBelongToTheirFormat) {
+  v1::GenerateRequest request = Good();
+  request.mutable_output()->set_quality(50);
+  EXPECT_THAT(BadFields(request), ElementsAre("output.quality"));
+  request.mutable_output()->set_format(v1::FORMAT_JPEG);
+  EXPECT_THAT(BadFields(request), IsEmpty());
+  request.mutable_output()->set_quality(101);
+  request.mutable_output()->set_embed_parameters(true);
+  EXPECT_THAT(BadFields(request), ElementsAre("output.quality", "output.embed_parameters"));
+}
+
+TEST(RequestFormTest, AnEmptyImageIsNamed) {
+  v1::GenerateRequest request = Good();
+  request.set_image("");
+  EXPECT_THAT(BadFields(request), ElementsAre("image"));
+}
+
+}  // namespace
+}  // namespace latentd::server::calls

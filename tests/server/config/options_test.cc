@@ -1,0 +1,320 @@
+#include "server/config/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "server/config/command_line.h"
+#include "server/config/config_file.h"
+#include "server/config/demo_checkpoint.h"
+#include "server/config/help_text.h"
+#include "tests/support/status_matchers.h"
+
+namespace latentd::server::config {
+namespace {
+
+namespace v1 = ::latent::v1;
+using ::latentd::testing::IsOk;
+using ::latentd::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+
+// Options from defaults, this file and these flags, in the program's order.
+absl::StatusOr<Options> OptionsOf(const std::string& file, const std::vector<std::string>& flags) {
+  v1::ServerConfig config = DefaultConfig();
+  const auto from_file = ParseConfig(file, "latentd.conf");
+  if (!from_file.ok()) return from_file.status();
+  config.MergeFrom(*from_file);
+  const auto line = ParseCommandLine(flags);
+  if (!line.ok()) return line.status();
+  config.MergeFrom(line->flags);
+  return ToOptions(config);
+}
+
+TEST(OptionsTest, Defaults) {
+  ASSERT_OK_AND_ASSIGN(const Options options, OptionsOf("", {}));
+  EXPECT_EQ(options.listen, "127.0.0.1:50051");
+  EXPECT_EQ(options.engine.backend, "cpu");
+  EXPECT_EQ(options.engine.threads, 0);
+  EXPECT_EQ(options.engine.memory_bytes, 0);
+  EXPECT_EQ(options.engine.queue_capacity, 64);
+  EXPECT_EQ(options.max_request_bytes, 32 << 20);
+  EXPECT_EQ(options.drain_timeout, absl::Seconds(30));
+  EXPECT_EQ(options.log_format, v1::TEXT);
+  EXPECT_EQ(options.log_level, v1::INFO);
+  EXPECT_EQ(options.admin_listen, "");
+  EXPECT_EQ(options.metrics_listen, "");
+  EXPECT_EQ(options.engine.cache_max_bytes, int64_t{10} << 30);
+  EXPECT_EQ(options.engine.graph_memory_bytes, int64_t{1} << 30);
+  EXPECT_THAT(options.engine.buckets, IsEmpty());
+  EXPECT_THAT(options.engine.rows, ElementsAre(1, 2));
+  EXPECT_THAT(options.engine.components, IsEmpty());
+  EXPECT_THAT(options.engine.skipped_passes, IsEmpty());
+  EXPECT_TRUE(options.engine.compile_at_start);
+  EXPECT_FALSE(options.engine.forbid_compile_after_ready || options.engine.allow_import);
+}
+
+TEST(OptionsTest, TheCacheIsWhereUsersHaveTheirCaches) {
+  EXPECT_EQ(DefaultCacheDirectory("/x", "/home/u"), "/x/latentd");
+  EXPECT_EQ(DefaultCacheDirectory(nullptr, "/home/u"), "/home/u/.cache/latentd");
+  EXPECT_EQ(DefaultCacheDirectory("relative", "/home/u"), "/home/u/.cache/latentd");
+  EXPECT_EQ(DefaultCacheDirectory("", nullptr), "");
+}
+
+TEST(OptionsTest, EveryFlagHasItsEffect) {
+  ASSERT_OK_AND_ASSIGN(
+      const Options options,
+      OptionsOf("", {"--listen=0.0.0.0:0", "--base", "/b", "--refiner=/r", "--variant=fp16",
+                     "--backend=reference", "--threads=3", "--memory=1.5GiB", "--queue-capacity=5",
+                     "--max-request-bytes=64KiB", "--max-connections=9", "--stall-timeout=7s",
+                     "--drain-timeout=1m30s", "--log-format=json", "--log-level=warning"}));
+  EXPECT_EQ(options.listen, "0.0.0.0:0");
+  EXPECT_EQ(options.engine.base, "/b");
+  EXPECT_EQ(options.engine.refiner, "/r");
+  EXPECT_EQ(options.engine.variant, "fp16");
+  EXPECT_EQ(options.engine.backend, "reference");
+  EXPECT_EQ(options.engine.threads, 3);
+  EXPECT_EQ(options.engine.memory_bytes, int64_t{3} << 29);
+  EXPECT_EQ(options.engine.queue_capacity, 5);
+  EXPECT_EQ(options.max_request_bytes, 64 << 10);
+  EXPECT_EQ(options.max_connections, 9);
+  EXPECT_EQ(options.stall_timeout, absl::Seconds(7));
+  EXPECT_EQ(options.drain_timeout, absl::Seconds(90));
+  EXPECT_EQ(options.log_format, v1::JSON);
+  EXPECT_EQ(options.log_level, v1::WARNING);
+}
+
+TEST(OptionsTest, EveryFlagOfGraphsHasItsEffect) {
+  ASSERT_OK_AND_ASSIGN(
+      const Options options,
+      OptionsOf("", {"--cache-dir=/c", "--cache-max-bytes=3GiB", "--graph-memory=5MiB",
+                     "--buckets=1024x1024, 832x1216", "--rows=2,1", "--vae-tiling-above=1536x1024",
+                     "--components=vae_encoder=off,text_encoder=reference,unet_base=compiled",
+                     "--skip-passes=epilogues,image_layout", "--nocompile-at-start",
+                     "--forbid-compile-after-ready", "--allow-import=true",
+                     "--admin-listen=unix:/run/a", "--metrics-listen=127.0.0.1:0"}));
+  EXPECT_EQ(options.engine.cache_dir, "/c");
+  EXPECT_EQ(options.engine.cache_max_bytes, int64_t{3} << 30);
+  EXPECT_EQ(options.engine.graph_memory_bytes, int64_t{5} << 20);
+  EXPECT_THAT(options.engine.buckets,
+              ElementsAre(pipeline::Size{1024, 1024}, pipeline::Size{832, 1216}));
+  EXPECT_THAT(options.engine.rows, ElementsAre(2, 1));
+  EXPECT_EQ(options.engine.vae_tiling_above, 1536 * 1024);
+  EXPECT_THAT(options.engine.components,
+              ElementsAre(Pair("text_encoder", engine::ComponentMode::kReference),
+                          Pair("unet_base", engine::ComponentMode::kCompiled),
+                          Pair("vae_encoder", engine::ComponentMode::kOff)));
+  EXPECT_THAT(options.engine.skipped_passes, ElementsAre("epilogues", "image_layout"));
+  EXPECT_FALSE(options.engine.compile_at_start);
+  EXPECT_TRUE(options.engine.forbid_compile_after_ready && options.engine.allow_import);
+  EXPECT_EQ(options.admin_listen, "unix:/run/a");
+  EXPECT_EQ(options.metrics_listen, "127.0.0.1:0");
+}
+
+TEST(OptionsTest, AnEmptyCacheDirectoryKeepsNone) {
+  ASSERT_OK_AND_ASSIGN(const Options options, OptionsOf("", {"--cache-dir="}));
+  EXPECT_EQ(options.engine.cache_dir, "");
+}
+
+TEST(OptionsTest, FlagsWinOverTheFile) {
+  const std::string file = "queue_capacity: 7\nthreads: 2  # of the file\n";
+  ASSERT_OK_AND_ASSIGN(const Options options, OptionsOf(file, {"--queue-capacity=9"}));
+  EXPECT_EQ(options.engine.queue_capacity, 9);
+  EXPECT_EQ(options.engine.threads, 2);
+}
+
+TEST(OptionsTest, WhatIsPrintedReadsBack) {
+  v1::ServerConfig config = DefaultConfig();
+  config.set_base("/models/a \"b\"");
+  ASSERT_OK_AND_ASSIGN(const v1::ServerConfig read, ParseConfig(PrintConfig(config), "printed"));
+  EXPECT_EQ(read.SerializeAsString(), config.SerializeAsString());
+}
+
+// Sizes that differ, and that are right each by itself.
+std::string ManySizes(int count) {
+  std::vector<std::string> sizes;
+  for (int i = 0; i < count; ++i) sizes.push_back(absl::StrCat(64 + 8 * i, "x64"));
+  return absl::StrJoin(sizes, ",");
+}
+
+TEST(OptionsTest, WrongValuesAreNamedWithWhatIsRight) {
+  for (const auto& [flag, right] : std::vector<std::pair<std::string, std::string>>{
+           {"--listen=nowhere", "HOST:PORT"},
+           {"--listen=127.0.0.1:65536", "HOST:PORT"},
+           {"--listen=:50051", "HOST:PORT"},
+           {"--listen=unix:", "unix:PATH"},
+           {"--backend=gpu", "cpu, reference"},
+           {"--threads=-1", "0 to"},
+           {"--threads=many", "whole number"},
+           {"--memory=lots", "64MiB"},
+           {"--memory=0", "8GiB"},
+           {"--memory=0", "without the flag"},
+           {"--memory=", "64MiB"},
+           {"--base=", "leave the flag out"},
+           {"--refiner=", "leave the flag out"},
+           {"--memory=-1", "64MiB"},
+           {"--queue-capacity=0", "1 to"},
+           {"--max-request-bytes=1", "4096 to"},
+           {"--max-request-bytes=8GiB", "4096 to"},
+           {"--max-connections=0", "1 to"},
+           {"--stall-timeout=0s", "at least 1s"},
+           {"--drain-timeout=-1s", "duration"},
+           {"--drain-timeout=30", "duration"},
+           {"--log-format=xml", "text, json"},
+           {"--log-level=loud", "debug, info, warning, error"},
+           {"--refiner=/r", "--base"},
+           {"--cache-max-bytes=0", "1 to"},
+           {"--cache-max-bytes=much", "64MiB"},
+           {"--graph-memory=-1", "64MiB"},
+           {"--admin-listen=9000", "HOST:PORT"},
+           {"--admin-listen=127.0.0.1:50051", "another address than --listen"},
+           {"--metrics-listen=unix:/m", "HOST:PORT"},
+           {"--buckets=1024", "1024x1024"},
+           {"--buckets=1024x1023", "multiple of 8"},
+           {"--vae-tiling-above=1536", "1024x1024"},
+           {"--vae-tiling-above=512x512,1024x1024", "one size"},
+           {"--buckets=8x8", "from 64 to 2048"},
+           {"--buckets=4096x512", "from 64 to 2048"},
+           {"--buckets=64x64,", "from 64 to 2048"},
+           {"--buckets=64x64,128x64,64x64", "once"},
+           {absl::StrCat("--buckets=", ManySizes(65)), "at most 64"},
+           {"--rows=", "from 1 to 2"},
+           {"--rows=0", "from 1 to 2"},
+           {"--rows=1,3", "from 1 to 2"},
+           {"--rows=2,2", "once"},
+           {"--components=vae=off", "vae_decoder, vae_encoder"},
+           {"--components=vae_encoder", "compiled, reference, off"},
+           {"--components=vae_encoder=on", "compiled, reference, off"},
+           {"--components=vae_encoder=off,vae_encoder=off", "only mode"},
+           {"--skip-passes=dead code", "names"},
+           {"--allow-import=maybe", "true or false"}}) {
+    const std::string name = flag.substr(0, flag.find('='));
+    EXPECT_THAT(OptionsOf("", {flag}), StatusIs(kInvalid, HasSubstr(name))) << flag;
+    EXPECT_THAT(OptionsOf("", {flag}), StatusIs(kInvalid, HasSubstr(right))) << flag;
+  }
+}
+
+TEST(CommandLineTest, WhatIsNoFlagIsRefused) {
+  EXPECT_THAT(ParseCommandLine({"--colour=red"}), StatusIs(kInvalid, HasSubstr("--colour")));
+  EXPECT_THAT(ParseCommandLine({"--queue_capacity=3"}), StatusIs(kInvalid, HasSubstr("no flag")));
+  EXPECT_THAT(ParseCommandLine({"model"}), StatusIs(kInvalid, HasSubstr("model")));
+  EXPECT_THAT(ParseCommandLine({"--base"}), StatusIs(kInvalid, HasSubstr("needs a value")));
+  EXPECT_THAT(ParseCommandLine({"--version=1"}), StatusIs(kInvalid, HasSubstr("no value")));
+}
+
+TEST(CommandLineTest, AFlagWithTwoValuesIsRefusedAndBothAreNamed) {
+  for (const auto& [arguments, flag] :
+       std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"--threads=2", "--threads=3"}, "--threads"},
+           {{"--base", "a", "--base", "b"}, "--base"},
+           {{"--backend=cpu", "--listen=x", "--backend=reference"}, "--backend"},
+           {{"--allow-import", "--noallow-import"}, "--allow-import"},
+           {{"--no-allow-import", "--allow-import=true"}, "--allow-import"},
+           {{"--config=a", "--config=b"}, "--config"}}) {
+    EXPECT_THAT(ParseCommandLine(arguments),
+                StatusIs(kInvalid, HasSubstr(absl::StrCat(flag, " is given twice"))));
+  }
+  EXPECT_THAT(ParseCommandLine({"--threads=2", "--threads=3"}),
+              StatusIs(kInvalid, HasSubstr("as '2' and as '3'")));
+  EXPECT_THAT(ParseCommandLine({"--threads=2", "--threads=2", "--help", "--help"}), IsOk());
+}
+
+TEST(CommandLineTest, Switches) {
+  ASSERT_OK_AND_ASSIGN(const CommandLine line,
+                       ParseCommandLine({"--print-config", "--config", "f", "--version", "-h",
+                                         "--exit-when-ready", "--exit-if-degraded"}));
+  EXPECT_TRUE(line.print_config && line.version && line.help && line.exit_when_ready &&
+              line.exit_if_degraded);
+  EXPECT_EQ(line.config_file, "f");
+}
+
+TEST(CommandLineTest, SwitchesOfTheConfigurationAreOnOrOff) {
+  for (const auto& [argument, on] :
+       std::vector<std::pair<std::string, bool>>{{"--allow-import", true},
+                                                 {"--allow-import=true", true},
+                                                 {"--allow-import=false", false},
+                                                 {"--noallow-import", false},
+                                                 {"--no-allow-import", false}}) {
+    ASSERT_OK_AND_ASSIGN(const CommandLine line, ParseCommandLine({argument}));
+    EXPECT_TRUE(line.flags.has_allow_import()) << argument;
+    EXPECT_EQ(line.flags.allow_import(), on) << argument;
+  }
+  EXPECT_THAT(ParseCommandLine({"--noallow-import=1"}), StatusIs(kInvalid, HasSubstr("no value")));
+  EXPECT_THAT(ParseCommandLine({"--nothreads"}), StatusIs(kInvalid, HasSubstr("no flag")));
+}
+
+TEST(CommandLineTest, HelpNamesEveryField) {
+  const auto& type = *v1::ServerConfig::descriptor();
+  for (int i = 0; i < type.field_count(); ++i) {
+    const std::string flag = absl::StrReplaceAll(type.field(i)->name(), {{"_", "-"}});
+    EXPECT_THAT(HelpText(), HasSubstr(absl::StrCat("\n  --", flag, "=")));
+  }
+}
+
+TEST(ConfigFileTest, AnUnknownFieldIsNamedWithItsLine) {
+  EXPECT_THAT(ParseConfig("threads: 2\n\ncolour: \"red\"\n", "latentd.conf"),
+              StatusIs(kInvalid, HasSubstr("latentd.conf:3:")));
+  EXPECT_THAT(ParseConfig("colour: 1", "x"), StatusIs(kInvalid, HasSubstr("colour")));
+}
+
+TEST(ConfigFileTest, WrongValuesAreNamedWithTheirLine) {
+  EXPECT_THAT(ParseConfig("backend: CPU\nthreads: \"two\"\n", "c"),
+              StatusIs(kInvalid, HasSubstr("c:2:")));
+  EXPECT_THAT(ParseConfig("backend: GPU\n", "c"), StatusIs(kInvalid, HasSubstr("GPU")));
+}
+
+TEST(ConfigFileTest, NumbersThatAnEnumDoesNotHaveAreNamedWithTheirLine) {
+  EXPECT_THAT(ParseConfig("threads: 2\nbackend: 77\n", "c"),
+              StatusIs(kInvalid, AllOf(HasSubstr("c:2:"), HasSubstr("backend: 77"),
+                                       HasSubstr("CPU, REFERENCE"))));
+  EXPECT_THAT(ParseConfig("log_level: LOG_LEVEL_UNSPECIFIED", "c"),
+              StatusIs(kInvalid, HasSubstr("DEBUG, INFO, WARNING, ERROR")));
+  EXPECT_THAT(ParseConfig("log_format: 0", "c"), StatusIs(kInvalid, HasSubstr("TEXT, JSON")));
+  EXPECT_THAT(ParseConfig("log_format: 9\nbackend: -1", "c"),
+              StatusIs(kInvalid, AllOf(HasSubstr("c:1:"), HasSubstr("c:2:"))));
+  EXPECT_THAT(ParseConfig("backend: 2", "c"), IsOk());
+}
+
+TEST(ConfigFileTest, AFieldThatIsGivenTwiceIsNamedWithItsLine) {
+  EXPECT_THAT(ParseConfig("threads: 2\nthreads: 3\n", "c"),
+              StatusIs(kInvalid, AllOf(HasSubstr("c:2:"), HasSubstr("threads"))));
+}
+
+TEST(ConfigFileTest, AFileThatCannotBeReadIsNamed) {
+  EXPECT_THAT(ReadConfigFile("/no/such/file"),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("/no/such/file")));
+  EXPECT_THAT(ReadConfigFile("/"), StatusIs(kInvalid, HasSubstr("directory")));
+}
+
+TEST(DemoCheckpointTest, IsFoundWhereItIsInstalledAndInABuildTree) {
+  namespace fs = std::filesystem;
+  const fs::path root = fs::path(::testing::TempDir()) / "demo_checkpoint_test";
+  for (const char* place : {"share/latentd/demo-model", "deploy/demo-model"}) {
+    fs::create_directories(root / place / "base");
+    std::ofstream(root / place / "base/model_index.json") << "{}";
+  }
+  ASSERT_OK_AND_ASSIGN(const DemoCheckpoint installed, FindDemoCheckpoint(root / "bin", "/none"));
+  EXPECT_EQ(installed.base, root / "share/latentd/demo-model/base");
+  ASSERT_OK_AND_ASSIGN(const DemoCheckpoint built,
+                       FindDemoCheckpoint(root / "build/server", "/none"));
+  EXPECT_EQ(built.refiner, root / "deploy/demo-model/refiner");
+  ASSERT_OK_AND_ASSIGN(const DemoCheckpoint source, FindDemoCheckpoint("/elsewhere/bin", root));
+  EXPECT_EQ(source.base, root / "deploy/demo-model/base");
+  EXPECT_THAT(FindDemoCheckpoint("/x/bin", "/none"),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("--base")));
+  fs::remove_all(root);
+}
+
+}  // namespace
+}  // namespace latentd::server::config

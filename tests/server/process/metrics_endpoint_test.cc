@@ -1,0 +1,310 @@
+// A real scrape, docs/metrics.md and core/metrics/families.h, held against each other.
+#include "server/process/metrics_endpoint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <new>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "core/base/files.h"
+#include "server/process/process_metrics.h"
+#include "tests/server/fake_engine.h"
+#include "tests/server/scrape.h"
+#include "tests/support/safetensors_writer.h"
+#include "tests/support/source_directory.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_directory.h"
+
+namespace latentd::server::process {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
+using testing::HttpGet;
+using testing::ParseScrape;
+using testing::Scrape;
+using testing::ScrapedFamily;
+using ::testing::StartsWith;
+using testing::TcpConnection;
+using ::testing::UnorderedElementsAreArray;
+
+// As much as a thread usually has, and more than the library's threads do.
+void UseStack() {
+  volatile char stack[1 << 20];
+  for (size_t i = 0; i < sizeof(stack); i += 4096) stack[i] = 1;
+}
+
+// One whose gauges are brought up to date by a scrape.
+class ScrapedEngine final : public FakeEngine {
+ public:
+  explicit ScrapedEngine(std::function<void()> refresh = UseStack) : refresh_(std::move(refresh)) {
+    metrics().DeclareBuckets({"256x256", "320x192"});
+    metrics().GetGauge(metrics::kBuildInfo, {"0.1.0"}).Set(1);
+    metrics().GetGauge(metrics::kBackendInfo, {"isa-avx2 threads-2"}).Set(1);
+    metrics().GetGauge(metrics::kModelInfo, {"base", "Pipeline", "cpu"}).Set(1);
+  }
+  void RefreshMetrics() override {
+    metrics().GetGauge(metrics::kQueueDepth, {"256x256"}).Add(1);
+    refresh_();
+  }
+
+ private:
+  const std::function<void()> refresh_;
+};
+
+class MetricsEndpointTest : public ::testing::Test {
+ protected:
+  // One for all: ending it takes up to two seconds.
+  static void SetUpTestSuite() {
+    engine_ = new ScrapedEngine;
+    ASSERT_OK_AND_ASSIGN(auto endpoint, MetricsEndpoint::Start("127.0.0.1:0", *engine_));
+    endpoint_ = endpoint.release();
+  }
+  static void TearDownTestSuite() {
+    delete endpoint_;
+    delete engine_;
+  }
+
+  std::string Get(const std::string& path) { return HttpGet(endpoint_->address(), path); }
+
+  static inline ScrapedEngine* engine_ = nullptr;
+  static inline MetricsEndpoint* endpoint_ = nullptr;
+};
+
+TEST_F(MetricsEndpointTest, AScrapeShowsWhatTheEngineCounted) {
+  engine_->metrics().GetCounter(metrics::kGraphCompilations, {"unet_base", "startup"}).Increment(3);
+  engine_->metrics().GetHistogram(metrics::kStepSeconds, {"base", "256x256"}).Observe(0.03);
+  engine_->metrics().GetHistogram(metrics::kStepSeconds, {"base", "256x256"}).Observe(100);
+  const std::string text = Get("/metrics");
+  for (const char* line : {
+           "latentd_graph_compilations_total{component=\"unet_base\",reason=\"startup\"} 3\n",
+           "latentd_graph_compilations_total{component=\"vae_decoder\",reason=\"retry\"} 0\n",
+           "latentd_denoise_step_duration_seconds_count{stage=\"base\",bucket=\"256x256\"} 2\n",
+           "bucket{stage=\"base\",bucket=\"256x256\",le=\"0.025\"} 0\n",
+           "bucket{stage=\"base\",bucket=\"256x256\",le=\"0.05\"} 1\n",
+           "bucket{stage=\"base\",bucket=\"256x256\",le=\"30\"} 1\n",
+           "bucket{stage=\"base\",bucket=\"256x256\",le=\"+Inf\"} 2\n",
+       }) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
+
+TEST_F(MetricsEndpointTest, EachScrapeBringsGaugesUpToDate) {
+  const metrics::Gauge& depth = engine_->metrics().GetGauge(metrics::kQueueDepth, {"256x256"});
+  for (int i = 0; i < 2; ++i) {
+    const double next = depth.value() + 1;
+    EXPECT_THAT(Get("/metrics"),
+                HasSubstr(absl::StrCat("latentd_queue_depth{bucket=\"256x256\"} ", next, "\n")));
+  }
+}
+
+TEST_F(MetricsEndpointTest, AScrapeThatThereIsNoMemoryForLeavesTheProcessAlive) {
+  ScrapedEngine engine([] { throw std::bad_alloc(); });
+  ASSERT_OK_AND_ASSIGN(const auto endpoint, MetricsEndpoint::Start("127.0.0.1:0", engine));
+  EXPECT_THAT(HttpGet(endpoint->address(), "/metrics"), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(MetricsEndpointTest, OnlyMetricsAreThere) {
+  EXPECT_THAT(Get("/metrics"), StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(Get("/"), StartsWith("HTTP/1.1 404"));
+  EXPECT_THAT(Get("/etc/passwd"), StartsWith("HTTP/1.1 404"));
+}
+
+TEST_F(MetricsEndpointTest, AScrapeHoldsEveryFamilyAsDeclared) {
+  const Scrape scrape = ParseScrape(Get("/metrics"));
+  for (const metrics::Family* family : metrics::kFamilies) {
+    ASSERT_TRUE(scrape.contains(family->name)) << family->name;
+    const ScrapedFamily& scraped = scrape.at(family->name);
+    EXPECT_EQ(scraped.help, family->help);
+    EXPECT_EQ(scraped.type, testing::TypeName(family->type)) << family->name;
+    for (const auto& [name, values] : scraped.labels) {
+      const auto* label = std::find_if(
+          family->labels, family->labels + family->label_count(),
+          [&, &name = name](const metrics::Label& candidate) { return candidate.name == name; });
+      ASSERT_NE(label, family->labels + family->label_count()) << family->name << ' ' << name;
+      if (label->is_free()) continue;
+      std::vector<std::string> expected = absl::StrSplit(label->values, ',', absl::SkipEmpty());
+      if (label->buckets) expected.insert(expected.end(), {"256x256", "320x192"});
+      EXPECT_THAT(values, UnorderedElementsAreArray(expected)) << family->name;
+    }
+    EXPECT_EQ(scraped.labels.size(), family->label_count()) << family->name;
+  }
+}
+
+// The cell of docs/metrics.md that says which values the labels can have.
+std::string LabelsCell(const metrics::Family& family) {
+  std::vector<std::string> cells;
+  for (size_t i = 0; i < family.label_count(); ++i) {
+    const metrics::Label& label = family.labels[i];
+    std::vector<std::string> values = absl::StrSplit(label.values, ',', absl::SkipEmpty());
+    if (label.buckets) values.insert(values.begin(), "the buckets");
+    if (label.is_free()) values = {"free"};
+    cells.push_back(absl::StrCat("`", label.name, "`: ", absl::StrJoin(values, ", ")));
+  }
+  return absl::StrJoin(cells, "; ");
+}
+
+std::string Row(absl::string_view name, absl::string_view type, absl::string_view labels,
+                absl::string_view help) {
+  return absl::StrCat("| `", name, "` | ", type, " | ", labels, " | ", help, " |");
+}
+
+TEST_F(MetricsEndpointTest, TheTableInTheDocumentationIsComplete) {
+  Scrape scrape = ParseScrape(Get("/metrics"));
+  std::vector<std::string> expected;
+  for (const metrics::Family* family : metrics::kFamilies) {
+    expected.push_back(
+        Row(family->name, testing::TypeName(family->type), LabelsCell(*family), family->help));
+    scrape.erase(family->name);
+  }
+  for (const prometheus::MetricFamily& family : CollectProcessMetrics()) {
+    expected.push_back(Row(family.name, scrape[family.name].type, "", scrape[family.name].help));
+    scrape.erase(family.name);
+  }
+  // What is left is the library's.
+  for (const auto& [name, family] : scrape) {
+    EXPECT_THAT(name, StartsWith("exposer_"));
+    expected.push_back(Row(name, family.type, "", family.help));
+  }
+  ASSERT_OK_AND_ASSIGN(const std::string text,
+                       ReadFile(::latentd::testing::SourcePath("docs/metrics.md"), 1 << 20));
+  std::vector<std::string> rows;
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    if (absl::StartsWith(line, "| `")) rows.emplace_back(line);
+  }
+  EXPECT_THAT(rows, ElementsAreArray(expected)) << absl::StrJoin(expected, "\n");
+}
+
+TEST_F(MetricsEndpointTest, PromtoolFindsNoFault) {
+  const char* given = std::getenv("LATENTD_PROMTOOL");
+  const std::string promtool = given != nullptr ? given : LATENTD_PROMTOOL;
+  ASSERT_TRUE(std::filesystem::exists(promtool))
+      << promtool << ": deploy/dependencies --tests unpacks it, and LATENTD_PROMTOOL names another";
+  const std::string answer = Get("/metrics");
+  const latentd::testing::TemporaryDirectory directory;
+  latentd::testing::WriteFile(directory.File("scrape"), answer.substr(answer.find("\r\n\r\n") + 4));
+  const std::string command =
+      absl::StrCat("'", promtool, "' check metrics < '", directory.File("scrape"), "' 2>&1");
+  FILE* output = popen(command.c_str(), "r");
+  ASSERT_NE(output, nullptr);
+  std::string findings;
+  for (int c = std::fgetc(output); c != EOF; c = std::fgetc(output)) findings.push_back(c);
+  EXPECT_EQ(pclose(output), 0) << findings;
+}
+
+TEST_F(MetricsEndpointTest, AnAddressThatCannotBeHadIsNamed) {
+  EXPECT_THAT(MetricsEndpoint::Start(endpoint_->address(), *engine_),
+              testing::StatusIs(absl::StatusCode::kFailedPrecondition,
+                                AllOf(HasSubstr(endpoint_->address()), HasSubstr("in use"))));
+  for (const char* wrong : {"192.0.2.1:0", "127.0.0.1:0,127.0.0.1:0"}) {
+    EXPECT_THAT(MetricsEndpoint::Start(wrong, *engine_),
+                testing::StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(wrong)));
+  }
+}
+
+TEST_F(MetricsEndpointTest, ANameIsAnAddressToo) {
+  ASSERT_OK_AND_ASSIGN(const auto other, MetricsEndpoint::Start("localhost:0", *engine_));
+  EXPECT_THAT(other->address(), StartsWith("localhost:"));
+  EXPECT_THAT(HttpGet(other->address(), "/metrics"), StartsWith("HTTP/1.1 200"));
+}
+
+TEST(MetricsEndpointLifeTest, AScrapeInFlightOutlivesNothing) {
+  absl::Notification scraping, ending;
+  ScrapedEngine engine([&] {
+    if (scraping.HasBeenNotified()) return;
+    scraping.Notify();
+    ending.WaitForNotification();
+  });
+  ASSERT_OK_AND_ASSIGN(auto endpoint, MetricsEndpoint::Start("127.0.0.1:0", engine));
+  const std::string address = endpoint->address();
+  std::thread scraper([&] { HttpGet(address, "/metrics"); });
+  scraping.WaitForNotification();
+  std::thread ender([&] {
+    ending.Notify();
+    endpoint.reset();
+  });
+  ender.join();
+  scraper.join();
+  // Nobody listens any more.
+  EXPECT_OK(MetricsEndpoint::Start(address, engine));
+}
+
+// Scrapes one time after the other, until told to stop.
+class Scraper {
+ public:
+  explicit Scraper(std::string address)
+      : address_(std::move(address)), thread_([this] { Run(); }) {}
+
+  // The library leaves connections open that nobody has read from when it ends.
+  void Stop() {
+    {
+      absl::MutexLock lock(&mutex_);
+      stopped_ = true;
+      if (connection_ != nullptr) connection_->Shutdown();
+    }
+    thread_.join();
+  }
+
+ private:
+  void Run() {
+    while (true) {
+      TcpConnection connection(address_);
+      if (!Use(&connection)) return;
+      HttpGet(connection, "/metrics");
+      if (!Use(nullptr)) return;
+    }
+  }
+
+  bool Use(TcpConnection* connection) {
+    absl::MutexLock lock(&mutex_);
+    connection_ = connection;
+    return !stopped_;
+  }
+
+  const std::string address_;
+  absl::Mutex mutex_;
+  TcpConnection* connection_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+TEST(MetricsEndpointLifeTest, ScrapesMayComeAtAnyMomentOfTheEnd) {
+  absl::Mutex mutex;
+  int scrapes = 0;
+  ScrapedEngine engine([&] {
+    absl::MutexLock lock(&mutex);
+    ++scrapes;
+  });
+  ASSERT_OK_AND_ASSIGN(auto endpoint, MetricsEndpoint::Start("127.0.0.1:0", engine));
+  Scraper first(endpoint->address()), second(endpoint->address());
+  const auto under_way = [&] { return scrapes >= 4; };
+  mutex.LockWhen(absl::Condition(&under_way));
+  mutex.Unlock();
+  endpoint.reset();
+  mutex.Lock();
+  const int last = scrapes;
+  mutex.Unlock();
+  first.Stop();
+  second.Stop();
+  EXPECT_EQ(scrapes, last);
+}
+
+}  // namespace
+}  // namespace latentd::server::process

@@ -1,0 +1,87 @@
+#include "server/process/process_metrics.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "core/base/files.h"
+
+namespace latentd::server::process {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr char kStat[] =
+    "12462 (a) name (b) R 12452 12452 6772 0 -1 4194304 103 0 0 0 250 50 0 0 20 0 7 0 122943 "
+    "3133440 "
+    "407 18446744073709551615 94625667457024 94625667476905 140734104049040 0 0 0 0 0 0 0 0 0 17 "
+    "1\n";
+
+const prometheus::MetricFamily* Find(const std::vector<prometheus::MetricFamily>& families,
+                                     const std::string& name) {
+  for (const prometheus::MetricFamily& family : families) {
+    if (family.name == name) return &family;
+  }
+  return nullptr;
+}
+
+double Gauge(const std::string& name) {
+  const auto families = CollectProcessMetrics();
+  const prometheus::MetricFamily* family = Find(families, name);
+  return family == nullptr ? -1 : family->metric.at(0).gauge.value;
+}
+
+TEST(ProcessMetricsTest, TheKernelsFieldsAreFoundBehindAnyName) {
+  const std::optional<ProcessStat> stat = ParseProcessStat(kStat);
+  ASSERT_TRUE(stat.has_value());
+  EXPECT_EQ(stat->cpu_ticks, 300);
+  EXPECT_EQ(stat->threads, 7);
+  EXPECT_EQ(stat->start_ticks, 122943);
+  EXPECT_EQ(stat->virtual_bytes, 3133440);
+  EXPECT_EQ(stat->resident_pages, 407);
+}
+
+TEST(ProcessMetricsTest, TextThatEndsEarlyIsNoStat) {
+  const std::string text = kStat;
+  const size_t last_needed = text.find("407") + 1;
+  for (size_t size = 0; size < last_needed; ++size) {
+    EXPECT_FALSE(ParseProcessStat(text.substr(0, size)).has_value()) << size;
+  }
+  EXPECT_FALSE(ParseProcessStat("1 (x) R many words that are no numbers at all, and on they go one "
+                                "after the other until there are twenty-four")
+                   .has_value());
+}
+
+TEST(ProcessMetricsTest, BootTimeIsALineOfItsOwn) {
+  EXPECT_EQ(ParseBootTime("cpu  1 2 3\nctxt 99\nbtime 1795280715\nprocesses 7\n"), 1795280715);
+  EXPECT_EQ(ParseBootTime("btime 5"), 5);
+  EXPECT_EQ(ParseBootTime("cpu 1\nxbtime 5\nbtime many\n"), std::nullopt);
+  EXPECT_EQ(ParseBootTime(""), std::nullopt);
+}
+
+TEST(ProcessMetricsTest, EverythingIsKnownOfThisProcess) {
+  std::vector<std::string> names;
+  for (const prometheus::MetricFamily& family : CollectProcessMetrics()) {
+    names.push_back(family.name);
+    EXPECT_FALSE(family.help.empty());
+    EXPECT_EQ(family.metric.size(), 1u);
+  }
+  EXPECT_THAT(names, ElementsAre("process_cpu_seconds_total", "process_resident_memory_bytes",
+                                 "process_virtual_memory_bytes", "process_start_time_seconds",
+                                 "process_open_fds", "process_max_fds", "process_threads"));
+  EXPECT_GE(Gauge("process_threads"), 1);
+  EXPECT_GT(Gauge("process_resident_memory_bytes"), 1 << 20);
+  EXPECT_GE(Gauge("process_virtual_memory_bytes"), Gauge("process_resident_memory_bytes"));
+}
+
+TEST(ProcessMetricsTest, AnOpenFileIsCounted) {
+  const double before = Gauge("process_open_fds");
+  EXPECT_LT(before, Gauge("process_max_fds"));
+  const FileDescriptor file(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  EXPECT_EQ(Gauge("process_open_fds"), before + 1);
+}
+
+}  // namespace
+}  // namespace latentd::server::process
