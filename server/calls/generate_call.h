@@ -63,6 +63,10 @@ class GenerateCall : public engine::EventSink,
   // lock.
   void AdvanceOrFail();
 
+  // There was no memory for what the client has to be told: the call ends with `status`, and the
+  // engine stops. Called without the lock.
+  void Fail(const absl::Status& status);
+
   // Sends what can be sent now. What is left may be wrong after an exception, unless the outbox
   // holds nothing but the end: then there is none. Called without the lock.
   virtual void Advance() = 0;
@@ -98,9 +102,6 @@ class GenerateCall : public engine::EventSink,
   absl::StatusOr<engine::GenerateSpec> Read(const grpc::ByteBuffer& bytes);
   void NoteId(const latent::v1::GenerateRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
   void Note(const engine::Event& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // There was no memory for what the client has to be told: the call ends with `status`, and the
-  // engine stops.
-  void Fail(const absl::Status& status);
   void Account(const absl::Status& status);
   // What the client sees as the end.
   absl::StatusCode EndCode(const absl::Status& status) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);

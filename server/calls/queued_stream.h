@@ -6,8 +6,6 @@
 #pragma once
 
 #include <grpcpp/server_context.h>
-#include <grpcpp/support/byte_buffer.h>
-#include <grpcpp/support/server_callback.h>
 
 #include <deque>
 #include <functional>
@@ -19,16 +17,15 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "core/base/clock.h"
-#include "core/base/out_of_memory.h"
 #include "server/calls/active_calls.h"
-#include "server/calls/grpc_status.h"
+#include "server/calls/message_stream.h"
 #include "server/calls/serialize.h"
 
 namespace latentd::server::calls {
 
 // Thread-safe.
 template <typename Message>
-class QueuedStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
+class QueuedStream final : public MessageStream,
                            public ActiveCall,
                            public std::enable_shared_from_this<QueuedStream<Message>> {
  public:
@@ -49,129 +46,102 @@ class QueuedStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   // to keep the message; where there is none to send it, the stream ends with RESOURCE_EXHAUSTED.
   void Send(Message message) {
     {
-      absl::MutexLock lock(&mutex_);
+      absl::MutexLock lock(&stream_mutex_);
       if (end_ || cancelled_) return;
       waiting_.push_back(std::move(message));
     }
-    Advance();
+    SendNext();
   }
 
   // The call ends with `status` when all that was sent before has been taken. Every stream has to
   // be ended.
   void End(const absl::Status& status) {
     {
-      absl::MutexLock lock(&mutex_);
+      absl::MutexLock lock(&stream_mutex_);
       if (!end_) end_ = status;
     }
-    Advance();
+    SendNext();
   }
 
   // The client has gone away: nobody needs what comes now.
   bool cancelled() const {
-    absl::MutexLock lock(&mutex_);
+    absl::MutexLock lock(&stream_mutex_);
     return cancelled_;
   }
 
   void CancelIfStalled(absl::Time now, absl::Duration limit) override {
-    absl::MutexLock lock(&mutex_);
+    absl::MutexLock lock(&stream_mutex_);
     if (context_ != nullptr && now - writing_since_ >= limit) context_->TryCancel();
   }
   void Cancel() override {
-    absl::MutexLock lock(&mutex_);
+    absl::MutexLock lock(&stream_mutex_);
     if (context_ != nullptr) context_->TryCancel();
   }
   int64_t held_bytes() const override {
-    absl::MutexLock lock(&mutex_);
+    absl::MutexLock lock(&stream_mutex_);
     int64_t bytes = 0;
     for (const Message& message : waiting_) bytes += static_cast<int64_t>(message.ByteSizeLong());
     return bytes;
   }
 
  private:
-  enum class Next { kNothing, kWrite, kFinish };
-
   QueuedStream(grpc::CallbackServerContext& context, const Clock& clock, ActiveCalls& calls)
       : clock_(clock), calls_(calls), context_(&context) {}
 
-  void OnWriteDone(bool ok) override {
-    bool taken = false;
+  void OnWritten(bool ok) override {
+    bool all = false;
     {
-      absl::MutexLock lock(&mutex_);
-      writing_ = false;
+      absl::MutexLock lock(&stream_mutex_);
       writing_since_ = absl::InfiniteFuture();
       if (!ok) cancelled_ = true;
-      taken = waiting_.empty() && !end_ && !cancelled_;
+      all = waiting_.empty() && !end_ && !cancelled_;
     }
-    if (taken && on_taken_) on_taken_();
-    Advance();
+    if (all && on_taken_) on_taken_();
   }
   void OnCancel() override {
     {
-      absl::MutexLock lock(&mutex_);
+      absl::MutexLock lock(&stream_mutex_);
       cancelled_ = true;
       waiting_.clear();
     }
-    Advance();
+    SendNext();
   }
   void OnDone() override {
     {
-      absl::MutexLock lock(&mutex_);
+      absl::MutexLock lock(&stream_mutex_);
       context_ = nullptr;
     }
     calls_.Remove(*this);
     self_.reset();
   }
 
-  void Advance() {
-    Next next = Next::kNothing;
-    const absl::Status taken = CatchOutOfMemory([&] {
-      absl::MutexLock lock(&mutex_);
-      next = TakeNext();
-      return absl::OkStatus();
-    });
-    if (!taken.ok()) next = GiveUp(taken);
-    if (next == Next::kWrite) StartWrite(&bytes_);
-    if (next == Next::kFinish) Finish(FinalStatus(status_));
+  bool TakeMessage(grpc::ByteBuffer& bytes) override ABSL_EXCLUSIVE_LOCKS_REQUIRED(stream_mutex_) {
+    if (waiting_.empty()) return false;
+    bytes = Serialize(waiting_.front());
+    waiting_.pop_front();
+    writing_since_ = clock_.Monotonic();
+    return true;
   }
-
-  // The client cannot be told what comes next; the end needs no memory.
-  Next GiveUp(const absl::Status& status) {
-    absl::MutexLock lock(&mutex_);
+  std::optional<absl::Status> TakeEnd() override ABSL_EXCLUSIVE_LOCKS_REQUIRED(stream_mutex_) {
+    if (!end_ && cancelled_) return absl::CancelledError();
+    return end_;
+  }
+  void GiveUp(const absl::Status& status) override {
+    absl::MutexLock lock(&stream_mutex_);
     waiting_.clear();
     end_ = status;
-    return TakeNext();
-  }
-
-  Next TakeNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (writing_ || finished_) return Next::kNothing;
-    if (!waiting_.empty()) {
-      bytes_ = Serialize(waiting_.front());
-      waiting_.pop_front();
-      writing_ = true;
-      writing_since_ = clock_.Monotonic();
-      return Next::kWrite;
-    }
-    if (!end_ && !cancelled_) return Next::kNothing;
-    finished_ = true;
-    status_ = end_ ? *end_ : absl::CancelledError();
-    return Next::kFinish;
   }
 
   const Clock& clock_;
   ActiveCalls& calls_;
   std::shared_ptr<QueuedStream> self_;  // from Start to OnDone
   std::function<void()> on_taken_;
-  mutable absl::Mutex mutex_;
-  grpc::CallbackServerContext* context_ ABSL_GUARDED_BY(mutex_);  // null once it is done
-  std::deque<Message> waiting_ ABSL_GUARDED_BY(mutex_);
-  std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
-  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
-  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
-  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::Time writing_since_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
-  // These belong to whoever set writing_ or finished_, until gRPC is done with them.
-  grpc::ByteBuffer bytes_;
-  absl::Status status_;
+  // Null once it is done.
+  grpc::CallbackServerContext* context_ ABSL_GUARDED_BY(stream_mutex_);
+  std::deque<Message> waiting_ ABSL_GUARDED_BY(stream_mutex_);
+  std::optional<absl::Status> end_ ABSL_GUARDED_BY(stream_mutex_);
+  bool cancelled_ ABSL_GUARDED_BY(stream_mutex_) = false;
+  absl::Time writing_since_ ABSL_GUARDED_BY(stream_mutex_) = absl::InfiniteFuture();
 };
 
 }  // namespace latentd::server::calls

@@ -2,7 +2,6 @@
 
 #include <memory>
 
-#include "server/calls/grpc_status.h"
 #include "server/calls/refused_stream.h"
 #include "server/calls/serialize.h"
 
@@ -22,48 +21,24 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* StreamCall::Start(CallEnvironment en
 StreamCall::StreamCall(CallEnvironment environment, grpc::CallbackServerContext& context)
     : GenerateCall(environment, context, "GenerateStream") {}
 
-void StreamCall::Advance() {
-  Next next;
-  {
-    absl::MutexLock lock(&mutex_);
-    next = TakeNext();
-  }
-  if (next == Next::kWrite) StartWrite(&message_);
-  if (next == Next::kFinish) Finish(FinalStatus(end_));
+bool StreamCall::TakeMessage(grpc::ByteBuffer& bytes) {
+  absl::MutexLock lock(&mutex_);
+  const auto event = outbox_->Next();
+  if (!event) return false;
+  bytes = Serialize(*event);
+  StartSending();
+  return true;
 }
 
-StreamCall::Next StreamCall::TakeNext() {
-  if (writing_ || finished_) return Next::kNothing;
-  if (const auto event = outbox_->Next()) {
-    message_ = Serialize(*event);
-    writing_ = true;
-    StartSending();
-    return Next::kWrite;
-  }
-  const std::optional<absl::Status> end = outbox_->end();
-  if (!end) return Next::kNothing;
-  finished_ = true;
-  end_ = *end;
-  return Next::kFinish;
+std::optional<absl::Status> StreamCall::TakeEnd() {
+  absl::MutexLock lock(&mutex_);
+  return outbox_->end();
 }
 
-void StreamCall::FinishWith(const absl::Status& status) {
-  {
-    absl::MutexLock lock(&mutex_);
-    finished_ = true;
-  }
-  end_ = status;
-  Finish(FinalStatus(end_));
-}
-
-void StreamCall::OnWriteDone(bool ok) {
+void StreamCall::OnWritten(bool ok) {
   if (!ok) ClientGone();
-  {
-    absl::MutexLock lock(&mutex_);
-    writing_ = false;
-    StopSending();
-  }
-  AdvanceOrFail();
+  absl::MutexLock lock(&mutex_);
+  StopSending();
 }
 
 void StreamCall::OnCancel() {
@@ -71,6 +46,6 @@ void StreamCall::OnCancel() {
   AdvanceOrFail();
 }
 
-void StreamCall::OnDone() { Done(end_); }
+void StreamCall::OnDone() { Done(end()); }
 
 }  // namespace latentd::server::calls

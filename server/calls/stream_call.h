@@ -1,13 +1,14 @@
-// GenerateStream: events as messages, one write in flight.
+// GenerateStream: events as messages.
 #pragma once
 
 #include <grpcpp/support/server_callback.h>
 
 #include "server/calls/generate_call.h"
+#include "server/calls/message_stream.h"
 
 namespace latentd::server::calls {
 
-class StreamCall final : public GenerateCall, public grpc::ServerWriteReactor<grpc::ByteBuffer> {
+class StreamCall final : public GenerateCall, public MessageStream {
  public:
   // The reactor for one call; it ends its own life.
   static grpc::ServerWriteReactor<grpc::ByteBuffer>* Start(CallEnvironment environment,
@@ -17,23 +18,16 @@ class StreamCall final : public GenerateCall, public grpc::ServerWriteReactor<gr
   StreamCall(CallEnvironment environment, grpc::CallbackServerContext& context);
 
  private:
-  void OnWriteDone(bool ok) override;
   void OnCancel() override;
   void OnDone() override;
 
-  void Advance() override;
+  void Advance() override { SendNext(); }
   int64_t MaxPictureBytes(int64_t) const override { return 0; }
 
-  enum class Next { kNothing, kWrite, kFinish };
-  Next TakeNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-
-  void FinishWith(const absl::Status& status);
-
-  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
-  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
-  // Both belong to whoever set writing_ or finished_, until gRPC is done with them.
-  grpc::ByteBuffer message_;
-  absl::Status end_;
+  bool TakeMessage(grpc::ByteBuffer& bytes) override;
+  std::optional<absl::Status> TakeEnd() override;
+  void GiveUp(const absl::Status& status) override { Fail(status); }
+  void OnWritten(bool ok) override;
 };
 
 }  // namespace latentd::server::calls

@@ -5,8 +5,6 @@
 #pragma once
 
 #include <google/protobuf/util/message_differencer.h>
-#include <grpcpp/support/byte_buffer.h>
-#include <grpcpp/support/server_callback.h>
 
 #include <functional>
 #include <memory>
@@ -20,7 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "core/base/out_of_memory.h"
-#include "server/calls/grpc_status.h"
+#include "server/calls/message_stream.h"
 #include "server/calls/refused_stream.h"
 #include "server/calls/serialize.h"
 
@@ -67,7 +65,7 @@ class Watches {
 
  private:
   // One call. Owns itself until gRPC is done with it.
-  class Watch final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
+  class Watch final : public MessageStream {
    public:
     Watch(Watches& watches, std::string topic) : watches_(watches), topic_(std::move(topic)) {}
 
@@ -76,32 +74,24 @@ class Watches {
     // Sends it unless it is what the client knows; of several that wait, the last.
     void Update(Message state) {
       {
-        absl::MutexLock lock(&mutex_);
+        absl::MutexLock lock(&stream_mutex_);
         wanted_ = std::move(state);
       }
-      Advance();
+      SendNext();
     }
 
     // The call ends with `status` once nothing is in flight.
     void End(const absl::Status& status) {
       {
-        absl::MutexLock lock(&mutex_);
+        absl::MutexLock lock(&stream_mutex_);
         if (!end_) end_ = status;
       }
-      Advance();
+      SendNext();
     }
 
    private:
-    enum class Next { kNothing, kWrite, kFinish };
-
-    void OnWriteDone(bool ok) override {
-      {
-        absl::MutexLock lock(&mutex_);
-        writing_ = false;
-        if (!ok) wanted_.reset();
-      }
-      if (!ok) return End(absl::CancelledError());
-      Advance();
+    void OnWritten(bool ok) override {
+      if (!ok) GiveUp(absl::CancelledError());
     }
     void OnCancel() override { End(absl::CancelledError()); }
     void OnDone() override {
@@ -109,62 +99,34 @@ class Watches {
       delete this;
     }
 
-    void Advance() {
-      Next next = Next::kNothing;
-      const absl::Status taken = CatchOutOfMemory([&] {
-        absl::MutexLock lock(&mutex_);
-        next = TakeNext();
-        return absl::OkStatus();
-      });
-      if (!taken.ok()) next = GiveUp(taken);
-      if (next == Next::kWrite) StartWrite(&bytes_);
-      if (next == Next::kFinish) Finish(FinalStatus(status_));
-    }
-
-    // The client cannot be told the state; the end needs no memory.
-    Next GiveUp(const absl::Status& status) {
-      absl::MutexLock lock(&mutex_);
-      wanted_.reset();
-      if (!end_) end_ = status;
-      return TakeNext();
-    }
-
-    Next TakeNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      if (writing_ || finished_) return Next::kNothing;
-      writing_ = TakeWanted();
-      if (writing_) return Next::kWrite;
-      if (!end_) return Next::kNothing;
-      finished_ = true;
-      status_ = *end_;
-      return Next::kFinish;
-    }
-
-    // Whether there is something that the client does not know.
-    bool TakeWanted() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    bool TakeMessage(grpc::ByteBuffer& bytes) override
+        ABSL_EXCLUSIVE_LOCKS_REQUIRED(stream_mutex_) {
       if (!wanted_) return false;
       const bool known =
-          told_ && google::protobuf::util::MessageDifferencer::Equals(*wanted_, message_);
+          told_ && google::protobuf::util::MessageDifferencer::Equals(*wanted_, last_);
       if (!known) {
-        message_ = std::move(*wanted_);
-        bytes_ = Serialize(message_);
+        last_ = std::move(*wanted_);
+        bytes = Serialize(last_);
       }
       wanted_.reset();
       told_ = true;
       return !known;
     }
+    std::optional<absl::Status> TakeEnd() override ABSL_EXCLUSIVE_LOCKS_REQUIRED(stream_mutex_) {
+      return end_;
+    }
+    void GiveUp(const absl::Status& status) override {
+      absl::MutexLock lock(&stream_mutex_);
+      wanted_.reset();
+      if (!end_) end_ = status;
+    }
 
     Watches& watches_;
     const std::string topic_;
-    absl::Mutex mutex_;
-    std::optional<Message> wanted_ ABSL_GUARDED_BY(mutex_);
-    bool told_ ABSL_GUARDED_BY(mutex_) = false;  // message_ is what the client was told last
-    bool writing_ ABSL_GUARDED_BY(mutex_) = false;
-    bool finished_ ABSL_GUARDED_BY(mutex_) = false;
-    std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
-    // These belong to whoever set writing_ or finished_, until gRPC is done with them.
-    absl::Status status_;
-    Message message_;
-    grpc::ByteBuffer bytes_;  // of message_
+    std::optional<Message> wanted_ ABSL_GUARDED_BY(stream_mutex_);
+    bool told_ ABSL_GUARDED_BY(stream_mutex_) = false;
+    Message last_ ABSL_GUARDED_BY(stream_mutex_);  // what the client was told last, if it was told_
+    std::optional<absl::Status> end_ ABSL_GUARDED_BY(stream_mutex_);
   };
 
   static absl::Status Stopping() {

@@ -1,0 +1,66 @@
+// The reactor of every stream of messages to a client: one write in flight, and the end once all
+// has been taken. What the next message is, and when there is an end, is up to who derives from it:
+// events in an outbox (StreamCall), messages in a queue (QueuedStream), the newest state (Watches).
+//
+// A message that there is no memory for ends the call: GiveUp leaves nothing to send but the end,
+// which needs none.
+#pragma once
+
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <optional>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+
+namespace latentd::server::calls {
+
+// Thread-safe. Owned by who derives from it, until gRPC calls OnDone.
+class MessageStream : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
+ protected:
+  // Sends what can be sent now, or ends the call. To be called without locks whenever there may be
+  // something new. Throws only what gRPC does.
+  void SendNext() ABSL_LOCKS_EXCLUDED(stream_mutex_);
+
+  // Ends a call that has sent nothing, instead of SendNext.
+  void FinishWith(const absl::Status& status) ABSL_LOCKS_EXCLUDED(stream_mutex_);
+
+  // How the call has ended. REQUIRES: gRPC has called OnDone.
+  const absl::Status& end() const { return end_; }
+
+  // Guards what is to be sent, too, of those who derive.
+  mutable absl::Mutex stream_mutex_;
+
+ private:
+  enum class Next { kNothing, kWrite, kFinish };
+
+  // Whether there was a message to send, which is in `bytes` now. May throw std::bad_alloc.
+  virtual bool TakeMessage(grpc::ByteBuffer& bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(stream_mutex_) = 0;
+
+  // How the call ends; nothing as long as it goes on. Asked where there is no message to take. Asks
+  // for no memory.
+  virtual std::optional<absl::Status> TakeEnd() ABSL_EXCLUSIVE_LOCKS_REQUIRED(stream_mutex_) = 0;
+
+  // There is no memory for the next message: drops what waits and ends with `status`. Asks for
+  // none. Called without the lock.
+  virtual void GiveUp(const absl::Status& status) = 0;
+
+  // The client has taken the message, or, not `ok`, will take none any more. Nothing is sent before
+  // it returns. Called without the lock.
+  virtual void OnWritten(bool ok) = 0;
+
+  void OnWriteDone(bool ok) final;
+  absl::Status TakeNext(Next& next) ABSL_LOCKS_EXCLUDED(stream_mutex_);
+  Next LockedNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(stream_mutex_);
+
+  bool writing_ ABSL_GUARDED_BY(stream_mutex_) = false;
+  bool finished_ ABSL_GUARDED_BY(stream_mutex_) = false;
+  // These belong to whoever set writing_ or finished_, until gRPC is done with them.
+  grpc::ByteBuffer bytes_;
+  absl::Status end_;
+};
+
+}  // namespace latentd::server::calls
