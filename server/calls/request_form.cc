@@ -5,7 +5,6 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "server/calls/request_conversion.h"
 #include "server/calls/type_rules.h"
 
 namespace latentd::server::calls {
@@ -19,39 +18,11 @@ void CheckRequestId(const std::string& id, std::vector<FieldViolation>& violatio
                                                    " letters, digits and ._:- characters")});
 }
 
-void CheckLength(absl::string_view field, const std::string& text,
-                 std::vector<FieldViolation>& violations) {
-  if (text.size() <= kMaxPromptBytes) return;
-  violations.push_back({std::string(field), absl::StrCat("has ", text.size(), " bytes; at most ",
-                                                         kMaxPromptBytes, " are allowed")});
-}
-
-void CheckPrompts(const v1::GenerateRequest& request, std::vector<FieldViolation>& violations) {
-  if (request.prompt().empty()) {
-    violations.push_back({"prompt", "must not be empty: say what to draw"});
-  }
-  CheckLength("prompt", request.prompt(), violations);
-  CheckLength("prompt_2", request.prompt_2(), violations);
-  CheckLength("negative_prompt", request.negative_prompt(), violations);
-  CheckLength("negative_prompt_2", request.negative_prompt_2(), violations);
-}
-
-void CheckSeeds(const v1::GenerateRequest& request, std::vector<FieldViolation>& violations) {
-  if (request.has_seed() && request.seeds_size() > 0) {
-    violations.push_back({"seeds", "cannot be combined with seed"});
-  }
-}
-
 void CheckOutput(const v1::Output& output, std::vector<FieldViolation>& violations) {
   const v1::Format format = output.format();
   const bool png = format == v1::FORMAT_PNG || format == v1::FORMAT_UNSPECIFIED;
-  if (output.has_quality()) {
-    if (format != v1::FORMAT_JPEG && format != v1::FORMAT_WEBP) {
-      violations.push_back({"output.quality", "applies to FORMAT_JPEG and FORMAT_WEBP only"});
-    } else if (output.quality() < 1 || output.quality() > 100) {
-      violations.push_back(
-          {"output.quality", absl::StrCat("must be 1 to 100, not ", output.quality())});
-    }
+  if (output.has_quality() && format != v1::FORMAT_JPEG && format != v1::FORMAT_WEBP) {
+    violations.push_back({"output.quality", "applies to FORMAT_JPEG and FORMAT_WEBP only"});
   }
   if (output.embed_parameters() && !png) {
     violations.push_back({"output.embed_parameters", "applies to FORMAT_PNG only"});
@@ -70,9 +41,10 @@ bool IsRequestId(absl::string_view id) {
 std::vector<FieldViolation> CheckForm(const v1::GenerateRequest& request) {
   std::vector<FieldViolation> violations;
   CheckRequestId(request.request_id(), violations);
-  CheckPrompts(request, violations);
+  if (request.prompt().empty()) {
+    violations.push_back({"prompt", "must not be empty: say what to draw"});
+  }
   CheckTypes(request, violations);
-  CheckSeeds(request, violations);
   if (request.has_image() && request.image().empty()) {
     violations.push_back({"image", "is empty: it must be a PNG, JPEG or WebP"});
   }

@@ -1,4 +1,6 @@
-// What can be wrong with a request before anything is known about models.
+// What can be wrong with a request that only its message shows: what is absent, what is there
+// though it does not apply, and what no field of the engine's spec can hold. What the values mean,
+// ranges and fields that exclude each other among it, is the engine's to check (Engine::Validate).
 #pragma once
 
 #include <vector>
@@ -8,6 +10,8 @@
 #include "latent/v1/image_generation.pb.h"
 
 namespace latentd::server::calls {
+
+inline constexpr size_t kMaxRequestIdBytes = 128;
 
 // Whether it may be one: short, and of letters that a log line and a header can have. Thread-safe.
 bool IsRequestId(absl::string_view id);

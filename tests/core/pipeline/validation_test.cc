@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "core/pipeline/limits.h"
+
 namespace latentd::pipeline {
 namespace {
 
@@ -92,8 +94,11 @@ TEST(FindViolationsTest, RefusesNumbersThatAreNotFinite) {
 
 TEST(FindViolationsTest, RefusesAPromptOfAMegabyte) {
   PictureSpec spec;
+  spec.prompt = std::string(kMaxPromptBytes, 'a');
+  EXPECT_THAT(BadFields(spec), IsEmpty());
   spec.prompt = std::string(1 << 20, 'a');
-  EXPECT_THAT(BadFields(spec), ElementsAre("prompt"));
+  spec.negative_prompt_2 = std::string(kMaxPromptBytes + 1, 'a');
+  EXPECT_THAT(BadFields(spec), ElementsAre("prompt", "negative_prompt_2"));
 }
 
 TEST(FindViolationsTest, RefusesStrengthTogetherWithDenoisingStart) {
@@ -173,6 +178,13 @@ TEST(FindViolationsTest, RefusesTwoSchedulesAtOnce) {
   spec.num_inference_steps = 2;
   spec.timesteps = {999, 500};
   EXPECT_THAT(BadFields(spec), ElementsAre("num_inference_steps"));
+}
+
+TEST(FindViolationsTest, RefusesSeedTogetherWithSeeds) {
+  PictureSpec spec;
+  spec.seed = 1;
+  spec.seeds = {2};
+  EXPECT_THAT(BadFields(spec), ElementsAre("seeds"));
 }
 
 TEST(FindViolationsTest, RefusesSeedsThatDoNotFitTheNumberOfImages) {
