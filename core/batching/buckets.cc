@@ -52,10 +52,10 @@ bool Buckets::Has(Bucket bucket) const {
   return std::find(listed_.begin(), listed_.end(), bucket) != listed_.end();
 }
 
-absl::StatusOr<Bucket> Buckets::Choose(Bucket size, SizePolicy policy,
+absl::StatusOr<Bucket> Buckets::Choose(Bucket size, BucketPolicy policy,
                                        absl::FunctionRef<bool(Bucket)> is_ready) const {
-  if (policy == SizePolicy::kColdOk || (policy == SizePolicy::kExact && Has(size))) return size;
-  if (policy == SizePolicy::kExact) return NotListed(size);
+  if (policy == BucketPolicy::kColdOk || (policy == BucketPolicy::kExact && Has(size))) return size;
+  if (policy == BucketPolicy::kExact) return NotListed(size);
   std::optional<Bucket> best;
   std::pair<bool, int64_t> least;  // cold ones come after all that are ready
   for (const Bucket& bucket : listed_) {

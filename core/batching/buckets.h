@@ -23,8 +23,8 @@ struct Bucket {
   std::string ToText() const;  // "256x192"
 };
 
-// What may happen to a size that is no bucket.
-enum class SizePolicy : uint8_t {
+// What may happen to a size that is no bucket, or none that is ready.
+enum class BucketPolicy : uint8_t {
   kExact,   // it is refused
   kSnap,    // a bucket that covers both sides runs instead: a ready one, and of those the smallest
   kColdOk,  // it runs as it is
@@ -50,7 +50,7 @@ class Buckets {
   // violations of width, height or both, which name the buckets: kExact and not listed, kSnap and
   // none covers it.
   absl::StatusOr<Bucket> Choose(
-      Bucket size, SizePolicy policy,
+      Bucket size, BucketPolicy policy,
       absl::FunctionRef<bool(Bucket)> is_ready = [](Bucket) { return true; }) const;
 
  private:

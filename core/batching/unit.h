@@ -10,11 +10,17 @@ namespace latentd::batching {
 using PictureId = uint64_t;
 
 // Pictures may share an evaluation only within one lane: an id that pipeline makes of network,
-// weight set and bucket.
+// weight set, size and rows.
 using Lane = uint64_t;
 
-// kPrepare: its graphs are being made ready elsewhere; nothing of it can run until they are.
-enum class UnitKind : uint8_t { kPrepare, kText, kEncode, kStep, kDecode };
+enum class UnitKind : uint8_t {
+  kPrepare,  // its graphs are being made ready elsewhere; nothing of it can run until they are
+  kText,     // prompts to conditioning, for the stage that comes next
+  kEncode,   // init image to latents
+  kStep,     // one evaluation of the UNet
+  kDecode,   // latents to pixels
+  kDone,     // nothing: the picture is finished
+};
 
 struct Need {
   UnitKind kind = UnitKind::kText;

@@ -47,6 +47,7 @@
 #include "core/compiler/disk_artifacts.h"
 #include "core/compiler/graph_key.h"
 #include "core/compiler/graph_label.h"
+#include "core/compiler/graph_state.h"
 #include "core/metrics/registry.h"
 #include "core/weights/weight_set.h"
 
@@ -83,9 +84,6 @@ struct Purpose {
   // one does not fit beside them. 0: none may.
   uint64_t evict_unused_since = 0;
 };
-
-enum class GraphState : uint8_t { kCold, kCompiling, kCompiled, kLoading, kReady, kFailed };
-enum class Tier : uint8_t { kMemory, kDisk, kBoth };
 
 // One entry, as operators see it.
 struct GraphInfo {

@@ -97,9 +97,9 @@ batching::Buckets BucketGraphs::buckets() const {
 }
 
 absl::StatusOr<pipeline::Size> BucketGraphs::Choose(pipeline::Size size,
-                                                    batching::SizePolicy policy) const {
+                                                    pipeline::BucketPolicy policy) const {
   std::set<std::string> ready;
-  if (policy == batching::SizePolicy::kSnap) {
+  if (policy == pipeline::BucketPolicy::kSnap) {
     for (const Standing& standing : Stand()) {
       if (standing.bucket.ready) ready.insert(SizeText(standing.bucket.size));
     }

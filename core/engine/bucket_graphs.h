@@ -49,7 +49,7 @@ class BucketGraphs {
 
   // What the networks run at for a picture of `size`; for kSnap one that needs no compiling, if
   // there is one. As batching::Buckets.
-  absl::StatusOr<pipeline::Size> Choose(pipeline::Size size, batching::SizePolicy policy) const
+  absl::StatusOr<pipeline::Size> Choose(pipeline::Size size, pipeline::BucketPolicy policy) const
       ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Serves one more from now on. RESOURCE_EXHAUSTED: there are too many.

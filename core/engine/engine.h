@@ -32,6 +32,8 @@ namespace latentd::engine {
 
 using ComponentMode = pipeline::ComponentMode;
 using DType = device::DType;
+using pipeline::IsComponentName;
+using pipeline::kComponentNames;
 
 // Filled by server/ from flags and the configuration file.
 struct Config {

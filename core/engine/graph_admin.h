@@ -2,7 +2,7 @@
 // of the reports in latent.v1.Admin. Plain data; no tensor, no proto.
 //
 // Thread-safe: every method may be called from any thread once the engine's state has left
-// kLoadingModels (before, they return UNAVAILABLE with reason LOADING). Warm, Load and Verify take
+// kLoading (before, they return UNAVAILABLE with reason LOADING). Warm, Load and Verify take
 // as long as their work; the others return quickly.
 #pragma once
 
@@ -14,12 +14,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "core/compiler/graph_state.h"
 #include "core/pipeline/picture_spec.h"
 
 namespace latentd::engine {
 
-enum class GraphState : uint8_t { kCold, kCompiling, kCompiled, kLoading, kReady, kFailed };
-enum class CacheTier : uint8_t { kMemory, kDisk, kBoth };
+using CacheTier = compiler::Tier;
+using GraphState = compiler::GraphState;
 
 struct KeyField {
   std::string name;  // "graph", "options", "sources", "backend", "fingerprint"

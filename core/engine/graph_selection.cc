@@ -68,10 +68,10 @@ absl::Status AddById(const std::string& id, const std::vector<GraphInfo>& all, I
 
 absl::Status AddByComponent(const std::string& component, const std::vector<GraphInfo>& all,
                             Ids& chosen) {
-  const auto& names = pipeline::kComponentNames;
-  if (std::find(std::begin(names), std::end(names), component) == std::end(names)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "component \"", Excerpt(component), "\": must be one of ", absl::StrJoin(names, ", ")));
+  if (!pipeline::IsComponentName(component)) {
+    return absl::InvalidArgumentError(absl::StrCat("component \"", Excerpt(component),
+                                                   "\": must be one of ",
+                                                   absl::StrJoin(pipeline::kComponentNames, ", ")));
   }
   for (const GraphInfo& info : all) {
     if (info.label.component == component) chosen.insert(info.id);
@@ -193,7 +193,7 @@ GraphEntry EntryOf(const GraphInfo& info) {
           .fallback = info.label.fallback,
           .precision = PrecisionName(info.label.dtype),
           .users = info.users,
-          .state = static_cast<GraphState>(info.state),
+          .state = info.state,
           .reason = info.reason,
           .key = {{"graph", info.key.graph},
                   {"options", info.key.options},

@@ -30,18 +30,6 @@ absl::Status Unavailable(absl::string_view message, absl::string_view reason,
   return WithRetryDelay(WithReason(absl::UnavailableError(message), reason), delay);
 }
 
-batching::SizePolicy SizePolicyOf(BucketPolicy policy) {
-  switch (policy) {
-    case BucketPolicy::kExact:
-      break;
-    case BucketPolicy::kSnap:
-      return batching::SizePolicy::kSnap;
-    case BucketPolicy::kColdOk:
-      return batching::SizePolicy::kColdOk;
-  }
-  return batching::SizePolicy::kExact;
-}
-
 // Finished pictures may hold an eighth of the memory: that is 256 MiB from 2 GiB on.
 int64_t ResultBytesOf(const Config& config) {
   constexpr int64_t kShare = 8;
@@ -144,9 +132,8 @@ absl::StatusOr<pipeline::PictureSpec> LocalEngine::Resolve(
     violations.push_back({"output.quality", absl::StrCat("must be 1 to 100, is ", quality)});
   }
   if (!violations.empty()) return InvalidFields(violations);
-  ASSIGN_OR_RETURN(resolved->executed_size,
-                   buckets_->Choose({*resolved->width, *resolved->height},
-                                    SizePolicyOf(resolved->bucket_policy)));
+  ASSIGN_OR_RETURN(resolved->executed_size, buckets_->Choose({*resolved->width, *resolved->height},
+                                                             resolved->bucket_policy));
   return resolved;
 }
 

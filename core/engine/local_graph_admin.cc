@@ -25,12 +25,12 @@ using compiler::GraphStore;
 constexpr absl::Duration kRetryWhileLoading = absl::Seconds(2);
 
 bool IsCompiled(const GraphInfo& info) {
-  return info.state == compiler::GraphState::kCompiled ||
-         info.state == compiler::GraphState::kLoading || info.state == compiler::GraphState::kReady;
+  return info.state == GraphState::kCompiled || info.state == GraphState::kLoading ||
+         info.state == GraphState::kReady;
 }
 
 bool IsLoaded(const GraphInfo& info) {
-  return info.state == compiler::GraphState::kReady || info.state == compiler::GraphState::kLoading;
+  return info.state == GraphState::kReady || info.state == GraphState::kLoading;
 }
 
 bool IsOnDisk(const GraphInfo& info) { return info.disk_bytes > 0; }
@@ -267,9 +267,8 @@ absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Verify(const GraphSele
 absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Evict(const GraphSelector& selector,
                                                                 CacheTier tier, bool force) {
   ASSIGN_OR_RETURN(const std::vector<GraphInfo> infos, SelectedToRelease(selector, IsKept(tier)));
-  std::vector<EntryResult> results = ForEach(infos, [&](const std::string& id) {
-    return parts_.stores.graphs.Evict(id, static_cast<compiler::Tier>(tier), force);
-  });
+  std::vector<EntryResult> results = ForEach(
+      infos, [&](const std::string& id) { return parts_.stores.graphs.Evict(id, tier, force); });
   buckets().ForgetCold();
   parts_.changed();
   malloc_trim(0);  // what was let go of is for other processes now

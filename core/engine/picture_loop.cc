@@ -19,10 +19,7 @@ absl::Status Draining(absl::Status status) {
 }
 
 batching::Need NeedOf(const pipeline::Picture& picture) {
-  static constexpr batching::UnitKind kKinds[] = {
-      batching::UnitKind::kText, batching::UnitKind::kEncode, batching::UnitKind::kStep,
-      batching::UnitKind::kDecode};
-  return {kKinds[static_cast<int>(picture.next)], picture.lane(), picture.rows()};
+  return {picture.next, picture.lane(), picture.rows()};
 }
 
 batching::Need FirstNeedOf(const Job& job) {
@@ -229,7 +226,7 @@ void PictureLoop::Measure(const Place& place, Stage stage, int steps_before,
   if (stage == Stage::kBase || stage == Stage::kRefiner) {
     metrics_.StepsDone(stage, job.bucket, picture.steps_done - steps_before, duration);
   }
-  if (picture.next != pipeline::UnitKind::kDone && StageOf(picture) == stage) return;
+  if (picture.next != batching::UnitKind::kDone && StageOf(picture) == stage) return;
   if (stage == Stage::kVaeDecode && picture.decode_redone) metrics_.DecodeRedone();
   metrics_.StageDone(stage, job.bucket, std::exchange(stage_time, absl::ZeroDuration()));
 }
@@ -237,7 +234,7 @@ void PictureLoop::Measure(const Place& place, Stage stage, int steps_before,
 void PictureLoop::Advance(const Place& place) {
   pipeline::Picture& picture = *place.job->pictures[place.index];
   const batching::PictureId id = place.job->ids[place.index];
-  if (picture.next == pipeline::UnitKind::kDone) return HandOver(place);
+  if (picture.next == batching::UnitKind::kDone) return HandOver(place);
   absl::MutexLock lock(&mutex_);
   queue_.Update(id, NeedOf(picture));
 }

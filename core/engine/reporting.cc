@@ -34,15 +34,16 @@ ModelInfo InfoOf(const pipeline::SdxlModel& model, absl::string_view component) 
 
 Stage StageOf(const pipeline::Picture& picture) {
   switch (picture.next) {
-    case pipeline::UnitKind::kText:
+    case batching::UnitKind::kText:
       return Stage::kTextEncode;
-    case pipeline::UnitKind::kEncode:
+    case batching::UnitKind::kEncode:
       return Stage::kVaeEncode;
-    case pipeline::UnitKind::kStep:
+    case batching::UnitKind::kStep:
       return picture.model() == pipeline::Model::kBase ? Stage::kBase : Stage::kRefiner;
-    case pipeline::UnitKind::kDecode:
+    case batching::UnitKind::kDecode:
       return Stage::kVaeDecode;
-    case pipeline::UnitKind::kDone:
+    case batching::UnitKind::kPrepare:
+    case batching::UnitKind::kDone:
       break;
   }
   return Stage::kImageEncode;

@@ -1,6 +1,5 @@
 #include "core/pipeline/components.h"
 
-#include <algorithm>
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
@@ -26,10 +25,7 @@ bool IsReference(const ComponentModes& modes, absl::string_view component) {
 
 absl::Status CheckComponents(const ComponentModes& modes, bool has_refiner) {
   for (const auto& [name, mode] : modes) {
-    if (std::find(std::begin(kComponentNames), std::end(kComponentNames), name) !=
-        std::end(kComponentNames)) {
-      continue;
-    }
+    if (IsComponentName(name)) continue;
     return absl::InvalidArgumentError(absl::StrCat("there is no component ", name, "; there are ",
                                                    absl::StrJoin(kComponentNames, ", ")));
   }

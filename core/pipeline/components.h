@@ -4,7 +4,9 @@
 // Pure functions.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <string>
 
@@ -20,6 +22,11 @@ enum class ComponentMode : uint8_t { kCompiled, kReference, kOff };
 
 inline constexpr absl::string_view kComponentNames[] = {
     "text_encoder", "text_encoder_2", "unet_base", "unet_refiner", "vae_decoder", "vae_encoder"};
+
+inline bool IsComponentName(absl::string_view name) {
+  return std::find(std::begin(kComponentNames), std::end(kComponentNames), name) !=
+         std::end(kComponentNames);
+}
 
 // By name; what is not named is compiled.
 using ComponentModes = std::map<std::string, ComponentMode>;

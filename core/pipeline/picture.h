@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/backends/executable.h"
+#include "core/batching/unit.h"
 #include "core/device/buffer.h"
 #include "core/image/pixels.h"
 #include "core/noise/noise_generator.h"
@@ -18,9 +19,11 @@
 #include "core/pipeline/picture_spec.h"
 #include "core/pipeline/stage.h"
 #include "core/pipeline/tiled_executable.h"
-#include "core/pipeline/unit.h"
 
 namespace latentd::pipeline {
+
+using batching::Lane;
+using batching::UnitKind;
 
 // What the pictures of one request share.
 struct Request {

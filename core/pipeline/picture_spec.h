@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/batching/buckets.h"
 #include "core/schedulers/options.h"
 
 namespace latentd::pipeline {
@@ -26,8 +27,7 @@ struct Offset {
 // Which checkpoint starts.
 enum class Model : uint8_t { kBase, kRefiner };
 
-// What may happen to a size that is not a bucket that is ready (core/batching/buckets.h).
-enum class BucketPolicy : uint8_t { kExact, kSnap, kColdOk };
+using batching::BucketPolicy;
 
 struct PictureSpec {
   Model model = Model::kBase;

@@ -273,6 +273,7 @@ absl::Status Pipeline::Run(Picture& picture) const {
       return RunStep(picture);
     case UnitKind::kDecode:
       return RunDecode(picture);
+    case UnitKind::kPrepare:
     case UnitKind::kDone:
       break;
   }

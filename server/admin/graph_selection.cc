@@ -7,9 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/error_details.h"
+#include "core/engine/engine.h"
 #include "server/calls/basic_conversion.h"
 #include "server/calls/type_rules.h"
-#include "server/config/component_names.h"
 
 namespace latentd::server::admin {
 namespace {
@@ -37,11 +37,11 @@ void CheckIds(const v1::GraphSelector& selector, std::vector<FieldViolation>& vi
 
 void CheckComponents(const v1::GraphSelector& selector, std::vector<FieldViolation>& violations) {
   for (int i = 0; i < selector.components_size(); ++i) {
-    if (config::IsComponentName(selector.components(i))) continue;
+    if (engine::IsComponentName(selector.components(i))) continue;
     violations.push_back(
         {absl::StrCat("selector.components[", i, "]"),
          absl::StrCat("there is no component \"", Excerpt(selector.components(i)), "\"; there are ",
-                      absl::StrJoin(config::kComponentNames, ", "))});
+                      absl::StrJoin(engine::kComponentNames, ", "))});
   }
 }
 

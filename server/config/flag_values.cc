@@ -14,7 +14,6 @@
 #include "absl/strings/strip.h"
 #include "core/base/error_details.h"
 #include "core/base/status_macros.h"
-#include "server/config/component_names.h"
 
 namespace latentd::server::config {
 namespace {
@@ -182,10 +181,10 @@ absl::StatusOr<std::map<std::string, engine::ComponentMode>> ToModes(absl::strin
     const std::pair<absl::string_view, absl::string_view> words =
         absl::StrSplit(part, absl::MaxSplits('=', 1));
     const std::optional<engine::ComponentMode> mode = ToMode(words.second);
-    if (!IsComponentName(words.first)) {
+    if (!engine::IsComponentName(words.first)) {
       return WrongValue(flag, part,
                         absl::StrCat("COMPONENT=MODE, where COMPONENT is one of ",
-                                     absl::StrJoin(kComponentNames, ", ")));
+                                     absl::StrJoin(engine::kComponentNames, ", ")));
     }
     if (!mode) {
       return WrongValue(flag, part,
@@ -203,7 +202,7 @@ absl::StatusOr<std::map<std::string, engine::DType>> ToPrecision(absl::string_vi
   const std::string right = absl::StrCat(
       "PRECISION or COMPONENT=PRECISION, where PRECISION is one of fp32, bf16, fp16 "
       "and COMPONENT one of ",
-      absl::StrJoin(kComponentNames, ", "));
+      absl::StrJoin(engine::kComponentNames, ", "));
   std::map<std::string, engine::DType> named;
   std::optional<engine::DType> all;
   for (const absl::string_view part : Parts(text)) {
@@ -211,7 +210,8 @@ absl::StatusOr<std::map<std::string, engine::DType>> ToPrecision(absl::string_vi
     const bool is_named = equals != absl::string_view::npos;
     const absl::string_view component = is_named ? part.substr(0, equals) : "";
     const std::optional<engine::DType> dtype = ToDType(is_named ? part.substr(equals + 1) : part);
-    if (!dtype || (is_named && !IsComponentName(component))) return WrongValue(flag, part, right);
+    if (!dtype || (is_named && !engine::IsComponentName(component)))
+      return WrongValue(flag, part, right);
     if (is_named ? !named.emplace(component, *dtype).second : all.has_value()) {
       return WrongValue(flag, part,
                         is_named ? "the only precision of that component"
@@ -219,7 +219,7 @@ absl::StatusOr<std::map<std::string, engine::DType>> ToPrecision(absl::string_vi
     }
     if (!is_named) all = dtype;
   }
-  for (const absl::string_view component : kComponentNames) {
+  for (const absl::string_view component : engine::kComponentNames) {
     if (all) named.emplace(component, *all);
   }
   return named;

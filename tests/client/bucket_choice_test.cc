@@ -83,7 +83,7 @@ TEST(BucketChoiceTest, SnapsAsTheServerDoes) {
     for (batching::Bucket& bucket : listed) bucket = {side(), side()};
     const batching::Bucket size{side(), side()};
     const batching::Buckets buckets(listed);
-    const auto right = buckets.Choose(size, batching::SizePolicy::kSnap);
+    const auto right = buckets.Choose(size, batching::BucketPolicy::kSnap);
     const auto found = BucketOf(Request(size.width, size.height, v1::BUCKET_POLICY_SNAP),
                                 Serving(buckets.listed()));
     EXPECT_EQ(found.value_or("none"), right.ok() ? right->ToText() : "none") << size.ToText();

@@ -61,38 +61,38 @@ TEST(BucketsTest, CountWhatIsListedTwiceOnce) {
 }
 
 TEST(BucketsTest, ExactTakesWhatIsListed) {
-  ASSERT_OK_AND_ASSIGN(const Bucket bucket, kDemo.Choose({320, 192}, SizePolicy::kExact));
+  ASSERT_OK_AND_ASSIGN(const Bucket bucket, kDemo.Choose({320, 192}, BucketPolicy::kExact));
   EXPECT_EQ(bucket, (Bucket{320, 192}));
 }
 
 TEST(BucketsTest, ExactNamesTheBucketsForWhatIsNot) {
-  const auto refused = kDemo.Choose({320, 200}, SizePolicy::kExact);
+  const auto refused = kDemo.Choose({320, 200}, BucketPolicy::kExact);
   EXPECT_THAT(refused, StatusIs(absl::StatusCode::kInvalidArgument,
                                 HasSubstr("320x200 is not one of 256x256, 320x192, 192x320")));
 }
 
 TEST(BucketsTest, ExactBlamesTheSideThatNoBucketHas) {
-  EXPECT_THAT(BadFields(kDemo.Choose({320, 200}, SizePolicy::kExact).status()),
+  EXPECT_THAT(BadFields(kDemo.Choose({320, 200}, BucketPolicy::kExact).status()),
               ElementsAre("height"));
-  EXPECT_THAT(BadFields(kDemo.Choose({200, 256}, SizePolicy::kExact).status()),
+  EXPECT_THAT(BadFields(kDemo.Choose({200, 256}, BucketPolicy::kExact).status()),
               ElementsAre("width"));
-  EXPECT_THAT(BadFields(kDemo.Choose({200, 200}, SizePolicy::kExact).status()),
+  EXPECT_THAT(BadFields(kDemo.Choose({200, 200}, BucketPolicy::kExact).status()),
               ElementsAre("width", "height"));
-  EXPECT_THAT(BadFields(kDemo.Choose({320, 256}, SizePolicy::kExact).status()),
+  EXPECT_THAT(BadFields(kDemo.Choose({320, 256}, BucketPolicy::kExact).status()),
               ElementsAre("width", "height"));
 }
 
 TEST(BucketsTest, SnapTakesTheSmallestThatCoversBothSides) {
   const Buckets buckets({{512, 512}, {320, 192}, {256, 256}, {192, 320}});
-  EXPECT_EQ(*buckets.Choose({300, 100}, SizePolicy::kSnap), (Bucket{320, 192}));
-  EXPECT_EQ(*buckets.Choose({200, 200}, SizePolicy::kSnap), (Bucket{256, 256}));
-  EXPECT_EQ(*buckets.Choose({320, 193}, SizePolicy::kSnap), (Bucket{512, 512}));
+  EXPECT_EQ(*buckets.Choose({300, 100}, BucketPolicy::kSnap), (Bucket{320, 192}));
+  EXPECT_EQ(*buckets.Choose({200, 200}, BucketPolicy::kSnap), (Bucket{256, 256}));
+  EXPECT_EQ(*buckets.Choose({320, 193}, BucketPolicy::kSnap), (Bucket{512, 512}));
 }
 
 TEST(BucketsTest, SnapTakesTheSmallestReadyOneOfThoseThatCover) {
   const Buckets buckets({{512, 512}, {320, 192}, {256, 256}, {448, 448}});
   const auto choose = [&](Bucket size, std::vector<Bucket> ready) {
-    return *buckets.Choose(size, SizePolicy::kSnap, [&](Bucket bucket) {
+    return *buckets.Choose(size, BucketPolicy::kSnap, [&](Bucket bucket) {
       return std::find(ready.begin(), ready.end(), bucket) != ready.end();
     });
   };
@@ -102,25 +102,25 @@ TEST(BucketsTest, SnapTakesTheSmallestReadyOneOfThoseThatCover) {
 }
 
 TEST(BucketsTest, SnapLeavesABucketAsItIs) {
-  EXPECT_EQ(*kDemo.Choose({256, 256}, SizePolicy::kSnap), (Bucket{256, 256}));
+  EXPECT_EQ(*kDemo.Choose({256, 256}, BucketPolicy::kSnap), (Bucket{256, 256}));
 }
 
 TEST(BucketsTest, SnapRefusesWhatNoneCovers) {
-  const auto wide = kDemo.Choose({328, 64}, SizePolicy::kSnap);
+  const auto wide = kDemo.Choose({328, 64}, BucketPolicy::kSnap);
   EXPECT_THAT(wide, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("256x256")));
   EXPECT_THAT(BadFields(wide.status()), ElementsAre("width"));
-  EXPECT_THAT(BadFields(kDemo.Choose({320, 320}, SizePolicy::kSnap).status()),
+  EXPECT_THAT(BadFields(kDemo.Choose({320, 320}, BucketPolicy::kSnap).status()),
               ElementsAre("width", "height"));
 }
 
 TEST(BucketsTest, ColdOkTakesAnySizeAsItIs) {
-  EXPECT_EQ(*kDemo.Choose({72, 64}, SizePolicy::kColdOk), (Bucket{72, 64}));
+  EXPECT_EQ(*kDemo.Choose({72, 64}, BucketPolicy::kColdOk), (Bucket{72, 64}));
 }
 
 TEST(BucketsTest, BoundWhatAMessageNames) {
   std::vector<Bucket> many;
   for (int i = 1; i <= 1000; ++i) many.push_back({64 + 8 * i, 64});
-  const absl::Status refused = Buckets(many).Choose({64, 8}, SizePolicy::kExact).status();
+  const absl::Status refused = Buckets(many).Choose({64, 8}, BucketPolicy::kExact).status();
   EXPECT_THAT(refused, StatusIs(_, HasSubstr("and 980 more")));
   EXPECT_LT(refused.message().size(), 2000u);
 }
