@@ -10,6 +10,7 @@
 #include "client/latent_client.h"
 #include "client/text.h"
 #include "client/tls_options.h"
+#include "core/base/stop_signals.h"
 
 namespace latentd::client {
 namespace {
@@ -67,7 +68,7 @@ ExitCode RunCapabilities(const std::vector<std::string>& arguments) {
   if (!words->empty()) {
     return UsageError(absl::InvalidArgumentError("takes options only"), "latent capabilities");
   }
-  BlockInterrupts();
+  BlockStopSignals();
   Client client(connection.server, {}, connection.tls);
   Interrupt interrupt([&client] { client.Cancel(); });
   v1::GetCapabilitiesResponse capabilities;

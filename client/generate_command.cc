@@ -16,6 +16,7 @@
 #include "client/progress_display.h"
 #include "client/request_options.h"
 #include "client/tls_options.h"
+#include "core/base/stop_signals.h"
 
 namespace latentd::client {
 namespace {
@@ -160,7 +161,7 @@ class Generation {
         display_(std::cerr, StyleOf(options), PictureCount(options.request), &TerminalColumns) {}
 
   ExitCode Run() {
-    BlockInterrupts();
+    BlockStopSignals();
     Client client(options_.connection.server, options_.retries, options_.connection.tls);
     Interrupt interrupt([&client] { client.Cancel(); });
     client_ = &client;

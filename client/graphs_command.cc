@@ -13,6 +13,7 @@
 #include "client/json_output.h"
 #include "client/text.h"
 #include "client/tls_options.h"
+#include "core/base/stop_signals.h"
 
 namespace latentd::client {
 namespace {
@@ -109,7 +110,7 @@ ExitCode RunVerb(const Verb& verb, const std::vector<std::string>& arguments) {
   }
   const absl::Status prepared = verb.prepare != nullptr ? verb.prepare(options) : absl::OkStatus();
   if (!prepared.ok()) return UsageError(prepared, "latent graphs");
-  BlockInterrupts();
+  BlockStopSignals();
   AdminClient client(options.connection.server, options.connection.tls);
   Interrupt interrupt([&client] { client.Cancel(); });
   const ExitCode code = verb.run(client, options);

@@ -6,6 +6,7 @@
 #include "client/interrupt.h"
 #include "client/latent_client.h"
 #include "client/tls_options.h"
+#include "core/base/stop_signals.h"
 
 namespace latentd::client {
 namespace {
@@ -74,7 +75,7 @@ ExitCode RunHealth(const std::vector<std::string>& arguments) {
   if (!words->empty()) {
     return UsageError(absl::InvalidArgumentError("takes options only"), "latent health");
   }
-  BlockInterrupts();
+  BlockStopSignals();
   Client client(options.connection.server, {}, options.connection.tls);
   Interrupt interrupt([&client] { client.Cancel(); });
   return Ask(client, options, interrupt);

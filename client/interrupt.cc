@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "client/error_text.h"
+#include "core/base/stop_signals.h"
 #include "core/base/threads.h"
 
 namespace latentd::client {
@@ -16,26 +17,7 @@ namespace {
 // For what has been cancelled to end by itself.
 constexpr absl::Duration kTimeToEnd = absl::Seconds(2);
 
-sigset_t InterruptSet() {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGINT);
-  sigaddset(&set, SIGTERM);
-  return set;
-}
-
 }  // namespace
-
-void EndAtInterrupts() {
-  for (const int number : {SIGINT, SIGTERM}) {
-    std::signal(number, [](int received) { _exit(128 + received); });
-  }
-}
-
-void BlockInterrupts() {
-  const sigset_t set = InterruptSet();
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
-}
 
 Interrupt::Interrupt(std::function<void()> action)
     : action_(std::move(action)), thread_(StartThread("interrupt", [this] { Loop(); })) {}
@@ -57,7 +39,7 @@ bool Interrupt::WaitFor(absl::Duration timeout) {
 }
 
 void Interrupt::Loop() {
-  const sigset_t set = InterruptSet();
+  const sigset_t set = StopSignalSet();
   int signal = 0;
   sigwait(&set, &signal);
   if (ending_) return;

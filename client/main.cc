@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "client/commands.h"
-#include "client/interrupt.h"
+#include "core/base/stop_signals.h"
 
 namespace latentd::client {
 namespace {
@@ -73,7 +73,7 @@ void BeQuiet() {
 }  // namespace latentd::client
 
 int main(int argc, char** argv) {
-  latentd::client::EndAtInterrupts();
+  latentd::EndAtStopSignals();
   latentd::client::BeQuiet();
   return latentd::client::Run(std::vector<std::string>(argv + 1, argv + argc));
 }

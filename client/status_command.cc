@@ -12,6 +12,7 @@
 #include "client/json_output.h"
 #include "client/text.h"
 #include "client/tls_options.h"
+#include "core/base/stop_signals.h"
 
 namespace latentd::client {
 namespace {
@@ -117,7 +118,7 @@ ExitCode RunStatus(const std::vector<std::string>& arguments) {
   if (const auto code = Parse(groups, kStatusIntroduction, "latent status", arguments, options)) {
     return *code;
   }
-  BlockInterrupts();
+  BlockStopSignals();
   AdminClient client(options.connection.server, options.connection.tls);
   Interrupt interrupt([&client] { client.Cancel(); });
   bool connected = false;
@@ -144,7 +145,7 @@ ExitCode RunMemory(const std::vector<std::string>& arguments) {
   if (const auto code = Parse(groups, kMemoryIntroduction, "latent memory", arguments, options)) {
     return *code;
   }
-  BlockInterrupts();
+  BlockStopSignals();
   AdminClient client(options.connection.server, options.connection.tls);
   Interrupt interrupt([&client] { client.Cancel(); });
   v1::MemoryReport report;

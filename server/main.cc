@@ -5,6 +5,7 @@
 
 #include "core/base/fatal.h"
 #include "core/base/status_macros.h"
+#include "core/base/stop_signals.h"
 #include "server/config/command_line.h"
 #include "server/config/config_file.h"
 #include "server/config/demo_checkpoint.h"
@@ -68,7 +69,7 @@ int Run(const std::vector<std::string>& arguments) {
   }
   options->exit_when_ready = line->exit_when_ready;
   options->exit_if_degraded = line->exit_if_degraded;
-  process::BlockStopSignals();
+  BlockStopSignals();
   process::SetUpLogging(options->log_format, options->log_level);
   SetFatalLog([](absl::string_view message) { process::Log(latent::v1::ERROR, message); });
   return Serve(*options, LATENTD_VERSION);
@@ -78,7 +79,7 @@ int Run(const std::vector<std::string>& arguments) {
 }  // namespace latentd::server
 
 int main(int argc, char** argv) {
-  latentd::server::process::EndAtStopSignals();
+  latentd::EndAtStopSignals();
   latentd::ExplainTerminate();
   latentd::server::process::IgnoreWriteSignals();
   return latentd::server::Run(std::vector<std::string>(argv + 1, argv + argc));

@@ -1,7 +1,6 @@
 #include "core/engine/memory_report.h"
 
 #include <malloc.h>
-#include <unistd.h>
 
 #include <map>
 #include <set>
@@ -14,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "core/base/files.h"
+#include "core/base/process_stat.h"
 
 namespace latentd::engine {
 namespace {
@@ -131,15 +131,8 @@ void AddProcess(MemoryReport& report) {
   const struct mallinfo2 heap = mallinfo2();
   report.allocator_bytes = static_cast<int64_t>(heap.arena + heap.hblkhd);
   report.allocator_free_bytes = static_cast<int64_t>(heap.fordblks);
-  report.resident_bytes = ParseResidentPages(ReadText("/proc/self/statm"), sysconf(_SC_PAGESIZE));
+  report.resident_bytes = ResidentBytes().value_or(0);
   report.peak_resident_bytes = ParsePeakResident(ReadText("/proc/self/status"));
-}
-
-int64_t ParseResidentPages(absl::string_view statm, int64_t page_bytes) {
-  const std::vector<absl::string_view> fields = absl::StrSplit(statm, ' ', absl::SkipEmpty());
-  int64_t pages = 0;
-  if (fields.size() < 2 || !absl::SimpleAtoi(fields[1], &pages)) return 0;
-  return pages * page_bytes;
 }
 
 int64_t ParsePeakResident(absl::string_view status) {

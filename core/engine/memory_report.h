@@ -35,8 +35,7 @@ void TakeAway(const compiler::Eviction& leaving, const backends::MemoryNeeds& ne
 // Fills in what malloc and the kernel say of this process.
 void AddProcess(MemoryReport& report);
 
-// Of the texts of /proc/self/statm and /proc/self/status, in bytes; 0 if it is not there.
-int64_t ParseResidentPages(absl::string_view statm, int64_t page_bytes);
+// Of the text of /proc/self/status, in bytes; 0 if it is not there.
 int64_t ParsePeakResident(absl::string_view status);
 
 }  // namespace latentd::engine

@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
+#include "core/base/host_port.h"
 #include "core/base/status_macros.h"
 #include "core/tls/pem.h"
 
@@ -26,13 +27,6 @@ struct FreeSsl {
 };
 using ContextPtr = std::unique_ptr<SSL_CTX, FreeSsl>;
 using BioPtr = std::unique_ptr<BIO, FreeSsl>;
-
-// Without the brackets around an IPv6 address.
-std::string HostOf(const std::string& address) {
-  const std::string host = address.substr(0, address.rfind(':'));
-  const bool bracketed = absl::StartsWith(host, "[") && absl::EndsWith(host, "]");
-  return bracketed ? host.substr(1, host.size() - 2) : host;
-}
 
 absl::StatusOr<ContextPtr> MakeContext(const std::string& authorities) {
   ContextPtr context(SSL_CTX_new(TLS_client_method()));

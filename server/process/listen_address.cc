@@ -14,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "core/base/host_port.h"
 
 namespace latentd::server::process {
 namespace {
@@ -69,13 +70,6 @@ std::string BindFailure(const addrinfo& target) {
   const bool bound = bind(socket.descriptor(), target.ai_addr, target.ai_addrlen) == 0 &&
                      listen(socket.descriptor(), 1) == 0;
   return bound ? "" : std::strerror(errno);
-}
-
-// Without the brackets around an IPv6 address.
-std::string HostOf(const std::string& address) {
-  const std::string host = address.substr(0, address.rfind(':'));
-  const bool bracketed = absl::StartsWith(host, "[") && absl::EndsWith(host, "]");
-  return bracketed ? host.substr(1, host.size() - 2) : host;
 }
 
 absl::Status ExplainTcp(const std::string& address) {

@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "core/base/files.h"
+#include "core/base/process_stat.h"
 
 namespace latentd::server::process {
 namespace {
@@ -22,16 +23,8 @@ using prometheus::MetricType;
 // /proc/stat has a number for every interrupt of the machine.
 constexpr size_t kMaxProcFile = 4 << 20;
 
-// Fields of /proc/PID/stat after the name, as proc(5) counts them, from 3 on.
-constexpr size_t kFirstField = 3, kUserTicks = 14, kSystemTicks = 15, kThreads = 20,
-                 kStartTicks = 22, kVirtualBytes = 23, kResidentPages = 24;
-
 std::string ReadProcFile(const std::string& path) {
   return ReadFile(path, kMaxProcFile).value_or("");
-}
-
-std::optional<ProcessStat> ReadProcessStat() {
-  return ParseProcessStat(ReadProcFile("/proc/self/stat"));
 }
 
 std::optional<double> MaxFiles() {
@@ -58,38 +51,12 @@ class Families {
 
 }  // namespace
 
-std::optional<ProcessStat> ParseProcessStat(absl::string_view text) {
-  // The name is in parentheses, and may hold any character.
-  const size_t name_end = text.rfind(") ");
-  if (name_end == text.npos) return std::nullopt;
-  const std::vector<absl::string_view> fields = absl::StrSplit(text.substr(name_end + 2), ' ');
-  const auto read = [&](size_t field, int64_t& value) {
-    return field - kFirstField < fields.size() &&
-           absl::SimpleAtoi(fields[field - kFirstField], &value);
-  };
-  ProcessStat stat;
-  int64_t user = 0, system = 0;
-  if (!read(kUserTicks, user) || !read(kSystemTicks, system) || !read(kThreads, stat.threads) ||
-      !read(kStartTicks, stat.start_ticks) || !read(kVirtualBytes, stat.virtual_bytes) ||
-      !read(kResidentPages, stat.resident_pages)) {
-    return std::nullopt;
-  }
-  stat.cpu_ticks = user + system;
-  return stat;
-}
-
 std::optional<int64_t> ParseBootTime(absl::string_view text) {
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
     int64_t seconds = 0;
     if (absl::ConsumePrefix(&line, "btime ") && absl::SimpleAtoi(line, &seconds)) return seconds;
   }
   return std::nullopt;
-}
-
-std::optional<int64_t> ResidentBytes() {
-  const std::optional<ProcessStat> stat = ReadProcessStat();
-  if (!stat) return std::nullopt;
-  return stat->resident_pages * getpagesize();
 }
 
 std::optional<int64_t> CountOpenFiles() {

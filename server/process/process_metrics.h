@@ -14,26 +14,13 @@
 
 namespace latentd::server::process {
 
-// Of /proc/PID/stat, in the kernel's units.
-struct ProcessStat {
-  int64_t cpu_ticks = 0;  // of all threads, in user and system mode
-  int64_t threads = 0;
-  int64_t start_ticks = 0;  // since boot
-  int64_t virtual_bytes = 0;
-  int64_t resident_pages = 0;
-};
-
-// Absent where the text is not what the kernel writes.
-std::optional<ProcessStat> ParseProcessStat(absl::string_view text);
-
 // Of /proc/stat: when the machine was started, in seconds since 1970.
 std::optional<int64_t> ParseBootTime(absl::string_view text);
 
 // Of this process, now. Absent where the kernel does not tell.
-std::optional<int64_t> ResidentBytes();
 std::optional<int64_t> CountOpenFiles();
 
-// The same, and more; what the kernel does not tell is left out.
+// The same, ProcessStat and more; what the kernel does not tell is left out.
 std::vector<prometheus::MetricFamily> CollectProcessMetrics();
 
 }  // namespace latentd::server::process

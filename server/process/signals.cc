@@ -8,19 +8,12 @@
 #include <utility>
 
 #include "core/base/out_of_memory.h"
+#include "core/base/stop_signals.h"
 #include "core/base/threads.h"
 #include "server/process/log.h"
 
 namespace latentd::server::process {
 namespace {
-
-sigset_t StopSignalSet() {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGINT);
-  return set;
-}
 
 // Of a process that EndAtOnce ends, for its alarm.
 volatile sig_atomic_t last_exit_code = 0;
@@ -28,17 +21,6 @@ volatile sig_atomic_t last_exit_code = 0;
 const char* NameOf(int signal) { return signal == SIGTERM ? "SIGTERM" : "SIGINT"; }
 
 }  // namespace
-
-void EndAtStopSignals() {
-  for (const int number : {SIGTERM, SIGINT}) {
-    signal(number, [](int received) { _exit(128 + received); });
-  }
-}
-
-void BlockStopSignals() {
-  const sigset_t set = StopSignalSet();
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
-}
 
 void EndAtOnce(int exit_code, absl::string_view message, const std::string& cause) {
   // The log may be what keeps the process waiting.

@@ -13,16 +13,6 @@
 
 namespace latentd::server::process {
 
-// SIGTERM and SIGINT end the process at once, with 128 + their number, until BlockStopSignals. By
-// handlers: the kernel drops a signal without one where the process is the first of a container.
-// Call first in main.
-void EndAtStopSignals();
-
-// Blocks both in this thread and in those that it starts from now on. Call before any thread is
-// started, and after the configuration was read: until then a signal ends the process at once,
-// however long a pipe or a file system keeps it waiting.
-void BlockStopSignals();
-
 // Writing to a connection that is gone, or beyond a limit on file sizes, is an error of that write
 // and not the end of the process. Call in main.
 void IgnoreWriteSignals();

@@ -62,8 +62,6 @@ TEST(MemoryReportTest, WhoUsesAGraphAndHoldsNoWeightsForItSharesThem) {
 }
 
 TEST(MemoryReportTest, ReadsWhatTheKernelSays) {
-  EXPECT_EQ(ParseResidentPages("2500 700 300 5 0 60 0\n", 4096), 700 * 4096);
-  EXPECT_EQ(ParseResidentPages("", 4096), 0);
   EXPECT_EQ(ParsePeakResident("Name:\tlatentd\nVmHWM:\t    1024 kB\nVmRSS:\t 12 kB\n"), 1 << 20);
   EXPECT_EQ(ParsePeakResident("Name:\tlatentd\n"), 0);
 }

@@ -8,6 +8,7 @@
 
 #include <optional>
 
+#include "core/base/stop_signals.h"
 #include "server/process/log.h"
 #include "server/process/signals.h"
 #include "tests/server/running_server.h"
@@ -194,7 +195,7 @@ TEST_F(AdminServiceTest, ALogLevelThatIsNoneIsRefused) {
 TEST(StopSignalsTest, TheFirstRequestSaysHowLongDrainingMayTake) {
   sigset_t before;
   pthread_sigmask(SIG_SETMASK, nullptr, &before);
-  process::BlockStopSignals();
+  BlockStopSignals();
   {
     process::StopSignals signals;
     EXPECT_FALSE(signals.WaitForStop(absl::ZeroDuration()));
@@ -209,7 +210,7 @@ TEST(StopSignalsTest, TheFirstRequestSaysHowLongDrainingMayTake) {
 
 // In a process of its own: sends itself signals, and returns when a stop was requested.
 void Receive(std::initializer_list<int> sent, bool drain_first) {
-  process::BlockStopSignals();
+  BlockStopSignals();
   process::StopSignals signals;
   if (drain_first) signals.DrainFirst();
   for (const int signal : sent) {

@@ -1,0 +1,21 @@
+// SIGTERM and SIGINT, before somebody waits for them.
+#pragma once
+
+#include <csignal>
+
+namespace latentd {
+
+// Both, for sigwait.
+sigset_t StopSignalSet();
+
+// Both end the process at once, with 128 + their number, until BlockStopSignals. By handlers: the
+// kernel drops a signal without one where the process is the first of a container. Call first in
+// main.
+void EndAtStopSignals();
+
+// Blocks both in this thread and in those that it starts from now on. Call before any thread is
+// started, as a gRPC channel does, and after the last file was read: until then a signal ends the
+// process at once, however long a pipe or a file system keeps it waiting.
+void BlockStopSignals();
+
+}  // namespace latentd
