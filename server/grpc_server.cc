@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/engine/serving.h"
 #include "server/calls/response_conversion.h"
-#include "server/calls/serving_state.h"
 #include "server/process/listen_address.h"
 #include "server/process/log.h"
 
@@ -119,7 +119,7 @@ std::string GrpcServer::health_address() const {
 void GrpcServer::Follow(const engine::ServerStatus& status) {
   {
     absl::MutexLock lock(&mutex_);
-    SetServing(!draining_ && calls::CanServe(status));
+    SetServing(!draining_ && engine::CanServe(status));
   }
   admin_.UpdateWatches();
 }

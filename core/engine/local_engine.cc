@@ -13,22 +13,13 @@
 #include "core/engine/cold_bucket.h"
 #include "core/engine/memory_report.h"
 #include "core/engine/reporting.h"
+#include "core/engine/serving.h"
 
 namespace latentd::engine {
 namespace {
 
 using compiler::Allow;
 using pipeline::BucketPolicy;
-
-// How long a client should wait before it asks again while the server starts or stops.
-constexpr absl::Duration kRetryWhileLoading = absl::Seconds(2);
-// By then a balancer sends elsewhere.
-constexpr absl::Duration kRetryWhileDraining = absl::Seconds(1);
-
-absl::Status Unavailable(absl::string_view message, absl::string_view reason,
-                         absl::Duration delay) {
-  return WithRetryDelay(WithReason(absl::UnavailableError(message), reason), delay);
-}
 
 // Finished pictures may hold an eighth of the memory: that is 256 MiB from 2 GiB on.
 int64_t ResultBytesOf(const Config& config) {
@@ -100,23 +91,6 @@ Capabilities LocalEngine::capabilities() const {
   return CapabilitiesOf(*pipeline_, config_, board_.status().buckets);
 }
 
-absl::Status LocalEngine::Refusal() const {
-  switch (board_.state()) {
-    case State::kReady:
-    case State::kDegraded:
-      return absl::OkStatus();
-    case State::kLoading:
-      return Unavailable("models are still being loaded", "LOADING", kRetryWhileLoading);
-    case State::kWarming:
-      return Unavailable("graphs are still being prepared", "LOADING", kRetryWhileLoading);
-    case State::kDraining:
-      return Unavailable("the server is shutting down", "DRAINING", kRetryWhileDraining);
-    case State::kFailed:
-      return Unavailable("the models could not be loaded", "LOAD_FAILED", kRetryWhileDraining);
-  }
-  return absl::InternalError("unknown state");
-}
-
 std::vector<FieldViolation> LocalEngine::Validate(const GenerateSpec& spec) const {
   return GetFieldViolations(Resolve(spec.picture, spec.output).status());
 }
@@ -146,7 +120,7 @@ absl::StatusOr<uint64_t> LocalEngine::Submit(GenerateSpec spec, std::shared_ptr<
 
 absl::StatusOr<uint64_t> LocalEngine::TrySubmit(GenerateSpec spec,
                                                 std::shared_ptr<EventSink> sink) {
-  RETURN_IF_ERROR(Refusal());
+  RETURN_IF_ERROR(CheckServing(board_.state()));
   // Its init image may be large, and is moved from here to the pictures.
   std::string image = std::exchange(spec.picture.image, {});
   const pipeline::PictureSpec asked = spec.picture;

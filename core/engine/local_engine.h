@@ -67,7 +67,6 @@ class LocalEngine : public Engine {
   void ShowBuckets(bool warmed = false);
 
   // local_engine.cc: from a request to a job.
-  absl::Status Refusal() const;
   absl::StatusOr<pipeline::PictureSpec> Resolve(pipeline::PictureSpec picture,
                                                 const image::EncodeOptions& output) const;
   absl::StatusOr<uint64_t> TrySubmit(GenerateSpec spec, std::shared_ptr<EventSink> sink);

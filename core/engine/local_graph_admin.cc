@@ -15,14 +15,13 @@
 #include "core/engine/graph_selection.h"
 #include "core/engine/memory_report.h"
 #include "core/engine/memory_tally.h"
+#include "core/engine/serving.h"
 
 namespace latentd::engine {
 namespace {
 
 using compiler::GraphInfo;
 using compiler::GraphStore;
-
-constexpr absl::Duration kRetryWhileLoading = absl::Seconds(2);
 
 bool IsCompiled(const GraphInfo& info) {
   return info.state == GraphState::kCompiled || info.state == GraphState::kLoading ||
@@ -67,16 +66,11 @@ void AddOnce(const GraphRefs& more, GraphRefs& graphs) {
 }  // namespace
 
 absl::Status LocalGraphAdmin::CheckOpen() const {
-  if (is_open()) return absl::OkStatus();
-  return WithRetryDelay(
-      WithReason(absl::UnavailableError("models are still being loaded"), "LOADING"),
-      kRetryWhileLoading);
+  return is_open() ? absl::OkStatus() : LoadingError();
 }
 
 absl::Status LocalGraphAdmin::CheckNotStopping() const {
-  if (!parts_.stop) return absl::OkStatus();
-  return WithRetryDelay(WithReason(absl::UnavailableError("the server is stopping"), "DRAINING"),
-                        kRetryWhileLoading);
+  return parts_.stop ? DrainingError() : absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<GraphInfo>> LocalGraphAdmin::Selected(

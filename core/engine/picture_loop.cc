@@ -6,17 +6,10 @@
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/base/threads.h"
+#include "core/engine/serving.h"
 
 namespace latentd::engine {
 namespace {
-
-// How long a client should wait while the server stops: by then a balancer sends it elsewhere.
-constexpr absl::Duration kRetryWhileDraining = absl::Seconds(1);
-
-// `status` with what tells clients to ask another server.
-absl::Status Draining(absl::Status status) {
-  return WithRetryDelay(WithReason(std::move(status), "DRAINING"), kRetryWhileDraining);
-}
 
 batching::Need NeedOf(const pipeline::Picture& picture) {
   return {picture.next, picture.lane(), picture.rows()};
@@ -77,7 +70,7 @@ absl::Status PictureLoop::Admit(const std::shared_ptr<Job>& job, size_t image_by
 absl::Status PictureLoop::Enqueue(const std::shared_ptr<Job>& job, size_t image_bytes,
                                   int& position) {
   absl::MutexLock lock(&mutex_);
-  if (draining_) return Draining(absl::UnavailableError("the server is shutting down"));
+  if (draining_) return DrainingError();
   const int count = job->picture_count();
   for (int i = 0; i < count; ++i) job->ids.push_back(next_id_++);
   places_.reserve(places_.size() + count);
@@ -125,7 +118,7 @@ absl::Status PictureLoop::StatusOf(Cause cause) {
     case Cause::kClient:
       break;
     case Cause::kDrain:
-      return Draining(absl::CancelledError("the server stopped before it was done"));
+      return DrainingError(absl::StatusCode::kCancelled);
     case Cause::kOutOfMemory:
       return WithReason(absl::ResourceExhaustedError("out of memory"), "OUT_OF_MEMORY");
   }

@@ -12,11 +12,11 @@
 #include "core/base/error_details.h"
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
+#include "core/engine/serving.h"
 #include "server/calls/request_conversion.h"
 #include "server/calls/request_form.h"
 #include "server/calls/request_metrics.h"
 #include "server/calls/request_parser.h"
-#include "server/calls/serving_state.h"
 #include "server/process/log.h"
 
 namespace latentd::server::calls {
@@ -108,7 +108,7 @@ absl::StatusOr<engine::GenerateSpec> GenerateCall::Read(const grpc::ByteBuffer& 
   latent::v1::GenerateRequest request;
   const absl::Status parsed = ParseRequest(bytes, request);
   NoteId(request);
-  RETURN_IF_ERROR(CheckServing(environment_.engine.state()));
+  RETURN_IF_ERROR(engine::CheckServing(environment_.engine.state()));
   RETURN_IF_ERROR(parsed);
   const int64_t echo_bytes = EchoBytes(request);
   ConvertedRequest converted = ToSpec(std::move(request));

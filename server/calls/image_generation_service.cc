@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "core/base/status_macros.h"
+#include "core/engine/serving.h"
 #include "server/calls/response_conversion.h"
-#include "server/calls/serving_state.h"
 #include "server/calls/stream_call.h"
 #include "server/calls/unary_answer.h"
 #include "server/calls/unary_call.h"
@@ -33,7 +33,7 @@ grpc::ServerUnaryReactor* ImageGenerationService::GetCapabilities(
   return AnswerNow<v1::GetCapabilitiesRequest, v1::GetCapabilitiesResponse>(
       *context, *request, *response,
       [this](const v1::GetCapabilitiesRequest&, v1::GetCapabilitiesResponse& capabilities) {
-        RETURN_IF_ERROR(CheckServing(environment_.engine.state()));
+        RETURN_IF_ERROR(engine::CheckServing(environment_.engine.state()));
         capabilities = ToProto(environment_.engine.capabilities());
         capabilities.set_version(version_);
         return absl::OkStatus();

@@ -1,0 +1,54 @@
+// Whether the engine takes work, and what it answers where it does not: one text, reason and retry
+// delay for everybody. In a header, since server/ says the same without linking the engine.
+//
+// Thread-safe: free functions without state.
+#pragma once
+
+#include <algorithm>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "core/base/error_details.h"
+#include "core/engine/engine.h"
+
+namespace latentd::engine {
+
+// UNAVAILABLE with reason LOADING and a retry delay.
+inline absl::Status LoadingError() {
+  return WithRetryDelay(
+      WithReason(absl::UnavailableError("the server is loading its models"), "LOADING"),
+      absl::Seconds(2));
+}
+
+// Reason DRAINING and a retry delay, by when a balancer sends elsewhere: UNAVAILABLE for what comes
+// now, kCancelled for what was not done in time.
+inline absl::Status DrainingError(absl::StatusCode code = absl::StatusCode::kUnavailable) {
+  return WithRetryDelay(WithReason(absl::Status(code, "the server is stopping"), "DRAINING"),
+                        absl::Seconds(1));
+}
+
+// OK in kReady and kDegraded, else one of the errors above.
+inline absl::Status CheckServing(State state) {
+  switch (state) {
+    case State::kReady:
+    case State::kDegraded:
+      return absl::OkStatus();
+    case State::kDraining:
+      return DrainingError();
+    case State::kLoading:
+    case State::kWarming:
+    case State::kFailed:
+      break;
+  }
+  return LoadingError();
+}
+
+// Whether there is a bucket that pictures can be drawn in, which is what health says.
+inline bool CanServe(const ServerStatus& status) {
+  if (status.state == State::kReady) return true;
+  const auto is_ready = [](const ServerStatus::Bucket& bucket) { return bucket.ready; };
+  return status.state == State::kDegraded &&
+         std::any_of(status.buckets.begin(), status.buckets.end(), is_ready);
+}
+
+}  // namespace latentd::engine
