@@ -15,11 +15,11 @@ bool IsCold(const absl::Status& status) {
 
 absl::Status ColdBucket(const pipeline::PictureSpec& picture, const absl::Status& why) {
   const bool would_compile = picture.bucket_policy == pipeline::BucketPolicy::kColdOk;
-  return WithReason(absl::FailedPreconditionError(absl::StrCat(
-                        SizeText(*picture.executed_size), " is not ready",
-                        would_compile ? ", and this server compiles nothing for requests: " : ": ",
-                        why.message())),
-                    would_compile ? "COMPILE_FORBIDDEN" : "BUCKET_COLD");
+  return WithReason(
+      absl::FailedPreconditionError(absl::StrCat(
+          SizeText(*picture.executed_size), " is not ready",
+          would_compile ? "; this server does not compile for requests: " : ": ", why.message())),
+      would_compile ? "COMPILE_FORBIDDEN" : "BUCKET_COLD");
 }
 
 }  // namespace latentd::engine

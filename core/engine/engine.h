@@ -2,7 +2,7 @@
 // header of core/ (with those it includes) that server/ sees; nothing here shows a tensor.
 //
 // Life: Create -> kLoading (checkpoints) -> kWarming (graphs of the configured buckets) -> kReady,
-// or kDegraded if some bucket cannot be had or a checkpoint was edited -> (Drain) kDraining ->
+// or kDegraded if some bucket failed to load or a checkpoint was edited -> (Drain) kDraining ->
 // destroyed; Load failing leaves kFailed. A degraded server becomes ready when its last bucket
 // does, unless a checkpoint was edited. Thread-safe: every method may be called from any thread;
 // Submit, Cancel and the getters return quickly.

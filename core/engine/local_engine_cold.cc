@@ -84,7 +84,7 @@ void LocalEngine::PrepareNext() {
 void LocalEngine::Prepare(const ColdRequests::Begun& request) {
   if (request.job == nullptr) return;
   Job& job = *request.job;
-  absl::Status started = absl::CancelledError("nobody waits for it");
+  absl::Status started = absl::CancelledError("the request was cancelled");
   if (loop_.IsWanted(job.handle)) {
     started = CatchOutOfMemory([&] { return StartPrepared(request); });
   }
@@ -116,7 +116,7 @@ absl::Status LocalEngine::StartPrepared(const ColdRequests::Begun& request) {
   if (!gone) buckets_->KeepCold(size, graphs);
   RETURN_IF_ERROR(executables.status());
   std::optional<pipeline::PictureSpec> whole = cold_.Take(job.handle);
-  if (!whole.has_value()) return absl::CancelledError("nobody waits for it");
+  if (!whole.has_value()) return absl::CancelledError("the request was cancelled");
   ASSIGN_OR_RETURN(auto pictures, pipeline_->Start(*std::move(whole), purpose));
   buckets_->SetOutcome(size, absl::OkStatus());
   loop_.Begin(job, std::move(pictures));
@@ -129,7 +129,7 @@ absl::StatusOr<LocalEngine::Executables> LocalEngine::GetAll(const Job& job,
                                                              compiler::Purpose purpose) {
   Executables executables;
   for (size_t i = 0; i < graphs.size(); ++i) {
-    if (!loop_.IsWanted(job.handle)) return absl::CancelledError("nobody waits for it");
+    if (!loop_.IsWanted(job.handle)) return absl::CancelledError("the request was cancelled");
     purpose.planned = plans[i].has_value() ? &*plans[i] : nullptr;
     ASSIGN_OR_RETURN(executables.emplace_back(), stores_.graphs.Get(graphs[i], purpose));
     plans[i].reset();
@@ -153,7 +153,8 @@ absl::StatusOr<LocalEngine::Plans> LocalEngine::PlanCold(const ColdRequests::Beg
   MemoryTally tally;
   tally.AddState(pipeline_->StateBytes(*picture.executed_size, label.rows));
   for (size_t i = 0; i < graphs.size(); ++i) {
-    if (!loop_.IsWanted(request.job->handle)) return absl::CancelledError("nobody waits for it");
+    if (!loop_.IsWanted(request.job->handle))
+      return absl::CancelledError("the request was cancelled");
     if (stores_.graphs.Get(graphs[i], {.allow = Allow::kReady}).ok()) continue;
     const auto needs = stores_.graphs.Predict(graphs[i], &plans[i]);
     if (absl::IsResourceExhausted(needs.status())) return needs.status();

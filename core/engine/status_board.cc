@@ -20,7 +20,7 @@ StatusBoard::StatusBoard(const Clock& clock, metrics::Registry& registry)
   absl::MutexLock lock(&mutex_);
   status_.started = clock.Wall();
   status_.ready = absl::InfiniteFuture();
-  told_ = status_;
+  last_notified_ = status_;
   Publish();
 }
 
@@ -52,25 +52,25 @@ void StatusBoard::Update(absl::FunctionRef<void(ServerStatus&)> change) {
   if (changed == status_) return;
   status_ = std::move(changed);
   Publish();
-  Tell();
+  Notify();
 }
 
-void StatusBoard::Tell() {
-  if (teller_ == std::this_thread::get_id()) return;  // a listener's; the loop below goes on
-  const auto nobody_tells = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return teller_ == std::thread::id();
+void StatusBoard::Notify() {
+  if (notifier_ == std::this_thread::get_id()) return;  // a listener's; the loop below goes on
+  const auto nobody_notifies = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return notifier_ == std::thread::id();
   };
-  mutex_.Await(absl::Condition(&nobody_tells));
-  teller_ = std::this_thread::get_id();
-  while (told_ != status_) {
-    told_ = status_;
+  mutex_.Await(absl::Condition(&nobody_notifies));
+  notifier_ = std::this_thread::get_id();
+  while (last_notified_ != status_) {
+    last_notified_ = status_;
     const ServerStatus news = status_;
     const std::vector<Engine::StatusListener> listeners = listeners_;
     mutex_.Unlock();
     for (const Engine::StatusListener& listener : listeners) listener(news);
     mutex_.Lock();
   }
-  teller_ = std::thread::id();
+  notifier_ = std::thread::id();
 }
 
 void StatusBoard::Publish() {

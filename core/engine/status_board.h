@@ -34,14 +34,14 @@ class StatusBoard {
  private:
   void Publish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Releases the lock for each call.
-  void Tell() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Notify() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Clock& clock_;
   metrics::Registry& registry_;
   mutable absl::Mutex mutex_;
   ServerStatus status_ ABSL_GUARDED_BY(mutex_);
-  ServerStatus told_ ABSL_GUARDED_BY(mutex_);       // what the listeners know
-  std::thread::id teller_ ABSL_GUARDED_BY(mutex_);  // none: nobody calls listeners
+  ServerStatus last_notified_ ABSL_GUARDED_BY(mutex_);  // what the listeners know
+  std::thread::id notifier_ ABSL_GUARDED_BY(mutex_);    // none: nobody calls listeners
   std::vector<Engine::StatusListener> listeners_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -42,7 +42,7 @@ absl::StatusOr<Authority> Authority::Parse(absl::string_view pem, absl::string_v
   ASSIGN_OR_RETURN(const auto certificates, ParseCertificates(pem, name));
   const absl::Cleanup clear = [] { ERR_clear_error(); };
   std::unique_ptr<X509_STORE, FreeStore> store(X509_STORE_new());
-  // An authority that another one has signed is believed as it stands.
+  // Trust anchors need not be self-signed.
   X509_STORE_set_flags(store.get(), X509_V_FLAG_PARTIAL_CHAIN);
   for (const CertificatePtr& certificate : certificates) {
     if (X509_STORE_add_cert(store.get(), certificate.get()) != 1) {

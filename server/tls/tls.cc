@@ -38,7 +38,7 @@ void RecordAuthority(const char* certificate, const ClientCheck& check,
 // Whether there is something new.
 bool LogChange(const absl::StatusOr<bool>& changed, const std::string& file) {
   if (!changed.ok()) {
-    process::Log(v1::WARNING, "TLS reload failed; the certificate in use stays",
+    process::Log(v1::WARNING, "TLS reload failed; keeping the current certificate",
                  {{"reason", std::string(changed.status().message())}});
   } else if (*changed) {
     process::Log(v1::INFO, "TLS files have changed", {{"file", file}});
