@@ -4,23 +4,13 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/coding.h"
 
 namespace latentd::client {
 namespace {
 
 constexpr absl::string_view kMagic = "latgraf1";
-constexpr size_t kSizeBytes = 8;
 constexpr uint64_t kPartBytes = 1 << 20;
-
-uint64_t ReadSize(absl::string_view bytes) {
-  uint64_t size = 0;
-  for (size_t i = kSizeBytes; i-- > 0;) size = size << 8 | static_cast<unsigned char>(bytes[i]);
-  return size;
-}
-
-void AppendSize(std::string& bytes, uint64_t size) {
-  for (size_t i = 0; i < kSizeBytes; ++i, size >>= 8) bytes.push_back(static_cast<char>(size));
-}
 
 absl::Status OutOfOrder() {
   return absl::DataLossError("the server's graphs do not follow each other as they should");
@@ -34,7 +24,7 @@ absl::Status GraphArchiveWriter::Add(const ::latent::v1::GraphBytes& part) {
   if ((part.total_bytes() > 0) != (missing_ == 0)) return OutOfOrder();
   if (missing_ == 0) {
     missing_ = part.total_bytes();
-    AppendSize(bytes_, static_cast<uint64_t>(missing_));
+    PutLittleEndian(bytes_, static_cast<uint64_t>(missing_));
     ++graphs_;
   }
   const auto size = static_cast<int64_t>(part.data().size());
@@ -52,13 +42,11 @@ absl::Status GraphArchiveReader::Check(absl::string_view archive) {
   if (!absl::StartsWith(archive, kMagic)) {
     return absl::InvalidArgumentError("not a file that `latent graphs export` wrote");
   }
-  archive.remove_prefix(kMagic.size());
-  while (!archive.empty()) {
-    if (archive.size() < kSizeBytes) return absl::InvalidArgumentError("cut short");
-    const uint64_t size = ReadSize(archive);
-    archive.remove_prefix(kSizeBytes);
-    if (size == 0 || size > archive.size()) return absl::InvalidArgumentError("cut short");
-    archive.remove_prefix(size);
+  LittleEndianReader reader(archive.substr(kMagic.size()));
+  while (!reader.done()) {
+    if (reader.TakeBytes(reader.Take<uint64_t>()).empty()) {
+      return absl::InvalidArgumentError("cut short");
+    }
   }
   return absl::OkStatus();
 }
@@ -69,9 +57,10 @@ GraphArchiveReader::GraphArchiveReader(absl::string_view archive)
 bool GraphArchiveReader::Next(::latent::v1::GraphBytes& part) {
   if (rest_.empty()) return false;
   if (missing_ == 0) {
-    missing_ = ReadSize(rest_);
+    LittleEndianReader reader(rest_);
+    missing_ = reader.Take<uint64_t>();
     part.set_total_bytes(static_cast<int64_t>(missing_));
-    rest_.remove_prefix(kSizeBytes);
+    rest_ = reader.rest();
   }
   const size_t size = std::min(missing_, kPartBytes);
   part.set_data(rest_.data(), size);

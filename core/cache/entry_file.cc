@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/coding.h"
 #include "core/base/status_macros.h"
 
 namespace latentd::cache {
@@ -21,23 +22,14 @@ struct Fields {
   absl::string_view key;
 };
 
-template <typename T>
-void Append(std::string& out, T value) {
-  for (size_t i = 0; i < sizeof(T); ++i) out.push_back(static_cast<char>(value >> (8 * i)));
+void Put(std::string& bytes, const Digest& digest) {
+  PutLittleEndian(bytes, digest.low);
+  PutLittleEndian(bytes, digest.high);
 }
 
-void Append(std::string& out, const Digest& digest) {
-  Append(out, digest.low);
-  Append(out, digest.high);
-}
-
-template <typename T>
-T ReadAt(absl::string_view bytes, size_t offset) {
-  T value = 0;
-  for (size_t i = 0; i < sizeof(T); ++i) {
-    value |= static_cast<T>(static_cast<unsigned char>(bytes[offset + i])) << (8 * i);
-  }
-  return value;
+Digest TakeDigest(LittleEndianReader& reader) {
+  const auto low = reader.Take<uint64_t>();
+  return {.high = reader.Take<uint64_t>(), .low = low};
 }
 
 constexpr size_t HeadBytes(size_t key_bytes) {
@@ -48,16 +40,16 @@ std::string Encode(const Fields& fields) {
   std::string head;
   head.reserve(HeadBytes(fields.key.size()));
   head.append(kMagic.data(), kMagic.size());
-  Append(head, kVersion);
-  Append(head, fields.kind);
-  Append(head, static_cast<uint64_t>(fields.key.size()));
-  Append(head, fields.payload_bytes);
-  Append(head, fields.payload_digest);
-  Append(head, Digest());
+  PutLittleEndian(head, kVersion);
+  PutLittleEndian(head, fields.kind);
+  PutLittleEndian(head, uint64_t{fields.key.size()});
+  PutLittleEndian(head, fields.payload_bytes);
+  Put(head, fields.payload_digest);
+  Put(head, Digest());
   head.append(fields.key.data(), fields.key.size());
   head.resize(HeadBytes(fields.key.size()));
   std::string digest;
-  Append(digest, DigestOf(head));
+  Put(digest, DigestOf(head));
   return head.replace(kHeadDigestOffset, digest.size(), digest);
 }
 
@@ -65,18 +57,22 @@ absl::StatusOr<Fields> ReadFields(absl::string_view file) {
   if (file.size() < kFixedBytes) {
     return absl::DataLossError(absl::StrCat("cut short in its head, at ", file.size(), " bytes"));
   }
-  if (file.substr(0, kMagic.size()) != kMagic) return absl::DataLossError("not a cache entry");
-  if (const auto version = ReadAt<uint32_t>(file, 8); version != kVersion) {
+  LittleEndianReader reader(file);
+  if (reader.TakeBytes(kMagic.size()) != kMagic) return absl::DataLossError("not a cache entry");
+  if (const auto version = reader.Take<uint32_t>(); version != kVersion) {
     return absl::DataLossError(
         absl::StrCat("of format ", version, "; this program reads format ", kVersion));
   }
-  const auto key_bytes = ReadAt<uint64_t>(file, 16);
+  Fields fields;
+  fields.kind = reader.Take<uint32_t>();
+  const auto key_bytes = reader.Take<uint64_t>();
   if (key_bytes > kMaxKeyBytes || HeadBytes(key_bytes) > file.size()) {
     return absl::DataLossError("cut short in its key, or the key's length is damaged");
   }
-  return Fields{ReadAt<uint32_t>(file, 12), ReadAt<uint64_t>(file, 24),
-                Digest{.high = ReadAt<uint64_t>(file, 40), .low = ReadAt<uint64_t>(file, 32)},
-                file.substr(kFixedBytes, key_bytes)};
+  fields.payload_bytes = reader.Take<uint64_t>();
+  fields.payload_digest = TakeDigest(reader);
+  fields.key = file.substr(kFixedBytes, key_bytes);
+  return fields;
 }
 
 // Of a file whose fields were read: the head is the one that its fields make, and what the lengths

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "core/base/coding.h"
 
 namespace latentd::weights {
 namespace {
@@ -15,24 +16,19 @@ constexpr size_t kDigestBytes = 16;
 std::string Encode(absl::Span<const Digest> digests) {
   std::string bytes;
   for (const Digest& digest : digests) {
-    for (const uint64_t half : {digest.high, digest.low}) {
-      for (int shift = 0; shift < 64; shift += 8) bytes.push_back(static_cast<char>(half >> shift));
-    }
+    PutLittleEndian(bytes, digest.high);
+    PutLittleEndian(bytes, digest.low);
   }
   return bytes;
 }
 
-uint64_t DecodeHalf(absl::string_view bytes) {
-  uint64_t half = 0;
-  for (int i = 0; i < 8; ++i) half |= uint64_t{static_cast<uint8_t>(bytes[i])} << 8 * i;
-  return half;
-}
-
 std::optional<std::vector<Digest>> Decode(absl::string_view bytes, size_t count) {
   if (bytes.size() != count * kDigestBytes) return std::nullopt;
-  std::vector<Digest> digests;
-  for (size_t at = 0; at < bytes.size(); at += kDigestBytes) {
-    digests.push_back({DecodeHalf(bytes.substr(at)), DecodeHalf(bytes.substr(at + 8))});
+  LittleEndianReader reader(bytes);
+  std::vector<Digest> digests(count);
+  for (Digest& digest : digests) {
+    digest.high = reader.Take<uint64_t>();
+    digest.low = reader.Take<uint64_t>();
   }
   return digests;
 }

@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/coding.h"
 #include "core/base/status_macros.h"
 #include "core/weights/checkpoint_file.h"
 #include "core/weights/safetensors_header.h"
@@ -78,10 +79,7 @@ absl::StatusOr<Parts> Split(absl::string_view bytes, const std::string& file) {
                                      " bytes; a safetensors file begins with 8 that give the "
                                      "length of its header"));
   }
-  uint64_t length = 0;
-  for (uint64_t i = 0; i < kLengthBytes; ++i) {
-    length |= static_cast<uint64_t>(static_cast<unsigned char>(bytes[i])) << (8 * i);
-  }
+  const auto length = LittleEndianReader(bytes).Take<uint64_t>();
   if (length > kMaxHeaderBytes) {
     return Refuse(
         file, absl::StrCat("says that its header has ", length, " bytes; at most ", kMaxHeaderBytes,

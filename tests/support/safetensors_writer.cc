@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/base/coding.h"
 
 namespace latentd::testing {
 
@@ -24,11 +25,8 @@ TensorToWrite FilledTensor(std::string name, std::vector<int64_t> shape, float v
 }
 
 std::string SafetensorsBytes(const std::string& header, const std::string& data) {
-  const uint64_t length = header.size();
-  std::string bytes(sizeof(length), '\0');
-  for (size_t i = 0; i < sizeof(length); ++i) {
-    bytes[i] = static_cast<char>((length >> (8 * i)) & 0xff);
-  }
+  std::string bytes;
+  PutLittleEndian(bytes, uint64_t{header.size()});
   return absl::StrCat(bytes, header, data);
 }
 

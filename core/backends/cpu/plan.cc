@@ -5,48 +5,12 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/backends/cpu/ways.h"
+#include "core/base/coding.h"
 
 namespace latentd::backends::cpu {
 namespace {
 
 constexpr absl::string_view kMagic("latcpu\0\1", 8);
-
-template <typename T>
-void Append(std::string& bytes, T value) {
-  for (size_t i = 0; i < sizeof(T); ++i) bytes.push_back(static_cast<char>(value >> 8 * i));
-}
-
-// Takes numbers from the front of bytes; remembers whether they ran out.
-class Reader {
- public:
-  explicit Reader(absl::string_view bytes) : bytes_(bytes) {}
-
-  template <typename T>
-  T Take() {
-    if (bytes_.size() < sizeof(T)) failed_ = true;
-    if (failed_) return 0;
-    T value = 0;
-    for (size_t i = 0; i < sizeof(T); ++i) {
-      value |= static_cast<T>(static_cast<uint8_t>(bytes_[i])) << 8 * i;
-    }
-    bytes_.remove_prefix(sizeof(T));
-    return value;
-  }
-
-  // A count of elements of some size, not more than there are bytes for.
-  size_t TakeCount(size_t element_bytes) {
-    const auto count = Take<uint32_t>();
-    if (count > bytes_.size() / element_bytes) failed_ = true;
-    return failed_ ? 0 : count;
-  }
-
-  // Whether everything was there and nothing is left.
-  bool done() const { return !failed_ && bytes_.empty(); }
-
- private:
-  absl::string_view bytes_;
-  bool failed_ = false;
-};
 
 void Extend(ArenaValues& values, const View& view, int step) {
   if (!view.present() || values.of_storage[view.storage] < 0) return;
@@ -57,11 +21,11 @@ void Extend(ArenaValues& values, const View& view, int step) {
 
 std::string Encode(const CpuPlan& plan) {
   std::string bytes(kMagic);
-  Append(bytes, static_cast<uint32_t>(plan.ways.size()));
-  for (const Way way : plan.ways) Append(bytes, static_cast<uint8_t>(way));
-  Append(bytes, static_cast<uint32_t>(plan.memory.offsets.size()));
-  for (size_t offset : plan.memory.offsets) Append(bytes, uint64_t{offset});
-  Append(bytes, uint64_t{plan.memory.arena_bytes});
+  PutLittleEndian(bytes, static_cast<uint32_t>(plan.ways.size()));
+  for (const Way way : plan.ways) PutLittleEndian(bytes, static_cast<uint8_t>(way));
+  PutLittleEndian(bytes, static_cast<uint32_t>(plan.memory.offsets.size()));
+  for (size_t offset : plan.memory.offsets) PutLittleEndian(bytes, uint64_t{offset});
+  PutLittleEndian(bytes, uint64_t{plan.memory.arena_bytes});
   return bytes;
 }
 
@@ -69,7 +33,7 @@ absl::StatusOr<CpuPlan> Decode(absl::string_view bytes) {
   if (bytes.substr(0, kMagic.size()) != kMagic) {
     return absl::InvalidArgumentError("not a plan of this version of the CPU backend");
   }
-  Reader reader(bytes.substr(kMagic.size()));
+  LittleEndianReader reader(bytes.substr(kMagic.size()));
   CpuPlan plan;
   plan.ways.resize(reader.TakeCount(sizeof(uint8_t)));
   for (Way& way : plan.ways) way = Way{reader.Take<uint8_t>()};
