@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/alignment.h"
 #include "core/base/coding.h"
 #include "core/base/status_macros.h"
 
@@ -33,7 +34,7 @@ Digest TakeDigest(LittleEndianReader& reader) {
 }
 
 constexpr size_t HeadBytes(size_t key_bytes) {
-  return (kFixedBytes + key_bytes + kPayloadAlignment - 1) / kPayloadAlignment * kPayloadAlignment;
+  return RoundUp(kFixedBytes + key_bytes, kPayloadAlignment);
 }
 
 std::string Encode(const Fields& fields) {

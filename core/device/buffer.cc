@@ -5,11 +5,13 @@
 #include <cstring>
 #include <new>
 
+#include "core/base/alignment.h"
+
 namespace latentd::device {
 
 Buffer Buffer::Allocate(DType dtype, Shape shape) {
   const size_t bytes = static_cast<size_t>(shape.elements() * SizeOf(dtype));
-  const size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  const size_t rounded = RoundUp(bytes, kAlignment);
   void* data = std::aligned_alloc(kAlignment, rounded == 0 ? kAlignment : rounded);
   if (data == nullptr) throw std::bad_alloc();
   std::memset(data, 0, rounded);

@@ -6,16 +6,16 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/alignment.h"
 #include "core/base/status_macros.h"
+#include "core/device/buffer.h"
 
 namespace latentd::graph {
 namespace {
 
 constexpr size_t kMaxTotalBytes = size_t{1} << 60;
 
-size_t Aligned(size_t bytes) {
-  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
-}
+size_t Aligned(size_t bytes) { return RoundUp(bytes, device::kAlignment); }
 
 bool AliveTogether(const LiveValue& a, const LiveValue& b) {
   return a.first_use <= b.last_use && b.first_use <= a.last_use;
@@ -89,7 +89,7 @@ std::vector<size_t> ByFirstUse(absl::Span<const LiveValue> values) {
 
 absl::Status CheckPlace(size_t index, const LiveValue& value, const MemoryPlan& plan) {
   const size_t offset = plan.offsets[index];
-  if (offset % kArenaAlignment != 0) {
+  if (offset % device::kAlignment != 0) {
     return absl::InvalidArgumentError(absl::StrCat("value ", index, " is not aligned"));
   }
   if (value.bytes > plan.arena_bytes || offset > plan.arena_bytes - value.bytes) {

@@ -18,9 +18,6 @@
 
 namespace latentd::graph {
 
-// Offsets are multiples of this; as device::kAlignment.
-inline constexpr size_t kArenaAlignment = 64;
-
 // Alive from step first_use to step last_use, both included. Steps are any numbers that count
 // upwards with the execution. REQUIRES: first_use <= last_use.
 struct LiveValue {
@@ -30,8 +27,8 @@ struct LiveValue {
 };
 
 struct MemoryPlan {
-  std::vector<size_t> offsets;  // one for each value
-  size_t arena_bytes = 0;       // a multiple of the alignment
+  std::vector<size_t> offsets;  // one for each value, a multiple of device::kAlignment
+  size_t arena_bytes = 0;       // a multiple of the same
 };
 
 // RESOURCE_EXHAUSTED if the sizes do not even add up to something a machine can address.

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "core/base/alignment.h"
+
 namespace latentd::weights {
 
 using device::Buffer;
@@ -25,7 +27,7 @@ void ReleasePages(const StoredTensor& tensor) {
   if (!tensor.mapped) return;
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<uintptr_t>(tensor.data.data());
-  const uintptr_t first = (begin + page - 1) / page * page;
+  const uintptr_t first = RoundUp(begin, page);
   const uintptr_t last = (begin + tensor.data.bytes()) / page * page;
   if (first >= last) return;
   madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);  // NOLINT

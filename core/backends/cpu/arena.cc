@@ -10,6 +10,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/alignment.h"
 #include "core/base/error_details.h"
 #include "core/base/files.h"
 #include "core/base/memory_limit.h"
@@ -37,8 +38,6 @@ constexpr size_t kGranule = size_t{2} << 20;
 
 constexpr size_t kMaxStatmBytes = 4096;
 
-size_t RoundUp(size_t bytes) { return (bytes + kGranule - 1) / kGranule * kGranule; }
-
 size_t MachineBytes() {
   return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
 }
@@ -64,8 +63,8 @@ size_t BytesToReserve(size_t most) {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<Arena>> Arena::Reserve(size_t most) {
-  const size_t wanted = std::max(RoundUp(BytesToReserve(most)), kLeast);
-  for (size_t bytes = wanted; bytes >= kLeast; bytes = RoundUp(bytes / 2)) {
+  const size_t wanted = std::max(RoundUp(BytesToReserve(most), kGranule), kLeast);
+  for (size_t bytes = wanted; bytes >= kLeast; bytes = RoundUp(bytes / 2, kGranule)) {
     void* base =
         mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED) continue;
@@ -88,7 +87,7 @@ absl::StatusOr<std::unique_ptr<Arena::Lease>> Arena::Take(size_t bytes) {
         ": the memory budget, or half of what a limit on addresses (ulimit -v) left at the start"));
   }
   if (bytes > mapped_) {
-    const size_t wanted = std::min(RoundUp(bytes), reserved_);
+    const size_t wanted = std::min(RoundUp(bytes, kGranule), reserved_);
     RETURN_IF_ERROR(CheckAvailable(wanted - mapped_));
     if (mprotect(base_, wanted, PROT_READ | PROT_WRITE) != 0) {
       return OutOfMemory(absl::StrCat("no memory for ", bytes, " bytes of intermediates"));
@@ -103,7 +102,7 @@ absl::StatusOr<std::unique_ptr<Arena::Lease>> Arena::Take(size_t bytes) {
 void Arena::Release(size_t bytes) {
   absl::MutexLock lock(&mutex_);
   leases_.erase(leases_.find(bytes));
-  const size_t needed = leases_.empty() ? 0 : RoundUp(*leases_.rbegin());
+  const size_t needed = leases_.empty() ? 0 : RoundUp(*leases_.rbegin(), kGranule);
   if (needed >= mapped_) return;
   // The pages go back; the addresses stay.
   madvise(base_ + needed, mapped_ - needed, MADV_DONTNEED);

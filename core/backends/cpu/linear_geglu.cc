@@ -4,6 +4,7 @@
 
 #include "core/backends/cpu/binders.h"
 #include "core/backends/cpu/onednn.h"
+#include "core/base/alignment.h"
 
 namespace latentd::backends::cpu {
 namespace {
@@ -17,10 +18,6 @@ struct Sizes {
   int64_t rows, in, out;  // out: of one half
   device::DType dtype;    // of all but the bias
 };
-
-size_t RoundUp(size_t bytes) {
-  return (bytes + device::kAlignment - 1) / device::kAlignment * device::kAlignment;
-}
 
 struct Half {
   const char* name;  // of the primitive, for the packed weight's form
@@ -84,7 +81,7 @@ Half MakeHalf(const Sizes& s, bool has_bias, const dnnl::post_ops& post_ops) {
 // Both halves of [2 * out, in], each in the layout of the products, one behind the other.
 weights::Packing PackHalves(const Half& one, device::DType stored) {
   const weights::Packing half = PackingFor(one.name, stored, one.plain_weight, one.weight);
-  const size_t stride = RoundUp(one.weight.get_size());
+  const size_t stride = RoundUp(one.weight.get_size(), device::kAlignment);
   const auto pack = [plain = one.plain_weight, wanted = one.weight,
                      stride](const device::Buffer& weight) -> absl::StatusOr<device::Buffer> {
     return CatchOneDnn("packing a weight", [&]() -> absl::StatusOr<device::Buffer> {
@@ -125,8 +122,8 @@ absl::StatusOr<BoundKernel> BindLinearGeglu(const BinderArguments& a) {
   if (gate.weight != linear.weight) {
     return absl::InternalError("the halves of a GEGLU want their weights packed differently");
   }
-  const size_t gate_bytes = RoundUp(result.get_size());
-  const size_t half_bytes = RoundUp(gate.weight.get_size());
+  const size_t gate_bytes = RoundUp(result.get_size(), device::kAlignment);
+  const size_t half_bytes = RoundUp(gate.weight.get_size(), device::kAlignment);
   BoundKernel kernel;
   kernel.workspace_bytes =
       gate_bytes + std::max(gate.scratchpad.get_size(), linear.scratchpad.get_size());

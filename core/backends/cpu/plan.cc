@@ -87,7 +87,7 @@ absl::Status CheckWays(const Program& program, absl::Span<const Way> ways) {
 absl::Status CheckMemory(const ArenaValues& values, const graph::MemoryPlan& memory) {
   size_t all = 0;
   for (const graph::LiveValue& value : values.values) {
-    all += value.bytes + graph::kArenaAlignment;
+    all += value.bytes + device::kAlignment;
   }
   if (memory.arena_bytes > all) {
     return absl::InvalidArgumentError(

@@ -9,6 +9,7 @@
 #include "core/backends/cpu/binders.h"
 #include "core/backends/cpu/element.h"
 #include "core/backends/cpu/onednn.h"
+#include "core/base/alignment.h"
 
 namespace latentd::backends::cpu {
 namespace {
@@ -24,10 +25,6 @@ struct Taps {
   int begin, end;
 };
 constexpr Taps kTaps[2][2] = {{{0, 1}, {1, 3}}, {{0, 2}, {2, 3}}};
-
-size_t RoundUp(size_t bytes) {
-  return (bytes + device::kAlignment - 1) / device::kAlignment * device::kAlignment;
-}
 
 // The weight of one phase, [out, in, 2, 2], from [out, in, 3, 3], both f32.
 device::Buffer PhaseWeight(const device::Buffer& weight, int phase) {
@@ -87,7 +84,7 @@ std::array<Phase, kPhases> MakePhases(const BinderArguments& a) {
   for (int i = 0; i < kPhases; ++i) {
     phases[i] = MakePhase(a, i);
     phases[i].weight_begin = begin;
-    begin += RoundUp(phases[i].weight.get_size());
+    begin += RoundUp(phases[i].weight.get_size(), device::kAlignment);
   }
   return phases;
 }
@@ -102,7 +99,8 @@ weights::Packing PackPhases(const View& weight_view, const std::array<Phase, kPh
     absl::StrAppend(&packing.form, " ",
                     PackingFor("convolution", weight_view.dtype, plain, phase.weight).form);
   }
-  packing.bytes = phases.back().weight_begin + RoundUp(phases.back().weight.get_size());
+  packing.bytes =
+      phases.back().weight_begin + RoundUp(phases.back().weight.get_size(), device::kAlignment);
   packing.scratch_bytes = plain.get_size() + Float32CopyBytes(weight_view.dtype, weight.elements());
   packing.packer =
       [=, bytes = packing.bytes](const device::Buffer& whole) -> absl::StatusOr<device::Buffer> {
@@ -131,7 +129,8 @@ absl::StatusOr<BoundKernel> BindUpsampleConvolution(const BinderArguments& a) {
   interleave.rows = x[0] * x[1];
   interleave.width = x[2];
   interleave.pixel_bytes = channels * device::SizeOf(a.result().dtype);
-  const size_t result_bytes = RoundUp(x[0] * x[1] * x[2] * interleave.pixel_bytes);
+  const auto result_bytes =
+      RoundUp<size_t>(x[0] * x[1] * x[2] * interleave.pixel_bytes, device::kAlignment);
   size_t scratch_bytes = 0;
   for (const Phase& phase : phases) scratch_bytes = std::max(scratch_bytes, phase.scratch_bytes);
 

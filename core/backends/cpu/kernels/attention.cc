@@ -19,8 +19,6 @@ constexpr int64_t kTaskQueries = 64;
 
 constexpr float kLowest = -1e30f;
 
-int64_t RoundUp(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
-
 struct Sizes {
   int64_t padded_size;  // of a head, in values and results
   int64_t padded_keys;  // whole tiles

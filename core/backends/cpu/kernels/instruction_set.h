@@ -14,6 +14,11 @@ inline constexpr int64_t kWidth = 8;
 inline constexpr int64_t kWidth = 4;
 #endif
 
+// As core/base/alignment.h has it, whose copies of all instruction sets would be one.
+static inline int64_t RoundUp(int64_t value, int64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
 // The rows of the table.
 void GroupNormNhwc(const GroupNormArguments& arguments);
 void GroupNormNchw(const GroupNormArguments& arguments);

@@ -20,8 +20,6 @@ constexpr int64_t kColumns = 2 * kWidth;
 // What the tiles of one task may take of a core's second cache, in floats.
 constexpr int64_t kTaskFloats = int64_t{1} << 18;
 
-int64_t RoundUp(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
-
 struct Sizes {
   int64_t out;           // channels of the result, in whole columns
   int64_t down, across;  // tiles of an image
