@@ -8,8 +8,8 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/base/json.h"
 #include "core/base/status_macros.h"
-#include "core/weights/json_text.h"
 
 namespace latentd::models {
 namespace {
@@ -50,13 +50,8 @@ ConfigReader::ConfigReader(ConfigReader&&) noexcept = default;
 
 absl::StatusOr<ConfigReader> ConfigReader::Parse(absl::string_view text, absl::string_view source,
                                                  absl::string_view class_name) {
-  if (text.size() > kMaxBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(source, " has ", text.size(), " bytes; at most ", kMaxBytes, " are read"));
-  }
-  RETURN_IF_ERROR(weights::CheckJsonObject(text, std::string(source)));
   auto state = std::make_unique<State>();
-  state->fields = json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  ASSIGN_OR_RETURN(state->fields, ParseJsonObject(text, source, kMaxBytes));
   state->source = std::string(source);
   ConfigReader reader(std::move(state));
   reader.ChoiceOrNull("_class_name", {class_name});

@@ -36,9 +36,8 @@ class ConfigReader {
   static constexpr size_t kMaxBytes = 1 << 20;
 
   // INVALID_ARGUMENT that starts with `source` (a path or a component's name) unless `text` is one
-  // JSON object of at most kMaxBytes, nested
-  // at most weights::kMaxJsonDepth deep. A field _class_name, where there is one, must be
-  // `class_name`.
+  // JSON object of at most kMaxBytes, nested at most kMaxJsonDepth deep. A field _class_name, where
+  // there is one, must be `class_name`.
   static absl::StatusOr<ConfigReader> Parse(absl::string_view text, absl::string_view source,
                                             absl::string_view class_name);
   ~ConfigReader();

@@ -33,12 +33,6 @@ std::map<std::string, Json> TypedFields(const Overrides& overrides) {
   return fields;
 }
 
-absl::StatusOr<Json> ParseObject(absl::string_view text, absl::string_view source) {
-  absl::StatusOr<Json> json = ParseConfigJson(text);
-  if (json.ok()) return json;
-  return absl::InvalidArgumentError(absl::StrCat(source, " ", json.status().message()));
-}
-
 std::string ClassName(const Json& file) {
   const auto found = file.find("_class_name");
   return found != file.end() && found->is_string() ? found->get<std::string>() : "";
@@ -151,10 +145,10 @@ class FieldReader {
 absl::StatusOr<SchedulerConfig> ParseSchedulerConfig(absl::string_view json,
                                                      const Overrides& overrides,
                                                      absl::string_view class_name) {
-  ASSIGN_OR_RETURN(Json file, ParseObject(json, kFile));
+  ASSIGN_OR_RETURN(Json file, ParseConfigJson(json, kFile));
   Json laid_over = Json::object();
   if (!overrides.config.empty()) {
-    ASSIGN_OR_RETURN(laid_over, ParseObject(overrides.config, "the scheduler's overrides"));
+    ASSIGN_OR_RETURN(laid_over, ParseConfigJson(overrides.config, "the scheduler's overrides"));
   }
   const std::string own_class = class_name.empty() ? ClassName(file) : std::string(class_name);
   ASSIGN_OR_RETURN(const SchedulerRow row, ChooseScheduler(overrides.name, own_class));

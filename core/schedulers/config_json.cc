@@ -1,15 +1,16 @@
 #include "core/schedulers/config_json.h"
 
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/json.h"
 
 namespace latentd::schedulers {
 namespace {
 
 constexpr size_t kMaxBytes = 1 << 20;
-constexpr int kMaxDepth = 8;
 constexpr absl::string_view kPythonNumbers[] = {"-Infinity", "Infinity", "NaN"};
 
 // The length of the string literal that `text` begins with, quotes included.
@@ -29,28 +30,22 @@ size_t TokenLength(absl::string_view text) {
   return 1;
 }
 
-}  // namespace
-
-absl::StatusOr<nlohmann::json> ParseConfigJson(absl::string_view text) {
-  if (text.size() > kMaxBytes) return absl::InvalidArgumentError("is larger than 1 MiB");
+std::string WithPythonNumbersQuoted(absl::string_view text) {
   std::string json;
   json.reserve(text.size());
-  int depth = 0;
   while (!text.empty()) {
     const absl::string_view token = text.substr(0, TokenLength(text));
     text.remove_prefix(token.size());
-    const char first = token.front();
-    if (first == '{' || first == '[') ++depth;
-    if (first == '}' || first == ']') --depth;
-    if (depth > kMaxDepth) {
-      return absl::InvalidArgumentError(absl::StrCat("nests more than ", kMaxDepth, " deep"));
-    }
-    const bool is_python_number = token.size() > 1 && first != '"';
+    const bool is_python_number = token.size() > 1 && token.front() != '"';
     absl::StrAppend(&json, is_python_number ? "\"" : "", token, is_python_number ? "\"" : "");
   }
-  nlohmann::json parsed = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
-  if (!parsed.is_object()) return absl::InvalidArgumentError("is not a JSON object");
-  return parsed;
+  return json;
+}
+
+}  // namespace
+
+absl::StatusOr<nlohmann::json> ParseConfigJson(absl::string_view text, absl::string_view source) {
+  return ParseJsonObject(WithPythonNumbersQuoted(text), source, kMaxBytes);
 }
 
 }  // namespace latentd::schedulers

@@ -10,7 +10,6 @@
 #include "core/base/error_details.h"
 #include "core/base/files.h"
 #include "core/base/status_macros.h"
-#include "core/tokenizer/json_file.h"
 #include "core/tokenizer/unicode.h"
 
 namespace latentd::tokenizer {

@@ -7,8 +7,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
+#include "core/base/json.h"
 #include "core/base/status_macros.h"
-#include "core/tokenizer/json_file.h"
+#include "core/tokenizer/vocabulary.h"
 
 namespace latentd::tokenizer {
 namespace {
@@ -29,6 +30,13 @@ absl::Status Wrong(const Field& field, absl::string_view needed) {
   return absl::InvalidArgumentError(absl::StrCat(
       field.name, " is ", Excerpt(field.value.dump(-1, ' ', true, json::error_handler_t::replace)),
       "; ", needed, " is needed"));
+}
+
+// Of a file that may be missing, which is then an empty one.
+absl::StatusOr<json> ReadOptionalJsonObject(const std::string& path) {
+  absl::StatusOr<json> value = ReadJsonObject(path, kMaxFileBytes);
+  if (absl::IsNotFound(value.status())) return json::object();
+  return value;
 }
 
 absl::StatusOr<bool> GetBool(const Field& object, const char* key, bool absent) {

@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
+#include "core/base/json.h"
 #include "core/base/status_macros.h"
-#include "core/tokenizer/json_file.h"
 
 namespace latentd::tokenizer {
 namespace {
@@ -21,7 +21,7 @@ bool IsId(const nlohmann::json& value) {
 }  // namespace
 
 absl::StatusOr<Vocabulary> Vocabulary::Load(const std::string& path) {
-  ASSIGN_OR_RETURN(const nlohmann::json object, ReadJsonObject(path));
+  ASSIGN_OR_RETURN(const nlohmann::json object, ReadJsonObject(path, kMaxFileBytes));
   Vocabulary vocabulary;
   vocabulary.path_ = path;
   vocabulary.ids_.reserve(object.size());

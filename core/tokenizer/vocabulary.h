@@ -1,6 +1,7 @@
 // vocab.json: what every token's id is. Needed while a tokenizer loads, not afterwards.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -10,6 +11,9 @@
 #include "absl/strings/string_view.h"
 
 namespace latentd::tokenizer {
+
+// Of each file of a tokenizer's folder; CLIP's own have about 1 MB.
+inline constexpr size_t kMaxFileBytes = size_t{32} << 20;
 
 // Frozen after Load.
 class Vocabulary {

@@ -10,8 +10,8 @@
 #include "absl/strings/str_join.h"
 #include "core/base/error_details.h"
 #include "core/base/files.h"
+#include "core/base/json.h"
 #include "core/base/status_macros.h"
-#include "core/weights/json_text.h"
 #include "core/weights/safetensors_header.h"
 #include "core/weights/tensor_files.h"
 
@@ -71,6 +71,13 @@ absl::Status RefuseEntry(const std::string& file, const std::string& key, absl::
       absl::StrCat(file, ": \"", PrintableName(key), "\" must be ", need));
 }
 
+// Text that is known to be a JSON object.
+absl::StatusOr<std::string> ReadObjectText(const std::string& path) {
+  ASSIGN_OR_RETURN(std::string text, ReadFile(path, kMaxConfigBytes));
+  RETURN_IF_ERROR(ParseJsonObject(text, path, kMaxConfigBytes).status());
+  return text;
+}
+
 // Leaves `component` empty for [null, null].
 absl::Status ReadComponent(const std::string& file, const std::string& key, const Json& value,
                            Component* component) {
@@ -111,8 +118,7 @@ absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& path, const std::
 
 absl::Status Checkpoint::ReadModelIndex() {
   const std::string file = absl::StrCat(path_, "/", kIndexName);
-  ASSIGN_OR_RETURN(const std::string text, ReadJsonObject(file, kMaxConfigBytes));
-  const Json index = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  ASSIGN_OR_RETURN(const Json index, ReadJsonObject(file, kMaxConfigBytes));
   for (const auto& [key, value] : index.items()) {
     if (!value.is_array()) continue;
     Component component;
@@ -160,12 +166,12 @@ absl::StatusOr<std::string> Checkpoint::Folder(absl::string_view component) cons
 
 absl::StatusOr<std::string> Checkpoint::ConfigText(absl::string_view component) const {
   ASSIGN_OR_RETURN(const std::string folder, Folder(component));
-  return ReadJsonObject(absl::StrCat(folder, "/config.json"), kMaxConfigBytes);
+  return ReadObjectText(absl::StrCat(folder, "/config.json"));
 }
 
 absl::StatusOr<std::string> Checkpoint::SchedulerConfigText() const {
   ASSIGN_OR_RETURN(const std::string folder, Folder("scheduler"));
-  return ReadJsonObject(absl::StrCat(folder, "/scheduler_config.json"), kMaxConfigBytes);
+  return ReadObjectText(absl::StrCat(folder, "/scheduler_config.json"));
 }
 
 absl::StatusOr<std::string> Checkpoint::TokenizerDirectory(absl::string_view component) const {

@@ -11,15 +11,13 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/base/json.h"
 #include "core/base/status_macros.h"
-#include "core/weights/json_text.h"
 #include "core/weights/safetensors.h"
 #include "core/weights/safetensors_header.h"
 
 namespace latentd::weights {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr size_t kMaxIndexBytes = 64 << 20;
 constexpr size_t kMaxListedFiles = 8;
@@ -103,8 +101,7 @@ bool IsShardName(absl::string_view name) {
 }
 
 absl::Status ReadIndex(const std::string& folder, TensorFiles* files) {
-  ASSIGN_OR_RETURN(const std::string text, ReadJsonObject(files->index, kMaxIndexBytes));
-  const Json index = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  ASSIGN_OR_RETURN(const nlohmann::json index, ReadJsonObject(files->index, kMaxIndexBytes));
   const auto map = index.find("weight_map");
   if (map == index.end() || !map->is_object() || map->empty()) {
     return absl::InvalidArgumentError(

@@ -67,11 +67,11 @@ TEST_P(BadFiles, AreNamedWithTheReason) {
 std::string Nested(int depth) { return "{\"a\":" + std::string(depth, '['); }
 
 const BadFile kVocabularies[] = {
-    {"vocab.json", "", "not valid JSON"},
-    {"vocab.json", "{\"a\": 1", "not valid JSON"},
-    {"vocab.json", "{\"\xFF\": 1}", "not valid JSON"},
-    {"vocab.json", "[1, 2]", "an object is needed"},
-    {"vocab.json", Nested(10000), "levels deep"},
+    {"vocab.json", "", "is not JSON"},
+    {"vocab.json", "{\"a\": 1", "is not JSON"},
+    {"vocab.json", "{\"\xFF\": 1}", "is not JSON"},
+    {"vocab.json", "[1, 2]", "not an object"},
+    {"vocab.json", Nested(10000), "nested more than 64 deep"},
     {"vocab.json", std::string((32 << 20) + 1, ' '), "longer than"},
     {"vocab.json", R"({"a": -1})", "is -1"},
     {"vocab.json", R"({"a": 1.5})", "is 1.5"},
@@ -94,8 +94,8 @@ const BadFile kMerges[] = {
 INSTANTIATE_TEST_SUITE_P(Merges, BadFiles, ::testing::ValuesIn(kMerges));
 
 const BadFile kConfigurations[] = {
-    {"tokenizer_config.json", "nonsense", "not valid JSON"},
-    {"tokenizer_config.json", Nested(10000), "levels deep"},
+    {"tokenizer_config.json", "nonsense", "is not JSON"},
+    {"tokenizer_config.json", Nested(10000), "nested more than 64 deep"},
     {"tokenizer_config.json", R"({"model_max_length": "77"})", "model_max_length is \"77\""},
     {"tokenizer_config.json", R"({"model_max_length": 1})", "at least 2"},
     {"tokenizer_config.json", R"({"padding_side": "left"})", "padding_side"},
