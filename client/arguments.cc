@@ -7,7 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "core/base/error_details.h"
+#include "core/base/text.h"
 
 namespace latentd::client {
 namespace {

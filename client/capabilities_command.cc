@@ -36,10 +36,9 @@ void Print(const v1::GetCapabilitiesResponse& c, const std::string& server) {
     Row(model.component(), absl::StrCat(model.name(), " (", model.class_name(), ")"));
   }
   Row("refine", c.can_refine() ? "yes: --refine" : "no");
-  Row("size",
-      absl::StrCat(c.default_size().width(), "x", c.default_size().height(), " by default; ",
-                   c.min_side(), " to ", c.max_side(), " a side, multiples of ", c.side_multiple(),
-                   ", at most ", c.max_pixels(), " pixels"));
+  Row("size", absl::StrCat(SizeText(c.default_size()), " by default; ", c.min_side(), " to ",
+                           c.max_side(), " a side, multiples of ", c.side_multiple(), ", at most ",
+                           c.max_pixels(), " pixels"));
   Row("buckets", BucketsText(c));
   Row("steps", absl::StrCat(c.min_steps(), " to ", c.max_steps()));
   Row("guidance", absl::StrCat("at most ", c.max_guidance_scale()));

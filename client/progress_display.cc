@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/text.h"
 
 namespace latentd::client {
 namespace {
@@ -115,7 +116,7 @@ void ProgressDisplay::Show(const v1::GenerateEvent& event) {
                       " before this one"));
   } else if (event.has_started()) {
     const v1::Size& size = event.started().executed_size();
-    Line(absl::StrCat("drawing ", size.width(), "x", size.height()));
+    Line(absl::StrCat("drawing ", SizeText(size)));
   } else if (event.has_progress()) {
     ShowStep(event.progress());
   }

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "core/base/text.h"
 
 namespace latentd::client {
 
@@ -36,7 +37,7 @@ std::string AgoText(absl::Time time, absl::Time now) {
 }
 
 std::string SizeText(const ::latent::v1::Size& size) {
-  return size.width() == 0 ? "-" : absl::StrCat(size.width(), "x", size.height());
+  return size.width() == 0 ? "-" : latentd::SizeText(size.width(), size.height());
 }
 
 std::string TableText(const std::vector<std::vector<std::string>>& rows) {

@@ -5,7 +5,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 
 namespace latentd {
@@ -14,7 +13,6 @@ namespace {
 constexpr absl::string_view kViolations = "latentd/field-violations";
 constexpr absl::string_view kReason = "latentd/reason";
 constexpr absl::string_view kRetryMillis = "latentd/retry-milliseconds";
-constexpr size_t kExcerptBytes = 64;
 
 absl::Status WithPayload(absl::Status status, absl::string_view url, absl::string_view value) {
   status.SetPayload(url, absl::Cord(value));
@@ -77,13 +75,6 @@ std::optional<absl::Duration> GetRetryDelay(const absl::Status& status) {
   int64_t milliseconds = 0;
   if (!payload || !absl::SimpleAtoi(std::string(*payload), &milliseconds)) return std::nullopt;
   return absl::Milliseconds(milliseconds);
-}
-
-std::string Excerpt(absl::string_view input) {
-  const bool cut = input.size() > kExcerptBytes;
-  std::string text = absl::CHexEscape(input.substr(0, kExcerptBytes));
-  absl::StrReplaceAll({{"\\\"", "\""}, {"\\'", "'"}, {"\\\\", "\\"}}, &text);
-  return absl::StrCat(text, cut ? "..." : "");
 }
 
 }  // namespace latentd

@@ -36,8 +36,4 @@ std::string GetReason(const absl::Status& status);
 absl::Status WithRetryDelay(absl::Status status, absl::Duration delay);
 std::optional<absl::Duration> GetRetryDelay(const absl::Status& status);
 
-// At most 64 bytes of input that somebody sent, escaped, for use in a message; longer input ends in
-// "...".
-std::string Excerpt(absl::string_view input);
-
 }  // namespace latentd

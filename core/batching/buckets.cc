@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
+#include "core/base/text.h"
 
 namespace latentd::batching {
 namespace {
@@ -29,8 +30,6 @@ absl::Status Refuse(bool bad_width, bool bad_height, const std::string& why) {
 }
 
 }  // namespace
-
-std::string Bucket::ToText() const { return absl::StrCat(width, "x", height); }
 
 std::vector<Bucket> DefaultBuckets(Bucket own) {
   if (std::max(own.width, own.height) >= kSdxlSide) {
@@ -75,7 +74,7 @@ absl::Status Buckets::NotListed(Bucket size) const {
                        [&](const Bucket& bucket) { return bucket.*side == size.*side; });
   };
   return Refuse(!has(&Bucket::width), !has(&Bucket::height),
-                absl::StrCat(size.ToText(), " is not one of ", ListText(),
+                absl::StrCat(SizeText(size), " is not one of ", ListText(),
                              "; bucket_policy says what else may be done"));
 }
 
@@ -85,18 +84,13 @@ absl::Status Buckets::NotCovered(Bucket size) const {
                        [&](const Bucket& bucket) { return bucket.*side >= size.*side; });
   };
   return Refuse(!covered(&Bucket::width), !covered(&Bucket::height),
-                absl::StrCat("no bucket covers ", size.ToText(), ": there are ", ListText()));
+                absl::StrCat("no bucket covers ", SizeText(size), ": there are ", ListText()));
 }
 
 std::string Buckets::ListText() const {
-  std::string text;
-  for (size_t i = 0; i < listed_.size() && i < kMostNamed; ++i) {
-    absl::StrAppend(&text, i == 0 ? "" : ", ", listed_[i].ToText());
-  }
-  if (listed_.size() > kMostNamed) {
-    absl::StrAppend(&text, " and ", listed_.size() - kMostNamed, " more");
-  }
-  return text;
+  std::vector<std::string> sizes;
+  for (const Bucket& bucket : listed_) sizes.push_back(SizeText(bucket));
+  return ListSome(sizes, kMostNamed);
 }
 
 }  // namespace latentd::batching

@@ -20,7 +20,6 @@ struct Bucket {
 
   int64_t area() const { return int64_t{width} * height; }
   bool operator==(const Bucket&) const = default;
-  std::string ToText() const;  // "256x192"
 };
 
 // What may happen to a size that is no bucket, or none that is ready.

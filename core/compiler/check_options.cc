@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/base/error_details.h"
+#include "core/base/text.h"
 #include "core/passes/pipeline.h"
 
 namespace latentd::compiler {

@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "core/base/text.h"
 
 namespace latentd::compiler {
 namespace {
@@ -33,7 +34,7 @@ bool ReadSize(absl::string_view word, GraphLabel& label) {
 std::string GraphLabel::ToText() const {
   std::string text = component;
   if (!part.empty()) absl::StrAppend(&text, " ", part);
-  if (width != 0 || height != 0) absl::StrAppend(&text, " ", width, "x", height);
+  if (width != 0 || height != 0) absl::StrAppend(&text, " ", SizeText(width, height));
   absl::StrAppend(&text, " rows ", rows, fallback ? " fallback" : "");
   if (dtype != DType::kF32) absl::StrAppend(&text, " ", device::Name(dtype));
   return text;

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
 #include "core/base/status_macros.h"
+#include "core/base/text.h"
 #include "core/compiler/graph_entry.h"
 
 namespace latentd::compiler {

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
 #include "core/base/status_macros.h"
-#include "core/engine/engine_metrics.h"
+#include "core/base/text.h"
 #include "core/pipeline/conditioning.h"
 #include "core/pipeline/validation.h"
 
@@ -60,7 +60,8 @@ absl::Status CheckCompiledIn(const std::map<std::string, GraphInfo>& infos,
     cold.insert(ColdnessText(info->second));
   }
   if (cold.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(NameSome({cold.begin(), cold.end()}));
+  return absl::FailedPreconditionError(
+      ListSome(std::vector<std::string>(cold.begin(), cold.end()), kMostNamed, "; "));
 }
 
 bool IsWanted(const GraphInfo& info, const pipeline::PictureSpec& spec, bool image) {
@@ -104,7 +105,7 @@ absl::StatusOr<pipeline::Size> BucketGraphs::Choose(pipeline::Size size,
       if (standing.bucket.ready) ready.insert(SizeText(standing.bucket.size));
     }
   }
-  const auto is_ready = [&](batching::Bucket bucket) { return ready.contains(bucket.ToText()); };
+  const auto is_ready = [&](batching::Bucket bucket) { return ready.contains(SizeText(bucket)); };
   ASSIGN_OR_RETURN(const batching::Bucket bucket,
                    buckets().Choose({size.width, size.height}, policy, is_ready));
   return pipeline::Size{bucket.width, bucket.height};

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
-#include "core/engine/engine_metrics.h"
+#include "core/base/text.h"
 
 namespace latentd::engine {
 

@@ -8,6 +8,7 @@
 #include "core/backends/cpu/cpu_backend.h"
 #include "core/backends/reference/reference_backend.h"
 #include "core/base/status_macros.h"
+#include "core/base/text.h"
 #include "core/base/threads.h"
 #include "core/compiler/check_options.h"
 #include "core/engine/local_engine.h"

@@ -51,8 +51,6 @@ const char* RejectionOf(const absl::Status& status) {
 
 }  // namespace
 
-std::string SizeText(pipeline::Size size) { return absl::StrCat(size.width, "x", size.height); }
-
 void EngineMetrics::Rejected(const absl::Status& status) {
   const std::string reason = RejectionOf(status);
   registry_.GetCounter(metrics::kRequestsRejected, {reason}).Increment();

@@ -15,9 +15,6 @@
 
 namespace latentd::engine {
 
-// "256x192".
-std::string SizeText(pipeline::Size size);
-
 class EngineMetrics {
  public:
   // `registry` must outlive this.

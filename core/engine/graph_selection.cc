@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "core/base/error_details.h"
 #include "core/base/status_macros.h"
-#include "core/engine/engine_metrics.h"
+#include "core/base/text.h"
 #include "core/pipeline/components.h"
 
 namespace latentd::engine {
@@ -19,7 +19,6 @@ using compiler::GraphInfo;
 using Ids = std::set<std::string>;
 
 constexpr size_t kFewestDigits = 6;
-constexpr size_t kMostNamed = 10;
 
 // As --precision spells it.
 std::string PrecisionName(device::DType dtype) {
@@ -217,14 +216,6 @@ EntryResult ResultOf(const GraphInfo& info, absl::Status status) {
           .component = info.label.component,
           .bucket = {info.label.width, info.label.height},
           .status = std::move(status)};
-}
-
-std::string NameSome(const std::vector<std::string>& names) {
-  const size_t named = std::min(names.size(), kMostNamed);
-  std::string text =
-      absl::StrJoin(names.begin(), names.begin() + static_cast<ptrdiff_t>(named), "; ");
-  if (names.size() > named) absl::StrAppend(&text, " and ", names.size() - named, " more");
-  return text;
 }
 
 }  // namespace latentd::engine

@@ -49,7 +49,7 @@ std::string WhyUnused(const compiler::GraphInfo& graph,
 GraphEntry EntryOf(const compiler::GraphInfo& info);
 EntryResult ResultOf(const compiler::GraphInfo& info, absl::Status status);
 
-// The first of them, and how many more there are: for messages, which have to stay short.
-std::string NameSome(const std::vector<std::string>& names);
+// Names in a message, which has to stay short.
+inline constexpr size_t kMostNamed = 10;
 
 }  // namespace latentd::engine

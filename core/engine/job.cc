@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "core/engine/engine_metrics.h"
+#include "core/base/text.h"
 
 namespace latentd::engine {
 namespace {

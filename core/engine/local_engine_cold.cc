@@ -9,6 +9,7 @@
 #include "core/base/error_details.h"
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
+#include "core/base/text.h"
 #include "core/engine/cold_bucket.h"
 #include "core/engine/local_engine.h"
 #include "core/engine/memory_tally.h"

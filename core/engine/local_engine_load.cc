@@ -9,6 +9,7 @@
 #include "core/base/error_details.h"
 #include "core/base/memory_limit.h"
 #include "core/base/status_macros.h"
+#include "core/base/text.h"
 #include "core/engine/graph_selection.h"
 #include "core/engine/local_engine.h"
 #include "core/engine/reporting.h"
@@ -195,7 +196,7 @@ void LocalEngine::ShowBuckets(bool warmed) {
     }
     if (!warmed && status.state != State::kReady && status.state != State::kDegraded) return;
     status.state = missing.empty() ? State::kReady : State::kDegraded;
-    status.reason = missing.empty() ? RestrictionOf(config_) : NameSome(missing);
+    status.reason = missing.empty() ? RestrictionOf(config_) : ListSome(missing, kMostNamed, "; ");
   });
 }
 

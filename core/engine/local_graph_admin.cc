@@ -11,6 +11,7 @@
 #include "core/base/memory_limit.h"
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
+#include "core/base/text.h"
 #include "core/compiler/artifact.h"
 #include "core/engine/graph_selection.h"
 #include "core/engine/memory_report.h"
@@ -191,8 +192,9 @@ absl::Status LocalGraphAdmin::AddNamed(const GraphSelector& selector, GraphRefs&
   }
   if (missing.empty() || selector.ids.empty()) return absl::OkStatus();
   return WithReason(
-      absl::FailedPreconditionError(absl::StrCat("no bucket that is served needs ",
-                                                 NameSome({missing.begin(), missing.end()}))),
+      absl::FailedPreconditionError(absl::StrCat(
+          "no bucket that is served needs ",
+          ListSome(std::vector<std::string>(missing.begin(), missing.end()), kMostNamed, "; "))),
       "NOT_SERVED");
 }
 
@@ -238,9 +240,9 @@ absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Save(const GraphSelect
     if (!IsCompiled(info)) names.push_back(info.label.ToText());
   }
   if (!names.empty()) {
-    return WithReason(
-        absl::FailedPreconditionError(absl::StrCat("not compiled: ", NameSome(names))),
-        "NOT_COMPILED");
+    return WithReason(absl::FailedPreconditionError(
+                          absl::StrCat("not compiled: ", ListSome(names, kMostNamed, "; "))),
+                      "NOT_COMPILED");
   }
   return ForEach(selector, [&](const std::string& id) { return parts_.stores.graphs.Save(id); });
 }

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "core/base/text.h"
 
 namespace latentd::image {
 namespace {
@@ -40,7 +41,7 @@ std::string ParametersText(const PictureParameters& parameters) {
   fields.Add("Schedule type", parameters.schedule_type);
   fields.Add("CFG scale", parameters.cfg_scale);
   fields.Add("Seed", absl::StrCat(parameters.seed));
-  fields.Add("Size", absl::StrCat(parameters.width, "x", parameters.height));
+  fields.Add("Size", SizeText(parameters));
   fields.Add("Model", parameters.model);
   fields.Add("Denoising strength", parameters.denoising_strength);
   fields.Add("Clip skip", parameters.clip_skip ? absl::StrCat(*parameters.clip_skip) : "");

@@ -1,16 +1,17 @@
 #include "core/image/pixels.h"
 
 #include "absl/strings/str_cat.h"
+#include "core/base/text.h"
 
 namespace latentd::image {
 
 absl::Status CheckSize(int64_t width, int64_t height) {
   if (width < 1 || height < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the picture has ", width, "x", height, " pixels; at least 1x1 is needed"));
+    return absl::InvalidArgumentError(absl::StrCat("the picture has ", SizeText(width, height),
+                                                   " pixels; at least 1x1 is needed"));
   }
   if (width > kMaxSide || height > kMaxSide || width * height > static_cast<int64_t>(kMaxPixels)) {
-    return absl::InvalidArgumentError(absl::StrCat("the picture has ", width, "x", height,
+    return absl::InvalidArgumentError(absl::StrCat("the picture has ", SizeText(width, height),
                                                    " pixels; at most ", kMaxSide, " a side and ",
                                                    kMaxPixels, " in all are taken"));
   }
@@ -22,8 +23,8 @@ absl::Status CheckImage(const Image& image) {
                               ? 0
                               : size_t{3} * static_cast<size_t>(image.width) * image.height;
   if (expected != 0 && image.rgb.size() == expected) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("a picture of ", image.width, "x", image.height,
-                                                 " has ", image.rgb.size(), " bytes"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("a picture of ", SizeText(image), " has ", image.rgb.size(), " bytes"));
 }
 
 }  // namespace latentd::image

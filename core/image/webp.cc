@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
+#include "core/base/text.h"
 
 namespace latentd::image {
 namespace {
@@ -59,8 +60,8 @@ absl::StatusOr<Image> DecodeWebp(absl::string_view bytes) {
 absl::StatusOr<std::string> EncodeWebp(const Image& image, int quality) {
   if (image.width > WEBP_MAX_DIMENSION || image.height > WEBP_MAX_DIMENSION) {
     return absl::InvalidArgumentError(absl::StrCat("a WebP has at most ", WEBP_MAX_DIMENSION,
-                                                   " pixels a side; the picture has ", image.width,
-                                                   "x", image.height));
+                                                   " pixels a side; the picture has ",
+                                                   SizeText(image)));
   }
   uint8_t* encoded = nullptr;
   const size_t size = WebPEncodeRGB(image.rgb.data(), image.width, image.height, 3 * image.width,

@@ -5,20 +5,19 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/json.h"
 #include "core/base/status_macros.h"
+#include "core/base/text.h"
 
 namespace latentd::models {
 namespace {
 
 using nlohmann::json;
 
-// How many mistakes one error spells out, and how much of a value it echoes.
+// How many mistakes one error spells out.
 constexpr size_t kMaxMistakes = 12;
-constexpr size_t kMaxEcho = 64;
 
 // The field's value for a message. Lists and objects are named by kind: printing them could take
 // long.
@@ -26,9 +25,7 @@ std::string Echo(const json& value) {
   if (value.is_array()) return "a list";
   if (value.is_object()) return "an object";
   if (!value.is_string()) return value.dump();
-  absl::string_view text = value.get_ref<const std::string&>();
-  std::string shown = absl::CHexEscape(text.substr(0, kMaxEcho));
-  return absl::StrCat("\"", shown, text.size() > kMaxEcho ? "..." : "", "\"");
+  return absl::StrCat("\"", Excerpt(value.get_ref<const std::string&>()), "\"");
 }
 
 std::string Supported(Range range) {
@@ -195,15 +192,12 @@ absl::Status ConfigReader::Finish() {
   std::vector<std::string> mistakes = std::move(state_->mistakes);
   for (const auto& [name, value] : state_->fields.items()) {
     if (state_->known.contains(name)) continue;
-    mistakes.push_back(absl::StrCat("field ", absl::CHexEscape(name.substr(0, kMaxEcho)),
-                                    " is not one that this network knows"));
+    mistakes.push_back(
+        absl::StrCat("field ", Excerpt(name), " is not one that this network knows"));
   }
   if (mistakes.empty()) return absl::OkStatus();
-  const size_t left = mistakes.size() > kMaxMistakes ? mistakes.size() - kMaxMistakes : 0;
-  mistakes.resize(mistakes.size() - left);
-  std::string message = absl::StrCat(state_->source, ": ", absl::StrJoin(mistakes, "; "));
-  if (left > 0) absl::StrAppend(&message, "; and ", left, " more");
-  return absl::InvalidArgumentError(message);
+  return absl::InvalidArgumentError(
+      absl::StrCat(state_->source, ": ", ListSome(mistakes, kMaxMistakes, "; ")));
 }
 
 }  // namespace latentd::models

@@ -7,8 +7,8 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/base/error_details.h"
 #include "core/base/status_macros.h"
+#include "core/base/text.h"
 #include "core/schedulers/config.h"
 
 namespace latentd::pipeline {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/base/text.h"
 #include "core/image/decode.h"
 #include "core/pipeline/state_bytes.h"
 #include "core/pipeline/units.h"
@@ -244,9 +245,9 @@ absl::StatusOr<Pipeline::Pictures> Pipeline::TryStart(PictureSpec& resolved,
   request->executed_size = resolved.executed_size.value_or(Size{*resolved.width, *resolved.height});
   const Size& executed = request->executed_size;
   if (executed.width < *resolved.width || executed.height < *resolved.height) {
-    return absl::InternalError(absl::StrCat("a picture of ", *resolved.width, "x", *resolved.height,
-                                            " is not part of one of ", executed.width, "x",
-                                            executed.height));
+    return absl::InternalError(absl::StrCat("a picture of ",
+                                            SizeText(*resolved.width, *resolved.height),
+                                            " is not part of one of ", SizeText(executed)));
   }
   ASSIGN_OR_RETURN(request->stages, StagesOf(resolved));
   request->rows = RowsOf(resolved);

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/text.h"
 #include "core/pipeline/limits.h"
 
 namespace latentd::pipeline {
@@ -52,8 +53,8 @@ class Violations {
   void Conditioning(absl::string_view field, const std::optional<Size>& size) {
     if (size && (size->width < 1 || size->height < 1 || size->width > kMaxConditioningSide ||
                  size->height > kMaxConditioningSide)) {
-      Add(field, absl::StrCat("each side must be 1 to ", kMaxConditioningSide, ", is ", size->width,
-                              "x", size->height));
+      Add(field,
+          absl::StrCat("each side must be 1 to ", kMaxConditioningSide, ", is ", SizeText(*size)));
     }
   }
 

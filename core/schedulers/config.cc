@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "core/base/error_details.h"
 #include "core/base/status_macros.h"
+#include "core/base/text.h"
 #include "core/schedulers/config_fields.h"
 #include "core/schedulers/config_json.h"
 #include "core/schedulers/scheduler_table.h"

@@ -14,6 +14,7 @@
 #include "core/base/error_details.h"
 #include "core/base/host_port.h"
 #include "core/base/status_macros.h"
+#include "core/base/text.h"
 #include "core/tls/pem.h"
 
 namespace latentd::tls {

@@ -7,9 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "core/base/error_details.h"
 #include "core/base/files.h"
 #include "core/base/status_macros.h"
+#include "core/base/text.h"
 #include "core/tokenizer/unicode.h"
 
 namespace latentd::tokenizer {

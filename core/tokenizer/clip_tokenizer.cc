@@ -8,8 +8,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/error_details.h"
 #include "core/base/status_macros.h"
+#include "core/base/text.h"
 #include "core/tokenizer/byte_pair_model.h"
 #include "core/tokenizer/token_finder.h"
 #include "core/tokenizer/tokenizer_config.h"

@@ -6,9 +6,9 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/error_details.h"
 #include "core/base/json.h"
 #include "core/base/status_macros.h"
+#include "core/base/text.h"
 #include "core/tokenizer/vocabulary.h"
 
 namespace latentd::tokenizer {

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/error_details.h"
 #include "core/base/json.h"
 #include "core/base/status_macros.h"
+#include "core/base/text.h"
 
 namespace latentd::tokenizer {
 namespace {

@@ -8,10 +8,10 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/base/error_details.h"
 #include "core/base/files.h"
 #include "core/base/json.h"
 #include "core/base/status_macros.h"
+#include "core/base/text.h"
 #include "core/weights/safetensors_header.h"
 #include "core/weights/tensor_files.h"
 
@@ -68,7 +68,7 @@ absl::Status CheckHasIndex(const std::string& path) {
 
 absl::Status RefuseEntry(const std::string& file, const std::string& key, absl::string_view need) {
   return absl::InvalidArgumentError(
-      absl::StrCat(file, ": \"", PrintableName(key), "\" must be ", need));
+      absl::StrCat(file, ": \"", Excerpt(key, kNameBytes), "\" must be ", need));
 }
 
 // Text that is known to be a JSON object.
@@ -159,9 +159,10 @@ absl::StatusOr<std::string> Checkpoint::Folder(absl::string_view component) cons
   if (opened.ok()) return folder;
   if (!absl::IsNotFound(opened)) return opened;
   const Component& known = components_.find(component)->second;
-  return absl::NotFoundError(absl::StrCat(
-      "the folder ", folder, " is missing; ", kIndexName, " says that the checkpoint has ",
-      component, " (", PrintableName(known.library), " ", PrintableName(known.class_name), ")"));
+  return absl::NotFoundError(absl::StrCat("the folder ", folder, " is missing; ", kIndexName,
+                                          " says that the checkpoint has ", component, " (",
+                                          Excerpt(known.library, kNameBytes), " ",
+                                          Excerpt(known.class_name, kNameBytes), ")"));
 }
 
 absl::StatusOr<std::string> Checkpoint::ConfigText(absl::string_view component) const {

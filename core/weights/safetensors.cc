@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/coding.h"
 #include "core/base/status_macros.h"
+#include "core/base/text.h"
 #include "core/weights/checkpoint_file.h"
 #include "core/weights/safetensors_header.h"
 
@@ -107,8 +108,8 @@ absl::Status CheckRange(const HeaderEntry& entry, const DTypeRow& row, size_t da
                         const std::string& file) {
   const int64_t begin = entry.offsets[0];
   const int64_t end = entry.offsets[1];
-  const std::string range = absl::StrCat("tensor ", PrintableName(entry.name), " lies at bytes [",
-                                         begin, ", ", end, ") of the data");
+  const std::string range = absl::StrCat("tensor ", Excerpt(entry.name, kNameBytes),
+                                         " lies at bytes [", begin, ", ", end, ") of the data");
   if (begin > end) return Refuse(file, absl::StrCat(range, ", which ends before it begins"));
   if (static_cast<uint64_t>(end) > data_bytes) {
     return Refuse(
@@ -116,7 +117,8 @@ absl::Status CheckRange(const HeaderEntry& entry, const DTypeRow& row, size_t da
   }
   const std::optional<int64_t> bytes = BytesOf(entry, row.bits);
   if (bytes == end - begin) return absl::OkStatus();
-  const std::string type = absl::StrCat(row.name, PrintableName(Shape(entry.shape).ToString()));
+  const std::string type =
+      absl::StrCat(row.name, Excerpt(Shape(entry.shape).ToString(), kNameBytes));
   return Refuse(file,
                 absl::StrCat(range, ", but ", type, " takes ",
                              bytes ? absl::StrCat(*bytes) : "an impossible number of", " bytes"));
@@ -131,8 +133,8 @@ absl::Status CheckCover(std::vector<HeaderEntry>& entries, size_t data_bytes,
   for (const HeaderEntry& entry : entries) {
     const int64_t begin = entry.offsets[0];
     if (begin != covered) {
-      return Refuse(file, absl::StrCat("tensor ", PrintableName(entry.name), " begins at byte ",
-                                       begin, " of the data, ",
+      return Refuse(file, absl::StrCat("tensor ", Excerpt(entry.name, kNameBytes),
+                                       " begins at byte ", begin, " of the data, ",
                                        begin < covered ? "inside the tensor before it, which ends "
                                                        : "behind a gap; the one before it ends ",
                                        "at ", covered));
@@ -171,8 +173,8 @@ absl::StatusOr<TensorMap> ParseSafetensorsBytes(absl::string_view bytes, const s
   for (const HeaderEntry& entry : entries) {
     const DTypeRow* row = FindDType(entry.dtype);
     if (row == nullptr) {
-      return Refuse(file, absl::StrCat("tensor ", PrintableName(entry.name), " has the dtype ",
-                                       PrintableName(entry.dtype),
+      return Refuse(file, absl::StrCat("tensor ", Excerpt(entry.name, kNameBytes),
+                                       " has the dtype ", Excerpt(entry.dtype, kNameBytes),
                                        ", which safetensors does not have; F32, F16, BF16, I64 and "
                                        "U8 are read"));
     }

@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/container/flat_hash_set.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/text.h"
 
 namespace latentd::weights {
 namespace {
@@ -14,7 +14,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr absl::string_view kMetadata = "__metadata__";
-constexpr size_t kPrintableBytes = 200;
 constexpr size_t kMaxDimensions = 64;
 
 // Takes the header's events: depth 1 is name -> entry, depth 2 is field -> value, depth 3 is the
@@ -96,12 +95,12 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   bool EnterField(const std::string& field) {
     field_ = field;
     if (!fields_.insert(field).second) {
-      return Refuse(absl::StrCat("has \"", PrintableName(field), "\" twice"));
+      return Refuse(absl::StrCat("has \"", Excerpt(field, kNameBytes), "\" twice"));
     }
     if (in_metadata_ || field == "dtype" || field == "shape" || field == "data_offsets") {
       return true;
     }
-    return Refuse(absl::StrCat("has \"", PrintableName(field),
+    return Refuse(absl::StrCat("has \"", Excerpt(field, kNameBytes),
                                "\"; only dtype, shape and data_offsets may be there"));
   }
 
@@ -112,7 +111,8 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   }
 
   bool Refuse(absl::string_view error) {
-    const std::string subject = names_.empty() ? "the header" : "tensor " + PrintableName(name_);
+    const std::string subject =
+        names_.empty() ? "the header" : "tensor " + Excerpt(name_, kNameBytes);
     error_ = absl::StrCat(subject, " ", error);
     return false;
   }
@@ -138,11 +138,6 @@ absl::StatusOr<std::vector<HeaderEntry>> ParseSafetensorsHeader(absl::string_vie
   }
   return absl::InvalidArgumentError(absl::StrCat(
       file, ": ", reader.error().empty() ? "the header does not begin with {" : reader.error()));
-}
-
-std::string PrintableName(absl::string_view name) {
-  return absl::StrCat(absl::CHexEscape(name.substr(0, kPrintableBytes)),
-                      name.size() > kPrintableBytes ? "..." : "");
 }
 
 }  // namespace latentd::weights

@@ -23,7 +23,7 @@ struct HeaderEntry {
 absl::StatusOr<std::vector<HeaderEntry>> ParseSafetensorsHeader(absl::string_view text,
                                                                 const std::string& file);
 
-// A name out of a file, for messages: escaped, and cut where nobody would read on.
-std::string PrintableName(absl::string_view name);
+// Of a name in a message: names of tensors differ in their ends.
+inline constexpr size_t kNameBytes = 200;
 
 }  // namespace latentd::weights

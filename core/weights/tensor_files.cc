@@ -10,9 +10,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "core/base/json.h"
 #include "core/base/status_macros.h"
+#include "core/base/text.h"
 #include "core/weights/safetensors.h"
 #include "core/weights/safetensors_header.h"
 
@@ -74,17 +74,16 @@ absl::Status NoTensorFiles(const std::string& folder) {
   std::error_code error;
   for (std::filesystem::directory_iterator file(folder, error), end; !error && file != end;
        file.increment(error)) {
-    names.push_back(PrintableName(file->path().filename().string()));
+    names.push_back(Excerpt(file->path().filename().string(), kNameBytes));
   }
   std::sort(names.begin(), names.end());
   const bool pickled = std::any_of(names.begin(), names.end(), [](const std::string& name) {
     return absl::EndsWith(name, ".bin");
   });
-  if (names.size() > kMaxListedFiles) names.resize(kMaxListedFiles);
   std::string message = absl::StrCat(
       folder, " has no tensors in the safetensors format: ", SingleName(kStems[0], ""), " or ",
       SingleName(kStems[1], ""), ", or these with a variant or an index; it has ",
-      names.empty() ? "nothing" : absl::StrJoin(names, ", "));
+      names.empty() ? "nothing" : ListSome(names, kMaxListedFiles));
   if (pickled) {
     absl::StrAppend(&message,
                     ". Pickled .bin files are not read: load the checkpoint in Python and save it "
@@ -110,8 +109,8 @@ absl::Status ReadIndex(const std::string& folder, TensorFiles* files) {
   for (const auto& [tensor, shard] : map->items()) {
     if (!shard.is_string() || !IsShardName(shard.get_ref<const std::string&>())) {
       return absl::InvalidArgumentError(
-          absl::StrCat(files->index, " says that tensor ", PrintableName(tensor), " is in ",
-                       shard.is_string() ? PrintableName(shard.get_ref<const std::string&>())
+          absl::StrCat(files->index, " says that tensor ", Excerpt(tensor, kNameBytes), " is in ",
+                       shard.is_string() ? Excerpt(shard.get_ref<const std::string&>(), kNameBytes)
                                          : "something that is not text",
                        "; a shard is the name of a .safetensors file in the same folder"));
     }
@@ -131,7 +130,8 @@ absl::Status TakeShard(const std::string& path, const std::vector<std::string>& 
   for (const std::string& name : names) {
     const auto tensor = shard->find(name);
     if (tensor == shard->end()) {
-      return absl::InvalidArgumentError(absl::StrCat(path, " lacks tensor ", PrintableName(name),
+      return absl::InvalidArgumentError(absl::StrCat(path, " lacks tensor ",
+                                                     Excerpt(name, kNameBytes),
                                                      ", which it has according to ", index));
     }
     tensors->insert_or_assign(name, std::move(tensor->second));

@@ -8,9 +8,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "core/base/status_macros.h"
+#include "core/base/text.h"
 #include "core/weights/checkpoint_file.h"
 
 namespace latentd::weights {
@@ -151,19 +151,17 @@ device::DType WeightSet::StoredDType(absl::string_view name) const {
 
 absl::Status WeightSet::Check(const graph::Graph& graph) const {
   std::vector<std::string> problems;
-  size_t count = 0;
   bool only_missing = true;
   for (const graph::ValueId id : graph.Select(graph::Op::kWeight)) {
     const graph::Node& weight = graph.node(id);
     const absl::Status status = CheckTensor(weight, Find(weight.name));
     if (status.ok()) continue;
     only_missing = only_missing && absl::IsNotFound(status);
-    if (++count <= kMaxListed) problems.emplace_back(status.message());
+    problems.emplace_back(status.message());
   }
-  if (count == 0) return CheckFiles(graph);
-  std::string message =
-      absl::StrCat("the checkpoint does not fit the network: ", absl::StrJoin(problems, "; "));
-  if (count > kMaxListed) absl::StrAppend(&message, "; and ", count - kMaxListed, " more");
+  if (problems.empty()) return CheckFiles(graph);
+  const std::string message = absl::StrCat("the checkpoint does not fit the network: ",
+                                           ListSome(problems, kMaxListed, "; "));
   return only_missing ? absl::NotFoundError(message) : absl::InvalidArgumentError(message);
 }
 

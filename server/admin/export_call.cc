@@ -1,6 +1,5 @@
 #include "server/admin/export_call.h"
 
-#include <algorithm>
 #include <deque>
 #include <memory>
 #include <string>
@@ -8,10 +7,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "core/base/error_details.h"
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
+#include "core/base/text.h"
 #include "server/admin/graph_bytes_reader.h"
 #include "server/admin/worker_call.h"
 #include "server/calls/queued_stream.h"
@@ -31,12 +30,9 @@ bool IsCompiled(const engine::GraphEntry& entry) {
 }
 
 absl::Status NotCompiled(const std::vector<std::string>& ids) {
-  const size_t named = std::min(ids.size(), kMaxNamed);
-  std::string names = absl::StrJoin(ids.begin(), ids.begin() + named, ", ");
-  if (named < ids.size()) absl::StrAppend(&names, " and ", ids.size() - named, " more");
-  return WithReason(
-      absl::FailedPreconditionError(absl::StrCat("these graphs are not compiled: ", names)),
-      "NOT_COMPILED");
+  return WithReason(absl::FailedPreconditionError(
+                        absl::StrCat("these graphs are not compiled: ", ListSome(ids, kMaxNamed))),
+                    "NOT_COMPILED");
 }
 
 // What is left to send. Touched by one at a time: the worker, or the stream's OnTaken.

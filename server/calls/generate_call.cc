@@ -12,6 +12,7 @@
 #include "core/base/error_details.h"
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
+#include "core/base/text.h"
 #include "core/engine/serving.h"
 #include "server/calls/request_conversion.h"
 #include "server/calls/request_form.h"
@@ -27,12 +28,10 @@ std::string MakeRequestId() {
   return absl::StrFormat("%08x%08x", random(), random());
 }
 
-std::string SizeText(pipeline::Size size) { return absl::StrCat(size.width, "x", size.height); }
-
 // Empty where the server chooses.
 std::string RequestedSize(const pipeline::PictureSpec& picture) {
   if (!picture.width || !picture.height) return "";
-  return SizeText({*picture.width, *picture.height});
+  return SizeText(*picture.width, *picture.height);
 }
 
 // The engine's findings, without those about fields that are already known to be bad.

@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "core/base/text.h"
 #include "core/batching/buckets.h"
 
 namespace latentd::client {
@@ -86,7 +87,8 @@ TEST(BucketChoiceTest, SnapsAsTheServerDoes) {
     const auto right = buckets.Choose(size, batching::BucketPolicy::kSnap);
     const auto found = BucketOf(Request(size.width, size.height, v1::BUCKET_POLICY_SNAP),
                                 Serving(buckets.listed()));
-    EXPECT_EQ(found.value_or("none"), right.ok() ? right->ToText() : "none") << size.ToText();
+    EXPECT_EQ(found.value_or("none"), right.ok() ? latentd::SizeText(*right) : "none")
+        << latentd::SizeText(size);
     none += right.ok() ? 0 : 1;
   }
   EXPECT_GT(none, 100);

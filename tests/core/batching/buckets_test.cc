@@ -8,12 +8,13 @@
 #include <vector>
 
 #include "core/base/error_details.h"
+#include "core/base/text.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::batching {
 
 // What gtest prints of a bucket.
-void PrintTo(const Bucket& bucket, std::ostream* out) { *out << bucket.ToText(); }
+void PrintTo(const Bucket& bucket, std::ostream* out) { *out << SizeText(bucket); }
 
 namespace {
 
@@ -37,7 +38,7 @@ std::vector<std::string> BadFields(const absl::Status& status) {
 TEST(DefaultBucketsTest, AreTheSizesThatSdxlWasTrainedAt) {
   const std::vector<Bucket> buckets = DefaultBuckets({1024, 1024});
   std::vector<std::string> sizes;
-  for (const Bucket& bucket : buckets) sizes.push_back(bucket.ToText());
+  for (const Bucket& bucket : buckets) sizes.push_back(SizeText(bucket));
   EXPECT_EQ(sizes.front(), "1024x1024");
   EXPECT_THAT(sizes,
               UnorderedElementsAre("1024x1024", "1152x896", "896x1152", "1216x832", "832x1216",

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
+#include "core/base/text.h"
 #include "tests/core/engine/demo_engine.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_directory.h"

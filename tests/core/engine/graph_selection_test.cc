@@ -116,11 +116,5 @@ TEST(GraphSelectionTest, NamesWhatIsNotThere) {
   EXPECT_THAT(*IdsOf({.components = {"vae_encoder"}}), ElementsAre());
 }
 
-TEST(GraphSelectionTest, NamesSomeOfMany) {
-  EXPECT_EQ(NameSome({}), "");
-  EXPECT_EQ(NameSome({"a", "b"}), "a; b");
-  EXPECT_THAT(NameSome(std::vector<std::string>(30, "x")), HasSubstr("and 20 more"));
-}
-
 }  // namespace
 }  // namespace latentd::engine

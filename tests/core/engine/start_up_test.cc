@@ -10,6 +10,7 @@
 
 #include "absl/synchronization/barrier.h"
 #include "core/base/error_details.h"
+#include "core/base/text.h"
 #include "tests/core/engine/demo_engine.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/safetensors_writer.h"
