@@ -13,7 +13,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
-#include "core/engine/task_thread.h"
+#include "core/base/worker.h"
 #include "core/metrics/registry.h"
 #include "core/weights/checkpoint_file.h"
 
@@ -54,7 +54,7 @@ class CheckpointWatch {
   std::set<std::string> edited_ ABSL_GUARDED_BY(mutex_);
   std::set<std::string> replaced_ ABSL_GUARDED_BY(mutex_);
   bool checking_ ABSL_GUARDED_BY(mutex_) = false;
-  TaskThread thread_{"checkpoint"};  // last: its tasks use the others
+  Worker thread_{"checkpoint"};  // last: its tasks use the others
 };
 
 }  // namespace latentd::engine

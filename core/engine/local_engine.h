@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/backends/backend.h"
+#include "core/base/worker.h"
 #include "core/engine/bucket_graphs.h"
 #include "core/engine/checkpoint_watch.h"
 #include "core/engine/cold_requests.h"
@@ -23,7 +24,6 @@
 #include "core/engine/refused_sizes.h"
 #include "core/engine/status_board.h"
 #include "core/engine/stores.h"
-#include "core/engine/task_thread.h"
 #include "core/engine/warming.h"
 #include "core/pipeline/pipeline.h"
 
@@ -107,7 +107,7 @@ class LocalEngine : public Engine {
   ColdRequests cold_;
   RefusedSizes refused_;
   std::atomic<bool> looks_at_disk_ = false;  // a task that does waits
-  TaskThread preparing_{"preparing"};
+  Worker preparing_{"preparing"};
   Warming warming_;
   LocalGraphAdmin admin_;
   CheckpointWatch watch_;  // last: its thread uses the others

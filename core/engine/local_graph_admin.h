@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/worker.h"
 #include "core/compiler/graph_store.h"
 #include "core/engine/bucket_graphs.h"
 #include "core/engine/cold_requests.h"
@@ -16,7 +17,6 @@
 #include "core/engine/memory_budget.h"
 #include "core/engine/picture_loop.h"
 #include "core/engine/stores.h"
-#include "core/engine/task_thread.h"
 #include "core/engine/warming.h"
 
 namespace latentd::engine {
@@ -30,7 +30,7 @@ class LocalGraphAdmin : public GraphAdmin {
     const MemoryBudget& budget;
     const PictureLoop& loop;
     const ColdRequests& cold;
-    TaskThread& preparing;
+    Worker& preparing;
     Warming& warming;
     const std::atomic<bool>& stop;  // nothing is begun any more
     std::function<void()> changed;  // called when graphs came or went

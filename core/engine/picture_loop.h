@@ -27,12 +27,12 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "core/base/clock.h"
+#include "core/base/worker.h"
 #include "core/batching/queue.h"
 #include "core/engine/engine_metrics.h"
 #include "core/engine/job.h"
 #include "core/engine/reporting.h"
 #include "core/engine/result_bytes.h"
-#include "core/engine/task_thread.h"
 #include "core/engine/unit_watchdog.h"
 
 namespace latentd::engine {
@@ -156,7 +156,7 @@ class PictureLoop {
   absl::flat_hash_map<batching::PictureId, Place> places_ ABSL_GUARDED_BY(mutex_);
   int cancellations_ ABSL_GUARDED_BY(mutex_) = 0;  // members with a cause
 
-  TaskThread encoder_{"encoder"};
+  Worker encoder_{"encoder"};
   std::thread thread_;
 };
 

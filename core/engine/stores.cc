@@ -40,7 +40,7 @@ void WriteTo(DiskCache& cache, Kind kind, absl::string_view key, absl::string_vi
   CatchOutOfMemory([&] { return cache.Write(kind, key, bytes); }).IgnoreError();
 }
 
-weights::DigestArchive DigestsIn(DiskCache* cache, const Clock& clock, WriteBehind& writes) {
+weights::DigestArchive DigestsIn(DiskCache* cache, const Clock& clock, Worker& writes) {
   if (cache == nullptr) return {};
   return {.find = [cache](absl::string_view key) -> std::optional<std::string> {
             const auto entry = cache->Read(Kind::kTensorDigests, key);
@@ -49,17 +49,18 @@ weights::DigestArchive DigestsIn(DiskCache* cache, const Clock& clock, WriteBehi
           },
           .keep =
               [cache, &writes](absl::string_view key, absl::string_view digests) {
-                writes.Add(digests.size(),
-                           [cache, key = std::string(key), digests = std::string(digests)] {
-                             WriteTo(*cache, Kind::kTensorDigests, key, digests);
-                           });
+                writes.Add(
+                    [cache, key = std::string(key), digests = std::string(digests)] {
+                      WriteTo(*cache, Kind::kTensorDigests, key, digests);
+                    },
+                    digests.size());
               },
           .clock = &clock};
 }
 
 // `backend` packs what `reference` evaluates.
 weights::FormArchive FormsIn(DiskCache* cache, const backends::Backend& backend,
-                             const backends::Backend& reference, WriteBehind& writes) {
+                             const backends::Backend& reference, Worker& writes) {
   if (cache == nullptr) return {};
   return {.find = [cache](absl::string_view key) -> std::optional<device::Buffer> {
             const auto entry = cache->Read(Kind::kPackedWeight, key);
@@ -71,10 +72,12 @@ weights::FormArchive FormsIn(DiskCache* cache, const backends::Backend& backend,
           },
           .keep =
               [cache, &writes](absl::string_view key, const device::Buffer& bytes) {
-                writes.Add(bytes.bytes(), [cache, key = std::string(key), bytes] {
-                  WriteTo(*cache, Kind::kPackedWeight, key,
-                          {static_cast<const char*>(bytes.data()), bytes.bytes()});
-                });
+                writes.Add(
+                    [cache, key = std::string(key), bytes] {
+                      WriteTo(*cache, Kind::kPackedWeight, key,
+                              {static_cast<const char*>(bytes.data()), bytes.bytes()});
+                    },
+                    bytes.bytes());
               },
           .version = absl::StrCat(compiler::KeyOf(backend, {}).sources, " ",
                                   compiler::KeyOf(reference, {}).sources, " ",
@@ -97,9 +100,9 @@ Stores::Stores(const Config& config, backends::Backend& backend, const Clock& cl
               .memory_budget = static_cast<size_t>(config.graph_memory_bytes),
               .run_once = true,
               .stop = [&stop] { return stop.load(); },
-              .write = [this](size_t bytes, auto write) { writes.Add(bytes, std::move(write)); },
+              .write = [this](size_t bytes, auto write) { writes.Add(std::move(write), bytes); },
               .on_warning = config.warn,
               .before_load = std::move(before_load)}),
-      writes(kMostUnwritten) {}
+      writes("disk writer", kMostUnwritten) {}
 
 }  // namespace latentd::engine

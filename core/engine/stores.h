@@ -8,10 +8,10 @@
 
 #include "core/backends/backend.h"
 #include "core/base/clock.h"
+#include "core/base/worker.h"
 #include "core/cache/disk_cache.h"
 #include "core/compiler/graph_store.h"
 #include "core/engine/engine.h"
-#include "core/engine/write_behind.h"
 #include "core/metrics/registry.h"
 #include "core/weights/archives.h"
 #include "core/weights/weight_store.h"
@@ -34,8 +34,10 @@ struct Stores {
   const std::unique_ptr<backends::Backend> reference;  // for components that are not compiled
   weights::WeightStore weights;
   compiler::GraphStore graphs;
-  // What is to be kept on disk of the above; READY waits for it, so that the next start has it.
-  WriteBehind writes;
+  // Keeps on disk what of the above is to be kept, as many bytes at a time as there may be
+  // unwritten: who makes a graph or a weight ready does not wait for the disk. READY waits for it,
+  // so that the next start has it; what a process that is killed had not written is made again.
+  Worker writes;
 };
 
 }  // namespace latentd::engine

@@ -12,17 +12,17 @@
 
 #include "absl/status/statusor.h"
 #include "core/base/clock.h"
+#include "core/base/worker.h"
 #include "core/compiler/graph_store.h"
 #include "core/engine/bucket_graphs.h"
 #include "core/engine/graph_admin.h"
-#include "core/engine/task_thread.h"
 
 namespace latentd::engine {
 
 class Warming {
  public:
   // All must outlive this. Once `stop` is true nothing is begun any more.
-  Warming(compiler::GraphStore& store, TaskThread& preparing, const std::atomic<bool>& stop,
+  Warming(compiler::GraphStore& store, Worker& preparing, const std::atomic<bool>& stop,
           const Clock& clock)
       : store_(store), preparing_(preparing), stop_(stop), clock_(clock) {}
 
@@ -50,7 +50,7 @@ class Warming {
                        compiler::Purpose purpose);
 
   compiler::GraphStore& store_;
-  TaskThread& preparing_;
+  Worker& preparing_;
   const std::atomic<bool>& stop_;
   const Clock& clock_;
 };

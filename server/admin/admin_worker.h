@@ -2,14 +2,11 @@
 // compilers. One piece of work at a time, in the order in which it came; bounded.
 #pragma once
 
-#include <deque>
 #include <functional>
 #include <string>
-#include <thread>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/synchronization/mutex.h"
+#include "core/base/worker.h"
 
 namespace latentd::server::admin {
 
@@ -20,25 +17,16 @@ class AdminWorker {
  public:
   // `thread_name` has at most 15 bytes.
   explicit AdminWorker(const std::string& thread_name);
-  // Runs what still waits.
-  ~AdminWorker();
 
   // `work` runs once, later, iff this returns OK; RESOURCE_EXHAUSTED (reason QUEUE_FULL, with a
-  // retry delay) where kMaxWaitingWork wait.
+  // retry delay) where kMaxWaitingWork wait behind one that runs.
   absl::Status Add(std::function<void()> work);
 
   // The next part of work that Add took: not refused. A call has one such part at a time.
   void Continue(std::function<void()> work);
 
  private:
-  // By itself: the analysis of locks does not look into destructors.
-  void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
-  void Loop();
-
-  absl::Mutex mutex_;
-  std::deque<std::function<void()>> waiting_ ABSL_GUARDED_BY(mutex_);
-  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread thread_;
+  Worker worker_;  // runs, when it goes, what still waits
 };
 
 }  // namespace latentd::server::admin
