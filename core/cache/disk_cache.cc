@@ -185,7 +185,7 @@ absl::StatusOr<TemporaryFile> DiskCache::Reserve(Kind kind, int64_t bytes,
   const int64_t room = CacheDirectory::RoomLeft(lock, options_.max_bytes) - bytes;
   if (room >= 0) {
     RETURN_IF_ERROR(files_.SetRoomLeft(lock, options_.max_bytes, room));
-    metrics_.bytes.Add(bytes - BytesOfFile(path));
+    metrics_.bytes.Increment(static_cast<double>(bytes - BytesOfFile(path)));
   } else {
     RETURN_IF_ERROR(MakeRoom(lock, kind, bytes, path));
   }

@@ -125,7 +125,7 @@ GraphStore::Bytes GraphStore::FindOnDisk(Entry& entry) {
 absl::StatusOr<GraphStore::Bytes> GraphStore::CompileNow(Entry& entry, Purpose purpose,
                                                          CompileLock lock) {
   metrics::Gauge& in_progress = registry_.GetGauge(metrics::kGraphCompilesInProgress);
-  in_progress.Add(1);
+  in_progress.Increment();
   absl::StatusOr<PlannedGraph> compiled;
   if (purpose.planned != nullptr) {
     compiled = *purpose.planned;
@@ -134,7 +134,7 @@ absl::StatusOr<GraphStore::Bytes> GraphStore::CompileNow(Entry& entry, Purpose p
     compiled = CatchOutOfMemory([&] { return PlanNow(entry); });
     CountThreads(/*compilers=*/-1, /*loaders=*/0);
   }
-  in_progress.Add(-1);
+  in_progress.Decrement();
   {
     absl::MutexLock held(&mutex_);
     ++entry.tries;

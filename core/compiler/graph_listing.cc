@@ -56,7 +56,7 @@ GraphState GraphStore::StateOf(const Entry& entry) const {
 void GraphStore::Uncount(Entry& entry) {
   if (!entry.counted.has_value()) return;
   registry_.GetGauge(metrics::kGraphCacheEntries, {entry.label.component, Name(*entry.counted)})
-      .Add(-1);
+      .Decrement();
   entry.counted.reset();
 }
 
@@ -65,7 +65,7 @@ void GraphStore::Publish(Entry& entry) {
   Uncount(entry);
   entry.counted = StateOf(entry);
   registry_.GetGauge(metrics::kGraphCacheEntries, {entry.label.component, Name(*entry.counted)})
-      .Add(1);
+      .Increment();
   registry_.GetGauge(metrics::kGraphCacheBytes, {"memory"}).Set(static_cast<double>(HeldBytes()));
 }
 

@@ -67,8 +67,8 @@ void EngineMetrics::Adjusted(pipeline::BucketPolicy policy) {
 }
 
 void EngineMetrics::Accepted(const std::string& bucket, int pictures) {
-  registry_.GetGauge(metrics::kQueueDepth, {bucket}).Add(pictures);
-  registry_.GetGauge(metrics::kRequestsInFlight).Add(1);
+  registry_.GetGauge(metrics::kQueueDepth, {bucket}).Increment(pictures);
+  registry_.GetGauge(metrics::kRequestsInFlight).Increment();
 }
 
 void EngineMetrics::Began(const std::string& bucket, absl::Duration queued, absl::Time wall) {
@@ -78,13 +78,13 @@ void EngineMetrics::Began(const std::string& bucket, absl::Duration queued, absl
 }
 
 void EngineMetrics::Ended(const absl::Status& status, bool had_begun) {
-  registry_.GetGauge(metrics::kRequestsInFlight).Add(-1);
+  registry_.GetGauge(metrics::kRequestsInFlight).Decrement();
   if (!absl::IsCancelled(status)) return;
   registry_.GetCounter(metrics::kRequestsCancelled, {had_begun ? "running" : "queued"}).Increment();
 }
 
 void EngineMetrics::PictureLeft(const std::string& bucket) {
-  registry_.GetGauge(metrics::kQueueDepth, {bucket}).Add(-1);
+  registry_.GetGauge(metrics::kQueueDepth, {bucket}).Decrement();
 }
 
 void EngineMetrics::StepsDone(Stage stage, const std::string& bucket, int steps,

@@ -9,12 +9,6 @@
 namespace latentd::metrics {
 namespace {
 
-void AddTo(std::atomic<double>& value, double by) {
-  double old = value.load(std::memory_order_relaxed);
-  while (!value.compare_exchange_weak(old, old + by, std::memory_order_relaxed)) {
-  }
-}
-
 bool HasFreeLabel(const Family& family) {
   return std::any_of(family.labels, family.labels + family.label_count(),
                      [](const Label& label) { return label.is_free(); });
@@ -24,33 +18,26 @@ std::vector<absl::string_view> ListedValues(const Label& label) {
   return absl::StrSplit(label.values, ',', absl::SkipEmpty());
 }
 
+prometheus::MetricType TypeOf(const Family& family) {
+  switch (family.type) {
+    case Type::kGauge:
+      return prometheus::MetricType::Gauge;
+    case Type::kHistogram:
+      return prometheus::MetricType::Histogram;
+    case Type::kCounter:
+      break;
+  }
+  return prometheus::MetricType::Counter;
+}
+
+std::vector<prometheus::ClientMetric::Label> NamedLabels(const Family& family,
+                                                         const LabelValues& values) {
+  std::vector<prometheus::ClientMetric::Label> labels;
+  for (size_t i = 0; i < values.size(); ++i) labels.push_back({family.labels[i].name, values[i]});
+  return labels;
+}
+
 }  // namespace
-
-void Counter::Increment(double by) {
-  assert(by >= 0);
-  AddTo(value_, by);
-}
-
-void Gauge::Add(double by) { AddTo(value_, by); }
-
-Histogram::Histogram(absl::Span<const double> bounds)
-    : bounds_(bounds), counts_(bounds.size() + 1) {}
-
-void Histogram::Observe(double value) {
-  const auto bucket = std::lower_bound(bounds_.begin(), bounds_.end(), value) - bounds_.begin();
-  absl::MutexLock lock(&mutex_);
-  ++counts_[bucket];
-  sum_ += value;
-}
-
-Histogram::Snapshot Histogram::snapshot() const {
-  Snapshot snapshot;
-  absl::MutexLock lock(&mutex_);
-  uint64_t total = 0;
-  for (uint64_t count : counts_) snapshot.cumulative.push_back(total += count);
-  snapshot.sum = sum_;
-  return snapshot;
-}
 
 Registry::Registry() {
   absl::MutexLock lock(&mutex_);
@@ -103,7 +90,9 @@ Registry::Series& Registry::Find(const Family& family, LabelValues labels) {
     case Type::kGauge:
       return series.try_emplace(std::move(labels), std::in_place_type<Gauge>).first->second;
     case Type::kHistogram:
-      return series.try_emplace(std::move(labels), std::in_place_type<Histogram>, family.bounds)
+      return series
+          .try_emplace(std::move(labels), std::in_place_type<Histogram>,
+                       Histogram::BucketBoundaries(family.bounds.begin(), family.bounds.end()))
           .first->second;
     case Type::kCounter:
       break;
@@ -126,20 +115,17 @@ Histogram& Registry::GetHistogram(const Family& family, const LabelValues& label
   return std::get<Histogram>(Find(family, labels));
 }
 
-std::vector<FamilySamples> Registry::Collect() const {
+std::vector<prometheus::MetricFamily> Registry::Collect() const {
   absl::MutexLock lock(&mutex_);
-  std::vector<FamilySamples> all;
+  std::vector<prometheus::MetricFamily> all;
   for (const Family* family : kFamilies) {
     const auto found = series_.find(family);
     if (found == series_.end()) continue;
-    FamilySamples& collected = all.emplace_back(FamilySamples{family, {}});
+    prometheus::MetricFamily& collected =
+        all.emplace_back(prometheus::MetricFamily{family->name, family->help, TypeOf(*family), {}});
     for (const auto& [labels, series] : found->second) {
-      Sample& sample = collected.samples.emplace_back(Sample{labels, 0, {}});
-      if (const auto* counter = std::get_if<Counter>(&series)) sample.value = counter->value();
-      if (const auto* gauge = std::get_if<Gauge>(&series)) sample.value = gauge->value();
-      if (const auto* histogram = std::get_if<Histogram>(&series)) {
-        sample.histogram = histogram->snapshot();
-      }
+      collected.metric.push_back(std::visit([](const auto& one) { return one.Collect(); }, series));
+      collected.metric.back().label = NamedLabels(*family, labels);
     }
   }
   return all;

@@ -1,4 +1,4 @@
-// Counters, gauges and histograms that core increments and server/ exports.
+// Prometheus' counters, gauges and histograms, which core increments and server/ exports.
 //
 //   registry.GetCounter(kGraphCompilations, {"unet_base", "startup"}).Increment();
 //
@@ -9,8 +9,12 @@
 // label does. Thread-safe.
 #pragma once
 
-#include <atomic>
-#include <cstdint>
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/metric_family.h>
+
+#include <cstddef>
 #include <map>
 #include <set>
 #include <string>
@@ -30,56 +34,9 @@ using LabelValues = std::vector<std::string>;
 
 inline constexpr size_t kMaxSeries = 512;
 
-class Counter {
- public:
-  void Increment(double by = 1);  // REQUIRES: by >= 0
-  double value() const { return value_.load(std::memory_order_relaxed); }
-
- private:
-  std::atomic<double> value_ = 0;
-};
-
-class Gauge {
- public:
-  void Set(double value) { value_.store(value, std::memory_order_relaxed); }
-  void Add(double by);
-  double value() const { return value_.load(std::memory_order_relaxed); }
-
- private:
-  std::atomic<double> value_ = 0;
-};
-
-class Histogram {
- public:
-  // Upper bounds of the buckets, ascending, which must outlive it; a last bucket for everything
-  // above is implied.
-  explicit Histogram(absl::Span<const double> bounds);
-  void Observe(double value);
-
-  struct Snapshot {
-    std::vector<uint64_t> cumulative;  // observations at most each bound, then all of them
-    double sum = 0;
-  };
-  Snapshot snapshot() const;
-
- private:
-  const absl::Span<const double> bounds_;
-  mutable absl::Mutex mutex_;
-  std::vector<uint64_t> counts_ ABSL_GUARDED_BY(mutex_);
-  double sum_ ABSL_GUARDED_BY(mutex_) = 0;
-};
-
-// What a scrape sees of one series.
-struct Sample {
-  LabelValues labels;
-  double value = 0;               // of counters and gauges
-  Histogram::Snapshot histogram;  // of histograms
-};
-
-struct FamilySamples {
-  const Family* family = nullptr;
-  std::vector<Sample> samples;  // in order of labels
-};
+using prometheus::Counter;
+using prometheus::Gauge;
+using prometheus::Histogram;
 
 class Registry {
  public:
@@ -95,8 +52,9 @@ class Registry {
   Gauge& GetGauge(const Family& family, const LabelValues& labels = {});
   Histogram& GetHistogram(const Family& family, const LabelValues& labels = {});
 
-  // Every family that has a series, in the order of kFamilies.
-  std::vector<FamilySamples> Collect() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // What a scrape sees: every family that has a series, in the order of kFamilies, its series in
+  // the order of their labels.
+  std::vector<prometheus::MetricFamily> Collect() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   using Series = std::variant<Counter, Gauge, Histogram>;

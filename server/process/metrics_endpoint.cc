@@ -4,7 +4,6 @@
 
 #include <exception>
 #include <future>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -16,59 +15,10 @@
 namespace latentd::server::process {
 namespace {
 
-using prometheus::ClientMetric;
-using prometheus::MetricType;
-
 // One scrape is one short request: two Prometheus servers do not wait for each other, and whoever
 // connects and sends nothing is gone before the next scrape.
 constexpr int kThreads = 2;
 constexpr int kRequestTimeoutMs = 5000;
-
-MetricType ToType(metrics::Type type) {
-  switch (type) {
-    case metrics::Type::kGauge:
-      return MetricType::Gauge;
-    case metrics::Type::kHistogram:
-      return MetricType::Histogram;
-    case metrics::Type::kCounter:
-      break;
-  }
-  return MetricType::Counter;
-}
-
-ClientMetric::Histogram ToHistogram(absl::Span<const double> bounds,
-                                    const metrics::Histogram::Snapshot& snapshot) {
-  ClientMetric::Histogram histogram;
-  histogram.sample_count = snapshot.cumulative.back();
-  histogram.sample_sum = snapshot.sum;
-  for (size_t i = 0; i < snapshot.cumulative.size(); ++i) {
-    const double bound = i < bounds.size() ? bounds[i] : std::numeric_limits<double>::infinity();
-    histogram.bucket.push_back({snapshot.cumulative[i], bound});
-  }
-  return histogram;
-}
-
-ClientMetric ToMetric(const metrics::Family& family, metrics::Sample sample) {
-  ClientMetric metric;
-  for (size_t i = 0; i < sample.labels.size(); ++i) {
-    metric.label.push_back({family.labels[i].name, std::move(sample.labels[i])});
-  }
-  metric.counter.value = sample.value;
-  metric.gauge.value = sample.value;
-  if (family.type == metrics::Type::kHistogram) {
-    metric.histogram = ToHistogram(family.bounds, sample.histogram);
-  }
-  return metric;
-}
-
-prometheus::MetricFamily ToFamily(metrics::FamilySamples collected) {
-  const metrics::Family& family = *collected.family;
-  prometheus::MetricFamily result{family.name, family.help, ToType(family.type), {}};
-  for (metrics::Sample& sample : collected.samples) {
-    result.metric.push_back(ToMetric(family, std::move(sample)));
-  }
-  return result;
-}
 
 class Collector final : public prometheus::Collectable {
  public:
@@ -86,10 +36,7 @@ class Collector final : public prometheus::Collectable {
  private:
   std::vector<prometheus::MetricFamily> CollectNow() const {
     engine_.RefreshMetrics();
-    std::vector<prometheus::MetricFamily> families;
-    for (metrics::FamilySamples& collected : engine_.metrics().Collect()) {
-      families.push_back(ToFamily(std::move(collected)));
-    }
+    std::vector<prometheus::MetricFamily> families = engine_.metrics().Collect();
     for (prometheus::MetricFamily& family : CollectProcessMetrics()) {
       families.push_back(std::move(family));
     }

@@ -30,12 +30,12 @@ int TenthsDone(const ServerStatus& status) {
 LogFields CountGraphs(const metrics::Registry& registry) {
   double compiled = 0;
   uint64_t loaded = 0;
-  for (const metrics::FamilySamples& family : registry.Collect()) {
-    for (const metrics::Sample& sample : family.samples) {
-      if (family.family == &metrics::kGraphCompilations) compiled += sample.value;
-      if (family.family == &metrics::kGraphReadySeconds &&
-          absl::EndsWith(sample.labels.back(), "_load")) {
-        loaded += sample.histogram.cumulative.back();
+  for (const prometheus::MetricFamily& family : registry.Collect()) {
+    for (const prometheus::ClientMetric& series : family.metric) {
+      if (family.name == metrics::kGraphCompilations.name) compiled += series.counter.value;
+      if (family.name == metrics::kGraphReadySeconds.name &&
+          absl::EndsWith(series.label.back().value, "_load")) {
+        loaded += series.histogram.sample_count;
       }
     }
   }

@@ -46,15 +46,15 @@ struct CacheFixture : ::testing::Test {
   }
 
   double Evictions() {
-    return registry.GetCounter(metrics::kGraphCacheEvictions, {"disk_budget"}).value();
+    return registry.GetCounter(metrics::kGraphCacheEvictions, {"disk_budget"}).Value();
   }
   double LoadFailures(const std::string& reason) {
-    return registry.GetCounter(metrics::kGraphCacheLoadFailures, {reason}).value();
+    return registry.GetCounter(metrics::kGraphCacheLoadFailures, {reason}).Value();
   }
   double WriteFailures(const std::string& reason) {
-    return registry.GetCounter(metrics::kGraphCacheWriteFailures, {reason}).value();
+    return registry.GetCounter(metrics::kGraphCacheWriteFailures, {reason}).Value();
   }
-  double ByteGauge() { return registry.GetGauge(metrics::kGraphCacheBytes, {"disk"}).value(); }
+  double ByteGauge() { return registry.GetGauge(metrics::kGraphCacheBytes, {"disk"}).Value(); }
 
   testing::TemporaryDirectory temporary;
   std::string root = temporary.File("cache");

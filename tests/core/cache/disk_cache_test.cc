@@ -350,7 +350,7 @@ TEST_F(DiskCacheTest, CountsQuarantineInTheBudgetAndEmptiesItFirstOldestFirst) {
 
 TEST_F(DiskCacheTest, ShowsItsBytesAndBudget) {
   const auto cache = Open(3 * kHeadBytes);
-  EXPECT_EQ(registry.GetGauge(metrics::kGraphCacheBudget, {"disk"}).value(), 3 * kHeadBytes);
+  EXPECT_EQ(registry.GetGauge(metrics::kGraphCacheBudget, {"disk"}).Value(), 3 * kHeadBytes);
   EXPECT_EQ(ByteGauge(), 0);
   ASSERT_OK(cache->Write(Kind::kArtifact, "a", "12345"));
   EXPECT_EQ(ByteGauge(), kHeadBytes + 5);

@@ -45,18 +45,18 @@ class Process {
     return warnings_;
   }
   double Count(const metrics::Family& family, const metrics::LabelValues& labels) {
-    return registry_.GetCounter(family, labels).value();
+    return registry_.GetCounter(family, labels).Value();
   }
   double Value(const metrics::Family& family, const metrics::LabelValues& labels) {
-    return registry_.GetGauge(family, labels).value();
+    return registry_.GetGauge(family, labels).Value();
   }
   double Lookups(const std::string& result) {
     return Count(metrics::kGraphCacheLookups, {"part", result});
   }
   uint64_t Durations(const std::string& source) {
     return registry_.GetHistogram(metrics::kGraphReadySeconds, {"part", source})
-        .snapshot()
-        .cumulative.back();
+        .Collect()
+        .histogram.sample_count;
   }
   GraphInfo Only() {
     const std::vector<GraphInfo> list = store_.List();

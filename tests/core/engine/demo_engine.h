@@ -74,12 +74,12 @@ inline absl::Status SubmitTo(Engine& engine, GenerateSpec spec) {
 inline double MetricOf(const metrics::Registry& registry, const metrics::Family& family,
                        const std::string& label = "") {
   double sum = 0;
-  for (const metrics::FamilySamples& samples : registry.Collect()) {
-    if (samples.family != &family) continue;
-    for (const metrics::Sample& sample : samples.samples) {
+  for (const prometheus::MetricFamily& collected : registry.Collect()) {
+    if (collected.name != family.name) continue;
+    for (const prometheus::ClientMetric& metric : collected.metric) {
       bool wanted = label.empty();
-      for (const std::string& value : sample.labels) wanted |= value == label;
-      if (wanted) sum += sample.value;
+      for (const auto& with : metric.label) wanted |= with.value == label;
+      if (wanted) sum += metric.counter.value + metric.gauge.value;  // one of them is 0
     }
   }
   return sum;

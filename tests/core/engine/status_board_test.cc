@@ -129,9 +129,9 @@ TEST_F(StatusBoardTest, LeavesFailedForDrainingOnly) {
 
 TEST_F(StatusBoardTest, ShowsTheStateAsAMetric) {
   Set(State::kDegraded);
-  EXPECT_EQ(registry_.GetGauge(metrics::kServerState, {"degraded"}).value(), 1);
-  EXPECT_EQ(registry_.GetGauge(metrics::kServerState, {"loading"}).value(), 0);
-  EXPECT_GT(registry_.GetGauge(metrics::kReadyTimestamp).value(), 0);
+  EXPECT_EQ(registry_.GetGauge(metrics::kServerState, {"degraded"}).Value(), 1);
+  EXPECT_EQ(registry_.GetGauge(metrics::kServerState, {"loading"}).Value(), 0);
+  EXPECT_GT(registry_.GetGauge(metrics::kReadyTimestamp).Value(), 0);
 }
 
 }  // namespace

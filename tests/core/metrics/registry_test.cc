@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <string>
 #include <thread>
@@ -19,9 +20,10 @@
 namespace latentd::metrics {
 namespace {
 
+using ::prometheus::ClientMetric;
+using ::prometheus::MetricFamily;
 using ::testing::AnyOf;
 using ::testing::Contains;
-using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -30,16 +32,22 @@ using ::testing::Not;
 using ::testing::SizeIs;
 
 // Empty where the family has no series.
-std::vector<Sample> SamplesOf(const Registry& registry, const Family& family) {
-  for (FamilySamples& collected : registry.Collect()) {
-    if (collected.family == &family) return std::move(collected.samples);
+std::vector<ClientMetric> SeriesOf(const Registry& registry, const Family& family) {
+  for (MetricFamily& collected : registry.Collect()) {
+    if (collected.name == family.name) return std::move(collected.metric);
   }
   return {};
 }
 
+LabelValues LabelsOf(const ClientMetric& series) {
+  LabelValues labels;
+  for (const ClientMetric::Label& label : series.label) labels.push_back(label.value);
+  return labels;
+}
+
 std::vector<LabelValues> LabelsOf(const Registry& registry, const Family& family) {
   std::vector<LabelValues> labels;
-  for (const Sample& sample : SamplesOf(registry, family)) labels.push_back(sample.labels);
+  for (const ClientMetric& series : SeriesOf(registry, family)) labels.push_back(LabelsOf(series));
   return labels;
 }
 
@@ -49,52 +57,59 @@ TEST(RegistryTest, CountersAndGaugesKeepWhatTheyAreTold) {
   counter.Increment();
   counter.Increment(2.5);
   EXPECT_EQ(&registry.GetCounter(kGraphCompilations, {"unet_base", "startup"}), &counter);
-  EXPECT_EQ(counter.value(), 3.5);
-  EXPECT_EQ(registry.GetCounter(kGraphCompilations, {"unet_base", "warm"}).value(), 0);
+  EXPECT_EQ(counter.Value(), 3.5);
+  EXPECT_EQ(registry.GetCounter(kGraphCompilations, {"unet_base", "warm"}).Value(), 0);
 
   Gauge& gauge = registry.GetGauge(kQueueDepth, {"other"});
   gauge.Set(7);
-  gauge.Add(-9);
-  EXPECT_EQ(gauge.value(), -2);
+  gauge.Decrement(9);
+  EXPECT_EQ(gauge.Value(), -2);
 }
 
 TEST(RegistryTest, AHistogramCountsWhatIsAtMostEachBound) {
-  constexpr double kBounds[] = {1, 2, 5};
-  Histogram histogram(kBounds);
-  for (double value : {0.5, 1.0, 1.5, 5.0, 5.5, 100.0}) histogram.Observe(value);
-  const Histogram::Snapshot snapshot = histogram.snapshot();
-  EXPECT_THAT(snapshot.cumulative, ElementsAre(2, 3, 4, 6));
-  EXPECT_EQ(snapshot.sum, 113.5);
+  Registry registry;
+  Histogram& seconds = registry.GetHistogram(kQueueSeconds, {"other"});
+  const absl::Span<const double> bounds = kQueueSeconds.bounds;
+  for (const double bound : bounds) seconds.Observe(bound);
+  seconds.Observe(bounds.back() + 1);
+  const ClientMetric::Histogram histogram = SeriesOf(registry, kQueueSeconds)[0].histogram;
+  ASSERT_THAT(histogram.bucket, SizeIs(bounds.size() + 1));
+  for (size_t i = 0; i < bounds.size(); ++i) {
+    EXPECT_EQ(histogram.bucket[i].upper_bound, bounds[i]);
+    EXPECT_EQ(histogram.bucket[i].cumulative_count, i + 1);
+  }
+  EXPECT_EQ(histogram.bucket.back().upper_bound, std::numeric_limits<double>::infinity());
+  EXPECT_EQ(histogram.bucket.back().cumulative_count, bounds.size() + 1);
 }
 
 TEST(RegistryTest, ASnapshotIsOfItsTime) {
   Registry registry;
   Histogram& seconds = registry.GetHistogram(kQueueSeconds, {"other"});
   seconds.Observe(2.5);
-  const std::vector<Sample> before = SamplesOf(registry, kQueueSeconds);
+  const std::vector<ClientMetric> before = SeriesOf(registry, kQueueSeconds);
   seconds.Observe(1e9);
   ASSERT_THAT(before, SizeIs(1));
-  EXPECT_EQ(before[0].histogram.cumulative.back(), 1u);
-  EXPECT_EQ(before[0].histogram.sum, 2.5);
-  EXPECT_THAT(before[0].histogram.cumulative, SizeIs(kQueueSeconds.bounds.size() + 1));
+  EXPECT_EQ(before[0].histogram.sample_count, 1u);
+  EXPECT_EQ(before[0].histogram.sample_sum, 2.5);
 }
 
 TEST(RegistryTest, BoundedSeriesAreThereFromTheStart) {
   Registry registry;
-  const std::vector<FamilySamples> all = registry.Collect();
-  std::vector<const Family*> families;
-  for (const FamilySamples& collected : all) {
-    families.push_back(collected.family);
-    for (const Sample& sample : collected.samples) {
-      EXPECT_EQ(sample.value, 0);
-      EXPECT_THAT(sample.histogram.cumulative, Each(0));
+  const std::vector<MetricFamily> all = registry.Collect();
+  std::vector<std::string> families;
+  for (const MetricFamily& collected : all) {
+    families.push_back(collected.name);
+    for (const ClientMetric& series : collected.metric) {
+      EXPECT_EQ(series.counter.value, 0);
+      EXPECT_EQ(series.gauge.value, 0);
+      EXPECT_EQ(series.histogram.sample_count, 0u);
     }
   }
-  std::vector<const Family*> expected;
+  std::vector<std::string> expected;
   for (const Family* family : kFamilies) {
     const bool needs_more = family->labels[0].name != nullptr &&
                             (family->labels[0].is_free() || family == &kBucketWarm);
-    if (!needs_more) expected.push_back(family);
+    if (!needs_more) expected.emplace_back(family->name);
   }
   EXPECT_EQ(families, expected);
   EXPECT_THAT(LabelsOf(registry, kGraphCacheBytes),
@@ -114,8 +129,8 @@ TEST(RegistryTest, DeclaredBucketsAreThereAndOthersAreOther) {
               ElementsAre(LabelValues{"256x256"}, LabelValues{"320x192"}, LabelValues{"other"}));
   EXPECT_THAT(LabelsOf(registry, kBucketWarm),
               ElementsAre(LabelValues{"256x256"}, LabelValues{"320x192"}));
-  EXPECT_EQ(registry.GetGauge(kQueueDepth, {"other"}).value(), 1);
-  EXPECT_EQ(registry.GetGauge(kQueueDepth, {"256x256"}).value(), 0);
+  EXPECT_EQ(registry.GetGauge(kQueueDepth, {"other"}).Value(), 1);
+  EXPECT_EQ(registry.GetGauge(kQueueDepth, {"256x256"}).Value(), 0);
   EXPECT_EQ(&registry.GetGauge(kQueueDepth, {"8x8"}), &registry.GetGauge(kQueueDepth, {"other"}));
 }
 
@@ -123,7 +138,7 @@ TEST(RegistryTest, AValueThatALabelCannotHaveIsOther) {
   Registry registry;
   registry.GetCounter(kGraphCompilations, {"unet_base", "whim"}).Increment();
   registry.GetCounter(kGraphCompilations, {"unet_base", "caprice"}).Increment();
-  EXPECT_EQ(registry.GetCounter(kGraphCompilations, {"unet_base", "other"}).value(), 2);
+  EXPECT_EQ(registry.GetCounter(kGraphCompilations, {"unet_base", "other"}).Value(), 2);
   EXPECT_THAT(LabelsOf(registry, kGraphCompilations), SizeIs(6 * 4 + 1));
 }
 
@@ -133,12 +148,12 @@ TEST(RegistryTest, FreeLabelsTakeAnythingUpToALimit) {
   registry.GetGauge(kModelInfo, {"base", "Pipeline", "cpu"}).Set(1);
   EXPECT_THAT(LabelsOf(registry, kModelInfo), ElementsAre(LabelValues{"base", "Pipeline", "cpu"}));
   for (size_t i = 0; i < 2 * kMaxSeries; ++i) {
-    registry.GetGauge(kModelInfo, {absl::StrCat(i), "", ""}).Add(1);
+    registry.GetGauge(kModelInfo, {absl::StrCat(i), "", ""}).Increment();
   }
   EXPECT_THAT(LabelsOf(registry, kModelInfo), SizeIs(kMaxSeries + 1));
   EXPECT_THAT(LabelsOf(registry, kModelInfo), Contains(LabelValues{"other", "other", "other"}));
-  EXPECT_EQ(registry.GetGauge(kModelInfo, {"0", "", ""}).value(), 1);
-  EXPECT_EQ(registry.GetGauge(kModelInfo, {"other", "other", "other"}).value(), kMaxSeries + 1);
+  EXPECT_EQ(registry.GetGauge(kModelInfo, {"0", "", ""}).Value(), 1);
+  EXPECT_EQ(registry.GetGauge(kModelInfo, {"other", "other", "other"}).Value(), kMaxSeries + 1);
 }
 
 TEST(RegistryTest, ManyBucketsDoNotMakeMoreSeriesThanTheLimit) {
@@ -146,8 +161,8 @@ TEST(RegistryTest, ManyBucketsDoNotMakeMoreSeriesThanTheLimit) {
   std::vector<std::string> buckets;
   for (size_t i = 0; i < kMaxSeries; ++i) buckets.push_back(absl::StrCat(8 * i, "x64"));
   registry.DeclareBuckets(buckets);
-  for (const FamilySamples& collected : registry.Collect()) {
-    EXPECT_LE(collected.samples.size(), kMaxSeries + 1) << collected.family->name;
+  for (const MetricFamily& collected : registry.Collect()) {
+    EXPECT_LE(collected.metric.size(), kMaxSeries + 1) << collected.name;
   }
 }
 
@@ -160,7 +175,7 @@ TEST(RegistryTest, NothingIsLostBetweenThreads) {
     threads.emplace_back([&] {
       for (int round = 0; round < kRounds; ++round) {
         registry.GetCounter(kSteps, {"base"}).Increment();
-        registry.GetGauge(kRequestsInFlight).Add(round % 2 == 0 ? 1 : -1);
+        registry.GetGauge(kRequestsInFlight).Increment(round % 2 == 0 ? 1 : -1);
         registry.GetHistogram(kStepSeconds, {"base", "256x256"}).Observe(0.5);
         registry.GetGauge(kModelInfo, {absl::StrCat(round % 5), "", ""}).Set(1);
       }
@@ -169,20 +184,22 @@ TEST(RegistryTest, NothingIsLostBetweenThreads) {
   std::thread scraper([&] {
     double last = 0;
     for (int round = 0; round < 50; ++round) {
-      for (const Sample& sample : SamplesOf(registry, kStepSeconds)) {
-        if (sample.labels != LabelValues{"base", "256x256"}) continue;
-        EXPECT_EQ(sample.histogram.sum, 0.5 * sample.histogram.cumulative.back());
-        EXPECT_GE(sample.histogram.sum, last);
-        last = sample.histogram.sum;
+      for (const ClientMetric& series : SeriesOf(registry, kStepSeconds)) {
+        if (LabelsOf(series) != LabelValues{"base", "256x256"}) continue;
+        const ClientMetric::Histogram& seconds = series.histogram;
+        EXPECT_EQ(seconds.sample_sum, 0.5 * static_cast<double>(seconds.sample_count));
+        EXPECT_GE(seconds.sample_sum, last);
+        last = seconds.sample_sum;
       }
     }
   });
   for (std::thread& thread : threads) thread.join();
   scraper.join();
-  EXPECT_EQ(registry.GetCounter(kSteps, {"base"}).value(), kThreads * kRounds);
-  EXPECT_EQ(registry.GetGauge(kRequestsInFlight).value(), 0);
-  EXPECT_EQ(registry.GetHistogram(kStepSeconds, {"base", "256x256"}).snapshot().cumulative.back(),
-            kThreads * kRounds);
+  EXPECT_EQ(registry.GetCounter(kSteps, {"base"}).Value(), kThreads * kRounds);
+  EXPECT_EQ(registry.GetGauge(kRequestsInFlight).Value(), 0);
+  EXPECT_EQ(
+      registry.GetHistogram(kStepSeconds, {"base", "256x256"}).Collect().histogram.sample_count,
+      kThreads * kRounds);
   EXPECT_THAT(LabelsOf(registry, kModelInfo), SizeIs(5));
 }
 

@@ -16,13 +16,17 @@ namespace v1 = ::latent::v1;
 class RequestMetricsTest : public RunningServer {
  protected:
   double Requests(const std::string& method, const std::string& code) {
-    return engine_.metrics().GetCounter(metrics::kRequests, {method, code}).value();
+    return engine_.metrics().GetCounter(metrics::kRequests, {method, code}).Value();
   }
   double Rejected(const std::string& reason) {
-    return engine_.metrics().GetCounter(metrics::kRequestsRejected, {reason}).value();
+    return engine_.metrics().GetCounter(metrics::kRequestsRejected, {reason}).Value();
   }
-  metrics::Histogram::Snapshot Seconds(const std::string& method, const std::string& bucket) {
-    return engine_.metrics().GetHistogram(metrics::kRequestSeconds, {method, bucket}).snapshot();
+  prometheus::ClientMetric::Histogram Seconds(const std::string& method,
+                                              const std::string& bucket) {
+    return engine_.metrics()
+        .GetHistogram(metrics::kRequestSeconds, {method, bucket})
+        .Collect()
+        .histogram;
   }
 
   // The server counts a call after the client has its answer, and goes when all are counted.
@@ -47,8 +51,8 @@ TEST_F(RequestMetricsTest, APictureIsCountedInItsBucketWithItsTime) {
   client.join();
   ExpectOnly("Generate", "OK");
   EXPECT_EQ(Requests("GenerateStream", "OK"), 0);
-  EXPECT_EQ(Seconds("Generate", "64x32").cumulative.back(), 1u);
-  EXPECT_EQ(Seconds("Generate", "64x32").sum, 1.5);
+  EXPECT_EQ(Seconds("Generate", "64x32").sample_count, 1u);
+  EXPECT_EQ(Seconds("Generate", "64x32").sample_sum, 1.5);
 }
 
 TEST_F(RequestMetricsTest, ACancelledRequestIsCountedAsItsClientSeesIt) {
@@ -61,7 +65,7 @@ TEST_F(RequestMetricsTest, ACancelledRequestIsCountedAsItsClientSeesIt) {
   context.TryCancel();
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
   ExpectOnly("GenerateStream", "CANCELLED");
-  EXPECT_EQ(Seconds("GenerateStream", "other").cumulative.back(), 1u);
+  EXPECT_EQ(Seconds("GenerateStream", "other").sample_count, 1u);
 }
 
 TEST_F(RequestMetricsTest, WhatTheEngineRefusesIsTheEnginesToCount) {
@@ -69,7 +73,7 @@ TEST_F(RequestMetricsTest, WhatTheEngineRefusesIsTheEnginesToCount) {
   EXPECT_FALSE(Generate().ok());
   ExpectOnly("Generate", "RESOURCE_EXHAUSTED");
   EXPECT_EQ(Rejected("queue_full"), 0);
-  EXPECT_EQ(Seconds("Generate", "other").cumulative.back(), 0u);
+  EXPECT_EQ(Seconds("Generate", "other").sample_count, 0u);
 }
 
 TEST_F(RequestMetricsTest, WhatTheServerHasNoMemoryToReadIsCounted) {
@@ -84,7 +88,7 @@ TEST_F(RequestMetricsTest, WhatTheServerHasNoMemoryToReadIsCounted) {
   }
   ExpectOnly("Generate", "RESOURCE_EXHAUSTED");
   EXPECT_EQ(Rejected("oom"), 1);
-  EXPECT_EQ(engine_.metrics().GetCounter(metrics::kOutOfMemory, {"admission"}).value(), 1);
+  EXPECT_EQ(engine_.metrics().GetCounter(metrics::kOutOfMemory, {"admission"}).Value(), 1);
 }
 
 TEST_F(RequestMetricsTest, WhatTheServerRefusesIsCountedByItsReason) {
@@ -95,7 +99,7 @@ TEST_F(RequestMetricsTest, WhatTheServerRefusesIsCountedByItsReason) {
   EXPECT_FALSE(stub_->Generate(&context, request, &response).ok());
   ExpectOnly("Generate", "INVALID_ARGUMENT");
   EXPECT_EQ(Rejected("invalid"), 1);
-  EXPECT_EQ(Seconds("Generate", "other").cumulative.back(), 0u);
+  EXPECT_EQ(Seconds("Generate", "other").sample_count, 0u);
 }
 
 TEST_F(RequestMetricsTest, WhoComesTooEarlyOrTooLateIsCountedAsSuch) {
@@ -112,7 +116,7 @@ TEST_F(RequestMetricsTest, WhoComesTooEarlyOrTooLateIsCountedAsSuch) {
 TEST(CountRefusedTest, WhatHasNoReasonOfItsOwnIsOther) {
   metrics::Registry registry;
   CountRefused(registry, absl::InternalError("broken"));
-  EXPECT_EQ(registry.GetCounter(metrics::kRequestsRejected, {"other"}).value(), 1);
+  EXPECT_EQ(registry.GetCounter(metrics::kRequestsRejected, {"other"}).Value(), 1);
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ class ScrapedEngine final : public FakeEngine {
     metrics().GetGauge(metrics::kModelInfo, {"base", "Pipeline", "cpu"}).Set(1);
   }
   void RefreshMetrics() override {
-    metrics().GetGauge(metrics::kQueueDepth, {"256x256"}).Add(1);
+    metrics().GetGauge(metrics::kQueueDepth, {"256x256"}).Increment();
     refresh_();
   }
 
@@ -109,7 +109,7 @@ TEST_F(MetricsEndpointTest, AScrapeShowsWhatTheEngineCounted) {
 TEST_F(MetricsEndpointTest, EachScrapeBringsGaugesUpToDate) {
   const metrics::Gauge& depth = engine_->metrics().GetGauge(metrics::kQueueDepth, {"256x256"});
   for (int i = 0; i < 2; ++i) {
-    const double next = depth.value() + 1;
+    const double next = depth.Value() + 1;
     EXPECT_THAT(Get("/metrics"),
                 HasSubstr(absl::StrCat("latentd_queue_depth{bucket=\"256x256\"} ", next, "\n")));
   }

@@ -226,7 +226,7 @@ TEST_F(TlsTest, HalfANewPairLeavesTheOldOne) {
 TEST_F(TlsTest, SaysWhenCertificatesExpire) {
   const auto expiry = [this](const char* certificate) {
     const double seconds =
-        engine_.metrics().GetGauge(metrics::kTlsCertificateExpiry, {certificate}).value();
+        engine_.metrics().GetGauge(metrics::kTlsCertificateExpiry, {certificate}).Value();
     return absl::FromUnixSeconds(static_cast<int64_t>(seconds));
   };
   const absl::Time soon = absl::FromUnixSeconds(4'000'000'000), later = soon + absl::Hours(1);
