@@ -11,6 +11,7 @@
 #include "core/backends/cpu/cpu_backend.h"
 #include "core/backends/cpu/lowering.h"
 #include "core/backends/cpu/plan.h"
+#include "core/backends/cpu/thread_count.h"
 #include "core/backends/cpu/ways.h"
 #include "core/backends/reference/evaluate.h"
 #include "core/backends/reference/reference_backend.h"
@@ -49,6 +50,7 @@ GraphPointer Linear(const Sizes& s) {
 std::optional<std::string> PlanWith(const graph::Graph& graph, Way way) {
   const std::vector<graph::Recipe> recipes = graph::ExtractRecipes(graph);
   const Machine machine = {&KernelsOfThisMachine(), 2};
+  const ThreadCount threads(machine.threads);  // what oneDNN asks for as workspace depends on it
   const Program program = Lower(graph, recipes, machine);
   EXPECT_EQ(program.instructions.size(), 1u);
   const std::vector<Way> ways = WaysOf(program, program.instructions[0]);

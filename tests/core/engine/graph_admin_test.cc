@@ -2,6 +2,7 @@
 // cache.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include <map>
 #include <memory>
@@ -203,6 +204,8 @@ TEST_F(GraphAdminTest, SaysOfAnImportThatNothingServedNeedsIt) {
                                              [] {
                                                Config config = SmallConfig();
                                                config.buckets = {{64, 64}, {104, 64}};
+                                               // As the other's backend, which was not told.
+                                               config.threads = omp_get_max_threads();
                                                return config;
                                              }(),
                                              SystemClock()));
