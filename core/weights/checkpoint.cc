@@ -172,7 +172,7 @@ absl::StatusOr<std::string> Checkpoint::ConfigText(absl::string_view component) 
 
 absl::StatusOr<std::string> Checkpoint::SchedulerConfigText() const {
   ASSIGN_OR_RETURN(const std::string folder, Folder("scheduler"));
-  return ReadObjectText(absl::StrCat(folder, "/scheduler_config.json"));
+  return ReadFile(absl::StrCat(folder, "/scheduler_config.json"), kMaxConfigBytes);
 }
 
 absl::StatusOr<std::string> Checkpoint::TokenizerDirectory(absl::string_view component) const {

@@ -287,6 +287,20 @@ class CheckpointTest(unittest.TestCase):
                 self.break_file("unet/config.json", data)
                 self.assert_fails("unet", "config.json")
 
+    def test_a_scheduler_config_as_diffusers_writes_it(self):
+        """-Infinity, which is no JSON, and has been in every DPMSolverMultistepScheduler's file. Guard:
+        Checkpoint::SchedulerConfigText (core/weights/checkpoint.cc)."""
+        name = "DPMSolverMultistepScheduler"
+        index = json.loads((self.base / "model_index.json").read_text())
+        self.break_file("model_index.json", json.dumps({**index, "scheduler": ["diffusers", name]}).encode())
+        config = json.loads((self.base / "scheduler/scheduler_config.json").read_text())
+        config.update(_class_name=name, lambda_min_clipped=float("-inf"))
+        self.break_file("scheduler/scheduler_config.json", json.dumps(config).encode())
+        code, _, error = run("--listen=127.0.0.1:0", f"--base={self.base}", "--buckets=64x64", "--exit-when-ready")
+        self.assertEqual(code, 0, error)
+        self.break_file("scheduler/scheduler_config.json", b'{"_class_name": nonsense}')
+        self.assert_fails("scheduler_config.json", "is not JSON")
+
     def test_a_refiner_as_the_base(self):
         self.base = checkpoint() / "refiner"
         self.assert_fails("refiner/model_index.json", "give it as the refiner")

@@ -87,11 +87,11 @@ TEST_F(CheckpointTest, OptionsAreRead) {
 
 TEST_F(CheckpointTest, GivesConfigsAndFolders) {
   WriteFile(Path("vae/config.json"), R"({"latent_channels": 4})");
-  WriteFile(Path("scheduler/scheduler_config.json"), R"({"steps_offset": 1})");
+  WriteFile(Path("scheduler/scheduler_config.json"), R"({"steps_offset": -Infinity})");
   WriteFile(Path("tokenizer/vocab.json"), "{}");
   ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open(Root(), ""));
   EXPECT_EQ(*checkpoint.ConfigText("vae"), R"({"latent_channels": 4})");
-  EXPECT_EQ(*checkpoint.SchedulerConfigText(), R"({"steps_offset": 1})");
+  EXPECT_EQ(*checkpoint.SchedulerConfigText(), R"({"steps_offset": -Infinity})");
   EXPECT_EQ(*checkpoint.TokenizerDirectory("tokenizer"), Path("tokenizer"));
 }
 
