@@ -101,8 +101,8 @@ absl::StatusOr<pipeline::Size> BucketGraphs::Choose(pipeline::Size size,
                                                     pipeline::BucketPolicy policy) const {
   std::set<std::string> ready;
   if (policy == pipeline::BucketPolicy::kSnap) {
-    for (const Standing& standing : Stand()) {
-      if (standing.bucket.ready) ready.insert(SizeText(standing.bucket.size));
+    for (const BucketState& state : BucketStates()) {
+      if (state.bucket.ready) ready.insert(SizeText(state.bucket.size));
     }
   }
   const auto is_ready = [&](batching::Bucket bucket) { return ready.contains(SizeText(bucket)); };
@@ -290,33 +290,33 @@ absl::Status BucketGraphs::MemoryFailure(pipeline::Size bucket) {
   return failed ? served->outcome : absl::OkStatus();
 }
 
-std::vector<BucketGraphs::Standing> BucketGraphs::Stand() const {
+std::vector<BucketGraphs::BucketState> BucketGraphs::BucketStates() const {
   const Infos infos = ById(store_.Declared());
   absl::MutexLock lock(&mutex_);
-  std::vector<Standing> all;
-  for (const Served& served : served_) all.push_back(StandingOf(served, infos));
+  std::vector<BucketState> all;
+  for (const Served& served : served_) all.push_back(StateOf(served, infos));
   for (size_t i = 0; i < all.size(); ++i) all[i].configured = i < options_.buckets.size();
   return all;
 }
 
 // What the graphs' states do not tell counts too: that they cannot be declared, or do not fit.
-BucketGraphs::Standing BucketGraphs::StandingOf(const Served& served, const Infos& infos) const {
-  Standing standing{.bucket = {.size = served.size}};
+BucketGraphs::BucketState BucketGraphs::StateOf(const Served& served, const Infos& infos) const {
+  BucketState state{.bucket = {.size = served.size}};
   if (served.graphs.empty() || absl::IsResourceExhausted(served.outcome)) {
-    standing.bucket.reason = std::string(served.outcome.message());
-    return standing;
+    state.bucket.reason = std::string(served.outcome.message());
+    return state;
   }
-  standing.warm = true;
+  state.warm = true;
   for (const GraphStore::GraphRef& graph : served.graphs) {
     const auto info = infos.find(GraphStore::IdOf(graph));
     if (info == infos.end()) continue;
-    standing.warm = standing.warm && info->second.state == compiler::GraphState::kReady;
-    if (!standing.bucket.reason.empty() || ColdnessOf(info->second.state) == nullptr) continue;
+    state.warm = state.warm && info->second.state == compiler::GraphState::kReady;
+    if (!state.bucket.reason.empty() || ColdnessOf(info->second.state) == nullptr) continue;
     if (info->second.loadable && served.outcome.ok()) continue;
-    standing.bucket.reason = ColdnessText(info->second);
+    state.bucket.reason = ColdnessText(info->second);
   }
-  standing.bucket.ready = standing.bucket.reason.empty();
-  return standing;
+  state.bucket.ready = state.bucket.reason.empty();
+  return state;
 }
 
 }  // namespace latentd::engine

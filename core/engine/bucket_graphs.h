@@ -107,13 +107,13 @@ class BucketGraphs {
   // RESOURCE_EXHAUSTED if that was the outcome.
   absl::Status MemoryFailure(pipeline::Size bucket) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  struct Standing {
+  struct BucketState {
     ServerStatus::Bucket bucket;
     bool configured = false;
     bool warm = false;  // every graph is loaded
   };
-  // How every bucket stands, as far as is known without asking the disk.
-  std::vector<Standing> Stand() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Of every bucket, as far as is known without asking the disk.
+  std::vector<BucketState> BucketStates() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   struct Served {
@@ -124,7 +124,7 @@ class BucketGraphs {
   using Infos = std::map<std::string, compiler::GraphInfo>;  // by id
 
   Served Declare(pipeline::Size bucket) const;
-  Standing StandingOf(const Served& served, const Infos& infos) const;
+  BucketState StateOf(const Served& served, const Infos& infos) const;
   Served* Find(pipeline::Size bucket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   const Served* Find(pipeline::Size bucket) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 

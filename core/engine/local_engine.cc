@@ -82,7 +82,7 @@ absl::Status LocalEngine::CheckFits(const compiler::GraphLabel& label,
   // malloc keeps what was freed, and the system counts it as used.
   malloc_trim(0);
   report.available_bytes = MeasureAvailableMemory().bytes;
-  const std::vector<weights::HeldResult> held = stores_.weights.List();
+  const std::vector<weights::WeightInfo> held = stores_.weights.List();
   TakeAway(leaves, needs, held, report);
   return budget_.Check(label, needs, held, report, report.available_bytes);
 }

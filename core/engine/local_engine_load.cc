@@ -183,12 +183,12 @@ void LocalEngine::ShowBuckets(bool warmed) {
   board_.Update([&](ServerStatus& status) {
     status.buckets.clear();
     std::vector<std::string> missing;
-    for (const BucketGraphs::Standing& standing : buckets_->Stand()) {
-      const ServerStatus::Bucket& bucket = standing.bucket;
+    for (const BucketGraphs::BucketState& state : buckets_->BucketStates()) {
+      const ServerStatus::Bucket& bucket = state.bucket;
       status.buckets.push_back(bucket);
-      if (!standing.configured) continue;
+      if (!state.configured) continue;
       const std::string name = SizeText(bucket.size);
-      registry_.GetGauge(metrics::kBucketWarm, {name}).Set(standing.warm ? 1 : 0);
+      registry_.GetGauge(metrics::kBucketWarm, {name}).Set(state.warm ? 1 : 0);
       if (!bucket.ready) missing.push_back(absl::StrCat(name, ": ", bucket.reason));
     }
     for (const std::string& path : watch_.edited()) {

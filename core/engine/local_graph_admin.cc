@@ -114,9 +114,9 @@ absl::StatusOr<WarmOutcome> LocalGraphAdmin::WarmSelected(
     const GraphSelector& selector, bool dry_run,
     const std::function<bool(const WarmProgress&)>& progress) {
   RETURN_IF_ERROR(CheckOpen());
-  ASSIGN_OR_RETURN(const Wish wish, WishOf(selector));
+  ASSIGN_OR_RETURN(const WarmPlan plan, PlanWarm(selector));
   if (dry_run) {
-    ASSIGN_OR_RETURN(const MemoryPrediction predicted, Predict(wish));
+    ASSIGN_OR_RETURN(const MemoryPrediction predicted, Predict(plan));
     return WarmOutcome{.predicted = predicted};
   }
   std::map<std::string, absl::Status> failures;
@@ -127,36 +127,37 @@ absl::StatusOr<WarmOutcome> LocalGraphAdmin::WarmSelected(
   const compiler::Purpose purpose{
       .allow = compiler::Allow::kRetry,
       .reason = "warm",
-      .evict_unused_since = parts_.stores.graphs.MarkWanted(wish.graphs)};
+      .evict_unused_since = parts_.stores.graphs.MarkWanted(plan.graphs)};
   absl::StatusOr<WarmOutcome> outcome =
-      parts_.warming.Run(wish.graphs, purpose, Warming::Pace::kInTurns, note);
-  if (outcome.ok()) Settle(wish, failures);
+      parts_.warming.Run(plan.graphs, purpose, Warming::Pace::kInTurns, note);
+  if (outcome.ok()) RecordOutcomes(plan, failures);
   parts_.stores.writes.Flush();
   parts_.changed();
   if (!outcome.ok()) RETURN_IF_ERROR(CheckNotStopping());  // which is why it was stopped
   RETURN_IF_ERROR(outcome.status());
   // What failed cannot be predicted either, and has been told.
-  if (const auto predicted = Predict(wish); predicted.ok()) outcome->predicted = *predicted;
+  if (const auto predicted = Predict(plan); predicted.ok()) outcome->predicted = *predicted;
   return outcome;
 }
 
-absl::StatusOr<LocalGraphAdmin::Wish> LocalGraphAdmin::WishOf(const GraphSelector& selector) const {
+absl::StatusOr<LocalGraphAdmin::WarmPlan> LocalGraphAdmin::PlanWarm(
+    const GraphSelector& selector) const {
   RETURN_IF_ERROR(CheckNotEmpty(selector));
-  Wish wish{.buckets = selector.buckets};
+  WarmPlan plan{.buckets = selector.buckets};
   if (selector.all) {
     for (const batching::Bucket& bucket : buckets().buckets().listed()) {
-      wish.buckets.push_back({bucket.width, bucket.height});
+      plan.buckets.push_back({bucket.width, bucket.height});
     }
   }
   RETURN_IF_ERROR(CheckSizes(selector.buckets));
-  RETURN_IF_ERROR(buckets().CheckRoomFor(wish.buckets));
-  for (pipeline::Size bucket : wish.buckets) {
+  RETURN_IF_ERROR(buckets().CheckRoomFor(plan.buckets));
+  for (pipeline::Size bucket : plan.buckets) {
     ASSIGN_OR_RETURN(const GraphRefs graphs, buckets().GraphsOf(bucket));
-    AddOnce(graphs, wish.graphs);
+    AddOnce(graphs, plan.graphs);
   }
-  RETURN_IF_ERROR(AddNamed(selector, wish.named));
-  AddOnce(wish.named, wish.graphs);
-  return wish;
+  RETURN_IF_ERROR(AddNamed(selector, plan.named));
+  AddOnce(plan.named, plan.graphs);
+  return plan;
 }
 
 absl::Status LocalGraphAdmin::CheckSizes(const std::vector<pipeline::Size>& sizes) const {
@@ -198,8 +199,8 @@ absl::Status LocalGraphAdmin::AddNamed(const GraphSelector& selector, GraphRefs&
       "NOT_SERVED");
 }
 
-absl::StatusOr<MemoryPrediction> LocalGraphAdmin::Predict(const Wish& wish) {
-  return buckets().Predict(wish.named, wish.buckets,
+absl::StatusOr<MemoryPrediction> LocalGraphAdmin::Predict(const WarmPlan& plan) {
+  return buckets().Predict(plan.named, plan.buckets,
                            [&](const std::function<absl::Status()>& part) {
                              absl::Status status = CheckNotStopping();
                              if (status.ok())
@@ -208,9 +209,9 @@ absl::StatusOr<MemoryPrediction> LocalGraphAdmin::Predict(const Wish& wish) {
                            });
 }
 
-void LocalGraphAdmin::Settle(const Wish& wish,
-                             const std::map<std::string, absl::Status>& failures) {
-  for (pipeline::Size bucket : wish.buckets) {
+void LocalGraphAdmin::RecordOutcomes(const WarmPlan& plan,
+                                     const std::map<std::string, absl::Status>& failures) {
+  for (pipeline::Size bucket : plan.buckets) {
     absl::Status outcome = buckets().OutcomeOf(bucket, failures);
     if (outcome.ok()) outcome = buckets().Add(bucket);
     buckets().SetOutcome(bucket, outcome);

@@ -61,7 +61,7 @@ class LocalGraphAdmin : public GraphAdmin {
 
  private:
   // What somebody wants warm.
-  struct Wish {
+  struct WarmPlan {
     std::vector<pipeline::Size> buckets;
     GraphRefs graphs;  // of the buckets, then those named otherwise
     GraphRefs named;   // the latter
@@ -74,14 +74,14 @@ class LocalGraphAdmin : public GraphAdmin {
   // What is to be let go of: see SelectToRelease.
   absl::StatusOr<std::vector<compiler::GraphInfo>> SelectedToRelease(
       const GraphSelector& selector, bool (*kept)(const compiler::GraphInfo&)) const;
-  absl::StatusOr<Wish> WishOf(const GraphSelector& selector) const;
+  absl::StatusOr<WarmPlan> PlanWarm(const GraphSelector& selector) const;
   absl::Status CheckSizes(const std::vector<pipeline::Size>& sizes) const;
   absl::Status AddNamed(const GraphSelector& selector, GraphRefs& graphs) const;
   absl::StatusOr<WarmOutcome> WarmSelected(
       const GraphSelector& selector, bool dry_run,
       const std::function<bool(const WarmProgress&)>& progress);
-  absl::StatusOr<MemoryPrediction> Predict(const Wish& wish);
-  void Settle(const Wish& wish, const std::map<std::string, absl::Status>& failures);
+  absl::StatusOr<MemoryPrediction> Predict(const WarmPlan& plan);
+  void RecordOutcomes(const WarmPlan& plan, const std::map<std::string, absl::Status>& failures);
 
   using Change = std::function<absl::Status(const std::string& id)>;
   absl::StatusOr<std::vector<EntryResult>> ForEach(const GraphSelector& selector,

@@ -11,9 +11,9 @@ namespace latentd::engine {
 namespace {
 
 int64_t MissingWeights(const backends::MemoryNeeds& needs,
-                       absl::Span<const weights::HeldResult> held) {
+                       absl::Span<const weights::WeightInfo> held) {
   absl::flat_hash_set<absl::string_view> keys;
-  for (const weights::HeldResult& result : held) keys.insert(result.key);
+  for (const weights::WeightInfo& result : held) keys.insert(result.key);
   int64_t missing = 0;
   for (const auto& [key, bytes] : needs.weights) {
     if (!keys.contains(key)) missing += static_cast<int64_t>(bytes);
@@ -23,9 +23,9 @@ int64_t MissingWeights(const backends::MemoryNeeds& needs,
 
 // Of the missing weight whose making takes most.
 int64_t MakingBytes(const backends::MemoryNeeds& needs,
-                    absl::Span<const weights::HeldResult> held) {
+                    absl::Span<const weights::WeightInfo> held) {
   absl::flat_hash_set<absl::string_view> keys;
-  for (const weights::HeldResult& result : held) keys.insert(result.key);
+  for (const weights::WeightInfo& result : held) keys.insert(result.key);
   int64_t most = 0;
   for (const auto& [key, bytes] : needs.making) {
     if (!keys.contains(key)) most = std::max(most, static_cast<int64_t>(bytes));
@@ -55,7 +55,7 @@ void MemoryBudget::Open(Limits limits) {
 
 absl::Status MemoryBudget::Check(const compiler::GraphLabel& label,
                                  const backends::MemoryNeeds& needs,
-                                 absl::Span<const weights::HeldResult> held,
+                                 absl::Span<const weights::WeightInfo> held,
                                  const MemoryReport& report, int64_t available) {
   absl::MutexLock lock(&mutex_);
   if (!open_) return absl::OkStatus();

@@ -48,7 +48,7 @@ class MemoryBudget {
   // making one weight takes for a moment do not fit beside what is held: `report`, and of it the
   // weights by key; or the machine does not have that much and kReserve any more: `available`.
   absl::Status Check(const compiler::GraphLabel& label, const backends::MemoryNeeds& needs,
-                     absl::Span<const weights::HeldResult> held, const MemoryReport& report,
+                     absl::Span<const weights::WeightInfo> held, const MemoryReport& report,
                      int64_t available) ABSL_LOCKS_EXCLUDED(mutex_);
 
   int64_t bytes() const ABSL_LOCKS_EXCLUDED(mutex_);

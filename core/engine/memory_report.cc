@@ -37,10 +37,10 @@ Users UsersOf(absl::Span<const compiler::GraphInfo> graphs) {
 }
 
 // Those that use graphs and have got no weights themselves.
-Users SharersOf(absl::Span<const weights::HeldResult> held,
+Users SharersOf(absl::Span<const weights::WeightInfo> held,
                 absl::Span<const compiler::GraphInfo> graphs) {
   Users sharers = UsersOf(graphs);
-  for (const weights::HeldResult& result : held) {
+  for (const weights::WeightInfo& result : held) {
     for (const std::string& component : result.components) {
       for (const std::string& set : result.sets) sharers[component].erase(set);
     }
@@ -49,7 +49,7 @@ Users SharersOf(absl::Span<const weights::HeldResult> held,
 }
 
 // As graphs are named: base and refiner have a UNet each.
-std::set<std::string> ComponentsOf(const weights::HeldResult& result) {
+std::set<std::string> ComponentsOf(const weights::WeightInfo& result) {
   std::set<std::string> names;
   for (const std::string& component : result.components) {
     // What is made of constants alone has none.
@@ -74,11 +74,11 @@ std::string ReadText(const std::string& path) {
 
 }  // namespace
 
-void AddWeights(absl::Span<const weights::HeldResult> held,
+void AddWeights(absl::Span<const weights::WeightInfo> held,
                 absl::Span<const compiler::GraphInfo> graphs, MemoryReport& report) {
   const Users sharers = SharersOf(held, graphs);
   std::map<std::string, ComponentMemory> components;
-  for (const weights::HeldResult& result : held) {
+  for (const weights::WeightInfo& result : held) {
     const auto bytes = static_cast<int64_t>(result.bytes);
     report.weight_bytes += bytes;
     if (result.mapped) report.mapped_bytes += bytes;
@@ -113,8 +113,8 @@ void AddPictures(const PictureLoop& loop, const ColdRequests& cold, MemoryReport
 }
 
 void TakeAway(const compiler::Eviction& leaving, const backends::MemoryNeeds& needs,
-              absl::Span<const weights::HeldResult> held, MemoryReport& report) {
-  for (const weights::HeldResult& result : held) {
+              absl::Span<const weights::WeightInfo> held, MemoryReport& report) {
+  for (const weights::WeightInfo& result : held) {
     if (!leaving.weights.contains(result.data) || needs.weights.contains(result.key)) continue;
     const auto bytes = static_cast<int64_t>(result.bytes);
     report.weight_bytes -= bytes;

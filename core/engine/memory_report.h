@@ -18,7 +18,7 @@ namespace latentd::engine {
 
 // Fills in the weights: each result counts for every component that uses it, and once in the sum.
 // Who has a graph ready and holds no weights for it shares those of somebody else.
-void AddWeights(absl::Span<const weights::HeldResult> held,
+void AddWeights(absl::Span<const weights::WeightInfo> held,
                 absl::Span<const compiler::GraphInfo> graphs, MemoryReport& report);
 
 // Fills in arena, executables, artifacts and definitions. The arena is as large as the largest
@@ -30,7 +30,7 @@ void AddPictures(const PictureLoop& loop, const ColdRequests& cold, MemoryReport
 
 // The report once those have left: of their weights stays what `needs` reads too.
 void TakeAway(const compiler::Eviction& leaving, const backends::MemoryNeeds& needs,
-              absl::Span<const weights::HeldResult> held, MemoryReport& report);
+              absl::Span<const weights::WeightInfo> held, MemoryReport& report);
 
 // Fills in what malloc and the kernel say of this process.
 void AddProcess(MemoryReport& report);

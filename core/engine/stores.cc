@@ -59,8 +59,8 @@ weights::DigestArchive DigestsIn(DiskCache* cache, const Clock& clock, Worker& w
 }
 
 // `backend` packs what `reference` evaluates.
-weights::FormArchive FormsIn(DiskCache* cache, const backends::Backend& backend,
-                             const backends::Backend& reference, Worker& writes) {
+weights::WeightCache WeightCacheIn(DiskCache* cache, const backends::Backend& backend,
+                                   const backends::Backend& reference, Worker& writes) {
   if (cache == nullptr) return {};
   return {.find = [cache](absl::string_view key) -> std::optional<device::Buffer> {
             const auto entry = cache->Read(Kind::kPackedWeight, key);
@@ -91,7 +91,8 @@ Stores::Stores(const Config& config, backends::Backend& backend, const Clock& cl
     : disk(OpenCache(config, clock, registry)),
       digests(DigestsIn(disk.get(), clock, writes)),
       reference(std::make_unique<backends::reference::ReferenceBackend>()),
-      weights(backends::reference::EvaluateRecipe, FormsIn(disk.get(), backend, *reference, writes),
+      weights(backends::reference::EvaluateRecipe,
+              WeightCacheIn(disk.get(), backend, *reference, writes),
               backends::reference::EvaluationBytes),
       graphs(backend, clock, registry, disk.get(),
              {.compile = {.skipped_passes = {config.skipped_passes.begin(),

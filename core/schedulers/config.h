@@ -76,7 +76,7 @@ struct SchedulerConfig {
 
 // `json` is the text of a scheduler_config.json, and `class_name` what model_index.json says of it,
 // which counts more than the file's own _class_name, as in diffusers; empty: the file's.
-// INVALID_ARGUMENT, with a field violation for each of the overrides that cannot be had (fields
+// INVALID_ARGUMENT, with a field violation for each of the overrides that cannot be met (fields
 // "scheduler", "timestep_spacing", ...: their names in Overrides, `name` as "scheduler"), or
 // without violations where the file itself is at fault.
 absl::StatusOr<SchedulerConfig> ParseSchedulerConfig(absl::string_view json,

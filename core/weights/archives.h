@@ -23,7 +23,7 @@ namespace latentd::weights {
 inline constexpr size_t kLeastBytesKept = size_t{1} << 20;
 
 // Results of recipes. A key is a text that says everything the bytes depend on.
-struct FormArchive {
+struct WeightCache {
   // The bytes kept under the key, best mapped from a file, in a buffer of any dtype; nullopt: none.
   std::function<std::optional<device::Buffer>(absl::string_view key)> find;
   std::function<void(absl::string_view key, const device::Buffer& bytes)> keep;

@@ -61,8 +61,8 @@ class Checkpoint {
   // component/config.json.
   absl::StatusOr<std::string> ConfigText(absl::string_view component) const;
 
-  // scheduler/scheduler_config.json as it is, which need not be JSON: diffusers writes -Infinity for
-  // lambda_min_clipped.
+  // scheduler/scheduler_config.json as it is, which need not be JSON: diffusers writes -Infinity
+  // for lambda_min_clipped.
   absl::StatusOr<std::string> SchedulerConfigText() const;
 
   // The folder of a tokenizer; what is in it is not looked at.

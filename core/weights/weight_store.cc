@@ -58,14 +58,14 @@ std::string NameOf(const Graph& recipe, const std::vector<StoredTensor>& sources
 }
 
 // What the archive calls it.
-std::string KeptName(const FormArchive& archive, const std::string& name) {
+std::string KeptName(const WeightCache& archive, const std::string& name) {
   // 2: before, results of a checkpoint that was edited could be under the digests of the old one.
   return absl::StrCat("weight 2 of ", archive.version, "\n", name);
 }
 
 const Node& PlainNode(const Graph& recipe) { return recipe.node(recipe.outputs()[0].value); }
 
-size_t WantedBytes(const Node& plain, const Packing& packing) {
+size_t WantedBytes(const Node& plain, const WeightFormat& packing) {
   return packing.packer != nullptr
              ? packing.bytes
              : static_cast<size_t>(plain.shape.elements() * device::SizeOf(plain.dtype));
@@ -132,7 +132,7 @@ auto CatchAll(const std::vector<StoredTensor>& sources, Function make) -> declty
 
 }  // namespace
 
-struct WeightStore::Made {
+struct WeightStore::NewResult {
   Buffer result;
   bool mapped = false;
   bool keep = false;  // worth keeping, and not from the archive
@@ -143,11 +143,11 @@ struct WeightStore::Made {
 struct WeightStore::Entry {
   bool making = true;
   absl::Status failure;
-  Made made;
+  NewResult made;
   std::map<User, int> users;  // waiting ones too
 };
 
-// What keeps a Held alive.
+// What a WeightRef keeps alive the result by.
 struct WeightStore::Use {
   Use(WeightStore* store, const Digest& key, EntryPointer entry, User user)
       : store(store), key(key), entry(std::move(entry)), user(std::move(user)) {}
@@ -160,8 +160,8 @@ struct WeightStore::Use {
   User user;
 };
 
-absl::StatusOr<Held> WeightStore::Get(const Graph& recipe, const WeightSet& set,
-                                      const Packing& packing) {
+absl::StatusOr<WeightRef> WeightStore::Get(const Graph& recipe, const WeightSet& set,
+                                           const WeightFormat& packing) {
   ASSIGN_OR_RETURN(const std::vector<StoredTensor> sources, FindSources(recipe, set));
   const std::string name = NameOf(recipe, sources, packing.form);
   RETURN_IF_ERROR(CheckUnchanged(sources));
@@ -178,11 +178,11 @@ absl::StatusOr<Held> WeightStore::Get(const Graph& recipe, const WeightSet& set,
   const Buffer* result = &entry->made.result;
   // After the others could go on.
   if (is_maker && entry->made.keep) archive_.keep(KeptName(archive_, name), *result);
-  return Held(std::make_shared<Use>(this, key, std::move(entry), std::move(user)), result);
+  return WeightRef(std::make_shared<Use>(this, key, std::move(entry), std::move(user)), result);
 }
 
 absl::StatusOr<ResultNeeds> WeightStore::NeedsOf(const Graph& recipe, const WeightSet& set,
-                                                 const Packing& packing) const {
+                                                 const WeightFormat& packing) const {
   ASSIGN_OR_RETURN(const std::vector<StoredTensor> sources, FindSources(recipe, set));
   const Node& plain_node = PlainNode(recipe);
   ResultNeeds needs = {DigestOf(NameOf(recipe, sources, packing.form)).ToString(),
@@ -224,7 +224,7 @@ absl::StatusOr<Buffer> WeightStore::MakePlain(const Graph& recipe,
   return evaluator_(recipe, buffers);
 }
 
-std::optional<Buffer> WeightStore::FindKept(const Node& plain, const Packing& packing,
+std::optional<Buffer> WeightStore::FindKept(const Node& plain, const WeightFormat& packing,
                                             const std::string& name) const {
   const bool is_stored = packing.packer == nullptr && plain.op == Op::kWeight;
   const size_t bytes = WantedBytes(plain, packing);
@@ -237,13 +237,13 @@ std::optional<Buffer> WeightStore::FindKept(const Node& plain, const Packing& pa
                       packed ? device::Shape({static_cast<int64_t>(bytes)}) : plain.shape, owner);
 }
 
-absl::StatusOr<WeightStore::Made> WeightStore::Make(const Graph& recipe,
-                                                    const std::vector<StoredTensor>& sources,
-                                                    const Packing& packing,
-                                                    const std::string& name) const {
+absl::StatusOr<WeightStore::NewResult> WeightStore::Make(const Graph& recipe,
+                                                         const std::vector<StoredTensor>& sources,
+                                                         const WeightFormat& packing,
+                                                         const std::string& name) const {
   const Node& plain_node = PlainNode(recipe);
   if (std::optional<Buffer> found = FindKept(plain_node, packing, name)) {
-    return Made{*std::move(found), /*mapped=*/true};
+    return NewResult{*std::move(found), /*mapped=*/true};
   }
   ASSIGN_OR_RETURN(Buffer made, MakePlain(recipe, sources));
   if (packing.packer != nullptr) {
@@ -262,10 +262,11 @@ absl::StatusOr<WeightStore::Made> WeightStore::Make(const Graph& recipe,
   for (const StoredTensor& source : sources) ReleasePages(source);
   const bool keep =
       archive_.keep != nullptr && whole == nullptr && made.bytes() >= archive_.least_bytes;
-  return Made{std::move(made), /*mapped=*/false, keep};
+  return NewResult{std::move(made), /*mapped=*/false, keep};
 }
 
-void WeightStore::Finish(const Digest& key, const EntryPointer& entry, absl::StatusOr<Made> made) {
+void WeightStore::Finish(const Digest& key, const EntryPointer& entry,
+                         absl::StatusOr<NewResult> made) {
   absl::MutexLock lock(&mutex_);
   entry->making = false;
   if (made.ok()) {
@@ -305,12 +306,12 @@ size_t WeightStore::entries() const {
       entries_.begin(), entries_.end(), [](const auto& entry) { return !entry.second->making; }));
 }
 
-std::vector<HeldResult> WeightStore::List() const {
+std::vector<WeightInfo> WeightStore::List() const {
   absl::MutexLock lock(&mutex_);
-  std::vector<HeldResult> results;
+  std::vector<WeightInfo> results;
   for (const auto& [key, entry] : entries_) {
     if (entry->making) continue;
-    HeldResult& held = results.emplace_back();
+    WeightInfo& held = results.emplace_back();
     held = {key.ToString(), entry->made.result.bytes(), entry->made.mapped};
     std::set<std::string> components, sets;
     for (const auto& [user, count] : entry->users) {

@@ -6,7 +6,7 @@
 // ("" = plain). So equal tensors of two files (the refiner's VAE is the base's) are held once with
 // nothing to configure. The last user to go frees the memory.
 //
-// Results of FormArchive::least_bytes and more are kept over a restart, if an archive is given,
+// Results of WeightCache::least_bytes and more are kept over a restart, if an archive is given,
 // unless they are a tensor as it is. Once a result is made, its sources' pages are released.
 //
 // Nothing that is held is memory of a checkpoint's file: what is written to the file shows in no
@@ -37,9 +37,9 @@
 
 namespace latentd::weights {
 
-// A held result. Copies share it, and the last one to go frees it; a Buffer copied out of it must
-// not outlive it.
-using Held = std::shared_ptr<const device::Buffer>;
+// A result that the store holds. Copies share it, and the last one to go frees it; a Buffer copied
+// out of it must not outlive it.
+using WeightRef = std::shared_ptr<const device::Buffer>;
 
 // Runs a recipe on its sources, in the order of the graph's weights: the reference backend's
 // evaluator, handed in because weights/ may not include backends/.
@@ -54,7 +54,7 @@ using EvaluationBytes = std::function<size_t(const graph::Graph& recipe)>;
 using Packer = std::function<absl::StatusOr<device::Buffer>(const device::Buffer& plain)>;
 
 // How a result is wanted.
-struct Packing {
+struct WeightFormat {
   std::string form;  // names all that the packed bytes depend on beside the plain; "": plain
   Packer packer;     // null for ""
   size_t bytes = 0;  // of what it makes; of no meaning for ""
@@ -69,11 +69,11 @@ struct ResultNeeds {
 };
 
 // One result that is held, for reports.
-struct HeldResult {
+struct WeightInfo {
   std::string key;  // as in ResultNeeds
   size_t bytes = 0;
   bool mapped = false;  // pages of the archive, which the kernel can drop and read again
-  int users = 0;        // Held that somebody has
+  int users = 0;        // references that somebody has
   // Who they got it for: the first part of the weights' names ("unet"), the sets' names ("base").
   std::vector<std::string> components, sets;
   const void* data = nullptr;  // where it lies
@@ -82,7 +82,7 @@ struct HeldResult {
 class WeightStore {
  public:
   // Without `evaluation_bytes` a recipe is taken to need its result alone.
-  explicit WeightStore(Evaluator evaluator, FormArchive archive = {},
+  explicit WeightStore(Evaluator evaluator, WeightCache archive = {},
                        EvaluationBytes evaluation_bytes = {})
       : evaluator_(std::move(evaluator)),
         archive_(std::move(archive)),
@@ -94,13 +94,13 @@ class WeightStore {
   // shape than the recipe's weight, INTERNAL a packer that makes other than packing.bytes;
   // RESOURCE_EXHAUSTED: no memory for it; FAILED_PRECONDITION, reason CHECKPOINT_CHANGED, a file
   // that was edited. The packer must give the same bytes for the same form and plain result.
-  absl::StatusOr<Held> Get(const graph::Graph& recipe, const WeightSet& set,
-                           const Packing& packing = {});
+  absl::StatusOr<WeightRef> Get(const graph::Graph& recipe, const WeightSet& set,
+                                const WeightFormat& packing = {});
 
   // Of Get with the same, without making anything; what the archive has is taken to be made. Errors
   // as Get's.
   absl::StatusOr<ResultNeeds> NeedsOf(const graph::Graph& recipe, const WeightSet& set,
-                                      const Packing& packing = {}) const;
+                                      const WeightFormat& packing = {}) const;
 
   // Bytes of all results that are held now, mapped ones too; of the mapped ones; and how many there
   // are.
@@ -108,7 +108,7 @@ class WeightStore {
   size_t mapped_bytes() const;
   size_t entries() const;
   // Each of them, in no order.
-  std::vector<HeldResult> List() const;
+  std::vector<WeightInfo> List() const;
 
  private:
   struct User {
@@ -118,22 +118,23 @@ class WeightStore {
   struct Entry;
   using EntryPointer = std::shared_ptr<Entry>;
   struct Use;
-  struct Made;
+  struct NewResult;
 
   // The entry of that key, with one user more. Waits for a thread that makes it; true: this thread
   // is to make it, and to call Finish.
   bool Join(const Digest& key, const User& user, EntryPointer* entry);
-  absl::StatusOr<Made> Make(const graph::Graph& recipe, const std::vector<StoredTensor>& sources,
-                            const Packing& packing, const std::string& name) const;
+  absl::StatusOr<NewResult> Make(const graph::Graph& recipe,
+                                 const std::vector<StoredTensor>& sources,
+                                 const WeightFormat& packing, const std::string& name) const;
   absl::StatusOr<device::Buffer> MakePlain(const graph::Graph& recipe,
                                            const std::vector<StoredTensor>& sources) const;
-  std::optional<device::Buffer> FindKept(const graph::Node& plain, const Packing& packing,
+  std::optional<device::Buffer> FindKept(const graph::Node& plain, const WeightFormat& packing,
                                          const std::string& name) const;
-  void Finish(const Digest& key, const EntryPointer& entry, absl::StatusOr<Made> made);
+  void Finish(const Digest& key, const EntryPointer& entry, absl::StatusOr<NewResult> made);
   void Leave(const Digest& key, const EntryPointer& entry, const User& user);
 
   const Evaluator evaluator_;
-  const FormArchive archive_;
+  const WeightCache archive_;
   const EvaluationBytes evaluation_bytes_;
   mutable absl::Mutex mutex_;
   absl::flat_hash_map<Digest, EntryPointer> entries_ ABSL_GUARDED_BY(mutex_);

@@ -118,7 +118,7 @@ ROWS = [
         stat("Memory", "Held, of the budget; the fullest replica's.",
              f"max(instance:latentd_device_memory:budget_ratio{{{SELECTED}}})", "percentunit",
              thresholds=thresholds("green", (0.8, "orange"), (0.9, "red"))),
-        timeline("State", "Of each replica. DEGRADED: some bucket cannot be had; DRAINING: it finishes what it has.",
+        timeline("State", "Of each replica. DEGRADED: some bucket failed to load; DRAINING: it finishes what it has.",
                  "{{instance}}", f"max by (instance) ({state_number()})",
                  {str(number): {"text": state, "color": color, "index": number}
                   for number, (state, color) in enumerate(STATES.items(), 1)}),
@@ -208,7 +208,7 @@ ROWS = [
               ("budget", f"max(latentd_device_memory_budget_bytes{{{SELECTED}}})"), unit="bytes"),
         graph("Held, of the budget", "At 100 % what does not fit is refused.",
               ("{{instance}}", f"instance:latentd_device_memory:budget_ratio{{{SELECTED}}}"), unit="percentunit", limit=0.9),
-        graph("Refused or failed for want of memory", "By stage; admission: before the queue.",
+        graph("Refused or failed: out of memory", "By stage; admission: before the queue.",
               ("{{stage}}", f"sum by (stage) (increase(latentd_out_of_memory_total{{{SELECTED}}}[5m]))"), bars=True, stack=True),
         graph("Pictures with values that are not finite", "By what followed; none was sent.",
               ("{{reason}}", f"sum by (reason) (increase(latentd_invalid_images_total{{{SELECTED}}}[5m]))"),

@@ -6,9 +6,10 @@
 //                                          one by several options, all of them by "all"
 //   cpu_backend_bench --instructions=step  a line for each instruction, dearest first, and the sum
 //   cpu_backend_bench --instructions=decode   by kernel; each is run alone, the least of many
-//   cpu_backend_bench --ways=step          of each instruction that can be computed in several ways
-//   cpu_backend_bench --ways=decode        what each way takes, and in all what the rules of
-//                                          core/backends/cpu/ways.h take and what the best would
+//   cpu_backend_bench --algorithms=step   of each instruction that has several algorithms
+//   cpu_backend_bench --algorithms=decode what each algorithm takes, and in all what the rules of
+//                                          core/backends/cpu/algorithms.h take and what the best
+//                                          would
 //
 // All of them in f32, or with --precision=bf16 (or f16) as the last argument in that.
 // Other arguments are Google Benchmark's. Built with the tests, run by nobody but you.
@@ -25,9 +26,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "core/backends/cpu/algorithms.h"
 #include "core/backends/cpu/cpu_backend.h"
 #include "core/backends/cpu/cpu_executable.h"
-#include "core/backends/cpu/ways.h"
 #include "core/backends/reference/evaluate.h"
 #include "core/base/clock.h"
 #include "core/graph/op_table.h"
@@ -164,12 +165,12 @@ void PrintInstructions(const std::string& name) {
   std::printf("%9.1f us  in all\n", total);
 }
 
-// One instruction, in one of its ways, on memory of its own.
+// One instruction, by one of its algorithms, on memory of its own.
 class Alone {
  public:
   Alone(const backends::cpu::Program& program, const Instruction& instruction,
-        backends::cpu::Way way, const backends::cpu::Machine& machine)
-      : kernel_(BindKernel(program, instruction, way, machine).value()),
+        backends::cpu::Algorithm algorithm, const backends::cpu::Machine& machine)
+      : kernel_(BindKernel(program, instruction, algorithm, machine).value()),
         storages_(program.storages.size(), nullptr),
         workspace_(Scratch(kernel_.workspace_bytes)),
         packed_(Scratch(kernel_.packing.has_value() ? kernel_.packing->bytes : 0)) {
@@ -202,26 +203,27 @@ class Alone {
   double least_ = 1e9;
 };
 
-void PrintWays(const std::string& name) {
+void PrintAlgorithms(const std::string& name) {
   const auto shared = RigWithout("").Load(name);
   const auto& program = static_cast<CpuExecutable&>(*shared).program();
   const backends::cpu::Machine machine = {&backends::cpu::KernelsOfThisMachine(),
                                           omp_get_max_threads()};
   double by_rules = 0, by_best = 0;
   for (const Instruction& instruction : program.instructions) {
-    const std::vector<backends::cpu::Way> ways = WaysOf(program, instruction);
-    if (ways.size() == 1) continue;
+    const std::vector<backends::cpu::Algorithm> algorithms = AlgorithmsFor(program, instruction);
+    if (algorithms.size() == 1) continue;
     std::vector<Alone> alone;
-    for (const auto way : ways) alone.emplace_back(program, instruction, way, machine);
-    std::vector<double> least(ways.size());
+    for (const auto algorithm : algorithms)
+      alone.emplace_back(program, instruction, algorithm, machine);
+    std::vector<double> least(algorithms.size());
     for (int round = 0; round < 60; ++round) {
-      for (size_t i = 0; i < ways.size(); ++i) least[i] = alone[i].Run();
+      for (size_t i = 0; i < algorithms.size(); ++i) least[i] = alone[i].Run();
     }
-    const auto rule = DefaultWay(program, instruction, machine);
-    for (size_t i = 0; i < ways.size(); ++i) {
-      std::printf("%9.1f us in way %d%s", least[i], static_cast<int>(ways[i]),
-                  ways[i] == rule ? "* " : "  ");
-      if (ways[i] == rule) by_rules += least[i];
+    const auto rule = ChooseAlgorithm(program, instruction, machine);
+    for (size_t i = 0; i < algorithms.size(); ++i) {
+      std::printf("%9.1f us by algorithm %d%s", least[i], static_cast<int>(algorithms[i]),
+                  algorithms[i] == rule ? "* " : "  ");
+      if (algorithms[i] == rule) by_rules += least[i];
     }
     std::printf("%s\n", Describe(instruction).c_str());
     by_best += *std::min_element(least.begin(), least.end());
@@ -258,7 +260,7 @@ void RegisterAll(int* argc, char** argv) {
 }  // namespace latentd
 
 int main(int argc, char** argv) {
-  constexpr absl::string_view kFlag = "--instructions=", kWays = "--ways=",
+  constexpr absl::string_view kFlag = "--instructions=", kAlgorithms = "--algorithms=",
                               kPrecision = "--precision=";
   if (argc > 1 && absl::StartsWith(argv[argc - 1], kPrecision)) {
     latentd::Precision() = latentd::device::ParseDType(argv[--argc] + kPrecision.size()).value();
@@ -267,8 +269,8 @@ int main(int argc, char** argv) {
     latentd::PrintInstructions(argv[1] + kFlag.size());
     return 0;
   }
-  if (argc > 1 && absl::StartsWith(argv[1], kWays)) {
-    latentd::PrintWays(argv[1] + kWays.size());
+  if (argc > 1 && absl::StartsWith(argv[1], kAlgorithms)) {
+    latentd::PrintAlgorithms(argv[1] + kAlgorithms.size());
     return 0;
   }
   latentd::RegisterAll(&argc, argv);

@@ -3,15 +3,15 @@
 // Internal to this directory.
 #pragma once
 
+#include "core/backends/cpu/algorithms.h"
 #include "core/backends/cpu/bound_kernel.h"
-#include "core/backends/cpu/ways.h"
 
 namespace latentd::backends::cpu {
 
 struct BinderArguments {
   const Program& program;
   const Instruction& instruction;
-  Way way;
+  Algorithm algorithm;
   const Machine& machine;
 
   const View& operand(int i) const { return instruction.operands[i]; }

@@ -23,8 +23,9 @@ constexpr std::array<Binder, kKernels> kBinders = {
 }  // namespace
 
 absl::StatusOr<BoundKernel> BindKernel(const Program& program, const Instruction& instruction,
-                                       Way way, const Machine& machine) {
-  return kBinders[static_cast<size_t>(instruction.kernel)]({program, instruction, way, machine});
+                                       Algorithm algorithm, const Machine& machine) {
+  return kBinders[static_cast<size_t>(instruction.kernel)](
+      {program, instruction, algorithm, machine});
 }
 
 }  // namespace latentd::backends::cpu

@@ -22,13 +22,13 @@ struct Frame {
 
 struct BoundKernel {
   size_t workspace_bytes = 0;
-  std::optional<weights::Packing> packing;  // of the second operand, a held weight
+  std::optional<weights::WeightFormat> packing;  // of the second operand, a held weight
   // Throws what oneDNN throws.
   std::function<absl::Status(const Frame&)> run;
 };
 
 // How an instruction is computed: what a plan chooses. Plans hold the numbers.
-enum class Way : uint8_t {
+enum class Algorithm : uint8_t {
   kDirect,         // one primitive of oneDNN, or this backend's only kernel
   kAsConvolution,  // a linear layer as oneDNN's convolution of one pixel
   kThenAdd,        // a convolution, to which its residual is then added in place
@@ -41,9 +41,9 @@ struct Machine {
   int threads = 1;
 };
 
-// `way` is one of WaysOf(program, instruction). Throws what oneDNN throws.
+// `algorithm` is one of AlgorithmsFor(program, instruction). Throws what oneDNN throws.
 absl::StatusOr<BoundKernel> BindKernel(const Program& program, const Instruction& instruction,
-                                       Way way, const Machine& machine);
+                                       Algorithm algorithm, const Machine& machine);
 
 // The address of a view's first element.
 inline char* BytesOf(const View& view, const Frame& frame) {

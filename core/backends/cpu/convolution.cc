@@ -45,7 +45,7 @@ BoundKernel BindOne(const BinderArguments& a) {
 BoundKernel BindThenAdd(const BinderArguments& a) {
   Instruction product = a.instruction;
   product.operands[3] = View();
-  BoundKernel kernel = BindOne({a.program, product, a.way, a.machine});
+  BoundKernel kernel = BindOne({a.program, product, a.algorithm, a.machine});
   kernel.run = [run = std::move(kernel.run), add = a.machine.kernels->binary,
                 loops = LoopsOver({&a.result(), &a.result(), &a.operand(3)}), y = a.result(),
                 residual = a.operand(3)](const Frame& f) {
@@ -60,8 +60,8 @@ BoundKernel BindThenAdd(const BinderArguments& a) {
 }  // namespace
 
 absl::StatusOr<BoundKernel> BindConvolution(const BinderArguments& a) {
-  if (a.way == Way::kWinograd) return BindWinograd(a);
-  return a.way == Way::kThenAdd ? BindThenAdd(a) : BindOne(a);
+  if (a.algorithm == Algorithm::kWinograd) return BindWinograd(a);
+  return a.algorithm == Algorithm::kThenAdd ? BindThenAdd(a) : BindOne(a);
 }
 
 }  // namespace latentd::backends::cpu

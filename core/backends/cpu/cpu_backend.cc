@@ -8,6 +8,7 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "core/backends/cpu/algorithms.h"
 #include "core/backends/cpu/code_memory.h"
 #include "core/backends/cpu/cpu_executable.h"
 #include "core/backends/cpu/fused_patterns.h"
@@ -15,7 +16,6 @@
 #include "core/backends/cpu/onednn.h"
 #include "core/backends/cpu/plan.h"
 #include "core/backends/cpu/thread_count.h"
-#include "core/backends/cpu/ways.h"
 #include "core/base/status_macros.h"
 #include "core/graph/verifier.h"
 
@@ -24,12 +24,12 @@ namespace {
 
 constexpr absl::string_view kName = "the CPU backend";
 
-std::vector<Way> DefaultWays(const Program& program, const Machine& machine) {
-  std::vector<Way> ways;
+std::vector<Algorithm> ChooseAlgorithms(const Program& program, const Machine& machine) {
+  std::vector<Algorithm> algorithms;
   for (const Instruction& instruction : program.instructions) {
-    ways.push_back(DefaultWay(program, instruction, machine));
+    algorithms.push_back(ChooseAlgorithm(program, instruction, machine));
   }
-  return ways;
+  return algorithms;
 }
 
 // Runs `work` on this thread and `others` more, or as many as there can be.
@@ -44,7 +44,8 @@ void RunOnThreads(size_t others, const std::function<void()>& work) {
 }
 
 // On several threads, since oneDNN generates code for each kernel.
-absl::StatusOr<std::vector<BoundKernel>> BindAll(const Program& program, absl::Span<const Way> ways,
+absl::StatusOr<std::vector<BoundKernel>> BindAll(const Program& program,
+                                                 absl::Span<const Algorithm> algorithms,
                                                  const Machine& machine) {
   constexpr size_t kLeastForAThread = 16;
   const size_t count = program.instructions.size();
@@ -55,7 +56,7 @@ absl::StatusOr<std::vector<BoundKernel>> BindAll(const Program& program, absl::S
     for (size_t i = next++; i < count; i = next++) {
       bound[i] = CatchOneDnn(kName, [&]() -> absl::StatusOr<BoundKernel> {
         RETURN_IF_ERROR(CheckCodeMemory());
-        return BindKernel(program, program.instructions[i], ways[i], machine);
+        return BindKernel(program, program.instructions[i], algorithms[i], machine);
       });
     }
   });
@@ -90,8 +91,8 @@ absl::StatusOr<Bound> Bind(const graph::Graph& graph, absl::string_view plan_byt
   bound.program = Lower(graph, bound.recipes, machine);
   absl::StatusOr<CpuPlan> plan = Decode(plan_bytes);
   RETURN_IF_ERROR(DataLossUnlessOk(plan.status()));
-  RETURN_IF_ERROR(DataLossUnlessOk(CheckWays(bound.program, plan->ways)));
-  ASSIGN_OR_RETURN(bound.kernels, BindAll(bound.program, plan->ways, machine));
+  RETURN_IF_ERROR(DataLossUnlessOk(CheckAlgorithms(bound.program, plan->algorithms)));
+  ASSIGN_OR_RETURN(bound.kernels, BindAll(bound.program, plan->algorithms, machine));
   bound.values = ValuesInArena(bound.program, bound.kernels);
   RETURN_IF_ERROR(DataLossUnlessOk(CheckMemory(bound.values, plan->memory)));
   bound.memory = std::move(plan->memory);
@@ -103,7 +104,7 @@ absl::StatusOr<MemoryNeeds> NeedsOf(const graph::Graph& graph, const Bound& boun
   MemoryNeeds needs;
   needs.arena_bytes = bound.memory.arena_bytes;
   needs.executable_bytes = OwnBytes(graph, bound.kernels);
-  for (const WeightForm& wanted : WeightForms(bound.program, bound.kernels)) {
+  for (const WeightUse& wanted : WeightUses(bound.program, bound.kernels)) {
     ASSIGN_OR_RETURN(
         const weights::ResultNeeds result,
         weights.store().NeedsOf(bound.recipes[wanted.recipe].graph, weights, wanted.packing));
@@ -152,8 +153,9 @@ absl::StatusOr<std::string> CpuBackend::Plan(const graph::Graph& graph) const {
   const std::vector<graph::Recipe> recipes = graph::ExtractRecipes(graph);
   const Program program = Lower(graph, recipes, machine_);
   CpuPlan plan;
-  plan.ways = DefaultWays(program, machine_);
-  ASSIGN_OR_RETURN(const std::vector<BoundKernel> kernels, BindAll(program, plan.ways, machine_));
+  plan.algorithms = ChooseAlgorithms(program, machine_);
+  ASSIGN_OR_RETURN(const std::vector<BoundKernel> kernels,
+                   BindAll(program, plan.algorithms, machine_));
   ASSIGN_OR_RETURN(plan.memory, graph::PlanMemory(ValuesInArena(program, kernels).values));
   return Encode(plan);
 }

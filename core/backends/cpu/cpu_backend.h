@@ -6,7 +6,7 @@
 // twice f32's time, for half of its weights' memory. Elsewhere bf16, and f16 everywhere, is right
 // and not fast.
 //
-// How an instruction is computed is a rule of its shape (ways.h); nothing is timed.
+// How an instruction is computed is a rule of its shape (algorithms.h); nothing is timed.
 //
 // Plans: plan.h. From a graph to a run: lowering.h, bound_kernel.h, cpu_executable.h.
 #pragma once

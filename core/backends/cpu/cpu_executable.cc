@@ -28,16 +28,16 @@ std::vector<bool> ReadPlain(const Program& program, absl::Span<const BoundKernel
 
 }  // namespace
 
-std::vector<WeightForm> WeightForms(const Program& program, absl::Span<const BoundKernel> kernels) {
-  std::vector<WeightForm> forms;
+std::vector<WeightUse> WeightUses(const Program& program, absl::Span<const BoundKernel> kernels) {
+  std::vector<WeightUse> forms;
   const std::vector<bool> plain = ReadPlain(program, kernels);
   for (size_t i = 0; i < program.storages.size(); ++i) {
     const Storage& storage = program.storages[i];
     if (!plain[i] || storage.place != Place::kHeld) continue;
     const auto bytes = static_cast<size_t>(storage.elements * device::SizeOf(storage.dtype));
-    const weights::Packing packing =
-        storage.widened ? weights::Packing{"f32", InFloat32, bytes}
-                        : weights::Packing{.form = "", .packer = nullptr, .bytes = bytes};
+    const weights::WeightFormat packing =
+        storage.widened ? weights::WeightFormat{"f32", InFloat32, bytes}
+                        : weights::WeightFormat{.form = "", .packer = nullptr, .bytes = bytes};
     forms.push_back({storage.index, static_cast<int>(i), -1, packing});
   }
   for (size_t i = 0; i < kernels.size(); ++i) {
@@ -95,8 +95,8 @@ void CpuExecutable::Place(const ArenaValues& values, const graph::MemoryPlan& me
 
 absl::Status CpuExecutable::HoldWeights(const std::vector<graph::Recipe>& recipes,
                                         const weights::WeightSet& weights) {
-  for (const WeightForm& wanted : WeightForms(program_, kernels_)) {
-    ASSIGN_OR_RETURN(weights::Held held,
+  for (const WeightUse& wanted : WeightUses(program_, kernels_)) {
+    ASSIGN_OR_RETURN(weights::WeightRef held,
                      weights.store().Get(recipes[wanted.recipe].graph, weights, wanted.packing));
     if (wanted.instruction >= 0) {
       packed_[wanted.instruction] = held->data();
@@ -111,7 +111,7 @@ absl::Status CpuExecutable::HoldWeights(const std::vector<graph::Recipe>& recipe
 std::vector<const void*> CpuExecutable::weights() const {
   std::vector<const void*> weights;
   weights.reserve(held_.size());
-  for (const weights::Held& held : held_) weights.push_back(held->data());
+  for (const weights::WeightRef& held : held_) weights.push_back(held->data());
   return weights;
 }
 

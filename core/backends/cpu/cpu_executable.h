@@ -16,13 +16,13 @@ namespace latentd::backends::cpu {
 
 // One result that an executable takes from the store, and where it goes: to a storage that kernels
 // read as it is, or to the instruction that reads it packed.
-struct WeightForm {
+struct WeightUse {
   int recipe;
-  int storage;               // -1: packed
-  int instruction;           // -1: not packed
-  weights::Packing packing;  // with its bytes, of a plain result too
+  int storage;                    // -1: packed
+  int instruction;                // -1: not packed
+  weights::WeightFormat packing;  // with its bytes, of a plain result too
 };
-std::vector<WeightForm> WeightForms(const Program& program, absl::Span<const BoundKernel> kernels);
+std::vector<WeightUse> WeightUses(const Program& program, absl::Span<const BoundKernel> kernels);
 
 // Bytes that an executable holds beside arena and weights, about.
 size_t OwnBytes(const graph::Graph& graph, absl::Span<const BoundKernel> kernels);
@@ -67,10 +67,10 @@ class CpuExecutable : public Executable {
   std::unique_ptr<Arena::Lease> lease_;
   const int threads_;
   std::vector<Port> inputs_, outputs_;
-  std::vector<char*> storages_;      // address of each storage
-  std::vector<char*> workspaces_;    // of each instruction
-  std::vector<weights::Held> held_;  // plain and packed
-  std::vector<const void*> packed_;  // of each instruction, or null
+  std::vector<char*> storages_;           // address of each storage
+  std::vector<char*> workspaces_;         // of each instruction
+  std::vector<weights::WeightRef> held_;  // plain and packed
+  std::vector<const void*> packed_;       // of each instruction, or null
 };
 
 }  // namespace latentd::backends::cpu

@@ -1,6 +1,6 @@
 #include "core/backends/cpu/kernel_rules.h"
 
-#include "core/backends/cpu/ways.h"
+#include "core/backends/cpu/algorithms.h"
 
 namespace latentd::backends::cpu {
 

@@ -64,8 +64,8 @@ BoundKernel BindAsConvolution(const BinderArguments& a, const Sizes& s) {
 }  // namespace
 
 absl::StatusOr<BoundKernel> BindLinear(const BinderArguments& a) {
-  return a.way == Way::kAsConvolution ? BindAsConvolution(a, SizesOf(a))
-                                      : BindAsMatmul(a, SizesOf(a));
+  return a.algorithm == Algorithm::kAsConvolution ? BindAsConvolution(a, SizesOf(a))
+                                                  : BindAsMatmul(a, SizesOf(a));
 }
 
 }  // namespace latentd::backends::cpu

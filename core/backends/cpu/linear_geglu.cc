@@ -79,8 +79,8 @@ Half MakeHalf(const Sizes& s, bool has_bias, const dnnl::post_ops& post_ops) {
 }
 
 // Both halves of [2 * out, in], each in the layout of the products, one behind the other.
-weights::Packing PackHalves(const Half& one, device::DType stored) {
-  const weights::Packing half = PackingFor(one.name, stored, one.plain_weight, one.weight);
+weights::WeightFormat PackHalves(const Half& one, device::DType stored) {
+  const weights::WeightFormat half = PackingFor(one.name, stored, one.plain_weight, one.weight);
   const size_t stride = RoundUp(one.weight.get_size(), device::kAlignment);
   const auto pack = [plain = one.plain_weight, wanted = one.weight,
                      stride](const device::Buffer& weight) -> absl::StatusOr<device::Buffer> {

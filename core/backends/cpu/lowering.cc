@@ -4,9 +4,9 @@
 #include <optional>
 #include <tuple>
 
+#include "core/backends/cpu/algorithms.h"
 #include "core/backends/cpu/fused_patterns.h"
 #include "core/backends/cpu/kernel_rules.h"
-#include "core/backends/cpu/ways.h"
 
 namespace latentd::backends::cpu {
 namespace {

@@ -143,8 +143,9 @@ device::Buffer AsPlain(const device::Buffer& weight, const dnnl::memory::desc& p
   return plain.data_type() == dnnl::memory::data_type::f32 ? InFloat32(weight) : weight;
 }
 
-weights::Packing PackingFor(const std::string& what, device::DType stored,
-                            const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted) {
+weights::WeightFormat PackingFor(const std::string& what, device::DType stored,
+                                 const dnnl::memory::desc& plain,
+                                 const dnnl::memory::desc& wanted) {
   const bool is_plain = TypeOf(stored) == plain.data_type() && stored != device::DType::kF16;
   if (is_plain && plain == wanted) return {"", nullptr, plain.get_size()};
   const auto pack = [=](const device::Buffer& weight) -> absl::StatusOr<device::Buffer> {

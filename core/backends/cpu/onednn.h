@@ -61,8 +61,8 @@ void SkipUnsound(PrimitiveDesc& desc) {
 // How WeightStore packs a weight of dtype `stored`, which lies as `plain`, into what the primitive
 // wants. `what` keeps layouts of different primitives apart.
 // REQUIRES: the dtype of `plain` is `stored`, or f32, into which the weight is then converted.
-weights::Packing PackingFor(const std::string& what, device::DType stored,
-                            const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted);
+weights::WeightFormat PackingFor(const std::string& what, device::DType stored,
+                                 const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted);
 
 // The weight, in f32 if `plain` is and it is not.
 device::Buffer AsPlain(const device::Buffer& weight, const dnnl::memory::desc& plain);

@@ -4,7 +4,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "core/backends/cpu/ways.h"
+#include "core/backends/cpu/algorithms.h"
 #include "core/base/coding.h"
 
 namespace latentd::backends::cpu {
@@ -21,8 +21,9 @@ void Extend(ArenaValues& values, const View& view, int step) {
 
 std::string Encode(const CpuPlan& plan) {
   std::string bytes(kMagic);
-  PutLittleEndian(bytes, static_cast<uint32_t>(plan.ways.size()));
-  for (const Way way : plan.ways) PutLittleEndian(bytes, static_cast<uint8_t>(way));
+  PutLittleEndian(bytes, static_cast<uint32_t>(plan.algorithms.size()));
+  for (const Algorithm algorithm : plan.algorithms)
+    PutLittleEndian(bytes, static_cast<uint8_t>(algorithm));
   PutLittleEndian(bytes, static_cast<uint32_t>(plan.memory.offsets.size()));
   for (size_t offset : plan.memory.offsets) PutLittleEndian(bytes, uint64_t{offset});
   PutLittleEndian(bytes, uint64_t{plan.memory.arena_bytes});
@@ -35,8 +36,8 @@ absl::StatusOr<CpuPlan> Decode(absl::string_view bytes) {
   }
   LittleEndianReader reader(bytes.substr(kMagic.size()));
   CpuPlan plan;
-  plan.ways.resize(reader.TakeCount(sizeof(uint8_t)));
-  for (Way& way : plan.ways) way = Way{reader.Take<uint8_t>()};
+  plan.algorithms.resize(reader.TakeCount(sizeof(uint8_t)));
+  for (Algorithm& algorithm : plan.algorithms) algorithm = Algorithm{reader.Take<uint8_t>()};
   plan.memory.offsets.resize(reader.TakeCount(sizeof(uint64_t)));
   for (size_t& offset : plan.memory.offsets) offset = reader.Take<uint64_t>();
   plan.memory.arena_bytes = reader.Take<uint64_t>();
@@ -69,17 +70,18 @@ ArenaValues ValuesInArena(const Program& program, absl::Span<const BoundKernel> 
   return result;
 }
 
-absl::Status CheckWays(const Program& program, absl::Span<const Way> ways) {
-  if (ways.size() != program.instructions.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("a plan of ", ways.size(),
+absl::Status CheckAlgorithms(const Program& program, absl::Span<const Algorithm> algorithms) {
+  if (algorithms.size() != program.instructions.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("a plan of ", algorithms.size(),
                                                    " choices for a graph of ",
                                                    program.instructions.size(), " instructions"));
   }
-  for (size_t i = 0; i < ways.size(); ++i) {
-    if (absl::c_linear_search(WaysOf(program, program.instructions[i]), ways[i])) continue;
-    return absl::InvalidArgumentError(absl::StrCat("instruction ", i, " cannot be computed in way ",
-                                                   static_cast<int>(ways[i]),
-                                                   ", which the plan chooses"));
+  for (size_t i = 0; i < algorithms.size(); ++i) {
+    if (absl::c_linear_search(AlgorithmsFor(program, program.instructions[i]), algorithms[i]))
+      continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("instruction ", i, " cannot be computed by algorithm ",
+                     static_cast<int>(algorithms[i]), ", which the plan chooses"));
   }
   return absl::OkStatus();
 }

@@ -1,8 +1,8 @@
-// The CPU backend's plan of a graph: a way to compute each instruction and a place in the arena
+// The CPU backend's plan of a graph: an algorithm for each instruction and a place in the arena
 // for each intermediate and each kernel's workspace. As bytes, all little-endian:
 //
 //   u8[8]   "latcpu\0\1": the last byte is the format's version
-//   u32     number of instructions, then its way (u8) for each
+//   u32     number of instructions, then its algorithm (u8) for each
 //   u32     number of values, then an offset in the arena (u64) for each
 //   u64     bytes of the arena
 //
@@ -22,7 +22,7 @@
 namespace latentd::backends::cpu {
 
 struct CpuPlan {
-  std::vector<Way> ways;
+  std::vector<Algorithm> algorithms;
   graph::MemoryPlan memory;
 };
 
@@ -40,8 +40,8 @@ struct ArenaValues {
 };
 ArenaValues ValuesInArena(const Program& program, absl::Span<const BoundKernel> kernels);
 
-// OK iff each instruction has the way that is chosen for it.
-absl::Status CheckWays(const Program& program, absl::Span<const Way> ways);
+// OK iff each instruction has the algorithm that is chosen for it.
+absl::Status CheckAlgorithms(const Program& program, absl::Span<const Algorithm> algorithms);
 
 // OK iff every value has its place, none overlaps another while both live, and the arena is not
 // larger than all of them together.

@@ -90,10 +90,11 @@ std::array<Phase, kPhases> MakePhases(const BinderArguments& a) {
 }
 
 // The weights of all phases, each in its convolution's layout, one behind the other.
-weights::Packing PackPhases(const View& weight_view, const std::array<Phase, kPhases>& phases) {
+weights::WeightFormat PackPhases(const View& weight_view,
+                                 const std::array<Phase, kPhases>& phases) {
   const graph::Shape weight = weight_view.shape;
   const memory::desc plain = Float32({weight[0], weight[1], 2, 2}, Tag::oihw);
-  weights::Packing packing;
+  weights::WeightFormat packing;
   packing.form = "phases of an upsampling by 2:";
   for (const Phase& phase : phases) {
     absl::StrAppend(&packing.form, " ",
@@ -121,7 +122,7 @@ weights::Packing PackPhases(const View& weight_view, const std::array<Phase, kPh
 }  // namespace
 
 absl::StatusOr<BoundKernel> BindUpsampleConvolution(const BinderArguments& a) {
-  if (a.way == Way::kWinograd) return BindWinograd(a);
+  if (a.algorithm == Algorithm::kWinograd) return BindWinograd(a);
   const graph::Shape& x = a.operand(0).shape;
   const int64_t channels = a.operand(1).shape[0];
   const std::array<Phase, kPhases> phases = MakePhases(a);

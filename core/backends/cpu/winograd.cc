@@ -22,9 +22,9 @@ WinogradArguments ArgumentsOf(const BinderArguments& a) {
 }
 
 // Vectors are as wide as the instruction set says, so it is part of the form's name.
-weights::Packing PackingOf(const KernelTable& kernels, const View& operand) {
+weights::WeightFormat PackingOf(const KernelTable& kernels, const View& operand) {
   const graph::Shape& weight = operand.shape;
-  weights::Packing packing;
+  weights::WeightFormat packing;
   packing.form = absl::StrCat("winograd-4x4 ", kernels.name);
   packing.bytes = kernels.winograd_weight_bytes(weight[1], weight[0]);
   packing.scratch_bytes = Float32CopyBytes(operand.dtype, weight.elements());

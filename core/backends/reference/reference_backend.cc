@@ -24,7 +24,7 @@ constexpr absl::string_view kPlan = "latentd reference plan 1";
 // A recipe's result and the value it stands for.
 struct BoundWeight {
   ValueId value;
-  weights::Held held;
+  weights::WeightRef held;
 };
 
 // Of a run; `weights` are bound, as inputs are.
@@ -113,7 +113,7 @@ absl::StatusOr<std::unique_ptr<Executable>> ReferenceBackend::LoadIf(
   }
   std::vector<BoundWeight> bound;
   for (const graph::Recipe& recipe : graph::ExtractRecipes(*graph)) {
-    ASSIGN_OR_RETURN(weights::Held held, weights.store().Get(recipe.graph, weights));
+    ASSIGN_OR_RETURN(weights::WeightRef held, weights.store().Get(recipe.graph, weights));
     bound.push_back({recipe.value, std::move(held)});
   }
   return std::make_unique<ReferenceExecutable>(std::move(graph), std::move(bound));

@@ -155,7 +155,7 @@ TEST_F(CpuBackendTest, HoldsAWeightOfSeveralShapesOnceAndPackedOnly) {
   EXPECT_EQ(store_.entries(), entries);
 }
 
-// ways.h: large images are convolved in another way, all in the same one.
+// algorithms.h: large images are convolved in another way, all in the same one.
 TEST_F(CpuBackendTest, HoldsAWeightInOneMoreFormForLargeImages) {
   ASSERT_OK_AND_ASSIGN(backend_, CpuBackend::Create({.threads = 2}));
   ASSERT_OK_AND_ASSIGN(const auto small, Load(Block(8)));

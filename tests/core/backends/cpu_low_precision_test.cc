@@ -5,9 +5,9 @@
 
 #include <map>
 
+#include "core/backends/cpu/algorithms.h"
 #include "core/backends/cpu/cpu_backend.h"
 #include "core/backends/cpu/lowering.h"
-#include "core/backends/cpu/ways.h"
 #include "core/backends/reference/evaluate.h"
 #include "core/graph/graph_builder.h"
 #include "core/weights/weight_store.h"
@@ -125,7 +125,7 @@ TEST(CpuLowPrecision, MemoryOfEveryOpIsPredictedToTheByte) {
       EXPECT_EQ(loaded.store.bytes_held(), 0u);
       ASSERT_OK_AND_ASSIGN(const auto executable, backend->Load(loaded.graph, plan, loaded.set));
       std::map<std::string, size_t> held;
-      for (const weights::HeldResult& r : loaded.store.List()) held[r.key] = r.bytes;
+      for (const weights::WeightInfo& r : loaded.store.List()) held[r.key] = r.bytes;
       EXPECT_EQ(needs.weights, held);
       EXPECT_EQ(needs.arena_bytes, executable->arena_bytes());
       EXPECT_EQ(needs.executable_bytes, executable->own_bytes());

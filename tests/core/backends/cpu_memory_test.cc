@@ -128,7 +128,7 @@ TEST(CpuMemory, OfTheDemosGraphsIsPredictedToTheByte) {
   }
   EXPECT_EQ(predicted.arena_bytes, backend->arena_bytes());
   std::map<std::string, size_t> of_store;
-  for (const weights::HeldResult& result : store.List()) of_store[result.key] = result.bytes;
+  for (const weights::WeightInfo& result : store.List()) of_store[result.key] = result.bytes;
   EXPECT_EQ(predicted.weights, of_store);
   EXPECT_GT(held, 10'000'000u);
 }
@@ -160,7 +160,8 @@ double ArenaRatio(const Graph& graph, const Backend& backend) {
   const CpuPlan plan = Decode(backend.Plan(graph).value()).value();
   std::vector<BoundKernel> kernels;
   for (size_t i = 0; i < program.instructions.size(); ++i) {
-    kernels.push_back(BindKernel(program, program.instructions[i], plan.ways[i], machine).value());
+    kernels.push_back(
+        BindKernel(program, program.instructions[i], plan.algorithms[i], machine).value());
   }
   const ArenaValues values = ValuesInArena(program, kernels);
   EXPECT_OK(CheckMemory(values, plan.memory));

@@ -14,17 +14,17 @@ using testing::StatusIs;
 
 TEST(CpuPlan, IsReadBackAsItWasWritten) {
   CpuPlan plan;
-  plan.ways = {Way{0}, Way{1}, Way{255}};
+  plan.algorithms = {Algorithm{0}, Algorithm{1}, Algorithm{255}};
   plan.memory = {{0, 64, size_t{1} << 40}, 128};
   ASSERT_OK_AND_ASSIGN(const CpuPlan read, Decode(Encode(plan)));
-  EXPECT_EQ(read.ways, plan.ways);
+  EXPECT_EQ(read.algorithms, plan.algorithms);
   EXPECT_EQ(read.memory.offsets, plan.memory.offsets);
   EXPECT_EQ(read.memory.arena_bytes, plan.memory.arena_bytes);
 }
 
 TEST(CpuPlan, IsLittleEndianByteForByte) {
   CpuPlan plan;
-  plan.ways = {Way{1}};
+  plan.algorithms = {Algorithm{1}};
   plan.memory = {{0x0102}, 0x40};
   const std::string expected(
       "latcpu\0\1"

@@ -53,7 +53,7 @@ struct FileArchive {
   std::string PathOf(absl::string_view key) const {
     return absl::StrCat(directory, "/", DigestOf(key).ToString());
   }
-  weights::FormArchive Functions() {
+  weights::WeightCache Functions() {
     return {
         [this](absl::string_view key) -> std::optional<Buffer> {
           const absl::StatusOr<std::string> bytes = ReadFile(PathOf(key), 1 << 24);

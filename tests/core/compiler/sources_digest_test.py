@@ -7,7 +7,7 @@ import unittest
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[3] / "cmake/SourcesDigest.cmake"
 FILES = ("graph/op.h", "passes/epilogues.cc", "compiler/compile.cc", "compiler/graph_store.cc", "backends/backend.h",
-         "backends/cpu/ways.cc", "backends/cpu/kernels/winograd.cc", "backends/reference/interpret.cc")
+         "backends/cpu/algorithms.cc", "backends/cpu/kernels/winograd.cc", "backends/reference/interpret.cc")
 
 
 class SourcesDigestTest(unittest.TestCase):

@@ -200,15 +200,10 @@ TEST_F(GraphAdminTest, TakesBackWhatItExported) {
 }
 
 TEST_F(GraphAdminTest, SaysOfAnImportThatNothingServedNeedsIt) {
-  ASSERT_OK_AND_ASSIGN(const auto other, Engine::Create(
-                                             [] {
-                                               Config config = SmallConfig();
-                                               config.buckets = {{64, 64}, {104, 64}};
-                                               // As the other's backend, which was not told.
-                                               config.threads = omp_get_max_threads();
-                                               return config;
-                                             }(),
-                                             SystemClock()));
+  Config config = SmallConfig();
+  config.buckets = {{64, 64}, {104, 64}};
+  config.threads = omp_get_max_threads();  // as the other's backend, which was not told
+  ASSERT_OK_AND_ASSIGN(const auto other, Engine::Create(config, SystemClock()));
   ASSERT_OK(other->Load());
   std::map<std::string, std::string> unused;
   const auto import = [&](std::string artifact) {

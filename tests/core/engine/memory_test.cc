@@ -52,7 +52,7 @@ TEST(MemoryReportTest, WhoUsesAGraphAndHoldsNoWeightsForItSharesThem) {
   compiler::GraphInfo decoder{.id = "1", .label = {.component = "vae_decoder"}};
   decoder.users = {"base", "refiner"};
   decoder.state = compiler::GraphState::kReady;
-  const std::vector<weights::HeldResult> held = {
+  const std::vector<weights::WeightInfo> held = {
       {.key = "1", .bytes = 10, .components = {"vae"}, .sets = {"base"}}};
   MemoryReport report;
   AddWeights(held, {decoder}, report);

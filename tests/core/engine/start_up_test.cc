@@ -1,4 +1,4 @@
-// From Load to a server that serves: states, progress, buckets that cannot be had, restarts.
+// From Load to a server that serves: states, progress, buckets that fail to load, restarts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -47,7 +47,7 @@ absl::StatusOr<Buffer> Negate(const Buffer& plain) {
   return packed;
 }
 
-Packing Negated(Packer packer = Negate) { return {"negated", std::move(packer), 4 * kSize}; }
+WeightFormat Negated(Packer packer = Negate) { return {"negated", std::move(packer), 4 * kSize}; }
 
 class EditedCheckpointTest : public ::testing::Test {
  protected:
@@ -59,7 +59,7 @@ class EditedCheckpointTest : public ::testing::Test {
     return set;
   }
 
-  static void ExpectRefused(const absl::StatusOr<Held>& held) {
+  static void ExpectRefused(const absl::StatusOr<WeightRef>& held) {
     EXPECT_EQ(held.status().code(), absl::StatusCode::kFailedPrecondition) << held.status();
     EXPECT_EQ(GetReason(held.status()), kCheckpointChanged);
   }
@@ -101,8 +101,8 @@ TEST_F(EditedCheckpointTest, NothingIsKeptThatWasEditedWhileItWasPacked) {
 
 TEST_F(EditedCheckpointTest, WhatIsHeldStaysAsItWasAndIsGivenToNobodyElse) {
   const WeightSet set = Open();
-  ASSERT_OK_AND_ASSIGN(const Held plain, store_.Get(Bare("c/a"), set));
-  ASSERT_OK_AND_ASSIGN(const Held packed, store_.Get(Bare("c/a"), set, Negated()));
+  ASSERT_OK_AND_ASSIGN(const WeightRef plain, store_.Get(Bare("c/a"), set));
+  ASSERT_OK_AND_ASSIGN(const WeightRef packed, store_.Get(Bare("c/a"), set, Negated()));
   EditInPlace(path_, FileOf(8));
   EXPECT_THAT(plain->as<float>(), Each(7));
   EXPECT_THAT(packed->as<float>(), Each(-7));
@@ -112,10 +112,10 @@ TEST_F(EditedCheckpointTest, WhatIsHeldStaysAsItWasAndIsGivenToNobodyElse) {
 
 TEST_F(EditedCheckpointTest, ASetThatOpensItAnewGetsTheNewBytes) {
   const WeightSet old = Open();
-  ASSERT_OK_AND_ASSIGN(const Held before, store_.Get(Bare("c/a"), old, Negated()));
+  ASSERT_OK_AND_ASSIGN(const WeightRef before, store_.Get(Bare("c/a"), old, Negated()));
   EditInPlace(path_, FileOf(8));
   const WeightSet now = Open();
-  ASSERT_OK_AND_ASSIGN(const Held after, store_.Get(Bare("c/a"), now, Negated()));
+  ASSERT_OK_AND_ASSIGN(const WeightRef after, store_.Get(Bare("c/a"), now, Negated()));
   EXPECT_THAT(before->as<float>(), Each(-7));
   EXPECT_THAT(after->as<float>(), Each(-8));
   EXPECT_EQ(kept_.size(), 2u);

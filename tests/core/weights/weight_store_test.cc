@@ -87,7 +87,7 @@ class WeightStoreTest : public ::testing::Test {
 TEST_F(WeightStoreTest, MakesAResultOfTheSetsTensors) {
   const WeightSet set = SetFromFile(
       "unet", {testing::F32Tensor("q", {2}, {1, 2}), testing::F32Tensor("k", {2}, {3, 4})});
-  ASSERT_OK_AND_ASSIGN(const Held held, store_.Get(Concat({"unet/q", "unet/k"}, {2}), set));
+  ASSERT_OK_AND_ASSIGN(const WeightRef held, store_.Get(Concat({"unet/q", "unet/k"}, {2}), set));
   EXPECT_THAT(held->as<float>(), ElementsAre(1, 2, 3, 4));
   EXPECT_EQ(store_.bytes_held(), 16u);
   EXPECT_EQ(store_.entries(), 1u);
@@ -98,8 +98,8 @@ TEST_F(WeightStoreTest, HoldsEqualTensorsOfTwoFilesOnce) {
       SetFromFile("vae", {FilledTensor("q", {64}, 1), FilledTensor("k", {64}, 2)});
   const WeightSet refiner =
       SetFromFile("vae_2", {FilledTensor("second", {64}, 2), FilledTensor("first", {64}, 1)});
-  ASSERT_OK_AND_ASSIGN(const Held a, store_.Get(Concat({"vae/q", "vae/k"}, {64}), base));
-  ASSERT_OK_AND_ASSIGN(const Held b,
+  ASSERT_OK_AND_ASSIGN(const WeightRef a, store_.Get(Concat({"vae/q", "vae/k"}, {64}), base));
+  ASSERT_OK_AND_ASSIGN(const WeightRef b,
                        store_.Get(Concat({"vae_2/first", "vae_2/second"}, {64}), refiner));
   EXPECT_EQ(a->data(), b->data());
   EXPECT_EQ(store_.bytes_held(), 512u);
@@ -109,10 +109,10 @@ TEST_F(WeightStoreTest, HoldsEqualTensorsOfTwoFilesOnce) {
 
 TEST_F(WeightStoreTest, KeepsApartWhatDiffersInContentOrderOrForm) {
   const WeightSet set = SetFromFile("c", {FilledTensor("a", {4}, 1), FilledTensor("b", {4}, 2)});
-  ASSERT_OK_AND_ASSIGN(const Held ab, store_.Get(Concat({"c/a", "c/b"}, {4}), set));
-  ASSERT_OK_AND_ASSIGN(const Held ba, store_.Get(Concat({"c/b", "c/a"}, {4}), set));
-  ASSERT_OK_AND_ASSIGN(const Held aa, store_.Get(Concat({"c/a", "c/a"}, {4}), set));
-  ASSERT_OK_AND_ASSIGN(const Held packed,
+  ASSERT_OK_AND_ASSIGN(const WeightRef ab, store_.Get(Concat({"c/a", "c/b"}, {4}), set));
+  ASSERT_OK_AND_ASSIGN(const WeightRef ba, store_.Get(Concat({"c/b", "c/a"}, {4}), set));
+  ASSERT_OK_AND_ASSIGN(const WeightRef aa, store_.Get(Concat({"c/a", "c/a"}, {4}), set));
+  ASSERT_OK_AND_ASSIGN(const WeightRef packed,
                        store_.Get(Concat({"c/a", "c/b"}, {4}), set, {"half", PackHalf, 16}));
   EXPECT_EQ(store_.entries(), 4u);
   EXPECT_THAT(ba->as<float>(), ElementsAre(2, 2, 2, 2, 1, 1, 1, 1));
@@ -121,8 +121,8 @@ TEST_F(WeightStoreTest, KeepsApartWhatDiffersInContentOrderOrForm) {
 
 TEST_F(WeightStoreTest, KeepsEqualBytesOfOtherShapesApart) {
   const WeightSet set = SetFromFile("c", {FilledTensor("a", {4}, 1), FilledTensor("b", {2, 2}, 1)});
-  ASSERT_OK_AND_ASSIGN(const Held a, store_.Get(Bare("c/a", {4}), set));
-  ASSERT_OK_AND_ASSIGN(const Held b, store_.Get(Bare("c/b", {2, 2}), set));
+  ASSERT_OK_AND_ASSIGN(const WeightRef a, store_.Get(Bare("c/a", {4}), set));
+  ASSERT_OK_AND_ASSIGN(const WeightRef b, store_.Get(Bare("c/b", {2, 2}), set));
   EXPECT_EQ(b->shape(), Shape({2, 2}));
   EXPECT_EQ(store_.entries(), 2u);
 }
@@ -130,8 +130,8 @@ TEST_F(WeightStoreTest, KeepsEqualBytesOfOtherShapesApart) {
 TEST_F(WeightStoreTest, OneUserGoingKeepsTheOther) {
   const WeightSet set = SetFromFile("c", {FilledTensor("a", {4}, 7)});
   const graph::Graph recipe = Concat({"c/a", "c/a"}, {4});
-  ASSERT_OK_AND_ASSIGN(Held first, store_.Get(recipe, set));
-  ASSERT_OK_AND_ASSIGN(const Held second, store_.Get(recipe, set));
+  ASSERT_OK_AND_ASSIGN(WeightRef first, store_.Get(recipe, set));
+  ASSERT_OK_AND_ASSIGN(const WeightRef second, store_.Get(recipe, set));
   first.reset();
   EXPECT_EQ(store_.bytes_held(), 32u);
   EXPECT_THAT(second->as<float>(), ::testing::Each(7));
@@ -141,13 +141,13 @@ TEST_F(WeightStoreTest, TheLastUserFreesAndTheNextMakesAgain) {
   const WeightSet set = SetFromFile("c", {FilledTensor("a", {4}, 7)});
   const graph::Graph recipe = Concat({"c/a", "c/a"}, {4});
   {
-    ASSERT_OK_AND_ASSIGN(Held first, store_.Get(recipe, set));
-    const Held second = std::move(first);
+    ASSERT_OK_AND_ASSIGN(WeightRef first, store_.Get(recipe, set));
+    const WeightRef second = std::move(first);
     EXPECT_EQ(store_.bytes_held(), 32u);
   }
   EXPECT_EQ(store_.bytes_held(), 0u);
   EXPECT_EQ(store_.entries(), 0u);
-  ASSERT_OK_AND_ASSIGN(const Held again, store_.Get(recipe, set));
+  ASSERT_OK_AND_ASSIGN(const WeightRef again, store_.Get(recipe, set));
   EXPECT_EQ(store_.bytes_held(), 32u);
   EXPECT_EQ(evaluations_, 2);
 }
@@ -155,8 +155,8 @@ TEST_F(WeightStoreTest, TheLastUserFreesAndTheNextMakesAgain) {
 TEST_F(WeightStoreTest, ABareWeightIsACopyOfTheMappedTensorAndCountsOnce) {
   const WeightSet set = SetFromFile("c", {FilledTensor("a", {4}, 7)});
   const WeightSet other = SetFromFile("d", {FilledTensor("z", {4}, 7)});
-  ASSERT_OK_AND_ASSIGN(const Held a, store_.Get(Bare("c/a", {4}), set));
-  ASSERT_OK_AND_ASSIGN(const Held z, store_.Get(Bare("d/z", {4}), other));
+  ASSERT_OK_AND_ASSIGN(const WeightRef a, store_.Get(Bare("c/a", {4}), set));
+  ASSERT_OK_AND_ASSIGN(const WeightRef z, store_.Get(Bare("d/z", {4}), other));
   EXPECT_NE(a->data(), set.Find("c/a")->data.data());
   EXPECT_THAT(a->as<float>(), ::testing::Each(7));
   EXPECT_EQ(z->data(), a->data());
@@ -174,7 +174,7 @@ TEST_F(WeightStoreTest, DropsThePlainResultOncePacked) {
     return Buffer::Wrap(data, DType::kF32, {16}, std::move(memory));
   });
   const Packer copy_one = [](const Buffer&) { return Buffer::Allocate(DType::kU8, {3}); };
-  ASSERT_OK_AND_ASSIGN(const Held held,
+  ASSERT_OK_AND_ASSIGN(const WeightRef held,
                        store.Get(Concat({"c/a", "c/a"}, {8}), set, {"one", copy_one, 3}));
   EXPECT_TRUE(plain_memory.expired());
   EXPECT_EQ(store.bytes_held(), 3u);
@@ -182,13 +182,13 @@ TEST_F(WeightStoreTest, DropsThePlainResultOncePacked) {
 
 TEST_F(WeightStoreTest, TakesAttentionThatIsStoredAsAConvolution) {
   const WeightSet set = SetFromFile("vae", {FilledTensor("x.query.weight", {2, 2, 1, 1}, 3)});
-  ASSERT_OK_AND_ASSIGN(const Held held, store_.Get(Bare("vae/x.to_q.weight", {2, 2}), set));
+  ASSERT_OK_AND_ASSIGN(const WeightRef held, store_.Get(Bare("vae/x.to_q.weight", {2, 2}), set));
   EXPECT_EQ(held->shape(), Shape({2, 2}));
 }
 
 // All tensors of one component of the demo checkpoints, held as they are.
 void HoldAll(WeightStore& store, const std::string& model, const std::string& component,
-             std::vector<Held>* held) {
+             std::vector<WeightRef>* held) {
   ASSERT_OK_AND_ASSIGN(
       const Checkpoint checkpoint,
       Checkpoint::Open(absl::StrCat(::latentd::testing::SourcePath("deploy/demo-model/"), model),
@@ -210,7 +210,7 @@ void HoldAll(WeightStore& store, const std::string& model, const std::string& co
 }
 
 TEST_F(WeightStoreTest, TheDemosRefinerAddsNothingForWhatItSharesWithTheBase) {
-  std::vector<Held> base, refiner;
+  std::vector<WeightRef> base, refiner;
   HoldAll(store_, "base", "vae", &base);
   HoldAll(store_, "base", "text_encoder_2", &base);
   const size_t bytes = store_.bytes_held();
@@ -254,24 +254,24 @@ TEST_F(WeightStoreTest, SaysWhoHoldsWhatForWhichComponent) {
   WeightSet base(&store_, "base"), refiner(&store_, "refiner");
   base.Add("vae", *ReadSafetensors(path));
   refiner.Add("vae_2", *ReadSafetensors(path));
-  ASSERT_OK_AND_ASSIGN(const Held one, store_.Get(Bare("vae/a", {4}), base));
-  ASSERT_OK_AND_ASSIGN(const Held same, store_.Get(Bare("vae/a", {4}), base));
-  ASSERT_OK_AND_ASSIGN(Held other, store_.Get(Bare("vae_2/a", {4}), refiner));
-  ASSERT_OK_AND_ASSIGN(const Held made, store_.Get(Concat({"vae/b", "vae/b"}, {8}), base));
-  const auto find = [&](const Held& held, const graph::Graph& recipe) {
-    const std::vector<HeldResult> results = store_.List();
-    const auto found = std::find_if(results.begin(), results.end(), [&](const HeldResult& result) {
+  ASSERT_OK_AND_ASSIGN(const WeightRef one, store_.Get(Bare("vae/a", {4}), base));
+  ASSERT_OK_AND_ASSIGN(const WeightRef same, store_.Get(Bare("vae/a", {4}), base));
+  ASSERT_OK_AND_ASSIGN(WeightRef other, store_.Get(Bare("vae_2/a", {4}), refiner));
+  ASSERT_OK_AND_ASSIGN(const WeightRef made, store_.Get(Concat({"vae/b", "vae/b"}, {8}), base));
+  const auto find = [&](const WeightRef& held, const graph::Graph& recipe) {
+    const std::vector<WeightInfo> results = store_.List();
+    const auto found = std::find_if(results.begin(), results.end(), [&](const WeightInfo& result) {
       return result.key == store_.NeedsOf(recipe, base)->key;
     });
     EXPECT_EQ(found->bytes, held->bytes());
     return *found;
   };
-  const HeldResult shared = find(one, Bare("vae/a", {4}));
+  const WeightInfo shared = find(one, Bare("vae/a", {4}));
   EXPECT_FALSE(shared.mapped);
   EXPECT_EQ(shared.users, 3);
   EXPECT_THAT(shared.components, ElementsAre("vae", "vae_2"));
   EXPECT_THAT(shared.sets, ElementsAre("base", "refiner"));
-  const HeldResult joined = find(made, Concat({"vae/b", "vae/b"}, {8}));
+  const WeightInfo joined = find(made, Concat({"vae/b", "vae/b"}, {8}));
   EXPECT_FALSE(joined.mapped);
   EXPECT_THAT(joined.sets, ElementsAre("base"));
   EXPECT_EQ(store_.mapped_bytes(), 0u);
@@ -302,10 +302,10 @@ TEST_F(WeightStoreTest, ThreadsThatAskAtOnceMakeOnce) {
     go_on.WaitForNotification();
     return plain;
   };
-  std::vector<Held> held(4);
+  std::vector<WeightRef> held(4);
   std::vector<std::thread> threads;
   threads.reserve(4);
-  for (Held& result : held) {
+  for (WeightRef& result : held) {
     threads.emplace_back([&] { result = *store_.Get(recipe, set, {"slow", slow, 16}); });
   }
   making.WaitForNotification();
@@ -314,7 +314,7 @@ TEST_F(WeightStoreTest, ThreadsThatAskAtOnceMakeOnce) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(packed, 1);
   EXPECT_EQ(store_.bytes_held(), 16u);
-  for (const Held& result : held) EXPECT_EQ(result, held[0]);
+  for (const WeightRef& result : held) EXPECT_EQ(result, held[0]);
 }
 
 TEST_F(WeightStoreTest, UsersThatComeAndGoOnManyThreadsLeaveNothing) {
@@ -327,7 +327,7 @@ TEST_F(WeightStoreTest, UsersThatComeAndGoOnManyThreadsLeaveNothing) {
       const std::string name = i % 2 == 0 ? "c/a" : "c/b";
       const graph::Graph recipe = Concat({name, name}, {4});
       for (int round = 0; round < 500; ++round) {
-        const absl::StatusOr<Held> held = store_.Get(recipe, set);
+        const absl::StatusOr<WeightRef> held = store_.Get(recipe, set);
         if (!held.ok() || (*held)->as<float>()[0] != 7 + i % 2) ++wrong;
       }
     });

@@ -1,6 +1,6 @@
-// Every way in which the CPU backend can compute an instruction of the op cases, against the
+// Every algorithm that the CPU backend has for an instruction of the op cases, against the
 // reference backend: also those that its rules would not take for shapes as small as these.
-#include "core/backends/cpu/ways.h"
+#include "core/backends/cpu/algorithms.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,39 +36,40 @@ class EveryWay {
         program_(Lower(*graph_, recipes_, machine_)) {
     set_.Add("net", leaves_.weights);
     for (const Instruction& instruction : program_.instructions) {
-      rules_.push_back(DefaultWay(program_, instruction, machine_));
+      rules_.push_back(ChooseAlgorithm(program_, instruction, machine_));
     }
   }
 
-  // Which ways were taken that the rules do not take.
-  std::set<Way> CompareEach() {
-    std::set<Way> taken;
+  // Which algorithms were taken that the rules do not take.
+  std::set<Algorithm> CompareEach() {
+    std::set<Algorithm> taken;
     reference::ReferenceBackend reference;
     const auto expected = testing::RunGraph(reference, graph_, set_, leaves_.inputs);
     EXPECT_OK(expected);
     for (size_t i = 0; expected.ok() && i < rules_.size(); ++i) {
-      for (const Way way : WaysOf(program_, program_.instructions[i])) {
-        if (way == rules_[i]) continue;
-        taken.insert(way);
-        std::vector<Way> ways = rules_;
-        ways[i] = way;
-        Compare(ways, *expected);
+      for (const Algorithm algorithm : AlgorithmsFor(program_, program_.instructions[i])) {
+        if (algorithm == rules_[i]) continue;
+        taken.insert(algorithm);
+        std::vector<Algorithm> algorithms = rules_;
+        algorithms[i] = algorithm;
+        Compare(algorithms, *expected);
       }
     }
     return taken;
   }
 
  private:
-  std::string PlanOf(const std::vector<Way>& ways) const {
+  std::string PlanOf(const std::vector<Algorithm>& algorithms) const {
     std::vector<BoundKernel> kernels;
-    for (size_t i = 0; i < ways.size(); ++i) {
-      kernels.push_back(BindKernel(program_, program_.instructions[i], ways[i], machine_).value());
+    for (size_t i = 0; i < algorithms.size(); ++i) {
+      kernels.push_back(
+          BindKernel(program_, program_.instructions[i], algorithms[i], machine_).value());
     }
-    return Encode({ways, graph::PlanMemory(ValuesInArena(program_, kernels).values).value()});
+    return Encode({algorithms, graph::PlanMemory(ValuesInArena(program_, kernels).values).value()});
   }
 
-  void Compare(const std::vector<Way>& ways, const std::vector<Buffer>& expected) {
-    ASSERT_OK_AND_ASSIGN(const auto executable, backend_->Load(graph_, PlanOf(ways), set_));
+  void Compare(const std::vector<Algorithm>& algorithms, const std::vector<Buffer>& expected) {
+    ASSERT_OK_AND_ASSIGN(const auto executable, backend_->Load(graph_, PlanOf(algorithms), set_));
     ASSERT_OK_AND_ASSIGN(const std::vector<Buffer> actual,
                          testing::RunOnce(*executable, leaves_.inputs));
     ASSERT_EQ(actual.size(), expected.size());
@@ -91,13 +92,13 @@ class EveryWay {
   Program program_;
   weights::WeightStore store_{reference::EvaluateRecipe};
   weights::WeightSet set_{&store_};
-  std::vector<Way> rules_;
+  std::vector<Algorithm> rules_;
 };
 
-TEST(Ways, EachComputesWhatTheReferenceDoes) {
+TEST(Algorithms, EachComputesWhatTheReferenceDoes) {
   for (const char* name : {"avx512", "avx2", "baseline"}) {
     if (KernelsByName(name) == nullptr) continue;
-    std::set<Way> taken;
+    std::set<Algorithm> taken;
     for (const testing::OpCase& c : testing::AllOpCases()) {
       SCOPED_TRACE(c.name + " in " + name);
       graph::GraphBuilder b;
@@ -106,9 +107,11 @@ TEST(Ways, EachComputesWhatTheReferenceDoes) {
       taken.merge(
           EveryWay(std::make_shared<const graph::Graph>(std::move(graph)), name).CompareEach());
     }
-    EXPECT_THAT(taken, ::testing::IsSupersetOf({Way::kThenAdd, Way::kWinograd})) << name;
-    // A linear layer has two ways, of which the rules take the first from AVX-512 on.
-    EXPECT_TRUE(taken.contains(Way::kAsConvolution) || taken.contains(Way::kDirect)) << name;
+    EXPECT_THAT(taken, ::testing::IsSupersetOf({Algorithm::kThenAdd, Algorithm::kWinograd}))
+        << name;
+    // A linear layer has two algorithms, of which the rules take the first from AVX-512 on.
+    EXPECT_TRUE(taken.contains(Algorithm::kAsConvolution) || taken.contains(Algorithm::kDirect))
+        << name;
   }
 }
 

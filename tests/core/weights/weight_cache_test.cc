@@ -32,7 +32,7 @@ struct FakeArchive {
   std::map<std::string, Buffer> kept;
   int found = 0, asked = 0;
 
-  FormArchive Functions(size_t least_bytes = 0) {
+  WeightCache Functions(size_t least_bytes = 0) {
     return {[this](absl::string_view key) -> std::optional<Buffer> {
               ++asked;
               const auto entry = kept.find(std::string(key));
@@ -62,7 +62,7 @@ graph::Graph Bare(const std::string& name, int64_t size) {
   return *std::move(builder).Build();
 }
 
-class FormArchiveTest : public ::testing::Test {
+class WeightCacheTest : public ::testing::Test {
  protected:
   WeightSet SetFromFile(WeightStore& store, float value, int64_t size = 4) {
     const std::string path = directory_.File(absl::StrCat(files_++, ".safetensors"));
@@ -86,7 +86,7 @@ class FormArchiveTest : public ::testing::Test {
         archive_.Functions(least_bytes));
   }
 
-  Packing Negated(size_t bytes) {
+  WeightFormat Negated(size_t bytes) {
     const auto negate = [this](const Buffer& plain) {
       ++packs_;
       Buffer packed = Buffer::Allocate(DType::kF32, plain.shape());
@@ -96,24 +96,24 @@ class FormArchiveTest : public ::testing::Test {
     return {"negated", negate, bytes};
   }
 
-  static float FirstOf(const Held& held) { return *static_cast<const float*>(held->data()); }
+  static float FirstOf(const WeightRef& held) { return *static_cast<const float*>(held->data()); }
 
   testing::TemporaryDirectory directory_;
   int files_ = 0, evaluations_ = 0, packs_ = 0;
   FakeArchive archive_;
 };
 
-TEST_F(FormArchiveTest, GivesTheNextStoreWhatWasMadeWithoutMakingOrCopyingIt) {
+TEST_F(WeightCacheTest, GivesTheNextStoreWhatWasMadeWithoutMakingOrCopyingIt) {
   {
     WeightStore store = NewStore();
     const WeightSet set = SetFromFile(store, 7);
-    ASSERT_OK_AND_ASSIGN(const Held made, store.Get(Twice("c/a", 4), set, Negated(32)));
+    ASSERT_OK_AND_ASSIGN(const WeightRef made, store.Get(Twice("c/a", 4), set, Negated(32)));
     EXPECT_EQ(FirstOf(made), -7);
     EXPECT_EQ(store.mapped_bytes(), 0u);
   }
   WeightStore store = NewStore();
   const WeightSet set = SetFromFile(store, 7);
-  ASSERT_OK_AND_ASSIGN(const Held found, store.Get(Twice("c/a", 4), set, Negated(32)));
+  ASSERT_OK_AND_ASSIGN(const WeightRef found, store.Get(Twice("c/a", 4), set, Negated(32)));
   EXPECT_EQ(FirstOf(found), -7);
   EXPECT_EQ(found->bytes(), 32u);
   ASSERT_EQ(archive_.kept.size(), 1u);
@@ -124,21 +124,21 @@ TEST_F(FormArchiveTest, GivesTheNextStoreWhatWasMadeWithoutMakingOrCopyingIt) {
   EXPECT_EQ(packs_, 1);
 }
 
-TEST_F(FormArchiveTest, KeepsPlainResultsToo) {
+TEST_F(WeightCacheTest, KeepsPlainResultsToo) {
   for (int start = 0; start < 2; ++start) {
     WeightStore store = NewStore();
     const WeightSet set = SetFromFile(store, 7);
-    ASSERT_OK_AND_ASSIGN(const Held held, store.Get(Twice("c/a", 4), set));
+    ASSERT_OK_AND_ASSIGN(const WeightRef held, store.Get(Twice("c/a", 4), set));
     EXPECT_EQ(held->shape(), device::Shape({8}));
     EXPECT_THAT(held->as<float>(), Each(7));
   }
   EXPECT_EQ(evaluations_, 1);
 }
 
-TEST_F(FormArchiveTest, NeverGivesAnotherContentFormOrRecipe) {
+TEST_F(WeightCacheTest, NeverGivesAnotherContentFormOrRecipe) {
   WeightStore store = NewStore();
   const WeightSet seven = SetFromFile(store, 7), eight = SetFromFile(store, 8);
-  Packing again = Negated(32);
+  WeightFormat again = Negated(32);
   again.form = "negated on another machine";
   EXPECT_OK(store.Get(Twice("c/a", 4), seven, Negated(32)));
   EXPECT_OK(store.Get(Twice("c/a", 4), eight, Negated(32)));
@@ -149,14 +149,14 @@ TEST_F(FormArchiveTest, NeverGivesAnotherContentFormOrRecipe) {
   EXPECT_EQ(archive_.kept.size(), 5u);
 }
 
-TEST_F(FormArchiveTest, NeverGivesWhatAnotherBuildMade) {
-  FormArchive old = archive_.Functions(), today = archive_.Functions();
+TEST_F(WeightCacheTest, NeverGivesWhatAnotherBuildMade) {
+  WeightCache old = archive_.Functions(), today = archive_.Functions();
   old.version = "old";
   today.version = "today";
   const Evaluator copy = [](const graph::Graph&, absl::Span<const Buffer> sources) {
     return sources[0];
   };
-  for (const FormArchive& archive : {old, today}) {
+  for (const WeightCache& archive : {old, today}) {
     WeightStore store(copy, archive);
     const WeightSet set = SetFromFile(store, 7);
     EXPECT_OK(store.Get(Bare("c/a", 4), set, Negated(16)));
@@ -165,7 +165,7 @@ TEST_F(FormArchiveTest, NeverGivesWhatAnotherBuildMade) {
   EXPECT_EQ(archive_.kept.size(), 2u);
 }
 
-TEST_F(FormArchiveTest, MakesAnewWhatWasKeptInAnotherSizeOrOutOfLine) {
+TEST_F(WeightCacheTest, MakesAnewWhatWasKeptInAnotherSizeOrOutOfLine) {
   WeightStore first = NewStore();
   const WeightSet set = SetFromFile(first, 7);
   EXPECT_OK(first.Get(Twice("c/a", 4), set, Negated(32)));
@@ -174,14 +174,14 @@ TEST_F(FormArchiveTest, MakesAnewWhatWasKeptInAnotherSizeOrOutOfLine) {
   for (const Buffer& wrong : {large.Rows(0, 31), large.Rows(0, 33), large.Rows(4, 36)}) {
     archive_.kept[key] = wrong;
     WeightStore store = NewStore();
-    ASSERT_OK_AND_ASSIGN(const Held made, store.Get(Twice("c/a", 4), set, Negated(32)));
+    ASSERT_OK_AND_ASSIGN(const WeightRef made, store.Get(Twice("c/a", 4), set, Negated(32)));
     EXPECT_EQ(FirstOf(made), -7);
     EXPECT_EQ(store.mapped_bytes(), 0u);
     EXPECT_EQ(archive_.kept[key].bytes(), 32u) << "was not kept again";
   }
 }
 
-TEST_F(FormArchiveTest, LeavesOutSmallResultsAndTensorsAsTheyAre) {
+TEST_F(WeightCacheTest, LeavesOutSmallResultsAndTensorsAsTheyAre) {
   WeightStore store = NewStore(/*least_bytes=*/33);
   const WeightSet set = SetFromFile(store, 7), large = SetFromFile(store, 7, /*size=*/64);
   EXPECT_OK(store.Get(Twice("c/a", 4), set, Negated(32)));
@@ -190,7 +190,7 @@ TEST_F(FormArchiveTest, LeavesOutSmallResultsAndTensorsAsTheyAre) {
   EXPECT_EQ(archive_.kept.size(), 0u);
 }
 
-TEST_F(FormArchiveTest, KeepsNothingOfAFailure) {
+TEST_F(WeightCacheTest, KeepsNothingOfAFailure) {
   WeightStore store = NewStore();
   const WeightSet set = SetFromFile(store, 7);
   EXPECT_FALSE(store.Get(Twice("c/a", 4), set, Negated(31)).ok());
@@ -209,7 +209,7 @@ std::optional<bool> IsPresent(const void* address) {
   return (entry >> 63) != 0;
 }
 
-TEST_F(FormArchiveTest, TakesATensorsPagesOutOfMemoryOnceItIsPacked) {
+TEST_F(WeightCacheTest, TakesATensorsPagesOutOfMemoryOnceItIsPacked) {
   constexpr int64_t kSize = 64 << 10;
   WeightStore store = NewStore();
   const WeightSet set = SetFromFile(store, 7, kSize);
@@ -223,7 +223,7 @@ TEST_F(FormArchiveTest, TakesATensorsPagesOutOfMemoryOnceItIsPacked) {
   EXPECT_THAT(tensor.as<float>(), Each(7));
 }
 
-TEST_F(FormArchiveTest, LeavesTensorsAloneThatAreInNoFile) {
+TEST_F(WeightCacheTest, LeavesTensorsAloneThatAreInNoFile) {
   constexpr int64_t kSize = 64 << 10;
   WeightStore store = NewStore();
   StoredTensor tensor = {Buffer::Allocate(DType::kF32, {kSize}), "memory"};
@@ -232,7 +232,7 @@ TEST_F(FormArchiveTest, LeavesTensorsAloneThatAreInNoFile) {
   set.Add("c", {{"a", tensor}});
   EXPECT_OK(store.Get(Bare("c/a", kSize), set, Negated(4 * kSize)));
   EXPECT_THAT(tensor.data.as<float>(), Each(7));
-  ASSERT_OK_AND_ASSIGN(const Held bare, store.Get(Bare("c/a", kSize), set));
+  ASSERT_OK_AND_ASSIGN(const WeightRef bare, store.Get(Bare("c/a", kSize), set));
   EXPECT_EQ(store.mapped_bytes(), 0u);
 }
 

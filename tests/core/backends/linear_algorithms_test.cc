@@ -1,4 +1,4 @@
-// Linear layers in every way in which a plan may have them computed, not only in the one that this
+// Linear layers by every algorithm that a plan may name, not only by the one that this
 // machine's rules choose.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,11 +8,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/backends/cpu/algorithms.h"
 #include "core/backends/cpu/cpu_backend.h"
 #include "core/backends/cpu/lowering.h"
 #include "core/backends/cpu/plan.h"
 #include "core/backends/cpu/thread_count.h"
-#include "core/backends/cpu/ways.h"
 #include "core/backends/reference/evaluate.h"
 #include "core/backends/reference/reference_backend.h"
 #include "core/graph/graph_builder.h"
@@ -46,25 +46,26 @@ GraphPointer Linear(const Sizes& s) {
   return std::make_shared<const graph::Graph>(std::move(b).Build().value());
 }
 
-// The plan of one instruction with another way; nothing where it cannot go this way.
-std::optional<std::string> PlanWith(const graph::Graph& graph, Way way) {
+// The plan of one instruction with another algorithm; nothing where it has none such.
+std::optional<std::string> PlanWith(const graph::Graph& graph, Algorithm algorithm) {
   const std::vector<graph::Recipe> recipes = graph::ExtractRecipes(graph);
   const Machine machine = {&KernelsOfThisMachine(), 2};
   const ThreadCount threads(machine.threads);  // what oneDNN asks for as workspace depends on it
   const Program program = Lower(graph, recipes, machine);
   EXPECT_EQ(program.instructions.size(), 1u);
-  const std::vector<Way> ways = WaysOf(program, program.instructions[0]);
-  if (std::find(ways.begin(), ways.end(), way) == ways.end()) return std::nullopt;
+  const std::vector<Algorithm> algorithms = AlgorithmsFor(program, program.instructions[0]);
+  if (std::find(algorithms.begin(), algorithms.end(), algorithm) == algorithms.end())
+    return std::nullopt;
   CpuPlan plan;
-  plan.ways = {way};
+  plan.algorithms = {algorithm};
   std::vector<BoundKernel> kernels;
-  kernels.push_back(BindKernel(program, program.instructions[0], way, machine).value());
+  kernels.push_back(BindKernel(program, program.instructions[0], algorithm, machine).value());
   plan.memory = graph::PlanMemory(ValuesInArena(program, kernels).values).value();
   return Encode(plan);
 }
 
-void ExpectWhatTheReferenceComputes(const GraphPointer& graph, Way way) {
-  const std::optional<std::string> plan = PlanWith(*graph, way);
+void ExpectWhatTheReferenceComputes(const GraphPointer& graph, Algorithm algorithm) {
+  const std::optional<std::string> plan = PlanWith(*graph, algorithm);
   if (!plan) return;
   const testing::Leaves leaves = testing::RandomLeaves(*graph, /*seed=*/9);
   weights::WeightStore store(reference::EvaluateRecipe);
@@ -82,14 +83,14 @@ void ExpectWhatTheReferenceComputes(const GraphPointer& graph, Way way) {
   for (size_t i = 0; i < wanted.size(); ++i) ASSERT_NEAR(values[i], wanted[i], 1e-5 * largest);
 }
 
-TEST(LinearWaysTest, ComputeTheSame) {
-  for (const Way way : {Way::kDirect, Way::kAsConvolution}) {
+TEST(LinearAlgorithmsTest, ComputeTheSame) {
+  for (const Algorithm algorithm : {Algorithm::kDirect, Algorithm::kAsConvolution}) {
     for (const int64_t rows : {1, 2, 7, 154, 600}) {
       for (const auto& [in, out] : {std::pair{1, 1}, {19, 37}, {64, 256}, {320, 128}}) {
         for (const bool computed : {false, true}) {
-          SCOPED_TRACE(absl::StrCat("way ", static_cast<int>(way), ": ", rows, "x", in, " to ", out,
-                                    computed ? ", of a computed weight" : ""));
-          ExpectWhatTheReferenceComputes(Linear({rows, in, out, computed}), way);
+          SCOPED_TRACE(absl::StrCat("algorithm ", static_cast<int>(algorithm), ": ", rows, "x", in,
+                                    " to ", out, computed ? ", of a computed weight" : ""));
+          ExpectWhatTheReferenceComputes(Linear({rows, in, out, computed}), algorithm);
         }
       }
     }

@@ -1,4 +1,4 @@
-#include "core/backends/cpu/ways.h"
+#include "core/backends/cpu/algorithms.h"
 
 #include <algorithm>
 
@@ -58,24 +58,28 @@ bool WeightIsHeld(const Program& program, const Instruction& instruction) {
 
 bool MultipliesInBf16(const Machine& machine) { return HasAvx512(machine) && OneDnnUsesBf16(); }
 
-std::vector<Way> WaysOf(const Program& program, const Instruction& instruction) {
-  std::vector<Way> ways = {Way::kDirect};
+std::vector<Algorithm> AlgorithmsFor(const Program& program, const Instruction& instruction) {
+  std::vector<Algorithm> algorithms = {Algorithm::kDirect};
   const bool convolves = instruction.kernel == Kernel::kConvolution ||
                          instruction.kernel == Kernel::kUpsampleConvolution;
-  if (instruction.kernel == Kernel::kLinear) ways.push_back(Way::kAsConvolution);
-  if (AddsResidualOnly(instruction)) ways.push_back(Way::kThenAdd);
-  if (convolves && HasWinograd(program, instruction)) ways.push_back(Way::kWinograd);
-  return ways;
+  if (instruction.kernel == Kernel::kLinear) algorithms.push_back(Algorithm::kAsConvolution);
+  if (AddsResidualOnly(instruction)) algorithms.push_back(Algorithm::kThenAdd);
+  if (convolves && HasWinograd(program, instruction)) algorithms.push_back(Algorithm::kWinograd);
+  return algorithms;
 }
 
-Way DefaultWay(const Program& program, const Instruction& instruction, const Machine& machine) {
-  const std::vector<Way> ways = WaysOf(program, instruction);
-  const auto has = [&](Way way) { return absl::c_linear_search(ways, way); };
+Algorithm ChooseAlgorithm(const Program& program, const Instruction& instruction,
+                          const Machine& machine) {
+  const std::vector<Algorithm> algorithms = AlgorithmsFor(program, instruction);
+  const auto has = [&](Algorithm algorithm) {
+    return absl::c_linear_search(algorithms, algorithm);
+  };
   const bool avx512 = HasAvx512(machine);
-  if (has(Way::kWinograd) && WinogradIsWorthIt(instruction, machine)) return Way::kWinograd;
-  if (has(Way::kAsConvolution) && !avx512) return Way::kAsConvolution;
+  if (has(Algorithm::kWinograd) && WinogradIsWorthIt(instruction, machine))
+    return Algorithm::kWinograd;
+  if (has(Algorithm::kAsConvolution) && !avx512) return Algorithm::kAsConvolution;
   const bool large = instruction.result.shape.elements() >= kLargeElements;
-  return has(Way::kThenAdd) && avx512 && large ? Way::kThenAdd : Way::kDirect;
+  return has(Algorithm::kThenAdd) && avx512 && large ? Algorithm::kThenAdd : Algorithm::kDirect;
 }
 
 }  // namespace latentd::backends::cpu

@@ -1,9 +1,10 @@
-// Which ways there are to compute an instruction, and which one is taken.
+// Which algorithms there are to compute an instruction, and which one is taken.
 //
 // By rules, and not by timing each shape where it is compiled: on two cores with AVX-512 the best
-// way for each instruction of the demo model (cpu_backend_bench --ways) would save 0.4 % of a
-// decode, and of a step nothing that could be seen in whole steps; Winograd is ahead of oneDNN by 2
-// to 3 times with AVX2, and by 4 without. So a picture does not depend on what a clock said.
+// algorithm for each instruction of the demo model (cpu_backend_bench --algorithms) would save 0.4
+// % of a decode, and of a step nothing that could be seen in whole steps; Winograd is ahead of
+// oneDNN by 2 to 3 times with AVX2, and by 4 without. So a picture does not depend on what a clock
+// said.
 //
 // Free functions; thread-safe.
 #pragma once
@@ -21,9 +22,10 @@ bool WeightIsHeld(const Program& program, const Instruction& instruction);
 bool MultipliesInBf16(const Machine& machine);
 
 // All of them, kDirect first.
-std::vector<Way> WaysOf(const Program& program, const Instruction& instruction);
+std::vector<Algorithm> AlgorithmsFor(const Program& program, const Instruction& instruction);
 
 // One of them.
-Way DefaultWay(const Program& program, const Instruction& instruction, const Machine& machine);
+Algorithm ChooseAlgorithm(const Program& program, const Instruction& instruction,
+                          const Machine& machine);
 
 }  // namespace latentd::backends::cpu
