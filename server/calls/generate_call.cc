@@ -23,6 +23,10 @@
 namespace latentd::server::calls {
 namespace {
 
+// A client's deadline passes before ours, by what its request took to come: then its cancel comes
+// first, and is the deadline all the same.
+constexpr auto kDeadlineSlack = std::chrono::milliseconds(100);
+
 std::string MakeRequestId() {
   std::random_device random;
   return absl::StrFormat("%08x%08x", random(), random());
@@ -185,8 +189,8 @@ void GenerateCall::ClientGone() {
   {
     absl::MutexLock lock(&mutex_);
     client_gone_ = true;
-    deadline_passed_ =
-        context_ != nullptr && context_->deadline() <= std::chrono::system_clock::now();
+    deadline_passed_ = context_ != nullptr &&
+                       context_->deadline() <= std::chrono::system_clock::now() + kDeadlineSlack;
     if (outbox_) outbox_->Close();
     handle = handle_;
   }
