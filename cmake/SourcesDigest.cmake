@@ -14,7 +14,8 @@ function(digest_of variable)
   set(${variable} ${all} PARENT_SCOPE)
 endfunction()
 
-digest_of(shared ${CORE}/base/alignment.h ${CORE}/base/coding.h ${CORE}/graph/*.h ${CORE}/graph/*.cc ${CORE}/passes/*.h ${CORE}/passes/*.cc
+digest_of(shared ${CORE}/base/alignment.h ${CORE}/base/coding.h ${CORE}/device/*.h ${CORE}/device/*.cc
+  ${CORE}/graph/*.h ${CORE}/graph/*.cc ${CORE}/passes/*.h ${CORE}/passes/*.cc
   ${CORE}/compiler/artifact.* ${CORE}/compiler/compile.* ${CORE}/compiler/graph_key.* ${CORE}/compiler/split.*)
 file(GLOB interface ${CORE}/backends/*.h ${CORE}/backends/*.cc)
 

@@ -35,7 +35,8 @@ class Worker {
   // Adds the task iff there is room for it.
   bool TryAdd(std::function<void()> task, size_t size = 1) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Adds the next part of a task that was added, which needs no room. A task may do so.
+  // Adds a task that something else bounds, such as the next part of one that was added: it needs
+  // no room. A task may do so.
   void Continue(std::function<void()> task) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Adds the task, which needs no room, and waits until it has run and all that was added before.

@@ -43,9 +43,16 @@ std::string SourcesOf(absl::string_view backend) {
 }  // namespace
 
 std::string GraphKey::ToText() const {
+  if (!other_form.empty()) return other_form;
   std::string text;
   for (const auto& [name, field] : kFields) absl::StrAppend(&text, name, " ", this->*field, "\n");
   return text;
+}
+
+GraphKey GraphKey::OfEntry(absl::string_view text) {
+  GraphKey other;
+  other.other_form = std::string(text);
+  return FromText(text).value_or(std::move(other));
 }
 
 std::optional<GraphKey> GraphKey::FromText(absl::string_view text) {

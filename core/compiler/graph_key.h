@@ -27,6 +27,8 @@ struct GraphKey {
   std::string sources;      // digest of the sources that decide what the backend's artifacts hold
   std::string backend;      // "cpu"
   std::string fingerprint;  // instruction set, threads, library versions
+  // The text of a key that another build wrote in another form; then all else is empty.
+  std::string other_form;
 
   bool operator==(const GraphKey&) const = default;
 
@@ -34,6 +36,8 @@ struct GraphKey {
   std::string ToText() const;
   // Reads exactly what ToText prints.
   static std::optional<GraphKey> FromText(absl::string_view text);
+  // The same of what is on disk, where other builds left keys too.
+  static GraphKey OfEntry(absl::string_view text);
   Digest ToDigest() const { return DigestOf(ToText()); }
 };
 

@@ -56,7 +56,8 @@ std::optional<GraphLabel> GraphLabel::FromText(absl::string_view text) {
   word = take();
   label.fallback = word == "fallback";
   if (label.fallback) word = take();
-  label.dtype = device::ParseDType(word).value_or(DType::kF32);
+  if (word == "bf16") label.dtype = DType::kBF16;
+  if (word == "f16") label.dtype = DType::kF16;
   const bool names = IsName(label.component) && (label.part.empty() || IsName(label.part));
   if (!names || label.ToText() != text) return std::nullopt;
   return label;

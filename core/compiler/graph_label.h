@@ -19,10 +19,10 @@ struct GraphLabel {
   int height = 0;
   int rows = 1;
   bool fallback = false;  // the fp32 form of a graph that runs in a lesser precision
-  device::DType dtype = device::DType::kF32;  // what it computes in, if not everything of it
+  device::DType dtype = device::DType::kF32;  // of its products; some of it may be f32
 
   bool operator==(const GraphLabel&) const = default;
-  // "unet_base step 256x256 rows 2 bf16"; without the size where it is 0 and 0, and without f32.
+  // "unet_base step 256x256 rows 2 bf16"; a size of 0 and 0, and f32, are left out.
   std::string ToText() const;
   // Reads what ToText prints, where names are of at most 32 of a-z, 0-9 and _, and not empty but
   // for the part.

@@ -131,7 +131,7 @@ void GraphStore::RefreshMetrics() {
 
 GraphInfo GraphStore::InfoOf(const cache::EntryInfo& on_disk) const {
   GraphInfo info{.id = on_disk.digest.ToString(), .state = GraphState::kCompiled};
-  info.key = GraphKey::FromText(on_disk.key).value_or(GraphKey{});
+  info.key = GraphKey::OfEntry(on_disk.key);
   const DiskArtifacts::Description description = disk_.Describe(info.key);
   info.label = description.label;
   info.compile_time = description.compile_time;

@@ -24,8 +24,7 @@ absl::StatusOr<GraphStore::Named> GraphStore::Resolve(absl::string_view id) cons
     }
   }
   if (const std::optional<cache::EntryInfo> info = disk_.FindInfo(id); info.has_value()) {
-    const std::optional<GraphKey> key = GraphKey::FromText(info->key);
-    if (key.has_value()) return Named{*key, nullptr, info->pinned};
+    return Named{GraphKey::OfEntry(info->key), nullptr, info->pinned};
   }
   return WithReason(absl::NotFoundError(absl::StrCat("no graph has the id \"", Excerpt(id), "\"")),
                     "NO_SUCH_GRAPH");

@@ -177,7 +177,7 @@ std::string WhyUnused(const GraphInfo& graph, const std::vector<GraphInfo>& know
   if (needed.contains(graph.id)) return "";
   for (const GraphInfo& info : known) {
     if (!needed.contains(info.id) || !HaveOnePurpose(info.label, graph.label)) continue;
-    return absl::StrCat("this server needs another ", graph.label.ToText(), ": this one ",
+    return absl::StrCat("this server needs another ", info.label.ToText(), ": this one ",
                         Difference(graph, info));
   }
   return absl::StrCat("no bucket of this server needs ", graph.label.ToText());

@@ -22,7 +22,8 @@ class AdminWorker {
   // retry delay) where kMaxWaitingWork wait behind one that runs.
   absl::Status Add(std::function<void()> work);
 
-  // The next part of work that Add took: not refused. A call has one such part at a time.
+  // The next part of work that Add took, or that a ticket lets in: not refused. A call has one such
+  // part at a time.
   void Continue(std::function<void()> work);
 
  private:

@@ -71,6 +71,7 @@ TEST(WorkerTest, WhoAddsTooMuchWaitsForRoom) {
       },
       60);
   worker.Add([] {}, 40);  // goes in
+  EXPECT_FALSE(worker.TryAdd([] {}, 40));
   bool had_run = false;
   std::thread adder([&] {
     worker.Add([] {}, 40);

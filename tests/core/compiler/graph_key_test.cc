@@ -35,7 +35,7 @@ TEST(GraphKey, SpellsEverythingOut) {
   EXPECT_THAT(text, HasSubstr("\noptions skip=dead_code,epilogues\n"));
   EXPECT_THAT(text, HasSubstr("\nbackend fake\n"));
   EXPECT_THAT(text, HasSubstr("\nfingerprint fake 1\n"));
-  EXPECT_EQ(KeyOf(SiluGraph(4), backend, {}).sources.size(), 64u);
+  EXPECT_THAT(text, HasSubstr("\nsources none\n"));  // the fake one is no directory of backends/
 }
 
 TEST(GraphKey, ReadsItsOwnText) {

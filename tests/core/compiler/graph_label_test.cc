@@ -39,6 +39,7 @@ TEST(GraphLabel, ReadsNothingElse) {
                            "unet 12xabc rows 1",
                            "unet rows 1 fallback fallback",
                            "unet rows 1 f32",
+                           "unet rows 1 i64",
                            "unet rows 1 bf16 fallback",
                            "unet rows 1 bf16 bf16",
                            "unet rows 1 ",

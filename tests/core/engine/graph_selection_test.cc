@@ -87,11 +87,15 @@ TEST(GraphSelectionTest, SaysWhyNothingNeedsAGraph) {
       WhyUnused(other, known, Served()),
       HasSubstr("unet_base step 96x64 rows 1 bf16: this one has backend reference, wanted"));
   other.label.dtype = device::DType::kF32;
+  EXPECT_THAT(
+      WhyUnused(other, known, Served()),
+      HasSubstr("unet_base step 96x64 rows 1 bf16: this one computes in fp32, wanted bf16"));
+  std::swap(known[2].label.dtype, other.label.dtype);
   EXPECT_THAT(WhyUnused(other, known, Served()),
-              HasSubstr("unet_base step 96x64 rows 1: this one computes in fp32, wanted bf16"));
+              HasSubstr("unet_base step 96x64 rows 1: this one computes in bf16, wanted fp32"));
   other.label.width = 128;
   EXPECT_EQ(WhyUnused(other, known, Served()),
-            "no bucket of this server needs unet_base step 128x64 rows 1");
+            "no bucket of this server needs unet_base step 128x64 rows 1 bf16");
   // It is declared, and no longer served.
   EXPECT_THAT(WhyUnused(known[2], known, {}), HasSubstr("no bucket"));
 }
