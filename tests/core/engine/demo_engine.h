@@ -2,6 +2,8 @@
 // holds back or lets fail.
 #pragma once
 
+#include <omp.h>
+
 #include <functional>
 #include <memory>
 #include <string>
@@ -22,7 +24,10 @@ namespace latentd::engine {
 // The base alone, one bucket, no guidance: as few graphs as there can be.
 inline Config SmallConfig() {
   const std::string demo = ::latentd::testing::SourcePath("deploy/demo-model");
-  return {.base = demo + "/base", .queue_capacity = 4, .buckets = {{64, 64}}, .rows = {1}};
+  Config config{.base = demo + "/base", .queue_capacity = 4, .buckets = {{64, 64}}, .rows = {1}};
+  // As a backend takes that a test makes: engines of either kind have the same fingerprint.
+  config.threads = omp_get_max_threads();
+  return config;
 }
 
 inline Config EnsembleConfig() {
