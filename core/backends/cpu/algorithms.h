@@ -1,10 +1,9 @@
 // Which algorithms there are to compute an instruction, and which one is taken.
 //
 // By rules, and not by timing each shape where it is compiled: on two cores with AVX-512 the best
-// algorithm for each instruction of the demo model (cpu_backend_bench --algorithms) would save 0.4
-// % of a decode, and of a step nothing that could be seen in whole steps; Winograd is ahead of
-// oneDNN by 2 to 3 times with AVX2, and by 4 without. So a picture does not depend on what a clock
-// said.
+// algorithm for each instruction of the demo model (cpu_backend_bench --algorithms) would save
+// 0.4 % of a decode, and of a step nothing that could be seen in whole steps; Winograd is ahead of
+// oneDNN by 2 to 3 times with AVX2, and by 4 without. So a picture does not depend on a clock.
 //
 // Free functions; thread-safe.
 #pragma once
