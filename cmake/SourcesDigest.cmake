@@ -18,12 +18,19 @@ digest_of(shared ${CORE}/base/alignment.h ${CORE}/base/coding.h ${CORE}/device/*
   ${CORE}/graph/*.h ${CORE}/graph/*.cc ${CORE}/passes/*.h ${CORE}/passes/*.cc
   ${CORE}/compiler/artifact.* ${CORE}/compiler/compile.* ${CORE}/compiler/graph_key.* ${CORE}/compiler/split.*)
 file(GLOB interface ${CORE}/backends/*.h ${CORE}/backends/*.cc)
+# Every backend lowers graphs but the reference backend, which interprets them.
+file(GLOB lowering_sources ${CORE}/backends/lowering/*.h ${CORE}/backends/lowering/*.cc)
 
 set(rows "")
 file(GLOB backends LIST_DIRECTORIES true RELATIVE ${CORE}/backends ${CORE}/backends/*)
 foreach(backend ${backends})
-  if(IS_DIRECTORY ${CORE}/backends/${backend})
-    digest_of(own ${interface} ${CORE}/backends/${backend}/*.h ${CORE}/backends/${backend}/*.cc)
+  if(IS_DIRECTORY ${CORE}/backends/${backend} AND NOT backend STREQUAL "lowering")
+    set(lowered ${lowering_sources})
+    if(backend STREQUAL "reference")
+      set(lowered "")
+    endif()
+    digest_of(own ${interface} ${lowered} ${CORE}/backends/${backend}/*.h ${CORE}/backends/${backend}/*.cc
+      ${CORE}/backends/${backend}/*.cu ${CORE}/backends/${backend}/*.cuh)
     string(SHA256 digest "${shared}${own}")
     string(APPEND rows "    {\"${backend}\", \"${digest}\"},\n")
   endif()

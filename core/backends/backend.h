@@ -1,66 +1,44 @@
-// A Backend turns optimised graphs into code for one device: Plan selects kernels and memory and
-// writes them down as bytes; Load turns those bytes and a weight set into an Executable.
-// Load(Plan(g)) is the only way to an Executable, also in the process that compiled, so what was
-// saved is what runs.
+// A Backend turns optimised graphs into code for one device: MakePlan selects kernels and memory
+// and writes them down; Load turns that plan and a weight set into an Executable. Load(MakePlan(g))
+// is the only way to an Executable, also in the process that compiled, so what was saved is what
+// runs. It also makes the weights that its executables read, in the forms that its plans name.
 //
 // Thread-safe: any method may be called from any thread.
 #pragma once
 
-#include <cstddef>
-#include <functional>
-#include <map>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "core/backends/executable.h"
+#include "core/backends/plan.h"
 #include "core/graph/graph.h"
 #include "core/graph/target.h"
+#include "core/weights/weight_maker.h"
 #include "core/weights/weight_set.h"
-#include "core/weights/weight_store.h"
 
 namespace latentd::backends {
 
-// What a graph would hold once it is loaded.
-struct MemoryNeeds {
-  size_t arena_bytes = 0;       // that one run uses; all executables of a backend share one arena
-  size_t executable_bytes = 0;  // beside arena and weights
-  // Bytes of the recipes' results by their keys in WeightStore: what several graphs read is there
-  // once.
-  std::map<std::string, size_t> weights;
-  // What making one of them takes for a moment beside the result; they are made one at a time.
-  // Those that take nothing are left out.
-  std::map<std::string, size_t> making;
-
-  void Add(const weights::ResultNeeds& result) {
-    weights[result.key] = result.bytes;
-    if (result.making_bytes > 0) making[result.key] = result.making_bytes;
-  }
-};
-
-class Backend {
+class Backend : public weights::WeightMaker {
  public:
-  virtual ~Backend() = default;
-
   virtual const graph::Target& target() const = 0;
 
   // What must be equal for a plan made elsewhere to run here: instruction set, thread count,
   // library versions.
   virtual std::string Fingerprint() const = 0;
 
-  // Kernel choices and memory plan for `graph`, as bytes that Load understands. Deterministic.
-  virtual absl::StatusOr<std::string> Plan(const graph::Graph& graph) const = 0;
+  // Kernel choices, memory plan and what they need. Deterministic.
+  virtual absl::StatusOr<Plan> MakePlan(const graph::Graph& graph) const = 0;
 
-  // Asked with what an executable would hold, before it holds any of it; an error is what loading
-  // it comes to. Empty: whatever it holds is fine.
-  using Admission = std::function<absl::Status(const MemoryNeeds&)>;
+  // DATA_LOSS: the plan is not one that MakePlan made of this graph, here or on a machine of the
+  // same fingerprint. What else Load says of graph and plan, without any weight.
+  virtual absl::Status CheckPlan(const graph::Graph& graph, const Plan& plan) const = 0;
 
-  // `graph` and `plan` are verified again: a plan that does not fit the graph is an error, never a
-  // crash. The executable takes what it needs from `weights` (packed, counted users) and keeps that
-  // alive.
+  // `graph` and `plan` are checked again: a plan that does not fit the graph, or that says that it
+  // needs other memory than it does, is an error, never a crash. The executable takes what it needs
+  // from `weights` (packed, counted users), whose store is of the same device and makes what this
+  // backend's plans name, and keeps that alive.
   //
   // The code says what is at fault, and callers rely on it (a plan that is at fault is thrown away
   // and made anew, at the price of a compilation):
@@ -68,20 +46,11 @@ class Backend {
   //     else is DATA_LOSS.
   //   INVALID_ARGUMENT, NOT_FOUND: the weights do not fit the graph.
   //   UNIMPLEMENTED: this build cannot run the graph.
-  //   RESOURCE_EXHAUSTED: memory, whoever reports the lack of it; or what `admit` said.
+  //   RESOURCE_EXHAUSTED: memory, whoever reports the lack of it.
   //   Anything else: this machine, now. The next try may succeed with the same plan.
-  virtual absl::StatusOr<std::unique_ptr<Executable>> LoadIf(
-      std::shared_ptr<const graph::Graph> graph, absl::string_view plan,
-      const weights::WeightSet& weights, const Admission& admit) = 0;
-  absl::StatusOr<std::unique_ptr<Executable>> Load(std::shared_ptr<const graph::Graph> graph,
-                                                   absl::string_view plan,
-                                                   const weights::WeightSet& weights) {
-    return LoadIf(std::move(graph), plan, weights, {});
-  }
-
-  // What Load of the same would hold, without holding it: no weight is made. Errors as Load's.
-  virtual absl::StatusOr<MemoryNeeds> Predict(const graph::Graph& graph, absl::string_view plan,
-                                              const weights::WeightSet& weights) const = 0;
+  virtual absl::StatusOr<std::unique_ptr<Executable>> Load(
+      std::shared_ptr<const graph::Graph> graph, const Plan& plan,
+      const weights::WeightSet& weights) = 0;
 };
 
 }  // namespace latentd::backends

@@ -1,45 +1,64 @@
-// An Executable is an artifact bound to one weight set on one device, ready to run.
-//
-// Thread-safe. Runs of executables that share an arena wait for each other, so that a thread that
-// prepares a graph may run it once while another one serves.
+// An Executable is an artifact bound to one weight set on one device; a Session is an executable
+// bound to memory of its caller, ready to be enqueued as often as one likes.
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "core/device/buffer.h"
+#include "core/device/device.h"
 
 namespace latentd::backends {
 
-// Name, dtype and shape of an input or output, in the graph's order.
+// An input or output, in the graph's order.
 struct Port {
   std::string name;
   device::DType dtype = device::DType::kF32;
   device::Shape shape;
+  int updates = -1;  // of an output with the name of an input: that input, which it is written over
 };
 
+struct ExecutableInfo {
+  std::vector<Port> inputs, outputs;
+  size_t arena_bytes = 0;  // of the device's arena, that one run uses
+  size_t own_bytes = 0;    // held beside arena and weights
+  // Where the results lie that it holds in the weight store, which others may hold too.
+  std::vector<const void*> weights;
+};
+
+// One thread at a time. Its executable must outlive it.
+class Session {
+ public:
+  virtual ~Session() = default;
+
+  // Enqueues one run: reads the inputs and writes the outputs. The stream's next event says what
+  // came of it: RESOURCE_EXHAUSTED: no memory; every other failure is one of the machine, not of
+  // the plan. The session must live until that event. REQUIRES: a stream of the executable's
+  // device.
+  virtual absl::Status Enqueue(device::Stream& stream) = 0;
+};
+
+// Thread-safe. Runs of executables that share an arena take turns.
 class Executable {
  public:
   virtual ~Executable() = default;
 
-  virtual const std::vector<Port>& inputs() const = 0;
-  virtual const std::vector<Port>& outputs() const = 0;
+  virtual const ExecutableInfo& info() const = 0;
+  virtual device::Device& device() const = 0;
 
-  // Reads `inputs`, writes `outputs`: buffers with memory, in the order of the ports, of their
-  // dtypes and shapes (checked: INVALID_ARGUMENT). Outputs must not overlap inputs. Nothing
-  // outlives the call: intermediates lie in the device's arena. RESOURCE_EXHAUSTED: no memory;
-  // every other failure is one of the machine, not of the plan.
-  virtual absl::Status Run(absl::Span<const device::Buffer> inputs,
-                           absl::Span<device::Buffer> outputs) = 0;
+  // To memory of the device, in the order of the ports, of their dtypes and shapes; an output that
+  // updates an input has that input's memory, and no other output overlaps any. INVALID_ARGUMENT
+  // says which port's buffer does not fit. The memory must outlive the session.
+  virtual absl::StatusOr<std::unique_ptr<Session>> Bind(
+      absl::Span<const device::ConstBuffer> inputs, absl::Span<const device::Buffer> outputs) = 0;
 
-  // Bytes of the arena that one run uses, and bytes held beside arena and weights.
-  virtual size_t arena_bytes() const = 0;
-  virtual size_t own_bytes() const = 0;
-  // Where the results lie that it holds in the weight store, which others may hold too.
-  virtual std::vector<const void*> weights() const = 0;
+  const std::vector<Port>& inputs() const { return info().inputs; }
+  const std::vector<Port>& outputs() const { return info().outputs; }
 };
 
 }  // namespace latentd::backends

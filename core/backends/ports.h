@@ -1,4 +1,5 @@
-// The ports of an executable, as its graph declares them, and the check that every Run begins with.
+// The ports of an executable, as its graph declares them, and the check that every Bind begins
+// with.
 #pragma once
 
 #include <vector>
@@ -10,13 +11,13 @@
 
 namespace latentd::backends {
 
-// Inputs in the order of their nodes.
+// Inputs in the order of their nodes; an output with the name of an input updates it.
 std::vector<Port> InputPorts(const graph::Graph& graph);
 std::vector<Port> OutputPorts(const graph::Graph& graph);
 
-// INVALID_ARGUMENT says how many buffers are wanted, or which port's buffer has no memory, another
-// dtype or another shape. `what` is "input" or "output".
-absl::Status CheckBuffers(absl::string_view what, const std::vector<Port>& ports,
-                          absl::Span<const device::Buffer> buffers);
+// INVALID_ARGUMENT says how many buffers are wanted, which port's buffer has no memory, another
+// dtype or another shape, or which output is not where the input is that it updates.
+absl::Status CheckBuffers(const ExecutableInfo& info, absl::Span<const device::ConstBuffer> inputs,
+                          absl::Span<const device::Buffer> outputs);
 
 }  // namespace latentd::backends

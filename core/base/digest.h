@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -16,6 +17,8 @@ struct Digest {
 
   // 32 lower-case hexadecimal digits.
   std::string ToString() const;
+  // Reads exactly what ToString gives.
+  static std::optional<Digest> FromString(absl::string_view text);
 
   auto operator<=>(const Digest&) const = default;
 

@@ -61,7 +61,7 @@ void Queue::Remove(PictureId picture) {
 const Queue::Entry* Queue::FindNext(bool may_begin) const {
   const Entry* first = nullptr;
   for (const Entry& entry : order_) {
-    if (entry.need.kind == UnitKind::kPrepare) continue;
+    if (entry.need.kind == UnitKind::kWait) continue;
     if (entry.started) return &entry;
     if (first == nullptr) first = &entry;
   }

@@ -2,8 +2,8 @@
 // and no device.
 //
 // The policy: pictures run one after the other in the order of admission, each unit alone; those
-// whose graphs are not ready yet are passed over. Whoever changes the policy changes Next() and
-// nothing outside this directory.
+// that wait, for their graphs or for how their decoding ends, are passed over. Whoever changes the
+// policy changes Next() and nothing outside this directory.
 //
 // Not thread-safe: the engine guards it with its own lock.
 #pragma once

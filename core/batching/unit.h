@@ -14,12 +14,12 @@ using PictureId = uint64_t;
 using Lane = uint64_t;
 
 enum class UnitKind : uint8_t {
-  kPrepare,  // its graphs are being made ready elsewhere; nothing of it can run until they are
-  kText,     // prompts to conditioning, for the stage that comes next
-  kEncode,   // init image to latents
-  kStep,     // one evaluation of the UNet
-  kDecode,   // latents to pixels
-  kDone,     // nothing: the picture is finished
+  kWait,    // nothing yet: its graphs are being made ready, or a unit of it runs whose end decides
+  kText,    // prompts to conditioning, for the stage that comes next
+  kEncode,  // init image to latents
+  kStep,    // one evaluation of the UNet
+  kDecode,  // latents to pixels
+  kDone,    // nothing: the picture is finished
 };
 
 struct Need {

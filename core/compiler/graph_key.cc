@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
@@ -13,13 +12,12 @@
 namespace latentd::compiler {
 namespace {
 
-// In the order of the text.
-constexpr std::pair<absl::string_view, std::string GraphKey::*> kFields[] = {
-    {"graph", &GraphKey::graph},
-    {"options", &GraphKey::options},
-    {"sources", &GraphKey::sources},
-    {"backend", &GraphKey::backend},
-    {"fingerprint", &GraphKey::fingerprint}};
+// In the order of the text, behind the graph's digest.
+constexpr std::pair<absl::string_view, std::string BuildKey::*> kBuildFields[] = {
+    {"options", &BuildKey::options},
+    {"sources", &BuildKey::sources},
+    {"backend", &BuildKey::backend},
+    {"fingerprint", &BuildKey::fingerprint}};
 
 // Takes "name value\n" off the front.
 bool TakeField(absl::string_view& text, absl::string_view name, std::string& value) {
@@ -32,6 +30,18 @@ bool TakeField(absl::string_view& text, absl::string_view name, std::string& val
   return true;
 }
 
+bool ReadText(absl::string_view text, GraphKey& key) {
+  std::string graph;
+  if (!TakeField(text, "graph", graph)) return false;
+  const std::optional<Digest> digest = Digest::FromString(graph);
+  if (!digest.has_value()) return false;
+  key.graph = *digest;
+  for (const auto& [name, field] : kBuildFields) {
+    if (!TakeField(text, name, key.build.*field)) return false;
+  }
+  return text.empty();
+}
+
 // None for a backend that is not below core/backends, such as a test's.
 std::string SourcesOf(absl::string_view backend) {
   for (const auto& [name, digest] : kSourcesDigests) {
@@ -42,46 +52,42 @@ std::string SourcesOf(absl::string_view backend) {
 
 }  // namespace
 
+BuildKey BuildKeyOf(const backends::Backend& backend, const CompileOptions& options) {
+  const std::string& name = backend.target().name;
+  return {absl::StrCat("skip=", absl::StrJoin(options.skipped_passes, ",")), SourcesOf(name), name,
+          backend.Fingerprint()};
+}
+
 std::string GraphKey::ToText() const {
-  if (!other_form.empty()) return other_form;
-  std::string text;
-  for (const auto& [name, field] : kFields) absl::StrAppend(&text, name, " ", this->*field, "\n");
+  if (other_form.has_value()) return *other_form;
+  std::string text = absl::StrCat("graph ", graph.ToString(), "\n");
+  for (const auto& [name, field] : kBuildFields) {
+    absl::StrAppend(&text, name, " ", build.*field, "\n");
+  }
   return text;
 }
 
-GraphKey GraphKey::OfEntry(absl::string_view text) {
+GraphKey GraphKey::FromText(absl::string_view text) {
+  GraphKey key;
+  if (ReadText(text, key)) return key;
   GraphKey other;
   other.other_form = std::string(text);
-  return FromText(text).value_or(std::move(other));
-}
-
-std::optional<GraphKey> GraphKey::FromText(absl::string_view text) {
-  GraphKey key;
-  for (const auto& [name, field] : kFields) {
-    if (!TakeField(text, name, key.*field)) return std::nullopt;
-  }
-  if (!text.empty()) return std::nullopt;
-  return key;
-}
-
-GraphKey KeyOf(const backends::Backend& backend, const CompileOptions& options) {
-  return {"", absl::StrCat("skip=", absl::StrJoin(options.skipped_passes, ",")),
-          SourcesOf(backend.target().name), backend.target().name, backend.Fingerprint()};
+  return other;
 }
 
 GraphKey KeyOf(const graph::Graph& graph, const backends::Backend& backend,
                const CompileOptions& options) {
-  GraphKey key = KeyOf(backend, options);
-  key.graph = graph::GraphDigest(graph).ToString();
-  return key;
+  return {graph::GraphDigest(graph), BuildKeyOf(backend, options), std::nullopt};
 }
 
-std::string Difference(absl::string_view found, const GraphKey& wanted) {
-  const std::optional<GraphKey> key = GraphKey::FromText(found);
-  if (!key.has_value()) return "a key of another form";
-  for (const auto& [name, field] : kFields) {
-    if ((*key).*field == wanted.*field) continue;
-    return absl::StrCat(name, " ", Excerpt((*key).*field), ", wanted ", wanted.*field);
+std::string Difference(const GraphKey& found, const GraphKey& wanted) {
+  if (found.other_form.has_value()) return "a key of another form";
+  if (found.graph != wanted.graph) {
+    return absl::StrCat("graph ", found.graph.ToString(), ", wanted ", wanted.graph.ToString());
+  }
+  for (const auto& [name, field] : kBuildFields) {
+    if (found.build.*field == wanted.build.*field) continue;
+    return absl::StrCat(name, " ", Excerpt(found.build.*field), ", wanted ", wanted.build.*field);
   }
   return "the same key";
 }

@@ -21,33 +21,39 @@ struct CompileOptions {
   passes::Evaluator evaluate = {};
 };
 
-struct GraphKey {
-  std::string graph;  // digest of the text of the graph before passes: shapes and dtypes are in it
+// All of a key that does not depend on the graph: which build compiles, and for what.
+struct BuildKey {
   std::string options;      // spelled out
   std::string sources;      // digest of the sources that decide what the backend's artifacts hold
   std::string backend;      // "cpu"
   std::string fingerprint;  // instruction set, threads, library versions
+
+  bool operator==(const BuildKey&) const = default;
+};
+
+BuildKey BuildKeyOf(const backends::Backend& backend, const CompileOptions& options);
+
+struct GraphKey {
+  Digest graph;  // of the text of the graph before passes: shapes and dtypes are in it
+  BuildKey build;
   // The text of a key that another build wrote in another form; then all else is empty.
-  std::string other_form;
+  std::optional<std::string> other_form;
 
   bool operator==(const GraphKey&) const = default;
 
   // One "name value" a line.
   std::string ToText() const;
-  // Reads exactly what ToText prints.
-  static std::optional<GraphKey> FromText(absl::string_view text);
-  // The same of what is on disk, where other builds left keys too.
-  static GraphKey OfEntry(absl::string_view text);
+  // Reads what ToText prints; any other text is a key of another form.
+  static GraphKey FromText(absl::string_view text);
+  // Of the text: what names the graph in listings, and its file.
   Digest ToDigest() const { return DigestOf(ToText()); }
 };
 
 GraphKey KeyOf(const graph::Graph& graph, const backends::Backend& backend,
                const CompileOptions& options);
-// The same with what is known without the graph: its digest is empty.
-GraphKey KeyOf(const backends::Backend& backend, const CompileOptions& options);
 
-// The first field in which a key's text, found somewhere, is another one than `wanted`: "backend
+// The first field in which a key that was found somewhere is another one than `wanted`: "backend
 // cpu, wanted reference".
-std::string Difference(absl::string_view found, const GraphKey& wanted);
+std::string Difference(const GraphKey& found, const GraphKey& wanted);
 
 }  // namespace latentd::compiler

@@ -13,7 +13,9 @@ namespace latentd::compiler {
 struct GraphLabel {
   // text_encoder, text_encoder_2, unet_base, unet_refiner, vae_decoder, vae_encoder.
   std::string component;
-  std::string part;  // of a UNet: "request" (once a request) or "step"; empty for the others
+  // Of a UNet: "request" (once a request) or "step"; of a vae_encoder: "sample" (once a picture),
+  // or empty as for the others.
+  std::string part;
   // The bucket, in pixels; 0 and 0 where one graph serves every bucket.
   int width = 0;
   int height = 0;

@@ -1,190 +1,176 @@
-// What GraphStore's entries look like from outside: states, metrics, lists.
+// What GraphStore's graphs look like from outside: states, metrics, lists.
 #include <algorithm>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/error_details.h"
 #include "core/base/status_macros.h"
-#include "core/compiler/graph_entry.h"
+#include "core/compiler/graph_store.h"
 
 namespace latentd::compiler {
 namespace {
 
 const char* Name(GraphState state) {
-  switch (state) {
-    case GraphState::kCold:
-      return "cold";
-    case GraphState::kCompiling:
-      return "compiling";
-    case GraphState::kCompiled:
-      return "compiled";
-    case GraphState::kLoading:
-      return "loading";
-    case GraphState::kReady:
-      return "ready";
-    case GraphState::kFailed:
-      return "failed";
-  }
-  return "";
+  constexpr const char* kNames[] = {"cold", "compiling", "compiled", "loading", "ready", "failed"};
+  return kNames[static_cast<size_t>(state)];
+}
+
+// The graph's state from those of its parts; `ready`: for every user.
+GraphState Combine(const ArtifactStatus& artifact, const InstancesStatus& instances, bool ready) {
+  if (artifact.state == ArtifactState::kCompiling) return GraphState::kCompiling;
+  if (artifact.busy() || instances.loading) return GraphState::kLoading;
+  if (ready) return GraphState::kReady;
+  if (!artifact.failure.ok() || !instances.failure.ok()) return GraphState::kFailed;
+  const bool compiled = artifact.on_disk || artifact.state == ArtifactState::kPresent;
+  return compiled || !instances.ready.empty() ? GraphState::kCompiled : GraphState::kCold;
 }
 
 }  // namespace
 
-absl::Status GraphStore::FailureOf(const Entry& entry) const {
-  if (!entry.failure.ok()) return entry.failure;
-  for (const auto& [weights, one] : entry.loaded) {
-    if (!one.failure.ok()) return one.failure;
-  }
-  return absl::OkStatus();
-}
-
-GraphState GraphStore::StateOf(const Entry& entry) const {
-  if (entry.work == Entry::Work::kCompiling) return GraphState::kCompiling;
-  if (entry.Busy()) return GraphState::kLoading;
-  const auto ready = [&](const GraphRef& use) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const auto found =
-        use->content.has_value() ? entry.loaded.find(*use->content) : entry.loaded.end();
-    return found != entry.loaded.end() && found->second.executable != nullptr;
-  };
-  const std::vector<GraphRef> users = entry.Users();
-  if (!users.empty() && std::all_of(users.begin(), users.end(), ready)) return GraphState::kReady;
-  if (!FailureOf(entry).ok()) return GraphState::kFailed;
-  return entry.on_disk || entry.HoldsMemory() ? GraphState::kCompiled : GraphState::kCold;
-}
-
-void GraphStore::Uncount(Entry& entry) {
-  if (!entry.counted.has_value()) return;
-  registry_.GetGauge(metrics::kGraphCacheEntries, {entry.label.component, Name(*entry.counted)})
-      .Decrement();
-  entry.counted.reset();
-}
-
-void GraphStore::Publish(Entry& entry) {
-  if (entry.forgotten) return;
-  Uncount(entry);
-  entry.counted = StateOf(entry);
-  registry_.GetGauge(metrics::kGraphCacheEntries, {entry.label.component, Name(*entry.counted)})
-      .Increment();
-  registry_.GetGauge(metrics::kGraphCacheBytes, {"memory"}).Set(static_cast<double>(HeldBytes()));
-}
-
-void GraphStore::CountLookup(const Entry& entry, const char* result) {
-  registry_.GetCounter(metrics::kGraphCacheLookups, {entry.label.component, result}).Increment();
-}
-
-void GraphStore::Warn(absl::string_view what) const {
-  if (options_.on_warning) options_.on_warning(what);
-}
-
-GraphInfo GraphStore::InfoOf(const Entry& entry) const {
-  GraphInfo info{.id = entry.id.ToString(), .label = entry.label, .state = StateOf(entry)};
-  for (const GraphRef& use : entry.Users()) {
-    if (std::find(info.users.begin(), info.users.end(), use->user) == info.users.end()) {
-      info.users.push_back(use->user);
+GraphStatus GraphStore::StatusOf(const Entry& entry) const {
+  const GraphDefinition& graph = *entry.graph;
+  const ArtifactStatus artifact = artifacts_.StatusOf(graph.id);
+  const InstancesStatus instances = instances_.StatusOf(graph.id);
+  const std::vector<GraphHandle> users = entry.Users();
+  const bool ready =
+      !users.empty() && std::all_of(users.begin(), users.end(), [&](const GraphHandle& user) {
+        const std::optional<Digest> content = user->known_content();
+        return content.has_value() && instances.ready.contains(*content);
+      });
+  GraphStatus status{.id = graph.id.ToString(),
+                     .label = graph.label,
+                     .state = Combine(artifact, instances, ready),
+                     .key = graph.key,
+                     .device_bytes = instances.executable_bytes,
+                     .arena_bytes = instances.arena_bytes,
+                     .memory_bytes = static_cast<int64_t>(artifact.memory_bytes),
+                     .compilations = artifact.compilations,
+                     .compile_time = artifact.compile_time,
+                     .load_time = instances.load_time,
+                     .hits = instances.hits,
+                     .last_use = instances.last_use,
+                     .pinned = artifact.pinned,
+                     .in_use = instances.in_use};
+  for (const GraphHandle& user : users) {
+    const auto end = status.users.end();
+    if (std::find(status.users.begin(), end, user->user()) == end) {
+      status.users.push_back(user->user());
     }
   }
-  if (info.state == GraphState::kFailed) {
-    info.reason = std::string(FailureOf(entry).message());
-    info.loadable = entry.failure.ok() && IsTransient(FailureOf(entry)) &&
-                    (entry.on_disk || entry.artifact.bytes != nullptr);
+  if (status.state == GraphState::kFailed) {
+    const absl::Status& failure = artifact.failure.ok() ? instances.failure : artifact.failure;
+    status.reason = std::string(failure.message());
+    status.loadable = artifact.failure.ok() && IsTransient(failure) &&
+                      (artifact.on_disk || artifact.state == ArtifactState::kPresent);
   }
-  if (info.state == GraphState::kCold) info.reason = entry.miss;
-  info.key = entry.key;
-  info.device_bytes = entry.executable_bytes();
-  info.arena_bytes = static_cast<int64_t>(entry.arena_bytes);
-  info.memory_bytes = entry.artifact_bytes();
-  info.compilations = entry.compilations;
-  info.compile_time = entry.compile_time;
-  info.load_time = entry.load_time;
-  info.hits = entry.hits;
-  info.last_use = entry.last_use;
-  info.pinned = entry.pinned;
-  info.in_use = entry.InUse();
-  return info;
+  if (status.state == GraphState::kCold) status.reason = artifact.miss;
+  return status;
 }
 
-std::vector<cache::EntryInfo> GraphStore::SyncWithDisk() const {
-  std::vector<cache::EntryInfo> on_disk = disk_.List();
-  absl::flat_hash_set<Digest> ids;
-  for (const cache::EntryInfo& info : on_disk) ids.insert(info.digest);
-  absl::MutexLock lock(&mutex_);
-  for (const std::shared_ptr<Entry>& entry : entries_) {
-    entry->on_disk = ids.contains(entry->id) && !entry->distrusted;
+GraphStatus GraphStore::StatusOf(const cache::EntryInfo& on_disk) const {
+  GraphStatus status{.id = on_disk.digest.ToString(),
+                     .state = GraphState::kCompiled,
+                     .key = GraphKey::FromText(on_disk.key),
+                     .disk_bytes = on_disk.bytes,
+                     .last_use = on_disk.last_use,
+                     .pinned = on_disk.pinned};
+  absl::Status usable = CheckKey(status.key);
+  if (const auto head = files_.Describe(status.key); head.ok()) {
+    status.label = head->label;
+    status.compile_time = head->compile_time;
+  } else if (absl::IsFailedPrecondition(head.status())) {
+    usable.Update(head.status());
+  } else {
+    usable = absl::DataLossError(absl::StrCat("the file is damaged: ", head.status().message(),
+                                              "; verifying this graph sets it aside"));
   }
-  return on_disk;
+  if (usable.ok()) return status;
+  status.state = GraphState::kCold;
+  status.reason = std::string(usable.message());
+  return status;
+}
+
+std::vector<GraphStatus> GraphStore::Declared() const {
+  std::vector<GraphStatus> list;
+  absl::MutexLock lock(&mutex_);
+  list.reserve(entries_.size());
+  for (const Entry& entry : entries_) list.push_back(StatusOf(entry));
+  return list;
+}
+
+std::vector<GraphStatus> GraphStore::List() const {
+  std::map<Digest, int64_t> bytes;
+  const std::vector<cache::EntryInfo> on_disk = files_.List();
+  for (const cache::EntryInfo& info : on_disk) bytes[info.digest] = info.bytes;
+  std::vector<GraphStatus> list;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const Entry& entry : entries_) {
+      const auto file = bytes.extract(entry.graph->id);
+      artifacts_.NoteOnDisk(entry.graph->id, !file.empty());
+      list.push_back(StatusOf(entry));
+      if (!file.empty()) list.back().disk_bytes = file.mapped();
+    }
+  }
+  for (const cache::EntryInfo& info : on_disk) {
+    if (bytes.contains(info.digest)) list.push_back(StatusOf(info));
+  }
+  return list;
+}
+
+absl::StatusOr<GraphStatus> GraphStore::Find(absl::string_view id) const {
+  ASSIGN_OR_RETURN(const GraphKey key, KeyOf(id));
+  const std::optional<cache::EntryInfo> on_disk = files_.FindInfo(key);
+  artifacts_.NoteOnDisk(key.ToDigest(), on_disk.has_value());
+  {
+    absl::MutexLock lock(&mutex_);
+    if (const Entry* entry = FindEntry(key.ToDigest())) {
+      GraphStatus status = StatusOf(*entry);
+      status.disk_bytes = on_disk.has_value() ? on_disk->bytes : 0;
+      return status;
+    }
+  }
+  if (on_disk.has_value()) return StatusOf(*on_disk);
+  return absl::NotFoundError(absl::StrCat("graph ", id, " has left"));
+}
+
+GraphStore::Totals GraphStore::totals() const {
+  Totals totals{.compilations = artifacts_.compilations(),
+                .loads = instances_.loads(),
+                .hits = instances_.hits(),
+                .compile_time = time_.compile_time(),
+                .load_time = time_.load_time(),
+                .artifact_bytes = artifacts_.memory_bytes()};
+  absl::MutexLock lock(&mutex_);
+  for (const Entry& entry : entries_) {
+    const InstancesStatus instances = instances_.StatusOf(entry.graph->id);
+    totals.executable_bytes += instances.executable_bytes;
+    totals.definition_bytes +=
+        static_cast<int64_t>(entry.graph->graph_bytes) + instances.needs_bytes;
+    if (instances.executable_bytes == 0) continue;
+    totals.arena_bytes = std::max(totals.arena_bytes, instances.arena_bytes);
+  }
+  return totals;
 }
 
 void GraphStore::RefreshMetrics() {
-  std::vector<std::shared_ptr<Entry>> entries;
+  std::vector<GraphKey> keys;
   {
     absl::MutexLock lock(&mutex_);
-    entries = entries_;
+    for (const Entry& entry : entries_) keys.push_back(entry.graph->key);
   }
-  for (const std::shared_ptr<Entry>& entry : entries) {
-    const bool on_disk = disk_.Contains(entry->key);
-    absl::MutexLock lock(&mutex_);
-    entry->on_disk = on_disk && !entry->distrusted;
-    Publish(*entry);
-  }
-}
-
-GraphInfo GraphStore::InfoOf(const cache::EntryInfo& on_disk) const {
-  GraphInfo info{.id = on_disk.digest.ToString(), .state = GraphState::kCompiled};
-  info.key = GraphKey::OfEntry(on_disk.key);
-  const DiskArtifacts::Description description = disk_.Describe(info.key);
-  info.label = description.label;
-  info.compile_time = description.compile_time;
-  info.disk_bytes = on_disk.bytes;
-  info.last_use = on_disk.last_use;
-  info.pinned = on_disk.pinned;
-  if (const absl::Status usable = CheckKey(info.key); !usable.ok()) {
-    info.state = GraphState::kCold;
-    info.reason = std::string(usable.message());
-  }
-  if (!description.damage.empty()) {
-    info.state = GraphState::kCold;
-    info.reason = absl::StrCat("the file is damaged: ", description.damage,
-                               "; verifying this graph sets it aside");
-  }
-  return info;
-}
-
-std::vector<GraphInfo> GraphStore::Declared() const {
-  std::vector<GraphInfo> list;
+  for (const GraphKey& key : keys) artifacts_.NoteOnDisk(key.ToDigest(), files_.Contains(key));
+  const Totals held = totals();
+  registry_.GetGauge(metrics::kGraphCacheBytes, {"memory"})
+      .Set(static_cast<double>(held.executable_bytes + held.artifact_bytes));
   absl::MutexLock lock(&mutex_);
-  for (const std::shared_ptr<Entry>& entry : entries_) list.push_back(InfoOf(*entry));
-  return list;
-}
-
-std::vector<GraphInfo> GraphStore::List() const {
-  const std::vector<cache::EntryInfo> on_disk = SyncWithDisk();
-  std::vector<GraphInfo> list = Declared();
-  const size_t declared = list.size();
-  for (const cache::EntryInfo& entry : on_disk) {
-    const std::string id = entry.digest.ToString();
-    const auto end = list.begin() + static_cast<std::ptrdiff_t>(declared);
-    const auto found =
-        std::find_if(list.begin(), end, [&](const GraphInfo& info) { return info.id == id; });
-    if (found == end) {
-      list.push_back(InfoOf(entry));
-    } else {
-      found->disk_bytes = entry.bytes;
-    }
+  for (auto& [series, count] : counted_) count = 0;
+  for (const Entry& entry : entries_) {
+    ++counted_[{entry.graph->label.component, StatusOf(entry).state}];
   }
-  return list;
-}
-
-absl::StatusOr<GraphInfo> GraphStore::Find(absl::string_view id) const {
-  ASSIGN_OR_RETURN(const Named named, Resolve(id));
-  const std::optional<cache::EntryInfo> on_disk = disk_.FindInfo(named.key);
-  if (named.entry == nullptr && on_disk.has_value()) return InfoOf(*on_disk);
-  if (named.entry == nullptr) return absl::NotFoundError(absl::StrCat("graph ", id, " has left"));
-  absl::MutexLock lock(&mutex_);
-  named.entry->on_disk = on_disk.has_value() && !named.entry->distrusted;
-  GraphInfo info = InfoOf(*named.entry);
-  info.disk_bytes = on_disk.has_value() ? on_disk->bytes : 0;
-  return info;
+  for (const auto& [series, count] : counted_) {
+    registry_.GetGauge(metrics::kGraphCacheEntries, {series.first, Name(series.second)}).Set(count);
+  }
 }
 
 }  // namespace latentd::compiler

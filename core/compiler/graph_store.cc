@@ -1,268 +1,233 @@
 #include "core/compiler/graph_store.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
-#include "core/base/out_of_memory.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/error_details.h"
 #include "core/base/status_macros.h"
-#include "core/compiler/graph_entry.h"
+#include "core/base/text.h"
+#include "core/graph/graph_bytes.h"
 
 namespace latentd::compiler {
 namespace {
 
-using backends::Executable;
-
-std::vector<device::Buffer> Zeros(const std::vector<backends::Port>& ports) {
-  std::vector<device::Buffer> buffers;
-  buffers.reserve(ports.size());
-  for (const backends::Port& port : ports) {
-    buffers.push_back(device::Buffer::Allocate(port.dtype, port.shape));
-  }
-  return buffers;
+absl::Status Refuse(absl::string_view what, absl::string_view reason) {
+  return WithReason(absl::FailedPreconditionError(what), reason);
 }
 
 }  // namespace
 
-bool IsTransient(const absl::Status& failure) {
-  return !absl::IsDataLoss(failure) && !absl::IsInvalidArgument(failure) &&
-         !absl::IsNotFound(failure) && !absl::IsUnimplemented(failure);
-}
-
 GraphStore::GraphStore(backends::Backend& backend, const Clock& clock, metrics::Registry& registry,
                        cache::DiskCache* disk, Options options)
     : backend_(backend),
-      clock_(clock),
       registry_(registry),
-      disk_(disk),
-      options_(std::move(options)) {
+      options_(std::move(options)),
+      time_(clock),
+      files_(disk),
+      artifacts_(clock, registry, files_, time_, options_),
+      instances_(artifacts_, clock, registry, time_, options_) {
   registry_.GetGauge(metrics::kGraphCacheBudget, {"memory"})
       .Set(static_cast<double>(options_.memory_budget));
 }
 
-GraphStore::~GraphStore() = default;
-
-std::shared_ptr<GraphStore::Entry> GraphStore::FindEntry(const Digest& id) const {
-  for (const std::shared_ptr<Entry>& entry : entries_) {
-    if (entry->id == id) return entry;
+std::vector<GraphHandle> GraphStore::Entry::Users() const {
+  std::vector<GraphHandle> alive;
+  for (const auto& user : users) {
+    if (GraphHandle handle = user.lock()) alive.push_back(std::move(handle));
   }
-  return nullptr;
+  return alive;
 }
 
-bool GraphStore::Knows(const Digest& id) const {
+const GraphStore::Entry* GraphStore::FindEntry(const Digest& id) const {
+  const auto found = std::find_if(entries_.begin(), entries_.end(),
+                                  [&](const Entry& entry) { return entry.graph->id == id; });
+  return found == entries_.end() ? nullptr : &*found;
+}
+
+std::shared_ptr<const GraphDefinition> GraphStore::FindDefinition(const Digest& id) const {
   absl::MutexLock lock(&mutex_);
-  return FindEntry(id) != nullptr;
+  const Entry* entry = FindEntry(id);
+  return entry == nullptr ? nullptr : entry->graph;
 }
 
-GraphStore::GraphRef GraphStore::FindUse(const Entry& entry, const WantedGraph& wanted) const {
-  for (GraphRef& use : entry.Users()) {
-    if (use->user == wanted.user && use->weights == wanted.weights) return std::move(use);
-  }
-  return nullptr;
-}
-
-GraphStore::GraphRef GraphStore::Declare(const WantedGraph& wanted) {
-  backends::Backend& backend = wanted.backend != nullptr ? *wanted.backend : backend_;
-  auto declared =
-      std::make_shared<Entry>(wanted, KeyOf(*wanted.graph, backend, options_.compile), backend);
+GraphHandle GraphStore::Declare(const GraphSpec& spec) {
+  backends::Backend& backend = spec.backend != nullptr ? *spec.backend : backend_;
+  GraphKey key = compiler::KeyOf(*spec.graph, backend, options_.compile);
+  const Digest id = key.ToDigest();
+  // What nobody has a handle of any more goes first: it is new again then.
+  DropUnused();
   // Without the lock: it asks the disk.
-  const bool is_new = !Knows(declared->id);
-  const bool on_disk = is_new && disk_.Contains(declared->key);
-  const bool pinned = is_new && disk_.IsPinned(declared->key);
+  const bool is_new = FindDefinition(id) == nullptr;
+  const bool on_disk = is_new && files_.Contains(key);
+  const bool pinned = is_new && files_.IsPinned(key);
+  absl::MutexLock lock(&mutex_);
+  auto* entry = const_cast<Entry*>(FindEntry(id));
+  if (entry == nullptr) {
+    artifacts_.Declare(id, on_disk, pinned);
+    entry = &entries_.emplace_back(Entry{std::make_shared<const GraphDefinition>(GraphDefinition{
+        std::move(key), id, spec.label, spec.graph, graph::GraphBytes(*spec.graph), backend})});
+    instances_.Declare(*entry->graph);
+  }
+  for (GraphHandle& user : entry->Users()) {
+    if (user->user() == spec.user && user->weights() == spec.weights) return std::move(user);
+  }
+  auto handle = std::make_shared<const DeclaredGraph>(entry->graph, spec);
+  entry->users.push_back(handle);
+  return handle;
+}
+
+GraphStore::Leaving GraphStore::Forget() {
+  Leaving leaving;
+  std::erase_if(entries_, [&](Entry& entry) {
+    const Digest& id = entry.graph->id;
+    const std::vector<GraphHandle> users = entry.Users();
+    entry.users.assign(users.begin(), users.end());
+    std::set<Digest> contents;
+    for (const GraphHandle& user : users) {
+      if (const auto content = user->known_content()) contents.insert(*content);
+    }
+    instances_.Retain(id, contents, leaving);
+    if (!users.empty() || artifacts_.StatusOf(id).busy() || instances_.StatusOf(id).loading) {
+      return false;
+    }
+    instances_.Forget(id);
+    leaving.push_back(artifacts_.Forget(id));
+    leaving.push_back(std::move(entry.graph));
+    return true;
+  });
+  return leaving;
+}
+
+void GraphStore::DropUnused() {
   Leaving leaving;
   absl::MutexLock lock(&mutex_);
-  declared->on_disk = on_disk;
-  declared->pinned = pinned;
   leaving = Forget();
-  std::shared_ptr<Entry> entry = FindEntry(declared->id);
-  if (entry == nullptr) entry = entries_.emplace_back(std::move(declared));
-  if (GraphRef known = FindUse(*entry, wanted)) return known;
-  GraphRef use = std::make_shared<Use>(entry, wanted);
-  entry->uses.push_back(use);
-  Publish(*entry);
-  return use;
 }
 
-std::string GraphStore::IdOf(const GraphRef& graph) { return graph->entry->id.ToString(); }
+absl::StatusOr<GraphKey> GraphStore::KeyOf(absl::string_view id) const {
+  if (const std::optional<Digest> digest = Digest::FromString(id)) {
+    if (const auto graph = FindDefinition(*digest)) return graph->key;
+    if (const auto info = files_.FindInfo(*digest)) return GraphKey::FromText(info->key);
+  }
+  return WithReason(absl::NotFoundError(absl::StrCat("no graph has the id \"", Excerpt(id), "\"")),
+                    "NO_SUCH_GRAPH");
+}
 
-const GraphLabel& GraphStore::LabelOf(const GraphRef& graph) { return graph->entry->label; }
+const backends::Backend& GraphStore::BackendOf(const GraphKey& key) const {
+  absl::MutexLock lock(&mutex_);
+  for (const Entry& entry : entries_) {
+    if (entry.graph->key.build.backend == key.build.backend) return entry.graph->backend;
+  }
+  return backend_;
+}
 
-size_t GraphStore::DefinitionBytesOf(const GraphRef& graph) { return graph->entry->graph_bytes; }
+absl::Status GraphStore::CheckKey(const GraphKey& key) const {
+  const GraphKey wanted = {key.graph, BuildKeyOf(BackendOf(key), options_.compile), std::nullopt};
+  if (key == wanted) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("it was made for ", Difference(key, wanted)));
+}
 
-absl::StatusOr<Digest> GraphStore::ContentOf(Use& use) {
+absl::Status GraphStore::Save(absl::string_view id) {
+  ASSIGN_OR_RETURN(const GraphKey key, KeyOf(id));
+  if (files_.Contains(key)) return absl::OkStatus();
+  const ArtifactPointer artifact = artifacts_.FindInMemory(key.ToDigest());
+  if (artifact == nullptr) {
+    return Refuse(absl::StrCat("graph ", id, " is not compiled"), "NOT_COMPILED");
+  }
+  return artifacts_.Write(*artifact);
+}
+
+absl::Status GraphStore::Load(absl::string_view id) {
+  ASSIGN_OR_RETURN(const GraphKey key, KeyOf(id));
+  std::vector<GraphHandle> users;
   {
     absl::MutexLock lock(&mutex_);
-    if (use.content.has_value()) return *use.content;
+    const Entry* entry = FindEntry(key.ToDigest());
+    if (entry == nullptr) {
+      return Refuse(absl::StrCat("nothing that is served wants graph ", id), "NOT_SERVED");
+    }
+    users = entry->Users();
   }
-  // Without the lock: it may read gigabytes.
-  ASSIGN_OR_RETURN(const Digest content, use.weights->ContentDigest(*use.entry->graph));
-  absl::MutexLock lock(&mutex_);
-  use.content = content;
-  return content;
+  const Purpose purpose{.mode = GetMode::kLoad, .evict_unused_since = MarkWanted(users)};
+  for (const GraphHandle& user : users) {
+    const absl::Status status = Get(user, purpose).status();
+    if (GetReason(status) == "GRAPH_COLD") {
+      return Refuse(absl::StrCat(status.message(), ": loading does not compile, warming does"),
+                    "NOT_COMPILED");
+    }
+    RETURN_IF_ERROR(status);
+  }
+  return absl::OkStatus();
 }
 
-absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::Get(const GraphRef& graph,
-                                                              Purpose purpose) {
-  if (purpose.allow == Allow::kReady) return GetReady(*graph);
-  Entry& entry = *graph->entry;
-  ASSIGN_OR_RETURN(const Digest weights, ContentOf(*graph));
-  ASSIGN_OR_RETURN(ExecutablePointer found, FindOrBegin(entry, weights, purpose.allow));
-  if (found != nullptr) return found;
-  // Whatever happens, somebody may wait for this to end.
-  absl::StatusOr<ExecutablePointer> made = CatchOutOfMemory([&] { return Make(*graph, purpose); });
-  Leaving leaving;
-  absl::MutexLock lock(&mutex_);
-  Loaded& loaded = entry.loaded[weights];
-  loaded.loading = false;
-  loaded.own_bytes = made.ok() ? (*made)->own_bytes() : 0;
-  if (made.ok()) {
-    loaded.executable = *made;
-    Touch(entry);
+absl::Status GraphStore::Verify(absl::string_view id) {
+  ASSIGN_OR_RETURN(const GraphKey key, KeyOf(id));
+  const Digest digest = key.ToDigest();
+  const auto declared = FindDefinition(digest);
+  const auto artifact = files_.Check(key, declared != nullptr ? declared->graph.get() : nullptr);
+  absl::Status status = artifact.status();
+  if (status.ok()) {
+    RETURN_IF_ERROR(CheckKey(key));
+    status = BackendOf(key).CheckPlan(*(*artifact)->graph, (*artifact)->plan);
+    if (!status.ok() && !absl::IsDataLoss(status)) return status;  // it could not be checked
+    if (!status.ok()) RETURN_IF_ERROR(files_.SetAside(key));
   }
-  leaving = Trim();
-  Publish(entry);
-  return made;
+  const bool known = status.ok() || absl::IsNotFound(status) || absl::IsDataLoss(status);
+  if (known) artifacts_.NoteOnDisk(digest, status.ok());
+  if (!absl::IsNotFound(status) || !files_.available()) return status;
+  return WithReason(
+      absl::NotFoundError(absl::StrCat("graph ", id, " is not on disk: saving puts it there")),
+      "NOT_ON_DISK");
 }
 
-absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::GetReady(const Use& use) {
-  absl::MutexLock lock(&mutex_);
-  Entry& entry = *use.entry;
-  if (!use.content.has_value()) return Cold(entry);
-  const auto found = entry.loaded.find(*use.content);
-  if (found == entry.loaded.end() || found->second.executable == nullptr) return Cold(entry);
-  return Hit(entry, found->second);
+absl::Status GraphStore::Evict(absl::string_view id, Tier tier, bool force) {
+  ASSIGN_OR_RETURN(const GraphKey key, KeyOf(id));
+  const Digest digest = key.ToDigest();
+  const auto declared = FindDefinition(digest);
+  const bool pinned =
+      declared != nullptr ? artifacts_.StatusOf(digest).pinned : files_.IsPinned(key);
+  if (!force && pinned) return Refuse(absl::StrCat("graph ", id, " is pinned"), "PINNED");
+  if (tier != Tier::kDisk) RETURN_IF_ERROR(instances_.Evict(digest, force));
+  if (tier == Tier::kMemory) return absl::OkStatus();
+  const bool was_there = files_.Contains(key);
+  RETURN_IF_ERROR(files_.Remove(key));
+  if (was_there) registry_.GetCounter(metrics::kGraphCacheEvictions, {"request"}).Increment();
+  artifacts_.NoteRemoved(digest);
+  return absl::OkStatus();
 }
 
-absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::FindOrBegin(Entry& entry,
-                                                                      const Digest& weights,
-                                                                      Allow allow) {
-  absl::MutexLock lock(&mutex_);
-  const int tries = entry.tries;
-  const auto idle = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const auto found = entry.loaded.find(weights);
-    return found == entry.loaded.end() || !found->second.loading;
-  };
-  mutex_.Await(absl::Condition(&idle));
-  Loaded& loaded = entry.loaded[weights];
-  if (loaded.executable != nullptr) {
-    Publish(entry);  // another user's may be what makes the entry ready
-    return Hit(entry, loaded);
-  }
-  // Who waited for a try takes what came of it, whatever it wanted to do itself.
-  const absl::Status& failure = loaded.failure.ok() ? entry.failure : loaded.failure;
-  if (entry.tries != tries && !failure.ok()) return failure;
-  if (!loaded.failure.ok() && !IsTransient(loaded.failure) && allow != Allow::kRetry) {
-    return loaded.failure;
-  }
-  loaded.loading = true;
-  Publish(entry);
-  return nullptr;
+absl::Status GraphStore::SetPinned(absl::string_view id, bool pinned) {
+  ASSIGN_OR_RETURN(const GraphKey key, KeyOf(id));
+  RETURN_IF_ERROR(files_.SetPinned(key, pinned));
+  artifacts_.SetPinned(key.ToDigest(), pinned);
+  return absl::OkStatus();
 }
 
-GraphStore::ExecutablePointer GraphStore::Hit(Entry& entry, const Loaded& loaded) {
-  ++totals_.hits;
-  ++entry.hits;
-  Touch(entry);
-  CountLookup(entry, "hit");
-  return loaded.executable;
+absl::StatusOr<std::string> GraphStore::Export(absl::string_view id) {
+  ASSIGN_OR_RETURN(const GraphKey key, KeyOf(id));
+  if (const ArtifactPointer artifact = artifacts_.FindInMemory(key.ToDigest())) {
+    return WriteArtifact(*artifact);
+  }
+  const absl::StatusOr<ArtifactPointer> artifact = files_.Check(key, nullptr);
+  if (artifact.ok()) return WriteArtifact(**artifact);
+  if (!absl::IsNotFound(artifact.status())) return artifact.status();
+  return Refuse(absl::StrCat("graph ", id, " is not compiled"), "NOT_COMPILED");
 }
 
-absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::Make(const Use& use, Purpose purpose) {
-  Entry& entry = *use.entry;
-  const absl::Time begin = clock_.Monotonic();
-  ASSIGN_OR_RETURN(Got got, GetArtifact(entry, purpose));
-  absl::StatusOr<ExecutablePointer> made = LoadFrom(use, got.artifact, purpose);
-  // What came from the disk may be bad in a way that no checksum shows.
-  if (absl::IsDataLoss(made.status()) && !got.artifact.made_here) {
-    Discard(entry, got.artifact, made.status());
-    ASSIGN_OR_RETURN(got, GetArtifact(entry, purpose));
-    made = LoadFrom(use, got.artifact, purpose);
+absl::Status GraphStore::Import(const ArtifactPointer& artifact) {
+  const GraphKey& key = artifact->key;
+  RETURN_IF_ERROR(CheckKey(key));
+  const auto declared = FindDefinition(key.ToDigest());
+  if (declared != nullptr) {
+    RETURN_IF_ERROR(CheckSamePorts(*declared->graph, *artifact->graph));
   }
-  absl::MutexLock lock(&mutex_);
-  ++entry.tries;
-  entry.loaded[*use.content].failure = made.status();
-  if (made.ok()) {
-    registry_.GetHistogram(metrics::kGraphReadySeconds, {entry.label.component, got.source})
-        .Observe(absl::ToDoubleSeconds(clock_.Monotonic() - begin));
-  }
-  return made;
-}
-
-// Zeros are valid as tokens and positions too.
-absl::Status GraphStore::RunOnZeros(Executable& executable) const {
-  const std::vector<device::Buffer> inputs = Zeros(executable.inputs());
-  std::vector<device::Buffer> outputs = Zeros(executable.outputs());
-  return executable.Run(inputs, absl::MakeSpan(outputs));
-}
-
-absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::LoadFrom(const Use& use,
-                                                                   const Bytes& artifact,
-                                                                   Purpose purpose) {
-  CountThreads(/*compilers=*/0, /*loaders=*/1);
-  const absl::Cleanup count = [this] { CountThreads(/*compilers=*/0, /*loaders=*/-1); };
-  ExecutablePointer executable;
-  absl::Duration took;
-  {
-    absl::MutexLock lock(&loading_);
-    const absl::Time begin = clock_.Monotonic();
-    ASSIGN_OR_RETURN(executable, LoadOnly(use, artifact, purpose));
-    took = clock_.Monotonic() - begin;
-  }
-  if (options_.run_once) {
-    absl::MutexLock lock(&first_runs_);
-    const absl::Time begin = clock_.Monotonic();
-    RETURN_IF_ERROR(RunOnZeros(*executable));
-    took += clock_.Monotonic() - begin;
-  }
-  absl::MutexLock lock(&mutex_);
-  use.entry->load_time = took;
-  ++totals_.loads;
-  return executable;
-}
-
-absl::StatusOr<GraphStore::ExecutablePointer> GraphStore::LoadOnly(const Use& use,
-                                                                   const Bytes& artifact,
-                                                                   Purpose purpose) {
-  Entry& entry = *use.entry;
-  ASSIGN_OR_RETURN(const CompiledGraph compiled, Open(*artifact.bytes, entry.key));
-  RETURN_IF_ERROR(CheckSamePorts(*entry.graph, *compiled.graph));
-  backends::Backend::Admission admit;
-  if (options_.before_load) {
-    admit = [&](const backends::MemoryNeeds& needs)
-                ABSL_EXCLUSIVE_LOCKS_REQUIRED(loading_) { return MakeRoom(use, needs, purpose); };
-  }
-  ASSIGN_OR_RETURN(ExecutablePointer executable,
-                   entry.backend.LoadIf(compiled.graph, compiled.plan, *use.weights, admit));
-  absl::MutexLock lock(&mutex_);
-  entry.arena_bytes = executable->arena_bytes();
-  entry.loaded[*use.content].own_bytes = executable->own_bytes();
-  return executable;
-}
-
-void GraphStore::CountThreads(int compilers, int loaders) {
-  absl::MutexLock lock(&mutex_);
-  const absl::Time now = clock_.Monotonic();
-  if (compilers_ > 0) {
-    totals_.compile_time += now - counted_since_;
-  } else if (loaders_ > 0) {
-    totals_.load_time += now - counted_since_;
-  }
-  counted_since_ = now;
-  compilers_ += compilers;
-  loaders_ += loaders;
-}
-
-GraphStore::Totals GraphStore::totals() const {
-  absl::MutexLock lock(&mutex_);
-  Totals totals = totals_;
-  for (const std::shared_ptr<Entry>& entry : entries_) {
-    totals.executable_bytes += entry->executable_bytes();
-    totals.artifact_bytes += entry->artifact_bytes();
-    totals.definition_bytes += entry->definition_bytes();
-    if (entry->executable_bytes() == 0) continue;
-    totals.arena_bytes = std::max(totals.arena_bytes, static_cast<int64_t>(entry->arena_bytes));
-  }
-  return totals;
+  RETURN_IF_ERROR(BackendOf(key).CheckPlan(*artifact->graph, artifact->plan));
+  if (files_.available() || declared == nullptr) RETURN_IF_ERROR(files_.Write(*artifact));
+  artifacts_.TakeIn(artifact);
+  instances_.NoteNewArtifact(key.ToDigest());
+  return absl::OkStatus();
 }
 
 }  // namespace latentd::compiler

@@ -14,7 +14,7 @@
 namespace latentd::engine {
 namespace {
 
-using compiler::GraphInfo;
+using compiler::GraphStatus;
 using compiler::GraphStore;
 
 constexpr size_t kMostServed = 64;
@@ -38,22 +38,22 @@ const char* ColdnessOf(compiler::GraphState state) {
   return nullptr;
 }
 
-std::string ColdnessText(const GraphInfo& info) {
+std::string ColdnessText(const GraphStatus& info) {
   const char* coldness = ColdnessOf(info.state);
   return absl::StrCat(info.label.ToText(), " ", coldness, info.reason.empty() ? "" : ": ",
                       info.reason);
 }
 
-std::map<std::string, GraphInfo> ById(std::vector<GraphInfo> list) {
-  std::map<std::string, GraphInfo> infos;
-  for (GraphInfo& info : list) infos.emplace(info.id, std::move(info));
+std::map<std::string, GraphStatus> ById(std::vector<GraphStatus> list) {
+  std::map<std::string, GraphStatus> infos;
+  for (GraphStatus& info : list) infos.emplace(info.id, std::move(info));
   return infos;
 }
 
-absl::Status CheckCompiledIn(const std::map<std::string, GraphInfo>& infos,
-                             const GraphRefs& graphs) {
+absl::Status CheckCompiledIn(const std::map<std::string, GraphStatus>& infos,
+                             const GraphHandles& graphs) {
   std::set<std::string> cold;
-  for (const GraphStore::GraphRef& graph : graphs) {
+  for (const compiler::GraphHandle& graph : graphs) {
     const auto info = infos.find(GraphStore::IdOf(graph));
     if (info == infos.end() || ColdnessOf(info->second.state) == nullptr) continue;
     if (info->second.loadable) continue;
@@ -64,7 +64,7 @@ absl::Status CheckCompiledIn(const std::map<std::string, GraphInfo>& infos,
       ListSome(std::vector<std::string>(cold.begin(), cold.end()), kMostNamed, "; "));
 }
 
-bool IsWanted(const GraphInfo& info, const pipeline::PictureSpec& spec, bool image) {
+bool IsWanted(const GraphStatus& info, const pipeline::PictureSpec& spec, bool image) {
   if (info.label.component == "vae_encoder" && !image) return false;
   const bool base = spec.model == pipeline::Model::kBase;
   const bool refiner = !base || spec.refine;
@@ -84,7 +84,7 @@ BucketGraphs::BucketGraphs(const pipeline::Pipeline& pipeline, GraphStore& store
 
 BucketGraphs::Served BucketGraphs::Declare(pipeline::Size bucket) const {
   Served served{.size = bucket};
-  absl::StatusOr<GraphRefs> graphs = GraphsOf(bucket);
+  absl::StatusOr<GraphHandles> graphs = GraphsOf(bucket);
   served.outcome = graphs.status();
   if (graphs.ok()) served.graphs = *std::move(graphs);
   return served;
@@ -126,7 +126,7 @@ bool BucketGraphs::IsServed(pipeline::Size bucket) const {
   return Find(bucket) != nullptr;
 }
 
-void BucketGraphs::KeepCold(pipeline::Size size, const GraphRefs& graphs) {
+void BucketGraphs::KeepCold(pipeline::Size size, const GraphHandles& graphs) {
   absl::MutexLock lock(&mutex_);
   if (Find(size) == nullptr) cold_.Keep(size, graphs);
 }
@@ -160,7 +160,7 @@ absl::Status BucketGraphs::Add(pipeline::Size bucket) {
 
 void BucketGraphs::ForgetCold() {
   const Infos infos = ById(store_.List());
-  const auto is_cold = [&](const GraphStore::GraphRef& graph) {
+  const auto is_cold = [&](const compiler::GraphHandle& graph) {
     const auto info = infos.find(GraphStore::IdOf(graph));
     return info == infos.end() || info->second.label.width == 0 ||
            info->second.state == compiler::GraphState::kCold;
@@ -189,24 +189,24 @@ absl::Status BucketGraphs::CheckSize(pipeline::Size bucket) const {
   return violations.empty() ? absl::OkStatus() : InvalidFields(violations);
 }
 
-absl::StatusOr<GraphRefs> BucketGraphs::GraphsOf(pipeline::Size bucket) const {
+absl::StatusOr<GraphHandles> BucketGraphs::GraphsOf(pipeline::Size bucket) const {
   RETURN_IF_ERROR(CheckSize(bucket));
-  GraphRefs all;
+  GraphHandles all;
   for (int rows : options_.rows) {
-    ASSIGN_OR_RETURN(const GraphRefs graphs, pipeline_.GraphsOf(bucket, rows));
-    for (const GraphStore::GraphRef& graph : graphs) {
+    ASSIGN_OR_RETURN(const GraphHandles graphs, pipeline_.GraphsOf(bucket, rows));
+    for (const compiler::GraphHandle& graph : graphs) {
       if (std::find(all.begin(), all.end(), graph) == all.end()) all.push_back(graph);
     }
   }
   return all;
 }
 
-absl::StatusOr<GraphRefs> BucketGraphs::GraphsFor(const pipeline::PictureSpec& resolved, bool image,
-                                                  IfUnknown unknown) const {
-  ASSIGN_OR_RETURN(GraphRefs graphs, pipeline_.GraphsOf(*resolved.executed_size,
-                                                        pipeline::RowsOf(resolved), unknown));
+absl::StatusOr<GraphHandles> BucketGraphs::GraphsFor(const pipeline::PictureSpec& resolved,
+                                                     bool image, IfUnknown unknown) const {
+  ASSIGN_OR_RETURN(GraphHandles graphs, pipeline_.GraphsOf(*resolved.executed_size,
+                                                           pipeline::RowsOf(resolved), unknown));
   const Infos infos = ById(store_.Declared());
-  const auto unneeded = [&](const GraphStore::GraphRef& graph) {
+  const auto unneeded = [&](const compiler::GraphHandle& graph) {
     const auto info = infos.find(GraphStore::IdOf(graph));
     return info != infos.end() && !IsWanted(info->second, resolved, image);
   };
@@ -219,45 +219,45 @@ std::vector<BucketNeeds> BucketGraphs::Needs() const {
   absl::MutexLock lock(&mutex_);
   for (const Served& served : served_) {
     BucketNeeds& needs = all.emplace_back(BucketNeeds{served.size, {}});
-    for (const GraphStore::GraphRef& graph : served.graphs) {
+    for (const compiler::GraphHandle& graph : served.graphs) {
       needs.ids.insert(GraphStore::IdOf(graph));
     }
   }
   return all;
 }
 
-std::vector<GraphInfo> BucketGraphs::Known() const {
-  std::vector<GraphInfo> infos = store_.List();
+std::vector<GraphStatus> BucketGraphs::Known() const {
+  std::vector<GraphStatus> infos = store_.List();
   std::set<std::string> served_ids;
   for (BucketNeeds& needs : Needs()) served_ids.merge(needs.ids);
-  const auto unknown = [&](const GraphInfo& info) {
+  const auto unknown = [&](const GraphStatus& info) {
     return info.state == compiler::GraphState::kCold && !served_ids.contains(info.id);
   };
   infos.erase(std::remove_if(infos.begin(), infos.end(), unknown), infos.end());
   return infos;
 }
 
-absl::Status BucketGraphs::CheckCompiled(const GraphRefs& graphs) const {
+absl::Status BucketGraphs::CheckCompiled(const GraphHandles& graphs) const {
   return CheckCompiledIn(ById(store_.List()), graphs);
 }
 
 absl::Status BucketGraphs::CheckKnownCompiled(const pipeline::PictureSpec& resolved) const {
-  ASSIGN_OR_RETURN(const GraphRefs graphs,
+  ASSIGN_OR_RETURN(const GraphHandles graphs,
                    GraphsFor(resolved, !resolved.image.empty(), IfUnknown::kRefuse));
   return CheckCompiledIn(ById(store_.Declared()), graphs);
 }
 
-absl::StatusOr<MemoryPrediction> BucketGraphs::Predict(GraphRefs graphs,
+absl::StatusOr<MemoryPrediction> BucketGraphs::Predict(GraphHandles graphs,
                                                        absl::Span<const pipeline::Size> buckets,
                                                        const Turn& take_turn) const {
   MemoryTally tally;
   for (pipeline::Size bucket : buckets) {
-    ASSIGN_OR_RETURN(const GraphRefs more, GraphsOf(bucket));
+    ASSIGN_OR_RETURN(const GraphHandles more, GraphsOf(bucket));
     graphs.insert(graphs.end(), more.begin(), more.end());
     for (int rows : options_.rows) tally.AddState(pipeline_.StateBytes(bucket, rows));
   }
-  std::set<GraphStore::GraphRef> added;
-  for (const GraphStore::GraphRef& graph : graphs) {
+  std::set<compiler::GraphHandle> added;
+  for (const compiler::GraphHandle& graph : graphs) {
     if (!added.insert(graph).second) continue;
     RETURN_IF_ERROR(take_turn([&]() -> absl::Status {
       ASSIGN_OR_RETURN(const backends::MemoryNeeds needs, store_.Predict(graph));
@@ -270,8 +270,8 @@ absl::StatusOr<MemoryPrediction> BucketGraphs::Predict(GraphRefs graphs,
 
 absl::Status BucketGraphs::OutcomeOf(pipeline::Size bucket,
                                      const std::map<std::string, absl::Status>& failures) const {
-  ASSIGN_OR_RETURN(const GraphRefs graphs, GraphsOf(bucket));
-  for (const GraphStore::GraphRef& graph : graphs) {
+  ASSIGN_OR_RETURN(const GraphHandles graphs, GraphsOf(bucket));
+  for (const compiler::GraphHandle& graph : graphs) {
     const auto failed = failures.find(GraphStore::IdOf(graph));
     if (failed != failures.end()) return failed->second;
   }
@@ -307,7 +307,7 @@ BucketGraphs::BucketState BucketGraphs::StateOf(const Served& served, const Info
     return state;
   }
   state.warm = true;
-  for (const GraphStore::GraphRef& graph : served.graphs) {
+  for (const compiler::GraphHandle& graph : served.graphs) {
     const auto info = infos.find(GraphStore::IdOf(graph));
     if (info == infos.end()) continue;
     state.warm = state.warm && info->second.state == compiler::GraphState::kReady;

@@ -26,7 +26,7 @@
 
 namespace latentd::engine {
 
-using GraphRefs = std::vector<compiler::GraphStore::GraphRef>;
+using GraphHandles = std::vector<compiler::GraphHandle>;
 
 class BucketGraphs {
  public:
@@ -64,17 +64,17 @@ class BucketGraphs {
   absl::Status CheckSize(pipeline::Size bucket) const;
 
   // Of every configured number of rows, each once; or what CheckSize says.
-  absl::StatusOr<GraphRefs> GraphsOf(pipeline::Size bucket) const;
+  absl::StatusOr<GraphHandles> GraphsOf(pipeline::Size bucket) const;
   // Those that pictures of this spec need; `image`: with an init image, whatever the spec has.
   // REQUIRES: it is resolved and has its executed_size.
   using IfUnknown = pipeline::ModelGraphs::IfUnknown;
-  absl::StatusOr<GraphRefs> GraphsFor(const pipeline::PictureSpec& resolved, bool image,
-                                      IfUnknown unknown) const;
+  absl::StatusOr<GraphHandles> GraphsFor(const pipeline::PictureSpec& resolved, bool image,
+                                         IfUnknown unknown) const;
 
   bool IsServed(pipeline::Size bucket) const ABSL_LOCKS_EXCLUDED(mutex_);
   // Graphs of a size that is not served and was compiled for a request: the next one finds them.
   // Those of sizes used least recently leave.
-  void KeepCold(pipeline::Size size, const GraphRefs& graphs) ABSL_LOCKS_EXCLUDED(mutex_);
+  void KeepCold(pipeline::Size size, const GraphHandles& graphs) ABSL_LOCKS_EXCLUDED(mutex_);
   // The size was used, whether it is served or not.
   void Touch(pipeline::Size size) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -83,10 +83,10 @@ class BucketGraphs {
 
   // Every graph that can be of interest: of buckets that are served, and what was compiled or tried
   // for others; not what somebody only asked about.
-  std::vector<compiler::GraphInfo> Known() const ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<compiler::GraphStatus> Known() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // FAILED_PRECONDITION naming those that would have to be compiled first.
-  absl::Status CheckCompiled(const GraphRefs& graphs) const;
+  absl::Status CheckCompiled(const GraphHandles& graphs) const;
   // The same for what pictures of this spec need, as far as is known without asking the disk, and
   // building nothing. REQUIRES: as GraphsFor.
   absl::Status CheckKnownCompiled(const pipeline::PictureSpec& resolved) const;
@@ -95,7 +95,7 @@ class BucketGraphs {
   // Plans what is not compiled, which takes a while: each graph's part is given to `take_turn`,
   // which runs it, or returns an error to stop.
   using Turn = std::function<absl::Status(const std::function<absl::Status()>& part)>;
-  absl::StatusOr<MemoryPrediction> Predict(GraphRefs graphs,
+  absl::StatusOr<MemoryPrediction> Predict(GraphHandles graphs,
                                            absl::Span<const pipeline::Size> buckets,
                                            const Turn& take_turn) const;
 
@@ -118,10 +118,10 @@ class BucketGraphs {
  private:
   struct Served {
     pipeline::Size size;
-    GraphRefs graphs;      // kept, so that the store remembers them
+    GraphHandles graphs;   // kept, so that the store remembers them
     absl::Status outcome;  // of declaring them, then of the last try to have them
   };
-  using Infos = std::map<std::string, compiler::GraphInfo>;  // by id
+  using Infos = std::map<std::string, compiler::GraphStatus>;  // by id
 
   Served Declare(pipeline::Size bucket) const;
   BucketState StateOf(const Served& served, const Infos& infos) const;

@@ -6,11 +6,11 @@ namespace latentd::engine {
 
 using compiler::GraphStore;
 
-void ColdSizes::Keep(pipeline::Size size, const GraphRefs& graphs) {
+void ColdSizes::Keep(pipeline::Size size, const GraphHandles& graphs) {
   Touch(size);
   if (sizes_.empty() || sizes_.front().size != size) sizes_.push_front({.size = size});
   Kept& kept = sizes_.front();
-  for (const GraphStore::GraphRef& graph : graphs) {
+  for (const compiler::GraphHandle& graph : graphs) {
     const bool shared = GraphStore::LabelOf(graph).width == 0;
     const auto end = kept.graphs.end();
     if (shared || std::find(kept.graphs.begin(), end, graph) != end) continue;

@@ -16,14 +16,14 @@ namespace latentd::engine {
 
 class ColdSizes {
  public:
-  using GraphRefs = std::vector<compiler::GraphStore::GraphRef>;
+  using GraphHandles = std::vector<compiler::GraphHandle>;
 
   // `max_bytes` bounds the graphs as they were declared; the size that was kept last stays whatever
   // it has.
   explicit ColdSizes(size_t max_bytes) : max_bytes_(max_bytes) {}
 
   // What one picture of the size needs, beside what is kept for it already.
-  void Keep(pipeline::Size size, const GraphRefs& graphs);
+  void Keep(pipeline::Size size, const GraphHandles& graphs);
   // The size was used. OK for one that is not kept.
   void Touch(pipeline::Size size);
 
@@ -33,7 +33,7 @@ class ColdSizes {
  private:
   struct Kept {
     pipeline::Size size;
-    GraphRefs graphs;  // of that size only: what every size shares is kept anyway
+    GraphHandles graphs;  // of that size only: what every size shares is kept anyway
     size_t bytes = 0;
   };
 

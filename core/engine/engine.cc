@@ -10,7 +10,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/base/threads.h"
-#include "core/compiler/check_options.h"
+#include "core/compiler/compile.h"
 #include "core/engine/local_engine.h"
 
 namespace latentd::engine {

@@ -15,7 +15,7 @@
 namespace latentd::engine {
 namespace {
 
-using compiler::GraphInfo;
+using compiler::GraphStatus;
 using Ids = std::set<std::string>;
 
 constexpr size_t kFewestDigits = 6;
@@ -33,9 +33,9 @@ bool HaveOnePurpose(compiler::GraphLabel a, const compiler::GraphLabel& b) {
 }
 
 // "computes in fp32, wanted bf16", "has backend cpu, wanted reference".
-std::string Difference(const GraphInfo& found, const GraphInfo& wanted) {
+std::string Difference(const GraphStatus& found, const GraphStatus& wanted) {
   if (found.label.dtype == wanted.label.dtype) {
-    return absl::StrCat("has ", compiler::Difference(found.key.ToText(), wanted.key));
+    return absl::StrCat("has ", compiler::Difference(found.key, wanted.key));
   }
   return absl::StrCat("computes in ", PrecisionName(found.label.dtype), ", wanted ",
                       PrecisionName(wanted.label.dtype));
@@ -45,13 +45,13 @@ absl::Status NoSuchGraph(absl::string_view what) {
   return WithReason(absl::NotFoundError(absl::StrCat("no graph has the ", what)), "NO_SUCH_GRAPH");
 }
 
-absl::Status AddById(const std::string& id, const std::vector<GraphInfo>& all, Ids& chosen) {
+absl::Status AddById(const std::string& id, const std::vector<GraphStatus>& all, Ids& chosen) {
   if (id.size() < kFewestDigits) {
     return absl::InvalidArgumentError(
         absl::StrCat("id \"", Excerpt(id), "\": must have at least ", kFewestDigits, " digits"));
   }
   Ids found;
-  for (const GraphInfo& info : all) {
+  for (const GraphStatus& info : all) {
     if (absl::StartsWith(info.id, id)) found.insert(info.id);
   }
   if (found.empty()) {
@@ -65,23 +65,23 @@ absl::Status AddById(const std::string& id, const std::vector<GraphInfo>& all, I
   return absl::OkStatus();
 }
 
-absl::Status AddByComponent(const std::string& component, const std::vector<GraphInfo>& all,
+absl::Status AddByComponent(const std::string& component, const std::vector<GraphStatus>& all,
                             Ids& chosen) {
   if (!pipeline::IsComponentName(component)) {
     return absl::InvalidArgumentError(absl::StrCat("component \"", Excerpt(component),
                                                    "\": must be one of ",
                                                    absl::StrJoin(pipeline::kComponentNames, ", ")));
   }
-  for (const GraphInfo& info : all) {
+  for (const GraphStatus& info : all) {
     if (info.label.component == component) chosen.insert(info.id);
   }
   return absl::OkStatus();
 }
 
-absl::Status AddByBucket(pipeline::Size bucket, const std::vector<GraphInfo>& all,
+absl::Status AddByBucket(pipeline::Size bucket, const std::vector<GraphStatus>& all,
                          const std::vector<BucketNeeds>& served, Ids& chosen) {
   Ids found;
-  for (const GraphInfo& info : all) {
+  for (const GraphStatus& info : all) {
     if (info.label.width == bucket.width && info.label.height == bucket.height) {
       found.insert(info.id);
     }
@@ -94,9 +94,9 @@ absl::Status AddByBucket(pipeline::Size bucket, const std::vector<GraphInfo>& al
   return absl::OkStatus();
 }
 
-Ids IdsOf(const std::vector<GraphInfo>& infos) {
+Ids IdsOf(const std::vector<GraphStatus>& infos) {
   Ids ids;
-  for (const GraphInfo& info : infos) ids.insert(info.id);
+  for (const GraphStatus& info : infos) ids.insert(info.id);
   return ids;
 }
 
@@ -104,7 +104,7 @@ bool Contains(const std::vector<pipeline::Size>& sizes, pipeline::Size size) {
   return std::find(sizes.begin(), sizes.end(), size) != sizes.end();
 }
 
-bool IsNamed(const GraphInfo& info, const GraphSelector& selector) {
+bool IsNamed(const GraphStatus& info, const GraphSelector& selector) {
   const auto begins = [&](const std::string& id) { return absl::StartsWith(info.id, id); };
   return selector.all ||
          std::find(selector.components.begin(), selector.components.end(), info.label.component) !=
@@ -137,9 +137,9 @@ absl::Status CheckNotEmpty(const GraphSelector& selector) {
       "the selector is empty: name ids, components or buckets, or set all");
 }
 
-absl::StatusOr<std::vector<GraphInfo>> Select(const GraphSelector& selector,
-                                              std::vector<GraphInfo> all,
-                                              const std::vector<BucketNeeds>& served) {
+absl::StatusOr<std::vector<GraphStatus>> Select(const GraphSelector& selector,
+                                                std::vector<GraphStatus> all,
+                                                const std::vector<BucketNeeds>& served) {
   RETURN_IF_ERROR(CheckNotEmpty(selector));
   Ids chosen;
   for (const std::string& id : selector.ids) RETURN_IF_ERROR(AddById(id, all, chosen));
@@ -150,32 +150,32 @@ absl::StatusOr<std::vector<GraphInfo>> Select(const GraphSelector& selector,
     RETURN_IF_ERROR(AddByBucket(bucket, all, served, chosen));
   }
   if (selector.all) return all;
-  const auto left_out = [&](const GraphInfo& info) { return !chosen.contains(info.id); };
+  const auto left_out = [&](const GraphStatus& info) { return !chosen.contains(info.id); };
   all.erase(std::remove_if(all.begin(), all.end(), left_out), all.end());
   return all;
 }
 
-absl::StatusOr<std::vector<GraphInfo>> SelectToRelease(
-    const GraphSelector& selector, const std::vector<GraphInfo>& all,
-    const std::vector<BucketNeeds>& served, const std::function<bool(const GraphInfo&)>& kept) {
-  ASSIGN_OR_RETURN(std::vector<GraphInfo> selected, Select(selector, all, served));
+absl::StatusOr<std::vector<GraphStatus>> SelectToRelease(
+    const GraphSelector& selector, const std::vector<GraphStatus>& all,
+    const std::vector<BucketNeeds>& served, const std::function<bool(const GraphStatus&)>& kept) {
+  ASSIGN_OR_RETURN(std::vector<GraphStatus> selected, Select(selector, all, served));
   Ids kept_ids;
-  for (const GraphInfo& info : all) {
+  for (const GraphStatus& info : all) {
     if (kept(info)) kept_ids.insert(info.id);
   }
   const Ids needed = NeededByOthers(selector.buckets, IdsOf(selected), kept_ids, served);
-  std::erase_if(selected, [&](const GraphInfo& info) {
+  std::erase_if(selected, [&](const GraphStatus& info) {
     return needed.contains(info.id) && !IsNamed(info, selector);
   });
   return selected;
 }
 
-std::string WhyUnused(const GraphInfo& graph, const std::vector<GraphInfo>& known,
+std::string WhyUnused(const GraphStatus& graph, const std::vector<GraphStatus>& known,
                       const std::vector<BucketNeeds>& served) {
   Ids needed;
   for (const BucketNeeds& bucket : served) needed.insert(bucket.ids.begin(), bucket.ids.end());
   if (needed.contains(graph.id)) return "";
-  for (const GraphInfo& info : known) {
+  for (const GraphStatus& info : known) {
     if (!needed.contains(info.id) || !HaveOnePurpose(info.label, graph.label)) continue;
     return absl::StrCat("this server needs another ", info.label.ToText(), ": this one ",
                         Difference(graph, info));
@@ -183,7 +183,7 @@ std::string WhyUnused(const GraphInfo& graph, const std::vector<GraphInfo>& know
   return absl::StrCat("no bucket of this server needs ", graph.label.ToText());
 }
 
-GraphEntry EntryOf(const GraphInfo& info) {
+GraphEntry EntryOf(const GraphStatus& info) {
   return {.id = info.id,
           .component = info.label.component,
           .part = info.label.part,
@@ -194,11 +194,11 @@ GraphEntry EntryOf(const GraphInfo& info) {
           .users = info.users,
           .state = info.state,
           .reason = info.reason,
-          .key = {{"graph", info.key.graph},
-                  {"options", info.key.options},
-                  {"sources", info.key.sources},
-                  {"backend", info.key.backend},
-                  {"fingerprint", info.key.fingerprint}},
+          .key = {{"graph", info.key.other_form.has_value() ? "" : info.key.graph.ToString()},
+                  {"options", info.key.build.options},
+                  {"sources", info.key.build.sources},
+                  {"backend", info.key.build.backend},
+                  {"fingerprint", info.key.build.fingerprint}},
           .device_bytes = info.device_bytes,
           .arena_bytes = info.arena_bytes,
           .memory_bytes = info.memory_bytes,
@@ -211,7 +211,7 @@ GraphEntry EntryOf(const GraphInfo& info) {
           .in_use = info.in_use};
 }
 
-EntryResult ResultOf(const GraphInfo& info, absl::Status status) {
+EntryResult ResultOf(const GraphStatus& info, absl::Status status) {
   return {.id = info.id,
           .component = info.label.component,
           .bucket = {info.label.width, info.label.height},

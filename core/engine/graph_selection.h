@@ -19,7 +19,7 @@ namespace latentd::engine {
 absl::Status CheckNotEmpty(const GraphSelector& selector);
 
 // A bucket that is served, and the ids of every graph that its pictures need: those of its size,
-// and those that it shares with others (text encoders, a decoder's tiles).
+// and those that it shares with others (text encoders).
 struct BucketNeeds {
   pipeline::Size bucket;
   std::set<std::string> ids;
@@ -29,25 +29,25 @@ struct BucketNeeds {
 // that size and, where it is served, all that it needs. NOT_FOUND names an id or bucket that is not
 // there; INVALID_ARGUMENT an id that is too short or begins several, and a component that does not
 // exist.
-absl::StatusOr<std::vector<compiler::GraphInfo>> Select(const GraphSelector& selector,
-                                                        std::vector<compiler::GraphInfo> all,
-                                                        const std::vector<BucketNeeds>& served);
+absl::StatusOr<std::vector<compiler::GraphStatus>> Select(const GraphSelector& selector,
+                                                          std::vector<compiler::GraphStatus> all,
+                                                          const std::vector<BucketNeeds>& served);
 
 // Likewise, to let go of them: without those that were selected by their bucket alone and that
 // another bucket still needs, one that the selector does not name and of whose own graphs one is
 // `kept`.
-absl::StatusOr<std::vector<compiler::GraphInfo>> SelectToRelease(
-    const GraphSelector& selector, const std::vector<compiler::GraphInfo>& all,
+absl::StatusOr<std::vector<compiler::GraphStatus>> SelectToRelease(
+    const GraphSelector& selector, const std::vector<compiler::GraphStatus>& all,
     const std::vector<BucketNeeds>& served,
-    const std::function<bool(const compiler::GraphInfo&)>& kept);
+    const std::function<bool(const compiler::GraphStatus&)>& kept);
 
 // Why no bucket that is served needs the graph; empty: one does. `known` has what is declared.
-std::string WhyUnused(const compiler::GraphInfo& graph,
-                      const std::vector<compiler::GraphInfo>& known,
+std::string WhyUnused(const compiler::GraphStatus& graph,
+                      const std::vector<compiler::GraphStatus>& known,
                       const std::vector<BucketNeeds>& served);
 
-GraphEntry EntryOf(const compiler::GraphInfo& info);
-EntryResult ResultOf(const compiler::GraphInfo& info, absl::Status status);
+GraphEntry EntryOf(const compiler::GraphStatus& info);
+EntryResult ResultOf(const compiler::GraphStatus& info, absl::Status status);
 
 // Names in a message, which has to stay short.
 inline constexpr size_t kMostNamed = 10;

@@ -18,7 +18,7 @@
 namespace latentd::engine {
 namespace {
 
-using compiler::Allow;
+using compiler::GetMode;
 using pipeline::BucketPolicy;
 
 // Finished pictures may hold an eighth of the memory: that is 256 MiB from 2 GiB on.
@@ -43,7 +43,7 @@ LocalEngine::LocalEngine(Config config, std::unique_ptr<backends::Backend> backe
                 return CheckFits(label, needs, leaves);
               }),
       loop_({.queue_capacity = config_.queue_capacity, .result_bytes = ResultBytesOf(config_)},
-            metrics_, clock),
+            backend_->device(), metrics_, clock),
       refused_(/*grows=*/!config_.vae_tiling_above.has_value()),
       warming_(stores_.graphs, preparing_, stop_, clock),
       admin_({.config = config_,
@@ -133,7 +133,7 @@ absl::StatusOr<uint64_t> LocalEngine::TrySubmit(GenerateSpec spec,
   picture.image = std::move(image);
   RETURN_IF_ERROR(CheckResponseBytes(spec));
   auto pictures =
-      CatchOutOfMemory([&] { return pipeline_->TryStart(picture, {.allow = Allow::kReady}); });
+      CatchOutOfMemory([&] { return pipeline_->TryStart(picture, {.mode = GetMode::kReady}); });
   if (!pictures.ok() && !IsCold(pictures.status())) return pictures.status();
   if (!pictures.ok()) RETURN_IF_ERROR(CheckPreparable(picture));
   const auto job = std::make_shared<Job>(loop_.NextHandle(), *pipeline_, std::move(spec),
@@ -175,9 +175,9 @@ absl::Status LocalEngine::CheckResponseBytes(const GenerateSpec& resolved) const
 absl::Status LocalEngine::CheckRoom(pipeline::Size bucket) {
   absl::Status failure = buckets_->MemoryFailure(bucket);
   if (failure.ok()) return failure;
-  ASSIGN_OR_RETURN(const GraphRefs graphs, buckets_->GraphsOf(bucket));
+  ASSIGN_OR_RETURN(const GraphHandles graphs, buckets_->GraphsOf(bucket));
   const uint64_t now = stores_.graphs.MarkWanted(graphs);
-  for (const compiler::GraphStore::GraphRef& graph : graphs) {
+  for (const compiler::GraphHandle& graph : graphs) {
     RETURN_IF_ERROR(stores_.graphs.CheckRoom(graph, now));
   }
   return absl::OkStatus();

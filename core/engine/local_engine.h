@@ -75,18 +75,17 @@ class LocalEngine : public Engine {
   absl::Status CheckPreparable(const pipeline::PictureSpec& resolved);
 
   // local_engine_cold.cc: requests whose graphs are not ready, on the preparing thread.
-  using Plans = std::vector<std::optional<compiler::PlannedGraph>>;
   // Held by whoever starts pictures, so that none leaves before all are there.
-  using Executables = std::vector<compiler::GraphStore::ExecutablePointer>;
+  using Executables = std::vector<compiler::ExecutablePointer>;
   absl::Status AddCold(const std::shared_ptr<Job>& job, pipeline::PictureSpec picture);
   absl::Status AddPreparing(const std::function<void()>& task);
   void PrepareNext();
   void Prepare(const ColdRequests::Begun& request);
   absl::Status StartPrepared(const ColdRequests::Begun& request);
-  absl::StatusOr<Executables> GetAll(const Job& job, const GraphRefs& graphs, Plans plans,
-                                     compiler::Purpose purpose);
-  absl::StatusOr<Plans> PlanCold(const ColdRequests::Begun& request, const GraphRefs& graphs,
-                                 const compiler::Purpose& purpose);
+  absl::StatusOr<Executables> GetAll(const Job& job, const GraphHandles& graphs,
+                                     const compiler::Purpose& purpose);
+  absl::Status CheckColdFits(const ColdRequests::Begun& request, const GraphHandles& graphs,
+                             const compiler::Purpose& purpose);
   absl::Status CheckNotRefused(const pipeline::PictureSpec& resolved, bool image) const;
   void LookAtDisk();
 

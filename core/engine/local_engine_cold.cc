@@ -18,7 +18,7 @@
 namespace latentd::engine {
 namespace {
 
-using compiler::Allow;
+using compiler::GetMode;
 using compiler::GraphStore;
 using pipeline::BucketPolicy;
 
@@ -101,16 +101,15 @@ absl::Status LocalEngine::StartPrepared(const ColdRequests::Begun& request) {
   const pipeline::PictureSpec& picture = job.spec.picture;
   const pipeline::Size size = *picture.executed_size;
   const bool may_compile = picture.bucket_policy == BucketPolicy::kColdOk;
-  ASSIGN_OR_RETURN(const GraphRefs graphs, buckets_->GraphsFor(picture, request.has_image,
-                                                               BucketGraphs::IfUnknown::kBuild));
-  const compiler::Purpose purpose{.allow = may_compile ? Allow::kCompile : Allow::kLoad,
-                                  .reason = "cold_request",
+  ASSIGN_OR_RETURN(const GraphHandles graphs, buckets_->GraphsFor(picture, request.has_image,
+                                                                  BucketGraphs::IfUnknown::kBuild));
+  const compiler::Purpose purpose{.mode = may_compile ? GetMode::kCompile : GetMode::kLoad,
+                                  .reason = compiler::Reason::kColdRequest,
                                   .evict_unused_since = stores_.graphs.MarkWanted(graphs)};
-  Plans plans(graphs.size());
   if (may_compile && !buckets_->IsServed(size)) {
-    ASSIGN_OR_RETURN(plans, PlanCold(request, graphs, purpose));
+    RETURN_IF_ERROR(CheckColdFits(request, graphs, purpose));
   }
-  const absl::StatusOr<Executables> executables = GetAll(job, graphs, std::move(plans), purpose);
+  const absl::StatusOr<Executables> executables = GetAll(job, graphs, purpose);
   // A failure of compiling is remembered with the graphs.
   const bool gone =
       absl::IsResourceExhausted(executables.status()) || absl::IsCancelled(executables.status());
@@ -126,22 +125,21 @@ absl::Status LocalEngine::StartPrepared(const ColdRequests::Begun& request) {
 
 // A graph at a time, since the client may go meanwhile.
 absl::StatusOr<LocalEngine::Executables> LocalEngine::GetAll(const Job& job,
-                                                             const GraphRefs& graphs, Plans plans,
-                                                             compiler::Purpose purpose) {
+                                                             const GraphHandles& graphs,
+                                                             const compiler::Purpose& purpose) {
   Executables executables;
-  for (size_t i = 0; i < graphs.size(); ++i) {
+  for (const compiler::GraphHandle& graph : graphs) {
     if (!loop_.IsWanted(job.handle)) return absl::CancelledError("the request was cancelled");
-    purpose.planned = plans[i].has_value() ? &*plans[i] : nullptr;
-    ASSIGN_OR_RETURN(executables.emplace_back(), stores_.graphs.Get(graphs[i], purpose));
-    plans[i].reset();
+    ASSIGN_OR_RETURN(executables.emplace_back(), stores_.graphs.Get(graph, purpose));
   }
   return executables;
 }
 
-// What can be refused is refused as early as possible: before the next graph is planned.
-absl::StatusOr<LocalEngine::Plans> LocalEngine::PlanCold(const ColdRequests::Begun& request,
-                                                         const GraphRefs& graphs,
-                                                         const compiler::Purpose& purpose) {
+// What can be refused is refused as early as possible: before the next graph is planned. What was
+// planned stays in memory for GetAll, or leaves with the graphs' handles.
+absl::Status LocalEngine::CheckColdFits(const ColdRequests::Begun& request,
+                                        const GraphHandles& graphs,
+                                        const compiler::Purpose& purpose) {
   const pipeline::PictureSpec& picture = request.job->spec.picture;
   const compiler::GraphLabel label = LabelOf(picture);
   RETURN_IF_ERROR(CheckNotRefused(picture, request.has_image));
@@ -149,25 +147,23 @@ absl::StatusOr<LocalEngine::Plans> LocalEngine::PlanCold(const ColdRequests::Beg
     return stores_.graphs.CheckRoom(label, needs, purpose.evict_unused_since);
   };
   RETURN_IF_ERROR(check_room({}));  // planning itself needs memory
-  Plans plans(graphs.size());
   backends::MemoryNeeds together;
   MemoryTally tally;
   tally.AddState(pipeline_->StateBytes(*picture.executed_size, label.rows));
-  for (size_t i = 0; i < graphs.size(); ++i) {
+  for (const compiler::GraphHandle& graph : graphs) {
     if (!loop_.IsWanted(request.job->handle))
       return absl::CancelledError("the request was cancelled");
-    if (stores_.graphs.Get(graphs[i], {.allow = Allow::kReady}).ok()) continue;
-    const auto needs = stores_.graphs.Predict(graphs[i], &plans[i]);
+    if (stores_.graphs.Get(graph, {.mode = GetMode::kReady}).ok()) continue;
+    const auto needs = stores_.graphs.Predict(graph);
     if (absl::IsResourceExhausted(needs.status())) return needs.status();
-    if (!needs.ok()) continue;  // fails where it is compiled, and is counted there
+    if (!needs.ok()) continue;  // the request fails with it when its graphs are made ready
     AddTo(together, *needs);
-    tally.Add(GraphStore::IdOf(graphs[i]), *needs);
+    tally.Add(GraphStore::IdOf(graph), *needs);
     if (tally.prediction().total() <= budget_.bytes()) continue;
     refused_.Add(RefusedPicture(picture, request.has_image), tally.prediction().total());
     return TooLarge(*picture.executed_size, tally.prediction().total(), budget_.bytes());
   }
-  RETURN_IF_ERROR(check_room(together));
-  return plans;
+  return check_room(together);
 }
 
 absl::Status LocalEngine::CheckNotRefused(const pipeline::PictureSpec& resolved, bool image) const {

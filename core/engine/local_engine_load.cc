@@ -135,13 +135,13 @@ void LocalEngine::ShowPhases(absl::Duration weights, absl::Duration total) {
 
 // The largest bucket first: it needs the largest arena, and what does not fit is known early.
 absl::Status LocalEngine::WarmBuckets() {
-  GraphRefs graphs;
+  GraphHandles graphs;
   std::set<std::string> ids;
   for (pipeline::Size bucket : buckets_->configured()) {
-    const absl::StatusOr<GraphRefs> its = buckets_->GraphsOf(bucket);
+    const absl::StatusOr<GraphHandles> its = buckets_->GraphsOf(bucket);
     if (!its.ok()) continue;
     graphs.insert(graphs.end(), its->begin(), its->end());
-    for (const GraphStore::GraphRef& graph : *its) ids.insert(GraphStore::IdOf(graph));
+    for (const compiler::GraphHandle& graph : *its) ids.insert(GraphStore::IdOf(graph));
   }
   board_.Update([&](ServerStatus& status) {
     status.state = State::kWarming;
@@ -154,8 +154,11 @@ absl::Status LocalEngine::WarmBuckets() {
     ShowBuckets();
     return true;
   };
-  const auto allow = config_.compile_at_start ? compiler::Allow::kCompile : compiler::Allow::kLoad;
-  RETURN_IF_ERROR(warming_.Run(graphs, {allow, "startup"}, Warming::Pace::kAtOnce, note).status());
+  const auto mode =
+      config_.compile_at_start ? compiler::GetMode::kCompile : compiler::GetMode::kLoad;
+  RETURN_IF_ERROR(
+      warming_.Run(graphs, {mode, compiler::Reason::kStartup}, Warming::Pace::kAtOnce, note)
+          .status());
   // Started again, it finds one content or the other.
   for (const auto& [id, failure] : failures) {
     if (GetReason(failure) == weights::kCheckpointChanged) return failure;
@@ -168,7 +171,7 @@ absl::Status LocalEngine::WarmBuckets() {
 
 void LocalEngine::NoteProgress(const WarmProgress& progress) {
   if (!progress.entry.status.ok()) return;
-  const absl::StatusOr<compiler::GraphInfo> graph = stores_.graphs.Find(progress.entry.id);
+  const absl::StatusOr<compiler::GraphStatus> graph = stores_.graphs.Find(progress.entry.id);
   board_.Update([&](ServerStatus& status) {
     ++status.graphs_done;
     if (graph.ok()) {

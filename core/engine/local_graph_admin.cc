@@ -21,22 +21,22 @@
 namespace latentd::engine {
 namespace {
 
-using compiler::GraphInfo;
+using compiler::GraphStatus;
 using compiler::GraphStore;
 
-bool IsCompiled(const GraphInfo& info) {
+bool IsCompiled(const GraphStatus& info) {
   return info.state == GraphState::kCompiled || info.state == GraphState::kLoading ||
          info.state == GraphState::kReady;
 }
 
-bool IsLoaded(const GraphInfo& info) {
+bool IsLoaded(const GraphStatus& info) {
   return info.state == GraphState::kReady || info.state == GraphState::kLoading;
 }
 
-bool IsOnDisk(const GraphInfo& info) { return info.disk_bytes > 0; }
+bool IsOnDisk(const GraphStatus& info) { return info.disk_bytes > 0; }
 
 // Whether a graph of a bucket shows that it is wanted in the tier.
-bool (*IsKept(CacheTier tier))(const GraphInfo&) {
+bool (*IsKept(CacheTier tier))(const GraphStatus&) {
   switch (tier) {
     case CacheTier::kMemory:
       return IsLoaded;
@@ -45,21 +45,11 @@ bool (*IsKept(CacheTier tier))(const GraphInfo&) {
     case CacheTier::kBoth:
       break;
   }
-  return [](const GraphInfo& info) { return IsLoaded(info) || IsOnDisk(info); };
+  return [](const GraphStatus& info) { return IsLoaded(info) || IsOnDisk(info); };
 }
 
-// What an artifact says of itself.
-absl::StatusOr<GraphInfo> Describe(absl::string_view artifact) {
-  ASSIGN_OR_RETURN(const compiler::Artifact parsed, compiler::ParseArtifact(artifact));
-  GraphInfo info;
-  info.key = compiler::GraphKey::FromText(parsed.key).value_or(compiler::GraphKey());
-  if (!info.key.graph.empty()) info.id = info.key.ToDigest().ToString();
-  info.label = compiler::GraphLabel::FromText(parsed.label).value_or(compiler::GraphLabel());
-  return info;
-}
-
-void AddOnce(const GraphRefs& more, GraphRefs& graphs) {
-  for (const GraphStore::GraphRef& graph : more) {
+void AddOnce(const GraphHandles& more, GraphHandles& graphs) {
+  for (const compiler::GraphHandle& graph : more) {
     if (std::find(graphs.begin(), graphs.end(), graph) == graphs.end()) graphs.push_back(graph);
   }
 }
@@ -74,14 +64,14 @@ absl::Status LocalGraphAdmin::CheckNotStopping() const {
   return parts_.stop ? DrainingError() : absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<GraphInfo>> LocalGraphAdmin::Selected(
+absl::StatusOr<std::vector<GraphStatus>> LocalGraphAdmin::Selected(
     const GraphSelector& selector) const {
   RETURN_IF_ERROR(CheckOpen());
   return Select(selector, buckets().Known(), buckets().Needs());
 }
 
-absl::StatusOr<std::vector<GraphInfo>> LocalGraphAdmin::SelectedToRelease(
-    const GraphSelector& selector, bool (*kept)(const GraphInfo&)) const {
+absl::StatusOr<std::vector<GraphStatus>> LocalGraphAdmin::SelectedToRelease(
+    const GraphSelector& selector, bool (*kept)(const GraphStatus&)) const {
   RETURN_IF_ERROR(CheckOpen());
   return SelectToRelease(selector, buckets().Known(), buckets().Needs(), kept);
 }
@@ -89,15 +79,15 @@ absl::StatusOr<std::vector<GraphInfo>> LocalGraphAdmin::SelectedToRelease(
 absl::StatusOr<std::vector<GraphEntry>> LocalGraphAdmin::List(const GraphSelector& selector) const {
   GraphSelector wanted = selector;
   wanted.all = wanted.all || !CheckNotEmpty(selector).ok();
-  ASSIGN_OR_RETURN(const std::vector<GraphInfo> infos, Selected(wanted));
+  ASSIGN_OR_RETURN(const std::vector<GraphStatus> infos, Selected(wanted));
   std::vector<GraphEntry> entries;
   entries.reserve(infos.size());
-  for (const GraphInfo& info : infos) entries.push_back(EntryOf(info));
+  for (const GraphStatus& info : infos) entries.push_back(EntryOf(info));
   return entries;
 }
 
 absl::StatusOr<GraphEntry> LocalGraphAdmin::Find(const std::string& id) const {
-  ASSIGN_OR_RETURN(const std::vector<GraphInfo> infos, Selected({.ids = {id}}));
+  ASSIGN_OR_RETURN(const std::vector<GraphStatus> infos, Selected({.ids = {id}}));
   return EntryOf(infos.front());
 }
 
@@ -125,8 +115,8 @@ absl::StatusOr<WarmOutcome> LocalGraphAdmin::WarmSelected(
     return progress(done);
   };
   const compiler::Purpose purpose{
-      .allow = compiler::Allow::kRetry,
-      .reason = "warm",
+      .mode = compiler::GetMode::kRetry,
+      .reason = compiler::Reason::kWarm,
       .evict_unused_since = parts_.stores.graphs.MarkWanted(plan.graphs)};
   absl::StatusOr<WarmOutcome> outcome =
       parts_.warming.Run(plan.graphs, purpose, Warming::Pace::kInTurns, note);
@@ -152,7 +142,7 @@ absl::StatusOr<LocalGraphAdmin::WarmPlan> LocalGraphAdmin::PlanWarm(
   RETURN_IF_ERROR(CheckSizes(selector.buckets));
   RETURN_IF_ERROR(buckets().CheckRoomFor(plan.buckets));
   for (pipeline::Size bucket : plan.buckets) {
-    ASSIGN_OR_RETURN(const GraphRefs graphs, buckets().GraphsOf(bucket));
+    ASSIGN_OR_RETURN(const GraphHandles graphs, buckets().GraphsOf(bucket));
     AddOnce(graphs, plan.graphs);
   }
   RETURN_IF_ERROR(AddNamed(selector, plan.named));
@@ -172,22 +162,22 @@ absl::Status LocalGraphAdmin::CheckSizes(const std::vector<pipeline::Size>& size
 }
 
 // What ids and components name, among the graphs of the buckets that are served.
-absl::Status LocalGraphAdmin::AddNamed(const GraphSelector& selector, GraphRefs& graphs) const {
+absl::Status LocalGraphAdmin::AddNamed(const GraphSelector& selector, GraphHandles& graphs) const {
   if (selector.ids.empty() && selector.components.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::vector<GraphInfo> infos,
+  ASSIGN_OR_RETURN(const std::vector<GraphStatus> infos,
                    Selected({.ids = selector.ids, .components = selector.components}));
-  GraphRefs served;
+  GraphHandles served;
   for (const batching::Bucket& bucket : buckets().buckets().listed()) {
     if (const auto all = buckets().GraphsOf({bucket.width, bucket.height}); all.ok()) {
       AddOnce(*all, served);
     }
   }
   std::set<std::string> missing;
-  for (const GraphInfo& info : infos) missing.insert(info.id);
-  for (const GraphStore::GraphRef& graph : served) {
+  for (const GraphStatus& info : infos) missing.insert(info.id);
+  for (const compiler::GraphHandle& graph : served) {
     const std::string id = GraphStore::IdOf(graph);
     const bool named = std::any_of(infos.begin(), infos.end(),
-                                   [&](const GraphInfo& info) { return info.id == id; });
+                                   [&](const GraphStatus& info) { return info.id == id; });
     if (named) AddOnce({graph}, graphs);
     missing.erase(id);
   }
@@ -220,24 +210,24 @@ void LocalGraphAdmin::RecordOutcomes(const WarmPlan& plan,
 
 absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::ForEach(const GraphSelector& selector,
                                                                   const Change& change) const {
-  ASSIGN_OR_RETURN(const std::vector<GraphInfo> infos, Selected(selector));
+  ASSIGN_OR_RETURN(const std::vector<GraphStatus> infos, Selected(selector));
   return ForEach(infos, change);
 }
 
-std::vector<EntryResult> LocalGraphAdmin::ForEach(const std::vector<GraphInfo>& infos,
+std::vector<EntryResult> LocalGraphAdmin::ForEach(const std::vector<GraphStatus>& infos,
                                                   const Change& change) const {
   parts_.stores.writes.Flush();  // lest something is written after it was evicted
   std::vector<EntryResult> results;
   results.reserve(infos.size());
-  for (const GraphInfo& info : infos) results.push_back(ResultOf(info, change(info.id)));
+  for (const GraphStatus& info : infos) results.push_back(ResultOf(info, change(info.id)));
   parts_.changed();
   return results;
 }
 
 absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Save(const GraphSelector& selector) {
-  ASSIGN_OR_RETURN(const std::vector<GraphInfo> infos, Selected(selector));
+  ASSIGN_OR_RETURN(const std::vector<GraphStatus> infos, Selected(selector));
   std::vector<std::string> names;
-  for (const GraphInfo& info : infos) {
+  for (const GraphStatus& info : infos) {
     if (!IsCompiled(info)) names.push_back(info.label.ToText());
   }
   if (!names.empty()) {
@@ -263,7 +253,7 @@ absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Verify(const GraphSele
 
 absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Evict(const GraphSelector& selector,
                                                                 CacheTier tier, bool force) {
-  ASSIGN_OR_RETURN(const std::vector<GraphInfo> infos, SelectedToRelease(selector, IsKept(tier)));
+  ASSIGN_OR_RETURN(const std::vector<GraphStatus> infos, SelectedToRelease(selector, IsKept(tier)));
   std::vector<EntryResult> results = ForEach(
       infos, [&](const std::string& id) { return parts_.stores.graphs.Evict(id, tier, force); });
   buckets().ForgetCold();
@@ -274,8 +264,8 @@ absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Evict(const GraphSelec
 
 absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::SetPinned(const GraphSelector& selector,
                                                                     bool pinned) {
-  const auto is_pinned = [](const GraphInfo& info) { return info.pinned; };
-  ASSIGN_OR_RETURN(const std::vector<GraphInfo> infos,
+  const auto is_pinned = [](const GraphStatus& info) { return info.pinned; };
+  ASSIGN_OR_RETURN(const std::vector<GraphStatus> infos,
                    pinned ? Selected(selector) : SelectedToRelease(selector, is_pinned));
   return ForEach(infos,
                  [&](const std::string& id) { return parts_.stores.graphs.SetPinned(id, pinned); });
@@ -283,38 +273,41 @@ absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::SetPinned(const GraphS
 
 absl::Status LocalGraphAdmin::Export(const GraphSelector& selector,
                                      const std::function<bool(std::string artifact)>& take) {
-  ASSIGN_OR_RETURN(const std::vector<GraphInfo> infos, Selected(selector));
-  for (const GraphInfo& info : infos) {
+  ASSIGN_OR_RETURN(const std::vector<GraphStatus> infos, Selected(selector));
+  for (const GraphStatus& info : infos) {
     ASSIGN_OR_RETURN(std::string artifact, parts_.stores.graphs.Export(info.id));
     if (!take(std::move(artifact))) return absl::CancelledError("stopped while exporting");
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<EntryResult> LocalGraphAdmin::Import(std::string artifact) {
+absl::StatusOr<EntryResult> LocalGraphAdmin::Import(std::string file) {
   if (!parts_.config.allow_import) {
     return absl::PermissionDeniedError("this server takes no graphs from elsewhere: allow_import");
   }
   RETURN_IF_ERROR(CheckOpen());
   const int64_t limit = parts_.stores.disk != nullptr ? parts_.config.cache_max_bytes
                                                       : parts_.config.graph_memory_bytes;
-  if (static_cast<int64_t>(artifact.size()) > limit) {
+  if (static_cast<int64_t>(file.size()) > limit) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("the graph has ", artifact.size(), " bytes, and the cache may hold ", limit));
+        absl::StrCat("the graph has ", file.size(), " bytes, and the cache may hold ", limit));
   }
-  ASSIGN_OR_RETURN(const GraphInfo info, Describe(artifact));
-  EntryResult result = ResultOf(info, parts_.stores.graphs.Import(std::move(artifact)).status());
+  const absl::StatusOr<compiler::ArtifactPointer> parsed = compiler::ParseArtifact(file);
+  if (absl::IsFailedPrecondition(parsed.status())) return EntryResult{.status = parsed.status()};
+  RETURN_IF_ERROR(parsed.status());
+  const GraphStatus info = {
+      .id = (*parsed)->key.ToDigest().ToString(), .label = (*parsed)->label, .key = (*parsed)->key};
+  EntryResult result = ResultOf(info, parts_.stores.graphs.Import(*parsed));
   parts_.changed();
-  if (result.status.ok()) {
-    result.unused = WhyUnused(info, parts_.stores.graphs.Declared(), buckets().Needs());
-  }
-  if (!result.status.ok() && !absl::IsFailedPrecondition(result.status)) return result.status;
+  if (absl::IsFailedPrecondition(result.status)) return result;
+  RETURN_IF_ERROR(result.status);
+  result.unused = WhyUnused(info, parts_.stores.graphs.Declared(), buckets().Needs());
   return result;
 }
 
 MemoryReport LocalGraphAdmin::memory() const {
   MemoryReport report;
-  const std::vector<GraphInfo> graphs = parts_.stores.graphs.Declared();
+  const std::vector<GraphStatus> graphs = parts_.stores.graphs.Declared();
   AddWeights(parts_.stores.weights.List(), graphs, report);
   AddGraphs(parts_.stores.graphs.totals(), report);
   AddPictures(parts_.loop, parts_.cold, report);

@@ -63,20 +63,20 @@ class LocalGraphAdmin : public GraphAdmin {
   // What somebody wants warm.
   struct WarmPlan {
     std::vector<pipeline::Size> buckets;
-    GraphRefs graphs;  // of the buckets, then those named otherwise
-    GraphRefs named;   // the latter
+    GraphHandles graphs;  // of the buckets, then those named otherwise
+    GraphHandles named;   // the latter
   };
 
   BucketGraphs& buckets() const { return *buckets_.load(); }  // REQUIRES: CheckOpen is OK
   absl::Status CheckOpen() const;
   absl::Status CheckNotStopping() const;
-  absl::StatusOr<std::vector<compiler::GraphInfo>> Selected(const GraphSelector& selector) const;
+  absl::StatusOr<std::vector<compiler::GraphStatus>> Selected(const GraphSelector& selector) const;
   // What is to be let go of: see SelectToRelease.
-  absl::StatusOr<std::vector<compiler::GraphInfo>> SelectedToRelease(
-      const GraphSelector& selector, bool (*kept)(const compiler::GraphInfo&)) const;
+  absl::StatusOr<std::vector<compiler::GraphStatus>> SelectedToRelease(
+      const GraphSelector& selector, bool (*kept)(const compiler::GraphStatus&)) const;
   absl::StatusOr<WarmPlan> PlanWarm(const GraphSelector& selector) const;
   absl::Status CheckSizes(const std::vector<pipeline::Size>& sizes) const;
-  absl::Status AddNamed(const GraphSelector& selector, GraphRefs& graphs) const;
+  absl::Status AddNamed(const GraphSelector& selector, GraphHandles& graphs) const;
   absl::StatusOr<WarmOutcome> WarmSelected(
       const GraphSelector& selector, bool dry_run,
       const std::function<bool(const WarmProgress&)>& progress);
@@ -86,7 +86,7 @@ class LocalGraphAdmin : public GraphAdmin {
   using Change = std::function<absl::Status(const std::string& id)>;
   absl::StatusOr<std::vector<EntryResult>> ForEach(const GraphSelector& selector,
                                                    const Change& change) const;
-  std::vector<EntryResult> ForEach(const std::vector<compiler::GraphInfo>& infos,
+  std::vector<EntryResult> ForEach(const std::vector<compiler::GraphStatus>& infos,
                                    const Change& change) const;
 
   const Parts parts_;

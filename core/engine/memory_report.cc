@@ -24,9 +24,9 @@ constexpr size_t kMostText = size_t{1} << 16;  // of a file below /proc/self
 using Users = std::map<std::string, std::set<std::string>>;  // by component, as weights name it
 
 // Of graphs, by the component that their weights have.
-Users UsersOf(absl::Span<const compiler::GraphInfo> graphs) {
+Users UsersOf(absl::Span<const compiler::GraphStatus> graphs) {
   Users users;
-  for (const compiler::GraphInfo& graph : graphs) {
+  for (const compiler::GraphStatus& graph : graphs) {
     if (graph.state != compiler::GraphState::kReady) continue;
     absl::string_view component = graph.label.component;
     if (absl::StartsWith(component, "vae_")) component = "vae";
@@ -38,7 +38,7 @@ Users UsersOf(absl::Span<const compiler::GraphInfo> graphs) {
 
 // Those that use graphs and have got no weights themselves.
 Users SharersOf(absl::Span<const weights::WeightInfo> held,
-                absl::Span<const compiler::GraphInfo> graphs) {
+                absl::Span<const compiler::GraphStatus> graphs) {
   Users sharers = UsersOf(graphs);
   for (const weights::WeightInfo& result : held) {
     for (const std::string& component : result.components) {
@@ -75,7 +75,7 @@ std::string ReadText(const std::string& path) {
 }  // namespace
 
 void AddWeights(absl::Span<const weights::WeightInfo> held,
-                absl::Span<const compiler::GraphInfo> graphs, MemoryReport& report) {
+                absl::Span<const compiler::GraphStatus> graphs, MemoryReport& report) {
   const Users sharers = SharersOf(held, graphs);
   std::map<std::string, ComponentMemory> components;
   for (const weights::WeightInfo& result : held) {

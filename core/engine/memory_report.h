@@ -19,7 +19,7 @@ namespace latentd::engine {
 // Fills in the weights: each result counts for every component that uses it, and once in the sum.
 // Who has a graph ready and holds no weights for it shares those of somebody else.
 void AddWeights(absl::Span<const weights::WeightInfo> held,
-                absl::Span<const compiler::GraphInfo> graphs, MemoryReport& report);
+                absl::Span<const compiler::GraphStatus> graphs, MemoryReport& report);
 
 // Fills in arena, executables, artifacts and definitions. The arena is as large as the largest
 // graph that is loaded needs.

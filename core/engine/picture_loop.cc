@@ -1,5 +1,6 @@
 #include "core/engine/picture_loop.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/base/error_details.h"
@@ -11,12 +12,15 @@
 namespace latentd::engine {
 namespace {
 
+// One that the device is at, and the next.
+constexpr size_t kMostInFlight = 2;
+
 batching::Need NeedOf(const pipeline::Picture& picture) {
   return {picture.next, picture.lane(), picture.rows()};
 }
 
 batching::Need FirstNeedOf(const Job& job) {
-  if (job.pictures.empty()) return {.kind = batching::UnitKind::kPrepare};
+  if (job.pictures.empty()) return {.kind = batching::UnitKind::kWait};
   return NeedOf(*job.pictures.front());
 }
 
@@ -29,8 +33,10 @@ int64_t StateBytesOf(const Job& job) {
 
 }  // namespace
 
-PictureLoop::PictureLoop(Options options, EngineMetrics& metrics, const Clock& clock)
+PictureLoop::PictureLoop(Options options, device::Device& device, EngineMetrics& metrics,
+                         const Clock& clock)
     : options_(std::move(options)),
+      device_(device),
       metrics_(metrics),
       clock_(clock),
       watchdog_(clock),
@@ -56,7 +62,7 @@ absl::Status PictureLoop::Admit(const std::shared_ptr<Job>& job, size_t image_by
   Queued queued;
   RETURN_IF_ERROR(CatchOutOfMemory([&] {
     queued.request_id = job->spec.request_id;
-    return Enqueue(job, image_bytes, queued.position);
+    return AddMember(job, image_bytes, queued.position);
   }));
   const absl::Status counted = CatchOutOfMemory([&] {
     metrics_.Accepted(job->bucket, job->picture_count());
@@ -67,8 +73,8 @@ absl::Status PictureLoop::Admit(const std::shared_ptr<Job>& job, size_t image_by
   return absl::OkStatus();
 }
 
-absl::Status PictureLoop::Enqueue(const std::shared_ptr<Job>& job, size_t image_bytes,
-                                  int& position) {
+absl::Status PictureLoop::AddMember(const std::shared_ptr<Job>& job, size_t image_bytes,
+                                    int& position) {
   absl::MutexLock lock(&mutex_);
   if (draining_) return DrainingError();
   const int count = job->picture_count();
@@ -94,6 +100,11 @@ bool PictureLoop::IsWanted(uint64_t handle) const {
   absl::MutexLock lock(&mutex_);
   const auto found = jobs_.find(handle);
   return found != jobs_.end() && found->second.cancelled == Cause::kNone;
+}
+
+bool PictureLoop::IsMember(const Job& job) const {
+  absl::MutexLock lock(&mutex_);
+  return jobs_.contains(job.handle);
 }
 
 void PictureLoop::Cancel(uint64_t handle) { CancelFor(Cause::kClient, handle); }
@@ -139,8 +150,9 @@ void PictureLoop::Drain(absl::Time deadline) {
 LoopStatus PictureLoop::Check() const {
   LoopStatus status = {.overdue = watchdog_.Overdue()};
   absl::MutexLock lock(&mutex_);
-  status.waits_for_readers =
-      !MayBegin() && !queue_.CanRun(/*may_begin=*/false) && queue_.CanRun(/*may_begin=*/true);
+  status.waits_for_readers = with_device_ == 0 && !MayBegin() &&
+                             !queue_.CanRun(/*may_begin=*/false) &&
+                             queue_.CanRun(/*may_begin=*/true);
   return status;
 }
 
@@ -149,87 +161,133 @@ bool PictureLoop::HasWork() const {
 }
 
 void PictureLoop::RunLoop() {
+  in_flight_.reserve(kMostInFlight);
   while (true) {
-    Work work;
-    {
-      absl::MutexLock lock(&mutex_);
-      mutex_.Await(absl::Condition(this, &PictureLoop::HasWork));
-      if (cancellations_ == 0 && stop_) return;
-      work = TakeWork();
+    if (!in_flight_.empty() && in_flight_.front().unit.done->Reached()) {
+      CompleteOldest();
+      continue;
     }
-    if (work.cancelled.job != nullptr)
+    const Work work = NextWork();
+    if (work.cancelled.job != nullptr) {
       Fail(*work.cancelled.job, StatusOf(work.cancelled.cancelled));
-    if (work.unit) RunUnit(*work.unit);
+    } else if (work.unit) {
+      Enqueue(*work.unit);
+    } else if (!in_flight_.empty()) {
+      CompleteOldest();
+    } else if (work.stop) {
+      return;
+    }
   }
 }
 
 // Cancellations first.
-PictureLoop::Work PictureLoop::TakeWork() {
+PictureLoop::Work PictureLoop::NextWork() {
+  absl::MutexLock lock(&mutex_);
+  if (in_flight_.empty()) mutex_.Await(absl::Condition(this, &PictureLoop::HasWork));
   if (cancellations_ > 0) {
     for (const auto& [handle, member] : jobs_) {
       if (member.cancelled != Cause::kNone) return {.cancelled = member, .unit = std::nullopt};
     }
   }
+  if (in_flight_.size() == kMostInFlight) return {};
   const std::optional<batching::Unit> unit = queue_.Next(MayBegin());
-  if (!unit) return {};
+  if (!unit) return {.cancelled = {}, .unit = std::nullopt, .stop = stop_};
   return {.cancelled = {}, .unit = places_.find(unit->pictures.front())->second};
 }
 
-void PictureLoop::RunUnit(const Place& place) {
-  absl::Status ran = CatchOutOfMemory([&] { return TryUnit(place); });
-  if (!ran.ok()) Fail(*place.job, std::move(ran));
+void PictureLoop::Enqueue(const Place& place) {
+  absl::Status enqueued = CatchOutOfMemory([&] { return TryEnqueue(place); });
+  if (!enqueued.ok()) Fail(*place.job, std::move(enqueued));
 }
 
-absl::Status PictureLoop::TryUnit(const Place& place) {
+absl::Status PictureLoop::TryEnqueue(const Place& place) {
   Job& job = *place.job;
   pipeline::Picture& picture = *job.pictures[place.index];
-  const absl::Time begin = clock_.Monotonic();
-  if (!std::exchange(job.started, true)) Start(job, begin);
-  const Stage stage = StageOf(picture);
-  const int steps_before = picture.steps_done;
-  watchdog_.Begin({job.spec.request_id, place.index, stage, picture.executed_size()});
-  absl::Status status = CatchOutOfMemory([&] { return job.pipeline.Run(picture); });
-  watchdog_.End();
-  const absl::Duration duration = clock_.Monotonic() - begin;
-  AddTime(job.timings, stage, duration);
-  if (!status.ok()) {
-    metrics_.UnitFailed(stage, status);
-    return status;
+  if (stream_ == nullptr) {
+    ASSIGN_OR_RETURN(stream_, device_.NewStream(clock_));
   }
-  Measure(place, stage, steps_before, duration);
-  job.Publish(Progress{place.index, stage, picture.steps_done, picture.total_steps()});
+  const absl::Time begin = clock_.Monotonic();
+  if (!job.started) Start(job, begin);
+  const Stage stage = StageOf(picture);
+  UnitWatchdog::Unit watched = {job.spec.request_id, place.index, stage, picture.executed_size()};
+  if (in_flight_.empty()) watchdog_.Begin(std::move(watched));
+  absl::StatusOr<pipeline::PendingUnit> unit = pipeline::EnqueueUnit(picture, *stream_);
+  if (!unit.ok()) {
+    if (in_flight_.empty()) watchdog_.End();
+    metrics_.UnitFailed(stage, unit.status());
+    return unit.status();
+  }
+  // Asks for no memory: the device uses what the unit holds.
+  ++with_device_;
+  in_flight_.push_back({place, stage, *std::move(unit), begin, std::move(watched)});
   Advance(place);
   return absl::OkStatus();
+}
+
+void PictureLoop::CompleteOldest() {
+  UnitInFlight& done = in_flight_.front();
+  const std::shared_ptr<Job> job = done.place.job;
+  absl::Status completed = CatchOutOfMemory([&] { return TryComplete(done); });
+  if (!completed.ok()) Fail(*job, std::move(completed));
+  in_flight_.erase(in_flight_.begin());
+  --with_device_;
+  watchdog_.End();
+  if (!in_flight_.empty()) watchdog_.Begin(std::move(in_flight_.front().watched));
+}
+
+absl::Status PictureLoop::TryComplete(UnitInFlight& done) {
+  Job& job = *done.place.job;
+  pipeline::Picture& picture = *job.pictures[done.place.index];
+  const absl::Status status = pipeline::CompleteUnit(picture, done.unit);
+  const absl::Duration duration = TimeOf(done);
+  if (!IsMember(job)) return absl::OkStatus();
+  AddTime(job.timings, done.stage, duration);
+  if (!status.ok()) {
+    metrics_.UnitFailed(done.stage, status);
+    return status;
+  }
+  Measure(done, duration);
+  job.Publish(Progress{done.place.index, done.stage, done.unit.steps_done, picture.total_steps()});
+  if (picture.next == batching::UnitKind::kDone) {
+    HandOver(done.place);
+  } else if (done.unit.kind == batching::UnitKind::kDecode) {
+    Advance(done.place);
+  }
+  return absl::OkStatus();
+}
+
+// From when it was enqueued, or the unit before was done. REQUIRES: it is done.
+absl::Duration PictureLoop::TimeOf(const UnitInFlight& done) {
+  const absl::Time begin = std::max(done.enqueued, last_done_);
+  last_done_ = done.unit.done->time();
+  return std::max(last_done_ - begin, absl::ZeroDuration());  // the device has a clock of its own
 }
 
 void PictureLoop::Start(Job& job, absl::Time now) {
   job.timings.queue = now - job.submitted;
   job.dropped_tokens = static_cast<int>(job.pipeline.DroppedTokens(job.spec.picture));
   state_bytes_ += StateBytesOf(job);
+  job.started = true;  // its end takes that back
   metrics_.Began(job.bucket, job.timings.queue, clock_.Wall());
   job.Publish(Started{*job.spec.picture.executed_size});
 }
 
-void PictureLoop::Measure(const Place& place, Stage stage, int steps_before,
-                          absl::Duration duration) {
-  Job& job = *place.job;
-  const pipeline::Picture& picture = *job.pictures[place.index];
-  absl::Duration& stage_time = job.stage_times[place.index];
+void PictureLoop::Measure(const UnitInFlight& done, absl::Duration duration) {
+  Job& job = *done.place.job;
+  absl::Duration& stage_time = job.stage_times[done.place.index];
   stage_time += duration;
-  if (stage == Stage::kBase || stage == Stage::kRefiner) {
-    metrics_.StepsDone(stage, job.bucket, picture.steps_done - steps_before, duration);
+  if (done.unit.kind == batching::UnitKind::kStep) {
+    metrics_.StepsDone(done.stage, job.bucket, done.unit.steps, duration);
   }
-  if (picture.next != batching::UnitKind::kDone && StageOf(picture) == stage) return;
-  if (stage == Stage::kVaeDecode && picture.decode_redone) metrics_.DecodeRedone();
-  metrics_.StageDone(stage, job.bucket, std::exchange(stage_time, absl::ZeroDuration()));
+  if (!done.unit.ends_stage) return;
+  const bool redone = job.pictures[done.place.index]->decode_redone;
+  if (done.stage == Stage::kVaeDecode && redone) metrics_.DecodeRedone();
+  metrics_.StageDone(done.stage, job.bucket, std::exchange(stage_time, absl::ZeroDuration()));
 }
 
 void PictureLoop::Advance(const Place& place) {
-  pipeline::Picture& picture = *place.job->pictures[place.index];
-  const batching::PictureId id = place.job->ids[place.index];
-  if (picture.next == batching::UnitKind::kDone) return HandOver(place);
   absl::MutexLock lock(&mutex_);
-  queue_.Update(id, NeedOf(picture));
+  queue_.Update(place.job->ids[place.index], NeedOf(*place.job->pictures[place.index]));
 }
 
 void PictureLoop::HandOver(const Place& place) {

@@ -1,8 +1,12 @@
-// The one thread that runs units of work: it asks the queue what is next, runs that unit of that
-// picture, and tells the request's sink. A second thread encodes finished pictures meanwhile.
+// The one thread that runs units of work: it asks the queue what is next, enqueues that unit of
+// that picture on the device, and tells the request's sink once the unit is done. While the device
+// works on one unit the next one is enqueued; there are never more than two. Where nothing else can
+// be enqueued the loop waits for the unit, and hears of requests and cancellations when that is
+// done. A second thread encodes finished pictures meanwhile.
 //
 // Who is a member (jobs_, places_ and the queue together) is guarded by one lock, and any thread
-// may end a job: what a unit or the encoder brings for a picture that is gone is dropped.
+// may end a job: what a unit or the encoder brings for a picture that is gone is dropped. Units
+// that the device has hold their job until they are done.
 //
 // Finished pictures hold memory until they are encoded and read. While they hold as much as they
 // may, no further picture begins: the loop waits, and requests with it. A client that reads slowly
@@ -29,11 +33,13 @@
 #include "core/base/clock.h"
 #include "core/base/worker.h"
 #include "core/batching/queue.h"
+#include "core/device/device.h"
 #include "core/engine/engine_metrics.h"
 #include "core/engine/job.h"
 #include "core/engine/reporting.h"
 #include "core/engine/result_bytes.h"
 #include "core/engine/unit_watchdog.h"
+#include "core/pipeline/units.h"
 
 namespace latentd::engine {
 
@@ -50,8 +56,8 @@ class PictureLoop {
     Encode encode = EncodeImage;
   };
 
-  // `metrics` and `clock` must outlive the loop.
-  PictureLoop(Options options, EngineMetrics& metrics, const Clock& clock);
+  // Pictures' graphs run on `device`. It, `metrics` and `clock` must outlive the loop.
+  PictureLoop(Options options, device::Device& device, EngineMetrics& metrics, const Clock& clock);
   // Cancels what still runs and waits for it.
   ~PictureLoop();
 
@@ -72,7 +78,8 @@ class PictureLoop {
   // Whether the job has not ended, nor been asked to.
   bool IsWanted(uint64_t handle) const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Ends at its next unit; what waits for the encoder is not encoded. Asks for no memory.
+  // Ends at the latest when the unit that the device is at is done: no further one is enqueued, and
+  // what waits for the encoder is not encoded. Asks for no memory.
   void Cancel(uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_);
   // The same: there is no memory to go on with it.
   void Abandon(uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -101,10 +108,19 @@ class PictureLoop {
     std::shared_ptr<Job> job;
     Cause cancelled = Cause::kNone;
   };
-  // What the loop does next: one of the two, or neither, and then it ends.
+  // What there is to do: one of the three, or nothing.
   struct Work {
     Member cancelled;
     std::optional<Place> unit;
+    bool stop = false;
+  };
+  // A unit that the device has.
+  struct UnitInFlight {
+    Place place;
+    Stage stage;
+    pipeline::PendingUnit unit;
+    absl::Time enqueued;
+    UnitWatchdog::Unit watched;  // until the watchdog has it
   };
   // A finished picture on its way to the encoder.
   struct Pixels {
@@ -117,22 +133,30 @@ class PictureLoop {
 
   static absl::Status StatusOf(Cause cause);
 
-  absl::Status Enqueue(const std::shared_ptr<Job>& job, size_t image_bytes, int& position)
+  // Whether the job has not ended.
+  bool IsMember(const Job& job) const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  absl::Status AddMember(const std::shared_ptr<Job>& job, size_t image_bytes, int& position)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // By itself: the analysis of locks does not look into destructors.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
   void RunLoop();
+  // Waits for work only where the device has none.
+  Work NextWork() ABSL_LOCKS_EXCLUDED(mutex_);
   bool MayBegin() const { return results_->total() < options_.result_bytes; }
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Work TakeWork() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CancelFor(Cause cause, Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CancelFor(Cause cause, uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  void RunUnit(const Place& place);
-  absl::Status TryUnit(const Place& place);
+  void Enqueue(const Place& place);
+  absl::Status TryEnqueue(const Place& place);
+  void CompleteOldest();
+  absl::Status TryComplete(UnitInFlight& done);
   void Start(Job& job, absl::Time now);
-  void Measure(const Place& place, Stage stage, int steps_before, absl::Duration duration);
-  void Advance(const Place& place);
+  absl::Duration TimeOf(const UnitInFlight& done);
+  void Measure(const UnitInFlight& done, absl::Duration duration);
+  // Tells the queue what the picture needs next.
+  void Advance(const Place& place) ABSL_LOCKS_EXCLUDED(mutex_);
   void HandOver(const Place& place);
   void EncodePicture(Pixels pixels);
   absl::Status TryEncode(Pixels pixels);
@@ -141,6 +165,7 @@ class PictureLoop {
   void Forget(const Job& job, const absl::Status& end) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const Options options_;
+  device::Device& device_;
   EngineMetrics& metrics_;
   const Clock& clock_;
   std::atomic<uint64_t> next_id_ = 1;  // of requests and pictures
@@ -155,6 +180,12 @@ class PictureLoop {
   absl::flat_hash_map<uint64_t, Member> jobs_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<batching::PictureId, Place> places_ ABSL_GUARDED_BY(mutex_);
   int cancellations_ ABSL_GUARDED_BY(mutex_) = 0;  // members with a cause
+
+  // The loop's own.
+  std::unique_ptr<device::Stream> stream_;  // from the first unit on
+  std::vector<UnitInFlight> in_flight_;     // in the order of the stream
+  std::atomic<int> with_device_ = 0;        // as many as in_flight_ has, for who checks the loop
+  absl::Time last_done_;                    // when the unit that was done last was
 
   Worker encoder_{"encoder"};
   std::thread thread_;

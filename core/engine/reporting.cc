@@ -42,7 +42,7 @@ Stage StageOf(const pipeline::Picture& picture) {
       return picture.model() == pipeline::Model::kBase ? Stage::kBase : Stage::kRefiner;
     case batching::UnitKind::kDecode:
       return Stage::kVaeDecode;
-    case batching::UnitKind::kPrepare:
+    case batching::UnitKind::kWait:
     case batching::UnitKind::kDone:
       break;
   }

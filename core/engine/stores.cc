@@ -58,20 +58,18 @@ weights::DigestArchive DigestsIn(DiskCache* cache, const Clock& clock, Worker& w
           .clock = &clock};
 }
 
-// `backend` packs what `reference` evaluates.
 weights::WeightCache WeightCacheIn(DiskCache* cache, const backends::Backend& backend,
-                                   const backends::Backend& reference, Worker& writes) {
+                                   Worker& writes) {
   if (cache == nullptr) return {};
-  return {.find = [cache](absl::string_view key) -> std::optional<device::Buffer> {
+  return {.find = [cache](absl::string_view key) -> std::optional<device::ConstBuffer> {
             const auto entry = cache->Read(Kind::kPackedWeight, key);
             if (!entry.ok()) return std::nullopt;
             const absl::string_view bytes = entry->payload();
-            // Nobody writes what a weight store gave out; the mapping is private anyway.
-            return device::Buffer::Wrap(const_cast<char*>(bytes.data()), device::DType::kU8,
-                                        {static_cast<int64_t>(bytes.size())}, entry->owner());
+            return device::ConstBuffer::Wrap(bytes.data(), device::DType::kU8,
+                                             {static_cast<int64_t>(bytes.size())}, entry->owner());
           },
           .keep =
-              [cache, &writes](absl::string_view key, const device::Buffer& bytes) {
+              [cache, &writes](absl::string_view key, const device::ConstBuffer& bytes) {
                 writes.Add(
                     [cache, key = std::string(key), bytes] {
                       WriteTo(*cache, Kind::kPackedWeight, key,
@@ -79,9 +77,8 @@ weights::WeightCache WeightCacheIn(DiskCache* cache, const backends::Backend& ba
                     },
                     bytes.bytes());
               },
-          .version = absl::StrCat(compiler::KeyOf(backend, {}).sources, " ",
-                                  compiler::KeyOf(reference, {}).sources, " ",
-                                  backends::reference::EvaluatorVersion())};
+          .version = absl::StrCat(compiler::BuildKeyOf(backend, {}).sources, " ",
+                                  backend.WeightFingerprint())};
 }
 
 }  // namespace
@@ -91,9 +88,7 @@ Stores::Stores(const Config& config, backends::Backend& backend, const Clock& cl
     : disk(OpenCache(config, clock, registry)),
       digests(DigestsIn(disk.get(), clock, writes)),
       reference(std::make_unique<backends::reference::ReferenceBackend>()),
-      weights(backends::reference::EvaluateRecipe,
-              WeightCacheIn(disk.get(), backend, *reference, writes),
-              backends::reference::EvaluationBytes),
+      weights(backend, WeightCacheIn(disk.get(), backend, writes)),
       graphs(backend, clock, registry, disk.get(),
              {.compile = {.skipped_passes = {config.skipped_passes.begin(),
                                              config.skipped_passes.end()},

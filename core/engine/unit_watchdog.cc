@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/base/out_of_memory.h"
+
 namespace latentd::engine {
 
 void UnitWatchdog::Begin(Unit unit) {
@@ -14,12 +16,12 @@ void UnitWatchdog::Begin(Unit unit) {
 void UnitWatchdog::End() {
   absl::MutexLock lock(&mutex_);
   const absl::Duration took = clock_.Monotonic() - begin_;
-  if (took < Limit()) {
-    if (longest_.size() >= kMostKinds) longest_.clear();
-    absl::Duration& longest = longest_[KindOf(*unit_)];
-    longest = std::max(longest, took);
-  }
+  const bool was_overdue = took >= Limit();
+  const Kind kind = KindOf(*unit_);
   unit_.reset();
+  if (was_overdue) return;
+  if (longest_.size() >= kMostKinds) longest_.clear();
+  Note(kind, took, longest_);
 }
 
 std::optional<OverdueUnit> UnitWatchdog::Overdue() const {
@@ -30,6 +32,15 @@ std::optional<OverdueUnit> UnitWatchdog::Overdue() const {
   if (running < limit) return std::nullopt;
   return OverdueUnit{
       unit_->request_id, unit_->image_index, unit_->stage, unit_->size, running, limit};
+}
+
+// Without memory for it the kind stays new.
+void UnitWatchdog::Note(const Kind& kind, absl::Duration took, Durations& longest) {
+  CatchOutOfMemory([&] {
+    absl::Duration& known = longest[kind];
+    known = std::max(known, took);
+    return absl::OkStatus();
+  }).IgnoreError();
 }
 
 absl::Duration UnitWatchdog::Limit() const {

@@ -50,13 +50,15 @@ class UnitWatchdog {
 
   using Kind = std::tuple<Stage, int, int>;
   static Kind KindOf(const Unit& unit) { return {unit.stage, unit.size.width, unit.size.height}; }
+  using Durations = std::map<Kind, absl::Duration>;
+  static void Note(const Kind& kind, absl::Duration took, Durations& longest);
   absl::Duration Limit() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Clock& clock_;
   mutable absl::Mutex mutex_;
   std::optional<Unit> unit_ ABSL_GUARDED_BY(mutex_);  // that runs
   absl::Time begin_ ABSL_GUARDED_BY(mutex_);
-  std::map<Kind, absl::Duration> longest_ ABSL_GUARDED_BY(mutex_);
+  Durations longest_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace latentd::engine

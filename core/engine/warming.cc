@@ -10,18 +10,18 @@
 namespace latentd::engine {
 namespace {
 
-using compiler::Allow;
+using compiler::GetMode;
 using compiler::GraphStore;
 
 // Each reference once.
-std::vector<std::pair<std::string, GraphRefs>> ById(const GraphRefs& graphs) {
-  std::vector<std::pair<std::string, GraphRefs>> groups;
-  for (const GraphStore::GraphRef& graph : graphs) {
+std::vector<std::pair<std::string, GraphHandles>> ById(const GraphHandles& graphs) {
+  std::vector<std::pair<std::string, GraphHandles>> groups;
+  for (const compiler::GraphHandle& graph : graphs) {
     const std::string id = GraphStore::IdOf(graph);
     auto group = std::find_if(groups.begin(), groups.end(),
                               [&](const auto& other) { return other.first == id; });
     if (group == groups.end()) group = groups.insert(groups.end(), {id, {}});
-    GraphRefs& uses = group->second;
+    GraphHandles& uses = group->second;
     if (std::find(uses.begin(), uses.end(), graph) == uses.end()) uses.push_back(graph);
   }
   return groups;
@@ -40,7 +40,7 @@ struct Warming::Round {
   WarmOutcome outcome ABSL_GUARDED_BY(mutex);
 };
 
-absl::StatusOr<WarmOutcome> Warming::Run(const GraphRefs& graphs, compiler::Purpose purpose,
+absl::StatusOr<WarmOutcome> Warming::Run(const GraphHandles& graphs, compiler::Purpose purpose,
                                          Pace pace, const Progress& progress) {
   Round round{.graphs = ById(graphs), .purpose = purpose, .progress = progress};
   if (pace == Pace::kAtOnce) {
@@ -69,7 +69,7 @@ const Warming::Graph* Warming::Begin(Round& round) const {
 bool Warming::PrepareNext(Round& round) {
   const Graph* graph = Begin(round);
   if (graph == nullptr) return false;
-  const absl::StatusOr<compiler::GraphInfo> before = store_.Find(graph->first);
+  const absl::StatusOr<compiler::GraphStatus> before = store_.Find(graph->first);
   WarmProgress done = Prepare(*graph, before, round.purpose);
   const bool was_ready = before.ok() && before->state == compiler::GraphState::kReady;
   absl::MutexLock lock(&round.mutex);
@@ -84,7 +84,8 @@ bool Warming::PrepareNext(Round& round) {
   return !round.cancelled;
 }
 
-WarmProgress Warming::Prepare(const Graph& graph, const absl::StatusOr<compiler::GraphInfo>& before,
+WarmProgress Warming::Prepare(const Graph& graph,
+                              const absl::StatusOr<compiler::GraphStatus>& before,
                               compiler::Purpose purpose) {
   const absl::Time begin = clock_.Monotonic();
   WarmProgress done;
@@ -93,13 +94,13 @@ WarmProgress Warming::Prepare(const Graph& graph, const absl::StatusOr<compiler:
     done.entry.component = before->label.component;
     done.entry.bucket = {before->label.width, before->label.height};
     const bool again = before->state == compiler::GraphState::kFailed;
-    if (again && purpose.allow == Allow::kRetry) purpose.reason = "retry";
+    if (again && purpose.mode == GetMode::kRetry) purpose.reason = compiler::Reason::kRetry;
   }
-  for (const GraphStore::GraphRef& use : graph.second) {
+  for (const compiler::GraphHandle& use : graph.second) {
     done.entry.status.Update(CatchOutOfMemory([&] { return store_.Get(use, purpose).status(); }));
   }
   done.duration = clock_.Monotonic() - begin;
-  const absl::StatusOr<compiler::GraphInfo> after = store_.Find(graph.first);
+  const absl::StatusOr<compiler::GraphStatus> after = store_.Find(graph.first);
   done.compiled = before.ok() && after.ok() && after->compilations > before->compilations;
   return done;
 }

@@ -37,16 +37,16 @@ class Warming {
   // References to one entry count as one graph, which is ready when each of them is. CANCELLED:
   // stopped, or `progress` returned false; what was begun has finished then. REQUIRES: not called
   // on the preparing thread.
-  absl::StatusOr<WarmOutcome> Run(const GraphRefs& graphs, compiler::Purpose purpose, Pace pace,
+  absl::StatusOr<WarmOutcome> Run(const GraphHandles& graphs, compiler::Purpose purpose, Pace pace,
                                   const Progress& progress);
 
  private:
   struct Round;
-  using Graph = std::pair<std::string, GraphRefs>;  // by id
+  using Graph = std::pair<std::string, GraphHandles>;  // by id
 
   const Graph* Begin(Round& round) const;  // null: nothing more
   bool PrepareNext(Round& round);          // false: likewise
-  WarmProgress Prepare(const Graph& graph, const absl::StatusOr<compiler::GraphInfo>& before,
+  WarmProgress Prepare(const Graph& graph, const absl::StatusOr<compiler::GraphStatus>& before,
                        compiler::Purpose purpose);
 
   compiler::GraphStore& store_;

@@ -36,6 +36,12 @@ void VisitFields(LayerNormAttributes& a, Visitor& visit) {
 }
 
 template <typename Visitor>
+void VisitFields(ClampAttributes& a, Visitor& visit) {
+  visit("min", a.min);
+  visit("max", a.max);
+}
+
+template <typename Visitor>
 void VisitFields(CastAttributes& a, Visitor& visit) {
   visit("to", a.to);
 }

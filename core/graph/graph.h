@@ -32,6 +32,8 @@ struct Node {
   std::string name;  // of an input or a weight; empty otherwise
 };
 
+// An output with the name of an input updates it: what runs the graph again may give the one as the
+// other, or have both in one memory. It has the input's dtype and shape.
 struct Output {
   std::string name;
   ValueId value = 0;

@@ -89,6 +89,7 @@ void GraphBuilder::Output(const std::string& name, Value value) {
 absl::StatusOr<Graph> GraphBuilder::Build() && {
   RETURN_IF_ERROR(status_);
   if (outputs_.empty()) return absl::InvalidArgumentError("a graph needs an output");
+  RETURN_IF_ERROR(CheckUpdates(nodes_, outputs_));
   return Graph(std::move(nodes_), std::move(outputs_));
 }
 

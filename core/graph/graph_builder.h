@@ -52,13 +52,18 @@ class GraphBuilder {
   Value LayerNorm(Value x, Value gamma, Value beta, float epsilon);
   Value Softmax(Value x);
   Value RowStd(Value x);
+  Value IsFinite(Value x);
   Value Silu(Value x);
   Value Gelu(Value x);
   Value QuickGelu(Value x);
   Value Relu(Value x);
   Value Tanh(Value x);
+  Value Exp(Value x);
+  Value Clamp(Value x, float min, float max);
   Value Geglu(Value x);
   Value Cast(Value x, DType to);
+  Value ToPixels(Value x);
+  Value Increment(Value x);
   Value Add(Value a, Value b);
   Value Sub(Value a, Value b);
   Value Mul(Value a, Value b);
@@ -70,7 +75,9 @@ class GraphBuilder {
   Value Permute(Value x, std::vector<int64_t> order);
   Value UpsampleNearest(Value x, int64_t height, int64_t width, Layout layout = Layout::kNchw);
   Value Embedding(Value table, Value ids);
+  Value Select(Value table, Value index);
   Value TimestepEmbedding(Value timesteps, TimestepEmbeddingAttributes attributes);
+  Value SchedulerStep(Value state, Value output, Value noise, Value line);
 
   // Any op, for passes that rebuild graphs; a leaf keeps its name. `shape` and `dtype` are read for
   // leaves only.

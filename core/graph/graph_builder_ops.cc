@@ -21,13 +21,20 @@ Value GraphBuilder::LayerNorm(Value x, Value gamma, Value beta, float epsilon) {
 }
 Value GraphBuilder::Softmax(Value x) { return Emit(Op::kSoftmax, {x}); }
 Value GraphBuilder::RowStd(Value x) { return Emit(Op::kRowStd, {x}); }
+Value GraphBuilder::IsFinite(Value x) { return Emit(Op::kIsFinite, {x}); }
 Value GraphBuilder::Silu(Value x) { return Emit(Op::kSilu, {x}); }
 Value GraphBuilder::Gelu(Value x) { return Emit(Op::kGelu, {x}); }
 Value GraphBuilder::QuickGelu(Value x) { return Emit(Op::kQuickGelu, {x}); }
 Value GraphBuilder::Relu(Value x) { return Emit(Op::kRelu, {x}); }
 Value GraphBuilder::Tanh(Value x) { return Emit(Op::kTanh, {x}); }
+Value GraphBuilder::Exp(Value x) { return Emit(Op::kExp, {x}); }
+Value GraphBuilder::Clamp(Value x, float min, float max) {
+  return Emit(Op::kClamp, {x}, ClampAttributes{min, max});
+}
 Value GraphBuilder::Geglu(Value x) { return Emit(Op::kGeglu, {x}); }
 Value GraphBuilder::Cast(Value x, DType to) { return Emit(Op::kCast, {x}, CastAttributes{to}); }
+Value GraphBuilder::ToPixels(Value x) { return Emit(Op::kToPixels, {x}); }
+Value GraphBuilder::Increment(Value x) { return Emit(Op::kIncrement, {x}); }
 Value GraphBuilder::Add(Value a, Value b) { return Emit(Op::kAdd, {a, b}); }
 Value GraphBuilder::Sub(Value a, Value b) { return Emit(Op::kSub, {a, b}); }
 Value GraphBuilder::Mul(Value a, Value b) { return Emit(Op::kMul, {a, b}); }
@@ -50,8 +57,12 @@ Value GraphBuilder::UpsampleNearest(Value x, int64_t height, int64_t width, Layo
   return Emit(Op::kUpsampleNearest, {x}, UpsampleAttributes{height, width, layout});
 }
 Value GraphBuilder::Embedding(Value table, Value ids) { return Emit(Op::kEmbedding, {table, ids}); }
+Value GraphBuilder::Select(Value table, Value index) { return Emit(Op::kSelect, {table, index}); }
 Value GraphBuilder::TimestepEmbedding(Value timesteps, TimestepEmbeddingAttributes attributes) {
   return Emit(Op::kTimestepEmbedding, {timesteps}, attributes);
+}
+Value GraphBuilder::SchedulerStep(Value state, Value output, Value noise, Value line) {
+  return Emit(Op::kSchedulerStep, {state, output, noise, line});
 }
 
 int64_t GraphBuilder::FromFront(int64_t axis, Value x) const {

@@ -32,6 +32,13 @@ Inferred InferUnary(Operands operands, const Attributes&) {
   return operands[0];
 }
 
+Inferred InferClamp(Operands operands, const Attributes& attributes) {
+  RETURN_IF_ERROR(CheckOneFloatType(operands));
+  const auto& clamp = std::get<ClampAttributes>(attributes);
+  if (clamp.min <= clamp.max) return operands[0];
+  return Mismatch("min ", clamp.min, " must not exceed max ", clamp.max);
+}
+
 Inferred InferGeglu(Operands operands, const Attributes&) {
   RETURN_IF_ERROR(CheckOneFloatType(operands));
   std::vector<int64_t> dims = operands[0].shape.dims();
@@ -42,6 +49,16 @@ Inferred InferGeglu(Operands operands, const Attributes&) {
 
 Inferred InferCast(Operands operands, const Attributes& attributes) {
   return ValueType{std::get<CastAttributes>(attributes).to, operands[0].shape};
+}
+
+Inferred InferToPixels(Operands operands, const Attributes&) {
+  RETURN_IF_ERROR(CheckOneFloatType(operands));
+  return ValueType{DType::kU8, operands[0].shape};
+}
+
+Inferred InferIncrement(Operands operands, const Attributes&) {
+  if (operands[0].dtype != DType::kI64) return Mismatch("x must be i64");
+  return operands[0];
 }
 
 Inferred InferBinary(Operands operands, const Attributes&) {

@@ -102,6 +102,18 @@ Inferred InferEmbedding(Operands operands, const Attributes&) {
   return ValueType{operands[0].dtype, Shape(std::move(dims))};
 }
 
+Inferred InferSelect(Operands operands, const Attributes&) {
+  RETURN_IF_ERROR(CheckRank(operands[0], 3, "table"));
+  if (operands[0].dtype != DType::kF32) return Mismatch("table must be f32");
+  if (operands[1].dtype != DType::kI64) return Mismatch("index must be i64");
+  const Shape& table = operands[0].shape;
+  if (operands[1].shape != Shape{table[0]}) {
+    return Mismatch("index ", operands[1].shape.ToString(), " must be ",
+                    Shape{table[0]}.ToString());
+  }
+  return ValueType{DType::kF32, Shape{table[0], table[2]}};
+}
+
 Inferred InferTimestepEmbedding(Operands operands, const Attributes& attributes) {
   const auto& embedding = std::get<TimestepEmbeddingAttributes>(attributes);
   RETURN_IF_ERROR(CheckRank(operands[0], 1, "timesteps"));

@@ -65,4 +65,10 @@ Inferred InferRowStd(Operands operands, const Attributes&) {
   return ValueType{operands[0].dtype, Shape(std::move(dims))};
 }
 
+Inferred InferIsFinite(Operands operands, const Attributes&) {
+  RETURN_IF_ERROR(CheckOneFloatType(operands));
+  RETURN_IF_ERROR(CheckLastDimension(operands[0]));
+  return ValueType{DType::kU8, Shape{operands[0].shape[0]}};
+}
+
 }  // namespace latentd::graph

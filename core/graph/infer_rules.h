@@ -48,11 +48,15 @@ Inferred InferGroupNorm(Operands operands, const Attributes& attributes);
 Inferred InferLayerNorm(Operands operands, const Attributes& attributes);
 Inferred InferSoftmax(Operands operands, const Attributes& attributes);
 Inferred InferRowStd(Operands operands, const Attributes& attributes);
+Inferred InferIsFinite(Operands operands, const Attributes& attributes);
 
 // Elementwise (infer_elementwise.cc).
 Inferred InferUnary(Operands operands, const Attributes& attributes);
+Inferred InferClamp(Operands operands, const Attributes& attributes);
 Inferred InferGeglu(Operands operands, const Attributes& attributes);
 Inferred InferCast(Operands operands, const Attributes& attributes);
+Inferred InferToPixels(Operands operands, const Attributes& attributes);
+Inferred InferIncrement(Operands operands, const Attributes& attributes);
 Inferred InferBinary(Operands operands, const Attributes& attributes);
 
 // Movement and embeddings (infer_movement.cc).
@@ -62,7 +66,11 @@ Inferred InferReshape(Operands operands, const Attributes& attributes);
 Inferred InferPermute(Operands operands, const Attributes& attributes);
 Inferred InferUpsampleNearest(Operands operands, const Attributes& attributes);
 Inferred InferEmbedding(Operands operands, const Attributes& attributes);
+Inferred InferSelect(Operands operands, const Attributes& attributes);
 Inferred InferTimestepEmbedding(Operands operands, const Attributes& attributes);
+
+// Sampling (infer_scheduler_step.cc).
+Inferred InferSchedulerStep(Operands operands, const Attributes& attributes);
 
 // Bodies (infer_fused.cc).
 Inferred InferFused(Operands operands, const Attributes& attributes);

@@ -1,11 +1,12 @@
-// The operations of the IR and their attributes. One table (op_table.h) gives each its name, shape
-// and dtype rule; the reference backend (core/backends/reference) says what each computes.
+// The operations of the IR and their attributes. One table (op_table.h) says all that is true of
+// each; the reference backend (core/backends/reference) says what it computes.
 //
 // Conventions: images are [rows, channels, height, width] (Layout::kNchw) or [rows, height, width,
 // channels] (kNhwc); token sequences are [rows, tokens, channels]; convolution weights are [out,
 // in, kernel_height, kernel_width] in either layout; linear weights are [out, in], as on disk.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -41,6 +42,7 @@ enum class Op : uint8_t {
   kSoftmax,    // over the last dimension
   kRowStd,     // standard deviation (n - 1) over all dimensions but the first, which are kept with
                // size 1
+  kIsFinite,   // [n, ..] -> u8 [n]: 1 for a row whose elements all are, else 0
 
   // Elementwise, one operand.
   kSilu,
@@ -48,8 +50,12 @@ enum class Op : uint8_t {
   kQuickGelu,  // x sigmoid(1.702 x)
   kRelu,
   kTanh,
+  kExp,
+  kClamp,  // NaN stays NaN
   kGeglu,  // [.., 2c] -> [.., c]: first half times gelu(second half)
   kCast,
+  kToPixels,   // [-1, 1] -> u8: 255 * clamp(x / 2 + 1 / 2, 0, 1), to nearest even; NaN becomes 0
+  kIncrement,  // i64 -> i64, plus one
 
   // Elementwise, two operands, broadcast as in numpy.
   kAdd,
@@ -63,14 +69,32 @@ enum class Op : uint8_t {
   kReshape,
   kPermute,
   kUpsampleNearest,  // to a given size, by floor(i * in / out)
-  kEmbedding,        // table [entries, c], ids i64 [..] -> [.., c]
+  // An index outside its table is clamped into it, so that no input can make a run fail.
+  kEmbedding,  // table [entries, c], ids i64 [..] -> [.., c]
+  kSelect,     // table f32 [n, entries, c], index i64 [n] -> [n, c]: each row's own entry
 
   // Sinusoidal embedding of t [n] -> [n, dim], as diffusers' get_timestep_embedding with max_period
   // 10000.
   kTimestepEmbedding,
 
+  // One evaluation of a noise scheduler (SchedulerLine).
+  kSchedulerStep,
+
   // A body of primitive nodes that a backend may run as one kernel (FusedAttributes).
-  kFused,
+  kFused,  // stays the last
+};
+inline constexpr size_t kOps = static_cast<size_t>(Op::kFused) + 1;
+
+// scheduler_step takes the state [rows, 4, c, h, w], the guided output and the noise [rows, c, h,
+// w] and for each row the line of its schedule's table [rows, 27], all f32, and gives the next
+// state: for each pixel S' = M [S, output, noise], summed in that order, each product fused with
+// its addition. Where a line draws no noise, noise counts as 0 and is not read. All of a pixel's
+// state is read before any of it is written, so that the result may lie in the state's memory.
+struct SchedulerLine {
+  // Of a line: (timestep, input scale, whether noise is drawn as 0 or 1, M row-major).
+  static constexpr int64_t kDrawsNoise = 2, kMatrix = 3;
+  static constexpr int64_t kStates = 4, kCombined = kStates + 2;
+  static constexpr int64_t kElements = kMatrix + kStates * kCombined;
 };
 
 enum class Layout : uint8_t { kNchw, kNhwc };
@@ -104,6 +128,11 @@ struct GroupNormAttributes {
 struct LayerNormAttributes {
   float epsilon = 1e-5f;
   bool operator==(const LayerNormAttributes&) const = default;
+};
+
+struct ClampAttributes {
+  float min = 0, max = 1;
+  bool operator==(const ClampAttributes&) const = default;
 };
 
 struct CastAttributes {
@@ -160,8 +189,8 @@ struct FusedAttributes {
 
 using Attributes =
     std::variant<std::monostate, Conv2dAttributes, AttentionAttributes, GroupNormAttributes,
-                 LayerNormAttributes, CastAttributes, ConcatAttributes, SliceAttributes,
-                 ReshapeAttributes, PermuteAttributes, UpsampleAttributes,
+                 LayerNormAttributes, ClampAttributes, CastAttributes, ConcatAttributes,
+                 SliceAttributes, ReshapeAttributes, PermuteAttributes, UpsampleAttributes,
                  TimestepEmbeddingAttributes, ConstantAttributes, FusedAttributes>;
 
 }  // namespace latentd::graph

@@ -1,5 +1,7 @@
 #include "core/graph/op_table.h"
 
+#include <iterator>
+
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
 #include "core/graph/infer_rules.h"
@@ -13,51 +15,93 @@ Inferred InferLeaf(Operands, const Attributes&) {
   return Mismatch("a leaf's type is declared, not inferred");
 }
 
-const std::vector<OpRow>& Rows() {
-  using enum RowRule;
-  using enum PrecisionRule;
-  static const auto& rows = *new std::vector<OpRow>{
-      {Op::kInput, "input", 0, 0, {}, InferLeaf, kKeeps, kNever},
-      {Op::kWeight, "weight", 0, 0, {}, InferLeaf, kKeeps, kNever},
-      {Op::kConstant, "constant", 0, 0, ConstantAttributes{}, InferLeaf, kKeeps, kNever},
-
-      {Op::kConv2d, "conv2d", 2, 3, Conv2dAttributes{}, InferConv2d, kFirst, kWeight},
-      {Op::kLinear, "linear", 2, 3, {}, InferLinear, kLastDimension, kWeight},
-      {Op::kMatmul, "matmul", 2, 2, {}, InferMatmul, kBatch, kNever},
-      {Op::kAttention, "attention", 3, 3, AttentionAttributes{}, InferAttention, kKeeps, kQuery},
-
-      {Op::kGroupNorm, "group_norm", 3, 3, GroupNormAttributes{}, InferGroupNorm, kFirst, kAll},
-      {Op::kLayerNorm, "layer_norm", 3, 3, LayerNormAttributes{}, InferLayerNorm, kLastDimension,
-       kAll},
-      {Op::kSoftmax, "softmax", 1, 1, {}, InferSoftmax, kLastDimension, kNever},
-      {Op::kRowStd, "row_std", 1, 1, {}, InferRowStd, kKeeps, kNever},
-
-      {Op::kSilu, "silu", 1, 1, {}, InferUnary, kKeeps, kAll},
-      {Op::kGelu, "gelu", 1, 1, {}, InferUnary, kKeeps, kAll},
-      {Op::kQuickGelu, "quick_gelu", 1, 1, {}, InferUnary, kKeeps, kAll},
-      {Op::kRelu, "relu", 1, 1, {}, InferUnary, kKeeps, kAll},
-      {Op::kTanh, "tanh", 1, 1, {}, InferUnary, kKeeps, kAll},
-      {Op::kGeglu, "geglu", 1, 1, {}, InferGeglu, kLastDimension, kAll},
-      {Op::kCast, "cast", 1, 1, CastAttributes{}, InferCast, kKeeps, kNever},
-
-      {Op::kAdd, "add", 2, 2, {}, InferBinary, kBroadcast, kAll},
-      {Op::kSub, "sub", 2, 2, {}, InferBinary, kBroadcast, kAll},
-      {Op::kMul, "mul", 2, 2, {}, InferBinary, kBroadcast, kAll},
-      {Op::kDiv, "div", 2, 2, {}, InferBinary, kBroadcast, kAll},
-
-      {Op::kConcat, "concat", 1, kUnbounded, ConcatAttributes{}, InferConcat, kAxis, kAll},
-      {Op::kSlice, "slice", 1, 1, SliceAttributes{}, InferSlice, kAxis, kAll},
-      {Op::kReshape, "reshape", 1, 1, ReshapeAttributes{}, InferReshape, kKeeps, kAll},
-      {Op::kPermute, "permute", 1, 1, PermuteAttributes{}, InferPermute, kOrder, kAll},
-      {Op::kUpsampleNearest, "upsample_nearest", 1, 1, UpsampleAttributes{}, InferUpsampleNearest,
-       kKeeps, kAll},
-      {Op::kEmbedding, "embedding", 2, 2, {}, InferEmbedding, kSecond, kTable},
-      {Op::kTimestepEmbedding, "timestep_embedding", 1, 1, TimestepEmbeddingAttributes{},
-       InferTimestepEmbedding, kKeeps, kNever},
-      {Op::kFused, "fused", 1, kUnbounded, FusedAttributes{}, InferFused, kNone, kNever},
-  };
-  return rows;
+template <typename T>
+Attributes Of() {
+  return T();
 }
+constexpr auto kNo = Of<std::monostate>;
+
+using enum RowRule;
+using enum PrecisionRule;
+using enum LayoutRule;
+using enum ActivationRule;
+using enum MemoryRule;
+
+constexpr OpRow kRows[] = {
+    {Op::kInput, "input", 0, 0, kNo, InferLeaf, kKeeps, kNever, kPlain, kNoActivation, kOwn},
+    {Op::kWeight, "weight", 0, 0, kNo, InferLeaf, kKeeps, kNever, kPlain, kNoActivation, kOwn},
+    {Op::kConstant, "constant", 0, 0, Of<ConstantAttributes>, InferLeaf, kKeeps, kNever, kPlain,
+     kNoActivation, kOwn},
+
+    {Op::kConv2d, "conv2d", 2, 3, Of<Conv2dAttributes>, InferConv2d, kFirst, kWeight, kImages,
+     kNoActivation, kOwn},
+    {Op::kLinear, "linear", 2, 3, kNo, InferLinear, kLastDimension, kWeight, kPlain, kNoActivation,
+     kOwn},
+    {Op::kMatmul, "matmul", 2, 2, kNo, InferMatmul, kBatch, kNever, kPlain, kNoActivation, kOwn},
+    {Op::kAttention, "attention", 3, 3, Of<AttentionAttributes>, InferAttention, kKeeps, kQuery,
+     kPlain, kNoActivation, kOwn},
+
+    {Op::kGroupNorm, "group_norm", 3, 3, Of<GroupNormAttributes>, InferGroupNorm, kFirst, kAll,
+     kImages, kNoActivation, kOwn},
+    {Op::kLayerNorm, "layer_norm", 3, 3, Of<LayerNormAttributes>, InferLayerNorm, kLastDimension,
+     kAll, kPlain, kNoActivation, kOwn},
+    {Op::kSoftmax, "softmax", 1, 1, kNo, InferSoftmax, kLastDimension, kNever, kPlain,
+     kNoActivation, kOwn},
+    {Op::kRowStd, "row_std", 1, 1, kNo, InferRowStd, kKeeps, kNever, kPlain, kNoActivation, kOwn},
+    {Op::kIsFinite, "is_finite", 1, 1, kNo, InferIsFinite, kKeeps, kAny, kUnordered, kNoActivation,
+     kOwn},
+
+    {Op::kSilu, "silu", 1, 1, kNo, InferUnary, kKeeps, kAll, kFollows, kActivation, kOwn},
+    {Op::kGelu, "gelu", 1, 1, kNo, InferUnary, kKeeps, kAll, kFollows, kActivation, kOwn},
+    {Op::kQuickGelu, "quick_gelu", 1, 1, kNo, InferUnary, kKeeps, kAll, kFollows, kActivation,
+     kOwn},
+    {Op::kRelu, "relu", 1, 1, kNo, InferUnary, kKeeps, kAll, kFollows, kActivation, kOwn},
+    {Op::kTanh, "tanh", 1, 1, kNo, InferUnary, kKeeps, kAll, kFollows, kNoActivation, kOwn},
+    {Op::kExp, "exp", 1, 1, kNo, InferUnary, kKeeps, kNever, kFollows, kNoActivation, kOwn},
+    {Op::kClamp, "clamp", 1, 1, Of<ClampAttributes>, InferClamp, kKeeps, kAll, kFollows,
+     kNoActivation, kOwn},
+    {Op::kGeglu, "geglu", 1, 1, kNo, InferGeglu, kLastDimension, kAll, kPlain, kNoActivation, kOwn},
+    {Op::kCast, "cast", 1, 1, Of<CastAttributes>, InferCast, kKeeps, kNever, kFollows,
+     kNoActivation, kOwn},
+    {Op::kToPixels, "to_pixels", 1, 1, kNo, InferToPixels, kKeeps, kAny, kFollows, kNoActivation,
+     kOwn},
+    {Op::kIncrement, "increment", 1, 1, kNo, InferIncrement, kKeeps, kNever, kPlain, kNoActivation,
+     kInPlace},
+
+    {Op::kAdd, "add", 2, 2, kNo, InferBinary, kBroadcast, kAll, kFollows, kNoActivation, kInPlace},
+    {Op::kSub, "sub", 2, 2, kNo, InferBinary, kBroadcast, kAll, kFollows, kNoActivation, kInPlace},
+    {Op::kMul, "mul", 2, 2, kNo, InferBinary, kBroadcast, kAll, kFollows, kNoActivation, kInPlace},
+    {Op::kDiv, "div", 2, 2, kNo, InferBinary, kBroadcast, kAll, kFollows, kNoActivation, kInPlace},
+
+    {Op::kConcat, "concat", 1, kUnbounded, Of<ConcatAttributes>, InferConcat, kAxis, kAll, kFollows,
+     kNoActivation, kOwn},
+    {Op::kSlice, "slice", 1, 1, Of<SliceAttributes>, InferSlice, kAxis, kAll, kFollows,
+     kNoActivation, kView},
+    {Op::kReshape, "reshape", 1, 1, Of<ReshapeAttributes>, InferReshape, kKeeps, kAll, kPlain,
+     kNoActivation, kView},
+    {Op::kPermute, "permute", 1, 1, Of<PermuteAttributes>, InferPermute, kOrder, kAll, kPlain,
+     kNoActivation, kView},
+    {Op::kUpsampleNearest, "upsample_nearest", 1, 1, Of<UpsampleAttributes>, InferUpsampleNearest,
+     kKeeps, kAll, kImages, kNoActivation, kOwn},
+    {Op::kEmbedding, "embedding", 2, 2, kNo, InferEmbedding, kSecond, kTable, kPlain, kNoActivation,
+     kOwn},
+    {Op::kSelect, "select", 2, 2, kNo, InferSelect, kKeeps, kNever, kPlain, kNoActivation, kOwn},
+    {Op::kTimestepEmbedding, "timestep_embedding", 1, 1, Of<TimestepEmbeddingAttributes>,
+     InferTimestepEmbedding, kKeeps, kNever, kPlain, kNoActivation, kOwn},
+    {Op::kSchedulerStep, "scheduler_step", 4, 4, kNo, InferSchedulerStep, kKeeps, kNever, kPlain,
+     kNoActivation, kInPlace},
+    {Op::kFused, "fused", 1, kUnbounded, Of<FusedAttributes>, InferFused, kNone, kNever, kPlain,
+     kNoActivation, kOwn},
+};
+
+constexpr bool EveryOpHasItsRow() {
+  if (std::size(kRows) != kOps) return false;
+  for (size_t i = 0; i < std::size(kRows); ++i) {
+    if (kRows[i].op != static_cast<Op>(i)) return false;
+  }
+  return true;
+}
+static_assert(EveryOpHasItsRow());
 
 // "conv2d(f32[2,3,8,8], f32[4,4,3,3])", cut where a node has very many operands.
 std::string Describe(const OpRow& row, Operands operands) {
@@ -78,7 +122,7 @@ absl::Status CheckCount(const OpRow& row, size_t count) {
 
 Inferred Infer(const OpRow& row, Operands operands, const Attributes& attributes) {
   RETURN_IF_ERROR(CheckCount(row, operands.size()));
-  if (attributes.index() != row.attributes.index()) {
+  if (attributes.index() != row.attributes().index()) {
     return Mismatch("the attributes are those of another op");
   }
   for (const ValueType& operand : operands) RETURN_IF_ERROR(CheckShape(operand.shape));
@@ -89,9 +133,17 @@ Inferred Infer(const OpRow& row, Operands operands, const Attributes& attributes
 
 }  // namespace
 
-absl::Span<const OpRow> OpTable() { return Rows(); }
+absl::Span<const OpRow> OpTable() { return kRows; }
 
-const OpRow& RowOf(Op op) { return Rows()[static_cast<size_t>(op)]; }
+const OpRow& RowOf(Op op) { return kRows[static_cast<size_t>(op)]; }
+
+std::optional<Layout> LayoutOf(const Attributes& attributes) {
+  const auto layout = [](const auto& a) -> std::optional<Layout> {
+    if constexpr (requires { a.layout; }) return a.layout;
+    return std::nullopt;
+  };
+  return std::visit(layout, attributes);
+}
 
 std::string ToString(const ValueType& type) {
   return absl::StrCat(device::Name(type.dtype), type.shape.ToString());

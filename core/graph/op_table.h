@@ -1,8 +1,14 @@
-// One row per op: its name in the text form, how many operands it takes, the rule that gives the
-// result's dtype and shape, whether it keeps rows apart, and what precision may do to it. Adding an
-// op is a row here, a row in the reference backend, and its case in tests/conformance.
+// One row per op says all that is true of it: its name in the text form, how many operands it
+// takes, the rule that gives the result's dtype and shape, whether it keeps rows apart, what
+// precision and layout may do to it, whether it is an activation, and where its result may lie.
+//
+// Adding an op takes four places, and none can be forgotten: its row (op_table.cc) and what it
+// computes (core/backends/reference/operators.cc), without which that file does not compile; its
+// kernel (core/backends/lowering/kernel.cc), without which no fast backend compiles, and a kernel
+// in each of these; its cases (tests/conformance), without which that suite fails and names it.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -51,6 +57,28 @@ enum class PrecisionRule : uint8_t {
   kTable,   // that the first operand is a weight, or low
   kQuery,   // that the first operand is low
   kAll,     // that all that are no weights are low
+  kAny,     // nothing: it reads every float, and its result is none
+};
+
+// What the choice of the images' layout may do to an op (core/passes/image_layout.h). A permute
+// from one layout to the other goes away whatever is said of it here.
+enum class LayoutRule : uint8_t {
+  kImages,     // its attributes name the layout of its first operand and its result
+  kFollows,    // it computes values of rank 4 in the layout they come in; its axis moves with them
+  kUnordered,  // its result is no image, and is the same in whatever order it reads one's elements
+  kPlain,      // it reads its operands as the graph has them
+};
+
+// Whether a product may apply it to its result (core/graph/target.h).
+enum class ActivationRule : uint8_t { kActivation, kNoActivation };
+
+// Where an op's result may lie.
+enum class MemoryRule : uint8_t {
+  kOwn,
+  // In the memory of its first operand, if that has the result's shape: whoever computes it reads
+  // all that an element of the result depends on before writing there.
+  kInPlace,
+  kView,  // it is its operand's elements with other strides, which nobody has to move
 };
 
 // What is true of an op: a row without it does not compile, so that nothing has a default.
@@ -66,21 +94,28 @@ struct OpRow {
   absl::string_view name;  // "conv2d"
   int min_operands;
   int max_operands;  // -1: no bound
-  // The alternative of the variant that the op uses, with its defaults.
-  Attributes attributes;
-  // REQUIRES: the number of operands is within the bounds and `attributes` holds the row's
+  // Makes the alternative of the variant that the op uses, with its defaults.
+  Attributes (*attributes)();
+  // REQUIRES: the number of operands is within the bounds and `attributes` holds that
   // alternative. An error says which operand does not fit and why.
   absl::StatusOr<ValueType> (*infer)(absl::Span<const ValueType> operands,
                                      const Attributes& attributes);
   Fact<RowRule> rows;
   Fact<PrecisionRule> precision;
+  Fact<LayoutRule> layout;
+  Fact<ActivationRule> activation;
+  Fact<MemoryRule> memory;
 };
 
 // In the order of the enum.
 absl::Span<const OpRow> OpTable();
 const OpRow& RowOf(Op op);
 
+// The layout that the attributes name, or nothing.
+std::optional<Layout> LayoutOf(const Attributes& attributes);
+
 inline bool IsLeaf(Op op) { return op <= Op::kConstant; }
+inline bool IsActivation(Op op) { return RowOf(op).activation.rule == ActivationRule::kActivation; }
 
 // Type of a non-leaf node from its operands' types: checks the count, the attributes' alternative,
 // then the row's rule. No attribute value crashes it.

@@ -13,9 +13,9 @@
 //   upsample_conv2d   upsample_nearest, conv2d
 //
 // A residual has the result's own shape and may be either operand of the add, and may be a value
-// that the chain reads elsewhere too (x + linear(x)). An activation is silu, gelu, quick_gelu or
-// relu. Added channels are [n or 1, c, 1, 1] (NCHW) or [n or 1, 1, 1, c] (NHWC), either operand of
-// the add. Convolutions and linears have their bias as in the op table, or none. The upsampling of
+// that the chain reads elsewhere too (x + linear(x)). What is an activation says the op table.
+// Added channels are [n or 1, c, 1, 1] (NCHW) or [n or 1, 1, 1, c] (NHWC), either operand of the
+// add. Convolutions and linears have their bias as in the op table, or none. The upsampling of
 // upsample_conv2d doubles both sides, and its convolution is 3x3 with a stride and padding of 1:
 // four 2x2 convolutions of the small image are the same for 4/9 of the arithmetic.
 #pragma once

@@ -136,7 +136,7 @@ absl::StatusOr<Node> ParseNode(TextReader& reader, absl::Span<const Node> before
   if (id != before.size()) return reader.Expected("nodes numbered from 0");
   RETURN_IF_ERROR(reader.Expect("="));
   ASSIGN_OR_RETURN(const OpRow* row, ParseOp(reader));
-  Node node{.op = row->op, .attributes = row->attributes};
+  Node node{.op = row->op, .attributes = row->attributes()};
   RETURN_IF_ERROR(ParseHead(reader, before, &node));
   FieldParser fields(reader, nesting);
   std::visit([&fields](auto& attributes) { VisitFields(attributes, fields); }, node.attributes);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -21,6 +22,8 @@ template <typename... Parts>
 absl::Status Invalid(const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat(parts...));
 }
+
+ValueType TypeOf(const Node& node) { return {node.dtype, node.shape}; }
 
 absl::Status CheckConstant(const Node& leaf) {
   if (!leaf.name.empty()) return Invalid("a constant has no name");
@@ -82,11 +85,11 @@ class Verification {
     if (node.op == Op::kFused) RETURN_IF_ERROR(CheckFused(node));
     operands_.clear();
     for (ValueId operand : node.operands) {
-      operands_.push_back({graph_.node(operand).dtype, graph_.node(operand).shape});
+      operands_.push_back(TypeOf(graph_.node(operand)));
     }
     ASSIGN_OR_RETURN(const ValueType type, InferType(node.op, operands_, node.attributes));
-    if (ValueType declared{node.dtype, node.shape}; declared != type) {
-      return Invalid("declared as ", ToString(declared), ", but it is ", ToString(type));
+    if (TypeOf(node) != type) {
+      return Invalid("declared as ", ToString(TypeOf(node)), ", but it is ", ToString(type));
     }
     if (node.rate != FastestOperand(node, graph_.nodes())) {
       return Invalid("its rate is not that of its fastest operand");
@@ -117,7 +120,7 @@ class Verification {
         return Invalid("two outputs are named \"", output.name, "\"");
       }
     }
-    return absl::OkStatus();
+    return CheckUpdates(graph_.nodes(), graph_.outputs());
   }
 
   const Graph& graph_;
@@ -148,6 +151,22 @@ absl::Status CheckLeaf(const Node& leaf) {
     return Invalid("inputs and weights have no attributes");
   }
   return CheckName(leaf.name);
+}
+
+absl::Status CheckUpdates(absl::Span<const Node> nodes, absl::Span<const Output> outputs) {
+  absl::flat_hash_map<absl::string_view, const Node*> inputs;
+  for (const Node& node : nodes) {
+    if (node.op == Op::kInput) inputs.emplace(node.name, &node);
+  }
+  for (const Output& output : outputs) {
+    const auto input = inputs.find(output.name);
+    if (input == inputs.end()) continue;
+    const ValueType from = TypeOf(*input->second), to = TypeOf(nodes[output.value]);
+    if (from == to) continue;
+    return Invalid("output \"", output.name, "\" updates the input of that name, which is ",
+                   ToString(from), ", and is ", ToString(to));
+  }
+  return absl::OkStatus();
 }
 
 Rate FastestOperand(const Node& node, absl::Span<const Node> nodes) {

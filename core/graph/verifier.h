@@ -6,6 +6,7 @@
 //   operands' (constants and weights: kCheckpoint; inputs: kRequest or kStep, as declared).
 // * Names of leaves are unique, and so are names of outputs: 1 to 256 printable ASCII characters,
 //   no quote and no backslash.
+// * An output with the name of an input updates it (graph.h): it has its dtype and shape.
 // * A fused node's body is such a graph without weights and fused nodes, and its inputs and output
 //   are named as FusedAttributes says.
 //
@@ -24,6 +25,10 @@ absl::Status Verify(const Graph& graph);
 // The part of the above that concerns one leaf, one name, one kind of a fused node.
 absl::Status CheckLeaf(const Node& leaf);
 absl::Status CheckName(absl::string_view name);
+
+// OK iff every output with the name of an input has its dtype and shape.
+// REQUIRES: outputs' values are indices into `nodes`.
+absl::Status CheckUpdates(absl::Span<const Node> nodes, absl::Span<const Output> outputs);
 
 // The rate of a non-leaf node. REQUIRES: its operands are indices into `nodes`.
 Rate FastestOperand(const Node& node, absl::Span<const Node> nodes);

@@ -26,9 +26,9 @@ Buffer NoiseGenerator::Normal(const Shape& shape) {
   return buffer;
 }
 
-void NoiseGenerator::Fill(Buffer& buffer) {
-  at::Tensor view = at::from_blob(buffer.data(), buffer.shape().dims(), at::kFloat);
-  at::normal_out(view, 0.0, 1.0, buffer.shape().dims(), state_->generator);
+void NoiseGenerator::Fill(const Buffer& buffer, double deviation) {
+  at::Tensor view = at::from_blob(buffer.as<float>().data(), buffer.shape().dims(), at::kFloat);
+  at::normal_out(view, 0.0, deviation, buffer.shape().dims(), state_->generator);
 }
 
 }  // namespace latentd::noise

@@ -21,8 +21,9 @@ class NoiseGenerator {
   // them.
   device::Buffer Normal(const device::Shape& shape);
 
-  // The same numbers into memory that is there already. REQUIRES: an f32 buffer.
-  void Fill(device::Buffer& buffer);
+  // The same numbers, times `deviation`, into memory that is there already. REQUIRES: an f32 buffer
+  // that the host can write.
+  void Fill(const device::Buffer& buffer, double deviation = 1);
 
  private:
   struct State;

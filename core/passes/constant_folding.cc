@@ -26,7 +26,7 @@ absl::StatusOr<Graph> Alone(const GraphBuilder& builder, Node node) {
   return std::move(alone).Build();
 }
 
-bool IsNumber(const device::Buffer& result) {
+bool IsNumber(const device::ConstBuffer& result) {
   const auto values = result.as<float>();
   return std::none_of(values.begin(), values.end(), [](float value) { return std::isnan(value); });
 }
@@ -35,7 +35,7 @@ Value Fold(GraphBuilder& builder, Node node, const Evaluator& evaluate) {
   if (!IsFoldable(builder, node)) return builder.Append(std::move(node));
   const absl::StatusOr<Graph> alone = Alone(builder, node);
   if (!alone.ok()) return builder.Append(std::move(node));
-  const absl::StatusOr<device::Buffer> result = evaluate(*alone, {});
+  const absl::StatusOr<device::ConstBuffer> result = evaluate(*alone, {});
   if (!result.ok() || !IsNumber(*result)) return builder.Append(std::move(node));
   const auto values = result->as<float>();
   return builder.Constant({values.begin(), values.end()}, node.shape);

@@ -6,10 +6,6 @@
 namespace latentd::passes {
 namespace {
 
-bool IsActivation(Op op) {
-  return op == Op::kSilu || op == Op::kGelu || op == Op::kQuickGelu || op == Op::kRelu;
-}
-
 // Whether `add` adds two values of its own shape: a residual addition.
 bool IsResidual(const Graph& graph, const Node& add) {
   return add.op == Op::kAdd && graph.node(add.operands[0]).shape == add.shape &&
@@ -50,7 +46,7 @@ class EpilogueSearch {
       taken_[add] = true;
       chain->nodes.push_back(add);
     }
-    if (const ValueId last = next(); last >= 0 && IsActivation(graph_.node(last).op)) {
+    if (const ValueId last = next(); last >= 0 && graph::IsActivation(graph_.node(last).op)) {
       taken_[last] = true;
       chain->nodes.push_back(last);
     }

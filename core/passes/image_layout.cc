@@ -8,6 +8,8 @@ namespace latentd::passes {
 namespace {
 
 using graph::Layout;
+using graph::LayoutOf;
+using graph::LayoutRule;
 using graph::Shape;
 
 const std::vector<int64_t>& ToNhwc() {
@@ -55,51 +57,28 @@ class LayoutRewrite {
       forms_[id].plain = Nhwc(node.operands[0]);
     } else if (Permutes(node, ToNchw())) {
       forms_[id].nhwc = Plain(node.operands[0]);
-    } else if (WantsNhwc(node) || (FollowsOperands(node) && HasNhwcOperand(node))) {
-      EmitNhwc(id);
     } else {
-      KeepPlain(id);
+      ConvertByRule(id, node);
     }
   }
 
-  static bool WantsNhwc(const Node& node) {
-    switch (node.op) {
-      case Op::kConv2d:
-        return std::get<graph::Conv2dAttributes>(node.attributes).layout == Layout::kNchw;
-      case Op::kGroupNorm:
-        return std::get<graph::GroupNormAttributes>(node.attributes).layout == Layout::kNchw;
-      case Op::kUpsampleNearest:
-        return std::get<graph::UpsampleAttributes>(node.attributes).layout == Layout::kNchw;
-      default:
-        return false;
+  void ConvertByRule(ValueId id, const Node& node) {
+    switch (graph::RowOf(node.op).layout.rule) {
+      case LayoutRule::kImages:
+        return *LayoutOf(node.attributes) == Layout::kNchw ? EmitNhwc(id, 1) : KeepPlain(id);
+      case LayoutRule::kFollows:
+        return node.shape.rank() == 4 && HasNhwcOperand(node) ? EmitNhwc(id, node.operands.size())
+                                                              : KeepPlain(id);
+      case LayoutRule::kUnordered:
+        return HasNhwcOperand(node) ? EmitOfNhwc(id) : KeepPlain(id);
+      case LayoutRule::kPlain:
+        return KeepPlain(id);
     }
   }
 
   // Broadcast as it is.
   static bool IsScalar(const Node& node) {
     return node.shape.rank() < 4 && node.shape.elements() == 1;
-  }
-
-  // Ops that work in either layout.
-  static bool FollowsOperands(const Node& node) {
-    if (node.shape.rank() != 4) return false;
-    switch (node.op) {
-      case Op::kSilu:
-      case Op::kGelu:
-      case Op::kQuickGelu:
-      case Op::kRelu:
-      case Op::kTanh:
-      case Op::kCast:
-      case Op::kAdd:
-      case Op::kSub:
-      case Op::kMul:
-      case Op::kDiv:
-      case Op::kConcat:
-      case Op::kSlice:
-        return true;
-      default:
-        return false;
-    }
   }
 
   bool HasNhwcOperand(const Node& node) const {
@@ -115,11 +94,17 @@ class LayoutRewrite {
     forms_[id].plain = builder_.Append(std::move(node));
   }
 
-  void EmitNhwc(ValueId id) {
+  // A result that is no image, and the same in whatever order an image's elements are read.
+  void EmitOfNhwc(ValueId id) {
     Node node = graph_.node(id);
-    SetLayout(&node);
-    // Of convolutions and norms only the first operand is an image.
-    const size_t images = WantsNhwc(graph_.node(id)) ? 1 : node.operands.size();
+    node.operands[0] = Nhwc(node.operands[0]).id;
+    forms_[id].plain = builder_.Append(std::move(node));
+  }
+
+  // Of the operands the first `images` are images.
+  void EmitNhwc(ValueId id, size_t images) {
+    Node node = graph_.node(id);
+    SetLayout(&node.attributes);
     for (size_t i = 0; i < node.operands.size(); ++i) {
       const ValueId operand = node.operands[i];
       const bool as_image = i < images && !IsScalar(graph_.node(operand));
@@ -128,18 +113,12 @@ class LayoutRewrite {
     forms_[id].nhwc = builder_.Append(std::move(node));
   }
 
-  static void SetLayout(Node* node) {
-    if (auto* conv = std::get_if<graph::Conv2dAttributes>(&node->attributes)) {
-      conv->layout = Layout::kNhwc;
-    } else if (auto* norm = std::get_if<graph::GroupNormAttributes>(&node->attributes)) {
-      norm->layout = Layout::kNhwc;
-    } else if (auto* upsample = std::get_if<graph::UpsampleAttributes>(&node->attributes)) {
-      upsample->layout = Layout::kNhwc;
-    } else if (auto* concat = std::get_if<graph::ConcatAttributes>(&node->attributes)) {
-      concat->axis = NhwcAxis(concat->axis);
-    } else if (auto* slice = std::get_if<graph::SliceAttributes>(&node->attributes)) {
-      slice->axis = NhwcAxis(slice->axis);
-    }
+  static void SetLayout(graph::Attributes* attributes) {
+    const auto set = [](auto& a) {
+      if constexpr (requires { a.layout; }) a.layout = Layout::kNhwc;
+      if constexpr (requires { a.axis; }) a.axis = NhwcAxis(a.axis);
+    };
+    std::visit(set, *attributes);
   }
 
   Value Plain(ValueId id) {

@@ -64,18 +64,6 @@ constexpr Pass kPasses[] = {
     {"epilogues", "takes what is left of products", Plain<FuseEpilogues>},
 };
 
-absl::Status CheckNames(const std::set<std::string>& skip) {
-  for (const std::string& name : skip) {
-    const auto named = [&name](const Pass& pass) { return pass.name == name; };
-    if (std::any_of(std::begin(kPasses), std::end(kPasses), named)) continue;
-    const auto append = [](std::string* out, const Pass& pass) { absl::StrAppend(out, pass.name); };
-    return absl::InvalidArgumentError(
-        absl::StrCat("no pass is named \"", Excerpt(name),
-                     "\"; there are: ", absl::StrJoin(kPasses, ", ", append)));
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<graph::Graph> RunOne(const Pass& pass, const graph::Graph& graph,
                                     const graph::Target& target, const PassOptions& options) {
   absl::StatusOr<graph::Graph> result = pass.run(graph, target, options);
@@ -87,6 +75,18 @@ absl::StatusOr<graph::Graph> RunOne(const Pass& pass, const graph::Graph& graph,
 }  // namespace
 
 absl::Span<const Pass> Passes() { return kPasses; }
+
+absl::Status CheckNames(const std::set<std::string>& skip) {
+  for (const std::string& name : skip) {
+    const auto named = [&name](const Pass& pass) { return pass.name == name; };
+    if (std::any_of(std::begin(kPasses), std::end(kPasses), named)) continue;
+    const auto append = [](std::string* out, const Pass& pass) { absl::StrAppend(out, pass.name); };
+    return absl::InvalidArgumentError(
+        absl::StrCat("no pass is named \"", Excerpt(name),
+                     "\"; there are: ", absl::StrJoin(kPasses, ", ", append)));
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<graph::Graph> RunPasses(const graph::Graph& graph, const graph::Target& target,
                                        const PassOptions& options, std::vector<PassTiming>* timings,

@@ -27,8 +27,8 @@ namespace latentd::passes {
 
 // Computes the one output of a graph without inputs from the values of its weights: the reference
 // backend's evaluator, handed in because passes/ may not include backends/.
-using Evaluator = std::function<absl::StatusOr<device::Buffer>(
-    const graph::Graph& graph, absl::Span<const device::Buffer> sources)>;
+using Evaluator = std::function<absl::StatusOr<device::ConstBuffer>(
+    const graph::Graph& graph, absl::Span<const device::ConstBuffer> sources)>;
 
 struct PassOptions {
   std::set<std::string> skip;  // names of passes; a name that is none is INVALID_ARGUMENT
@@ -44,6 +44,9 @@ struct Pass {
 
 // In order; a name that stands twice is the same pass.
 absl::Span<const Pass> Passes();
+
+// INVALID_ARGUMENT names one that is no pass, and those that there are.
+absl::Status CheckNames(const std::set<std::string>& skip);
 
 struct PassTiming {
   absl::string_view name;

@@ -58,6 +58,9 @@ class PrecisionRewrite {
     const Node& node = graph_.node(id);
     if (graph::IsLeaf(node.op) || node.rate == Rate::kCheckpoint) return rewrite_.Copy(id);
     if (IsLow(node)) return EmitWith(id, precision_.dtype);
+    if (graph::RowOf(node.op).precision.rule == PrecisionRule::kAny) {
+      return rewrite_.Copy(id);
+    }
     if (node.op == Op::kCast) return As(node.operands[0], node.dtype);
     return EmitWith(id, DType::kF32);
   }
@@ -74,6 +77,7 @@ class PrecisionRewrite {
     if (node.dtype != DType::kF32 || AnyStaysF32(node)) return false;
     switch (graph::RowOf(node.op).precision.rule) {
       case PrecisionRule::kNever:
+      case PrecisionRule::kAny:
         return false;
       case PrecisionRule::kWeight:
         return IsWeight(operands[1]);

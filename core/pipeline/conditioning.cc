@@ -1,11 +1,11 @@
 #include "core/pipeline/conditioning.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/pipeline/finite.h"
+#include "core/pipeline/pinned.h"
+#include "core/pipeline/text_graphs.h"
 
 namespace latentd::pipeline {
 namespace {
@@ -16,9 +16,10 @@ using device::DType;
 // SDXL reads the penultimate hidden state.
 constexpr int kPenultimate = 2;
 
-struct Encoded {
-  Buffer hidden_states;  // [1, 77, features]
-  Buffer pooled;         // [1, channels]
+// Of one encoder.
+struct EncodedText {
+  Buffer hidden_state;  // [1, 77, features]
+  Buffer pooled;        // [1, channels]
 };
 
 // The prompt of each of the model's encoders: an empty second prompt is the first one again.
@@ -37,62 +38,70 @@ std::vector<std::string> NegativePrompts(const SdxlModel& model, const PictureSp
   return PerEncoder(model, spec.negative_prompt.value_or(""), spec.negative_prompt_2);
 }
 
-absl::StatusOr<Encoded> EncodeOne(const Stage& stage, size_t index, const std::string& prompt,
-                                  int layers_from_end) {
-  const TextEncoder& encoder = stage.model->text_encoders()[index];
-  std::vector<int64_t> ids = encoder.tokenizer->EncodePadded(prompt).ids;
-  int64_t end = models::EosPosition(encoder.config, ids);
-  const auto length = static_cast<int64_t>(ids.size());
+// The graphs of a stage, and where they are enqueued.
+struct StageGraphs {
+  const Stage& stage;
+  device::Stream& stream;
+  PendingWork& work;
+
+  device::Device& device() const { return stage.request_part->device(); }
+};
+
+absl::StatusOr<Buffer> Integers(const StageGraphs& to, absl::Span<const int64_t> values,
+                                device::Shape shape) {
+  return Pinned(to.device(), DType::kI64, std::move(shape), values);
+}
+
+absl::StatusOr<EncodedText> EncodeOne(const StageGraphs& to, size_t index,
+                                      const std::string& prompt, int layers_from_end) {
+  const SdxlModel& model = *to.stage.model;
+  const TextEncoder& encoder = model.text_encoders()[index];
+  const std::vector<int64_t> ids = encoder.tokenizer->EncodePadded(prompt).ids;
+  const int64_t end = models::EosPosition(encoder.config, ids);
+  const int64_t layer = encoder.config.num_hidden_layers + 1 - layers_from_end;
+  NamedBuffers inputs;
+  ASSIGN_OR_RETURN(inputs["input_ids"], Integers(to, ids, {1, static_cast<int64_t>(ids.size())}));
+  ASSIGN_OR_RETURN(inputs["pooled_position"], Integers(to, {&end, 1}, {1}));
+  ASSIGN_OR_RETURN(inputs["layer"], Integers(to, {&layer, 1}, {1}));
   ASSIGN_OR_RETURN(
       const NamedBuffers outputs,
-      RunGraph(*stage.text[index],
-               {{"input_ids", Buffer::Wrap(ids.data(), DType::kI64, {1, length}, nullptr)},
-                {"pooled_position", Buffer::Wrap(&end, DType::kI64, {1}, nullptr)}}));
-  const int64_t state = encoder.config.num_hidden_layers + 1 - layers_from_end;
-  Encoded encoded{outputs.at(absl::StrCat("hidden_states.", state)), outputs.at("pooled")};
-  RETURN_IF_ERROR(
-      CheckFinite(encoded.hidden_states, "encoded prompt",
-                  absl::StrCat("the ", NameOf(stage.model->which()), "'s ", encoder.component)));
+      EnqueueGraph(to.stage.text[index], inputs, /*to_host=*/{"finite"}, to.stream, to.work));
+  to.work.flags.push_back({outputs.at("finite"), "encoded prompt",
+                           absl::StrCat("the ", NameOf(model.which()), "'s ", encoder.component)});
+  return EncodedText{outputs.at("hidden_state"), outputs.at("pooled")};
+}
+
+absl::StatusOr<EncodedPrompt> Encode(const StageGraphs& to, const std::vector<std::string>& prompts,
+                                     int layers_from_end) {
+  EncodedPrompt encoded;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    ASSIGN_OR_RETURN(EncodedText text, EncodeOne(to, i, prompts[i], layers_from_end));
+    encoded.hidden_states.push_back(std::move(text.hidden_state));
+    encoded.pooled = std::move(text.pooled);
+  }
   return encoded;
 }
 
-// Joins the encoders' states along the features.
-Buffer Join(const std::vector<Encoded>& parts) {
-  int64_t features = 0;
-  for (const Encoded& part : parts) features += part.hidden_states.shape()[2];
-  const int64_t tokens = parts.front().hidden_states.shape()[1];
-  Buffer joined = Buffer::Allocate(DType::kF32, {1, tokens, features});
-  float* to = joined.as<float>().data();
-  for (int64_t token = 0; token < tokens; ++token) {
-    for (const Encoded& part : parts) {
-      const int64_t width = part.hidden_states.shape()[2];
-      std::copy_n(part.hidden_states.as<float>().data() + token * width, width, to);
-      to += width;
-    }
+absl::StatusOr<EncodedPrompt> ZerosLike(device::Device& device, const EncodedPrompt& like) {
+  EncodedPrompt zeros;
+  for (const Buffer& states : like.hidden_states) {
+    ASSIGN_OR_RETURN(zeros.hidden_states.emplace_back(),
+                     device.Allocate(DType::kF32, states.shape(), device::Place::kDevice));
   }
-  return joined;
-}
-
-absl::StatusOr<Encoded> Encode(const Stage& stage, const std::vector<std::string>& prompts,
-                               int layers_from_end) {
-  std::vector<Encoded> parts;
-  for (size_t i = 0; i < prompts.size(); ++i) {
-    ASSIGN_OR_RETURN(Encoded part, EncodeOne(stage, i, prompts[i], layers_from_end));
-    parts.push_back(std::move(part));
-  }
-  return Encoded{Join(parts), parts.back().pooled};
+  ASSIGN_OR_RETURN(zeros.pooled,
+                   device.Allocate(DType::kF32, like.pooled.shape(), device::Place::kDevice));
+  return zeros;
 }
 
 // diffusers: zeros instead of an encoded "" where the checkpoint was trained so and nobody gave a
 // negative prompt.
-absl::StatusOr<Encoded> EncodeNegative(const Stage& stage, const PictureSpec& spec,
-                                       const Encoded& like) {
-  const SdxlModel& model = *stage.model;
+absl::StatusOr<EncodedPrompt> EncodeNegative(const StageGraphs& to, const PictureSpec& spec,
+                                             const EncodedPrompt& like) {
+  const SdxlModel& model = *to.stage.model;
   if (!spec.negative_prompt && model.force_zeros_for_empty_prompt()) {
-    return Encoded{Buffer::Allocate(DType::kF32, like.hidden_states.shape()),
-                   Buffer::Allocate(DType::kF32, like.pooled.shape())};
+    return ZerosLike(to.device(), like);
   }
-  return Encode(stage, NegativePrompts(model, spec), kPenultimate);
+  return Encode(to, NegativePrompts(model, spec), kPenultimate);
 }
 
 void Append(std::vector<float>& ids, const Size& size) {
@@ -106,53 +115,54 @@ void Append(std::vector<float>& ids, const Offset& offset) {
 }
 
 // One row of the request graph's packed results, into those of all rows.
-absl::Status RunRequestPart(const Stage& stage, const Encoded& text, std::vector<float> time_ids,
-                            int64_t row, NamedBuffers& rows) {
-  const auto count = static_cast<int64_t>(time_ids.size());
-  ASSIGN_OR_RETURN(
-      const NamedBuffers outputs,
-      RunGraph(*stage.request_part,
-               {{"encoder_hidden_states", text.hidden_states},
-                {"text_embeds", text.pooled},
-                {"time_ids", Buffer::Wrap(time_ids.data(), DType::kF32, {1, count}, nullptr)}}));
-  for (const auto& [name, packed] : outputs) {
-    std::memcpy(rows.at(name).Rows(row, row + 1).data(), packed.data(), packed.bytes());
+absl::Status EnqueueRequestPart(const StageGraphs& to, const EncodedPrompt& text,
+                                const std::vector<float>& time_ids, int64_t row,
+                                const NamedBuffers& rows) {
+  NamedBuffers ports = {{"text_embeds", text.pooled}};
+  ASSIGN_OR_RETURN(ports["time_ids"],
+                   Pinned(to.device(), DType::kF32, {1, static_cast<int64_t>(time_ids.size())},
+                          absl::MakeConstSpan(time_ids)));
+  for (size_t i = 0; i < text.hidden_states.size(); ++i) {
+    ports[HiddenStatesInput(i)] = text.hidden_states[i];
   }
-  return absl::OkStatus();
+  for (const auto& [name, packed] : rows) ports[name] = packed.Rows(row, row + 1);
+  return EnqueueGraph(to.stage.request_part, ports, /*to_host=*/{}, to.stream, to.work).status();
 }
 
 // The request graph's packed results for so many rows.
-NamedBuffers AllocateRows(const backends::Executable& request_part, int64_t rows) {
+absl::StatusOr<NamedBuffers> AllocateRows(const backends::Executable& request_part, int64_t rows) {
   NamedBuffers buffers;
   for (const backends::Port& port : request_part.outputs()) {
-    buffers[port.name] = Buffer::Allocate(port.dtype, {rows, port.shape[1]});
+    ASSIGN_OR_RETURN(
+        buffers[port.name],
+        request_part.device().Allocate(port.dtype, {rows, port.shape[1]}, device::Place::kDevice));
   }
   return buffers;
 }
 
 }  // namespace
 
-absl::StatusOr<Conditioning> MakeConditioning(const Stage& stage, const PictureSpec& resolved) {
+absl::StatusOr<Conditioning> MakeConditioning(const Stage& stage, const PictureSpec& resolved,
+                                              device::Stream& stream, PendingWork& work) {
+  const StageGraphs to = {stage, stream, work};
   const SdxlModel& model = *stage.model;
   const int skip = model.which() == Model::kBase ? resolved.clip_skip.value_or(0) : 0;
-  std::vector<Encoded> rows;
-  ASSIGN_OR_RETURN(Encoded positive,
-                   Encode(stage, PositivePrompts(model, resolved), kPenultimate + skip));
+  Conditioning conditioning;
+  std::vector<EncodedPrompt>& rows = conditioning.rows;
+  ASSIGN_OR_RETURN(EncodedPrompt positive,
+                   Encode(to, PositivePrompts(model, resolved), kPenultimate + skip));
   if (UsesGuidance(resolved)) {
-    ASSIGN_OR_RETURN(Encoded negative, EncodeNegative(stage, resolved, positive));
+    ASSIGN_OR_RETURN(EncodedPrompt negative, EncodeNegative(to, resolved, positive));
     rows.push_back(std::move(negative));
   }
   rows.push_back(std::move(positive));
 
-  Conditioning conditioning;
   const auto count = static_cast<int64_t>(rows.size());
-  conditioning.request = AllocateRows(*stage.request_part, count);
+  ASSIGN_OR_RETURN(conditioning.request, AllocateRows(*stage.request_part, count));
   for (int64_t i = 0; i < count; ++i) {
     const bool conditional = i + 1 == count;
-    RETURN_IF_ERROR(RunRequestPart(stage, rows[i], TimeIds(model, resolved, conditional), i,
-                                   conditioning.request));
-    conditioning.hidden_states.push_back(rows[i].hidden_states);
-    conditioning.pooled.push_back(rows[i].pooled);
+    RETURN_IF_ERROR(EnqueueRequestPart(to, rows[i], TimeIds(model, resolved, conditional), i,
+                                       conditioning.request));
   }
   return conditioning;
 }

@@ -13,17 +13,24 @@
 
 namespace latentd::pipeline {
 
-// What the UNet of one stage is told, one entry for each row of a picture: [unconditional,
-// conditional] with guidance, else [conditional].
+// What the text encoders made of one row's prompts.
+struct EncodedPrompt {
+  std::vector<device::Buffer> hidden_states;  // of each encoder [1, 77, its features]
+  device::Buffer pooled;                      // [1, channels], of the last one
+};
+
+// What the UNet of one stage is told.
 struct Conditioning {
-  std::vector<device::Buffer> hidden_states;  // [1, 77, features]
-  std::vector<device::Buffer> pooled;         // [1, channels]
+  // For each row of a picture: [unconditional, conditional] with guidance, else [conditional].
+  std::vector<EncodedPrompt> rows;
   // What the request graph made of both and the time ids, [rows, n], by the step graph's inputs.
   NamedBuffers request;
 };
 
-// Runs the stage's text encoders and request part. `resolved` came from Pipeline::Resolve.
-absl::StatusOr<Conditioning> MakeConditioning(const Stage& stage, const PictureSpec& resolved);
+// Enqueues runs of the stage's text encoders and request part. `resolved` came from
+// Pipeline::Resolve.
+absl::StatusOr<Conditioning> MakeConditioning(const Stage& stage, const PictureSpec& resolved,
+                                              device::Stream& stream, PendingWork& work);
 
 // With guidance a picture has two rows.
 bool UsesGuidance(const PictureSpec& resolved);

@@ -1,17 +1,25 @@
 // NaN and infinity never leave as a picture.
 #pragma once
 
+#include <string>
+
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "core/device/buffer.h"
 
 namespace latentd::pipeline {
 
 inline constexpr char kNotFinite[] = "NOT_FINITE";
 
-// INTERNAL with reason kNotFinite, "WHAT: 3 of 768 values are not finite", unless all are.
-// `network` gave them, from values that were: so its tensors are what to look at. REQUIRES: f32.
-absl::Status CheckFinite(const device::Buffer& values, absl::string_view what,
-                         absl::string_view network);
+// A graph's word on whether its result is finite.
+struct FiniteFlag {
+  // INTERNAL with reason kNotFinite, "WHAT: some values are not finite", unless the flag says that
+  // all are. REQUIRES: it has arrived.
+  absl::Status Check() const;
+
+  device::Buffer flag;  // u8 [1], on the host
+  std::string what;
+  // Gave them, from values that were finite: so its tensors are what to look at.
+  std::string network;
+};
 
 }  // namespace latentd::pipeline

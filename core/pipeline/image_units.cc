@@ -1,4 +1,5 @@
 // The units around the steps: text, init image, pixels.
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -6,15 +7,20 @@
 #include "core/base/status_macros.h"
 #include "core/image/decode.h"
 #include "core/image/resize.h"
-#include "core/pipeline/finite.h"
+#include "core/pipeline/pinned.h"
 #include "core/pipeline/pixels.h"
-#include "core/pipeline/tiled_executable.h"
-#include "core/pipeline/units.h"
+#include "core/pipeline/run_graph.h"
+#include "core/pipeline/unit_kinds.h"
 
 namespace latentd::pipeline {
 namespace {
 
 using device::Buffer;
+using device::DType;
+
+std::string VaeOf(const Picture& picture) {
+  return absl::StrCat("the ", NameOf(picture.model()), "'s vae");
+}
 
 absl::StatusOr<Buffer> ReadInitImage(const Request& request) {
   const PictureSpec& spec = request.spec;
@@ -24,64 +30,94 @@ absl::StatusOr<Buffer> ReadInitImage(const Request& request) {
   }
   RETURN_IF_ERROR(decoded.status());
   ASSIGN_OR_RETURN(image::Image resized, image::ResizeLanczos(*decoded, *spec.width, *spec.height));
-  return ToTensor(ExtendEdges(std::move(resized), request.executed_size));
+  return ToPixels(ExtendEdges(std::move(resized), request.executed_size));
 }
 
-absl::StatusOr<Buffer> EncodeInitImage(const Request& request) {
-  ASSIGN_OR_RETURN(const Buffer image, ReadInitImage(request));
-  return Encode(*request.encode, DownscaleOf(request.stages.front().model->vae()), image);
+absl::StatusOr<Buffer> EncodeInitImage(const Picture& picture, device::Stream& stream,
+                                       PendingWork& work) {
+  ASSIGN_OR_RETURN(const Buffer image, ReadInitImage(*picture.request));
+  ASSIGN_OR_RETURN(const NamedBuffers outputs,
+                   EnqueueGraph(picture.request->encode, {{"image", image}},
+                                /*to_host=*/{"finite"}, stream, work));
+  work.flags.push_back({outputs.at("finite"), "encoded image", VaeOf(picture)});
+  return outputs.at("moments");
 }
 
-// x = a * latents + b * noise.
-void AddNoise(Picture& picture) {
+absl::StatusOr<Buffer> ScaleOf(device::Device& device, double value) {
+  const auto scale = static_cast<float>(value);
+  return Pinned<float>(device, DType::kF32, {1}, {&scale, 1});
+}
+
+// Of what was encoded: drawn from a distribution first, and noised for the schedule's first step
+// unless the schedule goes on where another one ended.
+absl::StatusOr<Buffer> SampleLatents(Picture& picture, device::Stream& stream, PendingWork& work) {
+  const Request& request = *picture.request;
+  const SdxlModel& model = *picture.stage().model;
   const schedulers::Schedule& schedule = picture.stage().schedule;
-  const Buffer noise = picture.generator.Normal(picture.latents.shape());
-  const absl::Span<float> x = picture.latents.as<float>();
-  for (size_t i = 0; i < x.size(); ++i) {
-    x[i] = static_cast<float>(schedule.start_image_scale) * x[i] +
-           static_cast<float>(schedule.start_noise_scale) * noise.as<float>()[i];
-  }
+  device::Device& device = request.sample->device();
+  const device::Shape shape{1, model.latent_channels(), request.latent_height,
+                            request.latent_width};
+  NamedBuffers inputs = {{"moments", *request.encoded_image}};
+  if (IsDistribution(model.vae())) inputs["sample_noise"] = picture.generator.Normal(shape);
+  const bool noised = !request.spec.denoising_start;
+  inputs["noise"] = noised ? picture.generator.Normal(shape) : Buffer::Allocate(DType::kF32, shape);
+  ASSIGN_OR_RETURN(inputs["image_scale"], ScaleOf(device, noised ? schedule.start_image_scale : 1));
+  ASSIGN_OR_RETURN(inputs["noise_scale"], ScaleOf(device, noised ? schedule.start_noise_scale : 0));
+  ASSIGN_OR_RETURN(const NamedBuffers outputs,
+                   EnqueueGraph(request.sample, inputs, /*to_host=*/{}, stream, work));
+  return outputs.at("latents");
 }
 
 }  // namespace
 
-absl::Status RunText(Picture& picture) {
+absl::Status EnqueueText(Picture& picture, device::Stream& stream, PendingUnit& unit) {
   Request& request = *picture.request;
   auto& conditioning = request.conditioning[picture.stage_index];
   if (!conditioning) {
-    ASSIGN_OR_RETURN(conditioning, MakeConditioning(picture.stage(), request.spec));
+    ASSIGN_OR_RETURN(conditioning,
+                     MakeConditioning(picture.stage(), request.spec, stream, unit.work));
   }
   if (picture.stage_index == 0 && !request.spec.image.empty()) {
     picture.next = UnitKind::kEncode;
     return absl::OkStatus();
   }
-  return BeginSteps(picture);
+  return BeginSteps(picture, stream);
 }
 
-absl::Status RunEncode(Picture& picture) {
+absl::Status EnqueueEncode(Picture& picture, device::Stream& stream, PendingUnit& unit) {
   Request& request = *picture.request;
   if (!request.encoded_image) {
-    ASSIGN_OR_RETURN(request.encoded_image, EncodeInitImage(request));
+    ASSIGN_OR_RETURN(request.encoded_image, EncodeInitImage(picture, stream, unit.work));
   }
-  picture.latents =
-      ToLatents(picture.stage().model->vae(), *request.encoded_image, picture.generator);
-  if (!request.spec.denoising_start) AddNoise(picture);
-  return BeginSteps(picture);
+  ASSIGN_OR_RETURN(picture.latents, SampleLatents(picture, stream, unit.work));
+  return BeginSteps(picture, stream);
 }
 
-absl::Status RunDecode(Picture& picture) {
+absl::Status EnqueueDecode(Picture& picture, device::Stream& stream, PendingUnit& unit) {
   const Request& request = *picture.request;
-  const int downscale = DownscaleOf(picture.stage().model->vae());
-  ASSIGN_OR_RETURN(Buffer pixels, Decode(request.decode, downscale, picture.latents));
-  const std::string network = absl::StrCat("the ", NameOf(picture.model()), "'s vae");
-  absl::Status finite = CheckFinite(pixels, "decoded picture", network);
-  if (!finite.ok() && request.decode_fallback) {
-    ASSIGN_OR_RETURN(pixels, Decode(*request.decode_fallback, downscale, picture.latents));
-    finite = CheckFinite(pixels, "picture decoded again in float32", network);
+  const bool again = picture.decode_redone;
+  ASSIGN_OR_RETURN(
+      const NamedBuffers outputs,
+      EnqueueGraph(again ? request.decode_fallback : request.decode, {{"latents", picture.latents}},
+                   /*to_host=*/{"finite", "pixels"}, stream, unit.work));
+  unit.work.flags.push_back({outputs.at("finite"),
+                             again ? "picture decoded again in float32" : "decoded picture",
+                             VaeOf(picture)});
+  unit.pixels = outputs.at("pixels");
+  picture.next = UnitKind::kWait;
+  return absl::OkStatus();
+}
+
+absl::Status CompleteDecode(Picture& picture, PendingUnit& unit) {
+  const absl::Status finite = unit.work.flags.front().Check();
+  if (!finite.ok() && picture.request->decode_fallback != nullptr && !picture.decode_redone) {
     picture.decode_redone = true;
+    picture.next = UnitKind::kDecode;
+    unit.ends_stage = false;
+    return absl::OkStatus();
   }
   RETURN_IF_ERROR(finite);
-  picture.pixels = CentreCrop(ToImage(pixels), picture.size());
+  picture.pixels = CentreOf(unit.pixels, picture.size());
   picture.next = UnitKind::kDone;
   return absl::OkStatus();
 }

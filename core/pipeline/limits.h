@@ -12,6 +12,7 @@ inline constexpr int kMaxSide = 2048;
 inline constexpr int64_t kMaxPixels = int64_t{4} << 20;
 inline constexpr int kMinSteps = 1;
 inline constexpr int kMaxSteps = 150;
+inline constexpr int kMaxEvaluations = 2 * kMaxSteps;  // of the network: a step of Heun's has two
 inline constexpr double kMaxGuidanceScale = 30;
 inline constexpr int kMaxImagesPerPrompt = 16;
 inline constexpr size_t kMaxPromptBytes = size_t{64} << 10;

@@ -101,7 +101,7 @@ ConditioningSizes SizesOf(const weights::Checkpoint& checkpoint, const ModelConf
   ConditioningSizes sizes;
   sizes.tokens = configs.text_encoders.front().tokenizer->max_length();
   for (const TextEncoder& encoder : configs.text_encoders) {
-    sizes.features += encoder.config.hidden_size;
+    sizes.features.push_back(encoder.config.hidden_size);
   }
   sizes.pooled = configs.text_encoders.back().config.pooled_features();
   sizes.time_ids = checkpoint.requires_aesthetics_score() ? kAestheticTimeIds : kSizeTimeIds;
@@ -119,10 +119,11 @@ absl::Status CheckConditioning(const weights::Checkpoint& checkpoint, const Mode
   if (!configs.unet.text_time) {
     return Misfit(checkpoint, "unet", "SDXL's addition_embed_type is text_time");
   }
-  if (configs.unet.cross_attention_dim != sizes.features) {
-    return Misfit(checkpoint, "unet",
-                  absl::StrCat("cross_attention_dim ", configs.unet.cross_attention_dim,
-                               " is not the ", sizes.features, " of the text encoders together"));
+  if (configs.unet.cross_attention_dim != sizes.joined_features()) {
+    return Misfit(
+        checkpoint, "unet",
+        absl::StrCat("cross_attention_dim ", configs.unet.cross_attention_dim, " is not the ",
+                     sizes.joined_features(), " of the text encoders together"));
   }
   if (configs.unet.TextEmbedFeatures(sizes.time_ids) != sizes.pooled) {
     return Misfit(checkpoint, "unet",

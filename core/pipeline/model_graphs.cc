@@ -7,17 +7,19 @@
 #include "core/base/status_macros.h"
 #include "core/compiler/split.h"
 #include "core/pipeline/precision.h"
+#include "core/pipeline/text_graphs.h"
 
 namespace latentd::pipeline {
 namespace {
 
 using device::DType;
 using graph::GraphBuilder;
-using graph::Rate;
 
 // Latent sides at which the networks are built once to find out which weights they want. Any size
 // would do: none of them is in a weight's shape, nor in the request part.
 constexpr int kProbeSide = 8;
+
+constexpr char kSamplePart[] = "sample";
 
 }  // namespace
 
@@ -46,7 +48,7 @@ absl::StatusOr<std::unique_ptr<ModelGraphs>> ModelGraphs::Declare(
 absl::Status ModelGraphs::DeclareFixed() {
   std::vector<graph::Graph> texts;
   for (const TextEncoder& encoder : configs_.text_encoders) {
-    ASSIGN_OR_RETURN(graph::Graph text, BuildText(encoder));
+    ASSIGN_OR_RETURN(graph::Graph text, MakeTextGraph(encoder, StoredDType()));
     texts.push_back(std::move(text));
   }
   const StepShape probe{1, kProbeSide, kProbeSide};
@@ -87,34 +89,38 @@ absl::Status ModelGraphs::CheckWeights(const std::vector<const graph::Graph*>& g
   return mistakes.empty() ? absl::OkStatus() : absl::InvalidArgumentError(mistakes);
 }
 
-absl::StatusOr<GraphRef> ModelGraphs::Step(const StepShape& shape, IfUnknown unknown) {
+absl::StatusOr<GraphHandle> ModelGraphs::Step(const StepShape& shape, IfUnknown unknown) {
   return FindOrBuild({Kind::kStep, shape}, unknown);
 }
 
-absl::StatusOr<GraphRef> ModelGraphs::Decode(int height, int width, IfUnknown unknown) {
+absl::StatusOr<GraphHandle> ModelGraphs::Decode(int height, int width, IfUnknown unknown) {
   return FindOrBuild({Kind::kDecode, {1, height, width}}, unknown);
 }
 
-absl::StatusOr<GraphRef> ModelGraphs::Encode(int height, int width, IfUnknown unknown) {
+absl::StatusOr<GraphHandle> ModelGraphs::Encode(int height, int width, IfUnknown unknown) {
   return FindOrBuild({Kind::kEncode, {1, height, width}}, unknown);
+}
+
+absl::StatusOr<GraphHandle> ModelGraphs::Sample(int height, int width, IfUnknown unknown) {
+  return FindOrBuild({Kind::kSample, {1, height, width}}, unknown);
 }
 
 bool ModelGraphs::has_decode_fallback() const {
   return PrecisionOf(options_.precision, "vae_decoder", configs_.vae).dtype != DType::kF32;
 }
 
-absl::StatusOr<GraphRef> ModelGraphs::DecodeFallback(int height, int width, IfUnknown unknown) {
+absl::StatusOr<GraphHandle> ModelGraphs::DecodeFallback(int height, int width, IfUnknown unknown) {
   return FindOrBuild({Kind::kDecodeFallback, {1, height, width}}, unknown);
 }
 
-GraphRef ModelGraphs::Find(const Key& key) {
+GraphHandle ModelGraphs::Find(const Key& key) {
   absl::MutexLock lock(&mutex_);
   const auto found = shapes_.find(key);
   return found == shapes_.end() ? nullptr : found->second.lock();
 }
 
-absl::StatusOr<GraphRef> ModelGraphs::FindOrBuild(const Key& key, IfUnknown unknown) {
-  if (GraphRef known = Find(key)) return known;
+absl::StatusOr<GraphHandle> ModelGraphs::FindOrBuild(const Key& key, IfUnknown unknown) {
+  if (GraphHandle known = Find(key)) return known;
   if (unknown == IfUnknown::kRefuse) {
     return WithReason(
         absl::FailedPreconditionError(absl::StrCat(LabelOf(key).ToText(), " is not ready")),
@@ -122,7 +128,7 @@ absl::StatusOr<GraphRef> ModelGraphs::FindOrBuild(const Key& key, IfUnknown unkn
   }
   ASSIGN_OR_RETURN(graph::Graph graph, Build(key));
   // Of two threads that build the same graph the store makes one reference.
-  GraphRef declared = DeclareAs(LabelOf(key), std::move(graph));
+  GraphHandle declared = DeclareAs(LabelOf(key), std::move(graph));
   absl::MutexLock lock(&mutex_);
   absl::erase_if(shapes_, [](const auto& shape) { return shape.second.expired(); });
   shapes_[key] = declared;
@@ -140,13 +146,26 @@ absl::StatusOr<graph::Graph> ModelGraphs::BuildWhole(const Key& key) const {
   switch (key.kind) {
     case Kind::kDecode:
     case Kind::kDecodeFallback:
-      return MakeDecodeGraph(configs_.vae, shape.height, shape.width, StoredDType());
+      return MakeDecodeGraph(configs_.vae, TilesOf(shape), StoredDType());
     case Kind::kEncode:
-      return MakeEncodeGraph(configs_.vae, shape.height, shape.width, StoredDType());
+      return MakeEncodeGraph(configs_.vae, TilesOf(shape), StoredDType());
+    case Kind::kSample:
+      return MakeSampleGraph(configs_.vae, shape.height, shape.width);
     case Kind::kStep:
       break;
   }
   return MakeStepGraph(configs_.unet, shape, configs_.conditioning, StoredDType());
+}
+
+TileGrid ModelGraphs::TilesOf(const StepShape& shape) const {
+  const auto* kl = std::get_if<models::AutoencoderKlConfig>(&configs_.vae);
+  const int64_t scale = DownscaleOf(configs_.vae);
+  const int64_t pixels = shape.height * scale * shape.width * scale;
+  if (kl == nullptr || pixels <= options_.vae_tiling_above.value_or(pixels)) {
+    return TileGrid::Whole({shape.height, shape.width});
+  }
+  return TileGrid::Overlapping({shape.height, shape.width},
+                               static_cast<int>(kl->sample_size / scale));
 }
 
 absl::StatusOr<graph::SplitGraphs> ModelGraphs::Split(const compiler::GraphLabel& label,
@@ -155,22 +174,8 @@ absl::StatusOr<graph::SplitGraphs> ModelGraphs::Split(const compiler::GraphLabel
 }
 
 graph::Precision ModelGraphs::PrecisionFor(const compiler::GraphLabel& label) const {
-  if (label.fallback) return {};
+  if (label.fallback || label.part == kSamplePart) return {};
   return PrecisionOf(options_.precision, label.component, configs_.vae);
-}
-
-absl::StatusOr<graph::Graph> ModelGraphs::BuildText(const TextEncoder& encoder) const {
-  GraphBuilder b(StoredDType());
-  const models::ClipTextInputs inputs{
-      b.Input("input_ids", DType::kI64, {1, encoder.tokenizer->max_length()}, Rate::kStep),
-      b.Input("pooled_position", DType::kI64, {1}, Rate::kStep)};
-  const models::ClipTextOutputs outputs =
-      models::ClipText(b, encoder.config, encoder.component, inputs);
-  for (size_t i = 0; i < outputs.hidden_states.size(); ++i) {
-    b.Output(absl::StrCat("hidden_states.", i), outputs.hidden_states[i]);
-  }
-  b.Output("pooled", outputs.pooled);
-  return std::move(b).Build();
 }
 
 compiler::GraphLabel ModelGraphs::LabelOf(const Key& key) const {
@@ -179,7 +184,8 @@ compiler::GraphLabel ModelGraphs::LabelOf(const Key& key) const {
       .width = key.shape.width * scale, .height = key.shape.height * scale, .rows = key.shape.rows};
   label.fallback = key.kind == Kind::kDecodeFallback;
   if (key.kind == Kind::kDecode || label.fallback) label.component = "vae_decoder";
-  if (key.kind == Kind::kEncode) label.component = "vae_encoder";
+  if (key.kind == Kind::kEncode || key.kind == Kind::kSample) label.component = "vae_encoder";
+  if (key.kind == Kind::kSample) label.part = kSamplePart;
   if (key.kind == Kind::kStep) {
     label.component = UnetOf(which_);
     label.part = "step";
@@ -188,7 +194,7 @@ compiler::GraphLabel ModelGraphs::LabelOf(const Key& key) const {
   return label;
 }
 
-GraphRef ModelGraphs::DeclareAs(compiler::GraphLabel label, graph::Graph graph) const {
+GraphHandle ModelGraphs::DeclareAs(compiler::GraphLabel label, graph::Graph graph) const {
   const bool reference = IsReference(options_.components, label.component);
   label.dtype = PrecisionFor(label).dtype;
   return store_.Declare({.label = std::move(label),

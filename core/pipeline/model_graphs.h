@@ -29,7 +29,7 @@
 
 namespace latentd::pipeline {
 
-using GraphRef = compiler::GraphStore::GraphRef;
+using compiler::GraphHandle;
 using ExecutablePointer = std::shared_ptr<backends::Executable>;
 
 // "base", "refiner": as a user of graphs.
@@ -54,13 +54,12 @@ class ModelGraphs {
       Model which, const ModelConfigs& configs, std::shared_ptr<const weights::WeightSet> weights,
       const ModelOptions& options, compiler::GraphStore& store);
 
-  // For each text encoder: "input_ids" i64 [1, 77], "pooled_position" i64 [1] -> "hidden_states.K"
-  // [1, 77, features] for every K, "pooled".
-  const std::vector<GraphRef>& text() const { return text_; }
+  // For each text encoder; text_graphs.h.
+  const std::vector<GraphHandle>& text() const { return text_; }
 
-  // "encoder_hidden_states", "text_embeds", "time_ids", one row -> what a step reads of it, packed
-  // by dtype (core/graph/split.h), in all so many bytes.
-  const GraphRef& request() const { return request_; }
+  // Each encoder's state (text_graphs.h), "text_embeds", "time_ids", one row -> what a step reads
+  // of it, packed by dtype (core/graph/split.h), in all so many bytes.
+  const GraphHandle& request() const { return request_; }
   int64_t request_bytes() const { return request_bytes_; }
 
   // What may be done for a graph that is not known yet.
@@ -71,27 +70,29 @@ class ModelGraphs {
 
   // The step graph (step_graph.h) with request()'s outputs, for all rows, in place of its
   // request-rate inputs.
-  absl::StatusOr<GraphRef> Step(const StepShape& shape, IfUnknown unknown = IfUnknown::kBuild)
+  absl::StatusOr<GraphHandle> Step(const StepShape& shape, IfUnknown unknown = IfUnknown::kBuild)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // vae_graph.h; sizes of the latents. Encode REQUIRES: vae_encoder is not off.
-  absl::StatusOr<GraphRef> Decode(int height, int width, IfUnknown unknown = IfUnknown::kBuild)
+  // vae_graph.h; sizes of the latents. Encode and Sample REQUIRE: vae_encoder is not off.
+  absl::StatusOr<GraphHandle> Decode(int height, int width, IfUnknown unknown = IfUnknown::kBuild)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::StatusOr<GraphRef> Encode(int height, int width, IfUnknown unknown = IfUnknown::kBuild)
+  absl::StatusOr<GraphHandle> Encode(int height, int width, IfUnknown unknown = IfUnknown::kBuild)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<GraphHandle> Sample(int height, int width, IfUnknown unknown = IfUnknown::kBuild)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Decode in f32, for what comes out of it not finite. Not there where Decode is in f32 itself.
   bool has_decode_fallback() const;
-  absl::StatusOr<GraphRef> DecodeFallback(int height, int width,
-                                          IfUnknown unknown = IfUnknown::kBuild)
+  absl::StatusOr<GraphHandle> DecodeFallback(int height, int width,
+                                             IfUnknown unknown = IfUnknown::kBuild)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
   const weights::WeightSet& weights() const { return *weights_; }
 
-  absl::StatusOr<ExecutablePointer> Get(const GraphRef& graph, compiler::Purpose purpose = {}) {
+  absl::StatusOr<ExecutablePointer> Get(const GraphHandle& graph, compiler::Purpose purpose = {}) {
     return store_.Get(graph, purpose);
   }
 
  private:
-  enum class Kind : uint8_t { kStep, kDecode, kDecodeFallback, kEncode };
+  enum class Kind : uint8_t { kStep, kDecode, kDecodeFallback, kEncode, kSample };
   struct Key {
     Kind kind;
     StepShape shape;
@@ -101,7 +102,7 @@ class ModelGraphs {
       return H::combine(std::move(h), key.kind, key.shape.rows, key.shape.height, key.shape.width);
     }
   };
-  using WeakGraphRef = std::weak_ptr<compiler::GraphStore::Use>;
+  using WeakGraphHandle = std::weak_ptr<const compiler::DeclaredGraph>;
 
   ModelGraphs(Model which, const ModelConfigs& configs,
               std::shared_ptr<const weights::WeightSet> weights, const ModelOptions& options,
@@ -110,17 +111,19 @@ class ModelGraphs {
   absl::Status DeclareFixed();
   absl::Status DeclareRequest(const graph::Graph& step);
   absl::Status CheckWeights(const std::vector<const graph::Graph*>& graphs) const;
-  absl::StatusOr<GraphRef> FindOrBuild(const Key& key, IfUnknown unknown)
+  absl::StatusOr<GraphHandle> FindOrBuild(const Key& key, IfUnknown unknown)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  GraphRef Find(const Key& key) ABSL_LOCKS_EXCLUDED(mutex_);  // null: nobody keeps it
+  GraphHandle Find(const Key& key) ABSL_LOCKS_EXCLUDED(mutex_);  // null: nobody keeps it
   absl::StatusOr<graph::Graph> Build(const Key& key) const;
   absl::StatusOr<graph::Graph> BuildWhole(const Key& key) const;
+  // How images of that size, in latents, go through the autoencoder. An AutoencoderTiny, which
+  // needs little memory, takes any of them whole.
+  TileGrid TilesOf(const StepShape& shape) const;
   absl::StatusOr<graph::SplitGraphs> Split(const compiler::GraphLabel& label,
                                            const graph::Graph& graph) const;
-  absl::StatusOr<graph::Graph> BuildText(const TextEncoder& encoder) const;
   compiler::GraphLabel LabelOf(const Key& key) const;
   graph::Precision PrecisionFor(const compiler::GraphLabel& label) const;
-  GraphRef DeclareAs(compiler::GraphLabel label, graph::Graph graph) const;
+  GraphHandle DeclareAs(compiler::GraphLabel label, graph::Graph graph) const;
   graph::GraphBuilder::StoredDType StoredDType() const;
 
   const Model which_;
@@ -128,12 +131,12 @@ class ModelGraphs {
   const std::shared_ptr<const weights::WeightSet> weights_;
   const ModelOptions options_;
   compiler::GraphStore& store_;
-  std::vector<GraphRef> text_;
-  GraphRef request_;
+  std::vector<GraphHandle> text_;
+  GraphHandle request_;
   int64_t request_bytes_ = 0;
 
   absl::Mutex mutex_;
-  absl::flat_hash_map<Key, WeakGraphRef> shapes_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<Key, WeakGraphHandle> shapes_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace latentd::pipeline

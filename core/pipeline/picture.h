@@ -1,8 +1,9 @@
 // A picture is resumable state: where it is in its schedule, its latents and the noise scheduler's
 // history, its generator. No function loops over its steps; each unit of work (units.h) takes it
-// one further and sets `next`.
+// one further and sets `next`. Memory of the device in here holds what it says once the stream has
+// come so far.
 //
-// Not thread-safe: one unit at a time.
+// One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,6 @@
 #include <optional>
 #include <vector>
 
-#include "core/backends/executable.h"
 #include "core/batching/unit.h"
 #include "core/device/buffer.h"
 #include "core/image/pixels.h"
@@ -18,7 +18,7 @@
 #include "core/pipeline/conditioning.h"
 #include "core/pipeline/picture_spec.h"
 #include "core/pipeline/stage.h"
-#include "core/pipeline/tiled_executable.h"
+#include "core/pipeline/step_lane.h"
 
 namespace latentd::pipeline {
 
@@ -35,27 +35,21 @@ struct Request {
   int rows = 1;        // of each picture: 2 with guidance
   int latent_height = 0;
   int latent_width = 0;
-  std::vector<Stage> stages;              // an ensemble has two
-  std::vector<GraphRef> graphs;           // of everything below: kept, so that they stay known
-  std::optional<TiledExecutable> encode;  // unset: there is no init image
-  TiledExecutable decode;
-  // Decodes in float32 what came out not finite; unset where `decode` runs in float32 itself.
-  std::optional<TiledExecutable> decode_fallback;
+  std::vector<Stage> stages;         // an ensemble has two
+  std::vector<GraphHandle> graphs;   // of everything below: kept, so that they stay known
+  ExecutablePointer encode, sample;  // null: there is no init image
+  ExecutablePointer decode;
+  // Decodes in float32 what came out not finite; null where `decode` runs in float32 itself.
+  ExecutablePointer decode_fallback;
   std::vector<std::optional<Conditioning>>
       conditioning;                             // by stage; made by the first picture that needs it
   std::optional<device::Buffer> encoded_image;  // the init image, by the VAE; made likewise
 };
 
-// What a picture keeps from step to step within one stage, in memory of its own that no
-// executable's arena holds. All buffers are made before the first step and none between steps.
-struct StateBlock {
-  std::shared_ptr<backends::Executable> executable;
-  std::vector<device::Buffer> inputs;   // in the executable's order
-  std::vector<device::Buffer> outputs;  // the next state
-  // Positions in `inputs`.
-  struct {
-    int state, input_scale, timestep, matrix, noise;
-  } at;
+// Where a picture is while the steps of a stage run.
+struct LanePlace {
+  std::shared_ptr<StepLane> lane;
+  int first_row = 0;
 };
 
 struct Picture {
@@ -74,16 +68,16 @@ struct Picture {
 
   const std::shared_ptr<Request> request;
   const uint64_t seed;
-  UnitKind next = UnitKind::kText;
+  UnitKind next = UnitKind::kText;  // to be enqueued
   size_t stage_index = 0;
   size_t evaluation = 0;  // of the stage's schedule, to run next
   int steps_done = 0;     // of total_steps
   noise::NoiseGenerator generator;
   device::Buffer latents;  // [1, channels, h, w]: before the stage's first step and after its last
   device::Buffer handed_over;  // what the base gave to the refiner; without memory if it did not
-  std::optional<StateBlock> block;  // while the stage's steps run
-  bool decode_redone = false;       // with decode_fallback
-  image::Image pixels;              // when next is kDone
+  std::optional<LanePlace> place;  // while the stage's steps run
+  bool decode_redone = false;      // by decode_fallback, or to be
+  image::Image pixels;             // when next is kDone
 };
 
 }  // namespace latentd::pipeline

@@ -8,7 +8,6 @@
 #include "core/base/text.h"
 #include "core/image/decode.h"
 #include "core/pipeline/state_bytes.h"
-#include "core/pipeline/units.h"
 #include "core/pipeline/unused_parameters.h"
 #include "core/schedulers/config.h"
 
@@ -56,56 +55,51 @@ absl::StatusOr<std::optional<Size>> ImageSizeOf(const PictureSpec& spec) {
 using IfUnknown = ModelGraphs::IfUnknown;
 
 IfUnknown IfUnknownFor(compiler::Purpose purpose) {
-  return purpose.allow == compiler::Allow::kReady ? IfUnknown::kRefuse : IfUnknown::kBuild;
+  return purpose.mode == compiler::GetMode::kReady ? IfUnknown::kRefuse : IfUnknown::kBuild;
 }
 
 absl::Status Acquire(const StepShape& shape, compiler::Purpose purpose, Stage& stage,
-                     std::vector<GraphRef>& kept) {
+                     std::vector<GraphHandle>& kept) {
   ModelGraphs& graphs = stage.model->graphs();
-  for (const GraphRef& text : graphs.text()) {
+  for (const GraphHandle& text : graphs.text()) {
     ASSIGN_OR_RETURN(ExecutablePointer executable, graphs.Get(text, purpose));
     stage.text.push_back(std::move(executable));
   }
   ASSIGN_OR_RETURN(stage.request_part, graphs.Get(graphs.request(), purpose));
-  ASSIGN_OR_RETURN(const GraphRef step, graphs.Step(shape, IfUnknownFor(purpose)));
+  ASSIGN_OR_RETURN(const GraphHandle step, graphs.Step(shape, IfUnknownFor(purpose)));
   ASSIGN_OR_RETURN(stage.step, graphs.Get(step, purpose));
   kept.push_back(step);
   return absl::OkStatus();
 }
 
-using VaeGraph = absl::StatusOr<GraphRef> (ModelGraphs::*)(int height, int width, IfUnknown);
+using VaeGraph = absl::StatusOr<GraphHandle> (ModelGraphs::*)(int height, int width, IfUnknown);
 
-absl::StatusOr<TiledExecutable> Acquire(const SdxlModel& model, const TileGrid& grid,
-                                        VaeGraph graph_of, compiler::Purpose purpose,
-                                        std::vector<GraphRef>& kept) {
-  TiledExecutable tiled{grid, {}};
-  for (const TileShape& shape : grid.Shapes()) {
-    ASSIGN_OR_RETURN(const GraphRef graph,
-                     (model.graphs().*graph_of)(shape.height, shape.width, IfUnknownFor(purpose)));
-    ASSIGN_OR_RETURN(tiled.executables[shape], model.graphs().Get(graph, purpose));
-    kept.push_back(graph);
-  }
-  return tiled;
+absl::StatusOr<ExecutablePointer> Acquire(const SdxlModel& model, VaeGraph graph_of,
+                                          compiler::Purpose purpose, Request& request) {
+  ASSIGN_OR_RETURN(GraphHandle graph,
+                   (model.graphs().*graph_of)(request.latent_height, request.latent_width,
+                                              IfUnknownFor(purpose)));
+  ASSIGN_OR_RETURN(ExecutablePointer executable, model.graphs().Get(graph, purpose));
+  request.graphs.push_back(std::move(graph));
+  return executable;
 }
 
 // The first stage's model reads the init image, and the last one's makes the picture.
 absl::Status Acquire(compiler::Purpose purpose, bool with_image, Request& request) {
-  const int height = request.latent_height, width = request.latent_width;
-  std::vector<GraphRef>& kept = request.graphs;
+  const StepShape shape{request.rows, request.latent_height, request.latent_width};
   for (Stage& stage : request.stages) {
-    RETURN_IF_ERROR(Acquire({request.rows, height, width}, purpose, stage, kept));
+    RETURN_IF_ERROR(Acquire(shape, purpose, stage, request.graphs));
   }
   const SdxlModel& first = *request.stages.front().model;
   const SdxlModel& last = *request.stages.back().model;
   if (with_image) {
-    const TileGrid tiles = first.TilesOf(height, width);
-    ASSIGN_OR_RETURN(request.encode, Acquire(first, tiles, &ModelGraphs::Encode, purpose, kept));
+    ASSIGN_OR_RETURN(request.encode, Acquire(first, &ModelGraphs::Encode, purpose, request));
+    ASSIGN_OR_RETURN(request.sample, Acquire(first, &ModelGraphs::Sample, purpose, request));
   }
-  const TileGrid tiles = last.TilesOf(height, width);
-  ASSIGN_OR_RETURN(request.decode, Acquire(last, tiles, &ModelGraphs::Decode, purpose, kept));
+  ASSIGN_OR_RETURN(request.decode, Acquire(last, &ModelGraphs::Decode, purpose, request));
   if (!last.graphs().has_decode_fallback()) return absl::OkStatus();
   ASSIGN_OR_RETURN(request.decode_fallback,
-                   Acquire(last, tiles, &ModelGraphs::DecodeFallback, purpose, kept));
+                   Acquire(last, &ModelGraphs::DecodeFallback, purpose, request));
   return absl::OkStatus();
 }
 
@@ -208,24 +202,23 @@ StepShape Pipeline::ShapeOf(Size size, int rows) const {
   return {rows, size.height / traits_.side_multiple, size.width / traits_.side_multiple};
 }
 
-absl::StatusOr<std::vector<GraphRef>> Pipeline::GraphsOf(Size bucket, int rows,
-                                                         IfUnknown unknown) const {
+absl::StatusOr<std::vector<GraphHandle>> Pipeline::GraphsOf(Size bucket, int rows,
+                                                            IfUnknown unknown) const {
   const StepShape shape = ShapeOf(bucket, rows);
-  std::vector<GraphRef> all;
+  std::vector<GraphHandle> all;
   for (const SdxlModel* model : Models()) {
     ModelGraphs& graphs = model->graphs();
     all.insert(all.end(), graphs.text().begin(), graphs.text().end());
     all.push_back(graphs.request());
     ASSIGN_OR_RETURN(all.emplace_back(), graphs.Step(shape, unknown));
-    for (const TileShape& tile : model->TilesOf(shape.height, shape.width).Shapes()) {
-      ASSIGN_OR_RETURN(all.emplace_back(), graphs.Decode(tile.height, tile.width, unknown));
-      if (graphs.has_decode_fallback()) {
-        ASSIGN_OR_RETURN(all.emplace_back(),
-                         graphs.DecodeFallback(tile.height, tile.width, unknown));
-      }
-      if (traits_.off.contains("vae_encoder")) continue;
-      ASSIGN_OR_RETURN(all.emplace_back(), graphs.Encode(tile.height, tile.width, unknown));
+    ASSIGN_OR_RETURN(all.emplace_back(), graphs.Decode(shape.height, shape.width, unknown));
+    if (graphs.has_decode_fallback()) {
+      ASSIGN_OR_RETURN(all.emplace_back(),
+                       graphs.DecodeFallback(shape.height, shape.width, unknown));
     }
+    if (traits_.off.contains("vae_encoder")) continue;
+    ASSIGN_OR_RETURN(all.emplace_back(), graphs.Encode(shape.height, shape.width, unknown));
+    ASSIGN_OR_RETURN(all.emplace_back(), graphs.Sample(shape.height, shape.width, unknown));
   }
   return all;
 }
@@ -262,23 +255,6 @@ absl::StatusOr<Pipeline::Pictures> Pipeline::TryStart(PictureSpec& resolved,
     pictures.push_back(std::make_unique<Picture>(request, seed));
   }
   return pictures;
-}
-
-absl::Status Pipeline::Run(Picture& picture) const {
-  switch (picture.next) {
-    case UnitKind::kText:
-      return RunText(picture);
-    case UnitKind::kEncode:
-      return RunEncode(picture);
-    case UnitKind::kStep:
-      return RunStep(picture);
-    case UnitKind::kDecode:
-      return RunDecode(picture);
-    case UnitKind::kPrepare:
-    case UnitKind::kDone:
-      break;
-  }
-  return absl::FailedPreconditionError("the picture is finished");
 }
 
 std::vector<std::string> Pipeline::UnusedParameters(const PictureSpec& asked,

@@ -1,9 +1,8 @@
-// Stable Diffusion XL as units of work: text-to-image, image-to-image, and base and refiner as an
-// ensemble of experts.
+// Stable Diffusion XL: text-to-image, image-to-image, and base and refiner as an ensemble of
+// experts. It makes pictures of requests; units of work (units.h) draw them.
 //
-// No threads, no queues, no loop over steps: whoever holds a Picture calls Run until its `next` is
-// kDone, in whatever order with other pictures'. Run is for one thread at a time; every other
-// method may be called from any thread.
+// No threads, no queues, no loop over steps: whoever holds a Picture enqueues unit after unit until
+// its `next` is kDone, in whatever order with other pictures'. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -41,7 +40,7 @@ class Pipeline {
 
   // Every graph that pictures of that shape may need, of both models, image-to-image too. An error:
   // some network cannot be built at that size.
-  absl::StatusOr<std::vector<GraphRef>> GraphsOf(
+  absl::StatusOr<std::vector<GraphHandle>> GraphsOf(
       Size bucket, int rows, ModelGraphs::IfUnknown unknown = ModelGraphs::IfUnknown::kBuild) const;
 
   // What one picture of that shape holds at most, beside weights, executables and arena: prompts,
@@ -56,9 +55,6 @@ class Pipeline {
   absl::StatusOr<Pictures> Start(PictureSpec resolved, compiler::Purpose purpose = {}) const;
   // As Start. `resolved`, which may hold a large image, is moved from only where this succeeds.
   absl::StatusOr<Pictures> TryStart(PictureSpec& resolved, compiler::Purpose purpose) const;
-
-  // Does the unit that picture.next names.
-  absl::Status Run(Picture& picture) const;
 
   // A sentence for each parameter of `asked` that has no effect on the pictures. `resolved` is what
   // Resolve made of it.

@@ -1,7 +1,7 @@
 #include "core/pipeline/pixels.h"
 
 #include <algorithm>
-#include <cmath>
+#include <memory>
 #include <utility>
 
 namespace latentd::pipeline {
@@ -9,60 +9,39 @@ namespace {
 
 constexpr int64_t kChannels = 3;
 
-// `size` over the image. What lies outside is the nearest pixel of the edge.
-image::Image Cut(image::Image image, Size size) {
-  if (Size{image.width, image.height} == size) return image;
-  const int left = (image.width - size.width) / 2, top = (image.height - size.height) / 2;
+// `size` over an image of bytes. What lies outside is the nearest pixel of the edge.
+image::Image Cut(absl::Span<const uint8_t> rgb, Size from, Size size) {
+  const int left = (from.width - size.width) / 2, top = (from.height - size.height) / 2;
   image::Image cut{size.width, size.height, {}};
   cut.rgb.reserve(static_cast<size_t>(size.width) * size.height * kChannels);
   for (int y = 0; y < size.height; ++y) {
-    const size_t row = std::clamp(top + y, 0, image.height - 1);
+    const size_t row = std::clamp(top + y, 0, from.height - 1);
     for (int x = 0; x < size.width; ++x) {
-      const size_t column = std::clamp(left + x, 0, image.width - 1);
-      const auto pixel = image.rgb.begin() + (row * image.width + column) * kChannels;
+      const size_t column = std::clamp(left + x, 0, from.width - 1);
+      const auto pixel = rgb.begin() + (row * from.width + column) * kChannels;
       cut.rgb.insert(cut.rgb.end(), pixel, pixel + kChannels);
     }
   }
   return cut;
 }
 
-uint8_t ToByte(float x) {
-  // A NaN becomes 0: clamp leaves it, and std::max prefers its first argument then.
-  const float unit = std::min(std::max(0.0f, x / 2 + 0.5f), 1.0f);
-  return static_cast<uint8_t>(std::nearbyint(unit * 255));
-}
-
 }  // namespace
 
-device::Buffer ToTensor(const image::Image& image) {
-  device::Buffer tensor =
-      device::Buffer::Allocate(device::DType::kF32, {1, kChannels, image.height, image.width});
-  const absl::Span<float> planes = tensor.as<float>();
-  const size_t pixels = planes.size() / kChannels;
-  for (size_t i = 0; i < pixels; ++i) {
-    for (size_t c = 0; c < kChannels; ++c) {
-      planes[c * pixels + i] =
-          2.0f * (static_cast<float>(image.rgb[i * kChannels + c]) / 255.0f) - 1.0f;
-    }
-  }
-  return tensor;
+device::Buffer ToPixels(image::Image image) {
+  const Size size{image.width, image.height};
+  const auto owner = std::make_shared<image::Image>(std::move(image));
+  return device::Buffer::Wrap(owner->rgb.data(), device::DType::kU8,
+                              {1, size.height, size.width, kChannels}, owner);
 }
 
-image::Image ToImage(const device::Buffer& tensor) {
-  image::Image image{static_cast<int>(tensor.shape()[3]), static_cast<int>(tensor.shape()[2]), {}};
-  const absl::Span<const float> planes = tensor.as<float>();
-  const size_t pixels = planes.size() / kChannels;
-  image.rgb.resize(planes.size());
-  for (size_t i = 0; i < pixels; ++i) {
-    for (size_t c = 0; c < kChannels; ++c) {
-      image.rgb[i * kChannels + c] = ToByte(planes[c * pixels + i]);
-    }
-  }
-  return image;
+image::Image CentreOf(const device::Buffer& pixels, Size size) {
+  const device::Shape& shape = pixels.shape();
+  return Cut(pixels.as<uint8_t>(), {static_cast<int>(shape[2]), static_cast<int>(shape[1])}, size);
 }
 
-image::Image CentreCrop(image::Image image, Size size) { return Cut(std::move(image), size); }
-
-image::Image ExtendEdges(image::Image image, Size size) { return Cut(std::move(image), size); }
+image::Image ExtendEdges(image::Image image, Size size) {
+  const Size from{image.width, image.height};
+  return from == size ? std::move(image) : Cut(image.rgb, from, size);
+}
 
 }  // namespace latentd::pipeline

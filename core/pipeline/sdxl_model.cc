@@ -11,14 +11,18 @@ namespace {
 
 constexpr int kDefaultSampleSize = 128;  // SDXL's, where config.json does not say
 
-// That a quarter of a tile is a whole number of latents.
+// That a quarter of a tile is a whole number of latents, and that no picture has very many: all of
+// them are in one graph.
 absl::Status CheckTiles(const std::string& path, const VaeConfig& vae) {
   const auto* kl = std::get_if<models::AutoencoderKlConfig>(&vae);
   const int64_t multiple = int64_t{4} * DownscaleOf(vae);
-  if (kl == nullptr || kl->sample_size % multiple == 0) return absl::OkStatus();
+  constexpr int64_t kMinTile = 128;
+  if (kl == nullptr) return absl::OkStatus();
+  if (kl->sample_size >= kMinTile && kl->sample_size % multiple == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(path, "/vae/config.json: tiles of sample_size ", kl->sample_size,
-                   " cannot be joined; supported: multiples of ", multiple, ", or no tiling"));
+                   " are not supported; supported: multiples of ", multiple, " from ", kMinTile,
+                   " on, or no tiling"));
 }
 
 // What draws with the UNet has to be there too.
@@ -48,23 +52,20 @@ absl::StatusOr<std::shared_ptr<const weights::WeightSet>> LoadWeights(
 
 }  // namespace
 
-SdxlModel::SdxlModel(Model which, const weights::Checkpoint& checkpoint, ModelConfigs configs,
-                     std::optional<int64_t> vae_tiling_above)
+SdxlModel::SdxlModel(Model which, const weights::Checkpoint& checkpoint, ModelConfigs configs)
     : which_(which),
       path_(checkpoint.path()),
       pipeline_class_(checkpoint.pipeline_class()),
       force_zeros_(checkpoint.force_zeros_for_empty_prompt()),
       aesthetics_score_(checkpoint.requires_aesthetics_score()),
-      configs_(std::move(configs)),
-      vae_tiling_above_(vae_tiling_above) {}
+      configs_(std::move(configs)) {}
 
 absl::StatusOr<std::unique_ptr<const SdxlModel>> SdxlModel::Load(
     Model which, const weights::Checkpoint& checkpoint, weights::WeightStore& store,
     compiler::GraphStore& graphs, const ModelOptions& options) {
   ASSIGN_OR_RETURN(ModelConfigs configs, ReadModelConfigs(checkpoint));
   if (options.vae_tiling_above) RETURN_IF_ERROR(CheckTiles(checkpoint.path(), configs.vae));
-  std::unique_ptr<SdxlModel> model(
-      new SdxlModel(which, checkpoint, std::move(configs), options.vae_tiling_above));
+  std::unique_ptr<SdxlModel> model(new SdxlModel(which, checkpoint, std::move(configs)));
   if (IsOff(options.components, UnetOf(which))) return model;
   RETURN_IF_ERROR(CheckNeeds(which, model->configs_, options.components));
   ASSIGN_OR_RETURN(auto weights, LoadWeights(which, checkpoint, model->configs_, store));
@@ -81,16 +82,6 @@ absl::StatusOr<schedulers::SchedulerConfig> SdxlModel::SchedulerWith(
     const schedulers::Overrides& overrides) const {
   return schedulers::ParseSchedulerConfig(configs_.scheduler_json, overrides,
                                           configs_.scheduler_class);
-}
-
-TileGrid SdxlModel::TilesOf(int height, int width) const {
-  const auto* kl = std::get_if<models::AutoencoderKlConfig>(&vae());
-  const int64_t area = int64_t{DownscaleOf(vae())} * DownscaleOf(vae());
-  if (kl == nullptr || !vae_tiling_above_ || height * width * area <= *vae_tiling_above_) {
-    return TileGrid::Whole({height, width});
-  }
-  return TileGrid::Overlapping({height, width},
-                               static_cast<int>(kl->sample_size / kl->downscale()));
 }
 
 int SdxlModel::max_clip_skip() const {

@@ -14,7 +14,6 @@
 #include "core/pipeline/model_configs.h"
 #include "core/pipeline/model_graphs.h"
 #include "core/pipeline/picture_spec.h"
-#include "core/pipeline/tiles.h"
 #include "core/schedulers/config.h"
 #include "core/weights/checkpoint.h"
 #include "core/weights/weight_store.h"
@@ -42,9 +41,6 @@ class SdxlModel {
   // In the order in which their hidden states are joined; the last one's pooled state counts.
   const std::vector<TextEncoder>& text_encoders() const { return configs_.text_encoders; }
   const VaeConfig& vae() const { return configs_.vae; }
-  // How images of that size, in latents, go through the autoencoder. An AutoencoderTiny, which
-  // needs little memory, takes any of them whole.
-  TileGrid TilesOf(int height, int width) const;
   const ConditioningSizes& conditioning() const { return configs_.conditioning; }
   int64_t latent_channels() const { return configs_.unet.in_channels; }
   // How many of the text encoders' last layers can be left out beyond the one that SDXL leaves out.
@@ -58,8 +54,7 @@ class SdxlModel {
   ModelGraphs& graphs() const { return *graphs_; }
 
  private:
-  SdxlModel(Model which, const weights::Checkpoint& checkpoint, ModelConfigs configs,
-            std::optional<int64_t> vae_tiling_above);
+  SdxlModel(Model which, const weights::Checkpoint& checkpoint, ModelConfigs configs);
 
   const Model which_;
   const std::string path_;
@@ -67,7 +62,6 @@ class SdxlModel {
   const bool force_zeros_;
   const bool aesthetics_score_;
   const ModelConfigs configs_;
-  const std::optional<int64_t> vae_tiling_above_;
   std::unique_ptr<ModelGraphs> graphs_;
 };
 

@@ -9,8 +9,7 @@
 namespace latentd::pipeline {
 
 // What one picture of that shape holds at most, beside weights, executables and arena, where every
-// model has its turn: prompts, init image, latents, and either the state block or the pixels, as
-// floats and as bytes.
+// model has its turn: prompts, init image, latents, and either the state block or the pixels.
 int64_t StateBytes(const std::vector<const SdxlModel*>& models, const StepShape& shape, Size size);
 
 }  // namespace latentd::pipeline

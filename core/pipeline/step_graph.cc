@@ -1,5 +1,7 @@
 #include "core/pipeline/step_graph.h"
 
+#include "absl/strings/str_cat.h"
+#include "core/pipeline/limits.h"
 #include "core/schedulers/schedule.h"
 
 namespace latentd::pipeline {
@@ -12,7 +14,7 @@ using graph::Shape;
 using graph::Value;
 
 constexpr int64_t kState = schedulers::kStateRows;
-constexpr int64_t kCombined = schedulers::kCombined;
+constexpr auto kLine = static_cast<int64_t>(schedulers::kLineElements);
 
 // Adds the step's inputs in the order of the header.
 class StepGraph {
@@ -23,84 +25,96 @@ class StepGraph {
         channels_(channels),
         height_(shape.height),
         width_(shape.width),
-        state_(Step("state", {rows_, kState, channels_, height_, width_})),
-        noise_(Step("noise", {rows_, channels_, height_, width_})),
-        input_scale_(Step("input_scale", {rows_})),
-        timestep_(Step("timestep", {rows_})),
-        matrix_(Step("matrix", {rows_, kState, kCombined})),
-        guidance_(Step("guidance", {rows_, rows_})),
-        text_rows_(Step("text_rows", {rows_, rows_})),
-        guidance_rescale_(Step("guidance_rescale", {rows_})) {}
+        state_(Floats("state", {rows_, kState, channels_, height_, width_})),
+        step_(Integers("step")),
+        table_(Floats("table", {rows_, kMaxEvaluations, kLine})),
+        noise_(Floats("noise", {rows_, channels_, height_, width_})),
+        guidance_scale_(Floats("guidance_scale", {rows_})),
+        guidance_rescale_(Floats("guidance_rescale", {rows_})),
+        negative_rows_(Integers("negative_rows")),
+        text_rows_(Integers("text_rows")),
+        line_(b_.Select(table_, step_)) {}
 
-  Value timestep() const { return timestep_; }
+  Value Timestep() { return b_.Reshape(FromLine(schedulers::kLineTimestep), {rows_}); }
 
   Value NetworkInput() {
     const Value x = b_.Reshape(b_.Slice(state_, 1, 0, 1), {rows_, channels_, height_, width_});
-    return b_.Mul(x, b_.Reshape(input_scale_, {rows_, 1, 1, 1}));
+    return b_.Mul(x, b_.Reshape(FromLine(schedulers::kLineInputScale), {rows_, 1, 1, 1}));
   }
 
   // Classifier-free guidance, then the rescaling of section 3.4 of "Common Diffusion Noise
   // Schedules and Sample Steps are Flawed": towards the guided output with the standard deviation
   // of the conditional one. Two outputs without deviation have the ratio 1, and where only the
   // guided one has none it is finite: a share of 0, the default, then leaves what was guided.
+  //
+  // Each row reads its own picture's rows and no other, so that what is not finite stays there.
   Value Guide(Value output) {
-    const Value flat = b_.Reshape(output, {rows_, Pixels()});
-    const Value guided = b_.Matmul(guidance_, flat);
-    const Value text = b_.Matmul(text_rows_, flat);
+    const Value flat = b_.Reshape(output, {rows_, channels_ * height_ * width_});
+    const Value negative = b_.Embedding(flat, negative_rows_);
+    const Value text = b_.Embedding(flat, text_rows_);
+    const Value scale = b_.Reshape(guidance_scale_, {rows_, 1});
+    const Value guided = b_.Add(negative, b_.Mul(b_.Sub(text, negative), scale));
     const Value ratio = b_.Div(Deviation(text), Deviation(guided));
     const Value rescaled = b_.Mul(guided, ratio);
     const Value share = b_.Reshape(guidance_rescale_, {rows_, 1});
-    return b_.Add(b_.Mul(rescaled, share), b_.Mul(guided, b_.Sub(b_.Scalar(1), share)));
+    const Value mixed =
+        b_.Add(b_.Mul(rescaled, share), b_.Mul(guided, b_.Sub(b_.Scalar(1), share)));
+    return b_.Reshape(mixed, {rows_, channels_, height_, width_});
   }
 
-  // S' = M [S, output, noise].
-  Value Advance(Value guided) {
-    const Value combined = b_.Concat(
-        {b_.Reshape(state_, {rows_, kState, Pixels()}), b_.Reshape(guided, {rows_, 1, Pixels()}),
-         b_.Reshape(noise_, {rows_, 1, Pixels()})},
-        1);
-    return b_.Reshape(b_.Matmul(matrix_, combined), {rows_, kState, channels_, height_, width_});
+  void Advance(Value guided) {
+    const Value next = b_.SchedulerStep(state_, guided, noise_, line_);
+    b_.Output("state", next);
+    b_.Output("step", b_.Increment(step_));
+    b_.Output("finite", b_.IsFinite(next));
   }
 
  private:
-  Value Step(const char* name, Shape shape) {
+  Value Floats(const char* name, Shape shape) {
     return b_.Input(name, DType::kF32, std::move(shape), Rate::kStep);
+  }
+  Value Integers(const char* name) { return b_.Input(name, DType::kI64, {rows_}, Rate::kStep); }
+  Value FromLine(size_t at) {
+    const auto begin = static_cast<int64_t>(at);
+    return b_.Slice(line_, 1, begin, begin + 1);
   }
   // Above 0, by less than any deviation is exact to.
   Value Deviation(Value flat) { return b_.Add(b_.RowStd(flat), b_.Scalar(1e-20f)); }
-  int64_t Pixels() const { return channels_ * height_ * width_; }
 
   GraphBuilder& b_;
   int64_t rows_, channels_, height_, width_;
-  Value state_, noise_, input_scale_, timestep_, matrix_, guidance_, text_rows_, guidance_rescale_;
+  Value state_, step_, table_, noise_, guidance_scale_, guidance_rescale_, negative_rows_,
+      text_rows_, line_;
 };
 
 }  // namespace
+
+std::string HiddenStatesInput(size_t index) {
+  return absl::StrCat("encoder_hidden_states.", index);
+}
 
 absl::StatusOr<graph::Graph> MakeStepGraph(const models::Unet2dConditionConfig& config,
                                            const StepShape& shape, const ConditioningSizes& sizes,
                                            GraphBuilder::StoredDType stored_dtype) {
   GraphBuilder b(std::move(stored_dtype));
   StepGraph step(b, shape, config.in_channels);
-  const auto request = [&](const char* name, Shape dims) {
+  const auto request = [&](const std::string& name, Shape dims) {
     return b.Input(name, DType::kF32, std::move(dims), Rate::kRequest);
   };
   models::Unet2dConditionInputs inputs;
   inputs.sample = step.NetworkInput();
-  inputs.timestep = step.timestep();
-  inputs.encoder_hidden_states =
-      request("encoder_hidden_states", {shape.rows, sizes.tokens, sizes.features});
+  inputs.timestep = step.Timestep();
+  std::vector<Value> states;
+  for (size_t i = 0; i < sizes.features.size(); ++i) {
+    const Shape dims = {shape.rows, sizes.tokens, sizes.features[i]};
+    states.push_back(request(HiddenStatesInput(i), dims));
+  }
+  inputs.encoder_hidden_states = b.Concat(states, 2);
   inputs.text_embeds = request("text_embeds", {shape.rows, sizes.pooled});
   inputs.time_ids = request("time_ids", {shape.rows, sizes.time_ids});
   const Value output = models::Unet2dCondition(b, config, "unet", inputs);
-  b.Output("state", step.Advance(step.Guide(output)));
+  step.Advance(step.Guide(output));
   return std::move(b).Build();
-}
-
-int64_t StepElements(const StepShape& shape, int64_t channels) {
-  const int64_t latents = channels * shape.height * shape.width;
-  const int64_t row = (2 * kState + 1) * latents + kState * kCombined + 2 * shape.rows + 3;
-  return shape.rows * row;
 }
 
 }  // namespace latentd::pipeline

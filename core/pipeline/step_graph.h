@@ -4,17 +4,25 @@
 //
 // Inputs, for R rows, C channels, H x W latents (step rate unless said otherwise):
 //   state [R, 4, C, H, W]     x and the noise scheduler's history (core/schedulers/schedule.h)
-//   noise [R, C, H, W]
-//   input_scale [R], timestep [R], matrix [R, 4, 6]
-//                             the row's line of its schedule
-//   guidance [R, R]           what each row's output becomes of all rows': [[1-g, g], [1-g, g]]
-//                             for a picture's two rows
-//   text_rows [R, R]          for each row, which row is conditioned on its prompt
-//   guidance_rescale [R]
-//   encoder_hidden_states [R, 77, D], text_embeds [R, P], time_ids [R, T]
-//                             request rate
-// Output: state [R, 4, C, H, W].
+//   step i64 [R]              which line of its table a row is at
+//   table [R, kMaxEvaluations, 27]
+//                             the row's schedule (schedulers::WriteTable)
+//   noise [R, C, H, W]        read where the line says that noise is drawn
+//   guidance_scale [R], guidance_rescale [R]
+//   negative_rows i64 [R], text_rows i64 [R]
+//                             for each row, which rows are conditioned on its negative prompt and
+//                             on its prompt: the same row twice where there is no guidance
+//   encoder_hidden_states.0 [R, 77, D0], ..., text_embeds [R, P], time_ids [R, T]
+//                             request rate; one for each text encoder, joined along D
+// Outputs: state and step, which update the inputs of that name; finite u8 [R]: 1 where all of a
+// row's state is.
 #pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "core/graph/graph.h"
@@ -33,16 +41,21 @@ struct StepShape {
 // The sizes of the request-rate inputs.
 struct ConditioningSizes {
   int64_t tokens = 77;
-  int64_t features = 0;  // of encoder_hidden_states
+  std::vector<int64_t> features;  // of each text encoder's hidden states
   int64_t pooled = 0;
   int64_t time_ids = 6;
+
+  // Of all of them, joined.
+  int64_t joined_features() const {
+    return std::accumulate(features.begin(), features.end(), int64_t{0});
+  }
 };
+
+// The input for the hidden states of the text encoder at `index`: "encoder_hidden_states.0".
+std::string HiddenStatesInput(size_t index);
 
 absl::StatusOr<graph::Graph> MakeStepGraph(const models::Unet2dConditionConfig& config,
                                            const StepShape& shape, const ConditioningSizes& sizes,
                                            graph::GraphBuilder::StoredDType stored_dtype);
-
-// Float32 values in all inputs but those of request rate, and in the output.
-int64_t StepElements(const StepShape& shape, int64_t channels);
 
 }  // namespace latentd::pipeline

@@ -1,144 +1,108 @@
-// Steps: the state block of a stage, and one evaluation at a time.
-#include <algorithm>
-#include <cstring>
+// Steps: a picture's place in a lane for the steps of a stage, and one evaluation at a time.
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/pipeline/finite.h"
-#include "core/pipeline/units.h"
+#include "core/pipeline/unit_kinds.h"
 
 namespace latentd::pipeline {
 namespace {
 
-using backends::Port;
 using device::Buffer;
+using device::DType;
+using device::Place;
 
-int PortIndex(const backends::Executable& executable, absl::string_view name) {
-  const std::vector<Port>& ports = executable.inputs();
-  const auto found =
-      std::find_if(ports.begin(), ports.end(), [&](const Port& port) { return port.name == name; });
-  return static_cast<int>(found - ports.begin());
-}
-
-// Fills one row of a [rows, ...] buffer.
-void FillRow(const Buffer& buffer, int row, absl::Span<const float> values) {
-  std::copy(values.begin(), values.end(), buffer.Rows(row, row + 1).as<float>().begin());
-}
-
-// Row r of the guidance matrix says what r's output becomes of all rows' outputs. Both rows of a
-// picture get the same guided output, so that both carry the same latents.
-void FillGuidance(StateBlock& block, const PictureSpec& spec, int rows) {
-  Buffer& guidance = block.inputs[PortIndex(*block.executable, "guidance")];
-  Buffer& text_rows = block.inputs[PortIndex(*block.executable, "text_rows")];
-  Buffer& rescale = block.inputs[PortIndex(*block.executable, "guidance_rescale")];
-  const auto g = static_cast<float>(*spec.guidance_scale);
-  for (int row = 0; row < rows; ++row) {
-    if (rows == 1) FillRow(guidance, row, {1.0f});
-    if (rows == 2) FillRow(guidance, row, {1.0f - g, g});
-    text_rows.Rows(row, row + 1).as<float>()[rows - 1] = 1;
-    rescale.as<float>()[row] = rows == 2 ? static_cast<float>(*spec.guidance_rescale) : 0.0f;
-  }
-}
-
-StateBlock MakeBlock(const Picture& picture) {
+LaneRows RowsOf(const Picture& picture) {
   const Request& request = *picture.request;
-  const NamedBuffers& conditioning = request.conditioning[picture.stage_index]->request;
-  StateBlock block;
-  block.executable = picture.stage().step;
-  for (const Port& port : block.executable->inputs()) {
-    const auto shared = conditioning.find(port.name);
-    block.inputs.push_back(shared != conditioning.end() ? shared->second
-                                                        : Buffer::Allocate(port.dtype, port.shape));
-  }
-  const Port& state = block.executable->outputs().front();
-  block.outputs.push_back(Buffer::Allocate(state.dtype, state.shape));
-  block.at = {PortIndex(*block.executable, "state"), PortIndex(*block.executable, "input_scale"),
-              PortIndex(*block.executable, "timestep"), PortIndex(*block.executable, "matrix"),
-              PortIndex(*block.executable, "noise")};
-  FillGuidance(block, request.spec, request.rows);
-  return block;
+  const PictureSpec& spec = request.spec;
+  const bool guided = UsesGuidance(spec);
+  return {.rows = request.rows,
+          .latents = picture.latents,
+          .schedule = &picture.stage().schedule,
+          .request = request.conditioning[picture.stage_index]->request,
+          .guidance_scale = guided ? static_cast<float>(*spec.guidance_scale) : 1.0f,
+          .guidance_rescale = guided ? static_cast<float>(*spec.guidance_rescale) : 0.0f};
+}
+
+absl::StatusOr<LanePlace> JoinLane(const Picture& picture, device::Stream& stream) {
+  LanePlace place;
+  ASSIGN_OR_RETURN(place.lane, StepLane::Create({{picture.rows(), picture.stage().step}}));
+  ASSIGN_OR_RETURN(place.first_row, place.lane->Join(RowsOf(picture), stream));
+  return place;
 }
 
 // Text-to-image starts from noise; everything else has latents already.
-void MakeFirstLatents(Picture& picture) {
-  if (picture.latents.has_memory()) return;
+absl::Status DrawFirstLatents(Picture& picture) {
+  if (picture.latents.has_memory()) return absl::OkStatus();
   const Request& request = *picture.request;
-  picture.latents = picture.generator.Normal(
-      {1, picture.stage().model->latent_channels(), request.latent_height, request.latent_width});
-  const auto scale = static_cast<float>(picture.stage().schedule.initial_noise_scale);
-  for (float& x : picture.latents.as<float>()) x *= scale;
-}
-
-// x is the first of the four parts of each row's state.
-void JoinBlock(Picture& picture, StateBlock& block) {
-  const absl::Span<const float> x = picture.latents.as<float>();
-  for (int row = 0; row < picture.rows(); ++row) FillRow(block.inputs[block.at.state], row, x);
-}
-
-void LeaveBlock(Picture& picture) {
-  const Buffer& state = picture.block->inputs[picture.block->at.state];
-  std::memcpy(picture.latents.data(), state.data(), picture.latents.bytes());
-  picture.block.reset();
-}
-
-// From the end of one stage to the next, which draws from a generator of its own, seeded alike.
-absl::Status EndStage(Picture& picture) {
-  const std::string model = NameOf(picture.model());
-  RETURN_IF_ERROR(CheckFinite(picture.latents, absl::StrCat("latents of the ", model, "'s steps"),
-                              absl::StrCat("the ", model, "'s unet")));
-  picture.evaluation = 0;
-  if (picture.stage_index + 1 == picture.request->stages.size()) {
-    picture.next = UnitKind::kDecode;
-    return absl::OkStatus();
-  }
-  picture.handed_over = Buffer::Allocate(device::DType::kF32, picture.latents.shape());
-  std::memcpy(picture.handed_over.data(), picture.latents.data(), picture.latents.bytes());
-  ++picture.stage_index;
-  picture.generator = noise::NoiseGenerator(picture.seed);
-  picture.next = UnitKind::kText;
+  const Stage& stage = picture.stage();
+  ASSIGN_OR_RETURN(picture.latents,
+                   stage.step->device().Allocate(DType::kF32,
+                                                 {1, stage.model->latent_channels(),
+                                                  request.latent_height, request.latent_width},
+                                                 Place::kPinned));
+  picture.generator.Fill(picture.latents, stage.schedule.initial_noise_scale);
   return absl::OkStatus();
 }
 
-void DrawNoise(Picture& picture, StateBlock& block) {
-  Buffer& noise = block.inputs[block.at.noise];
-  Buffer first = noise.Rows(0, 1);
-  picture.generator.Fill(first);
-  for (int row = 1; row < picture.rows(); ++row) FillRow(noise, row, first.as<float>());
+// To new memory: what the latents were in before may be the stage's init image, or another's.
+absl::Status LeaveLane(Picture& picture, device::Stream& stream, PendingWork& work) {
+  const LanePlace place = *std::exchange(picture.place, std::nullopt);
+  device::Device& device = place.lane->device();
+  ASSIGN_OR_RETURN(const Buffer finite, device.Allocate(DType::kU8, {1}, Place::kPinned));
+  ASSIGN_OR_RETURN(picture.latents,
+                   device.Allocate(DType::kF32, picture.latents.shape(), Place::kDevice));
+  RETURN_IF_ERROR(place.lane->Leave(place.first_row, picture.latents, finite, stream));
+  const std::string model = NameOf(picture.model());
+  work.flags.push_back({finite, absl::StrCat("latents of the ", model, "'s steps"),
+                        absl::StrCat("the ", model, "'s unet")});
+  return absl::OkStatus();
 }
 
-void FillCoefficients(Picture& picture, StateBlock& block,
-                      const schedulers::StepCoefficients& step) {
-  for (int row = 0; row < picture.rows(); ++row) {
-    block.inputs[block.at.input_scale].as<float>()[row] = step.input_scale;
-    block.inputs[block.at.timestep].as<float>()[row] = static_cast<float>(step.timestep);
-    FillRow(block.inputs[block.at.matrix], row, step.matrix);
+// From the end of one stage to the next, which draws from a generator of its own, seeded alike.
+void EndStage(Picture& picture) {
+  picture.evaluation = 0;
+  if (picture.stage_index + 1 == picture.request->stages.size()) {
+    picture.next = UnitKind::kDecode;
+    return;
   }
-  if (step.draws_noise) DrawNoise(picture, block);
+  picture.handed_over = picture.latents;
+  ++picture.stage_index;
+  picture.generator = noise::NoiseGenerator(picture.seed);
+  picture.next = UnitKind::kText;
 }
 
 }  // namespace
 
-absl::Status BeginSteps(Picture& picture) {
-  MakeFirstLatents(picture);
-  if (picture.stage().schedule.steps.empty()) return EndStage(picture);
-  picture.block = MakeBlock(picture);
-  JoinBlock(picture, *picture.block);
+absl::Status BeginSteps(Picture& picture, device::Stream& stream) {
+  RETURN_IF_ERROR(DrawFirstLatents(picture));
+  if (picture.stage().schedule.steps.empty()) {
+    EndStage(picture);
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(picture.place, JoinLane(picture, stream));
   picture.next = UnitKind::kStep;
   return absl::OkStatus();
 }
 
-absl::Status RunStep(Picture& picture) {
-  StateBlock& block = *picture.block;
+// Noise is drawn while the device is at the step before.
+absl::Status EnqueueStep(Picture& picture, device::Stream& stream, PendingUnit& unit) {
+  const LanePlace& place = *picture.place;
+  unit.work.kept.push_back(place.lane);
   const auto& steps = picture.stage().schedule.steps;
   const schedulers::StepCoefficients& step = steps[picture.evaluation];
-  FillCoefficients(picture, block, step);
-  RETURN_IF_ERROR(block.executable->Run(block.inputs, absl::MakeSpan(block.outputs)));
-  std::swap(block.inputs[block.at.state], block.outputs.front());
+  if (step.draws_noise) {
+    ASSIGN_OR_RETURN(unit.work.events.emplace_back(),
+                     place.lane->DrawNoise(place.first_row, picture.generator, stream));
+  }
+  RETURN_IF_ERROR(place.lane->Step(stream));
   picture.steps_done =
       picture.request->steps_before(picture.stage_index) + step.denoising_index + 1;
-  if (++picture.evaluation < steps.size()) return absl::OkStatus();
-  LeaveBlock(picture);
-  return EndStage(picture);
+  unit.ends_stage = ++picture.evaluation == steps.size();
+  if (!unit.ends_stage) return absl::OkStatus();
+  RETURN_IF_ERROR(LeaveLane(picture, stream, unit.work));
+  EndStage(picture);
+  return absl::OkStatus();
 }
 
 }  // namespace latentd::pipeline

@@ -1,14 +1,14 @@
 #include "core/pipeline/vae_graph.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
+#include <utility>
 #include <vector>
+
+#include "core/pipeline/tiled_graph.h"
 
 namespace latentd::pipeline {
 namespace {
 
-using device::Buffer;
 using device::DType;
 using graph::GraphBuilder;
 using graph::Rate;
@@ -66,35 +66,31 @@ Value EncodeWith(GraphBuilder& b, const AutoencoderTinyConfig& config, Value ima
   return models::EncodeAutoencoderTiny(b, config, "vae", image);
 }
 
+// (latents - offset) * factor.
+Value Scale(GraphBuilder& b, Value latents, const Scaling& scaling) {
+  const auto channels = static_cast<int64_t>(scaling.factor.size());
+  if (!IsZero(scaling.offset)) {
+    latents = b.Sub(latents, b.Constant(scaling.offset, {1, channels, 1, 1}));
+  }
+  return b.Mul(latents, b.Constant(scaling.factor, {1, channels, 1, 1}));
+}
+
 // diffusers' DiagonalGaussianDistribution clamps so.
 constexpr float kMinLogVariance = -30;
 constexpr float kMaxLogVariance = 20;
 
-Buffer Sample(const Buffer& moments, noise::NoiseGenerator& generator) {
-  const auto& dims = moments.shape();
-  Buffer latents = generator.Normal({1, dims[1] / 2, dims[2], dims[3]});
-  const absl::Span<float> x = latents.as<float>();
-  const float* mean = moments.as<float>().data();
-  const float* log_variance = mean + x.size();
-  for (size_t i = 0; i < x.size(); ++i) {
-    const float clamped = std::clamp(log_variance[i], kMinLogVariance, kMaxLogVariance);
-    x[i] = mean[i] + std::exp(0.5f * clamped) * x[i];
-  }
-  return latents;
+// mean + exp(log variance / 2) * noise.
+Value SampleOf(GraphBuilder& b, Value moments, Value noise) {
+  const int64_t channels = b.shape(noise)[1];
+  const Value mean = b.Slice(moments, 1, 0, channels);
+  const Value log_variance =
+      b.Clamp(b.Slice(moments, 1, channels, 2 * channels), kMinLogVariance, kMaxLogVariance);
+  return b.Add(mean, b.Mul(b.Exp(b.Mul(b.Scalar(0.5f), log_variance)), noise));
 }
 
-Buffer Copy(const Buffer& buffer) {
-  Buffer copy = Buffer::Allocate(buffer.dtype(), buffer.shape());
-  std::memcpy(copy.data(), buffer.data(), buffer.bytes());
-  return copy;
-}
-
-void Scale(Buffer& latents, const Scaling& scaling) {
-  const absl::Span<float> x = latents.as<float>();
-  const size_t plane = x.size() / scaling.factor.size();
-  for (size_t i = 0; i < x.size(); ++i) {
-    x[i] = (x[i] - scaling.offset[i / plane]) * scaling.factor[i / plane];
-  }
+// Of a picture's step.
+Value Step(GraphBuilder& b, const char* name, graph::Shape shape) {
+  return b.Input(name, DType::kF32, std::move(shape), Rate::kStep);
 }
 
 }  // namespace
@@ -111,34 +107,60 @@ int64_t LatentChannelsOf(const VaeConfig& config) {
   return std::visit([](const auto& vae) { return vae.latent_channels; }, config);
 }
 
-absl::StatusOr<graph::Graph> MakeDecodeGraph(const VaeConfig& config, int64_t height, int64_t width,
+bool IsDistribution(const VaeConfig& config) {
+  return std::holds_alternative<AutoencoderKlConfig>(config);
+}
+
+absl::StatusOr<graph::Graph> MakeDecodeGraph(const VaeConfig& config, const TileGrid& tiles,
                                              GraphBuilder::StoredDType stored_dtype) {
   GraphBuilder b(std::move(stored_dtype));
-  const Value latents =
-      b.Input("latents", DType::kF32, {1, LatentChannelsOf(config), height, width}, Rate::kStep);
+  const auto [height, width] = tiles.image();
+  const Value latents = Step(b, "latents", {1, LatentChannelsOf(config), height, width});
   const Value unscaled = Unscale(b, latents, ScalingOf(config));
-  b.Output("image",
-           std::visit([&](const auto& vae) { return DecodeWith(b, vae, unscaled); }, config));
+  const auto decode = [&](Value tile) {
+    return std::visit([&](const auto& vae) { return DecodeWith(b, vae, tile); }, config);
+  };
+  const Value image = OverTiles(b, tiles, unscaled, /*scale_in=*/1, DownscaleOf(config), decode);
+  b.Output("pixels", b.ToPixels(b.Permute(image, {0, 2, 3, 1})));
+  b.Output("finite", b.IsFinite(image));
   return std::move(b).Build();
 }
 
-absl::StatusOr<graph::Graph> MakeEncodeGraph(const VaeConfig& config, int64_t height, int64_t width,
+absl::StatusOr<graph::Graph> MakeEncodeGraph(const VaeConfig& config, const TileGrid& tiles,
                                              GraphBuilder::StoredDType stored_dtype) {
   GraphBuilder b(std::move(stored_dtype));
   const int64_t scale = DownscaleOf(config);
-  const Value image =
-      b.Input("image", DType::kF32, {1, 3, height * scale, width * scale}, Rate::kStep);
-  b.Output("encoded",
-           std::visit([&](const auto& vae) { return EncodeWith(b, vae, image); }, config));
+  const int64_t height = tiles.image().height * scale, width = tiles.image().width * scale;
+  const Value pixels = b.Input("image", DType::kU8, {1, height, width, 3}, Rate::kStep);
+  const Value unit = b.Div(b.Cast(pixels, DType::kF32), b.Scalar(255));
+  const Value image = b.Permute(b.Sub(b.Mul(unit, b.Scalar(2)), b.Scalar(1)), {0, 3, 1, 2});
+  const auto encode = [&](Value tile) {
+    return std::visit([&](const auto& vae) { return EncodeWith(b, vae, tile); }, config);
+  };
+  const Value moments = OverTiles(b, tiles, image, scale, /*scale_out=*/1, encode);
+  b.Output("moments", moments);
+  b.Output("finite", b.IsFinite(moments));
   return std::move(b).Build();
 }
 
-device::Buffer ToLatents(const VaeConfig& config, const device::Buffer& encoded,
-                         noise::NoiseGenerator& generator) {
-  const bool is_distribution = std::holds_alternative<AutoencoderKlConfig>(config);
-  Buffer latents = is_distribution ? Sample(encoded, generator) : Copy(encoded);
-  Scale(latents, ScalingOf(config));
-  return latents;
+absl::StatusOr<graph::Graph> MakeSampleGraph(const VaeConfig& config, int64_t height,
+                                             int64_t width) {
+  GraphBuilder b;
+  const int64_t channels = LatentChannelsOf(config);
+  const graph::Shape shape{1, channels, height, width};
+  Value latents;
+  if (IsDistribution(config)) {
+    const Value moments = Step(b, "moments", {1, 2 * channels, height, width});
+    latents = SampleOf(b, moments, Step(b, "sample_noise", shape));
+  } else {
+    latents = Step(b, "moments", shape);
+  }
+  const Value noise = Step(b, "noise", shape);
+  const auto scale = [&](const char* name) { return b.Reshape(Step(b, name, {1}), {1, 1, 1, 1}); };
+  const Value image_scale = scale("image_scale"), noise_scale = scale("noise_scale");
+  latents = Scale(b, latents, ScalingOf(config));
+  b.Output("latents", b.Add(b.Mul(image_scale, latents), b.Mul(noise_scale, noise)));
+  return std::move(b).Build();
 }
 
 }  // namespace latentd::pipeline

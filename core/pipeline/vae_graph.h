@@ -1,16 +1,15 @@
-// The autoencoder's two graphs, which share nothing but weights, and the scaling of latents between
-// it and the UNet.
+// The autoencoder's graphs: decoding and encoding, which share nothing but weights, whole or in
+// tiles, and what lies between what was encoded and the UNet.
 #pragma once
 
 #include <variant>
 
 #include "absl/status/statusor.h"
-#include "core/device/buffer.h"
 #include "core/graph/graph.h"
 #include "core/graph/graph_builder.h"
 #include "core/models/autoencoder_kl.h"
 #include "core/models/autoencoder_tiny.h"
-#include "core/noise/noise_generator.h"
+#include "core/pipeline/tiles.h"
 
 namespace latentd::pipeline {
 
@@ -20,18 +19,24 @@ using VaeConfig = std::variant<models::AutoencoderKlConfig, models::AutoencoderT
 int DownscaleOf(const VaeConfig& config);
 int64_t LatentChannelsOf(const VaeConfig& config);
 
-// "latents" [1, C, h, w] as the UNet has them -> "image" [1, 3, H, W], about [-1, 1].
-absl::StatusOr<graph::Graph> MakeDecodeGraph(const VaeConfig& config, int64_t height, int64_t width,
+// Whether encoding gives a distribution to draw latents from, and not the latents.
+bool IsDistribution(const VaeConfig& config);
+
+// "latents" [1, C, h, w] as the UNet has them -> "pixels" u8 [1, H, W, 3] and "finite" u8 [1]: 0 if
+// some pixel was NaN or infinite before it was made a byte.
+absl::StatusOr<graph::Graph> MakeDecodeGraph(const VaeConfig& config, const TileGrid& tiles,
                                              graph::GraphBuilder::StoredDType stored_dtype);
 
-// "image" [1, 3, H, W] -> "encoded": the moments [1, 2C, h, w] of AutoencoderKL's distribution, or
-// AutoencoderTiny's latents [1, C, h, w]. `height` and `width` are those of the latents.
-absl::StatusOr<graph::Graph> MakeEncodeGraph(const VaeConfig& config, int64_t height, int64_t width,
+// "image" u8 [1, H, W, 3] -> "moments": [1, 2C, h, w] of AutoencoderKL's distribution, or
+// AutoencoderTiny's latents [1, C, h, w]; and "finite" u8 [1] of them.
+absl::StatusOr<graph::Graph> MakeEncodeGraph(const VaeConfig& config, const TileGrid& tiles,
                                              graph::GraphBuilder::StoredDType stored_dtype);
 
-// What was encoded to latents for the UNet: of a distribution, the sample mean + exp(log variance /
-// 2) * noise, with one draw from the generator.
-device::Buffer ToLatents(const VaeConfig& config, const device::Buffer& encoded,
-                         noise::NoiseGenerator& generator);
+// What was encoded to latents for the UNet: "moments", as above; of a distribution "sample_noise"
+// [1, C, h, w], with which the sample mean + exp(log variance / 2) * noise is drawn; "noise" [1, C,
+// h, w], "image_scale" [1] and "noise_scale" [1] -> "latents" = image_scale * sample + noise_scale
+// * noise.
+absl::StatusOr<graph::Graph> MakeSampleGraph(const VaeConfig& config, int64_t height,
+                                             int64_t width);
 
 }  // namespace latentd::pipeline

@@ -199,4 +199,15 @@ absl::StatusOr<Schedule> MakeSchedule(const SchedulerConfig& config,
   return schedule;
 }
 
+void WriteTable(const Schedule& schedule, absl::Span<float> table) {
+  for (size_t i = 0; i < schedule.steps.size(); ++i) {
+    const StepCoefficients& step = schedule.steps[i];
+    const absl::Span<float> line = table.subspan(i * kLineElements, kLineElements);
+    line[kLineTimestep] = static_cast<float>(step.timestep);
+    line[kLineInputScale] = step.input_scale;
+    line[kLineDrawsNoise] = step.draws_noise ? 1.0f : 0.0f;
+    std::copy(step.matrix.begin(), step.matrix.end(), line.begin() + kLineMatrix);
+  }
+}
+
 }  // namespace latentd::schedulers

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "core/schedulers/config.h"
 
 namespace latentd::schedulers {
@@ -27,6 +28,14 @@ namespace latentd::schedulers {
 inline constexpr int kStateRows = 4;  // x, h1, h2, h3
 inline constexpr int kCombined = 6;   // ..., output, noise
 inline constexpr size_t kMatrixElements = size_t{kStateRows} * kCombined;
+
+// A row of the table as numbers, as graphs read it: where in a line each of them is. draws_noise is
+// 0 or 1, the matrix row-major.
+inline constexpr size_t kLineTimestep = 0;
+inline constexpr size_t kLineInputScale = 1;
+inline constexpr size_t kLineDrawsNoise = 2;
+inline constexpr size_t kLineMatrix = 3;
+inline constexpr size_t kLineElements = kLineMatrix + kMatrixElements;
 
 // One evaluation of the network and what follows it. A step of Heun's method is two of them.
 struct StepCoefficients {
@@ -53,6 +62,10 @@ struct Schedule {
   // How many steps users count; 0 if empty.
   int denoising_steps() const { return steps.empty() ? 0 : steps.back().denoising_index + 1; }
 };
+
+// The schedule's table: a line of kLineElements for each evaluation, then nothing. REQUIRES: room
+// for all of them.
+void WriteTable(const Schedule& schedule, absl::Span<float> table);
 
 // Parameters of diffusers' pipelines, with their names.
 struct ScheduleRequest {

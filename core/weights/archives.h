@@ -25,8 +25,8 @@ inline constexpr size_t kLeastBytesKept = size_t{1} << 20;
 // Results of recipes. A key is a text that says everything the bytes depend on.
 struct WeightCache {
   // The bytes kept under the key, best mapped from a file, in a buffer of any dtype; nullopt: none.
-  std::function<std::optional<device::Buffer>(absl::string_view key)> find;
-  std::function<void(absl::string_view key, const device::Buffer& bytes)> keep;
+  std::function<std::optional<device::ConstBuffer>(absl::string_view key)> find;
+  std::function<void(absl::string_view key, const device::ConstBuffer& bytes)> keep;
   size_t least_bytes = kLeastBytesKept;
   // Of the code that makes results, its instruction set included; part of every key, so that no
   // other build takes them.

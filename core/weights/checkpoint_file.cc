@@ -15,12 +15,12 @@
 namespace latentd::weights {
 namespace {
 
-using device::Buffer;
+using device::ConstBuffer;
 
 // A file whose times go on changing while it is read is being written.
 constexpr int kMostReadings = 3;
 
-Digest ContentOf(const Buffer& tensor) {
+Digest ContentOf(const ConstBuffer& tensor) {
   return DigestOf({static_cast<const char*>(tensor.data()), tensor.bytes()});
 }
 
@@ -83,7 +83,7 @@ std::vector<Digest> CheckpointFile::FindOrMakeDigests() const {
 std::vector<Digest> CheckpointFile::ReadDigests() const {
   std::vector<Digest> digests;
   digests.reserve(tensors_.size());
-  for (const Buffer& tensor : tensors_) digests.push_back(ContentOf(tensor));
+  for (const ConstBuffer& tensor : tensors_) digests.push_back(ContentOf(tensor));
   return digests;
 }
 
@@ -136,7 +136,7 @@ absl::Status CheckUnchanged(const StoredTensor& tensor) {
   return tensor.origin == nullptr ? absl::OkStatus() : tensor.origin->CheckUnchanged();
 }
 
-absl::Status CheckContent(const StoredTensor& tensor, const Buffer& read) {
+absl::Status CheckContent(const StoredTensor& tensor, const ConstBuffer& read) {
   if (tensor.origin == nullptr) return absl::OkStatus();
   if (ContentOf(read) != tensor.digest->Get()) tensor.origin->SetChanged();
   return tensor.origin->CheckUnchanged();

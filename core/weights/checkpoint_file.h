@@ -79,7 +79,7 @@ class CheckpointFile {
   const std::shared_ptr<const MappedFile> mapping_;
   const FileIdentity opened_;
   const DigestArchive archive_;
-  std::vector<device::Buffer> tensors_;  // in the order of their names; set once
+  std::vector<device::ConstBuffer> tensors_;  // in the order of their names; set once
 
   mutable absl::Mutex reading_;  // one thread reads the whole file
   mutable std::optional<std::vector<Digest>> digests_ ABSL_GUARDED_BY(reading_);
@@ -92,6 +92,6 @@ class CheckpointFile {
 absl::Status CheckUnchanged(const StoredTensor& tensor);
 
 // The same, and that `read`, which was read from the tensor, has the tensor's digest.
-absl::Status CheckContent(const StoredTensor& tensor, const device::Buffer& read);
+absl::Status CheckContent(const StoredTensor& tensor, const device::ConstBuffer& read);
 
 }  // namespace latentd::weights

@@ -18,7 +18,7 @@
 namespace latentd::weights {
 namespace {
 
-using device::Buffer;
+using device::ConstBuffer;
 using device::DType;
 using device::Shape;
 
@@ -151,13 +151,12 @@ StoredTensor MakeTensor(const HeaderEntry& entry, const DTypeRow& row, absl::str
   StoredTensor tensor;
   tensor.file = file;
   if (!row.dtype) {
-    tensor.data = Buffer::Wrap(nullptr, DType::kU8, Shape(entry.shape), nullptr);
+    tensor.data = ConstBuffer::Wrap(nullptr, DType::kU8, Shape(entry.shape), nullptr);
     tensor.unusable_dtype = std::string(row.name);
     return tensor;
   }
-  // Buffer has no read-only kind; nothing writes through what StoredTensor says is read-only.
-  char* begin = const_cast<char*>(data.data()) + entry.offsets[0];
-  tensor.data = Buffer::Wrap(begin, *row.dtype, Shape(entry.shape), owner);
+  tensor.data =
+      ConstBuffer::Wrap(data.data() + entry.offsets[0], *row.dtype, Shape(entry.shape), owner);
   tensor.digest = std::make_shared<const ContentDigest>(tensor.data);
   return tensor;
 }

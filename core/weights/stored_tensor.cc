@@ -10,9 +10,19 @@
 
 namespace latentd::weights {
 
-using device::Buffer;
+using device::ConstBuffer;
 
-ContentDigest::ContentDigest(Buffer data)
+namespace {
+
+// Whether its address suits its dtype.
+bool IsReadable(const ConstBuffer& data) {
+  const auto address = reinterpret_cast<uintptr_t>(data.data());
+  return address % static_cast<uintptr_t>(device::SizeOf(data.dtype())) == 0;
+}
+
+}  // namespace
+
+ContentDigest::ContentDigest(ConstBuffer data)
     : ContentDigest([data = std::move(data)] {
         return DigestOf({static_cast<const char*>(data.data()), data.bytes()});
       }) {}
@@ -33,16 +43,24 @@ void ReleasePages(const StoredTensor& tensor) {
   madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);  // NOLINT
 }
 
-bool IsReadable(const Buffer& data) {
-  const auto address = reinterpret_cast<uintptr_t>(data.data());
-  return address % static_cast<uintptr_t>(device::SizeOf(data.dtype())) == 0;
-}
-
-Buffer Aligned(const Buffer& data) {
+ConstBuffer Aligned(const ConstBuffer& data) {
   if (IsReadable(data)) return data;
-  Buffer copy = Buffer::Allocate(data.dtype(), data.shape());
+  const device::Buffer copy = device::Buffer::Allocate(data.dtype(), data.shape());
   std::memcpy(copy.data(), data.data(), data.bytes());
   return copy;
+}
+
+std::vector<ConstBuffer> Aligned(absl::Span<const ConstBuffer> data) {
+  std::vector<ConstBuffer> aligned;
+  aligned.reserve(data.size());
+  for (const ConstBuffer& one : data) aligned.push_back(Aligned(one));
+  return aligned;
+}
+
+size_t CopiedBytes(absl::Span<const ConstBuffer> data) {
+  size_t bytes = 0;
+  for (const ConstBuffer& one : data) bytes += IsReadable(one) ? 0 : one.bytes();
+  return bytes;
 }
 
 }  // namespace latentd::weights

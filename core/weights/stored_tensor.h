@@ -4,10 +4,12 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/base/call_once.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "core/base/digest.h"
 #include "core/device/buffer.h"
 
@@ -19,7 +21,7 @@ class CheckpointFile;
 class ContentDigest {
  public:
   // Reads the bytes.
-  explicit ContentDigest(device::Buffer data);
+  explicit ContentDigest(device::ConstBuffer data);
   // Asks somebody who may know it.
   explicit ContentDigest(std::function<Digest()> make) : make_(std::move(make)) {}
 
@@ -36,7 +38,7 @@ struct StoredTensor {
   // Read-only: it wraps the mapping, which it keeps alive, and shows what is written to the file
   // meanwhile: see CheckpointFile. Old files may hold it at an address that
   // is not a multiple of the element's size: Aligned() makes it safe to read by element.
-  device::Buffer data;
+  device::ConstBuffer data;
   std::string file;  // for messages
 
   // The dtype as the file spells it, if graphs have no such dtype ("F64"): then `data` has the
@@ -60,9 +62,10 @@ using TensorMap = absl::flat_hash_map<std::string, StoredTensor>;
 // system's cache while there is room, and come back when somebody reads them.
 void ReleasePages(const StoredTensor& tensor);
 
-// Whether its address suits its dtype.
-bool IsReadable(const device::Buffer& data);
-// The tensor's data, copied iff it is not.
-device::Buffer Aligned(const device::Buffer& data);
+// The data, copied iff its address does not suit its dtype.
+device::ConstBuffer Aligned(const device::ConstBuffer& data);
+std::vector<device::ConstBuffer> Aligned(absl::Span<const device::ConstBuffer> data);
+// Of all copies that Aligned makes.
+size_t CopiedBytes(absl::Span<const device::ConstBuffer> data);
 
 }  // namespace latentd::weights

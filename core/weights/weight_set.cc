@@ -63,7 +63,7 @@ absl::Status UnusableDType(absl::string_view name, const StoredTensor& tensor) {
 
 absl::Status CheckTensor(const graph::Node& weight, const absl::StatusOr<StoredTensor>& found) {
   if (!found.ok()) return found.status();
-  const device::Buffer& data = found->data;
+  const device::ConstBuffer& data = found->data;
   const auto type = [](device::DType dtype, const Shape& shape) {
     return absl::StrCat(device::Name(dtype), shape.ToString());
   };

@@ -1,7 +1,6 @@
 #include "core/weights/weight_store.h"
 
 #include <algorithm>
-#include <cstring>
 #include <exception>
 #include <map>
 #include <new>
@@ -9,8 +8,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/clock.h"
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
+#include "core/device/host_device.h"
 #include "core/graph/text.h"
 #include "core/weights/checkpoint_file.h"
 
@@ -18,6 +19,10 @@ namespace latentd::weights {
 namespace {
 
 using device::Buffer;
+using device::ConstBuffer;
+using device::DType;
+using device::Place;
+using device::Shape;
 using graph::Graph;
 using graph::Node;
 using graph::Op;
@@ -47,7 +52,7 @@ absl::StatusOr<std::vector<StoredTensor>> FindSources(const Graph& recipe, const
   return sources;
 }
 
-// All that a result depends on, on one machine and with one evaluator.
+// All that a result depends on, on one machine and with one maker.
 std::string NameOf(const Graph& recipe, const std::vector<StoredTensor>& sources,
                    absl::string_view form) {
   std::string name = absl::StrCat(form, "\n", AnonymousText(recipe));
@@ -65,18 +70,29 @@ std::string KeptName(const WeightCache& archive, const std::string& name) {
 
 const Node& PlainNode(const Graph& recipe) { return recipe.node(recipe.outputs()[0].value); }
 
-size_t WantedBytes(const Node& plain, const WeightFormat& packing) {
-  return packing.packer != nullptr
-             ? packing.bytes
-             : static_cast<size_t>(plain.shape.elements() * device::SizeOf(plain.dtype));
+DType WantedDType(const Node& plain, const WeightFormat& format) {
+  return format.form.empty() ? plain.dtype : DType::kU8;
 }
 
-// Of the sources that must be copied before they can be read by element.
-size_t CopiedBytes(const std::vector<StoredTensor>& sources) {
-  size_t bytes = 0;
-  for (const StoredTensor& source : sources)
-    bytes += IsReadable(source.data) ? 0 : source.data.bytes();
-  return bytes;
+Shape WantedShape(const Node& plain, const WeightFormat& format) {
+  return format.form.empty() ? plain.shape : Shape{static_cast<int64_t>(format.bytes)};
+}
+
+size_t WantedBytes(const Node& plain, const WeightFormat& format) {
+  const int64_t elements = WantedShape(plain, format).elements();
+  return static_cast<size_t>(elements * device::SizeOf(WantedDType(plain, format)));
+}
+
+// A tensor as it is.
+bool IsStored(const Node& plain, const WeightFormat& format) {
+  return format.form.empty() && plain.op == Op::kWeight;
+}
+
+std::vector<ConstBuffer> DataOf(const std::vector<StoredTensor>& sources) {
+  std::vector<ConstBuffer> data;
+  data.reserve(sources.size());
+  for (const StoredTensor& source : sources) data.push_back(source.data);
+  return data;
 }
 
 // The component that a recipe's weights are of: "unet" of "unet/conv_in.weight".
@@ -86,20 +102,6 @@ std::string ComponentOf(const Graph& recipe) {
   const std::string& name = recipe.node(weights[0]).name;
   const size_t slash = name.find('/');
   return slash == std::string::npos ? "" : name.substr(0, slash);
-}
-
-// The source whose memory `made` is, if any: a weight as it is, or one that was only reshaped.
-const StoredTensor* SourceOf(const Buffer& made, const std::vector<StoredTensor>& sources) {
-  for (const StoredTensor& source : sources) {
-    if (made.data() == source.data.data()) return &source;
-  }
-  return nullptr;
-}
-
-Buffer CopyOf(const Buffer& buffer) {
-  Buffer copy = Buffer::Allocate(buffer.dtype(), buffer.shape());
-  std::memcpy(copy.data(), buffer.data(), buffer.bytes());
-  return copy;
 }
 
 absl::Status CheckUnchanged(const std::vector<StoredTensor>& sources) {
@@ -113,9 +115,12 @@ absl::Status CheckContents(const std::vector<StoredTensor>& sources) {
   return absl::OkStatus();
 }
 
-bool IsAligned(const Buffer& buffer) {
+bool IsAligned(const ConstBuffer& buffer) {
   return reinterpret_cast<uintptr_t>(buffer.data()) % device::kAlignment == 0;
 }
+
+// Whose memory is where archives map theirs.
+bool IsHost(const device::Device& device) { return &device == &device::Host(); }
 
 // An exception must not leave an entry that others wait for for ever.
 template <typename Function>
@@ -133,7 +138,7 @@ auto CatchAll(const std::vector<StoredTensor>& sources, Function make) -> declty
 }  // namespace
 
 struct WeightStore::NewResult {
-  Buffer result;
+  ConstBuffer result;
   bool mapped = false;
   bool keep = false;  // worth keeping, and not from the archive
 };
@@ -161,9 +166,9 @@ struct WeightStore::Use {
 };
 
 absl::StatusOr<WeightRef> WeightStore::Get(const Graph& recipe, const WeightSet& set,
-                                           const WeightFormat& packing) {
+                                           const WeightFormat& format) {
   ASSIGN_OR_RETURN(const std::vector<StoredTensor> sources, FindSources(recipe, set));
-  const std::string name = NameOf(recipe, sources, packing.form);
+  const std::string name = NameOf(recipe, sources, format.form);
   RETURN_IF_ERROR(CheckUnchanged(sources));
   const Digest key = DigestOf(name);
   User user = {set.name(), ComponentOf(recipe)};
@@ -171,34 +176,24 @@ absl::StatusOr<WeightRef> WeightStore::Get(const Graph& recipe, const WeightSet&
   const bool is_maker = Join(key, user, &entry);
   if (is_maker) {
     Finish(key, entry, CatchAll(sources, [&] {
-             return Make(recipe, sources, packing, KeptName(archive_, name));
+             return Make(recipe, sources, format, KeptName(archive_, name));
            }));
   }
   if (!entry->failure.ok()) return entry->failure;
-  const Buffer* result = &entry->made.result;
+  const ConstBuffer* result = &entry->made.result;
   // After the others could go on.
-  if (is_maker && entry->made.keep) archive_.keep(KeptName(archive_, name), *result);
+  if (is_maker && entry->made.keep) Keep(KeptName(archive_, name), *result);
   return WeightRef(std::make_shared<Use>(this, key, std::move(entry), std::move(user)), result);
 }
 
 absl::StatusOr<ResultNeeds> WeightStore::NeedsOf(const Graph& recipe, const WeightSet& set,
-                                                 const WeightFormat& packing) const {
+                                                 const WeightFormat& format) const {
   ASSIGN_OR_RETURN(const std::vector<StoredTensor> sources, FindSources(recipe, set));
-  const Node& plain_node = PlainNode(recipe);
-  ResultNeeds needs = {DigestOf(NameOf(recipe, sources, packing.form)).ToString(),
-                       WantedBytes(plain_node, packing)};
-  const size_t copies = CopiedBytes(sources);
-  const bool is_source = plain_node.op == Op::kWeight;
-  const size_t evaluation = is_source           ? 0
-                            : evaluation_bytes_ ? evaluation_bytes_(recipe)
-                                                : WantedBytes(plain_node, {});
-  size_t peak = copies + evaluation;
-  if (packing.packer != nullptr) {
-    const size_t plain = evaluation == 0 ? copies : WantedBytes(plain_node, {});
-    peak = std::max(peak, plain + packing.bytes + packing.scratch_bytes);
-  }
-  needs.making_bytes = peak - std::min(peak, needs.bytes);
-  return needs;
+  ASSIGN_OR_RETURN(const size_t making_bytes, CatchAll(sources, [&] {
+                     return maker_.MakingBytes(recipe, DataOf(sources), format);
+                   }));
+  return ResultNeeds{DigestOf(NameOf(recipe, sources, format.form)).ToString(),
+                     WantedBytes(PlainNode(recipe), format), making_bytes};
 }
 
 bool WeightStore::Join(const Digest& key, const User& user, EntryPointer* entry) {
@@ -215,54 +210,55 @@ bool WeightStore::Join(const Digest& key, const User& user, EntryPointer* entry)
   return is_maker;
 }
 
-absl::StatusOr<Buffer> WeightStore::MakePlain(const Graph& recipe,
-                                              const std::vector<StoredTensor>& sources) const {
-  std::vector<Buffer> buffers;
-  buffers.reserve(sources.size());
-  for (const StoredTensor& source : sources) buffers.push_back(Aligned(source.data));
-  if (PlainNode(recipe).op == Op::kWeight && buffers.size() == 1) return buffers[0];
-  return evaluator_(recipe, buffers);
+std::optional<ConstBuffer> WeightStore::FindKept(const Node& plain, const WeightFormat& format,
+                                                 const std::string& name) const {
+  const size_t bytes = WantedBytes(plain, format);
+  if (archive_.find == nullptr || IsStored(plain, format) || bytes < archive_.least_bytes)
+    return std::nullopt;
+  std::optional<ConstBuffer> found = archive_.find(name);
+  if (!found || found->bytes() != bytes || !IsAligned(*found)) return std::nullopt;
+  const auto owner = std::make_shared<ConstBuffer>(*std::move(found));
+  return ConstBuffer::Wrap(owner->data(), WantedDType(plain, format), WantedShape(plain, format),
+                           owner);
 }
 
-std::optional<Buffer> WeightStore::FindKept(const Node& plain, const WeightFormat& packing,
-                                            const std::string& name) const {
-  const bool is_stored = packing.packer == nullptr && plain.op == Op::kWeight;
-  const size_t bytes = WantedBytes(plain, packing);
-  if (archive_.find == nullptr || is_stored || bytes < archive_.least_bytes) return std::nullopt;
-  std::optional<Buffer> found = archive_.find(name);
-  if (!found || found->bytes() != bytes || !IsAligned(*found)) return std::nullopt;
-  const auto owner = std::make_shared<Buffer>(*std::move(found));
-  const bool packed = packing.packer != nullptr;
-  return Buffer::Wrap(owner->data(), packed ? device::DType::kU8 : plain.dtype,
-                      packed ? device::Shape({static_cast<int64_t>(bytes)}) : plain.shape, owner);
+absl::StatusOr<Buffer> WeightStore::Copied(const ConstBuffer& from, Place to) const {
+  device::Device& device = maker_.device();
+  ASSIGN_OR_RETURN(Buffer copy, device.Allocate(from.dtype(), from.shape(), to));
+  ASSIGN_OR_RETURN(const auto stream, device.NewStream(SystemClock()));
+  RETURN_IF_ERROR(device.Copy(from, copy, *stream));
+  RETURN_IF_ERROR(stream->Synchronize());
+  return copy;
 }
 
 absl::StatusOr<WeightStore::NewResult> WeightStore::Make(const Graph& recipe,
                                                          const std::vector<StoredTensor>& sources,
-                                                         const WeightFormat& packing,
+                                                         const WeightFormat& format,
                                                          const std::string& name) const {
-  const Node& plain_node = PlainNode(recipe);
-  if (std::optional<Buffer> found = FindKept(plain_node, packing, name)) {
-    return NewResult{*std::move(found), /*mapped=*/true};
+  const Node& plain = PlainNode(recipe);
+  if (std::optional<ConstBuffer> kept = FindKept(plain, format, name)) {
+    if (IsHost(maker_.device())) return NewResult{*std::move(kept), /*mapped=*/true};
+    ASSIGN_OR_RETURN(Buffer copy, Copied(*kept, Place::kDevice));
+    return NewResult{std::move(copy)};
   }
-  ASSIGN_OR_RETURN(Buffer made, MakePlain(recipe, sources));
-  if (packing.packer != nullptr) {
-    ASSIGN_OR_RETURN(made, packing.packer(made));
-  }
-  const size_t wanted = WantedBytes(plain_node, packing);
-  if (made.bytes() != wanted) {
-    return absl::InternalError(absl::StrCat("a weight in the form \"", packing.form, "\" has ",
-                                            made.bytes(), " bytes, not ", wanted));
-  }
-  const StoredTensor* whole = SourceOf(made, sources);
-  // A mapping would show what is written to the file while the weight is used.
-  if (whole != nullptr && whole->mapped) made = CopyOf(made);
+  device::Device& device = maker_.device();
+  ASSIGN_OR_RETURN(Buffer made, device.Allocate(WantedDType(plain, format),
+                                                WantedShape(plain, format), Place::kDevice));
+  ASSIGN_OR_RETURN(const auto stream, device.NewStream(SystemClock()));
+  RETURN_IF_ERROR(maker_.MakeWeight(recipe, DataOf(sources), format.form, made, *stream));
+  RETURN_IF_ERROR(stream->Synchronize());
   RETURN_IF_ERROR(CheckContents(sources));
   // Of SDXL's VAE: 114 MiB of resident pages, and no measurable time.
   for (const StoredTensor& source : sources) ReleasePages(source);
   const bool keep =
-      archive_.keep != nullptr && whole == nullptr && made.bytes() >= archive_.least_bytes;
+      archive_.keep != nullptr && !IsStored(plain, format) && made.bytes() >= archive_.least_bytes;
   return NewResult{std::move(made), /*mapped=*/false, keep};
+}
+
+void WeightStore::Keep(const std::string& name, const ConstBuffer& result) const {
+  if (IsHost(maker_.device())) return archive_.keep(name, result);
+  const absl::StatusOr<Buffer> copy = Copied(result, Place::kHost);
+  if (copy.ok()) archive_.keep(name, *copy);
 }
 
 void WeightStore::Finish(const Digest& key, const EntryPointer& entry,

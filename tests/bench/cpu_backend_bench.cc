@@ -26,6 +26,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "core/backends/bound_graph.h"
 #include "core/backends/cpu/algorithms.h"
 #include "core/backends/cpu/cpu_backend.h"
 #include "core/backends/cpu/cpu_executable.h"
@@ -35,12 +36,14 @@
 #include "core/passes/pipeline.h"
 #include "core/pipeline/sdxl_model.h"
 #include "core/weights/weight_store.h"
+#include "tests/support/run_executable.h"
 #include "tests/support/source_directory.h"
 
 namespace latentd {
 namespace {
 
 using backends::cpu::CpuExecutable;
+using backends::cpu::CpuSession;
 using backends::cpu::Instruction;
 
 constexpr int kLatentSide = 32;
@@ -54,7 +57,7 @@ device::DType& Precision() {
 // The demo model on the CPU backend, compiled without some passes.
 struct Rig {
   std::unique_ptr<backends::cpu::CpuBackend> backend = backends::cpu::CpuBackend::Create().value();
-  weights::WeightStore store{backends::reference::EvaluateRecipe};
+  weights::WeightStore store{*backend};
   metrics::Registry registry;
   compiler::GraphStore graphs;
   std::unique_ptr<const pipeline::SdxlModel> model;
@@ -105,14 +108,21 @@ device::Buffer Scratch(int64_t bytes) {
   return Buffers({{"", device::DType::kF32, {(bytes + 3) / 4}}})[0];
 }
 
+// An executable bound to memory of its own.
+backends::BoundGraph Bind(const std::shared_ptr<backends::Executable>& executable) {
+  backends::NamedBuffers inputs;
+  for (const backends::Port& port : executable->inputs()) inputs[port.name] = Buffers({port})[0];
+  return backends::BoundGraph::Create(executable, inputs).value();
+}
+
 void RunNetwork(benchmark::State& state, const std::string& name, const std::string& without) {
   const auto executable = RigWithout(without).Load(name);
-  const std::vector<device::Buffer> inputs = Buffers(executable->inputs());
-  std::vector<device::Buffer> outputs = Buffers(executable->outputs());
+  const backends::BoundGraph bound = Bind(executable);
   for (auto _ : state) {
-    if (!executable->Run(inputs, absl::MakeSpan(outputs)).ok()) state.SkipWithError("Run");
+    if (!testing::RunSession(bound.session(), executable->device()).ok())
+      state.SkipWithError("Run");
   }
-  state.counters["arena_MiB"] = static_cast<double>(executable->arena_bytes()) / (1 << 20);
+  state.counters["arena_MiB"] = static_cast<double>(executable->info().arena_bytes) / (1 << 20);
 }
 
 std::string Describe(const Instruction& instruction) {
@@ -128,11 +138,11 @@ std::string Describe(const Instruction& instruction) {
 }
 
 // The least microseconds of many runs of one instruction.
-double LeastMicroseconds(CpuExecutable& executable, size_t index) {
+double LeastMicroseconds(CpuSession& session, size_t index) {
   double least = 1e9;
   for (int i = 0; i < 200; ++i) {
     const auto start = std::chrono::steady_clock::now();
-    if (!executable.RunInstruction(index).ok()) return 0;
+    if (!session.RunInstruction(index).ok()) return 0;
     const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
     least = std::min(least, took.count());
   }
@@ -142,15 +152,15 @@ double LeastMicroseconds(CpuExecutable& executable, size_t index) {
 void PrintInstructions(const std::string& name) {
   const auto shared = RigWithout("").Load(name);
   auto& executable = static_cast<CpuExecutable&>(*shared);
-  const std::vector<device::Buffer> inputs = Buffers(executable.inputs());
-  std::vector<device::Buffer> outputs = Buffers(executable.outputs());
-  if (!executable.Run(inputs, absl::MakeSpan(outputs)).ok()) return;
+  const backends::BoundGraph bound = Bind(shared);
+  auto& session = static_cast<CpuSession&>(bound.session());
+  if (!testing::RunSession(session, executable.device()).ok()) return;
   std::vector<std::pair<double, std::string>> lines;
   std::map<std::string, std::pair<double, int>> kinds;
   double total = 0;
   for (size_t i = 0; i < executable.program().instructions.size(); ++i) {
     const Instruction& instruction = executable.program().instructions[i];
-    const double us = LeastMicroseconds(executable, i);
+    const double us = LeastMicroseconds(session, i);
     lines.emplace_back(us, absl::StrCat(i, " ", Describe(instruction)));
     auto& kind = kinds[std::string(graph::RowOf(instruction.op).name)];
     kind.first += us;
@@ -210,7 +220,8 @@ void PrintAlgorithms(const std::string& name) {
                                           omp_get_max_threads()};
   double by_rules = 0, by_best = 0;
   for (const Instruction& instruction : program.instructions) {
-    const std::vector<backends::cpu::Algorithm> algorithms = AlgorithmsFor(program, instruction);
+    const std::vector<backends::cpu::Algorithm> algorithms =
+        backends::cpu::AlgorithmsFor(program, instruction);
     if (algorithms.size() == 1) continue;
     std::vector<Alone> alone;
     for (const auto algorithm : algorithms)

@@ -9,14 +9,15 @@
 #include <set>
 
 #include "core/backends/cpu/cpu_backend.h"
-#include "core/backends/cpu/lowering.h"
+#include "core/backends/cpu/kernel_rules.h"
 #include "core/backends/cpu/plan.h"
-#include "core/backends/reference/evaluate.h"
+#include "core/backends/lowering/lowering.h"
 #include "core/backends/reference/reference_backend.h"
 #include "core/weights/weight_store.h"
 #include "tests/conformance/op_cases.h"
 #include "tests/conformance/run_graph.h"
 #include "tests/conformance/tolerance.h"
+#include "tests/support/run_executable.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::backends::cpu {
@@ -33,7 +34,7 @@ class EveryWay {
         backend_(CpuBackend::Create({.threads = 2, .instruction_set = instruction_set}).value()),
         machine_{KernelsByName(instruction_set), 2},
         recipes_(graph::ExtractRecipes(*graph_)),
-        program_(Lower(*graph_, recipes_, machine_)) {
+        program_(lowering::Lower(*graph_, recipes_, CpuKernelRules(machine_))) {
     set_.Add("net", leaves_.weights);
     for (const Instruction& instruction : program_.instructions) {
       rules_.push_back(ChooseAlgorithm(program_, instruction, machine_));
@@ -44,7 +45,10 @@ class EveryWay {
   std::set<Algorithm> CompareEach() {
     std::set<Algorithm> taken;
     reference::ReferenceBackend reference;
-    const auto expected = testing::RunGraph(reference, graph_, set_, leaves_.inputs);
+    weights::WeightStore store(reference);
+    weights::WeightSet set(&store);
+    set.Add("net", leaves_.weights);
+    const auto expected = testing::RunGraph(reference, graph_, set, leaves_.inputs);
     EXPECT_OK(expected);
     for (size_t i = 0; expected.ok() && i < rules_.size(); ++i) {
       for (const Algorithm algorithm : AlgorithmsFor(program_, program_.instructions[i])) {
@@ -59,19 +63,21 @@ class EveryWay {
   }
 
  private:
-  std::string PlanOf(const std::vector<Algorithm>& algorithms) const {
+  Plan PlanOf(const std::vector<Algorithm>& algorithms) const {
     std::vector<BoundKernel> kernels;
     for (size_t i = 0; i < algorithms.size(); ++i) {
       kernels.push_back(
           BindKernel(program_, program_.instructions[i], algorithms[i], machine_).value());
     }
-    return Encode({algorithms, graph::PlanMemory(ValuesInArena(program_, kernels).values).value()});
+    const CpuPlan plan = {algorithms,
+                          graph::PlanMemory(ValuesInArena(program_, kernels).values).value()};
+    return WithNeeds(plan, *graph_, recipes_, program_, kernels);
   }
 
   void Compare(const std::vector<Algorithm>& algorithms, const std::vector<Buffer>& expected) {
     ASSERT_OK_AND_ASSIGN(const auto executable, backend_->Load(graph_, PlanOf(algorithms), set_));
     ASSERT_OK_AND_ASSIGN(const std::vector<Buffer> actual,
-                         testing::RunOnce(*executable, leaves_.inputs));
+                         testing::RunExecutable(*executable, leaves_.inputs));
     ASSERT_EQ(actual.size(), expected.size());
     for (size_t i = 0; i < actual.size(); ++i) {
       const testing::Tolerance tolerance = testing::ToleranceOf("cpu", actual[i].dtype());
@@ -90,7 +96,7 @@ class EveryWay {
   Machine machine_;
   std::vector<graph::Recipe> recipes_;
   Program program_;
-  weights::WeightStore store_{reference::EvaluateRecipe};
+  weights::WeightStore store_{*backend_};
   weights::WeightSet set_{&store_};
   std::vector<Algorithm> rules_;
 };

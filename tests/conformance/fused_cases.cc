@@ -1,4 +1,7 @@
+#include <optional>
+
 #include "absl/strings/str_cat.h"
+#include "core/graph/op_table.h"
 #include "core/graph/target.h"
 #include "tests/conformance/op_cases.h"
 
@@ -35,32 +38,31 @@ Value Fuse(GraphBuilder& b, const std::string& kind, const std::vector<Value>& o
   return b.Append(std::move(node));
 }
 
-using Unary = Value (GraphBuilder::*)(Value);
-
 struct Epilogue {
   std::string name;
   bool bias, residual;
-  Unary activation;  // nullptr: none
+  std::optional<Op> activation;
 };
 
-const std::vector<Epilogue>& Epilogues() {
-  static const auto* epilogues = new std::vector<Epilogue>{
-      {"bias_silu", true, false, &GraphBuilder::Silu},
-      {"bias_gelu", true, false, &GraphBuilder::Gelu},
-      {"bias_quick_gelu", true, false, &GraphBuilder::QuickGelu},
-      {"bias_relu", true, false, &GraphBuilder::Relu},
-      {"residual", false, true, nullptr},
-      {"bias_residual", true, true, nullptr},
-      {"bias_residual_silu", true, true, &GraphBuilder::Silu},
-      {"bias_tanh", true, false, &GraphBuilder::Tanh},
-  };
-  return *epilogues;
+// With every activation of the op table, and with an op that is none.
+std::vector<Epilogue> Epilogues() {
+  std::vector<Epilogue> epilogues;
+  for (const graph::OpRow& row : graph::OpTable()) {
+    if (!graph::IsActivation(row.op)) continue;
+    epilogues.push_back({absl::StrCat("bias_", row.name), true, false, row.op});
+  }
+  epilogues.push_back({"residual", false, true, std::nullopt});
+  epilogues.push_back({"bias_residual", true, true, std::nullopt});
+  epilogues.push_back({"bias_residual_silu", true, true, Op::kSilu});
+  epilogues.push_back({"bias_tanh", true, false, Op::kTanh});
+  return epilogues;
 }
 
 // product [+ residual] [activation] in a body.
 Value Finish(GraphBuilder& b, const Epilogue& e, Value product, Value residual) {
   if (e.residual) product = b.Add(product, residual);
-  return e.activation == nullptr ? product : (b.*e.activation)(product);
+  if (!e.activation.has_value()) return product;
+  return b.Append({.op = *e.activation, .operands = {product.id}});
 }
 
 OpCase ConvEpilogue(const Epilogue& e, Layout layout) {
@@ -262,7 +264,8 @@ std::vector<OpCase> FusedCases() {
 
 std::vector<OpCase> AllOpCases() {
   std::vector<OpCase> cases;
-  for (const auto& some : {ProductCases(), ElementwiseCases(), MovementCases(), FusedCases()}) {
+  for (const auto& some :
+       {ProductCases(), ElementwiseCases(), MovementCases(), SamplingCases(), FusedCases()}) {
     cases.insert(cases.end(), some.begin(), some.end());
   }
   return cases;

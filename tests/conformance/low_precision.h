@@ -13,7 +13,7 @@ graph::Graph InDType(const graph::Graph& graph, device::DType dtype);
 // What `graph` computes of the same values in f32.
 Leaves Widened(const Leaves& leaves);
 
-// The cases whose op has a meaning in every float dtype: all but casts.
+// The cases whose op has a meaning in every float dtype: neither casts nor what takes one only.
 std::vector<OpCase> CasesOfEveryDType();
 
 }  // namespace latentd::testing

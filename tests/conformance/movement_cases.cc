@@ -163,6 +163,10 @@ std::vector<OpCase> EmbeddingCases() {
            b.Output("y", b.Embedding(table, i));
          }});
   }
+  cases.push_back({"embedding_of_ids_outside", Op::kEmbedding, [](GraphBuilder& b) {
+                     const Value ids = b.Input("wild", DType::kI64, {40}, Rate::kRequest);
+                     b.Output("y", b.Embedding(b.Weight("net/table", {5, 3}), ids));
+                   }});
   return cases;
 }
 

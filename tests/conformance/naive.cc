@@ -5,7 +5,8 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "tests/conformance/index.h"
+#include "tests/conformance/arrays.h"
+#include "tests/conformance/naive_sampling.h"
 
 namespace latentd::testing {
 namespace {
@@ -19,16 +20,6 @@ using Operands = std::vector<const Array*>;
 template <typename T>
 const T& Attributes(const Node& node) {
   return std::get<T>(node.attributes);
-}
-
-double At(const Array& array, const Index& index) { return array.values[Flat(array.shape, index)]; }
-
-// An array of `shape` whose element at index i is function(i).
-template <typename Function>
-Array Fill(const Shape& shape, Function function) {
-  Array result{shape, std::vector<double>(shape.elements())};
-  ForEachIndex(shape, [&](const Index& i, int64_t flat) { result.values[flat] = function(i); });
-  return result;
 }
 
 // Where pixel (n, c, y, x) lies.
@@ -191,6 +182,7 @@ double GeluOf(double x) { return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0))); }
 double QuickGeluOf(double x) { return x / (1 + std::exp(-1.702 * x)); }
 double ReluOf(double x) { return std::max(x, 0.0); }
 double TanhOf(double x) { return std::tanh(x); }
+double ExpOf(double x) { return std::exp(x); }
 double Same(double x) { return x; }
 
 template <double (*function)(double)>
@@ -268,9 +260,11 @@ Array UpsampleNearest(const Node& node, const Operands& x) {
 
 Array Embedding(const Node& node, const Operands& x) {
   const int64_t size = x[0]->shape[1];
+  const auto last = static_cast<double>(x[0]->shape[0] - 1);
   Array result{node.shape, {}};
   for (double id : x[1]->values) {
-    for (int64_t c = 0; c < size; ++c) result.values.push_back(x[0]->values[id * size + c]);
+    const auto begin = static_cast<int64_t>(std::clamp(id, 0.0, last)) * size;
+    for (int64_t c = 0; c < size; ++c) result.values.push_back(x[0]->values[begin + c]);
   }
   return result;
 }
@@ -310,13 +304,18 @@ Function FunctionOf(Op op) {
       {Op::kLayerNorm, LayerNorm},
       {Op::kSoftmax, Softmax},
       {Op::kRowStd, RowStd},
+      {Op::kIsFinite, IsFiniteNaively},
       {Op::kSilu, Map<SiluOf>},
       {Op::kGelu, Map<GeluOf>},
       {Op::kQuickGelu, Map<QuickGeluOf>},
       {Op::kRelu, Map<ReluOf>},
       {Op::kTanh, Map<TanhOf>},
+      {Op::kExp, Map<ExpOf>},
+      {Op::kClamp, ClampNaively},
       {Op::kGeglu, Geglu},
       {Op::kCast, Map<Same>},
+      {Op::kToPixels, ToPixelsNaively},
+      {Op::kIncrement, IncrementNaively},
       {Op::kAdd, Combine<Plus>},
       {Op::kSub, Combine<Minus>},
       {Op::kMul, Combine<Times>},
@@ -327,7 +326,9 @@ Function FunctionOf(Op op) {
       {Op::kPermute, Permute},
       {Op::kUpsampleNearest, UpsampleNearest},
       {Op::kEmbedding, Embedding},
+      {Op::kSelect, SelectNaively},
       {Op::kTimestepEmbedding, TimestepEmbedding},
+      {Op::kSchedulerStep, SchedulerStepNaively},
       {Op::kFused, Fused},
   };
   const auto found = functions->find(op);

@@ -22,10 +22,12 @@ struct OpCase {
 // For GoogleTest's messages.
 inline void PrintTo(const OpCase& c, std::ostream* out) { *out << c.name; }
 
-// Those of matrix products, attention and convolution; norms and elementwise ops; movement; fused.
+// Those of matrix products, attention and convolution; norms and elementwise ops; movement; what
+// pictures need beside networks; fused.
 std::vector<OpCase> ProductCases();
 std::vector<OpCase> ElementwiseCases();
 std::vector<OpCase> MovementCases();
+std::vector<OpCase> SamplingCases();
 std::vector<OpCase> FusedCases();
 
 std::vector<OpCase> AllOpCases();

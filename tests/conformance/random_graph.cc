@@ -50,38 +50,19 @@ class Generator {
   // Ops that patterns end or begin with more than once. Leaves come with what reads them, and fused
   // nodes from passes.
   static std::vector<Emit> Ops() {
-    return {&Generator::Conv2d,
-            &Generator::Conv2d,
-            &Generator::Conv2d,
-            &Generator::Linear,
-            &Generator::Linear,
-            &Generator::Linear,
-            &Generator::Matmul,
-            &Generator::Attention,
-            &Generator::GroupNorm,
-            &Generator::GroupNorm,
-            &Generator::LayerNorm,
-            &Generator::Softmax,
-            &Generator::RowStd,
-            &Generator::Activation,
-            &Generator::Activation,
-            &Generator::Activation,
-            &Generator::Geglu,
-            &Generator::Cast,
-            &Generator::Residual,
-            &Generator::Residual,
-            &Generator::Binary,
-            &Generator::Binary,
-            &Generator::Concat,
-            &Generator::Slice,
-            &Generator::Reshape,
-            &Generator::Permute,
-            &Generator::ToTokensAndBack,
-            &Generator::Upsample,
-            &Generator::Upsample,
-            &Generator::Embedding,
-            &Generator::TimestepEmbedding,
-            &Generator::Queries,
+    return {&Generator::Conv2d,          &Generator::Conv2d,        &Generator::Conv2d,
+            &Generator::Linear,          &Generator::Linear,        &Generator::Linear,
+            &Generator::Matmul,          &Generator::Attention,     &Generator::GroupNorm,
+            &Generator::GroupNorm,       &Generator::LayerNorm,     &Generator::Softmax,
+            &Generator::RowStd,          &Generator::Activation,    &Generator::Activation,
+            &Generator::Activation,      &Generator::Bounds,        &Generator::Finite,
+            &Generator::Pixels,          &Generator::Geglu,         &Generator::Cast,
+            &Generator::Residual,        &Generator::Residual,      &Generator::Binary,
+            &Generator::Binary,          &Generator::Concat,        &Generator::Slice,
+            &Generator::Reshape,         &Generator::Permute,       &Generator::ToTokensAndBack,
+            &Generator::ToTokensAndBack, &Generator::Upsample,      &Generator::Upsample,
+            &Generator::Upsample,        &Generator::Embedding,     &Generator::TimestepEmbedding,
+            &Generator::Select,          &Generator::SchedulerStep, &Generator::Queries,
             &Generator::NormSilu};
   }
 
@@ -244,6 +225,23 @@ class Generator {
     const Op op = OneOf<Op>({Op::kSilu, Op::kGelu, Op::kQuickGelu, Op::kRelu, Op::kTanh});
     return b_.Append({.op = op, .operands = {Any().id}});
   }
+  Value Bounds() {
+    const Value bounded = b_.Clamp(Any(), -2, 1.5f);
+    return Chance(0.5) ? b_.Exp(bounded) : bounded;
+  }
+  // Rows that are not finite would become 0.
+  Value Finite() {
+    const Value x = OfRank(1, 4);
+    std::vector<int64_t> ones(RankOf(x), 1);
+    ones[0] = ShapeOf(x)[0];
+    return b_.Mul(x, b_.Reshape(b_.Cast(b_.IsFinite(x), DType::kF32), Shape(ones)));
+  }
+  // Of an input, since bytes jump where what is computed differs a little.
+  Value Pixels() {
+    const Value image = Image(), pixels = b_.ToPixels(b_.Permute(image, {0, 2, 3, 1}));
+    const Value unit = b_.Mul(b_.Cast(pixels, DType::kF32), b_.Scalar(1 / 255.0f));
+    return Chance(0.5) ? b_.Permute(unit, {0, 3, 1, 2}) : unit;
+  }
   Value Geglu() {
     const Value x = Chance(0.5) ? LinearOf(OfRank(2, 3), 4 * Int(1, 6), Chance(0.5)) : OfRank(1, 4);
     return ShapeOf(x)[-1] % 2 == 0 ? b_.Geglu(x) : kNone;
@@ -337,7 +335,19 @@ class Generator {
 
   Value Embedding() {
     const Value ids = Input({rows_, Int(1, 4)}, "ids", DType::kI64);
-    return b_.Embedding(Weight({Int(5, 7), 2 * Int(1, 6)}), ids);
+    const Value table = Weight({Int(3, 7), 2 * Int(1, 6)});
+    return b_.Embedding(table, Chance(0.5) ? b_.Increment(ids) : ids);
+  }
+  Value Select() {
+    const Value x = OfRank(3, 3);
+    return RankOf(x) == 3 ? b_.Select(x, Input({ShapeOf(x)[0]}, "ids", DType::kI64)) : kNone;
+  }
+  Value SchedulerStep() {
+    const Value output = OfRank(4, 4);
+    const Shape s = ShapeOf(output);
+    const Value state = Input({s[0], 4, s[1], s[2], s[3]});
+    const Value next = b_.SchedulerStep(state, output, Input(s), Input({s[0], 27}, "line"));
+    return Bounded(b_.Reshape(next, {s[0], 4 * s[1], s[2], s[3]}));
   }
   Value TimestepEmbedding() {
     const graph::TimestepEmbeddingAttributes attributes{2 * Int(2, 6), Chance(0.5),

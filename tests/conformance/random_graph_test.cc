@@ -60,17 +60,9 @@ class RandomCase {
       : rounding_(RoundingOf(dtype)),
         graph_(passes::ChoosePrecision(RandomGraph(seed), {dtype}).value()),
         leaves_(RandomLeaves(graph_, seed)),
-        nudged_(Nudged(leaves_, seed)),
-        store_(backends::reference::EvaluateRecipe),
-        weights_(&store_),
-        nudged_weights_(&store_) {
-    weights_.Add("net", leaves_.weights);
-    nudged_weights_.Add("net", nudged_.weights);
+        nudged_(Nudged(leaves_, seed)) {
     expected_ = Run(reference_, graph_);
-    const auto nudged = RunGraph(reference_, std::make_shared<const Graph>(graph_), nudged_weights_,
-                                 nudged_.inputs);
-    EXPECT_OK(nudged);
-    if (nudged.ok()) MeasureSensitivity(*nudged);
+    MeasureSensitivity(Run(reference_, graph_, nudged_.inputs, nudged_.weights));
   }
 
   const Graph& graph() const { return graph_; }  // in `dtype`
@@ -81,10 +73,8 @@ class RandomCase {
     return Run(backend, graph, leaves_.inputs);
   }
   std::vector<Buffer> Run(backends::Backend& backend, const Graph& graph,
-                          const std::vector<Buffer>& inputs) {
-    auto outputs = RunGraph(backend, std::make_shared<const Graph>(graph), weights_, inputs);
-    EXPECT_OK(outputs) << graph::ToText(graph);
-    return outputs.ok() ? *std::move(outputs) : std::vector<Buffer>();
+                          const std::vector<device::ConstBuffer>& inputs) {
+    return Run(backend, graph, inputs, leaves_.weights);
   }
 
   // "", or the first element that is too far from what is expected.
@@ -103,10 +93,21 @@ class RandomCase {
   }
 
  private:
-  void Nudge(Buffer& buffer, std::mt19937& random) const {
+  static std::vector<Buffer> Run(backends::Backend& backend, const Graph& graph,
+                                 const std::vector<device::ConstBuffer>& inputs,
+                                 const weights::TensorMap& weights) {
+    weights::WeightStore store(backend);
+    weights::WeightSet set(&store);
+    set.Add("net", weights);
+    auto outputs = RunGraph(backend, std::make_shared<const Graph>(graph), set, inputs);
+    EXPECT_OK(outputs) << graph::ToText(graph);
+    return outputs.ok() ? *std::move(outputs) : std::vector<Buffer>();
+  }
+
+  void Nudge(device::ConstBuffer& buffer, std::mt19937& random) const {
     if (buffer.dtype() != device::DType::kF32) return;
     std::uniform_real_distribution<float> by(-rounding_.nudge, rounding_.nudge);
-    Buffer nudged = Buffer::Allocate(buffer.dtype(), buffer.shape());
+    const Buffer nudged = Buffer::Allocate(buffer.dtype(), buffer.shape());
     for (size_t i = 0; i < nudged.as<float>().size(); ++i) {
       nudged.as<float>()[i] = buffer.as<float>()[i] * (1 + by(random));
     }
@@ -115,13 +116,13 @@ class RandomCase {
 
   Leaves Nudged(Leaves leaves, unsigned seed) const {
     std::mt19937 random(seed);
-    for (Buffer& input : leaves.inputs) Nudge(input, random);
+    for (device::ConstBuffer& input : leaves.inputs) Nudge(input, random);
     for (auto& [name, weight] : leaves.weights) Nudge(weight.data, random);
     return leaves;
   }
 
   void MeasureSensitivity(const std::vector<Buffer>& nudged) {
-    for (size_t i = 0; i < expected_.size(); ++i) {
+    for (size_t i = 0; i < nudged.size(); ++i) {
       const std::vector<double> a = ToDoubles(expected_[i]), b = ToDoubles(nudged[i]);
       double largest = 1, change = 0;
       for (size_t j = 0; j < a.size(); ++j) {
@@ -141,8 +142,6 @@ class RandomCase {
   const Rounding& rounding_;
   const Graph graph_;
   const Leaves leaves_, nudged_;
-  weights::WeightStore store_;
-  weights::WeightSet weights_, nudged_weights_;
   std::vector<Buffer> expected_;
   std::vector<double> allowed_;  // for each output
   bool comparable_ = true;
@@ -236,9 +235,9 @@ TEST_F(RandomGraphs, RunOnTheCpuInLesserPrecisionAsTheReferenceSays) {
 }
 
 // What the request part gives for all rows, one after the other, by name.
-std::map<std::string, Buffer> RunRequest(RandomCase& c, backends::Backend& backend,
-                                         const Graph& request) {
-  std::map<std::string, Buffer> given;
+using NamedBuffers = std::map<std::string, device::ConstBuffer>;
+NamedBuffers RunRequest(RandomCase& c, backends::Backend& backend, const Graph& request) {
+  NamedBuffers given;
   const std::vector<ValueId> all = c.graph().Select(Op::kInput);
   for (size_t i = 0; i < all.size(); ++i) {
     given[c.graph().node(all[i]).name] = c.leaves().inputs[i];
@@ -251,15 +250,15 @@ std::map<std::string, Buffer> RunRequest(RandomCase& c, backends::Backend& backe
     packed[output.name] = Buffer::Allocate(result.dtype, {rows, result.shape[1]});
   }
   for (int64_t row = 0; row < rows; ++row) {
-    std::vector<Buffer> of_row;
+    std::vector<device::ConstBuffer> of_row;
     for (ValueId id : inputs) of_row.push_back(given.at(request.node(id).name).Rows(row, row + 1));
     const std::vector<Buffer> made = c.Run(backend, request, of_row);
     for (size_t i = 0; i < made.size(); ++i) {
-      Buffer& rows_of = packed.at(request.outputs()[i].name);
+      const Buffer& rows_of = packed.at(request.outputs()[i].name);
       std::memcpy(rows_of.Rows(row, row + 1).data(), made[i].data(), made[i].bytes());
     }
   }
-  return packed;
+  return {packed.begin(), packed.end()};
 }
 
 TEST_F(RandomGraphs, SplitByRateIntoPartsThatGiveTheSame) {
@@ -274,12 +273,12 @@ TEST_F(RandomGraphs, SplitByRateIntoPartsThatGiveTheSame) {
     if (!split->request) return;
     ++split_in_two;
     ASSERT_OK(Verify(*split->request));
-    std::map<std::string, Buffer> given = RunRequest(c, reference_, *split->request);
+    NamedBuffers given = RunRequest(c, reference_, *split->request);
     const std::vector<ValueId> all = c.graph().Select(Op::kInput);
     for (size_t i = 0; i < all.size(); ++i) {
       given[c.graph().node(all[i]).name] = c.leaves().inputs[i];
     }
-    std::vector<Buffer> inputs;
+    std::vector<device::ConstBuffer> inputs;
     for (ValueId id : split->step.Select(Op::kInput)) {
       inputs.push_back(given.at(split->step.node(id).name));
     }

@@ -1,12 +1,15 @@
 #include "tests/conformance/run_graph.h"
 
 #include <cmath>
+#include <cstring>
+#include <limits>
 
 #include "absl/strings/match.h"
 #include "absl/strings/strip.h"
 #include "core/backends/reference/evaluate.h"
 #include "core/base/status_macros.h"
 #include "core/graph/graph_builder.h"
+#include "tests/support/run_executable.h"
 
 namespace latentd::testing {
 namespace {
@@ -28,7 +31,7 @@ Range RangeOf(const std::string& name, const device::Shape& shape) {
 }
 
 // The reference backend's cast, which the suite itself checks for f32.
-absl::StatusOr<Buffer> CastTo(const Buffer& buffer, DType dtype) {
+absl::StatusOr<device::ConstBuffer> CastTo(const device::ConstBuffer& buffer, DType dtype) {
   graph::GraphBuilder b([&](const std::string&) { return buffer.dtype(); });
   const graph::Value x = b.Weight("x", buffer.shape());  // cast to f32 where it is stored otherwise
   b.Output("y", dtype == DType::kF32 ? x : b.Cast(x, dtype));
@@ -36,7 +39,33 @@ absl::StatusOr<Buffer> CastTo(const Buffer& buffer, DType dtype) {
   return backends::reference::EvaluateRecipe(graph, {&buffer, 1});
 }
 
-void FillInts(Buffer& buffer, std::mt19937& random) {
+// Some numbers become those that need care.
+void MakeSpecial(Buffer& buffer, std::mt19937& random) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kSpecial[] = {NAN,   kInfinity, -kInfinity, 0,    -0.0f, 1,     -1,
+                                1e30f, -1e30f,    1e-40f,     0.5f, -0.5f, 88.6f, -88.6f};
+  std::uniform_int_distribution<size_t> which(0, 8 * std::size(kSpecial) - 1);
+  for (float& value : buffer.as<float>()) {
+    if (const size_t i = which(random); i < std::size(kSpecial)) value = kSpecial[i];
+  }
+}
+
+// As graph::SchedulerLine has it, for odd rows of 27.
+void MakeLines(Buffer& buffer) {
+  for (int64_t row = 0; row < buffer.shape()[0]; ++row) {
+    buffer.Rows(row, row + 1).as<float>()[2] = static_cast<float>(row % 2);
+  }
+}
+
+void FillWild(Buffer& buffer, std::mt19937& random) {
+  constexpr int64_t kLowest = std::numeric_limits<int64_t>::min();
+  constexpr int64_t kWild[] = {kLowest, -1, 0, 1, 2, 4, 5, 1000, int64_t{1} << 60, -(kLowest + 1)};
+  std::uniform_int_distribution<size_t> which(0, std::size(kWild) - 1);
+  for (int64_t& id : buffer.as<int64_t>()) id = kWild[which(random)];
+}
+
+void FillInts(const std::string& name, Buffer& buffer, std::mt19937& random) {
+  if (absl::StartsWith(name, "wild")) return FillWild(buffer, random);
   std::uniform_int_distribution<int> ids(0, 4);
   if (buffer.dtype() == DType::kI64) {
     for (int64_t& id : buffer.as<int64_t>()) id = ids(random);
@@ -51,14 +80,20 @@ Buffer RandomBuffer(const std::string& name, DType dtype, const device::Shape& s
                     std::mt19937& random) {
   if (dtype == DType::kI64 || dtype == DType::kU8) {
     Buffer buffer = Buffer::Allocate(dtype, shape);
-    FillInts(buffer, random);
+    FillInts(name, buffer, random);
     return buffer;
   }
   Buffer buffer = Buffer::Allocate(DType::kF32, shape);
   const Range range = RangeOf(name, shape);
   std::uniform_real_distribution<float> values(range.low, range.high);
   for (float& value : buffer.as<float>()) value = values(random);
-  return dtype == DType::kF32 ? buffer : CastTo(buffer, dtype).value();
+  if (absl::StartsWith(name, "special")) MakeSpecial(buffer, random);
+  if (absl::StartsWith(name, "line")) MakeLines(buffer);
+  if (dtype == DType::kF32) return buffer;
+  const device::ConstBuffer cast = CastTo(buffer, dtype).value();
+  const Buffer copy = Buffer::Allocate(dtype, shape);
+  std::memcpy(copy.data(), cast.data(), cast.bytes());
+  return copy;
 }
 
 Leaves RandomLeaves(const graph::Graph& graph, unsigned seed) {
@@ -75,14 +110,14 @@ Leaves RandomLeaves(const graph::Graph& graph, unsigned seed) {
   return leaves;
 }
 
-std::vector<double> ToDoubles(const Buffer& buffer) {
+std::vector<double> ToDoubles(const device::ConstBuffer& buffer) {
   std::vector<double> values;
   if (buffer.dtype() == DType::kI64) {
     for (int64_t value : buffer.as<int64_t>()) values.push_back(static_cast<double>(value));
   } else if (buffer.dtype() == DType::kU8) {
     for (uint8_t value : buffer.as<uint8_t>()) values.push_back(value);
   } else {
-    const Buffer wide =
+    const device::ConstBuffer wide =
         buffer.dtype() == DType::kF32 ? buffer : CastTo(buffer, DType::kF32).value();
     for (float value : wide.as<float>()) values.push_back(value);
   }
@@ -102,23 +137,13 @@ Arrays ToArrays(const graph::Graph& graph, const Leaves& leaves) {
   return arrays;
 }
 
-absl::StatusOr<std::vector<Buffer>> RunOnce(backends::Executable& executable,
-                                            const std::vector<Buffer>& inputs) {
-  std::vector<Buffer> outputs;
-  for (const backends::Port& port : executable.outputs()) {
-    outputs.push_back(Buffer::Allocate(port.dtype, port.shape));
-  }
-  RETURN_IF_ERROR(executable.Run(inputs, absl::MakeSpan(outputs)));
-  return outputs;
-}
-
 absl::StatusOr<std::vector<Buffer>> RunGraph(backends::Backend& backend,
                                              std::shared_ptr<const graph::Graph> graph,
                                              const weights::WeightSet& set,
-                                             const std::vector<Buffer>& inputs) {
-  ASSIGN_OR_RETURN(const std::string plan, backend.Plan(*graph));
+                                             const std::vector<device::ConstBuffer>& inputs) {
+  ASSIGN_OR_RETURN(const backends::Plan plan, backend.MakePlan(*graph));
   ASSIGN_OR_RETURN(const auto executable, backend.Load(std::move(graph), plan, set));
-  return RunOnce(*executable, inputs);
+  return RunExecutable(*executable, inputs);
 }
 
 }  // namespace latentd::testing

@@ -11,7 +11,9 @@
 
 namespace latentd::testing {
 
-// Random contents by dtype and name: i64 are ids 0..4; "positive..." is in [0.5, 2], "large" in
+// Random contents by dtype and name: i64 are ids 0..4, in "wild..." far beyond, "special..." has
+// numbers like NaN among others, "line..." draws noise in every other row; "positive..." is in
+// [0.5, 2], "large" in
 // [-60, 60], "offset" in [99, 101], "timesteps..." in [0, 99]; "net/scaled..." keeps the size of
 // what it is multiplied with (deviation 1 / sqrt(fan in)); everything else is in [-1, 1].
 device::Buffer RandomBuffer(const std::string& name, device::DType dtype,
@@ -19,8 +21,8 @@ device::Buffer RandomBuffer(const std::string& name, device::DType dtype,
 
 // A graph's leaves, filled.
 struct Leaves {
-  std::vector<device::Buffer> inputs;  // in the graph's order
-  weights::TensorMap weights;          // of the component "net", without the prefix
+  std::vector<device::ConstBuffer> inputs;  // in the graph's order
+  weights::TensorMap weights;               // of the component "net", without the prefix
 };
 Leaves RandomLeaves(const graph::Graph& graph, unsigned seed);
 
@@ -28,16 +30,11 @@ Leaves RandomLeaves(const graph::Graph& graph, unsigned seed);
 Arrays ToArrays(const graph::Graph& graph, const Leaves& leaves);
 
 // Any dtype of a float or an integer, widened.
-std::vector<double> ToDoubles(const device::Buffer& buffer);
-
-// The outputs of one run of `executable`.
-absl::StatusOr<std::vector<device::Buffer>> RunOnce(backends::Executable& executable,
-                                                    const std::vector<device::Buffer>& inputs);
+std::vector<double> ToDoubles(const device::ConstBuffer& buffer);
 
 // Plan, Load and one Run; `set` has the weights.
-absl::StatusOr<std::vector<device::Buffer>> RunGraph(backends::Backend& backend,
-                                                     std::shared_ptr<const graph::Graph> graph,
-                                                     const weights::WeightSet& set,
-                                                     const std::vector<device::Buffer>& inputs);
+absl::StatusOr<std::vector<device::Buffer>> RunGraph(
+    backends::Backend& backend, std::shared_ptr<const graph::Graph> graph,
+    const weights::WeightSet& set, const std::vector<device::ConstBuffer>& inputs);
 
 }  // namespace latentd::testing

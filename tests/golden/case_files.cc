@@ -17,15 +17,15 @@ absl::StatusOr<nlohmann::json> ReadJsonFile(const std::string& path) {
   return value;
 }
 
-absl::StatusOr<device::Buffer> FindTensor(const weights::TensorMap& tensors,
-                                          const std::string& name) {
+absl::StatusOr<device::ConstBuffer> FindTensor(const weights::TensorMap& tensors,
+                                               const std::string& name) {
   auto found = tensors.find(name);
   if (found == tensors.end()) return absl::NotFoundError(absl::StrCat("there is no tensor ", name));
   return weights::Aligned(found->second.data);
 }
 
-absl::StatusOr<double> Distance(const device::Buffer& expected, const device::Buffer& actual,
-                                Scale scale) {
+absl::StatusOr<double> Distance(const device::ConstBuffer& expected,
+                                const device::ConstBuffer& actual, Scale scale) {
   const auto kFloat = device::DType::kF32;
   if (expected.shape() != actual.shape() || expected.dtype() != kFloat ||
       actual.dtype() != kFloat) {

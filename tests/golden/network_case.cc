@@ -30,7 +30,7 @@ NamedBuffers TensorsOf(const weights::TensorMap& tensors, absl::string_view pref
 
 // For each row of the text encoder's ids, which row of all states is pooled.
 absl::StatusOr<Buffer> PooledPositions(const std::string& config, models::ClipTextKind kind,
-                                       const Buffer& ids) {
+                                       const device::ConstBuffer& ids) {
   ASSIGN_OR_RETURN(const auto parsed, models::ParseClipTextConfig(config, "config.json", kind));
   Buffer positions = Buffer::Allocate(device::DType::kI64, {ids.shape()[0]});
   const int64_t tokens = ids.shape()[1];

@@ -13,7 +13,7 @@
 
 namespace latentd::golden {
 
-using NamedBuffers = std::map<std::string, device::Buffer>;
+using NamedBuffers = std::map<std::string, device::ConstBuffer>;
 
 struct NetworkCase {
   std::vector<graph::Graph> graphs;  // of the component kComponent (network_graphs.h)

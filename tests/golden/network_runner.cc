@@ -5,29 +5,28 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/backends/reference/evaluate.h"
 #include "core/base/clock.h"
 #include "core/base/status_macros.h"
 #include "core/compiler/split.h"
+#include "tests/support/run_executable.h"
 
 namespace latentd::golden {
 namespace {
 
 using device::Buffer;
 
-absl::StatusOr<NamedBuffers> RunOnce(backends::Executable& executable, const NamedBuffers& inputs) {
-  std::vector<Buffer> given, made;
-  for (const backends::Port& port : executable.inputs()) {
+absl::StatusOr<NamedBuffers> RunOnce(const std::shared_ptr<backends::Executable>& executable,
+                                     const NamedBuffers& inputs) {
+  std::vector<device::ConstBuffer> given;
+  for (const backends::Port& port : executable->inputs()) {
     auto found = inputs.find(port.name);
     if (found == inputs.end())
       return absl::InvalidArgumentError(absl::StrCat("input ", port.name, " is not given"));
     given.push_back(found->second);
   }
-  for (const backends::Port& port : executable.outputs())
-    made.push_back(Buffer::Allocate(port.dtype, port.shape));
-  RETURN_IF_ERROR(executable.Run(given, absl::MakeSpan(made)));
+  ASSIGN_OR_RETURN(const std::vector<Buffer> made, testing::RunExecutable(*executable, given));
   NamedBuffers outputs;
-  for (size_t i = 0; i < made.size(); ++i) outputs[executable.outputs()[i].name] = made[i];
+  for (size_t i = 0; i < made.size(); ++i) outputs[executable->outputs()[i].name] = made[i];
   return outputs;
 }
 
@@ -37,7 +36,7 @@ NetworkRunner::NetworkRunner(backends::Backend& backend, const std::string& comp
                              const weights::TensorMap& tensors, const graph::Precision& precision,
                              compiler::CompileOptions options)
     : precision_(precision),
-      store_(backends::reference::EvaluateRecipe),
+      store_(backend),
       weights_(std::make_shared<weights::WeightSet>(&store_)),
       graphs_(backend, SystemClock(), registry_, /*disk=*/nullptr,
               {.compile = std::move(options)}) {
@@ -60,14 +59,14 @@ absl::StatusOr<NamedBuffers> NetworkRunner::RunPart(graph::Graph part, const Nam
   const auto declared = graphs_.Declare(
       {.graph = std::make_shared<const graph::Graph>(std::move(part)), .weights = weights_});
   ASSIGN_OR_RETURN(const auto executable, graphs_.Get(declared));
-  return RunOnce(*executable, inputs);
+  return RunOnce(executable, inputs);
 }
 
 absl::StatusOr<NamedBuffers> NetworkRunner::RunRequestRows(const graph::Graph& request,
                                                            const NamedBuffers& inputs) {
   const graph::ValueId first_input = request.Select(graph::Op::kInput).front();
   const int64_t rows = inputs.at(request.node(first_input).name).shape()[0];
-  NamedBuffers packed;
+  std::map<std::string, Buffer> packed;
   for (const graph::Output& output : request.outputs()) {
     const graph::Node& of_one_row = request.node(output.value);
     packed[output.name] = Buffer::Allocate(of_one_row.dtype, {rows, of_one_row.shape[1]});
@@ -83,7 +82,7 @@ absl::StatusOr<NamedBuffers> NetworkRunner::RunRequestRows(const graph::Graph& r
       std::memcpy(packed.at(name).Rows(row, row + 1).data(), values.data(), values.bytes());
     }
   }
-  return packed;
+  return NamedBuffers(packed.begin(), packed.end());
 }
 
 }  // namespace latentd::golden

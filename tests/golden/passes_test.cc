@@ -90,10 +90,6 @@ TEST_P(GoldenNetworks, KeepTheirNumbersForEveryTarget) {
   }
 }
 
-bool IsActivation(Op op) {
-  return op == Op::kSilu || op == Op::kGelu || op == Op::kQuickGelu || op == Op::kRelu;
-}
-
 // Of a node and what alone reads it: the pattern that a pass should have fused, or "".
 std::string PatternOf(const Graph& graph, ValueId id, const Node& reader) {
   const Node& node = graph.node(id);
@@ -103,7 +99,7 @@ std::string PatternOf(const Graph& graph, ValueId id, const Node& reader) {
   const bool residual = reader.op == Op::kAdd &&
                         graph.node(reader.operands[0]).shape == reader.shape &&
                         graph.node(reader.operands[1]).shape == reader.shape;
-  return residual || IsActivation(reader.op) ? "epilogue" : "";
+  return residual || graph::IsActivation(reader.op) ? "epilogue" : "";
 }
 
 // What is left in an optimised graph that a pass exists for.

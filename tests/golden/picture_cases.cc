@@ -25,6 +25,8 @@
 #include "tests/golden/case_files.h"
 #include "tests/golden/losses.h"
 #include "tests/golden/picture_spec.h"
+#include "tests/support/on_host.h"
+#include "tests/support/run_unit.h"
 
 namespace latentd::golden {
 namespace {
@@ -44,27 +46,48 @@ absl::StatusOr<Pictures> Draw(const pipeline::Pipeline& pipeline,
   ASSIGN_OR_RETURN(const pipeline::PictureSpec resolved, pipeline.Resolve(spec));
   ASSIGN_OR_RETURN(Pictures pictures, pipeline.Start(resolved));
   for (const auto& picture : pictures) {
-    while (picture->next != pipeline::UnitKind::kDone) RETURN_IF_ERROR(pipeline.Run(*picture));
+    while (picture->next != pipeline::UnitKind::kDone) RETURN_IF_ERROR(testing::RunUnit(*picture));
   }
   return pictures;
+}
+
+// Along the features, as the UNet reads them.
+Buffer Joined(const std::vector<Buffer>& of_encoders) {
+  int64_t features = 0;
+  std::vector<Buffer> states;
+  for (const Buffer& part : of_encoders) {
+    states.push_back(testing::OnHost(part));
+    features += part.shape()[2];
+  }
+  const int64_t tokens = states.front().shape()[1];
+  Buffer joined = Buffer::Allocate(device::DType::kF32, {1, tokens, features});
+  auto to = joined.as<float>().begin();
+  for (int64_t token = 0; token < tokens; ++token) {
+    for (const Buffer& part : states) {
+      const int64_t width = part.shape()[2];
+      to = std::copy_n(part.as<float>().begin() + token * width, width, to);
+    }
+  }
+  return joined;
 }
 
 // Of the first stage's text, which all pictures of the request share.
 absl::StatusOr<double> TextDistance(const weights::TensorMap& expected, const Picture& picture) {
   const auto& conditioning = picture.request->conditioning.front();
   if (!conditioning) return absl::InternalError("the picture has no conditioning");
-  const size_t last = conditioning->hidden_states.size() - 1;
-  std::vector<std::pair<std::string, const Buffer*>> pairs = {
-      {"prompt_embeds", &conditioning->hidden_states[last]},
-      {"pooled_prompt_embeds", &conditioning->pooled[last]}};
-  if (last > 0) {
-    pairs.push_back({"negative_prompt_embeds", &conditioning->hidden_states[0]});
-    pairs.push_back({"negative_pooled_prompt_embeds", &conditioning->pooled[0]});
+  const pipeline::EncodedPrompt& positive = conditioning->rows.back();
+  std::vector<std::pair<std::string, Buffer>> pairs = {
+      {"prompt_embeds", Joined(positive.hidden_states)}, {"pooled_prompt_embeds", positive.pooled}};
+  if (conditioning->rows.size() > 1) {
+    const pipeline::EncodedPrompt& negative = conditioning->rows.front();
+    pairs.push_back({"negative_prompt_embeds", Joined(negative.hidden_states)});
+    pairs.push_back({"negative_pooled_prompt_embeds", negative.pooled});
   }
   double worst = 0;
   for (const auto& [name, actual] : pairs) {
-    ASSIGN_OR_RETURN(const Buffer wanted, FindTensor(expected, name));
-    ASSIGN_OR_RETURN(const double distance, Distance(wanted, *actual, Scale::kRelative));
+    ASSIGN_OR_RETURN(const device::ConstBuffer wanted, FindTensor(expected, name));
+    ASSIGN_OR_RETURN(const double distance,
+                     Distance(wanted, testing::OnHost(actual), Scale::kRelative));
     Widen(distance, worst);
   }
   return worst;
@@ -74,7 +97,7 @@ absl::StatusOr<double> TextDistance(const weights::TensorMap& expected, const Pi
 absl::StatusOr<double> LatentDistance(const weights::TensorMap& expected, const std::string& name,
                                       const Pictures& pictures, Buffer Picture::*member,
                                       Scale scale = Scale::kAbsolute) {
-  ASSIGN_OR_RETURN(const Buffer wanted, FindTensor(expected, name));
+  ASSIGN_OR_RETURN(const device::ConstBuffer wanted, FindTensor(expected, name));
   if (wanted.shape()[0] != static_cast<int64_t>(pictures.size())) {
     return absl::InvalidArgumentError(
         absl::StrCat(name, " has another number of rows than there are pictures"));
@@ -82,8 +105,9 @@ absl::StatusOr<double> LatentDistance(const weights::TensorMap& expected, const 
   double worst = 0;
   for (size_t i = 0; i < pictures.size(); ++i) {
     const auto row = static_cast<int64_t>(i);
-    ASSIGN_OR_RETURN(const double distance,
-                     Distance(wanted.Rows(row, row + 1), pictures[i].get()->*member, scale));
+    ASSIGN_OR_RETURN(
+        const double distance,
+        Distance(wanted.Rows(row, row + 1), testing::OnHost(pictures[i].get()->*member), scale));
     Widen(distance, worst);
   }
   return worst;
@@ -132,12 +156,12 @@ class Pipelines {
  public:
   Pipelines(const Options& options, backends::Backend& backend)
       : options_(LoadOptionsOf(options)),
-        weights_(backends::reference::EvaluateRecipe),
+        weights_(backend),
         graphs_(backend, SystemClock(), registry_, /*disk=*/nullptr,
                 {.compile = {options.skip_passes, backends::reference::EvaluateRecipe}}) {}
 
   // So that the next case of the same size loads nothing.
-  void Keep(const std::vector<pipeline::GraphRef>& graphs) {
+  void Keep(const std::vector<pipeline::GraphHandle>& graphs) {
     kept_.insert(kept_.end(), graphs.begin(), graphs.end());
   }
 
@@ -158,7 +182,7 @@ class Pipelines {
   metrics::Registry registry_;
   compiler::GraphStore graphs_;
   std::unique_ptr<const pipeline::Pipeline> whole_, tiled_;
-  std::vector<pipeline::GraphRef> kept_;
+  std::vector<pipeline::GraphHandle> kept_;
 };
 
 absl::StatusOr<std::vector<Measure>> RunCase(const json& picture_case, const std::string& folder,

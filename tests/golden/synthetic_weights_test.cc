@@ -11,7 +11,6 @@
 namespace latentd::golden {
 namespace {
 
-using device::Buffer;
 using device::Shape;
 
 // Seeds are zlib.crc32 of the names.
@@ -30,7 +29,7 @@ TEST(SyntheticWeights, FollowTheRecipe) {
 }
 
 TEST(SyntheticWeights, OutliveTheirMap) {
-  Buffer kept;
+  device::ConstBuffer kept;
   {
     ASSERT_OK_AND_ASSIGN(auto tensors, MakeSyntheticWeights({{"a", {2, 3}}, {"b", {4, 5}}}));
     kept = tensors.at("b").data;

@@ -67,7 +67,7 @@ class RestartTest(GraphsTestCase):
 
 class EvictionTest(GraphsTestCase):
     def test_the_least_recently_used_leave_memory_and_come_back_without_compiling(self):
-        """Guard: GraphStore::Trim (core/compiler/graph_budget.cc)."""
+        """Guard: InstanceCache::Trim (core/compiler/instance_eviction.cc)."""
         sizes = [(64, 64), (128, 64), (192, 64)]
         buckets = ",".join(f"{width}x{height}" for width, height in sizes)
         server, api = self.start("--graph-memory=12MiB", buckets=buckets)

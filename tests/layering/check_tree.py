@@ -14,7 +14,7 @@ import re
 import sys
 
 SOURCE_FOLDERS = ("core", "server", "client", "tests")
-SOURCE_SUFFIXES = {".cc", ".h"}
+SOURCE_SUFFIXES = {".cc", ".h", ".cu", ".cuh"}
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
 

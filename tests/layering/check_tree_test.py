@@ -58,6 +58,17 @@ class CheckTreeTest(unittest.TestCase):
         self.write("core/base/clock.h", '#include "core/graph/graph.h"\n')
         self.expect_one("layers", "core/base/clock.h:1: core/base may not include core/graph/graph.h")
 
+    def test_sources_of_kernels_are_read_too(self):
+        self.write("core/graph/kernel.cu", '#include <cuda_runtime.h>\n#include "core/graph/kernel.cuh"\n')
+        self.write("core/graph/kernel.cuh", '#include "core/engine/engine.h"\n')
+        self.assertEqual(
+            self.violations("layers"),
+            [
+                "core/graph/kernel.cu:1: core/graph may not include cuda_runtime.h",
+                "core/graph/kernel.cuh:1: core/graph may not include core/engine/engine.h",
+            ],
+        )
+
     def test_a_row_that_names_one_header_allows_that_header_only(self):
         self.write("core/compiler/compiler.cc", '#include "core/backends/ports.h"\n')
         self.expect_one("layers", "core/compiler/compiler.cc:1")

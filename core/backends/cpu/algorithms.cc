@@ -36,7 +36,8 @@ bool HasWinograd(const Program& program, const Instruction& instruction) {
   return conv != nullptr && weight[2] == 3 && weight[3] == 3 && conv->stride == 1 &&
          conv->padding == around && weight[0] % kWinogradChannels == 0 &&
          weight[1] % kWinogradChannels == 0 && instruction.activation == graph::Op::kInput &&
-         instruction.operands[0].dtype == device::DType::kF32 && WeightIsHeld(program, instruction);
+         instruction.operands[0].dtype == device::DType::kF32 &&
+         lowering::IsHeld(program, instruction.operands[1]);
 }
 
 // By the size of one row: the same weight serves all row counts.
@@ -49,12 +50,6 @@ bool WinogradIsWorthIt(const Instruction& instruction, const Machine& machine) {
 }
 
 }  // namespace
-
-bool WeightIsHeld(const Program& program, const Instruction& instruction) {
-  const View& weight = instruction.operands[1];
-  const Storage& storage = program.storages[weight.storage];
-  return storage.place == Place::kHeld && storage.elements == weight.shape.elements();
-}
 
 bool MultipliesInBf16(const Machine& machine) { return HasAvx512(machine) && OneDnnUsesBf16(); }
 

@@ -14,9 +14,6 @@
 
 namespace latentd::backends::cpu {
 
-// Whether the second operand is a weight that the store can hold in a form of the kernel's.
-bool WeightIsHeld(const Program& program, const Instruction& instruction);
-
 // Whether products of bf16 are computed as such, with sums in f32.
 bool MultipliesInBf16(const Machine& machine);
 

@@ -17,7 +17,7 @@ struct BinderArguments {
   const View& operand(int i) const { return instruction.operands[i]; }
   const View& result() const { return instruction.result; }
 
-  bool weight_is_held() const { return WeightIsHeld(program, instruction); }
+  bool weight_is_held() const { return lowering::IsHeld(program, instruction.operands[1]); }
 };
 
 using Binder = absl::StatusOr<BoundKernel> (*)(const BinderArguments&);
@@ -33,13 +33,19 @@ absl::StatusOr<BoundKernel> BindGroupNorm(const BinderArguments&);
 absl::StatusOr<BoundKernel> BindLayerNorm(const BinderArguments&);
 absl::StatusOr<BoundKernel> BindSoftmax(const BinderArguments&);
 absl::StatusOr<BoundKernel> BindRowStd(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindIsFinite(const BinderArguments&);
 absl::StatusOr<BoundKernel> BindUnary(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindClamp(const BinderArguments&);
 absl::StatusOr<BoundKernel> BindGeglu(const BinderArguments&);
 absl::StatusOr<BoundKernel> BindCast(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindToPixels(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindIncrement(const BinderArguments&);
 absl::StatusOr<BoundKernel> BindBinary(const BinderArguments&);
 absl::StatusOr<BoundKernel> BindCopy(const BinderArguments&);
 absl::StatusOr<BoundKernel> BindUpsample(const BinderArguments&);
 absl::StatusOr<BoundKernel> BindEmbedding(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindSelect(const BinderArguments&);
 absl::StatusOr<BoundKernel> BindTimestepEmbedding(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindSchedulerStep(const BinderArguments&);
 
 }  // namespace latentd::backends::cpu

@@ -8,10 +8,18 @@
 
 #include "absl/status/statusor.h"
 #include "core/backends/cpu/kernels/kernel_table.h"
-#include "core/backends/cpu/program.h"
-#include "core/weights/weight_store.h"
+#include "core/backends/lowering/program.h"
+#include "core/weights/weight_maker.h"
 
 namespace latentd::backends::cpu {
+
+// What kernels are bound to.
+using lowering::Instruction;
+using lowering::Kernel;
+using lowering::Place;
+using lowering::Program;
+using lowering::Storage;
+using lowering::View;
 
 // Where things are in one run.
 struct Frame {

@@ -76,6 +76,16 @@ absl::StatusOr<BoundKernel> BindCast(const BinderArguments& a) {
   return kernel;
 }
 
+absl::StatusOr<BoundKernel> BindToPixels(const BinderArguments& a) {
+  BoundKernel kernel;
+  kernel.run = [x = a.operand(0), y = a.result(),
+                run = a.machine.kernels->to_pixels](const Frame& f) {
+    run(ElementOf(x.dtype), BytesOf(x, f), AddressOf<uint8_t>(y, f), x.shape.elements());
+    return absl::OkStatus();
+  };
+  return kernel;
+}
+
 absl::StatusOr<BoundKernel> BindTimestepEmbedding(const BinderArguments& a) {
   BoundKernel kernel;
   kernel.run = [x = a.operand(0), y = a.result(),

@@ -11,11 +11,13 @@
 #include "core/backends/cpu/algorithms.h"
 #include "core/backends/cpu/code_memory.h"
 #include "core/backends/cpu/cpu_executable.h"
-#include "core/backends/cpu/fused_patterns.h"
-#include "core/backends/cpu/lowering.h"
+#include "core/backends/cpu/kernel_rules.h"
 #include "core/backends/cpu/onednn.h"
 #include "core/backends/cpu/plan.h"
+#include "core/backends/cpu/recipe.h"
 #include "core/backends/cpu/thread_count.h"
+#include "core/backends/lowering/fused_patterns.h"
+#include "core/backends/lowering/lowering.h"
 #include "core/base/status_macros.h"
 #include "core/graph/verifier.h"
 
@@ -74,43 +76,44 @@ absl::Status DataLossUnlessOk(const absl::Status& check) {
   return check.ok() ? check : absl::DataLossError(check.message());
 }
 
-// A graph and its plan, checked against each other, as kernels that lack memory and weights.
-struct Bound {
+// A graph as kernels that lack memory and weights.
+struct BoundProgram {
   std::vector<graph::Recipe> recipes;
   Program program;
   std::vector<BoundKernel> kernels;
-  ArenaValues values;
-  graph::MemoryPlan memory;
+  lowering::ArenaValues values;
 };
 
-absl::StatusOr<Bound> Bind(const graph::Graph& graph, absl::string_view plan_bytes,
-                           const Machine& machine) {
-  RETURN_IF_ERROR(DataLossUnlessOk(graph::Verify(graph)));
-  Bound bound;
+// With the algorithms that `choose` gives the program.
+template <typename Choose>
+absl::StatusOr<BoundProgram> Bind(const graph::Graph& graph, const Machine& machine,
+                                  Choose choose) {
+  BoundProgram bound;
   bound.recipes = graph::ExtractRecipes(graph);
-  bound.program = Lower(graph, bound.recipes, machine);
-  absl::StatusOr<CpuPlan> plan = Decode(plan_bytes);
-  RETURN_IF_ERROR(DataLossUnlessOk(plan.status()));
-  RETURN_IF_ERROR(DataLossUnlessOk(CheckAlgorithms(bound.program, plan->algorithms)));
-  ASSIGN_OR_RETURN(bound.kernels, BindAll(bound.program, plan->algorithms, machine));
+  bound.program = lowering::Lower(graph, bound.recipes, CpuKernelRules(machine));
+  ASSIGN_OR_RETURN(const std::vector<Algorithm> algorithms, choose(bound.program));
+  ASSIGN_OR_RETURN(bound.kernels, BindAll(bound.program, algorithms, machine));
   bound.values = ValuesInArena(bound.program, bound.kernels);
-  RETURN_IF_ERROR(DataLossUnlessOk(CheckMemory(bound.values, plan->memory)));
-  bound.memory = std::move(plan->memory);
   return bound;
 }
 
-absl::StatusOr<MemoryNeeds> NeedsOf(const graph::Graph& graph, const Bound& bound,
-                                    const weights::WeightSet& weights) {
-  MemoryNeeds needs;
-  needs.arena_bytes = bound.memory.arena_bytes;
-  needs.executable_bytes = OwnBytes(graph, bound.kernels);
-  for (const WeightUse& wanted : WeightUses(bound.program, bound.kernels)) {
-    ASSIGN_OR_RETURN(
-        const weights::ResultNeeds result,
-        weights.store().NeedsOf(bound.recipes[wanted.recipe].graph, weights, wanted.packing));
-    needs.Add(result);
+// The graph as the plan says, once the two have been checked against each other.
+absl::StatusOr<BoundProgram> BindPlan(const graph::Graph& graph, const Plan& plan,
+                                      const Machine& machine, graph::MemoryPlan& memory) {
+  RETURN_IF_ERROR(DataLossUnlessOk(graph::Verify(graph)));
+  absl::StatusOr<CpuPlan> read = Decode(plan.bytes);
+  RETURN_IF_ERROR(DataLossUnlessOk(read.status()));
+  const auto checked = [&](const Program& program) -> absl::StatusOr<std::vector<Algorithm>> {
+    RETURN_IF_ERROR(DataLossUnlessOk(CheckAlgorithms(program, read->algorithms)));
+    return read->algorithms;
+  };
+  ASSIGN_OR_RETURN(BoundProgram bound, Bind(graph, machine, checked));
+  RETURN_IF_ERROR(DataLossUnlessOk(lowering::CheckMemory(bound.values, read->memory)));
+  if (WithNeeds(*read, graph, bound.recipes, bound.program, bound.kernels) != plan) {
+    return absl::DataLossError("the plan needs other memory than it says");
   }
-  return needs;
+  memory = std::move(read->memory);
+  return bound;
 }
 
 }  // namespace
@@ -131,56 +134,78 @@ absl::StatusOr<std::unique_ptr<CpuBackend>> CpuBackend::Create(const CpuOptions&
   const int wanted = options.threads > 0 ? options.threads : omp_get_max_threads();
   // OMP_THREAD_LIMIT: kernels share out their work among as many threads as they are told.
   const int threads = std::min(wanted, omp_get_thread_limit());
-  return absl::WrapUnique(new CpuBackend(std::move(arena), {kernels, threads}));
+  return absl::WrapUnique(new CpuBackend(options.device, std::move(arena), {kernels, threads}));
 }
 
-CpuBackend::CpuBackend(std::shared_ptr<Arena> arena, Machine machine)
-    : arena_(std::move(arena)), machine_(machine) {
+CpuBackend::CpuBackend(device::HostDevice* device, std::shared_ptr<Arena> arena, Machine machine)
+    : device_(device != nullptr ? *device : device::Host()),
+      arena_(std::move(arena)),
+      machine_(machine) {
   target_.name = "cpu";
   target_.image_layout = graph::Layout::kNhwc;
-  target_.fused.insert(FusedKinds().begin(), FusedKinds().end());
+  target_.fused.insert(lowering::FusedKinds().begin(), lowering::FusedKinds().end());
   target_.merge_linears = true;  // attention reads slices without copying them
 }
 
 std::string CpuBackend::Fingerprint() const {
-  const dnnl_version_t* onednn = dnnl_version();
-  return absl::StrCat("cpu ", machine_.kernels->name, " threads-", machine_.threads, " onednn-",
-                      onednn->major, ".", onednn->minor, ".", onednn->patch, "-isa-",
-                      OneDnnInstructionSet());
+  return absl::StrCat("cpu ", machine_.kernels->name, " threads-", machine_.threads, " ",
+                      OneDnnName());
 }
 
-absl::StatusOr<std::string> CpuBackend::Plan(const graph::Graph& graph) const {
-  const std::vector<graph::Recipe> recipes = graph::ExtractRecipes(graph);
-  const Program program = Lower(graph, recipes, machine_);
+std::string CpuBackend::WeightFingerprint() const {
+  return absl::StrCat("cpu ", machine_.kernels->name, " ", OneDnnName());
+}
+
+absl::StatusOr<Plan> CpuBackend::MakePlan(const graph::Graph& graph) const {
   CpuPlan plan;
-  plan.algorithms = ChooseAlgorithms(program, machine_);
-  ASSIGN_OR_RETURN(const std::vector<BoundKernel> kernels,
-                   BindAll(program, plan.algorithms, machine_));
-  ASSIGN_OR_RETURN(plan.memory, graph::PlanMemory(ValuesInArena(program, kernels).values));
-  return Encode(plan);
+  const auto choose = [&](const Program& program) -> absl::StatusOr<std::vector<Algorithm>> {
+    return plan.algorithms = ChooseAlgorithms(program, machine_);
+  };
+  ASSIGN_OR_RETURN(const BoundProgram bound, Bind(graph, machine_, choose));
+  ASSIGN_OR_RETURN(plan.memory, graph::PlanMemory(bound.values.values));
+  return WithNeeds(plan, graph, bound.recipes, bound.program, bound.kernels);
 }
 
-absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::LoadIf(
-    std::shared_ptr<const graph::Graph> graph, absl::string_view plan_bytes,
-    const weights::WeightSet& weights, const Admission& admit) {
-  ASSIGN_OR_RETURN(Bound bound, Bind(*graph, plan_bytes, machine_));
-  if (admit) {
-    ASSIGN_OR_RETURN(const MemoryNeeds needs, NeedsOf(*graph, bound, weights));
-    RETURN_IF_ERROR(admit(needs));
-  }
-  ASSIGN_OR_RETURN(std::unique_ptr<Arena::Lease> lease, arena_->Take(bound.memory.arena_bytes));
-  auto executable =
-      std::make_unique<CpuExecutable>(std::move(graph), std::move(bound.program),
-                                      std::move(bound.kernels), std::move(lease), machine_.threads);
-  executable->Place(bound.values, bound.memory);
+absl::Status CpuBackend::CheckPlan(const graph::Graph& graph, const Plan& plan) const {
+  graph::MemoryPlan memory;
+  return BindPlan(graph, plan, machine_, memory).status();
+}
+
+absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::Load(
+    std::shared_ptr<const graph::Graph> graph, const Plan& plan,
+    const weights::WeightSet& weights) {
+  graph::MemoryPlan memory;
+  ASSIGN_OR_RETURN(BoundProgram bound, BindPlan(*graph, plan, machine_, memory));
+  ASSIGN_OR_RETURN(std::unique_ptr<Arena::Lease> lease, arena_->Take(memory.arena_bytes));
+  auto executable = std::make_unique<CpuExecutable>(std::move(graph), std::move(bound.program),
+                                                    std::move(bound.kernels), std::move(lease),
+                                                    machine_.threads, device_);
+  executable->Place(bound.values, memory);
   RETURN_IF_ERROR(executable->HoldWeights(bound.recipes, weights));
   return executable;
 }
 
-absl::StatusOr<MemoryNeeds> CpuBackend::Predict(const graph::Graph& graph, absl::string_view plan,
-                                                const weights::WeightSet& weights) const {
-  ASSIGN_OR_RETURN(const Bound bound, Bind(graph, plan, machine_));
-  return NeedsOf(graph, bound, weights);
+absl::StatusOr<size_t> CpuBackend::MakingBytes(const graph::Graph& recipe,
+                                               absl::Span<const device::ConstBuffer> host_sources,
+                                               const weights::WeightFormat& format) const {
+  const ThreadCount threads(machine_.threads);
+  return CatchOneDnn(kName,
+                     [&] { return cpu::MakingBytes(recipe, host_sources, format, machine_); });
+}
+
+absl::Status CpuBackend::MakeWeight(const graph::Graph& recipe,
+                                    absl::Span<const device::ConstBuffer> host_sources,
+                                    absl::string_view form, const device::Buffer& to,
+                                    device::Stream& stream) {
+  std::vector<device::ConstBuffer> sources(host_sources.begin(), host_sources.end());
+  static_cast<device::HostStream&>(stream).Push(
+      [this, &recipe, sources = std::move(sources), form = std::string(form), to] {
+        const absl::Span<char> memory(static_cast<char*>(device_.AddressOf(to)), to.bytes());
+        const ThreadCount threads(machine_.threads);
+        return CatchOneDnn(
+            kName, [&] { return cpu::MakeWeight(recipe, sources, form, memory, machine_); });
+      });
+  return absl::OkStatus();
 }
 
 }  // namespace latentd::backends::cpu

@@ -8,7 +8,7 @@
 //
 // How an instruction is computed is a rule of its shape (algorithms.h); nothing is timed.
 //
-// Plans: plan.h. From a graph to a run: lowering.h, bound_kernel.h, cpu_executable.h.
+// Plans: plan.h. From a graph to a run: core/backends/lowering, bound_kernel.h, cpu_executable.h.
 #pragma once
 
 #include <memory>
@@ -17,6 +17,7 @@
 #include "core/backends/backend.h"
 #include "core/backends/cpu/arena.h"
 #include "core/backends/cpu/bound_kernel.h"
+#include "core/device/host_device.h"
 
 namespace latentd::backends::cpu {
 
@@ -29,6 +30,8 @@ struct CpuOptions {
   // The most that intermediates may ever take, which addresses are reserved for; 0: the machine's
   // memory.
   int64_t memory_bytes = 0;
+  // What executables run on; null: device::Host(). Must outlive the backend.
+  device::HostDevice* device = nullptr;
 };
 
 // Whether bf16 is faster than f32 here, and not only smaller: this machine has AMX and grants it.
@@ -41,29 +44,40 @@ class CpuBackend : public Backend {
   // machine does not have.
   static absl::StatusOr<std::unique_ptr<CpuBackend>> Create(const CpuOptions& options = {});
 
+  device::Device& device() const override { return device_; }
+
   // Images NHWC, and every fused kind that there is.
   const graph::Target& target() const override { return target_; }
   std::string Fingerprint() const override;
+  std::string WeightFingerprint() const override;  // of any number of threads
 
   // UNIMPLEMENTED for casts to integers.
-  absl::StatusOr<std::string> Plan(const graph::Graph& graph) const override;
+  absl::StatusOr<Plan> MakePlan(const graph::Graph& graph) const override;
+
+  absl::Status CheckPlan(const graph::Graph& graph, const Plan& plan) const override;
 
   // All executables share one arena; a weight that oneDNN packs is held packed only.
-  absl::StatusOr<std::unique_ptr<Executable>> LoadIf(std::shared_ptr<const graph::Graph> graph,
-                                                     absl::string_view plan,
-                                                     const weights::WeightSet& weights,
-                                                     const Admission& admit) override;
+  absl::StatusOr<std::unique_ptr<Executable>> Load(std::shared_ptr<const graph::Graph> graph,
+                                                   const Plan& plan,
+                                                   const weights::WeightSet& weights) override;
 
-  absl::StatusOr<MemoryNeeds> Predict(const graph::Graph& graph, absl::string_view plan,
-                                      const weights::WeightSet& weights) const override;
+  // On kernels of its own, in memory beside the arena, so that no run waits for it.
+  absl::StatusOr<size_t> MakingBytes(const graph::Graph& recipe,
+                                     absl::Span<const device::ConstBuffer> host_sources,
+                                     const weights::WeightFormat& format) const override;
+  absl::Status MakeWeight(const graph::Graph& recipe,
+                          absl::Span<const device::ConstBuffer> host_sources,
+                          absl::string_view form, const device::Buffer& to,
+                          device::Stream& stream) override;
 
   // Bytes of the arena now.
   size_t arena_bytes() const { return arena_->bytes(); }
 
  private:
-  CpuBackend(std::shared_ptr<Arena> arena, Machine machine);
+  CpuBackend(device::HostDevice* device, std::shared_ptr<Arena> arena, Machine machine);
 
   graph::Target target_;
+  device::HostDevice& device_;
   std::shared_ptr<Arena> arena_;
   Machine machine_;
 };

@@ -1,9 +1,10 @@
 #include "core/backends/cpu/cpu_executable.h"
 
 #include <algorithm>
+#include <set>
 
-#include "core/backends/cpu/element.h"
 #include "core/backends/cpu/onednn.h"
+#include "core/backends/cpu/packing.h"
 #include "core/backends/cpu/thread_count.h"
 #include "core/backends/ports.h"
 #include "core/base/status_macros.h"
@@ -35,10 +36,8 @@ std::vector<WeightUse> WeightUses(const Program& program, absl::Span<const Bound
     const Storage& storage = program.storages[i];
     if (!plain[i] || storage.place != Place::kHeld) continue;
     const auto bytes = static_cast<size_t>(storage.elements * device::SizeOf(storage.dtype));
-    const weights::WeightFormat packing =
-        storage.widened ? weights::WeightFormat{"f32", InFloat32, bytes}
-                        : weights::WeightFormat{.form = "", .packer = nullptr, .bytes = bytes};
-    forms.push_back({storage.index, static_cast<int>(i), -1, packing});
+    const absl::string_view form = storage.widened ? kWideForm : "";
+    forms.push_back({storage.index, static_cast<int>(i), -1, {std::string(form), bytes}});
   }
   for (size_t i = 0; i < kernels.size(); ++i) {
     if (!kernels[i].packing.has_value()) continue;
@@ -53,25 +52,34 @@ std::vector<WeightUse> WeightUses(const Program& program, absl::Span<const Bound
 // buckets, which have 5574 nodes, 1293 instructions and 549 packed weights: 7.6 MB on the heap
 // beside graphs and weights, 8.7 MB of code, which graphs with equal shapes share and oneDNN keeps.
 // These constants give 17.4 MB with 1.4 MB for the graphs.
-size_t OwnBytes(const graph::Graph& graph, absl::Span<const BoundKernel> kernels) {
+//
+// Instructions that read one weight for values of one shape, as those of tiles do, share code.
+size_t OwnBytes(const graph::Graph& graph, const Program& program,
+                absl::Span<const BoundKernel> kernels) {
   constexpr size_t kNodeBytes = 256, kInstructionBytes = 1 << 10, kPrimitiveBytes = 26 << 10;
-  const auto primitives = static_cast<size_t>(
-      std::count_if(kernels.begin(), kernels.end(),
-                    [](const BoundKernel& kernel) { return kernel.packing.has_value(); }));
+  std::set<std::pair<int, std::vector<int64_t>>> primitives;  // by weight and shape
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    const std::vector<View>& operands = program.instructions[i].operands;
+    if (!kernels[i].packing.has_value()) continue;
+    primitives.insert({operands[1].storage, operands[0].shape.dims()});
+  }
   return sizeof(CpuExecutable) + static_cast<size_t>(graph.size()) * kNodeBytes +
-         kernels.size() * kInstructionBytes + primitives * kPrimitiveBytes;
+         kernels.size() * kInstructionBytes + primitives.size() * kPrimitiveBytes;
 }
 
 CpuExecutable::CpuExecutable(std::shared_ptr<const graph::Graph> graph, Program program,
                              std::vector<BoundKernel> kernels, std::unique_ptr<Arena::Lease> lease,
-                             int threads)
+                             int threads, device::HostDevice& device)
     : graph_(std::move(graph)),
       program_(std::move(program)),
       kernels_(std::move(kernels)),
       lease_(std::move(lease)),
       threads_(threads),
-      inputs_(InputPorts(*graph_)),
-      outputs_(OutputPorts(*graph_)),
+      device_(device),
+      info_{.inputs = InputPorts(*graph_),
+            .outputs = OutputPorts(*graph_),
+            .arena_bytes = lease_->bytes(),
+            .own_bytes = OwnBytes(*graph_, program_, kernels_)},
       storages_(program_.storages.size(), nullptr),
       workspaces_(program_.instructions.size(), nullptr),
       packed_(program_.instructions.size(), nullptr) {
@@ -82,7 +90,7 @@ CpuExecutable::CpuExecutable(std::shared_ptr<const graph::Graph> graph, Program 
   }
 }
 
-void CpuExecutable::Place(const ArenaValues& values, const graph::MemoryPlan& memory) {
+void CpuExecutable::Place(const lowering::ArenaValues& values, const graph::MemoryPlan& memory) {
   for (size_t i = 0; i < storages_.size(); ++i) {
     const int value = values.of_storage[i];
     if (value >= 0) storages_[i] = lease_->base() + memory.offsets[value];
@@ -98,50 +106,52 @@ absl::Status CpuExecutable::HoldWeights(const std::vector<graph::Recipe>& recipe
   for (const WeightUse& wanted : WeightUses(program_, kernels_)) {
     ASSIGN_OR_RETURN(weights::WeightRef held,
                      weights.store().Get(recipes[wanted.recipe].graph, weights, wanted.packing));
+    const void* address = device_.AddressOf(*held);
     if (wanted.instruction >= 0) {
-      packed_[wanted.instruction] = held->data();
+      packed_[wanted.instruction] = address;
     } else {
-      storages_[wanted.storage] = static_cast<char*>(const_cast<void*>(held->data()));
+      storages_[wanted.storage] = static_cast<char*>(const_cast<void*>(address));
     }
+    info_.weights.push_back(held->data());
     held_.push_back(std::move(held));
   }
   return absl::OkStatus();
 }
 
-std::vector<const void*> CpuExecutable::weights() const {
-  std::vector<const void*> weights;
-  weights.reserve(held_.size());
-  for (const weights::WeightRef& held : held_) weights.push_back(held->data());
-  return weights;
-}
-
-absl::Status CpuExecutable::Run(absl::Span<const device::Buffer> inputs,
-                                absl::Span<device::Buffer> outputs) {
-  RETURN_IF_ERROR(CheckBuffers("input", inputs_, inputs));
-  RETURN_IF_ERROR(CheckBuffers("output", outputs_, outputs));
-  const absl::MutexLock lock(&lease_->runs());
-  return RunInArena(inputs, outputs);
-}
-
-absl::Status CpuExecutable::RunInArena(absl::Span<const device::Buffer> inputs,
-                                       absl::Span<device::Buffer> outputs) {
-  for (size_t i = 0; i < storages_.size(); ++i) {
+absl::StatusOr<std::unique_ptr<Session>> CpuExecutable::Bind(
+    absl::Span<const device::ConstBuffer> inputs, absl::Span<const device::Buffer> outputs) {
+  RETURN_IF_ERROR(CheckBuffers(info_, inputs, outputs));
+  std::vector<char*> storages = storages_;
+  for (size_t i = 0; i < storages.size(); ++i) {
     const Storage& storage = program_.storages[i];
     if (storage.place == Place::kInput) {
-      storages_[i] = static_cast<char*>(const_cast<void*>(inputs[storage.index].data()));
+      // Written only where an output updates it, whose buffer is a writable one.
+      const void* address = device_.AddressOf(inputs[storage.index]);
+      storages[i] = static_cast<char*>(const_cast<void*>(address));
     } else if (storage.place == Place::kOutput) {
-      storages_[i] = static_cast<char*>(outputs[storage.index].data());
+      storages[i] = static_cast<char*>(device_.AddressOf(outputs[storage.index]));
     }
   }
-  const ThreadCount threads(threads_);
+  return std::make_unique<CpuSession>(*this, std::move(storages));
+}
+
+absl::Status CpuSession::Enqueue(device::Stream& stream) {
+  static_cast<device::HostStream&>(stream).Push([this] { return Run(); });
+  return absl::OkStatus();
+}
+
+absl::Status CpuSession::Run() {
+  const absl::MutexLock lock(&executable_.lease_->runs());
+  const ThreadCount threads(executable_.threads_);
   return CatchOneDnn("the CPU backend", [&]() -> absl::Status {
-    for (size_t i = 0; i < kernels_.size(); ++i) RETURN_IF_ERROR(RunInstruction(i));
+    for (size_t i = 0; i < executable_.kernels_.size(); ++i) RETURN_IF_ERROR(RunInstruction(i));
     return absl::OkStatus();
   });
 }
 
-absl::Status CpuExecutable::RunInstruction(size_t i) {
-  return kernels_[i].run({storages_.data(), workspaces_[i], packed_[i]});
+absl::Status CpuSession::RunInstruction(size_t index) {
+  return executable_.kernels_[index].run(
+      {storages_.data(), executable_.workspaces_[index], executable_.packed_[index]});
 }
 
 }  // namespace latentd::backends::cpu

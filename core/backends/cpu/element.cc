@@ -13,13 +13,17 @@ Element ElementOf(DType dtype) {
   return dtype == DType::kF16 ? Element::kF16 : Element::kF32;
 }
 
-device::Buffer InFloat32(const device::Buffer& plain) {
+device::ConstBuffer InFloat32(const device::ConstBuffer& plain) {
   if (plain.dtype() == DType::kF32) return plain;
-  device::Buffer wide = device::Buffer::Allocate(DType::kF32, plain.shape());
-  // Every instruction set converts to the same bits.
-  KernelsOfThisMachine().convert(ElementOf(plain.dtype()), Element::kF32, plain.data(), wide.data(),
-                                 plain.elements());
+  const device::Buffer wide = device::Buffer::Allocate(DType::kF32, plain.shape());
+  ConvertToFloat32(plain, wide.data());
   return wide;
+}
+
+// Every instruction set converts to the same bits.
+void ConvertToFloat32(const device::ConstBuffer& plain, void* wide) {
+  KernelsOfThisMachine().convert(ElementOf(plain.dtype()), Element::kF32, plain.data(), wide,
+                                 plain.elements());
 }
 
 size_t Float32CopyBytes(DType plain, int64_t elements) {

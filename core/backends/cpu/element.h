@@ -17,7 +17,8 @@ bool IsFloat(device::DType dtype);
 Element ElementOf(device::DType dtype);
 
 // `plain` itself if it is f32, else a copy that is.
-device::Buffer InFloat32(const device::Buffer& plain);
+device::ConstBuffer InFloat32(const device::ConstBuffer& plain);
+void ConvertToFloat32(const device::ConstBuffer& plain, void* wide);
 // Of that copy; 0 where there is none.
 size_t Float32CopyBytes(device::DType plain, int64_t elements);
 

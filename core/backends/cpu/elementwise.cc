@@ -1,11 +1,18 @@
+#include "absl/strings/str_cat.h"
 #include "core/backends/cpu/binders.h"
 #include "core/backends/cpu/element.h"
 #include "core/backends/cpu/loop_nest.h"
+#include "core/base/status_macros.h"
+#include "core/graph/op_table.h"
 
 namespace latentd::backends::cpu {
 namespace {
 
-UnaryFunction UnaryOf(graph::Op op) {
+absl::Status Unknown(graph::Op op) {
+  return absl::InternalError(absl::StrCat("no loop computes ", graph::RowOf(op).name));
+}
+
+absl::StatusOr<UnaryFunction> UnaryOf(graph::Op op) {
   switch (op) {
     case graph::Op::kSilu:
       return UnaryFunction::kSilu;
@@ -15,12 +22,16 @@ UnaryFunction UnaryOf(graph::Op op) {
       return UnaryFunction::kQuickGelu;
     case graph::Op::kRelu:
       return UnaryFunction::kRelu;
-    default:
+    case graph::Op::kExp:
+      return UnaryFunction::kExp;
+    case graph::Op::kTanh:
       return UnaryFunction::kTanh;
+    default:
+      return Unknown(op);
   }
 }
 
-BinaryFunction BinaryOf(graph::Op op) {
+absl::StatusOr<BinaryFunction> BinaryOf(graph::Op op) {
   switch (op) {
     case graph::Op::kAdd:
       return BinaryFunction::kAdd;
@@ -28,18 +39,32 @@ BinaryFunction BinaryOf(graph::Op op) {
       return BinaryFunction::kSub;
     case graph::Op::kMul:
       return BinaryFunction::kMul;
-    default:
+    case graph::Op::kDiv:
       return BinaryFunction::kDiv;
+    default:
+      return Unknown(op);
   }
 }
 
 }  // namespace
 
 absl::StatusOr<BoundKernel> BindUnary(const BinderArguments& a) {
+  ASSIGN_OR_RETURN(const UnaryFunction function, UnaryOf(a.instruction.op));
   BoundKernel kernel;
-  kernel.run = [x = a.operand(0), y = a.result(), function = UnaryOf(a.instruction.op),
+  kernel.run = [x = a.operand(0), y = a.result(), function,
                 run = a.machine.kernels->unary](const Frame& f) {
     run(function, ElementOf(x.dtype), BytesOf(x, f), BytesOf(y, f), x.shape.elements());
+    return absl::OkStatus();
+  };
+  return kernel;
+}
+
+absl::StatusOr<BoundKernel> BindClamp(const BinderArguments& a) {
+  BoundKernel kernel;
+  kernel.run = [x = a.operand(0), y = a.result(),
+                clamp = std::get<graph::ClampAttributes>(a.instruction.attributes),
+                run = a.machine.kernels->clamp](const Frame& f) {
+    run(ElementOf(x.dtype), BytesOf(x, f), BytesOf(y, f), x.shape.elements(), clamp.min, clamp.max);
     return absl::OkStatus();
   };
   return kernel;
@@ -56,9 +81,9 @@ absl::StatusOr<BoundKernel> BindGeglu(const BinderArguments& a) {
 }
 
 absl::StatusOr<BoundKernel> BindBinary(const BinderArguments& a) {
+  ASSIGN_OR_RETURN(const BinaryFunction function, BinaryOf(a.instruction.op));
   BoundKernel kernel;
-  kernel.run = [left = a.operand(0), right = a.operand(1), y = a.result(),
-                function = BinaryOf(a.instruction.op),
+  kernel.run = [left = a.operand(0), right = a.operand(1), y = a.result(), function,
                 loops = LoopsOver({&a.result(), &a.operand(0), &a.operand(1)}),
                 run = a.machine.kernels->binary](const Frame& f) {
     run(function, ElementOf(y.dtype), loops, BytesOf(y, f), BytesOf(left, f), BytesOf(right, f));

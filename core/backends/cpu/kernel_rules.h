@@ -1,27 +1,28 @@
-// What lowering has to know of kernels: which one computes an op, and how it takes its operands.
+// What this backend's kernels take, for lowering.
 //
 // Internal to this directory.
 #pragma once
 
-#include <optional>
-
 #include "core/backends/cpu/bound_kernel.h"
+#include "core/backends/lowering/kernel_rules.h"
 
 namespace latentd::backends::cpu {
 
-// The kernel of an op that is computed by one, its operands dense and as they are.
-std::optional<Kernel> PlainKernel(graph::Op op);
+class CpuKernelRules : public lowering::KernelRules {
+ public:
+  explicit CpuKernelRules(const Machine& machine) : machine_(machine) {}
 
-// How many operands an instruction has, absent ones included.
-size_t OperandCount(Kernel kernel, size_t given);
+  // Products of f16, and of bf16 where the processor has none, are f32's over weights that were
+  // rounded: there to be compared with, not to be fast. f16 is converted for everything else too,
+  // but for what only moves it.
+  bool Reads(Kernel kernel, size_t operand, graph::DType dtype) const override;
 
-// Whether the second operand is a weight, which is packed when it is loaded if the store holds it.
-bool HasWeight(Kernel kernel);
-// Whether the kernel knows that weight packed only.
-bool WantsHeldWeight(Kernel kernel);
+  lowering::Strides StridesOf(Kernel kernel, size_t operand) const override;
+  bool RunsFused(const lowering::FusedMatch& match, graph::DType dtype,
+                 bool weight_is_held) const override;
 
-// Whether the kernel reads that operand in that dtype. What it computes has the dtype of its first
-// operand (but for kCast).
-bool Reads(Kernel kernel, size_t operand, graph::DType dtype, const Machine& machine);
+ private:
+  const Machine machine_;
+};
 
 }  // namespace latentd::backends::cpu

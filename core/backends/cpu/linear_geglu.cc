@@ -2,9 +2,11 @@
 // through gelu into the workspace, then the other half times the gate.
 #include <array>
 
+#include "absl/strings/str_cat.h"
 #include "core/backends/cpu/binders.h"
-#include "core/backends/cpu/onednn.h"
+#include "core/backends/cpu/packing.h"
 #include "core/base/alignment.h"
+#include "core/base/status_macros.h"
 
 namespace latentd::backends::cpu {
 namespace {
@@ -24,6 +26,16 @@ struct Half {
   memory::desc plain_weight, weight, scratchpad;
   std::shared_ptr<Primitive> primitive;
 };
+
+// Of one half of the packed weight.
+size_t StrideOf(const memory::desc& half) { return RoundUp(half.get_size(), device::kAlignment); }
+
+// Both halves of [2 * out, in], each in the layout of the products, one behind the other.
+weights::WeightFormat FormatOf(const Half& one, device::DType stored) {
+  const size_t widened = FormatFor(one.name, stored, one.plain_weight, one.weight).scratch_bytes;
+  return {absl::StrCat(kHalvesForm, LayoutForm(one.name, one.weight)), 2 * StrideOf(one.weight),
+          2 * widened};
+}
 
 // Where the result of a half lies, which is where the other half's post-op reads it.
 memory::desc ResultLayout(const Sizes& s) {
@@ -78,26 +90,6 @@ Half MakeHalf(const Sizes& s, bool has_bias, const dnnl::post_ops& post_ops) {
                             : HalfAsConvolution(s, has_bias, attributes);
 }
 
-// Both halves of [2 * out, in], each in the layout of the products, one behind the other.
-weights::WeightFormat PackHalves(const Half& one, device::DType stored) {
-  const weights::WeightFormat half = PackingFor(one.name, stored, one.plain_weight, one.weight);
-  const size_t stride = RoundUp(one.weight.get_size(), device::kAlignment);
-  const auto pack = [plain = one.plain_weight, wanted = one.weight,
-                     stride](const device::Buffer& weight) -> absl::StatusOr<device::Buffer> {
-    return CatchOneDnn("packing a weight", [&]() -> absl::StatusOr<device::Buffer> {
-      device::Buffer packed =
-          device::Buffer::Allocate(device::DType::kU8, {static_cast<int64_t>(2 * stride)});
-      const device::Buffer both = AsPlain(weight, plain);
-      for (int i = 0; i < 2; ++i) {
-        const auto* from = static_cast<const char*>(both.data()) + i * both.bytes() / 2;
-        Reorder(plain, from, wanted, static_cast<char*>(packed.data()) + i * stride);
-      }
-      return packed;
-    });
-  };
-  return {absl::StrCat("halves ", half.form), pack, 2 * stride, 2 * half.scratch_bytes};
-}
-
 dnnl::post_ops Gelu() {
   dnnl::post_ops post_ops;
   post_ops.append_eltwise(1.0f, dnnl::algorithm::eltwise_gelu_erf, 0.0f, 0.0f);
@@ -112,6 +104,18 @@ dnnl::post_ops Times(const memory::desc& other) {
 
 }  // namespace
 
+absl::Status PackHalves(absl::string_view layouts, const device::ConstBuffer& plain,
+                        absl::Span<char> packed) {
+  ASSIGN_OR_RETURN(const std::vector<Reordering> half, ReorderingsOf(layouts, 1));
+  const device::ConstBuffer both = AsPlain(plain, half[0].plain);
+  const size_t bytes = half[0].plain.get_size(), stride = StrideOf(half[0].packed);
+  RETURN_IF_ERROR(CheckSizes(layouts, both, 2 * bytes, packed, 2 * stride));
+  for (int i = 0; i < 2; ++i) {
+    half[0].Run(static_cast<const char*>(both.data()) + i * bytes, packed.data() + i * stride);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<BoundKernel> BindLinearGeglu(const BinderArguments& a) {
   const graph::Shape& w = a.operand(1).shape;
   const Sizes s = {a.operand(0).shape.elements() / w[1], w[1], w[0] / 2, a.operand(0).dtype};
@@ -123,11 +127,11 @@ absl::StatusOr<BoundKernel> BindLinearGeglu(const BinderArguments& a) {
     return absl::InternalError("the halves of a GEGLU want their weights packed differently");
   }
   const size_t gate_bytes = RoundUp(result.get_size(), device::kAlignment);
-  const size_t half_bytes = RoundUp(gate.weight.get_size(), device::kAlignment);
+  const size_t half_bytes = StrideOf(gate.weight);
   BoundKernel kernel;
   kernel.workspace_bytes =
       gate_bytes + std::max(gate.scratchpad.get_size(), linear.scratchpad.get_size());
-  kernel.packing = PackHalves(gate, a.operand(1).dtype);
+  kernel.packing = FormatOf(gate, a.operand(1).dtype);
   kernel.run = [=, x = a.operand(0), bias = a.operand(2), y = a.result(), gate = gate.primitive,
                 linear = linear.primitive](const Frame& f) {
     const auto* weights = static_cast<const char*>(f.packed);

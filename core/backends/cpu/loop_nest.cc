@@ -1,6 +1,9 @@
 #include "core/backends/cpu/loop_nest.h"
 
 namespace latentd::backends::cpu {
+
+using lowering::View;
+
 namespace {
 
 // Whether dimension `d` continues the last loop of `loops` for every view.

@@ -1,25 +1,35 @@
+#include <algorithm>
 #include <cstring>
 
-#include "absl/strings/str_cat.h"
 #include "core/backends/cpu/binders.h"
 #include "core/backends/cpu/loop_nest.h"
 
 namespace latentd::backends::cpu {
 namespace {
 
-absl::Status Embed(const View& table, const View& ids, const View& y, const Frame& f) {
-  const int64_t entries = table.shape[0];
+// Where entry `index` begins in a table of so many of so many bytes.
+int64_t EntryOffset(int64_t index, int64_t entries, int64_t bytes) {
+  return std::clamp<int64_t>(index, 0, entries - 1) * bytes;
+}
+
+void Embed(const View& table, const View& ids, const View& y, const Frame& f) {
   const int64_t bytes = table.shape[1] * device::SizeOf(table.dtype);
   const auto* id = AddressOf<const int64_t>(ids, f);
   char* to = BytesOf(y, f);
   for (int64_t i = 0; i < ids.shape.elements(); ++i, to += bytes) {
-    if (id[i] < 0 || id[i] >= entries) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("embedding: id ", id[i], " is not in a table of ", entries));
-    }
-    std::memcpy(to, BytesOf(table, f) + id[i] * bytes, bytes);
+    std::memcpy(to, BytesOf(table, f) + EntryOffset(id[i], table.shape[0], bytes), bytes);
   }
-  return absl::OkStatus();
+}
+
+void Select(const View& table, const View& index, const View& y, const Frame& f) {
+  const int64_t entries = table.shape[1];
+  const int64_t bytes = table.shape[2] * device::SizeOf(table.dtype);
+  const auto* entry = AddressOf<const int64_t>(index, f);
+  for (int64_t row = 0; row < table.shape[0]; ++row) {
+    std::memcpy(BytesOf(y, f) + row * bytes,
+                BytesOf(table, f) + row * entries * bytes + EntryOffset(entry[row], entries, bytes),
+                bytes);
+  }
 }
 
 }  // namespace
@@ -61,7 +71,17 @@ absl::StatusOr<BoundKernel> BindUpsample(const BinderArguments& a) {
 absl::StatusOr<BoundKernel> BindEmbedding(const BinderArguments& a) {
   BoundKernel kernel;
   kernel.run = [table = a.operand(0), ids = a.operand(1), y = a.result()](const Frame& f) {
-    return Embed(table, ids, y, f);
+    Embed(table, ids, y, f);
+    return absl::OkStatus();
+  };
+  return kernel;
+}
+
+absl::StatusOr<BoundKernel> BindSelect(const BinderArguments& a) {
+  BoundKernel kernel;
+  kernel.run = [table = a.operand(0), index = a.operand(1), y = a.result()](const Frame& f) {
+    Select(table, index, y, f);
+    return absl::OkStatus();
   };
   return kernel;
 }

@@ -75,4 +75,15 @@ absl::StatusOr<BoundKernel> BindRowStd(const BinderArguments& a) {
   return kernel;
 }
 
+absl::StatusOr<BoundKernel> BindIsFinite(const BinderArguments& a) {
+  BoundKernel kernel;
+  kernel.run = [x = a.operand(0), y = a.result(),
+                run = a.machine.kernels->is_finite](const Frame& f) {
+    run(ElementOf(x.dtype), BytesOf(x, f), AddressOf<uint8_t>(y, f), x.shape[0],
+        x.shape.elements() / x.shape[0]);
+    return absl::OkStatus();
+  };
+  return kernel;
+}
+
 }  // namespace latentd::backends::cpu

@@ -7,8 +7,6 @@
 #include <cstdlib>
 
 #include "absl/algorithm/container.h"
-#include "absl/strings/str_join.h"
-#include "core/backends/cpu/element.h"
 
 namespace latentd::backends::cpu {
 namespace {
@@ -30,12 +28,6 @@ bool IsCapped() {
       "SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX512_CORE", "AVX512_CORE_VNNI", "AVX512_CORE_BF16"};
   const char* cap = std::getenv("DNNL_MAX_CPU_ISA");
   return cap != nullptr && absl::c_linear_search(kCaps, cap);
-}
-
-// One for each thread: weights are packed beside a run.
-dnnl::stream& Stream() {
-  thread_local dnnl::stream stream(Engine());
-  return stream;
 }
 
 dnnl::algorithm AlgorithmOf(graph::Op activation) {
@@ -65,31 +57,6 @@ dnnl::memory::data_type TypeOf(device::DType dtype) {
                                        : dnnl::memory::data_type::f32;
 }
 
-template <typename T>
-std::string List(const T* values, int count) {
-  return absl::StrJoin(absl::MakeSpan(values, count), "x");
-}
-
-// Names a layout, and who makes it: two weights of one form are packed alike. Threads and this
-// backend's own kernels have no part in a copy from one layout to another.
-std::string FormOf(const std::string& what, const dnnl::memory::desc& layout) {
-  const dnnl_version_t* version = dnnl_version();
-  const dnnl_memory_desc_t& d = layout.data;
-  const dnnl_blocking_desc_t& blocking = d.format_desc.blocking;
-  return absl::StrCat("onednn-", version->major, ".", version->minor, ".", version->patch, "-isa-",
-                      OneDnnInstructionSet(), " ", what, " dtype ", d.data_type, " ",
-                      List(d.padded_dims, d.ndims), " strides ", List(blocking.strides, d.ndims),
-                      " blocks ", List(blocking.inner_blks, blocking.inner_nblks), " of ",
-                      List(blocking.inner_idxs, blocking.inner_nblks));
-}
-
-// What AsPlain takes for a weight of dtype `stored`.
-size_t WidenedBytes(device::DType stored, const dnnl::memory::desc& plain) {
-  const bool widens =
-      plain.data_type() == dnnl::memory::data_type::f32 && stored != device::DType::kF32;
-  return widens ? plain.get_size() : 0;
-}
-
 }  // namespace
 
 dnnl::engine& Engine() {
@@ -100,9 +67,20 @@ dnnl::engine& Engine() {
   return *engine;
 }
 
+dnnl::stream& Stream() {
+  thread_local dnnl::stream stream(Engine());
+  return stream;
+}
+
 int OneDnnInstructionSet() {
   Engine();
   return static_cast<int>(dnnl::get_effective_cpu_isa());
+}
+
+std::string OneDnnName() {
+  const dnnl_version_t* version = dnnl_version();
+  return absl::StrCat("onednn-", version->major, ".", version->minor, ".", version->patch, "-isa-",
+                      OneDnnInstructionSet());
 }
 
 // Larger sets have the bits of the smaller ones that they contain.
@@ -129,34 +107,6 @@ dnnl::primitive_attr Attributes(const dnnl::memory::desc* residual, graph::Op ac
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   attributes.set_post_ops(post_ops);
   return attributes;
-}
-
-void Reorder(const dnnl::memory::desc& plain, const void* from, const dnnl::memory::desc& wanted,
-             void* to) {
-  dnnl::memory source(plain, Engine(), const_cast<void*>(from));
-  dnnl::memory result(wanted, Engine(), to);
-  dnnl::reorder(source, result).execute(Stream(), source, result);
-  Stream().wait();
-}
-
-device::Buffer AsPlain(const device::Buffer& weight, const dnnl::memory::desc& plain) {
-  return plain.data_type() == dnnl::memory::data_type::f32 ? InFloat32(weight) : weight;
-}
-
-weights::WeightFormat PackingFor(const std::string& what, device::DType stored,
-                                 const dnnl::memory::desc& plain,
-                                 const dnnl::memory::desc& wanted) {
-  const bool is_plain = TypeOf(stored) == plain.data_type() && stored != device::DType::kF16;
-  if (is_plain && plain == wanted) return {"", nullptr, plain.get_size()};
-  const auto pack = [=](const device::Buffer& weight) -> absl::StatusOr<device::Buffer> {
-    return CatchOneDnn("packing a weight", [&]() -> absl::StatusOr<device::Buffer> {
-      device::Buffer packed =
-          device::Buffer::Allocate(device::DType::kU8, {static_cast<int64_t>(wanted.get_size())});
-      Reorder(plain, AsPlain(weight, plain).data(), wanted, packed.data());
-      return packed;
-    });
-  };
-  return {FormOf(what, wanted), pack, wanted.get_size(), WidenedBytes(stored, plain)};
 }
 
 Primitive::Primitive(const dnnl::primitive& primitive,

@@ -1,5 +1,5 @@
 // oneDNN as this backend uses it: primitives whose memory is given at each run, scratch in the
-// caller's memory, weights packed by the weight store, exceptions caught at the seam.
+// caller's memory, exceptions caught at the seam.
 //
 // Internal to this directory; include it in .cc files only.
 #pragma once
@@ -24,7 +24,12 @@ namespace latentd::backends::cpu {
 // before the first primitive; so is what oneDNN's variable DNNL_MAX_CPU_ISA excludes.
 dnnl::engine& Engine();
 
-// The number of the instruction set that oneDNN really uses.
+// One for each thread: weights are packed beside a run.
+dnnl::stream& Stream();
+
+// The library's version and the instruction set that it really uses: "onednn-2.6.3-isa-999".
+std::string OneDnnName();
+// The number of that instruction set.
 int OneDnnInstructionSet();
 bool OneDnnUsesAvx512();
 bool OneDnnUsesBf16();
@@ -57,19 +62,6 @@ void SkipUnsound(PrimitiveDesc& desc) {
   while (unsound() && desc.next_impl()) {
   }
 }
-
-// How WeightStore packs a weight of dtype `stored`, which lies as `plain`, into what the primitive
-// wants. `what` keeps layouts of different primitives apart.
-// REQUIRES: the dtype of `plain` is `stored`, or f32, into which the weight is then converted.
-weights::WeightFormat PackingFor(const std::string& what, device::DType stored,
-                                 const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted);
-
-// The weight, in f32 if `plain` is and it is not.
-device::Buffer AsPlain(const device::Buffer& weight, const dnnl::memory::desc& plain);
-
-// Copies `from` into another layout.
-void Reorder(const dnnl::memory::desc& plain, const void* from, const dnnl::memory::desc& wanted,
-             void* to);
 
 // A primitive and its arguments. Copies of one must not run at the same time.
 class Primitive {

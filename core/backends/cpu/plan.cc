@@ -5,17 +5,13 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/backends/cpu/algorithms.h"
+#include "core/backends/cpu/cpu_executable.h"
 #include "core/base/coding.h"
 
 namespace latentd::backends::cpu {
 namespace {
 
 constexpr absl::string_view kMagic("latcpu\0\1", 8);
-
-void Extend(ArenaValues& values, const View& view, int step) {
-  if (!view.present() || values.of_storage[view.storage] < 0) return;
-  values.values[values.of_storage[view.storage]].last_use = step;
-}
 
 }  // namespace
 
@@ -28,6 +24,18 @@ std::string Encode(const CpuPlan& plan) {
   for (size_t offset : plan.memory.offsets) PutLittleEndian(bytes, uint64_t{offset});
   PutLittleEndian(bytes, uint64_t{plan.memory.arena_bytes});
   return bytes;
+}
+
+Plan WithNeeds(const CpuPlan& plan, const graph::Graph& graph,
+               absl::Span<const graph::Recipe> recipes, const Program& program,
+               absl::Span<const BoundKernel> kernels) {
+  Plan written = {Encode(plan), plan.memory.arena_bytes, OwnBytes(graph, program, kernels), {}};
+  for (const WeightUse& use : WeightUses(program, kernels)) {
+    const weights::WeightFormat& format = use.packing;
+    written.weights.push_back(
+        {recipes[use.recipe].value, format.form, format.bytes, format.scratch_bytes});
+  }
+  return written;
 }
 
 absl::StatusOr<CpuPlan> Decode(absl::string_view bytes) {
@@ -45,29 +53,10 @@ absl::StatusOr<CpuPlan> Decode(absl::string_view bytes) {
   return plan;
 }
 
-ArenaValues ValuesInArena(const Program& program, absl::Span<const BoundKernel> kernels) {
-  ArenaValues result;
-  for (const Storage& storage : program.storages) {
-    const bool in_arena = storage.place == Place::kArena;
-    result.of_storage.push_back(in_arena ? static_cast<int>(result.values.size()) : -1);
-    if (!in_arena) continue;
-    const auto bytes = static_cast<size_t>(storage.elements * device::SizeOf(storage.dtype));
-    result.values.push_back({bytes, -1, -1});
-  }
-  const int steps = static_cast<int>(program.instructions.size());
-  for (int step = 0; step < steps; ++step) {
-    const Instruction& instruction = program.instructions[step];
-    const int made = result.of_storage[instruction.result.storage];
-    if (made >= 0 && result.values[made].first_use < 0) result.values[made].first_use = step;
-    Extend(result, instruction.result, step);
-    for (const View& operand : instruction.operands) Extend(result, operand, step);
-  }
-  for (int step = 0; step < steps; ++step) {
-    const size_t bytes = kernels[step].workspace_bytes;
-    result.of_workspace.push_back(bytes == 0 ? -1 : static_cast<int>(result.values.size()));
-    if (bytes != 0) result.values.push_back({bytes, step, step});
-  }
-  return result;
+lowering::ArenaValues ValuesInArena(const Program& program, absl::Span<const BoundKernel> kernels) {
+  std::vector<size_t> workspaces;
+  for (const BoundKernel& kernel : kernels) workspaces.push_back(kernel.workspace_bytes);
+  return lowering::ValuesInArena(program, workspaces);
 }
 
 absl::Status CheckAlgorithms(const Program& program, absl::Span<const Algorithm> algorithms) {
@@ -84,18 +73,6 @@ absl::Status CheckAlgorithms(const Program& program, absl::Span<const Algorithm>
                      static_cast<int>(algorithms[i]), ", which the plan chooses"));
   }
   return absl::OkStatus();
-}
-
-absl::Status CheckMemory(const ArenaValues& values, const graph::MemoryPlan& memory) {
-  size_t all = 0;
-  for (const graph::LiveValue& value : values.values) {
-    all += value.bytes + device::kAlignment;
-  }
-  if (memory.arena_bytes > all) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a plan of ", memory.arena_bytes, " bytes for values of ", all, " together"));
-  }
-  return graph::CheckPlan(values.values, memory);
 }
 
 }  // namespace latentd::backends::cpu

@@ -6,8 +6,7 @@
 //   u32     number of values, then an offset in the arena (u64) for each
 //   u64     bytes of the arena
 //
-// Values are the program's kArena storages in order, then the workspaces of the instructions that
-// have one.
+// Values are those of lowering::ArenaValues.
 #pragma once
 
 #include <string>
@@ -17,7 +16,10 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "core/backends/cpu/bound_kernel.h"
+#include "core/backends/lowering/lifetimes.h"
+#include "core/backends/plan.h"
 #include "core/graph/memory_plan.h"
+#include "core/graph/recipes.h"
 
 namespace latentd::backends::cpu {
 
@@ -28,23 +30,18 @@ struct CpuPlan {
 
 std::string Encode(const CpuPlan& plan);
 
+// As bytes, with what an executable of these kernels needs.
+Plan WithNeeds(const CpuPlan& plan, const graph::Graph& graph,
+               absl::Span<const graph::Recipe> recipes, const Program& program,
+               absl::Span<const BoundKernel> kernels);
+
 // INVALID_ARGUMENT for bytes that Encode did not make. What the numbers mean is not checked:
 // CheckPlan.
 absl::StatusOr<CpuPlan> Decode(absl::string_view bytes);
 
-// What needs a place in the arena, and for how long: steps are numbers of instructions.
-struct ArenaValues {
-  std::vector<graph::LiveValue> values;
-  std::vector<int> of_storage;    // index into values, or -1, for each storage
-  std::vector<int> of_workspace;  // the same for each instruction
-};
-ArenaValues ValuesInArena(const Program& program, absl::Span<const BoundKernel> kernels);
+lowering::ArenaValues ValuesInArena(const Program& program, absl::Span<const BoundKernel> kernels);
 
 // OK iff each instruction has the algorithm that is chosen for it.
 absl::Status CheckAlgorithms(const Program& program, absl::Span<const Algorithm> algorithms);
-
-// OK iff every value has its place, none overlaps another while both live, and the arena is not
-// larger than all of them together.
-absl::Status CheckMemory(const ArenaValues& values, const graph::MemoryPlan& memory);
 
 }  // namespace latentd::backends::cpu

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "core/backends/cpu/packing.h"
+
 namespace latentd::backends::cpu {
 namespace {
 
@@ -25,7 +27,7 @@ BoundKernel BindProduct(const BinderArguments& a, const Product& p) {
   BoundKernel kernel;
   kernel.workspace_bytes = p.scratchpad.get_size();
   if (a.weight_is_held())
-    kernel.packing = PackingFor(p.name, a.operand(1).dtype, p.plain_weight, p.weight);
+    kernel.packing = FormatFor(p.name, a.operand(1).dtype, p.plain_weight, p.weight);
   kernel.run = [x = a.operand(0), weight = a.operand(1), bias = a.operand(2),
                 residual = a.operand(3), y = a.result(),
                 primitive = PrimitiveOf(a, p)](const Frame& f) {

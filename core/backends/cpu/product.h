@@ -15,7 +15,7 @@ struct Product {
   dnnl::memory::desc source, plain_weight, weight, bias, result, scratchpad;
 };
 
-// What a weight lies as before it is packed: converted to f32 unless x is what it is (PackingFor).
+// What a weight lies as before it is packed: converted to f32 unless x is what it is (FormatFor).
 inline dnnl::memory::desc PlainWeight(const BinderArguments& a, const dnnl::memory::dims& dims,
                                       dnnl::memory::format_tag tag) {
   return Layout(a.operand(0).dtype, dims, tag);

@@ -4,12 +4,14 @@
 // also where the weight is not.
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/backends/cpu/binders.h"
 #include "core/backends/cpu/element.h"
-#include "core/backends/cpu/onednn.h"
+#include "core/backends/cpu/packing.h"
 #include "core/base/alignment.h"
+#include "core/base/status_macros.h"
 
 namespace latentd::backends::cpu {
 namespace {
@@ -27,7 +29,7 @@ struct Taps {
 constexpr Taps kTaps[2][2] = {{{0, 1}, {1, 3}}, {{0, 2}, {2, 3}}};
 
 // The weight of one phase, [out, in, 2, 2], from [out, in, 3, 3], both f32.
-device::Buffer PhaseWeight(const device::Buffer& weight, int phase) {
+device::Buffer PhaseWeight(const device::ConstBuffer& weight, int phase) {
   const graph::Shape& shape = weight.shape();
   device::Buffer sums = device::Buffer::Allocate(device::DType::kF32, {shape[0], shape[1], 2, 2});
   const float* w = weight.as<float>().data();
@@ -45,6 +47,9 @@ device::Buffer PhaseWeight(const device::Buffer& weight, int phase) {
   }
   return sums;
 }
+
+// Of one phase of the packed weight.
+size_t StrideOf(const memory::desc& phase) { return RoundUp(phase.get_size(), device::kAlignment); }
 
 struct Phase {
   memory::desc weight;
@@ -84,42 +89,43 @@ std::array<Phase, kPhases> MakePhases(const BinderArguments& a) {
   for (int i = 0; i < kPhases; ++i) {
     phases[i] = MakePhase(a, i);
     phases[i].weight_begin = begin;
-    begin += RoundUp(phases[i].weight.get_size(), device::kAlignment);
+    begin += StrideOf(phases[i].weight);
   }
   return phases;
 }
 
 // The weights of all phases, each in its convolution's layout, one behind the other.
-weights::WeightFormat PackPhases(const View& weight_view,
-                                 const std::array<Phase, kPhases>& phases) {
-  const graph::Shape weight = weight_view.shape;
-  const memory::desc plain = Float32({weight[0], weight[1], 2, 2}, Tag::oihw);
-  weights::WeightFormat packing;
-  packing.form = "phases of an upsampling by 2:";
+weights::WeightFormat FormatOf(const View& weight, const std::array<Phase, kPhases>& phases) {
+  weights::WeightFormat format;
+  const char* separator = "";
+  format.form = std::string(kPhasesForm);
   for (const Phase& phase : phases) {
-    absl::StrAppend(&packing.form, " ",
-                    PackingFor("convolution", weight_view.dtype, plain, phase.weight).form);
+    absl::StrAppend(&format.form, std::exchange(separator, " "),
+                    LayoutForm("convolution", phase.weight));
   }
-  packing.bytes =
-      phases.back().weight_begin + RoundUp(phases.back().weight.get_size(), device::kAlignment);
-  packing.scratch_bytes = plain.get_size() + Float32CopyBytes(weight_view.dtype, weight.elements());
-  packing.packer =
-      [=, bytes = packing.bytes](const device::Buffer& whole) -> absl::StatusOr<device::Buffer> {
-    return CatchOneDnn("packing a weight", [&]() -> absl::StatusOr<device::Buffer> {
-      device::Buffer packed =
-          device::Buffer::Allocate(device::DType::kU8, {static_cast<int64_t>(bytes)});
-      const device::Buffer wide = InFloat32(whole).Reshaped(weight);
-      for (int i = 0; i < kPhases; ++i) {
-        Reorder(plain, PhaseWeight(wide, i).data(), phases[i].weight,
-                static_cast<char*>(packed.data()) + phases[i].weight_begin);
-      }
-      return packed;
-    });
-  };
-  return packing;
+  format.bytes = phases.back().weight_begin + StrideOf(phases.back().weight);
+  format.scratch_bytes = weight.shape[0] * weight.shape[1] * 4 * sizeof(float) +
+                         Float32CopyBytes(weight.dtype, weight.shape.elements());
+  return format;
 }
 
 }  // namespace
+
+absl::Status PackPhases(absl::string_view layouts, const device::ConstBuffer& plain,
+                        absl::Span<char> packed) {
+  ASSIGN_OR_RETURN(const std::vector<Reordering> phases, ReorderingsOf(layouts, kPhases));
+  const memory::dims dims = phases[0].plain.dims();
+  const device::ConstBuffer wide = InFloat32(plain);
+  size_t bytes = 0;
+  for (const Reordering& phase : phases) bytes += StrideOf(phase.packed);
+  RETURN_IF_ERROR(CheckSizes(layouts, wide, dims[0] * dims[1] * 9 * sizeof(float), packed, bytes));
+  char* to = packed.data();
+  for (int i = 0; i < kPhases; ++i) {
+    phases[i].Run(PhaseWeight(wide.Reshaped({dims[0], dims[1], 3, 3}), i).data(), to);
+    to += StrideOf(phases[i].packed);
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<BoundKernel> BindUpsampleConvolution(const BinderArguments& a) {
   if (a.algorithm == Algorithm::kWinograd) return BindWinograd(a);
@@ -137,7 +143,7 @@ absl::StatusOr<BoundKernel> BindUpsampleConvolution(const BinderArguments& a) {
 
   BoundKernel kernel;
   kernel.workspace_bytes = kPhases * result_bytes + scratch_bytes;
-  kernel.packing = PackPhases(a.operand(1), phases);
+  kernel.packing = FormatOf(a.operand(1), phases);
   kernel.run = [=, x = a.operand(0), bias = a.operand(2), y = a.result(),
                 run = a.machine.kernels->interleave](const Frame& f) mutable {
     for (int i = 0; i < kPhases; ++i) {

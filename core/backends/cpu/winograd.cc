@@ -3,6 +3,8 @@
 #include "absl/strings/str_cat.h"
 #include "core/backends/cpu/binders.h"
 #include "core/backends/cpu/element.h"
+#include "core/backends/cpu/packing.h"
+#include "core/base/status_macros.h"
 
 namespace latentd::backends::cpu {
 namespace {
@@ -21,32 +23,37 @@ WinogradArguments ArgumentsOf(const BinderArguments& a) {
   return arguments;
 }
 
-// Vectors are as wide as the instruction set says, so it is part of the form's name.
-weights::WeightFormat PackingOf(const KernelTable& kernels, const View& operand) {
-  const graph::Shape& weight = operand.shape;
-  weights::WeightFormat packing;
-  packing.form = absl::StrCat("winograd-4x4 ", kernels.name);
-  packing.bytes = kernels.winograd_weight_bytes(weight[1], weight[0]);
-  packing.scratch_bytes = Float32CopyBytes(operand.dtype, weight.elements());
-  packing.packer = [weight, &kernels, bytes = packing.bytes](
-                       const device::Buffer& plain) -> absl::StatusOr<device::Buffer> {
-    device::Buffer packed =
-        device::Buffer::Allocate(device::DType::kU8, {static_cast<int64_t>(bytes)});
-    kernels.winograd_pack(InFloat32(plain).as<float>().data(), weight[1], weight[0],
-                          static_cast<float*>(packed.data()));
-    return packed;
-  };
-  return packing;
+weights::WeightFormat FormatOf(const Machine& machine, const View& weight) {
+  return {WinogradForm(machine),
+          machine.kernels->winograd_weight_bytes(weight.shape[1], weight.shape[0]),
+          Float32CopyBytes(weight.dtype, weight.shape.elements())};
 }
 
 }  // namespace
+
+// Vectors are as wide as the instruction set says.
+std::string WinogradForm(const Machine& machine) {
+  return absl::StrCat("winograd-4x4 ", machine.kernels->name);
+}
+
+absl::Status PackWinograd(const device::ConstBuffer& plain, absl::Span<char> packed,
+                          const Machine& machine) {
+  const graph::Shape& weight = plain.shape();
+  if (weight.rank() != 4) return absl::InternalError("a weight of no convolution");
+  const device::ConstBuffer wide = InFloat32(plain);
+  RETURN_IF_ERROR(CheckSizes(WinogradForm(machine), wide, 9 * weight[0] * weight[1] * sizeof(float),
+                             packed, machine.kernels->winograd_weight_bytes(weight[1], weight[0])));
+  machine.kernels->winograd_pack(wide.as<float>().data(), weight[1], weight[0],
+                                 reinterpret_cast<float*>(packed.data()));
+  return absl::OkStatus();
+}
 
 absl::StatusOr<BoundKernel> BindWinograd(const BinderArguments& a) {
   WinogradArguments arguments = ArgumentsOf(a);
   const View residual = a.instruction.operands.size() > 3 ? a.operand(3) : View();
   BoundKernel kernel;
   kernel.workspace_bytes = a.machine.kernels->winograd_workspace(arguments);
-  kernel.packing = PackingOf(*a.machine.kernels, a.operand(1));
+  kernel.packing = FormatOf(a.machine, a.operand(1));
   kernel.run = [=, x = a.operand(0), bias = a.operand(2), y = a.result(),
                 run = a.machine.kernels->winograd](const Frame& f) mutable {
     arguments.x = AddressOf<const float>(x, f);

@@ -12,7 +12,8 @@
 namespace latentd::backends::reference {
 namespace {
 
-absl::Status CheckSources(const graph::Graph& recipe, absl::Span<const device::Buffer> sources) {
+absl::Status CheckSources(const graph::Graph& recipe,
+                          absl::Span<const device::ConstBuffer> sources) {
   const std::vector<graph::ValueId> weights = recipe.Select(graph::Op::kWeight);
   if (weights.size() != sources.size() || recipe.outputs().size() != 1) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -31,9 +32,10 @@ absl::Status CheckSources(const graph::Graph& recipe, absl::Span<const device::B
 
 // Views of a source (reshape, slice) share its memory, which `result` does not keep alive: a whole
 // source is returned as itself, a part of one is copied.
-device::Buffer ResultOf(const at::Tensor& result, absl::Span<const device::Buffer> sources) {
+device::ConstBuffer ResultOf(const at::Tensor& result,
+                             absl::Span<const device::ConstBuffer> sources) {
   const auto* data = static_cast<const char*>(result.const_data_ptr());
-  for (const device::Buffer& source : sources) {
+  for (const device::ConstBuffer& source : sources) {
     const auto* begin = static_cast<const char*>(source.data());
     if (data < begin || data >= begin + source.bytes()) continue;
     return result.nbytes() == source.bytes() ? source.Reshaped(device::Shape(result.sizes().vec()))
@@ -44,10 +46,10 @@ device::Buffer ResultOf(const at::Tensor& result, absl::Span<const device::Buffe
 
 }  // namespace
 
-absl::StatusOr<device::Buffer> EvaluateRecipe(const graph::Graph& recipe,
-                                              absl::Span<const device::Buffer> sources) {
+absl::StatusOr<device::ConstBuffer> EvaluateRecipe(const graph::Graph& recipe,
+                                                   absl::Span<const device::ConstBuffer> sources) {
   RETURN_IF_ERROR(CheckSources(recipe, sources));
-  return CatchAten("evaluating a recipe", [&]() -> absl::StatusOr<device::Buffer> {
+  return CatchAten("evaluating a recipe", [&]() -> absl::StatusOr<device::ConstBuffer> {
     const std::vector<graph::ValueId> weights = recipe.Select(graph::Op::kWeight);
     std::vector<at::Tensor> tensors;
     for (size_t i = 0; i < sources.size(); ++i) {

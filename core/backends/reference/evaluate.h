@@ -1,5 +1,5 @@
-// Evaluates a weight recipe, or any graph without inputs, on the host: what WeightStore makes its
-// results with, and what passes fold literals with.
+// Evaluates a weight recipe, or any graph without inputs, on the host: what this backend makes
+// weights with, and what passes fold literals with.
 #pragma once
 
 #include <string>
@@ -15,8 +15,8 @@ namespace latentd::backends::reference {
 // result then keeps alive). `sources` are bound to the graph's weights, in order, and must have
 // as many elements; a source's dtype is its own. INVALID_ARGUMENT says what does not fit.
 // Thread-safe.
-absl::StatusOr<device::Buffer> EvaluateRecipe(const graph::Graph& recipe,
-                                              absl::Span<const device::Buffer> sources);
+absl::StatusOr<device::ConstBuffer> EvaluateRecipe(const graph::Graph& recipe,
+                                                   absl::Span<const device::ConstBuffer> sources);
 
 // The most bytes that EvaluateRecipe holds at a time, its result among them and its sources not; 0
 // where the result is a source as it came.

@@ -4,20 +4,25 @@
 #include <ATen/ops/add.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/clamp.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/cos.h>
 #include <ATen/ops/div.h>
 #include <ATen/ops/embedding.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/exp.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/group_norm.h>
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/nan_to_num.h>
 #include <ATen/ops/relu.h>
+#include <ATen/ops/round.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/silu.h>
@@ -110,11 +115,22 @@ at::Tensor RowStd(const Node& node, Operands x) {
       .reshape(node.shape.dims());
 }
 
+at::Tensor IsFinite(const Node& node, Operands x) {
+  return at::isfinite(x[0].reshape({node.shape[0], -1})).all(/*dim=*/1);
+}
+
 at::Tensor Silu(const Node&, Operands x) { return at::silu(x[0]); }
 at::Tensor Gelu(const Node&, Operands x) { return at::gelu(x[0], "none"); }
 at::Tensor QuickGelu(const Node&, Operands x) { return x[0] * at::sigmoid(x[0] * 1.702); }
 at::Tensor Relu(const Node&, Operands x) { return at::relu(x[0]); }
 at::Tensor Tanh(const Node&, Operands x) { return at::tanh(x[0]); }
+
+at::Tensor Exp(const Node&, Operands x) { return at::exp(x[0]); }
+
+at::Tensor Clamp(const Node& node, Operands x) {
+  const auto& a = Attributes<graph::ClampAttributes>(node);
+  return at::clamp(x[0], at::Scalar(a.min), at::Scalar(a.max));
+}
 
 at::Tensor Geglu(const Node&, Operands x) {
   const std::vector<at::Tensor> halves = x[0].chunk(2, -1);
@@ -124,6 +140,13 @@ at::Tensor Geglu(const Node&, Operands x) {
 at::Tensor Cast(const Node& node, Operands x) {
   return x[0].to(ToScalarType(Attributes<graph::CastAttributes>(node).to));
 }
+
+at::Tensor ToPixels(const Node&, Operands x) {
+  const at::Tensor unit = at::nan_to_num(x[0].to(at::kFloat) / 2 + 0.5, /*nan=*/0.0);
+  return at::round(at::clamp(unit, 0, 1) * 255);
+}
+
+at::Tensor Increment(const Node&, Operands x) { return at::add(x[0], 1); }
 
 at::Tensor Add(const Node&, Operands x) { return at::add(x[0], x[1]); }
 at::Tensor Sub(const Node&, Operands x) { return at::sub(x[0], x[1]); }
@@ -152,7 +175,20 @@ at::Tensor UpsampleNearest(const Node& node, Operands x) {
                   a.layout);
 }
 
-at::Tensor Embedding(const Node&, Operands x) { return at::embedding(x[0], x[1]); }
+// Within a table of so many entries.
+at::Tensor Clamped(const at::Tensor& ids, int64_t entries) {
+  return at::clamp(ids, 0, entries - 1);
+}
+
+at::Tensor Embedding(const Node&, Operands x) {
+  return at::embedding(x[0], Clamped(x[1], x[0].size(0)));
+}
+
+at::Tensor Select(const Node&, Operands x) {
+  const int64_t rows = x[0].size(0), entries = x[0].size(1);
+  const at::Tensor first = at::arange(rows, at::TensorOptions().dtype(at::kLong)) * entries;
+  return at::embedding(x[0].flatten(0, 1), first + Clamped(x[1], entries));
+}
 
 // cos and sin of t * 10000^(-i / (dim/2 - shift)) for i < dim/2; an odd dim ends in a zero.
 at::Tensor TimestepEmbedding(const Node& node, Operands x) {
@@ -164,6 +200,39 @@ at::Tensor TimestepEmbedding(const Node& node, Operands x) {
   const at::Tensor first = a.flip_sin_to_cos ? at::cos(angles) : at::sin(angles);
   const at::Tensor second = a.flip_sin_to_cos ? at::sin(angles) : at::cos(angles);
   return at::constant_pad_nd(at::cat({first, second}, -1), {0, a.dim % 2});
+}
+
+// The next state of one row of so many pixels.
+void StepRow(const float* line, const float* state, const float* output, const float* noise,
+             int64_t pixels, float* next) {
+  using Line = graph::SchedulerLine;
+  const float* matrix = line + Line::kMatrix;
+  for (int64_t i = 0; i < pixels; ++i) {
+    const float drawn = line[Line::kDrawsNoise] != 0 ? noise[i] : 0;
+    const float combined[Line::kCombined] = {
+        state[i], state[pixels + i], state[2 * pixels + i], state[3 * pixels + i], output[i],
+        drawn};
+    for (int64_t row = 0; row < Line::kStates; ++row) {
+      float sum = 0;
+      for (int64_t k = 0; k < Line::kCombined; ++k) {
+        sum = std::fma(matrix[row * Line::kCombined + k], combined[k], sum);
+      }
+      next[row * pixels + i] = sum;
+    }
+  }
+}
+
+at::Tensor SchedulerStep(const Node& node, Operands x) {
+  at::Tensor next = at::empty_like(x[0]);
+  const int64_t rows = node.shape[0], pixels = x[1].numel() / rows, states = x[0].numel() / rows;
+  for (int64_t row = 0; row < rows; ++row) {
+    StepRow(x[3].const_data_ptr<float>() + row * graph::SchedulerLine::kElements,
+            x[0].const_data_ptr<float>() + row * states,
+            x[1].const_data_ptr<float>() + row * pixels,
+            x[2].const_data_ptr<float>() + row * pixels, pixels,
+            next.mutable_data_ptr<float>() + row * states);
+  }
+  return next;
 }
 
 at::Tensor Fused(const Node& node, Operands x) {
@@ -183,13 +252,18 @@ constexpr std::array kOperators = {
     Operator{Op::kLayerNorm, LayerNorm},
     Operator{Op::kSoftmax, Softmax},
     Operator{Op::kRowStd, RowStd},
+    Operator{Op::kIsFinite, IsFinite},
     Operator{Op::kSilu, Silu},
     Operator{Op::kGelu, Gelu},
     Operator{Op::kQuickGelu, QuickGelu},
     Operator{Op::kRelu, Relu},
     Operator{Op::kTanh, Tanh},
+    Operator{Op::kExp, Exp},
+    Operator{Op::kClamp, Clamp},
     Operator{Op::kGeglu, Geglu},
     Operator{Op::kCast, Cast},
+    Operator{Op::kToPixels, ToPixels},
+    Operator{Op::kIncrement, Increment},
     Operator{Op::kAdd, Add},
     Operator{Op::kSub, Sub},
     Operator{Op::kMul, Mul},
@@ -200,15 +274,19 @@ constexpr std::array kOperators = {
     Operator{Op::kPermute, Permute},
     Operator{Op::kUpsampleNearest, UpsampleNearest},
     Operator{Op::kEmbedding, Embedding},
+    Operator{Op::kSelect, Select},
     Operator{Op::kTimestepEmbedding, TimestepEmbedding},
+    Operator{Op::kSchedulerStep, SchedulerStep},
     Operator{Op::kFused, Fused},
 };
 
-// kFused is the last op of the enum: a new op needs its row here, in its place.
 constexpr bool EveryOpHasItsRow() {
-  if (kOperators.size() != static_cast<size_t>(Op::kFused) + 1) return false;
+  if (kOperators.size() != graph::kOps) return false;
   for (size_t i = 0; i < kOperators.size(); ++i) {
-    if (kOperators[i].op != static_cast<Op>(i)) return false;
+    const Op op = kOperators[i].op;
+    if (op != static_cast<Op>(i)) return false;
+    const bool bound = op == Op::kInput || op == Op::kWeight;
+    if (bound != (kOperators[i].compute == nullptr)) return false;
   }
   return true;
 }
@@ -217,7 +295,5 @@ static_assert(EveryOpHasItsRow());
 }  // namespace
 
 const Operator& OperatorOf(Op op) { return kOperators[static_cast<size_t>(op)]; }
-
-absl::Span<const Operator> Operators() { return kOperators; }
 
 }  // namespace latentd::backends::reference

@@ -20,7 +20,4 @@ struct Operator {
 
 const Operator& OperatorOf(graph::Op op);
 
-// In the order of the enum.
-absl::Span<const Operator> Operators();
-
 }  // namespace latentd::backends::reference

@@ -12,20 +12,29 @@ class ReferenceBackend : public Backend {
 
   // Images NCHW, nothing fused; graphs in other layouts and with fused nodes run too.
   const graph::Target& target() const override { return target_; }
+  device::Device& device() const override;
   std::string Fingerprint() const override;
+  std::string WeightFingerprint() const override;
 
   // The same few bytes for every graph: there is nothing to choose.
-  absl::StatusOr<std::string> Plan(const graph::Graph& graph) const override;
+  absl::StatusOr<Plan> MakePlan(const graph::Graph& graph) const override;
+
+  absl::Status CheckPlan(const graph::Graph& graph, const Plan& plan) const override;
 
   // The executables use no arena: intermediates are on the heap, each freed after its last use;
-  // arena_bytes() says how many bytes that are at most.
-  absl::StatusOr<std::unique_ptr<Executable>> LoadIf(std::shared_ptr<const graph::Graph> graph,
-                                                     absl::string_view plan,
-                                                     const weights::WeightSet& weights,
-                                                     const Admission& admit) override;
+  // ExecutableInfo::arena_bytes says how many bytes that are at most.
+  absl::StatusOr<std::unique_ptr<Executable>> Load(std::shared_ptr<const graph::Graph> graph,
+                                                   const Plan& plan,
+                                                   const weights::WeightSet& weights) override;
 
-  absl::StatusOr<MemoryNeeds> Predict(const graph::Graph& graph, absl::string_view plan,
-                                      const weights::WeightSet& weights) const override;
+  // Plain results, and no others.
+  absl::StatusOr<size_t> MakingBytes(const graph::Graph& recipe,
+                                     absl::Span<const device::ConstBuffer> host_sources,
+                                     const weights::WeightFormat& format) const override;
+  absl::Status MakeWeight(const graph::Graph& recipe,
+                          absl::Span<const device::ConstBuffer> host_sources,
+                          absl::string_view form, const device::Buffer& to,
+                          device::Stream& stream) override;
 
  private:
   graph::Target target_;

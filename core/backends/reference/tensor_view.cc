@@ -29,7 +29,7 @@ DType FromScalarType(c10::ScalarType type) {
 
 c10::ScalarType ToScalarType(DType dtype) { return kScalarTypes[static_cast<size_t>(dtype)]; }
 
-at::Tensor View(const Buffer& buffer) {
+at::Tensor View(const device::ConstBuffer& buffer) {
   return at::from_blob(const_cast<void*>(buffer.data()), buffer.shape().dims(),
                        at::TensorOptions().dtype(ToScalarType(buffer.dtype())));
 }

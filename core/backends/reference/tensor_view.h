@@ -11,7 +11,7 @@ namespace latentd::backends::reference {
 c10::ScalarType ToScalarType(device::DType dtype);
 
 // A tensor over the buffer's memory. The buffer (or a copy of it) must outlive the tensor.
-at::Tensor View(const device::Buffer& buffer);
+at::Tensor View(const device::ConstBuffer& buffer);
 
 // A buffer over the tensor's memory, which it keeps alive. REQUIRES: a contiguous CPU tensor of one
 // of our dtypes.

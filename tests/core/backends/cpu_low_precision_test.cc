@@ -7,12 +7,13 @@
 
 #include "core/backends/cpu/algorithms.h"
 #include "core/backends/cpu/cpu_backend.h"
-#include "core/backends/cpu/lowering.h"
-#include "core/backends/reference/evaluate.h"
+#include "core/backends/cpu/kernel_rules.h"
+#include "core/backends/lowering/lowering.h"
 #include "core/graph/graph_builder.h"
 #include "core/weights/weight_store.h"
 #include "tests/conformance/low_precision.h"
 #include "tests/core/backends/heap_requests.h"
+#include "tests/support/run_executable.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::backends::cpu {
@@ -35,7 +36,8 @@ std::vector<Kernel> Kernels(DType dtype, GraphBuilder b, const char* instruction
   const graph::Graph graph = In(dtype, std::move(b));
   const Machine machine = {KernelsByName(instruction_set), 1};
   std::vector<Kernel> kernels;
-  for (const Instruction& i : Lower(graph, graph::ExtractRecipes(graph), machine).instructions) {
+  for (const Instruction& i :
+       lowering::Lower(graph, graph::ExtractRecipes(graph), CpuKernelRules(machine)).instructions) {
     kernels.push_back(i.kernel);
   }
   return kernels;
@@ -87,12 +89,13 @@ TEST(LowerLowPrecision, MovesValuesWithoutConvertingThem) {
 struct Loaded {
   std::shared_ptr<const graph::Graph> graph;
   testing::Leaves leaves;
-  weights::WeightStore store{reference::EvaluateRecipe};
+  weights::WeightStore store;
   weights::WeightSet set{&store};
 
-  explicit Loaded(graph::Graph g)
+  Loaded(Backend& backend, graph::Graph g)
       : graph(std::make_shared<const graph::Graph>(std::move(g))),
-        leaves(testing::RandomLeaves(*graph, /*seed=*/5)) {
+        leaves(testing::RandomLeaves(*graph, /*seed=*/5)),
+        store(backend) {
     set.Add("net", leaves.weights);
   }
 };
@@ -102,8 +105,8 @@ TEST(CpuLowPrecision, HoldsWhatItMultipliesInHalfTheMemory) {
   const bool multiplies = MultipliesInBf16({&KernelsOfThisMachine(), 1});
   std::map<DType, size_t> held;
   for (DType dtype : {DType::kF32, DType::kBF16}) {
-    Loaded loaded(In(dtype, NormAndLinear()));
-    ASSERT_OK_AND_ASSIGN(const std::string plan, backend->Plan(*loaded.graph));
+    Loaded loaded(*backend, In(dtype, NormAndLinear()));
+    ASSERT_OK_AND_ASSIGN(const Plan plan, backend->MakePlan(*loaded.graph));
     ASSERT_OK_AND_ASSIGN(const auto executable, backend->Load(loaded.graph, plan, loaded.set));
     held[dtype] = loaded.store.bytes_held();
   }
@@ -118,17 +121,16 @@ TEST(CpuLowPrecision, MemoryOfEveryOpIsPredictedToTheByte) {
       SCOPED_TRACE(c.name);
       GraphBuilder b;
       c.build(b);
-      Loaded loaded(In(dtype, std::move(b)));
-      ASSERT_OK_AND_ASSIGN(const std::string plan, backend->Plan(*loaded.graph));
-      ASSERT_OK_AND_ASSIGN(const MemoryNeeds needs,
-                           backend->Predict(*loaded.graph, plan, loaded.set));
+      Loaded loaded(*backend, In(dtype, std::move(b)));
+      ASSERT_OK_AND_ASSIGN(const Plan plan, backend->MakePlan(*loaded.graph));
+      ASSERT_OK_AND_ASSIGN(const MemoryNeeds needs, NeedsOf(*loaded.graph, plan, loaded.set));
       EXPECT_EQ(loaded.store.bytes_held(), 0u);
       ASSERT_OK_AND_ASSIGN(const auto executable, backend->Load(loaded.graph, plan, loaded.set));
       std::map<std::string, size_t> held;
       for (const weights::WeightInfo& r : loaded.store.List()) held[r.key] = r.bytes;
       EXPECT_EQ(needs.weights, held);
-      EXPECT_EQ(needs.arena_bytes, executable->arena_bytes());
-      EXPECT_EQ(needs.executable_bytes, executable->own_bytes());
+      EXPECT_EQ(needs.arena_bytes, executable->info().arena_bytes);
+      EXPECT_EQ(needs.executable_bytes, executable->info().own_bytes);
     }
   }
 }
@@ -140,13 +142,15 @@ TEST(CpuLowPrecision, NoOpAsksForAPageWhileItRuns) {
     for (DType dtype : kLow) {
       GraphBuilder b;
       c.build(b);
-      Loaded loaded(In(dtype, std::move(b)));
-      ASSERT_OK_AND_ASSIGN(const std::string plan, backend->Plan(*loaded.graph));
+      Loaded loaded(*backend, In(dtype, std::move(b)));
+      ASSERT_OK_AND_ASSIGN(const Plan plan, backend->MakePlan(*loaded.graph));
       ASSERT_OK_AND_ASSIGN(const auto executable, backend->Load(loaded.graph, plan, loaded.set));
-      ASSERT_OK_AND_ASSIGN(std::vector<device::Buffer> outputs,
-                           testing::RunOnce(*executable, loaded.leaves.inputs));
+      const auto outputs = testing::OutputsOnHost(*executable, loaded.leaves.inputs);
+      ASSERT_OK_AND_ASSIGN(const auto session,
+                           testing::BindOnHost(*executable, loaded.leaves.inputs, outputs));
+      ASSERT_OK(testing::RunSession(*session, backend->device()));
       const testing::HeapRequests requests(4096);
-      ASSERT_OK(executable->Run(loaded.leaves.inputs, absl::MakeSpan(outputs)));
+      ASSERT_OK(testing::RunSession(*session, backend->device()));
       EXPECT_EQ(requests.count(), 0) << c.name << " asked for " << requests.largest() << " bytes";
     }
   }

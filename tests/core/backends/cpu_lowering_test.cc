@@ -1,7 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/backends/cpu/lowering.h"
+#include "core/backends/cpu/kernel_rules.h"
+#include "core/backends/lowering/lowering.h"
 #include "core/graph/graph_builder.h"
 #include "tests/conformance/op_cases.h"
 #include "tests/support/status_matchers.h"
@@ -20,7 +21,8 @@ using ::testing::ElementsAre;
 // The kernels of a graph's instructions in order.
 std::vector<Kernel> Kernels(GraphBuilder b) {
   const graph::Graph graph = std::move(b).Build().value();
-  const Program program = Lower(graph, graph::ExtractRecipes(graph), {&KernelsOfThisMachine(), 1});
+  const Program program = lowering::Lower(graph, graph::ExtractRecipes(graph),
+                                          CpuKernelRules({&KernelsOfThisMachine(), 1}));
   std::vector<Kernel> kernels;
   for (const Instruction& instruction : program.instructions) {
     kernels.push_back(instruction.kernel);

@@ -10,9 +10,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/backends/cpu/cpu_backend.h"
-#include "core/backends/cpu/lowering.h"
+#include "core/backends/cpu/kernel_rules.h"
 #include "core/backends/cpu/plan.h"
-#include "core/backends/reference/evaluate.h"
+#include "core/backends/lowering/lowering.h"
 #include "core/base/files.h"
 #include "core/graph/split.h"
 #include "core/passes/pipeline.h"
@@ -104,7 +104,7 @@ void AddDemoNetworks(const std::string& model, const Backend& backend, weights::
 
 TEST(CpuMemory, OfTheDemosGraphsIsPredictedToTheByte) {
   ASSERT_OK_AND_ASSIGN(const auto backend, CpuBackend::Create());
-  weights::WeightStore store(reference::EvaluateRecipe);
+  weights::WeightStore store(*backend);
   std::vector<DemoNetwork> networks;
   AddDemoNetworks("base", *backend, store, &networks);
   AddDemoNetworks("refiner", *backend, store, &networks);
@@ -114,14 +114,13 @@ TEST(CpuMemory, OfTheDemosGraphsIsPredictedToTheByte) {
   size_t held = 0;
   for (const DemoNetwork& network : networks) {
     for (const auto& graph : network.graphs) {
-      ASSERT_OK_AND_ASSIGN(const std::string plan, backend->Plan(*graph));
-      ASSERT_OK_AND_ASSIGN(const MemoryNeeds needs,
-                           backend->Predict(*graph, plan, network.weights));
+      ASSERT_OK_AND_ASSIGN(const Plan plan, backend->MakePlan(*graph));
+      ASSERT_OK_AND_ASSIGN(const MemoryNeeds needs, NeedsOf(*graph, plan, network.weights));
       ASSERT_EQ(store.bytes_held(), held) << "predicting has made a weight";
       ASSERT_OK_AND_ASSIGN(loaded.emplace_back(), backend->Load(graph, plan, network.weights));
       held = store.bytes_held();
-      EXPECT_EQ(needs.arena_bytes, loaded.back()->arena_bytes());
-      EXPECT_EQ(needs.executable_bytes, loaded.back()->own_bytes());
+      EXPECT_EQ(needs.arena_bytes, loaded.back()->info().arena_bytes);
+      EXPECT_EQ(needs.executable_bytes, loaded.back()->info().own_bytes);
       predicted.arena_bytes = std::max(predicted.arena_bytes, needs.arena_bytes);
       predicted.weights.insert(needs.weights.begin(), needs.weights.end());
     }
@@ -156,15 +155,15 @@ golden::InputShapes GoldenInputs(const std::string& name) {
 double ArenaRatio(const Graph& graph, const Backend& backend) {
   const std::vector<graph::Recipe> recipes = graph::ExtractRecipes(graph);
   const Machine machine = {&KernelsOfThisMachine(), 2};
-  const Program program = Lower(graph, recipes, machine);
-  const CpuPlan plan = Decode(backend.Plan(graph).value()).value();
+  const Program program = lowering::Lower(graph, recipes, CpuKernelRules(machine));
+  const CpuPlan plan = Decode(backend.MakePlan(graph).value().bytes).value();
   std::vector<BoundKernel> kernels;
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     kernels.push_back(
         BindKernel(program, program.instructions[i], plan.algorithms[i], machine).value());
   }
-  const ArenaValues values = ValuesInArena(program, kernels);
-  EXPECT_OK(CheckMemory(values, plan.memory));
+  const lowering::ArenaValues values = ValuesInArena(program, kernels);
+  EXPECT_OK(lowering::CheckMemory(values, plan.memory));
   const size_t least = graph::PeakBytes(values.values);
   return least == 0 ? 1 : static_cast<double>(plan.memory.arena_bytes) / static_cast<double>(least);
 }

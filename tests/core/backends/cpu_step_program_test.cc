@@ -9,7 +9,8 @@
 
 #include "absl/strings/match.h"
 #include "core/backends/cpu/cpu_backend.h"
-#include "core/backends/cpu/lowering.h"
+#include "core/backends/cpu/kernel_rules.h"
+#include "core/backends/lowering/lowering.h"
 #include "core/base/status_macros.h"
 #include "core/graph/split.h"
 #include "core/passes/pipeline.h"
@@ -61,7 +62,8 @@ class StepProgram : public ::testing::TestWithParam<DType> {};
 
 TEST_P(StepProgram, NeitherCopiesNorCastsKeysAndValues) {
   ASSERT_OK_AND_ASSIGN(const Graph graph, StepOfTheDemo(GetParam()));
-  const Program program = Lower(graph, graph::ExtractRecipes(graph), {&KernelsOfThisMachine(), 1});
+  const Program program = lowering::Lower(graph, graph::ExtractRecipes(graph),
+                                          CpuKernelRules({&KernelsOfThisMachine(), 1}));
   const std::vector<bool> of_request = AreOfRequest(graph, program);
   int read_in_place = 0;
   for (const Instruction& instruction : program.instructions) {
@@ -83,64 +85,6 @@ TEST_P(StepProgram, NeitherCopiesNorCastsKeysAndValues) {
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, StepProgram, ::testing::Values(DType::kF32, DType::kBF16),
                          [](const auto& info) { return std::string(device::Name(info.param)); });
-
-TEST(Reshaped, SaysByStridesWhatItCan) {
-  const View dense = DenseView(0, DType::kF32, {2, 30});
-  View part = dense;  // elements 5 to 29 of each row, as [2, 24]
-  part.offset = 5;
-  part.shape = {2, 24};
-  const std::optional<View> heads = Reshaped(part, {2, 3, 1, 8});
-  ASSERT_TRUE(heads.has_value());
-  EXPECT_EQ(heads->offset, 5);
-  EXPECT_THAT(heads->strides, ::testing::ElementsAre(30, 8, 8, 1));
-  EXPECT_FALSE(Reshaped(part, {48}).has_value());
-  EXPECT_FALSE(Reshaped(part, {4, 12}).has_value());
-  EXPECT_FALSE(Reshaped(part, {3, 16}).has_value());
-  EXPECT_TRUE(Reshaped(dense, {60})->dense());
-  EXPECT_TRUE(Reshaped(DenseView(0, DType::kF32, {1}), {})->dense());
-}
-
-// The offsets of a view's elements, in order.
-std::vector<int64_t> OffsetsOf(const View& view) {
-  std::vector<int64_t> offsets = {view.offset};
-  for (int d = 0; d < view.shape.rank(); ++d) {
-    std::vector<int64_t> next;
-    for (const int64_t offset : offsets) {
-      for (int64_t i = 0; i < view.shape[d]; ++i) next.push_back(offset + i * view.strides[d]);
-    }
-    offsets = std::move(next);
-  }
-  return offsets;
-}
-
-// Every permutation, with a slice of each of its dimensions, under every shape of three dimensions.
-TEST(Reshaped, KeepsTheOrderOfTheElements) {
-  int reshaped = 0;
-  std::vector<int64_t> order = {0, 1, 2};
-  do {
-    for (int axis = 0; axis < 3; ++axis) {
-      View view = DenseView(0, DType::kF32, {4, 3, 4});
-      std::vector<int64_t> dims, strides;
-      for (const int64_t d : order) {
-        dims.push_back(view.shape[static_cast<int>(d)] - (d == axis ? 1 : 0));
-        strides.push_back(view.strides[d]);
-      }
-      view.shape = graph::Shape(dims);
-      view.strides = strides;
-      const int64_t elements = view.shape.elements();
-      for (int64_t a = 1; a <= elements; ++a) {
-        for (int64_t b = 1; a * b <= elements; ++b) {
-          if (elements % (a * b) != 0) continue;
-          const std::optional<View> result = Reshaped(view, {a, b, elements / (a * b)});
-          if (!result.has_value()) continue;
-          ++reshaped;
-          EXPECT_EQ(OffsetsOf(*result), OffsetsOf(view));
-        }
-      }
-    }
-  } while (std::next_permutation(order.begin(), order.end()));
-  EXPECT_GT(reshaped, 80);
-}
 
 }  // namespace
 }  // namespace latentd::backends::cpu

@@ -13,6 +13,7 @@ namespace latentd::backends::reference {
 namespace {
 
 using device::Buffer;
+using device::ConstBuffer;
 using device::DType;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -30,7 +31,7 @@ TEST(EvaluateRecipe, ComputesFromSourcesInTheOrderOfTheWeights) {
   graph::GraphBuilder b;
   b.Output("result", b.Concat({b.Weight("net/a", {1, 2}), b.Weight("net/b", {1, 2})}, 0));
   ASSERT_OK_AND_ASSIGN(
-      const Buffer result,
+      const ConstBuffer result,
       EvaluateRecipe(Built(std::move(b)), {Floats({1, 2}, {1, 2}), Floats({3, 4}, {1, 2})}));
   EXPECT_EQ(result.shape(), (device::Shape{2, 2}));
   EXPECT_THAT(result.as<float>(), ElementsAre(1, 2, 3, 4));
@@ -43,7 +44,7 @@ TEST(EvaluateRecipe, CastsHalfPrecisionSources) {
   auto* bits = static_cast<uint16_t*>(source.data());
   bits[0] = 0x3f80;
   bits[1] = 0xc000;
-  ASSERT_OK_AND_ASSIGN(const Buffer result, EvaluateRecipe(Built(std::move(b)), {source}));
+  ASSERT_OK_AND_ASSIGN(const ConstBuffer result, EvaluateRecipe(Built(std::move(b)), {source}));
   EXPECT_EQ(result.dtype(), DType::kF32);
   EXPECT_THAT(result.as<float>(), ElementsAre(1, -2));
 }
@@ -52,7 +53,7 @@ TEST(EvaluateRecipe, GivesASourceBackWithoutACopy) {
   graph::GraphBuilder b;
   b.Output("result", b.Reshape(b.Weight("net/a", {2, 2}), {4}));
   const Buffer source = Floats({1, 2, 3, 4}, {2, 2});
-  ASSERT_OK_AND_ASSIGN(const Buffer result, EvaluateRecipe(Built(std::move(b)), {source}));
+  ASSERT_OK_AND_ASSIGN(const ConstBuffer result, EvaluateRecipe(Built(std::move(b)), {source}));
   EXPECT_EQ(result.data(), source.data());
   EXPECT_EQ(result.shape(), device::Shape{4});
 }
@@ -60,7 +61,7 @@ TEST(EvaluateRecipe, GivesASourceBackWithoutACopy) {
 TEST(EvaluateRecipe, CopiesAPartOfASourceSoThatItOutlivesIt) {
   graph::GraphBuilder b;
   b.Output("result", b.Slice(b.Weight("net/a", {2, 2}), 0, 1, 2));
-  absl::StatusOr<Buffer> result;
+  absl::StatusOr<ConstBuffer> result;
   {
     const Buffer source = Floats({1, 2, 3, 4}, {2, 2});
     result = EvaluateRecipe(Built(std::move(b)), {source});
@@ -73,7 +74,7 @@ TEST(EvaluateRecipe, CopiesAPartOfASourceSoThatItOutlivesIt) {
 TEST(EvaluateRecipe, NeedsNoSourceForLiterals) {
   graph::GraphBuilder b;
   b.Output("result", b.Mul(b.Constant({2, 3}, {2}), b.Scalar(10)));
-  ASSERT_OK_AND_ASSIGN(const Buffer result, EvaluateRecipe(Built(std::move(b)), {}));
+  ASSERT_OK_AND_ASSIGN(const ConstBuffer result, EvaluateRecipe(Built(std::move(b)), {}));
   EXPECT_THAT(result.as<float>(), ElementsAre(20, 30));
 }
 
@@ -92,7 +93,7 @@ TEST(EvaluateRecipe, NamesTheWeightWhoseSourceHasAnotherSize) {
 }
 
 // What an evaluation really allocates at the worst moment, against what it is said to.
-void ExpectPredictedPeak(const graph::Graph& recipe, const std::vector<Buffer>& sources,
+void ExpectPredictedPeak(const graph::Graph& recipe, const std::vector<ConstBuffer>& sources,
                          size_t bytes) {
   EXPECT_EQ(EvaluationBytes(recipe), bytes);
   if (!testing::HeapRequests::Counted()) return;

@@ -67,6 +67,15 @@ TEST_P(Kernels, UnaryFunctionsAreExactToRounding) {
   }
 }
 
+// From where it becomes zero to where it becomes infinite.
+TEST_P(Kernels, ExpIsTheLibrarys) {
+  const std::vector<float> x = Random(1003, -110, 95);
+  std::vector<float> y(x.size());
+  kernels_->unary(UnaryFunction::kExp, Element::kF32, x.data(), y.data(),
+                  static_cast<int64_t>(x.size()));
+  for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(y[i], std::exp(x[i])) << x[i];
+}
+
 // Sizes around the width of a vector, where whole vectors end.
 TEST_P(Kernels, EveryTailIsComputed) {
   for (int64_t size = 1; size <= 70; ++size) {

@@ -10,15 +10,16 @@
 #include "absl/strings/str_cat.h"
 #include "core/backends/cpu/algorithms.h"
 #include "core/backends/cpu/cpu_backend.h"
-#include "core/backends/cpu/lowering.h"
+#include "core/backends/cpu/kernel_rules.h"
 #include "core/backends/cpu/plan.h"
 #include "core/backends/cpu/thread_count.h"
-#include "core/backends/reference/evaluate.h"
+#include "core/backends/lowering/lowering.h"
 #include "core/backends/reference/reference_backend.h"
 #include "core/graph/graph_builder.h"
 #include "core/graph/recipes.h"
 #include "core/weights/weight_store.h"
 #include "tests/conformance/run_graph.h"
+#include "tests/support/run_executable.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::backends::cpu {
@@ -47,11 +48,11 @@ GraphPointer Linear(const Sizes& s) {
 }
 
 // The plan of one instruction with another algorithm; nothing where it has none such.
-std::optional<std::string> PlanWith(const graph::Graph& graph, Algorithm algorithm) {
+std::optional<Plan> PlanWith(const graph::Graph& graph, Algorithm algorithm) {
   const std::vector<graph::Recipe> recipes = graph::ExtractRecipes(graph);
   const Machine machine = {&KernelsOfThisMachine(), 2};
   const ThreadCount threads(machine.threads);  // what oneDNN asks for as workspace depends on it
-  const Program program = Lower(graph, recipes, machine);
+  const Program program = lowering::Lower(graph, recipes, CpuKernelRules(machine));
   EXPECT_EQ(program.instructions.size(), 1u);
   const std::vector<Algorithm> algorithms = AlgorithmsFor(program, program.instructions[0]);
   if (std::find(algorithms.begin(), algorithms.end(), algorithm) == algorithms.end())
@@ -61,21 +62,25 @@ std::optional<std::string> PlanWith(const graph::Graph& graph, Algorithm algorit
   std::vector<BoundKernel> kernels;
   kernels.push_back(BindKernel(program, program.instructions[0], algorithm, machine).value());
   plan.memory = graph::PlanMemory(ValuesInArena(program, kernels).values).value();
-  return Encode(plan);
+  return WithNeeds(plan, graph, recipes, program, kernels);
 }
 
 void ExpectWhatTheReferenceComputes(const GraphPointer& graph, Algorithm algorithm) {
-  const std::optional<std::string> plan = PlanWith(*graph, algorithm);
+  const std::optional<Plan> plan = PlanWith(*graph, algorithm);
   if (!plan) return;
   const testing::Leaves leaves = testing::RandomLeaves(*graph, /*seed=*/9);
-  weights::WeightStore store(reference::EvaluateRecipe);
+  ASSERT_OK_AND_ASSIGN(const auto backend, CpuBackend::Create({.threads = 2}));
+  weights::WeightStore store(*backend);
   weights::WeightSet set(&store);
   set.Add("net", leaves.weights);
-  ASSERT_OK_AND_ASSIGN(const auto backend, CpuBackend::Create({.threads = 2}));
   ASSERT_OK_AND_ASSIGN(const auto executable, backend->Load(graph, *plan, set));
-  ASSERT_OK_AND_ASSIGN(const auto made, testing::RunOnce(*executable, leaves.inputs));
+  ASSERT_OK_AND_ASSIGN(const auto made, testing::RunExecutable(*executable, leaves.inputs));
   reference::ReferenceBackend reference;
-  ASSERT_OK_AND_ASSIGN(const auto right, testing::RunGraph(reference, graph, set, leaves.inputs));
+  weights::WeightStore plain(reference);
+  weights::WeightSet plain_set(&plain);
+  plain_set.Add("net", leaves.weights);
+  ASSERT_OK_AND_ASSIGN(const auto right,
+                       testing::RunGraph(reference, graph, plain_set, leaves.inputs));
   const std::vector<double> values = testing::ToDoubles(made[0]),
                             wanted = testing::ToDoubles(right[0]);
   double largest = 0;

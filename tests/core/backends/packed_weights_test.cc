@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "core/backends/cpu/cpu_backend.h"
-#include "core/backends/reference/evaluate.h"
 #include "core/backends/reference/reference_backend.h"
 #include "core/base/files.h"
 #include "core/graph/graph_builder.h"
@@ -55,7 +54,7 @@ struct FileArchive {
   }
   weights::WeightCache Functions() {
     return {
-        [this](absl::string_view key) -> std::optional<Buffer> {
+        [this](absl::string_view key) -> std::optional<device::ConstBuffer> {
           const absl::StatusOr<std::string> bytes = ReadFile(PathOf(key), 1 << 24);
           if (!bytes.ok()) return std::nullopt;
           ++found;
@@ -63,7 +62,7 @@ struct FileArchive {
           bytes->copy(static_cast<char*>(buffer.data()), bytes->size());
           return buffer;
         },
-        [this](absl::string_view key, const Buffer& bytes) {
+        [this](absl::string_view key, const device::ConstBuffer& bytes) {
           ++kept;
           testing::WriteFile(PathOf(key), {static_cast<const char*>(bytes.data()), bytes.bytes()});
         },
@@ -76,14 +75,14 @@ void ExpectWhatTheReferenceComputes(CpuBackend& backend, const graph::Graph& gra
                                     double tolerance, FileArchive& archive) {
   const auto shared = std::make_shared<const graph::Graph>(graph);
   const testing::Leaves leaves = testing::RandomLeaves(graph, /*seed=*/4);
-  weights::WeightStore store(reference::EvaluateRecipe, archive.Functions());
+  weights::WeightStore store(backend, archive.Functions());
   weights::WeightSet set(&store);
   set.Add("net", leaves.weights);
   ASSERT_OK_AND_ASSIGN(const auto made, testing::RunGraph(backend, shared, set, leaves.inputs));
-  weights::WeightStore plain(reference::EvaluateRecipe);
+  reference::ReferenceBackend reference;
+  weights::WeightStore plain(reference);
   weights::WeightSet plain_set(&plain);
   plain_set.Add("net", leaves.weights);
-  reference::ReferenceBackend reference;
   ASSERT_OK_AND_ASSIGN(const auto right,
                        testing::RunGraph(reference, shared, plain_set, leaves.inputs));
   const std::vector<double> values = testing::ToDoubles(made[0]),

@@ -15,7 +15,7 @@ using ::latentd::testing::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr Need kPrepare{UnitKind::kPrepare, 0, 2};
+constexpr Need kWait{UnitKind::kWait, 0, 2};
 constexpr Need kText{UnitKind::kText, 0, 1};
 constexpr Need kStep{UnitKind::kStep, 5, 2};
 
@@ -46,7 +46,7 @@ TEST_F(QueueTest, FinishesThePictureAdmittedFirstBeforeTheSecond) {
 }
 
 TEST_F(QueueTest, PassesOverWhatIsBeingPrepared) {
-  ASSERT_OK(queue_.Admit({1}, kPrepare, 0));
+  ASSERT_OK(queue_.Admit({1}, kWait, 0));
   EXPECT_FALSE(queue_.CanRun());
   EXPECT_EQ(queue_.Next(), std::nullopt);
   ASSERT_OK(queue_.Admit({2}, kText, 0));
@@ -55,7 +55,7 @@ TEST_F(QueueTest, PassesOverWhatIsBeingPrepared) {
 }
 
 TEST_F(QueueTest, RunsWhatWasPreparedAfterWhatRunsAndBeforeWhatWaits) {
-  ASSERT_OK(queue_.Admit({1}, kPrepare, 0));
+  ASSERT_OK(queue_.Admit({1}, kWait, 0));
   ASSERT_OK(queue_.Admit({2}, kText, 0));
   ASSERT_OK(queue_.Admit({3}, kText, 0));
   EXPECT_THAT(queue_.Next()->pictures, ElementsAre(2));
@@ -66,7 +66,7 @@ TEST_F(QueueTest, RunsWhatWasPreparedAfterWhatRunsAndBeforeWhatWaits) {
 }
 
 TEST_F(QueueTest, CountsWhatIsBeingPrepared) {
-  ASSERT_OK(queue_.Admit({1, 2, 3}, kPrepare, 0));
+  ASSERT_OK(queue_.Admit({1, 2, 3}, kWait, 0));
   EXPECT_EQ(GetReason(queue_.Admit({4}, kText, 0)), "QUEUE_FULL");
 }
 

@@ -13,93 +13,78 @@
 #include "core/backends/backend.h"
 #include "core/backends/ports.h"
 #include "core/graph/graph_builder.h"
+#include "tests/support/function_executable.h"
 
 namespace latentd::compiler {
-
-class FakeExecutable : public backends::Executable {
- public:
-  FakeExecutable(const graph::Graph& graph, size_t own_bytes, std::vector<const void*> weights,
-                 std::function<absl::Status(absl::Span<const device::Buffer>)> on_run)
-      : inputs_(backends::InputPorts(graph)),
-        outputs_(backends::OutputPorts(graph)),
-        own_bytes_(own_bytes),
-        weights_(std::move(weights)),
-        on_run_(std::move(on_run)) {}
-
-  const std::vector<backends::Port>& inputs() const override { return inputs_; }
-  const std::vector<backends::Port>& outputs() const override { return outputs_; }
-  absl::Status Run(absl::Span<const device::Buffer> inputs,
-                   absl::Span<device::Buffer> outputs) override {
-    if (auto status = backends::CheckBuffers("input", inputs_, inputs); !status.ok()) return status;
-    if (auto status = backends::CheckBuffers("output", outputs_, outputs); !status.ok()) {
-      return status;
-    }
-    return on_run_ ? on_run_(inputs) : absl::OkStatus();
-  }
-  size_t arena_bytes() const override { return 4096; }
-  size_t own_bytes() const override { return own_bytes_; }
-  std::vector<const void*> weights() const override { return weights_; }
-
- private:
-  std::vector<backends::Port> inputs_, outputs_;
-  size_t own_bytes_;
-  std::vector<const void*> weights_;
-  std::function<absl::Status(absl::Span<const device::Buffer>)> on_run_;
-};
 
 class FakeBackend : public backends::Backend {
  public:
   explicit FakeBackend(std::string name = "fake") { target_.name = std::move(name); }
 
   const graph::Target& target() const override { return target_; }
+  device::Device& device() const override { return device::Host(); }
   std::string Fingerprint() const override { return fingerprint; }
 
-  absl::StatusOr<std::string> Plan(const graph::Graph& graph) const override {
+  // Says that every weight is read as it is.
+  absl::StatusOr<backends::Plan> MakePlan(const graph::Graph& graph) const override {
     ++plans;
     if (on_plan) on_plan();
     if (!plan_status.ok()) return plan_status;
-    return absl::StrCat("plan of ", graph.size());
+    backends::Plan plan{absl::StrCat("plan of ", graph.size()), arena_bytes, executable_bytes, {}};
+    for (const graph::ValueId id : graph.Select(graph::Op::kWeight)) {
+      const auto bytes = static_cast<size_t>(graph.node(id).shape.elements()) * sizeof(float);
+      plan.weights.push_back({.recipe = id, .form = "", .bytes = bytes});
+    }
+    return plan;
   }
 
-  absl::StatusOr<std::unique_ptr<backends::Executable>> LoadIf(
-      std::shared_ptr<const graph::Graph> graph, absl::string_view plan,
-      const weights::WeightSet& weights, const Admission& admit) override {
-    if (admit) {
-      if (auto status = admit(needs); !status.ok()) return status;
-    }
+  absl::Status CheckPlan(const graph::Graph& graph, const backends::Plan& plan) const override {
+    if (!check_status.ok()) return check_status;
+    if (plan.bytes == absl::StrCat("plan of ", graph.size())) return absl::OkStatus();
+    return absl::DataLossError("the plan is another graph's");
+  }
+
+  absl::StatusOr<std::unique_ptr<backends::Executable>> Load(
+      std::shared_ptr<const graph::Graph> graph, const backends::Plan& plan,
+      const weights::WeightSet& weights) override {
     ++loads;
     if (on_load) on_load();
     if (!load_status.ok()) return load_status;
-    if (auto status = Check(*graph, plan, weights); !status.ok()) return status;
-    return std::make_unique<FakeExecutable>(*graph, own_bytes, held_weights, on_run);
+    if (auto status = CheckPlan(*graph, plan); !status.ok()) return status;
+    if (auto status = weights.Check(*graph); !status.ok()) return status;
+    const backends::ExecutableInfo info = {.inputs = backends::InputPorts(*graph),
+                                           .outputs = backends::OutputPorts(*graph),
+                                           .arena_bytes = 4096,
+                                           .own_bytes = own_bytes,
+                                           .weights = held_weights};
+    return std::make_unique<testing::FunctionExecutable>(
+        info, [on_run = on_run](absl::Span<const device::ConstBuffer> inputs, auto) {
+          return on_run ? on_run(inputs) : absl::OkStatus();
+        });
   }
 
-  absl::StatusOr<backends::MemoryNeeds> Predict(const graph::Graph& graph, absl::string_view plan,
-                                                const weights::WeightSet& weights) const override {
-    if (!predict_status.ok()) return predict_status;
-    if (auto status = Check(graph, plan, weights); !status.ok()) return status;
-    return needs;
+  std::string WeightFingerprint() const override { return fingerprint; }
+  absl::StatusOr<size_t> MakingBytes(const graph::Graph&, absl::Span<const device::ConstBuffer>,
+                                     const weights::WeightFormat&) const override {
+    return 0;
+  }
+  absl::Status MakeWeight(const graph::Graph&, absl::Span<const device::ConstBuffer>,
+                          absl::string_view, const device::Buffer&, device::Stream&) override {
+    return absl::UnimplementedError("what it loads reads no weight");
   }
 
-  backends::MemoryNeeds needs;
+  // What plans that are made from now on need.
+  size_t arena_bytes = 0, executable_bytes = 0;
   mutable std::atomic<int> plans = 0;
   std::atomic<int> loads = 0;
   std::string fingerprint = "fake 1";
-  absl::Status plan_status, load_status, predict_status;
+  absl::Status plan_status, load_status, check_status;
   std::function<void()> on_plan, on_load;
-  std::function<absl::Status(absl::Span<const device::Buffer>)> on_run;
+  std::function<absl::Status(absl::Span<const device::ConstBuffer>)> on_run;
   size_t own_bytes = 100;
   std::vector<const void*> held_weights;  // of what is loaded next
 
  private:
-  static absl::Status Check(const graph::Graph& graph, absl::string_view plan,
-                            const weights::WeightSet& weights) {
-    if (plan != absl::StrCat("plan of ", graph.size())) {
-      return absl::DataLossError("the plan is another graph's");
-    }
-    return weights.Check(graph);
-  }
-
   graph::Target target_;
 };
 

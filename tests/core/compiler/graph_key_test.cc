@@ -25,7 +25,7 @@ TEST(GraphKey, DiffersWithGraphOptionsBackendAndFingerprint) {
   EXPECT_NE(key.ToDigest(), KeyOf(SiluGraph(4), backend, {{"epilogues"}}).ToDigest());
   EXPECT_NE(key.ToDigest(), KeyOf(SiluGraph(4), newer, {}).ToDigest());
   GraphKey rebuilt = key;
-  rebuilt.sources = "of another build";
+  rebuilt.build.sources = "of another build";
   EXPECT_NE(key.ToDigest(), rebuilt.ToDigest());
 }
 
@@ -48,21 +48,26 @@ TEST(GraphKey, ReadsNothingElse) {
   FakeBackend backend;
   const std::string text = KeyOf(SiluGraph(4), backend, {}).ToText();
   for (size_t size = 0; size < text.size(); ++size) {
-    EXPECT_EQ(GraphKey::FromText(text.substr(0, size)), std::nullopt) << size;
+    EXPECT_EQ(GraphKey::FromText(text.substr(0, size)).other_form, text.substr(0, size));
   }
-  EXPECT_EQ(GraphKey::FromText(text + "\n"), std::nullopt);
-  EXPECT_EQ(GraphKey::FromText("options \n" + text), std::nullopt);
+  for (const std::string& other : {text + "\n", "options \n" + text, "graph 0\n" + text}) {
+    const GraphKey key = GraphKey::FromText(other);
+    EXPECT_EQ(key.other_form, other);
+    EXPECT_EQ(key.ToText(), other);
+  }
 }
 
 TEST(GraphKey, SaysWhichFieldDiffers) {
   FakeBackend backend;
   const GraphKey wanted = KeyOf(SiluGraph(4), backend, {});
   GraphKey found = wanted;
-  found.sources = "older";
-  EXPECT_EQ(Difference(found.ToText(), wanted), "sources older, wanted " + wanted.sources);
-  EXPECT_EQ(Difference("noise", wanted), "a key of another form");
-  found.sources = std::string(1000, 'x');
-  EXPECT_LT(Difference(found.ToText(), wanted).size(), 300u);
+  found.build.sources = "older";
+  EXPECT_EQ(Difference(found, wanted), "sources older, wanted " + wanted.build.sources);
+  EXPECT_EQ(Difference(GraphKey::FromText("noise"), wanted), "a key of another form");
+  found.build.sources = std::string(1000, 'x');
+  EXPECT_LT(Difference(found, wanted).size(), 300u);
+  found.graph.low ^= 1;
+  EXPECT_THAT(Difference(found, wanted), HasSubstr("graph " + found.graph.ToString()));
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ class GraphListingTest : public GraphStoreFixture {
   // An artifact on disk that nobody declares, with a flipped byte at its end.
   std::string LeaveDamaged() {
     Process process(backend, clock, directory.path());
-    const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+    const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
     EXPECT_OK(process->Get(graph));
     const std::string id = GraphStore::IdOf(graph);
     std::fstream file(PathOf(id), std::ios::in | std::ios::out | std::ios::binary);
@@ -40,13 +40,13 @@ TEST_F(GraphListingTest, LeavesADamagedFileWhereItIsAndSaysSo) {
   const std::string id = LeaveDamaged();
   Process process(backend, clock, directory.path());
   for (int round = 0; round < 2; ++round) {
-    const std::vector<GraphInfo> list = process->List();
+    const std::vector<GraphStatus> list = process->List();
     ASSERT_THAT(list, SizeIs(1));
     EXPECT_EQ(list[0].id, id);
     EXPECT_EQ(list[0].state, GraphState::kCold);
     EXPECT_THAT(list[0].reason, HasSubstr("damaged"));
   }
-  ASSERT_OK_AND_ASSIGN(const GraphInfo found, process->Find(id));
+  ASSERT_OK_AND_ASSIGN(const GraphStatus found, process->Find(id));
   EXPECT_EQ(found.state, GraphState::kCold);
   EXPECT_TRUE(std::filesystem::exists(PathOf(id)));
   EXPECT_TRUE(QuarantineIsEmpty());

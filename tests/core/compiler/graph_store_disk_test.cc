@@ -10,7 +10,7 @@
 
 #include "core/compiler/artifact.h"
 #include "core/graph/text.h"
-#include "tests/core/compiler/graph_store_fixture.h"
+#include "tests/core/compiler/graph_store_disk_fixture.h"
 
 namespace latentd::compiler {
 namespace {
@@ -23,37 +23,10 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using testing::StatusIs;
 
-class GraphStoreDiskTest : public GraphStoreFixture {
- protected:
-  // What an earlier run of the program leaves: the id.
-  std::string CompileAndSave(int64_t size = 4) {
-    Process process(backend, clock, directory.path());
-    const GraphRef graph = process->Declare(Wanted(SiluGraph(size)));
-    EXPECT_OK(process->Get(graph));
-    EXPECT_THAT(process.warnings(), IsEmpty());
-    backend.plans = 0;
-    backend.loads = 0;
-    return GraphStore::IdOf(graph);
-  }
-  std::string PathOf(const std::string& id) {
-    return directory.File("artifacts/" + id + ".latent");
-  }
-  size_t InQuarantine() {
-    const auto files = std::filesystem::directory_iterator(directory.File("quarantine"));
-    return static_cast<size_t>(std::distance(begin(files), end(files)));
-  }
-  // Puts an artifact in the place of that of SiluGraph(4), with every checksum right.
-  void Replace(const Artifact& parts) {
-    Process process(backend, clock, directory.path());
-    ASSERT_OK(process.disk().Write(cache::Kind::kArtifact, KeyText(), WriteArtifact(parts)));
-  }
-  std::string KeyText() { return KeyOf(SiluGraph(4), backend, {}).ToText(); }
-};
-
 TEST_F(GraphStoreDiskTest, ARestartCompilesNothing) {
   CompileAndSave();
   Process process(backend, clock, directory.path());
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
   EXPECT_EQ(process.Only().state, GraphState::kCompiled);
   EXPECT_GT(process.Only().disk_bytes, 0);
   ASSERT_OK(process->Get(graph, kLoadOnly));
@@ -73,7 +46,7 @@ TEST_F(GraphStoreDiskTest, LeavesWritingToWhoTakesIt) {
                     bytes += more;
                     writes.push_back(std::move(write));
                   }});
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
   ASSERT_OK(process->Get(graph));
   EXPECT_EQ(process.Only().disk_bytes, 0);
   EXPECT_EQ(process.Only().state, GraphState::kReady);
@@ -88,7 +61,7 @@ TEST_F(GraphStoreDiskTest, SaysWhatAnEarlierRunPaid) {
   const std::string id = CompileAndSave();
   Process process(backend, clock, directory.path());
   EXPECT_EQ(process->Find(id)->compile_time, absl::Seconds(7));  // only on disk
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
   ASSERT_OK(process->Get(graph));
   EXPECT_EQ(process->Find(id)->compile_time, absl::Seconds(7));
 }
@@ -96,8 +69,8 @@ TEST_F(GraphStoreDiskTest, SaysWhatAnEarlierRunPaid) {
 TEST_F(GraphStoreDiskTest, ListsWhatIsOnDiskAndNobodyDeclared) {
   const std::string id = CompileAndSave();
   Process process(backend, clock, directory.path());
-  const GraphRef other = process->Declare(Wanted(SiluGraph(5)));
-  const std::vector<GraphInfo> list = process->List();
+  const GraphHandle other = process->Declare(Wanted(SiluGraph(5)));
+  const std::vector<GraphStatus> list = process->List();
   ASSERT_THAT(list, SizeIs(2));
   EXPECT_EQ(list[0].id, GraphStore::IdOf(other));
   EXPECT_EQ(list[1].id, id);
@@ -123,7 +96,7 @@ TEST_F(GraphStoreDiskTest, WhatAnotherMachineMadeIsAMissThatSaysWhatDiffers) {
   CompileAndSave();
   backend.fingerprint = "fake 2";
   Process process(backend, clock, directory.path());
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
   const std::string why = "what is on disk was made for fingerprint fake 1, wanted fake 2";
   EXPECT_THAT(process->Get(graph, kLoadOnly),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(why)));
@@ -146,7 +119,7 @@ TEST_F(GraphStoreDiskTest, AnotherGraphOfAnotherMachineIsAMereMiss) {
   CompileAndSave(5);
   backend.fingerprint = "fake 2";
   Process process(backend, clock, directory.path());
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
   EXPECT_OK(process->Get(graph));
   EXPECT_EQ(process.Lookups("miss"), 1);
   EXPECT_THAT(process.warnings(), IsEmpty());
@@ -155,7 +128,7 @@ TEST_F(GraphStoreDiskTest, AnotherGraphOfAnotherMachineIsAMereMiss) {
 TEST_F(GraphStoreDiskTest, OtherOptionsAreAnotherEntry) {
   CompileAndSave();
   Process process(backend, clock, directory.path(), {.compile = {{"epilogues"}}});
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
   EXPECT_THAT(process->Get(graph, kLoadOnly),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("options skip=, wanted skip=epilogues")));
@@ -172,7 +145,7 @@ TEST_F(GraphStoreDiskTest, ADamagedFileIsSetAsideAndCompiledAnew) {
       file.put('\x7f');
     }
     Process process(backend, clock, directory.path());
-    const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+    const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
     ASSERT_OK(process->Get(graph)) << where;
     EXPECT_EQ(backend.plans, 1) << where;
     EXPECT_EQ(process.Lookups("corrupt"), 1) << where;
@@ -183,22 +156,29 @@ TEST_F(GraphStoreDiskTest, ADamagedFileIsSetAsideAndCompiledAnew) {
   }
 }
 
+TEST_F(GraphStoreDiskTest, ADamagedFileIsShownWhoeverReadsIt) {
+  const std::string id = CompileAndSave();
+  std::filesystem::resize_file(PathOf(id), std::filesystem::file_size(PathOf(id)) / 2);
+  Process process(backend, clock, directory.path());
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
+  ASSERT_OK(process->Predict(graph));
+  EXPECT_EQ(process.Lookups("corrupt"), 1);
+  EXPECT_THAT(process.warnings(), ElementsAre(HasSubstr("part rows 1")));
+  EXPECT_EQ(InQuarantine(), 1u);
+}
+
 // What only loading shows: a graph or plan that is another's under checksums that are right.
 TEST_F(GraphStoreDiskTest, WhatDoesNotLoadIsSetAsideAndCompiledAnew) {
-  const std::string key_text = KeyText();
-  const std::string graph_text = ToText(SiluGraph(4));
-  const std::string other_ports = ToText(SiluGraph(5));
-  const std::string other_key = KeyOf(SiluGraph(5), backend, {}).ToText();
-  const std::vector<Artifact> damaged = {{key_text, "part rows 1", graph_text, "plan of 9"},
-                                         {key_text, "part rows 1", other_ports, "plan of 2"},
-                                         {key_text, "part rows 1", "noise", "plan of 2"},
-                                         {other_key, "part rows 1", graph_text, "plan of 2"}};
-  for (const Artifact& parts : damaged) {
+  std::string no_graph = Payload(SiluGraph(4), "plan of 2");
+  no_graph.replace(no_graph.find("latentd graph"), 5, "noise");
+  for (const std::string& damaged :
+       {Payload(SiluGraph(4), "plan of 9"), Payload(SiluGraph(5), "plan of 2"), no_graph,
+        Payload(SiluGraph(4), "plan of 2") + "x", std::string("noise"), std::string()}) {
     CompileAndSave();
-    Replace(parts);
+    Replace(damaged);
     Process process(backend, clock, directory.path());
-    const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
-    ASSERT_OK(process->Get(graph)) << parts.graph;
+    const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
+    ASSERT_OK(process->Get(graph)) << damaged;
     EXPECT_EQ(process->totals().compilations, 1);
     EXPECT_EQ(process.Lookups("corrupt"), 1);
     EXPECT_THAT(process.warnings(), SizeIs(1));
@@ -209,9 +189,9 @@ TEST_F(GraphStoreDiskTest, WhatDoesNotLoadIsSetAsideAndCompiledAnew) {
 
 TEST_F(GraphStoreDiskTest, WhatDoesNotLoadIsColdForWhoMayNotCompile) {
   CompileAndSave();
-  Replace({KeyText(), "part rows 1", ToText(SiluGraph(4)), "plan of 9"});
+  Replace(Payload(SiluGraph(4), "plan of 9"));
   Process process(backend, clock, directory.path());
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
   EXPECT_THAT(process->Get(graph, kLoadOnly),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another graph's")));
   EXPECT_EQ(process.Only().state, GraphState::kCold);
@@ -222,7 +202,7 @@ TEST_F(GraphStoreDiskTest, ADirectoryThatCannotBeWrittenIsAWarning) {
   Process process(backend, clock, directory.path());
   std::filesystem::remove_all(directory.path());
   std::ofstream(directory.path()) << "no directory";
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
   EXPECT_OK(process->Get(graph));
   EXPECT_THAT(process.warnings(), Contains(HasSubstr("part rows 1 is not kept on disk")));
   EXPECT_EQ(process.Only().state, GraphState::kReady);
@@ -236,16 +216,26 @@ TEST_F(GraphStoreDiskTest, PinsSurviveARestart) {
   }
   {  // before there is a file
     Process process(backend, clock, directory.path());
-    const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+    const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
     EXPECT_TRUE(process.Only().pinned);
     ASSERT_OK(process->Get(graph));
   }
   Process process(backend, clock, directory.path());
   EXPECT_TRUE(process.Only().pinned);
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
   EXPECT_TRUE(process.Only().pinned);
   ASSERT_OK(process->SetPinned(GraphStore::IdOf(graph), false));
   EXPECT_FALSE(process.disk().List(cache::Kind::kArtifact).front().pinned);
+}
+
+TEST_F(GraphStoreDiskTest, APinThatCannotBeKeptIsNone) {
+  Process process(backend, clock, directory.path());
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
+  ASSERT_OK(process->Get(graph));
+  std::filesystem::remove_all(directory.path());
+  std::ofstream(directory.path()) << "a file where the directory was";
+  EXPECT_FALSE(process->SetPinned(GraphStore::IdOf(graph), true).ok());
+  EXPECT_FALSE(process.Only().pinned);
 }
 
 TEST_F(GraphStoreDiskTest, EntriesThatAreOnlyOnDiskArePinnedAndEvicted) {
@@ -264,7 +254,7 @@ TEST_F(GraphStoreDiskTest, EntriesThatAreOnlyOnDiskArePinnedAndEvicted) {
 TEST_F(GraphStoreDiskTest, VerifyFindsDamage) {
   const std::string id = CompileAndSave();
   Process process(backend, clock, directory.path());
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
   ASSERT_OK(process->Verify(id));
   std::ofstream(PathOf(id), std::ios::app | std::ios::binary) << "x";
   EXPECT_THAT(process->Verify(id), StatusIs(absl::StatusCode::kDataLoss, _));
@@ -275,9 +265,9 @@ TEST_F(GraphStoreDiskTest, VerifyFindsDamage) {
 
 TEST_F(GraphStoreDiskTest, VerifyChecksPlanAgainstGraph) {
   const std::string id = CompileAndSave();
-  Replace({KeyText(), "part rows 1", ToText(SiluGraph(4)), "plan of 9"});
+  Replace(Payload(SiluGraph(4), "plan of 9"));
   Process process(backend, clock, directory.path());
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
   EXPECT_THAT(process->Verify(id),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("another graph's")));
   EXPECT_EQ(InQuarantine(), 1u);
@@ -287,102 +277,13 @@ TEST_F(GraphStoreDiskTest, VerifyChecksPlanAgainstGraph) {
 TEST_F(GraphStoreDiskTest, SeesWhatOthersDidToTheDirectory) {
   const std::string id = CompileAndSave();
   Process process(backend, clock, directory.path());
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
   EXPECT_EQ(process.Value(metrics::kGraphCacheEntries, {"part", "compiled"}), 1);
   std::filesystem::remove(PathOf(id));
   process->RefreshMetrics();
   EXPECT_EQ(process.Value(metrics::kGraphCacheEntries, {"part", "compiled"}), 0);
   EXPECT_EQ(process.Value(metrics::kGraphCacheEntries, {"part", "cold"}), 1);
   EXPECT_EQ(process.Only().state, GraphState::kCold);
-}
-
-class GraphStoreTransferTest : public GraphStoreDiskTest {
- protected:
-  std::string Exported(const std::string& id) {
-    Process process(backend, clock, directory.path());
-    auto bytes = process->Export(id);
-    EXPECT_OK(bytes);
-    return *std::move(bytes);
-  }
-  testing::TemporaryDirectory elsewhere;
-};
-
-TEST_F(GraphStoreTransferTest, WhatIsNotCompiledIsNotExported) {
-  Process process(backend, clock, directory.path());
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
-  EXPECT_THAT(process->Export(GraphStore::IdOf(graph)), HasReason("NOT_COMPILED"));
-}
-
-TEST_F(GraphStoreTransferTest, AnotherServerStartsFromWhatWasExported) {
-  const std::string id = CompileAndSave();
-  const std::string bytes = Exported(id);
-  Process process(backend, clock, elsewhere.path());
-  ASSERT_OK_AND_ASSIGN(const std::string imported, process->Import(bytes));
-  EXPECT_EQ(imported, id);
-  EXPECT_EQ(process.Only().label.component, "part");
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
-  ASSERT_OK(process->Get(graph));
-  EXPECT_EQ(backend.plans, 0);
-  EXPECT_EQ(*process->Export(id), bytes);
-}
-
-TEST_F(GraphStoreTransferTest, AnImportMakesUpForAFailure) {
-  const std::string bytes = Exported(CompileAndSave());
-  Process process(backend, clock, elsewhere.path());
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
-  backend.plan_status = absl::UnimplementedError("not here");
-  EXPECT_THAT(process->Get(graph), StatusIs(absl::StatusCode::kUnimplemented, _));
-  ASSERT_OK(process->Import(bytes));
-  EXPECT_EQ(process.Only().state, GraphState::kCompiled);
-  EXPECT_OK(process->Get(graph));
-}
-
-TEST_F(GraphStoreTransferTest, WithoutADiskOnlyWhatIsDeclaredIsTakenIn) {
-  const std::string bytes = Exported(CompileAndSave());
-  Process process(backend, clock, "");
-  EXPECT_THAT(process->Import(bytes), HasReason("NO_DISK_CACHE"));
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
-  ASSERT_OK(process->Import(bytes));
-  EXPECT_EQ(process.Only().state, GraphState::kCompiled);
-  EXPECT_OK(process->Get(graph, kLoadOnly));
-  EXPECT_EQ(backend.plans, 0);
-}
-
-TEST_F(GraphStoreTransferTest, AnyDamageToAnImportIsDataLoss) {
-  const std::string bytes = Exported(CompileAndSave());
-  Process process(backend, clock, elsewhere.path());
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    std::string changed = bytes;
-    changed[i] = static_cast<char>(changed[i] ^ 1);
-    EXPECT_THAT(process->Import(changed), StatusIs(absl::StatusCode::kDataLoss, _)) << i;
-    EXPECT_THAT(process->Import(bytes.substr(0, i)), StatusIs(absl::StatusCode::kDataLoss, _)) << i;
-  }
-  EXPECT_THAT(process->Import(bytes + "x"), StatusIs(absl::StatusCode::kDataLoss, _));
-  EXPECT_EQ(process.Only().state, GraphState::kCold);
-  EXPECT_EQ(process.Only().disk_bytes, 0);
-}
-
-TEST_F(GraphStoreTransferTest, AnImportWhosePlanIsAnothersIsDataLoss) {
-  const std::string graph_text = ToText(SiluGraph(4));
-  Process process(backend, clock, elsewhere.path());
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
-  EXPECT_THAT(process->Import(WriteArtifact({KeyText(), "", graph_text, "plan of 9"})),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("another graph's")));
-  EXPECT_THAT(process->Import(WriteArtifact({KeyText(), "", ToText(SiluGraph(5)), "plan of 2"})),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("inputs or outputs")));
-  EXPECT_THAT(process->Import(WriteArtifact({KeyText(), "", "noise", "plan of 2"})),
-              StatusIs(absl::StatusCode::kDataLoss, _));
-}
-
-TEST_F(GraphStoreTransferTest, WhatWasMadeForAnotherMachineIsRefusedAndSaysWhatDiffers) {
-  const std::string bytes = Exported(CompileAndSave());
-  backend.fingerprint = "fake 2";
-  Process process(backend, clock, elsewhere.path());
-  EXPECT_THAT(process->Import(bytes), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                               HasSubstr("fingerprint fake 1, wanted fake 2")));
-  EXPECT_THAT(process->Import(WriteArtifact({"key", "", ToText(SiluGraph(4)), "plan of 2"})),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another form")));
 }
 
 }  // namespace

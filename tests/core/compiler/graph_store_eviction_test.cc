@@ -18,7 +18,7 @@ using ::testing::UnorderedElementsAre;
 class GraphStoreEvictionTest : public GraphStoreFixture {
  protected:
   GraphStore::Options Room(int room) {
-    backend.needs.executable_bytes = backend.own_bytes;
+    backend.executable_bytes = backend.own_bytes;
     return {.before_load = [this, room](const GraphLabel&, const backends::MemoryNeeds& needs,
                                         const Eviction& leaves) {
       const int64_t held = (*store_)->totals().executable_bytes - leaves.executable_bytes;
@@ -33,15 +33,15 @@ class GraphStoreEvictionTest : public GraphStoreFixture {
     store_ = &process;
     return process;
   }
-  GraphRef Declared(Process& process, int64_t size) {
-    WantedGraph wanted = Wanted(SiluGraph(size));
+  GraphHandle Declared(Process& process, int64_t size) {
+    GraphSpec wanted = Wanted(SiluGraph(size));
     wanted.label.width = static_cast<int>(size);
     return process->Declare(wanted);
   }
-  static Purpose Evicting(Process& process, const std::vector<GraphRef>& graphs) {
-    return {.allow = Allow::kCompile, .evict_unused_since = process->MarkWanted(graphs)};
+  static Purpose Evicting(Process& process, const std::vector<GraphHandle>& graphs) {
+    return {.mode = GetMode::kCompile, .evict_unused_since = process->MarkWanted(graphs)};
   }
-  GraphState StateOf(Process& process, const GraphRef& graph) {
+  GraphState StateOf(Process& process, const GraphHandle& graph) {
     return process->Find(GraphStore::IdOf(graph))->state;
   }
   double Evictions(Process& process) {
@@ -56,7 +56,7 @@ TEST_F(GraphStoreEvictionTest, TheLeastRecentlyUsedMakesRoomAndIsLoadedAgainWith
   for (const bool with_disk : {true, false}) {
     Process process(backend, clock, with_disk ? directory.path() : "", Room(2));
     Open(process);
-    const GraphRef a = Declared(process, 1), b = Declared(process, 2), c = Declared(process, 3);
+    const GraphHandle a = Declared(process, 1), b = Declared(process, 2), c = Declared(process, 3);
     ASSERT_OK(process->Get(a));
     ASSERT_OK(process->Get(b));
     ASSERT_OK(process->Get(a));  // used again
@@ -69,7 +69,7 @@ TEST_F(GraphStoreEvictionTest, TheLeastRecentlyUsedMakesRoomAndIsLoadedAgainWith
     EXPECT_THAT(process.warnings(), ElementsAre(HasSubstr("make room for part 3x0")));
     backend.plans = 0;
     EXPECT_OK(
-        process->Get(b, {.allow = Allow::kLoad, .evict_unused_since = process->MarkWanted({b})}));
+        process->Get(b, {.mode = GetMode::kLoad, .evict_unused_since = process->MarkWanted({b})}));
     EXPECT_EQ(backend.plans, 0);
   }
 }
@@ -77,10 +77,10 @@ TEST_F(GraphStoreEvictionTest, TheLeastRecentlyUsedMakesRoomAndIsLoadedAgainWith
 TEST_F(GraphStoreEvictionTest, EvictsNoMoreThanItMust) {
   Process process(backend, clock, "", Room(3));
   Open(process);
-  const GraphRef a = Declared(process, 1), b = Declared(process, 2), c = Declared(process, 3);
-  for (const GraphRef& graph : {a, b, c}) ASSERT_OK(process->Get(graph));
-  backend.needs.executable_bytes = 200;
-  const GraphRef large = Declared(process, 4);
+  const GraphHandle a = Declared(process, 1), b = Declared(process, 2), c = Declared(process, 3);
+  for (const GraphHandle& graph : {a, b, c}) ASSERT_OK(process->Get(graph));
+  backend.executable_bytes = 200;
+  const GraphHandle large = Declared(process, 4);
   EXPECT_OK(process->Get(large, Evicting(process, {large})));
   EXPECT_EQ(Evictions(process), 2);
   EXPECT_EQ(StateOf(process, c), GraphState::kReady);
@@ -89,21 +89,21 @@ TEST_F(GraphStoreEvictionTest, EvictsNoMoreThanItMust) {
 TEST_F(GraphStoreEvictionTest, WhatIsPinnedInUseOrWantedTooStays) {
   Process process(backend, clock, directory.path(), Room(4));
   Open(process);
-  const GraphRef pinned = Declared(process, 1), used = Declared(process, 2);
-  const GraphRef wanted = Declared(process, 3), idle = Declared(process, 4);
+  const GraphHandle pinned = Declared(process, 1), used = Declared(process, 2);
+  const GraphHandle wanted = Declared(process, 3), idle = Declared(process, 4);
   ASSERT_OK(process->SetPinned(GraphStore::IdOf(pinned), true));
   ASSERT_OK(process->Get(pinned));
   ASSERT_OK_AND_ASSIGN(const ExecutablePointer held, process->Get(used));
   ASSERT_OK(process->Get(wanted));
   ASSERT_OK(process->Get(idle));
-  const GraphRef more = Declared(process, 5), too_many = Declared(process, 6);
+  const GraphHandle more = Declared(process, 5), too_many = Declared(process, 6);
   const Purpose purpose = Evicting(process, {wanted, more, too_many});
   EXPECT_OK(process->Get(more, purpose));
   EXPECT_EQ(StateOf(process, idle), GraphState::kCompiled);
   // `more` was loaded for the same request.
   EXPECT_THAT(process->Get(too_many, purpose),
               StatusIs(absl::StatusCode::kResourceExhausted, "no room"));
-  for (const GraphRef& graph : {pinned, used, wanted, more}) {
+  for (const GraphHandle& graph : {pinned, used, wanted, more}) {
     EXPECT_EQ(StateOf(process, graph), GraphState::kReady);
   }
   EXPECT_EQ(Evictions(process), 1);
@@ -112,10 +112,10 @@ TEST_F(GraphStoreEvictionTest, WhatIsPinnedInUseOrWantedTooStays) {
 TEST_F(GraphStoreEvictionTest, NothingLeavesForWhatDoesNotFitAnyway) {
   Process process(backend, clock, "", Room(2));
   Open(process);
-  const GraphRef a = Declared(process, 1), b = Declared(process, 2), c = Declared(process, 3);
+  const GraphHandle a = Declared(process, 1), b = Declared(process, 2), c = Declared(process, 3);
   ASSERT_OK(process->Get(a));
   ASSERT_OK(process->Get(b));
-  backend.needs.executable_bytes = 201;
+  backend.executable_bytes = 201;
   EXPECT_THAT(process->Get(c, Evicting(process, {c})),
               StatusIs(absl::StatusCode::kResourceExhausted, "no room"));
   EXPECT_EQ(StateOf(process, a), GraphState::kReady);
@@ -128,7 +128,7 @@ TEST_F(GraphStoreEvictionTest, NothingLeavesForWhatDoesNotFitAnyway) {
 TEST_F(GraphStoreEvictionTest, NothingLeavesForWhoDoesNotAllowIt) {
   Process process(backend, clock, "", Room(1));
   Open(process);
-  const GraphRef a = Declared(process, 1), b = Declared(process, 2);
+  const GraphHandle a = Declared(process, 1), b = Declared(process, 2);
   ASSERT_OK(process->Get(a));
   EXPECT_THAT(process->Get(b), StatusIs(absl::StatusCode::kResourceExhausted, "no room"));
   EXPECT_EQ(StateOf(process, a), GraphState::kReady);
@@ -140,12 +140,12 @@ TEST_F(GraphStoreEvictionTest, SaysWhatWouldLeave) {
   const int x = 0, y = 0, z = 0;
   Process process(backend, clock, "", Room(2));
   Open(process);
-  const GraphRef a = Declared(process, 1), b = Declared(process, 2), c = Declared(process, 3);
+  const GraphHandle a = Declared(process, 1), b = Declared(process, 2), c = Declared(process, 3);
   backend.held_weights = {&x, &y};
   ASSERT_OK(process->Get(a));
   backend.held_weights = {&y, &z};
   ASSERT_OK_AND_ASSIGN(const ExecutablePointer held, process->Get(b));
-  backend.needs.executable_bytes = 500;
+  backend.executable_bytes = 500;
   EXPECT_FALSE(process->Get(c, Evicting(process, {c})).ok());
   EXPECT_THAT(last_.weights, UnorderedElementsAre(&x));
   EXPECT_EQ(last_.executable_bytes, 100);
@@ -156,7 +156,7 @@ TEST_F(GraphStoreEvictionTest, SaysWhatWouldLeave) {
 TEST_F(GraphStoreEvictionTest, TellsBeforehandWhetherThereIsRoom) {
   Process process(backend, clock, "", Room(1));
   Open(process);
-  const GraphRef a = Declared(process, 1), b = Declared(process, 2);
+  const GraphHandle a = Declared(process, 1), b = Declared(process, 2);
   ASSERT_OK(process->Get(a));
   EXPECT_OK(process->CheckRoom(b, 0));  // nobody knows what it needs
   EXPECT_FALSE(process->Get(b).ok());
@@ -170,11 +170,11 @@ TEST_F(GraphStoreEvictionTest, TellsBeforehandWhetherThereIsRoom) {
 TEST_F(GraphStoreEvictionTest, ThreadsThatEvictEachOthersGraphsAllGetTheirs) {
   Process process(backend, clock, "", Room(1));
   Open(process);
-  std::vector<GraphRef> graphs;
+  std::vector<GraphHandle> graphs;
   for (int64_t size = 1; size <= 4; ++size) graphs.push_back(Declared(process, size));
   std::vector<std::thread> threads;
   std::atomic<int> got = 0;
-  for (const GraphRef& graph : graphs) {
+  for (const GraphHandle& graph : graphs) {
     threads.emplace_back([&, graph] {
       for (int i = 0; i < 50; ++i) {
         // Another thread's may be in use for a moment.

@@ -25,7 +25,7 @@ class GraphStoreFailuresTest : public GraphStoreFixture {
     std::error_code error;
     return std::filesystem::is_empty(path, error) || error;
   }
-  bool IsKept(Process& process, const GraphRef& graph) {
+  bool IsKept(Process& process, const GraphHandle& graph) {
     const std::string id = GraphStore::IdOf(graph);
     return std::filesystem::exists(directory.File("artifacts/" + id + ".latent")) &&
            IsEmptyDirectory(directory.File("quarantine")) && process.Lookups("corrupt") == 0;
@@ -41,7 +41,7 @@ const absl::Status kMachinesFault[] = {
 TEST_F(GraphStoreFailuresTest, TheMachinesFaultKeepsTheArtifactAndIsTriedAgain) {
   for (const absl::Status& fault : kMachinesFault) {
     Process process(backend, clock, directory.path());
-    const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+    const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
     backend.load_status = fault;
     EXPECT_EQ(process->Get(graph).status(), fault);
     EXPECT_EQ(process.Only().state, GraphState::kFailed) << fault;
@@ -57,7 +57,7 @@ TEST_F(GraphStoreFailuresTest, TheMachinesFaultKeepsTheArtifactAndIsTriedAgain) 
 TEST_F(GraphStoreFailuresTest, AFailingFirstRunKeepsTheArtifactAndIsTriedAgain) {
   for (const absl::Status& fault : kMachinesFault) {
     Process process(backend, clock, directory.path(), {.run_once = true});
-    const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+    const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
     backend.on_run = [&](auto) { return fault; };
     EXPECT_EQ(process->Get(graph).status(), fault);
     EXPECT_TRUE(IsKept(process, graph)) << fault;
@@ -72,7 +72,7 @@ TEST_F(GraphStoreFailuresTest, WhatCannotChangeKeepsTheArtifactAndIsNotTriedAgai
        {absl::InvalidArgumentError("another shape"), absl::NotFoundError("no such tensor"),
         absl::UnimplementedError("no such kernel")}) {
     Process process(backend, clock, directory.path());
-    const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+    const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
     backend.loads = 0;
     backend.load_status = fault;
     EXPECT_EQ(process->Get(graph).status(), fault);
@@ -87,7 +87,7 @@ TEST_F(GraphStoreFailuresTest, WhatCannotChangeKeepsTheArtifactAndIsNotTriedAgai
 
 TEST_F(GraphStoreFailuresTest, ADamagedPlanIsSetAsideAndCompiledAnew) {
   Process process(backend, clock, directory.path());
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
   backend.load_status = absl::DataLossError("not a plan");
   backend.on_plan = [this] { backend.load_status = absl::OkStatus(); };
   EXPECT_OK(process->Get(graph));
@@ -109,18 +109,18 @@ TEST_F(GraphStoreFailuresTest, AnArtifactThatReadsAnotherWeightIsDamaged) {
 
 TEST_F(GraphStoreFailuresTest, VerifyingWhatCannotBeCheckedNowKeepsIt) {
   Process process(backend, clock, directory.path());
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
-  backend.predict_status = absl::ResourceExhaustedError("no memory");
-  EXPECT_EQ(process->Verify(GraphStore::IdOf(graph)), backend.predict_status);
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
+  backend.check_status = absl::ResourceExhaustedError("no memory");
+  EXPECT_EQ(process->Verify(GraphStore::IdOf(graph)), backend.check_status);
   EXPECT_TRUE(IsKept(process, graph));
-  backend.predict_status = absl::OkStatus();
+  backend.check_status = absl::OkStatus();
   EXPECT_OK(process->Verify(GraphStore::IdOf(graph)));
   EXPECT_THAT(process.warnings(), IsEmpty());
 }
 
 TEST_F(GraphStoreFailuresTest, LackOfMemoryWhileCompilingIsNotRemembered) {
   Process process(backend, clock, "");
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
   backend.plan_status = absl::ResourceExhaustedError("no memory");
   EXPECT_EQ(process->Get(graph).status(), backend.plan_status);
   backend.plan_status = absl::OkStatus();

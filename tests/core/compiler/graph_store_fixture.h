@@ -20,12 +20,9 @@
 
 namespace latentd::compiler {
 
-using ExecutablePointer = GraphStore::ExecutablePointer;
-using GraphRef = GraphStore::GraphRef;
-
-inline constexpr Purpose kReadyOnly = {Allow::kReady};
-inline constexpr Purpose kLoadOnly = {Allow::kLoad};
-inline constexpr Purpose kAgain = {Allow::kRetry, "retry"};
+inline constexpr Purpose kReadyOnly = {GetMode::kReady};
+inline constexpr Purpose kLoadOnly = {GetMode::kLoad};
+inline constexpr Purpose kAgain = {GetMode::kRetry, Reason::kRetry};
 
 // What one run of the program has: gone with it, but for the directory.
 class Process {
@@ -47,7 +44,9 @@ class Process {
   double Count(const metrics::Family& family, const metrics::LabelValues& labels) {
     return registry_.GetCounter(family, labels).Value();
   }
+  // As a scrape sees it.
   double Value(const metrics::Family& family, const metrics::LabelValues& labels) {
+    store_.RefreshMetrics();
     return registry_.GetGauge(family, labels).Value();
   }
   double Lookups(const std::string& result) {
@@ -58,10 +57,10 @@ class Process {
         .Collect()
         .histogram.sample_count;
   }
-  GraphInfo Only() {
-    const std::vector<GraphInfo> list = store_.List();
+  GraphStatus Only() {
+    const std::vector<GraphStatus> list = store_.List();
     EXPECT_EQ(list.size(), 1u);
-    return list.empty() ? GraphInfo{} : list.front();
+    return list.empty() ? GraphStatus{} : list.front();
   }
 
  private:
@@ -98,16 +97,29 @@ class GraphStoreFixture : public ::testing::Test {
     return set;
   }
 
-  WantedGraph Wanted(graph::Graph graph, std::string user = "base") {
+  GraphSpec Wanted(graph::Graph graph, std::string user = "base") {
     return {.label = {.component = "part"},
             .user = std::move(user),
             .graph = std::make_shared<const graph::Graph>(std::move(graph)),
             .weights = no_weights_};
   }
-  WantedGraph WantedWith(std::shared_ptr<const weights::WeightSet> weights, std::string user) {
-    WantedGraph wanted = Wanted(BiasGraph(4), std::move(user));
+  GraphSpec WantedWith(std::shared_ptr<const weights::WeightSet> weights, std::string user) {
+    GraphSpec wanted = Wanted(BiasGraph(4), std::move(user));
     wanted.weights = std::move(weights);
     return wanted;
+  }
+
+  // The payload of an artifact's file, with every length right, whatever its plan says.
+  static std::string Payload(graph::Graph graph, std::string plan) {
+    Artifact artifact;
+    artifact.label.component = "part";
+    artifact.graph = std::make_shared<const graph::Graph>(std::move(graph));
+    artifact.plan.bytes = std::move(plan);
+    return WritePayload(artifact);
+  }
+  // The same as a file for that key.
+  static std::string FileOf(absl::string_view key, const std::string& payload) {
+    return cache::EncodeHead(cache::Kind::kArtifact, key, payload) + payload;
   }
 
   testing::FakeClock clock;
@@ -115,10 +127,16 @@ class GraphStoreFixture : public ::testing::Test {
   testing::TemporaryDirectory directory;
 
  private:
-  weights::WeightStore weight_store_{nullptr};
+  weights::WeightStore weight_store_{backend};
   const std::shared_ptr<const weights::WeightSet> no_weights_ =
       std::make_shared<const weights::WeightSet>(&weight_store_);
 };
+
+// As an operator imports a file.
+inline absl::Status Import(Process& process, absl::string_view file) {
+  const auto artifact = ParseArtifact(file);
+  return artifact.ok() ? process->Import(*artifact) : artifact.status();
+}
 
 MATCHER_P(HasReason, reason, "has that reason") {
   *result_listener << testing::StatusOf(arg).ToString();

@@ -7,6 +7,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 using testing::StatusIs;
 
 class GraphStoreMemoryTest : public GraphStoreFixture {
@@ -14,40 +15,129 @@ class GraphStoreMemoryTest : public GraphStoreFixture {
   // What one of the store's graphs takes: executable and artifact.
   size_t BytesOfOne() {
     Process process(backend, clock, "");
-    const GraphRef graph = process->Declare(Wanted(SiluGraph(1)));
+    const GraphHandle graph = process->Declare(Wanted(SiluGraph(1)));
     EXPECT_OK(process->Get(graph));
     return process->totals().executable_bytes + process->totals().artifact_bytes;
   }
-  bool IsReady(Process& process, const GraphRef& graph) {
+  bool IsReady(Process& process, const GraphHandle& graph) {
     return process->Find(GraphStore::IdOf(graph))->state == GraphState::kReady;
   }
 };
 
 TEST_F(GraphStoreMemoryTest, PredictsWithoutLoading) {
   Process process(backend, clock, "");
-  backend.needs = {.arena_bytes = 7, .executable_bytes = 8, .weights = {{"w", 9}}};
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
-  ASSERT_OK_AND_ASSIGN(const backends::MemoryNeeds planned, process->Predict(graph));
-  EXPECT_EQ(planned.arena_bytes, 7u);
-  EXPECT_EQ(planned.weights.at("w"), 9u);
+  backend.arena_bytes = 7;
+  backend.executable_bytes = 8;
+  const GraphHandle graph = process->Declare(WantedWith(Weights(4, 1), "base"));
+  ASSERT_OK_AND_ASSIGN(const backends::MemoryNeeds needs, process->Predict(graph));
+  EXPECT_EQ(needs.arena_bytes, 7u);
+  EXPECT_EQ(needs.executable_bytes, 8u);
+  ASSERT_THAT(needs.weights, SizeIs(1));
+  EXPECT_EQ(needs.weights.begin()->second, 4 * sizeof(float));
   EXPECT_EQ(backend.plans, 1);
-  EXPECT_EQ(process->totals().compilations, 0);
-  EXPECT_EQ(process.Only().state, GraphState::kCold);
+  EXPECT_EQ(backend.loads, 0);
   ASSERT_OK(process->Predict(graph));
   EXPECT_EQ(backend.plans, 1);  // it remembers
+}
 
-  backend.needs.arena_bytes = 10;
-  ASSERT_OK(process->Get(graph));
-  ASSERT_OK_AND_ASSIGN(const backends::MemoryNeeds compiled, process->Predict(graph));
-  EXPECT_EQ(compiled.arena_bytes, 10u);
-  EXPECT_EQ(backend.plans, 2);  // of Get: the artifact is there since
-  EXPECT_EQ(backend.loads, 1);
+// What a prediction compiled is a compilation once somebody asks for it, and not before.
+TEST_F(GraphStoreMemoryTest, WhatAPredictionCompiledIsTakenByWhoMayCompile) {
+  Process process(backend, clock, directory.path());
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
+  ASSERT_OK(process->Predict(graph));
+  EXPECT_EQ(process->totals().compilations, 0);
+  EXPECT_GT(process->totals().artifact_bytes, 0);
+  EXPECT_EQ(process.Only().state, GraphState::kCold);
+  EXPECT_EQ(process.Only().disk_bytes, 0);
+  EXPECT_THAT(process->Get(graph, kLoadOnly), HasReason("GRAPH_COLD"));
+  EXPECT_THAT(process->Save(process.Only().id), HasReason("NOT_COMPILED"));
+
+  ASSERT_OK(process->Get(graph, {GetMode::kCompile, Reason::kWarm}));
+  EXPECT_EQ(backend.plans, 1);
+  EXPECT_EQ(process->totals().compilations, 1);
+  EXPECT_EQ(process.Count(metrics::kGraphCompilations, {"part", "warm"}), 1);
+  EXPECT_EQ(process.Durations("compile"), 1u);
+  EXPECT_GT(process.Only().disk_bytes, 0);
+}
+
+TEST_F(GraphStoreMemoryTest, WhatAPredictionCompiledIsNotToBeHadInStrictMode) {
+  Process process(backend, clock, "");
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
+  ASSERT_OK(process->Predict(graph));
+  process->ForbidCompiling();
+  EXPECT_THAT(process->Get(graph), HasReason("COMPILE_FORBIDDEN"));
+}
+
+TEST_F(GraphStoreMemoryTest, WhatPredictionsCompiledIsBoundedAndGoesWithTheGraph) {
+  Process process(backend, clock, "", {.memory_budget = 2 * BytesOfOne()});
+  std::vector<GraphHandle> graphs;
+  for (int64_t size = 1; size <= 20; ++size) {
+    graphs.push_back(process->Declare(Wanted(SiluGraph(size))));
+    ASSERT_OK(process->Predict(graphs.back()));
+    EXPECT_LE(process->totals().artifact_bytes, static_cast<int64_t>(2 * BytesOfOne()));
+  }
+  graphs.clear();
+  process->DropUnused();
+  EXPECT_EQ(process->totals().artifact_bytes, 0);
+  EXPECT_EQ(process->totals().definition_bytes, 0);
+}
+
+TEST_F(GraphStoreMemoryTest, PredictionsPushOutNothingThatIsLoaded) {
+  Process process(backend, clock, "", {.memory_budget = BytesOfOne()});
+  const GraphHandle loaded = process->Declare(Wanted(SiluGraph(1)));
+  ASSERT_OK(process->Get(loaded));
+  std::vector<GraphHandle> asked;
+  for (int64_t size = 2; size <= 5; ++size) {
+    asked.push_back(process->Declare(Wanted(SiluGraph(size))));
+    ASSERT_OK(process->Predict(asked.back()));
+    EXPECT_TRUE(IsReady(process, loaded)) << size;
+  }
+  EXPECT_LE(process->totals().artifact_bytes, static_cast<int64_t>(2 * BytesOfOne()));
+}
+
+TEST_F(GraphStoreMemoryTest, AFailureToCompileStandsForPredictions) {
+  backend.plan_status = absl::UnimplementedError("cannot");
+  Process process(backend, clock, "");
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THAT(process->Predict(graph), StatusIs(absl::StatusCode::kUnimplemented, "cannot"));
+  }
+  EXPECT_EQ(backend.plans, 1);
+}
+
+TEST_F(GraphStoreMemoryTest, PredictingReadsWhatIsOnDisk) {
+  {
+    Process process(backend, clock, directory.path());
+    ASSERT_OK(process->Get(process->Declare(Wanted(SiluGraph(4)))));
+  }
+  backend.plans = 0;
+  Process process(backend, clock, directory.path());
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
+  ASSERT_OK(process->Predict(graph));
+  EXPECT_EQ(backend.plans, 0);
+  EXPECT_EQ(process->totals().artifact_bytes, 0);  // it is quick to read again
+}
+
+// Two graphs that read equal tensors in one form need them once.
+TEST_F(GraphStoreMemoryTest, EqualNeedsOfTwoGraphsHaveOneName) {
+  Process process(backend, clock, "");
+  GraphSpec doubled = WantedWith(Weights(4, 1), "refiner");
+  graph::GraphBuilder b;
+  const graph::Value x = b.Input("x", graph::DType::kF32, {4}, graph::Rate::kStep);
+  b.Output("y", b.Silu(b.Add(x, b.Weight("part/w", {4}))));
+  doubled.graph = std::make_shared<const graph::Graph>(*std::move(b).Build());
+  const auto needs = [&](const GraphSpec& spec) {
+    return process->Predict(process->Declare(spec)).value().weights;
+  };
+  const auto first = needs(WantedWith(Weights(4, 1), "base"));
+  EXPECT_EQ(needs(doubled), first);
+  EXPECT_NE(needs(WantedWith(Weights(4, 2), "other")), first);
 }
 
 TEST_F(GraphStoreMemoryTest, EqualWeightsShareOneExecutable) {
   Process process(backend, clock, "");
-  const GraphRef base = process->Declare(WantedWith(Weights(4, 1), "base"));
-  const GraphRef refiner = process->Declare(WantedWith(Weights(4, 1), "refiner"));
+  const GraphHandle base = process->Declare(WantedWith(Weights(4, 1), "base"));
+  const GraphHandle refiner = process->Declare(WantedWith(Weights(4, 1), "refiner"));
   EXPECT_THAT(process.Only().users, ElementsAre("base", "refiner"));
   ASSERT_OK_AND_ASSIGN(const ExecutablePointer a, process->Get(base));
   ASSERT_OK_AND_ASSIGN(const ExecutablePointer b, process->Get(refiner));
@@ -60,8 +150,8 @@ TEST_F(GraphStoreMemoryTest, EqualWeightsShareOneExecutable) {
 
 TEST_F(GraphStoreMemoryTest, OtherWeightsAreAnotherExecutableOfOneEntry) {
   Process process(backend, clock, "");
-  const GraphRef base = process->Declare(WantedWith(Weights(4, 1), "base"));
-  const GraphRef refiner = process->Declare(WantedWith(Weights(4, 2), "refiner"));
+  const GraphHandle base = process->Declare(WantedWith(Weights(4, 1), "base"));
+  const GraphHandle refiner = process->Declare(WantedWith(Weights(4, 2), "refiner"));
   ASSERT_OK_AND_ASSIGN(const ExecutablePointer a, process->Get(base));
   EXPECT_EQ(process.Only().state, GraphState::kCompiled);  // of the refiner it is not loaded
   EXPECT_THAT(process->Get(refiner, kReadyOnly), HasReason("GRAPH_COLD"));
@@ -76,8 +166,8 @@ TEST_F(GraphStoreMemoryTest, OtherWeightsAreAnotherExecutableOfOneEntry) {
 
 TEST_F(GraphStoreMemoryTest, WeightsThatDoNotFitAreNoFaultOfTheArtifact) {
   Process process(backend, clock, directory.path());
-  const GraphRef good = process->Declare(WantedWith(Weights(4, 1), "base"));
-  const GraphRef bad = process->Declare(WantedWith(Weights(3, 1), "refiner"));
+  const GraphHandle good = process->Declare(WantedWith(Weights(4, 1), "base"));
+  const GraphHandle bad = process->Declare(WantedWith(Weights(3, 1), "refiner"));
   ASSERT_OK(process->Get(good));
   ASSERT_OK(process->Evict(GraphStore::IdOf(good), Tier::kMemory, false));
   EXPECT_THAT(process->Get(bad), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("part/w")));
@@ -89,9 +179,9 @@ TEST_F(GraphStoreMemoryTest, WeightsThatDoNotFitAreNoFaultOfTheArtifact) {
 TEST_F(GraphStoreMemoryTest, DeclaringTwiceIsNothingNew) {
   Process process(backend, clock, "");
   const auto weights = Weights(4, 1);
-  const GraphRef once = process->Declare(WantedWith(weights, "base"));
+  const GraphHandle once = process->Declare(WantedWith(weights, "base"));
   ASSERT_OK(process->Get(once));
-  const GraphRef twice = process->Declare(WantedWith(weights, "base"));
+  const GraphHandle twice = process->Declare(WantedWith(weights, "base"));
   EXPECT_EQ(once, twice);
   EXPECT_OK(process->Get(twice, kReadyOnly));
   EXPECT_THAT(process.Only().users, ElementsAre("base"));
@@ -101,12 +191,12 @@ TEST_F(GraphStoreMemoryTest, DeclaringTwiceIsNothingNew) {
 // base and refiner share a VAE: letting go of one keeps the other.
 TEST_F(GraphStoreMemoryTest, WhatOneUserLeavesTheOtherKeeps) {
   Process process(backend, clock, "");
-  GraphRef base = process->Declare(WantedWith(Weights(4, 1), "base"));
-  const GraphRef refiner = process->Declare(WantedWith(Weights(4, 1), "refiner"));
+  GraphHandle base = process->Declare(WantedWith(Weights(4, 1), "base"));
+  const GraphHandle refiner = process->Declare(WantedWith(Weights(4, 1), "refiner"));
   ASSERT_OK(process->Get(base));
   ASSERT_OK(process->Get(refiner));
   base.reset();
-  const GraphRef other = process->Declare(Wanted(SiluGraph(1)));
+  const GraphHandle other = process->Declare(Wanted(SiluGraph(1)));
   EXPECT_THAT(process->Find(GraphStore::IdOf(refiner))->users, ElementsAre("refiner"));
   EXPECT_OK(process->Get(refiner, kReadyOnly));
   EXPECT_EQ(backend.loads, 1);
@@ -119,11 +209,11 @@ TEST_F(GraphStoreMemoryTest, WhatNobodyRefersToIsForgottenAtTheNextDeclare) {
   {
     auto set = Weights(4, 1);
     weights = set;
-    const GraphRef graph = process->Declare(WantedWith(std::move(set), "base"));
+    const GraphHandle graph = process->Declare(WantedWith(std::move(set), "base"));
     executable = *process->Get(graph);
     EXPECT_FALSE(weights.expired());
   }
-  const GraphRef other = process->Declare(Wanted(SiluGraph(1)));
+  const GraphHandle other = process->Declare(Wanted(SiluGraph(1)));
   EXPECT_TRUE(weights.expired());
   EXPECT_TRUE(executable.expired());
   EXPECT_EQ(process.Only().id, GraphStore::IdOf(other));
@@ -132,23 +222,36 @@ TEST_F(GraphStoreMemoryTest, WhatNobodyRefersToIsForgottenAtTheNextDeclare) {
   EXPECT_EQ(process.Value(metrics::kGraphCacheEntries, {"part", "cold"}), 1);
 }
 
+TEST_F(GraphStoreMemoryTest, APinHoldsForWhoDeclaresTheGraphAgain) {
+  Process process(backend, clock, directory.path());
+  GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
+  ASSERT_OK(process->Get(graph));
+  ASSERT_OK(process->SetPinned(GraphStore::IdOf(graph), true));
+  graph.reset();
+  graph = process->Declare(Wanted(SiluGraph(4)));
+  const std::vector<GraphStatus> declared = process->Declared();
+  ASSERT_EQ(declared.size(), 1u);
+  EXPECT_TRUE(declared[0].pinned);
+  EXPECT_EQ(declared[0].state, GraphState::kCompiled);
+}
+
 TEST_F(GraphStoreMemoryTest, AnExecutableGoesWithTheLastUserOfItsWeights) {
   Process process(backend, clock, "");
-  GraphRef base = process->Declare(WantedWith(Weights(4, 1), "base"));
-  const GraphRef refiner = process->Declare(WantedWith(Weights(4, 2), "refiner"));
+  GraphHandle base = process->Declare(WantedWith(Weights(4, 1), "base"));
+  const GraphHandle refiner = process->Declare(WantedWith(Weights(4, 2), "refiner"));
   std::weak_ptr<backends::Executable> gone = *process->Get(base);
   const std::weak_ptr<backends::Executable> kept = *process->Get(refiner);
   base.reset();
-  const GraphRef other = process->Declare(Wanted(SiluGraph(1)));
+  const GraphHandle other = process->Declare(Wanted(SiluGraph(1)));
   EXPECT_TRUE(gone.expired());
   EXPECT_FALSE(kept.expired());
 }
 
 TEST_F(GraphStoreMemoryTest, TheLeastRecentlyUsedLeaveWhenTheBudgetIsPassed) {
   Process process(backend, clock, "", {.memory_budget = 2 * BytesOfOne()});
-  const GraphRef a = process->Declare(Wanted(SiluGraph(1)));
-  const GraphRef b = process->Declare(Wanted(SiluGraph(2)));
-  const GraphRef c = process->Declare(Wanted(SiluGraph(3)));
+  const GraphHandle a = process->Declare(Wanted(SiluGraph(1)));
+  const GraphHandle b = process->Declare(Wanted(SiluGraph(2)));
+  const GraphHandle c = process->Declare(Wanted(SiluGraph(3)));
   ASSERT_OK(process->Get(a));
   ASSERT_OK(process->Get(b));
   ASSERT_OK(process->Get(a));  // used again
@@ -162,10 +265,10 @@ TEST_F(GraphStoreMemoryTest, TheLeastRecentlyUsedLeaveWhenTheBudgetIsPassed) {
 
 TEST_F(GraphStoreMemoryTest, WhatIsPinnedOrInUseOrTheNewestStays) {
   Process process(backend, clock, "", {.memory_budget = 1});
-  const GraphRef pinned = process->Declare(Wanted(SiluGraph(1)));
-  const GraphRef used = process->Declare(Wanted(SiluGraph(2)));
-  const GraphRef idle = process->Declare(Wanted(SiluGraph(3)));
-  const GraphRef newest = process->Declare(Wanted(SiluGraph(4)));
+  const GraphHandle pinned = process->Declare(Wanted(SiluGraph(1)));
+  const GraphHandle used = process->Declare(Wanted(SiluGraph(2)));
+  const GraphHandle idle = process->Declare(Wanted(SiluGraph(3)));
+  const GraphHandle newest = process->Declare(Wanted(SiluGraph(4)));
   ASSERT_OK(process->SetPinned(GraphStore::IdOf(pinned), true));
   ASSERT_OK(process->Get(pinned));
   ASSERT_OK_AND_ASSIGN(const ExecutablePointer held, process->Get(used));
@@ -179,7 +282,7 @@ TEST_F(GraphStoreMemoryTest, WhatIsPinnedOrInUseOrTheNewestStays) {
 
 TEST_F(GraphStoreMemoryTest, EvictsFromMemory) {
   Process process(backend, clock, directory.path());
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(1)));
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(1)));
   ASSERT_OK(process->Get(graph));
   ASSERT_OK(process->Evict(GraphStore::IdOf(graph), Tier::kMemory, false));
   EXPECT_EQ(process.Only().state, GraphState::kCompiled);
@@ -193,7 +296,7 @@ TEST_F(GraphStoreMemoryTest, EvictsFromMemory) {
 
 TEST_F(GraphStoreMemoryTest, EvictsFromDiskAndFromBoth) {
   Process process(backend, clock, directory.path());
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(1)));
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(1)));
   const std::string id = GraphStore::IdOf(graph);
   ASSERT_OK(process->Get(graph));
   ASSERT_OK(process->Evict(id, Tier::kDisk, false));
@@ -208,7 +311,7 @@ TEST_F(GraphStoreMemoryTest, EvictsFromDiskAndFromBoth) {
 
 TEST_F(GraphStoreMemoryTest, WhatIsInUseLeavesMemoryOnlyByForceAndItsHolderKeepsIt) {
   Process process(backend, clock, directory.path());
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(1)));
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(1)));
   const std::string id = GraphStore::IdOf(graph);
   ASSERT_OK_AND_ASSIGN(const ExecutablePointer held, process->Get(graph));
   EXPECT_THAT(process->Evict(id, Tier::kMemory, false), HasReason("IN_USE"));
@@ -223,7 +326,7 @@ TEST_F(GraphStoreMemoryTest, WhatIsInUseLeavesMemoryOnlyByForceAndItsHolderKeeps
 
 TEST_F(GraphStoreMemoryTest, WhatIsPinnedIsEvictedOnlyByForce) {
   Process process(backend, clock, directory.path());
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(1)));
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(1)));
   const std::string id = GraphStore::IdOf(graph);
   ASSERT_OK(process->Get(graph));
   ASSERT_OK(process->SetPinned(id, true));
@@ -239,8 +342,8 @@ TEST_F(GraphStoreMemoryTest, WhatIsPinnedIsEvictedOnlyByForce) {
 
 TEST_F(GraphStoreMemoryTest, LoadGivesEveryUserItsExecutable) {
   Process process(backend, clock, directory.path());
-  const GraphRef base = process->Declare(WantedWith(Weights(4, 1), "base"));
-  const GraphRef refiner = process->Declare(WantedWith(Weights(4, 2), "refiner"));
+  const GraphHandle base = process->Declare(WantedWith(Weights(4, 1), "base"));
+  const GraphHandle refiner = process->Declare(WantedWith(Weights(4, 2), "refiner"));
   const std::string id = GraphStore::IdOf(base);
   EXPECT_THAT(process->Load(id), HasReason("NOT_COMPILED"));
   ASSERT_OK(process->Get(base));
@@ -255,7 +358,7 @@ TEST_F(GraphStoreMemoryTest, LoadGivesEveryUserItsExecutable) {
 
 TEST_F(GraphStoreMemoryTest, SavingWhatIsNotCompiledIsRefused) {
   Process process(backend, clock, directory.path(), {.save = false});
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(1)));
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(1)));
   const std::string id = GraphStore::IdOf(graph);
   EXPECT_THAT(process->Save(id),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("not compiled")));
@@ -269,7 +372,7 @@ TEST_F(GraphStoreMemoryTest, SavingWhatIsNotCompiledIsRefused) {
 
 TEST_F(GraphStoreMemoryTest, SavingWithoutADiskIsRefused) {
   Process process(backend, clock, "");
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(1)));
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(1)));
   ASSERT_OK(process->Get(graph));
   EXPECT_THAT(process.warnings(), IsEmpty());
   EXPECT_THAT(process->Save(GraphStore::IdOf(graph)), HasReason("NO_DISK_CACHE"));

@@ -26,7 +26,7 @@ class GraphStoreSharingTest : public GraphStoreFixture {
   void Write() {
     for (const auto& write : std::exchange(writes, {})) write();
   }
-  GraphRef Declare(Process& process) { return process->Declare(Wanted(SiluGraph(4))); }
+  GraphHandle Declare(Process& process) { return process->Declare(Wanted(SiluGraph(4))); }
 
   std::vector<std::function<void()>> writes;
 };
@@ -43,7 +43,7 @@ TEST_F(GraphStoreSharingTest, WaitsForAnotherProcessThatCompilesAndTakesItsArtif
                   if (!waiting.HasBeenNotified()) waiting.Notify();
                   return false;
                 }});
-  const GraphRef first = Declare(one), second = Declare(other);
+  const GraphHandle first = Declare(one), second = Declare(other);
   std::thread compiles([&] { EXPECT_OK(one->Get(first)); });
   compiling.WaitForNotification();
   EXPECT_OK(other->Get(second));
@@ -65,7 +65,7 @@ TEST_F(GraphStoreSharingTest, WaitsUntilTheArtifactIsWritten) {
                 }});
   ASSERT_OK(one->Get(Declare(one)));
   ASSERT_THAT(writes, SizeIs(1));
-  const GraphRef graph = Declare(other);
+  const GraphHandle graph = Declare(other);
   EXPECT_OK(other->Get(graph));
   EXPECT_EQ(backend.plans, 1);
 }
@@ -96,7 +96,7 @@ TEST_F(GraphStoreSharingTest, CompilesItselfWhereTheOtherFailed) {
   Process one(backend, clock, directory.path());
   Process other(backend, clock, directory.path(), {.compile_wait = absl::ZeroDuration()});
   backend.plan_status = absl::UnimplementedError("not here");
-  const GraphRef graph = Declare(one);
+  const GraphHandle graph = Declare(one);
   EXPECT_THAT(one->Get(graph), StatusIs(absl::StatusCode::kUnimplemented, _));
   backend.plan_status = absl::OkStatus();
   EXPECT_OK(other->Get(Declare(other)));
@@ -108,7 +108,7 @@ TEST_F(GraphStoreSharingTest, WaitsNoLongerOnceItIsToStop) {
   Process one(backend, clock, directory.path(), Holding());
   Process other(backend, clock, directory.path(), {.stop = [&] { return stop; }});
   ASSERT_OK(one->Get(Declare(one)));
-  const GraphRef graph = Declare(other);
+  const GraphHandle graph = Declare(other);
   EXPECT_THAT(other->Get(graph), StatusIs(absl::StatusCode::kCancelled, _));
   EXPECT_EQ(other.Only().state, GraphState::kCold);
   Write();

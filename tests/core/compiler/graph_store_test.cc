@@ -19,8 +19,8 @@ using GraphStoreTest = GraphStoreFixture;
 
 TEST_F(GraphStoreTest, DeclaringCompilesNothing) {
   Process process(backend, clock, "");
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
-  const GraphInfo info = process.Only();
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
+  const GraphStatus info = process.Only();
   EXPECT_EQ(info.id, GraphStore::IdOf(graph));
   EXPECT_EQ(info.id.size(), 32u);
   EXPECT_EQ(info.label.component, "part");
@@ -33,7 +33,7 @@ TEST_F(GraphStoreTest, DeclaringCompilesNothing) {
 
 TEST_F(GraphStoreTest, CompilesOnceAndGivesTheSameExecutableAgain) {
   Process process(backend, clock, "");
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
   ASSERT_OK_AND_ASSIGN(const ExecutablePointer a, process->Get(graph));
   clock.Advance(absl::Seconds(5));
   ASSERT_OK_AND_ASSIGN(const ExecutablePointer b, process->Get(graph));
@@ -44,7 +44,7 @@ TEST_F(GraphStoreTest, CompilesOnceAndGivesTheSameExecutableAgain) {
   EXPECT_EQ(totals.hits, 1);
   EXPECT_EQ(totals.executable_bytes, 100);
   EXPECT_GT(totals.artifact_bytes, 0);
-  const GraphInfo info = process.Only();
+  const GraphStatus info = process.Only();
   EXPECT_EQ(info.state, GraphState::kReady);
   EXPECT_EQ(info.device_bytes, 100);
   EXPECT_EQ(info.arena_bytes, 4096);
@@ -56,9 +56,9 @@ TEST_F(GraphStoreTest, CompilesOnceAndGivesTheSameExecutableAgain) {
 
 TEST_F(GraphStoreTest, CountsWhatItDoes) {
   Process process(backend, clock, "");
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
   EXPECT_EQ(process.Value(metrics::kGraphCacheEntries, {"part", "cold"}), 1);
-  ASSERT_OK(process->Get(graph, {Allow::kCompile, "startup"}));
+  ASSERT_OK(process->Get(graph, {GetMode::kCompile, Reason::kStartup}));
   ASSERT_OK(process->Get(graph));
   EXPECT_EQ(process.Count(metrics::kGraphCompilations, {"part", "startup"}), 1);
   EXPECT_EQ(process.Lookups("miss"), 1);
@@ -74,8 +74,8 @@ TEST_F(GraphStoreTest, CountsWhatItDoes) {
 
 TEST_F(GraphStoreTest, AnotherGraphIsAnotherCompilation) {
   Process process(backend, clock, "");
-  const GraphRef four = process->Declare(Wanted(SiluGraph(4)));
-  const GraphRef five = process->Declare(Wanted(SiluGraph(5)));
+  const GraphHandle four = process->Declare(Wanted(SiluGraph(4)));
+  const GraphHandle five = process->Declare(Wanted(SiluGraph(5)));
   ASSERT_OK_AND_ASSIGN(const ExecutablePointer a, process->Get(four));
   ASSERT_OK_AND_ASSIGN(const ExecutablePointer b, process->Get(five));
   EXPECT_NE(a, b);
@@ -84,20 +84,20 @@ TEST_F(GraphStoreTest, AnotherGraphIsAnotherCompilation) {
 
 TEST_F(GraphStoreTest, ListsInOrderOfDeclaration) {
   Process process(backend, clock, "");
-  std::vector<GraphRef> graphs;
+  std::vector<GraphHandle> graphs;
   std::vector<std::string> ids;
   for (int64_t size : {9, 3, 7, 5}) {
     graphs.push_back(process->Declare(Wanted(SiluGraph(size))));
     ids.push_back(GraphStore::IdOf(graphs.back()));
   }
   std::vector<std::string> listed;
-  for (const GraphInfo& info : process->List()) listed.push_back(info.id);
+  for (const GraphStatus& info : process->List()) listed.push_back(info.id);
   EXPECT_EQ(listed, ids);
 }
 
 TEST_F(GraphStoreTest, OnlyHandsOutWhatIsReadyToWhoWantsThat) {
   Process process(backend, clock, "");
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
   EXPECT_THAT(process->Get(graph, kReadyOnly),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("part rows 1")));
   EXPECT_THAT(process->Get(graph, kReadyOnly), HasReason("GRAPH_COLD"));
@@ -107,7 +107,7 @@ TEST_F(GraphStoreTest, OnlyHandsOutWhatIsReadyToWhoWantsThat) {
 
 TEST_F(GraphStoreTest, LoadingNeverCompiles) {
   Process process(backend, clock, "");
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
   EXPECT_THAT(process->Get(graph, kLoadOnly), HasReason("GRAPH_COLD"));
   EXPECT_EQ(backend.plans, 0);
   ASSERT_OK(process->Get(graph));
@@ -118,8 +118,8 @@ TEST_F(GraphStoreTest, LoadingNeverCompiles) {
 
 TEST_F(GraphStoreTest, NothingCompilesOnceItIsForbidden) {
   Process process(backend, clock, "");
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
-  const GraphRef other = process->Declare(Wanted(SiluGraph(5)));
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
+  const GraphHandle other = process->Declare(Wanted(SiluGraph(5)));
   ASSERT_OK(process->Get(graph));
   process->ForbidCompiling();
   EXPECT_OK(process->Get(graph));
@@ -131,7 +131,7 @@ TEST_F(GraphStoreTest, NothingCompilesOnceItIsForbidden) {
 
 TEST_F(GraphStoreTest, AFailureIsRememberedUntilARetry) {
   Process process(backend, clock, "");
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
   backend.plan_status = absl::InternalError("no such kernel");
   for (int i = 0; i < 3; ++i) {
     EXPECT_THAT(process->Get(graph),
@@ -152,7 +152,7 @@ TEST_F(GraphStoreTest, AFailureIsRememberedUntilARetry) {
 
 TEST_F(GraphStoreTest, AFailureToLoadIsRememberedToo) {
   Process process(backend, clock, "");
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
   backend.load_status = absl::UnimplementedError("no such kernel");
   EXPECT_THAT(process->Get(graph), StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("kernel")));
   EXPECT_THAT(process->Get(graph), StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("kernel")));
@@ -165,7 +165,7 @@ TEST_F(GraphStoreTest, AFailureToLoadIsRememberedToo) {
 
 TEST_F(GraphStoreTest, WantOfMemoryWhileLoadingIsNotRemembered) {
   Process process(backend, clock, "");
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
   backend.load_status = absl::ResourceExhaustedError("no memory");
   EXPECT_THAT(process->Get(graph), StatusIs(absl::StatusCode::kResourceExhausted, "no memory"));
   EXPECT_THAT(process.Only().reason, HasSubstr("no memory"));
@@ -182,8 +182,8 @@ TEST_F(GraphStoreTest, AsksBeforeItLoads) {
         asked = needs.arena_bytes;
         return answer;
       }});
-  backend.needs.arena_bytes = 7;
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  backend.arena_bytes = 7;
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
   EXPECT_THAT(process->Get(graph), StatusIs(absl::StatusCode::kResourceExhausted, "no room"));
   EXPECT_EQ(asked, 7u);
   EXPECT_EQ(backend.loads, 0);
@@ -194,7 +194,7 @@ TEST_F(GraphStoreTest, AsksBeforeItLoads) {
 // Whoever waits for the thread that ran out of memory must not wait for ever.
 TEST_F(GraphStoreTest, RunningOutOfMemoryIsAFailureLikeAnyOther) {
   Process process(backend, clock, "");
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
   backend.on_load = [] { throw std::bad_alloc(); };
   EXPECT_THAT(process->Get(graph), HasReason("OUT_OF_MEMORY"));
   backend.on_load = nullptr;
@@ -210,12 +210,12 @@ TEST_F(GraphStoreTest, RunningOutOfMemoryIsAFailureLikeAnyOther) {
 TEST_F(GraphStoreTest, ReadyMeansThatItRan) {
   Process process(backend, clock, "", {.run_once = true});
   int runs = 0;
-  backend.on_run = [&](absl::Span<const device::Buffer> inputs) {
+  backend.on_run = [&](absl::Span<const device::ConstBuffer> inputs) {
     ++runs;
     for (const float value : inputs[0].as<float>()) EXPECT_EQ(value, 0);
     return absl::OkStatus();
   };
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
   ASSERT_OK(process->Get(graph));
   ASSERT_OK(process->Get(graph));
   EXPECT_EQ(runs, 1);
@@ -224,7 +224,7 @@ TEST_F(GraphStoreTest, ReadyMeansThatItRan) {
 TEST_F(GraphStoreTest, WhatDoesNotRunIsNotReady) {
   Process process(backend, clock, "", {.run_once = true});
   backend.on_run = [](auto) { return absl::InternalError("traps"); };
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
   EXPECT_THAT(process->Get(graph), StatusIs(absl::StatusCode::kInternal, "traps"));
   EXPECT_THAT(process->Get(graph, kReadyOnly), HasReason("GRAPH_COLD"));
   EXPECT_EQ(process.Only().state, GraphState::kFailed);
@@ -234,7 +234,7 @@ TEST_F(GraphStoreTest, MeasuresWithItsClock) {
   Process process(backend, clock, "");
   backend.on_plan = [this] { clock.Advance(absl::Seconds(2)); };
   backend.on_load = [this] { clock.Advance(absl::Seconds(1)); };
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
   ASSERT_OK(process->Get(graph));
   EXPECT_EQ(process->totals().compile_time, absl::Seconds(2));
   EXPECT_EQ(process->totals().load_time, absl::Seconds(1));
@@ -245,7 +245,7 @@ TEST_F(GraphStoreTest, MeasuresWithItsClock) {
 // Starts threads that all ask for a graph whose compilation waits until they have been started.
 class Crowd {
  public:
-  Crowd(Process& process, FakeBackend& backend, const std::vector<GraphRef>& graphs,
+  Crowd(Process& process, FakeBackend& backend, const std::vector<GraphHandle>& graphs,
         Purpose purpose = {})
       : results(graphs.size(), absl::UnknownError("not asked")) {
     absl::Notification compiling, go_on;
@@ -270,8 +270,8 @@ class Crowd {
 
 TEST_F(GraphStoreTest, ThreadsThatAskTogetherCompileAndLoadOnce) {
   Process process(backend, clock, "");
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
-  const Crowd crowd(process, backend, std::vector<GraphRef>(8, graph));
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
+  const Crowd crowd(process, backend, std::vector<GraphHandle>(8, graph));
   EXPECT_EQ(crowd.state, GraphState::kCompiling);
   for (const auto& result : crowd.results) {
     ASSERT_OK(result);
@@ -285,8 +285,8 @@ TEST_F(GraphStoreTest, ThreadsThatAskTogetherCompileAndLoadOnce) {
 TEST_F(GraphStoreTest, WhoWaitsForAFailureGetsIt) {
   Process process(backend, clock, "");
   backend.plan_status = absl::UnimplementedError("no such kernel");
-  const GraphRef graph = process->Declare(Wanted(SiluGraph(4)));
-  const Crowd crowd(process, backend, std::vector<GraphRef>(8, graph));
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
+  const Crowd crowd(process, backend, std::vector<GraphHandle>(8, graph));
   for (const auto& result : crowd.results) {
     EXPECT_THAT(result, StatusIs(absl::StatusCode::kUnimplemented, "no such kernel"));
   }
@@ -307,8 +307,8 @@ TEST_F(GraphStoreTest, TwoUsersWithOtherWeightsThatAskTogetherCompileOnce) {
 
 TEST_F(GraphStoreTest, ASlowCompilationDoesNotBlockAnotherGraph) {
   Process process(backend, clock, "");
-  const GraphRef slow = process->Declare(Wanted(SiluGraph(4)));
-  const GraphRef quick = process->Declare(Wanted(SiluGraph(5)));
+  const GraphHandle slow = process->Declare(Wanted(SiluGraph(4)));
+  const GraphHandle quick = process->Declare(Wanted(SiluGraph(5)));
   ASSERT_OK(process->Get(quick));
   absl::Notification compiling, go_on;
   backend.on_plan = [&] {
@@ -329,15 +329,15 @@ TEST_F(GraphStoreTest, LoadsAGraphWhileAnotherHasItsFirstRun) {
   backend.on_load = [&] {
     if (backend.loads == 2) both_loaded.Notify();
   };
-  backend.on_run = [&](absl::Span<const device::Buffer>) {
+  backend.on_run = [&](absl::Span<const device::ConstBuffer>) {
     if (runs.HasBeenNotified()) return absl::OkStatus();
     runs.Notify();
     EXPECT_TRUE(both_loaded.WaitForNotificationWithTimeout(absl::Seconds(60)));
     return absl::OkStatus();
   };
   Process process(backend, clock, "", {.run_once = true});
-  const GraphRef first = process->Declare(Wanted(SiluGraph(4)));
-  const GraphRef second = process->Declare(Wanted(SiluGraph(5)));
+  const GraphHandle first = process->Declare(Wanted(SiluGraph(4)));
+  const GraphHandle second = process->Declare(Wanted(SiluGraph(5)));
   std::thread thread([&] { EXPECT_OK(process->Get(first)); });
   runs.WaitForNotification();
   EXPECT_THAT(process->Get(first, kReadyOnly), HasReason("GRAPH_COLD"));
@@ -350,12 +350,12 @@ TEST_F(GraphStoreTest, LoadsAGraphWhileAnotherHasItsFirstRun) {
 TEST_F(GraphStoreTest, AGraphForAnotherBackendIsAnotherEntryThatRunsThere) {
   Process process(backend, clock, "");
   FakeBackend reference("reference");
-  const GraphRef here = process->Declare(Wanted(SiluGraph(4)));
-  WantedGraph wanted = Wanted(SiluGraph(4));
+  const GraphHandle here = process->Declare(Wanted(SiluGraph(4)));
+  GraphSpec wanted = Wanted(SiluGraph(4));
   wanted.backend = &reference;
-  const GraphRef there = process->Declare(std::move(wanted));
+  const GraphHandle there = process->Declare(std::move(wanted));
   EXPECT_NE(GraphStore::IdOf(here), GraphStore::IdOf(there));
-  EXPECT_EQ(process->Find(GraphStore::IdOf(there))->key.backend, "reference");
+  EXPECT_EQ(process->Find(GraphStore::IdOf(there))->key.build.backend, "reference");
   ASSERT_OK(process->Get(there));
   EXPECT_EQ(reference.loads, 1);
   EXPECT_EQ(backend.loads, 0);

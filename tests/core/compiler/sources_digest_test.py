@@ -7,7 +7,8 @@ import unittest
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[3] / "cmake/SourcesDigest.cmake"
 FILES = ("base/coding.h", "device/buffer.h", "graph/op.h", "passes/epilogues.cc", "compiler/compile.cc", "compiler/graph_store.cc", "backends/backend.h",
-         "backends/cpu/algorithms.cc", "backends/cpu/kernels/winograd.cc", "backends/reference/interpret.cc")
+         "backends/cpu/algorithms.cc", "backends/cpu/kernels/winograd.cc", "backends/lowering/lowering.cc",
+         "backends/reference/interpret.cc")
 
 
 class SourcesDigestTest(unittest.TestCase):
@@ -33,6 +34,9 @@ class SourcesDigestTest(unittest.TestCase):
     def test_an_edit_in_one_backend_leaves_the_others_digests(self):
         self.assertEqual(set(self.before), {"cpu", "reference"})
         self.assertEqual(self.changed_by("backends/cpu/kernels/winograd.cc"), {"cpu"})
+
+    def test_an_edit_of_lowering_changes_the_backends_that_lower(self):
+        self.assertEqual(self.changed_by("backends/lowering/lowering.cc"), {"cpu"})
 
     def test_an_edit_of_what_all_share_changes_all(self):
         for name in ("base/coding.h", "device/buffer.h", "graph/op.h", "passes/epilogues.cc", "compiler/compile.cc", "backends/backend.h"):

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 #include "tests/support/status_matchers.h"
@@ -84,6 +85,31 @@ TEST(BufferTest, NoRowsHaveNoElements) {
   const Buffer buffer = Buffer::Allocate(DType::kF32, {3, 2});
   EXPECT_EQ(buffer.Rows(3, 3).elements(), 0);
   EXPECT_EQ(buffer.Rows(1, 1).shape(), Shape({0, 2}));
+}
+
+TEST(BufferTest, IsReadableByThoseThatMustNotWrite) {
+  Buffer buffer = Buffer::Allocate(DType::kF32, {2});
+  const ConstBuffer seen = buffer;
+  buffer.as<float>()[0] = 3;
+  EXPECT_THAT(seen.as<float>(), ElementsAre(3, 0));
+  static_assert(std::is_same_v<decltype(seen.as<float>()), absl::Span<const float>>);
+  static_assert(!std::is_convertible_v<ConstBuffer, Buffer>);
+}
+
+using BufferDeathTest = ::testing::Test;
+
+TEST(BufferDeathTest, TheHostMustNotFollowAnAddressOfADevice) {
+  float memory[] = {1, 2};
+  const Buffer buffer = Buffer::Wrap(memory, DType::kF32, {2}, nullptr, Place::kDevice);
+  EXPECT_DEATH(buffer.as<float>(), "a buffer f32\\[2\\] in a device's memory was read");
+  EXPECT_DEATH(ConstBuffer(buffer).Rows(0, 1).as<float>(), "f32\\[1\\] in a device's memory");
+  EXPECT_DEATH(buffer.Reshaped({1, 2}).as<float>(), "in a device's memory");
+}
+
+TEST(BufferDeathTest, ElementsHaveTheTypeOfTheDtype) {
+  EXPECT_DEATH(Buffer::Allocate(DType::kBF16, {2}).as<float>(), "as numbers of 4 bytes");
+  EXPECT_DEATH(Buffer::Allocate(DType::kF32, {2}).as<int32_t>(), "as integers of 4 bytes");
+  EXPECT_DEATH(Buffer::Allocate(DType::kI64, {2}).as<double>(), "as numbers of 8 bytes");
 }
 
 }  // namespace

@@ -58,8 +58,11 @@ class ColdRequestsTest : public ::testing::Test {
   }
 
   GraphAdmin& admin() { return engine_->graphs(); }
-  // Of entries in every state.
-  double Entries() { return MetricOf(*engine_, metrics::kGraphCacheEntries); }
+  // Of entries in every state, as a scrape sees them.
+  double Entries() {
+    engine_->RefreshMetrics();
+    return MetricOf(*engine_, metrics::kGraphCacheEntries);
+  }
   static GenerateSpec SpecWithImage() {
     GenerateSpec spec = SpecOf({96, 64}, BucketPolicy::kColdOk);
     spec.picture.image = LargeImage(100000);

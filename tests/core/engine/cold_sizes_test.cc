@@ -6,25 +6,27 @@
 namespace latentd::engine {
 namespace {
 
-using compiler::GraphRef;
+using compiler::GraphHandle;
 using compiler::SiluGraph;
 
 class ColdSizesTest : public compiler::GraphStoreFixture {
  protected:
   // A graph of that size, which nobody else keeps.
-  GraphRef Declare(int width, int64_t elements) {
-    compiler::WantedGraph wanted = Wanted(SiluGraph(elements));
+  GraphHandle Declare(int width, int64_t elements) {
+    compiler::GraphSpec wanted = Wanted(SiluGraph(elements));
     wanted.label.width = width;
     wanted.label.height = 64;
     return process_->Declare(wanted);
   }
-  bool IsKept(const std::weak_ptr<compiler::GraphStore::Use>& graph) { return !graph.expired(); }
+  bool IsKept(const std::weak_ptr<const compiler::DeclaredGraph>& graph) {
+    return !graph.expired();
+  }
 
   compiler::Process process_{backend, clock, ""};
 };
 
 TEST_F(ColdSizesTest, TheSizeUsedLeastRecentlyLeaves) {
-  GraphRef graph = Declare(72, 1);
+  GraphHandle graph = Declare(72, 1);
   ColdSizes sizes(2 * compiler::GraphStore::DefinitionBytesOf(graph));
   const std::weak_ptr first = graph;
   sizes.Keep({72, 64}, {std::exchange(graph, Declare(80, 2))});
@@ -54,7 +56,7 @@ TEST_F(ColdSizesTest, TheNewestStaysHoweverLargeItIs) {
 }
 
 TEST_F(ColdSizesTest, CountsAGraphOnceAndWhatEverySizeSharesNotAtAll) {
-  const GraphRef step = Declare(72, 1);
+  const GraphHandle step = Declare(72, 1);
   ColdSizes sizes(1 << 20);
   sizes.Keep({72, 64}, {step, process_->Declare(Wanted(SiluGraph(9)))});
   sizes.Keep({72, 64}, {step});

@@ -121,23 +121,34 @@ class WatchedBackend : public backends::Backend {
       : inner_(std::move(inner)), watch_(std::move(watch)) {}
 
   const graph::Target& target() const override { return inner_->target(); }
+  device::Device& device() const override { return inner_->device(); }
   // Asked for each graph that is declared, by the thread that builds it.
   std::string Fingerprint() const override {
     if (on_declare) on_declare();
     return inner_->Fingerprint();
   }
-  absl::StatusOr<std::string> Plan(const graph::Graph& graph) const override {
+  absl::StatusOr<backends::Plan> MakePlan(const graph::Graph& graph) const override {
     if (absl::Status status = watch_(graph); !status.ok()) return status;
-    return inner_->Plan(graph);
+    return inner_->MakePlan(graph);
   }
-  absl::StatusOr<std::unique_ptr<backends::Executable>> LoadIf(
-      std::shared_ptr<const graph::Graph> graph, absl::string_view plan,
-      const weights::WeightSet& weights, const Admission& admit) override {
-    return inner_->LoadIf(std::move(graph), plan, weights, admit);
+  absl::Status CheckPlan(const graph::Graph& graph, const backends::Plan& plan) const override {
+    return inner_->CheckPlan(graph, plan);
   }
-  absl::StatusOr<backends::MemoryNeeds> Predict(const graph::Graph& graph, absl::string_view plan,
-                                                const weights::WeightSet& weights) const override {
-    return inner_->Predict(graph, plan, weights);
+  absl::StatusOr<std::unique_ptr<backends::Executable>> Load(
+      std::shared_ptr<const graph::Graph> graph, const backends::Plan& plan,
+      const weights::WeightSet& weights) override {
+    return inner_->Load(std::move(graph), plan, weights);
+  }
+  std::string WeightFingerprint() const override { return inner_->WeightFingerprint(); }
+  absl::StatusOr<size_t> MakingBytes(const graph::Graph& recipe,
+                                     absl::Span<const device::ConstBuffer> sources,
+                                     const weights::WeightFormat& format) const override {
+    return inner_->MakingBytes(recipe, sources, format);
+  }
+  absl::Status MakeWeight(const graph::Graph& recipe, absl::Span<const device::ConstBuffer> sources,
+                          absl::string_view form, const device::Buffer& to,
+                          device::Stream& stream) override {
+    return inner_->MakeWeight(recipe, sources, form, to, stream);
   }
   std::function<void()> on_declare;  // set while nothing is declared
 

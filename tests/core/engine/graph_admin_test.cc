@@ -256,8 +256,8 @@ TEST_F(GraphAdminTest, WarmsABucketThatIsNotConfigured) {
         steps.push_back(step);
         return true;
       }));
-  // Steps of both UNets, the VAE's two halves; what has no size was ready.
-  EXPECT_EQ(outcome.compiled, 4);
+  // Steps of both UNets, the VAE's two halves and what draws from one; what has no size was ready.
+  EXPECT_EQ(outcome.compiled, 5);
   EXPECT_EQ(outcome.compiled + outcome.ready_before, static_cast<int>(steps.size()));
   EXPECT_EQ(steps.back().done, steps.back().total);
   EXPECT_EQ(Only<Completed>(RunOn(*engine_, SpecOf(size, kExact))).size(), 1u);

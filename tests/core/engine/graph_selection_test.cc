@@ -14,11 +14,11 @@ using ::testing::_;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::vector<compiler::GraphInfo> Infos() {
-  compiler::GraphInfo text{.id = "aaaaaa11", .label = {.component = "text_encoder"}};
-  compiler::GraphInfo decoder{.id = "aaaaaa22",
-                              .label = {.component = "vae_decoder", .width = 64, .height = 64}};
-  compiler::GraphInfo step{
+std::vector<compiler::GraphStatus> Infos() {
+  compiler::GraphStatus text{.id = "aaaaaa11", .label = {.component = "text_encoder"}};
+  compiler::GraphStatus decoder{.id = "aaaaaa22",
+                                .label = {.component = "vae_decoder", .width = 64, .height = 64}};
+  compiler::GraphStatus step{
       .id = "bbbbbb33",
       .label = {.component = "unet_base", .part = "step", .width = 96, .height = 64}};
   return {text, decoder, step};
@@ -29,7 +29,7 @@ std::vector<BucketNeeds> Served() {
   return {{{64, 64}, {"aaaaaa11", "aaaaaa22"}}, {{96, 64}, {"aaaaaa11", "bbbbbb33"}}};
 }
 
-using Chosen = absl::StatusOr<std::vector<compiler::GraphInfo>>;
+using Chosen = absl::StatusOr<std::vector<compiler::GraphStatus>>;
 
 absl::StatusOr<std::vector<std::string>> IdsOf(const Chosen& chosen) {
   if (!chosen.ok()) return chosen.status();
@@ -44,7 +44,7 @@ absl::StatusOr<std::vector<std::string>> IdsOf(const GraphSelector& selector) {
 
 absl::StatusOr<std::vector<std::string>> ReleasedBy(const GraphSelector& selector,
                                                     const std::string& kept) {
-  return IdsOf(SelectToRelease(selector, Infos(), Served(), [&](const compiler::GraphInfo& info) {
+  return IdsOf(SelectToRelease(selector, Infos(), Served(), [&](const compiler::GraphStatus& info) {
     return absl::StrContains(kept, info.id);
   }));
 }
@@ -77,12 +77,12 @@ TEST(GraphSelectionTest, ReleasingABucketLeavesWhatAnotherOneStillNeeds) {
 }
 
 TEST(GraphSelectionTest, SaysWhyNothingNeedsAGraph) {
-  std::vector<compiler::GraphInfo> known = Infos();
+  std::vector<compiler::GraphStatus> known = Infos();
   known[2].label.dtype = device::DType::kBF16;
-  compiler::GraphInfo other = known[2];
+  compiler::GraphStatus other = known[2];
   EXPECT_EQ(WhyUnused(other, known, Served()), "");
   other.id = "dddddd44";
-  other.key.backend = "reference";
+  other.key.build.backend = "reference";
   EXPECT_THAT(
       WhyUnused(other, known, Served()),
       HasSubstr("unet_base step 96x64 rows 1 bf16: this one has backend reference, wanted"));

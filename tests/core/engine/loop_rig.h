@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "core/backends/cpu/cpu_backend.h"
-#include "core/backends/reference/evaluate.h"
 #include "core/compiler/graph_store.h"
 #include "core/engine/engine_metrics.h"
 #include "core/engine/job.h"
@@ -24,41 +23,64 @@
 
 namespace latentd::engine {
 
-// Calls a function before each run of a graph, on the thread that runs it.
+// Calls functions for each run of a graph. They may be changed while nothing runs.
+struct OnRun {
+  std::function<void()> enqueue;         // on the thread that enqueues it
+  std::function<absl::Status()> refuse;  // likewise, before it; an error is of enqueueing it
+  std::function<absl::Status()> work;    // on the device, before it; an error is its own
+};
+
 class RunWatch : public WatchedBackend {
  public:
-  using OnRun = std::function<void()>;
-
-  // `on_run` outlives the backend; it may be changed while nothing runs.
-  explicit RunWatch(const OnRun& on_run)
-      : WatchedBackend(*backends::cpu::CpuBackend::Create(),
+  // `on_run` and `device` outlive the backend.
+  RunWatch(const OnRun& on_run, device::HostDevice& device)
+      : WatchedBackend(*backends::cpu::CpuBackend::Create({.device = &device}),
                        [](const graph::Graph&) { return absl::OkStatus(); }),
         on_run_(on_run) {}
 
-  absl::StatusOr<std::unique_ptr<backends::Executable>> LoadIf(
-      std::shared_ptr<const graph::Graph> graph, absl::string_view plan,
-      const weights::WeightSet& weights, const Admission& admit) override {
-    auto loaded = WatchedBackend::LoadIf(std::move(graph), plan, weights, admit);
+  absl::StatusOr<std::unique_ptr<backends::Executable>> Load(
+      std::shared_ptr<const graph::Graph> graph, const backends::Plan& plan,
+      const weights::WeightSet& weights) override {
+    auto loaded = WatchedBackend::Load(std::move(graph), plan, weights);
     if (!loaded.ok()) return loaded.status();
     return std::make_unique<Watched>(on_run_, *std::move(loaded));
   }
 
  private:
+  class WatchedSession : public backends::Session {
+   public:
+    WatchedSession(const OnRun& on_run, std::unique_ptr<backends::Session> inner)
+        : on_run_(on_run), inner_(std::move(inner)) {}
+
+    absl::Status Enqueue(device::Stream& stream) override {
+      if (on_run_.enqueue) on_run_.enqueue();
+      if (on_run_.refuse) {
+        if (absl::Status refused = on_run_.refuse(); !refused.ok()) return refused;
+      }
+      static_cast<device::HostStream&>(stream).Push(
+          [this] { return on_run_.work ? on_run_.work() : absl::OkStatus(); });
+      return inner_->Enqueue(stream);
+    }
+
+   private:
+    const OnRun& on_run_;
+    const std::unique_ptr<backends::Session> inner_;
+  };
+
   class Watched : public backends::Executable {
    public:
     Watched(const OnRun& on_run, std::unique_ptr<backends::Executable> inner)
         : on_run_(on_run), inner_(std::move(inner)) {}
 
-    const std::vector<backends::Port>& inputs() const override { return inner_->inputs(); }
-    const std::vector<backends::Port>& outputs() const override { return inner_->outputs(); }
-    absl::Status Run(absl::Span<const device::Buffer> inputs,
-                     absl::Span<device::Buffer> outputs) override {
-      if (on_run_) on_run_();
-      return inner_->Run(inputs, outputs);
+    const backends::ExecutableInfo& info() const override { return inner_->info(); }
+    device::Device& device() const override { return inner_->device(); }
+    absl::StatusOr<std::unique_ptr<backends::Session>> Bind(
+        absl::Span<const device::ConstBuffer> inputs,
+        absl::Span<const device::Buffer> outputs) override {
+      auto bound = inner_->Bind(inputs, outputs);
+      if (!bound.ok()) return bound.status();
+      return std::make_unique<WatchedSession>(on_run_, *std::move(bound));
     }
-    size_t arena_bytes() const override { return inner_->arena_bytes(); }
-    size_t own_bytes() const override { return inner_->own_bytes(); }
-    std::vector<const void*> weights() const override { return inner_->weights(); }
 
    private:
     const OnRun& on_run_;
@@ -68,9 +90,22 @@ class RunWatch : public WatchedBackend {
   const OnRun& on_run_;
 };
 
+// Tells a test of each event, on the thread that sends it.
+class WatchedSink : public ::latentd::testing::RecordingSink {
+ public:
+  explicit WatchedSink(std::function<void(const Event&)> watch) : watch_(std::move(watch)) {}
+  void OnEvent(Event event) override {
+    watch_(event);
+    ::latentd::testing::RecordingSink::OnEvent(std::move(event));
+  }
+
+ private:
+  const std::function<void(const Event&)> watch_;
+};
+
 // What a loop needs and is slow to make; shared by the tests of a suite.
 struct LoopModel {
-  LoopModel() {
+  explicit LoopModel(device::HostDevice& device = device::Host()) : backend(on_run, device) {
     auto loaded = pipeline::LoadPipeline({.base = SmallConfig().base}, weights, graphs);
     EXPECT_OK(loaded);
     pipeline = *std::move(loaded);
@@ -94,10 +129,10 @@ struct LoopModel {
     return job;
   }
 
-  RunWatch::OnRun on_run;
+  OnRun on_run;
   metrics::Registry registry;
-  RunWatch backend{on_run};
-  weights::WeightStore weights{backends::reference::EvaluateRecipe};
+  RunWatch backend;
+  weights::WeightStore weights{backend};
   compiler::GraphStore graphs{backend, SystemClock(), registry, nullptr,
                               compiler::GraphStore::Options()};
   std::unique_ptr<const pipeline::Pipeline> pipeline;

@@ -49,7 +49,7 @@ TEST(MemoryReportTest, CountsASharedWeightForEachComponentAndOnceInTheSum) {
 
 // Two users of one executable: only the first one asked for weights.
 TEST(MemoryReportTest, WhoUsesAGraphAndHoldsNoWeightsForItSharesThem) {
-  compiler::GraphInfo decoder{.id = "1", .label = {.component = "vae_decoder"}};
+  compiler::GraphStatus decoder{.id = "1", .label = {.component = "vae_decoder"}};
   decoder.users = {"base", "refiner"};
   decoder.state = compiler::GraphState::kReady;
   const std::vector<weights::WeightInfo> held = {

@@ -23,24 +23,11 @@ using ::latentd::testing::RecordingSink;
 using ::latentd::testing::StatusIs;
 using ::testing::_;
 
-// Tells a test of each event, on the thread that sends it.
-class WatchedSink : public RecordingSink {
- public:
-  explicit WatchedSink(std::function<void(const Event&)> watch) : watch_(std::move(watch)) {}
-  void OnEvent(Event event) override {
-    watch_(event);
-    RecordingSink::OnEvent(std::move(event));
-  }
-
- private:
-  const std::function<void(const Event&)> watch_;
-};
-
 class PictureLoopTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() { model_ = std::make_unique<LoopModel>(); }
   static void TearDownTestSuite() { model_.reset(); }
-  ~PictureLoopTest() override { model_->on_run = nullptr; }
+  ~PictureLoopTest() override { model_->on_run = {}; }
 
   std::shared_ptr<Job> Request(PictureLoop& loop, std::shared_ptr<EventSink> sink, int pictures = 1,
                                int steps = 2) {
@@ -73,14 +60,14 @@ TEST_F(PictureLoopTest, FailsTheRequestWhenAPictureCannotBeEncodedWhileASiblingR
     sibling_runs.WaitForNotification();
     return absl::ResourceExhaustedError("no memory");
   };
-  PictureLoop loop({.encode = fail_once}, metrics_, clock_);
+  PictureLoop loop({.encode = fail_once}, device::Host(), metrics_, clock_);
   bool decoded = false;  // the first picture; the loop's thread alone knows
   const auto sink = std::make_shared<WatchedSink>([&](const Event& event) {
     const auto* progress = std::get_if<Progress>(&event);
     decoded |= progress != nullptr && progress->stage == Stage::kVaeDecode;
   });
   // The sibling is in its first run from before the encoder fails until the request has ended.
-  model_->on_run = [&] {
+  model_->on_run.enqueue = [&] {
     if (!decoded || sibling_runs.HasBeenNotified()) return;
     encoding.WaitForNotification();
     sibling_runs.Notify();
@@ -96,7 +83,7 @@ TEST_F(PictureLoopTest, FailsTheRequestWhenAPictureCannotBeEncodedWhileASiblingR
 }
 
 TEST_F(PictureLoopTest, RunsNoFurtherUnitOfACancelledRequest) {
-  PictureLoop loop({}, metrics_, clock_);
+  PictureLoop loop({}, device::Host(), metrics_, clock_);
   std::shared_ptr<Job> job;
   int after_cancel = 0;
   bool cancelled = false;
@@ -106,7 +93,7 @@ TEST_F(PictureLoopTest, RunsNoFurtherUnitOfACancelledRequest) {
     loop.Cancel(job->handle);
     cancelled = true;
   });
-  model_->on_run = [&] { after_cancel += cancelled; };
+  model_->on_run.enqueue = [&] { after_cancel += cancelled; };
   job = Request(loop, sink, /*pictures=*/2, /*steps=*/150);
   ASSERT_OK(loop.Admit(job, 0));
   const auto failed = Only<Failed>(sink->WaitForEnd());
@@ -119,10 +106,10 @@ TEST_F(PictureLoopTest, RunsNoFurtherUnitOfACancelledRequest) {
 }
 
 TEST_F(PictureLoopTest, CancelsAtTheNextUnitWhenADrainHasNoTimeLeft) {
-  PictureLoop loop({}, metrics_, clock_);
+  PictureLoop loop({}, device::Host(), metrics_, clock_);
   absl::Notification runs;
   absl::Notification draining;
-  model_->on_run = [&] {
+  model_->on_run.enqueue = [&] {
     if (runs.HasBeenNotified()) return;
     runs.Notify();
     draining.WaitForNotification();
@@ -155,7 +142,7 @@ TEST_F(PictureLoopTest, DoesNotEncodePicturesOfACancelledRequest) {
     }
     return EncodeImage(job, index, seed, pixels);
   };
-  PictureLoop loop({.encode = encode}, metrics_, clock_);
+  PictureLoop loop({.encode = encode}, device::Host(), metrics_, clock_);
   const auto first = std::make_shared<RecordingSink>();
   ASSERT_OK(loop.Admit(Request(loop, first), 0));
   encoding.WaitForNotification();
@@ -179,7 +166,7 @@ TEST_F(PictureLoopTest, DoesNotEncodePicturesOfACancelledRequest) {
 }
 
 TEST_F(PictureLoopTest, BeginsNoPictureWhileUnreadOnesHoldWhatTheyMay) {
-  PictureLoop loop({.result_bytes = 1}, metrics_, clock_);
+  PictureLoop loop({.result_bytes = 1}, device::Host(), metrics_, clock_);
   const auto slow = std::make_shared<RecordingSink>();
   ASSERT_OK(loop.Admit(Request(loop, slow), 0));
   std::vector<Event> unread = slow->WaitForEnd();
@@ -188,7 +175,7 @@ TEST_F(PictureLoopTest, BeginsNoPictureWhileUnreadOnesHoldWhatTheyMay) {
   EXPECT_FALSE(loop.Check().waits_for_readers);  // nobody asks for a picture
 
   std::atomic<int> runs = 0;
-  model_->on_run = [&] { ++runs; };
+  model_->on_run.enqueue = [&] { ++runs; };
   const auto next = std::make_shared<RecordingSink>();
   ASSERT_OK(loop.Admit(Request(loop, next), 0));
   EXPECT_TRUE(loop.Check().waits_for_readers);
@@ -214,7 +201,7 @@ TEST_F(PictureLoopTest, CountsPixelsUntilTheyAreEncodedAndFilesUntilTheyAreRead)
     go_on.WaitForNotification();
     return EncodeImage(job, index, seed, pixels);
   };
-  PictureLoop loop({.encode = encode}, metrics_, clock_);
+  PictureLoop loop({.encode = encode}, device::Host(), metrics_, clock_);
   const auto sink = std::make_shared<RecordingSink>();
   ASSERT_OK(loop.Admit(Request(loop, sink), 0));
   encoding.WaitForNotification();
@@ -228,10 +215,10 @@ TEST_F(PictureLoopTest, CountsPixelsUntilTheyAreEncodedAndFilesUntilTheyAreRead)
 }
 
 TEST_F(PictureLoopTest, SaysThatAUnitHangsUntilItEnds) {
-  PictureLoop loop({}, metrics_, clock_);
+  PictureLoop loop({}, device::Host(), metrics_, clock_);
   absl::Notification runs;
   absl::Notification go_on;
-  model_->on_run = [&] {
+  model_->on_run.enqueue = [&] {
     if (runs.HasBeenNotified()) return;
     runs.Notify();
     go_on.WaitForNotification();
@@ -257,7 +244,7 @@ TEST_F(PictureLoopTest, EndsEveryRequestOnceWhateverEndsItAndWhenever) {
     if (++encoded % 5 == 0) return absl::StatusOr<Image>(absl::InternalError("cannot encode"));
     return EncodeImage(job, index, seed, pixels);
   };
-  PictureLoop loop({.queue_capacity = 1000, .encode = encode}, metrics_, clock_);
+  PictureLoop loop({.queue_capacity = 1000, .encode = encode}, device::Host(), metrics_, clock_);
   constexpr int kClients = 3;
   constexpr int kRequests = 4;
   const auto client = [&](int number) {

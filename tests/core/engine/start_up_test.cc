@@ -57,7 +57,7 @@ TEST(StartUpTest, GoesFromLoadingOverWarmingToReady) {
   EXPECT_EQ(last.state, State::kReady);
   EXPECT_EQ(last.graphs_done, last.graphs_total);
   // Two text encoders, two parts of the UNet, the VAE's two halves.
-  EXPECT_EQ(last.graphs_total, 6);
+  EXPECT_EQ(last.graphs_total, 7);
   EXPECT_EQ(last.reason, "");
   EXPECT_GE(last.ready, last.started);
   EXPECT_THAT(ReadinessOf(*engine), ElementsAre(true));
@@ -65,8 +65,8 @@ TEST(StartUpTest, GoesFromLoadingOverWarmingToReady) {
   EXPECT_EQ(MetricOf(*engine, metrics::kServerState), 1);
   EXPECT_EQ(MetricOf(*engine, metrics::kBucketWarm, "64x64"), 1);
   EXPECT_EQ(MetricOf(*engine, metrics::kModelInfo, "base"), 1);
-  EXPECT_EQ(CompilationsOf(*engine), 6);
-  EXPECT_EQ(MetricOf(*engine, metrics::kGraphCompilations, "startup"), 6);
+  EXPECT_EQ(CompilationsOf(*engine), 7);
+  EXPECT_EQ(MetricOf(*engine, metrics::kGraphCompilations, "startup"), 7);
 }
 
 // Two graphs are made at a time; each compilation takes a second, and nothing else takes any.
@@ -84,8 +84,8 @@ TEST(StartUpTest, PhasesFollowEachOtherAndTotalIsTheirSum) {
   const auto phase = [&](const char* name) {
     return MetricOf(engine, metrics::kStartupPhase, name);
   };
-  EXPECT_EQ(phase("compile"), 6);
-  EXPECT_EQ(phase("total"), 6);
+  EXPECT_EQ(phase("compile"), 7);
+  EXPECT_EQ(phase("total"), 7);
   EXPECT_EQ(MetricOf(engine, metrics::kStartupPhase), 2 * phase("total"));
 }
 
@@ -150,7 +150,7 @@ TEST(StartUpTest, OnlyLoadsWhereItMayNotCompile) {
 
   ASSERT_OK(engine->graphs().Warm({.buckets = {{64, 64}}}, /*dry_run=*/false, Always));
   EXPECT_EQ(engine->state(), State::kReady);
-  EXPECT_EQ(MetricOf(*engine, metrics::kGraphCompilations, "warm"), 6);
+  EXPECT_EQ(MetricOf(*engine, metrics::kGraphCompilations, "warm"), 7);
   EXPECT_EQ(Only<Completed>(RunOn(*engine, SmallSpec())).size(), 1u);
 }
 
@@ -248,7 +248,7 @@ TEST(StartUpTest, StrictModeCompilesNothingOnceItIsReady) {
   };
   ASSERT_OK_AND_ASSIGN(const WarmOutcome warmed,
                        engine->graphs().Warm({.buckets = {{72, 64}}}, /*dry_run=*/false, note));
-  EXPECT_EQ(warmed.failed, 3);  // the UNet's step and the VAE's halves; the others were ready
+  EXPECT_EQ(warmed.failed, 4);  // the UNet's step and the VAE's three; the others were ready
   EXPECT_EQ(warmed.ready_before, 3);
   for (const absl::Status& failure : failures) {
     EXPECT_THAT(failure, StatusIs(absl::StatusCode::kFailedPrecondition,

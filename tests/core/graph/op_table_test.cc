@@ -20,17 +20,17 @@ constexpr int64_t kLowest = std::numeric_limits<int64_t>::min();
 
 ValueType F32(Shape shape) { return {DType::kF32, std::move(shape)}; }
 
-// A row that leaves out what rows and precision are told of its op does not compile.
-template <typename Row>
-concept CompilesWithoutFacts = requires {
-  Row{Op::kSilu, "silu", 1, 1, Attributes{}, nullptr};
-}
-|| requires { Row{Op::kSilu, "silu", 1, 1, Attributes{}, nullptr, RowRule::kKeeps}; };
-template <typename Row>
-concept CompilesWithFacts = requires {
-  Row{Op::kSilu, "silu", 1, 1, Attributes{}, nullptr, RowRule::kKeeps, PrecisionRule::kAll};
+// Whether a row with these of its facts, in order, compiles.
+template <auto... kFacts>
+concept CompilesWith = requires {
+  OpRow{Op::kSilu, "silu", 1, 1, nullptr, nullptr, kFacts...};
 };
-static_assert(!CompilesWithoutFacts<OpRow> && CompilesWithFacts<OpRow>);
+static_assert(!CompilesWith<>);
+static_assert(!CompilesWith<RowRule::kKeeps, PrecisionRule::kAll>);
+static_assert(!CompilesWith<RowRule::kKeeps, PrecisionRule::kAll, LayoutRule::kFollows,
+                            ActivationRule::kActivation>);
+static_assert(CompilesWith<RowRule::kKeeps, PrecisionRule::kAll, LayoutRule::kFollows,
+                           ActivationRule::kActivation, MemoryRule::kOwn>);
 
 struct GoodCase {
   Op op;
@@ -61,13 +61,18 @@ std::vector<GoodCase> GoodCases() {
       {Op::kLayerNorm, {tokens, F32({8}), F32({8})}, LayerNormAttributes{}, tokens},
       {Op::kSoftmax, {tokens}, {}, tokens},
       {Op::kRowStd, {x}, {}, F32({2, 1, 1, 1})},
+      {Op::kIsFinite, {x}, {}, {DType::kU8, Shape{2}}},
       {Op::kSilu, {x}, {}, x},
       {Op::kGelu, {x}, {}, x},
       {Op::kQuickGelu, {x}, {}, x},
       {Op::kRelu, {x}, {}, x},
       {Op::kTanh, {x}, {}, x},
+      {Op::kExp, {x}, {}, x},
+      {Op::kClamp, {x}, ClampAttributes{-1, 2}, x},
       {Op::kGeglu, {tokens}, {}, F32({2, 7, 4})},
       {Op::kCast, {x}, CastAttributes{DType::kBF16}, {DType::kBF16, x.shape}},
+      {Op::kToPixels, {x}, {}, {DType::kU8, x.shape}},
+      {Op::kIncrement, {{DType::kI64, Shape{3}}}, {}, {DType::kI64, Shape{3}}},
       {Op::kAdd, {x, F32({4, 1, 1})}, {}, x},
       {Op::kSub, {F32({}), x}, {}, x},
       {Op::kMul, {F32({2, 1}), F32({1, 3})}, {}, F32({2, 3})},
@@ -78,13 +83,29 @@ std::vector<GoodCase> GoodCases() {
       {Op::kPermute, {x}, PermuteAttributes{{0, 2, 3, 1}}, F32({2, 8, 6, 4})},
       {Op::kUpsampleNearest, {x}, UpsampleAttributes{9, 5}, F32({2, 4, 9, 5})},
       {Op::kEmbedding, {F32({100, 16}), {DType::kI64, Shape{2, 77}}}, {}, F32({2, 77, 16})},
+      {Op::kSelect, {tokens, {DType::kI64, Shape{2}}}, {}, F32({2, 8})},
       {Op::kTimestepEmbedding, {F32({3})}, TimestepEmbeddingAttributes{32}, F32({3, 32})},
+      {Op::kSchedulerStep, {F32({2, 4, 4, 8, 6}), x, x, F32({2, 27})}, {}, F32({2, 4, 4, 8, 6})},
   };
 }
 
-TEST(OpTable, HasARowForEveryOpInTheOrderOfTheEnum) {
-  ASSERT_EQ(OpTable().size(), static_cast<size_t>(Op::kFused) + 1);
-  for (size_t i = 0; i < OpTable().size(); ++i) EXPECT_EQ(OpTable()[i].op, static_cast<Op>(i));
+TEST(OpTable, AnOpOfImagesNamesTheirLayout) {
+  for (const OpRow& row : OpTable()) {
+    EXPECT_EQ(row.layout.rule == LayoutRule::kImages, LayoutOf(row.attributes()).has_value())
+        << row.name;
+  }
+}
+
+// What passes and backends take for granted of an op that they know by its facts alone.
+TEST(OpTable, AnActivationIsElementwise) {
+  const ValueType x = F32({2, 4, 8, 6});
+  for (const OpRow& row : OpTable()) {
+    if (!IsActivation(row.op)) continue;
+    EXPECT_EQ(row.layout.rule, LayoutRule::kFollows) << row.name;
+    EXPECT_EQ(row.precision.rule, PrecisionRule::kAll) << row.name;
+    ASSERT_OK_AND_ASSIGN(const ValueType result, InferType(row.op, {x}, row.attributes()));
+    EXPECT_EQ(ToString(result), ToString(x)) << row.name;
+  }
 }
 
 TEST(OpTable, InfersTheResultOfEveryOp) {
@@ -116,8 +137,8 @@ TEST(OpTable, RefusesEveryOtherNumberOfOperands) {
 TEST(OpTable, RefusesTheAttributesOfAnotherOp) {
   for (const GoodCase& good : GoodCases()) {
     for (const OpRow& other : OpTable()) {
-      if (other.attributes.index() == good.attributes.index()) continue;
-      EXPECT_THAT(InferType(good.op, good.operands, other.attributes),
+      if (other.attributes().index() == good.attributes.index()) continue;
+      EXPECT_THAT(InferType(good.op, good.operands, other.attributes()),
                   StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("of another op")))
           << RowOf(good.op).name << " with those of " << other.name;
     }
@@ -180,6 +201,8 @@ TEST(OpTable, NamesWhatIsWrongWithAttributes) {
       {Op::kGroupNorm, {x, F32({4}), F32({4})}, GroupNormAttributes{0}, "0 groups"},
       {Op::kGroupNorm, {x, F32({4}), F32({4})}, GroupNormAttributes{2, nan}, "epsilon"},
       {Op::kLayerNorm, {tokens, F32({8}), F32({8})}, LayerNormAttributes{-1}, "epsilon -1"},
+      {Op::kClamp, {x}, ClampAttributes{2, 1}, "min 2 must not exceed max 1"},
+      {Op::kClamp, {x}, ClampAttributes{nan, 1}, "min nan"},
       {Op::kConcat, {x, x}, ConcatAttributes{4}, "axis 4"},
       {Op::kConcat, {x, x}, ConcatAttributes{-1}, "axis -1"},
       {Op::kSlice, {x}, SliceAttributes{1, 2, 2}, "[2, 2)"},
@@ -214,6 +237,38 @@ TEST(OpTable, RefusesMixedAndIntegerTypesInArithmetic) {
   EXPECT_THAT(InferType(Op::kEmbedding, {F32({5, 2}), F32({2})}, {}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("ids must be i64")));
   EXPECT_OK(InferType(Op::kAdd, {half, half}, {}));
+}
+
+struct BadOperands {
+  Op op;
+  std::vector<ValueType> operands;
+  std::string message;
+};
+
+TEST(OpTable, NamesWhatIsWrongWithOperands) {
+  const ValueType x = F32({2, 4, 8, 6}), state = F32({2, 4, 4, 8, 6}), lines = F32({2, 27});
+  const ValueType ids{DType::kI64, Shape{2}}, table = F32({2, 5, 3});
+  const BadOperands cases[] = {
+      {Op::kExp, {ids}, "floating-point"},
+      {Op::kIsFinite, {ids}, "floating-point"},
+      {Op::kIsFinite, {F32({})}, "at least one dimension"},
+      {Op::kToPixels, {{DType::kU8, Shape{2}}}, "floating-point"},
+      {Op::kIncrement, {x}, "must be i64"},
+      {Op::kSelect, {x, ids}, "table must have 3 dimensions"},
+      {Op::kSelect, {{DType::kBF16, table.shape}, ids}, "table must be f32"},
+      {Op::kSelect, {table, F32({2})}, "index must be i64"},
+      {Op::kSelect, {table, {DType::kI64, Shape{3}}}, "index [3] must be [2]"},
+      {Op::kSchedulerStep, {x, x, x, lines}, "state must have 5 dimensions"},
+      {Op::kSchedulerStep, {F32({2, 3, 4, 8, 6}), x, x, lines}, "state f32[2,3,4,8,6] must be"},
+      {Op::kSchedulerStep, {state, state, x, lines}, "output f32[2,4,4,8,6] must be f32[2,4,8,6]"},
+      {Op::kSchedulerStep, {state, x, F32({1, 4, 8, 6}), lines}, "noise f32[1,4,8,6] must be"},
+      {Op::kSchedulerStep, {state, x, x, F32({2, 26})}, "line f32[2,26] must be f32[2,27]"},
+  };
+  for (const BadOperands& bad : cases) {
+    EXPECT_THAT(InferType(bad.op, bad.operands, {}),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(bad.message)))
+        << RowOf(bad.op).name;
+  }
 }
 
 TEST(OpTable, ALeafHasNoTypeToInfer) {

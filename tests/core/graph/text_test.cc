@@ -70,7 +70,16 @@ Graph EveryOp() {
   const Value ids = b.Input("ids", DType::kI64, {2, 7}, Rate::kRequest);
   b.Output("embedded", b.Mul(b.Embedding(b.Weight("table", {9, 4}), ids), b.Weight("b", {4})));
   const Value t = b.TimestepEmbedding(b.Input("t", DType::kF32, {2}, Rate::kStep), {6, false, 1});
-  b.Output("t", b.Cast(b.Add(t, t), DType::kBF16));
+  b.Output("embedded_t", b.Cast(b.Add(t, t), DType::kBF16));
+  const Value next = b.Increment(b.Input("entry", DType::kI64, {2}, Rate::kStep));
+  const Value own = b.Exp(b.Clamp(b.Select(tokens, next), -30, 20));
+  b.Output("finite", b.IsFinite(own));
+  b.Output("pixels", b.ToPixels(own));
+  const auto input = [&](const char* name, const Shape& shape) {
+    return b.Input(name, DType::kF32, shape, Rate::kStep);
+  };
+  b.Output("state", b.SchedulerStep(input("state", {2, 4, 3, 1, 2}), input("output", {2, 3, 1, 2}),
+                                    input("noise", {2, 3, 1, 2}), input("line", {2, 27})));
   return *std::move(b).Build();
 }
 

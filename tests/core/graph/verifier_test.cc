@@ -75,6 +75,21 @@ TEST(Verify, RefusesOutputsWithoutAValue) {
   EXPECT_THAT(VerifyNodes({Input("x")}, {{"y", -1}}), Invalid("is value -1 of 1"));
 }
 
+TEST(Verify, AnOutputWithTheNameOfAnInputHasItsType) {
+  EXPECT_OK(VerifyNodes({Input("x"), Silu(0)}, {{"x", 1}}));
+  const Node shorter{.op = Op::kSlice,
+                     .operands = {0},
+                     .attributes = SliceAttributes{0, 0, 2},
+                     .shape = {2},
+                     .rate = Rate::kStep};
+  EXPECT_THAT(
+      VerifyNodes({Input("x"), shorter}, {{"x", 1}}),
+      Invalid("output \"x\" updates the input of that name, which is f32[4], and is f32[2]"));
+  GraphBuilder b;
+  b.Output("x", b.Cast(b.Input("x", DType::kF32, {4}, Rate::kStep), DType::kF16));
+  EXPECT_THAT(std::move(b).Build(), Invalid("updates the input"));
+}
+
 TEST(Verify, RefusesANamedInnerNode) {
   Node named = Silu(0);
   named.name = "s";

@@ -67,8 +67,8 @@ TEST(FoldConstants, KeepsWhatCannotBeEvaluated) {
   b.Output("y", b.Embedding(b.Constant({1, 2}, {2, 1}), ids));
   b.Output("z", b.Silu(b.Scalar(1)));
   const graph::Graph graph = *std::move(b).Build();
-  const auto fails = [](const graph::Graph&, absl::Span<const device::Buffer>) {
-    return absl::StatusOr<device::Buffer>(absl::InternalError("no"));
+  const auto fails = [](const graph::Graph&, absl::Span<const device::ConstBuffer>) {
+    return absl::StatusOr<device::ConstBuffer>(absl::InternalError("no"));
   };
   ASSERT_OK_AND_ASSIGN(const graph::Graph kept, FoldConstants(graph, fails));
   EXPECT_EQ(Count(kept, Op::kSilu), 1);

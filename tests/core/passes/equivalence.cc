@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 
-#include "core/backends/reference/evaluate.h"
 #include "tests/conformance/run_graph.h"
 #include "tests/support/status_matchers.h"
 
@@ -37,8 +36,8 @@ double Distance(const std::vector<Buffer>& a, const std::vector<Buffer>& b) {
 }
 
 Runs::Runs(const std::string& component, const weights::TensorMap& weights,
-           std::vector<Buffer> inputs)
-    : store_(backends::reference::EvaluateRecipe), set_(&store_), inputs_(std::move(inputs)) {
+           std::vector<device::ConstBuffer> inputs)
+    : store_(backend_), set_(&store_), inputs_(std::move(inputs)) {
   set_.Add(component, weights);
 }
 

@@ -19,7 +19,7 @@ class Runs {
  public:
   // `inputs` in the order of the graphs' inputs.
   Runs(const std::string& component, const weights::TensorMap& weights,
-       std::vector<device::Buffer> inputs);
+       std::vector<device::ConstBuffer> inputs);
   // Random leaves.
   explicit Runs(const graph::Graph& graph);
 
@@ -27,10 +27,10 @@ class Runs {
   std::vector<device::Buffer> operator()(const graph::Graph& graph);
 
  private:
+  backends::reference::ReferenceBackend backend_;
   weights::WeightStore store_;
   weights::WeightSet set_;
-  std::vector<device::Buffer> inputs_;
-  backends::reference::ReferenceBackend backend_;
+  std::vector<device::ConstBuffer> inputs_;
 };
 
 }  // namespace latentd::passes

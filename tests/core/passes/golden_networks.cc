@@ -24,10 +24,10 @@ const std::string kCases = ::latentd::testing::SourcePath("tests/golden");
 absl::StatusOr<json> Cases() { return golden::ReadJsonFile(kCases + "/networks.json"); }
 
 // A request part takes one row, a step part what request parts made, which is random here.
-absl::StatusOr<std::vector<Buffer>> InputsOf(const Graph& graph,
-                                             const golden::NamedBuffers& inputs) {
+absl::StatusOr<std::vector<device::ConstBuffer>> InputsOf(const Graph& graph,
+                                                          const golden::NamedBuffers& inputs) {
   std::mt19937 random(kSeed);
-  std::vector<Buffer> found;
+  std::vector<device::ConstBuffer> found;
   for (graph::ValueId id : graph.Select(graph::Op::kInput)) {
     const graph::Node& node = graph.node(id);
     const auto input = inputs.find(node.name);
@@ -45,7 +45,7 @@ absl::Status AddParts(const std::string& name, const Graph& graph,
   const std::string output = graph.outputs()[0].name;
   ASSIGN_OR_RETURN(graph::SplitGraphs split, graph::SplitByRate(graph));
   const auto add = [&](const std::string& part, Graph of_part) -> absl::Status {
-    ASSIGN_OR_RETURN(std::vector<Buffer> given, InputsOf(of_part, inputs));
+    ASSIGN_OR_RETURN(std::vector<device::ConstBuffer> given, InputsOf(of_part, inputs));
     network->parts.push_back({absl::StrCat(name, " ", part), std::move(of_part), std::move(given)});
     return absl::OkStatus();
   };

@@ -16,7 +16,7 @@ namespace latentd::passes {
 struct NetworkPart {
   std::string name;  // "unet_sd15_small step", "vae_small decoded"
   graph::Graph graph;
-  std::vector<device::Buffer> inputs;  // of the case, in the graph's order
+  std::vector<device::ConstBuffer> inputs;  // of the case, in the graph's order
 };
 
 struct Network {

@@ -49,6 +49,17 @@ TEST(ChooseImageLayout, PermutesOnceAtEachEndOfAChain) {
   EXPECT_EQ(shape_of(Op::kSlice), (graph::Shape{2, 12, 10, 8}));
 }
 
+TEST(ChooseImageLayout, PixelsLeaveAndEnterWithoutBeingMoved) {
+  GraphBuilder b;
+  const Value pixels = b.Input("pixels", DType::kU8, {1, 6, 5, 3}, Rate::kStep);
+  Value x = b.Permute(b.Cast(pixels, DType::kF32), {0, 3, 1, 2});
+  x = b.Conv2d(x, b.Weight("a", {3, 3, 1, 1}), graph::kNone, {});
+  b.Output("finite", b.IsFinite(x));
+  b.Output("image", b.Permute(b.ToPixels(b.Exp(b.Clamp(x, -1, 1))), {0, 2, 3, 1}));
+  b.Output("the_same", b.ToPixels(b.Permute(x, {0, 2, 3, 1})));
+  EXPECT_EQ(Count(InNhwc(std::move(b)), Op::kPermute), 0);
+}
+
 TEST(ChooseImageLayout, TokensOfAnImageAreAReshape) {
   GraphBuilder b;
   const Value x = b.Input("x", DType::kF32, {2, 8, 6, 5}, Rate::kStep);

@@ -53,6 +53,21 @@ Graph Low(GraphBuilder b, Value y, const Precision& precision = kBf16) {
 
 DType DTypeOf(const Graph& graph, Op op) { return graph.node(graph.Select(op).front()).dtype; }
 
+TEST(ChoosePrecision, ReadsPixelsAndFlagsOfWhatIsLow) {
+  GraphBuilder b;
+  const Value made = b.Clamp(Linear(b, Tokens(b)), -1, 1);
+  b.Output("pixels", b.ToPixels(made));
+  b.Output("finite", b.IsFinite(made));
+  const Graph graph = std::move(b).Build().value();
+  ASSERT_OK_AND_ASSIGN(const Graph low, ChoosePrecision(graph, kBf16));
+  EXPECT_OK(Verify(low));
+  EXPECT_EQ(DTypeOf(low, Op::kClamp), DType::kBF16);
+  for (const graph::Output& output : low.outputs()) {
+    EXPECT_EQ(low.node(low.node(output.value).operands[0]).dtype, DType::kBF16) << output.name;
+    EXPECT_EQ(low.node(output.value).dtype, DType::kU8) << output.name;
+  }
+}
+
 TEST(ChoosePrecision, ComputesProductsAndWhatFollowsLow) {
   GraphBuilder b;
   const Value made = Linear(b, Tokens(b));

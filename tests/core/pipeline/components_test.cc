@@ -45,7 +45,8 @@ std::vector<std::string> Violations(const Rig& rig, const PictureSpec& spec) {
 
 std::set<std::string> DeclaredComponents(const Rig& rig) {
   std::set<std::string> components;
-  for (const compiler::GraphInfo& info : rig.graphs.List()) components.insert(info.label.component);
+  for (const compiler::GraphStatus& info : rig.graphs.List())
+    components.insert(info.label.component);
   return components;
 }
 
@@ -129,8 +130,8 @@ TEST(ComponentsTest, RunsAComponentOnTheBackendThatIsGivenForIt) {
   const Rig rig(options);
   const Rig plain;
   EXPECT_EQ(rig.Finish(SmallSpec())->pixels, plain.Finish(SmallSpec())->pixels);
-  for (const compiler::GraphInfo& info : rig.graphs.List()) {
-    EXPECT_EQ(info.key.fingerprint == "other", info.label.component == "vae_decoder")
+  for (const compiler::GraphStatus& info : rig.graphs.List()) {
+    EXPECT_EQ(info.key.build.fingerprint == "other", info.label.component == "vae_decoder")
         << info.label.ToText();
   }
 }

@@ -52,7 +52,7 @@ TEST_F(ExecutedSizeTest, GivesTheCentreOfWhatTheBucketDraws) {
   const image::Image drawn = Draw(Asked(), kBucket);
   EXPECT_EQ(drawn.width, kAsked.width);
   EXPECT_EQ(drawn.height, kAsked.height);
-  EXPECT_EQ(drawn, CentreCrop(Draw(whole, std::nullopt), kAsked));
+  EXPECT_EQ(drawn, CentreOf(ToPixels(Draw(whole, std::nullopt)), kAsked));
 }
 
 TEST_F(ExecutedSizeTest, IsTheSizeAskedForWhereNobodySetsIt) {
@@ -70,7 +70,7 @@ TEST_F(ExecutedSizeTest, ExtendsAnInitImageByItsEdges) {
   const image::Image resized =
       image::ResizeLanczos(Gradient(100, 50), kAsked.width, kAsked.height).value();
   whole.image = image::Encode(ExtendEdges(resized, kBucket), {}).value();
-  EXPECT_EQ(Draw(asked, kBucket), CentreCrop(Draw(whole, std::nullopt), kAsked));
+  EXPECT_EQ(Draw(asked, kBucket), CentreOf(ToPixels(Draw(whole, std::nullopt)), kAsked));
 }
 
 TEST_F(ExecutedSizeTest, HasToCoverThePicture) {

@@ -18,7 +18,7 @@ class ModelGraphsTest : public ::testing::Test {
   // "LABEL: users" of what is declared.
   std::vector<std::string> Declared() const {
     std::vector<std::string> lines;
-    for (const compiler::GraphInfo& info : rig_.graphs.List()) {
+    for (const compiler::GraphStatus& info : rig_.graphs.List()) {
       std::string users;
       for (const std::string& user : info.users) users += " " + user;
       lines.push_back(info.label.ToText() + ":" + users);
@@ -37,7 +37,8 @@ TEST_F(ModelGraphsTest, DeclaresWhatPicturesOfAShapeNeedWithItsUsers) {
           "text_encoder rows 1: base", "text_encoder_2 rows 1: base refiner",
           "unet_base request rows 1: base", "unet_refiner request rows 1: refiner",
           "unet_base step 72x64 rows 2: base", "unet_refiner step 72x64 rows 2: refiner",
-          "vae_decoder 72x64 rows 1: base refiner", "vae_encoder 72x64 rows 1: base refiner"));
+          "vae_decoder 72x64 rows 1: base refiner", "vae_encoder 72x64 rows 1: base refiner",
+          "vae_encoder sample 72x64 rows 1: base refiner"));
   EXPECT_EQ(rig_.compilations(), 0);
 }
 
@@ -50,7 +51,7 @@ TEST_F(ModelGraphsTest, AddsOnlyTheStepsForAnotherNumberOfRows) {
 
 TEST_F(ModelGraphsTest, FindsAShapeWhoseReferenceSomebodyKeeps) {
   ModelGraphs& graphs = rig_.pipeline->base().graphs();
-  const GraphRef kept = graphs.Step({2, 8, 9}).value();
+  const GraphHandle kept = graphs.Step({2, 8, 9}).value();
   EXPECT_EQ(graphs.Step({2, 8, 9}, IfUnknown::kRefuse).value(), kept);
   EXPECT_NE(graphs.Step({2, 9, 8}).value(), kept);
   EXPECT_NE(graphs.Decode(8, 9).value(), graphs.Encode(8, 9).value());
@@ -70,7 +71,7 @@ TEST_F(ModelGraphsTest, ForgetsAShapeThatNobodyKeeps) {
 
 TEST_F(ModelGraphsTest, CountsTheGraphsThatAreKept) {
   const int64_t before = rig_.graphs.totals().definition_bytes;
-  const GraphRef kept = rig_.pipeline->base().graphs().Step({1, 8, 8}).value();
+  const GraphHandle kept = rig_.pipeline->base().graphs().Step({1, 8, 8}).value();
   const auto graph_bytes = static_cast<int64_t>(compiler::GraphStore::DefinitionBytesOf(kept));
   EXPECT_GT(graph_bytes, 10000);  // of hundreds of nodes
   EXPECT_EQ(rig_.graphs.totals().definition_bytes, before + graph_bytes);
@@ -82,14 +83,14 @@ TEST_F(ModelGraphsTest, BuildsNothingForWhatMustBeReady) {
   rig_.graphs.DropUnused();
   const size_t declared = Declared().size();
   const PictureSpec resolved = rig_.pipeline->Resolve(SmallSpec()).value();
-  const auto started = rig_.pipeline->Start(resolved, {.allow = compiler::Allow::kReady});
+  const auto started = rig_.pipeline->Start(resolved, {.mode = compiler::GetMode::kReady});
   EXPECT_EQ(GetReason(started.status()), "GRAPH_COLD");
   EXPECT_EQ(Declared().size(), declared);
 }
 
 TEST_F(ModelGraphsTest, TakesTheSpecOnlyWhereItStarts) {
   PictureSpec resolved = rig_.pipeline->Resolve(SmallSpec()).value();
-  EXPECT_FALSE(rig_.pipeline->TryStart(resolved, {.allow = compiler::Allow::kReady}).ok());
+  EXPECT_FALSE(rig_.pipeline->TryStart(resolved, {.mode = compiler::GetMode::kReady}).ok());
   EXPECT_EQ(resolved.prompt, SmallSpec().prompt);
   ASSERT_OK_AND_ASSIGN(const auto pictures, rig_.pipeline->TryStart(resolved, {}));
   EXPECT_EQ(pictures.front()->request->spec.prompt, SmallSpec().prompt);
@@ -97,11 +98,11 @@ TEST_F(ModelGraphsTest, TakesTheSpecOnlyWhereItStarts) {
 
 TEST_F(ModelGraphsTest, StartsNothingThatWouldHaveToBeCompiledWhereThatIsNotAllowed) {
   const PictureSpec resolved = rig_.pipeline->Resolve(SmallSpec()).value();
-  const auto started = rig_.pipeline->Start(resolved, {.allow = compiler::Allow::kReady});
+  const auto started = rig_.pipeline->Start(resolved, {.mode = compiler::GetMode::kReady});
   EXPECT_EQ(GetReason(started.status()), "GRAPH_COLD");
   EXPECT_EQ(rig_.compilations(), 0);
   rig_.Finish(SmallSpec());
-  EXPECT_OK(rig_.pipeline->Start(resolved, {.allow = compiler::Allow::kReady}));
+  EXPECT_OK(rig_.pipeline->Start(resolved, {.mode = compiler::GetMode::kReady}));
 }
 
 TEST_F(ModelGraphsTest, CompilesAndLoadsNothingOnceAPictureHasStarted) {

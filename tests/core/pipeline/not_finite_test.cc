@@ -5,8 +5,10 @@
 #include <vector>
 
 #include "core/base/error_details.h"
+#include "core/image/encode.h"
 #include "core/pipeline/finite.h"
 #include "tests/core/pipeline/rig.h"
+#include "tests/support/function_executable.h"
 #include "tests/support/temporary_directory.h"
 
 namespace latentd::pipeline {
@@ -18,32 +20,16 @@ using ::testing::HasSubstr;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// An executable whose results are all NaN.
-class NanExecutable : public backends::Executable {
- public:
-  explicit NanExecutable(ExecutablePointer like) : like_(std::move(like)) {}
-  const std::vector<backends::Port>& inputs() const override { return like_->inputs(); }
-  const std::vector<backends::Port>& outputs() const override { return like_->outputs(); }
-  absl::Status Run(absl::Span<const device::Buffer> inputs,
-                   absl::Span<device::Buffer> outputs) override {
-    for (device::Buffer& output : outputs) {
-      for (float& x : output.as<float>()) x = std::numeric_limits<float>::quiet_NaN();
-    }
-    return absl::OkStatus();
-  }
-  size_t arena_bytes() const override { return 0; }
-  size_t own_bytes() const override { return 0; }
-  std::vector<const void*> weights() const override { return {}; }
-
- private:
-  const ExecutablePointer like_;
-};
-
-TiledExecutable Broken(TiledExecutable decoder) {
-  for (auto& [shape, executable] : decoder.executables) {
-    executable = std::make_shared<NanExecutable>(executable);
-  }
-  return decoder;
+// A decoder that says of its results that they are not finite.
+ExecutablePointer Broken(const ExecutablePointer& like) {
+  return std::make_shared<testing::FunctionExecutable>(
+      backends::ExecutableInfo{.inputs = like->inputs(), .outputs = like->outputs()},
+      [](auto, absl::Span<const device::Buffer> outputs) {
+        for (const device::Buffer& output : outputs) {
+          for (uint8_t& x : output.as<uint8_t>()) x = 0;
+        }
+        return absl::OkStatus();
+      });
 }
 
 // A decoder that overflows in f16 and not in f32.
@@ -69,8 +55,21 @@ absl::Status DrawDoctored(const std::string& component, const std::string& tenso
 TEST(NotFiniteTest, FailsAPictureThatTheVaeMakesInfinite) {
   const absl::Status status = DrawDoctored("vae", "decoder.conv_out.bias");
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal,
-                               AllOf(HasSubstr("decoded picture: "),
+                               AllOf(HasSubstr("decoded picture: some values are not finite"),
                                      HasSubstr("the checkpoint's tensors of the base's vae"))));
+  EXPECT_EQ(GetReason(status), kNotFinite);
+}
+
+TEST(NotFiniteTest, FailsAnInitImageThatTheVaeMakesInfinite) {
+  const testing::TemporaryDirectory directory;
+  const std::string path = directory.File("doctored");
+  testing::MakeDoctoredCheckpoint(path, "vae", "encoder.conv_out.bias", kInfinity);
+  const Rig rig({.base = path});
+  PictureSpec spec = SmallSpec();
+  spec.image = image::Encode(rig.Finish(SmallSpec())->pixels, {}).value();
+  const absl::Status status = rig.Run(*rig.Start(spec));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal,
+                               HasSubstr("encoded image: some values are not finite")));
   EXPECT_EQ(GetReason(status), kNotFinite);
 }
 
@@ -91,6 +90,14 @@ TEST(NotFiniteTest, NamesTheTextEncoder) {
   EXPECT_EQ(GetReason(status), kNotFinite);
 }
 
+// The pooled state alone, which only the UNet reads.
+TEST(NotFiniteTest, NamesTheTextEncoderOfAProjection) {
+  const absl::Status status = DrawDoctored("text_encoder_2", "text_projection.weight");
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal,
+                               AllOf(HasSubstr("encoded prompt: "),
+                                     HasSubstr("tensors of the base's text_encoder_2"))));
+}
+
 TEST(NotFiniteTest, LeavesOtherPicturesOfTheProcessAlone) {
   const testing::TemporaryDirectory directory;
   const std::string path = directory.File("doctored");
@@ -105,7 +112,7 @@ TEST(NotFiniteTest, LeavesOtherPicturesOfTheProcessAlone) {
 TEST(NotFiniteTest, HasNoFallbackWhereTheVaeRunsInFloat32) {
   const Rig rig;
   const auto picture = rig.Finish(SmallSpec());
-  EXPECT_FALSE(picture->request->decode_fallback.has_value());
+  EXPECT_EQ(picture->request->decode_fallback, nullptr);
   EXPECT_FALSE(picture->decode_redone);
 }
 
@@ -124,7 +131,7 @@ TEST(NotFiniteTest, DecodesInF32WhatOverflowedInF16) {
 TEST(NotFiniteTest, DecodesOnceWhatDoesNotOverflowInF16) {
   const Rig rig(DecodingInF16(testing::kDemoBase));
   const auto picture = rig.Finish(SmallSpec());
-  EXPECT_TRUE(picture->request->decode_fallback.has_value());
+  EXPECT_NE(picture->request->decode_fallback, nullptr);
   EXPECT_FALSE(picture->decode_redone);
 }
 

@@ -22,16 +22,16 @@ std::vector<int> Greys(const Image& image) {
   return greys;
 }
 
-TEST(CentreCropTest, LeavesEqualMarginsOrTheWiderOneOnTheRight) {
-  EXPECT_THAT(Greys(CentreCrop(Row({1, 2, 3, 4}), {2, 1})), ElementsAre(2, 3));
-  EXPECT_THAT(Greys(CentreCrop(Row({1, 2, 3, 4, 5}), {2, 1})), ElementsAre(2, 3));
+TEST(CentreOfTest, LeavesEqualMarginsOrTheWiderOneOnTheRight) {
+  EXPECT_THAT(Greys(CentreOf(ToPixels(Row({1, 2, 3, 4})), {2, 1})), ElementsAre(2, 3));
+  EXPECT_THAT(Greys(CentreOf(ToPixels(Row({1, 2, 3, 4, 5})), {2, 1})), ElementsAre(2, 3));
 }
 
-TEST(CentreCropTest, CutsRowsAsWellAsColumns) {
+TEST(CentreOfTest, CutsRowsAsWellAsColumns) {
   Image image = Row({1, 2, 3, 4, 5, 6, 7, 8, 9});
   image.width = image.height = 3;
-  EXPECT_THAT(Greys(CentreCrop(image, {1, 3})), ElementsAre(2, 5, 8));
-  EXPECT_THAT(Greys(CentreCrop(image, {3, 1})), ElementsAre(4, 5, 6));
+  EXPECT_THAT(Greys(CentreOf(ToPixels(image), {1, 3})), ElementsAre(2, 5, 8));
+  EXPECT_THAT(Greys(CentreOf(ToPixels(image), {3, 1})), ElementsAre(4, 5, 6));
 }
 
 TEST(ExtendEdgesTest, RepeatsTheNearestPixel) {
@@ -45,7 +45,7 @@ TEST(ExtendEdgesTest, RepeatsTheNearestPixel) {
 TEST(ExtendEdgesTest, IsUndoneByTheCrop) {
   for (int width = 3; width < 9; ++width) {
     const Image image = Row({1, 2, 3});
-    EXPECT_EQ(CentreCrop(ExtendEdges(image, {width, 4}), {3, 1}), image);
+    EXPECT_EQ(CentreOf(ToPixels(ExtendEdges(image, {width, 4})), {3, 1}), image);
   }
 }
 

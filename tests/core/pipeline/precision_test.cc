@@ -72,7 +72,7 @@ std::vector<std::string> Declared(const ComponentDTypes& precision) {
   const auto graphs = rig.pipeline->GraphsOf({72, 64}, 2);
   EXPECT_OK(graphs);
   std::vector<std::string> lines;
-  for (const compiler::GraphInfo& info : rig.graphs.List()) {
+  for (const compiler::GraphStatus& info : rig.graphs.List()) {
     lines.push_back(info.label.ToText());
   }
   return lines;
@@ -80,18 +80,19 @@ std::vector<std::string> Declared(const ComponentDTypes& precision) {
 
 TEST(LesserPrecision, ComesWithAFallbackForTheDecoderInF32) {
   const std::vector<std::string> lines = Declared(All(DType::kBF16));
-  EXPECT_EQ(lines.size(), 9u);
+  EXPECT_EQ(lines.size(), 10u);
   EXPECT_THAT(lines,
               IsSupersetOf({"text_encoder_2 rows 1 bf16", "unet_base request rows 1 bf16",
                             "unet_refiner step 72x64 rows 2 bf16", "vae_decoder 72x64 rows 1 bf16",
-                            "vae_decoder 72x64 rows 1 fallback", "vae_encoder 72x64 rows 1 bf16"}));
+                            "vae_decoder 72x64 rows 1 fallback", "vae_encoder 72x64 rows 1 bf16",
+                            "vae_encoder sample 72x64 rows 1"}));
 }
 
 TEST(LesserPrecision, HasNoFallbackWhereTheDecoderIsInF32) {
   ComponentDTypes precision = All(DType::kF16);
   precision["vae_decoder"] = DType::kF32;
   const std::vector<std::string> lines = Declared(precision);
-  EXPECT_EQ(lines.size(), 8u);
+  EXPECT_EQ(lines.size(), 9u);
   EXPECT_THAT(lines, IsSupersetOf({"unet_base step 72x64 rows 2 f16", "vae_decoder 72x64 rows 1",
                                    "vae_encoder 72x64 rows 1"}));
 }
@@ -121,7 +122,7 @@ TEST(LesserPrecision, DrawsNearlyTheSamePicture) {
 // Of the weights of a step, as predicted.
 int64_t StepWeightBytes(const ComponentDTypes& precision) {
   Rig rig(DemoIn(precision));
-  const GraphRef step = rig.pipeline->base().graphs().Step({1, 8, 8}).value();
+  const GraphHandle step = rig.pipeline->base().graphs().Step({1, 8, 8}).value();
   int64_t bytes = 0;
   const backends::MemoryNeeds needs = rig.graphs.Predict(step).value();
   for (const auto& [key, size] : needs.weights) {

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/backends/reference/evaluate.h"
 #include "core/backends/reference/reference_backend.h"
 #include "core/base/clock.h"
 #include "core/cache/disk_cache.h"
@@ -20,6 +19,8 @@
 #include "core/pipeline/pipeline.h"
 #include "core/weights/weight_store.h"
 #include "tests/core/pipeline/doctored_checkpoint.h"
+#include "tests/support/on_host.h"
+#include "tests/support/run_unit.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::pipeline {
@@ -36,12 +37,22 @@ inline PictureSpec SmallSpec() {
   return spec;
 }
 
+inline std::vector<float> ValuesOf(const device::Buffer& latents) {
+  const device::Buffer copy = testing::OnHost(latents);
+  const auto values = copy.as<float>();
+  return {values.begin(), values.end()};
+}
+
 class Rig {
  public:
   // `cache_dir` empty: nothing survives.
-  explicit Rig(const LoadOptions& options = Demo(), const std::string& cache_dir = "")
-      : disk(Open(cache_dir, registry)),
-        graphs(backend, SystemClock(), registry, disk.get(), compiler::GraphStore::Options()) {
+  explicit Rig(const LoadOptions& options = Demo(), const std::string& cache_dir = "",
+               std::unique_ptr<backends::Backend> backend =
+                   std::make_unique<backends::reference::ReferenceBackend>())
+      : backend(std::move(backend)),
+        disk(Open(cache_dir, registry)),
+        graphs(*this->backend, SystemClock(), registry, disk.get(),
+               compiler::GraphStore::Options()) {
     auto loaded = LoadPipeline(options, weights, graphs);
     EXPECT_OK(loaded);
     if (loaded.ok()) pipeline = *std::move(loaded);
@@ -52,7 +63,7 @@ class Rig {
     if (!resolved.ok()) return resolved.status();
     auto pictures = pipeline->Start(*std::move(resolved));
     if (!pictures.ok()) return pictures;
-    for (const GraphRef& graph : pictures->front()->request->graphs) kept.push_back(graph);
+    for (const GraphHandle& graph : pictures->front()->request->graphs) kept.push_back(graph);
     return pictures;
   }
 
@@ -64,7 +75,7 @@ class Rig {
 
   absl::Status Run(Picture& picture) const {
     absl::Status status;
-    while (status.ok() && picture.next != UnitKind::kDone) status = pipeline->Run(picture);
+    while (status.ok() && picture.next != UnitKind::kDone) status = testing::RunUnit(picture);
     return status;
   }
 
@@ -77,20 +88,19 @@ class Rig {
 
   std::vector<float> Latents(const PictureSpec& spec) const {
     const auto picture = Finish(spec);
-    const auto values = std::as_const(picture->latents).as<float>();
-    return {values.begin(), values.end()};
+    return ValuesOf(picture->latents);
   }
 
   int64_t compilations() const { return graphs.totals().compilations; }
 
   metrics::Registry registry;
-  backends::reference::ReferenceBackend backend;
-  weights::WeightStore weights{backends::reference::EvaluateRecipe};
+  const std::unique_ptr<backends::Backend> backend;
+  weights::WeightStore weights{*backend};
   std::unique_ptr<cache::DiskCache> disk;
   compiler::GraphStore graphs;
   std::unique_ptr<const Pipeline> pipeline;
   // Of what was drawn, so that it stays compiled.
-  mutable std::vector<GraphRef> kept;
+  mutable std::vector<GraphHandle> kept;
 
  private:
   static std::unique_ptr<cache::DiskCache> Open(const std::string& directory,

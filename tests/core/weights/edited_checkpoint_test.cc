@@ -13,7 +13,9 @@
 #include "core/weights/checkpoint_file.h"
 #include "core/weights/safetensors.h"
 #include "core/weights/weight_store.h"
+#include "tests/core/weights/function_maker.h"
 #include "tests/support/in_place_edit.h"
+#include "tests/support/on_host.h"
 #include "tests/support/safetensors_writer.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_directory.h"
@@ -41,17 +43,27 @@ graph::Graph Bare(const std::string& name) {
   return *std::move(builder).Build();
 }
 
-absl::StatusOr<Buffer> Negate(const Buffer& plain) {
+absl::StatusOr<Buffer> Negate(const device::ConstBuffer& plain) {
   Buffer packed = Buffer::Allocate(DType::kF32, plain.shape());
   for (int64_t i = 0; i < plain.elements(); ++i) packed.as<float>()[i] = -plain.as<float>()[i];
   return packed;
 }
 
-WeightFormat Negated(Packer packer = Negate) { return {"negated", std::move(packer), 4 * kSize}; }
+// Packed results are bytes.
+std::vector<float> Floats(const WeightRef& held) {
+  std::vector<float> floats(kSize);
+  std::memcpy(floats.data(), testing::OnHost(*held).data(), held->bytes());
+  return floats;
+}
+
+const WeightFormat kNegated = {"negated", 4 * kSize};
 
 class EditedCheckpointTest : public ::testing::Test {
  protected:
-  EditedCheckpointTest() { testing::WriteFile(path_, FileOf(7)); }
+  EditedCheckpointTest() {
+    testing::WriteFile(path_, FileOf(7));
+    maker_.packers["negated"] = Negate;
+  }
 
   WeightSet Open(const DigestArchive& digests = {}) {
     WeightSet set(&store_, "base");
@@ -67,11 +79,12 @@ class EditedCheckpointTest : public ::testing::Test {
   testing::TemporaryDirectory directory_;
   const std::string path_ = directory_.File("model.safetensors");
   std::map<std::string, std::string> kept_;
+  FunctionMaker maker_{nullptr};
   WeightStore store_{
-      [](const graph::Graph&, absl::Span<const Buffer> sources) { return sources[0]; },
+      maker_,
       {.find = [](absl::string_view) { return std::nullopt; },
        .keep =
-           [this](absl::string_view key, const Buffer& bytes) {
+           [this](absl::string_view key, const device::ConstBuffer& bytes) {
              kept_[std::string(key)] = {static_cast<const char*>(bytes.data()), bytes.bytes()};
            },
        .least_bytes = 0}};
@@ -79,22 +92,22 @@ class EditedCheckpointTest : public ::testing::Test {
 
 TEST_F(EditedCheckpointTest, NothingIsMadeOrKeptOfNewBytes) {
   const WeightSet set = Open();
-  const std::string name = store_.NeedsOf(Bare("c/a"), set, Negated())->key;  // of the old ones
+  const std::string name = store_.NeedsOf(Bare("c/a"), set, kNegated)->key;  // of the old ones
   EditInPlace(path_, FileOf(8));
-  ExpectRefused(store_.Get(Bare("c/a"), set, Negated()));
+  ExpectRefused(store_.Get(Bare("c/a"), set, kNegated));
   ExpectRefused(store_.Get(Bare("c/a"), set));
-  EXPECT_EQ(store_.NeedsOf(Bare("c/a"), set, Negated())->key, name);
+  EXPECT_EQ(store_.NeedsOf(Bare("c/a"), set, kNegated)->key, name);
   EXPECT_TRUE(kept_.empty());
   EXPECT_EQ(store_.entries(), 0u);
 }
 
 TEST_F(EditedCheckpointTest, NothingIsKeptThatWasEditedWhileItWasPacked) {
   const WeightSet set = Open();
-  const Packer edit_and_negate = [&](const Buffer& plain) {
+  maker_.packers["negated"] = [&](const device::ConstBuffer& plain) {
     EditInPlace(path_, FileOf(8));
     return Negate(plain);
   };
-  ExpectRefused(store_.Get(Bare("c/a"), set, Negated(edit_and_negate)));
+  ExpectRefused(store_.Get(Bare("c/a"), set, kNegated));
   EXPECT_TRUE(kept_.empty());
   EXPECT_EQ(store_.entries(), 0u);
 }
@@ -102,29 +115,29 @@ TEST_F(EditedCheckpointTest, NothingIsKeptThatWasEditedWhileItWasPacked) {
 TEST_F(EditedCheckpointTest, WhatIsHeldStaysAsItWasAndIsGivenToNobodyElse) {
   const WeightSet set = Open();
   ASSERT_OK_AND_ASSIGN(const WeightRef plain, store_.Get(Bare("c/a"), set));
-  ASSERT_OK_AND_ASSIGN(const WeightRef packed, store_.Get(Bare("c/a"), set, Negated()));
+  ASSERT_OK_AND_ASSIGN(const WeightRef packed, store_.Get(Bare("c/a"), set, kNegated));
   EditInPlace(path_, FileOf(8));
-  EXPECT_THAT(plain->as<float>(), Each(7));
-  EXPECT_THAT(packed->as<float>(), Each(-7));
+  EXPECT_THAT(Floats(plain), Each(7));
+  EXPECT_THAT(Floats(packed), Each(-7));
   ExpectRefused(store_.Get(Bare("c/a"), set));
   ExpectRefused(store_.Get(Bare("c/b"), set));
 }
 
 TEST_F(EditedCheckpointTest, ASetThatOpensItAnewGetsTheNewBytes) {
   const WeightSet old = Open();
-  ASSERT_OK_AND_ASSIGN(const WeightRef before, store_.Get(Bare("c/a"), old, Negated()));
+  ASSERT_OK_AND_ASSIGN(const WeightRef before, store_.Get(Bare("c/a"), old, kNegated));
   EditInPlace(path_, FileOf(8));
   const WeightSet now = Open();
-  ASSERT_OK_AND_ASSIGN(const WeightRef after, store_.Get(Bare("c/a"), now, Negated()));
-  EXPECT_THAT(before->as<float>(), Each(-7));
-  EXPECT_THAT(after->as<float>(), Each(-8));
+  ASSERT_OK_AND_ASSIGN(const WeightRef after, store_.Get(Bare("c/a"), now, kNegated));
+  EXPECT_THAT(Floats(before), Each(-7));
+  EXPECT_THAT(Floats(after), Each(-8));
   EXPECT_EQ(kept_.size(), 2u);
 }
 
 TEST_F(EditedCheckpointTest, BytesThatTheirDigestDoesNotNameAreNotKept) {
   const std::string stale(2 * 16, 'x');  // for two tensors
   const WeightSet set = Open({.find = [&](absl::string_view) { return stale; }, .keep = {}});
-  ExpectRefused(store_.Get(Bare("c/a"), set, Negated()));
+  ExpectRefused(store_.Get(Bare("c/a"), set, kNegated));
   EXPECT_TRUE(kept_.empty());
 }
 
@@ -141,9 +154,9 @@ TEST_F(EditedCheckpointTest, ContentDigestAndCheckSayItToo) {
 
 TEST_F(EditedCheckpointTest, AnotherModeIsNoEdit) {
   const WeightSet set = Open();
-  ASSERT_OK(store_.Get(Bare("c/a"), set, Negated()));
+  ASSERT_OK(store_.Get(Bare("c/a"), set, kNegated));
   UntilItShows(path_, [&] { ASSERT_EQ(chmod(path_.c_str(), 0600), 0); });
-  EXPECT_OK(store_.Get(Bare("c/b"), set, Negated()));
+  EXPECT_OK(store_.Get(Bare("c/b"), set, kNegated));
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ TEST(SafetensorsTest, KeepsTheMappingAliveWithoutCopying) {
   const std::string path = directory.File("m.safetensors");
   testing::WriteSafetensors(
       path, {testing::F32Tensor("a", {2}, {1, 2}), testing::F32Tensor("b", {3}, {3, 4, 5})});
-  device::Buffer b;
+  device::ConstBuffer b;
   {
     ASSERT_OK_AND_ASSIGN(const TensorMap tensors, ReadSafetensors(path));
     EXPECT_EQ(tensors.at("b").file, path);
@@ -99,7 +99,7 @@ TEST(SafetensorsTest, OldFilesWithOddAddressesAreReadThroughACopy) {
   const std::string bytes = testing::SafetensorsBytes(
       header, std::string(reinterpret_cast<const char*>(&value), sizeof(value)));
   ASSERT_OK_AND_ASSIGN(const TensorMap tensors, Parse(bytes));
-  const device::Buffer aligned = Aligned(tensors.at("a").data);
+  const device::ConstBuffer aligned = Aligned(tensors.at("a").data);
   EXPECT_NE(aligned.data(), tensors.at("a").data.data());
   EXPECT_THAT(aligned.as<float>(), ElementsAre(1.5f));
 }

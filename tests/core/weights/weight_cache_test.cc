@@ -14,6 +14,8 @@
 #include "core/graph/graph_builder.h"
 #include "core/weights/safetensors.h"
 #include "core/weights/weight_store.h"
+#include "tests/core/weights/function_maker.h"
+#include "tests/support/on_host.h"
 #include "tests/support/safetensors_writer.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_directory.h"
@@ -29,21 +31,23 @@ using testing::FilledTensor;
 
 // What a disk cache does, in memory.
 struct FakeArchive {
-  std::map<std::string, Buffer> kept;
+  std::map<std::string, device::ConstBuffer> kept;
+  std::vector<device::Place> places;  // of what was to be kept
   int found = 0, asked = 0;
 
   WeightCache Functions(size_t least_bytes = 0) {
-    return {[this](absl::string_view key) -> std::optional<Buffer> {
+    return {[this](absl::string_view key) -> std::optional<device::ConstBuffer> {
               ++asked;
               const auto entry = kept.find(std::string(key));
               if (entry == kept.end()) return std::nullopt;
               ++found;
               return entry->second;
             },
-            [this](absl::string_view key, const Buffer& bytes) {
+            [this](absl::string_view key, const device::ConstBuffer& bytes) {
               Buffer copy = Buffer::Allocate(DType::kU8, {static_cast<int64_t>(bytes.bytes())});
               std::memcpy(copy.data(), bytes.data(), bytes.bytes());
               kept[std::string(key)] = copy;
+              places.push_back(bytes.place());
             },
             least_bytes};
   }
@@ -64,6 +68,12 @@ graph::Graph Bare(const std::string& name, int64_t size) {
 
 class WeightCacheTest : public ::testing::Test {
  protected:
+  WeightCacheTest() {
+    for (const char* form : {"negated", "negated on another machine"}) {
+      maker_.packers[form] = [this](const device::ConstBuffer& plain) { return Negate(plain); };
+    }
+  }
+
   WeightSet SetFromFile(WeightStore& store, float value, int64_t size = 4) {
     const std::string path = directory_.File(absl::StrCat(files_++, ".safetensors"));
     testing::WriteSafetensors(path, {FilledTensor("a", {size}, value)});
@@ -74,33 +84,33 @@ class WeightCacheTest : public ::testing::Test {
 
   // A store as after a restart: it has the archive and nothing else.
   WeightStore NewStore(size_t least_bytes = 0) {
-    return WeightStore(
-        [this](const graph::Graph&, absl::Span<const Buffer> sources) {
-          ++evaluations_;
-          Buffer twice = Buffer::Allocate(DType::kF32, {2 * sources[0].elements()});
-          std::memcpy(twice.data(), sources[0].data(), sources[0].bytes());
-          std::memcpy(static_cast<char*>(twice.data()) + sources[0].bytes(), sources[0].data(),
-                      sources[0].bytes());
-          return twice;
-        },
-        archive_.Functions(least_bytes));
+    return WeightStore(maker_, archive_.Functions(least_bytes));
   }
 
-  WeightFormat Negated(size_t bytes) {
-    const auto negate = [this](const Buffer& plain) {
-      ++packs_;
-      Buffer packed = Buffer::Allocate(DType::kF32, plain.shape());
-      for (int64_t i = 0; i < plain.elements(); ++i) packed.as<float>()[i] = -plain.as<float>()[i];
-      return packed;
-    };
-    return {"negated", negate, bytes};
+  static absl::StatusOr<Buffer> Doubled(const graph::Graph&,
+                                        absl::Span<const device::ConstBuffer> sources) {
+    Buffer twice = Buffer::Allocate(DType::kF32, {2 * sources[0].elements()});
+    std::memcpy(twice.data(), sources[0].data(), sources[0].bytes());
+    std::memcpy(static_cast<char*>(twice.data()) + sources[0].bytes(), sources[0].data(),
+                sources[0].bytes());
+    return twice;
   }
+
+  absl::StatusOr<Buffer> Negate(const device::ConstBuffer& plain) {
+    ++packs_;
+    Buffer packed = Buffer::Allocate(DType::kF32, plain.shape());
+    for (int64_t i = 0; i < plain.elements(); ++i) packed.as<float>()[i] = -plain.as<float>()[i];
+    return packed;
+  }
+
+  static WeightFormat Negated(size_t bytes) { return {"negated", bytes}; }
 
   static float FirstOf(const WeightRef& held) { return *static_cast<const float*>(held->data()); }
 
   testing::TemporaryDirectory directory_;
-  int files_ = 0, evaluations_ = 0, packs_ = 0;
+  int files_ = 0, packs_ = 0;
   FakeArchive archive_;
+  FunctionMaker maker_{Doubled};
 };
 
 TEST_F(WeightCacheTest, GivesTheNextStoreWhatWasMadeWithoutMakingOrCopyingIt) {
@@ -120,7 +130,7 @@ TEST_F(WeightCacheTest, GivesTheNextStoreWhatWasMadeWithoutMakingOrCopyingIt) {
   EXPECT_EQ(found->data(), archive_.kept.begin()->second.data());
   EXPECT_EQ(store.mapped_bytes(), 32u);
   EXPECT_EQ(store.bytes_held(), 32u);
-  EXPECT_EQ(evaluations_, 1);
+  EXPECT_EQ(maker_.evaluations, 1);
   EXPECT_EQ(packs_, 1);
 }
 
@@ -130,9 +140,9 @@ TEST_F(WeightCacheTest, KeepsPlainResultsToo) {
     const WeightSet set = SetFromFile(store, 7);
     ASSERT_OK_AND_ASSIGN(const WeightRef held, store.Get(Twice("c/a", 4), set));
     EXPECT_EQ(held->shape(), device::Shape({8}));
-    EXPECT_THAT(held->as<float>(), Each(7));
+    EXPECT_THAT(testing::OnHost(*held).as<float>(), Each(7));
   }
-  EXPECT_EQ(evaluations_, 1);
+  EXPECT_EQ(maker_.evaluations, 1);
 }
 
 TEST_F(WeightCacheTest, NeverGivesAnotherContentFormOrRecipe) {
@@ -153,11 +163,8 @@ TEST_F(WeightCacheTest, NeverGivesWhatAnotherBuildMade) {
   WeightCache old = archive_.Functions(), today = archive_.Functions();
   old.version = "old";
   today.version = "today";
-  const Evaluator copy = [](const graph::Graph&, absl::Span<const Buffer> sources) {
-    return sources[0];
-  };
   for (const WeightCache& archive : {old, today}) {
-    WeightStore store(copy, archive);
+    WeightStore store(maker_, archive);
     const WeightSet set = SetFromFile(store, 7);
     EXPECT_OK(store.Get(Bare("c/a", 4), set, Negated(16)));
   }
@@ -197,6 +204,23 @@ TEST_F(WeightCacheTest, KeepsNothingOfAFailure) {
   EXPECT_EQ(archive_.kept.size(), 0u);
 }
 
+// What lies in a file is not memory of any other device than the host.
+TEST_F(WeightCacheTest, CopiesWhatWasKeptIntoTheMemoryOfAnotherDevice) {
+  device::HostDevice other;
+  FunctionMaker maker(Doubled, other);
+  for (int start = 0; start < 2; ++start) {
+    WeightStore store(maker, archive_.Functions());
+    const WeightSet set = SetFromFile(store, 7);
+    ASSERT_OK_AND_ASSIGN(const WeightRef held, store.Get(Twice("c/a", 4), set));
+    EXPECT_EQ(held->place(), device::Place::kDevice);
+    EXPECT_THAT(testing::OnHost(*held).as<float>(), Each(7));
+    EXPECT_EQ(store.mapped_bytes(), 0u);
+  }
+  EXPECT_EQ(maker.evaluations, 1);
+  ASSERT_EQ(archive_.kept.size(), 1u);
+  EXPECT_EQ(archive_.places, std::vector{device::Place::kHost});
+}
+
 // Whether the page at an address is in the process's memory; nullopt: the kernel does not say.
 std::optional<bool> IsPresent(const void* address) {
   const FileDescriptor map(open("/proc/self/pagemap", O_RDONLY));
@@ -213,7 +237,7 @@ TEST_F(WeightCacheTest, TakesATensorsPagesOutOfMemoryOnceItIsPacked) {
   constexpr int64_t kSize = 64 << 10;
   WeightStore store = NewStore();
   const WeightSet set = SetFromFile(store, 7, kSize);
-  const Buffer tensor = set.Find("c/a")->data;
+  const device::ConstBuffer tensor = set.Find("c/a")->data;
   const char* middle = static_cast<const char*>(tensor.data()) + tensor.bytes() / 2;
   EXPECT_EQ(tensor.as<float>()[kSize / 2], 7);
   if (!IsPresent(middle)) GTEST_SKIP() << "the kernel does not say which pages are present";
@@ -226,8 +250,9 @@ TEST_F(WeightCacheTest, TakesATensorsPagesOutOfMemoryOnceItIsPacked) {
 TEST_F(WeightCacheTest, LeavesTensorsAloneThatAreInNoFile) {
   constexpr int64_t kSize = 64 << 10;
   WeightStore store = NewStore();
-  StoredTensor tensor = {Buffer::Allocate(DType::kF32, {kSize}), "memory"};
-  for (float& x : tensor.data.as<float>()) x = 7;
+  const Buffer sevens = Buffer::Allocate(DType::kF32, {kSize});
+  for (float& x : sevens.as<float>()) x = 7;
+  const StoredTensor tensor = {sevens, "memory"};
   WeightSet set(&store);
   set.Add("c", {{"a", tensor}});
   EXPECT_OK(store.Get(Bare("c/a", kSize), set, Negated(4 * kSize)));

@@ -131,8 +131,10 @@ TEST(WeightSetCheckTest, TakesAttentionThatIsStoredAsAConvolution) {
 }
 
 StoredTensor Filled(float value) {
+  const Buffer data = Buffer::Allocate(DType::kF32, {3});
+  for (float& x : data.as<float>()) x = value;
   StoredTensor tensor = Tensor(DType::kF32, {3});
-  for (float& x : tensor.data.as<float>()) x = value;
+  tensor.data = data;
   return tensor;
 }
 

@@ -80,6 +80,22 @@ void UnaryOf(UnaryFunction function, const void* x, void* y, int64_t size) {
       return Map<Relu>(from, to, size);
     case UnaryFunction::kTanh:
       return Map<Tanh>(from, to, size);
+    case UnaryFunction::kExp:
+      return Map<ExactExp>(from, to, size);
+  }
+}
+
+template <typename T>
+void ClampOf(const T* __restrict x, T* __restrict y, int64_t size, float min, float max) {
+  const Vector low = Broadcast(min), high = Broadcast(max);
+#pragma omp parallel for schedule(static) if (size > kSerial)
+  for (int64_t begin = 0; begin < size; begin += kSerial) {
+    const int64_t count = begin + kSerial < size ? kSerial : size - begin;
+    ForEachVector(count, [&](int64_t i, auto part) {
+      Vector value = Load(x + begin + i, part);
+      value = value < low ? low : value;
+      Store(y + begin + i, value > high ? high : value, part);
+    });
   }
 }
 
@@ -119,6 +135,12 @@ void BinaryOf(BinaryFunction function, const LoopNest& loops, void* y, const voi
 void Unary(UnaryFunction function, Element element, const void* x, void* y, int64_t size) {
   const bool low = element == Element::kBF16;
   return low ? UnaryOf<Bf16>(function, x, y, size) : UnaryOf<float>(function, x, y, size);
+}
+
+void Clamp(Element element, const void* x, void* y, int64_t size, float min, float max) {
+  element == Element::kBF16
+      ? ClampOf(static_cast<const Bf16*>(x), static_cast<Bf16*>(y), size, min, max)
+      : ClampOf(static_cast<const float*>(x), static_cast<float*>(y), size, min, max);
 }
 
 void Geglu(Element element, const void* x, void* y, int64_t rows, int64_t size) {

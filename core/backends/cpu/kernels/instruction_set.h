@@ -33,11 +33,15 @@ void LayerNorm(Element element, const void* x, void* y, const float* gamma, cons
                int64_t rows, int64_t size, float epsilon);
 void Softmax(const float* x, float* y, int64_t rows, int64_t size);
 void RowStd(const float* x, float* y, int64_t rows, int64_t size);
+void IsFinite(Element element, const void* x, uint8_t* y, int64_t rows, int64_t size);
 void Unary(UnaryFunction function, Element element, const void* x, void* y, int64_t size);
+void Clamp(Element element, const void* x, void* y, int64_t size, float min, float max);
 void Geglu(Element element, const void* x, void* y, int64_t rows, int64_t size);
 void Binary(BinaryFunction function, Element element, const LoopNest& loops, void* y, const void* a,
             const void* b);
 void Convert(Element from, Element to, const void* x, void* y, int64_t size);
+void ToPixels(Element element, const void* x, uint8_t* y, int64_t size);
+void SchedulerStep(const SchedulerStepArguments& arguments);
 void Copy(const LoopNest& loops, int64_t element_bytes, char* to, const char* from);
 void UpsampleNearest(const UpsampleArguments& arguments);
 void Interleave(const InterleaveArguments& arguments);

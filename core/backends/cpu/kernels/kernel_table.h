@@ -16,7 +16,7 @@ namespace latentd::backends::cpu {
 // What a value's elements are in memory. All arithmetic is on floats.
 enum class Element : uint8_t { kF32, kBF16, kF16 };
 
-enum class UnaryFunction : uint8_t { kSilu, kGelu, kQuickGelu, kRelu, kTanh };
+enum class UnaryFunction : uint8_t { kSilu, kGelu, kQuickGelu, kRelu, kTanh, kExp };
 enum class BinaryFunction : uint8_t { kAdd, kSub, kMul, kDiv };
 
 inline constexpr int kMaxLoops = 8;
@@ -89,6 +89,16 @@ struct InterleaveArguments {
   int64_t rows, width, pixel_bytes;
 };
 
+// graph::Op::kSchedulerStep. `next` is `state` or apart from all that is read.
+struct SchedulerStepArguments {
+  const float* state;    // [rows, 4, pixels]
+  const float* output;   // [rows, pixels]
+  const float* noise;    // [rows, pixels]
+  const float* line;     // [rows, 27]
+  float* next;           // [rows, 4, pixels]
+  int64_t rows, pixels;  // of all channels
+};
+
 struct KernelTable {
   const char* name;  // "avx512"
 
@@ -110,7 +120,10 @@ struct KernelTable {
                      int64_t rows, int64_t size, float epsilon);
   void (*softmax)(const float* x, float* y, int64_t rows, int64_t size);
   void (*row_std)(const float* x, float* y, int64_t rows, int64_t size);
+  // y [rows]: 1 where all elements of x [rows, size] are finite, else 0.
+  void (*is_finite)(Element element, const void* x, uint8_t* y, int64_t rows, int64_t size);
   void (*unary)(UnaryFunction function, Element element, const void* x, void* y, int64_t size);
+  void (*clamp)(Element element, const void* x, void* y, int64_t size, float min, float max);
   // x [rows, 2 * size] -> y [rows, size]
   void (*geglu)(Element element, const void* x, void* y, int64_t rows, int64_t size);
   // y may be a or b.
@@ -118,6 +131,11 @@ struct KernelTable {
                  const void* a, const void* b);
   // To nearest even; NaN stays NaN, what is too large for f16 becomes infinite.
   void (*convert)(Element from, Element to, const void* x, void* y, int64_t size);
+  // graph::Op::kToPixels, to the bit in every instruction set.
+  void (*to_pixels)(Element element, const void* x, uint8_t* y, int64_t size);
+
+  // To the bit in every instruction set.
+  void (*scheduler_step)(const SchedulerStepArguments&);
 
   // Elements of 1, 2, 4 or 8 bytes.
   void (*copy)(const LoopNest& loops, int64_t element_bytes, char* to, const char* from);

@@ -1,4 +1,5 @@
-// Norms over the last dimension, one row after the other, and the standard deviation of whole rows.
+// Norms over the last dimension, one row after the other, and what is said of whole rows: their
+// standard deviation, whether they are finite.
 #include "core/backends/cpu/kernels/instruction_set.h"
 #include "core/backends/cpu/kernels/vector_math.h"
 
@@ -60,6 +61,18 @@ float StdOfRow(const float* x, int64_t size) {
       __builtin_sqrt((squares > 0 ? squares : 0) / static_cast<double>(size - 1)));
 }
 
+// Of whole rows, which one thread would read for too long.
+template <typename T>
+bool AllFinite(const T* x, int64_t size) {
+  int other = 0;
+#pragma omp parallel for simd schedule(static) reduction(| : other) if (size > kSerial)
+  for (int64_t i = 0; i < size; ++i) {
+    const uint32_t bits = __builtin_bit_cast(uint32_t, Float(x[i]));
+    other |= (bits & 0x7f800000) == 0x7f800000;
+  }
+  return other == 0;
+}
+
 template <typename T>
 void LayerNormRows(const T* x, T* y, const float* gamma, const float* beta, int64_t rows,
                    int64_t size, float epsilon) {
@@ -87,6 +100,13 @@ void Softmax(const float* x, float* y, int64_t rows, int64_t size) {
 void RowStd(const float* x, float* y, int64_t rows, int64_t size) {
 #pragma omp parallel for schedule(static) if (rows * size > kSerial)
   for (int64_t row = 0; row < rows; ++row) y[row] = StdOfRow(x + row * size, size);
+}
+
+void IsFinite(Element element, const void* x, uint8_t* y, int64_t rows, int64_t size) {
+  for (int64_t row = 0; row < rows; ++row) {
+    y[row] = element == Element::kBF16 ? AllFinite(static_cast<const Bf16*>(x) + row * size, size)
+                                       : AllFinite(static_cast<const float*>(x) + row * size, size);
+  }
 }
 
 }  // namespace latentd::backends::cpu::LATENTD_ISA

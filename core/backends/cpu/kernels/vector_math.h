@@ -45,4 +45,10 @@ static inline Vector QuickGelu(Vector x) { return x / (1.0f + Exp(-1.702f * x));
 static inline Vector Relu(Vector x) { return x < 0 ? Vector{} : x; }
 static inline Vector Tanh(Vector x) { return 1.0f - 2.0f / (1.0f + Exp(2.0f * x)); }
 
+// To half a unit of the last place at all sizes, as diffusers computes standard deviations.
+static inline Vector ExactExp(Vector x) {
+  for (int i = 0; i < kWidth; ++i) x[i] = __builtin_expf(x[i]);
+  return x;
+}
+
 }  // namespace latentd::backends::cpu::LATENTD_ISA

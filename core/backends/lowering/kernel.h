@@ -1,0 +1,54 @@
+// What an instruction computes: the kernels that a fast backend has, each with its operands.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "core/graph/op.h"
+
+namespace latentd::backends::lowering {
+
+enum class Kernel : uint8_t {
+  kConvolution,          // x, weight, bias or absent, residual or absent; images NHWC
+  kUpsampleConvolution,  // x before upsampling, weight, bias or absent; images NHWC
+  kLinear,               // x, weight, bias or absent, residual or absent
+  kLinearGeglu,          // x, weight, bias or absent
+  kMatmul,               // a, b
+  kAttention,            // query, key, value
+  kGroupNorm,            // x, gamma, beta, what is added to x before [rows, channels] or absent
+  kLayerNorm,            // x, gamma, beta
+  kSoftmax,
+  kRowStd,
+  kIsFinite,
+  kUnary,
+  kClamp,
+  kGeglu,
+  kCast,
+  kToPixels,
+  kIncrement,
+  kBinary,  // strided, broadcast to the output's shape
+  kCopy,    // strided on both sides
+  kUpsample,
+  kEmbedding,
+  kSelect,
+  kTimestepEmbedding,
+  kSchedulerStep,
+};
+
+// The kernel that computes an op; nothing for what is bound, a view, copies of its operands, or its
+// body.
+std::optional<Kernel> KernelOf(graph::Op op);
+
+// How many operands an instruction has, absent ones included, whose op was given so many.
+size_t OperandCount(Kernel kernel, size_t given);
+
+// Whether the second operand is a weight, which is held in the kernel's own form if it is a
+// recipe's whole result.
+bool HasWeight(Kernel kernel);
+
+// Whether the kernel makes the dtype that its node has, whatever it reads. What every other one
+// makes has the dtype of its first operand.
+bool HasOwnDType(Kernel kernel);
+
+}  // namespace latentd::backends::lowering

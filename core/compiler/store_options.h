@@ -1,0 +1,55 @@
+// How a GraphStore works, shared by its parts.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "core/backends/backend.h"
+#include "core/compiler/graph_key.h"
+#include "core/compiler/graph_label.h"
+
+namespace latentd::compiler {
+
+// What would leave memory: of the weight store's results, the addresses of those that nothing else
+// that is loaded reads.
+struct Eviction {
+  absl::flat_hash_set<const void*> weights;
+  int64_t arena_bytes = 0;  // by how much it shrinks
+  int64_t executable_bytes = 0;
+  int64_t artifact_bytes = 0;
+};
+
+struct StoreOptions {
+  CompileOptions compile;
+  size_t memory_budget = size_t{1} << 30;  // executables' own bytes and artifacts in memory
+  bool run_once = false;                   // run each executable once, on zeros, when it is loaded
+  bool save = true;                        // write what was compiled to disk
+  // How long another process that compiles the same graph is waited for before it is compiled here
+  // too: longer than any compilation takes, since only a process that hangs has it so long.
+  absl::Duration compile_wait = absl::Minutes(1);
+  // Asked while waiting for another process; true: give up, with CANCELLED. May be empty.
+  std::function<bool()> stop = {};
+  // Takes what writes an artifact that has so many bytes in memory, to run it now or soon; empty:
+  // it is run at once. What waits must have run before the store goes.
+  std::function<void(size_t bytes, std::function<void()> write)> write = {};
+  // What does not stop the service and somebody should know: an artifact that could not be used or
+  // written. Called from any thread, without a lock.
+  std::function<void(absl::string_view)> on_warning = {};
+  // Asked before a graph is loaded, with what it would hold, and whether it would fit if something
+  // left (usually nothing does); an error is what loading it comes to, unless it is
+  // RESOURCE_EXHAUSTED and enough can be evicted. Called from any thread, without a lock that the
+  // store's other methods take; must load nothing.
+  std::function<absl::Status(const GraphLabel&, const backends::MemoryNeeds&, const Eviction&)>
+      before_load = {};
+
+  void Warn(absl::string_view what) const {
+    if (on_warning) on_warning(what);
+  }
+};
+
+}  // namespace latentd::compiler

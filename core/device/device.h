@@ -1,0 +1,63 @@
+// A device: its memory, and the streams in which it works while the host goes on.
+//
+// The host enqueues work on a stream and follows it by events. Memory that enqueued work reads or
+// writes belongs to that work until an event that was recorded after it is reached.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "core/base/clock.h"
+#include "core/device/buffer.h"
+
+namespace latentd::device {
+
+// A place in a stream: everything that was enqueued before it comes before it. Thread-safe.
+class Event {
+ public:
+  virtual ~Event() = default;
+
+  virtual bool Reached() const = 0;
+
+  // Waits until it is reached: the first failure of what was enqueued between the event before and
+  // this one. What came after a failure has run too, on whatever was there.
+  virtual absl::Status Wait() const = 0;
+
+  // When it was reached, by the stream's clock (monotonic). REQUIRES: Reached().
+  virtual absl::Time time() const = 0;
+};
+
+// Work in the order in which it was enqueued: one user's, on one thread at a time. Streams of one
+// device work beside each other, but what shares an arena runs in turns.
+class Stream {
+ public:
+  // Waits for what was enqueued.
+  virtual ~Stream() = default;
+
+  virtual absl::StatusOr<std::shared_ptr<const Event>> Record() = 0;
+
+  // Waits for what was enqueued: the first failure of it since the last event. Asks for no memory
+  // where nothing failed.
+  virtual absl::Status Synchronize() = 0;
+};
+
+// Thread-safe.
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  // Zero-filled memory for work on this device and, at the places of the host, for the host too.
+  // RESOURCE_EXHAUSTED, with reason OUT_OF_MEMORY: there is none.
+  virtual absl::StatusOr<Buffer> Allocate(DType dtype, Shape shape, Place place) = 0;
+
+  // `clock` must outlive the stream and its events, and the device too.
+  virtual absl::StatusOr<std::unique_ptr<Stream>> NewStream(const Clock& clock) = 0;
+
+  // Enqueues a copy between memory of any two places, which keeps both alive. REQUIRES: a stream of
+  // this device; as many bytes.
+  virtual absl::Status Copy(ConstBuffer from, Buffer to, Stream& stream) = 0;
+};
+
+}  // namespace latentd::device

@@ -1,0 +1,34 @@
+// The host as a device: its memory is the host's, and what is enqueued runs at once, on the thread
+// that enqueues it.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "core/device/device.h"
+
+namespace latentd::device {
+
+// What backends that compute on the host enqueue on.
+class HostStream : public Stream {
+ public:
+  // Of this work the first failure counts.
+  virtual void Push(std::function<absl::Status()> work) = 0;
+};
+
+class HostDevice : public Device {
+ public:
+  absl::StatusOr<Buffer> Allocate(DType dtype, Shape shape, Place place) override;
+  absl::StatusOr<std::unique_ptr<Stream>> NewStream(const Clock& clock) override;
+  absl::Status Copy(ConstBuffer from, Buffer to, Stream& stream) override;
+
+  // Where work on this device finds a buffer's memory. Virtual for the tests' device, whose memory
+  // the rest of the program must not touch.
+  virtual void* AddressOf(const Buffer& buffer) const { return buffer.data(); }
+  virtual const void* AddressOf(const ConstBuffer& buffer) const { return buffer.data(); }
+};
+
+// The host itself. Lives for ever.
+HostDevice& Host();
+
+}  // namespace latentd::device

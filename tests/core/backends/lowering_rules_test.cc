@@ -1,0 +1,121 @@
+// Lowering for a backend whose kernels take what the test says.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "core/backends/lowering/lowering.h"
+#include "core/graph/graph_builder.h"
+#include "tests/conformance/op_cases.h"
+
+namespace latentd::backends::lowering {
+namespace {
+
+using graph::DType;
+using graph::GraphBuilder;
+using graph::Rate;
+using graph::Value;
+using ::testing::ElementsAre;
+
+// What RunsFused was asked.
+struct Question {
+  Kernel kernel;
+  DType dtype;
+  bool weight_is_held;
+  bool operator==(const Question&) const = default;
+};
+
+class TestRules : public KernelRules {
+ public:
+  bool Reads(Kernel kernel, size_t, DType dtype) const override {
+    return dtype == DType::kF32 || dtype == low || kernel == Kernel::kCast;
+  }
+  Strides StridesOf(Kernel kernel, size_t) const override {
+    return kernel == Kernel::kUnary ? strides : Strides::kDense;
+  }
+  bool RunsFused(const FusedMatch& match, DType dtype, bool weight_is_held) const override {
+    questions.push_back({match.kernel, dtype, weight_is_held});
+    return runs_fused;
+  }
+
+  DType low = DType::kF32;  // read as it is, beside f32
+  Strides strides = Strides::kDense;
+  bool runs_fused = true;
+  mutable std::vector<Question> questions;
+};
+
+// The kernels of a graph's instructions in order.
+std::vector<Kernel> Kernels(GraphBuilder b, const KernelRules& rules) {
+  const graph::Graph graph = std::move(b).Build().value();
+  const Program program = Lower(graph, graph::ExtractRecipes(graph), rules);
+  std::vector<Kernel> kernels;
+  for (const Instruction& instruction : program.instructions) {
+    kernels.push_back(instruction.kernel);
+  }
+  return kernels;
+}
+
+GraphBuilder SiluOfASlice() {
+  GraphBuilder b;
+  b.Output("y", b.Silu(b.Slice(b.Input("x", DType::kF32, {2, 6}, Rate::kStep), 1, 0, 3)));
+  return b;
+}
+
+GraphBuilder SiluOfAPermute() {
+  GraphBuilder b;
+  b.Output("y", b.Silu(b.Permute(b.Input("x", DType::kF32, {2, 6}, Rate::kStep), {1, 0})));
+  return b;
+}
+
+TEST(KernelRules, SayWhichViewsAreCopied) {
+  TestRules rules;
+  EXPECT_THAT(Kernels(SiluOfASlice(), rules), ElementsAre(Kernel::kCopy, Kernel::kUnary));
+  rules.strides = Strides::kLastDense;
+  EXPECT_THAT(Kernels(SiluOfASlice(), rules), ElementsAre(Kernel::kUnary));
+  EXPECT_THAT(Kernels(SiluOfAPermute(), rules), ElementsAre(Kernel::kCopy, Kernel::kUnary));
+  rules.strides = Strides::kAny;
+  EXPECT_THAT(Kernels(SiluOfAPermute(), rules), ElementsAre(Kernel::kUnary));
+}
+
+GraphBuilder SiluOfBf16() {
+  GraphBuilder b;
+  b.Output("y", b.Silu(b.Input("x", DType::kBF16, {2, 6}, Rate::kStep)));
+  return b;
+}
+
+TEST(KernelRules, SayWhatIsConverted) {
+  TestRules rules;
+  EXPECT_THAT(Kernels(SiluOfBf16(), rules),
+              ElementsAre(Kernel::kCast, Kernel::kUnary, Kernel::kCast));
+  rules.low = DType::kBF16;
+  EXPECT_THAT(Kernels(SiluOfBf16(), rules), ElementsAre(Kernel::kUnary));
+}
+
+GraphBuilder FusedCase(const std::string& name) {
+  GraphBuilder b;
+  for (const testing::OpCase& c : testing::FusedCases()) {
+    if (c.name == name) c.build(b);
+  }
+  return b;
+}
+
+TEST(KernelRules, SayWhichFusedNodesAreOneInstruction) {
+  TestRules rules;
+  EXPECT_THAT(Kernels(FusedCase("linear_geglu_40_bias"), rules), ElementsAre(Kernel::kLinearGeglu));
+  rules.runs_fused = false;
+  EXPECT_THAT(Kernels(FusedCase("linear_geglu_40_bias"), rules),
+              ElementsAre(Kernel::kLinear, Kernel::kGeglu));
+}
+
+TEST(KernelRules, AreToldOfAWeightThatTheGraphComputesAtEachRun) {
+  TestRules rules;
+  Kernels(FusedCase("upsample_conv2d_odd"), rules);
+  Kernels(FusedCase("upsample_conv2d_made_weight"), rules);
+  EXPECT_THAT(rules.questions,
+              ElementsAre(Question{Kernel::kUpsampleConvolution, DType::kF32, true},
+                          Question{Kernel::kUpsampleConvolution, DType::kF32, false}));
+}
+
+}  // namespace
+}  // namespace latentd::backends::lowering

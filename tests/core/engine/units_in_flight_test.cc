@@ -1,0 +1,193 @@
+// The loop on a device that works later than it is told: two units at a time, and what becomes of
+// those that the device has when their request ends.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "core/engine/picture_loop.h"
+#include "tests/core/engine/loop_rig.h"
+#include "tests/support/separate_device.h"
+
+namespace latentd::engine {
+namespace {
+
+using ::latentd::testing::FakeClock;
+using ::latentd::testing::RecordingSink;
+using ::latentd::testing::SeparateDevice;
+using ::latentd::testing::StatusIs;
+using ::testing::_;
+
+constexpr int kTextRuns = 3;  // two encoders and the request part
+
+class UnitsInFlightTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    device_ = std::make_unique<SeparateDevice>();
+    model_ = std::make_unique<LoopModel>(*device_);
+  }
+  static void TearDownTestSuite() {
+    model_.reset();
+    device_.reset();
+  }
+  UnitsInFlightTest()
+      : loop_(std::make_unique<PictureLoop>(PictureLoop::Options(), *device_, metrics_, clock_)) {
+    model_->on_run.enqueue = [this] { ++enqueued_; };
+  }
+  ~UnitsInFlightTest() override {
+    loop_.reset();
+    model_->on_run = {};
+  }
+
+  std::shared_ptr<Job> Admit(std::shared_ptr<EventSink> sink, int steps, int pictures = 1) {
+    auto job = model_->MakeJob(*loop_, std::move(sink), pictures, steps, clock_);
+    EXPECT_OK(loop_->Admit(job, 0));
+    return job;
+  }
+  std::vector<Event> Draw(int steps) {
+    const auto sink = std::make_shared<RecordingSink>();
+    Admit(sink, steps);
+    return sink->WaitForEnd();
+  }
+  double Count(const metrics::Family& family) { return MetricOf(registry_, family); }
+
+  static inline std::unique_ptr<SeparateDevice> device_;
+  static inline std::unique_ptr<LoopModel> model_;
+  FakeClock clock_;
+  metrics::Registry registry_;
+  EngineMetrics metrics_{registry_};
+  std::atomic<int> enqueued_ = 0;  // runs of graphs
+  std::unique_ptr<PictureLoop> loop_;
+};
+
+TEST_F(UnitsInFlightTest, TheNextStepIsEnqueuedWhileOneRunsAndNoMore) {
+  std::vector<int> enqueued;  // when a step was done
+  const auto sink = std::make_shared<WatchedSink>([&](const Event& event) {
+    const auto* progress = std::get_if<Progress>(&event);
+    if (progress != nullptr && progress->stage == Stage::kBase) enqueued.push_back(enqueued_);
+  });
+  Admit(sink, /*steps=*/3);
+  EXPECT_EQ(Only<Completed>(sink->WaitForEnd()).size(), 1u);
+  // Behind the last step comes the decode.
+  EXPECT_EQ(enqueued, (std::vector<int>{kTextRuns + 2, kTextRuns + 3, kTextRuns + 4}));
+}
+
+TEST_F(UnitsInFlightTest, TheNextPictureBeginsWhileOneIsDecoded) {
+  int enqueued = 0;
+  const auto next = std::make_shared<RecordingSink>();
+  const auto first = std::make_shared<WatchedSink>([&](const Event& event) {
+    if (std::holds_alternative<Started>(event)) Admit(next, /*steps=*/1);
+    const auto* progress = std::get_if<Progress>(&event);
+    if (progress != nullptr && progress->stage == Stage::kVaeDecode) enqueued = enqueued_;
+  });
+  Admit(first, /*steps=*/1);
+  EXPECT_EQ(Only<Completed>(first->WaitForEnd()).size(), 1u);
+  EXPECT_EQ(Only<Completed>(next->WaitForEnd()).size(), 1u);
+  EXPECT_EQ(enqueued, kTextRuns + 2 + kTextRuns);
+}
+
+TEST_F(UnitsInFlightTest, TimesAreTheDevices) {
+  model_->on_run.work = [this] {
+    clock_.Advance(absl::Seconds(1));
+    return absl::OkStatus();
+  };
+  const auto completed = Only<Completed>(Draw(/*steps=*/4));
+  ASSERT_EQ(completed.size(), 1u);
+  EXPECT_EQ(completed[0].timings.text_encode, absl::Seconds(kTextRuns));
+  EXPECT_EQ(completed[0].timings.base, absl::Seconds(4));
+  EXPECT_EQ(completed[0].timings.vae_decode, absl::Seconds(1));
+}
+
+TEST_F(UnitsInFlightTest, DropsWhatTheDeviceStillHasOfACancelledRequest) {
+  std::shared_ptr<Job> job;
+  int enqueued = 0;
+  const auto sink = std::make_shared<WatchedSink>([&](const Event& event) {
+    const auto* progress = std::get_if<Progress>(&event);
+    if (progress == nullptr || progress->stage != Stage::kBase || progress->step != 3) return;
+    loop_->Cancel(job->handle);
+    enqueued = enqueued_;
+  });
+  job = model_->MakeJob(*loop_, sink, 1, /*steps=*/150, clock_);
+  ASSERT_OK(loop_->Admit(job, 0));
+  const std::vector<Event> events = sink->WaitForEnd();
+  ASSERT_EQ(Only<Failed>(events).size(), 1u);
+  EXPECT_TRUE(absl::IsCancelled(Only<Failed>(events)[0].status));
+  EXPECT_EQ(Count(metrics::kSteps), 3);
+  const std::weak_ptr<Job> gone = job;
+  job.reset();
+  EXPECT_EQ(Only<Completed>(Draw(/*steps=*/2)).size(), 1u);
+  EXPECT_TRUE(gone.expired());
+  EXPECT_EQ(enqueued_, enqueued + kTextRuns + 3);  // nothing of it after it was cancelled
+  EXPECT_EQ(Count(metrics::kSteps), 5);
+}
+
+TEST_F(UnitsInFlightTest, FailsARequestOnceWhoseLaterUnitIsWithTheDeviceToo) {
+  bool failed = false;
+  model_->on_run.work = [&] {
+    return std::exchange(failed, true) ? absl::OkStatus() : absl::InternalError("the device fell");
+  };
+  const std::vector<Event> events = Draw(/*steps=*/4);
+  ASSERT_EQ(Only<Failed>(events).size(), 1u);
+  EXPECT_THAT(Only<Failed>(events)[0].status,
+              StatusIs(absl::StatusCode::kInternal, "the device fell"));
+  EXPECT_EQ(Only<Progress>(events).size(), 0u);
+  EXPECT_EQ(Only<Completed>(Draw(/*steps=*/2)).size(), 1u);
+  EXPECT_EQ(loop_->state_bytes(), 0);
+}
+
+// In the middle of the text's unit, whose first run is with the device; and of the last step, with
+// the one before.
+TEST_F(UnitsInFlightTest, WaitsForWhatAUnitHasEnqueuedThatCannotBeEnqueuedWhole) {
+  const size_t allocations = device_->allocations();
+  for (int run : {2, kTextRuns + 4}) {
+    enqueued_ = 0;
+    model_->on_run.refuse = [this, run] {
+      return enqueued_ == run ? absl::InternalError("no more") : absl::OkStatus();
+    };
+    const std::vector<Event> events = Draw(/*steps=*/4);
+    ASSERT_EQ(Only<Failed>(events).size(), 1u);
+    EXPECT_THAT(Only<Failed>(events)[0].status, StatusIs(absl::StatusCode::kInternal, "no more"));
+    model_->on_run.refuse = nullptr;
+    EXPECT_EQ(Only<Completed>(Draw(/*steps=*/1)).size(), 1u);
+  }
+  loop_.reset();
+  EXPECT_EQ(device_->allocations(), allocations);
+}
+
+TEST_F(UnitsInFlightTest, SaysThatTheSecondUnitHangsOnceTheFirstIsDone) {
+  absl::Notification go_on, second_runs;
+  int runs = 0;  // of the device
+  model_->on_run.work = [&] {
+    if (++runs == kTextRuns + 1) {
+      second_runs.Notify();
+      go_on.WaitForNotification();
+    }
+    return absl::OkStatus();
+  };
+  const auto sink = std::make_shared<RecordingSink>();
+  Admit(sink, /*steps=*/2);
+  second_runs.WaitForNotification();
+  clock_.Advance(UnitWatchdog::kFirstLimit);
+  ASSERT_TRUE(loop_->Check().overdue.has_value());
+  EXPECT_EQ(loop_->Check().overdue->stage, Stage::kBase);
+  go_on.Notify();
+  EXPECT_EQ(Only<Completed>(sink->WaitForEnd()).size(), 1u);
+  EXPECT_FALSE(loop_->Check().overdue.has_value());
+}
+
+TEST_F(UnitsInFlightTest, WaitsForTheDeviceBeforeItGoes) {
+  const auto sink = std::make_shared<RecordingSink>();
+  const size_t allocations = device_->allocations();
+  Admit(sink, /*steps=*/150);
+  sink->WaitFor<Progress>();
+  loop_.reset();
+  EXPECT_EQ(Only<Failed>(sink->WaitForEnd()).size(), 1u);
+  EXPECT_EQ(device_->allocations(), allocations);
+}
+
+}  // namespace
+}  // namespace latentd::engine

@@ -1,0 +1,82 @@
+#include "core/pipeline/text_graphs.h"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "core/pipeline/run_graph.h"
+#include "tests/core/pipeline/rig.h"
+#include "tests/support/temporary_directory.h"
+
+namespace latentd::pipeline {
+namespace {
+
+using device::Buffer;
+using device::DType;
+using ::testing::UnorderedElementsAre;
+
+// What the graph makes of 77 ids of 0: its state of that layer.
+NamedBuffers Encode(const ExecutablePointer& text, int64_t layer) {
+  const auto outputs =
+      testing::RunNamed(text,
+                        {{"input_ids", Buffer::Allocate(DType::kI64, {1, 77})},
+                         {"pooled_position", Buffer::Allocate(DType::kI64, {1})},
+                         {"layer", Buffer::Wrap(&layer, DType::kI64, {1}, nullptr)}},
+                        {"hidden_state", "finite"});
+  EXPECT_OK(outputs);
+  return outputs.value();
+}
+
+ExecutablePointer FirstEncoder(const Pipeline& pipeline) {
+  ModelGraphs& graphs = pipeline.base().graphs();
+  return graphs.Get(graphs.text().front()).value();
+}
+
+std::vector<float> State(const ExecutablePointer& text, int64_t layer) {
+  const Buffer state = Encode(text, layer).at("hidden_state");
+  return {state.as<float>().begin(), state.as<float>().end()};
+}
+
+TEST(TextGraphTest, GivesTheStateOfEachLayer) {
+  const Rig rig;
+  const ExecutablePointer text = FirstEncoder(*rig.pipeline);
+  const int64_t layers = rig.pipeline->base().text_encoders()[0].config.num_hidden_layers;
+  std::vector<std::vector<float>> states;
+  for (int64_t layer = 0; layer <= layers; ++layer) {
+    states.push_back(State(text, layer));
+    EXPECT_EQ(std::count(states.begin(), states.end(), states.back()), 1) << layer;
+  }
+  // No number of a layer makes a run fail.
+  EXPECT_EQ(State(text, -1), states.front());
+  EXPECT_EQ(State(text, layers + 1), states.back());
+}
+
+TEST(TextGraphTest, SaysWhetherTheStateIsFinite) {
+  const testing::TemporaryDirectory directory;
+  const std::string path = directory.File("doctored");
+  testing::MakeDoctoredCheckpoint(path, "text_encoder", "text_model.encoder.layers.0.mlp.fc1.bias",
+                                  std::numeric_limits<float>::infinity());
+  const Rig rig({.base = path});
+  const ExecutablePointer text = FirstEncoder(*rig.pipeline);
+  EXPECT_EQ(Encode(text, 0).at("finite").as<uint8_t>()[0], 1);
+  EXPECT_EQ(Encode(text, 1).at("finite").as<uint8_t>()[0], 0);
+}
+
+TEST(RequestGraphTest, ReadsEachEncodersStateByItself) {
+  const Rig rig;
+  const SdxlModel& model = rig.pipeline->base();
+  const ExecutablePointer request = model.graphs().Get(model.graphs().request()).value();
+  std::vector<std::string> names;
+  for (const backends::Port& port : request->inputs()) {
+    names.push_back(port.name);
+    for (size_t i = 0; i < model.text_encoders().size(); ++i) {
+      if (port.name != HiddenStatesInput(i)) continue;
+      EXPECT_EQ(port.shape[2], model.text_encoders()[i].config.hidden_size);
+    }
+  }
+  EXPECT_THAT(names, UnorderedElementsAre("encoder_hidden_states.0", "encoder_hidden_states.1",
+                                          "text_embeds", "time_ids"));
+}
+
+}  // namespace
+}  // namespace latentd::pipeline

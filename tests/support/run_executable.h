@@ -1,0 +1,59 @@
+// One run of an executable in memory of the host, for backends that compute on the host.
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/backends/executable.h"
+#include "core/base/clock.h"
+#include "core/base/status_macros.h"
+
+namespace latentd::testing {
+
+// Enqueues the session's run and waits for it.
+inline absl::Status RunSession(backends::Session& session, device::Device& device) {
+  ASSIGN_OR_RETURN(const auto stream, device.NewStream(SystemClock()));
+  RETURN_IF_ERROR(session.Enqueue(*stream));
+  return stream->Synchronize();
+}
+
+using Inputs = std::vector<device::ConstBuffer>;  // in the order of the ports
+
+// The outputs' memory; an output that updates an input begins as a copy of it.
+inline std::vector<device::Buffer> OutputsOnHost(const backends::Executable& executable,
+                                                 const Inputs& inputs) {
+  std::vector<device::Buffer> outputs;
+  for (const backends::Port& port : executable.outputs()) {
+    const device::Buffer& output =
+        outputs.emplace_back(device::Buffer::Allocate(port.dtype, port.shape));
+    if (port.updates < 0) continue;
+    const device::ConstBuffer& input = inputs[port.updates];
+    std::memcpy(output.data(), input.data(), input.bytes());
+  }
+  return outputs;
+}
+
+// To these outputs, which are OutputsOnHost's. The caller keeps all memory.
+inline absl::StatusOr<std::unique_ptr<backends::Session>> BindOnHost(
+    backends::Executable& executable, const Inputs& inputs,
+    const std::vector<device::Buffer>& outputs) {
+  Inputs bound = inputs;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const int updates = executable.outputs()[i].updates;
+    if (updates >= 0) bound[updates] = outputs[i];
+  }
+  return executable.Bind(bound, outputs);
+}
+
+// The outputs; the inputs are left as they are.
+inline absl::StatusOr<std::vector<device::Buffer>> RunExecutable(backends::Executable& executable,
+                                                                 const Inputs& inputs) {
+  const std::vector<device::Buffer> outputs = OutputsOnHost(executable, inputs);
+  ASSIGN_OR_RETURN(const auto session, BindOnHost(executable, inputs, outputs));
+  RETURN_IF_ERROR(RunSession(*session, executable.device()));
+  return outputs;
+}
+
+}  // namespace latentd::testing

@@ -1,0 +1,45 @@
+// A device like an accelerator, in this process: memory that the rest of the program cannot touch,
+// and streams that work later, on threads of their own. What computes on the host's kernels runs on
+// it too (CpuOptions::device), and so finds out who follows a device's address, or reads or reuses
+// memory without waiting.
+//
+// Memory of Place::kDevice has two addresses: buffers carry one that nobody may read or write (a
+// fault ends the process), AddressOf gives the other. A stream begins with what was enqueued only
+// when somebody waits for an event behind it, or for the stream's end: as late as it may.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "core/device/host_device.h"
+
+namespace latentd::testing {
+
+// Outlives its buffers and streams. Thread-safe.
+class SeparateDevice : public device::HostDevice {
+ public:
+  absl::StatusOr<device::Buffer> Allocate(device::DType dtype, device::Shape shape,
+                                          device::Place place) override;
+  absl::StatusOr<std::unique_ptr<device::Stream>> NewStream(const Clock& clock) override;
+
+  void* AddressOf(const device::Buffer& buffer) const override;
+  const void* AddressOf(const device::ConstBuffer& buffer) const override;
+
+  // Of Place::kDevice, that live.
+  size_t allocations() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  struct Mapping;
+
+  char* Find(const void* data) const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  mutable absl::Mutex mutex_;
+  // By the address that buffers carry.
+  std::map<const char*, const Mapping*> mappings_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace latentd::testing
