@@ -48,3 +48,23 @@ target_link_libraries(latentd_libtorch INTERFACE latentd_openmp
   ${LIBTORCH_DIR}/lib/libtorch_cpu.so ${LIBTORCH_DIR}/lib/libc10.so ${LIBTORCH_DIR}/lib/libgomp.so.1)
 # libtorch_cpu.so of the CUDA wheel needs libcudart and libcupti, which lie beside it or where CUDA is installed.
 target_link_options(latentd_libtorch INTERFACE -Wl,-rpath-link,${LIBTORCH_DIR}/lib:/usr/local/cuda/lib64)
+
+# CUDA's runtime, where a toolkit is installed: the program builds and passes its tests without it.
+find_package(CUDAToolkit 13 QUIET)
+option(LATENTD_CUDA "Build for NVIDIA GPUs" ${CUDAToolkit_FOUND})
+if(LATENTD_CUDA AND NOT CUDAToolkit_FOUND)
+  message(FATAL_ERROR "LATENTD_CUDA is on, and no CUDA toolkit 13 is found: install one, or pass -DCUDAToolkit_ROOT=")
+endif()
+if(LATENTD_CUDA)
+  # Clang of another age than the toolkit's is no host compiler for nvcc; whatever compiles the rest, the objects fit together.
+  set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    set(CMAKE_CUDA_HOST_COMPILER g++)
+  endif()
+  # The targets say which; CMake's names for them do not know sm_90a.
+  set(CMAKE_CUDA_ARCHITECTURES OFF)
+  enable_language(CUDA)
+  # CMake 3.25 does not know that nvcc has C++20.
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+endif()

@@ -1,0 +1,44 @@
+// The parts of each group's moments, between the launch that makes them and the one that reads
+// them: [rows, groups, parts].
+#pragma once
+
+#include <cstdint>
+
+#include "core/backends/cuda/kernels/group_norm.h"
+#include "core/backends/cuda/kernels/moments.cuh"
+
+namespace latentd::backends::cuda::kernels {
+
+inline constexpr int64_t kMaxParts = 128;
+
+// What a pixel's value is worked on with.
+struct Normalization {
+  float mean, scale;
+};
+
+// Of a group from its parts, by a warp.
+__device__ inline Normalization NormalizationOf(const Moments* parts, int count, float epsilon) {
+  const Moments own = MergedByWarp(count, [=](int i) { return parts[i]; });
+  return {own.mean, 1 / sqrtf(own.squares / own.count + epsilon)};
+}
+
+// The moments of `taken` numbers, the rest of `values` left out, merged into `own`.
+template <int kSize>
+__device__ inline void Gather(const float (&values)[kSize], int taken, Moments& own) {
+  float sum = 0, squares = 0;
+#pragma unroll
+  for (int i = 0; i < kSize; ++i) sum += i < taken ? values[i] : 0;
+  const float mean = sum / static_cast<float>(taken);
+#pragma unroll
+  for (int i = 0; i < kSize; ++i) {
+    const float distance = i < taken ? values[i] - mean : 0;
+    squares = fmaf(distance, distance, squares);
+  }
+  own = Merged(own, {static_cast<float>(taken), mean, squares});
+}
+
+// Each layout's two launches.
+cudaError_t GroupNormNhwc(const GroupNormArgs& args, cudaStream_t stream);
+cudaError_t GroupNormNchw(const GroupNormArgs& args, cudaStream_t stream);
+
+}  // namespace latentd::backends::cuda::kernels

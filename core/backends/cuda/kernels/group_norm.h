@@ -1,0 +1,39 @@
+// Group norm of images, with what UNets put before and after it.
+//
+// Two launches: the moments of groups, for which many blocks share a group, then the result. What
+// comes of a row is the same whatever rows are beside it. Statistics are in f32, by Chan's merging.
+// Where every pixel (NHWC) or every channel (NCHW) begins at a multiple of 16 bytes, 16 bytes are
+// read and written at a time.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/backends/cuda/kernels/element.h"
+#include "core/backends/cuda/kernels/elementwise.h"
+
+namespace latentd::backends::cuda::kernels {
+
+// The most in NHWC; with more, cudaErrorInvalidValue.
+inline constexpr int64_t kMaxNhwcChannels = 4096, kMaxNhwcGroups = 1024;
+
+// Everything of one float type. `pixels` is height * width; groups divide channels.
+struct GroupNormArgs {
+  Element element = Element::kF32;
+  bool nhwc = true;  // x and result are [rows, pixels, channels], else [rows, channels, pixels]
+  const void* x = nullptr;
+  const void* addend = nullptr;  // [rows, channels], added to x before, or null
+  const void* gamma = nullptr;   // [channels]
+  const void* beta = nullptr;    // [channels]
+  void* result = nullptr;        // may be x
+  UnaryFunction activation = UnaryFunction::kIdentity;
+  int64_t rows = 0, pixels = 0, channels = 0, groups = 1;
+  float epsilon = 1e-5f;
+  void* workspace = nullptr;  // GroupNormWorkspaceBytes, aligned to 4; used until the call has run
+};
+size_t GroupNormWorkspaceBytes(int64_t rows, int64_t groups);
+cudaError_t GroupNorm(const GroupNormArgs& args, cudaStream_t stream);
+
+}  // namespace latentd::backends::cuda::kernels

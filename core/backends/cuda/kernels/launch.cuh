@@ -1,0 +1,61 @@
+// From a call on the host to a kernel of the right type and size.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "core/backends/cuda/kernels/element.h"
+
+namespace latentd::backends::cuda::kernels {
+
+inline constexpr int kThreads = 256;
+
+inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+struct Grid {
+  dim3 blocks;
+  dim3 threads = kThreads;
+  size_t shared_bytes = 0;
+};
+
+// As many blocks as give each of `items` a thread.
+inline Grid GridOf(int64_t items) {
+  return {dim3(static_cast<unsigned>(CeilDiv(items, kThreads)))};
+}
+
+template <typename... Parameters, typename... Arguments>
+cudaError_t Launch(void (*kernel)(Parameters...), const Grid& grid, cudaStream_t stream,
+                   Arguments&&... arguments) {
+  cudaLaunchConfig_t config = {};
+  config.gridDim = grid.blocks;
+  config.blockDim = grid.threads;
+  config.dynamicSmemBytes = grid.shared_bytes;
+  config.stream = stream;
+  return cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);
+}
+
+// Calls launch.operator()<T>() for the T of `element`, which must be a float type.
+template <typename Function>
+cudaError_t ForFloat(Element element, const Function& launch) {
+  switch (element) {
+    case Element::kF32:
+      return launch.template operator()<float>();
+    case Element::kF16:
+      return launch.template operator()<__half>();
+    case Element::kBF16:
+      return launch.template operator()<__nv_bfloat16>();
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
+template <typename... Pointers>
+bool Aligned(size_t bytes, Pointers... pointers) {
+  return ((reinterpret_cast<uintptr_t>(pointers) % bytes == 0) && ...);
+}
+
+}  // namespace latentd::backends::cuda::kernels

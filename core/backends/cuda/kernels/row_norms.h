@@ -1,0 +1,53 @@
+// Kernels over rows. x is dense and a row is read as a whole; what comes of a row is the same
+// whatever rows are beside it and wherever they begin. Rows that begin at multiples of 16 bytes are
+// read 16 bytes at a time. Sums are in f32, variances from distances to the mean.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "core/backends/cuda/kernels/element.h"
+
+namespace latentd::backends::cuda::kernels {
+
+// x [rows, size], gamma and beta [size], all of one float type. In place where result is x.
+struct LayerNormArgs {
+  Element element = Element::kF32;
+  const void* x = nullptr;
+  const void* gamma = nullptr;
+  const void* beta = nullptr;
+  void* result = nullptr;
+  int64_t rows = 0, size = 0;
+  float epsilon = 1e-5f;
+};
+cudaError_t LayerNorm(const LayerNormArgs& args, cudaStream_t stream);
+
+// x [rows, size]. In place where result is x. A row of -inf alone becomes NaN, as one with a NaN.
+struct SoftmaxArgs {
+  Element element = Element::kF32;
+  const void* x = nullptr;
+  void* result = nullptr;
+  int64_t rows = 0, size = 0;
+};
+cudaError_t Softmax(const SoftmaxArgs& args, cudaStream_t stream);
+
+// x [rows, size] -> [rows]: the standard deviation, by size - 1. Not in place.
+struct RowStdArgs {
+  Element element = Element::kF32;
+  const void* x = nullptr;
+  void* result = nullptr;
+  int64_t rows = 0, size = 0;
+};
+cudaError_t RowStd(const RowStdArgs& args, cudaStream_t stream);
+
+// x [rows, size] -> u8 [rows]: 1 for a row whose elements all are finite, else 0. Not in place.
+struct IsFiniteArgs {
+  Element element = Element::kF32;
+  const void* x = nullptr;
+  uint8_t* result = nullptr;
+  int64_t rows = 0, size = 0;
+};
+cudaError_t IsFinite(const IsFiniteArgs& args, cudaStream_t stream);
+
+}  // namespace latentd::backends::cuda::kernels

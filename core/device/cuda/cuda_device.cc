@@ -1,0 +1,131 @@
+#include "core/device/cuda/cuda_device.h"
+
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/out_of_memory.h"
+#include "core/base/status_macros.h"
+#include "core/device/cuda/cuda_status.h"
+#include "core/device/cuda/cuda_stream.h"
+
+namespace latentd::device::cuda {
+namespace {
+
+constexpr int kLeastCapability = 80;
+
+std::string VersionText(int version) {
+  return absl::StrCat(version / 1000, ".", version % 1000 / 10);
+}
+
+absl::Status CheckDriver(int& driver, int& runtime) {
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  if (driver == 0) {
+    return absl::FailedPreconditionError(
+        "no NVIDIA driver: libcuda.so.1 cannot be loaded. In a container, pass the GPU in (--gpus, "
+        "or a device plugin's resource)");
+  }
+  if (driver / 1000 >= runtime / 1000) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the NVIDIA driver is for CUDA ", VersionText(driver), ", and this build needs one for CUDA ",
+      runtime / 1000, ".0 or newer: update the driver"));
+}
+
+absl::StatusOr<CudaProperties> PropertiesOf(int ordinal) {
+  CudaProperties properties;
+  RETURN_IF_ERROR(CheckDriver(properties.driver_version, properties.runtime_version));
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess || ordinal < 0 || ordinal >= count) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("no GPU ", ordinal, ": the driver shows ", count,
+                     error == cudaSuccess ? "" : absl::StrCat(" (", cudaGetErrorString(error), ")"),
+                     "; CUDA_VISIBLE_DEVICES decides which"));
+  }
+  cudaDeviceProp of_cuda = {};
+  RETURN_IF_ERROR(ToStatus(cudaGetDeviceProperties(&of_cuda, ordinal), "the GPU's properties"));
+  properties.name = of_cuda.name;
+  properties.compute_capability = of_cuda.major * 10 + of_cuda.minor;
+  properties.multiprocessors = of_cuda.multiProcessorCount;
+  properties.memory_bytes = static_cast<int64_t>(of_cuda.totalGlobalMem);
+  if (properties.compute_capability >= kLeastCapability) return properties;
+  return absl::FailedPreconditionError(
+      absl::StrCat("GPU ", ordinal, ", ", properties.name, ", has compute capability ",
+                   properties.compute_capability / 10, ".", properties.compute_capability % 10,
+                   ": 8.0 or newer is needed"));
+}
+
+}  // namespace
+
+CudaDevice::CudaDevice(int ordinal, CudaProperties properties)
+    : ordinal_(ordinal),
+      properties_(std::move(properties)),
+      memory_(std::make_shared<MemoryPool>(ordinal, MemoryKind::kDevice)),
+      pinned_(std::make_shared<MemoryPool>(ordinal, MemoryKind::kPinned)) {}
+
+CudaDevice::~CudaDevice() {
+  if (fills_ != nullptr && Select().ok()) cudaStreamDestroy(fills_);
+}
+
+absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(int ordinal) {
+  ASSIGN_OR_RETURN(CudaProperties properties, PropertiesOf(ordinal));
+  std::unique_ptr<CudaDevice> device(new CudaDevice(ordinal, std::move(properties)));
+  RETURN_IF_ERROR(device->Select());
+  int least = 0, most = 0;
+  RETURN_IF_ERROR(ToStatus(cudaDeviceGetStreamPriorityRange(&least, &most), "stream priorities"));
+  // Who takes memory waits for zeros, and not for what the device is at.
+  RETURN_IF_ERROR(
+      ToStatus(cudaStreamCreateWithPriority(&device->fills_, cudaStreamNonBlocking, most),
+               "making a stream"));
+  return device;
+}
+
+absl::Status CudaDevice::Select() const {
+  return ToStatus(cudaSetDevice(ordinal_), "selecting the GPU");
+}
+
+absl::StatusOr<Buffer> CudaDevice::Allocate(DType dtype, Shape shape, Place place) {
+  return CatchOutOfMemory([&] { return TryAllocate(dtype, std::move(shape), place); });
+}
+
+absl::StatusOr<Buffer> CudaDevice::TryAllocate(DType dtype, Shape shape, Place place) {
+  if (place == Place::kHost) return Buffer::Allocate(dtype, std::move(shape));
+  MemoryPool& pool = place == Place::kDevice ? *memory_ : *pinned_;
+  const auto bytes = static_cast<size_t>(shape.elements() * SizeOf(dtype));
+  ASSIGN_OR_RETURN(std::shared_ptr<void> memory, pool.Take(bytes));
+  if (place == Place::kDevice) {
+    RETURN_IF_ERROR(Select());
+    RETURN_IF_ERROR(ToStatus(cudaMemsetAsync(memory.get(), 0, bytes, fills_), "filling memory"));
+    RETURN_IF_ERROR(ToStatus(cudaStreamSynchronize(fills_), "filling memory"));
+  } else {
+    std::memset(memory.get(), 0, bytes);
+  }
+  void* data = memory.get();
+  return Buffer::Wrap(data, dtype, std::move(shape), std::move(memory), place);
+}
+
+absl::StatusOr<std::unique_ptr<Stream>> CudaDevice::NewStream(const Clock& clock) {
+  RETURN_IF_ERROR(Select());
+  return CudaStream::Create(ordinal_, clock);
+}
+
+absl::Status CudaDevice::Copy(ConstBuffer from, Buffer to, Stream& stream) {
+  assert(from.bytes() == to.bytes());
+  auto& on = static_cast<CudaStream&>(stream);
+  RETURN_IF_ERROR(Select());
+  on.Keep(std::make_shared<const std::pair<ConstBuffer, Buffer>>(from, to));
+  return ToStatus(
+      cudaMemcpyAsync(to.data(), from.data(), to.bytes(), cudaMemcpyDefault, on.handle()),
+      "copying");
+}
+
+absl::StatusOr<int64_t> CudaDevice::AvailableBytes() const {
+  RETURN_IF_ERROR(Select());
+  size_t free = 0, total = 0;
+  RETURN_IF_ERROR(ToStatus(cudaMemGetInfo(&free, &total), "the GPU's memory"));
+  return static_cast<int64_t>(free + memory_->idle_bytes());
+}
+
+}  // namespace latentd::device::cuda

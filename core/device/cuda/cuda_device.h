@@ -1,0 +1,53 @@
+// A GPU by CUDA's runtime.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "core/device/cuda/memory_pool.h"
+#include "core/device/device.h"
+
+namespace latentd::device::cuda {
+
+struct CudaProperties {
+  std::string name;            // "NVIDIA H100 80GB HBM3"
+  int compute_capability = 0;  // 90
+  int multiprocessors = 0;
+  int64_t memory_bytes = 0;
+  int driver_version = 0, runtime_version = 0;  // 13000 is 13.0
+};
+
+class CudaDevice : public Device {
+ public:
+  // FAILED_PRECONDITION, which says what to do: no driver, one that is too old, no GPU of that
+  // number, or one of a compute capability below 8.0.
+  static absl::StatusOr<std::unique_ptr<CudaDevice>> Open(int ordinal = 0);
+  // REQUIRES: its streams are gone. Its memory may outlive it.
+  ~CudaDevice() override;
+
+  const CudaProperties& properties() const { return properties_; }
+
+  absl::StatusOr<Buffer> Allocate(DType dtype, Shape shape, Place place) override;
+  absl::StatusOr<std::unique_ptr<Stream>> NewStream(const Clock& clock) override;
+  absl::Status Copy(ConstBuffer from, Buffer to, Stream& stream) override;
+
+  // Whoever calls CUDA on a thread selects the GPU first.
+  absl::Status Select() const;
+
+  // What the driver has left, and what the pool has idle.
+  absl::StatusOr<int64_t> AvailableBytes() const;
+
+ private:
+  CudaDevice(int ordinal, CudaProperties properties);
+  absl::StatusOr<Buffer> TryAllocate(DType dtype, Shape shape, Place place);
+
+  const int ordinal_;
+  const CudaProperties properties_;
+  const std::shared_ptr<MemoryPool> memory_, pinned_;
+  cudaStream_t fills_ = nullptr;  // zeros into what is taken
+};
+
+}  // namespace latentd::device::cuda

@@ -1,0 +1,43 @@
+#include "core/device/cuda/cuda_status.h"
+
+#include "absl/strings/str_cat.h"
+#include "core/base/error_details.h"
+#include "core/base/out_of_memory.h"
+
+namespace latentd::device::cuda {
+namespace {
+
+// CUDA's documentation: "the process must be terminated and relaunched".
+bool IsSticky(cudaError_t error) {
+  switch (error) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchFailure:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorAssert:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+    case cudaErrorContained:
+    case cudaErrorDevicesUnavailable:
+    case cudaErrorUnknown:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+absl::Status ToStatus(cudaError_t error, absl::string_view what) {
+  if (error == cudaSuccess) return absl::OkStatus();
+  const std::string message = absl::StrCat(what, ": ", cudaGetErrorString(error));
+  if (error == cudaErrorMemoryAllocation) return OutOfMemoryError(message);
+  const absl::Status status = absl::InternalError(message);
+  return IsSticky(error) ? WithReason(status, kDeviceFault) : status;
+}
+
+}  // namespace latentd::device::cuda

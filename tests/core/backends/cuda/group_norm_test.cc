@@ -1,0 +1,225 @@
+#include "core/backends/cuda/kernels/group_norm.h"
+
+#include <cmath>
+
+#include "tests/core/backends/cuda/gpu_array.h"
+
+namespace latentd::backends::cuda::kernels {
+namespace {
+
+using GroupNormTest = GpuTest;
+
+struct Image {
+  int64_t rows, pixels, channels, groups;
+  bool nhwc = true;
+  bool addend = false;
+  int64_t offset = 0;
+  UnaryFunction activation = UnaryFunction::kSilu;
+
+  int64_t size() const { return rows * pixels * channels; }
+  int64_t At(int64_t row, int64_t pixel, int64_t channel) const {
+    return nhwc ? (row * pixels + pixel) * channels + channel
+                : (row * channels + channel) * pixels + pixel;
+  }
+};
+
+struct Operands {
+  Values x, addend, gamma, beta;
+};
+
+Operands Drawn(const Image& image, Element element, double mean = 0.5) {
+  const auto draw = [&](int64_t size, uint32_t seed, double center) {
+    return Rounded(element, Normal(size, seed, 1, center));
+  };
+  return {draw(image.size(), 1, mean),
+          image.addend ? draw(image.rows * image.channels, 2, 0) : Values(),
+          draw(image.channels, 3, 1), draw(image.channels, 4, 0)};
+}
+
+double Activated(UnaryFunction activation, double x) {
+  if (activation == UnaryFunction::kSilu) return x / (1 + std::exp(-x));
+  if (activation == UnaryFunction::kTanh) return std::tanh(x);
+  return x;
+}
+
+// Of one group of one row; its elements of `result`.
+void NormalizeGroup(const Image& image, const Operands& of, int64_t row, int64_t group,
+                    Values& result) {
+  const int64_t channels = image.channels / image.groups, first = group * channels;
+  const auto value = [&](int64_t channel, int64_t pixel) {
+    const double added = image.addend ? of.addend[row * image.channels + channel] : 0;
+    return of.x[image.At(row, pixel, channel)] + added;
+  };
+  const auto sum = [&](const auto& function) {
+    double total = 0;
+    for (int64_t c = first; c < first + channels; ++c) {
+      for (int64_t p = 0; p < image.pixels; ++p) total += function(value(c, p));
+    }
+    return total / static_cast<double>(channels * image.pixels);
+  };
+  const double mean = sum([](double v) { return v; });
+  const double variance = sum([=](double v) { return (v - mean) * (v - mean); });
+  for (int64_t c = first; c < first + channels; ++c) {
+    for (int64_t p = 0; p < image.pixels; ++p) {
+      const double normal = (value(c, p) - mean) / std::sqrt(variance + 1e-5f);
+      result[image.At(row, p, c)] = Activated(image.activation, normal * of.gamma[c] + of.beta[c]);
+    }
+  }
+}
+
+Values Exact(const Image& image, const Operands& of) {
+  Values result(of.x.size());
+  for (int64_t row = 0; row < image.rows; ++row) {
+    for (int64_t group = 0; group < image.groups; ++group) {
+      NormalizeGroup(image, of, row, group, result);
+    }
+  }
+  return result;
+}
+
+// The operands on the GPU, and a call with them.
+class GroupNormCall {
+ public:
+  GroupNormCall(const Image& image, Element element, const Operands& of)
+      : x(element, of.x, image.offset),
+        result(GpuArray::Poisoned(element, image.size(), image.offset)),
+        addend_(element, of.addend),
+        gamma_(element, of.gamma),
+        beta_(element, of.beta),
+        workspace_(
+            GpuArray::Poisoned(Element::kU8, GroupNormWorkspaceBytes(image.rows, image.groups))),
+        args{element,        image.nhwc,
+             x.data(),       image.addend ? addend_.data() : nullptr,
+             gamma_.data(),  beta_.data(),
+             result.data(),  image.activation,
+             image.rows,     image.pixels,
+             image.channels, image.groups,
+             1e-5f,          workspace_.data()} {}
+
+  GpuArray x, result;
+
+ private:
+  GpuArray addend_, gamma_, beta_, workspace_;
+
+ public:
+  GroupNormArgs args;
+};
+
+void Check(const Image& image, Element element) {
+  SCOPED_TRACE(::testing::Message() << image.rows << "x" << image.pixels << "x" << image.channels
+                                    << " nhwc " << image.nhwc << " " << int(element));
+  const Operands of = Drawn(image, element);
+  GroupNormCall call(image, element, of);
+  ASSERT_EQ(GroupNorm(call.args, nullptr), cudaSuccess);
+  ExpectClose(call.result.Read(), Exact(image, of), element, element == Element::kF32 ? 4 : 0.51,
+              4e-6);
+  call.args.result = call.x.data();
+  ASSERT_EQ(GroupNorm(call.args, nullptr), cudaSuccess);
+  EXPECT_EQ(call.x.Bytes(), call.result.Bytes());
+}
+
+TEST_F(GroupNormTest, IsExactToRounding) {
+  const Image images[] = {
+      {1, 1, 1, 1},
+      {2, 1, 32, 32},
+      {1, 3, 6, 3},
+      {3, 7, 10, 5},
+      {2, 64, 64, 32, true, true},
+      {2, 64, 64, 32, true, false, 1},
+      {2, 100, 300, 30, true, true},  // a block that is not of whole warps
+      {2, 81, 320, 32, true, true, 0, UnaryFunction::kIdentity},
+      {1, 9, 2304, 32, true, true},
+      {1, 5, 2560, 32, true, false, 0, UnaryFunction::kTanh},
+      {1, 5, 4096, 1024, true, true},
+      {2, 1024, 1280, 32},
+      {2, 64, 64, 32, false, true},
+      {1, 63, 6, 3, false, true, 0, UnaryFunction::kTanh},
+      {1, 4096, 64, 8, false, true, 1},
+      {1, 1, 4, 2, false},
+  };
+  for (const Image& image : images) {
+    for (Element element : kFloats) Check(image, element);
+  }
+}
+
+TEST_F(GroupNormTest, TakesTheLargestImages) {
+  Check({2, 128 * 128, 320, 32}, Element::kBF16);
+  Check({1, 128 * 128, 320, 32, true, true}, Element::kF32);
+  Check({1, 512 * 512, 128, 32}, Element::kBF16);
+  Check({1, 128 * 128, 64, 32, false}, Element::kF16);
+}
+
+TEST_F(GroupNormTest, SeesDeviationsBesideALargeMean) {
+  for (bool nhwc : {true, false}) {
+    const Image image = {2, 4096, 64, 32, nhwc, true, 0, UnaryFunction::kIdentity};
+    const Operands of = Drawn(image, Element::kF32, 1000);
+    GroupNormCall call(image, Element::kF32, of);
+    ASSERT_EQ(GroupNorm(call.args, nullptr), cudaSuccess);
+    // The mean itself is rounded: to 3e-5 of a deviation.
+    ExpectClose(call.result.Read(), Exact(image, of), Element::kF32, 4, 3e-4);
+  }
+}
+
+TEST_F(GroupNormTest, ARowDependsOnNothingBesideIt) {
+  for (bool nhwc : {true, false}) {
+    Image image = {3, 1024, 320, 32, nhwc, true};
+    Operands of = Drawn(image, Element::kBF16);
+    GroupNormCall all(image, Element::kBF16, of);
+    ASSERT_EQ(GroupNorm(all.args, nullptr), cudaSuccess);
+    image.rows = 1;
+    of.x.erase(of.x.begin(), of.x.begin() + 2 * image.size());
+    of.addend.erase(of.addend.begin(), of.addend.begin() + 2 * image.channels);
+    GroupNormCall alone(image, Element::kBF16, of);
+    ASSERT_EQ(GroupNorm(alone.args, nullptr), cudaSuccess);
+    const Values together = all.result.Read();
+    EXPECT_EQ(alone.result.Read(), Values(together.begin() + 2 * image.size(), together.end()));
+  }
+}
+
+TEST_F(GroupNormTest, NanStaysInItsGroup) {
+  for (bool nhwc : {true, false}) {
+    const Image image = {1, 64, 64, 8, nhwc};
+    Operands of = Drawn(image, Element::kF32);
+    of.x[image.At(0, 17, 20)] = NAN;
+    of.x[image.At(0, 5, 60)] = INFINITY;
+    GroupNormCall call(image, Element::kF32, of);
+    ASSERT_EQ(GroupNorm(call.args, nullptr), cudaSuccess);
+    const Values result = call.result.Read();
+    for (int64_t channel = 0; channel < 64; ++channel) {
+      const bool bad = channel / 8 == 2 || channel / 8 == 7;
+      for (int64_t pixel = 0; pixel < 64; ++pixel) {
+        ASSERT_EQ(std::isnan(result[image.At(0, pixel, channel)]), bad) << channel;
+      }
+    }
+  }
+}
+
+TEST_F(GroupNormTest, RefusesMoreChannelsThanABlockHolds) {
+  GroupNormArgs args = {.rows = 1, .pixels = 1, .channels = 4104, .groups = 1};
+  EXPECT_EQ(GroupNorm(args, nullptr), cudaErrorInvalidValue);
+}
+
+TEST_F(GroupNormTest, RunsFromACapturedGraph) {
+  const Image image = {2, 4096, 640, 32};
+  const Operands of = Drawn(image, Element::kBF16);
+  GroupNormCall call(image, Element::kBF16, of);
+  cudaStream_t stream;
+  ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+  ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  ASSERT_EQ(GroupNorm(call.args, stream), cudaSuccess);
+  cudaGraph_t graph;
+  ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  cudaGraphExec_t executable;
+  ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(cudaMemset(call.result.data(), 0xff, image.size() * 2), cudaSuccess);
+    ASSERT_EQ(cudaGraphLaunch(executable, stream), cudaSuccess);
+    ExpectClose(call.result.Read(), Exact(image, of), Element::kBF16, 0.51, 4e-6);
+  }
+  EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+}
+
+}  // namespace
+}  // namespace latentd::backends::cuda::kernels

@@ -1,0 +1,155 @@
+// A GPU as a device. What needs one is skipped where there is none.
+#include "core/device/cuda/cuda_device.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "core/base/error_details.h"
+#include "core/device/cuda/cuda_status.h"
+#include "core/device/cuda/cuda_stream.h"
+#include "tests/support/status_matchers.h"
+
+namespace latentd::device::cuda {
+namespace {
+
+using ::latentd::testing::StatusIs;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+bool HasGpu() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
+}
+
+TEST(CudaStatusTest, TellsWantOfMemoryFaultsAndTheRestApart) {
+  EXPECT_OK(ToStatus(cudaSuccess, "nothing"));
+  const absl::Status memory = ToStatus(cudaErrorMemoryAllocation, "GPU memory");
+  EXPECT_THAT(memory, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("GPU memory: ")));
+  EXPECT_EQ(GetReason(memory), "OUT_OF_MEMORY");
+  const absl::Status fault = ToStatus(cudaErrorIllegalAddress, "the GPU's work");
+  EXPECT_THAT(fault, StatusIs(absl::StatusCode::kInternal, HasSubstr("the GPU's work: ")));
+  EXPECT_EQ(GetReason(fault), kDeviceFault);
+  EXPECT_EQ(GetReason(ToStatus(cudaErrorInvalidValue, "copying")), "");
+}
+
+TEST(CudaDeviceTest, SaysWhatToDoWhereThereIsNoGpu) {
+  if (HasGpu()) GTEST_SKIP() << "there is one";
+  EXPECT_THAT(CudaDevice::Open().status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("driver")));
+}
+
+class GpuTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!HasGpu()) GTEST_SKIP() << "no GPU";
+    ASSERT_OK_AND_ASSIGN(device_, CudaDevice::Open());
+    ASSERT_OK_AND_ASSIGN(stream_, device_->NewStream(SystemClock()));
+  }
+  Buffer Allocate(Place place, int64_t elements) {
+    return device_->Allocate(DType::kF32, {elements}, place).value();
+  }
+  std::vector<float> Read(const Buffer& buffer) {
+    const Buffer host = Allocate(Place::kPinned, buffer.elements());
+    EXPECT_OK(device_->Copy(buffer, host, *stream_));
+    EXPECT_OK(stream_->Synchronize());
+    return {host.as<float>().begin(), host.as<float>().end()};
+  }
+
+  std::unique_ptr<CudaDevice> device_;
+  std::unique_ptr<Stream> stream_;
+};
+
+TEST_F(GpuTest, RefusesANumberThatNoGpuHas) {
+  EXPECT_THAT(CudaDevice::Open(64).status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("no GPU 64")));
+}
+
+TEST_F(GpuTest, KnowsWhatItIs) {
+  EXPECT_GE(device_->properties().compute_capability, 80);
+  EXPECT_GT(device_->properties().multiprocessors, 0);
+  ASSERT_OK_AND_ASSIGN(const int64_t available, device_->AvailableBytes());
+  EXPECT_LE(available, device_->properties().memory_bytes);
+}
+
+TEST_F(GpuTest, CopiesBetweenAllPlaces) {
+  const Buffer host = Allocate(Place::kHost, 1000), pinned = Allocate(Place::kPinned, 1000),
+               gpu = Allocate(Place::kDevice, 1000), other = Allocate(Place::kDevice, 1000);
+  for (int i = 0; i < 1000; ++i) host.as<float>()[i] = static_cast<float>(i);
+  ASSERT_OK(device_->Copy(host, pinned, *stream_));
+  ASSERT_OK(device_->Copy(pinned, gpu, *stream_));
+  ASSERT_OK(device_->Copy(gpu.Rows(500, 1000), other.Rows(0, 500), *stream_));
+  ASSERT_OK(device_->Copy(gpu.Rows(0, 500), other.Rows(500, 1000), *stream_));
+  const std::vector<float> values = Read(other);
+  EXPECT_EQ(values[0], 500);
+  EXPECT_EQ(values[499], 999);
+  EXPECT_EQ(values[500], 0);
+  EXPECT_EQ(values[999], 499);
+}
+
+// Memory that somebody has written before comes back as zeros.
+TEST_F(GpuTest, GivesZeros) {
+  for (Place place : {Place::kPinned, Place::kDevice}) {
+    Buffer first = Allocate(place, 5000);
+    const void* address = first.data();
+    const Buffer ones = Allocate(Place::kHost, 5000);
+    std::fill(ones.as<float>().begin(), ones.as<float>().end(), 1.0f);
+    ASSERT_OK(device_->Copy(ones, first, *stream_));
+    EXPECT_THAT(Read(first), Each(1.0f));
+    ASSERT_OK(stream_->Record().value()->Wait());
+    ASSERT_OK(stream_->Record());  // lets go of the copies
+    first = {};
+    const Buffer second = Allocate(place, 4097);
+    EXPECT_EQ(second.data(), address);  // the same memory
+    EXPECT_THAT(Read(second), Each(0.0f));
+  }
+}
+
+TEST_F(GpuTest, MemoryThatACopyUsesIsNotGivenToSomebodyElse) {
+  const Buffer a = Allocate(Place::kDevice, int64_t{64} << 20),
+               b = Allocate(Place::kDevice, int64_t{64} << 20);
+  for (int i = 0; i < 100; ++i) ASSERT_OK(device_->Copy(a, b, *stream_));  // takes a while
+  Buffer from = Allocate(Place::kPinned, 64);
+  const void* address = from.data();
+  const Buffer to = Allocate(Place::kDevice, 64);
+  ASSERT_OK(device_->Copy(from, to, *stream_));
+  ASSERT_OK_AND_ASSIGN(const auto copied, stream_->Record());
+  from = {};
+  EXPECT_NE(Allocate(Place::kPinned, 64).data(), address);
+  ASSERT_OK(copied->Wait());
+  ASSERT_OK(stream_->Record());
+  EXPECT_EQ(Allocate(Place::kPinned, 64).data(), address);
+}
+
+TEST_F(GpuTest, EventsAreReachedInOrderAtRisingTimes) {
+  const Buffer a = Allocate(Place::kDevice, int64_t{64} << 20),
+               b = Allocate(Place::kDevice, int64_t{64} << 20);
+  const auto first = stream_->Record().value();
+  for (int i = 0; i < 100; ++i) ASSERT_OK(device_->Copy(a, b, *stream_));
+  const auto second = stream_->Record().value();
+  EXPECT_FALSE(second->Reached());
+  ASSERT_OK(second->Wait());
+  EXPECT_TRUE(first->Reached());
+  EXPECT_TRUE(second->Reached());
+  EXPECT_LT(first->time(), second->time());
+}
+
+TEST_F(GpuTest, WantOfMemoryIsAnErrorOfOneRequest) {
+  const int64_t all = device_->properties().memory_bytes;
+  const auto more = device_->Allocate(DType::kU8, {all + 1}, Place::kDevice);
+  EXPECT_THAT(more.status(),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("GPU memory")));
+  EXPECT_THAT(Read(Allocate(Place::kDevice, 10)), Each(0.0f));
+}
+
+// Two thirds of the memory twice: the second time it is there only if the first is given back.
+TEST_F(GpuTest, GivesIdleMemoryBackBeforeItRefuses) {
+  ASSERT_OK_AND_ASSIGN(const int64_t available, device_->AvailableBytes());
+  ASSERT_OK(device_->Allocate(DType::kU8, {available / 3 * 2}, Place::kDevice));
+  EXPECT_OK(device_->Allocate(DType::kU8, {available / 5 * 3}, Place::kDevice));
+}
+
+}  // namespace
+}  // namespace latentd::device::cuda
