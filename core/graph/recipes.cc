@@ -57,4 +57,22 @@ std::vector<Recipe> ExtractRecipes(const Graph& graph) {
   return recipes;
 }
 
+const Node& ResultOf(const Graph& recipe) { return recipe.node(recipe.outputs()[0].value); }
+
+size_t ResultBytes(const Graph& recipe) {
+  const Node& result = ResultOf(recipe);
+  return static_cast<size_t>(result.shape.elements() * device::SizeOf(result.dtype));
+}
+
+bool IsStored(const Graph& recipe) { return ResultOf(recipe).op == Op::kWeight; }
+
+Graph OfInputs(const Graph& recipe) {
+  std::vector<Node> nodes(recipe.nodes().begin(), recipe.nodes().end());
+  for (Node& node : nodes) {
+    node.rate = Rate::kStep;
+    if (node.op == Op::kWeight) node.op = Op::kInput;
+  }
+  return {std::move(nodes), {recipe.outputs().begin(), recipe.outputs().end()}};
+}
+
 }  // namespace latentd::graph

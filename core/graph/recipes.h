@@ -4,6 +4,7 @@
 // only the rest.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "core/graph/graph.h"
@@ -18,5 +19,15 @@ struct Recipe {
 // One recipe for each checkpoint-rate value that a faster node or an output reads, in order of
 // value.
 std::vector<Recipe> ExtractRecipes(const Graph& graph);
+
+// What a backend needs to know to make a recipe's result.
+
+const Node& ResultOf(const Graph& recipe);
+size_t ResultBytes(const Graph& recipe);
+// Whether the result is a tensor as it is stored.
+bool IsStored(const Graph& recipe);
+// The same computation of inputs instead of weights, in the same order, none of which is a recipe
+// of its own.
+Graph OfInputs(const Graph& recipe);
 
 }  // namespace latentd::graph

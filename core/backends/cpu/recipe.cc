@@ -17,6 +17,7 @@
 #include "core/backends/lowering/lowering.h"
 #include "core/base/alignment.h"
 #include "core/base/status_macros.h"
+#include "core/graph/recipes.h"
 #include "core/weights/stored_tensor.h"
 
 namespace latentd::backends::cpu {
@@ -25,27 +26,6 @@ namespace {
 using device::ConstBuffer;
 using graph::Graph;
 using graph::Node;
-using graph::Op;
-
-const Node& ResultOf(const Graph& recipe) { return recipe.node(recipe.outputs()[0].value); }
-
-size_t PlainBytes(const Graph& recipe) {
-  const Node& result = ResultOf(recipe);
-  return static_cast<size_t>(result.shape.elements() * device::SizeOf(result.dtype));
-}
-
-// The result is a tensor as it is stored.
-bool IsStored(const Graph& recipe) { return ResultOf(recipe).op == Op::kWeight; }
-
-// The same computation of inputs, none of which is a recipe of its own.
-Graph OfInputs(const Graph& recipe) {
-  std::vector<Node> nodes(recipe.nodes().begin(), recipe.nodes().end());
-  for (Node& node : nodes) {
-    node.rate = graph::Rate::kStep;
-    if (node.op == Op::kWeight) node.op = Op::kInput;
-  }
-  return {std::move(nodes), {recipe.outputs().begin(), recipe.outputs().end()}};
-}
 
 // A recipe as kernels that lack memory.
 struct BoundRecipe {
@@ -57,7 +37,7 @@ struct BoundRecipe {
 };
 
 absl::StatusOr<BoundRecipe> Bind(const Graph& recipe, const Machine& machine) {
-  BoundRecipe bound = {OfInputs(recipe), {}, {}, {}, {}};
+  BoundRecipe bound = {graph::OfInputs(recipe), {}, {}, {}, {}};
   bound.program = lowering::Lower(bound.graph, {}, CpuKernelRules(machine));
   for (const Instruction& instruction : bound.program.instructions) {
     RETURN_IF_ERROR(CheckCodeMemory());
@@ -118,8 +98,8 @@ absl::Status Evaluate(const Graph& recipe, absl::Span<const ConstBuffer> sources
 
 absl::StatusOr<ConstBuffer> MakePlain(const Graph& recipe, absl::Span<const ConstBuffer> sources,
                                       absl::Span<char> spare, const Machine& machine) {
-  if (IsStored(recipe)) return weights::Aligned(sources[0]);
-  const Node& result = ResultOf(recipe);
+  if (graph::IsStored(recipe)) return weights::Aligned(sources[0]);
+  const Node& result = graph::ResultOf(recipe);
   const device::Buffer plain = Scratch(result.dtype, result.shape);
   RETURN_IF_ERROR(Evaluate(recipe, sources, static_cast<char*>(plain.data()), spare, machine));
   return plain;
@@ -130,24 +110,24 @@ absl::StatusOr<ConstBuffer> MakePlain(const Graph& recipe, absl::Span<const Cons
 absl::StatusOr<size_t> MakingBytes(const Graph& recipe, absl::Span<const ConstBuffer> sources,
                                    const weights::WeightFormat& format, const Machine& machine) {
   const size_t copies = weights::CopiedBytes(sources);
-  if (IsStored(recipe)) return format.form.empty() ? 0 : copies + format.scratch_bytes;
+  if (graph::IsStored(recipe)) return format.form.empty() ? 0 : copies + format.scratch_bytes;
   ASSIGN_OR_RETURN(const BoundRecipe bound, Bind(recipe, machine));
   const size_t arena = bound.memory.arena_bytes;
   if (format.form.empty()) return copies + arena;
   const size_t evaluation = copies + (arena <= format.bytes ? 0 : arena);
-  return PlainBytes(recipe) + std::max(evaluation, format.scratch_bytes);
+  return graph::ResultBytes(recipe) + std::max(evaluation, format.scratch_bytes);
 }
 
 absl::Status MakeWeight(const Graph& recipe, absl::Span<const ConstBuffer> sources,
                         absl::string_view form, absl::Span<char> to, const Machine& machine) {
-  if (form.empty() && to.size() != PlainBytes(recipe)) {
+  if (form.empty() && to.size() != graph::ResultBytes(recipe)) {
     return absl::InternalError("memory of another size than the plain result");
   }
   if (!form.empty()) {
     ASSIGN_OR_RETURN(const ConstBuffer plain, MakePlain(recipe, sources, /*spare=*/to, machine));
     return Pack(form, plain, to, machine);
   }
-  if (!IsStored(recipe)) return Evaluate(recipe, sources, to.data(), /*spare=*/{}, machine);
+  if (!graph::IsStored(recipe)) return Evaluate(recipe, sources, to.data(), /*spare=*/{}, machine);
   std::memcpy(to.data(), sources[0].data(), to.size());
   return absl::OkStatus();
 }
