@@ -3,15 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "core/backends/cpu/cpu_backend.h"
 #include "core/backends/reference/reference_backend.h"
 #include "core/graph/op_table.h"
-#include "core/weights/weight_store.h"
+#include "tests/conformance/checks.h"
 #include "tests/conformance/naive.h"
 #include "tests/conformance/op_cases.h"
-#include "tests/conformance/run_graph.h"
 #include "tests/conformance/tolerance.h"
 #include "tests/support/status_matchers.h"
 
@@ -20,50 +17,10 @@ namespace {
 
 using device::Buffer;
 
-bool IsSame(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
-
-// The first element that is too far off, or "".
-std::string Difference(const std::string& backend, const Buffer& actual,
-                       const std::vector<double>& expected) {
-  const Tolerance tolerance = ToleranceOf(backend, actual.dtype());
-  const std::vector<double> values = ToDoubles(actual);
-  if (values.size() != expected.size()) return "another number of elements";
-  for (size_t i = 0; i < values.size(); ++i) {
-    const double allowed = tolerance.abs + tolerance.rel * std::abs(expected[i]);
-    if (IsSame(values[i], expected[i])) continue;
-    if (std::abs(values[i] - expected[i]) <= allowed) continue;
-    return "element " + std::to_string(i) + " is " + std::to_string(values[i]) + ", not " +
-           std::to_string(expected[i]);
-  }
-  return "";
-}
-
-struct Prepared {
-  std::shared_ptr<const graph::Graph> graph;
-  Leaves leaves;
-};
-
-Prepared Prepare(const OpCase& c) {
-  graph::GraphBuilder b;
-  c.build(b);
-  absl::StatusOr<graph::Graph> graph = std::move(b).Build();
-  EXPECT_OK(graph) << c.name;
-  if (!graph.ok()) return {};
-  auto shared = std::make_shared<const graph::Graph>(*std::move(graph));
-  return {shared, RandomLeaves(*shared, /*seed=*/17)};
-}
-
-absl::StatusOr<std::vector<Buffer>> RunOn(backends::Backend& backend, const Prepared& p) {
-  weights::WeightStore store(backend);
-  weights::WeightSet set(&store);
-  set.Add("net", p.leaves.weights);
-  return RunGraph(backend, p.graph, set, p.leaves.inputs);
-}
-
 class OpConformance : public ::testing::TestWithParam<OpCase> {};
 
 TEST_P(OpConformance, ReferenceComputesWhatLoopsInDoublePrecisionDo) {
-  const Prepared p = Prepare(GetParam());
+  const PreparedCase p = Prepare(GetParam());
   ASSERT_NE(p.graph, nullptr);
   backends::reference::ReferenceBackend backend;
   ASSERT_OK_AND_ASSIGN(const std::vector<Buffer> outputs, RunOn(backend, p));
@@ -77,7 +34,7 @@ TEST_P(OpConformance, ReferenceComputesWhatLoopsInDoublePrecisionDo) {
 
 // Each instruction set has its own loops and its own choice of kernels.
 TEST_P(OpConformance, CpuComputesWhatTheReferenceDoesInEveryInstructionSet) {
-  const Prepared p = Prepare(GetParam());
+  const PreparedCase p = Prepare(GetParam());
   ASSERT_NE(p.graph, nullptr);
   backends::reference::ReferenceBackend reference;
   ASSERT_OK_AND_ASSIGN(const std::vector<Buffer> expected, RunOn(reference, p));
@@ -107,7 +64,7 @@ TEST(OpConformanceCases, CoverEveryOpOfTheTable) {
 
 TEST(OpConformanceCases, ContainTheOpThatTheyAreAbout) {
   for (const OpCase& c : AllOpCases()) {
-    const Prepared p = Prepare(c);
+    const PreparedCase p = Prepare(c);
     ASSERT_NE(p.graph, nullptr);
     EXPECT_FALSE(p.graph->Select(c.op).empty()) << c.name;
   }
@@ -121,7 +78,7 @@ TEST(OpConformanceCases, AreKnownToTheLoopsInDoublePrecision) {
 }
 
 TEST(OpConformanceCases, AToleranceIsStatedForEveryBackendAndFloat) {
-  for (const char* backend : {"reference", "cpu"}) {
+  for (const char* backend : {"reference", "cpu", "cuda"}) {
     EXPECT_GT(ToleranceOf(backend, device::DType::kF32).abs, 0) << backend;
   }
 }

@@ -143,7 +143,7 @@ absl::StatusOr<std::vector<Buffer>> RunGraph(backends::Backend& backend,
                                              const std::vector<device::ConstBuffer>& inputs) {
   ASSIGN_OR_RETURN(const backends::Plan plan, backend.MakePlan(*graph));
   ASSIGN_OR_RETURN(const auto executable, backend.Load(std::move(graph), plan, set));
-  return RunExecutable(*executable, inputs);
+  return RunOnDevice(*executable, inputs);
 }
 
 }  // namespace latentd::testing

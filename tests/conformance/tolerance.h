@@ -23,6 +23,9 @@ inline constexpr Tolerance kTolerances[] = {
     {"cpu", device::DType::kF32, 2e-5, 2e-5},
     {"cpu", device::DType::kF16, 1e-3, 1e-3},
     {"cpu", device::DType::kBF16, 8e-3, 8e-3},
+    {"cuda", device::DType::kF32, 2e-5, 2e-5},
+    {"cuda", device::DType::kF16, 1e-3, 1e-3},
+    {"cuda", device::DType::kBF16, 8e-3, 8e-3},
 };
 
 // Integers are exact.

@@ -24,7 +24,7 @@ absl::StatusOr<NamedBuffers> RunOnce(const std::shared_ptr<backends::Executable>
       return absl::InvalidArgumentError(absl::StrCat("input ", port.name, " is not given"));
     given.push_back(found->second);
   }
-  ASSIGN_OR_RETURN(const std::vector<Buffer> made, testing::RunExecutable(*executable, given));
+  ASSIGN_OR_RETURN(const std::vector<Buffer> made, testing::RunOnDevice(*executable, given));
   NamedBuffers outputs;
   for (size_t i = 0; i < made.size(); ++i) outputs[executable->outputs()[i].name] = made[i];
   return outputs;

@@ -52,11 +52,11 @@ absl::StatusOr<Pictures> Draw(const pipeline::Pipeline& pipeline,
 }
 
 // Along the features, as the UNet reads them.
-Buffer Joined(const std::vector<Buffer>& of_encoders) {
+absl::StatusOr<Buffer> Joined(device::Device& device, const std::vector<Buffer>& of_encoders) {
   int64_t features = 0;
   std::vector<Buffer> states;
   for (const Buffer& part : of_encoders) {
-    states.push_back(testing::OnHost(part));
+    ASSIGN_OR_RETURN(states.emplace_back(), testing::CopyToHost(device, part));
     features += part.shape()[2];
   }
   const int64_t tokens = states.front().shape()[1];
@@ -72,31 +72,34 @@ Buffer Joined(const std::vector<Buffer>& of_encoders) {
 }
 
 // Of the first stage's text, which all pictures of the request share.
-absl::StatusOr<double> TextDistance(const weights::TensorMap& expected, const Picture& picture) {
+absl::StatusOr<double> TextDistance(device::Device& device, const weights::TensorMap& expected,
+                                    const Picture& picture) {
   const auto& conditioning = picture.request->conditioning.front();
   if (!conditioning) return absl::InternalError("the picture has no conditioning");
   const pipeline::EncodedPrompt& positive = conditioning->rows.back();
-  std::vector<std::pair<std::string, Buffer>> pairs = {
-      {"prompt_embeds", Joined(positive.hidden_states)}, {"pooled_prompt_embeds", positive.pooled}};
+  ASSIGN_OR_RETURN(const Buffer states, Joined(device, positive.hidden_states));
+  std::vector<std::pair<std::string, Buffer>> pairs = {{"prompt_embeds", states},
+                                                       {"pooled_prompt_embeds", positive.pooled}};
   if (conditioning->rows.size() > 1) {
     const pipeline::EncodedPrompt& negative = conditioning->rows.front();
-    pairs.push_back({"negative_prompt_embeds", Joined(negative.hidden_states)});
+    ASSIGN_OR_RETURN(const Buffer negative_states, Joined(device, negative.hidden_states));
+    pairs.push_back({"negative_prompt_embeds", negative_states});
     pairs.push_back({"negative_pooled_prompt_embeds", negative.pooled});
   }
   double worst = 0;
   for (const auto& [name, actual] : pairs) {
     ASSIGN_OR_RETURN(const device::ConstBuffer wanted, FindTensor(expected, name));
-    ASSIGN_OR_RETURN(const double distance,
-                     Distance(wanted, testing::OnHost(actual), Scale::kRelative));
+    ASSIGN_OR_RETURN(const Buffer on_host, testing::CopyToHost(device, actual));
+    ASSIGN_OR_RETURN(const double distance, Distance(wanted, on_host, Scale::kRelative));
     Widen(distance, worst);
   }
   return worst;
 }
 
 // Of one tensor with a row for each picture.
-absl::StatusOr<double> LatentDistance(const weights::TensorMap& expected, const std::string& name,
-                                      const Pictures& pictures, Buffer Picture::*member,
-                                      Scale scale = Scale::kAbsolute) {
+absl::StatusOr<double> LatentDistance(device::Device& device, const weights::TensorMap& expected,
+                                      const std::string& name, const Pictures& pictures,
+                                      Buffer Picture::*member, Scale scale = Scale::kAbsolute) {
   ASSIGN_OR_RETURN(const device::ConstBuffer wanted, FindTensor(expected, name));
   if (wanted.shape()[0] != static_cast<int64_t>(pictures.size())) {
     return absl::InvalidArgumentError(
@@ -105,9 +108,8 @@ absl::StatusOr<double> LatentDistance(const weights::TensorMap& expected, const 
   double worst = 0;
   for (size_t i = 0; i < pictures.size(); ++i) {
     const auto row = static_cast<int64_t>(i);
-    ASSIGN_OR_RETURN(
-        const double distance,
-        Distance(wanted.Rows(row, row + 1), testing::OnHost(pictures[i].get()->*member), scale));
+    ASSIGN_OR_RETURN(const Buffer on_host, testing::CopyToHost(device, pictures[i].get()->*member));
+    ASSIGN_OR_RETURN(const double distance, Distance(wanted.Rows(row, row + 1), on_host, scale));
     Widen(distance, worst);
   }
   return worst;
@@ -155,10 +157,13 @@ pipeline::LoadOptions LoadOptionsOf(const Options& options) {
 class Pipelines {
  public:
   Pipelines(const Options& options, backends::Backend& backend)
-      : options_(LoadOptionsOf(options)),
+      : device_(backend.device()),
+        options_(LoadOptionsOf(options)),
         weights_(backend),
         graphs_(backend, SystemClock(), registry_, /*disk=*/nullptr,
                 {.compile = {options.skip_passes, backends::reference::EvaluateRecipe}}) {}
+
+  device::Device& device() const { return device_; }
 
   // So that the next case of the same size loads nothing.
   void Keep(const std::vector<pipeline::GraphHandle>& graphs) {
@@ -177,6 +182,7 @@ class Pipelines {
   }
 
  private:
+  device::Device& device_;
   const pipeline::LoadOptions options_;
   weights::WeightStore weights_;
   metrics::Registry registry_;
@@ -194,12 +200,14 @@ absl::StatusOr<std::vector<Measure>> RunCase(const json& picture_case, const std
                    weights::ReadSafetensors(path + ".safetensors"));
   ASSIGN_OR_RETURN(const Pictures pictures, Draw(*pipeline, spec));
   pipelines.Keep(pictures.front()->request->graphs);
-  ASSIGN_OR_RETURN(const double text, TextDistance(expected, *pictures.front()));
-  ASSIGN_OR_RETURN(double latents,
-                   LatentDistance(expected, "latents", pictures, &Picture::latents));
+  ASSIGN_OR_RETURN(const double text,
+                   TextDistance(pipelines.device(), expected, *pictures.front()));
+  ASSIGN_OR_RETURN(double latents, LatentDistance(pipelines.device(), expected, "latents", pictures,
+                                                  &Picture::latents));
   if (expected.contains("latents_handed_over")) {
-    ASSIGN_OR_RETURN(const double handed, LatentDistance(expected, "latents_handed_over", pictures,
-                                                         &Picture::handed_over));
+    ASSIGN_OR_RETURN(const double handed,
+                     LatentDistance(pipelines.device(), expected, "latents_handed_over", pictures,
+                                    &Picture::handed_over));
     Widen(handed, latents);
   }
   ASSIGN_OR_RETURN(const PixelDistances pixels, PixelDistance(path, pictures));
@@ -220,8 +228,9 @@ absl::StatusOr<std::vector<Measure>> RunLesserCase(const json& picture_case,
                    weights::ReadSafetensors(path + ".safetensors"));
   ASSIGN_OR_RETURN(const Pictures pictures, Draw(*pipeline, spec));
   pipelines.Keep(pictures.front()->request->graphs);
-  ASSIGN_OR_RETURN(const double latents, LatentDistance(expected, "latents", pictures,
-                                                        &Picture::latents, Scale::kRootMeanSquare));
+  ASSIGN_OR_RETURN(const double latents,
+                   LatentDistance(pipelines.device(), expected, "latents", pictures,
+                                  &Picture::latents, Scale::kRootMeanSquare));
   ASSIGN_OR_RETURN(const PixelDistances pixels, PixelDistance(path, pictures));
   const auto allowed = [&](const char* what) {
     return losses.Of(name, what).value_or(0) * kPictureLossFactor;

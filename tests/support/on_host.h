@@ -1,8 +1,11 @@
-// What lies in memory of the host's device, copied to where a test can read it.
+// What lies in memory of a device, copied to where a test can read it.
 #pragma once
 
 #include <cstring>
 
+#include "absl/status/statusor.h"
+#include "core/base/clock.h"
+#include "core/base/status_macros.h"
 #include "core/device/host_device.h"
 
 namespace latentd::testing {
@@ -10,6 +13,16 @@ namespace latentd::testing {
 inline device::Buffer OnHost(const device::ConstBuffer& buffer) {
   device::Buffer copy = device::Buffer::Allocate(buffer.dtype(), buffer.shape());
   std::memcpy(copy.data(), device::Host().AddressOf(buffer), buffer.bytes());
+  return copy;
+}
+
+// Of any device, once what was enqueued before is done.
+inline absl::StatusOr<device::Buffer> CopyToHost(device::Device& device,
+                                                 const device::ConstBuffer& buffer) {
+  ASSIGN_OR_RETURN(const auto stream, device.NewStream(SystemClock()));
+  device::Buffer copy = device::Buffer::Allocate(buffer.dtype(), buffer.shape());
+  RETURN_IF_ERROR(device.Copy(buffer, copy, *stream));
+  RETURN_IF_ERROR(stream->Synchronize());
   return copy;
 }
 

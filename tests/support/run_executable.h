@@ -1,4 +1,5 @@
-// One run of an executable in memory of the host, for backends that compute on the host.
+// One run of an executable, in memory of the host for backends that compute there, or of any
+// device.
 #pragma once
 
 #include <cstring>
@@ -53,6 +54,36 @@ inline absl::StatusOr<std::vector<device::Buffer>> RunExecutable(backends::Execu
   const std::vector<device::Buffer> outputs = OutputsOnHost(executable, inputs);
   ASSIGN_OR_RETURN(const auto session, BindOnHost(executable, inputs, outputs));
   RETURN_IF_ERROR(RunSession(*session, executable.device()));
+  return outputs;
+}
+
+// The same in memory of the executable's device, wherever that is: inputs are copied there, outputs
+// back.
+inline absl::StatusOr<std::vector<device::Buffer>> RunOnDevice(backends::Executable& executable,
+                                                               const Inputs& inputs) {
+  device::Device& device = executable.device();
+  ASSIGN_OR_RETURN(const auto stream, device.NewStream(SystemClock()));
+  std::vector<device::Buffer> given, made, outputs;
+  for (const device::ConstBuffer& input : inputs) {
+    ASSIGN_OR_RETURN(given.emplace_back(),
+                     device.Allocate(input.dtype(), input.shape(), device::Place::kDevice));
+    RETURN_IF_ERROR(device.Copy(input, given.back(), *stream));
+  }
+  for (const backends::Port& port : executable.outputs()) {
+    if (port.updates >= 0) {
+      made.push_back(given[port.updates]);
+    } else {
+      ASSIGN_OR_RETURN(made.emplace_back(),
+                       device.Allocate(port.dtype, port.shape, device::Place::kDevice));
+    }
+  }
+  ASSIGN_OR_RETURN(const auto session, executable.Bind(Inputs(given.begin(), given.end()), made));
+  RETURN_IF_ERROR(session->Enqueue(*stream));
+  for (const device::Buffer& output : made) {
+    outputs.push_back(device::Buffer::Allocate(output.dtype(), output.shape()));
+    RETURN_IF_ERROR(device.Copy(output, outputs.back(), *stream));
+  }
+  RETURN_IF_ERROR(stream->Synchronize());
   return outputs;
 }
 
