@@ -49,11 +49,20 @@ target_link_libraries(latentd_libtorch INTERFACE latentd_openmp
 # libtorch_cpu.so of the CUDA wheel needs libcudart and libcupti, which lie beside it or where CUDA is installed.
 target_link_options(latentd_libtorch INTERFACE -Wl,-rpath-link,${LIBTORCH_DIR}/lib:/usr/local/cuda/lib64)
 
-# CUDA's runtime, where a toolkit is installed: the program builds and passes its tests without it.
+# CUDA, where a toolkit with cuDNN is installed, and cudnn-frontend, which deploy/dependencies puts beside LibTorch: the program
+# builds and passes its tests without them. cuBLASLt and cuDNN are loaded when a GPU is used, and not linked.
 find_package(CUDAToolkit 13 QUIET)
-option(LATENTD_CUDA "Build for NVIDIA GPUs" ${CUDAToolkit_FOUND})
-if(LATENTD_CUDA AND NOT CUDAToolkit_FOUND)
-  message(FATAL_ERROR "LATENTD_CUDA is on, and no CUDA toolkit 13 is found: install one, or pass -DCUDAToolkit_ROOT=")
+set(CUDNN_FRONTEND_DIR ${LATENTD_DEPENDENCIES_DEFAULT}/cudnn-frontend CACHE PATH "cudnn-frontend 1.32: a folder with include/")
+find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+if(CUDAToolkit_FOUND AND CUDNN_INCLUDE_DIR AND EXISTS ${CUDNN_FRONTEND_DIR}/include/cudnn_frontend.h)
+  set(cuda_default ON)
+else()
+  set(cuda_default OFF)
+endif()
+option(LATENTD_CUDA "Build for NVIDIA GPUs" ${cuda_default})
+if(LATENTD_CUDA AND NOT cuda_default)
+  message(FATAL_ERROR "LATENTD_CUDA is on, and it needs a CUDA toolkit 13 (-DCUDAToolkit_ROOT=), cuDNN 9's headers "
+    "(-DCUDNN_INCLUDE_DIR=) and cudnn-frontend (deploy/dependencies, or -DCUDNN_FRONTEND_DIR=)")
 endif()
 if(LATENTD_CUDA)
   # Clang of another age than the toolkit's is no host compiler for nvcc; whatever compiles the rest, the objects fit together.
@@ -67,4 +76,8 @@ if(LATENTD_CUDA)
   # CMake 3.25 does not know that nvcc has C++20.
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+  # What it defines throws exceptions and warns.
+  add_library(latentd_cudnn_frontend INTERFACE)
+  target_include_directories(latentd_cudnn_frontend SYSTEM INTERFACE ${CUDNN_FRONTEND_DIR}/include ${CUDNN_INCLUDE_DIR})
+  target_link_libraries(latentd_cudnn_frontend INTERFACE CUDA::cudart_static ${CMAKE_DL_LIBS})
 endif()

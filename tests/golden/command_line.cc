@@ -44,8 +44,8 @@ absl::Status Set(const std::string& name, const std::string& value, Options& opt
     options.skip_passes.insert(value);
     return absl::OkStatus();
   }
-  if (name == "--backend" && value != "cpu" && value != "reference") {
-    return Wrong(absl::StrCat("--backend: \"", value, "\" is not one of cpu, reference"));
+  if (name == "--backend" && value != "cpu" && value != "cuda" && value != "reference") {
+    return Wrong(absl::StrCat("--backend: \"", value, "\" is not one of cpu, cuda, reference"));
   }
   const std::vector<std::pair<absl::string_view, std::string*>> fields = {
       {"--cases", &options.cases},

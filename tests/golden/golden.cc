@@ -4,6 +4,9 @@
 #include <string>
 
 #include "core/backends/cpu/cpu_backend.h"
+#ifdef LATENTD_CUDA
+#include "core/backends/cuda/cuda_backend.h"
+#endif
 #include "core/backends/reference/reference_backend.h"
 #include "tests/golden/command_line.h"
 #include "tests/golden/network_cases.h"
@@ -18,7 +21,11 @@ using BackendOr = absl::StatusOr<std::unique_ptr<backends::Backend>>;
 
 BackendOr MakeBackend(const std::string& name) {
   if (name == "cpu") return BackendOr(backends::cpu::CpuBackend::Create());
-  return std::make_unique<backends::reference::ReferenceBackend>();
+#ifdef LATENTD_CUDA
+  if (name == "cuda") return BackendOr(backends::cuda::CudaBackend::Create());
+#endif
+  if (name == "reference") return std::make_unique<backends::reference::ReferenceBackend>();
+  return absl::UnimplementedError("this build has no such backend");
 }
 
 bool RunAll(const Options& options) {

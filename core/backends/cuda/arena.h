@@ -1,0 +1,93 @@
+// The memory of a GPU that the intermediates of all executables share, since one of them runs at a
+// time: as large as the largest needs.
+//
+// It is a range of addresses as long as the GPU's memory, reserved once, of which the beginning is
+// mapped: it grows without moving, so that captured graphs may keep addresses in it. Whoever
+// enqueues a run holds runs() meanwhile, and the runs of several streams wait for each other on the
+// GPU (Turn). Thread-safe.
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+
+namespace latentd::backends::cuda {
+
+class Arena : public std::enable_shared_from_this<Arena> {
+ public:
+  // Of the GPU that is selected, `ordinal`. RESOURCE_EXHAUSTED: no range of so many addresses.
+  static absl::StatusOr<std::shared_ptr<Arena>> Reserve(int ordinal, size_t bytes);
+  // REQUIRES: nothing that was enqueued uses it.
+  ~Arena();
+  Arena(const Arena&) = delete;
+
+  // Keeps the first `bytes` usable while it lives.
+  class Lease {
+   public:
+    Lease(std::shared_ptr<Arena> arena, size_t bytes) : arena_(std::move(arena)), bytes_(bytes) {}
+    ~Lease() { arena_->Release(bytes_); }
+    Lease(const Lease&) = delete;
+
+    char* base() const { return reinterpret_cast<char*>(arena_->base_); }
+    size_t bytes() const { return bytes_; }
+    Arena& arena() const { return *arena_; }
+
+   private:
+    std::shared_ptr<Arena> arena_;
+    size_t bytes_;
+  };
+
+  // RESOURCE_EXHAUSTED with reason OUT_OF_MEMORY says how many bytes were wanted.
+  absl::StatusOr<std::unique_ptr<Lease>> Take(size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Enqueues `work` on the stream, behind every run before it.
+  template <typename Work>
+  absl::Status Turn(cudaStream_t stream, const Work& work) ABSL_LOCKS_EXCLUDED(runs_) {
+    absl::MutexLock lock(&runs_);
+    if (absl::Status before = AwaitLast(stream); !before.ok()) return before;
+    if (absl::Status enqueued = work(); !enqueued.ok()) return enqueued;
+    return Remember(stream);
+  }
+
+  // What the largest lease needs.
+  size_t bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  // Driver functions: the program starts without the driver's library.
+  struct Driver;
+  struct Chunk {
+    CUmemGenericAllocationHandle memory;
+    size_t bytes;
+  };
+
+  Arena(int ordinal, CUdeviceptr base, size_t reserved, size_t granule)
+      : ordinal_(ordinal), base_(base), reserved_(reserved), granule_(granule) {}
+  absl::Status Grow(size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Release(size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status AwaitLast(cudaStream_t stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(runs_);
+  absl::Status Remember(cudaStream_t stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(runs_);
+
+  const int ordinal_;
+  const CUdeviceptr base_;
+  const size_t reserved_, granule_;
+
+  absl::Mutex runs_;
+  cudaStream_t last_ ABSL_GUARDED_BY(runs_) = nullptr;
+  cudaEvent_t last_run_ ABSL_GUARDED_BY(runs_) = nullptr;
+
+  mutable absl::Mutex mutex_;
+  std::multiset<size_t> leases_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Chunk> chunks_ ABSL_GUARDED_BY(mutex_);  // mapped one behind the other
+  size_t mapped_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace latentd::backends::cuda

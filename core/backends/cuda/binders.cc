@@ -1,0 +1,26 @@
+#include "core/backends/cuda/binders.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "core/device/cuda/cuda_status.h"
+#include "core/graph/op_table.h"
+
+namespace latentd::backends::cuda {
+
+absl::Status Launched(cudaError_t error, graph::Op op) {
+  if (error == cudaSuccess) return absl::OkStatus();
+  return device::cuda::ToStatus(error, absl::StrCat("launching ", graph::RowOf(op).name));
+}
+
+int64_t AlignmentOf(const Program& program, const View& view, absl::Span<const int64_t> strides) {
+  const Place place = program.storages[view.storage].place;
+  const bool callers = place == Place::kInput || place == Place::kOutput;
+  const int64_t bytes = device::SizeOf(view.dtype);
+  int64_t alignment = std::gcd(callers ? 16 : 256, view.offset * bytes);
+  for (const int64_t stride : strides) alignment = std::gcd(alignment, stride * bytes);
+  return alignment;
+}
+
+}  // namespace latentd::backends::cuda

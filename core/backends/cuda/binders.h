@@ -1,0 +1,84 @@
+// One binder per Kernel: from an instruction to a BoundKernel. Operands are as Kernel says.
+//
+// Internal to this directory.
+#pragma once
+
+#include "core/backends/cuda/bound_kernel.h"
+#include "core/backends/cuda/kernels/element.h"
+
+namespace latentd::backends::cuda {
+
+struct BinderArguments {
+  const Program& program;
+  const Instruction& instruction;
+  const Chooser& chooser;
+  const Libraries& libraries;
+
+  const View& operand(int i) const { return instruction.operands[i]; }
+  const View& result() const { return instruction.result; }
+
+  bool weight_is_held() const { return lowering::IsHeld(program, instruction.operands[1]); }
+};
+
+using Binder = absl::StatusOr<BoundKernel> (*)(const BinderArguments&);
+
+absl::StatusOr<BoundKernel> BindConvolution(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindLinear(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindMatmul(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindAttention(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindGroupNorm(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindLayerNorm(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindSoftmax(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindRowStd(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindIsFinite(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindUnary(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindClamp(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindGeglu(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindCast(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindToPixels(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindIncrement(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindBinary(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindCopy(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindUpsample(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindEmbedding(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindSelect(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindTimestepEmbedding(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindSchedulerStep(const BinderArguments&);
+
+static_assert(static_cast<int>(kernels::Element::kF32) == static_cast<int>(device::DType::kF32) &&
+              static_cast<int>(kernels::Element::kF16) == static_cast<int>(device::DType::kF16) &&
+              static_cast<int>(kernels::Element::kBF16) == static_cast<int>(device::DType::kBF16) &&
+              static_cast<int>(kernels::Element::kI64) == static_cast<int>(device::DType::kI64) &&
+              static_cast<int>(kernels::Element::kU8) == static_cast<int>(device::DType::kU8));
+inline kernels::Element ElementOf(const View& view) {
+  return static_cast<kernels::Element>(view.dtype);
+}
+
+// Elements of all dimensions but the last.
+inline int64_t RowsOf(const View& view) { return view.shape.elements() / view.shape[-1]; }
+
+inline bool IsFloat(device::DType dtype) {
+  return dtype == device::DType::kF32 || dtype == device::DType::kF16 ||
+         dtype == device::DType::kBF16;
+}
+
+// Of a launch for a node of that op.
+absl::Status Launched(cudaError_t error, graph::Op op);
+
+// The bytes that each address of the view's elements at multiples of `strides` (in elements) is a
+// multiple of, at most 256. Storages begin at multiples of 256 but for a caller's, which may begin
+// at any multiple of 16.
+int64_t AlignmentOf(const Program& program, const View& view, absl::Span<const int64_t> strides);
+
+// One of our own kernels: `launch` puts addresses into a copy of the arguments and launches it.
+template <typename Args, typename Launch>
+BoundKernel OwnKernel(const BinderArguments& a, const Args& args, Launch launch) {
+  BoundKernel kernel;
+  kernel.enqueue = [args, launch, op = a.instruction.op](const Frame& frame) {
+    Args placed = args;
+    return Launched(launch(placed, frame), op);
+  };
+  return kernel;
+}
+
+}  // namespace latentd::backends::cuda

@@ -1,0 +1,127 @@
+#include "core/backends/cuda/cuda_backend.h"
+
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "core/backends/cuda/plan.h"
+#include "core/backends/cuda/recipe.h"
+#include "core/base/out_of_memory.h"
+#include "core/base/status_macros.h"
+#include "core/device/cuda/cuda_stream.h"
+#include "core/graph/target.h"
+#include "core/graph/verifier.h"
+
+namespace latentd::backends::cuda {
+namespace {
+
+// Of a check of graph or plan: the plan is at fault.
+absl::Status DataLossIfInvalid(const absl::Status& check) {
+  return absl::IsInvalidArgument(check) ? absl::DataLossError(check.message()) : check;
+}
+
+// The graph as the plan says, once the two have been checked against each other.
+absl::StatusOr<BoundProgram> BindPlan(const graph::Graph& graph, const Plan& plan,
+                                      const Libraries& libraries, graph::MemoryPlan& memory) {
+  const absl::Status verified = graph::Verify(graph);
+  if (!verified.ok()) return absl::DataLossError(verified.message());
+  absl::StatusOr<CudaPlan> read = Decode(plan.bytes);
+  RETURN_IF_ERROR(DataLossIfInvalid(read.status()));
+  absl::StatusOr<BoundProgram> bound =
+      Bind(graph, graph::ExtractRecipes(graph), Chooser::LookingUp(read->choices), libraries);
+  RETURN_IF_ERROR(DataLossIfInvalid(bound.status()));
+  RETURN_IF_ERROR(DataLossIfInvalid(CheckMemory(*bound, read->memory)));
+  if (WithNeeds(plan.bytes, read->memory, *bound) != plan) {
+    return absl::DataLossError("the plan needs other memory than it says");
+  }
+  memory = std::move(read->memory);
+  return bound;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CudaBackend>> CudaBackend::Create(int ordinal) {
+  ASSIGN_OR_RETURN(std::unique_ptr<device::cuda::CudaDevice> device,
+                   device::cuda::CudaDevice::Open(ordinal));
+  ASSIGN_OR_RETURN(std::unique_ptr<CublasLt> cublas_lt, CublasLt::Open());
+  ASSIGN_OR_RETURN(std::unique_ptr<Cudnn> cudnn, Cudnn::Open());
+  ASSIGN_OR_RETURN(std::unique_ptr<CudaExecutable::Capture> capture,
+                   CudaExecutable::Capture::Create());
+  const auto bytes = static_cast<size_t>(device->properties().memory_bytes);
+  ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena, Arena::Reserve(ordinal, bytes));
+  return absl::WrapUnique(new CudaBackend(std::move(device), std::move(cublas_lt), std::move(cudnn),
+                                          std::move(capture), std::move(arena)));
+}
+
+CudaBackend::CudaBackend(std::unique_ptr<device::cuda::CudaDevice> device,
+                         std::unique_ptr<CublasLt> cublas_lt, std::unique_ptr<Cudnn> cudnn,
+                         std::unique_ptr<CudaExecutable::Capture> capture,
+                         std::shared_ptr<Arena> arena)
+    : device_(std::move(device)),
+      cublas_lt_(std::move(cublas_lt)),
+      cudnn_(std::move(cudnn)),
+      capture_(std::move(capture)),
+      arena_(std::move(arena)) {
+  target_.name = "cuda";
+  target_.image_layout = graph::Layout::kNhwc;
+  target_.fused = {graph::kConv2dEpilogue, graph::kLinearEpilogue, graph::kGroupNormSilu};
+  target_.merge_linears = true;  // attention reads slices without copying them
+}
+
+std::string CudaBackend::Fingerprint() const {
+  const device::cuda::CudaProperties& gpu = device_->properties();
+  return absl::StrCat("cuda ", gpu.name, " sm-", gpu.compute_capability, " multiprocessors-",
+                      gpu.multiprocessors, " memory-", gpu.memory_bytes, " driver-",
+                      gpu.driver_version, " runtime-", gpu.runtime_version, " cublas-",
+                      cublas_lt_->version(), " cudnn-", cudnn_->version());
+}
+
+std::string CudaBackend::WeightFingerprint() const {
+  return absl::StrCat("cuda sm-", device_->properties().compute_capability, " cublas-",
+                      cublas_lt_->version());
+}
+
+absl::StatusOr<Plan> CudaBackend::MakePlan(const graph::Graph& graph) const {
+  RETURN_IF_ERROR(device_->Select());
+  CudaPlan plan;
+  ASSIGN_OR_RETURN(const BoundProgram bound, Bind(graph, graph::ExtractRecipes(graph),
+                                                  Chooser::Choosing(plan.choices), libraries()));
+  ASSIGN_OR_RETURN(plan.memory, graph::PlanMemory(bound.values.values));
+  return WithNeeds(Encode(plan), plan.memory, bound);
+}
+
+absl::Status CudaBackend::CheckPlan(const graph::Graph& graph, const Plan& plan) const {
+  RETURN_IF_ERROR(device_->Select());
+  graph::MemoryPlan memory;
+  return BindPlan(graph, plan, libraries(), memory).status();
+}
+
+absl::StatusOr<std::unique_ptr<Executable>> CudaBackend::Load(
+    std::shared_ptr<const graph::Graph> graph, const Plan& plan,
+    const weights::WeightSet& weights) {
+  RETURN_IF_ERROR(device_->Select());
+  graph::MemoryPlan memory;
+  ASSIGN_OR_RETURN(BoundProgram bound, BindPlan(*graph, plan, libraries(), memory));
+  ASSIGN_OR_RETURN(std::unique_ptr<Arena::Lease> lease, arena_->Take(memory.arena_bytes));
+  return CudaExecutable::Create(std::move(graph), std::move(bound), memory, std::move(lease),
+                                weights, *device_, *capture_);
+}
+
+absl::StatusOr<size_t> CudaBackend::MakingBytes(const graph::Graph& recipe,
+                                                absl::Span<const device::ConstBuffer>,
+                                                const weights::WeightFormat& format) const {
+  RETURN_IF_ERROR(device_->Select());
+  return cuda::MakingBytes(recipe, format, libraries());
+}
+
+absl::Status CudaBackend::MakeWeight(const graph::Graph& recipe,
+                                     absl::Span<const device::ConstBuffer> host_sources,
+                                     absl::string_view form, const device::Buffer& to,
+                                     device::Stream& stream) {
+  RETURN_IF_ERROR(device_->Select());
+  cudaStream_t on = static_cast<device::cuda::CudaStream&>(stream).handle();
+  return CatchOutOfMemory(
+      [&] { return cuda::MakeWeight(recipe, host_sources, form, to, libraries(), on); });
+}
+
+}  // namespace latentd::backends::cuda

@@ -1,0 +1,69 @@
+// Runs graphs on an NVIDIA GPU: matrix products by cuBLASLt, convolutions and attention by cuDNN,
+// everything else by kernels of its own, each session as one captured graph.
+//
+// Made to be fast in bf16 and f16. f32 is computed without TF32 and is there to be compared with.
+// The vendor's libraries are loaded by Create, from where the system's loader finds them.
+//
+// Plans: plan.h. From a graph to a run: core/backends/lowering, bound_program.h, cuda_executable.h.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "core/backends/backend.h"
+#include "core/backends/cuda/arena.h"
+#include "core/backends/cuda/cublas_lt.h"
+#include "core/backends/cuda/cuda_executable.h"
+#include "core/backends/cuda/cudnn.h"
+#include "core/device/cuda/cuda_device.h"
+
+namespace latentd::backends::cuda {
+
+class CudaBackend : public Backend {
+ public:
+  // FAILED_PRECONDITION says what to do: no driver or one that is too old, no GPU of that number,
+  // one below compute capability 8.0, or no cuBLASLt or cuDNN.
+  static absl::StatusOr<std::unique_ptr<CudaBackend>> Create(int ordinal = 0);
+
+  device::Device& device() const override { return *device_; }
+  const graph::Target& target() const override { return target_; }
+  std::string Fingerprint() const override;
+  std::string WeightFingerprint() const override;
+
+  // Asks the libraries for each shape that it meets for the first time; nothing is timed.
+  // UNIMPLEMENTED for casts to integers.
+  absl::StatusOr<Plan> MakePlan(const graph::Graph& graph) const override;
+
+  absl::Status CheckPlan(const graph::Graph& graph, const Plan& plan) const override;
+
+  // All executables share one arena.
+  absl::StatusOr<std::unique_ptr<Executable>> Load(std::shared_ptr<const graph::Graph> graph,
+                                                   const Plan& plan,
+                                                   const weights::WeightSet& weights) override;
+
+  absl::StatusOr<size_t> MakingBytes(const graph::Graph& recipe,
+                                     absl::Span<const device::ConstBuffer> host_sources,
+                                     const weights::WeightFormat& format) const override;
+  absl::Status MakeWeight(const graph::Graph& recipe,
+                          absl::Span<const device::ConstBuffer> host_sources,
+                          absl::string_view form, const device::Buffer& to,
+                          device::Stream& stream) override;
+
+  // Bytes of the arena now.
+  size_t arena_bytes() const { return arena_->bytes(); }
+
+ private:
+  CudaBackend(std::unique_ptr<device::cuda::CudaDevice> device, std::unique_ptr<CublasLt> cublas_lt,
+              std::unique_ptr<Cudnn> cudnn, std::unique_ptr<CudaExecutable::Capture> capture,
+              std::shared_ptr<Arena> arena);
+  Libraries libraries() const { return {*cublas_lt_, *cudnn_}; }
+
+  graph::Target target_;
+  const std::unique_ptr<device::cuda::CudaDevice> device_;
+  const std::unique_ptr<CublasLt> cublas_lt_;
+  const std::unique_ptr<Cudnn> cudnn_;
+  const std::unique_ptr<CudaExecutable::Capture> capture_;
+  const std::shared_ptr<Arena> arena_;
+};
+
+}  // namespace latentd::backends::cuda

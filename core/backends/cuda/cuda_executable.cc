@@ -1,0 +1,142 @@
+#include "core/backends/cuda/cuda_executable.h"
+
+#include "core/backends/ports.h"
+#include "core/base/clock.h"
+#include "core/base/status_macros.h"
+#include "core/device/cuda/cuda_status.h"
+#include "core/device/cuda/cuda_stream.h"
+#include "core/weights/weight_store.h"
+
+namespace latentd::backends::cuda {
+
+using device::cuda::ToStatus;
+
+absl::StatusOr<std::unique_ptr<CudaExecutable::Capture>> CudaExecutable::Capture::Create() {
+  cudaStream_t stream = nullptr;
+  RETURN_IF_ERROR(
+      ToStatus(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream"));
+  return std::unique_ptr<Capture>(new Capture(stream));
+}
+
+CudaExecutable::Capture::~Capture() { cudaStreamDestroy(stream_); }
+
+absl::Status CudaExecutable::Capture::Begin() {
+  // Relaxed: a kernel that is met for the first time is loaded meanwhile.
+  return ToStatus(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed),
+                  "beginning a capture");
+}
+
+absl::StatusOr<cudaGraphExec_t> CudaExecutable::Capture::End(const absl::Status& worked) {
+  cudaGraph_t graph = nullptr;
+  const absl::Status ended = ToStatus(cudaStreamEndCapture(stream_, &graph), "ending a capture");
+  cudaGraphExec_t executable = nullptr;
+  absl::Status made = !worked.ok() ? worked : ended;
+  if (made.ok()) made = ToStatus(cudaGraphInstantiate(&executable, graph, 0), "a captured graph");
+  if (graph != nullptr) cudaGraphDestroy(graph);
+  cudaGetLastError();  // it has been told
+  if (!made.ok()) return made;
+  return executable;
+}
+
+CudaExecutable::CudaExecutable(std::shared_ptr<const graph::Graph> graph, BoundProgram bound,
+                               const graph::MemoryPlan& memory, std::unique_ptr<Arena::Lease> lease,
+                               device::cuda::CudaDevice& device, Capture& capture)
+    : graph_(std::move(graph)),
+      bound_(std::move(bound)),
+      lease_(std::move(lease)),
+      device_(device),
+      capture_(capture),
+      info_{.inputs = InputPorts(*graph_),
+            .outputs = OutputPorts(*graph_),
+            .arena_bytes = lease_->bytes(),
+            .own_bytes = OwnBytes(bound_)},
+      addresses_(AddressesIn(lease_->base(), bound_, memory)),
+      packed_(bound_.kernels.size(), nullptr) {}
+
+absl::StatusOr<std::unique_ptr<CudaExecutable>> CudaExecutable::Create(
+    std::shared_ptr<const graph::Graph> graph, BoundProgram bound, const graph::MemoryPlan& memory,
+    std::unique_ptr<Arena::Lease> lease, const weights::WeightSet& weights,
+    device::cuda::CudaDevice& device, Capture& capture) {
+  std::unique_ptr<CudaExecutable> executable(new CudaExecutable(
+      std::move(graph), std::move(bound), memory, std::move(lease), device, capture));
+  RETURN_IF_ERROR(executable->HoldWeights(weights));
+  RETURN_IF_ERROR(executable->UploadLiterals());
+  return executable;
+}
+
+absl::Status CudaExecutable::HoldWeights(const weights::WeightSet& weights) {
+  for (const WeightUse& use : WeightUses(bound_)) {
+    const graph::Recipe& recipe = bound_.recipes[use.recipe];
+    ASSIGN_OR_RETURN(weights::WeightRef held,
+                     weights.store().Get(recipe.graph, weights, use.format));
+    if (use.instruction >= 0) {
+      packed_[use.instruction] = held->data();
+    } else {
+      addresses_.storages[use.storage] = static_cast<char*>(const_cast<void*>(held->data()));
+    }
+    info_.weights.push_back(held->data());
+    held_.push_back(std::move(held));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaExecutable::UploadLiterals() {
+  const Literals literals = PlaceLiterals(bound_.program);
+  if (literals.bytes == 0) return absl::OkStatus();
+  const auto bytes = static_cast<int64_t>(literals.bytes);
+  ASSIGN_OR_RETURN(literals_,
+                   device_.Allocate(device::DType::kU8, {bytes}, device::Place::kDevice));
+  ASSIGN_OR_RETURN(const device::Buffer host,
+                   device_.Allocate(device::DType::kU8, {bytes}, device::Place::kHost));
+  WriteLiterals(bound_.program, literals, reinterpret_cast<char*>(host.as<uint8_t>().data()));
+  ASSIGN_OR_RETURN(const std::unique_ptr<device::Stream> stream, device_.NewStream(SystemClock()));
+  RETURN_IF_ERROR(device_.Copy(host, literals_, *stream));
+  RETURN_IF_ERROR(stream->Synchronize());
+  for (size_t i = 0; i < literals.offsets.size(); ++i) {
+    if (literals.offsets[i] < 0) continue;
+    addresses_.storages[i] = static_cast<char*>(literals_.data()) + literals.offsets[i];
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Session>> CudaExecutable::Bind(
+    absl::Span<const device::ConstBuffer> inputs, absl::Span<const device::Buffer> outputs) {
+  RETURN_IF_ERROR(CheckBuffers(info_, inputs, outputs));
+  RETURN_IF_ERROR(device_.Select());
+  std::vector<char*> storages = addresses_.storages;
+  for (size_t i = 0; i < storages.size(); ++i) {
+    const Storage& storage = bound_.program.storages[i];
+    if (storage.place == Place::kInput) {
+      // Written only where an output updates it, whose buffer is a writable one.
+      storages[i] = static_cast<char*>(const_cast<void*>(inputs[storage.index].data()));
+    } else if (storage.place == Place::kOutput) {
+      storages[i] = static_cast<char*>(outputs[storage.index].data());
+    }
+  }
+  ASSIGN_OR_RETURN(const cudaGraphExec_t graph, capture_.Record([&](cudaStream_t stream) {
+    return EnqueueKernels(storages, stream);
+  }));
+  return std::make_unique<CudaSession>(*this, graph);
+}
+
+absl::Status CudaExecutable::EnqueueKernels(const std::vector<char*>& storages,
+                                            cudaStream_t stream) const {
+  for (size_t i = 0; i < bound_.kernels.size(); ++i) {
+    RETURN_IF_ERROR(
+        bound_.kernels[i].enqueue({storages.data(), addresses_.workspaces[i], packed_[i], stream}));
+  }
+  return absl::OkStatus();
+}
+
+CudaSession::~CudaSession() {
+  if (executable_.device_.Select().ok()) cudaGraphExecDestroy(graph_);
+}
+
+absl::Status CudaSession::Enqueue(device::Stream& stream) {
+  RETURN_IF_ERROR(executable_.device_.Select());
+  cudaStream_t on = static_cast<device::cuda::CudaStream&>(stream).handle();
+  return executable_.lease_->arena().Turn(
+      on, [&] { return ToStatus(cudaGraphLaunch(graph_, on), "launching a graph"); });
+}
+
+}  // namespace latentd::backends::cuda

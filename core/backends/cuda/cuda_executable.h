@@ -1,0 +1,94 @@
+// A program with its kernels, weights and a place in the arena; bound to memory, a captured graph.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/backends/cuda/arena.h"
+#include "core/backends/cuda/bound_program.h"
+#include "core/backends/executable.h"
+#include "core/device/cuda/cuda_device.h"
+#include "core/weights/weight_set.h"
+
+namespace latentd::backends::cuda {
+
+class CudaExecutable : public Executable {
+ public:
+  // A stream that nobody else uses, on which sessions are captured, one at a time: cuDNN has one
+  // stream at a time too.
+  class Capture {
+   public:
+    static absl::StatusOr<std::unique_ptr<Capture>> Create();
+    ~Capture();
+    Capture(const Capture&) = delete;
+
+    // What `work` enqueues on the stream that it is given.
+    template <typename Work>
+    absl::StatusOr<cudaGraphExec_t> Record(const Work& work) {
+      absl::MutexLock lock(&mutex_);
+      if (absl::Status begun = Begin(); !begun.ok()) return begun;
+      const absl::Status worked = work(stream_);
+      return End(worked);
+    }
+
+   private:
+    explicit Capture(cudaStream_t stream) : stream_(stream) {}
+    absl::Status Begin();
+    absl::StatusOr<cudaGraphExec_t> End(const absl::Status& worked);
+
+    absl::Mutex mutex_;
+    const cudaStream_t stream_;
+  };
+
+  // Takes the weights and uploads the constants. `device` and `capture` must outlive it.
+  static absl::StatusOr<std::unique_ptr<CudaExecutable>> Create(
+      std::shared_ptr<const graph::Graph> graph, BoundProgram bound,
+      const graph::MemoryPlan& memory, std::unique_ptr<Arena::Lease> lease,
+      const weights::WeightSet& weights, device::cuda::CudaDevice& device, Capture& capture);
+
+  const ExecutableInfo& info() const override { return info_; }
+  device::Device& device() const override { return device_; }
+
+  absl::StatusOr<std::unique_ptr<Session>> Bind(absl::Span<const device::ConstBuffer> inputs,
+                                                absl::Span<const device::Buffer> outputs) override;
+
+ private:
+  friend class CudaSession;
+
+  CudaExecutable(std::shared_ptr<const graph::Graph> graph, BoundProgram bound,
+                 const graph::MemoryPlan& memory, std::unique_ptr<Arena::Lease> lease,
+                 device::cuda::CudaDevice& device, Capture& capture);
+  absl::Status HoldWeights(const weights::WeightSet& weights);
+  absl::Status UploadLiterals();
+  absl::Status EnqueueKernels(const std::vector<char*>& storages, cudaStream_t stream) const;
+
+  const std::shared_ptr<const graph::Graph> graph_;
+  const BoundProgram bound_;
+  const std::unique_ptr<Arena::Lease> lease_;
+  device::cuda::CudaDevice& device_;
+  Capture& capture_;
+  ExecutableInfo info_;
+  ArenaAddresses addresses_;  // null where sessions bind it
+  device::Buffer literals_;
+  std::vector<weights::WeightRef> held_;  // plain and packed
+  std::vector<const void*> packed_;       // of each instruction, or null
+};
+
+class CudaSession : public Session {
+ public:
+  CudaSession(CudaExecutable& executable, cudaGraphExec_t graph)
+      : executable_(executable), graph_(graph) {}
+  ~CudaSession() override;
+
+  // One launch, behind all runs that use the arena.
+  absl::Status Enqueue(device::Stream& stream) override;
+
+ private:
+  CudaExecutable& executable_;
+  const cudaGraphExec_t graph_;
+};
+
+}  // namespace latentd::backends::cuda

@@ -1,0 +1,274 @@
+// The one file that includes cudnn-frontend, which takes its time to compile. It throws where the
+// library lacks a function; nothing of that leaves this file.
+#include "core/backends/cuda/cudnn.h"
+
+#define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
+#define NV_CUDNN_FRONTEND_DISABLE_LOGGING
+#include <cudnn_frontend.h>
+
+#include <exception>
+#include <map>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "core/backends/cuda/shared_library.h"
+#include "core/base/status_macros.h"
+
+// Where cudnn-frontend looks for the library's functions.
+void* cudnn_frontend::cudnn_dlhandle = nullptr;
+
+namespace latentd::backends::cuda {
+namespace {
+
+namespace fe = cudnn_frontend;
+using device::DType;
+using fe::graph::Graph;
+using fe::graph::Tensor_attributes;
+using Tensor = std::shared_ptr<Tensor_attributes>;
+
+absl::Status ToStatus(fe::error_t error, absl::string_view what) {
+  if (error.is_good()) return absl::OkStatus();
+  const std::string message = absl::StrCat("cuDNN: ", what, ": ", error.get_message());
+  const bool unknown = error.code == fe::error_code_t::GRAPH_NOT_SUPPORTED ||
+                       error.code == fe::error_code_t::HEURISTIC_QUERY_FAILED;
+  return unknown ? absl::UnimplementedError(message) : absl::InternalError(message);
+}
+
+template <typename Function>
+auto Caught(const Function& function) -> decltype(function()) {
+  try {
+    return function();
+  } catch (const std::exception& error) {
+    return absl::InternalError(absl::StrCat("cuDNN: ", error.what()));
+  }
+}
+
+fe::DataType_t TypeOf(DType dtype) {
+  return dtype == DType::kBF16 ? fe::DataType_t::BFLOAT16 : fe::DataType_t::HALF;
+}
+
+// Tensors are numbered from 1 in the order of the addresses; the result comes last.
+class Drawing {
+ public:
+  explicit Drawing(DType dtype) : graph(std::make_shared<Graph>()), dtype_(dtype) {
+    graph->set_io_data_type(TypeOf(dtype))
+        .set_intermediate_data_type(fe::DataType_t::FLOAT)
+        .set_compute_data_type(fe::DataType_t::FLOAT);
+  }
+
+  Tensor Add(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
+    return graph->tensor(Tensor_attributes()
+                             .set_uid(next_++)
+                             .set_data_type(TypeOf(dtype_))
+                             .set_dim(sizes)
+                             .set_stride(strides));
+  }
+  // cuDNN names sizes in the order NCHW, however the image lies.
+  Tensor Image(int64_t rows, int64_t channels, int64_t height, int64_t width) {
+    return Add({rows, channels, height, width},
+               {height * width * channels, 1, width * channels, channels});
+  }
+  void Result(const Tensor& tensor) {
+    tensor->set_output(true).set_data_type(TypeOf(dtype_)).set_uid(next_++);
+  }
+  Tensor Sum(const Tensor& a, const Tensor& b) {
+    return graph->pointwise(a, b,
+                            fe::graph::Pointwise_attributes().set_mode(fe::PointwiseMode_t::ADD));
+  }
+
+  const std::shared_ptr<Graph> graph;
+
+ private:
+  const DType dtype_;
+  int64_t next_ = 1;
+};
+
+std::shared_ptr<Graph> GraphOf(const ConvolutionShape& s) {
+  Drawing drawing(s.dtype);
+  const Tensor x = drawing.Image(s.rows, s.channels, s.height, s.width);
+  const Tensor weight = drawing.Image(s.out, s.channels, s.kernel_height, s.kernel_width);
+  const std::vector<int64_t> padding = {s.padding_height, s.padding_width};
+  Tensor y = drawing.graph->conv_fprop(x, weight,
+                                       fe::graph::Conv_fprop_attributes()
+                                           .set_padding(padding)
+                                           .set_stride({s.stride, s.stride})
+                                           .set_dilation({1, 1}));
+  if (s.has_bias) y = drawing.Sum(y, drawing.Image(1, s.out, 1, 1));
+  const int64_t height = s.result_height(), width = s.result_width();
+  if (s.has_residual) y = drawing.Sum(y, drawing.Image(s.rows, s.out, height, width));
+  y->set_dim({s.rows, s.out, height, width})
+      .set_stride({height * width * s.out, 1, width * s.out, s.out});
+  drawing.Result(y);
+  return drawing.graph;
+}
+
+std::shared_ptr<Graph> GraphOf(const AttentionShape& s) {
+  Drawing drawing(s.dtype);
+  const auto heads = [&](const AttentionShape::Operand& operand, int64_t tokens) {
+    return drawing.Add({s.rows, s.heads, tokens, s.size}, {operand.row, s.size, operand.token, 1});
+  };
+  const Tensor query = heads(s.query, s.queries), key = heads(s.key, s.keys),
+               value = heads(s.value, s.keys);
+  auto [result, stats] = drawing.graph->sdpa(query, key, value,
+                                             fe::graph::SDPA_attributes()
+                                                 .set_generate_stats(false)
+                                                 .set_causal_mask(s.causal)
+                                                 .set_attn_scale(s.scale));
+  const int64_t token = s.heads * s.size;
+  result->set_dim({s.rows, s.heads, s.queries, s.size})
+      .set_stride({s.queries * token, s.size, token, 1});
+  drawing.Result(result);
+  return drawing.graph;
+}
+
+// The library's state, which has one stream at a time.
+struct Handle {
+  absl::Mutex mutex;
+  cudnnHandle_t library ABSL_GUARDED_BY(mutex) = nullptr;
+};
+
+class FrontendPlan : public CudnnPlan {
+ public:
+  FrontendPlan(Handle& handle, std::shared_ptr<Graph> graph, int64_t workspace_bytes)
+      : handle_(handle), graph_(std::move(graph)), workspace_bytes_(workspace_bytes) {}
+
+  size_t workspace_bytes() const override { return static_cast<size_t>(workspace_bytes_); }
+
+  absl::Status Enqueue(absl::Span<void* const> addresses, void* workspace,
+                       cudaStream_t stream) const override {
+    return Caught([&]() -> absl::Status {
+      std::unordered_map<int64_t, void*> pack;
+      for (size_t i = 0; i < addresses.size(); ++i)
+        pack[static_cast<int64_t>(i) + 1] = addresses[i];
+      absl::MutexLock lock(&handle_.mutex);
+      if (fe::detail::set_stream(handle_.library, stream) != CUDNN_STATUS_SUCCESS) {
+        return absl::InternalError("cuDNN: selecting a stream");
+      }
+      return ToStatus(graph_->execute(handle_.library, pack, workspace), "running a plan");
+    });
+  }
+
+ private:
+  Handle& handle_;
+  const std::shared_ptr<Graph> graph_;
+  const int64_t workspace_bytes_;
+};
+
+constexpr int64_t kMostWorkspaceBytes = int64_t{256} << 20;
+// Of plans that were chosen or read: many more shapes than a model has.
+constexpr size_t kMostPlans = 2048;
+
+class FrontendCudnn : public Cudnn {
+ public:
+  explicit FrontendCudnn(cudnnHandle_t library) {
+    absl::MutexLock lock(&handle_.mutex);
+    handle_.library = library;
+  }
+  ~FrontendCudnn() override {
+    absl::MutexLock lock(&handle_.mutex);
+    fe::detail::destroy_handle(handle_.library);
+  }
+
+  size_t version() const override { return fe::detail::get_backend_version(); }
+
+  absl::StatusOr<std::string> Choose(const ConvolutionShape& shape) override {
+    return Caught(
+        [&]() -> absl::StatusOr<std::string> { return Build(shape.Key(), *GraphOf(shape)); });
+  }
+
+  absl::StatusOr<std::string> Choose(const AttentionShape& shape) override {
+    return Caught(
+        [&]() -> absl::StatusOr<std::string> { return Build(shape.Key(), *GraphOf(shape)); });
+  }
+
+  absl::StatusOr<std::shared_ptr<const CudnnPlan>> Load(const std::string& key,
+                                                        absl::string_view plan) override {
+    return Caught([&]() -> absl::StatusOr<std::shared_ptr<const CudnnPlan>> {
+      absl::MutexLock lock(&handle_.mutex);
+      auto& kept = plans_[{key, std::string(plan)}];
+      if (kept == nullptr) {
+        absl::StatusOr<std::shared_ptr<const CudnnPlan>> read = Read(plan);
+        if (!read.ok()) {
+          plans_.erase({key, std::string(plan)});
+          return absl::InvalidArgumentError(read.status().message());
+        }
+        kept = *std::move(read);
+      }
+      std::shared_ptr<const CudnnPlan> result = kept;
+      if (plans_.size() > kMostPlans) plans_.clear();
+      return result;
+    });
+  }
+
+ private:
+  absl::StatusOr<std::string> Build(const std::string& key, Graph& graph) {
+    absl::MutexLock lock(&handle_.mutex);
+    RETURN_IF_ERROR(ToStatus(graph.validate(), key));
+    RETURN_IF_ERROR(ToStatus(graph.build_operation_graph(handle_.library), key));
+    RETURN_IF_ERROR(
+        ToStatus(graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}), key));
+    graph.deselect_workspace_greater_than(kMostWorkspaceBytes);
+    RETURN_IF_ERROR(ToStatus(graph.check_support(), key));
+    RETURN_IF_ERROR(ToStatus(graph.build_plans(fe::BuildPlanPolicy_t::HEURISTICS_CHOICE), key));
+    std::vector<uint8_t> bytes;
+    RETURN_IF_ERROR(ToStatus(graph.serialize(bytes), key));
+    return std::string(bytes.begin(), bytes.end());
+  }
+
+  absl::StatusOr<std::shared_ptr<const CudnnPlan>> Read(absl::string_view plan)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(handle_.mutex) {
+    auto graph = std::make_shared<Graph>();
+    const std::vector<uint8_t> bytes(plan.begin(), plan.end());
+    // Its own warm-up captures, and cannot beside a session that is being captured.
+    RETURN_IF_ERROR(ToStatus(graph->deserialize(handle_.library, bytes,
+                                                /*enforce_precompiled=*/false,
+                                                /*run_warmup=*/false),
+                             "reading a plan"));
+    int64_t workspace_bytes = 0;
+    RETURN_IF_ERROR(ToStatus(graph->get_workspace_size(workspace_bytes), "a plan's workspace"));
+    if (workspace_bytes < 0 || workspace_bytes > kMostWorkspaceBytes) {
+      return absl::InvalidArgumentError("cuDNN: a plan that wants too much workspace");
+    }
+    return std::make_shared<FrontendPlan>(handle_, std::move(graph), workspace_bytes);
+  }
+
+  Handle handle_;
+  std::map<std::pair<std::string, std::string>, std::shared_ptr<const CudnnPlan>> plans_
+      ABSL_GUARDED_BY(handle_.mutex);
+};
+
+}  // namespace
+
+std::string ConvolutionShape::Key() const {
+  return absl::StrCat("convolution ", device::Name(dtype), " ", rows, "x", height, "x", width, "x",
+                      channels, " to ", out, " by ", kernel_height, "x", kernel_width, "/", stride,
+                      "+", padding_height, "x", padding_width, has_bias ? " bias" : "",
+                      has_residual ? " residual" : "");
+}
+
+std::string AttentionShape::Key() const {
+  std::string key = absl::StrCat("attention ", device::Name(dtype), " ", rows, "x", heads, "x",
+                                 size, " of ", queries, " over ", keys, " scaled ", scale);
+  for (const Operand& operand : {query, this->key, value}) {
+    absl::StrAppend(&key, " ", operand.row, ":", operand.token);
+  }
+  return key + (causal ? " causal" : "");
+}
+
+absl::StatusOr<std::unique_ptr<Cudnn>> Cudnn::Open() {
+  ASSIGN_OR_RETURN(const SharedLibrary library, SharedLibrary::Open("libcudnn.so.9"));
+  fe::cudnn_dlhandle = library.handle();
+  return Caught([]() -> absl::StatusOr<std::unique_ptr<Cudnn>> {
+    cudnnHandle_t handle = nullptr;
+    const cudnnStatus_t status = fe::detail::create_handle(&handle);
+    if (status == CUDNN_STATUS_SUCCESS) return std::make_unique<FrontendCudnn>(handle);
+    return absl::FailedPreconditionError(
+        absl::StrCat("cuDNN does not start: status ", static_cast<int>(status)));
+  });
+}
+
+}  // namespace latentd::backends::cuda

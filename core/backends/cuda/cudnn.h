@@ -1,0 +1,84 @@
+// Convolutions and attention by cuDNN, which is loaded when a GPU is used: the program starts
+// without it.
+//
+// Internal to this directory.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "core/device/dtype.h"
+#include "core/graph/op.h"
+
+namespace latentd::backends::cuda {
+
+// x [rows, height, width, channels] with weight [out, kernel, kernel, channels] and so much padding
+// on both sides, [+ bias [out]] [+ residual]. Dense, everything f16 or everything bf16, computed in
+// f32.
+struct ConvolutionShape {
+  device::DType dtype = device::DType::kBF16;
+  int64_t rows = 0, height = 0, width = 0, channels = 0;
+  int64_t out = 0, kernel_height = 0, kernel_width = 0;
+  int64_t stride = 1, padding_height = 0, padding_width = 0;
+  bool has_bias = false, has_residual = false;
+
+  std::string Key() const;  // what is equal for equal convolutions
+  int64_t result_height() const {
+    return (height + 2 * padding_height - kernel_height) / stride + 1;
+  }
+  int64_t result_width() const { return (width + 2 * padding_width - kernel_width) / stride + 1; }
+};
+
+// Query [rows, queries, heads * size], key and value [rows, keys, heads * size], as strides have
+// it, to a dense result. f16 or bf16.
+struct AttentionShape {
+  struct Operand {
+    int64_t row = 0, token = 0;  // strides in elements
+  };
+  device::DType dtype = device::DType::kBF16;
+  int64_t rows = 0, heads = 0, queries = 0, keys = 0, size = 0;
+  Operand query, key, value;
+  float scale = 1;
+  bool causal = false;
+
+  std::string Key() const;
+};
+
+// A convolution or an attention with its execution plan. Thread-safe; must not outlive its Cudnn.
+class CudnnPlan {
+ public:
+  virtual ~CudnnPlan() = default;
+  virtual size_t workspace_bytes() const = 0;
+
+  // Addresses in the order of the shape's comment, the result last.
+  virtual absl::Status Enqueue(absl::Span<void* const> addresses, void* workspace,
+                               cudaStream_t stream) const = 0;
+};
+
+// Thread-safe.
+class Cudnn {
+ public:
+  // FAILED_PRECONDITION: libcudnn.so.9 cannot be loaded.
+  static absl::StatusOr<std::unique_ptr<Cudnn>> Open();
+  virtual ~Cudnn() = default;
+
+  virtual size_t version() const = 0;
+
+  // A plan, as bytes for Load. UNIMPLEMENTED: there is none.
+  virtual absl::StatusOr<std::string> Choose(const ConvolutionShape& shape) = 0;
+  virtual absl::StatusOr<std::string> Choose(const AttentionShape& shape) = 0;
+
+  // INVALID_ARGUMENT: bytes that Choose did not make for a shape of this key with this library.
+  virtual absl::StatusOr<std::shared_ptr<const CudnnPlan>> Load(const std::string& key,
+                                                                absl::string_view plan) = 0;
+};
+
+}  // namespace latentd::backends::cuda

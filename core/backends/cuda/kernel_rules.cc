@@ -1,0 +1,26 @@
+#include "core/backends/cuda/kernel_rules.h"
+
+namespace latentd::backends::cuda {
+
+using lowering::Kernel;
+
+bool CudaKernelRules::Reads(Kernel, size_t, graph::DType) const { return true; }
+
+lowering::Strides CudaKernelRules::StridesOf(Kernel kernel, size_t) const {
+  if (kernel == Kernel::kBinary || kernel == Kernel::kCopy) return lowering::Strides::kAny;
+  return kernel == Kernel::kAttention ? lowering::Strides::kLastDense : lowering::Strides::kDense;
+}
+
+bool CudaKernelRules::RunsFused(const lowering::FusedMatch& match, graph::DType, bool) const {
+  switch (match.kernel) {
+    case Kernel::kConvolution:
+    case Kernel::kLinear:
+      return match.activation == graph::Op::kInput;
+    case Kernel::kGroupNorm:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace latentd::backends::cuda

@@ -1,0 +1,22 @@
+// What this backend's kernels take, for lowering.
+//
+// Internal to this directory.
+#pragma once
+
+#include "core/backends/lowering/kernel_rules.h"
+
+namespace latentd::backends::cuda {
+
+class CudaKernelRules : public lowering::KernelRules {
+ public:
+  // Every float dtype but where an op has f32 only.
+  bool Reads(lowering::Kernel kernel, size_t operand, graph::DType dtype) const override;
+
+  lowering::Strides StridesOf(lowering::Kernel kernel, size_t operand) const override;
+
+  // Sums and norms; what is computed of a result is a kernel of its own.
+  bool RunsFused(const lowering::FusedMatch& match, graph::DType dtype,
+                 bool weight_is_held) const override;
+};
+
+}  // namespace latentd::backends::cuda

@@ -1,0 +1,81 @@
+#include "core/backends/cuda/product.h"
+#include "core/base/status_macros.h"
+
+namespace latentd::backends::cuda {
+namespace {
+
+// Dense lines of so many elements each.
+ProductShape::Operand LinesOf(const BinderArguments& a, const View& view, int64_t line,
+                              int64_t step = 0) {
+  return {view.dtype, line, step, AlignmentOf(a.program, view, {line, step})};
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const Product>> BindProduct(const BinderArguments& a,
+                                                           const ProductShape& shape) {
+  const CublasLt& library = a.libraries.cublas_lt;
+  ASSIGN_OR_RETURN(const std::string algorithm,
+                   a.chooser.Get(shape.Key(), [&] { return library.Choose(shape); }));
+  return library.Load(shape, algorithm);
+}
+
+absl::StatusOr<BoundKernel> BindWeightProduct(const BinderArguments& a) {
+  const View x = a.operand(0), weight = a.operand(1), bias = a.operand(2), residual = a.operand(3),
+             y = a.result();
+  ProductShape shape;
+  shape.columns = weight.shape[0];
+  shape.depth = weight.shape[1];
+  shape.rows = x.shape.elements() / shape.depth;
+  shape.a = LinesOf(a, x, shape.depth);
+  shape.b = LinesOf(a, weight, shape.depth);
+  shape.result = LinesOf(a, y, shape.columns);
+  shape.b_transposed = true;
+  shape.has_bias = bias.present();
+  shape.has_residual = residual.present();
+  if (residual.present()) {
+    const int64_t alignment = AlignmentOf(a.program, residual, {shape.columns});
+    shape.result.alignment = std::min(shape.result.alignment, alignment);
+  }
+  ASSIGN_OR_RETURN(const std::shared_ptr<const Product> product, BindProduct(a, shape));
+  BoundKernel kernel;
+  kernel.workspace_bytes = product->workspace_bytes();
+  kernel.enqueue = [=](const Frame& f) {
+    return product->Enqueue({.a = BytesOf(x, f),
+                             .b = BytesOf(weight, f),
+                             .bias = bias.present() ? BytesOf(bias, f) : nullptr,
+                             .residual = residual.present() ? BytesOf(residual, f) : nullptr,
+                             .result = BytesOf(y, f),
+                             .workspace = f.workspace},
+                            f.stream);
+  };
+  return kernel;
+}
+
+absl::StatusOr<BoundKernel> BindLinear(const BinderArguments& a) { return BindWeightProduct(a); }
+
+// The leading dimensions are a batch.
+absl::StatusOr<BoundKernel> BindMatmul(const BinderArguments& a) {
+  const View left = a.operand(0), right = a.operand(1), y = a.result();
+  ProductShape shape;
+  shape.rows = y.shape[-2];
+  shape.columns = y.shape[-1];
+  shape.depth = left.shape[-1];
+  shape.batch = y.shape.elements() / (shape.rows * shape.columns);
+  shape.a = LinesOf(a, left, shape.depth, shape.rows * shape.depth);
+  shape.b = LinesOf(a, right, shape.columns, shape.depth * shape.columns);
+  shape.result = LinesOf(a, y, shape.columns, shape.rows * shape.columns);
+  ASSIGN_OR_RETURN(const std::shared_ptr<const Product> product, BindProduct(a, shape));
+  BoundKernel kernel;
+  kernel.workspace_bytes = product->workspace_bytes();
+  kernel.enqueue = [=](const Frame& f) {
+    return product->Enqueue({.a = BytesOf(left, f),
+                             .b = BytesOf(right, f),
+                             .result = BytesOf(y, f),
+                             .workspace = f.workspace},
+                            f.stream);
+  };
+  return kernel;
+}
+
+}  // namespace latentd::backends::cuda

@@ -1,0 +1,46 @@
+#include "core/backends/cuda/packing.h"
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "core/backends/cuda/kernels/elementwise.h"
+#include "core/backends/cuda/kernels/strided.h"
+#include "core/device/cuda/cuda_status.h"
+
+namespace latentd::backends::cuda {
+
+using device::cuda::ToStatus;
+
+absl::StatusOr<size_t> PackedBytes(absl::string_view form, device::DType dtype,
+                                   const device::Shape& shape) {
+  if (form == kChannelsLastForm && shape.rank() == 4) {
+    return static_cast<size_t>(shape.elements() * device::SizeOf(dtype));
+  }
+  if (form == kWideForm) return static_cast<size_t>(shape.elements()) * sizeof(float);
+  return absl::UnimplementedError(absl::StrCat("the CUDA backend packs no weight as ", form));
+}
+
+absl::Status PackChannelsLast(device::DType dtype, const device::Shape& shape, const void* plain,
+                              void* packed, cudaStream_t stream) {
+  const int64_t out = shape[0], in = shape[1], height = shape[2], width = shape[3];
+  const kernels::CopyArgs args = {.element = static_cast<kernels::Element>(dtype),
+                                  .rank = 4,
+                                  .sizes = {out, height, width, in},
+                                  .x = plain,
+                                  .x_strides = {in * height * width, width, 1, height * width},
+                                  .result = packed,
+                                  .result_strides = {height * width * in, width * in, in, 1}};
+  return ToStatus(kernels::Copy(args, stream), "packing a weight");
+}
+
+absl::Status Pack(absl::string_view form, device::DType dtype, const device::Shape& shape,
+                  const void* plain, void* packed, cudaStream_t stream) {
+  if (form == kChannelsLastForm) return PackChannelsLast(dtype, shape, plain, packed, stream);
+  const kernels::CastArgs args = {.from = static_cast<kernels::Element>(dtype),
+                                  .to = kernels::Element::kF32,
+                                  .x = plain,
+                                  .result = packed,
+                                  .size = shape.elements()};
+  return ToStatus(kernels::Cast(args, stream), "converting a weight");
+}
+
+}  // namespace latentd::backends::cuda

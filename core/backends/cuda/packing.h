@@ -1,0 +1,30 @@
+// The forms in which this backend holds weights, and how they are made on the device:
+//
+//   channels-last  of a convolution: [out, in, height, width] as [out, height, width, in]
+//   f32            the plain result, converted
+//
+// Internal to this directory.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "core/device/buffer.h"
+
+namespace latentd::backends::cuda {
+
+inline constexpr absl::string_view kChannelsLastForm = "channels-last", kWideForm = "f32";
+
+// Bytes of a plain result in that form. UNIMPLEMENTED: there is none.
+absl::StatusOr<size_t> PackedBytes(absl::string_view form, device::DType dtype,
+                                   const device::Shape& shape);
+
+// REQUIRES: PackedBytes of it. Both are on the device and do not overlap.
+absl::Status Pack(absl::string_view form, device::DType dtype, const device::Shape& shape,
+                  const void* plain, void* packed, cudaStream_t stream);
+
+absl::Status PackChannelsLast(device::DType dtype, const device::Shape& shape, const void* plain,
+                              void* packed, cudaStream_t stream);
+
+}  // namespace latentd::backends::cuda

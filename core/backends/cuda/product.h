@@ -1,0 +1,20 @@
+// Matrix products that instructions consist of.
+//
+// Internal to this directory.
+#pragma once
+
+#include <memory>
+
+#include "core/backends/cuda/binders.h"
+
+namespace latentd::backends::cuda {
+
+// The product as cuBLASLt computes it, by the choice that there is or is made for it.
+absl::StatusOr<std::shared_ptr<const Product>> BindProduct(const BinderArguments& a,
+                                                           const ProductShape& shape);
+
+// x [rows, depth] times a weight [columns, depth], with the instruction's bias and residual where
+// it has them: linear layers, and convolutions of one pixel.
+absl::StatusOr<BoundKernel> BindWeightProduct(const BinderArguments& a);
+
+}  // namespace latentd::backends::cuda

@@ -1,0 +1,158 @@
+#include "core/backends/cuda/recipe.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/backends/cuda/bound_program.h"
+#include "core/backends/cuda/packing.h"
+#include "core/base/status_macros.h"
+#include "core/device/cuda/cuda_status.h"
+#include "core/graph/recipes.h"
+
+namespace latentd::backends::cuda {
+namespace {
+
+using device::ConstBuffer;
+using device::cuda::ToStatus;
+using graph::Graph;
+using graph::Node;
+
+// Memory that work on a stream uses: taken when the work before is done and given back after what
+// was enqueued.
+class StreamMemory {
+ public:
+  explicit StreamMemory(cudaStream_t stream) : stream_(stream) {}
+  ~StreamMemory() {
+    for (void* memory : taken_) cudaFreeAsync(memory, stream_);
+  }
+  StreamMemory(const StreamMemory&) = delete;
+
+  absl::StatusOr<char*> Take(size_t bytes) {
+    if (bytes == 0) return nullptr;
+    void* memory = nullptr;
+    RETURN_IF_ERROR(ToStatus(cudaMallocAsync(&memory, bytes, stream_), "memory for a weight"));
+    taken_.push_back(memory);
+    return static_cast<char*>(memory);
+  }
+
+  // Memory of the host is read before this returns, unless it is pinned.
+  absl::StatusOr<char*> Upload(const void* from, size_t bytes) {
+    ASSIGN_OR_RETURN(char* const to, Take(bytes));
+    RETURN_IF_ERROR(ToStatus(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_),
+                             "uploading a weight"));
+    return to;
+  }
+
+ private:
+  const cudaStream_t stream_;
+  std::vector<void*> taken_;
+};
+
+struct BoundRecipe {
+  Graph graph;  // whose constants the program points to
+  BoundProgram bound;
+  Literals literals;
+  graph::MemoryPlan memory;
+};
+
+absl::StatusOr<std::unique_ptr<BoundRecipe>> BindRecipe(const Graph& recipe,
+                                                        const Libraries& libraries) {
+  std::unique_ptr<BoundRecipe> result(new BoundRecipe{graph::OfInputs(recipe), {}, {}, {}});
+  Choices choices;
+  ASSIGN_OR_RETURN(result->bound, Bind(result->graph, {}, Chooser::Choosing(choices), libraries));
+  result->literals = PlaceLiterals(result->bound.program);
+  ASSIGN_OR_RETURN(result->memory, graph::PlanMemory(result->bound.values.values));
+  return result;
+}
+
+absl::Status Run(const BoundRecipe& recipe, absl::Span<char* const> sources, char* to,
+                 StreamMemory& memory, cudaStream_t stream) {
+  std::string host(recipe.literals.bytes, '\0');
+  WriteLiterals(recipe.bound.program, recipe.literals, host.data());
+  char* literals = nullptr;
+  if (!host.empty()) {
+    ASSIGN_OR_RETURN(literals, memory.Upload(host.data(), host.size()));
+  }
+  ASSIGN_OR_RETURN(char* const arena, memory.Take(recipe.memory.arena_bytes));
+  ArenaAddresses at = AddressesIn(arena, recipe.bound, recipe.memory);
+  for (size_t i = 0; i < at.storages.size(); ++i) {
+    const Storage& storage = recipe.bound.program.storages[i];
+    if (storage.place == Place::kInput) at.storages[i] = sources[storage.index];
+    if (storage.place == Place::kOutput) at.storages[i] = to;
+    if (storage.place == Place::kLiteral) at.storages[i] = literals + recipe.literals.offsets[i];
+  }
+  for (size_t i = 0; i < recipe.bound.kernels.size(); ++i) {
+    RETURN_IF_ERROR(recipe.bound.kernels[i].enqueue(
+        {at.storages.data(), at.workspaces[i], /*packed=*/nullptr, stream}));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Evaluate(const Graph& recipe, absl::Span<const ConstBuffer> host_sources, char* to,
+                      StreamMemory& memory, const Libraries& libraries, cudaStream_t stream) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<BoundRecipe> bound, BindRecipe(recipe, libraries));
+  std::vector<char*> sources;
+  for (const ConstBuffer& source : host_sources) {
+    ASSIGN_OR_RETURN(sources.emplace_back(), memory.Upload(source.data(), source.bytes()));
+  }
+  return Run(*bound, sources, to, memory, stream);
+}
+
+absl::StatusOr<char*> MakePlain(const Graph& recipe, absl::Span<const ConstBuffer> host_sources,
+                                StreamMemory& memory, const Libraries& libraries,
+                                cudaStream_t stream) {
+  if (graph::IsStored(recipe)) {
+    return memory.Upload(host_sources[0].data(), host_sources[0].bytes());
+  }
+  ASSIGN_OR_RETURN(char* const plain, memory.Take(graph::ResultBytes(recipe)));
+  RETURN_IF_ERROR(Evaluate(recipe, host_sources, plain, memory, libraries, stream));
+  return plain;
+}
+
+absl::Status CheckSize(absl::string_view form, const Node& result, size_t bytes) {
+  size_t wanted = static_cast<size_t>(result.shape.elements() * device::SizeOf(result.dtype));
+  if (!form.empty()) {
+    ASSIGN_OR_RETURN(wanted, PackedBytes(form, result.dtype, result.shape));
+  }
+  if (wanted == bytes) return absl::OkStatus();
+  return absl::InternalError("memory of another size than the weight's form");
+}
+
+}  // namespace
+
+absl::StatusOr<size_t> MakingBytes(const Graph& recipe, const weights::WeightFormat& format,
+                                   const Libraries& libraries) {
+  const size_t plain = format.form.empty() ? 0 : graph::ResultBytes(recipe);
+  if (graph::IsStored(recipe)) return plain;
+  size_t sources = 0;
+  for (const Node& node : recipe.nodes()) {
+    if (node.op != graph::Op::kWeight) continue;
+    sources += static_cast<size_t>(node.shape.elements() * device::SizeOf(node.dtype));
+  }
+  ASSIGN_OR_RETURN(const std::unique_ptr<BoundRecipe> bound, BindRecipe(recipe, libraries));
+  return plain + sources + bound->literals.bytes + bound->memory.arena_bytes;
+}
+
+absl::Status MakeWeight(const Graph& recipe, absl::Span<const ConstBuffer> host_sources,
+                        absl::string_view form, const device::Buffer& to,
+                        const Libraries& libraries, cudaStream_t stream) {
+  const Node& result = graph::ResultOf(recipe);
+  RETURN_IF_ERROR(CheckSize(form, result, to.bytes()));
+  StreamMemory memory(stream);
+  char* const made = static_cast<char*>(to.data());
+  if (!form.empty()) {
+    ASSIGN_OR_RETURN(const char* const plain,
+                     MakePlain(recipe, host_sources, memory, libraries, stream));
+    return Pack(form, result.dtype, result.shape, plain, made, stream);
+  }
+  if (!graph::IsStored(recipe)) {
+    return Evaluate(recipe, host_sources, made, memory, libraries, stream);
+  }
+  return ToStatus(
+      cudaMemcpyAsync(made, host_sources[0].data(), to.bytes(), cudaMemcpyHostToDevice, stream),
+      "uploading a weight");
+}
+
+}  // namespace latentd::backends::cuda
