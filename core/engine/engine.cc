@@ -6,6 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/backends/cpu/cpu_backend.h"
+#ifdef LATENTD_CUDA
+#include "core/backends/cuda/cuda_backend.h"
+#endif
 #include "core/backends/reference/reference_backend.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
@@ -19,6 +22,17 @@ namespace {
 // A picture has one row, or two with guidance.
 constexpr int kMostRows = 2;
 
+// The reference backend computes on the host, and weights are where the backend computes.
+absl::Status CheckComponentsOnGpu(const Config& config) {
+  if (config.backend != "cuda") return absl::OkStatus();
+  for (const auto& [component, mode] : config.components) {
+    if (mode != ComponentMode::kReference) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "components: ", component, "=reference: with the cuda backend it is compiled or off"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckForm(const Config& config) {
   const auto wrong = [](int rows) { return rows < 1 || rows > kMostRows; };
   if (config.rows.empty() || std::any_of(config.rows.begin(), config.rows.end(), wrong)) {
@@ -26,8 +40,18 @@ absl::Status CheckForm(const Config& config) {
         absl::StrCat("rows: must be one or more of 1 to ", kMostRows));
   }
   RETURN_IF_ERROR(pipeline::CheckComponents(config.components, !config.refiner.empty()));
+  RETURN_IF_ERROR(CheckComponentsOnGpu(config));
   return compiler::CheckOptions(
       {.skipped_passes = {config.skipped_passes.begin(), config.skipped_passes.end()}});
+}
+
+absl::StatusOr<std::unique_ptr<backends::Backend>> MakeCudaBackend() {
+#ifdef LATENTD_CUDA
+  return backends::cuda::CudaBackend::Create();
+#else
+  return absl::InvalidArgumentError(
+      "backend cuda: this build has none; build where a CUDA toolkit is installed (README.md)");
+#endif
 }
 
 absl::StatusOr<std::unique_ptr<backends::Backend>> MakeBackend(const Config& config) {
@@ -36,11 +60,12 @@ absl::StatusOr<std::unique_ptr<backends::Backend>> MakeBackend(const Config& con
     return backends::cpu::CpuBackend::Create(
         {.threads = threads, .memory_bytes = config.memory_bytes});
   }
+  if (config.backend == "cuda") return MakeCudaBackend();
   if (config.backend == "reference") {
     return std::make_unique<backends::reference::ReferenceBackend>();
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("backend ", Excerpt(config.backend), ": must be cpu or reference"));
+      absl::StrCat("backend ", Excerpt(config.backend), ": must be cpu, cuda or reference"));
 }
 
 void WarnOfSlowPrecision(const Config& config) {

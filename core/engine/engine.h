@@ -40,7 +40,7 @@ struct Config {
   std::string base;     // a diffusers checkpoint directory
   std::string refiner;  // the same, or empty
   std::string variant;  // "fp16" reads *.fp16.safetensors; empty: files without a suffix, else fp16
-  std::string backend = "cpu";  // "cpu" or "reference"
+  std::string backend = "cpu";  // "cpu", "cuda" or "reference"
   int threads = 0;              // for kernels; 0: as many as the process may use
   int64_t memory_bytes = 0;     // budget; 0: what the machine and the cgroup allow
   int queue_capacity = 64;      // pictures waiting, beyond which Submit refuses

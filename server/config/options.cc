@@ -33,13 +33,18 @@ absl::Status CheckNotEmpty(absl::string_view flag, bool is_given, const std::str
                     "a diffusers directory; leave the flag out where there is none");
 }
 
+std::string BackendName(v1::Backend backend) {
+  if (backend == v1::REFERENCE) return "reference";
+  return backend == v1::CUDA ? "cuda" : "cpu";
+}
+
 absl::Status SetModels(const v1::ServerConfig& config, engine::Config& engine) {
   RETURN_IF_ERROR(CheckNotEmpty("base", config.has_base(), config.base()));
   RETURN_IF_ERROR(CheckNotEmpty("refiner", config.has_refiner(), config.refiner()));
   engine.base = config.base();
   engine.refiner = config.refiner();
   engine.variant = config.variant();
-  engine.backend = config.backend() == v1::REFERENCE ? "reference" : "cpu";
+  engine.backend = BackendName(config.backend());
   if (engine.base.empty() && !engine.refiner.empty()) {
     return WrongValue("refiner", engine.refiner, "given together with --base");
   }
