@@ -51,9 +51,9 @@ class Executable {
   virtual const ExecutableInfo& info() const = 0;
   virtual device::Device& device() const = 0;
 
-  // To memory of the device, in the order of the ports, of their dtypes and shapes; an output that
-  // updates an input has that input's memory, and no other output overlaps any. INVALID_ARGUMENT
-  // says which port's buffer does not fit. The memory must outlive the session.
+  // To memory of the device (kHost only where that is the host), in the order of the ports, of
+  // their dtypes and shapes; an output lies where the input lies that it updates, and overlaps no
+  // other port. INVALID_ARGUMENT says which does not fit. The memory must outlive the session.
   virtual absl::StatusOr<std::unique_ptr<Session>> Bind(
       absl::Span<const device::ConstBuffer> inputs, absl::Span<const device::Buffer> outputs) = 0;
 

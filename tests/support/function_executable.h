@@ -27,7 +27,8 @@ class FunctionExecutable : public backends::Executable {
   absl::StatusOr<std::unique_ptr<backends::Session>> Bind(
       absl::Span<const device::ConstBuffer> inputs,
       absl::Span<const device::Buffer> outputs) override {
-    if (auto fits = backends::CheckBuffers(info_, inputs, outputs); !fits.ok()) return fits;
+    if (auto fits = backends::CheckBuffers(info_, device(), inputs, outputs); !fits.ok())
+      return fits;
     return std::make_unique<FunctionSession>(run_, inputs, outputs);
   }
 

@@ -120,7 +120,7 @@ absl::Status CpuExecutable::HoldWeights(const std::vector<graph::Recipe>& recipe
 
 absl::StatusOr<std::unique_ptr<Session>> CpuExecutable::Bind(
     absl::Span<const device::ConstBuffer> inputs, absl::Span<const device::Buffer> outputs) {
-  RETURN_IF_ERROR(CheckBuffers(info_, inputs, outputs));
+  RETURN_IF_ERROR(CheckBuffers(info_, device_, inputs, outputs));
   std::vector<char*> storages = storages_;
   for (size_t i = 0; i < storages.size(); ++i) {
     const Storage& storage = program_.storages[i];

@@ -122,7 +122,7 @@ class ReferenceSession : public Session {
 
 absl::StatusOr<std::unique_ptr<Session>> ReferenceExecutable::Bind(
     absl::Span<const device::ConstBuffer> inputs, absl::Span<const device::Buffer> outputs) {
-  RETURN_IF_ERROR(CheckBuffers(info_, inputs, outputs));
+  RETURN_IF_ERROR(CheckBuffers(info_, device(), inputs, outputs));
   return std::make_unique<ReferenceSession>(*this, inputs, outputs);
 }
 
