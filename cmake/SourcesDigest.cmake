@@ -16,7 +16,7 @@ endfunction()
 
 digest_of(shared ${CORE}/base/alignment.h ${CORE}/base/coding.h ${CORE}/device/*.h ${CORE}/device/*.cc
   ${CORE}/graph/*.h ${CORE}/graph/*.cc ${CORE}/passes/*.h ${CORE}/passes/*.cc
-  ${CORE}/compiler/artifact.* ${CORE}/compiler/compile.* ${CORE}/compiler/graph_key.* ${CORE}/compiler/split.*)
+  ${CORE}/compiler/artifact.* ${CORE}/compiler/compile.* ${CORE}/compiler/graph_key.*)
 file(GLOB interface ${CORE}/backends/*.h ${CORE}/backends/*.cc)
 # Every backend lowers graphs but the reference backend, which interprets them.
 file(GLOB lowering_sources ${CORE}/backends/lowering/*.h ${CORE}/backends/lowering/*.cc)

@@ -26,11 +26,11 @@ absl::Status Damaged(absl::string_view what) {
   return absl::DataLossError(absl::StrCat("artifact: ", what));
 }
 
-// A payload, not looked into: its texts are views.
+// A payload, not looked into: its graph is a view.
 struct Parts {
-  absl::string_view label, graph;
+  PayloadHead head;
+  absl::string_view graph;
   Plan plan;
-  absl::Duration compile_time;
 };
 
 void PutNeeds(const Plan& plan, std::string& bytes) {
@@ -70,17 +70,13 @@ absl::StatusOr<Parts> TakeParts(absl::string_view payload) {
   const auto label_bytes = reader.Take<uint32_t>();
   const auto graph_bytes = reader.Take<uint64_t>();
   const auto plan_bytes = reader.Take<uint64_t>();
-  parts.compile_time = absl::Microseconds(static_cast<int64_t>(reader.Take<uint64_t>()));
+  parts.head.compile_time = absl::Microseconds(static_cast<int64_t>(reader.Take<uint64_t>()));
   TakeNeeds(reader, parts.plan);
-  parts.label = reader.TakeBytes(label_bytes);
+  parts.head.label = GraphLabel::FromText(reader.TakeBytes(label_bytes));
   parts.graph = reader.TakeBytes(graph_bytes);
   parts.plan.bytes = std::string(reader.TakeBytes(plan_bytes));
   if (!reader.done()) return Damaged("its lengths do not add up to its size");
   return parts;
-}
-
-PayloadHead HeadOf(const Parts& parts) {
-  return {GraphLabel::FromText(parts.label).value_or(GraphLabel()), parts.compile_time};
 }
 
 // One line for each input and output.
@@ -124,11 +120,10 @@ absl::StatusOr<ArtifactPointer> ParsePayload(GraphKey key, absl::string_view pay
   ASSIGN_OR_RETURN(Parts parts, TakeParts(payload));
   absl::StatusOr<Graph> graph = graph::ParseText(parts.graph);
   if (!graph.ok()) return Damaged(absl::StrCat("its graph: ", graph.status().message()));
-  std::optional<GraphLabel> label = GraphLabel::FromText(parts.label);
-  if (!label.has_value()) return Damaged("its label is not one of a graph");
-  return std::make_shared<const Artifact>(Artifact{std::move(key), *std::move(label),
+  if (!parts.head.label.has_value()) return Damaged("its label is not one of a graph");
+  return std::make_shared<const Artifact>(Artifact{std::move(key), *std::move(parts.head.label),
                                                    std::make_shared<const Graph>(*std::move(graph)),
-                                                   std::move(parts.plan), parts.compile_time});
+                                                   std::move(parts.plan), parts.head.compile_time});
 }
 
 std::string WriteArtifact(const Artifact& artifact) {
@@ -147,8 +142,8 @@ absl::StatusOr<ArtifactPointer> ParseArtifact(absl::string_view file) {
 }
 
 absl::StatusOr<PayloadHead> ParsePayloadHead(absl::string_view payload) {
-  ASSIGN_OR_RETURN(const Parts parts, TakeParts(payload));
-  return HeadOf(parts);
+  ASSIGN_OR_RETURN(Parts parts, TakeParts(payload));
+  return std::move(parts.head);
 }
 
 absl::Status CheckSamePorts(const Graph& declared, const Graph& optimised) {

@@ -20,6 +20,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -58,7 +59,7 @@ absl::StatusOr<ArtifactPointer> ParseArtifact(absl::string_view file);
 
 // What a payload says of itself, for listings: the graph is not parsed. Errors as ParsePayload's.
 struct PayloadHead {
-  GraphLabel label;
+  std::optional<GraphLabel> label;  // nullopt: it is not one of a graph
   absl::Duration compile_time;
 };
 absl::StatusOr<PayloadHead> ParsePayloadHead(absl::string_view payload);

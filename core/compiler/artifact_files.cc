@@ -7,32 +7,18 @@
 #include "core/base/status_macros.h"
 
 namespace latentd::compiler {
-namespace {
 
-constexpr cache::Kind kKind = cache::Kind::kArtifact;
-
-ArtifactFiles::Result ResultOf(const absl::Status& failure) {
-  if (absl::IsDataLoss(failure)) return ArtifactFiles::Result::kCorrupt;
-  const bool other_version = absl::IsFailedPrecondition(failure);
-  return other_version ? ArtifactFiles::Result::kIncompatible : ArtifactFiles::Result::kMiss;
-}
-
-}  // namespace
-
-ArtifactFiles::Found ArtifactFiles::Find(const GraphDefinition& graph) {
-  if (disk_ == nullptr) return {};
+absl::StatusOr<ArtifactPointer> ArtifactFiles::Read(const GraphDefinition& graph) {
+  if (!available()) return absl::NotFoundError("there is no disk cache");
   absl::StatusOr<ArtifactPointer> artifact =
       Parse(graph.key, graph.graph.get(), disk_->Read(kKind, graph.key.ToText()));
-  if (artifact.ok()) return {Result::kDisk, *std::move(artifact), ""};
-  if (absl::IsNotFound(artifact.status())) return WhyNot(graph.key);
-  return {ResultOf(artifact.status()), nullptr, std::string(artifact.status().message())};
+  return absl::IsNotFound(artifact.status()) ? WhyNot(graph.key) : std::move(artifact);
 }
 
 absl::StatusOr<ArtifactPointer> ArtifactFiles::Check(const GraphKey& key,
                                                      const graph::Graph* declared) const {
-  if (disk_ == nullptr) {
+  if (!available())
     return WithReason(absl::NotFoundError("there is no disk cache"), "NO_DISK_CACHE");
-  }
   return Parse(key, declared, disk_->Verify(kKind, key.ToText()));
 }
 
@@ -53,61 +39,39 @@ absl::StatusOr<ArtifactPointer> ArtifactFiles::Parse(
 }
 
 // Another build's or machine's artifact of the same graph is the reason that operators look for.
-ArtifactFiles::Found ArtifactFiles::WhyNot(const GraphKey& key) const {
-  for (const cache::EntryInfo& info : disk_->List(kKind)) {
+absl::Status ArtifactFiles::WhyNot(const GraphKey& key) const {
+  for (const cache::EntryInfo& info : List()) {
     const GraphKey other = GraphKey::FromText(info.key);
     if (other.other_form.has_value() || other == key || other.graph != key.graph) continue;
-    return {Result::kIncompatible, nullptr,
-            absl::StrCat("what is on disk was made for ", Difference(other, key))};
+    return absl::FailedPreconditionError(
+        absl::StrCat("what is on disk was made for ", Difference(other, key)));
   }
-  return {};
-}
-
-absl::StatusOr<cache::KeyLock> ArtifactFiles::Lock(const GraphKey& key, absl::Duration wait,
-                                                   const std::function<bool()>& stop) const {
-  return disk_->LockKey(kKind, key.ToText(), wait, stop);
+  return absl::NotFoundError("it is not on disk");
 }
 
 absl::Status ArtifactFiles::Write(const Artifact& artifact) {
-  if (disk_ == nullptr) {
-    return WithReason(absl::FailedPreconditionError("there is no disk cache"), "NO_DISK_CACHE");
-  }
-  return disk_->Write(kKind, artifact.key.ToText(), WritePayload(artifact));
+  if (available()) return disk_->Write(kKind, artifact.key.ToText(), WritePayload(artifact));
+  return WithReason(absl::FailedPreconditionError("there is no disk cache"), "NO_DISK_CACHE");
 }
 
 absl::Status ArtifactFiles::SetAside(const GraphKey& key) const {
-  return disk_ == nullptr ? absl::OkStatus() : disk_->SetAside(kKind, key.ToText());
+  return available() ? disk_->SetAside(kKind, key.ToText()) : absl::OkStatus();
 }
 
 absl::Status ArtifactFiles::Remove(const GraphKey& key) {
-  return disk_ == nullptr ? absl::OkStatus() : disk_->Remove(kKind, key.ToText());
+  return available() ? disk_->Remove(kKind, key.ToText()) : absl::OkStatus();
 }
 
 absl::Status ArtifactFiles::SetPinned(const GraphKey& key, bool pinned) {
-  return disk_ == nullptr ? absl::OkStatus() : disk_->SetPinned(kKind, key.ToText(), pinned);
-}
-
-bool ArtifactFiles::IsPinned(const GraphKey& key) const {
-  return disk_ != nullptr && disk_->IsPinned(kKind, key.ToText());
-}
-
-bool ArtifactFiles::Contains(const GraphKey& key) const {
-  return disk_ != nullptr && disk_->Contains(kKind, key.ToText());
+  return available() ? disk_->SetPinned(kKind, key.ToText(), pinned) : absl::OkStatus();
 }
 
 std::vector<cache::EntryInfo> ArtifactFiles::List() const {
-  return disk_ == nullptr ? std::vector<cache::EntryInfo>() : disk_->List(kKind);
+  return available() ? disk_->List(kKind) : std::vector<cache::EntryInfo>();
 }
 
 std::optional<cache::EntryInfo> ArtifactFiles::FindInfo(const GraphKey& key) const {
-  return disk_ == nullptr ? std::nullopt : disk_->Find(kKind, key.ToText());
-}
-
-std::optional<cache::EntryInfo> ArtifactFiles::FindInfo(const Digest& id) const {
-  for (cache::EntryInfo& info : List()) {
-    if (info.digest == id) return std::move(info);
-  }
-  return std::nullopt;
+  return available() ? disk_->Find(kKind, key.ToText()) : std::nullopt;
 }
 
 absl::StatusOr<PayloadHead> ArtifactFiles::Describe(const GraphKey& key) const {

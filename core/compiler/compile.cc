@@ -5,8 +5,15 @@
 
 #include "core/base/status_macros.h"
 #include "core/passes/pipeline.h"
+#include "core/passes/precision.h"
 
 namespace latentd::compiler {
+
+absl::StatusOr<graph::SplitGraphs> SplitInPrecision(const graph::Graph& graph,
+                                                    const graph::Precision& precision) {
+  ASSIGN_OR_RETURN(const graph::Graph chosen, passes::ChoosePrecision(graph, precision));
+  return graph::SplitByRate(chosen);
+}
 
 absl::StatusOr<ArtifactPointer> Compile(const GraphKey& key, const GraphLabel& label,
                                         const graph::Graph& graph, const backends::Backend& backend,

@@ -1,5 +1,6 @@
-// Graph -> passes -> the backend's plan: an artifact. What is in it is what runs, also in the
-// process that compiled.
+// What a network's graph goes through: precision is chosen, then it is split by rate, before its
+// parts have keys; then passes and the backend's plan make an artifact of each. What is in that is
+// what runs, also in the process that compiled.
 //
 // Free functions; thread-safe.
 #pragma once
@@ -12,8 +13,15 @@
 #include "core/compiler/graph_key.h"
 #include "core/compiler/graph_label.h"
 #include "core/graph/graph.h"
+#include "core/graph/precision.h"
+#include "core/graph/split.h"
 
 namespace latentd::compiler {
+
+// INVALID_ARGUMENT: `precision` is none that networks compute in, or a request-rate node mixes
+// rows.
+absl::StatusOr<graph::SplitGraphs> SplitInPrecision(const graph::Graph& graph,
+                                                    const graph::Precision& precision);
 
 // `key` is KeyOf the same.
 absl::StatusOr<ArtifactPointer> Compile(const GraphKey& key, const GraphLabel& label,

@@ -5,13 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
-#include <utility>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "core/backends/backend.h"
 #include "core/base/digest.h"
 #include "core/compiler/graph_key.h"
@@ -38,41 +33,6 @@ struct GraphDefinition {
   size_t graph_bytes;
   backends::Backend& backend;
 };
-
-// One user of a definition, with weights. Thread-safe.
-class DeclaredGraph {
- public:
-  DeclaredGraph(std::shared_ptr<const GraphDefinition> definition, const GraphSpec& spec)
-      : definition_(std::move(definition)), user_(spec.user), weights_(spec.weights) {}
-
-  const GraphDefinition& definition() const { return *definition_; }
-  const std::string& user() const { return user_; }
-  const std::shared_ptr<const weights::WeightSet>& weights() const { return weights_; }
-
-  // The digest of the weights' contents, once somebody asked for it.
-  std::optional<Digest> known_content() const {
-    absl::MutexLock lock(&mutex_);
-    return content_;
-  }
-  // May read gigabytes the first time. Errors as WeightSet::ContentDigest's.
-  absl::StatusOr<Digest> Content() const {
-    if (const std::optional<Digest> known = known_content()) return *known;
-    const absl::StatusOr<Digest> content = weights_->ContentDigest(*definition_->graph);
-    absl::MutexLock lock(&mutex_);
-    if (content.ok()) content_ = *content;
-    return content;
-  }
-
- private:
-  const std::shared_ptr<const GraphDefinition> definition_;
-  const std::string user_;
-  const std::shared_ptr<const weights::WeightSet> weights_;
-  mutable absl::Mutex mutex_;
-  mutable std::optional<Digest> content_ ABSL_GUARDED_BY(mutex_);
-};
-
-// A graph is known to the store for as long as somebody has one.
-using GraphHandle = std::shared_ptr<const DeclaredGraph>;
 
 // What may be done to have a graph.
 enum class GetMode : uint8_t {

@@ -1,7 +1,7 @@
 // The graphs that somebody wants, as callers and operators see them: declared once (cheap: nothing
-// is compiled), asked for by their handles, listed and acted upon by id. Made of three parts, each
-// with its own lock and states: which artifacts there are (artifact_store.h), what is loaded
-// (instance_cache.h), and this catalogue.
+// is compiled), asked for by their handles, listed and acted upon by id. Made of three parts: a
+// graph's artifact (artifact_slot.h), what is loaded (instance_cache.h), and this catalogue, which
+// has no state of its own.
 //
 // Graphs are named by their GraphKey: base and refiner that declare the same graph are two users of
 // one, and of one executable where their weights' contents are equal. A graph is known for as long
@@ -31,60 +31,26 @@
 #include "core/backends/backend.h"
 #include "core/base/clock.h"
 #include "core/cache/disk_cache.h"
-#include "core/compiler/artifact_files.h"
-#include "core/compiler/artifact_store.h"
 #include "core/compiler/graph_spec.h"
-#include "core/compiler/graph_state.h"
+#include "core/compiler/graph_status.h"
 #include "core/compiler/instance_cache.h"
 #include "core/compiler/store_options.h"
-#include "core/compiler/work_time.h"
 #include "core/metrics/registry.h"
 
 namespace latentd::compiler {
 
-// One graph, as operators see it.
-struct GraphStatus {
-  std::string id;    // 32 hexadecimal digits
-  GraphLabel label;  // of who declared it first; of one that is only on disk: as it was saved
-  std::vector<std::string> users;        // empty: on disk, and nothing that is served wants it
-  GraphState state = GraphState::kCold;  // kReady: for every user
-  std::string reason;     // kFailed: why; kCold: why what was on disk could not be used
-  bool loadable = false;  // kFailed: nothing would be compiled, and loading it may succeed now
-  GraphKey key;
-  int64_t device_bytes = 0;  // of its executables, beside arena and weights
-  int64_t arena_bytes = 0;   // that one run uses; 0 where it is not known yet
-  int64_t memory_bytes = 0;  // of the artifact in memory
-  int64_t disk_bytes = 0;
-  int compilations = 0;         // in this process, those that came to something
-  absl::Duration compile_time;  // of the last, or as the artifact says
-  absl::Duration load_time;     // of the last load, first run included
-  int64_t hits = 0;
-  absl::Time last_use = absl::InfinitePast();  // wall clock; InfinitePast: never
-  bool pinned = false;
-  bool in_use = false;
-};
-
 class GraphStore {
  public:
   using Options = StoreOptions;
+  using Totals = StoreTotals;
 
-  // How much was done since the start, and what is held now.
-  struct Totals {
-    int64_t compilations = 0, loads = 0, hits = 0;
-    absl::Duration compile_time, load_time;  // work_time.h
-    int64_t executable_bytes = 0;
-    int64_t artifact_bytes = 0;    // in memory
-    int64_t arena_bytes = 0;       // that the largest of what is loaded uses in a run
-    int64_t definition_bytes = 0;  // graphs as they were declared, and predictions that are kept
-  };
-
-  // `disk` may be null: nothing survives. All must outlive the store.
+  // `disk` may be null: nothing survives. All must outlive the store, and that its handles.
   GraphStore(backends::Backend& backend, const Clock& clock, metrics::Registry& registry,
              cache::DiskCache* disk, Options options);
 
   // The same graph for the same key (the same handle, if the weight set is the same too); adds the
   // user. REQUIRES: graph and weights.
-  GraphHandle Declare(const GraphSpec& spec) ABSL_LOCKS_EXCLUDED(mutex_);
+  GraphHandle Declare(const GraphSpec& spec);
   // The graph's id, as in GraphStatus.
   static std::string IdOf(const GraphHandle& graph) { return graph->definition().id.ToString(); }
   static const GraphLabel& LabelOf(const GraphHandle& graph) { return graph->definition().label; }
@@ -93,7 +59,7 @@ class GraphStore {
     return graph->definition().graph_bytes;
   }
   // Graphs that nobody has a handle of any more go now, with all that they hold in memory.
-  void DropUnused() ABSL_LOCKS_EXCLUDED(mutex_);
+  void DropUnused() { instances_.DropUnused(); }
 
   // FAILED_PRECONDITION with reason GRAPH_COLD: not ready (or would have to be compiled) and
   // purpose.mode says that this must not be done; with reason COMPILE_FORBIDDEN after
@@ -103,10 +69,10 @@ class GraphStore {
   }
 
   // From now on nothing is compiled (strict mode): Get for kCompile behaves as kLoad does.
-  void ForbidCompiling() { artifacts_.ForbidCompiling(); }
+  void ForbidCompiling() { services_.compiling_forbidden = true; }
 
   // What the graph would hold, without loading it: what its artifact says. It is compiled if it has
-  // to be, which counts as no compilation before somebody gets it (artifact_store.h). The needs are
+  // to be, which counts as no compilation before somebody gets it (artifact_slot.h). The needs are
   // remembered until there is a new artifact.
   absl::StatusOr<backends::MemoryNeeds> Predict(const GraphHandle& graph) {
     return instances_.Predict(*graph);
@@ -129,72 +95,63 @@ class GraphStore {
 
   // Declared graphs in order of declaration, as far as is known without asking the disk: no
   // disk_bytes, and what another process took from the disk is still compiled.
-  std::vector<GraphStatus> Declared() const ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<GraphStatus> Declared() const;
   // Declared graphs, as the disk is now, then what else is on it.
-  std::vector<GraphStatus> List() const ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<GraphStatus> List() const;
   absl::StatusOr<GraphStatus> Find(absl::string_view id) const;  // NOT_FOUND
 
   // FAILED_PRECONDITION: it is not compiled (reason NOT_COMPILED), or there is no disk cache
   // (NO_DISK_CACHE). OK where it is on disk already.
-  absl::Status Save(absl::string_view id) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Save(absl::string_view id);
   // Every user's executable, as Get for kLoad. FAILED_PRECONDITION, reason NOT_SERVED: nobody
   // declared it.
-  absl::Status Load(absl::string_view id) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Load(absl::string_view id);
   // Reads the disk entry again and checks all of it. NOT_FOUND: it is not on disk; DATA_LOSS:
   // damaged, and in quarantine now; FAILED_PRECONDITION: made for another key, and what differs.
-  absl::Status Verify(absl::string_view id) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Verify(absl::string_view id);
   // FAILED_PRECONDITION, unless forced: pinned (reason PINNED), or in use and to leave memory
   // (IN_USE). Who holds an executable keeps it.
-  absl::Status Evict(absl::string_view id, Tier tier, bool force) ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status SetPinned(absl::string_view id, bool pinned) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Evict(absl::string_view id, Tier tier, bool force);
+  absl::Status SetPinned(absl::string_view id, bool pinned);
 
   // The artifact as a file (artifact.h), from memory or disk. FAILED_PRECONDITION, reason
   // NOT_COMPILED: neither.
-  absl::StatusOr<std::string> Export(absl::string_view id) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<std::string> Export(absl::string_view id);
   // Takes an artifact that came from elsewhere: its key, its plan against its graph, and that
   // against the declared one, if there is one, are checked, and it is written to disk (memory, if
   // there is no disk cache). DATA_LOSS: damaged; FAILED_PRECONDITION: made for another machine or
   // version, and what differs.
-  absl::Status Import(const ArtifactPointer& artifact) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Import(const ArtifactPointer& artifact);
 
-  Totals totals() const ABSL_LOCKS_EXCLUDED(mutex_);
+  Totals totals() const { return instances_.totals(); }
   // Brings the metrics that count graphs and bytes up to date, with what other processes did to the
   // disk cache.
   void RefreshMetrics() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  struct Entry {
-    std::shared_ptr<const GraphDefinition> graph;
-    std::vector<std::weak_ptr<const DeclaredGraph>> users;
+  using GraphPointer = std::shared_ptr<KnownGraph>;
+  // What an id names: if nobody declared it, a slot for what is on disk, without a graph.
+  struct Named {
+    std::shared_ptr<ArtifactSlot> artifact;
+    GraphPointer graph;  // may be null
 
-    // Those that somebody has, in order of declaration.
-    std::vector<GraphHandle> Users() const;
+    const GraphKey& key() const { return artifact->graph().key; }
   };
-  using Leaving = InstanceCache::Leaving;
 
-  const Entry* FindEntry(const Digest& id) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
-  // Null: nobody declared it.
-  std::shared_ptr<const GraphDefinition> FindDefinition(const Digest& id) const
-      ABSL_LOCKS_EXCLUDED(mutex_);
-  Leaving Forget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Of a graph that is declared or on disk.
-  absl::StatusOr<GraphKey> KeyOf(absl::string_view id) const ABSL_LOCKS_EXCLUDED(mutex_);
-  const backends::Backend& BackendOf(const GraphKey& key) const ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<Named> Resolve(absl::string_view id) const;
+  Named Resolve(const GraphKey& key) const;
+  const backends::Backend& BackendOf(const GraphKey& key) const;
   // FAILED_PRECONDITION: an artifact with that key runs elsewhere, and what differs.
-  absl::Status CheckKey(const GraphKey& key) const ABSL_LOCKS_EXCLUDED(mutex_);
-  GraphStatus StatusOf(const Entry& entry) const;
-  GraphStatus StatusOf(const cache::EntryInfo& on_disk) const ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status CheckKey(const GraphKey& key) const;
+  // `on_disk`: its file, as it is now; null: there is none.
+  GraphStatus StatusOf(const KnownGraph& graph, const cache::EntryInfo* on_disk) const;
+  GraphStatus StatusOf(const cache::EntryInfo& on_disk) const;
 
   backends::Backend& backend_;
-  metrics::Registry& registry_;
-  const Options options_;
-  WorkTime time_;
-  ArtifactFiles files_;
-  mutable ArtifactStore artifacts_;  // looking at the disk changes what it knows of that
+  mutable StoreServices services_;
   InstanceCache instances_;
 
-  mutable absl::Mutex mutex_;                           // taken before those of the parts
-  std::vector<Entry> entries_ ABSL_GUARDED_BY(mutex_);  // as they were declared
+  absl::Mutex mutex_;
   // What the metric says, by component and state.
   std::map<std::pair<std::string, GraphState>, int> counted_ ABSL_GUARDED_BY(mutex_);
 };

@@ -23,6 +23,13 @@ bool WasRefused(const absl::Status& status) {
   return reason == "GRAPH_COLD" || reason == "COMPILE_FORBIDDEN";
 }
 
+// Whether loading may succeed the next time with the same artifact and the same weights: see
+// Backend::Load for what the codes say.
+bool IsTransient(const absl::Status& failure) {
+  return !absl::IsDataLoss(failure) && !absl::IsInvalidArgument(failure) &&
+         !absl::IsNotFound(failure) && !absl::IsUnimplemented(failure);
+}
+
 size_t BytesOf(const backends::MemoryNeeds& needs) {
   // A node of a map has four words beside what it holds.
   constexpr size_t kNodeBytes = 4 * sizeof(void*) + sizeof(std::pair<std::string, size_t>);
@@ -33,269 +40,340 @@ size_t BytesOf(const backends::MemoryNeeds& needs) {
   return bytes;
 }
 
-}  // namespace
-
-bool IsTransient(const absl::Status& failure) {
-  return !absl::IsDataLoss(failure) && !absl::IsInvalidArgument(failure) &&
-         !absl::IsNotFound(failure) && !absl::IsUnimplemented(failure);
+// Zeros are valid as tokens and positions too.
+absl::Status RunOnZeros(const ExecutablePointer& executable, const Clock& clock) {
+  ASSIGN_OR_RETURN(backends::BoundGraph zeros, backends::BoundGraph::Create(executable));
+  ASSIGN_OR_RETURN(const auto stream, executable->device().NewStream(clock));
+  RETURN_IF_ERROR(zeros.Enqueue(*stream));
+  return stream->Synchronize();
 }
 
-int64_t InstanceCache::Graph::executable_bytes() const {
+absl::StatusOr<backends::MemoryNeeds> NeedsOf(const DeclaredGraph& graph) {
+  ArtifactSlot& slot = *graph.graph->artifact;
+  absl::StatusOr<backends::MemoryNeeds> needs;
+  ArtifactPointer artifact;
+  // What came from the disk may be bad in a way that no checksum shows.
+  do {
+    ASSIGN_OR_RETURN(artifact, slot.GetToPredict());
+    needs = backends::NeedsOf(*artifact->graph, artifact->plan, *graph.weights);
+  } while (absl::IsDataLoss(needs.status()) && slot.Discard(artifact, needs.status()));
+  return needs;
+}
+
+GraphState StateOf(const ArtifactStatus& artifact, const KnownGraph& graph, bool ready) {
+  const auto is = [&graph](auto what) { return graph.Has(what); };
+  if (artifact.state == ArtifactState::kCompiling) return GraphState::kCompiling;
+  if (artifact.busy() || is([](const Instance& i) { return i.state == InstanceState::kLoading; })) {
+    return GraphState::kLoading;
+  }
+  if (ready) return GraphState::kReady;
+  const bool failed = is([](const Instance& i) { return i.state == InstanceState::kFailed; });
+  if (failed || !artifact.failure.ok()) return GraphState::kFailed;
+  const bool loaded = is([](const Instance& i) { return i.state == InstanceState::kReady; });
+  return artifact.can_be_had() || loaded ? GraphState::kCompiled : GraphState::kCold;
+}
+
+}  // namespace
+
+std::vector<GraphHandle> KnownGraph::Users() const {
+  std::vector<GraphHandle> alive;
+  for (const auto& user : users) {
+    if (GraphHandle handle = user.lock()) alive.push_back(std::move(handle));
+  }
+  return alive;
+}
+
+bool KnownGraph::Has(bool (*what)(const Instance&)) const {
+  return std::any_of(instances.begin(), instances.end(),
+                     [what](const auto& instance) { return what(*instance); });
+}
+
+int64_t KnownGraph::executable_bytes() const {
   size_t bytes = 0;
-  for (const auto& [weights, instance] : instances) bytes += instance.own_bytes;
+  for (const auto& instance : instances) bytes += instance->own_bytes();
   return static_cast<int64_t>(bytes);
 }
 
-bool InstanceCache::Graph::Has(bool (*what)(const Instance&)) const {
-  return std::any_of(instances.begin(), instances.end(),
-                     [what](const auto& one) { return what(one.second); });
+std::shared_ptr<KnownGraph> InstanceCache::FindLocked(const Digest& id) const {
+  for (const auto& graph : graphs_) {
+    if (graph->definition().id == id) return graph;
+  }
+  return nullptr;
 }
 
-void InstanceCache::Declare(const GraphDefinition& graph) {
+std::shared_ptr<KnownGraph> InstanceCache::Find(const Digest& id) const {
   absl::MutexLock lock(&mutex_);
-  graphs_[graph.id].label = graph.label;
+  return FindLocked(id);
 }
 
-const InstanceCache::Instance* InstanceCache::FindInstance(const DeclaredGraph& graph) const {
-  const std::optional<Digest> weights = graph.known_content();
-  const auto found = graphs_.find(graph.definition().id);
-  if (!weights.has_value() || found == graphs_.end()) return nullptr;
-  const auto instance = found->second.instances.find(*weights);
-  return instance == found->second.instances.end() ? nullptr : &instance->second;
+std::vector<std::shared_ptr<KnownGraph>> InstanceCache::graphs() const {
+  absl::MutexLock lock(&mutex_);
+  return graphs_;
+}
+
+std::vector<GraphHandle> InstanceCache::UsersOf(const KnownGraph& graph) const {
+  absl::MutexLock lock(&mutex_);
+  return graph.Users();
+}
+
+GraphHandle InstanceCache::Declare(const GraphSpec& spec, GraphDefinition definition) {
+  // What nobody has a handle of any more goes first: it is new again then.
+  DropUnused();
+  std::shared_ptr<KnownGraph> graph = Find(definition.id);
+  if (graph == nullptr) {  // without the lock: it asks the disk
+    graph = std::make_shared<KnownGraph>(
+        std::make_shared<ArtifactSlot>(std::move(definition), services_));
+  }
+  absl::MutexLock lock(&mutex_);
+  if (const auto known = FindLocked(graph->definition().id)) {
+    graph = known;
+  } else {
+    graphs_.push_back(graph);
+  }
+  for (GraphHandle& user : graph->Users()) {
+    if (user->user == spec.user && user->weights == spec.weights) return std::move(user);
+  }
+  auto handle = std::make_shared<const DeclaredGraph>(
+      DeclaredGraph{.graph = graph, .user = spec.user, .weights = spec.weights});
+  graph->users.push_back(handle);
+  return handle;
+}
+
+// Who is at a graph or an instance has a handle, and what waits to be written has the artifact.
+void InstanceCache::DropUnused() {
+  Leaving leaving;
+  absl::MutexLock lock(&mutex_);
+  for (const auto& graph : graphs_) {
+    std::erase_if(graph->users, [](const auto& user) { return user.expired(); });
+    std::erase_if(graph->instances, [&](std::shared_ptr<Instance>& instance) {
+      if (instance.use_count() > 1) return false;
+      leaving.push_back(std::move(instance));
+      return true;
+    });
+  }
+  std::erase_if(graphs_, [&](std::shared_ptr<KnownGraph>& graph) {
+    if (!graph->users.empty() || graph->artifact.use_count() > 1) return false;
+    leaving.push_back(std::move(graph));
+    return true;
+  });
+}
+
+absl::StatusOr<Instance*> InstanceCache::InstanceOf(const DeclaredGraph& graph) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (graph.instance != nullptr) return graph.instance.get();
+  }
+  ASSIGN_OR_RETURN(const Digest content, graph.weights->ContentDigest(*graph.definition().graph));
+  absl::MutexLock lock(&mutex_);
+  std::vector<std::shared_ptr<Instance>>& instances = graph.graph->instances;
+  auto found = std::find_if(instances.begin(), instances.end(),
+                            [&](const auto& instance) { return instance->weights == content; });
+  if (found == instances.end()) {
+    found = instances.insert(found, std::make_shared<Instance>(Instance{.weights = content}));
+  }
+  graph.instance = *found;
+  return found->get();
 }
 
 absl::StatusOr<ExecutablePointer> InstanceCache::Get(const DeclaredGraph& graph,
                                                      const Purpose& purpose) {
   if (purpose.mode == GetMode::kReady) return GetReady(graph);
-  ASSIGN_OR_RETURN(const Digest weights, graph.Content());
-  ASSIGN_OR_RETURN(ExecutablePointer found, FindOrBegin(graph.definition(), weights, purpose.mode));
+  ASSIGN_OR_RETURN(Instance* const instance, InstanceOf(graph));
+  ASSIGN_OR_RETURN(ExecutablePointer found, FindOrBegin(*graph.graph, *instance, purpose.mode));
   if (found != nullptr) return found;
+  bool tried = false;
   // Whatever happens, somebody may wait for this to end.
   absl::StatusOr<ExecutablePointer> made =
-      CatchOutOfMemory([&] { return FindAndLoad(graph, weights, purpose); });
+      CatchOutOfMemory([&] { return FindAndLoad(graph, *instance, purpose, tried); });
   Leaving leaving;
   absl::MutexLock lock(&mutex_);
-  Graph& known = graphs_.at(graph.definition().id);
-  Instance& instance = known.instances[weights];
-  instance.outcome = made.status();
-  if (!WasRefused(made.status())) ++instance.tries;
-  instance.own_bytes = made.ok() ? (*made)->info().own_bytes : 0;
+  instance->outcome = made.status();
   if (made.ok()) {
-    instance.executable = *made;
-    instance.state = InstanceState::kReady;
-    Touch(known);
+    instance->state = InstanceState::kReady;
+    Touch(*graph.graph);
   } else {
-    instance.state = instance.failure.ok() ? InstanceState::kUnloaded : InstanceState::kFailed;
+    instance->state = tried ? InstanceState::kFailed : InstanceState::kUnloaded;
+    leaving.push_back(std::exchange(instance->executable, nullptr));
   }
-  leaving = Trim();
+  Trim(leaving);
   return made;
 }
 
 absl::StatusOr<ExecutablePointer> InstanceCache::GetReady(const DeclaredGraph& graph) {
   {
     absl::MutexLock lock(&mutex_);
-    const Instance* instance = FindInstance(graph);
+    const Instance* instance = graph.instance.get();
     if (instance != nullptr && instance->state == InstanceState::kReady) {
-      return Hit(graphs_.at(graph.definition().id), *instance);
+      return Hit(*graph.graph, *instance);
     }
   }
-  return artifacts_.Cold(graph.definition());
+  return graph.graph->artifact->Cold();
 }
 
-absl::StatusOr<ExecutablePointer> InstanceCache::FindOrBegin(const GraphDefinition& graph,
-                                                             const Digest& weights, GetMode mode) {
+absl::StatusOr<ExecutablePointer> InstanceCache::FindOrBegin(KnownGraph& graph, Instance& instance,
+                                                             GetMode mode) {
   absl::MutexLock lock(&mutex_);
-  Graph& known = graphs_.at(graph.id);
-  const int tries = known.instances[weights].tries;
-  const auto idle = [&] {
-    const auto found = known.instances.find(weights);
-    return found == known.instances.end() || found->second.state != InstanceState::kLoading;
-  };
+  const auto idle = [&instance] { return instance.state != InstanceState::kLoading; };
+  const bool waits = !idle();
   mutex_.Await(absl::Condition(&idle));
-  Instance& instance = known.instances[weights];
-  if (instance.state == InstanceState::kReady) return Hit(known, instance);
+  if (instance.state == InstanceState::kReady) return Hit(graph, instance);
   // Who waited for a try takes what came of it, whatever it wanted to do itself.
-  if (instance.tries != tries && !instance.outcome.ok()) return instance.outcome;
-  const bool stands = !instance.failure.ok() && !IsTransient(instance.failure);
-  if (stands && mode != GetMode::kRetry) return instance.failure;
+  if (waits && !instance.outcome.ok() && !WasRefused(instance.outcome)) return instance.outcome;
+  const bool stands = instance.state == InstanceState::kFailed && !IsTransient(instance.outcome);
+  if (stands && mode != GetMode::kRetry) return instance.outcome;
   instance.state = InstanceState::kLoading;
   return nullptr;
 }
 
-ExecutablePointer InstanceCache::Hit(Graph& graph, const Instance& instance) {
+ExecutablePointer InstanceCache::Hit(KnownGraph& graph, const Instance& instance) {
   ++hits_;
   ++graph.hits;
   Touch(graph);
-  registry_.GetCounter(metrics::kGraphCacheLookups, {graph.label.component, "hit"}).Increment();
+  services_.registry
+      .GetCounter(metrics::kGraphCacheLookups, {graph.definition().label.component, "hit"})
+      .Increment();
   return instance.executable;
 }
 
-void InstanceCache::Touch(Graph& graph) {
+void InstanceCache::Touch(KnownGraph& graph) {
   graph.tick = ++ticks_;
-  graph.last_use = clock_.Wall();
+  graph.last_use = services_.clock.Wall();
 }
 
 absl::StatusOr<ExecutablePointer> InstanceCache::FindAndLoad(const DeclaredGraph& graph,
-                                                             const Digest& weights,
-                                                             const Purpose& purpose) {
-  const GraphDefinition& definition = graph.definition();
-  const absl::Time begin = clock_.Monotonic();
-  const auto load = [&](const Artifact& artifact) {
-    return CatchOutOfMemory([&] { return Load(graph, weights, artifact, purpose); });
-  };
-  ASSIGN_OR_RETURN(ArtifactStore::Found found, artifacts_.Get(definition, purpose));
-  absl::StatusOr<ExecutablePointer> loaded = load(*found.artifact);
+                                                             Instance& instance,
+                                                             const Purpose& purpose, bool& tried) {
+  ArtifactSlot& artifact = *graph.graph->artifact;
+  const absl::Time begin = services_.clock.Monotonic();
+  absl::StatusOr<ExecutablePointer> loaded;
+  ArtifactSlot::Found found;
   // What came from the disk may be bad in a way that no checksum shows.
-  if (absl::IsDataLoss(loaded.status()) &&
-      artifacts_.Discard(definition, found.artifact, loaded.status())) {
-    ASSIGN_OR_RETURN(found, artifacts_.Get(definition, purpose));
-    loaded = load(*found.artifact);
-  }
+  do {
+    tried = false;
+    ASSIGN_OR_RETURN(found, artifact.Get(purpose));
+    tried = true;
+    loaded = CatchOutOfMemory([&] { return Load(graph, instance, *found.artifact, purpose); });
+  } while (absl::IsDataLoss(loaded.status()) && artifact.Discard(found.artifact, loaded.status()));
   if (loaded.ok()) {
-    registry_
-        .GetHistogram(metrics::kGraphReadySeconds, {definition.label.component, Name(found.source)})
-        .Observe(absl::ToDoubleSeconds(clock_.Monotonic() - begin));
+    services_.registry
+        .GetHistogram(metrics::kGraphReadySeconds,
+                      {graph.definition().label.component, Name(found.source)})
+        .Observe(absl::ToDoubleSeconds(services_.clock.Monotonic() - begin));
   }
-  absl::MutexLock lock(&mutex_);
-  graphs_.at(definition.id).instances[weights].failure = loaded.status();
   return loaded;
 }
 
 absl::StatusOr<ExecutablePointer> InstanceCache::Load(const DeclaredGraph& graph,
-                                                      const Digest& weights,
-                                                      const Artifact& artifact,
+                                                      Instance& instance, const Artifact& artifact,
                                                       const Purpose& purpose) {
-  const GraphDefinition& definition = graph.definition();
-  const WorkTime::Scope scope(time_, WorkTime::Kind::kLoading);
+  const WorkTime::Scope scope(services_.time, WorkTime::Kind::kLoading);
   ExecutablePointer executable;
   absl::Duration took;
   {
     absl::MutexLock lock(&loading_);
-    const absl::Time begin = clock_.Monotonic();
-    RETURN_IF_ERROR(MakeRoom(graph, weights, artifact, purpose));
-    ASSIGN_OR_RETURN(executable,
-                     definition.backend.Load(artifact.graph, artifact.plan, *graph.weights()));
-    took = clock_.Monotonic() - begin;
+    const absl::Time begin = services_.clock.Monotonic();
+    RETURN_IF_ERROR(MakeRoom(graph, instance, artifact, purpose));
+    ASSIGN_OR_RETURN(
+        executable, graph.definition().backend.Load(artifact.graph, artifact.plan, *graph.weights));
+    took = services_.clock.Monotonic() - begin;
     absl::MutexLock held(&mutex_);
-    Graph& known = graphs_.at(definition.id);
-    known.arena_bytes = executable->info().arena_bytes;
-    known.instances[weights].own_bytes = executable->info().own_bytes;
+    graph.graph->arena_bytes = executable->info().arena_bytes;
+    instance.executable = executable;
   }
-  if (options_.run_once) {
+  if (services_.options.run_once) {
     absl::MutexLock lock(&first_runs_);
-    const absl::Time begin = clock_.Monotonic();
-    RETURN_IF_ERROR(RunOnZeros(executable));
-    took += clock_.Monotonic() - begin;
+    const absl::Time begin = services_.clock.Monotonic();
+    RETURN_IF_ERROR(RunOnZeros(executable, services_.clock));
+    took += services_.clock.Monotonic() - begin;
   }
   absl::MutexLock lock(&mutex_);
-  graphs_.at(definition.id).load_time = took;
+  graph.graph->load_time = took;
   ++loads_;
   return executable;
 }
 
-// Zeros are valid as tokens and positions too.
-absl::Status InstanceCache::RunOnZeros(const ExecutablePointer& executable) const {
-  ASSIGN_OR_RETURN(backends::BoundGraph zeros, backends::BoundGraph::Create(executable));
-  ASSIGN_OR_RETURN(const auto stream, executable->device().NewStream(clock_));
-  RETURN_IF_ERROR(zeros.Enqueue(*stream));
-  return stream->Synchronize();
-}
-
-absl::StatusOr<backends::MemoryNeeds> InstanceCache::NeedsOf(const DeclaredGraph& graph) {
-  const auto of = [&](const Artifact& artifact) {
-    return backends::NeedsOf(*artifact.graph, artifact.plan, *graph.weights());
-  };
-  ASSIGN_OR_RETURN(ArtifactPointer artifact, artifacts_.GetToPredict(graph.definition()));
-  absl::StatusOr<backends::MemoryNeeds> needs = of(*artifact);
-  // What came from the disk may be bad in a way that no checksum shows.
-  if (!absl::IsDataLoss(needs.status())) return needs;
-  if (!artifacts_.Discard(graph.definition(), artifact, needs.status())) return needs;
-  ASSIGN_OR_RETURN(artifact, artifacts_.GetToPredict(graph.definition()));
-  return of(*artifact);
-}
-
 absl::StatusOr<backends::MemoryNeeds> InstanceCache::Predict(const DeclaredGraph& graph) {
-  ASSIGN_OR_RETURN(const Digest weights, graph.Content());
+  ASSIGN_OR_RETURN(Instance* const instance, InstanceOf(graph));
   {
     absl::MutexLock lock(&mutex_);
-    const Instance* instance = FindInstance(graph);
-    if (instance != nullptr && instance->needs.has_value()) return *instance->needs;
+    if (instance->needs.has_value()) return *instance->needs;
   }
   ASSIGN_OR_RETURN(const backends::MemoryNeeds needs, NeedsOf(graph));
   Leaving leaving;
   absl::MutexLock lock(&mutex_);
-  Graph& known = graphs_.at(graph.definition().id);
-  known.instances[weights].needs = needs;
-  known.tick = ++ticks_;  // the newest, but nobody has used it
-  leaving = Trim(/*planned_only=*/true);
+  instance->needs = needs;
+  graph.graph->tick = ++ticks_;  // the newest, but nobody has used it
+  Trim(leaving, /*planned_only=*/true);
   return needs;
 }
 
-void InstanceCache::Retain(const Digest& id, const std::set<Digest>& contents, Leaving& leaving) {
-  absl::MutexLock lock(&mutex_);
-  const auto graph = graphs_.find(id);
-  if (graph == graphs_.end()) return;
-  std::map<Digest, Instance>& instances = graph->second.instances;
-  for (auto one = instances.begin(); one != instances.end();) {
-    if (one->second.state == InstanceState::kLoading || contents.contains(one->first)) {
-      ++one;
-      continue;
-    }
-    leaving.push_back(std::move(one->second.executable));
-    one = instances.erase(one);
-  }
-}
-
-void InstanceCache::Forget(const Digest& id) {
-  absl::MutexLock lock(&mutex_);
-  graphs_.erase(id);
-}
-
-void InstanceCache::NoteNewArtifact(const Digest& id) {
+void InstanceCache::NoteNewArtifact(KnownGraph& graph) {
   Leaving leaving;
   absl::MutexLock lock(&mutex_);
-  const auto graph = graphs_.find(id);
-  if (graph == graphs_.end()) return;
-  for (auto& [weights, instance] : graph->second.instances) {
-    instance.needs.reset();
-    instance.failure = absl::OkStatus();
-    if (instance.state == InstanceState::kFailed) instance.state = InstanceState::kUnloaded;
+  for (const auto& instance : graph.instances) {
+    instance->needs.reset();
+    if (instance->state == InstanceState::kFailed) instance->state = InstanceState::kUnloaded;
   }
-  Touch(graph->second);
-  leaving = Trim();
+  Touch(graph);
+  Trim(leaving);
 }
 
-InstancesStatus InstanceCache::StatusOf(const Digest& id) const {
-  InstancesStatus status;
+GraphStatus InstanceCache::StatusOf(const KnownGraph& graph) const {
+  const GraphDefinition& definition = graph.definition();
   absl::MutexLock lock(&mutex_);
-  const auto found = graphs_.find(id);
-  if (found == graphs_.end()) return status;
-  const Graph& graph = found->second;
-  for (const auto& [weights, instance] : graph.instances) {
-    if (instance.state == InstanceState::kLoading) status.loading = true;
-    if (instance.state == InstanceState::kReady) status.ready.insert(weights);
-    if (status.failure.ok()) status.failure = instance.failure;
-    if (instance.in_use()) status.in_use = true;
-    if (instance.needs.has_value()) {
-      status.needs_bytes += static_cast<int64_t>(BytesOf(*instance.needs));
-    }
+  const ArtifactStatus artifact = graph.artifact->status();
+  GraphStatus status{.id = definition.id.ToString(),
+                     .label = definition.label,
+                     .key = definition.key,
+                     .device_bytes = graph.executable_bytes(),
+                     .arena_bytes = static_cast<int64_t>(graph.arena_bytes),
+                     .memory_bytes = static_cast<int64_t>(artifact.memory_bytes),
+                     .compilations = artifact.compilations,
+                     .compile_time = artifact.compile_time,
+                     .load_time = graph.load_time,
+                     .hits = graph.hits,
+                     .last_use = graph.last_use,
+                     .pinned = artifact.pinned,
+                     .in_use = graph.Has([](const Instance& i) { return i.in_use(); })};
+  bool ready = true;  // for every user
+  for (const GraphHandle& user : graph.Users()) {
+    const auto end = status.users.end();
+    if (std::find(status.users.begin(), end, user->user) == end) status.users.push_back(user->user);
+    const Instance* instance = user->instance.get();
+    ready = ready && instance != nullptr && instance->state == InstanceState::kReady;
   }
-  status.executable_bytes = graph.executable_bytes();
-  status.arena_bytes = static_cast<int64_t>(graph.arena_bytes);
-  status.load_time = graph.load_time;
-  status.hits = graph.hits;
-  status.last_use = graph.last_use;
+  status.state = StateOf(artifact, graph, ready && !status.users.empty());
+  if (status.state == GraphState::kCold) status.reason = artifact.miss;
+  if (status.state != GraphState::kFailed) return status;
+  absl::Status failure = artifact.failure;
+  for (const auto& instance : graph.instances) {
+    if (instance->state == InstanceState::kFailed) failure.Update(instance->outcome);
+  }
+  status.reason = std::string(failure.message());
+  status.loadable = artifact.failure.ok() && IsTransient(failure) && artifact.can_be_had();
   return status;
 }
 
-int64_t InstanceCache::loads() const {
+StoreTotals InstanceCache::totals() const {
+  StoreTotals totals{.compilations = services_.compilations,
+                     .compile_time = services_.time.compile_time(),
+                     .load_time = services_.time.load_time()};
   absl::MutexLock lock(&mutex_);
-  return loads_;
-}
-
-int64_t InstanceCache::hits() const {
-  absl::MutexLock lock(&mutex_);
-  return hits_;
+  totals.loads = loads_;
+  totals.hits = hits_;
+  for (const auto& graph : graphs_) {
+    const int64_t executable_bytes = graph->executable_bytes();
+    totals.executable_bytes += executable_bytes;
+    totals.artifact_bytes += static_cast<int64_t>(graph->artifact->status().memory_bytes);
+    totals.definition_bytes += static_cast<int64_t>(graph->definition().graph_bytes);
+    for (const auto& instance : graph->instances) {
+      if (!instance->needs.has_value()) continue;
+      totals.definition_bytes += static_cast<int64_t>(BytesOf(*instance->needs));
+    }
+    if (executable_bytes == 0) continue;
+    totals.arena_bytes = std::max(totals.arena_bytes, static_cast<int64_t>(graph->arena_bytes));
+  }
+  return totals;
 }
 
 }  // namespace latentd::compiler

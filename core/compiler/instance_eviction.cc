@@ -8,21 +8,48 @@
 #include "core/compiler/instance_cache.h"
 
 namespace latentd::compiler {
+namespace {
+
+// What is being loaded stays: its thread makes it ready.
+void Unload(KnownGraph& graph, std::vector<std::shared_ptr<const void>>& leaving) {
+  for (const auto& instance : graph.instances) {
+    if (instance->state != InstanceState::kReady) continue;
+    leaving.push_back(std::exchange(instance->executable, nullptr));
+    instance->state = InstanceState::kUnloaded;
+  }
+}
+
+}  // namespace
+
+bool KnownGraph::HoldsMemory() const {
+  return executable_bytes() > 0 || artifact->status().memory_bytes > 0;
+}
+
+bool KnownGraph::IsIdle() const {
+  const ArtifactStatus status = artifact->status();
+  return !status.pinned && !status.busy() && !Has([](const Instance& instance) {
+    return instance.state == InstanceState::kLoading || instance.in_use();
+  });
+}
+
+bool KnownGraph::MayMakeRoom(uint64_t unused_since) const {
+  return Has([](const Instance& i) { return i.state == InstanceState::kReady; }) &&
+         tick <= unused_since && IsIdle();
+}
 
 uint64_t InstanceCache::MarkWanted(absl::Span<const GraphHandle> graphs) {
   absl::MutexLock lock(&mutex_);
   const uint64_t before = ticks_;
   for (const GraphHandle& graph : graphs) {
-    const Digest& id = graph->definition().id;
-    if (HoldsMemory(id, graphs_.at(id))) Touch(graphs_.at(id));
+    if (graph->graph->HoldsMemory()) Touch(*graph->graph);
   }
   return before;
 }
 
 absl::Status InstanceCache::CheckRoom(const GraphLabel& label, const backends::MemoryNeeds& needs,
                                       uint64_t evict_unused_since) const {
-  if (!options_.before_load) return absl::OkStatus();
-  return options_.before_load(label, needs, EvictionOfAll(evict_unused_since));
+  if (!services_.options.before_load) return absl::OkStatus();
+  return services_.options.before_load(label, needs, EvictionOfAll(evict_unused_since));
 }
 
 absl::Status InstanceCache::CheckRoom(const DeclaredGraph& graph,
@@ -30,7 +57,7 @@ absl::Status InstanceCache::CheckRoom(const DeclaredGraph& graph,
   backends::MemoryNeeds needs;
   {
     absl::MutexLock lock(&mutex_);
-    const Instance* instance = FindInstance(graph);
+    const Instance* instance = graph.instance.get();
     const bool known = instance != nullptr && instance->needs.has_value();
     if (!known || instance->state == InstanceState::kReady) return absl::OkStatus();
     needs = *instance->needs;
@@ -39,44 +66,26 @@ absl::Status InstanceCache::CheckRoom(const DeclaredGraph& graph,
 }
 
 // One at a time, asking again after each: what it frees is only known once it is gone.
-absl::Status InstanceCache::MakeRoom(const DeclaredGraph& graph, const Digest& weights,
+absl::Status InstanceCache::MakeRoom(const DeclaredGraph& graph, Instance& instance,
                                      const Artifact& artifact, const Purpose& purpose) {
-  if (!options_.before_load) return absl::OkStatus();
+  const auto& before_load = services_.options.before_load;
+  if (!before_load) return absl::OkStatus();
   ASSIGN_OR_RETURN(const backends::MemoryNeeds needs,
-                   backends::NeedsOf(*artifact.graph, artifact.plan, *graph.weights()));
+                   backends::NeedsOf(*artifact.graph, artifact.plan, *graph.weights));
   const GraphLabel& label = graph.definition().label;
-  absl::Status fits = options_.before_load(label, needs, {});
+  absl::Status fits = before_load(label, needs, {});
   if (fits.ok()) return fits;
   {
     absl::MutexLock lock(&mutex_);
-    graphs_.at(graph.definition().id).instances[weights].needs = needs;  // for CheckRoom
+    instance.needs = needs;  // for CheckRoom
   }
   if (!absl::IsResourceExhausted(fits)) return fits;
   const Eviction all = EvictionOfAll(purpose.evict_unused_since);
-  if (all.executable_bytes == 0 || !options_.before_load(label, needs, all).ok()) return fits;
+  if (all.executable_bytes == 0 || !before_load(label, needs, all).ok()) return fits;
   while (!fits.ok() && EvictOldest(label, purpose.evict_unused_since)) {
-    fits = options_.before_load(label, needs, {});
+    fits = before_load(label, needs, {});
   }
   return fits;
-}
-
-bool InstanceCache::HoldsMemory(const Digest& id, const Graph& graph) const {
-  return graph.executable_bytes() > 0 || artifacts_.StatusOf(id).memory_bytes > 0;
-}
-
-// Nobody is at it, holds it, or has pinned it.
-bool InstanceCache::IsIdle(const Digest& id, const Graph& graph) const {
-  const auto taken = [](const Instance& instance) {
-    return instance.state == InstanceState::kLoading || instance.in_use();
-  };
-  const ArtifactStatus artifact = artifacts_.StatusOf(id);
-  return !artifact.pinned && !artifact.busy() && !graph.Has(taken);
-}
-
-bool InstanceCache::MayBeEvicted(const Digest& id, const Graph& graph,
-                                 uint64_t unused_since) const {
-  return graph.Has([](const Instance& i) { return i.state == InstanceState::kReady; }) &&
-         graph.tick <= unused_since && IsIdle(id, graph);
 }
 
 Eviction InstanceCache::EvictionOfAll(uint64_t unused_since) const {
@@ -84,19 +93,19 @@ Eviction InstanceCache::EvictionOfAll(uint64_t unused_since) const {
   absl::flat_hash_set<const void*> kept;
   size_t arena = 0, arena_left = 0;
   absl::MutexLock lock(&mutex_);
-  for (const auto& [id, graph] : graphs_) {
-    if (graph.executable_bytes() == 0) continue;
-    const bool leaves = MayBeEvicted(id, graph, unused_since);
-    arena = std::max(arena, graph.arena_bytes);
-    if (!leaves) arena_left = std::max(arena_left, graph.arena_bytes);
-    for (const auto& [weights, instance] : graph.instances) {
-      if (instance.executable == nullptr) continue;
-      const std::vector<const void*>& held = instance.executable->info().weights;
+  for (const auto& graph : graphs_) {
+    if (graph->executable_bytes() == 0) continue;
+    const bool leaves = graph->MayMakeRoom(unused_since);
+    arena = std::max(arena, graph->arena_bytes);
+    if (!leaves) arena_left = std::max(arena_left, graph->arena_bytes);
+    for (const auto& instance : graph->instances) {
+      if (instance->executable == nullptr) continue;
+      const std::vector<const void*>& held = instance->executable->info().weights;
       (leaves ? gone.weights : kept).insert(held.begin(), held.end());
     }
     if (!leaves) continue;
-    const ArtifactStatus artifact = artifacts_.StatusOf(id);
-    gone.executable_bytes += graph.executable_bytes();
+    const ArtifactStatus artifact = graph->artifact->status();
+    gone.executable_bytes += graph->executable_bytes();
     if (artifact.on_disk) gone.artifact_bytes += static_cast<int64_t>(artifact.memory_bytes);
   }
   for (const void* weight : kept) gone.weights.erase(weight);
@@ -105,81 +114,65 @@ Eviction InstanceCache::EvictionOfAll(uint64_t unused_since) const {
 }
 
 template <typename May>
-std::map<Digest, InstanceCache::Graph>::iterator InstanceCache::Oldest(May may) {
-  auto oldest = graphs_.end();
-  for (auto one = graphs_.begin(); one != graphs_.end(); ++one) {
-    if (!may(one->first, one->second)) continue;
-    if (oldest == graphs_.end() || one->second.tick < oldest->second.tick) oldest = one;
+KnownGraph* InstanceCache::UnloadOldest(May may, Leaving& leaving) {
+  KnownGraph* oldest = nullptr;
+  for (const auto& graph : graphs_) {
+    if ((oldest == nullptr || graph->tick < oldest->tick) && may(*graph)) oldest = graph.get();
   }
+  if (oldest == nullptr) return nullptr;
+  Unload(*oldest, leaving);
+  services_.registry.GetCounter(metrics::kGraphCacheEvictions, {"memory_budget"}).Increment();
   return oldest;
 }
 
-void InstanceCache::Unload(Graph& graph, Leaving& leaving) {
-  for (auto& [weights, instance] : graph.instances) {
-    leaving.push_back(std::exchange(instance.executable, nullptr));
-    instance.own_bytes = 0;
-    if (instance.state == InstanceState::kReady) instance.state = InstanceState::kUnloaded;
-  }
-}
-
 bool InstanceCache::EvictOldest(const GraphLabel& for_whom, uint64_t unused_since) {
-  Leaving leaving;
   std::string evicted;
   {
+    Leaving leaving;
     absl::MutexLock lock(&mutex_);
-    const auto oldest = Oldest([&](const Digest& id, const Graph& graph) ABSL_SHARED_LOCKS_REQUIRED(
-                                   mutex_) { return MayBeEvicted(id, graph, unused_since); });
-    if (oldest == graphs_.end()) return false;
-    Unload(oldest->second, leaving);
+    const auto may_leave = [=](const KnownGraph& graph) { return graph.MayMakeRoom(unused_since); };
+    KnownGraph* const oldest = UnloadOldest(may_leave, leaving);
+    if (oldest == nullptr) return false;
     // The only copy stays: loading it again shall compile nothing.
-    if (artifacts_.StatusOf(oldest->first).on_disk) {
-      leaving.push_back(artifacts_.TakeOut(oldest->first));
-    }
-    evicted = oldest->second.label.ToText();
+    if (oldest->artifact->status().on_disk) leaving.push_back(oldest->artifact->TakeOut());
+    evicted = oldest->definition().label.ToText();
   }
-  registry_.GetCounter(metrics::kGraphCacheEvictions, {"memory_budget"}).Increment();
-  leaving.clear();
-  options_.Warn(
+  services_.options.Warn(
       absl::StrCat("evicted ", evicted, " from memory to make room for ", for_whom.ToText()));
   return true;
 }
 
-InstanceCache::Leaving InstanceCache::Trim(bool planned_only) {
-  Leaving leaving;
-  const auto held = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-    int64_t bytes = artifacts_.memory_bytes();
-    for (const auto& [id, graph] : graphs_) bytes += graph.executable_bytes();
+void InstanceCache::Trim(Leaving& leaving, bool planned_only) {
+  const auto held = [](const std::vector<std::shared_ptr<KnownGraph>>& graphs) {
+    size_t bytes = 0;
+    for (const auto& graph : graphs) {
+      bytes += graph->executable_bytes() + graph->artifact->status().memory_bytes;
+    }
     return bytes;
   };
-  const auto may_leave = [&](const Digest& id,
-                             const Graph& graph) ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-    if (planned_only && artifacts_.StatusOf(id).state != ArtifactState::kPlanned) return false;
-    return HoldsMemory(id, graph) && graph.tick != ticks_ && IsIdle(id, graph);
+  const auto may_leave = [planned_only, newest = ticks_](const KnownGraph& graph) {
+    if (planned_only && graph.artifact->status().state != ArtifactState::kPlanned) return false;
+    return graph.HoldsMemory() && graph.tick != newest && graph.IsIdle();
   };
-  while (held() > static_cast<int64_t>(options_.memory_budget)) {
-    const auto oldest = Oldest(may_leave);
-    if (oldest == graphs_.end()) break;
-    Unload(oldest->second, leaving);
-    leaving.push_back(artifacts_.TakeOut(oldest->first));
-    registry_.GetCounter(metrics::kGraphCacheEvictions, {"memory_budget"}).Increment();
+  while (held(graphs_) > services_.options.memory_budget) {
+    KnownGraph* const oldest = UnloadOldest(may_leave, leaving);
+    if (oldest == nullptr) break;
+    leaving.push_back(oldest->artifact->TakeOut());
   }
-  return leaving;
 }
 
-absl::Status InstanceCache::Evict(const Digest& id, bool force) {
+absl::Status InstanceCache::Evict(KnownGraph& graph, bool force) {
   Leaving leaving;
   absl::MutexLock lock(&mutex_);
-  const auto graph = graphs_.find(id);
-  if (graph == graphs_.end()) return absl::OkStatus();
-  Graph& known = graph->second;
-  if (!force && known.Has([](const Instance& instance) { return instance.in_use(); })) {
-    return WithReason(
-        absl::FailedPreconditionError(absl::StrCat(known.label.ToText(), " is in use")), "IN_USE");
+  if (!force && graph.Has([](const Instance& instance) { return instance.in_use(); })) {
+    return WithReason(absl::FailedPreconditionError(
+                          absl::StrCat(graph.definition().label.ToText(), " is in use")),
+                      "IN_USE");
   }
-  if (!HoldsMemory(id, known)) return absl::OkStatus();
-  Unload(known, leaving);
-  leaving.push_back(artifacts_.TakeOut(id));
-  registry_.GetCounter(metrics::kGraphCacheEvictions, {"request"}).Increment();
+  if (!graph.HoldsMemory()) return absl::OkStatus();
+  Unload(graph, leaving);
+  leaving.push_back(graph.artifact->TakeOut());
+  services_.registry.GetCounter(metrics::kGraphCacheEvictions, {"request"}).Increment();
   return absl::OkStatus();
 }
 

@@ -1,6 +1,7 @@
-// How a GraphStore works, shared by its parts.
+// How a GraphStore works, and what its parts share.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -10,8 +11,12 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "core/backends/backend.h"
+#include "core/base/clock.h"
+#include "core/compiler/artifact_files.h"
 #include "core/compiler/graph_key.h"
 #include "core/compiler/graph_label.h"
+#include "core/compiler/work_time.h"
+#include "core/metrics/registry.h"
 
 namespace latentd::compiler {
 
@@ -28,7 +33,6 @@ struct StoreOptions {
   CompileOptions compile;
   size_t memory_budget = size_t{1} << 30;  // executables' own bytes and artifacts in memory
   bool run_once = false;                   // run each executable once, on zeros, when it is loaded
-  bool save = true;                        // write what was compiled to disk
   // How long another process that compiles the same graph is waited for before it is compiled here
   // too: longer than any compilation takes, since only a process that hangs has it so long.
   absl::Duration compile_wait = absl::Minutes(1);
@@ -50,6 +54,16 @@ struct StoreOptions {
   void Warn(absl::string_view what) const {
     if (on_warning) on_warning(what);
   }
+};
+
+struct StoreServices {
+  const Clock& clock;
+  metrics::Registry& registry;
+  const StoreOptions options;
+  ArtifactFiles files;
+  WorkTime time;
+  std::atomic<bool> compiling_forbidden = false;
+  std::atomic<int64_t> compilations = 0;  // since the start, those that came to something
 };
 
 }  // namespace latentd::compiler

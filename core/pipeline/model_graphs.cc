@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
 #include "core/base/status_macros.h"
-#include "core/compiler/split.h"
+#include "core/compiler/compile.h"
 #include "core/pipeline/precision.h"
 #include "core/pipeline/text_graphs.h"
 

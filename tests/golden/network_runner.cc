@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/clock.h"
 #include "core/base/status_macros.h"
-#include "core/compiler/split.h"
+#include "core/compiler/compile.h"
 #include "tests/support/run_executable.h"
 
 namespace latentd::golden {

@@ -185,7 +185,7 @@ class CacheDamageTest(unittest.TestCase):
         self.assertEqual(compilations(self.start()), 0)
 
     def test_two_checkpoints_with_one_config_share_graphs_and_nothing_else(self):
-        """Guard: ContentDigest in DeclaredGraph::Content, and the digests in the
+        """Guard: ContentDigest in InstanceCache::InstanceOf, and the digests in the
         key of a packed weight (core/weights/weight_store.cc)."""
         other = self.folder / "other"
         shutil.copytree(checkpoint(), other)

@@ -147,7 +147,7 @@ class ChangingVerbsTest(VerbTestCase):
 
 class StrictModeTest(VerbTestCase):
     def test_warm_says_of_each_graph_why_it_is_not_compiled(self):
-        """Guard: CheckMayCompile in core/compiler/artifact_store.cc."""
+        """Guard: CheckMayCompile in core/compiler/artifact_slot.cc."""
         self.server, self.api = self.start("--forbid-compile-after-ready", buckets=SMALL)
         compiled = compilations(self.server)
         out, error = self.verb("warm", f"--bucket={WIDE}", code=1)

@@ -43,7 +43,7 @@ class GraphsTestCase(unittest.TestCase):
 
 class RestartTest(GraphsTestCase):
     def test_a_restart_compiles_nothing_and_draws_the_same(self):
-        """Guard: the look at the disk in ArtifactStore::FindOrCompile (core/compiler/artifact_store.cc)."""
+        """Guard: the look at the disk in ArtifactSlot::FindOrCompile (core/compiler/artifact_slot.cc)."""
         server, api = self.start()
         first = self.draw(api)
         compiled = compilations(server)
@@ -57,7 +57,7 @@ class RestartTest(GraphsTestCase):
 
     def test_ready_means_that_the_first_request_loads_nothing(self):
         """Guard: WarmBuckets in LocalEngine::Load (core/engine/local_engine_load.cc); that each graph also ran:
-        RunOnZeros in core/compiler/graph_store.cc, and its ReadyMeansThatItRan."""
+        RunOnZeros in core/compiler/instance_cache.cc, and its ReadyMeansThatItRan."""
         server, api = self.start()
         self.assertTrue(all(graph.state == READY for graph in api.graphs() if graph.users))
         before = scrape(server)
@@ -74,7 +74,7 @@ class RestartTest(GraphsTestCase):
 
 class SharingTest(GraphsTestCase):
     def test_base_and_refiner_share_the_autoencoder(self):
-        """Guard: FindEntry in GraphStore::Declare (core/compiler/graph_store.cc), and Content in InstanceCache::Get."""
+        """Guard: FindLocked in InstanceCache::Declare, and InstanceOf in InstanceCache::Get (core/compiler/instance_cache.cc)."""
         server, api = self.start(buckets="64x64")
         decoders = api.graphs(components=["vae_decoder"])
         self.assertEqual(len(decoders), 1)

@@ -11,8 +11,8 @@ SERVERS = 3
 
 class SharedCacheTest(GraphsTestCase):
     def test_servers_that_start_together_compile_each_graph_once(self):
-        """Guard: LockForCompiling in ArtifactStore::FindOrCompile, and that Keep lets go of the lock after it has written
-        (core/compiler/artifact_store.cc)."""
+        """Guard: LockForCompiling in ArtifactSlot::FindOrCompile, and that Adopt lets go of the lock after it has written
+        (core/compiler/artifact_slot.cc)."""
         servers = [Server(METRICS, cache=self.cache) for _ in range(SERVERS)]
         for server in servers:
             self.addCleanup(server.kill)

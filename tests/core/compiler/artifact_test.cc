@@ -86,7 +86,7 @@ TEST(Artifact, HasTheDocumentedLayout) {
 
 TEST(Artifact, SaysWhatItIsWithoutItsGraph) {
   ASSERT_OK_AND_ASSIGN(const PayloadHead head, ParsePayloadHead(WritePayload(Sample())));
-  EXPECT_EQ(head.label.component, "part");
+  EXPECT_EQ(head.label->component, "part");
   EXPECT_EQ(head.compile_time, absl::Milliseconds(1500));
 }
 

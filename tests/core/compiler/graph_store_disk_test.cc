@@ -56,6 +56,42 @@ TEST_F(GraphStoreDiskTest, LeavesWritingToWhoTakesIt) {
   EXPECT_GT(process.Only().disk_bytes, 0);
 }
 
+// What is written later is noted with the graph that it is of.
+TEST_F(GraphStoreDiskTest, AGraphThatWaitsToBeWrittenIsKnownUntilItIs) {
+  std::function<void()> write;
+  Process process(backend, clock, directory.path(),
+                  {.write = [&](size_t, auto one) { write = std::move(one); }});
+  GraphHandle graph = process->Declare(Wanted(SiluGraph(1)));
+  ASSERT_OK(process->Get(graph));
+  graph.reset();
+  process->DropUnused();
+  EXPECT_EQ(process->totals().executable_bytes, 0);
+  graph = process->Declare(Wanted(SiluGraph(1)));
+  ASSERT_OK(process->Evict(GraphStore::IdOf(graph), Tier::kMemory, false));
+  EXPECT_EQ(process->Declared().front().state, GraphState::kCold);
+  std::exchange(write, nullptr)();
+  EXPECT_EQ(process->Declared().front().state, GraphState::kCompiled);
+  graph.reset();
+  process->DropUnused();
+  EXPECT_THAT(process->Declared(), IsEmpty());
+}
+
+TEST_F(GraphStoreDiskTest, SavingWhatIsNotCompiledIsRefused) {
+  std::function<void()> waits;
+  Process process(backend, clock, directory.path(),
+                  {.write = [&](size_t, auto write) { waits = std::move(write); }});
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(1)));
+  const std::string id = GraphStore::IdOf(graph);
+  EXPECT_THAT(process->Save(id),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("not compiled")));
+  EXPECT_THAT(process->Save(id), HasReason("NOT_COMPILED"));
+  ASSERT_OK(process->Get(graph));
+  EXPECT_EQ(process.Only().disk_bytes, 0);
+  ASSERT_OK(process->Save(id));
+  EXPECT_GT(process.Only().disk_bytes, 0);
+  EXPECT_OK(process->Save(id));
+}
+
 TEST_F(GraphStoreDiskTest, SaysWhatAnEarlierRunPaid) {
   backend.on_plan = [this] { clock.Advance(absl::Seconds(7)); };
   const std::string id = CompileAndSave();

@@ -1,6 +1,7 @@
 // What leaves memory so that something else can be loaded.
 #include <atomic>
 #include <thread>
+#include <utility>
 
 #include "absl/synchronization/notification.h"
 #include "tests/core/compiler/graph_store_fixture.h"
@@ -151,6 +152,37 @@ TEST_F(GraphStoreEvictionTest, SaysWhatWouldLeave) {
   EXPECT_EQ(last_.executable_bytes, 100);
   EXPECT_EQ(last_.arena_bytes, 0);
   EXPECT_EQ(last_.artifact_bytes, 0);  // without a disk it stays
+}
+
+// What has its first run is loaded, and stays.
+TEST_F(GraphStoreEvictionTest, WhatHasItsFirstRunCountsAsLoaded) {
+  const int x = 0, y = 0, z = 0;
+  GraphStore::Options options = Room(2);
+  options.run_once = true;
+  Process process(backend, clock, "", std::move(options));
+  Open(process);
+  const GraphHandle a = Declared(process, 1), b = Declared(process, 2), c = Declared(process, 3);
+  backend.held_weights = {&x, &y};
+  ASSERT_OK(process->Get(a));
+  absl::Notification runs, go_on;
+  backend.on_run = [&](auto) {
+    runs.Notify();
+    go_on.WaitForNotification();
+    return absl::OkStatus();
+  };
+  backend.held_weights = {&y, &z};
+  std::thread thread([&] { EXPECT_OK(process->Get(b)); });
+  runs.WaitForNotification();
+  backend.executable_bytes = 500;
+  EXPECT_FALSE(process->Get(c, Evicting(process, {c})).ok());
+  EXPECT_THAT(last_.weights, UnorderedElementsAre(&x));
+  EXPECT_EQ(last_.executable_bytes, 100);
+  EXPECT_EQ(last_.arena_bytes, 0);
+  EXPECT_OK(process->Evict(GraphStore::IdOf(b), Tier::kMemory, true));
+  EXPECT_EQ(process->totals().executable_bytes, 200);
+  go_on.Notify();
+  thread.join();
+  EXPECT_EQ(StateOf(process, b), GraphState::kReady);
 }
 
 TEST_F(GraphStoreEvictionTest, TellsBeforehandWhetherThereIsRoom) {

@@ -97,6 +97,53 @@ TEST_F(GraphStoreFailuresTest, ADamagedPlanIsSetAsideAndCompiledAnew) {
   EXPECT_THAT(process.warnings(), ::testing::ElementsAre(HasSubstr("not a plan")));
 }
 
+TEST_F(GraphStoreFailuresTest, ADamagedPlanThatWasEvictedMeanwhileIsSetAsideToo) {
+  Process process(backend, clock, directory.path());
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
+  backend.load_status = absl::DataLossError("not a plan");
+  backend.on_load = [&] {
+    if (backend.loads == 1) {
+      EXPECT_OK(process->Evict(GraphStore::IdOf(graph), Tier::kMemory, true));
+    }
+  };
+  backend.on_plan = [this] { backend.load_status = absl::OkStatus(); };
+  EXPECT_OK(process->Get(graph));
+  EXPECT_EQ(backend.plans, 1);
+  EXPECT_EQ(process.Lookups("corrupt"), 1);
+  EXPECT_FALSE(IsEmptyDirectory(directory.File("quarantine")));
+}
+
+TEST_F(GraphStoreFailuresTest, WhatCameInThePlaceOfADamagedPlanStays) {
+  Process process(backend, clock, directory.path());
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
+  ASSERT_OK_AND_ASSIGN(const std::string sound, process->Export(GraphStore::IdOf(graph)));
+  backend.on_load = [&] {
+    backend.load_status = absl::OkStatus();
+    if (backend.loads > 1) return;
+    backend.load_status = absl::DataLossError("not a plan");
+    EXPECT_OK(Import(process, sound));
+  };
+  EXPECT_OK(process->Get(graph));
+  EXPECT_EQ(backend.plans, 0);
+  EXPECT_TRUE(IsKept(process, graph));
+}
+
+// What only predicting shows, of an artifact that it reads and does not keep.
+TEST_F(GraphStoreFailuresTest, WhatCannotBePredictedIsSetAsideAndCompiledAnew) {
+  Process process(backend, clock, directory.path());
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
+  Artifact damaged;
+  damaged.label.component = "part";
+  damaged.graph = std::make_shared<const graph::Graph>(SiluGraph(4));
+  damaged.plan = {.bytes = "plan of 2", .weights = {{.recipe = 7}}};
+  ASSERT_OK(process.disk().Write(cache::Kind::kArtifact, KeyOf(SiluGraph(4), backend, {}).ToText(),
+                                 WritePayload(damaged)));
+  EXPECT_OK(process->Predict(graph));
+  EXPECT_EQ(backend.plans, 1);
+  EXPECT_EQ(process.Lookups("corrupt"), 1);
+  EXPECT_FALSE(IsEmptyDirectory(directory.File("quarantine")));
+}
+
 TEST_F(GraphStoreFailuresTest, AnArtifactThatReadsAnotherWeightIsDamaged) {
   graph::GraphBuilder b;
   const graph::Value x = b.Input("x", graph::DType::kF32, {4}, graph::Rate::kStep);

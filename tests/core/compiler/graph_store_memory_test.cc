@@ -356,20 +356,6 @@ TEST_F(GraphStoreMemoryTest, LoadGivesEveryUserItsExecutable) {
   EXPECT_EQ(backend.plans, 1);
 }
 
-TEST_F(GraphStoreMemoryTest, SavingWhatIsNotCompiledIsRefused) {
-  Process process(backend, clock, directory.path(), {.save = false});
-  const GraphHandle graph = process->Declare(Wanted(SiluGraph(1)));
-  const std::string id = GraphStore::IdOf(graph);
-  EXPECT_THAT(process->Save(id),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("not compiled")));
-  EXPECT_THAT(process->Save(id), HasReason("NOT_COMPILED"));
-  ASSERT_OK(process->Get(graph));
-  EXPECT_EQ(process.Only().disk_bytes, 0);
-  ASSERT_OK(process->Save(id));
-  EXPECT_GT(process.Only().disk_bytes, 0);
-  EXPECT_OK(process->Save(id));
-}
-
 TEST_F(GraphStoreMemoryTest, SavingWithoutADiskIsRefused) {
   Process process(backend, clock, "");
   const GraphHandle graph = process->Declare(Wanted(SiluGraph(1)));
