@@ -59,7 +59,7 @@ class Export {
   void Advance(Stream& stream) {
     if (offset_ < artifact_.size()) return SendChunk(stream);
     const absl::Status continued = CatchOutOfMemory([&] {
-      worker_.Continue([this, stream = stream.shared_from_this()] { Fetch(stream); });
+      worker_.Continue([this, stream = stream.Share()] { Fetch(stream); });
       return absl::OkStatus();
     });
     if (!continued.ok()) End(stream, continued);
@@ -138,7 +138,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* StartExport(calls::CallEnvironment e
   // Lives as long as the stream, which every piece of its work holds.
   const auto sending = std::make_shared<Export>(environment.engine.graphs(), worker, context.peer(),
                                                 std::move(ticket));
-  const auto stream = Stream::Start(context, environment.clock, environment.calls);
+  const auto stream = Stream::Start(environment, context);
   const absl::Status queued = CatchOutOfMemory([&] {
     stream->OnTaken([sending, raw = stream.get()] { sending->Advance(*raw); });
     return worker.Add([raw = sending.get(), stream, selector = std::move(selector)] {

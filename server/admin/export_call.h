@@ -11,7 +11,7 @@
 #include "core/engine/graph_admin.h"
 #include "latent/v1/graph_cache.pb.h"
 #include "server/admin/admin_worker.h"
-#include "server/calls/generate_call.h"
+#include "server/calls/active_calls.h"
 
 namespace latentd::server::admin {
 

@@ -115,7 +115,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* GraphCacheService::WarmBuckets(
   return calls::StartOrRefuseWrite([&]() -> absl::StatusOr<calls::WriteReactor*> {
     v1::WarmBucketsRequest request;
     ASSIGN_OR_RETURN(const engine::GraphSelector selector, ReadSelector(*bytes, request));
-    const auto stream = WarmStream::Start(*context, environment_.clock, environment_.calls);
+    const auto stream = WarmStream::Start(environment_, *context);
     const absl::Status queued = CatchOutOfMemory([&] {
       return preparing_.Add([&graphs = environment_.engine.graphs(), selector,
                              dry_run = request.dry_run(), peer = context->peer(),

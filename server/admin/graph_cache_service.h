@@ -9,7 +9,7 @@
 #include "server/admin/admin_worker.h"
 #include "server/admin/graph_bytes_reader.h"
 #include "server/admin/tickets.h"
-#include "server/calls/generate_call.h"
+#include "server/calls/active_calls.h"
 
 namespace latentd::server::admin {
 

@@ -6,9 +6,9 @@
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "server/admin/graph_conversion.h"
+#include "server/admin/worker_call.h"
 #include "server/calls/grpc_status.h"
 #include "server/calls/serialize.h"
-#include "server/process/log.h"
 
 namespace latentd::server::admin {
 
@@ -20,8 +20,7 @@ grpc::ServerReadReactor<grpc::ByteBuffer>* ImportCall::Start(calls::CallEnvironm
                                                              grpc::ByteBuffer& response) {
   std::shared_ptr<ImportCall> call(
       new ImportCall(environment, worker, limits, std::move(ticket), context, response));
-  environment.calls.Add(call);  // before it owns itself: there may be no memory for it
-  call->self_ = call;
+  call->Enter();
   call->Read();
   return call.get();
 }
@@ -29,27 +28,20 @@ grpc::ServerReadReactor<grpc::ByteBuffer>* ImportCall::Start(calls::CallEnvironm
 ImportCall::ImportCall(calls::CallEnvironment environment, AdminWorker& worker, ImportLimits limits,
                        std::shared_ptr<void> ticket, grpc::CallbackServerContext& context,
                        grpc::ByteBuffer& response)
-    : environment_(environment),
+    : ActiveCall(environment, context),
       worker_(worker),
       ticket_(std::move(ticket)),
       peer_(context.peer()),
       reader_(limits),
-      response_(response),
-      context_(&context) {}
+      response_(response) {}
 
 void ImportCall::Read() {
-  {
-    absl::MutexLock lock(&mutex_);
-    reading_since_ = environment_.clock.Monotonic();
-  }
+  StartWaiting();
   StartRead(&bytes_);
 }
 
 void ImportCall::OnReadDone(bool ok) {
-  {
-    absl::MutexLock lock(&mutex_);
-    reading_since_ = absl::InfiniteFuture();
-  }
+  StopWaiting();
   // A client that is gone sees none of it.
   if (!ok) return FinishWith(CatchOutOfMemory([&] { return reader_.End(); }));
   const absl::StatusOr<bool> complete = CatchOutOfMemory([&] { return TakeMessage(); });
@@ -84,40 +76,11 @@ void ImportCall::FinishWith(absl::Status status) {
       return absl::OkStatus();
     });
   }
-  // Without memory there is no line, but an end.
-  CatchOutOfMemory([&] {
-    WriteLogLine(status);
-    return absl::OkStatus();
-  }).IgnoreError();
+  LogAdminCall("ImportGraphs", peer_, status,
+               {{"graphs", results_.results_size()}, {"unused", unused_}});
   Finish(calls::FinalStatus(status));
 }
 
-void ImportCall::WriteLogLine(const absl::Status& status) const {
-  process::Log(latent::v1::INFO, "admin",
-               {{"method", "ImportGraphs"},
-                {"peer", peer_},
-                {"graphs", results_.results_size()},
-                {"unused", unused_},
-                {"code", absl::StatusCodeToString(status.code())}});
-}
-
-void ImportCall::CancelIfStalled(absl::Time now, absl::Duration limit) {
-  absl::MutexLock lock(&mutex_);
-  if (context_ != nullptr && now - reading_since_ >= limit) context_->TryCancel();
-}
-
-void ImportCall::Cancel() {
-  absl::MutexLock lock(&mutex_);
-  if (context_ != nullptr) context_->TryCancel();
-}
-
-void ImportCall::OnDone() {
-  {
-    absl::MutexLock lock(&mutex_);
-    context_ = nullptr;
-  }
-  environment_.calls.Remove(*this);
-  self_.reset();
-}
+void ImportCall::OnDone() { Leave(); }
 
 }  // namespace latentd::server::admin

@@ -4,8 +4,7 @@
 // Messages come as raw bytes: to gRPC one that cannot be read is the end of the stream, as if the
 // client had sent all it wanted.
 //
-// The call owns itself from Start until gRPC is done with it. A client that sends nothing for a
-// minute is cancelled (ActiveCalls).
+// A client that sends nothing for a minute is cancelled (ActiveCalls).
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -14,20 +13,16 @@
 #include <memory>
 #include <string>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "latent/v1/graph_cache.pb.h"
 #include "server/admin/admin_worker.h"
 #include "server/admin/graph_bytes_reader.h"
 #include "server/calls/active_calls.h"
-#include "server/calls/generate_call.h"
 
 namespace latentd::server::admin {
 
 class ImportCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
-                         public calls::ActiveCall,
-                         public std::enable_shared_from_this<ImportCall> {
+                         public calls::ActiveCall {
  public:
   // What is passed in outlives the call. `ticket` is let go of before the client sees the
   // call end.
@@ -37,8 +32,6 @@ class ImportCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
                                                           grpc::CallbackServerContext& context,
                                                           grpc::ByteBuffer& response);
 
-  void CancelIfStalled(absl::Time now, absl::Duration limit) override;
-  void Cancel() override;
   int64_t held_bytes() const override { return 0; }
 
  private:
@@ -55,22 +48,16 @@ class ImportCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   // On the worker.
   void Import(std::string graph);
   void FinishWith(absl::Status status);
-  void WriteLogLine(const absl::Status& status) const;
 
-  const calls::CallEnvironment environment_;
   AdminWorker& worker_;
   std::shared_ptr<void> ticket_;
   const std::string peer_;
-  std::shared_ptr<ImportCall> self_;  // from Start to OnDone
   // These are touched by one of OnReadDone and Import at a time.
   GraphBytesReader reader_;
   grpc::ByteBuffer bytes_;
   latent::v1::GraphResults results_;
   int unused_ = 0;  // of them: taken in, and nothing that is served needs them
   grpc::ByteBuffer& response_;
-  mutable absl::Mutex mutex_;
-  grpc::CallbackServerContext* context_ ABSL_GUARDED_BY(mutex_);  // null once it is done
-  absl::Time reading_since_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
 };
 
 }  // namespace latentd::server::admin

@@ -10,11 +10,12 @@
 
 namespace latentd::server::admin {
 
-void LogAdminCall(absl::string_view method, const std::string& peer, const absl::Status& status) {
+void LogAdminCall(absl::string_view method, const std::string& peer, const absl::Status& status,
+                  std::initializer_list<std::pair<const char*, int>> counts) {
   CatchOutOfMemory([&] {
-    process::LogFields fields = {{"method", std::string(method)},
-                                 {"peer", peer},
-                                 {"code", absl::StatusCodeToString(status.code())}};
+    process::LogFields fields = {{"method", std::string(method)}, {"peer", peer}};
+    for (const auto& [name, count] : counts) fields[name] = count;
+    fields["code"] = absl::StatusCodeToString(status.code());
     const std::string reason = GetReason(status);
     if (!reason.empty()) fields["reason"] = reason;
     process::Log(latent::v1::INFO, "admin", fields);

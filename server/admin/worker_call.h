@@ -6,6 +6,7 @@
 #include <grpcpp/support/server_callback.h>
 
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <utility>
 
@@ -46,7 +47,9 @@ grpc::ServerUnaryReactor* AnswerOnWorker(AdminWorker& worker, grpc::CallbackServ
   });
 }
 
-// One log line: which method, who called, and how it went. None where there is no memory for it.
-void LogAdminCall(absl::string_view method, const std::string& peer, const absl::Status& status);
+// One log line: which method, who called, how many of what, and how it went. None where there is no
+// memory for it.
+void LogAdminCall(absl::string_view method, const std::string& peer, const absl::Status& status,
+                  std::initializer_list<std::pair<const char*, int>> counts = {});
 
 }  // namespace latentd::server::admin

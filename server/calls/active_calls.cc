@@ -4,6 +4,41 @@
 
 namespace latentd::server::calls {
 
+void ActiveCall::Enter() {
+  std::shared_ptr<ActiveCall> self = shared_from_this();
+  environment_.calls.Add(self);
+  self_ = std::move(self);
+}
+
+void ActiveCall::CancelIfStalled(absl::Time now, absl::Duration limit) {
+  absl::MutexLock lock(&call_mutex_);
+  if (context_ != nullptr && now - waiting_since_ >= limit) context_->TryCancel();
+}
+
+void ActiveCall::Cancel() {
+  absl::MutexLock lock(&call_mutex_);
+  if (context_ != nullptr) context_->TryCancel();
+}
+
+void ActiveCall::Leave() {
+  {
+    absl::MutexLock lock(&call_mutex_);
+    context_ = nullptr;
+  }
+  environment_.calls.Remove(*this);
+  self_.reset();
+}
+
+void ActiveCall::StartWaiting() {
+  absl::MutexLock lock(&call_mutex_);
+  waiting_since_ = environment_.clock.Monotonic();
+}
+
+void ActiveCall::StopWaiting() {
+  absl::MutexLock lock(&call_mutex_);
+  waiting_since_ = absl::InfiniteFuture();
+}
+
 void ActiveCalls::Add(const std::shared_ptr<ActiveCall>& call) {
   absl::MutexLock lock(&mutex_);
   calls_.emplace(call.get(), call);

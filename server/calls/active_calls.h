@@ -1,6 +1,8 @@
-// The generation calls that have not ended: for finding those whose client reads nothing, and for
-// waiting until the last one is done.
+// The calls that take a while and have not ended: for finding those whose client reads or sends
+// nothing, and for waiting until the last one is done.
 #pragma once
+
+#include <grpcpp/server_context.h>
 
 #include <map>
 #include <memory>
@@ -9,6 +11,8 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "core/base/clock.h"
+#include "core/engine/engine.h"
 
 namespace latentd::server::calls {
 
@@ -16,21 +20,54 @@ namespace latentd::server::calls {
 // memory.
 inline constexpr absl::Duration kStallLimit = absl::Seconds(60);
 
-// One call, as seen from outside of it. Thread-safe.
-class ActiveCall {
+class ActiveCalls;
+
+// What calls need; all of it outlives them.
+struct CallEnvironment {
+  engine::Engine& engine;
+  const Clock& clock;
+  ActiveCalls& calls;
+};
+
+// One call, as seen from outside of it. It owns itself from Enter, which whoever makes it calls,
+// until Leave, which gRPC's OnDone does. Others may share it for longer. Thread-safe.
+class ActiveCall : public std::enable_shared_from_this<ActiveCall> {
  public:
   virtual ~ActiveCall() = default;
 
-  // Cancels the call if its client has taken nothing since `limit` before `now` (monotonic).
-  virtual void CancelIfStalled(absl::Time now, absl::Duration limit) = 0;
+  // Throws std::bad_alloc before the call owns itself. REQUIRES: a shared_ptr owns it.
+  void Enter();
+
+  // Cancels the call if its client has been waited for since `limit` before `now` (monotonic).
+  void CancelIfStalled(absl::Time now, absl::Duration limit) ABSL_LOCKS_EXCLUDED(call_mutex_);
 
   // Cancels the call if a finished picture has waited since then to be read, in part or whole.
   virtual void CancelIfUnread(absl::Time now, absl::Duration limit) {}
 
-  virtual void Cancel() = 0;
+  void Cancel() ABSL_LOCKS_EXCLUDED(call_mutex_);
 
   // Of pictures that wait for the client.
   virtual int64_t held_bytes() const = 0;
+
+ protected:
+  // `context` is gRPC's, and alive until Leave.
+  ActiveCall(CallEnvironment environment, grpc::CallbackServerContext& context)
+      : environment_(environment), context_(&context) {}
+
+  // gRPC is done with the call, which may be gone when this returns.
+  void Leave() ABSL_LOCKS_EXCLUDED(call_mutex_);
+
+  // The client has a message to take, or to send, since now; or it has done so.
+  void StartWaiting() ABSL_LOCKS_EXCLUDED(call_mutex_);
+  void StopWaiting() ABSL_LOCKS_EXCLUDED(call_mutex_);
+
+  const CallEnvironment environment_;
+
+ private:
+  std::shared_ptr<ActiveCall> self_;  // from Enter to Leave
+  absl::Mutex call_mutex_;
+  grpc::CallbackServerContext* context_ ABSL_GUARDED_BY(call_mutex_);  // null from Leave on
+  absl::Time waiting_since_ ABSL_GUARDED_BY(call_mutex_) = absl::InfiniteFuture();
 };
 
 // Thread-safe.

@@ -78,25 +78,24 @@ int64_t EchoBytes(const latent::v1::GenerateRequest& request) {
 
 GenerateCall::GenerateCall(CallEnvironment environment, grpc::CallbackServerContext& context,
                            absl::string_view method)
-    : environment_(environment), context_(&context) {
+    : ActiveCall(environment, context), deadline_(context.deadline()) {
   record_.method = std::string(method);
   record_.peer = context.peer();
   record_.arrived = environment.clock.Monotonic();
 }
 
 absl::Status GenerateCall::Submit(const grpc::ByteBuffer& bytes) {
-  self_ = shared_from_this();
   return CatchOutOfMemory([&] { return TrySubmit(bytes); });
 }
 
 absl::Status GenerateCall::TrySubmit(const grpc::ByteBuffer& bytes) {
-  environment_.calls.Add(self_);
   absl::StatusOr<engine::GenerateSpec> spec = CatchOutOfMemory([&] { return Read(bytes); });
   if (!spec.ok()) {
     CountRefused(environment_.engine.metrics(), spec.status());
     return std::move(spec).status();
   }
-  ASSIGN_OR_RETURN(const uint64_t handle, environment_.engine.Submit(*std::move(spec), self_));
+  const std::shared_ptr<engine::EventSink> sink(shared_from_this(), this);
+  ASSIGN_OR_RETURN(const uint64_t handle, environment_.engine.Submit(*std::move(spec), sink));
   bool unwanted = false;
   {
     absl::MutexLock lock(&mutex_);
@@ -189,8 +188,7 @@ void GenerateCall::ClientGone() {
   {
     absl::MutexLock lock(&mutex_);
     client_gone_ = true;
-    deadline_passed_ = context_ != nullptr &&
-                       context_->deadline() <= std::chrono::system_clock::now() + kDeadlineSlack;
+    deadline_passed_ = deadline_ <= std::chrono::system_clock::now() + kDeadlineSlack;
     if (outbox_) outbox_->Close();
     handle = handle_;
   }
@@ -199,14 +197,7 @@ void GenerateCall::ClientGone() {
 
 void GenerateCall::Done(const absl::Status& status) {
   // Whatever happens: a drain waits for it.
-  const absl::Cleanup leave = [this] {
-    environment_.calls.Remove(*this);
-    self_.reset();
-  };
-  {
-    absl::MutexLock lock(&mutex_);
-    context_ = nullptr;
-  }
+  const absl::Cleanup leave = [this] { Leave(); };
   // Without memory there is no line, but an end.
   CatchOutOfMemory([&] {
     Account(status);
@@ -246,24 +237,12 @@ void GenerateCall::WriteLogLine(const absl::Status& status, absl::StatusCode cod
   process::Log(fault ? latent::v1::ERROR : latent::v1::INFO, "request", fields);
 }
 
-void GenerateCall::StartSending() { sending_since_ = environment_.clock.Monotonic(); }
-
-void GenerateCall::StopSending() { sending_since_ = absl::InfiniteFuture(); }
-
-void GenerateCall::CancelIfStalled(absl::Time now, absl::Duration limit) {
-  absl::MutexLock lock(&mutex_);
-  if (context_ != nullptr && now - sending_since_ >= limit) context_->TryCancel();
-}
-
 void GenerateCall::CancelIfUnread(absl::Time now, absl::Duration limit) {
-  absl::MutexLock lock(&mutex_);
-  if (context_ == nullptr || !outbox_ || now - outbox_->oldest_picture() < limit) return;
-  context_->TryCancel();
-}
-
-void GenerateCall::Cancel() {
-  absl::MutexLock lock(&mutex_);
-  if (context_ != nullptr) context_->TryCancel();
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!outbox_ || now - outbox_->oldest_picture() < limit) return;
+  }
+  Cancel();
 }
 
 int64_t GenerateCall::held_bytes() const {

@@ -4,13 +4,13 @@
 // Life: the reactor is made and returned to gRPC; Submit hands the request to the engine; events
 // fill the outbox and Advance sends what can be sent; when the outbox has ended the reactor
 // finishes; gRPC calls OnDone, Done ends the life. A client that goes away closes the outbox at
-// once, and the call ends when the engine says so. The call owns itself until then, the engine
-// shares it.
+// once, and the call ends when the engine says so. The engine shares the call until then.
 #pragma once
 
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/byte_buffer.h>
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,7 +18,6 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
-#include "core/base/clock.h"
 #include "core/engine/engine.h"
 #include "latent/v1/image_generation.pb.h"
 #include "server/calls/active_calls.h"
@@ -26,27 +25,16 @@
 
 namespace latentd::server::calls {
 
-// What calls need; all of it outlives them.
-struct CallEnvironment {
-  engine::Engine& engine;
-  const Clock& clock;
-  ActiveCalls& calls;
-};
-
-class GenerateCall : public engine::EventSink,
-                     public ActiveCall,
-                     public std::enable_shared_from_this<GenerateCall> {
+class GenerateCall : public engine::EventSink, public ActiveCall {
  public:
   // From the engine.
   void OnEvent(engine::Event event) final;
 
-  void CancelIfStalled(absl::Time now, absl::Duration limit) final;
   void CancelIfUnread(absl::Time now, absl::Duration limit) final;
-  void Cancel() final;
   int64_t held_bytes() const final;
 
  protected:
-  // `context` is gRPC's, and alive until Done. `method` is for the log.
+  // `method` is for the log.
   GenerateCall(CallEnvironment environment, grpc::CallbackServerContext& context,
                absl::string_view method);
 
@@ -80,10 +68,6 @@ class GenerateCall : public engine::EventSink,
   // of the request.
   virtual int64_t MaxPictureBytes(int64_t echo_bytes) const = 0;
 
-  // gRPC has something to send since now, or has sent it.
-  void StartSending() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void StopSending() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-
   mutable absl::Mutex mutex_;
   std::optional<Outbox> outbox_ ABSL_GUARDED_BY(mutex_);  // once the request has been read
 
@@ -108,15 +92,12 @@ class GenerateCall : public engine::EventSink,
   void WriteLogLine(const absl::Status& status, absl::StatusCode code, absl::Time now) const
       ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 
-  const CallEnvironment environment_;
-  std::shared_ptr<GenerateCall> self_;                            // from Submit to Done
-  grpc::CallbackServerContext* context_ ABSL_GUARDED_BY(mutex_);  // null once it is Done
+  const std::chrono::system_clock::time_point deadline_;
   Record record_ ABSL_GUARDED_BY(mutex_);
   std::optional<uint64_t> handle_ ABSL_GUARDED_BY(mutex_);
   bool client_gone_ ABSL_GUARDED_BY(mutex_) = false;
   bool failed_ ABSL_GUARDED_BY(mutex_) = false;
   bool deadline_passed_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::Time sending_since_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
 };
 
 }  // namespace latentd::server::calls

@@ -9,7 +9,7 @@ void MessageStream::SendNext() {
   Next next = Next::kNothing;
   for (absl::Status taken = TakeNext(next); !taken.ok(); taken = TakeNext(next)) GiveUp(taken);
   if (next == Next::kWrite) StartWrite(&bytes_);
-  if (next == Next::kFinish) Finish(FinalStatus(end_));
+  if (next == Next::kFinish) Finish(FinalStatus(end()));
 }
 
 absl::Status MessageStream::TakeNext(Next& next) {
@@ -24,20 +24,25 @@ MessageStream::Next MessageStream::LockedNext() {
   if (writing_ || finished_) return Next::kNothing;
   writing_ = TakeMessage(bytes_);
   if (writing_) return Next::kWrite;
-  const std::optional<absl::Status> end = TakeEnd();
-  if (!end) return Next::kNothing;
-  finished_ = true;
-  end_ = *end;
-  return Next::kFinish;
+  finished_ = end_.has_value();
+  return finished_ ? Next::kFinish : Next::kNothing;
 }
 
-void MessageStream::FinishWith(const absl::Status& status) {
+void MessageStream::End(const absl::Status& status) {
   {
     absl::MutexLock lock(&stream_mutex_);
-    finished_ = true;
+    SetEnd(status);
   }
-  end_ = status;
-  Finish(FinalStatus(end_));
+  SendNext();
+}
+
+void MessageStream::SetEnd(const absl::Status& status) {
+  if (!finished_ && (!end_ || end_->ok())) end_ = status;
+}
+
+absl::Status MessageStream::end() const {
+  absl::MutexLock lock(&stream_mutex_);
+  return *end_;
 }
 
 void MessageStream::OnWriteDone(bool ok) {

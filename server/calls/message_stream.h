@@ -1,6 +1,6 @@
 // The reactor of every stream of messages to a client: one write in flight, and the end once all
-// has been taken. What the next message is, and when there is an end, is up to who derives from it:
-// events in an outbox (StreamCall), messages in a queue (QueuedStream), the newest state (Watches).
+// has been taken. What the next message is, is up to who derives from it: events in an outbox
+// (StreamCall), messages in a queue (QueuedStream), the newest state (Watches).
 //
 // A message that there is no memory for ends the call: GiveUp leaves nothing to send but the end,
 // which needs none.
@@ -24,11 +24,15 @@ class MessageStream : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   // something new. Throws only what gRPC does.
   void SendNext() ABSL_LOCKS_EXCLUDED(stream_mutex_);
 
-  // Ends a call that has sent nothing, instead of SendNext.
-  void FinishWith(const absl::Status& status) ABSL_LOCKS_EXCLUDED(stream_mutex_);
+  // The call ends with `status` once there is no message to take, or with the first error if there
+  // are several. Every call has to be ended.
+  void End(const absl::Status& status) ABSL_LOCKS_EXCLUDED(stream_mutex_);
+  // Likewise, at the next SendNext.
+  void SetEnd(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stream_mutex_);
+  bool has_end() const ABSL_SHARED_LOCKS_REQUIRED(stream_mutex_) { return end_.has_value(); }
 
-  // How the call has ended. REQUIRES: gRPC has called OnDone.
-  const absl::Status& end() const { return end_; }
+  // How the call has ended. REQUIRES: it has.
+  absl::Status end() const ABSL_LOCKS_EXCLUDED(stream_mutex_);
 
   // Guards what is to be sent, too, of those who derive.
   mutable absl::Mutex stream_mutex_;
@@ -36,16 +40,13 @@ class MessageStream : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  private:
   enum class Next { kNothing, kWrite, kFinish };
 
-  // Whether there was a message to send, which is in `bytes` now. May throw std::bad_alloc.
+  // Whether there was a message to send, which is in `bytes` now. May throw std::bad_alloc; may
+  // SetEnd where there is none.
   virtual bool TakeMessage(grpc::ByteBuffer& bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(stream_mutex_) = 0;
 
-  // How the call ends; nothing as long as it goes on. Asked where there is no message to take. Asks
-  // for no memory.
-  virtual std::optional<absl::Status> TakeEnd() ABSL_EXCLUSIVE_LOCKS_REQUIRED(stream_mutex_) = 0;
-
-  // There is no memory for the next message: drops what waits and ends with `status`. Asks for
-  // none. Called without the lock.
+  // There is no memory for the next message: drops what waits and sets the end to `status`. Asks
+  // for none. Called without the lock.
   virtual void GiveUp(const absl::Status& status) = 0;
 
   // The client has taken the message, or, not `ok`, will take none any more. Nothing is sent before
@@ -58,9 +59,9 @@ class MessageStream : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
 
   bool writing_ ABSL_GUARDED_BY(stream_mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(stream_mutex_) = false;
-  // These belong to whoever set writing_ or finished_, until gRPC is done with them.
+  std::optional<absl::Status> end_ ABSL_GUARDED_BY(stream_mutex_);
+  // Belongs to whoever set writing_, until gRPC is done with it.
   grpc::ByteBuffer bytes_;
-  absl::Status end_;
 };
 
 }  // namespace latentd::server::calls

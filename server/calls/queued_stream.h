@@ -10,13 +10,11 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
-#include "core/base/clock.h"
 #include "server/calls/active_calls.h"
 #include "server/calls/message_stream.h"
 #include "server/calls/serialize.h"
@@ -25,17 +23,18 @@ namespace latentd::server::calls {
 
 // Thread-safe.
 template <typename Message>
-class QueuedStream final : public MessageStream,
-                           public ActiveCall,
-                           public std::enable_shared_from_this<QueuedStream<Message>> {
+class QueuedStream final : public MessageStream, public ActiveCall {
  public:
-  // What is passed in outlives the call.
-  static std::shared_ptr<QueuedStream> Start(grpc::CallbackServerContext& context,
-                                             const Clock& clock, ActiveCalls& calls) {
-    std::shared_ptr<QueuedStream> stream(new QueuedStream(context, clock, calls));
-    calls.Add(stream);  // before it owns itself: there may be no memory for it
-    stream->self_ = stream;
+  static std::shared_ptr<QueuedStream> Start(CallEnvironment environment,
+                                             grpc::CallbackServerContext& context) {
+    std::shared_ptr<QueuedStream> stream(new QueuedStream(environment, context));
+    stream->Enter();
     return stream;
+  }
+
+  // Keeps what it sends into from going away.
+  std::shared_ptr<QueuedStream> Share() {
+    return std::static_pointer_cast<QueuedStream>(shared_from_this());
   }
 
   // `on_taken` runs whenever the client has taken all that was sent and the end has not been said.
@@ -47,21 +46,13 @@ class QueuedStream final : public MessageStream,
   void Send(Message message) {
     {
       absl::MutexLock lock(&stream_mutex_);
-      if (end_ || cancelled_) return;
+      if (has_end()) return;
       waiting_.push_back(std::move(message));
     }
     SendNext();
   }
 
-  // The call ends with `status` when all that was sent before has been taken. Every stream has to
-  // be ended.
-  void End(const absl::Status& status) {
-    {
-      absl::MutexLock lock(&stream_mutex_);
-      if (!end_) end_ = status;
-    }
-    SendNext();
-  }
+  using MessageStream::End;
 
   // The client has gone away: nobody needs what comes now.
   bool cancelled() const {
@@ -69,14 +60,6 @@ class QueuedStream final : public MessageStream,
     return cancelled_;
   }
 
-  void CancelIfStalled(absl::Time now, absl::Duration limit) override {
-    absl::MutexLock lock(&stream_mutex_);
-    if (context_ != nullptr && now - writing_since_ >= limit) context_->TryCancel();
-  }
-  void Cancel() override {
-    absl::MutexLock lock(&stream_mutex_);
-    if (context_ != nullptr) context_->TryCancel();
-  }
   int64_t held_bytes() const override {
     absl::MutexLock lock(&stream_mutex_);
     int64_t bytes = 0;
@@ -85,63 +68,49 @@ class QueuedStream final : public MessageStream,
   }
 
  private:
-  QueuedStream(grpc::CallbackServerContext& context, const Clock& clock, ActiveCalls& calls)
-      : clock_(clock), calls_(calls), context_(&context) {}
+  QueuedStream(CallEnvironment environment, grpc::CallbackServerContext& context)
+      : ActiveCall(environment, context) {}
 
   void OnWritten(bool ok) override {
+    StopWaiting();
     bool all = false;
     {
       absl::MutexLock lock(&stream_mutex_);
-      writing_since_ = absl::InfiniteFuture();
-      if (!ok) cancelled_ = true;
-      all = waiting_.empty() && !end_ && !cancelled_;
+      if (!ok) SetCancelled();
+      all = waiting_.empty() && !has_end();
     }
     if (all && on_taken_) on_taken_();
   }
   void OnCancel() override {
     {
       absl::MutexLock lock(&stream_mutex_);
-      cancelled_ = true;
+      SetCancelled();
       waiting_.clear();
     }
     SendNext();
   }
-  void OnDone() override {
-    {
-      absl::MutexLock lock(&stream_mutex_);
-      context_ = nullptr;
-    }
-    calls_.Remove(*this);
-    self_.reset();
-  }
+  void OnDone() override { Leave(); }
 
   bool TakeMessage(grpc::ByteBuffer& bytes) override ABSL_EXCLUSIVE_LOCKS_REQUIRED(stream_mutex_) {
     if (waiting_.empty()) return false;
     bytes = Serialize(waiting_.front());
     waiting_.pop_front();
-    writing_since_ = clock_.Monotonic();
+    StartWaiting();
     return true;
-  }
-  std::optional<absl::Status> TakeEnd() override ABSL_EXCLUSIVE_LOCKS_REQUIRED(stream_mutex_) {
-    if (!end_ && cancelled_) return absl::CancelledError();
-    return end_;
   }
   void GiveUp(const absl::Status& status) override {
     absl::MutexLock lock(&stream_mutex_);
     waiting_.clear();
-    end_ = status;
+    SetEnd(status);
+  }
+  void SetCancelled() ABSL_EXCLUSIVE_LOCKS_REQUIRED(stream_mutex_) {
+    cancelled_ = true;
+    SetEnd(absl::CancelledError());
   }
 
-  const Clock& clock_;
-  ActiveCalls& calls_;
-  std::shared_ptr<QueuedStream> self_;  // from Start to OnDone
   std::function<void()> on_taken_;
-  // Null once it is done.
-  grpc::CallbackServerContext* context_ ABSL_GUARDED_BY(stream_mutex_);
   std::deque<Message> waiting_ ABSL_GUARDED_BY(stream_mutex_);
-  std::optional<absl::Status> end_ ABSL_GUARDED_BY(stream_mutex_);
   bool cancelled_ ABSL_GUARDED_BY(stream_mutex_) = false;
-  absl::Time writing_since_ ABSL_GUARDED_BY(stream_mutex_) = absl::InfiniteFuture();
 };
 
 }  // namespace latentd::server::calls

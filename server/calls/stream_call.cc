@@ -12,8 +12,9 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* StreamCall::Start(CallEnvironment en
                                                               const grpc::ByteBuffer& request) {
   return StartOrRefuseWrite([&]() -> absl::StatusOr<WriteReactor*> {
     const auto call = std::make_shared<StreamCall>(environment, context);
+    call->Enter();
     const absl::Status submitted = call->Submit(request);
-    if (!submitted.ok()) call->FinishWith(submitted);
+    if (!submitted.ok()) call->End(submitted);
     return call.get();
   });
 }
@@ -23,22 +24,19 @@ StreamCall::StreamCall(CallEnvironment environment, grpc::CallbackServerContext&
 
 bool StreamCall::TakeMessage(grpc::ByteBuffer& bytes) {
   absl::MutexLock lock(&mutex_);
-  const auto event = outbox_->Next();
-  if (!event) return false;
-  bytes = Serialize(*event);
-  StartSending();
-  return true;
-}
-
-std::optional<absl::Status> StreamCall::TakeEnd() {
-  absl::MutexLock lock(&mutex_);
-  return outbox_->end();
+  if (!outbox_) return false;
+  if (const auto event = outbox_->Next()) {
+    bytes = Serialize(*event);
+    StartWaiting();
+    return true;
+  }
+  if (const auto end = outbox_->end()) SetEnd(*end);
+  return false;
 }
 
 void StreamCall::OnWritten(bool ok) {
   if (!ok) ClientGone();
-  absl::MutexLock lock(&mutex_);
-  StopSending();
+  StopWaiting();
 }
 
 void StreamCall::OnCancel() {

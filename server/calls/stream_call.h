@@ -24,8 +24,7 @@ class StreamCall final : public GenerateCall, public MessageStream {
   void Advance() override { SendNext(); }
   int64_t MaxPictureBytes(int64_t) const override { return 0; }
 
-  bool TakeMessage(grpc::ByteBuffer& bytes) override;
-  std::optional<absl::Status> TakeEnd() override;
+  bool TakeMessage(grpc::ByteBuffer& bytes) override ABSL_EXCLUSIVE_LOCKS_REQUIRED(stream_mutex_);
   void GiveUp(const absl::Status& status) override { Fail(status); }
   void OnWritten(bool ok) override;
 };

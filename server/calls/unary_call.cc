@@ -41,6 +41,7 @@ grpc::ServerUnaryReactor* UnaryCall::Start(CallEnvironment environment,
                                            grpc::ByteBuffer& response) {
   return StartOrRefuse(context, [&]() -> grpc::ServerUnaryReactor* {
     const auto call = std::make_shared<UnaryCall>(environment, context, response);
+    call->Enter();
     const absl::Status submitted = call->Submit(request);
     if (!submitted.ok()) call->FinishWith(NameTheOtherCall(submitted));
     return call.get();
@@ -63,7 +64,7 @@ void UnaryCall::Advance() {
     end_ = *outbox_->end();
     if (end_.ok()) end_ = Write(collected_, response_);
     collected_.Clear();
-    StartSending();
+    StartWaiting();
   }
   Finish(FinalStatus(end_));
 }

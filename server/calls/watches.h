@@ -80,14 +80,7 @@ class Watches {
       SendNext();
     }
 
-    // The call ends with `status` once nothing is in flight.
-    void End(const absl::Status& status) {
-      {
-        absl::MutexLock lock(&stream_mutex_);
-        if (!end_) end_ = status;
-      }
-      SendNext();
-    }
+    using MessageStream::End;
 
    private:
     void OnWritten(bool ok) override {
@@ -112,13 +105,10 @@ class Watches {
       told_ = true;
       return !known;
     }
-    std::optional<absl::Status> TakeEnd() override ABSL_EXCLUSIVE_LOCKS_REQUIRED(stream_mutex_) {
-      return end_;
-    }
     void GiveUp(const absl::Status& status) override {
       absl::MutexLock lock(&stream_mutex_);
       wanted_.reset();
-      if (!end_) end_ = status;
+      SetEnd(status);
     }
 
     Watches& watches_;
@@ -126,7 +116,6 @@ class Watches {
     std::optional<Message> wanted_ ABSL_GUARDED_BY(stream_mutex_);
     bool told_ ABSL_GUARDED_BY(stream_mutex_) = false;
     Message last_ ABSL_GUARDED_BY(stream_mutex_);  // what the client was told last, if it was told_
-    std::optional<absl::Status> end_ ABSL_GUARDED_BY(stream_mutex_);
   };
 
   static absl::Status Stopping() {
