@@ -117,7 +117,7 @@ GrpcServer::Options ServerOptions(const config::Options& options, const std::str
           .max_request_bytes = options.max_request_bytes,
           .stall_limit = options.stall_timeout,
           .version = version,
-          .imports = {engine.allow_import, {graph_bytes, stream_bytes}},
+          .imports = {options.allow_import, {graph_bytes, stream_bytes}},
           .request_stop = [&signals](std::optional<absl::Duration> timeout) {
             signals.RequestStop("Admin/Drain", timeout);
           }};

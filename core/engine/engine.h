@@ -34,6 +34,7 @@ using ComponentMode = pipeline::ComponentMode;
 using DType = device::DType;
 using pipeline::IsComponentName;
 using pipeline::kComponentNames;
+using pipeline::NoSuchComponent;
 
 // Filled by server/ from flags and the configuration file.
 struct Config {
@@ -57,7 +58,6 @@ struct Config {
   std::optional<int64_t> vae_tiling_above;
   bool compile_at_start = true;             // else only what can be loaded is; the rest is cold
   bool forbid_compile_after_ready = false;  // strict: whatever would compile is refused
-  bool allow_import = false;
 
   // Told of what does not stop the service and somebody should know: a cache directory that cannot
   // be used, an artifact that is damaged. Called from any thread; must not block. May be empty.

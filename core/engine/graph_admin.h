@@ -22,6 +22,12 @@ namespace latentd::engine {
 using CacheTier = compiler::Tier;
 using GraphState = compiler::GraphState;
 
+// Whether it can be loaded without being compiled first.
+inline bool IsCompiled(GraphState state) {
+  return state == GraphState::kCompiled || state == GraphState::kLoading ||
+         state == GraphState::kReady;
+}
+
 struct KeyField {
   std::string name;  // "graph", "options", "sources", "backend", "fingerprint"
   std::string value;
@@ -48,11 +54,11 @@ struct GraphEntry {
 };
 
 // Which graphs: all of them, or those that any of the lists names; a bucket means every graph that
-// it needs. Empty lists and no `all`: INVALID_ARGUMENT. NOT_FOUND names an id or bucket that is not
-// there.
+// it needs. NOT_FOUND names an id or bucket that is not there. Who takes a selector from somebody
+// checks its form: that it names something, and only components that there are.
 struct GraphSelector {
   bool all = false;
-  std::vector<std::string> ids;  // or unambiguous beginnings of at least 6 digits
+  std::vector<std::string> ids;  // or unambiguous beginnings
   std::vector<std::string> components;
   std::vector<pipeline::Size> buckets;
 };
@@ -115,7 +121,6 @@ class GraphAdmin {
  public:
   virtual ~GraphAdmin() = default;
 
-  // `selector` with nothing set: all.
   virtual absl::StatusOr<std::vector<GraphEntry>> List(const GraphSelector& selector) const = 0;
   virtual absl::StatusOr<GraphEntry> Find(const std::string& id) const = 0;
 
@@ -144,9 +149,9 @@ class GraphAdmin {
   // An artifact at a time; `take` returns false to stop.
   virtual absl::Status Export(const GraphSelector& selector,
                               const std::function<bool(std::string artifact)>& take) = 0;
-  // PERMISSION_DENIED unless Config::allow_import; DATA_LOSS. What was made for another machine or
-  // version is that graph's own FAILED_PRECONDITION; what nothing that is served needs is taken in,
-  // and the result says so.
+  // DATA_LOSS. What was made for another machine or version is that graph's own
+  // FAILED_PRECONDITION; what nothing that is served needs is taken in, and the result says so. Who
+  // takes graphs from somebody checks whether it may, and how large they are.
   virtual absl::StatusOr<EntryResult> Import(std::string artifact) = 0;
 
   virtual MemoryReport memory() const = 0;

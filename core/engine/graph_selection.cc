@@ -6,19 +6,15 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "core/base/error_details.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
-#include "core/pipeline/components.h"
 
 namespace latentd::engine {
 namespace {
 
 using compiler::GraphStatus;
 using Ids = std::set<std::string>;
-
-constexpr size_t kFewestDigits = 6;
 
 // As --precision spells it.
 std::string PrecisionName(device::DType dtype) {
@@ -46,10 +42,6 @@ absl::Status NoSuchGraph(absl::string_view what) {
 }
 
 absl::Status AddById(const std::string& id, const std::vector<GraphStatus>& all, Ids& chosen) {
-  if (id.size() < kFewestDigits) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("id \"", Excerpt(id), "\": must have at least ", kFewestDigits, " digits"));
-  }
   Ids found;
   for (const GraphStatus& info : all) {
     if (absl::StartsWith(info.id, id)) found.insert(info.id);
@@ -65,17 +57,11 @@ absl::Status AddById(const std::string& id, const std::vector<GraphStatus>& all,
   return absl::OkStatus();
 }
 
-absl::Status AddByComponent(const std::string& component, const std::vector<GraphStatus>& all,
-                            Ids& chosen) {
-  if (!pipeline::IsComponentName(component)) {
-    return absl::InvalidArgumentError(absl::StrCat("component \"", Excerpt(component),
-                                                   "\": must be one of ",
-                                                   absl::StrJoin(pipeline::kComponentNames, ", ")));
-  }
+void AddByComponent(const std::string& component, const std::vector<GraphStatus>& all,
+                    Ids& chosen) {
   for (const GraphStatus& info : all) {
     if (info.label.component == component) chosen.insert(info.id);
   }
-  return absl::OkStatus();
 }
 
 absl::Status AddByBucket(pipeline::Size bucket, const std::vector<GraphStatus>& all,
@@ -129,23 +115,12 @@ Ids NeededByOthers(const std::vector<pipeline::Size>& buckets, const Ids& select
 
 }  // namespace
 
-absl::Status CheckNotEmpty(const GraphSelector& selector) {
-  const bool any = selector.all || !selector.ids.empty() || !selector.components.empty() ||
-                   !selector.buckets.empty();
-  if (any) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      "the selector is empty: name ids, components or buckets, or set all");
-}
-
 absl::StatusOr<std::vector<GraphStatus>> Select(const GraphSelector& selector,
                                                 std::vector<GraphStatus> all,
                                                 const std::vector<BucketNeeds>& served) {
-  RETURN_IF_ERROR(CheckNotEmpty(selector));
   Ids chosen;
   for (const std::string& id : selector.ids) RETURN_IF_ERROR(AddById(id, all, chosen));
-  for (const std::string& component : selector.components) {
-    RETURN_IF_ERROR(AddByComponent(component, all, chosen));
-  }
+  for (const std::string& component : selector.components) AddByComponent(component, all, chosen);
   for (pipeline::Size bucket : selector.buckets) {
     RETURN_IF_ERROR(AddByBucket(bucket, all, served, chosen));
   }

@@ -15,9 +15,6 @@
 
 namespace latentd::engine {
 
-// INVALID_ARGUMENT if it selects nothing at all.
-absl::Status CheckNotEmpty(const GraphSelector& selector);
-
 // A bucket that is served, and the ids of every graph that its pictures need: those of its size,
 // and those that it shares with others (text encoders).
 struct BucketNeeds {
@@ -27,8 +24,7 @@ struct BucketNeeds {
 
 // Those of `all` that the selector means, in their order, each once; a bucket means the graphs of
 // that size and, where it is served, all that it needs. NOT_FOUND names an id or bucket that is not
-// there; INVALID_ARGUMENT an id that is too short or begins several, and a component that does not
-// exist.
+// there; INVALID_ARGUMENT an id that begins several.
 absl::StatusOr<std::vector<compiler::GraphStatus>> Select(const GraphSelector& selector,
                                                           std::vector<compiler::GraphStatus> all,
                                                           const std::vector<BucketNeeds>& served);

@@ -24,11 +24,6 @@ namespace {
 using compiler::GraphStatus;
 using compiler::GraphStore;
 
-bool IsCompiled(const GraphStatus& info) {
-  return info.state == GraphState::kCompiled || info.state == GraphState::kLoading ||
-         info.state == GraphState::kReady;
-}
-
 bool IsLoaded(const GraphStatus& info) {
   return info.state == GraphState::kReady || info.state == GraphState::kLoading;
 }
@@ -77,9 +72,7 @@ absl::StatusOr<std::vector<GraphStatus>> LocalGraphAdmin::SelectedToRelease(
 }
 
 absl::StatusOr<std::vector<GraphEntry>> LocalGraphAdmin::List(const GraphSelector& selector) const {
-  GraphSelector wanted = selector;
-  wanted.all = wanted.all || !CheckNotEmpty(selector).ok();
-  ASSIGN_OR_RETURN(const std::vector<GraphStatus> infos, Selected(wanted));
+  ASSIGN_OR_RETURN(const std::vector<GraphStatus> infos, Selected(selector));
   std::vector<GraphEntry> entries;
   entries.reserve(infos.size());
   for (const GraphStatus& info : infos) entries.push_back(EntryOf(info));
@@ -132,7 +125,6 @@ absl::StatusOr<WarmOutcome> LocalGraphAdmin::WarmSelected(
 
 absl::StatusOr<LocalGraphAdmin::WarmPlan> LocalGraphAdmin::PlanWarm(
     const GraphSelector& selector) const {
-  RETURN_IF_ERROR(CheckNotEmpty(selector));
   WarmPlan plan{.buckets = selector.buckets};
   if (selector.all) {
     for (const batching::Bucket& bucket : buckets().buckets().listed()) {
@@ -228,7 +220,7 @@ absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Save(const GraphSelect
   ASSIGN_OR_RETURN(const std::vector<GraphStatus> infos, Selected(selector));
   std::vector<std::string> names;
   for (const GraphStatus& info : infos) {
-    if (!IsCompiled(info)) names.push_back(info.label.ToText());
+    if (!IsCompiled(info.state)) names.push_back(info.label.ToText());
   }
   if (!names.empty()) {
     return WithReason(absl::FailedPreconditionError(
@@ -282,16 +274,7 @@ absl::Status LocalGraphAdmin::Export(const GraphSelector& selector,
 }
 
 absl::StatusOr<EntryResult> LocalGraphAdmin::Import(std::string file) {
-  if (!parts_.config.allow_import) {
-    return absl::PermissionDeniedError("this server takes no graphs from elsewhere: allow_import");
-  }
   RETURN_IF_ERROR(CheckOpen());
-  const int64_t limit = parts_.stores.disk != nullptr ? parts_.config.cache_max_bytes
-                                                      : parts_.config.graph_memory_bytes;
-  if (static_cast<int64_t>(file.size()) > limit) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the graph has ", file.size(), " bytes, and the cache may hold ", limit));
-  }
   const absl::StatusOr<compiler::ArtifactPointer> parsed = compiler::ParseArtifact(file);
   if (absl::IsFailedPrecondition(parsed.status())) return EntryResult{.status = parsed.status()};
   RETURN_IF_ERROR(parsed.status());

@@ -25,7 +25,6 @@ class LocalGraphAdmin : public GraphAdmin {
  public:
   // What an engine shows of itself. All must outlive the administration.
   struct Parts {
-    const Config& config;
     Stores& stores;
     const MemoryBudget& budget;
     const PictureLoop& loop;

@@ -3,7 +3,6 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 
 namespace latentd::pipeline {
 namespace {
@@ -26,8 +25,7 @@ bool IsReference(const ComponentModes& modes, absl::string_view component) {
 absl::Status CheckComponents(const ComponentModes& modes, bool has_refiner) {
   for (const auto& [name, mode] : modes) {
     if (IsComponentName(name)) continue;
-    return absl::InvalidArgumentError(absl::StrCat("there is no component ", name, "; there are ",
-                                                   absl::StrJoin(kComponentNames, ", ")));
+    return absl::InvalidArgumentError(NoSuchComponent(name));
   }
   if (!IsOff(modes, "unet_base")) return absl::OkStatus();
   if (has_refiner && !IsOff(modes, "unet_refiner") && !IsOff(modes, "vae_encoder")) {

@@ -11,7 +11,10 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "core/base/text.h"
 #include "core/device/dtype.h"
 
 namespace latentd::pipeline {
@@ -26,6 +29,12 @@ inline constexpr absl::string_view kComponentNames[] = {
 inline bool IsComponentName(absl::string_view name) {
   return std::find(std::begin(kComponentNames), std::end(kComponentNames), name) !=
          std::end(kComponentNames);
+}
+
+// What to say of a name that no component has.
+inline std::string NoSuchComponent(absl::string_view name) {
+  return absl::StrCat("there is no component \"", Excerpt(name), "\"; there are ",
+                      absl::StrJoin(kComponentNames, ", "));
 }
 
 // By name; what is not named is compiled.

@@ -24,11 +24,6 @@ using Stream = calls::QueuedStream<v1::GraphBytes>;
 
 constexpr size_t kMaxNamed = 8;
 
-bool IsCompiled(const engine::GraphEntry& entry) {
-  return entry.state != engine::GraphState::kCold && entry.state != engine::GraphState::kFailed &&
-         entry.state != engine::GraphState::kCompiling;
-}
-
 absl::Status NotCompiled(const std::vector<std::string>& ids) {
   return WithReason(absl::FailedPreconditionError(
                         absl::StrCat("these graphs are not compiled: ", ListSome(ids, kMaxNamed))),
@@ -78,7 +73,7 @@ class Export {
     ASSIGN_OR_RETURN(const std::vector<engine::GraphEntry> entries, graphs_.List(selector));
     std::vector<std::string> missing;
     for (const engine::GraphEntry& entry : entries) {
-      if (!IsCompiled(entry)) missing.push_back(entry.id);
+      if (!engine::IsCompiled(entry.state)) missing.push_back(entry.id);
       left_.push_back(entry.id);
     }
     return missing.empty() ? absl::OkStatus() : NotCompiled(missing);

@@ -5,7 +5,6 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "core/base/error_details.h"
 #include "core/base/text.h"
 #include "core/engine/engine.h"
@@ -39,10 +38,8 @@ void CheckIds(const v1::GraphSelector& selector, std::vector<FieldViolation>& vi
 void CheckComponents(const v1::GraphSelector& selector, std::vector<FieldViolation>& violations) {
   for (int i = 0; i < selector.components_size(); ++i) {
     if (engine::IsComponentName(selector.components(i))) continue;
-    violations.push_back(
-        {absl::StrCat("selector.components[", i, "]"),
-         absl::StrCat("there is no component \"", Excerpt(selector.components(i)), "\"; there are ",
-                      absl::StrJoin(engine::kComponentNames, ", "))});
+    violations.push_back({absl::StrCat("selector.components[", i, "]"),
+                          engine::NoSuchComponent(selector.components(i))});
   }
 }
 

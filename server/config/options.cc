@@ -79,7 +79,6 @@ absl::Status SetGraphs(const v1::ServerConfig& config, engine::Config& engine) {
   ASSIGN_OR_RETURN(engine.skipped_passes, ToNames("skip-passes", config.skip_passes()));
   engine.compile_at_start = config.compile_at_start();
   engine.forbid_compile_after_ready = config.forbid_compile_after_ready();
-  engine.allow_import = config.allow_import();
   return absl::OkStatus();
 }
 
@@ -104,6 +103,7 @@ absl::Status SetAddresses(const v1::ServerConfig& config, Options& options) {
 }
 
 absl::Status SetClients(const v1::ServerConfig& config, Options& options) {
+  options.allow_import = config.allow_import();
   ASSIGN_OR_RETURN(options.max_request_bytes,
                    ToBytes("max-request-bytes", config.max_request_bytes()));
   RETURN_IF_ERROR(CheckRange("max-request-bytes", options.max_request_bytes, kMinRequestLimit,

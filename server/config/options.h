@@ -18,6 +18,7 @@ struct Options {
   std::string health_listen;   // the same
   tls::TlsFiles tls_files;
   engine::Config engine;
+  bool allow_import = false;
   int64_t max_request_bytes = 0;
   int max_connections = 0;
   absl::Duration stall_timeout;

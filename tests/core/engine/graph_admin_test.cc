@@ -40,7 +40,6 @@ class GraphAdminTest : public ::testing::Test {
     directory_ = std::make_unique<TemporaryDirectory>();
     Config config = EnsembleConfig();
     config.cache_dir = directory_->File("cache");
-    config.allow_import = true;
     auto backend = WatchedBackend::Create([](const graph::Graph&) {
       gate_.Pass();
       return absl::OkStatus();
@@ -58,7 +57,7 @@ class GraphAdminTest : public ::testing::Test {
   static GraphAdmin& admin() { return engine_->graphs(); }
   // Those that the configured bucket needs, whatever other tests have warmed.
   static std::vector<GraphEntry> Configured() {
-    std::vector<GraphEntry> entries = *admin().List({});
+    std::vector<GraphEntry> entries = *admin().List({.all = true});
     std::erase_if(entries, [](const GraphEntry& entry) {
       return entry.bucket.width != 0 && entry.bucket != pipeline::Size{64, 64};
     });
@@ -105,16 +104,11 @@ TEST_F(GraphAdminTest, FindsByTheBeginningOfAnId) {
   const GraphEntry decoder = Only1("vae_decoder");
   ASSERT_OK_AND_ASSIGN(const GraphEntry found, admin().Find(decoder.id.substr(0, 12)));
   EXPECT_EQ(found.id, decoder.id);
-  EXPECT_THAT(admin().Find(decoder.id.substr(0, 5)),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("6 digits")));
   EXPECT_THAT(admin().Find("zzzzzzzz"),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("zzzzzzzz")));
 }
 
 TEST_F(GraphAdminTest, NamesWhatASelectorGetsWrong) {
-  EXPECT_THAT(admin().Save({}), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("empty")));
-  EXPECT_THAT(admin().Verify({.components = {"unet"}}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("unet_base")));
   EXPECT_THAT(admin().Load({.buckets = {{640, 64}}}),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("640x64")));
   const absl::Status sizes =
@@ -382,15 +376,6 @@ TEST(MemoryTest, IsHeldAsPredicted) {
   engine.RefreshMetrics();
   EXPECT_EQ(MetricOf(engine, metrics::kMemoryBytes, "weights"), report.weight_bytes);
   EXPECT_EQ(MetricOf(engine, metrics::kMemoryPredicted, "arena"), report.predicted.arena);
-}
-
-TEST_F(GraphAdminTest, TakesNothingFromElsewhereUnlessAllowed) {
-  Config config = SmallConfig();
-  config.compile_at_start = false;
-  ASSERT_OK_AND_ASSIGN(const auto engine, Engine::Create(config, SystemClock()));
-  ASSERT_OK(engine->Load());
-  EXPECT_THAT(engine->graphs().Import("anything"),
-              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("allow_import")));
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ TEST(OptionsTest, Defaults) {
   EXPECT_THAT(options.engine.components, IsEmpty());
   EXPECT_THAT(options.engine.skipped_passes, IsEmpty());
   EXPECT_TRUE(options.engine.compile_at_start);
-  EXPECT_FALSE(options.engine.forbid_compile_after_ready || options.engine.allow_import);
+  EXPECT_FALSE(options.engine.forbid_compile_after_ready || options.allow_import);
 }
 
 TEST(OptionsTest, TheCacheIsWhereUsersHaveTheirCaches) {
@@ -117,7 +117,7 @@ TEST(OptionsTest, EveryFlagOfGraphsHasItsEffect) {
                           Pair("vae_encoder", engine::ComponentMode::kOff)));
   EXPECT_THAT(options.engine.skipped_passes, ElementsAre("epilogues", "image_layout"));
   EXPECT_FALSE(options.engine.compile_at_start);
-  EXPECT_TRUE(options.engine.forbid_compile_after_ready && options.engine.allow_import);
+  EXPECT_TRUE(options.engine.forbid_compile_after_ready && options.allow_import);
   EXPECT_EQ(options.admin_listen, "unix:/run/a");
   EXPECT_EQ(options.metrics_listen, "127.0.0.1:0");
 }
