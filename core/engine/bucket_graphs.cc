@@ -50,20 +50,6 @@ std::map<std::string, GraphStatus> ById(std::vector<GraphStatus> list) {
   return infos;
 }
 
-absl::Status CheckCompiledIn(const std::map<std::string, GraphStatus>& infos,
-                             const GraphHandles& graphs) {
-  std::set<std::string> cold;
-  for (const compiler::GraphHandle& graph : graphs) {
-    const auto info = infos.find(GraphStore::IdOf(graph));
-    if (info == infos.end() || ColdnessOf(info->second.state) == nullptr) continue;
-    if (info->second.loadable) continue;
-    cold.insert(ColdnessText(info->second));
-  }
-  if (cold.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      ListSome(std::vector<std::string>(cold.begin(), cold.end()), kMostNamed, "; "));
-}
-
 bool IsWanted(const GraphStatus& info, const pipeline::PictureSpec& spec, bool image) {
   if (info.label.component == "vae_encoder" && !image) return false;
   const bool base = spec.model == pipeline::Model::kBase;
@@ -73,6 +59,32 @@ bool IsWanted(const GraphStatus& info, const pipeline::PictureSpec& spec, bool i
 }
 
 }  // namespace
+
+void ColdSizes::Keep(pipeline::Size size, const GraphHandles& graphs) {
+  Touch(size);
+  if (sizes_.empty() || sizes_.front().size != size) sizes_.push_front({.size = size});
+  Kept& kept = sizes_.front();
+  for (const compiler::GraphHandle& graph : graphs) {
+    const bool shared = GraphStore::LabelOf(graph).width == 0;
+    const auto end = kept.graphs.end();
+    if (shared || std::find(kept.graphs.begin(), end, graph) != end) continue;
+    kept.graphs.push_back(graph);
+    kept.bytes += GraphStore::DefinitionBytesOf(graph);
+  }
+  while (sizes_.size() > 1 && bytes() > max_bytes_) sizes_.pop_back();
+}
+
+void ColdSizes::Touch(pipeline::Size size) {
+  const auto found = std::find_if(sizes_.begin(), sizes_.end(),
+                                  [&](const Kept& kept) { return kept.size == size; });
+  if (found != sizes_.end()) sizes_.splice(sizes_.begin(), sizes_, found);
+}
+
+size_t ColdSizes::bytes() const {
+  size_t bytes = 0;
+  for (const Kept& kept : sizes_) bytes += kept.bytes;
+  return bytes;
+}
 
 BucketGraphs::BucketGraphs(const pipeline::Pipeline& pipeline, GraphStore& store, Options options)
     : pipeline_(pipeline), store_(store), options_(std::move(options)) {
@@ -237,14 +249,19 @@ std::vector<GraphStatus> BucketGraphs::Known() const {
   return infos;
 }
 
-absl::Status BucketGraphs::CheckCompiled(const GraphHandles& graphs) const {
-  return CheckCompiledIn(ById(store_.List()), graphs);
-}
-
 absl::Status BucketGraphs::CheckKnownCompiled(const pipeline::PictureSpec& resolved) const {
   ASSIGN_OR_RETURN(const GraphHandles graphs,
                    GraphsFor(resolved, !resolved.image.empty(), IfUnknown::kRefuse));
-  return CheckCompiledIn(ById(store_.Declared()), graphs);
+  const Infos infos = ById(store_.Declared());
+  std::set<std::string> cold;
+  for (const compiler::GraphHandle& graph : graphs) {
+    const auto info = infos.find(GraphStore::IdOf(graph));
+    if (info == infos.end() || ColdnessOf(info->second.state) == nullptr) continue;
+    if (!info->second.loadable) cold.insert(ColdnessText(info->second));
+  }
+  if (cold.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      ListSome(std::vector<std::string>(cold.begin(), cold.end()), kMostNamed, "; "));
 }
 
 absl::StatusOr<MemoryPrediction> BucketGraphs::Predict(GraphHandles graphs,

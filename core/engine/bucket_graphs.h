@@ -1,11 +1,11 @@
 // The buckets that are served, which graphs each of them needs, how those stand, and what memory
 // they would hold. Declares graphs; compiles and loads none.
-//
-// Thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <string>
@@ -18,16 +18,46 @@
 #include "absl/types/span.h"
 #include "core/batching/buckets.h"
 #include "core/compiler/graph_store.h"
-#include "core/engine/cold_sizes.h"
 #include "core/engine/engine.h"
 #include "core/engine/graph_selection.h"
-#include "core/engine/memory_tally.h"
+#include "core/engine/memory_budget.h"
 #include "core/pipeline/pipeline.h"
 
 namespace latentd::engine {
 
 using GraphHandles = std::vector<compiler::GraphHandle>;
 
+// Sizes that are no buckets and were compiled for requests with COLD_OK: their graphs are kept, so
+// that the next request finds them, up to a number of bytes. Those used least recently leave; what
+// was compiled for them stays on disk.
+//
+// Not thread-safe.
+class ColdSizes {
+ public:
+  // `max_bytes` bounds the graphs as they were declared; the size that was kept last stays whatever
+  // it has.
+  explicit ColdSizes(size_t max_bytes) : max_bytes_(max_bytes) {}
+
+  // What one picture of the size needs, beside what is kept for it already.
+  void Keep(pipeline::Size size, const GraphHandles& graphs);
+  // The size was used. OK for one that is not kept.
+  void Touch(pipeline::Size size);
+
+  size_t bytes() const;
+  size_t count() const { return sizes_.size(); }
+
+ private:
+  struct Kept {
+    pipeline::Size size;
+    GraphHandles graphs;  // of that size only: what every size shares is kept anyway
+    size_t bytes = 0;
+  };
+
+  const size_t max_bytes_;
+  std::list<Kept> sizes_;  // the one used last first
+};
+
+// Thread-safe.
 class BucketGraphs {
  public:
   // Of the graphs of sizes that are not served, as they were declared: some 100 sizes of SDXL,
@@ -85,10 +115,9 @@ class BucketGraphs {
   // for others; not what somebody only asked about.
   std::vector<compiler::GraphStatus> Known() const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // FAILED_PRECONDITION naming those that would have to be compiled first.
-  absl::Status CheckCompiled(const GraphHandles& graphs) const;
-  // The same for what pictures of this spec need, as far as is known without asking the disk, and
-  // building nothing. REQUIRES: as GraphsFor.
+  // FAILED_PRECONDITION naming those graphs that pictures of this spec need and that would have to
+  // be compiled first, as far as is known without asking the disk; builds nothing. REQUIRES: as
+  // GraphsFor.
   absl::Status CheckKnownCompiled(const pipeline::PictureSpec& resolved) const;
 
   // What these buckets hold together, and `graphs` beside theirs, with the state of one picture.
@@ -135,6 +164,12 @@ class BucketGraphs {
   mutable absl::Mutex mutex_;
   std::vector<Served> served_ ABSL_GUARDED_BY(mutex_);
   ColdSizes cold_ ABSL_GUARDED_BY(mutex_){kMostColdBytes};
+};
+
+// What the checkpoints gave: set once, before the engine's state leaves kLoading.
+struct Models {
+  std::unique_ptr<const pipeline::Pipeline> pipeline;
+  std::unique_ptr<BucketGraphs> buckets;  // of the pipeline
 };
 
 }  // namespace latentd::engine

@@ -1,30 +1,38 @@
 #include "core/engine/cold_requests.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "core/base/out_of_memory.h"
+#include "core/base/status_macros.h"
 
 namespace latentd::engine {
+namespace {
 
-bool ColdRequests::Add(std::shared_ptr<Job> job, pipeline::PictureSpec picture) {
-  absl::MutexLock lock(&mutex_);
-  waiting_.push_back({std::move(job), std::move(picture)});
-  return !std::exchange(served_, true);
+using compiler::GetMode;
+
+absl::Status CancelledByClient() { return absl::CancelledError("the request was cancelled"); }
+
+}  // namespace
+
+absl::Status ColdRequests::Add(const std::shared_ptr<Job>& job, pipeline::PictureSpec picture) {
+  const absl::Status added = CatchOutOfMemory([&] {
+    Hold(job, std::move(picture));
+    return absl::OkStatus();
+  });
+  if (!added.ok()) Remove(job->handle);
+  return added;
 }
 
-ColdRequests::Begun ColdRequests::BeginNext() {
+void ColdRequests::Hold(const std::shared_ptr<Job>& job, pipeline::PictureSpec picture) {
   absl::MutexLock lock(&mutex_);
-  for (Waiting& request : waiting_) {
-    if (std::exchange(request.begun, true)) continue;
-    return {request.job, !request.picture.image.empty()};
-  }
-  return {};
+  waiting_.push_back({job, std::move(picture)});
+  if (served_) return;
+  parts_.preparing.Add([this] { PrepareNext(); });
+  served_ = true;
 }
 
-bool ColdRequests::HasMore() {
-  absl::MutexLock lock(&mutex_);
-  served_ = std::any_of(waiting_.begin(), waiting_.end(),
-                        [](const Waiting& request) { return !request.begun; });
-  return served_;
-}
+void ColdRequests::Remove(uint64_t handle) { Extract(handle); }
 
 std::optional<ColdRequests::Waiting> ColdRequests::Extract(uint64_t handle) {
   absl::MutexLock lock(&mutex_);
@@ -43,7 +51,21 @@ std::optional<pipeline::PictureSpec> ColdRequests::Take(uint64_t handle) {
   return std::move(request->picture);
 }
 
-void ColdRequests::Remove(uint64_t handle) { Extract(handle); }
+ColdRequests::Begun ColdRequests::BeginNext() {
+  absl::MutexLock lock(&mutex_);
+  for (Waiting& request : waiting_) {
+    if (std::exchange(request.begun, true)) continue;
+    return {request.job, !request.picture.image.empty()};
+  }
+  return {};
+}
+
+bool ColdRequests::HasMore() {
+  absl::MutexLock lock(&mutex_);
+  served_ = std::any_of(waiting_.begin(), waiting_.end(),
+                        [](const Waiting& request) { return !request.begun; });
+  return served_;
+}
 
 int64_t ColdRequests::image_bytes() const {
   absl::MutexLock lock(&mutex_);
@@ -52,6 +74,86 @@ int64_t ColdRequests::image_bytes() const {
     bytes += static_cast<int64_t>(request.picture.image.size());
   }
   return bytes;
+}
+
+absl::Status ColdRequests::AddTask(const std::function<void()>& task) {
+  return CatchOutOfMemory([&] {
+    parts_.preparing.Add(task);
+    return absl::OkStatus();
+  });
+}
+
+// In turns with what else the thread has to do, unless there is no memory for the task.
+void ColdRequests::PrepareNext() {
+  do {
+    Prepare(BeginNext());
+    parts_.graphs.DropUnused();
+    parts_.changed();
+  } while (HasMore() && !AddTask([this] { PrepareNext(); }).ok());
+}
+
+void ColdRequests::Prepare(const Begun& request) {
+  if (request.job == nullptr) return;
+  Job& job = *request.job;
+  absl::Status started = CancelledByClient();
+  if (parts_.loop.IsWanted(job.handle)) started = CatchOutOfMemory([&] { return Start(request); });
+  Remove(job.handle);
+  if (started.ok() || !parts_.loop.IsWanted(job.handle)) return;
+  if (IsCold(started)) started = ColdBucket(job.spec.picture, started);
+  parts_.metrics.RejectedLater(started);
+  parts_.loop.Fail(job, std::move(started));
+}
+
+absl::Status ColdRequests::Start(const Begun& request) {
+  Job& job = *request.job;
+  BucketGraphs& buckets = *parts_.models.buckets;
+  const pipeline::PictureSpec& picture = job.spec.picture;
+  const pipeline::Size size = *picture.executed_size;
+  const bool may_compile = picture.bucket_policy == pipeline::BucketPolicy::kColdOk;
+  ASSIGN_OR_RETURN(const GraphHandles graphs,
+                   buckets.GraphsFor(picture, request.has_image, BucketGraphs::IfUnknown::kBuild));
+  const compiler::Purpose purpose{.mode = may_compile ? GetMode::kCompile : GetMode::kLoad,
+                                  .reason = compiler::Reason::kColdRequest,
+                                  .evict_unused_since = parts_.graphs.MarkWanted(graphs)};
+  if (may_compile) {
+    RETURN_IF_ERROR(parts_.admission.CheckFits(picture, request.has_image, graphs,
+                                               purpose.evict_unused_since,
+                                               [&] { return parts_.loop.IsWanted(job.handle); }));
+  }
+  const absl::StatusOr<Executables> executables = GetAll(job, graphs, purpose);
+  // A failure of compiling is remembered with the graphs.
+  const bool gone =
+      absl::IsResourceExhausted(executables.status()) || absl::IsCancelled(executables.status());
+  if (!gone) buckets.KeepCold(size, graphs);
+  RETURN_IF_ERROR(executables.status());
+  std::optional<pipeline::PictureSpec> whole = Take(job.handle);
+  if (!whole.has_value()) return CancelledByClient();
+  ASSIGN_OR_RETURN(auto pictures, parts_.models.pipeline->Start(*std::move(whole), purpose));
+  buckets.SetOutcome(size, absl::OkStatus());
+  parts_.loop.Begin(job, std::move(pictures));
+  return absl::OkStatus();
+}
+
+// A graph at a time, since the client may go meanwhile.
+absl::StatusOr<ColdRequests::Executables> ColdRequests::GetAll(const Job& job,
+                                                               const GraphHandles& graphs,
+                                                               const compiler::Purpose& purpose) {
+  Executables executables;
+  for (const compiler::GraphHandle& graph : graphs) {
+    if (!parts_.loop.IsWanted(job.handle)) return CancelledByClient();
+    ASSIGN_OR_RETURN(executables.emplace_back(), parts_.graphs.Get(graph, purpose));
+  }
+  return executables;
+}
+
+void ColdRequests::LookAtDisk() {
+  if (looks_at_disk_.exchange(true)) return;
+  const absl::Status added = AddTask([this] {
+    looks_at_disk_ = false;
+    parts_.graphs.RefreshMetrics();
+    parts_.changed();
+  });
+  if (!added.ok()) looks_at_disk_ = false;
 }
 
 }  // namespace latentd::engine

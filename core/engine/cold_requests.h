@@ -1,43 +1,59 @@
-// Requests that were accepted and wait until their graphs are there: what is held for each of them,
-// in the order in which they came. Init images are most of it, and go when a request is cancelled,
-// not when its turn comes.
+// Requests that were admitted and whose graphs are not ready: holds what their pictures are made of
+// while they wait, makes their graphs ready on the preparing thread, one request at a time in the
+// order in which they came and in turns with what operators warm, and begins them. What they would
+// need is predicted before any of it is compiled, and what is refused leaves nothing behind.
 //
-// Holds no more than what the queue admitted. Thread-safe.
+// Init images are most of what is held, and go when a request is cancelled, not when its turn
+// comes. Holds no more than what the queue admitted. Thread-safe.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <optional>
-#include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "core/base/worker.h"
+#include "core/compiler/graph_store.h"
+#include "core/engine/admission.h"
+#include "core/engine/bucket_graphs.h"
+#include "core/engine/engine_metrics.h"
 #include "core/engine/job.h"
-#include "core/pipeline/picture_spec.h"
+#include "core/engine/picture_loop.h"
 
 namespace latentd::engine {
 
 class ColdRequests {
  public:
-  // `picture` is resolved and has its executed_size. True: nobody serves the requests that wait,
-  // and the caller has to see to it that somebody calls BeginNext.
-  [[nodiscard]] bool Add(std::shared_ptr<Job> job, pipeline::PictureSpec picture)
+  // All must outlive this, and `preparing` have stopped before it goes.
+  struct Parts {
+    const Models& models;
+    compiler::GraphStore& graphs;
+    Admission& admission;
+    PictureLoop& loop;
+    EngineMetrics& metrics;
+    Worker& preparing;
+    std::function<void()> changed;  // called when graphs came or went
+  };
+  explicit ColdRequests(Parts parts) : parts_(std::move(parts)) {}
+
+  // The loop has admitted the job, without pictures; `picture` is what they are made of: resolved,
+  // with its executed_size and its image. RESOURCE_EXHAUSTED: nothing is held for it.
+  absl::Status Add(const std::shared_ptr<Job>& job, pipeline::PictureSpec picture)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  struct Begun {
-    std::shared_ptr<Job> job;  // null: nothing waits
-    bool has_image = false;
-  };
-  // The oldest that has not begun. It stays, with its image, until Take or Remove.
-  Begun BeginNext() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Whether more wait; false: the next Add returns true.
-  bool HasMore() ABSL_LOCKS_EXCLUDED(mutex_);
-
-  // What the pictures are made of; nothing if the request was removed. It is no longer held then.
-  std::optional<pipeline::PictureSpec> Take(uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_);
   // Frees what is held for the request before it returns. OK for any handle.
   void Remove(uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Has the preparing thread find out what another process has compiled since: the next request
+  // may find it. One look at a time waits, however often this is called.
+  void LookAtDisk();
 
   // Of the init images.
   int64_t image_bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -48,11 +64,35 @@ class ColdRequests {
     pipeline::PictureSpec picture;
     bool begun = false;
   };
+  struct Begun {
+    std::shared_ptr<Job> job;  // null: nothing waits
+    bool has_image = false;
+  };
+  // Held by whoever starts pictures, so that none leaves before all are there.
+  using Executables = std::vector<compiler::ExecutablePointer>;
 
+  void Hold(const std::shared_ptr<Job>& job, pipeline::PictureSpec picture)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // The oldest that has not begun. It stays, with its image, until Take or Remove.
+  Begun BeginNext() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Whether more wait; false: the next that is added is to add a task again.
+  bool HasMore() ABSL_LOCKS_EXCLUDED(mutex_);
+  // What the pictures are made of; nothing if the request was removed. It is no longer held then.
+  std::optional<pipeline::PictureSpec> Take(uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_);
   std::optional<Waiting> Extract(uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // On the preparing thread.
+  absl::Status AddTask(const std::function<void()>& task);
+  void PrepareNext();
+  void Prepare(const Begun& request);
+  absl::Status Start(const Begun& request);
+  absl::StatusOr<Executables> GetAll(const Job& job, const GraphHandles& graphs,
+                                     const compiler::Purpose& purpose);
+
+  const Parts parts_;
+  std::atomic<bool> looks_at_disk_ = false;  // a task that does waits
   mutable absl::Mutex mutex_;
-  bool served_ ABSL_GUARDED_BY(mutex_) = false;  // somebody is to call BeginNext
+  bool served_ ABSL_GUARDED_BY(mutex_) = false;  // a task is to call BeginNext
   std::list<Waiting> waiting_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "core/base/text.h"
 
 namespace latentd::engine {
@@ -11,7 +12,42 @@ bool IsLast(const Event& event) {
   return std::holds_alternative<Completed>(event) || std::holds_alternative<Failed>(event);
 }
 
+absl::Duration Timings::*TimeOf(Stage stage) {
+  switch (stage) {
+    case Stage::kTextEncode:
+      return &Timings::text_encode;
+    case Stage::kVaeEncode:
+      return &Timings::vae_encode;
+    case Stage::kBase:
+      return &Timings::base;
+    case Stage::kRefiner:
+      return &Timings::refiner;
+    case Stage::kVaeDecode:
+      return &Timings::vae_decode;
+    case Stage::kImageEncode:
+      return &Timings::image_encode;
+  }
+  return &Timings::total;
+}
+
 }  // namespace
+
+Stage StageOf(const pipeline::Picture& picture) {
+  switch (picture.next) {
+    case batching::UnitKind::kText:
+      return Stage::kTextEncode;
+    case batching::UnitKind::kEncode:
+      return Stage::kVaeEncode;
+    case batching::UnitKind::kStep:
+      return picture.model() == pipeline::Model::kBase ? Stage::kBase : Stage::kRefiner;
+    case batching::UnitKind::kDecode:
+      return Stage::kVaeDecode;
+    case batching::UnitKind::kWait:
+    case batching::UnitKind::kDone:
+      break;
+  }
+  return Stage::kImageEncode;
+}
 
 Job::Job(uint64_t handle, const pipeline::Pipeline& pipeline, GenerateSpec resolved,
          std::shared_ptr<EventSink> sink, absl::Time submitted)
@@ -33,6 +69,22 @@ void Job::PublishLocked(Event event) {
   if (ended_) return;
   ended_ = IsLast(event);
   sink_->OnEvent(std::move(event));
+}
+
+void Job::AddTime(Stage stage, absl::Duration duration) { timings.*TimeOf(stage) += duration; }
+
+Completed Job::Completion() const {
+  const pipeline::PictureSpec& picture = spec.picture;
+  Completed completed{.timings = timings,
+                      .effective = picture,
+                      .executed_size = *picture.executed_size,
+                      .dropped_tokens = dropped_tokens,
+                      .warnings = warnings};
+  if (dropped_tokens > 0) {
+    completed.warnings.push_back(
+        absl::StrFormat("the prompt was cut: its last %d tokens were not read", dropped_tokens));
+  }
+  return completed;
 }
 
 }  // namespace latentd::engine

@@ -20,6 +20,9 @@
 
 namespace latentd::engine {
 
+// The stage that the picture's next unit belongs to.
+Stage StageOf(const pipeline::Picture& picture);
+
 class Job {
  public:
   // `spec` is resolved, with its executed_size and without its image. The pipeline must outlive the
@@ -35,6 +38,11 @@ class Job {
   void PublishLocked(Event event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(publishing_);
 
   int picture_count() const { return static_cast<int>(spec.picture.seeds.size()); }
+
+  // To `timings`.
+  void AddTime(Stage stage, absl::Duration duration);
+  // REQUIRES: all pictures are finished.
+  Completed Completion() const;
 
   const uint64_t handle;
   const pipeline::Pipeline& pipeline;

@@ -1,8 +1,7 @@
 #include "core/engine/local_engine.h"
 
-#include <malloc.h>
-
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,16 +9,15 @@
 #include "core/base/memory_limit.h"
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
-#include "core/engine/cold_bucket.h"
-#include "core/engine/memory_report.h"
-#include "core/engine/reporting.h"
+#include "core/base/text.h"
 #include "core/engine/serving.h"
+#include "core/engine/start_up.h"
+#include "core/pipeline/limits.h"
 
 namespace latentd::engine {
 namespace {
 
 using compiler::GetMode;
-using pipeline::BucketPolicy;
 
 // Finished pictures may hold an eighth of the memory: that is 256 MiB from 2 GiB on.
 int64_t ResultBytesOf(const Config& config) {
@@ -28,6 +26,51 @@ int64_t ResultBytesOf(const Config& config) {
   const int64_t memory =
       config.memory_bytes > 0 ? std::min(config.memory_bytes, available) : available;
   return std::min(PictureLoop::Options().result_bytes, memory / kShare);
+}
+
+// What a server that is ready refuses all the same; empty: nothing.
+std::string RestrictionOf(const Config& config) {
+  if (!pipeline::IsOff(config.components, "unet_base")) return "";
+  return "unet_base is off (--components), so that only the refiner draws, from an image: requests "
+         "without model MODEL_REFINER are refused";
+}
+
+std::string NameOf(const ModelInfo& model) {
+  const auto path = std::filesystem::path(model.path).lexically_normal();
+  return path.has_filename() ? path.filename() : path.parent_path().filename();
+}
+
+ModelInfo InfoOf(const pipeline::SdxlModel& model, absl::string_view component) {
+  return {std::string(component), model.path(), model.pipeline_class()};
+}
+
+Capabilities CapabilitiesOf(const pipeline::Pipeline& pipeline, const Config& config,
+                            std::vector<ServerStatus::Bucket> buckets) {
+  Capabilities capabilities;
+  if (!pipeline::IsOff(config.components, "unet_base")) {
+    capabilities.models.push_back(InfoOf(pipeline.base(), "base"));
+  }
+  if (pipeline.refiner() != nullptr) {
+    capabilities.models.push_back(InfoOf(*pipeline.refiner(), "refiner"));
+  }
+  capabilities.can_refine = pipeline.refiner() != nullptr &&
+                            !pipeline::IsOff(config.components, "unet_base") &&
+                            !pipeline::IsOff(config.components, "unet_refiner");
+  capabilities.default_size = pipeline.traits().default_size;
+  capabilities.schedulers = schedulers::SupportedSchedulers();
+  capabilities.default_scheduler = pipeline.default_scheduler();
+  capabilities.min_side = pipeline::kMinSide;
+  capabilities.max_side = pipeline::kMaxSide;
+  capabilities.side_multiple = pipeline.traits().side_multiple;
+  capabilities.max_pixels = pipeline::kMaxPixels;
+  capabilities.min_steps = pipeline::kMinSteps;
+  capabilities.max_steps = pipeline::kMaxSteps;
+  capabilities.max_guidance_scale = pipeline::kMaxGuidanceScale;
+  capabilities.max_images_per_prompt = pipeline::kMaxImagesPerPrompt;
+  capabilities.queue_capacity = config.queue_capacity;
+  capabilities.backend = config.backend;
+  capabilities.buckets = std::move(buckets);
+  return capabilities;
 }
 
 }  // namespace
@@ -40,16 +83,22 @@ LocalEngine::LocalEngine(Config config, std::unique_ptr<backends::Backend> backe
       backend_(std::move(backend)),
       stores_(config_, *backend_, clock, registry_, stop_,
               [this](const auto& label, const auto& needs, const auto& leaves) {
-                return CheckFits(label, needs, leaves);
+                return memory_.CheckFits(label, needs, leaves);
               }),
+      admission_(config_, models_, stores_.graphs, budget_),
       loop_({.queue_capacity = config_.queue_capacity, .result_bytes = ResultBytesOf(config_)},
             backend_->device(), metrics_, clock),
-      refused_(/*grows=*/!config_.vae_tiling_above.has_value()),
+      cold_({.models = models_,
+             .graphs = stores_.graphs,
+             .admission = admission_,
+             .loop = loop_,
+             .metrics = metrics_,
+             .preparing = preparing_,
+             .changed = [this] { ShowBuckets(); }}),
+      memory_({.stores = stores_, .loop = loop_, .cold = cold_, .budget = budget_}),
       warming_(stores_.graphs, preparing_, stop_, clock),
       admin_({.stores = stores_,
-              .budget = budget_,
-              .loop = loop_,
-              .cold = cold_,
+              .memory = memory_,
               .preparing = preparing_,
               .warming = warming_,
               .stop = stop_,
@@ -61,53 +110,66 @@ LocalEngine::LocalEngine(Config config, std::unique_ptr<backends::Backend> backe
 
 LocalEngine::~LocalEngine() { Drain(clock_.Monotonic()); }
 
-void LocalEngine::Drain(absl::Time deadline) {
-  stop_ = true;
-  board_.Update([](ServerStatus& status) { status.state = State::kDraining; });
-  loop_.Drain(deadline);
+absl::Status LocalEngine::Load() {
+  return StartUp({.config = config_,
+                  .clock = clock_,
+                  .registry = registry_,
+                  .board = board_,
+                  .stores = stores_,
+                  .budget = budget_,
+                  .warming = warming_,
+                  .models = models_,
+                  .stop = stop_,
+                  .loaded = [this] { OpenModels(); },
+                  .show_buckets = [this](bool warmed) { ShowBuckets(warmed); }})
+      .Run();
 }
 
-absl::Status LocalEngine::CheckFits(const compiler::GraphLabel& label,
-                                    const backends::MemoryNeeds& needs,
-                                    const compiler::Eviction& leaves) {
-  MemoryReport report;
-  report.weight_bytes = static_cast<int64_t>(stores_.weights.bytes_held());
-  AddGraphs(stores_.graphs.totals(), report);
-  AddPictures(loop_, cold_, report);
-  report.available_bytes = MeasureAvailableMemory().bytes;
-  // What fits with none of its weights held fits; only else is it worth finding out which are.
-  absl::Status fits = budget_.Check(label, needs, {}, report, report.available_bytes);
-  if (fits.ok()) return fits;
-  // malloc keeps what was freed, and the system counts it as used.
-  malloc_trim(0);
-  report.available_bytes = MeasureAvailableMemory().bytes;
-  const std::vector<weights::WeightInfo> held = stores_.weights.List();
-  TakeAway(leaves, needs, held, report);
-  return budget_.Check(label, needs, held, report, report.available_bytes);
+void LocalEngine::OpenModels() {
+  admin_.Open(*models_.buckets);
+  for (const ModelInfo& model : CapabilitiesOf(*models_.pipeline, config_, {}).models) {
+    registry_.GetGauge(metrics::kModelInfo, {NameOf(model), model.class_name, config_.backend})
+        .Set(1);
+  }
+  watch_.Open(models_.pipeline->CheckpointFiles());
+}
+
+void LocalEngine::ShowBuckets(bool warmed) {
+  // Asked within Update, so that what is newer is shown later.
+  board_.Update([&](ServerStatus& status) {
+    status.buckets.clear();
+    std::vector<std::string> missing;
+    for (const BucketGraphs::BucketState& state : models_.buckets->BucketStates()) {
+      const ServerStatus::Bucket& bucket = state.bucket;
+      status.buckets.push_back(bucket);
+      if (!state.configured) continue;
+      const std::string name = SizeText(bucket.size);
+      registry_.GetGauge(metrics::kBucketWarm, {name}).Set(state.warm ? 1 : 0);
+      if (!bucket.ready) missing.push_back(absl::StrCat(name, ": ", bucket.reason));
+    }
+    for (const std::string& path : watch_.edited()) {
+      missing.push_back(absl::StrCat(path, " was changed while it is in use: restart the server"));
+    }
+    if (!warmed && status.state != State::kReady && status.state != State::kDegraded) return;
+    status.state = missing.empty() ? State::kReady : State::kDegraded;
+    status.reason = missing.empty() ? RestrictionOf(config_) : ListSome(missing, kMostNamed, "; ");
+  });
+}
+
+void LocalEngine::RefreshMetrics() {
+  memory_.Show(registry_);
+  registry_.GetGauge(metrics::kUnitOverdue).Set(CheckLoop().overdue.has_value() ? 1 : 0);
+  if (!admin_.is_open()) return;
+  stores_.graphs.RefreshMetrics();
+  ShowBuckets();
 }
 
 Capabilities LocalEngine::capabilities() const {
-  return CapabilitiesOf(*pipeline_, config_, board_.status().buckets);
+  return CapabilitiesOf(*models_.pipeline, config_, board_.status().buckets);
 }
 
 std::vector<FieldViolation> LocalEngine::Validate(const GenerateSpec& spec) const {
-  return GetFieldViolations(Resolve(spec.picture, spec.output).status());
-}
-
-// Every default filled in, and the bucket chosen.
-absl::StatusOr<pipeline::PictureSpec> LocalEngine::Resolve(
-    pipeline::PictureSpec picture, const image::EncodeOptions& output) const {
-  absl::StatusOr<pipeline::PictureSpec> resolved = pipeline_->Resolve(std::move(picture));
-  std::vector<FieldViolation> violations = GetFieldViolations(resolved.status());
-  if (!resolved.ok() && violations.empty()) return resolved.status();
-  const int quality = output.quality;
-  if (quality < 1 || quality > 100) {
-    violations.push_back({"output.quality", absl::StrCat("must be 1 to 100, is ", quality)});
-  }
-  if (!violations.empty()) return InvalidFields(violations);
-  ASSIGN_OR_RETURN(resolved->executed_size, buckets_->Choose({*resolved->width, *resolved->height},
-                                                             resolved->bucket_policy));
-  return resolved;
+  return GetFieldViolations(admission_.Resolve(spec.picture, spec.output).status());
 }
 
 absl::StatusOr<uint64_t> LocalEngine::Submit(GenerateSpec spec, std::shared_ptr<EventSink> sink) {
@@ -124,32 +186,42 @@ absl::StatusOr<uint64_t> LocalEngine::TrySubmit(GenerateSpec spec,
   std::string image = std::exchange(spec.picture.image, {});
   const pipeline::PictureSpec asked = spec.picture;
   spec.picture.image = std::move(image);
-  ASSIGN_OR_RETURN(pipeline::PictureSpec picture, Resolve(std::move(spec.picture), spec.output));
-  std::vector<std::string> warnings = pipeline_->UnusedParameters(asked, picture);
+  ASSIGN_OR_RETURN(pipeline::PictureSpec picture,
+                   admission_.Resolve(std::move(spec.picture), spec.output));
+  std::vector<std::string> warnings = models_.pipeline->UnusedParameters(asked, picture);
   const size_t image_bytes = picture.image.size();
   image = std::exchange(picture.image, {});
   spec.picture = picture;
   picture.image = std::move(image);
-  RETURN_IF_ERROR(CheckResponseBytes(spec));
-  auto pictures =
-      CatchOutOfMemory([&] { return pipeline_->TryStart(picture, {.mode = GetMode::kReady}); });
-  if (!pictures.ok() && !IsCold(pictures.status())) return pictures.status();
-  if (!pictures.ok()) RETURN_IF_ERROR(CheckPreparable(picture));
-  const auto job = std::make_shared<Job>(loop_.NextHandle(), *pipeline_, std::move(spec),
+  RETURN_IF_ERROR(Admission::CheckResponseBytes(spec));
+  ASSIGN_OR_RETURN(Pictures pictures, StartIfReady(picture));
+  const auto job = std::make_shared<Job>(loop_.NextHandle(), *models_.pipeline, std::move(spec),
                                          std::move(sink), clock_.Monotonic());
   job->warnings = std::move(warnings);
-  if (pictures.ok()) job->pictures = *std::move(pictures);
-  const bool adjusted = *job->spec.picture.executed_size !=
-                        pipeline::Size{*job->spec.picture.width, *job->spec.picture.height};
+  job->pictures = std::move(pictures);
   const bool cold = job->pictures.empty();
   RETURN_IF_ERROR(loop_.Admit(job, image_bytes));
-  if (adjusted) metrics_.Adjusted(job->spec.picture.bucket_policy);
+  const pipeline::PictureSpec& resolved = job->spec.picture;
+  if (*resolved.executed_size != pipeline::Size{*resolved.width, *resolved.height}) {
+    metrics_.Adjusted(resolved.bucket_policy);
+  }
   if (!cold) {
-    buckets_->Touch(*job->spec.picture.executed_size);
-  } else if (!AddCold(job, std::move(picture)).ok()) {
+    models_.buckets->Touch(*resolved.executed_size);
+  } else if (!cold_.Add(job, std::move(picture)).ok()) {
     loop_.Abandon(job->handle);
   }
   return job->handle;
+}
+
+// None where their graphs have to be made ready first, and may be.
+absl::StatusOr<LocalEngine::Pictures> LocalEngine::StartIfReady(pipeline::PictureSpec& picture) {
+  auto pictures = CatchOutOfMemory(
+      [&] { return models_.pipeline->TryStart(picture, {.mode = GetMode::kReady}); });
+  if (pictures.ok() || !IsCold(pictures.status())) return pictures;
+  const absl::Status may_wait = admission_.CheckCold(picture);
+  if (absl::IsFailedPrecondition(may_wait)) cold_.LookAtDisk();
+  RETURN_IF_ERROR(may_wait);
+  return Pictures();
 }
 
 // The loop ends the request between two units; what is held for it goes now.
@@ -158,41 +230,10 @@ void LocalEngine::Cancel(uint64_t handle) {
   loop_.Cancel(handle);
 }
 
-absl::Status LocalEngine::CheckResponseBytes(const GenerateSpec& resolved) const {
-  if (resolved.max_response_bytes <= 0) return absl::OkStatus();
-  const pipeline::PictureSpec& picture = resolved.picture;
-  const int64_t bytes = *picture.num_images_per_prompt *
-                        MaxEncodedBytes({*picture.width, *picture.height}, resolved.output.format);
-  if (bytes <= resolved.max_response_bytes) return absl::OkStatus();
-  return WithReason(absl::InvalidArgumentError(absl::StrCat("the answer could have ", bytes,
-                                                            " bytes of pictures, and may have ",
-                                                            resolved.max_response_bytes)),
-                    "RESPONSE_TOO_LARGE");
-}
-
-// Of a bucket that did not fit the last time: whether it does now, evicting what is idle.
-absl::Status LocalEngine::CheckRoom(pipeline::Size bucket) {
-  absl::Status failure = buckets_->MemoryFailure(bucket);
-  if (failure.ok()) return failure;
-  ASSIGN_OR_RETURN(const GraphHandles graphs, buckets_->GraphsOf(bucket));
-  const uint64_t now = stores_.graphs.MarkWanted(graphs);
-  for (const compiler::GraphHandle& graph : graphs) {
-    RETURN_IF_ERROR(stores_.graphs.CheckRoom(graph, now));
-  }
-  return absl::OkStatus();
-}
-
-// OK: what is not ready can be loaded, or may be compiled. Builds nothing and asks no disk: client
-// threads wait for this.
-absl::Status LocalEngine::CheckPreparable(const pipeline::PictureSpec& resolved) {
-  RETURN_IF_ERROR(CheckRoom(*resolved.executed_size));
-  const bool may_compile =
-      resolved.bucket_policy == BucketPolicy::kColdOk && !config_.forbid_compile_after_ready;
-  if (may_compile) return CheckNotRefused(resolved, !resolved.image.empty());
-  const absl::Status compiled = buckets_->CheckKnownCompiled(resolved);
-  if (compiled.ok()) return compiled;
-  LookAtDisk();
-  return ColdBucket(resolved, compiled);
+void LocalEngine::Drain(absl::Time deadline) {
+  stop_ = true;
+  board_.Update([](ServerStatus& status) { status.state = State::kDraining; });
+  loop_.Drain(deadline);
 }
 
 }  // namespace latentd::engine

@@ -1,31 +1,29 @@
-// The engine that runs models in this process: one thread runs units of work, one encodes finished
-// pictures, one compiles and loads graphs.
+// The engine that runs models in this process: the owner of its parts, and the way of a request
+// through them. One thread runs units of work, one encodes finished pictures (PictureLoop), one
+// compiles and loads graphs (ColdRequests, Warming).
 #pragma once
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "core/backends/backend.h"
 #include "core/base/worker.h"
+#include "core/engine/admission.h"
 #include "core/engine/bucket_graphs.h"
 #include "core/engine/checkpoint_watch.h"
 #include "core/engine/cold_requests.h"
 #include "core/engine/engine.h"
 #include "core/engine/engine_metrics.h"
-#include "core/engine/job.h"
 #include "core/engine/local_graph_admin.h"
 #include "core/engine/memory_budget.h"
+#include "core/engine/memory_use.h"
 #include "core/engine/picture_loop.h"
-#include "core/engine/refused_sizes.h"
 #include "core/engine/status_board.h"
 #include "core/engine/stores.h"
 #include "core/engine/warming.h"
-#include "core/pipeline/pipeline.h"
+#include "core/pipeline/picture.h"
 
 namespace latentd::engine {
 
@@ -51,43 +49,13 @@ class LocalEngine : public Engine {
   void Drain(absl::Time deadline) override;
 
  private:
-  // Whether the graph fits, once what `leaves` names is gone.
-  absl::Status CheckFits(const compiler::GraphLabel& label, const backends::MemoryNeeds& needs,
-                         const compiler::Eviction& leaves);
+  using Pictures = std::vector<std::unique_ptr<pipeline::Picture>>;
 
-  // local_engine_load.cc: from a configuration to a server that serves.
-  absl::Status FailLoading(const absl::Status& status);
-  absl::Status LoadModels();
-  void OpenBuckets();
-  absl::Status WarmBuckets();
-  void NoteProgress(const WarmProgress& progress);
-  void ShowPhases(absl::Duration weights, absl::Duration total);
-  void ShowModels();
+  void OpenModels();
   // Brings the status up to date with how the graphs stand; `warmed`: warming is over.
   void ShowBuckets(bool warmed = false);
-
-  // local_engine.cc: from a request to a job.
-  absl::StatusOr<pipeline::PictureSpec> Resolve(pipeline::PictureSpec picture,
-                                                const image::EncodeOptions& output) const;
   absl::StatusOr<uint64_t> TrySubmit(GenerateSpec spec, std::shared_ptr<EventSink> sink);
-  absl::Status CheckResponseBytes(const GenerateSpec& resolved) const;
-  absl::Status CheckRoom(pipeline::Size bucket);
-  absl::Status CheckPreparable(const pipeline::PictureSpec& resolved);
-
-  // local_engine_cold.cc: requests whose graphs are not ready, on the preparing thread.
-  // Held by whoever starts pictures, so that none leaves before all are there.
-  using Executables = std::vector<compiler::ExecutablePointer>;
-  absl::Status AddCold(const std::shared_ptr<Job>& job, pipeline::PictureSpec picture);
-  absl::Status AddPreparing(const std::function<void()>& task);
-  void PrepareNext();
-  void Prepare(const ColdRequests::Begun& request);
-  absl::Status StartPrepared(const ColdRequests::Begun& request);
-  absl::StatusOr<Executables> GetAll(const Job& job, const GraphHandles& graphs,
-                                     const compiler::Purpose& purpose);
-  absl::Status CheckColdFits(const ColdRequests::Begun& request, const GraphHandles& graphs,
-                             const compiler::Purpose& purpose);
-  absl::Status CheckNotRefused(const pipeline::PictureSpec& resolved, bool image) const;
-  void LookAtDisk();
+  absl::StatusOr<Pictures> StartIfReady(pipeline::PictureSpec& picture);
 
   const Config config_;
   const Clock& clock_;
@@ -98,14 +66,11 @@ class LocalEngine : public Engine {
   MemoryBudget budget_;
   std::atomic<bool> stop_ = false;  // loading and warming
   Stores stores_;
-  // Set once, before the state leaves kLoading.
-  std::unique_ptr<const pipeline::Pipeline> pipeline_;
-  std::unique_ptr<BucketGraphs> buckets_;
-
+  Models models_;
+  Admission admission_;
   PictureLoop loop_;
   ColdRequests cold_;
-  RefusedSizes refused_;
-  std::atomic<bool> looks_at_disk_ = false;  // a task that does waits
+  MemoryUse memory_;
   Worker preparing_{"preparing"};
   Warming warming_;
   LocalGraphAdmin admin_;

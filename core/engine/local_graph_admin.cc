@@ -8,14 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
-#include "core/base/memory_limit.h"
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/compiler/artifact.h"
 #include "core/engine/graph_selection.h"
-#include "core/engine/memory_report.h"
-#include "core/engine/memory_tally.h"
 #include "core/engine/serving.h"
 
 namespace latentd::engine {
@@ -227,7 +224,7 @@ absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Save(const GraphSelect
                           absl::StrCat("not compiled: ", ListSome(names, kMostNamed, "; "))),
                       "NOT_COMPILED");
   }
-  return ForEach(selector, [&](const std::string& id) { return parts_.stores.graphs.Save(id); });
+  return ForEach(infos, [&](const std::string& id) { return parts_.stores.graphs.Save(id); });
 }
 
 absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Load(const GraphSelector& selector) {
@@ -286,19 +283,6 @@ absl::StatusOr<EntryResult> LocalGraphAdmin::Import(std::string file) {
   RETURN_IF_ERROR(result.status);
   result.unused = WhyUnused(info, parts_.stores.graphs.Declared(), buckets().Needs());
   return result;
-}
-
-MemoryReport LocalGraphAdmin::memory() const {
-  MemoryReport report;
-  const std::vector<GraphStatus> graphs = parts_.stores.graphs.Declared();
-  AddWeights(parts_.stores.weights.List(), graphs, report);
-  AddGraphs(parts_.stores.graphs.totals(), report);
-  AddPictures(parts_.loop, parts_.cold, report);
-  AddProcess(report);
-  report.available_bytes = MeasureAvailableMemory().bytes;
-  report.budget_bytes = parts_.budget.bytes();
-  report.predicted = parts_.budget.predicted();
-  return report;
 }
 
 }  // namespace latentd::engine

@@ -12,10 +12,8 @@
 #include "core/base/worker.h"
 #include "core/compiler/graph_store.h"
 #include "core/engine/bucket_graphs.h"
-#include "core/engine/cold_requests.h"
 #include "core/engine/graph_admin.h"
-#include "core/engine/memory_budget.h"
-#include "core/engine/picture_loop.h"
+#include "core/engine/memory_use.h"
 #include "core/engine/stores.h"
 #include "core/engine/warming.h"
 
@@ -26,9 +24,7 @@ class LocalGraphAdmin : public GraphAdmin {
   // What an engine shows of itself. All must outlive the administration.
   struct Parts {
     Stores& stores;
-    const MemoryBudget& budget;
-    const PictureLoop& loop;
-    const ColdRequests& cold;
+    const MemoryUse& memory;
     Worker& preparing;
     Warming& warming;
     const std::atomic<bool>& stop;  // nothing is begun any more
@@ -56,7 +52,7 @@ class LocalGraphAdmin : public GraphAdmin {
   absl::Status Export(const GraphSelector& selector,
                       const std::function<bool(std::string artifact)>& take) override;
   absl::StatusOr<EntryResult> Import(std::string artifact) override;
-  MemoryReport memory() const override;
+  MemoryReport memory() const override { return parts_.memory.Report(); }
 
  private:
   // What somebody wants warm.

@@ -42,6 +42,22 @@ std::string Text(const MemoryPrediction& more, int64_t making) {
 
 }  // namespace
 
+void MemoryTally::Add(const std::string& id, const backends::MemoryNeeds& needs) {
+  std::string keys;
+  for (const auto& [key, bytes] : needs.weights) {
+    absl::StrAppend(&keys, key, " ");
+    if (weights_.insert(key).second) prediction_.weights += static_cast<int64_t>(bytes);
+  }
+  prediction_.arena = std::max(prediction_.arena, static_cast<int64_t>(needs.arena_bytes));
+  if (executables_.emplace(id, std::move(keys)).second) {
+    prediction_.executables += static_cast<int64_t>(needs.executable_bytes);
+  }
+}
+
+void MemoryTally::AddState(int64_t bytes) {
+  prediction_.state = std::max(prediction_.state, bytes);
+}
+
 int64_t MemoryBudget::BytesOf(int64_t configured, int64_t available) {
   const int64_t left = std::max<int64_t>(available - kReserve, 0);
   return configured > 0 ? std::min(configured, left) : left;

@@ -1,11 +1,11 @@
-// How much memory may be held, and whether one graph more goes into it: asked before each load, so
-// that what cannot fit is refused and the server goes on.
-//
-// Thread-safe.
+// How much memory may be held, what graphs would hold together, and whether one more goes into it.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -15,11 +15,28 @@
 #include "core/backends/backend.h"
 #include "core/compiler/graph_label.h"
 #include "core/engine/graph_admin.h"
-#include "core/engine/memory_tally.h"
 #include "core/weights/weight_store.h"
 
 namespace latentd::engine {
 
+// What several graphs hold together, from what each one needs: weights that they share once, the
+// arena of the largest, every executable.
+class MemoryTally {
+ public:
+  // Of the graph with that id or name; one that was added with the same weights is the same.
+  void Add(const std::string& id, const backends::MemoryNeeds& needs);
+  // Of one picture; the largest counts.
+  void AddState(int64_t bytes);
+
+  const MemoryPrediction& prediction() const { return prediction_; }
+
+ private:
+  std::set<std::string> weights_;
+  std::set<std::pair<std::string, std::string>> executables_;  // ids and keys of weights
+  MemoryPrediction prediction_;
+};
+
+// Asked before each load, so that what cannot fit is refused and the server goes on. Thread-safe.
 class MemoryBudget {
  public:
   struct Limits {

@@ -241,7 +241,7 @@ absl::Status PictureLoop::TryComplete(UnitInFlight& done) {
   const absl::Status status = pipeline::CompleteUnit(picture, done.unit);
   const absl::Duration duration = TimeOf(done);
   if (!IsMember(job)) return absl::OkStatus();
-  AddTime(job.timings, done.stage, duration);
+  job.AddTime(done.stage, duration);
   if (!status.ok()) {
     metrics_.UnitFailed(done.stage, status);
     return status;
@@ -325,7 +325,7 @@ absl::Status PictureLoop::TryEncode(Pixels pixels) {
   job.Publish(std::move(image));
   if (--job.unfinished > 0) return absl::OkStatus();
   job.timings.total = clock_.Monotonic() - job.submitted;
-  Completed completed = CompletionOf(job);
+  Completed completed = job.Completion();
   Forget(job, absl::OkStatus());
   job.Publish(std::move(completed));
   return absl::OkStatus();

@@ -36,7 +36,7 @@
 #include "core/device/device.h"
 #include "core/engine/engine_metrics.h"
 #include "core/engine/job.h"
-#include "core/engine/reporting.h"
+#include "core/engine/picture_file.h"
 #include "core/engine/result_bytes.h"
 #include "core/engine/unit_watchdog.h"
 #include "core/pipeline/units.h"

@@ -58,7 +58,7 @@ class ReadinessTest(GraphsTestCase):
 
 class RestartTest(GraphsTestCase):
     def test_every_graph_is_on_disk_when_ready(self):
-        """Guard: the flush of Stores::writes in LocalEngine::Load (core/engine/local_engine_load.cc)."""
+        """Guard: the flush of Stores::writes in StartUp::Run (core/engine/start_up.cc)."""
         server, api = self.start(buckets=DEMO_BUCKETS)
         server.kill()
         again, _ = self.start(buckets=DEMO_BUCKETS)

@@ -13,7 +13,6 @@
 #include "core/engine/engine_metrics.h"
 #include "core/engine/job.h"
 #include "core/engine/picture_loop.h"
-#include "core/engine/reporting.h"
 #include "core/pipeline/loading.h"
 #include "core/weights/weight_store.h"
 #include "tests/core/engine/demo_engine.h"

@@ -117,5 +117,27 @@ TEST(ClosedMemoryBudgetTest, TakesEverything) {
   EXPECT_OK(budget.Check({}, {.executable_bytes = 1 << 30}, {}, {}, 0));
 }
 
+TEST(MemoryTallyTest, CountsSharedWeightsAndTheArenaOnce) {
+  MemoryTally tally;
+  tally.Add("a", {.arena_bytes = 100, .executable_bytes = 7, .weights = {{"x", 10}, {"y", 20}}});
+  tally.Add("b", {.arena_bytes = 300, .executable_bytes = 5, .weights = {{"y", 20}, {"z", 30}}});
+  tally.AddState(4);
+  tally.AddState(2);
+  EXPECT_EQ(tally.prediction().weights, 60);
+  EXPECT_EQ(tally.prediction().arena, 300);
+  EXPECT_EQ(tally.prediction().executables, 12);
+  EXPECT_EQ(tally.prediction().state, 4);
+  EXPECT_EQ(tally.prediction().total(), 376);
+}
+
+TEST(MemoryTallyTest, UsersOfOneGraphShareItsExecutableIfTheirWeightsAreEqual) {
+  MemoryTally tally;
+  tally.Add("a", {.executable_bytes = 7, .weights = {{"x", 10}}});
+  tally.Add("a", {.executable_bytes = 7, .weights = {{"x", 10}}});
+  EXPECT_EQ(tally.prediction().executables, 7);
+  tally.Add("a", {.executable_bytes = 7, .weights = {{"y", 10}}});
+  EXPECT_EQ(tally.prediction().executables, 14);
+}
+
 }  // namespace
 }  // namespace latentd::engine

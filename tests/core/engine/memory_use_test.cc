@@ -1,35 +1,12 @@
+#include "core/engine/memory_use.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "core/engine/memory_report.h"
-#include "core/engine/memory_tally.h"
 
 namespace latentd::engine {
 namespace {
 
 using ::testing::ElementsAre;
-
-TEST(MemoryTallyTest, CountsSharedWeightsAndTheArenaOnce) {
-  MemoryTally tally;
-  tally.Add("a", {.arena_bytes = 100, .executable_bytes = 7, .weights = {{"x", 10}, {"y", 20}}});
-  tally.Add("b", {.arena_bytes = 300, .executable_bytes = 5, .weights = {{"y", 20}, {"z", 30}}});
-  tally.AddState(4);
-  tally.AddState(2);
-  EXPECT_EQ(tally.prediction().weights, 60);
-  EXPECT_EQ(tally.prediction().arena, 300);
-  EXPECT_EQ(tally.prediction().executables, 12);
-  EXPECT_EQ(tally.prediction().state, 4);
-  EXPECT_EQ(tally.prediction().total(), 376);
-}
-
-TEST(MemoryTallyTest, UsersOfOneGraphShareItsExecutableIfTheirWeightsAreEqual) {
-  MemoryTally tally;
-  tally.Add("a", {.executable_bytes = 7, .weights = {{"x", 10}}});
-  tally.Add("a", {.executable_bytes = 7, .weights = {{"x", 10}}});
-  EXPECT_EQ(tally.prediction().executables, 7);
-  tally.Add("a", {.executable_bytes = 7, .weights = {{"y", 10}}});
-  EXPECT_EQ(tally.prediction().executables, 14);
-}
 
 TEST(MemoryReportTest, CountsASharedWeightForEachComponentAndOnceInTheSum) {
   MemoryReport report;

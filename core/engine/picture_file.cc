@@ -1,10 +1,13 @@
-#include "core/engine/parameters.h"
+#include "core/engine/picture_file.h"
 
 #include <array>
+#include <string>
 #include <utility>
 
 #include "absl/strings/string_view.h"
+#include "core/image/encode.h"
 #include "core/image/parameters.h"
+#include "core/pipeline/limits.h"
 #include "core/pipeline/validation.h"
 
 namespace latentd::engine {
@@ -30,8 +33,7 @@ std::string SamplerOf(const schedulers::Overrides& scheduler) {
   return std::string(name);
 }
 
-}  // namespace
-
+// What made a picture, as the text that a PNG carries.
 std::string ParametersOf(const pipeline::PictureSpec& resolved, uint64_t seed) {
   image::PictureParameters parameters;
   parameters.prompt = resolved.prompt;
@@ -48,6 +50,24 @@ std::string ParametersOf(const pipeline::PictureSpec& resolved, uint64_t seed) {
   if (resolved.refine) parameters.refiner_switch_at = resolved.denoising_end;
   parameters.version = "latentd";
   return image::ParametersText(parameters);
+}
+
+}  // namespace
+
+int64_t MaxEncodedBytes(pipeline::Size size, image::Format format) {
+  // Incompressible pixels, plus rows' and blocks' framing and the parameters with two prompts.
+  const int64_t raw = int64_t{size.width} * size.height * 3;
+  if (format == image::Format::kRawRgb8) return raw;
+  return raw + raw / 64 + size.height + 3 * static_cast<int64_t>(pipeline::kMaxPromptBytes);
+}
+
+absl::StatusOr<Image> EncodeImage(const Job& job, int index, uint64_t seed,
+                                  const image::Image& pixels) {
+  absl::StatusOr<std::string> bytes =
+      image::Encode(pixels, job.spec.output, ParametersOf(job.spec.picture, seed));
+  if (!bytes.ok()) return bytes.status();
+  return Image{
+      index, seed, {pixels.width, pixels.height}, job.spec.output.format, *std::move(bytes)};
 }
 
 }  // namespace latentd::engine

@@ -1,0 +1,185 @@
+#include "core/engine/admission.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/error_details.h"
+#include "core/base/status_macros.h"
+#include "core/base/text.h"
+#include "core/engine/picture_file.h"
+#include "core/pipeline/conditioning.h"
+
+namespace latentd::engine {
+namespace {
+
+using compiler::GraphStore;
+using pipeline::BucketPolicy;
+
+RefusedSizes::Picture RefusedPicture(const pipeline::PictureSpec& picture, bool image) {
+  const bool base = picture.model == pipeline::Model::kBase;
+  return {.size = *picture.executed_size,
+          .rows = pipeline::RowsOf(picture),
+          .base = base,
+          .refiner = !base || picture.refine,
+          .image = image};
+}
+
+// Stands for all graphs of a size in messages.
+compiler::GraphLabel LabelOf(const pipeline::PictureSpec& picture) {
+  return {.component = "a picture of",
+          .width = picture.executed_size->width,
+          .height = picture.executed_size->height,
+          .rows = pipeline::RowsOf(picture)};
+}
+
+absl::Status TooLarge(pipeline::Size size, int64_t needed, int64_t budget) {
+  return WithReason(absl::ResourceExhaustedError(
+                        absl::StrCat("a picture of ", SizeText(size), " needs at least ", needed,
+                                     " bytes of memory, and the server may hold ", budget)),
+                    "OUT_OF_MEMORY");
+}
+
+void AddTo(backends::MemoryNeeds& together, const backends::MemoryNeeds& more) {
+  together.arena_bytes = std::max(together.arena_bytes, more.arena_bytes);
+  together.executable_bytes += more.executable_bytes;
+  together.weights.insert(more.weights.begin(), more.weights.end());
+  together.making.insert(more.making.begin(), more.making.end());
+}
+
+}  // namespace
+
+bool IsCold(const absl::Status& status) {
+  const std::string reason = GetReason(status);
+  return reason == "GRAPH_COLD" || reason == "COMPILE_FORBIDDEN";
+}
+
+absl::Status ColdBucket(const pipeline::PictureSpec& picture, const absl::Status& why) {
+  const bool would_compile = picture.bucket_policy == BucketPolicy::kColdOk;
+  return WithReason(
+      absl::FailedPreconditionError(absl::StrCat(
+          SizeText(*picture.executed_size), " is not ready",
+          would_compile ? "; this server does not compile for requests: " : ": ", why.message())),
+      would_compile ? "COMPILE_FORBIDDEN" : "BUCKET_COLD");
+}
+
+bool RefusedSizes::Covers(const Picture& larger, const Picture& smaller) const {
+  if (!grows_) return larger == smaller;
+  return larger.size.width >= smaller.size.width && larger.size.height >= smaller.size.height &&
+         larger.rows >= smaller.rows && (larger.base || !smaller.base) &&
+         (larger.refiner || !smaller.refiner) && (larger.image || !smaller.image);
+}
+
+void RefusedSizes::Add(const Picture& picture, int64_t bytes) {
+  absl::MutexLock lock(&mutex_);
+  if (refusals_.size() == kMost) refusals_.pop_front();
+  refusals_.push_back({picture, bytes});
+}
+
+std::optional<int64_t> RefusedSizes::Find(const Picture& picture) const {
+  absl::MutexLock lock(&mutex_);
+  for (const Refusal& refusal : refusals_) {
+    if (Covers(picture, refusal.picture)) return refusal.bytes;
+  }
+  return std::nullopt;
+}
+
+Admission::Admission(const Config& config, const Models& models, GraphStore& store,
+                     const MemoryBudget& budget)
+    : config_(config),
+      models_(models),
+      store_(store),
+      budget_(budget),
+      refused_(/*grows=*/!config.vae_tiling_above.has_value()) {}
+
+absl::StatusOr<pipeline::PictureSpec> Admission::Resolve(pipeline::PictureSpec picture,
+                                                         const image::EncodeOptions& output) const {
+  absl::StatusOr<pipeline::PictureSpec> resolved = models_.pipeline->Resolve(std::move(picture));
+  std::vector<FieldViolation> violations = GetFieldViolations(resolved.status());
+  if (!resolved.ok() && violations.empty()) return resolved.status();
+  const int quality = output.quality;
+  if (quality < 1 || quality > 100) {
+    violations.push_back({"output.quality", absl::StrCat("must be 1 to 100, is ", quality)});
+  }
+  if (!violations.empty()) return InvalidFields(violations);
+  ASSIGN_OR_RETURN(
+      resolved->executed_size,
+      models_.buckets->Choose({*resolved->width, *resolved->height}, resolved->bucket_policy));
+  return resolved;
+}
+
+absl::Status Admission::CheckResponseBytes(const GenerateSpec& resolved) {
+  if (resolved.max_response_bytes <= 0) return absl::OkStatus();
+  const pipeline::PictureSpec& picture = resolved.picture;
+  const int64_t bytes = *picture.num_images_per_prompt *
+                        MaxEncodedBytes({*picture.width, *picture.height}, resolved.output.format);
+  if (bytes <= resolved.max_response_bytes) return absl::OkStatus();
+  return WithReason(absl::InvalidArgumentError(absl::StrCat("the answer could have ", bytes,
+                                                            " bytes of pictures, and may have ",
+                                                            resolved.max_response_bytes)),
+                    "RESPONSE_TOO_LARGE");
+}
+
+absl::Status Admission::CheckCold(const pipeline::PictureSpec& resolved) const {
+  RETURN_IF_ERROR(CheckRoom(*resolved.executed_size));
+  const bool may_compile =
+      resolved.bucket_policy == BucketPolicy::kColdOk && !config_.forbid_compile_after_ready;
+  if (may_compile) return CheckNotRefused(resolved, !resolved.image.empty());
+  const absl::Status compiled = models_.buckets->CheckKnownCompiled(resolved);
+  return compiled.ok() ? compiled : ColdBucket(resolved, compiled);
+}
+
+// Of a bucket that did not fit the last time: whether it does now, evicting what is idle.
+absl::Status Admission::CheckRoom(pipeline::Size bucket) const {
+  absl::Status failure = models_.buckets->MemoryFailure(bucket);
+  if (failure.ok()) return failure;
+  ASSIGN_OR_RETURN(const GraphHandles graphs, models_.buckets->GraphsOf(bucket));
+  const uint64_t now = store_.MarkWanted(graphs);
+  for (const compiler::GraphHandle& graph : graphs) {
+    RETURN_IF_ERROR(store_.CheckRoom(graph, now));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Admission::CheckNotRefused(const pipeline::PictureSpec& resolved, bool image) const {
+  if (models_.buckets->IsServed(*resolved.executed_size)) return absl::OkStatus();
+  const auto needed = refused_.Find(RefusedPicture(resolved, image));
+  if (!needed.has_value() || *needed <= budget_.bytes()) return absl::OkStatus();
+  return TooLarge(*resolved.executed_size, *needed, budget_.bytes());
+}
+
+// What can be refused is refused as early as possible: before the next graph is planned. What was
+// planned stays in memory for who makes it ready, or leaves with the graphs' handles.
+absl::Status Admission::CheckFits(const pipeline::PictureSpec& resolved, bool image,
+                                  const GraphHandles& graphs, uint64_t evict_unused_since,
+                                  absl::FunctionRef<bool()> is_wanted) {
+  const pipeline::Size size = *resolved.executed_size;
+  if (models_.buckets->IsServed(size)) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckNotRefused(resolved, image));
+  const compiler::GraphLabel label = LabelOf(resolved);
+  const auto check_room = [&](const backends::MemoryNeeds& needs) {
+    return store_.CheckRoom(label, needs, evict_unused_since);
+  };
+  RETURN_IF_ERROR(check_room({}));  // planning itself needs memory
+  backends::MemoryNeeds together;
+  MemoryTally tally;
+  tally.AddState(models_.pipeline->StateBytes(size, label.rows));
+  for (const compiler::GraphHandle& graph : graphs) {
+    if (!is_wanted()) return absl::CancelledError("the request was cancelled");
+    if (store_.Get(graph, {.mode = compiler::GetMode::kReady}).ok()) continue;
+    const auto needs = store_.Predict(graph);
+    if (absl::IsResourceExhausted(needs.status())) return needs.status();
+    if (!needs.ok()) continue;  // the request fails with it when its graphs are made ready
+    AddTo(together, *needs);
+    tally.Add(GraphStore::IdOf(graph), *needs);
+    const int64_t needed = tally.prediction().total();
+    if (needed <= budget_.bytes()) continue;
+    refused_.Add(RefusedPicture(resolved, image), needed);
+    return TooLarge(size, needed, budget_.bytes());
+  }
+  return check_room(together);
+}
+
+}  // namespace latentd::engine

@@ -1,0 +1,103 @@
+// Decides whether a request is taken: what it asks for once every default is filled in, and, where
+// its graphs are not ready, whether they may be made so. What room there is in the queue is
+// batching's to say (core/batching/queue.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "core/compiler/graph_store.h"
+#include "core/engine/bucket_graphs.h"
+#include "core/engine/engine.h"
+#include "core/engine/memory_budget.h"
+
+namespace latentd::engine {
+
+// Whether the graph store refused to compile.
+bool IsCold(const absl::Status& status);
+
+// What a request is told whose size is not ready and would have to be compiled.
+// FAILED_PRECONDITION: COMPILE_FORBIDDEN where the picture's policy would compile, else
+// BUCKET_COLD.
+absl::Status ColdBucket(const pipeline::PictureSpec& picture, const absl::Status& why);
+
+// Pictures whose graphs need more memory than the server may hold at all, as planning them has
+// shown: what is as large or larger is refused before anything is built for it.
+//
+// Thread-safe.
+class RefusedSizes {
+ public:
+  static constexpr size_t kMost = 256;  // beyond, the oldest is forgotten
+
+  // What decides which graphs a picture needs.
+  struct Picture {
+    pipeline::Size size;
+    int rows = 1;
+    bool base = false, refiner = false, image = false;
+    bool operator==(const Picture&) const = default;
+  };
+
+  // `grows`: a larger picture needs no less. Not so where large ones are decoded in tiles.
+  explicit RefusedSizes(bool grows) : grows_(grows) {}
+
+  // `bytes`: that it needs at least.
+  void Add(const Picture& picture, int64_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
+  // What one needs at least that was refused and needs no more than `picture`.
+  std::optional<int64_t> Find(const Picture& picture) const ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  struct Refusal {
+    Picture picture;
+    int64_t bytes = 0;
+  };
+  bool Covers(const Picture& larger, const Picture& smaller) const;
+
+  const bool grows_;
+  mutable absl::Mutex mutex_;
+  std::deque<Refusal> refusals_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Thread-safe. REQUIRES: the models are there.
+class Admission {
+ public:
+  // All must outlive this.
+  Admission(const Config& config, const Models& models, compiler::GraphStore& store,
+            const MemoryBudget& budget);
+
+  // Every default filled in, and the bucket chosen. INVALID_ARGUMENT with every bad field; what
+  // batching::Buckets::Choose says.
+  absl::StatusOr<pipeline::PictureSpec> Resolve(pipeline::PictureSpec picture,
+                                                const image::EncodeOptions& output) const;
+
+  // INVALID_ARGUMENT, reason RESPONSE_TOO_LARGE. REQUIRES: the picture is resolved.
+  static absl::Status CheckResponseBytes(const GenerateSpec& resolved);
+
+  // Of a picture whose graphs are not ready. OK: what is missing can be loaded, or may be compiled.
+  // Builds nothing and asks no disk: client threads wait for this.
+  absl::Status CheckCold(const pipeline::PictureSpec& resolved) const;
+
+  // The same, planning what is not loaded, before any of it is compiled: whether it fits. CANCELLED
+  // once `is_wanted` says no. `image`: with an init image, whatever the spec has.
+  absl::Status CheckFits(const pipeline::PictureSpec& resolved, bool image,
+                         const GraphHandles& graphs, uint64_t evict_unused_since,
+                         absl::FunctionRef<bool()> is_wanted);
+
+ private:
+  absl::Status CheckRoom(pipeline::Size bucket) const;
+  absl::Status CheckNotRefused(const pipeline::PictureSpec& resolved, bool image) const;
+
+  const Config& config_;
+  const Models& models_;
+  compiler::GraphStore& store_;
+  const MemoryBudget& budget_;
+  RefusedSizes refused_;
+};
+
+}  // namespace latentd::engine

@@ -1,0 +1,212 @@
+#include "core/engine/memory_use.h"
+
+#include <malloc.h>
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "core/base/files.h"
+#include "core/base/memory_limit.h"
+#include "core/base/process_stat.h"
+
+namespace latentd::engine {
+namespace {
+
+constexpr char kUnet[] = "unet";
+constexpr size_t kMostText = size_t{1} << 16;  // of a file below /proc/self
+
+using Users = std::map<std::string, std::set<std::string>>;  // by component, as weights name it
+
+// Of graphs, by the component that their weights have.
+Users UsersOf(absl::Span<const compiler::GraphStatus> graphs) {
+  Users users;
+  for (const compiler::GraphStatus& graph : graphs) {
+    if (graph.state != compiler::GraphState::kReady) continue;
+    absl::string_view component = graph.label.component;
+    if (absl::StartsWith(component, "vae_")) component = "vae";
+    if (absl::StartsWith(component, kUnet)) component = kUnet;
+    users[std::string(component)].insert(graph.users.begin(), graph.users.end());
+  }
+  return users;
+}
+
+// Those that use graphs and have got no weights themselves.
+Users SharersOf(absl::Span<const weights::WeightInfo> held,
+                absl::Span<const compiler::GraphStatus> graphs) {
+  Users sharers = UsersOf(graphs);
+  for (const weights::WeightInfo& result : held) {
+    for (const std::string& component : result.components) {
+      for (const std::string& set : result.sets) sharers[component].erase(set);
+    }
+  }
+  return sharers;
+}
+
+// As graphs are named: base and refiner have a UNet each.
+std::set<std::string> ComponentsOf(const weights::WeightInfo& result) {
+  std::set<std::string> names;
+  for (const std::string& component : result.components) {
+    // What is made of constants alone has none.
+    if (component != kUnet) names.insert(component.empty() ? "constants" : component);
+    for (const std::string& set : result.sets) {
+      if (component == kUnet) names.insert(absl::StrCat(component, "_", set));
+    }
+  }
+  return names;
+}
+
+void AddUsers(const std::set<std::string>& users, std::vector<std::string>& all) {
+  std::set<std::string> together(all.begin(), all.end());
+  together.insert(users.begin(), users.end());
+  all.assign(together.begin(), together.end());
+}
+
+std::string ReadText(const std::string& path) {
+  absl::StatusOr<std::string> text = ReadFile(path, kMostText);
+  return text.ok() ? *std::move(text) : std::string();
+}
+
+// The arena is as large as the largest graph that is loaded needs.
+void AddGraphs(const compiler::GraphStore::Totals& totals, MemoryReport& report) {
+  report.arena_bytes = totals.arena_bytes;
+  report.executable_bytes = totals.executable_bytes;
+  report.artifact_bytes = totals.artifact_bytes;
+  report.definition_bytes = totals.definition_bytes;
+}
+
+// The report once those have left: of their weights stays what `needs` reads too.
+void TakeAway(const compiler::Eviction& leaving, const backends::MemoryNeeds& needs,
+              absl::Span<const weights::WeightInfo> held, MemoryReport& report) {
+  for (const weights::WeightInfo& result : held) {
+    if (!leaving.weights.contains(result.data) || needs.weights.contains(result.key)) continue;
+    const auto bytes = static_cast<int64_t>(result.bytes);
+    report.weight_bytes -= bytes;
+    // Pages of a file are available as it is.
+    if (!result.mapped) report.available_bytes += bytes;
+  }
+  report.arena_bytes -= leaving.arena_bytes;
+  report.executable_bytes -= leaving.executable_bytes;
+  report.artifact_bytes -= leaving.artifact_bytes;
+  report.available_bytes += leaving.arena_bytes + leaving.executable_bytes + leaving.artifact_bytes;
+}
+
+// What malloc and the kernel say of this process.
+void AddProcess(MemoryReport& report) {
+  const struct mallinfo2 heap = mallinfo2();
+  report.allocator_bytes = static_cast<int64_t>(heap.arena + heap.hblkhd);
+  report.allocator_free_bytes = static_cast<int64_t>(heap.fordblks);
+  report.resident_bytes = ResidentBytes().value_or(0);
+  report.peak_resident_bytes = ParsePeakResident(ReadText("/proc/self/status"));
+}
+
+void Set(metrics::Registry& registry, const metrics::Family& family, const char* kind,
+         int64_t bytes) {
+  registry.GetGauge(family, {kind}).Set(static_cast<double>(bytes));
+}
+
+void Set(metrics::Registry& registry, const metrics::Family& family,
+         const MemoryPrediction& bytes) {
+  Set(registry, family, "weights", bytes.weights);
+  Set(registry, family, "arena", bytes.arena);
+  Set(registry, family, "state", bytes.state);
+  Set(registry, family, "executables", bytes.executables);
+}
+
+}  // namespace
+
+void AddWeights(absl::Span<const weights::WeightInfo> held,
+                absl::Span<const compiler::GraphStatus> graphs, MemoryReport& report) {
+  const Users sharers = SharersOf(held, graphs);
+  std::map<std::string, ComponentMemory> components;
+  for (const weights::WeightInfo& result : held) {
+    const auto bytes = static_cast<int64_t>(result.bytes);
+    report.weight_bytes += bytes;
+    if (result.mapped) report.mapped_bytes += bytes;
+    const std::set<std::string> names = ComponentsOf(result);
+    std::set<std::string> users(result.sets.begin(), result.sets.end());
+    for (const std::string& component : result.components) {
+      const auto more = sharers.find(component);
+      if (more != sharers.end()) users.insert(more->second.begin(), more->second.end());
+    }
+    for (const std::string& name : names) {
+      ComponentMemory& component = components[name];
+      component.component = name;
+      component.bytes += bytes;
+      if (names.size() > 1 || users.size() > 1) component.shared_bytes += bytes;
+      AddUsers(users, component.users);
+    }
+  }
+  for (auto& [name, component] : components) report.weights.push_back(std::move(component));
+}
+
+int64_t ParsePeakResident(absl::string_view status) {
+  for (absl::string_view line : absl::StrSplit(status, '\n')) {
+    if (!absl::ConsumePrefix(&line, "VmHWM:")) continue;
+    int64_t kibibytes = 0;
+    absl::ConsumeSuffix(&line, "kB");
+    return absl::SimpleAtoi(absl::StripAsciiWhitespace(line), &kibibytes) ? kibibytes << 10 : 0;
+  }
+  return 0;
+}
+
+void MemoryUse::AddPictures(MemoryReport& report) const {
+  report.state_bytes = parts_.loop.state_bytes();
+  report.result_bytes = parts_.loop.result_bytes();
+  report.waiting_image_bytes = parts_.cold.image_bytes();
+}
+
+MemoryReport MemoryUse::Report() const {
+  MemoryReport report;
+  const std::vector<compiler::GraphStatus> graphs = parts_.stores.graphs.Declared();
+  AddWeights(parts_.stores.weights.List(), graphs, report);
+  AddGraphs(parts_.stores.graphs.totals(), report);
+  AddPictures(report);
+  AddProcess(report);
+  report.available_bytes = MeasureAvailableMemory().bytes;
+  report.budget_bytes = parts_.budget.bytes();
+  report.predicted = parts_.budget.predicted();
+  return report;
+}
+
+absl::Status MemoryUse::CheckFits(const compiler::GraphLabel& label,
+                                  const backends::MemoryNeeds& needs,
+                                  const compiler::Eviction& leaves) const {
+  MemoryReport report;
+  report.weight_bytes = static_cast<int64_t>(parts_.stores.weights.bytes_held());
+  AddGraphs(parts_.stores.graphs.totals(), report);
+  AddPictures(report);
+  report.available_bytes = MeasureAvailableMemory().bytes;
+  // What fits with none of its weights held fits; only else is it worth finding out which are.
+  absl::Status fits = parts_.budget.Check(label, needs, {}, report, report.available_bytes);
+  if (fits.ok()) return fits;
+  // malloc keeps what was freed, and the system counts it as used.
+  malloc_trim(0);
+  report.available_bytes = MeasureAvailableMemory().bytes;
+  const std::vector<weights::WeightInfo> held = parts_.stores.weights.List();
+  TakeAway(leaves, needs, held, report);
+  return parts_.budget.Check(label, needs, held, report, report.available_bytes);
+}
+
+void MemoryUse::Show(metrics::Registry& registry) const {
+  const MemoryReport report = Report();
+  Set(registry, metrics::kMemoryBytes,
+      {.weights = report.weight_bytes,
+       .arena = report.arena_bytes,
+       .state = report.state_bytes,
+       .executables = report.executable_bytes});
+  Set(registry, metrics::kMemoryBytes, "artifacts", report.artifact_bytes);
+  Set(registry, metrics::kMemoryBytes, "results", report.result_bytes);
+  Set(registry, metrics::kMemoryBytes, "graph_definitions", report.definition_bytes);
+  Set(registry, metrics::kMemoryBytes, "waiting_images", report.waiting_image_bytes);
+  Set(registry, metrics::kMemoryPredicted, report.predicted);
+  registry.GetGauge(metrics::kMemoryBudget).Set(static_cast<double>(report.budget_bytes));
+}
+
+}  // namespace latentd::engine

@@ -1,0 +1,55 @@
+// What the process holds now, by what holds it, and whether a graph more fits beside that.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "core/compiler/graph_store.h"
+#include "core/engine/cold_requests.h"
+#include "core/engine/graph_admin.h"
+#include "core/engine/memory_budget.h"
+#include "core/engine/picture_loop.h"
+#include "core/engine/stores.h"
+#include "core/metrics/registry.h"
+#include "core/weights/weight_store.h"
+
+namespace latentd::engine {
+
+// Thread-safe.
+class MemoryUse {
+ public:
+  // All must outlive this.
+  struct Parts {
+    Stores& stores;
+    const PictureLoop& loop;
+    const ColdRequests& cold;
+    MemoryBudget& budget;
+  };
+  explicit MemoryUse(Parts parts) : parts_(parts) {}
+
+  MemoryReport Report() const;
+
+  // Brings the gauges up to date.
+  void Show(metrics::Registry& registry) const;
+
+  // Whether the graph fits, once what `leaves` names is gone: what MemoryBudget::Check says.
+  absl::Status CheckFits(const compiler::GraphLabel& label, const backends::MemoryNeeds& needs,
+                         const compiler::Eviction& leaves) const;
+
+ private:
+  void AddPictures(MemoryReport& report) const;
+
+  const Parts parts_;
+};
+
+// Fills in the weights: each result counts for every component that uses it, and once in the sum.
+// Who has a graph ready and holds no weights for it shares those of somebody else.
+void AddWeights(absl::Span<const weights::WeightInfo> held,
+                absl::Span<const compiler::GraphStatus> graphs, MemoryReport& report);
+
+// Of the text of /proc/self/status, in bytes; 0 if it is not there.
+int64_t ParsePeakResident(absl::string_view status);
+
+}  // namespace latentd::engine

@@ -1,0 +1,22 @@
+// The file that a finished picture becomes.
+//
+// Thread-safe: free functions without state.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "core/engine/engine.h"
+#include "core/engine/job.h"
+
+namespace latentd::engine {
+
+// What an encoded picture of `size` can have at most, all kinds of container and parameters
+// included.
+int64_t MaxEncodedBytes(pipeline::Size size, image::Format format);
+
+// In the job's format; a PNG says what made it, where that is asked for.
+absl::StatusOr<Image> EncodeImage(const Job& job, int index, uint64_t seed,
+                                  const image::Image& pixels);
+
+}  // namespace latentd::engine

@@ -1,0 +1,157 @@
+#include "core/engine/start_up.h"
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/error_details.h"
+#include "core/base/memory_limit.h"
+#include "core/base/status_macros.h"
+#include "core/base/text.h"
+#include "core/pipeline/loading.h"
+#include "core/weights/checkpoint_file.h"
+
+namespace latentd::engine {
+namespace {
+
+using compiler::GraphStore;
+
+std::vector<pipeline::Size> BucketsOf(const Config& config, pipeline::Size own) {
+  if (!config.buckets.empty()) return config.buckets;
+  std::vector<pipeline::Size> buckets;
+  for (const batching::Bucket& bucket : batching::DefaultBuckets({own.width, own.height})) {
+    buckets.push_back({bucket.width, bucket.height});
+  }
+  return buckets;
+}
+
+}  // namespace
+
+absl::Status StartUp::Run() {
+  const absl::Time begin = parts_.clock.Monotonic();
+  absl::Status loaded = LoadModels();
+  if (!loaded.ok()) return FailLoading(loaded);
+  const absl::Duration weights_took = parts_.clock.Monotonic() - begin;
+  loaded = WarmBuckets();
+  if (GetReason(loaded) == weights::kCheckpointChanged) return FailLoading(loaded);
+  RETURN_IF_ERROR(loaded);
+  parts_.stores.writes.Flush();
+  ShowPhases(weights_took, parts_.clock.Monotonic() - begin);
+  if (parts_.config.forbid_compile_after_ready) parts_.stores.graphs.ForbidCompiling();
+  parts_.show_buckets(/*warmed=*/true);
+  return parts_.stop ? absl::CancelledError("stopped while loading") : absl::OkStatus();
+}
+
+absl::Status StartUp::FailLoading(const absl::Status& status) {
+  parts_.board.Update([&](ServerStatus& shown) {
+    shown.state = State::kFailed;
+    shown.reason = std::string(status.message());
+  });
+  return parts_.stop ? absl::CancelledError("stopped while loading") : status;
+}
+
+absl::Status StartUp::LoadModels() {
+  const pipeline::LoadOptions options{.base = parts_.config.base,
+                                      .refiner = parts_.config.refiner,
+                                      .variant = parts_.config.variant,
+                                      .memory_bytes = parts_.config.memory_bytes,
+                                      .give_up = &parts_.stop,
+                                      .digests = parts_.stores.digests,
+                                      .components = parts_.config.components,
+                                      .precision = parts_.config.precision,
+                                      .holds_fp16_in_fp32 = parts_.config.backend == "cpu",
+                                      .reference = parts_.stores.reference.get(),
+                                      .buckets = parts_.config.buckets,
+                                      .vae_tiling_above = parts_.config.vae_tiling_above};
+  ASSIGN_OR_RETURN(parts_.models.pipeline,
+                   pipeline::LoadPipeline(options, parts_.stores.weights, parts_.stores.graphs));
+  OpenBuckets();
+  parts_.loaded();
+  return absl::OkStatus();
+}
+
+void StartUp::OpenBuckets() {
+  const std::vector<pipeline::Size> buckets =
+      BucketsOf(parts_.config, parts_.models.pipeline->traits().default_size);
+  std::vector<std::string> labels;
+  labels.reserve(buckets.size());
+  for (pipeline::Size bucket : buckets) labels.push_back(SizeText(bucket));
+  parts_.registry.DeclareBuckets(labels);
+  parts_.budget.Open(
+      {.bytes = MemoryBudget::BytesOf(parts_.config.memory_bytes, MeasureAvailableMemory().bytes),
+       .configured = buckets,
+       .state_bytes = [&models = parts_.models](pipeline::Size bucket, int rows) {
+         return models.pipeline->StateBytes(bucket, rows);
+       }});
+  parts_.models.buckets = std::make_unique<BucketGraphs>(
+      *parts_.models.pipeline, parts_.stores.graphs,
+      BucketGraphs::Options{.buckets = buckets, .rows = parts_.config.rows});
+}
+
+// No moment counts twice, though two threads are at it: the total is the sum of the others.
+void StartUp::ShowPhases(absl::Duration weights, absl::Duration total) {
+  const GraphStore::Totals graphs = parts_.stores.graphs.totals();
+  const std::pair<const char*, absl::Duration> phases[] = {
+      {"weights", weights},
+      {"compile", graphs.compile_time},
+      {"graph_load", graphs.load_time},
+      {"warmup", total - weights - graphs.compile_time - graphs.load_time},
+      {"total", total}};
+  for (const auto& [phase, duration] : phases) {
+    parts_.registry.GetGauge(metrics::kStartupPhase, {phase}).Set(absl::ToDoubleSeconds(duration));
+  }
+}
+
+// The largest bucket first: it needs the largest arena, and what does not fit is known early.
+absl::Status StartUp::WarmBuckets() {
+  GraphHandles graphs;
+  std::set<std::string> ids;
+  for (pipeline::Size bucket : parts_.models.buckets->configured()) {
+    const absl::StatusOr<GraphHandles> its = parts_.models.buckets->GraphsOf(bucket);
+    if (!its.ok()) continue;
+    graphs.insert(graphs.end(), its->begin(), its->end());
+    for (const compiler::GraphHandle& graph : *its) ids.insert(GraphStore::IdOf(graph));
+  }
+  parts_.board.Update([&](ServerStatus& status) {
+    status.state = State::kWarming;
+    status.graphs_total = static_cast<int>(ids.size());
+  });
+  std::map<std::string, absl::Status> failures;
+  const auto note = [&](const WarmProgress& progress) {
+    if (!progress.entry.status.ok()) failures[progress.entry.id] = progress.entry.status;
+    NoteProgress(progress);
+    parts_.show_buckets(/*warmed=*/false);
+    return true;
+  };
+  const auto mode =
+      parts_.config.compile_at_start ? compiler::GetMode::kCompile : compiler::GetMode::kLoad;
+  RETURN_IF_ERROR(
+      parts_.warming.Run(graphs, {mode, compiler::Reason::kStartup}, Warming::Pace::kAtOnce, note)
+          .status());
+  // Started again, it finds one content or the other.
+  for (const auto& [id, failure] : failures) {
+    if (GetReason(failure) == weights::kCheckpointChanged) return failure;
+  }
+  for (pipeline::Size bucket : parts_.models.buckets->configured()) {
+    parts_.models.buckets->SetOutcome(bucket, parts_.models.buckets->OutcomeOf(bucket, failures));
+  }
+  return absl::OkStatus();
+}
+
+void StartUp::NoteProgress(const WarmProgress& progress) {
+  if (!progress.entry.status.ok()) return;
+  const absl::StatusOr<compiler::GraphStatus> graph = parts_.stores.graphs.Find(progress.entry.id);
+  parts_.board.Update([&](ServerStatus& status) {
+    ++status.graphs_done;
+    if (graph.ok()) {
+      status.reason =
+          absl::StrCat(progress.compiled ? "compiled " : "loaded ", graph->label.ToText());
+    }
+  });
+}
+
+}  // namespace latentd::engine

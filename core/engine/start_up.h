@@ -1,0 +1,54 @@
+// From a configuration to a server that serves: loads the checkpoints, then loads or compiles every
+// graph that the configured buckets need, and tells the board how far it is.
+#pragma once
+
+#include <atomic>
+#include <functional>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "core/base/clock.h"
+#include "core/engine/bucket_graphs.h"
+#include "core/engine/engine.h"
+#include "core/engine/memory_budget.h"
+#include "core/engine/status_board.h"
+#include "core/engine/stores.h"
+#include "core/engine/warming.h"
+#include "core/metrics/registry.h"
+
+namespace latentd::engine {
+
+// Not thread-safe; runs once.
+class StartUp {
+ public:
+  // All must outlive this; `models` also what comes to hold functions of it: the budget.
+  struct Parts {
+    const Config& config;
+    const Clock& clock;
+    metrics::Registry& registry;
+    StatusBoard& board;
+    Stores& stores;
+    MemoryBudget& budget;
+    Warming& warming;
+    Models& models;
+    const std::atomic<bool>& stop;                  // true: it is to end soon
+    std::function<void()> loaded;                   // called once the models are there
+    std::function<void(bool warmed)> show_buckets;  // called when graphs came; `warmed`: all have
+  };
+  explicit StartUp(Parts parts) : parts_(std::move(parts)) {}
+
+  // As Engine::Load.
+  absl::Status Run();
+
+ private:
+  absl::Status FailLoading(const absl::Status& status);
+  absl::Status LoadModels();
+  void OpenBuckets();
+  absl::Status WarmBuckets();
+  void NoteProgress(const WarmProgress& progress);
+  void ShowPhases(absl::Duration weights, absl::Duration total);
+
+  const Parts parts_;
+};
+
+}  // namespace latentd::engine

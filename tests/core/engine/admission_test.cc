@@ -1,0 +1,52 @@
+#include "core/engine/admission.h"
+
+#include <gtest/gtest.h>
+
+namespace latentd::engine {
+namespace {
+
+constexpr RefusedSizes::Picture kRefused = {.size = {512, 256}, .rows = 2, .base = true};
+
+TEST(RefusedSizesTest, FindsWhatIsNoSmaller) {
+  RefusedSizes refused(/*grows=*/true);
+  refused.Add(kRefused, 1000);
+  RefusedSizes::Picture larger = kRefused;
+  EXPECT_EQ(refused.Find(larger), 1000);
+  larger.size = {512, 264};
+  larger.image = larger.refiner = true;
+  EXPECT_TRUE(refused.Find(larger).has_value());
+  RefusedSizes::Picture other = kRefused;
+  other.size = {504, 1024};
+  EXPECT_FALSE(refused.Find(other).has_value());
+  other = kRefused;
+  other.rows = 1;
+  EXPECT_FALSE(refused.Find(other).has_value());
+  other = kRefused;
+  other.base = false;
+  EXPECT_FALSE(refused.Find(other).has_value());
+}
+
+// Tiles: a larger picture may need less.
+TEST(RefusedSizesTest, FindsOnlyTheSameWhereNeedsDoNotGrow) {
+  RefusedSizes refused(/*grows=*/false);
+  refused.Add(kRefused, 1000);
+  RefusedSizes::Picture larger = kRefused;
+  EXPECT_TRUE(refused.Find(larger).has_value());
+  larger.size.height += 8;
+  EXPECT_FALSE(refused.Find(larger).has_value());
+}
+
+TEST(RefusedSizesTest, ForgetsTheOldest) {
+  RefusedSizes refused(/*grows=*/false);
+  RefusedSizes::Picture picture = kRefused;
+  for (size_t i = 0; i <= RefusedSizes::kMost; ++i) {
+    picture.size.width = 64 + 8 * static_cast<int>(i);
+    refused.Add(picture, 1);
+  }
+  EXPECT_TRUE(refused.Find(picture).has_value());
+  picture.size.width = 64;
+  EXPECT_FALSE(refused.Find(picture).has_value());
+}
+
+}  // namespace
+}  // namespace latentd::engine
