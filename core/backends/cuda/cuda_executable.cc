@@ -101,7 +101,7 @@ absl::Status CudaExecutable::UploadLiterals() {
 
 absl::StatusOr<std::unique_ptr<Session>> CudaExecutable::Bind(
     absl::Span<const device::ConstBuffer> inputs, absl::Span<const device::Buffer> outputs) {
-  RETURN_IF_ERROR(CheckBuffers(info_, inputs, outputs));
+  RETURN_IF_ERROR(CheckBuffers(info_, device_, inputs, outputs));
   RETURN_IF_ERROR(device_.Select());
   std::vector<char*> storages = addresses_.storages;
   for (size_t i = 0; i < storages.size(); ++i) {
