@@ -154,7 +154,7 @@ TEST(OptionsTest, WrongValuesAreNamedWithWhatIsRight) {
            {"--listen=127.0.0.1:65536", "HOST:PORT"},
            {"--listen=:50051", "HOST:PORT"},
            {"--listen=unix:", "unix:PATH"},
-           {"--backend=gpu", "cpu, cuda, reference"},
+           {"--backend=gpu", "cpu, reference, cuda"},
            {"--threads=-1", "0 to"},
            {"--threads=many", "whole number"},
            {"--memory=lots", "64MiB"},
