@@ -222,22 +222,25 @@ void ArtifactSlot::Adopt(const ArtifactPointer& artifact, Reason reason, Compile
 }
 
 bool ArtifactSlot::Discard(const ArtifactPointer& bad, const absl::Status& why) {
-  absl::MutexLock changing(&file_);
+  absl::Status aside;
   {
-    absl::MutexLock lock(&mutex_);
-    if (artifact_ == bad && compiled_here_) return false;
-    if (artifact_ == bad) {
-      artifact_ = nullptr;
-      status_.memory_bytes = 0;
-      Rest();
+    absl::MutexLock changing(&file_);
+    {
+      absl::MutexLock lock(&mutex_);
+      if (artifact_ == bad && compiled_here_) return false;
+      if (artifact_ == bad) {
+        artifact_ = nullptr;
+        status_.memory_bytes = 0;
+        Rest();
+      }
+      if (in_file_.lock() != bad) return true;
+      NoteFile(/*on_disk=*/false);
+      unusable_ = true;
+      status_.miss = absl::StrCat("what was on disk does not load: ", why.message());
     }
-    if (in_file_.lock() != bad) return true;
-    NoteFile(/*on_disk=*/false);
-    unusable_ = true;
-    status_.miss = absl::StrCat("what was on disk does not load: ", why.message());
+    CountLookup("corrupt");
+    aside = services_.files.SetAside(graph_.key);
   }
-  CountLookup("corrupt");
-  const absl::Status aside = services_.files.SetAside(graph_.key);
   Warn(absl::StrCat(" on disk does not load: ", why.message(),
                     aside.ok() ? "" : "; it cannot be set aside: ", aside.message()));
   return true;
@@ -276,6 +279,8 @@ ArtifactPointer ArtifactSlot::InMemory() const {
 absl::Status ArtifactSlot::Write(const Artifact& artifact) {
   absl::MutexLock changing(&file_);
   RETURN_IF_ERROR(services_.files.Write(artifact));
+  // Of a file that somebody deleted the pin went with it.
+  if (status().pinned) services_.files.SetPinned(graph_.key, true).IgnoreError();
   absl::MutexLock lock(&mutex_);
   NoteFile(/*on_disk=*/true);
   return absl::OkStatus();

@@ -145,12 +145,14 @@ void InstanceCache::DropUnused() {
   absl::MutexLock lock(&mutex_);
   for (const auto& graph : graphs_) {
     std::erase_if(graph->users, [](const auto& user) { return user.expired(); });
+    leaving.reserve(leaving.size() + graph->instances.size());  // before anything is moved there
     std::erase_if(graph->instances, [&](std::shared_ptr<Instance>& instance) {
       if (instance.use_count() > 1) return false;
       leaving.push_back(std::move(instance));
       return true;
     });
   }
+  leaving.reserve(leaving.size() + graphs_.size());
   std::erase_if(graphs_, [&](std::shared_ptr<KnownGraph>& graph) {
     if (!graph->users.empty() || graph->artifact.use_count() > 1) return false;
     leaving.push_back(std::move(graph));

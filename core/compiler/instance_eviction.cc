@@ -12,6 +12,7 @@ namespace {
 
 // What is being loaded stays: its thread makes it ready.
 void Unload(KnownGraph& graph, std::vector<std::shared_ptr<const void>>& leaving) {
+  leaving.reserve(leaving.size() + graph.instances.size());  // before anything is moved there
   for (const auto& instance : graph.instances) {
     if (instance->state != InstanceState::kReady) continue;
     leaving.push_back(std::exchange(instance->executable, nullptr));

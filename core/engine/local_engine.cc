@@ -108,7 +108,11 @@ LocalEngine::LocalEngine(Config config, std::unique_ptr<backends::Backend> backe
   registry_.GetGauge(metrics::kBackendInfo, {backend_->Fingerprint()}).Set(1);
 }
 
-LocalEngine::~LocalEngine() { Drain(clock_.Monotonic()); }
+// What is being prepared ends before what it tells of it.
+LocalEngine::~LocalEngine() {
+  Drain(clock_.Monotonic());
+  preparing_.Stop();
+}
 
 absl::Status LocalEngine::Load() {
   return StartUp({.config = config_,
@@ -179,6 +183,13 @@ absl::StatusOr<uint64_t> LocalEngine::Submit(GenerateSpec spec, std::shared_ptr<
   return handle;
 }
 
+absl::Status LocalEngine::CountAdjusted(const pipeline::PictureSpec& resolved) {
+  if (*resolved.executed_size != pipeline::Size{*resolved.width, *resolved.height}) {
+    metrics_.Adjusted(resolved.bucket_policy);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<uint64_t> LocalEngine::TrySubmit(GenerateSpec spec,
                                                 std::shared_ptr<EventSink> sink) {
   RETURN_IF_ERROR(CheckServing(board_.state()));
@@ -202,9 +213,8 @@ absl::StatusOr<uint64_t> LocalEngine::TrySubmit(GenerateSpec spec,
   const bool cold = job->pictures.empty();
   RETURN_IF_ERROR(loop_.Admit(job, image_bytes));
   const pipeline::PictureSpec& resolved = job->spec.picture;
-  if (*resolved.executed_size != pipeline::Size{*resolved.width, *resolved.height}) {
-    metrics_.Adjusted(resolved.bucket_policy);
-  }
+  // From here on the request is the loop's, whatever there is no memory for.
+  CatchOutOfMemory([&] { return CountAdjusted(resolved); }).IgnoreError();
   if (!cold) {
     models_.buckets->Touch(*resolved.executed_size);
   } else if (!cold_.Add(job, std::move(picture)).ok()) {

@@ -55,6 +55,7 @@ class LocalEngine : public Engine {
   // Brings the status up to date with how the graphs stand; `warmed`: warming is over.
   void ShowBuckets(bool warmed = false);
   absl::StatusOr<uint64_t> TrySubmit(GenerateSpec spec, std::shared_ptr<EventSink> sink);
+  absl::Status CountAdjusted(const pipeline::PictureSpec& resolved);
   absl::StatusOr<Pictures> StartIfReady(pipeline::PictureSpec& picture);
 
   const Config config_;

@@ -264,6 +264,18 @@ TEST_F(GraphStoreDiskTest, PinsSurviveARestart) {
   EXPECT_FALSE(process.disk().List(cache::Kind::kArtifact).front().pinned);
 }
 
+TEST_F(GraphStoreDiskTest, APinComesBackWithAFileThatSomebodyDeleted) {
+  Process process(backend, clock, directory.path());
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
+  ASSERT_OK(process->Get(graph));
+  ASSERT_OK(process->SetPinned(GraphStore::IdOf(graph), true));
+  for (const auto& child : std::filesystem::directory_iterator(directory.path())) {
+    std::filesystem::remove_all(child);
+  }
+  ASSERT_OK(process->Save(GraphStore::IdOf(graph)));
+  EXPECT_TRUE(process.disk().List(cache::Kind::kArtifact).front().pinned);
+}
+
 TEST_F(GraphStoreDiskTest, APinThatCannotBeKeptIsNone) {
   Process process(backend, clock, directory.path());
   const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
