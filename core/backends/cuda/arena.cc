@@ -1,6 +1,6 @@
 #include "core/backends/cuda/arena.h"
 
-#include <algorithm>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/alignment.h"
@@ -59,83 +59,97 @@ CUmemAllocationProp MemoryOf(int ordinal) {
   return memory;
 }
 
-absl::Status OutOfArena(size_t bytes, CUresult result) {
-  return OutOfMemoryError(absl::StrCat("no GPU memory for ", bytes,
-                                       " bytes of intermediates (CUDA error ",
-                                       static_cast<int>(result), ")"));
+absl::Status ToStatus(CUresult result, size_t bytes) {
+  if (result == CUDA_SUCCESS) return absl::OkStatus();
+  const std::string message = absl::StrCat(
+      "GPU memory for ", bytes, " bytes of intermediates: CUDA error ", static_cast<int>(result));
+  return result == CUDA_ERROR_OUT_OF_MEMORY ? OutOfMemoryError(message)
+                                            : absl::InternalError(message);
 }
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<Arena>> Arena::Reserve(int ordinal, size_t bytes) {
+absl::StatusOr<std::shared_ptr<Arena>> Arena::Reserve(device::cuda::CudaDevice& device,
+                                                      size_t bytes) {
+  RETURN_IF_ERROR(device.Select());
   ASSIGN_OR_RETURN(const Driver driver, Driver::Find());
-  const CUmemAllocationProp memory = MemoryOf(ordinal);
+  const CUmemAllocationProp memory = MemoryOf(device.ordinal());
   size_t granule = 0;
-  CUresult result = driver.granularity(&granule, &memory, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
-  if (result != CUDA_SUCCESS) return OutOfArena(bytes, result);
+  RETURN_IF_ERROR(
+      ToStatus(driver.granularity(&granule, &memory, CU_MEM_ALLOC_GRANULARITY_MINIMUM), bytes));
+  if (kPiece % granule != 0) {
+    return absl::InternalError(absl::StrCat("the GPU maps ", granule, " bytes at once"));
+  }
+  cudaEvent_t last_run = nullptr;
+  RETURN_IF_ERROR(
+      ToStatus(cudaEventCreateWithFlags(&last_run, cudaEventDisableTiming), "making an event"));
   CUdeviceptr base = 0;
-  bytes = RoundUp(bytes, granule);
-  result = driver.reserve(&base, bytes, 0, 0, 0);
-  if (result != CUDA_SUCCESS) return OutOfArena(bytes, result);
-  return std::shared_ptr<Arena>(new Arena(ordinal, base, bytes, granule));
+  bytes = RoundUp(bytes, kPiece);
+  const CUresult result = driver.reserve(&base, bytes, 0, 0, 0);
+  if (result == CUDA_SUCCESS) {
+    return std::shared_ptr<Arena>(new Arena(device, base, bytes, last_run));
+  }
+  cudaEventDestroy(last_run);
+  return ToStatus(result, bytes);
 }
 
 Arena::~Arena() {
   const absl::StatusOr<Driver> driver = Driver::Find();
-  if (!driver.ok() || cudaSetDevice(ordinal_) != cudaSuccess) return;
-  if (last_run_ != nullptr) cudaEventDestroy(last_run_);
-  CUdeviceptr at = base_;
-  for (const Chunk& chunk : chunks_) {
-    driver->unmap(at, chunk.bytes);
-    driver->release(chunk.memory);
-    at += chunk.bytes;
-  }
+  if (!driver.ok() || !device_.Select().ok()) return;
+  cudaEventDestroy(last_run_);
+  absl::MutexLock lock(&mutex_);
+  while (!pieces_.empty()) Shrink(*driver);
   driver->free(base_, reserved_);
 }
 
-absl::Status Arena::Grow(size_t bytes) {
-  ASSIGN_OR_RETURN(const Driver driver, Driver::Find());
-  const CUmemAllocationProp memory = MemoryOf(ordinal_);
-  Chunk chunk = {0, RoundUp(bytes, granule_) - mapped_};
-  CUresult result = driver.create(&chunk.memory, chunk.bytes, &memory, 0);
-  if (result != CUDA_SUCCESS) return OutOfArena(bytes, result);
-  const CUmemAccessDesc access = {memory.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-  result = driver.map(base_ + mapped_, chunk.bytes, 0, chunk.memory, 0);
-  if (result == CUDA_SUCCESS) {
-    result = driver.set_access(base_ + mapped_, chunk.bytes, &access, 1);
-    if (result == CUDA_SUCCESS) {
-      chunks_.push_back(chunk);
-      mapped_ += chunk.bytes;
-      return absl::OkStatus();
-    }
-    driver.unmap(base_ + mapped_, chunk.bytes);
+// By one piece.
+absl::Status Arena::Grow(const Driver& driver) {
+  const CUmemAllocationProp properties = MemoryOf(device_.ordinal());
+  CUmemGenericAllocationHandle memory = 0;
+  CUresult result = driver.create(&memory, kPiece, &properties, 0);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+    device_.Trim();
+    result = driver.create(&memory, kPiece, &properties, 0);
   }
-  driver.release(chunk.memory);
-  return OutOfArena(bytes, result);
+  RETURN_IF_ERROR(ToStatus(result, mapped() + kPiece));
+  const CUmemAccessDesc access = {properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  result = driver.map(base_ + mapped(), kPiece, 0, memory, 0);
+  if (result != CUDA_SUCCESS) {
+    driver.release(memory);
+    return ToStatus(result, mapped() + kPiece);
+  }
+  pieces_.push_back(memory);
+  result = driver.set_access(base_ + mapped() - kPiece, kPiece, &access, 1);
+  if (result != CUDA_SUCCESS) Shrink(driver);
+  return ToStatus(result, mapped() + kPiece);
+}
+
+// By one piece. REQUIRES: no run uses it.
+void Arena::Shrink(const Driver& driver) {
+  const CUmemGenericAllocationHandle memory = pieces_.back();
+  pieces_.pop_back();
+  driver.unmap(base_ + mapped(), kPiece);
+  driver.release(memory);
 }
 
 absl::StatusOr<std::unique_ptr<Arena::Lease>> Arena::Take(size_t bytes) {
+  ASSIGN_OR_RETURN(const Driver driver, Driver::Find());
   absl::MutexLock lock(&mutex_);
-  if (bytes > reserved_) return OutOfArena(bytes, CUDA_ERROR_OUT_OF_MEMORY);
-  if (bytes > mapped_) RETURN_IF_ERROR(Grow(bytes));
+  if (bytes > reserved_) return ToStatus(CUDA_ERROR_OUT_OF_MEMORY, bytes);
+  while (mapped() < bytes) RETURN_IF_ERROR(Grow(driver));
   leases_.insert(bytes);
   return std::make_unique<Lease>(shared_from_this(), bytes);
 }
 
-// The last chunks go back once nobody needs them. Unmapping waits for all that the GPU does.
+// What only the lease that goes has used may be in use by its last run.
 void Arena::Release(size_t bytes) {
+  const absl::StatusOr<Driver> driver = Driver::Find();
+  const bool idle =
+      driver.ok() && device_.Select().ok() && cudaEventSynchronize(last_run_) == cudaSuccess;
   absl::MutexLock lock(&mutex_);
   leases_.erase(leases_.find(bytes));
   const size_t needed = leases_.empty() ? 0 : *leases_.rbegin();
-  const absl::StatusOr<Driver> driver = Driver::Find();
-  if (!driver.ok() || cudaSetDevice(ordinal_) != cudaSuccess) return;
-  while (!chunks_.empty() && mapped_ - chunks_.back().bytes >= needed) {
-    if (cudaDeviceSynchronize() != cudaSuccess) return;
-    mapped_ -= chunks_.back().bytes;
-    driver->unmap(base_ + mapped_, chunks_.back().bytes);
-    driver->release(chunks_.back().memory);
-    chunks_.pop_back();
-  }
+  while (idle && mapped() >= needed + kPiece) Shrink(*driver);
 }
 
 size_t Arena::bytes() const {
@@ -144,17 +158,15 @@ size_t Arena::bytes() const {
 }
 
 absl::Status Arena::AwaitLast(cudaStream_t stream) {
-  if (last_ == stream || last_run_ == nullptr) return absl::OkStatus();
+  if (last_ == stream) return absl::OkStatus();
   return ToStatus(cudaStreamWaitEvent(stream, last_run_, 0), "waiting for the arena");
 }
 
 absl::Status Arena::Remember(cudaStream_t stream) {
-  if (last_run_ == nullptr) {
-    RETURN_IF_ERROR(
-        ToStatus(cudaEventCreateWithFlags(&last_run_, cudaEventDisableTiming), "making an event"));
-  }
   last_ = stream;
-  return ToStatus(cudaEventRecord(last_run_, stream), "recording an event");
+  const absl::Status recorded = ToStatus(cudaEventRecord(last_run_, stream), "recording an event");
+  if (!recorded.ok()) cudaStreamSynchronize(stream);
+  return recorded;
 }
 
 }  // namespace latentd::backends::cuda

@@ -2,9 +2,9 @@
 // time: as large as the largest needs.
 //
 // It is a range of addresses as long as the GPU's memory, reserved once, of which the beginning is
-// mapped: it grows without moving, so that captured graphs may keep addresses in it. Whoever
-// enqueues a run holds runs() meanwhile, and the runs of several streams wait for each other on the
-// GPU (Turn). Thread-safe.
+// mapped, in pieces of one size: it grows and shrinks without moving, so that captured graphs may
+// keep addresses in it. The runs of several streams wait for each other on the GPU (Turn).
+// Thread-safe.
 #pragma once
 
 #include <cuda.h>
@@ -19,13 +19,16 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "core/device/cuda/cuda_device.h"
 
 namespace latentd::backends::cuda {
 
 class Arena : public std::enable_shared_from_this<Arena> {
  public:
-  // Of the GPU that is selected, `ordinal`. RESOURCE_EXHAUSTED: no range of so many addresses.
-  static absl::StatusOr<std::shared_ptr<Arena>> Reserve(int ordinal, size_t bytes);
+  // `device`, which must outlive the arena, is asked to give back what it has idle where there is
+  // no memory. RESOURCE_EXHAUSTED: no range of so many addresses.
+  static absl::StatusOr<std::shared_ptr<Arena>> Reserve(device::cuda::CudaDevice& device,
+                                                        size_t bytes);
   // REQUIRES: nothing that was enqueued uses it.
   ~Arena();
   Arena(const Arena&) = delete;
@@ -64,30 +67,30 @@ class Arena : public std::enable_shared_from_this<Arena> {
  private:
   // Driver functions: the program starts without the driver's library.
   struct Driver;
-  struct Chunk {
-    CUmemGenericAllocationHandle memory;
-    size_t bytes;
-  };
 
-  Arena(int ordinal, CUdeviceptr base, size_t reserved, size_t granule)
-      : ordinal_(ordinal), base_(base), reserved_(reserved), granule_(granule) {}
-  absl::Status Grow(size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Arena(device::cuda::CudaDevice& device, CUdeviceptr base, size_t reserved, cudaEvent_t last_run)
+      : device_(device), base_(base), reserved_(reserved), last_run_(last_run) {}
+  absl::Status Grow(const Driver& driver) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Shrink(const Driver& driver) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  size_t mapped() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return pieces_.size() * kPiece; }
   void Release(size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status AwaitLast(cudaStream_t stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(runs_);
   absl::Status Remember(cudaStream_t stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(runs_);
 
-  const int ordinal_;
+  // A multiple of what GPUs map at once.
+  static constexpr size_t kPiece = size_t{64} << 20;
+
+  device::cuda::CudaDevice& device_;
   const CUdeviceptr base_;
-  const size_t reserved_, granule_;
+  const size_t reserved_;
 
   absl::Mutex runs_;
   cudaStream_t last_ ABSL_GUARDED_BY(runs_) = nullptr;
-  cudaEvent_t last_run_ ABSL_GUARDED_BY(runs_) = nullptr;
+  const cudaEvent_t last_run_;  // recorded behind each run
 
   mutable absl::Mutex mutex_;
   std::multiset<size_t> leases_ ABSL_GUARDED_BY(mutex_);
-  std::vector<Chunk> chunks_ ABSL_GUARDED_BY(mutex_);  // mapped one behind the other
-  size_t mapped_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<CUmemGenericAllocationHandle> pieces_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace latentd::backends::cuda

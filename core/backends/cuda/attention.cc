@@ -42,7 +42,9 @@ AttentionShape ShapeOf(const BinderArguments& a) {
 bool CudnnMayHaveIt(const BinderArguments& a, const AttentionShape& s) {
   if (s.dtype == DType::kF32 || s.size % 8 != 0 || s.size > 128 || !(s.scale > 0)) return false;
   for (const View& view : a.instruction.operands) {
-    if (AlignmentOf(a.program, view, {view.strides[0], view.strides[1]}) < 16) return false;
+    if (AlignmentOf(a.program, view, {view.strides[0], view.strides[1]}) < kPortAlignment) {
+      return false;
+    }
   }
   return true;
 }
@@ -165,8 +167,7 @@ absl::StatusOr<BoundKernel> BindProducts(const BinderArguments& a, const Attenti
 
 absl::StatusOr<BoundKernel> BindPlan(const BinderArguments& a, const AttentionShape& s,
                                      absl::string_view choice) {
-  ASSIGN_OR_RETURN(const std::shared_ptr<const CudnnPlan> plan,
-                   a.libraries.cudnn.Load(s.Key(), choice));
+  ASSIGN_OR_RETURN(const std::shared_ptr<const CudnnPlan> plan, a.gpu.cudnn.Load(s.Key(), choice));
   BoundKernel kernel;
   kernel.workspace_bytes = plan->workspace_bytes();
   kernel.enqueue = [plan, query = a.operand(0), key = a.operand(1), value = a.operand(2),
@@ -185,7 +186,7 @@ absl::StatusOr<BoundKernel> BindAttention(const BinderArguments& a) {
   if (!CudnnMayHaveIt(a, shape)) return BindProducts(a, shape);
   ASSIGN_OR_RETURN(const std::string choice,
                    a.chooser.Get(shape.Key(), [&]() -> absl::StatusOr<std::string> {
-                     absl::StatusOr<std::string> plan = a.libraries.cudnn.Choose(shape);
+                     absl::StatusOr<std::string> plan = a.gpu.cudnn.Choose(shape);
                      if (absl::IsUnimplemented(plan.status())) return std::string(kByProducts);
                      return plan;
                    }));

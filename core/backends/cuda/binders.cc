@@ -18,7 +18,7 @@ int64_t AlignmentOf(const Program& program, const View& view, absl::Span<const i
   const Place place = program.storages[view.storage].place;
   const bool callers = place == Place::kInput || place == Place::kOutput;
   const int64_t bytes = device::SizeOf(view.dtype);
-  int64_t alignment = std::gcd(callers ? 16 : 256, view.offset * bytes);
+  int64_t alignment = std::gcd(callers ? kPortAlignment : kPlaceAlignment, view.offset * bytes);
   for (const int64_t stride : strides) alignment = std::gcd(alignment, stride * bytes);
   return alignment;
 }

@@ -12,7 +12,7 @@ struct BinderArguments {
   const Program& program;
   const Instruction& instruction;
   const Chooser& chooser;
-  const Libraries& libraries;
+  const Gpu& gpu;
 
   const View& operand(int i) const { return instruction.operands[i]; }
   const View& result() const { return instruction.result; }
@@ -65,9 +65,13 @@ inline bool IsFloat(device::DType dtype) {
 // Of a launch for a node of that op.
 absl::Status Launched(cudaError_t error, graph::Op op);
 
+// What storages and workspaces in the arena begin at multiples of, in bytes, which cuBLASLt wants.
+inline constexpr int64_t kPlaceAlignment = 256;
+// What a caller's memory begins at multiples of, in bytes.
+inline constexpr int64_t kPortAlignment = 16;
+
 // The bytes that each address of the view's elements at multiples of `strides` (in elements) is a
-// multiple of, at most 256. Storages begin at multiples of 256 but for a caller's, which may begin
-// at any multiple of 16.
+// multiple of, at most kPlaceAlignment. Storages begin at multiples of that, but for a caller's.
 int64_t AlignmentOf(const Program& program, const View& view, absl::Span<const int64_t> strides);
 
 // One of our own kernels: `launch` puts addresses into a copy of the arguments and launches it.

@@ -6,6 +6,9 @@
 namespace latentd::backends::cuda {
 namespace {
 
+// Many more shapes than models have.
+constexpr size_t kMostFindings = 4096;
+
 Binder BinderOf(Kernel kernel) {
   switch (kernel) {
     case Kernel::kConvolution:
@@ -61,15 +64,28 @@ Binder BinderOf(Kernel kernel) {
 
 }  // namespace
 
+std::optional<std::string> Findings::Find(const std::string& key) const {
+  absl::MutexLock lock(&mutex_);
+  const auto found = choices_.find(key);
+  if (found == choices_.end()) return std::nullopt;
+  return found->second;
+}
+
+std::string Findings::Keep(const std::string& key, std::string choice) {
+  absl::MutexLock lock(&mutex_);
+  if (choices_.size() >= kMostFindings) choices_.clear();
+  return choices_.try_emplace(key, std::move(choice)).first->second;
+}
+
 absl::Status Chooser::Missing(const std::string& key) {
   return absl::InvalidArgumentError(absl::StrCat("the plan has no choice for a ", key));
 }
 
 absl::StatusOr<BoundKernel> BindKernel(const Program& program, const Instruction& instruction,
-                                       const Chooser& chooser, const Libraries& libraries) {
+                                       const Chooser& chooser, const Gpu& gpu) {
   const Binder binder = BinderOf(instruction.kernel);
   if (binder == nullptr) return absl::InternalError("an instruction that no kernel computes");
-  return binder({program, instruction, chooser, libraries});
+  return binder({program, instruction, chooser, gpu});
 }
 
 }  // namespace latentd::backends::cuda

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/backends/cuda/binders.h"
 #include "core/backends/cuda/kernel_rules.h"
 #include "core/backends/cuda/packing.h"
 #include "core/backends/lowering/lowering.h"
@@ -29,14 +30,13 @@ std::vector<bool> ReadPlain(const BoundProgram& bound) {
 }  // namespace
 
 absl::StatusOr<BoundProgram> Bind(const graph::Graph& graph, std::vector<graph::Recipe> recipes,
-                                  const Chooser& chooser, const Libraries& libraries) {
+                                  const Chooser& chooser, const Gpu& gpu) {
   BoundProgram bound;
   bound.recipes = std::move(recipes);
   bound.program = lowering::Lower(graph, bound.recipes, CudaKernelRules());
   std::vector<size_t> workspaces;
   for (const Instruction& instruction : bound.program.instructions) {
-    ASSIGN_OR_RETURN(BoundKernel kernel,
-                     BindKernel(bound.program, instruction, chooser, libraries));
+    ASSIGN_OR_RETURN(BoundKernel kernel, BindKernel(bound.program, instruction, chooser, gpu));
     workspaces.push_back(kernel.workspace_bytes);
     bound.kernels.push_back(std::move(kernel));
   }

@@ -17,9 +17,6 @@
 
 namespace latentd::backends::cuda {
 
-// What storages and workspaces in the arena begin at multiples of, which cuBLASLt wants.
-inline constexpr size_t kPlaceAlignment = 256;
-
 struct BoundProgram {
   std::vector<graph::Recipe> recipes;
   Program program;
@@ -29,7 +26,7 @@ struct BoundProgram {
 
 // `recipes` are bound as weights. The program points into the graph's constants.
 absl::StatusOr<BoundProgram> Bind(const graph::Graph& graph, std::vector<graph::Recipe> recipes,
-                                  const Chooser& chooser, const Libraries& libraries);
+                                  const Chooser& chooser, const Gpu& gpu);
 
 // One result that an executable takes from the store, and where it goes: to a storage that kernels
 // read as it is, or to the instruction that reads it packed.

@@ -34,6 +34,10 @@ bool IsOfOnePixel(const BinderArguments& a) {
 
 bool CudnnMayHaveIt(const BinderArguments& a) {
   const graph::Padding& padding = AttributesOf(a).padding;
+  for (const View& view : a.instruction.operands) {
+    if (view.present() && AlignmentOf(a.program, view, {}) < kPortAlignment) return false;
+  }
+  if (AlignmentOf(a.program, a.result(), {}) < kPortAlignment) return false;
   return a.operand(0).dtype != DType::kF32 && padding.top == padding.bottom &&
          padding.left == padding.right;
 }
@@ -85,7 +89,7 @@ class PackedWeight {
 absl::StatusOr<BoundKernel> BindPlan(const BinderArguments& a, const ConvolutionShape& shape,
                                      absl::string_view choice) {
   ASSIGN_OR_RETURN(const std::shared_ptr<const CudnnPlan> plan,
-                   a.libraries.cudnn.Load(shape.Key(), choice));
+                   a.gpu.cudnn.Load(shape.Key(), choice));
   const PackedWeight weight(a);
   BoundKernel kernel;
   kernel.packing = weight.packing();
@@ -199,7 +203,7 @@ absl::StatusOr<BoundKernel> BindConvolution(const BinderArguments& a) {
   const ConvolutionShape shape = ShapeOf(a);
   ASSIGN_OR_RETURN(const std::string choice,
                    a.chooser.Get(shape.Key(), [&]() -> absl::StatusOr<std::string> {
-                     absl::StatusOr<std::string> plan = a.libraries.cudnn.Choose(shape);
+                     absl::StatusOr<std::string> plan = a.gpu.cudnn.Choose(shape);
                      if (absl::IsUnimplemented(plan.status())) return std::string(kByProducts);
                      return plan;
                    }));

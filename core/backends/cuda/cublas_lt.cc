@@ -5,8 +5,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/backends/cuda/product_trial.h"
 #include "core/backends/cuda/shared_library.h"
 #include "core/base/coding.h"
+#include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 
 namespace latentd::backends::cuda {
@@ -54,7 +56,7 @@ struct CublasLt::Functions {
   absl::Status Status(cublasStatus_t status, absl::string_view what) const {
     if (status == CUBLAS_STATUS_SUCCESS) return absl::OkStatus();
     const std::string message = absl::StrCat("cuBLASLt: ", what, ": ", status_string(status));
-    if (status == CUBLAS_STATUS_ALLOC_FAILED) return absl::ResourceExhaustedError(message);
+    if (status == CUBLAS_STATUS_ALLOC_FAILED) return OutOfMemoryError(message);
     if (status == CUBLAS_STATUS_NOT_SUPPORTED) return absl::UnimplementedError(message);
     return absl::InternalError(message);
   }
@@ -62,7 +64,8 @@ struct CublasLt::Functions {
 
 namespace {
 
-constexpr size_t kMostWorkspaceBytes = size_t{32} << 20;
+// Of the library's estimates; further down they are slower on every shape that was tried.
+constexpr int kMostCandidates = 16;
 
 cudaDataType_t TypeOf(DType dtype) {
   if (dtype == DType::kBF16) return CUDA_R_16BF;
@@ -140,10 +143,10 @@ absl::Status Product::Enqueue(const ProductAddresses& at, cudaStream_t stream) c
   }
   const float beta = shape_.has_residual ? 1 : 0;
   const void* residual = shape_.has_residual ? at.residual : at.result;
-  return f.Status(f.matmul(library_.handle_, product, &shape_.scale, at.b, first_, at.a, second_,
-                           &beta, residual, result_, at.result, result_, &algorithm_, at.workspace,
-                           workspace_bytes_, stream),
-                  shape_.Key());
+  const cublasStatus_t status = f.matmul(
+      library_.handle_, product, &shape_.scale, at.b, first_, at.a, second_, &beta, residual,
+      result_, at.result, result_, &algorithm_, at.workspace, workspace_bytes_, stream);
+  return status == CUBLAS_STATUS_SUCCESS ? absl::OkStatus() : f.Status(status, shape_.Key());
 }
 
 CublasLt::CublasLt() : functions_(std::make_unique<Functions>()) {}
@@ -163,7 +166,7 @@ absl::StatusOr<std::unique_ptr<CublasLt>> CublasLt::Open() {
 size_t CublasLt::version() const { return functions_->version(); }
 
 // As bytes: the library's 64 of the algorithm, then u64 of its workspace.
-absl::StatusOr<std::string> CublasLt::Choose(const ProductShape& shape) const {
+absl::StatusOr<std::vector<std::string>> CublasLt::Candidates(const ProductShape& shape) const {
   const Functions& f = *functions_;
   Product product(*this, shape);
   RETURN_IF_ERROR(product.Describe());
@@ -182,7 +185,8 @@ absl::StatusOr<std::string> CublasLt::Choose(const ProductShape& shape) const {
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
     return f.Status(f.set_preference(preference, attribute, &value, sizeof(value)), "a preference");
   };
-  RETURN_IF_ERROR(set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kMostWorkspaceBytes}));
+  RETURN_IF_ERROR(
+      set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{CublasLt::kMostWorkspaceBytes}));
   // Sums of parts in f32 too: the other schemes round them to the result's dtype.
   RETURN_IF_ERROR(set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                       uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE}));
@@ -193,16 +197,42 @@ absl::StatusOr<std::string> CublasLt::Choose(const ProductShape& shape) const {
   RETURN_IF_ERROR(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, aligned(shape.a)));
   RETURN_IF_ERROR(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, aligned(shape.result)));
   RETURN_IF_ERROR(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, aligned(shape.result)));
-  cublasLtMatmulHeuristicResult_t found = {};
+  std::vector<cublasLtMatmulHeuristicResult_t> found(kMostCandidates);
   int count = 0;
-  RETURN_IF_ERROR(
-      f.Status(f.heuristic(handle_, product.product_, product.first_, product.second_,
-                           product.result_, product.result_, preference, 1, &found, &count),
-               shape.Key()));
-  if (count == 0) return absl::UnimplementedError(absl::StrCat("cuBLASLt has no ", shape.Key()));
-  std::string bytes(reinterpret_cast<const char*>(&found.algo), sizeof(found.algo));
-  PutLittleEndian(bytes, uint64_t{found.workspaceSize});
-  return bytes;
+  const cublasStatus_t status =
+      f.heuristic(handle_, product.product_, product.first_, product.second_, product.result_,
+                  product.result_, preference, kMostCandidates, found.data(), &count);
+  RETURN_IF_ERROR(f.Status(status, shape.Key()));
+  std::vector<std::string> candidates;
+  for (int i = 0; i < count; ++i) {
+    std::string& bytes = candidates.emplace_back(reinterpret_cast<const char*>(&found[i].algo),
+                                                 sizeof(found[i].algo));
+    PutLittleEndian(bytes, uint64_t{found[i].workspaceSize});
+  }
+  if (!candidates.empty()) return candidates;
+  return absl::UnimplementedError(absl::StrCat("cuBLASLt has no ", shape.Key()));
+}
+
+absl::StatusOr<std::string> CublasLt::Choose(const ProductShape& shape) const {
+  ASSIGN_OR_RETURN(const std::vector<std::string> candidates, Candidates(shape));
+  absl::StatusOr<std::unique_ptr<ProductTrial>> trial = ProductTrial::Create(shape);
+  if (absl::IsResourceExhausted(trial.status())) return candidates.front();
+  RETURN_IF_ERROR(trial.status());
+  std::vector<std::pair<double, int>> by_time;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const auto product = Load(shape, candidates[i]);
+    if (!product.ok()) continue;
+    const absl::StatusOr<double> time = (*trial)->Time(**product);
+    if (time.ok()) by_time.emplace_back(*time, static_cast<int>(i));
+  }
+  std::sort(by_time.begin(), by_time.end());
+  absl::Status wrong = absl::UnimplementedError(absl::StrCat("cuBLASLt runs no ", shape.Key()));
+  for (const auto& [time, candidate] : by_time) {
+    ASSIGN_OR_RETURN(const auto product, Load(shape, candidates[candidate]));
+    wrong = (*trial)->Check(*product);
+    if (wrong.ok()) return candidates[candidate];
+  }
+  return wrong;
 }
 
 absl::StatusOr<std::unique_ptr<Product>> CublasLt::Load(const ProductShape& shape,
@@ -220,6 +250,8 @@ absl::StatusOr<std::unique_ptr<Product>> CublasLt::Load(const ProductShape& shap
   const cublasStatus_t status =
       functions_->check(handle_, product->product_, product->first_, product->second_,
                         product->result_, product->result_, &product->algorithm_, &checked);
+  const bool unfit = status == CUBLAS_STATUS_INVALID_VALUE || status == CUBLAS_STATUS_NOT_SUPPORTED;
+  if (!unfit) RETURN_IF_ERROR(functions_->Status(status, "checking an algorithm"));
   if (status == CUBLAS_STATUS_SUCCESS && checked.workspaceSize <= product->workspace_bytes_) {
     return product;
   }

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -81,7 +82,10 @@ class CublasLt {
 
   size_t version() const;
 
-  // An algorithm for the product, as bytes for Load. UNIMPLEMENTED: there is none.
+  static constexpr size_t kMostWorkspaceBytes = size_t{32} << 20;
+
+  // The fastest algorithm for the product that computes right, as bytes for Load; where there is no
+  // memory to try them, the one that the library would take. UNIMPLEMENTED: there is none.
   absl::StatusOr<std::string> Choose(const ProductShape& shape) const;
 
   // INVALID_ARGUMENT: bytes that Choose did not make for this product. The product borrows this.
@@ -92,6 +96,8 @@ class CublasLt {
   friend class Product;
   struct Functions;
   CublasLt();
+  // Best first, by the library's own estimate.
+  absl::StatusOr<std::vector<std::string>> Candidates(const ProductShape& shape) const;
 
   std::unique_ptr<Functions> functions_;
   cublasLtHandle_t handle_ = nullptr;

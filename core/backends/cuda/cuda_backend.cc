@@ -21,14 +21,14 @@ absl::Status DataLossIfInvalid(const absl::Status& check) {
 }
 
 // The graph as the plan says, once the two have been checked against each other.
-absl::StatusOr<BoundProgram> BindPlan(const graph::Graph& graph, const Plan& plan,
-                                      const Libraries& libraries, graph::MemoryPlan& memory) {
+absl::StatusOr<BoundProgram> BindPlan(const graph::Graph& graph, const Plan& plan, const Gpu& gpu,
+                                      graph::MemoryPlan& memory) {
   const absl::Status verified = graph::Verify(graph);
   if (!verified.ok()) return absl::DataLossError(verified.message());
   absl::StatusOr<CudaPlan> read = Decode(plan.bytes);
   RETURN_IF_ERROR(DataLossIfInvalid(read.status()));
   absl::StatusOr<BoundProgram> bound =
-      Bind(graph, graph::ExtractRecipes(graph), Chooser::LookingUp(read->choices), libraries);
+      Bind(graph, graph::ExtractRecipes(graph), Chooser::LookingUp(read->choices), gpu);
   RETURN_IF_ERROR(DataLossIfInvalid(bound.status()));
   RETURN_IF_ERROR(DataLossIfInvalid(CheckMemory(*bound, read->memory)));
   if (WithNeeds(plan.bytes, read->memory, *bound) != plan) {
@@ -48,7 +48,7 @@ absl::StatusOr<std::unique_ptr<CudaBackend>> CudaBackend::Create(int ordinal) {
   ASSIGN_OR_RETURN(std::unique_ptr<CudaExecutable::Capture> capture,
                    CudaExecutable::Capture::Create());
   const auto bytes = static_cast<size_t>(device->properties().memory_bytes);
-  ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena, Arena::Reserve(ordinal, bytes));
+  ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena, Arena::Reserve(*device, bytes));
   return absl::WrapUnique(new CudaBackend(std::move(device), std::move(cublas_lt), std::move(cudnn),
                                           std::move(capture), std::move(arena)));
 }
@@ -84,8 +84,9 @@ std::string CudaBackend::WeightFingerprint() const {
 absl::StatusOr<Plan> CudaBackend::MakePlan(const graph::Graph& graph) const {
   RETURN_IF_ERROR(device_->Select());
   CudaPlan plan;
-  ASSIGN_OR_RETURN(const BoundProgram bound, Bind(graph, graph::ExtractRecipes(graph),
-                                                  Chooser::Choosing(plan.choices), libraries()));
+  ASSIGN_OR_RETURN(
+      const BoundProgram bound,
+      Bind(graph, graph::ExtractRecipes(graph), Chooser::Choosing(findings_, plan.choices), gpu()));
   ASSIGN_OR_RETURN(plan.memory, graph::PlanMemory(bound.values.values));
   return WithNeeds(Encode(plan), plan.memory, bound);
 }
@@ -93,7 +94,7 @@ absl::StatusOr<Plan> CudaBackend::MakePlan(const graph::Graph& graph) const {
 absl::Status CudaBackend::CheckPlan(const graph::Graph& graph, const Plan& plan) const {
   RETURN_IF_ERROR(device_->Select());
   graph::MemoryPlan memory;
-  return BindPlan(graph, plan, libraries(), memory).status();
+  return BindPlan(graph, plan, gpu(), memory).status();
 }
 
 absl::StatusOr<std::unique_ptr<Executable>> CudaBackend::Load(
@@ -101,7 +102,7 @@ absl::StatusOr<std::unique_ptr<Executable>> CudaBackend::Load(
     const weights::WeightSet& weights) {
   RETURN_IF_ERROR(device_->Select());
   graph::MemoryPlan memory;
-  ASSIGN_OR_RETURN(BoundProgram bound, BindPlan(*graph, plan, libraries(), memory));
+  ASSIGN_OR_RETURN(BoundProgram bound, BindPlan(*graph, plan, gpu(), memory));
   ASSIGN_OR_RETURN(std::unique_ptr<Arena::Lease> lease, arena_->Take(memory.arena_bytes));
   return CudaExecutable::Create(std::move(graph), std::move(bound), memory, std::move(lease),
                                 weights, *device_, *capture_);
@@ -111,7 +112,7 @@ absl::StatusOr<size_t> CudaBackend::MakingBytes(const graph::Graph& recipe,
                                                 absl::Span<const device::ConstBuffer>,
                                                 const weights::WeightFormat& format) const {
   RETURN_IF_ERROR(device_->Select());
-  return cuda::MakingBytes(recipe, format, libraries());
+  return cuda::MakingBytes(recipe, format, gpu());
 }
 
 absl::Status CudaBackend::MakeWeight(const graph::Graph& recipe,
@@ -121,7 +122,7 @@ absl::Status CudaBackend::MakeWeight(const graph::Graph& recipe,
   RETURN_IF_ERROR(device_->Select());
   cudaStream_t on = static_cast<device::cuda::CudaStream&>(stream).handle();
   return CatchOutOfMemory(
-      [&] { return cuda::MakeWeight(recipe, host_sources, form, to, libraries(), on); });
+      [&] { return cuda::MakeWeight(recipe, host_sources, form, to, gpu(), on); });
 }
 
 }  // namespace latentd::backends::cuda

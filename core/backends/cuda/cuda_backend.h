@@ -30,7 +30,8 @@ class CudaBackend : public Backend {
   std::string Fingerprint() const override;
   std::string WeightFingerprint() const override;
 
-  // Asks the libraries for each shape that it meets for the first time; nothing is timed.
+  // Matrix products of a shape that is met for the first time are timed, which takes the GPU from
+  // what else it does for some milliseconds; cuDNN's plans are those that its heuristics name.
   // UNIMPLEMENTED for casts to integers.
   absl::StatusOr<Plan> MakePlan(const graph::Graph& graph) const override;
 
@@ -56,7 +57,7 @@ class CudaBackend : public Backend {
   CudaBackend(std::unique_ptr<device::cuda::CudaDevice> device, std::unique_ptr<CublasLt> cublas_lt,
               std::unique_ptr<Cudnn> cudnn, std::unique_ptr<CudaExecutable::Capture> capture,
               std::shared_ptr<Arena> arena);
-  Libraries libraries() const { return {*cublas_lt_, *cudnn_}; }
+  Gpu gpu() const { return {*device_, *cublas_lt_, *cudnn_, findings_}; }
 
   graph::Target target_;
   const std::unique_ptr<device::cuda::CudaDevice> device_;
@@ -64,6 +65,7 @@ class CudaBackend : public Backend {
   const std::unique_ptr<Cudnn> cudnn_;
   const std::unique_ptr<CudaExecutable::Capture> capture_;
   const std::shared_ptr<Arena> arena_;
+  mutable Findings findings_;
 };
 
 }  // namespace latentd::backends::cuda

@@ -1,5 +1,6 @@
 #include "core/backends/cuda/cuda_executable.h"
 
+#include "core/backends/cuda/binders.h"
 #include "core/backends/ports.h"
 #include "core/base/clock.h"
 #include "core/base/status_macros.h"
@@ -10,6 +11,16 @@
 namespace latentd::backends::cuda {
 
 using device::cuda::ToStatus;
+
+namespace {
+
+absl::Status CheckAlignment(const device::ConstBuffer& buffer) {
+  if (reinterpret_cast<uintptr_t>(buffer.data()) % kPortAlignment == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "memory for a port that does not begin at a multiple of 16 bytes");
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<CudaExecutable::Capture>> CudaExecutable::Capture::Create() {
   cudaStream_t stream = nullptr;
@@ -102,6 +113,8 @@ absl::Status CudaExecutable::UploadLiterals() {
 absl::StatusOr<std::unique_ptr<Session>> CudaExecutable::Bind(
     absl::Span<const device::ConstBuffer> inputs, absl::Span<const device::Buffer> outputs) {
   RETURN_IF_ERROR(CheckBuffers(info_, device_, inputs, outputs));
+  for (const device::ConstBuffer& input : inputs) RETURN_IF_ERROR(CheckAlignment(input));
+  for (const device::Buffer& output : outputs) RETURN_IF_ERROR(CheckAlignment(output));
   RETURN_IF_ERROR(device_.Select());
   std::vector<char*> storages = addresses_.storages;
   for (size_t i = 0; i < storages.size(); ++i) {
@@ -113,19 +126,25 @@ absl::StatusOr<std::unique_ptr<Session>> CudaExecutable::Bind(
       storages[i] = static_cast<char*>(outputs[storage.index].data());
     }
   }
-  ASSIGN_OR_RETURN(const cudaGraphExec_t graph, capture_.Record([&](cudaStream_t stream) {
-    return EnqueueKernels(storages, stream);
-  }));
-  return std::make_unique<CudaSession>(*this, graph);
+  ASSIGN_OR_RETURN(const cudaGraphExec_t graph,
+                   capture_.Record([&](cudaStream_t stream) -> absl::Status {
+                     for (size_t i = 0; i < bound_.kernels.size(); ++i) {
+                       RETURN_IF_ERROR(EnqueueKernel(i, storages, stream));
+                     }
+                     return absl::OkStatus();
+                   }));
+  return std::make_unique<CudaSession>(*this, std::move(storages), graph);
 }
 
-absl::Status CudaExecutable::EnqueueKernels(const std::vector<char*>& storages,
-                                            cudaStream_t stream) const {
-  for (size_t i = 0; i < bound_.kernels.size(); ++i) {
-    RETURN_IF_ERROR(
-        bound_.kernels[i].enqueue({storages.data(), addresses_.workspaces[i], packed_[i], stream}));
-  }
-  return absl::OkStatus();
+absl::Status CudaExecutable::EnqueueKernel(size_t index, const std::vector<char*>& storages,
+                                           cudaStream_t stream) const {
+  return bound_.kernels[index].enqueue(
+      {storages.data(), addresses_.workspaces[index], packed_[index], stream});
+}
+
+absl::Status CudaSession::EnqueueInstruction(size_t index, device::Stream& stream) const {
+  return executable_.EnqueueKernel(index, storages_,
+                                   static_cast<device::cuda::CudaStream&>(stream).handle());
 }
 
 CudaSession::~CudaSession() {

@@ -10,6 +10,7 @@
 #include "core/backends/cuda/arena.h"
 #include "core/backends/cuda/bound_program.h"
 #include "core/backends/executable.h"
+#include "core/base/out_of_memory.h"
 #include "core/device/cuda/cuda_device.h"
 #include "core/weights/weight_set.h"
 
@@ -30,8 +31,7 @@ class CudaExecutable : public Executable {
     absl::StatusOr<cudaGraphExec_t> Record(const Work& work) {
       absl::MutexLock lock(&mutex_);
       if (absl::Status begun = Begin(); !begun.ok()) return begun;
-      const absl::Status worked = work(stream_);
-      return End(worked);
+      return End(CatchOutOfMemory([&] { return work(stream_); }));
     }
 
    private:
@@ -55,6 +55,8 @@ class CudaExecutable : public Executable {
   absl::StatusOr<std::unique_ptr<Session>> Bind(absl::Span<const device::ConstBuffer> inputs,
                                                 absl::Span<const device::Buffer> outputs) override;
 
+  const Program& program() const { return bound_.program; }
+
  private:
   friend class CudaSession;
 
@@ -63,7 +65,8 @@ class CudaExecutable : public Executable {
                  device::cuda::CudaDevice& device, Capture& capture);
   absl::Status HoldWeights(const weights::WeightSet& weights);
   absl::Status UploadLiterals();
-  absl::Status EnqueueKernels(const std::vector<char*>& storages, cudaStream_t stream) const;
+  absl::Status EnqueueKernel(size_t index, const std::vector<char*>& storages,
+                             cudaStream_t stream) const;
 
   const std::shared_ptr<const graph::Graph> graph_;
   const BoundProgram bound_;
@@ -79,15 +82,21 @@ class CudaExecutable : public Executable {
 
 class CudaSession : public Session {
  public:
-  CudaSession(CudaExecutable& executable, cudaGraphExec_t graph)
-      : executable_(executable), graph_(graph) {}
+  // `storages`: the address of each storage of the executable's program.
+  CudaSession(const CudaExecutable& executable, std::vector<char*> storages, cudaGraphExec_t graph)
+      : executable_(executable), storages_(std::move(storages)), graph_(graph) {}
   ~CudaSession() override;
 
   // One launch, behind all runs that use the arena.
   absl::Status Enqueue(device::Stream& stream) override;
 
+  // For measurements: one of the program's instructions alone, on what the last run left in the
+  // arena. REQUIRES: nothing else runs.
+  absl::Status EnqueueInstruction(size_t index, device::Stream& stream) const;
+
  private:
-  CudaExecutable& executable_;
+  const CudaExecutable& executable_;
+  const std::vector<char*> storages_;
   const cudaGraphExec_t graph_;
 };
 

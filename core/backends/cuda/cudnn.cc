@@ -14,6 +14,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
 #include "core/backends/cuda/shared_library.h"
 #include "core/base/status_macros.h"
@@ -34,7 +35,7 @@ absl::Status ToStatus(fe::error_t error, absl::string_view what) {
   if (error.is_good()) return absl::OkStatus();
   const std::string message = absl::StrCat("cuDNN: ", what, ": ", error.get_message());
   const bool unknown = error.code == fe::error_code_t::GRAPH_NOT_SUPPORTED ||
-                       error.code == fe::error_code_t::HEURISTIC_QUERY_FAILED;
+                       error.code == fe::error_code_t::GRAPH_EXECUTION_PLAN_CREATION_FAILED;
   return unknown ? absl::UnimplementedError(message) : absl::InternalError(message);
 }
 
@@ -127,8 +128,12 @@ std::shared_ptr<Graph> GraphOf(const AttentionShape& s) {
 
 // The library's state, which has one stream at a time.
 struct Handle {
+  explicit Handle(cudnnHandle_t library) : library(library) {}
+  ~Handle() { fe::detail::destroy_handle(library); }
+  Handle(const Handle&) = delete;
+
   absl::Mutex mutex;
-  cudnnHandle_t library ABSL_GUARDED_BY(mutex) = nullptr;
+  const cudnnHandle_t library ABSL_PT_GUARDED_BY(mutex);
 };
 
 class FrontendPlan : public CudnnPlan {
@@ -159,19 +164,16 @@ class FrontendPlan : public CudnnPlan {
 };
 
 constexpr int64_t kMostWorkspaceBytes = int64_t{256} << 20;
-// Of plans that were chosen or read: many more shapes than a model has.
-constexpr size_t kMostPlans = 2048;
+// A plan as bytes is its shape's key, this, and what the library says of itself.
+constexpr char kBehindKey[] = "\n";
+constexpr char kPlanField[] = "cudnn_backend_data";
+// Beyond so many, those that nobody uses are forgotten.
+constexpr size_t kManyPlans = 512;
 
 class FrontendCudnn : public Cudnn {
  public:
-  explicit FrontendCudnn(cudnnHandle_t library) {
-    absl::MutexLock lock(&handle_.mutex);
-    handle_.library = library;
-  }
-  ~FrontendCudnn() override {
-    absl::MutexLock lock(&handle_.mutex);
-    fe::detail::destroy_handle(handle_.library);
-  }
+  FrontendCudnn(cudnnHandle_t building, cudnnHandle_t running)
+      : building_(building), running_(running) {}
 
   size_t version() const override { return fe::detail::get_backend_version(); }
 
@@ -188,43 +190,51 @@ class FrontendCudnn : public Cudnn {
   absl::StatusOr<std::shared_ptr<const CudnnPlan>> Load(const std::string& key,
                                                         absl::string_view plan) override {
     return Caught([&]() -> absl::StatusOr<std::shared_ptr<const CudnnPlan>> {
-      absl::MutexLock lock(&handle_.mutex);
-      auto& kept = plans_[{key, std::string(plan)}];
-      if (kept == nullptr) {
-        absl::StatusOr<std::shared_ptr<const CudnnPlan>> read = Read(plan);
-        if (!read.ok()) {
-          plans_.erase({key, std::string(plan)});
-          return absl::InvalidArgumentError(read.status().message());
-        }
-        kept = *std::move(read);
+      absl::MutexLock lock(&building_.mutex);
+      std::weak_ptr<const CudnnPlan>& shared = plans_[std::string(plan)];
+      std::shared_ptr<const CudnnPlan> result = shared.lock();
+      if (result == nullptr) {
+        ASSIGN_OR_RETURN(result, Read(key, plan));
+        shared = result;
+        DropUnused();
       }
-      std::shared_ptr<const CudnnPlan> result = kept;
-      if (plans_.size() > kMostPlans) plans_.clear();
       return result;
     });
   }
 
  private:
   absl::StatusOr<std::string> Build(const std::string& key, Graph& graph) {
-    absl::MutexLock lock(&handle_.mutex);
+    absl::MutexLock lock(&building_.mutex);
     RETURN_IF_ERROR(ToStatus(graph.validate(), key));
-    RETURN_IF_ERROR(ToStatus(graph.build_operation_graph(handle_.library), key));
+    RETURN_IF_ERROR(ToStatus(graph.build_operation_graph(building_.library), key));
     RETURN_IF_ERROR(
         ToStatus(graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}), key));
     graph.deselect_workspace_greater_than(kMostWorkspaceBytes);
+    // What is drawn twice is the same, and sums are in f32.
+    graph.deselect_numeric_notes({fe::NumericalNote_t::NONDETERMINISTIC,
+                                  fe::NumericalNote_t::REDUCED_PRECISION_REDUCTION,
+                                  fe::NumericalNote_t::DOWN_CONVERT_INPUTS});
     RETURN_IF_ERROR(ToStatus(graph.check_support(), key));
     RETURN_IF_ERROR(ToStatus(graph.build_plans(fe::BuildPlanPolicy_t::HEURISTICS_CHOICE), key));
     std::vector<uint8_t> bytes;
     RETURN_IF_ERROR(ToStatus(graph.serialize(bytes), key));
-    return std::string(bytes.begin(), bytes.end());
+    return absl::StrCat(key, kBehindKey, std::string(bytes.begin(), bytes.end()));
   }
 
-  absl::StatusOr<std::shared_ptr<const CudnnPlan>> Read(absl::string_view plan)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(handle_.mutex) {
+  absl::StatusOr<std::shared_ptr<const CudnnPlan>> Read(const std::string& key,
+                                                        absl::string_view plan)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(building_.mutex) {
+    if (!absl::ConsumePrefix(&plan, absl::StrCat(key, kBehindKey))) {
+      return absl::InvalidArgumentError(absl::StrCat("a plan of cuDNN that is none for a ", key));
+    }
+    const json read = json::from_ubjson(plan.begin(), plan.end(), /*strict=*/true,
+                                        /*allow_exceptions=*/false);
+    if (!read.is_object() || !read.contains(kPlanField)) {
+      return absl::InvalidArgumentError("a plan of cuDNN that is damaged");
+    }
     auto graph = std::make_shared<Graph>();
-    const std::vector<uint8_t> bytes(plan.begin(), plan.end());
     // Its own warm-up captures, and cannot beside a session that is being captured.
-    RETURN_IF_ERROR(ToStatus(graph->deserialize(handle_.library, bytes,
+    RETURN_IF_ERROR(ToStatus(graph->deserialize(building_.library, read,
                                                 /*enforce_precompiled=*/false,
                                                 /*run_warmup=*/false),
                              "reading a plan"));
@@ -233,12 +243,19 @@ class FrontendCudnn : public Cudnn {
     if (workspace_bytes < 0 || workspace_bytes > kMostWorkspaceBytes) {
       return absl::InvalidArgumentError("cuDNN: a plan that wants too much workspace");
     }
-    return std::make_shared<FrontendPlan>(handle_, std::move(graph), workspace_bytes);
+    return std::make_shared<FrontendPlan>(running_, std::move(graph), workspace_bytes);
   }
 
-  Handle handle_;
-  std::map<std::pair<std::string, std::string>, std::shared_ptr<const CudnnPlan>> plans_
-      ABSL_GUARDED_BY(handle_.mutex);
+  void DropUnused() ABSL_EXCLUSIVE_LOCKS_REQUIRED(building_.mutex) {
+    if (plans_.size() < kManyPlans) return;
+    for (auto plan = plans_.begin(); plan != plans_.end();) {
+      plan = plan->second.expired() ? plans_.erase(plan) : std::next(plan);
+    }
+  }
+
+  // Two, so that a session is captured while a plan is built.
+  Handle building_, running_;
+  std::map<std::string, std::weak_ptr<const CudnnPlan>> plans_ ABSL_GUARDED_BY(building_.mutex);
 };
 
 }  // namespace
@@ -263,11 +280,13 @@ absl::StatusOr<std::unique_ptr<Cudnn>> Cudnn::Open() {
   ASSIGN_OR_RETURN(const SharedLibrary library, SharedLibrary::Open("libcudnn.so.9"));
   fe::cudnn_dlhandle = library.handle();
   return Caught([]() -> absl::StatusOr<std::unique_ptr<Cudnn>> {
-    cudnnHandle_t handle = nullptr;
-    const cudnnStatus_t status = fe::detail::create_handle(&handle);
-    if (status == CUDNN_STATUS_SUCCESS) return std::make_unique<FrontendCudnn>(handle);
-    return absl::FailedPreconditionError(
-        absl::StrCat("cuDNN does not start: status ", static_cast<int>(status)));
+    cudnnHandle_t building = nullptr, running = nullptr;
+    const cudnnStatus_t status = fe::detail::create_handle(&building);
+    if (status != CUDNN_STATUS_SUCCESS || fe::detail::create_handle(&running) != status) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("cuDNN does not start: status ", static_cast<int>(status)));
+    }
+    return std::make_unique<FrontendCudnn>(building, running);
   });
 }
 

@@ -14,7 +14,7 @@ ProductShape::Operand LinesOf(const BinderArguments& a, const View& view, int64_
 
 absl::StatusOr<std::shared_ptr<const Product>> BindProduct(const BinderArguments& a,
                                                            const ProductShape& shape) {
-  const CublasLt& library = a.libraries.cublas_lt;
+  const CublasLt& library = a.gpu.cublas_lt;
   ASSIGN_OR_RETURN(const std::string algorithm,
                    a.chooser.Get(shape.Key(), [&] { return library.Choose(shape); }));
   return library.Load(shape, algorithm);

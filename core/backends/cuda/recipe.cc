@@ -23,7 +23,8 @@ using graph::Node;
 // was enqueued.
 class StreamMemory {
  public:
-  explicit StreamMemory(cudaStream_t stream) : stream_(stream) {}
+  StreamMemory(device::cuda::CudaDevice& device, cudaStream_t stream)
+      : device_(device), stream_(stream) {}
   ~StreamMemory() {
     for (void* memory : taken_) cudaFreeAsync(memory, stream_);
   }
@@ -32,7 +33,12 @@ class StreamMemory {
   absl::StatusOr<char*> Take(size_t bytes) {
     if (bytes == 0) return nullptr;
     void* memory = nullptr;
-    RETURN_IF_ERROR(ToStatus(cudaMallocAsync(&memory, bytes, stream_), "memory for a weight"));
+    cudaError_t error = cudaMallocAsync(&memory, bytes, stream_);
+    if (error == cudaErrorMemoryAllocation) {
+      device_.Trim();
+      error = cudaMallocAsync(&memory, bytes, stream_);
+    }
+    RETURN_IF_ERROR(ToStatus(error, "memory for a weight"));
     taken_.push_back(memory);
     return static_cast<char*>(memory);
   }
@@ -46,6 +52,7 @@ class StreamMemory {
   }
 
  private:
+  device::cuda::CudaDevice& device_;
   const cudaStream_t stream_;
   std::vector<void*> taken_;
 };
@@ -57,11 +64,11 @@ struct BoundRecipe {
   graph::MemoryPlan memory;
 };
 
-absl::StatusOr<std::unique_ptr<BoundRecipe>> BindRecipe(const Graph& recipe,
-                                                        const Libraries& libraries) {
+absl::StatusOr<std::unique_ptr<BoundRecipe>> BindRecipe(const Graph& recipe, const Gpu& gpu) {
   std::unique_ptr<BoundRecipe> result(new BoundRecipe{graph::OfInputs(recipe), {}, {}, {}});
   Choices choices;
-  ASSIGN_OR_RETURN(result->bound, Bind(result->graph, {}, Chooser::Choosing(choices), libraries));
+  ASSIGN_OR_RETURN(result->bound,
+                   Bind(result->graph, {}, Chooser::Choosing(gpu.findings, choices), gpu));
   result->literals = PlaceLiterals(result->bound.program);
   ASSIGN_OR_RETURN(result->memory, graph::PlanMemory(result->bound.values.values));
   return result;
@@ -74,6 +81,7 @@ absl::Status Run(const BoundRecipe& recipe, absl::Span<char* const> sources, cha
   char* literals = nullptr;
   if (!host.empty()) {
     ASSIGN_OR_RETURN(literals, memory.Upload(host.data(), host.size()));
+    RETURN_IF_ERROR(ToStatus(cudaStreamSynchronize(stream), "uploading constants"));
   }
   ASSIGN_OR_RETURN(char* const arena, memory.Take(recipe.memory.arena_bytes));
   ArenaAddresses at = AddressesIn(arena, recipe.bound, recipe.memory);
@@ -91,8 +99,8 @@ absl::Status Run(const BoundRecipe& recipe, absl::Span<char* const> sources, cha
 }
 
 absl::Status Evaluate(const Graph& recipe, absl::Span<const ConstBuffer> host_sources, char* to,
-                      StreamMemory& memory, const Libraries& libraries, cudaStream_t stream) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<BoundRecipe> bound, BindRecipe(recipe, libraries));
+                      StreamMemory& memory, const Gpu& gpu, cudaStream_t stream) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<BoundRecipe> bound, BindRecipe(recipe, gpu));
   std::vector<char*> sources;
   for (const ConstBuffer& source : host_sources) {
     ASSIGN_OR_RETURN(sources.emplace_back(), memory.Upload(source.data(), source.bytes()));
@@ -101,13 +109,12 @@ absl::Status Evaluate(const Graph& recipe, absl::Span<const ConstBuffer> host_so
 }
 
 absl::StatusOr<char*> MakePlain(const Graph& recipe, absl::Span<const ConstBuffer> host_sources,
-                                StreamMemory& memory, const Libraries& libraries,
-                                cudaStream_t stream) {
+                                StreamMemory& memory, const Gpu& gpu, cudaStream_t stream) {
   if (graph::IsStored(recipe)) {
     return memory.Upload(host_sources[0].data(), host_sources[0].bytes());
   }
   ASSIGN_OR_RETURN(char* const plain, memory.Take(graph::ResultBytes(recipe)));
-  RETURN_IF_ERROR(Evaluate(recipe, host_sources, plain, memory, libraries, stream));
+  RETURN_IF_ERROR(Evaluate(recipe, host_sources, plain, memory, gpu, stream));
   return plain;
 }
 
@@ -123,7 +130,7 @@ absl::Status CheckSize(absl::string_view form, const Node& result, size_t bytes)
 }  // namespace
 
 absl::StatusOr<size_t> MakingBytes(const Graph& recipe, const weights::WeightFormat& format,
-                                   const Libraries& libraries) {
+                                   const Gpu& gpu) {
   const size_t plain = format.form.empty() ? 0 : graph::ResultBytes(recipe);
   if (graph::IsStored(recipe)) return plain;
   size_t sources = 0;
@@ -131,24 +138,23 @@ absl::StatusOr<size_t> MakingBytes(const Graph& recipe, const weights::WeightFor
     if (node.op != graph::Op::kWeight) continue;
     sources += static_cast<size_t>(node.shape.elements() * device::SizeOf(node.dtype));
   }
-  ASSIGN_OR_RETURN(const std::unique_ptr<BoundRecipe> bound, BindRecipe(recipe, libraries));
+  ASSIGN_OR_RETURN(const std::unique_ptr<BoundRecipe> bound, BindRecipe(recipe, gpu));
   return plain + sources + bound->literals.bytes + bound->memory.arena_bytes;
 }
 
 absl::Status MakeWeight(const Graph& recipe, absl::Span<const ConstBuffer> host_sources,
-                        absl::string_view form, const device::Buffer& to,
-                        const Libraries& libraries, cudaStream_t stream) {
+                        absl::string_view form, const device::Buffer& to, const Gpu& gpu,
+                        cudaStream_t stream) {
   const Node& result = graph::ResultOf(recipe);
   RETURN_IF_ERROR(CheckSize(form, result, to.bytes()));
-  StreamMemory memory(stream);
+  StreamMemory memory(gpu.device, stream);
   char* const made = static_cast<char*>(to.data());
   if (!form.empty()) {
-    ASSIGN_OR_RETURN(const char* const plain,
-                     MakePlain(recipe, host_sources, memory, libraries, stream));
+    ASSIGN_OR_RETURN(const char* const plain, MakePlain(recipe, host_sources, memory, gpu, stream));
     return Pack(form, result.dtype, result.shape, plain, made, stream);
   }
   if (!graph::IsStored(recipe)) {
-    return Evaluate(recipe, host_sources, made, memory, libraries, stream);
+    return Evaluate(recipe, host_sources, made, memory, gpu, stream);
   }
   return ToStatus(
       cudaMemcpyAsync(made, host_sources[0].data(), to.bytes(), cudaMemcpyHostToDevice, stream),

@@ -21,9 +21,9 @@ namespace latentd::backends::cuda {
 
 // As CudaBackend's methods of these names.
 absl::StatusOr<size_t> MakingBytes(const graph::Graph& recipe, const weights::WeightFormat& format,
-                                   const Libraries& libraries);
+                                   const Gpu& gpu);
 absl::Status MakeWeight(const graph::Graph& recipe,
                         absl::Span<const device::ConstBuffer> host_sources, absl::string_view form,
-                        const device::Buffer& to, const Libraries& libraries, cudaStream_t stream);
+                        const device::Buffer& to, const Gpu& gpu, cudaStream_t stream);
 
 }  // namespace latentd::backends::cuda

@@ -40,6 +40,11 @@ class CudaDevice : public Device {
   // What the driver has left, and what the pool has idle.
   absl::StatusOr<int64_t> AvailableBytes() const;
 
+  // Gives back to CUDA what the pool has idle: for whoever asks CUDA itself and gets nothing.
+  void Trim() { memory_->Trim(); }
+
+  int ordinal() const { return ordinal_; }
+
  private:
   CudaDevice(int ordinal, CudaProperties properties);
   absl::StatusOr<Buffer> TryAllocate(DType dtype, Shape shape, Place place);
