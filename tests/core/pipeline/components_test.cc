@@ -113,7 +113,7 @@ TEST(ComponentsTest, RefusesToDrawNothing) {
 TEST(ComponentsTest, NamesTheComponentsThatThereAre) {
   EXPECT_THAT(Load(Off("unet")),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("no component unet"), HasSubstr("unet_base"))));
+                       AllOf(HasSubstr("no component \"unet\""), HasSubstr("unet_base"))));
 }
 
 // Another backend than the store's, which tells of itself.
