@@ -49,12 +49,14 @@ target_link_libraries(latentd_libtorch INTERFACE latentd_openmp
 # libtorch_cpu.so of the CUDA wheel needs libcudart and libcupti, which lie beside it or where CUDA is installed.
 target_link_options(latentd_libtorch INTERFACE -Wl,-rpath-link,${LIBTORCH_DIR}/lib:/usr/local/cuda/lib64)
 
-# CUDA, where a toolkit with cuDNN is installed, and cudnn-frontend, which deploy/dependencies puts beside LibTorch: the program
+# CUDA, where a toolkit with cuDNN is installed, cudnn-frontend and CUTLASS, which deploy/dependencies puts beside LibTorch: the program
 # builds and passes its tests without them. cuBLASLt and cuDNN are loaded when a GPU is used, and not linked.
 find_package(CUDAToolkit 13 QUIET)
 set(CUDNN_FRONTEND_DIR ${LATENTD_DEPENDENCIES_DEFAULT}/cudnn-frontend CACHE PATH "cudnn-frontend 1.32: a folder with include/")
+set(CUTLASS_DIR ${LATENTD_DEPENDENCIES_DEFAULT}/cutlass CACHE PATH "CUTLASS 4.2: a folder with include/")
 find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
-if(CUDAToolkit_FOUND AND CUDNN_INCLUDE_DIR AND EXISTS ${CUDNN_FRONTEND_DIR}/include/cudnn_frontend.h)
+if(CUDAToolkit_FOUND AND CUDNN_INCLUDE_DIR AND EXISTS ${CUDNN_FRONTEND_DIR}/include/cudnn_frontend.h
+   AND EXISTS ${CUTLASS_DIR}/include/cutlass/cutlass.h)
   set(cuda_default ON)
 else()
   set(cuda_default OFF)
@@ -62,7 +64,7 @@ endif()
 option(LATENTD_CUDA "Build for NVIDIA GPUs" ${cuda_default})
 if(LATENTD_CUDA AND NOT cuda_default)
   message(FATAL_ERROR "LATENTD_CUDA is on, and it needs a CUDA toolkit 13 (-DCUDAToolkit_ROOT=), cuDNN 9's headers "
-    "(-DCUDNN_INCLUDE_DIR=) and cudnn-frontend (deploy/dependencies, or -DCUDNN_FRONTEND_DIR=)")
+    "(-DCUDNN_INCLUDE_DIR=), cudnn-frontend and CUTLASS (deploy/dependencies, or -DCUDNN_FRONTEND_DIR= and -DCUTLASS_DIR=)")
 endif()
 if(LATENTD_CUDA)
   # Clang of another age than the toolkit's is no host compiler for nvcc; whatever compiles the rest, the objects fit together.

@@ -250,6 +250,7 @@ std::vector<OpCase> FusedCases() {
   for (bool bias : {false, true}) {
     cases.push_back(LinearGeglu({2, 9, 24}, 40, bias));
     cases.push_back(LinearGeglu({7, 37}, 19, bias));
+    cases.push_back(LinearGeglu({3, 50, 72}, 96, bias));
   }
   for (Layout layout : {Layout::kNchw, Layout::kNhwc}) {
     for (int64_t channels : {8, 24, 64}) {

@@ -33,7 +33,7 @@ LIBRARY_HEADERS = {
     "webp": ("webp/",),
     "utf8proc": ("utf8proc.h",),
     "xxhash": ("xxhash.h",),
-    "cuda": ("cuda", "cudnn", "cublas", "nvrtc", "cutlass/"),
+    "cuda": ("cuda", "cudnn", "cublas", "nvrtc", "cutlass/", "cute/"),
     "test": ("gtest/", "gmock/", "benchmark/"),
 }
 # Headers of the libraries that every layer may use, and of the system where they have a folder.

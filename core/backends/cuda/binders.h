@@ -24,6 +24,7 @@ using Binder = absl::StatusOr<BoundKernel> (*)(const BinderArguments&);
 
 absl::StatusOr<BoundKernel> BindConvolution(const BinderArguments&);
 absl::StatusOr<BoundKernel> BindLinear(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindLinearGeglu(const BinderArguments&);
 absl::StatusOr<BoundKernel> BindMatmul(const BinderArguments&);
 absl::StatusOr<BoundKernel> BindAttention(const BinderArguments&);
 absl::StatusOr<BoundKernel> BindGroupNorm(const BinderArguments&);

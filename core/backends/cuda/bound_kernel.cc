@@ -55,8 +55,9 @@ Binder BinderOf(Kernel kernel) {
       return BindTimestepEmbedding;
     case Kernel::kSchedulerStep:
       return BindSchedulerStep;
-    case Kernel::kUpsampleConvolution:  // run as their bodies (kernel_rules.h)
     case Kernel::kLinearGeglu:
+      return BindLinearGeglu;
+    case Kernel::kUpsampleConvolution:  // run as its body (kernel_rules.h)
       break;
   }
   return nullptr;

@@ -65,6 +65,8 @@ struct Gpu {
   Findings& findings;
 };
 
+inline bool IsHopper(const Gpu& gpu) { return gpu.device.properties().compute_capability == 90; }
+
 // How a binder comes by its choice: it is found or made, and written down, or it is looked up.
 class Chooser {
  public:

@@ -33,7 +33,7 @@ absl::StatusOr<BoundProgram> Bind(const graph::Graph& graph, std::vector<graph::
                                   const Chooser& chooser, const Gpu& gpu) {
   BoundProgram bound;
   bound.recipes = std::move(recipes);
-  bound.program = lowering::Lower(graph, bound.recipes, CudaKernelRules());
+  bound.program = lowering::Lower(graph, bound.recipes, CudaKernelRules(IsHopper(gpu)));
   std::vector<size_t> workspaces;
   for (const Instruction& instruction : bound.program.instructions) {
     ASSIGN_OR_RETURN(BoundKernel kernel, BindKernel(bound.program, instruction, chooser, gpu));

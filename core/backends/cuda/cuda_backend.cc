@@ -64,7 +64,8 @@ CudaBackend::CudaBackend(std::unique_ptr<device::cuda::CudaDevice> device,
       arena_(std::move(arena)) {
   target_.name = "cuda";
   target_.image_layout = graph::Layout::kNhwc;
-  target_.fused = {graph::kConv2dEpilogue, graph::kLinearEpilogue, graph::kGroupNormSilu};
+  target_.fused = {graph::kConv2dEpilogue, graph::kLinearEpilogue, graph::kLinearGeglu,
+                   graph::kGroupNormSilu};
   target_.merge_linears = true;  // attention reads slices without copying them
 }
 

@@ -11,13 +11,16 @@ lowering::Strides CudaKernelRules::StridesOf(Kernel kernel, size_t) const {
   return kernel == Kernel::kAttention ? lowering::Strides::kLastDense : lowering::Strides::kDense;
 }
 
-bool CudaKernelRules::RunsFused(const lowering::FusedMatch& match, graph::DType, bool) const {
+bool CudaKernelRules::RunsFused(const lowering::FusedMatch& match, graph::DType dtype,
+                                bool weight_is_held) const {
   switch (match.kernel) {
     case Kernel::kConvolution:
     case Kernel::kLinear:
       return match.activation == graph::Op::kInput;
     case Kernel::kGroupNorm:
       return true;
+    case Kernel::kLinearGeglu:
+      return is_hopper_ && dtype != graph::DType::kF32 && weight_is_held;
     default:
       return false;
   }

@@ -9,14 +9,20 @@ namespace latentd::backends::cuda {
 
 class CudaKernelRules : public lowering::KernelRules {
  public:
+  // Hopper has kernels of its own.
+  explicit CudaKernelRules(bool is_hopper) : is_hopper_(is_hopper) {}
+
   // Every float dtype but where an op has f32 only.
   bool Reads(lowering::Kernel kernel, size_t operand, graph::DType dtype) const override;
 
   lowering::Strides StridesOf(lowering::Kernel kernel, size_t operand) const override;
 
-  // Sums and norms; what is computed of a result is a kernel of its own.
+  // Sums and norms, and on Hopper GEGLU; what else is computed of a result is a kernel of its own.
   bool RunsFused(const lowering::FusedMatch& match, graph::DType dtype,
                  bool weight_is_held) const override;
+
+ private:
+  const bool is_hopper_;
 };
 
 }  // namespace latentd::backends::cuda

@@ -20,18 +20,25 @@ absl::StatusOr<std::shared_ptr<const Product>> BindProduct(const BinderArguments
   return library.Load(shape, algorithm);
 }
 
-absl::StatusOr<BoundKernel> BindWeightProduct(const BinderArguments& a) {
-  const View x = a.operand(0), weight = a.operand(1), bias = a.operand(2), residual = a.operand(3),
-             y = a.result();
+ProductShape WeightProductShape(const BinderArguments& a) {
+  const View &x = a.operand(0), &weight = a.operand(1);
   ProductShape shape;
   shape.columns = weight.shape[0];
   shape.depth = weight.shape[1];
   shape.rows = x.shape.elements() / shape.depth;
   shape.a = LinesOf(a, x, shape.depth);
   shape.b = LinesOf(a, weight, shape.depth);
-  shape.result = LinesOf(a, y, shape.columns);
+  shape.result = {.dtype = x.dtype, .pitch = shape.columns};
   shape.b_transposed = true;
-  shape.has_bias = bias.present();
+  shape.has_bias = a.operand(2).present();
+  return shape;
+}
+
+absl::StatusOr<BoundKernel> BindWeightProduct(const BinderArguments& a) {
+  const View x = a.operand(0), weight = a.operand(1), bias = a.operand(2), residual = a.operand(3),
+             y = a.result();
+  ProductShape shape = WeightProductShape(a);
+  shape.result = LinesOf(a, y, shape.columns);
   shape.has_residual = residual.present();
   if (residual.present()) {
     const int64_t alignment = AlignmentOf(a.program, residual, {shape.columns});

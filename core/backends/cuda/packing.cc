@@ -3,6 +3,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "core/backends/cuda/kernels/elementwise.h"
+#include "core/backends/cuda/kernels/linear_geglu.h"
 #include "core/backends/cuda/kernels/strided.h"
 #include "core/device/cuda/cuda_status.h"
 
@@ -13,6 +14,9 @@ using device::cuda::ToStatus;
 absl::StatusOr<size_t> PackedBytes(absl::string_view form, device::DType dtype,
                                    const device::Shape& shape) {
   if (form == kChannelsLastForm && shape.rank() == 4) {
+    return static_cast<size_t>(shape.elements() * device::SizeOf(dtype));
+  }
+  if (form == kGatedForm && shape.rank() == 2 && shape[0] % 32 == 0) {
     return static_cast<size_t>(shape.elements() * device::SizeOf(dtype));
   }
   if (form == kWideForm) return static_cast<size_t>(shape.elements()) * sizeof(float);
@@ -32,9 +36,30 @@ absl::Status PackChannelsLast(device::DType dtype, const device::Shape& shape, c
   return ToStatus(kernels::Copy(args, stream), "packing a weight");
 }
 
+absl::Status PackGated(device::DType dtype, const device::Shape& shape, const void* plain,
+                       void* packed, cudaStream_t stream) {
+  const int64_t depth = shape[1];
+  const kernels::GatedRow lines(shape[0] / 2);
+  kernels::CopyArgs args = {.element = static_cast<kernels::Element>(dtype),
+                            .rank = kernels::GatedRow::kRank + 1,
+                            .x = plain,
+                            .result = packed};
+  int64_t step = shape.elements();
+  for (int d = 0; d < kernels::GatedRow::kRank; ++d) {
+    step /= lines.sizes[d];
+    args.sizes[d] = lines.sizes[d];
+    args.x_strides[d] = lines.strides[d] * depth;
+    args.result_strides[d] = step;
+  }
+  args.sizes[kernels::GatedRow::kRank] = depth;
+  args.x_strides[kernels::GatedRow::kRank] = args.result_strides[kernels::GatedRow::kRank] = 1;
+  return ToStatus(kernels::Copy(args, stream), "packing a weight");
+}
+
 absl::Status Pack(absl::string_view form, device::DType dtype, const device::Shape& shape,
                   const void* plain, void* packed, cudaStream_t stream) {
   if (form == kChannelsLastForm) return PackChannelsLast(dtype, shape, plain, packed, stream);
+  if (form == kGatedForm) return PackGated(dtype, shape, plain, packed, stream);
   const kernels::CastArgs args = {.from = static_cast<kernels::Element>(dtype),
                                   .to = kernels::Element::kF32,
                                   .x = plain,

@@ -2,6 +2,7 @@
 //
 //   channels-last  of a convolution: [out, in, height, width] as [out, height, width, in]
 //   f32            the plain result, converted
+//   gated          of a linear layer that GEGLU alone reads: its lines as kernels::GatedRow says
 //
 // Internal to this directory.
 #pragma once
@@ -14,7 +15,8 @@
 
 namespace latentd::backends::cuda {
 
-inline constexpr absl::string_view kChannelsLastForm = "channels-last", kWideForm = "f32";
+inline constexpr absl::string_view kChannelsLastForm = "channels-last", kWideForm = "f32",
+                                   kGatedForm = "gated";
 
 // Bytes of a plain result in that form. UNIMPLEMENTED: there is none.
 absl::StatusOr<size_t> PackedBytes(absl::string_view form, device::DType dtype,

@@ -13,6 +13,10 @@ namespace latentd::backends::cuda {
 absl::StatusOr<std::shared_ptr<const Product>> BindProduct(const BinderArguments& a,
                                                            const ProductShape& shape);
 
+// An instruction's x [rows, depth] times its weight [columns, depth], with its bias if it has one,
+// into dense lines behind an address of kPlaceAlignment.
+ProductShape WeightProductShape(const BinderArguments& a);
+
 // x [rows, depth] times a weight [columns, depth], with the instruction's bias and residual where
 // it has them: linear layers, and convolutions of one pixel.
 absl::StatusOr<BoundKernel> BindWeightProduct(const BinderArguments& a);
