@@ -15,8 +15,6 @@ namespace {
 using device::DType;
 
 constexpr size_t kMostScoreBytes = size_t{256} << 20;
-// What the plan says of a shape that cuDNN does not have.
-constexpr char kByProducts[] = "by products";
 
 AttentionShape ShapeOf(const BinderArguments& a) {
   const auto& attention = std::get<graph::AttentionAttributes>(a.instruction.attributes);
@@ -184,12 +182,7 @@ absl::StatusOr<BoundKernel> BindPlan(const BinderArguments& a, const AttentionSh
 absl::StatusOr<BoundKernel> BindAttention(const BinderArguments& a) {
   const AttentionShape shape = ShapeOf(a);
   if (!CudnnMayHaveIt(a, shape)) return BindProducts(a, shape);
-  ASSIGN_OR_RETURN(const std::string choice,
-                   a.chooser.Get(shape.Key(), [&]() -> absl::StatusOr<std::string> {
-                     absl::StatusOr<std::string> plan = a.gpu.cudnn.Choose(shape);
-                     if (absl::IsUnimplemented(plan.status())) return std::string(kByProducts);
-                     return plan;
-                   }));
+  ASSIGN_OR_RETURN(const std::string choice, ChooseCudnnPlan(a, shape));
   return choice == kByProducts ? BindProducts(a, shape) : BindPlan(a, shape, choice);
 }
 

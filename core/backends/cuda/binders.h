@@ -86,4 +86,17 @@ BoundKernel OwnKernel(const BinderArguments& a, const Args& args, Launch launch)
   return kernel;
 }
 
+// What a plan says of a shape that cuDNN does not have.
+inline constexpr char kByProducts[] = "by products";
+
+// What the plan says of the shape: bytes for Cudnn::Load, or kByProducts.
+template <typename Shape>
+absl::StatusOr<std::string> ChooseCudnnPlan(const BinderArguments& a, const Shape& shape) {
+  return a.chooser.Get(shape.Key(), [&]() -> absl::StatusOr<std::string> {
+    absl::StatusOr<std::string> plan = a.gpu.cudnn.Choose(shape);
+    if (absl::IsUnimplemented(plan.status())) return std::string(kByProducts);
+    return plan;
+  });
+}
+
 }  // namespace latentd::backends::cuda

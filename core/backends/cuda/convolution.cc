@@ -19,8 +19,6 @@ using device::DType;
 using graph::Conv2dAttributes;
 
 constexpr size_t kMostPatchBytes = size_t{128} << 20;
-// What the plan says of a shape that cuDNN does not have.
-constexpr char kByProducts[] = "by products";
 
 const Conv2dAttributes& AttributesOf(const BinderArguments& a) {
   return std::get<Conv2dAttributes>(a.instruction.attributes);
@@ -201,12 +199,7 @@ absl::StatusOr<BoundKernel> BindConvolution(const BinderArguments& a) {
   if (IsOfOnePixel(a)) return BindWeightProduct(a);
   if (!CudnnMayHaveIt(a)) return BindProducts(a);
   const ConvolutionShape shape = ShapeOf(a);
-  ASSIGN_OR_RETURN(const std::string choice,
-                   a.chooser.Get(shape.Key(), [&]() -> absl::StatusOr<std::string> {
-                     absl::StatusOr<std::string> plan = a.gpu.cudnn.Choose(shape);
-                     if (absl::IsUnimplemented(plan.status())) return std::string(kByProducts);
-                     return plan;
-                   }));
+  ASSIGN_OR_RETURN(const std::string choice, ChooseCudnnPlan(a, shape));
   return choice == kByProducts ? BindProducts(a) : BindPlan(a, shape, choice);
 }
 
