@@ -73,8 +73,7 @@ absl::StatusOr<BoundKernel> BindClamp(const BinderArguments& a) {
 absl::StatusOr<BoundKernel> BindGeglu(const BinderArguments& a) {
   BoundKernel kernel;
   kernel.run = [x = a.operand(0), y = a.result(), run = a.machine.kernels->geglu](const Frame& f) {
-    run(ElementOf(x.dtype), BytesOf(x, f), BytesOf(y, f), y.shape.elements() / y.shape[-1],
-        y.shape[-1]);
+    run(ElementOf(x.dtype), BytesOf(x, f), BytesOf(y, f), RowsOf(y), y.shape[-1]);
     return absl::OkStatus();
   };
   return kernel;

@@ -4,8 +4,16 @@
 namespace latentd::backends::cpu {
 namespace {
 
-// Elements of all dimensions but the last.
-int64_t Rows(const View& view) { return view.shape.elements() / view.shape[-1]; }
+// The only operand, of f32, as so many rows.
+BoundKernel RowsKernel(const BinderArguments& a, int64_t rows,
+                       void (*run)(const float* x, float* y, int64_t rows, int64_t size)) {
+  BoundKernel kernel;
+  kernel.run = [x = a.operand(0), y = a.result(), rows, run](const Frame& f) {
+    run(AddressOf<float>(x, f), AddressOf<float>(y, f), rows, x.shape.elements() / rows);
+    return absl::OkStatus();
+  };
+  return kernel;
+}
 
 }  // namespace
 
@@ -48,31 +56,18 @@ absl::StatusOr<BoundKernel> BindLayerNorm(const BinderArguments& a) {
                 epsilon = std::get<graph::LayerNormAttributes>(a.instruction.attributes).epsilon,
                 run = a.machine.kernels->layer_norm](const Frame& f) {
     run(ElementOf(x.dtype), BytesOf(x, f), BytesOf(y, f), AddressOf<float>(gamma, f),
-        AddressOf<float>(beta, f), Rows(x), x.shape[-1], epsilon);
+        AddressOf<float>(beta, f), RowsOf(x), x.shape[-1], epsilon);
     return absl::OkStatus();
   };
   return kernel;
 }
 
 absl::StatusOr<BoundKernel> BindSoftmax(const BinderArguments& a) {
-  BoundKernel kernel;
-  kernel.run = [x = a.operand(0), y = a.result(),
-                run = a.machine.kernels->softmax](const Frame& f) {
-    run(AddressOf<float>(x, f), AddressOf<float>(y, f), Rows(x), x.shape[-1]);
-    return absl::OkStatus();
-  };
-  return kernel;
+  return RowsKernel(a, RowsOf(a.operand(0)), a.machine.kernels->softmax);
 }
 
 absl::StatusOr<BoundKernel> BindRowStd(const BinderArguments& a) {
-  BoundKernel kernel;
-  kernel.run = [x = a.operand(0), y = a.result(),
-                run = a.machine.kernels->row_std](const Frame& f) {
-    run(AddressOf<float>(x, f), AddressOf<float>(y, f), x.shape[0],
-        x.shape.elements() / x.shape[0]);
-    return absl::OkStatus();
-  };
-  return kernel;
+  return RowsKernel(a, a.operand(0).shape[0], a.machine.kernels->row_std);
 }
 
 absl::StatusOr<BoundKernel> BindIsFinite(const BinderArguments& a) {

@@ -55,9 +55,6 @@ inline kernels::Element ElementOf(const View& view) {
   return static_cast<kernels::Element>(view.dtype);
 }
 
-// Elements of all dimensions but the last.
-inline int64_t RowsOf(const View& view) { return view.shape.elements() / view.shape[-1]; }
-
 inline bool IsFloat(device::DType dtype) {
   return dtype == device::DType::kF32 || dtype == device::DType::kF16 ||
          dtype == device::DType::kBF16;

@@ -3,6 +3,23 @@
 #include "core/backends/cuda/kernels/row_norms.h"
 
 namespace latentd::backends::cuda {
+namespace {
+
+// The only operand as so many rows.
+BoundKernel RowsKernel(const BinderArguments& a, int64_t rows,
+                       cudaError_t (*launch)(const kernels::RowsArgs&, cudaStream_t)) {
+  kernels::RowsArgs args;
+  args.element = ElementOf(a.operand(0));
+  args.rows = rows;
+  args.size = a.operand(0).shape.elements() / rows;
+  return OwnKernel(a, args, [launch, x = a.operand(0), y = a.result()](auto& args, const Frame& f) {
+    args.x = BytesOf(x, f);
+    args.result = BytesOf(y, f);
+    return launch(args, f.stream);
+  });
+}
+
+}  // namespace
 
 absl::StatusOr<BoundKernel> BindGroupNorm(const BinderArguments& a) {
   const auto& norm = std::get<graph::GroupNormAttributes>(a.instruction.attributes);
@@ -50,39 +67,15 @@ absl::StatusOr<BoundKernel> BindLayerNorm(const BinderArguments& a) {
 }
 
 absl::StatusOr<BoundKernel> BindSoftmax(const BinderArguments& a) {
-  kernels::SoftmaxArgs args;
-  args.element = ElementOf(a.operand(0));
-  args.rows = RowsOf(a.operand(0));
-  args.size = a.operand(0).shape[-1];
-  return OwnKernel(a, args, [x = a.operand(0), y = a.result()](auto& args, const Frame& f) {
-    args.x = BytesOf(x, f);
-    args.result = BytesOf(y, f);
-    return kernels::Softmax(args, f.stream);
-  });
+  return RowsKernel(a, RowsOf(a.operand(0)), kernels::Softmax);
 }
 
 absl::StatusOr<BoundKernel> BindRowStd(const BinderArguments& a) {
-  kernels::RowStdArgs args;
-  args.element = ElementOf(a.operand(0));
-  args.rows = a.operand(0).shape[0];
-  args.size = a.operand(0).shape.elements() / args.rows;
-  return OwnKernel(a, args, [x = a.operand(0), y = a.result()](auto& args, const Frame& f) {
-    args.x = BytesOf(x, f);
-    args.result = BytesOf(y, f);
-    return kernels::RowStd(args, f.stream);
-  });
+  return RowsKernel(a, a.operand(0).shape[0], kernels::RowStd);
 }
 
 absl::StatusOr<BoundKernel> BindIsFinite(const BinderArguments& a) {
-  kernels::IsFiniteArgs args;
-  args.element = ElementOf(a.operand(0));
-  args.rows = a.operand(0).shape[0];
-  args.size = a.operand(0).shape.elements() / args.rows;
-  return OwnKernel(a, args, [x = a.operand(0), y = a.result()](auto& args, const Frame& f) {
-    args.x = BytesOf(x, f);
-    args.result = AddressOf<uint8_t>(y, f);
-    return kernels::IsFinite(args, f.stream);
-  });
+  return RowsKernel(a, a.operand(0).shape[0], kernels::IsFinite);
 }
 
 }  // namespace latentd::backends::cuda

@@ -31,5 +31,7 @@ View Permuted(const View& view, const std::vector<int64_t>& order);
 // Read as a larger shape: trailing dimensions are aligned, those of size 1 stand still.
 View BroadcastTo(const View& view, const graph::Shape& shape);
 std::vector<int64_t> DenseStrides(const graph::Shape& shape);
+// Elements of all dimensions but the last. REQUIRES: a last one.
+inline int64_t RowsOf(const View& view) { return view.shape.elements() / view.shape[-1]; }
 
 }  // namespace latentd::backends::lowering

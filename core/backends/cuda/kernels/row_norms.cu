@@ -220,7 +220,7 @@ cudaError_t LayerNorm(const LayerNormArgs& args, cudaStream_t stream) {
   });
 }
 
-cudaError_t Softmax(const SoftmaxArgs& args, cudaStream_t stream) {
+cudaError_t Softmax(const RowsArgs& args, cudaStream_t stream) {
   return ForFloat(args.element, [&]<typename T>() {
     const bool aligned = RowsAligned<T>(args.size, args.x, args.result);
     return ForRow<T>(aligned, args.size, [&]<bool kAligned, typename Row>() {
@@ -231,7 +231,7 @@ cudaError_t Softmax(const SoftmaxArgs& args, cudaStream_t stream) {
   });
 }
 
-cudaError_t RowStd(const RowStdArgs& args, cudaStream_t stream) {
+cudaError_t RowStd(const RowsArgs& args, cudaStream_t stream) {
   const Grid grid = {dim3(static_cast<unsigned>(args.rows)), dim3(kRowThreads)};
   return ForFloat(args.element, [&]<typename T>() {
     const bool aligned = RowsAligned<T>(args.size, args.x, nullptr);
@@ -240,7 +240,7 @@ cudaError_t RowStd(const RowStdArgs& args, cudaStream_t stream) {
   });
 }
 
-cudaError_t IsFinite(const IsFiniteArgs& args, cudaStream_t stream) {
+cudaError_t IsFinite(const RowsArgs& args, cudaStream_t stream) {
   constexpr int64_t kPacksOfThread = 8;
   const cudaError_t set = cudaMemsetAsync(args.result, 1, args.rows, stream);
   if (set != cudaSuccess) return set;
@@ -249,7 +249,8 @@ cudaError_t IsFinite(const IsFiniteArgs& args, cudaStream_t stream) {
     const bool aligned = RowsAligned<T>(args.size, args.x, nullptr);
     return Launch(aligned ? IsFiniteKernel<T, true> : IsFiniteKernel<T, false>,
                   Grid{dim3(static_cast<unsigned>(args.rows * blocks))}, stream,
-                  static_cast<const T*>(args.x), args.result, args.size, blocks);
+                  static_cast<const T*>(args.x), static_cast<uint8_t*>(args.result), args.size,
+                  blocks);
   });
 }
 

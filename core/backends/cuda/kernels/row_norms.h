@@ -23,31 +23,18 @@ struct LayerNormArgs {
 };
 cudaError_t LayerNorm(const LayerNormArgs& args, cudaStream_t stream);
 
-// x [rows, size]. In place where result is x. A row of -inf alone becomes NaN, as one with a NaN.
-struct SoftmaxArgs {
-  Element element = Element::kF32;
+// x [rows, size].
+struct RowsArgs {
+  Element element = Element::kF32;  // of x
   const void* x = nullptr;
   void* result = nullptr;
   int64_t rows = 0, size = 0;
 };
-cudaError_t Softmax(const SoftmaxArgs& args, cudaStream_t stream);
-
-// x [rows, size] -> [rows]: the standard deviation, by size - 1. Not in place.
-struct RowStdArgs {
-  Element element = Element::kF32;
-  const void* x = nullptr;
-  void* result = nullptr;
-  int64_t rows = 0, size = 0;
-};
-cudaError_t RowStd(const RowStdArgs& args, cudaStream_t stream);
-
-// x [rows, size] -> u8 [rows]: 1 for a row whose elements all are finite, else 0. Not in place.
-struct IsFiniteArgs {
-  Element element = Element::kF32;
-  const void* x = nullptr;
-  uint8_t* result = nullptr;
-  int64_t rows = 0, size = 0;
-};
-cudaError_t IsFinite(const IsFiniteArgs& args, cudaStream_t stream);
+// In place where result is x. A row of -inf alone becomes NaN, as one with a NaN.
+cudaError_t Softmax(const RowsArgs& args, cudaStream_t stream);
+// -> [rows]: the standard deviation, by size - 1. Not in place.
+cudaError_t RowStd(const RowsArgs& args, cudaStream_t stream);
+// -> u8 [rows]: 1 for a row whose elements all are finite, else 0. Not in place.
+cudaError_t IsFinite(const RowsArgs& args, cudaStream_t stream);
 
 }  // namespace latentd::backends::cuda::kernels
