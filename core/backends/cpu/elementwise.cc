@@ -1,55 +1,14 @@
-#include "absl/strings/str_cat.h"
 #include "core/backends/cpu/binders.h"
 #include "core/backends/cpu/element.h"
 #include "core/backends/cpu/loop_nest.h"
+#include "core/backends/lowering/functions.h"
 #include "core/base/status_macros.h"
-#include "core/graph/op_table.h"
 
 namespace latentd::backends::cpu {
-namespace {
-
-absl::Status Unknown(graph::Op op) {
-  return absl::InternalError(absl::StrCat("no loop computes ", graph::RowOf(op).name));
-}
-
-absl::StatusOr<UnaryFunction> UnaryOf(graph::Op op) {
-  switch (op) {
-    case graph::Op::kSilu:
-      return UnaryFunction::kSilu;
-    case graph::Op::kGelu:
-      return UnaryFunction::kGelu;
-    case graph::Op::kQuickGelu:
-      return UnaryFunction::kQuickGelu;
-    case graph::Op::kRelu:
-      return UnaryFunction::kRelu;
-    case graph::Op::kExp:
-      return UnaryFunction::kExp;
-    case graph::Op::kTanh:
-      return UnaryFunction::kTanh;
-    default:
-      return Unknown(op);
-  }
-}
-
-absl::StatusOr<BinaryFunction> BinaryOf(graph::Op op) {
-  switch (op) {
-    case graph::Op::kAdd:
-      return BinaryFunction::kAdd;
-    case graph::Op::kSub:
-      return BinaryFunction::kSub;
-    case graph::Op::kMul:
-      return BinaryFunction::kMul;
-    case graph::Op::kDiv:
-      return BinaryFunction::kDiv;
-    default:
-      return Unknown(op);
-  }
-}
-
-}  // namespace
 
 absl::StatusOr<BoundKernel> BindUnary(const BinderArguments& a) {
-  ASSIGN_OR_RETURN(const UnaryFunction function, UnaryOf(a.instruction.op));
+  ASSIGN_OR_RETURN(const UnaryFunction function,
+                   lowering::UnaryFunctionOf<UnaryFunction>(a.instruction.op));
   BoundKernel kernel;
   kernel.run = [x = a.operand(0), y = a.result(), function,
                 run = a.machine.kernels->unary](const Frame& f) {
@@ -80,7 +39,8 @@ absl::StatusOr<BoundKernel> BindGeglu(const BinderArguments& a) {
 }
 
 absl::StatusOr<BoundKernel> BindBinary(const BinderArguments& a) {
-  ASSIGN_OR_RETURN(const BinaryFunction function, BinaryOf(a.instruction.op));
+  ASSIGN_OR_RETURN(const BinaryFunction function,
+                   lowering::BinaryFunctionOf<BinaryFunction>(a.instruction.op));
   BoundKernel kernel;
   kernel.run = [left = a.operand(0), right = a.operand(1), y = a.result(), function,
                 loops = LoopsOver({&a.result(), &a.operand(0), &a.operand(1)}),

@@ -5,52 +5,11 @@
 #include "absl/strings/str_cat.h"
 #include "core/backends/cuda/binders.h"
 #include "core/backends/cuda/kernels/strided.h"
+#include "core/backends/lowering/functions.h"
 #include "core/base/status_macros.h"
-#include "core/graph/op_table.h"
 
 namespace latentd::backends::cuda {
 namespace {
-
-using kernels::BinaryFunction;
-using kernels::UnaryFunction;
-
-absl::Status Unknown(graph::Op op) {
-  return absl::InternalError(absl::StrCat("no kernel computes ", graph::RowOf(op).name));
-}
-
-absl::StatusOr<UnaryFunction> UnaryOf(graph::Op op) {
-  switch (op) {
-    case graph::Op::kSilu:
-      return UnaryFunction::kSilu;
-    case graph::Op::kGelu:
-      return UnaryFunction::kGelu;
-    case graph::Op::kQuickGelu:
-      return UnaryFunction::kQuickGelu;
-    case graph::Op::kRelu:
-      return UnaryFunction::kRelu;
-    case graph::Op::kExp:
-      return UnaryFunction::kExp;
-    case graph::Op::kTanh:
-      return UnaryFunction::kTanh;
-    default:
-      return Unknown(op);
-  }
-}
-
-absl::StatusOr<BinaryFunction> BinaryOf(graph::Op op) {
-  switch (op) {
-    case graph::Op::kAdd:
-      return BinaryFunction::kAdd;
-    case graph::Op::kSub:
-      return BinaryFunction::kSub;
-    case graph::Op::kMul:
-      return BinaryFunction::kMul;
-    case graph::Op::kDiv:
-      return BinaryFunction::kDiv;
-    default:
-      return Unknown(op);
-  }
-}
 
 void CopyDimensions(const View& view, int64_t* strides) {
   std::copy(view.strides.begin(), view.strides.end(), strides);
@@ -60,7 +19,8 @@ void CopyDimensions(const View& view, int64_t* strides) {
 
 absl::StatusOr<BoundKernel> BindUnary(const BinderArguments& a) {
   kernels::UnaryArgs args;
-  ASSIGN_OR_RETURN(args.function, UnaryOf(a.instruction.op));
+  ASSIGN_OR_RETURN(args.function,
+                   lowering::UnaryFunctionOf<kernels::UnaryFunction>(a.instruction.op));
   args.element = ElementOf(a.operand(0));
   args.size = a.result().shape.elements();
   return OwnKernel(a, args, [x = a.operand(0), y = a.result()](auto& args, const Frame& f) {
@@ -99,7 +59,8 @@ absl::StatusOr<BoundKernel> BindGeglu(const BinderArguments& a) {
 absl::StatusOr<BoundKernel> BindBinary(const BinderArguments& a) {
   const View &left = a.operand(0), &right = a.operand(1), &y = a.result();
   kernels::BinaryArgs args;
-  ASSIGN_OR_RETURN(args.function, BinaryOf(a.instruction.op));
+  ASSIGN_OR_RETURN(args.function,
+                   lowering::BinaryFunctionOf<kernels::BinaryFunction>(a.instruction.op));
   args.element = ElementOf(y);
   args.rank = y.shape.rank();
   for (int d = 0; d < args.rank; ++d) args.sizes[d] = y.shape[d];
