@@ -8,16 +8,9 @@
 
 namespace latentd::backends::cpu {
 
-struct BinderArguments {
-  const Program& program;
-  const Instruction& instruction;
+struct BinderArguments : lowering::BinderArguments {
   Algorithm algorithm;
   const Machine& machine;
-
-  const View& operand(int i) const { return instruction.operands[i]; }
-  const View& result() const { return instruction.result; }
-
-  bool weight_is_held() const { return lowering::IsHeld(program, instruction.operands[1]); }
 };
 
 using Binder = absl::StatusOr<BoundKernel> (*)(const BinderArguments&);

@@ -5,65 +5,46 @@
 namespace latentd::backends::cpu {
 namespace {
 
-Binder BinderOf(Kernel kernel) {
-  switch (kernel) {
-    case Kernel::kConvolution:
-      return BindConvolution;
-    case Kernel::kUpsampleConvolution:
-      return BindUpsampleConvolution;
-    case Kernel::kLinear:
-      return BindLinear;
-    case Kernel::kLinearGeglu:
-      return BindLinearGeglu;
-    case Kernel::kMatmul:
-      return BindMatmul;
-    case Kernel::kAttention:
-      return BindAttention;
-    case Kernel::kGroupNorm:
-      return BindGroupNorm;
-    case Kernel::kLayerNorm:
-      return BindLayerNorm;
-    case Kernel::kSoftmax:
-      return BindSoftmax;
-    case Kernel::kRowStd:
-      return BindRowStd;
-    case Kernel::kIsFinite:
-      return BindIsFinite;
-    case Kernel::kUnary:
-      return BindUnary;
-    case Kernel::kClamp:
-      return BindClamp;
-    case Kernel::kGeglu:
-      return BindGeglu;
-    case Kernel::kCast:
-      return BindCast;
-    case Kernel::kToPixels:
-      return BindToPixels;
-    case Kernel::kIncrement:
-      return BindIncrement;
-    case Kernel::kBinary:
-      return BindBinary;
-    case Kernel::kCopy:
-      return BindCopy;
-    case Kernel::kUpsample:
-      return BindUpsample;
-    case Kernel::kEmbedding:
-      return BindEmbedding;
-    case Kernel::kSelect:
-      return BindSelect;
-    case Kernel::kTimestepEmbedding:
-      return BindTimestepEmbedding;
-    case Kernel::kSchedulerStep:
-      return BindSchedulerStep;
-  }
-  return nullptr;
-}
+struct BinderRow {
+  Kernel kernel;
+  Binder binder;
+};
+
+// In the order of Kernel.
+constexpr BinderRow kBinders[] = {
+    {Kernel::kConvolution, BindConvolution},
+    {Kernel::kUpsampleConvolution, BindUpsampleConvolution},
+    {Kernel::kLinear, BindLinear},
+    {Kernel::kLinearGeglu, BindLinearGeglu},
+    {Kernel::kMatmul, BindMatmul},
+    {Kernel::kAttention, BindAttention},
+    {Kernel::kGroupNorm, BindGroupNorm},
+    {Kernel::kLayerNorm, BindLayerNorm},
+    {Kernel::kSoftmax, BindSoftmax},
+    {Kernel::kRowStd, BindRowStd},
+    {Kernel::kIsFinite, BindIsFinite},
+    {Kernel::kUnary, BindUnary},
+    {Kernel::kClamp, BindClamp},
+    {Kernel::kGeglu, BindGeglu},
+    {Kernel::kCast, BindCast},
+    {Kernel::kToPixels, BindToPixels},
+    {Kernel::kIncrement, BindIncrement},
+    {Kernel::kBinary, BindBinary},
+    {Kernel::kCopy, BindCopy},
+    {Kernel::kUpsample, BindUpsample},
+    {Kernel::kEmbedding, BindEmbedding},
+    {Kernel::kSelect, BindSelect},
+    {Kernel::kTimestepEmbedding, BindTimestepEmbedding},
+    {Kernel::kSchedulerStep, BindSchedulerStep},
+};
+static_assert(lowering::HasEveryKernel(kBinders));
 
 }  // namespace
 
 absl::StatusOr<BoundKernel> BindKernel(const Program& program, const Instruction& instruction,
                                        Algorithm algorithm, const Machine& machine) {
-  return BinderOf(instruction.kernel)({program, instruction, algorithm, machine});
+  return kBinders[static_cast<size_t>(instruction.kernel)].binder(
+      {{program, instruction}, algorithm, machine});
 }
 
 }  // namespace latentd::backends::cpu

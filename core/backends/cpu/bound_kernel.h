@@ -1,19 +1,19 @@
 // A kernel chosen for one instruction, ready to run as often as one likes.
 #pragma once
 
-#include <cstddef>
+#include <cstdint>
 #include <functional>
-#include <optional>
-#include <string>
 
 #include "absl/status/statusor.h"
 #include "core/backends/cpu/kernels/kernel_table.h"
-#include "core/backends/lowering/program.h"
-#include "core/weights/weight_maker.h"
+#include "core/backends/lowering/kernel_binding.h"
 
 namespace latentd::backends::cpu {
 
 // What kernels are bound to.
+using lowering::AddressOf;
+using lowering::BytesOf;
+using lowering::Frame;
 using lowering::Instruction;
 using lowering::Kernel;
 using lowering::Place;
@@ -21,16 +21,7 @@ using lowering::Program;
 using lowering::Storage;
 using lowering::View;
 
-// Where things are in one run.
-struct Frame {
-  char* const* storages;  // address of each storage of the program
-  char* workspace;        // workspace_bytes of it
-  const void* packed;     // the packed weight, if the kernel wants one
-};
-
-struct BoundKernel {
-  size_t workspace_bytes = 0;
-  std::optional<weights::WeightFormat> packing;  // of the second operand, a held weight
+struct BoundKernel : lowering::KernelNeeds {
   // Throws what oneDNN throws.
   std::function<absl::Status(const Frame&)> run;
 };
@@ -52,15 +43,5 @@ struct Machine {
 // `algorithm` is one of AlgorithmsFor(program, instruction). Throws what oneDNN throws.
 absl::StatusOr<BoundKernel> BindKernel(const Program& program, const Instruction& instruction,
                                        Algorithm algorithm, const Machine& machine);
-
-// The address of a view's first element.
-inline char* BytesOf(const View& view, const Frame& frame) {
-  return frame.storages[view.storage] + view.offset * device::SizeOf(view.dtype);
-}
-// REQUIRES: T is the C++ type of the view's dtype.
-template <typename T>
-T* AddressOf(const View& view, const Frame& frame) {
-  return reinterpret_cast<T*>(BytesOf(view, frame));
-}
 
 }  // namespace latentd::backends::cpu

@@ -8,16 +8,9 @@
 
 namespace latentd::backends::cuda {
 
-struct BinderArguments {
-  const Program& program;
-  const Instruction& instruction;
+struct BinderArguments : lowering::BinderArguments {
   const Chooser& chooser;
   const Gpu& gpu;
-
-  const View& operand(int i) const { return instruction.operands[i]; }
-  const View& result() const { return instruction.result; }
-
-  bool weight_is_held() const { return lowering::IsHeld(program, instruction.operands[1]); }
 };
 
 using Binder = absl::StatusOr<BoundKernel> (*)(const BinderArguments&);

@@ -9,59 +9,39 @@ namespace {
 // Many more shapes than models have.
 constexpr size_t kMostFindings = 4096;
 
-Binder BinderOf(Kernel kernel) {
-  switch (kernel) {
-    case Kernel::kConvolution:
-      return BindConvolution;
-    case Kernel::kLinear:
-      return BindLinear;
-    case Kernel::kMatmul:
-      return BindMatmul;
-    case Kernel::kAttention:
-      return BindAttention;
-    case Kernel::kGroupNorm:
-      return BindGroupNorm;
-    case Kernel::kLayerNorm:
-      return BindLayerNorm;
-    case Kernel::kSoftmax:
-      return BindSoftmax;
-    case Kernel::kRowStd:
-      return BindRowStd;
-    case Kernel::kIsFinite:
-      return BindIsFinite;
-    case Kernel::kUnary:
-      return BindUnary;
-    case Kernel::kClamp:
-      return BindClamp;
-    case Kernel::kGeglu:
-      return BindGeglu;
-    case Kernel::kCast:
-      return BindCast;
-    case Kernel::kToPixels:
-      return BindToPixels;
-    case Kernel::kIncrement:
-      return BindIncrement;
-    case Kernel::kBinary:
-      return BindBinary;
-    case Kernel::kCopy:
-      return BindCopy;
-    case Kernel::kUpsample:
-      return BindUpsample;
-    case Kernel::kEmbedding:
-      return BindEmbedding;
-    case Kernel::kSelect:
-      return BindSelect;
-    case Kernel::kTimestepEmbedding:
-      return BindTimestepEmbedding;
-    case Kernel::kSchedulerStep:
-      return BindSchedulerStep;
-    case Kernel::kLinearGeglu:
-      return BindLinearGeglu;
-    case Kernel::kUpsampleConvolution:  // run as its body (kernel_rules.h)
-      break;
-  }
-  return nullptr;
-}
+struct BinderRow {
+  Kernel kernel;
+  Binder binder;
+};
+
+// In the order of Kernel.
+constexpr BinderRow kBinders[] = {
+    {Kernel::kConvolution, BindConvolution},
+    {Kernel::kUpsampleConvolution, nullptr},  // runs as its body (kernel_rules.h)
+    {Kernel::kLinear, BindLinear},
+    {Kernel::kLinearGeglu, BindLinearGeglu},
+    {Kernel::kMatmul, BindMatmul},
+    {Kernel::kAttention, BindAttention},
+    {Kernel::kGroupNorm, BindGroupNorm},
+    {Kernel::kLayerNorm, BindLayerNorm},
+    {Kernel::kSoftmax, BindSoftmax},
+    {Kernel::kRowStd, BindRowStd},
+    {Kernel::kIsFinite, BindIsFinite},
+    {Kernel::kUnary, BindUnary},
+    {Kernel::kClamp, BindClamp},
+    {Kernel::kGeglu, BindGeglu},
+    {Kernel::kCast, BindCast},
+    {Kernel::kToPixels, BindToPixels},
+    {Kernel::kIncrement, BindIncrement},
+    {Kernel::kBinary, BindBinary},
+    {Kernel::kCopy, BindCopy},
+    {Kernel::kUpsample, BindUpsample},
+    {Kernel::kEmbedding, BindEmbedding},
+    {Kernel::kSelect, BindSelect},
+    {Kernel::kTimestepEmbedding, BindTimestepEmbedding},
+    {Kernel::kSchedulerStep, BindSchedulerStep},
+};
+static_assert(lowering::HasEveryKernel(kBinders));
 
 }  // namespace
 
@@ -84,9 +64,9 @@ absl::Status Chooser::Missing(const std::string& key) {
 
 absl::StatusOr<BoundKernel> BindKernel(const Program& program, const Instruction& instruction,
                                        const Chooser& chooser, const Gpu& gpu) {
-  const Binder binder = BinderOf(instruction.kernel);
+  const Binder binder = kBinders[static_cast<size_t>(instruction.kernel)].binder;
   if (binder == nullptr) return absl::InternalError("an instruction that no kernel computes");
-  return binder({program, instruction, chooser, gpu});
+  return binder({{program, instruction}, chooser, gpu});
 }
 
 }  // namespace latentd::backends::cuda

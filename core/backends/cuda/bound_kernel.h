@@ -3,7 +3,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <cstddef>
 #include <functional>
 #include <map>
 #include <optional>
@@ -14,13 +13,14 @@
 #include "absl/synchronization/mutex.h"
 #include "core/backends/cuda/cublas_lt.h"
 #include "core/backends/cuda/cudnn.h"
-#include "core/backends/lowering/program.h"
+#include "core/backends/lowering/kernel_binding.h"
 #include "core/device/cuda/cuda_device.h"
-#include "core/weights/weight_maker.h"
 
 namespace latentd::backends::cuda {
 
 // What kernels are bound to.
+using lowering::AddressOf;
+using lowering::BytesOf;
 using lowering::Instruction;
 using lowering::Kernel;
 using lowering::Place;
@@ -28,17 +28,11 @@ using lowering::Program;
 using lowering::Storage;
 using lowering::View;
 
-// Where things are in one run.
-struct Frame {
-  char* const* storages;  // address of each storage of the program, on the device
-  char* workspace;        // workspace_bytes of it
-  const void* packed;     // the packed weight, if the kernel wants one
+struct Frame : lowering::Frame {
   cudaStream_t stream;
 };
 
-struct BoundKernel {
-  size_t workspace_bytes = 0;
-  std::optional<weights::WeightFormat> packing;  // of the second operand, a held weight
+struct BoundKernel : lowering::KernelNeeds {
   std::function<absl::Status(const Frame&)> enqueue;
 };
 
@@ -98,15 +92,5 @@ class Chooser {
 
 absl::StatusOr<BoundKernel> BindKernel(const Program& program, const Instruction& instruction,
                                        const Chooser& chooser, const Gpu& gpu);
-
-// The address of a view's first element.
-inline char* BytesOf(const View& view, const Frame& frame) {
-  return frame.storages[view.storage] + view.offset * device::SizeOf(view.dtype);
-}
-// REQUIRES: T is the C++ type of the view's dtype.
-template <typename T>
-T* AddressOf(const View& view, const Frame& frame) {
-  return reinterpret_cast<T*>(BytesOf(view, frame));
-}
 
 }  // namespace latentd::backends::cuda

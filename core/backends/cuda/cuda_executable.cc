@@ -139,7 +139,7 @@ absl::StatusOr<std::unique_ptr<Session>> CudaExecutable::Bind(
 absl::Status CudaExecutable::EnqueueKernel(size_t index, const std::vector<char*>& storages,
                                            cudaStream_t stream) const {
   return bound_.kernels[index].enqueue(
-      {storages.data(), addresses_.workspaces[index], packed_[index], stream});
+      {{storages.data(), addresses_.workspaces[index], packed_[index]}, stream});
 }
 
 absl::Status CudaSession::EnqueueInstruction(size_t index, device::Stream& stream) const {

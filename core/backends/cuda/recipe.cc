@@ -93,7 +93,7 @@ absl::Status Run(const BoundRecipe& recipe, absl::Span<char* const> sources, cha
   }
   for (size_t i = 0; i < recipe.bound.kernels.size(); ++i) {
     RETURN_IF_ERROR(recipe.bound.kernels[i].enqueue(
-        {at.storages.data(), at.workspaces[i], /*packed=*/nullptr, stream}));
+        {{at.storages.data(), at.workspaces[i], /*packed=*/nullptr}, stream}));
   }
   return absl::OkStatus();
 }

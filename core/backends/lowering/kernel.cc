@@ -14,7 +14,7 @@ struct KernelRow {
   std::optional<Kernel> kernel;
 };
 
-constexpr KernelRow kKernels[] = {
+constexpr KernelRow kKernelOfOp[] = {
     {Op::kInput, std::nullopt},
     {Op::kWeight, std::nullopt},
     {Op::kConstant, std::nullopt},
@@ -55,9 +55,9 @@ constexpr KernelRow kKernels[] = {
 };
 
 constexpr bool EveryOpHasItsRow() {
-  if (std::size(kKernels) != graph::kOps) return false;
-  for (size_t i = 0; i < std::size(kKernels); ++i) {
-    if (kKernels[i].op != static_cast<Op>(i)) return false;
+  if (std::size(kKernelOfOp) != graph::kOps) return false;
+  for (size_t i = 0; i < std::size(kKernelOfOp); ++i) {
+    if (kKernelOfOp[i].op != static_cast<Op>(i)) return false;
   }
   return true;
 }
@@ -65,7 +65,7 @@ static_assert(EveryOpHasItsRow());
 
 }  // namespace
 
-std::optional<Kernel> KernelOf(Op op) { return kKernels[static_cast<size_t>(op)].kernel; }
+std::optional<Kernel> KernelOf(Op op) { return kKernelOfOp[static_cast<size_t>(op)].kernel; }
 
 size_t OperandCount(Kernel kernel, size_t given) {
   const bool epilogue =

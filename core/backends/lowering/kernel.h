@@ -35,6 +35,16 @@ enum class Kernel : uint8_t {
   kTimestepEmbedding,
   kSchedulerStep,
 };
+inline constexpr size_t kKernels = static_cast<size_t>(Kernel::kSchedulerStep) + 1;
+
+// Whether a backend's table has a row for each kernel, in order.
+template <typename Row, size_t kRows>
+constexpr bool HasEveryKernel(const Row (&rows)[kRows]) {
+  for (size_t i = 0; i < kRows; ++i) {
+    if (rows[i].kernel != static_cast<Kernel>(i)) return false;
+  }
+  return kRows == kKernels;
+}
 
 // The kernel that computes an op; nothing for what is bound, a view, copies of its operands, or its
 // body.
