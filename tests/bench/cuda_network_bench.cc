@@ -1,17 +1,20 @@
-// How long SDXL's networks take on an NVIDIA GPU, and which kernels take it:
+// How long a checkpoint's networks take, and on an NVIDIA GPU which kernels take it:
 //
-//   cuda_network_bench --cases tests/golden [--network unet_sdxl_base] [--rows 2] [--size 1024]
-//                      [--precision bf16] [--runs 30] [--kernels]
+//   cuda_network_bench --checkpoint DIR [--component unet] [--shapes 2@1024x1024,1@1152x896]
+//                      [--backend cuda] [--precision bf16] [--runs 30] [--kernels]
 //
-// The network's architecture is that of a case of networks.json, its weights and inputs are random.
-// Prints what planning and loading took, the milliseconds of a run as one launch, and with
-// --kernels each kind of instruction's share, timed alone. Run by hand, on a machine that is idle.
+// A shape is rows@WIDTHxHEIGHT in pixels. Inputs are random; `tests/bench/gpu --checkpoint-only`
+// makes a checkpoint of SDXL's architecture. Prints for each shape what planning and loading took
+// and the milliseconds of each run, one launch, and with --kernels each kind of instruction's
+// share, timed alone. Of an autoencoder the decoder runs. Run by hand or by tests/bench/gpu, on a
+// machine that is idle.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <random>
 #include <string>
 #include <utility>
@@ -20,70 +23,100 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "core/backends/bound_graph.h"
+#include "core/backends/cpu/cpu_backend.h"
 #include "core/backends/cuda/cuda_backend.h"
 #include "core/backends/reference/evaluate.h"
 #include "core/base/status_macros.h"
 #include "core/compiler/compile.h"
 #include "core/graph/op_table.h"
 #include "core/passes/pipeline.h"
+#include "core/weights/checkpoint.h"
 #include "core/weights/weight_store.h"
 #include "tests/conformance/run_graph.h"
-#include "tests/golden/case_files.h"
 #include "tests/golden/network_graphs.h"
-#include "tests/golden/synthetic_weights.h"
 
 namespace latentd {
 namespace {
 
+using backends::Backend;
 using backends::BoundGraph;
-using backends::cuda::CudaBackend;
+using backends::Executable;
 using backends::cuda::CudaExecutable;
 using backends::cuda::CudaSession;
 using nlohmann::json;
 
+struct Shape {
+  int64_t rows = 2, width = 1024, height = 1024;
+};
+
 struct Options {
-  std::string cases, network = "unet_sdxl_base", precision = "bf16";
-  int64_t rows = 2, size = 1024;
+  std::string checkpoint, component = "unet", backend = "cuda", precision = "bf16";
+  std::vector<Shape> shapes = {Shape{}};
   int runs = 30;
   bool kernels = false;
+};
+
+// A component of a checkpoint, and what graphs of it need.
+struct Network {
+  std::string class_name, config;
+  int64_t time_ids = 6;
+  weights::WeightSet weights;
 };
 
 double Seconds(std::chrono::steady_clock::time_point since) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - since).count();
 }
 
-golden::InputShapes ShapesOf(const json& config, const Options& options) {
-  const int64_t side = options.size / 8, rows = options.rows;
-  return {{"sample", {rows, 4, side, side}},
-          {"timestep", {rows}},
-          {"encoder_hidden_states", {rows, 77, config.value("cross_attention_dim", 2048)}},
-          {"text_embeds", {rows, 1280}},
-          {"time_ids",
-           {rows, config.value("projection_class_embeddings_input_dim", 2816) == 2560 ? 5 : 6}},
-          {"latents", {rows, 4, side, side}},
-          {"image", {rows, 3, options.size, options.size}},
-          {"input_ids", {rows, 77}}};
-}
-
-// The last graph of the network: of an autoencoder, the decoder.
-absl::StatusOr<graph::Graph> NetworkOf(const json& network_case, const Options& options) {
-  ASSIGN_OR_RETURN(
-      std::vector<graph::Graph> graphs,
-      golden::BuildNetworkGraphs(network_case.value("class", ""), network_case["config"].dump(),
-                                 ShapesOf(network_case["config"], options)));
-  return std::move(graphs.back());
-}
-
-absl::StatusOr<weights::TensorMap> WeightsOf(const graph::Graph& graph) {
-  std::map<std::string, device::Shape> shapes;
-  for (graph::ValueId id : graph.Select(graph::Op::kWeight)) {
-    const graph::Node& node = graph.node(id);
-    shapes[std::string(absl::StripPrefix(node.name, absl::StrCat(golden::kComponent, "/")))] =
-        node.shape;
+absl::StatusOr<Network> OpenNetwork(const Options& options, weights::WeightStore& store) {
+  ASSIGN_OR_RETURN(const weights::Checkpoint checkpoint,
+                   weights::Checkpoint::Open(options.checkpoint, /*variant=*/""));
+  if (!checkpoint.Has(options.component)) {
+    return absl::NotFoundError(
+        absl::StrCat(options.checkpoint, " has no component ", options.component));
   }
-  return golden::MakeSyntheticWeights(shapes);
+  ASSIGN_OR_RETURN(std::string config, checkpoint.ConfigText(options.component));
+  ASSIGN_OR_RETURN(const weights::TensorMap tensors, checkpoint.LoadTensors(options.component));
+  Network network{.class_name = checkpoint.components().at(options.component).class_name,
+                  .config = std::move(config),
+                  .time_ids = checkpoint.requires_aesthetics_score() ? 5 : 6,
+                  .weights = weights::WeightSet(&store)};
+  network.weights.Add(golden::kComponent, tensors);
+  return network;
+}
+
+golden::InputShapes InputsOf(const Network& network, const Shape& shape) {
+  const json config = json::parse(network.config);
+  const int64_t rows = shape.rows, height = shape.height / 8, width = shape.width / 8;
+  const int64_t pooled = config.value("projection_class_embeddings_input_dim", int64_t{0}) -
+                         network.time_ids * config.value("addition_time_embed_dim", int64_t{0});
+  golden::InputShapes shapes = {{"sample", {rows, 4, height, width}},
+                                {"timestep", {rows}},
+                                {"time_ids", {rows, network.time_ids}},
+                                {"latents", {rows, 4, height, width}},
+                                {"image", {rows, 3, shape.height, shape.width}},
+                                {"input_ids", {rows, 77}}};
+  if (pooled > 0) shapes["text_embeds"] = {rows, pooled};
+  if (config.contains("cross_attention_dim")) {
+    shapes["encoder_hidden_states"] = {rows, 77, config["cross_attention_dim"].get<int64_t>()};
+  }
+  return shapes;
+}
+
+// The part of the network's last graph that every step runs: of an autoencoder, the decoder.
+absl::StatusOr<graph::Graph> GraphOf(const Network& network, const Shape& shape,
+                                     const std::string& precision, const graph::Target& target) {
+  ASSIGN_OR_RETURN(std::vector<graph::Graph> graphs,
+                   golden::BuildNetworkGraphs(
+                       network.class_name, network.config, InputsOf(network, shape),
+                       [&](const std::string& name) { return network.weights.StoredDType(name); }));
+  const graph::DType dtype = device::ParseDType(precision).value_or(graph::DType::kBF16);
+  ASSIGN_OR_RETURN(graph::SplitGraphs split, compiler::SplitInPrecision(graphs.back(), {dtype}));
+  return passes::RunPasses(std::move(split.step), target,
+                           {.evaluate = backends::reference::EvaluateRecipe});
 }
 
 absl::Status FillInputs(const BoundGraph& bound, const backends::Executable& executable,
@@ -97,15 +130,26 @@ absl::Status FillInputs(const BoundGraph& bound, const backends::Executable& exe
   return absl::OkStatus();
 }
 
-// Milliseconds of `enqueue`, the mean of so many runs behind each other.
+// Milliseconds of each of so many runs of `enqueue` behind each other.
 template <typename Enqueue>
-absl::StatusOr<double> Milliseconds(device::Stream& stream, int runs, const Enqueue& enqueue) {
+absl::StatusOr<std::vector<double>> Milliseconds(device::Stream& stream, int runs,
+                                                 const Enqueue& enqueue) {
   RETURN_IF_ERROR(enqueue());
-  ASSIGN_OR_RETURN(const auto begin, stream.Record());
-  for (int i = 0; i < runs; ++i) RETURN_IF_ERROR(enqueue());
-  ASSIGN_OR_RETURN(const auto end, stream.Record());
-  RETURN_IF_ERROR(end->Wait());
-  return absl::ToDoubleMilliseconds(end->time() - begin->time()) / runs;
+  std::vector<std::shared_ptr<const device::Event>> events;
+  for (int i = 0; i <= runs; ++i) {
+    if (i > 0) RETURN_IF_ERROR(enqueue());
+    ASSIGN_OR_RETURN(events.emplace_back(), stream.Record());
+  }
+  RETURN_IF_ERROR(events.back()->Wait());
+  std::vector<double> milliseconds;
+  for (int i = 0; i < runs; ++i) {
+    milliseconds.push_back(absl::ToDoubleMilliseconds(events[i + 1]->time() - events[i]->time()));
+  }
+  return milliseconds;
+}
+
+double Mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
 std::string Describe(const backends::lowering::Instruction& instruction) {
@@ -127,9 +171,10 @@ absl::Status PrintKernels(const CudaExecutable& executable, const CudaSession& s
   double all = 0;
   for (size_t i = 0; i < executable.program().instructions.size(); ++i) {
     const auto& instruction = executable.program().instructions[i];
-    ASSIGN_OR_RETURN(const double own, Milliseconds(stream, 5, [&] {
+    ASSIGN_OR_RETURN(const std::vector<double> runs, Milliseconds(stream, 5, [&] {
                        return session.EnqueueInstruction(i, stream);
                      }));
+    const double own = Mean(runs);
     const std::string text = Describe(instruction);
     for (Sum* sum : {&by_op[text.substr(0, text.find(' '))], &by_shape[text]}) {
       sum->milliseconds += own;
@@ -152,67 +197,96 @@ absl::Status PrintKernels(const CudaExecutable& executable, const CudaSession& s
   return absl::OkStatus();
 }
 
-absl::Status Measure(const json& network_case, const Options& options, CudaBackend& backend) {
-  auto since = std::chrono::steady_clock::now();
-  ASSIGN_OR_RETURN(const graph::Graph network, NetworkOf(network_case, options));
-  ASSIGN_OR_RETURN(const weights::TensorMap tensors, WeightsOf(network));
-  std::printf("%s, %d rows, %dx%d, %s: weights drawn in %.1f s\n", options.network.c_str(),
-              static_cast<int>(options.rows), static_cast<int>(options.size),
-              static_cast<int>(options.size), options.precision.c_str(), Seconds(since));
-  weights::WeightStore store(backend);
-  weights::WeightSet set(&store);
-  set.Add(golden::kComponent, tensors);
-  const graph::DType dtype = device::ParseDType(options.precision).value_or(graph::DType::kBF16);
-  since = std::chrono::steady_clock::now();
-  ASSIGN_OR_RETURN(const graph::SplitGraphs split, compiler::SplitInPrecision(network, {dtype}));
-  ASSIGN_OR_RETURN(graph::Graph step,
-                   passes::RunPasses(split.step, backend.target(),
-                                     {.evaluate = backends::reference::EvaluateRecipe}));
-  const auto graph = std::make_shared<const graph::Graph>(std::move(step));
-  std::printf("  passes %.2f s", Seconds(since));
-  since = std::chrono::steady_clock::now();
-  ASSIGN_OR_RETURN(const backends::Plan plan, backend.MakePlan(*graph));
-  std::printf(", plan %.2f s (%zu bytes, arena %.0f MiB)", Seconds(since), plan.bytes.size(),
-              static_cast<double>(plan.arena_bytes) / (1 << 20));
-  since = std::chrono::steady_clock::now();
-  ASSIGN_OR_RETURN(std::shared_ptr<backends::Executable> executable,
-                   backend.Load(graph, plan, set));
-  std::printf(", load %.2f s (%.2f GB of weights)", Seconds(since),
-              static_cast<double>(store.bytes_held()) / 1e9);
-  since = std::chrono::steady_clock::now();
+absl::Status Run(const Options& options, const std::shared_ptr<Executable>& executable) {
+  const auto since = std::chrono::steady_clock::now();
   ASSIGN_OR_RETURN(const BoundGraph bound, BoundGraph::Create(executable));
-  std::printf(", capture %.2f s\n", Seconds(since));
-  ASSIGN_OR_RETURN(const auto stream, backend.device().NewStream(SystemClock()));
+  std::printf(", capture %.3f s\n", Seconds(since));
+  ASSIGN_OR_RETURN(const auto stream, executable->device().NewStream(SystemClock()));
   RETURN_IF_ERROR(FillInputs(bound, *executable, *stream));
   const auto run = [&] { return bound.session().Enqueue(*stream); };
-  RETURN_IF_ERROR(Milliseconds(*stream, 3, run).status());
-  ASSIGN_OR_RETURN(const double mean, Milliseconds(*stream, options.runs, run));
-  std::printf("  %.3f ms a run, the mean of %d\n", mean, options.runs);
-  if (!options.kernels) return absl::OkStatus();
+  const int warm_runs = std::min(3, options.runs);
+  RETURN_IF_ERROR(Milliseconds(*stream, warm_runs, run).status());
+  ASSIGN_OR_RETURN(const std::vector<double> runs, Milliseconds(*stream, options.runs, run));
+  std::printf("  %.3f ms a run, the mean of %d\n  runs: %s\n", Mean(runs), options.runs,
+              absl::StrJoin(runs, " ", [](std::string* text, double value) {
+                absl::StrAppendFormat(text, "%.4f", value);
+              }).c_str());
+  if (!options.kernels || options.backend != "cuda") return absl::OkStatus();
   return PrintKernels(static_cast<const CudaExecutable&>(*executable),
                       static_cast<const CudaSession&>(bound.session()), *stream);
 }
 
-absl::Status Run(const Options& options) {
-  ASSIGN_OR_RETURN(const json cases, golden::ReadJsonFile(options.cases + "/networks.json"));
-  ASSIGN_OR_RETURN(const auto backend, CudaBackend::Create());
+// The executable of the shape before this one is held until this one has its weights.
+absl::Status Measure(const Options& options, const Shape& shape, const Network& network,
+                     Backend& backend, std::shared_ptr<Executable>& executable) {
+  std::printf("%s %d@%dx%d %s\n", options.component.c_str(), static_cast<int>(shape.rows),
+              static_cast<int>(shape.width), static_cast<int>(shape.height),
+              options.precision.c_str());
+  auto since = std::chrono::steady_clock::now();
+  ASSIGN_OR_RETURN(graph::Graph step, GraphOf(network, shape, options.precision, backend.target()));
+  const auto graph = std::make_shared<const graph::Graph>(std::move(step));
+  RETURN_IF_ERROR(network.weights.Check(*graph));
+  std::printf("  passes %.3f s", Seconds(since));
+  since = std::chrono::steady_clock::now();
+  ASSIGN_OR_RETURN(const backends::Plan plan, backend.MakePlan(*graph));
+  std::printf(", plan %.3f s (%zu bytes, arena %.1f MiB)", Seconds(since), plan.bytes.size(),
+              static_cast<double>(plan.arena_bytes) / (1 << 20));
+  since = std::chrono::steady_clock::now();
+  ASSIGN_OR_RETURN(executable, backend.Load(graph, plan, network.weights));
+  std::printf(", load %.3f s (%.3f GB of weights)", Seconds(since),
+              static_cast<double>(network.weights.store().bytes_held()) / 1e9);
+  return Run(options, executable);
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const std::string& name) {
+  using BackendOr = absl::StatusOr<std::unique_ptr<Backend>>;
+  if (name == "cuda") return BackendOr(backends::cuda::CudaBackend::Create());
+  if (name == "cpu") return BackendOr(backends::cpu::CpuBackend::Create());
+  return absl::InvalidArgumentError(absl::StrCat("no backend ", name, ": cuda, cpu"));
+}
+
+absl::Status MeasureAll(const Options& options) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, MakeBackend(options.backend));
   std::printf("%s\n", backend->Fingerprint().c_str());
-  for (const json& network_case : cases) {
-    if (network_case.value("name", "") == options.network) {
-      return Measure(network_case, options, *backend);
-    }
+  weights::WeightStore store(*backend);
+  ASSIGN_OR_RETURN(const Network network, OpenNetwork(options, store));
+  std::shared_ptr<Executable> executable;
+  for (const Shape& shape : options.shapes) {
+    const absl::Status measured = Measure(options, shape, network, *backend, executable);
+    if (!measured.ok()) std::printf("\n");
+    RETURN_IF_ERROR(measured);
+    std::fflush(stdout);
   }
-  return absl::NotFoundError(absl::StrCat("networks.json has no ", options.network));
+  return absl::OkStatus();
+}
+
+// "2@1024x1024,1@1152x896"
+bool SetShapes(const std::string& text, std::vector<Shape>& shapes) {
+  shapes.clear();
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    const std::vector<absl::string_view> numbers = absl::StrSplit(part, absl::ByAnyChar("@x"));
+    Shape shape;
+    if (numbers.size() != 3 || !absl::SimpleAtoi(numbers[0], &shape.rows) ||
+        !absl::SimpleAtoi(numbers[1], &shape.width) ||
+        !absl::SimpleAtoi(numbers[2], &shape.height)) {
+      return false;
+    }
+    shapes.push_back(shape);
+  }
+  return true;
 }
 
 bool Set(Options& options, absl::string_view name, const std::string& value) {
-  if (name == "--cases") options.cases = value;
-  if (name == "--network") options.network = value;
-  if (name == "--precision") options.precision = value;
-  if (name == "--rows") return absl::SimpleAtoi(value, &options.rows);
-  if (name == "--size") return absl::SimpleAtoi(value, &options.size);
-  if (name == "--runs") return absl::SimpleAtoi(value, &options.runs);
-  return absl::StartsWith(name, "--");
+  std::map<absl::string_view, std::string*> texts = {{"--checkpoint", &options.checkpoint},
+                                                     {"--component", &options.component},
+                                                     {"--backend", &options.backend},
+                                                     {"--precision", &options.precision}};
+  if (name == "--shapes") return SetShapes(value, options.shapes);
+  if (name == "--runs") return absl::SimpleAtoi(value, &options.runs) && options.runs > 0;
+  const auto found = texts.find(name);
+  if (found == texts.end()) return false;
+  *found->second = value;
+  return true;
 }
 
 }  // namespace
@@ -230,7 +304,7 @@ int main(int argc, char** argv) {
       ++i;
     }
   }
-  const absl::Status status = latentd::Run(options);
+  const absl::Status status = latentd::MeasureAll(options);
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
   return status.ok() ? 0 : 1;
 }
