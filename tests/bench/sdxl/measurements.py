@@ -1,0 +1,383 @@
+"""What is measured, the most important first: each a function that runs one round of one contestant."""
+
+import dataclasses
+import shutil
+import statistics
+
+from . import machine, networks, server
+from .networks import Failed
+
+PROMPT = "a large yellow star on a purple background"
+GUIDANCE = 5.0
+LATENTD, EAGER, COMPILE = "latentd", "eager", "compile"
+READY_SECONDS = 900  # the longest that a start may take
+STEADY_PICTURES = 3
+MIB = machine.MIB
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale:
+    """Of one bench: sizes, steps and repetitions."""
+
+    architecture: str
+    main: tuple = (1024, 1024)
+    other: tuple = (1152, 896)
+    unet_sizes: tuple = ((512, 512), (768, 768), (1152, 896), (1536, 1536), (2048, 2048))
+    vae_sizes: tuple = ((2048, 2048), (512, 512), (768, 768), (1152, 896), (1536, 1536))
+    rows: tuple = (1, 4, 8)
+    steps: int = 30
+    few_steps: int = 4
+    runs: int = 30
+    pictures: int = 2  # a round
+    rounds: int = 5
+    starts: int = 3
+
+
+FULL = Scale("full")
+REDUCED = Scale("reduced", main=(64, 64), other=(96, 64), unet_sizes=((96, 64),), vae_sizes=((96, 64),), rows=(1,), steps=3, few_steps=2,
+                runs=2, pictures=1, rounds=2, starts=1)
+
+
+def text(size):
+    return f"{size[0]}x{size[1]}"
+
+
+def shape(rows, size):
+    return f"{rows}@{text(size)}"
+
+
+class Bench:
+    """What the measurements share: the checkpoint, one server, one process for each kind of peer, and where figures go."""
+
+    def __init__(self, options, scale, checkpoint, folder, results, start_peer):
+        self.options, self.scale, self.checkpoint, self.folder, self.results = options, scale, checkpoint, folder, results
+        self.cache = folder / "cache"
+        self.peers = {}
+        self.compiled = set()  # what the compiling peer has run: (network, rows, size)
+        self._start_peer = start_peer
+        self._server = None
+        self._clients = {}
+
+    def start_server(self):
+        """One that is new, from the cache as it is; not ready yet."""
+        self.stop_server()
+        self._server = server.Latentd(self.options, self.checkpoint, text(self.scale.main), self.cache, self.folder)
+        return self._server
+
+    def server(self):
+        """One that is ready."""
+        if self._server is None:
+            self.start_server().wait_until_ready(READY_SECONDS)
+        return self._server
+
+    def stop_server(self):
+        for client in self._clients.values():
+            client.close()
+        self._clients = {}
+        if self._server is not None:
+            self._server.stop()
+        self._server = None
+
+    def client(self, **request):
+        """Always the same for a request, so that its connection is there."""
+        key = tuple(sorted(request.items()))
+        if key not in self._clients:
+            self._clients[key] = server.Client(self.options, self.server(), self.folder, **request)
+        return self._clients[key]
+
+    def picture(self, size=None, steps=None, guidance=GUIDANCE, **more):
+        width, height = size or self.scale.main
+        return self.client(prompt=PROMPT, seed=7, width=width, height=height, num_inference_steps=steps or self.scale.steps,
+                           guidance_scale=guidance, **more)
+
+    def other_picture(self, **more):
+        """Of the size that is no bucket."""
+        return self.picture(size=self.scale.other, bucket_policy="BUCKET_POLICY_COLD_OK", **more)
+
+    def ask_peer(self, mode, do, **arguments):
+        if mode not in self.peers:
+            self.peers[mode] = self._start_peer(mode)
+            self.results.note("peer versions", self.peers[mode].versions)
+        answer = self.peers[mode].ask(do, **arguments)
+        if "memory_bytes" in answer:
+            memory = self.results.document["figures"].setdefault("memory_peer", {})
+            memory[mode] = {"samples": [answer["memory_bytes"] / MIB]}
+        return answer
+
+    def stop_peer(self, mode):
+        if mode in self.peers:
+            self.peers.pop(mode).stop()
+        if mode == COMPILE:
+            self.compiled.clear()
+
+    def stop(self):
+        self.stop_server()
+        for mode in list(self.peers):
+            self.stop_peer(mode)
+
+    # Networks.
+
+    def our_network(self, figure, component, shapes, model="base", kernels=False):
+        """Adds a figure for each shape that came about."""
+        found = networks.measure(self.options, self.checkpoint / model, component, shapes, self.scale.runs, READY_SECONDS, kernels)
+        for network in found:
+            kernel_lines = network.pop("kernels")
+            if kernel_lines:
+                self.results.note(f"kernels of {figure} {network['shape']}", kernel_lines)
+            self.results.add(f"{figure} {network['shape']}", LATENTD, network.pop("samples"), **network, state=machine.state())
+        if "ended" in found[-1]:
+            raise Failed(f"after {found[-1]['shape']}: {found[-1]['ended']}")
+
+    def peer_network(self, mode, figure, network, rows, size):
+        """Adds a figure; the seconds of the first run."""
+        answer = self.ask_peer(mode, "network", network=network, rows=rows, width=size[0], height=size[1], runs=self.scale.runs)
+        self.compiled.add((network, rows, size))
+        self.results.add(f"{figure} {shape(rows, size)}", mode, answer["samples"], first_seconds=answer["first"], state=machine.state())
+        return answer["first"]
+
+
+def start_cold(bench, _):
+    """Nothing in the cache: what a first start compiles."""
+    shutil.rmtree(bench.cache, ignore_errors=True)
+    before = machine.memory_used()
+    main = text(bench.scale.main)
+    latentd = bench.start_server()
+    bench.results.add(f"start_cold {main}", LATENTD, latentd.wait_until_ready(READY_SECONDS))
+    end = bench.picture().draw()["first_end"]
+    bench.results.add(f"start_cold_picture {main}", LATENTD, end - latentd.started)
+    values = latentd.scrape()
+    phases = server.by_label(values, "latentd_startup_phase_duration_seconds", "phase")
+    bench.results.add(f"compile_cold {main}", LATENTD, phases["compile"], phases=phases,
+                      components=server.by_label(values, "latentd_graph_compile_duration_seconds_sum", "component"))
+    bench.picture(refine=True).draw()
+    bench.picture(steps=bench.scale.few_steps, guidance=1.0).draw()
+    note_memory(bench, "one bucket")
+    if before is not None:
+        bench.results.add(f"memory_one_bucket {main}", LATENTD, (machine.memory_used() - before) / MIB)
+
+
+def note_memory(bench, when):
+    values = bench.server().scrape()
+    bench.results.note(f"memory with {when}", {
+        "held": server.by_label(values, "latentd_device_memory_bytes", "kind"),
+        "predicted": server.by_label(values, "latentd_device_memory_predicted_bytes", "kind"),
+        "resident": server.total(values, "process_resident_memory_bytes"),
+        "processes on the GPU": machine.nvidia_smi("compute-apps", ("pid", "used_memory")),
+        "latentd's process": bench.server().process.pid,
+        "latent memory": bench.server().memory_report()})
+
+
+def unet_step(bench, contestant):
+    if contestant == LATENTD:
+        bench.our_network("unet_step", "unet", [shape(2, bench.scale.main)], kernels=True)
+    else:
+        first = bench.peer_network(contestant, "unet_step", "unet", 2, bench.scale.main)
+        if contestant == COMPILE:
+            bench.results.note("seconds of torch.compile's first UNet step", first)
+
+
+def vae_decode(bench, contestant):
+    if contestant == LATENTD:
+        bench.our_network("vae_decode", "vae", [shape(1, bench.scale.main)], kernels=True)
+        return
+    first = bench.peer_network(contestant, "vae_decode", "vae", 1, bench.scale.main)
+    unet = bench.results.document["notes"].get("seconds of torch.compile's first UNet step")
+    if contestant == COMPILE and unet is not None:
+        bench.results.add(f"compile_cold {text(bench.scale.main)}", COMPILE, unet + first)
+
+
+def draw_in_turn(bench, contestant, figure, steps, guidance):
+    """A round of pictures; a client's or a peer's first ones have been drawn by `warm`."""
+    if contestant != LATENTD:
+        width, height = bench.scale.main
+        answer = bench.ask_peer(contestant, "pictures", steps=steps, guidance=guidance, width=width, height=height,
+                                count=bench.scale.pictures)
+        bench.results.add(f"{figure} {shape(steps, bench.scale.main)}", contestant, answer["samples"])
+        return
+    for _ in range(bench.scale.pictures):
+        found = bench.picture(steps=steps, guidance=guidance).measured()
+        add_served(bench, f"{figure} {shape(steps, bench.scale.main)}", found, guided=guidance > 1)
+
+
+def add_served(bench, figure, found, guided):
+    """A picture of the server; where it was guided, also what it consists of."""
+    results, which = bench.results, figure.partition(" ")[2]
+    results.add(figure, LATENTD, found["whole"])
+    if found["redone"]:
+        results.note(f"{figure}: not what it says", "a picture was not finite, and decoded again in fp32 or failed")
+    if not guided:
+        return
+    results.add(f"served_step {which}", LATENTD, found["step"]["base"])
+    for kind, stage in (("served_decode", "vae_decode"), ("served_text", "text_encode"), ("served_png", "image_encode")):
+        results.add(f"{kind} {which}", LATENTD, found["stages"][stage])
+    results.add(f"served_beyond {which}", LATENTD, found["beyond"])
+
+
+def warm(bench, contestant, figure, steps, guidance):
+    width, height = bench.scale.main
+    if contestant == LATENTD:
+        bench.picture(steps=steps, guidance=guidance).draw(2)
+    else:
+        bench.ask_peer(contestant, "pictures", steps=steps, guidance=guidance, width=width, height=height, count=1)
+        bench.compiled.update({("unet", 2 if guidance > 1 else 1, bench.scale.main), ("vae", 1, bench.scale.main)})
+
+
+def guided(bench):
+    return "picture", bench.scale.steps, GUIDANCE
+
+
+def unguided(bench):
+    return "picture_unguided", bench.scale.few_steps, 1.0
+
+
+def start_cached(bench, _):
+    """Stops what runs and starts from the cache."""
+    if not bench.cache.is_dir():
+        bench.server()
+    main = text(bench.scale.main)
+    latentd = bench.start_server()
+    ready = latentd.wait_until_ready(READY_SECONDS)
+    end = bench.picture().draw()["first_end"]
+    values = latentd.scrape()
+    compiled = server.total(values, "latentd_graph_compilations_total")
+    if compiled:
+        raise Failed(f"{compiled:.0f} graphs were not in the cache")
+    bench.results.add(f"start_cached {main}", LATENTD, ready,
+                      phases=server.by_label(values, "latentd_startup_phase_duration_seconds", "phase"))
+    bench.results.add(f"start_cached_picture {main}", LATENTD, end - latentd.started)
+
+
+def first_at_other_size(bench, figure, compiles):
+    """Seconds of the first picture beyond those that follow; whether it has to compile is looked after."""
+    bench.picture().draw()
+    latentd, client = bench.server(), bench.other_picture()
+    before = server.total(latentd.scrape(), "latentd_graph_compilations_total")
+    first, = client.milliseconds()
+    compiled = server.total(latentd.scrape(), "latentd_graph_compilations_total") - before
+    if bool(compiled) != compiles:
+        raise Failed(f"{text(bench.scale.other)} was {'in' if compiles else 'not in'} the cache")
+    steady = client.milliseconds(STEADY_PICTURES)
+    bench.results.add(f"{figure} {text(bench.scale.other)}", LATENTD, (first - statistics.median(steady)) / 1000, first=first,
+                      steady=steady, compiled=compiled)
+
+
+def first_unseen(bench, contestant):
+    """The size is compiled for the request."""
+    if contestant == COMPILE:
+        first = bench.peer_network(COMPILE, "unet_step", "unet", 2, bench.scale.other)
+        first += bench.peer_network(COMPILE, "vae_decode", "vae", 1, bench.scale.other)
+        bench.results.add(f"first_unseen {text(bench.scale.other)}", COMPILE, first)
+        return
+    bench.server()
+    before = machine.memory_used()
+    first_at_other_size(bench, "first_unseen", compiles=True)
+    note_memory(bench, "another bucket")
+    if before is not None:
+        bench.results.add(f"memory_another_bucket {text(bench.scale.other)}", LATENTD, (machine.memory_used() - before) / MIB)
+
+
+def first_cached(bench, _):
+    """A new process: the size is in its cache, and not loaded."""
+    bench.start_server().wait_until_ready(READY_SECONDS)
+    first_at_other_size(bench, "first_cached", compiles=False)
+
+
+def switch(bench, _):
+    """Both sizes have been drawn: the first picture after the other size, and the one after it."""
+    few = {"steps": bench.scale.few_steps, "guidance": 1.0}
+    for client in (bench.picture(**few), bench.other_picture(**few)):
+        client.draw(2)
+    figure = f"switch {text(bench.scale.main)} {text(bench.scale.other)}"
+    for client in (bench.picture(**few), bench.other_picture(**few)):
+        first, steady = client.milliseconds(2)
+        bench.results.add(figure, LATENTD, first - steady)
+
+
+def refiner_step(bench, contestant):
+    if contestant == LATENTD:
+        bench.our_network("refiner_step", "unet", [shape(2, bench.scale.main)], model="refiner")
+    else:
+        bench.peer_network(contestant, "refiner_step", "refiner", 2, bench.scale.main)
+
+
+def refined(bench, _):
+    """The server's refiner, as part of a picture."""
+    found = bench.picture(refine=True).measured()
+    which = shape(bench.scale.steps, bench.scale.main)
+    bench.results.add(f"picture_refined {which}", LATENTD, found["whole"])
+    bench.results.add(f"served_refiner_step {which}", LATENTD, found["step"]["refiner"])
+
+
+def text_encoders(bench, contestant):
+    if contestant == EAGER:
+        answer = bench.ask_peer(EAGER, "network", network="text", rows=1, width=8, height=8, runs=bench.scale.runs)
+        bench.results.add("text", EAGER, answer["samples"])
+        return
+    both = [networks.measure(bench.options, bench.checkpoint / "base", name, [shape(1, bench.scale.main)], bench.scale.runs, READY_SECONDS)
+            for name in ("text_encoder", "text_encoder_2")]
+    bench.results.add("text", LATENTD, [sum(pair) for pair in zip(*(found[0]["samples"] for found in both))])
+
+
+def at_sizes(bench, contestant, figure, component, rows, sizes):
+    if contestant == LATENTD:
+        bench.our_network(figure, component, [shape(rows, size) for size in sizes])
+        return
+    for size in sizes:
+        bench.peer_network(contestant, figure, component, rows, size)
+
+
+def vae_sizes(bench, contestant):
+    at_sizes(bench, contestant, "vae_decode", "vae", 1, bench.scale.vae_sizes)
+
+
+def unet_sizes(bench, contestant):
+    at_sizes(bench, contestant, "unet_step", "unet", 2, bench.scale.unet_sizes)
+
+
+def unet_rows(bench, contestant):
+    for rows in bench.scale.rows if contestant != LATENTD else ():
+        bench.peer_network(contestant, "unet_step", "unet", rows, bench.scale.main)
+    if contestant == LATENTD:
+        bench.our_network("unet_step", "unet", [shape(rows, bench.scale.main) for rows in bench.scale.rows])
+
+
+@dataclasses.dataclass(frozen=True)
+class Measurement:
+    """`seconds` says who takes part, and about how long each one takes, but for starting a peer and compiling."""
+
+    name: str
+    run: callable
+    seconds: dict
+    prepare: callable = None
+    rounds: callable = lambda scale: 1
+    networks: callable = lambda scale: ()  # that the compiling peer has to have: (network, rows, size)
+    network_bench: bool = False  # whether latentd's part is cuda_network_bench's
+
+
+MEASUREMENTS = (
+    Measurement("start_cold", start_cold, {LATENTD: 90}),
+    Measurement("unet_step", unet_step, {LATENTD: 30, EAGER: 10, COMPILE: 5}, network_bench=True,
+                networks=lambda scale: (("unet", 2, scale.main),)),
+    Measurement("vae_decode", vae_decode, {LATENTD: 15, EAGER: 10, COMPILE: 5}, network_bench=True,
+                networks=lambda scale: (("vae", 1, scale.main),)),
+    Measurement("picture", lambda bench, who: draw_in_turn(bench, who, *guided(bench)), {LATENTD: 20, EAGER: 35, COMPILE: 20},
+                prepare=lambda bench, who: warm(bench, who, *guided(bench)), rounds=lambda scale: scale.rounds,
+                networks=lambda scale: (("unet", 2, scale.main), ("vae", 1, scale.main))),
+    Measurement("first_unseen", first_unseen, {LATENTD: 30}),
+    Measurement("switch", switch, {LATENTD: 15}, rounds=lambda scale: scale.rounds),
+    Measurement("start_cached", start_cached, {LATENTD: 15}, rounds=lambda scale: scale.starts),
+    Measurement("first_cached", first_cached, {LATENTD: 20}),
+    Measurement("refiner_step", refiner_step, {LATENTD: 30, EAGER: 20}, network_bench=True),
+    Measurement("refined", refined, {LATENTD: 10}, prepare=lambda bench, _: bench.picture(refine=True).draw(),
+                rounds=lambda scale: scale.rounds),
+    Measurement("picture_unguided", lambda bench, who: draw_in_turn(bench, who, *unguided(bench)), {LATENTD: 10, EAGER: 15, COMPILE: 10},
+                prepare=lambda bench, who: warm(bench, who, *unguided(bench)), rounds=lambda scale: scale.rounds,
+                networks=lambda scale: (("unet", 1, scale.main), ("vae", 1, scale.main))),
+    Measurement("text", text_encoders, {LATENTD: 20, EAGER: 20}, network_bench=True),
+    Measurement("vae_sizes", vae_sizes, {LATENTD: 50, EAGER: 40}, network_bench=True),
+    Measurement("unet_sizes", unet_sizes, {LATENTD: 90, EAGER: 60}, network_bench=True),
+    Measurement("unet_rows", unet_rows, {LATENTD: 60, EAGER: 40}, network_bench=True),
+    Measurement("refiner_compiled", refiner_step, {COMPILE: 10}, networks=lambda scale: (("refiner", 2, scale.main),)),
+    Measurement("first_unseen_compiled", first_unseen, {COMPILE: 10},
+                networks=lambda scale: (("unet", 2, scale.other), ("vae", 1, scale.other))),
+)

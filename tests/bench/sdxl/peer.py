@@ -1,0 +1,212 @@
+"""The diffusers side: runs what it is told to, and says how long each run took.
+
+A line of JSON on standard input is one command, a line on standard output its answer; everything else goes to standard error.
+Networks run as diffusers' documentation says: channels last, fused QKV, with --mode compile torch.compile(mode="reduce-overhead",
+fullgraph=True), each shape compiled for itself. A picture is the denoising loop and the decoder, up to pixels on the host; the
+prompt is encoded before, and no PNG is made.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+
+import diffusers
+import torch
+from diffusers import AutoencoderKL, EulerDiscreteScheduler, UNet2DConditionModel
+
+WARM_RUNS = 3
+TOKENS = 77
+CHANNELS_LAST = torch.channels_last
+
+
+class Clock:
+    """Milliseconds of runs that are enqueued behind each other."""
+
+    def __init__(self, device):
+        self._on_gpu = device == "cuda"
+
+    def synchronize(self):
+        if self._on_gpu:
+            torch.cuda.synchronize()
+
+    def mark(self):
+        if not self._on_gpu:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def between(self, first, second):
+        return first.elapsed_time(second) if self._on_gpu else 1000 * (second - first)
+
+    def runs(self, run, count):
+        marks = [self.mark()]
+        for _ in range(count):
+            run()
+            marks.append(self.mark())
+        self.synchronize()
+        return [self.between(*pair) for pair in zip(marks, marks[1:])]
+
+
+class Unet:
+    def __init__(self, peer, folder):
+        unet = UNet2DConditionModel.from_pretrained(folder, subfolder="unet", torch_dtype=peer.dtype)
+        unet = unet.to(peer.device).to(memory_format=CHANNELS_LAST).eval()
+        unet.fuse_qkv_projections()
+        self._peer, self._config, self._inputs = peer, unet.config, {}
+        index = os.path.join(folder, "model_index.json")
+        with open(index) as file:
+            self._time_ids = 5 if json.load(file).get("requires_aesthetics_score") else 6
+        self._unet = peer.compiled(unet)
+
+    def inputs(self, rows, height, width):
+        """Always the same memory for a shape, so that nothing is compiled twice."""
+        key = rows, height, width
+        if key not in self._inputs:
+            pooled = self._config.projection_class_embeddings_input_dim - self._time_ids * self._config.addition_time_embed_dim
+            self._inputs[key] = {
+                "sample": self._peer.random(rows, 4, height // 8, width // 8).to(memory_format=CHANNELS_LAST),
+                "encoder_hidden_states": self._peer.random(rows, TOKENS, self._config.cross_attention_dim),
+                "added_cond_kwargs": {"text_embeds": self._peer.random(rows, pooled),
+                                      "time_ids": torch.full((rows, self._time_ids), float(height), device=self._peer.device,
+                                                             dtype=self._peer.dtype)}}
+        return self._inputs[key]
+
+    def run(self, rows, height, width, timestep):
+        self._peer.begin_step()
+        return self._unet(timestep=timestep, return_dict=False, **self.inputs(rows, height, width))[0].clone()
+
+
+class Vae:
+    def __init__(self, peer, folder):
+        self._vae = AutoencoderKL.from_pretrained(folder, subfolder="vae", torch_dtype=peer.dtype)
+        self._vae = self._vae.to(peer.device).to(memory_format=CHANNELS_LAST).eval()
+        self._vae.fuse_qkv_projections()
+        self._vae.decoder = peer.compiled(self._vae.decoder)
+        self._peer, self._latents = peer, {}
+        self.scaling_factor = self._vae.config.scaling_factor
+
+    def latents(self, rows, height, width):
+        key = rows, height, width
+        if key not in self._latents:
+            self._latents[key] = self._peer.random(rows, 4, height // 8, width // 8).to(memory_format=CHANNELS_LAST)
+        return self._latents[key]
+
+    def run(self, rows, height, width):
+        self._peer.begin_step()
+        return self._vae.decode(self.latents(rows, height, width), return_dict=False)[0].clone()
+
+
+class Text:
+    """Both encoders, eager in either mode: they run once a picture."""
+
+    def __init__(self, peer, folder):
+        from transformers import CLIPTextModel, CLIPTextModelWithProjection
+        self._ids = torch.randint(0, 600, (1, TOKENS), device=peer.device)
+        self._encoders = [kind.from_pretrained(os.path.join(folder, name)).to(peer.device, peer.dtype).eval()
+                          for kind, name in ((CLIPTextModel, "text_encoder"), (CLIPTextModelWithProjection, "text_encoder_2"))]
+
+    def run(self, *_):
+        return [encoder(self._ids, output_hidden_states=True) for encoder in self._encoders]
+
+
+class Peer:
+    def __init__(self, options):
+        self.device, self.mode = options.device, options.mode
+        self.dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[options.precision]
+        self._checkpoint, self._networks = options.checkpoint, {}
+        self.clock = Clock(options.device)
+        self.scheduler = EulerDiscreteScheduler.from_pretrained(f"{options.checkpoint}/base", subfolder="scheduler")
+        self._timestep = torch.tensor(500.0, device=self.device)
+        torch.manual_seed(0)
+        torch._dynamo.config.recompile_limit = 64
+
+    def random(self, *shape):
+        return torch.randn(*shape, device=self.device).to(self.dtype)
+
+    def compiled(self, network):
+        if self.mode == "eager":
+            return network
+        return torch.compile(network, mode="reduce-overhead", fullgraph=True, dynamic=False)
+
+    def begin_step(self):
+        """What the last run returned may be written over."""
+        if self.mode == "compile":
+            torch.compiler.cudagraph_mark_step_begin()
+
+    def network(self, name):
+        makers = {"unet": lambda: Unet(self, f"{self._checkpoint}/base"), "vae": lambda: Vae(self, f"{self._checkpoint}/base"),
+                  "refiner": lambda: Unet(self, f"{self._checkpoint}/refiner"), "text": lambda: Text(self, f"{self._checkpoint}/base")}
+        if name not in self._networks:
+            self._networks[name] = makers[name]()
+            self.clock.synchronize()
+        return self._networks[name]
+
+    def run_network(self, network, rows, width, height, runs):
+        """{"samples": ms of each run, "first": s of the first one, compiling included}"""
+        kept = self.network(network)
+        arguments = (self._timestep,) if network in ("unet", "refiner") else ()
+        begin = time.perf_counter()
+        kept.run(rows, height, width, *arguments)
+        self.clock.synchronize()
+        first = time.perf_counter() - begin
+        self.clock.runs(lambda: kept.run(rows, height, width, *arguments), min(WARM_RUNS, runs))
+        return {"samples": self.clock.runs(lambda: kept.run(rows, height, width, *arguments), runs), "first": first}
+
+    def draw(self, steps, guidance, width, height):
+        unet, vae = self.network("unet"), self.network("vae")
+        rows = 2 if guidance > 1 else 1
+        self.scheduler.set_timesteps(steps, device=self.device)
+        latents = self.random(1, 4, height // 8, width // 8) * self.scheduler.init_noise_sigma
+        sample = unet.inputs(rows, height, width)["sample"]
+        for timestep in self.scheduler.timesteps:
+            sample.copy_(self.scheduler.scale_model_input(torch.cat([latents] * rows), timestep))
+            noise = unet.run(rows, height, width, timestep)
+            if rows == 2:
+                negative, positive = noise.chunk(2)
+                noise = negative + guidance * (positive - negative)
+            latents = self.scheduler.step(noise, timestep, latents, return_dict=False)[0]
+        vae.latents(1, height, width).copy_(latents / vae.scaling_factor)
+        image = vae.run(1, height, width)
+        return ((image / 2 + 0.5).clamp(0, 1) * 255).round().to(torch.uint8).permute(0, 2, 3, 1).cpu()
+
+    def run_pictures(self, steps, guidance, width, height, count):
+        """{"samples": ms of each picture}"""
+        samples = []
+        for _ in range(count):
+            begin = time.perf_counter()
+            self.draw(steps, guidance, width, height)
+            samples.append(1000 * (time.perf_counter() - begin))
+        return {"samples": samples}
+
+    def answer(self, command):
+        kind = command.pop("do")
+        with torch.inference_mode():
+            answer = {"network": self.run_network, "pictures": self.run_pictures}[kind](**command)
+        if self.device == "cuda":
+            answer["memory_bytes"] = torch.cuda.memory_reserved()
+        return answer
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--checkpoint", required=True, help="a folder of base/ and refiner/")
+    parser.add_argument("--mode", choices=("eager", "compile"), required=True)
+    parser.add_argument("--precision", choices=("bf16", "fp16", "fp32"), required=True)
+    parser.add_argument("--device", choices=("cuda", "cpu"), required=True)
+    peer = Peer(parser.parse_args())
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    print(json.dumps({"versions": {"diffusers": diffusers.__version__, "torch": torch.__version__}}), file=answers, flush=True)
+    for line in sys.stdin:
+        try:
+            answer = peer.answer(json.loads(line))
+        except Exception as error:  # what torch and diffusers raise, whatever it is, is an answer
+            answer = {"error": f"{type(error).__name__}: {error}"[:2000]}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

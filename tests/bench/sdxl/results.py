@@ -1,0 +1,158 @@
+"""Figures with all their samples: kept as JSON, shown as one table."""
+
+import json
+import math
+import os
+import pathlib
+import statistics
+
+CONTESTANTS = {"latentd": "latentd", "eager": "diffusers, eager", "compile": "diffusers, torch.compile"}
+
+# kind: (what the table calls it, unit). A figure's name is its kind, or the kind and a shape: "unet_step 2@1024x1024".
+KINDS = {
+    "unet_step": ("UNet step (rows@size), one launch after the other", "ms"),
+    "vae_decode": ("VAE decode (rows@size)", "ms"),
+    "refiner_step": ("refiner step (rows@size)", "ms"),
+    "text": ("text encoders, one row", "ms"),
+    "picture": ("Euler steps with guidance, request to PNG in the client (peers: without text and PNG)", "ms"),
+    "picture_unguided": ("steps without guidance, request to PNG in the client (peers: without text and PNG)", "ms"),
+    "picture_refined": ("steps with guidance, base and refiner, request to PNG in the client", "ms"),
+    "served_step": ("of that: a step", "ms"),
+    "served_decode": ("of that: VAE decode", "ms"),
+    "served_text": ("of that: text", "ms"),
+    "served_png": ("of that: PNG", "ms"),
+    "served_beyond": ("of that: all beyond text, steps and decode (PNG and the way to the client)", "ms"),
+    "served_refiner_step": ("refiner step in the server", "ms"),
+    "start_cold": ("process start to READY, one bucket, nothing in the cache", "s"),
+    "start_cold_picture": ("process start to first picture, nothing in the cache", "s"),
+    "compile_cold": ("of that: compiling base, refiner, VAE and text (torch.compile: first UNet step and first decode)", "s"),
+    "start_cached": ("process start to READY, one bucket from the cache", "s"),
+    "start_cached_picture": ("process start to first picture, from the cache", "s"),
+    "first_unseen": ("first picture at a size never seen, beyond its steady time (torch.compile: first UNet step and first decode)", "s"),
+    "first_cached": ("first picture at a size in the cache, beyond its steady time", "s"),
+    "switch": ("first picture at the other of two seen sizes, beyond its steady time", "ms"),
+    "memory_one_bucket": ("GPU memory of the process: base, refiner, VAE, text, one bucket", "MiB"),
+    "memory_another_bucket": ("GPU memory for one more bucket of nearly the same area", "MiB"),
+    "memory_peer": ("GPU memory that torch has reserved", "MiB"),
+}
+# What is asked for at the least, and where it is to go; of SDXL, bf16, an H100 or H200.
+BARS = {
+    "unet_step 2@1024x1024": (26, 21),
+    "vae_decode 1@1024x1024": (22, 15),
+    "vae_decode 1@2048x2048": (130, 75),
+    "picture 30@1024x1024": (830, 650),
+    "picture_unguided 4@1024x1024": (120, 85),
+    "refiner_step 2@1024x1024": (27, 21),
+    "compile_cold 1024x1024": (60, 20),
+    "start_cached 1024x1024": (8, 2.5),
+    "switch 1024x1024 1152x896": (1, 0),
+    "first_cached 1152x896": (0.5, 0.3),
+    "first_unseen 1152x896": (5, 2),
+    "memory_one_bucket 1024x1024": (13351, 11921),  # 14 and 12.5 GB
+    "memory_another_bucket 1152x896": (100, 32),
+    "served_beyond 30@1024x1024": (20, 10),
+}
+
+
+def percentile(samples, share):
+    """The sample that so large a share of them is not above."""
+    ordered = sorted(samples)
+    return ordered[math.ceil(share * len(ordered)) - 1]
+
+
+def text_of(value):
+    """Three digits, or whole numbers."""
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def cell(samples):
+    """The median, and the 90th percentile where there are enough samples for one."""
+    if not samples:
+        return "-"
+    median = text_of(statistics.median(samples))
+    return f"{median} ({text_of(percentile(samples, 0.9))})" if len(samples) >= 5 else median
+
+
+class Results:
+    """Everything measured so far; saved after each measurement, so that a bench that is cut off has the ones before."""
+
+    def __init__(self, path, machine, settings, resume=False):
+        self._path = pathlib.Path(path) if path else None
+        self.document = {"machine": machine, "settings": settings, "figures": {}, "items": {}, "notes": {}}
+        if resume and self._path and self._path.exists():
+            kept = json.loads(self._path.read_text())
+            comparable = {"gpu": lambda m: (m.get("gpu") or {}).get("name"), "commit": lambda m: m.get("commit")}
+            differs = [name for name, of in comparable.items() if of(kept["machine"]) != of(machine)]
+            if differs or kept["settings"] != settings:
+                raise SystemExit(f"gpu: {path} is of another {' and '.join(differs) or 'setting'}; leave out --resume, or name another --json")
+            self.document.update({key: kept[key] for key in ("figures", "items", "notes")})
+
+    def add(self, figure, contestant, samples, **details):
+        """Samples in the unit of the figure's kind; details go to the JSON only."""
+        entry = self.document["figures"].setdefault(figure, {}).setdefault(contestant, {"samples": []})
+        entry["samples"] += [samples] if isinstance(samples, (int, float)) else list(samples)
+        entry.update(details)
+
+    def samples(self, figure, contestant):
+        return self.document["figures"].get(figure, {}).get(contestant, {}).get("samples", [])
+
+    def note(self, name, value):
+        """Something that is no figure: what a program said, memory by kind."""
+        self.document["notes"][name] = value
+
+    def end(self, item, contestant, outcome):
+        """"done", or why not."""
+        self.document["items"].setdefault(item, {})[contestant] = outcome
+        self.save()
+
+    def is_done(self, item, contestant):
+        return self.document["items"].get(item, {}).get(contestant) == "done"
+
+    def save(self):
+        if self._path is None:
+            return
+        new = self._path.with_suffix(".new")
+        new.write_text(json.dumps(self.document, indent=1) + "\n")
+        os.replace(new, self._path)
+
+
+def rows_of(document):
+    """(figure, {contestant: text}, bar, beyond, whether the bar holds) in the order of KINDS."""
+    kinds = list(KINDS)
+    order = sorted(document["figures"], key=lambda figure: kinds.index(figure.partition(" ")[0]))
+    for figure in order:
+        found = document["figures"][figure]
+        bar, beyond = BARS.get(figure, (None, None))
+        ours = found.get("latentd", {}).get("samples", [])
+        holds = None if bar is None or not ours else statistics.median(ours) <= bar
+        yield figure, {name: cell(found.get(name, {}).get("samples", [])) for name in CONTESTANTS}, bar, beyond, holds
+
+
+def table(document):
+    """Markdown: median (90th percentile) of each contestant, the bar, and whether latentd keeps it."""
+    lines = [f"| | unit | {' | '.join(CONTESTANTS.values())} | bar | beyond | |", "|---" * (len(CONTESTANTS) + 5) + "|"]
+    for figure, cells, bar, beyond, holds in rows_of(document):
+        kind, _, shape = figure.partition(" ")
+        label, unit = KINDS[kind]
+        bars = ["-" if value is None else text_of(value) for value in (bar, beyond)]
+        verdict = {None: "", True: "holds", False: "MISSED"}[holds]
+        lines.append(f"| {f'{shape}: ' if shape else ''}{label} | {unit} | {' | '.join(cells.values())} | {' | '.join(bars)} | {verdict} |")
+    return "\n".join(lines)
+
+
+def heading(document):
+    """The machine in a few lines."""
+    machine, settings = document["machine"], document["settings"]
+    gpu = machine["gpu"] or {}
+    lines = [f"{gpu.get('name', 'no GPU')}, driver {gpu.get('driver_version', '-')}, power limit {gpu.get('power.limit', '-')} W, "
+             f"SM clock up to {gpu.get('clocks.max.sm', '-')} MHz; {machine['cpus']} CPUs ({machine['cpu']})",
+             f"latentd {machine['latentd']} ({machine['commit'] or 'commit unknown'}), {settings['backend']}, {settings['precision']}; "
+             f"median (90th percentile)"]
+    versions = document["notes"].get("peer versions")
+    return "\n".join(lines + ([f"peers: {', '.join(f'{name} {version}' for name, version in versions.items())}"] if versions else []))
+
+
+def left_out(document):
+    """What was not measured, and why; a line each."""
+    return [f"{item}, {CONTESTANTS[contestant]}: {outcome}" for item, outcomes in document["items"].items()
+            for contestant, outcome in outcomes.items() if outcome != "done"]

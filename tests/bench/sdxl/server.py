@@ -1,0 +1,167 @@
+"""A latentd that the bench starts, and pictures that bench_client asks it for."""
+
+import json
+import signal
+import subprocess
+import time
+import urllib.request
+
+from .networks import Failed
+
+STOP_SECONDS = 60
+DEVICE_STAGES = ("text_encode", "base", "refiner", "vae_decode")
+
+
+def parse_metrics(text):
+    """{series with its labels: value} of a scrape."""
+    values = {}
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            series, value = line.rsplit(" ", 1)
+            values[series] = float(value)
+    return values
+
+
+def total(values, name, **labels):
+    """Over all series of that name that have these labels; 0 where there is none."""
+    wanted = [f'{label}="{value}"' for label, value in labels.items()]
+    return sum(value for series, value in values.items()
+               if series.partition("{")[0] == name and all(label in series for label in wanted))
+
+
+def by_label(values, name, label):
+    """{value of the label: sum}"""
+    sums = {}
+    for series, value in values.items():
+        if series.partition("{")[0] == name:
+            key = series.partition(f'{label}="')[2].partition('"')[0]
+            sums[key] = sums.get(key, 0.0) + value
+    return sums
+
+
+class Latentd:
+    """Serves one bucket of base and refiner, with its cache in `cache`; what it logs goes to `log`."""
+
+    def __init__(self, options, checkpoint, bucket, cache, folder):
+        self.socket = f"unix:{folder}/latentd.sock"
+        self.log = folder / f"latentd-{time.monotonic_ns()}.log"
+        self._options = options
+        command = [options.latentd, f"--backend={options.backend}", f"--precision={options.precision}", f"--base={checkpoint}/base",
+                   f"--refiner={checkpoint}/refiner", f"--buckets={bucket}", f"--cache-dir={cache}", f"--listen={self.socket}",
+                   "--metrics-listen=127.0.0.1:0", "--log-format=json", *options.latentd_flag]
+        self.started, self._started_wall = time.monotonic(), time.time()
+        with open(self.log, "w") as log:
+            self.process = subprocess.Popen(list(map(str, command)), stderr=log, env=options.our_environment)
+        self._metrics = None
+
+    def _lines(self):
+        for line in self.log.read_text().splitlines():
+            try:
+                yield json.loads(line)
+            except json.JSONDecodeError:
+                continue
+
+    def failure(self, what):
+        said = "\n".join(self.log.read_text().splitlines()[-5:])
+        return Failed(f"latentd {what}; the end of its log:\n{said}")
+
+    def scrape(self):
+        """What parse_metrics says; nothing while the port is not there yet."""
+        if self._metrics is None:
+            found = [line["message"].removeprefix("metrics on ") for line in self._lines()
+                     if line.get("message", "").startswith("metrics on ")]
+            if not found:
+                return {}
+            self._metrics = found[0]
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(f"http://{self._metrics}/metrics", timeout=60) as response:
+            return parse_metrics(response.read().decode())
+
+    def wait_until_ready(self, timeout):
+        """Seconds from the start of the process."""
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                raise self.failure(f"ended with {self.process.returncode}")
+            values = self.scrape()
+            if total(values, "latentd_ready_timestamp_seconds") > 0:
+                return total(values, "latentd_ready_timestamp_seconds") - self._started_wall
+            if total(values, "latentd_server_state", state="degraded") or total(values, "latentd_server_state", state="failed"):
+                raise self.failure("is not ready")
+            time.sleep(0.02)
+        raise self.failure(f"was not ready after {timeout:.0f} s")
+
+    def memory_report(self):
+        """What `latent memory --json` says, where there is a latent."""
+        if not self._options.latent:
+            return None
+        said = subprocess.run([str(self._options.latent), "memory", "--json", "--server", self.socket], capture_output=True, text=True,
+                              timeout=60, env=self._options.our_environment)
+        try:
+            return json.loads(said.stdout)
+        except json.JSONDecodeError:
+            return said.stdout + said.stderr
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+class Client:
+    """A bench_client that asks one server for one picture, again and again."""
+
+    def __init__(self, options, server, folder, **request):
+        text = " ".join(f"{name}: {value if name == 'bucket_policy' else json.dumps(value)}" for name, value in request.items())
+        self.picture = folder / f"picture-{time.monotonic_ns()}.png"
+        self._said = self.picture.with_suffix(".log")
+        with open(self._said, "w") as said:
+            self._process = subprocess.Popen([str(options.client), server.socket, text], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                             stderr=said, text=True, env=options.our_environment)
+        self._server = server
+
+    def draw(self, count=1):
+        """{"seconds": of each picture, "first_end": when the first was there}; waits until the server serves."""
+        try:
+            self._process.stdin.write(f"draw {count} {self.picture}\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            raise self._server.failure(f"did not draw ({self._said.read_text().strip()})")
+        return json.loads(line)
+
+    def milliseconds(self, count=1):
+        return [1000 * seconds for seconds in self.draw(count)["seconds"]]
+
+    def measured(self):
+        """Of one picture in ms: the whole as the client sees it, each stage and each step as the server counts them."""
+        before = self._server.scrape()
+        whole, = self.milliseconds()
+        after = self._server.scrape()
+
+        def passed(name, **labels):
+            return total(after, name, **labels) - total(before, name, **labels)
+
+        stages = {stage: 1000 * passed("latentd_stage_duration_seconds_sum", stage=stage)
+                  for stage in (*DEVICE_STAGES, "image_encode")}
+        steps = {stage: passed("latentd_denoise_steps_total", stage=stage) for stage in ("base", "refiner")}
+        return {"whole": whole, "stages": stages, "beyond": whole - sum(stages[stage] for stage in DEVICE_STAGES),
+                "step": {stage: stages[stage] / count for stage, count in steps.items() if count > 0},
+                "redone": passed("latentd_invalid_images_total")}
+
+    def close(self):
+        self._process.stdin.close()
+        self._process.wait()
+        self.picture.unlink(missing_ok=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
