@@ -13,7 +13,7 @@ import time
 
 from . import checkpoint, machine, peer_process, results
 from .measurements import COMPILE, EAGER, FULL, LATENTD, MEASUREMENTS, REDUCED, Bench
-from .networks import Failed
+from .processes import Failed
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 # Beyond what a measurement is said to take, on an H100; a peer that is not there yet is started, one that compiles compiles first.
@@ -46,7 +46,7 @@ def at_most(seconds):
 
     before = signal.signal(signal.SIGALRM, late)
     if math.isfinite(seconds):
-        signal.setitimer(signal.ITIMER_REAL, max(1.0, seconds))
+        signal.setitimer(signal.ITIMER_REAL, max(0.001, seconds))
     try:
         yield
     finally:
@@ -161,13 +161,13 @@ def run(options, folder):
                   lambda mode: peer_process.Peer(options, folder / "checkpoint", mode, folder))
     runner = Runner(bench, contestants, budget)
     wanted = options.only.split(",") if options.only else [measurement.name for measurement in MEASUREMENTS]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what is measured is shown
     try:
         for measurement in MEASUREMENTS:
             if measurement.name in wanted:
                 runner.run(measurement)
     finally:
-        with at_most(120):
-            bench.stop()
+        bench.stop()
         found.save()
         show(found.document)
     failed = any(outcome.startswith("failed") for outcomes in found.document["items"].values() for outcome in outcomes.values())

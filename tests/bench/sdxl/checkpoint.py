@@ -113,13 +113,14 @@ def fill(descriptor, begin, size, pool, start):
         begin, size, start = begin + written, size - written, (start + written) % len(pool)
 
 
-def write_tensors(path, shapes, numbers, threads):
+def write_tensors(path, shapes, numbers, threads, salt=""):
+    """Tensors of one name, shape and salt are equal in all files."""
     header, offsets = header_bytes(shapes)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     try:
         os.pwrite(descriptor, header, 0)
         writes = [threads.submit(fill, descriptor, len(header) + offsets[name][0], 2 * math.prod(shape),
-                                 numbers.pool(name, shape), 2 * (zlib.crc32(name.encode()) % POOL))
+                                 numbers.pool(name, shape), 2 * (zlib.crc32((salt + name).encode()) % POOL))
                   for name, shape in shapes.items()]
         for write in writes:
             write.result()
@@ -150,7 +151,8 @@ def write(root, folder, architecture):
                 target = pathlib.Path(folder, model, name)
                 target.mkdir(parents=True)
                 (target / "config.json").write_text(json.dumps(component.config, indent=2) + "\n")
-                write_tensors(target / tensor_file(name), component.shapes, numbers, threads)
+                # Base and refiner share VAE and text encoder, and not the UNet, as SDXL's do.
+                write_tensors(target / tensor_file(name), component.shapes, numbers, threads, salt=model if name == "unet" else "")
                 size += (target / tensor_file(name)).stat().st_size
             copy_rest(root / "deploy/demo-model" / model, folder / model)
     marker.write_text(json.dumps({"architecture": architecture, "bytes": size}) + "\n")

@@ -5,7 +5,7 @@ import shutil
 import statistics
 
 from . import machine, networks, server
-from .networks import Failed
+from .processes import Failed
 
 PROMPT = "a large yellow star on a purple background"
 GUIDANCE = 5.0
@@ -72,7 +72,7 @@ class Bench:
 
     def stop_server(self):
         for client in self._clients.values():
-            client.close()
+            client.stop()
         self._clients = {}
         if self._server is not None:
             self._server.stop()
@@ -148,7 +148,8 @@ def start_cold(bench, _):
     values = latentd.scrape()
     phases = server.by_label(values, "latentd_startup_phase_duration_seconds", "phase")
     bench.results.add(f"compile_cold {main}", LATENTD, phases["compile"], phases=phases,
-                      components=server.by_label(values, "latentd_graph_compile_duration_seconds_sum", "component"))
+                      components=server.by_label(values, "latentd_graph_compile_duration_seconds_sum", "component",
+                                                 source="compile"))
     bench.picture(refine=True).draw()
     bench.picture(steps=bench.scale.few_steps, guidance=1.0).draw()
     note_memory(bench, "one bucket")

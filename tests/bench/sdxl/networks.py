@@ -3,14 +3,13 @@
 import re
 import subprocess
 
+from . import processes
+from .processes import Failed
+
 FIRST = re.compile(r"^(?P<component>\w+) (?P<shape>\d+@\d+x\d+) (?P<precision>\w+)$")
 PREPARED = re.compile(r"passes (?P<passes>[\d.]+) s, plan (?P<plan>[\d.]+) s \(\d+ bytes, arena (?P<arena_mib>[\d.]+) MiB\), "
                       r"load (?P<load>[\d.]+) s \((?P<weights_gb>[\d.]+) GB of weights\), capture (?P<capture>[\d.]+) s")
 RUNS = re.compile(r"^  runs: (?P<runs>[\d. ]+)$")
-
-
-class Failed(Exception):
-    """A measurement that did not come about, and why."""
 
 
 def parse(text):
@@ -34,7 +33,7 @@ def measure(options, checkpoint, component, shapes, runs, timeout, kernels=False
     command = [options.network_bench, "--checkpoint", checkpoint, "--component", component, "--shapes", ",".join(shapes),
                "--backend", options.backend, "--precision", options.precision, "--runs", runs, *(["--kernels"] if kernels else [])]
     try:
-        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=timeout, env=options.our_environment)
+        done = processes.run(command, timeout=timeout, env=options.our_environment)
     except subprocess.TimeoutExpired as late:
         said, why = late.stdout or "", f"took more than {timeout:.0f} s"
         said = said.decode() if isinstance(said, bytes) else said

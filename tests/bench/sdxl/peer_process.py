@@ -6,7 +6,8 @@ import pathlib
 import subprocess
 import zipfile
 
-from .networks import Failed
+from . import processes
+from .processes import Failed
 
 
 def unpack_wheels(directory, target):
@@ -28,7 +29,7 @@ def environment(paths, folder):
 def missing(python, env):
     """What keeps it from running there; None: nothing."""
     try:
-        tried = subprocess.run([str(python), "-c", "import torch, diffusers"], capture_output=True, text=True, timeout=300, env=env)
+        tried = processes.run([python, "-c", "import torch, diffusers"], timeout=300, env=env)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     return None if tried.returncode == 0 else (tried.stderr.strip().splitlines() or ["it cannot be imported"])[-1]
@@ -42,8 +43,8 @@ class Peer:
         command = [options.peer_python, "-B", pathlib.Path(__file__).with_name("peer.py"), "--checkpoint", checkpoint, "--mode", mode,
                    "--precision", options.precision, "--device", "cuda" if options.backend == "cuda" else "cpu"]
         with open(self._log, "w") as log:
-            self._process = subprocess.Popen(list(map(str, command)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
-                                             env=options.peer_environment)
+            self._process = processes.spawn(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
+                                            env=options.peer_environment)
         self.versions = self._read()["versions"]
 
     def _read(self):

@@ -10,25 +10,25 @@ CONTESTANTS = {"latentd": "latentd", "eager": "diffusers, eager", "compile": "di
 
 # kind: (what the table calls it, unit). A figure's name is its kind, or the kind and a shape: "unet_step 2@1024x1024".
 KINDS = {
-    "unet_step": ("UNet step (rows@size), one launch after the other", "ms"),
+    "unet_step": ("UNet step (rows@size)", "ms"),
     "vae_decode": ("VAE decode (rows@size)", "ms"),
     "refiner_step": ("refiner step (rows@size)", "ms"),
     "text": ("text encoders, one row", "ms"),
-    "picture": ("Euler steps with guidance, request to PNG in the client (peers: without text and PNG)", "ms"),
-    "picture_unguided": ("steps without guidance, request to PNG in the client (peers: without text and PNG)", "ms"),
-    "picture_refined": ("steps with guidance, base and refiner, request to PNG in the client", "ms"),
-    "served_step": ("of that: a step", "ms"),
+    "picture": ("picture with guidance (steps@size), request to PNG in the client; peers without text and PNG", "ms"),
+    "picture_unguided": ("picture without guidance (steps@size), the same", "ms"),
+    "picture_refined": ("picture of base and refiner (steps@size), the same", "ms"),
+    "served_step": ("of the picture with guidance: a step", "ms"),
     "served_decode": ("of that: VAE decode", "ms"),
     "served_text": ("of that: text", "ms"),
     "served_png": ("of that: PNG", "ms"),
-    "served_beyond": ("of that: all beyond text, steps and decode (PNG and the way to the client)", "ms"),
+    "served_beyond": ("of that: all but text, steps and decode, so PNG and the way to the client too", "ms"),
     "served_refiner_step": ("refiner step in the server", "ms"),
     "start_cold": ("process start to READY, one bucket, nothing in the cache", "s"),
     "start_cold_picture": ("process start to first picture, nothing in the cache", "s"),
-    "compile_cold": ("of that: compiling base, refiner, VAE and text (torch.compile: first UNet step and first decode)", "s"),
+    "compile_cold": ("of that: compiling base, refiner, VAE and text; torch.compile: first step and decode", "s"),
     "start_cached": ("process start to READY, one bucket from the cache", "s"),
     "start_cached_picture": ("process start to first picture, from the cache", "s"),
-    "first_unseen": ("first picture at a size never seen, beyond its steady time (torch.compile: first UNet step and first decode)", "s"),
+    "first_unseen": ("first picture at a size never seen, beyond its steady time; torch.compile: first step and decode", "s"),
     "first_cached": ("first picture at a size in the cache, beyond its steady time", "s"),
     "switch": ("first picture at the other of two seen sizes, beyond its steady time", "ms"),
     "memory_one_bucket": ("GPU memory of the process: base, refiner, VAE, text, one bucket", "MiB"),
@@ -136,7 +136,7 @@ def table(document):
         label, unit = KINDS[kind]
         bars = ["-" if value is None else text_of(value) for value in (bar, beyond)]
         verdict = {None: "", True: "holds", False: "MISSED"}[holds]
-        lines.append(f"| {f'{shape}: ' if shape else ''}{label} | {unit} | {' | '.join(cells.values())} | {' | '.join(bars)} | {verdict} |")
+        lines.append(f"| {label}{f', {shape}' if shape else ''} | {unit} | {' | '.join(cells.values())} | {' | '.join(bars)} | {verdict} |")
     return "\n".join(lines)
 
 
@@ -154,5 +154,5 @@ def heading(document):
 
 def left_out(document):
     """What was not measured, and why; a line each."""
-    return [f"{item}, {CONTESTANTS[contestant]}: {outcome}" for item, outcomes in document["items"].items()
+    return [f"{item}, {CONTESTANTS[contestant]}: {outcome.splitlines()[0]}" for item, outcomes in document["items"].items()
             for contestant, outcome in outcomes.items() if outcome != "done"]

@@ -1,14 +1,16 @@
 """A latentd that the bench starts, and pictures that bench_client asks it for."""
 
 import json
+import os
 import signal
 import subprocess
 import time
 import urllib.request
 
-from .networks import Failed
+from . import processes
+from .processes import Failed
 
-STOP_SECONDS = 60
+STOP_SECONDS = 20
 DEVICE_STAGES = ("text_encode", "base", "refiner", "vae_decode")
 
 
@@ -29,11 +31,11 @@ def total(values, name, **labels):
                if series.partition("{")[0] == name and all(label in series for label in wanted))
 
 
-def by_label(values, name, label):
-    """{value of the label: sum}"""
-    sums = {}
+def by_label(values, name, label, **labels):
+    """{value of the label: sum over the series that have these labels}"""
+    wanted, sums = [f'{other}="{value}"' for other, value in labels.items()], {}
     for series, value in values.items():
-        if series.partition("{")[0] == name:
+        if series.partition("{")[0] == name and all(pair in series for pair in wanted):
             key = series.partition(f'{label}="')[2].partition('"')[0]
             sums[key] = sums.get(key, 0.0) + value
     return sums
@@ -43,7 +45,7 @@ class Latentd:
     """Serves one bucket of base and refiner, with its cache in `cache`; what it logs goes to `log`."""
 
     def __init__(self, options, checkpoint, bucket, cache, folder):
-        self.socket = f"unix:{folder}/latentd.sock"
+        self.socket = f"unix:{folder}/latentd-{os.getpid()}.sock"
         self.log = folder / f"latentd-{time.monotonic_ns()}.log"
         self._options = options
         command = [options.latentd, f"--backend={options.backend}", f"--precision={options.precision}", f"--base={checkpoint}/base",
@@ -51,7 +53,7 @@ class Latentd:
                    "--metrics-listen=127.0.0.1:0", "--log-format=json", *options.latentd_flag]
         self.started, self._started_wall = time.monotonic(), time.time()
         with open(self.log, "w") as log:
-            self.process = subprocess.Popen(list(map(str, command)), stderr=log, env=options.our_environment)
+            self.process = processes.spawn(command, stderr=log, env=options.our_environment)
         self._metrics = None
 
     def _lines(self):
@@ -95,8 +97,8 @@ class Latentd:
         """What `latent memory --json` says, where there is a latent."""
         if not self._options.latent:
             return None
-        said = subprocess.run([str(self._options.latent), "memory", "--json", "--server", self.socket], capture_output=True, text=True,
-                              timeout=60, env=self._options.our_environment)
+        said = processes.run([self._options.latent, "memory", "--json", "--server", self.socket], timeout=60,
+                             env=self._options.our_environment)
         try:
             return json.loads(said.stdout)
         except json.JSONDecodeError:
@@ -120,8 +122,8 @@ class Client:
         self.picture = folder / f"picture-{time.monotonic_ns()}.png"
         self._said = self.picture.with_suffix(".log")
         with open(self._said, "w") as said:
-            self._process = subprocess.Popen([str(options.client), server.socket, text], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                             stderr=said, text=True, env=options.our_environment)
+            self._process = processes.spawn([options.client, server.socket, text], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                            stderr=said, env=options.our_environment)
         self._server = server
 
     def draw(self, count=1):
@@ -155,13 +157,8 @@ class Client:
                 "step": {stage: stages[stage] / count for stage, count in steps.items() if count > 0},
                 "redone": passed("latentd_invalid_images_total")}
 
-    def close(self):
-        self._process.stdin.close()
+    def stop(self):
+        """Also while it waits for a picture."""
+        self._process.kill()
         self._process.wait()
         self.picture.unlink(missing_ok=True)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
