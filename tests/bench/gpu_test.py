@@ -20,10 +20,10 @@ from unittest import mock
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE))
-from sdxl import bench, checkpoint, machine, measurements, networks, peer_process, processes, results, server  # noqa: E402
+from sdxl import bench, checkpoint, machine, measurements, networks, peer_process, processes, results, server, session  # noqa: E402
 
 MACHINE = {"gpu": {"name": "NVIDIA H100", "driver_version": "580.1", "power.limit": 700.0, "clocks.max.sm": 1980.0}, "cpus": 16,
-           "cpu": "a processor", "latentd": "0.1.0", "commit": "abc"}
+           "cpu": "a processor", "latentd": "latentd 0.1.0", "commit": "abc"}
 SETTINGS = {"backend": "cuda", "precision": "bf16", "architecture": "full", "latentd_flags": []}
 
 
@@ -182,10 +182,9 @@ class ResultsTest(FolderTest):
         self.assertEqual(lines[2], "| VAE decode (rows@size), 1@1024x1024 | ms | 21.9 | - | - | 22 | 15 | holds |")
 
     def test_every_bar_is_of_a_figure_that_a_full_bench_makes(self):
-        scale = measurements.FULL
-        main, other = measurements.text(scale.main), measurements.text(scale.other)
-        shapes = {f"2@{main}", f"1@{main}", "1@2048x2048", f"{scale.steps}@{main}", f"{scale.few_steps}@{main}", main, other, f"{main} {other}"}
-        self.assertIn((2048, 2048), scale.vae_sizes)
+        scale = session.FULL
+        main, other = session.text(scale.main), session.text(scale.other)
+        shapes = {f"2@{main}", f"1@{main}", f"1@{session.text(scale.large)}", f"{scale.steps}@{main}", f"{scale.few_steps}@{main}", main, other, f"{main} {other}"}
         for figure in results.BARS:
             kind, _, shape = figure.partition(" ")
             self.assertIn(kind, results.KINDS)
@@ -213,7 +212,7 @@ class RunnerTest(FolderTest):
         super().setUp()
         self.ran = []
         self.options = argparse.Namespace(network_bench=self.folder / "none")
-        self.bench = measurements.Bench(self.options, measurements.FULL, self.folder, self.folder,
+        self.bench = session.Bench(self.options, session.FULL, self.folder, self.folder,
                                         results.Results(None, MACHINE, SETTINGS), start_peer=None)
 
     def run_with(self, budget, *all_of_it, missing=()):

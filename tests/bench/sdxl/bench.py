@@ -12,8 +12,9 @@ import tempfile
 import time
 
 from . import checkpoint, machine, peer_process, results
-from .measurements import COMPILE, EAGER, FULL, LATENTD, MEASUREMENTS, REDUCED, Bench
+from .measurements import MEASUREMENTS
 from .processes import Failed
+from .session import COMPILE, EAGER, FULL, LATENTD, REDUCED, Bench
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 # Beyond what a measurement is said to take, on an H100; a peer that is not there yet is started, one that compiles compiles first.

@@ -36,8 +36,8 @@ def nvidia_smi(query, fields):
 
 
 def gpu():
-    """The first GPU, or None."""
-    found = nvidia_smi("gpu", GPU_FIELDS)
+    """The first GPU, or None. A driver that does not know one of the fields says nothing at all."""
+    found = nvidia_smi("gpu", GPU_FIELDS) or nvidia_smi("gpu", ("name", "driver_version"))
     return found[0] if found else None
 
 
@@ -71,6 +71,8 @@ def describe(root, options):
         "cpus": len(os.sched_getaffinity(0)),
         "cpu": next((line.partition(":")[2].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
                      if line.startswith("model name")), platform.machine()),
+        "memory_bytes": {line.partition(":")[0]: 1024 * int(line.split()[1]) for line in pathlib.Path("/proc/meminfo").read_text().splitlines()
+                         if line.startswith(("MemTotal", "MemAvailable"))},
         "kernel": platform.release(),
         "python": platform.python_version(),
         "latentd": output_of([str(options.latentd), "--version"], env=options.our_environment),

@@ -56,6 +56,7 @@ class Unet:
         unet = unet.to(peer.device).to(memory_format=CHANNELS_LAST).eval()
         unet.fuse_qkv_projections()
         self._peer, self._config, self._inputs = peer, unet.config, {}
+        self.timestep = torch.tensor(500.0, device=peer.device)
         index = os.path.join(folder, "model_index.json")
         with open(index) as file:
             self._time_ids = 5 if json.load(file).get("requires_aesthetics_score") else 6
@@ -67,16 +68,15 @@ class Unet:
         if key not in self._inputs:
             pooled = self._config.projection_class_embeddings_input_dim - self._time_ids * self._config.addition_time_embed_dim
             self._inputs[key] = {
-                "sample": self._peer.random(rows, 4, height // 8, width // 8).to(memory_format=CHANNELS_LAST),
+                "sample": self._peer.random(rows, 4, height // 8, width // 8),
                 "encoder_hidden_states": self._peer.random(rows, TOKENS, self._config.cross_attention_dim),
                 "added_cond_kwargs": {"text_embeds": self._peer.random(rows, pooled),
-                                      "time_ids": torch.full((rows, self._time_ids), float(height), device=self._peer.device,
-                                                             dtype=self._peer.dtype)}}
+                                      "time_ids": self._peer.random(rows, self._time_ids).fill_(height)}}
         return self._inputs[key]
 
-    def run(self, rows, height, width, timestep):
+    def run(self, rows, height, width):
         self._peer.begin_step()
-        return self._unet(timestep=timestep, return_dict=False, **self.inputs(rows, height, width))[0].clone()
+        return self._unet(timestep=self.timestep, return_dict=False, **self.inputs(rows, height, width))[0].clone()
 
 
 class Vae:
@@ -91,7 +91,7 @@ class Vae:
     def latents(self, rows, height, width):
         key = rows, height, width
         if key not in self._latents:
-            self._latents[key] = self._peer.random(rows, 4, height // 8, width // 8).to(memory_format=CHANNELS_LAST)
+            self._latents[key] = self._peer.random(rows, 4, height // 8, width // 8)
         return self._latents[key]
 
     def run(self, rows, height, width):
@@ -119,12 +119,14 @@ class Peer:
         self._checkpoint, self._networks = options.checkpoint, {}
         self.clock = Clock(options.device)
         self.scheduler = EulerDiscreteScheduler.from_pretrained(f"{options.checkpoint}/base", subfolder="scheduler")
-        self._timestep = torch.tensor(500.0, device=self.device)
         torch.manual_seed(0)
         torch._dynamo.config.recompile_limit = 64
 
+    @torch.inference_mode(False)
     def random(self, *shape):
-        return torch.randn(*shape, device=self.device).to(self.dtype)
+        """An ordinary tensor, an image's channels last."""
+        drawn = torch.randn(*shape, device=self.device).to(self.dtype)
+        return drawn.to(memory_format=CHANNELS_LAST) if len(shape) == 4 else drawn
 
     def compiled(self, network):
         if self.mode == "eager":
@@ -140,20 +142,20 @@ class Peer:
         makers = {"unet": lambda: Unet(self, f"{self._checkpoint}/base"), "vae": lambda: Vae(self, f"{self._checkpoint}/base"),
                   "refiner": lambda: Unet(self, f"{self._checkpoint}/refiner"), "text": lambda: Text(self, f"{self._checkpoint}/base")}
         if name not in self._networks:
-            self._networks[name] = makers[name]()
+            with torch.inference_mode(False):
+                self._networks[name] = makers[name]()
             self.clock.synchronize()
         return self._networks[name]
 
     def run_network(self, network, rows, width, height, runs):
         """{"samples": ms of each run, "first": s of the first one, compiling included}"""
         kept = self.network(network)
-        arguments = (self._timestep,) if network in ("unet", "refiner") else ()
         begin = time.perf_counter()
-        kept.run(rows, height, width, *arguments)
+        kept.run(rows, height, width)
         self.clock.synchronize()
         first = time.perf_counter() - begin
-        self.clock.runs(lambda: kept.run(rows, height, width, *arguments), min(WARM_RUNS, runs))
-        return {"samples": self.clock.runs(lambda: kept.run(rows, height, width, *arguments), runs), "first": first}
+        self.clock.runs(lambda: kept.run(rows, height, width), min(WARM_RUNS, runs))
+        return {"samples": self.clock.runs(lambda: kept.run(rows, height, width), runs), "first": first}
 
     def draw(self, steps, guidance, width, height):
         unet, vae = self.network("unet"), self.network("vae")
@@ -163,7 +165,8 @@ class Peer:
         sample = unet.inputs(rows, height, width)["sample"]
         for timestep in self.scheduler.timesteps:
             sample.copy_(self.scheduler.scale_model_input(torch.cat([latents] * rows), timestep))
-            noise = unet.run(rows, height, width, timestep)
+            unet.timestep.copy_(timestep)
+            noise = unet.run(rows, height, width)
             if rows == 2:
                 negative, positive = noise.chunk(2)
                 noise = negative + guidance * (positive - negative)

@@ -15,17 +15,17 @@ KINDS = {
     "refiner_step": ("refiner step (rows@size)", "ms"),
     "text": ("text encoders, one row", "ms"),
     "picture": ("picture with guidance (steps@size), request to PNG in the client; peers without text and PNG", "ms"),
-    "picture_unguided": ("picture without guidance (steps@size), the same", "ms"),
-    "picture_refined": ("picture of base and refiner (steps@size), the same", "ms"),
     "served_step": ("of the picture with guidance: a step", "ms"),
     "served_decode": ("of that: VAE decode", "ms"),
     "served_text": ("of that: text", "ms"),
     "served_png": ("of that: PNG", "ms"),
     "served_beyond": ("of that: all but text, steps and decode, so PNG and the way to the client too", "ms"),
-    "served_refiner_step": ("refiner step in the server", "ms"),
+    "picture_unguided": ("picture without guidance (steps@size), request to PNG in the client; peers without text and PNG", "ms"),
+    "picture_refined": ("picture of base and refiner (steps@size), request to PNG in the client", "ms"),
+    "served_refiner_step": ("of that: a step of the refiner", "ms"),
     "start_cold": ("process start to READY, one bucket, nothing in the cache", "s"),
     "start_cold_picture": ("process start to first picture, nothing in the cache", "s"),
-    "compile_cold": ("of that: compiling base, refiner, VAE and text; torch.compile: first step and decode", "s"),
+    "compile_cold": ("of that: compiling, loading and running the graphs of base, refiner, VAE and text; torch.compile: first step and decode", "s"),
     "start_cached": ("process start to READY, one bucket from the cache", "s"),
     "start_cached_picture": ("process start to first picture, from the cache", "s"),
     "first_unseen": ("first picture at a size never seen, beyond its steady time; torch.compile: first step and decode", "s"),
@@ -146,7 +146,7 @@ def heading(document):
     gpu = machine["gpu"] or {}
     lines = [f"{gpu.get('name', 'no GPU')}, driver {gpu.get('driver_version', '-')}, power limit {gpu.get('power.limit', '-')} W, "
              f"SM clock up to {gpu.get('clocks.max.sm', '-')} MHz; {machine['cpus']} CPUs ({machine['cpu']})",
-             f"latentd {machine['latentd']} ({machine['commit'] or 'commit unknown'}), {settings['backend']}, {settings['precision']}; "
+             f"{machine['latentd'] or 'latentd'} ({machine['commit'] or 'commit unknown'}), {settings['backend']}, {settings['precision']}; "
              f"median (90th percentile)"]
     versions = document["notes"].get("peer versions")
     return "\n".join(lines + ([f"peers: {', '.join(f'{name} {version}' for name, version in versions.items())}"] if versions else []))
