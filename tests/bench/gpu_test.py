@@ -104,6 +104,7 @@ unet 2@1024x1024 bf16
   passes 0.120 s, plan 5.200 s (5972 bytes, arena 143.6 MiB), load 3.216 s (5.141 GB of weights), capture 0.020 s
   29.600 ms a run, the mean of 3
   runs: 29.5000 29.6000 29.7000
+  not finite: 12 values
 kernels alone, in all 28.00 ms
   linear                 400   14.200 ms
 unet 1@1152x896 bf16
@@ -116,6 +117,7 @@ class ProgramsTest(FolderTest):
         self.assertEqual([network["shape"] for network in found], ["2@1024x1024"])  # the second one has no runs
         self.assertEqual(found[0]["samples"], [29.5, 29.6, 29.7])
         self.assertEqual((found[0]["plan"], found[0]["load"], found[0]["arena_mib"]), (5.2, 3.216, 143.6))
+        self.assertEqual(found[0]["not_finite"], 12)
         self.assertEqual(found[0]["kernels"], ["kernels alone, in all 28.00 ms", "  linear                 400   14.200 ms"])
 
     def options_with(self, script):
@@ -253,6 +255,17 @@ class RunnerTest(FolderTest):
         self.bench.peers["compile"] = None
         self.bench.compiled.add(("unet", 2, (1024, 1024)))
         self.assertEqual(runner.cost(measurement, "compile"), 10)
+
+    def test_nine_minutes_have_the_most_important_figures_of_all(self):
+        runner = bench.Runner(self.bench, {"wanted": [], "missing": {}}, bench.Budget(None))
+        seconds = 0
+        for measurement in measurements.MEASUREMENTS[:4]:
+            seconds += sum(runner.cost(measurement, contestant) for contestant in measurement.seconds)
+            self.bench.peers.update(dict.fromkeys(measurement.seconds))
+            self.bench.compiled.update(measurement.networks(self.bench.scale))
+        self.assertEqual([measurement.name for measurement in measurements.MEASUREMENTS[:4]],
+                         ["start_cold", "unet_step", "vae_decode", "picture"])
+        self.assertLess(seconds, 500)
 
     def test_missing_peers_and_programs_are_left_out(self):
         ends = self.run_with(None, self.measurement("a", {"latentd": 1, "eager": 1}, network_bench=True), missing=["eager"])

@@ -9,6 +9,7 @@ from .processes import Failed
 FIRST = re.compile(r"^(?P<component>\w+) (?P<shape>\d+@\d+x\d+) (?P<precision>\w+)$")
 PREPARED = re.compile(r"passes (?P<passes>[\d.]+) s, plan (?P<plan>[\d.]+) s \(\d+ bytes, arena (?P<arena_mib>[\d.]+) MiB\), "
                       r"load (?P<load>[\d.]+) s \((?P<weights_gb>[\d.]+) GB of weights\), capture (?P<capture>[\d.]+) s")
+NOT_FINITE = re.compile(r"^  not finite: (?P<count>\d+) values$")
 RUNS = re.compile(r"^  runs: (?P<runs>[\d. ]+)$")
 
 
@@ -16,13 +17,15 @@ def parse(text):
     """A dictionary for each shape: component, shape, samples in ms, what preparing took; lines of kernels as they are."""
     found = []
     for line in text.splitlines():
-        first, prepared, runs = FIRST.match(line), PREPARED.search(line), RUNS.match(line)
+        first, prepared, runs, not_finite = FIRST.match(line), PREPARED.search(line), RUNS.match(line), NOT_FINITE.match(line)
         if first:
             found.append({**first.groupdict(), "samples": [], "kernels": []})
         elif found and prepared:
             found[-1].update({name: float(value) for name, value in prepared.groupdict().items()})
         elif found and runs:
             found[-1]["samples"] = [float(value) for value in runs["runs"].split()]
+        elif found and not_finite:
+            found[-1]["not_finite"] = int(not_finite["count"])
         elif found and found[-1]["samples"]:
             found[-1]["kernels"].append(line)
     return [network for network in found if network["samples"]]

@@ -109,7 +109,7 @@ class Text:
                           for kind, name in ((CLIPTextModel, "text_encoder"), (CLIPTextModelWithProjection, "text_encoder_2"))]
 
     def run(self, *_):
-        return [encoder(self._ids, output_hidden_states=True) for encoder in self._encoders]
+        return [encoder(self._ids, output_hidden_states=True).last_hidden_state for encoder in self._encoders][-1]
 
 
 class Peer:
@@ -148,14 +148,15 @@ class Peer:
         return self._networks[name]
 
     def run_network(self, network, rows, width, height, runs):
-        """{"samples": ms of each run, "first": s of the first one, compiling included}"""
+        """{"samples": ms of each run, "first": s of the first one, compiling included, "not_finite": values of its result}"""
         kept = self.network(network)
         begin = time.perf_counter()
-        kept.run(rows, height, width)
+        found = kept.run(rows, height, width)
         self.clock.synchronize()
         first = time.perf_counter() - begin
+        not_finite = int((~torch.isfinite(found)).sum())
         self.clock.runs(lambda: kept.run(rows, height, width), min(WARM_RUNS, runs))
-        return {"samples": self.clock.runs(lambda: kept.run(rows, height, width), runs), "first": first}
+        return {"samples": self.clock.runs(lambda: kept.run(rows, height, width), runs), "first": first, "not_finite": not_finite}
 
     def draw(self, steps, guidance, width, height):
         unet, vae = self.network("unet"), self.network("vae")

@@ -116,11 +116,17 @@ class Bench:
 
     # Networks.
 
+    def doubt(self, figure, contestant, not_finite):
+        """Numbers like NaN take less power than others, so that what makes them is not as slow as it should be."""
+        if not_finite:
+            self.results.note(f"{figure}, {contestant}: not what it says", f"{not_finite} values were not finite")
+
     def our_network(self, figure, component, shapes, model="base", kernels=False):
         """Adds a figure for each shape that came about."""
         found = networks.measure(self.options, self.checkpoint / model, component, shapes, self.scale.runs, READY_SECONDS, kernels)
         for network in found:
             kernel_lines = network.pop("kernels")
+            self.doubt(f"{figure} {network['shape']}", LATENTD, network.get("not_finite"))
             if kernel_lines:
                 self.results.note(f"kernels of {figure} {network['shape']}", kernel_lines)
             self.results.add(f"{figure} {network['shape']}", LATENTD, network.pop("samples"), **network, state=machine.state())
@@ -131,5 +137,6 @@ class Bench:
         """Adds a figure; the seconds of the first run."""
         answer = self.ask_peer(mode, "network", network=network, rows=rows, width=size[0], height=size[1], runs=self.scale.runs)
         self.compiled.add((network, rows, size))
+        self.doubt(f"{figure} {shape(rows, size)}", mode, answer["not_finite"])
         self.results.add(f"{figure} {shape(rows, size)}", mode, answer["samples"], first_seconds=answer["first"], state=machine.state())
         return answer["first"]
