@@ -133,7 +133,7 @@ class ProgramsTest(FolderTest):
         self.assertEqual(found[-1]["ended"], "RESOURCE_EXHAUSTED: no memory")
 
     def test_a_network_bench_that_measured_nothing_says_why(self):
-        with self.assertRaisesRegex(processes.Failed, "no NVIDIA driver"):
+        with self.assertRaisesRegex(processes.Failure, "no NVIDIA driver"):
             networks.measure(self.options_with("echo no NVIDIA driver >&2; exit 1"), "checkpoint", "unet", ["2@8x8"], 3, timeout=60)
 
     def test_metrics_are_summed_by_their_labels(self):
@@ -225,11 +225,11 @@ class RunnerTest(FolderTest):
                 runner.run(measurement)
         return self.bench.results.document["items"]
 
-    def measurement(self, name, seconds, fails=(), **more):
+    def measurement(self, name, seconds, fails={}, **more):
         def run(_, contestant):
             self.ran.append((name, contestant))
             if contestant in fails:
-                raise processes.Failed("no memory")
+                raise fails[contestant]
 
         return measurements.Measurement(name, run, seconds, **more)
 
@@ -238,9 +238,10 @@ class RunnerTest(FolderTest):
         self.assertEqual(self.ran, [("a", "latentd"), ("a", "eager"), ("a", "latentd"), ("a", "eager")])
 
     def test_who_fails_leaves_and_the_others_go_on(self):
-        ends = self.run_with(None, self.measurement("a", {"latentd": 1, "eager": 1}, fails=["latentd"], rounds=lambda scale: 2))
-        self.assertEqual(self.ran, [("a", "latentd"), ("a", "eager"), ("a", "eager")])
-        self.assertEqual(ends["a"], {"latentd": "failed: no memory", "eager": "done"})
+        ends = self.run_with(None, self.measurement("a", {"latentd": 1, "eager": 1, "compile": 1}, rounds=lambda scale: 2,
+                                                   fails={"latentd": processes.Failure("no memory"), "compile": KeyError("total")}))
+        self.assertEqual(self.ran, [("a", "latentd"), ("a", "eager"), ("a", "compile"), ("a", "eager")])
+        self.assertEqual(ends["a"], {"latentd": "failed: no memory", "eager": "done", "compile": "failed: KeyError: 'total'"})
 
     def test_what_the_budget_does_not_reach_is_left_out_and_smaller_things_are_not(self):
         ends = self.run_with(100, self.measurement("large", {"latentd": 200}), self.measurement("small", {"latentd": 50}))
@@ -274,7 +275,7 @@ class RunnerTest(FolderTest):
         self.assertEqual(ends["a"]["eager"], "not here: no torch")
 
     def test_what_waits_too_long_fails(self):
-        with self.assertRaisesRegex(processes.Failed, "more than"):
+        with self.assertRaisesRegex(processes.Failure, "more than"):
             with bench.at_most(0):
                 signal.pause()
 

@@ -13,7 +13,7 @@ import time
 
 from . import checkpoint, machine, peer_process, results
 from .measurements import MEASUREMENTS
-from .processes import Failed
+from .processes import Failure
 from .session import COMPILE, EAGER, FULL, LATENTD, REDUCED, Bench
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -43,7 +43,7 @@ def at_most(seconds):
     """Fails where it takes longer, whatever it waits for."""
 
     def late(*_):
-        raise Failed(f"took more than {seconds:.0f} s")
+        raise Failure(f"took more than {seconds:.0f} s")
 
     before = signal.signal(signal.SIGALRM, late)
     if math.isfinite(seconds):
@@ -103,9 +103,10 @@ class Runner:
                 function(self._bench, contestant)
             say(f"  {measurement.name}, {contestant}: {time.monotonic() - began:.1f} s")
             return True
-        except (Failed, OSError, ValueError, KeyError, IndexError) as error:
-            self._bench.results.end(measurement.name, contestant, f"failed: {error or type(error).__name__}")
-            say(f"  {measurement.name}, {contestant}: FAILED after {time.monotonic() - began:.1f} s: {error or type(error).__name__}")
+        except Exception as error:  # whatever it is, the other measurements go on
+            reason = str(error) if isinstance(error, Failure) else f"{type(error).__name__}: {error}"
+            self._bench.results.end(measurement.name, contestant, f"failed: {reason}")
+            say(f"  {measurement.name}, {contestant}: FAILED after {time.monotonic() - began:.1f} s: {reason}")
             # What it waited for may still be at it.
             if contestant == LATENTD:
                 self._bench.stop_server()

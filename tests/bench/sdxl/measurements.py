@@ -5,7 +5,7 @@ import shutil
 import statistics
 
 from . import machine, networks, server
-from .processes import Failed
+from .processes import Failure
 from .session import COMPILE, EAGER, GUIDANCE, LATENTD, MIB, READY_SECONDS, shape, text
 
 STEADY_PICTURES = 3
@@ -117,7 +117,7 @@ def start_cached(bench, _):
     values = latentd.scrape()
     compiled = server.total(values, "latentd_graph_compilations_total")
     if compiled:
-        raise Failed(f"{compiled:.0f} graphs were not in the cache")
+        raise Failure(f"{compiled:.0f} graphs were not in the cache")
     bench.results.add(f"start_cached {main}", LATENTD, ready,
                       phases=server.by_label(values, "latentd_startup_phase_duration_seconds", "phase"))
     bench.results.add(f"start_cached_picture {main}", LATENTD, end - latentd.started)
@@ -131,7 +131,7 @@ def first_at_other_size(bench, figure, compiles):
     first, = client.milliseconds()
     compiled = server.total(latentd.scrape(), "latentd_graph_compilations_total") - before
     if bool(compiled) != compiles:
-        raise Failed(f"{text(bench.scale.other)} was {'in' if compiles else 'not in'} the cache")
+        raise Failure(f"{text(bench.scale.other)} was {'in' if compiles else 'not in'} the cache")
     steady = client.milliseconds(STEADY_PICTURES)
     bench.results.add(f"{figure} {text(bench.scale.other)}", LATENTD, (first - statistics.median(steady)) / 1000, first=first,
                       steady=steady, compiled=compiled)
@@ -202,10 +202,10 @@ def at_sizes(bench, contestant, figure, component, rows, sizes):
     for size in sizes:
         try:
             bench.peer_network(contestant, figure, component, rows, size)
-        except Failed as failure:  # of memory, as a rule; others need less
+        except Failure as failure:  # of memory, as a rule; others need less
             failures.append(f"{text(size)}: {failure}")
     if failures:
-        raise Failed("; ".join(failures))
+        raise Failure("; ".join(failures))
 
 
 def vae_large(bench, contestant):

@@ -4,7 +4,7 @@ import re
 import subprocess
 
 from . import processes
-from .processes import Failed
+from .processes import Failure
 
 FIRST = re.compile(r"^(?P<component>\w+) (?P<shape>\d+@\d+x\d+) (?P<precision>\w+)$")
 PREPARED = re.compile(r"passes (?P<passes>[\d.]+) s, plan (?P<plan>[\d.]+) s \(\d+ bytes, arena (?P<arena_mib>[\d.]+) MiB\), "
@@ -44,7 +44,7 @@ def measure(options, checkpoint, component, shapes, runs, timeout, kernels=False
         said, why = done.stdout, done.stderr.strip() if done.returncode != 0 else ""
     found = parse(said)
     if not found:
-        raise Failed(f"cuda_network_bench {component}: {why or said[-500:]}")
+        raise Failure(f"cuda_network_bench {component}: {why or said[-500:]}")
     if why:
         found[-1]["ended"] = why
     return found

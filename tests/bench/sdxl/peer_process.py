@@ -7,7 +7,7 @@ import subprocess
 import zipfile
 
 from . import processes
-from .processes import Failed
+from .processes import Failure
 
 
 def unpack_wheels(directory, target):
@@ -51,7 +51,7 @@ class Peer:
         line = self._process.stdout.readline()
         if not line:
             said = "\n".join(self._log.read_text().splitlines()[-5:])
-            raise Failed(f"the peer ended; the end of what it said:\n{said}")
+            raise Failure(f"the peer ended; the end of what it said:\n{said}")
         return json.loads(line)
 
     def ask(self, do, **arguments):
@@ -62,7 +62,7 @@ class Peer:
             pass  # _read says why
         answer = self._read()
         if "error" in answer:
-            raise Failed(answer["error"])
+            raise Failure(answer["error"])
         return answer
 
     def stop(self):

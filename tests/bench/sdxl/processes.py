@@ -8,7 +8,7 @@ PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Failed(Exception):
+class Failure(Exception):
     """A measurement that did not come about, and why."""
 
 

@@ -8,7 +8,7 @@ import time
 import urllib.request
 
 from . import processes
-from .processes import Failed
+from .processes import Failure
 
 STOP_SECONDS = 20
 DEVICE_STAGES = ("text_encode", "base", "refiner", "vae_decode")
@@ -65,7 +65,7 @@ class Latentd:
 
     def failure(self, what):
         said = "\n".join(self.log.read_text().splitlines()[-5:])
-        return Failed(f"latentd {what}; the end of its log:\n{said}")
+        return Failure(f"latentd {what}; the end of its log:\n{said}")
 
     def scrape(self):
         """What parse_metrics says; nothing while the port is not there yet."""

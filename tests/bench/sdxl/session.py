@@ -3,7 +3,7 @@
 import dataclasses
 
 from . import machine, networks, server
-from .processes import Failed
+from .processes import Failure
 
 PROMPT = "a large yellow star on a purple background"
 GUIDANCE = 5.0
@@ -131,7 +131,7 @@ class Bench:
                 self.results.note(f"kernels of {figure} {network['shape']}", kernel_lines)
             self.results.add(f"{figure} {network['shape']}", LATENTD, network.pop("samples"), **network, state=machine.state())
         if "ended" in found[-1]:
-            raise Failed(f"after {found[-1]['shape']}: {found[-1]['ended']}")
+            raise Failure(f"after {found[-1]['shape']}: {found[-1]['ended']}")
 
     def peer_network(self, mode, figure, network, rows, size):
         """Adds a figure; the seconds of the first run."""
