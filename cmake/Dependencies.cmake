@@ -20,7 +20,9 @@ pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(PROMETHEUS_CORE REQUIRED IMPORTED_TARGET prometheus-cpp-core)
 pkg_check_modules(PROMETHEUS REQUIRED IMPORTED_TARGET prometheus-cpp-pull)
 
-if(DEFINED ENV{XDG_CACHE_HOME})
+if(DEFINED ENV{LATENTD_DEPENDENCIES})
+  set(LATENTD_DEPENDENCIES_DEFAULT $ENV{LATENTD_DEPENDENCIES})
+elseif(DEFINED ENV{XDG_CACHE_HOME})
   set(LATENTD_DEPENDENCIES_DEFAULT $ENV{XDG_CACHE_HOME}/latentd/dependencies)
 else()
   set(LATENTD_DEPENDENCIES_DEFAULT $ENV{HOME}/.cache/latentd/dependencies)
@@ -49,8 +51,12 @@ target_link_libraries(latentd_libtorch INTERFACE latentd_openmp
 # libtorch_cpu.so of the CUDA wheel needs libcudart and libcupti, which lie beside it or where CUDA is installed.
 target_link_options(latentd_libtorch INTERFACE -Wl,-rpath-link,${LIBTORCH_DIR}/lib:/usr/local/cuda/lib64)
 
-# CUDA, where a toolkit with cuDNN is installed, cudnn-frontend and CUTLASS, which deploy/dependencies puts beside LibTorch: the program
-# builds and passes its tests without them. cuBLASLt and cuDNN are loaded when a GPU is used, and not linked.
+# CUDA, where there is a toolkit with cuDNN (deploy/dependencies --cuda makes one where none is installed), cudnn-frontend and
+# CUTLASS, which deploy/dependencies puts beside LibTorch: the program builds and passes its tests without them. cuBLASLt and
+# cuDNN are loaded when a GPU is used, and not linked.
+if(NOT CUDAToolkit_ROOT AND EXISTS ${LATENTD_DEPENDENCIES_DEFAULT}/cuda/bin/nvcc)
+  set(CUDAToolkit_ROOT ${LATENTD_DEPENDENCIES_DEFAULT}/cuda)
+endif()
 find_package(CUDAToolkit 13 QUIET)
 set(CUDNN_FRONTEND_DIR ${LATENTD_DEPENDENCIES_DEFAULT}/cudnn-frontend CACHE PATH "cudnn-frontend 1.32: a folder with include/")
 set(CUTLASS_DIR ${LATENTD_DEPENDENCIES_DEFAULT}/cutlass CACHE PATH "CUTLASS 4.2: a folder with include/")
@@ -64,7 +70,8 @@ endif()
 option(LATENTD_CUDA "Build for NVIDIA GPUs" ${cuda_default})
 if(LATENTD_CUDA AND NOT cuda_default)
   message(FATAL_ERROR "LATENTD_CUDA is on, and it needs a CUDA toolkit 13 (-DCUDAToolkit_ROOT=), cuDNN 9's headers "
-    "(-DCUDNN_INCLUDE_DIR=), cudnn-frontend and CUTLASS (deploy/dependencies, or -DCUDNN_FRONTEND_DIR= and -DCUTLASS_DIR=)")
+    "(-DCUDNN_INCLUDE_DIR=), cudnn-frontend (-DCUDNN_FRONTEND_DIR=) and CUTLASS (-DCUTLASS_DIR=): deploy/dependencies --cuda "
+    "brings what is missing")
 endif()
 if(LATENTD_CUDA)
   # Clang of another age than the toolkit's is no host compiler for nvcc; whatever compiles the rest, the objects fit together.
@@ -78,6 +85,8 @@ if(LATENTD_CUDA)
   # CMake 3.25 does not know that nvcc has C++20.
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+  # Programs in the build tree load cuBLASLt and cuDNN from the toolkit that they were built with.
+  list(APPEND CMAKE_BUILD_RPATH ${CUDAToolkit_LIBRARY_DIR})
   # What it defines throws exceptions and warns.
   add_library(latentd_cudnn_frontend INTERFACE)
   target_include_directories(latentd_cudnn_frontend SYSTEM INTERFACE ${CUDNN_FRONTEND_DIR}/include ${CUDNN_INCLUDE_DIR})
