@@ -16,10 +16,11 @@ PAGES = sorted({PROJECT / "README.md", *PROJECT.glob("docs/*.md"), *PROJECT.glob
                 *PROJECT.glob("core/**/*.md"), *PROJECT.glob("tests/*/README.md")})
 MANIFESTS = sorted([*PROJECT.glob("deploy/kubernetes/**/*.yaml"), *PROJECT.glob("deploy/prometheus/*.yml"),
                     PROJECT / "deploy/haproxy/haproxy.cfg"])
-# Where only the flags of latentd and latent are named, but for these of kubectl, rsync, deploy/image and tests/bench.
+# Where only the flags of latentd and latent are named, but for these of kubectl, rsync, docker, deploy's scripts and tests/bench.
 OPERATORS = [PROJECT / "docs/operations.md", PROJECT / "docs/metrics.md", PROJECT / "deploy/haproxy/README.md",
              PROJECT / "deploy/kubernetes/README.md", *MANIFESTS]
-FOREIGN = {"--filename", "--inplace", "--ignore-not-found", "--tag", "--config.file"}
+FOREIGN = {"--filename", "--inplace", "--ignore-not-found", "--tag", "--config.file", "--gpus", "--cuda", "--without-libtorch",
+           "--without-cuda", "--site-packages", "--libraries", "--archive"}
 VERBS = ("list", "warm", "evict", "export", "import")
 COMMANDS = [[], ["generate"], ["capabilities"], ["health"], ["status"], ["memory"], *(["graphs", verb] for verb in VERBS)]
 

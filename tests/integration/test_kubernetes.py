@@ -20,7 +20,7 @@ from server_process import Api, Server
 
 PROJECT = pathlib.Path(__file__).resolve().parents[2]
 KUBERNETES = PROJECT / "deploy" / "kubernetes"
-OVERLAYS = ("demo", "model-volume", "shared-cache")
+OVERLAYS = ("demo", "model-volume", "shared-cache", "gpu")
 VERSIONS = ("1.27", "1.37")  # the oldest with probes over gRPC, and the newest that there are schemas of
 YOURS = {"latentd-models"}  # claims that whoever applies an overlay brings
 END_AFTER_DRAINING = 15  # seconds; kEndAfterDraining in server/serve.cc
@@ -287,6 +287,16 @@ class ConfigurationTest(OverlaysTestCase):
         self.assertEqual(effective_config(overlay, workload)["threads"], resources["limits"]["cpu"])
 
 
+    @for_each_workload
+    def test_what_computes_on_a_gpu_asks_for_one_and_has_the_image_for_it(self, overlay, workload):
+        wanted = effective_config(overlay, workload)["backend"] == "CUDA"
+        self.assertEqual(wanted, overlay.name == "gpu")
+        self.assertEqual(container(workload)["resources"]["limits"].get("nvidia.com/gpu"), "1" if wanted else None)
+        self.assertEqual(container(workload)["image"].endswith("-cuda"), wanted)
+        tolerated = [each["key"] for each in pod(workload).get("tolerations", [])]
+        self.assertEqual(tolerated, ["nvidia.com/gpu"] if wanted else [])
+
+
 class SecurityTest(OverlaysTestCase):
     """What the restricted Pod Security Standard asks for, and a root file system that cannot be written."""
 
@@ -364,7 +374,7 @@ class AutoscalingTest(OverlaysTestCase):
     def test_the_metric_is_one_that_the_adapter_makes_of_one_that_latentd_has(self):
         self.assertIn(f"`{self.RULE['name']['as']}`", (PROJECT / "docs" / "metrics.md").read_text())
         scaled = [overlay.name for overlay in self.overlays if overlay.all("HorizontalPodAutoscaler")]
-        self.assertEqual(scaled, ["model-volume", "shared-cache"])
+        self.assertEqual(scaled, ["model-volume", "shared-cache", "gpu"])
         for overlay in self.overlays:
             for scaler in overlay.all("HorizontalPodAutoscaler"):
                 metric, = scaler["spec"]["metrics"]
