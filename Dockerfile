@@ -3,17 +3,25 @@
 #   deploy/image                         (or: docker build -t latentd . with docker, podman or buildah)
 #   docker run --rm --read-only -v latentd-cache:/cache -p 50051:50051 latentd:0.1.0
 #
+# With DEVICE=cuda (deploy/image --cuda) it computes on an NVIDIA GPU, and the host brings nothing but the driver and NVIDIA's
+# container runtime:
+#
+#   docker run --rm --read-only --gpus all -v latentd-cache:/cache -p 50051:50051 latentd:0.1.0-cuda
+#
 # It runs as user 65532 on a read-only root file system; only /cache is written to. Whether it serves, `latent
 # health` in it says (exit code 0), and so does grpc.health.v1 from outside.
 # BASE is Debian 12; another registry's copy of it, or one made by debootstrap, does as well.
 ARG BASE=debian:bookworm-slim
+# cpu or cuda
+ARG DEVICE=cpu
 
 FROM ${BASE} AS build
+ARG DEVICE
 WORKDIR /src/project
-# First what changes least: Debian's packages and LibTorch.
+# First what changes least: Debian's packages, LibTorch and CUDA.
 COPY deploy/steps.sh deploy/dependencies deploy/
 # Nothing of this stage is left in the image but what cmake --install brings.
-RUN deploy/dependencies
+RUN if [ "$DEVICE" = cuda ]; then deploy/dependencies --cuda; else deploy/dependencies; fi
 COPY CMakeLists.txt CMakePresets.json ./
 COPY cmake cmake
 COPY proto proto
@@ -22,9 +30,10 @@ COPY core core
 COPY server server
 COPY client client
 COPY deploy/build deploy/
-RUN deploy/build
+RUN if [ "$DEVICE" = cuda ]; then deploy/build --cuda; else deploy/build --no-cuda; fi
 COPY deploy/demo-model deploy/demo-model
-RUN cmake --install build --prefix /opt/latentd --strip
+RUN cmake --install build --prefix /opt/latentd --strip \
+ && if [ "$DEVICE" = cuda ]; then cmake --install build --prefix /opt/latentd --component cuda; fi
 
 FROM ${BASE} AS runtime
 RUN apt-get update \
@@ -45,7 +54,7 @@ RUN mkdir /image/opt \
  && deploy/sbom --compiled-in nlohmann-json3-dev "$(build/server/latentd --version | cut -d ' ' -f 2)" /image >sbom.json \
  && mv sbom.json /opt/latentd/share/doc/latentd/sbom.spdx.json
 
-FROM runtime
+FROM runtime AS cpu
 COPY --from=contents /opt/latentd /opt/latentd
 # XDG_CACHE_HOME: compiled graphs are kept in /cache/latentd, which latentd makes.
 ENV PATH=/opt/latentd/bin:/usr/local/bin:/usr/bin:/bin XDG_CACHE_HOME=/cache HOME=/tmp
@@ -56,3 +65,12 @@ HEALTHCHECK --interval=10s --timeout=5s --start-period=60s CMD ["latent", "healt
 ENTRYPOINT ["latentd"]
 # Flags given to `docker run` take the place of this one; a port that is published wants --listen=0.0.0.0:50051 then too.
 CMD ["--listen=0.0.0.0:50051"]
+
+FROM cpu AS cuda
+# For NVIDIA's container runtime: all GPUs unless it is told which, and of the driver what computes.
+ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
+# A first start chooses algorithms for minutes.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=15m CMD ["latent", "health"]
+CMD ["--backend=cuda", "--listen=0.0.0.0:50051"]
+
+FROM ${DEVICE}

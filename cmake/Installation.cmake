@@ -53,6 +53,9 @@ if(LATENTD_CUDA)
   file(GLOB folders ${toolkit}/licenses/nvidia_cublas-* ${toolkit}/licenses/nvidia_cudnn_cu13-*
     ${toolkit}/licenses/nvidia_cuda_nvrtc-*)
   install(DIRECTORY ${folders} DESTINATION ${licenses} COMPONENT cuda EXCLUDE_FROM_ALL)
+  # Compiled in.
+  install(DIRECTORY ${CUDNN_FRONTEND_DIR}/licenses/ DESTINATION ${licenses}/nvidia_cudnn_frontend-1.32.0 OPTIONAL)
+  install(DIRECTORY ${CUTLASS_DIR}/licenses/ DESTINATION ${licenses}/nvidia_cutlass-4.2.0.0 OPTIONAL)
 endif()
 
 install(DIRECTORY deploy/demo-model/base deploy/demo-model/refiner DESTINATION share/latentd/demo-model)
