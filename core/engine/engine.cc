@@ -50,7 +50,8 @@ absl::StatusOr<std::unique_ptr<backends::Backend>> MakeCudaBackend() {
   return backends::cuda::CudaBackend::Create();
 #else
   return absl::InvalidArgumentError(
-      "backend cuda: this build has none; build where a CUDA toolkit is installed (README.md)");
+      "backend cuda: this build has none; build with deploy/dependencies --cuda and deploy/build "
+      "--cuda, or take the image that deploy/image --cuda makes");
 #endif
 }
 

@@ -82,6 +82,15 @@ class PrecisionTest(unittest.TestCase):
         self.assertNotIn("fp32", self.warnings("fp32"))
 
 
+class CudaTest(unittest.TestCase):
+    def test_where_it_cannot_be_it_says_what_is_missing_and_what_to_do(self):
+        server = Server("--backend=cuda", environment={"CUDA_VISIBLE_DEVICES": ""})
+        self.addCleanup(server.kill)
+        self.assertEqual(server.wait(), 1)
+        self.assertRegex(json.loads(server.lines[-1])["message"],
+                         "this build has none; build with .* --cuda|no NVIDIA driver: .* Install one|no GPU 0: .* decides which")
+
+
 class OpenMpTest(unittest.TestCase):
     def settings(self, **wanted):
         """What libgomp, each time that a program is started with it, says of its settings."""

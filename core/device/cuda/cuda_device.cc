@@ -24,13 +24,13 @@ absl::Status CheckDriver(int& driver, int& runtime) {
   cudaRuntimeGetVersion(&runtime);
   if (driver == 0) {
     return absl::FailedPreconditionError(
-        "no NVIDIA driver: libcuda.so.1 cannot be loaded. In a container, pass the GPU in (--gpus, "
-        "or a device plugin's resource)");
+        "no NVIDIA driver: libcuda.so.1 cannot be loaded. Install one of 580 or newer; in a "
+        "container, pass the GPU in (--gpus, or a device plugin's resource)");
   }
   if (driver / 1000 >= runtime / 1000) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "the NVIDIA driver is for CUDA ", VersionText(driver), ", and this build needs one for CUDA ",
-      runtime / 1000, ".0 or newer: update the driver"));
+      runtime / 1000, ".0 or newer: update the driver, to 580 or newer"));
 }
 
 absl::StatusOr<CudaProperties> PropertiesOf(int ordinal) {
