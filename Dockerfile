@@ -69,7 +69,7 @@ CMD ["--listen=0.0.0.0:50051"]
 FROM cpu AS cuda
 # For NVIDIA's container runtime: all GPUs unless it is told which, and of the driver what computes.
 ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
-# A first start chooses algorithms for minutes.
+# A first start times algorithms, for minutes perhaps.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=15m CMD ["latent", "health"]
 CMD ["--backend=cuda", "--listen=0.0.0.0:50051"]
 
