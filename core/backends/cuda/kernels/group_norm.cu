@@ -8,7 +8,10 @@ size_t GroupNormWorkspaceBytes(int64_t rows, int64_t groups) {
 }
 
 cudaError_t GroupNorm(const GroupNormArgs& args, cudaStream_t stream) {
-  return args.nhwc ? GroupNormNhwc(args, stream) : GroupNormNchw(args, stream);
+  if (!args.nhwc) return GroupNormNchw(args, stream);
+  bool is_done = false;
+  const cudaError_t error = GroupNormSlab(args, stream, is_done);
+  return error != cudaSuccess || is_done ? error : GroupNormNhwc(args, stream);
 }
 
 }  // namespace latentd::backends::cuda::kernels

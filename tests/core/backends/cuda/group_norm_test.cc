@@ -132,6 +132,10 @@ TEST_F(GroupNormTest, IsExactToRounding) {
       {1, 5, 2560, 32, true, false, 0, UnaryFunction::kTanh},
       {1, 5, 4096, 1024, true, true},
       {2, 1024, 1280, 32},
+      {2, 1001, 960, 32, true, true},  // blocks with fewer pixels than others
+      {1, 3, 384, 32},                 // and with none
+      {3, 77, 640, 32, true, true, 0, UnaryFunction::kTanh},
+      {2, 300, 320, 16, true, true},
       {2, 64, 64, 32, false, true},
       {1, 63, 6, 3, false, true, 0, UnaryFunction::kTanh},
       {1, 4096, 64, 8, false, true, 1},
@@ -144,6 +148,7 @@ TEST_F(GroupNormTest, IsExactToRounding) {
 
 TEST_F(GroupNormTest, TakesTheLargestImages) {
   Check({2, 128 * 128, 320, 32}, Element::kBF16);
+  Check({2, 128 * 128, 384, 32}, Element::kBF16);
   Check({1, 128 * 128, 320, 32, true, true}, Element::kF32);
   Check({1, 512 * 512, 128, 32}, Element::kBF16);
   Check({1, 128 * 128, 64, 32, false}, Element::kF16);
@@ -151,7 +156,7 @@ TEST_F(GroupNormTest, TakesTheLargestImages) {
 
 TEST_F(GroupNormTest, SeesDeviationsBesideALargeMean) {
   for (bool nhwc : {true, false}) {
-    const Image image = {2, 4096, 64, 32, nhwc, true, 0, UnaryFunction::kIdentity};
+    const Image image = {2, 4096, 256, 32, nhwc, true, 0, UnaryFunction::kIdentity};
     const Operands of = Drawn(image, Element::kF32, 1000);
     GroupNormCall call(image, Element::kF32, of);
     ASSERT_EQ(GroupNorm(call.args, nullptr), cudaSuccess);
