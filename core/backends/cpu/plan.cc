@@ -6,7 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "core/backends/cpu/algorithms.h"
 #include "core/backends/cpu/cpu_executable.h"
-#include "core/base/coding.h"
+#include "core/backends/lowering/plan_bytes.h"
+#include "core/base/status_macros.h"
 
 namespace latentd::backends::cpu {
 namespace {
@@ -20,9 +21,7 @@ std::string Encode(const CpuPlan& plan) {
   PutLittleEndian(bytes, static_cast<uint32_t>(plan.algorithms.size()));
   for (const Algorithm algorithm : plan.algorithms)
     PutLittleEndian(bytes, static_cast<uint8_t>(algorithm));
-  PutLittleEndian(bytes, static_cast<uint32_t>(plan.memory.offsets.size()));
-  for (size_t offset : plan.memory.offsets) PutLittleEndian(bytes, uint64_t{offset});
-  PutLittleEndian(bytes, uint64_t{plan.memory.arena_bytes});
+  lowering::PutMemory(bytes, plan.memory);
   return bytes;
 }
 
@@ -46,10 +45,7 @@ absl::StatusOr<CpuPlan> Decode(absl::string_view bytes) {
   CpuPlan plan;
   plan.algorithms.resize(reader.TakeCount(sizeof(uint8_t)));
   for (Algorithm& algorithm : plan.algorithms) algorithm = Algorithm{reader.Take<uint8_t>()};
-  plan.memory.offsets.resize(reader.TakeCount(sizeof(uint64_t)));
-  for (size_t& offset : plan.memory.offsets) offset = reader.Take<uint64_t>();
-  plan.memory.arena_bytes = reader.Take<uint64_t>();
-  if (!reader.done()) return absl::InvalidArgumentError("the plan is cut off or too long");
+  ASSIGN_OR_RETURN(plan.memory, lowering::TakeMemory(reader));
   return plan;
 }
 

@@ -3,10 +3,8 @@
 //
 //   u8[8]   "latcpu\0\1": the last byte is the format's version
 //   u32     number of instructions, then its algorithm (u8) for each
-//   u32     number of values, then an offset in the arena (u64) for each
-//   u64     bytes of the arena
 //
-// Values are those of lowering::ArenaValues.
+// and then the memory plan (core/backends/lowering/plan_bytes.h).
 #pragma once
 
 #include <string>

@@ -1,6 +1,7 @@
 #include "core/backends/cuda/plan.h"
 
-#include "core/base/coding.h"
+#include "core/backends/lowering/plan_bytes.h"
+#include "core/base/status_macros.h"
 
 namespace latentd::backends::cuda {
 namespace {
@@ -26,9 +27,7 @@ std::string Encode(const CudaPlan& plan) {
     PutString(bytes, key);
     PutString(bytes, choice);
   }
-  PutLittleEndian(bytes, static_cast<uint32_t>(plan.memory.offsets.size()));
-  for (size_t offset : plan.memory.offsets) PutLittleEndian(bytes, uint64_t{offset});
-  PutLittleEndian(bytes, uint64_t{plan.memory.arena_bytes});
+  lowering::PutMemory(bytes, plan.memory);
   return bytes;
 }
 
@@ -43,10 +42,7 @@ absl::StatusOr<CudaPlan> Decode(absl::string_view bytes) {
     std::string key = TakeString(reader);
     plan.choices.emplace(std::move(key), TakeString(reader));
   }
-  plan.memory.offsets.resize(reader.TakeCount(sizeof(uint64_t)));
-  for (size_t& offset : plan.memory.offsets) offset = reader.Take<uint64_t>();
-  plan.memory.arena_bytes = reader.Take<uint64_t>();
-  if (!reader.done()) return absl::InvalidArgumentError("the plan is cut off or too long");
+  ASSIGN_OR_RETURN(plan.memory, lowering::TakeMemory(reader));
   return plan;
 }
 

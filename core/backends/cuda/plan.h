@@ -4,10 +4,8 @@
 //   u8[8]   "latcuda\1": the last byte is the format's version
 //   u32     number of choices, then for each, in order of keys, key and choice, each a u32 of its
 //           size and its bytes
-//   u32     number of values, then an offset in the arena (u64) for each
-//   u64     bytes of the arena
 //
-// Values are those of lowering::ArenaValues.
+// and then the memory plan (core/backends/lowering/plan_bytes.h).
 #pragma once
 
 #include <string>
