@@ -46,11 +46,6 @@ bool CpuKernelRules::Reads(Kernel kernel, size_t operand, DType dtype) const {
   return in_f32;
 }
 
-lowering::Strides CpuKernelRules::StridesOf(Kernel kernel, size_t) const {
-  if (kernel == Kernel::kBinary || kernel == Kernel::kCopy) return lowering::Strides::kAny;
-  return kernel == Kernel::kAttention ? lowering::Strides::kLastDense : lowering::Strides::kDense;
-}
-
 bool CpuKernelRules::RunsFused(const lowering::FusedMatch& match, DType dtype,
                                bool weight_is_held) const {
   switch (match.kernel) {

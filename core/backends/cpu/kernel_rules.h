@@ -17,7 +17,6 @@ class CpuKernelRules : public lowering::KernelRules {
   // but for what only moves it.
   bool Reads(Kernel kernel, size_t operand, graph::DType dtype) const override;
 
-  lowering::Strides StridesOf(Kernel kernel, size_t operand) const override;
   bool RunsFused(const lowering::FusedMatch& match, graph::DType dtype,
                  bool weight_is_held) const override;
 

@@ -6,11 +6,6 @@ using lowering::Kernel;
 
 bool CudaKernelRules::Reads(Kernel, size_t, graph::DType) const { return true; }
 
-lowering::Strides CudaKernelRules::StridesOf(Kernel kernel, size_t) const {
-  if (kernel == Kernel::kBinary || kernel == Kernel::kCopy) return lowering::Strides::kAny;
-  return kernel == Kernel::kAttention ? lowering::Strides::kLastDense : lowering::Strides::kDense;
-}
-
 bool CudaKernelRules::RunsFused(const lowering::FusedMatch& match, graph::DType dtype,
                                 bool weight_is_held) const {
   switch (match.kernel) {

@@ -12,10 +12,8 @@ class CudaKernelRules : public lowering::KernelRules {
   // Hopper has kernels of its own.
   explicit CudaKernelRules(bool is_hopper) : is_hopper_(is_hopper) {}
 
-  // Every float dtype but where an op has f32 only.
+  // Every dtype that the op table allows.
   bool Reads(lowering::Kernel kernel, size_t operand, graph::DType dtype) const override;
-
-  lowering::Strides StridesOf(lowering::Kernel kernel, size_t operand) const override;
 
   // Sums and norms, and on Hopper GEGLU; what else is computed of a result is a kernel of its own.
   bool RunsFused(const lowering::FusedMatch& match, graph::DType dtype,

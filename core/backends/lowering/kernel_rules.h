@@ -1,5 +1,6 @@
-// What a backend's kernels take, which it tells lowering. What they do not take, lowering makes for
-// them: a copy without gaps, a value in f32, the body of a fused node.
+// What kernels take: of views, all backends' the same, and what a backend tells lowering. What they
+// do not take, lowering makes for them: a copy without gaps, a value in f32, the body of a fused
+// node.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +12,13 @@
 
 namespace latentd::backends::lowering {
 
-// Which views an operand may be.
+// Which views an operand may be; others are copied first.
 enum class Strides : uint8_t {
-  kAny,
+  kAny,        // with strides of 0 too, where it is broadcast
   kLastDense,  // the elements of the last dimension have no gaps
   kDense,      // View::dense()
 };
+Strides StridesOf(Kernel kernel);
 
 // Its functions are pure and thread-safe: one answer for one question, or two programs of one graph
 // differ.
@@ -27,10 +29,6 @@ class KernelRules {
   // Whether the kernel reads that operand in that dtype; if not, it is given it in f32. A weight
   // that is held (IsHeld) it takes in any.
   virtual bool Reads(Kernel kernel, size_t operand, graph::DType dtype) const = 0;
-
-  // Which views of that operand the kernel reads; others are copied first. kCopy and kBinary read
-  // any, the latter with strides of 0 where it is broadcast.
-  virtual Strides StridesOf(Kernel kernel, size_t operand) const = 0;
 
   // Whether a fused node with a result of `dtype` runs as the one instruction that it matches, and
   // not as its body; `weight_is_held` says so of the second operand, where that is a weight.

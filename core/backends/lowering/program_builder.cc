@@ -33,7 +33,7 @@ View ProgramBuilder::Copied(const View& view) {
 }
 
 bool ProgramBuilder::HasStridesFor(const Instruction& instruction, const View& view) const {
-  switch (rules_.StridesOf(instruction.kernel, instruction.operands.size())) {
+  switch (StridesOf(instruction.kernel)) {
     case Strides::kAny:
       return true;
     case Strides::kLastDense:

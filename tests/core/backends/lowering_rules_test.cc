@@ -31,16 +31,12 @@ class TestRules : public KernelRules {
   bool Reads(Kernel kernel, size_t, DType dtype) const override {
     return dtype == DType::kF32 || dtype == low || kernel == Kernel::kCast;
   }
-  Strides StridesOf(Kernel kernel, size_t) const override {
-    return kernel == Kernel::kUnary ? strides : Strides::kDense;
-  }
   bool RunsFused(const FusedMatch& match, DType dtype, bool weight_is_held) const override {
     questions.push_back({match.kernel, dtype, weight_is_held});
     return runs_fused;
   }
 
   DType low = DType::kF32;  // read as it is, beside f32
-  Strides strides = Strides::kDense;
   bool runs_fused = true;
   mutable std::vector<Question> questions;
 };
@@ -56,26 +52,33 @@ std::vector<Kernel> Kernels(GraphBuilder b, const KernelRules& rules) {
   return kernels;
 }
 
-GraphBuilder SiluOfASlice() {
-  GraphBuilder b;
-  b.Output("y", b.Silu(b.Slice(b.Input("x", DType::kF32, {2, 6}, Rate::kStep), 1, 0, 3)));
-  return b;
+Value Slice(GraphBuilder& b) {
+  return b.Slice(b.Input("x", DType::kF32, {2, 3, 16}, Rate::kStep), 2, 0, 8);
 }
 
-GraphBuilder SiluOfAPermute() {
-  GraphBuilder b;
-  b.Output("y", b.Silu(b.Permute(b.Input("x", DType::kF32, {2, 6}, Rate::kStep), {1, 0})));
-  return b;
+Value Permute(GraphBuilder& b) {
+  return b.Permute(b.Input("x", DType::kF32, {2, 8, 3}, Rate::kStep), {0, 2, 1});
 }
 
-TEST(KernelRules, SayWhichViewsAreCopied) {
-  TestRules rules;
-  EXPECT_THAT(Kernels(SiluOfASlice(), rules), ElementsAre(Kernel::kCopy, Kernel::kUnary));
-  rules.strides = Strides::kLastDense;
-  EXPECT_THAT(Kernels(SiluOfASlice(), rules), ElementsAre(Kernel::kUnary));
-  EXPECT_THAT(Kernels(SiluOfAPermute(), rules), ElementsAre(Kernel::kCopy, Kernel::kUnary));
-  rules.strides = Strides::kAny;
-  EXPECT_THAT(Kernels(SiluOfAPermute(), rules), ElementsAre(Kernel::kUnary));
+// The kernels of one that reads a view.
+std::vector<Kernel> KernelsOf(Value (*view)(GraphBuilder&), Value (*reader)(GraphBuilder&, Value)) {
+  GraphBuilder b;
+  b.Output("y", reader(b, view(b)));
+  return Kernels(std::move(b), TestRules());
+}
+
+TEST(StridesOf, SaysWhichViewsAreCopied) {
+  const auto silu = [](GraphBuilder& b, Value x) { return b.Silu(x); };
+  EXPECT_THAT(KernelsOf(Slice, silu), ElementsAre(Kernel::kCopy, Kernel::kUnary));
+  EXPECT_THAT(KernelsOf(Permute, silu), ElementsAre(Kernel::kCopy, Kernel::kUnary));
+  const auto attention = [](GraphBuilder& b, Value x) {
+    return b.Attention(x, x, x, {.heads = 1, .scale = 1});
+  };
+  EXPECT_THAT(KernelsOf(Slice, attention), ElementsAre(Kernel::kAttention));
+  EXPECT_THAT(KernelsOf(Permute, attention), ElementsAre(Kernel::kCopy, Kernel::kAttention));
+  const auto sum = [](GraphBuilder& b, Value x) { return b.Add(x, x); };
+  EXPECT_THAT(KernelsOf(Slice, sum), ElementsAre(Kernel::kBinary));
+  EXPECT_THAT(KernelsOf(Permute, sum), ElementsAre(Kernel::kBinary));
 }
 
 GraphBuilder SiluOfBf16() {
