@@ -64,14 +64,10 @@ class EveryWay {
 
  private:
   Plan PlanOf(const std::vector<Algorithm>& algorithms) const {
-    std::vector<BoundKernel> kernels;
-    for (size_t i = 0; i < algorithms.size(); ++i) {
-      kernels.push_back(
-          BindKernel(program_, program_.instructions[i], algorithms[i], machine_).value());
-    }
-    const CpuPlan plan = {algorithms,
-                          graph::PlanMemory(ValuesInArena(program_, kernels).values).value()};
-    return WithNeeds(plan, *graph_, recipes_, program_, kernels);
+    const auto choose = [&](const Program&) { return algorithms; };
+    const BoundProgram bound = Bind(*graph_, recipes_, choose, machine_).value();
+    const CpuPlan plan = {algorithms, graph::PlanMemory(bound.values.values).value()};
+    return WithNeeds(plan, *graph_, bound);
   }
 
   void Compare(const std::vector<Algorithm>& algorithms, const std::vector<Buffer>& expected) {

@@ -77,4 +77,12 @@ Algorithm ChooseAlgorithm(const Program& program, const Instruction& instruction
   return has(Algorithm::kThenAdd) && avx512 && large ? Algorithm::kThenAdd : Algorithm::kDirect;
 }
 
+std::vector<Algorithm> ChooseAlgorithms(const Program& program, const Machine& machine) {
+  std::vector<Algorithm> algorithms;
+  for (const Instruction& instruction : program.instructions) {
+    algorithms.push_back(ChooseAlgorithm(program, instruction, machine));
+  }
+  return algorithms;
+}
+
 }  // namespace latentd::backends::cpu

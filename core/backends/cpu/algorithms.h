@@ -20,8 +20,9 @@ bool MultipliesInBf16(const Machine& machine);
 // All of them, kDirect first.
 std::vector<Algorithm> AlgorithmsFor(const Program& program, const Instruction& instruction);
 
-// One of them.
+// One of them, for one instruction and for each.
 Algorithm ChooseAlgorithm(const Program& program, const Instruction& instruction,
                           const Machine& machine);
+std::vector<Algorithm> ChooseAlgorithms(const Program& program, const Machine& machine);
 
 }  // namespace latentd::backends::cpu

@@ -23,7 +23,8 @@ using lowering::View;
 
 struct BoundKernel : lowering::KernelNeeds {
   // Throws what oneDNN throws.
-  std::function<absl::Status(const Frame&)> run;
+  using Run = std::function<absl::Status(const Frame&)>;
+  Run run;
 };
 
 // How an instruction is computed: what a plan chooses. Plans hold the numbers.

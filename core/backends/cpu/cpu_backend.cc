@@ -1,117 +1,39 @@
 #include "core/backends/cpu/cpu_backend.h"
 
 #include <algorithm>
-#include <atomic>
-#include <functional>
-#include <system_error>
-#include <thread>
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "core/backends/cpu/algorithms.h"
-#include "core/backends/cpu/code_memory.h"
 #include "core/backends/cpu/cpu_executable.h"
-#include "core/backends/cpu/kernel_rules.h"
 #include "core/backends/cpu/onednn.h"
 #include "core/backends/cpu/plan.h"
 #include "core/backends/cpu/recipe.h"
 #include "core/backends/cpu/thread_count.h"
 #include "core/backends/lowering/fused_patterns.h"
-#include "core/backends/lowering/lowering.h"
 #include "core/base/status_macros.h"
 #include "core/graph/verifier.h"
 
 namespace latentd::backends::cpu {
+
+using lowering::DataLossIfInvalid;
+
 namespace {
 
 constexpr absl::string_view kName = "the CPU backend";
 
-std::vector<Algorithm> ChooseAlgorithms(const Program& program, const Machine& machine) {
-  std::vector<Algorithm> algorithms;
-  for (const Instruction& instruction : program.instructions) {
-    algorithms.push_back(ChooseAlgorithm(program, instruction, machine));
-  }
-  return algorithms;
-}
-
-// Runs `work` on this thread and `others` more, or as many as there can be.
-void RunOnThreads(size_t others, const std::function<void()>& work) {
-  std::vector<std::jthread> threads;
-  try {
-    for (size_t i = 0; i < others; ++i) threads.emplace_back(work);
-  } catch (const std::system_error&) {
-    // Those that there are do it.
-  }
-  work();
-}
-
-// On several threads, since oneDNN generates code for each kernel.
-absl::StatusOr<std::vector<BoundKernel>> BindAll(const Program& program,
-                                                 absl::Span<const Algorithm> algorithms,
-                                                 const Machine& machine) {
-  constexpr size_t kLeastForAThread = 16;
-  const size_t count = program.instructions.size();
-  std::vector<absl::StatusOr<BoundKernel>> bound(count);
-  std::atomic<size_t> next = 0;
-  RunOnThreads(std::min<size_t>(machine.threads - 1, count / kLeastForAThread), [&] {
-    const ThreadCount threads(machine.threads);
-    for (size_t i = next++; i < count; i = next++) {
-      bound[i] = CatchOneDnn(kName, [&]() -> absl::StatusOr<BoundKernel> {
-        RETURN_IF_ERROR(CheckCodeMemory());
-        return BindKernel(program, program.instructions[i], algorithms[i], machine);
-      });
-    }
-  });
-  std::vector<BoundKernel> kernels;
-  kernels.reserve(count);
-  for (absl::StatusOr<BoundKernel>& kernel : bound) {
-    RETURN_IF_ERROR(kernel.status());
-    kernels.push_back(*std::move(kernel));
-  }
-  return kernels;
-}
-
-// Of a check of graph or plan: the plan is at fault.
-absl::Status DataLossUnlessOk(const absl::Status& check) {
-  return check.ok() ? check : absl::DataLossError(check.message());
-}
-
-// A graph as kernels that lack memory and weights.
-struct BoundProgram {
-  std::vector<graph::Recipe> recipes;
-  Program program;
-  std::vector<BoundKernel> kernels;
-  lowering::ArenaValues values;
-};
-
-// With the algorithms that `choose` gives the program.
-template <typename Choose>
-absl::StatusOr<BoundProgram> Bind(const graph::Graph& graph, const Machine& machine,
-                                  Choose choose) {
-  BoundProgram bound;
-  bound.recipes = graph::ExtractRecipes(graph);
-  bound.program = lowering::Lower(graph, bound.recipes, CpuKernelRules(machine));
-  ASSIGN_OR_RETURN(const std::vector<Algorithm> algorithms, choose(bound.program));
-  ASSIGN_OR_RETURN(bound.kernels, BindAll(bound.program, algorithms, machine));
-  bound.values = ValuesInArena(bound.program, bound.kernels);
-  return bound;
-}
-
 // The graph as the plan says, once the two have been checked against each other.
 absl::StatusOr<BoundProgram> BindPlan(const graph::Graph& graph, const Plan& plan,
                                       const Machine& machine, graph::MemoryPlan& memory) {
-  RETURN_IF_ERROR(DataLossUnlessOk(graph::Verify(graph)));
+  RETURN_IF_ERROR(DataLossIfInvalid(graph::Verify(graph)));
   absl::StatusOr<CpuPlan> read = Decode(plan.bytes);
-  RETURN_IF_ERROR(DataLossUnlessOk(read.status()));
+  RETURN_IF_ERROR(DataLossIfInvalid(read.status()));
   const auto checked = [&](const Program& program) -> absl::StatusOr<std::vector<Algorithm>> {
-    RETURN_IF_ERROR(DataLossUnlessOk(CheckAlgorithms(program, read->algorithms)));
+    RETURN_IF_ERROR(DataLossIfInvalid(CheckAlgorithms(program, read->algorithms)));
     return read->algorithms;
   };
-  ASSIGN_OR_RETURN(BoundProgram bound, Bind(graph, machine, checked));
-  RETURN_IF_ERROR(DataLossUnlessOk(lowering::CheckMemory(bound.values, read->memory)));
-  if (WithNeeds(*read, graph, bound.recipes, bound.program, bound.kernels) != plan) {
-    return absl::DataLossError("the plan needs other memory than it says");
-  }
+  ASSIGN_OR_RETURN(BoundProgram bound, Bind(graph, graph::ExtractRecipes(graph), checked, machine));
+  RETURN_IF_ERROR(lowering::CheckPlan(plan, read->memory, OwnBytes(graph, bound), bound));
   memory = std::move(read->memory);
   return bound;
 }
@@ -161,9 +83,10 @@ absl::StatusOr<Plan> CpuBackend::MakePlan(const graph::Graph& graph) const {
   const auto choose = [&](const Program& program) -> absl::StatusOr<std::vector<Algorithm>> {
     return plan.algorithms = ChooseAlgorithms(program, machine_);
   };
-  ASSIGN_OR_RETURN(const BoundProgram bound, Bind(graph, machine_, choose));
+  ASSIGN_OR_RETURN(const BoundProgram bound,
+                   Bind(graph, graph::ExtractRecipes(graph), choose, machine_));
   ASSIGN_OR_RETURN(plan.memory, graph::PlanMemory(bound.values.values));
-  return WithNeeds(plan, graph, bound.recipes, bound.program, bound.kernels);
+  return WithNeeds(plan, graph, bound);
 }
 
 absl::Status CpuBackend::CheckPlan(const graph::Graph& graph, const Plan& plan) const {
@@ -177,11 +100,9 @@ absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::Load(
   graph::MemoryPlan memory;
   ASSIGN_OR_RETURN(BoundProgram bound, BindPlan(*graph, plan, machine_, memory));
   ASSIGN_OR_RETURN(std::unique_ptr<Arena::Lease> lease, arena_->Take(memory.arena_bytes));
-  auto executable = std::make_unique<CpuExecutable>(std::move(graph), std::move(bound.program),
-                                                    std::move(bound.kernels), std::move(lease),
-                                                    machine_.threads, device_);
-  executable->Place(bound.values, memory);
-  RETURN_IF_ERROR(executable->HoldWeights(bound.recipes, weights));
+  auto executable = std::make_unique<CpuExecutable>(std::move(graph), std::move(bound), memory,
+                                                    std::move(lease), machine_.threads, device_);
+  RETURN_IF_ERROR(executable->HoldWeights(weights));
   return executable;
 }
 

@@ -21,14 +21,14 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "core/backends/cpu/bound_kernel.h"
+#include "core/backends/cpu/bound_program.h"
 #include "core/backends/cpu/onednn.h"
 #include "core/weights/weight_maker.h"
 
 namespace latentd::backends::cpu {
 
-inline constexpr absl::string_view kWideForm = "f32", kHalvesForm = "halves ",
-                                   kPhasesForm = "phases ";
+using lowering::kWideForm;
+inline constexpr absl::string_view kHalvesForm = "halves ", kPhasesForm = "phases ";
 
 // From the layout of a plain weight into another of the same dtype.
 struct Reordering {

@@ -25,16 +25,8 @@ std::string Encode(const CpuPlan& plan) {
   return bytes;
 }
 
-Plan WithNeeds(const CpuPlan& plan, const graph::Graph& graph,
-               absl::Span<const graph::Recipe> recipes, const Program& program,
-               absl::Span<const BoundKernel> kernels) {
-  Plan written = {Encode(plan), plan.memory.arena_bytes, OwnBytes(graph, program, kernels), {}};
-  for (const WeightUse& use : WeightUses(program, kernels)) {
-    const weights::WeightFormat& format = use.packing;
-    written.weights.push_back(
-        {recipes[use.recipe].value, format.form, format.bytes, format.scratch_bytes});
-  }
-  return written;
+Plan WithNeeds(const CpuPlan& plan, const graph::Graph& graph, const BoundProgram& bound) {
+  return lowering::WithNeeds(Encode(plan), plan.memory, OwnBytes(graph, bound), bound);
 }
 
 absl::StatusOr<CpuPlan> Decode(absl::string_view bytes) {
@@ -47,12 +39,6 @@ absl::StatusOr<CpuPlan> Decode(absl::string_view bytes) {
   for (Algorithm& algorithm : plan.algorithms) algorithm = Algorithm{reader.Take<uint8_t>()};
   ASSIGN_OR_RETURN(plan.memory, lowering::TakeMemory(reader));
   return plan;
-}
-
-lowering::ArenaValues ValuesInArena(const Program& program, absl::Span<const BoundKernel> kernels) {
-  std::vector<size_t> workspaces;
-  for (const BoundKernel& kernel : kernels) workspaces.push_back(kernel.workspace_bytes);
-  return lowering::ValuesInArena(program, workspaces);
 }
 
 absl::Status CheckAlgorithms(const Program& program, absl::Span<const Algorithm> algorithms) {

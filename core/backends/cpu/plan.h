@@ -13,11 +13,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "core/backends/cpu/bound_kernel.h"
-#include "core/backends/lowering/lifetimes.h"
-#include "core/backends/plan.h"
+#include "core/backends/cpu/bound_program.h"
 #include "core/graph/memory_plan.h"
-#include "core/graph/recipes.h"
 
 namespace latentd::backends::cpu {
 
@@ -29,15 +26,11 @@ struct CpuPlan {
 std::string Encode(const CpuPlan& plan);
 
 // As bytes, with what an executable of these kernels needs.
-Plan WithNeeds(const CpuPlan& plan, const graph::Graph& graph,
-               absl::Span<const graph::Recipe> recipes, const Program& program,
-               absl::Span<const BoundKernel> kernels);
+Plan WithNeeds(const CpuPlan& plan, const graph::Graph& graph, const BoundProgram& bound);
 
 // INVALID_ARGUMENT for bytes that Encode did not make. What the numbers mean is not checked:
 // CheckPlan.
 absl::StatusOr<CpuPlan> Decode(absl::string_view bytes);
-
-lowering::ArenaValues ValuesInArena(const Program& program, absl::Span<const BoundKernel> kernels);
 
 // OK iff each instruction has the algorithm that is chosen for it.
 absl::Status CheckAlgorithms(const Program& program, absl::Span<const Algorithm> algorithms);

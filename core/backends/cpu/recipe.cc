@@ -9,12 +9,8 @@
 #include <vector>
 
 #include "core/backends/cpu/algorithms.h"
-#include "core/backends/cpu/code_memory.h"
-#include "core/backends/cpu/kernel_rules.h"
+#include "core/backends/cpu/bound_program.h"
 #include "core/backends/cpu/packing.h"
-#include "core/backends/cpu/plan.h"
-#include "core/backends/lowering/lifetimes.h"
-#include "core/backends/lowering/lowering.h"
 #include "core/base/alignment.h"
 #include "core/base/status_macros.h"
 #include "core/graph/recipes.h"
@@ -30,49 +26,28 @@ using graph::Node;
 // A recipe as kernels that lack memory.
 struct BoundRecipe {
   Graph graph;  // whose literals the program reads
-  Program program;
-  std::vector<BoundKernel> kernels;
-  lowering::ArenaValues values;
+  BoundProgram bound;
   graph::MemoryPlan memory;
 };
 
-absl::StatusOr<BoundRecipe> Bind(const Graph& recipe, const Machine& machine) {
-  BoundRecipe bound = {graph::OfInputs(recipe), {}, {}, {}, {}};
-  bound.program = lowering::Lower(bound.graph, {}, CpuKernelRules(machine));
-  for (const Instruction& instruction : bound.program.instructions) {
-    RETURN_IF_ERROR(CheckCodeMemory());
-    const Algorithm algorithm = ChooseAlgorithm(bound.program, instruction, machine);
-    ASSIGN_OR_RETURN(bound.kernels.emplace_back(),
-                     BindKernel(bound.program, instruction, algorithm, machine));
-  }
-  bound.values = ValuesInArena(bound.program, bound.kernels);
-  ASSIGN_OR_RETURN(bound.memory, graph::PlanMemory(bound.values.values));
-  return bound;
+absl::StatusOr<BoundRecipe> BindRecipe(const Graph& recipe, const Machine& machine) {
+  BoundRecipe result = {graph::OfInputs(recipe), {}, {}};
+  const auto choose = [&](const Program& program) { return ChooseAlgorithms(program, machine); };
+  ASSIGN_OR_RETURN(result.bound, Bind(result.graph, {}, choose, machine));
+  ASSIGN_OR_RETURN(result.memory, graph::PlanMemory(result.bound.values.values));
+  return result;
 }
 
-char* AddressOf(const Storage& storage, absl::Span<const ConstBuffer> sources, char* to) {
-  switch (storage.place) {
-    case Place::kInput:
-      return static_cast<char*>(const_cast<void*>(sources[storage.index].data()));
-    case Place::kLiteral:
-      return reinterpret_cast<char*>(const_cast<float*>(storage.literal));
-    default:
-      return to;
-  }
-}
-
-absl::Status Run(const BoundRecipe& bound, absl::Span<const ConstBuffer> sources, char* to,
+absl::Status Run(const BoundRecipe& recipe, absl::Span<const ConstBuffer> sources, char* to,
                  char* arena) {
-  const auto in_arena = [&](int value) { return arena + bound.memory.offsets[value]; };
-  std::vector<char*> storages;
-  for (const Storage& storage : bound.program.storages) {
-    const int value = bound.values.of_storage[storages.size()];
-    storages.push_back(value < 0 ? AddressOf(storage, sources, to) : in_arena(value));
+  std::vector<char*> inputs;
+  for (const ConstBuffer& source : sources) {
+    inputs.push_back(static_cast<char*>(const_cast<void*>(source.data())));
   }
-  for (size_t i = 0; i < bound.kernels.size(); ++i) {
-    const int value = bound.values.of_workspace[i];
-    char* workspace = value < 0 ? nullptr : in_arena(value);
-    RETURN_IF_ERROR(bound.kernels[i].run({storages.data(), workspace, /*packed=*/nullptr}));
+  const lowering::Addresses at = WithPorts(AddressesIn(arena, recipe.bound, recipe.memory),
+                                           recipe.bound.program, inputs, {to});
+  for (size_t i = 0; i < recipe.bound.kernels.size(); ++i) {
+    RETURN_IF_ERROR(recipe.bound.kernels[i](at.FrameOf(i)));
   }
   return absl::OkStatus();
 }
@@ -88,7 +63,7 @@ device::Buffer Scratch(device::DType dtype, const device::Shape& shape) {
 // The plain result. Its intermediates are in `spare` if they fit.
 absl::Status Evaluate(const Graph& recipe, absl::Span<const ConstBuffer> sources, char* to,
                       absl::Span<char> spare, const Machine& machine) {
-  ASSIGN_OR_RETURN(const BoundRecipe bound, Bind(recipe, machine));
+  ASSIGN_OR_RETURN(const BoundRecipe bound, BindRecipe(recipe, machine));
   const bool fits = bound.memory.arena_bytes <= spare.size();
   const auto missing = static_cast<int64_t>(fits ? 0 : bound.memory.arena_bytes);
   const device::Buffer arena = Scratch(device::DType::kU8, {missing});
@@ -111,7 +86,7 @@ absl::StatusOr<size_t> MakingBytes(const Graph& recipe, absl::Span<const ConstBu
                                    const weights::WeightFormat& format, const Machine& machine) {
   const size_t copies = weights::CopiedBytes(sources);
   if (graph::IsStored(recipe)) return format.form.empty() ? 0 : copies + format.scratch_bytes;
-  ASSIGN_OR_RETURN(const BoundRecipe bound, Bind(recipe, machine));
+  ASSIGN_OR_RETURN(const BoundRecipe bound, BindRecipe(recipe, machine));
   const size_t arena = bound.memory.arena_bytes;
   if (format.form.empty()) return copies + arena;
   const size_t evaluation = copies + (arena <= format.bytes ? 0 : arena);

@@ -33,7 +33,8 @@ struct Frame : lowering::Frame {
 };
 
 struct BoundKernel : lowering::KernelNeeds {
-  std::function<absl::Status(const Frame&)> enqueue;
+  using Enqueue = std::function<absl::Status(const Frame&)>;
+  Enqueue enqueue;
 };
 
 // What the libraries chose for each of the shapes that a graph has: what a plan holds.

@@ -13,27 +13,22 @@
 #include "core/graph/verifier.h"
 
 namespace latentd::backends::cuda {
-namespace {
 
-// Of a check of graph or plan: the plan is at fault.
-absl::Status DataLossIfInvalid(const absl::Status& check) {
-  return absl::IsInvalidArgument(check) ? absl::DataLossError(check.message()) : check;
-}
+using lowering::DataLossIfInvalid;
+
+namespace {
 
 // The graph as the plan says, once the two have been checked against each other.
 absl::StatusOr<BoundProgram> BindPlan(const graph::Graph& graph, const Plan& plan, const Gpu& gpu,
                                       graph::MemoryPlan& memory) {
-  const absl::Status verified = graph::Verify(graph);
-  if (!verified.ok()) return absl::DataLossError(verified.message());
+  RETURN_IF_ERROR(DataLossIfInvalid(graph::Verify(graph)));
   absl::StatusOr<CudaPlan> read = Decode(plan.bytes);
   RETURN_IF_ERROR(DataLossIfInvalid(read.status()));
   absl::StatusOr<BoundProgram> bound =
       Bind(graph, graph::ExtractRecipes(graph), Chooser::LookingUp(read->choices), gpu);
   RETURN_IF_ERROR(DataLossIfInvalid(bound.status()));
-  RETURN_IF_ERROR(DataLossIfInvalid(CheckMemory(*bound, read->memory)));
-  if (WithNeeds(plan.bytes, read->memory, *bound) != plan) {
-    return absl::DataLossError("the plan needs other memory than it says");
-  }
+  RETURN_IF_ERROR(DataLossIfInvalid(CheckPlaces(read->memory)));
+  RETURN_IF_ERROR(lowering::CheckPlan(plan, read->memory, OwnBytes(*bound), *bound));
   memory = std::move(read->memory);
   return bound;
 }
@@ -89,7 +84,7 @@ absl::StatusOr<Plan> CudaBackend::MakePlan(const graph::Graph& graph) const {
       const BoundProgram bound,
       Bind(graph, graph::ExtractRecipes(graph), Chooser::Choosing(findings_, plan.choices), gpu()));
   ASSIGN_OR_RETURN(plan.memory, graph::PlanMemory(bound.values.values));
-  return WithNeeds(Encode(plan), plan.memory, bound);
+  return lowering::WithNeeds(Encode(plan), plan.memory, OwnBytes(bound), bound);
 }
 
 absl::Status CudaBackend::CheckPlan(const graph::Graph& graph, const Plan& plan) const {

@@ -6,7 +6,6 @@
 #include "core/base/status_macros.h"
 #include "core/device/cuda/cuda_status.h"
 #include "core/device/cuda/cuda_stream.h"
-#include "core/weights/weight_store.h"
 
 namespace latentd::backends::cuda {
 
@@ -61,8 +60,7 @@ CudaExecutable::CudaExecutable(std::shared_ptr<const graph::Graph> graph, BoundP
             .outputs = OutputPorts(*graph_),
             .arena_bytes = lease_->bytes(),
             .own_bytes = OwnBytes(bound_)},
-      addresses_(AddressesIn(lease_->base(), bound_, memory)),
-      packed_(bound_.kernels.size(), nullptr) {}
+      addresses_(lowering::AddressesIn(lease_->base(), bound_, memory)) {}
 
 absl::StatusOr<std::unique_ptr<CudaExecutable>> CudaExecutable::Create(
     std::shared_ptr<const graph::Graph> graph, BoundProgram bound, const graph::MemoryPlan& memory,
@@ -70,25 +68,12 @@ absl::StatusOr<std::unique_ptr<CudaExecutable>> CudaExecutable::Create(
     device::cuda::CudaDevice& device, Capture& capture) {
   std::unique_ptr<CudaExecutable> executable(new CudaExecutable(
       std::move(graph), std::move(bound), memory, std::move(lease), device, capture));
-  RETURN_IF_ERROR(executable->HoldWeights(weights));
+  const auto address_of = [](const device::ConstBuffer& result) { return result.data(); };
+  ASSIGN_OR_RETURN(executable->held_, lowering::HoldWeights(executable->bound_, weights, address_of,
+                                                            executable->addresses_));
+  for (const auto& held : executable->held_) executable->info_.weights.push_back(held->data());
   RETURN_IF_ERROR(executable->UploadLiterals());
   return executable;
-}
-
-absl::Status CudaExecutable::HoldWeights(const weights::WeightSet& weights) {
-  for (const WeightUse& use : WeightUses(bound_)) {
-    const graph::Recipe& recipe = bound_.recipes[use.recipe];
-    ASSIGN_OR_RETURN(weights::WeightRef held,
-                     weights.store().Get(recipe.graph, weights, use.format));
-    if (use.instruction >= 0) {
-      packed_[use.instruction] = held->data();
-    } else {
-      addresses_.storages[use.storage] = static_cast<char*>(const_cast<void*>(held->data()));
-    }
-    info_.weights.push_back(held->data());
-    held_.push_back(std::move(held));
-  }
-  return absl::OkStatus();
 }
 
 absl::Status CudaExecutable::UploadLiterals() {
@@ -103,48 +88,37 @@ absl::Status CudaExecutable::UploadLiterals() {
   ASSIGN_OR_RETURN(const std::unique_ptr<device::Stream> stream, device_.NewStream(SystemClock()));
   RETURN_IF_ERROR(device_.Copy(host, literals_, *stream));
   RETURN_IF_ERROR(stream->Synchronize());
-  for (size_t i = 0; i < literals.offsets.size(); ++i) {
-    if (literals.offsets[i] < 0) continue;
-    addresses_.storages[i] = static_cast<char*>(literals_.data()) + literals.offsets[i];
-  }
+  AddLiterals(static_cast<char*>(literals_.data()), literals, addresses_);
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<Session>> CudaExecutable::Bind(
     absl::Span<const device::ConstBuffer> inputs, absl::Span<const device::Buffer> outputs) {
   RETURN_IF_ERROR(CheckBuffers(info_, device_, inputs, outputs));
-  for (const device::ConstBuffer& input : inputs) RETURN_IF_ERROR(CheckAlignment(input));
-  for (const device::Buffer& output : outputs) RETURN_IF_ERROR(CheckAlignment(output));
-  RETURN_IF_ERROR(device_.Select());
-  std::vector<char*> storages = addresses_.storages;
-  for (size_t i = 0; i < storages.size(); ++i) {
-    const Storage& storage = bound_.program.storages[i];
-    if (storage.place == Place::kInput) {
-      // Written only where an output updates it, whose buffer is a writable one.
-      storages[i] = static_cast<char*>(const_cast<void*>(inputs[storage.index].data()));
-    } else if (storage.place == Place::kOutput) {
-      storages[i] = static_cast<char*>(outputs[storage.index].data());
-    }
+  std::vector<char*> from, to;
+  for (const device::ConstBuffer& input : inputs) {
+    RETURN_IF_ERROR(CheckAlignment(input));
+    from.push_back(static_cast<char*>(const_cast<void*>(input.data())));
   }
+  for (const device::Buffer& output : outputs) {
+    RETURN_IF_ERROR(CheckAlignment(output));
+    to.push_back(static_cast<char*>(output.data()));
+  }
+  RETURN_IF_ERROR(device_.Select());
+  lowering::Addresses addresses = WithPorts(addresses_, bound_.program, from, to);
   ASSIGN_OR_RETURN(const cudaGraphExec_t graph,
                    capture_.Record([&](cudaStream_t stream) -> absl::Status {
                      for (size_t i = 0; i < bound_.kernels.size(); ++i) {
-                       RETURN_IF_ERROR(EnqueueKernel(i, storages, stream));
+                       RETURN_IF_ERROR(bound_.kernels[i]({addresses.FrameOf(i), stream}));
                      }
                      return absl::OkStatus();
                    }));
-  return std::make_unique<CudaSession>(*this, std::move(storages), graph);
-}
-
-absl::Status CudaExecutable::EnqueueKernel(size_t index, const std::vector<char*>& storages,
-                                           cudaStream_t stream) const {
-  return bound_.kernels[index].enqueue(
-      {{storages.data(), addresses_.workspaces[index], packed_[index]}, stream});
+  return std::make_unique<CudaSession>(*this, std::move(addresses), graph);
 }
 
 absl::Status CudaSession::EnqueueInstruction(size_t index, device::Stream& stream) const {
-  return executable_.EnqueueKernel(index, storages_,
-                                   static_cast<device::cuda::CudaStream&>(stream).handle());
+  cudaStream_t on = static_cast<device::cuda::CudaStream&>(stream).handle();
+  return executable_.bound_.kernels[index]({addresses_.FrameOf(index), on});
 }
 
 CudaSession::~CudaSession() {

@@ -63,10 +63,7 @@ class CudaExecutable : public Executable {
   CudaExecutable(std::shared_ptr<const graph::Graph> graph, BoundProgram bound,
                  const graph::MemoryPlan& memory, std::unique_ptr<Arena::Lease> lease,
                  device::cuda::CudaDevice& device, Capture& capture);
-  absl::Status HoldWeights(const weights::WeightSet& weights);
   absl::Status UploadLiterals();
-  absl::Status EnqueueKernel(size_t index, const std::vector<char*>& storages,
-                             cudaStream_t stream) const;
 
   const std::shared_ptr<const graph::Graph> graph_;
   const BoundProgram bound_;
@@ -74,17 +71,17 @@ class CudaExecutable : public Executable {
   device::cuda::CudaDevice& device_;
   Capture& capture_;
   ExecutableInfo info_;
-  ArenaAddresses addresses_;  // null where sessions bind it
+  lowering::Addresses addresses_;  // without those that sessions bind
   device::Buffer literals_;
   std::vector<weights::WeightRef> held_;  // plain and packed
-  std::vector<const void*> packed_;       // of each instruction, or null
 };
 
 class CudaSession : public Session {
  public:
-  // `storages`: the address of each storage of the executable's program.
-  CudaSession(const CudaExecutable& executable, std::vector<char*> storages, cudaGraphExec_t graph)
-      : executable_(executable), storages_(std::move(storages)), graph_(graph) {}
+  // With all addresses of the executable's program.
+  CudaSession(const CudaExecutable& executable, lowering::Addresses addresses,
+              cudaGraphExec_t graph)
+      : executable_(executable), addresses_(std::move(addresses)), graph_(graph) {}
   ~CudaSession() override;
 
   // One launch, behind all runs that use the arena.
@@ -96,7 +93,7 @@ class CudaSession : public Session {
 
  private:
   const CudaExecutable& executable_;
-  const std::vector<char*> storages_;
+  const lowering::Addresses addresses_;
   const cudaGraphExec_t graph_;
 };
 

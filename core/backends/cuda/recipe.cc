@@ -84,16 +84,11 @@ absl::Status Run(const BoundRecipe& recipe, absl::Span<char* const> sources, cha
     RETURN_IF_ERROR(ToStatus(cudaStreamSynchronize(stream), "uploading constants"));
   }
   ASSIGN_OR_RETURN(char* const arena, memory.Take(recipe.memory.arena_bytes));
-  ArenaAddresses at = AddressesIn(arena, recipe.bound, recipe.memory);
-  for (size_t i = 0; i < at.storages.size(); ++i) {
-    const Storage& storage = recipe.bound.program.storages[i];
-    if (storage.place == Place::kInput) at.storages[i] = sources[storage.index];
-    if (storage.place == Place::kOutput) at.storages[i] = to;
-    if (storage.place == Place::kLiteral) at.storages[i] = literals + recipe.literals.offsets[i];
-  }
+  lowering::Addresses at = WithPorts(lowering::AddressesIn(arena, recipe.bound, recipe.memory),
+                                     recipe.bound.program, sources, {to});
+  AddLiterals(literals, recipe.literals, at);
   for (size_t i = 0; i < recipe.bound.kernels.size(); ++i) {
-    RETURN_IF_ERROR(recipe.bound.kernels[i].enqueue(
-        {{at.storages.data(), at.workspaces[i], /*packed=*/nullptr}, stream}));
+    RETURN_IF_ERROR(recipe.bound.kernels[i]({at.FrameOf(i), stream}));
   }
   return absl::OkStatus();
 }

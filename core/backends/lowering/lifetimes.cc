@@ -25,7 +25,7 @@ ArenaValues StoragesInArena(const Program& program) {
 
 }  // namespace
 
-ArenaValues ValuesInArena(const Program& program, absl::Span<const size_t> workspaces) {
+ArenaValues ValuesInArena(const Program& program, absl::Span<const KernelNeeds> needs) {
   ArenaValues result = StoragesInArena(program);
   const int steps = static_cast<int>(program.instructions.size());
   for (int step = 0; step < steps; ++step) {
@@ -36,7 +36,7 @@ ArenaValues ValuesInArena(const Program& program, absl::Span<const size_t> works
     for (const View& operand : instruction.operands) Extend(result, operand, step);
   }
   for (int step = 0; step < steps; ++step) {
-    const size_t bytes = workspaces[step];
+    const size_t bytes = needs[step].workspace_bytes;
     result.of_workspace.push_back(bytes == 0 ? -1 : static_cast<int>(result.values.size()));
     if (bytes != 0) result.values.push_back({bytes, step, step});
   }

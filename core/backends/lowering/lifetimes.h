@@ -4,12 +4,11 @@
 // Free functions; thread-safe.
 #pragma once
 
-#include <cstddef>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "core/backends/lowering/program.h"
+#include "core/backends/lowering/kernel_binding.h"
 #include "core/graph/memory_plan.h"
 
 namespace latentd::backends::lowering {
@@ -22,8 +21,8 @@ struct ArenaValues {
   std::vector<int> of_workspace;  // the same for each instruction
 };
 
-// `workspaces`: bytes for each instruction, which it needs while it runs; 0: none.
-ArenaValues ValuesInArena(const Program& program, absl::Span<const size_t> workspaces);
+// `needs`: of each instruction's kernel.
+ArenaValues ValuesInArena(const Program& program, absl::Span<const KernelNeeds> needs);
 
 // OK iff every value has its place, none overlaps another while both live, and the arena is not
 // larger than all of them together.

@@ -153,16 +153,11 @@ golden::InputShapes GoldenInputs(const std::string& name) {
 
 // Times that of the values that are alive together at the worst moment.
 double ArenaRatio(const Graph& graph, const Backend& backend) {
-  const std::vector<graph::Recipe> recipes = graph::ExtractRecipes(graph);
   const Machine machine = {&KernelsOfThisMachine(), 2};
-  const Program program = lowering::Lower(graph, recipes, CpuKernelRules(machine));
   const CpuPlan plan = Decode(backend.MakePlan(graph).value().bytes).value();
-  std::vector<BoundKernel> kernels;
-  for (size_t i = 0; i < program.instructions.size(); ++i) {
-    kernels.push_back(
-        BindKernel(program, program.instructions[i], plan.algorithms[i], machine).value());
-  }
-  const lowering::ArenaValues values = ValuesInArena(program, kernels);
+  const auto choose = [&](const Program&) { return plan.algorithms; };
+  const BoundProgram bound = Bind(graph, graph::ExtractRecipes(graph), choose, machine).value();
+  const lowering::ArenaValues& values = bound.values;
   EXPECT_OK(lowering::CheckMemory(values, plan.memory));
   const size_t least = graph::PeakBytes(values.values);
   return least == 0 ? 1 : static_cast<double>(plan.memory.arena_bytes) / static_cast<double>(least);

@@ -49,20 +49,21 @@ GraphPointer Linear(const Sizes& s) {
 
 // The plan of one instruction with another algorithm; nothing where it has none such.
 std::optional<Plan> PlanWith(const graph::Graph& graph, Algorithm algorithm) {
-  const std::vector<graph::Recipe> recipes = graph::ExtractRecipes(graph);
   const Machine machine = {&KernelsOfThisMachine(), 2};
   const ThreadCount threads(machine.threads);  // what oneDNN asks for as workspace depends on it
-  const Program program = lowering::Lower(graph, recipes, CpuKernelRules(machine));
-  EXPECT_EQ(program.instructions.size(), 1u);
-  const std::vector<Algorithm> algorithms = AlgorithmsFor(program, program.instructions[0]);
-  if (std::find(algorithms.begin(), algorithms.end(), algorithm) == algorithms.end())
-    return std::nullopt;
   CpuPlan plan;
   plan.algorithms = {algorithm};
-  std::vector<BoundKernel> kernels;
-  kernels.push_back(BindKernel(program, program.instructions[0], algorithm, machine).value());
-  plan.memory = graph::PlanMemory(ValuesInArena(program, kernels).values).value();
-  return WithNeeds(plan, graph, recipes, program, kernels);
+  bool has_it = false;
+  const auto choose = [&](const Program& program) {
+    EXPECT_EQ(program.instructions.size(), 1u);
+    const std::vector<Algorithm> algorithms = AlgorithmsFor(program, program.instructions[0]);
+    has_it = std::find(algorithms.begin(), algorithms.end(), algorithm) != algorithms.end();
+    return has_it ? plan.algorithms : algorithms;
+  };
+  const BoundProgram bound = Bind(graph, graph::ExtractRecipes(graph), choose, machine).value();
+  if (!has_it) return std::nullopt;
+  plan.memory = graph::PlanMemory(bound.values.values).value();
+  return WithNeeds(plan, graph, bound);
 }
 
 void ExpectWhatTheReferenceComputes(const GraphPointer& graph, Algorithm algorithm) {

@@ -33,7 +33,7 @@ TEST(ValuesInArena, LiveFromTheirWriterToTheirLastReader) {
     instruction.result = view(to);
     program.instructions.push_back(instruction);
   }
-  const ArenaValues values = ValuesInArena(program, {0, 0, 100, 0});
+  const ArenaValues values = ValuesInArena(program, {{}, {}, {100}, {}});
   EXPECT_THAT(values.of_storage, ElementsAre(-1, 0, 1, -1));
   EXPECT_THAT(values.of_workspace, ElementsAre(-1, -1, 2, -1));
   ASSERT_EQ(values.values.size(), 3u);
