@@ -2,7 +2,6 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "core/backends/cuda/kernels/elementwise.h"
 #include "core/backends/cuda/kernels/linear_geglu.h"
 #include "core/backends/cuda/kernels/strided.h"
 #include "core/device/cuda/cuda_status.h"
@@ -19,7 +18,6 @@ absl::StatusOr<size_t> PackedBytes(absl::string_view form, device::DType dtype,
   if (form == kGatedForm && shape.rank() == 2 && shape[0] % 32 == 0) {
     return static_cast<size_t>(shape.elements() * device::SizeOf(dtype));
   }
-  if (form == kWideForm) return static_cast<size_t>(shape.elements()) * sizeof(float);
   return absl::UnimplementedError(absl::StrCat("the CUDA backend packs no weight as ", form));
 }
 
@@ -58,14 +56,8 @@ absl::Status PackGated(device::DType dtype, const device::Shape& shape, const vo
 
 absl::Status Pack(absl::string_view form, device::DType dtype, const device::Shape& shape,
                   const void* plain, void* packed, cudaStream_t stream) {
-  if (form == kChannelsLastForm) return PackChannelsLast(dtype, shape, plain, packed, stream);
   if (form == kGatedForm) return PackGated(dtype, shape, plain, packed, stream);
-  const kernels::CastArgs args = {.from = static_cast<kernels::Element>(dtype),
-                                  .to = kernels::Element::kF32,
-                                  .x = plain,
-                                  .result = packed,
-                                  .size = shape.elements()};
-  return ToStatus(kernels::Cast(args, stream), "converting a weight");
+  return PackChannelsLast(dtype, shape, plain, packed, stream);
 }
 
 }  // namespace latentd::backends::cuda

@@ -1,7 +1,6 @@
 // The forms in which this backend holds weights, and how they are made on the device:
 //
 //   channels-last  of a convolution: [out, in, height, width] as [out, height, width, in]
-//   f32            the plain result, converted
 //   gated          of a linear layer that GEGLU alone reads: its lines as kernels::GatedRow says
 //
 // Internal to this directory.
@@ -15,8 +14,7 @@
 
 namespace latentd::backends::cuda {
 
-inline constexpr absl::string_view kChannelsLastForm = "channels-last", kWideForm = "f32",
-                                   kGatedForm = "gated";
+inline constexpr absl::string_view kChannelsLastForm = "channels-last", kGatedForm = "gated";
 
 // Bytes of a plain result in that form. UNIMPLEMENTED: there is none.
 absl::StatusOr<size_t> PackedBytes(absl::string_view form, device::DType dtype,
