@@ -67,6 +67,16 @@ std::string Difference(const std::string& backend, const Buffer& actual,
   return "";
 }
 
+void ExpectOutputs(const std::string& backend, const absl::StatusOr<std::vector<Buffer>>& outputs,
+                   const std::vector<Buffer>& expected) {
+  ASSERT_OK(outputs);
+  ASSERT_EQ(outputs->size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ((*outputs)[i].shape(), expected[i].shape());
+    EXPECT_EQ(Difference(backend, (*outputs)[i], ToDoubles(expected[i])), "");
+  }
+}
+
 int RoundingsOf(const graph::Graph& graph) {
   int roundings = 0;
   for (const graph::Node& node : graph.nodes()) {

@@ -35,6 +35,11 @@ inline absl::StatusOr<std::vector<device::Buffer>> RunOn(backends::Backend& back
 std::string Difference(const std::string& backend, const device::Buffer& actual,
                        const std::vector<double>& expected);
 
+// Fails the test where a run on that backend failed, or gave other shapes or numbers.
+void ExpectOutputs(const std::string& backend,
+                   const absl::StatusOr<std::vector<device::Buffer>>& outputs,
+                   const std::vector<device::Buffer>& expected);
+
 // How often a graph rounds, at most.
 int RoundingsOf(const graph::Graph& graph);
 

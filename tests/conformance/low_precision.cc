@@ -2,10 +2,15 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "core/backends/reference/reference_backend.h"
+#include "tests/conformance/checks.h"
+#include "tests/support/status_matchers.h"
 
 namespace latentd::testing {
 namespace {
 
+using device::Buffer;
 using device::DType;
 using graph::Graph;
 using graph::GraphBuilder;
@@ -17,7 +22,7 @@ bool IsLow(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; 
 
 device::ConstBuffer Widened(const device::ConstBuffer& buffer) {
   if (!IsLow(buffer.dtype())) return buffer;
-  const device::Buffer wide = device::Buffer::Allocate(DType::kF32, buffer.shape());
+  const Buffer wide = device::Buffer::Allocate(DType::kF32, buffer.shape());
   const std::vector<double> values = ToDoubles(buffer);
   std::copy(values.begin(), values.end(), wide.as<float>().begin());
   return wide;
@@ -36,6 +41,15 @@ Value AppendIn(GraphBuilder& b, Node node, DType dtype) {
   return always_f32 ? b.Cast(value, dtype) : value;
 }
 
+Leaves Widened(const Leaves& leaves) {
+  Leaves wide;
+  for (const device::ConstBuffer& input : leaves.inputs) wide.inputs.push_back(Widened(input));
+  for (const auto& [name, tensor] : leaves.weights) {
+    wide.weights[name] = {Widened(tensor.data), tensor.file};
+  }
+  return wide;
+}
+
 }  // namespace
 
 Graph InDType(const Graph& graph, DType dtype) {
@@ -49,15 +63,6 @@ Graph InDType(const Graph& graph, DType dtype) {
   return std::move(b).Build().value();
 }
 
-Leaves Widened(const Leaves& leaves) {
-  Leaves wide;
-  for (const device::ConstBuffer& input : leaves.inputs) wide.inputs.push_back(Widened(input));
-  for (const auto& [name, tensor] : leaves.weights) {
-    wide.weights[name] = {Widened(tensor.data), tensor.file};
-  }
-  return wide;
-}
-
 std::vector<OpCase> CasesOfEveryDType() {
   const absl::flat_hash_set<Op> of_one = {Op::kCast, Op::kIncrement, Op::kSelect,
                                           Op::kSchedulerStep};
@@ -66,6 +71,43 @@ std::vector<OpCase> CasesOfEveryDType() {
     if (!of_one.contains(c.op)) cases.push_back(std::move(c));
   }
   return cases;
+}
+
+std::vector<LowCase> LowCases() {
+  std::vector<LowCase> cases;
+  for (const OpCase& c : CasesOfEveryDType()) {
+    for (DType dtype : {DType::kBF16, DType::kF16}) cases.emplace_back(c, dtype);
+  }
+  return cases;
+}
+
+std::string LowCaseName(const ::testing::TestParamInfo<LowCase>& info) {
+  const auto& [c, dtype] = info.param;
+  return absl::StrCat(c.name, "_", device::Name(dtype));
+}
+
+LowRun PrepareLow(const LowCase& c) {
+  const PreparedCase p = Prepare(std::get<OpCase>(c));
+  LowRun run = {std::get<DType>(c), nullptr, {}, {}};
+  if (p.graph == nullptr) return run;
+  run.graph = Share(InDType(*p.graph, run.dtype));
+  run.leaves = RandomLeaves(*run.graph, /*seed=*/17);
+  backends::reference::ReferenceBackend reference;
+  auto expected = RunOn(reference, p.graph, Widened(run.leaves));
+  EXPECT_OK(expected);
+  if (expected.ok()) run.expected = *std::move(expected);
+  return run;
+}
+
+void ExpectRounded(backends::Backend& backend, const LowRun& run, int roundings) {
+  ASSERT_OK_AND_ASSIGN(const std::vector<Buffer> outputs, RunOn(backend, run.graph, run.leaves));
+  ASSERT_EQ(outputs.size(), run.expected.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const bool is_float = run.expected[i].dtype() == DType::kF32;
+    EXPECT_EQ(outputs[i].dtype(), is_float ? run.dtype : run.expected[i].dtype());
+    EXPECT_EQ(outputs[i].shape(), run.expected[i].shape());
+    EXPECT_EQ(RoundedDifference(outputs[i], run.expected[i], roundings), "");
+  }
 }
 
 }  // namespace latentd::testing

@@ -42,12 +42,8 @@ TEST_P(OpConformance, CpuComputesWhatTheReferenceDoesInEveryInstructionSet) {
     if (backends::cpu::KernelsByName(name) == nullptr) continue;
     ASSERT_OK_AND_ASSIGN(const auto cpu,
                          backends::cpu::CpuBackend::Create({.instruction_set = name}));
-    ASSERT_OK_AND_ASSIGN(const std::vector<Buffer> outputs, RunOn(*cpu, p));
-    ASSERT_EQ(outputs.size(), expected.size());
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      EXPECT_EQ(outputs[i].shape(), expected[i].shape());
-      EXPECT_EQ(Difference("cpu", outputs[i], ToDoubles(expected[i])), "") << name;
-    }
+    SCOPED_TRACE(name);
+    ExpectOutputs("cpu", RunOn(*cpu, p), expected);
   }
 }
 

@@ -13,7 +13,6 @@ namespace {
 
 using backends::cuda::CudaBackend;
 using device::Buffer;
-using device::DType;
 
 // Null where there is no GPU.
 CudaBackend* Cuda() {
@@ -37,12 +36,7 @@ TEST_P(CudaConformance, ComputesWhatTheReferenceDoes) {
   ASSERT_NE(p.graph, nullptr);
   backends::reference::ReferenceBackend reference;
   ASSERT_OK_AND_ASSIGN(const std::vector<Buffer> expected, RunOn(reference, p));
-  ASSERT_OK_AND_ASSIGN(const std::vector<Buffer> outputs, RunOn(*Cuda(), p));
-  ASSERT_EQ(outputs.size(), expected.size());
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    EXPECT_EQ(outputs[i].shape(), expected[i].shape());
-    EXPECT_EQ(Difference("cuda", outputs[i], ToDoubles(expected[i])), "");
-  }
+  ExpectOutputs("cuda", RunOn(*Cuda(), p), expected);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, CudaConformance, ::testing::ValuesIn(AllOpCases()),
@@ -61,33 +55,15 @@ int RoundingsOnGpu(const graph::Graph& graph) {
   return roundings;
 }
 
-class CudaLowPrecision : public GpuTest<std::tuple<OpCase, DType>> {};
+class CudaLowPrecision : public GpuTest<LowCase> {};
 
 TEST_P(CudaLowPrecision, RoundsWhatIsComputedInF32) {
-  const auto& [c, dtype] = GetParam();
-  graph::GraphBuilder b;
-  c.build(b);
-  ASSERT_OK_AND_ASSIGN(const graph::Graph wide, std::move(b).Build());
-  const graph::Graph low = InDType(wide, dtype);
-  const Leaves leaves = RandomLeaves(low, /*seed=*/17);
-  backends::reference::ReferenceBackend reference;
-  ASSERT_OK_AND_ASSIGN(const std::vector<Buffer> expected,
-                       RunOn(reference, Share(wide), Widened(leaves)));
-  ASSERT_OK_AND_ASSIGN(const std::vector<Buffer> outputs, RunOn(*Cuda(), Share(low), leaves));
-  ASSERT_EQ(outputs.size(), expected.size());
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    EXPECT_EQ(outputs[i].shape(), expected[i].shape());
-    EXPECT_EQ(RoundedDifference(outputs[i], expected[i], RoundingsOnGpu(low)), "");
-  }
+  const LowRun run = PrepareLow(GetParam());
+  ASSERT_NE(run.graph, nullptr);
+  ExpectRounded(*Cuda(), run, RoundingsOnGpu(*run.graph));
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, CudaLowPrecision,
-                         ::testing::Combine(::testing::ValuesIn(CasesOfEveryDType()),
-                                            ::testing::Values(DType::kBF16, DType::kF16)),
-                         [](const auto& info) {
-                           return std::get<0>(info.param).name + "_" +
-                                  std::string(device::Name(std::get<1>(info.param)));
-                         });
+INSTANTIATE_TEST_SUITE_P(Ops, CudaLowPrecision, ::testing::ValuesIn(LowCases()), LowCaseName);
 
 }  // namespace
 }  // namespace latentd::testing
