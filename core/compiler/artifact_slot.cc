@@ -62,18 +62,18 @@ void ArtifactSlot::NoteFile(bool on_disk) {
   in_file_.reset();
 }
 
-absl::StatusOr<ArtifactSlot::Found> ArtifactSlot::Get(const Purpose& purpose) {
+absl::StatusOr<ArtifactSlot::Answer> ArtifactSlot::Get(const Purpose& purpose) {
   {
     absl::MutexLock lock(&mutex_);
     mutex_.Await(absl::Condition(this, &ArtifactSlot::IsIdle));
     if (status_.state == ArtifactState::kPresent) {
       CountLookup("memory");
-      return Found{artifact_, ArtifactSource::kMemory};
+      return Answer{artifact_, ArtifactSource::kMemory};
     }
     if (purpose.mode == GetMode::kCompile && Stands(status_.failure)) return status_.failure;
     status_.state = ArtifactState::kSearching;
   }
-  absl::StatusOr<Found> found = CatchOutOfMemory([&] { return FindOrCompile(purpose); });
+  absl::StatusOr<Answer> found = CatchOutOfMemory([&] { return FindOrCompile(purpose); });
   absl::MutexLock lock(&mutex_);
   if (found.ok()) {
     Put(found->artifact);
@@ -83,16 +83,16 @@ absl::StatusOr<ArtifactSlot::Found> ArtifactSlot::Get(const Purpose& purpose) {
   return found;
 }
 
-absl::StatusOr<ArtifactSlot::Found> ArtifactSlot::FindOrCompile(const Purpose& purpose) {
+absl::StatusOr<ArtifactSlot::Answer> ArtifactSlot::FindOrCompile(const Purpose& purpose) {
   if (ArtifactPointer found = FindOnDisk(Lookup::kCounts)) {
-    return Found{found, ArtifactSource::kDisk};
+    return Answer{found, ArtifactSource::kDisk};
   }
   RETURN_IF_ERROR(CheckMayCompile(purpose.mode));
   ASSIGN_OR_RETURN(CompileLock lock, LockForCompiling());
   // Another process may have compiled it since.
   if (lock != nullptr && services_.files.Contains(graph_.key)) {
     if (ArtifactPointer found = FindOnDisk(Lookup::kCounts)) {
-      return Found{found, ArtifactSource::kDisk};
+      return Answer{found, ArtifactSource::kDisk};
     }
   }
   ArtifactPointer artifact;
@@ -104,7 +104,7 @@ absl::StatusOr<ArtifactSlot::Found> ArtifactSlot::FindOrCompile(const Purpose& p
     ASSIGN_OR_RETURN(artifact, CompileNow());
   }
   Adopt(artifact, purpose.reason, std::move(lock));
-  return Found{std::move(artifact), ArtifactSource::kCompiled};
+  return Answer{std::move(artifact), ArtifactSource::kCompiled};
 }
 
 absl::StatusOr<ArtifactPointer> ArtifactSlot::GetToPredict() {

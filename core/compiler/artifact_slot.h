@@ -72,11 +72,11 @@ class ArtifactSlot : public std::enable_shared_from_this<ArtifactSlot> {
 
   // FAILED_PRECONDITION, reason GRAPH_COLD: purpose.mode does not allow what would have to be done;
   // COMPILE_FORBIDDEN: nor does StoreServices. Else what compiling says.
-  struct Found {
+  struct Answer {
     ArtifactPointer artifact;
     ArtifactSource source;
   };
-  absl::StatusOr<Found> Get(const Purpose& purpose) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<Answer> Get(const Purpose& purpose) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // To predict what it needs; compiles it where it has to, forbidden or not: what comes of it is
   // given to nobody who may not compile.
@@ -117,7 +117,7 @@ class ArtifactSlot : public std::enable_shared_from_this<ArtifactSlot> {
   // The file is another one than was read.
   void NoteFile(bool on_disk) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  absl::StatusOr<Found> FindOrCompile(const Purpose& purpose) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<Answer> FindOrCompile(const Purpose& purpose) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status CheckMayCompile(GetMode mode) const ABSL_LOCKS_EXCLUDED(mutex_);
   ArtifactPointer FindOnDisk(Lookup lookup) ABSL_LOCKS_EXCLUDED(mutex_);
   // Among processes; null: compile without. CANCELLED: do not compile.

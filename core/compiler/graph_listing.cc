@@ -67,7 +67,7 @@ std::vector<GraphStatus> GraphStore::List() const {
 }
 
 absl::StatusOr<GraphStatus> GraphStore::Find(absl::string_view id) const {
-  ASSIGN_OR_RETURN(const Named named, Resolve(id));
+  ASSIGN_OR_RETURN(const GraphEntry named, Resolve(id));
   const std::optional<cache::EntryInfo> on_disk = services_.files.FindInfo(named.key());
   if (named.graph != nullptr) return StatusOf(*named.graph, on_disk ? &*on_disk : nullptr);
   if (on_disk.has_value()) return StatusOf(*on_disk);

@@ -34,9 +34,9 @@ GraphHandle GraphStore::Declare(const GraphSpec& spec) {
       spec, {std::move(key), id, spec.label, spec.graph, graph::GraphBytes(*spec.graph), backend});
 }
 
-absl::StatusOr<GraphStore::Named> GraphStore::Resolve(absl::string_view id) const {
+absl::StatusOr<GraphStore::GraphEntry> GraphStore::Resolve(absl::string_view id) const {
   if (const std::optional<Digest> digest = Digest::FromString(id)) {
-    if (const auto graph = instances_.Find(*digest)) return Named{graph->artifact, graph};
+    if (const auto graph = instances_.Find(*digest)) return GraphEntry{graph->artifact, graph};
     for (const cache::EntryInfo& info : services_.files.List()) {
       if (info.digest == *digest) return Resolve(GraphKey::FromText(info.key));
     }
@@ -45,7 +45,7 @@ absl::StatusOr<GraphStore::Named> GraphStore::Resolve(absl::string_view id) cons
                     "NO_SUCH_GRAPH");
 }
 
-GraphStore::Named GraphStore::Resolve(const GraphKey& key) const {
+GraphStore::GraphEntry GraphStore::Resolve(const GraphKey& key) const {
   const Digest id = key.ToDigest();
   if (const auto graph = instances_.Find(id)) return {graph->artifact, graph};
   GraphDefinition only_key{key, id, {}, nullptr, 0, backend_};
@@ -68,7 +68,7 @@ absl::Status GraphStore::CheckKey(const GraphKey& key) const {
 }
 
 absl::Status GraphStore::Save(absl::string_view id) {
-  ASSIGN_OR_RETURN(const Named named, Resolve(id));
+  ASSIGN_OR_RETURN(const GraphEntry named, Resolve(id));
   if (services_.files.Contains(named.key())) return absl::OkStatus();
   const ArtifactPointer artifact = named.artifact->InMemory();
   if (artifact != nullptr) return named.artifact->Write(*artifact);
@@ -76,7 +76,7 @@ absl::Status GraphStore::Save(absl::string_view id) {
 }
 
 absl::Status GraphStore::Load(absl::string_view id) {
-  ASSIGN_OR_RETURN(const Named named, Resolve(id));
+  ASSIGN_OR_RETURN(const GraphEntry named, Resolve(id));
   if (named.graph == nullptr) {
     return Refuse(absl::StrCat("nothing that is served wants graph ", id), "NOT_SERVED");
   }
@@ -94,7 +94,7 @@ absl::Status GraphStore::Load(absl::string_view id) {
 }
 
 absl::Status GraphStore::Verify(absl::string_view id) {
-  ASSIGN_OR_RETURN(const Named named, Resolve(id));
+  ASSIGN_OR_RETURN(const GraphEntry named, Resolve(id));
   const GraphDefinition& graph = named.artifact->graph();
   const auto artifact = services_.files.Check(graph.key, graph.graph.get());
   absl::Status status = artifact.status();
@@ -113,7 +113,7 @@ absl::Status GraphStore::Verify(absl::string_view id) {
 }
 
 absl::Status GraphStore::Evict(absl::string_view id, Tier tier, bool force) {
-  ASSIGN_OR_RETURN(const Named named, Resolve(id));
+  ASSIGN_OR_RETURN(const GraphEntry named, Resolve(id));
   if (!force && named.artifact->status().pinned) {
     return Refuse(absl::StrCat("graph ", id, " is pinned"), "PINNED");
   }
@@ -130,12 +130,12 @@ absl::Status GraphStore::Evict(absl::string_view id, Tier tier, bool force) {
 }
 
 absl::Status GraphStore::SetPinned(absl::string_view id, bool pinned) {
-  ASSIGN_OR_RETURN(const Named named, Resolve(id));
+  ASSIGN_OR_RETURN(const GraphEntry named, Resolve(id));
   return named.artifact->SetPinned(pinned);
 }
 
 absl::StatusOr<std::string> GraphStore::Export(absl::string_view id) {
-  ASSIGN_OR_RETURN(const Named named, Resolve(id));
+  ASSIGN_OR_RETURN(const GraphEntry named, Resolve(id));
   if (const auto artifact = named.artifact->InMemory()) return WriteArtifact(*artifact);
   const absl::StatusOr<ArtifactPointer> artifact = services_.files.Check(named.key(), nullptr);
   if (artifact.ok()) return WriteArtifact(**artifact);
@@ -146,7 +146,7 @@ absl::StatusOr<std::string> GraphStore::Export(absl::string_view id) {
 absl::Status GraphStore::Import(const ArtifactPointer& artifact) {
   const GraphKey& key = artifact->key;
   RETURN_IF_ERROR(CheckKey(key));
-  const Named named = Resolve(key);
+  const GraphEntry named = Resolve(key);
   if (named.graph != nullptr) {
     RETURN_IF_ERROR(CheckSamePorts(*named.artifact->graph().graph, *artifact->graph));
   }

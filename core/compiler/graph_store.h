@@ -131,15 +131,15 @@ class GraphStore {
  private:
   using GraphPointer = std::shared_ptr<KnownGraph>;
   // What an id names: if nobody declared it, a slot for what is on disk, without a graph.
-  struct Named {
+  struct GraphEntry {
     std::shared_ptr<ArtifactSlot> artifact;
     GraphPointer graph;  // may be null
 
     const GraphKey& key() const { return artifact->graph().key; }
   };
 
-  absl::StatusOr<Named> Resolve(absl::string_view id) const;
-  Named Resolve(const GraphKey& key) const;
+  absl::StatusOr<GraphEntry> Resolve(absl::string_view id) const;
+  GraphEntry Resolve(const GraphKey& key) const;
   const backends::Backend& BackendOf(const GraphKey& key) const;
   // FAILED_PRECONDITION: an artifact with that key runs elsewhere, and what differs.
   absl::Status CheckKey(const GraphKey& key) const;

@@ -248,7 +248,7 @@ absl::StatusOr<ExecutablePointer> InstanceCache::FindAndLoad(const DeclaredGraph
   ArtifactSlot& artifact = *graph.graph->artifact;
   const absl::Time begin = services_.clock.Monotonic();
   absl::StatusOr<ExecutablePointer> loaded;
-  ArtifactSlot::Found found;
+  ArtifactSlot::Answer found;
   // What came from the disk may be bad in a way that no checksum shows.
   do {
     tried = false;
