@@ -11,7 +11,6 @@
 #include "absl/functional/function_ref.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 
@@ -139,59 +138,6 @@ class PngReader {
   size_t row_bytes_ = 0;
 };
 
-class PngWriter {
- public:
-  PngWriter()
-      : png_(png_create_write_struct_2(PNG_LIBPNG_VER_STRING, &complaint_, OnError, OnWarning,
-                                       &complaint_, Allocate, Free)),
-        info_(png_ == nullptr ? nullptr : png_create_info_struct(png_)) {}
-  ~PngWriter() { png_destroy_write_struct(&png_, &info_); }
-  PngWriter(const PngWriter&) = delete;
-  PngWriter& operator=(const PngWriter&) = delete;
-
-  absl::StatusOr<std::string> Write(const Image& image, std::string parameters) {
-    if (info_ == nullptr) return OutOfMemoryError("no memory to write a PNG");
-    const bool written = Guarded(png_, [&] {
-      WriteHeader(image, parameters);
-      for (int y = 0; y < image.height; ++y) {
-        png_write_row(png_, image.rgb.data() + size_t{3} * image.width * y);
-      }
-      png_write_end(png_, nullptr);
-    });
-    if (written) return std::move(bytes_);
-    if (complaint_.out_of_memory) return OutOfMemoryError("no memory to write a PNG");
-    return absl::InvalidArgumentError(absl::StrCat("libpng refuses: ", complaint_.text));
-  }
-
- private:
-  void WriteHeader(const Image& image, std::string& parameters) {
-    png_set_write_fn(
-        png_, this,
-        [](png_structp png, png_bytep from, size_t count) {
-          auto* writer = static_cast<PngWriter*>(png_get_io_ptr(png));
-          writer->bytes_.append(reinterpret_cast<const char*>(from), count);
-        },
-        [](png_structp) {});
-    png_set_IHDR(png_, info_, image.width, image.height, 8, PNG_COLOR_TYPE_RGB, PNG_INTERLACE_NONE,
-                 PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
-    if (!parameters.empty()) {
-      char keyword[] = "parameters";
-      png_text text = {};
-      text.compression = PNG_ITXT_COMPRESSION_NONE;
-      text.key = keyword;
-      text.text = parameters.data();
-      text.itxt_length = parameters.size();
-      png_set_text(png_, info_, &text, 1);
-    }
-    png_write_info(png_, info_);
-  }
-
-  Complaint complaint_;
-  png_structp png_;
-  png_infop info_;
-  std::string bytes_;
-};
-
 }  // namespace
 
 bool IsPng(absl::string_view bytes) { return absl::StartsWith(bytes, kSignature); }
@@ -201,10 +147,5 @@ absl::StatusOr<Dimensions> ReadPngDimensions(absl::string_view bytes) {
 }
 
 absl::StatusOr<Image> DecodePng(absl::string_view bytes) { return PngReader(bytes).Read(); }
-
-absl::StatusOr<std::string> EncodePng(const Image& image, absl::string_view parameters) {
-  return PngWriter().Write(
-      image, absl::StrReplaceAll(parameters, {{absl::string_view("\0", 1), "\uFFFD"}}));
-}
 
 }  // namespace latentd::image

@@ -1,4 +1,5 @@
-// PNG, through libpng. Its errors jump (setjmp); nothing of that leaves png.cc.
+// PNG: read by libpng, whose errors jump (setjmp), and nothing of that leaves png.cc; written in
+// png_encode.cc.
 //
 // Thread-safe: free functions without state.
 #pragma once
