@@ -1,10 +1,10 @@
 // Group norm of images, with what UNets put before and after it.
 //
-// On Hopper one launch, where an NHWC image fits into its multiprocessors' own memory. Else two: the
-// moments of groups, for which many blocks share a group, then the result. What
-// comes of a row is the same whatever rows are beside it. Statistics are in f32, by Chan's merging.
-// Where every pixel (NHWC) or every channel (NCHW) begins at a multiple of 16 bytes, 16 bytes are
-// read and written at a time.
+// On Hopper one launch, where an NHWC image fits into its multiprocessors' own memory. Else two:
+// the moments of groups, for which many blocks share a group, then the result. What comes of a row
+// is the same whatever rows are beside it. Statistics are in f32, by Chan's merging. Where every
+// pixel (NHWC) or every channel (NCHW) begins at a multiple of 16 bytes, 16 bytes are read and
+// written at a time.
 #pragma once
 
 #include <cuda_runtime_api.h>
