@@ -106,7 +106,7 @@ absl::StatusOr<GraphHandle> ModelGraphs::Sample(int height, int width, IfUnknown
 }
 
 bool ModelGraphs::has_decode_fallback() const {
-  return PrecisionOf(options_.precision, "vae_decoder", configs_.vae).dtype != DType::kF32;
+  return PrecisionOf(options_.precision, "vae_decoder", configs_.vae).dtype == DType::kF16;
 }
 
 absl::StatusOr<GraphHandle> ModelGraphs::DecodeFallback(int height, int width, IfUnknown unknown) {

@@ -78,14 +78,22 @@ std::vector<std::string> Declared(const ComponentDTypes& precision) {
   return lines;
 }
 
-TEST(LesserPrecision, ComesWithAFallbackForTheDecoderInF32) {
-  const std::vector<std::string> lines = Declared(All(DType::kBF16));
+TEST(LesserPrecision, ComesWithAFallbackForTheDecoderInF16) {
+  const std::vector<std::string> lines = Declared(kAllF16);
   EXPECT_EQ(lines.size(), 10u);
+  EXPECT_THAT(lines, IsSupersetOf(
+                         {"text_encoder_2 rows 1 f16", "unet_base request rows 1 f16",
+                          "unet_refiner step 72x64 rows 2 f16", "vae_decoder 72x64 rows 1 f16",
+                          "vae_decoder 72x64 rows 1 fallback", "vae_encoder sample 72x64 rows 1"}));
+}
+
+TEST(LesserPrecision, NeedsNoFallbackInBf16WhichOverflowsWhereF32Does) {
+  const std::vector<std::string> lines = Declared(All(DType::kBF16));
+  EXPECT_EQ(lines.size(), 9u);
   EXPECT_THAT(lines,
               IsSupersetOf({"text_encoder_2 rows 1 bf16", "unet_base request rows 1 bf16",
                             "unet_refiner step 72x64 rows 2 bf16", "vae_decoder 72x64 rows 1 bf16",
-                            "vae_decoder 72x64 rows 1 fallback", "vae_encoder 72x64 rows 1 bf16",
-                            "vae_encoder sample 72x64 rows 1"}));
+                            "vae_encoder 72x64 rows 1 bf16", "vae_encoder sample 72x64 rows 1"}));
 }
 
 TEST(LesserPrecision, HasNoFallbackWhereTheDecoderIsInF32) {
