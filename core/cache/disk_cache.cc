@@ -100,10 +100,14 @@ absl::StatusOr<Entry> DiskCache::Verify(Kind kind, absl::string_view key) {
   return Load(kind, key);
 }
 
-absl::Status DiskCache::SetAside(Kind kind, absl::string_view key) {
+absl::Status DiskCache::SetAside(Kind kind, absl::string_view key, const Digest& payload) {
   metrics_.corrupt.Increment();
   const auto lock = files_.Acquire();
-  if (!Contains(kind, key)) return absl::OkStatus();
+  const std::optional<EntryInfo> there = Find(kind, key);
+  if (!there.has_value()) return absl::OkStatus();
+  if (there->payload_digest != payload) {
+    return absl::AbortedError("another entry has been written in its place");
+  }
   return Quarantine(lock, kind, DigestOf(key));
 }
 
@@ -127,7 +131,7 @@ absl::StatusOr<Entry> DiskCache::Peek(Kind kind, absl::string_view key) const {
   if (entry.kind != kind || entry.key != key) {
     return absl::DataLossError("it holds another entry than its name says");
   }
-  return Entry(std::move(file), entry.payload);
+  return Entry(std::move(file), entry);
 }
 
 absl::StatusOr<Entry> DiskCache::Load(Kind kind, absl::string_view key) {
@@ -317,6 +321,7 @@ std::optional<EntryInfo> DiskCache::Describe(Kind kind, const StoredFile& file) 
   return EntryInfo{kind,
                    digest,
                    std::string(entry->key),
+                   entry->payload_digest,
                    file.bytes,
                    std::min(file.last_use, clock_.Wall()),
                    file.pinned};

@@ -53,22 +53,25 @@ namespace latentd::cache {
 // Bytes of one entry, mapped. Copies share the mapping.
 class Entry {
  public:
-  Entry(std::shared_ptr<const MappedFile> file, absl::string_view payload)
-      : file_(std::move(file)), payload_(payload) {}
+  Entry(std::shared_ptr<const MappedFile> file, const ParsedEntry& parsed)
+      : file_(std::move(file)), payload_(parsed.payload), payload_digest_(parsed.payload_digest) {}
 
   // Aligned to 4096 bytes.
   absl::string_view payload() const { return payload_; }
+  const Digest& payload_digest() const { return payload_digest_; }
   std::shared_ptr<const void> owner() const { return file_; }
 
  private:
   std::shared_ptr<const MappedFile> file_;
   absl::string_view payload_;
+  Digest payload_digest_;
 };
 
 struct EntryInfo {
   Kind kind = Kind::kArtifact;
   Digest digest;  // of the key: what names the file
   std::string key;
+  Digest payload_digest;
   int64_t bytes = 0;  // of the file
   absl::Time last_use;
   bool pinned = false;
@@ -102,9 +105,10 @@ class DiskCache {
   // As Verify, without consequences: what is damaged stays where it is and is not counted.
   absl::StatusOr<Entry> Peek(Kind kind, absl::string_view key) const;
 
-  // To quarantine with an entry whose payload is damaged in a way that only its reader sees. OK too
-  // if there is none.
-  absl::Status SetAside(Kind kind, absl::string_view key);
+  // To quarantine with an entry whose payload, which has that digest, is damaged in a way that only
+  // its reader sees. OK too if there is none. ABORTED: it has been replaced since it was read, and
+  // what is there now stays.
+  absl::Status SetAside(Kind kind, absl::string_view key, const Digest& payload);
 
   // Replaces what is there. RESOURCE_EXHAUSTED: no room on the disk, or in the budget beside what
   // may not be evicted for it; nothing was evicted then. PERMISSION_DENIED, UNAVAILABLE: cannot be

@@ -100,7 +100,8 @@ absl::StatusOr<Fields> CheckedFields(absl::string_view file) {
 }
 
 ParsedEntry Parsed(const Fields& fields, absl::string_view file) {
-  return {static_cast<Kind>(fields.kind), fields.key, file.substr(HeadBytes(fields.key.size()))};
+  return {static_cast<Kind>(fields.kind), fields.key, file.substr(HeadBytes(fields.key.size())),
+          fields.payload_digest};
 }
 
 }  // namespace

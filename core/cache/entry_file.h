@@ -30,6 +30,7 @@ struct ParsedEntry {
   Kind kind = Kind::kArtifact;
   absl::string_view key;
   absl::string_view payload;
+  Digest payload_digest;  // as the head says
 };
 
 // Everything before the payload. REQUIRES: key.size() <= kMaxKeyBytes.

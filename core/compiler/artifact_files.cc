@@ -8,34 +8,46 @@
 
 namespace latentd::compiler {
 
-absl::StatusOr<ArtifactPointer> ArtifactFiles::Read(const GraphDefinition& graph) {
+namespace {
+
+// From a copy, so that nobody who cuts the file short does it under the parser.
+absl::StatusOr<ArtifactPointer> Parse(const GraphKey& key, const graph::Graph* declared,
+                                      const cache::Entry& entry) {
+  ASSIGN_OR_RETURN(ArtifactPointer artifact, ParsePayload(key, std::string(entry.payload())));
+  if (declared != nullptr) RETURN_IF_ERROR(CheckSamePorts(*declared, *artifact->graph));
+  return artifact;
+}
+
+}  // namespace
+
+absl::StatusOr<StoredArtifact> ArtifactFiles::Read(const GraphDefinition& graph) {
   if (!available()) return absl::NotFoundError("there is no disk cache");
-  absl::StatusOr<ArtifactPointer> artifact =
-      Parse(graph.key, graph.graph.get(), disk_->Read(kKind, graph.key.ToText()));
+  absl::StatusOr<StoredArtifact> artifact = ReadSound(
+      graph.key, graph.graph.get(), [&] { return disk_->Read(kKind, graph.key.ToText()); });
   return absl::IsNotFound(artifact.status()) ? WhyNot(graph.key) : std::move(artifact);
 }
 
-absl::StatusOr<ArtifactPointer> ArtifactFiles::Check(const GraphKey& key,
-                                                     const graph::Graph* declared) const {
+absl::StatusOr<StoredArtifact> ArtifactFiles::Check(const GraphKey& key,
+                                                    const graph::Graph* declared) const {
   if (!available())
     return WithReason(absl::NotFoundError("there is no disk cache"), "NO_DISK_CACHE");
-  return Parse(key, declared, disk_->Verify(kKind, key.ToText()));
+  return ReadSound(key, declared, [&] { return disk_->Verify(kKind, key.ToText()); });
 }
 
-absl::StatusOr<ArtifactPointer> ArtifactFiles::Parse(
-    const GraphKey& key, const graph::Graph* declared,
-    const absl::StatusOr<cache::Entry>& entry) const {
-  if (!entry.ok()) return entry.status();
-  // From a copy, so that nobody who cuts the file short does it under the parser.
-  absl::StatusOr<ArtifactPointer> artifact = ParsePayload(key, std::string(entry->payload()));
-  absl::Status status = artifact.status();
-  if (status.ok() && declared != nullptr) status = CheckSamePorts(*declared, *(*artifact)->graph);
-  if (status.ok()) return artifact;
-  if (!absl::IsDataLoss(status)) return status;
-  const absl::Status aside = SetAside(key);
-  return absl::DataLossError(absl::StrCat(
-      status.message(),
-      aside.ok() ? "; it is in quarantine now" : "; it cannot be set aside: ", aside.message()));
+absl::StatusOr<StoredArtifact> ArtifactFiles::ReadSound(const GraphKey& key,
+                                                        const graph::Graph* declared,
+                                                        ReadEntry read) const {
+  while (true) {
+    ASSIGN_OR_RETURN(const cache::Entry entry, read());
+    absl::StatusOr<ArtifactPointer> artifact = Parse(key, declared, entry);
+    if (artifact.ok()) return StoredArtifact{*std::move(artifact), entry.payload_digest()};
+    if (!absl::IsDataLoss(artifact.status())) return artifact.status();
+    const absl::Status aside = SetAside(key, entry.payload_digest());
+    if (absl::IsAborted(aside)) continue;
+    return absl::DataLossError(absl::StrCat(
+        artifact.status().message(),
+        aside.ok() ? "; it is in quarantine now" : "; it cannot be set aside: ", aside.message()));
+  }
 }
 
 // Another build's or machine's artifact of the same graph is the reason that operators look for.
@@ -54,8 +66,8 @@ absl::Status ArtifactFiles::Write(const Artifact& artifact) {
   return WithReason(absl::FailedPreconditionError("there is no disk cache"), "NO_DISK_CACHE");
 }
 
-absl::Status ArtifactFiles::SetAside(const GraphKey& key) const {
-  return available() ? disk_->SetAside(kKind, key.ToText()) : absl::OkStatus();
+absl::Status ArtifactFiles::SetAside(const GraphKey& key, const Digest& payload) const {
+  return available() ? disk_->SetAside(kKind, key.ToText(), payload) : absl::OkStatus();
 }
 
 absl::Status ArtifactFiles::Remove(const GraphKey& key) {

@@ -11,15 +11,23 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "core/base/digest.h"
 #include "core/cache/disk_cache.h"
 #include "core/compiler/artifact.h"
 #include "core/compiler/graph_spec.h"
 
 namespace latentd::compiler {
+
+// An artifact, and which bytes say it.
+struct StoredArtifact {
+  ArtifactPointer artifact;
+  Digest payload;
+};
 
 class ArtifactFiles {
  public:
@@ -31,12 +39,12 @@ class ArtifactFiles {
   // Marks it as used. NOT_FOUND: there is none; FAILED_PRECONDITION: only one that another build,
   // version or machine made, and what differs; DATA_LOSS: damaged, and in quarantine now; else why
   // it cannot be read.
-  absl::StatusOr<ArtifactPointer> Read(const GraphDefinition& graph);
+  absl::StatusOr<StoredArtifact> Read(const GraphDefinition& graph);
 
   // Reads it again and checks everything but the plan, without marking it used; `declared` may be
   // null. NOT_FOUND; DATA_LOSS: damaged, and in quarantine now; FAILED_PRECONDITION: of another
   // version.
-  absl::StatusOr<ArtifactPointer> Check(const GraphKey& key, const graph::Graph* declared) const;
+  absl::StatusOr<StoredArtifact> Check(const GraphKey& key, const graph::Graph* declared) const;
 
   // As DiskCache::LockKey. REQUIRES: available().
   absl::StatusOr<cache::KeyLock> Lock(const GraphKey& key, absl::Duration wait,
@@ -46,8 +54,9 @@ class ArtifactFiles {
 
   // FAILED_PRECONDITION, reason NO_DISK_CACHE, without a disk cache.
   absl::Status Write(const Artifact& artifact);
-  // To quarantine with it. These are OK where there is none, too.
-  absl::Status SetAside(const GraphKey& key) const;
+  // To quarantine with it, unless another has been written in its place since that payload was
+  // read: ABORTED. These are OK where there is none, too.
+  absl::Status SetAside(const GraphKey& key, const Digest& payload) const;
   absl::Status Remove(const GraphKey& key);
   absl::Status SetPinned(const GraphKey& key, bool pinned);
 
@@ -64,8 +73,10 @@ class ArtifactFiles {
   absl::StatusOr<PayloadHead> Describe(const GraphKey& key) const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  absl::StatusOr<ArtifactPointer> Parse(const GraphKey& key, const graph::Graph* declared,
-                                        const absl::StatusOr<cache::Entry>& entry) const;
+  using ReadEntry = absl::FunctionRef<absl::StatusOr<cache::Entry>()>;
+  // What is damaged goes to quarantine; what has been written in its place meanwhile is read.
+  absl::StatusOr<StoredArtifact> ReadSound(const GraphKey& key, const graph::Graph* declared,
+                                           ReadEntry read) const;
   absl::Status WhyNot(const GraphKey& key) const;
 
   static constexpr cache::Kind kKind = cache::Kind::kArtifact;

@@ -163,21 +163,29 @@ ArtifactPointer ArtifactSlot::FindOnDisk(Lookup lookup) {
     absl::MutexLock lock(&mutex_);
     if (unusable_) return nullptr;
   }
-  const absl::StatusOr<ArtifactPointer> found = services_.files.Read(graph_);
+  const absl::StatusOr<ArtifactPointer> found = ReadFile();
   const bool wrong = !found.ok() && !absl::IsNotFound(found.status());
   if (lookup == Lookup::kCounts || wrong) CountLookup(ResultOf(found.status()));
   if (absl::IsFailedPrecondition(found.status())) {
     services_.registry.GetCounter(metrics::kGraphCacheLoadFailures, {"incompatible"}).Increment();
   }
   if (wrong) Warn(absl::StrCat(": ", found.status().message()));
+  return found.value_or(nullptr);
+}
+
+// What is noted is what was read: nobody here writes the file in between.
+absl::StatusOr<ArtifactPointer> ArtifactSlot::ReadFile() {
+  absl::MutexLock reading(&file_);
+  const absl::StatusOr<StoredArtifact> found = services_.files.Read(graph_);
   absl::MutexLock lock(&mutex_);
   status_.on_disk = found.ok();
   if (!found.ok()) {
-    status_.miss = wrong ? std::string(found.status().message()) : "";
-    return nullptr;
+    status_.miss = absl::IsNotFound(found.status()) ? "" : std::string(found.status().message());
+    return found.status();
   }
-  in_file_ = *found;
-  return *found;
+  in_file_ = found->artifact;
+  payload_ = found->payload;
+  return found->artifact;
 }
 
 absl::StatusOr<ArtifactPointer> ArtifactSlot::CompileNow() {
@@ -225,6 +233,7 @@ bool ArtifactSlot::Discard(const ArtifactPointer& bad, const absl::Status& why) 
   absl::Status aside;
   {
     absl::MutexLock changing(&file_);
+    Digest payload;
     {
       absl::MutexLock lock(&mutex_);
       if (artifact_ == bad && compiled_here_) return false;
@@ -234,12 +243,19 @@ bool ArtifactSlot::Discard(const ArtifactPointer& bad, const absl::Status& why) 
         Rest();
       }
       if (in_file_.lock() != bad) return true;
+      payload = payload_;
       NoteFile(/*on_disk=*/false);
       unusable_ = true;
       status_.miss = absl::StrCat("what was on disk does not load: ", why.message());
     }
     CountLookup("corrupt");
-    aside = services_.files.SetAside(graph_.key);
+    aside = services_.files.SetAside(graph_.key, payload);
+    if (absl::IsAborted(aside)) {  // by another process
+      absl::MutexLock lock(&mutex_);
+      NoteFile(/*on_disk=*/true);
+      status_.miss.clear();
+      return true;
+    }
   }
   Warn(absl::StrCat(" on disk does not load: ", why.message(),
                     aside.ok() ? "" : "; it cannot be set aside: ", aside.message()));

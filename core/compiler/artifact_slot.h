@@ -119,7 +119,8 @@ class ArtifactSlot : public std::enable_shared_from_this<ArtifactSlot> {
 
   absl::StatusOr<Answer> FindOrCompile(const Purpose& purpose) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status CheckMayCompile(GetMode mode) const ABSL_LOCKS_EXCLUDED(mutex_);
-  ArtifactPointer FindOnDisk(Lookup lookup) ABSL_LOCKS_EXCLUDED(mutex_);
+  ArtifactPointer FindOnDisk(Lookup lookup) ABSL_LOCKS_EXCLUDED(file_, mutex_);
+  absl::StatusOr<ArtifactPointer> ReadFile() ABSL_LOCKS_EXCLUDED(file_, mutex_);
   // Among processes; null: compile without. CANCELLED: do not compile.
   absl::StatusOr<CompileLock> LockForCompiling() const;
   absl::StatusOr<ArtifactPointer> CompileNow() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -132,13 +133,14 @@ class ArtifactSlot : public std::enable_shared_from_this<ArtifactSlot> {
 
   const GraphDefinition graph_;
   StoreServices& services_;
-  absl::Mutex file_;  // who writes the file or sets it aside; taken before mutex_
+  absl::Mutex file_;  // who reads the file, writes it or sets it aside; taken before mutex_
   mutable absl::Mutex mutex_;
   ArtifactStatus status_ ABSL_GUARDED_BY(mutex_);
   ArtifactPointer artifact_ ABSL_GUARDED_BY(mutex_);
   bool planned_ ABSL_GUARDED_BY(mutex_) = false;  // it is of a prediction
   bool compiled_here_ ABSL_GUARDED_BY(mutex_) = false;
   std::weak_ptr<const Artifact> in_file_ ABSL_GUARDED_BY(mutex_);  // read from there
+  Digest payload_ ABSL_GUARDED_BY(mutex_);                         // of that
   // What is in the file did not load; it is not read again, though it may still be there.
   bool unusable_ ABSL_GUARDED_BY(mutex_) = false;
 };

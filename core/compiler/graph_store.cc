@@ -93,16 +93,23 @@ absl::Status GraphStore::Load(absl::string_view id) {
   return absl::OkStatus();
 }
 
+absl::Status GraphStore::CheckFile(const GraphDefinition& graph) const {
+  while (true) {
+    ASSIGN_OR_RETURN(const StoredArtifact stored,
+                     services_.files.Check(graph.key, graph.graph.get()));
+    RETURN_IF_ERROR(CheckKey(graph.key));
+    const Artifact& artifact = *stored.artifact;
+    const absl::Status status = BackendOf(graph.key).CheckPlan(*artifact.graph, artifact.plan);
+    if (!absl::IsDataLoss(status)) return status;
+    const absl::Status aside = services_.files.SetAside(graph.key, stored.payload);
+    if (aside.ok()) return status;
+    if (!absl::IsAborted(aside)) return aside;
+  }
+}
+
 absl::Status GraphStore::Verify(absl::string_view id) {
   ASSIGN_OR_RETURN(const GraphEntry named, Resolve(id));
-  const GraphDefinition& graph = named.artifact->graph();
-  const auto artifact = services_.files.Check(graph.key, graph.graph.get());
-  absl::Status status = artifact.status();
-  if (status.ok()) {
-    RETURN_IF_ERROR(CheckKey(graph.key));
-    status = BackendOf(graph.key).CheckPlan(*(*artifact)->graph, (*artifact)->plan);
-    if (absl::IsDataLoss(status)) RETURN_IF_ERROR(services_.files.SetAside(graph.key));
-  }
+  const absl::Status status = CheckFile(named.artifact->graph());
   const bool gone = absl::IsNotFound(status) || absl::IsDataLoss(status);
   if (!gone && !status.ok()) return status;  // it could not be checked
   named.artifact->NoteOnDisk(!gone);
@@ -137,9 +144,9 @@ absl::Status GraphStore::SetPinned(absl::string_view id, bool pinned) {
 absl::StatusOr<std::string> GraphStore::Export(absl::string_view id) {
   ASSIGN_OR_RETURN(const GraphEntry named, Resolve(id));
   if (const auto artifact = named.artifact->InMemory()) return WriteArtifact(*artifact);
-  const absl::StatusOr<ArtifactPointer> artifact = services_.files.Check(named.key(), nullptr);
-  if (artifact.ok()) return WriteArtifact(**artifact);
-  if (!absl::IsNotFound(artifact.status())) return artifact.status();
+  const absl::StatusOr<StoredArtifact> stored = services_.files.Check(named.key(), nullptr);
+  if (stored.ok()) return WriteArtifact(*stored->artifact);
+  if (!absl::IsNotFound(stored.status())) return stored.status();
   return Refuse(absl::StrCat("graph ", id, " is not compiled"), "NOT_COMPILED");
 }
 

@@ -143,6 +143,8 @@ class GraphStore {
   const backends::Backend& BackendOf(const GraphKey& key) const;
   // FAILED_PRECONDITION: an artifact with that key runs elsewhere, and what differs.
   absl::Status CheckKey(const GraphKey& key) const;
+  // As Verify.
+  absl::Status CheckFile(const GraphDefinition& graph) const;
   // `on_disk`: its file, as it is now; null: there is none.
   GraphStatus StatusOf(const KnownGraph& graph, const cache::EntryInfo* on_disk) const;
   GraphStatus StatusOf(const cache::EntryInfo& on_disk) const;

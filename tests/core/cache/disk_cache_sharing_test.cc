@@ -274,5 +274,15 @@ TEST_F(DiskCacheSharingTest, SurvivesKillsAtAnyInstant) {
   EXPECT_EQ(LoadFailures("corrupt") + LoadFailures("unreadable"), 0);
 }
 
+TEST_F(DiskCacheSharingTest, WhatHasBeenWrittenInPlaceOfWhatIsRefusedStays) {
+  const auto cache = Open(), other = Open();
+  ASSERT_OK(cache->Write(Kind::kArtifact, "key", "not an artifact"));
+  ASSERT_OK_AND_ASSIGN(const Entry refused, cache->Read(Kind::kArtifact, "key"));
+  ASSERT_OK(other->Write(Kind::kArtifact, "key", "an artifact"));
+  EXPECT_THAT(cache->SetAside(Kind::kArtifact, "key", refused.payload_digest()),
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("in its place")));
+  EXPECT_OK(cache->Read(Kind::kArtifact, "key"));
+}
+
 }  // namespace
 }  // namespace latentd::cache

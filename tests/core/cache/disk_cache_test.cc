@@ -127,11 +127,12 @@ TEST_F(DiskCacheTest, SetsADamagedFileAsideAndReportsItOnce) {
 TEST_F(DiskCacheTest, SetsAsideWhatItsReaderRefuses) {
   const auto cache = Open();
   ASSERT_OK(cache->Write(Kind::kArtifact, "key", "not an artifact"));
-  ASSERT_OK(cache->SetAside(Kind::kArtifact, "key"));
+  ASSERT_OK(cache->SetAside(Kind::kArtifact, "key", DigestOf("not an artifact")));
   EXPECT_TRUE(std::filesystem::exists(QuarantineFile("key")));
   EXPECT_FALSE(cache->Contains(Kind::kArtifact, "key"));
   EXPECT_EQ(LoadFailures("corrupt"), 1);
-  EXPECT_OK(cache->SetAside(Kind::kArtifact, "key"));  // as after another process
+  // As after another process.
+  EXPECT_OK(cache->SetAside(Kind::kArtifact, "key", DigestOf("not an artifact")));
 }
 
 TEST_F(DiskCacheTest, VerifyFindsDamageAndDoesNotMarkAsUsed) {

@@ -39,6 +39,7 @@ class FakeBackend : public backends::Backend {
   }
 
   absl::Status CheckPlan(const graph::Graph& graph, const backends::Plan& plan) const override {
+    if (on_check) on_check();
     if (!check_status.ok()) return check_status;
     if (plan.bytes == absl::StrCat("plan of ", graph.size())) return absl::OkStatus();
     return absl::DataLossError("the plan is another graph's");
@@ -79,7 +80,7 @@ class FakeBackend : public backends::Backend {
   std::atomic<int> loads = 0;
   std::string fingerprint = "fake 1";
   absl::Status plan_status, load_status, check_status;
-  std::function<void()> on_plan, on_load;
+  std::function<void()> on_plan, on_load, on_check;
   std::function<absl::Status(absl::Span<const device::ConstBuffer>)> on_run;
   size_t own_bytes = 100;
   std::vector<const void*> held_weights;  // of what is loaded next

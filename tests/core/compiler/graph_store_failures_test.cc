@@ -1,6 +1,8 @@
 // Whose fault a failure is: what becomes of the artifact on disk, and what is tried again.
 #include <filesystem>
+#include <functional>
 #include <iterator>
+#include <utility>
 
 #include "tests/core/compiler/graph_store_fixture.h"
 
@@ -24,6 +26,13 @@ class GraphStoreFailuresTest : public GraphStoreFixture {
   static bool IsEmptyDirectory(const std::string& path) {
     std::error_code error;
     return std::filesystem::is_empty(path, error) || error;
+  }
+  // In the place of the artifact, with every checksum right.
+  void PutDamaged(std::string plan, int64_t size = 4) {
+    Process process(backend, clock, directory.path());
+    ASSERT_OK(process.disk().Write(cache::Kind::kArtifact,
+                                   KeyOf(SiluGraph(4), backend, {}).ToText(),
+                                   Payload(SiluGraph(size), std::move(plan))));
   }
   bool IsKept(Process& process, const GraphHandle& graph) {
     const std::string id = GraphStore::IdOf(graph);
@@ -126,6 +135,59 @@ TEST_F(GraphStoreFailuresTest, WhatCameInThePlaceOfADamagedPlanStays) {
   EXPECT_OK(process->Get(graph));
   EXPECT_EQ(backend.plans, 0);
   EXPECT_TRUE(IsKept(process, graph));
+}
+
+TEST_F(GraphStoreFailuresTest, WhatAnotherProcessPutInThePlaceOfADamagedPlanStays) {
+  Process process(backend, clock, directory.path()), other(backend, clock, directory.path());
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
+  ASSERT_OK_AND_ASSIGN(const std::string sound, process->Export(GraphStore::IdOf(graph)));
+  PutDamaged("plan of 9");
+  backend.on_load = [&] {
+    if (backend.loads == 1) {
+      EXPECT_OK(Import(other, sound));
+    }
+  };
+  EXPECT_OK(process->Get(graph));
+  EXPECT_EQ(backend.plans, 0);
+  EXPECT_TRUE(IsEmptyDirectory(directory.File("quarantine")));
+  EXPECT_EQ(process.Only().state, GraphState::kReady);
+}
+
+// What another process imports while what was there is read.
+class ReplacingClock : public testing::FakeClock {
+ public:
+  absl::Time Wall() const override {
+    if (replace) std::exchange(replace, nullptr)();
+    return FakeClock::Wall();
+  }
+  mutable std::function<void()> replace;
+};
+
+TEST_F(GraphStoreFailuresTest, WhatIsImportedWhileADamagedFileIsReadIsTaken) {
+  ReplacingClock reading;
+  Process process(backend, reading, directory.path()), other(backend, clock, directory.path());
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
+  ASSERT_OK_AND_ASSIGN(const std::string sound, process->Export(GraphStore::IdOf(graph)));
+  PutDamaged("plan of 2", 5);
+  reading.replace = [&] { EXPECT_OK(Import(other, sound)); };
+  EXPECT_OK(process->Get(graph, kLoadOnly));
+  EXPECT_EQ(backend.plans, 0);
+  EXPECT_TRUE(IsKept(process, graph));
+}
+
+TEST_F(GraphStoreFailuresTest, WhatIsImportedWhileADamagedFileIsVerifiedStays) {
+  Process process(backend, clock, directory.path());
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
+  ASSERT_OK_AND_ASSIGN(const std::string sound, process->Export(GraphStore::IdOf(graph)));
+  PutDamaged("plan of 9");
+  bool imported = false;
+  backend.on_check = [&] {
+    if (std::exchange(imported, true)) return;
+    EXPECT_OK(Import(process, sound));
+  };
+  EXPECT_OK(process->Verify(GraphStore::IdOf(graph)));
+  EXPECT_TRUE(IsKept(process, graph));
+  EXPECT_EQ(process.Only().state, GraphState::kCompiled);
 }
 
 // What only predicting shows, of an artifact that it reads and does not keep.
