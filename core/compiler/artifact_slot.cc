@@ -36,7 +36,9 @@ ArtifactSlot::ArtifactSlot(GraphDefinition graph, StoreServices& services)
 
 ArtifactStatus ArtifactSlot::status() const {
   absl::MutexLock lock(&mutex_);
-  return status_;
+  ArtifactStatus status = status_;
+  if (artifact_ == nullptr && !unwritten_.expired()) status.unwritten_bytes = unwritten_bytes_;
+  return status;
 }
 
 void ArtifactSlot::Rest() {
@@ -214,9 +216,12 @@ void ArtifactSlot::Adopt(const ArtifactPointer& artifact, Reason reason, Compile
   services_.registry.GetCounter(metrics::kGraphCompilations, {graph_.label.component, Name(reason)})
       .Increment();
   ++services_.compilations;
+  const size_t bytes = MemoryBytes(*artifact);
   {
     absl::MutexLock held(&mutex_);
     ++status_.compilations;
+    unwritten_ = artifact;
+    unwritten_bytes_ = bytes;
   }
   if (!services_.files.available()) return;
   auto write = [self = shared_from_this(), artifact, lock = std::move(lock)]() mutable {
@@ -226,7 +231,7 @@ void ArtifactSlot::Adopt(const ArtifactPointer& artifact, Reason reason, Compile
     self->Warn(absl::StrCat(" is not kept on disk: ", written.message()));
   };
   if (!services_.options.write) return write();
-  services_.options.write(MemoryBytes(*artifact), std::move(write));
+  services_.options.write(bytes, std::move(write));
 }
 
 bool ArtifactSlot::Discard(const ArtifactPointer& bad, const absl::Status& why) {

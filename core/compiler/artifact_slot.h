@@ -50,6 +50,7 @@ struct ArtifactStatus {
   bool on_disk = false;  // as far as is known, and usable
   bool pinned = false;
   size_t memory_bytes = 0;
+  size_t unwritten_bytes = 0;   // has left, but for who is still to write it to disk
   int compilations = 0;         // in this process, those that came to something
   absl::Duration compile_time;  // of the last, or as the artifact says
   absl::Status failure;         // of compiling
@@ -137,7 +138,9 @@ class ArtifactSlot : public std::enable_shared_from_this<ArtifactSlot> {
   mutable absl::Mutex mutex_;
   ArtifactStatus status_ ABSL_GUARDED_BY(mutex_);
   ArtifactPointer artifact_ ABSL_GUARDED_BY(mutex_);
-  bool planned_ ABSL_GUARDED_BY(mutex_) = false;  // it is of a prediction
+  std::weak_ptr<const Artifact> unwritten_ ABSL_GUARDED_BY(mutex_);  // was given to be written
+  size_t unwritten_bytes_ ABSL_GUARDED_BY(mutex_) = 0;               // of that
+  bool planned_ ABSL_GUARDED_BY(mutex_) = false;                     // it is of a prediction
   bool compiled_here_ ABSL_GUARDED_BY(mutex_) = false;
   std::weak_ptr<const Artifact> in_file_ ABSL_GUARDED_BY(mutex_);  // read from there
   Digest payload_ ABSL_GUARDED_BY(mutex_);                         // of that

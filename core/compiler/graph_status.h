@@ -39,7 +39,7 @@ struct StoreTotals {
   int64_t compilations = 0, loads = 0, hits = 0;
   absl::Duration compile_time, load_time;  // work_time.h
   int64_t executable_bytes = 0;
-  int64_t artifact_bytes = 0;    // in memory
+  int64_t artifact_bytes = 0;    // in memory, with what waits to be written to disk
   int64_t arena_bytes = 0;       // that the largest of what is loaded uses in a run
   int64_t definition_bytes = 0;  // graphs as they were declared, and predictions that are kept
 };

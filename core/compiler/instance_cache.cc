@@ -366,7 +366,8 @@ StoreTotals InstanceCache::totals() const {
   for (const auto& graph : graphs_) {
     const int64_t executable_bytes = graph->executable_bytes();
     totals.executable_bytes += executable_bytes;
-    totals.artifact_bytes += static_cast<int64_t>(graph->artifact->status().memory_bytes);
+    const ArtifactStatus artifact = graph->artifact->status();
+    totals.artifact_bytes += static_cast<int64_t>(artifact.memory_bytes + artifact.unwritten_bytes);
     totals.definition_bytes += static_cast<int64_t>(graph->definition().graph_bytes);
     for (const auto& instance : graph->instances) {
       if (!instance->needs.has_value()) continue;

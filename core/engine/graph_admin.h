@@ -105,7 +105,7 @@ struct MemoryReport {
   int64_t state_bytes = 0;   // of pictures in flight
   int64_t result_bytes = 0;  // of finished ones that wait to be encoded or read
   int64_t executable_bytes = 0;
-  int64_t artifact_bytes = 0;       // compiled graphs kept in memory
+  int64_t artifact_bytes = 0;       // compiled graphs kept in memory, or until they are on disk
   int64_t definition_bytes = 0;     // graphs as they were declared, before they are compiled
   int64_t waiting_image_bytes = 0;  // init images of requests that wait for their graphs
   int64_t allocator_bytes = 0;      // what malloc has taken from the system, in use or not

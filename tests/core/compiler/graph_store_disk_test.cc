@@ -76,6 +76,21 @@ TEST_F(GraphStoreDiskTest, AGraphThatWaitsToBeWrittenIsKnownUntilItIs) {
   EXPECT_THAT(process->Declared(), IsEmpty());
 }
 
+TEST_F(GraphStoreDiskTest, WhatLeftMemoryAndWaitsToBeWrittenIsStillCounted) {
+  std::function<void()> write;
+  Process process(backend, clock, directory.path(),
+                  {.write = [&](size_t, auto one) { write = std::move(one); }});
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(1)));
+  ASSERT_OK(process->Get(graph));
+  const int64_t bytes = process->totals().artifact_bytes;
+  EXPECT_GT(bytes, 0);
+  ASSERT_OK(process->Evict(GraphStore::IdOf(graph), Tier::kMemory, false));
+  EXPECT_EQ(process.Only().memory_bytes, 0);
+  EXPECT_EQ(process->totals().artifact_bytes, bytes);
+  std::exchange(write, nullptr)();
+  EXPECT_EQ(process->totals().artifact_bytes, 0);
+}
+
 TEST_F(GraphStoreDiskTest, SavingWhatIsNotCompiledIsRefused) {
   std::function<void()> waits;
   Process process(backend, clock, directory.path(),
