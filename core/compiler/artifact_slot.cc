@@ -41,6 +41,17 @@ ArtifactStatus ArtifactSlot::status() const {
   return status;
 }
 
+absl::Status ArtifactSlot::AwaitIdle() {
+  if (IsIdle()) return absl::OkStatus();
+  mutex_.Await(absl::Condition(this, &ArtifactSlot::IsIdle));
+  return outcome_;
+}
+
+void ArtifactSlot::Begin() {
+  status_.state = ArtifactState::kSearching;
+  outcome_ = absl::OkStatus();
+}
+
 void ArtifactSlot::Rest() {
   if (artifact_ != nullptr) {
     status_.state = planned_ ? ArtifactState::kPlanned : ArtifactState::kPresent;
@@ -67,13 +78,14 @@ void ArtifactSlot::NoteFile(bool on_disk) {
 absl::StatusOr<ArtifactSlot::Answer> ArtifactSlot::Get(const Purpose& purpose) {
   {
     absl::MutexLock lock(&mutex_);
-    mutex_.Await(absl::Condition(this, &ArtifactSlot::IsIdle));
+    const absl::Status waited_for = AwaitIdle();
     if (status_.state == ArtifactState::kPresent) {
       CountLookup("memory");
       return Answer{artifact_, ArtifactSource::kMemory};
     }
+    if (purpose.mode != GetMode::kLoad) RETURN_IF_ERROR(waited_for);
     if (purpose.mode == GetMode::kCompile && Stands(status_.failure)) return status_.failure;
-    status_.state = ArtifactState::kSearching;
+    Begin();
   }
   absl::StatusOr<Answer> found = CatchOutOfMemory([&] { return FindOrCompile(purpose); });
   absl::MutexLock lock(&mutex_);
@@ -112,10 +124,11 @@ absl::StatusOr<ArtifactSlot::Answer> ArtifactSlot::FindOrCompile(const Purpose& 
 absl::StatusOr<ArtifactPointer> ArtifactSlot::GetToPredict() {
   {
     absl::MutexLock lock(&mutex_);
-    mutex_.Await(absl::Condition(this, &ArtifactSlot::IsIdle));
+    const absl::Status waited_for = AwaitIdle();
     if (artifact_ != nullptr) return artifact_;
+    RETURN_IF_ERROR(waited_for);
     if (Stands(status_.failure)) return status_.failure;
-    status_.state = ArtifactState::kSearching;
+    Begin();
   }
   bool compiled = false;
   absl::StatusOr<ArtifactPointer> found =
@@ -208,7 +221,7 @@ absl::StatusOr<ArtifactPointer> ArtifactSlot::CompileNow() {
         .Increment();
   }
   absl::MutexLock lock(&mutex_);
-  status_.failure = compiled.status();
+  status_.failure = outcome_ = compiled.status();
   return compiled;
 }
 

@@ -2,10 +2,11 @@
 // The others wait, also those of other processes on the same disk cache, who then take the artifact
 // from there.
 //
-// A failure to compile is remembered with its reason and given to who asks again, until a Get for
-// kRetry or an import; but a lack of memory is not. What was compiled is written to disk as soon as
-// somebody asked for it. An artifact on disk that was made for another key, in another format, or
-// is damaged, is a miss whose reason is logged, counted and shown; never an error.
+// Who waited for a compilation that failed gets its failure. A failure to compile is remembered
+// with its reason and given to who asks again, until a Get for kRetry or an import; but a lack of
+// memory is not. What was compiled is written to disk as soon as somebody asked for it. An artifact
+// on disk that was made for another key, in another format, or is damaged, is a miss whose reason
+// is logged, counted and shown; never an error.
 //
 // What a prediction compiled stays in memory (kPlanned), and is a compilation once somebody takes
 // it: only then is it counted, under that one's reason, and written to disk. Until then who may not
@@ -112,6 +113,10 @@ class ArtifactSlot : public std::enable_shared_from_this<ArtifactSlot> {
   enum class Lookup : uint8_t { kCounts, kOfPrediction };
 
   bool IsIdle() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !status_.busy(); }
+  // Waits until no thread is at it. What compiling came to for the thread that this waited for,
+  // where that failed.
+  absl::Status AwaitIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Begin() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whatever a thread was at is over.
   void Rest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Put(ArtifactPointer artifact) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -137,6 +142,8 @@ class ArtifactSlot : public std::enable_shared_from_this<ArtifactSlot> {
   absl::Mutex file_;  // who reads the file, writes it or sets it aside; taken before mutex_
   mutable absl::Mutex mutex_;
   ArtifactStatus status_ ABSL_GUARDED_BY(mutex_);
+  // What compiling came to for the last thread that was at it; OK: it did not compile, too.
+  absl::Status outcome_ ABSL_GUARDED_BY(mutex_);
   ArtifactPointer artifact_ ABSL_GUARDED_BY(mutex_);
   std::weak_ptr<const Artifact> unwritten_ ABSL_GUARDED_BY(mutex_);  // was given to be written
   size_t unwritten_bytes_ ABSL_GUARDED_BY(mutex_) = 0;               // of that

@@ -1,9 +1,18 @@
 // Whose fault a failure is: what becomes of the artifact on disk, and what is tried again.
+#include <sched.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <iterator>
+#include <string>
+#include <thread>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "tests/core/compiler/graph_store_fixture.h"
 
 namespace latentd::compiler {
@@ -225,6 +234,48 @@ TEST_F(GraphStoreFailuresTest, VerifyingWhatCannotBeCheckedNowKeepsIt) {
   backend.check_status = absl::OkStatus();
   EXPECT_OK(process->Verify(GraphStore::IdOf(graph)));
   EXPECT_THAT(process.warnings(), IsEmpty());
+}
+
+// Until the thread waits for something.
+void WaitUntilAsleep(pid_t thread) {
+  const std::string path = absl::StrCat("/proc/self/task/", thread, "/stat");
+  std::string text;
+  do {
+    sched_yield();
+    std::ifstream file(path);
+    std::getline(file, text);
+  } while (!absl::StrContains(text, ") S "));
+}
+
+// Others than the first have other weights, and so another executable to wait for.
+TEST_F(GraphStoreFailuresTest, WhoWaitsForACompilationThatFailsGetsItsFailure) {
+  const struct {
+    absl::Status failure;
+    Purpose purpose;
+  } tries[] = {{absl::ResourceExhaustedError("no memory"), {}},  // which is not remembered
+               {absl::UnimplementedError("not here"), kAgain}};
+  for (const auto& one : tries) {
+    Process process(backend, clock, "");
+    const GraphHandle first = process->Declare(WantedWith(Weights(4, 1), "base"));
+    const GraphHandle second = process->Declare(WantedWith(Weights(4, 2), "refiner"));
+    backend.plans = 0;
+    backend.plan_status = one.failure;
+    std::atomic<pid_t> waits = 0;
+    std::thread waiter;
+    backend.on_plan = [&] {
+      if (backend.plans > 1) return;
+      waiter = std::thread([&] {
+        waits = gettid();
+        EXPECT_EQ(process->Get(second, one.purpose).status(), one.failure);
+      });
+      while (waits == 0) sched_yield();
+      WaitUntilAsleep(waits);
+    };
+    EXPECT_EQ(process->Get(first, one.purpose).status(), one.failure);
+    waiter.join();
+    EXPECT_EQ(backend.plans, 1) << one.failure;
+    EXPECT_EQ(process.Count(metrics::kGraphCompileFailures, {"part"}), 1);
+  }
 }
 
 TEST_F(GraphStoreFailuresTest, LackOfMemoryWhileCompilingIsNotRemembered) {
