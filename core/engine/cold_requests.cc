@@ -100,8 +100,7 @@ void ColdRequests::Prepare(const Begun& request) {
   Remove(job.handle);
   if (started.ok() || !parts_.loop.IsWanted(job.handle)) return;
   if (IsCold(started)) started = ColdBucket(job.spec.picture, started);
-  parts_.metrics.RejectedLater(started);
-  parts_.loop.Fail(job, std::move(started));
+  parts_.loop.Reject(job, std::move(started));
 }
 
 absl::Status ColdRequests::Start(const Begun& request) {

@@ -23,7 +23,6 @@
 #include "core/compiler/graph_store.h"
 #include "core/engine/admission.h"
 #include "core/engine/bucket_graphs.h"
-#include "core/engine/engine_metrics.h"
 #include "core/engine/job.h"
 #include "core/engine/picture_loop.h"
 
@@ -37,7 +36,6 @@ class ColdRequests {
     compiler::GraphStore& graphs;
     Admission& admission;
     PictureLoop& loop;
-    EngineMetrics& metrics;
     Worker& preparing;
     std::function<void()> changed;  // called when graphs came or went
   };

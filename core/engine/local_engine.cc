@@ -92,7 +92,6 @@ LocalEngine::LocalEngine(Config config, std::unique_ptr<backends::Backend> backe
              .graphs = stores_.graphs,
              .admission = admission_,
              .loop = loop_,
-             .metrics = metrics_,
              .preparing = preparing_,
              .changed = [this] { ShowBuckets(); }}),
       memory_({.stores = stores_, .loop = loop_, .cold = cold_, .budget = budget_}),

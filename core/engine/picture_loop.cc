@@ -326,13 +326,20 @@ absl::Status PictureLoop::TryEncode(Pixels pixels) {
   if (--job.unfinished > 0) return absl::OkStatus();
   job.timings.total = clock_.Monotonic() - job.submitted;
   Completed completed = job.Completion();
-  Forget(job, absl::OkStatus());
-  job.Publish(std::move(completed));
+  if (Forget(job, absl::OkStatus())) job.Publish(std::move(completed));
   return absl::OkStatus();
 }
 
 void PictureLoop::Fail(Job& job, absl::Status status) {
-  Forget(job, status);
+  if (Forget(job, status)) job.Publish(Failed{std::move(status)});
+}
+
+void PictureLoop::Reject(Job& job, absl::Status status) {
+  if (!Forget(job, status)) return;
+  CatchOutOfMemory([&] {
+    metrics_.RejectedLater(status);
+    return absl::OkStatus();
+  }).IgnoreError();
   job.Publish(Failed{std::move(status)});
 }
 
@@ -342,15 +349,16 @@ void PictureLoop::Leave(const Job& job, batching::PictureId id) {
   metrics_.PictureLeft(job.bucket);
 }
 
-void PictureLoop::Forget(const Job& job, const absl::Status& end) {
+bool PictureLoop::Forget(const Job& job, const absl::Status& end) {
   absl::MutexLock lock(&mutex_);
   for (batching::PictureId id : job.ids) Leave(job, id);
   const auto member = jobs_.find(job.handle);
-  if (member == jobs_.end()) return;
+  if (member == jobs_.end()) return false;
   if (member->second.cancelled != Cause::kNone) --cancellations_;
   jobs_.erase(member);
   if (job.started) state_bytes_ -= StateBytesOf(job);
   metrics_.Ended(end, job.started);
+  return true;
 }
 
 }  // namespace latentd::engine

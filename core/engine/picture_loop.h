@@ -72,8 +72,9 @@ class PictureLoop {
   // The pictures of a job that was admitted without. Dropped if it has ended.
   void Begin(Job& job, std::vector<std::unique_ptr<pipeline::Picture>> pictures)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // REQUIRES: the caller keeps the job alive.
-  void Fail(Job& job, absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Ends a job that waits for Begin, and counts that it was refused after all
+  // (EngineMetrics::RejectedLater); nothing if it has ended. REQUIRES: the caller keeps it alive.
+  void Reject(Job& job, absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Whether the job has not ended, nor been asked to.
   bool IsWanted(uint64_t handle) const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -161,8 +162,11 @@ class PictureLoop {
   void EncodePicture(Pixels pixels);
   absl::Status TryEncode(Pixels pixels);
   void Leave(const Job& job, batching::PictureId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The job has come to its end, which is about to be published.
-  void Forget(const Job& job, const absl::Status& end) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Nothing if the job has ended.
+  void Fail(Job& job, absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The job comes to this end, which is counted, and which the caller publishes. False: it has
+  // ended before.
+  bool Forget(const Job& job, const absl::Status& end) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const Options options_;
   device::Device& device_;

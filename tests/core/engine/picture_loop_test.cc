@@ -238,6 +238,31 @@ TEST_F(PictureLoopTest, SaysThatAUnitHangsUntilItEnds) {
   EXPECT_FALSE(loop.Check().overdue.has_value());
 }
 
+// The preparing thread finds that there is no room for a request when its client gives it up.
+TEST_F(PictureLoopTest, ARequestIsRefusedOrCancelledAndNeverBoth) {
+  PictureLoop loop({}, device::Host(), metrics_, clock_);
+  const auto end = [&](bool cancelled_first) {
+    const auto sink = std::make_shared<RecordingSink>();
+    const std::shared_ptr<Job> job = Request(loop, sink);
+    job->pictures.clear();
+    EXPECT_OK(loop.Admit(job, 0));
+    if (cancelled_first) {
+      loop.Cancel(job->handle);
+      sink->WaitForEnd();
+    }
+    loop.Reject(*job, absl::ResourceExhaustedError("no room"));
+    loop.Cancel(job->handle);
+    return Only<Failed>(sink->WaitForEnd()).at(0).status;
+  };
+  EXPECT_TRUE(absl::IsCancelled(end(/*cancelled_first=*/true)));
+  EXPECT_EQ(Count(metrics::kRequestsCancelled), 1);
+  EXPECT_EQ(Count(metrics::kRequestsRejected), 0);
+  EXPECT_TRUE(absl::IsResourceExhausted(end(/*cancelled_first=*/false)));
+  EXPECT_EQ(Count(metrics::kRequestsCancelled), 1);
+  EXPECT_EQ(Count(metrics::kRequestsRejected), 1);
+  EXPECT_EQ(Count(metrics::kRequestsInFlight), 0);
+}
+
 TEST_F(PictureLoopTest, EndsEveryRequestOnceWhateverEndsItAndWhenever) {
   std::atomic<int> encoded = 0;
   const auto encode = [&](const Job& job, int index, uint64_t seed, const image::Image& pixels) {
