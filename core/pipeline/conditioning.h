@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/device/buffer.h"
+#include "core/device/device.h"
 #include "core/pipeline/picture_spec.h"
 #include "core/pipeline/run_graph.h"
 #include "core/pipeline/sdxl_model.h"
@@ -13,23 +13,11 @@
 
 namespace latentd::pipeline {
 
-// What the text encoders made of one row's prompts.
-struct EncodedPrompt {
-  std::vector<device::Buffer> hidden_states;  // of each encoder [1, 77, its features]
-  device::Buffer pooled;                      // [1, channels], of the last one
-};
-
-// What the UNet of one stage is told.
-struct Conditioning {
-  // For each row of a picture: [unconditional, conditional] with guidance, else [conditional].
-  std::vector<EncodedPrompt> rows;
-  // What the request graph made of both and the time ids, [rows, n], by the step graph's inputs.
-  NamedBuffers request;
-};
-
-// Enqueues runs of the stage's text encoders and request part. `resolved` came from
+// Enqueues runs of the stage's text encoders and request part. What the UNet of the stage is told,
+// [rows, n], by the step graph's inputs; rows of a picture are [unconditional, conditional] with
+// guidance, else [conditional]. What the encoders made is `work`'s. `resolved` came from
 // Pipeline::Resolve.
-absl::StatusOr<Conditioning> MakeConditioning(const Stage& stage, const PictureSpec& resolved,
+absl::StatusOr<NamedBuffers> MakeConditioning(const Stage& stage, const PictureSpec& resolved,
                                               device::Stream& stream, PendingWork& work);
 
 // With guidance a picture has two rows.

@@ -41,8 +41,8 @@ struct Request {
   ExecutablePointer decode;
   // Decodes in float32 what came out not finite; null where `decode` runs in float32 itself.
   ExecutablePointer decode_fallback;
-  std::vector<std::optional<Conditioning>>
-      conditioning;                             // by stage; made by the first picture that needs it
+  // By stage (MakeConditioning); made by the first picture that needs it.
+  std::vector<std::optional<NamedBuffers>> conditioning;
   std::optional<device::Buffer> encoded_image;  // the init image, by the VAE; made likewise
 };
 

@@ -19,7 +19,7 @@ LaneRows RowsOf(const Picture& picture) {
   return {.rows = request.rows,
           .latents = picture.latents,
           .schedule = &picture.stage().schedule,
-          .request = request.conditioning[picture.stage_index]->request,
+          .request = *request.conditioning[picture.stage_index],
           .guidance_scale = guided ? static_cast<float>(*spec.guidance_scale) : 1.0f,
           .guidance_rescale = guided ? static_cast<float>(*spec.guidance_rescale) : 0.0f};
 }

@@ -69,6 +69,28 @@ TEST_F(PipelineTest, HandsTheBasesLatentsToTheRefiner) {
   EXPECT_EQ(picture->steps_done, picture->total_steps());
 }
 
+// What the request parts of all stages made.
+size_t RequestBytes(const Request& request) {
+  size_t bytes = 0;
+  for (const auto& conditioning : request.conditioning) {
+    for (const auto& [name, packed] : *conditioning) bytes += packed.bytes();
+  }
+  return bytes;
+}
+
+// What the stage's encoders make for one row.
+size_t TextBytes(const Stage& stage) {
+  size_t bytes = 0, pooled = 0;
+  for (const auto& encoder : stage.text) {
+    for (const backends::Port& port : encoder->outputs()) {
+      const auto size = static_cast<size_t>(port.shape.elements()) * sizeof(float);
+      if (port.name == "hidden_state") bytes += size;
+      if (port.name == "pooled") pooled = size;
+    }
+  }
+  return bytes + pooled;
+}
+
 TEST_F(PipelineTest, CountsWhatAPictureHolds) {
   PictureSpec spec = SmallSpec();
   spec.image = Png(rig_->Finish(SmallSpec())->pixels);
@@ -79,19 +101,33 @@ TEST_F(PipelineTest, CountsWhatAPictureHolds) {
   ASSERT_OK(testing::RunUnit(*picture));  // encode
   ASSERT_EQ(picture->next, UnitKind::kStep);
   const Request& request = *picture->request;
-  const Conditioning& text = *request.conditioning[0];
-  size_t shared = 0;
-  for (const auto& [name, packed] : text.request) shared += packed.bytes();
-  size_t kept = shared + request.encoded_image->bytes() + picture->latents.bytes();
-  for (const EncodedPrompt& row : text.rows) {
-    kept += row.pooled.bytes();
-    for (const auto& states : row.hidden_states) kept += states.bytes();
-  }
+  size_t kept = RequestBytes(request) + request.encoded_image->bytes() + picture->latents.bytes();
+  kept += 2 * TextBytes(picture->stage());
   kept += picture->latents.bytes();  // those of the stage's end, beside those of its beginning
   const size_t pixels = size_t{64} * 72 * 3;
   EXPECT_EQ(
       alone.pipeline->StateBytes({64, 72}, 2),
       static_cast<int64_t>(kept + std::max<size_t>(picture->place->lane->bytes(), 3 * pixels)));
+}
+
+TEST_F(PipelineTest, CountsWhatAPictureOfBothModelsHolds) {
+  PictureSpec spec = SmallSpec();
+  spec.num_inference_steps = 10;
+  spec.refine = true;
+  const auto picture = rig_->Start(spec);
+  size_t text = 0, lane = 0;
+  while (picture->next != UnitKind::kDecode) {
+    ASSERT_OK(testing::RunUnit(*picture));
+    text = std::max(text, TextBytes(picture->stage()));
+    if (picture->place) lane = std::max(lane, static_cast<size_t>(picture->place->lane->bytes()));
+  }
+  EXPECT_EQ(picture->model(), Model::kRefiner);
+  const size_t latents = picture->latents.bytes();
+  ASSERT_EQ(picture->handed_over.bytes(), latents);
+  // The latents before and after a stage, and the base's; and an encoded image, which it has not.
+  const size_t kept = RequestBytes(*picture->request) + 2 * text + (2 + 1 + 2) * latents;
+  EXPECT_EQ(rig_->pipeline->StateBytes({64, 72}, 2),
+            static_cast<int64_t>(kept + std::max(lane, size_t{3} * 64 * 72 * 3)));
 }
 
 TEST(LoadPipelineTest, HoldsTheVaeAndTheTextEncoderThatBothModelsShareOnce) {

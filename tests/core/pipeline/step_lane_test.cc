@@ -51,7 +51,7 @@ class StepLaneTest : public ::testing::Test {
     return {.rows = picture.rows(),
             .latents = picture.latents,
             .schedule = &picture.stage().schedule,
-            .request = picture.request->conditioning[0]->request,
+            .request = *picture.request->conditioning[0],
             .guidance_scale = static_cast<float>(*picture.request->spec.guidance_scale)};
   }
 
