@@ -4,8 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "core/backends/cpu/cpu_backend.h"
 #include "tests/core/pipeline/rig.h"
 #include "tests/support/on_host.h"
+#include "tests/support/separate_device.h"
 
 namespace latentd::pipeline {
 namespace {
@@ -116,6 +118,38 @@ TEST_F(StepLaneTest, BeginsAfresh) {
       EXPECT_EQ(latents, rig_->Latents(spec));
     }
   }
+}
+
+// The host is ahead of the device by all steps that there are, and has two buffers for their noise.
+TEST(StepLaneOnASeparateDeviceTest, DrawsNoNoiseOverWhatTheDeviceHasYetToCopy) {
+  testing::SeparateDevice device;
+  const Rig rig({.base = testing::kDemoBase}, "",
+                backends::cpu::CpuBackend::Create({.device = &device}).value());
+  PictureSpec spec = SmallSpec();
+  spec.scheduler.name = "euler_ancestral";
+  spec.num_inference_steps = 6;
+  const auto picture = rig.Start(spec);
+  ASSERT_OK(testing::RunUnit(*picture));
+  ASSERT_EQ(picture->next, UnitKind::kStep);
+  StepLane& lane = *picture->place->lane;
+  const int row = picture->place->first_row;
+  const auto stream = device.NewStream(SystemClock()).value();
+  int draws = 0;
+  for (const auto& step : picture->stage().schedule.steps) {
+    if (step.draws_noise) {
+      ASSERT_OK(lane.DrawNoise(row, picture->generator, *stream));
+      ++draws;
+    }
+    ASSERT_OK(lane.Step(*stream));
+  }
+  EXPECT_GT(draws, 2);
+  const device::Buffer latents = device::Buffer::Allocate(device::DType::kF32, {1, 4, 9, 8});
+  const device::Buffer finite = device::Buffer::Allocate(device::DType::kU8, {1});
+  ASSERT_OK(lane.Leave(row, latents, finite, *stream));
+  ASSERT_OK(stream->Synchronize());
+  const auto drawn = rig.Finish(spec);
+  ASSERT_OK_AND_ASSIGN(const device::Buffer expected, testing::CopyToHost(device, drawn->latents));
+  EXPECT_EQ(ValuesOf(latents), ValuesOf(expected));
 }
 
 TEST_F(StepLaneTest, HoldsAsManyBytesAsItSays) {
