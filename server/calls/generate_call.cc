@@ -84,6 +84,15 @@ GenerateCall::GenerateCall(CallEnvironment environment, grpc::CallbackServerCont
   record_.arrived = environment.clock.Monotonic();
 }
 
+absl::Status GenerateCall::TryEnter() {
+  absl::Status entered = CatchOutOfMemory([&] {
+    Enter();
+    return absl::OkStatus();
+  });
+  if (!entered.ok()) TryAccount(entered);
+  return entered;
+}
+
 absl::Status GenerateCall::Submit(const grpc::ByteBuffer& bytes) {
   return CatchOutOfMemory([&] { return TrySubmit(bytes); });
 }
@@ -198,7 +207,10 @@ void GenerateCall::ClientGone() {
 void GenerateCall::Done(const absl::Status& status) {
   // Whatever happens: a drain waits for it.
   const absl::Cleanup leave = [this] { Leave(); };
-  // Without memory there is no line, but an end.
+  TryAccount(status);
+}
+
+void GenerateCall::TryAccount(const absl::Status& status) {
   CatchOutOfMemory([&] {
     Account(status);
     return absl::OkStatus();

@@ -38,6 +38,10 @@ class GenerateCall : public engine::EventSink, public ActiveCall {
   GenerateCall(CallEnvironment environment, grpc::CallbackServerContext& context,
                absl::string_view method);
 
+  // As Enter. RESOURCE_EXHAUSTED: there is no memory for that; the log line is written, and the
+  // call does not own itself.
+  absl::Status TryEnter();
+
   // Reads, checks and queues the request; `bytes` are freed, a picture in them may be large. After
   // an error, RESOURCE_EXHAUSTED if there is no memory for any of it, no event comes: the reactor
   // finishes with it.
@@ -86,6 +90,8 @@ class GenerateCall : public engine::EventSink, public ActiveCall {
   absl::StatusOr<engine::GenerateSpec> Read(const grpc::ByteBuffer& bytes);
   void NoteId(const latent::v1::GenerateRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
   void Note(const engine::Event& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Without memory there is no line, but an end.
+  void TryAccount(const absl::Status& status);
   void Account(const absl::Status& status);
   // What the client sees as the end.
   absl::StatusCode EndCode(const absl::Status& status) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "core/base/status_macros.h"
 #include "server/calls/refused_stream.h"
 #include "server/calls/serialize.h"
 
@@ -12,7 +13,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* StreamCall::Start(CallEnvironment en
                                                               const grpc::ByteBuffer& request) {
   return StartOrRefuseWrite([&]() -> absl::StatusOr<WriteReactor*> {
     const auto call = std::make_shared<StreamCall>(environment, context);
-    call->Enter();
+    RETURN_IF_ERROR(call->TryEnter());
     const absl::Status submitted = call->Submit(request);
     if (!submitted.ok()) call->End(submitted);
     return call.get();

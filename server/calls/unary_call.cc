@@ -41,7 +41,8 @@ grpc::ServerUnaryReactor* UnaryCall::Start(CallEnvironment environment,
                                            grpc::ByteBuffer& response) {
   return StartOrRefuse(context, [&]() -> grpc::ServerUnaryReactor* {
     const auto call = std::make_shared<UnaryCall>(environment, context, response);
-    call->Enter();
+    const absl::Status entered = call->TryEnter();
+    if (!entered.ok()) return FinishNow(context, entered);
     const absl::Status submitted = call->Submit(request);
     if (!submitted.ok()) call->FinishWith(NameTheOtherCall(submitted));
     return call.get();

@@ -26,10 +26,11 @@ class RunningServer : public ::testing::Test {
  protected:
   void SetUp() override { Start({}); }
 
-  void Start(GrpcServer::Options options) {
+  void Start(GrpcServer::Options options) { Start(std::move(options), clock_); }
+  void Start(GrpcServer::Options options, const Clock& clock) {
     options.listen = "127.0.0.1:0";
     options.version = "test";
-    auto server = GrpcServer::Start(options, engine_, clock_);
+    auto server = GrpcServer::Start(options, engine_, clock);
     ASSERT_OK(server);
     server_ = *std::move(server);
     channel_ = ChannelTo(server_->address());

@@ -4,11 +4,13 @@
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
 
+#include <atomic>
 #include <sstream>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "tests/server/no_memory.h"
 #include "tests/server/running_server.h"
 
 namespace latentd::server::calls {
@@ -73,6 +75,37 @@ TEST_F(RequestLogTest, ABadFieldKeepsTheClientsId) {
 TEST_F(RequestLogTest, AServerThatLoadsKeepsTheClientsId) {
   engine_.set_state(engine::State::kLoading);
   EXPECT_THAT(Refuse(Named("early")), AllOf(HasSubstr("id=early "), HasSubstr("reason=LOADING")));
+}
+
+// When a call has been told the time it is about to enter the server's list.
+class RefusingClock : public testing::FakeClock {
+ public:
+  absl::Time Monotonic() const override {
+    if (refuse.exchange(false)) testing::RefuseNext(1);
+    return FakeClock::Monotonic();
+  }
+  mutable std::atomic<bool> refuse = false;
+};
+
+TEST_F(RequestLogTest, ACallThatThereIsNoMemoryToListLeavesALine) {
+  if (!testing::NoMemoryFrom::Works()) GTEST_SKIP() << "the sanitizer brings its own operator new";
+  server_.reset();
+  RefusingClock refusing;
+  Start({}, refusing);
+  refusing.refuse = true;
+  EXPECT_THAT(Refuse(Named("id")),
+              AllOf(HasSubstr("method=Generate "), HasSubstr("code=RESOURCE_EXHAUSTED")));
+  text_.str("");
+  Start({}, refusing);
+  refusing.refuse = true;
+  grpc::ClientContext context;
+  v1::GenerateEvent event;
+  const auto reader = stub_->GenerateStream(&context, Named("id"));
+  EXPECT_FALSE(reader->Read(&event));
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(text_.str(),
+              AllOf(HasSubstr("method=GenerateStream "), HasSubstr("code=RESOURCE_EXHAUSTED")));
+  server_.reset();
 }
 
 TEST_F(RequestLogTest, AnExportIsLoggedWithItsEnd) {
