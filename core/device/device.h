@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "core/base/clock.h"
+#include "core/base/memory_limit.h"
 #include "core/device/buffer.h"
 
 namespace latentd::device {
@@ -54,6 +55,11 @@ class Device {
 
   // `clock` must outlive the stream and its events, and the device too.
   virtual absl::StatusOr<std::unique_ptr<Stream>> NewStream(const Clock& clock) = 0;
+
+  // How much memory for work it has left, now, and what says so.
+  virtual AvailableMemory Available() const = 0;
+  // Whether that is the host's memory: what the host holds is not left for work then.
+  virtual bool SharesHostMemory() const = 0;
 
   // Enqueues a copy between memory of any two places, which keeps both alive. REQUIRES: a stream of
   // this device; as many bytes.

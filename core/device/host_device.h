@@ -20,6 +20,8 @@ class HostDevice : public Device {
  public:
   absl::StatusOr<Buffer> Allocate(DType dtype, Shape shape, Place place) override;
   absl::StatusOr<std::unique_ptr<Stream>> NewStream(const Clock& clock) override;
+  AvailableMemory Available() const override { return MeasureAvailableMemory(); }
+  bool SharesHostMemory() const override { return true; }
   absl::Status Copy(ConstBuffer from, Buffer to, Stream& stream) override;
 
   // Where work on this device finds a buffer's memory. Virtual for the tests' device, whose memory

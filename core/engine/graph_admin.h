@@ -112,9 +112,10 @@ struct MemoryReport {
   int64_t allocator_free_bytes = 0;
   int64_t resident_bytes = 0;  // of the process, by the kernel
   int64_t peak_resident_bytes = 0;
-  int64_t budget_bytes = 0;     // what may be held
-  int64_t available_bytes = 0;  // what the machine and the cgroup still give
-  MemoryPrediction predicted;   // of the configured buckets
+  int64_t budget_bytes = 0;  // what may be held
+  int64_t available_bytes =
+      0;  // what the device still gives; the machine and the cgroup, if it has no memory of its own
+  MemoryPrediction predicted;  // of the configured buckets
 };
 
 class GraphAdmin {

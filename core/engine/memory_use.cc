@@ -14,7 +14,9 @@
 #include "absl/strings/strip.h"
 #include "core/base/files.h"
 #include "core/base/memory_limit.h"
+#include "core/base/out_of_memory.h"
 #include "core/base/process_stat.h"
+#include "core/base/status_macros.h"
 
 namespace latentd::engine {
 namespace {
@@ -97,6 +99,23 @@ void TakeAway(const compiler::Eviction& leaving, const backends::MemoryNeeds& ne
   report.available_bytes += leaving.arena_bytes + leaving.executable_bytes + leaving.artifact_bytes;
 }
 
+// What the host holds, and a device with memory of its own does not.
+void DropHostParts(MemoryReport& report) {
+  report.result_bytes = report.artifact_bytes = 0;
+  report.definition_bytes = report.waiting_image_bytes = 0;
+}
+
+// Artifacts, images and results are the host's, whatever the device.
+absl::Status CheckHost(const compiler::GraphLabel& label) {
+  const auto has_room = [] { return MeasureAvailableMemory().bytes >= MemoryBudget::kReserve; };
+  if (has_room()) return absl::OkStatus();
+  malloc_trim(0);
+  if (has_room()) return absl::OkStatus();
+  return OutOfMemoryError(absl::StrCat(label.ToText(), " needs memory of the host too, which has ",
+                                       MeasureAvailableMemory().bytes, " left, of which ",
+                                       MemoryBudget::kReserve, " stay free"));
+}
+
 // What malloc and the kernel say of this process.
 void AddProcess(MemoryReport& report) {
   const struct mallinfo2 heap = mallinfo2();
@@ -169,7 +188,7 @@ MemoryReport MemoryUse::Report() const {
   AddGraphs(parts_.stores.graphs.totals(), report);
   AddPictures(report);
   AddProcess(report);
-  report.available_bytes = MeasureAvailableMemory().bytes;
+  report.available_bytes = device().Available().bytes;
   report.budget_bytes = parts_.budget.bytes();
   report.predicted = parts_.budget.predicted();
   return report;
@@ -177,18 +196,24 @@ MemoryReport MemoryUse::Report() const {
 
 absl::Status MemoryUse::CheckFits(const compiler::GraphLabel& label,
                                   const backends::MemoryNeeds& needs,
-                                  const compiler::Eviction& leaves) const {
+                                  const compiler::Eviction& leaving) const {
   MemoryReport report;
   report.weight_bytes = static_cast<int64_t>(parts_.stores.weights.bytes_held());
   AddGraphs(parts_.stores.graphs.totals(), report);
   AddPictures(report);
-  report.available_bytes = MeasureAvailableMemory().bytes;
+  compiler::Eviction leaves = leaving;
+  if (!device().SharesHostMemory()) {
+    RETURN_IF_ERROR(CheckHost(label));
+    DropHostParts(report);
+    leaves.artifact_bytes = 0;
+  }
+  report.available_bytes = device().Available().bytes;
   // What fits with none of its weights held fits; only else is it worth finding out which are.
   absl::Status fits = parts_.budget.Check(label, needs, {}, report, report.available_bytes);
   if (fits.ok()) return fits;
   // malloc keeps what was freed, and the system counts it as used.
   malloc_trim(0);
-  report.available_bytes = MeasureAvailableMemory().bytes;
+  report.available_bytes = device().Available().bytes;
   const std::vector<weights::WeightInfo> held = parts_.stores.weights.List();
   TakeAway(leaves, needs, held, report);
   return parts_.budget.Check(label, needs, held, report, report.available_bytes);

@@ -40,6 +40,7 @@ class MemoryUse {
 
  private:
   void AddPictures(MemoryReport& report) const;
+  device::Device& device() const { return parts_.stores.weights.device(); }
 
   const Parts parts_;
 };

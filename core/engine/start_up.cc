@@ -9,7 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
-#include "core/base/memory_limit.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/pipeline/loading.h"
@@ -82,7 +81,8 @@ void StartUp::OpenBuckets() {
   for (pipeline::Size bucket : buckets) labels.push_back(SizeText(bucket));
   parts_.registry.DeclareBuckets(labels);
   parts_.budget.Open(
-      {.bytes = MemoryBudget::BytesOf(parts_.config.memory_bytes, MeasureAvailableMemory().bytes),
+      {.bytes = MemoryBudget::BytesOf(parts_.config.memory_bytes,
+                                      parts_.stores.weights.device().Available().bytes),
        .configured = buckets,
        .state_bytes = [&models = parts_.models](pipeline::Size bucket, int rows) {
          return models.pipeline->StateBytes(bucket, rows);

@@ -80,8 +80,9 @@ absl::StatusOr<int64_t> BytesOfDistinctTensors(const std::vector<Source>& source
   return bytes;
 }
 
-absl::Status CheckMemory(const std::vector<Source>& sources, const LoadOptions& options) {
-  AvailableMemory available = MeasureAvailableMemory();
+absl::Status CheckMemory(const std::vector<Source>& sources, const LoadOptions& options,
+                         const device::Device& device) {
+  AvailableMemory available = device.Available();
   if (options.memory_bytes > 0 && options.memory_bytes < available.bytes) {
     available = {options.memory_bytes, "the configured memory budget"};
   }
@@ -116,7 +117,7 @@ absl::StatusOr<std::unique_ptr<const Pipeline>> LoadPipeline(const LoadOptions& 
                                                              compiler::GraphStore& graphs) {
   RETURN_IF_ERROR(CheckComponents(options.components, !options.refiner.empty()));
   ASSIGN_OR_RETURN(const std::vector<Source> sources, OpenCheckpoints(options));
-  RETURN_IF_ERROR(CheckMemory(sources, options));
+  RETURN_IF_ERROR(CheckMemory(sources, options, store.device()));
   const ModelOptions model_options{options.components, options.precision, options.reference,
                                    options.vae_tiling_above};
   std::unique_ptr<const SdxlModel> models[2];

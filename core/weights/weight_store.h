@@ -67,6 +67,9 @@ class WeightStore {
       : maker_(maker), archive_(std::move(archive)) {}
   WeightStore(const WeightStore&) = delete;
 
+  // Where the results lie.
+  device::Device& device() const { return maker_.device(); }
+
   // The result of `recipe` over `set`: from memory, from the archive (mapped, without a copy), or
   // made. NOT_FOUND names a tensor that the set lacks, INVALID_ARGUMENT one of another dtype or
   // shape than the recipe's weight; RESOURCE_EXHAUSTED: no memory for it; FAILED_PRECONDITION,

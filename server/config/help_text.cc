@@ -16,8 +16,8 @@ What to serve
   --base=DIR              the base: a diffusers directory, with model_index.json in it
   --refiner=DIR           the refiner: the same
   --variant=NAME          fp16 reads *.fp16.safetensors; without it: files without a suffix, else fp16
-  --backend=NAME          cpu (default); cuda: an NVIDIA GPU (experimental: its memory is predicted as if it were
-                          the host's); or reference: slow, in plain fp32, to compare with
+  --backend=NAME          cpu (default); cuda: an NVIDIA GPU (experimental); or reference: slow, in plain fp32, to
+                          compare with
   --components=LIST       how components run that are not compiled: vae_encoder=off,text_encoder=reference. Of
                           text_encoder, text_encoder_2, unet_base, unet_refiner, vae_decoder, vae_encoder, each is
                           compiled, reference (op by op, slow) or off (what needs it is refused)

@@ -121,11 +121,10 @@ absl::Status CudaDevice::Copy(ConstBuffer from, Buffer to, Stream& stream) {
       "copying");
 }
 
-absl::StatusOr<int64_t> CudaDevice::AvailableBytes() const {
-  RETURN_IF_ERROR(Select());
+AvailableMemory CudaDevice::Available() const {
   size_t free = 0, total = 0;
-  RETURN_IF_ERROR(ToStatus(cudaMemGetInfo(&free, &total), "the GPU's memory"));
-  return static_cast<int64_t>(free + memory_->idle_bytes());
+  const bool known = Select().ok() && cudaMemGetInfo(&free, &total) == cudaSuccess;
+  return {known ? static_cast<int64_t>(free + memory_->idle_bytes()) : 0, properties_.name};
 }
 
 }  // namespace latentd::device::cuda

@@ -32,13 +32,13 @@ class CudaDevice : public Device {
 
   absl::StatusOr<Buffer> Allocate(DType dtype, Shape shape, Place place) override;
   absl::StatusOr<std::unique_ptr<Stream>> NewStream(const Clock& clock) override;
+  // What the driver has left, and what the pool has idle. 0 where the driver does not answer.
+  AvailableMemory Available() const override;
+  bool SharesHostMemory() const override { return false; }
   absl::Status Copy(ConstBuffer from, Buffer to, Stream& stream) override;
 
   // Whoever calls CUDA on a thread selects the GPU first.
   absl::Status Select() const;
-
-  // What the driver has left, and what the pool has idle.
-  absl::StatusOr<int64_t> AvailableBytes() const;
 
   // Gives back to CUDA what the pool has idle: for whoever asks CUDA itself and gets nothing.
   void Trim() { memory_->Trim(); }

@@ -70,7 +70,7 @@ TEST_F(GpuTest, RefusesANumberThatNoGpuHas) {
 TEST_F(GpuTest, KnowsWhatItIs) {
   EXPECT_GE(device_->properties().compute_capability, 80);
   EXPECT_GT(device_->properties().multiprocessors, 0);
-  ASSERT_OK_AND_ASSIGN(const int64_t available, device_->AvailableBytes());
+  const int64_t available = device_->Available().bytes;
   EXPECT_LE(available, device_->properties().memory_bytes);
 }
 
@@ -146,7 +146,7 @@ TEST_F(GpuTest, WantOfMemoryIsAnErrorOfOneRequest) {
 
 // Two thirds of the memory twice: the second time it is there only if the first is given back.
 TEST_F(GpuTest, GivesIdleMemoryBackBeforeItRefuses) {
-  ASSERT_OK_AND_ASSIGN(const int64_t available, device_->AvailableBytes());
+  const int64_t available = device_->Available().bytes;
   ASSERT_OK(device_->Allocate(DType::kU8, {available / 3 * 2}, Place::kDevice));
   EXPECT_OK(device_->Allocate(DType::kU8, {available / 5 * 3}, Place::kDevice));
 }

@@ -1,0 +1,74 @@
+// A device with memory of its own: what it has left decides what is loaded, not what the host has.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+
+#include "core/base/error_details.h"
+#include "tests/core/engine/demo_engine.h"
+#include "tests/support/status_matchers.h"
+
+namespace latentd::engine {
+namespace {
+
+using ::latentd::testing::StatusIs;
+using ::testing::HasSubstr;
+
+using pipeline::BucketPolicy;
+
+// Computes in the host's memory and says that it has its own.
+class OwnMemory : public device::HostDevice {
+ public:
+  AvailableMemory Available() const override { return {left, "the test's device"}; }
+  bool SharesHostMemory() const override { return false; }
+
+  std::atomic<int64_t> left = int64_t{1} << 30;
+};
+
+class DeviceMemoryTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<LocalEngine> Engine(Config config = SmallConfig()) {
+    return std::make_unique<LocalEngine>(
+        std::move(config), *backends::cpu::CpuBackend::Create({.device = &device_}), SystemClock());
+  }
+  OwnMemory device_;
+};
+
+TEST_F(DeviceMemoryTest, WeightsThatItHasNoRoomForAreRefused) {
+  device_.left = 1 << 20;
+  EXPECT_THAT(Engine()->Load(), StatusIs(absl::StatusCode::kResourceExhausted,
+                                         HasSubstr("1048576 are available (the test's device)")));
+}
+
+TEST_F(DeviceMemoryTest, IsTheBudgetAndWhatAdmissionLooksAt) {
+  const auto engine = Engine();
+  ASSERT_OK(engine->Load());
+  const MemoryReport report = engine->graphs().memory();
+  EXPECT_EQ(report.available_bytes, device_.left);
+  EXPECT_EQ(report.budget_bytes, device_.left - MemoryBudget::kReserve);
+  device_.left = MemoryBudget::kReserve;
+  const auto failed = Only<Failed>(RunOn(*engine, SpecOf({96, 64}, BucketPolicy::kColdOk)));
+  ASSERT_EQ(failed.size(), 1u);
+  EXPECT_EQ(GetReason(failed[0].status), "OUT_OF_MEMORY");
+  device_.left = int64_t{1} << 30;
+  EXPECT_EQ(Only<Completed>(RunOn(*engine, SpecOf({96, 64}, BucketPolicy::kColdOk))).size(), 1u);
+}
+
+// Of what is compiled the host keeps an artifact for each graph.
+TEST_F(DeviceMemoryTest, WhatTheHostHoldsTakesNoneOfIt) {
+  Config config = SmallConfig();
+  const auto first = Engine(config);
+  ASSERT_OK(first->Load());
+  const MemoryReport held = first->graphs().memory();
+  constexpr int64_t kWhileMade = 256 << 10;  // beside a weight
+  ASSERT_GT(held.artifact_bytes + held.definition_bytes, kWhileMade);
+  // Just what the bucket needs on the device.
+  config.memory_bytes = held.predicted.total() + kWhileMade;
+  const auto second = Engine(config);
+  ASSERT_OK(second->Load());
+  EXPECT_EQ(second->state(), State::kReady) << second->status().reason;
+}
+
+}  // namespace
+}  // namespace latentd::engine
