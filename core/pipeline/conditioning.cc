@@ -22,12 +22,6 @@ struct EncodedText {
   Buffer pooled;        // [1, channels]
 };
 
-// What the text encoders made of one row's prompts.
-struct EncodedPrompt {
-  std::vector<Buffer> hidden_states;  // of each encoder [1, 77, its features]
-  Buffer pooled;                      // [1, channels], of the last one
-};
-
 // The prompt of each of the model's encoders: an empty second prompt is the first one again.
 std::vector<std::string> PerEncoder(const SdxlModel& model, const std::string& prompt,
                                     const std::optional<std::string>& prompt_2) {
@@ -148,8 +142,10 @@ absl::StatusOr<NamedBuffers> AllocateRows(const backends::Executable& request_pa
 
 }  // namespace
 
-absl::StatusOr<NamedBuffers> MakeConditioning(const Stage& stage, const PictureSpec& resolved,
-                                              device::Stream& stream, PendingWork& work) {
+absl::StatusOr<std::vector<EncodedPrompt>> EncodePrompts(const Stage& stage,
+                                                         const PictureSpec& resolved,
+                                                         device::Stream& stream,
+                                                         PendingWork& work) {
   const StageGraphs to = {stage, stream, work};
   const SdxlModel& model = *stage.model;
   const int skip = model.which() == Model::kBase ? resolved.clip_skip.value_or(0) : 0;
@@ -161,13 +157,20 @@ absl::StatusOr<NamedBuffers> MakeConditioning(const Stage& stage, const PictureS
     rows.push_back(std::move(negative));
   }
   rows.push_back(std::move(positive));
+  return rows;
+}
 
+absl::StatusOr<NamedBuffers> MakeConditioning(const Stage& stage, const PictureSpec& resolved,
+                                              device::Stream& stream, PendingWork& work) {
+  const StageGraphs to = {stage, stream, work};
+  ASSIGN_OR_RETURN(const std::vector<EncodedPrompt> rows,
+                   EncodePrompts(stage, resolved, stream, work));
   const auto count = static_cast<int64_t>(rows.size());
   ASSIGN_OR_RETURN(NamedBuffers packed, AllocateRows(*stage.request_part, count));
   for (int64_t i = 0; i < count; ++i) {
     const bool conditional = i + 1 == count;
     RETURN_IF_ERROR(
-        EnqueueRequestPart(to, rows[i], TimeIds(model, resolved, conditional), i, packed));
+        EnqueueRequestPart(to, rows[i], TimeIds(*stage.model, resolved, conditional), i, packed));
   }
   return packed;
 }

@@ -13,7 +13,18 @@
 
 namespace latentd::pipeline {
 
-// Enqueues runs of the stage's text encoders and request part. What the UNet of the stage is told,
+// What the text encoders made of one row's prompts.
+struct EncodedPrompt {
+  std::vector<device::Buffer> hidden_states;  // of each encoder [1, 77, its features]
+  device::Buffer pooled;                      // [1, channels], of the last one
+};
+
+// Enqueues runs of the stage's text encoders, for each row of a picture.
+absl::StatusOr<std::vector<EncodedPrompt>> EncodePrompts(const Stage& stage,
+                                                         const PictureSpec& resolved,
+                                                         device::Stream& stream, PendingWork& work);
+
+// EncodePrompts, and runs of the stage's request part. What the UNet of the stage is told,
 // [rows, n], by the step graph's inputs; rows of a picture are [unconditional, conditional] with
 // guidance, else [conditional]. What the encoders made is `work`'s. `resolved` came from
 // Pipeline::Resolve.

@@ -79,8 +79,8 @@ class ModelGraphs {
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<GraphHandle> Sample(int height, int width, IfUnknown unknown = IfUnknown::kBuild)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // Decode in f32, for what comes out of it not finite. There where Decode is in f16: bf16 overflows
-  // where f32 does.
+  // Decode in f32, for what comes out of it not finite. There where Decode is in f16: bf16
+  // overflows where f32 does.
   bool has_decode_fallback() const;
   absl::StatusOr<GraphHandle> DecodeFallback(int height, int width,
                                              IfUnknown unknown = IfUnknown::kBuild)

@@ -39,7 +39,7 @@ struct Request {
   std::vector<GraphHandle> graphs;   // of everything below: kept, so that they stay known
   ExecutablePointer encode, sample;  // null: there is no init image
   ExecutablePointer decode;
-  // Decodes in float32 what came out not finite; null where `decode` runs in float32 itself.
+  // Decodes in float32 what came out not finite; null unless `decode` runs in float16.
   ExecutablePointer decode_fallback;
   // By stage (MakeConditioning); made by the first picture that needs it.
   std::vector<std::optional<NamedBuffers>> conditioning;

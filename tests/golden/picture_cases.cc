@@ -19,6 +19,7 @@
 #include "core/compiler/graph_store.h"
 #include "core/image/decode.h"
 #include "core/metrics/registry.h"
+#include "core/pipeline/conditioning.h"
 #include "core/pipeline/loading.h"
 #include "core/weights/safetensors.h"
 #include "core/weights/weight_store.h"
@@ -71,17 +72,22 @@ absl::StatusOr<Buffer> Joined(device::Device& device, const std::vector<Buffer>&
   return joined;
 }
 
-// Of the first stage's text, which all pictures of the request share.
+// Of the first stage's text, which all pictures of the request share. It is encoded again: a
+// picture does not keep it.
 absl::StatusOr<double> TextDistance(device::Device& device, const weights::TensorMap& expected,
                                     const Picture& picture) {
-  const auto& conditioning = picture.request->conditioning.front();
-  if (!conditioning) return absl::InternalError("the picture has no conditioning");
-  const pipeline::EncodedPrompt& positive = conditioning->rows.back();
+  ASSIGN_OR_RETURN(const auto stream, device.NewStream(SystemClock()));
+  pipeline::PendingWork work;
+  ASSIGN_OR_RETURN(const std::vector<pipeline::EncodedPrompt> rows,
+                   pipeline::EncodePrompts(picture.request->stages.front(), picture.request->spec,
+                                           *stream, work));
+  RETURN_IF_ERROR(stream->Synchronize());
+  const pipeline::EncodedPrompt& positive = rows.back();
   ASSIGN_OR_RETURN(const Buffer states, Joined(device, positive.hidden_states));
   std::vector<std::pair<std::string, Buffer>> pairs = {{"prompt_embeds", states},
                                                        {"pooled_prompt_embeds", positive.pooled}};
-  if (conditioning->rows.size() > 1) {
-    const pipeline::EncodedPrompt& negative = conditioning->rows.front();
+  if (rows.size() > 1) {
+    const pipeline::EncodedPrompt& negative = rows.front();
     ASSIGN_OR_RETURN(const Buffer negative_states, Joined(device, negative.hidden_states));
     pairs.push_back({"negative_prompt_embeds", negative_states});
     pairs.push_back({"negative_pooled_prompt_embeds", negative.pooled});
