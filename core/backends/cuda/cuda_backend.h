@@ -50,9 +50,6 @@ class CudaBackend : public Backend {
                           absl::string_view form, const device::Buffer& to,
                           device::Stream& stream) override;
 
-  // How many sessions' graphs were captured since the start.
-  int64_t captured_graphs() const { return capture_->recorded(); }
-
   // Bytes of the arena now.
   size_t arena_bytes() const { return arena_->bytes(); }
 

@@ -106,22 +106,14 @@ absl::StatusOr<std::unique_ptr<Session>> CudaExecutable::Bind(
   }
   RETURN_IF_ERROR(device_.Select());
   lowering::Addresses addresses = WithPorts(addresses_, bound_.program, from, to);
-  PortAddresses ports = std::move(from);
-  ports.insert(ports.end(), to.begin(), to.end());
-  cudaGraphExec_t graph = idle_graphs_.Take(ports);
-  if (graph == nullptr) {
-    ASSIGN_OR_RETURN(graph, CaptureWith(addresses));
-  }
-  return std::make_unique<CudaSession>(*this, std::move(addresses), std::move(ports), graph);
-}
-
-absl::StatusOr<cudaGraphExec_t> CudaExecutable::CaptureWith(const lowering::Addresses& addresses) {
-  return capture_.Record([&](cudaStream_t stream) -> absl::Status {
-    for (size_t i = 0; i < bound_.kernels.size(); ++i) {
-      RETURN_IF_ERROR(bound_.kernels[i]({addresses.FrameOf(i), stream}));
-    }
-    return absl::OkStatus();
-  });
+  ASSIGN_OR_RETURN(const cudaGraphExec_t graph,
+                   capture_.Record([&](cudaStream_t stream) -> absl::Status {
+                     for (size_t i = 0; i < bound_.kernels.size(); ++i) {
+                       RETURN_IF_ERROR(bound_.kernels[i]({addresses.FrameOf(i), stream}));
+                     }
+                     return absl::OkStatus();
+                   }));
+  return std::make_unique<CudaSession>(*this, std::move(addresses), graph);
 }
 
 absl::Status CudaSession::EnqueueInstruction(size_t index, device::Stream& stream) const {
@@ -130,8 +122,7 @@ absl::Status CudaSession::EnqueueInstruction(size_t index, device::Stream& strea
 }
 
 CudaSession::~CudaSession() {
-  if (!executable_.device_.Select().ok()) return;
-  executable_.idle_graphs_.Give(std::move(ports_), graph_);
+  if (executable_.device_.Select().ok()) cudaGraphExecDestroy(graph_);
 }
 
 absl::Status CudaSession::Enqueue(device::Stream& stream) {

@@ -9,7 +9,6 @@
 
 #include "core/backends/cuda/arena.h"
 #include "core/backends/cuda/bound_program.h"
-#include "core/backends/cuda/idle_graphs.h"
 #include "core/backends/executable.h"
 #include "core/base/out_of_memory.h"
 #include "core/device/cuda/cuda_device.h"
@@ -32,13 +31,7 @@ class CudaExecutable : public Executable {
     absl::StatusOr<cudaGraphExec_t> Record(const Work& work) {
       absl::MutexLock lock(&mutex_);
       if (absl::Status begun = Begin(); !begun.ok()) return begun;
-      ++recorded_;
       return End(CatchOutOfMemory([&] { return work(stream_); }));
-    }
-
-    int64_t recorded() const {
-      absl::MutexLock lock(&mutex_);
-      return recorded_;
     }
 
    private:
@@ -46,8 +39,7 @@ class CudaExecutable : public Executable {
     absl::Status Begin();
     absl::StatusOr<cudaGraphExec_t> End(const absl::Status& worked);
 
-    mutable absl::Mutex mutex_;
-    int64_t recorded_ ABSL_GUARDED_BY(mutex_) = 0;
+    absl::Mutex mutex_;
     const cudaStream_t stream_;
   };
 
@@ -72,7 +64,6 @@ class CudaExecutable : public Executable {
                  const graph::MemoryPlan& memory, std::unique_ptr<Arena::Lease> lease,
                  device::cuda::CudaDevice& device, Capture& capture);
   absl::Status UploadLiterals();
-  absl::StatusOr<cudaGraphExec_t> CaptureWith(const lowering::Addresses& addresses);
 
   const std::shared_ptr<const graph::Graph> graph_;
   const BoundProgram bound_;
@@ -83,18 +74,14 @@ class CudaExecutable : public Executable {
   lowering::Addresses addresses_;  // without those that sessions bind
   device::Buffer literals_;
   std::vector<weights::WeightRef> held_;  // plain and packed
-  IdleGraphs idle_graphs_;
 };
 
 class CudaSession : public Session {
  public:
-  // With all addresses of the executable's program, and those of the ports again.
-  CudaSession(CudaExecutable& executable, lowering::Addresses addresses, PortAddresses ports,
+  // With all addresses of the executable's program.
+  CudaSession(const CudaExecutable& executable, lowering::Addresses addresses,
               cudaGraphExec_t graph)
-      : executable_(executable),
-        addresses_(std::move(addresses)),
-        ports_(std::move(ports)),
-        graph_(graph) {}
+      : executable_(executable), addresses_(std::move(addresses)), graph_(graph) {}
   ~CudaSession() override;
 
   // One launch, behind all runs that use the arena.
@@ -105,9 +92,8 @@ class CudaSession : public Session {
   absl::Status EnqueueInstruction(size_t index, device::Stream& stream) const;
 
  private:
-  CudaExecutable& executable_;
+  const CudaExecutable& executable_;
   const lowering::Addresses addresses_;
-  PortAddresses ports_;
   const cudaGraphExec_t graph_;
 };
 

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "core/backends/cuda/plan.h"
-#include "core/base/clock.h"
 #include "core/graph/graph_builder.h"
 #include "core/weights/weight_store.h"
 #include "tests/conformance/checks.h"
@@ -83,35 +82,6 @@ TEST_F(CudaBackendGpuTest, TheArenaIsAsLargeAsTheLargestGraphThatIsLoaded) {
     EXPECT_EQ(backend_->arena_bytes(), plan.arena_bytes);
   }
   EXPECT_EQ(backend_->arena_bytes(), 0u);
-}
-
-TEST_F(CudaBackendGpuTest, ASessionTakesUpTheGraphOfOneThatIsGoneFromItsMemory) {
-  weights::WeightStore store(*backend_);
-  weights::WeightSet set(&store);
-  set.Add("net", leaves_.weights);
-  ASSERT_OK_AND_ASSIGN(const Plan plan, backend_->MakePlan(*graph_));
-  ASSERT_OK_AND_ASSIGN(const auto executable, backend_->Load(graph_, plan, set));
-  const auto allocate = [&] {
-    return *backend_->device().Allocate(device::DType::kF32, {2, 64}, device::Place::kDevice);
-  };
-  const device::Buffer x = allocate(), y = allocate(), z = allocate();
-  ASSERT_OK_AND_ASSIGN(const auto stream, backend_->device().NewStream(SystemClock()));
-  const auto run = [&](const device::Buffer& input, const device::Buffer& output) {
-    const auto session = executable->Bind({device::ConstBuffer(input)}, {output});
-    ASSERT_OK(session);
-    ASSERT_OK((*session)->Enqueue(*stream));
-    ASSERT_OK(stream->Synchronize());
-  };
-  run(x, y);
-  EXPECT_EQ(backend_->captured_graphs(), 1);
-  run(x, y);
-  EXPECT_EQ(backend_->captured_graphs(), 1);
-  run(x, z);
-  EXPECT_EQ(backend_->captured_graphs(), 2);
-  // Two at a time cannot share one.
-  ASSERT_OK_AND_ASSIGN(const auto first, executable->Bind({device::ConstBuffer(x)}, {y}));
-  ASSERT_OK_AND_ASSIGN(const auto second, executable->Bind({device::ConstBuffer(x)}, {y}));
-  EXPECT_EQ(backend_->captured_graphs(), 3);
 }
 
 }  // namespace
