@@ -37,8 +37,6 @@ __device__ inline void Gather(const float (&values)[kSize], int taken, Moments& 
   own = Merged(own, {static_cast<float>(taken), mean, squares});
 }
 
-// NHWC in one launch. has: whether the image is one that this does; if not, nothing is launched.
-cudaError_t GroupNormSlab(const GroupNormArgs& args, cudaStream_t stream, bool& has);
 // Each layout's two launches.
 cudaError_t GroupNormNhwc(const GroupNormArgs& args, cudaStream_t stream);
 cudaError_t GroupNormNchw(const GroupNormArgs& args, cudaStream_t stream);

@@ -37,4 +37,7 @@ struct GroupNormArgs {
 size_t GroupNormWorkspaceBytes(int64_t rows, int64_t groups);
 cudaError_t GroupNorm(const GroupNormArgs& args, cudaStream_t stream);
 
+// The one launch. has: whether the image and the GPU are ones for it; if not, nothing is launched.
+cudaError_t GroupNormSlab(const GroupNormArgs& args, cudaStream_t stream, bool& has);
+
 }  // namespace latentd::backends::cuda::kernels

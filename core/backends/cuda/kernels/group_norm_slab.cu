@@ -7,6 +7,7 @@
 
 #include "core/backends/cuda/kernels/activation.cuh"
 #include "core/backends/cuda/kernels/group_moments.cuh"
+#include "core/backends/cuda/kernels/group_norm.h"
 #include "core/backends/cuda/kernels/launch.cuh"
 #include "core/backends/cuda/kernels/numbers.cuh"
 

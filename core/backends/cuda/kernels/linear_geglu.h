@@ -45,6 +45,7 @@ struct GatedRow {
       : sizes{columns / 16, 2, 2, 4, 2}, strides{16, columns, 2, 4, 1} {}
 };
 
+// cudaErrorInvalidValue: what HasLinearGeglu refuses, or an address that is not aligned.
 // cudaErrorNotSupported: a GPU that is no Hopper.
 cudaError_t LinearGeglu(const LinearGegluArgs& args, cudaStream_t stream);
 

@@ -181,6 +181,47 @@ TEST_F(GroupNormTest, ARowDependsOnNothingBesideIt) {
   }
 }
 
+TEST_F(GroupNormTest, TakesOneLaunchForMostOfSdxlsImagesOnHopper) {
+  cudaDeviceProp properties;
+  ASSERT_EQ(cudaGetDeviceProperties(&properties, 0), cudaSuccess);
+  struct Case {
+    int64_t side, channels;
+    bool one_launch;
+  };
+  for (const auto& [side, channels, one_launch] : {Case{128, 320, true},
+                                                   {128, 384, true},
+                                                   {64, 640, true},
+                                                   {64, 1280, true},
+                                                   {32, 2560, true},
+                                                   {128, 640, false},
+                                                   {128, 324, false}}) {
+    const Image image = {2, side * side, channels, channels == 324 ? 81 : 32};
+    const GpuArray memory = GpuArray::Poisoned(Element::kBF16, image.size());
+    GroupNormArgs args = {.element = Element::kBF16,
+                          .x = memory.data(),
+                          .gamma = memory.data(),
+                          .beta = memory.data(),
+                          .result = memory.data(),
+                          .rows = 2,
+                          .pixels = image.pixels,
+                          .channels = channels,
+                          .groups = image.groups};
+    bool has = !one_launch;
+    EXPECT_EQ(GroupNormSlab(args, nullptr, has), cudaSuccess);
+    EXPECT_EQ(has, one_launch && properties.major == 9) << side << " " << channels;
+  }
+}
+
+TEST_F(GroupNormTest, NanStaysInItsGroupWhereTwoShareSixteenBytes) {
+  const Image image = {1, 64, 320, 32};
+  Operands of = Drawn(image, Element::kBF16);
+  of.x[image.At(0, 17, 9)] = NAN;  // of channels 8 to 15, the last of the first group
+  GroupNormCall call(image, Element::kBF16, of);
+  ASSERT_EQ(GroupNorm(call.args, nullptr), cudaSuccess);
+  const Values result = call.result.Read();
+  for (int64_t i = 0; i < image.size(); ++i) ASSERT_EQ(std::isnan(result[i]), i % 320 < 10) << i;
+}
+
 TEST_F(GroupNormTest, NanStaysInItsGroup) {
   for (bool nhwc : {true, false}) {
     const Image image = {1, 64, 64, 8, nhwc};

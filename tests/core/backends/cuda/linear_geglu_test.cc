@@ -89,6 +89,11 @@ TEST_F(LinearGegluTest, RefusesWhatItDoesNotTake) {
   args.columns = 16;
   args.depth = 12;
   EXPECT_EQ(LinearGeglu(args, nullptr), cudaErrorInvalidValue);
+  args.depth = 8;
+  const GpuArray memory = GpuArray::Poisoned(Element::kBF16, 64);
+  args.x = args.weight = args.result = memory.data();
+  args.bias = memory.as<char>() + 8;
+  EXPECT_EQ(LinearGeglu(args, nullptr), cudaErrorInvalidValue);
 }
 
 // The packing is a strided copy by GatedRow; the test's is by number.

@@ -73,7 +73,9 @@ cudaError_t LaunchOn(const LinearGegluArgs& args, cudaStream_t stream) {
 }  // namespace
 
 cudaError_t LinearGeglu(const LinearGegluArgs& args, cudaStream_t stream) {
-  if (!HasLinearGeglu(args)) return cudaErrorInvalidValue;
+  if (!HasLinearGeglu(args) || !Aligned(16, args.x, args.weight, args.bias, args.result)) {
+    return cudaErrorInvalidValue;
+  }
   return args.element == Element::kBF16 ? LaunchOn<cutlass::bfloat16_t>(args, stream)
                                         : LaunchOn<cutlass::half_t>(args, stream);
 }

@@ -166,8 +166,8 @@ cudaError_t LaunchInClusters(const ProductSizes& sizes, const T* x, const T* w,
   return error != cudaSuccess ? error : cudaLaunchKernelEx(&config, kernel, placed);
 }
 
-// cudaErrorNotSupported: a GPU that is no Hopper. cudaErrorInvalidValue: addresses that are not
-// aligned to 16 bytes, or a depth that is no multiple of 8.
+// REQUIRES: addresses aligned to 16 bytes, which CUTLASS asserts only. cudaErrorNotSupported: a GPU
+// that is no Hopper. cudaErrorInvalidValue: a depth that is no multiple of 8.
 template <typename T, typename OfSums>
 cudaError_t LaunchProduct(const ProductSizes& sizes, const T* x, const T* w,
                           const typename OfSums::Params& params, cudaStream_t stream) {
