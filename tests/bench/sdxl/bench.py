@@ -6,6 +6,7 @@ import json
 import math
 import os
 import pathlib
+import shutil
 import signal
 import sys
 import tempfile
@@ -134,6 +135,8 @@ def find_contestants(options, folder):
     if options.diffusers:
         paths.append(peer_process.unpack_wheels(options.diffusers, folder / "site"))
     options.peer_environment = peer_process.environment(paths, folder)
+    if not options.resume:  # torch.compile's first step is to find nothing, like latentd's
+        shutil.rmtree(options.peer_environment["TORCHINDUCTOR_CACHE_DIR"], ignore_errors=True)
     reason = peer_process.missing(options.peer_python, options.peer_environment)
     return {"wanted": [LATENTD, *peers], "missing": dict.fromkeys(peers, reason) if reason else {}}
 
