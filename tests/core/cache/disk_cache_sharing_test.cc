@@ -6,6 +6,7 @@
 
 #include <csignal>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <random>
 #include <thread>
@@ -242,7 +243,7 @@ void WriteForEver(const std::string& root, uint32_t seed) {
   while (cache != nullptr) {
     const std::string key = absl::StrCat("key ", random() % 12);
     const std::string payload = PayloadOf(key, static_cast<int>(random() % 2000));
-    cache->Write(kKinds[random() % 4], key, payload).IgnoreError();
+    cache->Write(kKinds[random() % std::size(kKinds)], key, payload).IgnoreError();
   }
 }
 
