@@ -9,9 +9,9 @@
 namespace latentd::backends::cpu {
 namespace {
 
-// Above this oneDNN is faster without the residual, which costs it its better convolution, and an
-// addition after it (measured from 512 KiB to 16 MiB on AVX-512).
-constexpr int64_t kLargeElements = int64_t{1} << 18;
+// In a row: from here on oneDNN is faster without the residual, which costs it its better
+// convolution, and an addition after it (measured from 512 KiB to 16 MiB on AVX-512).
+constexpr int64_t kLargeElements = int64_t{1} << 17;
 
 // Winograd's convolution takes 0.4 to 0.5 of the direct one's time from 16x16 pixels on (two cores;
 // a step 0.76, a decode 0.64). It needs enough tiles for every thread: with 4 or 8 in all it is no
@@ -40,7 +40,6 @@ bool HasWinograd(const Program& program, const Instruction& instruction) {
          lowering::IsHeld(program, instruction.operands[1]);
 }
 
-// By the size of one row: the same weight serves all row counts.
 bool WinogradIsWorthIt(const Instruction& instruction, const Machine& machine) {
   const graph::Shape& x = instruction.operands[0].shape;
   const graph::Shape& y = instruction.result.shape;
@@ -73,8 +72,9 @@ Algorithm ChooseAlgorithm(const Program& program, const Instruction& instruction
   if (has(Algorithm::kWinograd) && WinogradIsWorthIt(instruction, machine))
     return Algorithm::kWinograd;
   if (has(Algorithm::kAsConvolution) && !avx512) return Algorithm::kAsConvolution;
-  const bool large = instruction.result.shape.elements() >= kLargeElements;
-  return has(Algorithm::kThenAdd) && avx512 && large ? Algorithm::kThenAdd : Algorithm::kDirect;
+  if (!has(Algorithm::kThenAdd) || !avx512) return Algorithm::kDirect;
+  const graph::Shape& y = instruction.result.shape;
+  return y.elements() / y[0] >= kLargeElements ? Algorithm::kThenAdd : Algorithm::kDirect;
 }
 
 std::vector<Algorithm> ChooseAlgorithms(const Program& program, const Machine& machine) {
