@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
 
@@ -11,6 +12,8 @@ namespace {
 
 // Until a picture has been measured, and never less than this, so that clients do not spin.
 constexpr absl::Duration kShortestRetry = absl::Seconds(1);
+
+bool IsRunnable(UnitKind kind) { return kind != UnitKind::kWait && kind != UnitKind::kDone; }
 
 }  // namespace
 
@@ -28,7 +31,7 @@ absl::Status Queue::Admit(absl::Span<const PictureId> pictures, const Need& need
   std::list<Entry> added;
   // The request's bytes are counted with its first picture and leave with it.
   for (PictureId picture : pictures) {
-    added.push_back({picture, need, added.empty() ? bytes : 0, std::nullopt});
+    added.push_back({picture, pictures.front(), need, added.empty() ? bytes : 0, std::nullopt});
   }
   entries_.reserve(entries_.size() + pictures.size());
   // From here on nothing asks for memory: all of it happens, or nothing has.
@@ -57,26 +60,105 @@ void Queue::Remove(PictureId picture) {
   order_.erase(entry);
 }
 
-// A picture that was prepared while a later one ran waits for that one's end.
-const Queue::Entry* Queue::FindNext(bool may_begin) const {
-  const Entry* first = nullptr;
-  for (const Entry& entry : order_) {
-    if (entry.need.kind == UnitKind::kWait) continue;
-    if (entry.started) return &entry;
-    if (first == nullptr) first = &entry;
-  }
-  return may_begin ? first : nullptr;
+bool Queue::CanRun(bool may_begin) const {
+  return std::any_of(order_.begin(), order_.end(), [&](const Entry& entry) {
+    return IsRunnable(entry.need.kind) && (entry.started || may_begin);
+  });
 }
 
-bool Queue::CanRun(bool may_begin) const { return FindNext(may_begin) != nullptr; }
+void Queue::AddBegun(const Entry& entry, LaneWork& work) {
+  if (entry.need.kind == UnitKind::kDecode) {
+    if (work.decode == nullptr) work.decode = &entry;
+    return;
+  }
+  work.rows = std::max(work.rows, entry.need.lane_rows);
+  work.rows_promised += entry.need.rows;
+  if (entry.need.kind != UnitKind::kStep) {
+    if (work.prepare == nullptr) work.prepare = &entry;
+    return;
+  }
+  Entries& members = entry.need.joined ? work.joined : work.joining;
+  if (members.size() < kMostRows) members.push_back(&entry);
+}
+
+void Queue::AddWaiting(const Entry& entry, LaneWork& work) {
+  work.rows = std::max(work.rows, entry.need.lane_rows);
+  work.full = work.full || work.rows_promised + entry.need.rows > work.rows;
+  if (work.full || work.prepare != nullptr) return;
+  work.prepare = &entry;
+}
+
+// What has begun first: it has rows, or is promised some.
+Queue::Works Queue::WorkByLane(bool may_begin) const {
+  Works works;
+  for (const bool begun : {true, false}) {
+    if (!begun && !may_begin) break;
+    for (const Entry& entry : order_) {
+      if (!IsRunnable(entry.need.kind) || entry.started.has_value() != begun) continue;
+      auto work = std::find_if(works.begin(), works.end(), [&](const LaneWork& other) {
+        return other.lane == entry.need.lane;
+      });
+      if (work == works.end()) {
+        works.push_back({.lane = entry.need.lane});
+        work = works.end() - 1;
+      }
+      begun ? AddBegun(entry, *work) : AddWaiting(entry, *work);
+    }
+  }
+  return works;
+}
+
+// Those that have their rows, and as many of the next as fit beside them.
+Unit Queue::StepOf(const LaneWork& work) {
+  Unit unit{.kind = UnitKind::kStep, .lane = work.lane};
+  int rows = 0;
+  for (const Entries* members : {&work.joined, &work.joining}) {
+    for (const Entry* entry : *members) {
+      rows += entry->need.rows;
+      if (rows > work.rows) return unit;
+      unit.pictures.push_back(entry->picture);
+    }
+  }
+  return unit;
+}
+
+Unit Queue::UnitOf(const LaneWork& work) const {
+  const Entry* other = work.decode != nullptr ? work.decode : work.prepare;
+  const bool can_step = !work.joined.empty() || !work.joining.empty();
+  if (other == nullptr) return StepOf(work);
+  const auto last = last_.find(work.lane);
+  const bool stepped = last == last_.end() || last->second.kind == UnitKind::kStep;
+  const bool same_request =
+      !stepped && work.decode == nullptr && last->second.request == other->request;
+  if (can_step && !stepped && !same_request) return StepOf(work);
+  return {other->need.kind, work.lane, {other->picture}};
+}
 
 std::optional<Unit> Queue::Next(bool may_begin) {
-  const Entry* next = FindNext(may_begin);
-  if (next == nullptr) return std::nullopt;
-  Unit unit{next->need.kind, next->need.lane, {next->picture}};
-  std::optional<absl::Time>& started = entries_.find(next->picture)->second->started;
-  if (!started) started = clock_.Monotonic();
+  const Works works = WorkByLane(may_begin);
+  absl::InlinedVector<Lane, 4> lanes;
+  for (const LaneWork& work : works) {
+    if (work.decode || work.prepare || !work.joined.empty() || !work.joining.empty()) {
+      lanes.push_back(work.lane);
+    }
+  }
+  const std::optional<Lane> lane = turns_.Next(lanes);
+  if (!lane) return std::nullopt;
+  Unit unit = UnitOf(*std::find_if(works.begin(), works.end(),
+                                   [&](const LaneWork& work) { return work.lane == *lane; }));
+  turns_.Begin(*lane, unit.kind);
+  Start(unit);
+  absl::erase_if(last_,
+                 [&](const auto& entry) { return !absl::c_linear_search(lanes, entry.first); });
+  last_[*lane] = {unit.kind, entries_.find(unit.pictures.front())->second->request};
   return unit;
+}
+
+void Queue::Start(const Unit& unit) {
+  for (PictureId picture : unit.pictures) {
+    std::optional<absl::Time>& started = entries_.find(picture)->second->started;
+    if (!started) started = clock_.Monotonic();
+  }
 }
 
 absl::Duration Queue::TimeUntilPlaceIsFree() const {

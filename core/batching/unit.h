@@ -2,16 +2,30 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <utility>
+
+#include "absl/container/inlined_vector.h"
 
 namespace latentd::batching {
 
 // Names a picture for as long as it is admitted; never used again.
 using PictureId = uint64_t;
 
-// Pictures may share an evaluation only within one lane: an id that pipeline makes of network,
-// weight set, size and rows.
-using Lane = uint64_t;
+// Of one evaluation.
+inline constexpr int kMostRows = 16;
+
+// Pictures may share an evaluation only within one lane: of one network at one size.
+struct Lane {
+  int network = 0;  // pipeline's number for it
+  int width = 0;    // executed
+  int height = 0;
+
+  bool operator==(const Lane&) const = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const Lane& lane) {
+    return H::combine(std::move(h), lane.network, lane.width, lane.height);
+  }
+};
 
 enum class UnitKind : uint8_t {
   kWait,    // nothing yet: its graphs are being made ready, or a unit of it runs whose end decides
@@ -24,8 +38,10 @@ enum class UnitKind : uint8_t {
 
 struct Need {
   UnitKind kind = UnitKind::kText;
-  Lane lane = 0;
-  int rows = 1;  // of the lane's evaluation
+  Lane lane;            // of the stage that it is in
+  int rows = 1;         // that the picture takes of an evaluation
+  int lane_rows = 1;    // that one evaluation can have
+  bool joined = false;  // it has its rows of the lane
 
   bool operator==(const Need&) const = default;
 };
@@ -33,8 +49,8 @@ struct Need {
 // One thing to run now, for these pictures together.
 struct Unit {
   UnitKind kind = UnitKind::kText;
-  Lane lane = 0;
-  std::vector<PictureId> pictures;
+  Lane lane;
+  absl::InlinedVector<PictureId, kMostRows> pictures;  // several only for kStep
 };
 
 }  // namespace latentd::batching

@@ -19,9 +19,6 @@
 namespace latentd::engine {
 namespace {
 
-// A picture has one row, or two with guidance.
-constexpr int kMostRows = 2;
-
 // The reference backend computes on the host, and weights are where the backend computes.
 absl::Status CheckComponentsOnGpu(const Config& config) {
   if (config.backend != "cuda") return absl::OkStatus();
@@ -35,9 +32,12 @@ absl::Status CheckComponentsOnGpu(const Config& config) {
 
 absl::Status CheckForm(const Config& config) {
   const auto wrong = [](int rows) { return rows < 1 || rows > kMostRows; };
-  if (config.rows.empty() || std::any_of(config.rows.begin(), config.rows.end(), wrong)) {
+  // A picture has one row, or two with guidance.
+  const auto draws = [](int rows) { return rows <= 2; };
+  if (std::none_of(config.rows.begin(), config.rows.end(), draws) ||
+      std::any_of(config.rows.begin(), config.rows.end(), wrong)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("rows: must be one or more of 1 to ", kMostRows));
+        absl::StrCat("rows: must be some of 1 to ", kMostRows, ", 1 or 2 among them"));
   }
   RETURN_IF_ERROR(pipeline::CheckComponents(config.components, !config.refiner.empty()));
   RETURN_IF_ERROR(CheckComponentsOnGpu(config));

@@ -23,6 +23,7 @@
 #include "absl/time/time.h"
 #include "core/base/clock.h"
 #include "core/base/error_details.h"
+#include "core/batching/unit.h"
 #include "core/engine/generate_spec.h"
 #include "core/engine/graph_admin.h"
 #include "core/metrics/registry.h"
@@ -30,6 +31,7 @@
 
 namespace latentd::engine {
 
+using batching::kMostRows;
 using ComponentMode = pipeline::ComponentMode;
 using DType = device::DType;
 using pipeline::IsComponentName;
@@ -50,7 +52,8 @@ struct Config {
   int64_t cache_max_bytes = int64_t{10} << 30;    // of files in it
   int64_t graph_memory_bytes = int64_t{1} << 30;  // of executables and artifacts in memory
   std::vector<pipeline::Size> buckets;  // empty: the model's own (core/batching/buckets.h)
-  std::vector<int> rows = {1, 2};       // of a step graph: 2 with guidance
+  // Of step graphs: 1 to kMostRows, 1 or 2 among them. A picture has 1, or 2 with guidance.
+  std::vector<int> rows = {1, 2};
   std::vector<std::string> skipped_passes;
   pipeline::ComponentModes components;
   pipeline::ComponentDTypes precision;  // of what is not named: f32

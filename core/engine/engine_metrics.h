@@ -33,7 +33,11 @@ class EngineMetrics {
   void Ended(const absl::Status& status, bool had_begun);
 
   void PictureLeft(const std::string& bucket);
-  void StepsDone(Stage stage, const std::string& bucket, int steps, absl::Duration duration);
+  // An evaluation, and of it the steps, as users count them, of one picture.
+  void StepDone(Stage stage, const std::string& bucket, absl::Duration duration);
+  void StepsDone(Stage stage, int steps);
+  // `rows` of an evaluation are pictures', of those that were computed.
+  void RowsStepped(Stage stage, int rows, int computed);
   void StageDone(Stage stage, const std::string& bucket, absl::Duration duration);
   void ImageDone(const std::string& bucket, const Image& image);
   void DecodeRedone();

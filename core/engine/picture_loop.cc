@@ -1,7 +1,9 @@
 #include "core/engine/picture_loop.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "core/base/error_details.h"
 #include "core/base/out_of_memory.h"
@@ -12,11 +14,12 @@
 namespace latentd::engine {
 namespace {
 
-// One that the device is at, and the next.
-constexpr size_t kMostInFlight = 2;
-
 batching::Need NeedOf(const pipeline::Picture& picture) {
-  return {picture.next, picture.lane(), picture.rows()};
+  return {.kind = picture.next,
+          .lane = picture.lane(),
+          .rows = picture.rows(),
+          .lane_rows = picture.most_rows(),
+          .joined = picture.place.has_value()};
 }
 
 batching::Need FirstNeedOf(const Job& job) {
@@ -24,24 +27,23 @@ batching::Need FirstNeedOf(const Job& job) {
   return NeedOf(*job.pictures.front());
 }
 
-// A request counts as one picture, however many it has: they are drawn one after the other, and
-// share what the text encoders made.
-int64_t StateBytesOf(const Job& job) {
-  const pipeline::PictureSpec& picture = job.spec.picture;
-  return job.pipeline.StateBytes(*picture.executed_size, pipeline::RowsOf(picture));
-}
+int64_t StateBytesOf(const Job& job) { return job.pipeline.RequestBytes(job.spec.picture); }
 
 }  // namespace
 
 PictureLoop::PictureLoop(Options options, device::Device& device, EngineMetrics& metrics,
                          const Clock& clock)
     : options_(std::move(options)),
-      device_(device),
       metrics_(metrics),
       clock_(clock),
-      watchdog_(clock),
       results_(std::make_shared<ResultBytes>([this] { absl::MutexLock wake_the_loop(&mutex_); })),
       queue_({.pictures = options_.queue_capacity}, clock),
+      units_(device, clock),
+      encoder_(options_.encode,
+               {.is_wanted = [this](const Job& job) { return IsWanted(job.handle); },
+                .fail = [this](Job& job, absl::Status status) { Fail(job, std::move(status)); },
+                .complete = [this](Job& job) { Complete(job); }},
+               results_, metrics, clock),
       thread_(StartThread("loop", [this] { RunLoop(); })) {}
 
 void PictureLoop::Stop() {
@@ -79,12 +81,12 @@ absl::Status PictureLoop::AddMember(const std::shared_ptr<Job>& job, size_t imag
   if (draining_) return DrainingError();
   const int count = job->picture_count();
   for (int i = 0; i < count; ++i) job->ids.push_back(next_id_++);
-  places_.reserve(places_.size() + count);
+  pictures_.reserve(pictures_.size() + count);
   jobs_.reserve(jobs_.size() + 1);
   position = queue_.size();
   RETURN_IF_ERROR(queue_.Admit(job->ids, FirstNeedOf(*job), image_bytes));
   // From here on nothing asks for memory: the job is a member in all of it, or in nothing.
-  for (int i = 0; i < count; ++i) places_[job->ids[i]] = {job, i};
+  for (int i = 0; i < count; ++i) pictures_[job->ids[i]] = {job, i};
   jobs_[job->handle] = {job};
   return absl::OkStatus();
 }
@@ -148,9 +150,9 @@ void PictureLoop::Drain(absl::Time deadline) {
 }
 
 LoopStatus PictureLoop::Check() const {
-  LoopStatus status = {.overdue = watchdog_.Overdue()};
+  LoopStatus status = {.overdue = units_.Overdue()};
   absl::MutexLock lock(&mutex_);
-  status.waits_for_readers = with_device_ == 0 && !MayBegin() &&
+  status.waits_for_readers = units_.is_device_idle() && !MayBegin() &&
                              !queue_.CanRun(/*may_begin=*/false) &&
                              queue_.CanRun(/*may_begin=*/true);
   return status;
@@ -161,18 +163,19 @@ bool PictureLoop::HasWork() const {
 }
 
 void PictureLoop::RunLoop() {
-  in_flight_.reserve(kMostInFlight);
   while (true) {
-    if (!in_flight_.empty() && in_flight_.front().unit.done->Reached()) {
+    if (!units_.empty() && units_.IsOldestDone()) {
       CompleteOldest();
       continue;
     }
-    const Work work = NextWork();
+    Work work = NextWork();
     if (work.cancelled.job != nullptr) {
-      Fail(*work.cancelled.job, StatusOf(work.cancelled.cancelled));
-    } else if (work.unit) {
-      Enqueue(*work.unit);
-    } else if (!in_flight_.empty()) {
+      const std::shared_ptr<Job>& cancelled = work.cancelled.job;
+      units_.LeaveLanes([&](const Job& job) { return &job != cancelled.get(); });
+      Fail(*cancelled, StatusOf(work.cancelled.cancelled));
+    } else if (!work.pictures.empty()) {
+      Enqueue(std::move(work));
+    } else if (!units_.empty()) {
       CompleteOldest();
     } else if (work.stop) {
       return;
@@ -183,84 +186,80 @@ void PictureLoop::RunLoop() {
 // Cancellations first.
 PictureLoop::Work PictureLoop::NextWork() {
   absl::MutexLock lock(&mutex_);
-  if (in_flight_.empty()) mutex_.Await(absl::Condition(this, &PictureLoop::HasWork));
+  if (units_.empty()) mutex_.Await(absl::Condition(this, &PictureLoop::HasWork));
   if (cancellations_ > 0) {
     for (const auto& [handle, member] : jobs_) {
-      if (member.cancelled != Cause::kNone) return {.cancelled = member, .unit = std::nullopt};
+      if (member.cancelled != Cause::kNone) return {.cancelled = member};
     }
   }
-  if (in_flight_.size() == kMostInFlight) return {};
-  const std::optional<batching::Unit> unit = queue_.Next(MayBegin());
-  if (!unit) return {.cancelled = {}, .unit = std::nullopt, .stop = stop_};
-  return {.cancelled = {}, .unit = places_.find(unit->pictures.front())->second};
+  if (units_.full()) return {};
+  std::optional<batching::Unit> unit = queue_.Next(MayBegin());
+  if (!unit) return {.stop = stop_};
+  Work work{.unit = *std::move(unit)};
+  for (batching::PictureId id : work.unit.pictures) {
+    work.pictures.push_back(pictures_.find(id)->second);
+  }
+  return work;
 }
 
-void PictureLoop::Enqueue(const Place& place) {
-  absl::Status enqueued = CatchOutOfMemory([&] { return TryEnqueue(place); });
-  if (!enqueued.ok()) Fail(*place.job, std::move(enqueued));
+void PictureLoop::Enqueue(Work work) {
+  const Stage stage = StageOf(work.pictures.front().picture());
+  const absl::Status enqueued = CatchOutOfMemory([&] { return TryEnqueue(work); });
+  if (enqueued.ok()) return;
+  metrics_.UnitFailed(stage, enqueued);
+  for (const JobPicture& picture : work.pictures) Fail(*picture.job, enqueued);
 }
 
-absl::Status PictureLoop::TryEnqueue(const Place& place) {
-  Job& job = *place.job;
-  pipeline::Picture& picture = *job.pictures[place.index];
-  if (stream_ == nullptr) {
-    ASSIGN_OR_RETURN(stream_, device_.NewStream(clock_));
+absl::Status PictureLoop::TryEnqueue(Work& work) {
+  for (const JobPicture& picture : work.pictures) {
+    if (!picture.job->started) Start(*picture.job, clock_.Monotonic());
   }
-  const absl::Time begin = clock_.Monotonic();
-  if (!job.started) Start(job, begin);
-  const Stage stage = StageOf(picture);
-  UnitWatchdog::Unit watched = {job.spec.request_id, place.index, stage, picture.executed_size()};
-  if (in_flight_.empty()) watchdog_.Begin(std::move(watched));
-  absl::StatusOr<pipeline::PendingUnit> unit = pipeline::EnqueueUnit(picture, *stream_);
-  if (!unit.ok()) {
-    if (in_flight_.empty()) watchdog_.End();
-    metrics_.UnitFailed(stage, unit.status());
-    return unit.status();
+  ASSIGN_OR_RETURN(const UnitInFlight* enqueued, units_.Enqueue(work.unit, work.pictures));
+  for (size_t i = 0; i < enqueued->pictures.size(); ++i) {
+    const JobPicture& picture = enqueued->pictures[i];
+    const absl::Status& status = enqueued->unit.parts[i].status;
+    if (status.ok()) {
+      Advance(picture);
+    } else {
+      metrics_.UnitFailed(enqueued->stage, status);
+      Fail(*picture.job, status);
+    }
   }
-  // Asks for no memory: the device uses what the unit holds.
-  ++with_device_;
-  in_flight_.push_back({place, stage, *std::move(unit), begin, std::move(watched)});
-  Advance(place);
   return absl::OkStatus();
 }
 
 void PictureLoop::CompleteOldest() {
-  UnitInFlight& done = in_flight_.front();
-  const std::shared_ptr<Job> job = done.place.job;
-  absl::Status completed = CatchOutOfMemory([&] { return TryComplete(done); });
-  if (!completed.ok()) Fail(*job, std::move(completed));
-  in_flight_.erase(in_flight_.begin());
-  --with_device_;
-  watchdog_.End();
-  if (!in_flight_.empty()) watchdog_.Begin(std::move(in_flight_.front().watched));
+  const absl::Duration duration = units_.WaitForOldest();
+  UnitInFlight& done = units_.oldest();
+  MeasureUnit(done, duration);
+  for (size_t i = 0; i < done.pictures.size(); ++i) {
+    absl::Status completed = CatchOutOfMemory([&] { return TryComplete(done, i, duration); });
+    if (!completed.ok()) Fail(*done.pictures[i].job, std::move(completed));
+  }
+  units_.DropOldest();
+  units_.LeaveLanes([this](const Job& job) { return IsMember(job); });
 }
 
-absl::Status PictureLoop::TryComplete(UnitInFlight& done) {
-  Job& job = *done.place.job;
-  pipeline::Picture& picture = *job.pictures[done.place.index];
-  const absl::Status status = pipeline::CompleteUnit(picture, done.unit);
-  const absl::Duration duration = TimeOf(done);
+absl::Status PictureLoop::TryComplete(UnitInFlight& done, size_t index, absl::Duration duration) {
+  const JobPicture& completed = done.pictures[index];
+  pipeline::UnitPart& part = done.unit.parts[index];
+  if (part.waits || !part.status.ok()) return absl::OkStatus();
+  Job& job = *completed.job;
+  pipeline::Picture& picture = completed.picture();
+  const absl::Status status = pipeline::CompleteUnit(done.unit, picture, part);
   if (!IsMember(job)) return absl::OkStatus();
-  job.AddTime(done.stage, duration);
   if (!status.ok()) {
     metrics_.UnitFailed(done.stage, status);
     return status;
   }
-  Measure(done, duration);
-  job.Publish(Progress{done.place.index, done.stage, done.unit.steps_done, picture.total_steps()});
+  MeasurePart(done, index, duration);
+  job.Publish(Progress{completed.index, done.stage, part.steps_done, picture.total_steps()});
   if (picture.next == batching::UnitKind::kDone) {
-    HandOver(done.place);
+    HandOver(completed);
   } else if (done.unit.kind == batching::UnitKind::kDecode) {
-    Advance(done.place);
+    Advance(completed);
   }
   return absl::OkStatus();
-}
-
-// From when it was enqueued, or the unit before was done. REQUIRES: it is done.
-absl::Duration PictureLoop::TimeOf(const UnitInFlight& done) {
-  const absl::Time begin = std::max(done.enqueued, last_done_);
-  last_done_ = done.unit.done->time();
-  return std::max(last_done_ - begin, absl::ZeroDuration());  // the device has a clock of its own
 }
 
 void PictureLoop::Start(Job& job, absl::Time now) {
@@ -272,62 +271,58 @@ void PictureLoop::Start(Job& job, absl::Time now) {
   job.Publish(Started{*job.spec.picture.executed_size});
 }
 
-void PictureLoop::Measure(const UnitInFlight& done, absl::Duration duration) {
-  Job& job = *done.place.job;
-  absl::Duration& stage_time = job.stage_times[done.place.index];
-  stage_time += duration;
-  if (done.unit.kind == batching::UnitKind::kStep) {
-    metrics_.StepsDone(done.stage, job.bucket, done.unit.steps, duration);
+// To each of its requests once: pictures of one share the time.
+void PictureLoop::MeasureUnit(const UnitInFlight& done, absl::Duration duration) {
+  {
+    absl::MutexLock lock(&mutex_);
+    queue_.Measure(done.what, duration);
   }
-  if (!done.unit.ends_stage) return;
-  const bool redone = job.pictures[done.place.index]->decode_redone;
+  bool wanted = false;
+  for (auto picture = done.pictures.begin(); picture != done.pictures.end(); ++picture) {
+    const auto is_of_job = [&](const JobPicture& other) { return other.job == picture->job; };
+    if (std::any_of(done.pictures.begin(), picture, is_of_job)) continue;
+    if (!IsMember(*picture->job)) continue;
+    picture->job->AddTime(done.stage, duration);
+    wanted = true;
+  }
+  const bool stepped = done.unit.kind == batching::UnitKind::kStep && done.unit.done->Wait().ok();
+  if (!wanted || !stepped) return;
+  metrics_.StepDone(done.stage, done.pictures.front().job->bucket, duration);
+  metrics_.RowsStepped(done.stage, done.unit.rows, done.unit.computed_rows);
+}
+
+void PictureLoop::MeasurePart(const UnitInFlight& done, size_t index, absl::Duration duration) {
+  const JobPicture& place = done.pictures[index];
+  const pipeline::UnitPart& part = done.unit.parts[index];
+  Job& job = *place.job;
+  absl::Duration& stage_time = job.stage_times[place.index];
+  stage_time += duration;
+  if (done.unit.kind == batching::UnitKind::kStep) metrics_.StepsDone(done.stage, part.steps);
+  if (!part.ends_stage) return;
+  const bool redone = place.picture().decode_redone;
   if (done.stage == Stage::kVaeDecode && redone) metrics_.DecodeRedone();
   metrics_.StageDone(done.stage, job.bucket, std::exchange(stage_time, absl::ZeroDuration()));
 }
 
-void PictureLoop::Advance(const Place& place) {
+void PictureLoop::Advance(const JobPicture& place) {
   absl::MutexLock lock(&mutex_);
-  queue_.Update(place.job->ids[place.index], NeedOf(*place.job->pictures[place.index]));
+  queue_.Update(place.job->ids[place.index], NeedOf(place.picture()));
 }
 
-void PictureLoop::HandOver(const Place& place) {
-  const std::shared_ptr<Job> job = place.job;
-  const int index = place.index;
-  Pixels pixels = {.job = job, .index = index, .seed = job->pictures[index]->seed};
-  pixels.image = std::make_shared<const image::Image>(std::move(job->pictures[index]->pixels));
-  pixels.counted = results_->Count(pixels.image->rgb.size());
-  job->pictures[index].reset();
+void PictureLoop::HandOver(const JobPicture& place) {
+  Job& job = *place.job;
+  std::unique_ptr<pipeline::Picture> picture = std::move(job.pictures[place.index]);
   {
     absl::MutexLock lock(&mutex_);
-    Leave(*job, job->ids[index]);
+    Leave(job, job.ids[place.index]);
   }
-  encoder_.Add([this, pixels = std::move(pixels)]() mutable { EncodePicture(std::move(pixels)); });
+  encoder_.Add(place.job, place.index, picture->seed, std::move(picture->pixels));
 }
 
-void PictureLoop::EncodePicture(Pixels pixels) {
-  const std::shared_ptr<Job> job = pixels.job;
-  if (!IsWanted(job->handle)) return;  // it has failed, or the loop is about to say so
-  absl::Status encoded = CatchOutOfMemory([&] { return TryEncode(std::move(pixels)); });
-  if (!encoded.ok()) Fail(*job, std::move(encoded));
-}
-
-absl::Status PictureLoop::TryEncode(Pixels pixels) {
-  Job& job = *pixels.job;
-  const absl::Time begin = clock_.Monotonic();
-  ASSIGN_OR_RETURN(Image image, options_.encode(job, pixels.index, pixels.seed, *pixels.image));
-  const absl::Duration duration = clock_.Monotonic() - begin;
-  job.timings.image_encode += duration;
-  image.unread = results_->Count(image.bytes.size());
-  pixels.image.reset();
-  pixels.counted.reset();
-  metrics_.StageDone(Stage::kImageEncode, job.bucket, duration);
-  metrics_.ImageDone(job.bucket, image);
-  job.Publish(std::move(image));
-  if (--job.unfinished > 0) return absl::OkStatus();
+void PictureLoop::Complete(Job& job) {
   job.timings.total = clock_.Monotonic() - job.submitted;
   Completed completed = job.Completion();
   if (Forget(job, absl::OkStatus())) job.Publish(std::move(completed));
-  return absl::OkStatus();
 }
 
 void PictureLoop::Fail(Job& job, absl::Status status) {
@@ -344,7 +339,7 @@ void PictureLoop::Reject(Job& job, absl::Status status) {
 }
 
 void PictureLoop::Leave(const Job& job, batching::PictureId id) {
-  if (places_.erase(id) == 0) return;
+  if (pictures_.erase(id) == 0) return;
   queue_.Remove(id);
   metrics_.PictureLeft(job.bucket);
 }

@@ -1,10 +1,10 @@
 // The one thread that runs units of work: it asks the queue what is next, enqueues that unit of
-// that picture on the device, and tells the request's sink once the unit is done. While the device
-// works on one unit the next one is enqueued; there are never more than two. Where nothing else can
-// be enqueued the loop waits for the unit, and hears of requests and cancellations when that is
-// done. A second thread encodes finished pictures meanwhile.
+// those pictures on the device, and tells the requests' sinks once the unit is done. While the
+// device works on one unit the next one is enqueued; there are never more than two. Where nothing
+// else can be enqueued the loop waits for the unit, and hears of requests and cancellations when
+// that is done. A second thread encodes finished pictures meanwhile.
 //
-// Who is a member (jobs_, places_ and the queue together) is guarded by one lock, and any thread
+// Who is a member (jobs_, pictures_ and the queue together) is guarded by one lock, and any thread
 // may end a job: what a unit or the encoder brings for a picture that is gone is dropped. Units
 // that the device has hold their job until they are done.
 //
@@ -21,7 +21,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <thread>
 #include <vector>
 
@@ -31,29 +30,25 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "core/base/clock.h"
-#include "core/base/worker.h"
 #include "core/batching/queue.h"
 #include "core/device/device.h"
 #include "core/engine/engine_metrics.h"
 #include "core/engine/job.h"
+#include "core/engine/picture_encoder.h"
 #include "core/engine/picture_file.h"
 #include "core/engine/result_bytes.h"
-#include "core/engine/unit_watchdog.h"
-#include "core/pipeline/units.h"
+#include "core/engine/units_in_flight.h"
 
 namespace latentd::engine {
 
 class PictureLoop {
  public:
-  // Turns the pixels of the job's picture with that index into a file. Called by one thread.
-  using Encode = std::function<absl::StatusOr<Image>(const Job& job, int index, uint64_t seed,
-                                                     const image::Image& pixels)>;
   struct Options {
     int queue_capacity = 64;
     // Of finished pictures, of all requests together, beyond which no picture begins. One that has
     // begun below it may go beyond.
     int64_t result_bytes = int64_t{256} << 20;
-    Encode encode = EncodeImage;
+    PictureEncoder::Encode encode = EncodeImage;
   };
 
   // Pictures' graphs run on `device`. It, `metrics` and `clock` must outlive the loop.
@@ -90,8 +85,8 @@ class PictureLoop {
   // draw the same picture.
   void Drain(absl::Time deadline) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Of the pictures that have begun.
-  int64_t state_bytes() const { return state_bytes_; }
+  // Of the pictures that have begun, and of the lanes that they are in.
+  int64_t state_bytes() const { return state_bytes_ + units_.lane_bytes(); }
 
   // Of finished pictures that wait to be encoded or read.
   int64_t result_bytes() const { return results_->total(); }
@@ -99,10 +94,6 @@ class PictureLoop {
   LoopStatus Check() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  struct Place {
-    std::shared_ptr<Job> job;
-    int index = 0;
-  };
   // Why a job is to stop.
   enum class Cause : uint8_t { kNone, kClient, kDrain, kOutOfMemory };
   struct Member {
@@ -112,26 +103,10 @@ class PictureLoop {
   // What there is to do: one of the three, or nothing.
   struct Work {
     Member cancelled;
-    std::optional<Place> unit;
+    batching::Unit unit;
+    JobPictures pictures;  // of the unit; empty: there is none
     bool stop = false;
   };
-  // A unit that the device has.
-  struct UnitInFlight {
-    Place place;
-    Stage stage;
-    pipeline::PendingUnit unit;
-    absl::Time enqueued;
-    UnitWatchdog::Unit watched;  // until the watchdog has it
-  };
-  // A finished picture on its way to the encoder.
-  struct Pixels {
-    std::shared_ptr<Job> job;
-    int index = 0;
-    uint64_t seed = 0;
-    std::shared_ptr<const image::Image> image;
-    std::shared_ptr<const void> counted;
-  };
-
   static absl::Status StatusOf(Cause cause);
 
   // Whether the job has not ended.
@@ -149,18 +124,17 @@ class PictureLoop {
   void CancelFor(Cause cause, Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CancelFor(Cause cause, uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  void Enqueue(const Place& place);
-  absl::Status TryEnqueue(const Place& place);
+  void Enqueue(Work work);
+  absl::Status TryEnqueue(Work& work);
   void CompleteOldest();
-  absl::Status TryComplete(UnitInFlight& done);
+  absl::Status TryComplete(UnitInFlight& done, size_t part, absl::Duration duration);
   void Start(Job& job, absl::Time now);
-  absl::Duration TimeOf(const UnitInFlight& done);
-  void Measure(const UnitInFlight& done, absl::Duration duration);
+  void MeasureUnit(const UnitInFlight& done, absl::Duration duration) ABSL_LOCKS_EXCLUDED(mutex_);
+  void MeasurePart(const UnitInFlight& done, size_t part, absl::Duration duration);
   // Tells the queue what the picture needs next.
-  void Advance(const Place& place) ABSL_LOCKS_EXCLUDED(mutex_);
-  void HandOver(const Place& place);
-  void EncodePicture(Pixels pixels);
-  absl::Status TryEncode(Pixels pixels);
+  void Advance(const JobPicture& picture) ABSL_LOCKS_EXCLUDED(mutex_);
+  void HandOver(const JobPicture& picture);
+  void Complete(Job& job);
   void Leave(const Job& job, batching::PictureId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Nothing if the job has ended.
   void Fail(Job& job, absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -169,12 +143,10 @@ class PictureLoop {
   bool Forget(const Job& job, const absl::Status& end) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const Options options_;
-  device::Device& device_;
   EngineMetrics& metrics_;
   const Clock& clock_;
   std::atomic<uint64_t> next_id_ = 1;  // of requests and pictures
   std::atomic<int64_t> state_bytes_ = 0;
-  UnitWatchdog watchdog_;
   const std::shared_ptr<ResultBytes> results_;
 
   mutable absl::Mutex mutex_;
@@ -182,16 +154,11 @@ class PictureLoop {
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   batching::Queue queue_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<uint64_t, Member> jobs_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<batching::PictureId, Place> places_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<batching::PictureId, JobPicture> pictures_ ABSL_GUARDED_BY(mutex_);
   int cancellations_ ABSL_GUARDED_BY(mutex_) = 0;  // members with a cause
 
-  // The loop's own.
-  std::unique_ptr<device::Stream> stream_;  // from the first unit on
-  std::vector<UnitInFlight> in_flight_;     // in the order of the stream
-  std::atomic<int> with_device_ = 0;        // as many as in_flight_ has, for who checks the loop
-  absl::Time last_done_;                    // when the unit that was done last was
-
-  Worker encoder_{"encoder"};
+  UnitsInFlight units_;  // the loop's own
+  PictureEncoder encoder_;
   std::thread thread_;
 };
 

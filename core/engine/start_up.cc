@@ -65,6 +65,7 @@ absl::Status StartUp::LoadModels() {
                                       .holds_fp16_in_fp32 = parts_.config.backend == "cpu",
                                       .reference = parts_.stores.reference.get(),
                                       .buckets = parts_.config.buckets,
+                                      .row_counts = parts_.config.rows,
                                       .vae_tiling_above = parts_.config.vae_tiling_above};
   ASSIGN_OR_RETURN(parts_.models.pipeline,
                    pipeline::LoadPipeline(options, parts_.stores.weights, parts_.stores.graphs));

@@ -56,6 +56,7 @@ inline constexpr double kCompile[] = {.01, .05, .1,  .5,  1,   2,    5,   10,
 inline constexpr double kRequest[] = {.1, .25, .5, 1, 2, 3, 5, 7.5, 10, 15, 20, 30, 60, 120, 300};
 inline constexpr double kStep[] = {.001, .0025, .005, .01, .025, .05, .1,
                                    .25,  .5,    1,    2.5, 5,    10,  30};
+inline constexpr double kRows[] = {1, 2, 4, 8, 16};
 }  // namespace bounds
 
 // Compiling and the cache.
@@ -204,6 +205,16 @@ inline constexpr Family kStepSeconds{"latentd_denoise_step_duration_seconds",
                                      bounds::kStep};
 inline constexpr Family kSteps{
     "latentd_denoise_steps_total", "Denoising steps done.", Type::kCounter, {kUnetStage}};
+inline constexpr Family kStepRows{"latentd_step_rows",
+                                  "Rows of pictures in one evaluation of a UNet: two of a picture "
+                                  "with guidance, one of another.",
+                                  Type::kHistogram,
+                                  {kUnetStage},
+                                  bounds::kRows};
+inline constexpr Family kPaddingRows{"latentd_step_padding_rows_total",
+                                     "Rows that were evaluated and are no picture's.",
+                                     Type::kCounter,
+                                     {kUnetStage}};
 
 inline constexpr Family kUnitOverdue{
     "latentd_unit_overdue", "1 while a unit of work runs for longer than it may: the server hangs.",
@@ -267,6 +278,8 @@ inline constexpr const Family* kFamilies[] = {&kGraphCompilations,
                                               &kStageSeconds,
                                               &kStepSeconds,
                                               &kSteps,
+                                              &kStepRows,
+                                              &kPaddingRows,
                                               &kUnitOverdue,
                                               &kInvalidImages,
                                               &kTlsCertificateExpiry,

@@ -44,7 +44,7 @@ struct StageGraphs {
   device::Stream& stream;
   PendingWork& work;
 
-  device::Device& device() const { return stage.request_part->device(); }
+  device::Device& device() const { return stage.device(); }
 };
 
 absl::StatusOr<Buffer> Integers(const StageGraphs& to, absl::Span<const int64_t> values,

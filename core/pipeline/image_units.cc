@@ -70,54 +70,54 @@ absl::StatusOr<Buffer> SampleLatents(Picture& picture, device::Stream& stream, P
 
 }  // namespace
 
-absl::Status EnqueueText(Picture& picture, device::Stream& stream, PendingUnit& unit) {
+absl::Status EnqueueText(Picture& picture, device::Stream& stream, UnitPart& part) {
   Request& request = *picture.request;
   auto& conditioning = request.conditioning[picture.stage_index];
   if (!conditioning) {
     ASSIGN_OR_RETURN(conditioning,
-                     MakeConditioning(picture.stage(), request.spec, stream, unit.work));
+                     MakeConditioning(picture.stage(), request.spec, stream, part.work));
   }
   if (picture.stage_index == 0 && !request.spec.image.empty()) {
     picture.next = UnitKind::kEncode;
     return absl::OkStatus();
   }
-  return BeginSteps(picture, stream);
+  return BeginSteps(picture);
 }
 
-absl::Status EnqueueEncode(Picture& picture, device::Stream& stream, PendingUnit& unit) {
+absl::Status EnqueueEncode(Picture& picture, device::Stream& stream, UnitPart& part) {
   Request& request = *picture.request;
   if (!request.encoded_image) {
-    ASSIGN_OR_RETURN(request.encoded_image, EncodeInitImage(picture, stream, unit.work));
+    ASSIGN_OR_RETURN(request.encoded_image, EncodeInitImage(picture, stream, part.work));
   }
-  ASSIGN_OR_RETURN(picture.latents, SampleLatents(picture, stream, unit.work));
-  return BeginSteps(picture, stream);
+  ASSIGN_OR_RETURN(picture.latents, SampleLatents(picture, stream, part.work));
+  return BeginSteps(picture);
 }
 
-absl::Status EnqueueDecode(Picture& picture, device::Stream& stream, PendingUnit& unit) {
+absl::Status EnqueueDecode(Picture& picture, device::Stream& stream, UnitPart& part) {
   const Request& request = *picture.request;
   const bool again = picture.decode_redone;
   ASSIGN_OR_RETURN(
       const NamedBuffers outputs,
       EnqueueGraph(again ? request.decode_fallback : request.decode, {{"latents", picture.latents}},
-                   /*to_host=*/{"finite", "pixels"}, stream, unit.work));
-  unit.work.flags.push_back({outputs.at("finite"),
+                   /*to_host=*/{"finite", "pixels"}, stream, part.work));
+  part.work.flags.push_back({outputs.at("finite"),
                              again ? "picture decoded again in float32" : "decoded picture",
                              VaeOf(picture)});
-  unit.pixels = outputs.at("pixels");
+  part.pixels = outputs.at("pixels");
   picture.next = UnitKind::kWait;
   return absl::OkStatus();
 }
 
-absl::Status CompleteDecode(Picture& picture, PendingUnit& unit) {
-  const absl::Status finite = unit.work.flags.front().Check();
+absl::Status CompleteDecode(Picture& picture, UnitPart& part) {
+  const absl::Status finite = part.work.flags.front().Check();
   if (!finite.ok() && picture.request->decode_fallback != nullptr && !picture.decode_redone) {
     picture.decode_redone = true;
     picture.next = UnitKind::kDecode;
-    unit.ends_stage = false;
+    part.ends_stage = false;
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(finite);
-  picture.pixels = CentreOf(unit.pixels, picture.size());
+  picture.pixels = CentreOf(part.pixels, picture.size());
   picture.next = UnitKind::kDone;
   return absl::OkStatus();
 }

@@ -29,6 +29,7 @@ struct LoadOptions {
   // Runs the components of kReference. REQUIRES: there, if any is; outlives the pipeline.
   backends::Backend* reference = nullptr;
   std::vector<Size> buckets;                // that pictures are drawn in; empty: any size
+  std::vector<int> row_counts;              // of steps, beside what one picture needs
   std::optional<int64_t> vae_tiling_above;  // pixels; ModelOptions has more
 };
 

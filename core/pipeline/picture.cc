@@ -1,7 +1,5 @@
 #include "core/pipeline/picture.h"
 
-#include "absl/hash/hash.h"
-
 namespace latentd::pipeline {
 
 int Request::steps_before(size_t stage) const {
@@ -13,7 +11,8 @@ int Request::steps_before(size_t stage) const {
 int Picture::total_steps() const { return request->steps_before(request->stages.size()); }
 
 Lane Picture::lane() const {
-  return absl::HashOf(stage().model, request->latent_height, request->latent_width, request->rows);
+  const Size& size = request->executed_size;
+  return {.network = static_cast<int>(model()), .width = size.width, .height = size.height};
 }
 
 }  // namespace latentd::pipeline

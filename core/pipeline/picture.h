@@ -46,12 +46,6 @@ struct Request {
   std::optional<device::Buffer> encoded_image;  // the init image, by the VAE; made likewise
 };
 
-// Where a picture is while the steps of a stage run.
-struct LanePlace {
-  std::shared_ptr<StepLane> lane;
-  int first_row = 0;
-};
-
 struct Picture {
   Picture(std::shared_ptr<Request> shared, uint64_t seed)
       : request(std::move(shared)), seed(seed), generator(seed) {}
@@ -60,7 +54,10 @@ struct Picture {
   // Of the stage that is next, or ran last.
   Model model() const { return stage().which; }
   int rows() const { return request->rows; }
+  // Where the steps of its stage run.
   Lane lane() const;
+  // Of one evaluation there, at most.
+  int most_rows() const { return stage().steps.rbegin()->first; }
   Size size() const { return {*request->spec.width, *request->spec.height}; }
   Size executed_size() const { return request->executed_size; }
   // Steps as users count them, of all stages together.

@@ -58,6 +58,26 @@ IfUnknown IfUnknownFor(compiler::Purpose purpose) {
   return purpose.mode == compiler::GetMode::kReady ? IfUnknown::kRefuse : IfUnknown::kBuild;
 }
 
+absl::Status AcquireStep(const StepShape& shape, compiler::Purpose purpose, Stage& stage,
+                         std::vector<GraphHandle>& kept) {
+  ModelGraphs& graphs = stage.model->graphs();
+  ASSIGN_OR_RETURN(const GraphHandle step, graphs.Step(shape, IfUnknownFor(purpose)));
+  ASSIGN_OR_RETURN(stage.steps[shape.rows], graphs.Get(step, purpose));
+  kept.push_back(step);
+  return absl::OkStatus();
+}
+
+// Steps of more rows than the picture has, those of `row_counts`, where they are ready.
+void AcquireSharedSteps(StepShape shape, absl::Span<const int> row_counts, Stage& stage,
+                        std::vector<GraphHandle>& kept) {
+  const int own_rows = shape.rows;
+  for (int rows : row_counts) {
+    if (rows <= own_rows) continue;
+    shape.rows = rows;
+    AcquireStep(shape, {.mode = compiler::GetMode::kReady}, stage, kept).IgnoreError();
+  }
+}
+
 absl::Status Acquire(const StepShape& shape, compiler::Purpose purpose, Stage& stage,
                      std::vector<GraphHandle>& kept) {
   ModelGraphs& graphs = stage.model->graphs();
@@ -66,10 +86,7 @@ absl::Status Acquire(const StepShape& shape, compiler::Purpose purpose, Stage& s
     stage.text.push_back(std::move(executable));
   }
   ASSIGN_OR_RETURN(stage.request_part, graphs.Get(graphs.request(), purpose));
-  ASSIGN_OR_RETURN(const GraphHandle step, graphs.Step(shape, IfUnknownFor(purpose)));
-  ASSIGN_OR_RETURN(stage.step, graphs.Get(step, purpose));
-  kept.push_back(step);
-  return absl::OkStatus();
+  return AcquireStep(shape, purpose, stage, kept);
 }
 
 using VaeGraph = absl::StatusOr<GraphHandle> (ModelGraphs::*)(int height, int width, IfUnknown);
@@ -85,10 +102,12 @@ absl::StatusOr<ExecutablePointer> Acquire(const SdxlModel& model, VaeGraph graph
 }
 
 // The first stage's model reads the init image, and the last one's makes the picture.
-absl::Status Acquire(compiler::Purpose purpose, bool with_image, Request& request) {
+absl::Status Acquire(compiler::Purpose purpose, bool with_image, absl::Span<const int> row_counts,
+                     Request& request) {
   const StepShape shape{request.rows, request.latent_height, request.latent_width};
   for (Stage& stage : request.stages) {
     RETURN_IF_ERROR(Acquire(shape, purpose, stage, request.graphs));
+    AcquireSharedSteps(shape, row_counts, stage, request.graphs);
   }
   const SdxlModel& first = *request.stages.front().model;
   const SdxlModel& last = *request.stages.back().model;
@@ -101,6 +120,15 @@ absl::Status Acquire(compiler::Purpose purpose, bool with_image, Request& reques
   ASSIGN_OR_RETURN(request.decode_fallback,
                    Acquire(last, &ModelGraphs::DecodeFallback, purpose, request));
   return absl::OkStatus();
+}
+
+Size ExecutedSize(const PictureSpec& resolved) {
+  return resolved.executed_size.value_or(Size{*resolved.width, *resolved.height});
+}
+
+std::vector<int> Sorted(std::vector<int> values) {
+  std::sort(values.begin(), values.end());
+  return values;
 }
 
 int64_t SquaredDistance(const Size& a, const Size& b) {
@@ -121,19 +149,21 @@ Size NearestOf(const std::vector<Size>& sizes, const Size& own) {
 
 absl::StatusOr<std::unique_ptr<const Pipeline>> Pipeline::Create(
     std::unique_ptr<const SdxlModel> base, std::unique_ptr<const SdxlModel> refiner,
-    const ComponentModes& modes, const std::vector<Size>& buckets) {
+    const ComponentModes& modes, const std::vector<Size>& buckets,
+    const std::vector<int>& row_counts) {
   if (refiner && (DownscaleOf(refiner->vae()) != DownscaleOf(base->vae()) ||
                   refiner->latent_channels() != base->latent_channels())) {
     return absl::InvalidArgumentError(absl::StrCat(
         refiner->path(), ": its latents have another shape than those of ", base->path()));
   }
   return std::unique_ptr<const Pipeline>(
-      new Pipeline(std::move(base), std::move(refiner), modes, buckets));
+      new Pipeline(std::move(base), std::move(refiner), modes, buckets, Sorted(row_counts)));
 }
 
 Pipeline::Pipeline(std::unique_ptr<const SdxlModel> base, std::unique_ptr<const SdxlModel> refiner,
-                   const ComponentModes& modes, const std::vector<Size>& buckets)
-    : base_(std::move(base)), refiner_(std::move(refiner)) {
+                   const ComponentModes& modes, const std::vector<Size>& buckets,
+                   std::vector<int> row_counts)
+    : base_(std::move(base)), refiner_(std::move(refiner)), row_counts_(std::move(row_counts)) {
   traits_.default_size = NearestOf(buckets, base_->default_size());
   traits_.side_multiple = DownscaleOf(base_->vae());
   traits_.max_clip_skip = base_->max_clip_skip();
@@ -223,8 +253,19 @@ absl::StatusOr<std::vector<GraphHandle>> Pipeline::GraphsOf(Size bucket, int row
   return all;
 }
 
+int Pipeline::LaneRows(int rows) const {
+  return row_counts_.empty() ? rows : std::max(rows, row_counts_.back());
+}
+
 int64_t Pipeline::StateBytes(Size bucket, int rows) const {
   return pipeline::StateBytes(Models(), ShapeOf(bucket, rows), bucket);
+}
+
+int64_t Pipeline::RequestBytes(const PictureSpec& resolved) const {
+  const Size size = ExecutedSize(resolved);
+  const int rows = RowsOf(resolved);
+  const int side_by_side = std::min(static_cast<int>(resolved.seeds.size()), LaneRows(rows) / rows);
+  return pipeline::RequestBytes(Models(), ShapeOf(size, rows), size, side_by_side);
 }
 
 absl::StatusOr<Pipeline::Pictures> Pipeline::Start(PictureSpec resolved,
@@ -235,7 +276,7 @@ absl::StatusOr<Pipeline::Pictures> Pipeline::Start(PictureSpec resolved,
 absl::StatusOr<Pipeline::Pictures> Pipeline::TryStart(PictureSpec& resolved,
                                                       compiler::Purpose purpose) const {
   auto request = std::make_shared<Request>();
-  request->executed_size = resolved.executed_size.value_or(Size{*resolved.width, *resolved.height});
+  request->executed_size = ExecutedSize(resolved);
   const Size& executed = request->executed_size;
   if (executed.width < *resolved.width || executed.height < *resolved.height) {
     return absl::InternalError(absl::StrCat("a picture of ",
@@ -248,7 +289,7 @@ absl::StatusOr<Pipeline::Pictures> Pipeline::TryStart(PictureSpec& resolved,
   request->latent_height = shape.height;
   request->latent_width = shape.width;
   request->conditioning.resize(request->stages.size());
-  RETURN_IF_ERROR(Acquire(purpose, /*with_image=*/!resolved.image.empty(), *request));
+  RETURN_IF_ERROR(Acquire(purpose, /*with_image=*/!resolved.image.empty(), row_counts_, *request));
   request->spec = std::move(resolved);
   Pictures pictures;
   for (uint64_t seed : request->spec.seeds) {

@@ -22,11 +22,13 @@ namespace latentd::pipeline {
 class Pipeline {
  public:
   // `refiner` may be null, `base` not; both were loaded with `modes`. The default size is the one
-  // of `buckets` that is nearest to the base's own; where there are none, the base's own.
+  // of `buckets` that is nearest to the base's own; where there are none, the base's own. Steps run
+  // with as many rows as `row_counts` has, beside what a picture needs by itself.
   // INVALID_ARGUMENT if the two models do not fit each other.
   static absl::StatusOr<std::unique_ptr<const Pipeline>> Create(
       std::unique_ptr<const SdxlModel> base, std::unique_ptr<const SdxlModel> refiner,
-      const ComponentModes& modes = {}, const std::vector<Size>& buckets = {});
+      const ComponentModes& modes = {}, const std::vector<Size>& buckets = {},
+      const std::vector<int>& row_counts = {});
 
   const SdxlModel& base() const { return *base_; }
   const SdxlModel* refiner() const { return refiner_.get(); }
@@ -43,9 +45,11 @@ class Pipeline {
   absl::StatusOr<std::vector<GraphHandle>> GraphsOf(
       Size bucket, int rows, ModelGraphs::IfUnknown unknown = ModelGraphs::IfUnknown::kBuild) const;
 
-  // What one picture of that shape holds at most, beside weights, executables and arena: prompts,
-  // init image, latents and state block, pixels.
+  // What pictures of that size hold at most that fill a lane of so many rows, beside weights,
+  // executables and arena (state_bytes.h).
   int64_t StateBytes(Size bucket, int rows) const;
+  // Of it what the pictures of one request hold while they run, beside their lane.
+  int64_t RequestBytes(const PictureSpec& resolved) const;
 
   // One picture for each seed; they share their conditioning. Gets every executable that they need,
   // so that no unit compiles or loads; what the graph store says if that fails. For kReady no graph
@@ -69,7 +73,8 @@ class Pipeline {
 
  private:
   Pipeline(std::unique_ptr<const SdxlModel> base, std::unique_ptr<const SdxlModel> refiner,
-           const ComponentModes& modes, const std::vector<Size>& buckets);
+           const ComponentModes& modes, const std::vector<Size>& buckets,
+           std::vector<int> row_counts);
 
   // Those that draw.
   std::vector<const SdxlModel*> Models() const;
@@ -79,9 +84,12 @@ class Pipeline {
   absl::StatusOr<std::string> SchedulerNameOf(const PictureSpec& spec) const;
   absl::StatusOr<std::vector<Stage>> StagesOf(const PictureSpec& spec) const;
   StepShape ShapeOf(Size size, int rows) const;
+  // That a lane may have in which pictures of `rows` step.
+  int LaneRows(int rows) const;
 
   const std::unique_ptr<const SdxlModel> base_;
   const std::unique_ptr<const SdxlModel> refiner_;
+  const std::vector<int> row_counts_;  // ascending
   Traits traits_;
   std::string default_scheduler_;
 };

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/pipeline/sdxl_model.h"
+#include "core/pipeline/step_lane.h"
 #include "core/schedulers/schedule.h"
 
 namespace latentd::pipeline {
@@ -15,7 +16,10 @@ struct Stage {
   schedulers::Schedule schedule;
   std::vector<ExecutablePointer> text;  // in the order of the model's text encoders
   ExecutablePointer request_part;
-  ExecutablePointer step;
+  // By rows: those of the request's own number, and of more where they are ready.
+  StepLane::Executables steps;
+
+  device::Device& device() const { return request_part->device(); }
 };
 
 }  // namespace latentd::pipeline

@@ -7,34 +7,58 @@
 namespace latentd::pipeline {
 namespace {
 
+using Models = std::vector<const SdxlModel*>;
+
 constexpr int64_t kFloat = sizeof(float);
 
-// What its encoders make of one row's prompts, until the request part has run: the first steps may
-// be enqueued by then.
-int64_t TextBytes(const SdxlModel& model) {
-  const ConditioningSizes& sizes = model.conditioning();
-  return (sizes.tokens * sizes.joined_features() + sizes.pooled) * kFloat;
+int64_t LatentsBytes(const Models& models, const StepShape& shape) {
+  return models.front()->latent_channels() * shape.height * shape.width * kFloat;
+}
+
+// Of one row: what its encoders make of its prompts, until the request part has run (the first
+// steps may be enqueued by then), and what that makes of it.
+int64_t ConditioningBytes(const Models& models) {
+  int64_t text = 0, conditioning = 0;
+  for (const SdxlModel* model : models) {
+    const ConditioningSizes& sizes = model->conditioning();
+    text = std::max(text, (sizes.tokens * sizes.joined_features() + sizes.pooled) * kFloat);
+    conditioning += model->graphs().request_bytes();
+  }
+  return text + conditioning;
+}
+
+// The old latents until a stage has left its own, and what one model hands over to the next.
+int64_t PictureBytes(const Models& models, const StepShape& shape) {
+  return static_cast<int64_t>(models.size() + 1) * LatentsBytes(models, shape);
+}
+
+// The encoded image, a distribution.
+int64_t ImageBytes(const Models& models, const StepShape& shape) {
+  return 2 * LatentsBytes(models, shape);
+}
+
+// As the graph gives them, on the host, and the picture's centre.
+int64_t DecodeBytes(Size size) { return int64_t{3} * 3 * size.width * size.height; }
+
+int64_t LaneBytes(const Models& models, const StepShape& shape) {
+  int64_t request_bytes = 0;
+  for (const SdxlModel* model : models) {
+    request_bytes = std::max(request_bytes, model->graphs().request_bytes());
+  }
+  return StepLane::Bytes(shape, models.front()->latent_channels(), request_bytes);
 }
 
 }  // namespace
 
-int64_t StateBytes(const std::vector<const SdxlModel*>& models, const StepShape& shape, Size size) {
-  const int64_t channels = models.front()->latent_channels();
-  const int64_t latents = channels * shape.height * shape.width;
-  const int64_t pixels = int64_t{3} * size.width * size.height;
-  int64_t kept = 2 * latents;  // the old ones until a stage has left its own
-  kept += static_cast<int64_t>(models.size() - 1) * latents;  // handed over
-  kept += 2 * latents;                                        // the encoded image, a distribution
-  int64_t text = 0, request_bytes = 0, conditioning = 0;
-  for (const SdxlModel* model : models) {
-    text = std::max(text, TextBytes(*model));
-    request_bytes = std::max(request_bytes, model->graphs().request_bytes());
-    conditioning += shape.rows * model->graphs().request_bytes();
-  }
-  const int64_t steps = StepLane::Bytes(shape, channels, request_bytes);
-  // As the graph gives them, on the host, and the picture's centre.
-  const int64_t decode = 3 * pixels;
-  return shape.rows * text + conditioning + kept * kFloat + std::max(steps, decode);
+int64_t RequestBytes(const Models& models, const StepShape& shape, Size size, int pictures) {
+  return shape.rows * ConditioningBytes(models) + pictures * PictureBytes(models, shape) +
+         ImageBytes(models, shape) + DecodeBytes(size);
+}
+
+int64_t StateBytes(const Models& models, const StepShape& shape, Size size) {
+  const int64_t of_row =
+      ConditioningBytes(models) + PictureBytes(models, shape) + ImageBytes(models, shape);
+  return LaneBytes(models, shape) + shape.rows * of_row + DecodeBytes(size);
 }
 
 }  // namespace latentd::pipeline

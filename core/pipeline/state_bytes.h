@@ -1,4 +1,5 @@
-// How much memory pictures take while they are drawn.
+// How much memory pictures take while they are drawn, beside weights, executables and arena, where
+// every model has its turn.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +9,13 @@
 
 namespace latentd::pipeline {
 
-// What one picture of that shape holds at most, beside weights, executables and arena, where every
-// model has its turn: prompts, init image, latents, and either the state block or the pixels.
+// What `pictures` of one request hold that are drawn side by side, beside their lane, each of
+// shape.rows: prompts, init image, latents, and the pixels of one.
+int64_t RequestBytes(const std::vector<const SdxlModel*>& models, const StepShape& shape, Size size,
+                     int pictures);
+
+// A lane of shape.rows and what the pictures hold that fill it: the most that is, where each of
+// them has one row and is a request of its own, and where one of them is decoded at a time.
 int64_t StateBytes(const std::vector<const SdxlModel*>& models, const StepShape& shape, Size size);
 
 }  // namespace latentd::pipeline

@@ -24,29 +24,37 @@ Shape WithRows(const Shape& shape, int64_t rows) {
   return Shape(std::move(dims));
 }
 
+Buffer RowOf(const Buffer& memory, int row) { return memory.Rows(row, row + 1); }
+
 // x of a row's state [1, 4, C, H, W], as [1, C, H, W].
 Buffer LatentsIn(const Buffer& state) {
   std::vector<int64_t> dims(state.shape().dims().begin() + 1, state.shape().dims().end());
   return state.Reshaped(Shape(std::move(dims))).Rows(0, 1);
 }
 
+template <typename T>
+constexpr DType kDTypeOf = DType::kF32;
+template <>
+constexpr DType kDTypeOf<int64_t> = DType::kI64;
+
 }  // namespace
 
-StepLane::StepLane(const backends::Executable& largest)
-    : device_(largest.device()), members_(largest.inputs().front().shape[0]) {}
+LanePlace::~LanePlace() {
+  if (lane_ != nullptr) lane_->Free(member_);
+}
 
-absl::StatusOr<std::unique_ptr<StepLane>> StepLane::Create(const Executables& executables) {
-  const ExecutablePointer& largest = executables.rbegin()->second;
-  std::unique_ptr<StepLane> lane(new StepLane(*largest));
+absl::StatusOr<std::shared_ptr<StepLane>> StepLane::Create(const backends::Executable& any,
+                                                           int rows) {
+  std::shared_ptr<StepLane> lane(new StepLane(any.device(), rows));
   device::Device& device = lane->device_;
-  for (const auto* ports : {&largest->inputs(), &largest->outputs()}) {
+  for (const auto* ports : {&any.inputs(), &any.outputs()}) {
     for (const backends::Port& port : *ports) {
       if (port.updates >= 0) continue;
       ASSIGN_OR_RETURN(lane->memory_[port.name],
-                       device.Allocate(port.dtype, port.shape, Place::kDevice));
+                       device.Allocate(port.dtype, WithRows(port.shape, rows), Place::kDevice));
     }
   }
-  const Shape noise = WithRows(lane->memory_["noise"].shape(), 1);
+  const Shape& noise = lane->memory_["noise"].shape();
   for (size_t i = 0; i < kNoiseBuffers; ++i) {
     ASSIGN_OR_RETURN(lane->noise_.emplace_back().memory,
                      device.Allocate(DType::kF32, noise, Place::kPinned));
@@ -54,12 +62,6 @@ absl::StatusOr<std::unique_ptr<StepLane>> StepLane::Create(const Executables& ex
   ASSIGN_OR_RETURN(
       lane->zeros_,
       device.Allocate(DType::kF32, WithRows(lane->memory_["state"].shape(), 1), Place::kDevice));
-  for (const auto& [rows, executable] : executables) {
-    backends::NamedBuffers prefix;
-    for (const auto& [name, memory] : lane->memory_) prefix[name] = memory.Rows(0, rows);
-    ASSIGN_OR_RETURN(backends::BoundGraph graph, backends::BoundGraph::Create(executable, prefix));
-    lane->graphs_.emplace(rows, std::move(graph));
-  }
   return lane;
 }
 
@@ -67,10 +69,10 @@ int64_t StepLane::Bytes(const StepShape& shape, int64_t channels, int64_t reques
   constexpr int64_t kFloat = sizeof(float), kInteger = sizeof(int64_t);
   const int64_t latents = channels * shape.height * shape.width * kFloat;
   const int64_t table = kMaxEvaluations * static_cast<int64_t>(schedulers::kLineElements) * kFloat;
-  const int64_t row = (schedulers::kStateRows + 1) * latents + table + request_bytes + 2 * kFloat +
-                      3 * kInteger + /*finite*/ 1;
   const int64_t staging = static_cast<int64_t>(kNoiseBuffers) * latents;
-  return shape.rows * row + staging + /*zeros*/ schedulers::kStateRows * latents;
+  const int64_t row = (schedulers::kStateRows + 1) * latents + staging + table + request_bytes +
+                      2 * kFloat + 3 * kInteger + /*finite*/ 1;
+  return shape.rows * row + /*zeros*/ schedulers::kStateRows * latents;
 }
 
 int64_t StepLane::bytes() const {
@@ -81,90 +83,192 @@ int64_t StepLane::bytes() const {
   return static_cast<int64_t>(bytes);
 }
 
-int StepLane::FindRows(int rows) const {
-  int free = 0;
-  for (int row = 0; row < static_cast<int>(members_.size());) {
-    free = members_[row] == 0 ? free + 1 : 0;
-    row += std::max(members_[row], 1);
-    if (free == rows) return row - rows;
+void StepLane::Add(const Executables& executables) {
+  for (const auto& [rows, executable] : executables) {
+    if (rows <= rows_) executables_.emplace(rows, executable);
   }
-  return -1;
 }
 
-absl::StatusOr<int> StepLane::Join(const LaneRows& picture, device::Stream& stream) {
-  const int first = FindRows(picture.rows);
-  if (first < 0) {
-    return absl::FailedPreconditionError(absl::StrCat("no ", picture.rows, " of the lane's ",
-                                                      members_.size(), " rows are free together"));
-  }
-  RETURN_IF_ERROR(CopyGuidance(picture, first, stream));
-  RETURN_IF_ERROR(CopySchedule(picture, first, stream));
-  const Buffer& state = memory_["state"];
-  for (int row = first; row < first + picture.rows; ++row) {
-    RETURN_IF_ERROR(device_.Copy(zeros_, state.Rows(row, row + 1), stream));
-    RETURN_IF_ERROR(device_.Copy(picture.latents, LatentsIn(state.Rows(row, row + 1)), stream));
-  }
-  for (const auto& [name, packed] : picture.request) {
-    RETURN_IF_ERROR(
-        device_.Copy(packed, memory_.at(name).Rows(first, first + picture.rows), stream));
-  }
-  members_[first] = picture.rows;
-  return first;
+int StepLane::rows_taken() const {
+  absl::MutexLock lock(&mutex_);
+  size_t taken = 0;
+  for (const auto& [member, rows] : members_) taken += rows.size();
+  return static_cast<int>(taken);
 }
 
-absl::Status StepLane::CopyGuidance(const LaneRows& picture, int first, device::Stream& stream) {
-  const auto copy = [&](const char* name, DType dtype, auto value) -> absl::Status {
-    const std::vector<decltype(value)> values(static_cast<size_t>(picture.rows), value);
-    ASSIGN_OR_RETURN(const Buffer from,
-                     Pinned(device_, dtype, {picture.rows}, absl::MakeConstSpan(values)));
-    return device_.Copy(from, memory_.at(name).Rows(first, first + picture.rows), stream);
-  };
-  RETURN_IF_ERROR(copy("guidance_scale", DType::kF32, picture.guidance_scale));
-  RETURN_IF_ERROR(copy("guidance_rescale", DType::kF32, picture.guidance_rescale));
-  RETURN_IF_ERROR(copy("negative_rows", DType::kI64, int64_t{first}));
-  RETURN_IF_ERROR(copy("text_rows", DType::kI64, int64_t{first} + picture.rows - 1));
-  return copy("step", DType::kI64, int64_t{0});
+void StepLane::Free(uint64_t member) {
+  absl::MutexLock lock(&mutex_);
+  members_.erase(member);
 }
 
-absl::Status StepLane::CopySchedule(const LaneRows& picture, int first, device::Stream& stream) {
-  const Buffer& tables = memory_.at("table");
-  ASSIGN_OR_RETURN(const Buffer table,
-                   device_.Allocate(DType::kF32, WithRows(tables.shape(), 1), Place::kPinned));
-  schedulers::WriteTable(*picture.schedule, table.as<float>());
-  for (int row = first; row < first + picture.rows; ++row) {
-    RETURN_IF_ERROR(device_.Copy(table, tables.Rows(row, row + 1), stream));
+StepLane::Rows StepLane::RowsOf(const LanePlace& place) const {
+  absl::MutexLock lock(&mutex_);
+  return members_.at(place.member_);
+}
+
+std::vector<bool> StepLane::Taken() const {
+  std::vector<bool> taken(rows_);
+  for (const auto& [member, rows] : members_) {
+    for (int row : rows) taken[row] = true;
+  }
+  return taken;
+}
+
+absl::StatusOr<uint64_t> StepLane::TakeRows(int count) {
+  absl::MutexLock lock(&mutex_);
+  const std::vector<bool> taken = Taken();
+  const auto used = static_cast<int>(std::count(taken.begin(), taken.end(), true));
+  const int most = executables_.empty() ? 0 : executables_.rbegin()->first;
+  if (used + count > most) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("no ", count, " of the lane's ", most, " rows are free"));
+  }
+  Rows rows;
+  for (int row = 0; static_cast<int>(rows.size()) < count; ++row) {
+    if (!taken[row]) rows.push_back(row);
+  }
+  const uint64_t member = next_member_++;
+  members_.emplace(member, std::move(rows));
+  return member;
+}
+
+absl::StatusOr<LanePlace> StepLane::Join(const LaneRows& picture, device::Stream& stream) {
+  ASSIGN_OR_RETURN(const uint64_t member, TakeRows(picture.rows));
+  LanePlace place(shared_from_this(), member);
+  RETURN_IF_ERROR(CopyTo(RowsOf(place), picture, stream));
+  return place;
+}
+
+absl::Status StepLane::CopyTo(const Rows& rows, const LaneRows& picture, device::Stream& stream) {
+  RETURN_IF_ERROR(Fill("guidance_scale", rows, picture.guidance_scale, stream));
+  RETURN_IF_ERROR(Fill("guidance_rescale", rows, picture.guidance_rescale, stream));
+  RETURN_IF_ERROR(Fill("step", rows, int64_t{0}, stream));
+  RETURN_IF_ERROR(CopyIndices(rows, stream));
+  RETURN_IF_ERROR(CopySchedule(rows, picture, stream));
+  const Buffer& state = memory_.at("state");
+  for (size_t i = 0; i < rows.size(); ++i) {
+    RETURN_IF_ERROR(device_.Copy(zeros_, RowOf(state, rows[i]), stream));
+    RETURN_IF_ERROR(device_.Copy(picture.latents, LatentsIn(RowOf(state, rows[i])), stream));
+    for (const auto& [name, packed] : picture.request) {
+      const Buffer from = RowOf(packed, static_cast<int>(i));
+      RETURN_IF_ERROR(device_.Copy(from, RowOf(memory_.at(name), rows[i]), stream));
+    }
   }
   return absl::OkStatus();
 }
 
+template <typename T>
+absl::Status StepLane::Fill(const char* name, const Rows& rows, T value, device::Stream& stream) {
+  ASSIGN_OR_RETURN(const Buffer from,
+                   Pinned(device_, kDTypeOf<T>, {1}, absl::MakeConstSpan(&value, 1)));
+  for (int row : rows) {
+    RETURN_IF_ERROR(device_.Copy(from, RowOf(memory_.at(name), row), stream));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepLane::CopyIndices(const Rows& rows, device::Stream& stream) {
+  RETURN_IF_ERROR(Fill("negative_rows", rows, int64_t{rows.front()}, stream));
+  return Fill("text_rows", rows, int64_t{rows.back()}, stream);
+}
+
+absl::Status StepLane::CopySchedule(const Rows& rows, const LaneRows& picture,
+                                    device::Stream& stream) {
+  const Buffer& tables = memory_.at("table");
+  ASSIGN_OR_RETURN(const Buffer table,
+                   device_.Allocate(DType::kF32, WithRows(tables.shape(), 1), Place::kPinned));
+  schedulers::WriteTable(*picture.schedule, table.as<float>());
+  for (int row : rows) RETURN_IF_ERROR(device_.Copy(table, RowOf(tables, row), stream));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::shared_ptr<const device::Event>> StepLane::DrawNoise(
-    int first, noise::NoiseGenerator& generator, device::Stream& stream) {
+    absl::Span<const Draw> draws, device::Stream& stream) {
   Staging& drawn = noise_[draws_++ % kNoiseBuffers];
   if (drawn.copied != nullptr) RETURN_IF_ERROR(drawn.copied->Wait());
-  generator.Fill(drawn.memory);
-  for (int row = first; row < first + members_[first]; ++row) {
-    RETURN_IF_ERROR(device_.Copy(drawn.memory, memory_.at("noise").Rows(row, row + 1), stream));
+  for (const Draw& draw : draws) {
+    const Rows rows = RowsOf(*draw.place);
+    const Buffer from = RowOf(drawn.memory, rows.front());
+    draw.generator->Fill(from);
+    for (int row : rows) {
+      RETURN_IF_ERROR(device_.Copy(from, RowOf(memory_.at("noise"), row), stream));
+    }
   }
   ASSIGN_OR_RETURN(drawn.copied, stream.Record());
   return drawn.copied;
 }
 
-absl::Status StepLane::Step(device::Stream& stream) {
-  int rows = 0;
-  for (int row = 0; row < static_cast<int>(members_.size()); ++row) {
-    if (members_[row] > 0) rows = row + members_[row];
+// Where fewer rows would do, the last ones go to where others were.
+void StepLane::Compact(Plan& plan) {
+  std::vector<bool> taken = Taken();
+  for (auto& [member, rows] : members_) {
+    bool moved = false;
+    for (int& row : rows) {
+      if (row < plan.rows) continue;
+      const auto free = std::find(taken.begin(), taken.end(), false);
+      const auto to = static_cast<int>(free - taken.begin());
+      plan.moves.push_back({row, to});
+      taken[row] = false;
+      taken[to] = true;
+      row = to;
+      moved = true;
+    }
+    if (moved) plan.moved.push_back(rows);
   }
-  return graphs_.lower_bound(rows)->second.Enqueue(stream);
 }
 
-absl::Status StepLane::Leave(int first, const Buffer& latents, const Buffer& finite,
-                             device::Stream& stream) {
-  const int text_row = first + members_[first] - 1;
-  RETURN_IF_ERROR(
-      device_.Copy(LatentsIn(memory_.at("state").Rows(first, first + 1)), latents, stream));
-  RETURN_IF_ERROR(device_.Copy(memory_.at("finite").Rows(text_row, text_row + 1), finite, stream));
-  members_[first] = 0;
+StepLane::Plan StepLane::PlanStep() {
+  Plan plan;
+  absl::MutexLock lock(&mutex_);
+  std::vector<bool> taken = Taken();
+  const auto used = static_cast<int>(std::count(taken.begin(), taken.end(), true));
+  plan.rows = executables_.lower_bound(std::max(used, 1))->first;
+  Compact(plan);
+  taken = Taken();
+  // A row that nobody has goes on counting its steps, and must not leave its table.
+  for (int row = 0; row < plan.rows; ++row) {
+    if (!taken[row] && idle_steps_[row] == 0) plan.unused.push_back(row);
+    idle_steps_[row] = taken[row] ? 0 : (idle_steps_[row] + 1) % kMaxEvaluations;
+  }
+  return plan;
+}
+
+absl::Status StepLane::MoveRow(const Move& move, device::Stream& stream) {
+  for (const auto& [name, memory] : memory_) {
+    RETURN_IF_ERROR(device_.Copy(RowOf(memory, move.from), RowOf(memory, move.to), stream));
+  }
   return absl::OkStatus();
+}
+
+absl::StatusOr<backends::BoundGraph*> StepLane::GraphFor(int rows) {
+  const auto found = graphs_.find(rows);
+  if (found != graphs_.end()) return &found->second;
+  backends::NamedBuffers prefix;
+  for (const auto& [name, memory] : memory_) prefix[name] = memory.Rows(0, rows);
+  ASSIGN_OR_RETURN(backends::BoundGraph graph,
+                   backends::BoundGraph::Create(executables_.at(rows), prefix));
+  return &graphs_.emplace(rows, std::move(graph)).first->second;
+}
+
+absl::StatusOr<int> StepLane::Step(device::Stream& stream) {
+  const Plan plan = PlanStep();
+  for (const Move& move : plan.moves) RETURN_IF_ERROR(MoveRow(move, stream));
+  for (const Rows& rows : plan.moved) RETURN_IF_ERROR(CopyIndices(rows, stream));
+  if (!plan.unused.empty()) {
+    const Rows rows(plan.unused.begin(), plan.unused.end());
+    RETURN_IF_ERROR(Fill("step", rows, int64_t{0}, stream));
+  }
+  ASSIGN_OR_RETURN(backends::BoundGraph * graph, GraphFor(plan.rows));
+  RETURN_IF_ERROR(graph->Enqueue(stream));
+  return plan.rows;
+}
+
+absl::Status StepLane::Read(const LanePlace& place, const Buffer& latents, const Buffer& finite,
+                            device::Stream& stream) const {
+  const Rows rows = RowsOf(place);
+  const Buffer& state = memory_.at("state");
+  RETURN_IF_ERROR(device_.Copy(LatentsIn(RowOf(state, rows.front())), latents, stream));
+  return device_.Copy(RowOf(memory_.at("finite"), rows.back()), finite, stream);
 }
 
 }  // namespace latentd::pipeline

@@ -3,20 +3,26 @@
 // prompts.
 //
 // A step runs the executable of the least number of rows that covers those that are taken, on the
-// beginning of the lane's memory: what several row counts are compiled for. Rows that nobody has,
-// or has no more, are computed and never read. All memory is taken when the lane is made, but for
-// what a picture joins with, until it is copied.
+// beginning of the lane's memory: what several row counts are compiled for. A picture keeps its
+// rows until fewer would do: then the last ones move to where others left. Rows that nobody has are
+// computed and never read. All memory is taken when the lane is made, but for what a picture joins
+// with, until it is copied.
 //
-// One thread at a time.
+// One thread at a time, and work on one stream; a LanePlace may be destroyed by any thread.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
 #include "core/backends/bound_graph.h"
 #include "core/device/buffer.h"
 #include "core/noise/noise_generator.h"
@@ -35,57 +41,123 @@ struct LaneRows {
   float guidance_rescale = 0;
 };
 
-class StepLane {
+class StepLane;
+
+// A picture's rows of a lane, which it keeps alive. Free again when this is destroyed.
+class LanePlace {
  public:
-  // Step graphs (step_graph.h) that differ in their number of rows only, by that number; the
-  // largest is how many the lane has. REQUIRES: there is one.
+  LanePlace(LanePlace&&) noexcept = default;
+  LanePlace& operator=(LanePlace&&) = delete;
+  ~LanePlace();
+
+  const std::shared_ptr<StepLane>& lane() const { return lane_; }
+
+ private:
+  friend class StepLane;
+  LanePlace(std::shared_ptr<StepLane> lane, uint64_t member)
+      : lane_(std::move(lane)), member_(member) {}
+
+  std::shared_ptr<StepLane> lane_;
+  uint64_t member_;
+};
+
+class StepLane : public std::enable_shared_from_this<StepLane> {
+ public:
+  // Step graphs (step_graph.h) that differ in their number of rows only, by that number.
   using Executables = std::map<int, ExecutablePointer>;
-  static absl::StatusOr<std::unique_ptr<StepLane>> Create(const Executables& executables);
+
+  // Who draws noise for a picture's next step.
+  struct Draw {
+    const LanePlace* place;
+    noise::NoiseGenerator* generator;
+  };
+
+  // With memory for `rows` rows. `any`: a step graph of the lane's network and size.
+  static absl::StatusOr<std::shared_ptr<StepLane>> Create(const backends::Executable& any,
+                                                          int rows);
 
   // Bytes of the memory that Create takes, for that many rows.
   static int64_t Bytes(const StepShape& shape, int64_t channels, int64_t request_bytes);
 
-  // Puts a picture into the first rows that are free and adjoin; the first of them.
-  // FAILED_PRECONDITION: there are not so many. `picture` is copied by the stream.
-  absl::StatusOr<int> Join(const LaneRows& picture, device::Stream& stream);
+  // Those of more rows than the lane has are of no use to it.
+  void Add(const Executables& executables);
 
-  // Draws noise for the next step of the picture at `first`, whose schedule wants it then. Waits
-  // where the device is more than one step behind. The event is reached when it is copied.
-  absl::StatusOr<std::shared_ptr<const device::Event>> DrawNoise(int first,
-                                                                 noise::NoiseGenerator& generator,
-                                                                 device::Stream& stream);
+  // Puts a picture into rows that are free. FAILED_PRECONDITION: there are not so many, or no
+  // executable for all that would be taken. `picture` is copied by the stream.
+  absl::StatusOr<LanePlace> Join(const LaneRows& picture, device::Stream& stream)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // One evaluation for all rows.
-  absl::Status Step(device::Stream& stream);
+  // Draws noise for the next step of pictures whose schedules want it then. Waits where the device
+  // is more than one step behind. The event is reached when all of it is copied.
+  absl::StatusOr<std::shared_ptr<const device::Event>> DrawNoise(absl::Span<const Draw> draws,
+                                                                 device::Stream& stream)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // x of the picture at `first` to `latents` [1, C, H, W], and whether its last step left all of it
-  // finite (1 or 0) to `finite` u8 [1]; then its rows are free.
-  absl::Status Leave(int first, const device::Buffer& latents, const device::Buffer& finite,
-                     device::Stream& stream);
+  // One evaluation for all pictures that have joined. How many rows it computes.
+  absl::StatusOr<int> Step(device::Stream& stream) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // x of the picture to `latents` [1, C, H, W], and whether its last step left all of it finite (1
+  // or 0) to `finite` u8 [1].
+  absl::Status Read(const LanePlace& place, const device::Buffer& latents,
+                    const device::Buffer& finite, device::Stream& stream) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   device::Device& device() const { return device_; }
   int64_t bytes() const;  // that it holds
+  int rows_taken() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  explicit StepLane(const backends::Executable& largest);
-
-  int FindRows(int rows) const;  // -1: there are none
-  absl::Status CopyGuidance(const LaneRows& picture, int first, device::Stream& stream);
-  absl::Status CopySchedule(const LaneRows& picture, int first, device::Stream& stream);
-
-  device::Device& device_;
-  backends::NamedBuffers memory_;  // by port, for all rows
+  using Rows = absl::InlinedVector<int, 2>;
+  struct Move {
+    int from, to;
+  };
   // Memory of the host that the device copies from, and how far it is with that.
   struct Staging {
     device::Buffer memory;
     std::shared_ptr<const device::Event> copied;  // null: nothing was enqueued
   };
+  // What Step is to enqueue.
+  struct Plan {
+    int rows = 0;
+    std::vector<Move> moves;
+    std::vector<Rows> moved;  // of those that moved, where they are now
+    std::vector<int> unused;  // rows whose count of steps begins again
+  };
+
+  StepLane(device::Device& device, int rows) : device_(device), rows_(rows), idle_steps_(rows) {}
+
+  friend class LanePlace;
+  void Free(uint64_t member) ABSL_LOCKS_EXCLUDED(mutex_);
+  Rows RowsOf(const LanePlace& place) const ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<uint64_t> TakeRows(int count) ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<bool> Taken() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Plan PlanStep() ABSL_LOCKS_EXCLUDED(mutex_);
+  void Compact(Plan& plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status MoveRow(const Move& move, device::Stream& stream);
+  absl::StatusOr<backends::BoundGraph*> GraphFor(int rows);
+
+  absl::Status CopyTo(const Rows& rows, const LaneRows& picture, device::Stream& stream);
+  // The same value to some rows of a port.
+  template <typename T>
+  absl::Status Fill(const char* name, const Rows& rows, T value, device::Stream& stream);
+  absl::Status CopyIndices(const Rows& rows, device::Stream& stream);
+  absl::Status CopySchedule(const Rows& rows, const LaneRows& picture, device::Stream& stream);
+
+  device::Device& device_;
+  const int rows_;
+  backends::NamedBuffers memory_;  // by port, for all rows
   // The host draws into one while the device copies from the other.
   std::vector<Staging> noise_;
   size_t draws_ = 0;
   device::Buffer zeros_;                        // a row's state before its first step
-  std::map<int, backends::BoundGraph> graphs_;  // by rows
-  std::vector<int> members_;                    // by row: how many rows begin here; 0: none
+  Executables executables_;                     // of no more rows than the lane has
+  std::map<int, backends::BoundGraph> graphs_;  // those that a step has used, by rows
+  // By row: the steps since it was free, or since its count of them began again.
+  std::vector<int> idle_steps_;
+
+  mutable absl::Mutex mutex_;
+  std::map<uint64_t, Rows> members_ ABSL_GUARDED_BY(mutex_);
+  uint64_t next_member_ ABSL_GUARDED_BY(mutex_) = 1;
 };
 
 }  // namespace latentd::pipeline

@@ -1,5 +1,6 @@
-// Steps: a picture's place in a lane for the steps of a stage, and one evaluation at a time.
+// Steps: pictures' places in a lane for the steps of a stage, and one evaluation at a time.
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
@@ -24,11 +25,13 @@ LaneRows RowsOf(const Picture& picture) {
           .guidance_rescale = guided ? static_cast<float>(*spec.guidance_rescale) : 0.0f};
 }
 
-absl::StatusOr<LanePlace> JoinLane(const Picture& picture, device::Stream& stream) {
-  LanePlace place;
-  ASSIGN_OR_RETURN(place.lane, StepLane::Create({{picture.rows(), picture.stage().step}}));
-  ASSIGN_OR_RETURN(place.first_row, place.lane->Join(RowsOf(picture), stream));
-  return place;
+// Its rows of the lane, if it has none yet.
+absl::Status JoinLane(Picture& picture, Lanes& lanes, device::Stream& stream) {
+  if (picture.place) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::shared_ptr<StepLane> lane, lanes.For(picture));
+  ASSIGN_OR_RETURN(LanePlace place, lane->Join(RowsOf(picture), stream));
+  picture.place.emplace(std::move(place));
+  return absl::OkStatus();
 }
 
 // Text-to-image starts from noise; everything else has latents already.
@@ -37,22 +40,23 @@ absl::Status DrawFirstLatents(Picture& picture) {
   const Request& request = *picture.request;
   const Stage& stage = picture.stage();
   ASSIGN_OR_RETURN(picture.latents,
-                   stage.step->device().Allocate(DType::kF32,
-                                                 {1, stage.model->latent_channels(),
-                                                  request.latent_height, request.latent_width},
-                                                 Place::kPinned));
+                   stage.device().Allocate(DType::kF32,
+                                           {1, stage.model->latent_channels(),
+                                            request.latent_height, request.latent_width},
+                                           Place::kPinned));
   picture.generator.Fill(picture.latents, stage.schedule.initial_noise_scale);
   return absl::OkStatus();
 }
 
 // To new memory: what the latents were in before may be the stage's init image, or another's.
 absl::Status LeaveLane(Picture& picture, device::Stream& stream, PendingWork& work) {
-  const LanePlace place = *std::exchange(picture.place, std::nullopt);
-  device::Device& device = place.lane->device();
+  StepLane& lane = *picture.place->lane();
+  device::Device& device = lane.device();
   ASSIGN_OR_RETURN(const Buffer finite, device.Allocate(DType::kU8, {1}, Place::kPinned));
   ASSIGN_OR_RETURN(picture.latents,
                    device.Allocate(DType::kF32, picture.latents.shape(), Place::kDevice));
-  RETURN_IF_ERROR(place.lane->Leave(place.first_row, picture.latents, finite, stream));
+  RETURN_IF_ERROR(lane.Read(*picture.place, picture.latents, finite, stream));
+  picture.place.reset();
   const std::string model = NameOf(picture.model());
   work.flags.push_back({finite, absl::StrCat("latents of the ", model, "'s steps"),
                         absl::StrCat("the ", model, "'s unet")});
@@ -72,36 +76,70 @@ void EndStage(Picture& picture) {
   picture.next = UnitKind::kText;
 }
 
-}  // namespace
+const schedulers::StepCoefficients& NextStep(const Picture& picture) {
+  return picture.stage().schedule.steps[picture.evaluation];
+}
 
-absl::Status BeginSteps(Picture& picture, device::Stream& stream) {
-  RETURN_IF_ERROR(DrawFirstLatents(picture));
-  if (picture.stage().schedule.steps.empty()) {
-    EndStage(picture);
-    return absl::OkStatus();
+// Drawn while the device is at the step before.
+absl::Status DrawNoise(absl::Span<Picture* const> members, StepLane& lane, device::Stream& stream,
+                       PendingWork& work) {
+  std::vector<StepLane::Draw> draws;
+  for (Picture* picture : members) {
+    if (NextStep(*picture).draws_noise) draws.push_back({&*picture->place, &picture->generator});
   }
-  ASSIGN_OR_RETURN(picture.place, JoinLane(picture, stream));
-  picture.next = UnitKind::kStep;
+  if (draws.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(work.events.emplace_back(), lane.DrawNoise(draws, stream));
   return absl::OkStatus();
 }
 
-// Noise is drawn while the device is at the step before.
-absl::Status EnqueueStep(Picture& picture, device::Stream& stream, PendingUnit& unit) {
-  const LanePlace& place = *picture.place;
-  unit.work.kept.push_back(place.lane);
-  const auto& steps = picture.stage().schedule.steps;
-  const schedulers::StepCoefficients& step = steps[picture.evaluation];
-  if (step.draws_noise) {
-    ASSIGN_OR_RETURN(unit.work.events.emplace_back(),
-                     place.lane->DrawNoise(place.first_row, picture.generator, stream));
-  }
-  RETURN_IF_ERROR(place.lane->Step(stream));
+// After the evaluation of its next step.
+absl::Status AdvancePicture(Picture& picture, device::Stream& stream, PendingWork& work) {
+  const size_t steps = picture.stage().schedule.steps.size();
   picture.steps_done =
-      picture.request->steps_before(picture.stage_index) + step.denoising_index + 1;
-  unit.ends_stage = ++picture.evaluation == steps.size();
-  if (!unit.ends_stage) return absl::OkStatus();
-  RETURN_IF_ERROR(LeaveLane(picture, stream, unit.work));
+      picture.request->steps_before(picture.stage_index) + NextStep(picture).denoising_index + 1;
+  if (++picture.evaluation < steps) return absl::OkStatus();
+  RETURN_IF_ERROR(LeaveLane(picture, stream, work));
   EndStage(picture);
+  return absl::OkStatus();
+}
+
+// Those that are in the lane by the end of it; what became of the others is in their parts.
+std::vector<size_t> JoinAll(absl::Span<Picture* const> pictures, Lanes& lanes,
+                            device::Stream& stream, PendingUnit& unit) {
+  std::vector<size_t> joined;
+  for (size_t i = 0; i < pictures.size(); ++i) {
+    UnitPart& part = unit.parts[i];
+    part.status = JoinLane(*pictures[i], lanes, stream);
+    part.waits = absl::IsFailedPrecondition(part.status);
+    if (part.waits) part.status = absl::OkStatus();
+    if (pictures[i]->place) joined.push_back(i);
+  }
+  return joined;
+}
+
+}  // namespace
+
+absl::Status BeginSteps(Picture& picture) {
+  RETURN_IF_ERROR(DrawFirstLatents(picture));
+  picture.next = UnitKind::kStep;
+  if (picture.stage().schedule.steps.empty()) EndStage(picture);
+  return absl::OkStatus();
+}
+
+absl::Status EnqueueStep(absl::Span<Picture* const> pictures, Lanes& lanes, device::Stream& stream,
+                         PendingUnit& unit) {
+  const std::vector<size_t> joined = JoinAll(pictures, lanes, stream, unit);
+  if (joined.empty()) return absl::OkStatus();
+  std::vector<Picture*> members;
+  for (size_t i : joined) members.push_back(pictures[i]);
+  const std::shared_ptr<StepLane> lane = members.front()->place->lane();
+  unit.rows = lane->rows_taken();
+  for (size_t i : joined) unit.parts[i].work.kept.push_back(lane);
+  RETURN_IF_ERROR(DrawNoise(members, *lane, stream, unit.parts[joined.front()].work));
+  ASSIGN_OR_RETURN(unit.computed_rows, lane->Step(stream));
+  for (size_t i : joined) {
+    unit.parts[i].status = AdvancePicture(*pictures[i], stream, unit.parts[i].work);
+  }
   return absl::OkStatus();
 }
 

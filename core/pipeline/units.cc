@@ -7,16 +7,18 @@
 namespace latentd::pipeline {
 namespace {
 
-absl::Status EnqueueNext(Picture& picture, device::Stream& stream, PendingUnit& unit) {
-  switch (picture.next) {
+absl::Status EnqueueNext(absl::Span<Picture* const> pictures, Lanes& lanes, device::Stream& stream,
+                         PendingUnit& unit) {
+  Picture& picture = *pictures.front();
+  switch (unit.kind) {
     case UnitKind::kText:
-      return EnqueueText(picture, stream, unit);
+      return EnqueueText(picture, stream, unit.parts.front());
     case UnitKind::kEncode:
-      return EnqueueEncode(picture, stream, unit);
+      return EnqueueEncode(picture, stream, unit.parts.front());
     case UnitKind::kStep:
-      return EnqueueStep(picture, stream, unit);
+      return EnqueueStep(pictures, lanes, stream, unit);
     case UnitKind::kDecode:
-      return EnqueueDecode(picture, stream, unit);
+      return EnqueueDecode(picture, stream, unit.parts.front());
     case UnitKind::kWait:
     case UnitKind::kDone:
       break;
@@ -26,14 +28,14 @@ absl::Status EnqueueNext(Picture& picture, device::Stream& stream, PendingUnit& 
 
 }  // namespace
 
-absl::StatusOr<PendingUnit> EnqueueUnit(Picture& picture, device::Stream& stream) {
+absl::StatusOr<PendingUnit> EnqueueUnit(absl::Span<Picture* const> pictures, Lanes& lanes,
+                                        device::Stream& stream) {
   PendingUnit unit;
-  unit.kind = picture.next;
-  unit.ends_stage = true;
-  const int steps_before = picture.steps_done;
+  unit.kind = pictures.front()->next;
   const absl::Status status = CatchOutOfMemory([&] {
-    RETURN_IF_ERROR(EnqueueNext(picture, stream, unit));
-    unit.ends_stage = unit.ends_stage && picture.next != unit.kind;
+    unit.parts.resize(pictures.size());
+    for (size_t i = 0; i < pictures.size(); ++i) unit.parts[i].steps = -pictures[i]->steps_done;
+    RETURN_IF_ERROR(EnqueueNext(pictures, lanes, stream, unit));
     ASSIGN_OR_RETURN(unit.done, stream.Record());
     return absl::OkStatus();
   });
@@ -42,16 +44,20 @@ absl::StatusOr<PendingUnit> EnqueueUnit(Picture& picture, device::Stream& stream
     stream.Synchronize().IgnoreError();
     return status;
   }
-  unit.steps_done = picture.steps_done;
-  unit.steps = unit.steps_done - steps_before;
+  for (size_t i = 0; i < pictures.size(); ++i) {
+    UnitPart& part = unit.parts[i];
+    part.steps_done = pictures[i]->steps_done;
+    part.steps += part.steps_done;
+    part.ends_stage = pictures[i]->next != unit.kind;
+  }
   return unit;
 }
 
-absl::Status CompleteUnit(Picture& picture, PendingUnit& unit) {
-  for (const auto& event : unit.work.events) RETURN_IF_ERROR(event->Wait());
+absl::Status CompleteUnit(const PendingUnit& unit, Picture& picture, UnitPart& part) {
+  for (const auto& event : part.work.events) RETURN_IF_ERROR(event->Wait());
   RETURN_IF_ERROR(unit.done->Wait());
-  if (unit.kind == UnitKind::kDecode) return CompleteDecode(picture, unit);
-  for (const FiniteFlag& flag : unit.work.flags) RETURN_IF_ERROR(flag.Check());
+  if (unit.kind == UnitKind::kDecode) return CompleteDecode(picture, part);
+  for (const FiniteFlag& flag : part.work.flags) RETURN_IF_ERROR(flag.Check());
   return absl::OkStatus();
 }
 

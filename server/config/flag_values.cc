@@ -160,11 +160,12 @@ absl::StatusOr<std::optional<int64_t>> ToArea(absl::string_view flag, absl::stri
 }
 
 absl::StatusOr<std::vector<int>> ToRows(absl::string_view flag, absl::string_view text) {
-  const std::string right = absl::StrCat("whole numbers from 1 to ", kMaxRows, ", such as 1,2");
+  const std::string right =
+      absl::StrCat("whole numbers from 1 to ", engine::kMostRows, ", such as 1,2");
   std::vector<int> rows;
   for (const absl::string_view part : Parts(text)) {
     int row = 0;
-    if (!absl::SimpleAtoi(part, &row) || row < 1 || row > kMaxRows) {
+    if (!absl::SimpleAtoi(part, &row) || row < 1 || row > engine::kMostRows) {
       return WrongValue(flag, part, right);
     }
     if (Contains(rows, row)) return WrongValue(flag, part, "named once");

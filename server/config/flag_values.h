@@ -21,7 +21,6 @@ namespace latentd::server::config {
 
 // Of one list: more is a mistake, and would take days to compile.
 inline constexpr size_t kMaxBuckets = 64;
-inline constexpr int kMaxRows = 2;  // of a picture with guidance
 
 absl::Status WrongValue(absl::string_view flag, absl::string_view value, absl::string_view right);
 

@@ -29,7 +29,8 @@ Which sizes
   --buckets=LIST          sizes that pictures are drawn at, such as 1024x1024,832x1216 (default: those that the model
                           was trained at). Graphs are compiled for each of them; other sizes run in one of these, or
                           are refused, as the request's bucket_policy says
-  --rows=LIST             rows of one evaluation that graphs are compiled for (default 1,2: without guidance, and with)
+  --rows=LIST             rows of one evaluation that graphs are compiled for (default 1,2). A picture has one, or two
+                          with guidance; pictures of one size share steps where there are more, up to 16
   --vae-tiling-above=SIZE pictures of more pixels, such as 1536x1536 has, go through the VAE in overlapping tiles of its
                           sample_size, as diffusers' enable_vae_tiling does: less memory, other pictures (default: none)
 

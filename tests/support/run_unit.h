@@ -14,10 +14,11 @@ namespace latentd::testing {
 
 // The unit that picture.next names.
 inline absl::Status RunUnit(pipeline::Picture& picture) {
-  device::Device& device = picture.stage().step->device();
-  ASSIGN_OR_RETURN(const auto stream, device.NewStream(SystemClock()));
-  ASSIGN_OR_RETURN(pipeline::PendingUnit unit, pipeline::EnqueueUnit(picture, *stream));
-  return pipeline::CompleteUnit(picture, unit);
+  ASSIGN_OR_RETURN(const auto stream, picture.stage().device().NewStream(SystemClock()));
+  pipeline::Lanes lanes;  // the picture keeps the one that it is in
+  ASSIGN_OR_RETURN(pipeline::PendingUnit unit, pipeline::EnqueueUnit({&picture}, lanes, *stream));
+  RETURN_IF_ERROR(unit.parts[0].status);
+  return pipeline::CompleteUnit(unit, picture, unit.parts[0]);
 }
 
 // As pipeline::EnqueueGraph.

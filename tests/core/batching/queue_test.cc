@@ -15,9 +15,10 @@ using ::latentd::testing::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr Need kWait{UnitKind::kWait, 0, 2};
-constexpr Need kText{UnitKind::kText, 0, 1};
-constexpr Need kStep{UnitKind::kStep, 5, 2};
+constexpr Lane kLane{.width = 64, .height = 64}, kOther{.width = 96, .height = 64};
+constexpr Need kWait{.kind = UnitKind::kWait, .lane = kLane};
+constexpr Need kText{.kind = UnitKind::kText, .lane = kLane};
+constexpr Need kStep{.kind = UnitKind::kStep, .lane = kLane};
 
 class QueueTest : public ::testing::Test {
  protected:
@@ -33,7 +34,7 @@ TEST_F(QueueTest, RunsWhatThePictureNeedsNext) {
   queue_.Update(1, kStep);
   const Unit unit = *queue_.Next();
   EXPECT_EQ(unit.kind, UnitKind::kStep);
-  EXPECT_EQ(unit.lane, 5);
+  EXPECT_EQ(unit.lane, kLane);
   EXPECT_THAT(unit.pictures, ElementsAre(1));
 }
 

@@ -261,7 +261,10 @@ TEST(LocalEngineLifeTest, RefusesAConfigurationOfTheWrongForm) {
     change(config);
     return Engine::Create(config, SystemClock()).status();
   };
-  EXPECT_THAT(create([](Config& config) { config.rows = {1, 3}; }), StatusIs(_, HasSubstr("rows")));
+  EXPECT_THAT(create([](Config& config) {
+                config.rows = {1, 17};
+              }),
+              StatusIs(_, HasSubstr("rows")));
   EXPECT_THAT(create([](Config& config) { config.rows.clear(); }), StatusIs(_, HasSubstr("rows")));
   EXPECT_THAT(create([](Config& config) { config.skipped_passes = {"epilogue"}; }),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("epilogues")));

@@ -100,14 +100,18 @@ TEST_F(PipelineTest, CountsWhatAPictureHolds) {
   ASSERT_OK(testing::RunUnit(*picture));  // text
   ASSERT_OK(testing::RunUnit(*picture));  // encode
   ASSERT_EQ(picture->next, UnitKind::kStep);
+  ASSERT_OK(testing::RunUnit(*picture));
   const Request& request = *picture->request;
+  const size_t pixels = size_t{64} * 72 * 3;
   size_t kept = RequestBytes(request) + request.encoded_image->bytes() + picture->latents.bytes();
   kept += 2 * TextBytes(picture->stage());
   kept += picture->latents.bytes();  // those of the stage's end, beside those of its beginning
-  const size_t pixels = size_t{64} * 72 * 3;
-  EXPECT_EQ(
-      alone.pipeline->StateBytes({64, 72}, 2),
-      static_cast<int64_t>(kept + std::max<size_t>(picture->place->lane->bytes(), 3 * pixels)));
+  kept += 3 * pixels;
+  EXPECT_EQ(alone.pipeline->RequestBytes(request.spec), static_cast<int64_t>(kept));
+  // Two rows may be two pictures', each with latents and an image of its own.
+  const size_t other = request.encoded_image->bytes() + 2 * picture->latents.bytes();
+  EXPECT_EQ(alone.pipeline->StateBytes({64, 72}, 2),
+            static_cast<int64_t>(kept + other) + picture->place->lane()->bytes());
 }
 
 TEST_F(PipelineTest, CountsWhatAPictureOfBothModelsHolds) {
@@ -119,15 +123,17 @@ TEST_F(PipelineTest, CountsWhatAPictureOfBothModelsHolds) {
   while (picture->next != UnitKind::kDecode) {
     ASSERT_OK(testing::RunUnit(*picture));
     text = std::max(text, TextBytes(picture->stage()));
-    if (picture->place) lane = std::max(lane, static_cast<size_t>(picture->place->lane->bytes()));
+    if (picture->place) lane = std::max(lane, static_cast<size_t>(picture->place->lane()->bytes()));
   }
   EXPECT_EQ(picture->model(), Model::kRefiner);
   const size_t latents = picture->latents.bytes();
   ASSERT_EQ(picture->handed_over.bytes(), latents);
   // The latents before and after a stage, and the base's; and an encoded image, which it has not.
-  const size_t kept = RequestBytes(*picture->request) + 2 * text + (2 + 1 + 2) * latents;
+  const size_t kept =
+      RequestBytes(*picture->request) + 2 * text + (2 + 1 + 2) * latents + size_t{3} * 64 * 72 * 3;
+  EXPECT_EQ(rig_->pipeline->RequestBytes(picture->request->spec), static_cast<int64_t>(kept));
   EXPECT_EQ(rig_->pipeline->StateBytes({64, 72}, 2),
-            static_cast<int64_t>(kept + std::max(lane, size_t{3} * 64 * 72 * 3)));
+            static_cast<int64_t>(kept + (2 + 1 + 2) * latents + lane));
 }
 
 TEST(LoadPipelineTest, HoldsTheVaeAndTheTextEncoderThatBothModelsShareOnce) {

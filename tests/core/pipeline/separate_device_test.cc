@@ -29,16 +29,19 @@ using PendingUnits = std::deque<std::pair<Picture*, PendingUnit>>;
 // Finishes the pictures, one after the other, with two units enqueued at a time.
 absl::Status TryRunAhead(const std::vector<std::unique_ptr<Picture>>& pictures,
                          device::Stream& stream, PendingUnits& pending) {
+  Lanes lanes;
   for (const auto& picture : pictures) {
     while (picture->next != UnitKind::kDone) {
       if (picture->next != UnitKind::kWait) {
-        auto unit = EnqueueUnit(*picture, stream);
+        auto unit = EnqueueUnit({picture.get()}, lanes, stream);
         if (!unit.ok()) return unit.status();
+        EXPECT_OK(unit->parts[0].status);
         EXPECT_FALSE(unit->done->Reached());
         pending.emplace_back(picture.get(), *std::move(unit));
       }
       if (pending.size() < 2 && picture->next != UnitKind::kWait) continue;
-      const absl::Status done = CompleteUnit(*pending.front().first, pending.front().second);
+      auto& [first, unit] = pending.front();
+      const absl::Status done = CompleteUnit(unit, *first, unit.parts[0]);
       if (!done.ok()) return done;
       pending.pop_front();
     }

@@ -1,0 +1,60 @@
+// Turns finished pictures into files on a thread of its own, and tells their requests. What waits
+// for it holds memory that counts as results (result_bytes.h).
+//
+// Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/base/clock.h"
+#include "core/base/worker.h"
+#include "core/engine/engine_metrics.h"
+#include "core/engine/job.h"
+#include "core/engine/result_bytes.h"
+
+namespace latentd::engine {
+
+class PictureEncoder {
+ public:
+  // Turns the pixels of the job's picture with that index into a file. Called by one thread.
+  using Encode = std::function<absl::StatusOr<Image>(const Job& job, int index, uint64_t seed,
+                                                     const image::Image& pixels)>;
+  // Of whoever has the jobs; called by the encoder's thread.
+  struct Owner {
+    std::function<bool(const Job& job)> is_wanted;
+    std::function<void(Job& job, absl::Status status)> fail;
+    std::function<void(Job& job)> complete;  // all its pictures are files
+  };
+
+  // `metrics`, `clock` and what `owner` calls must outlive the encoder.
+  PictureEncoder(Encode encode, Owner owner, std::shared_ptr<ResultBytes> results,
+                 EngineMetrics& metrics, const Clock& clock);
+
+  // Dropped if the job is not wanted any more when its turn comes.
+  void Add(std::shared_ptr<Job> job, int index, uint64_t seed, image::Image pixels);
+
+ private:
+  struct Pixels {
+    std::shared_ptr<Job> job;
+    int index = 0;
+    uint64_t seed = 0;
+    std::shared_ptr<const image::Image> image;
+    std::shared_ptr<const void> counted;
+  };
+
+  void EncodePicture(Pixels pixels);
+  absl::Status TryEncode(Pixels pixels);
+
+  const Encode encode_;
+  const Owner owner_;
+  const std::shared_ptr<ResultBytes> results_;
+  EngineMetrics& metrics_;
+  const Clock& clock_;
+  Worker worker_{"encoder"};  // the last: it uses the others
+};
+
+}  // namespace latentd::engine

@@ -1,0 +1,79 @@
+#include "core/engine/units_in_flight.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/status_macros.h"
+
+namespace latentd::engine {
+
+UnitsInFlight::UnitsInFlight(device::Device& device, const Clock& clock)
+    : device_(device), clock_(clock), watchdog_(clock) {
+  units_.reserve(kMost);
+}
+
+absl::StatusOr<const UnitInFlight*> UnitsInFlight::Enqueue(batching::Unit& what,
+                                                           JobPictures& pictures) {
+  if (stream_ == nullptr) {
+    ASSIGN_OR_RETURN(stream_, device_.NewStream(clock_));
+  }
+  const absl::Time begin = clock_.Monotonic();
+  const JobPicture& first = pictures.front();
+  const Stage stage = StageOf(first.picture());
+  UnitWatchdog::Unit watched = {first.job->spec.request_id, first.index, stage,
+                                first.picture().executed_size()};
+  if (empty()) watchdog_.Begin(std::move(watched));
+  absl::StatusOr<pipeline::PendingUnit> unit = EnqueueUnit(pictures);
+  if (!unit.ok()) {
+    if (empty()) watchdog_.End();
+    return unit.status();
+  }
+  // Asks for no memory: the device uses what the unit holds.
+  ++count_;
+  units_.push_back(
+      {std::move(what), std::move(pictures), stage, *std::move(unit), begin, std::move(watched)});
+  return &units_.back();
+}
+
+absl::StatusOr<pipeline::PendingUnit> UnitsInFlight::EnqueueUnit(const JobPictures& pictures) {
+  joined_.reserve(joined_.size() + pictures.size());
+  absl::InlinedVector<pipeline::Picture*, batching::kMostRows> all;
+  absl::InlinedVector<bool, batching::kMostRows> had_rows;
+  for (const JobPicture& picture : pictures) {
+    all.push_back(&picture.picture());
+    had_rows.push_back(picture.picture().place.has_value());
+  }
+  auto unit = pipeline::EnqueueUnit(all, lanes_, *stream_);
+  for (size_t i = 0; i < pictures.size(); ++i) {
+    if (!had_rows[i] && all[i]->place) joined_.push_back(pictures[i]);
+  }
+  return unit;
+}
+
+// From when it was enqueued, or the unit before was done.
+absl::Duration UnitsInFlight::WaitForOldest() {
+  const UnitInFlight& done = units_.front();
+  done.unit.done->Wait().IgnoreError();  // who completes its parts asks again
+  const absl::Time begin = std::max(done.enqueued, last_done_);
+  last_done_ = done.unit.done->time();
+  return std::max(last_done_ - begin, absl::ZeroDuration());  // the device has a clock of its own
+}
+
+void UnitsInFlight::DropOldest() {
+  units_.erase(units_.begin());
+  --count_;
+  watchdog_.End();
+  if (!empty()) watchdog_.Begin(std::move(units_.front().watched));
+}
+
+void UnitsInFlight::LeaveLanes(absl::FunctionRef<bool(const Job& job)> stays) {
+  std::erase_if(joined_, [&](const JobPicture& joined) {
+    pipeline::Picture* picture = joined.job->pictures[joined.index].get();
+    if (picture == nullptr || !picture->place) return true;
+    if (stays(*joined.job)) return false;
+    picture->place.reset();
+    return true;
+  });
+}
+
+}  // namespace latentd::engine

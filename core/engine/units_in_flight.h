@@ -1,0 +1,90 @@
+// What the loop has given to the device: units of pictures, in the order of one stream, at most one
+// that the device is at and the next; and which of these pictures have rows of lanes.
+//
+// One thread, the loop's, but for what says so.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "core/base/clock.h"
+#include "core/batching/unit.h"
+#include "core/device/device.h"
+#include "core/engine/job.h"
+#include "core/engine/unit_watchdog.h"
+#include "core/pipeline/lanes.h"
+#include "core/pipeline/units.h"
+
+namespace latentd::engine {
+
+struct JobPicture {
+  pipeline::Picture& picture() const { return *job->pictures[index]; }
+
+  std::shared_ptr<Job> job;
+  int index = 0;
+};
+using JobPictures = absl::InlinedVector<JobPicture, batching::kMostRows>;
+
+struct UnitInFlight {
+  batching::Unit what;
+  JobPictures pictures;  // by part of the unit
+  Stage stage = Stage::kTextEncode;
+  pipeline::PendingUnit unit;
+  absl::Time enqueued;
+  UnitWatchdog::Unit watched;  // until the watchdog has it
+};
+
+class UnitsInFlight {
+ public:
+  // Both must outlive this.
+  UnitsInFlight(device::Device& device, const Clock& clock);
+
+  bool empty() const { return units_.empty(); }
+  bool full() const { return units_.size() == kMost; }
+  // Whether the device is done with the oldest. REQUIRES: there is one.
+  bool IsOldestDone() const { return units_.front().unit.done->Reached(); }
+  UnitInFlight& oldest() { return units_.front(); }
+
+  // Enqueues what the queue gave for `pictures`, and takes both only where this succeeds. The
+  // errors of pipeline::EnqueueUnit; those of its parts are in the result. REQUIRES: not full.
+  absl::StatusOr<const UnitInFlight*> Enqueue(batching::Unit& what, JobPictures& pictures);
+
+  // Waits for the oldest, and says what the device took for it. Once for each.
+  absl::Duration WaitForOldest();
+  void DropOldest();
+
+  // Gives back the rows of pictures whose job does not `stay`.
+  void LeaveLanes(absl::FunctionRef<bool(const Job& job)> stays);
+
+  // From any thread: of the lanes that pictures are in; whether the device has nothing to do; the
+  // unit that hangs.
+  int64_t lane_bytes() const { return lanes_.bytes(); }
+  bool is_device_idle() const { return count_ == 0; }
+  std::optional<OverdueUnit> Overdue() const { return watchdog_.Overdue(); }
+
+ private:
+  static constexpr size_t kMost = 2;
+
+  absl::StatusOr<pipeline::PendingUnit> EnqueueUnit(const JobPictures& pictures);
+
+  device::Device& device_;
+  const Clock& clock_;
+  UnitWatchdog watchdog_;
+  pipeline::Lanes lanes_;
+  std::vector<JobPicture> joined_;          // those that have rows, or had
+  std::unique_ptr<device::Stream> stream_;  // from the first unit on
+  std::vector<UnitInFlight> units_;
+  std::atomic<int> count_ = 0;  // of units_
+  absl::Time last_done_;        // when the unit that was done last was
+};
+
+}  // namespace latentd::engine
