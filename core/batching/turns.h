@@ -5,6 +5,7 @@
 // Not thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 
 #include "absl/container/flat_hash_map.h"
@@ -25,12 +26,15 @@ class Turns {
   // What a unit took that has ended.
   void Measure(const Lane& lane, UnitKind kind, absl::Duration took);
 
+  // That it keeps in mind.
+  size_t lanes() const { return accounts_.size(); }
+
  private:
   struct Account {
     absl::Duration until;  // of the time that all share: where its next unit begins
     absl::flat_hash_map<UnitKind, absl::Duration> last;  // by kind, what a unit took
   };
-  // Sizes are the clients' choice; what it knows of idle lanes it forgets when there are more.
+  // Sizes are the clients' choice; when it knows that many it forgets them.
   static constexpr size_t kMostLanes = 256;
 
   absl::Duration StartOf(const Lane& lane) const;
