@@ -24,6 +24,12 @@ class RecordingSink : public engine::EventSink {
     return events_;
   }
 
+  // All so far.
+  std::vector<engine::Event> events() {
+    absl::MutexLock lock(&mutex_);
+    return events_;
+  }
+
   // Lets go of what it was told, as a client that has read it all.
   void Clear() {
     absl::MutexLock lock(&mutex_);

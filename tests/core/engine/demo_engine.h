@@ -90,6 +90,20 @@ inline double MetricOf(const metrics::Registry& registry, const metrics::Family&
   return sum;
 }
 
+// How many values a histogram has, and their sum.
+inline std::pair<double, double> HistogramOf(const metrics::Registry& registry,
+                                             const metrics::Family& family) {
+  std::pair<double, double> all;
+  for (const prometheus::MetricFamily& collected : registry.Collect()) {
+    if (collected.name != family.name) continue;
+    for (const prometheus::ClientMetric& metric : collected.metric) {
+      all.first += static_cast<double>(metric.histogram.sample_count);
+      all.second += metric.histogram.sample_sum;
+    }
+  }
+  return all;
+}
+
 inline double MetricOf(Engine& engine, const metrics::Family& family,
                        const std::string& label = "") {
   return MetricOf(engine.metrics(), family, label);

@@ -104,8 +104,10 @@ class WatchedSink : public ::latentd::testing::RecordingSink {
 
 // What a loop needs and is slow to make; shared by the tests of a suite.
 struct LoopModel {
-  explicit LoopModel(device::HostDevice& device = device::Host()) : backend(on_run, device) {
-    auto loaded = pipeline::LoadPipeline({.base = SmallConfig().base}, weights, graphs);
+  explicit LoopModel(device::HostDevice& device = device::Host(), std::vector<int> row_counts = {})
+      : row_counts(std::move(row_counts)), backend(on_run, device) {
+    auto loaded = pipeline::LoadPipeline(
+        {.base = SmallConfig().base, .row_counts = this->row_counts}, weights, graphs);
     EXPECT_OK(loaded);
     pipeline = *std::move(loaded);
   }
@@ -114,8 +116,12 @@ struct LoopModel {
   std::shared_ptr<Job> MakeJob(PictureLoop& loop, std::shared_ptr<EventSink> sink, int pictures,
                                int steps, const Clock& clock) const {
     GenerateSpec spec = SmallSpec(steps);
-    spec.request_id = "request-1";
     spec.picture.num_images_per_prompt = pictures;
+    return MakeJob(loop, std::move(sink), std::move(spec), clock);
+  }
+  std::shared_ptr<Job> MakeJob(PictureLoop& loop, std::shared_ptr<EventSink> sink,
+                               GenerateSpec spec, const Clock& clock) const {
+    spec.request_id = "request-1";
     auto resolved = pipeline->Resolve(spec.picture);
     EXPECT_OK(resolved);
     spec.picture = *resolved;
@@ -128,6 +134,18 @@ struct LoopModel {
     return job;
   }
 
+  // The graphs of all row counts, so that pictures of that size find them.
+  void MakeReady(pipeline::Size size) {
+    for (int rows : row_counts) {
+      const auto needed = pipeline->GraphsOf(size, rows).value();
+      for (const pipeline::GraphHandle& graph : needed) {
+        EXPECT_OK(graphs.Get(graph));
+        kept.push_back(graph);
+      }
+    }
+  }
+
+  const std::vector<int> row_counts;
   OnRun on_run;
   metrics::Registry registry;
   RunWatch backend;
@@ -135,6 +153,7 @@ struct LoopModel {
   compiler::GraphStore graphs{backend, SystemClock(), registry, nullptr,
                               compiler::GraphStore::Options()};
   std::unique_ptr<const pipeline::Pipeline> pipeline;
+  std::vector<pipeline::GraphHandle> kept;
 };
 
 }  // namespace latentd::engine

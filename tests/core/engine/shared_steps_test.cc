@@ -1,0 +1,199 @@
+// Pictures of several requests in one evaluation, on a device that works later than it is told:
+// each is what it is alone, whoever comes, goes or fails beside it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/engine/picture_loop.h"
+#include "tests/core/engine/loop_rig.h"
+#include "tests/support/separate_device.h"
+
+namespace latentd::engine {
+namespace {
+
+using ::latentd::testing::FakeClock;
+using ::latentd::testing::RecordingSink;
+using ::latentd::testing::SeparateDevice;
+
+struct Asked {
+  int steps = 2;
+  double guidance_scale = 1;
+  int pictures = 1;
+  std::string scheduler = "euler";
+  uint64_t seed = 7;
+};
+
+class SharedStepsTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    device_ = std::make_unique<SeparateDevice>();
+    model_ = std::make_unique<LoopModel>(*device_, std::vector<int>{1, 2, 4});
+    model_->MakeReady({64, 64});
+  }
+  static void TearDownTestSuite() {
+    model_.reset();
+    device_.reset();
+  }
+  SharedStepsTest() : allocations_(device_->allocations()) {
+    loop_ = std::make_unique<PictureLoop>(PictureLoop::Options(), *device_, metrics_, clock_);
+  }
+  ~SharedStepsTest() override {
+    model_->on_run = {};
+    EXPECT_EQ(loop_->state_bytes(), 0);
+    loop_.reset();
+    EXPECT_EQ(device_->allocations(), allocations_);
+  }
+
+  std::shared_ptr<Job> Admit(const std::shared_ptr<EventSink>& sink, const Asked& asked) {
+    GenerateSpec spec = SmallSpec(asked.steps);
+    spec.picture.guidance_scale = asked.guidance_scale;
+    spec.picture.num_images_per_prompt = asked.pictures;
+    spec.picture.scheduler.name = asked.scheduler;
+    spec.picture.seed = asked.seed;
+    auto job = model_->MakeJob(*loop_, sink, std::move(spec), clock_);
+    EXPECT_OK(loop_->Admit(job, 0));
+    return job;
+  }
+  static std::vector<std::string> FilesOf(RecordingSink& sink) {
+    std::vector<std::string> files;
+    for (const Image& image : Only<Image>(sink.WaitForEnd())) files.push_back(image.bytes);
+    return files;
+  }
+  std::vector<std::string> Draw(const Asked& asked) {
+    const auto sink = std::make_shared<RecordingSink>();
+    Admit(sink, asked);
+    return FilesOf(*sink);
+  }
+  // Of evaluations: how many there were, and how many rows pictures had in them.
+  double Evaluations() { return HistogramOf(registry_, metrics::kStepRows).first; }
+  double Rows() { return HistogramOf(registry_, metrics::kStepRows).second; }
+
+  static inline std::unique_ptr<SeparateDevice> device_;
+  static inline std::unique_ptr<LoopModel> model_;
+  const size_t allocations_;
+  FakeClock clock_;
+  metrics::Registry registry_;
+  EngineMetrics metrics_{registry_};
+  std::unique_ptr<PictureLoop> loop_;
+};
+
+TEST_F(SharedStepsTest, PicturesOfOneRequestAreDrawnSideBySide) {
+  const std::vector<std::string> files = Draw({.steps = 5, .pictures = 4});
+  ASSERT_EQ(files.size(), 4u);
+  EXPECT_EQ(Evaluations(), 5);
+  EXPECT_EQ(Rows(), 4 * 5);
+  EXPECT_EQ(Draw({.steps = 5}).at(0), files[0]);
+}
+
+TEST_F(SharedStepsTest, ARequestJoinsAnotherOneAtItsNextStepAndEndsBeforeIt) {
+  const Asked longer{.steps = 12, .guidance_scale = 5, .scheduler = "dpmpp_2m"};
+  const Asked shorter{.steps = 3, .guidance_scale = 7, .scheduler = "euler_ancestral", .seed = 9};
+  const auto alone = std::make_pair(Draw(longer), Draw(shorter));
+  const auto late = std::make_shared<RecordingSink>();
+  bool late_was_done = false;
+  const auto first = std::make_shared<WatchedSink>([&](const Event& event) {
+    const auto* progress = std::get_if<Progress>(&event);
+    if (progress == nullptr || progress->stage != Stage::kBase) return;
+    if (progress->step == 4) Admit(late, shorter);
+    if (progress->step == 12) late_was_done = !Only<Image>(late->events()).empty();
+  });
+  const double evaluations = Evaluations();
+  Admit(first, longer);
+  EXPECT_EQ(FilesOf(*first), alone.first);
+  EXPECT_EQ(FilesOf(*late), alone.second);
+  EXPECT_TRUE(late_was_done);
+  EXPECT_EQ(Evaluations() - evaluations, 12);
+}
+
+TEST_F(SharedStepsTest, TimesOfASharedStepAreEachRequestsOnce) {
+  model_->on_run.work = [this] {
+    clock_.Advance(absl::Seconds(1));
+    return absl::OkStatus();
+  };
+  const auto sink = std::make_shared<RecordingSink>();
+  Admit(sink, {.steps = 5, .pictures = 4});
+  const auto completed = Only<Completed>(sink->WaitForEnd());
+  ASSERT_EQ(completed.size(), 1u);
+  EXPECT_EQ(completed[0].timings.base, absl::Seconds(5));
+  EXPECT_EQ(completed[0].timings.vae_decode, absl::Seconds(4));
+}
+
+// What a request holds that is gone is free for the next, and its rows are computed for nobody.
+TEST_F(SharedStepsTest, ACancelledRequestLeavesTheOthersAsTheyAre) {
+  const Asked asked{.steps = 10, .guidance_scale = 5};
+  const std::vector<std::string> alone = Draw(asked);
+  std::shared_ptr<Job> cancelled;
+  const auto leaving = std::make_shared<WatchedSink>([&](const Event& event) {
+    const auto* progress = std::get_if<Progress>(&event);
+    if (progress != nullptr && progress->step == 3) loop_->Cancel(cancelled->handle);
+  });
+  const auto staying = std::make_shared<RecordingSink>();
+  cancelled = model_->MakeJob(*loop_, leaving, 1, /*steps=*/150, clock_);
+  ASSERT_OK(loop_->Admit(cancelled, 0));
+  Admit(staying, asked);
+  EXPECT_EQ(FilesOf(*staying), alone);
+  EXPECT_EQ(Only<Failed>(leaving->WaitForEnd()).size(), 1u);
+}
+
+// An error of the device is of the whole evaluation: nobody knows whose rows are right.
+TEST_F(SharedStepsTest, AnEvaluationThatFailsFailsAllOfItsRequests) {
+  const auto first = std::make_shared<RecordingSink>(), second = std::make_shared<RecordingSink>();
+  std::atomic<bool> fails = false;
+  model_->on_run.work = [&] {
+    return fails ? absl::InternalError("the device fell") : absl::OkStatus();
+  };
+  const auto watch = std::make_shared<WatchedSink>([&](const Event& event) {
+    const auto* progress = std::get_if<Progress>(&event);
+    if (progress != nullptr && progress->step == 5) fails = true;
+  });
+  Admit(watch, {.steps = 150});
+  Admit(first, {.steps = 150});
+  const std::shared_ptr<RecordingSink> both[] = {watch, first};
+  for (const auto& sink : both) {
+    const auto failed = Only<Failed>(sink->WaitForEnd());
+    ASSERT_EQ(failed.size(), 1u);
+    EXPECT_EQ(failed[0].status.message(), "the device fell");
+  }
+  model_->on_run.work = nullptr;
+  Admit(second, {.steps = 2});
+  EXPECT_EQ(Only<Completed>(second->WaitForEnd()).size(), 1u);
+}
+
+// Requests come when others are at some step, and are cancelled at some step.
+TEST_F(SharedStepsTest, WhoeverComesAndGoesEachPictureIsWhatItIsAlone) {
+  const std::vector<Asked> kinds = {{.steps = 3},
+                                    {.steps = 7, .guidance_scale = 4, .seed = 1},
+                                    {.steps = 2, .guidance_scale = 6, .pictures = 2, .seed = 2},
+                                    {.steps = 5, .scheduler = "heun", .seed = 3},
+                                    {.steps = 4, .pictures = 3, .scheduler = "lcm", .seed = 4}};
+  std::vector<std::vector<std::string>> alone;
+  for (const Asked& asked : kinds) alone.push_back(Draw(asked));
+  for (uint32_t seed = 0; seed < 3; ++seed) {
+    std::mt19937 random(seed);
+    std::vector<std::pair<size_t, std::shared_ptr<RecordingSink>>> wanted;
+    std::vector<std::shared_ptr<RecordingSink>> cancelled;
+    for (int i = 0; i < 8; ++i) {
+      const size_t kind = random() % kinds.size();
+      const auto sink = std::make_shared<RecordingSink>();
+      const auto job = Admit(sink, kinds[kind]);
+      if (random() % 2 == 0) sink->WaitFor<Progress>();
+      if (random() % 4 == 0) {
+        loop_->Cancel(job->handle);
+        cancelled.push_back(sink);
+      } else {
+        wanted.emplace_back(kind, sink);
+      }
+    }
+    for (const auto& [kind, sink] : wanted) EXPECT_EQ(FilesOf(*sink), alone[kind]) << seed;
+    for (const auto& sink : cancelled) sink->WaitForEnd();
+  }
+}
+
+}  // namespace
+}  // namespace latentd::engine
