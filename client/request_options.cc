@@ -151,7 +151,10 @@ OptionGroup Picture(v1::GenerateRequest& r) {
        Row(r, "guidance-scale", "X", "how strongly the prompt guides (default 5; 1: not at all)"),
        Row(r, "seed", "N", "same seed, same picture (default: random, and said)"),
        Row(r, "seeds", "N,N,...", "a picture for each of these"),
-       Row(r, "num-images-per-prompt", "N", "pictures, from seed, seed + 1, ... (default 1)")}};
+       Row(r, "num-images-per-prompt", "N", "pictures, from seed, seed + 1, ... (default 1)"),
+       Row(r, "batch-invariant", "",
+           "the same bytes, whatever the server draws beside it (where the\n"
+           "backend cannot promise that, it shares no step, and waits longer)")}};
 }
 
 OptionGroup Refining(v1::GenerateRequest& r) {

@@ -68,6 +68,8 @@ class GraphStore {
     return instances_.Get(*graph, purpose);
   }
 
+  const graph::Target& target() const { return backend_.target(); }
+
   // From now on nothing is compiled (strict mode): Get for kCompile behaves as kLoad does.
   void ForbidCompiling() { services_.compiling_forbidden = true; }
 

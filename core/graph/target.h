@@ -43,6 +43,9 @@ struct Target {
   // One wide linear and slices of its result are faster than several linears of one operand
   // (queries, keys and values).
   bool merge_linears = false;
+
+  // A row's values are the same bytes, however many rows a graph has.
+  bool batch_invariant = false;
 };
 
 }  // namespace latentd::graph

@@ -109,6 +109,11 @@ bool ModelGraphs::has_decode_fallback() const {
   return PrecisionOf(options_.precision, "vae_decoder", configs_.vae).dtype == DType::kF16;
 }
 
+bool ModelGraphs::has_batch_invariant_steps() const {
+  const bool reference = IsReference(options_.components, UnetOf(which_));
+  return (reference ? options_.reference->target() : store_.target()).batch_invariant;
+}
+
 absl::StatusOr<GraphHandle> ModelGraphs::DecodeFallback(int height, int width, IfUnknown unknown) {
   return FindOrBuild({Kind::kDecodeFallback, {1, height, width}}, unknown);
 }

@@ -86,6 +86,9 @@ class ModelGraphs {
                                              IfUnknown unknown = IfUnknown::kBuild)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // A row of a step is the same bytes, however many others it has.
+  bool has_batch_invariant_steps() const;
+
   const weights::WeightSet& weights() const { return *weights_; }
 
   absl::StatusOr<ExecutablePointer> Get(const GraphHandle& graph, compiler::Purpose purpose = {}) {

@@ -12,7 +12,10 @@ int Picture::total_steps() const { return request->steps_before(request->stages.
 
 Lane Picture::lane() const {
   const Size& size = request->executed_size;
-  return {.network = static_cast<int>(model()), .width = size.width, .height = size.height};
+  return {.network = static_cast<int>(model()),
+          .width = size.width,
+          .height = size.height,
+          .only = request->alone ? reinterpret_cast<uintptr_t>(this) : 0};
 }
 
 }  // namespace latentd::pipeline

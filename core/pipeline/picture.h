@@ -33,6 +33,7 @@ struct Request {
   PictureSpec spec;    // resolved
   Size executed_size;  // what the networks run at; pictures are its centre
   int rows = 1;        // of each picture: 2 with guidance
+  bool alone = false;  // its pictures share steps with no other, not with each other either
   int latent_height = 0;
   int latent_width = 0;
   std::vector<Stage> stages;         // an ensemble has two

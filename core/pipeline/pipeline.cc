@@ -89,6 +89,12 @@ absl::Status Acquire(const StepShape& shape, compiler::Purpose purpose, Stage& s
   return AcquireStep(shape, purpose, stage, kept);
 }
 
+bool HasBatchInvariantSteps(const std::vector<Stage>& stages) {
+  return std::all_of(stages.begin(), stages.end(), [](const Stage& stage) {
+    return stage.model->graphs().has_batch_invariant_steps();
+  });
+}
+
 using VaeGraph = absl::StatusOr<GraphHandle> (ModelGraphs::*)(int height, int width, IfUnknown);
 
 absl::StatusOr<ExecutablePointer> Acquire(const SdxlModel& model, VaeGraph graph_of,
@@ -107,7 +113,7 @@ absl::Status Acquire(compiler::Purpose purpose, bool with_image, absl::Span<cons
   const StepShape shape{request.rows, request.latent_height, request.latent_width};
   for (Stage& stage : request.stages) {
     RETURN_IF_ERROR(Acquire(shape, purpose, stage, request.graphs));
-    AcquireSharedSteps(shape, row_counts, stage, request.graphs);
+    if (!request.alone) AcquireSharedSteps(shape, row_counts, stage, request.graphs);
   }
   const SdxlModel& first = *request.stages.front().model;
   const SdxlModel& last = *request.stages.back().model;
@@ -285,6 +291,7 @@ absl::StatusOr<Pipeline::Pictures> Pipeline::TryStart(PictureSpec& resolved,
   }
   ASSIGN_OR_RETURN(request->stages, StagesOf(resolved));
   request->rows = RowsOf(resolved);
+  request->alone = resolved.batch_invariant && !HasBatchInvariantSteps(request->stages);
   const StepShape shape = ShapeOf(executed, request->rows);
   request->latent_height = shape.height;
   request->latent_width = shape.width;

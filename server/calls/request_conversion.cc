@@ -122,6 +122,7 @@ ConvertedRequest ToSpec(v1::GenerateRequest request) {
   SetDenoising(request, picture);
   SetImages(request, picture);
   picture.bucket_policy = FromProto(request.bucket_policy());
+  picture.batch_invariant = request.batch_invariant();
   SetConditioning(request, picture);
   picture.image = std::move(*request.mutable_image());
   return converted;

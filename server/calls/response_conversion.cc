@@ -101,6 +101,7 @@ void SetImages(const pipeline::PictureSpec& picture, v1::GenerateRequest& proto)
   if (picture.seeds.empty()) SET_IF_PRESENT(seed, picture.seed);
   SET_IF_PRESENT(num_images_per_prompt, picture.num_images_per_prompt);
   proto.set_bucket_policy(ToProto(picture.bucket_policy));
+  proto.set_batch_invariant(picture.batch_invariant);
   proto.mutable_seeds()->Add(picture.seeds.begin(), picture.seeds.end());
 }
 

@@ -66,7 +66,8 @@ CpuBackend::CpuBackend(device::HostDevice* device, std::shared_ptr<Arena> arena,
   target_.name = "cpu";
   target_.image_layout = graph::Layout::kNhwc;
   target_.fused.insert(lowering::FusedKinds().begin(), lowering::FusedKinds().end());
-  target_.merge_linears = true;  // attention reads slices without copying them
+  target_.merge_linears = true;    // attention reads slices without copying them
+  target_.batch_invariant = true;  // algorithms.h
 }
 
 std::string CpuBackend::Fingerprint() const {

@@ -24,19 +24,20 @@ auto FieldsOf(const schedulers::Overrides& overrides) {
 
 auto FieldsOf(const PictureSpec& spec) {
   const auto& [model, prompt, prompt_2, negative_prompt, negative_prompt_2, width, height,
-               bucket_policy, executed_size, num_inference_steps, guidance_scale, guidance_rescale,
-               eta, clip_skip, scheduler, timesteps, sigmas, seed, seeds, num_images_per_prompt,
-               original_size, target_size, crops_coords_top_left, negative_original_size,
-               negative_target_size, negative_crops_coords_top_left, aesthetic_score,
-               negative_aesthetic_score, refine, denoising_end, denoising_start, image, strength] =
-      spec;
+               bucket_policy, batch_invariant, executed_size, num_inference_steps, guidance_scale,
+               guidance_rescale, eta, clip_skip, scheduler, timesteps, sigmas, seed, seeds,
+               num_images_per_prompt, original_size, target_size, crops_coords_top_left,
+               negative_original_size, negative_target_size, negative_crops_coords_top_left,
+               aesthetic_score, negative_aesthetic_score, refine, denoising_end, denoising_start,
+               image, strength] = spec;
   return std::tuple_cat(
       std::tie(model, prompt, prompt_2, negative_prompt, negative_prompt_2, width, height,
-               bucket_policy, executed_size, num_inference_steps, guidance_scale, guidance_rescale,
-               eta, clip_skip, timesteps, sigmas, seed, seeds, num_images_per_prompt, original_size,
-               target_size, crops_coords_top_left, negative_original_size, negative_target_size,
-               negative_crops_coords_top_left, aesthetic_score, negative_aesthetic_score, refine,
-               denoising_end, denoising_start, image, strength),
+               bucket_policy, batch_invariant, executed_size, num_inference_steps, guidance_scale,
+               guidance_rescale, eta, clip_skip, timesteps, sigmas, seed, seeds,
+               num_images_per_prompt, original_size, target_size, crops_coords_top_left,
+               negative_original_size, negative_target_size, negative_crops_coords_top_left,
+               aesthetic_score, negative_aesthetic_score, refine, denoising_end, denoising_start,
+               image, strength),
       FieldsOf(scheduler));
 }
 
@@ -49,6 +50,7 @@ constexpr std::array kFieldNames = {
     "width",
     "height",
     "bucket_policy",
+    "batch_invariant",
     "executed_size",
     "num_inference_steps",
     "guidance_scale",
@@ -198,6 +200,8 @@ std::vector<Row> SizeRows() {
       {"bucket_policy", Plain(), [](PictureSpec& s) { s.bucket_policy = BucketPolicy::kSnap; },
        "it says how an executed_size is found, and has no effect where that is "
        "done"},
+      {"batch_invariant", Plain(), [](PictureSpec& s) { s.batch_invariant = true; },
+       "it says what a picture shares its steps with, and must not show in it"},
       {"executed_size", Plain(),
        [](PictureSpec& s) {
          s.executed_size = Size{72, 72};

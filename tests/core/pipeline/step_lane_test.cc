@@ -200,6 +200,28 @@ TEST(StepLaneOnASeparateDeviceTest, DrawsNoNoiseOverWhatTheDeviceHasYetToCopy) {
   EXPECT_EQ(ValuesOf(actual), ValuesOf(expected));
 }
 
+// Where the number of rows decides about bytes, who asks for the same ones has a lane of its own.
+TEST(BatchInvariantTest, APictureIsAloneWhereTheBackendPromisesNothing) {
+  for (const bool promised : {false, true}) {
+    std::unique_ptr<backends::Backend> backend;
+    if (promised) backend = backends::cpu::CpuBackend::Create().value();
+    if (!promised) backend = std::make_unique<backends::reference::ReferenceBackend>();
+    const Rig rig({.base = testing::kDemoBase, .row_counts = {1, 2}}, "", std::move(backend));
+    PictureSpec spec = WithGuidance(SmallSpec(), 1);
+    spec.num_images_per_prompt = 2;
+    const GraphHandle two = rig.pipeline->base().graphs().Step({2, 72 / 8, 64 / 8}).value();
+    ASSERT_OK(rig.pipeline->base().graphs().Get(two));
+    ASSERT_OK_AND_ASSIGN(const auto any, rig.Begin(spec));
+    EXPECT_EQ(any[0]->lane(), any[1]->lane());
+    EXPECT_EQ(any[0]->most_rows(), 2);
+    spec.batch_invariant = true;
+    ASSERT_OK_AND_ASSIGN(const auto pictures, rig.Begin(spec));
+    EXPECT_EQ(pictures[0]->lane() == pictures[1]->lane(), promised);
+    EXPECT_EQ(pictures[0]->lane() == any[0]->lane(), promised);
+    EXPECT_EQ(pictures[0]->most_rows(), promised ? 2 : 1);
+  }
+}
+
 TEST_F(StepLaneTest, HoldsAsManyBytesAsItSays) {
   EXPECT_EQ(
       Lane({1, 2})->bytes(),
