@@ -119,7 +119,8 @@ Option ModelOption(v1::GenerateRequest& request) {
 Option BucketPolicyOption(v1::GenerateRequest& request) {
   return {"bucket-policy", "NAME",
           "exact (default): a size that is ready; snap: cut out of a larger one;\n"
-          "cold_ok: compile for any size, which takes its time",
+          "cold_ok: compile for any size, which takes its time\n"
+          "and a latentd with --allow-cold-requests",
           [&request](const std::string& text) {
             v1::BucketPolicy policy;
             const std::string name = absl::StrCat("BUCKET_POLICY_", absl::AsciiStrToUpper(text));

@@ -56,15 +56,6 @@ bool IsCold(const absl::Status& status) {
   return reason == "GRAPH_COLD" || reason == "COMPILE_FORBIDDEN";
 }
 
-absl::Status ColdBucket(const pipeline::PictureSpec& picture, const absl::Status& why) {
-  const bool would_compile = picture.bucket_policy == BucketPolicy::kColdOk;
-  return WithReason(
-      absl::FailedPreconditionError(absl::StrCat(
-          SizeText(*picture.executed_size), " is not ready",
-          would_compile ? "; this server does not compile for requests: " : ": ", why.message())),
-      would_compile ? "COMPILE_FORBIDDEN" : "BUCKET_COLD");
-}
-
 bool RefusedSizes::Covers(const Picture& larger, const Picture& smaller) const {
   if (!grows_) return larger == smaller;
   return larger.size.width >= smaller.size.width && larger.size.height >= smaller.size.height &&
@@ -122,11 +113,30 @@ absl::Status Admission::CheckResponseBytes(const GenerateSpec& resolved) {
                     "RESPONSE_TOO_LARGE");
 }
 
+bool Admission::MayCompile(const pipeline::PictureSpec& picture) const {
+  return picture.bucket_policy == BucketPolicy::kColdOk && config_.allow_cold_requests &&
+         !config_.forbid_compile_after_ready;
+}
+
+absl::Status Admission::ColdBucket(const pipeline::PictureSpec& resolved,
+                                   const absl::Status& why) const {
+  const std::string not_ready = absl::StrCat(SizeText(*resolved.executed_size), " is not ready");
+  if (resolved.bucket_policy != BucketPolicy::kColdOk) {
+    return WithReason(absl::FailedPreconditionError(absl::StrCat(not_ready, ": ", why.message())),
+                      "BUCKET_COLD");
+  }
+  const absl::string_view flag = config_.forbid_compile_after_ready
+                                     ? "--forbid-compile-after-ready"
+                                     : "it was started without --allow-cold-requests";
+  return WithReason(
+      absl::FailedPreconditionError(absl::StrCat(
+          not_ready, "; this server does not compile for requests (", flag, "): ", why.message())),
+      "COMPILE_FORBIDDEN");
+}
+
 absl::Status Admission::CheckCold(const pipeline::PictureSpec& resolved) const {
   RETURN_IF_ERROR(CheckRoom(*resolved.executed_size));
-  const bool may_compile =
-      resolved.bucket_policy == BucketPolicy::kColdOk && !config_.forbid_compile_after_ready;
-  if (may_compile) return CheckNotRefused(resolved, !resolved.image.empty());
+  if (MayCompile(resolved)) return CheckNotRefused(resolved, !resolved.image.empty());
   const absl::Status compiled = models_.buckets->CheckKnownCompiled(resolved);
   return compiled.ok() ? compiled : ColdBucket(resolved, compiled);
 }

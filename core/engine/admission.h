@@ -23,11 +23,6 @@ namespace latentd::engine {
 // Whether the graph store refused to compile.
 bool IsCold(const absl::Status& status);
 
-// What a request is told whose size is not ready and would have to be compiled.
-// FAILED_PRECONDITION: COMPILE_FORBIDDEN where the picture's policy would compile, else
-// BUCKET_COLD.
-absl::Status ColdBucket(const pipeline::PictureSpec& picture, const absl::Status& why);
-
 // Pictures whose graphs need more memory than the server may hold at all, as planning them has
 // shown: what is as large or larger is refused before anything is built for it.
 //
@@ -78,6 +73,15 @@ class Admission {
 
   // INVALID_ARGUMENT, reason RESPONSE_TOO_LARGE. REQUIRES: the picture is resolved.
   static absl::Status CheckResponseBytes(const GenerateSpec& resolved);
+
+  // Whether graphs may be compiled for the picture: its policy is COLD_OK, and the configuration
+  // lets requests compile.
+  bool MayCompile(const pipeline::PictureSpec& picture) const;
+
+  // What a request is told whose size is not ready and would have to be compiled.
+  // FAILED_PRECONDITION: COMPILE_FORBIDDEN where the picture's policy would compile, else
+  // BUCKET_COLD.
+  absl::Status ColdBucket(const pipeline::PictureSpec& resolved, const absl::Status& why) const;
 
   // Of a picture whose graphs are not ready. OK: what is missing can be loaded, or may be compiled.
   // Builds nothing and asks no disk: client threads wait for this.

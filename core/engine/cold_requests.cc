@@ -99,7 +99,7 @@ void ColdRequests::Prepare(const Begun& request) {
   if (parts_.loop.IsWanted(job.handle)) started = CatchOutOfMemory([&] { return Start(request); });
   Remove(job.handle);
   if (started.ok() || !parts_.loop.IsWanted(job.handle)) return;
-  if (IsCold(started)) started = ColdBucket(job.spec.picture, started);
+  if (IsCold(started)) started = parts_.admission.ColdBucket(job.spec.picture, started);
   parts_.loop.Reject(job, std::move(started));
 }
 
@@ -108,7 +108,7 @@ absl::Status ColdRequests::Start(const Begun& request) {
   BucketGraphs& buckets = *parts_.models.buckets;
   const pipeline::PictureSpec& picture = job.spec.picture;
   const pipeline::Size size = *picture.executed_size;
-  const bool may_compile = picture.bucket_policy == pipeline::BucketPolicy::kColdOk;
+  const bool may_compile = parts_.admission.MayCompile(picture);
   ASSIGN_OR_RETURN(const GraphHandles graphs,
                    buckets.GraphsFor(picture, request.has_image, BucketGraphs::IfUnknown::kBuild));
   const compiler::Purpose purpose{.mode = may_compile ? GetMode::kCompile : GetMode::kLoad,

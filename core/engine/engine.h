@@ -60,6 +60,7 @@ struct Config {
   // Pictures of more pixels go through the VAE in tiles (core/pipeline/tiles.h). Unset: none does.
   std::optional<int64_t> vae_tiling_above;
   bool compile_at_start = true;             // else only what can be loaded is; the rest is cold
+  bool allow_cold_requests = false;         // those with COLD_OK may compile; operators always may
   bool forbid_compile_after_ready = false;  // strict: whatever would compile is refused
 
   // Told of what does not stop the service and somebody should know: a cache directory that cannot
@@ -233,9 +234,9 @@ class Engine {
   // Failed. Otherwise the sink is never called: INVALID_ARGUMENT (with every bad field, or reason
   // RESPONSE_TOO_LARGE), UNAVAILABLE (reason LOADING or DRAINING, retry delay), RESOURCE_EXHAUSTED
   // (reason QUEUE_FULL with a retry delay, OUT_OF_MEMORY), FAILED_PRECONDITION (reason BUCKET_COLD:
-  // the size is configured and would have to be compiled; COMPILE_FORBIDDEN: COLD_OK in strict
-  // mode). Failed says FAILED_PRECONDITION, reason CHECKPOINT_CHANGED, where something would have
-  // to be loaded from a file that was edited.
+  // the size is configured and would have to be compiled; COMPILE_FORBIDDEN: COLD_OK, which this
+  // server does not let compile). Failed says FAILED_PRECONDITION, reason CHECKPOINT_CHANGED, where
+  // something would have to be loaded from a file that was edited.
   virtual absl::StatusOr<uint64_t> Submit(GenerateSpec spec, std::shared_ptr<EventSink> sink) = 0;
 
   // The request stops at its next step and ends in Failed(CANCELLED); unknown or finished handles

@@ -41,6 +41,8 @@ Compiled graphs
   --graph-memory=SIZE     of graphs held in memory (default 1GiB)
   --compile-at-start=BOOL compile what the cache does not have before the server is ready (default true); else it stays
                           cold until somebody asks for it: latent graphs warm
+  --allow-cold-requests=BOOL
+                          let requests with bucket_policy COLD_OK compile for any size (default false)
   --forbid-compile-after-ready=BOOL
                           refuse whatever would compile once the server is ready (default false)
   --skip-passes=LIST      compiler passes to leave out, by name, to find out what one does

@@ -78,6 +78,7 @@ absl::Status SetGraphs(const v1::ServerConfig& config, engine::Config& engine) {
   ASSIGN_OR_RETURN(engine.vae_tiling_above, ToArea("vae-tiling-above", config.vae_tiling_above()));
   ASSIGN_OR_RETURN(engine.skipped_passes, ToNames("skip-passes", config.skip_passes()));
   engine.compile_at_start = config.compile_at_start();
+  engine.allow_cold_requests = config.allow_cold_requests();
   engine.forbid_compile_after_ready = config.forbid_compile_after_ready();
   return absl::OkStatus();
 }
@@ -168,6 +169,7 @@ v1::ServerConfig DefaultConfig() {
   config.set_rows("1,2");
   config.set_precision("fp32");
   config.set_compile_at_start(true);
+  config.set_allow_cold_requests(false);
   config.set_forbid_compile_after_ready(false);
   config.set_allow_import(false);
   return config;

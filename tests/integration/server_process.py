@@ -43,6 +43,7 @@ SMALL_BUCKETS = "64x64,96x64"  # what tests draw in that are not about buckets
 DEMO_BUCKETS = ""  # the model's own
 
 EXACT, SNAP, COLD_OK = 1, 2, 3  # of latent.v1.BucketPolicy
+ALLOW_COLD = "--allow-cold-requests"  # what COLD_OK needs
 
 
 class Server:

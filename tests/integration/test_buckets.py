@@ -7,13 +7,13 @@ import grpc
 
 import png
 from metrics import METRICS, compilations
-from server_process import COLD_OK, DEMO_BUCKETS, SNAP, Api, Server, reason, violations
+from server_process import ALLOW_COLD, COLD_OK, DEMO_BUCKETS, SNAP, Api, Server, reason, violations
 
 
 class BucketsTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = Server(METRICS).start()  # 64x64 and 96x64
+        cls.server = Server(METRICS, ALLOW_COLD).start()  # 64x64 and 96x64
         cls.api = Api(cls.server.address)
 
     @classmethod
@@ -96,12 +96,30 @@ class ColdTest(unittest.TestCase):
         self.assertTrue(api.generate(api.request()).images[0].data)
 
 
+    def test_requests_compile_nothing_by_default_and_operators_do(self):
+        server = Server(METRICS, buckets="64x64").start()
+        self.addCleanup(server.kill)
+        api = Api(server.address)
+        self.addCleanup(api.close)
+        before = compilations(server)
+        request = api.request(width=72, bucket_policy=COLD_OK)
+        with self.assertRaises(grpc.RpcError) as caught:
+            api.generate(request)
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.FAILED_PRECONDITION)
+        self.assertEqual(reason(caught.exception)[0], "COMPILE_FORBIDDEN")
+        self.assertIn("--allow-cold-requests", caught.exception.details())
+        self.assertEqual(compilations(server), before)
+        events = api.call("GraphCache", "WarmBuckets", selector={"buckets": [{"width": 72, "height": 64}]})
+        self.assertEqual(events[-1].done.failed, 0)
+        self.assertTrue(api.generate(request).images[0].data)
+
+
 class StrictTest(unittest.TestCase):
     """Everything that a request may say, and nothing compiles. Takes the place of ForbidCompiling's caller in
     core/engine/start_up.cc if that is taken out."""
 
     def test_mixed_load(self):
-        server = Server(METRICS, "--forbid-compile-after-ready", buckets=DEMO_BUCKETS).start()
+        server = Server(METRICS, ALLOW_COLD, "--forbid-compile-after-ready", buckets=DEMO_BUCKETS).start()
         self.addCleanup(server.kill)
         api = Api(server.address)
         self.addCleanup(api.close)

@@ -8,14 +8,14 @@ import unittest
 import grpc
 
 from metrics import METRICS, scrape
-from server_process import COLD_OK, Api, Server, reason, wait_until
+from server_process import ALLOW_COLD, COLD_OK, Api, Server, reason, wait_until
 
 MIB = 1 << 20
 
 
 class ColdMemoryTestCase(unittest.TestCase):
     def start(self, *arguments, **options):
-        server = Server(METRICS, "--threads=1", *arguments, **options)
+        server = Server(METRICS, ALLOW_COLD, "--threads=1", *arguments, **options)
         self.addCleanup(server.kill)
         server.start()
         api = Api(server.address)

@@ -8,11 +8,13 @@ import unittest
 import grpc
 
 import png
-from server_process import COLD_OK, Api, Server
+from server_process import ALLOW_COLD, COLD_OK, Api, Server
 from shared_server import SharedServerTestCase
 
 
 class GenerateTest(SharedServerTestCase):
+    ARGUMENTS = (ALLOW_COLD,)
+
     def test_a_prompt_becomes_a_png(self):
         response = self.api.generate(self.api.request(width=96, height=64))
         self.assertEqual(len(response.images), 1)

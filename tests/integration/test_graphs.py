@@ -10,7 +10,7 @@ import grpc
 
 import server_process
 from metrics import METRICS, compilations, scrape
-from server_process import COLD_OK, DEMO_BUCKETS, Api, Server, reason
+from server_process import ALLOW_COLD, COLD_OK, DEMO_BUCKETS, Api, Server, reason
 
 COMPILED, READY = 3, 5  # of latent.v1.GraphState
 RAW = 4  # of latent.v1.Format
@@ -263,7 +263,7 @@ class MemoryTest(GraphsTestCase):
 
     def test_what_cannot_fit_is_refused_and_the_server_goes_on(self):
         """Guard: before_load in InstanceCache::MakeRoom (core/compiler/instance_eviction.cc)."""
-        _, api = self.start("--memory=512MiB", buckets="64x64")
+        _, api = self.start("--memory=512MiB", ALLOW_COLD, buckets="64x64")
         with self.assertRaises(grpc.RpcError) as caught:
             self.draw(api, width=1024, height=1024, bucket_policy=COLD_OK, num_inference_steps=1,
                       output={"format": RAW})

@@ -8,7 +8,7 @@ import unittest
 import grpc
 
 from metrics import METRICS, compilations, scrape
-from server_process import COLD_OK, Api, Server, reason, wait_until
+from server_process import ALLOW_COLD, COLD_OK, Api, Server, reason, wait_until
 
 LARGE, SMALL = "256x256", "64x64"
 SLACK = 7 << 20  # of a picture, of the weight whose making takes most, and of graphs as they were declared
@@ -22,7 +22,7 @@ class MemoryTestCase(unittest.TestCase):
         self.cache = pathlib.Path(folder.name) / "cache"
 
     def start(self, *arguments, **named):
-        server = Server(METRICS, "--rows=1,2", *arguments, cache=self.cache, **named).start()
+        server = Server(METRICS, ALLOW_COLD, "--rows=1,2", *arguments, cache=self.cache, **named).start()
         self.addCleanup(server.kill)
         api = Api(server.address)
         self.addCleanup(api.close)

@@ -10,7 +10,7 @@ import grpc
 
 import metrics
 import server_process
-from server_process import COLD_OK, Api, Server
+from server_process import ALLOW_COLD, COLD_OK, Api, Server
 
 DOCUMENTATION = pathlib.Path(__file__).parents[2] / "docs" / "metrics.md"
 # Their labels are known once models are loaded.
@@ -23,7 +23,7 @@ def documented():
 
 class MetricsTest(unittest.TestCase):
     def setUp(self):
-        self.server = Server(metrics.METRICS)
+        self.server = Server(metrics.METRICS, ALLOW_COLD)
         self.addCleanup(self.server.kill)
         self.address = metrics.metrics_address(self.server)
 

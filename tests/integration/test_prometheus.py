@@ -10,7 +10,7 @@ import grpc
 
 import metrics
 from prometheus_process import Prometheus
-from server_process import COLD_OK, Api, Server
+from server_process import ALLOW_COLD, COLD_OK, Api, Server
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "monitoring"))
 import monitoring_files  # noqa: E402
@@ -59,7 +59,7 @@ class WatchedTest(unittest.TestCase):
     def setUpClass(cls):
         cls.cache = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.cache.cleanup)
-        cls.server = Server(metrics.METRICS, cache=cls.cache.name)
+        cls.server = Server(metrics.METRICS, ALLOW_COLD, cache=cls.cache.name)
         cls.addClassCleanup(cls.server.kill)
         cls.prometheus = Prometheus(metrics.metrics_address(cls.server))
         cls.addClassCleanup(cls.prometheus.kill)

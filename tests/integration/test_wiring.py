@@ -34,6 +34,7 @@ FLAGS = {
     "--graph-memory":
         "test_guarantees.EvictionTest.test_the_least_recently_used_leave_memory_and_come_back_without_compiling",
     "--compile-at-start": "test_buckets.ColdTest.test_a_listed_bucket_that_would_have_to_be_compiled_is_cold",
+    "--allow-cold-requests": "test_buckets.ColdTest.test_requests_compile_nothing_by_default_and_operators_do",
     "--forbid-compile-after-ready": "test_wiring.FlagsTest.test_forbidden_compiling_refuses_requests_that_would_compile",
     "--skip-passes": "test_graphs.KeyTest.test_options_are_part_of_the_key",
     "--allow-import": "test_graphs.VerbsTest.test_latent_lists_shows_and_carries_them",
@@ -177,7 +178,7 @@ class FlagsTest(WiringTestCase):
         self.assertLessEqual(sum(files), bound)
 
     def test_forbidden_compiling_refuses_requests_that_would_compile(self):
-        server, api = self.start(METRICS, "--forbid-compile-after-ready")
+        server, api = self.start(METRICS, server_process.ALLOW_COLD, "--forbid-compile-after-ready")
         before = compilations(server)
         error = self.refusal(api, width=128, height=64, bucket_policy=server_process.COLD_OK)
         self.assertEqual((error.code(), reason(error)[0]), (grpc.StatusCode.FAILED_PRECONDITION, "COMPILE_FORBIDDEN"))

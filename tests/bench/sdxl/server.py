@@ -50,7 +50,7 @@ class Latentd:
         self._options = options
         command = [options.latentd, f"--backend={options.backend}", f"--precision={options.precision}", f"--base={checkpoint}/base",
                    f"--refiner={checkpoint}/refiner", f"--buckets={bucket}", f"--cache-dir={cache}", f"--listen={self.socket}",
-                   "--metrics-listen=127.0.0.1:0", "--log-format=json", *options.latentd_flag]
+                   "--metrics-listen=127.0.0.1:0", "--log-format=json", "--allow-cold-requests", *options.latentd_flag]
         self.started, self._started_wall = time.monotonic(), time.time()
         with open(self.log, "w") as log:
             self.process = processes.spawn(command, stderr=log, env=options.our_environment)

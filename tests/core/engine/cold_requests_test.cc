@@ -21,7 +21,9 @@ namespace latentd::engine {
 namespace {
 
 using ::latentd::testing::RecordingSink;
+using ::latentd::testing::StatusIs;
 using ::latentd::testing::TemporaryDirectory;
+using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
 using pipeline::BucketPolicy;
@@ -251,6 +253,24 @@ TEST_F(ColdRequestsTest, BuildsNoGraphOnTheThreadThatSubmits) {
   EXPECT_FALSE(builders.contains(std::this_thread::get_id()));
 }
 
+TEST_F(ColdRequestsTest, RequestsCompileNothingUnlessTheConfigurationLetsThem) {
+  Config config = SmallConfig();
+  config.allow_cold_requests = Config().allow_cold_requests;
+  Start(config);
+  int declared = 0;
+  backend_->on_declare = [&declared] { ++declared; };
+  const absl::Status refused = SubmitTo(*engine_, SpecOf({80, 64}, BucketPolicy::kColdOk));
+  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                HasSubstr("started without --allow-cold-requests")));
+  EXPECT_EQ(GetReason(refused), "COMPILE_FORBIDDEN");
+  WaitForPreparing();
+  EXPECT_EQ(declared, 0);
+  // An operator may, and what is there is drawn.
+  backend_->on_declare = nullptr;
+  ASSERT_OK(admin().Warm({.buckets = {{80, 64}}}, /*dry_run=*/false, kAlways));
+  EXPECT_OK(Outcome(SpecOf({80, 64}, BucketPolicy::kColdOk)));
+}
+
 TEST_F(ColdRequestsTest, StrictModeRefusesBeforeAGraphIsBuilt) {
   Config config = SmallConfig();
   config.forbid_compile_after_ready = true;
@@ -287,6 +307,18 @@ TEST_F(ColdBucketTest, SubmittingAsksNoDisk) {
   EXPECT_EQ(GetReason(failures[0].status), "BUCKET_COLD");
   EXPECT_EQ(MetricOf(*engine_, metrics::kRequestsRejected, "cold_bucket"), 1);
   EXPECT_EQ(GetReason(SubmitTo(*engine_, SmallSpec())), "BUCKET_COLD");  // known by now
+}
+
+TEST_F(ColdBucketTest, ARequestThatMayNotCompileIsRefusedWhereItsFilesAreGone) {
+  Config config = CachedConfig();
+  config.allow_cold_requests = false;
+  Start(config);
+  const int64_t compilations = CompilationsOf(*engine_);
+  Evict(CacheTier::kMemory);
+  std::filesystem::remove_all(directory_.File("cache/artifacts"));
+  const absl::Status refused = Outcome(SpecOf({64, 64}, BucketPolicy::kColdOk));
+  EXPECT_EQ(GetReason(refused), "COMPILE_FORBIDDEN");
+  EXPECT_EQ(CompilationsOf(*engine_), compilations);
 }
 
 TEST_F(ColdBucketTest, ARefusalLooksForWhatAnotherProcessCompiled) {

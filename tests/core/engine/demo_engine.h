@@ -21,12 +21,13 @@
 
 namespace latentd::engine {
 
-// The base alone, one bucket, no guidance: as few graphs as there can be.
+// The base alone, one bucket, no guidance: as few graphs as there can be. Requests may compile.
 inline Config SmallConfig() {
   const std::string demo = ::latentd::testing::SourcePath("deploy/demo-model");
   Config config{.base = demo + "/base", .queue_capacity = 4, .buckets = {{64, 64}}, .rows = {1}};
   // As a backend takes that a test makes: engines of either kind have the same fingerprint.
   config.threads = omp_get_max_threads();
+  config.allow_cold_requests = true;
   return config;
 }
 

@@ -62,7 +62,8 @@ TEST(OptionsTest, Defaults) {
   EXPECT_THAT(options.engine.components, IsEmpty());
   EXPECT_THAT(options.engine.skipped_passes, IsEmpty());
   EXPECT_TRUE(options.engine.compile_at_start);
-  EXPECT_FALSE(options.engine.forbid_compile_after_ready || options.allow_import);
+  EXPECT_FALSE(options.engine.allow_cold_requests || options.engine.forbid_compile_after_ready);
+  EXPECT_FALSE(options.allow_import);
 }
 
 TEST(OptionsTest, TheCacheIsWhereUsersHaveTheirCaches) {
@@ -102,7 +103,7 @@ TEST(OptionsTest, EveryFlagOfGraphsHasItsEffect) {
                      "--buckets=1024x1024, 832x1216", "--rows=2,1", "--vae-tiling-above=1536x1024",
                      "--components=vae_encoder=off,text_encoder=reference,unet_base=compiled",
                      "--skip-passes=epilogues,image_layout", "--nocompile-at-start",
-                     "--forbid-compile-after-ready", "--allow-import=true",
+                     "--allow-cold-requests", "--forbid-compile-after-ready", "--allow-import=true",
                      "--admin-listen=unix:/run/a", "--metrics-listen=127.0.0.1:0"}));
   EXPECT_EQ(options.engine.cache_dir, "/c");
   EXPECT_EQ(options.engine.cache_max_bytes, int64_t{3} << 30);
@@ -117,7 +118,8 @@ TEST(OptionsTest, EveryFlagOfGraphsHasItsEffect) {
                           Pair("vae_encoder", engine::ComponentMode::kOff)));
   EXPECT_THAT(options.engine.skipped_passes, ElementsAre("epilogues", "image_layout"));
   EXPECT_FALSE(options.engine.compile_at_start);
-  EXPECT_TRUE(options.engine.forbid_compile_after_ready && options.allow_import);
+  EXPECT_TRUE(options.engine.allow_cold_requests && options.engine.forbid_compile_after_ready);
+  EXPECT_TRUE(options.allow_import);
   EXPECT_EQ(options.admin_listen, "unix:/run/a");
   EXPECT_EQ(options.metrics_listen, "127.0.0.1:0");
 }
