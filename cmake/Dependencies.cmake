@@ -20,6 +20,9 @@ pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(PROMETHEUS_CORE REQUIRED IMPORTED_TARGET prometheus-cpp-core)
 pkg_check_modules(PROMETHEUS REQUIRED IMPORTED_TARGET prometheus-cpp-pull)
+# The web server within prometheus-cpp-pull, which adds no pages to it but its own.
+find_library(CIVETWEB_LIBRARY civetweb REQUIRED)
+find_library(CIVETWEB_CPP_LIBRARY civetweb-cpp REQUIRED)
 
 if(DEFINED ENV{LATENTD_DEPENDENCIES})
   set(LATENTD_DEPENDENCIES_DEFAULT $ENV{LATENTD_DEPENDENCIES})

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/engine/serving.h"
 #include "server/calls/response_conversion.h"
 #include "server/process/listen_address.h"
 #include "server/process/log.h"
@@ -42,9 +41,9 @@ GrpcServer::GrpcServer(const Options& options, engine::Engine& engine, const Clo
       clock_(clock),
       admin_place_(PlaceOf(options)),
       stall_limit_(options.stall_limit),
-      health_(admin_place_ != AdminPlace::kNowhere),
-      admin_health_(/*has_admin=*/true),
-      probe_health_(/*has_admin=*/false),
+      public_health_(health_, admin_place_ != AdminPlace::kNowhere),
+      admin_health_(health_, /*has_admin=*/true),
+      probe_health_(health_, /*has_admin=*/false),
       image_generation_({engine, clock, calls_}, options.version),
       graph_cache_({engine, clock, admin_calls_}, options.imports),
       admin_(engine, options.version, options.request_stop) {}
@@ -71,7 +70,7 @@ absl::Status GrpcServer::Listen(const Options& options) {
 absl::Status GrpcServer::ListenForAll(const Options& options) {
   ServerPort::Options port = {.listen = options.listen,
                               .max_message_bytes = options.max_request_bytes,
-                              .services = {&image_generation_, &health_}};
+                              .services = {&image_generation_, &public_health_}};
   if (admin_place_ == AdminPlace::kShared) {
     port.services.push_back(&graph_cache_);
     port.services.push_back(&admin_);
@@ -117,23 +116,15 @@ std::string GrpcServer::health_address() const {
 }
 
 void GrpcServer::Follow(const engine::ServerStatus& status) {
-  {
-    absl::MutexLock lock(&mutex_);
-    SetServing(!draining_ && engine::CanServe(status));
-  }
+  health_.Follow(status);
+  UpdateHealthWatches();
   admin_.UpdateWatches();
 }
 
-void GrpcServer::StopServing() {
-  absl::MutexLock lock(&mutex_);
-  draining_ = true;
-  SetServing(false);
-}
-
-void GrpcServer::SetServing(bool serving) {
-  health_.SetServing(serving);
-  admin_health_.SetServing(serving);
-  probe_health_.SetServing(serving);
+void GrpcServer::UpdateHealthWatches() {
+  public_health_.UpdateWatches();
+  admin_health_.UpdateWatches();
+  probe_health_.UpdateWatches();
 }
 
 void GrpcServer::CancelStalled() {
@@ -144,20 +135,15 @@ void GrpcServer::CancelStalled() {
 void GrpcServer::CheckLoop() {
   const engine::LoopStatus status = engine_.CheckLoop();
   if (status.waits_for_readers) calls_.CancelUnread(clock_.Monotonic(), stall_limit_);
-  if (status.overdue.has_value() == hangs_) return;
-  hangs_ = status.overdue.has_value();
-  if (hangs_) {
+  const bool was_alive = health_.alive();
+  health_.Follow(status);
+  if (health_.alive() == was_alive) return;
+  if (was_alive) {
     LogHang(*status.overdue);
   } else {
     process::Log(latent::v1::WARNING, "the unit of work that hung has ended: liveness is SERVING");
   }
-  SetAlive(!hangs_);
-}
-
-void GrpcServer::SetAlive(bool alive) {
-  health_.SetAlive(alive);
-  admin_health_.SetAlive(alive);
-  probe_health_.SetAlive(alive);
+  UpdateHealthWatches();
 }
 
 void GrpcServer::RefreshTls() {
@@ -165,7 +151,8 @@ void GrpcServer::RefreshTls() {
 }
 
 void GrpcServer::Drain(absl::Duration timeout) {
-  StopServing();
+  health_.BeginDrain();
+  UpdateHealthWatches();
   admin_calls_.CancelAll();
   const absl::Time deadline = clock_.Monotonic() + timeout;
   engine_.Drain(deadline);
@@ -174,7 +161,7 @@ void GrpcServer::Drain(absl::Duration timeout) {
     calls_.CancelAll();
     calls_.WaitUntilEmpty(kFlushTimeout);
   }
-  health_.EndWatches();
+  public_health_.EndWatches();
   admin_health_.EndWatches();
   probe_health_.EndWatches();
   admin_.EndWatches();

@@ -1,5 +1,5 @@
 // The gRPC side of the process: the services, the ports that they are called at, and the order in
-// which they stop. Health follows the engine's status.
+// which they stop. Health follows what the engine says of itself.
 //
 // Pictures are asked for at `listen`. What is for operators (GraphCache, Admin) is at
 // `admin_listen`; where that is empty, at `listen` too if only this machine reaches it, else
@@ -13,9 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "core/base/clock.h"
 #include "core/engine/engine.h"
 #include "server/admin/admin_service.h"
@@ -23,6 +21,7 @@
 #include "server/admin/health_service.h"
 #include "server/calls/active_calls.h"
 #include "server/calls/image_generation_service.h"
+#include "server/process/health.h"
 #include "server/process/status_follower.h"
 #include "server/server_port.h"
 #include "server/tls/tls.h"
@@ -57,6 +56,9 @@ class GrpcServer {
   // Where health is asked for alone; empty: nowhere.
   std::string health_address() const;
 
+  // For who says it otherwise than by gRPC; lives as long as this.
+  const process::Health& health() const { return health_; }
+
   // Cancels calls whose client has stopped reading; call it every second or so.
   void CancelStalled();
 
@@ -85,11 +87,9 @@ class GrpcServer {
   absl::Status ListenForAll(const Options& options);
   absl::Status ListenForOperators(const Options& options);
   absl::Status ListenForProbes(const Options& options);
-  void Follow(const engine::ServerStatus& status) ABSL_LOCKS_EXCLUDED(mutex_);
-  void StopServing() ABSL_LOCKS_EXCLUDED(mutex_);
-  void SetAlive(bool alive);
-  // All of them, whether they listen or not.
-  void SetServing(bool serving) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Follow(const engine::ServerStatus& status);
+  // Of all of them, whether they listen or not.
+  void UpdateHealthWatches();
 
   engine::Engine& engine_;
   const Clock& clock_;
@@ -97,22 +97,20 @@ class GrpcServer {
   const absl::Duration stall_limit_;
   calls::ActiveCalls calls_;
   calls::ActiveCalls admin_calls_;
+  process::Health health_;
   // One for each port: gRPC wants a service for each of its servers.
-  admin::HealthService health_;
+  admin::HealthService public_health_;
   admin::HealthService admin_health_;
   admin::HealthService probe_health_;
   calls::ImageGenerationService image_generation_;
   admin::GraphCacheService graph_cache_;
   admin::AdminService admin_;
-  absl::Mutex mutex_;
-  bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   // These use what is above.
   std::unique_ptr<tls::Tls> tls_;  // null: plain text
   std::unique_ptr<ServerPort> port_;
   std::unique_ptr<ServerPort> admin_port_;   // null: none of its own
   std::unique_ptr<ServerPort> health_port_;  // null: none
   std::unique_ptr<process::StatusFollower> follower_;
-  bool hangs_ = false;  // CheckLoop's
 };
 
 }  // namespace latentd::server

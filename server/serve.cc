@@ -16,6 +16,7 @@
 #include "server/process/background_task.h"
 #include "server/process/connection_limit.h"
 #include "server/process/exit_timer.h"
+#include "server/process/health.h"
 #include "server/process/heap_trim.h"
 #include "server/process/listen_address.h"
 #include "server/process/log.h"
@@ -156,10 +157,10 @@ absl::Status LimitClients(int wanted) {
 }
 
 // Null where nobody asked for metrics.
-absl::StatusOr<std::unique_ptr<process::MetricsEndpoint>> StartMetrics(const std::string& listen,
-                                                                       engine::Engine& engine) {
+absl::StatusOr<std::unique_ptr<process::MetricsEndpoint>> StartMetrics(
+    const std::string& listen, engine::Engine& engine, const process::Health& health) {
   if (listen.empty()) return nullptr;
-  auto metrics = process::MetricsEndpoint::Start(listen, engine);
+  auto metrics = process::MetricsEndpoint::Start(listen, engine, health);
   if (metrics.ok()) process::Log(v1::INFO, absl::StrCat("metrics on ", (*metrics)->address()));
   return metrics;
 }
@@ -221,7 +222,7 @@ int Serve(const config::Options& options, const std::string& version) {
   signals.DrainFirst();
   LogAddresses(**server, options.tls_files, version);
   (*engine)->metrics().GetGauge(metrics::kBuildInfo, {version}).Set(1);
-  const auto metrics = StartMetrics(options.metrics_listen, **engine);
+  const auto metrics = StartMetrics(options.metrics_listen, **engine, (*server)->health());
   if (!metrics.ok()) return Fail(metrics.status());
   process::StartupLog startup(SystemClock(), (*engine)->metrics(), &process::Log);
   const process::StatusFollower follower(

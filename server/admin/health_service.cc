@@ -10,8 +10,9 @@ namespace latentd::server::admin {
 using grpc::health::v1::HealthCheckRequest;
 using grpc::health::v1::HealthCheckResponse;
 
-HealthService::HealthService(bool has_admin)
-    : has_admin_(has_admin),
+HealthService::HealthService(const process::Health& health, bool has_admin)
+    : health_(health),
+      has_admin_(has_admin),
       watches_([this](const std::string& service) { return StatusOf(service); }) {}
 
 HealthCheckResponse HealthService::StatusOf(const std::string& service) const {
@@ -21,23 +22,13 @@ HealthCheckResponse HealthService::StatusOf(const std::string& service) const {
     response.set_status(good ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING);
   };
   if (service.empty() || service == "latent.v1.ImageGeneration") {
-    set(serving_);
+    set(health_.ready());
   } else if (service == "liveness") {
-    set(alive_);
+    set(health_.alive());
   } else if (has_admin_ && (service == "latent.v1.GraphCache" || service == "latent.v1.Admin")) {
     set(true);
   }
   return response;
-}
-
-void HealthService::SetServing(bool serving) {
-  serving_ = serving;
-  watches_.Update();
-}
-
-void HealthService::SetAlive(bool alive) {
-  alive_ = alive;
-  watches_.Update();
 }
 
 grpc::ServerUnaryReactor* HealthService::Check(grpc::CallbackServerContext* context,

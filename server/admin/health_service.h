@@ -1,23 +1,22 @@
 // grpc.health.v1.Health. gRPC's own says SERVING for everything from the first moment; this one
 // says what is true:
 //
-//   ""                          whether pictures can be asked for
+//   ""                          whether pictures can be asked for (process/health.h: ready)
 //   latent.v1.ImageGeneration   the same
 //   latent.v1.GraphCache        SERVING, where the server listens for operators at all
 //   latent.v1.Admin             the same
-//   liveness                    SERVING from the start to the end, loading and draining included;
-//                               NOT_SERVING while a unit of work hangs (SetAlive)
+//   liveness                    whether the process works (process/health.h: alive)
 //
 // Another name is NOT_FOUND for Check and SERVICE_UNKNOWN for Watch, as health.proto says.
 #pragma once
 
 #include <grpcpp/support/server_callback.h>
 
-#include <atomic>
 #include <string>
 
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "server/calls/watches.h"
+#include "server/process/health.h"
 
 namespace latentd::server::admin {
 
@@ -28,14 +27,11 @@ using HealthServiceBase = grpc::health::v1::Health::WithRawCallbackMethod_Check<
 // Thread-safe. Must outlive the grpc::Server that it is registered with.
 class HealthService final : public HealthServiceBase {
  public:
-  // `has_admin`: whether the server listens for operators.
-  explicit HealthService(bool has_admin);
+  // `health` must outlive this; `has_admin`: whether the server listens for operators.
+  HealthService(const process::Health& health, bool has_admin);
 
-  // NOT_SERVING until told otherwise.
-  void SetServing(bool serving);
-
-  // SERVING until told otherwise.
-  void SetAlive(bool alive);
+  // Tells every Watch what has changed in `health`: to be called after each change.
+  void UpdateWatches() { watches_.Update(); }
 
   // Ends every Watch, as the server stops.
   void EndWatches() { watches_.End(); }
@@ -49,9 +45,8 @@ class HealthService final : public HealthServiceBase {
  private:
   grpc::health::v1::HealthCheckResponse StatusOf(const std::string& service) const;
 
+  const process::Health& health_;
   const bool has_admin_;
-  std::atomic<bool> serving_ = false;
-  std::atomic<bool> alive_ = true;
   calls::Watches<grpc::health::v1::HealthCheckResponse> watches_;
 };
 

@@ -53,7 +53,7 @@ Where
   --admin-listen=ADDRESS  the same for the services of operators, GraphCache and Admin. Default: where --listen is if
                           that is a loopback address or a Unix socket, else nowhere
   --metrics-listen=ADDRESS
-                          HOST:PORT for Prometheus, at /metrics (default: nowhere)
+                          HOST:PORT over HTTP: /metrics for Prometheus, /healthz and /readyz for probes (default: nowhere)
   --health-listen=ADDRESS HOST:PORT for probes: grpc.health.v1 alone, always in plain text (default: nowhere)
 
 Who may call (PEM files, read again when they change)

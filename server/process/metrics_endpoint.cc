@@ -1,5 +1,6 @@
 #include "server/process/metrics_endpoint.h"
 
+#include <CivetServer.h>
 #include <prometheus/metric_family.h>
 
 #include <exception>
@@ -9,15 +10,16 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "server/process/health_pages.h"
 #include "server/process/listen_address.h"
 #include "server/process/process_metrics.h"
 
 namespace latentd::server::process {
 namespace {
 
-// One scrape is one short request: two Prometheus servers do not wait for each other, and whoever
-// connects and sends nothing is gone before the next scrape.
-constexpr int kThreads = 2;
+// One scrape or probe is one short request: two Prometheus servers and two who probe do not wait
+// for each other, and whoever connects and sends nothing is gone before the next scrape.
+constexpr int kThreads = 4;
 constexpr int kRequestTimeoutMs = 5000;
 
 class Collector final : public prometheus::Collectable {
@@ -46,12 +48,21 @@ class Collector final : public prometheus::Collectable {
   engine::Engine& engine_;
 };
 
+// The web server that this thread has begun to start: the exposer shows its own to nobody, and
+// starts it on the thread that makes the exposer.
+thread_local const mg_context* begun = nullptr;
+
 // Null where it cannot be listened on, for a reason that the library does not know.
-std::unique_ptr<prometheus::Exposer> Listen(const std::string& listen) {
+std::unique_ptr<prometheus::Exposer> Listen(const std::string& listen, const Health& health) {
+  CivetCallbacks callbacks;
+  callbacks.init_context = [](const mg_context* web_server) { begun = web_server; };
   try {
-    return std::make_unique<prometheus::Exposer>(
+    auto exposer = std::make_unique<prometheus::Exposer>(
         std::vector<std::string>{"listening_ports", listen, "num_threads", absl::StrCat(kThreads),
-                                 "request_timeout_ms", absl::StrCat(kRequestTimeoutMs)});
+                                 "request_timeout_ms", absl::StrCat(kRequestTimeoutMs)},
+        &callbacks);
+    AddHealthPages(const_cast<mg_context&>(*begun), health);
+    return exposer;
   } catch (const std::exception&) {
     return nullptr;
   }
@@ -60,13 +71,14 @@ std::unique_ptr<prometheus::Exposer> Listen(const std::string& listen) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Start(const std::string& listen,
-                                                                        engine::Engine& engine) {
+                                                                        engine::Engine& engine,
+                                                                        const Health& health) {
   // To the library, this would be two addresses.
   if (listen.find(',') != listen.npos) {
     return absl::FailedPreconditionError(
         absl::StrCat("cannot listen on ", listen, ": HOST:PORT is needed"));
   }
-  std::unique_ptr<prometheus::Exposer> exposer = Listen(listen);
+  std::unique_ptr<prometheus::Exposer> exposer = Listen(listen, health);
   if (exposer == nullptr) return ExplainListenFailure(listen);
   auto collector = std::make_shared<Collector>(engine);
   exposer->RegisterCollectable(collector);

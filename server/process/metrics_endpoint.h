@@ -1,4 +1,5 @@
-// /metrics of --metrics-listen for Prometheus: the engine's metrics and the process's.
+// The HTTP port of --metrics-listen: /metrics for Prometheus, the engine's metrics and the
+// process's, and beside it the pages for probes (health_pages.h).
 //
 // Listens from Start until it is destroyed, which waits for scrapes in flight and takes up to
 // two seconds even without: the library looks that often. Thread-safe.
@@ -12,15 +13,17 @@
 
 #include "absl/status/statusor.h"
 #include "core/engine/engine.h"
+#include "server/process/health.h"
 
 namespace latentd::server::process {
 
 class MetricsEndpoint {
  public:
-  // `listen` is HOST:PORT. FAILED_PRECONDITION says why it cannot be listened on. `engine` must
-  // outlive the endpoint.
+  // `listen` is HOST:PORT. FAILED_PRECONDITION says why it cannot be listened on. `engine` and
+  // `health` must outlive the endpoint.
   static absl::StatusOr<std::unique_ptr<MetricsEndpoint>> Start(const std::string& listen,
-                                                                engine::Engine& engine);
+                                                                engine::Engine& engine,
+                                                                const Health& health);
 
   // With the port that was chosen where 0 was asked for.
   const std::string& address() const { return address_; }

@@ -10,7 +10,7 @@ import grpc
 
 import metrics
 import server_process
-from server_process import ALLOW_COLD, COLD_OK, Api, Server
+from server_process import ALLOW_COLD, COLD_OK, DEADLINE, Api, Server
 
 DOCUMENTATION = pathlib.Path(__file__).parents[2] / "docs" / "metrics.md"
 # Their labels are known once models are loaded.
@@ -48,6 +48,27 @@ class MetricsTest(unittest.TestCase):
         self.assertEqual(scrape.sum("latentd_server_state"), 1)
         self.assertGreater(scrape.sum("latentd_ready_timestamp_seconds"), 0)
         self.assertEqual(scrape.sum("latentd_requests_total"), 0)
+
+    def test_probes_over_http_say_whether_it_is_alive_and_ready(self):
+        server = Server(metrics.METRICS, "--compile-at-start=false")
+        self.addCleanup(server.kill)
+        address = metrics.metrics_address(server)
+        server.listening().wait_for_log(lambda entry: entry["message"] == "degraded")
+        self.assertEqual(self.page(address, "healthz"), (200, "ok\n"))
+        code, line = self.page(address, "readyz")
+        self.assertEqual(code, 503)
+        self.assertTrue(line.startswith("no bucket is ready: "), line)
+        api = Api(server.address)
+        self.addCleanup(api.close)
+        api.call("GraphCache", "WarmBuckets", selector={"all": True})
+        self.assertEqual(self.page(address, "readyz"), (200, "ok\n"))
+
+    def page(self, address, name):
+        try:
+            with urllib.request.urlopen(f"http://{address}/{name}", timeout=DEADLINE) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
 
     def test_no_series_comes_later(self):
         """Guard: kBucket, which has "other", of kBucketLastUsed (core/metrics/families.h)."""

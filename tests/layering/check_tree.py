@@ -26,7 +26,7 @@ LIBRARY_HEADERS = {
     "protobuf": ("google/",),
     "json": ("nlohmann/",),
     "spdlog": ("spdlog/", "fmt/"),
-    "prometheus": ("prometheus/",),
+    "prometheus": ("prometheus/", "CivetServer.h", "civetweb.h"),
     "openssl": ("openssl/",),
     "png": ("png.h",),
     "jpeg": ("jpeglib.h", "jerror.h", "turbojpeg.h"),

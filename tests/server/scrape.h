@@ -66,10 +66,15 @@ class TcpConnection {
 };
 
 // The whole answer: status line, headers, body. Empty if there was none.
-inline std::string HttpGet(TcpConnection& connection, const std::string& path) {
+inline std::string HttpAsk(TcpConnection& connection, const std::string& method,
+                           const std::string& path) {
   connection.Send(
-      absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"));
+      absl::StrCat(method, " ", path, " HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"));
   return connection.ReadAll();
+}
+
+inline std::string HttpGet(TcpConnection& connection, const std::string& path) {
+  return HttpAsk(connection, "GET", path);
 }
 
 inline std::string HttpGet(const std::string& address, const std::string& path) {

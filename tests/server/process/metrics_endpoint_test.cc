@@ -69,12 +69,14 @@ class ScrapedEngine final : public FakeEngine {
   const std::function<void()> refresh_;
 };
 
+const Health kHealth;
+
 class MetricsEndpointTest : public ::testing::Test {
  protected:
   // One for all: ending it takes up to two seconds.
   static void SetUpTestSuite() {
     engine_ = new ScrapedEngine;
-    ASSERT_OK_AND_ASSIGN(auto endpoint, MetricsEndpoint::Start("127.0.0.1:0", *engine_));
+    ASSERT_OK_AND_ASSIGN(auto endpoint, MetricsEndpoint::Start("127.0.0.1:0", *engine_, kHealth));
     endpoint_ = endpoint.release();
   }
   static void TearDownTestSuite() {
@@ -117,11 +119,11 @@ TEST_F(MetricsEndpointTest, EachScrapeBringsGaugesUpToDate) {
 
 TEST_F(MetricsEndpointTest, AScrapeThatThereIsNoMemoryForLeavesTheProcessAlive) {
   ScrapedEngine engine([] { throw std::bad_alloc(); });
-  ASSERT_OK_AND_ASSIGN(const auto endpoint, MetricsEndpoint::Start("127.0.0.1:0", engine));
+  ASSERT_OK_AND_ASSIGN(const auto endpoint, MetricsEndpoint::Start("127.0.0.1:0", engine, kHealth));
   EXPECT_THAT(HttpGet(endpoint->address(), "/metrics"), StartsWith("HTTP/1.1 200"));
 }
 
-TEST_F(MetricsEndpointTest, OnlyMetricsAreThere) {
+TEST_F(MetricsEndpointTest, NoOtherPagesAreThere) {
   EXPECT_THAT(Get("/metrics"), StartsWith("HTTP/1.1 200"));
   EXPECT_THAT(Get("/"), StartsWith("HTTP/1.1 404"));
   EXPECT_THAT(Get("/etc/passwd"), StartsWith("HTTP/1.1 404"));
@@ -210,17 +212,17 @@ TEST_F(MetricsEndpointTest, PromtoolFindsNoFault) {
 }
 
 TEST_F(MetricsEndpointTest, AnAddressThatCannotBeHadIsNamed) {
-  EXPECT_THAT(MetricsEndpoint::Start(endpoint_->address(), *engine_),
+  EXPECT_THAT(MetricsEndpoint::Start(endpoint_->address(), *engine_, kHealth),
               testing::StatusIs(absl::StatusCode::kFailedPrecondition,
                                 AllOf(HasSubstr(endpoint_->address()), HasSubstr("in use"))));
   for (const char* wrong : {"192.0.2.1:0", "127.0.0.1:0,127.0.0.1:0"}) {
-    EXPECT_THAT(MetricsEndpoint::Start(wrong, *engine_),
+    EXPECT_THAT(MetricsEndpoint::Start(wrong, *engine_, kHealth),
                 testing::StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(wrong)));
   }
 }
 
 TEST_F(MetricsEndpointTest, ANameIsAnAddressToo) {
-  ASSERT_OK_AND_ASSIGN(const auto other, MetricsEndpoint::Start("localhost:0", *engine_));
+  ASSERT_OK_AND_ASSIGN(const auto other, MetricsEndpoint::Start("localhost:0", *engine_, kHealth));
   EXPECT_THAT(other->address(), StartsWith("localhost:"));
   EXPECT_THAT(HttpGet(other->address(), "/metrics"), StartsWith("HTTP/1.1 200"));
 }
@@ -232,7 +234,7 @@ TEST(MetricsEndpointLifeTest, AScrapeInFlightOutlivesNothing) {
     scraping.Notify();
     ending.WaitForNotification();
   });
-  ASSERT_OK_AND_ASSIGN(auto endpoint, MetricsEndpoint::Start("127.0.0.1:0", engine));
+  ASSERT_OK_AND_ASSIGN(auto endpoint, MetricsEndpoint::Start("127.0.0.1:0", engine, kHealth));
   const std::string address = endpoint->address();
   std::thread scraper([&] { HttpGet(address, "/metrics"); });
   scraping.WaitForNotification();
@@ -243,7 +245,7 @@ TEST(MetricsEndpointLifeTest, AScrapeInFlightOutlivesNothing) {
   ender.join();
   scraper.join();
   // Nobody listens any more.
-  EXPECT_OK(MetricsEndpoint::Start(address, engine));
+  EXPECT_OK(MetricsEndpoint::Start(address, engine, kHealth));
 }
 
 // Scrapes one time after the other, until told to stop.
@@ -292,7 +294,7 @@ TEST(MetricsEndpointLifeTest, ScrapesMayComeAtAnyMomentOfTheEnd) {
     absl::MutexLock lock(&mutex);
     ++scrapes;
   });
-  ASSERT_OK_AND_ASSIGN(auto endpoint, MetricsEndpoint::Start("127.0.0.1:0", engine));
+  ASSERT_OK_AND_ASSIGN(auto endpoint, MetricsEndpoint::Start("127.0.0.1:0", engine, kHealth));
   Scraper first(endpoint->address()), second(endpoint->address());
   const auto under_way = [&] { return scrapes >= 4; };
   mutex.LockWhen(absl::Condition(&under_way));

@@ -1,0 +1,42 @@
+// Whether the server is alive, and whether pictures can be asked for: decided here alone, from what
+// the engine says of itself. grpc.health.v1 (server/admin/health_service.h) and the pages for
+// probes over HTTP (health_pages.h) say what is here.
+//
+//   alive  from the start to the end, loading and draining included, unless a unit of work hangs
+//   ready  once the engine can draw in some bucket, until it drains
+//
+// Thread-safe.
+#pragma once
+
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "core/engine/engine.h"
+
+namespace latentd::server::process {
+
+class Health {
+ public:
+  // One line that says why it is not; empty: it is.
+  std::string WhyNotAlive() const ABSL_LOCKS_EXCLUDED(mutex_);
+  std::string WhyNotReady() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  bool alive() const { return WhyNotAlive().empty(); }
+  bool ready() const { return WhyNotReady().empty(); }
+
+  // What the engine says now.
+  void Follow(const engine::ServerStatus& status) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Follow(const engine::LoopStatus& loop) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Not ready from now on, whatever the engine says.
+  void BeginDrain() ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  mutable absl::Mutex mutex_;
+  bool draining_ ABSL_GUARDED_BY(mutex_) = false;
+  std::string why_not_alive_ ABSL_GUARDED_BY(mutex_);
+  std::string why_not_ready_ ABSL_GUARDED_BY(mutex_) = "loading";
+};
+
+}  // namespace latentd::server::process
