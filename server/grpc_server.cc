@@ -70,7 +70,9 @@ absl::Status GrpcServer::Listen(const Options& options) {
 absl::Status GrpcServer::ListenForAll(const Options& options) {
   ServerPort::Options port = {.listen = options.listen,
                               .max_message_bytes = options.max_request_bytes,
-                              .services = {&image_generation_, &public_health_}};
+                              .services = {&image_generation_, &public_health_},
+                              .max_connection_age = options.max_connection_age,
+                              .max_connection_age_grace = options.max_connection_age_grace};
   if (admin_place_ == AdminPlace::kShared) {
     port.services.push_back(&graph_cache_);
     port.services.push_back(&admin_);

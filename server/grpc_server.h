@@ -38,6 +38,9 @@ class GrpcServer {
     tls::TlsFiles tls_files;    // without a certificate: plain text
     int64_t max_request_bytes = 32 << 20;
     absl::Duration stall_limit = calls::kStallLimit;
+    // Of connections at `listen` (server_port.h).
+    absl::Duration max_connection_age = absl::InfiniteDuration();
+    absl::Duration max_connection_age_grace = absl::InfiniteDuration();
     std::string version;
     admin::GraphCacheService::Imports imports;
     admin::RequestStop request_stop = [](std::optional<absl::Duration>) {};

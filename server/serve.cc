@@ -117,6 +117,8 @@ GrpcServer::Options ServerOptions(const config::Options& options, const std::str
           .tls_files = options.tls_files,
           .max_request_bytes = options.max_request_bytes,
           .stall_limit = options.stall_timeout,
+          .max_connection_age = options.max_connection_age,
+          .max_connection_age_grace = options.max_connection_age_grace,
           .version = version,
           .imports = {options.allow_import, {graph_bytes, stream_bytes}},
           .request_stop = [&signals](std::optional<absl::Duration> timeout) {

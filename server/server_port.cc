@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -34,9 +35,18 @@ constexpr int kMaxIdleMillis = 15 * 60'000;
 constexpr int64_t kMinTransportBytes = int64_t{256} << 20;
 constexpr int64_t kRequestsAtATime = 8;
 
-void SetChannelArguments(grpc::ServerBuilder& builder) {
+// As gRPC takes it, to whom the largest number is for ever.
+int ToMillis(absl::Duration duration) {
+  return static_cast<int>(
+      std::min<int64_t>(absl::ToInt64Milliseconds(duration), std::numeric_limits<int>::max()));
+}
+
+void SetChannelArguments(grpc::ServerBuilder& builder, const ServerPort::Options& options) {
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMillis);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kMaxIdleMillis);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, ToMillis(options.max_connection_age));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS,
+                             ToMillis(options.max_connection_age_grace));
   // Shared ports would let a second server start beside this one and take half of the requests.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMillis);
@@ -92,7 +102,7 @@ absl::StatusOr<std::unique_ptr<ServerPort>> ServerPort::Open(const Options& opti
       options.credentials != nullptr ? options.credentials : grpc::InsecureServerCredentials(),
       &port);
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
-  SetChannelArguments(builder);
+  SetChannelArguments(builder, options);
   LimitMemory(builder, options.max_message_bytes);
   for (grpc::Service* service : options.services) builder.RegisterService(service);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();

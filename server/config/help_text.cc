@@ -70,6 +70,11 @@ How much
   --queue-capacity=N      pictures that may wait before requests are refused (default 64)
   --max-request-bytes=N   of one request, its picture included (default 32MiB)
   --max-connections=N     of all clients; more are closed as they come (default 4096). Each needs an open file (ulimit -n)
+  --max-connection-age=TIME
+                          of a client's connection, give or take a tenth: its next call then connects anew, and may reach
+                          another replica (default 30m; 0: no limit)
+  --max-connection-age-grace=TIME
+                          for calls that still run on one that is older; then they are cancelled (default 0: no limit)
   --stall-timeout=TIME    cancel a client that takes nothing of its answer for this long (default 60s)
 
 Operation

@@ -103,6 +103,14 @@ absl::Status SetAddresses(const v1::ServerConfig& config, Options& options) {
   return absl::OkStatus();
 }
 
+// "0" is without end.
+absl::StatusOr<absl::Duration> ToAge(absl::string_view flag, const std::string& text) {
+  ASSIGN_OR_RETURN(const absl::Duration age, ToTimeout(flag, text));
+  if (age == absl::ZeroDuration()) return absl::InfiniteDuration();
+  if (age < absl::Seconds(1)) return WrongValue(flag, text, "at least 1s, or 0: without end");
+  return age;
+}
+
 absl::Status SetClients(const v1::ServerConfig& config, Options& options) {
   options.allow_import = config.allow_import();
   ASSIGN_OR_RETURN(options.max_request_bytes,
@@ -115,6 +123,10 @@ absl::Status SetClients(const v1::ServerConfig& config, Options& options) {
   if (options.stall_timeout < absl::Seconds(1)) {
     return WrongValue("stall-timeout", config.stall_timeout(), "at least 1s");
   }
+  ASSIGN_OR_RETURN(options.max_connection_age,
+                   ToAge("max-connection-age", config.max_connection_age()));
+  ASSIGN_OR_RETURN(options.max_connection_age_grace,
+                   ToAge("max-connection-age-grace", config.max_connection_age_grace()));
   return absl::OkStatus();
 }
 
@@ -160,6 +172,8 @@ v1::ServerConfig DefaultConfig() {
   config.set_max_request_bytes("32MiB");
   config.set_max_connections(4096);
   config.set_stall_timeout("60s");
+  config.set_max_connection_age("30m");
+  config.set_max_connection_age_grace("0");
   config.set_drain_timeout("30s");
   config.set_log_format(v1::TEXT);
   config.set_log_level(v1::INFO);

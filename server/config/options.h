@@ -22,6 +22,7 @@ struct Options {
   int64_t max_request_bytes = 0;
   int max_connections = 0;
   absl::Duration stall_timeout;
+  absl::Duration max_connection_age, max_connection_age_grace;  // infinite: without end
   absl::Duration drain_timeout;
   // Of this start only, so no fields of the configuration.
   bool exit_when_ready = false;

@@ -4,6 +4,7 @@ import pathlib
 import shutil
 import subprocess
 import tempfile
+import threading
 import unittest
 
 import grpc
@@ -51,6 +52,8 @@ FLAGS = {
     "--queue-capacity": "test_wiring.FlagsTest.test_queue_capacity_refuses_the_picture_that_is_too_many",
     "--max-request-bytes": "test_bad_input.BadInputTest.test_requests_have_a_limit",
     "--max-connections": "test_hostile_clients.HostileClientsTest.test_more_connections_than_are_taken",
+    "--max-connection-age": "test_wiring.FlagsTest.test_a_stream_outlives_its_connection_and_the_next_call_connects_anew",
+    "--max-connection-age-grace": "test_wiring.FlagsTest.test_a_connection_that_is_too_old_loses_its_calls_after_the_grace",
     "--stall-timeout": "test_hostile_clients.HostileClientsTest.test_who_does_not_read_is_cancelled",
     "--drain-timeout": "test_drain.DrainTest.test_what_takes_too_long_is_cancelled",
     "--log-format": "test_wiring.FlagsTest.test_log_format_and_level",
@@ -183,6 +186,35 @@ class FlagsTest(WiringTestCase):
         error = self.refusal(api, width=128, height=64, bucket_policy=server_process.COLD_OK)
         self.assertEqual((error.code(), reason(error)[0]), (grpc.StatusCode.FAILED_PRECONDITION, "COMPILE_FORBIDDEN"))
         self.assertEqual(compilations(server), before)
+
+    def given_up(self, api):
+        """Set once the server has told the client to use another connection."""
+        connected, given_up = threading.Event(), threading.Event()
+
+        def follow(state):
+            if state == grpc.ChannelConnectivity.READY:
+                connected.set()
+            elif connected.is_set():
+                given_up.set()
+
+        api.channel.subscribe(follow)
+        return given_up
+
+    def test_a_stream_outlives_its_connection_and_the_next_call_connects_anew(self):
+        _, api = self.start("--max-connection-age=1s", buckets="64x64,256x256")
+        given_up = self.given_up(api)
+        events = api.stream(api.request(width=256, height=256, num_inference_steps=150))
+        self.assertTrue(given_up.wait(server_process.DEADLINE))
+        self.assertEqual(list(events)[-1].WhichOneof("event"), "completed")
+        self.assertTrue(self.picture(api))
+
+    def test_a_connection_that_is_too_old_loses_its_calls_after_the_grace(self):
+        _, api = self.start("--max-connection-age=1s", "--max-connection-age-grace=1s", buckets="64x64,256x256")
+        request = api.request(width=256, height=256, num_inference_steps=150, num_images_per_prompt=16)
+        with self.assertRaises(grpc.RpcError) as caught:
+            list(api.stream(request))
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.UNAVAILABLE)
+        self.assertTrue(self.picture(api))
 
     def test_admin_listen_takes_operators_calls_away_from_listen(self):
         server, api = self.start("--admin-listen=127.0.0.1:0")

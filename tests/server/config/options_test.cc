@@ -51,6 +51,8 @@ TEST(OptionsTest, Defaults) {
   EXPECT_EQ(options.engine.queue_capacity, 64);
   EXPECT_EQ(options.max_request_bytes, 32 << 20);
   EXPECT_EQ(options.drain_timeout, absl::Seconds(30));
+  EXPECT_EQ(options.max_connection_age, absl::Minutes(30));
+  EXPECT_EQ(options.max_connection_age_grace, absl::InfiniteDuration());
   EXPECT_EQ(options.log_format, v1::TEXT);
   EXPECT_EQ(options.log_level, v1::INFO);
   EXPECT_EQ(options.admin_listen, "");
@@ -104,7 +106,8 @@ TEST(OptionsTest, EveryFlagOfGraphsHasItsEffect) {
                      "--components=vae_encoder=off,text_encoder=reference,unet_base=compiled",
                      "--skip-passes=epilogues,image_layout", "--nocompile-at-start",
                      "--allow-cold-requests", "--forbid-compile-after-ready", "--allow-import=true",
-                     "--admin-listen=unix:/run/a", "--metrics-listen=127.0.0.1:0"}));
+                     "--admin-listen=unix:/run/a", "--metrics-listen=127.0.0.1:0",
+                     "--max-connection-age=0", "--max-connection-age-grace=2h"}));
   EXPECT_EQ(options.engine.cache_dir, "/c");
   EXPECT_EQ(options.engine.cache_max_bytes, int64_t{3} << 30);
   EXPECT_EQ(options.engine.graph_memory_bytes, int64_t{5} << 20);
@@ -120,6 +123,8 @@ TEST(OptionsTest, EveryFlagOfGraphsHasItsEffect) {
   EXPECT_FALSE(options.engine.compile_at_start);
   EXPECT_TRUE(options.engine.allow_cold_requests && options.engine.forbid_compile_after_ready);
   EXPECT_TRUE(options.allow_import);
+  EXPECT_EQ(options.max_connection_age, absl::InfiniteDuration());
+  EXPECT_EQ(options.max_connection_age_grace, absl::Hours(2));
   EXPECT_EQ(options.admin_listen, "unix:/run/a");
   EXPECT_EQ(options.metrics_listen, "127.0.0.1:0");
 }
@@ -171,6 +176,9 @@ TEST(OptionsTest, WrongValuesAreNamedWithWhatIsRight) {
            {"--max-request-bytes=8GiB", "4096 to"},
            {"--max-connections=0", "1 to"},
            {"--stall-timeout=0s", "at least 1s"},
+           {"--max-connection-age=10ms", "at least 1s, or 0"},
+           {"--max-connection-age=30", "duration"},
+           {"--max-connection-age-grace=10ms", "at least 1s, or 0"},
            {"--drain-timeout=-1s", "duration"},
            {"--drain-timeout=30", "duration"},
            {"--log-format=xml", "text, json"},
