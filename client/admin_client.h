@@ -1,7 +1,7 @@
 // The operators' side of a latentd: its compiled graphs, its memory, its state. Knows the proto
 // only.
 //
-//   latentd::client::AdminClient client("127.0.0.1:50051");
+//   latentd::client::AdminClient client("unix:/run/latentd/admin.sock");
 //   latent::v1::ListGraphsResponse graphs;
 //   grpc::Status status = client.ListGraphs({}, graphs);
 //
@@ -24,8 +24,7 @@ namespace v1 = ::latent::v1;
 
 class AdminClient {
  public:
-  // HOST:PORT or unix:PATH of --admin-listen, or of --listen where the server shares it. Connects
-  // when first used.
+  // HOST:PORT or unix:PATH of --admin-listen. Connects when first used.
   explicit AdminClient(const std::string& server, const std::optional<Tls>& tls = std::nullopt);
 
   grpc::Status ListGraphs(const v1::ListGraphsRequest& request, v1::ListGraphsResponse& response);

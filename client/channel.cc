@@ -16,18 +16,17 @@ constexpr int kLongestReconnectMillis = 2'000;
 // Of one message: a chunk, a list of graphs, or the capabilities.
 constexpr int kMaxMessageBytes = 64 << 20;
 
-// A proxy for the world outside is of no use for these.
-bool IsLocal(const std::string& server) {
-  return absl::StartsWith(server, "unix:") || absl::StartsWith(server, "localhost:") ||
-         absl::StartsWith(server, "127.") || absl::StartsWith(server, "[::1]");
-}
-
 std::shared_ptr<grpc::ChannelCredentials> Credentials(const std::optional<Tls>& tls) {
   if (!tls) return grpc::InsecureChannelCredentials();
   return grpc::SslCredentials({tls->authorities, tls->key, tls->certificate});
 }
 
 }  // namespace
+
+bool IsLoopback(const std::string& server) {
+  return absl::StartsWith(server, "localhost:") || absl::StartsWith(server, "127.") ||
+         absl::StartsWith(server, "[::1]");
+}
 
 std::shared_ptr<grpc::Channel> Connect(const std::string& server, const std::optional<Tls>& tls) {
   grpc::ChannelArguments arguments;
@@ -36,7 +35,9 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& server, const std::opt
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstReconnectMillis);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kLongestReconnectMillis);
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  if (IsLocal(server)) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  // A proxy for the world outside is of no use for these.
+  const bool is_local = absl::StartsWith(server, "unix:") || IsLoopback(server);
+  if (is_local) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   if (tls && !tls->server_name.empty()) arguments.SetSslTargetNameOverride(tls->server_name);
   return grpc::CreateCustomChannel(server, Credentials(tls), arguments);
 }

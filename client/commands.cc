@@ -2,6 +2,7 @@
 
 #include <iostream>
 
+#include "client/admin_address.h"
 #include "client/request_options.h"
 #include "client/tls_options.h"
 #include "core/base/status_macros.h"
@@ -10,6 +11,15 @@ namespace latentd::client {
 
 Option ServerOption(Connection& connection) {
   return {"server", "ADDRESS", "HOST:PORT or unix:PATH (default 127.0.0.1:50051)",
+          SetAddress(connection.server)};
+}
+
+Option AdminServerOption(Connection& connection) {
+  connection.server = DefaultAdminServer();
+  return {"server", "ADDRESS",
+          "HOST:PORT or unix:PATH (default $LATENT_ADMIN, else\n"
+          "127.0.0.1:50051); HOST:PORT of this machine is called at its\n"
+          "socket for operators, where it has one",
           SetAddress(connection.server)};
 }
 

@@ -25,6 +25,8 @@ struct Connection {
   bool help = false;
 };
 Option ServerOption(Connection& connection);
+// Of operators' commands, whose default is another.
+Option AdminServerOption(Connection& connection);
 Option HelpOption(Connection& connection);
 
 // Prints what is wrong and where help is.

@@ -38,7 +38,8 @@ std::string ErrorText(const grpc::Status& status, const std::string& server,
   } else if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
     // gRPC itself says this, and without a word, where a port does not have the service.
     out << server << " does not serve this call: pictures are at --listen of latentd, what is for"
-        << " operators at its --admin-listen, and --health-listen has health alone";
+        << " operators at its --admin-listen (by default a socket of the user who runs it), and"
+        << " --health-listen has health alone";
     if (!status.error_message().empty()) out << "\n(" << status.error_message() << ")";
   } else {
     out << WithOptionNames(status.error_message());

@@ -8,11 +8,13 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "client/admin_address.h"
 #include "client/graph_selection.h"
 #include "client/interrupt.h"
 #include "client/json_output.h"
 #include "client/text.h"
 #include "client/tls_options.h"
+#include "core/base/admin_socket.h"
 #include "core/base/stop_signals.h"
 
 namespace latentd::client {
@@ -31,9 +33,9 @@ constexpr char kIntroduction[] =
   pin      never evict to make room             latent graphs pin --bucket 1024x1024
   unpin    the opposite
   export   all of them as one file              latent graphs export --all --output graphs.latent
-  import   such a file into another server      latent graphs import graphs.latent --server other:50051
+  import   such a file into another server      latent graphs import graphs.latent --server unix:/run/other.sock
 
---server names the server's --admin-listen, or its --listen where it serves these calls there.
+--server names the server's --admin-listen; of one on this machine, run by the same user, its --listen does as well.
 )";
 
 struct Verb {
@@ -87,7 +89,7 @@ std::vector<OptionGroup> OptionsOf(const Verb& verb, GraphsOptions& options) {
   if (verb.selects) groups.push_back(SelectionOptions(options.selector));
   std::vector<Option> more = verb.options(options);
   more.push_back({"json", "", "as JSON", SetSwitch(options.json)});
-  more.push_back(ServerOption(options.connection));
+  more.push_back(AdminServerOption(options.connection));
   more.push_back(HelpOption(options.connection));
   groups.push_back({"Options", std::move(more)});
   groups.push_back(TlsOptions(options.connection));
@@ -111,6 +113,7 @@ ExitCode RunVerb(const Verb& verb, const std::vector<std::string>& arguments) {
   const absl::Status prepared = verb.prepare != nullptr ? verb.prepare(options) : absl::OkStatus();
   if (!prepared.ok()) return UsageError(prepared, "latent graphs");
   BlockStopSignals();
+  UseAdminSocket(AdminSocketFolder(), options.connection);
   AdminClient client(options.connection.server, options.connection.tls);
   Interrupt interrupt([&client] { client.Cancel(); });
   const ExitCode code = verb.run(client, options);

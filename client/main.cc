@@ -18,7 +18,7 @@ constexpr char kHelp[] = R"(latent asks a latentd server for pictures.
   latent capabilities        what the server has and which values it takes
   latent health              whether it serves; --wait 60s waits until it does
 
-For operators, at the server's --admin-listen (or --listen where that is local):
+For operators, at the server's --admin-listen, which on its own machine need not be named:
 
   latent status              what it is doing, and which buckets are ready
   latent memory              what it holds

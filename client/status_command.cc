@@ -6,12 +6,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "client/admin_address.h"
 #include "client/admin_client.h"
 #include "client/commands.h"
 #include "client/interrupt.h"
 #include "client/json_output.h"
 #include "client/text.h"
 #include "client/tls_options.h"
+#include "core/base/admin_socket.h"
 #include "core/base/stop_signals.h"
 
 namespace latentd::client {
@@ -112,13 +114,14 @@ ExitCode RunStatus(const std::vector<std::string>& arguments) {
       {"Options",
        {{"watch", "", "again after every change", SetSwitch(options.watch)},
         {"json", "", "as JSON", SetSwitch(options.json)},
-        ServerOption(options.connection),
+        AdminServerOption(options.connection),
         HelpOption(options.connection)}},
       TlsOptions(options.connection)};
   if (const auto code = Parse(groups, kStatusIntroduction, "latent status", arguments, options)) {
     return *code;
   }
   BlockStopSignals();
+  UseAdminSocket(AdminSocketFolder(), options.connection);
   AdminClient client(options.connection.server, options.connection.tls);
   Interrupt interrupt([&client] { client.Cancel(); });
   bool connected = false;
@@ -139,13 +142,14 @@ ExitCode RunMemory(const std::vector<std::string>& arguments) {
   ReportOptions options;
   const std::vector<OptionGroup> groups = {{"Options",
                                             {{"json", "", "as JSON", SetSwitch(options.json)},
-                                             ServerOption(options.connection),
+                                             AdminServerOption(options.connection),
                                              HelpOption(options.connection)}},
                                            TlsOptions(options.connection)};
   if (const auto code = Parse(groups, kMemoryIntroduction, "latent memory", arguments, options)) {
     return *code;
   }
   BlockStopSignals();
+  UseAdminSocket(AdminSocketFolder(), options.connection);
   AdminClient client(options.connection.server, options.connection.tls);
   Interrupt interrupt([&client] { client.Cancel(); });
   v1::MemoryReport report;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/admin_socket.h"
 #include "core/base/status_macros.h"
 #include "server/calls/response_conversion.h"
 #include "server/process/listen_address.h"
@@ -33,7 +34,8 @@ void LogHang(const engine::OverdueUnit& unit) {
 
 GrpcServer::AdminPlace GrpcServer::PlaceOf(const Options& options) {
   if (!options.admin_listen.empty()) return AdminPlace::kOwnPort;
-  return process::IsLocalAddress(options.listen) ? AdminPlace::kShared : AdminPlace::kNowhere;
+  if (process::IsUnixSocket(options.listen)) return AdminPlace::kShared;
+  return options.admin_folder.empty() ? AdminPlace::kNowhere : AdminPlace::kOwnPort;
 }
 
 GrpcServer::GrpcServer(const Options& options, engine::Engine& engine, const Clock& clock)
@@ -84,10 +86,16 @@ absl::Status GrpcServer::ListenForAll(const Options& options) {
 
 absl::Status GrpcServer::ListenForOperators(const Options& options) {
   if (admin_place_ != AdminPlace::kOwnPort) return absl::OkStatus();
-  ServerPort::Options port = {.listen = options.admin_listen,
-                              .max_message_bytes = kMaxAdminMessageBytes,
-                              .services = {&graph_cache_, &admin_, &admin_health_}};
-  if (tls_ != nullptr) port.credentials = tls_->operator_credentials();
+  const std::string& address = port_->address();
+  ServerPort::Options port = {
+      .listen =
+          options.admin_listen.empty()
+              ? AdminSocketAddress(options.admin_folder, address.substr(address.rfind(':') + 1))
+              : options.admin_listen,
+      .max_message_bytes = kMaxAdminMessageBytes,
+      .services = {&graph_cache_, &admin_, &admin_health_},
+      .owner_only = true};
+  if (!process::IsUnixSocket(port.listen)) port.credentials = tls_->operator_credentials();
   ASSIGN_OR_RETURN(admin_port_, ServerPort::Open(port));
   return absl::OkStatus();
 }

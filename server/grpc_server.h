@@ -2,9 +2,10 @@
 // which they stop. Health follows what the engine says of itself.
 //
 // Pictures are asked for at `listen`. What is for operators (GraphCache, Admin) is at
-// `admin_listen`; where that is empty, at `listen` too if only this machine reaches it, else
-// nowhere. Both speak TLS where there is a certificate. Probes, which have none, ask for health and
-// nothing else at `health_listen`, in plain text.
+// `admin_listen`; where that is empty, at `listen` too if that is a Unix socket, else at one of its
+// own, in `admin_folder` and named after the port of `listen`. What is reached by TCP speaks TLS
+// where there is a certificate. Probes, which have none, ask for health and nothing else at
+// `health_listen`, in plain text.
 //
 // Life: Start -> Drain -> destroyed.
 #pragma once
@@ -33,7 +34,8 @@ class GrpcServer {
  public:
   struct Options {
     std::string listen;         // HOST:PORT, unix:PATH
-    std::string admin_listen;   // the same, or empty
+    std::string admin_listen;   // unix:PATH, HOST:PORT with an operator_authority, or empty
+    std::string admin_folder;   // core/base/admin_socket.h, made; empty: none can be had
     std::string health_listen;  // HOST:PORT, or empty: nowhere
     tls::TlsFiles tls_files;    // without a certificate: plain text
     int64_t max_request_bytes = 32 << 20;
@@ -46,7 +48,8 @@ class GrpcServer {
     admin::RequestStop request_stop = [](std::optional<absl::Duration>) {};
   };
 
-  // `engine` and `clock` must outlive the server; REQUIRES: engine.Load() was not called yet.
+  // `engine` and `clock` must outlive the server; REQUIRES: engine.Load() was not called yet, and
+  // no other thread makes files meanwhile, which could be for their owner alone.
   // FAILED_PRECONDITION says why an address cannot be listened on; errors of TLS name the file.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const Options& options,
                                                            engine::Engine& engine,

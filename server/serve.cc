@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/admin_socket.h"
 #include "core/base/clock.h"
 #include "core/base/status_macros.h"
 #include "core/base/threads.h"
@@ -104,6 +105,19 @@ engine::Config EngineConfig(const config::Options& options) {
   return config;
 }
 
+// Where a socket for operators can be; empty: it is not needed, or cannot be had.
+std::string AdminFolder(const config::Options& options) {
+  if (!options.admin_listen.empty() || process::IsUnixSocket(options.listen)) return "";
+  std::string folder = AdminSocketFolder();
+  const absl::Status made = MakeOwnFolder(folder);
+  if (made.ok()) return folder;
+  process::Log(
+      v1::WARNING,
+      absl::StrCat("GraphCache and Admin are off, since there is no place for their socket: ",
+                   made.message(), "; --admin-listen=unix:PATH names another"));
+  return "";
+}
+
 GrpcServer::Options ServerOptions(const config::Options& options, const std::string& version,
                                   process::StopSignals& signals) {
   const engine::Config& engine = options.engine;
@@ -113,6 +127,7 @@ GrpcServer::Options ServerOptions(const config::Options& options, const std::str
       engine.cache_dir.empty() ? engine.graph_memory_bytes : engine.cache_max_bytes;
   return {.listen = options.listen,
           .admin_listen = options.admin_listen,
+          .admin_folder = AdminFolder(options),
           .health_listen = options.health_listen,
           .tls_files = options.tls_files,
           .max_request_bytes = options.max_request_bytes,
@@ -133,19 +148,8 @@ void LogAddresses(const GrpcServer& server, const tls::TlsFiles& tls, const std:
     process::Log(v1::INFO, absl::StrCat("health on ", server.health_address()));
   }
   const std::string admin = server.admin_address();
-  if (admin.empty()) {
-    process::Log(v1::INFO,
-                 "GraphCache and Admin are off: other machines reach --listen, and there is no "
-                 "--admin-listen");
-  } else if (admin != server.address()) {
+  if (!admin.empty() && admin != server.address()) {
     process::Log(v1::INFO, absl::StrCat("admin on ", admin));
-  }
-  if (!admin.empty() && !process::IsLocalAddress(admin) && tls.client_authority.empty() &&
-      tls.operator_authority.empty()) {
-    process::Log(
-        v1::WARNING,
-        absl::StrCat("every client that reaches ", admin,
-                     " is an operator: --admin-tls-client-ca asks clients for a certificate"));
   }
 }
 

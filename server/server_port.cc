@@ -4,13 +4,13 @@
 #include <grpcpp/impl/server_builder_option.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/server_builder.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <chrono>
 #include <limits>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "server/process/listen_address.h"
@@ -82,10 +82,17 @@ class NoReflection final : public grpc::ServerBuilderOption {
   }
 };
 
-bool IsUnixSocket(const std::string& listen) { return absl::StartsWith(listen, "unix:"); }
+// gRPC makes a Unix socket that everybody may use, but for the process's mask.
+std::unique_ptr<grpc::Server> Start(grpc::ServerBuilder& builder, bool owner_only) {
+  if (!owner_only) return builder.BuildAndStart();
+  const mode_t mask = umask(S_IXUSR | S_IRWXG | S_IRWXO);
+  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  umask(mask);
+  return server;
+}
 
 std::string WithPort(const std::string& listen, int port) {
-  if (IsUnixSocket(listen)) return listen;
+  if (process::IsUnixSocket(listen)) return listen;
   return absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port);
 }
 
@@ -105,9 +112,9 @@ absl::StatusOr<std::unique_ptr<ServerPort>> ServerPort::Open(const Options& opti
   SetChannelArguments(builder, options);
   LimitMemory(builder, options.max_message_bytes);
   for (grpc::Service* service : options.services) builder.RegisterService(service);
-  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  std::unique_ptr<grpc::Server> server = Start(builder, options.owner_only);
   if (server == nullptr || port == 0) return process::ExplainListenFailure(options.listen);
-  const bool plain_text = options.credentials == nullptr && !IsUnixSocket(options.listen);
+  const bool plain_text = options.credentials == nullptr && !process::IsUnixSocket(options.listen);
   if (plain_text) process::ExpectPlainText(port);
   return std::unique_ptr<ServerPort>(
       new ServerPort(std::move(server), WithPort(options.listen, port)));

@@ -22,6 +22,7 @@ class ServerPort {
     int64_t max_message_bytes = 0;
     std::vector<grpc::Service*> services;  // outlive the port
     bool reflection = true;
+    bool owner_only = false;  // a Unix socket is for this process's user (0600)
     // Clients of a connection that is older, give or take a tenth, are told to use another for
     // their next call; its calls are cancelled when the grace is over.
     absl::Duration max_connection_age = absl::InfiniteDuration();

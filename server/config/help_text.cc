@@ -50,8 +50,9 @@ Compiled graphs
 
 Where
   --listen=ADDRESS        HOST:PORT or unix:PATH (default 127.0.0.1:50051); port 0 picks a free one and logs it
-  --admin-listen=ADDRESS  the same for the services of operators, GraphCache and Admin. Default: where --listen is if
-                          that is a loopback address or a Unix socket, else nowhere
+  --admin-listen=ADDRESS  the same for the services of operators, GraphCache and Admin; HOST:PORT only with
+                          --admin-tls-client-ca. Default: --listen if that is a Unix socket, else one that only this user
+                          may use, $XDG_RUNTIME_DIR/latentd/PORT.sock or /tmp/latentd-UID/PORT.sock, PORT being --listen's
   --metrics-listen=ADDRESS
                           HOST:PORT over HTTP: /metrics for Prometheus, /healthz and /readyz for probes (default: nowhere)
   --health-listen=ADDRESS HOST:PORT for probes: grpc.health.v1 alone, always in plain text (default: nowhere)
@@ -62,7 +63,7 @@ Who may call (PEM files, read again when they change)
   --tls-key=FILE          its key
   --tls-client-ca=FILE    ask clients for a certificate that one of these has signed
   --admin-tls-client-ca=FILE
-                          the same at --admin-listen (default: --tls-client-ca)
+                          the same at --admin-listen=HOST:PORT, of operators
 
 How much
   --threads=N             for computing (default: as many as this process may use)

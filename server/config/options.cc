@@ -137,6 +137,10 @@ absl::Status CheckNeeds(absl::string_view flag, const std::string& value, bool h
   return WrongValue(flag, value, absl::StrCat("given together with --", needed));
 }
 
+bool IsTcp(const std::string& address) {
+  return !address.empty() && !absl::StartsWith(address, "unix:");
+}
+
 // REQUIRES: addresses are set. The files are not looked at.
 absl::Status SetTls(const v1::ServerConfig& config, Options& options) {
   options.tls_files = {config.tls_cert(), config.tls_key(), config.tls_client_ca(),
@@ -147,9 +151,15 @@ absl::Status SetTls(const v1::ServerConfig& config, Options& options) {
   RETURN_IF_ERROR(CheckNeeds("tls-key", files.key, have, "tls-cert"));
   RETURN_IF_ERROR(CheckNeeds("tls-client-ca", files.client_authority, have, "tls-cert"));
   RETURN_IF_ERROR(CheckNeeds("admin-tls-client-ca", files.operator_authority, have, "tls-cert"));
-  // At --listen, all clients show certificates of the same authority.
-  return CheckNeeds("admin-tls-client-ca", files.operator_authority, !options.admin_listen.empty(),
-                    "admin-listen");
+  const bool by_tcp = IsTcp(options.admin_listen);
+  if (by_tcp && files.operator_authority.empty()) {
+    return WrongValue("admin-listen", options.admin_listen,
+                      "unix:PATH, or given together with --tls-cert and --admin-tls-client-ca: "
+                      "whoever reaches it by TCP has to show a certificate");
+  }
+  // A Unix socket knows its user, and no certificates.
+  return CheckNeeds("admin-tls-client-ca", files.operator_authority, by_tcp,
+                    "admin-listen=HOST:PORT");
 }
 
 }  // namespace

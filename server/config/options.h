@@ -12,8 +12,8 @@
 namespace latentd::server::config {
 
 struct Options {
-  std::string listen;        // HOST:PORT or unix:PATH
-  std::string admin_listen;  // the same; empty: where `listen` is, if only this machine reaches it
+  std::string listen;          // HOST:PORT or unix:PATH
+  std::string admin_listen;    // the same; empty: a Unix socket (core/base/admin_socket.h)
   std::string metrics_listen;  // HOST:PORT; empty: nowhere
   std::string health_listen;   // the same
   tls::TlsFiles tls_files;

@@ -1,6 +1,5 @@
 #include "server/process/listen_address.h"
 
-#include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -91,17 +90,7 @@ absl::Status ExplainTcp(const std::string& address) {
 
 }  // namespace
 
-bool IsLocalAddress(const std::string& address) {
-  if (absl::StartsWith(address, kUnixPrefix)) return true;
-  const std::string host = HostOf(address);
-  in_addr v4;
-  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) {
-    return (ntohl(v4.s_addr) >> 24) == IN_LOOPBACKNET;
-  }
-  in6_addr v6;
-  if (inet_pton(AF_INET6, host.c_str(), &v6) == 1) return IN6_IS_ADDR_LOOPBACK(&v6);
-  return host == "localhost";
-}
+bool IsUnixSocket(const std::string& address) { return absl::StartsWith(address, kUnixPrefix); }
 
 absl::Status CheckUnixSocketIsFree(const std::string& address) {
   absl::string_view path = address;

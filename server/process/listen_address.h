@@ -7,9 +7,8 @@
 
 namespace latentd::server::process {
 
-// Whether only this machine reaches HOST:PORT or unix:PATH: a loopback address, localhost, a Unix
-// socket. Names that would have to be looked up are not.
-bool IsLocalAddress(const std::string& address);
+// Whether it is unix:PATH.
+bool IsUnixSocket(const std::string& address);
 
 // OK unless another process listens on the Unix socket `address` (unix:PATH): gRPC would take its
 // place without a word. Other addresses are OK.

@@ -71,8 +71,9 @@ Tls::Tls(TlsFiles files, std::unique_ptr<PairFiles> pair, std::unique_ptr<Client
       clients_(std::move(clients)),
       operators_(std::move(operators)),
       credentials_(std::make_shared<TlsCredentials>(*pair_, clients_.get())),
-      operator_credentials_(std::make_shared<TlsCredentials>(
-          *pair_, operators_ != nullptr ? operators_.get() : clients_.get())) {
+      operator_credentials_(operators_ == nullptr
+                                ? nullptr
+                                : std::make_shared<TlsCredentials>(*pair_, operators_.get())) {
   RecordExpiry();
 }
 

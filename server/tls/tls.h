@@ -29,7 +29,7 @@ class Tls {
   // and what cannot be used; call it every second or so.
   void Refresh();
 
-  // For the port of everybody, and for that of operators.
+  // For the port of everybody, and for that of operators: null without an authority of theirs.
   std::shared_ptr<grpc::ServerCredentials> credentials() const { return credentials_; }
   std::shared_ptr<grpc::ServerCredentials> operator_credentials() const {
     return operator_credentials_;
@@ -46,7 +46,7 @@ class Tls {
   const TlsFiles files_;
   const std::unique_ptr<PairFiles> pair_;
   const std::unique_ptr<ClientCheck> clients_;    // null: any client
-  const std::unique_ptr<ClientCheck> operators_;  // null: as clients_
+  const std::unique_ptr<ClientCheck> operators_;  // null: none
   const std::shared_ptr<TlsCredentials> credentials_;
   const std::shared_ptr<TlsCredentials> operator_credentials_;
 };

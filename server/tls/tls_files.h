@@ -10,7 +10,7 @@ struct TlsFiles {
   std::string certificate;  // and those between it and its authority
   std::string key;
   std::string client_authority;
-  std::string operator_authority;  // empty: client_authority
+  std::string operator_authority;  // of those who call admin_listen by TCP
 };
 
 }  // namespace latentd::server::tls

@@ -5,7 +5,9 @@ import os
 import pathlib
 import queue
 import signal
+import stat
 import subprocess
+import tempfile
 import threading
 import time
 
@@ -18,6 +20,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 DEADLINE = 120  # seconds, for what takes milliseconds on a machine that does nothing else
 
 options = None
+_runtime = None
 
 
 def wait_until(condition, what):
@@ -29,8 +32,12 @@ def wait_until(condition, what):
 
 
 def configure(command_line):
-    global options
+    """For all tests of the process, whose servers and clients meet at sockets in a folder of its own."""
+    global options, _runtime
     options = command_line
+    _runtime = tempfile.TemporaryDirectory(prefix="latentd-")
+    os.environ["XDG_RUNTIME_DIR"] = _runtime.name
+    os.environ.pop("LATENT_ADMIN", None)
     for name in ("latentd", "latent", "checkpoint"):
         setattr(options, name, str(pathlib.Path(getattr(options, name)).resolve(strict=True)))
 
@@ -44,6 +51,14 @@ DEMO_BUCKETS = ""  # the model's own
 
 EXACT, SNAP, COLD_OK = 1, 2, 3  # of latent.v1.BucketPolicy
 ALLOW_COLD = "--allow-cold-requests"  # what COLD_OK needs
+
+
+def admin_address(address):
+    """Where the server at that address has its services for operators, unless it was told otherwise."""
+    if address.startswith("unix:"):
+        return address
+    socket = pathlib.Path(os.environ["XDG_RUNTIME_DIR"], "latentd", address.rpartition(":")[2] + ".sock")
+    return f"unix:{socket}" if socket.exists() and stat.S_ISSOCK(socket.stat().st_mode) else address
 
 
 class Server:
@@ -143,7 +158,7 @@ class Server:
 
 
 class Api:
-    """latent.v1 as the server describes it."""
+    """latent.v1 as the server describes it: what is for everybody, and at its socket what is for operators."""
 
     SERVICE = "/latent.v1.ImageGeneration/"
 
@@ -151,12 +166,18 @@ class Api:
         own = [("grpc.use_local_subchannel_pool", 1)]
         self.channel = (grpc.secure_channel(address, credentials, options=own) if credentials
                         else grpc.insecure_channel(address, options=own))
-        self._described = ProtoReflectionDescriptorDatabase(self.channel)
-        self.pool = DescriptorPool(self._described)
+        admin = admin_address(address)
+        self.admin_channel = self.channel if admin == address else grpc.insecure_channel(admin, options=own)
+        self.pool = DescriptorPool(ProtoReflectionDescriptorDatabase(self.channel))
+
+    def channel_of(self, path):
+        """Where a method is called, such as /latent.v1.Admin/Drain."""
+        return self.admin_channel if path.startswith(("/latent.v1.Admin/", "/latent.v1.GraphCache/")) else self.channel
 
     def services(self):
         """Their names, as reflection has them."""
-        return list(self._described.get_services())
+        return [service for channel in {self.channel, self.admin_channel}
+                for service in ProtoReflectionDescriptorDatabase(channel).get_services()]
 
     def type(self, name):
         return GetMessageClass(self.pool.FindMessageTypeByName(name))
@@ -192,8 +213,10 @@ class Api:
         """A unary call of latent.v1.SERVICE, or the list of events of a streaming one."""
         described = self.pool.FindServiceByName("latent.v1." + service).FindMethodByName(method)
         request = GetMessageClass(described.input_type)(**fields)
-        make = self.channel.unary_stream if described.server_streaming else self.channel.unary_unary
-        called = make(f"/latent.v1.{service}/{method}", request_serializer=_serialize,
+        path = f"/latent.v1.{service}/{method}"
+        channel = self.channel_of(path)
+        make = channel.unary_stream if described.server_streaming else channel.unary_unary
+        called = make(path, request_serializer=_serialize,
                       response_deserializer=GetMessageClass(described.output_type).FromString)
         answer = called(request, timeout=timeout)
         return list(answer) if described.server_streaming else answer
@@ -213,6 +236,7 @@ class Api:
 
     def close(self):
         self.channel.close()
+        self.admin_channel.close()
 
 
 def _serialize(message):

@@ -66,7 +66,7 @@ class BadInputTest(SharedServerTestCase):
                     yield f"/{service}/{method.name}", method.input_type.full_name
 
     def raw_refusal(self, path, data):
-        call = self.api.channel.unary_stream(path)
+        call = self.api.channel_of(path).unary_stream(path)
         with self.assertRaises(grpc.RpcError) as caught:
             list(call(data, timeout=DEADLINE))
         return caught.exception

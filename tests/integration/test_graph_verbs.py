@@ -213,7 +213,7 @@ class TransferTest(VerbTestCase):
     def test_an_import_of_nothing_is_refused(self):
         """Guard: End in server/admin/graph_bytes_reader.cc."""
         server, api = self.cold_server()
-        call = api.channel.stream_unary("/latent.v1.GraphCache/ImportGraphs")
+        call = api.admin_channel.stream_unary("/latent.v1.GraphCache/ImportGraphs")
         with self.assertRaises(grpc.RpcError) as caught:
             call(iter([]))
         self.assertEqual(caught.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)

@@ -171,13 +171,6 @@ class ReferencesTest(OverlaysTestCase):
                 self.assertEqual(ports(overlay.one("Deployment"))[port["targetPort"]], port["port"])
 
     @for_each_overlay
-    def test_the_admin_port_has_a_service_of_its_own(self, overlay):
-        serving_admin = {service["metadata"]["name"]: [port["name"] for port in service["spec"]["ports"]]
-                         for service in overlay.all("Service")
-                         if "admin" in [port["targetPort"] for port in service["spec"]["ports"]]}
-        self.assertEqual(serving_admin, {"latentd-admin": ["admin"]})
-
-    @for_each_overlay
     def test_selectors_match_the_servers(self, overlay):
         deployment = overlay.one("Deployment")
         spread = [each["labelSelector"] for each in pod(deployment)["topologySpreadConstraints"]]
@@ -223,9 +216,7 @@ class NetworkPolicyTest(OverlaysTestCase):
         self.assertEqual((policy["policyTypes"], policy["egress"]), (["Ingress", "Egress"], []))
 
     @for_each_overlay
-    def test_only_operators_reach_the_admin_port_and_only_prometheus_the_metrics(self, overlay):
-        self.assertEqual(self.sources(overlay, "admin"),
-                         [[{"podSelector": {"matchLabels": {"latentd-operator": "true"}}}]])
+    def test_only_prometheus_reaches_the_metrics(self, overlay):
         (source,), = self.sources(overlay, "metrics")
         self.assertEqual(source["podSelector"]["matchLabels"], {"app.kubernetes.io/name": "prometheus"})
         self.assertIn("namespaceSelector", source)
@@ -242,9 +233,19 @@ class ConfigurationTest(OverlaysTestCase):
         deployment = overlay.one("Deployment")
         config = effective_config(overlay, deployment)
         listening = {name: int(config[field].rpartition(":")[2]) for name, field in (
-            ("grpc", "listen"), ("admin", "admin_listen"), ("health", "health_listen"),
-            ("metrics", "metrics_listen"))}
+            ("grpc", "listen"), ("health", "health_listen"), ("metrics", "metrics_listen"))}
         self.assertEqual(listening, ports(deployment))
+
+    @for_each_workload
+    def test_operators_have_a_socket_in_a_volume_of_the_pods_own(self, overlay, workload):
+        address = effective_config(overlay, workload)["admin_listen"]
+        self.assertTrue(address.startswith("unix:/"), address)
+        mount, = [each for each in container(workload)["volumeMounts"]
+                  if each["mountPath"] == str(pathlib.PurePath(address.removeprefix("unix:")).parent)]
+        volume, = [each for each in pod(workload)["volumes"] if each["name"] == mount["name"]]
+        self.assertIn("emptyDir", volume)
+        named = {each["name"]: each["value"] for each in container(workload).get("env", [])}
+        self.assertEqual(named.get("LATENT_ADMIN"), address if workload["kind"] == "Deployment" else None)
 
     @for_each_overlay
     def test_probes_ask_the_health_port_by_service(self, overlay):

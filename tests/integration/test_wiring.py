@@ -1,7 +1,9 @@
 """Every flag, RPC and verb does something on a real server: those that no other file shows, and the list of all of them."""
 
+import os
 import pathlib
 import shutil
+import stat
 import subprocess
 import tempfile
 import threading
@@ -217,12 +219,40 @@ class FlagsTest(WiringTestCase):
         self.assertTrue(self.picture(api))
 
     def test_admin_listen_takes_operators_calls_away_from_listen(self):
-        server, api = self.start("--admin-listen=127.0.0.1:0")
+        address = f"unix:{self.folder}/admin.sock"
+        server, api = self.start(f"--admin-listen={address}")
         self.assertNotIn("latent.v1.Admin", api.services())
-        message = server.wait_for_log(lambda entry: "admin on " in entry["message"])["message"]
-        admin = self.connect(message.rpartition(" ")[2])
+        server.wait_for_log(lambda entry: entry["message"] == f"admin on {address}")
+        admin = self.connect(address)
         self.assertTrue(admin.call("Admin", "GetServerStatus").version)
         self.assertNotIn("latent.v1.ImageGeneration", admin.services())
+        self.assertEqual(latent(server, "status")[0], 4)
+        command = [server_process.options.latent, "status"]
+        for flags, environment in (([f"--server={address}"], {}), ([], {"LATENT_ADMIN": address})):
+            done = subprocess.run(command + flags, env={**os.environ, **environment}, capture_output=True,
+                                  timeout=server_process.DEADLINE)
+            self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_operators_have_a_socket_that_is_their_users_alone(self):
+        server, _ = self.start()
+        with grpc.insecure_channel(server.address) as everybody:
+            for method in ("/latent.v1.Admin/Drain", "/latent.v1.Admin/GetServerStatus", "/latent.v1.GraphCache/ListGraphs"):
+                with self.assertRaises(grpc.RpcError) as caught:
+                    everybody.unary_unary(method)(b"", timeout=server_process.DEADLINE)
+                self.assertEqual(caught.exception.code(), grpc.StatusCode.UNIMPLEMENTED)
+        socket = pathlib.Path(server_process.admin_address(server.address).removeprefix("unix:"))
+        self.assertEqual(stat.S_IMODE(socket.stat().st_mode), 0o600)
+        self.assertEqual(stat.S_IMODE(socket.parent.stat().st_mode), 0o700)
+        self.assertEqual(latent(server, "status")[0], 0)
+
+    def test_without_a_folder_of_its_own_a_server_does_without_operators(self):
+        (self.folder / "latentd").mkdir(mode=0o755)
+        server = Server(buckets="64x64", environment={"XDG_RUNTIME_DIR": str(self.folder)}).start()
+        self.addCleanup(server.kill)
+        line = server.wait_for_log(lambda entry: entry["message"].startswith("GraphCache and Admin are off"))
+        self.assertEqual(line["level"], "warning")
+        self.assertIn("--admin-listen=unix:PATH", line["message"])
+        self.assertNotIn("latent.v1.Admin", self.connect(server.address).services())
 
     def test_health_listen_answers_health_alone(self):
         server, _ = self.start("--health-listen=127.0.0.1:0")
@@ -273,8 +303,8 @@ class AdminTest(WiringTestCase):
 
     def test_drain_ends_the_server_and_who_watches_is_told(self):
         server, api = self.start(buckets="256x256")
-        watch = api.channel.unary_stream("/latent.v1.Admin/WatchServerStatus",
-                                         response_deserializer=api.type("latent.v1.ServerStatus").FromString)
+        watch = api.admin_channel.unary_stream("/latent.v1.Admin/WatchServerStatus",
+                                               response_deserializer=api.type("latent.v1.ServerStatus").FromString)
         told = watch(b"", timeout=server_process.DEADLINE)
         self.assertNotEqual(next(told).state, DRAINING)
         running = api.stream(api.request(width=256, height=256, num_inference_steps=4))
@@ -298,7 +328,7 @@ class AdminTest(WiringTestCase):
         # `timeout` is a parameter of Api.call.
         request = api.type("latent.v1.DrainRequest")()
         request.timeout.nanos = 1
-        api.channel.unary_unary("/latent.v1.Admin/Drain", request_serializer=lambda message: message.SerializeToString())(
+        api.admin_channel.unary_unary("/latent.v1.Admin/Drain", request_serializer=lambda message: message.SerializeToString())(
             request, timeout=server_process.DEADLINE)
 
     def test_the_log_level_changes_what_is_logged(self):

@@ -2,13 +2,14 @@
 
 #include <gmock/gmock.h>
 #include <grpcpp/client_context.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "server/process/listen_address.h"
+#include "core/base/admin_socket.h"
 #include "tests/server/running_server.h"
 
 namespace latentd::server {
@@ -97,14 +98,50 @@ class AdminPlaceTest : public GrpcServerTest {
   }
 };
 
-TEST_F(AdminPlaceTest, LoopbackAddressesAreShared) {
-  EXPECT_EQ(server_->admin_address(), server_->address());
-  EXPECT_EQ(StatusAt(server_->address()), grpc::StatusCode::OK);
-  EXPECT_EQ(ListAt(server_->address()), grpc::StatusCode::OK);
+TEST_F(AdminPlaceTest, IsASocketNamedAfterThePort) {
+  for (const char* listen : {"127.0.0.1:0", "0.0.0.0:0"}) {
+    FakeEngine engine;
+    ASSERT_OK_AND_ASSIGN(
+        const auto server,
+        GrpcServer::Start({.listen = listen, .admin_folder = folder_.path()}, engine, clock_));
+    const std::string port = server->address().substr(server->address().rfind(':') + 1);
+    EXPECT_EQ(server->admin_address(), AdminSocketAddress(folder_.path(), port));
+    EXPECT_EQ(StatusAt(server->admin_address()), grpc::StatusCode::OK);
+    EXPECT_EQ(StatusAt(server->address()), grpc::StatusCode::UNIMPLEMENTED);
+    EXPECT_EQ(ListAt(server->address()), grpc::StatusCode::UNIMPLEMENTED);
+  }
 }
 
-TEST_F(AdminPlaceTest, AnAddressThatOthersReachIsNot) {
-  ASSERT_OK_AND_ASSIGN(const auto server, StartOn("0.0.0.0:0"));
+TEST_F(AdminPlaceTest, TheSocketIsForItsOwnerAlone) {
+  const std::string path = server_->admin_address().substr(sizeof("unix:") - 1);
+  struct stat made = {};
+  ASSERT_EQ(stat(path.c_str(), &made), 0);
+  EXPECT_TRUE(S_ISSOCK(made.st_mode));
+  EXPECT_EQ(made.st_mode & 0777, 0600u);
+  const std::string named = folder_.File("named.sock");
+  FakeEngine engine;
+  ASSERT_OK_AND_ASSIGN(const auto server,
+                       GrpcServer::Start({.listen = "127.0.0.1:0", .admin_listen = "unix:" + named},
+                                         engine, clock_));
+  ASSERT_EQ(stat(named.c_str(), &made), 0);
+  EXPECT_EQ(made.st_mode & 0777, 0600u);
+  // What others make is as it was.
+  const mode_t mask = umask(0);
+  umask(mask);
+  EXPECT_EQ(mask & 0700, 0u);
+}
+
+TEST_F(AdminPlaceTest, AUnixSocketIsShared) {
+  FakeEngine engine;
+  const std::string address = "unix:" + folder_.File("listen.sock");
+  ASSERT_OK_AND_ASSIGN(const auto server, GrpcServer::Start({.listen = address}, engine, clock_));
+  EXPECT_EQ(server->admin_address(), address);
+  EXPECT_EQ(StatusAt(address), grpc::StatusCode::OK);
+  EXPECT_EQ(CapabilitiesAt(address), grpc::StatusCode::OK);
+}
+
+TEST_F(AdminPlaceTest, IsNowhereWithoutAFolder) {
+  ASSERT_OK_AND_ASSIGN(const auto server, StartOn("127.0.0.1:0"));
   EXPECT_EQ(server->admin_address(), "");
   EXPECT_EQ(StatusAt(server->address()), grpc::StatusCode::UNIMPLEMENTED);
   EXPECT_EQ(ListAt(server->address()), grpc::StatusCode::UNIMPLEMENTED);
@@ -112,40 +149,24 @@ TEST_F(AdminPlaceTest, AnAddressThatOthersReachIsNot) {
   EXPECT_EQ(HealthAt(server->address(), "latent.v1.Admin"), grpc::StatusCode::NOT_FOUND);
 }
 
-TEST_F(AdminPlaceTest, APortOfItsOwnHasNothingElse) {
-  FakeEngine engine;
-  ASSERT_OK_AND_ASSIGN(
-      const auto server,
-      GrpcServer::Start({.listen = "127.0.0.1:0", .admin_listen = "127.0.0.1:0"}, engine, clock_));
-  ASSERT_NE(server->admin_address(), server->address());
-  EXPECT_EQ(StatusAt(server->admin_address()), grpc::StatusCode::OK);
-  EXPECT_EQ(ListAt(server->admin_address()), grpc::StatusCode::OK);
-  EXPECT_EQ(CapabilitiesAt(server->admin_address()), grpc::StatusCode::UNIMPLEMENTED);
-  EXPECT_EQ(StatusAt(server->address()), grpc::StatusCode::UNIMPLEMENTED);
-  EXPECT_EQ(CapabilitiesAt(server->address()), grpc::StatusCode::OK);
-  for (const std::string& address : {server->address(), server->admin_address()}) {
+TEST_F(AdminPlaceTest, AnAddressOfItsOwnHasNothingElse) {
+  EXPECT_EQ(StatusAt(server_->admin_address()), grpc::StatusCode::OK);
+  EXPECT_EQ(ListAt(server_->admin_address()), grpc::StatusCode::OK);
+  EXPECT_EQ(CapabilitiesAt(server_->admin_address()), grpc::StatusCode::UNIMPLEMENTED);
+  EXPECT_EQ(CapabilitiesAt(server_->address()), grpc::StatusCode::OK);
+  for (const std::string& address : {server_->address(), server_->admin_address()}) {
     for (const char* service : {"", "liveness", "latent.v1.GraphCache", "latent.v1.Admin"}) {
       EXPECT_EQ(HealthAt(address, service), grpc::StatusCode::OK) << address << " " << service;
     }
   }
-  server->Drain(absl::ZeroDuration());
+  server_->Drain(absl::ZeroDuration());
 }
 
 TEST_F(AdminPlaceTest, AnAdminAddressInUseIsSaidToBe) {
   FakeEngine engine;
-  EXPECT_THAT(GrpcServer::Start({.listen = "127.0.0.1:0", .admin_listen = server_->address()},
+  EXPECT_THAT(GrpcServer::Start({.listen = "127.0.0.1:0", .admin_listen = server_->admin_address()},
                                 engine, clock_),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(server_->address())));
-}
-
-TEST(ListenAddressTest, LocalIsWhatOnlyThisMachineReaches) {
-  for (const char* local : {"127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "localhost:1", "unix:/a"}) {
-    EXPECT_TRUE(process::IsLocalAddress(local)) << local;
-  }
-  for (const char* open :
-       {"0.0.0.0:1", "[::]:1", "10.0.0.1:1", "example.org:1", "128.0.0.1:1", "localhost.org:1"}) {
-    EXPECT_FALSE(process::IsLocalAddress(open)) << open;
-  }
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(server_->admin_address())));
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include "tests/server/fake_engine.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temporary_directory.h"
 
 namespace latentd::server {
 
@@ -29,6 +30,7 @@ class RunningServer : public ::testing::Test {
   void Start(GrpcServer::Options options) { Start(std::move(options), clock_); }
   void Start(GrpcServer::Options options, const Clock& clock) {
     options.listen = "127.0.0.1:0";
+    options.admin_folder = folder_.path();
     options.version = "test";
     auto server = GrpcServer::Start(options, engine_, clock);
     ASSERT_OK(server);
@@ -36,8 +38,9 @@ class RunningServer : public ::testing::Test {
     channel_ = ChannelTo(server_->address());
     stub_ = latent::v1::ImageGeneration::NewStub(channel_);
     health_ = grpc::health::v1::Health::NewStub(channel_);
-    graph_cache_ = latent::v1::GraphCache::NewStub(channel_);
-    admin_ = latent::v1::Admin::NewStub(channel_);
+    admin_channel_ = ChannelTo(server_->admin_address());
+    graph_cache_ = latent::v1::GraphCache::NewStub(admin_channel_);
+    admin_ = latent::v1::Admin::NewStub(admin_channel_);
   }
 
   static std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address) {
@@ -80,10 +83,12 @@ class RunningServer : public ::testing::Test {
     return DetailOf<google::rpc::ErrorInfo>(status).reason();
   }
 
+  const testing::TemporaryDirectory folder_;
   FakeEngine engine_;
   testing::FakeClock clock_;
   std::unique_ptr<GrpcServer> server_;
   std::shared_ptr<grpc::Channel> channel_;
+  std::shared_ptr<grpc::Channel> admin_channel_;
   std::unique_ptr<latent::v1::ImageGeneration::Stub> stub_;
   std::unique_ptr<grpc::health::v1::Health::Stub> health_;
   std::unique_ptr<latent::v1::GraphCache::Stub> graph_cache_;

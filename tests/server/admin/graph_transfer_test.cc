@@ -217,7 +217,7 @@ TEST_F(GraphTransferTest, ADamagedStreamIsDataLoss) {
 // Else the client would take what came before for all that it sent.
 TEST_F(GraphTransferTest, AMessageThatCannotBeReadIsNotTheEnd) {
   TakeImports();
-  grpc::GenericStub stub(channel_);
+  grpc::GenericStub stub(admin_channel_);
   grpc::ClientContext context;
   const grpc::Slice bytes("\xff\xff\xff");
   const grpc::ByteBuffer garbage(&bytes, 1);

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "server/config/command_line.h"
 #include "server/config/options.h"
 #include "tests/support/status_matchers.h"
@@ -56,10 +57,27 @@ TEST(TlsFlagsTest, AuthoritiesNeedACertificate) {
 }
 
 TEST(TlsFlagsTest, AnAuthorityOfOperatorsNeedsTheirPort) {
-  std::vector<std::string> flags = kPair;
-  flags.push_back("--admin-tls-client-ca=/a");
-  EXPECT_THAT(OptionsOf(flags),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--admin-listen")));
+  for (const char* admin_listen : {"--admin-listen=", "--admin-listen=unix:/s"}) {
+    std::vector<std::string> flags = kPair;
+    flags.insert(flags.end(), {"--admin-tls-client-ca=/a", admin_listen});
+    EXPECT_THAT(OptionsOf(flags), StatusIs(absl::StatusCode::kInvalidArgument,
+                                           HasSubstr("--admin-listen=HOST:PORT")));
+  }
+}
+
+TEST(TlsFlagsTest, ThePortOfOperatorsNeedsAnAuthorityOfTheirOwn) {
+  for (const std::vector<std::string>& given :
+       {std::vector<std::string>{}, kPair,
+        std::vector<std::string>{"--tls-cert=/c", "--tls-key=/k", "--tls-client-ca=/a"}}) {
+    for (const char* address : {"127.0.0.1:1", "0.0.0.0:1"}) {
+      std::vector<std::string> flags = given;
+      flags.push_back(absl::StrCat("--admin-listen=", address));
+      EXPECT_THAT(OptionsOf(flags),
+                  StatusIs(absl::StatusCode::kInvalidArgument,
+                           AllOf(HasSubstr(address), HasSubstr("--admin-tls-client-ca"))));
+    }
+  }
+  EXPECT_OK(OptionsOf({"--admin-listen=unix:/s"}));
 }
 
 TEST(TlsFlagsTest, HealthIsForTcp) {
