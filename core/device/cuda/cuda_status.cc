@@ -1,8 +1,8 @@
 #include "core/device/cuda/cuda_status.h"
 
 #include "absl/strings/str_cat.h"
-#include "core/base/error_details.h"
 #include "core/base/out_of_memory.h"
+#include "core/device/device_fault.h"
 
 namespace latentd::device::cuda {
 namespace {
@@ -36,8 +36,7 @@ absl::Status ToStatus(cudaError_t error, absl::string_view what) {
   if (error == cudaSuccess) return absl::OkStatus();
   const std::string message = absl::StrCat(what, ": ", cudaGetErrorString(error));
   if (error == cudaErrorMemoryAllocation) return OutOfMemoryError(message);
-  const absl::Status status = absl::InternalError(message);
-  return IsSticky(error) ? WithReason(status, kDeviceFault) : status;
+  return IsSticky(error) ? FaultError(message) : absl::InternalError(message);
 }
 
 }  // namespace latentd::device::cuda

@@ -8,12 +8,8 @@
 
 namespace latentd::device::cuda {
 
-// Of the reason in a status: the device works no more, for this process.
-inline constexpr char kDeviceFault[] = "DEVICE_FAULT";
-
-// OK; RESOURCE_EXHAUSTED with reason OUT_OF_MEMORY; else INTERNAL, "WHAT: CUDA's message", with
-// reason DEVICE_FAULT where no later call can succeed in this process (a kernel's bad access, a GPU
-// that fell off the bus).
+// OK; RESOURCE_EXHAUSTED with reason OUT_OF_MEMORY; else INTERNAL, "WHAT: CUDA's message", which is
+// a device's fault (device_fault.h) where no later call can succeed in this process.
 absl::Status ToStatus(cudaError_t error, absl::string_view what);
 
 }  // namespace latentd::device::cuda
