@@ -5,6 +5,7 @@
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/compiler/compile.h"
+#include "core/device/device_fault.h"
 
 namespace latentd::compiler {
 namespace {
@@ -216,12 +217,14 @@ absl::StatusOr<ArtifactPointer> ArtifactSlot::CompileNow() {
                    services_.options.compile, services_.clock);
   });
   in_progress.Decrement();
-  if (!compiled.ok()) {
+  const bool device_failed = device::IsFault(compiled.status());
+  if (!compiled.ok() && !device_failed) {
     services_.registry.GetCounter(metrics::kGraphCompileFailures, {graph_.label.component})
         .Increment();
   }
   absl::MutexLock lock(&mutex_);
-  status_.failure = outcome_ = compiled.status();
+  outcome_ = compiled.status();
+  if (!device_failed) status_.failure = outcome_;
   return compiled;
 }
 

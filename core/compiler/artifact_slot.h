@@ -4,9 +4,10 @@
 //
 // Who waited for a compilation that failed gets its failure. A failure to compile is remembered
 // with its reason and given to who asks again, until a Get for kRetry or an import; but a lack of
-// memory is not. What was compiled is written to disk as soon as somebody asked for it. An artifact
-// on disk that was made for another key, in another format, or is damaged, is a miss whose reason
-// is logged, counted and shown; never an error.
+// memory, or a device that has failed (core/device/device_fault.h), is not. What was compiled is
+// written to disk as soon as somebody asked for it. An artifact on disk that was made for another
+// key, in another format, or is damaged, is a miss whose reason is logged, counted and shown; never
+// an error.
 //
 // What a prediction compiled stays in memory (kPlanned), and is a compilation once somebody takes
 // it: only then is it counted, under that one's reason, and written to disk. Until then who may not

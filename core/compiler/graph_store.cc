@@ -34,6 +34,19 @@ GraphHandle GraphStore::Declare(const GraphSpec& spec) {
       spec, {std::move(key), id, spec.label, spec.graph, graph::GraphBytes(*spec.graph), backend});
 }
 
+absl::StatusOr<ExecutablePointer> GraphStore::Get(const GraphHandle& graph,
+                                                  const Purpose& purpose) {
+  absl::StatusOr<ExecutablePointer> executable = instances_.Get(*graph, purpose);
+  services_.options.NoteOutcome(executable.status());
+  return executable;
+}
+
+absl::StatusOr<backends::MemoryNeeds> GraphStore::Predict(const GraphHandle& graph) {
+  absl::StatusOr<backends::MemoryNeeds> needs = instances_.Predict(*graph);
+  services_.options.NoteOutcome(needs.status());
+  return needs;
+}
+
 absl::StatusOr<GraphStore::GraphEntry> GraphStore::Resolve(absl::string_view id) const {
   if (const std::optional<Digest> digest = Digest::FromString(id)) {
     if (const auto graph = instances_.Find(*digest)) return GraphEntry{graph->artifact, graph};

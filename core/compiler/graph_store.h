@@ -64,9 +64,7 @@ class GraphStore {
   // FAILED_PRECONDITION with reason GRAPH_COLD: not ready (or would have to be compiled) and
   // purpose.mode says that this must not be done; with reason COMPILE_FORBIDDEN after
   // ForbidCompiling. Else what compiling or loading says.
-  absl::StatusOr<ExecutablePointer> Get(const GraphHandle& graph, const Purpose& purpose = {}) {
-    return instances_.Get(*graph, purpose);
-  }
+  absl::StatusOr<ExecutablePointer> Get(const GraphHandle& graph, const Purpose& purpose = {});
 
   const graph::Target& target() const { return backend_.target(); }
 
@@ -76,9 +74,7 @@ class GraphStore {
   // What the graph would hold, without loading it: what its artifact says. It is compiled if it has
   // to be, which counts as no compilation before somebody gets it (artifact_slot.h). The needs are
   // remembered until there is a new artifact.
-  absl::StatusOr<backends::MemoryNeeds> Predict(const GraphHandle& graph) {
-    return instances_.Predict(*graph);
-  }
+  absl::StatusOr<backends::MemoryNeeds> Predict(const GraphHandle& graph);
   // Counts as a use of those that hold memory. What Purpose::evict_unused_since takes: of one
   // request's graphs none is evicted for another.
   uint64_t MarkWanted(absl::Span<const GraphHandle> graphs) {

@@ -7,6 +7,7 @@
 #include "core/base/error_details.h"
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
+#include "core/device/device_fault.h"
 
 namespace latentd::compiler {
 namespace {
@@ -194,7 +195,8 @@ absl::StatusOr<ExecutablePointer> InstanceCache::Get(const DeclaredGraph& graph,
     instance->state = InstanceState::kReady;
     Touch(*graph.graph);
   } else {
-    instance->state = tried ? InstanceState::kFailed : InstanceState::kUnloaded;
+    const bool failed = tried && !device::IsFault(made.status());
+    instance->state = failed ? InstanceState::kFailed : InstanceState::kUnloaded;
     leaving.push_back(std::exchange(instance->executable, nullptr));
   }
   Trim(leaving);

@@ -4,7 +4,8 @@
 //
 // What was the machine's fault (Backend::Load), or a lack of memory, is tried again; a failure that
 // cannot change is given to who asks again, until a Get for kRetry. What came from disk and turns
-// out damaged is discarded and made anew.
+// out damaged is discarded and made anew. A device that has failed (core/device/device_fault.h)
+// says nothing of a graph: nothing is remembered or discarded for it.
 //
 // Bounded: what graphs hold in memory, their artifacts too, leaves, least recently used first, when
 // the budget is passed; never of one that is pinned, in use (somebody holds an executable) or the
@@ -40,7 +41,8 @@ namespace latentd::compiler {
 
 using ExecutablePointer = std::shared_ptr<backends::Executable>;
 
-// kUnloaded and kFailed -> kLoading -> kReady, kFailed, or kUnloaded (no artifact could be had);
+// kUnloaded and kFailed -> kLoading -> kReady, kFailed, or kUnloaded (no artifact could be had, or
+// the device has failed);
 // kReady -> kUnloaded: evicted.
 enum class InstanceState : uint8_t { kUnloaded, kLoading, kReady, kFailed };
 

@@ -16,6 +16,7 @@
 #include "core/compiler/graph_key.h"
 #include "core/compiler/graph_label.h"
 #include "core/compiler/work_time.h"
+#include "core/device/device_fault.h"
 #include "core/metrics/registry.h"
 
 namespace latentd::compiler {
@@ -44,6 +45,9 @@ struct StoreOptions {
   // What does not stop the service and somebody should know: an artifact that could not be used or
   // written. Called from any thread, without a lock.
   std::function<void(absl::string_view)> on_warning = {};
+  // Told of a device that has failed (core/device/device_fault.h) while a graph was compiled,
+  // loaded or run once, before whoever asked for the graph is. Called likewise; may be empty.
+  std::function<void(const absl::Status& fault)> on_device_fault = {};
   // Asked before a graph is loaded, with what it would hold, and whether it would fit if something
   // left (usually nothing does); an error is what loading it comes to, unless it is
   // RESOURCE_EXHAUSTED and enough can be evicted. Called from any thread, without a lock that the
@@ -53,6 +57,10 @@ struct StoreOptions {
 
   void Warn(absl::string_view what) const {
     if (on_warning) on_warning(what);
+  }
+  // What came of something that uses the device.
+  void NoteOutcome(const absl::Status& outcome) const {
+    if (on_device_fault && device::IsFault(outcome)) on_device_fault(outcome);
   }
 };
 

@@ -223,7 +223,11 @@ absl::StatusOr<std::string> CublasLt::Choose(const ProductShape& shape) const {
     const auto product = Load(shape, candidates[i]);
     if (!product.ok()) continue;
     const absl::StatusOr<double> time = (*trial)->Time(**product);
-    if (time.ok()) by_time.emplace_back(*time, static_cast<int>(i));
+    if (time.ok()) {
+      by_time.emplace_back(*time, static_cast<int>(i));
+    } else {
+      RETURN_IF_ERROR((*trial)->CheckDevice());  // or it is the algorithm
+    }
   }
   std::sort(by_time.begin(), by_time.end());
   absl::Status wrong = absl::UnimplementedError(absl::StrCat("cuBLASLt runs no ", shape.Key()));

@@ -173,6 +173,10 @@ absl::StatusOr<double> ProductTrial::Time(const Product& product) {
   return least;
 }
 
+absl::Status ProductTrial::CheckDevice() const {
+  return ToStatus(cudaStreamSynchronize(stream_), "a trial");
+}
+
 double ProductTrial::Value(const Matrix& matrix, int64_t index) const {
   return Rounded(pool_[index % kPool], matrix.dtype);
 }

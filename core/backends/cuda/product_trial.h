@@ -26,6 +26,9 @@ class ProductTrial {
   // b outside the caches, as weights are.
   absl::StatusOr<double> Time(const Product& product);
 
+  // What the device says once it is done with what it was given: whether it still works.
+  absl::Status CheckDevice() const;
+
   // INTERNAL unless some elements of the result, all over it, are what double precision gives but
   // for rounding.
   absl::Status Check(const Product& product);

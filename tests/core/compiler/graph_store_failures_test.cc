@@ -13,6 +13,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/device/device_fault.h"
 #include "tests/core/compiler/graph_store_fixture.h"
 
 namespace latentd::compiler {
@@ -101,6 +102,32 @@ TEST_F(GraphStoreFailuresTest, WhatCannotChangeKeepsTheArtifactAndIsNotTriedAgai
     EXPECT_OK(process->Get(graph, kAgain)) << fault;
   }
   EXPECT_EQ(backend.plans, 0);
+}
+
+TEST_F(GraphStoreFailuresTest, ADeviceThatHasFailedIsToldOfAndBlamesNoGraph) {
+  const absl::Status fault = device::FaultError("a kernel's bad access");
+  int told = 0;
+  Process process(backend, clock, directory.path(),
+                  {.on_device_fault = [&](const absl::Status& what) { told += what == fault; }});
+  const GraphHandle loaded = process->Declare(Wanted(SiluGraph(4)));
+  backend.load_status = fault;
+  EXPECT_EQ(process->Get(loaded).status(), fault);
+  EXPECT_EQ(told, 1);
+  EXPECT_EQ(process.Only().state, GraphState::kCompiled);
+  EXPECT_TRUE(IsKept(process, loaded));
+
+  const GraphHandle compiled = process->Declare(Wanted(SiluGraph(8)));
+  backend.plan_status = fault;
+  EXPECT_EQ(process->Get(compiled).status(), fault);
+  EXPECT_EQ(process->Predict(compiled).status(), fault);
+  EXPECT_EQ(told, 3);
+  EXPECT_EQ(backend.plans, 2);  // each tried, and nothing was remembered
+  EXPECT_EQ(process->Find(GraphStore::IdOf(compiled))->state, GraphState::kCold);
+  EXPECT_EQ(process.Count(metrics::kGraphCompileFailures, {"part"}), 0);
+
+  backend.load_status = absl::InternalError("of the graph");
+  EXPECT_FALSE(process->Get(loaded).ok());
+  EXPECT_EQ(told, 3);
 }
 
 TEST_F(GraphStoreFailuresTest, ADamagedPlanIsSetAsideAndCompiledAnew) {
