@@ -145,10 +145,8 @@ void GrpcServer::CancelStalled() {
 void GrpcServer::CheckLoop() {
   const engine::LoopStatus status = engine_.CheckLoop();
   if (status.waits_for_readers) calls_.CancelUnread(clock_.Monotonic(), stall_limit_);
-  const bool was_alive = health_.alive();
-  health_.Follow(status);
-  if (health_.alive() == was_alive) return;
-  if (was_alive) {
+  if (!health_.Follow(status)) return;
+  if (status.overdue.has_value()) {
     LogHang(*status.overdue);
   } else {
     process::Log(latent::v1::WARNING, "the unit of work that hung has ended: liveness is SERVING");

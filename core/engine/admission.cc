@@ -9,6 +9,7 @@
 #include "core/base/error_details.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
+#include "core/device/device_fault.h"
 #include "core/engine/picture_file.h"
 #include "core/pipeline/conditioning.h"
 
@@ -180,7 +181,8 @@ absl::Status Admission::CheckFits(const pipeline::PictureSpec& resolved, bool im
     if (!is_wanted()) return absl::CancelledError("the request was cancelled");
     if (store_.Get(graph, {.mode = compiler::GetMode::kReady}).ok()) continue;
     const auto needs = store_.Predict(graph);
-    if (absl::IsResourceExhausted(needs.status())) return needs.status();
+    const bool ends = absl::IsResourceExhausted(needs.status()) || device::IsFault(needs.status());
+    if (ends) return needs.status();
     if (!needs.ok()) continue;  // the request fails with it when its graphs are made ready
     AddTo(together, *needs);
     tally.Add(GraphStore::IdOf(graph), *needs);

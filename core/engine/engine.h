@@ -4,8 +4,10 @@
 // Life: Create -> kLoading (checkpoints) -> kWarming (graphs of the configured buckets) -> kReady,
 // or kDegraded if some bucket failed to load or a checkpoint was edited -> (Drain) kDraining ->
 // destroyed; Load failing leaves kFailed. A degraded server becomes ready when its last bucket
-// does, unless a checkpoint was edited. Thread-safe: every method may be called from any thread;
-// Submit, Cancel and the getters return quickly.
+// does, unless a checkpoint was edited. A device that works no more for this process, whatever is
+// tried (core/device/device_fault.h), leads to kFailed from everywhere but kDraining: requests end
+// UNAVAILABLE, reason DEVICE_FAULT, and so do new ones; then the process should. Thread-safe: every
+// method may be called from any thread; Submit, Cancel and the getters return quickly.
 #pragma once
 
 #include <cstdint>
@@ -73,9 +75,10 @@ enum class State : uint8_t { kLoading, kWarming, kReady, kDegraded, kDraining, k
 // Where the server stands, for WatchServerStatus and the log.
 struct ServerStatus {
   State state = State::kLoading;
-  // Of kDegraded and kFailed: which bucket or file, and why; of kWarming: what is done; of kReady:
-  // which requests are refused, if a component is off that most of them need.
+  // Of kDegraded and kFailed: which bucket, file or device, and why; of kWarming: what is done; of
+  // kReady: which requests are refused, if a component is off that most of them need.
   std::string reason;
+  std::string device_fault;               // what the device said when it failed; empty: it works
   int graphs_done = 0, graphs_total = 0;  // while warming
   struct Bucket {
     pipeline::Size size;
@@ -131,7 +134,7 @@ struct Completed {
   std::vector<std::string> warnings;
 };
 
-// CANCELLED after Cancel, INTERNAL, RESOURCE_EXHAUSTED, ...; details in the status
+// CANCELLED after Cancel, INTERNAL, RESOURCE_EXHAUSTED, UNAVAILABLE, ...; details in the status
 // (base/error_details.h).
 struct Failed {
   absl::Status status;
@@ -197,8 +200,8 @@ class Engine {
 
   // Loads checkpoints, then loads or compiles every graph that the configured buckets need and runs
   // each once; blocks; call once. FAILED_PRECONDITION, reason CHECKPOINT_CHANGED: a checkpoint was
-  // edited meanwhile. After OK the state is kReady or kDegraded. A call to Drain makes
-  // it return CANCELLED soon.
+  // edited meanwhile; INTERNAL, reason DEVICE_FAULT: the device has failed. After OK the state is
+  // kReady or kDegraded. A call to Drain makes it return CANCELLED soon.
   virtual absl::Status Load() = 0;
 
   virtual State state() const = 0;
@@ -232,11 +235,11 @@ class Engine {
 
   // OK (a handle for Cancel) iff the sink will see events, the last of which is Completed or
   // Failed. Otherwise the sink is never called: INVALID_ARGUMENT (with every bad field, or reason
-  // RESPONSE_TOO_LARGE), UNAVAILABLE (reason LOADING or DRAINING, retry delay), RESOURCE_EXHAUSTED
-  // (reason QUEUE_FULL with a retry delay, OUT_OF_MEMORY), FAILED_PRECONDITION (reason BUCKET_COLD:
-  // the size is configured and would have to be compiled; COMPILE_FORBIDDEN: COLD_OK, which this
-  // server does not let compile). Failed says FAILED_PRECONDITION, reason CHECKPOINT_CHANGED, where
-  // something would have to be loaded from a file that was edited.
+  // RESPONSE_TOO_LARGE), UNAVAILABLE (reason LOADING, DRAINING or DEVICE_FAULT, retry delay),
+  // RESOURCE_EXHAUSTED (reason QUEUE_FULL with a retry delay, OUT_OF_MEMORY), FAILED_PRECONDITION
+  // (reason BUCKET_COLD: the size is configured and would have to be compiled; COMPILE_FORBIDDEN:
+  // COLD_OK, which this server does not let compile). Failed says FAILED_PRECONDITION, reason
+  // CHECKPOINT_CHANGED, where something would have to be loaded from a file that was edited.
   virtual absl::StatusOr<uint64_t> Submit(GenerateSpec spec, std::shared_ptr<EventSink> sink) = 0;
 
   // The request stops at its next step and ends in Failed(CANCELLED); unknown or finished handles

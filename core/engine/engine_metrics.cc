@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
+#include "core/device/device_fault.h"
 #include "core/pipeline/finite.h"
 
 namespace latentd::engine {
@@ -44,6 +45,7 @@ const char* RejectionOf(const absl::Status& status) {
   if (reason == "QUEUE_FULL") return "queue_full";
   if (reason == "DRAINING") return "draining";
   if (absl::IsResourceExhausted(status)) return "oom";
+  if (reason == device::kDeviceFault) return "other";
   if (reason == "BUCKET_COLD" || reason == "COMPILE_FORBIDDEN") return "cold_bucket";
   if (absl::IsUnavailable(status)) return "loading";
   return absl::IsInvalidArgument(status) ? "invalid" : "other";

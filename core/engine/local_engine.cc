@@ -81,12 +81,19 @@ LocalEngine::LocalEngine(Config config, std::unique_ptr<backends::Backend> backe
       clock_(clock),
       board_(clock, registry_),
       backend_(std::move(backend)),
-      stores_(config_, *backend_, clock, registry_, stop_,
-              [this](const auto& label, const auto& needs, const auto& leaves) {
-                return memory_.CheckFits(label, needs, leaves);
-              }),
+      stores_(
+          config_, *backend_, clock, registry_, stop_,
+          [this](const auto& label, const auto& needs, const auto& leaves) {
+            return memory_.CheckFits(label, needs, leaves);
+          },
+          [this](const absl::Status& fault) {
+            ShowFault(fault);
+            loop_.EndForFault();
+          }),
       admission_(config_, models_, stores_.graphs, budget_),
-      loop_({.queue_capacity = config_.queue_capacity, .result_bytes = ResultBytesOf(config_)},
+      loop_({.queue_capacity = config_.queue_capacity,
+             .result_bytes = ResultBytesOf(config_),
+             .on_device_fault = [this](const absl::Status& fault) { ShowFault(fault); }},
             backend_->device(), metrics_, clock),
       cold_({.models = models_,
              .graphs = stores_.graphs,
@@ -135,6 +142,16 @@ void LocalEngine::OpenModels() {
         .Set(1);
   }
   watch_.Open(models_.pipeline->CheckpointFiles());
+}
+
+// The first is what happened; what comes after it follows from it.
+void LocalEngine::ShowFault(const absl::Status& fault) {
+  board_.Update([&](ServerStatus& status) {
+    if (!status.device_fault.empty()) return;
+    status.state = State::kFailed;
+    status.device_fault = std::string(fault.message());
+    status.reason = absl::StrCat("the device works no more in this process: ", fault.message());
+  });
 }
 
 void LocalEngine::ShowBuckets(bool warmed) {
@@ -191,7 +208,7 @@ absl::Status LocalEngine::CountAdjusted(const pipeline::PictureSpec& resolved) {
 
 absl::StatusOr<uint64_t> LocalEngine::TrySubmit(GenerateSpec spec,
                                                 std::shared_ptr<EventSink> sink) {
-  RETURN_IF_ERROR(CheckServing(board_.state()));
+  RETURN_IF_ERROR(CheckServing(board_.status()));
   // Its init image may be large, and is moved from here to the pictures.
   std::string image = std::exchange(spec.picture.image, {});
   const pipeline::PictureSpec asked = spec.picture;

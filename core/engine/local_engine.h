@@ -52,6 +52,8 @@ class LocalEngine : public Engine {
   using Pictures = std::vector<std::unique_ptr<pipeline::Picture>>;
 
   void OpenModels();
+  // Says so by the status, for good.
+  void ShowFault(const absl::Status& fault);
   // Brings the status up to date with how the graphs stand; `warmed`: warming is over.
   void ShowBuckets(bool warmed = false);
   absl::StatusOr<uint64_t> TrySubmit(GenerateSpec spec, std::shared_ptr<EventSink> sink);

@@ -9,6 +9,7 @@
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/base/threads.h"
+#include "core/device/device_fault.h"
 #include "core/engine/serving.h"
 
 namespace latentd::engine {
@@ -78,6 +79,7 @@ absl::Status PictureLoop::Admit(const std::shared_ptr<Job>& job, size_t image_by
 absl::Status PictureLoop::AddMember(const std::shared_ptr<Job>& job, size_t image_bytes,
                                     int& position) {
   absl::MutexLock lock(&mutex_);
+  if (device_failed_) return DeviceFaultError();
   if (draining_) return DrainingError();
   const int count = job->picture_count();
   for (int i = 0; i < count; ++i) job->ids.push_back(next_id_++);
@@ -134,6 +136,8 @@ absl::Status PictureLoop::StatusOf(Cause cause) {
       return DrainingError(absl::StatusCode::kCancelled);
     case Cause::kOutOfMemory:
       return WithReason(absl::ResourceExhaustedError("out of memory"), "OUT_OF_MEMORY");
+    case Cause::kDeviceFault:
+      return DeviceFaultError();
   }
   return absl::CancelledError("cancelled by the client");
 }
@@ -147,6 +151,12 @@ void PictureLoop::Drain(absl::Time deadline) {
   if (left > absl::ZeroDuration() && mutex_.AwaitWithTimeout(absl::Condition(&idle), left)) return;
   for (auto& [handle, member] : jobs_) CancelFor(Cause::kDrain, member);
   mutex_.Await(absl::Condition(&idle));
+}
+
+void PictureLoop::EndForFault() {
+  absl::MutexLock lock(&mutex_);
+  device_failed_ = true;
+  for (auto& [handle, member] : jobs_) CancelFor(Cause::kDeviceFault, member);
 }
 
 LoopStatus PictureLoop::Check() const {
@@ -207,7 +217,7 @@ void PictureLoop::Enqueue(Work work) {
   const absl::Status enqueued = CatchOutOfMemory([&] { return TryEnqueue(work); });
   if (enqueued.ok()) return;
   metrics_.UnitFailed(stage, enqueued);
-  for (const JobPicture& picture : work.pictures) Fail(*picture.job, enqueued);
+  for (const JobPicture& picture : work.pictures) FailForUnit(*picture.job, enqueued);
 }
 
 absl::Status PictureLoop::TryEnqueue(Work& work) {
@@ -222,7 +232,7 @@ absl::Status PictureLoop::TryEnqueue(Work& work) {
       Advance(picture);
     } else {
       metrics_.UnitFailed(enqueued->stage, status);
-      Fail(*picture.job, status);
+      FailForUnit(*picture.job, status);
     }
   }
   return absl::OkStatus();
@@ -234,7 +244,7 @@ void PictureLoop::CompleteOldest() {
   MeasureUnit(done, duration);
   for (size_t i = 0; i < done.pictures.size(); ++i) {
     absl::Status completed = CatchOutOfMemory([&] { return TryComplete(done, i, duration); });
-    if (!completed.ok()) Fail(*done.pictures[i].job, std::move(completed));
+    if (!completed.ok()) FailForUnit(*done.pictures[i].job, std::move(completed));
   }
   units_.DropOldest();
   units_.LeaveLanes([this](const Job& job) { return IsMember(job); });
@@ -247,7 +257,7 @@ absl::Status PictureLoop::TryComplete(UnitInFlight& done, size_t index, absl::Du
   Job& job = *completed.job;
   pipeline::Picture& picture = completed.picture();
   const absl::Status status = pipeline::CompleteUnit(done.unit, picture, part);
-  if (!IsMember(job)) return absl::OkStatus();
+  if (!IsMember(job) && !device::IsFault(status)) return absl::OkStatus();
   if (!status.ok()) {
     metrics_.UnitFailed(done.stage, status);
     return status;
@@ -327,6 +337,12 @@ void PictureLoop::Complete(Job& job) {
 
 void PictureLoop::Fail(Job& job, absl::Status status) {
   if (Forget(job, status)) job.Publish(Failed{std::move(status)});
+}
+
+void PictureLoop::FailForUnit(Job& job, absl::Status status) {
+  if (!device::IsFault(status)) return Fail(job, std::move(status));
+  if (options_.on_device_fault) options_.on_device_fault(status);
+  EndForFault();
 }
 
 void PictureLoop::Reject(Job& job, absl::Status status) {

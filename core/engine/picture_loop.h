@@ -49,6 +49,8 @@ class PictureLoop {
     // begun below it may go beyond.
     int64_t result_bytes = int64_t{256} << 20;
     PictureEncoder::Encode encode = EncodeImage;
+    // Told of a device that has failed, on the loop's thread, before EndForFault. May be empty.
+    std::function<void(const absl::Status& fault)> on_device_fault = {};
   };
 
   // Pictures' graphs run on `device`. It, `metrics` and `clock` must outlive the loop.
@@ -59,8 +61,9 @@ class PictureLoop {
   uint64_t NextHandle() { return next_id_++; }
 
   // Takes the job, publishes Queued and runs its pictures; one without pictures takes its place in
-  // the queue and waits for Begin. UNAVAILABLE: draining; RESOURCE_EXHAUSTED: the queue is full, or
-  // there is no memory. `image_bytes` is what the job holds while it waits.
+  // the queue and waits for Begin. UNAVAILABLE: draining, or the device has failed;
+  // RESOURCE_EXHAUSTED: the queue is full, or there is no memory. `image_bytes` is what the job
+  // holds while it waits.
   absl::Status Admit(const std::shared_ptr<Job>& job, size_t image_bytes)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -85,6 +88,10 @@ class PictureLoop {
   // draw the same picture.
   void Drain(absl::Time deadline) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // The device has failed (core/device/device_fault.h): admits nothing more, and ends what was
+  // admitted, with DeviceFaultError. Does not wait.
+  void EndForFault() ABSL_LOCKS_EXCLUDED(mutex_);
+
   // Of the pictures that have begun, and of the lanes that they are in.
   int64_t state_bytes() const { return state_bytes_ + units_.lane_bytes(); }
 
@@ -95,7 +102,7 @@ class PictureLoop {
 
  private:
   // Why a job is to stop.
-  enum class Cause : uint8_t { kNone, kClient, kDrain, kOutOfMemory };
+  enum class Cause : uint8_t { kNone, kClient, kDrain, kOutOfMemory, kDeviceFault };
   struct Member {
     std::shared_ptr<Job> job;
     Cause cancelled = Cause::kNone;
@@ -138,6 +145,8 @@ class PictureLoop {
   void Leave(const Job& job, batching::PictureId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Nothing if the job has ended.
   void Fail(Job& job, absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
+  // For what came of a unit of the job's: all jobs, where the device has failed.
+  void FailForUnit(Job& job, absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
   // The job comes to this end, which is counted, and which the caller publishes. False: it has
   // ended before.
   bool Forget(const Job& job, const absl::Status& end) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -151,6 +160,7 @@ class PictureLoop {
 
   mutable absl::Mutex mutex_;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
+  bool device_failed_ ABSL_GUARDED_BY(mutex_) = false;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   batching::Queue queue_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<uint64_t, Member> jobs_ ABSL_GUARDED_BY(mutex_);

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "core/base/error_details.h"
+#include "core/device/device_fault.h"
 #include "core/engine/engine.h"
 
 namespace latentd::engine {
@@ -27,9 +28,19 @@ inline absl::Status DrainingError(absl::StatusCode code = absl::StatusCode::kUna
                         absl::Seconds(1));
 }
 
+// UNAVAILABLE with reason DEVICE_FAULT and a retry delay: what runs and what comes after the device
+// has failed, by when a balancer sends elsewhere.
+inline absl::Status DeviceFaultError() {
+  return WithRetryDelay(
+      WithReason(absl::UnavailableError("the server's device has failed; the server ends, and has "
+                                        "to be started again"),
+                 device::kDeviceFault),
+      absl::Seconds(1));
+}
+
 // OK in kReady and kDegraded, else one of the errors above.
-inline absl::Status CheckServing(State state) {
-  switch (state) {
+inline absl::Status CheckServing(const ServerStatus& status) {
+  switch (status.state) {
     case State::kReady:
     case State::kDegraded:
       return absl::OkStatus();
@@ -40,7 +51,7 @@ inline absl::Status CheckServing(State state) {
     case State::kFailed:
       break;
   }
-  return LoadingError();
+  return status.device_fault.empty() ? LoadingError() : DeviceFaultError();
 }
 
 // Whether there is a bucket that pictures can be drawn in, which is what health says.

@@ -148,7 +148,7 @@ void StartUp::NoteProgress(const WarmProgress& progress) {
   const absl::StatusOr<compiler::GraphStatus> graph = parts_.stores.graphs.Find(progress.entry.id);
   parts_.board.Update([&](ServerStatus& status) {
     ++status.graphs_done;
-    if (graph.ok()) {
+    if (graph.ok() && status.state == State::kWarming) {
       status.reason =
           absl::StrCat(progress.compiled ? "compiled " : "loaded ", graph->label.ToText());
     }

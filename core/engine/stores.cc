@@ -84,7 +84,8 @@ weights::WeightCache WeightCacheIn(DiskCache* cache, const backends::Backend& ba
 }  // namespace
 
 Stores::Stores(const Config& config, backends::Backend& backend, const Clock& clock,
-               metrics::Registry& registry, const std::atomic<bool>& stop, BeforeLoad before_load)
+               metrics::Registry& registry, const std::atomic<bool>& stop, BeforeLoad before_load,
+               OnDeviceFault on_device_fault)
     : disk(OpenCache(config, clock, registry)),
       digests(DigestsIn(disk.get(), clock, writes)),
       reference(std::make_unique<backends::reference::ReferenceBackend>()),
@@ -98,6 +99,7 @@ Stores::Stores(const Config& config, backends::Backend& backend, const Clock& cl
               .stop = [&stop] { return stop.load(); },
               .write = [this](size_t bytes, auto write) { writes.Add(std::move(write), bytes); },
               .on_warning = config.warn,
+              .on_device_fault = std::move(on_device_fault),
               .before_load = std::move(before_load)}),
       writes("disk writer", kMostUnwritten) {}
 

@@ -22,11 +22,14 @@ struct Stores {
   using BeforeLoad = std::function<absl::Status(
       const compiler::GraphLabel&, const backends::MemoryNeeds&, const compiler::Eviction&)>;
 
-  // A cache directory that cannot be used is a warning, and then there is none. `before_load`: see
-  // GraphStore; once `stop` is true no other process is waited for. `backend`, `clock`, `registry`
-  // and `stop` must outlive the stores.
+  using OnDeviceFault = std::function<void(const absl::Status& fault)>;
+
+  // A cache directory that cannot be used is a warning, and then there is none. `before_load` and
+  // `on_device_fault`: see GraphStore; once `stop` is true no other process is waited for.
+  // `backend`, `clock`, `registry` and `stop` must outlive the stores.
   Stores(const Config& config, backends::Backend& backend, const Clock& clock,
-         metrics::Registry& registry, const std::atomic<bool>& stop, BeforeLoad before_load);
+         metrics::Registry& registry, const std::atomic<bool>& stop, BeforeLoad before_load,
+         OnDeviceFault on_device_fault);
   Stores(const Stores&) = delete;
 
   const std::unique_ptr<cache::DiskCache> disk;  // may be null

@@ -6,12 +6,16 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "core/base/out_of_memory.h"
+#include "core/base/status_macros.h"
+#include "core/device/device_fault.h"
 
 namespace latentd::engine {
 namespace {
 
 using compiler::GetMode;
 using compiler::GraphStore;
+
+absl::Status Cancelled() { return absl::CancelledError("stopped while preparing graphs"); }
 
 // Each reference once.
 std::vector<std::pair<std::string, GraphHandles>> ById(const GraphHandles& graphs) {
@@ -36,7 +40,7 @@ struct Warming::Round {
   absl::Mutex mutex;
   size_t begun ABSL_GUARDED_BY(mutex) = 0;
   int done ABSL_GUARDED_BY(mutex) = 0;
-  bool cancelled ABSL_GUARDED_BY(mutex) = false;
+  absl::Status stopped ABSL_GUARDED_BY(mutex);  // why nothing more is begun
   WarmOutcome outcome ABSL_GUARDED_BY(mutex);
 };
 
@@ -55,15 +59,15 @@ absl::StatusOr<WarmOutcome> Warming::Run(const GraphHandles& graphs, compiler::P
     for (bool more = true; more;) preparing_.Run([&] { more = PrepareNext(round); });
   }
   absl::MutexLock lock(&round.mutex);
-  if (round.cancelled) return absl::CancelledError("stopped while preparing graphs");
+  RETURN_IF_ERROR(round.stopped);
   return round.outcome;
 }
 
 const Warming::Graph* Warming::Begin(Round& round) const {
   absl::MutexLock lock(&round.mutex);
   if (round.begun == round.graphs.size()) return nullptr;
-  round.cancelled = round.cancelled || stop_;
-  return round.cancelled ? nullptr : &round.graphs[round.begun++];
+  if (stop_) round.stopped.Update(Cancelled());
+  return round.stopped.ok() ? &round.graphs[round.begun++] : nullptr;
 }
 
 bool Warming::PrepareNext(Round& round) {
@@ -78,10 +82,11 @@ bool Warming::PrepareNext(Round& round) {
                : was_ready             ? round.outcome.ready_before
                                        : round.outcome.loaded;
   ++count;
+  if (device::IsFault(done.entry.status)) round.stopped.Update(done.entry.status);
   done.done = ++round.done;
   done.total = static_cast<int>(round.graphs.size());
-  round.cancelled = !round.progress(done) || round.cancelled;
-  return !round.cancelled;
+  if (!round.progress(done)) round.stopped.Update(Cancelled());
+  return round.stopped.ok();
 }
 
 WarmProgress Warming::Prepare(const Graph& graph,

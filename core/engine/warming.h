@@ -35,8 +35,8 @@ class Warming {
   };
 
   // References to one entry count as one graph, which is ready when each of them is. CANCELLED:
-  // stopped, or `progress` returned false; what was begun has finished then. REQUIRES: not called
-  // on the preparing thread.
+  // stopped, or `progress` returned false; INTERNAL, reason DEVICE_FAULT: the device has failed.
+  // What was begun has finished then. REQUIRES: not called on the preparing thread.
   absl::StatusOr<WarmOutcome> Run(const GraphHandles& graphs, compiler::Purpose purpose, Pace pace,
                                   const Progress& progress);
 

@@ -119,7 +119,7 @@ absl::StatusOr<engine::GenerateSpec> GenerateCall::Read(const grpc::ByteBuffer& 
   latent::v1::GenerateRequest request;
   const absl::Status parsed = ParseRequest(bytes, request);
   NoteId(request);
-  RETURN_IF_ERROR(engine::CheckServing(environment_.engine.state()));
+  RETURN_IF_ERROR(engine::CheckServing(environment_.engine.status()));
   RETURN_IF_ERROR(parsed);
   const int64_t echo_bytes = EchoBytes(request);
   ConvertedRequest converted = ToSpec(std::move(request));

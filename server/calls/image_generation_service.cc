@@ -33,7 +33,7 @@ grpc::ServerUnaryReactor* ImageGenerationService::GetCapabilities(
   return AnswerNow<v1::GetCapabilitiesRequest, v1::GetCapabilitiesResponse>(
       *context, *request, *response,
       [this](const v1::GetCapabilitiesRequest&, v1::GetCapabilitiesResponse& capabilities) {
-        RETURN_IF_ERROR(engine::CheckServing(environment_.engine.state()));
+        RETURN_IF_ERROR(engine::CheckServing(environment_.engine.status()));
         capabilities = ToProto(environment_.engine.capabilities());
         capabilities.set_version(version_);
         return absl::OkStatus();

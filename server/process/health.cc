@@ -41,7 +41,7 @@ std::string Explain(const engine::OverdueUnit& unit) {
 
 std::string Health::WhyNotAlive() const {
   absl::MutexLock lock(&mutex_);
-  return why_not_alive_;
+  return fault_.empty() ? hang_ : fault_;
 }
 
 std::string Health::WhyNotReady() const {
@@ -53,12 +53,17 @@ void Health::Follow(const engine::ServerStatus& status) {
   std::string why_not = engine::CanServe(status) ? "" : OneLine(Explain(status));
   absl::MutexLock lock(&mutex_);
   why_not_ready_ = std::move(why_not);
+  if (!status.device_fault.empty()) {
+    fault_ = absl::StrCat("the device has failed: ", OneLine(status.device_fault));
+  }
 }
 
-void Health::Follow(const engine::LoopStatus& loop) {
-  std::string why_not = loop.overdue.has_value() ? Explain(*loop.overdue) : "";
+bool Health::Follow(const engine::LoopStatus& loop) {
+  std::string hang = loop.overdue.has_value() ? Explain(*loop.overdue) : "";
   absl::MutexLock lock(&mutex_);
-  why_not_alive_ = std::move(why_not);
+  const bool changed = hang.empty() != hang_.empty();
+  hang_ = std::move(hang);
+  return changed;
 }
 
 void Health::BeginDrain() {

@@ -2,7 +2,8 @@
 // the engine says of itself. grpc.health.v1 (server/admin/health_service.h) and the pages for
 // probes over HTTP (health_pages.h) say what is here.
 //
-//   alive  from the start to the end, loading and draining included, unless a unit of work hangs
+//   alive  from the start to the end, loading and draining included, unless a unit of work hangs,
+//          and until the device has failed
 //   ready  once the engine can draw in some bucket, until it drains
 //
 // Thread-safe.
@@ -27,7 +28,8 @@ class Health {
 
   // What the engine says now.
   void Follow(const engine::ServerStatus& status) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Follow(const engine::LoopStatus& loop) ABSL_LOCKS_EXCLUDED(mutex_);
+  // False: whether a unit hangs is as before.
+  bool Follow(const engine::LoopStatus& loop) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Not ready from now on, whatever the engine says.
   void BeginDrain() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -35,7 +37,8 @@ class Health {
  private:
   mutable absl::Mutex mutex_;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
-  std::string why_not_alive_ ABSL_GUARDED_BY(mutex_);
+  std::string hang_ ABSL_GUARDED_BY(mutex_);   // empty: nothing hangs
+  std::string fault_ ABSL_GUARDED_BY(mutex_);  // of the device; empty: it works
   std::string why_not_ready_ ABSL_GUARDED_BY(mutex_) = "loading";
 };
 

@@ -55,6 +55,17 @@ TEST_F(LoopCheckTest, LivenessIsNotServingWhileAUnitHangs) {
   EXPECT_EQ(Health("liveness"), HealthCheckResponse::SERVING);
 }
 
+TEST_F(LoopCheckTest, LivenessIsNotServingOnceTheDeviceHasFailed) {
+  engine_.set_status({.state = engine::State::kFailed, .device_fault = "it fell off the bus"});
+  EXPECT_EQ(Health("liveness"), HealthCheckResponse::NOT_SERVING);
+  EXPECT_EQ(Health(""), HealthCheckResponse::NOT_SERVING);
+  engine_.set_loop({.overdue = kHang});
+  server_->CheckLoop();
+  engine_.set_loop({});
+  server_->CheckLoop();
+  EXPECT_EQ(Health("liveness"), HealthCheckResponse::NOT_SERVING);
+}
+
 TEST_F(LoopCheckTest, WhoWatchesLivenessIsTold) {
   grpc::ClientContext context;
   HealthCheckRequest request;

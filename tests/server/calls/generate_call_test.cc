@@ -151,6 +151,14 @@ TEST_F(GenerateCallTest, BytesThatAreNoRequestAreMalformed) {
   EXPECT_EQ(ReasonOf(status), "MALFORMED");
 }
 
+TEST_F(GenerateCallTest, OnceTheDeviceHasFailedClientsAreToldSo) {
+  engine_.set_status({.state = engine::State::kFailed, .device_fault = "it fell off the bus"});
+  const grpc::Status status = Stream(Request());
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(ReasonOf(status), "DEVICE_FAULT");
+  EXPECT_GT(DetailOf<google::rpc::RetryInfo>(status).retry_delay().seconds(), 0);
+}
+
 TEST_F(GenerateCallTest, WhileLoadingAndWarmingClientsAreToldToComeBack) {
   for (const engine::State state : {engine::State::kLoading, engine::State::kWarming}) {
     engine_.set_state(state);
