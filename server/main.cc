@@ -6,6 +6,7 @@
 #include "core/base/fatal.h"
 #include "core/base/status_macros.h"
 #include "core/base/stop_signals.h"
+#include "core/engine/engine.h"
 #include "server/config/command_line.h"
 #include "server/config/config_file.h"
 #include "server/config/demo_checkpoint.h"
@@ -72,7 +73,7 @@ int Run(const std::vector<std::string>& arguments) {
   BlockStopSignals();
   process::SetUpLogging(options->log_format, options->log_level);
   SetFatalLog([](absl::string_view message) { process::Log(latent::v1::ERROR, message); });
-  return Serve(*options, LATENTD_VERSION);
+  return Serve(*options, LATENTD_VERSION, &engine::Engine::Create);
 }
 
 }  // namespace

@@ -2,17 +2,14 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <memory>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/admin_socket.h"
-#include "core/base/clock.h"
 #include "core/base/status_macros.h"
 #include "core/base/threads.h"
-#include "core/engine/engine.h"
 #include "server/grpc_server.h"
 #include "server/process/background_task.h"
 #include "server/process/connection_limit.h"
@@ -33,11 +30,15 @@ namespace v1 = ::latent::v1;
 
 constexpr int kUsageError = 2;
 constexpr int kDrainOverran = 3;
+constexpr int kDeviceFailed = 4;
 constexpr absl::Duration kTick = absl::Seconds(1);
 constexpr absl::Duration kEndWithoutFiles = absl::Seconds(1);
 constexpr absl::Duration kEndWhileLoading = absl::Milliseconds(800);
 // For one unit of work, or one compilation, that cannot be interrupted.
 constexpr absl::Duration kEndAfterDraining = absl::Seconds(15);
+// For clients that read slowly to learn how their calls end.
+constexpr absl::Duration kTellOfFault = absl::Seconds(5);
+constexpr absl::Duration kEndAfterFault = absl::Seconds(10);
 
 int Fail(const absl::Status& status) {
   process::Log(v1::ERROR, std::string(status.message()));
@@ -195,6 +196,22 @@ void Stop(process::ExitTimer& timer, GrpcServer& server, engine::State state,
   server.Drain(loading ? absl::ZeroDuration() : drain_timeout);
 }
 
+void LogFault(const std::string& fault) {
+  process::Log(v1::ERROR,
+               "the device has failed and works no more in this process, which ends: its "
+               "supervisor should start it again",
+               {{"exit_code", kDeviceFailed}, {"fault", fault}});
+}
+
+// Gives nothing back: what waits for a device that has failed may wait for ever.
+[[noreturn]] void StopForFault(process::ExitTimer& timer, GrpcServer& server,
+                               const std::string& fault) {
+  timer.Start(kEndAfterFault, [] { std::_Exit(kDeviceFailed); });
+  LogFault(fault);
+  server.Drain(kTellOfFault);
+  std::_Exit(kDeviceFailed);
+}
+
 int ExitCodeOf(const absl::Status& loaded, const config::Options& options) {
   if (!absl::IsCancelled(loaded)) return loaded.ok() ? 0 : Fail(loaded);
   return options.exit_when_ready
@@ -212,10 +229,11 @@ int Leave(process::BackgroundTask& tls_files, int exit_code, const std::string& 
 
 }  // namespace
 
-int Serve(const config::Options& options, const std::string& version) {
+int Serve(const config::Options& options, const std::string& version,
+          const MakeEngine& make_engine) {
   process::ExitTimer exit_timer;
   process::StopSignals signals;
-  auto engine = engine::Engine::Create(EngineConfig(options), SystemClock());
+  auto engine = make_engine(EngineConfig(options), SystemClock());
   if (!engine.ok()) {
     const int failed = Fail(engine.status());
     return absl::IsInvalidArgument(engine.status()) ? kUsageError : failed;
@@ -231,8 +249,10 @@ int Serve(const config::Options& options, const std::string& version) {
   const auto metrics = StartMetrics(options.metrics_listen, **engine, (*server)->health());
   if (!metrics.ok()) return Fail(metrics.status());
   process::StartupLog startup(SystemClock(), (*engine)->metrics(), &process::Log);
-  const process::StatusFollower follower(
-      **engine, [&startup](const engine::ServerStatus& status) { startup.Note(status); });
+  const process::StatusFollower follower(**engine, [&](const engine::ServerStatus& status) {
+    startup.Note(status);
+    if (!status.device_fault.empty()) signals.RequestStop("the device has failed");
+  });
 
   Loader loader(**engine, signals, options);
   process::HeapTrim heap_trim;
@@ -246,14 +266,19 @@ int Serve(const config::Options& options, const std::string& version) {
     process::TrimHeapIfDue(heap_trim, SystemClock().Monotonic());
   }
 
-  const engine::State state = (*engine)->state();
-  if (state == engine::State::kFailed) {
+  const engine::ServerStatus status = (*engine)->status();
+  if (!status.device_fault.empty()) StopForFault(exit_timer, **server, status.device_fault);
+  if (status.state == engine::State::kFailed) {
     return Leave(tls_files, Fail(loader.Join()), signals.cause());
   }
   const int exit_code = options.exit_when_ready ? 1 : 0;  // if it is not loaded
-  Stop(exit_timer, **server, state, signals.drain_timeout().value_or(options.drain_timeout),
+  Stop(exit_timer, **server, status.state, signals.drain_timeout().value_or(options.drain_timeout),
        exit_code, signals.cause());
   const absl::Status loaded = loader.Join();
+  if (const std::string fault = (*engine)->status().device_fault; !fault.empty()) {
+    LogFault(fault);  // in the middle of the drain
+    std::_Exit(kDeviceFailed);
+  }
   process::Log(v1::INFO, "stopped", {{"cause", signals.cause()}});
   return Leave(tls_files, ExitCodeOf(loaded, options), signals.cause());
 }

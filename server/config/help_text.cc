@@ -92,6 +92,7 @@ Operation
 
 A switch (BOOL) is --name, --noname or --name=false. A flag is given once: a second, different value is an error.
 Exit codes: 0 stopped by a signal (--exit-when-ready: ready), 1 could not start or failed, 2 wrong flags or configuration,
+3 a unit of work did not end with the drain, 4 the device has failed and the server is to be started again,
 143 and 130 ended at once by SIGTERM and SIGINT: a second one, or one before the server listens.
 )";
 
