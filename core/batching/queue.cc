@@ -72,6 +72,7 @@ void Queue::AddBegun(const Entry& entry, LaneWork& work) {
     return;
   }
   work.rows = std::max(work.rows, entry.need.lane_rows);
+  work.capacity = std::min(work.capacity, entry.need.lane_capacity);
   work.rows_promised += entry.need.rows;
   if (entry.need.kind != UnitKind::kStep) {
     if (work.prepare == nullptr) work.prepare = &entry;
@@ -83,7 +84,7 @@ void Queue::AddBegun(const Entry& entry, LaneWork& work) {
 
 void Queue::AddWaiting(const Entry& entry, LaneWork& work) {
   work.rows = std::max(work.rows, entry.need.lane_rows);
-  work.full = work.full || work.rows_promised + entry.need.rows > work.rows;
+  work.full = work.full || work.rows_promised + entry.need.rows > work.limit();
   if (work.full || work.prepare != nullptr) return;
   work.prepare = &entry;
 }
@@ -108,16 +109,19 @@ Queue::Works Queue::WorkByLane(bool may_begin) const {
   return works;
 }
 
-// Those that have their rows, and as many of the next as fit beside them.
+// All that have their rows, which are evaluated in any case, and as many of the next as fit beside
+// them.
 Unit Queue::StepOf(const LaneWork& work) {
   Unit unit{.kind = UnitKind::kStep, .lane = work.lane};
   int rows = 0;
-  for (const Entries* members : {&work.joined, &work.joining}) {
-    for (const Entry* entry : *members) {
-      rows += entry->need.rows;
-      if (rows > work.rows) return unit;
-      unit.pictures.push_back(entry->picture);
-    }
+  for (const Entry* entry : work.joined) {
+    rows += entry->need.rows;
+    unit.pictures.push_back(entry->picture);
+  }
+  for (const Entry* entry : work.joining) {
+    rows += entry->need.rows;
+    if (rows > work.limit() && !unit.pictures.empty()) break;
+    unit.pictures.push_back(entry->picture);
   }
   return unit;
 }

@@ -12,6 +12,7 @@
 // Not thread-safe: the engine guards it with its own lock.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <list>
 #include <optional>
@@ -76,9 +77,12 @@ class Queue {
     const Entry* decode = nullptr;   // the first
     const Entry* prepare = nullptr;  // the first whose prompts or init image are to be encoded
     Entries joined, joining;         // whose step is next
-    int rows = 0;                    // of one evaluation
+    int rows = 0;                    // of one evaluation, by graphs
+    int capacity = kMostRows;        // the same, by memory
     int rows_promised = 0;           // to who has begun and is not through its steps
     bool full = false;               // there are too few for who would begin next
+
+    int limit() const { return std::min(rows, capacity); }
   };
   using Works = absl::InlinedVector<LaneWork, 4>;
   // What a lane ran last.

@@ -40,10 +40,11 @@ enum class UnitKind : uint8_t {
 
 struct Need {
   UnitKind kind = UnitKind::kText;
-  Lane lane;            // of the stage that it is in
-  int rows = 1;         // that the picture takes of an evaluation
-  int lane_rows = 1;    // that one evaluation can have
-  bool joined = false;  // it has its rows of the lane
+  Lane lane;          // of the stage that it is in
+  int rows = 1;       // that the picture takes of an evaluation
+  int lane_rows = 1;  // that one evaluation can have, by the graphs that the picture brings
+  int lane_capacity = kMostRows;  // that the lane has memory for, as far as is known
+  bool joined = false;            // it has its rows of the lane
 
   bool operator==(const Need&) const = default;
 };

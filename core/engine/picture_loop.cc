@@ -20,6 +20,7 @@ batching::Need NeedOf(const pipeline::Picture& picture) {
           .lane = picture.lane(),
           .rows = picture.rows(),
           .lane_rows = picture.most_rows(),
+          .lane_capacity = picture.place ? picture.place->lane()->rows() : batching::kMostRows,
           .joined = picture.place.has_value()};
 }
 
@@ -87,6 +88,7 @@ absl::Status PictureLoop::AddMember(const std::shared_ptr<Job>& job, size_t imag
   jobs_.reserve(jobs_.size() + 1);
   position = queue_.size();
   RETURN_IF_ERROR(queue_.Admit(job->ids, FirstNeedOf(*job), image_bytes));
+  UpdateNeeds(*job);
   // From here on nothing asks for memory: the job is a member in all of it, or in nothing.
   for (int i = 0; i < count; ++i) pictures_[job->ids[i]] = {job, i};
   jobs_[job->handle] = {job};
@@ -97,7 +99,13 @@ void PictureLoop::Begin(Job& job, std::vector<std::unique_ptr<pipeline::Picture>
   absl::MutexLock lock(&mutex_);
   if (!jobs_.contains(job.handle)) return;
   job.pictures = std::move(pictures);
-  for (size_t i = 0; i < job.ids.size(); ++i) queue_.Update(job.ids[i], NeedOf(*job.pictures[i]));
+  UpdateNeeds(job);
+}
+
+void PictureLoop::UpdateNeeds(const Job& job) {
+  for (size_t i = 0; i < job.pictures.size(); ++i) {
+    queue_.Update(job.ids[i], NeedOf(*job.pictures[i]));
+  }
 }
 
 bool PictureLoop::IsWanted(uint64_t handle) const {
@@ -178,6 +186,7 @@ void PictureLoop::RunLoop() {
       CompleteOldest();
       continue;
     }
+    units_.LeaveLanes([this](const Job& job) { return IsMember(job); });
     Work work = NextWork();
     if (work.cancelled.job != nullptr) {
       const std::shared_ptr<Job>& cancelled = work.cancelled.job;
@@ -203,9 +212,14 @@ PictureLoop::Work PictureLoop::NextWork() {
     }
   }
   if (units_.full()) return {};
-  std::optional<batching::Unit> unit = queue_.Next(MayBegin());
-  if (!unit) return {.stop = stop_};
-  Work work{.unit = *std::move(unit)};
+  Work work;
+  const absl::Status found = CatchOutOfMemory([&] {
+    std::optional<batching::Unit> unit = queue_.Next(MayBegin());
+    work.stop = stop_ && !unit;
+    if (unit) work.unit = *std::move(unit);
+    return absl::OkStatus();
+  });
+  if (!found.ok()) return {};  // there may be memory the next time
   for (batching::PictureId id : work.unit.pictures) {
     work.pictures.push_back(pictures_.find(id)->second);
   }
@@ -215,8 +229,8 @@ PictureLoop::Work PictureLoop::NextWork() {
 void PictureLoop::Enqueue(Work work) {
   const Stage stage = StageOf(work.pictures.front().picture());
   const absl::Status enqueued = CatchOutOfMemory([&] { return TryEnqueue(work); });
-  if (enqueued.ok()) return;
-  metrics_.UnitFailed(stage, enqueued);
+  if (enqueued.ok()) return AdvanceAll();
+  CountFailure(stage, enqueued);
   for (const JobPicture& picture : work.pictures) FailForUnit(*picture.job, enqueued);
 }
 
@@ -224,30 +238,42 @@ absl::Status PictureLoop::TryEnqueue(Work& work) {
   for (const JobPicture& picture : work.pictures) {
     if (!picture.job->started) Start(*picture.job, clock_.Monotonic());
   }
-  ASSIGN_OR_RETURN(const UnitInFlight* enqueued, units_.Enqueue(work.unit, work.pictures));
-  for (size_t i = 0; i < enqueued->pictures.size(); ++i) {
-    const JobPicture& picture = enqueued->pictures[i];
-    const absl::Status& status = enqueued->unit.parts[i].status;
+  return units_.Enqueue(work.unit, work.pictures);
+}
+
+void PictureLoop::AdvanceAll() {
+  const UnitInFlight& enqueued = units_.newest();
+  for (size_t i = 0; i < enqueued.pictures.size(); ++i) {
+    const JobPicture& picture = enqueued.pictures[i];
+    const absl::Status& status = enqueued.unit.parts[i].status;
     if (status.ok()) {
       Advance(picture);
     } else {
-      metrics_.UnitFailed(enqueued->stage, status);
+      CountFailure(enqueued.stage, status);
       FailForUnit(*picture.job, status);
     }
   }
-  return absl::OkStatus();
+}
+
+void PictureLoop::CountFailure(Stage stage, const absl::Status& status) {
+  CatchOutOfMemory([&] {
+    metrics_.UnitFailed(stage, status);
+    return absl::OkStatus();
+  }).IgnoreError();
 }
 
 void PictureLoop::CompleteOldest() {
   const absl::Duration duration = units_.WaitForOldest();
   UnitInFlight& done = units_.oldest();
-  MeasureUnit(done, duration);
+  CatchOutOfMemory([&] {
+    MeasureUnit(done, duration);
+    return absl::OkStatus();
+  }).IgnoreError();
   for (size_t i = 0; i < done.pictures.size(); ++i) {
     absl::Status completed = CatchOutOfMemory([&] { return TryComplete(done, i, duration); });
     if (!completed.ok()) FailForUnit(*done.pictures[i].job, std::move(completed));
   }
   units_.DropOldest();
-  units_.LeaveLanes([this](const Job& job) { return IsMember(job); });
 }
 
 absl::Status PictureLoop::TryComplete(UnitInFlight& done, size_t index, absl::Duration duration) {
@@ -259,7 +285,7 @@ absl::Status PictureLoop::TryComplete(UnitInFlight& done, size_t index, absl::Du
   const absl::Status status = pipeline::CompleteUnit(done.unit, picture, part);
   if (!IsMember(job) && !device::IsFault(status)) return absl::OkStatus();
   if (!status.ok()) {
-    metrics_.UnitFailed(done.stage, status);
+    CountFailure(done.stage, status);
     return status;
   }
   MeasurePart(done, index, duration);
@@ -281,8 +307,11 @@ void PictureLoop::Start(Job& job, absl::Time now) {
   job.Publish(Started{*job.spec.picture.executed_size});
 }
 
-// To each of its requests once: pictures of one share the time.
+// To each of its requests once: pictures of one share the time. A step that nobody had rows for is
+// none.
 void PictureLoop::MeasureUnit(const UnitInFlight& done, absl::Duration duration) {
+  const bool is_step = done.unit.kind == batching::UnitKind::kStep;
+  if (is_step && done.unit.computed_rows == 0) return;
   {
     absl::MutexLock lock(&mutex_);
     queue_.Measure(done.what, duration);
@@ -291,42 +320,42 @@ void PictureLoop::MeasureUnit(const UnitInFlight& done, absl::Duration duration)
   for (auto picture = done.pictures.begin(); picture != done.pictures.end(); ++picture) {
     const auto is_of_job = [&](const JobPicture& other) { return other.job == picture->job; };
     if (std::any_of(done.pictures.begin(), picture, is_of_job)) continue;
-    if (!IsMember(*picture->job)) continue;
+    const pipeline::UnitPart& part = done.unit.parts[picture - done.pictures.begin()];
+    if (part.waits || !IsMember(*picture->job)) continue;
     picture->job->AddTime(done.stage, duration);
     wanted = true;
   }
-  const bool stepped = done.unit.kind == batching::UnitKind::kStep && done.unit.done->Wait().ok();
-  if (!wanted || !stepped) return;
+  if (!wanted || !is_step || !done.unit.done->Wait().ok()) return;
   metrics_.StepDone(done.stage, done.pictures.front().job->bucket, duration);
   metrics_.RowsStepped(done.stage, done.unit.rows, done.unit.computed_rows);
 }
 
 void PictureLoop::MeasurePart(const UnitInFlight& done, size_t index, absl::Duration duration) {
-  const JobPicture& place = done.pictures[index];
+  const JobPicture& measured = done.pictures[index];
   const pipeline::UnitPart& part = done.unit.parts[index];
-  Job& job = *place.job;
-  absl::Duration& stage_time = job.stage_times[place.index];
+  Job& job = *measured.job;
+  absl::Duration& stage_time = job.stage_times[measured.index];
   stage_time += duration;
   if (done.unit.kind == batching::UnitKind::kStep) metrics_.StepsDone(done.stage, part.steps);
   if (!part.ends_stage) return;
-  const bool redone = place.picture().decode_redone;
+  const bool redone = measured.picture().decode_redone;
   if (done.stage == Stage::kVaeDecode && redone) metrics_.DecodeRedone();
   metrics_.StageDone(done.stage, job.bucket, std::exchange(stage_time, absl::ZeroDuration()));
 }
 
-void PictureLoop::Advance(const JobPicture& place) {
+void PictureLoop::Advance(const JobPicture& picture) {
   absl::MutexLock lock(&mutex_);
-  queue_.Update(place.job->ids[place.index], NeedOf(place.picture()));
+  queue_.Update(picture.job->ids[picture.index], NeedOf(picture.picture()));
 }
 
-void PictureLoop::HandOver(const JobPicture& place) {
-  Job& job = *place.job;
-  std::unique_ptr<pipeline::Picture> picture = std::move(job.pictures[place.index]);
+void PictureLoop::HandOver(const JobPicture& finished) {
+  Job& job = *finished.job;
+  std::unique_ptr<pipeline::Picture> picture = std::move(job.pictures[finished.index]);
   {
     absl::MutexLock lock(&mutex_);
-    Leave(job, job.ids[place.index]);
+    Leave(job, job.ids[finished.index]);
   }
-  encoder_.Add(place.job, place.index, picture->seed, std::move(picture->pixels));
+  encoder_.Add(finished.job, finished.index, picture->seed, std::move(picture->pixels));
 }
 
 void PictureLoop::Complete(Job& job) {

@@ -128,11 +128,16 @@ class PictureLoop {
   Work NextWork() ABSL_LOCKS_EXCLUDED(mutex_);
   bool MayBegin() const { return results_->total() < options_.result_bytes; }
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void UpdateNeeds(const Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CancelFor(Cause cause, Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CancelFor(Cause cause, uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_);
 
   void Enqueue(Work work);
   absl::Status TryEnqueue(Work& work);
+  // Tells the queue what the pictures of the unit need next that was enqueued last, and fails those
+  // of which it could not be enqueued.
+  void AdvanceAll();
+  void CountFailure(Stage stage, const absl::Status& status);
   void CompleteOldest();
   absl::Status TryComplete(UnitInFlight& done, size_t part, absl::Duration duration);
   void Start(Job& job, absl::Time now);

@@ -2,8 +2,8 @@
 // probes the server asks whether the one that runs is overdue.
 //
 // A unit is overdue when it has run for a minute and for ten times the longest that a unit of its
-// stage and size has taken in this process; the first of its kind has half an hour. One that was
-// overdue and ends after all does not raise the limit.
+// stage, size and rows has taken in this process; the first of its kind has half an hour. One that
+// was overdue and ends after all does not raise the limit.
 //
 // Thread-safe.
 #pragma once
@@ -32,6 +32,7 @@ class UnitWatchdog {
     int image_index = 0;
     Stage stage = Stage::kTextEncode;
     pipeline::Size size;  // executed
+    int rows = 1;         // of all its pictures
   };
 
   // `clock` must outlive the watchdog.
@@ -48,8 +49,10 @@ class UnitWatchdog {
   // Sizes are the clients' choice; when it knows that many it forgets them.
   static constexpr size_t kMostKinds = 1000;
 
-  using Kind = std::tuple<Stage, int, int>;
-  static Kind KindOf(const Unit& unit) { return {unit.stage, unit.size.width, unit.size.height}; }
+  using Kind = std::tuple<Stage, int, int, int>;
+  static Kind KindOf(const Unit& unit) {
+    return {unit.stage, unit.size.width, unit.size.height, unit.rows};
+  }
   using Durations = std::map<Kind, absl::Duration>;
   static void Note(const Kind& kind, absl::Duration took, Durations& longest);
   absl::Duration Limit() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -7,13 +7,22 @@
 
 namespace latentd::engine {
 
+namespace {
+
+int RowsOf(const JobPictures& pictures) {
+  int rows = 0;
+  for (const JobPicture& picture : pictures) rows += picture.picture().rows();
+  return rows;
+}
+
+}  // namespace
+
 UnitsInFlight::UnitsInFlight(device::Device& device, const Clock& clock)
     : device_(device), clock_(clock), watchdog_(clock) {
   units_.reserve(kMost);
 }
 
-absl::StatusOr<const UnitInFlight*> UnitsInFlight::Enqueue(batching::Unit& what,
-                                                           JobPictures& pictures) {
+absl::Status UnitsInFlight::Enqueue(batching::Unit& what, JobPictures& pictures) {
   if (stream_ == nullptr) {
     ASSIGN_OR_RETURN(stream_, device_.NewStream(clock_));
   }
@@ -21,7 +30,7 @@ absl::StatusOr<const UnitInFlight*> UnitsInFlight::Enqueue(batching::Unit& what,
   const JobPicture& first = pictures.front();
   const Stage stage = StageOf(first.picture());
   UnitWatchdog::Unit watched = {first.job->spec.request_id, first.index, stage,
-                                first.picture().executed_size()};
+                                first.picture().executed_size(), RowsOf(pictures)};
   if (empty()) watchdog_.Begin(std::move(watched));
   absl::StatusOr<pipeline::PendingUnit> unit = EnqueueUnit(pictures);
   if (!unit.ok()) {
@@ -32,7 +41,7 @@ absl::StatusOr<const UnitInFlight*> UnitsInFlight::Enqueue(batching::Unit& what,
   ++count_;
   units_.push_back(
       {std::move(what), std::move(pictures), stage, *std::move(unit), begin, std::move(watched)});
-  return &units_.back();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<pipeline::PendingUnit> UnitsInFlight::EnqueueUnit(const JobPictures& pictures) {

@@ -53,10 +53,11 @@ class UnitsInFlight {
   // Whether the device is done with the oldest. REQUIRES: there is one.
   bool IsOldestDone() const { return units_.front().unit.done->Reached(); }
   UnitInFlight& oldest() { return units_.front(); }
+  const UnitInFlight& newest() const { return units_.back(); }
 
   // Enqueues what the queue gave for `pictures`, and takes both only where this succeeds. The
-  // errors of pipeline::EnqueueUnit; those of its parts are in the result. REQUIRES: not full.
-  absl::StatusOr<const UnitInFlight*> Enqueue(batching::Unit& what, JobPictures& pictures);
+  // errors of pipeline::EnqueueUnit; those of its parts are in newest(). REQUIRES: not full.
+  absl::Status Enqueue(batching::Unit& what, JobPictures& pictures);
 
   // Waits for the oldest, and says what the device took for it. Once for each.
   absl::Duration WaitForOldest();

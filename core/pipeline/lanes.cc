@@ -29,7 +29,8 @@ std::shared_ptr<StepLane> Lanes::Find(const Lane& lane) {
 
 absl::StatusOr<std::shared_ptr<StepLane>> Lanes::For(const Picture& picture) {
   std::shared_ptr<StepLane> lane = Find(picture.lane());
-  if (lane == nullptr) {
+  const bool is_small = lane != nullptr && lane->rows() < picture.most_rows();
+  if (lane == nullptr || (is_small && lane->rows_taken() == 0)) {
     ASSIGN_OR_RETURN(lane, MakeLane(picture));
     absl::MutexLock lock(&mutex_);
     absl::erase_if(lanes_, [](const auto& entry) { return entry.second.expired(); });

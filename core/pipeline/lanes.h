@@ -1,5 +1,6 @@
 // The lanes that pictures step in, each made when the first picture joins it, with memory for as
-// many rows as that could be evaluated with, or as there is memory for; gone with the last picture.
+// many rows as that could be evaluated with, or as there is memory for; gone when no picture is in
+// it and the device is done with it.
 //
 // One thread at a time; bytes() from any.
 #pragma once

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/pipeline/limits.h"
 #include "core/pipeline/pinned.h"
@@ -114,15 +113,12 @@ std::vector<bool> StepLane::Taken() const {
   return taken;
 }
 
-absl::StatusOr<uint64_t> StepLane::TakeRows(int count) {
+std::optional<uint64_t> StepLane::TakeRows(int count) {
   absl::MutexLock lock(&mutex_);
   const std::vector<bool> taken = Taken();
   const auto used = static_cast<int>(std::count(taken.begin(), taken.end(), true));
   const int most = executables_.empty() ? 0 : executables_.rbegin()->first;
-  if (used + count > most) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("no ", count, " of the lane's ", most, " rows are free"));
-  }
+  if (used + count > most) return std::nullopt;
   Rows rows;
   for (int row = 0; static_cast<int>(rows.size()) < count; ++row) {
     if (!taken[row]) rows.push_back(row);
@@ -132,11 +128,14 @@ absl::StatusOr<uint64_t> StepLane::TakeRows(int count) {
   return member;
 }
 
-absl::StatusOr<LanePlace> StepLane::Join(const LaneRows& picture, device::Stream& stream) {
-  ASSIGN_OR_RETURN(const uint64_t member, TakeRows(picture.rows));
-  LanePlace place(shared_from_this(), member);
+absl::StatusOr<std::optional<LanePlace>> StepLane::Join(const LaneRows& picture,
+                                                        device::Stream& stream) {
+  const std::optional<uint64_t> member = TakeRows(picture.rows);
+  if (!member) return std::nullopt;
+  LanePlace place(shared_from_this(), *member);
+  RETURN_IF_ERROR(GraphFor(executables_.lower_bound(rows_taken())->first).status());
   RETURN_IF_ERROR(CopyTo(RowsOf(place), picture, stream));
-  return place;
+  return std::optional<LanePlace>(std::move(place));
 }
 
 absl::Status StepLane::CopyTo(const Rows& rows, const LaneRows& picture, device::Stream& stream) {
@@ -220,16 +219,10 @@ void StepLane::Compact(Plan& plan) {
 StepLane::Plan StepLane::PlanStep() {
   Plan plan;
   absl::MutexLock lock(&mutex_);
-  std::vector<bool> taken = Taken();
+  const std::vector<bool> taken = Taken();
   const auto used = static_cast<int>(std::count(taken.begin(), taken.end(), true));
   plan.rows = executables_.lower_bound(std::max(used, 1))->first;
   Compact(plan);
-  taken = Taken();
-  // A row that nobody has goes on counting its steps, and must not leave its table.
-  for (int row = 0; row < plan.rows; ++row) {
-    if (!taken[row] && idle_steps_[row] == 0) plan.unused.push_back(row);
-    idle_steps_[row] = taken[row] ? 0 : (idle_steps_[row] + 1) % kMaxEvaluations;
-  }
   return plan;
 }
 
@@ -254,10 +247,6 @@ absl::StatusOr<int> StepLane::Step(device::Stream& stream) {
   const Plan plan = PlanStep();
   for (const Move& move : plan.moves) RETURN_IF_ERROR(MoveRow(move, stream));
   for (const Rows& rows : plan.moved) RETURN_IF_ERROR(CopyIndices(rows, stream));
-  if (!plan.unused.empty()) {
-    const Rows rows(plan.unused.begin(), plan.unused.end());
-    RETURN_IF_ERROR(Fill("step", rows, int64_t{0}, stream));
-  }
   ASSIGN_OR_RETURN(backends::BoundGraph * graph, GraphFor(plan.rows));
   RETURN_IF_ERROR(graph->Enqueue(stream));
   return plan.rows;

@@ -5,8 +5,8 @@
 // A step runs the executable of the least number of rows that covers those that are taken, on the
 // beginning of the lane's memory: what several row counts are compiled for. A picture keeps its
 // rows until fewer would do: then the last ones move to where others left. Rows that nobody has are
-// computed and never read. All memory is taken when the lane is made, but for what a picture joins
-// with, until it is copied.
+// computed and never read (they count on beyond their tables: Select clamps). All memory is taken
+// when the lane is made, but for what a picture joins with, until it is copied.
 //
 // One thread at a time, and work on one stream; a LanePlace may be destroyed by any thread.
 #pragma once
@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -82,9 +83,10 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   // Those of more rows than the lane has are of no use to it.
   void Add(const Executables& executables);
 
-  // Puts a picture into rows that are free. FAILED_PRECONDITION: there are not so many, or no
-  // executable for all that would be taken. `picture` is copied by the stream.
-  absl::StatusOr<LanePlace> Join(const LaneRows& picture, device::Stream& stream)
+  // Puts a picture into rows that are free, and binds the executable for all that are then taken;
+  // nothing where there are not so many, or no executable for them. `picture` is copied by the
+  // stream.
+  absl::StatusOr<std::optional<LanePlace>> Join(const LaneRows& picture, device::Stream& stream)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Draws noise for the next step of pictures whose schedules want it then. Waits where the device
@@ -104,6 +106,7 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
 
   device::Device& device() const { return device_; }
   int64_t bytes() const;  // that it holds
+  int rows() const { return rows_; }
   int rows_taken() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -121,15 +124,14 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
     int rows = 0;
     std::vector<Move> moves;
     std::vector<Rows> moved;  // of those that moved, where they are now
-    std::vector<int> unused;  // rows whose count of steps begins again
   };
 
-  StepLane(device::Device& device, int rows) : device_(device), rows_(rows), idle_steps_(rows) {}
+  StepLane(device::Device& device, int rows) : device_(device), rows_(rows) {}
 
   friend class LanePlace;
   void Free(uint64_t member) ABSL_LOCKS_EXCLUDED(mutex_);
   Rows RowsOf(const LanePlace& place) const ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::StatusOr<uint64_t> TakeRows(int count) ABSL_LOCKS_EXCLUDED(mutex_);
+  std::optional<uint64_t> TakeRows(int count) ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<bool> Taken() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Plan PlanStep() ABSL_LOCKS_EXCLUDED(mutex_);
   void Compact(Plan& plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -152,8 +154,6 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   device::Buffer zeros_;                        // a row's state before its first step
   Executables executables_;                     // of no more rows than the lane has
   std::map<int, backends::BoundGraph> graphs_;  // those that a step has used, by rows
-  // By row: the steps since it was free, or since its count of them began again.
-  std::vector<int> idle_steps_;
 
   mutable absl::Mutex mutex_;
   std::map<uint64_t, Rows> members_ ABSL_GUARDED_BY(mutex_);

@@ -1,8 +1,11 @@
 // Steps: pictures' places in a lane for the steps of a stage, and one evaluation at a time.
+#include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/pipeline/unit_kinds.h"
 
@@ -25,12 +28,11 @@ LaneRows RowsOf(const Picture& picture) {
           .guidance_rescale = guided ? static_cast<float>(*spec.guidance_rescale) : 0.0f};
 }
 
-// Its rows of the lane, if it has none yet.
+// Its rows of the lane, if it has none yet and there are some.
 absl::Status JoinLane(Picture& picture, Lanes& lanes, device::Stream& stream) {
-  if (picture.place) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::shared_ptr<StepLane> lane, lanes.For(picture));
-  ASSIGN_OR_RETURN(LanePlace place, lane->Join(RowsOf(picture), stream));
-  picture.place.emplace(std::move(place));
+  ASSIGN_OR_RETURN(std::optional<LanePlace> place, lane->Join(RowsOf(picture), stream));
+  if (place) picture.place.emplace(*std::move(place));
   return absl::OkStatus();
 }
 
@@ -82,13 +84,13 @@ const schedulers::StepCoefficients& NextStep(const Picture& picture) {
 
 // Drawn while the device is at the step before.
 absl::Status DrawNoise(absl::Span<Picture* const> members, StepLane& lane, device::Stream& stream,
-                       PendingWork& work) {
+                       std::shared_ptr<const device::Event>& drawn) {
   std::vector<StepLane::Draw> draws;
   for (Picture* picture : members) {
     if (NextStep(*picture).draws_noise) draws.push_back({&*picture->place, &picture->generator});
   }
   if (draws.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(work.events.emplace_back(), lane.DrawNoise(draws, stream));
+  ASSIGN_OR_RETURN(drawn, lane.DrawNoise(draws, stream));
   return absl::OkStatus();
 }
 
@@ -103,16 +105,21 @@ absl::Status AdvancePicture(Picture& picture, device::Stream& stream, PendingWor
   return absl::OkStatus();
 }
 
-// Those that are in the lane by the end of it; what became of the others is in their parts.
+// Those that are in the lane by the end of it; what became of the others is in their parts. None
+// overtakes one that there are no rows for.
 std::vector<size_t> JoinAll(absl::Span<Picture* const> pictures, Lanes& lanes,
                             device::Stream& stream, PendingUnit& unit) {
   std::vector<size_t> joined;
+  bool full = false;
   for (size_t i = 0; i < pictures.size(); ++i) {
+    Picture& picture = *pictures[i];
     UnitPart& part = unit.parts[i];
-    part.status = JoinLane(*pictures[i], lanes, stream);
-    part.waits = absl::IsFailedPrecondition(part.status);
-    if (part.waits) part.status = absl::OkStatus();
-    if (pictures[i]->place) joined.push_back(i);
+    if (!picture.place && !full) {
+      part.status = CatchOutOfMemory([&] { return JoinLane(picture, lanes, stream); });
+    }
+    part.waits = !picture.place && part.status.ok();
+    full = full || part.waits;
+    if (picture.place) joined.push_back(i);
   }
   return joined;
 }
@@ -134,8 +141,13 @@ absl::Status EnqueueStep(absl::Span<Picture* const> pictures, Lanes& lanes, devi
   for (size_t i : joined) members.push_back(pictures[i]);
   const std::shared_ptr<StepLane> lane = members.front()->place->lane();
   unit.rows = lane->rows_taken();
-  for (size_t i : joined) unit.parts[i].work.kept.push_back(lane);
-  RETURN_IF_ERROR(DrawNoise(members, *lane, stream, unit.parts[joined.front()].work));
+  std::shared_ptr<const device::Event> drawn;
+  RETURN_IF_ERROR(DrawNoise(members, *lane, stream, drawn));
+  // A failure of what was enqueued before that event is everybody's.
+  for (size_t i : joined) {
+    unit.parts[i].work.kept.push_back(lane);
+    if (drawn != nullptr) unit.parts[i].work.events.push_back(drawn);
+  }
   ASSIGN_OR_RETURN(unit.computed_rows, lane->Step(stream));
   for (size_t i : joined) {
     unit.parts[i].status = AdvancePicture(*pictures[i], stream, unit.parts[i].work);

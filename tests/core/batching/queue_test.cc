@@ -151,7 +151,7 @@ class SharedStepsTest : public ::testing::Test {
   // Its prompts are encoded; its first step is next.
   void Begin(PictureId picture, const Need& text) {
     Admit(picture, text);
-    while (queue_.Next()->pictures[0] != picture) continue;
+    for (int i = 0; i < 10 && queue_.Next()->pictures[0] != picture; ++i) continue;
     queue_.Update(picture, Step(text, /*joined=*/false));
   }
 
@@ -235,6 +235,43 @@ TEST_F(SharedStepsTest, PicturesOfOneRequestBeginTogether) {
     queue_.Update(picture, Step(Text(1), false));
   }
   EXPECT_THAT(queue_.Next()->pictures, ElementsAre(1, 2, 3, 4));
+}
+
+// They are evaluated whether the queue names them or not.
+TEST_F(SharedStepsTest, AllThatHaveRowsStepWhateverGraphsAreLeft) {
+  Need few = Text(2);
+  few.lane_rows = 2;
+  for (PictureId picture : {1, 2}) {
+    Begin(picture, Text(2));
+    queue_.Update(picture, Step(few, /*joined=*/true));
+  }
+  Admit(3, few);
+  EXPECT_THAT(queue_.Next()->pictures, ElementsAre(1, 2));
+  EXPECT_THAT(queue_.Next()->pictures, ElementsAre(1, 2));  // and nobody begins
+}
+
+TEST_F(SharedStepsTest, NoMoreBeginThanTheLaneHasMemoryFor) {
+  Need joined = Step(Text(2), /*joined=*/true);
+  joined.lane_capacity = 2;
+  Begin(1, Text(2));
+  queue_.Update(1, joined);
+  Admit(2, Text(2));
+  for (int i = 0; i < 3; ++i) EXPECT_THAT(queue_.Next()->pictures, ElementsAre(1));
+}
+
+TEST_F(SharedStepsTest, ADecodeComesBeforeWhatBeginsAndStepsBetweenDecodes) {
+  for (PictureId picture : {1, 2, 3}) Begin(picture, Text(1));
+  for (PictureId picture : {1, 2}) queue_.Update(picture, Decode(Text(1)));
+  queue_.Update(3, Step(Text(1), /*joined=*/true));
+  Admit(4, Text(1));
+  std::vector<PictureId> ran;
+  for (int i = 0; i < 6; ++i) {
+    const Unit unit = *queue_.Next();
+    ran.push_back(unit.pictures[0]);
+    if (unit.kind == UnitKind::kDecode) queue_.Remove(unit.pictures[0]);
+    if (unit.kind == UnitKind::kText) queue_.Update(4, Step(Text(1), /*joined=*/true));
+  }
+  EXPECT_THAT(ran, ElementsAre(3, 1, 3, 2, 3, 4));
 }
 
 TEST_F(SharedStepsTest, LanesTakeTurns) {

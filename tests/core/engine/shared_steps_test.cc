@@ -7,6 +7,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -163,6 +164,22 @@ TEST_F(SharedStepsTest, AnEvaluationThatFailsFailsAllOfItsRequests) {
   model_->on_run.work = nullptr;
   Admit(second, {.steps = 2});
   EXPECT_EQ(Only<Completed>(second->WaitForEnd()).size(), 1u);
+}
+
+// Without a further request that would notice.
+TEST_F(SharedStepsTest, WhatCannotBeEnqueuedHoldsNothing) {
+  const size_t before = device_->allocations();
+  std::atomic<int> runs = 0;
+  model_->on_run.enqueue = [&] { ++runs; };
+  model_->on_run.refuse = [&] {
+    return runs == 4 ? absl::ResourceExhaustedError("no more") : absl::OkStatus();
+  };
+  const auto sink = std::make_shared<RecordingSink>();
+  Admit(sink, {.steps = 3});
+  ASSERT_EQ(Only<Failed>(sink->WaitForEnd()).size(), 1u);
+  sink->Clear();
+  while (device_->allocations() != before) std::this_thread::yield();
+  EXPECT_EQ(loop_->state_bytes(), 0);
 }
 
 // Requests come when others are at some step, and are cancelled at some step.
