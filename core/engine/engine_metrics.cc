@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
+#include "core/base/out_of_memory.h"
 #include "core/device/device_fault.h"
 #include "core/pipeline/finite.h"
 
@@ -119,12 +120,15 @@ void EngineMetrics::DecodeRedone() {
 }
 
 void EngineMetrics::UnitFailed(Stage stage, const absl::Status& status) {
-  if (absl::IsResourceExhausted(status)) {
-    registry_.GetCounter(metrics::kOutOfMemory, {Name(stage)}).Increment();
-  }
-  if (GetReason(status) == pipeline::kNotFinite) {
-    registry_.GetCounter(metrics::kInvalidImages, {"failed"}).Increment();
-  }
+  CatchOutOfMemory([&] {
+    if (absl::IsResourceExhausted(status)) {
+      registry_.GetCounter(metrics::kOutOfMemory, {Name(stage)}).Increment();
+    }
+    if (GetReason(status) == pipeline::kNotFinite) {
+      registry_.GetCounter(metrics::kInvalidImages, {"failed"}).Increment();
+    }
+    return absl::OkStatus();
+  }).IgnoreError();
 }
 
 }  // namespace latentd::engine

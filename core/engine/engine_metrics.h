@@ -41,7 +41,7 @@ class EngineMetrics {
   void StageDone(Stage stage, const std::string& bucket, absl::Duration duration);
   void ImageDone(const std::string& bucket, const Image& image);
   void DecodeRedone();
-  // What a unit of that stage failed with.
+  // What a unit of that stage failed with; not counted where there is no memory for it.
   void UnitFailed(Stage stage, const absl::Status& status);
 
  private:

@@ -230,7 +230,7 @@ void PictureLoop::Enqueue(Work work) {
   const Stage stage = StageOf(work.pictures.front().picture());
   const absl::Status enqueued = CatchOutOfMemory([&] { return TryEnqueue(work); });
   if (enqueued.ok()) return AdvanceAll();
-  CountFailure(stage, enqueued);
+  metrics_.UnitFailed(stage, enqueued);
   for (const JobPicture& picture : work.pictures) FailForUnit(*picture.job, enqueued);
 }
 
@@ -249,17 +249,10 @@ void PictureLoop::AdvanceAll() {
     if (status.ok()) {
       Advance(picture);
     } else {
-      CountFailure(enqueued.stage, status);
+      metrics_.UnitFailed(enqueued.stage, status);
       FailForUnit(*picture.job, status);
     }
   }
-}
-
-void PictureLoop::CountFailure(Stage stage, const absl::Status& status) {
-  CatchOutOfMemory([&] {
-    metrics_.UnitFailed(stage, status);
-    return absl::OkStatus();
-  }).IgnoreError();
 }
 
 void PictureLoop::CompleteOldest() {
@@ -285,7 +278,7 @@ absl::Status PictureLoop::TryComplete(UnitInFlight& done, size_t index, absl::Du
   const absl::Status status = pipeline::CompleteUnit(done.unit, picture, part);
   if (!IsMember(job) && !device::IsFault(status)) return absl::OkStatus();
   if (!status.ok()) {
-    CountFailure(done.stage, status);
+    metrics_.UnitFailed(done.stage, status);
     return status;
   }
   MeasurePart(done, index, duration);

@@ -137,7 +137,6 @@ class PictureLoop {
   // Tells the queue what the pictures of the unit need next that was enqueued last, and fails those
   // of which it could not be enqueued.
   void AdvanceAll();
-  void CountFailure(Stage stage, const absl::Status& status);
   void CompleteOldest();
   absl::Status TryComplete(UnitInFlight& done, size_t part, absl::Duration duration);
   void Start(Job& job, absl::Time now);
