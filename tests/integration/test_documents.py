@@ -20,7 +20,7 @@ MANIFESTS = sorted([*PROJECT.glob("deploy/kubernetes/**/*.yaml"), *PROJECT.glob(
 OPERATORS = [PROJECT / "docs/operations.md", PROJECT / "docs/metrics.md", PROJECT / "deploy/haproxy/README.md",
              PROJECT / "deploy/kubernetes/README.md", *MANIFESTS]
 FOREIGN = {"--filename", "--inplace", "--ignore-not-found", "--tag", "--config.file", "--gpus", "--cuda", "--without-libtorch",
-           "--without-cuda", "--site-packages", "--libraries", "--archive"}
+           "--without-cuda", "--site-packages", "--libraries", "--archive", "--restart"}
 VERBS = ("list", "warm", "evict", "export", "import")
 COMMANDS = [[], ["generate"], ["capabilities"], ["health"], ["status"], ["memory"], *(["graphs", verb] for verb in VERBS)]
 
