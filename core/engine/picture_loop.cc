@@ -214,6 +214,7 @@ PictureLoop::Work PictureLoop::NextWork() {
   if (units_.full()) return {};
   Work work;
   const absl::Status found = CatchOutOfMemory([&] {
+    mutex_.AssertHeld();
     std::optional<batching::Unit> unit = queue_.Next(MayBegin());
     work.stop = stop_ && !unit;
     if (unit) work.unit = *std::move(unit);
