@@ -128,13 +128,12 @@ Unit Queue::StepOf(const LaneWork& work) {
 
 Unit Queue::UnitOf(const LaneWork& work) const {
   const Entry* other = work.decode != nullptr ? work.decode : work.prepare;
-  const bool can_step = !work.joined.empty() || !work.joining.empty();
   if (other == nullptr) return StepOf(work);
   const auto last = last_.find(work.lane);
   const bool stepped = last == last_.end() || last->second.kind == UnitKind::kStep;
   const bool same_request =
       !stepped && work.decode == nullptr && last->second.request == other->request;
-  if (can_step && !stepped && !same_request) return StepOf(work);
+  if (work.can_step() && !stepped && !same_request) return StepOf(work);
   return {other->need.kind, work.lane, {other->picture}};
 }
 
@@ -142,9 +141,7 @@ std::optional<Unit> Queue::Next(bool may_begin) {
   const Works works = WorkByLane(may_begin);
   absl::InlinedVector<Lane, 4> lanes;
   for (const LaneWork& work : works) {
-    if (work.decode || work.prepare || !work.joined.empty() || !work.joining.empty()) {
-      lanes.push_back(work.lane);
-    }
+    if (work.decode || work.prepare || work.can_step()) lanes.push_back(work.lane);
   }
   const std::optional<Lane> lane = turns_.Next(lanes);
   if (!lane) return std::nullopt;

@@ -83,6 +83,7 @@ class Queue {
     bool full = false;               // there are too few for who would begin next
 
     int limit() const { return std::min(rows, capacity); }
+    bool can_step() const { return !joined.empty() || !joining.empty(); }
   };
   using Works = absl::InlinedVector<LaneWork, 4>;
   // What a lane ran last.

@@ -120,7 +120,7 @@ class BucketGraphs {
   // GraphsFor.
   absl::Status CheckKnownCompiled(const pipeline::PictureSpec& resolved) const;
 
-  // What these buckets hold together, and `graphs` beside theirs, with the state of one picture.
+  // What these buckets hold together, and `graphs` beside theirs, with the state of a full lane.
   // Plans what is not compiled, which takes a while: each graph's part is given to `take_turn`,
   // which runs it, or returns an error to stop.
   using Turn = std::function<absl::Status(const std::function<absl::Status()>& part)>;

@@ -90,18 +90,16 @@ void EngineMetrics::PictureLeft(const std::string& bucket) {
   registry_.GetGauge(metrics::kQueueDepth, {bucket}).Decrement();
 }
 
-void EngineMetrics::StepDone(Stage stage, const std::string& bucket, absl::Duration duration) {
+void EngineMetrics::Evaluated(Stage stage, const std::string& bucket, absl::Duration duration,
+                              int rows, int computed) {
   registry_.GetHistogram(metrics::kStepSeconds, {Name(stage), bucket})
       .Observe(absl::ToDoubleSeconds(duration));
+  registry_.GetHistogram(metrics::kStepRows, {Name(stage)}).Observe(rows);
+  registry_.GetCounter(metrics::kPaddingRows, {Name(stage)}).Increment(computed - rows);
 }
 
 void EngineMetrics::StepsDone(Stage stage, int steps) {
   registry_.GetCounter(metrics::kSteps, {Name(stage)}).Increment(steps);
-}
-
-void EngineMetrics::RowsStepped(Stage stage, int rows, int computed) {
-  registry_.GetHistogram(metrics::kStepRows, {Name(stage)}).Observe(rows);
-  registry_.GetCounter(metrics::kPaddingRows, {Name(stage)}).Increment(computed - rows);
 }
 
 void EngineMetrics::StageDone(Stage stage, const std::string& bucket, absl::Duration duration) {

@@ -33,11 +33,11 @@ class EngineMetrics {
   void Ended(const absl::Status& status, bool had_begun);
 
   void PictureLeft(const std::string& bucket);
-  // An evaluation, and of it the steps, as users count them, of one picture.
-  void StepDone(Stage stage, const std::string& bucket, absl::Duration duration);
+  // An evaluation: `rows` are pictures', of those that were computed.
+  void Evaluated(Stage stage, const std::string& bucket, absl::Duration duration, int rows,
+                 int computed);
+  // Of it the steps, as users count them, of one picture.
   void StepsDone(Stage stage, int steps);
-  // `rows` of an evaluation are pictures', of those that were computed.
-  void RowsStepped(Stage stage, int rows, int computed);
   void StageDone(Stage stage, const std::string& bucket, absl::Duration duration);
   void ImageDone(const std::string& bucket, const Image& image);
   void DecodeRedone();

@@ -25,7 +25,7 @@ class MemoryTally {
  public:
   // Of the graph with that id or name; one that was added with the same weights is the same.
   void Add(const std::string& id, const backends::MemoryNeeds& needs);
-  // Of one picture; the largest counts.
+  // Of a full lane; the largest counts.
   void AddState(int64_t bytes);
 
   const MemoryPrediction& prediction() const { return prediction_; }
@@ -42,7 +42,7 @@ class MemoryBudget {
   struct Limits {
     int64_t bytes = 0;
     std::vector<pipeline::Size> configured;  // buckets whose needs are added up
-    // Of one picture of that bucket.
+    // Of a full lane of that bucket.
     std::function<int64_t(pipeline::Size bucket, int rows)> state_bytes;
   };
 

@@ -320,8 +320,8 @@ void PictureLoop::MeasureUnit(const UnitInFlight& done, absl::Duration duration)
     wanted = true;
   }
   if (!wanted || !is_step || !done.unit.done->Wait().ok()) return;
-  metrics_.StepDone(done.stage, done.pictures.front().job->bucket, duration);
-  metrics_.RowsStepped(done.stage, done.unit.rows, done.unit.computed_rows);
+  metrics_.Evaluated(done.stage, done.pictures.front().job->bucket, duration, done.unit.rows,
+                     done.unit.computed_rows);
 }
 
 void PictureLoop::MeasurePart(const UnitInFlight& done, size_t index, absl::Duration duration) {
