@@ -259,6 +259,15 @@ def reason(error):
     return info.get(1, b"").decode(), bool(list(_details(error, "google.rpc.RetryInfo")))
 
 
+def retry_seconds(error):
+    """When RetryInfo says to come back; None where there is none."""
+    for field, value in _details(error, "google.rpc.RetryInfo"):
+        if field == 1:
+            duration = dict(_wire(value))
+            return duration.get(1, 0) + duration.get(2, 0) / 1e9
+    return None
+
+
 def _details(error, name):
     """The fields of the detail of that type: what any language's client finds in grpc-status-details-bin."""
     metadata = dict(error.trailing_metadata() or ())
