@@ -1,0 +1,97 @@
+"""How requests are asked for: at their times, through a queue, again after a refusal. Whatever does the sending is a function
+`send(job, timeout)` that awaits an Attempt; time is the event loop's."""
+
+import asyncio
+import dataclasses
+import typing
+
+OK = "OK"
+MISSED = "DEADLINE_EXCEEDED"
+DROPPED = "DROPPED"  # by the bench's own queue: its deadline passed before its turn
+REFUSED = "REFUSED"  # and did not come back, or had no time left for it
+REFUSALS = frozenset({"QUEUE_FULL", "PREDICTED_OVERRUN"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Attempt:
+    """One call. Seconds are from its beginning: to its end, and to the first step of a picture."""
+
+    code: str
+    seconds: float
+    first_step: typing.Optional[float] = None
+    reason: str = ""
+    retry_seconds: typing.Optional[float] = None
+
+    @property
+    def refused(self):
+        return self.reason in REFUSALS
+
+
+@dataclasses.dataclass
+class Outcome:
+    """One request from its arrival on, by all its calls."""
+
+    job: typing.Any
+    deadline: float
+    seconds: float
+    code: str
+    first_step: typing.Optional[float] = None
+    refusals: list = dataclasses.field(default_factory=list)
+    returns: int = 0
+
+    @property
+    def kept(self):
+        return self.code == OK and self.seconds <= self.deadline
+
+    @property
+    def failed(self):
+        """Ended in a way that load does not explain."""
+        return self.code not in (OK, MISSED, DROPPED, REFUSED)
+
+
+def now():
+    return asyncio.get_running_loop().time()
+
+
+async def ask(send, job, deadline, arrival, patient=False):
+    """Until it is served, or its deadline is over, or it is refused; who is patient comes back when the refusal says, if there
+    is still time then."""
+    refusals, returns = [], 0
+    while True:
+        began = now() - arrival
+        attempt = await send(job, max(0.0, deadline - began))
+        if attempt.refused:
+            refusals.append(attempt)
+        delay = attempt.retry_seconds
+        if not (attempt.refused and patient and delay is not None and now() - arrival + delay < deadline):
+            code = REFUSED if attempt.refused else attempt.code
+            first = None if attempt.first_step is None else began + attempt.first_step
+            return Outcome(job, deadline, began + attempt.seconds, code, first, refusals, returns)
+        await asyncio.sleep(delay)
+        returns += 1
+
+
+async def play(send, jobs, deadline_of, patient=lambda caller: False):
+    """Asks for each at its time; the outcomes, once all have ended."""
+    start, asked = now(), []
+    for job in jobs:
+        await asyncio.sleep(max(0.0, start + job.offset - now()))
+        asked.append(asyncio.create_task(ask(send, job, deadline_of(job), start + job.offset, patient(job.caller))))
+    return await asyncio.gather(*asked)
+
+
+class Fifo:
+    """Sends one request at a time, in the order in which they came, and drops what has no time left when its turn comes."""
+
+    def __init__(self, send):
+        self._send, self._turn = send, asyncio.Lock()
+
+    async def send(self, job, timeout):
+        arrival = now()
+        async with self._turn:  # who waits longest is next
+            waited = now() - arrival
+            if waited >= timeout:
+                return Attempt(DROPPED, waited)
+            attempt = await self._send(job, timeout - waited)
+        first = None if attempt.first_step is None else waited + attempt.first_step
+        return dataclasses.replace(attempt, seconds=waited + attempt.seconds, first_step=first)

@@ -1,0 +1,137 @@
+"""A stock gRPC client, and the processes that it asks: latentd, and diffusers behind peer_server.py."""
+
+import asyncio
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+TESTS = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(TESTS / "integration"))
+import run  # noqa: E402
+
+PACKAGES = run.install_client()
+sys.path.insert(0, str(PACKAGES))
+os.environ["no_proxy"] = "*"
+import grpc  # noqa: E402
+import server_process  # noqa: E402
+from google.protobuf import descriptor_pb2  # noqa: E402
+from sdxl import peer_process, processes  # noqa: E402
+
+from . import mixture  # noqa: E402
+from .calls import OK, Attempt  # noqa: E402
+
+METHOD = "/latent.v1.ImageGeneration/GenerateStream"
+STAGE_BASE = 3  # of latent.v1.Stage
+GUIDANCE, NO_GUIDANCE = 4.0, 1.0
+START_SECONDS = 900  # compiling included
+STOP_SECONDS = 20
+CONNECT_SECONDS = 30
+
+
+class Messages:
+    """latent.v1 as a running latentd describes it; `descriptors` is the same as a FileDescriptorSet."""
+
+    def __init__(self, address):
+        api = server_process.Api(address)
+        self.request, self.event = (api.type(f"latent.v1.{name}") for name in ("GenerateRequest", "GenerateEvent"))
+        files, found = [self.request.DESCRIPTOR.file], {}
+        while files:
+            file = files.pop()
+            found[file.name] = file
+            files += [other for other in file.dependencies if other.name not in found]
+        self.descriptors = descriptor_pb2.FileDescriptorSet()
+        for file in found.values():
+            file.CopyToProto(self.descriptors.file.add())
+        api.close()
+
+
+class Client:
+    """Asks one server, for each caller over a connection of its own. Context manager."""
+
+    def __init__(self, address, messages, callers):
+        self._messages = messages
+        self._channels = [grpc.aio.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)])
+                          for _ in range(callers)]
+        self._methods = [channel.unary_stream(METHOD, request_serializer=messages.request.SerializeToString,
+                                              response_deserializer=messages.event.FromString) for channel in self._channels]
+
+    async def __aenter__(self):
+        for channel in self._channels:
+            await asyncio.wait_for(channel.channel_ready(), CONNECT_SECONDS)
+        return self
+
+    async def __aexit__(self, *_):
+        for channel in self._channels:
+            await channel.close()
+
+    def _request(self, job):
+        return self._messages.request(prompt="a red circle on a blue background", width=job.size[0], height=job.size[1],
+                                      num_inference_steps=job.steps, guidance_scale=GUIDANCE if job.guided else NO_GUIDANCE,
+                                      seed=job.number)
+
+    async def send(self, job, timeout):
+        """Asks once; never raises what a server may answer."""
+        start, first_step, completed = time.monotonic(), None, False
+        try:
+            async for event in self._methods[job.caller](self._request(job), timeout=timeout):
+                kind = event.WhichOneof("event")
+                completed = completed or kind == "completed"
+                if first_step is None and kind == "progress" and event.progress.stage == STAGE_BASE:
+                    first_step = time.monotonic() - start
+        except grpc.aio.AioRpcError as error:
+            reason, _ = server_process.reason(error)
+            return Attempt(error.code().name, time.monotonic() - start, first_step, reason, server_process.retry_seconds(error))
+        return Attempt(OK if completed else "INCOMPLETE", time.monotonic() - start, first_step)
+
+
+class Latentd:
+    """One of the bench's options, with a cache below `folder`."""
+
+    def __init__(self, options, folder):
+        server_process.DEADLINE = START_SECONDS
+        more = [f"--rows={options.rows}"] if options.rows else []
+        self._server = server_process.Server(
+            f"--base={options.checkpoint}/base", f"--precision={options.precision}", *more, *options.latentd_flag, demo=False,
+            buckets=options.buckets, cache=folder / "cache", prepare=processes.end_with_parent)
+        try:
+            self.address = self._server.start().address
+        except BaseException:
+            self._server.kill()
+            raise
+        self.pid = self._server.process.pid
+
+    def stop(self):
+        if self._server.process.poll() is None:
+            self._server.signal(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._server.process.wait(STOP_SECONDS)
+        self._server.kill()
+
+
+class Peer:
+    """diffusers behind a queue: peer_server.py in the Python of the options."""
+
+    def __init__(self, options, folder, messages):
+        descriptors = folder / "latent.v1.descriptors"
+        descriptors.write_bytes(messages.descriptors.SerializeToString())
+        self._log = folder / "peer.log"
+        command = [options.peer_python, "-B", pathlib.Path(__file__).with_name("peer_server.py"), f"--checkpoint={options.checkpoint}/base",
+                   f"--descriptors={descriptors}", f"--packages={PACKAGES}", f"--precision={options.precision}",
+                   f"--device={'cuda' if options.backend == 'cuda' else 'cpu'}"]
+        with open(self._log, "w") as log:
+            self._process = processes.spawn(command, stdout=subprocess.PIPE, stderr=log,
+                                            env=peer_process.environment(options.peer_path, folder))
+        self.pid, self.address = self._process.pid, self._process.stdout.readline().strip()
+        if not self.address:
+            self.stop()
+            said = "\n".join(self._log.read_text().splitlines()[-5:])
+            raise processes.Failure(f"the peer ended before it served; the end of what it said:\n{said}")
+
+    def stop(self):
+        self._process.kill()
+        self._process.wait()
+        self._process.stdout.close()
