@@ -195,14 +195,14 @@ def budget_of_four(folder):
 def balancings(folder):
     """What is compared: its name, and the balancer's configuration."""
     text = cluster.CONFIGURATION.read_text()
-    rule = "  balance hdr(x-latent-bucket)\n  hash-type consistent djb2\n"
-    if rule not in text:
+    unbound = "  balance hdr(x-latent-bucket)\n  hash-type consistent djb2\n"
+    bounded = unbound + '  hash-balance-factor "${LATENTD_BALANCE_FACTOR-150}"\n'
+    if bounded not in text:
         sys.exit(f"cluster: {cluster.CONFIGURATION} does not balance as it did")
-    rules = {"by bucket": rule, "by bucket, at most 1.5 times its share": rule + "  hash-balance-factor 150\n",
-             "round robin": "  balance roundrobin\n"}
+    rules = {"by bucket": unbound, "by bucket, at most 1.5 times its share": bounded, "round robin": "  balance roundrobin\n"}
     for number, (name, wanted) in enumerate(rules.items()):
         path = folder / f"haproxy-{number}.cfg"
-        path.write_text(text.replace(rule, wanted))
+        path.write_text(text.replace(bounded, wanted))
         yield name, path
 
 

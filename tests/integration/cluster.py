@@ -28,15 +28,16 @@ def free_addresses(count):
 
 
 class Balancer:
-    """HAProxy in front of the addresses; `configuration` is a file like deploy/haproxy/haproxy.cfg, `tls` its variables."""
+    """HAProxy in front of the addresses; `configuration` is a file like deploy/haproxy/haproxy.cfg, `variables` what else it
+    reads."""
 
-    def __init__(self, replicas, log, configuration=CONFIGURATION, tls=None):
+    def __init__(self, replicas, log, configuration=CONFIGURATION, variables=None):
         self.address, self._stats = free_addresses(2)
         environment = {f"LATENTD_{name.upper()}": address for name, address in zip(NAMES, replicas)}
         self._log = open(log, "w")
         self.process = subprocess.Popen(
             ["haproxy", "-db", "-f", configuration], stdout=self._log, stderr=self._log,
-            env={**os.environ, **environment, **(tls or {}), "LATENTD_LISTEN": self.address, "LATENTD_STATS": self._stats})
+            env={**os.environ, **environment, **(variables or {}), "LATENTD_LISTEN": self.address, "LATENTD_STATS": self._stats})
 
     def page(self, path):
         with urllib.request.urlopen(f"http://{self._stats}{path}", timeout=DEADLINE) as response:

@@ -197,11 +197,11 @@ class Api:
             response_deserializer=self.type("latent.v1.GenerateResponse").FromString)
         return method.future(request, timeout=timeout)
 
-    def stream(self, request, timeout=DEADLINE):
+    def stream(self, request, timeout=DEADLINE, metadata=None):
         method = self.channel.unary_stream(
             self.SERVICE + "GenerateStream", request_serializer=_serialize,
             response_deserializer=self.type("latent.v1.GenerateEvent").FromString)
-        return method(request, timeout=timeout)
+        return method(request, timeout=timeout, metadata=metadata)
 
     def capabilities(self):
         method = self.channel.unary_unary(

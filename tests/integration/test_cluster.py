@@ -8,7 +8,8 @@ import threading
 import unittest
 
 import server_process
-from cluster import NAMES, Cluster
+from cluster import NAMES, Balancer, Cluster
+from metrics import scrape
 from server_process import Api
 
 BUCKETS = ("64x64", "96x64", "64x96", "96x96")
@@ -69,7 +70,8 @@ class ClusterTest(unittest.TestCase):
     def setUpClass(cls):
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
-        cls.cluster = Cluster(pathlib.Path(folder.name), "--threads=1", buckets=",".join(BUCKETS))
+        cls.folder = pathlib.Path(folder.name)
+        cls.cluster = Cluster(cls.folder, "--threads=1", buckets=",".join(BUCKETS))
         cls.addClassCleanup(cls.cluster.close)
         cls.balancer = cls.cluster.balancer
         cls.expected = {}
@@ -113,6 +115,33 @@ class ClusterTest(unittest.TestCase):
         before = self.counts("96x64")
         self.draw("72x64", 4, "--bucket-policy=snap")
         self.assertEqual(self.cluster.home("96x64", before)[homes["96x64"]], 4)
+
+    def drawing(self, balancer, bucket, count):
+        """How many replicas draw when so many ask for the bucket at the same time."""
+        width, height = map(int, bucket.split("x"))
+        api = Api(balancer.address)
+        self.addCleanup(api.close)
+        running = [api.stream(api.request(width=width, height=height, num_inference_steps=150, num_images_per_prompt=16),
+                              metadata=[("x-latent-bucket", bucket)]) for _ in range(count)]
+        for each in running:
+            next(each)
+        busy = sum(scrape(replica).sum("latentd_requests_in_flight") > 0 for replica in self.cluster.replicas.values())
+        for each in running:
+            each.cancel()
+        server_process.wait_until(
+            lambda: all(scrape(replica).sum("latentd_requests_in_flight") == 0
+                        for replica in self.cluster.replicas.values()), "cancelled requests end")
+        return busy
+
+    def test_a_bucket_that_everybody_wants_is_drawn_by_more_than_one(self):
+        self.assertGreater(self.drawing(self.balancer, "64x64", 3), 1)
+
+    def test_without_a_bound_it_stays_with_its_replica(self):
+        unbound = Balancer(self.cluster.addresses.values(), self.folder / "unbound.log",
+                           variables={"LATENTD_BALANCE_FACTOR": "0"})
+        self.addCleanup(unbound.close)
+        unbound.wait_until_up(*NAMES)
+        self.assertEqual(self.drawing(unbound, "64x64", 3), 1)
 
     def test_operators_calls_do_not_pass(self):
         done = subprocess.run([server_process.options.latent, "graphs", "list", f"--server={self.balancer.address}"],

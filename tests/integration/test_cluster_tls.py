@@ -92,7 +92,7 @@ class TlsClusterTest(unittest.TestCase):
         self.assertEqual(code, 0, error)
 
     def balancer(self, tls):
-        another = Balancer(self.cluster.addresses.values(), self.folder / "another.log", tls=tls)
+        another = Balancer(self.cluster.addresses.values(), self.folder / "another.log", variables=tls)
         self.addCleanup(another.close)
         return another
 
