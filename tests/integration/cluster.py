@@ -50,7 +50,7 @@ class Balancer:
         except OSError:
             return None
         return {row["svname"] for row in rows if row["pxname"] == "replicas" and row["status"].startswith("UP")
-                and row["svname"] in NAMES}
+                and row["svname"] != "BACKEND"}
 
     def wait_until_up(self, *names):
         """Until these and no others get calls; the seconds that it took."""

@@ -16,21 +16,14 @@ import kubernetes_validate
 import yaml
 
 import server_process
+from manifests import (KUBERNETES, PROJECT, Overlay, amount, assert_confined, container, matches, pod, pod_labels, ports,
+                       render)
 from server_process import Api, Server
 
-PROJECT = pathlib.Path(__file__).resolve().parents[2]
-KUBERNETES = PROJECT / "deploy" / "kubernetes"
-OVERLAYS = ("demo", "model-volume", "shared-cache", "gpu")
+OVERLAYS = ("demo", "model-volume", "shared-cache", "gpu", "balanced")
 VERSIONS = ("1.27", "1.37")  # the oldest with probes over gRPC, and the newest that there are schemas of
 YOURS = {"latentd-models"}  # claims that whoever applies an overlay brings
 END_AFTER_DRAINING = 15  # seconds; kEndAfterDraining in server/serve.cc
-UNITS = {"s": 1, "m": 60, "h": 3600, "": 1, "Mi": 2**20, "Gi": 2**30, "MiB": 2**20, "GiB": 2**30}
-
-
-def amount(text):
-    """"90s", "512Mi", "8GiB" or "2" as a number."""
-    number, unit = re.fullmatch(r"(\d+)([A-Za-z]*)", str(text)).groups()
-    return int(number) * UNITS[unit]
 
 
 def kubectls():
@@ -39,63 +32,11 @@ def kubectls():
     return list(dict.fromkeys(filter(None, found)))
 
 
-def render(overlay, kubectl="kubectl"):
-    done = subprocess.run([kubectl, "kustomize", KUBERNETES / "overlays" / overlay], capture_output=True, text=True,
-                          check=False, timeout=server_process.DEADLINE)
-    if done.returncode != 0:
-        raise AssertionError(f"{kubectl} kustomize {overlay}: {done.stderr}")
-    return list(yaml.safe_load_all(done.stdout))
-
-
 def in_order(value):
     """The same without what says nothing: the order of lists, and metadata that is empty."""
     if isinstance(value, dict):
         return {key: in_order(each) for key, each in value.items() if each != {} or key not in ("annotations", "labels")}
     return sorted(map(in_order, value), key=str) if isinstance(value, list) else value
-
-
-class Overlay:
-    def __init__(self, name, objects):
-        self.name = name
-        self.objects = objects
-
-    def all(self, kind):
-        return [each for each in self.objects if each["kind"] == kind]
-
-    def one(self, kind, name="latentd"):
-        found, = [each for each in self.all(kind) if re.sub("-[a-z0-9]{10}$", "", each["metadata"]["name"]) == name]
-        return found
-
-    def workloads(self):
-        """Whatever has pods."""
-        return self.all("Deployment") + self.all("Job")
-
-    def server(self):
-        return pod(self.one("Deployment"))
-
-    def config_text(self):
-        return self.one("ConfigMap")["data"]["latentd.conf"]
-
-
-def pod(workload):
-    return workload["spec"]["template"]["spec"]
-
-
-def pod_labels(workload):
-    return workload["spec"]["template"]["metadata"]["labels"]
-
-
-def container(workload):
-    only, = pod(workload)["containers"]
-    return only
-
-
-def ports(workload):
-    return {port["name"]: port["containerPort"] for port in container(workload).get("ports", [])}
-
-
-def matches(selector, labels):
-    return bool(selector) and selector.items() <= labels.items()
 
 
 def effective_config(overlay, workload):
@@ -152,7 +93,7 @@ class SchemaTest(OverlaysTestCase):
     def test_old_and_new_kubectl_render_the_same(self):
         def plain(objects):
             # Versions of kustomize compute the suffix of generated names differently.
-            text = re.sub(r"(name: latentd)-[a-z0-9]{10}\b", r"\1", yaml.safe_dump_all(objects))
+            text = re.sub(r"(name: latentd(?:-balancer)?)-[a-z0-9]{10}\b", r"\1", yaml.safe_dump_all(objects))
             return in_order(list(yaml.safe_load_all(text)))
 
         for kubectl in kubectls():
@@ -299,23 +240,9 @@ class ConfigurationTest(OverlaysTestCase):
 
 
 class SecurityTest(OverlaysTestCase):
-    """What the restricted Pod Security Standard asks for, and a root file system that cannot be written."""
-
     @for_each_workload
     def test_every_pod_is_confined(self, _, workload):
-        spec = pod(workload)
-        context = spec["securityContext"]
-        self.assertEqual((context["runAsNonRoot"], context["runAsUser"], context["seccompProfile"]),
-                         (True, 65532, {"type": "RuntimeDefault"}))
-        for each in spec.get("initContainers", []) + spec["containers"]:
-            own = each["securityContext"]
-            self.assertEqual((own["allowPrivilegeEscalation"], own["privileged"], own["readOnlyRootFilesystem"],
-                              own["capabilities"]), (False, False, True, {"drop": ["ALL"]}))
-            self.assertFalse([port for port in each.get("ports", []) if "hostPort" in port])
-        for forbidden in ("hostNetwork", "hostPID", "hostIPC"):
-            self.assertNotIn(forbidden, spec)
-        for volume in spec["volumes"]:
-            self.assertEqual(len(volume.keys() & {"configMap", "emptyDir", "persistentVolumeClaim"}), 1, volume)
+        assert_confined(self, workload)
 
 
 class SharedCacheTest(OverlaysTestCase):
