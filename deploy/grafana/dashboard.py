@@ -8,6 +8,7 @@ chosen at the top.
 import json
 
 SELECTED = 'job=~"$job", instance=~"$instance"'
+IN_JOB = 'job=~"$job"'
 IN_BUCKET = SELECTED + ', bucket=~"$bucket"'
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 STATES = {"loading": "blue", "warming": "light-blue", "ready": "green", "degraded": "orange", "draining": "purple",
@@ -93,6 +94,22 @@ def state_number():
                        for number, state in enumerate(STATES, 1))
 
 
+def worst(slo, window):
+    """The share of a window's requests that broke a promise, of the job that broke it most."""
+    return f"max(job:latentd_request_{slo}:ratio_rate{window}{{{IN_JOB}}})"
+
+
+def left(slo):
+    """Of what may be broken in three days."""
+    return f"1 - {worst(slo, '3d')} / scalar(slo:latentd_request_{slo}:budget)"
+
+
+def pace(slo):
+    """How fast it is spent, 1: as fast as it may be. (legend, expression) of each window that alerts look at first."""
+    return [(f"{window} {{{{job}}}}", f"job:latentd_request_{slo}:ratio_rate{window}{{{IN_JOB}}} / scalar(slo:latentd_request_{slo}:budget)")
+            for window in ("1h", "6h", "1d", "3d")]
+
+
 ROWS = [
     ("Is it serving?", [
         stat("Replicas that serve", "READY or DEGRADED. Red: nobody draws.",
@@ -130,6 +147,20 @@ ROWS = [
               ("{{alertname}} {{instance}}", 'sum by (alertname, instance) (ALERTS{alertname=~"Latentd.+", '
                'alertstate="firing"}) or vector(0)'), bars=True, stack=True),
     ]),
+    ("Is kept what was promised?", [
+        stat("Failed", "Of the requests of an hour that were accepted and not taken back.", worst("errors", "1h"), "percentunit",
+             width=6, thresholds=thresholds("green", (0.01, "orange"), (0.144, "red"))),
+        stat("Budget left, failures", "Of what may fail in three days.", left("errors"), "percentunit", width=6,
+             thresholds=thresholds("red", (0, "orange"), (0.5, "green"))),
+        stat("Late", "Of the requests of an hour that were accepted: not done within 30 s.", worst("slow", "1h"), "percentunit",
+             width=6, thresholds=thresholds("green", (0.05, "orange"), (0.72, "red"))),
+        stat("Budget left, late ones", "Of what may be late in three days.", left("slow"), "percentunit", width=6,
+             thresholds=thresholds("red", (0, "orange"), (0.5, "green"))),
+        graph("Pace of failures", "1: as many as may fail. Above 14.4 for an hour, or 6 for six, somebody is called.",
+              *pace("errors"), limit=14.4),
+        graph("Pace of late requests", "1: as many as may be late. Above 14.4 for an hour, or 6 for six, somebody is called.",
+              *pace("slow"), limit=14.4),
+    ]),
     ("How fast?", [
         graph("Pictures a second", "Finished, by replica.",
               ("{{instance}}", f"instance:latentd_images_generated:rate5m{{{SELECTED}}}"), unit="ops", stack=True),
@@ -154,6 +185,11 @@ ROWS = [
               *percentiles("latentd_request_queue_duration_seconds"), unit="s"),
         graph("What the time goes to", "Seconds of work a second, by stage: at 1 for each replica, it is busy all the time.",
               ("{{stage}}", rate("latentd_stage_duration_seconds_sum", "stage")), unit="s", stack=True),
+        graph("Rows an evaluation", "Of pictures, on average: more is more pictures that share their steps.",
+              ("{{stage}} {{instance}}", f"instance_stage:latentd_step_rows:mean5m{{{SELECTED}}}")),
+        graph("Rows for nobody", "Of those computed: what it has graphs for does not fit what runs together.",
+              ("{{stage}} {{instance}}", f"instance_stage:latentd_step_padding:ratio5m{{{SELECTED}}}"), unit="percentunit",
+              limit=0.3),
         graph("Graphs being compiled", "Now.",
               ("{{instance}}", f"latentd_graph_compiles_in_progress{{{SELECTED}}}")),
         graph("CPUs in use", "By the whole process.",
