@@ -58,17 +58,47 @@ class RulesTest(unittest.TestCase):
         self.assertEqual(set(rules("recording.yml")) - asked, set())
 
 
-class PodMonitorTest(unittest.TestCase):
+class OperatorTest(unittest.TestCase):
+    """What deploy/kubernetes/monitoring tells the Prometheus Operator."""
+
+    folder = PROJECT / "deploy" / "kubernetes" / "monitoring"
+
+    @classmethod
+    def setUpClass(cls):
+        import yaml
+
+        rendered = subprocess.run(["kubectl", "kustomize", cls.folder], capture_output=True, text=True, check=True).stdout
+        cls.objects = {made["kind"]: made for made in yaml.safe_load_all(rendered)}
+        cls.sources = [yaml.safe_load((PROMETHEUS / name).read_text()) for name in ("recording.yml", "alerts.yml")]
+
+    def test_the_file_of_rules_is_what_its_source_prints(self):
+        printed = subprocess.run([self.folder / "prometheus_rule.py"], capture_output=True, text=True, check=True).stdout
+        self.assertEqual(printed, (self.folder / "prometheus-rule.yaml").read_text(),
+                         "run deploy/kubernetes/monitoring/prometheus_rule.py > deploy/kubernetes/monitoring/prometheus-rule.yaml")
+
+    def test_it_gets_all_rules_as_prometheus_does(self):
+        self.assertEqual(set(self.objects), {"PodMonitor", "PrometheusRule"})
+        self.assertEqual(self.objects["PrometheusRule"]["spec"],
+                         {"groups": [group for source in self.sources for group in source["groups"]]})
+
+    def test_it_knows_every_field(self):
+        """The fields of its version 1; it refuses others."""
+        for group in self.objects["PrometheusRule"]["spec"]["groups"]:
+            self.assertLessEqual(group.keys(), {"name", "interval", "limit", "rules"})
+            for rule in group["rules"]:
+                self.assertLessEqual(rule.keys(), {"alert", "record", "expr", "for", "labels", "annotations"})
+
     def test_it_finds_the_pods(self):
-        monitor = (PROMETHEUS / "pod-monitor.yml").read_text()
-        deployment = (PROJECT / "deploy" / "kubernetes" / "base" / "deployment.yaml").read_text()
-        pod = deployment[deployment.index("  template:"):]
-        wanted = re.search(r"matchLabels:\n((?: +app\S+ \S+\n)+)", monitor)[1].split("\n")[:-1]
+        import yaml
+
+        spec = self.objects["PodMonitor"]["spec"]
+        deployment = yaml.safe_load((PROJECT / "deploy" / "kubernetes" / "base" / "deployment.yaml").read_text())
+        pod = deployment["spec"]["template"]
+        wanted = spec["selector"]["matchLabels"]
         self.assertEqual(len(wanted), 2)
-        for label in wanted:
-            self.assertIn(label.strip(), pod)
-        port = re.search(r"^ +- port: (\w+)$", monitor, re.MULTILINE)[1]
-        self.assertRegex(pod, rf"- name: {port}\n +containerPort: \d+\n")
+        self.assertLessEqual(wanted.items(), pod["metadata"]["labels"].items())
+        endpoint, = spec["podMetricsEndpoints"]
+        self.assertIn(endpoint["port"], {port["name"] for container in pod["spec"]["containers"] for port in container["ports"]})
 
 
 class RunbookTest(unittest.TestCase):
@@ -77,18 +107,6 @@ class RunbookTest(unittest.TestCase):
     def anchors(self):
         sections = re.findall(r"^#+ (.+)$", self.page, re.MULTILINE)
         return {re.sub(r"[^\w -]", "", section).lower().replace(" ", "-") for section in sections}
-
-    def test_the_operator_gets_the_rules(self):
-        import yaml
-
-        loop = re.search(r"^    for rules in .*?^    done$", self.page, re.DOTALL | re.MULTILINE)[0]
-        printed = subprocess.run(["bash", "-c", loop.replace("kubectl apply --filename=-", "cat; echo ---")], cwd=PROJECT,
-                                 capture_output=True, text=True, check=True).stdout
-        objects = [made for made in yaml.safe_load_all(printed) if made]
-        self.assertEqual({made["kind"] for made in objects}, {"PrometheusRule"})
-        names = {rule.get("alert", rule.get("record")) for made in objects for group in made["spec"]["groups"]
-                 for rule in group["rules"]}
-        self.assertEqual(names, {*rules("recording.yml"), *rules("alerts.yml")})
 
     def test_every_alert_has_a_severity_and_a_section_of_its_own(self):
         for name, text in rules("alerts.yml").items():
