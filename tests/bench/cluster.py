@@ -195,14 +195,15 @@ def budget_of_four(folder):
 def balancings(folder):
     """What is compared: its name, and the balancer's configuration."""
     text = cluster.CONFIGURATION.read_text()
-    unbound = "  balance hdr(x-latent-bucket)\n  hash-type consistent djb2\n"
-    bounded = unbound + '  hash-balance-factor "${LATENTD_BALANCE_FACTOR-150}"\n'
-    if bounded not in text:
+    by_bucket, bound = "  balance hdr(x-latent-bucket)\n", '  hash-balance-factor "${LATENTD_BALANCE_FACTOR-150}"\n'
+    if by_bucket not in text or bound not in text:
         sys.exit(f"cluster: {cluster.CONFIGURATION} does not balance as it did")
-    rules = {"by bucket": unbound, "by bucket, at most 1.5 times its share": bounded, "round robin": "  balance roundrobin\n"}
-    for number, (name, wanted) in enumerate(rules.items()):
+    unbound = text.replace(bound, "")
+    texts = {"by bucket": unbound, "by bucket, at most 1.5 times its share": text,
+             "round robin": unbound.replace(by_bucket, "  balance roundrobin\n")}
+    for number, (name, wanted) in enumerate(texts.items()):
         path = folder / f"haproxy-{number}.cfg"
-        path.write_text(text.replace(bounded, wanted))
+        path.write_text(wanted)
         yield name, path
 
 
