@@ -102,7 +102,7 @@ absl::StatusOr<ArtifactSlot::Answer> ArtifactSlot::FindOrCompile(const Purpose& 
   if (ArtifactPointer found = FindOnDisk(Lookup::kCounts)) {
     return Answer{found, ArtifactSource::kDisk};
   }
-  RETURN_IF_ERROR(CheckMayCompile(purpose.mode));
+  RETURN_IF_ERROR(CheckMayCompile(purpose));
   ASSIGN_OR_RETURN(CompileLock lock, LockForCompiling());
   // Another process may have compiled it since.
   if (lock != nullptr && services_.files.Contains(graph_.key)) {
@@ -147,10 +147,10 @@ absl::StatusOr<ArtifactPointer> ArtifactSlot::GetToPredict() {
   return found;
 }
 
-absl::Status ArtifactSlot::CheckMayCompile(GetMode mode) const {
+absl::Status ArtifactSlot::CheckMayCompile(const Purpose& purpose) const {
   absl::Status cold = Cold();
-  if (mode == GetMode::kLoad) return cold;
-  if (!services_.compiling_forbidden) return absl::OkStatus();
+  if (purpose.mode == GetMode::kLoad) return cold;
+  if (!services_.compiling_forbidden || purpose.reason == Reason::kStartup) return absl::OkStatus();
   return WithReason(
       absl::FailedPreconditionError(absl::StrCat(
           cold.message(),

@@ -125,7 +125,7 @@ class ArtifactSlot : public std::enable_shared_from_this<ArtifactSlot> {
   void NoteFile(bool on_disk) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   absl::StatusOr<Answer> FindOrCompile(const Purpose& purpose) ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status CheckMayCompile(GetMode mode) const ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status CheckMayCompile(const Purpose& purpose) const ABSL_LOCKS_EXCLUDED(mutex_);
   ArtifactPointer FindOnDisk(Lookup lookup) ABSL_LOCKS_EXCLUDED(file_, mutex_);
   absl::StatusOr<ArtifactPointer> ReadFile() ABSL_LOCKS_EXCLUDED(file_, mutex_);
   // Among processes; null: compile without. CANCELLED: do not compile.

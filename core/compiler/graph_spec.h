@@ -42,7 +42,7 @@ enum class GetMode : uint8_t {
   kRetry,    // compile even if that failed before
 };
 
-// Why, for metrics.
+// Why, for metrics, and for strict mode, in which only a start compiles.
 enum class Reason : uint8_t { kStartup, kWarm, kColdRequest, kRetry };
 
 struct Purpose {
@@ -51,6 +51,9 @@ struct Purpose {
   // What MarkWanted returned: executables that nobody has used since then may be evicted if this
   // one does not fit beside them. 0: none may.
   uint64_t evict_unused_since = 0;
+  // Refused with RESOURCE_EXHAUSTED where something would have to leave memory for it
+  // (StoreOptions::memory_budget).
+  bool displaces_nothing = false;
 };
 
 }  // namespace latentd::compiler

@@ -68,7 +68,8 @@ class GraphStore {
 
   const graph::Target& target() const { return backend_.target(); }
 
-  // From now on nothing is compiled (strict mode): Get for kCompile behaves as kLoad does.
+  // From now on nothing is compiled (strict mode): Get for kCompile behaves as kLoad does. But for
+  // Reason::kStartup: what the configuration wants and nobody waits for may come later.
   void ForbidCompiling() { services_.compiling_forbidden = true; }
 
   // What the graph would hold, without loading it: what its artifact says. It is compiled if it has

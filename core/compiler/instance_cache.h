@@ -157,6 +157,10 @@ class InstanceCache {
   absl::Status MakeRoom(const DeclaredGraph& graph, Instance& instance, const Artifact& artifact,
                         const Purpose& purpose) ABSL_EXCLUSIVE_LOCKS_REQUIRED(loading_)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // RESOURCE_EXHAUSTED: with so much more the budget would be passed.
+  absl::Status CheckBudget(const GraphLabel& label, size_t executable_bytes) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  size_t BytesHeld() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);  // of the budget
   Eviction EvictionOfAll(uint64_t unused_since) const ABSL_LOCKS_EXCLUDED(mutex_);
   // False: there is none.
   bool EvictOldest(const GraphLabel& for_whom, uint64_t unused_since) ABSL_LOCKS_EXCLUDED(mutex_);

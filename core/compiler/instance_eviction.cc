@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
+#include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/compiler/instance_cache.h"
 
@@ -70,10 +71,12 @@ absl::Status InstanceCache::CheckRoom(const DeclaredGraph& graph,
 absl::Status InstanceCache::MakeRoom(const DeclaredGraph& graph, Instance& instance,
                                      const Artifact& artifact, const Purpose& purpose) {
   const auto& before_load = services_.options.before_load;
-  if (!before_load) return absl::OkStatus();
+  if (!before_load && !purpose.displaces_nothing) return absl::OkStatus();
   ASSIGN_OR_RETURN(const backends::MemoryNeeds needs,
                    backends::NeedsOf(*artifact.graph, artifact.plan, *graph.weights));
   const GraphLabel& label = graph.definition().label;
+  if (purpose.displaces_nothing) RETURN_IF_ERROR(CheckBudget(label, needs.executable_bytes));
+  if (!before_load) return absl::OkStatus();
   absl::Status fits = before_load(label, needs, {});
   if (fits.ok()) return fits;
   {
@@ -87,6 +90,24 @@ absl::Status InstanceCache::MakeRoom(const DeclaredGraph& graph, Instance& insta
     fits = before_load(label, needs, {});
   }
   return fits;
+}
+
+size_t InstanceCache::BytesHeld() const {
+  size_t bytes = 0;
+  for (const auto& graph : graphs_) {
+    bytes += graph->executable_bytes() + graph->artifact->status().memory_bytes;
+  }
+  return bytes;
+}
+
+absl::Status InstanceCache::CheckBudget(const GraphLabel& label, size_t executable_bytes) const {
+  const size_t budget = services_.options.memory_budget;
+  absl::MutexLock lock(&mutex_);
+  const size_t held = BytesHeld();
+  if (held + executable_bytes <= budget) return absl::OkStatus();
+  return OutOfMemoryError(absl::StrCat(label.ToText(), " needs ", executable_bytes,
+                                       " bytes more of memory for graphs (--graph-memory); ", held,
+                                       " of ", budget, " are held"));
 }
 
 Eviction InstanceCache::EvictionOfAll(uint64_t unused_since) const {
@@ -144,18 +165,11 @@ bool InstanceCache::EvictOldest(const GraphLabel& for_whom, uint64_t unused_sinc
 }
 
 void InstanceCache::Trim(Leaving& leaving, bool planned_only) {
-  const auto held = [](const std::vector<std::shared_ptr<KnownGraph>>& graphs) {
-    size_t bytes = 0;
-    for (const auto& graph : graphs) {
-      bytes += graph->executable_bytes() + graph->artifact->status().memory_bytes;
-    }
-    return bytes;
-  };
   const auto may_leave = [planned_only, newest = ticks_](const KnownGraph& graph) {
     if (planned_only && graph.artifact->status().state != ArtifactState::kPlanned) return false;
     return graph.HoldsMemory() && graph.tick != newest && graph.IsIdle();
   };
-  while (held(graphs_) > services_.options.memory_budget) {
+  while (BytesHeld() > services_.options.memory_budget) {
     KnownGraph* const oldest = UnloadOldest(may_leave, leaving);
     if (oldest == nullptr) break;
     leaving.push_back(oldest->artifact->TakeOut());

@@ -68,6 +68,19 @@ TEST_F(GraphStoreMemoryTest, WhatAPredictionCompiledIsNotToBeHadInStrictMode) {
   EXPECT_THAT(process->Get(graph), HasReason("COMPILE_FORBIDDEN"));
 }
 
+TEST_F(GraphStoreMemoryTest, WhatIsToDisplaceNothingIsRefusedWhereTheBudgetIsFull) {
+  Process process(backend, clock, "", {.memory_budget = BytesOfOne()});
+  const GraphHandle first = process->Declare(Wanted(SiluGraph(1)));
+  const GraphHandle second = process->Declare(Wanted(SiluGraph(2)));
+  ASSERT_OK(process->Get(first, {.displaces_nothing = true}));
+  EXPECT_THAT(process->Get(second, {.displaces_nothing = true}),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("--graph-memory")));
+  EXPECT_TRUE(IsReady(process, first));
+  EXPECT_EQ(process->Find(GraphStore::IdOf(second))->state, GraphState::kFailed);
+  ASSERT_OK(process->Get(second));
+  EXPECT_FALSE(IsReady(process, first));
+}
+
 TEST_F(GraphStoreMemoryTest, WhatPredictionsCompiledIsBoundedAndGoesWithTheGraph) {
   Process process(backend, clock, "", {.memory_budget = 2 * BytesOfOne()});
   std::vector<GraphHandle> graphs;

@@ -127,6 +127,9 @@ TEST_F(GraphStoreTest, NothingCompilesOnceItIsForbidden) {
   EXPECT_THAT(process->Get(other, kAgain), HasReason("COMPILE_FORBIDDEN"));
   EXPECT_EQ(backend.plans, 1);
   EXPECT_EQ(process->Find(GraphStore::IdOf(other))->state, GraphState::kCold);
+  // What is left of a start.
+  EXPECT_OK(process->Get(other, {GetMode::kCompile, Reason::kStartup}));
+  EXPECT_EQ(backend.plans, 2);
 }
 
 TEST_F(GraphStoreTest, AFailureIsRememberedUntilARetry) {
