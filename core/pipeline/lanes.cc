@@ -21,20 +21,23 @@ absl::StatusOr<std::shared_ptr<StepLane>> MakeLane(const Picture& picture) {
 
 }  // namespace
 
-std::shared_ptr<StepLane> Lanes::Find(const Lane& lane) {
+Lanes::Made Lanes::Find(const Lane& lane) {
   absl::MutexLock lock(&mutex_);
   const auto found = lanes_.find(lane);
-  return found == lanes_.end() ? nullptr : found->second.lock();
+  if (found == lanes_.end()) return {};
+  return {found->second.lane.lock(), found->second.for_rows};
 }
 
 absl::StatusOr<std::shared_ptr<StepLane>> Lanes::For(const Picture& picture) {
-  std::shared_ptr<StepLane> lane = Find(picture.lane());
-  const bool is_small = lane != nullptr && lane->rows() < picture.most_rows();
-  if (lane == nullptr || (is_small && lane->rows_taken() == 0)) {
+  auto [lane, for_rows] = Find(picture.lane());
+  if (lane == nullptr || (lane->rows() < picture.most_rows() && lane->rows_taken() == 0)) {
     ASSIGN_OR_RETURN(lane, MakeLane(picture));
     absl::MutexLock lock(&mutex_);
-    absl::erase_if(lanes_, [](const auto& entry) { return entry.second.expired(); });
-    lanes_[picture.lane()] = lane;
+    absl::erase_if(lanes_, [](const auto& entry) { return entry.second.lane.expired(); });
+    lanes_[picture.lane()] = {lane, picture.most_rows()};
+  } else if (for_rows < picture.most_rows()) {
+    // It would never be empty as long as pictures join it.
+    return nullptr;
   }
   lane->Add(picture.stage().steps);
   return lane;
@@ -43,8 +46,8 @@ absl::StatusOr<std::shared_ptr<StepLane>> Lanes::For(const Picture& picture) {
 int64_t Lanes::bytes() const {
   int64_t bytes = 0;
   absl::MutexLock lock(&mutex_);
-  for (const auto& [key, weak] : lanes_) {
-    const std::shared_ptr<StepLane> lane = weak.lock();
+  for (const auto& [key, entry] : lanes_) {
+    const std::shared_ptr<StepLane> lane = entry.lane.lock();
     if (lane != nullptr && lane->rows_taken() > 0) bytes += lane->bytes();
   }
   return bytes;

@@ -19,17 +19,26 @@ namespace latentd::pipeline {
 class Lanes {
  public:
   // The one that the picture's next step runs in, with the executables that the picture brings.
-  // Errors as Device::Allocate's.
+  // Null: pictures are in one that was made when there were executables of fewer rows only; when
+  // they are through their steps, a larger one takes its place. Errors as Device::Allocate's.
   absl::StatusOr<std::shared_ptr<StepLane>> For(const Picture& picture) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Of those that pictures are in.
   int64_t bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  std::shared_ptr<StepLane> Find(const Lane& lane) ABSL_LOCKS_EXCLUDED(mutex_);
+  struct Made {
+    std::shared_ptr<StepLane> lane;  // null: there is none
+    int for_rows = 0;                // it has fewer where there was no memory for them
+  };
+  struct Entry {
+    std::weak_ptr<StepLane> lane;
+    int for_rows = 0;
+  };
+  Made Find(const Lane& lane) ABSL_LOCKS_EXCLUDED(mutex_);
 
   mutable absl::Mutex mutex_;
-  absl::flat_hash_map<Lane, std::weak_ptr<StepLane>> lanes_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<Lane, Entry> lanes_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace latentd::pipeline

@@ -31,6 +31,7 @@ LaneRows RowsOf(const Picture& picture) {
 // Its rows of the lane, if it has none yet and there are some.
 absl::Status JoinLane(Picture& picture, Lanes& lanes, device::Stream& stream) {
   ASSIGN_OR_RETURN(const std::shared_ptr<StepLane> lane, lanes.For(picture));
+  if (lane == nullptr) return absl::OkStatus();
   ASSIGN_OR_RETURN(std::optional<LanePlace> place, lane->Join(RowsOf(picture), stream));
   if (place) picture.place.emplace(*std::move(place));
   return absl::OkStatus();

@@ -135,8 +135,9 @@ struct LoopModel {
   }
 
   // The graphs of all row counts, so that pictures of that size find them.
-  void MakeReady(pipeline::Size size) {
-    for (int rows : row_counts) {
+  void MakeReady(pipeline::Size size) { MakeReady(size, row_counts); }
+  void MakeReady(pipeline::Size size, const std::vector<int>& counts) {
+    for (int rows : counts) {
       const auto needed = pipeline->GraphsOf(size, rows).value();
       for (const pipeline::GraphHandle& graph : needed) {
         EXPECT_OK(graphs.Get(graph));

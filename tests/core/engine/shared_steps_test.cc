@@ -52,12 +52,16 @@ class SharedStepsTest : public ::testing::Test {
   }
 
   std::shared_ptr<Job> Admit(const std::shared_ptr<EventSink>& sink, const Asked& asked) {
+    return Admit(*model_, sink, asked);
+  }
+  std::shared_ptr<Job> Admit(const LoopModel& model, const std::shared_ptr<EventSink>& sink,
+                             const Asked& asked) {
     GenerateSpec spec = SmallSpec(asked.steps);
     spec.picture.guidance_scale = asked.guidance_scale;
     spec.picture.num_images_per_prompt = asked.pictures;
     spec.picture.scheduler.name = asked.scheduler;
     spec.picture.seed = asked.seed;
-    auto job = model_->MakeJob(*loop_, sink, std::move(spec), clock_);
+    auto job = model.MakeJob(*loop_, sink, std::move(spec), clock_);
     EXPECT_OK(loop_->Admit(job, 0));
     return job;
   }
@@ -140,6 +144,31 @@ TEST_F(SharedStepsTest, ACancelledRequestLeavesTheOthersAsTheyAre) {
   Admit(staying, asked);
   EXPECT_EQ(FilesOf(*staying), alone);
   EXPECT_EQ(Only<Failed>(leaving->WaitForEnd()).size(), 1u);
+}
+
+// Pictures that come without a pause would keep a small lane for ever.
+TEST_F(SharedStepsTest, ALaneTakesMoreRowsOnceTheirGraphIsThereAndItsPicturesAreThrough) {
+  const Asked first{.steps = 8}, next{.steps = 20, .seed = 9};
+  const std::vector<std::string> alone = Draw(next);
+  LoopModel model(*device_, {1, 2, 4});
+  model.MakeReady({64, 64}, {1, 2});
+  std::vector<std::shared_ptr<RecordingSink>> waiting(4);
+  const auto watch = std::make_shared<WatchedSink>([&](const Event& event) {
+    const auto* progress = std::get_if<Progress>(&event);
+    if (progress == nullptr || progress->stage != Stage::kBase || progress->step != 1) return;
+    model.MakeReady({64, 64}, {4});
+    for (auto& sink : waiting) {
+      sink = std::make_shared<RecordingSink>();
+      Admit(model, sink, next);
+    }
+  });
+  const double evaluations = Evaluations(), rows = Rows();
+  Admit(model, watch, first);
+  watch->WaitForEnd();
+  for (const auto& sink : waiting) EXPECT_EQ(FilesOf(*sink), alone);
+  EXPECT_GT(Rows() - rows, 2 * (Evaluations() - evaluations));
+  // It lets go of the model's graphs.
+  loop_ = std::make_unique<PictureLoop>(PictureLoop::Options(), *device_, metrics_, clock_);
 }
 
 // An error of the device is of the whole evaluation: nobody knows whose rows are right.
