@@ -81,14 +81,22 @@ class Loader {
     return options_.exit_when_ready || (options_.exit_if_degraded && degraded);
   }
 
-  // Whether a server that starts now would find everything compiled.
+  // Whether a server that starts now would find everything compiled, but for steps of more rows
+  // that this one does without, too.
   absl::Status CheckPrepared() const {
     const engine::ServerStatus status = engine_.status();
     if (status.state != engine::State::kReady) {
       return absl::UnavailableError(absl::StrCat("not ready: ", status.reason));
     }
-    ASSIGN_OR_RETURN(const std::vector<engine::EntryResult> saved,
-                     engine_.graphs().Save({.all = true}));
+    ASSIGN_OR_RETURN(const std::vector<engine::GraphEntry> graphs,
+                     engine_.graphs().List({.all = true}));
+    engine::GraphSelector wanted;
+    for (const engine::GraphEntry& graph : graphs) {
+      const bool left_out =
+          graph.rows > engine::kMaxRowsOfPicture && !engine::IsCompiled(graph.state);
+      if (!left_out) wanted.ids.push_back(graph.id);
+    }
+    ASSIGN_OR_RETURN(const std::vector<engine::EntryResult> saved, engine_.graphs().Save(wanted));
     for (const engine::EntryResult& entry : saved) RETURN_IF_ERROR(entry.status);
     return absl::OkStatus();
   }
@@ -103,6 +111,7 @@ class Loader {
 engine::Config EngineConfig(const config::Options& options) {
   engine::Config config = options.engine;
   config.warn = [](absl::string_view text) { process::Log(v1::WARNING, text); };
+  config.load_waits_for_shared_steps = options.exit_when_ready;
   return config;
 }
 

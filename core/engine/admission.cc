@@ -146,7 +146,8 @@ absl::Status Admission::CheckCold(const pipeline::PictureSpec& resolved) const {
 absl::Status Admission::CheckRoom(pipeline::Size bucket) const {
   absl::Status failure = models_.buckets->MemoryFailure(bucket);
   if (failure.ok()) return failure;
-  ASSIGN_OR_RETURN(const GraphHandles graphs, models_.buckets->GraphsOf(bucket));
+  ASSIGN_OR_RETURN(const GraphHandles graphs,
+                   models_.buckets->GraphsOf(bucket, BucketGraphs::RowCounts::kOfPicture));
   const uint64_t now = store_.MarkWanted(graphs);
   for (const compiler::GraphHandle& graph : graphs) {
     RETURN_IF_ERROR(store_.CheckRoom(graph, now));

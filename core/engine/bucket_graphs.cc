@@ -9,6 +9,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/pipeline/conditioning.h"
+#include "core/pipeline/limits.h"
 #include "core/pipeline/validation.h"
 
 namespace latentd::engine {
@@ -48,6 +49,17 @@ std::map<std::string, GraphStatus> ById(std::vector<GraphStatus> list) {
   std::map<std::string, GraphStatus> infos;
   for (GraphStatus& info : list) infos.emplace(info.id, std::move(info));
   return infos;
+}
+
+void AddOnce(const GraphHandles& more, GraphHandles& all) {
+  for (const compiler::GraphHandle& graph : more) {
+    if (std::find(all.begin(), all.end(), graph) == all.end()) all.push_back(graph);
+  }
+}
+
+// Of more rows than a picture has: the server does without it.
+bool IsSharedStep(const compiler::GraphLabel& label) {
+  return label.rows > pipeline::kMaxRowsOfPicture;
 }
 
 bool IsWanted(const GraphStatus& info, const pipeline::PictureSpec& spec, bool image) {
@@ -91,12 +103,14 @@ BucketGraphs::BucketGraphs(const pipeline::Pipeline& pipeline, GraphStore& store
   std::stable_sort(options_.buckets.begin(), options_.buckets.end(),
                    [](pipeline::Size a, pipeline::Size b) { return Area(a) > Area(b); });
   absl::MutexLock lock(&mutex_);
-  for (pipeline::Size bucket : options_.buckets) served_.push_back(Declare(bucket));
+  for (pipeline::Size bucket : options_.buckets) {
+    served_.push_back(Declare(bucket, RowCounts::kOfPicture));
+  }
 }
 
-BucketGraphs::Served BucketGraphs::Declare(pipeline::Size bucket) const {
+BucketGraphs::Served BucketGraphs::Declare(pipeline::Size bucket, RowCounts counts) const {
   Served served{.size = bucket};
-  absl::StatusOr<GraphHandles> graphs = GraphsOf(bucket);
+  absl::StatusOr<GraphHandles> graphs = GraphsOf(bucket, counts);
   served.outcome = graphs.status();
   if (graphs.ok()) served.graphs = *std::move(graphs);
   return served;
@@ -163,10 +177,15 @@ absl::Status BucketGraphs::CheckRoomFor(absl::Span<const pipeline::Size> buckets
 }
 
 absl::Status BucketGraphs::Add(pipeline::Size bucket) {
-  Served added = Declare(bucket);
+  Served added = Declare(bucket, RowCounts::kAll);
   RETURN_IF_ERROR(CheckRoomFor({bucket}));
   absl::MutexLock lock(&mutex_);
-  if (Find(bucket) == nullptr) served_.push_back(std::move(added));
+  Served* known = Find(bucket);
+  if (known == nullptr) {
+    served_.push_back(std::move(added));
+  } else {
+    AddOnce(added.graphs, known->graphs);
+  }
   return absl::OkStatus();
 }
 
@@ -201,16 +220,32 @@ absl::Status BucketGraphs::CheckSize(pipeline::Size bucket) const {
   return violations.empty() ? absl::OkStatus() : InvalidFields(violations);
 }
 
-absl::StatusOr<GraphHandles> BucketGraphs::GraphsOf(pipeline::Size bucket) const {
+absl::StatusOr<GraphHandles> BucketGraphs::GraphsOf(pipeline::Size bucket, RowCounts counts) const {
   RETURN_IF_ERROR(CheckSize(bucket));
   GraphHandles all;
   for (int rows : options_.rows) {
+    if (counts == RowCounts::kOfPicture && rows > pipeline::kMaxRowsOfPicture) continue;
     ASSIGN_OR_RETURN(const GraphHandles graphs, pipeline_.GraphsOf(bucket, rows));
-    for (const compiler::GraphHandle& graph : graphs) {
-      if (std::find(all.begin(), all.end(), graph) == all.end()) all.push_back(graph);
-    }
+    AddOnce(graphs, all);
   }
   return all;
+}
+
+absl::StatusOr<GraphHandles> BucketGraphs::AddSharedSteps(pipeline::Size bucket, int rows) {
+  ASSIGN_OR_RETURN(GraphHandles steps, pipeline_.GraphsOf(bucket, rows));
+  std::erase_if(steps, [](const compiler::GraphHandle& graph) {
+    return !IsSharedStep(GraphStore::LabelOf(graph));
+  });
+  absl::MutexLock lock(&mutex_);
+  if (Served* served = Find(bucket)) AddOnce(steps, served->graphs);
+  return steps;
+}
+
+std::vector<int> BucketGraphs::SharedRowCounts() const {
+  std::vector<int> counts = options_.rows;
+  std::erase_if(counts, [](int rows) { return rows <= pipeline::kMaxRowsOfPicture; });
+  std::sort(counts.begin(), counts.end());
+  return counts;
 }
 
 absl::StatusOr<GraphHandles> BucketGraphs::GraphsFor(const pipeline::PictureSpec& resolved,
@@ -269,7 +304,7 @@ absl::StatusOr<MemoryPrediction> BucketGraphs::Predict(GraphHandles graphs,
                                                        const Turn& take_turn) const {
   MemoryTally tally;
   for (pipeline::Size bucket : buckets) {
-    ASSIGN_OR_RETURN(const GraphHandles more, GraphsOf(bucket));
+    ASSIGN_OR_RETURN(const GraphHandles more, GraphsOf(bucket, RowCounts::kAll));
     graphs.insert(graphs.end(), more.begin(), more.end());
     for (int rows : options_.rows) tally.AddState(pipeline_.StateBytes(bucket, rows));
   }
@@ -287,7 +322,7 @@ absl::StatusOr<MemoryPrediction> BucketGraphs::Predict(GraphHandles graphs,
 
 absl::Status BucketGraphs::OutcomeOf(pipeline::Size bucket,
                                      const std::map<std::string, absl::Status>& failures) const {
-  ASSIGN_OR_RETURN(const GraphHandles graphs, GraphsOf(bucket));
+  ASSIGN_OR_RETURN(const GraphHandles graphs, GraphsOf(bucket, RowCounts::kOfPicture));
   for (const compiler::GraphHandle& graph : graphs) {
     const auto failed = failures.find(GraphStore::IdOf(graph));
     if (failed != failures.end()) return failed->second;
@@ -326,7 +361,7 @@ BucketGraphs::BucketState BucketGraphs::StateOf(const Served& served, const Info
   state.warm = true;
   for (const compiler::GraphHandle& graph : served.graphs) {
     const auto info = infos.find(GraphStore::IdOf(graph));
-    if (info == infos.end()) continue;
+    if (info == infos.end() || IsSharedStep(info->second.label)) continue;
     state.warm = state.warm && info->second.state == compiler::GraphState::kReady;
     if (!state.bucket.reason.empty() || ColdnessOf(info->second.state) == nullptr) continue;
     if (info->second.loadable && served.outcome.ok()) continue;

@@ -1,5 +1,7 @@
 // The buckets that are served, which graphs each of them needs, how those stand, and what memory
-// they would hold. Declares graphs; compiles and loads none.
+// they would hold. Declares graphs; compiles and loads none. Of a configured bucket those that a
+// picture needs are declared at once; steps of more rows, each of which takes a while to build,
+// when somebody wants them.
 #pragma once
 
 #include <cstddef>
@@ -82,7 +84,7 @@ class BucketGraphs {
   absl::StatusOr<pipeline::Size> Choose(pipeline::Size size, pipeline::BucketPolicy policy) const
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Serves one more from now on. RESOURCE_EXHAUSTED: there are too many.
+  // Serves it from now on, in every row count. RESOURCE_EXHAUSTED: there are too many.
   absl::Status Add(pipeline::Size bucket) ABSL_LOCKS_EXCLUDED(mutex_);
   // RESOURCE_EXHAUSTED, reason TOO_MANY_BUCKETS: Add would refuse one of these.
   absl::Status CheckRoomFor(absl::Span<const pipeline::Size> buckets) const
@@ -93,8 +95,17 @@ class BucketGraphs {
   // INVALID_ARGUMENT with `width` and `height`: a size that the model cannot do.
   absl::Status CheckSize(pipeline::Size bucket) const;
 
-  // Of every configured number of rows, each once; or what CheckSize says.
-  absl::StatusOr<GraphHandles> GraphsOf(pipeline::Size bucket) const;
+  // Which of the configured row counts: those that a picture has by itself, without which a bucket
+  // is not ready, or the larger ones too, of steps that pictures share.
+  enum class RowCounts : uint8_t { kOfPicture, kAll };
+  // Each once; or what CheckSize says.
+  absl::StatusOr<GraphHandles> GraphsOf(pipeline::Size bucket, RowCounts counts) const;
+  // The steps of so many rows, which are known and kept from now on where the bucket is served.
+  // REQUIRES: more than a picture has.
+  absl::StatusOr<GraphHandles> AddSharedSteps(pipeline::Size bucket, int rows)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // Those larger counts, ascending.
+  std::vector<int> SharedRowCounts() const;
   // Those that pictures of this spec need; `image`: with an init image, whatever the spec has.
   // REQUIRES: it is resolved and has its executed_size.
   using IfUnknown = pipeline::ModelGraphs::IfUnknown;
@@ -128,7 +139,8 @@ class BucketGraphs {
                                            absl::Span<const pipeline::Size> buckets,
                                            const Turn& take_turn) const;
 
-  // What became of the bucket by what became of graphs, by id: the first failure among its own.
+  // What became of the bucket by what became of graphs, by id: the first failure among those that a
+  // picture needs.
   absl::Status OutcomeOf(pipeline::Size bucket,
                          const std::map<std::string, absl::Status>& failures) const;
   // What came of the last try to have the bucket.
@@ -139,7 +151,7 @@ class BucketGraphs {
   struct BucketState {
     ServerStatus::Bucket bucket;
     bool configured = false;
-    bool warm = false;  // every graph is loaded
+    bool warm = false;  // every graph is loaded that a picture needs
   };
   // Of every bucket, as far as is known without asking the disk.
   std::vector<BucketState> BucketStates() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -147,12 +159,12 @@ class BucketGraphs {
  private:
   struct Served {
     pipeline::Size size;
-    GraphHandles graphs;   // kept, so that the store remembers them
+    GraphHandles graphs;   // as far as they are known; kept, so that the store remembers them
     absl::Status outcome;  // of declaring them, then of the last try to have them
   };
   using Infos = std::map<std::string, compiler::GraphStatus>;  // by id
 
-  Served Declare(pipeline::Size bucket) const;
+  Served Declare(pipeline::Size bucket, RowCounts counts) const;
   BucketState StateOf(const Served& served, const Infos& infos) const;
   Served* Find(pipeline::Size bucket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   const Served* Find(pipeline::Size bucket) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);

@@ -32,9 +32,8 @@ absl::Status CheckComponentsOnGpu(const Config& config) {
 
 absl::Status CheckForm(const Config& config) {
   const auto wrong = [](int rows) { return rows < 1 || rows > kMostRows; };
-  // A picture has one row, or two with guidance.
-  const auto draws = [](int rows) { return rows <= 2; };
-  if (std::none_of(config.rows.begin(), config.rows.end(), draws) ||
+  const auto draws = [](int rows) { return rows <= kMaxRowsOfPicture; };
+  if ((!config.rows.empty() && std::none_of(config.rows.begin(), config.rows.end(), draws)) ||
       std::any_of(config.rows.begin(), config.rows.end(), wrong)) {
     return absl::InvalidArgumentError(
         absl::StrCat("rows: must be some of 1 to ", kMostRows, ", 1 or 2 among them"));

@@ -4,7 +4,8 @@
 // Life: Create -> kLoading (checkpoints) -> kWarming (graphs of the configured buckets) -> kReady,
 // or kDegraded if some bucket failed to load or a checkpoint was edited -> (Drain) kDraining ->
 // destroyed; Load failing leaves kFailed. A degraded server becomes ready when its last bucket
-// does, unless a checkpoint was edited. A device that works no more for this process, whatever is
+// does, unless a checkpoint was edited. Step graphs that pictures share (Config::rows) come and
+// fail without changing the state. A device that works no more for this process, whatever is
 // tried (core/device/device_fault.h), leads to kFailed from everywhere but kDraining: requests end
 // UNAVAILABLE, reason DEVICE_FAULT, and so do new ones; then the process should. Thread-safe: every
 // method may be called from any thread; Submit, Cancel and the getters return quickly.
@@ -30,10 +31,12 @@
 #include "core/engine/graph_admin.h"
 #include "core/metrics/registry.h"
 #include "core/pipeline/components.h"
+#include "core/pipeline/limits.h"
 
 namespace latentd::engine {
 
 using batching::kMostRows;
+using pipeline::kMaxRowsOfPicture;
 using ComponentMode = pipeline::ComponentMode;
 using DType = device::DType;
 using pipeline::IsComponentName;
@@ -54,16 +57,19 @@ struct Config {
   int64_t cache_max_bytes = int64_t{10} << 30;    // of files in it
   int64_t graph_memory_bytes = int64_t{1} << 30;  // of executables and artifacts in memory
   std::vector<pipeline::Size> buckets;  // empty: the model's own (core/batching/buckets.h)
-  // Of step graphs: 1 to kMostRows, 1 or 2 among them. A picture has 1, or 2 with guidance.
-  std::vector<int> rows = {1, 2};
+  // Of step graphs: 1 to kMostRows, 1 or 2 among them. A picture has 1, or 2 with guidance; more
+  // are for pictures to share, and are made ready while the server serves. Empty: what suits the
+  // backend.
+  std::vector<int> rows;
   std::vector<std::string> skipped_passes;
   pipeline::ComponentModes components;
   pipeline::ComponentDTypes precision;  // of what is not named: f32
   // Pictures of more pixels go through the VAE in tiles (core/pipeline/tiles.h). Unset: none does.
   std::optional<int64_t> vae_tiling_above;
-  bool compile_at_start = true;             // else only what can be loaded is; the rest is cold
-  bool allow_cold_requests = false;         // those with COLD_OK may compile; operators always may
-  bool forbid_compile_after_ready = false;  // strict: whatever would compile is refused
+  bool load_waits_for_shared_steps = false;  // Load returns when these are through too
+  bool compile_at_start = true;              // else only what can be loaded is; the rest is cold
+  bool allow_cold_requests = false;          // those with COLD_OK may compile; operators always may
+  bool forbid_compile_after_ready = false;   // strict: whatever would compile is refused
 
   // Told of what does not stop the service and somebody should know: a cache directory that cannot
   // be used, an artifact that is damaged. Called from any thread; must not block. May be empty.
@@ -79,7 +85,13 @@ struct ServerStatus {
   // kReady: which requests are refused, if a component is off that most of them need.
   std::string reason;
   std::string device_fault;               // what the device said when it failed; empty: it works
-  int graphs_done = 0, graphs_total = 0;  // while warming
+  int graphs_done = 0, graphs_total = 0;  // while warming, of those that READY waits for
+  // Step graphs of more rows than a picture has, once the start is through with them.
+  struct GraphCount {
+    int ready = 0, total = 0;
+    bool operator==(const GraphCount&) const = default;
+  };
+  std::optional<GraphCount> shared_steps;
   struct Bucket {
     pipeline::Size size;
     bool ready = false;  // its graphs are there, or loaded when asked for: nothing is compiled
@@ -198,10 +210,11 @@ class Engine {
   // Cancels what still runs and waits for it.
   virtual ~Engine() = default;
 
-  // Loads checkpoints, then loads or compiles every graph that the configured buckets need and runs
-  // each once; blocks; call once. FAILED_PRECONDITION, reason CHECKPOINT_CHANGED: a checkpoint was
-  // edited meanwhile; INTERNAL, reason DEVICE_FAULT: the device has failed. After OK the state is
-  // kReady or kDegraded. A call to Drain makes it return CANCELLED soon.
+  // Loads checkpoints, then loads or compiles every graph that a picture of the configured buckets
+  // needs and runs each once; blocks; call once. Step graphs of more rows follow by themselves.
+  // FAILED_PRECONDITION, reason CHECKPOINT_CHANGED: a checkpoint was edited meanwhile; INTERNAL,
+  // reason DEVICE_FAULT: the device has failed. After OK the state is kReady or kDegraded. A call
+  // to Drain makes it return CANCELLED soon.
   virtual absl::Status Load() = 0;
 
   virtual State state() const = 0;

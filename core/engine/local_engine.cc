@@ -35,6 +35,28 @@ std::string RestrictionOf(const Config& config) {
          "without model MODEL_REFINER are refused";
 }
 
+// What is worth its compilation and memory where nobody says otherwise: a GPU evaluates more rows
+// in little more time, and the reference backend in as much more.
+std::vector<int> DefaultRows(const std::string& backend) {
+  if (backend == "cuda") return {1, 2, 4, 8, 16};
+  if (backend == "cpu") return {1, 2, 4};
+  return {1, 2};
+}
+
+Config WithDefaults(Config config) {
+  if (config.rows.empty()) config.rows = DefaultRows(config.backend);
+  return config;
+}
+
+// Whether some of its steps could have been shared in more rows.
+bool BringsFewerRows(const pipeline::Picture& picture, const std::vector<int>& configured) {
+  const int most = *std::max_element(configured.begin(), configured.end());
+  const std::vector<pipeline::Stage>& stages = picture.request->stages;
+  return std::any_of(stages.begin(), stages.end(), [&](const pipeline::Stage& stage) {
+    return stage.steps.rbegin()->first < most;
+  });
+}
+
 std::string NameOf(const ModelInfo& model) {
   const auto path = std::filesystem::path(model.path).lexically_normal();
   return path.has_filename() ? path.filename() : path.parent_path().filename();
@@ -77,7 +99,7 @@ Capabilities CapabilitiesOf(const pipeline::Pipeline& pipeline, const Config& co
 
 LocalEngine::LocalEngine(Config config, std::unique_ptr<backends::Backend> backend,
                          const Clock& clock)
-    : config_(std::move(config)),
+    : config_(WithDefaults(std::move(config))),
       clock_(clock),
       board_(clock, registry_),
       backend_(std::move(backend)),
@@ -103,6 +125,13 @@ LocalEngine::LocalEngine(Config config, std::unique_ptr<backends::Backend> backe
              .changed = [this] { ShowBuckets(); }}),
       memory_({.stores = stores_, .loop = loop_, .cold = cold_, .budget = budget_}),
       warming_(stores_.graphs, preparing_, stop_, clock),
+      shared_step_graphs_({.config = config_,
+                           .models = models_,
+                           .graphs = stores_.graphs,
+                           .board = board_,
+                           .preparing = preparing_,
+                           .clock = clock,
+                           .stop = stop_}),
       admin_({.stores = stores_,
               .memory = memory_,
               .preparing = preparing_,
@@ -121,18 +150,21 @@ LocalEngine::~LocalEngine() {
 }
 
 absl::Status LocalEngine::Load() {
-  return StartUp({.config = config_,
-                  .clock = clock_,
-                  .registry = registry_,
-                  .board = board_,
-                  .stores = stores_,
-                  .budget = budget_,
-                  .warming = warming_,
-                  .models = models_,
-                  .stop = stop_,
-                  .loaded = [this] { OpenModels(); },
-                  .show_buckets = [this](bool warmed) { ShowBuckets(warmed); }})
-      .Run();
+  StartUp start({.config = config_,
+                 .clock = clock_,
+                 .registry = registry_,
+                 .board = board_,
+                 .stores = stores_,
+                 .budget = budget_,
+                 .warming = warming_,
+                 .models = models_,
+                 .stop = stop_,
+                 .loaded = [this] { OpenModels(); },
+                 .show_buckets = [this](bool warmed) { ShowBuckets(warmed); }});
+  RETURN_IF_ERROR(start.Run());
+  shared_step_graphs_.Begin();
+  if (config_.load_waits_for_shared_steps) shared_step_graphs_.Wait();
+  return stop_ ? absl::CancelledError("stopped while preparing graphs") : absl::OkStatus();
 }
 
 void LocalEngine::OpenModels() {
@@ -227,16 +259,25 @@ absl::StatusOr<uint64_t> LocalEngine::TrySubmit(GenerateSpec spec,
   job->warnings = std::move(warnings);
   job->pictures = std::move(pictures);
   const bool cold = job->pictures.empty();
+  const bool shares_less = !cold && BringsFewerRows(*job->pictures.front(), config_.rows);
   RETURN_IF_ERROR(loop_.Admit(job, image_bytes));
   const pipeline::PictureSpec& resolved = job->spec.picture;
   // From here on the request is the loop's, whatever there is no memory for.
   CatchOutOfMemory([&] { return CountAdjusted(resolved); }).IgnoreError();
   if (!cold) {
     models_.buckets->Touch(*resolved.executed_size);
+    if (shares_less) LoadSharedSteps(*resolved.executed_size);
   } else if (!cold_.Add(job, std::move(picture)).ok()) {
     loop_.Abandon(job->handle);
   }
   return job->handle;
+}
+
+void LocalEngine::LoadSharedSteps(pipeline::Size bucket) {
+  CatchOutOfMemory([&] {
+    shared_step_graphs_.LoadAgain(bucket);
+    return absl::OkStatus();
+  }).IgnoreError();
 }
 
 // None where their graphs have to be made ready first, and may be.

@@ -20,6 +20,7 @@
 #include "core/engine/memory_budget.h"
 #include "core/engine/memory_use.h"
 #include "core/engine/picture_loop.h"
+#include "core/engine/shared_step_graphs.h"
 #include "core/engine/status_board.h"
 #include "core/engine/stores.h"
 #include "core/engine/warming.h"
@@ -58,6 +59,8 @@ class LocalEngine : public Engine {
   void ShowBuckets(bool warmed = false);
   absl::StatusOr<uint64_t> TrySubmit(GenerateSpec spec, std::shared_ptr<EventSink> sink);
   absl::Status CountAdjusted(const pipeline::PictureSpec& resolved);
+  // As far as there is memory to ask for them.
+  void LoadSharedSteps(pipeline::Size bucket);
   absl::StatusOr<Pictures> StartIfReady(pipeline::PictureSpec& picture);
 
   const Config config_;
@@ -76,6 +79,7 @@ class LocalEngine : public Engine {
   MemoryUse memory_;
   Worker preparing_{"preparing"};
   Warming warming_;
+  SharedStepGraphs shared_step_graphs_;
   LocalGraphAdmin admin_;
   CheckpointWatch watch_;  // last: its thread uses the others
 };

@@ -20,6 +20,7 @@ namespace {
 
 using compiler::GraphStatus;
 using compiler::GraphStore;
+using RowCounts = BucketGraphs::RowCounts;
 
 bool IsLoaded(const GraphStatus& info) {
   return info.state == GraphState::kReady || info.state == GraphState::kLoading;
@@ -131,7 +132,7 @@ absl::StatusOr<LocalGraphAdmin::WarmPlan> LocalGraphAdmin::PlanWarm(
   RETURN_IF_ERROR(CheckSizes(selector.buckets));
   RETURN_IF_ERROR(buckets().CheckRoomFor(plan.buckets));
   for (pipeline::Size bucket : plan.buckets) {
-    ASSIGN_OR_RETURN(const GraphHandles graphs, buckets().GraphsOf(bucket));
+    ASSIGN_OR_RETURN(const GraphHandles graphs, buckets().GraphsOf(bucket, RowCounts::kAll));
     AddOnce(graphs, plan.graphs);
   }
   RETURN_IF_ERROR(AddNamed(selector, plan.named));
@@ -157,9 +158,8 @@ absl::Status LocalGraphAdmin::AddNamed(const GraphSelector& selector, GraphHandl
                    Selected({.ids = selector.ids, .components = selector.components}));
   GraphHandles served;
   for (const batching::Bucket& bucket : buckets().buckets().listed()) {
-    if (const auto all = buckets().GraphsOf({bucket.width, bucket.height}); all.ok()) {
-      AddOnce(*all, served);
-    }
+    const auto all = buckets().GraphsOf({bucket.width, bucket.height}, RowCounts::kAll);
+    if (all.ok()) AddOnce(*all, served);
   }
   std::set<std::string> missing;
   for (const GraphStatus& info : infos) missing.insert(info.id);

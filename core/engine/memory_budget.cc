@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/out_of_memory.h"
+#include "core/pipeline/limits.h"
 
 namespace latentd::engine {
 namespace {
@@ -77,10 +78,20 @@ absl::Status MemoryBudget::Check(const compiler::GraphLabel& label,
   if (!open_) return absl::OkStatus();
   const int64_t state =
       label.width > 0 ? limits_.state_bytes({label.width, label.height}, label.rows) : 0;
-  if (IsConfigured(label)) {
+  absl::Status fits = CheckFits(label, needs, held, report, available, state);
+  const bool is_needed = label.rows <= pipeline::kMaxRowsOfPicture;
+  if (IsConfigured(label) && (is_needed || fits.ok())) {
     tally_.Add(label.ToText(), needs);
     tally_.AddState(state);
   }
+  return fits;
+}
+
+absl::Status MemoryBudget::CheckFits(const compiler::GraphLabel& label,
+                                     const backends::MemoryNeeds& needs,
+                                     absl::Span<const weights::WeightInfo> held,
+                                     const MemoryReport& report, int64_t available,
+                                     int64_t state) const {
   const MemoryPrediction more = {
       .weights = MissingWeights(needs, held),
       .arena = std::max<int64_t>(static_cast<int64_t>(needs.arena_bytes) - report.arena_bytes, 0),

@@ -69,11 +69,17 @@ class MemoryBudget {
                      int64_t available) ABSL_LOCKS_EXCLUDED(mutex_);
 
   int64_t bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // What the graphs of the configured buckets that it was asked about hold together.
+  // What the graphs of the configured buckets that it was asked about hold together; of those of
+  // more rows than a picture has, which the server does without, those that fit.
   MemoryPrediction predicted() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   bool IsConfigured(const compiler::GraphLabel& label) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // As Check; `state`: of a picture of its bucket.
+  absl::Status CheckFits(const compiler::GraphLabel& label, const backends::MemoryNeeds& needs,
+                         absl::Span<const weights::WeightInfo> held, const MemoryReport& report,
+                         int64_t available, int64_t state) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable absl::Mutex mutex_;
   bool open_ ABSL_GUARDED_BY(mutex_) = false;

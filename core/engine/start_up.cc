@@ -112,7 +112,8 @@ absl::Status StartUp::WarmBuckets() {
   GraphHandles graphs;
   std::set<std::string> ids;
   for (pipeline::Size bucket : parts_.models.buckets->configured()) {
-    const absl::StatusOr<GraphHandles> its = parts_.models.buckets->GraphsOf(bucket);
+    const absl::StatusOr<GraphHandles> its =
+        parts_.models.buckets->GraphsOf(bucket, BucketGraphs::RowCounts::kOfPicture);
     if (!its.ok()) continue;
     graphs.insert(graphs.end(), its->begin(), its->end());
     for (const compiler::GraphHandle& graph : *its) ids.insert(GraphStore::IdOf(graph));

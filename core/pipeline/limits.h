@@ -15,6 +15,7 @@ inline constexpr int kMaxSteps = 150;
 inline constexpr int kMaxEvaluations = 2 * kMaxSteps;  // of the network: a step of Heun's has two
 inline constexpr double kMaxGuidanceScale = 30;
 inline constexpr int kMaxImagesPerPrompt = 16;
+inline constexpr int kMaxRowsOfPicture = 2;  // of an evaluation: with guidance
 inline constexpr size_t kMaxPromptBytes = size_t{64} << 10;
 inline constexpr int kMaxConditioningSide = 1 << 16;  // of original_size and its like
 inline constexpr double kMaxAestheticScore = 100;

@@ -50,7 +50,19 @@ StartupLog::StartupLog(const Clock& clock, const metrics::Registry& registry, Wr
 void StartupLog::Note(const ServerStatus& status) {
   if (status.state == State::kWarming) NoteProgress(status);
   if (IsServing(status.state) && status.state != last_.state) NoteServing(status);
+  if (status.shared_steps.has_value() && !last_.shared_steps.has_value()) NoteSharedSteps(status);
   last_ = status;
+}
+
+void StartupLog::NoteSharedSteps(const ServerStatus& status) {
+  if (status.shared_steps->total == 0) return;
+  write_(v1::INFO, "row counts above 2",
+         {{"ready", absl::StrCat(status.shared_steps->ready, "/", status.shared_steps->total)},
+          {"seconds", SecondsSinceStart()}});
+}
+
+double StartupLog::SecondsSinceStart() const {
+  return absl::ToInt64Milliseconds(clock_.Monotonic() - start_) / 1000.0;
 }
 
 void StartupLog::NoteProgress(const ServerStatus& status) {
@@ -74,7 +86,7 @@ void StartupLog::NoteServing(const ServerStatus& status) {
            {{"bucket", absl::StrCat(bucket.size.width, "x", bucket.size.height)},
             {"reason", bucket.reason}});
   }
-  LogFields fields = {{"seconds", absl::ToInt64Milliseconds(clock_.Monotonic() - start_) / 1000.0}};
+  LogFields fields = {{"seconds", SecondsSinceStart()}};
   fields.update(CountGraphs(registry_));
   if (!status.reason.empty()) fields["reason"] = status.reason;
   if (status.state == State::kReady) return write_(v1::INFO, "ready", fields);

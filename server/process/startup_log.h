@@ -1,5 +1,6 @@
 // Tells the log how starting goes: each graph at debug, every tenth of them and every bucket at
-// info, buckets that stay cold as warnings, and the moment when the server serves.
+// info, buckets that stay cold as warnings, the moment when the server serves, and what came of the
+// step graphs that follow.
 #pragma once
 
 #include <functional>
@@ -28,6 +29,8 @@ class StartupLog {
  private:
   void NoteProgress(const engine::ServerStatus& status);
   void NoteServing(const engine::ServerStatus& status);
+  void NoteSharedSteps(const engine::ServerStatus& status);
+  double SecondsSinceStart() const;
 
   const Clock& clock_;
   const metrics::Registry& registry_;

@@ -95,6 +95,21 @@ TEST_F(MemoryBudgetTest, PredictsWhatTheConfiguredBucketsHoldTogether) {
   EXPECT_EQ(budget_.predicted().state, 20);
 }
 
+// The server goes on without the others.
+TEST_F(MemoryBudgetTest, PredictsOfStepsThatPicturesShareThoseThatFit) {
+  const auto check = [&](int rows, size_t bytes) {
+    compiler::GraphLabel label = step_;
+    label.rows = rows;
+    return budget_.Check(label, {.executable_bytes = bytes}, held_, report_, kPlenty);
+  };
+  EXPECT_OK(check(4, 100));
+  EXPECT_FALSE(check(8, 500).ok());
+  EXPECT_EQ(budget_.predicted().executables, 100);
+  EXPECT_EQ(budget_.predicted().state, 40);
+  EXPECT_FALSE(check(2, 500).ok());
+  EXPECT_EQ(budget_.predicted().executables, 600);
+}
+
 TEST_F(MemoryBudgetTest, CountsDefinitionsOfGraphsAndImagesThatWait) {
   EXPECT_OK(Check({.arena_bytes = 90, .executable_bytes = 380}));
   report_.definition_bytes = 1;

@@ -73,6 +73,15 @@ TEST_F(StartupLogTest, ReadyTellsWhatIsRefusedAllTheSame) {
       ElementsAre("INFO ready seconds=0.0 compiled=0 loaded=0 reason=\"unet_base is off\""));
 }
 
+TEST_F(StartupLogTest, WhatFollowsTheStartIsToldOnce) {
+  engine::ServerStatus status = Status(engine::State::kReady, 20, true, true);
+  Note(status);
+  clock_.Advance(absl::Milliseconds(2500));
+  status.shared_steps = {.ready = 5, .total = 6};
+  EXPECT_THAT(Note(status), ElementsAre("INFO row counts above 2 ready=5/6 seconds=2.5"));
+  EXPECT_THAT(Note(status), IsEmpty());
+}
+
 TEST_F(StartupLogTest, ColdBucketsAreWarnedOf) {
   EXPECT_THAT(
       Note(Status(engine::State::kDegraded, 19, true, false)),
