@@ -171,7 +171,6 @@ absl::StatusOr<std::vector<int>> ToRows(absl::string_view flag, absl::string_vie
     if (Contains(rows, row)) return WrongValue(flag, part, "named once");
     rows.push_back(row);
   }
-  if (rows.empty()) return WrongValue(flag, text, right);
   return rows;
 }
 

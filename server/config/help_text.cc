@@ -29,8 +29,9 @@ Which sizes
   --buckets=LIST          sizes that pictures are drawn at, such as 1024x1024,832x1216 (default: those that the model
                           was trained at). Graphs are compiled for each of them; other sizes run in one of these, or
                           are refused, as the request's bucket_policy says
-  --rows=LIST             rows of one evaluation that graphs are compiled for (default 1,2). A picture has one, or two
-                          with guidance; pictures of one size share steps where there are more, up to 16
+  --rows=LIST             rows of one evaluation that graphs are compiled for, up to 16 (default 1,2,4; cuda: 1,2,4,8,16;
+                          reference: 1,2). A picture has one, or two with guidance; pictures of one size share steps
+                          where there are more, which are made ready once the server serves
   --vae-tiling-above=SIZE pictures of more pixels, such as 1536x1536 has, go through the VAE in overlapping tiles of its
                           sample_size, as diffusers' enable_vae_tiling does: less memory, other pictures (default: none)
 
@@ -83,8 +84,8 @@ Operation
   --log-format=FORMAT     text (default) or json, on standard error
   --log-level=LEVEL       debug, info (default), warning, error
   --config=FILE           the same settings from a file, in protobuf's text format; flags win
-  --exit-when-ready       exit with 0 once every graph is ready and in the cache, and with 1 if that cannot be: fills a
-                          cache that other servers only load from
+  --exit-when-ready       exit with 0 once every graph is ready and in the cache (row counts above 2: if they can be), and
+                          with 1 if that cannot be: fills a cache that other servers only load from
   --exit-if-degraded      exit with 1 if a bucket is not ready after the start, instead of serving the others
   --print-config          print what flags, file and defaults come to, as such a file, and exit
   --version               print the version and exit

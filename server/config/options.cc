@@ -190,7 +190,6 @@ v1::ServerConfig DefaultConfig() {
   config.set_cache_dir(DefaultCacheDirectory(std::getenv("XDG_CACHE_HOME"), std::getenv("HOME")));
   config.set_cache_max_bytes("10GiB");
   config.set_graph_memory("1GiB");
-  config.set_rows("1,2");
   config.set_precision("fp32");
   config.set_compile_at_start(true);
   config.set_allow_cold_requests(false);

@@ -47,6 +47,7 @@ def checkpoint() -> pathlib.Path:
 
 
 SMALL_BUCKETS = "64x64,96x64"  # what tests draw in that are not about buckets
+ROWS = "1,2"  # of tests that are not about them: when the server is ready, all its graphs are
 DEMO_BUCKETS = ""  # the model's own
 
 EXACT, SNAP, COLD_OK = 1, 2, 3  # of latent.v1.BucketPolicy
@@ -70,7 +71,7 @@ class Server:
     def __init__(self, *arguments, demo=True, listen="127.0.0.1:0", buckets=SMALL_BUCKETS, cache="", prepare=None,
                  environment=None):
         usual = [f"--listen={listen}", "--log-format=json", f"--backend={options.backend}", f"--buckets={buckets}",
-                 f"--cache-dir={cache}"]
+                 f"--rows={ROWS}", f"--cache-dir={cache}"]
         given = {argument.partition("=")[0] for argument in arguments}  # a flag with two values is an error
         command = [options.latentd, *(flag for flag in usual if flag.partition("=")[0] not in given)]
         if demo:

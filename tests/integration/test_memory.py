@@ -22,7 +22,7 @@ class MemoryTestCase(unittest.TestCase):
         self.cache = pathlib.Path(folder.name) / "cache"
 
     def start(self, *arguments, **named):
-        server = Server(METRICS, ALLOW_COLD, "--rows=1,2", *arguments, cache=self.cache, **named).start()
+        server = Server(METRICS, ALLOW_COLD, *arguments, cache=self.cache, **named).start()
         self.addCleanup(server.kill)
         api = Api(server.address)
         self.addCleanup(api.close)

@@ -171,6 +171,8 @@ class ExitWhenReadyTest(unittest.TestCase):
         ready = next(entry for entry in map(json.loads, log.splitlines()) if entry["message"] == "ready")
         self.assertEqual(ready["compiled"], 0)
         self.assertGreater(ready["loaded"], 0)
+        shared = next(entry for entry in map(json.loads, log.splitlines()) if entry["message"] == "row counts above 2")
+        self.assertEqual(shared["ready"], "2/2")
 
     def test_says_what_is_missing(self):
         code, _, log = self.prepare("--compile-at-start=false")
