@@ -105,10 +105,12 @@ class ServeTest : public RunningServer {
     latent::v1::GenerateEvent event;
     while (reader->Read(&event)) continue;
     const grpc::Status status = reader->Finish();
-    std::cerr << "health was " << before << ", then " << serving.Next() << " " << alive.Next()
-              << "; the call ended with " << status.error_code() << " " << ReasonOf(status)
-              << ", retry in " << DetailOf<google::rpc::RetryInfo>(status).retry_delay().seconds()
-              << " s\n";
+    const std::string after = absl::StrCat(serving.Next(), " ", alive.Next());
+    // At once: the server logs to the same place.
+    std::cerr << absl::StrCat(
+        "health was ", before, ", then ", after, "; the call ended with ",
+        static_cast<int>(status.error_code()), " ", ReasonOf(status), ", retry in ",
+        DetailOf<google::rpc::RetryInfo>(status).retry_delay().seconds(), " s\n");
   }
   static void FailInTheMiddleOfACall() {
     BlockStopSignals();
