@@ -213,8 +213,20 @@ std::vector<EntryResult> LocalGraphAdmin::ForEach(const std::vector<GraphStatus>
   return results;
 }
 
+// Larger row counts are made when there is time and room: who names none of them does without those
+// that are not there.
+absl::StatusOr<std::vector<GraphStatus>> LocalGraphAdmin::SelectedToCopy(
+    const GraphSelector& selector) const {
+  ASSIGN_OR_RETURN(std::vector<GraphStatus> infos, Selected(selector));
+  if (!selector.ids.empty()) return infos;
+  std::erase_if(infos, [](const GraphStatus& info) {
+    return info.label.rows > kMaxRowsOfPicture && !IsCompiled(info.state);
+  });
+  return infos;
+}
+
 absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Save(const GraphSelector& selector) {
-  ASSIGN_OR_RETURN(const std::vector<GraphStatus> infos, Selected(selector));
+  ASSIGN_OR_RETURN(const std::vector<GraphStatus> infos, SelectedToCopy(selector));
   std::vector<std::string> names;
   for (const GraphStatus& info : infos) {
     if (!IsCompiled(info.state)) names.push_back(info.label.ToText());
@@ -262,7 +274,7 @@ absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::SetPinned(const GraphS
 
 absl::Status LocalGraphAdmin::Export(const GraphSelector& selector,
                                      const std::function<bool(std::string artifact)>& take) {
-  ASSIGN_OR_RETURN(const std::vector<GraphStatus> infos, Selected(selector));
+  ASSIGN_OR_RETURN(const std::vector<GraphStatus> infos, SelectedToCopy(selector));
   for (const GraphStatus& info : infos) {
     ASSIGN_OR_RETURN(std::string artifact, parts_.stores.graphs.Export(info.id));
     if (!take(std::move(artifact))) return absl::CancelledError("stopped while exporting");

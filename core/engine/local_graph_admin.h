@@ -66,6 +66,8 @@ class LocalGraphAdmin : public GraphAdmin {
   absl::Status CheckOpen() const;
   absl::Status CheckNotStopping() const;
   absl::StatusOr<std::vector<compiler::GraphStatus>> Selected(const GraphSelector& selector) const;
+  absl::StatusOr<std::vector<compiler::GraphStatus>> SelectedToCopy(
+      const GraphSelector& selector) const;
   // What is to be let go of: see SelectToRelease.
   absl::StatusOr<std::vector<compiler::GraphStatus>> SelectedToRelease(
       const GraphSelector& selector, bool (*kept)(const compiler::GraphStatus&)) const;

@@ -175,6 +175,13 @@ TEST_F(SharedStepGraphsTest, AServerDoesWithoutThoseThatCannotBeCompiledAndSaysS
   DrawTwo();
   EXPECT_EQ(Evaluations(), 2 * kSteps);
 
+  // Who copies all graphs does without these, unless they are named.
+  int exported = 0;
+  EXPECT_OK(engine_->graphs().Export({.all = true}, [&](std::string) { return ++exported > 0; }));
+  EXPECT_GT(exported, 0);
+  EXPECT_FALSE(
+      engine_->graphs().Export({.ids = {StepOf(4).id}}, [](std::string) { return true; }).ok());
+
   // Nor is a bucket lost when an operator tries again.
   const auto outcome =
       engine_->graphs().Warm({.buckets = {{64, 64}}}, /*dry_run=*/false, [](auto) { return true; });
@@ -188,10 +195,15 @@ TEST_F(SharedStepGraphsTest, WhatDoesNotFitIsLeftOutAndSoIsWhatIsLarger) {
   config_.rows = {1};
   Load(CompileAll);
   const MemoryReport alone = engine_->graphs().memory();
+  config_.rows = {1, 8};
+  Load(CompileAll);
+  EXPECT_EQ(WaitForAll(), std::make_pair(1, 1));
+  const int64_t of_eight = engine_->graphs().memory().predicted.total() - alone.predicted.total();
   config_.rows = {1, 8, 16};
+  // Half of that is room to make what has one row.
   config_.memory_bytes = alone.weight_bytes + alone.arena_bytes + alone.executable_bytes +
                          alone.artifact_bytes + alone.definition_bytes + alone.predicted.state +
-                         (int64_t{1} << 20);
+                         of_eight / 2;
   Load(CompileAll);
   EXPECT_EQ(WaitForAll(), std::make_pair(0, 2));
   EXPECT_EQ(engine_->state(), State::kReady);
