@@ -44,6 +44,7 @@ void Print(const v1::GetCapabilitiesResponse& c, const std::string& server) {
   Row("guidance", absl::StrCat("at most ", c.max_guidance_scale()));
   Row("pictures", absl::StrCat("at most ", c.max_images_per_prompt(), " a request; ",
                                c.queue_capacity(), " may wait"));
+  Row("priority", absl::StrCat(c.min_priority(), " to ", c.max_priority()));
   Row("schedulers",
       absl::StrCat(c.default_scheduler(), " by default; ", absl::StrJoin(c.schedulers(), ", ")));
 }

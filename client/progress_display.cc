@@ -59,6 +59,12 @@ std::string PictureOf(const v1::Progress& progress, int pictures) {
                       : "";
 }
 
+// ", 12 s or so"; nothing where the server does not know.
+std::string WaitText(const v1::Queued& queued) {
+  if (!queued.has_estimated_wait()) return "";
+  return absl::StrCat(", ", queued.estimated_wait().seconds() + 1, " s or so");
+}
+
 }  // namespace
 
 std::string BarText(const v1::Progress& progress, int pictures, int columns) {
@@ -113,7 +119,7 @@ void ProgressDisplay::Show(const v1::GenerateEvent& event) {
   if (event.has_queued() && event.queued().position() > 0) {
     const int position = event.queued().position();
     Line(absl::StrCat("waiting for ", position, position == 1 ? " picture" : " pictures",
-                      " before this one"));
+                      " before this one", WaitText(event.queued())));
   } else if (event.has_started()) {
     const v1::Size& size = event.started().executed_size();
     Line(absl::StrCat("drawing ", SizeText(size)));

@@ -197,6 +197,9 @@ OptionGroup FineTuning(v1::GenerateRequest& r) {
        Row(r, "negative-crops-coords-top-left", "TOP,LEFT", "the same, for what not to draw"),
        Row(r, "aesthetic-score", "X", "the refiner's (default 6)"),
        Row(r, "negative-aesthetic-score", "X", "the same, for what not to draw (default 2.5)"),
+       Row(r, "priority", "N",
+           "how urgent it is: each more counts as double (default 0; `latent\n"
+           "capabilities` says how much is allowed)"),
        Row(r, "request-id", "ID", "to find the request in the server's log")}};
 }
 

@@ -2,38 +2,33 @@
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 #include "absl/algorithm/container.h"
-#include "absl/strings/str_cat.h"
-#include "core/base/error_details.h"
+#include "core/base/status_macros.h"
 
 namespace latentd::batching {
-namespace {
 
-// Until a picture has been measured, and never less than this, so that clients do not spin.
-constexpr absl::Duration kShortestRetry = absl::Seconds(1);
-
-bool IsRunnable(UnitKind kind) { return kind != UnitKind::kWait && kind != UnitKind::kDone; }
-
-}  // namespace
-
-absl::Status Queue::Admit(absl::Span<const PictureId> pictures, const Need& need, size_t bytes) {
-  if (order_.size() + pictures.size() > static_cast<size_t>(limits_.pictures) ||
-      bytes > limits_.bytes - std::min(bytes_, limits_.bytes)) {
-    return WithRetryDelay(
-        WithReason(absl::ResourceExhaustedError(
-                       absl::StrCat("the queue is full: ", order_.size(), " of ", limits_.pictures,
-                                    " pictures are waiting or running, and this request asks for ",
-                                    pictures.size(), " more")),
-                   "QUEUE_FULL"),
-        TimeUntilPlaceIsFree());
-  }
+absl::StatusOr<Prospect> Queue::Admit(const Arrival& arrival) {
+  const absl::Time now = clock_.Monotonic();
+  const double weight = WeightOf(arrival.priority);
   std::list<Entry> added;
-  // The request's bytes are counted with its first picture and leave with it.
-  for (PictureId picture : pictures) {
-    added.push_back({picture, pictures.front(), need, added.empty() ? bytes : 0, std::nullopt});
+  Entries asking;
+  for (PictureId picture : arrival.pictures) {
+    added.push_back({.picture = picture,
+                     .request = arrival.pictures.front(),
+                     .need = arrival.need,
+                     .bytes = added.empty() ? arrival.bytes : 0,
+                     .caller = arrival.caller,
+                     .weight = weight,
+                     .admitted = now,
+                     .deadline = arrival.deadline,
+                     .due = DueOf(now, arrival.deadline, weight)});
+    asking.push_back(&added.back());
   }
-  entries_.reserve(entries_.size() + pictures.size());
+  ASSIGN_OR_RETURN(const Prospect prospect,
+                   control_.Check(All(), asking, arrival.content, callers_, costs_, now));
+  entries_.reserve(entries_.size() + added.size());
   // From here on nothing asks for memory: all of it happens, or nothing has.
   for (auto entry = added.begin(); entry != added.end(); ++entry) {
     const bool is_new = entries_.emplace(entry->picture, entry).second;
@@ -41,28 +36,57 @@ absl::Status Queue::Admit(absl::Span<const PictureId> pictures, const Need& need
     (void)is_new;
   }
   order_.splice(order_.end(), added);
-  bytes_ += bytes;
-  return absl::OkStatus();
+  ++changes_;
+  return prospect;
+}
+
+Entries Queue::All() const {
+  Entries all;
+  all.reserve(order_.size());
+  for (const Entry& entry : order_) all.push_back(&entry);
+  return all;
+}
+
+absl::Time Queue::NextDeadline() const {
+  absl::Time next = absl::InfiniteFuture();
+  for (const Entry& entry : order_) next = std::min(next, entry.deadline);
+  return next;
+}
+
+std::vector<std::pair<PictureId, Prospect>> Queue::Waiting() const {
+  const Timetable timetable = Foresee(All(), callers_, costs_);
+  std::vector<std::pair<PictureId, Prospect>> waiting;
+  PictureId last = 0;
+  for (size_t i = 0; i < timetable.order.size(); ++i) {
+    const Entry& entry = *timetable.order[i];
+    if (entry.request_started || std::exchange(last, entry.request) == entry.request) continue;
+    waiting.push_back(
+        {entry.picture,
+         {.position = static_cast<int>(i), .outlook = timetable.OfRequest(entry.request)}});
+  }
+  return waiting;
 }
 
 void Queue::Update(PictureId picture, const Need& need) {
   const auto found = entries_.find(picture);
-  if (found != entries_.end()) found->second->need = need;
+  if (found == entries_.end()) return;
+  Need& old = found->second->need;
+  if (old.kind == UnitKind::kWait) ++changes_;  // what it has left may be known now
+  old = need;
 }
 
 void Queue::Remove(PictureId picture) {
   const auto found = entries_.find(picture);
   if (found == entries_.end()) return;
   const auto entry = found->second;
-  if (entry->started) picture_time_ = clock_.Monotonic() - *entry->started;
-  bytes_ -= entry->bytes;
   entries_.erase(found);
   order_.erase(entry);
+  ++changes_;
 }
 
 bool Queue::CanRun(bool may_begin) const {
   return std::any_of(order_.begin(), order_.end(), [&](const Entry& entry) {
-    return IsRunnable(entry.need.kind) && (entry.started || may_begin);
+    return IsRunnable(entry) && (entry.started || may_begin);
   });
 }
 
@@ -78,7 +102,7 @@ void Queue::AddBegun(const Entry& entry, LaneWork& work) {
     if (work.prepare == nullptr) work.prepare = &entry;
     return;
   }
-  Entries& members = entry.need.joined ? work.joined : work.joining;
+  Members& members = entry.need.joined ? work.joined : work.joining;
   if (members.size() < kMostRows) members.push_back(&entry);
 }
 
@@ -92,19 +116,16 @@ void Queue::AddWaiting(const Entry& entry, LaneWork& work) {
 // What has begun first: it has rows, or is promised some.
 Queue::Works Queue::WorkByLane(bool may_begin) const {
   Works works;
-  for (const bool begun : {true, false}) {
-    if (!begun && !may_begin) break;
-    for (const Entry& entry : order_) {
-      if (!IsRunnable(entry.need.kind) || entry.started.has_value() != begun) continue;
-      auto work = std::find_if(works.begin(), works.end(), [&](const LaneWork& other) {
-        return other.lane == entry.need.lane;
-      });
-      if (work == works.end()) {
-        works.push_back({.lane = entry.need.lane});
-        work = works.end() - 1;
-      }
-      begun ? AddBegun(entry, *work) : AddWaiting(entry, *work);
+  for (const Entry* entry : InOrder(All(), callers_, costs_)) {
+    if (!IsRunnable(*entry) || (!entry->started && !may_begin)) continue;
+    auto work = std::find_if(works.begin(), works.end(),
+                             [&](const LaneWork& other) { return other.lane == entry->need.lane; });
+    if (work == works.end()) {
+      works.emplace_back().lane = entry->need.lane;
+      work = works.end() - 1;
     }
+    work->weight = std::max(work->weight, entry->weight);
+    entry->started ? AddBegun(*entry, *work) : AddWaiting(*entry, *work);
   }
   return works;
 }
@@ -145,25 +166,48 @@ std::optional<Unit> Queue::Next(bool may_begin) {
   }
   const std::optional<Lane> lane = turns_.Next(lanes);
   if (!lane) return std::nullopt;
-  Unit unit = UnitOf(*std::find_if(works.begin(), works.end(),
-                                   [&](const LaneWork& work) { return work.lane == *lane; }));
-  turns_.Begin(*lane, unit.kind);
+  const LaneWork& work = *std::find_if(works.begin(), works.end(),
+                                       [&](const LaneWork& other) { return other.lane == *lane; });
+  Unit unit = UnitOf(work);
+  unit.weight = work.weight;
+  unit.expected = costs_.Of(unit.kind, *lane, RowsOf(unit));
+  turns_.Begin(*lane, unit.expected / unit.weight);
   Start(unit);
   absl::erase_if(last_,
                  [&](const auto& entry) { return !absl::c_linear_search(lanes, entry.first); });
-  last_[*lane] = {unit.kind, entries_.find(unit.pictures.front())->second->request};
+  last_[*lane] = {unit.kind, EntryOf(unit.pictures.front()).request};
   return unit;
+}
+
+int Queue::RowsOf(const Unit& unit) const {
+  int rows = 0;
+  for (PictureId picture : unit.pictures) rows += EntryOf(picture).need.rows;
+  return rows;
 }
 
 void Queue::Start(const Unit& unit) {
   for (PictureId picture : unit.pictures) {
-    std::optional<absl::Time>& started = entries_.find(picture)->second->started;
-    if (!started) started = clock_.Monotonic();
+    Entry& entry = *entries_.find(picture)->second;
+    if (std::exchange(entry.started, true)) continue;
+    ++changes_;
+    if (!entry.request_started) StartRequest(entry.request);
   }
 }
 
-absl::Duration Queue::TimeUntilPlaceIsFree() const {
-  return std::max(kShortestRetry, picture_time_.value_or(kShortestRetry));
+void Queue::StartRequest(PictureId request) {
+  Entries pictures;
+  for (Entry& entry : order_) {
+    if (entry.request != request) continue;
+    entry.request_started = true;
+    pictures.push_back(&entry);
+  }
+  const Entry& first = *pictures.front();
+  callers_.Begin(first.caller, AloneTime(pictures, costs_) / first.weight);
+}
+
+void Queue::Measure(const Unit& unit, int computed_rows, absl::Duration took) {
+  turns_.Correct(unit.lane, unit.expected / unit.weight, took / unit.weight);
+  if (computed_rows > 0) costs_.Measure(unit.kind, unit.lane, computed_rows, took);
 }
 
 }  // namespace latentd::batching

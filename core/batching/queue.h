@@ -1,47 +1,60 @@
 // Decides which unit of work is next, and of which pictures, from what every admitted picture needs
 // next. Knows no tensor and no device.
 //
-// The policy. Lanes share the device's time in equal parts (turns.h). In a lane every picture whose
-// step is next takes it together with the others, the first of them in the order of admission where
-// not all have rows. Between two steps of a lane there is at most one other unit, or one for each
-// picture of a request: a decode before what begins. Pictures begin in the order of admission, as
-// soon as rows are free that nobody who began before them will take; none overtakes one that waits
-// for more rows than are free. What waits for its graphs, or for how its decoding ends, is passed
-// over. Whoever changes the policy changes Next() and nothing outside this directory.
+// The policy. Lanes share the device's time in equal parts, or by the priority of their pictures
+// (turns.h). In a lane every picture whose step is next takes it together with the others, the
+// first of them in the order of admission where not all have rows. Between two steps of a lane
+// there is at most one other unit, or one for each picture of a request: a decode before what
+// begins. Pictures begin in the order of entry.h, fair to callers and by their deadlines, as soon
+// as rows are free that nobody who began before them will take; none overtakes one that waits for
+// more rows than are free. What waits for its graphs, or for how its decoding ends, is passed over.
+// Whoever changes the policy changes this directory and nothing outside it.
 //
 // Not thread-safe: the engine guards it with its own lock.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <list>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "core/base/clock.h"
+#include "core/batching/admission_control.h"
+#include "core/batching/costs.h"
+#include "core/batching/entry.h"
 #include "core/batching/turns.h"
 #include "core/batching/unit.h"
 
 namespace latentd::batching {
 
-struct Limits {
-  int pictures = 64;               // admitted and not finished
-  size_t bytes = size_t{1} << 29;  // that they hold while they wait (their init images)
+// A request that asks to be admitted.
+struct Arrival {
+  absl::Span<const PictureId> pictures;          // its own; new
+  Need need;                                     // of each
+  size_t bytes = 0;                              // that they hold together while they wait
+  std::string caller;                            // who shares the device with others
+  int priority = 0;                              // each more counts as double
+  absl::Time deadline = absl::InfiniteFuture();  // of the clock's monotonic time
+  // What tells it from others of its caller; the same when it comes back after a refusal.
+  uint64_t content = 0;
 };
 
 class Queue {
  public:
   // `clock` must outlive the queue.
-  Queue(Limits limits, const Clock& clock) : limits_(limits), clock_(clock) {}
+  Queue(Limits limits, const Clock& clock) : clock_(clock), control_(limits) {}
 
-  // Admits all of `pictures`, which are one request's and hold `bytes` together, or none:
-  // RESOURCE_EXHAUSTED with reason QUEUE_FULL and the time after which a place is likely free.
-  // REQUIRES: new ids.
-  absl::Status Admit(absl::Span<const PictureId> pictures, const Need& need, size_t bytes);
+  // Admits all of its pictures or none: the errors of AdmissionControl::Check.
+  absl::StatusOr<Prospect> Admit(const Arrival& arrival);
 
   // What the picture needs after the unit it was in. Ignored if it has been removed meanwhile.
   void Update(PictureId picture, const Need& need);
@@ -54,38 +67,39 @@ class Queue {
   std::optional<Unit> Next(bool may_begin = true);
   bool CanRun(bool may_begin = true) const;
 
-  // What a unit that Next gave took.
-  void Measure(const Unit& unit, absl::Duration took) {
-    turns_.Measure(unit.lane, unit.kind, took);
-  }
+  // What a unit that Next gave took; an evaluation computed that many rows. 0: it did nothing, or
+  // failed, and says nothing about others.
+  void Measure(const Unit& unit, int computed_rows, absl::Duration took);
 
   // Pictures that are admitted.
   int size() const { return static_cast<int>(order_.size()); }
 
+  // The first to pass, of pictures that are admitted.
+  absl::Time NextDeadline() const;
+
+  // Of the requests of which nothing has run. By their first pictures.
+  std::vector<std::pair<PictureId, Prospect>> Waiting() const;
+  // Grows with whatever changes that.
+  uint64_t changes() const { return changes_; }
+
  private:
-  struct Entry {
-    PictureId picture;
-    PictureId request;  // the first of its pictures
-    Need need;
-    size_t bytes;
-    std::optional<absl::Time> started;
-  };
-  using Entries = absl::InlinedVector<const Entry*, kMostRows>;
+  using Members = absl::InlinedVector<const Entry*, kMostRows>;
   // What there is to do in a lane.
   struct LaneWork {
     Lane lane;
     const Entry* decode = nullptr;   // the first
     const Entry* prepare = nullptr;  // the first whose prompts or init image are to be encoded
-    Entries joined, joining;         // whose step is next
+    Members joined, joining;         // whose step is next
     int rows = 0;                    // of one evaluation, by graphs
     int capacity = kMostRows;        // the same, by memory
     int rows_promised = 0;           // to who has begun and is not through its steps
     bool full = false;               // there are too few for who would begin next
+    double weight = 0;               // the greatest of its pictures'
 
     int limit() const { return std::min(rows, capacity); }
     bool can_step() const { return !joined.empty() || !joining.empty(); }
   };
-  using Works = absl::InlinedVector<LaneWork, 4>;
+  using Works = std::vector<LaneWork>;
   // What a lane ran last.
   struct LastUnit {
     UnitKind kind = UnitKind::kStep;
@@ -98,16 +112,20 @@ class Queue {
   Unit UnitOf(const LaneWork& work) const;
   static Unit StepOf(const LaneWork& work);
   void Start(const Unit& unit);
-  absl::Duration TimeUntilPlaceIsFree() const;
+  void StartRequest(PictureId request);
+  Entries All() const;
+  const Entry& EntryOf(PictureId picture) const { return *entries_.find(picture)->second; }
+  int RowsOf(const Unit& unit) const;
 
-  const Limits limits_;
   const Clock& clock_;
+  AdmissionControl control_;
+  Costs costs_;
   std::list<Entry> order_;
   absl::flat_hash_map<PictureId, std::list<Entry>::iterator> entries_;
-  Turns turns_;
+  Turns<Lane> turns_;
+  Callers callers_;
   absl::flat_hash_map<Lane, LastUnit> last_;  // of lanes that have work
-  size_t bytes_ = 0;
-  std::optional<absl::Duration> picture_time_;  // of the picture finished last
+  uint64_t changes_ = 0;
 };
 
 }  // namespace latentd::batching

@@ -1,46 +1,62 @@
-// Whose turn it is on the device: lanes share its time in equal parts, whatever one of their units
-// takes (start-time fair queueing: P. Goyal, H. Vin, H. Cheng, 1996). A lane that had nothing to do
-// gets no time for that later.
+// Whose turn it is on the device: all get its time in equal parts, or by their weights, whatever
+// one of their units takes (start-time fair queueing: P. Goyal, H. Vin, H. Cheng, 1996). Who had
+// nothing to do gets no time for that later.
 //
 // Not thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "core/batching/unit.h"
 
 namespace latentd::batching {
 
+// What a unit counts: something, so that those whose units nobody has measured take turns too.
+inline absl::Duration CountedTime(absl::Duration time) {
+  return std::max(time, absl::Microseconds(1));
+}
+
+template <typename Key>
 class Turns {
  public:
-  // The lane of these that has had least, the first of several; nothing where there are none.
-  std::optional<Lane> Next(absl::Span<const Lane> lanes) const;
+  // Where its next unit begins, of the time that all share.
+  absl::Duration StartOf(const Key& key) const {
+    const auto found = until_.find(key);
+    return found == until_.end() ? now_ : std::max(found->second, now_);
+  }
 
-  // It gets the device, for about as long as its unit of that kind took the last time.
-  void Begin(const Lane& lane, UnitKind kind);
+  // The one of these that has had least, the first of several; nothing where there are none.
+  std::optional<Key> Next(absl::Span<const Key> keys) const {
+    const auto next =
+        std::min_element(keys.begin(), keys.end(),
+                         [this](const Key& a, const Key& b) { return StartOf(a) < StartOf(b); });
+    if (next == keys.end()) return std::nullopt;
+    return *next;
+  }
 
-  // What a unit took that has ended.
-  void Measure(const Lane& lane, UnitKind kind, absl::Duration took);
+  // It gets the device, for about as long as this by its weight.
+  void Begin(const Key& key, absl::Duration expected) {
+    now_ = StartOf(key);
+    if (until_.size() >= kMost) until_.clear();
+    until_[key] = now_ + CountedTime(expected);
+  }
 
-  // That it keeps in mind.
-  size_t lanes() const { return accounts_.size(); }
+  // A unit has ended that took this instead.
+  void Correct(const Key& key, absl::Duration expected, absl::Duration took) {
+    const auto found = until_.find(key);
+    if (found != until_.end()) found->second += CountedTime(took) - CountedTime(expected);
+  }
 
  private:
-  struct Account {
-    absl::Duration until;  // of the time that all share: where its next unit begins
-    absl::flat_hash_map<UnitKind, absl::Duration> last;  // by kind, what a unit took
-  };
-  // Sizes are the clients' choice; when it knows that many it forgets them.
-  static constexpr size_t kMostLanes = 256;
-
-  absl::Duration StartOf(const Lane& lane) const;
+  // Keys are the clients' choice; when it knows that many it forgets them.
+  static constexpr size_t kMost = 256;
 
   absl::Duration now_;  // where the unit began that had the last turn
-  absl::flat_hash_map<Lane, Account> accounts_;
+  absl::flat_hash_map<Key, absl::Duration> until_;
 };
 
 }  // namespace latentd::batching

@@ -1,10 +1,12 @@
 // The words of batching: what a picture needs next, and what the engine is to run now.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
+#include "absl/time/time.h"
 
 namespace latentd::batching {
 
@@ -38,6 +40,20 @@ enum class UnitKind : uint8_t {
   kDone,    // nothing: the picture is finished
 };
 
+// What a picture has left to do, its next unit included.
+struct Ahead {
+  struct Stage {
+    Lane lane;
+    bool text = false;    // its prompts are to be encoded
+    int evaluations = 0;  // of the UNet
+    bool operator==(const Stage&) const = default;
+  };
+  std::array<Stage, 2> stages;  // from the one that it is in; an ensemble has two
+  bool encode = false, decode = false;
+
+  bool operator==(const Ahead&) const = default;
+};
+
 struct Need {
   UnitKind kind = UnitKind::kText;
   Lane lane;          // of the stage that it is in
@@ -45,6 +61,7 @@ struct Need {
   int lane_rows = 1;  // that one evaluation can have, by the graphs that the picture brings
   int lane_capacity = kMostRows;  // that the lane has memory for, as far as is known
   bool joined = false;            // it has its rows of the lane
+  Ahead ahead;
 
   bool operator==(const Need&) const = default;
 };
@@ -54,6 +71,8 @@ struct Unit {
   UnitKind kind = UnitKind::kText;
   Lane lane;
   absl::InlinedVector<PictureId, kMostRows> pictures;  // several only for kStep
+  absl::Duration expected;  // that it takes of the device; zero where nobody knows
+  double weight = 1;        // of its lane
 };
 
 }  // namespace latentd::batching

@@ -87,13 +87,17 @@ Admission::Admission(const Config& config, const Models& models, GraphStore& sto
       refused_(/*grows=*/!config.vae_tiling_above.has_value()) {}
 
 absl::StatusOr<pipeline::PictureSpec> Admission::Resolve(pipeline::PictureSpec picture,
-                                                         const image::EncodeOptions& output) const {
+                                                         const GenerateSpec& spec) const {
   absl::StatusOr<pipeline::PictureSpec> resolved = models_.pipeline->Resolve(std::move(picture));
   std::vector<FieldViolation> violations = GetFieldViolations(resolved.status());
   if (!resolved.ok() && violations.empty()) return resolved.status();
-  const int quality = output.quality;
+  const int quality = spec.output.quality;
   if (quality < 1 || quality > 100) {
     violations.push_back({"output.quality", absl::StrCat("must be 1 to 100, is ", quality)});
+  }
+  if (spec.priority < kMinPriority || spec.priority > config_.max_priority) {
+    violations.push_back({"priority", absl::StrCat("must be ", kMinPriority, " to ",
+                                                   config_.max_priority, ", is ", spec.priority)});
   }
   if (!violations.empty()) return InvalidFields(violations);
   ASSIGN_OR_RETURN(

@@ -66,10 +66,10 @@ class Admission {
   Admission(const Config& config, const Models& models, compiler::GraphStore& store,
             const MemoryBudget& budget);
 
-  // Every default filled in, and the bucket chosen. INVALID_ARGUMENT with every bad field; what
-  // batching::Buckets::Choose says.
+  // `picture` with every default filled in, and the bucket chosen. INVALID_ARGUMENT with every bad
+  // field, of the rest of `spec` too; what batching::Buckets::Choose says.
   absl::StatusOr<pipeline::PictureSpec> Resolve(pipeline::PictureSpec picture,
-                                                const image::EncodeOptions& output) const;
+                                                const GenerateSpec& spec) const;
 
   // INVALID_ARGUMENT, reason RESPONSE_TOO_LARGE. REQUIRES: the picture is resolved.
   static absl::Status CheckResponseBytes(const GenerateSpec& resolved);

@@ -52,6 +52,7 @@ struct Config {
   int threads = 0;              // for kernels; 0: as many as the process may use
   int64_t memory_bytes = 0;     // budget; 0: what the machine and the cgroup allow
   int queue_capacity = 64;      // pictures waiting, beyond which Submit refuses
+  int max_priority = 0;         // that a request may ask for, at most kMaxPriority
 
   std::string cache_dir;                          // empty: nothing survives a restart
   int64_t cache_max_bytes = int64_t{10} << 30;    // of files in it
@@ -105,11 +106,14 @@ struct ServerStatus {
 
 enum class Stage : uint8_t { kTextEncode, kVaeEncode, kBase, kRefiner, kVaeDecode, kImageEncode };
 
-// Events of one request, in this order: Queued, Started, Progress*, Image+, then Completed or
-// Failed, which is the last.
+// Events of one request, in this order: Queued+, Started, Progress*, Image+, then Completed or
+// Failed, which is the last. Queued comes again when what it says has changed.
 struct Queued {
   std::string request_id;
   int position = 0;  // pictures before this one
+  // Forecasts; zero where nobody knows yet what takes how long.
+  absl::Duration wait;   // until it begins
+  absl::Duration total;  // until all of its pictures are drawn
 };
 
 struct Started {
@@ -146,7 +150,8 @@ struct Completed {
   std::vector<std::string> warnings;
 };
 
-// CANCELLED after Cancel, INTERNAL, RESOURCE_EXHAUSTED, UNAVAILABLE, ...; details in the status
+// CANCELLED after Cancel, DEADLINE_EXCEEDED where the deadline has passed by then or passes before
+// the end, INTERNAL, RESOURCE_EXHAUSTED, UNAVAILABLE, ...; details in the status
 // (base/error_details.h).
 struct Failed {
   absl::Status status;
@@ -181,6 +186,7 @@ struct Capabilities {
   double max_guidance_scale = 30;
   int max_images_per_prompt = 0;
   int queue_capacity = 0;
+  int min_priority = kMinPriority, max_priority = 0;
   std::string backend;
   std::vector<ServerStatus::Bucket> buckets;
 };
@@ -249,14 +255,15 @@ class Engine {
   // OK (a handle for Cancel) iff the sink will see events, the last of which is Completed or
   // Failed. Otherwise the sink is never called: INVALID_ARGUMENT (with every bad field, or reason
   // RESPONSE_TOO_LARGE), UNAVAILABLE (reason LOADING, DRAINING or DEVICE_FAULT, retry delay),
-  // RESOURCE_EXHAUSTED (reason QUEUE_FULL with a retry delay, OUT_OF_MEMORY), FAILED_PRECONDITION
+  // RESOURCE_EXHAUSTED (reason QUEUE_FULL with a retry delay, OUT_OF_MEMORY), DEADLINE_EXCEEDED
+  // (reason PREDICTED_OVERRUN, with a retry delay where that helps), FAILED_PRECONDITION
   // (reason BUCKET_COLD: the size is configured and would have to be compiled; COMPILE_FORBIDDEN:
   // COLD_OK, which this server does not let compile). Failed says FAILED_PRECONDITION, reason
   // CHECKPOINT_CHANGED, where something would have to be loaded from a file that was edited.
   virtual absl::StatusOr<uint64_t> Submit(GenerateSpec spec, std::shared_ptr<EventSink> sink) = 0;
 
-  // The request stops at its next step and ends in Failed(CANCELLED); unknown or finished handles
-  // are ignored.
+  // The request stops at its next step and ends in Failed(CANCELLED), or DEADLINE_EXCEEDED where
+  // its deadline has passed; unknown or finished handles are ignored.
   virtual void Cancel(uint64_t handle) = 0;
 
   // For probes, and for dealing with clients that read slowly: to be asked every second or so.

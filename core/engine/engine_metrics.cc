@@ -44,6 +44,7 @@ const char* Name(image::Format format) {
 const char* RejectionOf(const absl::Status& status) {
   const std::string reason = GetReason(status);
   if (reason == "QUEUE_FULL") return "queue_full";
+  if (reason == "PREDICTED_OVERRUN") return "predicted_overrun";
   if (reason == "DRAINING") return "draining";
   if (absl::IsResourceExhausted(status)) return "oom";
   if (reason == device::kDeviceFault) return "other";
@@ -82,8 +83,22 @@ void EngineMetrics::Began(const std::string& bucket, absl::Duration queued, absl
 
 void EngineMetrics::Ended(const absl::Status& status, bool had_begun) {
   registry_.GetGauge(metrics::kRequestsInFlight).Decrement();
-  if (!absl::IsCancelled(status)) return;
-  registry_.GetCounter(metrics::kRequestsCancelled, {had_begun ? "running" : "queued"}).Increment();
+  const char* phase = had_begun ? "running" : "queued";
+  if (absl::IsCancelled(status)) {
+    registry_.GetCounter(metrics::kRequestsCancelled, {phase}).Increment();
+  } else if (absl::IsDeadlineExceeded(status)) {
+    registry_.GetCounter(metrics::kDeadlineMisses, {phase}).Increment();
+  }
+}
+
+void EngineMetrics::FirstStepDone(const std::string& bucket, absl::Duration after) {
+  registry_.GetHistogram(metrics::kFirstStepSeconds, {bucket})
+      .Observe(absl::ToDoubleSeconds(after));
+}
+
+void EngineMetrics::Completed(absl::Duration took, absl::Duration predicted) {
+  if (predicted <= absl::ZeroDuration()) return;
+  registry_.GetHistogram(metrics::kPredictionRatio).Observe(absl::FDivDuration(took, predicted));
 }
 
 void EngineMetrics::PictureLeft(const std::string& bucket) {

@@ -31,6 +31,10 @@ class EngineMetrics {
   void Accepted(const std::string& bucket, int pictures);
   void Began(const std::string& bucket, absl::Duration queued, absl::Time wall);
   void Ended(const absl::Status& status, bool had_begun);
+  // The first of its pictures has taken its first step, that long after it came.
+  void FirstStepDone(const std::string& bucket, absl::Duration after);
+  // It took this, and was predicted to take that, where anything was predicted.
+  void Completed(absl::Duration took, absl::Duration predicted);
 
   void PictureLeft(const std::string& bucket);
   // An evaluation: `rows` are pictures', of those that were computed.

@@ -7,10 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "core/image/format.h"
 #include "core/pipeline/picture_spec.h"
 
 namespace latentd::engine {
+
+inline constexpr int kMinPriority = -3, kMaxPriority = 3;
 
 struct GenerateSpec {
   std::string request_id;  // for correlation; comes back in Queued
@@ -18,6 +21,14 @@ struct GenerateSpec {
   image::EncodeOptions output;
   // Bytes that the encoded pictures may have together; refused is what could have more. 0: any.
   int64_t max_response_bytes = 0;
+
+  // Who asks; requests of one caller share its part of the device.
+  std::string caller = {};
+  // Each more counts as double, of the device's time and in the order: kMinPriority to the
+  // configuration's max_priority.
+  int priority = 0;
+  // When the answer is no use any more, of the clock's monotonic time.
+  absl::Time deadline = absl::InfiniteFuture();
 };
 
 }  // namespace latentd::engine

@@ -73,6 +73,11 @@ void Job::PublishLocked(Event event) {
 
 void Job::AddTime(Stage stage, absl::Duration duration) { timings.*TimeOf(stage) += duration; }
 
+void Job::AddEncodeTime(absl::Duration duration) {
+  absl::MutexLock lock(&publishing_);
+  encode_time_ += duration;
+}
+
 Completed Job::Completion() const {
   const pipeline::PictureSpec& picture = spec.picture;
   Completed completed{.timings = timings,
@@ -80,6 +85,10 @@ Completed Job::Completion() const {
                       .executed_size = *picture.executed_size,
                       .dropped_tokens = dropped_tokens,
                       .warnings = warnings};
+  {
+    absl::MutexLock lock(&publishing_);
+    completed.timings.image_encode = encode_time_;
+  }
   if (dropped_tokens > 0) {
     completed.warnings.push_back(
         absl::StrFormat("the prompt was cut: its last %d tokens were not read", dropped_tokens));

@@ -37,18 +37,24 @@ class Job {
   absl::Mutex& publishing() ABSL_LOCK_RETURNED(publishing_) { return publishing_; }
   void PublishLocked(Event event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(publishing_);
 
+  // That its pictures hold once it has begun.
+  int64_t state_bytes() const { return pipeline.RequestBytes(spec.picture); }
+
   int picture_count() const { return static_cast<int>(spec.picture.seeds.size()); }
 
   // To `timings`.
   void AddTime(Stage stage, absl::Duration duration);
+  // From any thread.
+  void AddEncodeTime(absl::Duration duration) ABSL_LOCKS_EXCLUDED(publishing_);
   // REQUIRES: all pictures are finished.
-  Completed Completion() const;
+  Completed Completion() const ABSL_LOCKS_EXCLUDED(publishing_);
 
   const uint64_t handle;
   const pipeline::Pipeline& pipeline;
   const GenerateSpec spec;
   const std::string bucket;  // as a label: "256x192"
   const absl::Time submitted;
+  absl::Duration predicted;              // from its admission to its end; zero: nobody knew
   std::vector<std::string> warnings;     // for who asked; complete before the job is admitted
   std::vector<batching::PictureId> ids;  // of pictures, in order
 
@@ -56,14 +62,16 @@ class Job {
   std::vector<std::unique_ptr<pipeline::Picture>> pictures;
   std::vector<absl::Duration> stage_times;  // by picture: of the stage that it is in
   bool started = false;
+  bool stepped = false;    // one of its pictures has taken a step
   int dropped_tokens = 0;  // known once started
 
-  // Written by the loop, then by the encoder once the loop has handed over the last picture.
+  // Written by the loop, then by whoever encodes the last picture.
   Timings timings;
   std::atomic<int> unfinished;  // pictures not yet encoded
 
  private:
-  absl::Mutex publishing_;
+  mutable absl::Mutex publishing_;
+  absl::Duration encode_time_ ABSL_GUARDED_BY(publishing_);
   bool ended_ ABSL_GUARDED_BY(publishing_) = false;
   const std::shared_ptr<EventSink> sink_;
 };

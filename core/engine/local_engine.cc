@@ -10,6 +10,7 @@
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
+#include "core/base/threads.h"
 #include "core/engine/serving.h"
 #include "core/engine/start_up.h"
 #include "core/pipeline/limits.h"
@@ -18,6 +19,12 @@ namespace latentd::engine {
 namespace {
 
 using compiler::GetMode;
+
+// One thread encodes some eighty pictures of 1024x1024 a second. More are for a GPU that draws
+// smaller ones: a CPU backend's own threads have better things to do.
+int EncodersOf(const Config& config) {
+  return config.backend == "cuda" ? std::clamp(UsableCpus() / 4, 1, 4) : 1;
+}
 
 // Finished pictures may hold an eighth of the memory: that is 256 MiB from 2 GiB on.
 int64_t ResultBytesOf(const Config& config) {
@@ -88,8 +95,10 @@ Capabilities CapabilitiesOf(const pipeline::Pipeline& pipeline, const Config& co
   capabilities.min_steps = pipeline::kMinSteps;
   capabilities.max_steps = pipeline::kMaxSteps;
   capabilities.max_guidance_scale = pipeline::kMaxGuidanceScale;
-  capabilities.max_images_per_prompt = pipeline::kMaxImagesPerPrompt;
+  capabilities.max_images_per_prompt =
+      std::min(pipeline::kMaxImagesPerPrompt, config.queue_capacity);
   capabilities.queue_capacity = config.queue_capacity;
+  capabilities.max_priority = config.max_priority;
   capabilities.backend = config.backend;
   capabilities.buckets = std::move(buckets);
   return capabilities;
@@ -115,6 +124,7 @@ LocalEngine::LocalEngine(Config config, std::unique_ptr<backends::Backend> backe
       admission_(config_, models_, stores_.graphs, budget_),
       loop_({.queue_capacity = config_.queue_capacity,
              .result_bytes = ResultBytesOf(config_),
+             .encoders = EncodersOf(config_),
              .on_device_fault = [this](const absl::Status& fault) { ShowFault(fault); }},
             backend_->device(), metrics_, clock),
       cold_({.models = models_,
@@ -211,6 +221,8 @@ void LocalEngine::ShowBuckets(bool warmed) {
 void LocalEngine::RefreshMetrics() {
   memory_.Show(registry_);
   registry_.GetGauge(metrics::kUnitOverdue).Set(CheckLoop().overdue.has_value() ? 1 : 0);
+  registry_.GetGauge(metrics::kLanes).Set(loop_.lanes());
+  registry_.GetGauge(metrics::kLaneBytes).Set(static_cast<double>(loop_.lane_bytes()));
   if (!admin_.is_open()) return;
   stores_.graphs.RefreshMetrics();
   ShowBuckets();
@@ -221,7 +233,7 @@ Capabilities LocalEngine::capabilities() const {
 }
 
 std::vector<FieldViolation> LocalEngine::Validate(const GenerateSpec& spec) const {
-  return GetFieldViolations(admission_.Resolve(spec.picture, spec.output).status());
+  return GetFieldViolations(admission_.Resolve(spec.picture, spec).status());
 }
 
 absl::StatusOr<uint64_t> LocalEngine::Submit(GenerateSpec spec, std::shared_ptr<EventSink> sink) {
@@ -246,7 +258,7 @@ absl::StatusOr<uint64_t> LocalEngine::TrySubmit(GenerateSpec spec,
   const pipeline::PictureSpec asked = spec.picture;
   spec.picture.image = std::move(image);
   ASSIGN_OR_RETURN(pipeline::PictureSpec picture,
-                   admission_.Resolve(std::move(spec.picture), spec.output));
+                   admission_.Resolve(std::move(spec.picture), spec));
   std::vector<std::string> warnings = models_.pipeline->UnusedParameters(asked, picture);
   const size_t image_bytes = picture.image.size();
   image = std::exchange(picture.image, {});

@@ -7,19 +7,23 @@
 
 namespace latentd::engine {
 
-PictureEncoder::PictureEncoder(Encode encode, Owner owner, std::shared_ptr<ResultBytes> results,
-                               EngineMetrics& metrics, const Clock& clock)
+PictureEncoder::PictureEncoder(int threads, Encode encode, Owner owner,
+                               std::shared_ptr<ResultBytes> results, EngineMetrics& metrics,
+                               const Clock& clock)
     : encode_(std::move(encode)),
       owner_(std::move(owner)),
       results_(std::move(results)),
       metrics_(metrics),
-      clock_(clock) {}
+      clock_(clock) {
+  for (int i = 0; i < threads; ++i) workers_.push_back(std::make_unique<Worker>("encoder"));
+}
 
 void PictureEncoder::Add(std::shared_ptr<Job> job, int index, uint64_t seed, image::Image pixels) {
   Pixels added = {.job = std::move(job), .index = index, .seed = seed};
   added.image = std::make_shared<const image::Image>(std::move(pixels));
   added.counted = results_->Count(added.image->rgb.size());
-  worker_.Add([this, added = std::move(added)]() mutable { EncodePicture(std::move(added)); });
+  Worker& worker = *workers_[added_++ % workers_.size()];
+  worker.Add([this, added = std::move(added)]() mutable { EncodePicture(std::move(added)); });
 }
 
 void PictureEncoder::EncodePicture(Pixels pixels) {
@@ -34,7 +38,7 @@ absl::Status PictureEncoder::TryEncode(Pixels pixels) {
   const absl::Time begin = clock_.Monotonic();
   ASSIGN_OR_RETURN(Image image, encode_(job, pixels.index, pixels.seed, *pixels.image));
   const absl::Duration duration = clock_.Monotonic() - begin;
-  job.timings.image_encode += duration;
+  job.AddEncodeTime(duration);
   image.unread = results_->Count(image.bytes.size());
   pixels.image.reset();
   pixels.counted.reset();

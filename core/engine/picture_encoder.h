@@ -1,12 +1,15 @@
-// Turns finished pictures into files on a thread of its own, and tells their requests. What waits
+// Turns finished pictures into files on threads of its own, and tells their requests. What waits
 // for it holds memory that counts as results (result_bytes.h).
 //
 // Thread-safe.
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -20,10 +23,10 @@ namespace latentd::engine {
 
 class PictureEncoder {
  public:
-  // Turns the pixels of the job's picture with that index into a file. Called by one thread.
+  // Turns the pixels of the job's picture with that index into a file. Called by all its threads.
   using Encode = std::function<absl::StatusOr<Image>(const Job& job, int index, uint64_t seed,
                                                      const image::Image& pixels)>;
-  // Of whoever has the jobs; called by the encoder's thread.
+  // Of whoever has the jobs; called by the encoder's threads.
   struct Owner {
     std::function<bool(const Job& job)> is_wanted;
     std::function<void(Job& job, absl::Status status)> fail;
@@ -31,7 +34,7 @@ class PictureEncoder {
   };
 
   // `metrics`, `clock` and what `owner` calls must outlive the encoder.
-  PictureEncoder(Encode encode, Owner owner, std::shared_ptr<ResultBytes> results,
+  PictureEncoder(int threads, Encode encode, Owner owner, std::shared_ptr<ResultBytes> results,
                  EngineMetrics& metrics, const Clock& clock);
 
   // Dropped if the job is not wanted any more when its turn comes.
@@ -54,7 +57,8 @@ class PictureEncoder {
   const std::shared_ptr<ResultBytes> results_;
   EngineMetrics& metrics_;
   const Clock& clock_;
-  Worker worker_{"encoder"};  // the last: it uses the others
+  std::atomic<size_t> added_ = 0;
+  std::vector<std::unique_ptr<Worker>> workers_;  // the last: they use the others
 };
 
 }  // namespace latentd::engine

@@ -10,29 +10,10 @@
 #include "core/base/status_macros.h"
 #include "core/base/threads.h"
 #include "core/device/device_fault.h"
+#include "core/engine/arrival.h"
 #include "core/engine/serving.h"
 
 namespace latentd::engine {
-namespace {
-
-batching::Need NeedOf(const pipeline::Picture& picture) {
-  return {.kind = picture.next,
-          .lane = picture.lane(),
-          .rows = picture.rows(),
-          .lane_rows = picture.most_rows(),
-          .lane_capacity = picture.place ? picture.place->lane()->rows() : batching::kMostRows,
-          .joined = picture.place.has_value()};
-}
-
-batching::Need FirstNeedOf(const Job& job) {
-  if (job.pictures.empty()) return {.kind = batching::UnitKind::kWait};
-  return NeedOf(*job.pictures.front());
-}
-
-int64_t StateBytesOf(const Job& job) { return job.pipeline.RequestBytes(job.spec.picture); }
-
-}  // namespace
-
 PictureLoop::PictureLoop(Options options, device::Device& device, EngineMetrics& metrics,
                          const Clock& clock)
     : options_(std::move(options)),
@@ -41,7 +22,7 @@ PictureLoop::PictureLoop(Options options, device::Device& device, EngineMetrics&
       results_(std::make_shared<ResultBytes>([this] { absl::MutexLock wake_the_loop(&mutex_); })),
       queue_({.pictures = options_.queue_capacity}, clock),
       units_(device, clock),
-      encoder_(options_.encode,
+      encoder_(options_.encoders, options_.encode,
                {.is_wanted = [this](const Job& job) { return IsWanted(job.handle); },
                 .fail = [this](Job& job, absl::Status status) { Fail(job, std::move(status)); },
                 .complete = [this](Job& job) { Complete(job); }},
@@ -64,10 +45,7 @@ absl::Status PictureLoop::Admit(const std::shared_ptr<Job>& job, size_t image_by
   // Held until Queued is out: the loop may take the job at once.
   absl::MutexLock publishing(&job->publishing());
   Queued queued;
-  RETURN_IF_ERROR(CatchOutOfMemory([&] {
-    queued.request_id = job->spec.request_id;
-    return AddMember(job, image_bytes, queued.position);
-  }));
+  RETURN_IF_ERROR(CatchOutOfMemory([&] { return AddMember(job, image_bytes, queued); }));
   const absl::Status counted = CatchOutOfMemory([&] {
     metrics_.Accepted(job->bucket, job->picture_count());
     return absl::OkStatus();
@@ -78,7 +56,7 @@ absl::Status PictureLoop::Admit(const std::shared_ptr<Job>& job, size_t image_by
 }
 
 absl::Status PictureLoop::AddMember(const std::shared_ptr<Job>& job, size_t image_bytes,
-                                    int& position) {
+                                    Queued& queued) {
   absl::MutexLock lock(&mutex_);
   if (device_failed_) return DeviceFaultError();
   if (draining_) return DrainingError();
@@ -86,12 +64,14 @@ absl::Status PictureLoop::AddMember(const std::shared_ptr<Job>& job, size_t imag
   for (int i = 0; i < count; ++i) job->ids.push_back(next_id_++);
   pictures_.reserve(pictures_.size() + count);
   jobs_.reserve(jobs_.size() + 1);
-  position = queue_.size();
-  RETURN_IF_ERROR(queue_.Admit(job->ids, FirstNeedOf(*job), image_bytes));
+  queued = {.request_id = job->spec.request_id};
+  ASSIGN_OR_RETURN(const batching::Prospect prospect, queue_.Admit(ArrivalOf(*job, image_bytes)));
   UpdateNeeds(*job);
   // From here on nothing asks for memory: the job is a member in all of it, or in nothing.
   for (int i = 0; i < count; ++i) pictures_[job->ids[i]] = {job, i};
-  jobs_[job->handle] = {job};
+  jobs_[job->handle] = {.job = job, .told = prospect};
+  SetProspect(prospect, queued);
+  job->predicted = queued.total;
   return absl::OkStatus();
 }
 
@@ -111,7 +91,7 @@ void PictureLoop::UpdateNeeds(const Job& job) {
 bool PictureLoop::IsWanted(uint64_t handle) const {
   absl::MutexLock lock(&mutex_);
   const auto found = jobs_.find(handle);
-  return found != jobs_.end() && found->second.cancelled == Cause::kNone;
+  return found != jobs_.end() && found->second.cancelled == CancelCause::kNone;
 }
 
 bool PictureLoop::IsMember(const Job& job) const {
@@ -119,35 +99,21 @@ bool PictureLoop::IsMember(const Job& job) const {
   return jobs_.contains(job.handle);
 }
 
-void PictureLoop::Cancel(uint64_t handle) { CancelFor(Cause::kClient, handle); }
+void PictureLoop::Cancel(uint64_t handle) { CancelFor(CancelCause::kClient, handle); }
 
-void PictureLoop::Abandon(uint64_t handle) { CancelFor(Cause::kOutOfMemory, handle); }
+void PictureLoop::Abandon(uint64_t handle) { CancelFor(CancelCause::kOutOfMemory, handle); }
 
-void PictureLoop::CancelFor(Cause cause, uint64_t handle) {
+void PictureLoop::CancelFor(CancelCause cause, uint64_t handle) {
   absl::MutexLock lock(&mutex_);
   const auto found = jobs_.find(handle);
   if (found != jobs_.end()) CancelFor(cause, found->second);
 }
 
-void PictureLoop::CancelFor(Cause cause, Member& member) {
-  if (member.cancelled != Cause::kNone) return;
-  member.cancelled = cause;
+void PictureLoop::CancelFor(CancelCause cause, Member& member) {
+  if (member.cancelled != CancelCause::kNone) return;
+  const bool is_late = member.job->spec.deadline <= clock_.Monotonic() + kDeadlineSlack;
+  member.cancelled = cause == CancelCause::kClient && is_late ? CancelCause::kDeadline : cause;
   ++cancellations_;
-}
-
-absl::Status PictureLoop::StatusOf(Cause cause) {
-  switch (cause) {
-    case Cause::kNone:
-    case Cause::kClient:
-      break;
-    case Cause::kDrain:
-      return DrainingError(absl::StatusCode::kCancelled);
-    case Cause::kOutOfMemory:
-      return WithReason(absl::ResourceExhaustedError("out of memory"), "OUT_OF_MEMORY");
-    case Cause::kDeviceFault:
-      return DeviceFaultError();
-  }
-  return absl::CancelledError("cancelled by the client");
 }
 
 void PictureLoop::Drain(absl::Time deadline) {
@@ -157,14 +123,14 @@ void PictureLoop::Drain(absl::Time deadline) {
   const absl::Duration left = deadline - clock_.Monotonic();
   // Without time the lock is kept: no unit begins before all are cancelled.
   if (left > absl::ZeroDuration() && mutex_.AwaitWithTimeout(absl::Condition(&idle), left)) return;
-  for (auto& [handle, member] : jobs_) CancelFor(Cause::kDrain, member);
+  for (auto& [handle, member] : jobs_) CancelFor(CancelCause::kDrain, member);
   mutex_.Await(absl::Condition(&idle));
 }
 
 void PictureLoop::EndForFault() {
   absl::MutexLock lock(&mutex_);
   device_failed_ = true;
-  for (auto& [handle, member] : jobs_) CancelFor(Cause::kDeviceFault, member);
+  for (auto& [handle, member] : jobs_) CancelFor(CancelCause::kDeviceFault, member);
 }
 
 LoopStatus PictureLoop::Check() const {
@@ -187,6 +153,7 @@ void PictureLoop::RunLoop() {
       continue;
     }
     units_.LeaveLanes([this](const Job& job) { return IsMember(job); });
+    TellWaiting();
     Work work = NextWork();
     if (work.cancelled.job != nullptr) {
       const std::shared_ptr<Job>& cancelled = work.cancelled.job;
@@ -205,10 +172,16 @@ void PictureLoop::RunLoop() {
 // Cancellations first.
 PictureLoop::Work PictureLoop::NextWork() {
   absl::MutexLock lock(&mutex_);
-  if (units_.empty()) mutex_.Await(absl::Condition(this, &PictureLoop::HasWork));
+  if (units_.empty()) {
+    const auto is_news = [this, seen = queue_.changes()]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return HasWork() || queue_.changes() != seen;
+    };
+    mutex_.AwaitWithTimeout(absl::Condition(&is_news), queue_.NextDeadline() - clock_.Monotonic());
+  }
+  CancelLate();
   if (cancellations_ > 0) {
     for (const auto& [handle, member] : jobs_) {
-      if (member.cancelled != Cause::kNone) return {.cancelled = member};
+      if (member.cancelled != CancelCause::kNone) return {.cancelled = member};
     }
   }
   if (units_.full()) return {};
@@ -225,6 +198,32 @@ PictureLoop::Work PictureLoop::NextWork() {
     work.pictures.push_back(pictures_.find(id)->second);
   }
   return work;
+}
+
+// The client's own cancellation may be late, or never come.
+void PictureLoop::CancelLate() {
+  const absl::Time now = clock_.Monotonic();
+  for (auto& [handle, member] : jobs_) {
+    if (member.job->spec.deadline <= now) CancelFor(CancelCause::kDeadline, member);
+  }
+}
+
+// Of their places and times, those for whom they have changed.
+void PictureLoop::TellWaiting() {
+  std::vector<std::pair<std::shared_ptr<Job>, Queued>> told;
+  CatchOutOfMemory([&] {
+    absl::MutexLock lock(&mutex_);
+    if (std::exchange(changes_told_, queue_.changes()) == queue_.changes()) return absl::OkStatus();
+    for (const auto& [picture, prospect] : queue_.Waiting()) {
+      const std::shared_ptr<Job>& job = pictures_.find(picture)->second.job;
+      batching::Prospect& last = jobs_.find(job->handle)->second.told;
+      if (!batching::IsNews(last, prospect)) continue;
+      last = prospect;
+      SetProspect(prospect, told.emplace_back(job, Queued{job->spec.request_id}).second);
+    }
+    return absl::OkStatus();
+  }).IgnoreError();
+  for (auto& [job, queued] : told) job->Publish(std::move(queued));
 }
 
 void PictureLoop::Enqueue(Work work) {
@@ -263,14 +262,25 @@ void PictureLoop::CompleteOldest() {
     MeasureUnit(done, duration);
     return absl::OkStatus();
   }).IgnoreError();
+  JobPictures finished;
   for (size_t i = 0; i < done.pictures.size(); ++i) {
-    absl::Status completed = CatchOutOfMemory([&] { return TryComplete(done, i, duration); });
+    absl::Status completed =
+        CatchOutOfMemory([&] { return TryComplete(done, i, duration, finished); });
     if (!completed.ok()) FailForUnit(*done.pictures[i].job, std::move(completed));
   }
+  // Before anybody hears of the end: what the unit holds may be evicted then.
   units_.DropOldest();
+  for (const JobPicture& picture : finished) {
+    absl::Status handed_over = CatchOutOfMemory([&] {
+      HandOver(picture);
+      return absl::OkStatus();
+    });
+    if (!handed_over.ok()) Fail(*picture.job, std::move(handed_over));
+  }
 }
 
-absl::Status PictureLoop::TryComplete(UnitInFlight& done, size_t index, absl::Duration duration) {
+absl::Status PictureLoop::TryComplete(UnitInFlight& done, size_t index, absl::Duration duration,
+                                      JobPictures& finished) {
   const JobPicture& completed = done.pictures[index];
   pipeline::UnitPart& part = done.unit.parts[index];
   if (part.waits || !part.status.ok()) return absl::OkStatus();
@@ -282,10 +292,10 @@ absl::Status PictureLoop::TryComplete(UnitInFlight& done, size_t index, absl::Du
     metrics_.UnitFailed(done.stage, status);
     return status;
   }
-  MeasurePart(done, index, duration);
+  MeasurePart(done, index, duration, clock_.Monotonic(), metrics_);
   job.Publish(Progress{completed.index, done.stage, part.steps_done, picture.total_steps()});
   if (picture.next == batching::UnitKind::kDone) {
-    HandOver(completed);
+    finished.push_back(completed);
   } else if (done.unit.kind == batching::UnitKind::kDecode) {
     Advance(completed);
   }
@@ -295,7 +305,7 @@ absl::Status PictureLoop::TryComplete(UnitInFlight& done, size_t index, absl::Du
 void PictureLoop::Start(Job& job, absl::Time now) {
   job.timings.queue = now - job.submitted;
   job.dropped_tokens = static_cast<int>(job.pipeline.DroppedTokens(job.spec.picture));
-  state_bytes_ += StateBytesOf(job);
+  state_bytes_ += job.state_bytes();
   job.started = true;  // its end takes that back
   metrics_.Began(job.bucket, job.timings.queue, clock_.Wall());
   job.Publish(Started{*job.spec.picture.executed_size});
@@ -305,11 +315,11 @@ void PictureLoop::Start(Job& job, absl::Time now) {
 // none.
 void PictureLoop::MeasureUnit(const UnitInFlight& done, absl::Duration duration) {
   const bool is_step = done.unit.kind == batching::UnitKind::kStep;
-  if (is_step && done.unit.computed_rows == 0) return;
   {
     absl::MutexLock lock(&mutex_);
-    queue_.Measure(done.what, duration);
+    queue_.Measure(done.what, RowsToLearnFrom(done.unit), duration);
   }
+  if (is_step && done.unit.computed_rows == 0) return;
   bool wanted = false;
   for (auto picture = done.pictures.begin(); picture != done.pictures.end(); ++picture) {
     const auto is_of_job = [&](const JobPicture& other) { return other.job == picture->job; };
@@ -324,19 +334,6 @@ void PictureLoop::MeasureUnit(const UnitInFlight& done, absl::Duration duration)
                      done.unit.computed_rows);
 }
 
-void PictureLoop::MeasurePart(const UnitInFlight& done, size_t index, absl::Duration duration) {
-  const JobPicture& measured = done.pictures[index];
-  const pipeline::UnitPart& part = done.unit.parts[index];
-  Job& job = *measured.job;
-  absl::Duration& stage_time = job.stage_times[measured.index];
-  stage_time += duration;
-  if (done.unit.kind == batching::UnitKind::kStep) metrics_.StepsDone(done.stage, part.steps);
-  if (!part.ends_stage) return;
-  const bool redone = measured.picture().decode_redone;
-  if (done.stage == Stage::kVaeDecode && redone) metrics_.DecodeRedone();
-  metrics_.StageDone(done.stage, job.bucket, std::exchange(stage_time, absl::ZeroDuration()));
-}
-
 void PictureLoop::Advance(const JobPicture& picture) {
   absl::MutexLock lock(&mutex_);
   queue_.Update(picture.job->ids[picture.index], NeedOf(picture.picture()));
@@ -349,11 +346,15 @@ void PictureLoop::HandOver(const JobPicture& finished) {
     absl::MutexLock lock(&mutex_);
     Leave(job, job.ids[finished.index]);
   }
-  encoder_.Add(finished.job, finished.index, picture->seed, std::move(picture->pixels));
+  const uint64_t seed = picture->seed;
+  image::Image pixels = std::move(picture->pixels);
+  picture.reset();  // with the graphs that it holds: once its end is told they may be evicted
+  encoder_.Add(finished.job, finished.index, seed, std::move(pixels));
 }
 
 void PictureLoop::Complete(Job& job) {
   job.timings.total = clock_.Monotonic() - job.submitted;
+  metrics_.Completed(job.timings.total, job.predicted);
   Completed completed = job.Completion();
   if (Forget(job, absl::OkStatus())) job.Publish(std::move(completed));
 }
@@ -388,9 +389,9 @@ bool PictureLoop::Forget(const Job& job, const absl::Status& end) {
   for (batching::PictureId id : job.ids) Leave(job, id);
   const auto member = jobs_.find(job.handle);
   if (member == jobs_.end()) return false;
-  if (member->second.cancelled != Cause::kNone) --cancellations_;
+  if (member->second.cancelled != CancelCause::kNone) --cancellations_;
   jobs_.erase(member);
-  if (job.started) state_bytes_ -= StateBytesOf(job);
+  if (job.started) state_bytes_ -= job.state_bytes();
   metrics_.Ended(end, job.started);
   return true;
 }

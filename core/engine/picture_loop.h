@@ -2,7 +2,7 @@
 // those pictures on the device, and tells the requests' sinks once the unit is done. While the
 // device works on one unit the next one is enqueued; there are never more than two. Where nothing
 // else can be enqueued the loop waits for the unit, and hears of requests and cancellations when
-// that is done. A second thread encodes finished pictures meanwhile.
+// that is done. Other threads encode finished pictures meanwhile.
 //
 // Who is a member (jobs_, pictures_ and the queue together) is guarded by one lock, and any thread
 // may end a job: what a unit or the encoder brings for a picture that is gone is dropped. Units
@@ -32,6 +32,7 @@
 #include "core/base/clock.h"
 #include "core/batching/queue.h"
 #include "core/device/device.h"
+#include "core/engine/cancel_cause.h"
 #include "core/engine/engine_metrics.h"
 #include "core/engine/job.h"
 #include "core/engine/picture_encoder.h"
@@ -49,6 +50,7 @@ class PictureLoop {
     // begun below it may go beyond.
     int64_t result_bytes = int64_t{256} << 20;
     PictureEncoder::Encode encode = EncodeImage;
+    int encoders = 1;  // threads that encode
     // Told of a device that has failed, on the loop's thread, before EndForFault. May be empty.
     std::function<void(const absl::Status& fault)> on_device_fault = {};
   };
@@ -62,8 +64,8 @@ class PictureLoop {
 
   // Takes the job, publishes Queued and runs its pictures; one without pictures takes its place in
   // the queue and waits for Begin. UNAVAILABLE: draining, or the device has failed;
-  // RESOURCE_EXHAUSTED: the queue is full, or there is no memory. `image_bytes` is what the job
-  // holds while it waits.
+  // RESOURCE_EXHAUSTED: there is no memory; the errors of batching::AdmissionControl. `image_bytes`
+  // is what the job holds while it waits.
   absl::Status Admit(const std::shared_ptr<Job>& job, size_t image_bytes)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -93,7 +95,9 @@ class PictureLoop {
   void EndForFault() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Of the pictures that have begun, and of the lanes that they are in.
-  int64_t state_bytes() const { return state_bytes_ + units_.lane_bytes(); }
+  int64_t state_bytes() const { return state_bytes_ + lane_bytes(); }
+  int lanes() const { return units_.lanes(); }
+  int64_t lane_bytes() const { return units_.lane_bytes(); }
 
   // Of finished pictures that wait to be encoded or read.
   int64_t result_bytes() const { return results_->total(); }
@@ -101,11 +105,10 @@ class PictureLoop {
   LoopStatus Check() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  // Why a job is to stop.
-  enum class Cause : uint8_t { kNone, kClient, kDrain, kOutOfMemory, kDeviceFault };
   struct Member {
     std::shared_ptr<Job> job;
-    Cause cancelled = Cause::kNone;
+    CancelCause cancelled = CancelCause::kNone;
+    batching::Prospect told = {};  // by the last Queued
   };
   // What there is to do: one of the three, or nothing.
   struct Work {
@@ -114,23 +117,23 @@ class PictureLoop {
     JobPictures pictures;  // of the unit; empty: there is none
     bool stop = false;
   };
-  static absl::Status StatusOf(Cause cause);
-
   // Whether the job has not ended.
   bool IsMember(const Job& job) const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  absl::Status AddMember(const std::shared_ptr<Job>& job, size_t image_bytes, int& position)
+  absl::Status AddMember(const std::shared_ptr<Job>& job, size_t image_bytes, Queued& queued)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // By itself: the analysis of locks does not look into destructors.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
   void RunLoop();
   // Waits for work only where the device has none.
   Work NextWork() ABSL_LOCKS_EXCLUDED(mutex_);
+  void CancelLate() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TellWaiting() ABSL_LOCKS_EXCLUDED(mutex_);
   bool MayBegin() const { return results_->total() < options_.result_bytes; }
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void UpdateNeeds(const Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void CancelFor(Cause cause, Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void CancelFor(Cause cause, uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_);
+  void CancelFor(CancelCause cause, Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CancelFor(CancelCause cause, uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_);
 
   void Enqueue(Work work);
   absl::Status TryEnqueue(Work& work);
@@ -138,10 +141,11 @@ class PictureLoop {
   // of which it could not be enqueued.
   void AdvanceAll();
   void CompleteOldest();
-  absl::Status TryComplete(UnitInFlight& done, size_t part, absl::Duration duration);
+  // Pictures that need no further unit are `finished`.
+  absl::Status TryComplete(UnitInFlight& done, size_t part, absl::Duration duration,
+                           JobPictures& finished);
   void Start(Job& job, absl::Time now);
   void MeasureUnit(const UnitInFlight& done, absl::Duration duration) ABSL_LOCKS_EXCLUDED(mutex_);
-  void MeasurePart(const UnitInFlight& done, size_t part, absl::Duration duration);
   // Tells the queue what the picture needs next.
   void Advance(const JobPicture& picture) ABSL_LOCKS_EXCLUDED(mutex_);
   void HandOver(const JobPicture& picture);
@@ -169,7 +173,8 @@ class PictureLoop {
   batching::Queue queue_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<uint64_t, Member> jobs_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<batching::PictureId, JobPicture> pictures_ ABSL_GUARDED_BY(mutex_);
-  int cancellations_ ABSL_GUARDED_BY(mutex_) = 0;  // members with a cause
+  uint64_t changes_told_ ABSL_GUARDED_BY(mutex_) = 0;  // of the queue's
+  int cancellations_ ABSL_GUARDED_BY(mutex_) = 0;      // members with a cause
 
   UnitsInFlight units_;  // the loop's own
   PictureEncoder encoder_;

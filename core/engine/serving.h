@@ -38,6 +38,10 @@ inline absl::Status DeviceFaultError() {
       absl::Seconds(1));
 }
 
+// A client's deadline passes before the server's, by what its request took to come: a call that is
+// cancelled that shortly before its deadline has come to it.
+inline constexpr absl::Duration kDeadlineSlack = absl::Milliseconds(100);
+
 // OK in kReady and kDegraded, else one of the errors above.
 inline absl::Status CheckServing(const ServerStatus& status) {
   switch (status.state) {

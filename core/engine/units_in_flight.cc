@@ -17,6 +17,29 @@ int RowsOf(const JobPictures& pictures) {
 
 }  // namespace
 
+int RowsToLearnFrom(const pipeline::PendingUnit& done) {
+  if (!done.done->Wait().ok()) return 0;
+  if (done.kind == batching::UnitKind::kStep) return done.computed_rows;
+  return done.parts.front().work.kept.empty() ? 0 : 1;  // a sibling had encoded it
+}
+
+void MeasurePart(const UnitInFlight& done, size_t index, absl::Duration duration, absl::Time now,
+                 EngineMetrics& metrics) {
+  const JobPicture& measured = done.pictures[index];
+  const pipeline::UnitPart& part = done.unit.parts[index];
+  Job& job = *measured.job;
+  absl::Duration& stage_time = job.stage_times[measured.index];
+  stage_time += duration;
+  if (done.unit.kind == batching::UnitKind::kStep) {
+    metrics.StepsDone(done.stage, part.steps);
+    if (!std::exchange(job.stepped, true)) metrics.FirstStepDone(job.bucket, now - job.submitted);
+  }
+  if (!part.ends_stage) return;
+  const bool redone = measured.picture().decode_redone;
+  if (done.stage == Stage::kVaeDecode && redone) metrics.DecodeRedone();
+  metrics.StageDone(done.stage, job.bucket, std::exchange(stage_time, absl::ZeroDuration()));
+}
+
 UnitsInFlight::UnitsInFlight(device::Device& device, const Clock& clock)
     : device_(device), clock_(clock), watchdog_(clock) {
   units_.reserve(kMost);

@@ -19,6 +19,7 @@
 #include "core/base/clock.h"
 #include "core/batching/unit.h"
 #include "core/device/device.h"
+#include "core/engine/engine_metrics.h"
 #include "core/engine/job.h"
 #include "core/engine/unit_watchdog.h"
 #include "core/pipeline/lanes.h"
@@ -42,6 +43,14 @@ struct UnitInFlight {
   absl::Time enqueued;
   UnitWatchdog::Unit watched;  // until the watchdog has it
 };
+
+// That its time says something about (batching::Queue::Measure): 0 where it did nothing, or failed.
+int RowsToLearnFrom(const pipeline::PendingUnit& done);
+
+// Of the unit that has taken this, what its part for one picture adds to the job's times and to the
+// metrics.
+void MeasurePart(const UnitInFlight& done, size_t part, absl::Duration duration, absl::Time now,
+                 EngineMetrics& metrics);
 
 class UnitsInFlight {
  public:
@@ -68,6 +77,7 @@ class UnitsInFlight {
 
   // From any thread: of the lanes that pictures are in; whether the device has nothing to do; the
   // unit that hangs.
+  int lanes() const { return lanes_.count(); }
   int64_t lane_bytes() const { return lanes_.bytes(); }
   bool is_device_idle() const { return count_ == 0; }
   std::optional<OverdueUnit> Overdue() const { return watchdog_.Overdue(); }

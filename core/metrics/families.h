@@ -57,6 +57,7 @@ inline constexpr double kRequest[] = {.1, .25, .5, 1, 2, 3, 5, 7.5, 10, 15, 20, 
 inline constexpr double kStep[] = {.001, .0025, .005, .01, .025, .05, .1,
                                    .25,  .5,    1,    2.5, 5,    10,  30};
 inline constexpr double kRows[] = {1, 2, 4, 8, 16};
+inline constexpr double kRatio[] = {.25, .5, .67, .8, .9, 1, 1.1, 1.25, 1.5, 2, 4};
 }  // namespace bounds
 
 // Compiling and the cache.
@@ -168,11 +169,27 @@ inline constexpr Family kRequestsRejected{
     "latentd_requests_rejected_total",
     "Requests refused: before the queue, or because of what their size needs.",
     Type::kCounter,
-    {{"reason", "queue_full,draining,loading,cold_bucket,invalid,oom,other"}}};
+    {{"reason", "queue_full,predicted_overrun,draining,loading,cold_bucket,invalid,oom,other"}}};
 inline constexpr Family kRequestsCancelled{"latentd_requests_cancelled_total",
                                            "Requests cancelled, by how far they had come.",
                                            Type::kCounter,
                                            {{"phase", "queued,running"}}};
+inline constexpr Family kDeadlineMisses{"latentd_deadline_misses_total",
+                                        "Requests whose deadline passed, by how far they had come.",
+                                        Type::kCounter,
+                                        {{"phase", "queued,running"}}};
+inline constexpr Family kFirstStepSeconds{
+    "latentd_time_to_first_step_seconds",
+    "From the arrival of a request to the end of its first denoising step.",
+    Type::kHistogram,
+    {kBucket},
+    bounds::kRequest};
+inline constexpr Family kPredictionRatio{
+    "latentd_request_duration_prediction_ratio",
+    "What a finished request took, by what was predicted at its admission.",
+    Type::kHistogram,
+    {},
+    bounds::kRatio};
 inline constexpr Family kRequestsInFlight{"latentd_requests_in_flight",
                                           "Requests that have been accepted and have not ended.",
                                           Type::kGauge};
@@ -211,6 +228,11 @@ inline constexpr Family kStepRows{"latentd_step_rows",
                                   Type::kHistogram,
                                   {kUnetStage},
                                   bounds::kRows};
+inline constexpr Family kLanes{
+    "latentd_lanes", "Lanes that pictures step in: one for each UNet and size.", Type::kGauge};
+inline constexpr Family kLaneBytes{
+    "latentd_lane_bytes", "Bytes of these lanes' rows, of latentd_device_memory_bytes's state.",
+    Type::kGauge};
 inline constexpr Family kPaddingRows{"latentd_step_padding_rows_total",
                                      "Rows that were evaluated and are no picture's.",
                                      Type::kCounter,
@@ -269,6 +291,9 @@ inline constexpr const Family* kFamilies[] = {&kGraphCompilations,
                                               &kQueueSeconds,
                                               &kRequestsRejected,
                                               &kRequestsCancelled,
+                                              &kDeadlineMisses,
+                                              &kFirstStepSeconds,
+                                              &kPredictionRatio,
                                               &kRequestsInFlight,
                                               &kQueueDepth,
                                               &kQueueCapacity,
@@ -279,6 +304,8 @@ inline constexpr const Family* kFamilies[] = {&kGraphCompilations,
                                               &kStepSeconds,
                                               &kSteps,
                                               &kStepRows,
+                                              &kLanes,
+                                              &kLaneBytes,
                                               &kPaddingRows,
                                               &kUnitOverdue,
                                               &kInvalidImages,

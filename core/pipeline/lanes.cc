@@ -21,7 +21,7 @@ absl::StatusOr<std::shared_ptr<StepLane>> MakeLane(const Picture& picture) {
 
 }  // namespace
 
-Lanes::Made Lanes::Find(const Lane& lane) {
+Lanes::Candidate Lanes::Find(const Lane& lane) {
   absl::MutexLock lock(&mutex_);
   const auto found = lanes_.find(lane);
   if (found == lanes_.end()) return {};
@@ -41,6 +41,13 @@ absl::StatusOr<std::shared_ptr<StepLane>> Lanes::For(const Picture& picture) {
   }
   lane->Add(picture.stage().steps);
   return lane;
+}
+
+int Lanes::count() const {
+  absl::MutexLock lock(&mutex_);
+  return static_cast<int>(std::count_if(lanes_.begin(), lanes_.end(), [](const auto& entry) {
+    return !entry.second.lane.expired();
+  }));
 }
 
 int64_t Lanes::bytes() const {

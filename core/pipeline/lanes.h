@@ -2,7 +2,7 @@
 // many rows as that could be evaluated with, or as there is memory for; gone when no picture is in
 // it and the device is done with it.
 //
-// One thread at a time; bytes() from any.
+// One thread at a time; count() and bytes() from any.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +23,12 @@ class Lanes {
   // they are through their steps, a larger one takes its place. Errors as Device::Allocate's.
   absl::StatusOr<std::shared_ptr<StepLane>> For(const Picture& picture) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Of those that pictures are in.
+  // Those that pictures are in, and their memory.
+  int count() const ABSL_LOCKS_EXCLUDED(mutex_);
   int64_t bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  struct Made {
+  struct Candidate {
     std::shared_ptr<StepLane> lane;  // null: there is none
     int for_rows = 0;                // it has fewer where there was no memory for them
   };
@@ -35,7 +36,7 @@ class Lanes {
     std::weak_ptr<StepLane> lane;
     int for_rows = 0;
   };
-  Made Find(const Lane& lane) ABSL_LOCKS_EXCLUDED(mutex_);
+  Candidate Find(const Lane& lane) ABSL_LOCKS_EXCLUDED(mutex_);
 
   mutable absl::Mutex mutex_;
   absl::flat_hash_map<Lane, Entry> lanes_ ABSL_GUARDED_BY(mutex_);

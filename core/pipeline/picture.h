@@ -57,6 +57,8 @@ struct Picture {
   int rows() const { return request->rows; }
   // Where the steps of its stage run.
   Lane lane() const;
+  // What it has left to do.
+  batching::Ahead ahead() const;
   // Of one evaluation there, at most.
   int most_rows() const { return stage().steps.rbegin()->first; }
   Size size() const { return {*request->spec.width, *request->spec.height}; }
@@ -76,6 +78,9 @@ struct Picture {
   std::optional<LanePlace> place;  // while the stage's steps run
   bool decode_redone = false;      // by decode_fallback, or to be
   image::Image pixels;             // when next is kDone
+
+ private:
+  Lane LaneOf(Model which) const;
 };
 
 }  // namespace latentd::pipeline

@@ -14,18 +14,18 @@
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/engine/serving.h"
+#include "server/calls/caller.h"
 #include "server/calls/request_conversion.h"
 #include "server/calls/request_form.h"
 #include "server/calls/request_metrics.h"
 #include "server/calls/request_parser.h"
+#include "server/calls/trace_parent.h"
 #include "server/process/log.h"
 
 namespace latentd::server::calls {
 namespace {
 
-// A client's deadline passes before ours, by what its request took to come: then its cancel comes
-// first, and is the deadline all the same.
-constexpr auto kDeadlineSlack = std::chrono::milliseconds(100);
+constexpr absl::Duration kLongestDeadline = absl::Hours(24 * 365);
 
 std::string MakeRequestId() {
   std::random_device random;
@@ -78,9 +78,13 @@ int64_t EchoBytes(const latent::v1::GenerateRequest& request) {
 
 GenerateCall::GenerateCall(CallEnvironment environment, grpc::CallbackServerContext& context,
                            absl::string_view method)
-    : ActiveCall(environment, context), deadline_(context.deadline()) {
+    : ActiveCall(environment, context), deadline_(context.deadline()), caller_(CallerOf(context)) {
   record_.method = std::string(method);
   record_.peer = context.peer();
+  const auto trace = context.client_metadata().find("traceparent");
+  if (trace != context.client_metadata().end()) {
+    record_.trace_id = TraceIdOf({trace->second.data(), trace->second.size()});
+  }
   record_.arrived = environment.clock.Monotonic();
 }
 
@@ -130,11 +134,20 @@ absl::StatusOr<engine::GenerateSpec> GenerateCall::Read(const grpc::ByteBuffer& 
     return InvalidFields(converted.violations);
   }
   converted.spec.max_response_bytes = MaxPictureBytes(echo_bytes);
+  converted.spec.caller = caller_;
+  converted.spec.deadline = MonotonicDeadline();
   absl::MutexLock lock(&mutex_);
   converted.spec.request_id = record_.id;
   record_.size = RequestedSize(converted.spec.picture);
   outbox_.emplace(converted.spec.request_id, converted.spec.output);
   return std::move(converted.spec);
+}
+
+absl::Time GenerateCall::MonotonicDeadline() const {
+  const absl::Duration left = absl::FromChrono(deadline_) - environment_.clock.Wall();
+  // Who sets none has one in some hundred years.
+  if (left > kLongestDeadline) return absl::InfiniteFuture();
+  return environment_.clock.Monotonic() + left;
 }
 
 // The client's own, where it can be one: a request that is refused leaves a log line too.
@@ -197,7 +210,8 @@ void GenerateCall::ClientGone() {
   {
     absl::MutexLock lock(&mutex_);
     client_gone_ = true;
-    deadline_passed_ = deadline_ <= std::chrono::system_clock::now() + kDeadlineSlack;
+    deadline_passed_ = deadline_ <= std::chrono::system_clock::now() +
+                                        absl::ToChronoMilliseconds(engine::kDeadlineSlack);
     if (outbox_) outbox_->Close();
     handle = handle_;
   }
@@ -244,6 +258,7 @@ void GenerateCall::WriteLogLine(const absl::Status& status, absl::StatusCode cod
                                {"run_seconds", Seconds(now - started)},
                                {"code", absl::StatusCodeToString(code)}};
   if (!record_.size.empty() && record_.size != record_.bucket) fields["bucket"] = record_.bucket;
+  if (!record_.trace_id.empty()) fields["trace_id"] = record_.trace_id;
   AddReason(status, fields);
   const bool fault = code == absl::StatusCode::kInternal || code == absl::StatusCode::kUnknown;
   process::Log(fault ? latent::v1::ERROR : latent::v1::INFO, "request", fields);

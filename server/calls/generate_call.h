@@ -79,8 +79,9 @@ class GenerateCall : public engine::EventSink, public ActiveCall {
   // What the log line says.
   struct Record {
     std::string method, id, peer;
-    std::string size;    // of the pictures
-    std::string bucket;  // that they were drawn in
+    std::string trace_id;  // empty: the call belongs to none
+    std::string size;      // of the pictures
+    std::string bucket;    // that they were drawn in
     int steps = 0;
     int images = 0;
     absl::Time arrived, started = absl::InfiniteFuture();
@@ -88,6 +89,7 @@ class GenerateCall : public engine::EventSink, public ActiveCall {
 
   absl::Status TrySubmit(const grpc::ByteBuffer& bytes);
   absl::StatusOr<engine::GenerateSpec> Read(const grpc::ByteBuffer& bytes);
+  absl::Time MonotonicDeadline() const;
   void NoteId(const latent::v1::GenerateRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
   void Note(const engine::Event& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Without memory there is no line, but an end.
@@ -99,6 +101,7 @@ class GenerateCall : public engine::EventSink, public ActiveCall {
       ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 
   const std::chrono::system_clock::time_point deadline_;
+  const std::string caller_;
   Record record_ ABSL_GUARDED_BY(mutex_);
   std::optional<uint64_t> handle_ ABSL_GUARDED_BY(mutex_);
   bool client_gone_ ABSL_GUARDED_BY(mutex_) = false;

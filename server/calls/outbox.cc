@@ -8,8 +8,10 @@
 namespace latentd::server::calls {
 namespace {
 
-bool IsProgress(const engine::Event& event) {
-  return std::holds_alternative<engine::Progress>(event);
+// Whether what it says is old as soon as another of its kind has come.
+bool IsReplaced(const engine::Event& event, const engine::Event& by) {
+  return event.index() == by.index() && (std::holds_alternative<engine::Progress>(event) ||
+                                         std::holds_alternative<engine::Queued>(event));
 }
 
 template <typename... Callables>
@@ -32,7 +34,7 @@ void Outbox::Add(engine::Event event, absl::Time now) {
   }
   if (std::holds_alternative<engine::Completed>(event)) end_ = absl::OkStatus();
   if (closed_) return;
-  if (IsProgress(event) && !waiting_.empty() && IsProgress(waiting_.back().event)) {
+  if (!waiting_.empty() && IsReplaced(waiting_.back().event, event)) {
     waiting_.pop_back();
   }
   waiting_.push_back({std::move(event), now});

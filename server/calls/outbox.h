@@ -1,8 +1,8 @@
 // What one request still has to tell its client: turns the engine's events into messages, in order,
-// as the client takes them. A client that reads slowly gets fewer progress events; pictures wait,
-// in chunks, and are never dropped.
+// as the client takes them. A client that reads slowly gets fewer events of its place in the queue
+// and of progress; pictures wait, in chunks, and are never dropped.
 //
-// Holds at most one progress event between two others, so its size is that of the pictures.
+// Holds at most one such event between two others, so its size is that of the pictures.
 #pragma once
 
 #include <cstdint>

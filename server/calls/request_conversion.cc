@@ -114,6 +114,7 @@ ConvertedRequest ToSpec(v1::GenerateRequest request) {
   engine::GenerateSpec& spec = converted.spec;
   spec.request_id = request.request_id();
   spec.output = FromProto(request.output());
+  spec.priority = request.priority();
   pipeline::PictureSpec& picture = spec.picture;
   picture.model =
       request.model() == v1::MODEL_REFINER ? pipeline::Model::kRefiner : pipeline::Model::kBase;

@@ -174,6 +174,10 @@ v1::Stage ToProto(engine::Stage stage) {
 v1::Queued ToProto(const engine::Queued& queued) {
   v1::Queued proto;
   proto.set_position(queued.position);
+  if (queued.total > absl::ZeroDuration()) {
+    *proto.mutable_estimated_wait() = ToProto(queued.wait);
+    *proto.mutable_estimated_total() = ToProto(queued.total);
+  }
   return proto;
 }
 
@@ -231,6 +235,8 @@ v1::GetCapabilitiesResponse ToProto(const engine::Capabilities& capabilities) {
   proto.set_max_guidance_scale(capabilities.max_guidance_scale);
   proto.set_max_images_per_prompt(capabilities.max_images_per_prompt);
   proto.set_queue_capacity(capabilities.queue_capacity);
+  proto.set_min_priority(capabilities.min_priority);
+  proto.set_max_priority(capabilities.max_priority);
   proto.set_backend(capabilities.backend);
   for (const engine::ServerStatus::Bucket& bucket : capabilities.buckets) {
     v1::Bucket& added = *proto.add_buckets();

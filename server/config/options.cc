@@ -64,6 +64,8 @@ absl::Status SetLimits(const v1::ServerConfig& config, engine::Config& engine) {
   }
   RETURN_IF_ERROR(CheckRange("queue-capacity", config.queue_capacity(), 1, kMaxQueueCapacity));
   engine.queue_capacity = config.queue_capacity();
+  RETURN_IF_ERROR(CheckRange("max-priority", config.max_priority(), 0, engine::kMaxPriority));
+  engine.max_priority = config.max_priority();
   return absl::OkStatus();
 }
 
@@ -179,6 +181,7 @@ v1::ServerConfig DefaultConfig() {
   config.set_backend(v1::CPU);
   config.set_threads(0);
   config.set_queue_capacity(64);
+  config.set_max_priority(0);
   config.set_max_request_bytes("32MiB");
   config.set_max_connections(4096);
   config.set_stall_timeout("60s");

@@ -192,13 +192,14 @@ class Api:
     def generate(self, request, timeout=DEADLINE):
         return self.start_generate(request, timeout).result()
 
-    def start_generate(self, request, timeout=DEADLINE):
+    def start_generate(self, request, timeout=DEADLINE, metadata=None):
         method = self.channel.unary_unary(
             self.SERVICE + "Generate", request_serializer=_serialize,
             response_deserializer=self.type("latent.v1.GenerateResponse").FromString)
-        return method.future(request, timeout=timeout)
+        return method.future(request, timeout=timeout, metadata=metadata)
 
-    def stream(self, request, timeout=DEADLINE, metadata=None):
+    def stream(self, request, timeout=None, metadata=None):
+        """Without a deadline where there is no timeout: the server refuses what it cannot draw by then."""
         method = self.channel.unary_stream(
             self.SERVICE + "GenerateStream", request_serializer=_serialize,
             response_deserializer=self.type("latent.v1.GenerateEvent").FromString)

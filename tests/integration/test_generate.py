@@ -110,6 +110,14 @@ class GenerateTest(SharedServerTestCase):
         self.assertNotIn("xylophone", self.server.log())
         self.assertNotIn("zeppelin", self.server.log())
 
+    def test_a_call_that_belongs_to_a_trace_says_so_in_its_log_line(self):
+        trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+        self.api.start_generate(self.api.request(request_id="traced"),
+                                metadata=[("traceparent", f"00-{trace}-00f067aa0ba902b7-01")]).result()
+        self.assertEqual(self.server.request_line("traced")["trace_id"], trace)
+        self.api.generate(self.api.request(request_id="not-traced"))
+        self.assertNotIn("trace_id", self.server.request_line("not-traced"))
+
 
 class InstructionSetTest(unittest.TestCase):
     def test_below_avx512_no_large_product_runs_on_onednns_scalar_reference(self):

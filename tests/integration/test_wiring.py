@@ -52,6 +52,7 @@ FLAGS = {
     "--threads": "test_wiring.FlagsTest.test_threads_are_those_of_the_key",
     "--memory": "test_graphs.MemoryTest.test_what_cannot_fit_is_refused_and_the_server_goes_on",
     "--queue-capacity": "test_wiring.FlagsTest.test_queue_capacity_refuses_the_picture_that_is_too_many",
+    "--max-priority": "test_scheduling.PriorityTest.test_the_highest_is_the_operators_to_say",
     "--max-request-bytes": "test_bad_input.BadInputTest.test_requests_have_a_limit",
     "--max-connections": "test_hostile_clients.HostileClientsTest.test_more_connections_than_are_taken",
     "--max-connection-age": "test_wiring.FlagsTest.test_a_stream_outlives_its_connection_and_the_next_call_connects_anew",

@@ -35,7 +35,7 @@ class QueueTest : public ::testing::Test {
 TEST_F(QueueTest, HasNothingToRunWhenEmpty) { EXPECT_EQ(queue_.Next(), std::nullopt); }
 
 TEST_F(QueueTest, RunsWhatThePictureNeedsNext) {
-  ASSERT_OK(queue_.Admit({1}, kText, 0));
+  ASSERT_OK(queue_.Admit({.pictures = {1}, .need = kText}));
   EXPECT_EQ(queue_.Next()->kind, UnitKind::kText);
   queue_.Update(1, kStep);
   const Unit unit = *queue_.Next();
@@ -45,7 +45,7 @@ TEST_F(QueueTest, RunsWhatThePictureNeedsNext) {
 }
 
 TEST_F(QueueTest, FinishesThePictureAdmittedFirstBeforeTheSecond) {
-  ASSERT_OK(queue_.Admit({1, 2}, kText, 0));
+  ASSERT_OK(queue_.Admit({.pictures = {1, 2}, .need = kText}));
   queue_.Update(1, kStep);
   EXPECT_THAT(queue_.Next()->pictures, ElementsAre(1));
   queue_.Remove(1);
@@ -53,18 +53,18 @@ TEST_F(QueueTest, FinishesThePictureAdmittedFirstBeforeTheSecond) {
 }
 
 TEST_F(QueueTest, PassesOverWhatIsBeingPrepared) {
-  ASSERT_OK(queue_.Admit({1}, kWait, 0));
+  ASSERT_OK(queue_.Admit({.pictures = {1}, .need = kWait}));
   EXPECT_FALSE(queue_.CanRun());
   EXPECT_EQ(queue_.Next(), std::nullopt);
-  ASSERT_OK(queue_.Admit({2}, kText, 0));
+  ASSERT_OK(queue_.Admit({.pictures = {2}, .need = kText}));
   EXPECT_TRUE(queue_.CanRun());
   EXPECT_THAT(queue_.Next()->pictures, ElementsAre(2));
 }
 
 TEST_F(QueueTest, RunsWhatWasPreparedAfterWhatRunsAndBeforeWhatWaits) {
-  ASSERT_OK(queue_.Admit({1}, kWait, 0));
-  ASSERT_OK(queue_.Admit({2}, kText, 0));
-  ASSERT_OK(queue_.Admit({3}, kText, 0));
+  ASSERT_OK(queue_.Admit({.pictures = {1}, .need = kWait}));
+  ASSERT_OK(queue_.Admit({.pictures = {2}, .need = kText}));
+  ASSERT_OK(queue_.Admit({.pictures = {3}, .need = kText}));
   EXPECT_THAT(queue_.Next()->pictures, ElementsAre(2));
   queue_.Update(1, kText);
   EXPECT_THAT(queue_.Next()->pictures, ElementsAre(2));
@@ -73,47 +73,37 @@ TEST_F(QueueTest, RunsWhatWasPreparedAfterWhatRunsAndBeforeWhatWaits) {
 }
 
 TEST_F(QueueTest, CountsWhatIsBeingPrepared) {
-  ASSERT_OK(queue_.Admit({1, 2, 3}, kWait, 0));
-  EXPECT_EQ(GetReason(queue_.Admit({4}, kText, 0)), "QUEUE_FULL");
+  ASSERT_OK(queue_.Admit({.pictures = {1, 2, 3}, .need = kWait}));
+  EXPECT_EQ(GetReason(queue_.Admit({.pictures = {4}, .need = kText}).status()), "QUEUE_FULL");
 }
 
 TEST_F(QueueTest, AdmitsAllPicturesOfARequestOrNone) {
-  ASSERT_OK(queue_.Admit({1, 2}, kText, 0));
-  EXPECT_THAT(queue_.Admit({3, 4}, kText, 0),
+  ASSERT_OK(queue_.Admit({.pictures = {1, 2}, .need = kText}));
+  EXPECT_THAT(queue_.Admit({.pictures = {3, 4}, .need = kText}),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("2 of 3")));
   EXPECT_EQ(queue_.size(), 2);
 }
 
-TEST_F(QueueTest, SaysWhenToTryAgainFromTheLastPicturesTime) {
-  ASSERT_OK(queue_.Admit({1, 2, 3}, kText, 0));
-  queue_.Next();
-  clock_.Advance(absl::Seconds(7));
-  queue_.Remove(1);
-  ASSERT_OK(queue_.Admit({4}, kText, 0));
-  const absl::Status full = queue_.Admit({5}, kText, 0);
-  EXPECT_EQ(GetReason(full), "QUEUE_FULL");
-  EXPECT_EQ(GetRetryDelay(full), absl::Seconds(7));
-}
-
 TEST_F(QueueTest, BoundsTheBytesThatWaitAndGivesThemBack) {
-  ASSERT_OK(queue_.Admit({1}, kText, 60));
-  EXPECT_FALSE(queue_.Admit({2}, kText, 60).ok());
+  ASSERT_OK(queue_.Admit({.pictures = {1}, .need = kText, .bytes = 60}));
+  EXPECT_FALSE(queue_.Admit({.pictures = {2}, .need = kText, .bytes = 60}).ok());
   queue_.Remove(1);
-  EXPECT_OK(queue_.Admit({2}, kText, 60));
+  EXPECT_OK(queue_.Admit({.pictures = {2}, .need = kText, .bytes = 60}));
 }
 
 TEST_F(QueueTest, IgnoresPicturesThatHaveBeenRemoved) {
-  ASSERT_OK(queue_.Admit({1, 2}, kText, 60));
+  ASSERT_OK(queue_.Admit({.pictures = {1, 2}, .need = kText, .bytes = 60}));
   queue_.Remove(1);
   queue_.Remove(1);
   queue_.Update(1, kStep);
   EXPECT_EQ(queue_.size(), 1);
   EXPECT_THAT(queue_.Next()->pictures, ElementsAre(2));
-  EXPECT_FALSE(queue_.Admit({3}, kText, 101).ok());  // the bytes of 1 left once
+  EXPECT_FALSE(queue_.Admit({.pictures = {3}, .need = kText, .bytes = 101})
+                   .ok());  // the bytes of 1 left once
 }
 
 TEST_F(QueueTest, FinishesWhatRunsWhereNothingMayBegin) {
-  ASSERT_OK(queue_.Admit({1, 2}, kText, 0));
+  ASSERT_OK(queue_.Admit({.pictures = {1, 2}, .need = kText}));
   EXPECT_FALSE(queue_.CanRun(/*may_begin=*/false));
   EXPECT_EQ(queue_.Next(/*may_begin=*/false), std::nullopt);
   queue_.Next();
@@ -123,8 +113,18 @@ TEST_F(QueueTest, FinishesWhatRunsWhereNothingMayBegin) {
   EXPECT_EQ(queue_.Next(/*may_begin=*/false), std::nullopt);
 }
 
+TEST_F(QueueTest, KnowsTheFirstDeadline) {
+  EXPECT_EQ(queue_.NextDeadline(), absl::InfiniteFuture());
+  const absl::Time now = clock_.Monotonic();
+  ASSERT_OK(queue_.Admit({.pictures = {1}, .need = kText, .deadline = now + absl::Seconds(9)}));
+  ASSERT_OK(queue_.Admit({.pictures = {2}, .need = kText, .deadline = now + absl::Seconds(5)}));
+  EXPECT_EQ(queue_.NextDeadline(), now + absl::Seconds(5));
+  queue_.Remove(2);
+  EXPECT_EQ(queue_.NextDeadline(), now + absl::Seconds(9));
+}
+
 TEST_F(QueueTest, KnowsHowManyPicturesAreAdmitted) {
-  ASSERT_OK(queue_.Admit({1, 2, 3}, kText, 0));
+  ASSERT_OK(queue_.Admit({.pictures = {1, 2, 3}, .need = kText}));
   EXPECT_EQ(queue_.size(), 3);
   queue_.Remove(1);
   EXPECT_EQ(queue_.size(), 2);
@@ -146,7 +146,9 @@ Need Decode(const Need& text) { return {.kind = UnitKind::kDecode, .lane = text.
 // Lanes of four rows.
 class SharedStepsTest : public ::testing::Test {
  protected:
-  void Admit(PictureId picture, const Need& text) { ASSERT_OK(queue_.Admit({picture}, text, 0)); }
+  void Admit(PictureId picture, const Need& text) {
+    ASSERT_OK(queue_.Admit({.pictures = {picture}, .need = text}));
+  }
 
   // Its prompts are encoded; its first step is next.
   void Begin(PictureId picture, const Need& text) {
@@ -227,7 +229,7 @@ TEST_F(SharedStepsTest, PicturesOfOneRequestBeginTogether) {
   Begin(1, Text(1));
   queue_.Next();  // a step
   queue_.Update(1, Step(Text(1), true));
-  ASSERT_OK(queue_.Admit({2, 3, 4}, Text(1), 0));
+  ASSERT_OK(queue_.Admit({.pictures = {2, 3, 4}, .need = Text(1)}));
   for (PictureId picture : {2, 3, 4}) {
     const Unit unit = *queue_.Next();
     EXPECT_EQ(unit.kind, UnitKind::kText);
@@ -281,9 +283,23 @@ TEST_F(SharedStepsTest, LanesTakeTurns) {
   for (int i = 0; i < 6; ++i) {
     const Unit unit = *queue_.Next();
     stepped.push_back(unit.pictures.front());
-    queue_.Measure(unit, absl::Milliseconds(unit.lane == kLane ? 10 : 20));
+    queue_.Measure(unit, 1, absl::Milliseconds(unit.lane == kLane ? 10 : 20));
   }
   EXPECT_EQ(std::count(stepped.begin(), stepped.end(), 1u), 4);
+}
+
+TEST_F(SharedStepsTest, AnUrgentPicturesLaneHasMoreOfTheDevice) {
+  Begin(1, Text(1));
+  ASSERT_OK(queue_.Admit({.pictures = {2}, .need = Text(1, kOther), .priority = 2}));
+  for (int i = 0; i < 10 && queue_.Next()->pictures[0] != 2; ++i) continue;
+  queue_.Update(2, Step(Text(1, kOther), /*joined=*/false));
+  std::map<PictureId, int> steps;
+  for (int i = 0; i < 50; ++i) {
+    const Unit unit = *queue_.Next();
+    ++steps[unit.pictures.front()];
+    queue_.Measure(unit, 1, absl::Milliseconds(10));
+  }
+  EXPECT_NEAR(steps[2], 40, 2);
 }
 
 // Whatever comes, goes and fails: each picture gets its units in their order, steps in every
@@ -316,7 +332,7 @@ class RandomSchedule {
     const Need need = Text(1 + static_cast<int>(random_() % 2), Chance(2) ? kLane : kOther);
     std::vector<PictureId> ids;
     for (uint32_t i = 0; i <= random_() % 3; ++i) ids.push_back(next_id_++);
-    ASSERT_OK(queue_.Admit(ids, need, 0));
+    ASSERT_OK(queue_.Admit({.pictures = ids, .need = need}));
     for (PictureId id : ids) pictures_[id] = {need, 1 + static_cast<int>(random_() % 6)};
   }
   void Remove(PictureId id) {
@@ -325,7 +341,7 @@ class RandomSchedule {
   }
 
   void RunUnit(const Unit& unit) {
-    queue_.Measure(unit, absl::Microseconds(random_() % 5000));
+    queue_.Measure(unit, 1, absl::Microseconds(random_() % 5000));
     if (unit.kind != UnitKind::kStep) {
       ASSERT_EQ(unit.pictures.size(), 1u);
       return RunOther(unit.pictures[0], unit.kind);

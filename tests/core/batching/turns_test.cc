@@ -6,6 +6,8 @@
 #include <map>
 #include <vector>
 
+#include "core/batching/unit.h"
+
 namespace latentd::batching {
 namespace {
 
@@ -16,14 +18,14 @@ class TurnsTest : public ::testing::Test {
   // A turn of the lane of these whose it is; its steps take as long as it is wide.
   Lane Run(const std::vector<Lane>& lanes) {
     const Lane lane = turns_.Next(lanes).value();
-    turns_.Begin(lane, UnitKind::kStep);
-    turns_.Measure(lane, UnitKind::kStep, absl::Milliseconds(lane.width));
+    turns_.Begin(lane, absl::Milliseconds(lane.width));
     time_[lane.width] += absl::Milliseconds(lane.width);
     return lane;
   }
 
-  Turns turns_;
+  Turns<Lane> turns_;
   std::map<int, absl::Duration> time_;
+  std::map<int, int> turns_of_;
 };
 
 TEST_F(TurnsTest, AreNobodysWhereThereIsNothingToDo) { EXPECT_EQ(turns_.Next({}), std::nullopt); }
@@ -43,25 +45,33 @@ TEST_F(TurnsTest, GiveNoTimeLaterForWhatALaneDidNotUse) {
 }
 
 // The next unit is asked for while one is with the device: what it takes is not known yet.
-TEST_F(TurnsTest, ExpectWhatAUnitOfThatKindTookTheLastTime) {
+TEST_F(TurnsTest, AreCorrectedByWhatAUnitTook) {
   Run({kWide});
   Run({kSmall});
-  turns_.Begin(kSmall, UnitKind::kStep);
-  EXPECT_EQ(turns_.Next({kSmall, kWide}), kSmall);  // 128 ms so far, against 1536
-  turns_.Begin(kWide, UnitKind::kDecode);           // nobody knows
-  turns_.Begin(kSmall, UnitKind::kStep);
-  EXPECT_EQ(turns_.Next({kWide, kSmall}), kWide);
-  turns_.Measure(kWide, UnitKind::kDecode, absl::Seconds(100));
-  EXPECT_EQ(turns_.Next({kWide, kSmall}), kSmall);
+  EXPECT_EQ(turns_.Next({kSmall, kWide}), kSmall);  // 64 ms so far, against 1536
+  turns_.Correct(kSmall, absl::Milliseconds(64), absl::Seconds(100));
+  EXPECT_EQ(turns_.Next({kSmall, kWide}), kWide);
+  turns_.Correct(kSmall, absl::Seconds(100), absl::Milliseconds(64));
+  EXPECT_EQ(turns_.Next({kSmall, kWide}), kSmall);
 }
 
-TEST_F(TurnsTest, ForgetLanesWhenClientsChooseTooMany) {
-  for (int side = 1; side < 1000; ++side) {
-    const Lane lane{.width = side, .height = 8};
-    turns_.Begin(lane, UnitKind::kText);
-    turns_.Measure(lane, UnitKind::kText, absl::Milliseconds(1));
+TEST_F(TurnsTest, AreTakenByThoseThatNobodyKnowsTheTimeOf) {
+  for (int i = 0; i < 10; ++i) {
+    const Lane lane = turns_.Next({kWide, kSmall}).value();
+    turns_.Begin(lane, absl::ZeroDuration());
+    ++turns_of_[lane.width];
   }
-  EXPECT_LE(turns_.lanes(), 256u);
+  EXPECT_EQ(turns_of_[1536], 5);
+}
+
+// What they have had is forgotten with them, so nobody can have been given more than another.
+TEST_F(TurnsTest, ForgetLanesWhenClientsChooseTooMany) {
+  turns_.Begin(kWide, absl::Seconds(1));
+  const absl::Duration had = turns_.StartOf(kWide);
+  for (int side = 1; side < 1000; ++side) {
+    turns_.Begin({.width = side, .height = 8}, absl::Milliseconds(1));
+  }
+  EXPECT_LT(turns_.StartOf(kWide), had);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/synchronization/barrier.h"
 #include "absl/synchronization/notification.h"
 #include "core/base/error_details.h"
 #include "tests/core/engine/loop_rig.h"
@@ -129,6 +131,36 @@ TEST_F(PictureLoopTest, CancelsAtTheNextUnitWhenADrainHasNoTimeLeft) {
   ASSERT_EQ(failed.size(), 1u);
   EXPECT_EQ(GetReason(failed[0].status), "DRAINING");
   EXPECT_EQ(Count(metrics::kSteps), 0);
+}
+
+// Each waits for the other one.
+TEST_F(PictureLoopTest, EncodesOnSeveralThreads) {
+  absl::Barrier both(2);
+  const auto meet = [&](const Job& job, int index, uint64_t seed, const image::Image& pixels) {
+    both.Block();
+    return EncodeImage(job, index, seed, pixels);
+  };
+  PictureLoop loop({.encode = meet, .encoders = 2}, device::Host(), metrics_, clock_);
+  const auto sink = std::make_shared<RecordingSink>();
+  ASSERT_OK(loop.Admit(Request(loop, sink, /*pictures=*/2), 0));
+  EXPECT_EQ(Only<Completed>(sink->WaitForEnd()).size(), 1u);
+}
+
+// Whoever hears of the end may evict what it has used.
+TEST_F(PictureLoopTest, APictureHoldsNoGraphsAnyMoreWhenItIsEncoded) {
+  std::weak_ptr<const pipeline::Request> request;
+  bool is_held = true;
+  const auto look = [&](const Job& job, int index, uint64_t seed, const image::Image& pixels) {
+    is_held = !request.expired();
+    return EncodeImage(job, index, seed, pixels);
+  };
+  PictureLoop loop({.encode = look}, device::Host(), metrics_, clock_);
+  const auto sink = std::make_shared<RecordingSink>();
+  const std::shared_ptr<Job> job = Request(loop, sink);
+  request = job->pictures[0]->request;
+  ASSERT_OK(loop.Admit(job, 0));
+  EXPECT_EQ(Only<Completed>(sink->WaitForEnd()).size(), 1u);
+  EXPECT_FALSE(is_held);
 }
 
 TEST_F(PictureLoopTest, DoesNotEncodePicturesOfACancelledRequest) {

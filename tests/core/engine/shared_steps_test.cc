@@ -211,6 +211,23 @@ TEST_F(SharedStepsTest, WhatCannotBeEnqueuedHoldsNothing) {
   EXPECT_EQ(loop_->state_bytes(), 0);
 }
 
+TEST_F(SharedStepsTest, CountsLanesAsLongAsPicturesAreInThem) {
+  std::atomic<int> lanes = 0;
+  std::atomic<int64_t> bytes = 0;
+  const auto watch = std::make_shared<WatchedSink>([&](const Event& event) {
+    const auto* progress = std::get_if<Progress>(&event);
+    if (progress == nullptr || progress->step != 2) return;
+    lanes = loop_->lanes();
+    bytes = loop_->lane_bytes();
+  });
+  Admit(watch, {.steps = 10});
+  ASSERT_EQ(Only<Completed>(watch->WaitForEnd()).size(), 1u);
+  EXPECT_EQ(lanes, 1);
+  EXPECT_GT(bytes, 0);
+  while (loop_->lanes() != 0) std::this_thread::yield();
+  EXPECT_EQ(loop_->lane_bytes(), 0);
+}
+
 // Requests come when others are at some step, and are cancelled at some step.
 TEST_F(SharedStepsTest, WhoeverComesAndGoesEachPictureIsWhatItIsAlone) {
   const std::vector<Asked> kinds = {{.steps = 3},

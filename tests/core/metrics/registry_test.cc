@@ -214,8 +214,9 @@ TEST(FamiliesTest, NamesFollowPrometheusRules) {
     EXPECT_THAT(name,
                 Not(MatchesRegex(".*_(count|sum|bucket|ms|millis|milliseconds|mib|percent)")));
     EXPECT_EQ(absl::EndsWith(name, "_total"), family->type == Type::kCounter) << name;
-    // What a histogram counts ends its name: seconds, or rows of a batch.
-    if (family->type == Type::kHistogram) EXPECT_THAT(name, MatchesRegex(".*_(seconds|rows)"));
+    // What a histogram counts ends its name: seconds, rows, a ratio.
+    if (family->type == Type::kHistogram)
+      EXPECT_THAT(name, MatchesRegex(".*_(seconds|rows|ratio)"));
     EXPECT_THAT(family->help, MatchesRegex("[A-Z0-9][^\n\\]*\\.")) << name;
     for (size_t i = 0; i < family->label_count(); ++i) {
       EXPECT_THAT(family->labels[i].name, MatchesRegex("[a-z][a-z_]*")) << name;

@@ -89,6 +89,7 @@ TEST(RequestConversionTest, EveryFieldReachesTheSpecAndComesBackInTheParameters)
   v1::GenerateRequest expected = request;
   expected.clear_request_id();  // told in every event
   expected.clear_image();
+  expected.clear_priority();  // of the request, not of its pictures
   std::string difference;
   google::protobuf::util::MessageDifferencer differencer;
   differencer.ReportDifferencesToString(&difference);
@@ -96,6 +97,7 @@ TEST(RequestConversionTest, EveryFieldReachesTheSpecAndComesBackInTheParameters)
   const ConvertedRequest converted = ToSpec(request);
   EXPECT_EQ(converted.spec.request_id, request.request_id());
   EXPECT_EQ(converted.spec.picture.image, request.image());
+  EXPECT_EQ(converted.spec.priority, request.priority());
   EXPECT_THAT(converted.violations, IsEmpty());
 }
 

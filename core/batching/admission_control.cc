@@ -1,0 +1,237 @@
+#include "core/batching/admission_control.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/hash/hash.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "core/base/error_details.h"
+#include "core/base/status_macros.h"
+
+namespace latentd::batching {
+namespace {
+
+// Less, and clients would spin; more is no forecast.
+constexpr absl::Duration kShortestDelay = absl::Seconds(1);
+constexpr absl::Duration kLongestDelay = absl::Hours(1);
+// What a forecast may be short by, and what comes after a picture's last unit.
+constexpr double kMargin = 1.1;
+// Who asked this lately shares the device.
+constexpr absl::Duration kActive = absl::Minutes(1);
+constexpr size_t kMostCallers = 1024;
+
+Entries Of(const std::string& caller, const Entries& entries) {
+  Entries own;
+  absl::c_copy_if(entries, std::back_inserter(own),
+                  [&](const Entry* entry) { return entry->caller == caller; });
+  return own;
+}
+
+Entries Together(const Entries& entries, const Entries& more) {
+  Entries together = entries;
+  together.insert(together.end(), more.begin(), more.end());
+  return together;
+}
+
+absl::Duration LastEnd(const std::vector<Outlook>& outlooks) {
+  absl::Duration end;
+  for (const Outlook& outlook : outlooks) end = std::max(end, outlook.ends);
+  return end;
+}
+
+std::string Seconds(absl::Duration time) {
+  return absl::StrFormat("%.1f s", absl::ToDoubleSeconds(time));
+}
+
+absl::Status PredictedOverrun(std::string message) {
+  return WithReason(absl::DeadlineExceededError(message), "PREDICTED_OVERRUN");
+}
+
+absl::Status QueueFull(std::string message) {
+  return WithReason(absl::ResourceExhaustedError(message), "QUEUE_FULL");
+}
+
+}  // namespace
+
+bool IsNews(const Prospect& last, const Prospect& now) {
+  const auto differs = [](absl::Duration a, absl::Duration b) {
+    return absl::AbsDuration(a - b) > std::max(std::max(a, b) / 5, absl::Seconds(1));
+  };
+  return last.position != now.position || last.outlook.known != now.outlook.known ||
+         differs(last.outlook.begins, now.outlook.begins) ||
+         differs(last.outlook.ends, now.outlook.ends);
+}
+
+absl::StatusOr<Prospect> AdmissionControl::Check(const Entries& admitted, const Entries& asking,
+                                                 uint64_t content, const Callers& callers,
+                                                 const Costs& costs, absl::Time now) {
+  const std::string& caller = asking.front()->caller;
+  Question question{.admitted = admitted,
+                    .asking = asking,
+                    .callers = callers,
+                    .costs = costs,
+                    .now = now,
+                    .who = absl::HashOf(caller, content)};
+  RETURN_IF_ERROR(CheckLimits(question));
+  question.comes_back = reservations_.Take(question.who, now);
+  question.active_callers = CountActiveCallers(admitted, caller, now);
+  question.before = Foresee(admitted, callers, costs);
+  RETURN_IF_ERROR(CheckPlaces(question));
+  question.after = Foresee(Together(admitted, asking), callers, costs);
+  RETURN_IF_ERROR(CheckDeadlines(question));
+  const size_t position =
+      absl::c_find(question.after.order, asking.front()) - question.after.order.begin();
+  return Prospect{.position = static_cast<int>(position),
+                  .outlook = question.after.OfRequest(question.first().request)};
+}
+
+absl::Status AdmissionControl::CheckLimits(const Question& question) const {
+  if (question.asking.size() > static_cast<size_t>(limits_.pictures)) {
+    return InvalidFields(
+        {{"num_images_per_prompt", absl::StrCat("must be at most ", limits_.pictures,
+                                                ": this server's queue takes no more, and ",
+                                                question.asking.size(), " are asked for")}});
+  }
+  if (question.first().bytes > limits_.bytes) {
+    return InvalidFields({{"image", absl::StrCat("must have at most ", limits_.bytes,
+                                                 " bytes, has ", question.first().bytes)}});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AdmissionControl::CheckPlaces(const Question& question) {
+  const int count = static_cast<int>(question.asking.size());
+  const int taken = static_cast<int>(question.admitted.size());
+  const Entries own = Of(question.first().caller, question.admitted);
+  const int share = std::max(1, limits_.pictures / question.active_callers);
+  if (!own.empty() && static_cast<int>(own.size()) + count > share) {
+    const double over = static_cast<double>(own.size()) + count - share;
+    return TellToComeBack(
+        question, TimeUntilPlacesAreFree(question, own, over, 0),
+        QueueFull(absl::StrCat(
+            "this caller's part of the queue is full: ", own.size(), " of ", share,
+            " pictures are waiting or running, and this request asks for ", count, " more")));
+  }
+  size_t bytes = question.first().bytes;
+  for (const Entry* entry : question.admitted) bytes += entry->bytes;
+  const auto expected = [&](absl::Time until) {
+    if (question.comes_back) return 0.0;
+    return reservations_.Expected(question.now, until, question.who).pictures;
+  };
+  if (taken + count + expected(question.now) <= limits_.pictures && bytes <= limits_.bytes) {
+    return absl::OkStatus();
+  }
+  const size_t bytes_over = bytes - std::min(bytes, limits_.bytes);
+  return TellToComeBack(
+      question,
+      TimeUntilPlacesAreFree(question, question.admitted,
+                             taken + count + expected(absl::InfiniteFuture()) - limits_.pictures,
+                             bytes_over),
+      QueueFull(absl::StrCat("the queue is full: ", taken, " of ", limits_.pictures,
+                             " pictures are waiting or running, and this request asks for ", count,
+                             " more")));
+}
+
+absl::Duration AdmissionControl::TimeUntilPlacesAreFree(const Question& question,
+                                                        const Entries& holders, double pictures,
+                                                        size_t bytes) const {
+  const auto& [order, outlooks] = question.before;
+  std::vector<std::pair<absl::Duration, size_t>> ends;  // and the bytes that go then
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (absl::c_linear_search(holders, order[i]))
+      ends.emplace_back(outlooks[i].ends, order[i]->bytes);
+  }
+  absl::c_sort(ends);
+  size_t freed_bytes = 0;
+  for (size_t i = 0; i < ends.size(); ++i) {
+    freed_bytes += ends[i].second;
+    if (static_cast<double>(i + 1) >= pictures && freed_bytes >= bytes) return ends[i].first;
+  }
+  // More have been told to come than are here now.
+  if (ends.empty()) return absl::ZeroDuration();
+  return ends.back().first * std::max(1.0, pictures / static_cast<double>(ends.size()));
+}
+
+absl::Status AdmissionControl::CheckDeadlines(const Question& question) {
+  const absl::Duration overrun = Overrun(question);
+  if (overrun <= absl::ZeroDuration()) return absl::OkStatus();
+  const Need& need = question.first().need;
+  // What has been guessed from other sizes is measured as soon as it disturbs nobody.
+  if (question.admitted.empty() && !question.costs.HasMeasured(need.ahead, need.rows)) {
+    return absl::OkStatus();
+  }
+  if (question.first().deadline == absl::InfiniteFuture()) {
+    return TellToComeBack(
+        question, overrun,
+        QueueFull("the queue is full: others would miss their deadlines if this request came too"));
+  }
+  const Timetable alone = Foresee(question.asking, question.callers, question.costs);
+  const absl::Duration needed = alone.OfRequest(question.first().request).ends * kMargin;
+  if (needed > question.slack()) {
+    return PredictedOverrun(absl::StrCat("the request takes up to ", Seconds(needed),
+                                         " with nothing else to do, and its deadline is in ",
+                                         Seconds(question.slack())));
+  }
+  return TellToComeBack(
+      question, overrun,
+      PredictedOverrun(absl::StrCat("with what is in the queue the request, whose deadline is in ",
+                                    Seconds(question.slack()), ", would be ", Seconds(overrun),
+                                    " late, or make others late")));
+}
+
+absl::Duration AdmissionControl::Overrun(const Question& question) {
+  const PictureId request = question.first().request;
+  absl::Duration expected;
+  if (!question.comes_back) {
+    const absl::Time end = question.now + question.after.OfRequest(request).ends * kMargin;
+    expected = reservations_.Expected(question.now, end, question.who).time;
+  }
+  absl::Duration overrun;
+  for (size_t i = 0; i < question.after.order.size(); ++i) {
+    const Entry& entry = *question.after.order[i];
+    const absl::Duration slack = entry.deadline - question.now;
+    absl::Duration late = question.after.outlooks[i].ends * kMargin - slack;
+    if (entry.request == request) late += expected;
+    if (late > overrun && !IsLateAnyway(question, entry)) overrun = late;
+  }
+  const Entries own = Of(question.first().caller, question.after.order);
+  const bool has_others = own.size() > question.asking.size();
+  if (!has_others || question.active_callers == 1 || question.slack() == absl::InfiniteDuration()) {
+    return overrun;
+  }
+  const absl::Duration share = question.slack() / question.active_callers;
+  const Timetable alone = Foresee(own, question.callers, question.costs);
+  return std::max(overrun, LastEnd(alone.outlooks) - share);
+}
+
+bool AdmissionControl::IsLateAnyway(const Question& question, const Entry& entry) {
+  const auto& [order, outlooks] = question.before;
+  const auto was = absl::c_find(order, &entry);
+  return was != order.end() &&
+         outlooks[was - order.begin()].ends * kMargin > entry.deadline - question.now;
+}
+
+absl::Status AdmissionControl::TellToComeBack(const Question& question, absl::Duration delay,
+                                              absl::Status refusal) {
+  delay = std::clamp(delay, kShortestDelay, kLongestDelay);
+  const Reservations::Room room{AloneTime(question.asking, question.costs),
+                                static_cast<double>(question.asking.size())};
+  reservations_.Add(question.who, question.now, delay, room);
+  return WithRetryDelay(std::move(refusal), delay);
+}
+
+int AdmissionControl::CountActiveCallers(const Entries& admitted, const std::string& asking,
+                                         absl::Time now) {
+  absl::erase_if(asked_, [&](const auto& other) { return other.second + kActive < now; });
+  if (asked_.size() < kMostCallers || asked_.contains(asking)) asked_[asking] = now;
+  // Who waits longer than that is still there.
+  for (const Entry* entry : admitted) {
+    if (asked_.size() < kMostCallers) asked_.try_emplace(entry->caller, entry->admitted);
+  }
+  return std::max<int>(1, static_cast<int>(asked_.size()));
+}
+
+}  // namespace latentd::batching

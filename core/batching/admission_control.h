@@ -1,0 +1,84 @@
+// Whether a request may enter the queue: bounds of pictures and bytes, a fair share of the places
+// for each caller, and deadlines, those of who is in the queue and its own, as the forecast says.
+//
+// Not thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "core/batching/costs.h"
+#include "core/batching/entry.h"
+#include "core/batching/reservations.h"
+
+namespace latentd::batching {
+
+struct Limits {
+  int pictures = 64;               // admitted and not finished
+  size_t bytes = size_t{1} << 29;  // that they hold while they wait (their init images)
+};
+
+// What is known of a request at its admission.
+struct Prospect {
+  int position = 0;  // pictures before its first
+  Outlook outlook;   // of all of them
+};
+
+// Whether it tells who has been told `last` something: another position, or times that differ by
+// more than a fifth.
+bool IsNews(const Prospect& last, const Prospect& now);
+
+class AdmissionControl {
+ public:
+  explicit AdmissionControl(Limits limits) : limits_(limits) {}
+
+  // Whether `asking`, the pictures of one request, may follow `admitted`. `content` tells the
+  // request from others of its caller: one that comes back after a refusal has the same.
+  // INVALID_ARGUMENT: it can never. RESOURCE_EXHAUSTED with reason QUEUE_FULL, or DEADLINE_EXCEEDED
+  // with reason PREDICTED_OVERRUN: not now, and how long to wait before it is asked again, if that
+  // will help.
+  absl::StatusOr<Prospect> Check(const Entries& admitted, const Entries& asking, uint64_t content,
+                                 const Callers& callers, const Costs& costs, absl::Time now);
+
+ private:
+  // A request that asks, and what is known about it.
+  struct Question {
+    const Entry& first() const { return *asking.front(); }
+    absl::Duration slack() const { return first().deadline - now; }
+
+    const Entries& admitted;
+    const Entries& asking;
+    const Callers& callers;
+    const Costs& costs;
+    const absl::Time now;
+    const uint64_t who;
+    bool comes_back = false;  // it was told to, at this time
+    int active_callers = 1;   // that share the device of late, its own among them
+    Timetable before, after;  // without it, and with it
+  };
+
+  absl::Status CheckLimits(const Question& question) const;
+  absl::Status CheckPlaces(const Question& question);
+  absl::Status CheckDeadlines(const Question& question);
+  // By how much the request would be late, or make others late, or take more than its caller's part
+  // of the time; not above zero: it fits.
+  absl::Duration Overrun(const Question& question);
+  static bool IsLateAnyway(const Question& question, const Entry& entry);
+  absl::Duration TimeUntilPlacesAreFree(const Question& question, const Entries& holders,
+                                        double pictures, size_t bytes) const;
+  // The refusal, with a delay for which there will be room.
+  absl::Status TellToComeBack(const Question& question, absl::Duration delay, absl::Status refusal);
+  int CountActiveCallers(const Entries& admitted, const std::string& asking, absl::Time now);
+
+  const Limits limits_;
+  Reservations reservations_;
+  absl::flat_hash_map<std::string, absl::Time> asked_;  // callers, and when they did last
+};
+
+}  // namespace latentd::batching

@@ -1,0 +1,64 @@
+// What units take on this device, learned from what they took.
+//
+// Not thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/time/time.h"
+#include "core/batching/unit.h"
+
+namespace latentd::batching {
+
+class Costs {
+ public:
+  // A unit took this; an evaluation computed that many rows.
+  void Measure(UnitKind kind, const Lane& lane, int rows, absl::Duration took);
+
+  // What a unit takes; an evaluation, computed with the least number of rows that has been measured
+  // and is enough. Where none has: by the pixels and rows of the one that comes nearest. Zero:
+  // nobody knows.
+  absl::Duration Of(UnitKind kind, const Lane& lane, int rows = 1) const;
+
+  // Whether the picture's steps have been measured, at its size, often enough to trust.
+  bool HasMeasured(const Ahead& ahead, int rows) const;
+
+  // What a picture that takes that many rows has left to do, if no other shares its steps.
+  absl::Duration Alone(const Ahead& ahead, int rows) const;
+
+ private:
+  // Prompts are as long at every size; what the VAE does is the same for each UNet.
+  struct Shape {
+    Shape(UnitKind kind, const Lane& lane, int rows);
+    // What a unit's time grows with.
+    double work() const { return static_cast<double>(pixels) * rows; }
+
+    UnitKind kind;
+    int network = 0;
+    int64_t pixels = 1;
+    int rows = 1;
+
+    bool operator==(const Shape&) const = default;
+    template <typename H>
+    friend H AbslHashValue(H h, const Shape& shape) {
+      return H::combine(std::move(h), shape.kind, shape.network, shape.pixels, shape.rows);
+    }
+  };
+  // Sizes are the clients' choice; when it knows that many it forgets them.
+  static constexpr size_t kMostShapes = 256;
+
+  struct Time {
+    absl::Duration time;
+    int measured = 0;  // times
+  };
+  using Known = std::pair<const Shape, Time>;
+
+  const Known* Nearest(const Shape& wanted) const;
+
+  absl::flat_hash_map<Shape, Time> times_;
+};
+
+}  // namespace latentd::batching

@@ -1,0 +1,63 @@
+// A picture in the queue, in which order those begin that wait, and when they will be done.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "core/batching/costs.h"
+#include "core/batching/forecast.h"
+#include "core/batching/turns.h"
+#include "core/batching/unit.h"
+
+namespace latentd::batching {
+
+struct Entry {
+  bool is_first_of_request() const { return picture == request; }
+
+  PictureId picture = 0;
+  PictureId request = 0;  // the first of its pictures
+  Need need;
+  size_t bytes = 0;  // of the request, with its first picture
+  std::string caller;
+  double weight = 1;  // by its priority (WeightOf)
+  absl::Time admitted;
+  absl::Time deadline = absl::InfiniteFuture();
+  absl::Time due;                // DueOf these
+  bool started = false;          // a unit of it has run
+  bool request_started = false;  // or of another one of its request's pictures
+};
+using Entries = std::vector<const Entry*>;
+
+// Of the device's time and of the order, what one of priority 0 has 1 of.
+double WeightOf(int priority);
+
+// When a request should be done, for the order: at its deadline, or a minute after its admission
+// where that is earlier, so that nobody waits for ever; the sooner the higher its priority is.
+absl::Time DueOf(absl::Time admitted, absl::Time deadline, double weight);
+
+bool IsRunnable(const Entry& entry);
+
+using Callers = Turns<std::string>;
+
+// What the pictures of a request take that nobody shares the device with; one unit of text for all.
+absl::Duration AloneTime(const Entries& request, const Costs& costs);
+
+// Those that have begun as they were admitted, then the others as they are to begin. Callers take
+// turns by the time that their requests take alone and their priority; a caller's own requests come
+// as they are due, and a request's pictures one after the other.
+Entries InOrder(const Entries& entries, const Callers& callers, const Costs& costs);
+
+// Entries in that order, and when they will be done. Of a very long queue the end is not known.
+struct Timetable {
+  // Of the entries of one request: begins with its first, ends with its last.
+  Outlook OfRequest(PictureId request) const;
+
+  Entries order;
+  std::vector<Outlook> outlooks;
+};
+Timetable Foresee(const Entries& entries, const Callers& callers, const Costs& costs);
+
+}  // namespace latentd::batching

@@ -1,0 +1,161 @@
+#include "core/batching/forecast.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <utility>
+
+namespace latentd::batching {
+namespace {
+
+class Play {
+ public:
+  Play(absl::Span<const ForecastPicture> pictures, const Costs& costs) : costs_(costs) {
+    for (const ForecastPicture& picture : pictures) players_.push_back(Player{&picture});
+    outlooks_.resize(pictures.size());
+  }
+
+  std::vector<Outlook> Run() {
+    for (Enter(); !lanes_.empty(); Enter()) RunToNextEnd();
+    return std::move(outlooks_);
+  }
+
+ private:
+  struct Player {
+    const ForecastPicture* picture;
+    size_t stage = 0;
+    double left = 0;  // evaluations of the stage that it is in
+    bool begun = false, in_lane = false, done = false;
+
+    const Ahead::Stage& now() const { return picture->ahead.stages[stage]; }
+    bool past_stages() const { return stage == picture->ahead.stages.size(); }
+  };
+  struct LanePlay {
+    Lane lane;
+    int rows = 0;
+    double weight = 0;  // the greatest of its pictures'
+    double least = 0;   // evaluations until the first of them leaves
+    bool full = false;  // somebody waits: nobody overtakes
+    absl::Duration step;
+  };
+
+  LanePlay* Find(const Lane& lane) {
+    const auto found = std::find_if(lanes_.begin(), lanes_.end(),
+                                    [&](const LanePlay& play) { return play.lane == lane; });
+    return found == lanes_.end() ? nullptr : &*found;
+  }
+
+  // Whoever has room in its lane is in it.
+  void Enter() {
+    for (LanePlay& lane : lanes_) lane.full = false;
+    for (size_t i = 0; i < players_.size(); ++i) {
+      if (!players_[i].in_lane && !players_[i].done) TryEnter(i);
+    }
+    std::erase_if(lanes_, [](const LanePlay& lane) { return lane.rows == 0; });
+    for (LanePlay& lane : lanes_) Sum(lane);
+  }
+
+  void TryEnter(size_t i) {
+    Player& player = players_[i];
+    const ForecastPicture& picture = *player.picture;
+    for (; !player.past_stages() && player.now().evaluations == 0; ++player.stage) {
+      if (player.now().text) now_ += costs_.Of(UnitKind::kText, player.now().lane);
+    }
+    if (player.past_stages()) return End(i);
+    const Lane& lane = player.now().lane;
+    LanePlay* play = Find(lane);
+    if (play == nullptr) play = &lanes_.emplace_back(LanePlay{lane});
+    const bool fits = play->rows == 0 || play->rows + picture.rows <= picture.lane_rows;
+    play->full = play->full || !fits;
+    if (play->full) return;
+    play->rows += picture.rows;
+    player.in_lane = true;
+    player.left = player.now().evaluations;
+    Begin(i);
+  }
+
+  void Begin(size_t i) {
+    Player& player = players_[i];
+    BeginOnce(i);
+    if (player.now().text) now_ += costs_.Of(UnitKind::kText, player.now().lane);
+    if (costs_.Of(UnitKind::kStep, player.now().lane) == absl::ZeroDuration()) {
+      outlooks_[i].known = false;
+    }
+  }
+
+  void BeginOnce(size_t i) {
+    Player& player = players_[i];
+    if (std::exchange(player.begun, true)) return;
+    const Ahead& ahead = player.picture->ahead;
+    outlooks_[i].begins = now_;
+    if (ahead.encode) now_ += costs_.Of(UnitKind::kEncode, ahead.stages.front().lane);
+  }
+
+  void End(size_t i) {
+    Player& player = players_[i];
+    BeginOnce(i);
+    const Ahead& ahead = player.picture->ahead;
+    if (!ahead.decode) outlooks_[i].known = false;  // it is not known yet what it has left
+    if (ahead.decode) now_ += costs_.Of(UnitKind::kDecode, ahead.stages.front().lane);
+    outlooks_[i].ends = now_;
+    player.done = true;
+  }
+
+  void Sum(LanePlay& lane) const {
+    lane.step = costs_.Of(UnitKind::kStep, lane.lane, lane.rows);
+    lane.weight = 0;
+    std::optional<double> least;
+    for (const Player& player : players_) {
+      if (!player.in_lane || player.now().lane != lane.lane) continue;
+      lane.weight = std::max(lane.weight, player.picture->weight);
+      least = std::min(least.value_or(player.left), player.left);
+    }
+    lane.least = least.value_or(0);
+  }
+
+  void RunToNextEnd() {
+    double weights = 0;
+    for (const LanePlay& lane : lanes_) weights += lane.weight;
+    absl::Duration time = absl::InfiniteDuration();
+    const LanePlay* first = nullptr;
+    for (const LanePlay& lane : lanes_) {
+      const absl::Duration needed = lane.least * lane.step * (weights / lane.weight);
+      if (first == nullptr || needed < time) first = &lane;
+      time = std::min(time, needed);
+    }
+    now_ += time;
+    for (LanePlay& lane : lanes_) {
+      const bool free = lane.step <= absl::ZeroDuration();
+      const double evaluations =
+          &lane == first || free ? lane.least
+                                 : absl::FDivDuration(time, lane.step) * (lane.weight / weights);
+      Advance(lane, evaluations);
+    }
+  }
+
+  void Advance(LanePlay& lane, double evaluations) {
+    constexpr double kNothing = 1e-6;  // what rounding leaves of an evaluation
+    for (Player& player : players_) {
+      if (!player.in_lane || player.now().lane != lane.lane) continue;
+      player.left -= evaluations;
+      if (player.left > kNothing) continue;
+      player.in_lane = false;
+      lane.rows -= player.picture->rows;
+      ++player.stage;
+    }
+  }
+
+  const Costs& costs_;
+  std::vector<Player> players_;
+  std::vector<Outlook> outlooks_;
+  std::vector<LanePlay> lanes_;
+  absl::Duration now_;
+};
+
+}  // namespace
+
+std::vector<Outlook> Foresee(absl::Span<const ForecastPicture> pictures, const Costs& costs) {
+  return Play(pictures, costs).Run();
+}
+
+}  // namespace latentd::batching

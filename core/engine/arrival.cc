@@ -1,0 +1,44 @@
+#include "core/engine/arrival.h"
+
+#include "absl/hash/hash.h"
+
+namespace latentd::engine {
+namespace {
+
+// Not by the seed: one that the server chose is another when the request comes back.
+uint64_t ContentOf(const pipeline::PictureSpec& spec) {
+  return absl::HashOf(spec.prompt, spec.executed_size->width, spec.executed_size->height,
+                      *spec.num_inference_steps, spec.seeds.size());
+}
+
+}  // namespace
+
+batching::Need NeedOf(const pipeline::Picture& picture) {
+  return {.kind = picture.next,
+          .lane = picture.lane(),
+          .rows = picture.rows(),
+          .lane_rows = picture.most_rows(),
+          .lane_capacity = picture.place ? picture.place->lane()->rows() : batching::kMostRows,
+          .joined = picture.place.has_value(),
+          .ahead = picture.ahead()};
+}
+
+batching::Arrival ArrivalOf(const Job& job, size_t image_bytes) {
+  return {.pictures = job.ids,
+          .need = job.pictures.empty() ? batching::Need{.kind = batching::UnitKind::kWait}
+                                       : NeedOf(*job.pictures.front()),
+          .bytes = image_bytes,
+          .caller = job.spec.caller,
+          .priority = job.spec.priority,
+          .deadline = job.spec.deadline,
+          .content = ContentOf(job.spec.picture)};
+}
+
+void SetProspect(const batching::Prospect& prospect, Queued& queued) {
+  queued.position = prospect.position;
+  if (!prospect.outlook.known) return;
+  queued.wait = prospect.outlook.begins;
+  queued.total = prospect.outlook.ends;
+}
+
+}  // namespace latentd::engine

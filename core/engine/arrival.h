@@ -1,0 +1,25 @@
+// What the queue is told of a job and its pictures, and what it says of them.
+//
+// Pure: whoever may look at the job.
+#pragma once
+
+#include <cstddef>
+
+#include "core/batching/queue.h"
+#include "core/batching/unit.h"
+#include "core/engine/engine.h"
+#include "core/engine/job.h"
+#include "core/pipeline/picture.h"
+
+namespace latentd::engine {
+
+batching::Need NeedOf(const pipeline::Picture& picture);
+
+// Of a job that holds `image_bytes` while it waits; its pictures wait where there are none yet.
+// REQUIRES: it has its ids. Borrows them.
+batching::Arrival ArrivalOf(const Job& job, size_t image_bytes);
+
+// What the queue says of it, for its client.
+void SetProspect(const batching::Prospect& prospect, Queued& queued);
+
+}  // namespace latentd::engine

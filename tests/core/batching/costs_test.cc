@@ -1,0 +1,87 @@
+#include "core/batching/costs.h"
+
+#include <gtest/gtest.h>
+
+namespace latentd::batching {
+namespace {
+
+constexpr Lane kSmall{.width = 64, .height = 64}, kLarge{.width = 128, .height = 64};
+constexpr Lane kRefiner{.network = 1, .width = 64, .height = 64};
+
+absl::Duration Ms(double milliseconds) { return absl::Milliseconds(milliseconds); }
+
+TEST(CostsTest, AreUnknownBeforeAnythingWasMeasured) {
+  EXPECT_EQ(Costs().Of(UnitKind::kStep, kSmall, 1), absl::ZeroDuration());
+}
+
+TEST(CostsTest, FollowWhatWasMeasuredAndForgetWhatWasDisturbed) {
+  Costs costs;
+  costs.Measure(UnitKind::kStep, kSmall, 2, Ms(100));  // the first one, of cold memory
+  for (int i = 0; i < 50; ++i) costs.Measure(UnitKind::kStep, kSmall, 2, Ms(10));
+  EXPECT_GT(costs.Of(UnitKind::kStep, kSmall, 2), Ms(9.9));
+  EXPECT_LT(costs.Of(UnitKind::kStep, kSmall, 2), Ms(10.1));
+}
+
+TEST(CostsTest, OfWhatWasNotMeasuredFollowPixelsAndRows) {
+  Costs costs;
+  costs.Measure(UnitKind::kStep, kSmall, 2, Ms(10));
+  EXPECT_EQ(costs.Of(UnitKind::kStep, kLarge, 2), Ms(20));
+  EXPECT_EQ(costs.Of(UnitKind::kStep, kSmall, 4), Ms(20));
+  costs.Measure(UnitKind::kStep, kLarge, 2, Ms(50));
+  EXPECT_EQ(costs.Of(UnitKind::kStep, kLarge, 4), Ms(100));  // of what comes nearest
+}
+
+TEST(CostsTest, OfRowsAreThoseOfTheLeastThatAreEnough) {
+  Costs costs;
+  costs.Measure(UnitKind::kStep, kSmall, 2, Ms(10));
+  costs.Measure(UnitKind::kStep, kSmall, 8, Ms(30));
+  EXPECT_EQ(costs.Of(UnitKind::kStep, kSmall, 3), Ms(30));  // 8 are computed
+  EXPECT_EQ(costs.Of(UnitKind::kStep, kSmall, 1), Ms(10));
+  EXPECT_EQ(costs.Of(UnitKind::kStep, kSmall, 16), Ms(60));
+}
+
+TEST(CostsTest, AreTrustedWhenTheyHaveBeenMeasuredOften) {
+  Costs costs;
+  const Ahead ahead{.stages = {{{kSmall, false, 3}}}};
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_FALSE(costs.HasMeasured(ahead, 2));
+    costs.Measure(UnitKind::kStep, kSmall, 2, Ms(10));
+  }
+  EXPECT_TRUE(costs.HasMeasured(ahead, 2));
+  EXPECT_FALSE(costs.HasMeasured(ahead, 1));
+}
+
+TEST(CostsTest, AreThoseOfOneNetworkAndKind) {
+  Costs costs;
+  costs.Measure(UnitKind::kStep, kSmall, 1, Ms(10));
+  EXPECT_EQ(costs.Of(UnitKind::kStep, kRefiner, 1), absl::ZeroDuration());
+  EXPECT_EQ(costs.Of(UnitKind::kDecode, kSmall), absl::ZeroDuration());
+  costs.Measure(UnitKind::kDecode, kSmall, 1, Ms(7));
+  EXPECT_EQ(costs.Of(UnitKind::kDecode, kRefiner), Ms(7));  // one VAE for both
+  costs.Measure(UnitKind::kText, kSmall, 1, Ms(3));
+  EXPECT_EQ(costs.Of(UnitKind::kText, kLarge), Ms(3));  // prompts are as long at every size
+}
+
+TEST(CostsTest, AloneAreThoseOfAllUnitsThatAreLeft) {
+  Costs costs;
+  costs.Measure(UnitKind::kText, kSmall, 1, Ms(1));
+  costs.Measure(UnitKind::kStep, kSmall, 2, Ms(10));
+  costs.Measure(UnitKind::kStep, kRefiner, 2, Ms(100));
+  costs.Measure(UnitKind::kEncode, kSmall, 1, Ms(1000));
+  costs.Measure(UnitKind::kDecode, kSmall, 1, Ms(10000));
+  const Ahead ahead{
+      .stages = {{{kSmall, true, 3}, {kRefiner, false, 2}}}, .encode = true, .decode = true};
+  EXPECT_EQ(costs.Alone(ahead, 2), Ms(1 + 30 + 200 + 1000 + 10000));
+}
+
+TEST(CostsTest, ForgetShapesWhenClientsChooseTooMany) {
+  Costs costs;
+  costs.Measure(UnitKind::kStep, kSmall, 1, Ms(10));
+  for (int side = 1; side < 1000; ++side) {
+    costs.Measure(UnitKind::kDecode, {.width = side, .height = 8}, 1, Ms(1));
+  }
+  EXPECT_EQ(costs.Of(UnitKind::kStep, kSmall, 1), absl::ZeroDuration());
+}
+
+}  // namespace
+}  // namespace latentd::batching

@@ -1,0 +1,112 @@
+#include "core/batching/forecast.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace latentd::batching {
+namespace {
+
+constexpr Lane kSmall{.width = 64, .height = 64}, kLarge{.width = 128, .height = 64};
+constexpr Lane kRefiner{.network = 1, .width = 64, .height = 64};
+
+// A step of the small lane takes 10 ms for each row, of the large one twice that.
+class ForecastTest : public ::testing::Test {
+ protected:
+  ForecastTest() {
+    costs_.Measure(UnitKind::kStep, kSmall, 1, absl::Milliseconds(10));
+    costs_.Measure(UnitKind::kStep, kRefiner, 1, absl::Milliseconds(10));
+  }
+
+  static ForecastPicture Picture(const Lane& lane, int steps, int rows = 1) {
+    return {.ahead = {.stages = {{{lane, false, steps}}}, .decode = true},
+            .rows = rows,
+            .lane_rows = 4};
+  }
+  // When they end, in milliseconds.
+  std::vector<double> Ends(const std::vector<ForecastPicture>& pictures) const {
+    std::vector<double> ends;
+    for (const Outlook& outlook : Foresee(pictures, costs_)) {
+      ends.push_back(absl::ToDoubleMilliseconds(outlook.ends));
+    }
+    return ends;
+  }
+  void ExpectEnds(const std::vector<ForecastPicture>& pictures,
+                  const std::vector<double>& expected) const {
+    const std::vector<double> ends = Ends(pictures);
+    ASSERT_EQ(ends.size(), expected.size());
+    for (size_t i = 0; i < ends.size(); ++i) EXPECT_NEAR(ends[i], expected[i], 0.01) << i;
+  }
+
+  Costs costs_;
+};
+
+TEST_F(ForecastTest, OfNobodyIsEmpty) { ExpectEnds({}, {}); }
+
+TEST_F(ForecastTest, OnePictureTakesAllItsUnits) {
+  costs_.Measure(UnitKind::kText, kSmall, 1, absl::Milliseconds(1));
+  costs_.Measure(UnitKind::kEncode, kSmall, 1, absl::Milliseconds(2));
+  costs_.Measure(UnitKind::kDecode, kSmall, 1, absl::Milliseconds(3));
+  ForecastPicture picture = Picture(kSmall, 5);
+  picture.ahead.stages[0].text = picture.ahead.encode = picture.ahead.decode = true;
+  ExpectEnds({picture}, {1 + 2 + 50 + 3});
+}
+
+TEST_F(ForecastTest, PicturesOfOneLaneShareTheirSteps) {
+  // Two rows 20 ms a step as long as both are there.
+  ExpectEnds({Picture(kSmall, 5), Picture(kSmall, 10)}, {5 * 20, 5 * 20 + 5 * 10});
+}
+
+TEST_F(ForecastTest, LanesShareTheDevice) {
+  // 10 steps of 10 ms and 5 of 20 ms, side by side.
+  ExpectEnds({Picture(kSmall, 10), Picture(kLarge, 5)}, {200, 200});
+}
+
+TEST_F(ForecastTest, ByTheWeightOfTheirPictures) {
+  std::vector<ForecastPicture> pictures = {Picture(kSmall, 10), Picture(kLarge, 5)};
+  pictures[1].weight = 4;
+  ExpectEnds(pictures, {200, 125});
+}
+
+TEST_F(ForecastTest, WhoFindsNoRowsWaitsAndNobodyOvertakes) {
+  const std::vector<ForecastPicture> pictures = {Picture(kSmall, 2, 3), Picture(kSmall, 1, 2),
+                                                 Picture(kSmall, 1, 1)};
+  ExpectEnds(pictures, {2 * 30, 2 * 30 + 30, 2 * 30 + 30});
+  EXPECT_EQ(Foresee(pictures, costs_)[1].begins, absl::Milliseconds(60));
+  EXPECT_EQ(Foresee(pictures, costs_)[2].begins, absl::Milliseconds(60));
+}
+
+TEST_F(ForecastTest, ARefinerComesAfterTheBase) {
+  ForecastPicture picture = Picture(kSmall, 4);
+  picture.ahead.stages[1] = {kRefiner, false, 2};
+  ExpectEnds({picture}, {60});
+}
+
+TEST_F(ForecastTest, WhatTakesMoreRowsThanThereAreRunsAlone) {
+  ExpectEnds({Picture(kSmall, 1, 9), Picture(kSmall, 1, 1)}, {90, 100});
+}
+
+TEST_F(ForecastTest, WhatNobodyKnowsTheTimeOfTakesNone) {
+  const std::vector<ForecastPicture> pictures = {
+      Picture({.network = 2, .width = 64, .height = 64}, 100), Picture(kSmall, 1)};
+  ExpectEnds(pictures, {0, 10});
+  EXPECT_FALSE(Foresee(pictures, costs_)[0].known);
+  EXPECT_TRUE(Foresee(pictures, costs_)[1].known);
+}
+
+// Its graphs are being made ready.
+TEST_F(ForecastTest, OfWhatIsNotPlannedYetIsNotKnown) {
+  EXPECT_FALSE(Foresee({{}}, costs_)[0].known);
+}
+
+TEST_F(ForecastTest, APictureWithoutStepsIsEncodedAndDecoded) {
+  costs_.Measure(UnitKind::kEncode, kSmall, 1, absl::Milliseconds(2));
+  costs_.Measure(UnitKind::kText, kSmall, 1, absl::Milliseconds(1));
+  costs_.Measure(UnitKind::kDecode, kSmall, 1, absl::Milliseconds(3));
+  ForecastPicture picture = Picture(kSmall, 0);
+  picture.ahead.stages[0].text = picture.ahead.encode = picture.ahead.decode = true;
+  ExpectEnds({picture}, {1 + 2 + 3});
+}
+
+}  // namespace
+}  // namespace latentd::batching

@@ -1,0 +1,79 @@
+// What the queue is told, on the way of a picture through its units.
+#include "core/engine/arrival.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "tests/core/engine/loop_rig.h"
+
+namespace latentd::engine {
+namespace {
+
+using ::latentd::testing::FakeClock;
+using ::latentd::testing::RecordingSink;
+
+class ArrivalTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { model_ = std::make_unique<LoopModel>(); }
+  static void TearDownTestSuite() { model_.reset(); }
+
+  std::shared_ptr<Job> JobOf(GenerateSpec spec) {
+    auto job = model_->MakeJob(loop_, std::make_shared<RecordingSink>(), std::move(spec), clock_);
+    job->ids = {7};
+    return job;
+  }
+
+  static inline std::unique_ptr<LoopModel> model_;
+  FakeClock clock_;
+  metrics::Registry registry_;
+  EngineMetrics metrics_{registry_};
+  PictureLoop loop_{{}, device::Host(), metrics_, clock_};
+};
+
+TEST_F(ArrivalTest, SaysWhoAsksHowUrgentlyAndUntilWhen) {
+  GenerateSpec spec = SmallSpec();
+  spec.caller = "somebody";
+  spec.priority = -2;
+  spec.deadline = clock_.Monotonic() + absl::Seconds(9);
+  const std::shared_ptr<Job> job = JobOf(spec);
+  const batching::Arrival arrival = ArrivalOf(*job, 123);
+  EXPECT_EQ(arrival.caller, "somebody");
+  EXPECT_EQ(arrival.priority, -2);
+  EXPECT_EQ(arrival.deadline, spec.deadline);
+  EXPECT_EQ(arrival.bytes, 123u);
+  EXPECT_EQ(arrival.pictures.size(), 1u);
+}
+
+TEST_F(ArrivalTest, ARequestThatComesBackIsKnownWhateverItsSeed) {
+  GenerateSpec spec = SmallSpec(4);
+  spec.picture.seed = 1;
+  const uint64_t content = ArrivalOf(*JobOf(spec), 0).content;
+  spec.picture.seed = 2;
+  EXPECT_EQ(ArrivalOf(*JobOf(spec), 0).content, content);
+  spec.picture.prompt += "!";
+  EXPECT_NE(ArrivalOf(*JobOf(spec), 0).content, content);
+}
+
+TEST_F(ArrivalTest, OfAPictureAllUnitsAreAheadThatItHasNotHad) {
+  const std::shared_ptr<Job> job = JobOf(SmallSpec(4));
+  pipeline::Picture& picture = *job->pictures[0];
+  batching::Ahead ahead = NeedOf(picture).ahead;
+  EXPECT_EQ(ahead.stages[0].lane, picture.lane());
+  EXPECT_EQ(ahead.stages[0].evaluations, 4);
+  EXPECT_EQ(ahead.stages[1].evaluations, 0);  // there is no refiner
+  EXPECT_TRUE(ahead.stages[0].text && ahead.decode);
+  EXPECT_FALSE(ahead.encode);
+  picture.next = batching::UnitKind::kStep;
+  picture.evaluation = 3;
+  EXPECT_EQ(NeedOf(picture).ahead.stages[0].evaluations, 1);
+  picture.next = batching::UnitKind::kDecode;
+  picture.evaluation = 0;  // of no further stage
+  ahead = NeedOf(picture).ahead;
+  EXPECT_EQ(ahead.stages[0].evaluations, 0);
+  EXPECT_TRUE(ahead.decode);
+  EXPECT_EQ(ahead.stages[0].lane, picture.lane());
+}
+
+}  // namespace
+}  // namespace latentd::engine
