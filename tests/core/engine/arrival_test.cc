@@ -10,24 +10,16 @@
 namespace latentd::engine {
 namespace {
 
-using ::latentd::testing::FakeClock;
 using ::latentd::testing::RecordingSink;
 
-class ArrivalTest : public ::testing::Test {
+class ArrivalTest : public LoopTest {
  protected:
-  static void SetUpTestSuite() { model_ = std::make_unique<LoopModel>(); }
-  static void TearDownTestSuite() { model_.reset(); }
-
   std::shared_ptr<Job> JobOf(GenerateSpec spec) {
     auto job = model_->MakeJob(loop_, std::make_shared<RecordingSink>(), std::move(spec), clock_);
     job->ids = {7};
     return job;
   }
 
-  static inline std::unique_ptr<LoopModel> model_;
-  FakeClock clock_;
-  metrics::Registry registry_;
-  EngineMetrics metrics_{registry_};
   PictureLoop loop_{{}, device::Host(), metrics_, clock_};
 };
 

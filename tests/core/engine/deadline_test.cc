@@ -14,26 +14,9 @@
 namespace latentd::engine {
 namespace {
 
-using ::latentd::testing::FakeClock;
 using ::latentd::testing::RecordingSink;
 
-class DeadlineTest : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() { model_ = std::make_unique<LoopModel>(); }
-  static void TearDownTestSuite() { model_.reset(); }
-  ~DeadlineTest() override { model_->on_run = {}; }
-
-  std::shared_ptr<Job> Request(PictureLoop& loop, std::shared_ptr<EventSink> sink, int pictures = 1,
-                               int steps = 2) {
-    return model_->MakeJob(loop, std::move(sink), pictures, steps, clock_);
-  }
-  double Count(const metrics::Family& family) { return MetricOf(registry_, family); }
-
-  static inline std::unique_ptr<LoopModel> model_;
-  FakeClock clock_;
-  metrics::Registry registry_;
-  EngineMetrics metrics_{registry_};
-};
+class DeadlineTest : public LoopTest {};
 
 TEST_F(DeadlineTest, ARequestWhoseDeadlinePassesStopsAtItsNextStep) {
   PictureLoop loop({}, device::Host(), metrics_, clock_);
@@ -109,9 +92,7 @@ TEST_F(DeadlineTest, ForecastsWhatRequestsTakeAndRefusesWhatWouldBeLate) {
     clock_.Advance(absl::Seconds(1));
     return absl::OkStatus();
   };
-  const auto before = std::make_shared<RecordingSink>();
-  ASSERT_OK(loop.Admit(Request(loop, before), 0));  // what units take is known after it
-  EXPECT_EQ(Only<Completed>(before->WaitForEnd()).size(), 1u);
+  EXPECT_EQ(Only<Completed>(RunOn(loop)).size(), 1u);  // what units take is known now
   EXPECT_EQ(HistogramOf(registry_, metrics::kPredictionRatio).first, 0);
   const auto sink = std::make_shared<RecordingSink>();
   ASSERT_OK(loop.Admit(Request(loop, sink, /*pictures=*/1, /*steps=*/20), 0));

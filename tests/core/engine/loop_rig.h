@@ -2,6 +2,8 @@
 // back or lets fail; and whose clock it moves.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <functional>
 #include <memory>
 #include <string>
@@ -155,6 +157,34 @@ struct LoopModel {
                               compiler::GraphStore::Options()};
   std::unique_ptr<const pipeline::Pipeline> pipeline;
   std::vector<pipeline::GraphHandle> kept;
+};
+
+// Tests of loops on one model, with a clock and metrics of each test's own.
+class LoopTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { model_ = std::make_unique<LoopModel>(); }
+  static void TearDownTestSuite() { model_.reset(); }
+  ~LoopTest() override { model_->on_run = {}; }
+
+  std::shared_ptr<Job> Request(PictureLoop& loop, std::shared_ptr<EventSink> sink, int pictures = 1,
+                               int steps = 2) {
+    return model_->MakeJob(loop, std::move(sink), pictures, steps, clock_);
+  }
+
+  // All events of one more request.
+  std::vector<Event> RunOn(PictureLoop& loop) {
+    const auto sink = std::make_shared<::latentd::testing::RecordingSink>();
+    EXPECT_OK(loop.Admit(Request(loop, sink), 0));
+    const std::vector<Event> events = sink->WaitForEnd();
+    sink->Clear();
+    return events;
+  }
+  double Count(const metrics::Family& family) { return MetricOf(registry_, family); }
+
+  static inline std::unique_ptr<LoopModel> model_;
+  ::latentd::testing::FakeClock clock_;
+  metrics::Registry registry_;
+  EngineMetrics metrics_{registry_};
 };
 
 }  // namespace latentd::engine

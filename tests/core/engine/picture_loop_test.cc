@@ -20,37 +20,11 @@
 namespace latentd::engine {
 namespace {
 
-using ::latentd::testing::FakeClock;
 using ::latentd::testing::RecordingSink;
 using ::latentd::testing::StatusIs;
 using ::testing::_;
 
-class PictureLoopTest : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() { model_ = std::make_unique<LoopModel>(); }
-  static void TearDownTestSuite() { model_.reset(); }
-  ~PictureLoopTest() override { model_->on_run = {}; }
-
-  std::shared_ptr<Job> Request(PictureLoop& loop, std::shared_ptr<EventSink> sink, int pictures = 1,
-                               int steps = 2) {
-    return model_->MakeJob(loop, std::move(sink), pictures, steps, clock_);
-  }
-
-  // All events of one more request.
-  std::vector<Event> RunOn(PictureLoop& loop) {
-    const auto sink = std::make_shared<RecordingSink>();
-    EXPECT_OK(loop.Admit(Request(loop, sink), 0));
-    const std::vector<Event> events = sink->WaitForEnd();
-    sink->Clear();
-    return events;
-  }
-  double Count(const metrics::Family& family) { return MetricOf(registry_, family); }
-
-  static inline std::unique_ptr<LoopModel> model_;
-  FakeClock clock_;
-  metrics::Registry registry_;
-  EngineMetrics metrics_{registry_};
-};
+class PictureLoopTest : public LoopTest {};
 
 TEST_F(PictureLoopTest, FailsTheRequestWhenAPictureCannotBeEncodedWhileASiblingRuns) {
   absl::Notification encoding;
