@@ -6,18 +6,11 @@ import unittest
 
 import grpc
 
-from server_process import Api, Server, reason
+from own_server import OwnServerTestCase
+from server_process import Server, reason
 
 
-class DrainTest(unittest.TestCase):
-    def start(self, *arguments):
-        server = Server(*arguments, buckets="64x64,256x256")
-        self.addCleanup(server.kill)
-        server.start()
-        api = Api(server.address)
-        self.addCleanup(api.close)
-        return server, api
-
+class DrainTest(OwnServerTestCase):
     def running(self, api, **fields):
         """A call that has reached its first step, and what it told until then."""
         events = api.stream(api.request(width=256, height=256, **fields))

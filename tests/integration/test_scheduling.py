@@ -5,21 +5,14 @@ import unittest
 import grpc
 
 from metrics import scrape
-from server_process import Api, Server, reason, violations
+from own_server import OwnServerTestCase
+from server_process import reason, violations
 
 # Without guidance, which is one row.
 LONG = {"width": 256, "height": 256, "num_inference_steps": 150, "guidance_scale": 1}
 
 
-class SchedulingTestCase(unittest.TestCase):
-    def start(self, *arguments):
-        server = Server(*arguments, buckets="64x64,256x256")
-        self.addCleanup(server.kill)
-        server.start()
-        api = Api(server.address)
-        self.addCleanup(api.close)
-        return server, api
-
+class SchedulingTestCase(OwnServerTestCase):
     def running(self, api, **fields):
         """A call that has reached its first step."""
         events = api.stream(api.request(**fields))
