@@ -76,20 +76,18 @@ class AddressSpaceTest(MemoryTestCase):
 
 class StateTest(MemoryTestCase):
     def test_pictures_hold_memory_until_their_end_of_whatever_kind(self):
-        """Guard: SetStateBytes in core/engine/picture_loop.cc."""
+        """Guard: state_bytes_ in core/engine/picture_loop.cc, and the lanes' part of it."""
         _, api = self.start(buckets=LARGE)
         long = api.request(width=256, height=256, num_inference_steps=150, num_images_per_prompt=4)
         state = lambda: self.report(api).state_bytes
         self.assertEqual(state(), 0)
         by_deadline = api.start_generate(long, timeout=5)
-        wait_until(lambda: state() > 0, "no state while a picture is drawn")
-        one = state()
+        wait_until(lambda: state() > 0, "no state while pictures are drawn")
         self.assertEqual(by_deadline.code(), grpc.StatusCode.DEADLINE_EXCEEDED)
         wait_until(lambda: state() == 0, "state after a deadline")
         single = api.request(width=256, height=256, num_inference_steps=150)
         cancelled = api.start_generate(single)
         wait_until(lambda: state() > 0, "no state while a picture is drawn")
-        self.assertEqual(state(), one)  # of four pictures and of one
         cancelled.cancel()
         wait_until(lambda: state() == 0, "state after a cancellation")
         self.assertTrue(api.generate(api.request(width=256, height=256)).images[0].data)
