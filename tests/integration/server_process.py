@@ -189,17 +189,18 @@ class Api:
                  "seed": 7}
         return self.type("latent.v1.GenerateRequest")(**{**small, **fields})
 
-    def generate(self, request, timeout=DEADLINE):
-        return self.start_generate(request, timeout).result()
+    def generate(self, request, timeout=None):
+        return self.start_generate(request, timeout).result(DEADLINE)
 
-    def start_generate(self, request, timeout=DEADLINE, metadata=None):
+    def start_generate(self, request, timeout=None, metadata=None):
+        """Without a deadline where there is no timeout: the server refuses what it cannot draw by then."""
         method = self.channel.unary_unary(
             self.SERVICE + "Generate", request_serializer=_serialize,
             response_deserializer=self.type("latent.v1.GenerateResponse").FromString)
         return method.future(request, timeout=timeout, metadata=metadata)
 
     def stream(self, request, timeout=None, metadata=None):
-        """Without a deadline where there is no timeout: the server refuses what it cannot draw by then."""
+        """Without a deadline where there is no timeout, likewise."""
         method = self.channel.unary_stream(
             self.SERVICE + "GenerateStream", request_serializer=_serialize,
             response_deserializer=self.type("latent.v1.GenerateEvent").FromString)

@@ -7,7 +7,7 @@ import grpc
 
 import png
 from metrics import METRICS, compilations
-from server_process import ALLOW_COLD, COLD_OK, DEMO_BUCKETS, SNAP, Api, Server, reason, violations
+from server_process import ALLOW_COLD, COLD_OK, DEADLINE, DEMO_BUCKETS, SNAP, Api, Server, reason, violations
 
 
 class BucketsTest(unittest.TestCase):
@@ -138,7 +138,7 @@ class StrictTest(unittest.TestCase):
                 guidance_scale=[1.0, 3.0, 7.5][number // 3 % 3], guidance_rescale=[0.0, 0.7][number % 2],
                 num_images_per_prompt=1 + number % 2, seed=number, **pipeline)))
         for call in calls:
-            self.assertTrue(call.result().images)
+            self.assertTrue(call.result(DEADLINE).images)
         self.assertEqual(compilations(server), before)
         with self.assertRaises(grpc.RpcError) as caught:
             api.generate(api.request(width=128, height=128, bucket_policy=COLD_OK))

@@ -8,7 +8,7 @@ import unittest
 import grpc
 
 import png
-from server_process import ALLOW_COLD, COLD_OK, Api, Server
+from server_process import ALLOW_COLD, COLD_OK, DEADLINE, Api, Server
 from shared_server import SharedServerTestCase
 
 
@@ -113,7 +113,7 @@ class GenerateTest(SharedServerTestCase):
     def test_a_call_that_belongs_to_a_trace_says_so_in_its_log_line(self):
         trace = "4bf92f3577b34da6a3ce929d0e0e4736"
         self.api.start_generate(self.api.request(request_id="traced"),
-                                metadata=[("traceparent", f"00-{trace}-00f067aa0ba902b7-01")]).result()
+                                metadata=[("traceparent", f"00-{trace}-00f067aa0ba902b7-01")]).result(DEADLINE)
         self.assertEqual(self.server.request_line("traced")["trace_id"], trace)
         self.api.generate(self.api.request(request_id="not-traced"))
         self.assertNotIn("trace_id", self.server.request_line("not-traced"))
