@@ -46,7 +46,7 @@ class DrainTest(OwnServerTestCase):
     def test_health_says_so_and_new_requests_are_refused(self):
         server, api = self.start("--drain-timeout=110s")
         api.type("latent.v1.GenerateResponse")  # reflection, while the server has nothing better to do
-        events = self.running(api, num_inference_steps=30)
+        events = self.running(api, num_inference_steps=150)
         server.signal(signal.SIGTERM)
         server.wait_for_log(lambda entry: entry["message"] == "stopping")
         error = self.refusal(api)

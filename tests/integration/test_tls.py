@@ -316,7 +316,7 @@ class RotationTest(TlsCase):
     def test_a_stream_survives(self):
         api = Api(self.server.address, credentials(self.servers))
         self.addCleanup(api.close)
-        stream = api.stream(api.request(num_inference_steps=150, num_images_per_prompt=4, request_id="rotated"))
+        stream = api.stream(api.request(num_inference_steps=150, num_images_per_prompt=8, request_id="rotated"))
         self.assertEqual(next(stream).WhichOneof("event"), "queued")
         self.show(self.other.issue("second"))
         self.wait_for_change(1)

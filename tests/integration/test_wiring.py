@@ -270,10 +270,10 @@ class FlagsTest(WiringTestCase):
         self.assertIn("threads-1", self.key_of(api, "unet_base")["fingerprint"])
 
     def test_queue_capacity_refuses_the_picture_that_is_too_many(self):
-        _, api = self.start("--queue-capacity=1")
-        events = api.stream(api.request(num_inference_steps=150))
+        _, api = self.start("--queue-capacity=1", buckets="256x256")
+        events = api.stream(api.request(width=256, height=256, num_inference_steps=150))
         next(event for event in events if event.HasField("progress"))
-        error = self.refusal(api)
+        error = self.refusal(api, width=256, height=256)
         self.assertEqual((error.code(), reason(error)), (grpc.StatusCode.RESOURCE_EXHAUSTED, ("QUEUE_FULL", True)))
         events.cancel()
 
@@ -311,7 +311,7 @@ class AdminTest(WiringTestCase):
         running = api.stream(api.request(width=256, height=256, num_inference_steps=4))
         next(event for event in running if event.HasField("progress"))
         api.call("Admin", "Drain")
-        self.assertEqual(next(told).state, DRAINING)
+        next(status for status in told if status.state == DRAINING)
         self.assertEqual(list(running)[-1].WhichOneof("event"), "completed")
         self.assertEqual(server.wait(), 0)
 
