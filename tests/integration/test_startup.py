@@ -188,7 +188,8 @@ class ExitWhenReadyTest(unittest.TestCase):
         server = Server("--exit-when-ready", buckets=server_process.DEMO_BUCKETS, cache=self.cache).listening()
         self.addCleanup(server.kill)
         self.assertEqual(server.stop(), 1, server.log())
-        self.assertIn("stopped before every graph was ready", server.lines[-1])
+        # What cannot be interrupted ends with the process, where it takes too long.
+        self.assertRegex(server.lines[-1], "stopped before every graph was ready|stopped in the middle of work")
 
     def test_a_cache_that_cannot_be_filled_is_a_failure(self):
         self.assertEqual(self.prepare("--cache-dir=")[0], 1)
