@@ -192,7 +192,7 @@ class ScriptTest(unittest.TestCase):
                                path=f"{self.folder}:{os.environ['PATH']}", **named)
 
     def test_builds_with_docker_and_tries_what_it_built(self):
-        done = self.with_docker()
+        done = self.with_docker(flags="--buckets=64x64")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, r"built: build --tag there/latentd:7 .* --network=host /")
         self.assertRegex(done.stdout, r"empty: READY after \S+ s, compiled=[1-9]\d* loaded=0\n")
