@@ -9,6 +9,9 @@
 
 namespace latentd::testing {
 
+// For what takes milliseconds, and under a sanitizer on a busy machine a minute.
+inline constexpr absl::Duration kLongestWait = absl::Minutes(10);
+
 class RecordingSink : public engine::EventSink {
  public:
   void OnEvent(engine::Event event) override {
@@ -16,11 +19,11 @@ class RecordingSink : public engine::EventSink {
     events_.push_back(std::move(event));
   }
 
-  // Blocks until Completed or Failed is there (or a minute has passed: then the test is about to
-  // fail), and returns all.
+  // Blocks until Completed or Failed is there (or kLongestWait has passed: then the test is about
+  // to fail), and returns all.
   std::vector<engine::Event> WaitForEnd() {
     absl::MutexLock lock(&mutex_);
-    mutex_.AwaitWithTimeout(absl::Condition(this, &RecordingSink::Ended), absl::Minutes(1));
+    mutex_.AwaitWithTimeout(absl::Condition(this, &RecordingSink::Ended), kLongestWait);
     return events_;
   }
 
@@ -40,7 +43,7 @@ class RecordingSink : public engine::EventSink {
   template <typename T>
   void WaitFor() {
     absl::MutexLock lock(&mutex_);
-    mutex_.AwaitWithTimeout(absl::Condition(this, &RecordingSink::Has<T>), absl::Minutes(1));
+    mutex_.AwaitWithTimeout(absl::Condition(this, &RecordingSink::Has<T>), kLongestWait);
   }
 
  private:

@@ -59,7 +59,7 @@ class CheckpointWatchTest : public ::testing::Test {
     absl::MutexLock lock(&mutex_);
     const auto warned = [this]()
                             ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !warnings_.empty(); };
-    EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&warned), absl::Minutes(1)));
+    EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&warned), testing::kLongestWait));
   }
   void NoteStates(Engine& engine) {
     engine.OnStatusChange([this](const ServerStatus& status) {
@@ -69,7 +69,7 @@ class CheckpointWatchTest : public ::testing::Test {
   }
   void WaitUntilDegraded() {
     absl::MutexLock lock(&mutex_);
-    EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&degraded_), absl::Minutes(1)));
+    EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&degraded_), testing::kLongestWait));
   }
 
   testing::TemporaryDirectory directory_;

@@ -187,7 +187,7 @@ class Gate {
     absl::MutexLock lock(&mutex_);
     mutex_.AwaitWithTimeout(absl::Condition(
                                 +[](int* waiting) { return *waiting > 0; }, &waiting_),
-                            absl::Minutes(1));
+                            testing::kLongestWait);
   }
   void Open() {
     absl::MutexLock lock(&mutex_);
