@@ -220,11 +220,14 @@ TEST_F(GenerateCallTest, CancellingAUnaryCallReachesTheEngine) {
 }
 
 TEST_F(GenerateCallTest, ADeadlineThatPassesStopsTheWork) {
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(50));
-  v1::GenerateResponse response;
-  EXPECT_EQ(stub_->Generate(&context, Request(), &response).error_code(),
-            grpc::StatusCode::DEADLINE_EXCEEDED);
+  // Until one is long enough for the call to come to the engine.
+  for (auto time = std::chrono::milliseconds(50); engine_.job_count() == 0; time *= 2) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + time);
+    v1::GenerateResponse response;
+    EXPECT_EQ(stub_->Generate(&context, Request(), &response).error_code(),
+              grpc::StatusCode::DEADLINE_EXCEEDED);
+  }
   engine_.WaitUntilCancelled();
 }
 
@@ -262,7 +265,7 @@ TEST_F(GenerateCallTest, AClientThatReadsNothingIsCancelledAndItsPicturesAreLetG
 TEST_F(GenerateCallTest, AClientThatReadsSlowlyGetsEveryByte) {
   grpc::ClientContext context;
   const auto reader = stub_->GenerateStream(&context, Request());
-  constexpr int kPictures = 8;
+  constexpr int kPictures = 12;
   const std::string bytes(1 << 20, 'p');
   for (int i = 0; i < kPictures; ++i) engine_.Send(engine::Image{.index = i, .bytes = bytes});
   engine_.Send(engine::Completed{});
@@ -271,8 +274,9 @@ TEST_F(GenerateCallTest, AClientThatReadsSlowlyGetsEveryByte) {
   while (reader->Read(&event)) {
     read += event.image_chunk().data().size();
     if (!event.has_image_chunk() || read % bytes.size() != 0) continue;
-    // What is on its way now is of a later picture. Four times the limit passes in all.
-    clock_.Advance(kStallLimit / 2);
+    // What is on its way now is of a later picture, or the server has not heard yet that this one
+    // is read: then it waits since the one before it was. Four times the limit passes in all.
+    clock_.Advance(kStallLimit / 3);
     server_->CancelStalled();
   }
   EXPECT_TRUE(reader->Finish().ok());
