@@ -172,8 +172,10 @@ TEST_F(ColdRequestsTest, WarmingThatIsGivenUpLeavesNothing) {
 
 TEST_F(ColdRequestsTest, WhatIsCompiledForARequestIsThereForTheNext) {
   Start(SmallConfig());
+  WaitForPreparing();
   const double entries = Entries();
   ASSERT_OK(Outcome(SpecOf({80, 64}, BucketPolicy::kColdOk)));
+  WaitForPreparing();
   EXPECT_EQ(Entries(), entries + 2);  // the UNet's step and the decoder
   EXPECT_GT(admin().memory().definition_bytes, 0);
   int declared = 0;

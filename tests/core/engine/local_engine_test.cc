@@ -220,7 +220,9 @@ TEST_F(LocalEngineTest, CountsCancelledRequestsByHowFarTheyCame) {
   const double queued = MetricOf(*engine_, metrics::kRequestsCancelled, "queued");
   const auto first = std::make_shared<RecordingSink>();
   const auto second = std::make_shared<RecordingSink>();
-  ASSERT_OK_AND_ASSIGN(const uint64_t runs, engine_->Submit(SmallSpec(150), first));
+  GenerateSpec all_rows = SmallSpec(150);  // so that the other one waits
+  all_rows.picture.guidance_scale = 5;
+  ASSERT_OK_AND_ASSIGN(const uint64_t runs, engine_->Submit(all_rows, first));
   ASSERT_OK_AND_ASSIGN(const uint64_t waits, engine_->Submit(SmallSpec(150), second));
   first->WaitFor<Progress>();
   engine_->Cancel(waits);

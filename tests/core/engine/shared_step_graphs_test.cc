@@ -84,7 +84,7 @@ class SharedStepGraphsTest : public ::testing::Test {
   ServerStatus WaitFor(bool (*is)(const ServerStatus&)) {
     const auto holds = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return is(last_); };
     absl::MutexLock lock(&mutex_);
-    EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&holds), absl::Minutes(1)));
+    EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&holds), ::latentd::testing::kLongestWait));
     return last_;
   }
   // How many there are of how many.
@@ -303,10 +303,14 @@ TEST_F(SharedStepGraphsTest, OneThatWasEvictedIsLoadedAgainWhenPicturesWantIt) {
 
 TEST_F(SharedStepGraphsTest, ADeviceThatFailsMeanwhileEndsServing) {
   config_.rows = {1, 4, 8};
+  gate_.Close();  // until the server serves
   Load([this](const graph::Graph& graph) {
     if (HasRows(graph, 8)) ++plans_of_eight_;
-    return HasRows(graph, 4) ? device::FaultError("it fell off the bus") : absl::OkStatus();
+    if (!HasRows(graph, 4)) return absl::OkStatus();
+    gate_.Pass();
+    return device::FaultError("it fell off the bus");
   });
+  gate_.Open();
   const ServerStatus status =
       WaitFor([](const ServerStatus& status) { return status.state == State::kFailed; });
   EXPECT_EQ(status.device_fault, "it fell off the bus");

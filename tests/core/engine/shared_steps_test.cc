@@ -106,7 +106,9 @@ TEST_F(SharedStepsTest, ARequestJoinsAnotherOneAtItsNextStepAndEndsBeforeIt) {
     const auto* progress = std::get_if<Progress>(&event);
     if (progress == nullptr || progress->stage != Stage::kBase) return;
     if (progress->step == 4) Admit(late, shorter);
-    if (progress->step == 12) late_was_done = !Only<Image>(late->events()).empty();
+    if (progress->step != 12) return;
+    late->WaitFor<Image>();  // the encoder has a thread of its own
+    late_was_done = !Only<Image>(late->events()).empty();
   });
   const double evaluations = Evaluations();
   Admit(first, longer);
