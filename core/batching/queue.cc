@@ -147,15 +147,39 @@ Unit Queue::StepOf(const LaneWork& work) {
   return unit;
 }
 
+bool Queue::GoesBeforeTheStep(const Entry& entry, const LaneWork& work) const {
+  const auto found = between_.find(work.lane);
+  const Between between = found == between_.end() ? Between{} : found->second;
+  const bool first = entry.need.kind == UnitKind::kDecode
+                         ? !between.decoded
+                         : between.prepared == 0 || between.prepared == entry.request;
+  if (first) return true;
+  const absl::Duration cost = costs_.Of(entry.need.kind, work.lane);
+  const absl::Duration step = costs_.Of(UnitKind::kStep, work.lane, RowsOf(StepOf(work)));
+  return cost > absl::ZeroDuration() && between.expected + cost <= step;
+}
+
 Unit Queue::UnitOf(const LaneWork& work) const {
-  const Entry* other = work.decode != nullptr ? work.decode : work.prepare;
-  if (other == nullptr) return StepOf(work);
-  const auto last = last_.find(work.lane);
-  const bool stepped = last == last_.end() || last->second.kind == UnitKind::kStep;
-  const bool same_request =
-      !stepped && work.decode == nullptr && last->second.request == other->request;
-  if (work.can_step() && !stepped && !same_request) return StepOf(work);
-  return {other->need.kind, work.lane, {other->picture}};
+  for (const Entry* entry : {work.decode, work.prepare}) {
+    if (entry == nullptr) continue;
+    if (work.can_step() && !GoesBeforeTheStep(*entry, work)) continue;
+    return {entry->need.kind, work.lane, {entry->picture}};
+  }
+  return StepOf(work);
+}
+
+void Queue::Remember(const Unit& unit) {
+  Between& between = between_[unit.lane];
+  if (unit.kind == UnitKind::kStep) {
+    between = {};
+    return;
+  }
+  between.expected += unit.expected;
+  if (unit.kind == UnitKind::kDecode) {
+    between.decoded = true;
+  } else {
+    between.prepared = EntryOf(unit.pictures.front()).request;
+  }
 }
 
 std::optional<Unit> Queue::Next(bool may_begin) {
@@ -173,9 +197,9 @@ std::optional<Unit> Queue::Next(bool may_begin) {
   unit.expected = costs_.Of(unit.kind, *lane, RowsOf(unit));
   turns_.Begin(*lane, unit.expected / unit.weight);
   Start(unit);
-  absl::erase_if(last_,
+  absl::erase_if(between_,
                  [&](const auto& entry) { return !absl::c_linear_search(lanes, entry.first); });
-  last_[*lane] = {unit.kind, EntryOf(unit.pictures.front()).request};
+  Remember(unit);
   return unit;
 }
 

@@ -4,10 +4,11 @@
 // The policy. Lanes share the device's time in equal parts, or by the priority of their pictures
 // (turns.h). In a lane every picture whose step is next takes it together with the others, the
 // first of them in the order of admission where not all have rows. Between two steps of a lane
-// there is at most one other unit, or one for each picture of a request: a decode before what
-// begins. Pictures begin in the order of entry.h, fair to callers and by their deadlines, as soon
-// as rows are free that nobody who began before them will take; none overtakes one that waits for
-// more rows than are free. What waits for its graphs, or for how its decoding ends, is passed over.
+// there are a decode and then what one request begins with, and more of either while all of it
+// takes no longer than the step: else short pictures would end faster than others begin beside
+// them. Pictures begin in the order of entry.h, fair to callers and by their deadlines, as soon as
+// rows are free that nobody who began before them will take; none overtakes one that waits for more
+// rows than are free. What waits for its graphs, or for how its decoding ends, is passed over.
 // Whoever changes the policy changes this directory and nothing outside it.
 //
 // Not thread-safe: the engine guards it with its own lock.
@@ -100,10 +101,11 @@ class Queue {
     bool can_step() const { return !joined.empty() || !joining.empty(); }
   };
   using Works = std::vector<LaneWork>;
-  // What a lane ran last.
-  struct LastUnit {
-    UnitKind kind = UnitKind::kStep;
-    PictureId request = 0;
+  // What a lane has run since its last step.
+  struct Between {
+    bool decoded = false;
+    PictureId prepared = 0;  // the last request of which something was
+    absl::Duration expected;
   };
 
   Works WorkByLane(bool may_begin) const;
@@ -111,6 +113,8 @@ class Queue {
   static void AddWaiting(const Entry& entry, LaneWork& work);
   Unit UnitOf(const LaneWork& work) const;
   static Unit StepOf(const LaneWork& work);
+  bool GoesBeforeTheStep(const Entry& entry, const LaneWork& work) const;
+  void Remember(const Unit& unit);
   void Start(const Unit& unit);
   void StartRequest(PictureId request);
   Entries All() const;
@@ -124,7 +128,7 @@ class Queue {
   absl::flat_hash_map<PictureId, std::list<Entry>::iterator> entries_;
   Turns<Lane> turns_;
   Callers callers_;
-  absl::flat_hash_map<Lane, LastUnit> last_;  // of lanes that have work
+  absl::flat_hash_map<Lane, Between> between_;  // of lanes that have work
   uint64_t changes_ = 0;
 };
 

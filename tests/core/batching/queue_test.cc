@@ -157,6 +157,22 @@ class SharedStepsTest : public ::testing::Test {
     queue_.Update(picture, Step(text, /*joined=*/false));
   }
 
+  // What the next units are; afterwards all of their pictures are in their steps.
+  std::vector<UnitKind> KindsOfNext(int count) {
+    std::vector<UnitKind> kinds;
+    for (int i = 0; i < count; ++i) {
+      const Unit unit = *queue_.Next();
+      kinds.push_back(unit.kind);
+      for (PictureId picture : unit.pictures) queue_.Update(picture, Step(Text(1), true));
+    }
+    return kinds;
+  }
+
+  void Measure(UnitKind kind, int rows, absl::Duration took) {
+    queue_.Measure({.kind = kind, .lane = kLane}, rows, took);
+  }
+
+  static constexpr UnitKind kText = UnitKind::kText, kStep = UnitKind::kStep;
   FakeClock clock_;
   Queue queue_{{.pictures = 100}, clock_};
 };
@@ -196,7 +212,6 @@ TEST_F(SharedStepsTest, NoMoreBeginThanThereAreRowsFor) {
   queue_.Update(1, Decode(Text(2)));
   EXPECT_EQ(queue_.Next()->kind, UnitKind::kDecode);
   queue_.Remove(1);
-  EXPECT_EQ(queue_.Next()->kind, UnitKind::kStep);
   EXPECT_THAT(queue_.Next()->pictures, ElementsAre(3));
 }
 
@@ -212,17 +227,29 @@ TEST_F(SharedStepsTest, OfThoseThatWaitForRowsTheFirstTakeThem) {
   EXPECT_THAT(queue_.Next()->pictures, ElementsAre(1, 3));
 }
 
-TEST_F(SharedStepsTest, AStepWaitsForOneOtherUnitAtMost) {
+TEST_F(SharedStepsTest, OneRequestBeginsBeforeAStep) {
   Begin(1, Text(1));
   for (PictureId picture = 2; picture <= 4; ++picture) Admit(picture, Text(1));
-  std::vector<UnitKind> kinds;
-  for (int i = 0; i < 6; ++i) {
-    const Unit unit = *queue_.Next();
-    kinds.push_back(unit.kind);
-    for (PictureId picture : unit.pictures) queue_.Update(picture, Step(Text(1), true));
-  }
-  const UnitKind text = UnitKind::kText, step = UnitKind::kStep;
-  EXPECT_THAT(kinds, ElementsAre(step, text, step, text, step, text));
+  EXPECT_THAT(KindsOfNext(6), ElementsAre(kStep, kText, kStep, kText, kStep, kText));
+}
+
+TEST_F(SharedStepsTest, MoreBeginWhereAllOfItTakesNoLongerThanAStep) {
+  Begin(1, Text(1));
+  Measure(UnitKind::kStep, 4, absl::Milliseconds(20));
+  Measure(UnitKind::kText, 1, absl::Milliseconds(8));
+  for (PictureId picture = 2; picture <= 4; ++picture) Admit(picture, Text(1));
+  EXPECT_THAT(KindsOfNext(5), ElementsAre(kText, kText, kStep, kText, kStep));
+}
+
+TEST_F(SharedStepsTest, ADecodeKeepsNobodyFromBeginning) {
+  for (PictureId picture : {1, 2}) Begin(picture, Text(1));
+  queue_.Next();  // a step
+  queue_.Update(1, Decode(Text(1)));
+  queue_.Update(2, Step(Text(1), /*joined=*/true));
+  Admit(3, Text(1));
+  EXPECT_EQ(queue_.Next()->pictures[0], 1u);
+  queue_.Remove(1);
+  EXPECT_EQ(queue_.Next()->pictures[0], 3u);
 }
 
 TEST_F(SharedStepsTest, PicturesOfOneRequestBeginTogether) {
@@ -273,7 +300,7 @@ TEST_F(SharedStepsTest, ADecodeComesBeforeWhatBeginsAndStepsBetweenDecodes) {
     if (unit.kind == UnitKind::kDecode) queue_.Remove(unit.pictures[0]);
     if (unit.kind == UnitKind::kText) queue_.Update(4, Step(Text(1), /*joined=*/true));
   }
-  EXPECT_THAT(ran, ElementsAre(3, 1, 3, 2, 3, 4));
+  EXPECT_THAT(ran, ElementsAre(1, 3, 2, 4, 3, 3));
 }
 
 TEST_F(SharedStepsTest, LanesTakeTurns) {
