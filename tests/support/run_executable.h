@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "core/backends/executable.h"
 #include "core/base/clock.h"
 #include "core/base/status_macros.h"
@@ -57,17 +58,33 @@ inline absl::StatusOr<std::vector<device::Buffer>> RunExecutable(backends::Execu
   return outputs;
 }
 
-// The same in memory of the executable's device, wherever that is: inputs are copied there, outputs
-// back.
-inline absl::StatusOr<std::vector<device::Buffer>> RunOnDevice(backends::Executable& executable,
-                                                               const Inputs& inputs) {
-  device::Device& device = executable.device();
+// Inputs to `given`, a run, and the outputs back from `made`.
+inline absl::StatusOr<std::vector<device::Buffer>> RunOnceOnDevice(
+    backends::Session& session, device::Device& device, const Inputs& inputs,
+    const std::vector<device::Buffer>& given, const std::vector<device::Buffer>& made) {
   ASSIGN_OR_RETURN(const auto stream, device.NewStream(SystemClock()));
-  std::vector<device::Buffer> given, made, outputs;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    RETURN_IF_ERROR(device.Copy(inputs[i], given[i], *stream));
+  }
+  RETURN_IF_ERROR(session.Enqueue(*stream));
+  std::vector<device::Buffer> outputs;
+  for (const device::Buffer& output : made) {
+    outputs.push_back(device::Buffer::Allocate(output.dtype(), output.shape()));
+    RETURN_IF_ERROR(device.Copy(output, outputs.back(), *stream));
+  }
+  RETURN_IF_ERROR(stream->Synchronize());
+  return outputs;
+}
+
+// The same in memory of the executable's device, wherever that is. INTERNAL where several `runs` of
+// the session are not the same bytes.
+inline absl::StatusOr<std::vector<device::Buffer>> RunOnDevice(backends::Executable& executable,
+                                                               const Inputs& inputs, int runs = 1) {
+  device::Device& device = executable.device();
+  std::vector<device::Buffer> given, made;
   for (const device::ConstBuffer& input : inputs) {
     ASSIGN_OR_RETURN(given.emplace_back(),
                      device.Allocate(input.dtype(), input.shape(), device::Place::kDevice));
-    RETURN_IF_ERROR(device.Copy(input, given.back(), *stream));
   }
   for (const backends::Port& port : executable.outputs()) {
     if (port.updates >= 0) {
@@ -78,13 +95,17 @@ inline absl::StatusOr<std::vector<device::Buffer>> RunOnDevice(backends::Executa
     }
   }
   ASSIGN_OR_RETURN(const auto session, executable.Bind(Inputs(given.begin(), given.end()), made));
-  RETURN_IF_ERROR(session->Enqueue(*stream));
-  for (const device::Buffer& output : made) {
-    outputs.push_back(device::Buffer::Allocate(output.dtype(), output.shape()));
-    RETURN_IF_ERROR(device.Copy(output, outputs.back(), *stream));
+  ASSIGN_OR_RETURN(const std::vector<device::Buffer> first,
+                   RunOnceOnDevice(*session, device, inputs, given, made));
+  for (int run = 2; run <= runs; ++run) {
+    ASSIGN_OR_RETURN(const std::vector<device::Buffer> again,
+                     RunOnceOnDevice(*session, device, inputs, given, made));
+    for (size_t i = 0; i < first.size(); ++i) {
+      if (std::memcmp(first[i].data(), again[i].data(), first[i].bytes()) == 0) continue;
+      return absl::InternalError(absl::StrCat("run ", run, " of a session differs from its first"));
+    }
   }
-  RETURN_IF_ERROR(stream->Synchronize());
-  return outputs;
+  return first;
 }
 
 }  // namespace latentd::testing

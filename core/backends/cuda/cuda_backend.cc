@@ -40,22 +40,22 @@ absl::StatusOr<std::unique_ptr<CudaBackend>> CudaBackend::Create(int ordinal) {
                    device::cuda::CudaDevice::Open(ordinal));
   ASSIGN_OR_RETURN(std::unique_ptr<CublasLt> cublas_lt, CublasLt::Open());
   ASSIGN_OR_RETURN(std::unique_ptr<Cudnn> cudnn, Cudnn::Open());
-  ASSIGN_OR_RETURN(std::unique_ptr<CudaExecutable::Capture> capture,
-                   CudaExecutable::Capture::Create());
+  ASSIGN_OR_RETURN(std::unique_ptr<CudaExecutable::Launcher> launcher,
+                   CudaExecutable::Launcher::Create());
   const auto bytes = static_cast<size_t>(device->properties().memory_bytes);
   ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena, Arena::Reserve(*device, bytes));
   return absl::WrapUnique(new CudaBackend(std::move(device), std::move(cublas_lt), std::move(cudnn),
-                                          std::move(capture), std::move(arena)));
+                                          std::move(launcher), std::move(arena)));
 }
 
 CudaBackend::CudaBackend(std::unique_ptr<device::cuda::CudaDevice> device,
                          std::unique_ptr<CublasLt> cublas_lt, std::unique_ptr<Cudnn> cudnn,
-                         std::unique_ptr<CudaExecutable::Capture> capture,
+                         std::unique_ptr<CudaExecutable::Launcher> launcher,
                          std::shared_ptr<Arena> arena)
     : device_(std::move(device)),
       cublas_lt_(std::move(cublas_lt)),
       cudnn_(std::move(cudnn)),
-      capture_(std::move(capture)),
+      launcher_(std::move(launcher)),
       arena_(std::move(arena)) {
   target_.name = "cuda";
   target_.image_layout = graph::Layout::kNhwc;
@@ -101,7 +101,7 @@ absl::StatusOr<std::unique_ptr<Executable>> CudaBackend::Load(
   ASSIGN_OR_RETURN(BoundProgram bound, BindPlan(*graph, plan, gpu(), memory));
   ASSIGN_OR_RETURN(std::unique_ptr<Arena::Lease> lease, arena_->Take(memory.arena_bytes));
   return CudaExecutable::Create(std::move(graph), std::move(bound), memory, std::move(lease),
-                                weights, *device_, *capture_);
+                                weights, *device_, *launcher_);
 }
 
 absl::StatusOr<size_t> CudaBackend::MakingBytes(const graph::Graph& recipe,

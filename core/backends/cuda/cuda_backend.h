@@ -1,5 +1,6 @@
 // Runs graphs on an NVIDIA GPU: matrix products by cuBLASLt, convolutions and attention by cuDNN,
-// everything else by kernels of its own, each session as one captured graph.
+// everything else by kernels of its own; a session that runs more than once becomes a captured
+// graph.
 //
 // Made to be fast in bf16 and f16. f32 is computed without TF32 and is there to be compared with.
 // The vendor's libraries are loaded by Create, from where the system's loader finds them.
@@ -55,7 +56,7 @@ class CudaBackend : public Backend {
 
  private:
   CudaBackend(std::unique_ptr<device::cuda::CudaDevice> device, std::unique_ptr<CublasLt> cublas_lt,
-              std::unique_ptr<Cudnn> cudnn, std::unique_ptr<CudaExecutable::Capture> capture,
+              std::unique_ptr<Cudnn> cudnn, std::unique_ptr<CudaExecutable::Launcher> launcher,
               std::shared_ptr<Arena> arena);
   Gpu gpu() const { return {*device_, *cublas_lt_, *cudnn_, findings_}; }
 
@@ -63,7 +64,7 @@ class CudaBackend : public Backend {
   const std::unique_ptr<device::cuda::CudaDevice> device_;
   const std::unique_ptr<CublasLt> cublas_lt_;
   const std::unique_ptr<Cudnn> cudnn_;
-  const std::unique_ptr<CudaExecutable::Capture> capture_;
+  const std::unique_ptr<CudaExecutable::Launcher> launcher_;
   const std::shared_ptr<Arena> arena_;
   mutable Findings findings_;
 };

@@ -21,24 +21,24 @@ absl::Status CheckAlignment(const device::ConstBuffer& buffer) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<CudaExecutable::Capture>> CudaExecutable::Capture::Create() {
+absl::StatusOr<std::unique_ptr<CudaExecutable::Launcher>> CudaExecutable::Launcher::Create() {
   cudaStream_t stream = nullptr;
   RETURN_IF_ERROR(
       ToStatus(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream"));
-  return std::unique_ptr<Capture>(new Capture(stream));
+  return std::unique_ptr<Launcher>(new Launcher(stream));
 }
 
-CudaExecutable::Capture::~Capture() { cudaStreamDestroy(stream_); }
+CudaExecutable::Launcher::~Launcher() { cudaStreamDestroy(capture_); }
 
-absl::Status CudaExecutable::Capture::Begin() {
+absl::Status CudaExecutable::Launcher::Begin() {
   // Relaxed: a kernel that is met for the first time is loaded meanwhile.
-  return ToStatus(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed),
+  return ToStatus(cudaStreamBeginCapture(capture_, cudaStreamCaptureModeRelaxed),
                   "beginning a capture");
 }
 
-absl::StatusOr<cudaGraphExec_t> CudaExecutable::Capture::End(const absl::Status& worked) {
+absl::StatusOr<cudaGraphExec_t> CudaExecutable::Launcher::End(const absl::Status& worked) {
   cudaGraph_t graph = nullptr;
-  const absl::Status ended = ToStatus(cudaStreamEndCapture(stream_, &graph), "ending a capture");
+  const absl::Status ended = ToStatus(cudaStreamEndCapture(capture_, &graph), "ending a capture");
   cudaGraphExec_t executable = nullptr;
   absl::Status made = !worked.ok() ? worked : ended;
   if (made.ok()) made = ToStatus(cudaGraphInstantiate(&executable, graph, 0), "a captured graph");
@@ -50,12 +50,12 @@ absl::StatusOr<cudaGraphExec_t> CudaExecutable::Capture::End(const absl::Status&
 
 CudaExecutable::CudaExecutable(std::shared_ptr<const graph::Graph> graph, BoundProgram bound,
                                const graph::MemoryPlan& memory, std::unique_ptr<Arena::Lease> lease,
-                               device::cuda::CudaDevice& device, Capture& capture)
+                               device::cuda::CudaDevice& device, Launcher& launcher)
     : graph_(std::move(graph)),
       bound_(std::move(bound)),
       lease_(std::move(lease)),
       device_(device),
-      capture_(capture),
+      launcher_(launcher),
       info_{.inputs = InputPorts(*graph_),
             .outputs = OutputPorts(*graph_),
             .arena_bytes = lease_->bytes(),
@@ -65,9 +65,9 @@ CudaExecutable::CudaExecutable(std::shared_ptr<const graph::Graph> graph, BoundP
 absl::StatusOr<std::unique_ptr<CudaExecutable>> CudaExecutable::Create(
     std::shared_ptr<const graph::Graph> graph, BoundProgram bound, const graph::MemoryPlan& memory,
     std::unique_ptr<Arena::Lease> lease, const weights::WeightSet& weights,
-    device::cuda::CudaDevice& device, Capture& capture) {
+    device::cuda::CudaDevice& device, Launcher& launcher) {
   std::unique_ptr<CudaExecutable> executable(new CudaExecutable(
-      std::move(graph), std::move(bound), memory, std::move(lease), device, capture));
+      std::move(graph), std::move(bound), memory, std::move(lease), device, launcher));
   const auto address_of = [](const device::ConstBuffer& result) { return result.data(); };
   ASSIGN_OR_RETURN(executable->held_, lowering::HoldWeights(executable->bound_, weights, address_of,
                                                             executable->addresses_));
@@ -105,31 +105,38 @@ absl::StatusOr<std::unique_ptr<Session>> CudaExecutable::Bind(
     to.push_back(static_cast<char*>(output.data()));
   }
   RETURN_IF_ERROR(device_.Select());
-  lowering::Addresses addresses = WithPorts(addresses_, bound_.program, from, to);
-  ASSIGN_OR_RETURN(const cudaGraphExec_t graph,
-                   capture_.Record([&](cudaStream_t stream) -> absl::Status {
-                     for (size_t i = 0; i < bound_.kernels.size(); ++i) {
-                       RETURN_IF_ERROR(bound_.kernels[i]({addresses.FrameOf(i), stream}));
-                     }
-                     return absl::OkStatus();
-                   }));
-  return std::make_unique<CudaSession>(*this, std::move(addresses), graph);
-}
-
-absl::Status CudaSession::EnqueueInstruction(size_t index, device::Stream& stream) const {
-  cudaStream_t on = static_cast<device::cuda::CudaStream&>(stream).handle();
-  return executable_.bound_.kernels[index]({addresses_.FrameOf(index), on});
+  return std::make_unique<CudaSession>(*this, WithPorts(addresses_, bound_.program, from, to));
 }
 
 CudaSession::~CudaSession() {
-  if (executable_.device_.Select().ok()) cudaGraphExecDestroy(graph_);
+  if (graph_ != nullptr && executable_.device_.Select().ok()) cudaGraphExecDestroy(graph_);
+}
+
+absl::Status CudaSession::EnqueueKernels(cudaStream_t stream) const {
+  for (size_t i = 0; i < executable_.bound_.kernels.size(); ++i) {
+    RETURN_IF_ERROR(executable_.bound_.kernels[i]({addresses_.FrameOf(i), stream}));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CudaSession::Enqueue(device::Stream& stream) {
   RETURN_IF_ERROR(executable_.device_.Select());
   cudaStream_t on = static_cast<device::cuda::CudaStream&>(stream).handle();
-  return executable_.lease_->arena().Turn(
-      on, [&] { return ToStatus(cudaGraphLaunch(graph_, on), "launching a graph"); });
+  const auto kernels = [this](cudaStream_t to) { return EnqueueKernels(to); };
+  if (ran_ && graph_ == nullptr) {
+    ASSIGN_OR_RETURN(graph_, executable_.launcher_.Capture(kernels));
+  }
+  RETURN_IF_ERROR(executable_.lease_->arena().Turn(on, [&] {
+    if (graph_ == nullptr) return executable_.launcher_.Enqueue(on, kernels);
+    return ToStatus(cudaGraphLaunch(graph_, on), "launching a graph");
+  }));
+  ran_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status CudaSession::EnqueueInstruction(size_t index, device::Stream& stream) const {
+  cudaStream_t on = static_cast<device::cuda::CudaStream&>(stream).handle();
+  return executable_.bound_.kernels[index]({addresses_.FrameOf(index), on});
 }
 
 }  // namespace latentd::backends::cuda

@@ -1,4 +1,5 @@
-// A program with its kernels, weights and a place in the arena; bound to memory, a captured graph.
+// A program with its kernels, weights and a place in the arena; bound to memory and run more than
+// once, a captured graph.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -18,36 +19,43 @@ namespace latentd::backends::cuda {
 
 class CudaExecutable : public Executable {
  public:
-  // A stream that nobody else uses, on which sessions are captured, one at a time: cuDNN has one
-  // stream at a time too.
-  class Capture {
+  // How programs are enqueued, one at a time: cuDNN, which they all share, has one stream at a
+  // time.
+  class Launcher {
    public:
-    static absl::StatusOr<std::unique_ptr<Capture>> Create();
-    ~Capture();
-    Capture(const Capture&) = delete;
+    static absl::StatusOr<std::unique_ptr<Launcher>> Create();
+    ~Launcher();
+    Launcher(const Launcher&) = delete;
 
-    // What `work` enqueues on the stream that it is given.
+    // `work` enqueues on the stream that it is given: here, on this one.
     template <typename Work>
-    absl::StatusOr<cudaGraphExec_t> Record(const Work& work) {
+    absl::Status Enqueue(cudaStream_t stream, const Work& work) {
+      absl::MutexLock lock(&mutex_);
+      return CatchOutOfMemory([&] { return work(stream); });
+    }
+
+    // Here, on one that nobody else uses, whose kernels become a graph.
+    template <typename Work>
+    absl::StatusOr<cudaGraphExec_t> Capture(const Work& work) {
       absl::MutexLock lock(&mutex_);
       if (absl::Status begun = Begin(); !begun.ok()) return begun;
-      return End(CatchOutOfMemory([&] { return work(stream_); }));
+      return End(CatchOutOfMemory([&] { return work(capture_); }));
     }
 
    private:
-    explicit Capture(cudaStream_t stream) : stream_(stream) {}
+    explicit Launcher(cudaStream_t capture) : capture_(capture) {}
     absl::Status Begin();
     absl::StatusOr<cudaGraphExec_t> End(const absl::Status& worked);
 
     absl::Mutex mutex_;
-    const cudaStream_t stream_;
+    const cudaStream_t capture_;
   };
 
-  // Takes the weights and uploads the constants. `device` and `capture` must outlive it.
+  // Takes the weights and uploads the constants. `device` and `launcher` must outlive it.
   static absl::StatusOr<std::unique_ptr<CudaExecutable>> Create(
       std::shared_ptr<const graph::Graph> graph, BoundProgram bound,
       const graph::MemoryPlan& memory, std::unique_ptr<Arena::Lease> lease,
-      const weights::WeightSet& weights, device::cuda::CudaDevice& device, Capture& capture);
+      const weights::WeightSet& weights, device::cuda::CudaDevice& device, Launcher& launcher);
 
   const ExecutableInfo& info() const override { return info_; }
   device::Device& device() const override { return device_; }
@@ -62,29 +70,31 @@ class CudaExecutable : public Executable {
 
   CudaExecutable(std::shared_ptr<const graph::Graph> graph, BoundProgram bound,
                  const graph::MemoryPlan& memory, std::unique_ptr<Arena::Lease> lease,
-                 device::cuda::CudaDevice& device, Capture& capture);
+                 device::cuda::CudaDevice& device, Launcher& launcher);
   absl::Status UploadLiterals();
 
   const std::shared_ptr<const graph::Graph> graph_;
   const BoundProgram bound_;
   const std::unique_ptr<Arena::Lease> lease_;
   device::cuda::CudaDevice& device_;
-  Capture& capture_;
+  Launcher& launcher_;
   ExecutableInfo info_;
   lowering::Addresses addresses_;  // without those that sessions bind
   device::Buffer literals_;
   std::vector<weights::WeightRef> held_;  // plain and packed
 };
 
+// Most sessions of text encoders and decoders run once, and to capture a program takes longer than
+// to launch its kernels: so the first run launches them one by one. The second captures them, and
+// from then on a run is one launch.
 class CudaSession : public Session {
  public:
   // With all addresses of the executable's program.
-  CudaSession(const CudaExecutable& executable, lowering::Addresses addresses,
-              cudaGraphExec_t graph)
-      : executable_(executable), addresses_(std::move(addresses)), graph_(graph) {}
+  CudaSession(const CudaExecutable& executable, lowering::Addresses addresses)
+      : executable_(executable), addresses_(std::move(addresses)) {}
   ~CudaSession() override;
 
-  // One launch, behind all runs that use the arena.
+  // Behind all runs that use the arena.
   absl::Status Enqueue(device::Stream& stream) override;
 
   // For measurements: one of the program's instructions alone, on what the last run left in the
@@ -92,9 +102,12 @@ class CudaSession : public Session {
   absl::Status EnqueueInstruction(size_t index, device::Stream& stream) const;
 
  private:
+  absl::Status EnqueueKernels(cudaStream_t stream) const;
+
   const CudaExecutable& executable_;
   const lowering::Addresses addresses_;
-  const cudaGraphExec_t graph_;
+  bool ran_ = false;
+  cudaGraphExec_t graph_ = nullptr;  // from the second run on
 };
 
 }  // namespace latentd::backends::cuda
