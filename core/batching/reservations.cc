@@ -10,13 +10,13 @@ namespace {
 constexpr absl::Duration kEarly = absl::Milliseconds(50);
 absl::Duration LatenessOf(absl::Duration delay) { return delay * 0.3 + absl::Seconds(2); }
 
-}  // namespace
-
-Reservations::Room& Reservations::Room::operator+=(const Room& other) {
-  time += other.time;
-  pictures += other.pictures;
-  return *this;
+// Of a client that comes at any moment of a window alike: the chance that it is before `until`.
+double ShareBefore(absl::Time until, absl::Time opens, absl::Time closes) {
+  if (until >= closes) return 1;
+  return absl::FDivDuration(until - opens, closes - opens);
 }
+
+}  // namespace
 
 void Reservations::Add(uint64_t who, absl::Time now, absl::Duration delay, const Room& room) {
   DropLate(now);
@@ -40,8 +40,10 @@ bool Reservations::Take(uint64_t who, absl::Time now) {
 Reservations::Room Reservations::Expected(absl::Time now, absl::Time until, uint64_t who) {
   DropLate(now);
   Room room;
-  for (const Reservation& reservation : reservations_) {
-    if (reservation.from <= until && reservation.who != who) room += reservation.room;
+  for (const Reservation& other : reservations_) {
+    if (other.from > until || other.who == who) continue;
+    room.time += other.room.time * ShareBefore(until, std::max(now, other.from), other.until);
+    room.pictures += other.room.pictures;
   }
   return {room.time * share_that_comes_, room.pictures * share_that_comes_};
 }

@@ -17,8 +17,6 @@ class Reservations {
   struct Room {
     absl::Duration time;  // of the device
     double pictures = 0;
-
-    Room& operator+=(const Room& other);
   };
 
   // The request `who` may come back after `delay`, and then needs `room`; what it was told before
@@ -29,7 +27,9 @@ class Reservations {
   bool Take(uint64_t who, absl::Time now);
 
   // What those need that may come by `until`, as far as those did come that were told before; but
-  // not `who`.
+  // not `who`. Of the device's time only the part of them that comes by then, if they come at any
+  // moment alike: in a short time little is kept free for who may come at any of some seconds, or
+  // short requests would be refused for others that are not there.
   Room Expected(absl::Time now, absl::Time until, uint64_t who);
 
  private:

@@ -32,6 +32,13 @@ TEST_F(ReservationsTest, KeepRoomForThoseThatMayCome) {
   EXPECT_EQ(reservations_.Expected(At(10), At(30), 2).time, absl::Seconds(2));  // not its own
 }
 
+TEST_F(ReservationsTest, KeepLittleTimeFreeInAShortOne) {
+  reservations_.Add(1, At(0), absl::Seconds(10), {absl::Seconds(4), 2});  // until 15
+  EXPECT_EQ(Expected(11, 12).time, absl::Seconds(0.5));  // half come; of four seconds' one
+  EXPECT_EQ(Expected(11, 12).pictures, 1);
+  EXPECT_EQ(Expected(11, 15).time, absl::Seconds(2));
+}
+
 TEST_F(ReservationsTest, HoldForClientsThatAddAQuarterOfTheDelay) {
   reservations_.Add(1, At(0), absl::Seconds(100), {absl::Seconds(4), 2});
   EXPECT_TRUE(reservations_.Take(1, At(126)));
