@@ -68,10 +68,12 @@ class Server:
     It serves the demo checkpoint in a few small buckets and keeps no cache, unless the arguments say otherwise. `prepare`
     is called in the new process before latentd starts, `environment` is added to this one's."""
 
-    def __init__(self, *arguments, demo=True, listen="127.0.0.1:0", buckets=SMALL_BUCKETS, cache="", prepare=None,
+    def __init__(self, *arguments, demo=True, listen="127.0.0.1:0", buckets=SMALL_BUCKETS, rows=ROWS, cache="", prepare=None,
                  environment=None):
         usual = [f"--listen={listen}", "--log-format=json", f"--backend={options.backend}", f"--buckets={buckets}",
-                 f"--rows={ROWS}", f"--cache-dir={cache}"]
+                 f"--cache-dir={cache}"]
+        if rows:  # else latentd's own
+            usual.append(f"--rows={rows}")
         given = {argument.partition("=")[0] for argument in arguments}  # a flag with two values is an error
         command = [options.latentd, *(flag for flag in usual if flag.partition("=")[0] not in given)]
         if demo:

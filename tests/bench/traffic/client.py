@@ -26,6 +26,7 @@ from .calls import OK, Attempt  # noqa: E402
 
 METHOD = "/latent.v1.ImageGeneration/GenerateStream"
 STAGE_BASE = 3  # of latent.v1.Stage
+SHARED_STEPS = "row counts above 2"  # latentd's log, when they are ready
 GUIDANCE, NO_GUIDANCE = 4.0, 1.0
 START_SECONDS = 900  # compiling included
 STOP_SECONDS = 20
@@ -93,16 +94,21 @@ class Latentd:
 
     def __init__(self, options, folder):
         server_process.DEADLINE = START_SECONDS
-        more = [f"--rows={options.rows}"] if options.rows else []
         self._server = server_process.Server(
-            f"--base={options.checkpoint}/base", f"--precision={options.precision}", *more, *options.latentd_flag, demo=False,
-            buckets=options.buckets, cache=folder / "cache", prepare=processes.end_with_parent)
+            f"--base={options.checkpoint}/base", f"--precision={options.precision}", *options.latentd_flag, demo=False,
+            buckets=options.buckets, rows=options.rows, cache=folder / "cache", prepare=processes.end_with_parent)
         try:
             self.address = self._server.start().address
+            self._await_rows(options.rows)
         except BaseException:
             self._server.kill()
             raise
         self.pid = self._server.process.pid
+
+    def _await_rows(self, rows):
+        """Larger row counts are made ready behind READY."""
+        if not rows or max(map(int, rows.split(","))) > 2:
+            self._server.wait_for_log(lambda entry: entry["message"] == SHARED_STEPS)
 
     def stop(self):
         if self._server.process.poll() is None:
