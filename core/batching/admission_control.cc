@@ -74,7 +74,7 @@ absl::StatusOr<Prospect> AdmissionControl::Check(const Entries& admitted, const 
                     .callers = callers,
                     .costs = costs,
                     .now = now,
-                    .who = absl::HashOf(caller, content)};
+                    .who = {absl::HashOf(caller), content}};
   RETURN_IF_ERROR(CheckLimits(question));
   question.comes_back = reservations_.Take(question.who, now);
   question.active_callers = CountActiveCallers(admitted, caller, now);
@@ -102,28 +102,37 @@ absl::Status AdmissionControl::CheckLimits(const Question& question) const {
   return absl::OkStatus();
 }
 
+// Who comes back has its place among those that are due; when it is told again, it is behind them.
 absl::Status AdmissionControl::CheckPlaces(const Question& question) {
   const int count = static_cast<int>(question.asking.size());
-  const int taken = static_cast<int>(question.admitted.size());
   const Entries own = Of(question.first().caller, question.admitted);
   const int share = std::max(1, limits_.pictures / question.active_callers);
-  if (!own.empty() && static_cast<int>(own.size()) + count > share) {
-    const double over = static_cast<double>(own.size()) + count - share;
+  const auto own_expected = [&](absl::Time until) {
+    return reservations_.ExpectedOfCaller(question.now, until, question.who).pictures;
+  };
+  const double own_due = question.comes_back ? 0 : own_expected(question.now);
+  const auto own_size = static_cast<double>(own.size());
+  if (!own.empty() && own_size + count + own_due > share) {
+    const double over = own_size + count + own_expected(absl::InfiniteFuture()) - share;
     return TellToComeBack(
         question, TimeUntilPlacesAreFree(question, own, over, 0),
         QueueFull(absl::StrCat(
             "this caller's part of the queue is full: ", own.size(), " of ", share,
             " pictures are waiting or running, and this request asks for ", count, " more")));
   }
+  return CheckAllPlaces(question);
+}
+
+absl::Status AdmissionControl::CheckAllPlaces(const Question& question) {
+  const int count = static_cast<int>(question.asking.size());
+  const int taken = static_cast<int>(question.admitted.size());
   size_t bytes = question.first().bytes;
   for (const Entry* entry : question.admitted) bytes += entry->bytes;
   const auto expected = [&](absl::Time until) {
-    if (question.comes_back) return 0.0;
     return reservations_.Expected(question.now, until, question.who).pictures;
   };
-  if (taken + count + expected(question.now) <= limits_.pictures && bytes <= limits_.bytes) {
-    return absl::OkStatus();
-  }
+  const double due = question.comes_back ? 0 : expected(question.now);
+  if (taken + count + due <= limits_.pictures && bytes <= limits_.bytes) return absl::OkStatus();
   const size_t bytes_over = bytes - std::min(bytes, limits_.bytes);
   return TellToComeBack(
       question,

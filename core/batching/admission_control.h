@@ -57,7 +57,7 @@ class AdmissionControl {
     const Callers& callers;
     const Costs& costs;
     const absl::Time now;
-    const uint64_t who;
+    const Reservations::Who who;
     bool comes_back = false;  // it was told to, at this time
     int active_callers = 1;   // that share the device of late, its own among them
     Timetable before, after;  // without it, and with it
@@ -65,6 +65,7 @@ class AdmissionControl {
 
   absl::Status CheckLimits(const Question& question) const;
   absl::Status CheckPlaces(const Question& question);
+  absl::Status CheckAllPlaces(const Question& question);
   absl::Status CheckDeadlines(const Question& question);
   // By how much the request would be late, or make others late, or take more than its caller's part
   // of the time; not above zero: it fits.

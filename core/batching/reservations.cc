@@ -8,17 +8,11 @@ namespace {
 // Clients come when their timer fires, many add a part of the delay so as not to come all at once,
 // and what they send takes its time.
 constexpr absl::Duration kEarly = absl::Milliseconds(50);
-absl::Duration LatenessOf(absl::Duration delay) { return delay * 0.3 + absl::Seconds(2); }
-
-// Of a client that comes at any moment of a window alike: the chance that it is before `until`.
-double ShareBefore(absl::Time until, absl::Time opens, absl::Time closes) {
-  if (until >= closes) return 1;
-  return absl::FDivDuration(until - opens, closes - opens);
-}
+absl::Duration LatenessOf(absl::Duration delay) { return delay * 0.3 + absl::Seconds(1); }
 
 }  // namespace
 
-void Reservations::Add(uint64_t who, absl::Time now, absl::Duration delay, const Room& room) {
+void Reservations::Add(const Who& who, absl::Time now, absl::Duration delay, const Room& room) {
   DropLate(now);
   reservations_.remove_if([&](const Reservation& other) { return other.who == who; });
   if (reservations_.size() >= kMost) return;
@@ -26,7 +20,7 @@ void Reservations::Add(uint64_t who, absl::Time now, absl::Duration delay, const
   reservations_.push_back({who, from - kEarly, from + LatenessOf(delay), room});
 }
 
-bool Reservations::Take(uint64_t who, absl::Time now) {
+bool Reservations::Take(const Who& who, absl::Time now) {
   DropLate(now);
   const auto mine =
       std::find_if(reservations_.begin(), reservations_.end(),
@@ -37,15 +31,31 @@ bool Reservations::Take(uint64_t who, absl::Time now) {
   return true;
 }
 
-Reservations::Room Reservations::Expected(absl::Time now, absl::Time until, uint64_t who) {
+template <typename Counts>
+Reservations::Room Reservations::Sum(absl::Time now, absl::Time until, const Counts& counts) {
   DropLate(now);
   Room room;
   for (const Reservation& other : reservations_) {
-    if (other.from > until || other.who == who) continue;
-    room.time += other.room.time * ShareBefore(until, std::max(now, other.from), other.until);
-    room.pictures += other.room.pictures;
+    if (other.from > until || !counts(other.who)) continue;
+    const absl::Time opens = std::max(now, other.from);
+    const absl::Duration window = other.until - other.from;
+    const double left = absl::FDivDuration(other.until - opens, window);
+    const double before = absl::FDivDuration(std::min(until, other.until) - opens, window);
+    room.time += other.room.time * before;
+    room.pictures += other.room.pictures * left;
   }
   return {room.time * share_that_comes_, room.pictures * share_that_comes_};
+}
+
+Reservations::Room Reservations::Expected(absl::Time now, absl::Time until, const Who& who) {
+  return Sum(now, until, [&](const Who& other) { return other != who; });
+}
+
+Reservations::Room Reservations::ExpectedOfCaller(absl::Time now, absl::Time until,
+                                                  const Who& who) {
+  return Sum(now, until, [&](const Who& other) {
+    return other.caller == who.caller && other.content != who.content;
+  });
 }
 
 void Reservations::DropLate(absl::Time now) {

@@ -19,27 +19,37 @@ class Reservations {
     double pictures = 0;
   };
 
+  // A request, and hashes of what tells it from others.
+  struct Who {
+    uint64_t caller = 0, content = 0;
+    bool operator==(const Who&) const = default;
+  };
+
   // The request `who` may come back after `delay`, and then needs `room`; what it was told before
   // is forgotten. Ignored where too many others have been told.
-  void Add(uint64_t who, absl::Time now, absl::Duration delay, const Room& room);
+  void Add(const Who& who, absl::Time now, absl::Duration delay, const Room& room);
 
   // It came: whether it had been told, and it is time. Its room is its own then.
-  bool Take(uint64_t who, absl::Time now);
+  bool Take(const Who& who, absl::Time now);
 
-  // What those need that may come by `until`, as far as those did come that were told before; but
-  // not `who`. Of the device's time only the part of them that comes by then, if they come at any
-  // moment alike: in a short time little is kept free for who may come at any of some seconds, or
-  // short requests would be refused for others that are not there.
-  Room Expected(absl::Time now, absl::Time until, uint64_t who);
+  // What those need that may come by `until`, but not `who`, as far as those did come that were
+  // told before, and as if they came at any moment of their time alike. Who has not come when half
+  // of it is over counts half, and of the device's time only the part counts that falls before
+  // `until`: or an idle server would refuse short requests for others that are not there.
+  Room Expected(absl::Time now, absl::Time until, const Who& who);
+  // The same of its caller's requests alone.
+  Room ExpectedOfCaller(absl::Time now, absl::Time until, const Who& who);
 
  private:
   struct Reservation {
-    uint64_t who;
+    Who who;
     absl::Time from, until;
     Room room;
   };
-  static constexpr size_t kMost = 1024;
+  static constexpr size_t kMost = 8192;
 
+  template <typename Counts>
+  Room Sum(absl::Time now, absl::Time until, const Counts& counts);
   void DropLate(absl::Time now);
   void Learn(bool came);
 
