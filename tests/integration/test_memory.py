@@ -78,6 +78,7 @@ class StateTest(MemoryTestCase):
     def test_pictures_hold_memory_until_their_end_of_whatever_kind(self):
         """Guard: state_bytes_ in core/engine/picture_loop.cc, and the lanes' part of it."""
         _, api = self.start(buckets=LARGE)
+        single = api.request(width=256, height=256, num_inference_steps=150)
         long = api.request(width=256, height=256, num_inference_steps=150, num_images_per_prompt=4)
         state = lambda: self.report(api).state_bytes
         self.assertEqual(state(), 0)
@@ -85,7 +86,14 @@ class StateTest(MemoryTestCase):
         wait_until(lambda: state() > 0, "no state while pictures are drawn")
         self.assertEqual(by_deadline.code(), grpc.StatusCode.DEADLINE_EXCEEDED)
         wait_until(lambda: state() == 0, "state after a deadline")
-        single = api.request(width=256, height=256, num_inference_steps=150)
+        held = []
+        for request in (long, single):
+            stepping = api.stream(request)
+            next(event for event in stepping if event.progress.step > 1)  # it has its lane, of two rows
+            held.append(state())
+            stepping.cancel()
+            wait_until(lambda: state() == 0, "state after a stream's cancellation")
+        self.assertEqual(held[0], held[1])  # of four pictures and of one
         cancelled = api.start_generate(single)
         wait_until(lambda: state() > 0, "no state while a picture is drawn")
         cancelled.cancel()
