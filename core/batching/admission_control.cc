@@ -104,23 +104,27 @@ absl::Status AdmissionControl::CheckLimits(const Question& question) const {
 
 // Who comes back has its place among those that are due; when it is told again, it is behind them.
 absl::Status AdmissionControl::CheckPlaces(const Question& question) {
-  const int count = static_cast<int>(question.asking.size());
+  RETURN_IF_ERROR(CheckCallersPlaces(question));
+  return CheckAllPlaces(question);
+}
+
+absl::Status AdmissionControl::CheckCallersPlaces(const Question& question) {
   const Entries own = Of(question.first().caller, question.admitted);
+  if (own.empty()) return absl::OkStatus();
+  const int count = static_cast<int>(question.asking.size());
   const int share = std::max(1, limits_.pictures / question.active_callers);
-  const auto own_expected = [&](absl::Time until) {
+  const auto expected = [&](absl::Time until) {
     return reservations_.ExpectedOfCaller(question.now, until, question.who).pictures;
   };
-  const double own_due = question.comes_back ? 0 : own_expected(question.now);
-  const auto own_size = static_cast<double>(own.size());
-  if (!own.empty() && own_size + count + own_due > share) {
-    const double over = own_size + count + own_expected(absl::InfiniteFuture()) - share;
-    return TellToComeBack(
-        question, TimeUntilPlacesAreFree(question, own, over, 0),
-        QueueFull(absl::StrCat(
-            "this caller's part of the queue is full: ", own.size(), " of ", share,
-            " pictures are waiting or running, and this request asks for ", count, " more")));
-  }
-  return CheckAllPlaces(question);
+  const double due = question.comes_back ? 0 : expected(question.now);
+  const double wanted = static_cast<double>(own.size()) + count;
+  if (wanted + due <= share) return absl::OkStatus();
+  return TellToComeBack(
+      question,
+      TimeUntilPlacesAreFree(question, own, wanted + expected(absl::InfiniteFuture()) - share, 0),
+      QueueFull(absl::StrCat("this caller's part of the queue is full: ", own.size(), " of ", share,
+                             " pictures are waiting or running, and this request asks for ", count,
+                             " more")));
 }
 
 absl::Status AdmissionControl::CheckAllPlaces(const Question& question) {

@@ -65,6 +65,7 @@ class AdmissionControl {
 
   absl::Status CheckLimits(const Question& question) const;
   absl::Status CheckPlaces(const Question& question);
+  absl::Status CheckCallersPlaces(const Question& question);
   absl::Status CheckAllPlaces(const Question& question);
   absl::Status CheckDeadlines(const Question& question);
   // By how much the request would be late, or make others late, or take more than its caller's part

@@ -104,7 +104,6 @@ absl::StatusOr<std::unique_ptr<Session>> CudaExecutable::Bind(
     RETURN_IF_ERROR(CheckAlignment(output));
     to.push_back(static_cast<char*>(output.data()));
   }
-  RETURN_IF_ERROR(device_.Select());
   return std::make_unique<CudaSession>(*this, WithPorts(addresses_, bound_.program, from, to));
 }
 

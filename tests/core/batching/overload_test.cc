@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <random>
 #include <vector>
@@ -36,7 +37,7 @@ class Play {
  public:
   Play(const Load& load, uint32_t seed) : load_(load), random_(seed), end_(Now() + load.length) {
     Teach();
-    Ask(clock_.Monotonic());
+    Ask(Now());
   }
 
   Result Run() {
@@ -76,11 +77,6 @@ class Play {
     if (kind == UnitKind::kText) return absl::Milliseconds(7);
     if (kind == UnitKind::kDecode) return absl::Milliseconds(lane.width / 128.0);
     return StepTime(lane, rows);
-  }
-  static int Computed(int rows) {
-    int computed = 1;
-    while (computed < rows) computed *= 2;
-    return computed;
   }
   static absl::Duration Alone(const Client& client) {
     return TimeOf(UnitKind::kText, client.lane, 1) + TimeOf(UnitKind::kDecode, client.lane, 1) +
@@ -174,7 +170,7 @@ class Play {
   void RunUnit(const Unit& unit) {
     int rows = 0;
     for (PictureId id : unit.pictures) rows += running_.at(id).need.rows;
-    const absl::Duration took = Measure(unit, Computed(rows));
+    const absl::Duration took = Measure(unit, std::bit_ceil(static_cast<unsigned>(rows)));
     AdvanceTo(Now() + took);
     for (PictureId id : unit.pictures) Advance(id, unit.kind);
   }

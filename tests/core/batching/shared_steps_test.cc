@@ -130,6 +130,22 @@ TEST_F(SharedStepsTest, MoreBeginWhereAllOfItTakesNoLongerThanAStep) {
   EXPECT_THAT(KindsOfNext(5), ElementsAre(kText, kText, kStep, kText, kStep));
 }
 
+TEST_F(SharedStepsTest, MoreAreDecodedWhereAllOfItTakesNoLongerThanAStep) {
+  for (PictureId picture : {1, 2, 3, 4}) Begin(picture, Text(1));
+  Measure(UnitKind::kStep, 1, absl::Milliseconds(20));
+  Measure(UnitKind::kDecode, 1, absl::Milliseconds(8));
+  queue_.Next();  // a step
+  for (PictureId picture : {1, 2, 3}) queue_.Update(picture, Decode(Text(1)));
+  queue_.Update(4, Step(Text(1), /*joined=*/true));
+  std::vector<PictureId> ran;
+  for (int i = 0; i < 4; ++i) {
+    const Unit unit = *queue_.Next();
+    ran.push_back(unit.pictures[0]);
+    if (unit.kind == UnitKind::kDecode) queue_.Remove(unit.pictures[0]);
+  }
+  EXPECT_THAT(ran, ElementsAre(1, 2, 4, 3));
+}
+
 TEST_F(SharedStepsTest, ADecodeKeepsNobodyFromBeginning) {
   for (PictureId picture : {1, 2}) Begin(picture, Text(1));
   queue_.Next();  // a step
