@@ -197,6 +197,20 @@ TEST_F(AdmissionControlTest, NobodyTakesThePlacesOfOthers) {
   EXPECT_OK(Ask({.caller = "a"}));  // b has not been seen for a while
 }
 
+TEST_F(AdmissionControlTest, OfACallersPartAPlaceIsKeptForWhoWasTold) {
+  Admit({.caller = "b"});
+  const PictureId first = Admit({.caller = "a"});
+  for (int i = 0; i < 3; ++i) Admit({.caller = "a"});
+  const Options told = {.caller = "a", .content = 1};
+  const absl::Status refusal = Ask(told).status();
+  EXPECT_THAT(refusal, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("caller's part")));
+  queue_.Remove(first);
+  clock_.Advance(*GetRetryDelay(refusal));
+  EXPECT_THAT(Ask({.caller = "a", .content = 2}).status(),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("caller's part")));
+  EXPECT_OK(Ask(told));
+}
+
 TEST_F(AdmissionControlTest, ACallerWithoutPicturesIsNotHeldToAPart) {
   for (const char* caller : {"a", "b", "c", "d", "e", "f"}) Admit({.caller = caller});
   EXPECT_OK(Ask({.caller = "g"}, 2));
