@@ -38,8 +38,9 @@ class Session {
 
   // Enqueues one run: reads the inputs and writes the outputs. The stream's next event says what
   // came of it: RESOURCE_EXHAUSTED: no memory; every other failure is one of the machine, not of
-  // the plan. The session must live until that event. REQUIRES: a stream of the executable's
-  // device.
+  // the plan. What Enqueue itself returns RESOURCE_EXHAUSTED for is not on the stream, so that it
+  // may be enqueued again; of what an event says failed, nobody knows which outputs were written.
+  // The session must live until that event. REQUIRES: a stream of the executable's device.
   virtual absl::Status Enqueue(device::Stream& stream) = 0;
 };
 

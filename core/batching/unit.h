@@ -59,7 +59,7 @@ struct Need {
   Lane lane;          // of the stage that it is in
   int rows = 1;       // that the picture takes of an evaluation
   int lane_rows = 1;  // that one evaluation can have, by the graphs that the picture brings
-  int lane_capacity = kMostRows;  // that the lane has memory for, as far as is known
+  int lane_capacity = kMostRows;  // the same, by memory, as far as is known
   bool joined = false;            // it has its rows of the lane
   Ahead ahead;
 

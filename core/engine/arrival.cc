@@ -18,7 +18,7 @@ batching::Need NeedOf(const pipeline::Picture& picture) {
           .lane = picture.lane(),
           .rows = picture.rows(),
           .lane_rows = picture.most_rows(),
-          .lane_capacity = picture.place ? picture.place->lane()->rows() : batching::kMostRows,
+          .lane_capacity = picture.place ? picture.place->lane()->capacity() : batching::kMostRows,
           .joined = picture.place.has_value(),
           .ahead = picture.ahead()};
 }

@@ -21,7 +21,7 @@ PictureLoop::PictureLoop(Options options, device::Device& device, EngineMetrics&
       clock_(clock),
       results_(std::make_shared<ResultBytes>([this] { absl::MutexLock wake_the_loop(&mutex_); })),
       queue_({.pictures = options_.queue_capacity}, clock),
-      units_(device, clock),
+      units_(options_.units, device, clock),
       encoder_(options_.encoders, options_.encode,
                {.is_wanted = [this](const Job& job) { return IsWanted(job.handle); },
                 .fail = [this](Job& job, absl::Status status) { Fail(job, std::move(status)); },
@@ -283,7 +283,7 @@ absl::Status PictureLoop::TryComplete(UnitInFlight& done, size_t index, absl::Du
                                       JobPictures& finished) {
   const JobPicture& completed = done.pictures[index];
   pipeline::UnitPart& part = done.unit.parts[index];
-  if (part.waits || !part.status.ok()) return absl::OkStatus();
+  if (!part.status.ok()) return absl::OkStatus();
   Job& job = *completed.job;
   pipeline::Picture& picture = completed.picture();
   const absl::Status status = pipeline::CompleteUnit(done.unit, picture, part);
@@ -292,6 +292,7 @@ absl::Status PictureLoop::TryComplete(UnitInFlight& done, size_t index, absl::Du
     metrics_.UnitFailed(done.stage, status);
     return status;
   }
+  if (part.waits) return absl::OkStatus();
   MeasurePart(done, index, duration, clock_.Monotonic(), metrics_);
   job.Publish(Progress{completed.index, done.stage, part.steps_done, picture.total_steps()});
   if (picture.next == batching::UnitKind::kDone) {

@@ -51,6 +51,7 @@ class PictureLoop {
     int64_t result_bytes = int64_t{256} << 20;
     PictureEncoder::Encode encode = EncodeImage;
     int encoders = 1;  // threads that encode
+    UnitsInFlight::Options units = {};
     // Told of a device that has failed, on the loop's thread, before EndForFault. May be empty.
     std::function<void(const absl::Status& fault)> on_device_fault = {};
   };

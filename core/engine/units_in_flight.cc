@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
+#include "core/base/text.h"
 
 namespace latentd::engine {
 
@@ -40,8 +43,8 @@ void MeasurePart(const UnitInFlight& done, size_t index, absl::Duration duration
   metrics.StageDone(done.stage, job.bucket, std::exchange(stage_time, absl::ZeroDuration()));
 }
 
-UnitsInFlight::UnitsInFlight(device::Device& device, const Clock& clock)
-    : device_(device), clock_(clock), watchdog_(clock) {
+UnitsInFlight::UnitsInFlight(Options options, device::Device& device, const Clock& clock)
+    : options_(std::move(options)), device_(device), clock_(clock), watchdog_(clock) {
   units_.reserve(kMost);
 }
 
@@ -64,7 +67,20 @@ absl::Status UnitsInFlight::Enqueue(batching::Unit& what, JobPictures& pictures)
   ++count_;
   units_.push_back(
       {std::move(what), std::move(pictures), stage, *std::move(unit), begin, std::move(watched)});
+  WarnOfRows(units_.back());
   return absl::OkStatus();
+}
+
+void UnitsInFlight::WarnOfRows(const UnitInFlight& unit) const {
+  if (unit.unit.too_many_rows == 0 || !options_.warn) return;
+  CatchOutOfMemory([&] {
+    options_.warn(absl::StrCat(
+        "no memory for a step of ", unit.unit.too_many_rows, " rows at ",
+        SizeText(unit.pictures.front().picture().executed_size()),
+        ": its pictures go on with fewer at a time, and take longer; leave the device more "
+        "memory, or serve fewer rows (--rows) or sizes (--buckets)"));
+    return absl::OkStatus();
+  }).IgnoreError();
 }
 
 absl::StatusOr<pipeline::PendingUnit> UnitsInFlight::EnqueueUnit(const JobPictures& pictures) {

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "core/base/clock.h"
 #include "core/batching/unit.h"
@@ -54,8 +56,11 @@ void MeasurePart(const UnitInFlight& done, size_t part, absl::Duration duration,
 
 class UnitsInFlight {
  public:
-  // Both must outlive this.
-  UnitsInFlight(device::Device& device, const Clock& clock);
+  struct Options {
+    std::function<void(absl::string_view)> warn = {};  // may be empty
+  };
+  // `device` and `clock` must outlive this.
+  UnitsInFlight(Options options, device::Device& device, const Clock& clock);
 
   bool empty() const { return units_.empty(); }
   bool full() const { return units_.size() == kMost; }
@@ -86,7 +91,9 @@ class UnitsInFlight {
   static constexpr size_t kMost = 2;
 
   absl::StatusOr<pipeline::PendingUnit> EnqueueUnit(const JobPictures& pictures);
+  void WarnOfRows(const UnitInFlight& unit) const;
 
+  const Options options_;
   device::Device& device_;
   const Clock& clock_;
   UnitWatchdog watchdog_;

@@ -1,8 +1,11 @@
 #include "core/pipeline/step_lane.h"
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 #include <utility>
 
+#include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/pipeline/limits.h"
 #include "core/pipeline/pinned.h"
@@ -16,6 +19,8 @@ using device::Place;
 using device::Shape;
 
 constexpr size_t kNoiseBuffers = 2;
+// Without the rows that there was no memory for. To try them takes about as long as a step.
+constexpr int kStepsWithFewer = 64;
 
 Shape WithRows(const Shape& shape, int64_t rows) {
   std::vector<int64_t> dims = shape.dims();
@@ -91,41 +96,58 @@ void StepLane::Add(const Executables& executables) {
 int StepLane::rows_taken() const {
   absl::MutexLock lock(&mutex_);
   size_t taken = 0;
-  for (const auto& [member, rows] : members_) taken += rows.size();
+  for (const auto& [id, member] : members_) taken += member.rows.size();
   return static_cast<int>(taken);
+}
+
+int StepLane::capacity() const {
+  absl::MutexLock lock(&mutex_);
+  return Capacity();
+}
+
+int StepLane::Capacity() const {
+  const auto beyond = executables_.upper_bound(most_rows_);
+  if (beyond != executables_.begin()) return std::prev(beyond)->first;
+  return executables_.empty() ? 0 : executables_.begin()->first;
+}
+
+int StepLane::RowsFor(int taken) const { return executables_.lower_bound(taken)->first; }
+
+bool StepLane::Rests(const LanePlace& place) const {
+  absl::MutexLock lock(&mutex_);
+  return members_.at(place.member_).rests;
 }
 
 void StepLane::Free(uint64_t member) {
   absl::MutexLock lock(&mutex_);
   members_.erase(member);
+  if (members_.empty()) most_rows_ = kUnlimited;
 }
 
 StepLane::Rows StepLane::RowsOf(const LanePlace& place) const {
   absl::MutexLock lock(&mutex_);
-  return members_.at(place.member_);
+  return members_.at(place.member_).rows;
 }
 
-std::vector<bool> StepLane::Taken() const {
-  std::vector<bool> taken(rows_);
-  for (const auto& [member, rows] : members_) {
-    for (int row : rows) taken[row] = true;
+std::vector<StepLane::Holder> StepLane::Holders() {
+  std::vector<Holder> holders(rows_);
+  for (auto& [id, member] : members_) {
+    for (size_t i = 0; i < member.rows.size(); ++i) holders[member.rows[i]] = {&member, i};
   }
-  return taken;
+  return holders;
 }
 
 std::optional<uint64_t> StepLane::TakeRows(int count) {
   absl::MutexLock lock(&mutex_);
-  const std::vector<bool> taken = Taken();
-  const auto used = static_cast<int>(std::count(taken.begin(), taken.end(), true));
-  const int most = executables_.empty() ? 0 : executables_.rbegin()->first;
-  if (used + count > most) return std::nullopt;
-  Rows rows;
-  for (int row = 0; static_cast<int>(rows.size()) < count; ++row) {
-    if (!taken[row]) rows.push_back(row);
+  const std::vector<Holder> holders = Holders();
+  const auto used = std::count_if(holders.begin(), holders.end(), IsTaken);
+  if (used + count > Capacity()) return std::nullopt;
+  Member member;
+  for (int row = 0; static_cast<int>(member.rows.size()) < count; ++row) {
+    if (!IsTaken(holders[row])) member.rows.push_back(row);
   }
-  const uint64_t member = next_member_++;
-  members_.emplace(member, std::move(rows));
-  return member;
+  members_.emplace(next_member_, std::move(member));
+  return next_member_++;
 }
 
 absl::StatusOr<std::optional<LanePlace>> StepLane::Join(const LaneRows& picture,
@@ -133,7 +155,10 @@ absl::StatusOr<std::optional<LanePlace>> StepLane::Join(const LaneRows& picture,
   const std::optional<uint64_t> member = TakeRows(picture.rows);
   if (!member) return std::nullopt;
   LanePlace place(shared_from_this(), *member);
-  RETURN_IF_ERROR(GraphFor(executables_.lower_bound(rows_taken())->first).status());
+  const int rows = RowsFor(rows_taken());
+  const absl::Status bound = CatchOutOfMemory([&] { return GraphFor(rows).status(); });
+  if (absl::IsResourceExhausted(bound) && LeaveOut(rows)) return std::nullopt;
+  RETURN_IF_ERROR(bound);
   RETURN_IF_ERROR(CopyTo(RowsOf(place), picture, stream));
   return std::optional<LanePlace>(std::move(place));
 }
@@ -186,6 +211,7 @@ absl::StatusOr<std::shared_ptr<const device::Event>> StepLane::DrawNoise(
   Staging& drawn = noise_[draws_++ % kNoiseBuffers];
   if (drawn.copied != nullptr) RETURN_IF_ERROR(drawn.copied->Wait());
   for (const Draw& draw : draws) {
+    if (!WantsNoise(*draw.place)) continue;
     const Rows rows = RowsOf(*draw.place);
     const Buffer from = RowOf(drawn.memory, rows.front());
     draw.generator->Fill(from);
@@ -197,38 +223,101 @@ absl::StatusOr<std::shared_ptr<const device::Event>> StepLane::DrawNoise(
   return drawn.copied;
 }
 
-// Where fewer rows would do, the last ones go to where others were.
-void StepLane::Compact(Plan& plan) {
-  std::vector<bool> taken = Taken();
-  for (auto& [member, rows] : members_) {
-    bool moved = false;
-    for (int& row : rows) {
-      if (row < plan.rows) continue;
-      const auto free = std::find(taken.begin(), taken.end(), false);
-      const auto to = static_cast<int>(free - taken.begin());
-      plan.moves.push_back({row, to});
-      taken[row] = false;
-      taken[to] = true;
-      row = to;
-      moved = true;
-    }
-    if (moved) plan.moved.push_back(rows);
+// False: it rested, and has what was drawn then.
+bool StepLane::WantsNoise(const LanePlace& place) {
+  absl::MutexLock lock(&mutex_);
+  return !std::exchange(members_.at(place.member_).has_noise, true);
+}
+
+// All of them, or as many as there is memory for: those in the first rows, as long as the others
+// have room behind what is computed. One steps in any case.
+void StepLane::Choose(Plan& plan) {
+  std::vector<Member*> members;
+  int taken = 0;
+  for (auto& [id, member] : members_) {
+    members.push_back(&member);
+    taken += static_cast<int>(member.rows.size());
   }
+  std::sort(members.begin(), members.end(), [](const Member* a, const Member* b) {
+    return *std::max_element(a->rows.begin(), a->rows.end()) <
+           *std::max_element(b->rows.begin(), b->rows.end());
+  });
+  const int most = Capacity();
+  for (Member* member : members) {
+    const int rows = plan.taken + static_cast<int>(member->rows.size());
+    const bool fits = rows <= most && taken - rows <= rows_ - RowsFor(rows);
+    member->rests = taken > most && plan.taken > 0 && !fits;
+    if (!member->rests) plan.taken = rows;
+  }
+  plan.rows = RowsFor(std::max(plan.taken, 1));
+}
+
+// Who steps goes to the first rows, and who rests behind them.
+void StepLane::Arrange(Plan& plan) {
+  std::vector<Holder> holders = Holders();
+  const auto begin = holders.begin(), end_of_step = begin + plan.rows, end = holders.end();
+  std::set<const Member*> moved;
+  const auto move = [&](int from, int to) {
+    plan.moves.push_back({from, to, IsTaken(holders[to])});
+    std::swap(holders[from], holders[to]);
+    for (int row : {from, to}) {
+      if (!IsTaken(holders[row])) continue;
+      holders[row].member->rows[holders[row].index] = row;
+      moved.insert(holders[row].member);
+    }
+  };
+  for (int row = plan.rows; row < rows_; ++row) {
+    if (!IsTaken(holders[row]) || holders[row].member->rests) continue;
+    auto to = std::find_if_not(begin, end_of_step, IsTaken);
+    if (to == end_of_step) to = std::find_if(begin, end_of_step, IsResting);
+    move(row, static_cast<int>(to - begin));
+  }
+  for (int row = 0; row < plan.rows; ++row) {
+    if (!IsTaken(holders[row]) || !holders[row].member->rests) continue;
+    move(row, static_cast<int>(std::find_if_not(end_of_step, end, IsTaken) - begin));
+  }
+  for (const Member* member : moved) plan.moved.push_back(member->rows);
 }
 
 StepLane::Plan StepLane::PlanStep() {
   Plan plan;
   absl::MutexLock lock(&mutex_);
-  const std::vector<bool> taken = Taken();
-  const auto used = static_cast<int>(std::count(taken.begin(), taken.end(), true));
-  plan.rows = executables_.lower_bound(std::max(used, 1))->first;
-  Compact(plan);
+  Choose(plan);
+  Arrange(plan);
   return plan;
 }
 
+// False: whoever was in the last step cannot do with fewer.
+bool StepLane::LeaveOut(int rows) {
+  absl::MutexLock lock(&mutex_);
+  const auto stepping = std::count_if(members_.begin(), members_.end(),
+                                      [](const auto& entry) { return !entry.second.rests; });
+  if (stepping < 2) return false;
+  most_rows_ = rows - 1;
+  steps_until_more_ = kStepsWithFewer;
+  if (!std::exchange(told_, true)) too_many_rows_ = rows;
+  return true;
+}
+
+// Who stepped has used its noise. Gives what is to be told.
+int StepLane::NoteStep(bool stepped) {
+  absl::MutexLock lock(&mutex_);
+  for (auto& [id, member] : members_) member.has_noise = member.has_noise && member.rests;
+  if (stepped && steps_until_more_ > 0 && --steps_until_more_ == 0) most_rows_ = kUnlimited;
+  return std::exchange(too_many_rows_, 0);
+}
+
+// There and back only where no row is free to go by.
 absl::Status StepLane::MoveRow(const Move& move, device::Stream& stream) {
   for (const auto& [name, memory] : memory_) {
-    RETURN_IF_ERROR(device_.Copy(RowOf(memory, move.from), RowOf(memory, move.to), stream));
+    const Buffer from = RowOf(memory, move.from), to = RowOf(memory, move.to);
+    Buffer kept;
+    if (move.back) {
+      ASSIGN_OR_RETURN(kept, device_.Allocate(to.dtype(), to.shape(), Place::kDevice));
+      RETURN_IF_ERROR(device_.Copy(to, kept, stream));
+    }
+    RETURN_IF_ERROR(device_.Copy(from, to, stream));
+    if (move.back) RETURN_IF_ERROR(device_.Copy(kept, from, stream));
   }
   return absl::OkStatus();
 }
@@ -243,13 +332,24 @@ absl::StatusOr<backends::BoundGraph*> StepLane::GraphFor(int rows) {
   return &graphs_.emplace(rows, std::move(graph)).first->second;
 }
 
-absl::StatusOr<int> StepLane::Step(device::Stream& stream) {
-  const Plan plan = PlanStep();
-  for (const Move& move : plan.moves) RETURN_IF_ERROR(MoveRow(move, stream));
-  for (const Rows& rows : plan.moved) RETURN_IF_ERROR(CopyIndices(rows, stream));
-  ASSIGN_OR_RETURN(backends::BoundGraph * graph, GraphFor(plan.rows));
-  RETURN_IF_ERROR(graph->Enqueue(stream));
-  return plan.rows;
+absl::Status StepLane::Enqueue(int rows, device::Stream& stream) {
+  ASSIGN_OR_RETURN(backends::BoundGraph * graph, CatchOutOfMemory([&] { return GraphFor(rows); }));
+  return graph->Enqueue(stream);
+}
+
+absl::StatusOr<StepLane::Evaluation> StepLane::Step(device::Stream& stream) {
+  Evaluation evaluation;
+  do {
+    const Plan plan = PlanStep();
+    for (const Move& move : plan.moves) RETURN_IF_ERROR(MoveRow(move, stream));
+    for (const Rows& rows : plan.moved) RETURN_IF_ERROR(CopyIndices(rows, stream));
+    evaluation.status = Enqueue(plan.rows, stream);
+    evaluation.rows = plan.taken;
+    evaluation.computed_rows = plan.rows;
+  } while (absl::IsResourceExhausted(evaluation.status) && LeaveOut(evaluation.computed_rows));
+  evaluation.too_many_rows = NoteStep(evaluation.status.ok());
+  if (!evaluation.status.ok()) evaluation.computed_rows = 0;
+  return evaluation;
 }
 
 absl::Status StepLane::Read(const LanePlace& place, const Buffer& latents, const Buffer& finite,

@@ -8,10 +8,17 @@
 // computed and never read (they count on beyond their tables: Select clamps). All memory is taken
 // when the lane is made, but for what a picture joins with, until it is copied.
 //
+// Where there is no memory to evaluate as many rows as are taken, some pictures rest: a step is
+// tried again without them, with half as many rows and so on, before anybody fails. They keep their
+// rows as they are, and go on when others are through, or when the lane has made some steps and
+// tries more rows again. That is so for what a run needs before it begins, to be bound and
+// enqueued. Who is in a run that fails on the device fails with it: it writes over its state.
+//
 // One thread at a time, and work on one stream; a LanePlace may be destroyed by any thread.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -80,23 +87,38 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   // Bytes of the memory that Create takes, for that many rows.
   static int64_t Bytes(const StepShape& shape, int64_t channels, int64_t request_bytes);
 
-  // Those of more rows than the lane has are of no use to it.
+  // Those of more rows than the lane has are of no use to it. REQUIRES: one of as many rows as a
+  // picture has is there before that joins.
   void Add(const Executables& executables);
 
   // Puts a picture into rows that are free, and binds the executable for all that are then taken;
-  // nothing where there are not so many, or no executable for them. `picture` is copied by the
-  // stream.
+  // nothing where there are not so many, or no executable for them, or no memory for that beside
+  // other pictures. `picture` is copied by the stream.
   absl::StatusOr<std::optional<LanePlace>> Join(const LaneRows& picture, device::Stream& stream)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Draws noise for the next step of pictures whose schedules want it then. Waits where the device
-  // is more than one step behind. The event is reached when all of it is copied.
+  // Draws noise for the next step of pictures whose schedules want it then; not again for one that
+  // rested. Waits where the device is more than one step behind. The event is reached when all of
+  // it is copied.
   absl::StatusOr<std::shared_ptr<const device::Event>> DrawNoise(absl::Span<const Draw> draws,
                                                                  device::Stream& stream)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // One evaluation for all pictures that have joined. How many rows it computes.
-  absl::StatusOr<int> Step(device::Stream& stream) ABSL_LOCKS_EXCLUDED(mutex_);
+  // What a step has enqueued.
+  struct Evaluation {
+    absl::Status status;    // of those who take part; who rests is as before
+    int rows = 0;           // that they have
+    int computed_rows = 0;  // 0: nothing was enqueued
+    int too_many_rows = 0;  // for which there was no memory; told once in the lane's life
+  };
+
+  // One evaluation for all pictures that have joined, but for those that rest. RESOURCE_EXHAUSTED
+  // is of one picture alone, or of those that cannot do with fewer rows. An error of its own is
+  // everybody's.
+  absl::StatusOr<Evaluation> Step(device::Stream& stream) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Whether the last step was made without the picture.
+  bool Rests(const LanePlace& place) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // x of the picture to `latents` [1, C, H, W], and whether its last step left all of it finite (1
   // or 0) to `finite` u8 [1].
@@ -108,11 +130,28 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   int64_t bytes() const;  // that it holds
   int rows() const { return rows_; }
   int rows_taken() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Rows of one evaluation, at most, as far as is known.
+  int capacity() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
+  static constexpr int kUnlimited = std::numeric_limits<int>::max();
+
   using Rows = absl::InlinedVector<int, 2>;
+  struct Member {
+    Rows rows;
+    bool has_noise = false;  // drawn for its next step
+    bool rests = false;
+  };
+  // Who has a row.
+  struct Holder {
+    Member* member = nullptr;  // null: it is free
+    size_t index = 0;          // of its rows
+  };
+  static bool IsTaken(const Holder& holder) { return holder.member != nullptr; }
+  static bool IsResting(const Holder& holder) { return IsTaken(holder) && holder.member->rests; }
   struct Move {
     int from, to;
+    bool back = false;  // what was there goes where the other one was
   };
   // Memory of the host that the device copies from, and how far it is with that.
   struct Staging {
@@ -122,6 +161,7 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   // What Step is to enqueue.
   struct Plan {
     int rows = 0;
+    int taken = 0;  // of these
     std::vector<Move> moves;
     std::vector<Rows> moved;  // of those that moved, where they are now
   };
@@ -132,10 +172,17 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   void Free(uint64_t member) ABSL_LOCKS_EXCLUDED(mutex_);
   Rows RowsOf(const LanePlace& place) const ABSL_LOCKS_EXCLUDED(mutex_);
   std::optional<uint64_t> TakeRows(int count) ABSL_LOCKS_EXCLUDED(mutex_);
-  std::vector<bool> Taken() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<Holder> Holders() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int RowsFor(int taken) const;  // the least that covers them
+  int Capacity() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Plan PlanStep() ABSL_LOCKS_EXCLUDED(mutex_);
-  void Compact(Plan& plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Choose(Plan& plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Arrange(Plan& plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool LeaveOut(int rows) ABSL_LOCKS_EXCLUDED(mutex_);
+  int NoteStep(bool stepped) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool WantsNoise(const LanePlace& place) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status MoveRow(const Move& move, device::Stream& stream);
+  absl::Status Enqueue(int rows, device::Stream& stream);
   absl::StatusOr<backends::BoundGraph*> GraphFor(int rows);
 
   absl::Status CopyTo(const Rows& rows, const LaneRows& picture, device::Stream& stream);
@@ -156,8 +203,12 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   std::map<int, backends::BoundGraph> graphs_;  // those that a step has used, by rows
 
   mutable absl::Mutex mutex_;
-  std::map<uint64_t, Rows> members_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, Member> members_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_member_ ABSL_GUARDED_BY(mutex_) = 1;
+  int most_rows_ ABSL_GUARDED_BY(mutex_) = kUnlimited;  // that there is memory to evaluate
+  int steps_until_more_ ABSL_GUARDED_BY(mutex_) = 0;    // are tried again
+  int too_many_rows_ ABSL_GUARDED_BY(mutex_) = 0;       // to be told
+  bool told_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace latentd::pipeline

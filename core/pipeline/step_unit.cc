@@ -141,7 +141,6 @@ absl::Status EnqueueStep(absl::Span<Picture* const> pictures, Lanes& lanes, devi
   std::vector<Picture*> members;
   for (size_t i : joined) members.push_back(pictures[i]);
   const std::shared_ptr<StepLane> lane = members.front()->place->lane();
-  unit.rows = lane->rows_taken();
   std::shared_ptr<const device::Event> drawn;
   RETURN_IF_ERROR(DrawNoise(members, *lane, stream, drawn));
   // A failure of what was enqueued before that event is everybody's.
@@ -149,9 +148,17 @@ absl::Status EnqueueStep(absl::Span<Picture* const> pictures, Lanes& lanes, devi
     unit.parts[i].work.kept.push_back(lane);
     if (drawn != nullptr) unit.parts[i].work.events.push_back(drawn);
   }
-  ASSIGN_OR_RETURN(unit.computed_rows, lane->Step(stream));
+  ASSIGN_OR_RETURN(const StepLane::Evaluation evaluation, lane->Step(stream));
+  if (evaluation.rows == lane->rows_taken()) RETURN_IF_ERROR(evaluation.status);
+  unit.rows = evaluation.rows;
+  unit.computed_rows = evaluation.computed_rows;
+  unit.too_many_rows = evaluation.too_many_rows;
   for (size_t i : joined) {
-    unit.parts[i].status = AdvancePicture(*pictures[i], stream, unit.parts[i].work);
+    UnitPart& part = unit.parts[i];
+    part.waits = lane->Rests(*pictures[i]->place);
+    if (part.waits) continue;
+    part.status = evaluation.status;
+    if (part.status.ok()) part.status = AdvancePicture(*pictures[i], stream, part.work);
   }
   return absl::OkStatus();
 }

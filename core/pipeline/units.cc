@@ -55,6 +55,7 @@ absl::StatusOr<PendingUnit> EnqueueUnit(absl::Span<Picture* const> pictures, Lan
 
 absl::Status CompleteUnit(const PendingUnit& unit, Picture& picture, UnitPart& part) {
   for (const auto& event : part.work.events) RETURN_IF_ERROR(event->Wait());
+  if (part.waits) return absl::OkStatus();
   RETURN_IF_ERROR(unit.done->Wait());
   if (unit.kind == UnitKind::kDecode) return CompleteDecode(picture, part);
   for (const FiniteFlag& flag : part.work.flags) RETURN_IF_ERROR(flag.Check());

@@ -19,7 +19,8 @@ namespace latentd::pipeline {
 // What a unit does for one picture.
 struct UnitPart {
   absl::Status status;  // of enqueueing it: the picture is of no further use where it is an error
-  // Nothing is done: the lane has no rows free for the picture, and another step may have.
+  // Nothing is done: the lane has no rows free for the picture, or no memory for a step of so many;
+  // another step may have.
   bool waits = false;
   int steps = 0;            // that it does, as users count them
   int steps_done = 0;       // of the picture's total_steps, by its end
@@ -35,6 +36,7 @@ struct PendingUnit {
   std::vector<UnitPart> parts;  // by picture
   // Of a step: that pictures have in the evaluation, and that it computes.
   int rows = 0, computed_rows = 0;
+  int too_many_rows = 0;  // that there was no memory to evaluate: some pictures rest
   std::shared_ptr<const device::Event> done;
 };
 

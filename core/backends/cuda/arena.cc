@@ -162,11 +162,12 @@ absl::Status Arena::AwaitLast(cudaStream_t stream) {
   return ToStatus(cudaStreamWaitEvent(stream, last_run_, 0), "waiting for the arena");
 }
 
+// The run is on the stream in any case: what cannot wait for it on the GPU must find it done.
 absl::Status Arena::Remember(cudaStream_t stream) {
   last_ = stream;
   const absl::Status recorded = ToStatus(cudaEventRecord(last_run_, stream), "recording an event");
-  if (!recorded.ok()) cudaStreamSynchronize(stream);
-  return recorded;
+  if (recorded.ok()) return recorded;
+  return ToStatus(cudaStreamSynchronize(stream), "waiting for a run");
 }
 
 }  // namespace latentd::backends::cuda

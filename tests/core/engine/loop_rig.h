@@ -29,7 +29,17 @@ struct OnRun {
   std::function<void()> enqueue;         // on the thread that enqueues it
   std::function<absl::Status()> refuse;  // likewise, before it; an error is of enqueueing it
   std::function<absl::Status()> work;    // on the device, before it; an error is its own
+  // Of steps of so many rows: to bind one, and as `refuse`.
+  std::function<absl::Status(int rows)> bind_step, refuse_step;
 };
+
+// Of a step; 0: it is another graph.
+inline int StepRowsOf(const backends::ExecutableInfo& info) {
+  for (const backends::Port& port : info.inputs) {
+    if (port.name == "state") return static_cast<int>(port.shape[0]);
+  }
+  return 0;
+}
 
 class RunWatch : public WatchedBackend {
  public:
@@ -50,13 +60,16 @@ class RunWatch : public WatchedBackend {
  private:
   class WatchedSession : public backends::Session {
    public:
-    WatchedSession(const OnRun& on_run, std::unique_ptr<backends::Session> inner)
-        : on_run_(on_run), inner_(std::move(inner)) {}
+    WatchedSession(const OnRun& on_run, int step_rows, std::unique_ptr<backends::Session> inner)
+        : on_run_(on_run), step_rows_(step_rows), inner_(std::move(inner)) {}
 
     absl::Status Enqueue(device::Stream& stream) override {
       if (on_run_.enqueue) on_run_.enqueue();
       if (on_run_.refuse) {
         if (absl::Status refused = on_run_.refuse(); !refused.ok()) return refused;
+      }
+      if (on_run_.refuse_step && step_rows_ > 0) {
+        if (absl::Status refused = on_run_.refuse_step(step_rows_); !refused.ok()) return refused;
       }
       static_cast<device::HostStream&>(stream).Push(
           [this] { return on_run_.work ? on_run_.work() : absl::OkStatus(); });
@@ -65,6 +78,7 @@ class RunWatch : public WatchedBackend {
 
    private:
     const OnRun& on_run_;
+    const int step_rows_;
     const std::unique_ptr<backends::Session> inner_;
   };
 
@@ -78,9 +92,13 @@ class RunWatch : public WatchedBackend {
     absl::StatusOr<std::unique_ptr<backends::Session>> Bind(
         absl::Span<const device::ConstBuffer> inputs,
         absl::Span<const device::Buffer> outputs) override {
+      const int step_rows = StepRowsOf(info());
+      if (on_run_.bind_step && step_rows > 0) {
+        if (absl::Status refused = on_run_.bind_step(step_rows); !refused.ok()) return refused;
+      }
       auto bound = inner_->Bind(inputs, outputs);
       if (!bound.ok()) return bound.status();
-      return std::make_unique<WatchedSession>(on_run_, *std::move(bound));
+      return std::make_unique<WatchedSession>(on_run_, step_rows, *std::move(bound));
     }
 
    private:

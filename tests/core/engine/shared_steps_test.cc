@@ -21,6 +21,8 @@ namespace {
 using ::latentd::testing::FakeClock;
 using ::latentd::testing::RecordingSink;
 using ::latentd::testing::SeparateDevice;
+using ::testing::Each;
+using ::testing::HasSubstr;
 
 struct Asked {
   int steps = 2;
@@ -41,14 +43,18 @@ class SharedStepsTest : public ::testing::Test {
     model_.reset();
     device_.reset();
   }
-  SharedStepsTest() : allocations_(device_->allocations()) {
-    loop_ = std::make_unique<PictureLoop>(PictureLoop::Options(), *device_, metrics_, clock_);
-  }
+  SharedStepsTest() : allocations_(device_->allocations()) { MakeLoop(); }
   ~SharedStepsTest() override {
     model_->on_run = {};
     EXPECT_EQ(loop_->state_bytes(), 0);
     loop_.reset();
     EXPECT_EQ(device_->allocations(), allocations_);
+  }
+
+  void MakeLoop() {
+    const auto warn = [this](absl::string_view what) { warnings_.emplace_back(what); };
+    loop_ = std::make_unique<PictureLoop>(PictureLoop::Options{.units = {.warn = warn}}, *device_,
+                                          metrics_, clock_);
   }
 
   std::shared_ptr<Job> Admit(const std::shared_ptr<EventSink>& sink, const Asked& asked) {
@@ -85,6 +91,7 @@ class SharedStepsTest : public ::testing::Test {
   FakeClock clock_;
   metrics::Registry registry_;
   EngineMetrics metrics_{registry_};
+  std::vector<std::string> warnings_;  // the loop's thread's
   std::unique_ptr<PictureLoop> loop_;
 };
 
@@ -170,7 +177,7 @@ TEST_F(SharedStepsTest, ALaneTakesMoreRowsOnceTheirGraphIsThereAndItsPicturesAre
   for (const auto& sink : waiting) EXPECT_EQ(FilesOf(*sink), alone);
   EXPECT_GT(Rows() - rows, 2 * (Evaluations() - evaluations));
   // It lets go of the model's graphs.
-  loop_ = std::make_unique<PictureLoop>(PictureLoop::Options(), *device_, metrics_, clock_);
+  MakeLoop();
 }
 
 // An error of the device is of the whole evaluation: nobody knows whose rows are right.
@@ -195,6 +202,52 @@ TEST_F(SharedStepsTest, AnEvaluationThatFailsFailsAllOfItsRequests) {
   model_->on_run.work = nullptr;
   Admit(second, {.steps = 2});
   EXPECT_EQ(Only<Completed>(second->WaitForEnd()).size(), 1u);
+}
+
+// By who binds the steps, and by who enqueues them.
+TEST_F(SharedStepsTest, WithoutMemoryForAllRowsPicturesTakeTurnsAndNobodyFails) {
+  const std::vector<std::string> alone = Draw({.steps = 5, .scheduler = "euler_ancestral"});
+  for (auto* refuse : {&model_->on_run.bind_step, &model_->on_run.refuse_step}) {
+    *refuse = [](int rows) {
+      return rows == 4 ? absl::ResourceExhaustedError("no memory") : absl::OkStatus();
+    };
+    const double evaluations = Evaluations();
+    const std::vector<std::string> files =
+        Draw({.steps = 5, .pictures = 4, .scheduler = "euler_ancestral"});
+    ASSERT_EQ(files.size(), 4u);
+    EXPECT_EQ(files[0], alone[0]);
+    EXPECT_EQ(files[3], Draw({.steps = 5, .scheduler = "euler_ancestral", .seed = 10}).at(0));
+    EXPECT_EQ(Evaluations() - evaluations, 2 * 5 + 5);
+    *refuse = nullptr;
+  }
+  EXPECT_EQ(MetricOf(registry_, metrics::kOutOfMemory), 0);
+  loop_.reset();
+  EXPECT_THAT(warnings_, Each(HasSubstr("no memory for a step of 4 rows at 64x64")));
+  EXPECT_EQ(warnings_.size(), 2u);
+  MakeLoop();
+}
+
+// Even in the fewest rows that its picture needs.
+TEST_F(SharedStepsTest, ARequestFailsAloneThatThereIsNoMemoryFor) {
+  const Asked asked{.steps = 10};
+  const std::vector<std::string> alone = Draw(asked);
+  std::atomic<int> to_refuse = 0;
+  std::atomic<bool> shared = false;
+  model_->on_run.refuse_step = [&](int rows) {
+    if (rows > 1 && !shared.exchange(true)) to_refuse = 1;
+    const bool refused = rows > 1 || to_refuse.exchange(0) > 0;
+    return refused ? absl::ResourceExhaustedError("no memory") : absl::OkStatus();
+  };
+  std::vector<std::shared_ptr<RecordingSink>> sinks;
+  for (int i = 0; i < 3; ++i) Admit(sinks.emplace_back(std::make_shared<RecordingSink>()), asked);
+  int failed = 0;
+  for (const auto& sink : sinks) {
+    const std::vector<Event> events = sink->WaitForEnd();
+    failed += static_cast<int>(Only<Failed>(events).size());
+    if (Only<Failed>(events).empty()) EXPECT_EQ(FilesOf(*sink), alone);
+  }
+  EXPECT_EQ(failed, 1);
+  EXPECT_EQ(MetricOf(registry_, metrics::kOutOfMemory, "base"), 1);
 }
 
 // Without a further request that would notice.

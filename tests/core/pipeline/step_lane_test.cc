@@ -5,8 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/backends/cpu/cpu_backend.h"
-#include "tests/core/pipeline/rig.h"
+#include "tests/core/pipeline/step_lane_rig.h"
 #include "tests/support/on_host.h"
 #include "tests/support/separate_device.h"
 
@@ -14,83 +13,6 @@ namespace latentd::pipeline {
 namespace {
 
 using ::latentd::testing::StatusIs;
-class StepLaneTest : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    rig_ = new Rig({.base = testing::kDemoBase}, "", backends::cpu::CpuBackend::Create().value());
-  }
-  static void TearDownTestSuite() { delete rig_; }
-
-  static PictureSpec Spec(const std::string& prompt, int steps, uint64_t seed) {
-    PictureSpec spec = SmallSpec();
-    spec.prompt = prompt;
-    spec.num_inference_steps = steps;
-    spec.seed = seed;
-    return spec;
-  }
-
-  // A picture whose first step is next.
-  static std::unique_ptr<Picture> Begin(const PictureSpec& spec) {
-    auto picture = rig_->Start(spec);
-    EXPECT_OK(testing::RunUnit(*picture));
-    EXPECT_EQ(picture->next, UnitKind::kStep);
-    return picture;
-  }
-
-  static std::shared_ptr<StepLane> Lane(const std::vector<int>& row_counts) {
-    ModelGraphs& graphs = rig_->pipeline->base().graphs();
-    StepLane::Executables executables;
-    for (int rows : row_counts) {
-      rig_->kept.push_back(graphs.Step({rows, 72 / 8, 64 / 8}).value());
-      executables[rows] = graphs.Get(rig_->kept.back()).value();
-    }
-    const auto lane =
-        StepLane::Create(*executables.begin()->second, executables.rbegin()->first).value();
-    lane->Add(executables);
-    return lane;
-  }
-
-  static LaneRows RowsOf(const Picture& picture) {
-    const double guidance = *picture.request->spec.guidance_scale;
-    return {.rows = picture.rows(),
-            .latents = picture.latents,
-            .schedule = &picture.stage().schedule,
-            .request = *picture.request->conditioning[0],
-            .guidance_scale = static_cast<float>(picture.rows() == 2 ? guidance : 1)};
-  }
-
-  LanePlace Join(StepLane& lane, const Picture& picture) {
-    return lane.Join(RowsOf(picture), *stream_).value().value();
-  }
-
-  void Step(StepLane& lane, int count, int computed_rows) {
-    for (int i = 0; i < count; ++i) {
-      ASSERT_OK_AND_ASSIGN(const int computed, lane.Step(*stream_));
-      EXPECT_EQ(computed, computed_rows);
-    }
-  }
-
-  // Its rows are free afterwards.
-  std::vector<float> Leave(LanePlace place) {
-    const device::Buffer latents = device::Buffer::Allocate(device::DType::kF32, {1, 4, 9, 8});
-    const device::Buffer finite = device::Buffer::Allocate(device::DType::kU8, {1});
-    EXPECT_OK(place.lane()->Read(place, latents, finite, *stream_));
-    EXPECT_OK(stream_->Synchronize());
-    EXPECT_EQ(finite.as<uint8_t>()[0], 1);
-    return ValuesOf(latents);
-  }
-
-  std::unique_ptr<device::Stream> stream_ = device::Host().NewStream(SystemClock()).value();
-  static Rig* rig_;
-};
-
-Rig* StepLaneTest::rig_ = nullptr;
-
-PictureSpec WithGuidance(PictureSpec spec, double scale) {
-  spec.guidance_scale = scale;
-  return spec;
-}
-
 // Byte for byte: the CPU backend computes a row alike, however many others there are. The second
 // joins when the first has had two steps, goes on alone, and moves to where that was.
 TEST_F(StepLaneTest, PicturesSideBySideAreWhatTheyAreAlone) {
