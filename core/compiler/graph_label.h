@@ -14,7 +14,7 @@ struct GraphLabel {
   // text_encoder, text_encoder_2, unet_base, unet_refiner, vae_decoder, vae_encoder.
   std::string component;
   // Of a UNet: "request" (once a request) or "step"; of a vae_encoder: "sample" (once a picture),
-  // or empty as for the others.
+  // or empty as for the others. "lane" is no graph: the memory that steps run in.
   std::string part;
   // The bucket, in pixels; 0 and 0 where one graph serves every bucket.
   int width = 0;

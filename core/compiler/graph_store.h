@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -90,6 +91,13 @@ class GraphStore {
   // predicted it, and it was not refused before).
   absl::Status CheckRoom(const GraphHandle& graph, uint64_t evict_unused_since) const {
     return instances_.CheckRoom(*graph, evict_unused_since);
+  }
+
+  // For what is no graph: evicts what is idle, the least recently used first, until `check` says OK
+  // of nothing more to leave; nothing where all of it would not be enough. The last answer. Waits
+  // for no graph that is being loaded, which `check` does not see.
+  absl::Status MakeRoom(const GraphLabel& for_whom, RoomCheck check) {
+    return instances_.MakeRoom(for_whom, std::numeric_limits<uint64_t>::max(), check);
   }
 
   // Declared graphs in order of declaration, as far as is known without asking the disk: no

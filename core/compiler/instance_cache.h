@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
@@ -97,6 +98,9 @@ struct DeclaredGraph {
 // A graph is known to the store for as long as somebody has one.
 using GraphHandle = std::shared_ptr<const DeclaredGraph>;
 
+// Whether something fits once that has left.
+using RoomCheck = absl::FunctionRef<absl::Status(const Eviction& leaves)>;
+
 class InstanceCache {
  public:
   // Must outlive the cache.
@@ -114,6 +118,9 @@ class InstanceCache {
   absl::Status CheckRoom(const GraphLabel& label, const backends::MemoryNeeds& needs,
                          uint64_t evict_unused_since) const ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status CheckRoom(const DeclaredGraph& graph, uint64_t evict_unused_since) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+  absl::Status MakeRoom(const GraphLabel& for_whom, uint64_t unused_since, RoomCheck check)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Null: nobody declared it.

@@ -67,7 +67,6 @@ absl::Status InstanceCache::CheckRoom(const DeclaredGraph& graph,
   return CheckRoom(graph.definition().label, needs, evict_unused_since);
 }
 
-// One at a time, asking again after each: what it frees is only known once it is gone.
 absl::Status InstanceCache::MakeRoom(const DeclaredGraph& graph, Instance& instance,
                                      const Artifact& artifact, const Purpose& purpose) {
   const auto& before_load = services_.options.before_load;
@@ -77,18 +76,23 @@ absl::Status InstanceCache::MakeRoom(const DeclaredGraph& graph, Instance& insta
   const GraphLabel& label = graph.definition().label;
   if (purpose.displaces_nothing) RETURN_IF_ERROR(CheckBudget(label, needs.executable_bytes));
   if (!before_load) return absl::OkStatus();
-  absl::Status fits = before_load(label, needs, {});
-  if (fits.ok()) return fits;
-  {
+  return MakeRoom(label, purpose.evict_unused_since, [&](const Eviction& leaves) {
+    absl::Status fits = before_load(label, needs, leaves);
+    if (fits.ok()) return fits;
     absl::MutexLock lock(&mutex_);
     instance.needs = needs;  // for CheckRoom
-  }
+    return fits;
+  });
+}
+
+// One at a time, asking again after each: what it frees is only known once it is gone.
+absl::Status InstanceCache::MakeRoom(const GraphLabel& for_whom, uint64_t unused_since,
+                                     RoomCheck check) {
+  absl::Status fits = check({});
   if (!absl::IsResourceExhausted(fits)) return fits;
-  const Eviction all = EvictionOfAll(purpose.evict_unused_since);
-  if (all.executable_bytes == 0 || !before_load(label, needs, all).ok()) return fits;
-  while (!fits.ok() && EvictOldest(label, purpose.evict_unused_since)) {
-    fits = before_load(label, needs, {});
-  }
+  const Eviction all = EvictionOfAll(unused_since);
+  if (all.executable_bytes == 0 || !check(all).ok()) return fits;
+  while (!fits.ok() && EvictOldest(for_whom, unused_since)) fits = check({});
   return fits;
 }
 

@@ -125,7 +125,11 @@ LocalEngine::LocalEngine(Config config, std::unique_ptr<backends::Backend> backe
       loop_({.queue_capacity = config_.queue_capacity,
              .result_bytes = ResultBytesOf(config_),
              .encoders = EncodersOf(config_),
-             .units = {.warn = config_.warn},
+             .units = {.warn = config_.warn,
+                       .ask_lane_room =
+                           [this](const pipeline::LaneMemory& lane) {
+                             return memory_.AskLaneRoom(lane);
+                           }},
              .on_device_fault = [this](const absl::Status& fault) { ShowFault(fault); }},
             backend_->device(), metrics_, clock),
       cold_({.models = models_,

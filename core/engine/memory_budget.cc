@@ -87,6 +87,13 @@ absl::Status MemoryBudget::Check(const compiler::GraphLabel& label,
   return fits;
 }
 
+absl::Status MemoryBudget::CheckLane(const compiler::GraphLabel& label, int64_t bytes,
+                                     const MemoryReport& report, int64_t available) {
+  absl::MutexLock lock(&mutex_);
+  if (!open_) return absl::OkStatus();
+  return CheckFits(label, {}, {}, report, available, report.state_bytes + bytes);
+}
+
 absl::Status MemoryBudget::CheckFits(const compiler::GraphLabel& label,
                                      const backends::MemoryNeeds& needs,
                                      absl::Span<const weights::WeightInfo> held,

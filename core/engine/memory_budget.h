@@ -68,6 +68,10 @@ class MemoryBudget {
                      absl::Span<const weights::WeightInfo> held, const MemoryReport& report,
                      int64_t available) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // The same of a lane that takes so much beside others: no graph is loaded for it.
+  absl::Status CheckLane(const compiler::GraphLabel& label, int64_t bytes,
+                         const MemoryReport& report, int64_t available) ABSL_LOCKS_EXCLUDED(mutex_);
+
   int64_t bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
   // What the graphs of the configured buckets that it was asked about hold together; of those of
   // more rows than a picture has, which the server does without, those that fit.

@@ -197,6 +197,23 @@ MemoryReport MemoryUse::Report() const {
 absl::Status MemoryUse::CheckFits(const compiler::GraphLabel& label,
                                   const backends::MemoryNeeds& needs,
                                   const compiler::Eviction& leaving) const {
+  return CheckReport(label, needs, leaving, [&](auto held, const MemoryReport& report) {
+    return parts_.budget.Check(label, needs, held, report, report.available_bytes);
+  });
+}
+
+absl::Status MemoryUse::AskLaneRoom(const pipeline::LaneMemory& lane) const {
+  const auto check = [&](const compiler::Eviction& leaving) {
+    return CheckReport(lane.label, {}, leaving, [&](auto, const MemoryReport& report) {
+      return parts_.budget.CheckLane(lane.label, lane.bytes, report, report.available_bytes);
+    });
+  };
+  return lane.is_least ? parts_.stores.graphs.MakeRoom(lane.label, check) : check({});
+}
+
+absl::Status MemoryUse::CheckReport(const compiler::GraphLabel& label,
+                                    const backends::MemoryNeeds& needs,
+                                    const compiler::Eviction& leaving, Check check) const {
   MemoryReport report;
   report.weight_bytes = static_cast<int64_t>(parts_.stores.weights.bytes_held());
   AddGraphs(parts_.stores.graphs.totals(), report);
@@ -209,14 +226,14 @@ absl::Status MemoryUse::CheckFits(const compiler::GraphLabel& label,
   }
   report.available_bytes = device().Available().bytes;
   // What fits with none of its weights held fits; only else is it worth finding out which are.
-  absl::Status fits = parts_.budget.Check(label, needs, {}, report, report.available_bytes);
+  absl::Status fits = check({}, report);
   if (fits.ok()) return fits;
   // malloc keeps what was freed, and the system counts it as used.
   malloc_trim(0);
   report.available_bytes = device().Available().bytes;
   const std::vector<weights::WeightInfo> held = parts_.stores.weights.List();
   TakeAway(leaves, needs, held, report);
-  return parts_.budget.Check(label, needs, held, report, report.available_bytes);
+  return check(held, report);
 }
 
 void MemoryUse::Show(metrics::Registry& registry) const {

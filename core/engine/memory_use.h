@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -13,6 +14,7 @@
 #include "core/engine/picture_loop.h"
 #include "core/engine/stores.h"
 #include "core/metrics/registry.h"
+#include "core/pipeline/lanes.h"
 #include "core/weights/weight_store.h"
 
 namespace latentd::engine {
@@ -34,11 +36,20 @@ class MemoryUse {
   // Brings the gauges up to date.
   void Show(metrics::Registry& registry) const;
 
+  // Whether there is room for a lane: MemoryBudget::CheckLane. For the least that a picture needs
+  // idle graphs are evicted; for rows to share steps in nobody pays.
+  absl::Status AskLaneRoom(const pipeline::LaneMemory& lane) const;
+
   // Whether the graph fits, once what `leaves` names is gone: what MemoryBudget::Check says.
   absl::Status CheckFits(const compiler::GraphLabel& label, const backends::MemoryNeeds& needs,
                          const compiler::Eviction& leaves) const;
 
  private:
+  using Check = absl::FunctionRef<absl::Status(absl::Span<const weights::WeightInfo> held,
+                                               const MemoryReport& report)>;
+  // What `check` says of what is held, once what `leaving` names is gone.
+  absl::Status CheckReport(const compiler::GraphLabel& label, const backends::MemoryNeeds& needs,
+                           const compiler::Eviction& leaving, Check check) const;
   void AddPictures(MemoryReport& report) const;
   device::Device& device() const { return parts_.stores.weights.device(); }
 

@@ -44,7 +44,11 @@ void MeasurePart(const UnitInFlight& done, size_t index, absl::Duration duration
 }
 
 UnitsInFlight::UnitsInFlight(Options options, device::Device& device, const Clock& clock)
-    : options_(std::move(options)), device_(device), clock_(clock), watchdog_(clock) {
+    : options_(std::move(options)),
+      device_(device),
+      clock_(clock),
+      watchdog_(clock),
+      lanes_(options_.ask_lane_room) {
   units_.reserve(kMost);
 }
 

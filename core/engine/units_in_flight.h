@@ -58,6 +58,7 @@ class UnitsInFlight {
  public:
   struct Options {
     std::function<void(absl::string_view)> warn = {};  // may be empty
+    pipeline::Lanes::AskRoom ask_lane_room = {};       // may be empty
   };
   // `device` and `clock` must outlive this.
   UnitsInFlight(Options options, device::Device& device, const Clock& clock);

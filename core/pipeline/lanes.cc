@@ -5,21 +5,6 @@
 #include "core/base/status_macros.h"
 
 namespace latentd::pipeline {
-namespace {
-
-// Where there is no memory for all rows: for half as many, and so on.
-absl::StatusOr<std::shared_ptr<StepLane>> MakeLane(const Picture& picture) {
-  const backends::Executable& any = *picture.stage().steps.begin()->second;
-  int rows = picture.most_rows();
-  auto lane = StepLane::Create(any, rows);
-  while (absl::IsResourceExhausted(lane.status()) && rows > picture.rows()) {
-    rows = std::max(rows / 2, picture.rows());
-    lane = StepLane::Create(any, rows);
-  }
-  return lane;
-}
-
-}  // namespace
 
 Lanes::Candidate Lanes::Find(const Lane& lane) {
   absl::MutexLock lock(&mutex_);
@@ -28,14 +13,54 @@ Lanes::Candidate Lanes::Find(const Lane& lane) {
   return {found->second.lane.lock(), found->second.for_rows};
 }
 
+absl::Status Lanes::Ask(const Picture& picture, int rows) const {
+  if (!ask_room_) return absl::OkStatus();
+  const compiler::GraphLabel label{
+      .component = picture.model() == Model::kBase ? "unet_base" : "unet_refiner",
+      .part = "lane",
+      .width = picture.executed_size().width,
+      .height = picture.executed_size().height,
+      .rows = rows};
+  const backends::Executable& any = *picture.stage().steps.begin()->second;
+  return ask_room_({label, StepLane::Bytes(any, rows), rows == picture.rows()});
+}
+
+// Where there is no memory for all rows: for half as many, and so on.
+absl::StatusOr<std::shared_ptr<StepLane>> Lanes::TryMake(const Picture& picture,
+                                                         bool has_others) const {
+  const backends::Executable& any = *picture.stage().steps.begin()->second;
+  for (int rows = picture.most_rows();; rows = std::max(rows / 2, picture.rows())) {
+    const bool is_least = rows == picture.rows();
+    absl::Status room = Ask(picture, rows);
+    if (absl::IsResourceExhausted(room) && is_least && !has_others) room = absl::OkStatus();
+    auto lane =
+        room.ok() ? StepLane::Create(any, rows) : absl::StatusOr<std::shared_ptr<StepLane>>(room);
+    if (is_least || !absl::IsResourceExhausted(lane.status())) return lane;
+  }
+}
+
+// Null: others hold memory that they will give back.
+absl::StatusOr<std::shared_ptr<StepLane>> Lanes::Make(const Picture& picture) {
+  const int64_t others = BytesHeld();
+  const bool is_as_before =
+      waiting_ && waiting_->lane == picture.lane() && others >= waiting_->beside;
+  if (is_as_before) return nullptr;
+  absl::StatusOr<std::shared_ptr<StepLane>> lane = TryMake(picture, others > 0);
+  waiting_.reset();
+  if (others == 0 || !absl::IsResourceExhausted(lane.status())) return lane;
+  waiting_ = {picture.lane(), others};
+  return nullptr;
+}
+
 absl::StatusOr<std::shared_ptr<StepLane>> Lanes::For(const Picture& picture) {
   auto [lane, for_rows] = Find(picture.lane());
   if (lane == nullptr || (lane->rows() < picture.most_rows() && lane->rows_taken() == 0)) {
-    ASSIGN_OR_RETURN(lane, MakeLane(picture));
+    ASSIGN_OR_RETURN(lane, Make(picture));
+    if (lane == nullptr) return nullptr;
     absl::MutexLock lock(&mutex_);
     absl::erase_if(lanes_, [](const auto& entry) { return entry.second.lane.expired(); });
     lanes_[picture.lane()] = {lane, picture.most_rows()};
-  } else if (for_rows < picture.most_rows()) {
+  } else if (waiting_ || for_rows < picture.most_rows()) {
     // It would never be empty as long as pictures join it.
     return nullptr;
   }
@@ -48,6 +73,16 @@ int Lanes::count() const {
   return static_cast<int>(std::count_if(lanes_.begin(), lanes_.end(), [](const auto& entry) {
     return !entry.second.lane.expired();
   }));
+}
+
+int64_t Lanes::BytesHeld() const {
+  int64_t bytes = 0;
+  absl::MutexLock lock(&mutex_);
+  for (const auto& [key, entry] : lanes_) {
+    const std::shared_ptr<StepLane> lane = entry.lane.lock();
+    if (lane != nullptr) bytes += lane->bytes();
+  }
+  return bytes;
 }
 
 int64_t Lanes::bytes() const {

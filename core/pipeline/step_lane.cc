@@ -69,6 +69,20 @@ absl::StatusOr<std::shared_ptr<StepLane>> StepLane::Create(const backends::Execu
   return lane;
 }
 
+int64_t StepLane::Bytes(const backends::Executable& any, int rows) {
+  int64_t bytes = 0;
+  for (const auto* ports : {&any.inputs(), &any.outputs()}) {
+    for (const backends::Port& port : *ports) {
+      if (port.updates >= 0) continue;
+      const int64_t row = WithRows(port.shape, 1).elements() * device::SizeOf(port.dtype);
+      bytes += rows * row;
+      if (port.name == "noise") bytes += static_cast<int64_t>(kNoiseBuffers) * rows * row;
+      if (port.name == "state") bytes += /*zeros*/ row;
+    }
+  }
+  return bytes;
+}
+
 int64_t StepLane::Bytes(const StepShape& shape, int64_t channels, int64_t request_bytes) {
   constexpr int64_t kFloat = sizeof(float), kInteger = sizeof(int64_t);
   const int64_t latents = channels * shape.height * shape.width * kFloat;

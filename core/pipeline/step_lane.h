@@ -85,6 +85,7 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
                                                           int rows);
 
   // Bytes of the memory that Create takes, for that many rows.
+  static int64_t Bytes(const backends::Executable& any, int rows);
   static int64_t Bytes(const StepShape& shape, int64_t channels, int64_t request_bytes);
 
   // Those of more rows than the lane has are of no use to it. REQUIRES: one of as many rows as a

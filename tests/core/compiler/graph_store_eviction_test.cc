@@ -53,6 +53,28 @@ class GraphStoreEvictionTest : public GraphStoreFixture {
   Eviction last_;
 };
 
+TEST_F(GraphStoreEvictionTest, WhatIsNoGraphGetsRoomFromIdleOnesOrNoneOfThemLeaves) {
+  Process process(backend, clock, directory.path(), Room(3));
+  Open(process);
+  const GraphHandle a = Declared(process, 1), b = Declared(process, 2), c = Declared(process, 3);
+  for (const GraphHandle& graph : {a, b, c}) ASSERT_OK(process->Get(graph));
+  const auto in_use = process->Get(a).value();
+  // Fits once that many bytes are held, and no more.
+  const auto make_room = [&](int64_t held) {
+    return process->MakeRoom({.component = "other"}, [&, held](const Eviction& leaves) {
+      const int64_t left = process->totals().executable_bytes - leaves.executable_bytes;
+      return left <= held ? absl::OkStatus() : absl::ResourceExhaustedError("no room");
+    });
+  };
+  const auto bytes = static_cast<int64_t>(backend.own_bytes);
+  EXPECT_THAT(make_room(0), StatusIs(absl::StatusCode::kResourceExhausted, "no room"));
+  EXPECT_EQ(Evictions(process), 0);
+  EXPECT_OK(make_room(2 * bytes));
+  EXPECT_EQ(Evictions(process), 1);
+  EXPECT_EQ(StateOf(process, b), GraphState::kCompiled);
+  EXPECT_EQ(StateOf(process, c), GraphState::kReady);
+}
+
 TEST_F(GraphStoreEvictionTest, TheLeastRecentlyUsedMakesRoomAndIsLoadedAgainWithoutCompiling) {
   for (const bool with_disk : {true, false}) {
     Process process(backend, clock, with_disk ? directory.path() : "", Room(2));

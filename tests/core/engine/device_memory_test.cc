@@ -55,6 +55,22 @@ TEST_F(DeviceMemoryTest, IsTheBudgetAndWhatAdmissionLooksAt) {
   EXPECT_EQ(Only<Completed>(RunOn(*engine, SpecOf({96, 64}, BucketPolicy::kColdOk))).size(), 1u);
 }
 
+TEST_F(DeviceMemoryTest, PicturesShareNoStepsThatThereIsNoRoomForNow) {
+  Config config = SmallConfig();
+  config.rows = {1, 2, 4};
+  config.load_waits_for_shared_steps = true;
+  const auto engine = Engine(config);
+  ASSERT_OK(engine->Load());
+  GenerateSpec spec = SmallSpec(/*steps=*/3);
+  spec.picture.num_images_per_prompt = 4;
+  const auto evaluations = [&] { return HistogramOf(engine->metrics(), metrics::kStepRows).first; };
+  EXPECT_EQ(Only<Image>(RunOn(*engine, spec)).size(), 4u);
+  EXPECT_EQ(evaluations(), 3);
+  device_.left = MemoryBudget::kReserve;
+  EXPECT_EQ(Only<Image>(RunOn(*engine, spec)).size(), 4u);
+  EXPECT_EQ(evaluations(), 3 + 4 * 3);
+}
+
 // Of what is compiled the host keeps an artifact for each graph.
 TEST_F(DeviceMemoryTest, WhatTheHostHoldsTakesNoneOfIt) {
   Config config = SmallConfig();

@@ -110,6 +110,17 @@ TEST_F(MemoryBudgetTest, PredictsOfStepsThatPicturesShareThoseThatFit) {
   EXPECT_EQ(budget_.predicted().executables, 600);
 }
 
+// Beside the lanes that are there; and it is no graph of the buckets'.
+TEST_F(MemoryBudgetTest, AsksOfALaneAllThatItTakes) {
+  report_.state_bytes = 300;
+  EXPECT_OK(budget_.CheckLane(step_, 100, report_, kPlenty));
+  EXPECT_THAT(budget_.CheckLane(step_, 101, report_, kPlenty),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("900 of 1000 are held")));
+  EXPECT_THAT(budget_.CheckLane(step_, 100, report_, MemoryBudget::kReserve + 99),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("the machine has")));
+  EXPECT_EQ(budget_.predicted().total(), 0);
+}
+
 TEST_F(MemoryBudgetTest, CountsDefinitionsOfGraphsAndImagesThatWait) {
   EXPECT_OK(Check({.arena_bytes = 90, .executable_bytes = 380}));
   report_.definition_bytes = 1;
@@ -130,6 +141,7 @@ TEST(MemoryBudgetBytesTest, LeavesRoomForWhatNothingCounts) {
 TEST(ClosedMemoryBudgetTest, TakesEverything) {
   MemoryBudget budget;
   EXPECT_OK(budget.Check({}, {.executable_bytes = 1 << 30}, {}, {}, 0));
+  EXPECT_OK(budget.CheckLane({}, 1 << 30, {}, 0));
 }
 
 TEST(MemoryTallyTest, CountsSharedWeightsAndTheArenaOnce) {

@@ -184,9 +184,11 @@ TEST(BatchInvariantTest, APictureIsAloneWhereTheBackendPromisesNothing) {
 }
 
 TEST_F(StepLaneTest, HoldsAsManyBytesAsItSays) {
-  EXPECT_EQ(
-      Lane({1, 2})->bytes(),
-      StepLane::Bytes({2, 72 / 8, 64 / 8}, 4, rig_->pipeline->base().graphs().request_bytes()));
+  ModelGraphs& graphs = rig_->pipeline->base().graphs();
+  const int64_t bytes = Lane({1, 2})->bytes();
+  EXPECT_EQ(bytes, StepLane::Bytes({2, 72 / 8, 64 / 8}, 4, graphs.request_bytes()));
+  const GraphHandle one = graphs.Step({1, 72 / 8, 64 / 8}).value();
+  EXPECT_EQ(bytes, StepLane::Bytes(*graphs.Get(one).value(), 2));
 }
 
 }  // namespace

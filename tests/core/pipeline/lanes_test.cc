@@ -1,0 +1,120 @@
+// Which lanes there is room for.
+#include "core/pipeline/lanes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/backends/cpu/cpu_backend.h"
+#include "tests/core/pipeline/rig.h"
+
+namespace latentd::pipeline {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr Size kSize = {64, 72}, kOther = {64, 64};
+
+class LanesRoomTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    rig_ = std::make_unique<Rig>(LoadOptions{.base = testing::kDemoBase, .row_counts = {1, 2, 4}},
+                                 "", backends::cpu::CpuBackend::Create().value());
+    for (const Size size : {kSize, kOther}) {
+      for (int rows : {1, 2, 4}) {
+        ModelGraphs& graphs = rig_->pipeline->base().graphs();
+        rig_->kept.push_back(graphs.Step({rows, size.height / 8, size.width / 8}).value());
+        EXPECT_OK(graphs.Get(rig_->kept.back()));
+      }
+    }
+  }
+  static void TearDownTestSuite() { rig_.reset(); }
+
+  // Its first step is next. It has one row, and could share four.
+  static std::unique_ptr<Picture> Begin(Size size) {
+    PictureSpec spec = SmallSpec();
+    spec.guidance_scale = 1;
+    spec.width = size.width;
+    spec.height = size.height;
+    auto picture = rig_->Start(spec);
+    EXPECT_OK(testing::RunUnit(*picture));
+    EXPECT_EQ(picture->most_rows(), 4);
+    return picture;
+  }
+  // Or makes a step.
+  bool Waits(Picture& picture) {
+    asked_.clear();
+    return EnqueueUnit({&picture}, lanes_, *stream_).value().parts[0].waits;
+  }
+  static int RowsOfLane(const Picture& picture) { return picture.place->lane()->rows(); }
+
+  static inline std::unique_ptr<Rig> rig_;
+  const std::unique_ptr<device::Stream> stream_ = device::Host().NewStream(SystemClock()).value();
+  int rows_ = 4;            // that there is room for
+  std::vector<int> asked_;  // for so many
+  std::vector<int> least_;
+  Lanes lanes_{[this](const LaneMemory& lane) {
+    asked_.push_back(lane.label.rows);
+    if (lane.is_least) least_.push_back(lane.label.rows);
+    EXPECT_GT(lane.bytes, 0);
+    return lane.label.rows <= rows_ ? absl::OkStatus() : absl::ResourceExhaustedError("no room");
+  }};
+};
+
+TEST_F(LanesRoomTest, HaveFewerRowsWhereThereIsNoRoomForAll) {
+  rows_ = 2;
+  const auto first = Begin(kSize), second = Begin(kSize);
+  EXPECT_FALSE(Waits(*first));
+  EXPECT_EQ(RowsOfLane(*first), 2);
+  EXPECT_THAT(asked_, ElementsAre(4, 2));
+  EXPECT_FALSE(Waits(*second));
+  EXPECT_EQ(second->place->lane(), first->place->lane());
+  EXPECT_THAT(asked_, ElementsAre());
+  EXPECT_THAT(least_, ElementsAre());
+}
+
+TEST_F(LanesRoomTest, APicturesOwnRowsAreTakenWhereNobodyWillGiveAnyBack) {
+  rows_ = 0;
+  const auto picture = Begin(kSize);
+  EXPECT_FALSE(Waits(*picture));
+  EXPECT_EQ(RowsOfLane(*picture), 1);
+  EXPECT_THAT(asked_, ElementsAre(4, 2, 1));
+  EXPECT_THAT(least_, ElementsAre(1));
+}
+
+TEST_F(LanesRoomTest, APictureWaitsForAnotherLaneThatNobodyJoinsMeanwhile) {
+  const auto first = Begin(kSize), waiting = Begin(kOther), joining = Begin(kSize);
+  EXPECT_FALSE(Waits(*first));
+  rows_ = 0;
+  EXPECT_TRUE(Waits(*waiting));
+  EXPECT_THAT(asked_, ElementsAre(4, 2, 1));
+  EXPECT_TRUE(Waits(*waiting));
+  EXPECT_THAT(asked_, ElementsAre());  // nothing has been given back
+  EXPECT_TRUE(Waits(*joining));
+  EXPECT_FALSE(Waits(*first));
+  first->place.reset();
+  EXPECT_FALSE(Waits(*waiting));
+  EXPECT_EQ(RowsOfLane(*waiting), 1);
+  rows_ = 4;
+  EXPECT_FALSE(Waits(*joining));
+}
+
+// It was cancelled, or could not wait any longer.
+TEST_F(LanesRoomTest, WhoWaitsNoMoreHoldsNobodyUpForEver) {
+  const auto first = Begin(kSize), waiting = Begin(kOther);
+  EXPECT_FALSE(Waits(*first));
+  rows_ = 0;
+  EXPECT_TRUE(Waits(*waiting));
+  first->place.reset();
+  rows_ = 4;
+  const auto second = Begin(kSize), third = Begin(kSize);
+  EXPECT_FALSE(Waits(*second));
+  EXPECT_FALSE(Waits(*third));
+  EXPECT_EQ(third->place->lane(), second->place->lane());
+}
+
+}  // namespace
+}  // namespace latentd::pipeline
