@@ -41,54 +41,21 @@ const char* Name(image::Format format) {
   return "";
 }
 
-const char* RejectionOf(const absl::Status& status) {
-  const std::string reason = GetReason(status);
-  if (reason == "QUEUE_FULL") return "queue_full";
-  if (reason == "PREDICTED_OVERRUN") return "predicted_overrun";
-  if (reason == "DRAINING") return "draining";
-  if (absl::IsResourceExhausted(status)) return "oom";
-  if (reason == device::kDeviceFault) return "other";
-  if (reason == "BUCKET_COLD" || reason == "COMPILE_FORBIDDEN") return "cold_bucket";
-  if (absl::IsUnavailable(status)) return "loading";
-  return absl::IsInvalidArgument(status) ? "invalid" : "other";
-}
-
 }  // namespace
-
-void EngineMetrics::Rejected(const absl::Status& status) {
-  const std::string reason = RejectionOf(status);
-  registry_.GetCounter(metrics::kRequestsRejected, {reason}).Increment();
-  if (reason == "oom") registry_.GetCounter(metrics::kOutOfMemory, {"admission"}).Increment();
-}
-
-void EngineMetrics::RejectedLater(const absl::Status& status) {
-  if (absl::IsResourceExhausted(status) || absl::IsFailedPrecondition(status)) Rejected(status);
-}
 
 void EngineMetrics::Adjusted(pipeline::BucketPolicy policy) {
   const bool snap = policy == pipeline::BucketPolicy::kSnap;
   registry_.GetCounter(metrics::kSizeAdjustments, {snap ? "snap" : "other"}).Increment();
 }
 
-void EngineMetrics::Accepted(const std::string& bucket, int pictures) {
+void EngineMetrics::PicturesCame(const std::string& bucket, int pictures) {
   registry_.GetGauge(metrics::kQueueDepth, {bucket}).Increment(pictures);
-  registry_.GetGauge(metrics::kRequestsInFlight).Increment();
 }
 
 void EngineMetrics::Began(const std::string& bucket, absl::Duration queued, absl::Time wall) {
   registry_.GetHistogram(metrics::kQueueSeconds, {bucket}).Observe(absl::ToDoubleSeconds(queued));
   registry_.GetGauge(metrics::kBucketLastUsed, {bucket})
       .Set(absl::ToDoubleSeconds(wall - absl::UnixEpoch()));
-}
-
-void EngineMetrics::Ended(const absl::Status& status, bool had_begun) {
-  registry_.GetGauge(metrics::kRequestsInFlight).Decrement();
-  const char* phase = had_begun ? "running" : "queued";
-  if (absl::IsCancelled(status)) {
-    registry_.GetCounter(metrics::kRequestsCancelled, {phase}).Increment();
-  } else if (absl::IsDeadlineExceeded(status)) {
-    registry_.GetCounter(metrics::kDeadlineMisses, {phase}).Increment();
-  }
 }
 
 void EngineMetrics::FirstStepDone(const std::string& bucket, absl::Duration after) {

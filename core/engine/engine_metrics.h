@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "core/engine/engine.h"
 #include "core/engine/generate_spec.h"
+#include "core/engine/request_counts.h"
 #include "core/metrics/registry.h"
 
 namespace latentd::engine {
@@ -18,19 +19,14 @@ namespace latentd::engine {
 class EngineMetrics {
  public:
   // `registry` must outlive this.
-  explicit EngineMetrics(metrics::Registry& registry) : registry_(registry) {}
+  explicit EngineMetrics(metrics::Registry& registry) : registry_(registry), requests_(registry) {}
 
-  // Submit refused the request. Only its reason and code count.
-  void Rejected(const absl::Status& status);
-  // The preparing thread failed a request that had been accepted: counts as refused where its size
-  // is the reason, which no memory or no permission to compile is there for.
-  void RejectedLater(const absl::Status& status);
+  RequestCounts& requests() { return requests_; }
   void Adjusted(pipeline::BucketPolicy policy);
 
-  // Of a request that was accepted; it has as many `pictures`.
-  void Accepted(const std::string& bucket, int pictures);
+  // Of a request that was accepted; it has as many.
+  void PicturesCame(const std::string& bucket, int pictures);
   void Began(const std::string& bucket, absl::Duration queued, absl::Time wall);
-  void Ended(const absl::Status& status, bool had_begun);
   // The first of its pictures has taken its first step, that long after it came.
   void FirstStepDone(const std::string& bucket, absl::Duration after);
   // It took this, and was predicted to take that, where anything was predicted.
@@ -50,6 +46,7 @@ class EngineMetrics {
 
  private:
   metrics::Registry& registry_;
+  RequestCounts requests_;
 };
 
 }  // namespace latentd::engine

@@ -244,7 +244,7 @@ std::vector<FieldViolation> LocalEngine::Validate(const GenerateSpec& spec) cons
 absl::StatusOr<uint64_t> LocalEngine::Submit(GenerateSpec spec, std::shared_ptr<EventSink> sink) {
   absl::StatusOr<uint64_t> handle =
       CatchOutOfMemory([&] { return TrySubmit(std::move(spec), std::move(sink)); });
-  if (!handle.ok()) metrics_.Rejected(handle.status());
+  if (!handle.ok()) metrics_.requests().Refused(RejectionOf(handle.status()));
   return handle;
 }
 

@@ -47,7 +47,7 @@ absl::Status PictureLoop::Admit(const std::shared_ptr<Job>& job, size_t image_by
   Queued queued;
   RETURN_IF_ERROR(CatchOutOfMemory([&] { return AddMember(job, image_bytes, queued); }));
   const absl::Status counted = CatchOutOfMemory([&] {
-    metrics_.Accepted(job->bucket, job->picture_count());
+    metrics_.PicturesCame(job->bucket, job->picture_count());
     return absl::OkStatus();
   });
   if (!counted.ok()) Abandon(job->handle);
@@ -70,6 +70,7 @@ absl::Status PictureLoop::AddMember(const std::shared_ptr<Job>& job, size_t imag
   // From here on nothing asks for memory: the job is a member in all of it, or in nothing.
   for (int i = 0; i < count; ++i) pictures_[job->ids[i]] = {job, i};
   jobs_[job->handle] = {.job = job, .told = prospect};
+  metrics_.requests().Accepted(job->spec.priority);
   SetProspect(prospect, queued);
   job->predicted = queued.total;
   return absl::OkStatus();
@@ -308,6 +309,7 @@ void PictureLoop::Start(Job& job, absl::Time now) {
   job.dropped_tokens = static_cast<int>(job.pipeline.DroppedTokens(job.spec.picture));
   state_bytes_ += job.state_bytes();
   job.started = true;  // its end takes that back
+  metrics_.requests().Began(job.spec.priority);
   metrics_.Began(job.bucket, job.timings.queue, clock_.Wall());
   job.Publish(Started{*job.spec.picture.executed_size});
 }
@@ -371,11 +373,8 @@ void PictureLoop::FailForUnit(Job& job, absl::Status status) {
 }
 
 void PictureLoop::Reject(Job& job, absl::Status status) {
-  if (!Forget(job, status)) return;
-  CatchOutOfMemory([&] {
-    metrics_.RejectedLater(status);
-    return absl::OkStatus();
-  }).IgnoreError();
+  const bool of_its_size = absl::IsResourceExhausted(status) || absl::IsFailedPrecondition(status);
+  if (!Forget(job, status, of_its_size ? RejectionOf(status) : nullptr)) return;
   job.Publish(Failed{std::move(status)});
 }
 
@@ -385,7 +384,7 @@ void PictureLoop::Leave(const Job& job, batching::PictureId id) {
   metrics_.PictureLeft(job.bucket);
 }
 
-bool PictureLoop::Forget(const Job& job, const absl::Status& end) {
+bool PictureLoop::Forget(const Job& job, const absl::Status& end, const char* rejection) {
   absl::MutexLock lock(&mutex_);
   for (batching::PictureId id : job.ids) Leave(job, id);
   const auto member = jobs_.find(job.handle);
@@ -393,7 +392,7 @@ bool PictureLoop::Forget(const Job& job, const absl::Status& end) {
   if (member->second.cancelled != CancelCause::kNone) --cancellations_;
   jobs_.erase(member);
   if (job.started) state_bytes_ -= job.state_bytes();
-  metrics_.Ended(end, job.started);
+  metrics_.requests().Ended(job.spec.priority, job.started, end, rejection);
   return true;
 }
 

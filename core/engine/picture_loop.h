@@ -73,8 +73,9 @@ class PictureLoop {
   // The pictures of a job that was admitted without. Dropped if it has ended.
   void Begin(Job& job, std::vector<std::unique_ptr<pipeline::Picture>> pictures)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // Ends a job that waits for Begin, and counts that it was refused after all
-  // (EngineMetrics::RejectedLater); nothing if it has ended. REQUIRES: the caller keeps it alive.
+  // Ends a job that waits for Begin. Counts as refused after all where its size is the reason,
+  // which no memory or no permission to compile is there for; nothing if it has ended. REQUIRES:
+  // the caller keeps it alive.
   void Reject(Job& job, absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Whether the job has not ended, nor been asked to.
@@ -156,9 +157,10 @@ class PictureLoop {
   void Fail(Job& job, absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
   // For what came of a unit of the job's: all jobs, where the device has failed.
   void FailForUnit(Job& job, absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The job comes to this end, which is counted, and which the caller publishes. False: it has
-  // ended before.
-  bool Forget(const Job& job, const absl::Status& end) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The job comes to this end, which is counted (as RequestCounts::Ended), and which the caller
+  // publishes. False: it has ended before.
+  bool Forget(const Job& job, const absl::Status& end, const char* rejection = nullptr)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   const Options options_;
   EngineMetrics& metrics_;

@@ -49,6 +49,8 @@ inline constexpr Label kHeldKind{
     "kind", "weights,arena,state,results,executables,artifacts,graph_definitions,waiting_images"};
 inline constexpr Label kTier{"tier", "memory,disk"};
 inline constexpr Label kUnetStage{"stage", "base,refiner"};
+inline constexpr Label kPhase{"phase", "queued,running"};
+inline constexpr Label kPriority{"priority", "-3,-2,-1,0,1,2,3"};
 
 namespace bounds {
 inline constexpr double kCompile[] = {.01, .05, .1,  .5,  1,   2,    5,   10,
@@ -165,6 +167,11 @@ inline constexpr Family kQueueSeconds{"latentd_request_queue_duration_seconds",
                                       Type::kHistogram,
                                       {kBucket},
                                       bounds::kRequest};
+inline constexpr Family kRequestsReceived{
+    "latentd_requests_received_total",
+    "Requests that were taken or refused; at every scrape those that were refused, are in flight, "
+    "were finished or cancelled, or missed their deadline.",
+    Type::kCounter};
 inline constexpr Family kRequestsRejected{
     "latentd_requests_rejected_total",
     "Requests refused: before the queue, or because of what their size needs.",
@@ -173,11 +180,15 @@ inline constexpr Family kRequestsRejected{
 inline constexpr Family kRequestsCancelled{"latentd_requests_cancelled_total",
                                            "Requests cancelled, by how far they had come.",
                                            Type::kCounter,
-                                           {{"phase", "queued,running"}}};
+                                           {kPhase}};
 inline constexpr Family kDeadlineMisses{"latentd_deadline_misses_total",
                                         "Requests whose deadline passed, by how far they had come.",
                                         Type::kCounter,
-                                        {{"phase", "queued,running"}}};
+                                        {kPhase}};
+inline constexpr Family kRequestsFinished{"latentd_requests_finished_total",
+                                          "Requests that ran to their end, or failed before it.",
+                                          Type::kCounter,
+                                          {{"outcome", "completed,failed"}}};
 inline constexpr Family kFirstStepSeconds{
     "latentd_time_to_first_step_seconds",
     "From the arrival of a request to the end of its first denoising step.",
@@ -190,9 +201,11 @@ inline constexpr Family kPredictionRatio{
     Type::kHistogram,
     {},
     bounds::kRatio};
-inline constexpr Family kRequestsInFlight{"latentd_requests_in_flight",
-                                          "Requests that have been accepted and have not ended.",
-                                          Type::kGauge};
+inline constexpr Family kRequestsInFlight{
+    "latentd_requests_in_flight",
+    "Requests that have been accepted and have not ended, by how far they have come.",
+    Type::kGauge,
+    {kPhase, kPriority}};
 inline constexpr Family kQueueDepth{
     "latentd_queue_depth", "Pictures that wait or run, by bucket.", Type::kGauge, {kBucket}};
 inline constexpr Family kQueueCapacity{
@@ -289,9 +302,11 @@ inline constexpr const Family* kFamilies[] = {&kGraphCompilations,
                                               &kRequests,
                                               &kRequestSeconds,
                                               &kQueueSeconds,
+                                              &kRequestsReceived,
                                               &kRequestsRejected,
                                               &kRequestsCancelled,
                                               &kDeadlineMisses,
+                                              &kRequestsFinished,
                                               &kFirstStepSeconds,
                                               &kPredictionRatio,
                                               &kRequestsInFlight,

@@ -116,6 +116,7 @@ Histogram& Registry::GetHistogram(const Family& family, const LabelValues& label
 }
 
 std::vector<prometheus::MetricFamily> Registry::Collect() const {
+  absl::MutexLock no_change(&changes_);
   absl::MutexLock lock(&mutex_);
   std::vector<prometheus::MetricFamily> all;
   for (const Family* family : kFamilies) {

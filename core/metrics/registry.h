@@ -52,9 +52,24 @@ class Registry {
   Gauge& GetGauge(const Family& family, const LabelValues& labels = {});
   Histogram& GetHistogram(const Family& family, const LabelValues& labels = {});
 
+  // While one is alive nothing is collected: a scrape sees all that its thread changes meanwhile,
+  // or nothing of it. One at a time a thread, which asks for no series meanwhile.
+  class ABSL_SCOPED_LOCKABLE Change {
+   public:
+    explicit Change(const Registry& registry) ABSL_SHARED_LOCK_FUNCTION(registry.changes_)
+        : changes_(registry.changes_) {
+      changes_.ReaderLock();
+    }
+    ~Change() ABSL_UNLOCK_FUNCTION() { changes_.ReaderUnlock(); }
+    Change(const Change&) = delete;
+
+   private:
+    absl::Mutex& changes_;
+  };
+
   // What a scrape sees: every family that has a series, in the order of kFamilies, its series in
   // the order of their labels.
-  std::vector<prometheus::MetricFamily> Collect() const ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<prometheus::MetricFamily> Collect() const ABSL_LOCKS_EXCLUDED(changes_, mutex_);
 
  private:
   using Series = std::variant<Counter, Gauge, Histogram>;
@@ -66,6 +81,7 @@ class Registry {
   bool IsValue(const Label& label, absl::string_view value) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  mutable absl::Mutex changes_;  // held by who changes several series; taken before the other
   mutable absl::Mutex mutex_;
   std::set<std::string, std::less<>> buckets_ ABSL_GUARDED_BY(mutex_);
   std::map<const Family*, std::map<LabelValues, Series>> series_ ABSL_GUARDED_BY(mutex_);

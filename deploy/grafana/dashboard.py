@@ -183,6 +183,8 @@ ROWS = [
               ("{{instance}}", f"instance:latentd_queue:saturation{{{SELECTED}}}"), unit="percentunit", limit=0.8),
         graph("Time in the queue", "Until the first unit of work, in the buckets chosen.",
               *percentiles("latentd_request_queue_duration_seconds"), unit="s"),
+        graph("Requests that wait", "By priority, all replicas together: nothing of them has run.",
+              ("{{priority}}", f'sum by (priority) (latentd_requests_in_flight{{{SELECTED}, phase="queued"}})'), stack=True),
         graph("What the time goes to", "Seconds of work a second, by stage: at 1 for each replica, it is busy all the time.",
               ("{{stage}}", rate("latentd_stage_duration_seconds_sum", "stage")), unit="s", stack=True),
         graph("Rows an evaluation", "Of pictures, on average: more is more pictures that share their steps.",

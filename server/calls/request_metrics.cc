@@ -16,7 +16,13 @@ const char* LabelOf(const absl::Status& status) {
 }  // namespace
 
 void CountRefused(metrics::Registry& registry, const absl::Status& status) {
-  registry.GetCounter(metrics::kRequestsRejected, {LabelOf(status)}).Increment();
+  metrics::Counter& received = registry.GetCounter(metrics::kRequestsReceived);
+  metrics::Counter& rejected = registry.GetCounter(metrics::kRequestsRejected, {LabelOf(status)});
+  {
+    const metrics::Registry::Change change(registry);
+    received.Increment();
+    rejected.Increment();
+  }
   if (absl::IsResourceExhausted(status)) {
     registry.GetCounter(metrics::kOutOfMemory, {"admission"}).Increment();
   }

@@ -34,7 +34,7 @@ class ColdMemoryTestCase(unittest.TestCase):
 
 class RefusedSizesTest(ColdMemoryTestCase):
     def test_refused_sizes_leave_nothing_and_are_counted(self):
-        """Guard: CheckFits in core/engine/admission.cc and DropUnused in cold_requests.cc; RejectedLater in engine_metrics.cc."""
+        """Guard: CheckFits in core/engine/admission.cc and DropUnused in cold_requests.cc; Reject in picture_loop.cc."""
         server, api = self.start("--memory=128MiB")
         # From the largest down, so that each is planned before it is refused.
         sizes = [(side, side - less) for side in range(1024, 560, -8) for less in (0, 8, 16)]

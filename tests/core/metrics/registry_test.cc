@@ -175,7 +175,7 @@ TEST(RegistryTest, NothingIsLostBetweenThreads) {
     threads.emplace_back([&] {
       for (int round = 0; round < kRounds; ++round) {
         registry.GetCounter(kSteps, {"base"}).Increment();
-        registry.GetGauge(kRequestsInFlight).Increment(round % 2 == 0 ? 1 : -1);
+        registry.GetGauge(kGraphCompilesInProgress).Increment(round % 2 == 0 ? 1 : -1);
         registry.GetHistogram(kStepSeconds, {"base", "256x256"}).Observe(0.5);
         registry.GetGauge(kModelInfo, {absl::StrCat(round % 5), "", ""}).Set(1);
       }
@@ -196,7 +196,7 @@ TEST(RegistryTest, NothingIsLostBetweenThreads) {
   for (std::thread& thread : threads) thread.join();
   scraper.join();
   EXPECT_EQ(registry.GetCounter(kSteps, {"base"}).Value(), kThreads * kRounds);
-  EXPECT_EQ(registry.GetGauge(kRequestsInFlight).Value(), 0);
+  EXPECT_EQ(registry.GetGauge(kGraphCompilesInProgress).Value(), 0);
   EXPECT_EQ(
       registry.GetHistogram(kStepSeconds, {"base", "256x256"}).Collect().histogram.sample_count,
       kThreads * kRounds);
