@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -173,6 +174,26 @@ TEST_F(AdmissionControlTest, ARetryDelayHolds) {
   EXPECT_EQ(GetReason(Ask({.steps = 5, .deadline = absl::Seconds(12), .content = 8}).status()),
             "PREDICTED_OVERRUN");
   EXPECT_OK(Ask(asked));
+}
+
+TEST_F(AdmissionControlTest, WhoComesBackIsNotHeldUpByOthersThatWereToldTo) {
+  Learn();
+  for (int i = 0; i < 8; ++i) Admit({.steps = 5});
+  const Options first{.content = 7}, second{.content = 8};
+  const absl::Duration delay = std::max(GetRetryDelay(Ask(first).status()).value(),
+                                        GetRetryDelay(Ask(second).status()).value());
+  clock_.Advance(delay);
+  queue_.Remove(1);
+  EXPECT_EQ(GetReason(Ask({.content = 9}).status()), "QUEUE_FULL");  // it is first's or second's
+  EXPECT_OK(Ask(first));
+}
+
+// Nothing would be gained by keeping others out for it.
+TEST_F(AdmissionControlTest, WhoIsLateAnywayKeepsNobodyOut) {
+  Learn();
+  Admit({.steps = 10, .deadline = absl::Seconds(12)});
+  clock_.Advance(absl::Seconds(5));
+  EXPECT_OK(Ask({.steps = 5}));
 }
 
 TEST_F(AdmissionControlTest, SaysWhenAPlaceIsFree) {

@@ -12,6 +12,7 @@
 #include "core/base/error_details.h"
 #include "core/engine/engine.h"
 #include "tests/core/engine/demo_engine.h"
+#include "tests/core/engine/loop_rig.h"
 #include "tests/support/recording_sink.h"
 #include "tests/support/status_matchers.h"
 
@@ -192,6 +193,21 @@ TEST_F(LocalEngineTest, CountsWhatRequestsDid) {
   EXPECT_EQ(value(metrics::kQueueDepth), 0);
   EXPECT_EQ(value(metrics::kRequestsInFlight), 0);
   EXPECT_EQ(value(metrics::kQueueCapacity), 4);
+}
+
+TEST_F(LocalEngineTest, ShowsTheLaneThatPicturesAreIn) {
+  double lanes = 0, bytes = 0;
+  const auto sink = std::make_shared<WatchedSink>([&](const Event& event) {
+    const auto* progress = std::get_if<Progress>(&event);
+    if (progress == nullptr || progress->stage != Stage::kBase || progress->step != 2) return;
+    engine_->RefreshMetrics();
+    lanes = MetricOf(*engine_, metrics::kLanes);
+    bytes = MetricOf(*engine_, metrics::kLaneBytes);
+  });
+  ASSERT_OK(engine_->Submit(SmallSpec(/*steps=*/10), sink));
+  sink->WaitForEnd();
+  EXPECT_EQ(lanes, 1);
+  EXPECT_GT(bytes, 0);
 }
 
 TEST_F(LocalEngineTest, ShowsArtifactsAmongTheMemoryThatIsHeld) {

@@ -55,6 +55,14 @@ TEST_F(RequestMetricsTest, APictureIsCountedInItsBucketWithItsTime) {
   EXPECT_EQ(Seconds("Generate", "64x32").sample_sum, 1.5);
 }
 
+// For a fair share of the device.
+TEST_F(RequestMetricsTest, TheEngineIsToldWhoTheCallIsFrom) {
+  std::thread client([&] { EXPECT_TRUE(Generate().ok()); });
+  EXPECT_EQ(engine_.WaitForSpec().caller, "ipv4:127.0.0.1");
+  SendPicture("picture");
+  client.join();
+}
+
 TEST_F(RequestMetricsTest, ACancelledRequestIsCountedAsItsClientSeesIt) {
   grpc::ClientContext context;
   const auto reader = stub_->GenerateStream(&context, Request());
