@@ -19,6 +19,12 @@ absl::Status CheckAlignment(const device::ConstBuffer& buffer) {
       "memory for a port that does not begin at a multiple of 16 bytes");
 }
 
+// Some of the kernels may be on the stream: the run must not be taken for one that has not begun.
+absl::Status OnceOnly(const absl::Status& launched) {
+  if (!absl::IsResourceExhausted(launched)) return launched;
+  return absl::InternalError(launched.message());
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CudaExecutable::Launcher>> CudaExecutable::Launcher::Create() {
@@ -126,7 +132,7 @@ absl::Status CudaSession::Enqueue(device::Stream& stream) {
     ASSIGN_OR_RETURN(graph_, executable_.launcher_.Capture(kernels));
   }
   RETURN_IF_ERROR(executable_.lease_->arena().Turn(on, [&] {
-    if (graph_ == nullptr) return executable_.launcher_.Enqueue(on, kernels);
+    if (graph_ == nullptr) return OnceOnly(executable_.launcher_.Enqueue(on, kernels));
     return ToStatus(cudaGraphLaunch(graph_, on), "launching a graph");
   }));
   ran_ = true;
