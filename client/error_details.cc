@@ -26,6 +26,13 @@ std::string ErrorReason(const grpc::Status& status) {
   return info && info->domain() == "latentd" ? info->reason() : "";
 }
 
+std::string ErrorFact(const grpc::Status& status, const std::string& name) {
+  const auto info = FindDetail<google::rpc::ErrorInfo>(status);
+  if (!info || info->domain() != "latentd") return "";
+  const auto fact = info->metadata().find(name);
+  return fact == info->metadata().end() ? "" : fact->second;
+}
+
 std::optional<absl::Duration> RetryDelay(const grpc::Status& status) {
   const auto retry = FindDetail<google::rpc::RetryInfo>(status);
   if (!retry) return std::nullopt;

@@ -15,6 +15,9 @@ namespace latentd::client {
 // ErrorInfo's reason where the status is latentd's; else empty.
 std::string ErrorReason(const grpc::Status& status);
 
+// ErrorInfo's metadata of that name where the status is latentd's; else empty.
+std::string ErrorFact(const grpc::Status& status, const std::string& name);
+
 // When to try again, as the server sees it.
 std::optional<absl::Duration> RetryDelay(const grpc::Status& status);
 

@@ -43,6 +43,9 @@ std::string ErrorText(const grpc::Status& status, const std::string& server,
     if (!status.error_message().empty()) out << "\n(" << status.error_message() << ")";
   } else {
     out << WithOptionNames(status.error_message());
+    // Of a size that is no bucket the message names the buckets.
+    const std::string buckets = ErrorFact(status, "buckets");
+    if (!buckets.empty()) out << "\nready are " << buckets;
   }
   if (const auto delay = RetryDelay(status)) {
     out << "\ntry again in " << absl::ToDoubleSeconds(*delay) << " s";

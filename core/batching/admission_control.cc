@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "core/base/error_details.h"
+#include "core/base/error_facts.h"
 #include "core/base/status_macros.h"
 
 namespace latentd::batching {
@@ -42,16 +43,29 @@ absl::Duration LastEnd(const std::vector<Outlook>& outlooks) {
   return end;
 }
 
+int PositionOf(const Entry& entry, const Timetable& timetable) {
+  return static_cast<int>(absl::c_find(timetable.order, &entry) - timetable.order.begin());
+}
+
 std::string Seconds(absl::Duration time) {
   return absl::StrFormat("%.1f s", absl::ToDoubleSeconds(time));
 }
 
-absl::Status PredictedOverrun(std::string message) {
-  return WithReason(absl::DeadlineExceededError(message), "PREDICTED_OVERRUN");
+absl::Status PredictedOverrun(std::string message, absl::Duration predicted,
+                              absl::Duration deadline, int position) {
+  return WithFacts(
+      WithReason(absl::DeadlineExceededError(message), "PREDICTED_OVERRUN"),
+      {{"predicted_seconds", absl::StrFormat("%.1f", absl::ToDoubleSeconds(predicted))},
+       {"deadline_seconds", absl::StrFormat("%.1f", absl::ToDoubleSeconds(deadline))},
+       {"position", absl::StrCat(position)}});
 }
 
-absl::Status QueueFull(std::string message) {
-  return WithReason(absl::ResourceExhaustedError(message), "QUEUE_FULL");
+// `bound` says what of the queue is full, `queued` and `limit` how full.
+absl::Status QueueFull(std::string message, absl::string_view bound, size_t queued, size_t limit) {
+  return WithFacts(WithReason(absl::ResourceExhaustedError(message), "QUEUE_FULL"),
+                   {{"bound", std::string(bound)},
+                    {"queued", absl::StrCat(queued)},
+                    {"limit", absl::StrCat(limit)}});
 }
 
 }  // namespace
@@ -82,9 +96,7 @@ absl::StatusOr<Prospect> AdmissionControl::Check(const Entries& admitted, const 
   RETURN_IF_ERROR(CheckPlaces(question));
   question.after = Foresee(Together(admitted, asking), callers, costs);
   RETURN_IF_ERROR(CheckDeadlines(question));
-  const size_t position =
-      absl::c_find(question.after.order, asking.front()) - question.after.order.begin();
-  return Prospect{.position = static_cast<int>(position),
+  return Prospect{.position = PositionOf(question.first(), question.after),
                   .outlook = question.after.OfRequest(question.first().request)};
 }
 
@@ -124,7 +136,9 @@ absl::Status AdmissionControl::CheckCallersPlaces(const Question& question) {
       TimeUntilPlacesAreFree(question, own, wanted + expected(absl::InfiniteFuture()) - share, 0),
       QueueFull(absl::StrCat("this caller's part of the queue is full: ", own.size(), " of ", share,
                              " pictures are waiting or running, and this request asks for ", count,
-                             " more")));
+                             " more"),
+                share < limits_.pictures ? "caller" : "pictures", own.size(),
+                static_cast<size_t>(share)));
 }
 
 absl::Status AdmissionControl::CheckAllPlaces(const Question& question) {
@@ -138,14 +152,17 @@ absl::Status AdmissionControl::CheckAllPlaces(const Question& question) {
   const double due = question.comes_back ? 0 : expected(question.now);
   if (taken + count + due <= limits_.pictures && bytes <= limits_.bytes) return absl::OkStatus();
   const size_t bytes_over = bytes - std::min(bytes, limits_.bytes);
+  const std::string message =
+      absl::StrCat("the queue is full: ", taken, " of ", limits_.pictures,
+                   " pictures are waiting or running, and this request asks for ", count, " more");
   return TellToComeBack(
       question,
       TimeUntilPlacesAreFree(question, question.admitted,
                              taken + count + expected(absl::InfiniteFuture()) - limits_.pictures,
                              bytes_over),
-      QueueFull(absl::StrCat("the queue is full: ", taken, " of ", limits_.pictures,
-                             " pictures are waiting or running, and this request asks for ", count,
-                             " more")));
+      bytes_over > 0 ? QueueFull(message, "bytes", bytes - question.first().bytes, limits_.bytes)
+                     : QueueFull(message, "pictures", question.admitted.size(),
+                                 static_cast<size_t>(limits_.pictures)));
 }
 
 absl::Duration AdmissionControl::TimeUntilPlacesAreFree(const Question& question,
@@ -179,20 +196,25 @@ absl::Status AdmissionControl::CheckDeadlines(const Question& question) {
   if (question.first().deadline == absl::InfiniteFuture()) {
     return TellToComeBack(
         question, overrun,
-        QueueFull("the queue is full: others would miss their deadlines if this request came too"));
+        QueueFull("the queue is full: others would miss their deadlines if this request came too",
+                  "deadlines", question.admitted.size(), static_cast<size_t>(limits_.pictures)));
   }
+  const int position = PositionOf(question.first(), question.after);
   const Timetable alone = Foresee(question.asking, question.callers, question.costs);
   const absl::Duration needed = alone.OfRequest(question.first().request).ends * kMargin;
   if (needed > question.slack()) {
     return PredictedOverrun(absl::StrCat("the request takes up to ", Seconds(needed),
                                          " with nothing else to do, and its deadline is in ",
-                                         Seconds(question.slack())));
+                                         Seconds(question.slack())),
+                            needed, question.slack(), position);
   }
   return TellToComeBack(
       question, overrun,
       PredictedOverrun(absl::StrCat("with what is in the queue the request, whose deadline is in ",
                                     Seconds(question.slack()), ", would be ", Seconds(overrun),
-                                    " late, or make others late")));
+                                    " late, or make others late"),
+                       question.after.OfRequest(question.first().request).ends * kMargin,
+                       question.slack(), position));
 }
 
 absl::Duration AdmissionControl::Overrun(const Question& question) {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
+#include "core/base/error_facts.h"
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/compiler/instance_cache.h"
@@ -109,9 +110,12 @@ absl::Status InstanceCache::CheckBudget(const GraphLabel& label, size_t executab
   absl::MutexLock lock(&mutex_);
   const size_t held = BytesHeld();
   if (held + executable_bytes <= budget) return absl::OkStatus();
-  return OutOfMemoryError(absl::StrCat(label.ToText(), " needs ", executable_bytes,
-                                       " bytes more of memory for graphs (--graph-memory); ", held,
-                                       " of ", budget, " are held"));
+  return WithMissingBytes(
+      OutOfMemoryError(absl::StrCat(label.ToText(), " needs ", executable_bytes,
+                                    " bytes more of memory for graphs (--graph-memory); ", held,
+                                    " of ", budget, " are held")),
+      static_cast<int64_t>(executable_bytes),
+      static_cast<int64_t>(budget) - static_cast<int64_t>(held));
 }
 
 Eviction InstanceCache::EvictionOfAll(uint64_t unused_since) const {

@@ -6,7 +6,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "core/base/error_details.h"
+#include "core/base/error_facts.h"
+#include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/device/device_fault.h"
@@ -18,6 +21,9 @@ namespace {
 
 using compiler::GraphStore;
 using pipeline::BucketPolicy;
+
+// That an error lists.
+constexpr size_t kMostSizes = 20;
 
 RefusedSizes::Picture RefusedPicture(const pipeline::PictureSpec& picture, bool image) {
   const bool base = picture.model == pipeline::Model::kBase;
@@ -37,10 +43,24 @@ compiler::GraphLabel LabelOf(const pipeline::PictureSpec& picture) {
 }
 
 absl::Status TooLarge(pipeline::Size size, int64_t needed, int64_t budget) {
-  return WithReason(absl::ResourceExhaustedError(
-                        absl::StrCat("a picture of ", SizeText(size), " needs at least ", needed,
-                                     " bytes of memory, and the server may hold ", budget)),
-                    "OUT_OF_MEMORY");
+  return WithMissingBytes(
+      OutOfMemoryError(absl::StrCat("a picture of ", SizeText(size), " needs at least ", needed,
+                                    " bytes of memory, and the server may hold ", budget)),
+      needed, budget);
+}
+
+// What a program can ask for instead.
+absl::Status WithSizes(absl::Status refusal, const pipeline::PictureSpec& resolved,
+                       const BucketGraphs& buckets) {
+  std::vector<std::string> ready;
+  for (const BucketGraphs::BucketState& state : buckets.BucketStates()) {
+    if (state.bucket.ready && ready.size() < kMostSizes) {
+      ready.push_back(SizeText(state.bucket.size));
+    }
+  }
+  return WithFacts(std::move(refusal),
+                   {{"requested_size", SizeText(*resolved.width, *resolved.height)},
+                    {"buckets", absl::StrJoin(ready, ",")}});
 }
 
 void AddTo(backends::MemoryNeeds& together, const backends::MemoryNeeds& more) {
@@ -100,9 +120,11 @@ absl::StatusOr<pipeline::PictureSpec> Admission::Resolve(pipeline::PictureSpec p
                                                    config_.max_priority, ", is ", spec.priority)});
   }
   if (!violations.empty()) return InvalidFields(violations);
-  ASSIGN_OR_RETURN(
-      resolved->executed_size,
-      models_.buckets->Choose({*resolved->width, *resolved->height}, resolved->bucket_policy));
+  const absl::StatusOr<pipeline::Size> bucket =
+      models_.buckets->Choose({*resolved->width, *resolved->height}, resolved->bucket_policy);
+  if (!bucket.ok())
+    return WithSizes(WithReason(bucket.status(), "NO_SUCH_BUCKET"), *resolved, *models_.buckets);
+  resolved->executed_size = *bucket;
   return resolved;
 }
 
@@ -112,10 +134,12 @@ absl::Status Admission::CheckResponseBytes(const GenerateSpec& resolved) {
   const int64_t bytes = *picture.num_images_per_prompt *
                         MaxEncodedBytes({*picture.width, *picture.height}, resolved.output.format);
   if (bytes <= resolved.max_response_bytes) return absl::OkStatus();
-  return WithReason(absl::InvalidArgumentError(absl::StrCat("the answer could have ", bytes,
-                                                            " bytes of pictures, and may have ",
-                                                            resolved.max_response_bytes)),
-                    "RESPONSE_TOO_LARGE");
+  const std::string limit = absl::StrCat(resolved.max_response_bytes);
+  return WithFacts(
+      WithReason(absl::InvalidArgumentError(absl::StrCat(
+                     "the answer could have ", bytes, " bytes of pictures, and may have ", limit)),
+                 "RESPONSE_TOO_LARGE"),
+      {{"bytes", absl::StrCat(bytes)}, {"limit", limit}});
 }
 
 bool Admission::MayCompile(const pipeline::PictureSpec& picture) const {
@@ -127,16 +151,19 @@ absl::Status Admission::ColdBucket(const pipeline::PictureSpec& resolved,
                                    const absl::Status& why) const {
   const std::string not_ready = absl::StrCat(SizeText(*resolved.executed_size), " is not ready");
   if (resolved.bucket_policy != BucketPolicy::kColdOk) {
-    return WithReason(absl::FailedPreconditionError(absl::StrCat(not_ready, ": ", why.message())),
-                      "BUCKET_COLD");
+    return WithSizes(
+        WithReason(absl::FailedPreconditionError(absl::StrCat(not_ready, ": ", why.message())),
+                   "BUCKET_COLD"),
+        resolved, *models_.buckets);
   }
   const absl::string_view flag = config_.forbid_compile_after_ready
                                      ? "--forbid-compile-after-ready"
                                      : "it was started without --allow-cold-requests";
-  return WithReason(
-      absl::FailedPreconditionError(absl::StrCat(
-          not_ready, "; this server does not compile for requests (", flag, "): ", why.message())),
-      "COMPILE_FORBIDDEN");
+  return WithSizes(WithReason(absl::FailedPreconditionError(absl::StrCat(
+                                  not_ready, "; this server does not compile for requests (", flag,
+                                  "): ", why.message())),
+                              "COMPILE_FORBIDDEN"),
+                   resolved, *models_.buckets);
 }
 
 absl::Status Admission::CheckCold(const pipeline::PictureSpec& resolved) const {

@@ -67,7 +67,7 @@ class Admission {
             const MemoryBudget& budget);
 
   // `picture` with every default filled in, and the bucket chosen. INVALID_ARGUMENT with every bad
-  // field, of the rest of `spec` too; what batching::Buckets::Choose says.
+  // field, of the rest of `spec` too; what batching::Buckets::Choose says, reason NO_SUCH_BUCKET.
   absl::StatusOr<pipeline::PictureSpec> Resolve(pipeline::PictureSpec picture,
                                                 const GenerateSpec& spec) const;
 

@@ -5,6 +5,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/error_facts.h"
 #include "core/base/out_of_memory.h"
 #include "core/pipeline/limits.h"
 
@@ -110,11 +111,15 @@ absl::Status MemoryBudget::CheckFits(const compiler::GraphLabel& label,
                       report.definition_bytes + report.waiting_image_bytes;
   const std::string wanted = absl::StrCat(label.ToText(), " ", Text(more, making));
   if (now + more.total() + making > limits_.bytes) {
-    return OutOfMemoryError(absl::StrCat(wanted, "; ", now, " of ", limits_.bytes, " are held"));
+    return WithMissingBytes(
+        OutOfMemoryError(absl::StrCat(wanted, "; ", now, " of ", limits_.bytes, " are held")),
+        more.total() + making, limits_.bytes - now);
   }
   if (more.total() + making + kReserve > available) {
-    return OutOfMemoryError(absl::StrCat(wanted, ", and the machine has ", available,
-                                         " left, of which ", kReserve, " stay free"));
+    return WithMissingBytes(
+        OutOfMemoryError(absl::StrCat(wanted, ", and the machine has ", available,
+                                      " left, of which ", kReserve, " stay free")),
+        more.total() + making, available - kReserve);
   }
   return absl::OkStatus();
 }

@@ -1,11 +1,13 @@
 #include "server/calls/grpc_status.h"
 
+#include <algorithm>
 #include <new>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
+#include "core/base/error_facts.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 
@@ -18,6 +20,9 @@ constexpr size_t kMaxMessageBytes = 800;
 constexpr size_t kMaxViolationsBytes = 2048;
 constexpr size_t kMaxFieldBytes = 128;
 constexpr size_t kMaxDescriptionBytes = 512;
+constexpr size_t kMaxFactsBytes = 1024;
+constexpr size_t kEntryBytes = 16;   // beside an entry's name and value
+constexpr size_t kOtherBytes = 384;  // reason, domain, retry delay, and the names of their types
 
 // At most `limit` bytes, cut between characters: half a character would make the details invalid
 // UTF-8.
@@ -69,10 +74,18 @@ google::rpc::RetryInfo ToRetryInfo(absl::Duration delay) {
   return retry;
 }
 
-google::rpc::ErrorInfo ToErrorInfo(const std::string& reason) {
+// Facts in at most `room` bytes; one that does not fit is left out.
+google::rpc::ErrorInfo ToErrorInfo(const std::string& reason, const std::vector<ErrorFact>& facts,
+                                   size_t room) {
   google::rpc::ErrorInfo info;
   info.set_reason(reason);
   info.set_domain(std::string(kDomain));
+  for (const ErrorFact& fact : facts) {
+    const size_t bytes = fact.name.size() + fact.value.size() + kEntryBytes;
+    if (bytes > room) continue;
+    room -= bytes;
+    (*info.mutable_metadata())[fact.name] = fact.value;
+  }
   return info;
 }
 
@@ -89,7 +102,11 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
   details.set_message(violations.empty() ? Cut(status.message(), kMaxMessageBytes)
                                          : JoinViolations(violations));
   if (!violations.empty()) details.add_details()->PackFrom(ToBadRequest(violations));
-  if (!reason.empty()) details.add_details()->PackFrom(ToErrorInfo(Cut(reason, 63)));
+  if (!reason.empty()) {
+    const size_t used = details.message().size() + details.ByteSizeLong() + kOtherBytes;
+    const size_t room = std::min(kMaxStatusBytes - std::min(used, kMaxStatusBytes), kMaxFactsBytes);
+    details.add_details()->PackFrom(ToErrorInfo(Cut(reason, 63), GetFacts(status), room));
+  }
   if (retry_delay) details.add_details()->PackFrom(ToRetryInfo(*retry_delay));
   const std::string bytes = details.details().empty() ? "" : details.SerializeAsString();
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), details.message(), bytes);

@@ -1,9 +1,11 @@
 // The one place where a status of ours becomes a status of gRPC.
 //
-// The code is the same number. Field violations, reason and retry delay (core/base/error_details.h)
-// become google.rpc details in `grpc-status-details-bin`: BadRequest, ErrorInfo{reason, domain
-// "latentd"} and RetryInfo. Message and details together stay under 4 KiB, since they travel as
-// headers and clients give up at 8; what does not fit is counted in "and N more".
+// The code is the same number. Field violations, reason, facts and retry delay
+// (core/base/error_details.h, error_facts.h) become google.rpc details in
+// `grpc-status-details-bin`: BadRequest, ErrorInfo{reason, domain "latentd", metadata} and
+// RetryInfo. Message and details together stay under 4 KiB, since they travel as headers and
+// clients give up at 8: of bad fields that do not fit the number is told ("and N more"), facts that
+// do not fit are left out.
 #pragma once
 
 #include <grpcpp/support/status.h>

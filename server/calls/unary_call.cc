@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
+#include "core/base/error_facts.h"
 #include "core/base/out_of_memory.h"
 #include "server/calls/grpc_status.h"
 #include "server/calls/serialize.h"
@@ -20,9 +21,11 @@ constexpr int64_t kFramingBytes = 16 << 10;
 absl::Status NameTheOtherCall(const absl::Status& refused) {
   return CatchOutOfMemory([&] {
     if (GetReason(refused) != "RESPONSE_TOO_LARGE") return refused;
-    return WithReason(absl::InvalidArgumentError(absl::StrCat(
-                          refused.message(), ": call GenerateStream, which sends them in parts")),
-                      "RESPONSE_TOO_LARGE");
+    return WithFacts(
+        WithReason(absl::InvalidArgumentError(absl::StrCat(
+                       refused.message(), ": call GenerateStream, which sends them in parts")),
+                   "RESPONSE_TOO_LARGE"),
+        GetFacts(refused));
   });
 }
 

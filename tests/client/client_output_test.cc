@@ -156,6 +156,19 @@ TEST(OptionWordsTest, WhatIsNoFieldStays) {
   EXPECT_EQ(WithOptionNames("my_clip_skip clip_skips"), "my_clip_skip clip_skips");
 }
 
+TEST(ErrorTextTest, SaysWhichSizesAreReady) {
+  google::rpc::ErrorInfo cold = Reason("BUCKET_COLD");
+  (*cold.mutable_metadata())["buckets"] = "64x64,96x64";
+  const auto text = [&](const google::rpc::ErrorInfo& info) {
+    return ErrorText(
+        StatusWith(grpc::StatusCode::FAILED_PRECONDITION, "320x192 is not ready", info), "host:1",
+        &OptionSpelling);
+  };
+  EXPECT_EQ(text(cold), "320x192 is not ready\nready are 64x64,96x64");
+  cold.set_domain("somebody else's");
+  EXPECT_EQ(text(cold), "320x192 is not ready");
+}
+
 TEST(ErrorTextTest, SaysWhenToTryAgain) {
   google::rpc::RetryInfo retry;
   retry.mutable_retry_delay()->set_seconds(2);

@@ -264,6 +264,12 @@ def reason(error):
     return info.get(1, b"").decode(), bool(list(_details(error, "google.rpc.RetryInfo")))
 
 
+def facts(error):
+    """ErrorInfo's metadata."""
+    entries = (dict(_wire(value)) for field, value in _details(error, "google.rpc.ErrorInfo") if field == 3)
+    return {entry[1].decode(): entry.get(2, b"").decode() for entry in entries}
+
+
 def retry_seconds(error):
     """When RetryInfo says to come back; None where there is none."""
     for field, value in _details(error, "google.rpc.RetryInfo"):

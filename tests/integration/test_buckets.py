@@ -7,7 +7,7 @@ import grpc
 
 import png
 from metrics import METRICS, compilations
-from server_process import ALLOW_COLD, COLD_OK, DEADLINE, DEMO_BUCKETS, SNAP, Api, Server, reason, violations
+from server_process import ALLOW_COLD, COLD_OK, DEADLINE, DEMO_BUCKETS, SNAP, Api, Server, facts, reason, violations
 
 
 class BucketsTest(unittest.TestCase):
@@ -31,6 +31,8 @@ class BucketsTest(unittest.TestCase):
         self.assertEqual(error.code(), grpc.StatusCode.INVALID_ARGUMENT)
         self.assertIn("64x64", violations(error)["width"])
         self.assertIn("96x64", violations(error)["width"])
+        self.assertEqual(reason(error)[0], "NO_SUCH_BUCKET")
+        self.assertEqual(facts(error), {"requested_size": "128x64", "buckets": "96x64,64x64"})
 
     def test_snap_draws_in_the_smallest_bucket_that_covers_and_cuts_out_the_middle(self):
         wide = self.api.generate(self.api.request(width=96, height=64, original_size={"width": 80, "height": 64},

@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
+#include "core/base/error_facts.h"
 #include "core/batching/queue.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
@@ -18,8 +20,14 @@ namespace {
 
 using ::latentd::testing::FakeClock;
 using ::latentd::testing::StatusIs;
+using ::testing::_;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+
+auto IsBound(const std::string& bound, int queued, int limit) {
+  return ElementsAre(ErrorFact{"bound", bound}, ErrorFact{"queued", absl::StrCat(queued)},
+                     ErrorFact{"limit", absl::StrCat(limit)});
+}
 
 constexpr Lane kLane{.width = 64, .height = 64};
 
@@ -97,6 +105,8 @@ TEST_F(AdmissionControlTest, RefusesWhatWouldBeLate) {
   const absl::Status late = Ask({.steps = 5, .deadline = absl::Seconds(12)}).status();
   EXPECT_THAT(late, StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("late")));
   EXPECT_EQ(GetReason(late), "PREDICTED_OVERRUN");
+  EXPECT_THAT(GetFacts(late),
+              ElementsAre(_, ErrorFact{"deadline_seconds", "12.0"}, ErrorFact{"position", "1"}));
   EXPECT_GT(GetRetryDelay(late), absl::Seconds(3));
   EXPECT_LT(GetRetryDelay(late), absl::Seconds(10));
 }
@@ -105,6 +115,9 @@ TEST_F(AdmissionControlTest, OfWhatTakesTooLongAloneSaysSoAndNotToComeBack) {
   Learn();
   const absl::Status late = Ask({.steps = 50, .deadline = absl::Seconds(12)}).status();
   EXPECT_THAT(late, StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("nothing else to do")));
+  EXPECT_THAT(GetFacts(late),
+              ElementsAre(ErrorFact{"predicted_seconds", "55.0"},
+                          ErrorFact{"deadline_seconds", "12.0"}, ErrorFact{"position", "0"}));
   EXPECT_EQ(GetRetryDelay(late), std::nullopt);
 }
 
@@ -155,7 +168,9 @@ TEST_F(AdmissionControlTest, RefusesWhatWouldMakeOthersLate) {
   const absl::Status refused = Ask({.steps = 5, .deadline = absl::Seconds(10)}).status();
   EXPECT_EQ(GetReason(refused), "PREDICTED_OVERRUN");  // it would come first
   Admit({.steps = 5, .deadline = absl::Seconds(20)});  // it comes after
-  EXPECT_EQ(GetReason(Ask({.steps = 20, .priority = 3}).status()), "QUEUE_FULL");
+  const absl::Status full = Ask({.steps = 20, .priority = 3}).status();
+  EXPECT_EQ(GetReason(full), "QUEUE_FULL");
+  EXPECT_THAT(GetFacts(full), IsBound("deadlines", 2, 8));
 }
 
 TEST_F(AdmissionControlTest, ARetryDelayHolds) {
@@ -203,7 +218,15 @@ TEST_F(AdmissionControlTest, SaysWhenAPlaceIsFree) {
   const absl::Status full = Ask({}).status();
   EXPECT_EQ(GetReason(full), "QUEUE_FULL");
   EXPECT_THAT(full, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("8 of 8")));
+  EXPECT_THAT(GetFacts(full), IsBound("pictures", 8, 8));
   EXPECT_EQ(GetRetryDelay(full), absl::Seconds(20));  // one lane of one row: the first to begin
+}
+
+TEST_F(AdmissionControlTest, SaysWhetherItIsTheBytes) {
+  EXPECT_OK(Ask({}, 1, 60));
+  const absl::Status full = Ask({}, 1, 50).status();
+  EXPECT_EQ(GetReason(full), "QUEUE_FULL");
+  EXPECT_THAT(GetFacts(full), IsBound("bytes", 60, 100));
 }
 
 TEST_F(AdmissionControlTest, NobodyTakesThePlacesOfOthers) {
@@ -211,6 +234,7 @@ TEST_F(AdmissionControlTest, NobodyTakesThePlacesOfOthers) {
   Admit({.caller = "b"});
   const absl::Status refused = Ask({.caller = "a"}).status();
   EXPECT_THAT(refused, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("4 of 4")));
+  EXPECT_THAT(GetFacts(refused), IsBound("caller", 4, 4));
   Admit({.caller = "b"});
   clock_.Advance(absl::Minutes(2));
   queue_.Remove(5);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/error_details.h"
+#include "core/base/error_facts.h"
 #include "tests/core/engine/demo_engine.h"
 #include "tests/support/status_matchers.h"
 
@@ -56,6 +57,9 @@ TEST_F(BucketPolicyTest, ExactNamesTheBucketsForAnotherSize) {
   EXPECT_THAT(refused, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("96x64, 64x64")));
   ASSERT_EQ(GetFieldViolations(refused).size(), 1u);
   EXPECT_EQ(GetFieldViolations(refused)[0].field, "width");
+  EXPECT_EQ(GetReason(refused), "NO_SUCH_BUCKET");
+  EXPECT_THAT(GetFacts(refused), ElementsAre(ErrorFact{"requested_size", "80x64"},
+                                             ErrorFact{"buckets", "96x64,64x64"}));
   EXPECT_EQ(engine_->Validate(SpecOf({80, 64}, BucketPolicy::kExact)).size(), 1u);
 }
 
@@ -91,7 +95,10 @@ TEST_F(BucketPolicyTest, SnapPrefersABucketThatIsReady) {
   const auto snapped = RunOn(*engine_, SpecOf({64, 64}, BucketPolicy::kSnap));
   ASSERT_EQ(Only<Completed>(snapped).size(), 1u);
   EXPECT_EQ(Only<Completed>(snapped)[0].executed_size, (pipeline::Size{96, 64}));
-  EXPECT_EQ(GetReason(SubmitTo(*engine_, SpecOf({64, 64}, BucketPolicy::kExact))), "BUCKET_COLD");
+  const absl::Status cold = SubmitTo(*engine_, SpecOf({64, 64}, BucketPolicy::kExact));
+  EXPECT_EQ(GetReason(cold), "BUCKET_COLD");
+  EXPECT_THAT(GetFacts(cold),
+              ElementsAre(ErrorFact{"requested_size", "64x64"}, ErrorFact{"buckets", "96x64"}));
   ASSERT_OK(engine_->graphs().Warm({.buckets = {{64, 64}}}, /*dry_run=*/false,
                                    [](const WarmProgress&) { return true; }));
   const auto back = RunOn(*engine_, SpecOf({64, 64}, BucketPolicy::kSnap));

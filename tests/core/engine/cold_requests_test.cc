@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/base/error_details.h"
+#include "core/base/error_facts.h"
 #include "core/image/encode.h"
 #include "tests/core/engine/demo_engine.h"
 #include "tests/support/status_matchers.h"
@@ -23,6 +24,7 @@ namespace {
 using ::latentd::testing::RecordingSink;
 using ::latentd::testing::StatusIs;
 using ::latentd::testing::TemporaryDirectory;
+using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
@@ -131,6 +133,7 @@ TEST_F(ColdRequestsTest, LargerOnesAreRefusedAtOnceOnceOneIsKnownNotToFit) {
     const pipeline::Size larger{512 + 8 * more, 520};
     const absl::Status refused = SubmitTo(*engine_, SpecOf(larger, BucketPolicy::kColdOk));
     EXPECT_EQ(GetReason(refused), "OUT_OF_MEMORY") << refused;
+    EXPECT_THAT(GetFacts(refused), Contains(ErrorFact{"available_bytes", absl::StrCat(kTight)}));
   }
   EXPECT_EQ(declared, 0);
 }
@@ -265,6 +268,7 @@ TEST_F(ColdRequestsTest, RequestsCompileNothingUnlessTheConfigurationLetsThem) {
   EXPECT_THAT(refused, StatusIs(absl::StatusCode::kFailedPrecondition,
                                 HasSubstr("started without --allow-cold-requests")));
   EXPECT_EQ(GetReason(refused), "COMPILE_FORBIDDEN");
+  EXPECT_THAT(GetFacts(refused), Contains(ErrorFact{"requested_size", "80x64"}));
   WaitForPreparing();
   EXPECT_EQ(declared, 0);
   // An operator may, and what is there is drawn.

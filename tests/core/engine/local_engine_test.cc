@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/base/error_details.h"
+#include "core/base/error_facts.h"
 #include "core/engine/engine.h"
 #include "tests/core/engine/demo_engine.h"
 #include "tests/core/engine/loop_rig.h"
@@ -22,6 +23,7 @@ namespace {
 using ::latentd::testing::RecordingSink;
 using ::latentd::testing::StatusIs;
 using ::testing::_;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
@@ -171,6 +173,7 @@ TEST_F(LocalEngineTest, RefusesWhatCouldBeMoreThanTheCallerTakes) {
   const absl::Status refused = SubmitTo(*engine_, spec);
   EXPECT_THAT(refused, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("12288")));
   EXPECT_EQ(GetReason(refused), "RESPONSE_TOO_LARGE");
+  EXPECT_THAT(GetFacts(refused), Contains(ErrorFact{"limit", "12288"}));
   spec.max_response_bytes = 1 << 20;
   EXPECT_EQ(Only<Completed>(Run(spec)).size(), 1u);
 }

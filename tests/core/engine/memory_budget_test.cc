@@ -5,12 +5,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
+#include "core/base/error_facts.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::engine {
 namespace {
 
 using ::latentd::testing::StatusIs;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr int64_t kPlenty = int64_t{1} << 40;
@@ -48,6 +50,8 @@ TEST_F(MemoryBudgetTest, RefusesWhatDoesNotFitAndSaysHowMuchIsMissing) {
   EXPECT_THAT(refused,
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("600 of 1000 are held")));
   EXPECT_EQ(GetReason(refused), "OUT_OF_MEMORY");
+  EXPECT_THAT(GetFacts(refused),
+              ElementsAre(ErrorFact{"needed_bytes", "401"}, ErrorFact{"available_bytes", "400"}));
 }
 
 // Weights are made one at a time: the one that takes most beside its result decides.
@@ -77,9 +81,11 @@ TEST_F(MemoryBudgetTest, CountsArtifactsInMemory) {
 TEST_F(MemoryBudgetTest, RefusesWhatTheMachineDoesNotHaveAnyMore) {
   constexpr int64_t kLeft = MemoryBudget::kReserve + 50;
   EXPECT_OK(Check({.executable_bytes = 30}, kLeft));
-  EXPECT_THAT(Check({.executable_bytes = 31}, kLeft),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr(absl::StrCat("has ", kLeft, " left, of which"))));
+  const absl::Status refused = Check({.executable_bytes = 31}, kLeft);
+  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kResourceExhausted,
+                                HasSubstr(absl::StrCat("has ", kLeft, " left, of which"))));
+  EXPECT_THAT(GetFacts(refused),
+              ElementsAre(ErrorFact{"needed_bytes", "51"}, ErrorFact{"available_bytes", "50"}));
 }
 
 TEST_F(MemoryBudgetTest, PredictsWhatTheConfiguredBucketsHoldTogether) {

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <thread>
 
+#include "core/base/error_facts.h"
 #include "server/calls/unary_call.h"
 #include "tests/server/running_server.h"
 
@@ -116,6 +117,16 @@ TEST_F(GenerateCallTest, WhatDoesNotFitIntoOneMessageIsRefusedBeforeTheQueue) {
   EXPECT_EQ(ReasonOf(status), "RESPONSE_TOO_LARGE");
   EXPECT_THAT(status.error_message(), HasSubstr("GenerateStream"));
   EXPECT_EQ(engine_.job_count(), 0u);
+}
+
+TEST_F(GenerateCallTest, HowMuchTooLargeAnAnswerWouldBeIsTold) {
+  engine_.set_submit_status(
+      WithFacts(WithReason(absl::InvalidArgumentError("too many bytes"), "RESPONSE_TOO_LARGE"),
+                {{"bytes", "5000000"}}));
+  v1::GenerateResponse response;
+  const grpc::Status status = Generate(Request(), response);
+  EXPECT_THAT(status.error_message(), HasSubstr("GenerateStream"));
+  EXPECT_EQ(DetailOf<google::rpc::ErrorInfo>(status).metadata().at("bytes"), "5000000");
 }
 
 TEST_F(GenerateCallTest, BadFieldsOfFormAndOfMeaningComeTogether) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
+#include "core/base/error_facts.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "server/calls/utf8.h"
@@ -14,6 +15,8 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Lt;
+using ::testing::Pair;
+using ::testing::UnorderedElementsAre;
 
 template <typename Detail>
 Detail DetailOf(const grpc::Status& status) {
@@ -65,6 +68,32 @@ TEST(GrpcStatusTest, ReasonAndRetryDelayAreDetails) {
   const auto retry = DetailOf<google::rpc::RetryInfo>(status);
   EXPECT_EQ(retry.retry_delay().seconds(), 2);
   EXPECT_EQ(retry.retry_delay().nanos(), 500'000'000);
+}
+
+TEST(GrpcStatusTest, FactsAreMetadata) {
+  const absl::Status status = WithFacts(WithReason(absl::InternalError("cold"), "BUCKET_COLD"),
+                                        {{"buckets", "64x64,96x64"}});
+  const auto info = DetailOf<google::rpc::ErrorInfo>(
+      ToGrpcStatus(WithFacts(status, {{"requested_size", "8\t8\n"}})));
+  EXPECT_EQ(info.reason(), "BUCKET_COLD");
+  EXPECT_THAT(info.metadata(), UnorderedElementsAre(Pair("buckets", "64x64,96x64"),
+                                                    Pair("requested_size", "8\t8\n")));
+}
+
+TEST(GrpcStatusTest, FactsThatDoNotFitAreLeftOut) {
+  std::vector<ErrorFact> facts = {{"first", "1"}, {"long", std::string(5000, 'x')}};
+  for (int i = 0; i < 500; ++i) facts.push_back({absl::StrCat("fact_", i), "0123456789"});
+  const absl::Status reasoned = WithReason(absl::InternalError(std::string(5000, 'm')), "BROKEN");
+  for (const absl::Status& error :
+       {reasoned, WithReason(InvalidFields(Violations(500, 60)), std::string(5000, 'R'))}) {
+    const grpc::Status status =
+        ToGrpcStatus(WithRetryDelay(WithFacts(error, facts), absl::Hours(1)));
+    EXPECT_THAT(status.error_message().size() + status.error_details().size(), Lt(kMaxStatusBytes));
+    EXPECT_FALSE(DetailOf<google::rpc::ErrorInfo>(status).metadata().contains("long"));
+  }
+  const auto info = DetailOf<google::rpc::ErrorInfo>(ToGrpcStatus(WithFacts(reasoned, facts)));
+  EXPECT_TRUE(info.metadata().contains("first"));
+  EXPECT_TRUE(info.metadata().contains("fact_0"));
 }
 
 TEST(GrpcStatusTest, ManyBadFieldsStayUnderTheLimitAndAreCounted) {
