@@ -4,6 +4,7 @@
 #include <random>
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "client/bucket_choice.h"
 #include "client/channel.h"
 #include "client/error_details.h"
@@ -14,6 +15,7 @@ namespace latentd::client {
 namespace {
 
 constexpr absl::Duration kShortCall = absl::Seconds(10);
+constexpr absl::Duration kCancelCall = absl::Seconds(1);
 constexpr char kBucketHeader[] = "x-latent-bucket";
 
 // `deadline` is on the monotonic clock, gRPC's on the system's.
@@ -33,6 +35,20 @@ double Random() {
 
 // So many digits that people can type them.
 uint64_t RandomSeed() { return std::random_device()(); }
+
+std::string RandomId() {
+  std::random_device random;
+  return absl::StrFormat("%08x%08x%08x", random(), random(), random());
+}
+
+v1::ResumeStreamRequest RestOf(const v1::GenerateRequest& request, int images,
+                               const ImageAssembler& assembler) {
+  v1::ResumeStreamRequest rest;
+  rest.set_request_id(request.request_id());
+  rest.set_received_images(images);
+  rest.set_received_bytes(assembler.held_bytes());
+  return rest;
+}
 
 // What the server says of sizes is not what was known of them.
 bool SaysOtherBuckets(const grpc::Status& status) {
@@ -58,6 +74,7 @@ grpc::Status Client::Generate(const v1::GenerateRequest& request,
                               std::optional<std::chrono::milliseconds> timeout) {
   v1::GenerateRequest seeded = request;
   if (!seeded.has_seed() && seeded.seeds().empty()) seeded.set_seed(RandomSeed());
+  if (seeded.resumable() && seeded.request_id().empty()) seeded.set_request_id(RandomId());
   const absl::Time deadline =
       timeout ? SystemClock().Monotonic() + absl::FromChrono(*timeout) : absl::InfiniteFuture();
   const RetryLoop loop{
@@ -66,21 +83,49 @@ grpc::Status Client::Generate(const v1::GenerateRequest& request,
       .random = &Random,
       .wait = [this](absl::Duration pause) { return cancellation_.WaitFor(pause); },
       .on_retry = callbacks.on_retry};
-  return loop.Run(deadline, [&] { return TryGenerate(seeded, callbacks, deadline); });
+  Reception reception;
+  const grpc::Status status =
+      loop.Run(deadline, [&] { return TryGenerate(seeded, callbacks, deadline, reception); });
+  const bool may_run = reception.has_begun || status.error_code() == grpc::StatusCode::CANCELLED;
+  if (seeded.resumable() && !status.ok() && may_run) CancelOnServer(seeded);
+  return status;
 }
 
 Attempt Client::TryGenerate(const v1::GenerateRequest& request, const GenerateCallbacks& callbacks,
-                            absl::Time deadline) {
+                            absl::Time deadline, Reception& reception) {
+  ++reception.tries;
+  grpc::Status status = CallOnce(request, callbacks, deadline, reception);
+  const std::string reason = ErrorReason(status);
+  // Another server answers, or it was too late: from the beginning. Or a try got there, and not its
+  // answer back.
+  const bool is_gone = reason == "NO_SUCH_STREAM" && reception.images == 0;
+  const bool is_there = reason == "STREAM_EXISTS" && reception.tries > 1;
+  if (is_gone || is_there) {
+    reception.is_resumed = is_there;
+    status = CallOnce(request, callbacks, deadline, reception);
+  }
+  // What the server gives a reason for has ended there too.
+  reception.is_resumed = request.resumable() && reception.has_begun && ErrorReason(status).empty();
+  return {status, reception.images > 0 && !reception.is_resumed};
+}
+
+grpc::Status Client::CallOnce(const v1::GenerateRequest& request,
+                              const GenerateCallbacks& callbacks, absl::Time deadline,
+                              Reception& reception) {
   grpc::ClientContext context;
   SetDeadline(context, deadline);
   const std::optional<std::string> bucket = FindBucket(request, deadline);
   if (bucket) context.AddMetadata(kBucketHeader, *bucket);
   const Cancellation::Scope scope(cancellation_, context);
-  const auto reader = images_->GenerateStream(&context, request);
-  ImageAssembler assembler;
+  if (!reception.is_resumed) reception = {.tries = reception.tries};
+  const auto reader =
+      reception.is_resumed
+          ? images_->ResumeStream(&context, RestOf(request, reception.images, reception.assembler))
+          : images_->GenerateStream(&context, request);
+  ImageAssembler& assembler = reception.assembler;
   v1::GenerateEvent event;
-  bool received = false;
   while (reader->Read(&event)) {
+    reception.has_begun = true;
     if (!event.has_image_chunk()) {
       if (callbacks.on_event) callbacks.on_event(event);
       continue;
@@ -89,15 +134,27 @@ Attempt Client::TryGenerate(const v1::GenerateRequest& request, const GenerateCa
     if (!added.ok()) {
       context.TryCancel();
       reader->Finish();
-      return {added, received};
+      return added;
     }
     if (!assembler.complete()) continue;
-    received = true;
+    ++reception.images;
     if (callbacks.on_image) callbacks.on_image(assembler.Take());
   }
   const grpc::Status status = reader->Finish();
   if (SaysOtherBuckets(status)) ForgetBuckets();
-  return {status, received};
+  return status;
+}
+
+void Client::CancelOnServer(const v1::GenerateRequest& request) {
+  const absl::Time deadline = SystemClock().Monotonic() + kCancelCall;
+  grpc::ClientContext context;
+  SetDeadline(context, deadline);
+  const std::optional<std::string> bucket = FindBucket(request, deadline);
+  if (bucket) context.AddMetadata(kBucketHeader, *bucket);
+  v1::CancelGenerationRequest cancel;
+  cancel.set_request_id(request.request_id());
+  v1::CancelGenerationResponse response;
+  images_->CancelGeneration(&context, cancel, &response);
 }
 
 std::optional<std::string> Client::FindBucket(const v1::GenerateRequest& request,

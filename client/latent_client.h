@@ -22,6 +22,7 @@
 #include "absl/time/time.h"
 #include "client/cancellation.h"
 #include "client/channel.h"
+#include "client/image_assembler.h"
 #include "client/retry.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "latent/v1/image_generation.grpc.pb.h"
@@ -50,6 +51,9 @@ class Client {
   // x-latent-bucket: 256x256), and tries again what is safe to try again (client/retry.h); where
   // the request has no seed it gets one, so that every try draws the same. Waiting and the work on
   // the server stop when `timeout` passes or Cancel is called.
+  //
+  // A stream of a request with `resumable` (which gets a request_id where it has none) is taken up
+  // again where it broke, for as many times as there are tries.
   grpc::Status Generate(const v1::GenerateRequest& request, const GenerateCallbacks& callbacks,
                         std::optional<std::chrono::milliseconds> timeout = std::nullopt);
 
@@ -63,8 +67,21 @@ class Client {
   void Cancel() { cancellation_.Cancel(); }
 
  private:
+  // What has come of one request, over all tries.
+  struct Reception {
+    int tries = 0;
+    bool has_begun = false;   // the server has said something of it
+    bool is_resumed = false;  // the next call is one of ResumeStream
+    int images = 0;           // received whole
+    ImageAssembler assembler;
+  };
+
   Attempt TryGenerate(const v1::GenerateRequest& request, const GenerateCallbacks& callbacks,
-                      absl::Time deadline);
+                      absl::Time deadline, Reception& reception);
+  grpc::Status CallOnce(const v1::GenerateRequest& request, const GenerateCallbacks& callbacks,
+                        absl::Time deadline, Reception& reception);
+  // Of a resumable request, whose work would go on for a minute. Does what can be done in a second.
+  void CancelOnServer(const v1::GenerateRequest& request);
   // Nothing where the server does not answer now. Asks it where the request alone does not say it.
   std::optional<std::string> FindBucket(const v1::GenerateRequest& request, absl::Time deadline)
       ABSL_LOCKS_EXCLUDED(mutex_);

@@ -200,7 +200,10 @@ OptionGroup FineTuning(v1::GenerateRequest& r) {
        Row(r, "priority", "N",
            "how urgent it is: each more counts as double (default 0; `latent\n"
            "capabilities` says how much is allowed)"),
-       Row(r, "request-id", "ID", "to find the request in the server's log")}};
+       Row(r, "request-id", "ID", "to find the request in the server's log"),
+       Row(r, "resumable", "",
+           "when the connection breaks the server goes on, and latent takes the\n"
+           "rest; a latent that is killed leaves it at work for a minute")}};
 }
 
 }  // namespace

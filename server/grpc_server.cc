@@ -43,11 +43,12 @@ GrpcServer::GrpcServer(const Options& options, engine::Engine& engine, const Clo
       clock_(clock),
       admin_place_(PlaceOf(options)),
       stall_limit_(options.stall_limit),
+      kept_(engine, clock),
       public_health_(health_, admin_place_ != AdminPlace::kNowhere),
       admin_health_(health_, /*has_admin=*/true),
       probe_health_(health_, /*has_admin=*/false),
-      image_generation_({engine, clock, calls_}, options.version),
-      graph_cache_({engine, clock, admin_calls_}, options.imports),
+      image_generation_({engine, clock, calls_, kept_}, options.version),
+      graph_cache_({engine, clock, admin_calls_, kept_}, options.imports),
       admin_(engine, options.version, options.request_stop) {}
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Options& options,
@@ -140,11 +141,15 @@ void GrpcServer::UpdateHealthWatches() {
 void GrpcServer::CancelStalled() {
   calls_.CancelStalled(clock_.Monotonic(), stall_limit_);
   admin_calls_.CancelStalled(clock_.Monotonic(), stall_limit_);
+  kept_.DropOld();
 }
 
 void GrpcServer::CheckLoop() {
   const engine::LoopStatus status = engine_.CheckLoop();
-  if (status.waits_for_readers) calls_.CancelUnread(clock_.Monotonic(), stall_limit_);
+  if (status.waits_for_readers) {
+    calls_.CancelUnread(clock_.Monotonic(), stall_limit_);
+    kept_.MakeRoom(stall_limit_);
+  }
   if (!health_.Follow(status)) return;
   if (status.overdue.has_value()) {
     LogHang(*status.overdue);

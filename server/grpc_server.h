@@ -22,6 +22,7 @@
 #include "server/admin/health_service.h"
 #include "server/calls/active_calls.h"
 #include "server/calls/image_generation_service.h"
+#include "server/calls/kept_streams.h"
 #include "server/process/health.h"
 #include "server/process/status_follower.h"
 #include "server/server_port.h"
@@ -65,7 +66,8 @@ class GrpcServer {
   // For who says it otherwise than by gRPC; lives as long as this.
   const process::Health& health() const { return health_; }
 
-  // Cancels calls whose client has stopped reading; call it every second or so.
+  // Cancels calls whose client has stopped reading, and resumable requests that nobody has come
+  // back to; call it every second or so.
   void CancelStalled();
 
   // Says by `liveness` and in the log whether the engine's loop hangs. Where it waits for the
@@ -82,7 +84,7 @@ class GrpcServer {
   void Drain(absl::Duration timeout);
 
   // Of pictures that wait for their clients.
-  int64_t held_bytes() const { return calls_.held_bytes(); }
+  int64_t held_bytes() const { return calls_.held_bytes() + kept_.held_bytes(); }
 
  private:
   enum class AdminPlace { kNowhere, kShared, kOwnPort };
@@ -103,6 +105,7 @@ class GrpcServer {
   const absl::Duration stall_limit_;
   calls::ActiveCalls calls_;
   calls::ActiveCalls admin_calls_;
+  calls::KeptStreams kept_;
   process::Health health_;
   // One for each port: gRPC wants a service for each of its servers.
   admin::HealthService public_health_;

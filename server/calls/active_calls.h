@@ -21,12 +21,14 @@ namespace latentd::server::calls {
 inline constexpr absl::Duration kStallLimit = absl::Seconds(60);
 
 class ActiveCalls;
+class KeptStreams;
 
 // What calls need; all of it outlives them.
 struct CallEnvironment {
   engine::Engine& engine;
   const Clock& clock;
   ActiveCalls& calls;
+  KeptStreams& kept;
 };
 
 // One call, as seen from outside of it. It owns itself from Enter, which whoever makes it calls,

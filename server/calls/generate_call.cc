@@ -15,6 +15,7 @@
 #include "core/base/text.h"
 #include "core/engine/serving.h"
 #include "server/calls/caller.h"
+#include "server/calls/kept_streams.h"
 #include "server/calls/request_conversion.h"
 #include "server/calls/request_form.h"
 #include "server/calls/request_metrics.h"
@@ -107,28 +108,79 @@ absl::Status GenerateCall::TrySubmit(const grpc::ByteBuffer& bytes) {
     CountRefused(environment_.engine.metrics(), spec.status());
     return std::move(spec).status();
   }
-  const std::shared_ptr<engine::EventSink> sink(shared_from_this(), this);
-  ASSIGN_OR_RETURN(const uint64_t handle, environment_.engine.Submit(*std::move(spec), sink));
+  ASSIGN_OR_RETURN(const uint64_t handle, SubmitSpec(*std::move(spec)));
   bool unwanted = false;
   {
     absl::MutexLock lock(&mutex_);
     handle_ = handle;
     unwanted = client_gone_ || failed_;
   }
-  if (unwanted) environment_.engine.Cancel(handle);
+  if (unwanted) LeaveWork();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> GenerateCall::SubmitSpec(engine::GenerateSpec spec) {
+  const std::shared_ptr<KeptStream> kept = this->kept();
+  if (kept == nullptr) {
+    const std::shared_ptr<engine::EventSink> sink(shared_from_this(), this);
+    return environment_.engine.Submit(std::move(spec), sink);
+  }
+  absl::Cleanup remove = [&] { environment_.kept.Remove(*kept); };
+  kept->Attach(this, MakeReader());
+  ASSIGN_OR_RETURN(const uint64_t handle, environment_.engine.Submit(std::move(spec), kept));
+  std::move(remove).Cancel();
+  kept->SetHandle(handle);
+  return handle;
+}
+
+std::shared_ptr<const KeptStream::Reader> GenerateCall::MakeReader() {
+  return std::make_shared<const KeptStream::Reader>(
+      [call = std::shared_ptr<GenerateCall>(shared_from_this(), this)](SharedEvent event) {
+        call->OnShared(std::move(event));
+      });
+}
+
+std::shared_ptr<KeptStream> GenerateCall::kept() const {
+  absl::MutexLock lock(&mutex_);
+  return kept_;
+}
+
+absl::Status GenerateCall::Resume(const grpc::ByteBuffer& bytes) {
+  return CatchOutOfMemory([&] { return TryResume(bytes); });
+}
+
+absl::Status GenerateCall::TryResume(const grpc::ByteBuffer& bytes) {
+  const auto request = ReadRequest<latent::v1::ResumeStreamRequest>(bytes);
+  NoteId(request.ok() ? request->request_id() : "");
+  RETURN_IF_ERROR(request.status());
+  RETURN_IF_ERROR(CheckForm(*request));
+  ASSIGN_OR_RETURN(const std::shared_ptr<KeptStream> kept,
+                   environment_.kept.Find(caller_, request->request_id()));
+  const Outbox::Position position = {request->received_images(),
+                                     static_cast<size_t>(request->received_bytes())};
+  {
+    absl::MutexLock lock(&mutex_);
+    outbox_.emplace(record_.id, kept->output, position);
+    kept_ = kept;
+  }
+  kept->Attach(this, MakeReader());
   return absl::OkStatus();
 }
 
 absl::StatusOr<engine::GenerateSpec> GenerateCall::Read(const grpc::ByteBuffer& bytes) {
   latent::v1::GenerateRequest request;
   const absl::Status parsed = ParseRequest(bytes, request);
-  NoteId(request);
+  NoteId(request.request_id());
   RETURN_IF_ERROR(engine::CheckServing(environment_.engine.status()));
   RETURN_IF_ERROR(parsed);
   const int64_t echo_bytes = EchoBytes(request);
+  const bool resumable = request.resumable();
   ConvertedRequest converted = ToSpec(std::move(request));
   // gRPC keeps the buffer until the call ends and has no other way to let go of it.
   const_cast<grpc::ByteBuffer&>(bytes).Clear();
+  if (resumable && !CanBeResumed()) {
+    converted.violations.push_back({"resumable", "is for GenerateStream only"});
+  }
   if (!converted.violations.empty()) {
     AddViolations(environment_.engine.Validate(converted.spec), converted.violations);
     return InvalidFields(converted.violations);
@@ -136,11 +188,22 @@ absl::StatusOr<engine::GenerateSpec> GenerateCall::Read(const grpc::ByteBuffer& 
   converted.spec.max_response_bytes = MaxPictureBytes(echo_bytes);
   converted.spec.caller = caller_;
   converted.spec.deadline = MonotonicDeadline();
-  absl::MutexLock lock(&mutex_);
-  converted.spec.request_id = record_.id;
-  record_.size = RequestedSize(converted.spec.picture);
-  outbox_.emplace(converted.spec.request_id, converted.spec.output);
+  {
+    absl::MutexLock lock(&mutex_);
+    converted.spec.request_id = record_.id;
+    record_.size = RequestedSize(converted.spec.picture);
+    outbox_.emplace(converted.spec.request_id, converted.spec.output);
+  }
+  if (resumable) RETURN_IF_ERROR(OpenKept(converted.spec));
   return std::move(converted.spec);
+}
+
+absl::Status GenerateCall::OpenKept(const engine::GenerateSpec& spec) {
+  ASSIGN_OR_RETURN(std::shared_ptr<KeptStream> kept,
+                   environment_.kept.Open(caller_, spec.request_id, spec.output));
+  absl::MutexLock lock(&mutex_);
+  kept_ = std::move(kept);
+  return absl::OkStatus();
 }
 
 absl::Time GenerateCall::MonotonicDeadline() const {
@@ -151,16 +214,26 @@ absl::Time GenerateCall::MonotonicDeadline() const {
 }
 
 // The client's own, where it can be one: a request that is refused leaves a log line too.
-void GenerateCall::NoteId(const latent::v1::GenerateRequest& request) {
+void GenerateCall::NoteId(const std::string& request_id) {
   absl::MutexLock lock(&mutex_);
-  const bool own = !request.request_id().empty() && IsRequestId(request.request_id());
-  record_.id = own ? request.request_id() : MakeRequestId();
+  const bool own = !request_id.empty() && IsRequestId(request_id);
+  record_.id = own ? request_id : MakeRequestId();
 }
 
 void GenerateCall::OnEvent(engine::Event event) {
+  SharedEvent shared;
+  CatchOutOfMemory([&] {
+    shared = std::make_shared<const engine::Event>(std::move(event));
+    return absl::OkStatus();
+  }).IgnoreError();  // null says it
+  OnShared(std::move(shared));
+}
+
+void GenerateCall::OnShared(SharedEvent event) {
   const absl::Status added = CatchOutOfMemory([&] {
+    if (event == nullptr) return OutOfMemoryError("out of memory");
     absl::MutexLock lock(&mutex_);
-    Note(event);
+    Note(*event);
     outbox_->Add(std::move(event), environment_.clock.Monotonic());
     return absl::OkStatus();
   });
@@ -177,16 +250,14 @@ void GenerateCall::AdvanceOrFail() {
 }
 
 void GenerateCall::Fail(const absl::Status& status) {
-  std::optional<uint64_t> handle;
   {
     absl::MutexLock lock(&mutex_);
     failed_ = true;
     if (outbox_) outbox_->Fail(status);
-    handle = handle_;
   }
   const absl::Status ended = CatchOutOfMemory([&] {
     Advance();
-    if (handle) environment_.engine.Cancel(*handle);
+    LeaveWork();
     return absl::OkStatus();
   });
   if (!ended.ok()) Cancel();
@@ -206,22 +277,44 @@ void GenerateCall::Note(const engine::Event& event) {
 }
 
 void GenerateCall::ClientGone() {
-  std::optional<uint64_t> handle;
   {
     absl::MutexLock lock(&mutex_);
     client_gone_ = true;
     deadline_passed_ = deadline_ <= std::chrono::system_clock::now() +
                                         absl::ToChronoMilliseconds(engine::kDeadlineSlack);
+    if (outbox_ && kept_) outbox_->Fail(absl::CancelledError());
     if (outbox_) outbox_->Close();
-    handle = handle_;
   }
-  if (handle) environment_.engine.Cancel(*handle);
+  LeaveWork();
+}
+
+void GenerateCall::LeaveWork() {
+  std::optional<uint64_t> handle;
+  std::shared_ptr<KeptStream> kept;
+  {
+    absl::MutexLock lock(&mutex_);
+    handle = handle_;
+    kept = kept_;
+  }
+  if (kept != nullptr) {
+    kept->Detach(this, /*to_the_end=*/false);
+  } else if (handle) {
+    environment_.engine.Cancel(*handle);
+  }
 }
 
 void GenerateCall::Done(const absl::Status& status) {
   // Whatever happens: a drain waits for it.
   const absl::Cleanup leave = [this] { Leave(); };
   TryAccount(status);
+  std::shared_ptr<KeptStream> kept;
+  bool to_the_end = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    kept = std::move(kept_);
+    to_the_end = !client_gone_ && !failed_;
+  }
+  if (kept != nullptr) kept->Detach(this, to_the_end);
 }
 
 void GenerateCall::TryAccount(const absl::Status& status) {
@@ -235,8 +328,11 @@ void GenerateCall::Account(const absl::Status& status) {
   absl::MutexLock lock(&mutex_);
   const absl::StatusCode code = EndCode(status);
   const absl::Time now = environment_.clock.Monotonic();
-  CountEnded(environment_.engine.metrics(),
-             {record_.method, code, handle_.has_value(), record_.bucket, now - record_.arrived});
+  // A request is counted once, by the call that asked for it.
+  if (record_.method != kResumeMethod) {
+    CountEnded(environment_.engine.metrics(),
+               {record_.method, code, handle_.has_value(), record_.bucket, now - record_.arrived});
+  }
   WriteLogLine(status, code, now);
 }
 

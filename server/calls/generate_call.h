@@ -1,10 +1,13 @@
-// One call of Generate or GenerateStream, from its bytes to its log line: the engine's sink on one
-// side, on the other a reactor of gRPC (StreamCall, UnaryCall).
+// One call of Generate, GenerateStream or ResumeStream, from its bytes to its log line: the
+// engine's sink on one side, on the other a reactor of gRPC (StreamCall, UnaryCall).
 //
 // Life: the reactor is made and returned to gRPC; Submit hands the request to the engine; events
 // fill the outbox and Advance sends what can be sent; when the outbox has ended the reactor
 // finishes; gRPC calls OnDone, Done ends the life. A client that goes away closes the outbox at
 // once, and the call ends when the engine says so. The engine shares the call until then.
+//
+// Of a resumable request the engine's sink is a KeptStream, of which the call is a reader: when the
+// client goes away the call ends at once, and the work goes on for a call of ResumeStream.
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -21,14 +24,20 @@
 #include "core/engine/engine.h"
 #include "latent/v1/image_generation.pb.h"
 #include "server/calls/active_calls.h"
+#include "server/calls/kept_stream.h"
 #include "server/calls/outbox.h"
 
 namespace latentd::server::calls {
+
+inline constexpr char kResumeMethod[] = "ResumeStream";
 
 class GenerateCall : public engine::EventSink, public ActiveCall {
  public:
   // From the engine.
   void OnEvent(engine::Event event) final;
+
+  // The same of an event that others may read too; null: there was no memory for it.
+  void OnShared(SharedEvent event);
 
   void CancelIfUnread(absl::Time now, absl::Duration limit) final;
   int64_t held_bytes() const final;
@@ -46,6 +55,9 @@ class GenerateCall : public engine::EventSink, public ActiveCall {
   // an error, RESOURCE_EXHAUSTED if there is no memory for any of it, no event comes: the reactor
   // finishes with it.
   absl::Status Submit(const grpc::ByteBuffer& bytes);
+  // The same of a ResumeStreamRequest: reads what is kept of a request, and what comes of it.
+  // NOT_FOUND: its caller has none of that name.
+  absl::Status Resume(const grpc::ByteBuffer& bytes);
 
   // For the reactor's methods of these meanings.
   void ClientGone();
@@ -68,6 +80,9 @@ class GenerateCall : public engine::EventSink, public ActiveCall {
   virtual void KeepUnread(const std::shared_ptr<const void>&)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {}
 
+  // Whether its client may come back for what it has not got.
+  virtual bool CanBeResumed() const = 0;
+
   // What the answer can hold of pictures, 0: any number of bytes. `echo_bytes` is what it repeats
   // of the request.
   virtual int64_t MaxPictureBytes(int64_t echo_bytes) const = 0;
@@ -88,9 +103,16 @@ class GenerateCall : public engine::EventSink, public ActiveCall {
   };
 
   absl::Status TrySubmit(const grpc::ByteBuffer& bytes);
+  absl::StatusOr<uint64_t> SubmitSpec(engine::GenerateSpec spec);
   absl::StatusOr<engine::GenerateSpec> Read(const grpc::ByteBuffer& bytes);
+  absl::Status OpenKept(const engine::GenerateSpec& spec) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status TryResume(const grpc::ByteBuffer& bytes);
+  std::shared_ptr<KeptStream> kept() const ABSL_LOCKS_EXCLUDED(mutex_);
+  std::shared_ptr<const KeptStream::Reader> MakeReader();
+  // It is nothing to this call any more: it stops, unless somebody may resume it.
+  void LeaveWork() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Time MonotonicDeadline() const;
-  void NoteId(const latent::v1::GenerateRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
+  void NoteId(const std::string& request_id) ABSL_LOCKS_EXCLUDED(mutex_);
   void Note(const engine::Event& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Without memory there is no line, but an end.
   void TryAccount(const absl::Status& status);
@@ -104,6 +126,7 @@ class GenerateCall : public engine::EventSink, public ActiveCall {
   const std::string caller_;
   Record record_ ABSL_GUARDED_BY(mutex_);
   std::optional<uint64_t> handle_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<KeptStream> kept_ ABSL_GUARDED_BY(mutex_);  // null: not resumable
   bool client_gone_ ABSL_GUARDED_BY(mutex_) = false;
   bool failed_ ABSL_GUARDED_BY(mutex_) = false;
   bool deadline_passed_ ABSL_GUARDED_BY(mutex_) = false;

@@ -4,6 +4,9 @@
 
 #include "core/base/status_macros.h"
 #include "core/engine/serving.h"
+#include "server/calls/caller.h"
+#include "server/calls/kept_streams.h"
+#include "server/calls/request_form.h"
 #include "server/calls/response_conversion.h"
 #include "server/calls/stream_call.h"
 #include "server/calls/unary_answer.h"
@@ -25,6 +28,22 @@ grpc::ServerUnaryReactor* ImageGenerationService::Generate(grpc::CallbackServerC
 grpc::ServerWriteReactor<grpc::ByteBuffer>* ImageGenerationService::GenerateStream(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
   return StreamCall::Start(environment_, *context, *request);
+}
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* ImageGenerationService::ResumeStream(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
+  return StreamCall::Resume(environment_, *context, *request);
+}
+
+grpc::ServerUnaryReactor* ImageGenerationService::CancelGeneration(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+    grpc::ByteBuffer* response) {
+  return AnswerNow<v1::CancelGenerationRequest, v1::CancelGenerationResponse>(
+      *context, *request, *response,
+      [&](const v1::CancelGenerationRequest& cancel, v1::CancelGenerationResponse&) {
+        RETURN_IF_ERROR(CheckForm(cancel));
+        return environment_.kept.Cancel(CallerOf(*context), cancel.request_id());
+      });
 }
 
 grpc::ServerUnaryReactor* ImageGenerationService::GetCapabilities(

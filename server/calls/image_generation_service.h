@@ -12,8 +12,10 @@ namespace latentd::server::calls {
 
 using ImageGenerationBase = latent::v1::ImageGeneration::WithRawCallbackMethod_Generate<
     latent::v1::ImageGeneration::WithRawCallbackMethod_GenerateStream<
-        latent::v1::ImageGeneration::WithRawCallbackMethod_GetCapabilities<
-            latent::v1::ImageGeneration::Service>>>;
+        latent::v1::ImageGeneration::WithRawCallbackMethod_ResumeStream<
+            latent::v1::ImageGeneration::WithRawCallbackMethod_CancelGeneration<
+                latent::v1::ImageGeneration::WithRawCallbackMethod_GetCapabilities<
+                    latent::v1::ImageGeneration::Service>>>>>;
 
 // What `environment` refers to outlives the grpc::Server that this is registered with.
 class ImageGenerationService final : public ImageGenerationBase {
@@ -25,6 +27,11 @@ class ImageGenerationService final : public ImageGenerationBase {
                                      grpc::ByteBuffer* response) override;
   grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerateStream(
       grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) override;
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* ResumeStream(
+      grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) override;
+  grpc::ServerUnaryReactor* CancelGeneration(grpc::CallbackServerContext* context,
+                                             const grpc::ByteBuffer* request,
+                                             grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* GetCapabilities(grpc::CallbackServerContext* context,
                                             const grpc::ByteBuffer* request,
                                             grpc::ByteBuffer* response) override;

@@ -1,5 +1,6 @@
 #include "server/calls/outbox.h"
 
+#include <algorithm>
 #include <utility>
 #include <variant>
 
@@ -23,18 +24,29 @@ Overloaded(Callables...) -> Overloaded<Callables...>;
 
 }  // namespace
 
-Outbox::Outbox(std::string request_id, image::EncodeOptions output)
-    : request_id_(std::move(request_id)), output_(output) {}
+Outbox::Outbox(std::string request_id, image::EncodeOptions output, Position position)
+    : request_id_(std::move(request_id)),
+      output_(output),
+      images_to_skip_(position.pictures),
+      image_offset_(position.bytes) {}
 
 void Outbox::Add(engine::Event event, absl::Time now) {
+  Add(std::make_shared<const engine::Event>(std::move(event)), now);
+}
+
+void Outbox::Add(std::shared_ptr<const engine::Event> event, absl::Time now) {
   if (end_) return;
-  if (const auto* failed = std::get_if<engine::Failed>(&event)) {
+  if (const auto* failed = std::get_if<engine::Failed>(event.get())) {
     end_ = failed->status;
     return;
   }
-  if (std::holds_alternative<engine::Completed>(event)) end_ = absl::OkStatus();
+  if (std::holds_alternative<engine::Completed>(*event)) end_ = absl::OkStatus();
   if (closed_) return;
-  if (!waiting_.empty() && IsReplaced(waiting_.back().event, event)) {
+  if (images_to_skip_ > 0 && std::holds_alternative<engine::Image>(*event)) {
+    --images_to_skip_;
+    return;
+  }
+  if (!waiting_.empty() && IsReplaced(*waiting_.back().event, *event)) {
     waiting_.pop_back();
   }
   waiting_.push_back({std::move(event), now});
@@ -44,7 +56,7 @@ std::optional<latent::v1::GenerateEvent> Outbox::Next() {
   if (waiting_.empty()) return std::nullopt;
   latent::v1::GenerateEvent message;
   message.set_request_id(request_id_);
-  engine::Event& front = waiting_.front().event;
+  const engine::Event& front = *waiting_.front().event;
   if (const auto* image = std::get_if<engine::Image>(&front)) {
     if (!TakeChunk(*image, message)) return message;
   } else {
@@ -54,7 +66,7 @@ std::optional<latent::v1::GenerateEvent> Outbox::Next() {
   return message;
 }
 
-void Outbox::Take(engine::Event& event, latent::v1::GenerateEvent& message) {
+void Outbox::Take(const engine::Event& event, latent::v1::GenerateEvent& message) {
   std::visit(
       Overloaded{
           [&](const engine::Queued& queued) { *message.mutable_queued() = ToProto(queued); },
@@ -72,6 +84,7 @@ void Outbox::Take(engine::Event& event, latent::v1::GenerateEvent& message) {
 
 // Whether it was the last one.
 bool Outbox::TakeChunk(const engine::Image& image, latent::v1::GenerateEvent& message) {
+  image_offset_ = std::min(image_offset_, image.bytes.size());  // who resumes may say anything
   *message.mutable_image_chunk() = ToChunk(image, image_offset_, kChunkBytes);
   image_offset_ += message.image_chunk().data().size();
   if (image_offset_ < image.bytes.size()) return false;
@@ -95,7 +108,7 @@ std::optional<absl::Status> Outbox::end() const { return waiting_.empty() ? end_
 int64_t Outbox::held_bytes() const {
   int64_t bytes = 0;
   for (const Waiting& waiting : waiting_) {
-    if (const auto* image = std::get_if<engine::Image>(&waiting.event)) {
+    if (const auto* image = std::get_if<engine::Image>(waiting.event.get())) {
       bytes += static_cast<int64_t>(image->bytes.size());
     }
   }
@@ -104,7 +117,7 @@ int64_t Outbox::held_bytes() const {
 
 absl::Time Outbox::oldest_picture() const {
   for (const Waiting& waiting : waiting_) {
-    if (std::holds_alternative<engine::Image>(waiting.event)) return waiting.since;
+    if (std::holds_alternative<engine::Image>(*waiting.event)) return waiting.since;
   }
   return absl::InfiniteFuture();
 }

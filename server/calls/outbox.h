@@ -7,8 +7,10 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -24,9 +26,21 @@ inline constexpr size_t kChunkBytes = 256 << 10;
 // Not thread-safe: whoever owns it has a lock.
 class Outbox {
  public:
-  Outbox(std::string request_id, image::EncodeOptions output);
+  // What a client has of a request's pictures already, in the order in which they come: whole ones,
+  // and the first bytes of the next.
+  struct Position {
+    int64_t pictures = 0;
+    size_t bytes = 0;
+  };
 
-  // Completed and Failed end it; what is added after that is ignored. `now` is monotonic.
+  // Pictures are told from `position` on.
+  Outbox(std::string request_id, image::EncodeOptions output)
+      : Outbox(std::move(request_id), output, Position()) {}
+  Outbox(std::string request_id, image::EncodeOptions output, Position position);
+
+  // Completed and Failed end it; what is added after that is ignored. `now` is monotonic. `event`
+  // may have other readers.
+  void Add(std::shared_ptr<const engine::Event> event, absl::Time now);
   void Add(engine::Event event, absl::Time now);
 
   // The next message, or nothing until more is added.
@@ -51,18 +65,19 @@ class Outbox {
 
  private:
   struct Waiting {
-    engine::Event event;
+    std::shared_ptr<const engine::Event> event;
     absl::Time since;
   };
 
-  // Moves the front of the queue into the message; an image only chunk by chunk.
-  void Take(engine::Event& event, latent::v1::GenerateEvent& message);
+  // The message of the front of the queue; an image goes chunk by chunk.
+  void Take(const engine::Event& event, latent::v1::GenerateEvent& message);
   bool TakeChunk(const engine::Image& image, latent::v1::GenerateEvent& message);
 
   const std::string request_id_;
   const image::EncodeOptions output_;
   std::deque<Waiting> waiting_;
-  size_t image_offset_ = 0;  // of the image in front
+  int64_t images_to_skip_;
+  size_t image_offset_;  // of the image in front
   bool closed_ = false;
   std::optional<absl::Status> end_;
 };

@@ -18,6 +18,20 @@ void CheckRequestId(const std::string& id, std::vector<FieldViolation>& violatio
                                                    " letters, digits and ._:- characters")});
 }
 
+// Of a request that has been made.
+void CheckKnownId(const std::string& id, std::vector<FieldViolation>& violations) {
+  if (!id.empty()) return CheckRequestId(id, violations);
+  violations.push_back({"request_id", "must be that of a resumable request"});
+}
+
+void CheckNotNegative(const char* field, int64_t value, std::vector<FieldViolation>& violations) {
+  if (value < 0) violations.push_back({field, absl::StrCat("must not be negative, is ", value)});
+}
+
+absl::Status ToStatus(const std::vector<FieldViolation>& violations) {
+  return violations.empty() ? absl::OkStatus() : InvalidFields(violations);
+}
+
 void CheckOutput(const v1::Output& output, std::vector<FieldViolation>& violations) {
   const v1::Format format = output.format();
   const bool png = format == v1::FORMAT_PNG || format == v1::FORMAT_UNSPECIFIED;
@@ -49,7 +63,24 @@ std::vector<FieldViolation> CheckForm(const v1::GenerateRequest& request) {
     violations.push_back({"image", "is empty: it must be a PNG, JPEG or WebP"});
   }
   CheckOutput(request.output(), violations);
+  if (request.resumable() && request.request_id().empty()) {
+    violations.push_back({"resumable", "needs a request_id, by which ResumeStream finds it"});
+  }
   return violations;
+}
+
+absl::Status CheckForm(const v1::ResumeStreamRequest& request) {
+  std::vector<FieldViolation> violations;
+  CheckKnownId(request.request_id(), violations);
+  CheckNotNegative("received_images", request.received_images(), violations);
+  CheckNotNegative("received_bytes", request.received_bytes(), violations);
+  return ToStatus(violations);
+}
+
+absl::Status CheckForm(const v1::CancelGenerationRequest& request) {
+  std::vector<FieldViolation> violations;
+  CheckKnownId(request.request_id(), violations);
+  return ToStatus(violations);
 }
 
 }  // namespace latentd::server::calls

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "core/base/error_details.h"
 #include "latent/v1/image_generation.pb.h"
@@ -18,5 +19,9 @@ bool IsRequestId(absl::string_view id);
 
 // Every violation of form, in the order of the fields. Thread-safe; a free function without state.
 std::vector<FieldViolation> CheckForm(const latent::v1::GenerateRequest& request);
+
+// INVALID_ARGUMENT with all that is wrong with the form. Thread-safe.
+absl::Status CheckForm(const latent::v1::ResumeStreamRequest& request);
+absl::Status CheckForm(const latent::v1::CancelGenerationRequest& request);
 
 }  // namespace latentd::server::calls

@@ -12,7 +12,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* StreamCall::Start(CallEnvironment en
                                                               grpc::CallbackServerContext& context,
                                                               const grpc::ByteBuffer& request) {
   return StartOrRefuseWrite([&]() -> absl::StatusOr<WriteReactor*> {
-    const auto call = std::make_shared<StreamCall>(environment, context);
+    const auto call = std::make_shared<StreamCall>(environment, context, "GenerateStream");
     RETURN_IF_ERROR(call->TryEnter());
     const absl::Status submitted = call->Submit(request);
     if (!submitted.ok()) call->End(submitted);
@@ -20,8 +20,21 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* StreamCall::Start(CallEnvironment en
   });
 }
 
-StreamCall::StreamCall(CallEnvironment environment, grpc::CallbackServerContext& context)
-    : GenerateCall(environment, context, "GenerateStream") {}
+grpc::ServerWriteReactor<grpc::ByteBuffer>* StreamCall::Resume(CallEnvironment environment,
+                                                               grpc::CallbackServerContext& context,
+                                                               const grpc::ByteBuffer& request) {
+  return StartOrRefuseWrite([&]() -> absl::StatusOr<WriteReactor*> {
+    const auto call = std::make_shared<StreamCall>(environment, context, kResumeMethod);
+    RETURN_IF_ERROR(call->TryEnter());
+    const absl::Status resumed = call->GenerateCall::Resume(request);
+    if (!resumed.ok()) call->End(resumed);
+    return call.get();
+  });
+}
+
+StreamCall::StreamCall(CallEnvironment environment, grpc::CallbackServerContext& context,
+                       absl::string_view method)
+    : GenerateCall(environment, context, method) {}
 
 bool StreamCall::TakeMessage(grpc::ByteBuffer& bytes) {
   absl::MutexLock lock(&mutex_);

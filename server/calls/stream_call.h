@@ -1,4 +1,4 @@
-// GenerateStream: events as messages.
+// GenerateStream and ResumeStream: events as messages.
 #pragma once
 
 #include <grpcpp/support/server_callback.h>
@@ -15,13 +15,20 @@ class StreamCall final : public GenerateCall, public MessageStream {
                                                            grpc::CallbackServerContext& context,
                                                            const grpc::ByteBuffer& request);
 
-  StreamCall(CallEnvironment environment, grpc::CallbackServerContext& context);
+  // The same for a ResumeStreamRequest.
+  static grpc::ServerWriteReactor<grpc::ByteBuffer>* Resume(CallEnvironment environment,
+                                                            grpc::CallbackServerContext& context,
+                                                            const grpc::ByteBuffer& request);
+
+  StreamCall(CallEnvironment environment, grpc::CallbackServerContext& context,
+             absl::string_view method);
 
  private:
   void OnCancel() override;
   void OnDone() override;
 
   void Advance() override { SendNext(); }
+  bool CanBeResumed() const override { return true; }
   int64_t MaxPictureBytes(int64_t) const override { return 0; }
 
   bool TakeMessage(grpc::ByteBuffer& bytes) override ABSL_EXCLUSIVE_LOCKS_REQUIRED(stream_mutex_);

@@ -30,6 +30,7 @@ class UnaryCall final : public GenerateCall, public grpc::ServerUnaryReactor {
   void OnDone() override;
 
   void Advance() override;
+  bool CanBeResumed() const override { return false; }
   int64_t MaxPictureBytes(int64_t echo_bytes) const override;
 
   void KeepUnread(const std::shared_ptr<const void>& token) override

@@ -200,6 +200,80 @@ class RawServer {
   std::thread thread_;
 };
 
+class ResumedStreamTest : public ::testing::Test {
+ protected:
+  grpc::Status Generate(ScriptedServer& server, bool resumable = true) {
+    Client client(server.address(), kAtOnce);
+    v1::GenerateRequest request = Sized(64, 64);
+    request.set_resumable(resumable);
+    return client.Generate(request, {.on_image = [this](const v1::Image& image) {
+                             pictures_.push_back(image.data());
+                           }});
+  }
+
+  static grpc::Status Unknown() {
+    google::rpc::ErrorInfo info;
+    info.set_domain("latentd");
+    info.set_reason("NO_SUCH_STREAM");
+    return StatusWith(StatusCode::NOT_FOUND, "no stream", info);
+  }
+
+  std::vector<std::string> pictures_;
+};
+
+TEST_F(ResumedStreamTest, TakesUpTheStreamWhereItBroke) {
+  ScriptedServer server({{Failed(StatusCode::UNAVAILABLE), /*pictures=*/1, /*part=*/"da"}});
+  EXPECT_TRUE(Generate(server).ok());
+  EXPECT_THAT(pictures_, ElementsAre("data", "data"));
+  const auto calls = server.calls();
+  ASSERT_THAT(calls, SizeIs(1));
+  EXPECT_FALSE(calls[0].request.request_id().empty());
+  const auto resumed = server.resumed();
+  ASSERT_THAT(resumed, SizeIs(1));
+  EXPECT_EQ(resumed[0].request_id(), calls[0].request.request_id());
+  EXPECT_EQ(resumed[0].received_images(), 1);
+  EXPECT_EQ(resumed[0].received_bytes(), 2);
+  EXPECT_THAT(server.cancelled(), IsEmpty());
+}
+
+TEST_F(ResumedStreamTest, OnlyWhereItWasAskedFor) {
+  ScriptedServer server({{Failed(StatusCode::UNAVAILABLE), /*pictures=*/0, /*part=*/"da"}});
+  EXPECT_TRUE(Generate(server, /*resumable=*/false).ok());
+  EXPECT_THAT(pictures_, ElementsAre("data"));
+  EXPECT_THAT(server.calls(), SizeIs(2));
+  EXPECT_THAT(server.resumed(), IsEmpty());
+}
+
+TEST_F(ResumedStreamTest, BeginsAgainWhereTheServerKnowsNothingOfIt) {
+  ScriptedServer server({{Failed(StatusCode::UNAVAILABLE), /*pictures=*/0, /*part=*/"da"}});
+  server.set_resume_status(Unknown());
+  EXPECT_TRUE(Generate(server).ok());
+  EXPECT_THAT(pictures_, ElementsAre("data"));
+  EXPECT_THAT(server.calls(), SizeIs(2));
+}
+
+TEST_F(ResumedStreamTest, DrawsNoPictureTwice) {
+  ScriptedServer server({{Failed(StatusCode::UNAVAILABLE), /*pictures=*/1}});
+  server.set_resume_status(Unknown());
+  EXPECT_EQ(Generate(server).error_code(), StatusCode::NOT_FOUND);
+  EXPECT_THAT(server.calls(), SizeIs(1));
+}
+
+TEST_F(ResumedStreamTest, WhatIsGivenUpIsCancelledOnTheServer) {
+  ScriptedServer server({{Failed(StatusCode::UNAVAILABLE), /*pictures=*/1}});
+  server.set_resume_status(Failed(StatusCode::UNAVAILABLE));
+  EXPECT_EQ(Generate(server).error_code(), StatusCode::UNAVAILABLE);
+  EXPECT_THAT(server.resumed(), SizeIs(kAtOnce.retries));
+  EXPECT_THAT(server.cancelled(), ElementsAre(server.calls()[0].request.request_id()));
+}
+
+TEST_F(ResumedStreamTest, WhatTheServerRefusesIsNoStreamToTakeUp) {
+  ScriptedServer server({{Failed(StatusCode::INVALID_ARGUMENT)}});
+  EXPECT_EQ(Generate(server).error_code(), StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(server.resumed(), IsEmpty());
+  EXPECT_THAT(server.cancelled(), IsEmpty());
+}
+
 struct Broken {
   StatusCode code = StatusCode::OK;
   int retries = 0;

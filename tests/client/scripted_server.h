@@ -17,10 +17,11 @@
 
 namespace latentd::client {
 
-// How one call of GenerateStream ends, and how many pictures it sends before.
+// How one call of GenerateStream or ResumeStream ends, and what it sends before.
 struct Script {
   grpc::Status status;
   int pictures = 0;
+  std::string part = {};  // the first bytes of one more
 };
 
 class ScriptedServer final : public v1::ImageGeneration::Service {
@@ -70,18 +71,60 @@ class ScriptedServer final : public v1::ImageGeneration::Service {
 
   grpc::Status GenerateStream(grpc::ServerContext* context, const v1::GenerateRequest* request,
                               grpc::ServerWriter<v1::GenerateEvent>* writer) override {
-    const Script script = NextScript(*context, *request);
-    for (int i = 0; i < script.pictures; ++i) {
-      v1::GenerateEvent event;
-      event.mutable_image_chunk()->set_index(i);
-      event.mutable_image_chunk()->set_total_bytes(4);
-      event.mutable_image_chunk()->set_data("data");
-      writer->Write(event);
+    return Play(NextScript(*context, *request), 0, 0, *writer);
+  }
+
+  // Sends what is missing of two pictures, unless `resume_status` is an error.
+  grpc::Status ResumeStream(grpc::ServerContext*, const v1::ResumeStreamRequest* request,
+                            grpc::ServerWriter<v1::GenerateEvent>* writer) override {
+    {
+      absl::MutexLock lock(&mutex_);
+      resumed_.push_back(*request);
+      if (!resume_status_.ok()) return resume_status_;
     }
-    return script.status;
+    const int missing = 2 - request->received_images();
+    return Play({grpc::Status::OK, missing}, request->received_images(), request->received_bytes(),
+                *writer);
+  }
+
+  grpc::Status CancelGeneration(grpc::ServerContext*, const v1::CancelGenerationRequest* request,
+                                v1::CancelGenerationResponse*) override {
+    absl::MutexLock lock(&mutex_);
+    cancelled_.push_back(request->request_id());
+    return grpc::Status::OK;
+  }
+
+  void set_resume_status(grpc::Status status) {
+    absl::MutexLock lock(&mutex_);
+    resume_status_ = std::move(status);
+  }
+  std::vector<v1::ResumeStreamRequest> resumed() const {
+    absl::MutexLock lock(&mutex_);
+    return resumed_;
+  }
+  std::vector<std::string> cancelled() const {
+    absl::MutexLock lock(&mutex_);
+    return cancelled_;
   }
 
  private:
+  static grpc::Status Play(const Script& script, int index, int64_t offset,
+                           grpc::ServerWriter<v1::GenerateEvent>& writer) {
+    static const std::string kPicture = "data";
+    const auto send = [&](const std::string& data) {
+      v1::GenerateEvent event;
+      event.mutable_image_chunk()->set_index(index++);
+      event.mutable_image_chunk()->set_offset(offset);
+      event.mutable_image_chunk()->set_total_bytes(static_cast<int64_t>(kPicture.size()));
+      event.mutable_image_chunk()->set_data(data);
+      writer.Write(event);
+      offset = 0;
+    };
+    for (int i = 0; i < script.pictures; ++i) send(kPicture.substr(static_cast<size_t>(offset)));
+    if (!script.part.empty()) send(script.part);
+    return script.status;
+  }
+
   Script NextScript(const grpc::ServerContext& context, const v1::GenerateRequest& request) {
     const auto header = context.client_metadata().find("x-latent-bucket");
     const bool has_header = header != context.client_metadata().end();
@@ -99,6 +142,9 @@ class ScriptedServer final : public v1::ImageGeneration::Service {
   std::deque<Script> scripts_;
   std::vector<std::pair<int, int>> buckets_ = {{256, 256}};
   std::vector<Call> calls_;
+  grpc::Status resume_status_;
+  std::vector<v1::ResumeStreamRequest> resumed_;
+  std::vector<std::string> cancelled_;
   int capabilities_asked_ = 0;
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;

@@ -163,5 +163,27 @@ TEST(OutboxTest, APictureThatIsTakenIsLetGoOf) {
   EXPECT_TRUE(unread.expired());
 }
 
+TEST(OutboxTest, BeginsWhereItsClientIs) {
+  const engine::Image first = Picture(0, 10), second = Picture(1, kChunkBytes + 10);
+  Outbox outbox("", {}, {.pictures = 1, .bytes = 8});
+  for (const engine::Image& image : {first, second, first}) outbox.Add(image, kNow);
+  const auto events = TakeAll(outbox);
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(events[0].image_chunk().offset(), 8);
+  EXPECT_EQ(events[0].image_chunk().data() + events[1].image_chunk().data(),
+            second.bytes.substr(8));
+  EXPECT_EQ(events[2].image_chunk().data(), first.bytes);
+}
+
+TEST(OutboxTest, WhoClaimsToHaveMoreThanThereIsGetsNothingOfIt) {
+  Outbox outbox("", {}, {.pictures = 0, .bytes = 1000});
+  outbox.Add(Picture(0, 10), kNow);
+  outbox.Add(Picture(1, 10), kNow);
+  const auto events = TakeAll(outbox);
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].image_chunk().data(), "");
+  EXPECT_EQ(events[1].image_chunk().data(), Picture(1, 10).bytes);
+}
+
 }  // namespace
 }  // namespace latentd::server::calls

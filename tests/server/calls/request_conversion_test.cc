@@ -90,6 +90,7 @@ TEST(RequestConversionTest, EveryFieldReachesTheSpecAndComesBackInTheParameters)
   expected.clear_request_id();  // told in every event
   expected.clear_image();
   expected.clear_priority();  // of the request, not of its pictures
+  expected.clear_resumable();
   std::string difference;
   google::protobuf::util::MessageDifferencer differencer;
   differencer.ReportDifferencesToString(&difference);

@@ -1,0 +1,84 @@
+// The events of one resumable request, kept for who reads them: the call of GenerateStream that
+// asked for it, then calls of ResumeStream, one at a time. The work goes on while nobody reads.
+//
+// Pictures are kept by the pointer that their readers have, and count as unread (engine::Image)
+// until it is dropped; of everything else the newest of its kind is kept. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "core/base/clock.h"
+#include "core/engine/engine.h"
+#include "core/image/format.h"
+
+namespace latentd::server::calls {
+
+using SharedEvent = std::shared_ptr<const engine::Event>;
+
+class KeptStream final : public engine::EventSink {
+ public:
+  // Gets one event at a time; null: there was no memory for it, and none follows. Must not throw.
+  using Reader = std::function<void(SharedEvent)>;
+
+  // `output` is the request's. Both others outlive what the engine does for it.
+  KeptStream(engine::Engine& engine, const Clock& clock, image::EncodeOptions output)
+      : output(output), engine_(engine), clock_(clock) {}
+
+  // From the engine.
+  void OnEvent(engine::Event event) override ABSL_LOCKS_EXCLUDED(delivery_, mutex_);
+
+  // By which the engine knows the request.
+  void SetHandle(uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // `reader` gets what is kept, then what comes; who read until now gets Failed, ABORTED. `call`
+  // tells readers apart.
+  void Attach(const void* call, std::shared_ptr<const Reader> reader)
+      ABSL_LOCKS_EXCLUDED(delivery_, mutex_);
+  // Nothing where another reads by now. `to_the_end`: it was told all, the end too.
+  void Detach(const void* call, bool to_the_end) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Lets go of what is kept and stops the work; who reads is told how that ends.
+  void Drop() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  struct Use {
+    bool ended = false;
+    bool failed = false;
+    bool was_read = false;  // to the end
+    // Since when nobody reads it; InfiniteFuture: somebody does.
+    absl::Time unread_since = absl::InfiniteFuture();
+    absl::Time oldest_picture = absl::InfiniteFuture();  // when it came
+    int64_t bytes = 0;                                   // of pictures
+  };
+  Use use() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  const image::EncodeOptions output;
+
+ private:
+  void Keep(SharedEvent event) ABSL_LOCKS_EXCLUDED(delivery_, mutex_);
+  // The reader.
+  std::shared_ptr<const Reader> Add(const SharedEvent& event) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Lose() ABSL_LOCKS_EXCLUDED(delivery_, mutex_);
+
+  engine::Engine& engine_;
+  const Clock& clock_;
+
+  // Held while readers are told, so that what was kept comes before what comes. Before mutex_.
+  absl::Mutex delivery_;
+  mutable absl::Mutex mutex_;
+  std::vector<SharedEvent> events_ ABSL_GUARDED_BY(mutex_);
+  Use use_ ABSL_GUARDED_BY(mutex_);
+  std::optional<uint64_t> handle_ ABSL_GUARDED_BY(mutex_);
+  const void* call_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  std::shared_ptr<const Reader> reader_ ABSL_GUARDED_BY(mutex_);
+  bool dropped_ ABSL_GUARDED_BY(mutex_) = false;
+  bool lost_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace latentd::server::calls

@@ -1,0 +1,80 @@
+// The resumable requests that there are: those at work, and those whose pictures somebody may still
+// come back for. Each belongs to who asked for it (caller.h); nobody else finds it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "core/base/clock.h"
+#include "core/engine/engine.h"
+#include "core/image/format.h"
+#include "server/calls/kept_stream.h"
+
+namespace latentd::server::calls {
+
+// From when nobody reads a stream until it is dropped.
+inline constexpr absl::Duration kKeepStreams = absl::Minutes(1);
+// Of streams that have ended, the oldest are dropped before.
+inline constexpr size_t kMostKeptStreams = 256;
+// Of those that were read to the end, as far as the server can know.
+inline constexpr int64_t kMostReadBytes = int64_t{64} << 20;
+
+// Thread-safe. Both outlive it and the work of its streams.
+class KeptStreams {
+ public:
+  KeptStreams(engine::Engine& engine, const Clock& clock) : engine_(engine), clock_(clock) {}
+
+  // ALREADY_EXISTS, reason STREAM_EXISTS: the caller has a stream of that name that is at work, or
+  // has pictures that nobody has read. One that failed or was read gives way.
+  absl::StatusOr<std::shared_ptr<KeptStream>> Open(const std::string& caller,
+                                                   const std::string& request_id,
+                                                   image::EncodeOptions output)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // NOT_FOUND, reason NO_SUCH_STREAM.
+  absl::StatusOr<std::shared_ptr<KeptStream>> Find(const std::string& caller,
+                                                   const std::string& request_id) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Its work stops and nothing of it is kept. NOT_FOUND as Find.
+  absl::Status Cancel(const std::string& caller, const std::string& request_id)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Of one that the engine has refused.
+  void Remove(const KeptStream& stream) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Drops what nobody has come back for in time. To be called every second or so.
+  void DropOld() ABSL_LOCKS_EXCLUDED(mutex_);
+  // While others wait for the memory: what was read to the end, and what nobody reads and has held
+  // a picture for `limit`.
+  void MakeRoom(absl::Duration limit) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Of pictures of which nobody reads the stream.
+  int64_t held_bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  using Name = std::pair<std::string, std::string>;  // caller and request_id
+
+  void DropIf(absl::FunctionRef<bool(const KeptStream::Use&)> leaves) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The longest unread of those that have ended; null: there is none.
+  std::shared_ptr<KeptStream> TakeOldest(bool was_read) ABSL_LOCKS_EXCLUDED(mutex_);
+  size_t count() const ABSL_LOCKS_EXCLUDED(mutex_);
+  int64_t read_bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  engine::Engine& engine_;
+  const Clock& clock_;
+  mutable absl::Mutex mutex_;  // before that of a stream
+  std::map<Name, std::shared_ptr<KeptStream>> streams_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace latentd::server::calls
