@@ -41,11 +41,14 @@ StepCoefficients Step(const Grid& grid, Point point) {
   const double signal = std::sqrt(alpha);
   const double noise = std::sqrt(1 - alpha);
   const double direction = std::max(1 - alpha_next - deviation * deviation, 0.0);
+  const Estimate original = EstimateSignal(type, signal, noise);
   StepMatrix matrix;
-  matrix.Add(kX, std::sqrt(alpha_next), EstimateSignal(type, signal, noise));
+  matrix.Add(kX, std::sqrt(alpha_next), original);
   matrix.Add(kX, std::sqrt(direction), EstimateNoise(type, signal, noise));
   matrix.at(kX, kNoise) = deviation;
-  return {.matrix = matrix.ToFloat(), .draws_noise = grid.request.eta > 0};
+  return {.matrix = matrix.ToFloat(),
+          .draws_noise = grid.request.eta > 0,
+          .predicted = original.ToFloat()};
 }
 
 }  // namespace

@@ -134,7 +134,7 @@ StepCoefficients Step(const Grid& grid, Point point) {
     matrix.at(kX, kH1) -= weight;
   }
   if (sde) matrix.at(kX, kNoise) = sigma_next * signal_next * std::sqrt(std::max(1 - left, 0.0));
-  return {.matrix = matrix.ToFloat(), .draws_noise = sde};
+  return {.matrix = matrix.ToFloat(), .draws_noise = sde, .predicted = original.ToFloat()};
 }
 
 // Latents are signal * image + noise * noise with signal² + noise² = 1.

@@ -29,7 +29,9 @@ StepCoefficients Step(const Grid& grid, Point point) {
   matrix.at(kX, kX) = 1;
   matrix.Add(kX, static_cast<double>(grid.sigmas[point.index + 1]) - sigma,
              EstimateDerivative(grid.config.prediction_type, sigma));
-  return {.input_scale = InputScale(sigma), .matrix = matrix.ToFloat()};
+  return {.input_scale = InputScale(sigma),
+          .matrix = matrix.ToFloat(),
+          .predicted = EstimateOriginal(grid.config.prediction_type, sigma).ToFloat()};
 }
 
 }  // namespace

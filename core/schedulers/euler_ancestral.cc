@@ -36,7 +36,10 @@ StepCoefficients Step(const Grid& grid, Point point) {
   matrix.Add(kX, std::sqrt(std::max(to - up, 0.0)) - sigma,
              EstimateDerivative(grid.config.prediction_type, sigma));
   matrix.at(kX, kNoise) = std::sqrt(std::max(up, 0.0));
-  return {.input_scale = InputScale(sigma), .matrix = matrix.ToFloat(), .draws_noise = true};
+  return {.input_scale = InputScale(sigma),
+          .matrix = matrix.ToFloat(),
+          .draws_noise = true,
+          .predicted = EstimateOriginal(grid.config.prediction_type, sigma).ToFloat()};
 }
 
 }  // namespace

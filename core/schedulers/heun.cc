@@ -61,7 +61,9 @@ StepCoefficients Step(const Grid& grid, Point point) {
   const Estimate derivative = EstimateDerivative(grid.config.prediction_type, sigma);
   const StepMatrix matrix =
       first ? FirstEvaluation(derivative, step) : SecondEvaluation(derivative, step);
-  return {.input_scale = InputScale(sigma), .matrix = matrix.ToFloat()};
+  return {.input_scale = InputScale(sigma),
+          .matrix = matrix.ToFloat(),
+          .predicted = EstimateOriginal(grid.config.prediction_type, sigma).ToFloat()};
 }
 
 }  // namespace

@@ -74,12 +74,13 @@ StepCoefficients Step(const Grid& grid, Point point) {
   const bool last = point.index + 1 == static_cast<int>(grid.timesteps.size());
   const double next = last ? 1 : AlphaAt(grid, static_cast<int>(grid.timesteps[point.index + 1]));
   const double alpha = AlphaAt(grid, static_cast<int>(timestep));
+  const Estimate original =
+      EstimateSignal(grid.config.prediction_type, std::sqrt(alpha), std::sqrt(1 - alpha));
   StepMatrix matrix;
   matrix.at(kX, kX) = std::sqrt(next) * skip;
-  matrix.Add(kX, std::sqrt(next) * out,
-             EstimateSignal(grid.config.prediction_type, std::sqrt(alpha), std::sqrt(1 - alpha)));
+  matrix.Add(kX, std::sqrt(next) * out, original);
   matrix.at(kX, kNoise) = std::sqrt(1 - next);
-  return {.matrix = matrix.ToFloat(), .draws_noise = !last};
+  return {.matrix = matrix.ToFloat(), .draws_noise = !last, .predicted = original.ToFloat()};
 }
 
 }  // namespace

@@ -199,6 +199,21 @@ absl::StatusOr<Schedule> MakeSchedule(const SchedulerConfig& config,
   return schedule;
 }
 
+// With x' = m [S, output, noise], m the first row of the matrix: output = (x' - m S - m noise) / m.
+std::array<float, kPredictionTerms> PredictionWeights(const StepCoefficients& step) {
+  constexpr size_t kOutputColumn = kStateRows, kNoiseColumn = kStateRows + 1;
+  const double of_output = step.matrix[kOutputColumn];
+  if (of_output == 0) return {1};
+  const double after = step.predicted[1] / of_output;
+  std::array<float, kPredictionTerms> weights{static_cast<float>(after)};
+  for (size_t i = 0; i < kStateRows; ++i) {
+    const double of_x = i == 0 ? step.predicted[0] : 0;
+    weights[1 + i] = static_cast<float>(of_x - after * step.matrix[i]);
+  }
+  weights.back() = static_cast<float>(-after * step.matrix[kNoiseColumn]);
+  return weights;
+}
+
 void WriteTable(const Schedule& schedule, absl::Span<float> table) {
   for (size_t i = 0; i < schedule.steps.size(); ++i) {
     const StepCoefficients& step = schedule.steps[i];

@@ -44,6 +44,8 @@ struct StepCoefficients {
   std::array<float, kMatrixElements> matrix{};  // row-major
   bool draws_noise =
       false;  // one draw of the picture's generator, at this evaluation, in this order
+  // What the output says that the latents without noise are: so much of x and so much of it.
+  std::array<float, 2> predicted{1, 0};
   int denoising_index = 0;  // the step that users count, from 0
 };
 
@@ -66,6 +68,12 @@ struct Schedule {
 // The schedule's table: a line of kLineElements for each evaluation, then nothing. REQUIRES: room
 // for all of them.
 void WriteTable(const Schedule& schedule, absl::Span<float> table);
+
+// The latents without noise, as the network predicts them at that step, from what is there around
+// it, since its output is not: so much of x after the step, of S before it, and of its noise. Where
+// the output changes nothing in x, x after the step stands for them.
+inline constexpr size_t kPredictionTerms = 1 + kStateRows + 1;
+std::array<float, kPredictionTerms> PredictionWeights(const StepCoefficients& step);
 
 // Parameters of diffusers' pipelines, with their names.
 struct ScheduleRequest {

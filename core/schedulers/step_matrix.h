@@ -12,6 +12,10 @@ namespace latentd::schedulers {
 
 // A linear combination of the latents and the network's output.
 struct Estimate {
+  std::array<float, 2> ToFloat() const {
+    return {static_cast<float>(x), static_cast<float>(output)};
+  }
+
   double x = 0;
   double output = 0;
 };
@@ -55,6 +59,12 @@ inline Estimate EstimateDerivative(PredictionType type, double sigma) {
       break;
   }
   return {1 / sigma, -1 / sigma};
+}
+
+// The same latents. What the output says x0 is: x - sigma * n.
+inline Estimate EstimateOriginal(PredictionType type, double sigma) {
+  const Estimate derivative = EstimateDerivative(type, sigma);
+  return {1 - sigma * derivative.x, -sigma * derivative.output};
 }
 
 // What the network's input is scaled by when latents are x0 + sigma * n.

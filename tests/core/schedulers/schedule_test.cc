@@ -1,5 +1,6 @@
 #include "core/schedulers/schedule.h"
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -67,6 +68,43 @@ TEST(ScheduleTest, OnlyDdimHeedsEta) {
     ASSERT_OK_AND_ASSIGN(const Schedule with,
                          Make({.name = name}, {.num_inference_steps = 4, .eta = 0.5}));
     EXPECT_EQ(with.steps.front().matrix != without.steps.front().matrix, name == "ddim") << name;
+  }
+}
+
+// Of latents that were noised for the first step, and a network that tells the noise from the rest.
+TEST(ScheduleTest, AStepKnowsWhatItsOutputSaysThatTheLatentsWithoutNoiseAre) {
+  constexpr double kOriginal = 0.7, kNoise = -1.3;
+  for (const std::string& name : SupportedSchedulers()) {
+    for (const char* type : {"epsilon", "v_prediction"}) {
+      ASSERT_OK_AND_ASSIGN(const Schedule schedule,
+                           Make({.name = name, .prediction_type = type},
+                                {.num_inference_steps = 10, .strength = 0.5}));
+      const double image = schedule.start_image_scale, noise = schedule.start_noise_scale;
+      const double x = image * kOriginal + noise * kNoise;
+      const bool epsilon = type == std::string("epsilon");
+      const double output =
+          epsilon ? kNoise : (image * kNoise - noise * kOriginal) / std::hypot(image, noise);
+      const auto& [of_x, of_output] = schedule.steps.front().predicted;
+      EXPECT_NEAR(of_x * x + of_output * output, kOriginal, 1e-5) << name << " " << type;
+    }
+  }
+}
+
+TEST(ScheduleTest, ThePredictionFollowsFromWhatIsThereAroundAStep) {
+  for (const std::string& name : SupportedSchedulers()) {
+    ASSERT_OK_AND_ASSIGN(const Schedule schedule,
+                         Make({.name = name}, {.num_inference_steps = 5, .eta = 0.5}));
+    const std::array<double, kStateRows> before = {2.5, -0.5, 0.25, 1};
+    constexpr double kOutput = 0.4, kNoise = -0.8;
+    for (const StepCoefficients& step : schedule.steps) {
+      double after = step.matrix[kStateRows] * kOutput + step.matrix[kStateRows + 1] * kNoise;
+      for (int i = 0; i < kStateRows; ++i) after += step.matrix[i] * before[i];
+      const auto weights = PredictionWeights(step);
+      double predicted = weights.front() * after + weights.back() * kNoise;
+      for (int i = 0; i < kStateRows; ++i) predicted += weights[1 + i] * before[i];
+      const double expected = step.predicted[0] * before[0] + step.predicted[1] * kOutput;
+      EXPECT_NEAR(predicted, expected, 1e-3) << name;
+    }
   }
 }
 
