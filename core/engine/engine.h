@@ -107,7 +107,8 @@ struct ServerStatus {
 enum class Stage : uint8_t { kTextEncode, kVaeEncode, kBase, kRefiner, kVaeDecode, kImageEncode };
 
 // Events of one request, in this order: Queued+, Started, Progress*, Image+, then Completed or
-// Failed, which is the last. Queued comes again when what it says has changed.
+// Failed, which is the last. Queued comes again when what it says has changed. A Preview comes
+// between Started and the Image of its picture, and after the Progress of its step.
 struct Queued {
   std::string request_id;
   int position = 0;  // pictures before this one
@@ -125,6 +126,18 @@ struct Progress {
   Stage stage = Stage::kTextEncode;
   int step = 0;  // 1-based, of total_steps of the whole picture, both stages together
   int total_steps = 0;
+};
+
+// What a picture looks like so far, small. Only where PictureSpec::previews_every asks for it, and
+// not for each of those steps: one that is late gives way to the next.
+struct Preview {
+  int image_index = 0;
+  int step = 0;  // as in Progress
+  int total_steps = 0;
+  pipeline::Size size;
+  image::Format format = image::Format::kJpeg;
+  std::string bytes;
+  std::shared_ptr<const void> unread = nullptr;  // as Image's
 };
 
 struct Image {
@@ -157,7 +170,7 @@ struct Failed {
   absl::Status status;
 };
 
-using Event = std::variant<Queued, Started, Progress, Image, Completed, Failed>;
+using Event = std::variant<Queued, Started, Progress, Preview, Image, Completed, Failed>;
 
 // Receives the events of one request, one at a time, from threads of the engine. Must not block,
 // nor throw: what cannot be sent yet is kept or dropped by the sink.

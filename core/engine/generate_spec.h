@@ -21,6 +21,7 @@ struct GenerateSpec {
   image::EncodeOptions output;
   // Bytes that the encoded pictures may have together; refused is what could have more. 0: any.
   int64_t max_response_bytes = 0;
+  bool takes_previews = true;  // else picture.previews_every has no effect
 
   // Who asks; requests of one caller share its part of the device.
   std::string caller = {};

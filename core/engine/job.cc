@@ -58,6 +58,7 @@ Job::Job(uint64_t handle, const pipeline::Pipeline& pipeline, GenerateSpec resol
       submitted(submitted),
       stage_times(static_cast<size_t>(picture_count())),
       unfinished(picture_count()),
+      published_(static_cast<size_t>(picture_count())),
       sink_(std::move(sink)) {}
 
 void Job::Publish(Event event) {
@@ -67,6 +68,9 @@ void Job::Publish(Event event) {
 
 void Job::PublishLocked(Event event) {
   if (ended_) return;
+  const auto* preview = std::get_if<Preview>(&event);
+  if (preview != nullptr && published_[preview->image_index]) return;
+  if (const auto* image = std::get_if<Image>(&event)) published_[image->index] = true;
   ended_ = IsLast(event);
   sink_->OnEvent(std::move(event));
 }

@@ -30,7 +30,8 @@ class Job {
   Job(uint64_t handle, const pipeline::Pipeline& pipeline, GenerateSpec spec,
       std::shared_ptr<EventSink> sink, absl::Time submitted);
 
-  // Hands the event to the sink, one at a time and nothing after Completed or Failed.
+  // Hands the event to the sink, one at a time, and nothing after Completed or Failed, nor previews
+  // of a picture after its Image.
   void Publish(Event event) ABSL_LOCKS_EXCLUDED(publishing_);
 
   // Holds back what others publish while this is alive, so that Queued is first.
@@ -73,6 +74,7 @@ class Job {
   mutable absl::Mutex publishing_;
   absl::Duration encode_time_ ABSL_GUARDED_BY(publishing_);
   bool ended_ ABSL_GUARDED_BY(publishing_) = false;
+  std::vector<bool> published_ ABSL_GUARDED_BY(publishing_);  // by picture: its Image
   const std::shared_ptr<EventSink> sink_;
 };
 

@@ -265,6 +265,9 @@ absl::StatusOr<uint64_t> LocalEngine::TrySubmit(GenerateSpec spec,
   ASSIGN_OR_RETURN(pipeline::PictureSpec picture,
                    admission_.Resolve(std::move(spec.picture), spec));
   std::vector<std::string> warnings = models_.pipeline->UnusedParameters(asked, picture);
+  if (!spec.takes_previews && std::exchange(picture.previews_every, std::nullopt)) {
+    warnings.emplace_back("previews has no effect: they come while a stream is read");
+  }
   const size_t image_bytes = picture.image.size();
   image = std::exchange(picture.image, {});
   spec.picture = picture;

@@ -14,7 +14,8 @@ PictureEncoder::PictureEncoder(int threads, Encode encode, Owner owner,
       owner_(std::move(owner)),
       results_(std::move(results)),
       metrics_(metrics),
-      clock_(clock) {
+      clock_(clock),
+      previews_(owner_.is_wanted, results_) {
   for (int i = 0; i < threads; ++i) workers_.push_back(std::make_unique<Worker>("encoder"));
 }
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,6 +18,7 @@
 #include "core/base/worker.h"
 #include "core/engine/engine_metrics.h"
 #include "core/engine/job.h"
+#include "core/engine/preview_encoder.h"
 #include "core/engine/result_bytes.h"
 
 namespace latentd::engine {
@@ -40,6 +42,11 @@ class PictureEncoder {
   // Dropped if the job is not wanted any more when its turn comes.
   void Add(std::shared_ptr<Job> job, int index, uint64_t seed, image::Image pixels);
 
+  // As PreviewEncoder::Add.
+  void AddPreview(const JobPicture& of, pipeline::Prediction prediction) {
+    previews_.Add(of, std::move(prediction));
+  }
+
  private:
   struct Pixels {
     std::shared_ptr<Job> job;
@@ -58,6 +65,7 @@ class PictureEncoder {
   EngineMetrics& metrics_;
   const Clock& clock_;
   std::atomic<size_t> added_ = 0;
+  PreviewEncoder previews_;
   std::vector<std::unique_ptr<Worker>> workers_;  // the last: they use the others
 };
 

@@ -296,6 +296,7 @@ absl::Status PictureLoop::TryComplete(UnitInFlight& done, size_t index, absl::Du
   if (part.waits) return absl::OkStatus();
   MeasurePart(done, index, duration, clock_.Monotonic(), metrics_);
   job.Publish(Progress{completed.index, done.stage, part.steps_done, picture.total_steps()});
+  if (part.prediction.step > 0 && MayBegin()) encoder_.AddPreview(completed, part.prediction);
   if (picture.next == batching::UnitKind::kDone) {
     finished.push_back(completed);
   } else if (done.unit.kind == batching::UnitKind::kDecode) {

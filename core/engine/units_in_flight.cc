@@ -23,7 +23,10 @@ int RowsOf(const JobPictures& pictures) {
 int RowsToLearnFrom(const pipeline::PendingUnit& done) {
   if (!done.done->Wait().ok()) return 0;
   if (done.kind == batching::UnitKind::kStep) return done.computed_rows;
-  return done.parts.front().work.kept.empty() ? 0 : 1;  // a sibling had encoded it
+  const pipeline::UnitPart& part = done.parts.front();
+  if (part.work.kept.empty()) return 0;  // a sibling had encoded it
+  const bool fits_colors = done.kind == batching::UnitKind::kText && part.pixels.has_memory();
+  return fits_colors ? 0 : 1;
 }
 
 void MeasurePart(const UnitInFlight& done, size_t index, absl::Duration duration, absl::Time now,

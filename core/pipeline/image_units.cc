@@ -22,6 +22,11 @@ std::string VaeOf(const Picture& picture) {
   return absl::StrCat("the ", NameOf(picture.model()), "'s vae");
 }
 
+device::Shape LatentShape(const Picture& picture) {
+  const Request& request = *picture.request;
+  return {1, picture.stage().model->latent_channels(), request.latent_height, request.latent_width};
+}
+
 absl::StatusOr<Buffer> ReadInitImage(const Request& request) {
   const PictureSpec& spec = request.spec;
   const absl::StatusOr<image::Image> decoded = image::Decode(spec.image);
@@ -55,8 +60,7 @@ absl::StatusOr<Buffer> SampleLatents(Picture& picture, device::Stream& stream, P
   const SdxlModel& model = *picture.stage().model;
   const schedulers::Schedule& schedule = picture.stage().schedule;
   device::Device& device = request.sample->device();
-  const device::Shape shape{1, model.latent_channels(), request.latent_height,
-                            request.latent_width};
+  const device::Shape shape = LatentShape(picture);
   NamedBuffers inputs = {{"moments", *request.encoded_image}};
   if (IsDistribution(model.vae())) inputs["sample_noise"] = picture.generator.Normal(shape);
   const bool noised = !request.spec.denoising_start;
@@ -68,6 +72,20 @@ absl::StatusOr<Buffer> SampleLatents(Picture& picture, device::Stream& stream, P
   return outputs.at("latents");
 }
 
+// What the colours of latents are, where previews are wanted and nobody knows it or has begun.
+absl::Status EnqueueColors(const Picture& picture, device::Stream& stream, UnitPart& part) {
+  Request& request = *picture.request;
+  if (!request.spec.previews_every || request.colors || request.fits_colors) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const NamedBuffers outputs,
+                   EnqueueGraph(request.decode, {{"latents", ColorSamples(LatentShape(picture))}},
+                                /*to_host=*/{"pixels"}, stream, part.work));
+  part.pixels = outputs.at("pixels");
+  request.fits_colors = true;
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status EnqueueText(Picture& picture, device::Stream& stream, UnitPart& part) {
@@ -77,11 +95,17 @@ absl::Status EnqueueText(Picture& picture, device::Stream& stream, UnitPart& par
     ASSIGN_OR_RETURN(conditioning,
                      MakeConditioning(picture.stage(), request.spec, stream, part.work));
   }
+  RETURN_IF_ERROR(EnqueueColors(picture, stream, part));
   if (picture.stage_index == 0 && !request.spec.image.empty()) {
     picture.next = UnitKind::kEncode;
     return absl::OkStatus();
   }
   return BeginSteps(picture);
+}
+
+void CompleteColors(Picture& picture, const UnitPart& part) {
+  if (!part.pixels.has_memory()) return;
+  picture.request->colors = FitColors(ColorSamples(LatentShape(picture)), part.pixels);
 }
 
 absl::Status EnqueueEncode(Picture& picture, device::Stream& stream, UnitPart& part) {

@@ -16,6 +16,7 @@
 #include "core/image/pixels.h"
 #include "core/noise/noise_generator.h"
 #include "core/pipeline/conditioning.h"
+#include "core/pipeline/latent_colors.h"
 #include "core/pipeline/picture_spec.h"
 #include "core/pipeline/stage.h"
 #include "core/pipeline/step_lane.h"
@@ -45,6 +46,9 @@ struct Request {
   // By stage (MakeConditioning); made by the first picture that needs it.
   std::vector<std::optional<NamedBuffers>> conditioning;
   std::optional<device::Buffer> encoded_image;  // the init image, by the VAE; made likewise
+  // Of previews: known, or fitted by the first picture; where nobody wants previews neither.
+  std::optional<LatentColors> colors;
+  bool fits_colors = false;  // some picture has begun to
 };
 
 struct Picture {

@@ -39,7 +39,8 @@ struct PictureSpec {
   std::optional<int> width;
   std::optional<int> height;
   BucketPolicy bucket_policy = BucketPolicy::kExact;
-  bool batch_invariant = false;  // the same bytes, whatever runs beside it
+  bool batch_invariant = false;       // the same bytes, whatever runs beside it
+  std::optional<int> previews_every;  // steps, 1 at least; absent: no previews
   // What the networks run at; the picture is its centre. Absent: width x height. Whoever knows the
   // buckets sets it, after Resolve.
   std::optional<Size> executed_size;

@@ -271,7 +271,9 @@ int64_t Pipeline::RequestBytes(const PictureSpec& resolved) const {
   const Size size = ExecutedSize(resolved);
   const int rows = RowsOf(resolved);
   const int side_by_side = std::min(static_cast<int>(resolved.seeds.size()), LaneRows(rows) / rows);
-  return pipeline::RequestBytes(Models(), ShapeOf(size, rows), size, side_by_side);
+  const StepShape shape = ShapeOf(size, rows);
+  const int64_t previews = resolved.previews_every ? PreviewBytes(Models(), shape) : 0;
+  return pipeline::RequestBytes(Models(), shape, size, side_by_side) + side_by_side * previews;
 }
 
 absl::StatusOr<Pipeline::Pictures> Pipeline::Start(PictureSpec resolved,
@@ -297,6 +299,7 @@ absl::StatusOr<Pipeline::Pictures> Pipeline::TryStart(PictureSpec& resolved,
   request->latent_width = shape.width;
   request->conditioning.resize(request->stages.size());
   RETURN_IF_ERROR(Acquire(purpose, /*with_image=*/!resolved.image.empty(), row_counts_, *request));
+  if (resolved.previews_every) request->colors = KnownColors(request->stages.back().model->vae());
   request->spec = std::move(resolved);
   Pictures pictures;
   for (uint64_t seed : request->spec.seeds) {

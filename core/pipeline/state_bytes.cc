@@ -55,6 +55,11 @@ int64_t RequestBytes(const Models& models, const StepShape& shape, Size size, in
          ImageBytes(models, shape) + DecodeBytes(size);
 }
 
+// Two steps may be enqueued.
+int64_t PreviewBytes(const Models& models, const StepShape& shape) {
+  return 2 * static_cast<int64_t>(schedulers::kPredictionTerms) * LatentsBytes(models, shape);
+}
+
 int64_t StateBytes(const Models& models, const StepShape& shape, Size size) {
   const int64_t of_row =
       ConditioningBytes(models) + PictureBytes(models, shape) + ImageBytes(models, shape);

@@ -30,11 +30,13 @@ Shape WithRows(const Shape& shape, int64_t rows) {
 
 Buffer RowOf(const Buffer& memory, int row) { return memory.Rows(row, row + 1); }
 
-// x of a row's state [1, 4, C, H, W], as [1, C, H, W].
-Buffer LatentsIn(const Buffer& state) {
+// x (0) or h1 to h3 of a row's state [1, 4, C, H, W], as [1, C, H, W].
+Buffer PartOf(const Buffer& state, int index) {
   std::vector<int64_t> dims(state.shape().dims().begin() + 1, state.shape().dims().end());
-  return state.Reshaped(Shape(std::move(dims))).Rows(0, 1);
+  return RowOf(state.Reshaped(Shape(std::move(dims))), index);
 }
+
+Buffer LatentsIn(const Buffer& state) { return PartOf(state, 0); }
 
 template <typename T>
 constexpr DType kDTypeOf = DType::kF32;
@@ -366,12 +368,21 @@ absl::StatusOr<StepLane::Evaluation> StepLane::Step(device::Stream& stream) {
   return evaluation;
 }
 
+absl::Status StepLane::ReadState(const LanePlace& place, int index, const Buffer& latents,
+                                 device::Stream& stream) const {
+  const Buffer row = RowOf(memory_.at("state"), RowsOf(place).front());
+  return device_.Copy(PartOf(row, index), latents, stream);
+}
+
+absl::Status StepLane::ReadNoise(const LanePlace& place, const Buffer& latents,
+                                 device::Stream& stream) const {
+  return device_.Copy(RowOf(memory_.at("noise"), RowsOf(place).front()), latents, stream);
+}
+
 absl::Status StepLane::Read(const LanePlace& place, const Buffer& latents, const Buffer& finite,
                             device::Stream& stream) const {
-  const Rows rows = RowsOf(place);
-  const Buffer& state = memory_.at("state");
-  RETURN_IF_ERROR(device_.Copy(LatentsIn(RowOf(state, rows.front())), latents, stream));
-  return device_.Copy(RowOf(memory_.at("finite"), rows.back()), finite, stream);
+  RETURN_IF_ERROR(ReadState(place, /*index=*/0, latents, stream));
+  return device_.Copy(RowOf(memory_.at("finite"), RowsOf(place).back()), finite, stream);
 }
 
 }  // namespace latentd::pipeline

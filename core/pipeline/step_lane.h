@@ -121,6 +121,13 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   // Whether the last step was made without the picture.
   bool Rests(const LanePlace& place) const ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // A part of the picture's state, x (0) or h1 to h3, to `latents` [1, C, H, W]; and the noise of
+  // its next step, where it has been drawn, or of its last.
+  absl::Status ReadState(const LanePlace& place, int index, const device::Buffer& latents,
+                         device::Stream& stream) const ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status ReadNoise(const LanePlace& place, const device::Buffer& latents,
+                         device::Stream& stream) const ABSL_LOCKS_EXCLUDED(mutex_);
+
   // x of the picture to `latents` [1, C, H, W], and whether its last step left all of it finite (1
   // or 0) to `finite` u8 [1].
   absl::Status Read(const LanePlace& place, const device::Buffer& latents,

@@ -95,13 +95,24 @@ absl::Status DrawNoise(absl::Span<Picture* const> members, StepLane& lane, devic
   return absl::OkStatus();
 }
 
+using ReadAround = absl::Status (*)(const Picture&, device::Stream&, Prediction&);
+
+// A picture is never worse for its previews: one that there is no memory for is not drawn.
+void ReadFor(ReadAround read, const Picture& picture, device::Stream& stream,
+             Prediction& prediction) {
+  if (prediction.step == 0) return;
+  const auto status = CatchOutOfMemory([&] { return read(picture, stream, prediction); });
+  if (!status.ok()) prediction = {};
+}
+
 // After the evaluation of its next step.
-absl::Status AdvancePicture(Picture& picture, device::Stream& stream, PendingWork& work) {
+absl::Status AdvancePicture(Picture& picture, device::Stream& stream, UnitPart& part) {
+  ReadFor(ReadEnd, picture, stream, part.prediction);
   const size_t steps = picture.stage().schedule.steps.size();
   picture.steps_done =
       picture.request->steps_before(picture.stage_index) + NextStep(picture).denoising_index + 1;
   if (++picture.evaluation < steps) return absl::OkStatus();
-  RETURN_IF_ERROR(LeaveLane(picture, stream, work));
+  RETURN_IF_ERROR(LeaveLane(picture, stream, part.work));
   EndStage(picture);
   return absl::OkStatus();
 }
@@ -147,6 +158,8 @@ absl::Status EnqueueStep(absl::Span<Picture* const> pictures, Lanes& lanes, devi
   for (size_t i : joined) {
     unit.parts[i].work.kept.push_back(lane);
     if (drawn != nullptr) unit.parts[i].work.events.push_back(drawn);
+    unit.parts[i].prediction.step = PreviewDue(*pictures[i]);
+    ReadFor(ReadStart, *pictures[i], stream, unit.parts[i].prediction);
   }
   ASSIGN_OR_RETURN(const StepLane::Evaluation evaluation, lane->Step(stream));
   if (evaluation.rows == lane->rows_taken()) RETURN_IF_ERROR(evaluation.status);
@@ -156,9 +169,12 @@ absl::Status EnqueueStep(absl::Span<Picture* const> pictures, Lanes& lanes, devi
   for (size_t i : joined) {
     UnitPart& part = unit.parts[i];
     part.waits = lane->Rests(*pictures[i]->place);
-    if (part.waits) continue;
+    if (part.waits) {
+      part.prediction = {};  // it takes this step later
+      continue;
+    }
     part.status = evaluation.status;
-    if (part.status.ok()) part.status = AdvancePicture(*pictures[i], stream, part.work);
+    if (part.status.ok()) part.status = AdvancePicture(*pictures[i], stream, part);
   }
   return absl::OkStatus();
 }

@@ -23,8 +23,9 @@ absl::Status EnqueueStep(absl::Span<Picture* const> pictures, Lanes& lanes, devi
 // Latents to pixels.
 absl::Status EnqueueDecode(Picture& picture, device::Stream& stream, UnitPart& part);
 
-// What the end of its work means for the picture.
+// What the end of its work means for the picture, or its request.
 absl::Status CompleteDecode(Picture& picture, UnitPart& part);
+void CompleteColors(Picture& picture, const UnitPart& part);
 
 // What comes after the stage's conditioning, and after its latents unless text-to-image starts
 // here: the first step, or the next stage where the schedule is empty.

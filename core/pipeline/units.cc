@@ -59,6 +59,7 @@ absl::Status CompleteUnit(const PendingUnit& unit, Picture& picture, UnitPart& p
   RETURN_IF_ERROR(unit.done->Wait());
   if (unit.kind == UnitKind::kDecode) return CompleteDecode(picture, part);
   for (const FiniteFlag& flag : part.work.flags) RETURN_IF_ERROR(flag.Check());
+  if (unit.kind == UnitKind::kText) CompleteColors(picture, part);
   return absl::OkStatus();
 }
 

@@ -12,6 +12,7 @@
 #include "core/device/device.h"
 #include "core/pipeline/lanes.h"
 #include "core/pipeline/picture.h"
+#include "core/pipeline/preview.h"
 #include "core/pipeline/run_graph.h"
 
 namespace latentd::pipeline {
@@ -27,7 +28,9 @@ struct UnitPart {
   bool ends_stage = false;  // the last of its kind before another one; of a decode: if it succeeds
 
   PendingWork work;
-  device::Buffer pixels;  // of a decode, u8 [1, H, W, 3]
+  Prediction prediction;  // of a step, where a preview of it is due
+  // Of a decode, u8 [1, H, W, 3]; of a text unit, what colours are fitted by.
+  device::Buffer pixels;
 };
 
 // A unit whose work is on a stream: not to be destroyed before `done` is reached.

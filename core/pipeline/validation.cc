@@ -132,6 +132,11 @@ void CheckPictures(const PictureSpec& spec, Violations& v) {
   }
 }
 
+void CheckPreviews(const PictureSpec& spec, Violations& v) {
+  if (spec.previews_every.value_or(1) >= 1) return;
+  v.Add("previews.every_n_steps", absl::StrCat("must be at least 1, is ", *spec.previews_every));
+}
+
 void CheckMicroConditioning(const PictureSpec& spec, Violations& v) {
   v.Conditioning("original_size", spec.original_size);
   v.Conditioning("target_size", spec.target_size);
@@ -230,6 +235,7 @@ std::vector<FieldViolation> FindViolations(const PictureSpec& spec, const Traits
   CheckSize(spec, traits, v);
   CheckSteps(spec, traits, v);
   CheckPictures(spec, v);
+  CheckPreviews(spec, v);
   CheckMicroConditioning(spec, v);
   CheckModels(spec, traits, v);
   CheckStages(spec, v);

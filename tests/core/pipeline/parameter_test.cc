@@ -24,16 +24,16 @@ auto FieldsOf(const schedulers::Overrides& overrides) {
 
 auto FieldsOf(const PictureSpec& spec) {
   const auto& [model, prompt, prompt_2, negative_prompt, negative_prompt_2, width, height,
-               bucket_policy, batch_invariant, executed_size, num_inference_steps, guidance_scale,
-               guidance_rescale, eta, clip_skip, scheduler, timesteps, sigmas, seed, seeds,
-               num_images_per_prompt, original_size, target_size, crops_coords_top_left,
+               bucket_policy, batch_invariant, previews_every, executed_size, num_inference_steps,
+               guidance_scale, guidance_rescale, eta, clip_skip, scheduler, timesteps, sigmas, seed,
+               seeds, num_images_per_prompt, original_size, target_size, crops_coords_top_left,
                negative_original_size, negative_target_size, negative_crops_coords_top_left,
                aesthetic_score, negative_aesthetic_score, refine, denoising_end, denoising_start,
                image, strength] = spec;
   return std::tuple_cat(
       std::tie(model, prompt, prompt_2, negative_prompt, negative_prompt_2, width, height,
-               bucket_policy, batch_invariant, executed_size, num_inference_steps, guidance_scale,
-               guidance_rescale, eta, clip_skip, timesteps, sigmas, seed, seeds,
+               bucket_policy, batch_invariant, previews_every, executed_size, num_inference_steps,
+               guidance_scale, guidance_rescale, eta, clip_skip, timesteps, sigmas, seed, seeds,
                num_images_per_prompt, original_size, target_size, crops_coords_top_left,
                negative_original_size, negative_target_size, negative_crops_coords_top_left,
                aesthetic_score, negative_aesthetic_score, refine, denoising_end, denoising_start,
@@ -51,6 +51,7 @@ constexpr std::array kFieldNames = {
     "height",
     "bucket_policy",
     "batch_invariant",
+    "previews_every",
     "executed_size",
     "num_inference_steps",
     "guidance_scale",
@@ -202,6 +203,8 @@ std::vector<Row> SizeRows() {
        "done"},
       {"batch_invariant", Plain(), [](PictureSpec& s) { s.batch_invariant = true; },
        "it says what a picture shares its steps with, and must not show in it"},
+      {"previews_every", Plain(), [](PictureSpec& s) { s.previews_every = 1; },
+       "what a picture looks like on the way must not show in it"},
       {"executed_size", Plain(),
        [](PictureSpec& s) {
          s.executed_size = Size{72, 72};

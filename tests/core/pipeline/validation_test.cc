@@ -62,6 +62,14 @@ TEST(FindViolationsTest, SaysWhatWouldBeRight) {
   EXPECT_THAT(violations[0].description, HasSubstr("10000"));
 }
 
+TEST(FindViolationsTest, RefusesPreviewsWithoutAStepBetween) {
+  PictureSpec spec;
+  spec.previews_every = 0;
+  EXPECT_THAT(BadFields(spec), ElementsAre("previews.every_n_steps"));
+  spec.previews_every = 1;
+  EXPECT_THAT(BadFields(spec), IsEmpty());
+}
+
 class SideTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(SideTest, RefusesSidesThatAreNotMultiplesOfEightWithinTheLimits) {

@@ -1,0 +1,226 @@
+// Previews: which steps have one, what it shows, and that pictures are the same with and without.
+#include "core/pipeline/preview.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/backends/cpu/cpu_backend.h"
+#include "tests/core/pipeline/rig.h"
+#include "tests/support/separate_device.h"
+
+namespace latentd::pipeline {
+namespace {
+
+using device::Buffer;
+using device::DType;
+using ::testing::ElementsAre;
+using ::testing::Pair;
+
+Buffer Floats(device::Shape shape, const std::vector<float>& values) {
+  Buffer buffer = Buffer::Allocate(DType::kF32, std::move(shape));
+  std::copy(values.begin(), values.end(), buffer.as<float>().begin());
+  return buffer;
+}
+
+TEST(LatentColorsTest, OnlySdxlsOwnVaeHasThoseThatAreKnown) {
+  models::AutoencoderKlConfig vae;
+  EXPECT_FALSE(KnownColors(vae).has_value());
+  vae.scaling_factor = 0.13025;
+  ASSERT_TRUE(KnownColors(vae).has_value());
+  EXPECT_EQ(KnownColors(vae)->factors.size(), 4u);
+  vae.latents_mean = {0, 0, 0, 0};
+  EXPECT_FALSE(KnownColors(vae).has_value());
+  EXPECT_FALSE(KnownColors(models::AutoencoderTinyConfig()).has_value());
+}
+
+// A decoder that is that map.
+Buffer Decode(const Buffer& latents, const LatentColors& colors, int scale) {
+  const Size size{static_cast<int>(latents.shape()[3]), static_cast<int>(latents.shape()[2])};
+  const image::Image small = DrawPreview({.step = 1, .terms = {{latents, 1}}}, colors, size);
+  Buffer pixels = Buffer::Allocate(DType::kU8, {1, size.height * scale, size.width * scale, 3});
+  auto next = pixels.as<uint8_t>().begin();
+  for (int y = 0; y < size.height * scale; ++y) {
+    for (int x = 0; x < size.width * scale; ++x) {
+      const auto pixel = small.rgb.begin() + (y / scale * size.width + x / scale) * 3;
+      next = std::copy(pixel, pixel + 3, next);
+    }
+  }
+  return pixels;
+}
+
+TEST(LatentColorsTest, AreFittedToWhatADecoderMakesOfLatents) {
+  const LatentColors expected = {
+      .factors = {{0.1f, 0.2f, -0.1f}, {0, -0.15f, 0.05f}, {0.2f, 0, 0}, {-0.05f, 0.1f, 0.2f}},
+      .bias = {0.1f, -0.2f, 0}};
+  for (const device::Shape& shape : {device::Shape{1, 4, 8, 8}, device::Shape{1, 4, 40, 24}}) {
+    const Buffer latents = ColorSamples(shape);
+    const LatentColors fitted = FitColors(latents, Decode(latents, expected, 8));
+    ASSERT_EQ(fitted.factors.size(), 4u);
+    for (size_t c = 0; c < 3; ++c) {
+      EXPECT_NEAR(fitted.bias[c], expected.bias[c], 0.01);
+      for (size_t i = 0; i < 4; ++i) {
+        EXPECT_NEAR(fitted.factors[i][c], expected.factors[i][c], 0.01);
+      }
+    }
+  }
+}
+
+TEST(DrawPreviewTest, AddsWhatWasReadByItsWeightAndShowsTheMiddle) {
+  const float no_number = std::numeric_limits<float>::quiet_NaN();
+  const Prediction prediction = {.step = 1,
+                                 .terms = {{Floats({1, 1, 1, 4}, {9, 1, 2, 9}), 0.5f},
+                                           {Floats({1, 1, 1, 4}, {9, 0, no_number, 9}), 1}}};
+  const LatentColors colors = {.factors = {{1, 2, -4}}, .bias = {0, 0.5f, 0}};
+  // (0.5, 0.5 + 1, -2), of which each is shown from -1 to 1.
+  EXPECT_EQ(DrawPreview(prediction, colors, {2, 1}).rgb,
+            (std::vector<uint8_t>{191, 255, 0, 0, 0, 0}));
+}
+
+// Of the pixels, with those of the picture, as many of whose are taken together.
+double Correlation(const image::Image& preview, const image::Image& picture) {
+  const int scale = picture.width / preview.width;
+  std::vector<double> small(preview.rgb.begin(), preview.rgb.end()), large(small.size());
+  for (int y = 0; y < picture.height; ++y) {
+    for (int x = 0; x < picture.width * 3; ++x) {
+      const int column = x / 3 / scale * 3 + x % 3;
+      large[y / scale * preview.width * 3 + column] += picture.rgb[y * picture.width * 3 + x];
+    }
+  }
+  const auto centre = [](std::vector<double>& values) {
+    double mean = 0;
+    for (double value : values) mean += value / static_cast<double>(values.size());
+    for (double& value : values) value -= mean;
+  };
+  centre(small);
+  centre(large);
+  double both = 0, of_small = 0, of_large = 0;
+  for (size_t i = 0; i < small.size(); ++i) {
+    both += small[i] * large[i];
+    of_small += small[i] * small[i];
+    of_large += large[i] * large[i];
+  }
+  return both / std::sqrt(of_small * of_large);
+}
+
+class PreviewTest : public ::testing::Test {
+ protected:
+  using Previews = std::vector<std::pair<int, image::Image>>;  // by step
+
+  static void SetUpTestSuite() {
+    rig_ = std::make_unique<Rig>(Demo(), "", backends::cpu::CpuBackend::Create().value());
+  }
+  static void TearDownTestSuite() { rig_.reset(); }
+
+  static PictureSpec Spec(const std::string& scheduler, std::optional<int> previews_every) {
+    PictureSpec spec = SmallSpec();
+    spec.scheduler.name = scheduler;
+    spec.previews_every = previews_every;
+    return spec;
+  }
+
+  // Draws the picture to its end.
+  static Previews Run(Picture& picture) {
+    Previews previews;
+    Lanes lanes;
+    const auto stream = picture.stage().device().NewStream(SystemClock()).value();
+    while (picture.next != UnitKind::kDone) {
+      auto unit = EnqueueUnit({&picture}, lanes, *stream).value();
+      EXPECT_OK(unit.parts[0].status);
+      EXPECT_OK(CompleteUnit(unit, picture, unit.parts[0]));
+      const Prediction& prediction = unit.parts[0].prediction;
+      if (prediction.step == 0) continue;
+      const Size size{picture.size().width / 8, picture.size().height / 8};
+      previews.emplace_back(prediction.step,
+                            DrawPreview(prediction, *picture.request->colors, size));
+    }
+    return previews;
+  }
+
+  static std::vector<int> StepsOf(const Previews& previews) {
+    std::vector<int> steps;
+    for (const auto& [step, image] : previews) steps.push_back(step);
+    return steps;
+  }
+
+  static inline std::unique_ptr<Rig> rig_;
+};
+
+TEST_F(PreviewTest, ComeEveryNStepsAndChangeNothingWithAnyScheduler) {
+  for (const char* scheduler : {"euler", "euler_a", "ddim", "dpmpp_2m", "heun", "lcm"}) {
+    SCOPED_TRACE(scheduler);
+    const auto plain = rig_->Start(Spec(scheduler, std::nullopt));
+    EXPECT_TRUE(Run(*plain).empty());
+    const auto picture = rig_->Start(Spec(scheduler, 2));
+    const Previews previews = Run(*picture);
+    EXPECT_THAT(StepsOf(previews), ElementsAre(2, 4));
+    EXPECT_EQ(picture->pixels, plain->pixels);
+  }
+}
+
+// The last step of these ends at what the network predicts.
+TEST_F(PreviewTest, ThePredictionOfTheLastStepIsThePicture) {
+  for (const char* scheduler : {"euler", "euler_a", "dpmpp_2m", "heun"}) {
+    SCOPED_TRACE(scheduler);
+    const auto picture = rig_->Start(Spec(scheduler, 4));
+    Lanes lanes;
+    const auto stream = picture->stage().device().NewStream(SystemClock()).value();
+    Prediction prediction;
+    while (picture->next != UnitKind::kDecode) {
+      auto unit = EnqueueUnit({picture.get()}, lanes, *stream).value();
+      EXPECT_OK(CompleteUnit(unit, *picture, unit.parts[0]));
+      prediction = unit.parts[0].prediction;
+    }
+    ASSERT_EQ(prediction.step, 4);
+    const std::vector<float> latents = ValuesOf(picture->latents);
+    std::vector<float> sum(latents.size());
+    for (const Prediction::Term& term : prediction.terms) {
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] += term.weight * term.latents.as<float>()[i];
+    }
+    EXPECT_THAT(sum, ::testing::Pointwise(::testing::FloatNear(1e-3f), latents));
+  }
+}
+
+TEST_F(PreviewTest, ResembleThePictureMoreAndMore) {
+  PictureSpec spec = Spec("euler", 6);
+  spec.width = spec.height = 128;
+  spec.num_inference_steps = 12;
+  const auto picture = rig_->Start(spec);
+  const Previews previews = Run(*picture);
+  ASSERT_THAT(StepsOf(previews), ElementsAre(6, 12));
+  EXPECT_GT(Correlation(previews[0].second, picture->pixels), 0.3);
+  EXPECT_GT(Correlation(previews[1].second, picture->pixels), 0.4);
+}
+
+TEST_F(PreviewTest, CountTheStepsOfBothModels) {
+  PictureSpec spec = Spec("euler", 3);
+  spec.refine = true;
+  spec.num_inference_steps = 9;
+  const auto picture = rig_->Start(spec);
+  EXPECT_THAT(StepsOf(Run(*picture)), ElementsAre(3, 6, 9));
+}
+
+TEST_F(PreviewTest, ShowTheMiddleOfALargerBucket) {
+  PictureSpec spec = Spec("euler", 4);
+  spec.executed_size = Size{80, 72};
+  const auto picture = rig_->Start(spec);
+  const Previews previews = Run(*picture);
+  EXPECT_THAT(previews, ElementsAre(Pair(4, ::testing::_)));
+  EXPECT_EQ(previews[0].second.width, 8);
+}
+
+// The host touches no memory of the device, and waits for what it reads.
+TEST_F(PreviewTest, AreTheSameOnADeviceWithMemoryOfItsOwn) {
+  testing::SeparateDevice device;
+  for (const char* scheduler : {"euler_a", "dpmpp_2m"}) {
+    const auto expected = rig_->Start(Spec(scheduler, 1));
+    const Rig there(Demo(), "", backends::cpu::CpuBackend::Create({.device = &device}).value());
+    const auto picture = there.Start(Spec(scheduler, 1));
+    EXPECT_EQ(Run(*picture), Run(*expected));
+  }
+}
+
+}  // namespace
+}  // namespace latentd::pipeline
