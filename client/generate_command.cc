@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <iostream>
 #include <optional>
+#include <random>
+#include <set>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -147,6 +149,18 @@ std::optional<uint64_t> FirstSeed(const v1::GenerateRequest& request) {
   return request.has_seed() ? std::optional(request.seed()) : std::nullopt;
 }
 
+// Of files that are named before a picture says its seed.
+void ChooseSeed(GenerateOptions& options) {
+  if (!options.request.has_previews() || !options.output.empty()) return;
+  if (!FirstSeed(options.request)) options.request.set_seed(std::random_device()());
+}
+
+absl::Status CheckFiles(const GenerateOptions& options, PictureFiles& files) {
+  const absl::Status writable = files.Check(FirstSeed(options.request));
+  if (!writable.ok() || !options.request.has_previews()) return writable;
+  return files.CheckPreviews();
+}
+
 DisplayStyle StyleOf(const GenerateOptions& options) {
   if (options.quiet) return DisplayStyle::kNone;
   return isatty(STDERR_FILENO) ? DisplayStyle::kBar : DisplayStyle::kLines;
@@ -196,16 +210,27 @@ class Generation {
   void OnEvent(const v1::GenerateEvent& event) {
     connected_ = true;
     display_.Show(event);
+    if (event.has_preview()) OnPreview(event.preview());
     if (event.has_completed()) Summarize(event.completed());
+  }
+
+  void OnPreview(const v1::Preview& preview) {
+    const absl::StatusOr<std::string> name = files_.WritePreview(preview);
+    if (!name.ok()) return StopFor(name.status());
+    const bool first = previewed_.insert(preview.image_index()).second;
+    if (!first || options_.quiet) return;
+    display_.Clear();
+    std::cerr << "previews: " << *name << std::endl;
+  }
+
+  void StopFor(const absl::Status& file_error) {
+    file_error_ = file_error;
+    client_->Cancel();
   }
 
   void OnImage(const v1::Image& image) {
     absl::StatusOr<std::string> name = files_.Write(image);
-    if (!name.ok()) {
-      file_error_ = name.status();
-      client_->Cancel();
-      return;
-    }
+    if (!name.ok()) return StopFor(name.status());
     display_.Clear();
     if (!name->empty()) std::cout << *name << std::endl;
     if (options_.quiet) return;
@@ -243,6 +268,7 @@ class Generation {
   absl::Status file_error_;
   std::string tls_problem_;  // empty: none
   bool connected_ = false;
+  std::set<int> previewed_;  // pictures
 };
 
 }  // namespace
@@ -259,9 +285,10 @@ ExitCode RunGenerate(const std::vector<std::string>& arguments) {
   for (const absl::Status& status : {SetPrompt(*words, options), ChooseFormat(options)}) {
     if (!status.ok()) return UsageError(status, "latent generate");
   }
+  ChooseSeed(options);
   PictureFiles files(options.output, ExtensionOf(options.format), PictureCount(options.request),
                      options.force ? Overwrite::kReplace : Overwrite::kNever);
-  const absl::Status writable = files.Check(FirstSeed(options.request));
+  const absl::Status writable = CheckFiles(options, files);
   if (!writable.ok()) return UsageError(writable, "latent generate");
   return Generation(options, files).Run();
 }

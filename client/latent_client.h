@@ -34,7 +34,7 @@ namespace v1 = ::latent::v1;
 // Called from the thread that called Generate, in the order in which things happen. Empty ones are
 // skipped.
 struct GenerateCallbacks {
-  // queued, started, progress, completed; from the beginning after a retry
+  // queued, started, progress, preview, completed; from the beginning after a retry
   std::function<void(const v1::GenerateEvent&)> on_event;
   std::function<void(v1::Image)> on_image;
   std::function<void(const Retry&)> on_retry;

@@ -55,6 +55,28 @@ std::string PictureFiles::Name(int index) const {
          absl::StrCat(path.stem().string(), "-", index + 1, path.extension().string());
 }
 
+absl::Status PictureFiles::CheckPreviews() {
+  if (output_ == "-") {
+    return absl::InvalidArgumentError("--previews: go into files, not with --output -");
+  }
+  for (int index = 0; index < pictures_; ++index) {
+    absl::Status writable = CheckWritable(PreviewName(index), overwrite_);
+    if (!writable.ok()) return writable;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> PictureFiles::WritePreview(const v1::Preview& preview) {
+  std::string name = PreviewName(preview.image_index());
+  const absl::Status written = WriteFile(name, preview.data(), Overwrite::kReplace);
+  if (!written.ok()) return written;
+  return name;
+}
+
+std::string PictureFiles::PreviewName(int index) const {
+  return std::filesystem::path(Name(index)).replace_extension(".preview.jpg");
+}
+
 v1::Format FormatOf(const std::string& path) {
   const std::string extension =
       absl::AsciiStrToLower(std::filesystem::path(path).extension().string());

@@ -26,8 +26,16 @@ class PictureFiles {
   // Where it went; empty for standard output.
   absl::StatusOr<std::string> Write(const ::latent::v1::Image& image);
 
-  // The name of the picture with this index.
+  // After Check, which was given a seed or a name, and before a call that asks for previews:
+  // whether they can be written beside the pictures.
+  absl::Status CheckPreviews();
+
+  // Instead of the one before of that picture. Where it went.
+  absl::StatusOr<std::string> WritePreview(const ::latent::v1::Preview& preview);
+
+  // The name of the picture with this index, and of its previews: star.png, star.preview.jpg.
   std::string Name(int index) const;
+  std::string PreviewName(int index) const;
 
  private:
   const std::string output_;

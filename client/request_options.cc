@@ -140,6 +140,17 @@ Option ImageOption(v1::GenerateRequest& request) {
           }};
 }
 
+Option PreviewsOption(v1::GenerateRequest& request) {
+  return {"previews", "N",
+          "show how it comes along: a small JPEG beside the picture's file,\n"
+          "FILE.preview.jpg, written again after every N steps",
+          [&request](const std::string& text) {
+            v1::Previews& previews = *request.mutable_previews();
+            return SetInt32(previews, *previews.GetDescriptor()->FindFieldByName("every_n_steps"),
+                            text);
+          }};
+}
+
 OptionGroup Picture(v1::GenerateRequest& r) {
   return {
       "The picture",
@@ -155,7 +166,8 @@ OptionGroup Picture(v1::GenerateRequest& r) {
        Row(r, "num-images-per-prompt", "N", "pictures, from seed, seed + 1, ... (default 1)"),
        Row(r, "batch-invariant", "",
            "the same bytes, whatever the server draws beside it (where the\n"
-           "backend cannot promise that, it shares no step, and waits longer)")}};
+           "backend cannot promise that, it shares no step, and waits longer)"),
+       PreviewsOption(r)}};
 }
 
 OptionGroup Refining(v1::GenerateRequest& r) {
@@ -214,6 +226,7 @@ std::vector<OptionGroup> RequestOptions(v1::GenerateRequest& request) {
 
 std::string OptionSpelling(const std::string& field) {
   if (field == "prompt") return "PROMPT";
+  if (absl::StartsWith(field, "previews")) return "--previews";
   if (field == "id" || absl::StartsWith(field, "selector.ids")) return "ID";
   if (absl::StartsWith(field, "selector.components")) return "--component";
   if (absl::StartsWith(field, "selector.buckets")) return "--bucket";

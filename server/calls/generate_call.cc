@@ -186,6 +186,7 @@ absl::StatusOr<engine::GenerateSpec> GenerateCall::Read(const grpc::ByteBuffer& 
     return InvalidFields(converted.violations);
   }
   converted.spec.max_response_bytes = MaxPictureBytes(echo_bytes);
+  converted.spec.takes_previews = TakesPreviews();
   converted.spec.caller = caller_;
   converted.spec.deadline = MonotonicDeadline();
   {

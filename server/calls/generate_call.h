@@ -87,6 +87,8 @@ class GenerateCall : public engine::EventSink, public ActiveCall {
   // of the request.
   virtual int64_t MaxPictureBytes(int64_t echo_bytes) const = 0;
 
+  virtual bool TakesPreviews() const = 0;
+
   mutable absl::Mutex mutex_;
   std::optional<Outbox> outbox_ ABSL_GUARDED_BY(mutex_);  // once the request has been read
 

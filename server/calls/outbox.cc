@@ -1,6 +1,7 @@
 #include "server/calls/outbox.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 #include <variant>
 
@@ -13,6 +14,18 @@ namespace {
 bool IsReplaced(const engine::Event& event, const engine::Event& by) {
   return event.index() == by.index() && (std::holds_alternative<engine::Progress>(event) ||
                                          std::holds_alternative<engine::Queued>(event));
+}
+
+// The picture that a preview is of.
+std::optional<int> PreviewedBy(const engine::Event& event) {
+  const auto* preview = std::get_if<engine::Preview>(&event);
+  return preview == nullptr ? std::nullopt : std::optional(preview->image_index);
+}
+
+// The picture of which it leaves older previews without use.
+std::optional<int> ShownBy(const engine::Event& event) {
+  const auto* image = std::get_if<engine::Image>(&event);
+  return image == nullptr ? PreviewedBy(event) : std::optional(image->index);
 }
 
 template <typename... Callables>
@@ -46,10 +59,20 @@ void Outbox::Add(std::shared_ptr<const engine::Event> event, absl::Time now) {
     --images_to_skip_;
     return;
   }
-  if (!waiting_.empty() && IsReplaced(*waiting_.back().event, *event)) {
-    waiting_.pop_back();
-  }
+  DropReplaced(*event);
   waiting_.push_back({std::move(event), now});
+}
+
+void Outbox::DropReplaced(const engine::Event& event) {
+  if (const std::optional<int> shown = ShownBy(event)) {
+    std::erase_if(waiting_, [&](const Waiting& old) { return PreviewedBy(*old.event) == shown; });
+  }
+  // Of what is no preview, the last: previews come between steps as it happens.
+  const auto last = std::find_if(waiting_.rbegin(), waiting_.rend(), [](const Waiting& waiting) {
+    return !PreviewedBy(*waiting.event).has_value();
+  });
+  if (last == waiting_.rend() || !IsReplaced(*last->event, event)) return;
+  waiting_.erase(std::next(last).base());
 }
 
 std::optional<latent::v1::GenerateEvent> Outbox::Next() {
@@ -77,6 +100,7 @@ void Outbox::Take(const engine::Event& event, latent::v1::GenerateEvent& message
           [&](const engine::Completed& completed) {
             *message.mutable_completed() = ToProto(completed, output_);
           },
+          [&](const engine::Preview& preview) { *message.mutable_preview() = ToProto(preview); },
           [](const auto&) {},  // images go by chunks, a failure is no message
       },
       event);
@@ -110,6 +134,8 @@ int64_t Outbox::held_bytes() const {
   for (const Waiting& waiting : waiting_) {
     if (const auto* image = std::get_if<engine::Image>(waiting.event.get())) {
       bytes += static_cast<int64_t>(image->bytes.size());
+    } else if (const auto* preview = std::get_if<engine::Preview>(waiting.event.get())) {
+      bytes += static_cast<int64_t>(preview->bytes.size());
     }
   }
   return bytes;

@@ -1,8 +1,9 @@
 // What one request still has to tell its client: turns the engine's events into messages, in order,
 // as the client takes them. A client that reads slowly gets fewer events of its place in the queue
-// and of progress; pictures wait, in chunks, and are never dropped.
+// and of progress, and fewer previews; pictures wait, in chunks, and are never dropped.
 //
-// Holds at most one such event between two others, so its size is that of the pictures.
+// Holds at most one such event between two others, and at most one preview of each picture that has
+// not come itself, so its size is that of the pictures.
 #pragma once
 
 #include <cstdint>
@@ -56,7 +57,7 @@ class Outbox {
   // How the request ended, once everything before that has been taken with Next.
   std::optional<absl::Status> end() const;
 
-  // Of pictures that wait.
+  // Of pictures that wait, and previews.
   int64_t held_bytes() const;
 
   // When the picture was added that has waited longest for its last part to be taken;
@@ -68,6 +69,9 @@ class Outbox {
     std::shared_ptr<const engine::Event> event;
     absl::Time since;
   };
+
+  // What nobody needs to hear any more once `event` has come.
+  void DropReplaced(const engine::Event& event);
 
   // The message of the front of the queue; an image goes chunk by chunk.
   void Take(const engine::Event& event, latent::v1::GenerateEvent& message);

@@ -124,6 +124,7 @@ ConvertedRequest ToSpec(v1::GenerateRequest request) {
   SetImages(request, picture);
   picture.bucket_policy = FromProto(request.bucket_policy());
   picture.batch_invariant = request.batch_invariant();
+  if (request.has_previews()) picture.previews_every = request.previews().every_n_steps();
   SetConditioning(request, picture);
   picture.image = std::move(*request.mutable_image());
   return converted;

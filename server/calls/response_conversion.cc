@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "server/calls/basic_conversion.h"
 #include "server/calls/request_fields.h"
@@ -102,6 +103,9 @@ void SetImages(const pipeline::PictureSpec& picture, v1::GenerateRequest& proto)
   SET_IF_PRESENT(num_images_per_prompt, picture.num_images_per_prompt);
   proto.set_bucket_policy(ToProto(picture.bucket_policy));
   proto.set_batch_invariant(picture.batch_invariant);
+  if (picture.previews_every) {
+    proto.mutable_previews()->set_every_n_steps(*picture.previews_every);
+  }
   proto.mutable_seeds()->Add(picture.seeds.begin(), picture.seeds.end());
 }
 
@@ -193,6 +197,18 @@ v1::Progress ToProto(const engine::Progress& progress) {
   proto.set_stage(ToProto(progress.stage));
   proto.set_step(progress.step);
   proto.set_total_steps(progress.total_steps);
+  return proto;
+}
+
+v1::Preview ToProto(engine::Preview preview) {
+  v1::Preview proto;
+  proto.set_image_index(preview.image_index);
+  proto.set_step(preview.step);
+  proto.set_total_steps(preview.total_steps);
+  *proto.mutable_size() = ToProto(preview.size);
+  const absl::string_view mime_type = image::MimeType(preview.format);
+  proto.set_mime_type(mime_type.data(), mime_type.size());
+  proto.set_data(std::move(preview.bytes));
   return proto;
 }
 

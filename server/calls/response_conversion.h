@@ -12,6 +12,7 @@ namespace latentd::server::calls {
 latent::v1::Queued ToProto(const engine::Queued& queued);
 latent::v1::Started ToProto(const engine::Started& started);
 latent::v1::Progress ToProto(const engine::Progress& progress);
+latent::v1::Preview ToProto(engine::Preview preview);
 
 latent::v1::Stage ToProto(engine::Stage stage);
 

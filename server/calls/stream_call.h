@@ -30,6 +30,7 @@ class StreamCall final : public GenerateCall, public MessageStream {
   void Advance() override { SendNext(); }
   bool CanBeResumed() const override { return true; }
   int64_t MaxPictureBytes(int64_t) const override { return 0; }
+  bool TakesPreviews() const override { return true; }
 
   bool TakeMessage(grpc::ByteBuffer& bytes) override ABSL_EXCLUSIVE_LOCKS_REQUIRED(stream_mutex_);
   void GiveUp(const absl::Status& status) override { Fail(status); }

@@ -32,6 +32,7 @@ class UnaryCall final : public GenerateCall, public grpc::ServerUnaryReactor {
   void Advance() override;
   bool CanBeResumed() const override { return false; }
   int64_t MaxPictureBytes(int64_t echo_bytes) const override;
+  bool TakesPreviews() const override { return false; }
 
   void KeepUnread(const std::shared_ptr<const void>& token) override
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

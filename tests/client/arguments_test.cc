@@ -143,6 +143,7 @@ TEST(RequestOptionsTest, EveryFieldButThePromptAndTheOutputHasAnOption) {
 TEST(RequestOptionsTest, FieldsAreSpelledAsTheyAreTyped) {
   EXPECT_EQ(OptionSpelling("num_inference_steps"), "--num-inference-steps");
   EXPECT_EQ(OptionSpelling("output.quality"), "--quality");
+  EXPECT_EQ(OptionSpelling("previews.every_n_steps"), "--previews");
   EXPECT_EQ(OptionSpelling("prompt"), "PROMPT");
   EXPECT_EQ(OptionSpelling("id"), "ID");
   EXPECT_EQ(OptionSpelling("selector.ids[3]"), "ID");

@@ -51,6 +51,27 @@ TEST_F(PictureFilesTest, TheDefaultNameHasTheSeed) {
   EXPECT_EQ(files.Name(0), "latent-77.png");
 }
 
+TEST_F(PictureFilesTest, PreviewsAreBesideTheirPictureAndReplaceEachOther) {
+  PictureFiles files(Path("star.png"), "png", 2, Overwrite::kNever);
+  ASSERT_OK(files.Check(7));
+  ASSERT_OK(files.CheckPreviews());
+  v1::Preview preview;
+  preview.set_image_index(1);
+  for (const char* data : {"older", "newer"}) {
+    preview.set_data(data);
+    ASSERT_OK_AND_ASSIGN(const std::string name, files.WritePreview(preview));
+    EXPECT_EQ(name, Path("star-2.preview.jpg"));
+  }
+  EXPECT_EQ(Read("star-2.preview.jpg"), "newer");
+  EXPECT_THAT(files.CheckPreviews(), StatusIs(absl::StatusCode::kAlreadyExists, _));
+}
+
+TEST_F(PictureFilesTest, StandardOutputHasNoPlaceForPreviews) {
+  PictureFiles files("-", "png", 1, Overwrite::kNever);
+  EXPECT_THAT(files.CheckPreviews(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--previews")));
+}
+
 TEST_F(PictureFilesTest, SeveralPicturesGetANumber) {
   PictureFiles unnamed("", "webp", 3, Overwrite::kNever);
   ASSERT_OK(unnamed.Check(7));

@@ -330,6 +330,30 @@ TEST_F(GenerateCallTest, TheBucketIsToldWhenWorkStartsAndEnds) {
   EXPECT_EQ(events[1].completed().executed_size().height(), 192);
 }
 
+TEST_F(GenerateCallTest, PreviewsGoWithTheStreamAlone) {
+  v1::GenerateRequest request = Request();
+  request.mutable_previews()->set_every_n_steps(2);
+  std::thread engine([&] {
+    engine_.Send(engine::Preview{.step = 2, .bytes = "jpeg"});
+    engine_.Send(engine::Completed{});
+  });
+  std::vector<v1::GenerateEvent> events;
+  EXPECT_TRUE(Stream(request, &events).ok());
+  engine.join();
+  EXPECT_TRUE(engine_.WaitForSpec().takes_previews);
+  EXPECT_EQ(engine_.WaitForSpec().picture.previews_every, 2);
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].preview().data(), "jpeg");
+}
+
+TEST_F(GenerateCallTest, TheEngineIsToldThatOneAnswerTakesNoPreviews) {
+  std::thread engine([&] { engine_.Send(engine::Completed{}); });
+  v1::GenerateResponse response;
+  EXPECT_TRUE(Generate(Request(), response).ok());
+  engine.join();
+  EXPECT_FALSE(engine_.WaitForSpec().takes_previews);
+}
+
 TEST_F(GenerateCallTest, TheLogLineSaysTheBucketWhereItDiffers) {
   std::ostringstream text;
   const auto before = spdlog::default_logger();

@@ -77,6 +77,57 @@ TEST(OutboxTest, ProgressThatWasTakenIsFollowedByTheNext) {
   EXPECT_EQ(outbox.Next()->progress().step(), 2);
 }
 
+engine::Preview Draft(int picture, int step) {
+  return {.image_index = picture, .step = step, .bytes = "jpeg"};
+}
+
+TEST(OutboxTest, APreviewIsOneMessage) {
+  Outbox outbox("id", {});
+  outbox.Add(engine::Preview{.image_index = 1,
+                             .step = 4,
+                             .total_steps = 9,
+                             .size = {8, 4},
+                             .format = image::Format::kJpeg,
+                             .bytes = "jpeg"},
+             kNow);
+  EXPECT_EQ(outbox.held_bytes(), 4);
+  const v1::Preview preview = outbox.Next()->preview();
+  EXPECT_EQ(preview.image_index(), 1);
+  EXPECT_EQ(preview.step(), 4);
+  EXPECT_EQ(preview.total_steps(), 9);
+  EXPECT_EQ(preview.size().width(), 8);
+  EXPECT_EQ(preview.size().height(), 4);
+  EXPECT_EQ(preview.mime_type(), "image/jpeg");
+  EXPECT_EQ(preview.data(), "jpeg");
+  EXPECT_EQ(outbox.held_bytes(), 0);
+}
+
+TEST(OutboxTest, WhatComesOfPreviewsAndProgressReplacesWhatWaits) {
+  Outbox outbox("", {});
+  for (int step = 1; step <= 8; ++step) {
+    outbox.Add(Step(step), kNow);
+    outbox.Add(Draft(0, step), kNow);
+    outbox.Add(Draft(1, step), kNow);
+  }
+  const auto events = TakeAll(outbox);
+  ASSERT_EQ(events.size(), 3u);
+  for (const auto& event : events) {
+    EXPECT_EQ(event.has_progress() ? event.progress().step() : event.preview().step(), 8);
+  }
+}
+
+TEST(OutboxTest, APreviewThatWaitsGoesWhenItsPictureComes) {
+  Outbox outbox("", {});
+  outbox.Add(Draft(0, 1), kNow);
+  outbox.Add(Draft(1, 1), kNow);
+  outbox.Add(Picture(0, 10), kNow);
+  outbox.Add(Draft(1, 2), kNow);
+  const auto events = TakeAll(outbox);
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_TRUE(events[0].has_image_chunk());
+  EXPECT_EQ(events[1].preview().step(), 2);
+}
+
 TEST(OutboxTest, PicturesAreChunkedAndNeverDropped) {
   Outbox outbox("", {});
   const engine::Image first = Picture(0, 3 * kChunkBytes + 17);
