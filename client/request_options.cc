@@ -79,14 +79,21 @@ absl::Status SetList(Message& message, const FieldDescriptor& field, const std::
   return absl::OkStatus();
 }
 
-// Two whole numbers, as "512x384" or "0,16", into a Size or an Offset.
+absl::string_view PairText(const google::protobuf::Descriptor* type) {
+  if (type == v1::Size::descriptor()) return "WIDTHxHEIGHT, such as 1024x768";
+  if (type == v1::Offset::descriptor()) return "TOP,LEFT, such as 0,16";
+  return "START,STOP, such as 0.2,0.8";
+}
+
+// Two numbers, as "512x384" or "0,16", into a Size, an Offset or a GuidanceInterval.
 absl::Status SetPair(Message& message, const FieldDescriptor& field, const std::string& text) {
-  const bool size = field.message_type() == v1::Size::descriptor();
-  const std::vector<std::string> parts = absl::StrSplit(text, size ? 'x' : ',');
+  const google::protobuf::Descriptor* type = field.message_type();
+  const std::vector<std::string> parts =
+      absl::StrSplit(text, type == v1::Size::descriptor() ? 'x' : ',');
   Message& pair = *message.GetReflection()->MutableMessage(&message, &field);
   for (int i = 0; i < 2; ++i) {
-    if (parts.size() != 2 || !SetInt32(pair, *pair.GetDescriptor()->field(i), parts[i]).ok()) {
-      return Wrong(size ? "WIDTHxHEIGHT, such as 1024x768" : "TOP,LEFT, such as 0,16");
+    if (parts.size() != 2 || !SetScalar(pair, *type->field(i), parts[i]).ok()) {
+      return Wrong(PairText(type));
     }
   }
   return absl::OkStatus();
@@ -200,6 +207,8 @@ OptionGroup FineTuning(v1::GenerateRequest& r) {
   return {
       "Fine tuning",
       {Row(r, "guidance-rescale", "X", "0 to 1 (default 0)"),
+       Row(r, "guidance-interval", "START,STOP",
+           "the part of the steps that is guided; the others cost half\n(default 0,1: all)"),
        Row(r, "clip-skip", "N", "leave out this many of the text encoders' last layers"),
        Row(r, "original-size", "WxH", "SDXL's micro-conditioning (default: the size)"),
        Row(r, "target-size", "WxH", "the same: the size that it is drawn for"),

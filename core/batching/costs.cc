@@ -55,18 +55,23 @@ absl::Duration Costs::Of(UnitKind kind, const Lane& lane, int rows) const {
 
 bool Costs::HasMeasured(const Ahead& ahead, int rows) const {
   for (const Ahead::Stage& stage : ahead.stages) {
-    if (stage.evaluations == 0) continue;
-    const auto found = times_.find(Shape(UnitKind::kStep, stage.lane, rows));
-    if (found == times_.end() || found->second.measured < kEnough) return false;
+    if (stage.full() > 0 && !HasMeasuredStep(stage.lane, rows)) return false;
+    if (stage.full() < stage.evaluations && !HasMeasuredStep(stage.lane, 1)) return false;
   }
   return true;
+}
+
+bool Costs::HasMeasuredStep(const Lane& lane, int rows) const {
+  const auto found = times_.find(Shape(UnitKind::kStep, lane, rows));
+  return found != times_.end() && found->second.measured >= kEnough;
 }
 
 absl::Duration Costs::Alone(const Ahead& ahead, int rows) const {
   absl::Duration time;
   for (const Ahead::Stage& stage : ahead.stages) {
     if (stage.text) time += Of(UnitKind::kText, stage.lane);
-    time += stage.evaluations * Of(UnitKind::kStep, stage.lane, rows);
+    time += stage.full() * Of(UnitKind::kStep, stage.lane, rows);
+    time += (stage.narrow_first + stage.narrow_last) * Of(UnitKind::kStep, stage.lane);
   }
   const Lane& lane = ahead.stages.front().lane;
   if (ahead.encode) time += Of(UnitKind::kEncode, lane);

@@ -56,6 +56,7 @@ class Costs {
   };
   using Known = std::pair<const Shape, Time>;
 
+  bool HasMeasuredStep(const Lane& lane, int rows) const;
   const Known* Nearest(const Shape& wanted) const;
 
   absl::flat_hash_map<Shape, Time> times_;

@@ -8,6 +8,8 @@
 namespace latentd::batching {
 namespace {
 
+constexpr int kParts = 3;  // of a stage, by the rows that they take
+
 class Play {
  public:
   Play(absl::Span<const ForecastPicture> pictures, const Costs& costs) : costs_(costs) {
@@ -24,17 +26,31 @@ class Play {
   struct Player {
     const ForecastPicture* picture;
     size_t stage = 0;
-    double left = 0;  // evaluations of the stage that it is in
+    int part = 0;     // of the stage: evaluations of one row, of all, of one again
+    double left = 0;  // evaluations of the part
     bool begun = false, in_lane = false, done = false;
 
     const Ahead::Stage& now() const { return picture->ahead.stages[stage]; }
+    // Of its lane: that are computed now, and that are kept for it.
+    int rows() const { return part == 1 ? picture->rows : 1; }
+    int kept_rows() const { return part == 2 ? 1 : now().most_rows(picture->rows); }
+    int PartLength() const {
+      const int narrow = part == 0 ? now().narrow_first : now().narrow_last;
+      return part == 1 ? now().full() : narrow;
+    }
+    // To the first part from here on that has evaluations; false: there is none.
+    bool EnterPart() {
+      while (part < kParts && PartLength() == 0) ++part;
+      if (part < kParts) left = PartLength();
+      return part < kParts;
+    }
     bool past_stages() const { return stage == picture->ahead.stages.size(); }
   };
   struct LanePlay {
     Lane lane;
-    int rows = 0;
+    int rows = 0;       // kept for its pictures
     double weight = 0;  // the greatest of its pictures'
-    double least = 0;   // evaluations until the first of them leaves
+    double least = 0;   // evaluations until the first of them leaves or takes other rows
     bool full = false;  // somebody waits: nobody overtakes
     absl::Duration step;
   };
@@ -65,12 +81,11 @@ class Play {
     const Lane& lane = player.now().lane;
     LanePlay* play = Find(lane);
     if (play == nullptr) play = &lanes_.emplace_back(LanePlay{lane});
-    const bool fits = play->rows == 0 || play->rows + picture.rows <= picture.lane_rows;
+    const bool fits = play->rows == 0 || play->rows + player.kept_rows() <= picture.lane_rows;
     play->full = play->full || !fits;
     if (play->full) return;
-    play->rows += picture.rows;
-    player.in_lane = true;
-    player.left = player.now().evaluations;
+    player.in_lane = player.EnterPart();
+    play->rows += player.kept_rows();
     Begin(i);
   }
 
@@ -102,15 +117,17 @@ class Play {
   }
 
   void Sum(LanePlay& lane) const {
-    lane.step = costs_.Of(UnitKind::kStep, lane.lane, lane.rows);
+    int rows = 0;
     lane.weight = 0;
     std::optional<double> least;
     for (const Player& player : players_) {
       if (!player.in_lane || player.now().lane != lane.lane) continue;
+      rows += player.rows();
       lane.weight = std::max(lane.weight, player.picture->weight);
       least = std::min(least.value_or(player.left), player.left);
     }
     lane.least = least.value_or(0);
+    lane.step = costs_.Of(UnitKind::kStep, lane.lane, rows);
   }
 
   void RunToNextEnd() {
@@ -139,9 +156,15 @@ class Play {
       if (!player.in_lane || player.now().lane != lane.lane) continue;
       player.left -= evaluations;
       if (player.left > kNothing) continue;
-      player.in_lane = false;
-      lane.rows -= player.picture->rows;
-      ++player.stage;
+      lane.rows -= player.kept_rows();
+      ++player.part;
+      player.in_lane = player.EnterPart();
+      if (player.in_lane) {
+        lane.rows += player.kept_rows();
+      } else {
+        ++player.stage;
+        player.part = 0;
+      }
     }
   }
 

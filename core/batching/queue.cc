@@ -97,7 +97,7 @@ void Queue::AddBegun(const Entry& entry, LaneWork& work) {
   }
   work.rows = std::max(work.rows, entry.need.lane_rows);
   work.capacity = std::min(work.capacity, entry.need.lane_capacity);
-  work.rows_promised += entry.need.rows;
+  work.rows_promised += entry.need.most_rows();
   if (entry.need.kind != UnitKind::kStep) {
     if (work.prepare == nullptr) work.prepare = &entry;
     return;
@@ -108,7 +108,7 @@ void Queue::AddBegun(const Entry& entry, LaneWork& work) {
 
 void Queue::AddWaiting(const Entry& entry, LaneWork& work) {
   work.rows = std::max(work.rows, entry.need.lane_rows);
-  work.full = work.full || work.rows_promised + entry.need.rows > work.limit();
+  work.full = work.full || work.rows_promised + entry.need.most_rows() > work.limit();
   if (work.full || work.prepare != nullptr) return;
   work.prepare = &entry;
 }
@@ -136,11 +136,11 @@ Unit Queue::StepOf(const LaneWork& work) {
   Unit unit{.kind = UnitKind::kStep, .lane = work.lane};
   int rows = 0;
   for (const Entry* entry : work.joined) {
-    rows += entry->need.rows;
+    rows += entry->need.most_rows();
     unit.pictures.push_back(entry->picture);
   }
   for (const Entry* entry : work.joining) {
-    rows += entry->need.rows;
+    rows += entry->need.most_rows();
     if (rows > work.limit() && !unit.pictures.empty()) break;
     unit.pictures.push_back(entry->picture);
   }
@@ -205,7 +205,7 @@ std::optional<Unit> Queue::Next(bool may_begin) {
 
 int Queue::RowsOf(const Unit& unit) const {
   int rows = 0;
-  for (PictureId picture : unit.pictures) rows += EntryOf(picture).need.rows;
+  for (PictureId picture : unit.pictures) rows += EntryOf(picture).need.next_rows();
   return rows;
 }
 

@@ -46,6 +46,15 @@ struct Ahead {
     Lane lane;
     bool text = false;    // its prompts are to be encoded
     int evaluations = 0;  // of the UNet
+    // Of these, the first and the last ones that take one row, of a picture that takes more.
+    int narrow_first = 0, narrow_last = 0;
+
+    // Those that take all of the picture's rows.
+    int full() const { return evaluations - narrow_first - narrow_last; }
+    // Of `rows` that the picture takes: at most, from now on; and by the next evaluation.
+    int most_rows(int rows) const { return evaluations > 0 && full() == 0 ? 1 : rows; }
+    int next_rows(int rows) const { return narrow_first > 0 ? 1 : most_rows(rows); }
+
     bool operator==(const Stage&) const = default;
   };
   std::array<Stage, 2> stages;  // from the one that it is in; an ensemble has two
@@ -57,11 +66,15 @@ struct Ahead {
 struct Need {
   UnitKind kind = UnitKind::kText;
   Lane lane;          // of the stage that it is in
-  int rows = 1;       // that the picture takes of an evaluation
+  int rows = 1;       // that the picture takes of an evaluation, at most
   int lane_rows = 1;  // that one evaluation can have, by the graphs that the picture brings
   int lane_capacity = kMostRows;  // the same, by memory, as far as is known
   bool joined = false;            // it has its rows of the lane
   Ahead ahead;
+
+  // Of its lane: from now on, at most; and by its next evaluation.
+  int most_rows() const { return ahead.stages.front().most_rows(rows); }
+  int next_rows() const { return ahead.stages.front().next_rows(rows); }
 
   bool operator==(const Need&) const = default;
 };

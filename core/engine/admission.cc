@@ -31,7 +31,8 @@ RefusedSizes::Picture RefusedPicture(const pipeline::PictureSpec& picture, bool 
           .rows = pipeline::RowsOf(picture),
           .base = base,
           .refiner = !base || picture.refine,
-          .image = image};
+          .image = image,
+          .unguided_steps = pipeline::HasUnguidedSteps(picture)};
 }
 
 // Stands for all graphs of a size in messages.
@@ -81,7 +82,8 @@ bool RefusedSizes::Covers(const Picture& larger, const Picture& smaller) const {
   if (!grows_) return larger == smaller;
   return larger.size.width >= smaller.size.width && larger.size.height >= smaller.size.height &&
          larger.rows >= smaller.rows && (larger.base || !smaller.base) &&
-         (larger.refiner || !smaller.refiner) && (larger.image || !smaller.image);
+         (larger.refiner || !smaller.refiner) && (larger.image || !smaller.image) &&
+         (larger.unguided_steps || !smaller.unguided_steps);
 }
 
 void RefusedSizes::Add(const Picture& picture, int64_t bytes) {

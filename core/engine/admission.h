@@ -36,6 +36,7 @@ class RefusedSizes {
     pipeline::Size size;
     int rows = 1;
     bool base = false, refiner = false, image = false;
+    bool unguided_steps = false;  // beside guided ones
     bool operator==(const Picture&) const = default;
   };
 

@@ -250,8 +250,12 @@ std::vector<int> BucketGraphs::SharedRowCounts() const {
 
 absl::StatusOr<GraphHandles> BucketGraphs::GraphsFor(const pipeline::PictureSpec& resolved,
                                                      bool image, IfUnknown unknown) const {
-  ASSIGN_OR_RETURN(GraphHandles graphs, pipeline_.GraphsOf(*resolved.executed_size,
-                                                           pipeline::RowsOf(resolved), unknown));
+  GraphHandles graphs;
+  for (int rows : pipeline::RowCountsOf(resolved)) {
+    ASSIGN_OR_RETURN(const GraphHandles more,
+                     pipeline_.GraphsOf(*resolved.executed_size, rows, unknown));
+    AddOnce(more, graphs);
+  }
   const Infos infos = ById(store_.Declared());
   const auto unneeded = [&](const compiler::GraphHandle& graph) {
     const auto info = infos.find(GraphStore::IdOf(graph));

@@ -14,7 +14,7 @@ namespace {
 
 int RowsOf(const JobPictures& pictures) {
   int rows = 0;
-  for (const JobPicture& picture : pictures) rows += picture.picture().rows();
+  for (const JobPicture& picture : pictures) rows += picture.picture().next_rows();
   return rows;
 }
 

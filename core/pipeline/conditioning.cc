@@ -179,6 +179,15 @@ bool UsesGuidance(const PictureSpec& resolved) { return *resolved.guidance_scale
 
 int RowsOf(const PictureSpec& resolved) { return UsesGuidance(resolved) ? 2 : 1; }
 
+bool HasUnguidedSteps(const PictureSpec& resolved) {
+  return UsesGuidance(resolved) && *resolved.guidance_interval != GuidanceInterval();
+}
+
+std::vector<int> RowCountsOf(const PictureSpec& resolved) {
+  if (HasUnguidedSteps(resolved)) return {2, 1};
+  return {RowsOf(resolved)};
+}
+
 std::vector<float> TimeIds(const SdxlModel& model, const PictureSpec& resolved, bool conditional) {
   const bool image_to_image = !resolved.image.empty();
   const bool aesthetics = model.requires_aesthetics_score();

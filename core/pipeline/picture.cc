@@ -1,11 +1,19 @@
 #include "core/pipeline/picture.h"
 
+#include <algorithm>
+
 namespace latentd::pipeline {
 
 int Request::steps_before(size_t stage) const {
   int steps = 0;
   for (size_t i = 0; i < stage; ++i) steps += stages[i].schedule.denoising_steps();
   return steps;
+}
+
+int Picture::next_rows() const { return stage().IsGuided(evaluation) ? rows() : 1; }
+
+int Picture::rows_ahead() const {
+  return std::max(evaluation, stage().guided_begin) < stage().guided_end ? rows() : 1;
 }
 
 int Picture::total_steps() const { return request->steps_before(request->stages.size()); }
@@ -30,10 +38,14 @@ batching::Ahead Picture::ahead() const {
   for (size_t i = stage_index; i < request->stages.size(); ++i) {
     const Stage& left = request->stages[i];
     const size_t done = i == stage_index ? evaluation : 0;
-    ahead.stages[i - stage_index] = {
-        .lane = LaneOf(left.which),
-        .text = !request->conditioning[i].has_value(),
-        .evaluations = static_cast<int>(left.schedule.steps.size() - done)};
+    const size_t all = left.schedule.steps.size();
+    const size_t guided_end = std::max(left.guided_end, done);
+    const size_t guided_begin = std::clamp(left.guided_begin, done, guided_end);
+    ahead.stages[i - stage_index] = {.lane = LaneOf(left.which),
+                                     .text = !request->conditioning[i].has_value(),
+                                     .evaluations = static_cast<int>(all - done),
+                                     .narrow_first = static_cast<int>(guided_begin - done),
+                                     .narrow_last = static_cast<int>(all - guided_end)};
   }
   return ahead;
 }

@@ -34,6 +34,8 @@ struct Request {
   PictureSpec spec;    // resolved
   Size executed_size;  // what the networks run at; pictures are its centre
   int rows = 1;        // of each picture: 2 with guidance
+  // And 1 in some of its steps (guidance_interval).
+  bool has_unguided_steps = false;
   bool alone = false;  // its pictures share steps with no other, not with each other either
   int latent_height = 0;
   int latent_width = 0;
@@ -58,7 +60,10 @@ struct Picture {
   const Stage& stage() const { return request->stages[stage_index]; }
   // Of the stage that is next, or ran last.
   Model model() const { return stage().which; }
+  // Of an evaluation, at most; of the next one; of those that are left in its stage, at most.
   int rows() const { return request->rows; }
+  int next_rows() const;
+  int rows_ahead() const;
   // Where the steps of its stage run.
   Lane lane() const;
   // What it has left to do.

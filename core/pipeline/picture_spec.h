@@ -24,6 +24,13 @@ struct Offset {
   bool operator==(const Offset&) const = default;
 };
 
+// Fractions of the denoising steps: of n, those from int(start * n) to before int(stop * n).
+struct GuidanceInterval {
+  double start = 0;
+  double stop = 1;
+  bool operator==(const GuidanceInterval&) const = default;
+};
+
 // Which checkpoint starts.
 enum class Model : uint8_t { kBase, kRefiner };
 
@@ -49,6 +56,8 @@ struct PictureSpec {
   std::optional<double> guidance_rescale;  // 0
   std::optional<double> eta;               // 0; DDIM only
   std::optional<int> clip_skip;
+  // All steps; those outside have no guidance, and one row.
+  std::optional<GuidanceInterval> guidance_interval;
   schedulers::Overrides scheduler;  // over the checkpoint's scheduler_config.json
   std::vector<double> timesteps;  // a schedule of one's own instead of num_inference_steps; at most
                                   // one of these two

@@ -7,6 +7,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/image/decode.h"
+#include "core/pipeline/conditioning.h"
 #include "core/pipeline/state_bytes.h"
 #include "core/pipeline/unused_parameters.h"
 #include "core/schedulers/config.h"
@@ -113,6 +114,10 @@ absl::Status Acquire(compiler::Purpose purpose, bool with_image, absl::Span<cons
   const StepShape shape{request.rows, request.latent_height, request.latent_width};
   for (Stage& stage : request.stages) {
     RETURN_IF_ERROR(Acquire(shape, purpose, stage, request.graphs));
+    if (request.has_unguided_steps) {
+      const StepShape narrow{1, shape.height, shape.width};
+      RETURN_IF_ERROR(AcquireStep(narrow, purpose, stage, request.graphs));
+    }
     if (!request.alone) AcquireSharedSteps(shape, row_counts, stage, request.graphs);
   }
   const SdxlModel& first = *request.stages.front().model;
@@ -293,6 +298,8 @@ absl::StatusOr<Pipeline::Pictures> Pipeline::TryStart(PictureSpec& resolved,
   }
   ASSIGN_OR_RETURN(request->stages, StagesOf(resolved));
   request->rows = RowsOf(resolved);
+  request->has_unguided_steps = HasUnguidedSteps(resolved);
+  SetGuided(*resolved.guidance_interval, request->stages);
   request->alone = resolved.batch_invariant && !HasBatchInvariantSteps(request->stages);
   const StepShape shape = ShapeOf(executed, request->rows);
   request->latent_height = shape.height;
@@ -308,8 +315,17 @@ absl::StatusOr<Pipeline::Pictures> Pipeline::TryStart(PictureSpec& resolved,
   return pictures;
 }
 
+bool Pipeline::HasGuidedSteps(const PictureSpec& resolved) const {
+  absl::StatusOr<std::vector<Stage>> stages = StagesOf(resolved);
+  if (!stages.ok()) return true;  // Resolve has made them
+  SetGuided(*resolved.guidance_interval, *stages);
+  return std::any_of(stages->begin(), stages->end(),
+                     [](const Stage& stage) { return stage.guided_begin < stage.guided_end; });
+}
+
 std::vector<std::string> Pipeline::UnusedParameters(const PictureSpec& asked,
                                                     const PictureSpec& resolved) const {
+  const bool guided = !HasUnguidedSteps(resolved) || HasGuidedSteps(resolved);
   std::vector<ModelReads> reads;
   for (const SdxlModel* model : ModelsOf(resolved)) {
     // Resolve has read it with the same overrides.
@@ -318,7 +334,8 @@ std::vector<std::string> Pipeline::UnusedParameters(const PictureSpec& asked,
                      .second_prompts = model->text_encoders().size() == 2,
                      .eta = scheduler.ok() && scheduler->name() == "ddim",
                      .aesthetic_scores = model->requires_aesthetics_score(),
-                     .zeros_for_negative = model->force_zeros_for_empty_prompt()});
+                     .zeros_for_negative = model->force_zeros_for_empty_prompt(),
+                     .guided_steps = guided});
   }
   return FindUnusedParameters(asked, resolved, reads);
 }

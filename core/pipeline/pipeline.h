@@ -83,6 +83,7 @@ class Pipeline {
   // Empty where base and refiner each keep another one of their own.
   absl::StatusOr<std::string> SchedulerNameOf(const PictureSpec& spec) const;
   absl::StatusOr<std::vector<Stage>> StagesOf(const PictureSpec& spec) const;
+  bool HasGuidedSteps(const PictureSpec& resolved) const;
   StepShape ShapeOf(Size size, int rows) const;
   // That a lane may have in which pictures of `rows` step.
   int LaneRows(int rows) const;

@@ -145,6 +145,10 @@ StepLane::Rows StepLane::RowsOf(const LanePlace& place) const {
   return members_.at(place.member_).rows;
 }
 
+int StepLane::RowCount(const LanePlace& place) const {
+  return static_cast<int>(RowsOf(place).size());
+}
+
 std::vector<StepLane::Holder> StepLane::Holders() {
   std::vector<Holder> holders(rows_);
   for (auto& [id, member] : members_) {
@@ -153,22 +157,37 @@ std::vector<StepLane::Holder> StepLane::Holders() {
   return holders;
 }
 
-std::optional<uint64_t> StepLane::TakeRows(int count) {
-  absl::MutexLock lock(&mutex_);
+int StepLane::FreeRow() {
   const std::vector<Holder> holders = Holders();
-  const auto used = std::count_if(holders.begin(), holders.end(), IsTaken);
-  if (used + count > Capacity()) return std::nullopt;
-  Member member;
-  for (int row = 0; static_cast<int>(member.rows.size()) < count; ++row) {
-    if (!IsTaken(holders[row])) member.rows.push_back(row);
+  return static_cast<int>(std::find_if_not(holders.begin(), holders.end(), IsTaken) -
+                          holders.begin());
+}
+
+std::optional<uint64_t> StepLane::TakeRows(const LaneRows& picture) {
+  absl::MutexLock lock(&mutex_);
+  int kept = std::max(picture.rows, picture.most_rows);
+  for (const auto& [id, member] : members_) kept += member.kept;
+  if (kept > Capacity()) return std::nullopt;
+  const uint64_t id = next_member_++;
+  Member& member = members_[id];
+  member.kept = std::max(picture.rows, picture.most_rows);
+  for (int i = 0; i < picture.rows; ++i) member.rows.push_back(FreeRow());
+  return id;
+}
+
+void StepLane::ChangeRows(const LanePlace& place, const LaneRows& picture) {
+  absl::MutexLock lock(&mutex_);
+  Member& member = members_.at(place.member_);
+  member.kept = std::max(picture.rows, picture.most_rows);
+  if (picture.rows == 1) member.rows = {member.rows.back()};
+  if (picture.rows > static_cast<int>(member.rows.size())) {
+    member.rows.insert(member.rows.begin(), FreeRow());
   }
-  members_.emplace(next_member_, std::move(member));
-  return next_member_++;
 }
 
 absl::StatusOr<std::optional<LanePlace>> StepLane::Join(const LaneRows& picture,
                                                         device::Stream& stream) {
-  const std::optional<uint64_t> member = TakeRows(picture.rows);
+  const std::optional<uint64_t> member = TakeRows(picture);
   if (!member) return std::nullopt;
   LanePlace place(shared_from_this(), *member);
   const int rows = RowsFor(rows_taken());
@@ -179,18 +198,54 @@ absl::StatusOr<std::optional<LanePlace>> StepLane::Join(const LaneRows& picture,
   return std::optional<LanePlace>(std::move(place));
 }
 
+// All of its rows have the same state.
+absl::Status StepLane::SetRows(const LanePlace& place, const LaneRows& picture,
+                               device::Stream& stream) {
+  int count = 0, last = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    const Rows& before = members_.at(place.member_).rows;
+    count = static_cast<int>(before.size());
+    last = before.back();
+  }
+  // First, so that a failure leaves nothing for the others' step.
+  const int taken = rows_taken() + picture.rows - count;
+  RETURN_IF_ERROR(GraphFor(executables_.lower_bound(taken)->first).status());
+  ChangeRows(place, picture);
+  const Rows rows = RowsOf(place);
+  if (picture.rows > count) {
+    RETURN_IF_ERROR(MoveRow({last, rows.front()}, stream));
+    RETURN_IF_ERROR(CopyRequest(rows, picture, stream));
+  }
+  RETURN_IF_ERROR(CopyGuidance(rows, picture, stream));
+  return CopyIndices(rows, stream);
+}
+
 absl::Status StepLane::CopyTo(const Rows& rows, const LaneRows& picture, device::Stream& stream) {
-  RETURN_IF_ERROR(Fill("guidance_scale", rows, picture.guidance_scale, stream));
-  RETURN_IF_ERROR(Fill("guidance_rescale", rows, picture.guidance_rescale, stream));
+  RETURN_IF_ERROR(CopyGuidance(rows, picture, stream));
   RETURN_IF_ERROR(Fill("step", rows, int64_t{0}, stream));
   RETURN_IF_ERROR(CopyIndices(rows, stream));
   RETURN_IF_ERROR(CopySchedule(rows, picture, stream));
   const Buffer& state = memory_.at("state");
-  for (size_t i = 0; i < rows.size(); ++i) {
-    RETURN_IF_ERROR(device_.Copy(zeros_, RowOf(state, rows[i]), stream));
-    RETURN_IF_ERROR(device_.Copy(picture.latents, LatentsIn(RowOf(state, rows[i])), stream));
-    for (const auto& [name, packed] : picture.request) {
-      const Buffer from = RowOf(packed, static_cast<int>(i));
+  for (int row : rows) {
+    RETURN_IF_ERROR(device_.Copy(zeros_, RowOf(state, row), stream));
+    RETURN_IF_ERROR(device_.Copy(picture.latents, LatentsIn(RowOf(state, row)), stream));
+  }
+  return CopyRequest(rows, picture, stream);
+}
+
+absl::Status StepLane::CopyGuidance(const Rows& rows, const LaneRows& picture,
+                                    device::Stream& stream) {
+  RETURN_IF_ERROR(Fill("guidance_scale", rows, picture.guidance_scale, stream));
+  return Fill("guidance_rescale", rows, picture.guidance_rescale, stream);
+}
+
+absl::Status StepLane::CopyRequest(const Rows& rows, const LaneRows& picture,
+                                   device::Stream& stream) {
+  for (const auto& [name, packed] : picture.request) {
+    const auto first = static_cast<size_t>(packed.shape()[0]) - rows.size();
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const Buffer from = RowOf(packed, static_cast<int>(first + i));
       RETURN_IF_ERROR(device_.Copy(from, RowOf(memory_.at(name), rows[i]), stream));
     }
   }

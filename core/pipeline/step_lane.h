@@ -41,10 +41,11 @@ namespace latentd::pipeline {
 
 // What a picture brings to a lane, for `rows` rows: [negative, text], or [text] without guidance.
 struct LaneRows {
-  int rows = 1;
+  int rows = 1;                 // of its next step
+  int most_rows = 0;            // of a later one, if that has more
   device::ConstBuffer latents;  // [1, C, H, W]
   const schedulers::Schedule* schedule = nullptr;
-  backends::NamedBuffers request;  // packed (core/graph/split.h), [rows, n]
+  backends::NamedBuffers request;  // packed (core/graph/split.h), [n, ...]: the last are the rows'
   float guidance_scale = 1;
   float guidance_rescale = 0;
 };
@@ -94,9 +95,16 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
 
   // Puts a picture into rows that are free, and binds the executable for all that are then taken;
   // nothing where there are not so many, or no executable for them, or no memory for that beside
-  // other pictures. `picture` is copied by the stream.
+  // other pictures. What it will take later at most is kept for it. `picture` is copied by the
+  // stream.
   absl::StatusOr<std::optional<LanePlace>> Join(const LaneRows& picture, device::Stream& stream)
       ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Gives a picture that has joined the rows of its next step, of those that are kept for it, and
+  // keeps no more than it will take from now on. It has its text row throughout, and goes on there.
+  absl::Status SetRows(const LanePlace& place, const LaneRows& picture, device::Stream& stream)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  int RowCount(const LanePlace& place) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Draws noise for the next step of pictures whose schedules want it then; not again for one that
   // rested. Waits where the device is more than one step behind. The event is reached when all of
@@ -147,6 +155,7 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   using Rows = absl::InlinedVector<int, 2>;
   struct Member {
     Rows rows;
+    int kept = 0;            // rows that are its own, those that it has among them
     bool has_noise = false;  // drawn for its next step
     bool rests = false;
   };
@@ -179,8 +188,10 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   friend class LanePlace;
   void Free(uint64_t member) ABSL_LOCKS_EXCLUDED(mutex_);
   Rows RowsOf(const LanePlace& place) const ABSL_LOCKS_EXCLUDED(mutex_);
-  std::optional<uint64_t> TakeRows(int count) ABSL_LOCKS_EXCLUDED(mutex_);
+  std::optional<uint64_t> TakeRows(const LaneRows& picture) ABSL_LOCKS_EXCLUDED(mutex_);
+  void ChangeRows(const LanePlace& place, const LaneRows& picture) ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<Holder> Holders() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int FreeRow() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int RowsFor(int taken) const;  // the least that covers them
   int Capacity() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Plan PlanStep() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -194,6 +205,8 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   absl::StatusOr<backends::BoundGraph*> GraphFor(int rows);
 
   absl::Status CopyTo(const Rows& rows, const LaneRows& picture, device::Stream& stream);
+  absl::Status CopyGuidance(const Rows& rows, const LaneRows& picture, device::Stream& stream);
+  absl::Status CopyRequest(const Rows& rows, const LaneRows& picture, device::Stream& stream);
   // The same value to some rows of a port.
   template <typename T>
   absl::Status Fill(const char* name, const Rows& rows, T value, device::Stream& stream);

@@ -19,8 +19,9 @@ using device::Place;
 LaneRows RowsOf(const Picture& picture) {
   const Request& request = *picture.request;
   const PictureSpec& spec = request.spec;
-  const bool guided = UsesGuidance(spec);
-  return {.rows = request.rows,
+  const bool guided = picture.next_rows() > 1;
+  return {.rows = picture.next_rows(),
+          .most_rows = picture.rows_ahead(),
           .latents = picture.latents,
           .schedule = &picture.stage().schedule,
           .request = *request.conditioning[picture.stage_index],
@@ -35,6 +36,14 @@ absl::Status JoinLane(Picture& picture, Lanes& lanes, device::Stream& stream) {
   ASSIGN_OR_RETURN(std::optional<LanePlace> place, lane->Join(RowsOf(picture), stream));
   if (place) picture.place.emplace(*std::move(place));
   return absl::OkStatus();
+}
+
+// A guidance_interval begins or ends before its next step.
+absl::Status SetRows(const Picture& picture, device::Stream& stream) {
+  if (!picture.request->has_unguided_steps) return absl::OkStatus();
+  StepLane& lane = *picture.place->lane();
+  if (lane.RowCount(*picture.place) == picture.next_rows()) return absl::OkStatus();
+  return lane.SetRows(*picture.place, RowsOf(picture), stream);
 }
 
 // Text-to-image starts from noise; everything else has latents already.
@@ -126,12 +135,14 @@ std::vector<size_t> JoinAll(absl::Span<Picture* const> pictures, Lanes& lanes,
   for (size_t i = 0; i < pictures.size(); ++i) {
     Picture& picture = *pictures[i];
     UnitPart& part = unit.parts[i];
-    if (!picture.place && !full) {
-      part.status = CatchOutOfMemory([&] { return JoinLane(picture, lanes, stream); });
+    if (picture.place || !full) {
+      part.status = CatchOutOfMemory([&] {
+        return picture.place ? SetRows(picture, stream) : JoinLane(picture, lanes, stream);
+      });
     }
     part.waits = !picture.place && part.status.ok();
     full = full || part.waits;
-    if (picture.place) joined.push_back(i);
+    if (picture.place && part.status.ok()) joined.push_back(i);
   }
   return joined;
 }

@@ -68,11 +68,19 @@ bool IsOtherNegativePrompt(const PictureSpec& asked, const PictureSpec&) {
   return HasText(asked.negative_prompt_2) && asked.negative_prompt_2 != asked.negative_prompt;
 }
 
+bool IsOtherInterval(const PictureSpec& asked, const PictureSpec&) {
+  return asked.guidance_interval.value_or(GuidanceInterval()) != GuidanceInterval();
+}
+
 bool IsOtherTargetSize(const PictureSpec& asked, const PictureSpec& resolved) {
   return asked.target_size && *asked.target_size != Size{*resolved.width, *resolved.height};
 }
 
 bool NoGuidance(const Facts& facts) { return !facts.guidance; }
+
+bool NoGuidedSteps(const Facts& facts) {
+  return facts.guidance && !facts.AnyModel(&ModelReads::guided_steps);
+}
 
 bool NoSecondPrompts(const Facts& facts) { return !facts.AnyModel(&ModelReads::second_prompts); }
 
@@ -110,7 +118,9 @@ constexpr Rule kRules[] = {
     {"eta", IsPositive<&P::eta>,
      [](const Facts& facts) { return !facts.AnyModel(&ModelReads::eta); },
      "only the scheduler ddim reads it"},
+    {"guidance_scale", IsOtherInterval, NoGuidedSteps, "guidance_interval has none of the steps"},
     {"guidance_rescale", IsPositive<&P::guidance_rescale>, NoGuidance, kNeedsGuidance},
+    {"guidance_interval", IsOtherInterval, NoGuidance, kNeedsGuidance},
     {"clip_skip", IsPositive<&P::clip_skip>,
      [](const Facts& facts) { return !facts.AnyModel(&ModelReads::clip_skip); },
      "only the base reads it"},

@@ -20,6 +20,8 @@ struct ModelReads {
   bool aesthetic_scores = false;  // instead of target sizes
   bool zeros_for_negative =
       false;  // an absent negative_prompt is zeros, whatever the second one is
+  // Some of its steps are in guidance_interval.
+  bool guided_steps = true;
 };
 
 // A sentence for each parameter of `asked` that has no effect: "eta has no effect: ...". `resolved`

@@ -117,6 +117,15 @@ void CheckSteps(const PictureSpec& spec, const Traits& traits, Violations& v) {
   }
 }
 
+void CheckGuidanceInterval(const PictureSpec& spec, Violations& v) {
+  if (!spec.guidance_interval) return;
+  const auto& [start, stop] = *spec.guidance_interval;
+  // Written so that NaN is out of range.
+  if (start >= 0 && start < stop && stop <= 1) return;
+  v.Add("guidance_interval", absl::StrCat("must be 0 <= start < stop <= 1, is start ", start,
+                                          " and stop ", stop, "; what is not set is 0"));
+}
+
 void CheckPictures(const PictureSpec& spec, Violations& v) {
   v.Range("num_images_per_prompt", spec.num_images_per_prompt, 1, kMaxImagesPerPrompt);
   if (spec.seed && !spec.seeds.empty()) v.Add("seeds", "must be empty when seed is set");
@@ -234,6 +243,7 @@ std::vector<FieldViolation> FindViolations(const PictureSpec& spec, const Traits
   CheckPrompts(spec, v);
   CheckSize(spec, traits, v);
   CheckSteps(spec, traits, v);
+  CheckGuidanceInterval(spec, v);
   CheckPictures(spec, v);
   CheckPreviews(spec, v);
   CheckMicroConditioning(spec, v);
@@ -250,6 +260,7 @@ PictureSpec WithDefaults(PictureSpec spec, const Traits& traits, const Size* ima
   }
   Default(spec.guidance_scale, kDefaultGuidanceScale);
   Default(spec.guidance_rescale, 0.0);
+  Default(spec.guidance_interval, GuidanceInterval());
   Default(spec.eta, 0.0);
   Default(spec.aesthetic_score, kDefaultAestheticScore);
   Default(spec.negative_aesthetic_score, kDefaultNegativeAestheticScore);

@@ -19,6 +19,10 @@ using calls::FromProto;  // those of basic_conversion.h, beside the ones here
 
 pipeline::Offset FromProto(const v1::Offset& offset) { return {offset.top(), offset.left()}; }
 
+pipeline::GuidanceInterval FromProto(const v1::GuidanceInterval& interval) {
+  return {interval.start(), interval.stop()};
+}
+
 #define SET_MESSAGE_IF_PRESENT(name, destination) \
   if (request.has_##name()) (destination) = FromProto(request.name())
 
@@ -42,6 +46,7 @@ void SetDenoising(const v1::GenerateRequest& request, pipeline::PictureSpec& pic
   SET_IF_PRESENT(num_inference_steps, picture.num_inference_steps);
   SET_IF_PRESENT(guidance_scale, picture.guidance_scale);
   SET_IF_PRESENT(guidance_rescale, picture.guidance_rescale);
+  SET_MESSAGE_IF_PRESENT(guidance_interval, picture.guidance_interval);
   SET_IF_PRESENT(eta, picture.eta);
   SET_IF_PRESENT(clip_skip, picture.clip_skip);
   SET_IF_PRESENT(refine, picture.refine);

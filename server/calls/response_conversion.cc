@@ -20,6 +20,13 @@ v1::Offset ToProto(pipeline::Offset offset) {
   return proto;
 }
 
+v1::GuidanceInterval ToProto(const pipeline::GuidanceInterval& interval) {
+  v1::GuidanceInterval proto;
+  proto.set_start(interval.start);
+  proto.set_stop(interval.stop);
+  return proto;
+}
+
 v1::Format ToProto(image::Format format) {
   switch (format) {
     case image::Format::kPng:
@@ -85,6 +92,7 @@ void SetDenoising(const pipeline::PictureSpec& picture, v1::GenerateRequest& pro
   SET_IF_PRESENT(num_inference_steps, picture.num_inference_steps);
   SET_IF_PRESENT(guidance_scale, picture.guidance_scale);
   SET_IF_PRESENT(guidance_rescale, picture.guidance_rescale);
+  SET_MESSAGE_IF_PRESENT(guidance_interval, picture.guidance_interval);
   SET_IF_PRESENT(eta, picture.eta);
   SET_IF_PRESENT(clip_skip, picture.clip_skip);
   SET_IF_PRESENT(denoising_end, picture.denoising_end);

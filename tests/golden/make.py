@@ -182,6 +182,19 @@ class Pipelines:
             parameters.setdefault("target_size", (case["height"], case["width"]))
         return parameters
 
+    def guide_only(self, pipeline, interval, steps):
+        """Steps outside the interval see the text's output in both rows: their guidance changes nothing. A handle."""
+        begin, end = (int(fraction * steps) for fraction in interval)
+        evaluations = iter(range(steps))
+
+        def unguided(_unet, _inputs, outputs):
+            if begin <= next(evaluations) < end:
+                return outputs
+            _, text = outputs[0].chunk(2)
+            return (torch.cat([text, text]), *outputs[1:])
+
+        return pipeline.unet.register_forward_hook(unguided)
+
     def run(self, pipeline, case, **more):
         """The latents after the last step and the pictures of one stage."""
         self.set_scheduler(pipeline, case.get("scheduler", {}))
@@ -192,9 +205,14 @@ class Pipelines:
             return {}
 
         generators = [generator(seed) for seed in case["seeds"]]
+        hook = None
+        if "guidance_interval" in case:  # of text-to-image, an evaluation a step
+            hook = self.guide_only(pipeline, case["guidance_interval"], case["num_inference_steps"])
         images = pipeline(
             **self.parameters(pipeline, case), **more, num_images_per_prompt=len(generators),
             generator=generators if len(generators) > 1 else generators[0], callback_on_step_end=keep).images
+        if hook is not None:
+            hook.remove()
         return kept["latents"], images
 
     def make(self, case, out):

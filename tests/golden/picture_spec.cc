@@ -46,6 +46,10 @@ void SetScheduler(const json& value, PictureSpec& spec) {
   if (value.contains("config")) spec.scheduler.config = value["config"].dump();
 }
 
+void SetInterval(const json& value, PictureSpec& spec) {
+  spec.guidance_interval = {value.at(0).get<double>(), value.at(1).get<double>()};
+}
+
 void SetTask(const json& value, PictureSpec& spec) {
   const std::string task = value.get<std::string>();
   spec.refine = task == "ensemble";
@@ -69,6 +73,7 @@ const std::map<std::string, Setter>& Setters() {
       {"num_inference_steps", Set<&PictureSpec::num_inference_steps>},
       {"guidance_scale", Set<&PictureSpec::guidance_scale>},
       {"guidance_rescale", Set<&PictureSpec::guidance_rescale>},
+      {"guidance_interval", SetInterval},
       {"eta", Set<&PictureSpec::eta>},
       {"clip_skip", Set<&PictureSpec::clip_skip>},
       {"timesteps", Set<&PictureSpec::timesteps>},

@@ -26,6 +26,7 @@ TEST(PictureCase, BecomesARequest) {
                              {"seeds", {4, 9}},
                              {"denoising_end", 0.7},
                              {"guidance_scale", 3},
+                             {"guidance_interval", {0.25, 1}},
                              {"original_size", {512, 384}},
                              {"crops_coords_top_left", {32, 16}}};
   ASSERT_OK_AND_ASSIGN(const pipeline::PictureSpec spec, ReadPictureCase(picture_case, ""));
@@ -36,6 +37,7 @@ TEST(PictureCase, BecomesARequest) {
   EXPECT_THAT(spec.seeds, ElementsAre(4, 9));
   EXPECT_TRUE(spec.refine);
   EXPECT_EQ(spec.denoising_end, 0.7);
+  EXPECT_EQ(spec.guidance_interval, (pipeline::GuidanceInterval{.start = 0.25, .stop = 1}));
   EXPECT_EQ(spec.scheduler.name, "EulerDiscreteScheduler");
 }
 

@@ -41,6 +41,9 @@ class BadInputTest(SharedServerTestCase):
     def test_numbers_that_are_none(self):
         for value in (float("nan"), float("inf"), -1.0, 1e300):
             self.assert_refused("guidance_scale", guidance_scale=value)
+        for interval in ({"start": 0.5}, {"start": -0.1, "stop": 1}, {"stop": 1.5}):
+            with self.subTest(interval=interval):
+                self.assert_refused("guidance_interval", guidance_interval=interval)
 
     def test_prompts(self):
         self.assert_refused("prompt", prompt="")

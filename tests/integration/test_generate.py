@@ -73,6 +73,18 @@ class GenerateTest(SharedServerTestCase):
         self.assertEqual(first.images[0].data, again.images[0].data)
         self.assertEqual(first.completed.parameters.guidance_scale, 5.0)
 
+    def test_a_guidance_interval_guides_some_steps(self):
+        def rows(**fields):
+            response = self.api.generate(self.api.request(num_inference_steps=4, **fields))
+            return png.read(response.images[0].data)[2]
+
+        guided, unguided = rows(), rows(guidance_scale=1)
+        self.assertEqual(rows(guidance_interval={"start": 0, "stop": 1}), guided)
+        self.assertEqual(rows(guidance_interval={"start": 0, "stop": 0.2}), unguided)  # int(4 * 0.2) steps
+        late = rows(guidance_interval={"start": 0.5, "stop": 1})
+        self.assertNotIn(late, (guided, unguided))
+        self.assertEqual(rows(guidance_interval={"start": 0.5, "stop": 1}, batch_invariant=True), late)
+
     def test_image_to_image_and_refiner(self):
         start = self.api.generate(self.api.request()).images[0].data
         redone = self.api.generate(self.api.request(image=start, strength=0.5, num_inference_steps=4))

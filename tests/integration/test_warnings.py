@@ -33,6 +33,9 @@ class WarningsTest(unittest.TestCase):
         cases = [
             ({"aesthetic_score": 7}, "aesthetic_score has no effect: only the refiner reads it"),
             ({"guidance_scale": 1, "guidance_rescale": 0.7}, "guidance_rescale has no effect: it needs a guidance_scale"),
+            ({"guidance_scale": 1, "guidance_interval": {"stop": 0.5}},
+             "guidance_interval has no effect: it needs a guidance_scale"),
+            ({"guidance_interval": {"start": 0.5, "stop": 0.51}}, "guidance_scale has no effect: guidance_interval has none"),
             ({"guidance_scale": 1, "negative_prompt": "blue"}, "negative_prompt has no effect: it needs a guidance_scale"),
             ({"negative_prompt_2": "blue"}, "negative_prompt_2 has no effect: this checkpoint takes zeros"),
             ({"negative_original_size": {"width": 9, "height": 9}}, "negative_original_size has no effect: text-to-image"),

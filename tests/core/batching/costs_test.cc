@@ -51,6 +51,16 @@ TEST(CostsTest, AreTrustedWhenTheyHaveBeenMeasuredOften) {
   EXPECT_FALSE(costs.HasMeasured(ahead, 1));
 }
 
+TEST(CostsTest, AreTrustedForAllRowCountsThatStepsHave) {
+  Costs costs;
+  const Ahead ahead{.stages = {{{.lane = kSmall, .evaluations = 3, .narrow_last = 1}}}};
+  for (int i = 0; i < 4; ++i) costs.Measure(UnitKind::kStep, kSmall, 2, Ms(10));
+  EXPECT_FALSE(costs.HasMeasured(ahead, 2));
+  for (int i = 0; i < 4; ++i) costs.Measure(UnitKind::kStep, kSmall, 1, Ms(6));
+  EXPECT_TRUE(costs.HasMeasured(ahead, 2));
+  EXPECT_EQ(costs.Alone(ahead, 2), Ms(2 * 10 + 6));
+}
+
 TEST(CostsTest, AreThoseOfOneNetworkAndKind) {
   Costs costs;
   costs.Measure(UnitKind::kStep, kSmall, 1, Ms(10));

@@ -76,6 +76,25 @@ TEST_F(ForecastTest, WhoFindsNoRowsWaitsAndNobodyOvertakes) {
   EXPECT_EQ(Foresee(pictures, costs_)[2].begins, absl::Milliseconds(60));
 }
 
+// 10 steps: 2 of one row, 5 of two, 3 of one.
+TEST_F(ForecastTest, StepsOfOneRowTakeTheTimeOfOne) {
+  ForecastPicture picture = Picture(kSmall, 10, 2);
+  picture.ahead.stages[0].narrow_first = 2;
+  picture.ahead.stages[0].narrow_last = 3;
+  ExpectEnds({picture}, {2 * 10 + 5 * 20 + 3 * 10});
+  ExpectEnds({picture, Picture(kSmall, 4)}, {2 * 20 + 2 * 30 + 3 * 20 + 3 * 10, 2 * 20 + 2 * 30});
+}
+
+// The first takes one row until its last step but two, and then two; the second has the others.
+TEST_F(ForecastTest, RowsAreKeptForWhoTakesThemLater) {
+  ForecastPicture later = Picture(kSmall, 4, 2), earlier = Picture(kSmall, 4, 2);
+  later.ahead.stages[0].narrow_first = 2;
+  earlier.ahead.stages[0].narrow_last = 2;
+  const ForecastPicture wide = Picture(kSmall, 1, 3), one = Picture(kSmall, 1, 3);
+  ExpectEnds({later, wide}, {2 * 10 + 2 * 20, 60 + 30});
+  ExpectEnds({earlier, one}, {2 * 20 + 40 + 10, 2 * 20 + 40});
+}
+
 TEST_F(ForecastTest, ARefinerComesAfterTheBase) {
   ForecastPicture picture = Picture(kSmall, 4);
   picture.ahead.stages[1] = {kRefiner, false, 2};

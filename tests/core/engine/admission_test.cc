@@ -26,6 +26,16 @@ TEST(RefusedSizesTest, FindsWhatIsNoSmaller) {
   EXPECT_FALSE(refused.Find(other).has_value());
 }
 
+// A picture with steps of one row needs their graph too.
+TEST(RefusedSizesTest, FindsNoneThatNeedsGraphsOfFewerRowCounts) {
+  RefusedSizes refused(/*grows=*/true);
+  RefusedSizes::Picture both = kRefused;
+  both.unguided_steps = true;
+  refused.Add(both, 1000);
+  EXPECT_TRUE(refused.Find(both).has_value());
+  EXPECT_FALSE(refused.Find(kRefused).has_value());
+}
+
 // Tiles: a larger picture may need less.
 TEST(RefusedSizesTest, FindsOnlyTheSameWhereNeedsDoNotGrow) {
   RefusedSizes refused(/*grows=*/false);

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "tests/core/engine/loop_rig.h"
 
@@ -65,6 +67,24 @@ TEST_F(ArrivalTest, OfAPictureAllUnitsAreAheadThatItHasNotHad) {
   EXPECT_EQ(ahead.stages[0].evaluations, 0);
   EXPECT_TRUE(ahead.decode);
   EXPECT_EQ(ahead.stages[0].lane, picture.lane());
+}
+
+TEST_F(ArrivalTest, OfStepsWithoutGuidanceOneRowIsAhead) {
+  GenerateSpec spec = SmallSpec(4);
+  spec.picture.guidance_scale = 5;
+  spec.picture.guidance_interval = pipeline::GuidanceInterval{0.25, 0.75};
+  const std::shared_ptr<Job> job = JobOf(spec);
+  pipeline::Picture& picture = *job->pictures[0];
+  picture.next = batching::UnitKind::kStep;
+  std::vector<std::pair<int, int>> rows;  // of the next step, and at most from there on
+  for (picture.evaluation = 0; picture.evaluation < 4; ++picture.evaluation) {
+    const batching::Need need = NeedOf(picture);
+    EXPECT_EQ(need.rows, 2);
+    EXPECT_EQ(need.next_rows(), picture.next_rows());
+    EXPECT_EQ(need.most_rows(), picture.rows_ahead());
+    rows.emplace_back(need.next_rows(), need.most_rows());
+  }
+  EXPECT_EQ(rows, (std::vector<std::pair<int, int>>{{1, 2}, {2, 2}, {2, 2}, {1, 1}}));
 }
 
 }  // namespace

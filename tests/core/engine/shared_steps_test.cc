@@ -30,6 +30,7 @@ struct Asked {
   int pictures = 1;
   std::string scheduler = "euler";
   uint64_t seed = 7;
+  pipeline::GuidanceInterval guidance_interval = {};
 };
 
 class SharedStepsTest : public ::testing::Test {
@@ -67,6 +68,7 @@ class SharedStepsTest : public ::testing::Test {
     spec.picture.num_images_per_prompt = asked.pictures;
     spec.picture.scheduler.name = asked.scheduler;
     spec.picture.seed = asked.seed;
+    spec.picture.guidance_interval = asked.guidance_interval;
     auto job = model.MakeJob(*loop_, sink, std::move(spec), clock_);
     EXPECT_OK(loop_->Admit(job, 0));
     return job;
@@ -123,6 +125,12 @@ TEST_F(SharedStepsTest, ARequestJoinsAnotherOneAtItsNextStepAndEndsBeforeIt) {
   EXPECT_EQ(FilesOf(*late), alone.second);
   EXPECT_TRUE(late_was_done);
   EXPECT_EQ(Evaluations() - evaluations, 12);
+}
+
+TEST_F(SharedStepsTest, AStepOutsideTheGuidanceIntervalHasOneRow) {
+  Draw({.steps = 4, .guidance_scale = 5, .guidance_interval = {0.25, 0.5}});
+  EXPECT_EQ(Evaluations(), 4);
+  EXPECT_EQ(Rows(), 1 + 2 + 1 + 1);
 }
 
 TEST_F(SharedStepsTest, TimesOfASharedStepAreEachRequestsOnce) {
@@ -289,7 +297,18 @@ TEST_F(SharedStepsTest, WhoeverComesAndGoesEachPictureIsWhatItIsAlone) {
                                     {.steps = 7, .guidance_scale = 4, .seed = 1},
                                     {.steps = 2, .guidance_scale = 6, .pictures = 2, .seed = 2},
                                     {.steps = 5, .scheduler = "heun", .seed = 3},
-                                    {.steps = 4, .pictures = 3, .scheduler = "lcm", .seed = 4}};
+                                    {.steps = 4, .pictures = 3, .scheduler = "lcm", .seed = 4},
+                                    {.steps = 6,
+                                     .guidance_scale = 5,
+                                     .scheduler = "dpmpp_2m",
+                                     .seed = 5,
+                                     .guidance_interval = {0.4, 0.7}},
+                                    {.steps = 4,
+                                     .guidance_scale = 5,
+                                     .pictures = 2,
+                                     .scheduler = "euler_ancestral",
+                                     .seed = 6,
+                                     .guidance_interval = {0, 0.5}}};
   std::vector<std::vector<std::string>> alone;
   for (const Asked& asked : kinds) alone.push_back(Draw(asked));
   for (uint32_t seed = 0; seed < 3; ++seed) {

@@ -25,15 +25,16 @@ auto FieldsOf(const schedulers::Overrides& overrides) {
 auto FieldsOf(const PictureSpec& spec) {
   const auto& [model, prompt, prompt_2, negative_prompt, negative_prompt_2, width, height,
                bucket_policy, batch_invariant, previews_every, executed_size, num_inference_steps,
-               guidance_scale, guidance_rescale, eta, clip_skip, scheduler, timesteps, sigmas, seed,
-               seeds, num_images_per_prompt, original_size, target_size, crops_coords_top_left,
-               negative_original_size, negative_target_size, negative_crops_coords_top_left,
-               aesthetic_score, negative_aesthetic_score, refine, denoising_end, denoising_start,
-               image, strength] = spec;
+               guidance_scale, guidance_rescale, eta, clip_skip, guidance_interval, scheduler,
+               timesteps, sigmas, seed, seeds, num_images_per_prompt, original_size, target_size,
+               crops_coords_top_left, negative_original_size, negative_target_size,
+               negative_crops_coords_top_left, aesthetic_score, negative_aesthetic_score, refine,
+               denoising_end, denoising_start, image, strength] = spec;
   return std::tuple_cat(
       std::tie(model, prompt, prompt_2, negative_prompt, negative_prompt_2, width, height,
                bucket_policy, batch_invariant, previews_every, executed_size, num_inference_steps,
-               guidance_scale, guidance_rescale, eta, clip_skip, timesteps, sigmas, seed, seeds,
+               guidance_scale, guidance_rescale, eta, clip_skip, guidance_interval, timesteps,
+               sigmas, seed, seeds,
                num_images_per_prompt, original_size, target_size, crops_coords_top_left,
                negative_original_size, negative_target_size, negative_crops_coords_top_left,
                aesthetic_score, negative_aesthetic_score, refine, denoising_end, denoising_start,
@@ -58,6 +59,7 @@ constexpr std::array kFieldNames = {
     "guidance_rescale",
     "eta",
     "clip_skip",
+    "guidance_interval",
     "timesteps",
     "sigmas",
     "seed",
@@ -218,6 +220,10 @@ std::vector<Row> DenoisingRows() {
       {"guidance_scale", Plain(), [](PictureSpec& s) { s.guidance_scale = 9; }},
       {"guidance_scale", Plain(), [](PictureSpec& s) { s.guidance_scale = 1; }},
       {"guidance_rescale", Plain(), [](PictureSpec& s) { s.guidance_rescale = 0.7; }},
+      {"guidance_interval", Plain(),
+       [](PictureSpec& s) {
+         s.guidance_interval = GuidanceInterval{0, 0.5};
+       }},
       {"eta", WithScheduler("ddim"), [](PictureSpec& s) { s.eta = 0.7; }},
       {"clip_skip", Plain(), [](PictureSpec& s) { s.clip_skip = 1; }},
       {"timesteps", WithTimesteps(),

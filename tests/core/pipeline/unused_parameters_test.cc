@@ -22,6 +22,7 @@ constexpr ModelReads kBase = {
     .clip_skip = true, .second_prompts = true, .zeros_for_negative = true};
 constexpr ModelReads kDdim = {.clip_skip = true, .second_prompts = true, .eta = true};
 constexpr ModelReads kRefiner = {.aesthetic_scores = true};
+constexpr ModelReads kNotGuided = {.guided_steps = false};
 const std::vector<ModelReads> kBoth = {kBase, kRefiner};
 
 using Change = std::function<void(PictureSpec&)>;
@@ -61,6 +62,7 @@ struct Case {
 
 const Change kEta = [](PictureSpec& spec) { spec.eta = 0.5; };
 const Change kRescale = [](PictureSpec& spec) { spec.guidance_rescale = 0.7; };
+const Change kInterval = [](PictureSpec& s) { s.guidance_interval = GuidanceInterval{0, 0.5}; };
 const Change kClipSkip = [](PictureSpec& spec) { spec.clip_skip = 1; };
 const Change kPrompt2 = [](PictureSpec& spec) { spec.prompt_2 = "a circle"; };
 const Change kNegative = [](PictureSpec& spec) { spec.negative_prompt = "blue"; };
@@ -92,6 +94,16 @@ const std::vector<Case> kCases = {
      {kBase},
      kRescale,
      {kBase}},
+    {"guidance_interval has no effect: it needs a guidance_scale above 1",
+     Unguided(kInterval),
+     {kBase},
+     kInterval,
+     {kBase}},
+    {"guidance_scale has no effect: guidance_interval has none of the steps",
+     kInterval,
+     {kNotGuided},
+     kInterval,
+     {kNotGuided, kRefiner}},
     {"clip_skip has no effect: only the base", OnImage(kClipSkip), {kRefiner}, kClipSkip, kBoth},
     {"prompt_2 has no effect: the refiner has one", kPrompt2, {kRefiner}, kPrompt2, kBoth},
     {"negative_prompt has no effect: it needs a guidance_scale",
@@ -180,6 +192,7 @@ TEST(UnusedParametersTest, DefaultsGiveNone) {
   const auto defaults = [](PictureSpec& spec) {
     spec.guidance_scale = 1.0;
     spec.guidance_rescale = 0.0;
+    spec.guidance_interval = GuidanceInterval{};
     spec.eta = 0.0;
     spec.clip_skip = 0;
     spec.negative_prompt = "";

@@ -100,6 +100,26 @@ TEST(FindViolationsTest, RefusesNumbersThatAreNotFinite) {
   EXPECT_THAT(BadFields(spec), UnorderedElementsAre("guidance_rescale", "eta", "sigmas"));
 }
 
+TEST(FindViolationsTest, AGuidanceIntervalGoesUpFrom0To1) {
+  PictureSpec spec;
+  for (const GuidanceInterval& good : {GuidanceInterval{0, 1}, {0.5, 1}, {0, 0.001}}) {
+    spec.guidance_interval = good;
+    EXPECT_THAT(BadFields(spec), IsEmpty());
+  }
+  for (const GuidanceInterval& bad : {GuidanceInterval{0.5, 0.5},
+                                      {0.6, 0.5},
+                                      {-0.1, 1},
+                                      {0, 1.1},
+                                      {kNaN, 1},
+                                      {0, kNaN},
+                                      {0.5, 0}}) {
+    spec.guidance_interval = bad;
+    EXPECT_THAT(BadFields(spec), ElementsAre("guidance_interval"));
+  }
+  EXPECT_THAT(FindViolations(spec, DemoTraits())[0].description,
+              HasSubstr("0 <= start < stop <= 1, is start 0.5 and stop 0"));
+}
+
 TEST(FindViolationsTest, RefusesAPromptOfAMegabyte) {
   PictureSpec spec;
   spec.prompt = std::string(kMaxPromptBytes, 'a');

@@ -1,0 +1,197 @@
+// Pictures of which some steps are guided, and what each step takes.
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "core/backends/cpu/cpu_backend.h"
+#include "tests/core/pipeline/rig.h"
+
+namespace latentd::pipeline {
+namespace {
+
+PictureSpec WithInterval(PictureSpec spec, double start, double stop) {
+  spec.guidance_interval = GuidanceInterval{start, stop};
+  return spec;
+}
+
+// The demo's base, in lanes of up to four rows.
+class GuidanceIntervalTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    rig_ = new Rig({.base = testing::kDemoBase, .row_counts = {1, 2, 4}}, "",
+                   backends::cpu::CpuBackend::Create().value());
+    for (int rows : {1, 2, 4}) {
+      rig_->kept.push_back(rig_->pipeline->base().graphs().Step({rows, 72 / 8, 64 / 8}).value());
+      ASSERT_OK(rig_->pipeline->base().graphs().Get(rig_->kept.back()));
+    }
+  }
+  static void TearDownTestSuite() { delete rig_; }
+
+  static PictureSpec Spec(const std::string& scheduler = "euler") {
+    PictureSpec spec = SmallSpec();
+    spec.scheduler.name = scheduler;
+    spec.guidance_rescale = 0.5;
+    return spec;
+  }
+
+  // A picture whose first step is next.
+  static std::unique_ptr<Picture> Begin(const PictureSpec& spec) {
+    auto picture = rig_->Start(spec);
+    EXPECT_OK(testing::RunUnit(*picture));
+    EXPECT_EQ(picture->next, UnitKind::kStep);
+    return picture;
+  }
+
+  // One step of those that can take it; how many rows it computes.
+  int Step(const std::vector<Picture*>& pictures) {
+    PendingUnit unit = EnqueueUnit(pictures, lanes_, *stream_).value();
+    for (size_t i = 0; i < pictures.size(); ++i) {
+      EXPECT_OK(CompleteUnit(unit, *pictures[i], unit.parts[i]));
+    }
+    return unit.computed_rows;
+  }
+
+  std::vector<int> RowsOfSteps(const PictureSpec& spec) {
+    const auto picture = Begin(spec);
+    std::vector<int> rows;
+    while (picture->next == UnitKind::kStep) rows.push_back(Step({picture.get()}));
+    return rows;
+  }
+
+  // Some evaluations of Euler's schedule, which remembers nothing, by a picture that knows no
+  // interval: from these latents to others.
+  device::Buffer RunEvaluations(const PictureSpec& spec, const device::Buffer& latents,
+                                size_t begin, size_t end) {
+    const auto picture = Begin(spec);
+    schedulers::Schedule part;
+    const auto steps = absl::MakeConstSpan(picture->stage().schedule.steps);
+    const auto run = steps.subspan(begin, end - begin);
+    part.steps.assign(run.begin(), run.end());
+    const bool guided = picture->rows() > 1;
+    const auto scale = static_cast<float>(guided ? *picture->request->spec.guidance_scale : 1);
+    const auto rescale = static_cast<float>(guided ? *picture->request->spec.guidance_rescale : 0);
+    const auto lane = StepLane::Create(*picture->stage().steps.at(2), 2).value();
+    lane->Add(picture->stage().steps);
+    const LanePlace place = lane->Join({.rows = picture->rows(),
+                                        .latents = latents,
+                                        .schedule = &part,
+                                        .request = *picture->request->conditioning[0],
+                                        .guidance_scale = scale,
+                                        .guidance_rescale = rescale},
+                                       *stream_)
+                                .value()
+                                .value();
+    for (size_t i = begin; i < end; ++i) EXPECT_OK(lane->Step(*stream_).status());
+    const device::Buffer read = device::Buffer::Allocate(device::DType::kF32, latents.shape());
+    const device::Buffer finite = device::Buffer::Allocate(device::DType::kU8, {1});
+    EXPECT_OK(lane->Read(place, read, finite, *stream_));
+    EXPECT_OK(stream_->Synchronize());
+    return read;
+  }
+
+  std::unique_ptr<device::Stream> stream_ = device::Host().NewStream(SystemClock()).value();
+  Lanes lanes_;
+  static inline Rig* rig_ = nullptr;
+};
+
+TEST_F(GuidanceIntervalTest, AllStepsAreTheDefaultByteForByte) {
+  EXPECT_EQ(rig_->Latents(WithInterval(Spec(), 0, 1)), rig_->Latents(Spec()));
+}
+
+TEST_F(GuidanceIntervalTest, AStepHasTheRowsThatItNeeds) {
+  EXPECT_EQ(RowsOfSteps(Spec()), (std::vector<int>{2, 2, 2, 2}));
+  EXPECT_EQ(RowsOfSteps(WithInterval(Spec(), 0.25, 0.75)), (std::vector<int>{1, 2, 2, 1}));
+  EXPECT_EQ(RowsOfSteps(WithInterval(Spec(), 0.5, 1)), (std::vector<int>{1, 1, 2, 2}));
+  EXPECT_EQ(RowsOfSteps(WithInterval(Spec(), 0, 0.74)), (std::vector<int>{2, 2, 1, 1}));
+  // None is guided, as in diffusers: int(4 * 0.2) is 0.
+  EXPECT_EQ(RowsOfSteps(WithInterval(Spec(), 0, 0.2)), (std::vector<int>{1, 1, 1, 1}));
+}
+
+// The two evaluations of a step are guided alike, or not.
+TEST_F(GuidanceIntervalTest, CountsStepsAsUsersDo) {
+  EXPECT_EQ(RowsOfSteps(WithInterval(Spec("heun"), 0.5, 1)),
+            (std::vector<int>{1, 1, 1, 1, 2, 2, 2}));
+}
+
+TEST_F(GuidanceIntervalTest, EachStepIsThatOfAPictureWithOrWithoutGuidance) {
+  PictureSpec unguided = Spec();
+  unguided.guidance_scale = 1;
+  const device::Buffer start = Begin(Spec())->latents;
+  device::Buffer latents = RunEvaluations(unguided, start, 0, 1);
+  latents = RunEvaluations(Spec(), latents, 1, 3);
+  latents = RunEvaluations(unguided, latents, 3, 4);
+  EXPECT_EQ(rig_->Latents(WithInterval(Spec(), 0.25, 0.75)), ValuesOf(latents));
+  EXPECT_NE(ValuesOf(latents), rig_->Latents(Spec()));
+}
+
+// With what the noise scheduler remembers, and its noise, in rows that come, go and move.
+TEST_F(GuidanceIntervalTest, PicturesSideBySideAreWhatTheyAreAlone) {
+  for (const char* scheduler : {"dpmpp_2m", "euler_ancestral"}) {
+    const PictureSpec early = WithInterval(Spec(scheduler), 0, 0.5);
+    const PictureSpec late = WithInterval(Spec(scheduler), 0.5, 1);
+    const auto first = Begin(early), second = Begin(late);
+    std::vector<int> rows;
+    while (first->next == UnitKind::kStep) rows.push_back(Step({first.get(), second.get()}));
+    EXPECT_EQ(rows, (std::vector<int>{4, 4, 4, 4}));  // 3 are taken throughout
+    EXPECT_EQ(ValuesOf(first->latents), rig_->Latents(early));
+    EXPECT_EQ(ValuesOf(second->latents), rig_->Latents(late));
+  }
+}
+
+TEST_F(GuidanceIntervalTest, RowsAreKeptForWhoTakesThemLater) {
+  const auto late = Begin(WithInterval(Spec(), 0.5, 1)),
+             early = Begin(WithInterval(Spec(), 0, 0.5));
+  PictureSpec narrow = Spec();
+  narrow.guidance_scale = 1;
+  const auto next = Begin(narrow);
+  const std::vector<Picture*> all = {late.get(), early.get(), next.get()};
+  Step(all);
+  EXPECT_EQ(next->steps_done, 0);  // a row is free, and not to be had
+  Step(all);
+  EXPECT_EQ(next->steps_done, 0);
+  Step(all);
+  EXPECT_EQ(next->steps_done, 1);  // one of the first two takes no more than one from now on
+  EXPECT_EQ(late->steps_done, 3);
+}
+
+TEST(GuidanceIntervalGraphsTest, AreThoseOfBothRowCountsWhereBothAreNeeded) {
+  const Rig rig({.base = testing::kDemoBase});
+  EXPECT_EQ(rig.Start(SmallSpec())->stage().steps.size(), 1u);
+  EXPECT_EQ(rig.Start(WithInterval(SmallSpec(), 0, 1))->stage().steps.size(), 1u);
+  EXPECT_EQ(rig.Start(WithInterval(SmallSpec(), 0, 0.5))->stage().steps.size(), 2u);
+  PictureSpec unguided = WithInterval(SmallSpec(), 0, 0.5);
+  unguided.guidance_scale = 1;
+  EXPECT_EQ(rig.Start(unguided)->stage().steps.size(), 1u);
+}
+
+schedulers::Schedule StepsOf(int steps) {
+  schedulers::Schedule schedule;
+  for (int i = 0; i < steps; ++i) schedule.steps.emplace_back().denoising_index = i;
+  return schedule;
+}
+
+// [begin, end) of each stage.
+std::vector<std::pair<size_t, size_t>> Guided(const GuidanceInterval& interval,
+                                              const std::vector<int>& steps) {
+  std::vector<Stage> stages;
+  for (int count : steps) stages.emplace_back().schedule = StepsOf(count);
+  SetGuided(interval, stages);
+  std::vector<std::pair<size_t, size_t>> guided;
+  for (const Stage& stage : stages) guided.emplace_back(stage.guided_begin, stage.guided_end);
+  return guided;
+}
+
+TEST(SetGuidedTest, CountsTheStepsOfAllStagesTogether) {
+  using Ranges = std::vector<std::pair<size_t, size_t>>;
+  EXPECT_EQ(Guided({0, 1}, {8, 2}), (Ranges{{0, 8}, {0, 2}}));
+  EXPECT_EQ(Guided({0.2, 0.9}, {8, 2}), (Ranges{{2, 8}, {0, 1}}));
+  EXPECT_EQ(Guided({0.9, 1}, {8, 2}), (Ranges{{8, 8}, {1, 2}}));
+  EXPECT_EQ(Guided({0, 0.5}, {8, 2}), (Ranges{{0, 5}, {0, 0}}));
+  EXPECT_EQ(Guided({0, 0.29}, {100}), (Ranges{{0, 28}}));  // as Python's int(0.29 * 100)
+  EXPECT_EQ(Guided({0.5, 1}, {0, 4}), (Ranges{{0, 0}, {2, 4}}));
+}
+
+}  // namespace
+}  // namespace latentd::pipeline
