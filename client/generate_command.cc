@@ -53,7 +53,7 @@ struct GenerateOptions {
 absl::Status SetFormat(GenerateOptions& options, const std::string& name) {
   options.format = FormatOf("picture." + name);
   return options.format == v1::FORMAT_UNSPECIFIED
-             ? absl::InvalidArgumentError("must be png, jpeg, webp or raw")
+             ? absl::InvalidArgumentError("must be png, jpeg, webp, raw or latent")
              : absl::OkStatus();
 }
 
@@ -76,7 +76,9 @@ OptionGroup OutputOptions(GenerateOptions& options) {
         "- is standard output",
         SetString(options.output)},
        {"force", "", "overwrite files", SetSwitch(options.force)},
-       {"format", "NAME", "png, jpeg, webp or raw (default: by FILE's name, else png)",
+       {"format", "NAME",
+        "png, jpeg, webp, raw, or latent: a safetensors file, before the VAE\n"
+        "(default: by FILE's name, else png)",
         [&options](const std::string& name) { return SetFormat(options, name); }},
        {"quality", "N", "of JPEG and WebP, 1 to 100 (default 90)", set_quality},
        {"embed-parameters", "", "say in a PNG what made it (default; =false does not)", set_embed},

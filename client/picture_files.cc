@@ -84,6 +84,7 @@ v1::Format FormatOf(const std::string& path) {
   if (extension == ".jpg" || extension == ".jpeg") return v1::FORMAT_JPEG;
   if (extension == ".webp") return v1::FORMAT_WEBP;
   if (extension == ".rgb" || extension == ".raw") return v1::FORMAT_RAW_RGB8;
+  if (extension == ".safetensors" || extension == ".latent") return v1::FORMAT_LATENT;
   return v1::FORMAT_UNSPECIFIED;
 }
 
@@ -95,6 +96,8 @@ std::string ExtensionOf(v1::Format format) {
       return "webp";
     case v1::FORMAT_RAW_RGB8:
       return "rgb";
+    case v1::FORMAT_LATENT:
+      return "safetensors";
     default:
       return "png";
   }

@@ -137,12 +137,11 @@ Option BucketPolicyOption(v1::GenerateRequest& request) {
           }};
 }
 
-Option ImageOption(v1::GenerateRequest& request) {
-  return {"image", "FILE", "start from this picture: PNG, JPEG or WebP; - is standard input",
-          [&request](const std::string& path) {
+Option FileOption(const char* name, const char* help, std::function<void(std::string)> set) {
+  return {name, "FILE", help, [set = std::move(set)](const std::string& path) {
             absl::StatusOr<std::string> bytes = ReadFile(path);
             if (!bytes.ok()) return bytes.status();
-            request.set_image(*std::move(bytes));
+            set(*std::move(bytes));
             return absl::OkStatus();
           }};
 }
@@ -158,6 +157,18 @@ Option PreviewsOption(v1::GenerateRequest& request) {
           }};
 }
 
+Option ImageOption(v1::GenerateRequest& request) {
+  return FileOption("image", "start from this picture: PNG, JPEG or WebP; - is standard input",
+                    [&](std::string bytes) { request.set_image(std::move(bytes)); });
+}
+
+Option LatentsOption(v1::GenerateRequest& request) {
+  return FileOption("latents",
+                    "start from this noise instead of the seed's: a safetensors file with a\n"
+                    "tensor \"latents\"; - is standard input",
+                    [&](std::string bytes) { request.set_latents(std::move(bytes)); });
+}
+
 OptionGroup Picture(v1::GenerateRequest& r) {
   return {
       "The picture",
@@ -169,7 +180,7 @@ OptionGroup Picture(v1::GenerateRequest& r) {
        Row(r, "num-inference-steps", "N", "denoising steps (default 50)"),
        Row(r, "guidance-scale", "X", "how strongly the prompt guides (default 5; 1: not at all)"),
        Row(r, "seed", "N", "same seed, same picture (default: random, and said)"),
-       Row(r, "seeds", "N,N,...", "a picture for each of these"),
+       Row(r, "seeds", "N,N,...", "a picture for each of these"), LatentsOption(r),
        Row(r, "num-images-per-prompt", "N", "pictures, from seed, seed + 1, ... (default 1)"),
        Row(r, "batch-invariant", "",
            "the same bytes, whatever the server draws beside it (where the\n"

@@ -110,7 +110,7 @@ class Play {
     Player& player = players_[i];
     BeginOnce(i);
     const Ahead& ahead = player.picture->ahead;
-    if (!ahead.decode) outlooks_[i].known = false;  // it is not known yet what it has left
+    if (!ahead.is_known()) outlooks_[i].known = false;
     if (ahead.decode) now_ += costs_.Of(UnitKind::kDecode, ahead.stages.front().lane);
     outlooks_[i].ends = now_;
     player.done = true;

@@ -42,6 +42,9 @@ enum class UnitKind : uint8_t {
 
 // What a picture has left to do, its next unit included.
 struct Ahead {
+  // Else it is not known yet.
+  bool is_known() const { return stages.front().lane != Lane(); }
+
   struct Stage {
     Lane lane;
     bool text = false;    // its prompts are to be encoded

@@ -15,6 +15,7 @@
 #include "core/device/device_fault.h"
 #include "core/engine/picture_file.h"
 #include "core/pipeline/conditioning.h"
+#include "core/pipeline/latents_file.h"
 
 namespace latentd::engine {
 namespace {
@@ -32,7 +33,8 @@ RefusedSizes::Picture RefusedPicture(const pipeline::PictureSpec& picture, bool 
           .base = base,
           .refiner = !base || picture.refine,
           .image = image,
-          .unguided_steps = pipeline::HasUnguidedSteps(picture)};
+          .unguided_steps = pipeline::HasUnguidedSteps(picture),
+          .decoded = !picture.output_latents};
 }
 
 // Stands for all graphs of a size in messages.
@@ -41,6 +43,15 @@ compiler::GraphLabel LabelOf(const pipeline::PictureSpec& picture) {
           .width = picture.executed_size->width,
           .height = picture.executed_size->height,
           .rows = pipeline::RowsOf(picture)};
+}
+
+// They are of the picture's size, and the networks would run at another.
+absl::Status CheckLatentsFit(const pipeline::PictureSpec& resolved) {
+  const pipeline::Size executed = *resolved.executed_size;
+  const bool fit = executed == pipeline::Size{*resolved.width, *resolved.height};
+  if (resolved.latents.empty() || fit) return absl::OkStatus();
+  return InvalidFields({{"latents", absl::StrCat("must be of the size that runs, which is ",
+                                                 SizeText(executed), ": ask for that")}});
 }
 
 absl::Status TooLarge(pipeline::Size size, int64_t needed, int64_t budget) {
@@ -83,7 +94,7 @@ bool RefusedSizes::Covers(const Picture& larger, const Picture& smaller) const {
   return larger.size.width >= smaller.size.width && larger.size.height >= smaller.size.height &&
          larger.rows >= smaller.rows && (larger.base || !smaller.base) &&
          (larger.refiner || !smaller.refiner) && (larger.image || !smaller.image) &&
-         (larger.unguided_steps || !smaller.unguided_steps);
+         (larger.unguided_steps || !smaller.unguided_steps) && (larger.decoded || !smaller.decoded);
 }
 
 void RefusedSizes::Add(const Picture& picture, int64_t bytes) {
@@ -110,6 +121,7 @@ Admission::Admission(const Config& config, const Models& models, GraphStore& sto
 
 absl::StatusOr<pipeline::PictureSpec> Admission::Resolve(pipeline::PictureSpec picture,
                                                          const GenerateSpec& spec) const {
+  picture.output_latents = spec.output.format == image::Format::kLatent;
   absl::StatusOr<pipeline::PictureSpec> resolved = models_.pipeline->Resolve(std::move(picture));
   std::vector<FieldViolation> violations = GetFieldViolations(resolved.status());
   if (!resolved.ok() && violations.empty()) return resolved.status();
@@ -127,14 +139,19 @@ absl::StatusOr<pipeline::PictureSpec> Admission::Resolve(pipeline::PictureSpec p
   if (!bucket.ok())
     return WithSizes(WithReason(bucket.status(), "NO_SUCH_BUCKET"), *resolved, *models_.buckets);
   resolved->executed_size = *bucket;
+  RETURN_IF_ERROR(CheckLatentsFit(*resolved));
   return resolved;
 }
 
-absl::Status Admission::CheckResponseBytes(const GenerateSpec& resolved) {
+absl::Status Admission::CheckResponseBytes(const GenerateSpec& resolved) const {
   if (resolved.max_response_bytes <= 0) return absl::OkStatus();
   const pipeline::PictureSpec& picture = resolved.picture;
-  const int64_t bytes = *picture.num_images_per_prompt *
-                        MaxEncodedBytes({*picture.width, *picture.height}, resolved.output.format);
+  const int64_t bytes =
+      *picture.num_images_per_prompt *
+      (picture.output_latents
+           ? pipeline::LatentsFileBytes(models_.pipeline->base().latent_channels(),
+                                        models_.pipeline->LatentSizeOf(picture))
+           : MaxEncodedBytes({*picture.width, *picture.height}, resolved.output.format));
   if (bytes <= resolved.max_response_bytes) return absl::OkStatus();
   const std::string limit = absl::StrCat(resolved.max_response_bytes);
   return WithFacts(

@@ -37,6 +37,7 @@ class RefusedSizes {
     int rows = 1;
     bool base = false, refiner = false, image = false;
     bool unguided_steps = false;  // beside guided ones
+    bool decoded = true;
     bool operator==(const Picture&) const = default;
   };
 
@@ -73,7 +74,7 @@ class Admission {
                                                 const GenerateSpec& spec) const;
 
   // INVALID_ARGUMENT, reason RESPONSE_TOO_LARGE. REQUIRES: the picture is resolved.
-  static absl::Status CheckResponseBytes(const GenerateSpec& resolved);
+  absl::Status CheckResponseBytes(const GenerateSpec& resolved) const;
 
   // Whether graphs may be compiled for the picture: its policy is COLD_OK, and the configuration
   // lets requests compile.

@@ -64,6 +64,7 @@ bool IsSharedStep(const compiler::GraphLabel& label) {
 
 bool IsWanted(const GraphStatus& info, const pipeline::PictureSpec& spec, bool image) {
   if (info.label.component == "vae_encoder" && !image) return false;
+  if (info.label.component == "vae_decoder" && spec.output_latents) return false;
   const bool base = spec.model == pipeline::Model::kBase;
   const bool refiner = !base || spec.refine;
   return std::any_of(info.users.begin(), info.users.end(),

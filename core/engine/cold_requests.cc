@@ -71,7 +71,7 @@ int64_t ColdRequests::image_bytes() const {
   absl::MutexLock lock(&mutex_);
   int64_t bytes = 0;
   for (const Waiting& request : waiting_) {
-    bytes += static_cast<int64_t>(request.picture.image.size());
+    bytes += static_cast<int64_t>(request.picture.image.size() + request.picture.latents.size());
   }
   return bytes;
 }

@@ -37,6 +37,8 @@ const char* Name(image::Format format) {
       return "webp";
     case image::Format::kRawRgb8:
       return "raw";
+    case image::Format::kLatent:
+      return "latent";
   }
   return "";
 }

@@ -258,21 +258,25 @@ absl::Status LocalEngine::CountAdjusted(const pipeline::PictureSpec& resolved) {
 absl::StatusOr<uint64_t> LocalEngine::TrySubmit(GenerateSpec spec,
                                                 std::shared_ptr<EventSink> sink) {
   RETURN_IF_ERROR(CheckServing(board_.status()));
-  // Its init image may be large, and is moved from here to the pictures.
+  // Its init image may be large, and latents; they are moved from here to the pictures.
   std::string image = std::exchange(spec.picture.image, {});
+  std::string latents = std::exchange(spec.picture.latents, {});
   const pipeline::PictureSpec asked = spec.picture;
   spec.picture.image = std::move(image);
+  spec.picture.latents = std::move(latents);
   ASSIGN_OR_RETURN(pipeline::PictureSpec picture,
                    admission_.Resolve(std::move(spec.picture), spec));
   std::vector<std::string> warnings = models_.pipeline->UnusedParameters(asked, picture);
   if (!spec.takes_previews && std::exchange(picture.previews_every, std::nullopt)) {
     warnings.emplace_back("previews has no effect: they come while a stream is read");
   }
-  const size_t image_bytes = picture.image.size();
+  const size_t image_bytes = picture.image.size() + picture.latents.size();
   image = std::exchange(picture.image, {});
+  latents = std::exchange(picture.latents, {});
   spec.picture = picture;
   picture.image = std::move(image);
-  RETURN_IF_ERROR(Admission::CheckResponseBytes(spec));
+  picture.latents = std::move(latents);
+  RETURN_IF_ERROR(admission_.CheckResponseBytes(spec));
   ASSIGN_OR_RETURN(Pictures pictures, StartIfReady(picture));
   const auto job = std::make_shared<Job>(loop_.NextHandle(), *models_.pipeline, std::move(spec),
                                          std::move(sink), clock_.Monotonic());

@@ -4,8 +4,13 @@
 
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
+#include "core/engine/picture_file.h"
 
 namespace latentd::engine {
+
+DrawnPicture::DrawnPicture(pipeline::Picture& picture) : pixels(std::move(picture.pixels)) {
+  if (picture.request->spec.output_latents) latents = std::move(picture.latents);
+}
 
 PictureEncoder::PictureEncoder(int threads, Encode encode, Owner owner,
                                std::shared_ptr<ResultBytes> results, EngineMetrics& metrics,
@@ -19,30 +24,38 @@ PictureEncoder::PictureEncoder(int threads, Encode encode, Owner owner,
   for (int i = 0; i < threads; ++i) workers_.push_back(std::make_unique<Worker>("encoder"));
 }
 
-void PictureEncoder::Add(std::shared_ptr<Job> job, int index, uint64_t seed, image::Image pixels) {
-  Pixels added = {.job = std::move(job), .index = index, .seed = seed};
-  added.image = std::make_shared<const image::Image>(std::move(pixels));
-  added.counted = results_->Count(added.image->rgb.size());
+void PictureEncoder::Add(std::shared_ptr<Job> job, int index, uint64_t seed, DrawnPicture drawn) {
+  Added added = {.job = std::move(job), .index = index, .seed = seed};
+  added.drawn = std::make_shared<const DrawnPicture>(std::move(drawn));
+  added.counted = results_->Count(added.drawn->bytes());
   Worker& worker = *workers_[added_++ % workers_.size()];
   worker.Add([this, added = std::move(added)]() mutable { EncodePicture(std::move(added)); });
 }
 
-void PictureEncoder::EncodePicture(Pixels pixels) {
-  const std::shared_ptr<Job> job = pixels.job;
+void PictureEncoder::EncodePicture(Added added) {
+  const std::shared_ptr<Job> job = added.job;
   if (!owner_.is_wanted(*job)) return;  // it has failed, or is about to hear so
-  absl::Status encoded = CatchOutOfMemory([&] { return TryEncode(std::move(pixels)); });
+  absl::Status encoded = CatchOutOfMemory([&] { return TryEncode(std::move(added)); });
   if (!encoded.ok()) owner_.fail(*job, std::move(encoded));
 }
 
-absl::Status PictureEncoder::TryEncode(Pixels pixels) {
-  Job& job = *pixels.job;
+absl::StatusOr<Image> PictureEncoder::Encoded(const Added& added) const {
+  const DrawnPicture& drawn = *added.drawn;
+  if (drawn.latents.has_memory()) {
+    return LatentsImage(*added.job, added.index, added.seed, drawn.latents);
+  }
+  return encode_(*added.job, added.index, added.seed, drawn.pixels);
+}
+
+absl::Status PictureEncoder::TryEncode(Added added) {
+  Job& job = *added.job;
   const absl::Time begin = clock_.Monotonic();
-  ASSIGN_OR_RETURN(Image image, encode_(job, pixels.index, pixels.seed, *pixels.image));
+  ASSIGN_OR_RETURN(Image image, Encoded(added));
   const absl::Duration duration = clock_.Monotonic() - begin;
   job.AddEncodeTime(duration);
   image.unread = results_->Count(image.bytes.size());
-  pixels.image.reset();
-  pixels.counted.reset();
+  added.drawn.reset();
+  added.counted.reset();
   metrics_.StageDone(Stage::kImageEncode, job.bucket, duration);
   metrics_.ImageDone(job.bucket, image);
   job.Publish(std::move(image));

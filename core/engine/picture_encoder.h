@@ -23,6 +23,15 @@
 
 namespace latentd::engine {
 
+// What became of a finished picture: pixels, or latents where those are wanted.
+struct DrawnPicture {
+  explicit DrawnPicture(pipeline::Picture& picture);
+  size_t bytes() const { return pixels.rgb.size() + latents.bytes(); }
+
+  image::Image pixels;
+  device::Buffer latents;
+};
+
 class PictureEncoder {
  public:
   // Turns the pixels of the job's picture with that index into a file. Called by all its threads.
@@ -40,7 +49,7 @@ class PictureEncoder {
                  EngineMetrics& metrics, const Clock& clock);
 
   // Dropped if the job is not wanted any more when its turn comes.
-  void Add(std::shared_ptr<Job> job, int index, uint64_t seed, image::Image pixels);
+  void Add(std::shared_ptr<Job> job, int index, uint64_t seed, DrawnPicture drawn);
 
   // As PreviewEncoder::Add.
   void AddPreview(const JobPicture& of, pipeline::Prediction prediction) {
@@ -48,16 +57,17 @@ class PictureEncoder {
   }
 
  private:
-  struct Pixels {
+  struct Added {
     std::shared_ptr<Job> job;
     int index = 0;
     uint64_t seed = 0;
-    std::shared_ptr<const image::Image> image;
+    std::shared_ptr<const DrawnPicture> drawn;
     std::shared_ptr<const void> counted;
   };
 
-  void EncodePicture(Pixels pixels);
-  absl::Status TryEncode(Pixels pixels);
+  void EncodePicture(Added added);
+  absl::Status TryEncode(Added added);
+  absl::StatusOr<Image> Encoded(const Added& added) const;
 
   const Encode encode_;
   const Owner owner_;

@@ -7,6 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "core/image/encode.h"
 #include "core/image/parameters.h"
+#include "core/pipeline/latents_file.h"
 #include "core/pipeline/limits.h"
 #include "core/pipeline/validation.h"
 
@@ -68,6 +69,15 @@ absl::StatusOr<Image> EncodeImage(const Job& job, int index, uint64_t seed,
   if (!bytes.ok()) return bytes.status();
   return Image{
       index, seed, {pixels.width, pixels.height}, job.spec.output.format, *std::move(bytes)};
+}
+
+Image LatentsImage(const Job& job, int index, uint64_t seed, const device::Buffer& latents) {
+  const pipeline::PictureSpec& picture = job.spec.picture;
+  return Image{index,
+               seed,
+               {*picture.width, *picture.height},
+               job.spec.output.format,
+               pipeline::LatentsFile(latents, job.pipeline.LatentSizeOf(picture))};
 }
 
 }  // namespace latentd::engine

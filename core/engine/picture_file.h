@@ -19,4 +19,7 @@ int64_t MaxEncodedBytes(pipeline::Size size, image::Format format);
 absl::StatusOr<Image> EncodeImage(const Job& job, int index, uint64_t seed,
                                   const image::Image& pixels);
 
+// Latents of the host, of what the networks ran at: the picture's part of them as a file.
+Image LatentsImage(const Job& job, int index, uint64_t seed, const device::Buffer& latents);
+
 }  // namespace latentd::engine

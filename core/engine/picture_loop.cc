@@ -351,9 +351,9 @@ void PictureLoop::HandOver(const JobPicture& finished) {
     Leave(job, job.ids[finished.index]);
   }
   const uint64_t seed = picture->seed;
-  image::Image pixels = std::move(picture->pixels);
+  DrawnPicture drawn(*picture);
   picture.reset();  // with the graphs that it holds: once its end is told they may be evicted
-  encoder_.Add(finished.job, finished.index, seed, std::move(pixels));
+  encoder_.Add(finished.job, finished.index, seed, std::move(drawn));
 }
 
 void PictureLoop::Complete(Job& job) {

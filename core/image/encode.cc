@@ -25,6 +25,8 @@ absl::StatusOr<std::string> Encode(const Image& image, const EncodeOptions& opti
       return EncodeWebp(image, options.quality);
     case Format::kRawRgb8:
       return std::string(image.rgb.begin(), image.rgb.end());
+    case Format::kLatent:
+      break;
   }
   return absl::InvalidArgumentError(
       absl::StrCat("there is no picture format ", static_cast<int>(options.format)));

@@ -11,6 +11,7 @@ absl::string_view MimeType(Format format) {
     case Format::kWebp:
       return "image/webp";
     case Format::kRawRgb8:
+    case Format::kLatent:
       return "application/octet-stream";
   }
   return "application/octet-stream";

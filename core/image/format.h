@@ -12,9 +12,10 @@ enum class Format : uint8_t {
   kJpeg,
   kWebp,
   kRawRgb8,  // height x width x 3 bytes, no header
+  kLatent,   // no pixels, but what they are decoded of
 };
 
-// "image/png"; raw pixels are "application/octet-stream".
+// "image/png"; raw pixels and latents are "application/octet-stream".
 absl::string_view MimeType(Format format);
 
 struct EncodeOptions {

@@ -100,7 +100,7 @@ absl::Status EnqueueText(Picture& picture, device::Stream& stream, UnitPart& par
     picture.next = UnitKind::kEncode;
     return absl::OkStatus();
   }
-  return BeginSteps(picture);
+  return BeginSteps(picture, stream, part);
 }
 
 void CompleteColors(Picture& picture, const UnitPart& part) {
@@ -114,7 +114,7 @@ absl::Status EnqueueEncode(Picture& picture, device::Stream& stream, UnitPart& p
     ASSIGN_OR_RETURN(request.encoded_image, EncodeInitImage(picture, stream, part.work));
   }
   ASSIGN_OR_RETURN(picture.latents, SampleLatents(picture, stream, part.work));
-  return BeginSteps(picture);
+  return BeginSteps(picture, stream, part);
 }
 
 absl::Status EnqueueDecode(Picture& picture, device::Stream& stream, UnitPart& part) {

@@ -31,8 +31,9 @@ Lane Picture::LaneOf(Model which) const {
 batching::Ahead Picture::ahead() const {
   batching::Ahead ahead;
   ahead.stages.front().lane = lane();
-  ahead.decode = next != UnitKind::kDone;
-  const bool has_steps = ahead.decode && next != UnitKind::kDecode && next != UnitKind::kWait;
+  const bool done = next == UnitKind::kDone;
+  ahead.decode = !done && !request->spec.output_latents;
+  const bool has_steps = !done && next != UnitKind::kDecode && next != UnitKind::kWait;
   if (!has_steps) return ahead;
   ahead.encode = stage_index == 0 && next != UnitKind::kStep && !request->spec.image.empty();
   for (size_t i = stage_index; i < request->stages.size(); ++i) {

@@ -42,7 +42,7 @@ struct Request {
   std::vector<Stage> stages;         // an ensemble has two
   std::vector<GraphHandle> graphs;   // of everything below: kept, so that they stay known
   ExecutablePointer encode, sample;  // null: there is no init image
-  ExecutablePointer decode;
+  ExecutablePointer decode;          // null: latents are wanted
   // Decodes in float32 what came out not finite; null unless `decode` runs in float16.
   ExecutablePointer decode_fallback;
   // By stage (MakeConditioning); made by the first picture that needs it.
@@ -82,11 +82,14 @@ struct Picture {
   size_t evaluation = 0;  // of the stage's schedule, to run next
   int steps_done = 0;     // of total_steps
   noise::NoiseGenerator generator;
-  device::Buffer latents;  // [1, channels, h, w]: before the stage's first step and after its last
+  device::Buffer given_latents;  // of the host, [1, channels, h, w]; without memory: it draws them
+  // [1, channels, h, w]: before the stage's first step and after its last. Of the host when next is
+  // kDone, where the spec wants latents.
+  device::Buffer latents;
   device::Buffer handed_over;  // what the base gave to the refiner; without memory if it did not
   std::optional<LanePlace> place;  // while the stage's steps run
   bool decode_redone = false;      // by decode_fallback, or to be
-  image::Image pixels;             // when next is kDone
+  image::Image pixels;             // when next is kDone, unless the spec wants latents
 
  private:
   Lane LaneOf(Model which) const;

@@ -86,6 +86,11 @@ struct PictureSpec {
   // (0.3).
   std::string image;
   std::optional<double> strength;
+
+  // Text-to-image starts from these instead of what the seeds draw: a safetensors file
+  // (latents_file.h), of all pictures or one for all.
+  std::string latents;
+  bool output_latents = false;  // as they are after the last step: nothing is decoded
 };
 
 }  // namespace latentd::pipeline

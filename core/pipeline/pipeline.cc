@@ -109,8 +109,8 @@ absl::StatusOr<ExecutablePointer> Acquire(const SdxlModel& model, VaeGraph graph
 }
 
 // The first stage's model reads the init image, and the last one's makes the picture.
-absl::Status Acquire(compiler::Purpose purpose, bool with_image, absl::Span<const int> row_counts,
-                     Request& request) {
+absl::Status Acquire(compiler::Purpose purpose, const PictureSpec& resolved,
+                     absl::Span<const int> row_counts, Request& request) {
   const StepShape shape{request.rows, request.latent_height, request.latent_width};
   for (Stage& stage : request.stages) {
     RETURN_IF_ERROR(Acquire(shape, purpose, stage, request.graphs));
@@ -122,10 +122,11 @@ absl::Status Acquire(compiler::Purpose purpose, bool with_image, absl::Span<cons
   }
   const SdxlModel& first = *request.stages.front().model;
   const SdxlModel& last = *request.stages.back().model;
-  if (with_image) {
+  if (!resolved.image.empty()) {
     ASSIGN_OR_RETURN(request.encode, Acquire(first, &ModelGraphs::Encode, purpose, request));
     ASSIGN_OR_RETURN(request.sample, Acquire(first, &ModelGraphs::Sample, purpose, request));
   }
+  if (resolved.output_latents) return absl::OkStatus();
   ASSIGN_OR_RETURN(request.decode, Acquire(last, &ModelGraphs::Decode, purpose, request));
   if (!last.graphs().has_decode_fallback()) return absl::OkStatus();
   ASSIGN_OR_RETURN(request.decode_fallback,
@@ -214,7 +215,10 @@ absl::StatusOr<PictureSpec> Pipeline::Resolve(PictureSpec spec) const {
   PictureSpec resolved =
       WithDefaults(std::move(spec), traits_, size->has_value() ? &**size : nullptr);
   violations = FindViolations(resolved, traits_);
-  if (violations.empty()) AddViolationsOf(StagesOf(resolved).status(), violations);
+  if (violations.empty()) {
+    AddViolationsOf(StagesOf(resolved).status(), violations);
+    AddViolationsOf(GivenLatents(resolved).status(), violations);
+  }
   if (!violations.empty()) return InvalidFields(violations);
   ASSIGN_OR_RETURN(resolved.scheduler.name, SchedulerNameOf(resolved));
   return resolved;
@@ -281,6 +285,10 @@ int64_t Pipeline::RequestBytes(const PictureSpec& resolved) const {
   return pipeline::RequestBytes(Models(), shape, size, side_by_side) + side_by_side * previews;
 }
 
+LatentSize Pipeline::LatentSizeOf(const PictureSpec& resolved) const {
+  return {*resolved.height / traits_.side_multiple, *resolved.width / traits_.side_multiple};
+}
+
 absl::StatusOr<Pipeline::Pictures> Pipeline::Start(PictureSpec resolved,
                                                    compiler::Purpose purpose) const {
   return TryStart(resolved, purpose);
@@ -305,14 +313,28 @@ absl::StatusOr<Pipeline::Pictures> Pipeline::TryStart(PictureSpec& resolved,
   request->latent_height = shape.height;
   request->latent_width = shape.width;
   request->conditioning.resize(request->stages.size());
-  RETURN_IF_ERROR(Acquire(purpose, /*with_image=*/!resolved.image.empty(), row_counts_, *request));
+  ASSIGN_OR_RETURN(const device::Buffer latents, GivenLatents(resolved));
+  RETURN_IF_ERROR(Acquire(purpose, resolved, row_counts_, *request));
   if (resolved.previews_every) request->colors = KnownColors(request->stages.back().model->vae());
   request->spec = std::move(resolved);
   Pictures pictures;
   for (uint64_t seed : request->spec.seeds) {
     pictures.push_back(std::make_unique<Picture>(request, seed));
+    if (!latents.has_memory()) continue;
+    const auto index = static_cast<int64_t>(pictures.size()) - 1;
+    const int64_t row = std::min(index, latents.shape()[0] - 1);
+    pictures.back()->given_latents = latents.Rows(row, row + 1);
   }
   return pictures;
+}
+
+absl::StatusOr<device::Buffer> Pipeline::GivenLatents(const PictureSpec& resolved) const {
+  if (resolved.latents.empty()) return device::Buffer();
+  const auto pictures = static_cast<int64_t>(resolved.seeds.size());
+  auto latents =
+      ReadLatentsFile(resolved.latents, pictures, base_->latent_channels(), LatentSizeOf(resolved));
+  if (!absl::IsInvalidArgument(latents.status())) return latents;
+  return InvalidFields({{"latents", std::string(latents.status().message())}});
 }
 
 bool Pipeline::HasGuidedSteps(const PictureSpec& resolved) const {

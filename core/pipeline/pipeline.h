@@ -12,6 +12,7 @@
 #include "core/base/error_details.h"
 #include "core/compiler/graph_store.h"
 #include "core/pipeline/components.h"
+#include "core/pipeline/latents_file.h"
 #include "core/pipeline/picture.h"
 #include "core/pipeline/picture_spec.h"
 #include "core/pipeline/sdxl_model.h"
@@ -51,6 +52,9 @@ class Pipeline {
   // Of it what the pictures of one request hold while they run, beside their lane.
   int64_t RequestBytes(const PictureSpec& resolved) const;
 
+  // Of the picture, not of what it runs at.
+  LatentSize LatentSizeOf(const PictureSpec& resolved) const;
+
   // One picture for each seed; they share their conditioning. Gets every executable that they need,
   // so that no unit compiles or loads; what the graph store says if that fails. For kReady no graph
   // is built either. REQUIRES: `resolved` came from Resolve; its executed_size, if set, covers
@@ -84,6 +88,8 @@ class Pipeline {
   absl::StatusOr<std::string> SchedulerNameOf(const PictureSpec& spec) const;
   absl::StatusOr<std::vector<Stage>> StagesOf(const PictureSpec& spec) const;
   bool HasGuidedSteps(const PictureSpec& resolved) const;
+  // The spec's own; without memory where it has none. INVALID_ARGUMENT names the field.
+  absl::StatusOr<device::Buffer> GivenLatents(const PictureSpec& resolved) const;
   StepShape ShapeOf(Size size, int rows) const;
   // That a lane may have in which pictures of `rows` step.
   int LaneRows(int rows) const;

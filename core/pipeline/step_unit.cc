@@ -1,4 +1,5 @@
 // Steps: pictures' places in a lane for the steps of a stage, and one evaluation at a time.
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -56,7 +57,15 @@ absl::Status DrawFirstLatents(Picture& picture) {
                                            {1, stage.model->latent_channels(),
                                             request.latent_height, request.latent_width},
                                            Place::kPinned));
-  picture.generator.Fill(picture.latents, stage.schedule.initial_noise_scale);
+  const double scale = stage.schedule.initial_noise_scale;
+  if (!picture.given_latents.has_memory()) {
+    picture.generator.Fill(picture.latents, scale);
+    return absl::OkStatus();
+  }
+  const absl::Span<const float> given = picture.given_latents.as<float>();
+  std::transform(given.begin(), given.end(), picture.latents.as<float>().begin(),
+                 [scale = static_cast<float>(scale)](float x) { return x * scale; });
+  picture.given_latents = {};
   return absl::OkStatus();
 }
 
@@ -75,17 +84,28 @@ absl::Status LeaveLane(Picture& picture, device::Stream& stream, PendingWork& wo
   return absl::OkStatus();
 }
 
+// What comes after the steps: latents that are wanted are there when the unit is completed.
+absl::Status EndSteps(Picture& picture, device::Stream& stream, UnitPart& part) {
+  picture.next = UnitKind::kDecode;
+  if (!picture.request->spec.output_latents) return absl::OkStatus();
+  device::Device& device = picture.stage().device();
+  ASSIGN_OR_RETURN(part.latents,
+                   device.Allocate(DType::kF32, picture.latents.shape(), Place::kPinned));
+  picture.next = UnitKind::kWait;
+  return device.Copy(picture.latents, part.latents, stream);
+}
+
 // From the end of one stage to the next, which draws from a generator of its own, seeded alike.
-void EndStage(Picture& picture) {
+absl::Status EndStage(Picture& picture, device::Stream& stream, UnitPart& part) {
   picture.evaluation = 0;
   if (picture.stage_index + 1 == picture.request->stages.size()) {
-    picture.next = UnitKind::kDecode;
-    return;
+    return EndSteps(picture, stream, part);
   }
   picture.handed_over = picture.latents;
   ++picture.stage_index;
   picture.generator = noise::NoiseGenerator(picture.seed);
   picture.next = UnitKind::kText;
+  return absl::OkStatus();
 }
 
 const schedulers::StepCoefficients& NextStep(const Picture& picture) {
@@ -122,8 +142,7 @@ absl::Status AdvancePicture(Picture& picture, device::Stream& stream, UnitPart& 
       picture.request->steps_before(picture.stage_index) + NextStep(picture).denoising_index + 1;
   if (++picture.evaluation < steps) return absl::OkStatus();
   RETURN_IF_ERROR(LeaveLane(picture, stream, part.work));
-  EndStage(picture);
-  return absl::OkStatus();
+  return EndStage(picture, stream, part);
 }
 
 // Those that are in the lane by the end of it; what became of the others is in their parts. None
@@ -149,11 +168,11 @@ std::vector<size_t> JoinAll(absl::Span<Picture* const> pictures, Lanes& lanes,
 
 }  // namespace
 
-absl::Status BeginSteps(Picture& picture) {
+absl::Status BeginSteps(Picture& picture, device::Stream& stream, UnitPart& part) {
   RETURN_IF_ERROR(DrawFirstLatents(picture));
   picture.next = UnitKind::kStep;
-  if (picture.stage().schedule.steps.empty()) EndStage(picture);
-  return absl::OkStatus();
+  if (!picture.stage().schedule.steps.empty()) return absl::OkStatus();
+  return EndStage(picture, stream, part);
 }
 
 absl::Status EnqueueStep(absl::Span<Picture* const> pictures, Lanes& lanes, device::Stream& stream,

@@ -29,6 +29,6 @@ void CompleteColors(Picture& picture, const UnitPart& part);
 
 // What comes after the stage's conditioning, and after its latents unless text-to-image starts
 // here: the first step, or the next stage where the schedule is empty.
-absl::Status BeginSteps(Picture& picture);
+absl::Status BeginSteps(Picture& picture, device::Stream& stream, UnitPart& part);
 
 }  // namespace latentd::pipeline

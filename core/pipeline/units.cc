@@ -60,6 +60,10 @@ absl::Status CompleteUnit(const PendingUnit& unit, Picture& picture, UnitPart& p
   if (unit.kind == UnitKind::kDecode) return CompleteDecode(picture, part);
   for (const FiniteFlag& flag : part.work.flags) RETURN_IF_ERROR(flag.Check());
   if (unit.kind == UnitKind::kText) CompleteColors(picture, part);
+  if (part.latents.has_memory()) {
+    picture.latents = part.latents;
+    picture.next = UnitKind::kDone;
+  }
   return absl::OkStatus();
 }
 

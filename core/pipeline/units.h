@@ -31,6 +31,8 @@ struct UnitPart {
   Prediction prediction;  // of a step, where a preview of it is due
   // Of a decode, u8 [1, H, W, 3]; of a text unit, what colours are fitted by.
   device::Buffer pixels;
+  // Of the last step of a picture whose latents are wanted: these, for the host.
+  device::Buffer latents;
 };
 
 // A unit whose work is on a stream: not to be destroyed before `done` is reached.
@@ -53,10 +55,10 @@ struct PendingUnit {
 absl::StatusOr<PendingUnit> EnqueueUnit(absl::Span<Picture* const> pictures, Lanes& lanes,
                                         device::Stream& stream);
 
-// Waits for the unit and says how it ended for `picture`, whose part this is. A decode's pixels go
-// to the picture, which is kDone; or it is kDecode again, and the part ends no stage, where what
-// was decoded is not finite and a decoder in float32 is left to try. REQUIRES: units of one picture
-// in the order in which they were enqueued.
+// Waits for the unit and says how it ended for `picture`, whose part this is. Pixels of a decode,
+// or latents that are wanted, go to the picture, which is kDone; it is kDecode again, and the part
+// ends no stage, where what was decoded is not finite and a decoder in float32 is left to try.
+// REQUIRES: units of one picture in the order in which they were enqueued.
 absl::Status CompleteUnit(const PendingUnit& unit, Picture& picture, UnitPart& part);
 
 }  // namespace latentd::pipeline

@@ -183,6 +183,10 @@ void CheckStages(const PictureSpec& spec, Violations& v) {
   if (spec.model == Model::kRefiner && !has_image) {
     v.Add("image", "the refiner starts from an image: set image, or use the base with refine");
   }
+  if (!spec.latents.empty() && has_image) {
+    v.Add("latents",
+          "are what text-to-image starts from, and have no effect on an image: unset one");
+  }
   if (spec.refine && (spec.model == Model::kRefiner || has_image)) {
     v.Add("refine", "goes with text-to-image on the base only: unset image and model");
   }

@@ -87,6 +87,8 @@ image::Format FromProto(v1::Format format) {
       return image::Format::kWebp;
     case v1::FORMAT_RAW_RGB8:
       return image::Format::kRawRgb8;
+    case v1::FORMAT_LATENT:
+      return image::Format::kLatent;
     default:  // an unknown value is a violation of its own
       return image::Format::kPng;
   }
@@ -132,6 +134,7 @@ ConvertedRequest ToSpec(v1::GenerateRequest request) {
   if (request.has_previews()) picture.previews_every = request.previews().every_n_steps();
   SetConditioning(request, picture);
   picture.image = std::move(*request.mutable_image());
+  picture.latents = std::move(*request.mutable_latents());
   return converted;
 }
 

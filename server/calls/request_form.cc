@@ -62,6 +62,9 @@ std::vector<FieldViolation> CheckForm(const v1::GenerateRequest& request) {
   if (request.has_image() && request.image().empty()) {
     violations.push_back({"image", "is empty: it must be a PNG, JPEG or WebP"});
   }
+  if (request.has_latents() && request.latents().empty()) {
+    violations.push_back({"latents", "is empty: it must be a safetensors file"});
+  }
   CheckOutput(request.output(), violations);
   if (request.resumable() && request.request_id().empty()) {
     violations.push_back({"resumable", "needs a request_id, by which ResumeStream finds it"});

@@ -37,6 +37,8 @@ v1::Format ToProto(image::Format format) {
       return v1::FORMAT_WEBP;
     case image::Format::kRawRgb8:
       return v1::FORMAT_RAW_RGB8;
+    case image::Format::kLatent:
+      return v1::FORMAT_LATENT;
   }
   return v1::FORMAT_UNSPECIFIED;
 }

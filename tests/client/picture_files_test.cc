@@ -127,6 +127,8 @@ TEST_F(PictureFilesTest, FormatsFollowNames) {
   EXPECT_EQ(FormatOf("a.jpeg"), v1::FORMAT_JPEG);
   EXPECT_EQ(FormatOf("b/a.webp"), v1::FORMAT_WEBP);
   EXPECT_EQ(FormatOf("a.rgb"), v1::FORMAT_RAW_RGB8);
+  EXPECT_EQ(FormatOf("a.safetensors"), v1::FORMAT_LATENT);
+  EXPECT_EQ(ExtensionOf(v1::FORMAT_LATENT), "safetensors");
   EXPECT_EQ(FormatOf("png"), v1::FORMAT_UNSPECIFIED);
 }
 

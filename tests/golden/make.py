@@ -222,6 +222,9 @@ class Pipelines:
             pipeline.vae.use_tiling = case.get("vae_tiling", False)
         if task == "text-to-image":
             more = {"denoising_end": case["denoising_end"]} if "denoising_end" in case else {}
+            if "latents_seed" in case:
+                shape = (1, 4, case["height"] // 8, case["width"] // 8)
+                more["latents"] = noise(shape, case["latents_seed"]).to(self.base.unet.dtype)
             return *self.run(self.base, case, **more), None
         if task == "ensemble":
             cut = case["denoising_end"]

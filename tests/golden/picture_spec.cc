@@ -3,11 +3,14 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/files.h"
 #include "core/base/status_macros.h"
+#include "core/noise/noise_generator.h"
+#include "core/pipeline/latents_file.h"
 
 namespace latentd::golden {
 namespace {
@@ -58,12 +61,20 @@ void SetTask(const json& value, PictureSpec& spec) {
 
 void Skip(const json&, PictureSpec&) {}
 
+// What a seed of its own draws for a picture of that size.
+std::string NoiseFile(uint64_t seed, const PictureSpec& spec) {
+  const pipeline::LatentSize size = {spec.height.value_or(0) / 8, spec.width.value_or(0) / 8};
+  return pipeline::LatentsFile(noise::NoiseGenerator(seed).Normal({1, 4, size.height, size.width}),
+                               size);
+}
+
 const std::map<std::string, Setter>& Setters() {
   static const auto* setters = new std::map<std::string, Setter>{
       {"name", Skip},
       {"task", SetTask},
-      {"image", Skip},       // read by ReadPictureCase
-      {"vae_tiling", Skip},  // of the pipeline, not of a request
+      {"image", Skip},         // read by ReadPictureCase
+      {"latents_seed", Skip},  // likewise
+      {"vae_tiling", Skip},    // of the pipeline, not of a request
       {"prompt", Set<&PictureSpec::prompt>},
       {"prompt_2", Set<&PictureSpec::prompt_2>},
       {"negative_prompt", Set<&PictureSpec::negative_prompt>},
@@ -142,6 +153,9 @@ absl::StatusOr<PictureSpec> ReadPictureCase(const json& picture_case, const std:
   if (picture_case.contains("image")) {
     const std::string path = absl::StrCat(pictures, "/", picture_case.value("image", ""), "-0.png");
     ASSIGN_OR_RETURN(spec.image, ReadFile(path, size_t{1} << 26));
+  }
+  if (picture_case.contains("latents_seed")) {
+    spec.latents = NoiseFile(picture_case.value("latents_seed", uint64_t{0}), spec);
   }
   DropWhatDoesNotCount(task, spec);
   return spec;

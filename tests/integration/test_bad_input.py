@@ -110,6 +110,12 @@ class BadInputTest(SharedServerTestCase):
         picture = png.write(64, 64, bytes(64 * 3))
         self.assert_refused("strength", image=picture, strength=0.5, denoising_start=0.5)
         self.assert_refused("seeds", seeds=[1, 2])
+        self.assert_refused("latents", image=picture, latents=b"any")
+
+    def test_latents(self):
+        for latents in (b"", b"not a file", b"\xff" * 8 + b"{}", bytes(1 << 20)):
+            with self.subTest(latents=latents[:20]):
+                self.assert_refused("latents", latents=latents)
 
     def test_pictures(self):
         whole = png.write(64, 64, bytes(64 * 3))

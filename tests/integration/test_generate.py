@@ -1,7 +1,9 @@
 """Pictures, from a stock client."""
 
+import json
 import os
 import re
+import struct
 import tempfile
 import unittest
 
@@ -72,6 +74,26 @@ class GenerateTest(SharedServerTestCase):
         again = self.api.generate(first.completed.parameters)
         self.assertEqual(first.images[0].data, again.images[0].data)
         self.assertEqual(first.completed.parameters.guidance_scale, 5.0)
+
+    def latents(self, **fields):
+        request = self.api.request(**fields)
+        request.output.format = 5  # FORMAT_LATENT
+        return self.api.generate(request).images[0]
+
+    def test_latents_come_as_a_safetensors_file(self):
+        image = self.latents(width=96, height=64)
+        self.assertEqual((image.mime_type, image.size.width), ("application/octet-stream", 96))
+        header_bytes, = struct.unpack("<Q", image.data[:8])
+        tensor = json.loads(image.data[8:8 + header_bytes])["latents"]
+        self.assertEqual((tensor["dtype"], tensor["shape"]), ("F32", [1, 4, 8, 12]))
+        self.assertEqual(len(image.data), 8 + header_bytes + 4 * 4 * 8 * 12)
+
+    def test_latents_are_what_a_picture_starts_from(self):
+        noise = self.latents().data  # any numbers will do
+        seeds = [png.read(self.api.generate(self.api.request(seed=seed, latents=noise)).images[0].data)[2]
+                 for seed in (1, 2)]
+        self.assertEqual(seeds[0], seeds[1])  # euler draws nothing else
+        self.assertNotEqual(png.read(self.api.generate(self.api.request(seed=1)).images[0].data)[2], seeds[0])
 
     def test_a_guidance_interval_guides_some_steps(self):
         def rows(**fields):

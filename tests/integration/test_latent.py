@@ -100,6 +100,13 @@ class LatentTest(unittest.TestCase):
         self.assertEqual(code, 0, error)
         self.assertNotEqual((self.folder / "first.png").read_bytes(), (self.folder / "second.png").read_bytes())
 
+    def test_latents_to_keep_and_to_start_from(self):
+        self.assertEqual(self.generate("--seed=1", "--output=noise.safetensors")[0], 0)
+        for seed in (2, 3):
+            code, _, error = self.generate(f"--seed={seed}", "--latents=noise.safetensors", f"--output={seed}.webp")
+            self.assertEqual(code, 0, error)
+        self.assertEqual((self.folder / "2.webp").read_bytes(), (self.folder / "3.webp").read_bytes())
+
     def test_wrong_options(self):
         for arguments in (["--seed=1", "--seed=2"], ["--colour=red"], ["--width=wide"], ["another prompt"], ["--output=star.doc"],
                           ["--image=missing.png"], ["--output=-", "--num-images-per-prompt=2"]):

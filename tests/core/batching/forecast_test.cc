@@ -118,6 +118,15 @@ TEST_F(ForecastTest, OfWhatIsNotPlannedYetIsNotKnown) {
   EXPECT_FALSE(Foresee({{}}, costs_)[0].known);
 }
 
+TEST_F(ForecastTest, OfAPictureThatIsNotDecodedAllIsKnown) {
+  costs_.Measure(UnitKind::kDecode, kSmall, 1, absl::Milliseconds(3));
+  ForecastPicture picture = Picture(kSmall, 2);
+  ExpectEnds({picture}, {2 * 10 + 3});
+  picture.ahead.decode = false;
+  ExpectEnds({picture}, {2 * 10});
+  EXPECT_TRUE(Foresee({{picture}}, costs_)[0].known);
+}
+
 TEST_F(ForecastTest, APictureWithoutStepsIsEncodedAndDecoded) {
   costs_.Measure(UnitKind::kEncode, kSmall, 1, absl::Milliseconds(2));
   costs_.Measure(UnitKind::kText, kSmall, 1, absl::Milliseconds(1));

@@ -8,6 +8,7 @@
 
 #include "core/base/error_details.h"
 #include "core/base/error_facts.h"
+#include "core/pipeline/latents_file.h"
 #include "tests/core/engine/demo_engine.h"
 #include "tests/support/status_matchers.h"
 
@@ -84,6 +85,20 @@ TEST_F(BucketPolicyTest, SnapDrawsInTheBucketAndReturnsTheSizeAskedFor) {
   EXPECT_EQ(Only<Completed>(events)[0].executed_size, (pipeline::Size{96, 64}));
   EXPECT_EQ(Only<Image>(events).at(0).size, (pipeline::Size{72, 64}));
   EXPECT_EQ(MetricOf(*engine_, metrics::kSizeAdjustments, "snap"), adjusted + 1);
+}
+
+TEST_F(BucketPolicyTest, SnapReturnsTheMiddleOfLatentsAndTakesNone) {
+  GenerateSpec spec = SpecOf({72, 64}, BucketPolicy::kSnap);
+  spec.output.format = image::Format::kLatent;
+  const auto images = Only<Image>(RunOn(*engine_, spec));
+  ASSERT_EQ(images.size(), 1u);
+  const pipeline::LatentSize size = {.height = 8, .width = 9};
+  EXPECT_TRUE(pipeline::ReadLatentsFile(images[0].bytes, 1, 4, size).ok());
+  spec.picture.latents = images[0].bytes;
+  const absl::Status refused = SubmitTo(*engine_, spec);
+  ASSERT_EQ(GetFieldViolations(refused).size(), 1u);
+  EXPECT_EQ(GetFieldViolations(refused)[0].field, "latents");
+  EXPECT_THAT(GetFieldViolations(refused)[0].description, HasSubstr("96x64"));
 }
 
 TEST_F(BucketPolicyTest, SnapPrefersABucketThatIsReady) {

@@ -187,6 +187,17 @@ TEST_F(ColdRequestsTest, WhatIsCompiledForARequestIsThereForTheNext) {
   EXPECT_EQ(declared, 0);
 }
 
+TEST_F(ColdRequestsTest, CompilesWhatThePictureNeedsAndNothingElse) {
+  Start(SmallConfig());
+  const double entries = Entries();
+  GenerateSpec latents = SpecOf({80, 64}, BucketPolicy::kColdOk);
+  latents.picture.guidance_scale = 5;
+  latents.picture.guidance_interval = pipeline::GuidanceInterval{0, 0.5};
+  latents.output.format = image::Format::kLatent;
+  ASSERT_OK(Outcome(latents));
+  EXPECT_EQ(Entries(), entries + 2);  // the UNet's steps of one row and of two, and no decoder
+}
+
 TEST_F(ColdRequestsTest, PlansOnce) {
   std::atomic<int> planned = 0;
   auto backend = WatchedBackend::Create([&planned](const graph::Graph&) {

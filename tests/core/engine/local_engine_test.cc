@@ -12,6 +12,8 @@
 #include "core/base/error_details.h"
 #include "core/base/error_facts.h"
 #include "core/engine/engine.h"
+#include "core/noise/noise_generator.h"
+#include "core/pipeline/latents_file.h"
 #include "tests/core/engine/demo_engine.h"
 #include "tests/core/engine/loop_rig.h"
 #include "tests/support/recording_sink.h"
@@ -75,6 +77,35 @@ TEST_F(LocalEngineTest, GivesThePictureInTheFormatAskedFor) {
   GenerateSpec raw = SmallSpec();
   raw.output.format = image::Format::kRawRgb8;
   EXPECT_EQ(Only<Image>(Run(raw)).at(0).bytes.size(), 64u * 64 * 3);
+}
+
+// Nothing is decoded for them, and they are fewer bytes than a picture could have.
+TEST_F(LocalEngineTest, GivesLatentsWhereTheyAreAskedFor) {
+  GenerateSpec spec = SmallSpec();
+  spec.output.format = image::Format::kLatent;
+  spec.max_response_bytes = 8 * 8 * 4 * 4 + 200;
+  const auto events = Run(spec);
+  const auto images = Only<Image>(events);
+  ASSERT_EQ(images.size(), 1u);
+  EXPECT_TRUE(pipeline::ReadLatentsFile(images[0].bytes, 1, 4, {8, 8}).ok());
+  EXPECT_EQ(images[0].size, (pipeline::Size{64, 64}));
+  ASSERT_EQ(Only<Completed>(events).size(), 1u);
+  EXPECT_EQ(Only<Completed>(events)[0].timings.vae_decode, absl::ZeroDuration());
+  spec.max_response_bytes = 8 * 8 * 4 * 4;
+  EXPECT_EQ(GetReason(SubmitTo(*engine_, spec)), "RESPONSE_TOO_LARGE");
+}
+
+TEST_F(LocalEngineTest, StartsFromLatentsThatAreGiven) {
+  GenerateSpec spec = SmallSpec();
+  spec.output.embed_parameters = false;
+  const std::string drawn = Only<Image>(Run(spec)).at(0).bytes;
+  const auto from = [&](uint64_t seed) {
+    spec.picture.latents =
+        pipeline::LatentsFile(noise::NoiseGenerator(seed).Normal({1, 4, 8, 8}), {8, 8});
+    return Only<Image>(Run(spec)).at(0).bytes;
+  };
+  EXPECT_EQ(from(*spec.picture.seed), drawn);
+  EXPECT_NE(from(*spec.picture.seed + 1), drawn);
 }
 
 TEST_F(LocalEngineTest, GivesTheSameBytesForTheSameSeed) {

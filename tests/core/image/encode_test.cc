@@ -141,6 +141,7 @@ TEST(MimeTypeTest, NamesEachFormat) {
   EXPECT_EQ(MimeType(Format::kJpeg), "image/jpeg");
   EXPECT_EQ(MimeType(Format::kWebp), "image/webp");
   EXPECT_EQ(MimeType(Format::kRawRgb8), "application/octet-stream");
+  EXPECT_EQ(MimeType(Format::kLatent), "application/octet-stream");
 }
 
 }  // namespace

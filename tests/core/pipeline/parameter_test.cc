@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "core/image/encode.h"
+#include "core/noise/noise_generator.h"
+#include "core/pipeline/latents_file.h"
 #include "tests/core/pipeline/rig.h"
 
 namespace latentd::pipeline {
@@ -29,7 +31,7 @@ auto FieldsOf(const PictureSpec& spec) {
                timesteps, sigmas, seed, seeds, num_images_per_prompt, original_size, target_size,
                crops_coords_top_left, negative_original_size, negative_target_size,
                negative_crops_coords_top_left, aesthetic_score, negative_aesthetic_score, refine,
-               denoising_end, denoising_start, image, strength] = spec;
+               denoising_end, denoising_start, image, strength, latents, output_latents] = spec;
   return std::tuple_cat(
       std::tie(model, prompt, prompt_2, negative_prompt, negative_prompt_2, width, height,
                bucket_policy, batch_invariant, previews_every, executed_size, num_inference_steps,
@@ -38,7 +40,7 @@ auto FieldsOf(const PictureSpec& spec) {
                num_images_per_prompt, original_size, target_size, crops_coords_top_left,
                negative_original_size, negative_target_size, negative_crops_coords_top_left,
                aesthetic_score, negative_aesthetic_score, refine, denoising_end, denoising_start,
-               image, strength),
+               image, strength, latents, output_latents),
       FieldsOf(scheduler));
 }
 
@@ -78,6 +80,8 @@ constexpr std::array kFieldNames = {
     "denoising_start",
     "image",
     "strength",
+    "latents",
+    "output_latents",
     "scheduler.name",
     "scheduler.timestep_spacing",
     "scheduler.prediction_type",
@@ -110,6 +114,11 @@ std::string InitImage(uint8_t blue) {
     }
   }
   return image::Encode(image, {}).value();
+}
+
+// What another seed would draw.
+std::string NoiseFile(uint64_t seed) {
+  return LatentsFile(noise::NoiseGenerator(seed).Normal({1, 4, 8, 8}), {8, 8});
 }
 
 PictureSpec InSteps(int steps) {
@@ -282,6 +291,8 @@ std::vector<Row> StageRows() {
       {"denoising_start", FromTheMiddle(), [](PictureSpec& s) { s.denoising_start = 0.2; }},
       {"image", WithImage(), [](PictureSpec& s) { s.image = InitImage(0); }},
       {"strength", WithImage(), [](PictureSpec& s) { s.strength = 0.8; }},
+      {"latents", Plain(), [](PictureSpec& s) { s.latents = NoiseFile(9); }},
+      {"output_latents", Plain(), [](PictureSpec& s) { s.output_latents = true; }},
   };
 }
 

@@ -96,6 +96,16 @@ TEST_F(SeparateDeviceTest, DrawsWithNoiseOfEachStep) {
   ExpectTheHostsPictures(spec);
 }
 
+// Rows that come and go, of pictures side by side.
+TEST_F(SeparateDeviceTest, DrawsWithGuidanceInSomeSteps) {
+  PictureSpec spec = SmallSpec();
+  spec.scheduler.name = "euler_ancestral";
+  spec.guidance_interval = GuidanceInterval{0.3, 0.7};
+  spec.num_inference_steps = 6;
+  spec.num_images_per_prompt = 2;
+  ExpectTheHostsPictures(spec);
+}
+
 TEST_F(SeparateDeviceTest, DrawsFromAnImageInTiles) {
   LoadOptions options = {.base = testing::kDemoBase, .refiner = ""};
   options.vae_tiling_above = 64 * 64;

@@ -129,6 +129,14 @@ TEST(FindViolationsTest, RefusesAPromptOfAMegabyte) {
   EXPECT_THAT(BadFields(spec), ElementsAre("prompt", "negative_prompt_2"));
 }
 
+TEST(FindViolationsTest, RefusesLatentsTogetherWithAnImage) {
+  PictureSpec spec = WithImage();
+  spec.latents = "bytes";
+  EXPECT_THAT(BadFields(spec), ElementsAre("latents"));
+  spec.image.clear();
+  EXPECT_THAT(BadFields(spec), IsEmpty());
+}
+
 TEST(FindViolationsTest, RefusesStrengthTogetherWithDenoisingStart) {
   PictureSpec spec = WithImage();
   spec.strength = 0.5;

@@ -89,6 +89,7 @@ TEST(RequestConversionTest, EveryFieldReachesTheSpecAndComesBackInTheParameters)
   v1::GenerateRequest expected = request;
   expected.clear_request_id();  // told in every event
   expected.clear_image();
+  expected.clear_latents();
   expected.clear_priority();  // of the request, not of its pictures
   expected.clear_resumable();
   std::string difference;
@@ -98,6 +99,7 @@ TEST(RequestConversionTest, EveryFieldReachesTheSpecAndComesBackInTheParameters)
   const ConvertedRequest converted = ToSpec(request);
   EXPECT_EQ(converted.spec.request_id, request.request_id());
   EXPECT_EQ(converted.spec.picture.image, request.image());
+  EXPECT_EQ(converted.spec.picture.latents, request.latents());
   EXPECT_EQ(converted.spec.priority, request.priority());
   EXPECT_THAT(converted.violations, IsEmpty());
 }
@@ -110,6 +112,15 @@ TEST(RequestConversionTest, BucketPoliciesGoBothWays) {
        {v1::BUCKET_POLICY_EXACT, v1::BUCKET_POLICY_SNAP, v1::BUCKET_POLICY_COLD_OK}) {
     request.set_bucket_policy(policy);
     EXPECT_EQ(RoundTrip(request).bucket_policy(), policy);
+  }
+}
+
+TEST(RequestConversionTest, FormatsGoBothWays) {
+  v1::GenerateRequest request = Good();
+  for (const v1::Format format :
+       {v1::FORMAT_PNG, v1::FORMAT_JPEG, v1::FORMAT_WEBP, v1::FORMAT_RAW_RGB8, v1::FORMAT_LATENT}) {
+    request.mutable_output()->set_format(format);
+    EXPECT_EQ(RoundTrip(request).output().format(), format);
   }
 }
 
@@ -184,6 +195,12 @@ TEST(RequestFormTest, AnEmptyImageIsNamed) {
   v1::GenerateRequest request = Good();
   request.set_image("");
   EXPECT_THAT(BadFields(request), ElementsAre("image"));
+}
+
+TEST(RequestFormTest, EmptyLatentsAreNamed) {
+  v1::GenerateRequest request = Good();
+  request.set_latents("");
+  EXPECT_THAT(BadFields(request), ElementsAre("latents"));
 }
 
 }  // namespace

@@ -1,0 +1,32 @@
+// Latents as a safetensors file with the one tensor "latents".
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "core/device/buffer.h"
+
+namespace latentd::pipeline {
+
+// Of a picture in latents: a latent for each square of pixels.
+struct LatentSize {
+  int64_t height = 0;
+  int64_t width = 0;
+};
+
+// F32 [1, C, height, width]: the middle of such latents of the host; where the margins are odd, the
+// right and lower ones are a latent wider. REQUIRES: `size` is no larger than the latents' own.
+std::string LatentsFile(const device::ConstBuffer& latents, const LatentSize& size);
+
+// How many bytes that file has.
+int64_t LatentsFileBytes(int64_t channels, const LatentSize& size);
+
+// F32 [`pictures`, channels, height, width], or [1, ...] for all pictures alike, in memory of its
+// own. INVALID_ARGUMENT: the file is none, has something else or more, or numbers that are not
+// finite; the message says what would be right.
+absl::StatusOr<device::Buffer> ReadLatentsFile(absl::string_view file, int64_t pictures,
+                                               int64_t channels, const LatentSize& size);
+
+}  // namespace latentd::pipeline
