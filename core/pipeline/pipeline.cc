@@ -126,7 +126,9 @@ absl::Status Acquire(compiler::Purpose purpose, const PictureSpec& resolved,
     ASSIGN_OR_RETURN(request.encode, Acquire(first, &ModelGraphs::Encode, purpose, request));
     ASSIGN_OR_RETURN(request.sample, Acquire(first, &ModelGraphs::Sample, purpose, request));
   }
-  if (resolved.output_latents) return absl::OkStatus();
+  // Colours of previews are fitted by what the decoder makes of known latents.
+  const bool fits_colors = resolved.previews_every && !request.colors;
+  if (resolved.output_latents && !fits_colors) return absl::OkStatus();
   ASSIGN_OR_RETURN(request.decode, Acquire(last, &ModelGraphs::Decode, purpose, request));
   if (!last.graphs().has_decode_fallback()) return absl::OkStatus();
   ASSIGN_OR_RETURN(request.decode_fallback,
@@ -314,8 +316,8 @@ absl::StatusOr<Pipeline::Pictures> Pipeline::TryStart(PictureSpec& resolved,
   request->latent_width = shape.width;
   request->conditioning.resize(request->stages.size());
   ASSIGN_OR_RETURN(const device::Buffer latents, GivenLatents(resolved));
-  RETURN_IF_ERROR(Acquire(purpose, resolved, row_counts_, *request));
   if (resolved.previews_every) request->colors = KnownColors(request->stages.back().model->vae());
+  RETURN_IF_ERROR(Acquire(purpose, resolved, row_counts_, *request));
   request->spec = std::move(resolved);
   Pictures pictures;
   for (uint64_t seed : request->spec.seeds) {
