@@ -36,11 +36,10 @@ auto FieldsOf(const PictureSpec& spec) {
       std::tie(model, prompt, prompt_2, negative_prompt, negative_prompt_2, width, height,
                bucket_policy, batch_invariant, previews_every, executed_size, num_inference_steps,
                guidance_scale, guidance_rescale, eta, clip_skip, guidance_interval, timesteps,
-               sigmas, seed, seeds,
-               num_images_per_prompt, original_size, target_size, crops_coords_top_left,
-               negative_original_size, negative_target_size, negative_crops_coords_top_left,
-               aesthetic_score, negative_aesthetic_score, refine, denoising_end, denoising_start,
-               image, strength, latents, output_latents),
+               sigmas, seed, seeds, num_images_per_prompt, original_size, target_size,
+               crops_coords_top_left, negative_original_size, negative_target_size,
+               negative_crops_coords_top_left, aesthetic_score, negative_aesthetic_score, refine,
+               denoising_end, denoising_start, image, strength, latents, output_latents),
       FieldsOf(scheduler));
 }
 
