@@ -18,23 +18,20 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "core/backends/bound_graph.h"
 #include "core/device/buffer.h"
 #include "core/noise/noise_generator.h"
 #include "core/pipeline/model_graphs.h"
+#include "core/pipeline/row_assignment.h"
 #include "core/schedulers/schedule.h"
 
 namespace latentd::pipeline {
@@ -63,11 +60,11 @@ class LanePlace {
 
  private:
   friend class StepLane;
-  LanePlace(std::shared_ptr<StepLane> lane, uint64_t member)
+  LanePlace(std::shared_ptr<StepLane> lane, RowAssignment::Member member)
       : lane_(std::move(lane)), member_(member) {}
 
   std::shared_ptr<StepLane> lane_;
-  uint64_t member_;
+  RowAssignment::Member member_;
 };
 
 class StepLane : public std::enable_shared_from_this<StepLane> {
@@ -97,21 +94,18 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   // nothing where there are not so many, or no executable for them, or no memory for that beside
   // other pictures. What it will take later at most is kept for it. `picture` is copied by the
   // stream.
-  absl::StatusOr<std::optional<LanePlace>> Join(const LaneRows& picture, device::Stream& stream)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<std::optional<LanePlace>> Join(const LaneRows& picture, device::Stream& stream);
 
   // Gives a picture that has joined the rows of its next step, of those that are kept for it, and
   // keeps no more than it will take from now on. It has its text row throughout, and goes on there.
-  absl::Status SetRows(const LanePlace& place, const LaneRows& picture, device::Stream& stream)
-      ABSL_LOCKS_EXCLUDED(mutex_);
-  int RowCount(const LanePlace& place) const ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status SetRows(const LanePlace& place, const LaneRows& picture, device::Stream& stream);
+  int RowCount(const LanePlace& place) const;
 
   // Draws noise for the next step of pictures whose schedules want it then; not again for one that
   // rested. Waits where the device is more than one step behind. The event is reached when all of
   // it is copied.
   absl::StatusOr<std::shared_ptr<const device::Event>> DrawNoise(absl::Span<const Draw> draws,
-                                                                 device::Stream& stream)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+                                                                 device::Stream& stream);
 
   // What a step has enqueued.
   struct Evaluation {
@@ -124,83 +118,45 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   // One evaluation for all pictures that have joined, but for those that rest. RESOURCE_EXHAUSTED
   // is of one picture alone, or of those that cannot do with fewer rows. An error of its own is
   // everybody's.
-  absl::StatusOr<Evaluation> Step(device::Stream& stream) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<Evaluation> Step(device::Stream& stream);
 
   // Whether the last step was made without the picture.
-  bool Rests(const LanePlace& place) const ABSL_LOCKS_EXCLUDED(mutex_);
+  bool Rests(const LanePlace& place) const;
 
   // A part of the picture's state, x (0) or h1 to h3, to `latents` [1, C, H, W]; and the noise of
   // its next step, where it has been drawn, or of its last.
   absl::Status ReadState(const LanePlace& place, int index, const device::Buffer& latents,
-                         device::Stream& stream) const ABSL_LOCKS_EXCLUDED(mutex_);
+                         device::Stream& stream) const;
   absl::Status ReadNoise(const LanePlace& place, const device::Buffer& latents,
-                         device::Stream& stream) const ABSL_LOCKS_EXCLUDED(mutex_);
+                         device::Stream& stream) const;
 
   // x of the picture to `latents` [1, C, H, W], and whether its last step left all of it finite (1
   // or 0) to `finite` u8 [1].
   absl::Status Read(const LanePlace& place, const device::Buffer& latents,
-                    const device::Buffer& finite, device::Stream& stream) const
-      ABSL_LOCKS_EXCLUDED(mutex_);
+                    const device::Buffer& finite, device::Stream& stream) const;
 
   device::Device& device() const { return device_; }
   int64_t bytes() const;  // that it holds
   int rows() const { return rows_; }
-  int rows_taken() const ABSL_LOCKS_EXCLUDED(mutex_);
+  int rows_taken() const;
   // Rows of one evaluation, at most, as far as is known.
-  int capacity() const ABSL_LOCKS_EXCLUDED(mutex_);
+  int capacity() const;
 
  private:
-  static constexpr int kUnlimited = std::numeric_limits<int>::max();
+  using Rows = RowAssignment::Rows;
 
-  using Rows = absl::InlinedVector<int, 2>;
-  struct Member {
-    Rows rows;
-    int kept = 0;            // rows that are its own, those that it has among them
-    bool has_noise = false;  // drawn for its next step
-    bool rests = false;
-  };
-  // Who has a row.
-  struct Holder {
-    Member* member = nullptr;  // null: it is free
-    size_t index = 0;          // of its rows
-  };
-  static bool IsTaken(const Holder& holder) { return holder.member != nullptr; }
-  static bool IsResting(const Holder& holder) { return IsTaken(holder) && holder.member->rests; }
-  struct Move {
-    int from, to;
-    bool back = false;  // what was there goes where the other one was
-  };
   // Memory of the host that the device copies from, and how far it is with that.
   struct Staging {
     device::Buffer memory;
     std::shared_ptr<const device::Event> copied;  // null: nothing was enqueued
   };
-  // What Step is to enqueue.
-  struct Plan {
-    int rows = 0;
-    int taken = 0;  // of these
-    std::vector<Move> moves;
-    std::vector<Rows> moved;  // of those that moved, where they are now
-  };
-
-  StepLane(device::Device& device, int rows) : device_(device), rows_(rows) {}
+  StepLane(device::Device& device, int rows) : device_(device), rows_(rows), assignment_(rows) {}
 
   friend class LanePlace;
-  void Free(uint64_t member) ABSL_LOCKS_EXCLUDED(mutex_);
-  Rows RowsOf(const LanePlace& place) const ABSL_LOCKS_EXCLUDED(mutex_);
-  std::optional<uint64_t> TakeRows(const LaneRows& picture) ABSL_LOCKS_EXCLUDED(mutex_);
-  void ChangeRows(const LanePlace& place, const LaneRows& picture) ABSL_LOCKS_EXCLUDED(mutex_);
-  std::vector<Holder> Holders() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  int FreeRow() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  int RowsFor(int taken) const;  // the least that covers them
-  int Capacity() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Plan PlanStep() ABSL_LOCKS_EXCLUDED(mutex_);
-  void Choose(Plan& plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Arrange(Plan& plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool LeaveOut(int rows) ABSL_LOCKS_EXCLUDED(mutex_);
-  int NoteStep(bool stepped) ABSL_LOCKS_EXCLUDED(mutex_);
-  bool WantsNoise(const LanePlace& place) ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status MoveRow(const Move& move, device::Stream& stream);
+  Rows RowsOf(const LanePlace& place) const;
+  absl::Status BindFor(int taken);
+  absl::Status MoveRow(const RowAssignment::Move& move, device::Stream& stream);
+  absl::Status Swap(const device::Buffer& one, const device::Buffer& other, device::Stream& stream);
   absl::Status Enqueue(int rows, device::Stream& stream);
   absl::StatusOr<backends::BoundGraph*> GraphFor(int rows);
 
@@ -220,16 +176,11 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   std::vector<Staging> noise_;
   size_t draws_ = 0;
   device::Buffer zeros_;                        // a row's state before its first step
+  device::Buffer spare_;                        // bytes, for rows that change places
   Executables executables_;                     // of no more rows than the lane has
   std::map<int, backends::BoundGraph> graphs_;  // those that a step has used, by rows
 
-  mutable absl::Mutex mutex_;
-  std::map<uint64_t, Member> members_ ABSL_GUARDED_BY(mutex_);
-  uint64_t next_member_ ABSL_GUARDED_BY(mutex_) = 1;
-  int most_rows_ ABSL_GUARDED_BY(mutex_) = kUnlimited;  // that there is memory to evaluate
-  int steps_until_more_ ABSL_GUARDED_BY(mutex_) = 0;    // are tried again
-  int too_many_rows_ ABSL_GUARDED_BY(mutex_) = 0;       // to be told
-  bool told_ ABSL_GUARDED_BY(mutex_) = false;
+  RowAssignment assignment_;
 };
 
 }  // namespace latentd::pipeline

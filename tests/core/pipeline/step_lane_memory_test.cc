@@ -166,6 +166,28 @@ TEST_F(StepLaneMemoryTest, NobodyJoinsBeyondWhatThereIsMemoryToBind) {
   EXPECT_EQ(lane->capacity(), 4);  // it is empty
 }
 
+// Both have the rows that were kept for them, and there is memory for those of one.
+TEST_F(StepLaneMemoryTest, PicturesThatTakeMoreRowsTakeTurnsWhereThereIsNoMemoryToBindAll) {
+  const auto lane = Lane({1, 2, 4}, [&](int rows, Refused what) {
+    return what == Refused::kBind && rows == 4 ? NoMemory() : absl::OkStatus();
+  });
+  std::vector<Member> members;
+  for (uint64_t seed : {1, 2}) members.push_back(Make(Ancestral("a red circle", seed)));
+  for (Member& member : members) {
+    LaneRows rows = RowsOf(*member.picture);
+    rows.rows = 1;
+    rows.most_rows = 2;
+    member.place.emplace(lane->Join(rows, *stream_).value().value());
+  }
+  Step(*lane, 1, /*computed_rows=*/2);
+  for (const Member& member : members) {
+    EXPECT_OK(lane->SetRows(*member.place, RowsOf(*member.picture), *stream_));
+  }
+  EXPECT_EQ(lane->rows_taken(), 4);
+  Step(*lane, 1, /*computed_rows=*/2);
+  EXPECT_NE(lane->Rests(*members[0].place), lane->Rests(*members[1].place));
+}
+
 TEST_F(StepLaneMemoryTest, APictureFailsThatThereIsNoMemoryToBindAlone) {
   const auto lane = Lane({1, 2}, [](int, Refused what) {
     return what == Refused::kBind ? NoMemory() : absl::OkStatus();
