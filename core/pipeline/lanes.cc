@@ -39,20 +39,22 @@ absl::StatusOr<std::shared_ptr<StepLane>> Lanes::TryMake(const Picture& picture,
   }
 }
 
-// Null: others hold memory that they will give back.
+// Null: others hold memory that they will give back, or that somebody else waits for.
 absl::StatusOr<std::shared_ptr<StepLane>> Lanes::Make(const Picture& picture) {
   const int64_t others = BytesHeld();
-  const bool is_as_before =
-      waiting_ && waiting_->lane == picture.lane() && others >= waiting_->beside;
-  if (is_as_before) return nullptr;
+  if (waiting_ && others > 0) {
+    const bool is_own = waiting_->lane == picture.lane();
+    if (!is_own || others >= waiting_->beside) return nullptr;
+  }
   absl::StatusOr<std::shared_ptr<StepLane>> lane = TryMake(picture, others > 0);
   waiting_.reset();
   if (others == 0 || !absl::IsResourceExhausted(lane.status())) return lane;
-  waiting_ = {picture.lane(), others};
+  waiting_ = {picture.lane(), others, picture.request};
   return nullptr;
 }
 
 absl::StatusOr<std::shared_ptr<StepLane>> Lanes::For(const Picture& picture) {
+  if (waiting_ && waiting_->request.expired()) waiting_.reset();
   auto [lane, for_rows] = Find(picture.lane());
   if (lane == nullptr || (lane->rows() < picture.most_rows() && lane->rows_taken() == 0)) {
     ASSIGN_OR_RETURN(lane, Make(picture));

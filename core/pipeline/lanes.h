@@ -3,9 +3,9 @@
 // it and the device is done with it.
 //
 // Where there is not even memory for a picture's own rows it waits until another lane gives some
-// back. Nobody joins other lanes meanwhile: with pictures that come without a pause none would ever
-// be empty. Where there is no other lane, the memory is taken unasked: a picture's own rows were
-// counted when its graphs were loaded.
+// back. Nobody joins other lanes meanwhile, and none is made beside them: with pictures that come
+// without a pause they would never all be empty. Where there is no other lane, the memory is taken
+// unasked: a picture's own rows were counted when its graphs were loaded.
 //
 // One thread at a time; count() and bytes() from any.
 #pragma once
@@ -64,6 +64,7 @@ class Lanes {
   struct Waiting {
     Lane lane;
     int64_t beside = 0;
+    std::weak_ptr<const Request> request;  // gone: it waits no more
   };
 
   Candidate Find(const Lane& lane) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -16,14 +16,14 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr Size kSize = {64, 72}, kOther = {64, 64};
+constexpr Size kSize = {64, 72}, kOther = {64, 64}, kLarge = {72, 72};
 
 class LanesRoomTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     rig_ = std::make_unique<Rig>(LoadOptions{.base = testing::kDemoBase, .row_counts = {1, 2, 4}},
                                  "", backends::cpu::CpuBackend::Create().value());
-    for (const Size size : {kSize, kOther}) {
+    for (const Size size : {kSize, kOther, kLarge}) {
       for (int rows : {1, 2, 4}) {
         ModelGraphs& graphs = rig_->pipeline->base().graphs();
         rig_->kept.push_back(graphs.Step({rows, size.height / 8, size.width / 8}).value());
@@ -100,6 +100,39 @@ TEST_F(LanesRoomTest, APictureWaitsForAnotherLaneThatNobodyJoinsMeanwhile) {
   EXPECT_EQ(RowsOfLane(*waiting), 1);
   rows_ = 4;
   EXPECT_FALSE(Waits(*joining));
+}
+
+// Pictures of two sizes that come without a pause hold memory in turns otherwise.
+TEST_F(LanesRoomTest, NoLaneIsMadeBesideOthersWhereSomebodyElseWaits) {
+  const auto first = Begin(kSize), second = Begin(kOther), next = Begin(kOther);
+  const auto waiting = Begin(kLarge);
+  EXPECT_FALSE(Waits(*first));
+  EXPECT_FALSE(Waits(*second));
+  rows_ = 0;
+  EXPECT_TRUE(Waits(*waiting));
+  second->place.reset();
+  EXPECT_TRUE(Waits(*next));
+  EXPECT_THAT(asked_, ElementsAre());
+  EXPECT_TRUE(Waits(*waiting));
+  EXPECT_THAT(asked_, ElementsAre(4, 2, 1));  // less is held than before
+  rows_ = 4;
+  EXPECT_TRUE(Waits(*next));
+  EXPECT_TRUE(Waits(*waiting));
+  EXPECT_THAT(asked_, ElementsAre());
+  first->place.reset();
+  EXPECT_FALSE(Waits(*waiting));
+  EXPECT_FALSE(Waits(*next));
+}
+
+TEST_F(LanesRoomTest, LanesAreJoinedAgainWhenWhoWaitsIsGone) {
+  const auto first = Begin(kSize), joining = Begin(kSize);
+  auto waiting = Begin(kOther);
+  EXPECT_FALSE(Waits(*first));
+  rows_ = 0;
+  EXPECT_TRUE(Waits(*waiting));
+  waiting.reset();
+  EXPECT_FALSE(Waits(*joining));
+  EXPECT_EQ(joining->place->lane(), first->place->lane());
 }
 
 // It was cancelled, or could not wait any longer.
