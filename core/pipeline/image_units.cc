@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
+#include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/image/decode.h"
 #include "core/image/resize.h"
@@ -72,18 +73,22 @@ absl::StatusOr<Buffer> SampleLatents(Picture& picture, device::Stream& stream, P
   return outputs.at("latents");
 }
 
-// What the colours of latents are, where previews are wanted and nobody knows it or has begun.
-absl::Status EnqueueColors(const Picture& picture, device::Stream& stream, UnitPart& part) {
-  Request& request = *picture.request;
-  if (!request.spec.previews_every || request.colors || request.fits_colors) {
-    return absl::OkStatus();
-  }
-  ASSIGN_OR_RETURN(const NamedBuffers outputs,
-                   EnqueueGraph(request.decode, {{"latents", ColorSamples(LatentShape(picture))}},
-                                /*to_host=*/{"pixels"}, stream, part.work));
+absl::Status DecodeColorSamples(const Picture& picture, device::Stream& stream, UnitPart& part) {
+  ASSIGN_OR_RETURN(
+      const NamedBuffers outputs,
+      EnqueueGraph(picture.request->decode, {{"latents", ColorSamples(LatentShape(picture))}},
+                   /*to_host=*/{"pixels"}, stream, part.work));
   part.pixels = outputs.at("pixels");
-  request.fits_colors = true;
   return absl::OkStatus();
+}
+
+// What the colours of latents are, where previews are wanted and nobody knows it or has begun. A
+// picture is never worse for its previews: without memory for this it has none.
+void EnqueueColors(const Picture& picture, device::Stream& stream, UnitPart& part) {
+  Request& request = *picture.request;
+  if (!request.spec.previews_every || request.colors || request.fits_colors) return;
+  request.fits_colors = true;
+  CatchOutOfMemory([&] { return DecodeColorSamples(picture, stream, part); }).IgnoreError();
 }
 
 }  // namespace
@@ -95,7 +100,7 @@ absl::Status EnqueueText(Picture& picture, device::Stream& stream, UnitPart& par
     ASSIGN_OR_RETURN(conditioning,
                      MakeConditioning(picture.stage(), request.spec, stream, part.work));
   }
-  RETURN_IF_ERROR(EnqueueColors(picture, stream, part));
+  EnqueueColors(picture, stream, part);
   if (picture.stage_index == 0 && !request.spec.image.empty()) {
     picture.next = UnitKind::kEncode;
     return absl::OkStatus();
@@ -105,7 +110,10 @@ absl::Status EnqueueText(Picture& picture, device::Stream& stream, UnitPart& par
 
 void CompleteColors(Picture& picture, const UnitPart& part) {
   if (!part.pixels.has_memory()) return;
-  picture.request->colors = FitColors(ColorSamples(LatentShape(picture)), part.pixels);
+  CatchOutOfMemory([&] {
+    picture.request->colors = FitColors(ColorSamples(LatentShape(picture)), part.pixels);
+    return absl::OkStatus();
+  }).IgnoreError();
 }
 
 absl::Status EnqueueEncode(Picture& picture, device::Stream& stream, UnitPart& part) {

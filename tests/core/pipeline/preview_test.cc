@@ -9,6 +9,7 @@
 
 #include "core/backends/cpu/cpu_backend.h"
 #include "tests/core/pipeline/rig.h"
+#include "tests/core/pipeline/step_lane_rig.h"
 #include "tests/support/separate_device.h"
 
 namespace latentd::pipeline {
@@ -209,6 +210,26 @@ TEST_F(PreviewTest, ShowTheMiddleOfALargerBucket) {
   const Previews previews = Run(*picture);
   EXPECT_THAT(previews, ElementsAre(Pair(4, ::testing::_)));
   EXPECT_EQ(previews[0].second.width, 8);
+}
+
+// What has no memory is one of the buffers or the run.
+TEST_F(PreviewTest, WithoutMemoryToFitColorsThePictureIsDrawnWithoutThem) {
+  const auto plain = rig_->Start(Spec("euler", std::nullopt));
+  EXPECT_TRUE(Run(*plain).empty());
+  for (const Refused refused : {Refused::kBind, Refused::kEnqueue}) {
+    const auto picture = rig_->Start(Spec("euler", 2));
+    int refusals = 0;
+    picture->request->decode = std::make_shared<RefusingExecutable>(
+        picture->request->decode, /*rows=*/1, [&](int, Refused what) {
+          const bool first = what == refused && ++refusals == 1;
+          return first ? absl::ResourceExhaustedError("no memory") : absl::OkStatus();
+        });
+    EXPECT_OK(testing::RunUnit(*picture));
+    EXPECT_EQ(refusals, 1);
+    EXPECT_FALSE(picture->request->colors.has_value());
+    EXPECT_OK(rig_->Run(*picture));
+    EXPECT_EQ(picture->pixels, plain->pixels);
+  }
 }
 
 // The host touches no memory of the device, and waits for what it reads.
