@@ -26,7 +26,8 @@ using pipeline::BucketPolicy;
 // That an error lists.
 constexpr size_t kMostSizes = 20;
 
-RefusedSizes::Picture RefusedPicture(const pipeline::PictureSpec& picture, bool image) {
+RefusedSizes::Picture RefusedPicture(const pipeline::PictureSpec& picture, bool image,
+                                     const pipeline::Pipeline& pipeline) {
   const bool base = picture.model == pipeline::Model::kBase;
   return {.size = *picture.executed_size,
           .rows = pipeline::RowsOf(picture),
@@ -34,7 +35,7 @@ RefusedSizes::Picture RefusedPicture(const pipeline::PictureSpec& picture, bool 
           .refiner = !base || picture.refine,
           .image = image,
           .unguided_steps = pipeline::HasUnguidedSteps(picture),
-          .decoded = !picture.output_latents};
+          .decoded = pipeline.NeedsDecoder(picture)};
 }
 
 // Stands for all graphs of a size in messages.
@@ -207,7 +208,7 @@ absl::Status Admission::CheckRoom(pipeline::Size bucket) const {
 
 absl::Status Admission::CheckNotRefused(const pipeline::PictureSpec& resolved, bool image) const {
   if (models_.buckets->IsServed(*resolved.executed_size)) return absl::OkStatus();
-  const auto needed = refused_.Find(RefusedPicture(resolved, image));
+  const auto needed = refused_.Find(RefusedPicture(resolved, image, *models_.pipeline));
   if (!needed.has_value() || *needed <= budget_.bytes()) return absl::OkStatus();
   return TooLarge(*resolved.executed_size, *needed, budget_.bytes());
 }
@@ -239,7 +240,7 @@ absl::Status Admission::CheckFits(const pipeline::PictureSpec& resolved, bool im
     tally.Add(GraphStore::IdOf(graph), *needs);
     const int64_t needed = tally.prediction().total();
     if (needed <= budget_.bytes()) continue;
-    refused_.Add(RefusedPicture(resolved, image), needed);
+    refused_.Add(RefusedPicture(resolved, image, *models_.pipeline), needed);
     return TooLarge(size, needed, budget_.bytes());
   }
   return check_room(together);

@@ -62,9 +62,10 @@ bool IsSharedStep(const compiler::GraphLabel& label) {
   return label.rows > pipeline::kMaxRowsOfPicture;
 }
 
-bool IsWanted(const GraphStatus& info, const pipeline::PictureSpec& spec, bool image) {
+bool IsWanted(const GraphStatus& info, const pipeline::PictureSpec& spec, bool image,
+              bool decoder) {
   if (info.label.component == "vae_encoder" && !image) return false;
-  if (info.label.component == "vae_decoder" && spec.output_latents) return false;
+  if (info.label.component == "vae_decoder" && !decoder) return false;
   const bool base = spec.model == pipeline::Model::kBase;
   const bool refiner = !base || spec.refine;
   return std::any_of(info.users.begin(), info.users.end(),
@@ -258,9 +259,10 @@ absl::StatusOr<GraphHandles> BucketGraphs::GraphsFor(const pipeline::PictureSpec
     AddOnce(more, graphs);
   }
   const Infos infos = ById(store_.Declared());
+  const bool decoder = pipeline_.NeedsDecoder(resolved);
   const auto unneeded = [&](const compiler::GraphHandle& graph) {
     const auto info = infos.find(GraphStore::IdOf(graph));
-    return info != infos.end() && !IsWanted(info->second, resolved, image);
+    return info != infos.end() && !IsWanted(info->second, resolved, image, decoder);
   };
   graphs.erase(std::remove_if(graphs.begin(), graphs.end(), unneeded), graphs.end());
   return graphs;

@@ -108,6 +108,11 @@ absl::StatusOr<ExecutablePointer> Acquire(const SdxlModel& model, VaeGraph graph
   return executable;
 }
 
+// Colours of previews are fitted by what the decoder makes of known latents.
+bool NeedsDecoderOf(const SdxlModel& last, const PictureSpec& resolved) {
+  return !resolved.output_latents || (resolved.previews_every && !KnownColors(last.vae()));
+}
+
 // The first stage's model reads the init image, and the last one's makes the picture.
 absl::Status Acquire(compiler::Purpose purpose, const PictureSpec& resolved,
                      absl::Span<const int> row_counts, Request& request) {
@@ -126,9 +131,7 @@ absl::Status Acquire(compiler::Purpose purpose, const PictureSpec& resolved,
     ASSIGN_OR_RETURN(request.encode, Acquire(first, &ModelGraphs::Encode, purpose, request));
     ASSIGN_OR_RETURN(request.sample, Acquire(first, &ModelGraphs::Sample, purpose, request));
   }
-  // Colours of previews are fitted by what the decoder makes of known latents.
-  const bool fits_colors = resolved.previews_every && !request.colors;
-  if (resolved.output_latents && !fits_colors) return absl::OkStatus();
+  if (!NeedsDecoderOf(last, resolved)) return absl::OkStatus();
   ASSIGN_OR_RETURN(request.decode, Acquire(last, &ModelGraphs::Decode, purpose, request));
   if (!last.graphs().has_decode_fallback()) return absl::OkStatus();
   ASSIGN_OR_RETURN(request.decode_fallback,
@@ -285,6 +288,10 @@ int64_t Pipeline::RequestBytes(const PictureSpec& resolved) const {
   const StepShape shape = ShapeOf(size, rows);
   const int64_t previews = resolved.previews_every ? PreviewBytes(Models(), shape) : 0;
   return pipeline::RequestBytes(Models(), shape, size, side_by_side) + side_by_side * previews;
+}
+
+bool Pipeline::NeedsDecoder(const PictureSpec& resolved) const {
+  return NeedsDecoderOf(*ModelsOf(resolved).back(), resolved);
 }
 
 LatentSize Pipeline::LatentSizeOf(const PictureSpec& resolved) const {

@@ -46,6 +46,9 @@ class Pipeline {
   absl::StatusOr<std::vector<GraphHandle>> GraphsOf(
       Size bucket, int rows, ModelGraphs::IfUnknown unknown = ModelGraphs::IfUnknown::kBuild) const;
 
+  // Whether a VAE's decoder runs for the pictures: where latents are wanted, for previews only.
+  bool NeedsDecoder(const PictureSpec& resolved) const;
+
   // What pictures of that size hold at most that fill a lane of so many rows, beside weights,
   // executables and arena (state_bytes.h).
   int64_t StateBytes(Size bucket, int rows) const;

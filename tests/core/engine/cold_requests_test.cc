@@ -198,6 +198,22 @@ TEST_F(ColdRequestsTest, CompilesWhatThePictureNeedsAndNothingElse) {
   EXPECT_EQ(Entries(), entries + 2);  // the UNet's steps of one row and of two, and no decoder
 }
 
+// The decoder, by which their colours are fitted.
+TEST_F(ColdRequestsTest, WhatPreviewsOfLatentsNeedCountsBeforeAnythingIsCompiled) {
+  Config config = SmallConfig();
+  config.memory_bytes = int64_t{90} << 20;  // 512x512 needs 80 MB without a decoder
+  Start(config);
+  const int64_t compilations = CompilationsOf(*engine_);
+  GenerateSpec latents = SpecOf({512, 512}, BucketPolicy::kColdOk);
+  latents.output.format = image::Format::kLatent;
+  GenerateSpec previews = latents;
+  previews.picture.previews_every = 1;
+  const absl::Status refused = Outcome(previews);
+  EXPECT_EQ(GetReason(refused), "OUT_OF_MEMORY") << refused;
+  EXPECT_EQ(CompilationsOf(*engine_), compilations);
+  EXPECT_OK(Outcome(latents));
+}
+
 TEST_F(ColdRequestsTest, PlansOnce) {
   std::atomic<int> planned = 0;
   auto backend = WatchedBackend::Create([&planned](const graph::Graph&) {
