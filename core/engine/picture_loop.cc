@@ -1,7 +1,5 @@
 #include "core/engine/picture_loop.h"
 
-#include <algorithm>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -160,7 +158,7 @@ void PictureLoop::RunLoop() {
       const std::shared_ptr<Job>& cancelled = work.cancelled.job;
       units_.LeaveLanes([&](const Job& job) { return &job != cancelled.get(); });
       Fail(*cancelled, StatusOf(work.cancelled.cancelled));
-    } else if (!work.pictures.empty()) {
+    } else if (work.unit) {
       Enqueue(std::move(work));
     } else if (!units_.empty()) {
       CompleteOldest();
@@ -186,16 +184,16 @@ PictureLoop::Work PictureLoop::NextWork() {
     }
   }
   if (units_.full()) return {};
-  Work work;
-  const absl::Status found = CatchOutOfMemory([&] {
+  using NextUnit = absl::StatusOr<std::optional<batching::Unit>>;
+  NextUnit unit = CatchOutOfMemory([&]() -> NextUnit {
     mutex_.AssertHeld();
-    std::optional<batching::Unit> unit = queue_.Next(MayBegin());
-    work.stop = stop_ && !unit;
-    if (unit) work.unit = *std::move(unit);
-    return absl::OkStatus();
+    return queue_.Next(MayBegin());
   });
-  if (!found.ok()) return {};  // there may be memory the next time
-  for (batching::PictureId id : work.unit.pictures) {
+  if (!unit.ok()) return {};  // there may be memory the next time
+  Work work = {.unit = *std::move(unit)};
+  work.stop = stop_ && !work.unit;
+  if (!work.unit) return work;
+  for (batching::PictureId id : work.unit->pictures) {
     work.pictures.push_back(pictures_.find(id)->second);
   }
   return work;
@@ -239,7 +237,7 @@ absl::Status PictureLoop::TryEnqueue(Work& work) {
   for (const JobPicture& picture : work.pictures) {
     if (!picture.job->started) Start(*picture.job, clock_.Monotonic());
   }
-  return units_.Enqueue(work.unit, work.pictures);
+  return units_.Enqueue(*work.unit, work.pictures);
 }
 
 void PictureLoop::AdvanceAll() {
@@ -325,12 +323,10 @@ void PictureLoop::MeasureUnit(const UnitInFlight& done, absl::Duration duration)
   }
   if (is_step && done.unit.computed_rows == 0) return;
   bool wanted = false;
-  for (auto picture = done.pictures.begin(); picture != done.pictures.end(); ++picture) {
-    const auto is_of_job = [&](const JobPicture& other) { return other.job == picture->job; };
-    if (std::any_of(done.pictures.begin(), picture, is_of_job)) continue;
-    const pipeline::UnitPart& part = done.unit.parts[picture - done.pictures.begin()];
-    if (part.waits || !IsMember(*picture->job)) continue;
-    picture->job->AddTime(done.stage, duration);
+  for (size_t i = 0; i < done.pictures.size(); ++i) {
+    Job& job = *done.pictures[i].job;
+    if (!IsFirstOfJob(done, i) || !IsMember(job)) continue;
+    job.AddTime(done.stage, duration);
     wanted = true;
   }
   if (!wanted || !is_step || !done.unit.done->Wait().ok()) return;

@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -115,8 +116,8 @@ class PictureLoop {
   // What there is to do: one of the three, or nothing.
   struct Work {
     Member cancelled;
-    batching::Unit unit;
-    JobPictures pictures;  // of the unit; empty: there is none
+    std::optional<batching::Unit> unit;
+    JobPictures pictures;  // of the unit
     bool stop = false;
   };
   // Whether the job has not ended.

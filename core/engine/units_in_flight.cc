@@ -29,6 +29,16 @@ int RowsToLearnFrom(const pipeline::PendingUnit& done) {
   return fits_colors ? 0 : 1;
 }
 
+bool IsFirstOfJob(const UnitInFlight& done, size_t part) {
+  const auto takes_part = [&](size_t i) {
+    return done.pictures[i].job == done.pictures[part].job && !done.unit.parts[i].waits;
+  };
+  for (size_t i = 0; i < part; ++i) {
+    if (takes_part(i)) return false;
+  }
+  return takes_part(part);
+}
+
 void MeasurePart(const UnitInFlight& done, size_t index, absl::Duration duration, absl::Time now,
                  EngineMetrics& metrics) {
   const JobPicture& measured = done.pictures[index];

@@ -49,6 +49,9 @@ struct UnitInFlight {
 // That its time says something about (batching::Queue::Measure): 0 where it did nothing, or failed.
 int RowsToLearnFrom(const pipeline::PendingUnit& done);
 
+// Whether the unit did something for that picture, and for none before it of the same job.
+bool IsFirstOfJob(const UnitInFlight& done, size_t part);
+
 // Of the unit that has taken this, what its part for one picture adds to the job's times and to the
 // metrics.
 void MeasurePart(const UnitInFlight& done, size_t part, absl::Duration duration, absl::Time now,

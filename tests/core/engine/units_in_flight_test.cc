@@ -21,6 +21,7 @@ using ::latentd::testing::RecordingSink;
 using ::latentd::testing::SeparateDevice;
 using ::latentd::testing::StatusIs;
 using ::testing::_;
+using ::testing::ElementsAre;
 
 constexpr int kTextRuns = 3;  // two encoders and the request part
 
@@ -63,6 +64,28 @@ class UnitsInFlightTest : public ::testing::Test {
   std::atomic<int> enqueued_ = 0;  // runs of graphs
   std::unique_ptr<PictureLoop> loop_;
 };
+
+// Where there is no memory for all rows of a step some pictures of a request take it later.
+TEST_F(UnitsInFlightTest, TheFirstOfAJobIsTheFirstThatDoesNotWait) {
+  const auto sink = std::make_shared<RecordingSink>();
+  const auto job = model_->MakeJob(*loop_, sink, /*pictures=*/3, /*steps=*/1, clock_);
+  const auto other = model_->MakeJob(*loop_, sink, /*pictures=*/1, /*steps=*/1, clock_);
+  UnitInFlight done;
+  done.pictures = {{job, 0}, {other, 0}, {job, 1}, {job, 2}};
+  done.unit.parts.resize(4);
+  const auto firsts = [&] {
+    std::vector<size_t> firsts;
+    for (size_t i = 0; i < 4; ++i) {
+      if (IsFirstOfJob(done, i)) firsts.push_back(i);
+    }
+    return firsts;
+  };
+  EXPECT_THAT(firsts(), ElementsAre(0, 1));
+  done.unit.parts[0].waits = true;
+  EXPECT_THAT(firsts(), ElementsAre(1, 2));
+  done.unit.parts[1].waits = true;
+  EXPECT_THAT(firsts(), ElementsAre(2));
+}
 
 TEST_F(UnitsInFlightTest, TheNextStepIsEnqueuedWhileOneRunsAndNoMore) {
   std::vector<int> enqueued;  // when a step was done
