@@ -52,13 +52,15 @@ class Arena : public std::enable_shared_from_this<Arena> {
   // RESOURCE_EXHAUSTED with reason OUT_OF_MEMORY says how many bytes were wanted.
   absl::StatusOr<std::unique_ptr<Lease>> Take(size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Enqueues `work` on the stream, behind every run before it.
+  // Enqueues `work` on the stream, behind every run before it. Where it fails some of it may be on
+  // the stream: the next run is behind that too.
   template <typename Work>
   absl::Status Turn(cudaStream_t stream, const Work& work) ABSL_LOCKS_EXCLUDED(runs_) {
     absl::MutexLock lock(&runs_);
     if (absl::Status before = AwaitLast(stream); !before.ok()) return before;
-    if (absl::Status enqueued = work(); !enqueued.ok()) return enqueued;
-    return Remember(stream);
+    const absl::Status enqueued = work();
+    const absl::Status remembered = Remember(stream);
+    return enqueued.ok() ? remembered : enqueued;
   }
 
   // What the largest lease needs.

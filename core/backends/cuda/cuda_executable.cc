@@ -19,9 +19,10 @@ absl::Status CheckAlignment(const device::ConstBuffer& buffer) {
       "memory for a port that does not begin at a multiple of 16 bytes");
 }
 
-// Some of the kernels may be on the stream: the run must not be taken for one that has not begun.
-absl::Status OnceOnly(const absl::Status& launched) {
-  if (!absl::IsResourceExhausted(launched)) return launched;
+// With kernels on the stream the run must not be taken for one that has not begun. The first alone
+// changes nothing that a run reads.
+absl::Status OnceOnly(const absl::Status& launched, size_t kernels) {
+  if (!absl::IsResourceExhausted(launched) || kernels == 0) return launched;
   return absl::InternalError(launched.message());
 }
 
@@ -117,9 +118,10 @@ CudaSession::~CudaSession() {
   if (graph_ != nullptr && executable_.device_.Select().ok()) cudaGraphExecDestroy(graph_);
 }
 
-absl::Status CudaSession::EnqueueKernels(cudaStream_t stream) const {
-  for (size_t i = 0; i < executable_.bound_.kernels.size(); ++i) {
-    RETURN_IF_ERROR(executable_.bound_.kernels[i]({addresses_.FrameOf(i), stream}));
+absl::Status CudaSession::EnqueueKernels(cudaStream_t stream, size_t& enqueued) const {
+  const auto& kernels = executable_.bound_.kernels;
+  for (enqueued = 0; enqueued < kernels.size(); ++enqueued) {
+    RETURN_IF_ERROR(kernels[enqueued]({addresses_.FrameOf(enqueued), stream}));
   }
   return absl::OkStatus();
 }
@@ -127,12 +129,16 @@ absl::Status CudaSession::EnqueueKernels(cudaStream_t stream) const {
 absl::Status CudaSession::Enqueue(device::Stream& stream) {
   RETURN_IF_ERROR(executable_.device_.Select());
   cudaStream_t on = static_cast<device::cuda::CudaStream&>(stream).handle();
-  const auto kernels = [this](cudaStream_t to) { return EnqueueKernels(to); };
+  size_t enqueued = 0;
+  const auto kernels = [&](cudaStream_t to) { return EnqueueKernels(to, enqueued); };
   if (ran_ && graph_ == nullptr) {
     ASSIGN_OR_RETURN(graph_, executable_.launcher_.Capture(kernels));
   }
   RETURN_IF_ERROR(executable_.lease_->arena().Turn(on, [&] {
-    if (graph_ == nullptr) return OnceOnly(executable_.launcher_.Enqueue(on, kernels));
+    if (graph_ == nullptr) {
+      const absl::Status launched = executable_.launcher_.Enqueue(on, kernels);
+      return OnceOnly(launched, enqueued);
+    }
     return ToStatus(cudaGraphLaunch(graph_, on), "launching a graph");
   }));
   ran_ = true;

@@ -102,7 +102,8 @@ class CudaSession : public Session {
   absl::Status EnqueueInstruction(size_t index, device::Stream& stream) const;
 
  private:
-  absl::Status EnqueueKernels(cudaStream_t stream) const;
+  // Counts those that are enqueued, before an error too.
+  absl::Status EnqueueKernels(cudaStream_t stream, size_t& enqueued) const;
 
   const CudaExecutable& executable_;
   const lowering::Addresses addresses_;
