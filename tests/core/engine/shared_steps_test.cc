@@ -247,12 +247,20 @@ TEST_F(SharedStepsTest, ARequestFailsAloneThatThereIsNoMemoryFor) {
     return refused ? absl::ResourceExhaustedError("no memory") : absl::OkStatus();
   };
   std::vector<std::shared_ptr<RecordingSink>> sinks;
-  for (int i = 0; i < 3; ++i) Admit(sinks.emplace_back(std::make_shared<RecordingSink>()), asked);
+  const auto first = std::make_shared<WatchedSink>([&](const Event& event) {
+    if (!std::holds_alternative<Progress>(event) || !sinks.empty()) return;
+    for (int i = 0; i < 2; ++i) Admit(sinks.emplace_back(std::make_shared<RecordingSink>()), asked);
+  });
+  Admit(first, asked);
+  first->WaitForEnd();
+  sinks.push_back(first);
   int failed = 0;
   for (const auto& sink : sinks) {
     const std::vector<Event> events = sink->WaitForEnd();
     failed += static_cast<int>(Only<Failed>(events).size());
-    if (Only<Failed>(events).empty()) EXPECT_EQ(FilesOf(*sink), alone);
+    if (Only<Failed>(events).empty()) {
+      EXPECT_EQ(FilesOf(*sink), alone);
+    }
   }
   EXPECT_EQ(failed, 1);
   EXPECT_EQ(MetricOf(registry_, metrics::kOutOfMemory, "base"), 1);
