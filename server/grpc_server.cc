@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/admin_socket.h"
+#include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "server/calls/response_conversion.h"
 #include "server/process/listen_address.h"
@@ -15,6 +16,7 @@ namespace {
 
 // For messages that are on their way when everything else has ended.
 constexpr absl::Duration kFlushTimeout = absl::Seconds(1);
+constexpr absl::Duration kDrainTick = absl::Seconds(1);
 // Of what operators send; the largest are the chunks of an import.
 constexpr int64_t kMaxAdminMessageBytes = 4 << 20;
 // Of a question about a service's health: its name.
@@ -49,7 +51,8 @@ GrpcServer::GrpcServer(const Options& options, engine::Engine& engine, const Clo
       probe_health_(health_, /*has_admin=*/false),
       image_generation_({engine, clock, calls_, kept_}, options.version),
       graph_cache_({engine, clock, admin_calls_, kept_}, options.imports),
-      admin_(engine, options.version, options.request_stop) {}
+      admin_(engine, options.version, options.request_stop),
+      drain_("drain", [this] { FollowDrain(); }) {}
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Options& options,
                                                               engine::Engine& engine,
@@ -146,10 +149,7 @@ void GrpcServer::CancelStalled() {
 
 void GrpcServer::CheckLoop() {
   const engine::LoopStatus status = engine_.CheckLoop();
-  if (status.waits_for_readers) {
-    calls_.CancelUnread(clock_.Monotonic(), stall_limit_);
-    kept_.MakeRoom(stall_limit_);
-  }
+  MakeRoom(status);
   if (!health_.Follow(status)) return;
   if (status.overdue.has_value()) {
     LogHang(*status.overdue);
@@ -157,6 +157,23 @@ void GrpcServer::CheckLoop() {
     process::Log(latent::v1::WARNING, "the unit of work that hung has ended: liveness is SERVING");
   }
   UpdateHealthWatches();
+}
+
+void GrpcServer::MakeRoom(const engine::LoopStatus& status) {
+  if (!status.waits_for_readers) return;
+  calls_.CancelUnread(clock_.Monotonic(), stall_limit_);
+  kept_.MakeRoom(stall_limit_);
+}
+
+void GrpcServer::FollowDrain() {
+  do {
+    CatchOutOfMemory([&] {
+      CancelStalled();
+      MakeRoom(engine_.CheckLoop());
+      kept_.DropUnread();
+      return absl::OkStatus();
+    }).IgnoreError();
+  } while (!engine_drained_.WaitForNotificationWithTimeout(kDrainTick));
 }
 
 void GrpcServer::RefreshTls() {
@@ -168,7 +185,9 @@ void GrpcServer::Drain(absl::Duration timeout) {
   UpdateHealthWatches();
   admin_calls_.CancelAll();
   const absl::Time deadline = clock_.Monotonic() + timeout;
+  drain_.RunSoon();
   engine_.Drain(deadline);
+  engine_drained_.Notify();
   // The engine is done; its last pictures may still be on their way to clients that read slowly.
   if (!calls_.WaitUntilEmpty(std::max(deadline - clock_.Monotonic(), kFlushTimeout))) {
     calls_.CancelAll();

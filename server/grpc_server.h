@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/synchronization/notification.h"
 #include "core/base/clock.h"
 #include "core/engine/engine.h"
 #include "server/admin/admin_service.h"
@@ -23,6 +24,7 @@
 #include "server/calls/active_calls.h"
 #include "server/calls/image_generation_service.h"
 #include "server/calls/kept_streams.h"
+#include "server/process/background_task.h"
 #include "server/process/health.h"
 #include "server/process/status_follower.h"
 #include "server/server_port.h"
@@ -79,8 +81,8 @@ class GrpcServer {
   // answer.
   void RefreshTls();
 
-  // Health says NOT_SERVING, calls of operators end, the engine drains, what still runs after
-  // `timeout` is cancelled, all streams end. Blocks.
+  // Health says NOT_SERVING, calls of operators end, what nobody reads is dropped, the engine
+  // drains, what still runs after `timeout` is cancelled, all streams end. Blocks.
   void Drain(absl::Duration timeout);
 
   // Of pictures that wait for their clients.
@@ -95,6 +97,10 @@ class GrpcServer {
   absl::Status ListenForAll(const Options& options);
   absl::Status ListenForOperators(const Options& options);
   absl::Status ListenForProbes(const Options& options);
+  // Of what waits for its readers, for an engine that waits for the memory.
+  void MakeRoom(const engine::LoopStatus& status);
+  // Goes on with that while the engine drains, which nobody else does.
+  void FollowDrain();
   void Follow(const engine::ServerStatus& status);
   // Of all of them, whether they listen or not.
   void UpdateHealthWatches();
@@ -120,6 +126,8 @@ class GrpcServer {
   std::unique_ptr<ServerPort> admin_port_;   // null: none of its own
   std::unique_ptr<ServerPort> health_port_;  // null: none
   std::unique_ptr<process::StatusFollower> follower_;
+  absl::Notification engine_drained_;
+  process::BackgroundTask drain_;
 };
 
 }  // namespace latentd::server

@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "core/base/error_details.h"
+#include "core/base/error_facts.h"
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
@@ -70,9 +71,10 @@ void AddReason(const absl::Status& status, process::LogFields& fields) {
   }
 }
 
-// What answers repeat of a request: its texts and lists, not its picture.
+// What answers repeat of a request: its texts and lists, not its picture or latents.
 int64_t EchoBytes(const latent::v1::GenerateRequest& request) {
-  return static_cast<int64_t>(request.ByteSizeLong() - request.image().size());
+  return static_cast<int64_t>(request.ByteSizeLong() - request.image().size() -
+                              request.latents().size());
 }
 
 }  // namespace
@@ -125,19 +127,25 @@ absl::StatusOr<uint64_t> GenerateCall::SubmitSpec(engine::GenerateSpec spec) {
     const std::shared_ptr<engine::EventSink> sink(shared_from_this(), this);
     return environment_.engine.Submit(std::move(spec), sink);
   }
-  absl::Cleanup remove = [&] { environment_.kept.Remove(*kept); };
-  kept->Attach(this, MakeReader());
-  ASSIGN_OR_RETURN(const uint64_t handle, environment_.engine.Submit(std::move(spec), kept));
-  std::move(remove).Cancel();
-  kept->SetHandle(handle);
+  const auto handle = CatchOutOfMemory([&]() -> absl::StatusOr<uint64_t> {
+    RETURN_IF_ERROR(kept->Attach(this, 0, MakeReader()));
+    return environment_.engine.Submit(std::move(spec), kept);
+  });
+  if (handle.ok()) {
+    kept->SetHandle(*handle);
+    environment_.kept.Accept(*kept);
+  } else {
+    environment_.kept.Refuse(*kept);
+    kept->Detach(this, /*to_the_end=*/false);
+    kept->OnEvent(engine::Failed{handle.status()});  // a call of ResumeStream may read by now
+  }
   return handle;
 }
 
 std::shared_ptr<const KeptStream::Reader> GenerateCall::MakeReader() {
   return std::make_shared<const KeptStream::Reader>(
-      [call = std::shared_ptr<GenerateCall>(shared_from_this(), this)](SharedEvent event) {
-        call->OnShared(std::move(event));
-      });
+      [call = std::shared_ptr<GenerateCall>(shared_from_this(), this)](
+          SharedEvent event, absl::Time came) { call->OnShared(std::move(event), came); });
 }
 
 std::shared_ptr<KeptStream> GenerateCall::kept() const {
@@ -163,8 +171,11 @@ absl::Status GenerateCall::TryResume(const grpc::ByteBuffer& bytes) {
     outbox_.emplace(record_.id, kept->output, position);
     kept_ = kept;
   }
-  kept->Attach(this, MakeReader());
-  return absl::OkStatus();
+  const absl::Status attached = kept->Attach(this, position.pictures, MakeReader());
+  if (attached.ok()) return attached;
+  // Who asked for it cannot have the rest: the name is free to begin again.
+  environment_.kept.Drop(*kept);
+  return WithFacts(attached, {{"request_id", request->request_id()}});
 }
 
 absl::StatusOr<engine::GenerateSpec> GenerateCall::Read(const grpc::ByteBuffer& bytes) {
@@ -227,15 +238,15 @@ void GenerateCall::OnEvent(engine::Event event) {
     shared = std::make_shared<const engine::Event>(std::move(event));
     return absl::OkStatus();
   }).IgnoreError();  // null says it
-  OnShared(std::move(shared));
+  OnShared(std::move(shared), environment_.clock.Monotonic());
 }
 
-void GenerateCall::OnShared(SharedEvent event) {
+void GenerateCall::OnShared(SharedEvent event, absl::Time came) {
   const absl::Status added = CatchOutOfMemory([&] {
     if (event == nullptr) return OutOfMemoryError("out of memory");
     absl::MutexLock lock(&mutex_);
     Note(*event);
-    outbox_->Add(std::move(event), environment_.clock.Monotonic());
+    outbox_->Add(std::move(event), came);
     return absl::OkStatus();
   });
   if (!added.ok()) Fail(added);
@@ -264,6 +275,12 @@ void GenerateCall::Fail(const absl::Status& status) {
   if (!ended.ok()) Cancel();
 }
 
+std::optional<latent::v1::GenerateEvent> GenerateCall::NextEvent() {
+  std::optional<latent::v1::GenerateEvent> event = outbox_->Next();
+  if (kept_ != nullptr) kept_->NoteSent(this, outbox_->sent_pictures());
+  return event;
+}
+
 void GenerateCall::Note(const engine::Event& event) {
   if (const auto* started = std::get_if<engine::Started>(&event)) {
     record_.started = environment_.clock.Monotonic();
@@ -271,7 +288,7 @@ void GenerateCall::Note(const engine::Event& event) {
   } else if (const auto* progress = std::get_if<engine::Progress>(&event)) {
     record_.steps = progress->total_steps;
   } else if (const auto* image = std::get_if<engine::Image>(&event)) {
-    record_.size = SizeText(image->size);
+    if (!image->bytes.empty()) record_.size = SizeText(image->size);  // else it was let go
     ++record_.images;
     KeepUnread(image->unread);
   }

@@ -36,8 +36,9 @@ class GenerateCall : public engine::EventSink, public ActiveCall {
   // From the engine.
   void OnEvent(engine::Event event) final;
 
-  // The same of an event that others may read too; null: there was no memory for it.
-  void OnShared(SharedEvent event);
+  // The same of an event that others may read too, which came then; null: there was no memory for
+  // it.
+  void OnShared(SharedEvent event, absl::Time came);
 
   void CancelIfUnread(absl::Time now, absl::Duration limit) final;
   int64_t held_bytes() const final;
@@ -74,6 +75,9 @@ class GenerateCall : public engine::EventSink, public ActiveCall {
   // Sends what can be sent now. What is left may be wrong after an exception, unless the outbox
   // holds nothing but the end: then there is none. Called without the lock.
   virtual void Advance() = 0;
+
+  // What to send next, if there is something.
+  std::optional<latent::v1::GenerateEvent> NextEvent() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // A picture came, that counts as unread as long as `token` is kept; the outbox keeps it until the
   // last part is taken.

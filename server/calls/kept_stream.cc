@@ -15,9 +15,22 @@ absl::Status TakenOver() {
                     "TAKEN_OVER");
 }
 
-absl::Status Dropped() {
-  return WithReason(absl::NotFoundError("what was kept of this stream has just been dropped"),
-                    "NO_SUCH_STREAM");
+absl::Status NoSuchStream(absl::string_view message) {
+  return WithReason(absl::NotFoundError(message), "NO_SUCH_STREAM");
+}
+
+// So that who reads does not take it for a connection that breaks.
+absl::Status StreamDropped() {
+  return WithReason(absl::CancelledError("CancelGeneration ended the request, or its pictures were "
+                                         "not read while others waited for the memory"),
+                    "STREAM_DROPPED");
+}
+
+// In place of a picture that was let go: who reads on has it.
+const SharedEvent& ReleasedPicture() {
+  static const SharedEvent& picture =
+      *new SharedEvent(std::make_shared<const engine::Event>(engine::Image()));
+  return picture;
 }
 
 bool IsEnd(const engine::Event& event) {
@@ -28,12 +41,17 @@ bool IsEnd(const engine::Event& event) {
 }  // namespace
 
 void KeptStream::OnEvent(engine::Event event) {
+  bool is_dropped = false;
   {
     absl::MutexLock lock(&mutex_);
     use_.ended = use_.ended || IsEnd(event);
     use_.failed = use_.failed || std::holds_alternative<engine::Failed>(event);
+    is_dropped = dropped_;
   }
   const absl::Status kept = CatchOutOfMemory([&] {
+    auto* failed = std::get_if<engine::Failed>(&event);
+    const bool by_drop = is_dropped && failed != nullptr && absl::IsCancelled(failed->status);
+    if (by_drop && GetReason(failed->status).empty()) failed->status = StreamDropped();
     Keep(std::make_shared<const engine::Event>(std::move(event)));
     return absl::OkStatus();
   });
@@ -42,21 +60,27 @@ void KeptStream::OnEvent(engine::Event event) {
 
 void KeptStream::Keep(SharedEvent event) {
   absl::MutexLock delivery(&delivery_);
-  const std::shared_ptr<const Reader> reader = Add(event);
-  if (reader != nullptr) (*reader)(std::move(event));
+  const absl::Time now = clock_.Monotonic();
+  const std::shared_ptr<const Reader> reader = Add({event, now});
+  if (reader != nullptr) (*reader)(std::move(event), now);
 }
 
-std::shared_ptr<const KeptStream::Reader> KeptStream::Add(const SharedEvent& event) {
+std::shared_ptr<const KeptStream::Reader> KeptStream::Add(const Kept& kept) {
   absl::MutexLock lock(&mutex_);
   if (dropped_) return reader_;
-  if (const auto* image = std::get_if<engine::Image>(event.get())) {
+  if (const auto* image = std::get_if<engine::Image>(kept.event.get())) {
     use_.bytes += static_cast<int64_t>(image->bytes.size());
-    use_.oldest_picture = std::min(use_.oldest_picture, clock_.Monotonic());
+    use_.oldest_picture = std::min(use_.oldest_picture, kept.came);
+    // Who comes back with the picture would get its preview.
+    std::erase_if(events_, [&](const Kept& older) {
+      const auto* preview = std::get_if<engine::Preview>(older.event.get());
+      return preview != nullptr && preview->image_index == image->index;
+    });
   } else {
     std::erase_if(events_,
-                  [&](const SharedEvent& older) { return older->index() == event->index(); });
+                  [&](const Kept& older) { return older.event->index() == kept.event->index(); });
   }
-  events_.push_back(event);
+  events_.push_back(kept);
   return reader_;
 }
 
@@ -70,7 +94,7 @@ void KeptStream::Lose() {
       use_.failed = true;
       reader = reader_;
     }
-    if (reader != nullptr) (*reader)(nullptr);
+    if (reader != nullptr) (*reader)(nullptr, clock_.Monotonic());
   }
   Drop();
 }
@@ -84,28 +108,41 @@ void KeptStream::SetHandle(uint64_t handle) {
   engine_.Cancel(handle);
 }
 
-void KeptStream::Attach(const void* call, std::shared_ptr<const Reader> reader) {
+absl::Status KeptStream::Attach(const void* call, int64_t received,
+                                std::shared_ptr<const Reader> reader) {
   const auto taken_over = std::make_shared<const engine::Event>(engine::Failed{TakenOver()});
   absl::MutexLock delivery(&delivery_);
-  std::vector<SharedEvent> events;
+  std::vector<Kept> events;
   std::shared_ptr<const Reader> before;
   bool lost = false, is_over = false;
   {
     absl::MutexLock lock(&mutex_);
+    if (received < released_) {
+      return NoSuchStream("pictures of this stream that its caller has not got have been dropped");
+    }
     events = events_;
     lost = lost_;
     is_over = dropped_ && use_.ended;
     before = std::exchange(reader_, reader);
     call_ = call;
+    sent_ = received;
     use_.unread_since = absl::InfiniteFuture();
   }
-  if (before != nullptr) (*before)(taken_over);
-  for (SharedEvent& event : events) (*reader)(std::move(event));
+  const absl::Time now = clock_.Monotonic();
+  if (before != nullptr) (*before)(taken_over, now);
+  for (Kept& kept : events) (*reader)(std::move(kept.event), kept.came);
   if (lost) {
-    (*reader)(nullptr);
+    (*reader)(nullptr, now);
   } else if (is_over) {
-    (*reader)(std::make_shared<const engine::Event>(engine::Failed{Dropped()}));
+    const engine::Failed dropped = {NoSuchStream("what was kept of this stream has been dropped")};
+    (*reader)(std::make_shared<const engine::Event>(dropped), now);
   }
+  return absl::OkStatus();
+}
+
+void KeptStream::NoteSent(const void* call, int64_t pictures) {
+  absl::MutexLock lock(&mutex_);
+  if (call_ == call) sent_ = pictures;
 }
 
 void KeptStream::Detach(const void* call, bool to_the_end) {
@@ -118,8 +155,26 @@ void KeptStream::Detach(const void* call, bool to_the_end) {
   use_.was_read = use_.was_read || to_the_end;
 }
 
+void KeptStream::ReleaseSent() {
+  std::vector<SharedEvent> released;  // gone once nothing is locked
+  absl::MutexLock lock(&mutex_);
+  use_.oldest_picture = absl::InfiniteFuture();
+  int64_t number = 0;
+  for (Kept& kept : events_) {
+    const auto* image = std::get_if<engine::Image>(kept.event.get());
+    if (image == nullptr || ++number <= released_) continue;
+    if (number > sent_) {
+      use_.oldest_picture = kept.came;
+      return;
+    }
+    ++released_;
+    use_.bytes -= static_cast<int64_t>(image->bytes.size());
+    released.push_back(std::exchange(kept.event, ReleasedPicture()));
+  }
+}
+
 void KeptStream::Drop() {
-  std::vector<SharedEvent> events;  // gone once nothing is locked
+  std::vector<Kept> events;  // gone once nothing is locked
   std::optional<uint64_t> handle;
   {
     absl::MutexLock lock(&mutex_);

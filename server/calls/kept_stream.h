@@ -2,7 +2,8 @@
 // asked for it, then calls of ResumeStream, one at a time. The work goes on while nobody reads.
 //
 // Pictures are kept by the pointer that their readers have, and count as unread (engine::Image)
-// until it is dropped; of everything else the newest of its kind is kept. Thread-safe.
+// until it is dropped, though a reader has sent them; of everything else the newest of its kind is
+// kept. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +25,9 @@ using SharedEvent = std::shared_ptr<const engine::Event>;
 
 class KeptStream final : public engine::EventSink {
  public:
-  // Gets one event at a time; null: there was no memory for it, and none follows. Must not throw.
-  using Reader = std::function<void(SharedEvent)>;
+  // Gets one event at a time, and when it came (monotonic); null: there was no memory for it, and
+  // none follows. Must not throw.
+  using Reader = std::function<void(SharedEvent, absl::Time)>;
 
   // `output` is the request's. Both others outlive what the engine does for it.
   KeptStream(engine::Engine& engine, const Clock& clock, image::EncodeOptions output)
@@ -38,13 +40,22 @@ class KeptStream final : public engine::EventSink {
   void SetHandle(uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // `reader` gets what is kept, then what comes; who read until now gets Failed, ABORTED. `call`
-  // tells readers apart.
-  void Attach(const void* call, std::shared_ptr<const Reader> reader)
+  // tells readers apart. `received` is how many pictures its client has: in place of those that
+  // ReleaseSent let go of it gets an Image without bytes. NOT_FOUND, reason NO_SUCH_STREAM, and
+  // nothing is told: the client has not got them all.
+  absl::Status Attach(const void* call, int64_t received, std::shared_ptr<const Reader> reader)
       ABSL_LOCKS_EXCLUDED(delivery_, mutex_);
+  // How many pictures the client has been sent whole, with those that it had. Nothing where another
+  // reads by now.
+  void NoteSent(const void* call, int64_t pictures) ABSL_LOCKS_EXCLUDED(mutex_);
   // Nothing where another reads by now. `to_the_end`: it was told all, the end too.
   void Detach(const void* call, bool to_the_end) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Lets go of what is kept and stops the work; who reads is told how that ends.
+  // Lets go of the pictures that were sent, for who needs the memory; the work goes on.
+  void ReleaseSent() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Lets go of what is kept and stops the work; who reads is told how that ends: CANCELLED, reason
+  // STREAM_DROPPED, as a rule.
   void Drop() ABSL_LOCKS_EXCLUDED(mutex_);
 
   struct Use {
@@ -53,7 +64,7 @@ class KeptStream final : public engine::EventSink {
     bool was_read = false;  // to the end
     // Since when nobody reads it; InfiniteFuture: somebody does.
     absl::Time unread_since = absl::InfiniteFuture();
-    absl::Time oldest_picture = absl::InfiniteFuture();  // when it came
+    absl::Time oldest_picture = absl::InfiniteFuture();  // of those that are kept: when it came
     int64_t bytes = 0;                                   // of pictures
   };
   Use use() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -61,9 +72,14 @@ class KeptStream final : public engine::EventSink {
   const image::EncodeOptions output;
 
  private:
+  struct Kept {
+    SharedEvent event;
+    absl::Time came;
+  };
+
   void Keep(SharedEvent event) ABSL_LOCKS_EXCLUDED(delivery_, mutex_);
   // The reader.
-  std::shared_ptr<const Reader> Add(const SharedEvent& event) ABSL_LOCKS_EXCLUDED(mutex_);
+  std::shared_ptr<const Reader> Add(const Kept& kept) ABSL_LOCKS_EXCLUDED(mutex_);
   void Lose() ABSL_LOCKS_EXCLUDED(delivery_, mutex_);
 
   engine::Engine& engine_;
@@ -72,7 +88,9 @@ class KeptStream final : public engine::EventSink {
   // Held while readers are told, so that what was kept comes before what comes. Before mutex_.
   absl::Mutex delivery_;
   mutable absl::Mutex mutex_;
-  std::vector<SharedEvent> events_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Kept> events_ ABSL_GUARDED_BY(mutex_);
+  int64_t sent_ ABSL_GUARDED_BY(mutex_) = 0;      // pictures that the client has
+  int64_t released_ ABSL_GUARDED_BY(mutex_) = 0;  // of those, the first
   Use use_ ABSL_GUARDED_BY(mutex_);
   std::optional<uint64_t> handle_ ABSL_GUARDED_BY(mutex_);
   const void* call_ ABSL_GUARDED_BY(mutex_) = nullptr;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
@@ -34,12 +35,18 @@ class KeptStreams {
  public:
   KeptStreams(engine::Engine& engine, const Clock& clock) : engine_(engine), clock_(clock) {}
 
-  // ALREADY_EXISTS, reason STREAM_EXISTS: the caller has a stream of that name that is at work, or
-  // has pictures that nobody has read. One that failed or was read gives way.
+  // For the engine to accept or refuse. ALREADY_EXISTS, reason STREAM_EXISTS: the caller has a
+  // stream of that name that is at work, or has pictures that nobody has read. One that failed or
+  // was read gives way.
   absl::StatusOr<std::shared_ptr<KeptStream>> Open(const std::string& caller,
                                                    const std::string& request_id,
                                                    image::EncodeOptions output)
       ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // The engine has accepted it: what gave way to it is dropped, and the oldest of too many.
+  void Accept(const KeptStream& stream) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The engine has refused it: what gave way is back.
+  void Refuse(const KeptStream& stream) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // NOT_FOUND, reason NO_SUCH_STREAM.
   absl::StatusOr<std::shared_ptr<KeptStream>> Find(const std::string& caller,
@@ -50,21 +57,32 @@ class KeptStreams {
   absl::Status Cancel(const std::string& caller, const std::string& request_id)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Of one that the engine has refused.
-  void Remove(const KeptStream& stream) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The same of one that was found.
+  void Drop(KeptStream& stream) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Drops what nobody has come back for in time. To be called every second or so.
   void DropOld() ABSL_LOCKS_EXCLUDED(mutex_);
-  // While others wait for the memory: what was read to the end, and what nobody reads and has held
-  // a picture for `limit`.
+  // While others wait for the memory: lets go of the pictures that were sent, and drops what was
+  // read to the end, and what has held a picture for `limit` all the same, read or not.
   void MakeRoom(absl::Duration limit) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Drops what nobody reads: nobody has to come back to a server that stops.
+  void DropUnread() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Of pictures of which nobody reads the stream.
   int64_t held_bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   using Name = std::pair<std::string, std::string>;  // caller and request_id
+  struct Place {
+    std::shared_ptr<KeptStream> stream;
+    std::shared_ptr<KeptStream> before;  // gives way, until the engine has accepted `stream`
+  };
+  using Places = std::map<Name, Place>;
 
+  Places::iterator PlaceOf(const KeptStream& stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // Streams are used outside of the lock, because what they let go of may take other locks.
+  std::vector<std::shared_ptr<KeptStream>> Snapshot() const ABSL_LOCKS_EXCLUDED(mutex_);
   void DropIf(absl::FunctionRef<bool(const KeptStream::Use&)> leaves) ABSL_LOCKS_EXCLUDED(mutex_);
   // The longest unread of those that have ended; null: there is none.
   std::shared_ptr<KeptStream> TakeOldest(bool was_read) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -74,7 +92,7 @@ class KeptStreams {
   engine::Engine& engine_;
   const Clock& clock_;
   mutable absl::Mutex mutex_;  // before that of a stream
-  std::map<Name, std::shared_ptr<KeptStream>> streams_ ABSL_GUARDED_BY(mutex_);
+  Places places_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace latentd::server::calls

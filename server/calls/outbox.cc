@@ -40,14 +40,15 @@ Overloaded(Callables...) -> Overloaded<Callables...>;
 Outbox::Outbox(std::string request_id, image::EncodeOptions output, Position position)
     : request_id_(std::move(request_id)),
       output_(output),
+      sent_pictures_(position.pictures),
       images_to_skip_(position.pictures),
       image_offset_(position.bytes) {}
 
-void Outbox::Add(engine::Event event, absl::Time now) {
-  Add(std::make_shared<const engine::Event>(std::move(event)), now);
+void Outbox::Add(engine::Event event, absl::Time came) {
+  Add(std::make_shared<const engine::Event>(std::move(event)), came);
 }
 
-void Outbox::Add(std::shared_ptr<const engine::Event> event, absl::Time now) {
+void Outbox::Add(std::shared_ptr<const engine::Event> event, absl::Time came) {
   if (end_) return;
   if (const auto* failed = std::get_if<engine::Failed>(event.get())) {
     end_ = failed->status;
@@ -60,7 +61,7 @@ void Outbox::Add(std::shared_ptr<const engine::Event> event, absl::Time now) {
     return;
   }
   DropReplaced(*event);
-  waiting_.push_back({std::move(event), now});
+  waiting_.push_back({std::move(event), came});
 }
 
 void Outbox::DropReplaced(const engine::Event& event) {
@@ -113,6 +114,7 @@ bool Outbox::TakeChunk(const engine::Image& image, latent::v1::GenerateEvent& me
   image_offset_ += message.image_chunk().data().size();
   if (image_offset_ < image.bytes.size()) return false;
   image_offset_ = 0;
+  ++sent_pictures_;
   return true;
 }
 

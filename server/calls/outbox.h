@@ -39,10 +39,10 @@ class Outbox {
       : Outbox(std::move(request_id), output, Position()) {}
   Outbox(std::string request_id, image::EncodeOptions output, Position position);
 
-  // Completed and Failed end it; what is added after that is ignored. `now` is monotonic. `event`
-  // may have other readers.
-  void Add(std::shared_ptr<const engine::Event> event, absl::Time now);
-  void Add(engine::Event event, absl::Time now);
+  // Completed and Failed end it; what is added after that is ignored. `came` is monotonic, when the
+  // engine said it. `event` may have other readers.
+  void Add(std::shared_ptr<const engine::Event> event, absl::Time came);
+  void Add(engine::Event event, absl::Time came);
 
   // The next message, or nothing until more is added.
   std::optional<latent::v1::GenerateEvent> Next();
@@ -57,11 +57,14 @@ class Outbox {
   // How the request ended, once everything before that has been taken with Next.
   std::optional<absl::Status> end() const;
 
+  // Pictures of which the last part has been taken, with those that the client had.
+  int64_t sent_pictures() const { return sent_pictures_; }
+
   // Of pictures that wait, and previews.
   int64_t held_bytes() const;
 
-  // When the picture was added that has waited longest for its last part to be taken;
-  // InfiniteFuture: none waits.
+  // When the picture came that has waited longest for its last part to be taken; InfiniteFuture:
+  // none waits.
   absl::Time oldest_picture() const;
 
  private:
@@ -80,6 +83,7 @@ class Outbox {
   const std::string request_id_;
   const image::EncodeOptions output_;
   std::deque<Waiting> waiting_;
+  int64_t sent_pictures_;
   int64_t images_to_skip_;
   size_t image_offset_;  // of the image in front
   bool closed_ = false;

@@ -39,7 +39,7 @@ StreamCall::StreamCall(CallEnvironment environment, grpc::CallbackServerContext&
 bool StreamCall::TakeMessage(grpc::ByteBuffer& bytes) {
   absl::MutexLock lock(&mutex_);
   if (!outbox_) return false;
-  if (const auto event = outbox_->Next()) {
+  if (const auto event = NextEvent()) {
     bytes = Serialize(*event);
     StartWaiting();
     return true;

@@ -82,6 +82,7 @@ class FakeEngine : public engine::Engine {
   }
   void Drain(absl::Time) override {
     set_state(engine::State::kDraining);
+    if (on_drain_) on_drain_();
     const size_t count = job_count();
     for (size_t i = 0; i < count; ++i) Cancel(i);
   }
@@ -104,6 +105,8 @@ class FakeEngine : public engine::Engine {
     absl::MutexLock lock(&mutex_);
     on_submit_ = std::move(on_submit);
   }
+  // Called while it drains. Set before.
+  void OnDrain(std::function<void()> on_drain) { on_drain_ = std::move(on_drain); }
   void set_state(engine::State state) {
     engine::ServerStatus changed = status();
     changed.state = state;
@@ -165,6 +168,7 @@ class FakeEngine : public engine::Engine {
 
  private:
   metrics::Registry registry_;
+  std::function<void()> on_drain_;
   FakeGraphAdmin graphs_;
   mutable absl::Mutex mutex_;
   engine::ServerStatus status_ ABSL_GUARDED_BY(mutex_) = {.state = engine::State::kReady};

@@ -8,7 +8,6 @@
 #include <sstream>
 #include <thread>
 
-#include "core/base/error_facts.h"
 #include "server/calls/unary_call.h"
 #include "tests/server/running_server.h"
 
@@ -107,26 +106,6 @@ TEST_F(GenerateCallTest, TheUnaryAnswerIsTheStreamCollected) {
   EXPECT_EQ(response.images(0).size().width(), 64);
   EXPECT_TRUE(response.has_completed());
   EXPECT_FALSE(response.request_id().empty());
-}
-
-TEST_F(GenerateCallTest, WhatDoesNotFitIntoOneMessageIsRefusedBeforeTheQueue) {
-  engine_.set_response_bytes(kMaxUnaryBytes);
-  v1::GenerateResponse response;
-  const grpc::Status status = Generate(Request(), response);
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-  EXPECT_EQ(ReasonOf(status), "RESPONSE_TOO_LARGE");
-  EXPECT_THAT(status.error_message(), HasSubstr("GenerateStream"));
-  EXPECT_EQ(engine_.job_count(), 0u);
-}
-
-TEST_F(GenerateCallTest, HowMuchTooLargeAnAnswerWouldBeIsTold) {
-  engine_.set_submit_status(
-      WithFacts(WithReason(absl::InvalidArgumentError("too many bytes"), "RESPONSE_TOO_LARGE"),
-                {{"bytes", "5000000"}}));
-  v1::GenerateResponse response;
-  const grpc::Status status = Generate(Request(), response);
-  EXPECT_THAT(status.error_message(), HasSubstr("GenerateStream"));
-  EXPECT_EQ(DetailOf<google::rpc::ErrorInfo>(status).metadata().at("bytes"), "5000000");
 }
 
 TEST_F(GenerateCallTest, BadFieldsOfFormAndOfMeaningComeTogether) {

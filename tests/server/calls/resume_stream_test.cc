@@ -2,10 +2,14 @@
 #include <gmock/gmock.h>
 #include <grpcpp/client_context.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "absl/synchronization/notification.h"
+#include "core/base/error_details.h"
 #include "server/calls/kept_streams.h"
 #include "server/calls/outbox.h"
 #include "tests/server/running_server.h"
@@ -14,7 +18,7 @@ namespace latentd::server::calls {
 namespace {
 
 namespace v1 = ::latent::v1;
-using ::testing::ElementsAre;
+using ::testing::UnorderedElementsAre;
 
 using EventReader = std::unique_ptr<grpc::ClientReader<v1::GenerateEvent>>;
 
@@ -146,10 +150,50 @@ TEST_F(ResumeStreamTest, CancelGenerationStopsTheWorkOfWhoReads) {
   ASSERT_TRUE(reader->Read(&event));
   EXPECT_TRUE(CancelGeneration("mine").ok());
   engine_.WaitUntilCancelled();
-  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  const grpc::Status ended = reader->Finish();
+  EXPECT_EQ(ended.error_code(), grpc::StatusCode::CANCELLED);
+  EXPECT_EQ(ReasonOf(ended), "STREAM_DROPPED");
   const grpc::Status again = CancelGeneration("mine");
   EXPECT_EQ(again.error_code(), grpc::StatusCode::NOT_FOUND);
   EXPECT_EQ(ReasonOf(again), "NO_SUCH_STREAM");
+}
+
+TEST_F(ResumeStreamTest, WhatWasSentGivesWayToTheNextPicture) {
+  auto token = std::make_shared<int>();
+  const std::weak_ptr<int> unread = token;
+  grpc::ClientContext context;
+  const auto reader = stub_->GenerateStream(&context, Resumable());
+  engine_.Send(engine::Image{.index = 0, .bytes = "first", .unread = std::move(token)});
+  EXPECT_EQ(ReadChunk(*reader), "first");
+  server_->CheckLoop();
+  EXPECT_FALSE(unread.expired());
+  engine_.set_loop({.waits_for_readers = true});
+  server_->CheckLoop();
+  EXPECT_TRUE(unread.expired());
+  engine_.Send(engine::Image{.index = 1, .bytes = "second"});
+  engine_.Send(engine::Completed{});
+  EXPECT_EQ(ReadAll(*reader), "second");
+  EXPECT_TRUE(reader->Finish().ok());
+  grpc::ClientContext with_first, without, again;
+  EXPECT_EQ(ReadAll(*Resume(with_first, 1)), "second");
+  const grpc::Status gone = Resume(without, 0, 3)->Finish();
+  EXPECT_EQ(gone.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(ReasonOf(gone), "NO_SUCH_STREAM");
+  EXPECT_EQ(DetailOf<google::rpc::ErrorInfo>(gone).metadata().at("request_id"), "mine");
+  EXPECT_EQ(ReasonOf(Resume(again, 1)->Finish()), "NO_SUCH_STREAM");  // nor anything else
+}
+
+TEST_F(ResumeStreamTest, WhoComesBackAndReadsNothingHoldsNoMemory) {
+  BreakInPicture(std::string(64 * kChunkBytes, 'a'));
+  clock_.Advance(kStallLimit);
+  grpc::ClientContext context;
+  const auto reader = Resume(context);
+  EXPECT_EQ(ReadChunk(*reader).size(), kChunkBytes);
+  engine_.set_loop({.waits_for_readers = true});
+  server_->CheckLoop();
+  engine_.WaitUntilCancelled();
+  EXPECT_LT(ReadAll(*reader).size(), 63 * kChunkBytes);
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
 }
 
 TEST_F(ResumeStreamTest, ADrainEndsTheWorkThatNobodyReads) {
@@ -160,8 +204,27 @@ TEST_F(ResumeStreamTest, ADrainEndsTheWorkThatNobodyReads) {
   ASSERT_TRUE(reader->Read(&event));
   context.TryCancel();
   reader->Finish();
-  server_->Drain(absl::ZeroDuration());
-  engine_.WaitUntilCancelled();
+  engine_.OnDrain([&] { engine_.WaitUntilCancelled(); });
+  server_->Drain(absl::Minutes(1));
+}
+
+TEST_F(ResumeStreamTest, WhatWasSentGivesWayInADrainToo) {
+  absl::Notification released;
+  std::shared_ptr<const void> token(nullptr, [&](const void*) { released.Notify(); });
+  grpc::ClientContext context;
+  const auto reader = stub_->GenerateStream(&context, Resumable());
+  engine_.Send(engine::Image{.index = 0, .bytes = "first", .unread = std::move(token)});
+  EXPECT_EQ(ReadChunk(*reader), "first");
+  engine_.set_loop({.waits_for_readers = true});
+  engine_.OnDrain([&] {
+    released.WaitForNotification();
+    engine_.Send(engine::Image{.index = 1, .bytes = "second"});
+    engine_.Send(engine::Completed{});
+  });
+  std::thread drain([&] { server_->Drain(absl::Minutes(1)); });
+  EXPECT_EQ(ReadAll(*reader), "second");
+  EXPECT_TRUE(reader->Finish().ok());
+  drain.join();
 }
 
 TEST_F(ResumeStreamTest, ASecondRequestOfThatNameIsRefused) {
@@ -181,6 +244,27 @@ TEST_F(ResumeStreamTest, WhatTheEngineRefusesIsNotKept) {
   engine_.set_submit_status(absl::ResourceExhaustedError("full"));
   EXPECT_EQ(Stream(Resumable()).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_EQ(CancelGeneration("mine").error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(ResumeStreamTest, WhoReadsWhatTheEngineThenRefusesIsToldSo) {
+  engine_.set_submit_status(WithReason(absl::ResourceExhaustedError("full"), "QUEUE_FULL"));
+  std::vector<std::string> reasons(2);
+  std::vector<std::thread> resuming;
+  absl::Notification one_ended;
+  std::atomic<int> ended = 0;
+  engine_.OnNextSubmit([&] {
+    for (std::string& reason : reasons) {
+      resuming.emplace_back([&] {
+        grpc::ClientContext context;
+        reason = ReasonOf(Resume(context)->Finish());
+        if (++ended == 1) one_ended.Notify();
+      });
+    }
+    one_ended.WaitForNotification();  // the other has taken over from it
+  });
+  EXPECT_EQ(ReasonOf(Stream(Resumable())), "TAKEN_OVER");
+  for (std::thread& thread : resuming) thread.join();
+  EXPECT_THAT(reasons, UnorderedElementsAre("TAKEN_OVER", "QUEUE_FULL"));
 }
 
 TEST_F(ResumeStreamTest, WhatIsNotResumableIsNotKept) {
