@@ -86,8 +86,13 @@ grpc::Status Client::Generate(const v1::GenerateRequest& request,
   Reception reception;
   const grpc::Status status =
       loop.Run(deadline, [&] { return TryGenerate(seeded, callbacks, deadline, reception); });
-  const bool may_run = reception.has_begun || status.error_code() == grpc::StatusCode::CANCELLED;
-  if (seeded.resumable() && !status.ok() && may_run) CancelOnServer(seeded);
+  // What the server gives a reason for is no work of this call's any more. Before a word of it
+  // there may be another's of that name, unless the name was made here.
+  const bool has_own_name = request.request_id().empty();
+  const bool is_cancelled = status.error_code() == grpc::StatusCode::CANCELLED;
+  const bool may_run = reception.has_begun || (is_cancelled && has_own_name);
+  const bool is_left = !status.ok() && ErrorReason(status).empty() && may_run;
+  if (seeded.resumable() && is_left) CancelOnServer(seeded);
   return status;
 }
 

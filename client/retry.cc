@@ -18,8 +18,9 @@ bool IsSafe(const grpc::Status& status) {
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
     case grpc::StatusCode::UNKNOWN:
-    case grpc::StatusCode::CANCELLED:
       return true;
+    case grpc::StatusCode::CANCELLED:
+      return ErrorReason(status) != "STREAM_DROPPED";
     case grpc::StatusCode::RESOURCE_EXHAUSTED:
       return RetryDelay(status).has_value();
     case grpc::StatusCode::INTERNAL:

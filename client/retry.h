@@ -8,7 +8,9 @@
 //   RESOURCE_EXHAUSTED  with a retry delay: the queue is full
 //   UNKNOWN             the stream ended without a status, as a proxy passes on that a server died;
 //                       latentd never says it
-//   CANCELLED           by the other side: the server stopped, or a proxy reset the stream
+//   CANCELLED           by the other side: the server stopped, or a proxy reset the stream; not
+//   where
+//                       CancelGeneration ended it (reason STREAM_DROPPED)
 //   INTERNAL            where it says that the stream was reset; a fault of the server would recur
 //
 // gRPC's transparent retries (once, of what no server has begun) stay on beneath this. Its retry

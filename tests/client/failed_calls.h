@@ -22,6 +22,13 @@ grpc::Status StatusWith(grpc::StatusCode code, const std::string& message,
   return grpc::Status(code, message, all.SerializeAsString());
 }
 
+inline grpc::Status FailedFor(grpc::StatusCode code, const std::string& reason) {
+  google::rpc::ErrorInfo info;
+  info.set_domain("latentd");
+  info.set_reason(reason);
+  return StatusWith(code, "failed", info);
+}
+
 inline grpc::Status Failed(grpc::StatusCode code,
                            std::optional<absl::Duration> retry_delay = std::nullopt) {
   if (!retry_delay) return grpc::Status(code, "failed");

@@ -211,11 +211,16 @@ class ResumedStreamTest : public ::testing::Test {
                            }});
   }
 
-  static grpc::Status Unknown() {
-    google::rpc::ErrorInfo info;
-    info.set_domain("latentd");
-    info.set_reason("NO_SUCH_STREAM");
-    return StatusWith(StatusCode::NOT_FOUND, "no stream", info);
+  static grpc::Status Unknown() { return FailedFor(StatusCode::NOT_FOUND, "NO_SUCH_STREAM"); }
+
+  // One that is cancelled before the server has said a word of it.
+  static grpc::Status GenerateCancelled(ScriptedServer& server, const std::string& id) {
+    Client client(server.address(), kAtOnce);
+    client.Cancel();
+    v1::GenerateRequest request = Sized(64, 64);
+    request.set_resumable(true);
+    request.set_request_id(id);
+    return client.Generate(request, {});
   }
 
   std::vector<std::string> pictures_;
@@ -272,6 +277,42 @@ TEST_F(ResumedStreamTest, WhatTheServerRefusesIsNoStreamToTakeUp) {
   EXPECT_EQ(Generate(server).error_code(), StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(server.resumed(), IsEmpty());
   EXPECT_THAT(server.cancelled(), IsEmpty());
+}
+
+TEST_F(ResumedStreamTest, TakesUpWhatAnEarlierTryBegan) {
+  ScriptedServer server({{Failed(StatusCode::UNAVAILABLE)},
+                         {FailedFor(StatusCode::ALREADY_EXISTS, "STREAM_EXISTS")}});
+  EXPECT_TRUE(Generate(server).ok());
+  EXPECT_THAT(pictures_, ElementsAre("data", "data"));
+  EXPECT_THAT(server.resumed(), SizeIs(1));
+}
+
+TEST_F(ResumedStreamTest, LeavesAnothersStreamOfThatNameAlone) {
+  ScriptedServer server({{FailedFor(StatusCode::ALREADY_EXISTS, "STREAM_EXISTS")}});
+  EXPECT_EQ(Generate(server).error_code(), StatusCode::ALREADY_EXISTS);
+  EXPECT_EQ(GenerateCancelled(server, "another's").error_code(), StatusCode::CANCELLED);
+  EXPECT_THAT(server.resumed(), IsEmpty());
+  EXPECT_THAT(server.cancelled(), IsEmpty());
+  EXPECT_EQ(GenerateCancelled(server, "").error_code(), StatusCode::CANCELLED);
+  EXPECT_THAT(server.cancelled(), SizeIs(1));
+}
+
+TEST_F(ResumedStreamTest, LosesItsStreamToANewerReaderWithoutEndingTheWork) {
+  ScriptedServer server({{FailedFor(StatusCode::ABORTED, "TAKEN_OVER"), /*pictures=*/1}});
+  EXPECT_EQ(Generate(server).error_code(), StatusCode::ABORTED);
+  EXPECT_THAT(server.resumed(), IsEmpty());
+  EXPECT_THAT(server.cancelled(), IsEmpty());
+}
+
+TEST_F(ResumedStreamTest, WhatWasCancelledOnTheServerIsNotBegunAgain) {
+  for (const char* part : {"", "da"}) {
+    ScriptedServer server(
+        {{FailedFor(StatusCode::CANCELLED, "STREAM_DROPPED"), /*pictures=*/0, part}});
+    EXPECT_EQ(Generate(server).error_code(), StatusCode::CANCELLED);
+    EXPECT_THAT(server.calls(), SizeIs(1));
+    EXPECT_THAT(server.resumed(), IsEmpty());
+    EXPECT_THAT(server.cancelled(), IsEmpty());
+  }
 }
 
 struct Broken {
