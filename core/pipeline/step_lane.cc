@@ -5,7 +5,6 @@
 
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
-#include "core/pipeline/limits.h"
 #include "core/pipeline/pinned.h"
 
 namespace latentd::pipeline {
@@ -15,14 +14,6 @@ using device::Buffer;
 using device::DType;
 using device::Place;
 using device::Shape;
-
-constexpr size_t kNoiseBuffers = 2;
-
-Shape WithRows(const Shape& shape, int64_t rows) {
-  std::vector<int64_t> dims = shape.dims();
-  dims[0] = rows;
-  return Shape(std::move(dims));
-}
 
 Buffer RowOf(const Buffer& memory, int row) { return memory.Rows(row, row + 1); }
 
@@ -49,63 +40,6 @@ constexpr DType kDTypeOf<int64_t> = DType::kI64;
 
 LanePlace::~LanePlace() {
   if (lane_ != nullptr) lane_->assignment_.Free(member_);
-}
-
-absl::StatusOr<std::shared_ptr<StepLane>> StepLane::Create(const backends::Executable& any,
-                                                           int rows) {
-  std::shared_ptr<StepLane> lane(new StepLane(any.device(), rows));
-  device::Device& device = lane->device_;
-  for (const auto* ports : {&any.inputs(), &any.outputs()}) {
-    for (const backends::Port& port : *ports) {
-      if (port.updates >= 0) continue;
-      ASSIGN_OR_RETURN(lane->memory_[port.name],
-                       device.Allocate(port.dtype, WithRows(port.shape, rows), Place::kDevice));
-    }
-  }
-  const Shape& noise = lane->memory_["noise"].shape();
-  for (size_t i = 0; i < kNoiseBuffers; ++i) {
-    ASSIGN_OR_RETURN(lane->noise_.emplace_back().memory,
-                     device.Allocate(DType::kF32, noise, Place::kPinned));
-  }
-  ASSIGN_OR_RETURN(
-      lane->zeros_,
-      device.Allocate(DType::kF32, WithRows(lane->memory_["state"].shape(), 1), Place::kDevice));
-  ASSIGN_OR_RETURN(lane->spare_,
-                   device.Allocate(DType::kU8, Shape{static_cast<int64_t>(lane->zeros_.bytes())},
-                                   Place::kDevice));
-  return lane;
-}
-
-int64_t StepLane::Bytes(const backends::Executable& any, int rows) {
-  int64_t bytes = 0;
-  for (const auto* ports : {&any.inputs(), &any.outputs()}) {
-    for (const backends::Port& port : *ports) {
-      if (port.updates >= 0) continue;
-      const int64_t row = WithRows(port.shape, 1).elements() * device::SizeOf(port.dtype);
-      bytes += rows * row;
-      if (port.name == "noise") bytes += static_cast<int64_t>(kNoiseBuffers) * rows * row;
-      if (port.name == "state") bytes += /*zeros, spare*/ 2 * row;
-    }
-  }
-  return bytes;
-}
-
-int64_t StepLane::Bytes(const StepShape& shape, int64_t channels, int64_t request_bytes) {
-  constexpr int64_t kFloat = sizeof(float), kInteger = sizeof(int64_t);
-  const int64_t latents = channels * shape.height * shape.width * kFloat;
-  const int64_t table = kMaxEvaluations * static_cast<int64_t>(schedulers::kLineElements) * kFloat;
-  const int64_t staging = static_cast<int64_t>(kNoiseBuffers) * latents;
-  const int64_t row = (schedulers::kStateRows + 1) * latents + staging + table + request_bytes +
-                      2 * kFloat + 3 * kInteger + /*finite*/ 1;
-  return shape.rows * row + /*zeros, spare*/ 2 * schedulers::kStateRows * latents;
-}
-
-int64_t StepLane::bytes() const {
-  size_t bytes = 0;
-  for (const auto& [name, memory] : memory_) bytes += memory.bytes();
-  for (const Staging& noise : noise_) bytes += noise.memory.bytes();
-  bytes += zeros_.bytes() + spare_.bytes();
-  return static_cast<int64_t>(bytes);
 }
 
 void StepLane::Add(const Executables& executables) {
@@ -219,7 +153,7 @@ absl::Status StepLane::CopySchedule(const Rows& rows, const LaneRows& picture,
                                     device::Stream& stream) {
   const Buffer& tables = memory_.at("table");
   ASSIGN_OR_RETURN(const Buffer table,
-                   device_.Allocate(DType::kF32, WithRows(tables.shape(), 1), Place::kPinned));
+                   device_.Allocate(DType::kF32, RowOf(tables, 0).shape(), Place::kPinned));
   schedulers::WriteTable(*picture.schedule, table.as<float>());
   for (int row : rows) RETURN_IF_ERROR(device_.Copy(table, RowOf(tables, row), stream));
   return absl::OkStatus();
@@ -227,7 +161,7 @@ absl::Status StepLane::CopySchedule(const Rows& rows, const LaneRows& picture,
 
 absl::StatusOr<std::shared_ptr<const device::Event>> StepLane::DrawNoise(
     absl::Span<const Draw> draws, device::Stream& stream) {
-  Staging& drawn = noise_[draws_++ % kNoiseBuffers];
+  Staging& drawn = noise_[draws_++ % noise_.size()];
   if (drawn.copied != nullptr) RETURN_IF_ERROR(drawn.copied->Wait());
   for (const Draw& draw : draws) {
     if (!assignment_.TakeNoise(draw.place->member_)) continue;

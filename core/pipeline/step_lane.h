@@ -78,7 +78,7 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
     noise::NoiseGenerator* generator;
   };
 
-  // With memory for `rows` rows. `any`: a step graph of the lane's network and size.
+  // With memory for `rows` rows. `any`: a step graph of the lane's network and size. lane_memory.cc
   static absl::StatusOr<std::shared_ptr<StepLane>> Create(const backends::Executable& any,
                                                           int rows);
 

@@ -1,5 +1,6 @@
 #include "core/pipeline/step_lane.h"
 
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -82,17 +83,18 @@ TEST_F(StepLaneTest, BeginsAfresh) {
   }
 }
 
-// Refuses memory for as many rows.
+// Refuses so large a piece of memory.
 class SmallDevice : public testing::SeparateDevice {
  public:
   absl::StatusOr<device::Buffer> Allocate(device::DType dtype, device::Shape shape,
                                           device::Place place) override {
-    if (shape.rank() == 5 && shape[0] == refused_rows) {  // a lane's state
+    const int64_t bytes = shape.elements() * device::SizeOf(dtype);
+    if (place == device::Place::kDevice && bytes >= refused_bytes) {
       return absl::ResourceExhaustedError("too large");
     }
     return SeparateDevice::Allocate(dtype, std::move(shape), place);
   }
-  int refused_rows = 4;
+  int64_t refused_bytes = std::numeric_limits<int64_t>::max();
 };
 
 // Who finds no rows waits for the next step, and nobody overtakes it.
@@ -110,6 +112,7 @@ TEST(LanesTest, HaveFewerRowsWhereThereIsNoMemoryForAll) {
     ASSERT_OK(testing::RunUnit(*picture));
     EXPECT_EQ(picture->most_rows(), 4);
   }
+  device.refused_bytes = 3 * rig.pipeline->base().graphs().request_bytes();
   const auto stream = device.NewStream(SystemClock()).value();
   Lanes lanes;
   std::vector<PendingUnit> units;
