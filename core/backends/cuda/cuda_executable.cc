@@ -28,6 +28,10 @@ absl::Status OnceOnly(const absl::Status& launched, size_t kernels) {
 
 }  // namespace
 
+void DestroyGraph::operator()(cudaGraphExec_t graph) const {
+  if (device->Select().ok()) cudaGraphExecDestroy(graph);
+}
+
 absl::StatusOr<std::unique_ptr<CudaExecutable::Launcher>> CudaExecutable::Launcher::Create() {
   cudaStream_t stream = nullptr;
   RETURN_IF_ERROR(
@@ -102,20 +106,40 @@ absl::Status CudaExecutable::UploadLiterals() {
 absl::StatusOr<std::unique_ptr<Session>> CudaExecutable::Bind(
     absl::Span<const device::ConstBuffer> inputs, absl::Span<const device::Buffer> outputs) {
   RETURN_IF_ERROR(CheckBuffers(info_, device_, inputs, outputs));
-  std::vector<char*> from, to;
+  std::vector<char*> ports;
   for (const device::ConstBuffer& input : inputs) {
     RETURN_IF_ERROR(CheckAlignment(input));
-    from.push_back(static_cast<char*>(const_cast<void*>(input.data())));
+    ports.push_back(static_cast<char*>(const_cast<void*>(input.data())));
   }
   for (const device::Buffer& output : outputs) {
     RETURN_IF_ERROR(CheckAlignment(output));
-    to.push_back(static_cast<char*>(output.data()));
+    ports.push_back(static_cast<char*>(output.data()));
   }
-  return std::make_unique<CudaSession>(*this, WithPorts(addresses_, bound_.program, from, to));
+  const absl::Span<char* const> from = absl::MakeSpan(ports).first(inputs.size());
+  const absl::Span<char* const> to = absl::MakeSpan(ports).subspan(inputs.size());
+  lowering::Addresses addresses = WithPorts(addresses_, bound_.program, from, to);
+  return std::make_unique<CudaSession>(*this, std::move(addresses), std::move(ports));
+}
+
+bool CudaExecutable::keeps_graph() const {
+  absl::MutexLock lock(&kept_mutex_);
+  return kept_.graph != nullptr;
+}
+
+void CudaExecutable::Keep(CapturedGraph captured) {
+  absl::MutexLock lock(&kept_mutex_);
+  std::swap(kept_, captured);
+}
+
+CapturedGraph CudaExecutable::TakeKept(std::vector<char*> ports) {
+  absl::MutexLock lock(&kept_mutex_);
+  CapturedGraph taken{.ports = std::move(ports)};
+  if (taken.ports == kept_.ports) taken.graph = std::move(kept_.graph);
+  return taken;
 }
 
 CudaSession::~CudaSession() {
-  if (graph_ != nullptr && executable_.device_.Select().ok()) cudaGraphExecDestroy(graph_);
+  if (captured_.graph != nullptr) executable_.Keep(std::move(captured_));
 }
 
 absl::Status CudaSession::EnqueueKernels(cudaStream_t stream, size_t& enqueued) const {
@@ -131,15 +155,16 @@ absl::Status CudaSession::Enqueue(device::Stream& stream) {
   cudaStream_t on = static_cast<device::cuda::CudaStream&>(stream).handle();
   size_t enqueued = 0;
   const auto kernels = [&](cudaStream_t to) { return EnqueueKernels(to, enqueued); };
-  if (ran_ && graph_ == nullptr) {
-    ASSIGN_OR_RETURN(graph_, executable_.launcher_.Capture(kernels));
+  if (ran_ && captured_.graph == nullptr) {
+    ASSIGN_OR_RETURN(cudaGraphExec_t graph, executable_.launcher_.Capture(kernels));
+    captured_.graph = {graph, DestroyGraph{&executable_.device_}};
   }
   RETURN_IF_ERROR(executable_.lease_->arena().Turn(on, [&] {
-    if (graph_ == nullptr) {
+    if (captured_.graph == nullptr) {
       const absl::Status launched = executable_.launcher_.Enqueue(on, kernels);
       return OnceOnly(launched, enqueued);
     }
-    return ToStatus(cudaGraphLaunch(graph_, on), "launching a graph");
+    return ToStatus(cudaGraphLaunch(captured_.graph.get(), on), "launching a graph");
   }));
   ran_ = true;
   return absl::OkStatus();

@@ -5,9 +5,12 @@
 #include <cuda_runtime_api.h>
 
 #include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "core/backends/cuda/arena.h"
 #include "core/backends/cuda/bound_program.h"
 #include "core/backends/executable.h"
@@ -16,6 +19,18 @@
 #include "core/weights/weight_set.h"
 
 namespace latentd::backends::cuda {
+
+struct DestroyGraph {
+  void operator()(cudaGraphExec_t graph) const;
+
+  const device::cuda::CudaDevice* device = nullptr;
+};
+
+// What a session has captured, and the addresses of its ports, inputs first.
+struct CapturedGraph {
+  std::vector<char*> ports;
+  std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, DestroyGraph> graph;  // null: nothing
+};
 
 class CudaExecutable : public Executable {
  public:
@@ -65,6 +80,9 @@ class CudaExecutable : public Executable {
 
   const Program& program() const { return bound_.program; }
 
+  // Whether it has a graph that a session captured, for the next one there.
+  bool keeps_graph() const ABSL_LOCKS_EXCLUDED(kept_mutex_);
+
  private:
   friend class CudaSession;
 
@@ -72,6 +90,10 @@ class CudaExecutable : public Executable {
                  const graph::MemoryPlan& memory, std::unique_ptr<Arena::Lease> lease,
                  device::cuda::CudaDevice& device, Launcher& launcher);
   absl::Status UploadLiterals();
+  // Instead of what was kept before. REQUIRES: the device is done with it.
+  void Keep(CapturedGraph captured) ABSL_LOCKS_EXCLUDED(kept_mutex_);
+  // With that graph, if it is there.
+  CapturedGraph TakeKept(std::vector<char*> ports) ABSL_LOCKS_EXCLUDED(kept_mutex_);
 
   const std::shared_ptr<const graph::Graph> graph_;
   const BoundProgram bound_;
@@ -82,16 +104,23 @@ class CudaExecutable : public Executable {
   lowering::Addresses addresses_;  // without those that sessions bind
   device::Buffer literals_;
   std::vector<weights::WeightRef> held_;  // plain and packed
+
+  mutable absl::Mutex kept_mutex_;
+  CapturedGraph kept_ ABSL_GUARDED_BY(kept_mutex_);
 };
 
 // Most sessions of text encoders and decoders run once, and to capture a program takes longer than
 // to launch its kernels: so the first run launches them one by one. The second captures them, and
-// from then on a run is one launch.
+// from then on a run is one launch. What a session has captured its executable keeps, one graph at
+// a time, for the next session at the same addresses: of a step, for the next picture's lane, which
+// lies where the last one did unless others have taken that memory.
 class CudaSession : public Session {
  public:
-  // With all addresses of the executable's program.
-  CudaSession(const CudaExecutable& executable, lowering::Addresses addresses)
-      : executable_(executable), addresses_(std::move(addresses)) {}
+  // With all addresses of the executable's program; those of ports by themselves too.
+  CudaSession(CudaExecutable& executable, lowering::Addresses addresses, std::vector<char*> ports)
+      : executable_(executable),
+        addresses_(std::move(addresses)),
+        captured_(executable.TakeKept(std::move(ports))) {}
   ~CudaSession() override;
 
   // Behind all runs that use the arena.
@@ -105,10 +134,10 @@ class CudaSession : public Session {
   // Counts those that are enqueued, before an error too.
   absl::Status EnqueueKernels(cudaStream_t stream, size_t& enqueued) const;
 
-  const CudaExecutable& executable_;
+  CudaExecutable& executable_;
   const lowering::Addresses addresses_;
   bool ran_ = false;
-  cudaGraphExec_t graph_ = nullptr;  // from the second run on
+  CapturedGraph captured_;  // from the second run on, or the first
 };
 
 }  // namespace latentd::backends::cuda

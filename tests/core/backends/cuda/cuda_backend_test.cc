@@ -3,7 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/backends/cuda/cuda_executable.h"
 #include "core/backends/cuda/plan.h"
+#include "core/base/clock.h"
 #include "core/graph/graph_builder.h"
 #include "core/weights/weight_store.h"
 #include "tests/conformance/checks.h"
@@ -82,6 +89,62 @@ TEST_F(CudaBackendGpuTest, TheArenaIsAsLargeAsTheLargestGraphThatIsLoaded) {
     EXPECT_EQ(backend_->arena_bytes(), plan.arena_bytes);
   }
   EXPECT_EQ(backend_->arena_bytes(), 0u);
+}
+
+// A session of the graph.
+class LinearOnGpu {
+ public:
+  LinearOnGpu(Executable& executable, device::Buffer x, device::Buffer y)
+      : device_(executable.device()),
+        x_(std::move(x)),
+        y_(std::move(y)),
+        session_(executable.Bind({x_}, {y_}).value()),
+        stream_(device_.NewStream(SystemClock()).value()) {}
+
+  // Of an x full of that value, by the last of so many runs.
+  std::vector<double> Run(float value, int runs) {
+    const device::Buffer host = device::Buffer::Allocate(x_.dtype(), x_.shape());
+    std::fill(host.as<float>().begin(), host.as<float>().end(), value);
+    EXPECT_OK(device_.Copy(host, x_, *stream_));
+    for (int i = 0; i < runs; ++i) EXPECT_OK(session_->Enqueue(*stream_));
+    EXPECT_OK(device_.Copy(y_, host, *stream_));
+    EXPECT_OK(stream_->Synchronize());
+    return testing::ToDoubles(host);
+  }
+
+ private:
+  device::Device& device_;
+  const device::Buffer x_, y_;
+  const std::unique_ptr<Session> session_;
+  const std::unique_ptr<device::Stream> stream_;
+};
+
+TEST_F(CudaBackendGpuTest, ASessionRunsTheGraphThatTheLastOneThereHasCaptured) {
+  weights::WeightStore store(*backend_);
+  weights::WeightSet set(&store);
+  set.Add("net", leaves_.weights);
+  ASSERT_OK_AND_ASSIGN(const Plan plan, backend_->MakePlan(*graph_));
+  ASSERT_OK_AND_ASSIGN(const auto executable, backend_->Load(graph_, plan, set));
+  const auto& kept = static_cast<const CudaExecutable&>(*executable);
+  const auto allocate = [&] {
+    return backend_->device()
+        .Allocate(device::DType::kF32, {2, 64}, device::Place::kDevice)
+        .value();
+  };
+  const device::Buffer x = allocate(), y = allocate();
+  const std::vector<double> once = LinearOnGpu(*executable, x, y).Run(1, /*runs=*/1);
+  EXPECT_FALSE(kept.keeps_graph());
+  EXPECT_EQ(LinearOnGpu(*executable, x, y).Run(1, /*runs=*/2), once);
+  EXPECT_TRUE(kept.keeps_graph());
+  EXPECT_EQ(LinearOnGpu(*executable, allocate(), y).Run(1, /*runs=*/1), once);
+  EXPECT_TRUE(kept.keeps_graph());
+  {
+    LinearOnGpu there(*executable, x, y);
+    EXPECT_FALSE(kept.keeps_graph());
+    const std::vector<double> twice = there.Run(2, /*runs=*/1);
+    for (size_t i = 0; i < once.size(); ++i) EXPECT_EQ(twice[i], 2 * once[i]);
+  }
+  EXPECT_TRUE(kept.keeps_graph());
 }
 
 }  // namespace
