@@ -17,8 +17,8 @@ class KilledReplicaTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def start(self, cache, *arguments, listen="127.0.0.1:0"):
-        server = Server(METRICS, room_for(len(SEEDS)), *arguments, listen=listen, buckets=f"64x64,{SIDE}x{SIDE}",
+    def start(self, cache, *arguments):
+        server = Server(METRICS, room_for(len(SEEDS)), *arguments, buckets=f"64x64,{SIDE}x{SIDE}",
                         cache=self.folder / cache).start()
         self.addCleanup(server.kill)
         api = Api(server.address)
@@ -40,7 +40,7 @@ class KilledReplicaTest(unittest.TestCase):
         killed.kill()
         self.assertEqual([code for code, _ in streams.ends()], ["UNAVAILABLE"] * len(SEEDS))
         self.assertEqual(self.drawn(other), before)
-        again, api = self.start("a", "--forbid-compile-after-ready", listen=killed.address)
+        again, api = self.start("a", "--forbid-compile-after-ready")
         self.assertEqual(self.drawn(api), before)
         self.assertEqual(compilations(again), 0)
         self.assertEqual(list((self.folder / "a/quarantine").iterdir()), [])

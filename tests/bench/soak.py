@@ -1,0 +1,226 @@
+#!/usr/bin/env python3
+"""Thousands of small requests to one latentd, of which some are cancelled and some have a client that is killed: whether
+memory grows, anything is compiled, or a request gets lost. README.md beside this says more."""
+import argparse
+import collections
+import dataclasses
+import itertools
+import json
+import os
+import pathlib
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/integration"))
+import run  # noqa: E402
+
+sys.path.insert(0, str(run.install_client()))
+os.environ["no_proxy"] = "*"
+import server_process  # noqa: E402
+from metrics import METRICS, scrape  # noqa: E402
+from server_process import SMALL_BUCKETS, Server, wait_until  # noqa: E402
+
+TENTHS = 10
+SECONDS_BETWEEN_LOOKS = 0.5
+ENDS = ("latentd_requests_rejected_total", "latentd_requests_finished_total", "latentd_requests_cancelled_total",
+        "latentd_deadline_misses_total")
+SEEDS = range(1, 4)
+KINDS = ({"num_inference_steps": 1, "guidance_scale": 1}, {"num_inference_steps": 2}, {"width": 96},
+         {"width": 96, "guidance_scale": 1, "num_images_per_prompt": 2}, {"num_inference_steps": 4, "previews": {"every_n_steps": 1}})
+MOST_EVENTS = 6  # before who leaves does so: the shortest stream has some more
+KILLED = "killed"
+
+
+@dataclasses.dataclass
+class Order:
+    """A request, and when its client leaves: after so many events, by cancelling or by dying."""
+
+    id: str
+    fields: dict
+    leaves_after: int = -1
+    dies: bool = False
+
+
+@dataclasses.dataclass
+class Look:
+    """At the server, once so many requests had ended."""
+
+    ended: int
+    resident_mib: float
+    compilations: int
+    adds_up: bool
+
+
+def orders_of(options):
+    """The same ones each time."""
+    chance = random.Random(7)
+    for number in range(options.requests):
+        fields = {**chance.choice(KINDS), "seed": chance.choice(SEEDS)}
+        share = chance.random()
+        leaves = share < options.cancelled + options.killed
+        yield Order(f"soak-{number}", fields, chance.randrange(MOST_EVENTS) if leaves else -1, share < options.killed)
+
+
+class Clients:
+    """So many at a time, each with a process of its own; where one is killed another one takes its place."""
+
+    def __init__(self, options, address):
+        self._address = address
+        self._orders = orders_of(options)
+        self._end = time.monotonic() + options.seconds
+        self._lock = threading.Lock()
+        self.asked = self.ended = 0
+        self.codes = collections.Counter()
+        self.seconds = []
+        self.digests = collections.defaultdict(set)  # by what was asked for
+        self._seats = [threading.Thread(target=self._work, daemon=True) for _ in range(options.clients)]
+        for seat in self._seats:
+            seat.start()
+
+    def working(self):
+        return any(seat.is_alive() for seat in self._seats)
+
+    def _next(self):
+        with self._lock:
+            order = next(self._orders, None) if time.monotonic() < self._end else None
+            self.asked += order is not None
+            return order
+
+    def _work(self):
+        process = None
+        while (order := self._next()) is not None:
+            process = process or subprocess.Popen(
+                [sys.executable, "-B", pathlib.Path(__file__).with_name("soak_client.py"), self._address],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            print(json.dumps(dataclasses.asdict(order)), file=process.stdin, flush=True)
+            line = process.stdout.readline()
+            self._count(order, json.loads(line) if line else {"code": self._how_it_ended(process, order)})
+            process = process if line else None
+        if process:
+            process.communicate()
+
+    @staticmethod
+    def _how_it_ended(process, order):
+        meant = process.wait() == -signal.SIGKILL and order.dies
+        process.communicate()
+        return KILLED if meant else f"no end (the client's exit code is {process.returncode})"
+
+    def _count(self, order, outcome):
+        with self._lock:
+            self.ended += 1
+            self.codes[outcome["code"]] += 1
+            if outcome["code"] == "OK":
+                self.digests[json.dumps(order.fields)].add(outcome["digest"])
+                self.seconds.append(outcome["seconds"])
+
+
+class Soak:
+    """One server and its clients."""
+
+    def __init__(self, options, server):
+        self.options = options
+        self.server = server
+        self.looks = [self.look(0)]
+        self.clients = Clients(options, server.address)
+
+    def look(self, ended):
+        seen = scrape(self.server)
+        received = seen.sum("latentd_requests_received_total")
+        places = sum(seen.sum(name) for name in ENDS) + seen.sum("latentd_requests_in_flight")
+        return Look(ended, self.server.resident_bytes() / 2**20, int(seen.sum("latentd_graph_compilations_total")),
+                    received == places)
+
+    def run(self):
+        while self.clients.working():
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+            self.looks.append(self.look(self.clients.ended))
+        wait_until(lambda: scrape(self.server).sum("latentd_requests_in_flight") == 0, "the server has requests left")
+        self.looks.append(self.look(self.clients.ended))
+
+    def tenths(self):
+        """The looks of each; a tenth in which there was none has the one before it."""
+        size, parts = self.clients.ended / TENTHS, [[] for _ in range(TENTHS)]
+        for look in self.looks[1:]:
+            parts[min(TENTHS - 1, int(look.ended / size))].append(look)
+        return list(itertools.accumulate(parts, lambda before, part: part or before[-1:]))
+
+    def lost(self):
+        """Those asked for of which the log has not exactly one line."""
+        wanted = {f"soak-{number}" for number in range(self.clients.asked)}
+
+        def lines():
+            entries = map(json.loads, list(self.server.lines))
+            return collections.Counter(entry.get("id") for entry in entries if entry["message"] == "request")
+
+        try:
+            wait_until(lambda: wanted <= lines().keys(), "")
+        except AssertionError:
+            pass
+        seen = lines()
+        return [request for request in wanted if seen[request] != 1]
+
+
+def report(soak):
+    """Whether the promises hold."""
+    tenths = soak.tenths()
+    medians = [statistics.median(look.resident_mib for look in tenth) for tenth in tenths]
+    print(f"{soak.clients.asked} requests by {soak.options.clients} clients: "
+          + ", ".join(f"{count} {code}" for code, count in soak.clients.codes.most_common()))
+    seconds = sorted(soak.clients.seconds)
+    print(f"of those that are OK p50 {seconds[len(seconds) // 2]:.3f} s, longest {seconds[-1]:.3f} s")
+    print("tenth  resident MiB: median     most  compilations  looks")
+    for number, (tenth, median) in enumerate(zip(tenths, medians), 1):
+        print(f"{number:5}  {median:20.1f}  {max(look.resident_mib for look in tenth):7.1f}  {tenth[-1].compilations:12}  {len(tenth):5}")
+    compiled = soak.looks[-1].compilations - soak.looks[0].compilations
+    wrong_sums = sum(not look.adds_up for look in soak.looks)
+    others = sum(count for code, count in soak.clients.codes.items() if code not in ("OK", "CANCELLED", KILLED))
+    lost, growth = soak.lost(), medians[-1] - medians[0]
+    drawn = sum(len(digests) > 1 for digests in soak.clients.digests.values())
+    noise = soak.options.noise
+    promises = ((f"memory is flat after the first tenth: {growth:+.1f} MiB, less than {noise:g} is noise", growth < noise),
+                (f"nothing is compiled: {compiled}", compiled == 0),
+                (f"nothing is lost: {others} ended otherwise, {len(lost)} without their one line in the log", not others and not lost),
+                (f"requests add up at every scrape: {wrong_sums} of {len(soak.looks)} do not", wrong_sums == 0),
+                (f"a request is one picture, whenever it is asked for: {drawn} of {len(soak.clients.digests)} are not", drawn == 0))
+    for promise, holds in promises:
+        print(f"{'holds ' if holds else 'MISSED'}  {promise}", flush=True)
+    return all(holds for _, holds in promises)
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser.add_argument("--requests", type=int, default=5000, help="all of them")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="then no further one is asked for")
+    parser.add_argument("--clients", type=int, default=4, help="at a time, each in a process of its own")
+    parser.add_argument("--cancelled", type=float, default=0.05, help="share of the requests that are cancelled")
+    parser.add_argument("--killed", type=float, default=0.02, help="share of the requests whose client is killed")
+    parser.add_argument("--noise", type=float, default=8, help="MiB that resident memory may differ by, from the first tenth to the last")
+    parser.add_argument("--latentd", default=ROOT / "build/server/latentd")
+    parser.add_argument("--latent", default=ROOT / "build/client/latent")
+    parser.add_argument("--checkpoint", default=ROOT / "deploy/demo-model")
+    parser.add_argument("--backend", default="cpu", help="latentd's")
+    return parser.parse_args()
+
+
+def main():
+    options = parse()
+    server_process.configure(options)
+    with tempfile.TemporaryDirectory() as folder:
+        server = Server(METRICS, "--threads=1", "--forbid-compile-after-ready", cache=folder).start()
+        try:
+            soak = Soak(options, server)
+            soak.run()
+            return 0 if report(soak) else 1
+        finally:
+            server.kill()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
