@@ -23,9 +23,10 @@ import run  # noqa: E402
 
 sys.path.insert(0, str(run.install_client()))
 os.environ["no_proxy"] = "*"
+import promises  # noqa: E402
 import server_process  # noqa: E402
 from metrics import METRICS, scrape  # noqa: E402
-from server_process import SMALL_BUCKETS, Server, wait_until  # noqa: E402
+from server_process import Server, wait_until  # noqa: E402
 
 TENTHS = 10
 SECONDS_BETWEEN_LOOKS = 0.5
@@ -184,14 +185,12 @@ def report(soak):
     lost, growth = soak.lost(), medians[-1] - medians[0]
     drawn = sum(len(digests) > 1 for digests in soak.clients.digests.values())
     noise = soak.options.noise
-    promises = ((f"memory is flat after the first tenth: {growth:+.1f} MiB, less than {noise:g} is noise", growth < noise),
-                (f"nothing is compiled: {compiled}", compiled == 0),
-                (f"nothing is lost: {others} ended otherwise, {len(lost)} without their one line in the log", not others and not lost),
-                (f"requests add up at every scrape: {wrong_sums} of {len(soak.looks)} do not", wrong_sums == 0),
-                (f"a request is one picture, whenever it is asked for: {drawn} of {len(soak.clients.digests)} are not", drawn == 0))
-    for promise, holds in promises:
-        print(f"{'holds ' if holds else 'MISSED'}  {promise}", flush=True)
-    return all(holds for _, holds in promises)
+    made = ((f"memory is flat after the first tenth: {growth:+.1f} MiB, less than {noise:g} is noise", growth < noise),
+            (f"nothing is compiled: {compiled}", compiled == 0),
+            (f"nothing is lost: {others} ended otherwise, {len(lost)} without their one line in the log", not others and not lost),
+            (f"requests add up at every scrape: {wrong_sums} of {len(soak.looks)} do not", wrong_sums == 0),
+            (f"a request is one picture, whenever it is asked for: {drawn} of {len(soak.clients.digests)} are not", drawn == 0))
+    return promises.tell(made)
 
 
 def parse():
@@ -202,10 +201,7 @@ def parse():
     parser.add_argument("--cancelled", type=float, default=0.05, help="share of the requests that are cancelled")
     parser.add_argument("--killed", type=float, default=0.02, help="share of the requests whose client is killed")
     parser.add_argument("--noise", type=float, default=8, help="MiB that resident memory may differ by, from the first tenth to the last")
-    parser.add_argument("--latentd", default=ROOT / "build/server/latentd")
-    parser.add_argument("--latent", default=ROOT / "build/client/latent")
-    parser.add_argument("--checkpoint", default=ROOT / "deploy/demo-model")
-    parser.add_argument("--backend", default="cpu", help="latentd's")
+    promises.add_server_flags(parser)
     return parser.parse_args()
 
 

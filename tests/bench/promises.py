@@ -1,0 +1,18 @@
+"""What the benches that try one server share: the flags that say which, and the promises that it keeps or misses."""
+import pathlib
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def add_server_flags(parser):
+    parser.add_argument("--latentd", default=ROOT / "build/server/latentd")
+    parser.add_argument("--latent", default=ROOT / "build/client/latent")
+    parser.add_argument("--checkpoint", default=ROOT / "deploy/demo-model")
+    parser.add_argument("--backend", default="cpu", help="latentd's")
+
+
+def tell(promises):
+    """Whether all of (what is promised, whether it holds) do."""
+    for promise, holds in promises:
+        print(f"{'holds ' if holds else 'MISSED'}  {promise}", flush=True)
+    return all(holds for _, holds in promises)
