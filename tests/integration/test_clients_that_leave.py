@@ -52,7 +52,9 @@ class ClientsThatLeaveTest(SharedServerTestCase):
             list(self.api.stream(late, timeout=2))
         self.assertEqual(caught.exception.code(), grpc.StatusCode.DEADLINE_EXCEEDED)
         self.assertEqual(reason(caught.exception)[0], "")
-        self.assert_stopped("late", "DEADLINE_EXCEEDED")
+        line = self.server.request_line("late")
+        self.assertEqual(line["code"], "DEADLINE_EXCEEDED")
+        self.assertLess(line["images"], 16)  # a fast machine draws some of them in time
 
     def test_disconnect(self):
         api = Api(self.server.address)
