@@ -2,23 +2,23 @@
 // time: as large as the largest needs.
 //
 // It is a range of addresses as long as the GPU's memory, reserved once, of which the beginning is
-// mapped, in pieces of one size: it grows and shrinks without moving, so that captured graphs may
-// keep addresses in it. The runs of several streams wait for each other on the GPU (Turn).
+// mapped, in small pieces: it grows and shrinks without moving, so that captured graphs may keep
+// addresses in it. The runs of several streams wait for each other on the GPU (Turn).
 // Thread-safe.
 #pragma once
 
-#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
 #include <memory>
 #include <set>
-#include <vector>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "core/device/cuda/address_range.h"
 #include "core/device/cuda/cuda_device.h"
 
 namespace latentd::backends::cuda {
@@ -40,7 +40,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
     ~Lease() { arena_->Release(bytes_); }
     Lease(const Lease&) = delete;
 
-    char* base() const { return reinterpret_cast<char*>(arena_->base_); }
+    char* base() const { return arena_->base_; }
     size_t bytes() const { return bytes_; }
     Arena& arena() const { return *arena_; }
 
@@ -67,24 +67,22 @@ class Arena : public std::enable_shared_from_this<Arena> {
   size_t bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  // Driver functions: the program starts without the driver's library.
-  struct Driver;
-
-  Arena(device::cuda::CudaDevice& device, CUdeviceptr base, size_t reserved, cudaEvent_t last_run)
-      : device_(device), base_(base), reserved_(reserved), last_run_(last_run) {}
-  absl::Status Grow(const Driver& driver) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Shrink(const Driver& driver) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  size_t mapped() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return pieces_.size() * kPiece; }
+  Arena(device::cuda::CudaDevice& device, std::unique_ptr<device::cuda::AddressRange> range,
+        cudaEvent_t last_run)
+      : device_(device), base_(range->base()), last_run_(last_run), range_(std::move(range)) {}
+  // By one piece.
+  absl::Status Grow() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  size_t mapped() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return pieces_ * kPiece; }
   void Release(size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status AwaitLast(cudaStream_t stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(runs_);
   absl::Status Remember(cudaStream_t stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(runs_);
 
-  // A multiple of what GPUs map at once.
-  static constexpr size_t kPiece = size_t{64} << 20;
+  // A multiple of what GPUs map at once. Half of one is wasted, and mapping one takes little: a
+  // decoder of 1024x1024 has some 160.
+  static constexpr size_t kPiece = size_t{8} << 20;
 
   device::cuda::CudaDevice& device_;
-  const CUdeviceptr base_;
-  const size_t reserved_;
+  char* const base_;
 
   absl::Mutex runs_;
   cudaStream_t last_ ABSL_GUARDED_BY(runs_) = nullptr;
@@ -92,7 +90,8 @@ class Arena : public std::enable_shared_from_this<Arena> {
 
   mutable absl::Mutex mutex_;
   std::multiset<size_t> leases_ ABSL_GUARDED_BY(mutex_);
-  std::vector<CUmemGenericAllocationHandle> pieces_ ABSL_GUARDED_BY(mutex_);
+  const std::unique_ptr<device::cuda::AddressRange> range_ ABSL_PT_GUARDED_BY(mutex_);
+  size_t pieces_ ABSL_GUARDED_BY(mutex_) = 0;  // that are mapped, from the beginning
 };
 
 }  // namespace latentd::backends::cuda
