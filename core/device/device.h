@@ -52,6 +52,9 @@ class Device {
   // Zero-filled memory for work on this device and, at the places of the host, for the host too.
   // RESOURCE_EXHAUSTED, with reason OUT_OF_MEMORY: there is none.
   virtual absl::StatusOr<Buffer> Allocate(DType dtype, Shape shape, Place place) = 0;
+  // The same at Place::kDevice, packed: for what stays for long, and is much, as weights are. It is
+  // slow to come, and to go; REQUIRES when it goes that nothing that was enqueued uses it.
+  virtual absl::StatusOr<Buffer> AllocatePacked(DType dtype, Shape shape) = 0;
 
   // `clock` must outlive the stream and its events, and the device too.
   virtual absl::StatusOr<std::unique_ptr<Stream>> NewStream(const Clock& clock) = 0;

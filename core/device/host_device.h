@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <utility>
 
 #include "core/device/device.h"
 
@@ -19,6 +20,9 @@ class HostStream : public Stream {
 class HostDevice : public Device {
  public:
   absl::StatusOr<Buffer> Allocate(DType dtype, Shape shape, Place place) override;
+  absl::StatusOr<Buffer> AllocatePacked(DType dtype, Shape shape) override {
+    return Allocate(dtype, std::move(shape), Place::kDevice);
+  }
   absl::StatusOr<std::unique_ptr<Stream>> NewStream(const Clock& clock) override;
   AvailableMemory Available() const override { return MeasureAvailableMemory(); }
   bool SharesHostMemory() const override { return true; }

@@ -224,7 +224,9 @@ std::optional<ConstBuffer> WeightStore::FindKept(const Node& plain, const Weight
 
 absl::StatusOr<Buffer> WeightStore::Copied(const ConstBuffer& from, Place to) const {
   device::Device& device = maker_.device();
-  ASSIGN_OR_RETURN(Buffer copy, device.Allocate(from.dtype(), from.shape(), to));
+  ASSIGN_OR_RETURN(Buffer copy, to == Place::kDevice
+                                    ? device.AllocatePacked(from.dtype(), from.shape())
+                                    : device.Allocate(from.dtype(), from.shape(), to));
   ASSIGN_OR_RETURN(const auto stream, device.NewStream(SystemClock()));
   RETURN_IF_ERROR(device.Copy(from, copy, *stream));
   RETURN_IF_ERROR(stream->Synchronize());
@@ -242,8 +244,8 @@ absl::StatusOr<WeightStore::NewResult> WeightStore::Make(const Graph& recipe,
     return NewResult{std::move(copy)};
   }
   device::Device& device = maker_.device();
-  ASSIGN_OR_RETURN(Buffer made, device.Allocate(WantedDType(plain, format),
-                                                WantedShape(plain, format), Place::kDevice));
+  ASSIGN_OR_RETURN(Buffer made,
+                   device.AllocatePacked(WantedDType(plain, format), WantedShape(plain, format)));
   ASSIGN_OR_RETURN(const auto stream, device.NewStream(SystemClock()));
   RETURN_IF_ERROR(maker_.MakeWeight(recipe, DataOf(sources), format.form, made, *stream));
   RETURN_IF_ERROR(stream->Synchronize());

@@ -97,13 +97,13 @@ class CudaExecutable : public Executable {
 
   const std::shared_ptr<const graph::Graph> graph_;
   const BoundProgram bound_;
+  std::vector<weights::WeightRef> held_;  // plain and packed; they go behind the lease, which waits
   const std::unique_ptr<Arena::Lease> lease_;
   device::cuda::CudaDevice& device_;
   Launcher& launcher_;
   ExecutableInfo info_;
   lowering::Addresses addresses_;  // without those that sessions bind
   device::Buffer literals_;
-  std::vector<weights::WeightRef> held_;  // plain and packed
 
   mutable absl::Mutex kept_mutex_;
   CapturedGraph kept_ ABSL_GUARDED_BY(kept_mutex_);

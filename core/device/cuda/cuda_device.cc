@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
+#include "core/device/cuda/address_range.h"
 #include "core/device/cuda/cuda_status.h"
 #include "core/device/cuda/cuda_stream.h"
 
@@ -79,7 +80,25 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(int ordinal) {
   RETURN_IF_ERROR(
       ToStatus(cudaStreamCreateWithPriority(&device->fills_, cudaStreamNonBlocking, most),
                "making a stream"));
+  RETURN_IF_ERROR(device->ReservePacked());
   return device;
+}
+
+absl::Status CudaDevice::ReservePacked() {
+  // Addresses cost nothing: so many that holes do not use them up before the memory.
+  const size_t addresses = 2 * static_cast<size_t>(properties_.memory_bytes);
+  constexpr size_t kPiece = size_t{16} << 20;
+  ASSIGN_OR_RETURN(auto reserved, AddressRange::Reserve(ordinal_, addresses, kPiece));
+  const std::shared_ptr<AddressRange> range = std::move(reserved);
+  const auto map = [range, pool = memory_](size_t piece) {
+    const absl::Status mapped = range->Map(piece);
+    if (!absl::IsResourceExhausted(mapped)) return mapped;
+    pool->Trim();
+    return range->Map(piece);
+  };
+  const auto unmap = [range](size_t piece) { range->Unmap(piece); };
+  packed_ = std::make_shared<Heap>(Pieces{range->base(), range->pieces(), kPiece, map, unmap});
+  return absl::OkStatus();
 }
 
 absl::Status CudaDevice::Select() const {
@@ -90,20 +109,33 @@ absl::StatusOr<Buffer> CudaDevice::Allocate(DType dtype, Shape shape, Place plac
   return CatchOutOfMemory([&] { return TryAllocate(dtype, std::move(shape), place); });
 }
 
+absl::StatusOr<Buffer> CudaDevice::AllocatePacked(DType dtype, Shape shape) {
+  return CatchOutOfMemory([&]() -> absl::StatusOr<Buffer> {
+    ASSIGN_OR_RETURN(std::shared_ptr<void> memory,
+                     packed_->Take(static_cast<size_t>(shape.elements() * SizeOf(dtype))));
+    return WrapOnGpu(std::move(memory), dtype, std::move(shape));
+  });
+}
+
 absl::StatusOr<Buffer> CudaDevice::TryAllocate(DType dtype, Shape shape, Place place) {
   if (place == Place::kHost) return Buffer::Allocate(dtype, std::move(shape));
   MemoryPool& pool = place == Place::kDevice ? *memory_ : *pinned_;
   const auto bytes = static_cast<size_t>(shape.elements() * SizeOf(dtype));
   ASSIGN_OR_RETURN(std::shared_ptr<void> memory, pool.Take(bytes));
-  if (place == Place::kDevice) {
-    RETURN_IF_ERROR(Select());
-    RETURN_IF_ERROR(ToStatus(cudaMemsetAsync(memory.get(), 0, bytes, fills_), "filling memory"));
-    RETURN_IF_ERROR(ToStatus(cudaStreamSynchronize(fills_), "filling memory"));
-  } else {
-    std::memset(memory.get(), 0, bytes);
-  }
+  if (place == Place::kDevice) return WrapOnGpu(std::move(memory), dtype, std::move(shape));
+  std::memset(memory.get(), 0, bytes);
   void* data = memory.get();
   return Buffer::Wrap(data, dtype, std::move(shape), std::move(memory), place);
+}
+
+absl::StatusOr<Buffer> CudaDevice::WrapOnGpu(std::shared_ptr<void> memory, DType dtype,
+                                             Shape shape) {
+  RETURN_IF_ERROR(Select());
+  void* data = memory.get();
+  const auto bytes = static_cast<size_t>(shape.elements() * SizeOf(dtype));
+  RETURN_IF_ERROR(ToStatus(cudaMemsetAsync(data, 0, bytes, fills_), "filling memory"));
+  RETURN_IF_ERROR(ToStatus(cudaStreamSynchronize(fills_), "filling memory"));
+  return Buffer::Wrap(data, dtype, std::move(shape), std::move(memory), Place::kDevice);
 }
 
 absl::StatusOr<std::unique_ptr<Stream>> CudaDevice::NewStream(const Clock& clock) {

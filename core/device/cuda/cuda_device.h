@@ -9,6 +9,7 @@
 
 #include "core/device/cuda/memory_pool.h"
 #include "core/device/device.h"
+#include "core/device/heap.h"
 
 namespace latentd::device::cuda {
 
@@ -31,8 +32,11 @@ class CudaDevice : public Device {
   const CudaProperties& properties() const { return properties_; }
 
   absl::StatusOr<Buffer> Allocate(DType dtype, Shape shape, Place place) override;
+  // One behind the other in pieces of 16 MiB, which go back to CUDA when nothing lies in them.
+  absl::StatusOr<Buffer> AllocatePacked(DType dtype, Shape shape) override;
   absl::StatusOr<std::unique_ptr<Stream>> NewStream(const Clock& clock) override;
-  // What the driver has left, and what the pool has idle. 0 where the driver does not answer.
+  // What the driver has left, and what the pool has idle; not the holes between what is packed,
+  // which only more of that can fill. 0 where the driver does not answer.
   AvailableMemory Available() const override;
   bool SharesHostMemory() const override { return false; }
   absl::Status Copy(ConstBuffer from, Buffer to, Stream& stream) override;
@@ -48,10 +52,14 @@ class CudaDevice : public Device {
  private:
   CudaDevice(int ordinal, CudaProperties properties);
   absl::StatusOr<Buffer> TryAllocate(DType dtype, Shape shape, Place place);
+  absl::Status ReservePacked();
+  // Zeros it.
+  absl::StatusOr<Buffer> WrapOnGpu(std::shared_ptr<void> memory, DType dtype, Shape shape);
 
   const int ordinal_;
   const CudaProperties properties_;
   const std::shared_ptr<MemoryPool> memory_, pinned_;
+  std::shared_ptr<Heap> packed_;
   cudaStream_t fills_ = nullptr;  // zeros into what is taken
 };
 

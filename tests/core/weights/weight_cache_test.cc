@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/files.h"
@@ -204,9 +205,19 @@ TEST_F(WeightCacheTest, KeepsNothingOfAFailure) {
   EXPECT_EQ(archive_.kept.size(), 0u);
 }
 
+class PackingDevice : public device::HostDevice {
+ public:
+  absl::StatusOr<Buffer> AllocatePacked(DType dtype, device::Shape shape) override {
+    ++packed;
+    return HostDevice::AllocatePacked(dtype, std::move(shape));
+  }
+
+  int packed = 0;
+};
+
 // What lies in a file is not memory of any other device than the host.
 TEST_F(WeightCacheTest, CopiesWhatWasKeptIntoTheMemoryOfAnotherDevice) {
-  device::HostDevice other;
+  PackingDevice other;
   FunctionMaker maker(Doubled, other);
   for (int start = 0; start < 2; ++start) {
     WeightStore store(maker, archive_.Functions());
@@ -215,6 +226,7 @@ TEST_F(WeightCacheTest, CopiesWhatWasKeptIntoTheMemoryOfAnotherDevice) {
     EXPECT_EQ(held->place(), device::Place::kDevice);
     EXPECT_THAT(testing::OnHost(*held).as<float>(), Each(7));
     EXPECT_EQ(store.mapped_bytes(), 0u);
+    EXPECT_EQ(other.packed, start + 1);
   }
   EXPECT_EQ(maker.evaluations, 1);
   ASSERT_EQ(archive_.kept.size(), 1u);

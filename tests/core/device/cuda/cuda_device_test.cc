@@ -152,5 +152,57 @@ TEST_F(GpuTest, GivesIdleMemoryBackBeforeItRefuses) {
   EXPECT_OK(device_->Allocate(DType::kU8, {available / 5 * 3}, Place::kDevice));
 }
 
+TEST_F(GpuTest, GivesZerosWhereSomethingElseWasPacked) {
+  const auto allocate = [&] { return device_->AllocatePacked(DType::kF32, {5000}).value(); };
+  Buffer first = allocate();
+  const Buffer other = allocate();
+  const void* address = first.data();
+  const Buffer ones = Allocate(Place::kHost, 5000);
+  std::fill(ones.as<float>().begin(), ones.as<float>().end(), 1.0f);
+  for (const Buffer& to : {first, other}) ASSERT_OK(device_->Copy(ones, to, *stream_));
+  EXPECT_THAT(Read(first), Each(1.0f));
+  ASSERT_OK(stream_->Record().value()->Wait());
+  ASSERT_OK(stream_->Record());  // lets go of the copies
+  first = {};
+  const Buffer second = allocate();
+  EXPECT_EQ(second.data(), address);
+  EXPECT_THAT(Read(second), Each(0.0f));
+  EXPECT_THAT(Read(other), Each(1.0f));
+}
+
+// In pieces of 16 MiB of the GPU's memory: a thousand of 1.1 MiB, each of which would take 2 by
+// itself. The driver may keep something for itself.
+TEST_F(GpuTest, WhatIsPackedTakesLittleMoreThanItsBytes) {
+  constexpr int64_t kBytes = 1153434, kCount = 1000, kPiece = 16 << 20;
+  std::vector<Buffer> packed;
+  packed.push_back(device_->AllocatePacked(DType::kU8, {kBytes}).value());
+  const int64_t before = device_->Available().bytes;
+  for (int i = 1; i < kCount; ++i) {
+    packed.push_back(device_->AllocatePacked(DType::kU8, {kBytes}).value());
+  }
+  const int64_t taken = before - device_->Available().bytes;
+  EXPECT_GE(taken, kCount * kBytes - kPiece);
+  EXPECT_LE(taken, kCount * (kBytes + 512) + 2 * kPiece);
+  packed.resize(1);
+  EXPECT_GE(device_->Available().bytes, before - kPiece);
+}
+
+TEST_F(GpuTest, WantOfMemoryForWhatIsPackedIsAnErrorOfOneRequest) {
+  const int64_t available = device_->Available().bytes;
+  const auto more = device_->AllocatePacked(DType::kU8, {available + (64 << 20)});
+  EXPECT_THAT(more.status(),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("GPU memory")));
+  EXPECT_EQ(GetReason(more.status()), "OUT_OF_MEMORY");
+  EXPECT_GE(device_->Available().bytes, available - (64 << 20));
+  EXPECT_OK(device_->AllocatePacked(DType::kU8, {1000}));
+}
+
+// As GivesIdleMemoryBackBeforeItRefuses.
+TEST_F(GpuTest, WhatIsPackedHasWhatWasIdle) {
+  const int64_t available = device_->Available().bytes;
+  ASSERT_OK(device_->Allocate(DType::kU8, {available / 3 * 2}, Place::kDevice));
+  EXPECT_OK(device_->AllocatePacked(DType::kU8, {available / 5 * 3}));
+}
+
 }  // namespace
 }  // namespace latentd::device::cuda
