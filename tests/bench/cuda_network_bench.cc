@@ -183,6 +183,9 @@ std::string Describe(const backends::lowering::Instruction& instruction) {
   std::string text(graph::RowOf(instruction.op).name);
   if (instruction.kernel == backends::lowering::Kernel::kCopy) text = "copy";
   if (instruction.kernel == backends::lowering::Kernel::kLinearGeglu) text = "linear_geglu";
+  if (instruction.kernel == backends::lowering::Kernel::kUpsampleConvolution) {
+    text = "upsample_conv2d";
+  }
   absl::StrAppend(&text, " ", device::Name(instruction.result.dtype));
   for (const auto& operand : instruction.operands) {
     absl::StrAppend(&text, " ", operand.present() ? operand.shape.ToString() : "-");

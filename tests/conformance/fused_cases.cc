@@ -142,7 +142,8 @@ struct Upsampling {
   bool bias = true;
   Layout layout = Layout::kNhwc;
   int64_t columns = 2;  // to how many times the width
-  bool made_weight = false;
+  bool made_weight = false, residual = false;
+  std::string weight_name = "net/weight";
 };
 
 OpCase UpsampleConv(const Upsampling& u) {
@@ -153,26 +154,36 @@ OpCase UpsampleConv(const Upsampling& u) {
     const Shape weight = {u.channels, s[3], 3, 3};
     std::vector<Value> operands = {b.Input("x", DType::kF32, shape, Rate::kStep),
                                    u.made_weight ? b.Input("w", DType::kF32, weight, Rate::kStep)
-                                                 : b.Weight("net/weight", weight)};
+                                                 : b.Weight(u.weight_name, weight)};
     if (u.bias) operands.push_back(b.Weight("net/bias", {u.channels}));
-    b.Output("y", Fuse(b, graph::kUpsampleConv2d, operands, [&](auto& body, const auto& in) {
-               const Value x = body.UpsampleNearest(in[0], 2 * s[1], u.columns * s[2], u.layout);
-               return body.Conv2d(x, in[1], u.bias ? in[2] : kNone,
-                                  {.padding = {1, 1, 1, 1}, .layout = u.layout});
-             }));
+    const Value y = Fuse(b, graph::kUpsampleConv2d, operands, [&](auto& body, const auto& in) {
+      const Value x = body.UpsampleNearest(in[0], 2 * s[1], u.columns * s[2], u.layout);
+      return body.Conv2d(x, in[1], u.bias ? in[2] : kNone,
+                         {.padding = {1, 1, 1, 1}, .layout = u.layout});
+    });
+    const auto residual = [&] { return b.Input("r", DType::kF32, b.shape(y), Rate::kStep); };
+    b.Output("y", u.residual ? b.Add(y, residual()) : y);
   };
   return {absl::StrCat("upsample_conv2d_", u.name), Op::kFused, build};
 }
 
 std::vector<OpCase> UpsampleConvs() {
-  return {UpsampleConv({"whole_vectors", {2, 6, 5, 32}, 64}),
-          UpsampleConv({"odd", {3, 5, 7, 13}, 11}),
-          UpsampleConv({"without_bias", {1, 8, 8, 16}, 16, false}),
-          UpsampleConv({"of_one_pixel", {1, 1, 1, 4}, 4}),
-          UpsampleConv({"large", {1, 48, 40, 24}, 40}),
-          UpsampleConv({"nchw", {2, 4, 6, 8}, 8, true, Layout::kNchw}),
-          UpsampleConv({"three_columns", {2, 4, 6, 8}, 8, true, Layout::kNhwc, 3}),
-          UpsampleConv({"made_weight", {2, 4, 6, 8}, 8, true, Layout::kNhwc, 2, true})};
+  return {
+      UpsampleConv({"whole_vectors", {2, 6, 5, 32}, 64}),
+      UpsampleConv({"odd", {3, 5, 7, 13}, 11}),
+      UpsampleConv({"without_bias", {1, 8, 8, 16}, 16, false}),
+      UpsampleConv({"of_one_pixel", {1, 1, 1, 4}, 4}),
+      UpsampleConv({"large", {1, 48, 40, 24}, 40}),
+      UpsampleConv({"odd_of_eights", {2, 5, 7, 32}, 24}),
+      UpsampleConv({"of_eights_without_bias", {2, 3, 5, 8}, 16, false}),
+      UpsampleConv({.name = "residual", .small = {2, 5, 3, 16}, .channels = 24, .residual = true}),
+      UpsampleConv({.name = "many_channels",
+                    .small = {1, 3, 2, 512},
+                    .channels = 512,
+                    .weight_name = "net/scaled_weight"}),
+      UpsampleConv({"nchw", {2, 4, 6, 8}, 8, true, Layout::kNchw}),
+      UpsampleConv({"three_columns", {2, 4, 6, 8}, 8, true, Layout::kNhwc, 3}),
+      UpsampleConv({"made_weight", {2, 4, 6, 8}, 8, true, Layout::kNhwc, 2, true})};
 }
 
 OpCase Unknown() {

@@ -23,4 +23,13 @@ int64_t AlignmentOf(const Program& program, const View& view, absl::Span<const i
   return alignment;
 }
 
+bool CudnnReads(const BinderArguments& a) {
+  const auto is_aligned = [&](const View& view) {
+    return !view.present() || AlignmentOf(a.program, view, {}) >= kPortAlignment;
+  };
+  const std::vector<View>& operands = a.instruction.operands;
+  return a.operand(0).dtype != device::DType::kF32 && is_aligned(a.result()) &&
+         std::all_of(operands.begin(), operands.end(), is_aligned);
+}
+
 }  // namespace latentd::backends::cuda

@@ -16,6 +16,7 @@ struct BinderArguments : lowering::BinderArguments {
 using Binder = absl::StatusOr<BoundKernel> (*)(const BinderArguments&);
 
 absl::StatusOr<BoundKernel> BindConvolution(const BinderArguments&);
+absl::StatusOr<BoundKernel> BindUpsampleConvolution(const BinderArguments&);
 absl::StatusOr<BoundKernel> BindLinear(const BinderArguments&);
 absl::StatusOr<BoundKernel> BindLinearGeglu(const BinderArguments&);
 absl::StatusOr<BoundKernel> BindMatmul(const BinderArguments&);
@@ -75,6 +76,9 @@ BoundKernel OwnKernel(const BinderArguments& a, const Args& args, Launch launch)
   };
   return kernel;
 }
+
+// Whether operands and result are of a dtype that we give to cuDNN, and lie where it reads them.
+bool CudnnReads(const BinderArguments& a);
 
 // What a plan says of a shape that cuDNN does not have.
 inline constexpr char kByProducts[] = "by products";

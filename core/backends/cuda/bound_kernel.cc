@@ -17,7 +17,7 @@ struct BinderRow {
 // In the order of Kernel.
 constexpr BinderRow kBinders[] = {
     {Kernel::kConvolution, BindConvolution},
-    {Kernel::kUpsampleConvolution, nullptr},  // runs as its body (kernel_rules.h)
+    {Kernel::kUpsampleConvolution, BindUpsampleConvolution},
     {Kernel::kLinear, BindLinear},
     {Kernel::kLinearGeglu, BindLinearGeglu},
     {Kernel::kMatmul, BindMatmul},
@@ -64,9 +64,8 @@ absl::Status Chooser::Missing(const std::string& key) {
 
 absl::StatusOr<BoundKernel> BindKernel(const Program& program, const Instruction& instruction,
                                        const Chooser& chooser, const Gpu& gpu) {
-  const Binder binder = kBinders[static_cast<size_t>(instruction.kernel)].binder;
-  if (binder == nullptr) return absl::InternalError("an instruction that no kernel computes");
-  return binder({{program, instruction}, chooser, gpu});
+  return kBinders[static_cast<size_t>(instruction.kernel)].binder(
+      {{program, instruction}, chooser, gpu});
 }
 
 }  // namespace latentd::backends::cuda

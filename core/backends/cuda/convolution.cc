@@ -15,7 +15,6 @@
 namespace latentd::backends::cuda {
 namespace {
 
-using device::DType;
 using graph::Conv2dAttributes;
 
 constexpr size_t kMostPatchBytes = size_t{128} << 20;
@@ -32,12 +31,7 @@ bool IsOfOnePixel(const BinderArguments& a) {
 
 bool CudnnMayHaveIt(const BinderArguments& a) {
   const graph::Padding& padding = AttributesOf(a).padding;
-  for (const View& view : a.instruction.operands) {
-    if (view.present() && AlignmentOf(a.program, view, {}) < kPortAlignment) return false;
-  }
-  if (AlignmentOf(a.program, a.result(), {}) < kPortAlignment) return false;
-  return a.operand(0).dtype != DType::kF32 && padding.top == padding.bottom &&
-         padding.left == padding.right;
+  return CudnnReads(a) && padding.top == padding.bottom && padding.left == padding.right;
 }
 
 ConvolutionShape ShapeOf(const BinderArguments& a) {

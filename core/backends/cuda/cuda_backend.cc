@@ -60,7 +60,7 @@ CudaBackend::CudaBackend(std::unique_ptr<device::cuda::CudaDevice> device,
   target_.name = "cuda";
   target_.image_layout = graph::Layout::kNhwc;
   target_.fused = {graph::kConv2dEpilogue, graph::kLinearEpilogue, graph::kLinearGeglu,
-                   graph::kGroupNormSilu};
+                   graph::kGroupNormSilu, graph::kUpsampleConv2d};
   target_.merge_linears = true;  // attention reads slices without copying them
 }
 

@@ -70,11 +70,15 @@ class Drawing {
   }
   // cuDNN names sizes in the order NCHW, however the image lies.
   Tensor Image(int64_t rows, int64_t channels, int64_t height, int64_t width) {
-    return Add({rows, channels, height, width},
-               {height * width * channels, 1, width * channels, channels});
+    return Add({rows, channels, height, width}, ImageStrides(channels, height, width));
   }
   void Result(const Tensor& tensor) {
     tensor->set_output(true).set_data_type(TypeOf(dtype_)).set_uid(next_++);
+  }
+  void Result(const Tensor& tensor, int64_t rows, int64_t channels, int64_t height, int64_t width) {
+    tensor->set_dim({rows, channels, height, width})
+        .set_stride(ImageStrides(channels, height, width));
+    Result(tensor);
   }
   Tensor Sum(const Tensor& a, const Tensor& b) {
     return graph->pointwise(a, b,
@@ -84,6 +88,10 @@ class Drawing {
   const std::shared_ptr<Graph> graph;
 
  private:
+  static std::vector<int64_t> ImageStrides(int64_t channels, int64_t height, int64_t width) {
+    return {height * width * channels, 1, width * channels, channels};
+  }
+
   const DType dtype_;
   int64_t next_ = 1;
 };
@@ -101,9 +109,20 @@ std::shared_ptr<Graph> GraphOf(const ConvolutionShape& s) {
   if (s.has_bias) y = drawing.Sum(y, drawing.Image(1, s.out, 1, 1));
   const int64_t height = s.result_height(), width = s.result_width();
   if (s.has_residual) y = drawing.Sum(y, drawing.Image(s.rows, s.out, height, width));
-  y->set_dim({s.rows, s.out, height, width})
-      .set_stride({height * width * s.out, 1, width * s.out, s.out});
-  drawing.Result(y);
+  drawing.Result(y, s.rows, s.out, height, width);
+  return drawing.graph;
+}
+
+// As the library has it: what goes back from a convolution's result to its image.
+std::shared_ptr<Graph> GraphOf(const TransposedConvolutionShape& s) {
+  Drawing drawing(s.dtype);
+  const Tensor x = drawing.Image(s.rows, s.channels, s.height, s.width);
+  const Tensor weight = drawing.Image(s.channels, s.out, 4, 4);
+  const Tensor y = drawing.graph->conv_dgrad(
+      x, weight,
+      fe::graph::Conv_dgrad_attributes().set_padding({1, 1}).set_stride({2, 2}).set_dilation(
+          {1, 1}));
+  drawing.Result(y, s.rows, s.out, 2 * s.height, 2 * s.width);
   return drawing.graph;
 }
 
@@ -177,15 +196,11 @@ class FrontendCudnn : public Cudnn {
 
   size_t version() const override { return fe::detail::get_backend_version(); }
 
-  absl::StatusOr<std::string> Choose(const ConvolutionShape& shape) override {
-    return Caught(
-        [&]() -> absl::StatusOr<std::string> { return Build(shape.Key(), *GraphOf(shape)); });
+  absl::StatusOr<std::string> Choose(const ConvolutionShape& shape) override { return Draw(shape); }
+  absl::StatusOr<std::string> Choose(const TransposedConvolutionShape& shape) override {
+    return Draw(shape);
   }
-
-  absl::StatusOr<std::string> Choose(const AttentionShape& shape) override {
-    return Caught(
-        [&]() -> absl::StatusOr<std::string> { return Build(shape.Key(), *GraphOf(shape)); });
-  }
+  absl::StatusOr<std::string> Choose(const AttentionShape& shape) override { return Draw(shape); }
 
   absl::StatusOr<std::shared_ptr<const CudnnPlan>> Load(const std::string& key,
                                                         absl::string_view plan) override {
@@ -203,6 +218,12 @@ class FrontendCudnn : public Cudnn {
   }
 
  private:
+  template <typename Shape>
+  absl::StatusOr<std::string> Draw(const Shape& shape) {
+    return Caught(
+        [&]() -> absl::StatusOr<std::string> { return Build(shape.Key(), *GraphOf(shape)); });
+  }
+
   absl::StatusOr<std::string> Build(const std::string& key, Graph& graph) {
     absl::MutexLock lock(&building_.mutex);
     RETURN_IF_ERROR(ToStatus(graph.validate(), key));
@@ -265,6 +286,11 @@ std::string ConvolutionShape::Key() const {
                       channels, " to ", out, " by ", kernel_height, "x", kernel_width, "/", stride,
                       "+", padding_height, "x", padding_width, has_bias ? " bias" : "",
                       has_residual ? " residual" : "");
+}
+
+std::string TransposedConvolutionShape::Key() const {
+  return absl::StrCat("transposed convolution ", device::Name(dtype), " ", rows, "x", height, "x",
+                      width, "x", channels, " to ", out, " by 4x4/2+1");
 }
 
 std::string AttentionShape::Key() const {

@@ -37,6 +37,15 @@ struct ConvolutionShape {
   int64_t result_width() const { return (width + 2 * padding_width - kernel_width) / stride + 1; }
 };
 
+// x [rows, height, width, channels] with weight [channels, 4, 4, out], transposed: to [rows,
+// 2 height, 2 width, out] by a stride of 2 and a padding of 1. As a convolution else.
+struct TransposedConvolutionShape {
+  device::DType dtype = device::DType::kBF16;
+  int64_t rows = 0, height = 0, width = 0, channels = 0, out = 0;
+
+  std::string Key() const;
+};
+
 // Query [rows, queries, heads * size], key and value [rows, keys, heads * size], as strides have
 // it, to a dense result. f16 or bf16.
 struct AttentionShape {
@@ -52,7 +61,7 @@ struct AttentionShape {
   std::string Key() const;
 };
 
-// A convolution or an attention with its execution plan. Thread-safe; must not outlive its Cudnn.
+// One of these with its execution plan. Thread-safe; must not outlive its Cudnn.
 class CudnnPlan {
  public:
   virtual ~CudnnPlan() = default;
@@ -74,6 +83,7 @@ class Cudnn {
 
   // A plan, as bytes for Load. UNIMPLEMENTED: there is none.
   virtual absl::StatusOr<std::string> Choose(const ConvolutionShape& shape) = 0;
+  virtual absl::StatusOr<std::string> Choose(const TransposedConvolutionShape& shape) = 0;
   virtual absl::StatusOr<std::string> Choose(const AttentionShape& shape) = 0;
 
   // INVALID_ARGUMENT: bytes that Choose did not make for a shape of this key with this library.

@@ -15,7 +15,8 @@ class CudaKernelRules : public lowering::KernelRules {
   // Every dtype that the op table allows.
   bool Reads(lowering::Kernel kernel, size_t operand, graph::DType dtype) const override;
 
-  // Sums and norms, and on Hopper GEGLU; what else is computed of a result is a kernel of its own.
+  // Sums and norms, convolutions of upsampled images other than in f32, and on Hopper GEGLU; what
+  // else is computed of a result is a kernel of its own.
   bool RunsFused(const lowering::FusedMatch& match, graph::DType dtype,
                  bool weight_is_held) const override;
 

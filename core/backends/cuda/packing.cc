@@ -2,6 +2,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "core/backends/cuda/kernels/doubling_weight.h"
 #include "core/backends/cuda/kernels/linear_geglu.h"
 #include "core/backends/cuda/kernels/strided.h"
 #include "core/device/cuda/cuda_status.h"
@@ -17,6 +18,9 @@ absl::StatusOr<size_t> PackedBytes(absl::string_view form, device::DType dtype,
   }
   if (form == kGatedForm && shape.rank() == 2 && shape[0] % 32 == 0) {
     return static_cast<size_t>(shape.elements() * device::SizeOf(dtype));
+  }
+  if (form == kDoublingForm && shape.rank() == 4 && shape[2] == 3 && shape[3] == 3) {
+    return static_cast<size_t>(shape[0] * shape[1] * 16 * device::SizeOf(dtype));
   }
   return absl::UnimplementedError(absl::StrCat("the CUDA backend packs no weight as ", form));
 }
@@ -54,9 +58,20 @@ absl::Status PackGated(device::DType dtype, const device::Shape& shape, const vo
   return ToStatus(kernels::Copy(args, stream), "packing a weight");
 }
 
+absl::Status PackDoubling(device::DType dtype, const device::Shape& shape, const void* plain,
+                          void* packed, cudaStream_t stream) {
+  const kernels::DoublingWeightArgs args = {.element = static_cast<kernels::Element>(dtype),
+                                            .weight = plain,
+                                            .result = packed,
+                                            .out = shape[0],
+                                            .in = shape[1]};
+  return ToStatus(kernels::DoublingWeight(args, stream), "packing a weight");
+}
+
 absl::Status Pack(absl::string_view form, device::DType dtype, const device::Shape& shape,
                   const void* plain, void* packed, cudaStream_t stream) {
   if (form == kGatedForm) return PackGated(dtype, shape, plain, packed, stream);
+  if (form == kDoublingForm) return PackDoubling(dtype, shape, plain, packed, stream);
   return PackChannelsLast(dtype, shape, plain, packed, stream);
 }
 
