@@ -32,6 +32,7 @@
 #include "core/metrics/registry.h"
 #include "core/pipeline/components.h"
 #include "core/pipeline/limits.h"
+#include "core/pipeline/picture_spec.h"
 
 namespace latentd::engine {
 
@@ -121,11 +122,22 @@ struct Started {
   pipeline::Size executed_size;
 };
 
+// From when to when, of the clock's monotonic time.
+struct Period {
+  absl::Duration length() const { return end - begin; }
+
+  absl::Time begin, end;
+};
+
 struct Progress {
   int image_index = 0;
   Stage stage = Stage::kTextEncode;
   int step = 0;  // 1-based, of total_steps of the whole picture, both stages together
   int total_steps = 0;
+  pipeline::Model model = pipeline::Model::kBase;  // whose text and steps these are
+  // When the device was at it. Nothing: there was no work left, since another picture of the
+  // request had it done.
+  std::optional<Period> worked = {};
 };
 
 // What a picture looks like so far, small. Only where PictureSpec::previews_every asks for it, and
@@ -146,6 +158,7 @@ struct Image {
   pipeline::Size size;
   image::Format format = image::Format::kPng;
   std::string bytes;
+  Period encoded = {};  // when it became a file
   // As long as it is kept, `bytes` count as unread (Engine::CheckLoop). Null in tests.
   std::shared_ptr<const void> unread = nullptr;
 };

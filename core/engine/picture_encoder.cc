@@ -51,7 +51,8 @@ absl::Status PictureEncoder::TryEncode(Added added) {
   Job& job = *added.job;
   const absl::Time begin = clock_.Monotonic();
   ASSIGN_OR_RETURN(Image image, Encoded(added));
-  const absl::Duration duration = clock_.Monotonic() - begin;
+  image.encoded = {begin, clock_.Monotonic()};
+  const absl::Duration duration = image.encoded.length();
   job.AddEncodeTime(duration);
   image.unread = results_->Count(image.bytes.size());
   added.drawn.reset();

@@ -255,16 +255,16 @@ void PictureLoop::AdvanceAll() {
 }
 
 void PictureLoop::CompleteOldest() {
-  const absl::Duration duration = units_.WaitForOldest();
+  const Period worked = units_.WaitForOldest();
   UnitInFlight& done = units_.oldest();
   CatchOutOfMemory([&] {
-    MeasureUnit(done, duration);
+    MeasureUnit(done, worked.length());
     return absl::OkStatus();
   }).IgnoreError();
   JobPictures finished;
   for (size_t i = 0; i < done.pictures.size(); ++i) {
     absl::Status completed =
-        CatchOutOfMemory([&] { return TryComplete(done, i, duration, finished); });
+        CatchOutOfMemory([&] { return TryComplete(done, i, worked, finished); });
     if (!completed.ok()) FailForUnit(*done.pictures[i].job, std::move(completed));
   }
   // Before anybody hears of the end: what the unit holds may be evicted then.
@@ -278,7 +278,7 @@ void PictureLoop::CompleteOldest() {
   }
 }
 
-absl::Status PictureLoop::TryComplete(UnitInFlight& done, size_t index, absl::Duration duration,
+absl::Status PictureLoop::TryComplete(UnitInFlight& done, size_t index, const Period& worked,
                                       JobPictures& finished) {
   const JobPicture& completed = done.pictures[index];
   pipeline::UnitPart& part = done.unit.parts[index];
@@ -292,8 +292,11 @@ absl::Status PictureLoop::TryComplete(UnitInFlight& done, size_t index, absl::Du
     return status;
   }
   if (part.waits) return absl::OkStatus();
-  MeasurePart(done, index, duration, clock_.Monotonic(), metrics_);
-  job.Publish(Progress{completed.index, done.stage, part.steps_done, picture.total_steps()});
+  MeasurePart(done, index, worked.length(), clock_.Monotonic(), metrics_);
+  Progress progress = {completed.index, done.stage, part.steps_done, picture.total_steps(),
+                       done.model};
+  if (HadWork(done.unit)) progress.worked = worked;
+  job.Publish(std::move(progress));
   if (part.prediction.step > 0 && MayBegin()) encoder_.AddPreview(completed, part.prediction);
   if (picture.next == batching::UnitKind::kDone) {
     finished.push_back(completed);

@@ -145,7 +145,7 @@ class PictureLoop {
   void AdvanceAll();
   void CompleteOldest();
   // Pictures that need no further unit are `finished`.
-  absl::Status TryComplete(UnitInFlight& done, size_t part, absl::Duration duration,
+  absl::Status TryComplete(UnitInFlight& done, size_t part, const Period& worked,
                            JobPictures& finished);
   void Start(Job& job, absl::Time now);
   void MeasureUnit(const UnitInFlight& done, absl::Duration duration) ABSL_LOCKS_EXCLUDED(mutex_);

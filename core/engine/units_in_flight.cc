@@ -20,11 +20,15 @@ int RowsOf(const JobPictures& pictures) {
 
 }  // namespace
 
+bool HadWork(const pipeline::PendingUnit& done) {
+  return done.kind == batching::UnitKind::kStep || !done.parts.front().work.kept.empty();
+}
+
 int RowsToLearnFrom(const pipeline::PendingUnit& done) {
   if (!done.done->Wait().ok()) return 0;
   if (done.kind == batching::UnitKind::kStep) return done.computed_rows;
+  if (!HadWork(done)) return 0;
   const pipeline::UnitPart& part = done.parts.front();
-  if (part.work.kept.empty()) return 0;  // a sibling had encoded it
   const bool fits_colors = done.kind == batching::UnitKind::kText && part.pixels.has_memory();
   return fits_colors ? 0 : 1;
 }
@@ -72,6 +76,7 @@ absl::Status UnitsInFlight::Enqueue(batching::Unit& what, JobPictures& pictures)
   const absl::Time begin = clock_.Monotonic();
   const JobPicture& first = pictures.front();
   const Stage stage = StageOf(first.picture());
+  const pipeline::Model model = first.picture().model();
   UnitWatchdog::Unit watched = {first.job->spec.request_id, first.index, stage,
                                 first.picture().executed_size(), RowsOf(pictures)};
   if (empty()) watchdog_.Begin(std::move(watched));
@@ -82,8 +87,8 @@ absl::Status UnitsInFlight::Enqueue(batching::Unit& what, JobPictures& pictures)
   }
   // Asks for no memory: the device uses what the unit holds.
   ++count_;
-  units_.push_back(
-      {std::move(what), std::move(pictures), stage, *std::move(unit), begin, std::move(watched)});
+  units_.push_back({std::move(what), std::move(pictures), stage, model, *std::move(unit), begin,
+                    std::move(watched)});
   WarnOfRows(units_.back());
   return absl::OkStatus();
 }
@@ -116,12 +121,12 @@ absl::StatusOr<pipeline::PendingUnit> UnitsInFlight::EnqueueUnit(const JobPictur
 }
 
 // From when it was enqueued, or the unit before was done.
-absl::Duration UnitsInFlight::WaitForOldest() {
+Period UnitsInFlight::WaitForOldest() {
   const UnitInFlight& done = units_.front();
   done.unit.done->Wait().IgnoreError();  // who completes its parts asks again
   const absl::Time begin = std::max(done.enqueued, last_done_);
   last_done_ = done.unit.done->time();
-  return std::max(last_done_ - begin, absl::ZeroDuration());  // the device has a clock of its own
+  return {std::min(begin, last_done_), last_done_};  // the device has a clock of its own
 }
 
 void UnitsInFlight::DropOldest() {

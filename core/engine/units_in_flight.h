@@ -41,6 +41,7 @@ struct UnitInFlight {
   batching::Unit what;
   JobPictures pictures;  // by part of the unit
   Stage stage = Stage::kTextEncode;
+  pipeline::Model model = pipeline::Model::kBase;
   pipeline::PendingUnit unit;
   absl::Time enqueued;
   UnitWatchdog::Unit watched;  // until the watchdog has it
@@ -48,6 +49,9 @@ struct UnitInFlight {
 
 // That its time says something about (batching::Queue::Measure): 0 where it did nothing, or failed.
 int RowsToLearnFrom(const pipeline::PendingUnit& done);
+
+// Whether it had anything to do: text that a picture of the same request had encoded takes nothing.
+bool HadWork(const pipeline::PendingUnit& done);
 
 // Whether the unit did something for that picture, and for none before it of the same job.
 bool IsFirstOfJob(const UnitInFlight& done, size_t part);
@@ -77,8 +81,8 @@ class UnitsInFlight {
   // errors of pipeline::EnqueueUnit; those of its parts are in newest(). REQUIRES: not full.
   absl::Status Enqueue(batching::Unit& what, JobPictures& pictures);
 
-  // Waits for the oldest, and says what the device took for it. Once for each.
-  absl::Duration WaitForOldest();
+  // Waits for the oldest, and says when the device was at it. Once for each.
+  Period WaitForOldest();
   void DropOldest();
 
   // Gives back the rows of pictures whose job does not `stay`.

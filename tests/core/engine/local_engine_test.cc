@@ -163,10 +163,13 @@ TEST_F(LocalEngineTest, RefinesWithTheSecondModel) {
   GenerateSpec spec = SmallSpec(5);
   spec.picture.refine = true;
   bool refined = false;
+  std::vector<pipeline::Model> texts;
   for (const Progress& progress : Only<Progress>(Run(spec))) {
     refined |= progress.stage == Stage::kRefiner;
+    if (progress.stage == Stage::kTextEncode) texts.push_back(progress.model);
   }
   EXPECT_TRUE(refined);
+  EXPECT_THAT(texts, ElementsAre(pipeline::Model::kBase, pipeline::Model::kRefiner));
 }
 
 TEST_F(LocalEngineTest, NamesEveryBadFieldBeforeTheQueue) {

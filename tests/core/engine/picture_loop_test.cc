@@ -120,6 +120,20 @@ TEST_F(PictureLoopTest, EncodesOnSeveralThreads) {
   EXPECT_EQ(Only<Completed>(sink->WaitForEnd()).size(), 1u);
 }
 
+TEST_F(PictureLoopTest, APictureSaysWhenItWasEncoded) {
+  absl::Time begin;
+  const auto encode = [&](const Job& job, int index, uint64_t seed, const image::Image& pixels) {
+    begin = clock_.Monotonic();
+    clock_.Advance(absl::Seconds(2));
+    return EncodeImage(job, index, seed, pixels);
+  };
+  PictureLoop loop({.encode = encode}, device::Host(), metrics_, clock_);
+  const auto images = Only<Image>(RunOn(loop));
+  ASSERT_EQ(images.size(), 1u);
+  EXPECT_EQ(images[0].encoded.begin, begin);
+  EXPECT_EQ(images[0].encoded.length(), absl::Seconds(2));
+}
+
 // Whoever hears of the end may evict what it has used.
 TEST_F(PictureLoopTest, APictureHoldsNoGraphsAnyMoreWhenItIsEncoded) {
   std::weak_ptr<const pipeline::Request> request;

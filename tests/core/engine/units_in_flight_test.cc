@@ -125,6 +125,32 @@ TEST_F(UnitsInFlightTest, TimesAreTheDevices) {
   EXPECT_EQ(completed[0].timings.vae_decode, absl::Seconds(1));
 }
 
+TEST_F(UnitsInFlightTest, EachUnitSaysWhenTheDeviceWasAtItAndTextOfARequestIsEncodedOnce) {
+  const absl::Time begin = clock_.Monotonic();
+  model_->on_run.work = [this] {
+    clock_.Advance(absl::Seconds(1));
+    return absl::OkStatus();
+  };
+  const auto sink = std::make_shared<RecordingSink>();
+  Admit(sink, /*steps=*/2, /*pictures=*/2);
+  absl::Time last = begin;
+  int without_work = 0;
+  for (const Progress& progress : Only<Progress>(sink->WaitForEnd())) {
+    if (!progress.worked) {
+      EXPECT_EQ(progress.stage, Stage::kTextEncode);
+      EXPECT_EQ(progress.image_index, 1);
+      ++without_work;
+      continue;
+    }
+    EXPECT_EQ(progress.worked->begin, last) << progress.image_index << ' ' << progress.step;
+    const bool is_text = progress.stage == Stage::kTextEncode;
+    EXPECT_EQ(progress.worked->length(), absl::Seconds(is_text ? kTextRuns : 1));
+    last = progress.worked->end;
+  }
+  EXPECT_EQ(without_work, 1);
+  EXPECT_EQ(last, begin + absl::Seconds(kTextRuns + 2 * 2 + 2));
+}
+
 TEST_F(UnitsInFlightTest, DropsWhatTheDeviceStillHasOfACancelledRequest) {
   std::shared_ptr<Job> job;
   int enqueued = 0;
