@@ -5,8 +5,8 @@
 #include <cstdlib>
 
 #include "absl/strings/strip.h"
-#include "client/channel.h"
 #include "core/base/admin_socket.h"
+#include "core/base/host_port.h"
 
 namespace latentd::client {
 namespace {

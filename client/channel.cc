@@ -4,6 +4,7 @@
 #include <grpcpp/security/credentials.h>
 
 #include "absl/strings/match.h"
+#include "core/base/host_port.h"
 
 namespace latentd::client {
 namespace {
@@ -22,11 +23,6 @@ std::shared_ptr<grpc::ChannelCredentials> Credentials(const std::optional<Tls>& 
 }
 
 }  // namespace
-
-bool IsLoopback(const std::string& server) {
-  return absl::StartsWith(server, "localhost:") || absl::StartsWith(server, "127.") ||
-         absl::StartsWith(server, "[::1]");
-}
 
 std::shared_ptr<grpc::Channel> Connect(const std::string& server, const std::optional<Tls>& tls) {
   grpc::ChannelArguments arguments;

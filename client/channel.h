@@ -17,9 +17,6 @@ struct Tls {
   std::string server_name;  // that the server's certificate must have; empty: the address's host
 };
 
-// Whether it is HOST:PORT of this machine.
-bool IsLoopback(const std::string& server);
-
 // HOST:PORT or unix:PATH; without `tls` in plain text. Connects when it is first used.
 std::shared_ptr<grpc::Channel> Connect(const std::string& server,
                                        const std::optional<Tls>& tls = std::nullopt);
