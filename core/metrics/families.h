@@ -266,6 +266,12 @@ inline constexpr Family kTlsCertificateExpiry{
     "When the server's certificate expires, or the last one of an authority's; 0: there is none.",
     Type::kGauge,
     {{"certificate", "server,client_authority,operator_authority"}}};
+inline constexpr Family kSpansSent{"latentd_spans_sent_total",
+                                   "Spans that the collector has taken.", Type::kCounter};
+inline constexpr Family kSpansDropped{"latentd_spans_dropped_total",
+                                      "Spans that the collector does not get, by why.",
+                                      Type::kCounter,
+                                      {{"reason", "queue_full,refused,stopped"}}};
 inline constexpr Family kBuildInfo{"latentd_build_info", "Always 1.", Type::kGauge, {{"version"}}};
 inline constexpr Family kBackendInfo{
     "latentd_backend_info",
@@ -325,6 +331,8 @@ inline constexpr const Family* kFamilies[] = {&kGraphCompilations,
                                               &kUnitOverdue,
                                               &kInvalidImages,
                                               &kTlsCertificateExpiry,
+                                              &kSpansSent,
+                                              &kSpansDropped,
                                               &kBuildInfo,
                                               &kBackendInfo,
                                               &kModelInfo};
