@@ -49,7 +49,7 @@ GrpcServer::GrpcServer(const Options& options, engine::Engine& engine, const Clo
       public_health_(health_, admin_place_ != AdminPlace::kNowhere),
       admin_health_(health_, /*has_admin=*/true),
       probe_health_(health_, /*has_admin=*/false),
-      image_generation_({engine, clock, calls_, kept_}, options.version),
+      image_generation_({engine, clock, calls_, kept_, options.spans}, options.version),
       graph_cache_({engine, clock, admin_calls_, kept_}, options.imports),
       admin_(engine, options.version, options.request_stop),
       drain_("drain", [this] { FollowDrain(); }) {}

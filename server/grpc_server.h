@@ -29,6 +29,7 @@
 #include "server/process/status_follower.h"
 #include "server/server_port.h"
 #include "server/tls/tls.h"
+#include "server/tracing/span_sender.h"
 
 namespace latentd::server {
 
@@ -48,6 +49,7 @@ class GrpcServer {
     absl::Duration max_connection_age_grace = absl::InfiniteDuration();
     std::string version;
     admin::GraphCacheService::Imports imports;
+    tracing::SpanSender* spans = nullptr;  // outlives the server; null: spans go nowhere
     admin::RequestStop request_stop = [](std::optional<absl::Duration>) {};
   };
 

@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "core/base/clock.h"
 #include "core/engine/engine.h"
+#include "server/tracing/span_sender.h"
 
 namespace latentd::server::calls {
 
@@ -29,6 +30,7 @@ struct CallEnvironment {
   const Clock& clock;
   ActiveCalls& calls;
   KeptStreams& kept;
+  tracing::SpanSender* spans = nullptr;  // null: spans go nowhere
 };
 
 // One call, as seen from outside of it. It owns itself from Enter, which whoever makes it calls,

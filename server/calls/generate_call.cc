@@ -21,8 +21,7 @@
 #include "server/calls/request_form.h"
 #include "server/calls/request_metrics.h"
 #include "server/calls/request_parser.h"
-#include "server/calls/trace_parent.h"
-#include "server/process/log.h"
+#include "server/tracing/trace_parent.h"
 
 namespace latentd::server::calls {
 namespace {
@@ -52,42 +51,46 @@ void AddViolations(const std::vector<FieldViolation>& more,
   }
 }
 
-double Seconds(absl::Duration duration) {
-  return absl::ToInt64Milliseconds(std::max(duration, absl::ZeroDuration())) / 1000.0;
-}
-
-// Names, never values: those may be what somebody typed.
-void AddReason(const absl::Status& status, process::LogFields& fields) {
-  const std::string reason = GetReason(status);
-  if (!reason.empty()) fields["reason"] = reason;
-  const std::vector<FieldViolation> violations = GetFieldViolations(status);
-  if (!violations.empty()) {
-    fields["bad_fields"] = absl::StrJoin(
-        violations, ",",
-        [](std::string* out, const auto& violation) { out->append(violation.field); });
-  }
-  if (absl::IsInternal(status) || absl::IsUnknown(status)) {
-    fields["error"] = std::string(status.message());
-  }
-}
-
 // What answers repeat of a request: its texts and lists, not its picture or latents.
 int64_t EchoBytes(const latent::v1::GenerateRequest& request) {
   return static_cast<int64_t>(request.ByteSizeLong() - request.image().size() -
                               request.latents().size());
 }
 
+// Of several of the name, all, as the standard for trace context has it.
+std::string MetadataOf(const grpc::CallbackServerContext& context, const char* name) {
+  const auto [begin, end] = context.client_metadata().equal_range(name);
+  return absl::StrJoin(begin, end, ",", [](std::string* out, const auto& entry) {
+    out->append(entry.second.data(), entry.second.size());
+  });
+}
+
+std::string TraceIdOf(const grpc::CallbackServerContext& context) {
+  const auto parent = tracing::ParseTraceParent(MetadataOf(context, "traceparent"));
+  return parent ? parent->trace_id : "";
+}
+
+std::optional<tracing::CallTrace> BeginTrace(const CallEnvironment& environment,
+                                             const grpc::CallbackServerContext& context,
+                                             absl::string_view method) {
+  if (environment.spans == nullptr) return std::nullopt;
+  return tracing::CallTrace::Begin(
+      tracing::ParseTraceParent(MetadataOf(context, "traceparent")),
+      {std::string(method), method != kResumeMethod, MetadataOf(context, "tracestate")},
+      environment.clock);
+}
+
 }  // namespace
 
 GenerateCall::GenerateCall(CallEnvironment environment, grpc::CallbackServerContext& context,
                            absl::string_view method)
-    : ActiveCall(environment, context), deadline_(context.deadline()), caller_(CallerOf(context)) {
+    : ActiveCall(environment, context),
+      deadline_(context.deadline()),
+      caller_(CallerOf(context)),
+      trace_(BeginTrace(environment, context, method)) {
   record_.method = std::string(method);
   record_.peer = context.peer();
-  const auto trace = context.client_metadata().find("traceparent");
-  if (trace != context.client_metadata().end()) {
-    record_.trace_id = TraceIdOf({trace->second.data(), trace->second.size()});
-  }
+  record_.trace_id = trace_ ? trace_->trace_id() : TraceIdOf(context);
   record_.arrived = environment.clock.Monotonic();
 }
 
@@ -204,6 +207,7 @@ absl::StatusOr<engine::GenerateSpec> GenerateCall::Read(const grpc::ByteBuffer& 
     absl::MutexLock lock(&mutex_);
     converted.spec.request_id = record_.id;
     record_.size = RequestedSize(converted.spec.picture);
+    if (trace_) trace_->NoteRequest(converted.spec);
     outbox_.emplace(converted.spec.request_id, converted.spec.output);
   }
   if (resumable) RETURN_IF_ERROR(OpenKept(converted.spec));
@@ -245,7 +249,7 @@ void GenerateCall::OnShared(SharedEvent event, absl::Time came) {
   const absl::Status added = CatchOutOfMemory([&] {
     if (event == nullptr) return OutOfMemoryError("out of memory");
     absl::MutexLock lock(&mutex_);
-    Note(*event);
+    Note(*event, came);
     outbox_->Add(std::move(event), came);
     return absl::OkStatus();
   });
@@ -281,17 +285,10 @@ std::optional<latent::v1::GenerateEvent> GenerateCall::NextEvent() {
   return event;
 }
 
-void GenerateCall::Note(const engine::Event& event) {
-  if (const auto* started = std::get_if<engine::Started>(&event)) {
-    record_.started = environment_.clock.Monotonic();
-    record_.bucket = SizeText(started->executed_size);
-  } else if (const auto* progress = std::get_if<engine::Progress>(&event)) {
-    record_.steps = progress->total_steps;
-  } else if (const auto* image = std::get_if<engine::Image>(&event)) {
-    if (!image->bytes.empty()) record_.size = SizeText(image->size);  // else it was let go
-    ++record_.images;
-    KeepUnread(image->unread);
-  }
+void GenerateCall::Note(const engine::Event& event, absl::Time came) {
+  record_.Note(event, environment_.clock.Monotonic());
+  if (trace_) trace_->Note(event, came);
+  if (const auto* image = std::get_if<engine::Image>(&event)) KeepUnread(image->unread);
 }
 
 void GenerateCall::ClientGone() {
@@ -351,7 +348,8 @@ void GenerateCall::Account(const absl::Status& status) {
     CountEnded(environment_.engine.metrics(),
                {record_.method, code, handle_.has_value(), record_.bucket, now - record_.arrived});
   }
-  WriteLogLine(status, code, now);
+  record_.WriteLogLine(status, code, now);
+  SendSpans(status, code, now);
 }
 
 absl::StatusCode GenerateCall::EndCode(const absl::Status& status) const {
@@ -359,23 +357,10 @@ absl::StatusCode GenerateCall::EndCode(const absl::Status& status) const {
   return deadline_passed_ ? absl::StatusCode::kDeadlineExceeded : absl::StatusCode::kCancelled;
 }
 
-void GenerateCall::WriteLogLine(const absl::Status& status, absl::StatusCode code,
-                                absl::Time now) const {
-  const absl::Time started = std::min(record_.started, now);
-  process::LogFields fields = {{"id", record_.id},
-                               {"method", record_.method},
-                               {"peer", record_.peer},
-                               {"size", record_.size.empty() ? record_.bucket : record_.size},
-                               {"steps", record_.steps},
-                               {"images", record_.images},
-                               {"queue_seconds", Seconds(started - record_.arrived)},
-                               {"run_seconds", Seconds(now - started)},
-                               {"code", absl::StatusCodeToString(code)}};
-  if (!record_.size.empty() && record_.size != record_.bucket) fields["bucket"] = record_.bucket;
-  if (!record_.trace_id.empty()) fields["trace_id"] = record_.trace_id;
-  AddReason(status, fields);
-  const bool fault = code == absl::StatusCode::kInternal || code == absl::StatusCode::kUnknown;
-  process::Log(fault ? latent::v1::ERROR : latent::v1::INFO, "request", fields);
+void GenerateCall::SendSpans(const absl::Status& status, absl::StatusCode code,
+                             absl::Time now) const {
+  if (!trace_) return;
+  environment_.spans->Add(trace_->Spans({record_.id, code, ReasonText(status, code), now}));
 }
 
 void GenerateCall::CancelIfUnread(absl::Time now, absl::Duration limit) {

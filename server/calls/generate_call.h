@@ -24,8 +24,10 @@
 #include "core/engine/engine.h"
 #include "latent/v1/image_generation.pb.h"
 #include "server/calls/active_calls.h"
+#include "server/calls/call_record.h"
 #include "server/calls/kept_stream.h"
 #include "server/calls/outbox.h"
+#include "server/tracing/call_trace.h"
 
 namespace latentd::server::calls {
 
@@ -97,17 +99,6 @@ class GenerateCall : public engine::EventSink, public ActiveCall {
   std::optional<Outbox> outbox_ ABSL_GUARDED_BY(mutex_);  // once the request has been read
 
  private:
-  // What the log line says.
-  struct Record {
-    std::string method, id, peer;
-    std::string trace_id;  // empty: the call belongs to none
-    std::string size;      // of the pictures
-    std::string bucket;    // that they were drawn in
-    int steps = 0;
-    int images = 0;
-    absl::Time arrived, started = absl::InfiniteFuture();
-  };
-
   absl::Status TrySubmit(const grpc::ByteBuffer& bytes);
   absl::StatusOr<uint64_t> SubmitSpec(engine::GenerateSpec spec);
   absl::StatusOr<engine::GenerateSpec> Read(const grpc::ByteBuffer& bytes);
@@ -119,18 +110,20 @@ class GenerateCall : public engine::EventSink, public ActiveCall {
   void LeaveWork() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Time MonotonicDeadline() const;
   void NoteId(const std::string& request_id) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Note(const engine::Event& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Note(const engine::Event& event, absl::Time came) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Without memory there is no line, but an end.
   void TryAccount(const absl::Status& status);
   void Account(const absl::Status& status);
   // What the client sees as the end.
   absl::StatusCode EndCode(const absl::Status& status) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
-  void WriteLogLine(const absl::Status& status, absl::StatusCode code, absl::Time now) const
+  void SendSpans(const absl::Status& status, absl::StatusCode code, absl::Time now) const
       ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 
   const std::chrono::system_clock::time_point deadline_;
   const std::string caller_;
-  Record record_ ABSL_GUARDED_BY(mutex_);
+  CallRecord record_ ABSL_GUARDED_BY(mutex_);
+  // Nothing: nobody wants its spans.
+  std::optional<tracing::CallTrace> trace_ ABSL_GUARDED_BY(mutex_);
   std::optional<uint64_t> handle_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<KeptStream> kept_ ABSL_GUARDED_BY(mutex_);  // null: not resumable
   bool client_gone_ ABSL_GUARDED_BY(mutex_) = false;

@@ -1,0 +1,32 @@
+// What is kept of a generation call for its end: for its log line, and for why it failed.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "core/engine/engine.h"
+
+namespace latentd::server::calls {
+
+// Not thread-safe.
+struct CallRecord {
+  // An event came at `now` (monotonic).
+  void Note(const engine::Event& event, absl::Time now);
+
+  // `code` is what the client sees as the end, `status` what led to it.
+  void WriteLogLine(const absl::Status& status, absl::StatusCode code, absl::Time now) const;
+
+  std::string method, id, peer;
+  std::string trace_id;  // empty: the call belongs to none
+  std::string size;      // of the pictures
+  std::string bucket;    // that they were drawn in
+  int steps = 0;
+  int images = 0;
+  absl::Time arrived, started = absl::InfiniteFuture();
+};
+
+// One line without what somebody typed: "INVALID_ARGUMENT bad_fields=width". Thread-safe.
+std::string ReasonText(const absl::Status& status, absl::StatusCode code);
+
+}  // namespace latentd::server::calls
