@@ -22,6 +22,9 @@
 #include "server/process/signals.h"
 #include "server/process/startup_log.h"
 #include "server/process/status_follower.h"
+#include "server/tracing/otlp_client.h"
+#include "server/tracing/resource.h"
+#include "server/tracing/span_sender.h"
 
 namespace latentd::server {
 namespace {
@@ -39,10 +42,17 @@ constexpr absl::Duration kEndAfterDraining = absl::Seconds(15);
 // For clients that read slowly to learn how their calls end.
 constexpr absl::Duration kTellOfFault = absl::Seconds(5);
 constexpr absl::Duration kEndAfterFault = absl::Seconds(10);
+// For a collector to take the spans of calls that have ended.
+constexpr absl::Duration kSendLastSpans = absl::Seconds(2);
 
 int Fail(const absl::Status& status) {
   process::Log(v1::ERROR, std::string(status.message()));
   return 1;
+}
+
+int FailToStart(const absl::Status& status) {
+  const int failed = Fail(status);
+  return absl::IsInvalidArgument(status) ? kUsageError : failed;
 }
 
 // Loads in a thread of its own, so that signals and health checks are answered meanwhile.
@@ -128,8 +138,26 @@ std::string AdminFolder(const config::Options& options) {
   return "";
 }
 
+// Null where nobody asked for spans.
+absl::StatusOr<std::unique_ptr<tracing::SpanSender>> StartSpans(
+    const std::optional<tracing::Endpoint>& endpoint, const std::string& version,
+    metrics::Registry& registry) {
+  if (!endpoint) return nullptr;
+  ASSIGN_OR_RETURN(tracing::Resource resource,
+                   tracing::MakeResource(version, std::getenv("OTEL_SERVICE_NAME"),
+                                         std::getenv("OTEL_RESOURCE_ATTRIBUTES")));
+  process::Log(v1::INFO, absl::StrCat("spans to ", endpoint->address), {{"tls", endpoint->tls}});
+  return std::make_unique<tracing::SpanSender>(tracing::SpanSender::Options(),
+                                               tracing::CollectorAt(*endpoint), std::move(resource),
+                                               registry, SystemClock(), &process::Log);
+}
+
+void SendLastSpans(tracing::SpanSender* spans) {
+  if (spans != nullptr) spans->SendLast(kSendLastSpans);
+}
+
 GrpcServer::Options ServerOptions(const config::Options& options, const std::string& version,
-                                  process::StopSignals& signals) {
+                                  tracing::SpanSender* spans, process::StopSignals& signals) {
   const engine::Config& engine = options.engine;
   // One graph is held in memory on its way; without a cache directory it stays there.
   const int64_t graph_bytes = std::min(engine.graph_memory_bytes, engine.cache_max_bytes);
@@ -146,6 +174,7 @@ GrpcServer::Options ServerOptions(const config::Options& options, const std::str
           .max_connection_age_grace = options.max_connection_age_grace,
           .version = version,
           .imports = {options.allow_import, {graph_bytes, stream_bytes}},
+          .spans = spans,
           .request_stop = [&signals](std::optional<absl::Duration> timeout) {
             signals.RequestStop("Admin/Drain", timeout);
           }};
@@ -214,10 +243,11 @@ void LogFault(const std::string& fault) {
 
 // Gives nothing back: what waits for a device that has failed may wait for ever.
 [[noreturn]] void StopForFault(process::ExitTimer& timer, GrpcServer& server,
-                               const std::string& fault) {
+                               tracing::SpanSender* spans, const std::string& fault) {
   timer.Start(kEndAfterFault, [] { std::_Exit(kDeviceFailed); });
   LogFault(fault);
   server.Drain(kTellOfFault);
+  SendLastSpans(spans);
   std::_Exit(kDeviceFailed);
 }
 
@@ -243,14 +273,13 @@ int Serve(const config::Options& options, const std::string& version,
   process::ExitTimer exit_timer;
   process::StopSignals signals;
   auto engine = make_engine(EngineConfig(options), SystemClock());
-  if (!engine.ok()) {
-    const int failed = Fail(engine.status());
-    return absl::IsInvalidArgument(engine.status()) ? kUsageError : failed;
-  }
+  if (!engine.ok()) return FailToStart(engine.status());
   const absl::Status limited = LimitClients(options.max_connections);
   if (!limited.ok()) return Fail(limited);
-  auto server =
-      GrpcServer::Start(ServerOptions(options, version, signals), **engine, SystemClock());
+  const auto spans = StartSpans(options.otlp_endpoint, version, (*engine)->metrics());
+  if (!spans.ok()) return FailToStart(spans.status());
+  auto server = GrpcServer::Start(ServerOptions(options, version, spans->get(), signals), **engine,
+                                  SystemClock());
   if (!server.ok()) return Fail(server.status());
   signals.DrainFirst();
   LogAddresses(**server, options.tls_files, version);
@@ -276,13 +305,15 @@ int Serve(const config::Options& options, const std::string& version,
   }
 
   const engine::ServerStatus status = (*engine)->status();
-  if (!status.device_fault.empty()) StopForFault(exit_timer, **server, status.device_fault);
+  if (!status.device_fault.empty())
+    StopForFault(exit_timer, **server, spans->get(), status.device_fault);
   if (status.state == engine::State::kFailed) {
     return Leave(tls_files, Fail(loader.Join()), signals.cause());
   }
   const int exit_code = options.exit_when_ready ? 1 : 0;  // if it is not loaded
   Stop(exit_timer, **server, status.state, signals.drain_timeout().value_or(options.drain_timeout),
        exit_code, signals.cause());
+  SendLastSpans(spans->get());
   const absl::Status loaded = loader.Join();
   if (const std::string fault = (*engine)->status().device_fault; !fault.empty()) {
     LogFault(fault);  // in the middle of the drain

@@ -84,6 +84,8 @@ Operation
   --drain-timeout=TIME    how long SIGTERM lets running requests finish (default 30s); a second signal ends at once
   --log-format=FORMAT     text (default) or json, on standard error
   --log-level=LEVEL       debug, info (default), warning, error
+  --otlp-endpoint=URL     HOST:PORT, http://HOST:PORT (plain text, both) or https://HOST:PORT of a collector that takes OTLP
+                          over gRPC: a span for each request and what was done for it (default: nowhere)
   --config=FILE           the same settings from a file, in protobuf's text format; flags win
   --exit-when-ready       exit with 0 once every graph is ready and in the cache (row counts above 2: if they can be), and
                           with 1 if that cannot be: fills a cache that other servers only load from

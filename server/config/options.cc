@@ -132,6 +132,15 @@ absl::Status SetClients(const v1::ServerConfig& config, Options& options) {
   return absl::OkStatus();
 }
 
+absl::Status SetTracing(const v1::ServerConfig& config, Options& options) {
+  if (config.otlp_endpoint().empty()) return absl::OkStatus();
+  options.otlp_endpoint = tracing::ParseEndpoint(config.otlp_endpoint());
+  if (options.otlp_endpoint) return absl::OkStatus();
+  return WrongValue("otlp-endpoint", config.otlp_endpoint(),
+                    "HOST:PORT, http://HOST:PORT or https://HOST:PORT of a collector that takes "
+                    "OTLP over gRPC, such as 127.0.0.1:4317");
+}
+
 // What a file is of no use without.
 absl::Status CheckNeeds(absl::string_view flag, const std::string& value, bool have,
                         absl::string_view needed) {
@@ -209,6 +218,7 @@ absl::StatusOr<Options> ToOptions(const v1::ServerConfig& config) {
   RETURN_IF_ERROR(SetLimits(config, options.engine));
   RETURN_IF_ERROR(SetGraphs(config, options.engine));
   RETURN_IF_ERROR(SetClients(config, options));
+  RETURN_IF_ERROR(SetTracing(config, options));
   ASSIGN_OR_RETURN(options.drain_timeout, ToTimeout("drain-timeout", config.drain_timeout()));
   options.log_format = config.log_format();
   options.log_level = config.log_level();

@@ -1,6 +1,7 @@
 // What flags, configuration file and defaults come to.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -8,6 +9,7 @@
 #include "core/engine/engine.h"
 #include "latent/v1/config.pb.h"
 #include "server/tls/tls_files.h"
+#include "server/tracing/endpoint.h"
 
 namespace latentd::server::config {
 
@@ -17,6 +19,7 @@ struct Options {
   std::string metrics_listen;  // HOST:PORT; empty: nowhere
   std::string health_listen;   // the same
   tls::TlsFiles tls_files;
+  std::optional<tracing::Endpoint> otlp_endpoint;  // nothing: spans go nowhere
   engine::Config engine;
   bool allow_import = false;
   int64_t max_request_bytes = 0;

@@ -61,6 +61,7 @@ FLAGS = {
     "--drain-timeout": "test_drain.DrainTest.test_what_takes_too_long_is_cancelled",
     "--log-format": "test_wiring.FlagsTest.test_log_format_and_level",
     "--log-level": "test_wiring.FlagsTest.test_log_format_and_level",
+    "--otlp-endpoint": "test_traces.TracesTest.test_a_picture_of_two_models_is_a_tree",
     "--config": "test_startup.FlagsTest.test_configuration_file",
     "--exit-when-ready": "test_startup.ExitWhenReadyTest.test_fills_a_cache_that_others_load_from",
     "--exit-if-degraded": "test_startup.ExitWhenReadyTest.test_says_what_is_missing",

@@ -55,6 +55,7 @@ TEST(OptionsTest, Defaults) {
   EXPECT_EQ(options.max_connection_age_grace, absl::InfiniteDuration());
   EXPECT_EQ(options.log_format, v1::TEXT);
   EXPECT_EQ(options.log_level, v1::INFO);
+  EXPECT_EQ(options.otlp_endpoint, std::nullopt);
   EXPECT_EQ(options.admin_listen, "");
   EXPECT_EQ(options.metrics_listen, "");
   EXPECT_EQ(options.engine.cache_max_bytes, int64_t{10} << 30);
@@ -107,7 +108,8 @@ TEST(OptionsTest, EveryFlagOfGraphsHasItsEffect) {
                      "--skip-passes=epilogues,image_layout", "--nocompile-at-start",
                      "--allow-cold-requests", "--forbid-compile-after-ready", "--allow-import=true",
                      "--admin-listen=unix:/run/a", "--metrics-listen=127.0.0.1:0",
-                     "--max-connection-age=0", "--max-connection-age-grace=2h"}));
+                     "--max-connection-age=0", "--max-connection-age-grace=2h",
+                     "--otlp-endpoint=https://collector"}));
   EXPECT_EQ(options.engine.cache_dir, "/c");
   EXPECT_EQ(options.engine.cache_max_bytes, int64_t{3} << 30);
   EXPECT_EQ(options.engine.graph_memory_bytes, int64_t{5} << 20);
@@ -125,6 +127,7 @@ TEST(OptionsTest, EveryFlagOfGraphsHasItsEffect) {
   EXPECT_TRUE(options.allow_import);
   EXPECT_EQ(options.max_connection_age, absl::InfiniteDuration());
   EXPECT_EQ(options.max_connection_age_grace, absl::Hours(2));
+  EXPECT_EQ(options.otlp_endpoint, (tracing::Endpoint{"collector:4317", true}));
   EXPECT_EQ(options.admin_listen, "unix:/run/a");
   EXPECT_EQ(options.metrics_listen, "127.0.0.1:0");
 }
@@ -161,6 +164,9 @@ TEST(OptionsTest, WrongValuesAreNamedWithWhatIsRight) {
            {"--listen=127.0.0.1:65536", "HOST:PORT"},
            {"--listen=:50051", "HOST:PORT"},
            {"--listen=unix:", "unix:PATH"},
+           {"--otlp-endpoint=collector", "HOST:PORT"},
+           {"--otlp-endpoint=127.0.0.1:0", "OTLP over gRPC"},
+           {"--otlp-endpoint=http://collector:4318/v1/traces", "127.0.0.1:4317"},
            {"--backend=gpu", "cpu, reference, cuda"},
            {"--threads=-1", "0 to"},
            {"--threads=many", "whole number"},
