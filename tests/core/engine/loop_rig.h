@@ -1,9 +1,11 @@
 // A PictureLoop on the demo checkpoint whose runs of graphs and whose encoder a test watches, holds
-// back or lets fail; and whose clock it moves.
+// back, lets fail or leaves out; and whose clock it moves.
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -31,6 +33,8 @@ struct OnRun {
   std::function<absl::Status()> work;    // on the device, before it; an error is its own
   // Of steps of so many rows: to bind one, and as `refuse`.
   std::function<absl::Status(int rows)> bind_step, refuse_step;
+  // Else a run writes nothing but that all is finite. Of what is bound from then on.
+  bool computes = true;
 };
 
 // Of a step; 0: it is another graph.
@@ -60,8 +64,13 @@ class RunWatch : public WatchedBackend {
  private:
   class WatchedSession : public backends::Session {
    public:
-    WatchedSession(const OnRun& on_run, int step_rows, std::unique_ptr<backends::Session> inner)
-        : on_run_(on_run), step_rows_(step_rows), inner_(std::move(inner)) {}
+    // `finite` is where it says so that does not compute; who does has `inner`.
+    WatchedSession(const OnRun& on_run, int step_rows, std::vector<absl::Span<uint8_t>> finite,
+                   std::unique_ptr<backends::Session> inner)
+        : on_run_(on_run),
+          step_rows_(step_rows),
+          finite_(std::move(finite)),
+          inner_(std::move(inner)) {}
 
     absl::Status Enqueue(device::Stream& stream) override {
       if (on_run_.enqueue) on_run_.enqueue();
@@ -73,12 +82,18 @@ class RunWatch : public WatchedBackend {
       }
       static_cast<device::HostStream&>(stream).Push(
           [this] { return on_run_.work ? on_run_.work() : absl::OkStatus(); });
-      return inner_->Enqueue(stream);
+      if (inner_ != nullptr) return inner_->Enqueue(stream);
+      static_cast<device::HostStream&>(stream).Push([this] {
+        for (absl::Span<uint8_t> rows : finite_) std::fill(rows.begin(), rows.end(), 1);
+        return absl::OkStatus();
+      });
+      return absl::OkStatus();
     }
 
    private:
     const OnRun& on_run_;
     const int step_rows_;
+    const std::vector<absl::Span<uint8_t>> finite_;
     const std::unique_ptr<backends::Session> inner_;
   };
 
@@ -96,12 +111,27 @@ class RunWatch : public WatchedBackend {
       if (on_run_.bind_step && step_rows > 0) {
         if (absl::Status refused = on_run_.bind_step(step_rows); !refused.ok()) return refused;
       }
+      if (!on_run_.computes) {
+        return std::make_unique<WatchedSession>(on_run_, step_rows, FiniteOf(outputs), nullptr);
+      }
       auto bound = inner_->Bind(inputs, outputs);
       if (!bound.ok()) return bound.status();
-      return std::make_unique<WatchedSession>(on_run_, step_rows, *std::move(bound));
+      return std::make_unique<WatchedSession>(
+          on_run_, step_rows, std::vector<absl::Span<uint8_t>>(), *std::move(bound));
     }
 
    private:
+    std::vector<absl::Span<uint8_t>> FiniteOf(absl::Span<const device::Buffer> outputs) const {
+      auto& device = static_cast<device::HostDevice&>(inner_->device());
+      std::vector<absl::Span<uint8_t>> finite;
+      for (size_t i = 0; i < outputs.size(); ++i) {
+        if (info().outputs[i].name != "finite") continue;
+        finite.emplace_back(static_cast<uint8_t*>(device.AddressOf(outputs[i])),
+                            outputs[i].bytes());
+      }
+      return finite;
+    }
+
     const OnRun& on_run_;
     const std::unique_ptr<backends::Executable> inner_;
   };
