@@ -73,8 +73,10 @@ class Bench:
         scrape = self.scrape()
         held = {series.partition('kind="')[2].rstrip('"}'): int(value) for series, value in scrape.values.items()
                 if series.startswith("latentd_device_memory_bytes{")}
-        device = machine.memory_used() if self._options.backend == "cuda" else None
-        return parts.Rest(int(scrape.sum("latentd_graph_compilations_total")), self.server.resident_bytes(), device, held)
+        on_gpu = self._options.backend == "cuda"
+        return parts.Rest(int(scrape.sum("latentd_graph_compilations_total")), self.server.resident_bytes(),
+                          machine.memory_used() if on_gpu else None,
+                          self._api.call("Admin", "GetMemoryReport").available_bytes if on_gpu else None, held)
 
     def ask(self, order, where):
         digest = hashlib.sha256()
@@ -107,6 +109,8 @@ def measure(options, bench):
     say(f"READY with all row counts after {bench.rest().compilations} compilations")
     bench.draw(parts.coverage(options.sizes, options.row_counts, min(options.step_counts)), None, clients=1)
     bench.draw(alone, parts.ALONE, clients=1)
+    crowd = parts.crowd(options.sizes, max(options.step_counts))
+    bench.draw(crowd, None, clients=len(crowd))
     bench.draw(parts.mixture(kinds, options.warm_up, options.cancel, PASSES_SEED["warm-up"]), parts.BESIDE, options.clients)
     document["after_warm_up"] = bench.rest().document()
     say(f"the first pass is over: {sum(bench.codes.values())} requests")
@@ -147,7 +151,7 @@ def parse(arguments=None):
     parser.add_argument("--requests", type=int, default=300, help="after the first pass")
     parser.add_argument("--cancel", type=float, default=0.1, help="share of them that are cancelled")
     parser.add_argument("--warm-up", type=int, help=f"requests of the first pass, after one for each row count, size and guidance, "
-                        f"and each picture alone; without it {DEMO['warm_up']}, with --full {FULL['warm_up']}")
+                        f"each picture alone, and all sizes at once; without it {DEMO['warm_up']}, with --full {FULL['warm_up']}")
     parser.add_argument("--buckets", help=f"without it {DEMO['buckets']}, with --full {FULL['buckets']}")
     parser.add_argument("--steps", help=f"pictures have one of; without it {DEMO['steps']}, with --full {FULL['steps']}")
     parser.add_argument("--rows", default="1,2,4", help="latentd's")

@@ -56,6 +56,11 @@ def coverage(sizes, rows, steps):
             if count % (1 + guided) == 0 and count // (1 + guided) <= MOST_IMAGES]
 
 
+def crowd(sizes, steps):
+    """To be asked for all at once: every size has a lane then, and pictures that wait for its rows."""
+    return [Order(Kind(size, guided, steps, seed)) for seed, guided in ((1, True), (1, False), (2, True)) for size in sizes]
+
+
 def mixture(of, count, cancelled, seed):
     """So many orders of these kinds; the same ones for a seed."""
     chance = random.Random(seed)
@@ -82,11 +87,13 @@ class Pictures:
 
 @dataclasses.dataclass
 class Rest:
-    """The server while nobody asks for anything. Bytes; `device` is all that is taken of the GPU, None without one."""
+    """The server while nobody asks for anything. Bytes; None without a GPU: `device`, all that is taken of it, and `available`,
+    what latentd could have of it: what is not taken, and what latentd keeps for the next lanes."""
 
     compilations: int
     resident: int
     device: int
+    available: int
     held: dict  # latentd's own count, by kind
 
     def document(self):
@@ -118,11 +125,15 @@ def promises(document):
     return made
 
 
-def grown_kinds(document):
+def explanations(document):
     """Lines of what latentd itself holds more of than after the first pass."""
-    before, after = document["after_warm_up"]["held"], document["at_the_end"]["held"]
-    return [f"held, {kind}: {before.get(kind, 0) / MIB:.1f} -> {after[kind] / MIB:.1f} MiB" for kind in sorted(after)
-            if after[kind] != before.get(kind, 0)]
+    before, after = document["after_warm_up"], document["at_the_end"]
+    lines = [f"held, {kind}: {before['held'].get(kind, 0) / MIB:.1f} -> {after['held'][kind] / MIB:.1f} MiB"
+             for kind in sorted(after["held"]) if after["held"][kind] != before["held"].get(kind, 0)]
+    if before["device"] is not None:
+        kept = growth(before["device"] + before["available"], after["device"] + after["available"])
+        lines.append(f"of what the GPU's memory grew by, {kept:+.1f} MiB are kept for the next lanes, and latentd can use them")
+    return lines
 
 
 def table(document):
@@ -131,4 +142,4 @@ def table(document):
     if document["settings"]["backend"] == "cuda":
         count, different = document["pictures_that_share_steps"]
         lines.append(f"| (not promised: so is one that shares steps) | {different} of {count} differ | |")
-    return "\n".join(lines + [""] + grown_kinds(document))
+    return "\n".join(lines + [""] + explanations(document))

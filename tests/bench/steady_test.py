@@ -17,7 +17,7 @@ import steady_parts as parts  # noqa: E402
 from steady_parts import ALONE, BESIDE, LATER, MIB, RESTARTED  # noqa: E402
 
 SIZES = [(64, 64), (96, 64)]
-REST = {"compilations": 33, "resident": 300 * MIB, "device": 9000 * MIB, "held": {"weights": 50 * MIB, "state": 0}}
+REST = {"compilations": 33, "resident": 300 * MIB, "device": 9000 * MIB, "available": 70000 * MIB, "held": {"weights": 50 * MIB, "state": 0}}
 DOCUMENT = {"machine": {"gpu": {"name": "NVIDIA H100"}, "cpu": "a processor", "cpus": 16, "commit": "abc"},
             "settings": {"backend": "cuda", "noise": 16}, "after_warm_up": REST, "at_the_end": REST, "tenths": [REST],
             "restart_compilations": 0, "codes": {"OK": 90, "CANCELLED": 10}, "pictures_that_share_steps": [40, 3],
@@ -56,6 +56,13 @@ class OrdersTest(unittest.TestCase):
 
     def test_no_request_asks_for_more_pictures_than_it_may(self):
         self.assertLessEqual(max(order.kind.images for order in parts.coverage(SIZES, [16, 32], steps=1)), parts.MOST_IMAGES)
+
+    def test_a_crowd_has_each_size_more_than_once(self):
+        orders = parts.crowd(SIZES, steps=8)
+        self.assertEqual(len(set(orders)), len(orders))
+        for size in SIZES:
+            self.assertEqual(sorted(order.kind.guided for order in orders if order.kind.size == size), [False, True, True])
+        self.assertEqual({order.kind.size for order in orders[:len(SIZES)]}, set(SIZES))
 
     def test_a_share_is_cancelled_and_a_seed_makes_the_same_orders(self):
         kinds = parts.kinds(SIZES, [1], seeds=2)
@@ -130,13 +137,20 @@ class PromisesTest(unittest.TestCase):
         self.assertEqual(len(missed(**{"pictures__" + RESTARTED: [0, 0]})), 1)
 
     def test_without_a_gpu_its_memory_is_not_asked_for(self):
-        without = self.rest(device=None)
+        without = self.rest(device=None, available=None)
         self.assertEqual(missed(after_warm_up=without, at_the_end=without), [])
 
     def test_the_table_says_what_is_held_more(self):
         table = parts.table({**DOCUMENT, "at_the_end": self.rest(held={"weights": 50 * MIB, "state": 2 * MIB})})
         self.assertIn("held, state: 0.0 -> 2.0 MiB", table)
         self.assertNotIn("held, weights", table)
+
+    def test_the_table_says_what_of_the_gpus_memory_is_only_kept(self):
+        table = parts.table({**DOCUMENT, "at_the_end": self.rest(device=9162 * MIB, available=69950 * MIB)})
+        self.assertIn("+112.0 MiB are kept for the next lanes", table)
+
+    def test_the_table_says_what_is_not_promised(self):
+        table = parts.table(DOCUMENT)
         self.assertIn("| (not promised: so is one that shares steps) | 3 of 40 differ | |", table)
 
 
