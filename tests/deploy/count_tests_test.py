@@ -20,7 +20,7 @@ class CountTestsTest(unittest.TestCase):
         self.folder = tempfile.TemporaryDirectory()
         self.root = pathlib.Path(self.folder.name)
         (self.root / "reports").mkdir()
-        self.programs = ""
+        self.programs = self.log = ""
 
     def tearDown(self):
         self.folder.cleanup()
@@ -32,11 +32,17 @@ class CountTestsTest(unittest.TestCase):
             report = self.root / f"reports/{name}.xml"
             report.write_text(f"<testsuites><testsuite>{''.join(tests)}</testsuite></testsuites>")
 
+    def run_of(self, name, end="   Passed"):
+        """What ctest prints of one run."""
+        self.log += f"  1/42 Test   #7: {name} ............................{end}    0.01 sec\nexpected: Passed\n\n    Start  7: {name}\n"
+
     def count(self):
         """(what it prints, what it says on standard error)"""
         ctest = self.root / "ctest.xml"
         ctest.write_text(f"<testsuite>{self.programs}</testsuite>")
-        done = subprocess.run([sys.executable, "-B", COUNT_TESTS, ctest, self.root / "reports"], capture_output=True, text=True)
+        log = self.root / "ctest.log"
+        log.write_text(self.log)
+        done = subprocess.run([sys.executable, "-B", COUNT_TESTS, ctest, self.root / "reports", log], capture_output=True, text=True)
         return done.stdout.strip(), done.stderr
 
     def test_each_test_of_a_program_counts(self):
@@ -76,6 +82,23 @@ class CountTestsTest(unittest.TestCase):
     def test_what_ctest_did_not_run_has_failed(self):
         self.program("core", status="notrun")
         self.assertEqual(self.count()[0], "0 1")
+
+    def test_what_passes_when_it_is_run_again_has_passed_and_is_named(self):
+        for name in ("first", "drain", "hung", "last"):
+            self.program(name)
+        self.run_of("first")
+        self.run_of("drain", "***Failed ")
+        self.run_of("hung", "***Timeout")
+        self.run_of("drain")
+        self.run_of("hung")
+        self.run_of("last")
+        self.assertEqual(self.count(), ("4 0", "FLAKY drain\nFLAKY hung\n"))
+
+    def test_what_fails_again_has_failed(self):
+        self.program("drain", status="fail", output="late")
+        self.run_of("drain", "***Failed ")
+        self.run_of("drain", "***Failed ")
+        self.assertEqual(self.count(), ("0 1", "FAILED drain\nFAILED | late\n"))
 
     def test_only_the_end_of_what_was_said(self):
         self.program("core", status="fail", output="\n".join(map(str, range(1000))))
