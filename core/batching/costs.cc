@@ -72,9 +72,11 @@ absl::Duration Costs::Alone(const Ahead& ahead, int rows) const {
     if (stage.text) time += Of(UnitKind::kText, stage.lane);
     time += stage.full() * Of(UnitKind::kStep, stage.lane, rows);
     time += (stage.narrow_first + stage.narrow_last) * Of(UnitKind::kStep, stage.lane);
+    time += stage.previews * Of(UnitKind::kPreview, stage.lane);
   }
   const Lane& lane = ahead.stages.front().lane;
   if (ahead.encode) time += Of(UnitKind::kEncode, lane);
+  if (ahead.colors) time += Of(UnitKind::kDecode, lane);
   if (ahead.decode) time += Of(UnitKind::kDecode, lane);
   return time;
 }

@@ -61,7 +61,7 @@ ForecastPicture PictureOf(const Entry& entry) {
   // What the first picture of a request has encoded is there for the others.
   if (entry.is_first_of_request()) return picture;
   for (Ahead::Stage& stage : picture.ahead.stages) stage.text = false;
-  picture.ahead.encode = false;
+  picture.ahead.encode = picture.ahead.colors = false;
   return picture;
 }
 

@@ -28,6 +28,7 @@ struct Entry {
   absl::Time due;                // DueOf these
   bool started = false;          // a unit of it has run
   bool request_started = false;  // or of another one of its request's pictures
+  uint64_t previewed = 0;        // which preview of all its last one was; 0: it has had none
 };
 using Entries = std::vector<const Entry*>;
 

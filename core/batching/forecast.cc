@@ -44,15 +44,18 @@ class Play {
       if (part < kParts) left = PartLength();
       return part < kParts;
     }
+    double previews_per_step() const {
+      return static_cast<double>(now().previews) / now().evaluations;
+    }
     bool past_stages() const { return stage == picture->ahead.stages.size(); }
   };
   struct LanePlay {
     Lane lane;
-    int rows = 0;       // kept for its pictures
-    double weight = 0;  // the greatest of its pictures'
-    double least = 0;   // evaluations until the first of them leaves or takes other rows
-    bool full = false;  // somebody waits: nobody overtakes
-    absl::Duration step;
+    int rows = 0;         // kept for its pictures
+    double weight = 0;    // the greatest of its pictures'
+    double least = 0;     // evaluations until the first of them leaves or takes other rows
+    bool full = false;    // somebody waits: nobody overtakes
+    absl::Duration step;  // with the previews that come between two
   };
 
   LanePlay* Find(const Lane& lane) {
@@ -103,7 +106,9 @@ class Play {
     if (std::exchange(player.begun, true)) return;
     const Ahead& ahead = player.picture->ahead;
     outlooks_[i].begins = now_;
-    if (ahead.encode) now_ += costs_.Of(UnitKind::kEncode, ahead.stages.front().lane);
+    const Lane& lane = ahead.stages.front().lane;
+    if (ahead.colors) now_ += costs_.Of(UnitKind::kDecode, lane);
+    if (ahead.encode) now_ += costs_.Of(UnitKind::kEncode, lane);
   }
 
   void End(size_t i) {
@@ -118,16 +123,19 @@ class Play {
 
   void Sum(LanePlay& lane) const {
     int rows = 0;
+    double previews = 0;
     lane.weight = 0;
     std::optional<double> least;
     for (const Player& player : players_) {
       if (!player.in_lane || player.now().lane != lane.lane) continue;
       rows += player.rows();
+      previews += player.previews_per_step();
       lane.weight = std::max(lane.weight, player.picture->weight);
       least = std::min(least.value_or(player.left), player.left);
     }
     lane.least = least.value_or(0);
-    lane.step = costs_.Of(UnitKind::kStep, lane.lane, rows);
+    lane.step = costs_.Of(UnitKind::kStep, lane.lane, rows) +
+                previews * costs_.Of(UnitKind::kPreview, lane.lane);
   }
 
   void RunToNextEnd() {

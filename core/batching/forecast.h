@@ -2,7 +2,8 @@
 // advance.
 //
 // Lanes share the device's time by their weights, and in a lane all that are in it take each step
-// together. Whatever is no step is taken to hold everybody up. A few hundred events for a full
+// together, and the previews that come between two. Whatever else is no step is taken to hold
+// everybody up. A few hundred events for a full
 // queue, whatever the pictures' steps.
 //
 // Pure: any thread.

@@ -95,6 +95,8 @@ void Queue::AddBegun(const Entry& entry, LaneWork& work) {
     if (work.decode == nullptr) work.decode = &entry;
     return;
   }
+  const bool is_next = work.preview == nullptr || entry.previewed < work.preview->previewed;
+  if (entry.need.preview && is_next) work.preview = &entry;
   work.rows = std::max(work.rows, entry.need.lane_rows);
   work.capacity = std::min(work.capacity, entry.need.lane_capacity);
   work.rows_promised += entry.need.most_rows();
@@ -147,23 +149,30 @@ Unit Queue::StepOf(const LaneWork& work) {
   return unit;
 }
 
-bool Queue::GoesBeforeTheStep(const Entry& entry, const LaneWork& work) const {
+bool Queue::GoesBeforeTheStep(UnitKind kind, const Entry& entry, const LaneWork& work) const {
   const auto found = between_.find(work.lane);
   const Between between = found == between_.end() ? Between{} : found->second;
-  const bool first = entry.need.kind == UnitKind::kDecode
-                         ? !between.decoded
-                         : between.prepared == 0 || between.prepared == entry.request;
-  if (first) return true;
-  const absl::Duration cost = costs_.Of(entry.need.kind, work.lane);
+  const auto has_run = [&] {
+    if (kind == UnitKind::kDecode) return between.decoded;
+    if (kind == UnitKind::kPreview) return between.previewed;
+    return between.prepared != 0 && between.prepared != entry.request;
+  };
+  if (!has_run()) return true;
+  const absl::Duration cost = costs_.Of(kind, work.lane);
   const absl::Duration step = costs_.Of(UnitKind::kStep, work.lane, RowsOf(StepOf(work)));
   return cost > absl::ZeroDuration() && between.expected + cost <= step;
 }
 
 Unit Queue::UnitOf(const LaneWork& work) const {
+  const auto may_run = [&](UnitKind kind, const Entry* entry) {
+    return entry != nullptr && (!work.can_step() || GoesBeforeTheStep(kind, *entry, work));
+  };
   for (const Entry* entry : {work.decode, work.prepare}) {
-    if (entry == nullptr) continue;
-    if (work.can_step() && !GoesBeforeTheStep(*entry, work)) continue;
+    if (entry == nullptr || !may_run(entry->need.kind, entry)) continue;
     return {entry->need.kind, work.lane, {entry->picture}};
+  }
+  if (may_run(UnitKind::kPreview, work.preview)) {
+    return {UnitKind::kPreview, work.lane, {work.preview->picture}};
   }
   return StepOf(work);
 }
@@ -177,6 +186,9 @@ void Queue::Remember(const Unit& unit) {
   between.expected += unit.expected;
   if (unit.kind == UnitKind::kDecode) {
     between.decoded = true;
+  } else if (unit.kind == UnitKind::kPreview) {
+    between.previewed = true;
+    entries_.find(unit.pictures.front())->second->previewed = ++previews_;
   } else {
     between.prepared = EntryOf(unit.pictures.front()).request;
   }
@@ -186,7 +198,7 @@ std::optional<Unit> Queue::Next(bool may_begin) {
   const Works works = WorkByLane(may_begin);
   absl::InlinedVector<Lane, 4> lanes;
   for (const LaneWork& work : works) {
-    if (work.decode || work.prepare || work.can_step()) lanes.push_back(work.lane);
+    if (work.any()) lanes.push_back(work.lane);
   }
   const std::optional<Lane> lane = turns_.Next(lanes);
   if (!lane) return std::nullopt;

@@ -4,12 +4,12 @@
 // The policy. Lanes share the device's time in equal parts, or by the priority of their pictures
 // (turns.h). In a lane every picture whose step is next takes it together with the others, the
 // first of them in the order of admission where not all have rows. Between two steps of a lane
-// there are a decode and then what one request begins with, and more of either while all of it
-// takes no longer than the step: else short pictures would end faster than others begin beside
-// them. Pictures begin in the order of entry.h, fair to callers and by their deadlines, as soon as
-// rows are free that nobody who began before them will take; none overtakes one that waits for more
-// rows than are free. What waits for its graphs, or for how its decoding ends, is passed over.
-// Whoever changes the policy changes this directory and nothing outside it.
+// there are a decode, then what one request begins with, then a preview, and more of each while all
+// of it takes no longer than the step: else short pictures would end faster than others begin
+// beside them. Pictures begin in the order of entry.h, fair to callers and by their deadlines, as
+// soon as rows are free that nobody who began before them will take; none overtakes one that waits
+// for more rows than are free. What waits for its graphs, or for how its decoding ends, is passed
+// over. Whoever changes the policy changes this directory and nothing outside it.
 //
 // Not thread-safe: the engine guards it with its own lock.
 #pragma once
@@ -90,6 +90,7 @@ class Queue {
     Lane lane;
     const Entry* decode = nullptr;   // the first
     const Entry* prepare = nullptr;  // the first whose prompts or init image are to be encoded
+    const Entry* preview = nullptr;  // whose last preview is longest ago
     Members joined, joining;         // whose step is next
     int rows = 0;                    // of one evaluation, by graphs
     int capacity = kMostRows;        // the same, by memory
@@ -99,11 +100,12 @@ class Queue {
 
     int limit() const { return std::min(rows, capacity); }
     bool can_step() const { return !joined.empty() || !joining.empty(); }
+    bool any() const { return decode || prepare || preview || can_step(); }
   };
   using Works = std::vector<LaneWork>;
   // What a lane has run since its last step.
   struct Between {
-    bool decoded = false;
+    bool decoded = false, previewed = false;
     PictureId prepared = 0;  // the last request of which something was
     absl::Duration expected;
   };
@@ -113,7 +115,7 @@ class Queue {
   static void AddWaiting(const Entry& entry, LaneWork& work);
   Unit UnitOf(const LaneWork& work) const;
   static Unit StepOf(const LaneWork& work);
-  bool GoesBeforeTheStep(const Entry& entry, const LaneWork& work) const;
+  bool GoesBeforeTheStep(UnitKind kind, const Entry& entry, const LaneWork& work) const;
   void Remember(const Unit& unit);
   void Start(const Unit& unit);
   void StartRequest(PictureId request);
@@ -130,6 +132,7 @@ class Queue {
   Callers callers_;
   absl::flat_hash_map<Lane, Between> between_;  // of lanes that have work
   uint64_t changes_ = 0;
+  uint64_t previews_ = 0;  // that it gave
 };
 
 }  // namespace latentd::batching

@@ -32,12 +32,13 @@ struct Lane {
 };
 
 enum class UnitKind : uint8_t {
-  kWait,    // nothing yet: its graphs are being made ready, or a unit of it runs whose end decides
-  kText,    // prompts to conditioning, for the stage that comes next
-  kEncode,  // init image to latents
-  kStep,    // one evaluation of the UNet
-  kDecode,  // latents to pixels
-  kDone,    // nothing: the picture is finished
+  kWait,     // nothing yet: its graphs are being made ready, or a unit of it runs whose end decides
+  kText,     // prompts to conditioning, for the stage that comes next
+  kEncode,   // init image to latents
+  kStep,     // one evaluation of the UNet
+  kDecode,   // latents to pixels
+  kDone,     // nothing: the picture is finished
+  kPreview,  // beside what is next: how a step that is through looks, small
 };
 
 // What a picture has left to do, its next unit included.
@@ -51,6 +52,7 @@ struct Ahead {
     int evaluations = 0;  // of the UNet
     // Of these, the first and the last ones that take one row, of a picture that takes more.
     int narrow_first = 0, narrow_last = 0;
+    int previews = 0;  // units beside them
 
     // Those that take all of the picture's rows.
     int full() const { return evaluations - narrow_first - narrow_last; }
@@ -62,6 +64,7 @@ struct Ahead {
   };
   std::array<Stage, 2> stages;  // from the one that it is in; an ensemble has two
   bool encode = false, decode = false;
+  bool colors = false;  // a decode beside the prompts: of what previews' colours are fitted by
 
   bool operator==(const Ahead&) const = default;
 };
@@ -73,6 +76,7 @@ struct Need {
   int lane_rows = 1;  // that one evaluation can have, by the graphs that the picture brings
   int lane_capacity = kMostRows;  // the same, by memory, as far as is known
   bool joined = false;            // it has its rows of the lane
+  bool preview = false;           // there is a kPreview to run beside what is next
   Ahead ahead;
 
   // Of its lane: from now on, at most; and by its next evaluation.

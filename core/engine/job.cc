@@ -44,6 +44,7 @@ Stage StageOf(const pipeline::Picture& picture) {
       return Stage::kVaeDecode;
     case batching::UnitKind::kWait:
     case batching::UnitKind::kDone:
+    case batching::UnitKind::kPreview:
       break;
   }
   return Stage::kImageEncode;

@@ -21,6 +21,7 @@ absl::Status EnqueueNext(absl::Span<Picture* const> pictures, Lanes& lanes, devi
       return EnqueueDecode(picture, stream, unit.parts.front());
     case UnitKind::kWait:
     case UnitKind::kDone:
+    case UnitKind::kPreview:
       break;
   }
   return absl::FailedPreconditionError("the picture has no unit to run");

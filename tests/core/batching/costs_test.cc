@@ -84,6 +84,17 @@ TEST(CostsTest, AloneAreThoseOfAllUnitsThatAreLeft) {
   EXPECT_EQ(costs.Alone(ahead, 2), Ms(1 + 30 + 200 + 1000 + 10000));
 }
 
+TEST(CostsTest, OfPreviewsCount) {
+  Costs costs;
+  costs.Measure(UnitKind::kStep, kSmall, 1, Ms(10));
+  costs.Measure(UnitKind::kPreview, kSmall, 1, Ms(1));
+  costs.Measure(UnitKind::kDecode, kSmall, 1, Ms(100));
+  Ahead ahead{.stages = {{{.lane = kSmall, .evaluations = 3, .previews = 2}}}};
+  EXPECT_EQ(costs.Alone(ahead, 1), Ms(30 + 2));
+  ahead.colors = true;
+  EXPECT_EQ(costs.Alone(ahead, 1), Ms(30 + 2 + 100));
+}
+
 TEST(CostsTest, ForgetShapesWhenClientsChooseTooMany) {
   Costs costs;
   costs.Measure(UnitKind::kStep, kSmall, 1, Ms(10));

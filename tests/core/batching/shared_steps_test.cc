@@ -5,6 +5,7 @@
 #include <iterator>
 #include <map>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "core/batching/queue.h"
@@ -16,6 +17,7 @@ namespace {
 
 using ::latentd::testing::FakeClock;
 using ::testing::ElementsAre;
+using ::testing::Pair;
 
 constexpr Lane kLane{.width = 64, .height = 64}, kOther{.width = 96, .height = 64};
 
@@ -28,6 +30,11 @@ Need Step(const Need& text, bool joined) {
   step.kind = UnitKind::kStep;
   step.joined = joined;
   return step;
+}
+
+Need WithPreview(Need need) {
+  need.preview = true;
+  return need;
 }
 
 Need Decode(const Need& text) { return {.kind = UnitKind::kDecode, .lane = text.lane}; }
@@ -155,6 +162,45 @@ TEST_F(SharedStepsTest, ADecodeKeepsNobodyFromBeginning) {
   EXPECT_EQ(queue_.Next()->pictures[0], 1u);
   queue_.Remove(1);
   EXPECT_EQ(queue_.Next()->pictures[0], 3u);
+}
+
+TEST_F(SharedStepsTest, OnePreviewComesBeforeAStepAndPicturesTakeTurns) {
+  for (PictureId picture : {1, 2}) Begin(picture, Text(1));
+  std::vector<std::pair<UnitKind, PictureId>> ran;
+  for (int i = 0; i < 6; ++i) {
+    const Unit unit = *queue_.Next();
+    ran.push_back({unit.kind, unit.pictures[0]});
+    for (PictureId picture : {1, 2}) {
+      const bool shown = unit.kind == UnitKind::kPreview && unit.pictures[0] == picture;
+      const Need step = Step(Text(1), /*joined=*/true);
+      queue_.Update(picture, shown ? step : WithPreview(step));
+    }
+  }
+  EXPECT_THAT(
+      ran, ElementsAre(Pair(kStep, 1), Pair(UnitKind::kPreview, 1), Pair(kStep, 1),
+                       Pair(UnitKind::kPreview, 2), Pair(kStep, 1), Pair(UnitKind::kPreview, 1)));
+}
+
+TEST_F(SharedStepsTest, MorePreviewsComeWhereAllOfItTakesNoLongerThanAStep) {
+  for (PictureId picture : {1, 2, 3}) Begin(picture, Text(1));
+  Measure(UnitKind::kStep, 4, absl::Milliseconds(20));
+  Measure(UnitKind::kPreview, 1, absl::Milliseconds(8));
+  queue_.Next();  // a step
+  for (PictureId picture : {1, 2, 3}) queue_.Update(picture, WithPreview(Step(Text(1), true)));
+  EXPECT_THAT(KindsOfNext(4), ElementsAre(UnitKind::kPreview, UnitKind::kPreview, kStep, kStep));
+}
+
+// Whose prompts are to be encoded for another network, say.
+TEST_F(SharedStepsTest, APreviewNeedsNoStep) {
+  Begin(1, Text(1));
+  queue_.Next();
+  queue_.Update(1, WithPreview(Text(1)));
+  EXPECT_THAT(queue_.Next()->kind, kText);
+  EXPECT_THAT(queue_.Next()->kind, kText);  // what is next goes first
+  Need wait = WithPreview(Text(1));
+  wait.kind = UnitKind::kWait;
+  queue_.Update(1, wait);
+  EXPECT_EQ(queue_.Next(), std::nullopt);
 }
 
 TEST_F(SharedStepsTest, PicturesOfOneRequestBeginTogether) {
@@ -298,6 +344,10 @@ class RandomSchedule {
   void RunOther(PictureId id, UnitKind kind) {
     ASSERT_TRUE(pictures_.contains(id));
     Need& need = pictures_[id].need;
+    if (kind == UnitKind::kPreview) {
+      EXPECT_TRUE(std::exchange(need.preview, false));
+      return queue_.Update(id, need);
+    }
     ASSERT_EQ(need.kind, kind);
     if (kind == UnitKind::kDecode) return Remove(id);
     need = Step(need, /*joined=*/false);
@@ -307,6 +357,7 @@ class RandomSchedule {
   void Advance(PictureId id) {
     State& state = pictures_[id];
     state.need.joined = true;
+    state.need.preview = state.need.preview || Chance(3);
     if (--state.steps == 0) state.need = Decode(state.need);
     queue_.Update(id, state.need);
   }
