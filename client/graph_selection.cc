@@ -44,7 +44,7 @@ OptionGroup SelectionOptions(GraphSelector& selector) {
           {{"all", "", "every one", set_all},
            {"component", "NAME",
             "text_encoder, text_encoder_2, unet_base, unet_refiner, vae_decoder,\n"
-            "vae_encoder; may be repeated",
+            "vae_encoder, vae_tiny; may be repeated",
             add_component, /*repeats=*/true},
            {"bucket", "WIDTHxHEIGHT",
             "every graph that it needs, shared ones too (evict and unpin leave those that\n"

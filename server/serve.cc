@@ -91,8 +91,8 @@ class Loader {
     return options_.exit_when_ready || (options_.exit_if_degraded && degraded);
   }
 
-  // Whether a server that starts now would find everything compiled, but for steps of more rows
-  // that this one does without, too.
+  // Whether a server that starts now would find everything compiled, but for what this one does
+  // without, too.
   absl::Status CheckPrepared() const {
     const engine::ServerStatus status = engine_.status();
     if (status.state != engine::State::kReady) {
@@ -103,7 +103,7 @@ class Loader {
     engine::GraphSelector wanted;
     for (const engine::GraphEntry& graph : graphs) {
       const bool left_out =
-          graph.rows > engine::kMaxRowsOfPicture && !engine::IsCompiled(graph.state);
+          engine::IsDispensable(graph.component, graph.rows) && !engine::IsCompiled(graph.state);
       if (!left_out) wanted.ids.push_back(graph.id);
     }
     ASSIGN_OR_RETURN(const std::vector<engine::EntryResult> saved, engine_.graphs().Save(wanted));

@@ -11,7 +11,7 @@
 namespace latentd::compiler {
 
 struct GraphLabel {
-  // text_encoder, text_encoder_2, unet_base, unet_refiner, vae_decoder, vae_encoder.
+  // text_encoder, text_encoder_2, unet_base, unet_refiner, vae_decoder, vae_encoder, vae_tiny.
   std::string component;
   // Of a UNet: "request" (once a request) or "step"; of a vae_encoder: "sample" (once a picture),
   // or empty as for the others. "lane" is no graph: the memory that steps run in.

@@ -20,6 +20,7 @@ batching::Need NeedOf(const pipeline::Picture& picture) {
           .lane_rows = picture.most_rows(),
           .lane_capacity = picture.place ? picture.place->lane()->capacity() : batching::kMostRows,
           .joined = picture.place.has_value(),
+          .preview = picture.has_preview(),
           .ahead = picture.ahead()};
 }
 

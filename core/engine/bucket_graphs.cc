@@ -57,7 +57,11 @@ void AddOnce(const GraphHandles& more, GraphHandles& all) {
   }
 }
 
-// Of more rows than a picture has: the server does without it.
+bool IsDispensable(const compiler::GraphLabel& label) {
+  return pipeline::IsDispensable(label.component, label.rows);
+}
+
+// Of more rows than a picture has.
 bool IsSharedStep(const compiler::GraphLabel& label) {
   return label.rows > pipeline::kMaxRowsOfPicture;
 }
@@ -230,6 +234,9 @@ absl::StatusOr<GraphHandles> BucketGraphs::GraphsOf(pipeline::Size bucket, RowCo
     ASSIGN_OR_RETURN(const GraphHandles graphs, pipeline_.GraphsOf(bucket, rows));
     AddOnce(graphs, all);
   }
+  if (counts == RowCounts::kOfPicture) return all;
+  ASSIGN_OR_RETURN(const GraphHandles previews, pipeline_.PreviewGraphsOf(bucket));
+  AddOnce(previews, all);
   return all;
 }
 
@@ -238,9 +245,19 @@ absl::StatusOr<GraphHandles> BucketGraphs::AddSharedSteps(pipeline::Size bucket,
   std::erase_if(steps, [](const compiler::GraphHandle& graph) {
     return !IsSharedStep(GraphStore::LabelOf(graph));
   });
-  absl::MutexLock lock(&mutex_);
-  if (Served* served = Find(bucket)) AddOnce(steps, served->graphs);
+  Keep(bucket, steps);
   return steps;
+}
+
+absl::StatusOr<GraphHandles> BucketGraphs::AddPreviews(pipeline::Size bucket) {
+  ASSIGN_OR_RETURN(GraphHandles previews, pipeline_.PreviewGraphsOf(bucket));
+  Keep(bucket, previews);
+  return previews;
+}
+
+void BucketGraphs::Keep(pipeline::Size bucket, const GraphHandles& graphs) {
+  absl::MutexLock lock(&mutex_);
+  if (Served* served = Find(bucket)) AddOnce(graphs, served->graphs);
 }
 
 std::vector<int> BucketGraphs::SharedRowCounts() const {
@@ -368,7 +385,7 @@ BucketGraphs::BucketState BucketGraphs::StateOf(const Served& served, const Info
   state.warm = true;
   for (const compiler::GraphHandle& graph : served.graphs) {
     const auto info = infos.find(GraphStore::IdOf(graph));
-    if (info == infos.end() || IsSharedStep(info->second.label)) continue;
+    if (info == infos.end() || IsDispensable(info->second.label)) continue;
     state.warm = state.warm && info->second.state == compiler::GraphState::kReady;
     if (!state.bucket.reason.empty() || ColdnessOf(info->second.state) == nullptr) continue;
     if (info->second.loadable && served.outcome.ok()) continue;

@@ -96,7 +96,7 @@ class BucketGraphs {
   absl::Status CheckSize(pipeline::Size bucket) const;
 
   // Which of the configured row counts: those that a picture has by itself, without which a bucket
-  // is not ready, or the larger ones too, of steps that pictures share.
+  // is not ready; or all that it may use, those of steps that pictures share and of previews too.
   enum class RowCounts : uint8_t { kOfPicture, kAll };
   // Each once; or what CheckSize says.
   absl::StatusOr<GraphHandles> GraphsOf(pipeline::Size bucket, RowCounts counts) const;
@@ -104,10 +104,13 @@ class BucketGraphs {
   // REQUIRES: more than a picture has.
   absl::StatusOr<GraphHandles> AddSharedSteps(pipeline::Size bucket, int rows)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // Likewise what draws previews: nothing, where no checkpoint has a tiny VAE.
+  absl::StatusOr<GraphHandles> AddPreviews(pipeline::Size bucket) ABSL_LOCKS_EXCLUDED(mutex_);
   // Those larger counts, ascending.
   std::vector<int> SharedRowCounts() const;
-  // Those that pictures of this spec need; `image`: with an init image, whatever the spec has.
-  // REQUIRES: it is resolved and has its executed_size.
+  // Those that pictures of this spec need, beside what draws previews, which they do without;
+  // `image`: with an init image, whatever the spec has. REQUIRES: it is resolved and has its
+  // executed_size.
   using IfUnknown = pipeline::ModelGraphs::IfUnknown;
   absl::StatusOr<GraphHandles> GraphsFor(const pipeline::PictureSpec& resolved, bool image,
                                          IfUnknown unknown) const;
@@ -165,6 +168,7 @@ class BucketGraphs {
   using Infos = std::map<std::string, compiler::GraphStatus>;  // by id
 
   Served Declare(pipeline::Size bucket, RowCounts counts) const;
+  void Keep(pipeline::Size bucket, const GraphHandles& graphs) ABSL_LOCKS_EXCLUDED(mutex_);
   BucketState StateOf(const Served& served, const Infos& infos) const;
   Served* Find(pipeline::Size bucket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   const Served* Find(pipeline::Size bucket) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);

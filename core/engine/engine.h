@@ -41,6 +41,7 @@ using pipeline::kMaxRowsOfPicture;
 using ComponentMode = pipeline::ComponentMode;
 using DType = device::DType;
 using pipeline::IsComponentName;
+using pipeline::IsDispensable;
 using pipeline::kComponentNames;
 using pipeline::NoSuchComponent;
 
@@ -105,7 +106,15 @@ struct ServerStatus {
   bool operator==(const ServerStatus&) const = default;
 };
 
-enum class Stage : uint8_t { kTextEncode, kVaeEncode, kBase, kRefiner, kVaeDecode, kImageEncode };
+enum class Stage : uint8_t {
+  kTextEncode,
+  kVaeEncode,
+  kBase,
+  kRefiner,
+  kVaeDecode,
+  kImageEncode,
+  kPreview  // by a tiny VAE; of no Progress
+};
 
 // Events of one request, in this order: Queued+, Started, Progress*, Image+, then Completed or
 // Failed, which is the last. Queued comes again when what it says has changed. A Preview comes
@@ -164,7 +173,8 @@ struct Image {
 };
 
 struct Timings {
-  absl::Duration queue, text_encode, vae_encode, base, refiner, vae_decode, image_encode, total;
+  absl::Duration queue, text_encode, vae_encode, base, refiner, vae_decode, image_encode, previews,
+      total;
 };
 
 struct Completed {

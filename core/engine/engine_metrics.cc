@@ -23,6 +23,8 @@ const char* Name(Stage stage) {
       return "vae_decode";
     case Stage::kImageEncode:
       return "image_encode";
+    case Stage::kPreview:
+      return "preview";
   }
   return "";
 }
@@ -106,7 +108,7 @@ void EngineMetrics::UnitFailed(Stage stage, const absl::Status& status) {
     if (absl::IsResourceExhausted(status)) {
       registry_.GetCounter(metrics::kOutOfMemory, {Name(stage)}).Increment();
     }
-    if (GetReason(status) == pipeline::kNotFinite) {
+    if (stage != Stage::kPreview && GetReason(status) == pipeline::kNotFinite) {
       registry_.GetCounter(metrics::kInvalidImages, {"failed"}).Increment();
     }
     return absl::OkStatus();

@@ -26,14 +26,16 @@ absl::Duration Timings::*TimeOf(Stage stage) {
       return &Timings::vae_decode;
     case Stage::kImageEncode:
       return &Timings::image_encode;
+    case Stage::kPreview:
+      return &Timings::previews;
   }
   return &Timings::total;
 }
 
 }  // namespace
 
-Stage StageOf(const pipeline::Picture& picture) {
-  switch (picture.next) {
+Stage StageOf(batching::UnitKind kind, const pipeline::Picture& picture) {
+  switch (kind) {
     case batching::UnitKind::kText:
       return Stage::kTextEncode;
     case batching::UnitKind::kEncode:
@@ -42,9 +44,10 @@ Stage StageOf(const pipeline::Picture& picture) {
       return picture.model() == pipeline::Model::kBase ? Stage::kBase : Stage::kRefiner;
     case batching::UnitKind::kDecode:
       return Stage::kVaeDecode;
+    case batching::UnitKind::kPreview:
+      return Stage::kPreview;
     case batching::UnitKind::kWait:
     case batching::UnitKind::kDone:
-    case batching::UnitKind::kPreview:
       break;
   }
   return Stage::kImageEncode;

@@ -20,8 +20,8 @@
 
 namespace latentd::engine {
 
-// The stage that the picture's next unit belongs to.
-Stage StageOf(const pipeline::Picture& picture);
+// The stage that such a unit of the picture belongs to.
+Stage StageOf(batching::UnitKind kind, const pipeline::Picture& picture);
 
 class Job {
  public:

@@ -283,18 +283,25 @@ absl::StatusOr<uint64_t> LocalEngine::TrySubmit(GenerateSpec spec,
   job->warnings = std::move(warnings);
   job->pictures = std::move(pictures);
   const bool cold = job->pictures.empty();
-  const bool shares_less = !cold && BringsFewerRows(*job->pictures.front(), config_.rows);
+  const bool lacks_some = !cold && LacksGraphs(*job->pictures.front());
   RETURN_IF_ERROR(loop_.Admit(job, image_bytes));
   const pipeline::PictureSpec& resolved = job->spec.picture;
   // From here on the request is the loop's, whatever there is no memory for.
   CatchOutOfMemory([&] { return CountAdjusted(resolved); }).IgnoreError();
   if (!cold) {
     models_.buckets->Touch(*resolved.executed_size);
-    if (shares_less) LoadSharedSteps(*resolved.executed_size);
+    if (lacks_some) LoadSharedSteps(*resolved.executed_size);
   } else if (!cold_.Add(job, std::move(picture)).ok()) {
     loop_.Abandon(job->handle);
   }
   return job->handle;
+}
+
+// That it could have used.
+bool LocalEngine::LacksGraphs(const pipeline::Picture& picture) const {
+  const pipeline::Request& request = *picture.request;
+  const bool in_colors = request.preview == nullptr && models_.pipeline->WantsTinyVae(request.spec);
+  return in_colors || BringsFewerRows(picture, config_.rows);
 }
 
 void LocalEngine::LoadSharedSteps(pipeline::Size bucket) {

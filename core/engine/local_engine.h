@@ -60,6 +60,7 @@ class LocalEngine : public Engine {
   absl::StatusOr<uint64_t> TrySubmit(GenerateSpec spec, std::shared_ptr<EventSink> sink);
   absl::Status CountAdjusted(const pipeline::PictureSpec& resolved);
   // As far as there is memory to ask for them.
+  bool LacksGraphs(const pipeline::Picture& picture) const;
   void LoadSharedSteps(pipeline::Size bucket);
   absl::StatusOr<Pictures> StartIfReady(pipeline::PictureSpec& picture);
 

@@ -213,14 +213,14 @@ std::vector<EntryResult> LocalGraphAdmin::ForEach(const std::vector<GraphStatus>
   return results;
 }
 
-// Larger row counts are made when there is time and room: who names none of them does without those
-// that are not there.
+// What the server does without is made when there is time and room: who names none of it does
+// without what is not there.
 absl::StatusOr<std::vector<GraphStatus>> LocalGraphAdmin::SelectedToCopy(
     const GraphSelector& selector) const {
   ASSIGN_OR_RETURN(std::vector<GraphStatus> infos, Selected(selector));
   if (!selector.ids.empty()) return infos;
   std::erase_if(infos, [](const GraphStatus& info) {
-    return info.label.rows > kMaxRowsOfPicture && !IsCompiled(info.state);
+    return IsDispensable(info.label.component, info.label.rows) && !IsCompiled(info.state);
   });
   return infos;
 }

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/error_facts.h"
 #include "core/base/out_of_memory.h"
-#include "core/pipeline/limits.h"
+#include "core/pipeline/components.h"
 
 namespace latentd::engine {
 namespace {
@@ -80,7 +80,7 @@ absl::Status MemoryBudget::Check(const compiler::GraphLabel& label,
   const int64_t state =
       label.width > 0 ? limits_.state_bytes({label.width, label.height}, label.rows) : 0;
   absl::Status fits = CheckFits(label, needs, held, report, available, state);
-  const bool is_needed = label.rows <= pipeline::kMaxRowsOfPicture;
+  const bool is_needed = !pipeline::IsDispensable(label.component, label.rows);
   if (IsConfigured(label) && (is_needed || fits.ok())) {
     tally_.Add(label.ToText(), needs);
     tally_.AddState(state);

@@ -73,8 +73,8 @@ class MemoryBudget {
                          const MemoryReport& report, int64_t available) ABSL_LOCKS_EXCLUDED(mutex_);
 
   int64_t bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // What the graphs of the configured buckets that it was asked about hold together; of those of
-  // more rows than a picture has, which the server does without, those that fit.
+  // What the graphs of the configured buckets that it was asked about hold together; of those that
+  // the server does without (pipeline::IsDispensable), those that fit.
   MemoryPrediction predicted() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

@@ -20,7 +20,7 @@ PictureEncoder::PictureEncoder(int threads, Encode encode, Owner owner,
       results_(std::move(results)),
       metrics_(metrics),
       clock_(clock),
-      previews_(owner_.is_wanted, results_) {
+      previews_(owner_.is_wanted, results_, owner_.warn) {
   for (int i = 0; i < threads; ++i) workers_.push_back(std::make_unique<Worker>("encoder"));
 }
 

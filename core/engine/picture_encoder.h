@@ -42,6 +42,7 @@ class PictureEncoder {
     std::function<bool(const Job& job)> is_wanted;
     std::function<void(Job& job, absl::Status status)> fail;
     std::function<void(Job& job)> complete;  // all its pictures are files
+    PreviewEncoder::Warn warn = {};          // may be empty
   };
 
   // `metrics`, `clock` and what `owner` calls must outlive the encoder.
@@ -51,10 +52,7 @@ class PictureEncoder {
   // Dropped if the job is not wanted any more when its turn comes.
   void Add(std::shared_ptr<Job> job, int index, uint64_t seed, DrawnPicture drawn);
 
-  // As PreviewEncoder::Add.
-  void AddPreview(const JobPicture& of, pipeline::Prediction prediction) {
-    previews_.Add(of, std::move(prediction));
-  }
+  PreviewEncoder& previews() { return previews_; }
 
  private:
   struct Added {

@@ -23,7 +23,8 @@ PictureLoop::PictureLoop(Options options, device::Device& device, EngineMetrics&
       encoder_(options_.encoders, options_.encode,
                {.is_wanted = [this](const Job& job) { return IsWanted(job.handle); },
                 .fail = [this](Job& job, absl::Status status) { Fail(job, std::move(status)); },
-                .complete = [this](Job& job) { Complete(job); }},
+                .complete = [this](Job& job) { Complete(job); },
+                .warn = options_.units.warn},
                results_, metrics, clock),
       thread_(StartThread("loop", [this] { RunLoop(); })) {}
 
@@ -226,10 +227,15 @@ void PictureLoop::TellWaiting() {
 }
 
 void PictureLoop::Enqueue(Work work) {
-  const Stage stage = StageOf(work.pictures.front().picture());
+  const JobPicture& first = work.pictures.front();
+  const batching::UnitKind kind = work.unit->kind;
+  const Stage stage = StageOf(kind, first.picture());
   const absl::Status enqueued = CatchOutOfMemory([&] { return TryEnqueue(work); });
   if (enqueued.ok()) return AdvanceAll();
   metrics_.UnitFailed(stage, enqueued);
+  if (IsLostPreview(kind, enqueued)) {
+    return LosePreview(first, std::exchange(first.picture().prediction, {}), enqueued);
+  }
   for (const JobPicture& picture : work.pictures) FailForUnit(*picture.job, enqueued);
 }
 
@@ -245,12 +251,8 @@ void PictureLoop::AdvanceAll() {
   for (size_t i = 0; i < enqueued.pictures.size(); ++i) {
     const JobPicture& picture = enqueued.pictures[i];
     const absl::Status& status = enqueued.unit.parts[i].status;
-    if (status.ok()) {
-      Advance(picture);
-    } else {
-      metrics_.UnitFailed(enqueued.stage, status);
-      FailForUnit(*picture.job, status);
-    }
+    if (!status.ok()) metrics_.UnitFailed(enqueued.stage, status);
+    status.ok() ? Advance(picture) : FailForUnit(*picture.job, status);
   }
 }
 
@@ -265,7 +267,8 @@ void PictureLoop::CompleteOldest() {
   for (size_t i = 0; i < done.pictures.size(); ++i) {
     absl::Status completed =
         CatchOutOfMemory([&] { return TryComplete(done, i, worked, finished); });
-    if (!completed.ok()) FailForUnit(*done.pictures[i].job, std::move(completed));
+    if (completed.ok() || IsLostPreview(done.unit.kind, completed)) continue;
+    FailForUnit(*done.pictures[i].job, std::move(completed));
   }
   // Before anybody hears of the end: what the unit holds may be evicted then.
   units_.DropOldest();
@@ -289,21 +292,27 @@ absl::Status PictureLoop::TryComplete(UnitInFlight& done, size_t index, const Pe
   if (!IsMember(job) && !device::IsFault(status)) return absl::OkStatus();
   if (!status.ok()) {
     metrics_.UnitFailed(done.stage, status);
-    return status;
+    if (!IsLostPreview(done.unit.kind, status)) return status;
+    LosePreview(completed, part.prediction, status);
+    return absl::OkStatus();
   }
   if (part.waits) return absl::OkStatus();
   MeasurePart(done, index, worked.length(), clock_.Monotonic(), metrics_);
-  Progress progress = {completed.index, done.stage, part.steps_done, picture.total_steps(),
-                       done.model};
-  if (HadWork(done.unit)) progress.worked = worked;
-  job.Publish(std::move(progress));
-  if (part.prediction.step > 0 && MayBegin()) encoder_.AddPreview(completed, part.prediction);
+  if (done.stage != Stage::kPreview) job.Publish(ProgressOf(done, index, worked));
+  if (part.prediction.step > 0 && MayBegin()) encoder_.previews().Add(completed, part.prediction);
+  if (picture.has_preview()) Advance(completed);
   if (picture.next == batching::UnitKind::kDone) {
     finished.push_back(completed);
   } else if (done.unit.kind == batching::UnitKind::kDecode) {
     Advance(completed);
   }
   return absl::OkStatus();
+}
+
+void PictureLoop::LosePreview(const JobPicture& of, pipeline::Prediction prediction,
+                              const absl::Status& failure) {
+  encoder_.previews().AddFailed(of, std::move(prediction), failure);
+  Advance(of);
 }
 
 void PictureLoop::Start(Job& job, absl::Time now) {
@@ -316,25 +325,13 @@ void PictureLoop::Start(Job& job, absl::Time now) {
   job.Publish(Started{*job.spec.picture.executed_size});
 }
 
-// To each of its requests once: pictures of one share the time. A step that nobody had rows for is
-// none.
 void PictureLoop::MeasureUnit(const UnitInFlight& done, absl::Duration duration) {
-  const bool is_step = done.unit.kind == batching::UnitKind::kStep;
   {
     absl::MutexLock lock(&mutex_);
     queue_.Measure(done.what, RowsToLearnFrom(done.unit), duration);
   }
-  if (is_step && done.unit.computed_rows == 0) return;
-  bool wanted = false;
-  for (size_t i = 0; i < done.pictures.size(); ++i) {
-    Job& job = *done.pictures[i].job;
-    if (!IsFirstOfJob(done, i) || !IsMember(job)) continue;
-    job.AddTime(done.stage, duration);
-    wanted = true;
-  }
-  if (!wanted || !is_step || !done.unit.done->Wait().ok()) return;
-  metrics_.Evaluated(done.stage, done.pictures.front().job->bucket, duration, done.unit.rows,
-                     done.unit.computed_rows);
+  MeasureJobs(
+      done, duration, [this](const Job& job) { return IsMember(job); }, metrics_);
 }
 
 void PictureLoop::Advance(const JobPicture& picture) {

@@ -147,6 +147,9 @@ class PictureLoop {
   // Pictures that need no further unit are `finished`.
   absl::Status TryComplete(UnitInFlight& done, size_t part, const Period& worked,
                            JobPictures& finished);
+  // A unit that was to draw this has failed, which ends nothing else.
+  void LosePreview(const JobPicture& of, pipeline::Prediction prediction,
+                   const absl::Status& failure);
   void Start(Job& job, absl::Time now);
   void MeasureUnit(const UnitInFlight& done, absl::Duration duration) ABSL_LOCKS_EXCLUDED(mutex_);
   // Tells the queue what the picture needs next.

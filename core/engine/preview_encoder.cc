@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/image/encode.h"
@@ -15,7 +16,7 @@ namespace {
 constexpr image::EncodeOptions kEncoding = {.format = image::Format::kJpeg, .quality = 80};
 
 // Of the picture, in latents.
-pipeline::Size PreviewSize(const pipeline::Picture& picture) {
+pipeline::Size LatentSize(const pipeline::Picture& picture) {
   const int scale = picture.executed_size().width / picture.request->latent_width;
   return {picture.size().width / scale, picture.size().height / scale};
 }
@@ -23,17 +24,42 @@ pipeline::Size PreviewSize(const pipeline::Picture& picture) {
 }  // namespace
 
 void PreviewEncoder::Add(const JobPicture& of, pipeline::Prediction prediction) {
-  const pipeline::Picture& picture = of.picture();
-  if (!picture.request->colors) return;
+  pipeline::Picture& picture = of.picture();
+  const pipeline::Request& request = *picture.request;
+  if (prediction.pixels.has_memory()) {
+    prediction.terms.clear();
+  } else if (request.preview != nullptr || pipeline::NeedsColors(request)) {
+    picture.prediction = std::move(prediction);
+    return;
+  } else if (!request.colors) {
+    return;
+  }
   CatchOutOfMemory([&] {
     Waiting added = {.of = of,
                      .total_steps = picture.total_steps(),
-                     .size = PreviewSize(picture),
-                     .colors = *picture.request->colors,
+                     .size = picture.size(),
+                     .latents = LatentSize(picture),
+                     .colors = request.colors.value_or(pipeline::LatentColors()),
                      .prediction = std::move(prediction)};
     added.counted = results_->Count(added.prediction.bytes());
     return TryAdd(std::move(added));
   }).IgnoreError();
+}
+
+void PreviewEncoder::AddFailed(const JobPicture& of, pipeline::Prediction prediction,
+                               const absl::Status& failure) {
+  pipeline::Request& request = *of.picture().request;
+  const bool was_tiny = std::exchange(request.preview, nullptr) != nullptr;
+  if (was_tiny && warn_ && !std::exchange(has_warned_, true)) {
+    CatchOutOfMemory([&] {
+      warn_(absl::StrCat("the tiny VAE could not draw a preview: ", failure.message(),
+                         "; such requests go on with previews in colours, and no more is said of "
+                         "it (--components=vae_tiny=off does without it)"));
+      return absl::OkStatus();
+    }).IgnoreError();
+  }
+  prediction.pixels = {};
+  Add(of, std::move(prediction));
 }
 
 absl::Status PreviewEncoder::TryAdd(Waiting added) {
@@ -70,12 +96,15 @@ void PreviewEncoder::EncodeNext() {
 }
 
 absl::Status PreviewEncoder::TryEncode(const Waiting& next) const {
-  const image::Image drawn = pipeline::DrawPreview(next.prediction, next.colors, next.size);
+  const device::Buffer& pixels = next.prediction.pixels;
+  const image::Image drawn =
+      pixels.has_memory() ? pipeline::ShrinkPixels(pixels, next.size)
+                          : pipeline::DrawPreview(next.prediction, next.colors, next.latents);
   ASSIGN_OR_RETURN(std::string bytes, image::Encode(drawn, kEncoding));
   Preview preview = {.image_index = next.of.index,
                      .step = next.prediction.step,
                      .total_steps = next.total_steps,
-                     .size = next.size,
+                     .size = {drawn.width, drawn.height},
                      .format = kEncoding.format,
                      .bytes = std::move(bytes)};
   preview.unread = results_->Count(preview.bytes.size());

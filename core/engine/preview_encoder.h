@@ -3,7 +3,10 @@
 // its picture: one that waits gives way to it, so that a picture has one waiting at most. What
 // waits counts as results (result_bytes.h), as do previews that a client has not read.
 //
-// Thread-safe but for Add.
+// What a tiny VAE is to decode first is left to the picture, for a unit of its own. Where that
+// fails, the request goes on with previews in colours.
+//
+// Thread-safe but for what is for the loop's thread.
 #pragma once
 
 #include <deque>
@@ -13,6 +16,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "core/base/worker.h"
 #include "core/engine/job.h"
@@ -24,21 +28,31 @@ namespace latentd::engine {
 
 class PreviewEncoder {
  public:
-  // `is_wanted` is called by the encoder's thread, and must outlive the encoder.
+  using Warn = std::function<void(absl::string_view)>;
+
+  // `is_wanted` is called by the encoder's thread, and must outlive the encoder. `warn` may be
+  // empty.
   PreviewEncoder(const std::function<bool(const Job& job)>& is_wanted,
-                 std::shared_ptr<ResultBytes> results)
-      : is_wanted_(is_wanted), results_(std::move(results)) {}
+                 std::shared_ptr<ResultBytes> results, Warn warn = {})
+      : is_wanted_(is_wanted), results_(std::move(results)), warn_(std::move(warn)) {}
 
   // Dropped where there is no memory for it, and if the job is not wanted any more when its turn
-  // comes. For the loop's thread.
+  // comes. Where a unit is needed first, the picture has_preview() now, unless it has no steps left
+  // to show. For the loop's thread.
   void Add(const JobPicture& of, pipeline::Prediction prediction) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // A unit that was to draw this has failed: adds it in colours. The first time it says so. For the
+  // loop's thread.
+  void AddFailed(const JobPicture& of, pipeline::Prediction prediction, const absl::Status& failure)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   struct Waiting {
     JobPicture of;
     int total_steps = 0;
-    pipeline::Size size;  // in latents
-    pipeline::LatentColors colors;
+    pipeline::Size size;            // of the picture
+    pipeline::Size latents;         // likewise
+    pipeline::LatentColors colors;  // where nothing has decoded it
     pipeline::Prediction prediction;
     std::shared_ptr<const void> counted;
   };
@@ -50,6 +64,8 @@ class PreviewEncoder {
 
   const std::function<bool(const Job& job)>& is_wanted_;
   const std::shared_ptr<ResultBytes> results_;
+  const Warn warn_;
+  bool has_warned_ = false;  // the loop's
   absl::Mutex mutex_;
   std::deque<Waiting> waiting_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<Worker> worker_;  // from the first on; the last: it uses the others

@@ -24,7 +24,7 @@ constexpr absl::Duration kBetweenLooks = absl::Minutes(1);
 
 struct Shape {
   pipeline::Size bucket;
-  int rows = 0;
+  int rows = 0;  // of a shared step; 0: what draws previews
 };
 
 std::string FailureText(const GraphHandle& graph, const absl::Status& failure) {
@@ -85,6 +85,7 @@ void SharedStepGraphs::LoadAgain(pipeline::Size bucket) {
   if (!parts_.models.buckets->IsServed(bucket) || !MayLookAt(bucket)) return;
   const auto round = std::make_shared<Round>();
   round->purpose = {.mode = GetMode::kLoad, .displaces_nothing = true};
+  round->shapes.push_back({bucket, 0});
   for (int rows : parts_.models.buckets->SharedRowCounts()) round->shapes.push_back({bucket, rows});
   Start(round);
 }
@@ -117,12 +118,14 @@ void SharedStepGraphs::TakeTurn(const RoundPointer& round) {
 bool SharedStepGraphs::DeclareNext(Round& round) {
   if (round.declared == round.shapes.size()) return false;
   const Shape& shape = round.shapes[round.declared++];
-  const auto steps = parts_.models.buckets->AddSharedSteps(shape.bucket, shape.rows);
-  if (!steps.ok()) {
-    round.failures.emplace_back(steps.status().message());
+  BucketGraphs& buckets = *parts_.models.buckets;
+  const auto graphs = shape.rows == 0 ? buckets.AddPreviews(shape.bucket)
+                                      : buckets.AddSharedSteps(shape.bucket, shape.rows);
+  if (!graphs.ok()) {
+    round.failures.emplace_back(graphs.status().message());
     return true;
   }
-  round.graphs.insert(round.graphs.end(), steps->begin(), steps->end());
+  round.graphs.insert(round.graphs.end(), graphs->begin(), graphs->end());
   return true;
 }
 

@@ -46,8 +46,9 @@ class SharedStepGraphs {
   // Until all that Begin has begun is through, or stopped.
   void Wait() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Pictures of that size have begun without some: what was evicted is loaded, and nothing
-  // compiled. Looks for it once a minute at most, however often this is called.
+  // Pictures of that size have begun without some, or without what would draw their previews: what
+  // was evicted is loaded, and nothing compiled. Looks for it once a minute at most, however often
+  // this is called.
   void LoadAgain(pipeline::Size bucket) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

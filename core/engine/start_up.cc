@@ -1,6 +1,5 @@
 #include "core/engine/start_up.h"
 
-#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -109,14 +108,18 @@ void StartUp::ShowPhases(absl::Duration weights, absl::Duration total) {
 
 // The largest bucket first: it needs the largest arena, and what does not fit is known early.
 absl::Status StartUp::WarmBuckets() {
-  GraphHandles graphs;
+  GraphHandles graphs, previews;
   std::set<std::string> ids;
   for (pipeline::Size bucket : parts_.models.buckets->configured()) {
     const absl::StatusOr<GraphHandles> its =
         parts_.models.buckets->GraphsOf(bucket, BucketGraphs::RowCounts::kOfPicture);
     if (!its.ok()) continue;
     graphs.insert(graphs.end(), its->begin(), its->end());
-    for (const compiler::GraphHandle& graph : *its) ids.insert(GraphStore::IdOf(graph));
+    const absl::StatusOr<GraphHandles> shown = parts_.models.buckets->AddPreviews(bucket);
+    if (shown.ok()) previews.insert(previews.end(), shown->begin(), shown->end());
+  }
+  for (const GraphHandles* all : {&graphs, &previews}) {
+    for (const compiler::GraphHandle& graph : *all) ids.insert(GraphStore::IdOf(graph));
   }
   parts_.board.Update([&](ServerStatus& status) {
     status.state = State::kWarming;
@@ -134,6 +137,7 @@ absl::Status StartUp::WarmBuckets() {
   RETURN_IF_ERROR(
       parts_.warming.Run(graphs, {mode, compiler::Reason::kStartup}, Warming::Pace::kAtOnce, note)
           .status());
+  RETURN_IF_ERROR(WarmPreviews(previews, mode, failures, note));
   // Started again, it finds one content or the other.
   for (const auto& [id, failure] : failures) {
     if (GetReason(failure) == weights::kCheckpointChanged) return failure;
@@ -141,6 +145,26 @@ absl::Status StartUp::WarmBuckets() {
   for (pipeline::Size bucket : parts_.models.buckets->configured()) {
     parts_.models.buckets->SetOutcome(bucket, parts_.models.buckets->OutcomeOf(bucket, failures));
   }
+  return absl::OkStatus();
+}
+
+// Last, and where nothing else has to leave memory for them: without them previews are in colours.
+absl::Status StartUp::WarmPreviews(const GraphHandles& previews, compiler::GetMode mode,
+                                   const std::map<std::string, absl::Status>& failures,
+                                   const Warming::Progress& note) {
+  if (previews.empty()) return absl::OkStatus();
+  const compiler::Purpose purpose{
+      .mode = mode, .reason = compiler::Reason::kStartup, .displaces_nothing = true};
+  RETURN_IF_ERROR(parts_.warming.Run(previews, purpose, Warming::Pace::kAtOnce, note).status());
+  std::vector<std::string> reasons;
+  for (const compiler::GraphHandle& graph : previews) {
+    const auto failed = failures.find(GraphStore::IdOf(graph));
+    if (failed == failures.end() || GetReason(failed->second) == "GRAPH_COLD") continue;
+    reasons.emplace_back(failed->second.message());
+  }
+  if (reasons.empty() || !parts_.config.warn) return absl::OkStatus();
+  parts_.config.warn(absl::StrCat("previews of some sizes are in colours, not by the tiny VAE: ",
+                                  ListSome(reasons, kMostNamed, "; ")));
   return absl::OkStatus();
 }
 

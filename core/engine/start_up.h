@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -45,6 +47,9 @@ class StartUp {
   absl::Status LoadModels();
   void OpenBuckets();
   absl::Status WarmBuckets();
+  absl::Status WarmPreviews(const GraphHandles& previews, compiler::GetMode mode,
+                            const std::map<std::string, absl::Status>& failures,
+                            const Warming::Progress& note);
   void NoteProgress(const WarmProgress& progress);
   void ShowPhases(absl::Duration weights, absl::Duration total);
 

@@ -7,6 +7,7 @@
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
+#include "core/device/device_fault.h"
 
 namespace latentd::engine {
 
@@ -29,7 +30,7 @@ int RowsToLearnFrom(const pipeline::PendingUnit& done) {
   if (done.kind == batching::UnitKind::kStep) return done.computed_rows;
   if (!HadWork(done)) return 0;
   const pipeline::UnitPart& part = done.parts.front();
-  const bool fits_colors = done.kind == batching::UnitKind::kText && part.pixels.has_memory();
+  const bool fits_colors = done.kind != batching::UnitKind::kDecode && part.pixels.has_memory();
   return fits_colors ? 0 : 1;
 }
 
@@ -43,11 +44,20 @@ bool IsFirstOfJob(const UnitInFlight& done, size_t part) {
   return takes_part(part);
 }
 
+Progress ProgressOf(const UnitInFlight& done, size_t index, const Period& worked) {
+  const JobPicture& of = done.pictures[index];
+  Progress progress = {of.index, done.stage, done.unit.parts[index].steps_done,
+                       of.picture().total_steps(), done.model};
+  if (HadWork(done.unit)) progress.worked = worked;
+  return progress;
+}
+
 void MeasurePart(const UnitInFlight& done, size_t index, absl::Duration duration, absl::Time now,
                  EngineMetrics& metrics) {
   const JobPicture& measured = done.pictures[index];
   const pipeline::UnitPart& part = done.unit.parts[index];
   Job& job = *measured.job;
+  if (done.stage == Stage::kPreview) return metrics.StageDone(done.stage, job.bucket, duration);
   absl::Duration& stage_time = job.stage_times[measured.index];
   stage_time += duration;
   if (done.unit.kind == batching::UnitKind::kStep) {
@@ -58,6 +68,26 @@ void MeasurePart(const UnitInFlight& done, size_t index, absl::Duration duration
   const bool redone = measured.picture().decode_redone;
   if (done.stage == Stage::kVaeDecode && redone) metrics.DecodeRedone();
   metrics.StageDone(done.stage, job.bucket, std::exchange(stage_time, absl::ZeroDuration()));
+}
+
+void MeasureJobs(const UnitInFlight& done, absl::Duration duration,
+                 absl::FunctionRef<bool(const Job& job)> is_member, EngineMetrics& metrics) {
+  const bool is_step = done.unit.kind == batching::UnitKind::kStep;
+  if (is_step && done.unit.computed_rows == 0) return;
+  bool wanted = false;
+  for (size_t i = 0; i < done.pictures.size(); ++i) {
+    Job& job = *done.pictures[i].job;
+    if (!IsFirstOfJob(done, i) || !is_member(job)) continue;
+    job.AddTime(done.stage, duration);
+    wanted = true;
+  }
+  if (!wanted || !is_step || !done.unit.done->Wait().ok()) return;
+  metrics.Evaluated(done.stage, done.pictures.front().job->bucket, duration, done.unit.rows,
+                    done.unit.computed_rows);
+}
+
+bool IsLostPreview(batching::UnitKind kind, const absl::Status& failure) {
+  return kind == batching::UnitKind::kPreview && !device::IsFault(failure);
 }
 
 UnitsInFlight::UnitsInFlight(Options options, device::Device& device, const Clock& clock)
@@ -75,12 +105,12 @@ absl::Status UnitsInFlight::Enqueue(batching::Unit& what, JobPictures& pictures)
   }
   const absl::Time begin = clock_.Monotonic();
   const JobPicture& first = pictures.front();
-  const Stage stage = StageOf(first.picture());
+  const Stage stage = StageOf(what.kind, first.picture());
   const pipeline::Model model = first.picture().model();
   UnitWatchdog::Unit watched = {first.job->spec.request_id, first.index, stage,
                                 first.picture().executed_size(), RowsOf(pictures)};
   if (empty()) watchdog_.Begin(std::move(watched));
-  absl::StatusOr<pipeline::PendingUnit> unit = EnqueueUnit(pictures);
+  absl::StatusOr<pipeline::PendingUnit> unit = EnqueueUnit(what.kind, pictures);
   if (!unit.ok()) {
     if (empty()) watchdog_.End();
     return unit.status();
@@ -105,7 +135,11 @@ void UnitsInFlight::WarnOfRows(const UnitInFlight& unit) const {
   }).IgnoreError();
 }
 
-absl::StatusOr<pipeline::PendingUnit> UnitsInFlight::EnqueueUnit(const JobPictures& pictures) {
+absl::StatusOr<pipeline::PendingUnit> UnitsInFlight::EnqueueUnit(batching::UnitKind kind,
+                                                                 const JobPictures& pictures) {
+  if (kind == batching::UnitKind::kPreview) {
+    return pipeline::EnqueuePreview(pictures.front().picture(), *stream_);
+  }
   joined_.reserve(joined_.size() + pictures.size());
   absl::InlinedVector<pipeline::Picture*, batching::kMostRows> all;
   absl::InlinedVector<bool, batching::kMostRows> had_rows;

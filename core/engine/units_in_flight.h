@@ -56,10 +56,21 @@ bool HadWork(const pipeline::PendingUnit& done);
 // Whether the unit did something for that picture, and for none before it of the same job.
 bool IsFirstOfJob(const UnitInFlight& done, size_t part);
 
+// What it tells those who wait for that picture; it `worked` so long.
+Progress ProgressOf(const UnitInFlight& done, size_t part, const Period& worked);
+
 // Of the unit that has taken this, what its part for one picture adds to the job's times and to the
 // metrics.
 void MeasurePart(const UnitInFlight& done, size_t part, absl::Duration duration, absl::Time now,
                  EngineMetrics& metrics);
+
+// What it adds to the times of those of its jobs that are members, to each once, since pictures of
+// one share the time, and to the metrics. A step that nobody had rows for adds nothing.
+void MeasureJobs(const UnitInFlight& done, absl::Duration duration,
+                 absl::FunctionRef<bool(const Job& job)> is_member, EngineMetrics& metrics);
+
+// Whether what a unit of that kind has failed with costs a preview, and nothing more.
+bool IsLostPreview(batching::UnitKind kind, const absl::Status& failure);
 
 class UnitsInFlight {
  public:
@@ -98,7 +109,8 @@ class UnitsInFlight {
  private:
   static constexpr size_t kMost = 2;
 
-  absl::StatusOr<pipeline::PendingUnit> EnqueueUnit(const JobPictures& pictures);
+  absl::StatusOr<pipeline::PendingUnit> EnqueueUnit(batching::UnitKind kind,
+                                                    const JobPictures& pictures);
   void WarnOfRows(const UnitInFlight& unit) const;
 
   const Options options_;

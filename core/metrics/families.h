@@ -40,7 +40,8 @@ struct Family {
 };
 
 inline constexpr Label kComponent{
-    "component", "text_encoder,text_encoder_2,unet_base,unet_refiner,vae_decoder,vae_encoder"};
+    "component",
+    "text_encoder,text_encoder_2,unet_base,unet_refiner,vae_decoder,vae_encoder,vae_tiny"};
 inline constexpr Label kBucket{"bucket", kOther, true};
 inline constexpr Label kConfiguredBucket{"bucket", "", true};
 inline constexpr Label kMethod{"method", "Generate,GenerateStream"};
@@ -145,7 +146,7 @@ inline constexpr Family kOutOfMemory{
     "latentd_out_of_memory_total",
     "Requests refused (admission) or failed for lack of memory.",
     Type::kCounter,
-    {{"stage", "admission,text_encode,vae_encode,base,refiner,vae_decode,image_encode"}}};
+    {{"stage", "admission,text_encode,vae_encode,base,refiner,vae_decode,image_encode,preview"}}};
 
 // Requests.
 inline constexpr Family kRequests{
@@ -226,7 +227,7 @@ inline constexpr Family kStageSeconds{
     "latentd_stage_duration_seconds",
     "Time of one stage of one picture.",
     Type::kHistogram,
-    {{"stage", "text_encode,vae_encode,base,refiner,vae_decode,image_encode"}, kBucket},
+    {{"stage", "text_encode,vae_encode,base,refiner,vae_decode,image_encode,preview"}, kBucket},
     bounds::kRequest};
 inline constexpr Family kStepSeconds{"latentd_denoise_step_duration_seconds",
                                      "Time of one denoising step.",

@@ -33,6 +33,7 @@ std::vector<Supported> SupportedComponents() {
   return {
       {"unet", "diffusers", {"UNet2DConditionModel"}},
       {"vae", "diffusers", {"AutoencoderKL", "AutoencoderTiny"}},
+      {"vae_tiny", "diffusers", {"AutoencoderTiny"}},
       {"scheduler", "diffusers", schedulers::SupportedSchedulerClasses()},
       {"text_encoder", "transformers", {"CLIPTextModel", "CLIPTextModelWithProjection"}},
       {"text_encoder_2", "transformers", {"CLIPTextModelWithProjection"}},

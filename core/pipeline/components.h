@@ -1,5 +1,5 @@
 // The components of the checkpoints by the names that operators give them, and how each one runs.
-// text_encoder_2, vae_decoder and vae_encoder are those of base and refiner alike.
+// text_encoder_2, vae_decoder, vae_encoder and vae_tiny are those of base and refiner alike.
 //
 // Pure functions.
 #pragma once
@@ -23,8 +23,16 @@ namespace latentd::pipeline {
 // needs it is refused.
 enum class ComponentMode : uint8_t { kCompiled, kReference, kOff };
 
+// What draws previews.
+inline constexpr absl::string_view kVaeTinyName = "vae_tiny";
+
 inline constexpr absl::string_view kComponentNames[] = {
-    "text_encoder", "text_encoder_2", "unet_base", "unet_refiner", "vae_decoder", "vae_encoder"};
+    "text_encoder", "text_encoder_2", "unet_base", "unet_refiner",
+    "vae_decoder",  "vae_encoder",    kVaeTinyName};
+
+// Whether the server does without a graph of that component and of so many rows, which steps
+// alone have more than one of: what draws previews, and steps for pictures to share.
+bool IsDispensable(absl::string_view component, int rows);
 
 inline bool IsComponentName(absl::string_view name) {
   return std::find(std::begin(kComponentNames), std::end(kComponentNames), name) !=

@@ -82,11 +82,11 @@ absl::Status DecodeColorSamples(const Picture& picture, device::Stream& stream, 
   return absl::OkStatus();
 }
 
-// What the colours of latents are, where previews are wanted and nobody knows it or has begun. A
+// What the colours of latents are, where previews are in them and nobody knows it or has begun. A
 // picture is never worse for its previews: without memory for this it has none.
 void EnqueueColors(const Picture& picture, device::Stream& stream, UnitPart& part) {
   Request& request = *picture.request;
-  if (!request.spec.previews_every || request.colors || request.fits_colors) return;
+  if (!NeedsColors(request)) return;
   request.fits_colors = true;
   CatchOutOfMemory([&] { return DecodeColorSamples(picture, stream, part); }).IgnoreError();
 }
@@ -114,6 +114,21 @@ void CompleteColors(Picture& picture, const UnitPart& part) {
     picture.request->colors = FitColors(ColorSamples(LatentShape(picture)), part.pixels);
     return absl::OkStatus();
   }).IgnoreError();
+}
+
+absl::Status EnqueuePreview(const Picture& picture, device::Stream& stream, UnitPart& part) {
+  Request& request = *picture.request;
+  part.prediction = picture.prediction;
+  if (request.preview == nullptr) {
+    request.fits_colors = true;
+    return DecodeColorSamples(picture, stream, part);
+  }
+  ASSIGN_OR_RETURN(const NamedBuffers outputs,
+                   EnqueueGraph(request.preview, {{"latents", SumOf(part.prediction)}},
+                                /*to_host=*/{"finite", "pixels"}, stream, part.work));
+  part.work.flags.push_back({outputs.at("finite"), "preview", "vae_tiny"});
+  part.prediction.pixels = outputs.at("pixels");
+  return absl::OkStatus();
 }
 
 absl::Status EnqueueEncode(Picture& picture, device::Stream& stream, UnitPart& part) {

@@ -78,6 +78,25 @@ absl::StatusOr<VaeConfig> ReadVae(const weights::Checkpoint& checkpoint) {
                    "; supported are AutoencoderKL and AutoencoderTiny"));
 }
 
+// Its latents are those that the VAE's are: whoever trained it saw to that.
+absl::Status ReadTinyVae(const weights::Checkpoint& checkpoint, ModelConfigs& configs) {
+  const std::string component(kVaeTinyName);
+  ASSIGN_OR_RETURN(const std::string text, checkpoint.ConfigText(component));
+  ASSIGN_OR_RETURN(models::AutoencoderTinyConfig tiny,
+                   models::ParseAutoencoderTinyConfig(text, SourceOf(checkpoint, component)));
+  const int64_t channels = LatentChannelsOf(configs.vae), scale = DownscaleOf(configs.vae);
+  if (tiny.latent_channels != channels || UpscaleOf(tiny) != scale || tiny.out_channels != 3) {
+    return Misfit(
+        checkpoint, component,
+        absl::StrCat("it makes ", UpscaleOf(tiny), " pixels of a latent, in ", tiny.out_channels,
+                     " colours of ", tiny.latent_channels,
+                     " channels; for previews of this checkpoint it has to make ", scale,
+                     ", in 3 of ", channels, " (--components=vae_tiny=off draws them without it)"));
+  }
+  configs.vae_tiny = std::move(tiny);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<models::Unet2dConditionConfig> ReadUnet(const weights::Checkpoint& checkpoint) {
   if (!checkpoint.Has("unet")) {
     return absl::InvalidArgumentError(
@@ -149,12 +168,15 @@ absl::Status CheckLatents(const weights::Checkpoint& checkpoint, const ModelConf
 
 }  // namespace
 
-absl::StatusOr<ModelConfigs> ReadModelConfigs(const weights::Checkpoint& checkpoint) {
+absl::StatusOr<ModelConfigs> ReadModelConfigs(const weights::Checkpoint& checkpoint,
+                                              const ComponentModes& modes) {
   ModelConfigs configs;
   RETURN_IF_ERROR(ReadScheduler(checkpoint, configs));
   ASSIGN_OR_RETURN(configs.text_encoders, ReadTextEncoders(checkpoint));
   ASSIGN_OR_RETURN(configs.unet, ReadUnet(checkpoint));
   ASSIGN_OR_RETURN(configs.vae, ReadVae(checkpoint));
+  const bool has_tiny_vae = checkpoint.Has(kVaeTinyName) && !IsOff(modes, kVaeTinyName);
+  if (has_tiny_vae) RETURN_IF_ERROR(ReadTinyVae(checkpoint, configs));
   configs.conditioning = SizesOf(checkpoint, configs);
   RETURN_IF_ERROR(CheckConditioning(checkpoint, configs));
   RETURN_IF_ERROR(CheckLatents(checkpoint, configs));

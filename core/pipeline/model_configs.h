@@ -2,12 +2,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "core/models/clip_text.h"
 #include "core/models/unet_2d_condition.h"
+#include "core/pipeline/components.h"
 #include "core/pipeline/step_graph.h"
 #include "core/pipeline/vae_graph.h"
 #include "core/tokenizer/clip_tokenizer.h"
@@ -27,12 +29,15 @@ struct ModelConfigs {
   std::vector<TextEncoder> text_encoders;  // one or two, in the order of their states
   models::Unet2dConditionConfig unet;
   VaeConfig vae;
+  std::optional<models::AutoencoderTinyConfig> vae_tiny;
   ConditioningSizes conditioning;  // of what encoders and time ids give the UNet
 };
 
 // Errors name the file or component at fault, also where two of them do not fit each other: a
 // tokenizer with more tokens than the encoder has embeddings, states of another width than the UNet
 // attends to, ...
-absl::StatusOr<ModelConfigs> ReadModelConfigs(const weights::Checkpoint& checkpoint);
+// Of vae_tiny nothing is read where that is off.
+absl::StatusOr<ModelConfigs> ReadModelConfigs(const weights::Checkpoint& checkpoint,
+                                              const ComponentModes& modes = {});
 
 }  // namespace latentd::pipeline

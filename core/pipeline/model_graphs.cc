@@ -58,6 +58,11 @@ absl::Status ModelGraphs::DeclareFixed() {
   std::vector<const graph::Graph*> all = {&step, &decode};
   if (!IsOff(options_.components, "vae_encoder")) all.push_back(&encode);
   for (const graph::Graph& text : texts) all.push_back(&text);
+  std::optional<graph::Graph> preview;
+  if (has_tiny_vae()) {
+    ASSIGN_OR_RETURN(preview, BuildWhole({Kind::kPreview, probe}));
+    all.push_back(&*preview);
+  }
   RETURN_IF_ERROR(CheckWeights(all));
 
   for (size_t i = 0; i < texts.size(); ++i) {
@@ -118,6 +123,10 @@ absl::StatusOr<GraphHandle> ModelGraphs::DecodeFallback(int height, int width, I
   return FindOrBuild({Kind::kDecodeFallback, {1, height, width}}, unknown);
 }
 
+absl::StatusOr<GraphHandle> ModelGraphs::Preview(int height, int width, IfUnknown unknown) {
+  return FindOrBuild({Kind::kPreview, {1, height, width}}, unknown);
+}
+
 GraphHandle ModelGraphs::Find(const Key& key) {
   absl::MutexLock lock(&mutex_);
   const auto found = shapes_.find(key);
@@ -154,6 +163,9 @@ absl::StatusOr<graph::Graph> ModelGraphs::BuildWhole(const Key& key) const {
       return MakeDecodeGraph(configs_.vae, TilesOf(shape), StoredDType());
     case Kind::kEncode:
       return MakeEncodeGraph(configs_.vae, TilesOf(shape), StoredDType());
+    case Kind::kPreview:
+      return MakeDecodeGraph(*configs_.vae_tiny, TileGrid::Whole({shape.height, shape.width}),
+                             StoredDType(), kVaeTinyName);
     case Kind::kSample:
       return MakeSampleGraph(configs_.vae, shape.height, shape.width);
     case Kind::kStep:
@@ -190,6 +202,7 @@ compiler::GraphLabel ModelGraphs::LabelOf(const Key& key) const {
   label.fallback = key.kind == Kind::kDecodeFallback;
   if (key.kind == Kind::kDecode || label.fallback) label.component = "vae_decoder";
   if (key.kind == Kind::kEncode || key.kind == Kind::kSample) label.component = "vae_encoder";
+  if (key.kind == Kind::kPreview) label.component = std::string(kVaeTinyName);
   if (key.kind == Kind::kSample) label.part = kSamplePart;
   if (key.kind == Kind::kStep) {
     label.component = UnetOf(which_);

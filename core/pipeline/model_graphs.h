@@ -86,6 +86,11 @@ class ModelGraphs {
                                              IfUnknown unknown = IfUnknown::kBuild)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Decode by the tiny VAE, for previews. REQUIRES: has_tiny_vae().
+  bool has_tiny_vae() const { return configs_.vae_tiny.has_value(); }
+  absl::StatusOr<GraphHandle> Preview(int height, int width, IfUnknown unknown = IfUnknown::kBuild)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
   // A row of a step is the same bytes, however many others it has.
   bool has_batch_invariant_steps() const;
 
@@ -96,7 +101,7 @@ class ModelGraphs {
   }
 
  private:
-  enum class Kind : uint8_t { kStep, kDecode, kDecodeFallback, kEncode, kSample };
+  enum class Kind : uint8_t { kStep, kDecode, kDecodeFallback, kEncode, kSample, kPreview };
   struct Key {
     Kind kind;
     StepShape shape;

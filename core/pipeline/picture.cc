@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/pipeline/preview.h"
+
 namespace latentd::pipeline {
 
 int Request::steps_before(size_t stage) const {
@@ -14,6 +16,12 @@ int Picture::next_rows() const { return stage().IsGuided(evaluation) ? rows() : 
 
 int Picture::rows_ahead() const {
   return std::max(evaluation, stage().guided_begin) < stage().guided_end ? rows() : 1;
+}
+
+bool Picture::has_preview() const {
+  const bool steps =
+      next == UnitKind::kText || next == UnitKind::kEncode || next == UnitKind::kStep;
+  return prediction.step > 0 && steps;
 }
 
 int Picture::total_steps() const { return request->steps_before(request->stages.size()); }
@@ -36,6 +44,7 @@ batching::Ahead Picture::ahead() const {
   const bool has_steps = !done && next != UnitKind::kDecode && next != UnitKind::kWait;
   if (!has_steps) return ahead;
   ahead.encode = stage_index == 0 && next != UnitKind::kStep && !request->spec.image.empty();
+  ahead.colors = NeedsColors(*request) && next == UnitKind::kText;
   for (size_t i = stage_index; i < request->stages.size(); ++i) {
     const Stage& left = request->stages[i];
     const size_t done = i == stage_index ? evaluation : 0;
@@ -46,7 +55,8 @@ batching::Ahead Picture::ahead() const {
                                      .text = !request->conditioning[i].has_value(),
                                      .evaluations = static_cast<int>(all - done),
                                      .narrow_first = static_cast<int>(guided_begin - done),
-                                     .narrow_last = static_cast<int>(all - guided_end)};
+                                     .narrow_last = static_cast<int>(all - guided_end),
+                                     .previews = PreviewsAhead(*this, i)};
   }
   return ahead;
 }

@@ -18,6 +18,7 @@
 #include "core/pipeline/conditioning.h"
 #include "core/pipeline/latent_colors.h"
 #include "core/pipeline/picture_spec.h"
+#include "core/pipeline/prediction.h"
 #include "core/pipeline/stage.h"
 #include "core/pipeline/step_lane.h"
 
@@ -51,6 +52,8 @@ struct Request {
   // Of previews: known, or fitted by the first picture; where nobody wants previews neither.
   std::optional<LatentColors> colors;
   bool fits_colors = false;  // some picture has begun to
+  // Decodes previews by a tiny VAE; null: they are in colours.
+  ExecutablePointer preview;
 };
 
 struct Picture {
@@ -72,6 +75,9 @@ struct Picture {
   int most_rows() const { return stage().steps.rbegin()->first; }
   Size size() const { return {*request->spec.width, *request->spec.height}; }
   Size executed_size() const { return request->executed_size; }
+  // Whether there is a kPreview to enqueue: `prediction`, of which the picture itself is not due
+  // yet.
+  bool has_preview() const;
   // Steps as users count them, of all stages together.
   int total_steps() const;
 
@@ -86,6 +92,7 @@ struct Picture {
   // [1, channels, h, w]: before the stage's first step and after its last. Of the host when next is
   // kDone, where the spec wants latents.
   device::Buffer latents;
+  Prediction prediction;       // to be drawn by a unit of its own: the newest
   device::Buffer handed_over;  // what the base gave to the refiner; without memory if it did not
   std::optional<LanePlace> place;  // while the stage's steps run
   bool decode_redone = false;      // by decode_fallback, or to be

@@ -7,6 +7,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/image/decode.h"
+#include "core/pipeline/acquisition.h"
 #include "core/pipeline/conditioning.h"
 #include "core/pipeline/state_bytes.h"
 #include "core/pipeline/unused_parameters.h"
@@ -14,6 +15,8 @@
 
 namespace latentd::pipeline {
 namespace {
+
+using IfUnknown = ModelGraphs::IfUnknown;
 
 schedulers::ScheduleRequest ScheduleRequestOf(const PictureSpec& spec, bool takes_over) {
   schedulers::ScheduleRequest request;
@@ -53,90 +56,10 @@ absl::StatusOr<std::optional<Size>> ImageSizeOf(const PictureSpec& spec) {
   return Size{size.width, size.height};
 }
 
-using IfUnknown = ModelGraphs::IfUnknown;
-
-IfUnknown IfUnknownFor(compiler::Purpose purpose) {
-  return purpose.mode == compiler::GetMode::kReady ? IfUnknown::kRefuse : IfUnknown::kBuild;
-}
-
-absl::Status AcquireStep(const StepShape& shape, compiler::Purpose purpose, Stage& stage,
-                         std::vector<GraphHandle>& kept) {
-  ModelGraphs& graphs = stage.model->graphs();
-  ASSIGN_OR_RETURN(const GraphHandle step, graphs.Step(shape, IfUnknownFor(purpose)));
-  ASSIGN_OR_RETURN(stage.steps[shape.rows], graphs.Get(step, purpose));
-  kept.push_back(step);
-  return absl::OkStatus();
-}
-
-// Steps of more rows than the picture has, those of `row_counts`, where they are ready.
-void AcquireSharedSteps(StepShape shape, absl::Span<const int> row_counts, Stage& stage,
-                        std::vector<GraphHandle>& kept) {
-  const int own_rows = shape.rows;
-  for (int rows : row_counts) {
-    if (rows <= own_rows) continue;
-    shape.rows = rows;
-    AcquireStep(shape, {.mode = compiler::GetMode::kReady}, stage, kept).IgnoreError();
-  }
-}
-
-absl::Status Acquire(const StepShape& shape, compiler::Purpose purpose, Stage& stage,
-                     std::vector<GraphHandle>& kept) {
-  ModelGraphs& graphs = stage.model->graphs();
-  for (const GraphHandle& text : graphs.text()) {
-    ASSIGN_OR_RETURN(ExecutablePointer executable, graphs.Get(text, purpose));
-    stage.text.push_back(std::move(executable));
-  }
-  ASSIGN_OR_RETURN(stage.request_part, graphs.Get(graphs.request(), purpose));
-  return AcquireStep(shape, purpose, stage, kept);
-}
-
 bool HasBatchInvariantSteps(const std::vector<Stage>& stages) {
   return std::all_of(stages.begin(), stages.end(), [](const Stage& stage) {
     return stage.model->graphs().has_batch_invariant_steps();
   });
-}
-
-using VaeGraph = absl::StatusOr<GraphHandle> (ModelGraphs::*)(int height, int width, IfUnknown);
-
-absl::StatusOr<ExecutablePointer> Acquire(const SdxlModel& model, VaeGraph graph_of,
-                                          compiler::Purpose purpose, Request& request) {
-  ASSIGN_OR_RETURN(GraphHandle graph,
-                   (model.graphs().*graph_of)(request.latent_height, request.latent_width,
-                                              IfUnknownFor(purpose)));
-  ASSIGN_OR_RETURN(ExecutablePointer executable, model.graphs().Get(graph, purpose));
-  request.graphs.push_back(std::move(graph));
-  return executable;
-}
-
-// Colours of previews are fitted by what the decoder makes of known latents.
-bool NeedsDecoderOf(const SdxlModel& last, const PictureSpec& resolved) {
-  return !resolved.output_latents || (resolved.previews_every && !KnownColors(last.vae()));
-}
-
-// The first stage's model reads the init image, and the last one's makes the picture.
-absl::Status Acquire(compiler::Purpose purpose, const PictureSpec& resolved,
-                     absl::Span<const int> row_counts, Request& request) {
-  const StepShape shape{request.rows, request.latent_height, request.latent_width};
-  for (Stage& stage : request.stages) {
-    RETURN_IF_ERROR(Acquire(shape, purpose, stage, request.graphs));
-    if (request.has_unguided_steps) {
-      const StepShape narrow{1, shape.height, shape.width};
-      RETURN_IF_ERROR(AcquireStep(narrow, purpose, stage, request.graphs));
-    }
-    if (!request.alone) AcquireSharedSteps(shape, row_counts, stage, request.graphs);
-  }
-  const SdxlModel& first = *request.stages.front().model;
-  const SdxlModel& last = *request.stages.back().model;
-  if (!resolved.image.empty()) {
-    ASSIGN_OR_RETURN(request.encode, Acquire(first, &ModelGraphs::Encode, purpose, request));
-    ASSIGN_OR_RETURN(request.sample, Acquire(first, &ModelGraphs::Sample, purpose, request));
-  }
-  if (!NeedsDecoderOf(last, resolved)) return absl::OkStatus();
-  ASSIGN_OR_RETURN(request.decode, Acquire(last, &ModelGraphs::Decode, purpose, request));
-  if (!last.graphs().has_decode_fallback()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(request.decode_fallback,
-                   Acquire(last, &ModelGraphs::DecodeFallback, purpose, request));
-  return absl::OkStatus();
 }
 
 Size ExecutedSize(const PictureSpec& resolved) {
@@ -273,6 +196,22 @@ absl::StatusOr<std::vector<GraphHandle>> Pipeline::GraphsOf(Size bucket, int row
   return all;
 }
 
+absl::StatusOr<std::vector<GraphHandle>> Pipeline::PreviewGraphsOf(Size bucket,
+                                                                   IfUnknown unknown) const {
+  const StepShape shape = ShapeOf(bucket, /*rows=*/1);
+  std::vector<GraphHandle> all;
+  for (const SdxlModel* model : Models()) {
+    if (!model->graphs().has_tiny_vae()) continue;
+    ASSIGN_OR_RETURN(all.emplace_back(),
+                     model->graphs().Preview(shape.height, shape.width, unknown));
+  }
+  return all;
+}
+
+bool Pipeline::WantsTinyVae(const PictureSpec& resolved) const {
+  return resolved.previews_every && WithTinyVae(ModelsOf(resolved)) != nullptr;
+}
+
 int Pipeline::LaneRows(int rows) const {
   return row_counts_.empty() ? rows : std::max(rows, row_counts_.back());
 }
@@ -286,7 +225,7 @@ int64_t Pipeline::RequestBytes(const PictureSpec& resolved) const {
   const int rows = RowsOf(resolved);
   const int side_by_side = std::min(static_cast<int>(resolved.seeds.size()), LaneRows(rows) / rows);
   const StepShape shape = ShapeOf(size, rows);
-  const int64_t previews = resolved.previews_every ? PreviewBytes(Models(), shape) : 0;
+  const int64_t previews = resolved.previews_every ? PreviewBytes(Models(), shape, size) : 0;
   return pipeline::RequestBytes(Models(), shape, size, side_by_side) + side_by_side * previews;
 }
 

@@ -46,6 +46,12 @@ class Pipeline {
   absl::StatusOr<std::vector<GraphHandle>> GraphsOf(
       Size bucket, int rows, ModelGraphs::IfUnknown unknown = ModelGraphs::IfUnknown::kBuild) const;
 
+  // What draws previews of that size by tiny VAEs, of both models; the server does without.
+  absl::StatusOr<std::vector<GraphHandle>> PreviewGraphsOf(
+      Size bucket, ModelGraphs::IfUnknown unknown = ModelGraphs::IfUnknown::kBuild) const;
+  // Whether the pictures have previews that a tiny VAE would draw.
+  bool WantsTinyVae(const PictureSpec& resolved) const;
+
   // Whether a VAE's decoder runs for the pictures: where latents are wanted, for previews only.
   bool NeedsDecoder(const PictureSpec& resolved) const;
 
@@ -59,9 +65,10 @@ class Pipeline {
   LatentSize LatentSizeOf(const PictureSpec& resolved) const;
 
   // One picture for each seed; they share their conditioning. Gets every executable that they need,
-  // so that no unit compiles or loads; what the graph store says if that fails. For kReady no graph
-  // is built either. REQUIRES: `resolved` came from Resolve; its executed_size, if set, covers
-  // width x height and has sides that Resolve would accept.
+  // so that no unit compiles or loads; what the graph store says if that fails, but for a tiny
+  // VAE's: without it previews are in colours. For kReady no graph is built either. REQUIRES:
+  // `resolved` came from Resolve; its executed_size, if set, covers width x height and has sides
+  // that Resolve would accept.
   using Pictures = std::vector<std::unique_ptr<Picture>>;
   absl::StatusOr<Pictures> Start(PictureSpec resolved, compiler::Purpose purpose = {}) const;
   // As Start. `resolved`, which may hold a large image, is moved from only where this succeeds.

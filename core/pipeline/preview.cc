@@ -1,9 +1,11 @@
 #include "core/pipeline/preview.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "core/base/status_macros.h"
+#include "core/pipeline/pixels.h"
 
 namespace latentd::pipeline {
 namespace {
@@ -25,15 +27,6 @@ absl::StatusOr<Buffer> AddTerm(const Picture& picture, float weight, Prediction&
   return latents;
 }
 
-std::vector<float> SumOf(const Prediction& prediction) {
-  std::vector<float> sum(static_cast<size_t>(prediction.terms.front().latents.elements()));
-  for (const Prediction::Term& term : prediction.terms) {
-    const absl::Span<const float> values = term.latents.as<float>();
-    for (size_t i = 0; i < sum.size(); ++i) sum[i] += term.weight * values[i];
-  }
-  return sum;
-}
-
 // As image/pixels.h says; of what is no number 0.
 uint8_t ToByte(float value) {
   const float unit = value / 2 + 0.5f;
@@ -44,7 +37,7 @@ uint8_t ToByte(float value) {
 }  // namespace
 
 size_t Prediction::bytes() const {
-  size_t bytes = 0;
+  size_t bytes = pixels.bytes();
   for (const Term& term : terms) bytes += term.latents.bytes();
   return bytes;
 }
@@ -57,7 +50,36 @@ int PreviewDue(const Picture& picture) {
   const int index = steps[picture.evaluation].denoising_index;
   if (after < steps.size() && steps[after].denoising_index == index) return 0;
   const int step = picture.request->steps_before(picture.stage_index) + index + 1;
+  if (picture.request->preview != nullptr && step == picture.total_steps()) return 0;
   return step % *every == 0 ? step : 0;
+}
+
+bool NeedsColors(const Request& request) {
+  const bool in_colors = request.spec.previews_every && request.preview == nullptr;
+  return in_colors && !request.colors && !request.fits_colors && request.decode != nullptr;
+}
+
+int PreviewsAhead(const Picture& picture, size_t stage) {
+  const Request& request = *picture.request;
+  if (request.preview == nullptr) return 0;
+  const auto& steps = request.stages[stage].schedule.steps;
+  const size_t next = stage == picture.stage_index ? picture.evaluation : 0;
+  const int waiting = stage == picture.stage_index && picture.prediction.step > 0 ? 1 : 0;
+  if (next >= steps.size()) return waiting;
+  const int begin = request.steps_before(stage) + steps[next].denoising_index;
+  const int end = std::min(request.steps_before(stage + 1), picture.total_steps() - 1);
+  const int every = *request.spec.previews_every;
+  return waiting + std::max(end / every - begin / every, 0);
+}
+
+Buffer SumOf(const Prediction& prediction) {
+  Buffer sum = Buffer::Allocate(device::DType::kF32, prediction.terms.front().latents.shape());
+  const absl::Span<float> sums = sum.as<float>();
+  for (const Prediction::Term& term : prediction.terms) {
+    const absl::Span<const float> values = term.latents.as<float>();
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] += term.weight * values[i];
+  }
+  return sum;
 }
 
 absl::Status ReadStart(const Picture& picture, device::Stream& stream, Prediction& prediction) {
@@ -83,7 +105,8 @@ image::Image DrawPreview(const Prediction& prediction, const LatentColors& color
   const device::Shape& shape = prediction.terms.front().latents.shape();
   const auto height = static_cast<int>(shape[2]), width = static_cast<int>(shape[3]);
   const int top = (height - size.height) / 2, left = (width - size.width) / 2;
-  const std::vector<float> latents = SumOf(prediction);
+  const Buffer sum = SumOf(prediction);
+  const absl::Span<const float> latents = sum.as<float>();
   image::Image drawn{size.width, size.height, {}};
   drawn.rgb.reserve(static_cast<size_t>(size.width) * size.height * 3);
   for (int y = top; y < top + size.height; ++y) {
@@ -97,6 +120,26 @@ image::Image DrawPreview(const Prediction& prediction, const LatentColors& color
     }
   }
   return drawn;
+}
+
+image::Image ShrinkPixels(const Buffer& pixels, Size size) {
+  constexpr int kChannels = 3;
+  const image::Image picture = CentreOf(pixels, size);
+  const bool divides = size.width % kPreviewShrink == 0 && size.height % kPreviewShrink == 0;
+  const int factor = divides ? kPreviewShrink : 1, area = factor * factor;
+  const int width = size.width / factor, height = size.height / factor;
+  std::vector<int> sums(static_cast<size_t>(width) * height * kChannels);
+  auto next = picture.rgb.begin();
+  for (int y = 0; y < size.height; ++y) {
+    for (int x = 0; x < size.width; ++x) {
+      const size_t to = (static_cast<size_t>(y / factor) * width + x / factor) * kChannels;
+      for (int c = 0; c < kChannels; ++c) sums[to + c] += *next++;
+    }
+  }
+  image::Image small{width, height, {}};
+  small.rgb.reserve(sums.size());
+  for (int sum : sums) small.rgb.push_back(static_cast<uint8_t>((sum + area / 2) / area));
+  return small;
 }
 
 }  // namespace latentd::pipeline

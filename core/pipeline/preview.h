@@ -1,34 +1,22 @@
 // What a picture looks like so far: after a step of which somebody wants to see it, the latents
-// without noise that the network predicted there, in colours. They are not among what a step
-// leaves, but follow from what it started from and what it made of that, which is read to the host
-// in the stream's order and put together later, by whoever has the time. A step that nobody wants
-// to see is enqueued as ever, and the picture is the same bytes either way.
+// without noise that the network predicted there, decoded by the checkpoint's tiny VAE or in
+// colours. They are not among what a step leaves, but follow from what it started from and what it
+// made of that, which is read to the host in the stream's order and put together later: for the
+// tiny VAE by a unit of its own, in colours by whoever has the time. A step that nobody wants to
+// see is enqueued as ever, and the picture is the same bytes either way.
 #pragma once
-
-#include <cstddef>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "core/device/device.h"
 #include "core/image/pixels.h"
 #include "core/pipeline/latent_colors.h"
 #include "core/pipeline/picture.h"
+#include "core/pipeline/prediction.h"
 
 namespace latentd::pipeline {
 
-// What a step predicts its picture to be: the sum of latents [1, C, h, w], each by its weight.
-struct Prediction {
-  struct Term {
-    device::Buffer latents;  // on the host, there once the stream has come so far
-    float weight;
-  };
-  size_t bytes() const;
-
-  int step = 0;  // of the picture's total_steps; 0: there is none
-  std::vector<Term> terms;
-};
-
-// Which step the picture's next evaluation ends, if a preview of that was asked for; otherwise 0.
+// Which step the picture's next evaluation ends, if a preview of that was asked for; otherwise 0. A
+// tiny VAE draws none of the last step of all: the picture itself is as soon there.
 int PreviewDue(const Picture& picture);
 
 // Enqueue the reads of what the picture's next evaluation starts from, before that is enqueued, and
@@ -36,8 +24,23 @@ int PreviewDue(const Picture& picture);
 absl::Status ReadStart(const Picture& picture, device::Stream& stream, Prediction& prediction);
 absl::Status ReadEnd(const Picture& picture, device::Stream& stream, Prediction& prediction);
 
-// The middle of it, `size` latents, a pixel for each. REQUIRES: there is one, and the stream has
-// come so far.
+// Whether previews of the request are in colours that nobody knows yet nor has begun to fit.
+bool NeedsColors(const Request& request);
+
+// How many previews of the stage that the picture is in, or of a later one, are still to be decoded
+// by the tiny VAE.
+int PreviewsAhead(const Picture& picture, size_t stage);
+
+// The sum of its terms. REQUIRES: there is one, and the stream has come so far.
+device::Buffer SumOf(const Prediction& prediction);
+
+// In colours: the middle of it, `size` latents, a pixel for each. REQUIRES: as SumOf.
 image::Image DrawPreview(const Prediction& prediction, const LatentColors& colors, Size size);
+
+// Of a tiny VAE's pixels the picture, `size` of them, which are the middle: each pixel is the mean
+// of so many in each direction, a quarter of the picture's sides where that can be. A pixel for
+// each latent, as colours have, would leave nothing of what a decoder can show and they cannot.
+inline constexpr int kPreviewShrink = 4;
+image::Image ShrinkPixels(const device::Buffer& pixels, Size size);
 
 }  // namespace latentd::pipeline

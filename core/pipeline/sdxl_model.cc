@@ -43,6 +43,7 @@ absl::StatusOr<std::shared_ptr<const weights::WeightSet>> LoadWeights(
   auto weights = std::make_shared<weights::WeightSet>(&store, NameOf(which));
   std::vector<std::string> components = {"unet", "vae"};
   for (const TextEncoder& encoder : configs.text_encoders) components.push_back(encoder.component);
+  if (configs.vae_tiny) components.emplace_back(kVaeTinyName);
   for (const std::string& component : components) {
     ASSIGN_OR_RETURN(const weights::TensorMap tensors, checkpoint.LoadTensors(component));
     weights->Add(component, tensors);
@@ -63,7 +64,7 @@ SdxlModel::SdxlModel(Model which, const weights::Checkpoint& checkpoint, ModelCo
 absl::StatusOr<std::unique_ptr<const SdxlModel>> SdxlModel::Load(
     Model which, const weights::Checkpoint& checkpoint, weights::WeightStore& store,
     compiler::GraphStore& graphs, const ModelOptions& options) {
-  ASSIGN_OR_RETURN(ModelConfigs configs, ReadModelConfigs(checkpoint));
+  ASSIGN_OR_RETURN(ModelConfigs configs, ReadModelConfigs(checkpoint, options.components));
   if (options.vae_tiling_above) RETURN_IF_ERROR(CheckTiles(checkpoint.path(), configs.vae));
   std::unique_ptr<SdxlModel> model(new SdxlModel(which, checkpoint, std::move(configs)));
   if (IsOff(options.components, UnetOf(which))) return model;

@@ -55,9 +55,16 @@ int64_t RequestBytes(const Models& models, const StepShape& shape, Size size, in
          ImageBytes(models, shape) + DecodeBytes(size);
 }
 
-// Two steps may be enqueued.
-int64_t PreviewBytes(const Models& models, const StepShape& shape) {
-  return 2 * static_cast<int64_t>(schedulers::kPredictionTerms) * LatentsBytes(models, shape);
+// Two steps may be enqueued. For a tiny VAE one waits more, whose sum and pixels are on the device
+// and on the host.
+int64_t PreviewBytes(const Models& models, const StepShape& shape, Size size) {
+  const int64_t latents = LatentsBytes(models, shape);
+  const int64_t terms = static_cast<int64_t>(schedulers::kPredictionTerms) * latents;
+  const bool has_tiny_vae = std::any_of(models.begin(), models.end(), [](const SdxlModel* model) {
+    return model->graphs().has_tiny_vae();
+  });
+  if (!has_tiny_vae) return 2 * terms;
+  return 3 * terms + 2 * latents + int64_t{2} * 3 * size.width * size.height;
 }
 
 int64_t StateBytes(const Models& models, const StepShape& shape, Size size) {

@@ -14,8 +14,9 @@ namespace latentd::pipeline {
 int64_t RequestBytes(const std::vector<const SdxlModel*>& models, const StepShape& shape, Size size,
                      int pictures);
 
-// What a picture holds beside that whose steps are read for previews.
-int64_t PreviewBytes(const std::vector<const SdxlModel*>& models, const StepShape& shape);
+// What a picture of that size holds beside that whose steps are read for previews.
+int64_t PreviewBytes(const std::vector<const SdxlModel*>& models, const StepShape& shape,
+                     Size size);
 
 // A lane of shape.rows and what the pictures hold that fill it: the most that is, where each of
 // them has one row and is a request of its own, and where one of them is decoded at a time.

@@ -20,6 +20,10 @@ absl::Status EnqueueEncode(Picture& picture, device::Stream& stream, UnitPart& p
 absl::Status EnqueueStep(absl::Span<Picture* const> pictures, Lanes& lanes, device::Stream& stream,
                          PendingUnit& unit);
 
+// The picture's `prediction` to pixels, by the tiny VAE; where that is not to be used any more,
+// what colours are fitted by. The picture stays as it is.
+absl::Status EnqueuePreview(const Picture& picture, device::Stream& stream, UnitPart& part);
+
 // Latents to pixels.
 absl::Status EnqueueDecode(Picture& picture, device::Stream& stream, UnitPart& part);
 

@@ -1,5 +1,6 @@
 #include "core/pipeline/units.h"
 
+#include "absl/functional/function_ref.h"
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/pipeline/unit_kinds.h"
@@ -27,24 +28,30 @@ absl::Status EnqueueNext(absl::Span<Picture* const> pictures, Lanes& lanes, devi
   return absl::FailedPreconditionError("the picture has no unit to run");
 }
 
+// What `enqueue` puts on the stream, and its end.
+absl::Status EnqueueAll(device::Stream& stream, PendingUnit& unit,
+                        absl::FunctionRef<absl::Status()> enqueue) {
+  absl::Status status = CatchOutOfMemory([&] {
+    RETURN_IF_ERROR(enqueue());
+    ASSIGN_OR_RETURN(unit.done, stream.Record());
+    return absl::OkStatus();
+  });
+  // What is on the stream uses what the unit holds.
+  if (!status.ok()) stream.Synchronize().IgnoreError();
+  return status;
+}
+
 }  // namespace
 
 absl::StatusOr<PendingUnit> EnqueueUnit(absl::Span<Picture* const> pictures, Lanes& lanes,
                                         device::Stream& stream) {
   PendingUnit unit;
   unit.kind = pictures.front()->next;
-  const absl::Status status = CatchOutOfMemory([&] {
+  RETURN_IF_ERROR(EnqueueAll(stream, unit, [&] {
     unit.parts.resize(pictures.size());
     for (size_t i = 0; i < pictures.size(); ++i) unit.parts[i].steps = -pictures[i]->steps_done;
-    RETURN_IF_ERROR(EnqueueNext(pictures, lanes, stream, unit));
-    ASSIGN_OR_RETURN(unit.done, stream.Record());
-    return absl::OkStatus();
-  });
-  if (!status.ok()) {
-    // What is on the stream uses what the unit holds.
-    stream.Synchronize().IgnoreError();
-    return status;
-  }
+    return EnqueueNext(pictures, lanes, stream, unit);
+  }));
   for (size_t i = 0; i < pictures.size(); ++i) {
     UnitPart& part = unit.parts[i];
     part.steps_done = pictures[i]->steps_done;
@@ -54,13 +61,25 @@ absl::StatusOr<PendingUnit> EnqueueUnit(absl::Span<Picture* const> pictures, Lan
   return unit;
 }
 
+absl::StatusOr<PendingUnit> EnqueuePreview(Picture& picture, device::Stream& stream) {
+  PendingUnit unit;
+  unit.kind = UnitKind::kPreview;
+  RETURN_IF_ERROR(EnqueueAll(stream, unit, [&] {
+    unit.parts.resize(1);
+    return EnqueuePreview(picture, stream, unit.parts.front());
+  }));
+  unit.parts.front().ends_stage = true;
+  picture.prediction = {};
+  return unit;
+}
+
 absl::Status CompleteUnit(const PendingUnit& unit, Picture& picture, UnitPart& part) {
   for (const auto& event : part.work.events) RETURN_IF_ERROR(event->Wait());
   if (part.waits) return absl::OkStatus();
   RETURN_IF_ERROR(unit.done->Wait());
   if (unit.kind == UnitKind::kDecode) return CompleteDecode(picture, part);
   for (const FiniteFlag& flag : part.work.flags) RETURN_IF_ERROR(flag.Check());
-  if (unit.kind == UnitKind::kText) CompleteColors(picture, part);
+  CompleteColors(picture, part);
   if (part.latents.has_memory()) {
     picture.latents = part.latents;
     picture.next = UnitKind::kDone;

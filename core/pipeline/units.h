@@ -28,8 +28,8 @@ struct UnitPart {
   bool ends_stage = false;  // the last of its kind before another one; of a decode: if it succeeds
 
   PendingWork work;
-  Prediction prediction;  // of a step, where a preview of it is due
-  // Of a decode, u8 [1, H, W, 3]; of a text unit, what colours are fitted by.
+  Prediction prediction;  // of a step, where a preview of it is due; of a preview, what it draws
+  // Of a decode, u8 [1, H, W, 3]; of another unit, what colours are fitted by.
   device::Buffer pixels;
   // Of the last step of a picture whose latents are wanted: these, for the host.
   device::Buffer latents;
@@ -54,6 +54,11 @@ struct PendingUnit {
 // stream's.
 absl::StatusOr<PendingUnit> EnqueueUnit(absl::Span<Picture* const> pictures, Lanes& lanes,
                                         device::Stream& stream);
+
+// Enqueues a kPreview beside what the picture names as next, on the same stream: its `prediction`,
+// which the unit's part has from then on. After any error, of completing it too, the picture goes
+// on as if there had been none. REQUIRES: has_preview().
+absl::StatusOr<PendingUnit> EnqueuePreview(Picture& picture, device::Stream& stream);
 
 // Waits for the unit and says how it ended for `picture`, whose part this is. Pixels of a decode,
 // or latents that are wanted, go to the picture, which is kDone; it is kDecode again, and the part

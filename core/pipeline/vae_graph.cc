@@ -53,11 +53,13 @@ Value Unscale(GraphBuilder& b, Value latents, const Scaling& scaling) {
   return b.Add(unscaled, b.Constant(scaling.offset, {1, channels, 1, 1}));
 }
 
-Value DecodeWith(GraphBuilder& b, const AutoencoderKlConfig& config, Value latents) {
-  return models::DecodeAutoencoderKl(b, config, "vae", latents);
+Value DecodeWith(GraphBuilder& b, const AutoencoderKlConfig& config, absl::string_view component,
+                 Value latents) {
+  return models::DecodeAutoencoderKl(b, config, component, latents);
 }
-Value DecodeWith(GraphBuilder& b, const AutoencoderTinyConfig& config, Value latents) {
-  return models::DecodeAutoencoderTiny(b, config, "vae", latents);
+Value DecodeWith(GraphBuilder& b, const AutoencoderTinyConfig& config, absl::string_view component,
+                 Value latents) {
+  return models::DecodeAutoencoderTiny(b, config, component, latents);
 }
 Value EncodeWith(GraphBuilder& b, const AutoencoderKlConfig& config, Value image) {
   return models::EncodeAutoencoderKl(b, config, "vae", image);
@@ -103,6 +105,14 @@ int DownscaleOf(const VaeConfig& config) {
   return 1 << (std::get<AutoencoderTinyConfig>(config).num_encoder_blocks.size() - 1);
 }
 
+int64_t UpscaleOf(const AutoencoderTinyConfig& config) {
+  int64_t scale = 1;
+  for (size_t i = 1; i < config.num_decoder_blocks.size(); ++i) {
+    scale *= config.upsampling_scaling_factor;
+  }
+  return scale;
+}
+
 int64_t LatentChannelsOf(const VaeConfig& config) {
   return std::visit([](const auto& vae) { return vae.latent_channels; }, config);
 }
@@ -112,13 +122,14 @@ bool IsDistribution(const VaeConfig& config) {
 }
 
 absl::StatusOr<graph::Graph> MakeDecodeGraph(const VaeConfig& config, const TileGrid& tiles,
-                                             GraphBuilder::StoredDType stored_dtype) {
+                                             GraphBuilder::StoredDType stored_dtype,
+                                             absl::string_view component) {
   GraphBuilder b(std::move(stored_dtype));
   const auto [height, width] = tiles.image();
   const Value latents = Step(b, "latents", {1, LatentChannelsOf(config), height, width});
   const Value unscaled = Unscale(b, latents, ScalingOf(config));
   const auto decode = [&](Value tile) {
-    return std::visit([&](const auto& vae) { return DecodeWith(b, vae, tile); }, config);
+    return std::visit([&](const auto& vae) { return DecodeWith(b, vae, component, tile); }, config);
   };
   const Value image = OverTiles(b, tiles, unscaled, /*scale_in=*/1, DownscaleOf(config), decode);
   b.Output("pixels", b.ToPixels(b.Permute(image, {0, 2, 3, 1})));

@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "core/graph/graph.h"
 #include "core/graph/graph_builder.h"
 #include "core/models/autoencoder_kl.h"
@@ -19,13 +20,17 @@ using VaeConfig = std::variant<models::AutoencoderKlConfig, models::AutoencoderT
 int DownscaleOf(const VaeConfig& config);
 int64_t LatentChannelsOf(const VaeConfig& config);
 
+// What decoding makes of it, which encoding need not start from.
+int64_t UpscaleOf(const models::AutoencoderTinyConfig& config);
+
 // Whether encoding gives a distribution to draw latents from, and not the latents.
 bool IsDistribution(const VaeConfig& config);
 
 // "latents" [1, C, h, w] as the UNet has them -> "pixels" u8 [1, H, W, 3] and "finite" u8 [1]: 0 if
-// some pixel was NaN or infinite before it was made a byte.
+// some pixel was NaN or infinite before it was made a byte. Its weights are those of `component`.
 absl::StatusOr<graph::Graph> MakeDecodeGraph(const VaeConfig& config, const TileGrid& tiles,
-                                             graph::GraphBuilder::StoredDType stored_dtype);
+                                             graph::GraphBuilder::StoredDType stored_dtype,
+                                             absl::string_view component = "vae");
 
 // "image" u8 [1, H, W, 3] -> "moments": [1, 2C, h, w] of AutoencoderKL's distribution, or
 // AutoencoderTiny's latents [1, C, h, w]; and "finite" u8 [1] of them.

@@ -22,6 +22,7 @@ using Json = nlohmann::json;
 
 constexpr size_t kMaxConfigBytes = 1 << 20;
 constexpr char kIndexName[] = "model_index.json";
+constexpr char kTinyVae[] = "vae_tiny";
 constexpr absl::string_view kWhatToPass =
     "pass a diffusers checkpoint directory, which has model_index.json and the folders unet, vae, "
     "text_encoder, tokenizer, scheduler, ...";
@@ -125,6 +126,7 @@ absl::Status Checkpoint::ReadModelIndex() {
     RETURN_IF_ERROR(ReadComponent(file, key, value, &component));
     if (component != Component{}) components_.emplace(key, std::move(component));
   }
+  if (!index.contains(kTinyVae)) AddTinyVae();
   const auto name = index.find("_class_name");
   if (name != index.end()) {
     if (!name->is_string()) return RefuseEntry(file, "_class_name", "text");
@@ -133,6 +135,12 @@ absl::Status Checkpoint::ReadModelIndex() {
   RETURN_IF_ERROR(
       ReadFlag(file, index, "force_zeros_for_empty_prompt", &force_zeros_for_empty_prompt_));
   return ReadFlag(file, index, "requires_aesthetics_score", &requires_aesthetics_score_);
+}
+
+// As AutoencoderTiny.save_pretrained leaves it; its config.json says what it is.
+void Checkpoint::AddTinyVae() {
+  if (absl::IsNotFound(CheckDirectory(absl::StrCat(path_, "/", kTinyVae)))) return;
+  components_.emplace(kTinyVae, Component{"diffusers", "AutoencoderTiny"});
 }
 
 absl::Status Checkpoint::CheckVariantExists() const {

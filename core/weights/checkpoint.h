@@ -50,7 +50,8 @@ class Checkpoint {
   // "StableDiffusionXLPipeline"; empty if model_index.json does not say.
   const std::string& pipeline_class() const { return pipeline_class_; }
 
-  // By name; what model_index.json gives as [null, null] is absent.
+  // By name; what model_index.json gives as [null, null] is absent. vae_tiny, which is no component
+  // of a pipeline of diffusers', is there where the index does not speak of it and its folder is.
   const absl::btree_map<std::string, Component>& components() const { return components_; }
   bool Has(absl::string_view component) const { return components_.contains(component); }
 
@@ -79,6 +80,7 @@ class Checkpoint {
   Checkpoint() = default;
 
   absl::Status ReadModelIndex();
+  void AddTinyVae();
   absl::Status CheckVariantExists() const;
   // The folder of a component that model_index.json names.
   absl::StatusOr<std::string> Folder(absl::string_view component) const;

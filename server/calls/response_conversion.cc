@@ -64,6 +64,7 @@ v1::Timings ToProto(const engine::Timings& timings) {
   *proto.mutable_refiner() = ToProto(timings.refiner);
   *proto.mutable_vae_decode() = ToProto(timings.vae_decode);
   *proto.mutable_image_encode() = ToProto(timings.image_encode);
+  *proto.mutable_previews() = ToProto(timings.previews);
   *proto.mutable_total() = ToProto(timings.total);
   return proto;
 }
@@ -181,6 +182,8 @@ v1::Stage ToProto(engine::Stage stage) {
       return v1::STAGE_VAE_DECODE;
     case engine::Stage::kImageEncode:
       return v1::STAGE_IMAGE_ENCODE;
+    case engine::Stage::kPreview:
+      return v1::STAGE_PREVIEW;
   }
   return v1::STAGE_UNSPECIFIED;
 }

@@ -116,6 +116,7 @@ void CallTrace::NoteProgress(const engine::Progress& progress) {
     case engine::Stage::kVaeDecode:
       Extend("decode", progress.image_index, std::nullopt, *progress.worked);
       break;
+    case engine::Stage::kPreview:
     case engine::Stage::kImageEncode:
       break;
   }

@@ -1,11 +1,15 @@
 """Previews, from a stock client."""
 
+import json
+import pathlib
+import random
 import struct
+import tempfile
 import unittest
 
 import grpc
 
-from server_process import violations
+from server_process import Api, Server, checkpoint, violations
 from shared_server import SharedServerTestCase
 
 # A preview that is late gives way to the picture: of so many steps one is in time, though the thread that draws them
@@ -69,6 +73,90 @@ class PreviewsTest(SharedServerTestCase):
             list(self.api.stream(self.request(0)))
         self.assertEqual(caught.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
         self.assertEqual(violations(caught.exception), {"previews.every_n_steps": "must be at least 1, is 0"})
+
+
+CHANNELS = 4
+READY = 5  # of latent.v1.GraphState
+
+
+def tiny_vae_tensors():
+    """(name, shape) of the decoder of an AutoencoderTiny of four resolutions, a block in each."""
+    layers = [("decoder.layers.0", 4, CHANNELS, True)]
+    number = 2  # an activation has one too
+    for resolution in range(4):
+        layers += [(f"decoder.layers.{number}.conv.{conv}", CHANNELS, CHANNELS, True) for conv in (0, 2, 4)]
+        if resolution < 3:  # an upsampling has one too
+            layers.append((f"decoder.layers.{number + 2}", CHANNELS, CHANNELS, False))
+        number += 3
+    layers.append((f"decoder.layers.{number - 2}", CHANNELS, 3, True))
+    for name, inputs, outputs, biased in layers:
+        yield f"{name}.weight", [outputs, inputs, 3, 3]
+        if biased:
+            yield f"{name}.bias", [outputs]
+
+
+def write_tiny_vae(folder):
+    """As AutoencoderTiny.save_pretrained, of seeded weights."""
+    folder.mkdir()
+    width = [CHANNELS] * 4
+    (folder / "config.json").write_text(json.dumps({
+        "_class_name": "AutoencoderTiny", "encoder_block_out_channels": width, "decoder_block_out_channels": width,
+        "num_encoder_blocks": [1] * 4, "num_decoder_blocks": [1] * 4, "scaling_factor": 1.0}))
+    chance, header, data = random.Random(7), {}, b""
+    for name, shape in tiny_vae_tensors():
+        count = 1
+        for side in shape:
+            count *= side
+        values = struct.pack(f"<{count}f", *(chance.uniform(-0.3, 0.3) for _ in range(count)))
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(values)]}
+        data += values
+    text = json.dumps(header).encode()
+    (folder / "diffusion_pytorch_model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+
+class TinyVaeTest(unittest.TestCase):
+    """Of a checkpoint that has one."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.base = pathlib.Path(folder.name, "base")
+        cls.base.mkdir()
+        for entry in (checkpoint() / "base").iterdir():
+            (cls.base / entry.name).symlink_to(entry)
+        write_tiny_vae(cls.base / "vae_tiny")
+
+    def draw(self, *arguments):
+        """(previews, picture, completed, tiny VAEs among the graphs) of a server with such a checkpoint."""
+        server = Server(f"--base={self.base}", *arguments, demo=False, buckets="96x64").start()
+        self.addCleanup(server.kill)
+        api = Api(server.address)
+        graphs = api.graphs(components=["vae_tiny"])
+        events = list(api.stream(api.request(width=96, num_inference_steps=STEPS, previews={"every_n_steps": 1})))
+        api.close()
+        self.assertEqual(server.stop(), 0)
+        return ([event.preview for event in events if event.HasField("preview")],
+                b"".join(event.image_chunk.data for event in events if event.HasField("image_chunk")),
+                events[-1].completed, graphs)
+
+    def test_it_draws_previews_unless_it_is_off(self):
+        previews, picture, completed, graphs = self.draw()
+        self.assertEqual([graph.state for graph in graphs], [READY])
+        self.assertTrue(previews)
+        for preview in previews:
+            self.assertEqual((preview.size.width, preview.size.height), (24, 16))
+            self.assertEqual(jpeg_size(preview.data), (24, 16))
+            self.assertLess(preview.step, STEPS)  # the last is the picture itself
+        self.assertGreater(completed.timings.previews.ToNanoseconds(), 0)
+
+        coloured, same, completed, graphs = self.draw("--components=vae_tiny=off")
+        self.assertFalse(graphs)
+        self.assertTrue(coloured)
+        for preview in coloured:
+            self.assertEqual(jpeg_size(preview.data), (12, 8))
+        self.assertEqual(completed.timings.previews.ToNanoseconds(), 0)
+        self.assertEqual(picture, same)
 
 
 if __name__ == "__main__":

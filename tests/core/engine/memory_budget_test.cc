@@ -116,6 +116,14 @@ TEST_F(MemoryBudgetTest, PredictsOfStepsThatPicturesShareThoseThatFit) {
   EXPECT_EQ(budget_.predicted().executables, 600);
 }
 
+TEST_F(MemoryBudgetTest, PredictsOfPreviewsThoseThatFit) {
+  const compiler::GraphLabel tiny_vae{.component = "vae_tiny", .width = 64, .height = 64};
+  EXPECT_FALSE(budget_.Check(tiny_vae, {.executable_bytes = 900}, held_, report_, kPlenty).ok());
+  EXPECT_EQ(budget_.predicted().total(), 0);
+  EXPECT_OK(budget_.Check(tiny_vae, {.executable_bytes = 100}, held_, report_, kPlenty));
+  EXPECT_EQ(budget_.predicted().executables, 100);
+}
+
 // Beside the lanes that are there; and it is no graph of the buckets'.
 TEST_F(MemoryBudgetTest, AsksOfALaneAllThatItTakes) {
   report_.state_bytes = 300;

@@ -1,5 +1,6 @@
 #include "tests/core/pipeline/doctored_checkpoint.h"
 
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -7,6 +8,10 @@
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <random>
+
+#include "core/pipeline/vae_graph.h"
+#include "tests/support/safetensors_writer.h"
 
 namespace latentd::testing {
 namespace {
@@ -91,7 +96,44 @@ void DoctorBase(const std::string& path, const std::string& component,
   }
 }
 
+// As AutoencoderTiny.save_pretrained writes it.
+constexpr char kTinyVae[] = R"({
+  "_class_name": "AutoencoderTiny",
+  "act_fn": "relu",
+  "encoder_block_out_channels": [8, 8, 8, 8],
+  "decoder_block_out_channels": [8, 8, 8, 8],
+  "latent_channels": 4,
+  "num_encoder_blocks": [1, 1, 1, 1],
+  "num_decoder_blocks": [1, 1, 1, 1],
+  "scaling_factor": 1.0
+})";
+
+std::vector<TensorToWrite> TinyVaeTensors(float scale) {
+  const auto config = models::ParseAutoencoderTinyConfig(kTinyVae, "vae_tiny");
+  const auto decoder = pipeline::MakeDecodeGraph(*config, pipeline::TileGrid::Whole({8, 8}),
+                                                 /*stored_dtype=*/{}, "vae_tiny");
+  std::vector<TensorToWrite> tensors;
+  std::mt19937 random;
+  for (graph::ValueId id : decoder->Select(graph::Op::kWeight)) {
+    const graph::Node& weight = decoder->node(id);
+    std::vector<float> values(static_cast<size_t>(weight.shape.elements()));
+    const auto inputs = static_cast<float>(values.size()) / static_cast<float>(weight.shape[0]);
+    for (float& value : values) {
+      value = scale * (static_cast<float>(random()) / 0x1p31f - 0.95f) / std::sqrt(inputs);
+    }
+    const std::string name = weight.name.substr(weight.name.find('/') + 1);
+    tensors.push_back(F32Tensor(name, weight.shape.dims(), std::move(values)));
+  }
+  return tensors;
+}
+
 }  // namespace
+
+void MakeCheckpointWithTinyVae(const std::string& path, const std::string& original, float scale) {
+  LinkAllBut(path, original, "");
+  WriteFile(path + "/vae_tiny/config.json", kTinyVae);
+  WriteSafetensors(path + "/vae_tiny/diffusion_pytorch_model.safetensors", TinyVaeTensors(scale));
+}
 
 void MakeDoctoredCheckpoint(const std::string& path, const std::string& component,
                             const std::string& tensor, float value) {

@@ -27,4 +27,10 @@ void MakeEditedCheckpoint(const std::string& path, const std::string& original,
                           const std::string& file, const std::string& field,
                           const std::string& value);
 
+// Makes the directory `path` a checkpoint like `original` that has a tiny VAE besides, of a few
+// thousand seeded weights in float32. Each of them is `scale` times as large as it would be for
+// pixels that are neither all alike nor all black or white.
+void MakeCheckpointWithTinyVae(const std::string& path, const std::string& original,
+                               float scale = 1);
+
 }  // namespace latentd::testing

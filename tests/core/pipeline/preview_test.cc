@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -232,6 +233,53 @@ TEST_F(PreviewTest, WithoutMemoryToFitColorsThePictureIsDrawnWithoutThem) {
   }
 }
 
+// Where there is no memory for a step of two rows, a picture takes its steps later, and is shown
+// then what it would be alone.
+TEST_F(PreviewTest, OfAPictureThatRestsComeWithTheStepsThatItTakes) {
+  const Rig rig({.base = testing::kDemoBase, .row_counts = {1, 2}}, "",
+                backends::cpu::CpuBackend::Create().value());
+  ModelGraphs& graphs = rig.pipeline->base().graphs();
+  rig.kept.push_back(graphs.Step({2, 9, 8}).value());
+  ASSERT_OK(graphs.Get(rig.kept.back()));
+  PictureSpec spec = Spec("euler_a", 1);
+  spec.guidance_scale = 1;
+  spec.num_images_per_prompt = 2;
+  ASSERT_OK_AND_ASSIGN(const auto pictures, rig.Begin(spec));
+  ExecutablePointer& two_rows = pictures[0]->request->stages[0].steps.at(2);
+  two_rows = std::make_shared<RefusingExecutable>(two_rows, 2, [](int, Refused what) {
+    return what == Refused::kEnqueue ? absl::ResourceExhaustedError("no memory") : absl::OkStatus();
+  });
+  std::map<uint64_t, Previews> shown;  // by seed
+  int rests = 0;
+  Lanes lanes;
+  const auto stream = pictures[0]->stage().device().NewStream(SystemClock()).value();
+  for (const auto& picture : pictures) ASSERT_OK(testing::RunUnit(*picture));
+  while (true) {
+    std::vector<Picture*> stepping;
+    for (const auto& picture : pictures) {
+      if (picture->next == UnitKind::kStep) stepping.push_back(picture.get());
+    }
+    if (stepping.empty()) break;
+    auto unit = EnqueueUnit(stepping, lanes, *stream).value();
+    for (size_t i = 0; i < stepping.size(); ++i) {
+      EXPECT_OK(CompleteUnit(unit, *stepping[i], unit.parts[i]));
+      const Prediction& prediction = unit.parts[i].prediction;
+      EXPECT_EQ(prediction.step == 0, unit.parts[i].waits);
+      rests += unit.parts[i].waits;
+      if (prediction.step == 0) continue;
+      shown[stepping[i]->seed].emplace_back(
+          prediction.step, DrawPreview(prediction, *pictures[0]->request->colors, Size{8, 9}));
+    }
+  }
+  EXPECT_EQ(rests, 4);
+  spec.num_images_per_prompt = 1;
+  for (const auto& [seed, previews] : shown) {
+    spec.seed = seed;
+    EXPECT_EQ(Run(*rig_->Start(spec)), previews);
+  }
+  EXPECT_EQ(shown.size(), 2u);
+}
+
 // The host touches no memory of the device, and waits for what it reads.
 TEST_F(PreviewTest, AreTheSameOnADeviceWithMemoryOfItsOwn) {
   testing::SeparateDevice device;
@@ -241,6 +289,21 @@ TEST_F(PreviewTest, AreTheSameOnADeviceWithMemoryOfItsOwn) {
     const auto picture = there.Start(Spec(scheduler, 1));
     EXPECT_EQ(Run(*picture), Run(*expected));
   }
+}
+
+TEST(ShrinkPixelsTest, TakesTheMeanOfSixteenOfTheMiddle) {
+  Buffer pixels = Buffer::Allocate(DType::kU8, {1, 6, 10, 3});
+  const absl::Span<uint8_t> bytes = pixels.as<uint8_t>();
+  std::fill(bytes.begin(), bytes.end(), 255);
+  for (int y = 1; y < 5; ++y) {
+    for (int x = 1; x < 9; ++x) {
+      for (int c = 0; c < 3; ++c) bytes[(y * 10 + x) * 3 + c] = x < 5 ? x * 10 : c;
+    }
+  }
+  const image::Image small = ShrinkPixels(pixels, {8, 4});
+  EXPECT_EQ((Size{small.width, small.height}), (Size{2, 1}));
+  EXPECT_EQ(small.rgb, (std::vector<uint8_t>{25, 25, 25, 0, 1, 2}));
+  EXPECT_EQ(ShrinkPixels(pixels, {10, 6}).width, 10);  // where they are no multiples of four
 }
 
 }  // namespace

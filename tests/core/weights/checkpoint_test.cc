@@ -70,6 +70,17 @@ TEST_F(CheckpointTest, KnowsItsComponents) {
   EXPECT_FALSE(checkpoint.Has("add_watermarker"));
 }
 
+// Which model_index.json need not speak of, since no pipeline of diffusers has one.
+TEST_F(CheckpointTest, HasATinyVaeWhereItsFolderIs) {
+  EXPECT_FALSE(Checkpoint::Open(Root(), "")->Has("vae_tiny"));
+  WriteFile(Path("vae_tiny/config.json"), "{}");
+  ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open(Root(), ""));
+  EXPECT_EQ(checkpoint.components().at("vae_tiny"), (Component{"diffusers", "AutoencoderTiny"}));
+  EXPECT_EQ(*checkpoint.ConfigText("vae_tiny"), "{}");
+  WriteFile(Path("model_index.json"), R"({"vae_tiny": [null, null]})");
+  EXPECT_FALSE(Checkpoint::Open(Root(), "")->Has("vae_tiny"));
+}
+
 TEST_F(CheckpointTest, OptionsHaveDiffusersDefaults) {
   WriteFile(Path("model_index.json"), "{}");
   ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open(Root(), ""));
