@@ -16,6 +16,7 @@
 #include "core/backends/cuda/kernels/elementwise.h"
 #include "core/backends/cuda/kernels/group_norm.h"
 #include "core/backends/cuda/kernels/row_norms.h"
+#include "core/backends/cuda/kernels/short_attention.h"
 #include "core/backends/cuda/kernels/strided.h"
 
 namespace latentd::backends::cuda::kernels {
@@ -148,6 +149,29 @@ void MeasureSoftmax(int64_t rows, int64_t size) {
           });
 }
 
+// Of a prompt of 77 tokens. Every head's keys and values are read once; queries are most of it.
+void MeasureShortAttention(int64_t queries, int64_t heads) {
+  constexpr int64_t kRows = 2, kKeys = 77;
+  const int64_t channels = heads * kShortAttentionSize;
+  const int64_t bytes = kRows * queries * channels * kBytes;
+  const int64_t prompt = kRows * kKeys * channels * kBytes;
+  Measure(Named("attention over 77 keys", {kRows, queries, channels}), bytes + 2 * prompt, bytes,
+          [=](const char* from, char* to, cudaStream_t stream) {
+            ShortAttentionArgs args;
+            args.element = kElement;
+            args.query = {from, queries * channels, channels};
+            args.key = {from + bytes, kKeys * channels, channels};
+            args.value = {from + bytes + prompt, kKeys * channels, channels};
+            args.result = to;
+            args.rows = kRows;
+            args.heads = heads;
+            args.queries = queries;
+            args.keys = kKeys;
+            args.scale = 0.125f;
+            return ShortAttention(args, stream);
+          });
+}
+
 void MeasureGeglu(int64_t rows, int64_t channels) {
   const int64_t bytes = rows * channels * kBytes;
   Measure(Named("geglu", {rows, 2 * channels}), 2 * bytes, bytes,
@@ -216,6 +240,8 @@ void MeasureAll() {
   MeasureLayerNorm(2 * 4096, 640);
   MeasureLayerNorm(2 * 1024, 1280);
   MeasureSoftmax(16384, 16384);
+  MeasureShortAttention(4096, 10);
+  MeasureShortAttention(1024, 20);
   MeasureGeglu(2 * 4096, 2560);
   MeasureGeglu(2 * 1024, 5120);
   MeasurePointwise(2 * 128 * 128 * 320);

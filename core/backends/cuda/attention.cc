@@ -1,10 +1,11 @@
-// Attention by cuDNN where it has the shape, else as two products with the scores in the workspace,
-// for some queries at a time.
+// Attention over few keys by a kernel of our own, over more by cuDNN where it has the shape, else
+// as two products with the scores in the workspace, for some queries at a time.
 #include <algorithm>
 #include <array>
 #include <numeric>
 
 #include "core/backends/cuda/kernels/attention_weights.h"
+#include "core/backends/cuda/kernels/short_attention.h"
 #include "core/backends/cuda/product.h"
 #include "core/base/alignment.h"
 #include "core/base/status_macros.h"
@@ -35,10 +36,9 @@ AttentionShape ShapeOf(const BinderArguments& a) {
           .causal = attention.causal};
 }
 
-// cuDNN's flash attention reads 16 bytes at a time, and takes the largest score to have the largest
-// product: with a negative scale it gives NaN.
-bool CudnnMayHaveIt(const BinderArguments& a, const AttentionShape& s) {
-  if (s.dtype == DType::kF32 || s.size % 8 != 0 || s.size > 128 || !(s.scale > 0)) return false;
+// Our kernel and cuDNN's flash attention read 16 bytes at a time.
+bool IsReadInWords(const BinderArguments& a, const AttentionShape& s) {
+  if (s.dtype == DType::kF32 || s.size % 8 != 0) return false;
   for (const View& view : a.instruction.operands) {
     if (AlignmentOf(a.program, view, {view.strides[0], view.strides[1]}) < kPortAlignment) {
       return false;
@@ -46,6 +46,13 @@ bool CudnnMayHaveIt(const BinderArguments& a, const AttentionShape& s) {
   }
   return true;
 }
+
+bool HasFewKeys(const AttentionShape& s) {
+  return s.size == kernels::kShortAttentionSize && s.keys <= kernels::kMostShortAttentionKeys;
+}
+
+// cuDNN takes the largest score to have the largest product: with a negative scale it gives NaN.
+bool CudnnMayHaveIt(const AttentionShape& s) { return s.size <= 128 && s.scale > 0; }
 
 // Some queries of all heads of a row: which they are differs, how many does not.
 struct Block {
@@ -177,11 +184,39 @@ absl::StatusOr<BoundKernel> BindPlan(const BinderArguments& a, const AttentionSh
   return kernel;
 }
 
+BoundKernel BindShort(const BinderArguments& a, const AttentionShape& s) {
+  const auto strides = [](const AttentionShape::Operand& operand) {
+    return kernels::ShortAttentionArgs::Operand{nullptr, operand.row, operand.token};
+  };
+  kernels::ShortAttentionArgs args;
+  args.element = static_cast<kernels::Element>(s.dtype);
+  args.query = strides(s.query);
+  args.key = strides(s.key);
+  args.value = strides(s.value);
+  args.rows = s.rows;
+  args.heads = s.heads;
+  args.queries = s.queries;
+  args.keys = s.keys;
+  args.scale = s.scale;
+  args.causal = s.causal;
+  return OwnKernel(a, args,
+                   [query = a.operand(0), key = a.operand(1), value = a.operand(2), y = a.result()](
+                       auto& args, const Frame& f) {
+                     args.query.data = BytesOf(query, f);
+                     args.key.data = BytesOf(key, f);
+                     args.value.data = BytesOf(value, f);
+                     args.result = BytesOf(y, f);
+                     return kernels::ShortAttention(args, f.stream);
+                   });
+}
+
 }  // namespace
 
 absl::StatusOr<BoundKernel> BindAttention(const BinderArguments& a) {
   const AttentionShape shape = ShapeOf(a);
-  if (!CudnnMayHaveIt(a, shape)) return BindProducts(a, shape);
+  const bool in_words = IsReadInWords(a, shape);
+  if (in_words && HasFewKeys(shape)) return BindShort(a, shape);
+  if (!in_words || !CudnnMayHaveIt(shape)) return BindProducts(a, shape);
   ASSIGN_OR_RETURN(const std::string choice, ChooseCudnnPlan(a, shape));
   return choice == kByProducts ? BindProducts(a, shape) : BindPlan(a, shape, choice);
 }

@@ -1,0 +1,266 @@
+// Products by tensor cores (mma.m16n8k16). Which index of a product's inner dimension is which
+// element of a head is free, as long as both operands agree: here it is such that a thread's parts
+// of queries and keys are 16 bytes beside each other. Values are permuted for the same reason: a
+// thread then has 16 bytes of the result.
+#include <cmath>
+#include <cstdint>
+
+#include "core/backends/cuda/kernels/launch.cuh"
+#include "core/backends/cuda/kernels/numbers.cuh"
+#include "core/backends/cuda/kernels/short_attention.h"
+
+namespace latentd::backends::cuda::kernels {
+namespace {
+
+constexpr int kSize = kShortAttentionSize;
+constexpr int kPitch = kSize + 8;  // in shared memory, so that eight tokens are in different banks
+constexpr int kWarps = 4;
+constexpr int kTile = 16;  // queries of a product
+
+// Two elements in a word, the first in the lower half.
+template <typename T>
+__device__ uint32_t Pair(float first, float second) {
+  Pack<T, 2> pair;
+  Narrow({first, second}, pair);
+  return *reinterpret_cast<const uint32_t*>(&pair);
+}
+
+// sums [16, 8] += a [16, 16] * b [16, 8], as PTX spreads them over a warp.
+template <typename T>
+__device__ void Multiply(const uint32_t (&a)[4], uint32_t b0, uint32_t b1, float (&sums)[4]) {
+  if constexpr (std::is_same_v<T, __half>) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  } else {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+        "{%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  }
+}
+
+// Four matrices of 8 x 8 elements, transposed; lane i says where row i % 8 of matrix i / 8 begins.
+__device__ void LoadTransposed(const void* row, uint32_t (&words)[4]) {
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "r"(address));
+}
+
+// Keys and values of a head; those beyond the last are 0.
+template <typename T, int kKeys>
+struct Tokens {
+  alignas(16) T keys[kKeys][kPitch];
+  alignas(16)
+      T values[kKeys][kPitch];  // element 32 b + 8 j + 2 i + k of a head at 32 b + 8 i + 2 j + k
+};
+
+template <typename T>
+__device__ uint4 LoadedToken(const ShortAttentionArgs::Operand& from, int token, int element) {
+  const T* const at = static_cast<const T*>(from.data) + blockIdx.z * from.row +
+                      token * from.token + blockIdx.y * kSize + element;
+  return *reinterpret_cast<const uint4*>(at);
+}
+
+template <typename T, int kKeys>
+__device__ void LoadTokens(const ShortAttentionArgs& a, Tokens<T, kKeys>& tokens) {
+  for (int i = threadIdx.x; i < kKeys * (kSize / 8); i += kWarps * 32) {
+    const int token = i / (kSize / 8), element = i % (kSize / 8) * 8;
+    uint4 key = {}, value = {};
+    if (token < a.keys) {
+      key = LoadedToken<T>(a.key, token, element);
+      value = LoadedToken<T>(a.value, token, element);
+    }
+    *reinterpret_cast<uint4*>(&tokens.keys[token][element]) = key;
+    T* const to = &tokens.values[token][element / 32 * 32 + element % 32 / 4];
+    *reinterpret_cast<uint32_t*>(to) = value.x;
+    *reinterpret_cast<uint32_t*>(to + 8) = value.y;
+    *reinterpret_cast<uint32_t*>(to + 16) = value.z;
+    *reinterpret_cast<uint32_t*>(to + 24) = value.w;
+  }
+}
+
+// Of a lane: queries at lane / 4 and 8 further on, elements and keys by lane % 4.
+struct Lane {
+  int query, part;
+};
+
+// One tile of queries: its scores, which become weights, and its result.
+template <typename T, int kKeys>
+struct Tile {
+  uint32_t queries[kSize / 16][4];
+  float weights[kKeys / 8][4];
+  float sums[2];
+  float result[kSize / 8][4];
+
+  __device__ void Load(const ShortAttentionArgs& a, int first, Lane lane) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int query = min(first + lane.query + 8 * half, static_cast<int>(a.queries) - 1);
+#pragma unroll
+      for (int b = 0; b < kSize / 32; ++b) {
+        const uint4 words = LoadedToken<T>(a.query, query, 32 * b + 8 * lane.part);
+        queries[2 * b][half] = words.x;
+        queries[2 * b][2 + half] = words.y;
+        queries[2 * b + 1][half] = words.z;
+        queries[2 * b + 1][2 + half] = words.w;
+      }
+    }
+  }
+
+  // Scores in the exponent of 2, then exp2 of what they are below the largest.
+  __device__ void Weigh(const ShortAttentionArgs& a, int first, Lane lane) {
+    const float scale = a.scale * static_cast<float>(M_LOG2E);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int query = first + lane.query + 8 * half;
+      const int seen = a.causal ? min(query + 1, static_cast<int>(a.keys)) : a.keys;
+      float largest = -INFINITY;
+#pragma unroll
+      for (int i = 0; i < kKeys / 8 * 2; ++i) {
+        float& score = weights[i / 2][2 * half + i % 2];
+        score = 8 * (i / 2) + 2 * lane.part + i % 2 < seen ? score * scale : -INFINITY;
+        largest = fmaxf(largest, score);
+      }
+      largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
+      largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
+      float sum = 0;
+#pragma unroll
+      for (int i = 0; i < kKeys / 8 * 2; ++i) {
+        float& weight = weights[i / 2][2 * half + i % 2];
+        weight = exp2f(weight - largest);
+        sum += weight;
+      }
+      sum += __shfl_xor_sync(~0u, sum, 1);
+      sums[half] = sum + __shfl_xor_sync(~0u, sum, 2);
+    }
+  }
+
+  __device__ void Store(const ShortAttentionArgs& a, int first, Lane lane) const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int64_t query = first + lane.query + 8 * half;
+      if (query >= a.queries) return;
+      const float scale = 1 / sums[half];
+      T* const to = static_cast<T*>(a.result) +
+                    ((blockIdx.z * a.queries + query) * a.heads + blockIdx.y) * kSize;
+#pragma unroll
+      for (int b = 0; b < kSize / 32; ++b) {
+        uint32_t words[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const float* const pair = result[4 * b + i] + 2 * half;
+          words[i] = Pair<T>(pair[0] * scale, pair[1] * scale);
+        }
+        *reinterpret_cast<uint4*>(to + 32 * b + 8 * lane.part) = {words[0], words[1], words[2],
+                                                                  words[3]};
+      }
+    }
+  }
+};
+
+template <typename T, int kKeys, int kTiles>
+__device__ void Score(const Tokens<T, kKeys>& tokens, Lane lane, Tile<T, kKeys> (&tiles)[kTiles]) {
+#pragma unroll
+  for (int n = 0; n < kKeys / 8; ++n) {
+#pragma unroll
+    for (auto& tile : tiles) {
+#pragma unroll
+      for (float& score : tile.weights[n]) score = 0;
+    }
+#pragma unroll
+    for (int b = 0; b < kSize / 32; ++b) {
+      const T* const at = &tokens.keys[8 * n + lane.query][32 * b + 8 * lane.part];
+      const uint4 words = *reinterpret_cast<const uint4*>(at);
+#pragma unroll
+      for (auto& tile : tiles) {
+        Multiply<T>(tile.queries[2 * b], words.x, words.y, tile.weights[n]);
+        Multiply<T>(tile.queries[2 * b + 1], words.z, words.w, tile.weights[n]);
+      }
+    }
+  }
+}
+
+template <typename T, int kKeys, int kTiles>
+__device__ void Mix(const Tokens<T, kKeys>& tokens, Tile<T, kKeys> (&tiles)[kTiles]) {
+  const int row = threadIdx.x % 16, column = threadIdx.x % 32 / 16 * 8;
+#pragma unroll
+  for (auto& tile : tiles) {
+#pragma unroll
+    for (auto& sums : tile.result) sums[0] = sums[1] = sums[2] = sums[3] = 0;
+  }
+#pragma unroll
+  for (int m = 0; m < kKeys / 16; ++m) {
+    uint32_t weights[kTiles][4];
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float* const pair = tiles[t].weights[2 * m + i / 2] + i % 2 * 2;
+        weights[t][i] = Pair<T>(pair[0], pair[1]);
+      }
+    }
+#pragma unroll
+    for (int p = 0; p < kSize / 8; p += 2) {
+      uint32_t values[4];
+      LoadTransposed(&tokens.values[16 * m + row][8 * p + column], values);
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t) {
+        Multiply<T>(weights[t], values[0], values[1], tiles[t].result[p]);
+        Multiply<T>(weights[t], values[2], values[3], tiles[t].result[p + 1]);
+      }
+    }
+  }
+}
+
+// A block has kWarps * kTiles tiles of queries of one head of one row.
+template <typename T, int kKeys, int kTiles>
+__global__ void __launch_bounds__(kWarps * 32) ShortAttentionKernel(ShortAttentionArgs a) {
+  __shared__ Tokens<T, kKeys> tokens;
+  const Lane lane = {static_cast<int>(threadIdx.x % 32 / 4), static_cast<int>(threadIdx.x % 4)};
+  const int first = (blockIdx.x * kWarps + threadIdx.x / 32) * kTiles * kTile;
+  Tile<T, kKeys> tiles[kTiles];
+#pragma unroll
+  for (int t = 0; t < kTiles; ++t) tiles[t].Load(a, first + t * kTile, lane);
+  LoadTokens(a, tokens);
+  __syncthreads();
+  Score(tokens, lane, tiles);
+#pragma unroll
+  for (int t = 0; t < kTiles; ++t) tiles[t].Weigh(a, first + t * kTile, lane);
+  Mix(tokens, tiles);
+#pragma unroll
+  for (int t = 0; t < kTiles; ++t) tiles[t].Store(a, first + t * kTile, lane);
+}
+
+template <typename T, int kKeys, int kTiles>
+cudaError_t LaunchFor(const ShortAttentionArgs& args, cudaStream_t stream) {
+  const Grid grid = {dim3(static_cast<unsigned>(CeilDiv(args.queries, kWarps * kTiles * kTile)),
+                          static_cast<unsigned>(args.heads), static_cast<unsigned>(args.rows)),
+                     kWarps * 32};
+  return Launch(ShortAttentionKernel<T, kKeys, kTiles>, grid, stream, args);
+}
+
+// Scores are in registers: as many tiles of queries as leave none in memory.
+template <typename T>
+cudaError_t LaunchFor(const ShortAttentionArgs& args, cudaStream_t stream) {
+  return args.keys <= 80 ? LaunchFor<T, 80, 2>(args, stream)
+                         : LaunchFor<T, kMostShortAttentionKeys, 1>(args, stream);
+}
+
+}  // namespace
+
+cudaError_t ShortAttention(const ShortAttentionArgs& args, cudaStream_t stream) {
+  if (args.keys < 1 || args.keys > kMostShortAttentionKeys) return cudaErrorInvalidValue;
+  switch (args.element) {
+    case Element::kF16:
+      return LaunchFor<__half>(args, stream);
+    case Element::kBF16:
+      return LaunchFor<__nv_bfloat16>(args, stream);
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
+}  // namespace latentd::backends::cuda::kernels
