@@ -5,7 +5,9 @@
 
 #include "core/backends/cuda/binders.h"
 #include "core/backends/cuda/kernel_rules.h"
+#include "core/backends/cuda/staged_graph.h"
 #include "core/backends/lowering/lowering.h"
+#include "core/backends/ports.h"
 #include "core/base/alignment.h"
 #include "core/base/status_macros.h"
 
@@ -61,9 +63,10 @@ absl::Status CheckPlaces(const graph::MemoryPlan& memory) {
   return absl::OkStatus();
 }
 
-size_t OwnBytes(const BoundProgram& bound) {
+size_t OwnBytes(const graph::Graph& graph, const BoundProgram& bound) {
   constexpr size_t kNodeBytes = 8 << 10;
-  return PlaceLiterals(bound.program).bytes + bound.kernels.size() * kNodeBytes;
+  return PlaceLiterals(bound.program).bytes + bound.kernels.size() * kNodeBytes +
+         PlacePorts(InputPorts(graph), OutputPorts(graph)).bytes;
 }
 
 }  // namespace latentd::backends::cuda

@@ -39,8 +39,8 @@ void AddLiterals(char* at, const Literals& literals, lowering::Addresses& addres
 // INVALID_ARGUMENT unless places begin at multiples of kPlaceAlignment.
 absl::Status CheckPlaces(const graph::MemoryPlan& memory);
 
-// What an executable takes of the device beside arena and weights, about: its constants, and its
-// captured graph for one session.
-size_t OwnBytes(const BoundProgram& bound);
+// What an executable takes of the device beside arena and weights, about: its constants, the memory
+// that its ports are staged in, and one captured graph.
+size_t OwnBytes(const graph::Graph& graph, const BoundProgram& bound);
 
 }  // namespace latentd::backends::cuda

@@ -28,7 +28,7 @@ absl::StatusOr<BoundProgram> BindPlan(const graph::Graph& graph, const Plan& pla
       Bind(graph, graph::ExtractRecipes(graph), Chooser::LookingUp(read->choices), gpu);
   RETURN_IF_ERROR(DataLossIfInvalid(bound.status()));
   RETURN_IF_ERROR(DataLossIfInvalid(CheckPlaces(read->memory)));
-  RETURN_IF_ERROR(lowering::CheckPlan(plan, read->memory, OwnBytes(*bound), *bound));
+  RETURN_IF_ERROR(lowering::CheckPlan(plan, read->memory, OwnBytes(graph, *bound), *bound));
   memory = std::move(read->memory);
   return bound;
 }
@@ -84,7 +84,7 @@ absl::StatusOr<Plan> CudaBackend::MakePlan(const graph::Graph& graph) const {
       const BoundProgram bound,
       Bind(graph, graph::ExtractRecipes(graph), Chooser::Choosing(findings_, plan.choices), gpu()));
   ASSIGN_OR_RETURN(plan.memory, graph::PlanMemory(bound.values.values));
-  return lowering::WithNeeds(Encode(plan), plan.memory, OwnBytes(bound), bound);
+  return lowering::WithNeeds(Encode(plan), plan.memory, OwnBytes(graph, bound), bound);
 }
 
 absl::Status CudaBackend::CheckPlan(const graph::Graph& graph, const Plan& plan) const {

@@ -28,10 +28,6 @@ absl::Status OnceOnly(const absl::Status& launched, size_t kernels) {
 
 }  // namespace
 
-void DestroyGraph::operator()(cudaGraphExec_t graph) const {
-  if (device->Select().ok()) cudaGraphExecDestroy(graph);
-}
-
 absl::StatusOr<std::unique_ptr<CudaExecutable::Launcher>> CudaExecutable::Launcher::Create() {
   cudaStream_t stream = nullptr;
   RETURN_IF_ERROR(
@@ -70,7 +66,7 @@ CudaExecutable::CudaExecutable(std::shared_ptr<const graph::Graph> graph, BoundP
       info_{.inputs = InputPorts(*graph_),
             .outputs = OutputPorts(*graph_),
             .arena_bytes = lease_->bytes(),
-            .own_bytes = OwnBytes(bound_)},
+            .own_bytes = OwnBytes(*graph_, bound_)},
       addresses_(lowering::AddressesIn(lease_->base(), bound_, memory)) {}
 
 absl::StatusOr<std::unique_ptr<CudaExecutable>> CudaExecutable::Create(
@@ -84,7 +80,36 @@ absl::StatusOr<std::unique_ptr<CudaExecutable>> CudaExecutable::Create(
                                                             executable->addresses_));
   for (const auto& held : executable->held_) executable->info_.weights.push_back(held->data());
   RETURN_IF_ERROR(executable->UploadLiterals());
+  RETURN_IF_ERROR(executable->StagePorts());
   return executable;
+}
+
+absl::Status CudaExecutable::StagePorts() {
+  StagedPorts places = PlacePorts(info_.inputs, info_.outputs);
+  if (places.bytes == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(staged_, StagedGraph::Allocate(std::move(places), device_));
+  return absl::OkStatus();
+}
+
+lowering::Addresses CudaExecutable::AddressesWith(absl::Span<char* const> ports) const {
+  return WithPorts(addresses_, bound_.program, ports.first(info_.inputs.size()),
+                   ports.subspan(info_.inputs.size()));
+}
+
+absl::Status CudaExecutable::EnqueueKernels(const lowering::Addresses& addresses,
+                                            cudaStream_t stream, size_t& enqueued) const {
+  for (enqueued = 0; enqueued < bound_.kernels.size(); ++enqueued) {
+    RETURN_IF_ERROR(bound_.kernels[enqueued]({addresses.FrameOf(enqueued), stream}));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<GraphPointer> CudaExecutable::Capture(const lowering::Addresses& addresses) {
+  ASSIGN_OR_RETURN(cudaGraphExec_t graph, launcher_.Capture([&](cudaStream_t stream) {
+    size_t enqueued = 0;
+    return EnqueueKernels(addresses, stream, enqueued);
+  }));
+  return GraphPointer(graph, DestroyGraph{&device_});
 }
 
 absl::Status CudaExecutable::UploadLiterals() {
@@ -115,9 +140,7 @@ absl::StatusOr<std::unique_ptr<Session>> CudaExecutable::Bind(
     RETURN_IF_ERROR(CheckAlignment(output));
     ports.push_back(static_cast<char*>(output.data()));
   }
-  const absl::Span<char* const> from = absl::MakeSpan(ports).first(inputs.size());
-  const absl::Span<char* const> to = absl::MakeSpan(ports).subspan(inputs.size());
-  lowering::Addresses addresses = WithPorts(addresses_, bound_.program, from, to);
+  lowering::Addresses addresses = AddressesWith(ports);
   return std::make_unique<CudaSession>(*this, std::move(addresses), std::move(ports));
 }
 
@@ -142,29 +165,38 @@ CudaSession::~CudaSession() {
   if (captured_.graph != nullptr) executable_.Keep(std::move(captured_));
 }
 
-absl::Status CudaSession::EnqueueKernels(cudaStream_t stream, size_t& enqueued) const {
-  const auto& kernels = executable_.bound_.kernels;
-  for (enqueued = 0; enqueued < kernels.size(); ++enqueued) {
-    RETURN_IF_ERROR(kernels[enqueued]({addresses_.FrameOf(enqueued), stream}));
-  }
+absl::Status CudaSession::EnqueueKernels(cudaStream_t stream) const {
+  size_t enqueued = 0;
+  const absl::Status launched = executable_.launcher_.Enqueue(stream, [&](cudaStream_t on) {
+    return executable_.EnqueueKernels(addresses_, on, enqueued);
+  });
+  return OnceOnly(launched, enqueued);
+}
+
+absl::Status CudaSession::EnqueueStaged(StagedGraph& staged, cudaStream_t stream) {
+  const bool captured = staged.captured();
+  RETURN_IF_ERROR(executable_.lease_->arena().Turn(stream, [&] {
+    return captured ? staged.Run(captured_.ports, stream) : EnqueueKernels(stream);
+  }));
+  if (captured) return absl::OkStatus();
+  // While the device runs the kernels. Where it fails, the next run tries again.
+  absl::StatusOr<GraphPointer> graph =
+      executable_.Capture(executable_.AddressesWith(staged.ports()));
+  if (graph.ok()) staged.Set(*std::move(graph));
   return absl::OkStatus();
 }
 
 absl::Status CudaSession::Enqueue(device::Stream& stream) {
   RETURN_IF_ERROR(executable_.device_.Select());
   cudaStream_t on = static_cast<device::cuda::CudaStream&>(stream).handle();
-  size_t enqueued = 0;
-  const auto kernels = [&](cudaStream_t to) { return EnqueueKernels(to, enqueued); };
+  if (executable_.staged_ != nullptr) return EnqueueStaged(*executable_.staged_, on);
   if (ran_ && captured_.graph == nullptr) {
-    ASSIGN_OR_RETURN(cudaGraphExec_t graph, executable_.launcher_.Capture(kernels));
-    captured_.graph = {graph, DestroyGraph{&executable_.device_}};
+    ASSIGN_OR_RETURN(captured_.graph, executable_.Capture(addresses_));
   }
   RETURN_IF_ERROR(executable_.lease_->arena().Turn(on, [&] {
-    if (captured_.graph == nullptr) {
-      const absl::Status launched = executable_.launcher_.Enqueue(on, kernels);
-      return OnceOnly(launched, enqueued);
-    }
-    return ToStatus(cudaGraphLaunch(captured_.graph.get(), on), "launching a graph");
+    return captured_.graph == nullptr
+               ? EnqueueKernels(on)
+               : ToStatus(cudaGraphLaunch(captured_.graph.get(), on), "launching a graph");
   }));
   ran_ = true;
   return absl::OkStatus();

@@ -5,7 +5,6 @@
 #include <cuda_runtime_api.h>
 
 #include <memory>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -13,6 +12,8 @@
 #include "absl/synchronization/mutex.h"
 #include "core/backends/cuda/arena.h"
 #include "core/backends/cuda/bound_program.h"
+#include "core/backends/cuda/captured_graph.h"
+#include "core/backends/cuda/staged_graph.h"
 #include "core/backends/executable.h"
 #include "core/base/out_of_memory.h"
 #include "core/device/cuda/cuda_device.h"
@@ -20,16 +21,10 @@
 
 namespace latentd::backends::cuda {
 
-struct DestroyGraph {
-  void operator()(cudaGraphExec_t graph) const;
-
-  const device::cuda::CudaDevice* device = nullptr;
-};
-
 // What a session has captured, and the addresses of its ports, inputs first.
 struct CapturedGraph {
   std::vector<char*> ports;
-  std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, DestroyGraph> graph;  // null: nothing
+  GraphPointer graph;  // null: nothing
 };
 
 class CudaExecutable : public Executable {
@@ -90,6 +85,13 @@ class CudaExecutable : public Executable {
                  const graph::MemoryPlan& memory, std::unique_ptr<Arena::Lease> lease,
                  device::cuda::CudaDevice& device, Launcher& launcher);
   absl::Status UploadLiterals();
+  absl::Status StagePorts();
+  // With the ports at these addresses, inputs first.
+  lowering::Addresses AddressesWith(absl::Span<char* const> ports) const;
+  // Counts kernels that are enqueued, before an error too.
+  absl::Status EnqueueKernels(const lowering::Addresses& addresses, cudaStream_t stream,
+                              size_t& enqueued) const;
+  absl::StatusOr<GraphPointer> Capture(const lowering::Addresses& addresses);
   // Instead of what was kept before. REQUIRES: the device is done with it.
   void Keep(CapturedGraph captured) ABSL_LOCKS_EXCLUDED(kept_mutex_);
   // With that graph, if it is there.
@@ -97,7 +99,9 @@ class CudaExecutable : public Executable {
 
   const std::shared_ptr<const graph::Graph> graph_;
   const BoundProgram bound_;
-  std::vector<weights::WeightRef> held_;  // plain and packed; they go behind the lease, which waits
+  // These go behind the lease, which waits for the device.
+  std::vector<weights::WeightRef> held_;  // plain and packed
+  std::unique_ptr<StagedGraph> staged_;   // null: ports that are not staged
   const std::unique_ptr<Arena::Lease> lease_;
   device::cuda::CudaDevice& device_;
   Launcher& launcher_;
@@ -109,10 +113,11 @@ class CudaExecutable : public Executable {
   CapturedGraph kept_ ABSL_GUARDED_BY(kept_mutex_);
 };
 
-// Most sessions of text encoders and decoders run once, and to capture a program takes longer than
-// to launch its kernels: so the first run launches them one by one. The second captures them, and
-// from then on a run is one launch. What a session has captured its executable keeps, one graph at
-// a time, for the next session at the same addresses: of a step, for the next picture's lane, which
+// Where ports are staged, every run but the executable's first is one launch (staged_graph.h).
+// Elsewhere most sessions of decoders run once, and to capture a program takes longer than to
+// launch its kernels: so the first run launches them one by one. The second captures them, and from
+// then on a run is one launch. What a session has captured its executable keeps, one graph at a
+// time, for the next session at the same addresses: of a step, for the next picture's lane, which
 // lies where the last one did unless others have taken that memory.
 class CudaSession : public Session {
  public:
@@ -131,8 +136,8 @@ class CudaSession : public Session {
   absl::Status EnqueueInstruction(size_t index, device::Stream& stream) const;
 
  private:
-  // Counts those that are enqueued, before an error too.
-  absl::Status EnqueueKernels(cudaStream_t stream, size_t& enqueued) const;
+  absl::Status EnqueueKernels(cudaStream_t stream) const;
+  absl::Status EnqueueStaged(StagedGraph& staged, cudaStream_t stream);
 
   CudaExecutable& executable_;
   const lowering::Addresses addresses_;

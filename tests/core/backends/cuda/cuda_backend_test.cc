@@ -36,16 +36,19 @@ TEST(CudaBackendTest, SaysWhatIsMissingWhereThereIsNoGpu) {
                        AnyOf(HasSubstr("no NVIDIA driver"), HasSubstr("no GPU"))));
 }
 
+std::shared_ptr<const graph::Graph> LinearOfRows(int64_t rows) {
+  graph::GraphBuilder b;
+  const auto x = b.Input("x", device::DType::kF32, {rows, 64}, graph::Rate::kStep);
+  b.Output("y", b.Linear(x, b.Weight("net/w", {64, 64})));
+  return testing::Share(std::move(b).Build().value());
+}
+
 class CudaBackendGpuTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!HasGpu()) GTEST_SKIP() << "no GPU";
     ASSERT_OK_AND_ASSIGN(backend_, CudaBackend::Create());
-    graph::GraphBuilder b;
-    const auto x = b.Input("x", device::DType::kF32, {2, 64}, graph::Rate::kStep);
-    const auto weight = b.Weight("net/w", {64, 64});
-    b.Output("y", b.Linear(x, weight));
-    graph_ = testing::Share(std::move(b).Build().value());
+    graph_ = LinearOfRows(2);
     leaves_ = testing::RandomLeaves(*graph_, /*seed=*/3);
   }
 
@@ -119,32 +122,64 @@ class LinearOnGpu {
   const std::unique_ptr<device::Stream> stream_;
 };
 
-TEST_F(CudaBackendGpuTest, ASessionRunsTheGraphThatTheLastOneThereHasCaptured) {
-  weights::WeightStore store(*backend_);
-  weights::WeightSet set(&store);
-  set.Add("net", leaves_.weights);
-  ASSERT_OK_AND_ASSIGN(const Plan plan, backend_->MakePlan(*graph_));
-  ASSERT_OK_AND_ASSIGN(const auto executable, backend_->Load(graph_, plan, set));
-  const auto& kept = static_cast<const CudaExecutable&>(*executable);
-  const auto allocate = [&] {
-    return backend_->device()
-        .Allocate(device::DType::kF32, {2, 64}, device::Place::kDevice)
+// The graph loaded.
+class LoadedOnGpu {
+ public:
+  LoadedOnGpu(CudaBackend& backend, std::shared_ptr<const graph::Graph> graph,
+              const testing::Leaves& leaves)
+      : backend_(backend), store_(backend), set_(&store_) {
+    set_.Add("net", leaves.weights);
+    executable_ = backend.Load(graph, backend.MakePlan(*graph).value(), set_).value();
+  }
+
+  Executable& executable() { return *executable_; }
+  bool keeps_graph() const {
+    return static_cast<const CudaExecutable&>(*executable_).keeps_graph();
+  }
+  device::Buffer Allocate(int64_t rows) {
+    return backend_.device()
+        .Allocate(device::DType::kF32, {rows, 64}, device::Place::kDevice)
         .value();
-  };
-  const device::Buffer x = allocate(), y = allocate();
-  const std::vector<double> once = LinearOnGpu(*executable, x, y).Run(1, /*runs=*/1);
-  EXPECT_FALSE(kept.keeps_graph());
-  EXPECT_EQ(LinearOnGpu(*executable, x, y).Run(1, /*runs=*/2), once);
-  EXPECT_TRUE(kept.keeps_graph());
-  EXPECT_EQ(LinearOnGpu(*executable, allocate(), y).Run(1, /*runs=*/1), once);
-  EXPECT_TRUE(kept.keeps_graph());
+  }
+
+ private:
+  CudaBackend& backend_;
+  weights::WeightStore store_;
+  weights::WeightSet set_;
+  std::unique_ptr<Executable> executable_;
+};
+
+// With ports that are too large to be staged.
+TEST_F(CudaBackendGpuTest, ASessionRunsTheGraphThatTheLastOneThereHasCaptured) {
+  constexpr int64_t kRows = 4096;
+  LoadedOnGpu loaded(*backend_, LinearOfRows(kRows), leaves_);
+  const device::Buffer x = loaded.Allocate(kRows), y = loaded.Allocate(kRows);
+  const auto once = LinearOnGpu(loaded.executable(), x, y).Run(1, /*runs=*/1);
+  EXPECT_FALSE(loaded.keeps_graph());
+  EXPECT_EQ(LinearOnGpu(loaded.executable(), x, y).Run(1, /*runs=*/2), once);
+  EXPECT_TRUE(loaded.keeps_graph());
+  EXPECT_EQ(LinearOnGpu(loaded.executable(), loaded.Allocate(kRows), y).Run(1, /*runs=*/1), once);
+  EXPECT_TRUE(loaded.keeps_graph());
   {
-    LinearOnGpu there(*executable, x, y);
-    EXPECT_FALSE(kept.keeps_graph());
+    LinearOnGpu there(loaded.executable(), x, y);
+    EXPECT_FALSE(loaded.keeps_graph());
     const std::vector<double> twice = there.Run(2, /*runs=*/1);
     for (size_t i = 0; i < once.size(); ++i) EXPECT_EQ(twice[i], 2 * once[i]);
   }
-  EXPECT_TRUE(kept.keeps_graph());
+  EXPECT_TRUE(loaded.keeps_graph());
+}
+
+TEST_F(CudaBackendGpuTest, SessionsWithSmallPortsShareAGraphWhereverTheyLie) {
+  LoadedOnGpu loaded(*backend_, graph_, leaves_);
+  const auto run = [&](float value) {
+    const device::Buffer x = loaded.Allocate(2), y = loaded.Allocate(2);
+    return LinearOnGpu(loaded.executable(), x, y).Run(value, /*runs=*/1);
+  };
+  const std::vector<double> launched = run(1);
+  EXPECT_EQ(run(1), launched);
+  const std::vector<double> twice = run(2);
+  for (size_t i = 0; i < twice.size(); ++i) EXPECT_EQ(twice[i], 2 * launched[i]);
+  EXPECT_FALSE(loaded.keeps_graph());
 }
 
 }  // namespace

@@ -1,0 +1,65 @@
+// A captured graph of a program whose ports lie in memory of the executable's own. It serves
+// sessions wherever theirs are: a run copies what their inputs hold there, and what came of it to
+// their outputs. For programs that each session runs once, as text encoders, and whose ports are
+// small.
+//
+// Internal to this directory. Thread-safe.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
+#include "core/backends/cuda/captured_graph.h"
+#include "core/backends/executable.h"
+#include "core/device/buffer.h"
+#include "core/device/cuda/cuda_device.h"
+
+namespace latentd::backends::cuda {
+
+// Where ports lie, in bytes, one behind the other: inputs, then outputs.
+struct StagedPorts {
+  std::vector<size_t> offsets, sizes;
+  size_t inputs = 0;
+  size_t bytes = 0;  // 0: not staged, since they are large, or outputs that update inputs
+};
+StagedPorts PlacePorts(absl::Span<const Port> inputs, absl::Span<const Port> outputs);
+
+class StagedGraph {
+ public:
+  // REQUIRES: ports that are staged.
+  static absl::StatusOr<std::unique_ptr<StagedGraph>> Allocate(StagedPorts places,
+                                                               device::cuda::CudaDevice& device);
+
+  // Where the graph's kernels find the ports, inputs first.
+  std::vector<char*> ports() const;
+
+  bool captured() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Unless it has one, which may be running.
+  void Set(GraphPointer graph) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Enqueues a run for a session with those ports. Where it returns RESOURCE_EXHAUSTED the ports
+  // are as they were. REQUIRES: a captured graph; runs follow each other on the device.
+  absl::Status Run(absl::Span<char* const> ports, cudaStream_t stream) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  StagedGraph(StagedPorts places, device::Buffer memory)
+      : places_(std::move(places)), memory_(std::move(memory)) {}
+
+  const StagedPorts places_;
+  const device::Buffer memory_;
+
+  mutable absl::Mutex mutex_;
+  GraphPointer graph_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace latentd::backends::cuda
