@@ -3,7 +3,6 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
-#include "core/pipeline/limits.h"
 
 namespace latentd::pipeline {
 namespace {
@@ -21,10 +20,6 @@ bool IsOff(const ComponentModes& modes, absl::string_view component) {
 
 bool IsReference(const ComponentModes& modes, absl::string_view component) {
   return Is(modes, component, ComponentMode::kReference);
-}
-
-bool IsDispensable(absl::string_view component, int rows) {
-  return component == kVaeTinyName || rows > kMaxRowsOfPicture;
 }
 
 absl::Status CheckComponents(const ComponentModes& modes, bool has_refiner) {

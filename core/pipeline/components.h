@@ -16,6 +16,7 @@
 #include "absl/strings/string_view.h"
 #include "core/base/text.h"
 #include "core/device/dtype.h"
+#include "core/pipeline/limits.h"
 
 namespace latentd::pipeline {
 
@@ -32,7 +33,9 @@ inline constexpr absl::string_view kComponentNames[] = {
 
 // Whether the server does without a graph of that component and of so many rows, which steps
 // alone have more than one of: what draws previews, and steps for pictures to share.
-bool IsDispensable(absl::string_view component, int rows);
+inline bool IsDispensable(absl::string_view component, int rows) {
+  return component == kVaeTinyName || rows > kMaxRowsOfPicture;
+}
 
 inline bool IsComponentName(absl::string_view name) {
   return std::find(std::begin(kComponentNames), std::end(kComponentNames), name) !=
