@@ -1,4 +1,4 @@
-// scheduler_step: in place, without noise, and to the bit what its matrix product was.
+// scheduler_step: in place, without noise, and the same bits on every backend.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,6 +24,8 @@ using device::Shape;
 using graph::GraphBuilder;
 using graph::Rate;
 using graph::Value;
+using ::testing::DoubleNear;
+using ::testing::Pointwise;
 
 constexpr int64_t kRows = 3, kChannels = 4, kHeight = 37, kWidth = 41;
 constexpr int64_t kPixels = kChannels * kHeight * kWidth;
@@ -54,7 +56,7 @@ std::shared_ptr<const graph::Graph> ByOp() {
   return std::make_shared<const graph::Graph>(std::move(b).Build().value());
 }
 
-// S' = M [S, output, noise] as a product of matrices, as step graphs had it.
+// S' = M [S, output, noise] as a product of matrices.
 std::shared_ptr<const graph::Graph> ByMatmul() {
   GraphBuilder b;
   const StepInputs in = Declare(b);
@@ -102,16 +104,29 @@ std::vector<std::unique_ptr<Backend>> Backends() {
   return backends;
 }
 
-TEST(SchedulerStep, IsTheProductOfMatricesToTheBitOnEveryBackend) {
+TEST(SchedulerStep, IsTheSameOnEveryBackend) {
   for (unsigned seed = 1; seed <= 5; ++seed) {
     const std::vector<Buffer> inputs = Inputs(seed);
     reference::ReferenceBackend reference;
     const Buffer expected = NextState(reference, ByOp(), inputs);
     int i = 0;
     for (const auto& backend : Backends()) {
-      EXPECT_TRUE(SameBits(NextState(*backend, ByOp(), inputs), expected)) << i;
-      EXPECT_TRUE(SameBits(NextState(*backend, ByMatmul(), inputs), expected)) << i;
-      ++i;
+      EXPECT_TRUE(SameBits(NextState(*backend, ByOp(), inputs), expected)) << i++;
+    }
+  }
+}
+
+TEST(SchedulerStep, IsTheProductOfMatrices) {
+  for (unsigned seed = 1; seed <= 5; ++seed) {
+    const std::vector<Buffer> inputs = Inputs(seed);
+    int i = 0;
+    for (const auto& backend : Backends()) {
+      const Buffer state = NextState(*backend, ByOp(), inputs);
+      const Buffer product = NextState(*backend, ByMatmul(), inputs);
+      // Not to the bit: in which order a library adds up a product is up to the processor.
+      EXPECT_THAT(testing::ToDoubles(state),
+                  Pointwise(DoubleNear(1e-4), testing::ToDoubles(product)))
+          << i++;
     }
   }
 }
