@@ -11,16 +11,23 @@ constexpr int64_t kChannels = 3;
 
 // `size` over an image of bytes. What lies outside is the nearest pixel of the edge.
 image::Image Cut(absl::Span<const uint8_t> rgb, Size from, Size size) {
-  const int left = (from.width - size.width) / 2, top = (from.height - size.height) / 2;
   image::Image cut{size.width, size.height, {}};
+  if (from == size) {
+    cut.rgb.assign(rgb.begin(), rgb.end());
+    return cut;
+  }
+  const int left = (from.width - size.width) / 2, top = (from.height - size.height) / 2;
+  const int inner_end = std::min(left + size.width, from.width), inner = std::max(left, 0);
   cut.rgb.reserve(static_cast<size_t>(size.width) * size.height * kChannels);
+  const auto append = [&](auto row, int begin, int end) {
+    cut.rgb.insert(cut.rgb.end(), row + begin * kChannels, row + end * kChannels);
+  };
   for (int y = 0; y < size.height; ++y) {
-    const size_t row = std::clamp(top + y, 0, from.height - 1);
-    for (int x = 0; x < size.width; ++x) {
-      const size_t column = std::clamp(left + x, 0, from.width - 1);
-      const auto pixel = rgb.begin() + (row * from.width + column) * kChannels;
-      cut.rgb.insert(cut.rgb.end(), pixel, pixel + kChannels);
-    }
+    const auto row =
+        rgb.begin() + int64_t{std::clamp(top + y, 0, from.height - 1)} * from.width * kChannels;
+    for (int x = left; x < 0; ++x) append(row, 0, 1);
+    append(row, inner, inner_end);
+    for (int x = inner_end; x < left + size.width; ++x) append(row, from.width - 1, from.width);
   }
   return cut;
 }
