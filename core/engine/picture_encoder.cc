@@ -2,7 +2,9 @@
 
 #include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "core/base/out_of_memory.h"
+#include "core/base/split_work.h"
 #include "core/base/status_macros.h"
 #include "core/engine/picture_file.h"
 
@@ -22,6 +24,11 @@ PictureEncoder::PictureEncoder(int threads, Encode encode, Owner owner,
       clock_(clock),
       previews_(owner_.is_wanted, results_, owner_.warn) {
   for (int i = 0; i < threads; ++i) workers_.push_back(std::make_unique<Worker>("encoder"));
+}
+
+// Pictures first: whoever encodes one asks the others for help, which have to be there.
+PictureEncoder::~PictureEncoder() {
+  for (const auto& worker : workers_) worker->Flush();
 }
 
 void PictureEncoder::Add(std::shared_ptr<Job> job, int index, uint64_t seed, DrawnPicture drawn) {
@@ -44,7 +51,15 @@ absl::StatusOr<Image> PictureEncoder::Encoded(const Added& added) const {
   if (drawn.latents.has_memory()) {
     return LatentsImage(*added.job, added.index, added.seed, drawn.latents);
   }
-  return encode_(*added.job, added.index, added.seed, drawn.pixels);
+  return encode_(*added.job, added.index, added.seed, drawn.pixels,
+                 [this](int count, absl::FunctionRef<void(int)> part) { RunParts(count, part); });
+}
+
+// By the thread that calls, too: it would help itself once it has no more to do.
+void PictureEncoder::RunParts(int count, absl::FunctionRef<void(int)> part) const {
+  absl::InlinedVector<Worker*, 4> helpers;
+  for (const auto& worker : workers_) helpers.push_back(worker.get());
+  SplitWork(count > 1 ? absl::MakeSpan(helpers) : absl::Span<Worker*>(), count, part);
 }
 
 absl::Status PictureEncoder::TryEncode(Added added) {

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/base/clock.h"
@@ -20,6 +21,7 @@
 #include "core/engine/job.h"
 #include "core/engine/preview_encoder.h"
 #include "core/engine/result_bytes.h"
+#include "core/image/run_parts.h"
 
 namespace latentd::engine {
 
@@ -34,9 +36,11 @@ struct DrawnPicture {
 
 class PictureEncoder {
  public:
-  // Turns the pixels of the job's picture with that index into a file. Called by all its threads.
+  // Turns the pixels of the job's picture with that index into a file. Called by all its threads,
+  // of which those that have no picture of their own run parts of it.
   using Encode = std::function<absl::StatusOr<Image>(const Job& job, int index, uint64_t seed,
-                                                     const image::Image& pixels)>;
+                                                     const image::Image& pixels,
+                                                     const image::RunParts& run_parts)>;
   // Of whoever has the jobs; called by the encoder's threads.
   struct Owner {
     std::function<bool(const Job& job)> is_wanted;
@@ -48,6 +52,7 @@ class PictureEncoder {
   // `metrics`, `clock` and what `owner` calls must outlive the encoder.
   PictureEncoder(int threads, Encode encode, Owner owner, std::shared_ptr<ResultBytes> results,
                  EngineMetrics& metrics, const Clock& clock);
+  ~PictureEncoder();
 
   // Dropped if the job is not wanted any more when its turn comes.
   void Add(std::shared_ptr<Job> job, int index, uint64_t seed, DrawnPicture drawn);
@@ -66,6 +71,7 @@ class PictureEncoder {
   void EncodePicture(Added added);
   absl::Status TryEncode(Added added);
   absl::StatusOr<Image> Encoded(const Added& added) const;
+  void RunParts(int count, absl::FunctionRef<void(int)> part) const;
 
   const Encode encode_;
   const Owner owner_;
@@ -74,7 +80,7 @@ class PictureEncoder {
   const Clock& clock_;
   std::atomic<size_t> added_ = 0;
   PreviewEncoder previews_;
-  std::vector<std::unique_ptr<Worker>> workers_;  // the last: they use the others
+  std::vector<std::unique_ptr<Worker>> workers_;  // the last: they use the others, and each other
 };
 
 }  // namespace latentd::engine

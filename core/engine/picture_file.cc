@@ -63,9 +63,9 @@ int64_t MaxEncodedBytes(pipeline::Size size, image::Format format) {
 }
 
 absl::StatusOr<Image> EncodeImage(const Job& job, int index, uint64_t seed,
-                                  const image::Image& pixels) {
+                                  const image::Image& pixels, const image::RunParts& run_parts) {
   absl::StatusOr<std::string> bytes =
-      image::Encode(pixels, job.spec.output, ParametersOf(job.spec.picture, seed));
+      image::Encode(pixels, job.spec.output, ParametersOf(job.spec.picture, seed), run_parts);
   if (!bytes.ok()) return bytes.status();
   return Image{
       index, seed, {pixels.width, pixels.height}, job.spec.output.format, *std::move(bytes)};

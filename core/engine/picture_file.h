@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "core/engine/engine.h"
 #include "core/engine/job.h"
+#include "core/image/run_parts.h"
 
 namespace latentd::engine {
 
@@ -15,9 +16,10 @@ namespace latentd::engine {
 // included.
 int64_t MaxEncodedBytes(pipeline::Size size, image::Format format);
 
-// In the job's format; a PNG says what made it, where that is asked for.
+// In the job's format; a PNG says what made it, where that is asked for. Parts of the work are run
+// by `run_parts`.
 absl::StatusOr<Image> EncodeImage(const Job& job, int index, uint64_t seed,
-                                  const image::Image& pixels);
+                                  const image::Image& pixels, const image::RunParts& run_parts);
 
 // Latents of the host, of what the networks ran at: the picture's part of them as a file.
 Image LatentsImage(const Job& job, int index, uint64_t seed, const device::Buffer& latents);

@@ -1,6 +1,7 @@
 #include "core/image/deflate.h"
 
 #include <libdeflate.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <array>
@@ -155,25 +156,43 @@ void PutBlock(absl::Span<const uint8_t> bytes, BitWriter& bits) {
   bits.Flush();
 }
 
-}  // namespace
-
-ZlibStream::ZlibStream(std::string& to) : bits_(to), checksum_(libdeflate_adler32(0, nullptr, 0)) {
-  bits_.Append("\x78\x01");
+std::string StringFor(size_t bytes) {
+  std::string string;
+  string.reserve(bytes);
+  return string;
 }
 
-void ZlibStream::Write(absl::Span<const uint8_t> bytes) {
+}  // namespace
+
+DeflatePart::DeflatePart(size_t bytes)
+    : compressed_(StringFor(bytes + bytes / 1000 + 64)),  // more than it comes to
+      bits_(compressed_),
+      checksum_(libdeflate_adler32(0, nullptr, 0)) {}
+
+void DeflatePart::Write(absl::Span<const uint8_t> bytes) {
+  size_ += bytes.size();
   checksum_ = libdeflate_adler32(checksum_, bytes.data(), bytes.size());
   for (size_t at = 0; at < bytes.size(); at += kBlock) PutBlock(bytes.subspan(at, kBlock), bits_);
 }
 
-void ZlibStream::Finish() {
-  // The last block is an empty one.
-  bits_.Reserve(64);
-  PutBlockHeader(true, kFixed, bits_);
-  FixedCodes().symbols.Put(kEndOfBlock, bits_);
-  bits_.Align();
-  for (int shift = 24; shift >= 0; shift -= 8) bits_.Put(checksum_ >> shift & 0xFF, 8);
-  bits_.Flush();
+void DeflatePart::Finish() { PutStored({}, bits_); }
+
+std::string ZlibStream(absl::Span<const std::unique_ptr<DeflatePart>> parts) {
+  // The last block is an empty one by the fixed codes, whose bits are three and seven.
+  constexpr absl::string_view kHeader = "\x78\x01", kLastBlock("\x03\x00", 2);
+  size_t bytes = kHeader.size() + kLastBlock.size() + sizeof(uint32_t);
+  for (const auto& part : parts) bytes += part->compressed().size();
+  std::string stream;
+  stream.reserve(bytes);
+  stream.append(kHeader.data(), kHeader.size());
+  uLong checksum = libdeflate_adler32(0, nullptr, 0);
+  for (const auto& part : parts) {
+    stream += part->compressed();
+    checksum = adler32_combine(checksum, part->checksum(), static_cast<z_off_t>(part->size()));
+  }
+  stream.append(kLastBlock.data(), kLastBlock.size());
+  for (int shift = 24; shift >= 0; shift -= 8) stream += static_cast<char>(checksum >> shift);
+  return stream;
 }
 
 }  // namespace latentd::image

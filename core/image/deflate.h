@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "absl/types/span.h"
@@ -13,14 +14,17 @@
 
 namespace latentd::image {
 
-// Appends a stream to a string that outlives it. A pure function of the bytes and of how they are
-// divided among calls, on every machine. Not thread-safe. Throws std::bad_alloc.
-class ZlibStream {
+// A part of a stream: blocks that end with a whole byte. Parts that were made apart are a stream
+// behind each other (ZlibStream). A pure function of the bytes and of how they are divided among
+// calls, on every machine. Not thread-safe. Throws std::bad_alloc.
+class DeflatePart {
  public:
-  explicit ZlibStream(std::string& to);
+  // At most so many bytes are expected.
+  explicit DeflatePart(size_t bytes);
+  DeflatePart(const DeflatePart&) = delete;
 
   // Begins a block, or several: a code is chosen for no more than kBlock bytes. Six bytes a block
-  // are the most by which the stream is longer than what it holds.
+  // are the most by which a part is longer than what it holds, but for ten more.
   void Write(absl::Span<const uint8_t> bytes);
 
   // REQUIRED once, as the last call.
@@ -28,9 +32,19 @@ class ZlibStream {
 
   static constexpr size_t kBlock = 65535;  // what deflate can hold uncompressed
 
+  // Once it is finished.
+  const std::string& compressed() const { return compressed_; }
+  size_t size() const { return size_; }  // of what it holds
+  uint32_t checksum() const { return checksum_; }
+
  private:
-  BitWriter bits_;
+  std::string compressed_;
+  BitWriter bits_;  // appends to it
+  size_t size_ = 0;
   uint32_t checksum_;
 };
+
+// The stream of what the parts hold, one behind the other. Throws std::bad_alloc.
+std::string ZlibStream(absl::Span<const std::unique_ptr<DeflatePart>> parts);
 
 }  // namespace latentd::image

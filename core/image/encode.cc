@@ -9,7 +9,7 @@
 namespace latentd::image {
 
 absl::StatusOr<std::string> Encode(const Image& image, const EncodeOptions& options,
-                                   absl::string_view parameters) {
+                                   absl::string_view parameters, const RunParts& run_parts) {
   RETURN_IF_ERROR(CheckImage(image));
   const bool lossy = options.format == Format::kJpeg || options.format == Format::kWebp;
   if (lossy && (options.quality < 1 || options.quality > 100)) {
@@ -18,7 +18,8 @@ absl::StatusOr<std::string> Encode(const Image& image, const EncodeOptions& opti
   }
   switch (options.format) {
     case Format::kPng:
-      return EncodePng(image, options.embed_parameters ? parameters : absl::string_view());
+      return EncodePng(image, options.embed_parameters ? parameters : absl::string_view(),
+                       run_parts);
     case Format::kJpeg:
       return EncodeJpeg(image, options.quality);
     case Format::kWebp:

@@ -7,6 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "core/image/format.h"
 #include "core/image/pixels.h"
+#include "core/image/run_parts.h"
 
 namespace latentd::image {
 
@@ -14,8 +15,9 @@ namespace latentd::image {
 //
 // `parameters` (UTF-8, see parameters.h) says what made the picture; a PNG carries it as an iTXt
 // chunk "parameters" if options.embed_parameters says so and it is not empty, other formats carry
-// nothing. The same input gives the same bytes. Thread-safe.
+// nothing. The same input gives the same bytes, whoever runs the parts of a PNG. Thread-safe.
 absl::StatusOr<std::string> Encode(const Image& image, const EncodeOptions& options,
-                                   absl::string_view parameters = {});
+                                   absl::string_view parameters = {},
+                                   const RunParts& run_parts = RunPartsHere);
 
 }  // namespace latentd::image

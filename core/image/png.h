@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "core/image/pixels.h"
+#include "core/image/run_parts.h"
 
 namespace latentd::image {
 
@@ -20,6 +21,7 @@ absl::StatusOr<Image> DecodePng(absl::string_view bytes);
 
 // REQUIRES: CheckImage(image). An empty text writes no iTXt chunk; a NUL in it, which the format
 // cannot hold, becomes U+FFFD.
-absl::StatusOr<std::string> EncodePng(const Image& image, absl::string_view parameters);
+absl::StatusOr<std::string> EncodePng(const Image& image, absl::string_view parameters,
+                                      const RunParts& run_parts);
 
 }  // namespace latentd::image

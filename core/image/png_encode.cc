@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -50,35 +51,55 @@ std::string Text(absl::string_view parameters) {
 
 // Filters and compresses as many rows at a time as make a block, so that they need not be read
 // from memory again.
-std::string Compressed(const Image& image) {
-  RowFilter filter(image);
-  const size_t rows = std::max<size_t>(1, ZlibStream::kBlock / filter.size());
+std::unique_ptr<DeflatePart> CompressedRows(const Image& image, int first, int last) {
+  RowFilter filter(image, first);
+  const size_t rows = std::max<size_t>(1, DeflatePart::kBlock / filter.size());
   std::vector<uint8_t> filtered(filter.size() * rows);
-  std::string compressed;
-  const size_t bytes = filter.size() * image.height;
-  compressed.reserve(bytes + bytes / 1000 + 64);  // more than it comes to
-  ZlibStream stream(compressed);
+  auto part = std::make_unique<DeflatePart>(filter.size() * (last - first));
   size_t used = 0;
-  for (int y = 0; y < image.height; ++y) {
+  for (int y = first; y < last; ++y) {
     filter.Next(filtered.data() + used);
     used += filter.size();
-    if (used < filtered.size() && y + 1 < image.height) continue;
-    stream.Write(absl::MakeSpan(filtered).first(used));
+    if (used < filtered.size() && y + 1 < last) continue;
+    part->Write(absl::MakeSpan(filtered).first(used));
     used = 0;
   }
-  stream.Finish();
-  return compressed;
+  part->Finish();
+  return part;
+}
+
+// Of which parts are made apart: some hundred thousand bytes each, whole choices of a filter. The
+// same for an image whoever makes them.
+int RowsOfAPart(const Image& image) {
+  constexpr int kBytes = 384 << 10, kRows = RowFilter::kRowsOfAChoice;
+  return std::max(1, kBytes / (3 * image.width) / kRows) * kRows;
+}
+
+absl::StatusOr<std::string> Compressed(const Image& image, const RunParts& run_parts) {
+  const int rows = RowsOfAPart(image), count = (image.height + rows - 1) / rows;
+  std::vector<std::unique_ptr<DeflatePart>> parts(count);
+  std::vector<absl::Status> results(count);
+  run_parts(count, [&](int part) {
+    results[part] = CatchOutOfMemory([&] {
+      const int first = part * rows;
+      parts[part] = CompressedRows(image, first, std::min(first + rows, image.height));
+      return absl::OkStatus();
+    });
+  });
+  for (const absl::Status& result : results) RETURN_IF_ERROR(result);
+  return ZlibStream(parts);
 }
 
 }  // namespace
 
-absl::StatusOr<std::string> EncodePng(const Image& image, absl::string_view parameters) {
+absl::StatusOr<std::string> EncodePng(const Image& image, absl::string_view parameters,
+                                      const RunParts& run_parts) {
   if ((int64_t{3} * image.width + 1) * image.height > kMostBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("a picture of ", image.width, "x", image.height, " is too large for a PNG"));
   }
   return CatchOutOfMemory([&]() -> absl::StatusOr<std::string> {
-    const std::string pixels = Compressed(image);
+    ASSIGN_OR_RETURN(const std::string pixels, Compressed(image, run_parts));
     std::string png(kSignature);
     png.reserve(pixels.size() + parameters.size() + 128);
     AppendChunk("IHDR", Header(image), png);

@@ -11,9 +11,6 @@ constexpr int kChannels = 3;
 // rows that it suits.
 enum Filter { kLeft = 1, kAbove = 2, kMean = 3, kPaeth = 4 };
 
-// For how many rows a filter is chosen: the next ones mostly want the same.
-constexpr int kRowsOfAChoice = 8;
-
 // Of left, above and left above the one that is nearest to left + above - left above.
 uint8_t Paeth(int16_t left, int16_t above, int16_t corner) {
   const auto to_left = static_cast<int16_t>(std::abs(above - corner));
@@ -68,8 +65,8 @@ uint32_t Distance(const uint8_t* differences, int bytes) {
 
 }  // namespace
 
-RowFilter::RowFilter(const Image& image)
-    : image_(image), black_(size_t{kChannels} * image.width), filter_(kLeft) {}
+RowFilter::RowFilter(const Image& image, int first)
+    : image_(image), black_(size_t{kChannels} * image.width), y_(first), filter_(kLeft) {}
 
 // The one whose differences are least. The first row has nothing above, so that what suits it says
 // nothing of the second.

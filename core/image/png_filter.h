@@ -10,11 +10,15 @@
 
 namespace latentd::image {
 
-// Filters an image's rows, from the top. Not thread-safe.
+// Filters an image's rows, one after the other. Not thread-safe.
 class RowFilter {
  public:
-  // `image` has its pixels, and outlives this.
-  explicit RowFilter(const Image& image);
+  // For how many rows a filter is chosen: the next ones mostly want the same.
+  static constexpr int kRowsOfAChoice = 8;
+
+  // From row `first` on. REQUIRES: that is a multiple of kRowsOfAChoice. `image` has its pixels,
+  // and outlives this.
+  explicit RowFilter(const Image& image, int first = 0);
 
   // The bytes of a filtered row: its filter's number, then a byte for each of the row's.
   size_t size() const { return black_.size() + 1; }
@@ -27,7 +31,7 @@ class RowFilter {
 
   const Image& image_;
   const std::vector<uint8_t> black_;  // what the first row is compared with
-  int y_ = 0;
+  int y_;
   int filter_;
 };
 

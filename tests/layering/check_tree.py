@@ -31,7 +31,7 @@ LIBRARY_HEADERS = {
     "png": ("png.h",),
     "jpeg": ("jpeglib.h", "jerror.h", "turbojpeg.h"),
     "webp": ("webp/",),
-    "deflate": ("libdeflate.h",),
+    "deflate": ("libdeflate.h", "zlib.h"),
     "utf8proc": ("utf8proc.h",),
     "xxhash": ("xxhash.h",),
     "cuda": ("cuda", "cudnn", "cublas", "nvrtc", "cutlass/", "cute/"),

@@ -29,9 +29,9 @@ class PictureLoopTest : public LoopTest {};
 TEST_F(PictureLoopTest, FailsTheRequestWhenAPictureCannotBeEncodedWhileASiblingRuns) {
   absl::Notification encoding;
   absl::Notification sibling_runs;
-  const auto fail_once = [&](const Job& job, int index, uint64_t seed,
-                             const image::Image& pixels) -> absl::StatusOr<Image> {
-    if (encoding.HasBeenNotified()) return EncodeImage(job, index, seed, pixels);
+  const auto fail_once = [&](const Job& job, int index, uint64_t seed, const image::Image& pixels,
+                             const image::RunParts& run_parts) -> absl::StatusOr<Image> {
+    if (encoding.HasBeenNotified()) return EncodeImage(job, index, seed, pixels, run_parts);
     encoding.Notify();
     sibling_runs.WaitForNotification();
     return absl::ResourceExhaustedError("no memory");
@@ -110,9 +110,10 @@ TEST_F(PictureLoopTest, CancelsAtTheNextUnitWhenADrainHasNoTimeLeft) {
 // Each waits for the other one.
 TEST_F(PictureLoopTest, EncodesOnSeveralThreads) {
   absl::Barrier both(2);
-  const auto meet = [&](const Job& job, int index, uint64_t seed, const image::Image& pixels) {
+  const auto meet = [&](const Job& job, int index, uint64_t seed, const image::Image& pixels,
+                        const image::RunParts& run_parts) {
     both.Block();
-    return EncodeImage(job, index, seed, pixels);
+    return EncodeImage(job, index, seed, pixels, run_parts);
   };
   PictureLoop loop({.encode = meet, .encoders = 2}, device::Host(), metrics_, clock_);
   const auto sink = std::make_shared<RecordingSink>();
@@ -122,10 +123,11 @@ TEST_F(PictureLoopTest, EncodesOnSeveralThreads) {
 
 TEST_F(PictureLoopTest, APictureSaysWhenItWasEncoded) {
   absl::Time begin;
-  const auto encode = [&](const Job& job, int index, uint64_t seed, const image::Image& pixels) {
+  const auto encode = [&](const Job& job, int index, uint64_t seed, const image::Image& pixels,
+                          const image::RunParts& run_parts) {
     begin = clock_.Monotonic();
     clock_.Advance(absl::Seconds(2));
-    return EncodeImage(job, index, seed, pixels);
+    return EncodeImage(job, index, seed, pixels, run_parts);
   };
   PictureLoop loop({.encode = encode}, device::Host(), metrics_, clock_);
   const auto images = Only<Image>(RunOn(loop));
@@ -138,9 +140,10 @@ TEST_F(PictureLoopTest, APictureSaysWhenItWasEncoded) {
 TEST_F(PictureLoopTest, APictureHoldsNoGraphsAnyMoreWhenItIsEncoded) {
   std::weak_ptr<const pipeline::Request> request;
   bool is_held = true;
-  const auto look = [&](const Job& job, int index, uint64_t seed, const image::Image& pixels) {
+  const auto look = [&](const Job& job, int index, uint64_t seed, const image::Image& pixels,
+                        const image::RunParts& run_parts) {
     is_held = !request.expired();
-    return EncodeImage(job, index, seed, pixels);
+    return EncodeImage(job, index, seed, pixels, run_parts);
   };
   PictureLoop loop({.encode = look}, device::Host(), metrics_, clock_);
   const auto sink = std::make_shared<RecordingSink>();
@@ -155,12 +158,13 @@ TEST_F(PictureLoopTest, DoesNotEncodePicturesOfACancelledRequest) {
   absl::Notification encoding;
   absl::Notification go_on;
   std::atomic<int> encoded = 0;
-  const auto encode = [&](const Job& job, int index, uint64_t seed, const image::Image& pixels) {
+  const auto encode = [&](const Job& job, int index, uint64_t seed, const image::Image& pixels,
+                          const image::RunParts& run_parts) {
     if (++encoded == 1) {
       encoding.Notify();
       go_on.WaitForNotification();
     }
-    return EncodeImage(job, index, seed, pixels);
+    return EncodeImage(job, index, seed, pixels, run_parts);
   };
   PictureLoop loop({.encode = encode}, device::Host(), metrics_, clock_);
   const auto first = std::make_shared<RecordingSink>();
@@ -217,10 +221,11 @@ TEST_F(PictureLoopTest, BeginsNoPictureWhileUnreadOnesHoldWhatTheyMay) {
 TEST_F(PictureLoopTest, CountsPixelsUntilTheyAreEncodedAndFilesUntilTheyAreRead) {
   absl::Notification encoding;
   absl::Notification go_on;
-  const auto encode = [&](const Job& job, int index, uint64_t seed, const image::Image& pixels) {
+  const auto encode = [&](const Job& job, int index, uint64_t seed, const image::Image& pixels,
+                          const image::RunParts& run_parts) {
     encoding.Notify();
     go_on.WaitForNotification();
-    return EncodeImage(job, index, seed, pixels);
+    return EncodeImage(job, index, seed, pixels, run_parts);
   };
   PictureLoop loop({.encode = encode}, device::Host(), metrics_, clock_);
   const auto sink = std::make_shared<RecordingSink>();
@@ -286,9 +291,10 @@ TEST_F(PictureLoopTest, ARequestIsRefusedOrCancelledAndNeverBoth) {
 
 TEST_F(PictureLoopTest, EndsEveryRequestOnceWhateverEndsItAndWhenever) {
   std::atomic<int> encoded = 0;
-  const auto encode = [&](const Job& job, int index, uint64_t seed, const image::Image& pixels) {
+  const auto encode = [&](const Job& job, int index, uint64_t seed, const image::Image& pixels,
+                          const image::RunParts& run_parts) {
     if (++encoded % 5 == 0) return absl::StatusOr<Image>(absl::InternalError("cannot encode"));
-    return EncodeImage(job, index, seed, pixels);
+    return EncodeImage(job, index, seed, pixels, run_parts);
   };
   PictureLoop loop({.queue_capacity = 1000, .encode = encode}, device::Host(), metrics_, clock_);
   constexpr int kClients = 3;

@@ -60,6 +60,21 @@ TEST(EncodeTest, GivesAPngBackToTheBit) {
   }
 }
 
+TEST(EncodeTest, GivesTheSamePngWhoeverRunsItsParts) {
+  // Its rows' bytes are no whole number of blocks, and its rows no whole number of parts.
+  const Image image = Gradient(511, 701);
+  int parts = 0;
+  const auto backwards = [&](int count, absl::FunctionRef<void(int)> part) {
+    parts = count;
+    for (int number = count - 1; number >= 0; --number) part(number);
+  };
+  ASSERT_OK_AND_ASSIGN(const std::string png, Encode(image, {}, "a gradient", backwards));
+  EXPECT_EQ(parts, 3);
+  EXPECT_EQ(png, Encode(image, {}, "a gradient").value());
+  ASSERT_OK_AND_ASSIGN(const Image decoded, Decode(png));
+  EXPECT_EQ(decoded, image);
+}
+
 TEST(EncodeTest, GivesAJpegAndAWebpBackNearly) {
   const Image image = Gradient(64, 48);
   for (const Format format : {Format::kJpeg, Format::kWebp}) {

@@ -1,0 +1,16 @@
+// One task's parts on several threads: that of its own, and those that have nothing else to do.
+#pragma once
+
+#include "absl/functional/function_ref.h"
+#include "absl/types/span.h"
+#include "core/base/worker.h"
+
+namespace latentd {
+
+// Calls part(0) to part(count - 1), each once, on this thread and on those of `helpers` that come
+// to it before all have begun; returns when all have returned. `part` must not throw. The helpers
+// are without a bound, and outlive what is added to them: a task that does nothing may still wait
+// in one when this has returned.
+void SplitWork(absl::Span<Worker* const> helpers, int count, absl::FunctionRef<void(int)> part);
+
+}  // namespace latentd
