@@ -27,6 +27,7 @@ def start_cold(bench, _):
                                                  source="compile"))
     bench.picture(refine=True).draw()
     bench.picture(steps=bench.scale.few_steps, guidance=1.0).draw()
+    latentd.wait_for_row_counts(READY_SECONDS)
     note_memory(bench, "one bucket")
     if before is not None:
         bench.results.add(f"memory_one_bucket {main}", LATENTD, (machine.memory_used() - before) / MIB)
@@ -92,6 +93,7 @@ def add_served(bench, figure, found, guided):
 def warm(bench, contestant, figure, steps, guidance):
     width, height = bench.scale.main
     if contestant == LATENTD:
+        bench.server().wait_for_row_counts(READY_SECONDS)
         bench.picture(steps=steps, guidance=guidance).draw(2)
     else:
         bench.ask_peer(contestant, "pictures", steps=steps, guidance=guidance, width=width, height=height, count=1)
@@ -127,6 +129,7 @@ def first_at_other_size(bench, figure, compiles):
     """Seconds of the first picture beyond those that follow; whether it has to compile is looked after."""
     bench.picture().draw()
     latentd, client = bench.server(), bench.other_picture()
+    latentd.wait_for_row_counts(READY_SECONDS)
     before = server.total(latentd.scrape(), "latentd_graph_compilations_total")
     first, = client.milliseconds()
     compiled = server.total(latentd.scrape(), "latentd_graph_compilations_total") - before
@@ -174,6 +177,11 @@ def refiner_step(bench, contestant):
         bench.our_network("refiner_step", "unet", [shape(2, bench.scale.main)], model="refiner")
     else:
         bench.peer_network(contestant, "refiner_step", "refiner", 2, bench.scale.main)
+
+
+def warm_refined(bench, _):
+    bench.server().wait_for_row_counts(READY_SECONDS)
+    bench.picture(refine=True).draw()
 
 
 def refined(bench, _):
@@ -254,7 +262,7 @@ MEASUREMENTS = (
     Measurement("start_cached", start_cached, {LATENTD: 15}, rounds=lambda scale: scale.starts),
     Measurement("first_cached", first_cached, {LATENTD: 20}),
     Measurement("refiner_step", refiner_step, {LATENTD: 30, EAGER: 20}, network_bench=True),
-    Measurement("refined", refined, {LATENTD: 10}, prepare=lambda bench, _: bench.picture(refine=True).draw(),
+    Measurement("refined", refined, {LATENTD: 10}, prepare=warm_refined,
                 rounds=lambda scale: scale.rounds),
     Measurement("picture_unguided", lambda bench, who: draw_in_turn(bench, who, *unguided(bench)), {LATENTD: 10, EAGER: 15, COMPILE: 10},
                 prepare=lambda bench, who: warm(bench, who, *unguided(bench)), rounds=lambda scale: scale.rounds,

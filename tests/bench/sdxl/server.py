@@ -93,6 +93,17 @@ class Latentd:
             time.sleep(0.02)
         raise self.failure(f"was not ready after {timeout:.0f} s")
 
+    def wait_for_row_counts(self, timeout):
+        """Until the step graphs that pictures share are through: the GPU is at them, too, until then."""
+        counts = [flag.partition("=")[2] for flag in self._options.latentd_flag if flag.startswith("--rows=")]
+        if counts and max(map(int, counts[-1].split(","))) <= 2:
+            return  # there are none, and the log says nothing of them
+        deadline = time.monotonic() + timeout
+        while not any(line.get("message") == "row counts above 2" for line in self._lines()):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise self.failure("has not got its larger row counts ready")
+            time.sleep(0.1)
+
     def memory_report(self):
         """What `latent memory --json` says, where there is a latent."""
         if not self._options.latent:
