@@ -224,9 +224,7 @@ __global__ void __launch_bounds__(kMaxThreads<T>, kMinBlocks<T>)
   extern __shared__ float memory[];
   auto* const groups = reinterpret_cast<Normalization*>(memory);
   const int64_t row = blockIdx.y, channel = threadIdx.x % shape.packs * kPackSize<T>;
-#if __CUDA_ARCH__ >= 900
-  cudaGridDependencySynchronize();  // the parts are written
-#endif
+  WaitForStream();
   ForGroups(shape.groups, 0, 1, [&](int group) {
     const Normalization own = NormalizationOf(parts + (row * shape.groups + group) * part_count,
                                               part_count, args.epsilon);
@@ -289,46 +287,25 @@ cudaError_t SplitOf(Kernel kernel, const BlockShape& shape, Split& split) {
   return cudaSuccess;
 }
 
-// As Launch, with an attribute or without.
-template <typename Kernel, typename... Arguments>
-cudaError_t LaunchWith(const cudaLaunchAttribute* attribute, Kernel kernel, const Grid& grid,
-                       cudaStream_t stream, Arguments... arguments) {
-  cudaLaunchAttribute own = attribute == nullptr ? cudaLaunchAttribute{} : *attribute;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = grid.blocks;
-  config.blockDim = grid.threads;
-  config.dynamicSmemBytes = grid.shared_bytes;
-  config.stream = stream;
-  config.attrs = &own;
-  config.numAttrs = attribute == nullptr ? 0 : 1;
-  return cudaLaunchKernelEx(&config, kernel, arguments...);
-}
-
 template <typename T, bool kAligned>
 cudaError_t LaunchMoments(const GroupNormArgs& args, const BlockShape& shape, const Split& split,
                           cudaStream_t stream) {
-  cudaLaunchAttribute cluster = {};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim = {static_cast<unsigned>(split.cluster), 1, 1};
-  const Grid grid = {
-      dim3(static_cast<unsigned>(split.parts * split.cluster), static_cast<unsigned>(args.rows)),
-      dim3(static_cast<unsigned>(shape.packs * shape.lanes)),
-      SharedMomentsBytes(shape, kPackSize<T>)};
-  return LaunchWith(split.cluster > 1 ? &cluster : nullptr, NhwcMoments<T, kAligned>, grid, stream,
-                    shape, static_cast<const T*>(args.x), static_cast<const T*>(args.addend),
-                    static_cast<Moments*>(args.workspace), split.parts * args.groups);
+  const Grid grid = {.blocks = dim3(static_cast<unsigned>(split.parts * split.cluster),
+                                    static_cast<unsigned>(args.rows)),
+                     .threads = static_cast<unsigned>(shape.packs * shape.lanes),
+                     .shared_bytes = SharedMomentsBytes(shape, kPackSize<T>),
+                     .cluster = static_cast<unsigned>(split.cluster)};
+  return Launch(NhwcMoments<T, kAligned>, grid, stream, shape, static_cast<const T*>(args.x),
+                static_cast<const T*>(args.addend), static_cast<Moments*>(args.workspace),
+                split.parts * args.groups);
 }
 
 // As many blocks as are on the GPU at once, and not more than have work.
 template <typename T>
 cudaError_t ResultBlocks(const GroupNormArgs& args, const BlockShape& shape, unsigned& blocks) {
-  int device = 0, multiprocessors = 0;
-  if (auto error = cudaGetDevice(&device); error != cudaSuccess) return error;
-  if (auto error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
-      error != cudaSuccess) {
-    return error;
-  }
-  const int64_t most = CeilDiv(int64_t{multiprocessors} * kMinBlocks<T>, args.rows);
+  DeviceTraits device;
+  if (auto error = QueryDevice(device); error != cudaSuccess) return error;
+  const int64_t most = CeilDiv(int64_t{device.multiprocessors} * kMinBlocks<T>, args.rows);
   blocks =
       static_cast<unsigned>(std::clamp<int64_t>(CeilDiv(args.pixels, shape.lanes * 2), 1, most));
   return cudaSuccess;
@@ -347,17 +324,14 @@ cudaError_t LaunchNhwc(const GroupNormArgs& args, cudaStream_t stream) {
   if (auto error = LaunchMoments<T, kAligned>(args, shape, split, stream); error != cudaSuccess) {
     return error;
   }
-  cudaLaunchAttribute early = {};
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
   const bool silu = args.activation == UnaryFunction::kSilu;
-  return LaunchWith(split.cluster > 1 ? &early : nullptr,
-                    silu ? NhwcResult<T, kAligned, true> : NhwcResult<T, kAligned, false>,
-                    Grid{dim3(blocks, static_cast<unsigned>(args.rows)),
-                         dim3(static_cast<unsigned>(shape.packs * shape.lanes)),
-                         shape.groups * sizeof(Normalization)},
-                    stream, shape, args, static_cast<const Moments*>(args.workspace),
-                    static_cast<int>(split.parts));
+  const Grid grid = {.blocks = dim3(blocks, static_cast<unsigned>(args.rows)),
+                     .threads = static_cast<unsigned>(shape.packs * shape.lanes),
+                     .shared_bytes = shape.groups * sizeof(Normalization),
+                     .early = split.cluster > 1};
+  return Launch(silu ? NhwcResult<T, kAligned, true> : NhwcResult<T, kAligned, false>, grid, stream,
+                shape, args, static_cast<const Moments*>(args.workspace),
+                static_cast<int>(split.parts));
 }
 
 }  // namespace

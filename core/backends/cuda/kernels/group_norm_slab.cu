@@ -246,17 +246,11 @@ cudaError_t LaunchSlab(const GroupNormArgs& args, cudaStream_t stream) {
       error != cudaSuccess) {
     return error;
   }
-  cudaLaunchAttribute cluster = {};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim = {kBlocks, 1, 1};
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(kBlocks, kSlabs, static_cast<unsigned>(args.rows));
-  config.blockDim = kSlabThreads;
-  config.dynamicSmemBytes = shared_bytes;
-  config.stream = stream;
-  config.attrs = &cluster;
-  config.numAttrs = 1;
-  return cudaLaunchKernelEx(&config, kernel, shape, args);
+  const Grid grid = {.blocks = dim3(kBlocks, kSlabs, static_cast<unsigned>(args.rows)),
+                     .threads = kSlabThreads,
+                     .shared_bytes = shared_bytes,
+                     .cluster = kBlocks};
+  return Launch(kernel, grid, stream, shape, args);
 }
 
 // Code for sm_80 has no clusters, wherever it runs.

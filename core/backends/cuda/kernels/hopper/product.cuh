@@ -18,6 +18,8 @@
 #include <cutlass/gemm/kernel/sm90_gemm_tma_warpspecialized_pingpong.hpp>
 #include <type_traits>
 
+#include "core/backends/cuda/kernels/launch.cuh"
+
 namespace latentd::backends::cuda::kernels::hopper {
 
 // x [rows, depth] times w [columns, depth] transposed.
@@ -129,21 +131,16 @@ template <typename Cluster, typename T, typename OfSums>
 cudaError_t LaunchInClusters(const ProductSizes& sizes, const T* x, const T* w,
                              const typename OfSums::Params& params, cudaStream_t stream) {
   using Kernel = typename Product<T, OfSums, Cluster>::Kernel;
-  int device = 0, capability = 0, multiprocessors = 0;
-  for (const cudaError_t error :
-       {cudaGetDevice(&device),
-        cudaDeviceGetAttribute(&capability, cudaDevAttrComputeCapabilityMajor, device),
-        cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device)}) {
-    if (error != cudaSuccess) return error;
-  }
-  if (capability != 9) return cudaErrorNotSupported;
+  DeviceTraits device;
+  if (auto error = QueryDevice(device); error != cudaSuccess) return error;
+  if (device.compute_capability_major != 9) return cudaErrorNotSupported;
   typename Kernel::Arguments arguments{
       cutlass::gemm::GemmUniversalMode::kGemm,
       {static_cast<int>(sizes.rows), static_cast<int>(sizes.columns), static_cast<int>(sizes.depth),
        1},
       {x, {sizes.depth, cute::_1{}, 0}, w, {sizes.depth, cute::_1{}, 0}},
       params};
-  arguments.hw_info.sm_count = multiprocessors;
+  arguments.hw_info.sm_count = device.multiprocessors;
   if (std::is_same_v<Cluster, SharingX>) {
     using Order = decltype(arguments.scheduler.raster_order);
     arguments.scheduler.raster_order = Order::AlongM;
@@ -151,19 +148,16 @@ cudaError_t LaunchInClusters(const ProductSizes& sizes, const T* x, const T* w,
   if (!Kernel::can_implement(arguments)) return cudaErrorInvalidValue;
   const auto kernel = &cutlass::device_kernel<Kernel>;
   const auto placed = Kernel::to_underlying_arguments(arguments, nullptr);
-  cudaLaunchAttribute cluster = {};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim = {cute::size<0>(Cluster{}), cute::size<1>(Cluster{}), 1};
-  cudaLaunchConfig_t config = {};
-  config.gridDim = Kernel::get_grid_shape(placed);
-  config.blockDim = Kernel::get_block_shape();
-  config.dynamicSmemBytes = Kernel::SharedStorageSize;
-  config.stream = stream;
-  config.attrs = &cluster;
-  config.numAttrs = 1;
-  const cudaError_t error = cudaFuncSetAttribute(
-      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Kernel::SharedStorageSize);
-  return error != cudaSuccess ? error : cudaLaunchKernelEx(&config, kernel, placed);
+  if (auto error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                        Kernel::SharedStorageSize);
+      error != cudaSuccess) {
+    return error;
+  }
+  const Grid grid = {.blocks = Kernel::get_grid_shape(placed),
+                     .threads = Kernel::get_block_shape(),
+                     .shared_bytes = Kernel::SharedStorageSize,
+                     .cluster = dim3(cute::size<0>(Cluster{}), cute::size<1>(Cluster{}))};
+  return Launch(kernel, grid, stream, placed);
 }
 
 // REQUIRES: addresses aligned to 16 bytes, which CUTLASS asserts only. cudaErrorNotSupported: a GPU
