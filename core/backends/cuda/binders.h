@@ -5,6 +5,7 @@
 
 #include "core/backends/cuda/bound_kernel.h"
 #include "core/backends/cuda/kernels/element.h"
+#include "core/backends/cuda/plan_trial.h"
 
 namespace latentd::backends::cuda {
 
@@ -87,7 +88,8 @@ inline constexpr char kByProducts[] = "by products";
 template <typename Shape>
 absl::StatusOr<std::string> ChooseCudnnPlan(const BinderArguments& a, const Shape& shape) {
   return a.chooser.Get(shape.Key(), [&]() -> absl::StatusOr<std::string> {
-    absl::StatusOr<std::string> plan = a.gpu.cudnn.Choose(shape);
+    absl::StatusOr<std::string> plan =
+        a.gpu.cudnn.Choose(shape, [&](const CudnnPlan& plan) { return TryPlan(shape, plan); });
     if (absl::IsUnimplemented(plan.status())) return std::string(kByProducts);
     return plan;
   });

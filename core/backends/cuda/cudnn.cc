@@ -18,6 +18,7 @@
 #include "absl/synchronization/mutex.h"
 #include "core/backends/cuda/shared_library.h"
 #include "core/base/status_macros.h"
+#include "core/device/device_fault.h"
 
 // Where cudnn-frontend looks for the library's functions.
 void* cudnn_frontend::cudnn_dlhandle = nullptr;
@@ -196,11 +197,16 @@ class FrontendCudnn : public Cudnn {
 
   size_t version() const override { return fe::detail::get_backend_version(); }
 
-  absl::StatusOr<std::string> Choose(const ConvolutionShape& shape) override { return Draw(shape); }
-  absl::StatusOr<std::string> Choose(const TransposedConvolutionShape& shape) override {
-    return Draw(shape);
+  absl::StatusOr<std::string> Choose(const ConvolutionShape& shape, Trial trial) override {
+    return ChooseRight(shape, trial);
   }
-  absl::StatusOr<std::string> Choose(const AttentionShape& shape) override { return Draw(shape); }
+  absl::StatusOr<std::string> Choose(const TransposedConvolutionShape& shape,
+                                     Trial trial) override {
+    return ChooseRight(shape, trial);
+  }
+  absl::StatusOr<std::string> Choose(const AttentionShape& shape, Trial trial) override {
+    return ChooseRight(shape, trial);
+  }
 
   absl::StatusOr<std::shared_ptr<const CudnnPlan>> Load(const std::string& key,
                                                         absl::string_view plan) override {
@@ -212,24 +218,22 @@ class FrontendCudnn : public Cudnn {
         ASSIGN_OR_RETURN(result, Read(key, plan));
         shared = result;
         DropUnused();
+        newest_ = result;
       }
       return result;
     });
   }
 
  private:
-  template <typename Shape>
-  absl::StatusOr<std::string> Draw(const Shape& shape) {
-    return Caught(
-        [&]() -> absl::StatusOr<std::string> { return Build(shape.Key(), *GraphOf(shape)); });
-  }
-
-  absl::StatusOr<std::string> Build(const std::string& key, Graph& graph) {
+  // The plan that the library recommends, but for those of these names; adds its own.
+  absl::StatusOr<std::string> Build(const std::string& key, Graph& graph,
+                                    std::vector<std::string>& names) {
     absl::MutexLock lock(&building_.mutex);
     RETURN_IF_ERROR(ToStatus(graph.validate(), key));
     RETURN_IF_ERROR(ToStatus(graph.build_operation_graph(building_.library), key));
     RETURN_IF_ERROR(
         ToStatus(graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}), key));
+    graph.deselect_engines(names);
     graph.deselect_workspace_greater_than(kMostWorkspaceBytes);
     // What is drawn twice is the same, and sums are in f32.
     graph.deselect_numeric_notes({fe::NumericalNote_t::NONDETERMINISTIC,
@@ -237,9 +241,27 @@ class FrontendCudnn : public Cudnn {
                                   fe::NumericalNote_t::DOWN_CONVERT_INPUTS});
     RETURN_IF_ERROR(ToStatus(graph.check_support(), key));
     RETURN_IF_ERROR(ToStatus(graph.build_plans(fe::BuildPlanPolicy_t::HEURISTICS_CHOICE), key));
+    RETURN_IF_ERROR(ToStatus(graph.get_plan_name(names.emplace_back()), key));
     std::vector<uint8_t> bytes;
     RETURN_IF_ERROR(ToStatus(graph.serialize(bytes), key));
     return absl::StrCat(key, kBehindKey, std::string(bytes.begin(), bytes.end()));
+  }
+
+  template <typename Shape>
+  absl::StatusOr<std::string> ChooseRight(const Shape& shape, Trial trial) {
+    constexpr int kMostPlans = 8;
+    const std::string key = shape.Key();
+    std::vector<std::string> names;
+    absl::Status status;
+    for (int i = 0; i < kMostPlans; ++i) {
+      ASSIGN_OR_RETURN(std::string plan,
+                       Caught([&] { return Build(key, *GraphOf(shape), names); }));
+      ASSIGN_OR_RETURN(const std::shared_ptr<const CudnnPlan> read, Load(key, plan));
+      status = trial(*read);
+      if (status.ok() || absl::IsResourceExhausted(status)) return plan;
+      if (!absl::IsInternal(status) || device::IsFault(status)) return status;
+    }
+    return absl::UnimplementedError(absl::StrCat("cuDNN's plans are wrong: ", status.message()));
   }
 
   absl::StatusOr<std::shared_ptr<const CudnnPlan>> Read(const std::string& key,
@@ -277,6 +299,8 @@ class FrontendCudnn : public Cudnn {
   // Two, so that a session is captured while a plan is built.
   Handle building_, running_;
   std::map<std::string, std::weak_ptr<const CudnnPlan>> plans_ ABSL_GUARDED_BY(building_.mutex);
+  // Who has chosen it is about to load it.
+  std::shared_ptr<const CudnnPlan> newest_ ABSL_GUARDED_BY(building_.mutex);
 };
 
 }  // namespace

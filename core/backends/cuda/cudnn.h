@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -81,10 +82,15 @@ class Cudnn {
 
   virtual size_t version() const = 0;
 
-  // A plan, as bytes for Load. UNIMPLEMENTED: there is none.
-  virtual absl::StatusOr<std::string> Choose(const ConvolutionShape& shape) = 0;
-  virtual absl::StatusOr<std::string> Choose(const TransposedConvolutionShape& shape) = 0;
-  virtual absl::StatusOr<std::string> Choose(const AttentionShape& shape) = 0;
+  // Runs a plan: INTERNAL: it is wrong; RESOURCE_EXHAUSTED: there is no memory to say.
+  using Trial = absl::FunctionRef<absl::Status(const CudnnPlan& plan)>;
+
+  // The first plan of those that the library recommends that `trial` finds nothing wrong with, as
+  // bytes for Load. UNIMPLEMENTED: there is none.
+  virtual absl::StatusOr<std::string> Choose(const ConvolutionShape& shape, Trial trial) = 0;
+  virtual absl::StatusOr<std::string> Choose(const TransposedConvolutionShape& shape,
+                                             Trial trial) = 0;
+  virtual absl::StatusOr<std::string> Choose(const AttentionShape& shape, Trial trial) = 0;
 
   // INVALID_ARGUMENT: bytes that Choose did not make for a shape of this key with this library.
   virtual absl::StatusOr<std::shared_ptr<const CudnnPlan>> Load(const std::string& key,

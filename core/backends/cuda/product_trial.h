@@ -7,11 +7,12 @@
 #include <cuda_runtime_api.h>
 
 #include <memory>
-#include <vector>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/backends/cuda/cublas_lt.h"
+#include "core/backends/cuda/trial_memory.h"
 
 namespace latentd::backends::cuda {
 
@@ -34,29 +35,18 @@ class ProductTrial {
   absl::Status Check(const Product& product);
 
  private:
-  // Elements that repeat the pool of random numbers.
-  struct Matrix {
-    char* data = nullptr;
-    int64_t elements = 0;
-    device::DType dtype = device::DType::kF32;
-  };
-
-  explicit ProductTrial(const ProductShape& shape);
+  ProductTrial(const ProductShape& shape, std::unique_ptr<TrialMemory> memory)
+      : shape_(shape), memory_(std::move(memory)) {}
   absl::Status Allocate();
-  absl::Status Fill(const Matrix& matrix);
   ProductAddresses AddressesOf(int run) const;
   absl::Status Enqueue(const Product& product, int run);
-  double Value(const Matrix& matrix, int64_t index) const;
-  double Expected(int64_t matrix, int64_t row, int64_t column) const;
-  absl::StatusOr<double> Actual(int64_t index) const;
+  TrialMemory::Sample Draw(TrialMemory::Random& random) const;
 
   const ProductShape shape_;
-  std::vector<float> pool_;
+  const std::unique_ptr<TrialMemory> memory_;
   int copies_ = 1;  // of b
-  Matrix a_, b_, bias_, residual_, result_;
+  TrialMemory::Array a_, b_, bias_, residual_, result_;
   char* workspace_ = nullptr;
-  std::vector<void*> taken_;
-  cudaStream_t stream_ = nullptr;
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
 };
 

@@ -94,14 +94,14 @@ class WithoutTransposed : public Cudnn {
   explicit WithoutTransposed(Cudnn& real) : real_(real) {}
 
   size_t version() const override { return real_.version(); }
-  absl::StatusOr<std::string> Choose(const ConvolutionShape& shape) override {
-    return real_.Choose(shape);
+  absl::StatusOr<std::string> Choose(const ConvolutionShape& shape, Trial trial) override {
+    return real_.Choose(shape, trial);
   }
-  absl::StatusOr<std::string> Choose(const TransposedConvolutionShape&) override {
+  absl::StatusOr<std::string> Choose(const TransposedConvolutionShape&, Trial) override {
     return absl::UnimplementedError("none");
   }
-  absl::StatusOr<std::string> Choose(const AttentionShape& shape) override {
-    return real_.Choose(shape);
+  absl::StatusOr<std::string> Choose(const AttentionShape& shape, Trial trial) override {
+    return real_.Choose(shape, trial);
   }
   absl::StatusOr<std::shared_ptr<const CudnnPlan>> Load(const std::string& key,
                                                         absl::string_view plan) override {
