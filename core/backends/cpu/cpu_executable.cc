@@ -45,7 +45,8 @@ absl::Status CpuExecutable::HoldWeights(const weights::WeightSet& weights) {
   const auto address_of = [&](const device::ConstBuffer& result) {
     return device_.AddressOf(result);
   };
-  ASSIGN_OR_RETURN(held_, lowering::HoldWeights(bound_, weights, address_of, addresses_));
+  ASSIGN_OR_RETURN(held_,
+                   lowering::HoldWeights(bound_, weights, /*threads=*/1, address_of, addresses_));
   for (const weights::WeightRef& held : held_) info_.weights.push_back(held->data());
   return absl::OkStatus();
 }

@@ -1,9 +1,12 @@
 #include "core/backends/cuda/cuda_executable.h"
 
+#include <algorithm>
+
 #include "core/backends/cuda/binders.h"
 #include "core/backends/ports.h"
 #include "core/base/clock.h"
 #include "core/base/status_macros.h"
+#include "core/base/threads.h"
 #include "core/device/cuda/cuda_status.h"
 #include "core/device/cuda/cuda_stream.h"
 
@@ -76,8 +79,11 @@ absl::StatusOr<std::unique_ptr<CudaExecutable>> CudaExecutable::Create(
   std::unique_ptr<CudaExecutable> executable(new CudaExecutable(
       std::move(graph), std::move(bound), memory, std::move(lease), device, launcher));
   const auto address_of = [](const device::ConstBuffer& result) { return result.data(); };
-  ASSIGN_OR_RETURN(executable->held_, lowering::HoldWeights(executable->bound_, weights, address_of,
-                                                            executable->addresses_));
+  // Reading a file's pages takes the host longer than the GPU all the rest.
+  constexpr int kMostReaders = 8;
+  const int readers = std::min(UsableCpus(), kMostReaders);
+  ASSIGN_OR_RETURN(executable->held_, lowering::HoldWeights(executable->bound_, weights, readers,
+                                                            address_of, executable->addresses_));
   for (const auto& held : executable->held_) executable->info_.weights.push_back(held->data());
   RETURN_IF_ERROR(executable->UploadLiterals());
   RETURN_IF_ERROR(executable->StagePorts());

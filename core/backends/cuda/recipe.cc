@@ -43,11 +43,10 @@ class StreamMemory {
     return static_cast<char*>(memory);
   }
 
-  // Memory of the host is read before this returns, unless it is pinned.
+  // Memory of the host is read before this returns.
   absl::StatusOr<char*> Upload(const void* from, size_t bytes) {
     ASSIGN_OR_RETURN(char* const to, Take(bytes));
-    RETURN_IF_ERROR(ToStatus(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_),
-                             "uploading a weight"));
+    RETURN_IF_ERROR(device_.Upload(from, to, bytes, stream_));
     return to;
   }
 
@@ -151,9 +150,7 @@ absl::Status MakeWeight(const Graph& recipe, absl::Span<const ConstBuffer> host_
   if (!graph::IsStored(recipe)) {
     return Evaluate(recipe, host_sources, made, memory, gpu, stream);
   }
-  return ToStatus(
-      cudaMemcpyAsync(made, host_sources[0].data(), to.bytes(), cudaMemcpyHostToDevice, stream),
-      "uploading a weight");
+  return gpu.device.Upload(host_sources[0].data(), made, to.bytes(), stream);
 }
 
 }  // namespace latentd::backends::cuda

@@ -1,8 +1,13 @@
 #include "core/backends/lowering/addresses.h"
 
+#include <algorithm>
+#include <memory>
 #include <utility>
 
+#include "core/base/out_of_memory.h"
+#include "core/base/split_work.h"
 #include "core/base/status_macros.h"
+#include "core/base/worker.h"
 
 namespace latentd::backends::lowering {
 
@@ -25,22 +30,48 @@ Addresses WithPorts(Addresses addresses, const Program& program, absl::Span<char
   return addresses;
 }
 
-absl::StatusOr<std::vector<weights::WeightRef>> HoldWeights(
-    const BoundProgram& bound, const weights::WeightSet& weights,
-    absl::FunctionRef<const void*(const device::ConstBuffer&)> address_of, Addresses& addresses) {
-  std::vector<weights::WeightRef> results;
-  for (const WeightUse& use : WeightUses(bound)) {
-    ASSIGN_OR_RETURN(weights::WeightRef held,
-                     weights.store().Get(bound.recipes[use.recipe].graph, weights, use.format));
-    const void* address = address_of(*held);
-    if (use.instruction >= 0) {
-      addresses.packed[use.instruction] = address;
-    } else {
-      addresses.storages[use.storage] = static_cast<char*>(const_cast<void*>(address));
-    }
-    results.push_back(std::move(held));
+namespace {
+
+using WeightResults = std::vector<absl::StatusOr<weights::WeightRef>>;
+
+WeightResults GetAll(int threads, int count,
+                     absl::FunctionRef<absl::StatusOr<weights::WeightRef>(int)> get) {
+  WeightResults results(count, absl::StatusOr<weights::WeightRef>(absl::UnknownError("")));
+  std::vector<std::unique_ptr<Worker>> workers;
+  std::vector<Worker*> helpers;
+  for (int i = 1; i < std::min(threads, count); ++i) {
+    helpers.push_back(workers.emplace_back(std::make_unique<Worker>("weights")).get());
   }
+  SplitWork(helpers, count, [&](int i) { results[i] = get(i); });
   return results;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<weights::WeightRef>> HoldWeights(
+    const BoundProgram& bound, const weights::WeightSet& weights, int threads,
+    absl::FunctionRef<const void*(const device::ConstBuffer&)> address_of, Addresses& addresses) {
+  const std::vector<WeightUse> uses = WeightUses(bound);
+  const auto get = [&](int i) {
+    return CatchOutOfMemory([&] {
+      return weights.store().Get(bound.recipes[uses[i].recipe].graph, weights, uses[i].format);
+    });
+  };
+  WeightResults results = GetAll(threads, static_cast<int>(uses.size()), get);
+  std::vector<weights::WeightRef> held;
+  for (size_t i = 0; i < uses.size(); ++i) {
+    // What is made beside others needs memory beside theirs, which nobody has asked about.
+    if (absl::IsResourceExhausted(results[i].status())) results[i] = get(static_cast<int>(i));
+    RETURN_IF_ERROR(results[i].status());
+    const void* address = address_of(**results[i]);
+    if (uses[i].instruction >= 0) {
+      addresses.packed[uses[i].instruction] = address;
+    } else {
+      addresses.storages[uses[i].storage] = static_cast<char*>(const_cast<void*>(address));
+    }
+    held.push_back(*std::move(results[i]));
+  }
+  return held;
 }
 
 }  // namespace latentd::backends::lowering

@@ -33,10 +33,11 @@ Addresses AddressesIn(char* arena, const BoundProgram& bound, const graph::Memor
 Addresses WithPorts(Addresses addresses, const Program& program, absl::Span<char* const> inputs,
                     absl::Span<char* const> outputs);
 
-// Takes each recipe's result from the store in the forms that kernels read it in. `address_of`:
-// where they find a result. What the addresses point into is what is returned.
+// Takes each recipe's result from the store in the forms that kernels read it in, so many at a
+// time; for what there is no memory then, one after the other. `address_of`: where they find a
+// result. What the addresses point into is what is returned.
 absl::StatusOr<std::vector<weights::WeightRef>> HoldWeights(
-    const BoundProgram& bound, const weights::WeightSet& weights,
+    const BoundProgram& bound, const weights::WeightSet& weights, int threads,
     absl::FunctionRef<const void*(const device::ConstBuffer&)> address_of, Addresses& addresses);
 
 }  // namespace latentd::backends::lowering

@@ -148,6 +148,9 @@ absl::Status CudaDevice::Copy(ConstBuffer from, Buffer to, Stream& stream) {
   auto& on = static_cast<CudaStream&>(stream);
   RETURN_IF_ERROR(Select());
   on.Keep(std::make_shared<const std::pair<ConstBuffer, Buffer>>(from, to));
+  if (from.place() == Place::kHost && to.place() == Place::kDevice) {
+    return Upload(from.data(), to.data(), to.bytes(), on.handle());
+  }
   return ToStatus(
       cudaMemcpyAsync(to.data(), from.data(), to.bytes(), cudaMemcpyDefault, on.handle()),
       "copying");

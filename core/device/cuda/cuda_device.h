@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/device/cuda/memory_pool.h"
+#include "core/device/cuda/staging.h"
 #include "core/device/device.h"
 #include "core/device/heap.h"
 
@@ -41,6 +42,12 @@ class CudaDevice : public Device {
   bool SharesHostMemory() const override { return false; }
   absl::Status Copy(ConstBuffer from, Buffer to, Stream& stream) override;
 
+  // Enqueues a copy of pageable memory of the host to the GPU, and returns when it has been read:
+  // several threads beside each other are as fast as they read it. REQUIRES: this GPU is selected.
+  absl::Status Upload(const void* from, void* to, size_t bytes, cudaStream_t stream) {
+    return staging_.Upload(from, to, bytes, stream);
+  }
+
   // Whoever calls CUDA on a thread selects the GPU first.
   absl::Status Select() const;
 
@@ -61,6 +68,7 @@ class CudaDevice : public Device {
   const std::shared_ptr<MemoryPool> memory_, pinned_;
   std::shared_ptr<Heap> packed_;
   cudaStream_t fills_ = nullptr;  // zeros into what is taken
+  Staging staging_;
 };
 
 }  // namespace latentd::device::cuda

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
+#include <thread>
 #include <vector>
 
 #include "core/base/error_details.h"
@@ -88,6 +90,36 @@ TEST_F(GpuTest, CopiesBetweenAllPlaces) {
   EXPECT_EQ(values[499], 999);
   EXPECT_EQ(values[500], 0);
   EXPECT_EQ(values[999], 499);
+}
+
+// More than the pinned memory on the way holds at once, and no whole number of its pieces.
+TEST_F(GpuTest, UploadsBesideEachOther) {
+  constexpr int kThreads = 4;
+  constexpr int64_t kElements = 3'000'001;
+  std::vector<Buffer> on_gpu;
+  for (int i = 0; i < kThreads; ++i) on_gpu.push_back(Allocate(Place::kDevice, kElements));
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      ASSERT_OK_AND_ASSIGN(const auto stream, device_->NewStream(SystemClock()));
+      for (int round = 0; round < 3; ++round) {
+        const Buffer host = Buffer::Allocate(DType::kF32, {kElements});
+        std::iota(host.as<float>().begin(), host.as<float>().end(),
+                  static_cast<float>(1000 * i + round));
+        ASSERT_OK(device_->Copy(host, on_gpu[i], *stream));
+        // It has been read.
+        std::fill(host.as<float>().begin(), host.as<float>().end(), -1.0f);
+      }
+      ASSERT_OK(stream->Synchronize());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int i = 0; i < kThreads; ++i) {
+    const std::vector<float> values = Read(on_gpu[i]);
+    std::vector<float> expected(kElements);
+    std::iota(expected.begin(), expected.end(), static_cast<float>(1000 * i + 2));
+    EXPECT_TRUE(values == expected) << i;
+  }
 }
 
 // Memory that somebody has written before comes back as zeros.
