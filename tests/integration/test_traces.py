@@ -24,10 +24,13 @@ def traceparent(flags, trace=TRACE):
     return [("traceparent", f"00-{trace}-{PARENT}-{flags}")]
 
 
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+def address_of_nobody():
+    """(an address of this machine at which nobody listens, the socket that keeps others from it). A Collector may have it too:
+    gRPC's servers share ports."""
+    keeper = socket.socket()
+    keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    keeper.bind(("127.0.0.1", 0))
+    return f"127.0.0.1:{keeper.getsockname()[1]}", keeper
 
 
 class TracesTestCase(unittest.TestCase):
@@ -132,7 +135,8 @@ class TracesTest(TracesTestCase):
 
 class CollectorAwayTest(TracesTestCase):
     def test_pictures_come_and_spans_wait_up_to_a_bound(self):
-        address = f"127.0.0.1:{free_port()}"
+        address, keeper = address_of_nobody()
+        self.addCleanup(keeper.close)
         server, api = self.start(f"--otlp-endpoint={address}", METRICS)
         first = api.generate(api.request(request_id="first")).images[0].data
         server.wait_for_log(lambda entry: entry["message"] == "spans cannot be sent")
@@ -151,7 +155,9 @@ class CollectorAwayTest(TracesTestCase):
         self.assertEqual(sum("spans cannot be sent" in line for line in server.lines), 1)
 
     def test_a_server_ends_without_it(self):
-        server, api = self.start(f"--otlp-endpoint=127.0.0.1:{free_port()}")
+        address, keeper = address_of_nobody()
+        self.addCleanup(keeper.close)
+        server, api = self.start(f"--otlp-endpoint={address}")
         api.generate(api.request())
         self.assertEqual(server.stop(), 0)
         self.assertTrue(any("spans were not sent before the end" in line for line in server.lines))
