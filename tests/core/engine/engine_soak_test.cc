@@ -40,10 +40,14 @@ using ::latentd::testing::kLongestWait;
 using ::latentd::testing::SeparateDevice;
 using ::testing::IsEmpty;
 
+// And of how many units one fails, on the device or where it is enqueued, or finds no memory: so
+// that of so many requests some fail for certain.
 #ifdef LATENTD_SANITIZED
 constexpr int kRequests = 300;
+constexpr int64_t kFails = 401, kIsRefused = 211, kFindsNoMemory = 101;
 #else
 constexpr int kRequests = 1500;
+constexpr int64_t kFails = 2003, kIsRefused = 1009, kFindsNoMemory = 503;
 #endif
 constexpr int kTenths = 10;
 constexpr int kCallers = 4, kOpenRequests = 5;  // of each
@@ -237,15 +241,16 @@ class EngineSoakTest : public ::testing::Test {
 
   absl::Status RunUnit() {
     clock_.Advance(absl::Seconds(1));
-    const bool fails = fails_ && ++runs_ % 2003 == 0;
+    const bool fails = fails_ && ++runs_ % kFails == 0;
     return fails ? absl::InternalError(absl::StrCat(kInjected, ": on the device"))
                  : absl::OkStatus();
   }
   absl::Status RefuseSome() {
     const int64_t run = ++enqueued_;
-    if (run % 1009 == 0) return absl::InternalError(absl::StrCat(kInjected, ": not enqueued"));
-    if (run % 503 == 0) return absl::ResourceExhaustedError(absl::StrCat(kInjected, ": no memory"));
-    return absl::OkStatus();
+    if (run % kIsRefused == 0)
+      return absl::InternalError(absl::StrCat(kInjected, ": not enqueued"));
+    if (run % kFindsNoMemory != 0) return absl::OkStatus();
+    return absl::ResourceExhaustedError(absl::StrCat(kInjected, ": no memory"));
   }
 
   // One of several threads' share of the requests from `begin` to before `end`.
