@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "core/image/decode.h"
 #include "tests/core/engine/demo_engine.h"
 #include "tests/core/engine/loop_rig.h"
@@ -33,7 +34,7 @@ using ::testing::Not;
 
 constexpr pipeline::Size kByTinyVae{16, 16}, kInColours{8, 8};  // of pictures of 64x64
 
-// So many steps that some preview is there before the picture.
+// So many steps that most often some preview is there before the picture.
 constexpr int kSteps = 12;
 
 GenerateSpec SpecWithPreviews(int pictures = 1) {
@@ -52,6 +53,14 @@ std::vector<pipeline::Size> PreviewSizes(const std::vector<Event>& events) {
     sizes.push_back(preview.size);
   }
   return sizes;
+}
+
+// What a request tells that has a preview: one that is late gives way to the picture, and then the
+// request is made again.
+std::vector<Event> UntilPreviewed(absl::FunctionRef<std::vector<Event>()> draw) {
+  std::vector<Event> events;
+  for (int i = 0; i < 20 && Only<Preview>(events).empty(); ++i) events = draw();
+  return events;
 }
 
 bool IsTinyVae(const graph::Graph& graph) {
@@ -89,6 +98,10 @@ class TinyVaeTest : public ::testing::Test {
     return found;
   }
 
+  std::vector<Event> RunWithPreviews(const GenerateSpec& spec) {
+    return UntilPreviewed([&] { return RunOn(*engine_, spec); });
+  }
+
   std::vector<std::string> Files(const GenerateSpec& spec) {
     std::vector<std::string> files;
     for (const Image& image : Only<Image>(RunOn(*engine_, spec))) files.push_back(image.bytes);
@@ -113,7 +126,7 @@ TEST_F(TinyVaeTest, IsReadyWithTheServerAndChangesNoPicture) {
   ASSERT_EQ(TinyVaes().size(), 1u);
   EXPECT_EQ(TinyVaes()[0].state, GraphState::kReady);
   EXPECT_EQ(CompilationsOf(*engine_), engine_->status().graphs_total);
-  const std::vector<Event> events = RunOn(*engine_, SpecWithPreviews(/*pictures=*/2));
+  const std::vector<Event> events = RunWithPreviews(SpecWithPreviews(/*pictures=*/2));
   EXPECT_THAT(PreviewSizes(events), AllOf(Not(IsEmpty()), Each(kByTinyVae)));
   for (const Preview& preview : Only<Preview>(events)) EXPECT_LT(preview.step, kSteps);
   GenerateSpec plain = SpecWithPreviews(/*pictures=*/2);
@@ -129,7 +142,7 @@ TEST_F(TinyVaeTest, IsReadyWithTheServerAndChangesNoPicture) {
 
 TEST_F(TinyVaeTest, ShowsWhatItMakesOfLatents) {
   Load(/*scale=*/0);  // -1 of all of them: black
-  const auto previews = Only<Preview>(RunOn(*engine_, SpecWithPreviews()));
+  const auto previews = Only<Preview>(RunWithPreviews(SpecWithPreviews()));
   ASSERT_FALSE(previews.empty());
   for (const Preview& preview : previews) {
     ASSERT_OK_AND_ASSIGN(const image::Image decoded, image::Decode(preview.bytes));
@@ -141,7 +154,7 @@ TEST_F(TinyVaeTest, ThatIsOffIsNotLoadedAndPreviewsAreInColours) {
   config_.components = {{"vae_tiny", ComponentMode::kOff}};
   Load();
   EXPECT_THAT(TinyVaes(), IsEmpty());
-  EXPECT_THAT(PreviewSizes(RunOn(*engine_, SpecWithPreviews())),
+  EXPECT_THAT(PreviewSizes(RunWithPreviews(SpecWithPreviews())),
               AllOf(Not(IsEmpty()), Each(kInColours)));
 }
 
@@ -151,7 +164,7 @@ TEST_F(TinyVaeTest, RunsOnTheReferenceBackend) {
   ASSERT_EQ(TinyVaes().size(), 1u);
   EXPECT_THAT(TinyVaes()[0].key, Contains(AllOf(Field(&KeyField::name, "backend"),
                                                 Field(&KeyField::value, "reference"))));
-  EXPECT_THAT(PreviewSizes(RunOn(*engine_, SpecWithPreviews())),
+  EXPECT_THAT(PreviewSizes(RunWithPreviews(SpecWithPreviews())),
               AllOf(Not(IsEmpty()), Each(kByTinyVae)));
 }
 
@@ -160,7 +173,7 @@ TEST_F(TinyVaeTest, ThatIsNotFiniteCostsNoPictureAndIsToldOnce) {
   GenerateSpec plain = SpecWithPreviews();
   plain.picture.previews_every.reset();
   for (int request = 0; request < 2; ++request) {
-    const std::vector<Event> events = RunOn(*engine_, SpecWithPreviews());
+    const std::vector<Event> events = RunWithPreviews(SpecWithPreviews());
     EXPECT_THAT(PreviewSizes(events), AllOf(Not(IsEmpty()), Each(kInColours)));
     ASSERT_EQ(Only<Image>(events).size(), 1u);
     EXPECT_EQ(Only<Image>(events)[0].bytes, Files(plain).at(0));
@@ -176,7 +189,7 @@ TEST_F(TinyVaeTest, AServerDoesWithoutOneThatCannotBeCompiled) {
   });
   EXPECT_EQ(TinyVaes().at(0).state, GraphState::kFailed);
   EXPECT_THAT(warnings(), ElementsAre(AllOf(HasSubstr("in colours"), HasSubstr("no room"))));
-  EXPECT_THAT(PreviewSizes(RunOn(*engine_, SpecWithPreviews())),
+  EXPECT_THAT(PreviewSizes(RunWithPreviews(SpecWithPreviews())),
               AllOf(Not(IsEmpty()), Each(kInColours)));
   EXPECT_OK(engine_->graphs().Export({.all = true}, [](std::string) { return true; }));
 }
@@ -190,13 +203,13 @@ TEST_F(TinyVaeTest, ThatWasEvictedIsLoadedAgainWhenPreviewsWantIt) {
   EXPECT_EQ(engine_->state(), State::kReady);
   Files(SmallSpec());
   EXPECT_EQ(TinyVaes().at(0).state, GraphState::kCompiled);  // nobody wanted it
-  EXPECT_THAT(PreviewSizes(RunOn(*engine_, SpecWithPreviews())),
-              AllOf(Not(IsEmpty()), Each(kInColours)));
+  // None may be in time.
+  EXPECT_THAT(PreviewSizes(RunOn(*engine_, SpecWithPreviews())), Each(kInColours));
   for (int turn = 0; turn < 6; ++turn) {  // what the preparing thread has begun
     EXPECT_OK(engine_->graphs().Load({.components = {"text_encoder"}}));
   }
   EXPECT_EQ(TinyVaes().at(0).state, GraphState::kReady);
-  EXPECT_THAT(PreviewSizes(RunOn(*engine_, SpecWithPreviews())),
+  EXPECT_THAT(PreviewSizes(RunWithPreviews(SpecWithPreviews())),
               AllOf(Not(IsEmpty()), Each(kByTinyVae)));
 }
 
@@ -206,9 +219,9 @@ TEST_F(TinyVaeTest, IsCompiledForASizeThatIsNoBucketAndKept) {
   cold.picture.num_inference_steps = kSteps;
   cold.picture.previews_every = 1;
   const pipeline::Size expected{24, 16};
-  EXPECT_THAT(PreviewSizes(RunOn(*engine_, cold)), AllOf(Not(IsEmpty()), Each(expected)));
+  EXPECT_THAT(PreviewSizes(RunWithPreviews(cold)), AllOf(Not(IsEmpty()), Each(expected)));
   const int64_t compilations = CompilationsOf(*engine_);
-  EXPECT_THAT(PreviewSizes(RunOn(*engine_, cold)), AllOf(Not(IsEmpty()), Each(expected)));
+  EXPECT_THAT(PreviewSizes(RunWithPreviews(cold)), AllOf(Not(IsEmpty()), Each(expected)));
   EXPECT_EQ(CompilationsOf(*engine_), compilations);
 }
 
@@ -254,7 +267,7 @@ TEST_F(PreviewUnitTest, ThatFailsLeavesThePictureAndPreviewsInColours) {
     PictureLoop loop(
         {.units = {.warn = [&](absl::string_view text) { warnings.emplace_back(text); }}},
         device::Host(), metrics_, clock_);
-    const std::vector<Event> events = Draw(Failing(failure), loop);
+    const std::vector<Event> events = UntilPreviewed([&] { return Draw(Failing(failure), loop); });
     EXPECT_THAT(PreviewSizes(events), AllOf(Not(IsEmpty()), Each(kInColours)));
     ASSERT_EQ(Only<Image>(events).size(), 1u);
     EXPECT_EQ(Only<Image>(events)[0].bytes, plain);
