@@ -2,6 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <iterator>
+#include <map>
+#include <string>
+
 #include "server/config/command_line.h"
 #include "server/config/config_file.h"
 #include "server/config/flag_values.h"
@@ -22,6 +26,8 @@ using ::testing::SizeIs;
 using engine::DType;
 using DTypes = std::map<std::string, DType>;
 
+constexpr size_t kComponents = std::size(engine::kComponentNames);
+
 absl::StatusOr<DTypes> Read(const std::string& text) { return ToPrecision("precision", text); }
 
 DTypes Given(const std::string& flag) {
@@ -35,12 +41,15 @@ DTypes Given(const std::string& flag) {
 }
 
 TEST(PrecisionFlagTest, OneWordIsForEveryComponent) {
-  EXPECT_THAT(Given("--precision=bf16"), AllOf(SizeIs(6), Each(Pair(::testing::_, DType::kBF16))));
-  EXPECT_THAT(Given("--precision=fp16"), AllOf(SizeIs(6), Each(Pair(::testing::_, DType::kF16))));
+  EXPECT_THAT(Given("--precision=bf16"),
+              AllOf(SizeIs(kComponents), Each(Pair(::testing::_, DType::kBF16))));
+  EXPECT_THAT(Given("--precision=fp16"),
+              AllOf(SizeIs(kComponents), Each(Pair(::testing::_, DType::kF16))));
 }
 
 TEST(PrecisionFlagTest, IsFp32WhereItIsNotGiven) {
-  EXPECT_THAT(Given("--base=/b"), AllOf(SizeIs(6), Each(Pair(::testing::_, DType::kF32))));
+  EXPECT_THAT(Given("--base=/b"),
+              AllOf(SizeIs(kComponents), Each(Pair(::testing::_, DType::kF32))));
   EXPECT_THAT(PrintConfig(DefaultConfig()), HasSubstr("precision: \"fp32\""));
 }
 
@@ -52,7 +61,7 @@ TEST(PrecisionFlagTest, NamesSingleComponents) {
 TEST(PrecisionFlagTest, AComponentsOwnWinsOverThatOfAllWhereverItStands) {
   for (const char* text : {"bf16,vae_decoder=fp32", "vae_decoder=fp32,bf16"}) {
     ASSERT_OK_AND_ASSIGN(const DTypes read, Read(text));
-    EXPECT_THAT(read, SizeIs(6));
+    EXPECT_THAT(read, SizeIs(kComponents));
     EXPECT_EQ(read.at("vae_decoder"), DType::kF32);
     EXPECT_EQ(read.at("vae_encoder"), DType::kBF16);
   }
