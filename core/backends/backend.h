@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/backends/executable.h"
+#include "core/backends/findings.h"
 #include "core/backends/plan.h"
 #include "core/graph/graph.h"
 #include "core/graph/target.h"
@@ -28,7 +29,11 @@ class Backend : public weights::WeightMaker {
   // library versions.
   virtual std::string Fingerprint() const = 0;
 
-  // Kernel choices, memory plan and what they need. Deterministic.
+  // What MakePlan and MakeWeight found out about shapes; null: nothing has to be found out.
+  virtual Findings* findings() { return nullptr; }
+
+  // Kernel choices, memory plan and what they need. Deterministic, but for what is found out by
+  // timing, and given what was found out the same again.
   virtual absl::StatusOr<Plan> MakePlan(const graph::Graph& graph) const = 0;
 
   // DATA_LOSS: the plan is not one that MakePlan made of this graph, here or on a machine of the

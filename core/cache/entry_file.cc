@@ -107,7 +107,7 @@ ParsedEntry Parsed(const Fields& fields, absl::string_view file) {
 }  // namespace
 
 absl::string_view KindName(Kind kind) {
-  constexpr absl::string_view kNames[] = {"artifacts", "weights", "digests"};
+  constexpr absl::string_view kNames[] = {"artifacts", "weights", "digests", "findings"};
   return kNames[static_cast<size_t>(kind)];
 }
 

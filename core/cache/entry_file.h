@@ -14,11 +14,12 @@
 namespace latentd::cache {
 
 // What an entry holds; a directory of its own for each.
-enum class Kind : uint8_t { kArtifact, kPackedWeight, kTensorDigests };
+enum class Kind : uint8_t { kArtifact, kPackedWeight, kTensorDigests, kFinding };
 
-inline constexpr Kind kKinds[] = {Kind::kArtifact, Kind::kPackedWeight, Kind::kTensorDigests};
+inline constexpr Kind kKinds[] = {Kind::kArtifact, Kind::kPackedWeight, Kind::kTensorDigests,
+                                  Kind::kFinding};
 
-// "artifacts", "weights", "digests".
+// "artifacts", "weights", "digests", "findings".
 absl::string_view KindName(Kind kind);
 
 // The payload starts at a multiple of this, so that mapped values are aligned for every device.

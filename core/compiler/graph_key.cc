@@ -36,10 +36,10 @@ bool ReadText(absl::string_view text, GraphKey& key) {
   const std::optional<Digest> digest = Digest::FromString(graph);
   if (!digest.has_value()) return false;
   key.graph = *digest;
-  for (const auto& [name, field] : kBuildFields) {
-    if (!TakeField(text, name, key.build.*field)) return false;
-  }
-  return text.empty();
+  const std::optional<BuildKey> build = BuildKey::FromText(text);
+  if (!build.has_value()) return false;
+  key.build = *build;
+  return true;
 }
 
 // None for a backend that is not below core/backends, such as a test's.
@@ -58,13 +58,26 @@ BuildKey BuildKeyOf(const backends::Backend& backend, const CompileOptions& opti
           backend.Fingerprint()};
 }
 
-std::string GraphKey::ToText() const {
-  if (other_form.has_value()) return *other_form;
-  std::string text = absl::StrCat("graph ", graph.ToString(), "\n");
+std::string BuildKey::ToText() const {
+  std::string text;
   for (const auto& [name, field] : kBuildFields) {
-    absl::StrAppend(&text, name, " ", build.*field, "\n");
+    absl::StrAppend(&text, name, " ", this->*field, "\n");
   }
   return text;
+}
+
+std::optional<BuildKey> BuildKey::FromText(absl::string_view text) {
+  BuildKey key;
+  for (const auto& [name, field] : kBuildFields) {
+    if (!TakeField(text, name, key.*field)) return std::nullopt;
+  }
+  if (!text.empty()) return std::nullopt;
+  return key;
+}
+
+std::string GraphKey::ToText() const {
+  if (other_form.has_value()) return *other_form;
+  return absl::StrCat("graph ", graph.ToString(), "\n", build.ToText());
 }
 
 GraphKey GraphKey::FromText(absl::string_view text) {
@@ -80,16 +93,20 @@ GraphKey KeyOf(const graph::Graph& graph, const backends::Backend& backend,
   return {graph::GraphDigest(graph), BuildKeyOf(backend, options), std::nullopt};
 }
 
+std::string Difference(const BuildKey& found, const BuildKey& wanted) {
+  for (const auto& [name, field] : kBuildFields) {
+    if (found.*field == wanted.*field) continue;
+    return absl::StrCat(name, " ", Excerpt(found.*field), ", wanted ", wanted.*field);
+  }
+  return "the same key";
+}
+
 std::string Difference(const GraphKey& found, const GraphKey& wanted) {
   if (found.other_form.has_value()) return "a key of another form";
   if (found.graph != wanted.graph) {
     return absl::StrCat("graph ", found.graph.ToString(), ", wanted ", wanted.graph.ToString());
   }
-  for (const auto& [name, field] : kBuildFields) {
-    if (found.build.*field == wanted.build.*field) continue;
-    return absl::StrCat(name, " ", Excerpt(found.build.*field), ", wanted ", wanted.build.*field);
-  }
-  return "the same key";
+  return Difference(found.build, wanted.build);
 }
 
 }  // namespace latentd::compiler

@@ -29,6 +29,11 @@ struct BuildKey {
   std::string fingerprint;  // instruction set, threads, library versions
 
   bool operator==(const BuildKey&) const = default;
+
+  // One "name value" a line.
+  std::string ToText() const;
+  // Reads exactly what ToText prints.
+  static std::optional<BuildKey> FromText(absl::string_view text);
 };
 
 BuildKey BuildKeyOf(const backends::Backend& backend, const CompileOptions& options);
@@ -54,6 +59,7 @@ GraphKey KeyOf(const graph::Graph& graph, const backends::Backend& backend,
 
 // The first field in which a key that was found somewhere is another one than `wanted`: "backend
 // cpu, wanted reference".
+std::string Difference(const BuildKey& found, const BuildKey& wanted);
 std::string Difference(const GraphKey& found, const GraphKey& wanted);
 
 }  // namespace latentd::compiler

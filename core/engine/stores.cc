@@ -101,6 +101,11 @@ Stores::Stores(const Config& config, backends::Backend& backend, const Clock& cl
               .on_warning = config.warn,
               .on_device_fault = std::move(on_device_fault),
               .before_load = std::move(before_load)}),
-      writes("disk writer", kMostUnwritten) {}
+      writes("disk writer", kMostUnwritten),
+      findings({.backend = backend,
+                .disk = disk.get(),
+                .writes = writes,
+                .registry = registry,
+                .warn = config.warn}) {}
 
 }  // namespace latentd::engine

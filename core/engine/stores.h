@@ -1,5 +1,5 @@
-// What the engine keeps weights and graphs in, wired to one disk cache: artifacts, packed weights
-// and tensors' digests survive a restart in it.
+// What the engine keeps weights and graphs in, wired to one disk cache: artifacts, packed weights,
+// tensors' digests and the backend's findings survive a restart in it.
 #pragma once
 
 #include <atomic>
@@ -12,6 +12,7 @@
 #include "core/cache/disk_cache.h"
 #include "core/compiler/graph_store.h"
 #include "core/engine/engine.h"
+#include "core/engine/kept_findings.h"
 #include "core/metrics/registry.h"
 #include "core/weights/archives.h"
 #include "core/weights/weight_store.h"
@@ -41,6 +42,7 @@ struct Stores {
   // unwritten: who makes a graph or a weight ready does not wait for the disk. READY waits for it,
   // so that the next start has it; what a process that is killed had not written is made again.
   Worker writes;
+  const KeptFindings findings;
 };
 
 }  // namespace latentd::engine

@@ -107,6 +107,22 @@ inline constexpr Family kGraphCacheBytes{
     "latentd_graph_cache_bytes", "Bytes of compiled graphs, by tier.", Type::kGauge, {kTier}};
 inline constexpr Family kGraphCacheBudget{
     "latentd_graph_cache_budget_bytes", "What each tier may hold.", Type::kGauge, {kTier}};
+// All 0 in a start that finds its graphs on disk, but for plans restored, and for findings of
+// shapes that weights are made with.
+inline constexpr Family kKernelTrials{"latentd_kernel_trials_total",
+                                      "Shapes of matrix products whose algorithms were timed.",
+                                      Type::kCounter};
+inline constexpr Family kKernelPlansBuilt{"latentd_kernel_plans_built_total",
+                                          "Plans of cuDNN that were built, each for one shape.",
+                                          Type::kCounter};
+inline constexpr Family kKernelPlansRestored{
+    "latentd_kernel_plans_restored_total",
+    "Plans of cuDNN that were read, from compiled graphs or findings.", Type::kCounter};
+inline constexpr Family kKernelFindings{
+    "latentd_kernel_findings_total",
+    "Shapes whose kernel an earlier process had chosen: found on disk, and of them refused.",
+    Type::kCounter,
+    {{"result", "found,refused"}}};
 inline constexpr Family kBucketWarm{"latentd_bucket_warm",
                                     "1 where every graph of the bucket is ready.",
                                     Type::kGauge,
@@ -296,6 +312,10 @@ inline constexpr const Family* kFamilies[] = {&kGraphCompilations,
                                               &kGraphCacheWriteFailures,
                                               &kGraphCacheBytes,
                                               &kGraphCacheBudget,
+                                              &kKernelTrials,
+                                              &kKernelPlansBuilt,
+                                              &kKernelPlansRestored,
+                                              &kKernelFindings,
                                               &kBucketWarm,
                                               &kBucketLastUsed,
                                               &kStartupPhase,

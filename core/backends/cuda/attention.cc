@@ -170,9 +170,7 @@ absl::StatusOr<BoundKernel> BindProducts(const BinderArguments& a, const Attenti
   return kernel;
 }
 
-absl::StatusOr<BoundKernel> BindPlan(const BinderArguments& a, const AttentionShape& s,
-                                     absl::string_view choice) {
-  ASSIGN_OR_RETURN(const std::shared_ptr<const CudnnPlan> plan, a.gpu.cudnn.Load(s.Key(), choice));
+BoundKernel BindPlan(const BinderArguments& a, const std::shared_ptr<const CudnnPlan>& plan) {
   BoundKernel kernel;
   kernel.workspace_bytes = plan->workspace_bytes();
   kernel.enqueue = [plan, query = a.operand(0), key = a.operand(1), value = a.operand(2),
@@ -217,8 +215,9 @@ absl::StatusOr<BoundKernel> BindAttention(const BinderArguments& a) {
   const bool in_words = IsReadInWords(a, shape);
   if (in_words && HasFewKeys(shape)) return BindShort(a, shape);
   if (!in_words || !CudnnMayHaveIt(shape)) return BindProducts(a, shape);
-  ASSIGN_OR_RETURN(const std::string choice, ChooseCudnnPlan(a, shape));
-  return choice == kByProducts ? BindProducts(a, shape) : BindPlan(a, shape, choice);
+  ASSIGN_OR_RETURN(const std::shared_ptr<const CudnnPlan> plan, CudnnPlanFor(a, shape));
+  if (plan == nullptr) return BindProducts(a, shape);
+  return BindPlan(a, plan);
 }
 
 }  // namespace latentd::backends::cuda

@@ -3,6 +3,10 @@
 // Internal to this directory.
 #pragma once
 
+#include <memory>
+#include <string>
+#include <utility>
+
 #include "core/backends/cuda/bound_kernel.h"
 #include "core/backends/cuda/kernels/element.h"
 #include "core/backends/cuda/plan_trial.h"
@@ -81,17 +85,24 @@ BoundKernel OwnKernel(const BinderArguments& a, const Args& args, Launch launch)
 // Whether operands and result are of a dtype that we give to cuDNN, and lie where it reads them.
 bool CudnnReads(const BinderArguments& a);
 
-// What a plan says of a shape that cuDNN does not have.
+// The choice for a shape that cuDNN does not have.
 inline constexpr char kByProducts[] = "by products";
 
-// What the plan says of the shape: bytes for Cudnn::Load, or kByProducts.
+// cuDNN's plan for the shape, by the choice that there is or is made for it; null: it has none.
 template <typename Shape>
-absl::StatusOr<std::string> ChooseCudnnPlan(const BinderArguments& a, const Shape& shape) {
-  return a.chooser.Get(shape.Key(), [&]() -> absl::StatusOr<std::string> {
-    absl::StatusOr<std::string> plan =
+absl::StatusOr<std::shared_ptr<const CudnnPlan>> CudnnPlanFor(const BinderArguments& a,
+                                                              const Shape& shape) {
+  using Plan = std::shared_ptr<const CudnnPlan>;
+  const std::string key = shape.Key();
+  const auto choose = [&]() -> absl::StatusOr<Choice> {
+    absl::StatusOr<Choice> plan =
         a.gpu.cudnn.Choose(shape, [&](const CudnnPlan& plan) { return TryPlan(shape, plan); });
-    if (absl::IsUnimplemented(plan.status())) return std::string(kByProducts);
+    if (absl::IsUnimplemented(plan.status())) return Choice{kByProducts};
     return plan;
+  };
+  return a.chooser.Get(key, choose, [&](absl::string_view choice) -> absl::StatusOr<Plan> {
+    if (choice == kByProducts) return Plan();
+    return a.gpu.cudnn.Load(key, choice);
   });
 }
 

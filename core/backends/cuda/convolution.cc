@@ -78,10 +78,7 @@ class PackedWeight {
   const bool is_held_;
 };
 
-absl::StatusOr<BoundKernel> BindPlan(const BinderArguments& a, const ConvolutionShape& shape,
-                                     absl::string_view choice) {
-  ASSIGN_OR_RETURN(const std::shared_ptr<const CudnnPlan> plan,
-                   a.gpu.cudnn.Load(shape.Key(), choice));
+BoundKernel BindPlan(const BinderArguments& a, const std::shared_ptr<const CudnnPlan>& plan) {
   const PackedWeight weight(a);
   BoundKernel kernel;
   kernel.packing = weight.packing();
@@ -192,9 +189,9 @@ absl::StatusOr<BoundKernel> BindProducts(const BinderArguments& a) {
 absl::StatusOr<BoundKernel> BindConvolution(const BinderArguments& a) {
   if (IsOfOnePixel(a)) return BindWeightProduct(a);
   if (!CudnnMayHaveIt(a)) return BindProducts(a);
-  const ConvolutionShape shape = ShapeOf(a);
-  ASSIGN_OR_RETURN(const std::string choice, ChooseCudnnPlan(a, shape));
-  return choice == kByProducts ? BindProducts(a) : BindPlan(a, shape, choice);
+  ASSIGN_OR_RETURN(const std::shared_ptr<const CudnnPlan> plan, CudnnPlanFor(a, ShapeOf(a)));
+  if (plan == nullptr) return BindProducts(a);
+  return BindPlan(a, plan);
 }
 
 }  // namespace latentd::backends::cuda

@@ -213,10 +213,12 @@ absl::StatusOr<std::vector<std::string>> CublasLt::Candidates(const ProductShape
   return absl::UnimplementedError(absl::StrCat("cuBLASLt has no ", shape.Key()));
 }
 
-absl::StatusOr<std::string> CublasLt::Choose(const ProductShape& shape) const {
+absl::StatusOr<Choice> CublasLt::Choose(const ProductShape& shape) const {
   ASSIGN_OR_RETURN(const std::vector<std::string> candidates, Candidates(shape));
   absl::StatusOr<std::unique_ptr<ProductTrial>> trial = ProductTrial::Create(shape);
-  if (absl::IsResourceExhausted(trial.status())) return candidates.front();
+  if (absl::IsResourceExhausted(trial.status())) {
+    return Choice{.bytes = candidates.front(), .lasting = false};
+  }
   RETURN_IF_ERROR(trial.status());
   std::vector<std::pair<double, int>> by_time;
   for (size_t i = 0; i < candidates.size(); ++i) {
@@ -234,7 +236,7 @@ absl::StatusOr<std::string> CublasLt::Choose(const ProductShape& shape) const {
   for (const auto& [time, candidate] : by_time) {
     ASSIGN_OR_RETURN(const auto product, Load(shape, candidates[candidate]));
     wrong = (*trial)->Check(*product);
-    if (wrong.ok()) return candidates[candidate];
+    if (wrong.ok()) return Choice{candidates[candidate], KernelWork::kTrial};
   }
   return wrong;
 }

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "core/backends/chooser.h"
 #include "core/device/dtype.h"
 
 namespace latentd::backends::cuda {
@@ -85,8 +86,9 @@ class CublasLt {
   static constexpr size_t kMostWorkspaceBytes = size_t{32} << 20;
 
   // The fastest algorithm for the product that computes right, as bytes for Load; where there is no
-  // memory to try them, the one that the library would take. UNIMPLEMENTED: there is none.
-  absl::StatusOr<std::string> Choose(const ProductShape& shape) const;
+  // memory to try them, the one that the library would take, and that does not last.
+  // UNIMPLEMENTED: there is none.
+  absl::StatusOr<Choice> Choose(const ProductShape& shape) const;
 
   // INVALID_ARGUMENT: bytes that Choose did not make for this product. The product borrows this.
   absl::StatusOr<std::unique_ptr<Product>> Load(const ProductShape& shape,

@@ -38,21 +38,27 @@ absl::StatusOr<BoundProgram> BindPlan(const graph::Graph& graph, const Plan& pla
 absl::StatusOr<std::unique_ptr<CudaBackend>> CudaBackend::Create(int ordinal) {
   ASSIGN_OR_RETURN(std::unique_ptr<device::cuda::CudaDevice> device,
                    device::cuda::CudaDevice::Open(ordinal));
+  auto findings = std::make_unique<Findings>();
   ASSIGN_OR_RETURN(std::unique_ptr<CublasLt> cublas_lt, CublasLt::Open());
-  ASSIGN_OR_RETURN(std::unique_ptr<Cudnn> cudnn, Cudnn::Open());
+  ASSIGN_OR_RETURN(std::unique_ptr<Cudnn> cudnn, Cudnn::Open([findings = findings.get()] {
+                     findings->Count(KernelWork::kPlanRestored);
+                   }));
   ASSIGN_OR_RETURN(std::unique_ptr<CudaExecutable::Launcher> launcher,
                    CudaExecutable::Launcher::Create());
   const auto bytes = static_cast<size_t>(device->properties().memory_bytes);
   ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena, Arena::Reserve(*device, bytes));
-  return absl::WrapUnique(new CudaBackend(std::move(device), std::move(cublas_lt), std::move(cudnn),
+  return absl::WrapUnique(new CudaBackend(std::move(device), std::move(findings),
+                                          std::move(cublas_lt), std::move(cudnn),
                                           std::move(launcher), std::move(arena)));
 }
 
 CudaBackend::CudaBackend(std::unique_ptr<device::cuda::CudaDevice> device,
-                         std::unique_ptr<CublasLt> cublas_lt, std::unique_ptr<Cudnn> cudnn,
+                         std::unique_ptr<Findings> findings, std::unique_ptr<CublasLt> cublas_lt,
+                         std::unique_ptr<Cudnn> cudnn,
                          std::unique_ptr<CudaExecutable::Launcher> launcher,
                          std::shared_ptr<Arena> arena)
     : device_(std::move(device)),
+      findings_(std::move(findings)),
       cublas_lt_(std::move(cublas_lt)),
       cudnn_(std::move(cudnn)),
       launcher_(std::move(launcher)),
@@ -80,9 +86,9 @@ std::string CudaBackend::WeightFingerprint() const {
 absl::StatusOr<Plan> CudaBackend::MakePlan(const graph::Graph& graph) const {
   RETURN_IF_ERROR(device_->Select());
   CudaPlan plan;
-  ASSIGN_OR_RETURN(
-      const BoundProgram bound,
-      Bind(graph, graph::ExtractRecipes(graph), Chooser::Choosing(findings_, plan.choices), gpu()));
+  ASSIGN_OR_RETURN(const BoundProgram bound,
+                   Bind(graph, graph::ExtractRecipes(graph),
+                        Chooser::Choosing(*findings_, plan.choices), gpu()));
   ASSIGN_OR_RETURN(plan.memory, graph::PlanMemory(bound.values.values));
   return lowering::WithNeeds(Encode(plan), plan.memory, OwnBytes(graph, bound), bound);
 }

@@ -31,7 +31,9 @@ class CudaBackend : public Backend {
   std::string Fingerprint() const override;
   std::string WeightFingerprint() const override;
 
-  // Matrix products of a shape that is met for the first time are timed, which takes the GPU from
+  Findings* findings() override { return findings_.get(); }
+
+  // Matrix products of a shape that nothing was found out about are timed, which takes the GPU from
   // what else it does for some milliseconds; cuDNN's plans are those that its heuristics name.
   // UNIMPLEMENTED for casts to integers.
   absl::StatusOr<Plan> MakePlan(const graph::Graph& graph) const override;
@@ -55,18 +57,18 @@ class CudaBackend : public Backend {
   size_t arena_bytes() const { return arena_->bytes(); }
 
  private:
-  CudaBackend(std::unique_ptr<device::cuda::CudaDevice> device, std::unique_ptr<CublasLt> cublas_lt,
-              std::unique_ptr<Cudnn> cudnn, std::unique_ptr<CudaExecutable::Launcher> launcher,
-              std::shared_ptr<Arena> arena);
-  Gpu gpu() const { return {*device_, *cublas_lt_, *cudnn_, findings_}; }
+  CudaBackend(std::unique_ptr<device::cuda::CudaDevice> device, std::unique_ptr<Findings> findings,
+              std::unique_ptr<CublasLt> cublas_lt, std::unique_ptr<Cudnn> cudnn,
+              std::unique_ptr<CudaExecutable::Launcher> launcher, std::shared_ptr<Arena> arena);
+  Gpu gpu() const { return {*device_, *cublas_lt_, *cudnn_, *findings_}; }
 
   graph::Target target_;
   const std::unique_ptr<device::cuda::CudaDevice> device_;
+  const std::unique_ptr<Findings> findings_;
   const std::unique_ptr<CublasLt> cublas_lt_;
   const std::unique_ptr<Cudnn> cudnn_;
   const std::unique_ptr<CudaExecutable::Launcher> launcher_;
   const std::shared_ptr<Arena> arena_;
-  mutable Findings findings_;
 };
 
 }  // namespace latentd::backends::cuda

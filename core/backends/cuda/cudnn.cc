@@ -192,19 +192,18 @@ constexpr size_t kManyPlans = 512;
 
 class FrontendCudnn : public Cudnn {
  public:
-  FrontendCudnn(cudnnHandle_t building, cudnnHandle_t running)
-      : building_(building), running_(running) {}
+  FrontendCudnn(cudnnHandle_t building, cudnnHandle_t running, std::function<void()> on_restore)
+      : building_(building), running_(running), on_restore_(std::move(on_restore)) {}
 
   size_t version() const override { return fe::detail::get_backend_version(); }
 
-  absl::StatusOr<std::string> Choose(const ConvolutionShape& shape, Trial trial) override {
+  absl::StatusOr<Choice> Choose(const ConvolutionShape& shape, Trial trial) override {
     return ChooseRight(shape, trial);
   }
-  absl::StatusOr<std::string> Choose(const TransposedConvolutionShape& shape,
-                                     Trial trial) override {
+  absl::StatusOr<Choice> Choose(const TransposedConvolutionShape& shape, Trial trial) override {
     return ChooseRight(shape, trial);
   }
-  absl::StatusOr<std::string> Choose(const AttentionShape& shape, Trial trial) override {
+  absl::StatusOr<Choice> Choose(const AttentionShape& shape, Trial trial) override {
     return ChooseRight(shape, trial);
   }
 
@@ -248,7 +247,7 @@ class FrontendCudnn : public Cudnn {
   }
 
   template <typename Shape>
-  absl::StatusOr<std::string> ChooseRight(const Shape& shape, Trial trial) {
+  absl::StatusOr<Choice> ChooseRight(const Shape& shape, Trial trial) {
     constexpr int kMostPlans = 8;
     const std::string key = shape.Key();
     std::vector<std::string> names;
@@ -258,7 +257,9 @@ class FrontendCudnn : public Cudnn {
                        Caught([&] { return Build(key, *GraphOf(shape), names); }));
       ASSIGN_OR_RETURN(const std::shared_ptr<const CudnnPlan> read, Load(key, plan));
       status = trial(*read);
-      if (status.ok() || absl::IsResourceExhausted(status)) return plan;
+      if (status.ok() || absl::IsResourceExhausted(status)) {
+        return Choice{std::move(plan), KernelWork::kPlanBuilt, /*lasting=*/status.ok()};
+      }
       if (!absl::IsInternal(status) || device::IsFault(status)) return status;
     }
     return absl::UnimplementedError(absl::StrCat("cuDNN's plans are wrong: ", status.message()));
@@ -286,6 +287,7 @@ class FrontendCudnn : public Cudnn {
     if (workspace_bytes < 0 || workspace_bytes > kMostWorkspaceBytes) {
       return absl::InvalidArgumentError("cuDNN: a plan that wants too much workspace");
     }
+    if (on_restore_) on_restore_();
     return std::make_shared<FrontendPlan>(running_, std::move(graph), workspace_bytes);
   }
 
@@ -298,6 +300,7 @@ class FrontendCudnn : public Cudnn {
 
   // Two, so that a session is captured while a plan is built.
   Handle building_, running_;
+  const std::function<void()> on_restore_;
   std::map<std::string, std::weak_ptr<const CudnnPlan>> plans_ ABSL_GUARDED_BY(building_.mutex);
   // Who has chosen it is about to load it.
   std::shared_ptr<const CudnnPlan> newest_ ABSL_GUARDED_BY(building_.mutex);
@@ -326,17 +329,17 @@ std::string AttentionShape::Key() const {
   return key + (causal ? " causal" : "");
 }
 
-absl::StatusOr<std::unique_ptr<Cudnn>> Cudnn::Open() {
+absl::StatusOr<std::unique_ptr<Cudnn>> Cudnn::Open(std::function<void()> on_restore) {
   ASSIGN_OR_RETURN(const SharedLibrary library, SharedLibrary::Open("libcudnn.so.9"));
   fe::cudnn_dlhandle = library.handle();
-  return Caught([]() -> absl::StatusOr<std::unique_ptr<Cudnn>> {
+  return Caught([&]() -> absl::StatusOr<std::unique_ptr<Cudnn>> {
     cudnnHandle_t building = nullptr, running = nullptr;
     const cudnnStatus_t status = fe::detail::create_handle(&building);
     if (status != CUDNN_STATUS_SUCCESS || fe::detail::create_handle(&running) != status) {
       return absl::FailedPreconditionError(
           absl::StrCat("cuDNN does not start: status ", static_cast<int>(status)));
     }
-    return std::make_unique<FrontendCudnn>(building, running);
+    return std::make_unique<FrontendCudnn>(building, running, std::move(on_restore));
   });
 }
 

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -16,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "core/backends/chooser.h"
 #include "core/device/dtype.h"
 #include "core/graph/op.h"
 
@@ -76,8 +78,9 @@ class CudnnPlan {
 // Thread-safe.
 class Cudnn {
  public:
-  // FAILED_PRECONDITION: libcudnn.so.9 cannot be loaded.
-  static absl::StatusOr<std::unique_ptr<Cudnn>> Open();
+  // `on_restore`, if there is one, is called whenever a plan was made of bytes, maybe by several
+  // threads. FAILED_PRECONDITION: libcudnn.so.9 cannot be loaded.
+  static absl::StatusOr<std::unique_ptr<Cudnn>> Open(std::function<void()> on_restore = {});
   virtual ~Cudnn() = default;
 
   virtual size_t version() const = 0;
@@ -86,11 +89,10 @@ class Cudnn {
   using Trial = absl::FunctionRef<absl::Status(const CudnnPlan& plan)>;
 
   // The first plan of those that the library recommends that `trial` finds nothing wrong with, as
-  // bytes for Load. UNIMPLEMENTED: there is none.
-  virtual absl::StatusOr<std::string> Choose(const ConvolutionShape& shape, Trial trial) = 0;
-  virtual absl::StatusOr<std::string> Choose(const TransposedConvolutionShape& shape,
-                                             Trial trial) = 0;
-  virtual absl::StatusOr<std::string> Choose(const AttentionShape& shape, Trial trial) = 0;
+  // bytes for Load; one that could not be tried does not last. UNIMPLEMENTED: there is none.
+  virtual absl::StatusOr<Choice> Choose(const ConvolutionShape& shape, Trial trial) = 0;
+  virtual absl::StatusOr<Choice> Choose(const TransposedConvolutionShape& shape, Trial trial) = 0;
+  virtual absl::StatusOr<Choice> Choose(const AttentionShape& shape, Trial trial) = 0;
 
   // INVALID_ARGUMENT: bytes that Choose did not make for a shape of this key with this library.
   virtual absl::StatusOr<std::shared_ptr<const CudnnPlan>> Load(const std::string& key,

@@ -14,10 +14,10 @@ ProductShape::Operand LinesOf(const BinderArguments& a, const View& view, int64_
 
 absl::StatusOr<std::shared_ptr<const Product>> BindProduct(const BinderArguments& a,
                                                            const ProductShape& shape) {
-  const CublasLt& library = a.gpu.cublas_lt;
-  ASSIGN_OR_RETURN(const std::string algorithm,
-                   a.chooser.Get(shape.Key(), [&] { return library.Choose(shape); }));
-  return library.Load(shape, algorithm);
+  const auto choose = [&] { return a.gpu.cublas_lt.Choose(shape); };
+  return a.chooser.Get(shape.Key(), choose, [&](absl::string_view algorithm) {
+    return a.gpu.cublas_lt.Load(shape, algorithm);
+  });
 }
 
 ProductShape WeightProductShape(const BinderArguments& a) {

@@ -49,10 +49,7 @@ BoundKernel BindBias(const BinderArguments& a) {
 }
 
 absl::StatusOr<BoundKernel> BindPlan(const BinderArguments& a,
-                                     const TransposedConvolutionShape& shape,
-                                     absl::string_view choice) {
-  ASSIGN_OR_RETURN(const std::shared_ptr<const CudnnPlan> plan,
-                   a.gpu.cudnn.Load(shape.Key(), choice));
+                                     const std::shared_ptr<const CudnnPlan>& plan) {
   const View& weight = a.operand(1);
   ASSIGN_OR_RETURN(const size_t packed_bytes,
                    PackedBytes(kDoublingForm, weight.dtype, weight.shape));
@@ -114,8 +111,8 @@ absl::StatusOr<BoundKernel> BindApart(const BinderArguments& a) {
 absl::StatusOr<BoundKernel> BindUpsampleConvolution(const BinderArguments& a) {
   const TransposedConvolutionShape shape = ShapeOf(a);
   if (!CudnnMayHaveIt(a, shape)) return BindApart(a);
-  ASSIGN_OR_RETURN(const std::string choice, ChooseCudnnPlan(a, shape));
-  return choice == kByProducts ? BindApart(a) : BindPlan(a, shape, choice);
+  ASSIGN_OR_RETURN(const std::shared_ptr<const CudnnPlan> plan, CudnnPlanFor(a, shape));
+  return plan == nullptr ? BindApart(a) : BindPlan(a, plan);
 }
 
 }  // namespace latentd::backends::cuda

@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -14,6 +17,7 @@
 #include "core/graph/graph_builder.h"
 #include "core/weights/weight_store.h"
 #include "tests/conformance/checks.h"
+#include "tests/conformance/low_precision.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::backends::cuda {
@@ -92,6 +96,90 @@ TEST_F(CudaBackendGpuTest, TheArenaIsAsLargeAsTheLargestGraphThatIsLoaded) {
     EXPECT_EQ(backend_->arena_bytes(), plan.arena_bytes);
   }
   EXPECT_EQ(backend_->arena_bytes(), 0u);
+}
+
+// What the backends of several processes find out, in memory.
+class Archive {
+ public:
+  void Connect(CudaBackend& backend) {
+    counts_.clear();
+    FindingArchive archive;
+    archive.find = [this](const std::string& shape) -> std::optional<std::string> {
+      const auto found = kept.find(shape);
+      if (found == kept.end()) return std::nullopt;
+      return found->second;
+    };
+    archive.keep = [this](const std::string& shape, const std::string& choice) {
+      kept[shape] = choice;
+    };
+    archive.count = [this](KernelWork work) { ++counts_[work]; };
+    backend.findings()->Connect(std::move(archive));
+  }
+  // Of the backend that was connected last.
+  int Count(KernelWork work) const {
+    const auto count = counts_.find(work);
+    return count == counts_.end() ? 0 : count->second;
+  }
+
+  std::map<std::string, std::string> kept;
+
+ private:
+  std::map<KernelWork, int> counts_;
+};
+
+// In bf16.
+graph::Graph ConvolutionAndLinear() {
+  graph::GraphBuilder b;
+  const auto x = b.Input("x", device::DType::kF32, {1, 16, 16, 64}, graph::Rate::kStep);
+  const graph::Conv2dAttributes attributes = {.padding = {1, 1, 1, 1},
+                                              .layout = graph::Layout::kNhwc};
+  b.Output("image", b.Conv2d(x, b.Weight("net/c", {64, 64, 3, 3}), graph::kNone, attributes));
+  const auto y = b.Input("y", device::DType::kF32, {128, 64}, graph::Rate::kStep);
+  b.Output("lines", b.Linear(y, b.Weight("net/w", {64, 64})));
+  return testing::InDType(std::move(b).Build().value(), device::DType::kBF16);
+}
+
+TEST_F(CudaBackendGpuTest, AnotherProcessTimesAndBuildsNothingThatOneHasFoundOut) {
+  const graph::Graph graph = ConvolutionAndLinear();
+  Archive archive;
+  archive.Connect(*backend_);
+  ASSERT_OK_AND_ASSIGN(const Plan first, backend_->MakePlan(graph));
+  EXPECT_EQ(archive.Count(KernelWork::kTrial), 1);
+  EXPECT_EQ(archive.Count(KernelWork::kPlanBuilt), 1);
+  EXPECT_EQ(archive.kept.size(), 2u);
+
+  ASSERT_OK_AND_ASSIGN(const auto another, CudaBackend::Create());
+  archive.Connect(*another);
+  ASSERT_OK_AND_ASSIGN(const Plan second, another->MakePlan(graph));
+  EXPECT_EQ(second, first);
+  EXPECT_EQ(archive.Count(KernelWork::kTrial), 0);
+  EXPECT_EQ(archive.Count(KernelWork::kPlanBuilt), 0);
+  EXPECT_EQ(archive.Count(KernelWork::kPlanRestored), 1);
+  EXPECT_EQ(archive.Count(KernelWork::kFound), 2);
+  EXPECT_EQ(archive.Count(KernelWork::kRefused), 0);
+}
+
+TEST_F(CudaBackendGpuTest, FindingsThatALibraryRefusesAreChosenAnew) {
+  const graph::Graph graph = ConvolutionAndLinear();
+  Archive archive;
+  archive.Connect(*backend_);
+  ASSERT_OK(backend_->MakePlan(graph));
+  const std::map<std::string, std::string> good = archive.kept;
+  const auto expect_refused = [&] {
+    ASSERT_OK_AND_ASSIGN(const auto another, CudaBackend::Create());
+    archive.Connect(*another);
+    ASSERT_OK_AND_ASSIGN(const Plan plan, another->MakePlan(graph));
+    EXPECT_OK(another->CheckPlan(graph, plan));
+    EXPECT_EQ(archive.Count(KernelWork::kRefused), 2);
+    EXPECT_EQ(archive.Count(KernelWork::kTrial), 1);
+    EXPECT_EQ(archive.Count(KernelWork::kPlanBuilt), 1);
+    for (const auto& [shape, choice] : good) EXPECT_GT(archive.kept[shape].size(), 8u);
+  };
+  for (auto& [shape, choice] : archive.kept) choice = "noise";
+  expect_refused();
+  archive.kept = good;
+  for (auto& [shape, choice] : archive.kept) choice.pop_back();
+  expect_refused();
 }
 
 // A session of the graph.

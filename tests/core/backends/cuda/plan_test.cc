@@ -46,55 +46,5 @@ TEST(CudaPlanTest, OfMoreChoicesThanBytesAllocatesNothing) {
   EXPECT_THAT(Decode(bytes), StatusIs(absl::StatusCode::kInvalidArgument, _));
 }
 
-class ChooserTest : public ::testing::Test {
- protected:
-  // What it chooses, counting how often it was asked.
-  auto Choose(std::string choice) {
-    return [this, choice]() -> absl::StatusOr<std::string> {
-      ++asked_;
-      return choice;
-    };
-  }
-
-  Findings findings_;
-  int asked_ = 0;
-};
-
-TEST_F(ChooserTest, MakesEachChoiceOnceAndThenKnowsIt) {
-  Choices made;
-  const Chooser chooser = Chooser::Choosing(findings_, made);
-  EXPECT_EQ(chooser.Get("product", Choose("algorithm 7")).value(), "algorithm 7");
-  EXPECT_EQ(chooser.Get("product", Choose("algorithm 8")).value(), "algorithm 7");
-  EXPECT_EQ(Chooser::LookingUp(made).Get("product", Choose("algorithm 9")).value(), "algorithm 7");
-  EXPECT_EQ(asked_, 1);
-}
-
-TEST_F(ChooserTest, AnotherGraphGetsWhatWasFoundForTheFirst) {
-  Choices first, second;
-  ASSERT_OK(Chooser::Choosing(findings_, first).Get("product", Choose("algorithm 7")));
-  EXPECT_EQ(Chooser::Choosing(findings_, second).Get("product", Choose("algorithm 8")).value(),
-            "algorithm 7");
-  EXPECT_EQ(asked_, 1);
-  EXPECT_EQ(second, first);
-}
-
-TEST_F(ChooserTest, SaysWhichChoiceAPlanLacks) {
-  Choices none;
-  EXPECT_THAT(Chooser::LookingUp(none).Get("product 1x2x3", Choose("made up")),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("product 1x2x3")));
-  EXPECT_EQ(asked_, 0);
-}
-
-TEST_F(ChooserTest, KeepsNoFailure) {
-  Choices made;
-  const auto fail = []() -> absl::StatusOr<std::string> {
-    return absl::UnimplementedError("none");
-  };
-  EXPECT_THAT(Chooser::Choosing(findings_, made).Get("product", fail),
-              StatusIs(absl::StatusCode::kUnimplemented, _));
-  EXPECT_TRUE(made.empty());
-  EXPECT_EQ(findings_.Find("product"), std::nullopt);
-}
-
 }  // namespace
 }  // namespace latentd::backends::cuda

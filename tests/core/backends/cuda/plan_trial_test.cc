@@ -51,9 +51,9 @@ constexpr AttentionShape kAttention = {.dtype = DType::kBF16,
                                        .scale = 0.125f};
 
 // What the library says of a plan; around it stands what has another order each time.
-std::string PlanOf(const std::string& choice) {
-  const auto read =
-      nlohmann::json::from_ubjson(choice.begin() + choice.find('\n') + 1, choice.end());
+std::string PlanOf(const Choice& choice) {
+  const std::string& bytes = choice.bytes;
+  const auto read = nlohmann::json::from_ubjson(bytes.begin() + bytes.find('\n') + 1, bytes.end());
   return read.at("cudnn_backend_data");
 }
 
@@ -90,8 +90,8 @@ class FailingPlan : public CudnnPlan {
 template <typename Shape>
 void ExpectSpoiledIsFound(const Shape& shape, int64_t result_elements) {
   ASSERT_OK_AND_ASSIGN(const std::unique_ptr<Cudnn> cudnn, Cudnn::Open());
-  ASSERT_OK_AND_ASSIGN(const std::string choice, cudnn->Choose(shape, RightPlan));
-  ASSERT_OK_AND_ASSIGN(const auto plan, cudnn->Load(shape.Key(), choice));
+  ASSERT_OK_AND_ASSIGN(const Choice choice, cudnn->Choose(shape, RightPlan));
+  ASSERT_OK_AND_ASSIGN(const auto plan, cudnn->Load(shape.Key(), choice.bytes));
   EXPECT_OK(TryPlan(shape, *plan));
   const absl::Status spoiled = TryPlan(shape, SpoiledPlan(plan, 2 * result_elements));
   EXPECT_EQ(spoiled.code(), absl::StatusCode::kInternal);
@@ -123,17 +123,19 @@ TEST_F(PlanTrialTest, APlanThatFailsIsWrong) {
 
 TEST_F(PlanTrialTest, TheNextPlanIsTakenWhereOneIsWrong) {
   ASSERT_OK_AND_ASSIGN(const std::unique_ptr<Cudnn> cudnn, Cudnn::Open());
-  ASSERT_OK_AND_ASSIGN(const std::string first, cudnn->Choose(kConvolution, RightPlan));
+  ASSERT_OK_AND_ASSIGN(const Choice first, cudnn->Choose(kConvolution, RightPlan));
   int tried = 0;
   const auto wrong_at_first = [&](const CudnnPlan& plan) {
     return ++tried == 1 ? absl::InternalError("injected") : TryPlan(kConvolution, plan);
   };
-  ASSERT_OK_AND_ASSIGN(const std::string second, cudnn->Choose(kConvolution, wrong_at_first));
+  ASSERT_OK_AND_ASSIGN(const Choice second, cudnn->Choose(kConvolution, wrong_at_first));
   EXPECT_EQ(tried, 2);
   EXPECT_NE(PlanOf(second), PlanOf(first));
   const auto no_memory = [](const CudnnPlan&) { return absl::ResourceExhaustedError("none"); };
-  ASSERT_OK_AND_ASSIGN(const std::string untried, cudnn->Choose(kConvolution, no_memory));
+  ASSERT_OK_AND_ASSIGN(const Choice untried, cudnn->Choose(kConvolution, no_memory));
   EXPECT_EQ(PlanOf(untried), PlanOf(first));
+  EXPECT_TRUE(first.lasting);
+  EXPECT_FALSE(untried.lasting);
 }
 
 TEST_F(PlanTrialTest, NoPlanIsTakenWhereAllAreWrong) {
@@ -152,13 +154,13 @@ TEST_F(PlanTrialTest, FindsOutAWrongProduct) {
   shape.b = {DType::kBF16, 64};
   shape.result = {DType::kBF16, 160};
   shape.b_transposed = true;
-  ASSERT_OK_AND_ASSIGN(const std::string algorithm, cublas_lt->Choose(shape));
+  ASSERT_OK_AND_ASSIGN(const Choice algorithm, cublas_lt->Choose(shape));
   ASSERT_OK_AND_ASSIGN(const auto trial, ProductTrial::Create(shape));
-  ASSERT_OK_AND_ASSIGN(const auto right, cublas_lt->Load(shape, algorithm));
+  ASSERT_OK_AND_ASSIGN(const auto right, cublas_lt->Load(shape, algorithm.bytes));
   EXPECT_OK(trial->Check(*right));
   ProductShape other = shape;
   other.scale = 1.125f;
-  ASSERT_OK_AND_ASSIGN(const auto wrong, cublas_lt->Load(other, algorithm));
+  ASSERT_OK_AND_ASSIGN(const auto wrong, cublas_lt->Load(other, algorithm.bytes));
   EXPECT_EQ(trial->Check(*wrong).code(), absl::StatusCode::kInternal);
 }
 

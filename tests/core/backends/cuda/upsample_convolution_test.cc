@@ -94,13 +94,13 @@ class WithoutTransposed : public Cudnn {
   explicit WithoutTransposed(Cudnn& real) : real_(real) {}
 
   size_t version() const override { return real_.version(); }
-  absl::StatusOr<std::string> Choose(const ConvolutionShape& shape, Trial trial) override {
+  absl::StatusOr<Choice> Choose(const ConvolutionShape& shape, Trial trial) override {
     return real_.Choose(shape, trial);
   }
-  absl::StatusOr<std::string> Choose(const TransposedConvolutionShape&, Trial) override {
+  absl::StatusOr<Choice> Choose(const TransposedConvolutionShape&, Trial) override {
     return absl::UnimplementedError("none");
   }
-  absl::StatusOr<std::string> Choose(const AttentionShape& shape, Trial trial) override {
+  absl::StatusOr<Choice> Choose(const AttentionShape& shape, Trial trial) override {
     return real_.Choose(shape, trial);
   }
   absl::StatusOr<std::shared_ptr<const CudnnPlan>> Load(const std::string& key,

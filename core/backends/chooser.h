@@ -1,0 +1,68 @@
+// How a backend comes by the kernels of a graph's shapes: while it makes a plan, each is found or
+// chosen, and written down; while it reads one, each is looked up there.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/backends/findings.h"
+
+namespace latentd::backends {
+
+// What was chosen for each of the shapes that a graph has: what a plan holds.
+using Choices = std::map<std::string, std::string>;
+
+// A choice, as bytes, and what choosing it took. One that is not `lasting` was made without looking
+// closely, and is good for one plan: the next that has the shape chooses again.
+struct Choice {
+  std::string bytes;
+  std::optional<KernelWork> work = std::nullopt;
+  bool lasting = true;
+};
+
+// One thread at a time.
+class Chooser {
+ public:
+  static Chooser Choosing(Findings& findings, Choices& made) { return {&findings, made}; }
+  static Chooser LookingUp(Choices& given) { return {nullptr, given}; }
+
+  // What `load` makes of the shape's choice: a StatusOr, from a string. `choose` gives
+  // StatusOr<Choice>; it is asked too where `load` refuses what was found, so that no finding that
+  // is of no use stands. INVALID_ARGUMENT: the plan has no choice for the shape.
+  template <typename Choose, typename Load>
+  auto Get(const std::string& shape, const Choose& choose, const Load& load) const
+      -> decltype(load(std::string())) {
+    const auto known = choices_.find(shape);
+    if (known != choices_.end()) return load(known->second);
+    if (findings_ == nullptr) return Missing(shape);
+    if (const std::optional<std::string> found = findings_->Find(shape)) {
+      auto loaded = load(*found);
+      if (loaded.ok()) choices_[shape] = *found;
+      if (!IsRefusal(loaded.status())) return loaded;
+      findings_->Refuse(shape, *found, loaded.status());
+    }
+    absl::StatusOr<Choice> chosen = choose();
+    if (!chosen.ok()) return std::move(chosen).status();
+    const std::string choice = Keep(shape, *std::move(chosen));
+    auto loaded = load(choice);
+    if (loaded.ok()) choices_[shape] = choice;
+    return loaded;
+  }
+
+ private:
+  Chooser(Findings* findings, Choices& choices) : findings_(findings), choices_(choices) {}
+  static absl::Status Missing(const std::string& shape);
+  // Of a choice, not of a machine that had no memory or has failed.
+  static bool IsRefusal(const absl::Status& loaded);
+  // What the shape's choice is now.
+  std::string Keep(const std::string& shape, Choice chosen) const;
+
+  Findings* const findings_;  // null: looking up
+  Choices& choices_;
+};
+
+}  // namespace latentd::backends
