@@ -20,6 +20,8 @@ namespace latentd::server {
 namespace {
 
 constexpr int kUsageError = 2;
+// Said by latentd to itself.
+constexpr char kTryKernels[] = "--try-kernels";
 
 int Fail(const absl::Status& status, int exit_code) {
   std::cerr << "latentd: " << status.message() << '\n';
@@ -68,6 +70,7 @@ int Run(const std::vector<std::string>& arguments) {
     const absl::Status found = UseDemoCheckpoint(*options);
     if (!found.ok()) return Fail(found, 1);
   }
+  options->engine.trial_command = {"/proc/self/exe", kTryKernels};
   options->exit_when_ready = line->exit_when_ready;
   options->exit_if_degraded = line->exit_if_degraded;
   BlockStopSignals();
@@ -80,6 +83,9 @@ int Run(const std::vector<std::string>& arguments) {
 }  // namespace latentd::server
 
 int main(int argc, char** argv) {
+  if (argc == 2 && std::string(argv[1]) == latentd::server::kTryKernels) {
+    return latentd::engine::TryKernels();
+  }
   latentd::EndAtStopSignals();
   latentd::ExplainTerminate();
   latentd::server::process::IgnoreWriteSignals();

@@ -83,6 +83,11 @@ void Findings::Refuse(const std::string& shape, const std::string& choice,
                              " is refused, and chosen anew: ", why.message()));
 }
 
+void Findings::Warn(absl::string_view what) const {
+  const Archive warned = archive();
+  if (warned->warn) warned->warn(what);
+}
+
 void Findings::Count(KernelWork work) const { CountIn(*archive(), work); }
 
 }  // namespace latentd::backends

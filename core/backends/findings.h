@@ -22,6 +22,7 @@ namespace latentd::backends {
 // What it takes to come by kernels, each time for one shape.
 enum class KernelWork : uint8_t {
   kTrial,         // kernels were timed
+  kTrialFault,    // one of them ended the process that tried it
   kPlanBuilt,     // a library built a plan
   kPlanRestored,  // a library read a plan that it had built before
   kFound,         // what an earlier process chose was there
@@ -58,6 +59,7 @@ class Findings {
   void Refuse(const std::string& shape, const std::string& choice, const absl::Status& why)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
+  void Warn(absl::string_view what) const ABSL_LOCKS_EXCLUDED(mutex_);
   void Count(KernelWork work) const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

@@ -44,9 +44,10 @@ absl::Status CheckForm(const Config& config) {
       {.skipped_passes = {config.skipped_passes.begin(), config.skipped_passes.end()}});
 }
 
-absl::StatusOr<std::unique_ptr<backends::Backend>> MakeCudaBackend() {
+absl::StatusOr<std::unique_ptr<backends::Backend>> MakeCudaBackend(
+    [[maybe_unused]] const Config& config) {
 #ifdef LATENTD_CUDA
-  return backends::cuda::CudaBackend::Create();
+  return backends::cuda::CudaBackend::Create(/*ordinal=*/0, config.trial_command);
 #else
   return absl::InvalidArgumentError(
       "backend cuda: this build has none; build with deploy/dependencies --cuda and deploy/build "
@@ -60,7 +61,7 @@ absl::StatusOr<std::unique_ptr<backends::Backend>> MakeBackend(const Config& con
     return backends::cpu::CpuBackend::Create(
         {.threads = threads, .memory_bytes = config.memory_bytes});
   }
-  if (config.backend == "cuda") return MakeCudaBackend();
+  if (config.backend == "cuda") return MakeCudaBackend(config);
   if (config.backend == "reference") {
     return std::make_unique<backends::reference::ReferenceBackend>();
   }
@@ -89,6 +90,14 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(Config config, const Cloc
   ASSIGN_OR_RETURN(std::unique_ptr<backends::Backend> backend, MakeBackend(config));
   WarnOfSlowPrecision(config);
   return std::make_unique<LocalEngine>(std::move(config), std::move(backend), clock);
+}
+
+int TryKernels() {
+#ifdef LATENTD_CUDA
+  return backends::cuda::RunTrialProgram(/*ordinal=*/0);
+#else
+  return 1;
+#endif
 }
 
 }  // namespace latentd::engine

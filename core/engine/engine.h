@@ -51,10 +51,13 @@ struct Config {
   std::string refiner;  // the same, or empty
   std::string variant;  // "fp16" reads *.fp16.safetensors; empty: files without a suffix, else fp16
   std::string backend = "cpu";  // "cpu", "cuda" or "reference"
-  int threads = 0;              // for kernels; 0: as many as the process may use
-  int64_t memory_bytes = 0;     // budget; 0: what the machine and the cgroup allow
-  int queue_capacity = 64;      // pictures waiting, beyond which Submit refuses
-  int max_priority = 0;         // that a request may ask for, at most kMaxPriority
+  // Starts a program that calls TryKernels, which kernels are tried in that may fault. Empty: they
+  // are tried in this process, and one that faults is a device fault.
+  std::vector<std::string> trial_command = {};
+  int threads = 0;           // for kernels; 0: as many as the process may use
+  int64_t memory_bytes = 0;  // budget; 0: what the machine and the cgroup allow
+  int queue_capacity = 64;   // pictures waiting, beyond which Submit refuses
+  int max_priority = 0;      // that a request may ask for, at most kMaxPriority
 
   std::string cache_dir;                          // empty: nothing survives a restart
   int64_t cache_max_bytes = int64_t{10} << 30;    // of files in it
@@ -244,6 +247,9 @@ struct LoopStatus {
   // (PictureLoop::Options::result_bytes), so the next picture is not begun.
   bool waits_for_readers = false;
 };
+
+// What the program does that Config::trial_command starts: returns its exit code.
+int TryKernels();
 
 class Engine {
  public:

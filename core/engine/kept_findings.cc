@@ -22,6 +22,8 @@ metrics::Counter& CounterOf(KernelWork work, metrics::Registry& registry) {
   switch (work) {
     case KernelWork::kTrial:
       return registry.GetCounter(metrics::kKernelTrials);
+    case KernelWork::kTrialFault:
+      return registry.GetCounter(metrics::kKernelTrialFaults);
     case KernelWork::kPlanBuilt:
       return registry.GetCounter(metrics::kKernelPlansBuilt);
     case KernelWork::kPlanRestored:

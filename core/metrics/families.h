@@ -112,6 +112,9 @@ inline constexpr Family kGraphCacheBudget{
 inline constexpr Family kKernelTrials{"latentd_kernel_trials_total",
                                       "Shapes of matrix products whose algorithms were timed.",
                                       Type::kCounter};
+inline constexpr Family kKernelTrialFaults{
+    "latentd_kernel_trial_faults_total",
+    "Algorithms that ended the process that tried them, and were left out.", Type::kCounter};
 inline constexpr Family kKernelPlansBuilt{"latentd_kernel_plans_built_total",
                                           "Plans of cuDNN that were built, each for one shape.",
                                           Type::kCounter};
@@ -313,6 +316,7 @@ inline constexpr const Family* kFamilies[] = {&kGraphCompilations,
                                               &kGraphCacheBytes,
                                               &kGraphCacheBudget,
                                               &kKernelTrials,
+                                              &kKernelTrialFaults,
                                               &kKernelPlansBuilt,
                                               &kKernelPlansRestored,
                                               &kKernelFindings,

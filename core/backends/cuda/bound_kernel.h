@@ -9,6 +9,7 @@
 #include "core/backends/chooser.h"
 #include "core/backends/cuda/cublas_lt.h"
 #include "core/backends/cuda/cudnn.h"
+#include "core/backends/cuda/trial_process.h"
 #include "core/backends/findings.h"
 #include "core/backends/lowering/kernel_binding.h"
 #include "core/device/cuda/cuda_device.h"
@@ -40,6 +41,7 @@ struct Gpu {
   CublasLt& cublas_lt;
   Cudnn& cudnn;
   Findings& findings;
+  TrialProcess* trials = nullptr;  // null: products are tried in this process
 };
 
 inline bool IsHopper(const Gpu& gpu) { return gpu.device.properties().compute_capability == 90; }

@@ -213,30 +213,48 @@ absl::StatusOr<std::vector<std::string>> CublasLt::Candidates(const ProductShape
   return absl::UnimplementedError(absl::StrCat("cuBLASLt has no ", shape.Key()));
 }
 
-absl::StatusOr<Choice> CublasLt::Choose(const ProductShape& shape) const {
-  ASSIGN_OR_RETURN(const std::vector<std::string> candidates, Candidates(shape));
+absl::StatusOr<std::vector<size_t>> CublasLt::ByTime(const ProductShape& shape,
+                                                     const std::vector<std::string>& candidates,
+                                                     ProductTrial& trial,
+                                                     const TrialWatch& watch) const {
+  std::vector<std::pair<double, size_t>> timed;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const auto product = Load(shape, candidates[i]);
+    if (!product.ok()) continue;
+    if (watch.announce) watch.announce(candidates[i]);
+    const absl::StatusOr<double> time = trial.Time(**product);
+    if (time.ok()) {
+      timed.emplace_back(*time, i);
+    } else {
+      RETURN_IF_ERROR(trial.CheckDevice());  // or it is the algorithm
+    }
+  }
+  std::sort(timed.begin(), timed.end());
+  std::vector<size_t> by_time;
+  by_time.reserve(timed.size());
+  for (const auto& [time, candidate] : timed) by_time.push_back(candidate);
+  return by_time;
+}
+
+absl::StatusOr<Choice> CublasLt::Choose(const ProductShape& shape, const TrialWatch& watch) const {
+  ASSIGN_OR_RETURN(std::vector<std::string> candidates, Candidates(shape));
+  for (const std::string& bad : watch.left_out) {
+    candidates.erase(std::remove(candidates.begin(), candidates.end(), bad), candidates.end());
+  }
+  absl::Status wrong = absl::UnimplementedError(absl::StrCat("cuBLASLt runs no ", shape.Key()));
+  if (candidates.empty()) return wrong;
   absl::StatusOr<std::unique_ptr<ProductTrial>> trial = ProductTrial::Create(shape);
   if (absl::IsResourceExhausted(trial.status())) {
     return Choice{.bytes = candidates.front(), .lasting = false};
   }
   RETURN_IF_ERROR(trial.status());
-  std::vector<std::pair<double, int>> by_time;
-  for (size_t i = 0; i < candidates.size(); ++i) {
-    const auto product = Load(shape, candidates[i]);
-    if (!product.ok()) continue;
-    const absl::StatusOr<double> time = (*trial)->Time(**product);
-    if (time.ok()) {
-      by_time.emplace_back(*time, static_cast<int>(i));
-    } else {
-      RETURN_IF_ERROR((*trial)->CheckDevice());  // or it is the algorithm
-    }
-  }
-  std::sort(by_time.begin(), by_time.end());
-  absl::Status wrong = absl::UnimplementedError(absl::StrCat("cuBLASLt runs no ", shape.Key()));
-  for (const auto& [time, candidate] : by_time) {
+  ASSIGN_OR_RETURN(const std::vector<size_t> by_time, ByTime(shape, candidates, **trial, watch));
+  for (const size_t candidate : by_time) {
     ASSIGN_OR_RETURN(const auto product, Load(shape, candidates[candidate]));
+    if (watch.announce) watch.announce(candidates[candidate]);
     wrong = (*trial)->Check(*product);
     if (wrong.ok()) return Choice{candidates[candidate], KernelWork::kTrial};
+    RETURN_IF_ERROR((*trial)->CheckDevice());
   }
   return wrong;
 }

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -47,7 +48,14 @@ struct ProductAddresses {
   void* workspace = nullptr;
 };
 
+// How somebody watches algorithms being tried.
+struct TrialWatch {
+  std::vector<std::string> left_out = {};                          // as bytes for CublasLt::Load
+  std::function<void(absl::string_view algorithm)> announce = {};  // called before each run
+};
+
 class CublasLt;
+class ProductTrial;
 
 // A product with its algorithm. Immutable; thread-safe.
 class Product {
@@ -88,7 +96,7 @@ class CublasLt {
   // The fastest algorithm for the product that computes right, as bytes for Load; where there is no
   // memory to try them, the one that the library would take, and that does not last.
   // UNIMPLEMENTED: there is none.
-  absl::StatusOr<Choice> Choose(const ProductShape& shape) const;
+  absl::StatusOr<Choice> Choose(const ProductShape& shape, const TrialWatch& watch = {}) const;
 
   // INVALID_ARGUMENT: bytes that Choose did not make for this product. The product borrows this.
   absl::StatusOr<std::unique_ptr<Product>> Load(const ProductShape& shape,
@@ -100,6 +108,10 @@ class CublasLt {
   CublasLt();
   // Best first, by the library's own estimate.
   absl::StatusOr<std::vector<std::string>> Candidates(const ProductShape& shape) const;
+  // Their indices, the fastest first, without those that do not run.
+  absl::StatusOr<std::vector<size_t>> ByTime(const ProductShape& shape,
+                                             const std::vector<std::string>& candidates,
+                                             ProductTrial& trial, const TrialWatch& watch) const;
 
   std::unique_ptr<Functions> functions_;
   cublasLtHandle_t handle_ = nullptr;

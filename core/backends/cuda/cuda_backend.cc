@@ -1,5 +1,7 @@
 #include "core/backends/cuda/cuda_backend.h"
 
+#include <unistd.h>
+
 #include <utility>
 
 #include "absl/memory/memory.h"
@@ -35,7 +37,8 @@ absl::StatusOr<BoundProgram> BindPlan(const graph::Graph& graph, const Plan& pla
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<CudaBackend>> CudaBackend::Create(int ordinal) {
+absl::StatusOr<std::unique_ptr<CudaBackend>> CudaBackend::Create(
+    int ordinal, std::vector<std::string> trial_command) {
   ASSIGN_OR_RETURN(std::unique_ptr<device::cuda::CudaDevice> device,
                    device::cuda::CudaDevice::Open(ordinal));
   auto findings = std::make_unique<Findings>();
@@ -47,9 +50,11 @@ absl::StatusOr<std::unique_ptr<CudaBackend>> CudaBackend::Create(int ordinal) {
                    CudaExecutable::Launcher::Create());
   const auto bytes = static_cast<size_t>(device->properties().memory_bytes);
   ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena, Arena::Reserve(*device, bytes));
-  return absl::WrapUnique(new CudaBackend(std::move(device), std::move(findings),
-                                          std::move(cublas_lt), std::move(cudnn),
-                                          std::move(launcher), std::move(arena)));
+  auto backend =
+      absl::WrapUnique(new CudaBackend(std::move(device), std::move(findings), std::move(cublas_lt),
+                                       std::move(cudnn), std::move(launcher), std::move(arena)));
+  if (!trial_command.empty()) backend->StartTrialsBy(std::move(trial_command));
+  return backend;
 }
 
 CudaBackend::CudaBackend(std::unique_ptr<device::cuda::CudaDevice> device,
@@ -68,6 +73,14 @@ CudaBackend::CudaBackend(std::unique_ptr<device::cuda::CudaDevice> device,
   target_.fused = {graph::kConv2dEpilogue, graph::kLinearEpilogue, graph::kLinearGeglu,
                    graph::kGroupNormSilu, graph::kUpsampleConv2d};
   target_.merge_linears = true;  // attention reads slices without copying them
+}
+
+void CudaBackend::StartTrialsBy(std::vector<std::string> command) {
+  Findings& findings = *findings_;
+  trials_ = std::make_unique<TrialProcess>(
+      TrialProcess::Options{.command = std::move(command),
+                            .on_fault = [&findings] { findings.Count(KernelWork::kTrialFault); },
+                            .warn = [&findings](absl::string_view what) { findings.Warn(what); }});
 }
 
 std::string CudaBackend::Fingerprint() const {
@@ -125,6 +138,15 @@ absl::Status CudaBackend::MakeWeight(const graph::Graph& recipe,
   cudaStream_t on = static_cast<device::cuda::CudaStream&>(stream).handle();
   return CatchOutOfMemory(
       [&] { return cuda::MakeWeight(recipe, host_sources, form, to, gpu(), on); });
+}
+
+int RunTrialProgram(int ordinal) {
+  const auto device = device::cuda::CudaDevice::Open(ordinal);
+  const auto library = CublasLt::Open();
+  if (!device.ok() || !library.ok() || !(*device)->Select().ok()) return 1;
+  return ServeTrials(STDIN_FILENO, [&](const ProductShape& shape, const TrialWatch& watch) {
+    return (*library)->Choose(shape, watch);
+  });
 }
 
 }  // namespace latentd::backends::cuda

@@ -9,6 +9,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "core/backends/backend.h"
@@ -22,9 +24,12 @@ namespace latentd::backends::cuda {
 
 class CudaBackend : public Backend {
  public:
+  // `trial_command` starts a program that calls RunTrialProgram, where algorithms are tried; empty:
+  // they are tried here, and one that faults ends the device for this process.
   // FAILED_PRECONDITION says what to do: no driver or one that is too old, no GPU of that number,
   // one below compute capability 8.0, or no cuBLASLt or cuDNN.
-  static absl::StatusOr<std::unique_ptr<CudaBackend>> Create(int ordinal = 0);
+  static absl::StatusOr<std::unique_ptr<CudaBackend>> Create(
+      int ordinal = 0, std::vector<std::string> trial_command = {});
 
   device::Device& device() const override { return *device_; }
   const graph::Target& target() const override { return target_; }
@@ -60,7 +65,8 @@ class CudaBackend : public Backend {
   CudaBackend(std::unique_ptr<device::cuda::CudaDevice> device, std::unique_ptr<Findings> findings,
               std::unique_ptr<CublasLt> cublas_lt, std::unique_ptr<Cudnn> cudnn,
               std::unique_ptr<CudaExecutable::Launcher> launcher, std::shared_ptr<Arena> arena);
-  Gpu gpu() const { return {*device_, *cublas_lt_, *cudnn_, *findings_}; }
+  void StartTrialsBy(std::vector<std::string> command);
+  Gpu gpu() const { return {*device_, *cublas_lt_, *cudnn_, *findings_, trials_.get()}; }
 
   graph::Target target_;
   const std::unique_ptr<device::cuda::CudaDevice> device_;
@@ -69,6 +75,11 @@ class CudaBackend : public Backend {
   const std::unique_ptr<Cudnn> cudnn_;
   const std::unique_ptr<CudaExecutable::Launcher> launcher_;
   const std::shared_ptr<Arena> arena_;
+  std::unique_ptr<TrialProcess> trials_;  // null: there is none
 };
+
+// What a process does that CudaBackend started by `trial_command`: tries algorithms on that GPU, as
+// it is told by its standard input, and tells what came of it. Returns the exit code.
+int RunTrialProgram(int ordinal);
 
 }  // namespace latentd::backends::cuda

@@ -10,11 +10,19 @@ ProductShape::Operand LinesOf(const BinderArguments& a, const View& view, int64_
   return {view.dtype, line, step, AlignmentOf(a.program, view, {line, step})};
 }
 
+absl::StatusOr<Choice> ChooseAlgorithm(const Gpu& gpu, const ProductShape& shape) {
+  if (gpu.trials != nullptr) {
+    absl::StatusOr<Choice> chosen = gpu.trials->Choose(shape);
+    if (!absl::IsUnavailable(chosen.status())) return chosen;
+  }
+  return gpu.cublas_lt.Choose(shape);
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const Product>> BindProduct(const BinderArguments& a,
                                                            const ProductShape& shape) {
-  const auto choose = [&] { return a.gpu.cublas_lt.Choose(shape); };
+  const auto choose = [&] { return ChooseAlgorithm(a.gpu, shape); };
   return a.chooser.Get(shape.Key(), choose, [&](absl::string_view algorithm) {
     return a.gpu.cublas_lt.Load(shape, algorithm);
   });

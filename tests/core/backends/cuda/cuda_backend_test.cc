@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <map>
@@ -12,7 +13,9 @@
 #include <vector>
 
 #include "core/backends/cuda/cuda_executable.h"
+#include "core/backends/cuda/kernels/elementwise.h"
 #include "core/backends/cuda/plan.h"
+#include "core/backends/cuda/trial_process.h"
 #include "core/base/clock.h"
 #include "core/graph/graph_builder.h"
 #include "core/weights/weight_store.h"
@@ -25,7 +28,9 @@ namespace {
 
 using ::testing::_;
 using ::testing::AnyOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using testing::StatusIs;
 
 bool HasGpu() {
@@ -38,6 +43,43 @@ TEST(CudaBackendTest, SaysWhatIsMissingWhereThereIsNoGpu) {
   EXPECT_THAT(CudaBackend::Create(),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        AnyOf(HasSubstr("no NVIDIA driver"), HasSubstr("no GPU"))));
+}
+
+TEST(CudaBackendTest, AProcessForTrialsEndsWhereThereIsNoGpu) {
+  if (HasGpu()) GTEST_SKIP() << "there is one";
+  EXPECT_EQ(RunTrialProgram(/*ordinal=*/0), 1);
+}
+
+// Not tests: programs that a backend starts to try algorithms.
+TEST(TrialProgram, DISABLED_Serves) { _exit(RunTrialProgram(/*ordinal=*/0)); }
+
+void FaultOnDevice() {
+  kernels::GegluArgs args;
+  args.element = kernels::Element::kF32;
+  args.rows = 1;
+  args.channels = 64;
+  args.x = reinterpret_cast<const char*>(16);
+  args.result = reinterpret_cast<char*>(16);
+  EXPECT_EQ(kernels::Geglu(args, nullptr), cudaSuccess);
+}
+
+// Whose first algorithm for each product faults.
+TEST(FaultingTrialProgram, DISABLED_Serves) {
+  const auto device = device::cuda::CudaDevice::Open().value();
+  const auto library = CublasLt::Open().value();
+  ASSERT_OK(device->Select());
+  _exit(ServeTrials(STDIN_FILENO, [&](const ProductShape& shape, const TrialWatch& watch) {
+    TrialWatch faulting = watch;
+    faulting.announce = [&](absl::string_view algorithm) {
+      watch.announce(algorithm);
+      if (watch.left_out.empty()) FaultOnDevice();
+    };
+    return library->Choose(shape, faulting);
+  }));
+}
+
+std::vector<std::string> ThisProgram(const std::string& suite) {
+  return {"/proc/self/exe", "--gtest_filter=" + suite + ".*", "--gtest_also_run_disabled_tests"};
 }
 
 std::shared_ptr<const graph::Graph> LinearOfRows(int64_t rows) {
@@ -103,6 +145,7 @@ class Archive {
  public:
   void Connect(CudaBackend& backend) {
     counts_.clear();
+    warnings.clear();
     FindingArchive archive;
     archive.find = [this](const std::string& shape) -> std::optional<std::string> {
       const auto found = kept.find(shape);
@@ -113,6 +156,7 @@ class Archive {
       kept[shape] = choice;
     };
     archive.count = [this](KernelWork work) { ++counts_[work]; };
+    archive.warn = [this](absl::string_view what) { warnings.emplace_back(what); };
     backend.findings()->Connect(std::move(archive));
   }
   // Of the backend that was connected last.
@@ -122,6 +166,7 @@ class Archive {
   }
 
   std::map<std::string, std::string> kept;
+  std::vector<std::string> warnings;
 
  private:
   std::map<KernelWork, int> counts_;
@@ -180,6 +225,29 @@ TEST_F(CudaBackendGpuTest, FindingsThatALibraryRefusesAreChosenAnew) {
   archive.kept = good;
   for (auto& [shape, choice] : archive.kept) choice.pop_back();
   expect_refused();
+}
+
+TEST_F(CudaBackendGpuTest, TriesAlgorithmsInAProcessOfTheirOwn) {
+  ASSERT_OK_AND_ASSIGN(const auto backend, CudaBackend::Create(0, ThisProgram("TrialProgram")));
+  Archive archive;
+  archive.Connect(*backend);
+  ASSERT_OK_AND_ASSIGN(const Plan plan, backend->MakePlan(*graph_));
+  EXPECT_OK(backend->CheckPlan(*graph_, plan));
+  EXPECT_EQ(archive.Count(KernelWork::kTrial), 1);
+  EXPECT_EQ(archive.Count(KernelWork::kTrialFault), 0);
+  EXPECT_THAT(archive.warnings, IsEmpty());
+}
+
+TEST_F(CudaBackendGpuTest, AnAlgorithmThatFaultsIsLeftOutAndTheGpuWorksOn) {
+  ASSERT_OK_AND_ASSIGN(const auto backend,
+                       CudaBackend::Create(0, ThisProgram("FaultingTrialProgram")));
+  Archive archive;
+  archive.Connect(*backend);
+  ASSERT_OK(backend->MakePlan(*graph_));
+  EXPECT_EQ(archive.Count(KernelWork::kTrial), 1);
+  EXPECT_EQ(archive.Count(KernelWork::kTrialFault), 1);
+  EXPECT_THAT(archive.warnings, ElementsAre(HasSubstr("exit code 1")));
+  EXPECT_OK(testing::RunOn(*backend, graph_, leaves_));
 }
 
 // A session of the graph.
