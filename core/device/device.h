@@ -4,6 +4,7 @@
 // writes belongs to that work until an event that was recorded after it is reached.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "absl/status/status.h"
@@ -44,6 +45,13 @@ class Stream {
   virtual absl::Status Synchronize() = 0;
 };
 
+// In bytes, of a device with memory of its own.
+struct DeviceMemory {
+  int64_t total = 0, free = 0;  // as its driver says: other processes use of it too
+  int64_t idle = 0;    // that this process has taken and nothing lies in: for what comes next
+  int64_t pinned = 0;  // memory of the host, used or idle, that the device copies from and to
+};
+
 // Thread-safe.
 class Device {
  public:
@@ -63,6 +71,8 @@ class Device {
   virtual AvailableMemory Available() const = 0;
   // Whether that is the host's memory: what the host holds is not left for work then.
   virtual bool SharesHostMemory() const = 0;
+  // 0 where the device shares the host's memory, and what its driver does not answer.
+  virtual DeviceMemory Memory() const = 0;
 
   // Enqueues a copy between memory of any two places, which keeps both alive. REQUIRES: a stream of
   // this device; as many bytes.

@@ -26,6 +26,7 @@ class HostDevice : public Device {
   absl::StatusOr<std::unique_ptr<Stream>> NewStream(const Clock& clock) override;
   AvailableMemory Available() const override { return MeasureAvailableMemory(); }
   bool SharesHostMemory() const override { return true; }
+  DeviceMemory Memory() const override { return {}; }
   absl::Status Copy(ConstBuffer from, Buffer to, Stream& stream) override;
 
   // Where work on this device finds a buffer's memory. Virtual for the tests' device, whose memory

@@ -1,5 +1,6 @@
 #include "core/device/cuda/cuda_device.h"
 
+#include <algorithm>
 #include <cassert>
 #include <cstring>
 #include <utility>
@@ -156,10 +157,25 @@ absl::Status CudaDevice::Copy(ConstBuffer from, Buffer to, Stream& stream) {
       "copying");
 }
 
+bool CudaDevice::AskDriver(size_t& free, size_t& total) const {
+  return Select().ok() && cudaMemGetInfo(&free, &total) == cudaSuccess;
+}
+
 AvailableMemory CudaDevice::Available() const {
   size_t free = 0, total = 0;
-  const bool known = Select().ok() && cudaMemGetInfo(&free, &total) == cudaSuccess;
+  const bool known = AskDriver(free, total);
   return {known ? static_cast<int64_t>(free + memory_->idle_bytes()) : 0, properties_.name};
+}
+
+DeviceMemory CudaDevice::Memory() const {
+  size_t free = 0, total = 0;
+  if (!AskDriver(free, total)) free = total = 0;
+  const size_t used = packed_->used_bytes();  // first: there may be more when the other is asked
+  const size_t holes = std::max(packed_->mapped_bytes(), used) - used;
+  return {.total = static_cast<int64_t>(total),
+          .free = static_cast<int64_t>(free),
+          .idle = static_cast<int64_t>(memory_->idle_bytes() + holes),
+          .pinned = static_cast<int64_t>(pinned_->used_bytes() + pinned_->idle_bytes())};
 }
 
 }  // namespace latentd::device::cuda

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -40,6 +41,8 @@ class CudaDevice : public Device {
   // which only more of that can fill. 0 where the driver does not answer.
   AvailableMemory Available() const override;
   bool SharesHostMemory() const override { return false; }
+  // What is idle includes the holes between what is packed.
+  DeviceMemory Memory() const override;
   absl::Status Copy(ConstBuffer from, Buffer to, Stream& stream) override;
 
   // Enqueues a copy of pageable memory of the host to the GPU, and returns when it has been read:
@@ -60,6 +63,8 @@ class CudaDevice : public Device {
   CudaDevice(int ordinal, CudaProperties properties);
   absl::StatusOr<Buffer> TryAllocate(DType dtype, Shape shape, Place place);
   absl::Status ReservePacked();
+  // False where the driver does not answer.
+  bool AskDriver(size_t& free, size_t& total) const;
   // Zeros it.
   absl::StatusOr<Buffer> WrapOnGpu(std::shared_ptr<void> memory, DType dtype, Shape shape);
 

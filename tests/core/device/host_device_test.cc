@@ -21,6 +21,12 @@ TEST(HostDeviceTest, GivesZeroedMemoryAtThePlaceThatIsAskedFor) {
   EXPECT_EQ(there.place(), Place::kDevice);
 }
 
+TEST(HostDeviceTest, HasNoMemoryOfItsOwn) {
+  EXPECT_TRUE(Host().SharesHostMemory());
+  EXPECT_EQ(Host().Memory().total, 0);
+  EXPECT_GT(Host().Available().bytes, 0);
+}
+
 TEST(HostDeviceTest, CopiesBetweenPlaces) {
   ASSERT_OK_AND_ASSIGN(const Buffer from, Host().Allocate(DType::kF32, {2}, Place::kPinned));
   ASSERT_OK_AND_ASSIGN(const Buffer there, Host().Allocate(DType::kF32, {2}, Place::kDevice));

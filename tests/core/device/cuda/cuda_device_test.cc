@@ -77,6 +77,29 @@ TEST_F(GpuTest, KnowsWhatItIs) {
   EXPECT_LE(available, device_->properties().memory_bytes);
 }
 
+// Others may use the GPU meanwhile: of what is free, bounds only.
+TEST_F(GpuTest, SaysWhatItKeepsOfItsMemoryAndOfTheHosts) {
+  const DeviceMemory before = device_->Memory();
+  EXPECT_GT(before.total, 0);
+  EXPECT_LE(before.total, device_->properties().memory_bytes);
+  EXPECT_LE(before.free, before.total);
+  constexpr int64_t kElements = int64_t{1} << 20, kBytes = 4 * kElements;
+  { const Buffer gone = Allocate(Place::kDevice, kElements); }
+  EXPECT_EQ(device_->Memory().idle, before.idle + kBytes);
+  const Buffer again = Allocate(Place::kDevice, kElements);
+  EXPECT_EQ(device_->Memory().idle, before.idle);
+  { const Buffer pinned = Allocate(Place::kPinned, kElements); }
+  EXPECT_EQ(device_->Memory().pinned, before.pinned + kBytes);
+}
+
+// Of a piece of 16 MiB, what nothing lies in.
+TEST_F(GpuTest, HolesBetweenWhatIsPackedAreIdle) {
+  const int64_t before = device_->Memory().idle;
+  ASSERT_OK_AND_ASSIGN(const Buffer packed,
+                       device_->AllocatePacked(DType::kU8, {int64_t{1} << 20}));
+  EXPECT_EQ(device_->Memory().idle, before + (int64_t{15} << 20));
+}
+
 TEST_F(GpuTest, CopiesBetweenAllPlaces) {
   const Buffer host = Allocate(Place::kHost, 1000), pinned = Allocate(Place::kPinned, 1000),
                gpu = Allocate(Place::kDevice, 1000), other = Allocate(Place::kDevice, 1000);
