@@ -97,25 +97,51 @@ struct ComponentMemory {
   std::vector<std::string> users;  // "base", "refiner"
 };
 
+// Of a device with memory of its own.
+struct DeviceMemoryReport {
+  std::string name;
+  int64_t total_bytes = 0, free_bytes = 0;  // as its driver says
+  int64_t held_bytes = 0;                   // what latentd counts there: by kind in MemoryReport
+  int64_t idle_bytes = 0;                   // that latentd keeps for what comes next
+  // What else is in use: the driver's own (contexts, modules, libraries' handles), what latentd
+  // rounds up, other processes'.
+  int64_t other_bytes = 0;
+};
+
+// Weights, arena, state and executables lie on the device, all else on the host: one memory where
+// the device has none of its own.
 struct MemoryReport {
   std::vector<ComponentMemory> weights;
   int64_t weight_bytes = 0;  // held now, each result counted once
   int64_t mapped_bytes = 0;  // of these: pages of files, which the kernel can drop
   int64_t arena_bytes = 0;
-  int64_t state_bytes = 0;   // of pictures in flight
-  int64_t result_bytes = 0;  // of finished ones that wait to be encoded or read
+  int64_t state_bytes = 0;  // of pictures in flight; what copies take on the host is in it
   int64_t executable_bytes = 0;
+
+  int64_t result_bytes = 0;         // of finished pictures that wait to be encoded or read
   int64_t artifact_bytes = 0;       // compiled graphs kept in memory, or until they are on disk
   int64_t definition_bytes = 0;     // graphs as they were declared, before they are compiled
   int64_t waiting_image_bytes = 0;  // init images of requests that wait for their graphs
-  int64_t allocator_bytes = 0;      // what malloc has taken from the system, in use or not
+  // What the device's driver has pinned for copies, used or idle: of it are results, and state's
+  // part on the host.
+  int64_t pinned_bytes = 0;
+  int64_t allocator_bytes = 0;  // what malloc has taken from the system, in use or not
   int64_t allocator_free_bytes = 0;
   int64_t resident_bytes = 0;  // of the process, by the kernel
   int64_t peak_resident_bytes = 0;
-  int64_t budget_bytes = 0;  // what may be held
-  int64_t available_bytes =
-      0;  // what the device still gives; the machine and the cgroup, if it has no memory of its own
-  MemoryPrediction predicted;  // of the configured buckets
+  int64_t host_available_bytes = 0;  // what the machine and the cgroup still give
+
+  // Of what the device holds, and of all where it has no memory of its own. Else the host has no
+  // budget: MemoryBudget::kReserve of it stay free.
+  int64_t budget_bytes = 0;
+  int64_t available_bytes = 0;              // what the device still gives
+  MemoryPrediction predicted;               // of the configured buckets
+  std::vector<DeviceMemoryReport> devices;  // none: the device has no memory of its own
+
+  int64_t on_device() const { return weight_bytes + arena_bytes + state_bytes + executable_bytes; }
+  int64_t on_host() const {
+    return result_bytes + artifact_bytes + definition_bytes + waiting_image_bytes;
+  }
 };
 
 class GraphAdmin {

@@ -106,9 +106,7 @@ absl::Status MemoryBudget::CheckFits(const compiler::GraphLabel& label,
       .state = std::max<int64_t>(state - report.state_bytes, 0),
       .executables = static_cast<int64_t>(needs.executable_bytes)};
   const int64_t making = MakingBytes(needs, held);
-  const int64_t now = report.weight_bytes + report.arena_bytes + report.state_bytes +
-                      report.result_bytes + report.executable_bytes + report.artifact_bytes +
-                      report.definition_bytes + report.waiting_image_bytes;
+  const int64_t now = report.on_device() + report.on_host();
   const std::string wanted = absl::StrCat(label.ToText(), " ", Text(more, making));
   if (now + more.total() + making > limits_.bytes) {
     return WithMissingBytes(
@@ -117,8 +115,9 @@ absl::Status MemoryBudget::CheckFits(const compiler::GraphLabel& label,
   }
   if (more.total() + making + kReserve > available) {
     return WithMissingBytes(
-        OutOfMemoryError(absl::StrCat(wanted, ", and the machine has ", available,
-                                      " left, of which ", kReserve, " stay free")),
+        OutOfMemoryError(absl::StrCat(
+            wanted, ", and ", report.devices.empty() ? "the machine" : report.devices[0].name,
+            " has ", available, " left, of which ", kReserve, " stay free")),
         more.total() + making, available - kReserve);
   }
   return absl::OkStatus();

@@ -63,7 +63,8 @@ class MemoryBudget {
 
   // RESOURCE_EXHAUSTED with reason OUT_OF_MEMORY: the graph, a picture of its bucket and what
   // making one weight takes for a moment do not fit beside what is held: `report`, and of it the
-  // weights by key; or the machine does not have that much and kReserve any more: `available`.
+  // weights by key; or the machine, or a device with memory of its own, does not have that much and
+  // kReserve any more: `available`.
   absl::Status Check(const compiler::GraphLabel& label, const backends::MemoryNeeds& needs,
                      absl::Span<const weights::WeightInfo> held, const MemoryReport& report,
                      int64_t available) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -2,9 +2,11 @@
 
 #include <malloc.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -181,6 +183,23 @@ void MemoryUse::AddPictures(MemoryReport& report) const {
   report.waiting_image_bytes = parts_.cold.image_bytes();
 }
 
+void MemoryUse::AddDevice(MemoryReport& report) const {
+  AvailableMemory available = device().Available();
+  report.available_bytes = report.host_available_bytes = available.bytes;
+  if (device().SharesHostMemory()) return;
+  report.host_available_bytes = MeasureAvailableMemory().bytes;
+  const device::DeviceMemory memory = device().Memory();
+  report.pinned_bytes = memory.pinned;
+  const int64_t held = report.on_device();
+  const int64_t other = memory.total - memory.free - memory.idle - held;
+  report.devices.push_back({.name = std::move(available.source),
+                            .total_bytes = memory.total,
+                            .free_bytes = memory.free,
+                            .held_bytes = held,
+                            .idle_bytes = memory.idle,
+                            .other_bytes = std::max<int64_t>(other, 0)});
+}
+
 MemoryReport MemoryUse::Report() const {
   MemoryReport report;
   const std::vector<compiler::GraphStatus> graphs = parts_.stores.graphs.Declared();
@@ -188,7 +207,7 @@ MemoryReport MemoryUse::Report() const {
   AddGraphs(parts_.stores.graphs.totals(), report);
   AddPictures(report);
   AddProcess(report);
-  report.available_bytes = device().Available().bytes;
+  AddDevice(report);
   report.budget_bytes = parts_.budget.bytes();
   report.predicted = parts_.budget.predicted();
   return report;
@@ -219,12 +238,14 @@ absl::Status MemoryUse::CheckReport(const compiler::GraphLabel& label,
   AddGraphs(parts_.stores.graphs.totals(), report);
   AddPictures(report);
   compiler::Eviction leaves = leaving;
+  AvailableMemory available = device().Available();
+  report.available_bytes = available.bytes;
   if (!device().SharesHostMemory()) {
     RETURN_IF_ERROR(CheckHost(label));
     DropHostParts(report);
     leaves.artifact_bytes = 0;
+    report.devices.push_back({.name = std::move(available.source)});
   }
-  report.available_bytes = device().Available().bytes;
   // What fits with none of its weights held fits; only else is it worth finding out which are.
   absl::Status fits = check({}, report);
   if (fits.ok()) return fits;

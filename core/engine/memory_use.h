@@ -51,6 +51,8 @@ class MemoryUse {
   absl::Status CheckReport(const compiler::GraphLabel& label, const backends::MemoryNeeds& needs,
                            const compiler::Eviction& leaving, Check check) const;
   void AddPictures(MemoryReport& report) const;
+  // What device and host have. REQUIRES: what is held has been added.
+  void AddDevice(MemoryReport& report) const;
   device::Device& device() const { return parts_.stores.weights.device(); }
 
   const Parts parts_;

@@ -71,6 +71,17 @@ void SetCost(const engine::GraphEntry& entry, v1::Graph& proto) {
   *proto.mutable_load_time() = ToProto(entry.load_time);
 }
 
+v1::DeviceMemory ToProto(const engine::DeviceMemoryReport& report) {
+  v1::DeviceMemory proto;
+  proto.set_name(report.name);
+  proto.set_total_bytes(report.total_bytes);
+  proto.set_free_bytes(report.free_bytes);
+  proto.set_held_bytes(report.held_bytes);
+  proto.set_idle_bytes(report.idle_bytes);
+  proto.set_other_bytes(report.other_bytes);
+  return proto;
+}
+
 }  // namespace
 
 v1::Graph ToProto(const engine::GraphEntry& entry) {
@@ -178,6 +189,11 @@ v1::MemoryReport ToProto(const engine::MemoryReport& report) {
   proto.set_budget_bytes(report.budget_bytes);
   proto.set_available_bytes(report.available_bytes);
   *proto.mutable_predicted() = ToProto(report.predicted);
+  for (const engine::DeviceMemoryReport& device : report.devices) {
+    *proto.add_devices() = ToProto(device);
+  }
+  proto.set_pinned_bytes(report.pinned_bytes);
+  proto.set_host_available_bytes(report.host_available_bytes);
   return proto;
 }
 

@@ -22,7 +22,11 @@ class OwnMemory : public device::HostDevice {
  public:
   AvailableMemory Available() const override { return {left, "the test's device"}; }
   bool SharesHostMemory() const override { return false; }
+  device::DeviceMemory Memory() const override {
+    return {.total = kTotal, .free = left, .idle = kIdle, .pinned = kPinned};
+  }
 
+  static constexpr int64_t kTotal = int64_t{4} << 30, kIdle = 1 << 20, kPinned = 3 << 20;
   std::atomic<int64_t> left = int64_t{1} << 30;
 };
 
@@ -51,8 +55,48 @@ TEST_F(DeviceMemoryTest, IsTheBudgetAndWhatAdmissionLooksAt) {
   const auto failed = Only<Failed>(RunOn(*engine, SpecOf({96, 64}, BucketPolicy::kColdOk)));
   ASSERT_EQ(failed.size(), 1u);
   EXPECT_EQ(GetReason(failed[0].status), "OUT_OF_MEMORY");
+  EXPECT_THAT(failed[0].status.message(), HasSubstr("and the test's device has "));
   device_.left = int64_t{1} << 30;
   EXPECT_EQ(Only<Completed>(RunOn(*engine, SpecOf({96, 64}, BucketPolicy::kColdOk))).size(), 1u);
+}
+
+TEST_F(DeviceMemoryTest, IsReportedBesideTheHosts) {
+  const auto engine = Engine();
+  ASSERT_OK(engine->Load());
+  const MemoryReport report = engine->graphs().memory();
+  ASSERT_EQ(report.devices.size(), 1u);
+  const DeviceMemoryReport& device = report.devices[0];
+  EXPECT_EQ(device.name, "the test's device");
+  EXPECT_EQ(device.total_bytes, OwnMemory::kTotal);
+  EXPECT_EQ(device.free_bytes, device_.left);
+  EXPECT_EQ(device.held_bytes, report.on_device());
+  EXPECT_EQ(device.idle_bytes, OwnMemory::kIdle);
+  // Together with what is idle they are what is in use, as the driver says.
+  EXPECT_EQ(report.on_device() + device.other_bytes,
+            OwnMemory::kTotal - device_.left - OwnMemory::kIdle);
+  EXPECT_GT(report.on_device(), 0);
+  EXPECT_GT(report.on_host(), 0);
+  EXPECT_EQ(report.pinned_bytes, OwnMemory::kPinned);
+  EXPECT_GT(report.host_available_bytes, 0);
+  EXPECT_NE(report.host_available_bytes, report.available_bytes);
+}
+
+// As where the driver does not answer.
+TEST_F(DeviceMemoryTest, WhatElseIsInUseIsNeverLessThanNothing) {
+  const auto engine = Engine();
+  ASSERT_OK(engine->Load());
+  device_.left = OwnMemory::kTotal - 1;
+  EXPECT_EQ(engine->graphs().memory().devices[0].other_bytes, 0);
+}
+
+// One memory, of which the report does not make two.
+TEST(HostMemoryTest, IsTheDevicesToo) {
+  LocalEngine engine(SmallConfig(), *backends::cpu::CpuBackend::Create({}), SystemClock());
+  ASSERT_OK(engine.Load());
+  const MemoryReport report = engine.graphs().memory();
+  EXPECT_TRUE(report.devices.empty());
+  EXPECT_EQ(report.pinned_bytes, 0);
+  EXPECT_EQ(report.host_available_bytes, report.available_bytes);
 }
 
 TEST_F(DeviceMemoryTest, PicturesShareNoStepsThatThereIsNoRoomForNow) {

@@ -139,17 +139,34 @@ TEST_F(AdminServiceTest, TheMemoryReportIsTheEngines) {
   report.definition_bytes = 13;
   report.waiting_image_bytes = 14;
   report.predicted = {.weights = 1, .arena = 2, .state = 3, .executables = 4};
+  report.devices.push_back({.name = "a GPU",
+                            .total_bytes = 20,
+                            .free_bytes = 21,
+                            .held_bytes = 22,
+                            .idle_bytes = 23,
+                            .other_bytes = 24});
+  report.pinned_bytes = 15;
+  report.host_available_bytes = 16;
   grpc::ClientContext context;
   v1::MemoryReport proto;
   ASSERT_TRUE(admin_->GetMemoryReport(&context, {}, &proto).ok());
-  EXPECT_EQ(proto.ShortDebugString(),
-            "weights { component: \"text_encoder_2\" bytes: 10 shared_bytes: 4 users: \"base\" "
-            "users: \"refiner\" } weights_bytes: 1 mapped_bytes: 2 arena_bytes: 3 state_bytes: 4 "
-            "executables_bytes: 5 artifacts_bytes: 6 allocator_bytes: 7 allocator_free_bytes: 8 "
-            "resident_bytes: 9 peak_resident_bytes: 10 budget_bytes: 11 available_bytes: 12 "
-            "predicted { weights_bytes: 1 arena_bytes: 2 state_bytes: 3 executables_bytes: 4 "
-            "total_bytes: 10 } results_bytes: 13 graph_definitions_bytes: 13 "
-            "waiting_images_bytes: 14");
+  EXPECT_EQ(
+      proto.ShortDebugString(),
+      "weights { component: \"text_encoder_2\" bytes: 10 shared_bytes: 4 users: \"base\" "
+      "users: \"refiner\" } weights_bytes: 1 mapped_bytes: 2 arena_bytes: 3 state_bytes: 4 "
+      "executables_bytes: 5 artifacts_bytes: 6 allocator_bytes: 7 allocator_free_bytes: 8 "
+      "resident_bytes: 9 peak_resident_bytes: 10 budget_bytes: 11 available_bytes: 12 "
+      "predicted { weights_bytes: 1 arena_bytes: 2 state_bytes: 3 executables_bytes: 4 "
+      "total_bytes: 10 } results_bytes: 13 graph_definitions_bytes: 13 "
+      "waiting_images_bytes: 14 devices { name: \"a GPU\" total_bytes: 20 free_bytes: 21 "
+      "held_bytes: 22 idle_bytes: 23 other_bytes: 24 } pinned_bytes: 15 host_available_bytes: 16");
+}
+
+TEST_F(AdminServiceTest, WithoutMemoryOfItsOwnThereIsNoDeviceInTheReport) {
+  grpc::ClientContext context;
+  v1::MemoryReport proto;
+  ASSERT_TRUE(admin_->GetMemoryReport(&context, {}, &proto).ok());
+  EXPECT_EQ(proto.devices_size(), 0);
 }
 
 TEST_F(AdminServiceTest, DrainAsksForTheStop) {
