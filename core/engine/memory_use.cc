@@ -24,6 +24,8 @@ namespace latentd::engine {
 namespace {
 
 constexpr char kUnet[] = "unet";
+// Where a metric's bytes lie: all on the host, if the device has no memory of its own.
+constexpr char kHost[] = "host", kDevice[] = "device";
 constexpr size_t kMostText = size_t{1} << 16;  // of a file below /proc/self
 
 using Users = std::map<std::string, std::set<std::string>>;  // by component, as weights name it
@@ -127,17 +129,27 @@ void AddProcess(MemoryReport& report) {
   report.peak_resident_bytes = ParsePeakResident(ReadText("/proc/self/status"));
 }
 
-void Set(metrics::Registry& registry, const metrics::Family& family, const char* kind,
-         int64_t bytes) {
-  registry.GetGauge(family, {kind}).Set(static_cast<double>(bytes));
+void Set(metrics::Registry& registry, const metrics::Family& family,
+         const metrics::LabelValues& labels, int64_t bytes) {
+  registry.GetGauge(family, labels).Set(static_cast<double>(bytes));
 }
 
-void Set(metrics::Registry& registry, const metrics::Family& family,
+void Set(metrics::Registry& registry, const metrics::Family& family, const char* place,
          const MemoryPrediction& bytes) {
-  Set(registry, family, "weights", bytes.weights);
-  Set(registry, family, "arena", bytes.arena);
-  Set(registry, family, "state", bytes.state);
-  Set(registry, family, "executables", bytes.executables);
+  Set(registry, family, {place, "weights"}, bytes.weights);
+  Set(registry, family, {place, "arena"}, bytes.arena);
+  Set(registry, family, {place, "state"}, bytes.state);
+  Set(registry, family, {place, "executables"}, bytes.executables);
+}
+
+void ShowHost(const MemoryReport& report, metrics::Registry& registry) {
+  const metrics::Family& held = metrics::kMemoryBytes;
+  Set(registry, held, {kHost, "artifacts"}, report.artifact_bytes);
+  Set(registry, held, {kHost, "results"}, report.result_bytes);
+  Set(registry, held, {kHost, "graph_definitions"}, report.definition_bytes);
+  Set(registry, held, {kHost, "waiting_images"}, report.waiting_image_bytes);
+  Set(registry, metrics::kMemoryAvailable, {kHost}, report.host_available_bytes);
+  Set(registry, metrics::kPinnedMemory, {}, report.pinned_bytes);
 }
 
 }  // namespace
@@ -259,17 +271,19 @@ absl::Status MemoryUse::CheckReport(const compiler::GraphLabel& label,
 
 void MemoryUse::Show(metrics::Registry& registry) const {
   const MemoryReport report = Report();
-  Set(registry, metrics::kMemoryBytes,
+  ShowHost(report, registry);
+  const char* place = report.devices.empty() ? kHost : kDevice;
+  Set(registry, metrics::kMemoryBytes, place,
       {.weights = report.weight_bytes,
        .arena = report.arena_bytes,
        .state = report.state_bytes,
        .executables = report.executable_bytes});
-  Set(registry, metrics::kMemoryBytes, "artifacts", report.artifact_bytes);
-  Set(registry, metrics::kMemoryBytes, "results", report.result_bytes);
-  Set(registry, metrics::kMemoryBytes, "graph_definitions", report.definition_bytes);
-  Set(registry, metrics::kMemoryBytes, "waiting_images", report.waiting_image_bytes);
-  Set(registry, metrics::kMemoryPredicted, report.predicted);
-  registry.GetGauge(metrics::kMemoryBudget).Set(static_cast<double>(report.budget_bytes));
+  Set(registry, metrics::kMemoryPredicted, place, report.predicted);
+  Set(registry, metrics::kMemoryBudget, {place}, report.budget_bytes);
+  if (report.devices.empty()) return;
+  Set(registry, metrics::kMemoryAvailable, {kDevice}, report.available_bytes);
+  Set(registry, metrics::kDeviceMemoryTotal, {}, report.devices[0].total_bytes);
+  Set(registry, metrics::kDeviceMemoryFree, {}, report.devices[0].free_bytes);
 }
 
 }  // namespace latentd::engine

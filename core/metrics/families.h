@@ -48,6 +48,7 @@ inline constexpr Label kMethod{"method", "Generate,GenerateStream"};
 inline constexpr Label kMemoryKind{"kind", "weights,arena,state,executables"};
 inline constexpr Label kHeldKind{
     "kind", "weights,arena,state,results,executables,artifacts,graph_definitions,waiting_images"};
+inline constexpr Label kPlace{"place", "device,host"};
 inline constexpr Label kTier{"tier", "memory,disk"};
 inline constexpr Label kUnetStage{"stage", "base,refiner"};
 inline constexpr Label kPhase{"phase", "queued,running"};
@@ -154,13 +155,37 @@ inline constexpr Family kReadyTimestamp{"latentd_ready_timestamp_seconds",
 
 // Memory.
 inline constexpr Family kMemoryBytes{
-    "latentd_device_memory_bytes", "Bytes held by latentd, by kind.", Type::kGauge, {kHeldKind}};
-inline constexpr Family kMemoryPredicted{"latentd_device_memory_predicted_bytes",
+    "latentd_memory_bytes",
+    "Bytes held by latentd, by where they lie and kind: all on the host, where the device has no "
+    "memory of its own.",
+    Type::kGauge,
+    {kPlace, kHeldKind}};
+inline constexpr Family kMemoryPredicted{"latentd_memory_predicted_bytes",
                                          "What the configured buckets were predicted to hold.",
                                          Type::kGauge,
-                                         {kMemoryKind}};
-inline constexpr Family kMemoryBudget{"latentd_device_memory_budget_bytes",
-                                      "What latentd may hold.", Type::kGauge};
+                                         {kPlace, kMemoryKind}};
+inline constexpr Family kMemoryBudget{
+    "latentd_memory_budget_bytes",
+    "What latentd may hold; 0: no budget, as of the host beside a GPU, where 64 MiB stay free.",
+    Type::kGauge,
+    {kPlace}};
+inline constexpr Family kMemoryAvailable{
+    "latentd_memory_available_bytes",
+    "What latentd can still get: of a device with what it keeps there for reuse, of the host what "
+    "machine and control group leave.",
+    Type::kGauge,
+    {kPlace}};
+inline constexpr Family kDeviceMemoryTotal{
+    "latentd_device_memory_total_bytes",
+    "The device's own memory, as its driver says; 0: it has none.", Type::kGauge};
+inline constexpr Family kDeviceMemoryFree{
+    "latentd_device_memory_free_bytes",
+    "Of the device's own memory what no process has, as its driver says.", Type::kGauge};
+inline constexpr Family kPinnedMemory{
+    "latentd_pinned_memory_bytes",
+    "Memory of the host that is pinned for copies to and from the device; some of it counts as "
+    "results or state too.",
+    Type::kGauge};
 inline constexpr Family kOutOfMemory{
     "latentd_out_of_memory_total",
     "Requests refused (admission) or failed for lack of memory.",
@@ -263,9 +288,9 @@ inline constexpr Family kStepRows{"latentd_step_rows",
                                   bounds::kRows};
 inline constexpr Family kLanes{
     "latentd_lanes", "Lanes that pictures step in: one for each UNet and size.", Type::kGauge};
-inline constexpr Family kLaneBytes{
-    "latentd_lane_bytes", "Bytes of these lanes' rows, of latentd_device_memory_bytes's state.",
-    Type::kGauge};
+inline constexpr Family kLaneBytes{"latentd_lane_bytes",
+                                   "Bytes of these lanes' rows, of latentd_memory_bytes's state.",
+                                   Type::kGauge};
 inline constexpr Family kPaddingRows{"latentd_step_padding_rows_total",
                                      "Rows that were evaluated and are no picture's.",
                                      Type::kCounter,
@@ -329,6 +354,10 @@ inline constexpr const Family* kFamilies[] = {&kGraphCompilations,
                                               &kMemoryBytes,
                                               &kMemoryPredicted,
                                               &kMemoryBudget,
+                                              &kMemoryAvailable,
+                                              &kDeviceMemoryTotal,
+                                              &kDeviceMemoryFree,
+                                              &kPinnedMemory,
                                               &kOutOfMemory,
                                               &kRequests,
                                               &kRequestSeconds,

@@ -71,8 +71,8 @@ class Bench:
             lambda: self.scrape().sum("latentd_requests_in_flight") == 0 and self.scrape().sum("latentd_lanes") == 0,
             "the server has requests or lanes left")
         scrape = self.scrape()
-        held = {series.partition('kind="')[2].rstrip('"}'): int(value) for series, value in scrape.values.items()
-                if series.startswith("latentd_device_memory_bytes{")}
+        kinds = {series.partition('kind="')[2].rstrip('"}') for series in scrape.values if series.startswith("latentd_memory_bytes{")}
+        held = {kind: int(scrape.sum("latentd_memory_bytes", kind=kind)) for kind in sorted(kinds)}
         on_gpu = self._options.backend == "cuda"
         return parts.Rest(int(scrape.sum("latentd_graph_compilations_total")), self.server.resident_bytes(),
                           machine.memory_used() if on_gpu else None,

@@ -49,7 +49,7 @@ class RefusedSizesTest(ColdMemoryTestCase):
         self.assertLess(server.resident_bytes() - resident, 16 * MIB)
 
         def definitions(metrics):
-            return metrics.sum("latentd_device_memory_bytes", kind="graph_definitions")
+            return metrics.sum("latentd_memory_bytes", kind="graph_definitions")
 
         # The refusal is out before what was planned for it has gone.
         wait_until(lambda: definitions(scrape(server)) <= definitions(before), "what was refused stays in memory")
@@ -62,8 +62,8 @@ class RefusedSizesTest(ColdMemoryTestCase):
         self.assertEqual(self.outcome(api, 128, 64), "")
         drawn = scrape(server)
         self.assertGreater(drawn.sum("latentd_graph_cache_entries"), after.sum("latentd_graph_cache_entries"))
-        self.assertGreater(drawn.sum("latentd_device_memory_bytes", kind="graph_definitions"),
-                           after.sum("latentd_device_memory_bytes", kind="graph_definitions"))
+        self.assertGreater(drawn.sum("latentd_memory_bytes", kind="graph_definitions"),
+                           after.sum("latentd_memory_bytes", kind="graph_definitions"))
         self.assertGreater(drawn.sum("latentd_graph_compilations_total"),
                            after.sum("latentd_graph_compilations_total"))
 

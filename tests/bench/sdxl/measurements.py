@@ -36,8 +36,8 @@ def start_cold(bench, _):
 def note_memory(bench, when):
     values = bench.server().scrape()
     bench.results.note(f"memory with {when}", {
-        "held": server.by_label(values, "latentd_device_memory_bytes", "kind"),
-        "predicted": server.by_label(values, "latentd_device_memory_predicted_bytes", "kind"),
+        "held": server.by_label(values, "latentd_memory_bytes", "kind"),
+        "predicted": server.by_label(values, "latentd_memory_predicted_bytes", "kind"),
         "resident": server.total(values, "process_resident_memory_bytes"),
         "processes on the GPU": machine.nvidia_smi("compute-apps", ("pid", "used_memory")),
         "latentd's process": bench.server().process.pid,

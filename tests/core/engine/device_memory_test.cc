@@ -89,14 +89,46 @@ TEST_F(DeviceMemoryTest, WhatElseIsInUseIsNeverLessThanNothing) {
   EXPECT_EQ(engine->graphs().memory().devices[0].other_bytes, 0);
 }
 
+TEST_F(DeviceMemoryTest, MetricsSayWhereBytesLie) {
+  const auto engine = Engine();
+  ASSERT_OK(engine->Load());
+  engine->RefreshMetrics();
+  const MemoryReport report = engine->graphs().memory();
+  const auto at = [&](const metrics::Family& family, const char* place) {
+    return static_cast<int64_t>(MetricOf(*engine, family, place));
+  };
+  EXPECT_EQ(at(metrics::kMemoryBytes, "device"), report.on_device());
+  EXPECT_EQ(at(metrics::kMemoryBytes, "host"), report.on_host());
+  EXPECT_EQ(at(metrics::kMemoryPredicted, "device"), report.predicted.total());
+  EXPECT_EQ(at(metrics::kMemoryPredicted, "host"), 0);
+  EXPECT_EQ(at(metrics::kMemoryBudget, "device"), report.budget_bytes);
+  EXPECT_EQ(at(metrics::kMemoryBudget, "host"), 0);
+  EXPECT_EQ(at(metrics::kMemoryAvailable, "device"), device_.left);
+  EXPECT_GT(at(metrics::kMemoryAvailable, "host"), 0);
+  EXPECT_EQ(MetricOf(*engine, metrics::kDeviceMemoryTotal), OwnMemory::kTotal);
+  EXPECT_EQ(MetricOf(*engine, metrics::kDeviceMemoryFree), device_.left);
+  EXPECT_EQ(MetricOf(*engine, metrics::kPinnedMemory), OwnMemory::kPinned);
+}
+
 // One memory, of which the report does not make two.
 TEST(HostMemoryTest, IsTheDevicesToo) {
   LocalEngine engine(SmallConfig(), *backends::cpu::CpuBackend::Create({}), SystemClock());
   ASSERT_OK(engine.Load());
+  engine.RefreshMetrics();
   const MemoryReport report = engine.graphs().memory();
   EXPECT_TRUE(report.devices.empty());
   EXPECT_EQ(report.pinned_bytes, 0);
   EXPECT_EQ(report.host_available_bytes, report.available_bytes);
+  EXPECT_EQ(MetricOf(engine, metrics::kMemoryBytes, "device"), 0);
+  EXPECT_EQ(static_cast<int64_t>(MetricOf(engine, metrics::kMemoryBytes, "host")),
+            report.on_device() + report.on_host());
+  EXPECT_EQ(static_cast<int64_t>(MetricOf(engine, metrics::kMemoryPredicted, "host")),
+            report.predicted.total());
+  EXPECT_EQ(static_cast<int64_t>(MetricOf(engine, metrics::kMemoryBudget, "host")),
+            report.budget_bytes);
+  EXPECT_EQ(MetricOf(engine, metrics::kMemoryBudget, "device"), 0);
+  EXPECT_GT(MetricOf(engine, metrics::kMemoryAvailable, "host"), 0);
+  EXPECT_EQ(MetricOf(engine, metrics::kDeviceMemoryTotal), 0);
 }
 
 TEST_F(DeviceMemoryTest, PicturesShareNoStepsThatThereIsNoRoomForNow) {
