@@ -4,13 +4,13 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "client/admin_address.h"
 #include "client/admin_client.h"
 #include "client/commands.h"
 #include "client/interrupt.h"
 #include "client/json_output.h"
+#include "client/memory_text.h"
 #include "client/text.h"
 #include "client/tls_options.h"
 #include "core/base/admin_socket.h"
@@ -27,7 +27,14 @@ constexpr char kStatusIntroduction[] =
 )";
 
 constexpr char kMemoryIntroduction[] =
-    R"(latent memory says what a latentd holds, and what it was predicted to.
+    R"(latent memory says what a latentd holds, and what it was predicted to: on the device, as a GPU,
+and on the host, or as one memory where the device has none of its own.
+
+  kept for reuse     taken from the GPU's driver for what comes next
+  other              what else is in use there: the driver's own (contexts, modules, libraries),
+                     what latentd rounds up, other processes'
+  in use, predicted  what is predicted, and that
+  pinned for copies  memory of the host; finished pictures and some state lie in it
 )";
 
 struct ReportOptions {
@@ -77,33 +84,6 @@ void PrintStatus(const v1::ServerStatus& status) {
   }
   rows.push_back({"version", status.version()});
   std::cout << TableText(rows) << std::flush;
-}
-
-void PrintMemory(const v1::MemoryReport& m) {
-  Rows weights = {{"WEIGHTS", "BYTES", "SHARED", "USERS"}};
-  for (const v1::ComponentMemory& c : m.weights()) {
-    weights.push_back({c.component(), BytesText(c.bytes()), BytesText(c.shared_bytes()),
-                       absl::StrJoin(c.users(), ", ")});
-  }
-  const v1::MemoryPrediction& p = m.predicted();
-  const Rows held = {
-      {"HELD", "NOW", "PREDICTED"},
-      {"weights", BytesText(m.weights_bytes()), BytesText(p.weights_bytes())},
-      {"  mapped from files", BytesText(m.mapped_bytes())},
-      {"arena", BytesText(m.arena_bytes()), BytesText(p.arena_bytes())},
-      {"state of pictures", BytesText(m.state_bytes()), BytesText(p.state_bytes())},
-      {"finished pictures", BytesText(m.results_bytes())},
-      {"loaded graphs", BytesText(m.executables_bytes()), BytesText(p.executables_bytes())},
-      {"compiled graphs", BytesText(m.artifacts_bytes())},
-      {"graph definitions", BytesText(m.graph_definitions_bytes())},
-      {"waiting images", BytesText(m.waiting_images_bytes())},
-      {"malloc", BytesText(m.allocator_bytes())},
-      {"  of it free", BytesText(m.allocator_free_bytes())},
-      {"process", BytesText(m.resident_bytes())},
-      {"  at most", BytesText(m.peak_resident_bytes())},
-      {"budget", BytesText(m.budget_bytes())},
-      {"machine has left", BytesText(m.available_bytes())}};
-  std::cout << TableText(weights) << '\n' << TableText(held);
 }
 
 }  // namespace
@@ -157,7 +137,7 @@ ExitCode RunMemory(const std::vector<std::string>& arguments) {
   if (interrupt.happened()) return ExitCode::kInterrupted;
   if (!status.ok()) return CallFailed(status, options.connection, /*connected=*/false);
   if (options.json) return PrintJson(report);
-  PrintMemory(report);
+  std::cout << MemoryText(report);
   return ExitCode::kOk;
 }
 

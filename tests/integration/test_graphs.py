@@ -187,7 +187,12 @@ class VerbsTest(GraphsTestCase):
         code, text, _ = latent(server, "status")
         self.assertIn("ready", text)
         code, text, _ = latent(server, "memory")
-        self.assertIn("arena", text)
+        self.assertIn("DEVICE AND HOST", text)  # whose memory a CPU works in
+        self.assertNotIn("DEVICE:", text)
+        held = json.loads(latent(server, "memory", "--json")[1])
+        self.assertFalse(held.get("devices"))
+        self.assertEqual(held["pinned_bytes"], "0")
+        self.assertGreater(int(held["host_available_bytes"]), 0)
 
         archive = self.folder / "graphs.latent"
         self.assertEqual(latent(server, "graphs", "export", "--all", f"--output={archive}")[0], 0)
