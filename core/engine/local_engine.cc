@@ -26,12 +26,14 @@ int EncodersOf(const Config& config) {
   return config.backend == "cuda" ? std::clamp(UsableCpus() / 4, 1, 4) : 1;
 }
 
-// Finished pictures may hold an eighth of the memory: that is 256 MiB from 2 GiB on.
-int64_t ResultBytesOf(const Config& config) {
+// Finished pictures may hold an eighth of the host's memory: that is 256 MiB from 2 GiB on. A
+// budget for a device with memory of its own says nothing of that.
+int64_t ResultBytesOf(const Config& config, const device::Device& device) {
   constexpr int64_t kShare = 8;
-  const int64_t available = MeasureAvailableMemory().bytes;
-  const int64_t memory =
-      config.memory_bytes > 0 ? std::min(config.memory_bytes, available) : available;
+  int64_t memory = MeasureAvailableMemory().bytes;
+  if (config.memory_bytes > 0 && device.SharesHostMemory()) {
+    memory = std::min(config.memory_bytes, memory);
+  }
   return std::min(PictureLoop::Options().result_bytes, memory / kShare);
 }
 
@@ -123,7 +125,7 @@ LocalEngine::LocalEngine(Config config, std::unique_ptr<backends::Backend> backe
           }),
       admission_(config_, models_, stores_.graphs, budget_),
       loop_({.queue_capacity = config_.queue_capacity,
-             .result_bytes = ResultBytesOf(config_),
+             .result_bytes = ResultBytesOf(config_, stores_.weights.device()),
              .encoders = EncodersOf(config_),
              .units = {.warn = config_.warn,
                        .ask_lane_room =
