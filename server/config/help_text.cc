@@ -69,7 +69,7 @@ Who may call (PEM files, read again when they change)
 
 How much
   --threads=N             for computing (default: as many as this process may use)
-  --memory=SIZE           budget, such as 8GiB (default: what the machine and its cgroup allow)
+  --memory=SIZE           budget, such as 8GiB (default: what machine and cgroup leave; with --backend=cuda the GPU)
   --queue-capacity=N      pictures that may wait before requests are refused (default 64)
   --max-priority=N        that a request may ask for, 0 to 3 (default 0); each more counts as double
   --max-request-bytes=N   of one request, its picture included (default 32MiB)
