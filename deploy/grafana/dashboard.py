@@ -80,12 +80,12 @@ def rate(metric, *by, selected=SELECTED):
     return f'sum by ({", ".join(by)}) (rate({metric}{{{selected}}}[$__rate_interval]))'
 
 
-def percentiles(metric, *by):
+def percentiles(metric, *by, selected=IN_BUCKET, percents=(50, 99)):
     """(legend, expression) of the median and the 99th percentile, in the buckets that were chosen."""
     legend = "".join(f" {{{{{label}}}}}" for label in by)
     return [(f"p{percent}{legend}",
-             f'histogram_quantile({percent / 100:g}, {rate(metric + "_bucket", *by, "le", selected=IN_BUCKET)})')
-            for percent in (50, 99)]
+             f'histogram_quantile({percent / 100:g}, {rate(metric + "_bucket", *by, "le", selected=selected)})')
+            for percent in percents]
 
 
 def state_number():
@@ -183,6 +183,13 @@ ROWS = [
               ("{{instance}}", f"instance:latentd_queue:saturation{{{SELECTED}}}"), unit="percentunit", limit=0.8),
         graph("Time in the queue", "Until the first unit of work, in the buckets chosen.",
               *percentiles("latentd_request_queue_duration_seconds"), unit="s"),
+        graph("Time to the first step", "From the arrival of a request to the end of its first step, in the buckets chosen.",
+              *percentiles("latentd_time_to_first_step_seconds"), unit="s"),
+        graph("Deadlines missed", "Of requests that were admitted, by how far they had come: the forecast was wrong for them.",
+              ("{{phase}}", rate("latentd_deadline_misses_total", "phase")), unit="reqps", stack=True),
+        graph("Time taken, of the time predicted", "Of requests that are done, by what was predicted at their admission; 1: as much.",
+              *percentiles("latentd_request_duration_prediction_ratio", selected=SELECTED, percents=(10, 50, 90)),
+              unit="percentunit", limit=1.1),
         graph("Requests that wait", "By priority, all replicas together: nothing of them has run.",
               ("{{priority}}", f'sum by (priority) (latentd_requests_in_flight{{{SELECTED}, phase="queued"}})'), stack=True),
         graph("What the time goes to", "Seconds of work a second, by stage: at 1 for each replica, it is busy all the time.",
@@ -192,6 +199,10 @@ ROWS = [
         graph("Rows for nobody", "Of those computed: what it has graphs for does not fit what runs together.",
               ("{{stage}} {{instance}}", f"instance_stage:latentd_step_padding:ratio5m{{{SELECTED}}}"), unit="percentunit",
               limit=0.3),
+        graph("Lanes", "Networks and sizes that pictures step at now: those of several take turns.",
+              ("{{instance}}", f"latentd_lanes{{{SELECTED}}}")),
+        graph("Memory of lanes", "Of their rows: taken when a picture joins a lane, given back with its last one.",
+              ("{{instance}}", f"latentd_lane_bytes{{{SELECTED}}}"), unit="bytes"),
         graph("Graphs being compiled", "Now.",
               ("{{instance}}", f"latentd_graph_compiles_in_progress{{{SELECTED}}}")),
         graph("CPUs in use", "By the whole process.",

@@ -22,6 +22,11 @@ sys.path.insert(0, str(run.install_client()))
 os.environ["PATH"] = f"{run.PROGRAMS / 'bin'}{os.pathsep}{os.environ['PATH']}"
 
 
+# latentd_requests_total has the same by gRPC code, and the time of a step how many there were.
+SHOWN_OTHERWISE = {"latentd_requests_received_total", "latentd_requests_finished_total", "latentd_requests_cancelled_total",
+                   "latentd_denoise_steps_total"}
+
+
 def promtool(*arguments):
     """(whether it is content, what it says)"""
     done = subprocess.run(["promtool", *arguments], cwd=HERE, capture_output=True, text=True)
@@ -131,6 +136,15 @@ class DashboardTest(unittest.TestCase):
     def test_it_is_what_its_source_prints(self):
         printed = subprocess.run([DASHBOARD.parent / "dashboard.py"], capture_output=True, text=True, check=True).stdout
         self.assertEqual(printed, DASHBOARD.read_text(), "run deploy/grafana/dashboard.py > deploy/grafana/latentd.json")
+
+    def test_it_shows_all_that_is_known_of_requests_queue_and_steps(self):
+        documented = re.findall(r"^\| `(latentd_(?:requests?|deadline|time|queue|steps?|denoise|lanes?)_?\w*)` \|",
+                                (PROJECT / "docs" / "metrics.md").read_text(), re.MULTILINE)
+        self.assertGreater(len(documented), 15)
+        recorded = rules("recording.yml")
+        shown = set().union(*(metrics_in(expression) for _, expression in queries(self.dashboard)))
+        shown |= set().union(*(metrics_in(recorded[name]) for name in shown & recorded.keys()))
+        self.assertEqual(set(documented) - {re.sub("_(bucket|sum|count)$", "", metric) for metric in shown}, SHOWN_OTHERWISE)
 
     def test_panels_have_their_own_ids_and_places(self):
         self.assertEqual(len({panel["id"] for panel in self.panels}), len(self.panels))
