@@ -133,7 +133,7 @@ class WholeBenchTest(unittest.TestCase):
             with contextlib.redirect_stdout(said):
                 self.assertEqual(bench.main([f"--show={file.name}"]), 0)
         for title in ("**alone**", "**90 % of deadlines kept**", "**10 times the capacity of",
-                      "**small pictures beside a large one (64x64, 4 steps; 128x128, 50 steps)**"):
+                      "**small pictures beside a large one (64x64, 4 steps; 128x128, 50 steps)**", "| what latentd promises |"):
             self.assertIn(title, said.getvalue())
 
 

@@ -11,7 +11,7 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 from timeless import timeless  # noqa: E402
-from traffic import bench, calls, figures, report  # noqa: E402
+from traffic import bench, calls, figures, promises, report  # noqa: E402
 from traffic.calls import MISSED, OK, Attempt, Fifo, Outcome  # noqa: E402
 from traffic.mixture import Alone, Job, Mixture, area_of  # noqa: E402
 
@@ -189,6 +189,49 @@ class ReportTest(unittest.TestCase):
     def test_a_rate_that_no_window_bounds_says_so(self):
         self.assertEqual(self.cell(0.95), "at least 2")
         self.assertEqual(self.cell(0.85), "below 2")
+
+
+class PromisesTest(unittest.TestCase):
+    """Each is missed by itself."""
+
+    def document(self, rate=1.3, beside=2.0, work=0.95, refused=0.05, served=19, caller=1, end=163):
+        overload = {"goodput": {"work_of_capacity": work}, "refusals": {"seconds": {"count": 9, "p99": refused}, "came_back": 20,
+                                                                        "came_back_and_served": served},
+                    "callers": [{"asked": 2, "served": caller}, {"asked": 0, "served": 0}], "memory_mib": {"begin": 100, "end": end}}
+        return {"settings": {"backend": "cpu"},
+                "capacity": {"latentd": {"best": {"rate": rate}}, "fifo": {"best": {"rate": 1.0}}},
+                "isolation": {"latentd": {"quiet": {"count": 3, "p99": 1.0}, "beside": {"count": 3, "p99": beside}}},
+                "overload": {"contestants": {"latentd": overload}}}
+
+    def missed(self, document):
+        return [promise for promise, holds in promises.of(document) if not holds]
+
+    def test_all_hold(self):
+        document = self.document()
+        self.assertEqual(len(promises.of(document)), 7)
+        self.assertEqual(self.missed(document), [])
+        self.assertFalse(bench.misses(document))
+
+    def test_each_is_missed_by_itself(self):
+        for name, value in {"rate": 1.29, "beside": 2.1, "work": 0.94, "refused": 0.06, "served": 18, "caller": 0, "end": 164}.items():
+            document = self.document(**{name: value})
+            self.assertEqual(len(self.missed(document)), 1, name)
+            self.assertTrue(bench.misses(document))
+            self.assertIn("| MISSED |", report.promised(document)[0])
+
+    def test_a_gpu_is_to_gain_more(self):
+        document = self.document(rate=1.9)
+        document["settings"]["backend"] = "cuda"
+        self.assertEqual(len(self.missed(document)), 1)
+
+    def test_a_rate_that_was_not_found_is_missed(self):
+        document = self.document()
+        document["capacity"]["latentd"]["best"] = None
+        self.assertEqual(len(self.missed(document)), 1)
+
+    def test_what_was_not_measured_is_not_told(self):
+        self.assertEqual(promises.of({"left_out": {}}), [])
+        self.assertEqual(report.promised({"left_out": {}}), [])
 
 
 class CommandTest(unittest.TestCase):

@@ -13,7 +13,7 @@ import tempfile
 from sdxl import machine, peer_process
 from sdxl.processes import Failure
 
-from . import calls, mixture, parts, report
+from . import calls, mixture, parts, promises, report
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 CONTESTANTS = ("latentd", "fifo", "peer")
@@ -131,7 +131,11 @@ def run(options, folder):
         session.stop()
         session.save()
         say(f"\n{report.heading(session.document)}\n\n{report.tables(session.document)}")
-    return 1 if session.failures else 0
+    return 1 if session.failures or (options.check and misses(session.document)) else 0
+
+
+def misses(document):
+    return not all(holds for _, holds in promises.of(document))
 
 
 def fraction(text):
@@ -160,6 +164,7 @@ def parse(arguments):
     parser.add_argument("--only", type=parts_of, default=list(parts.PARTS), metavar="PART,...", help=f"of {', '.join(parts.PARTS)}")
     parser.add_argument("--json", type=pathlib.Path, help="write all samples to this file, after each measurement")
     parser.add_argument("--show", type=pathlib.Path, metavar="FILE", help="print the tables of such a file, and measure nothing")
+    parser.add_argument("--check", action="store_true", help="end with 1 where a promise is missed")
     parser.add_argument("--seed", type=int, default=1, help="of arrivals and of what is asked for")
     load = parser.add_argument_group("load")
     load.add_argument("--unguided", type=fraction, default=0.2, help="share of requests without guidance")

@@ -2,7 +2,7 @@
 
 from sdxl.results import text_of
 
-from . import mixture
+from . import mixture, promises
 
 NAMES = {"latentd": "latentd", "fifo": "one at a time, first in first out", "peer": "diffusers behind gRPC"}
 FEW = 100  # samples; the 99th percentile of fewer is their longest
@@ -102,10 +102,15 @@ def alone(document):
             f"{number(document['alone']['one_at_a_time'])}/s one after the other)\n\n" + table(["", *counts], rows))
 
 
+def promised(document):
+    rows = [[promise, "holds" if holds else "MISSED"] for promise, holds in promises.of(document)]
+    return [table(["what latentd promises", ""], rows)] if rows else []
+
+
 def tables(document):
     """What there is of it."""
     parts = {"alone": alone, "capacity": capacity, "isolation": isolation, "overload": overload}
-    found = [write(document) for name, write in parts.items() if document.get(name)]
+    found = [write(document) for name, write in parts.items() if document.get(name)] + promised(document)
     return "\n\n".join(found + [f"left out: {NAMES[name]}: {reason.splitlines()[0]}" for name, reason in document["left_out"].items()])
 
 

@@ -1,0 +1,46 @@
+"""What latentd promises under load, and whether what was measured keeps it."""
+
+TIMES_FIFO = {"cpu": 1.3, "cuda": 2.0}  # the rate at which 90 % of deadlines are kept; of small sizes
+TIMES_ALONE = 2.0  # p99 of small pictures beside a large one
+OF_CAPACITY = 0.95  # of its work is done in time in overload, and of those who come back when they are told to are served
+REFUSED_SECONDS = 0.05  # p99
+KEPT_MIB = 64  # resident memory at the end of the overload, beyond that at its begin
+
+
+def of_capacity(found, backend):
+    times, best, fifo = TIMES_FIFO[backend], found["latentd"]["best"], found.get("fifo", {}).get("best")
+    if fifo:
+        yield (f"90 % of deadlines are kept at {times:g} times the rate of one at a time",
+               bool(best) and best["rate"] >= times * fifo["rate"])
+
+
+def of_isolation(found):
+    quiet, beside = found["latentd"]["quiet"], found["latentd"]["beside"]
+    if quiet["count"] and beside["count"]:
+        yield (f"p99 of small pictures beside a large one is at most {TIMES_ALONE:g} times that alone",
+               beside["p99"] <= TIMES_ALONE * quiet["p99"])
+
+
+def of_overload(found):
+    good, refused, memory = found["goodput"], found["refusals"], found["memory_mib"]
+    yield f"in overload {OF_CAPACITY:.0%} of the capacity's work comes in time", good["work_of_capacity"] >= OF_CAPACITY
+    if refused["seconds"]["count"]:
+        yield f"99 % of the refusals come within {REFUSED_SECONDS * 1000:g} ms", refused["seconds"]["p99"] <= REFUSED_SECONDS
+    if refused["came_back"]:
+        yield (f"{OF_CAPACITY:.0%} of those who come back when they are told to are served",
+               refused["came_back_and_served"] >= OF_CAPACITY * refused["came_back"])
+    yield "every caller who asks is served", all(caller["served"] for caller in found["callers"] if caller["asked"])
+    yield f"less than {KEPT_MIB} MiB more are held at its end", memory["end"] - memory["begin"] < KEPT_MIB
+
+
+def of(document):
+    """(what is promised, whether it holds) of all that has been measured of latentd."""
+    found = []
+    if "latentd" in document.get("capacity", {}):
+        found += of_capacity(document["capacity"], document["settings"]["backend"])
+    if "latentd" in document.get("isolation", {}):
+        found += of_isolation(document["isolation"])
+    overload = document.get("overload", {}).get("contestants", {})
+    if "latentd" in overload:
+        found += of_overload(overload["latentd"])
+    return found
