@@ -68,6 +68,23 @@ TEST_F(StepLaneTest, TakesRowsThatAreFreeWhereverTheyAre) {
   EXPECT_EQ(Leave(std::move(kept[0])), rig_->Latents(unguided));
 }
 
+// What is not finite stays in its own row, and its own flag says so.
+TEST_F(StepLaneTest, ARowThatIsNotFiniteLeavesTheOthersAsTheyAre) {
+  const PictureSpec sound = Spec("a green star on a white background", 4, 4);
+  const auto broken = Begin(Spec("a red circle", 4, 3)), beside = Begin(sound);
+  broken->latents.as<float>()[5] = std::numeric_limits<float>::quiet_NaN();
+  const auto lane = Lane({2, 4});
+  const LanePlace place = Join(*lane, *broken);
+  auto other = Join(*lane, *beside);
+  Step(*lane, 4, 4);
+  const device::Buffer latents = device::Buffer::Allocate(device::DType::kF32, {1, 4, 9, 8});
+  const device::Buffer finite = device::Buffer::Allocate(device::DType::kU8, {1});
+  ASSERT_OK(lane->Read(place, latents, finite, *stream_));
+  ASSERT_OK(stream_->Synchronize());
+  EXPECT_EQ(finite.as<uint8_t>()[0], 0);
+  EXPECT_EQ(Leave(std::move(other)), rig_->Latents(sound));
+}
+
 // What a picture left behind does not reach the one that comes after it.
 TEST_F(StepLaneTest, BeginsAfresh) {
   const PictureSpec spec = Spec("a red circle", 4, 3);
