@@ -340,16 +340,22 @@ void GenerateCall::TryAccount(const absl::Status& status) {
 }
 
 void GenerateCall::Account(const absl::Status& status) {
-  absl::MutexLock lock(&mutex_);
-  const absl::StatusCode code = EndCode(status);
   const absl::Time now = environment_.clock.Monotonic();
-  // A request is counted once, by the call that asked for it.
-  if (record_.method != kResumeMethod) {
-    CountEnded(environment_.engine.metrics(),
-               {record_.method, code, handle_.has_value(), record_.bucket, now - record_.arrived});
+  CallRecord record;
+  absl::StatusCode code = status.code();
+  {
+    absl::MutexLock lock(&mutex_);
+    code = EndCode(status);
+    record = record_;
+    // A request is counted once, by the call that asked for it.
+    if (record.method != kResumeMethod) {
+      CountEnded(environment_.engine.metrics(),
+                 {record.method, code, handle_.has_value(), record.bucket, now - record.arrived});
+    }
+    SendSpans(status, code, now);
   }
-  record_.WriteLogLine(status, code, now);
-  SendSpans(status, code, now);
+  // The engine's loop may have an event for the call, and nobody may be reading the log.
+  record.WriteLogLine(status, code, now);
 }
 
 absl::StatusCode GenerateCall::EndCode(const absl::Status& status) const {

@@ -1,17 +1,23 @@
 // The log lines of requests that are refused: who asked, and under which id.
 #include <gmock/gmock.h>
 #include <grpcpp/client_context.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
 
 #include <atomic>
+#include <memory>
+#include <mutex>
 #include <sstream>
+#include <thread>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/notification.h"
 #include "tests/server/no_memory.h"
 #include "tests/server/running_server.h"
+#include "tests/support/recording_sink.h"
 
 namespace latentd::server::calls {
 namespace {
@@ -131,6 +137,41 @@ TEST_F(RequestLogTest, AnImportIsLoggedWithItsClient) {
   EXPECT_FALSE(writer->Finish().ok());
   EXPECT_THAT(AdminLine("ImportGraphs"),
               AllOf(HasSubstr("peer=unix:"), HasSubstr("code=INVALID_ARGUMENT")));
+}
+
+// A pipe that is full.
+class StuckLog : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  absl::Notification reached, go_on;
+
+ private:
+  void sink_it_(const spdlog::details::log_msg& line) override {
+    if (!absl::StartsWith({line.payload.data(), line.payload.size()}, "request ")) return;
+    reached.Notify();
+    go_on.WaitForNotification();
+  }
+  void flush_() override {}
+};
+
+TEST_F(RequestLogTest, ALogThatNobodyReadsHoldsUpNoEvent) {
+  const auto stuck = std::make_shared<StuckLog>();
+  spdlog::set_default_logger(std::make_shared<spdlog::logger>("test", stuck));
+  grpc::ClientContext context;
+  const auto reader = stub_->GenerateStream(&context, Named("id"));
+  engine_.WaitForSpec();
+  std::shared_ptr<engine::EventSink> call = engine_.SinkOf(0).lock();
+  context.TryCancel();
+  stuck->reached.WaitForNotification();
+  absl::Notification told;
+  std::thread loop([&] {
+    call->OnEvent(engine::Progress{.step = 1, .total_steps = 2});
+    told.Notify();
+  });
+  EXPECT_TRUE(told.WaitForNotificationWithTimeout(testing::kLongestWait));
+  stuck->go_on.Notify();
+  loop.join();
+  call.reset();
+  server_->Drain(absl::ZeroDuration());
 }
 
 TEST_F(RequestLogTest, ARequestWithoutAnIdGetsOne) {
