@@ -11,7 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/error_details.h"
 #include "core/engine/picture_loop.h"
+#include "core/pipeline/finite.h"
 #include "tests/core/engine/loop_rig.h"
 #include "tests/support/separate_device.h"
 
@@ -31,6 +33,8 @@ struct Asked {
   std::string scheduler = "euler";
   uint64_t seed = 7;
   pipeline::GuidanceInterval guidance_interval = {};
+  std::string image = {};           // encoded
+  std::vector<double> sigmas = {};  // instead of steps
 };
 
 class SharedStepsTest : public ::testing::Test {
@@ -69,6 +73,10 @@ class SharedStepsTest : public ::testing::Test {
     spec.picture.scheduler.name = asked.scheduler;
     spec.picture.seed = asked.seed;
     spec.picture.guidance_interval = asked.guidance_interval;
+    spec.picture.image = asked.image;
+    if (!asked.image.empty()) spec.picture.strength = 0.6;
+    spec.picture.sigmas = asked.sigmas;
+    if (!asked.sigmas.empty()) spec.picture.num_inference_steps.reset();
     auto job = model.MakeJob(*loop_, sink, std::move(spec), clock_);
     EXPECT_OK(loop_->Admit(job, 0));
     return job;
@@ -188,6 +196,25 @@ TEST_F(SharedStepsTest, ALaneTakesMoreRowsOnceTheirGraphIsThereAndItsPicturesAre
   MakeLoop();
 }
 
+// Its first latents overflow.
+TEST_F(SharedStepsTest, ARequestFailsAloneWhosePictureIsNotFinite) {
+  const Asked sound{.steps = 10, .guidance_scale = 5};
+  const std::vector<std::string> alone = Draw(sound);
+  const auto broken = std::make_shared<RecordingSink>();
+  const auto watch = std::make_shared<WatchedSink>([&](const Event& event) {
+    const auto* progress = std::get_if<Progress>(&event);
+    if (progress == nullptr || progress->stage != Stage::kBase || progress->step != 2) return;
+    Admit(broken, {.sigmas = {3e38, 1, 0}});
+  });
+  const double evaluations = Evaluations();
+  Admit(watch, sound);
+  EXPECT_EQ(FilesOf(*watch), alone);
+  const auto failed = Only<Failed>(broken->WaitForEnd());
+  ASSERT_EQ(failed.size(), 1u);
+  EXPECT_EQ(GetReason(failed[0].status), pipeline::kNotFinite);
+  EXPECT_EQ(Evaluations() - evaluations, 10);
+}
+
 // An error of the device is of the whole evaluation: nobody knows whose rows are right.
 TEST_F(SharedStepsTest, AnEvaluationThatFailsFailsAllOfItsRequests) {
   const auto first = std::make_shared<RecordingSink>(), second = std::make_shared<RecordingSink>();
@@ -301,25 +328,29 @@ TEST_F(SharedStepsTest, CountsLanesAsLongAsPicturesAreInThem) {
 
 // Requests come when others are at some step, and are cancelled at some step.
 TEST_F(SharedStepsTest, WhoeverComesAndGoesEachPictureIsWhatItIsAlone) {
-  const std::vector<Asked> kinds = {{.steps = 3},
-                                    {.steps = 7, .guidance_scale = 4, .seed = 1},
-                                    {.steps = 2, .guidance_scale = 6, .pictures = 2, .seed = 2},
-                                    {.steps = 5, .scheduler = "heun", .seed = 3},
-                                    {.steps = 4, .pictures = 3, .scheduler = "lcm", .seed = 4},
-                                    {.steps = 6,
-                                     .guidance_scale = 5,
-                                     .scheduler = "dpmpp_2m",
-                                     .seed = 5,
-                                     .guidance_interval = {0.4, 0.7}},
-                                    {.steps = 4,
-                                     .guidance_scale = 5,
-                                     .pictures = 2,
-                                     .scheduler = "euler_ancestral",
-                                     .seed = 6,
-                                     .guidance_interval = {0, 0.5}}};
+  const std::string image = Draw({.seed = 10}).at(0);
+  const std::vector<Asked> kinds = {
+      {.steps = 3},
+      {.steps = 7, .guidance_scale = 4, .seed = 1},
+      {.steps = 2, .guidance_scale = 6, .pictures = 2, .seed = 2},
+      {.steps = 5, .scheduler = "heun", .seed = 3},
+      {.steps = 4, .pictures = 3, .scheduler = "lcm", .seed = 4},
+      {.steps = 6,
+       .guidance_scale = 5,
+       .scheduler = "dpmpp_2m",
+       .seed = 5,
+       .guidance_interval = {0.4, 0.7}},
+      {.steps = 4,
+       .guidance_scale = 5,
+       .pictures = 2,
+       .scheduler = "euler_ancestral",
+       .seed = 6,
+       .guidance_interval = {0, 0.5}},
+      {.steps = 6, .scheduler = "ddim", .seed = 8, .image = image},
+      {.steps = 5, .guidance_scale = 3, .scheduler = "dpmpp_2m_sde", .seed = 9, .image = image}};
   std::vector<std::vector<std::string>> alone;
   for (const Asked& asked : kinds) alone.push_back(Draw(asked));
-  for (uint32_t seed = 0; seed < 3; ++seed) {
+  for (uint32_t seed = 0; seed < 4; ++seed) {
     std::mt19937 random(seed);
     std::vector<std::pair<size_t, std::shared_ptr<RecordingSink>>> wanted;
     std::vector<std::shared_ptr<RecordingSink>> cancelled;
