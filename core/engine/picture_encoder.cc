@@ -1,7 +1,10 @@
 #include "core/engine/picture_encoder.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
+#include "absl/cleanup/cleanup.h"
 #include "absl/container/inlined_vector.h"
 #include "core/base/out_of_memory.h"
 #include "core/base/split_work.h"
@@ -23,20 +26,58 @@ PictureEncoder::PictureEncoder(int threads, Encode encode, Owner owner,
       metrics_(metrics),
       clock_(clock),
       previews_(owner_.is_wanted, results_, owner_.warn) {
-  for (int i = 0; i < threads; ++i) workers_.push_back(std::make_unique<Worker>("encoder"));
+  for (int i = 0; i < threads; ++i) encoders_.push_back(std::make_unique<Encoder>());
 }
 
 // Pictures first: whoever encodes one asks the others for help, which have to be there.
 PictureEncoder::~PictureEncoder() {
-  for (const auto& worker : workers_) worker->Flush();
+  for (const auto& encoder : encoders_) encoder->worker.Flush();
 }
 
 void PictureEncoder::Add(std::shared_ptr<Job> job, int index, uint64_t seed, DrawnPicture drawn) {
+  Encoder& encoder = LeastBusy();
   Added added = {.job = std::move(job), .index = index, .seed = seed};
   added.drawn = std::make_shared<const DrawnPicture>(std::move(drawn));
   added.counted = results_->Count(added.drawn->bytes());
-  Worker& worker = *workers_[added_++ % workers_.size()];
-  worker.Add([this, added = std::move(added)]() mutable { EncodePicture(std::move(added)); });
+  const auto bytes = static_cast<int64_t>(added.drawn->bytes());
+  encoder.bytes += bytes;
+  // Should there be no memory for the token, its deleter runs at once.
+  added.at_encoder =
+      std::shared_ptr<Encoder>(&encoder, [bytes](Encoder* at) { at->bytes -= bytes; });
+  uint64_t id = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    id = added.id = next_id_++;
+    waiting_.push_back(std::move(added));
+  }
+  absl::Cleanup not_added = [&] { Take(id); };
+  encoder.worker.Add([this, id] {
+    if (std::optional<Added> next = Take(id)) EncodePicture(*std::move(next));
+  });
+  std::move(not_added).Cancel();
+}
+
+std::optional<PictureEncoder::Added> PictureEncoder::Take(uint64_t id) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = absl::c_find_if(waiting_, [&](const Added& added) { return added.id == id; });
+  if (found == waiting_.end()) return std::nullopt;
+  Added taken = std::move(*found);
+  waiting_.erase(found);
+  return taken;
+}
+
+void PictureEncoder::Drop(const Job& job) {
+  std::list<Added> dropped;  // what counts it tells others: not under the lock
+  absl::MutexLock lock(&mutex_);
+  for (auto next = waiting_.begin(); next != waiting_.end();) {
+    const auto added = next++;
+    if (added->job.get() == &job) dropped.splice(dropped.end(), waiting_, added);
+  }
+}
+
+PictureEncoder::Encoder& PictureEncoder::LeastBusy() const {
+  const auto has_less = [](const auto& a, const auto& b) { return a->bytes < b->bytes; };
+  return **std::min_element(encoders_.begin(), encoders_.end(), has_less);
 }
 
 void PictureEncoder::EncodePicture(Added added) {
@@ -58,7 +99,7 @@ absl::StatusOr<Image> PictureEncoder::Encoded(const Added& added) const {
 // By the thread that calls, too: it would help itself once it has no more to do.
 void PictureEncoder::RunParts(int count, absl::FunctionRef<void(int)> part) const {
   absl::InlinedVector<Worker*, 4> helpers;
-  for (const auto& worker : workers_) helpers.push_back(worker.get());
+  for (const auto& encoder : encoders_) helpers.push_back(&encoder->worker);
   SplitWork(count > 1 ? absl::MakeSpan(helpers) : absl::Span<Worker*>(), count, part);
 }
 
@@ -72,6 +113,7 @@ absl::Status PictureEncoder::TryEncode(Added added) {
   image.unread = results_->Count(image.bytes.size());
   added.drawn.reset();
   added.counted.reset();
+  added.at_encoder.reset();
   metrics_.StageDone(Stage::kImageEncode, job.bucket, duration);
   metrics_.ImageDone(job.bucket, image);
   job.Publish(std::move(image));

@@ -8,13 +8,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "core/base/clock.h"
 #include "core/base/worker.h"
 #include "core/engine/engine_metrics.h"
@@ -54,20 +58,35 @@ class PictureEncoder {
                  EngineMetrics& metrics, const Clock& clock);
   ~PictureEncoder();
 
-  // Dropped if the job is not wanted any more when its turn comes.
-  void Add(std::shared_ptr<Job> job, int index, uint64_t seed, DrawnPicture drawn);
+  // Not encoded if the job is not wanted any more when its turn comes.
+  void Add(std::shared_ptr<Job> job, int index, uint64_t seed, DrawnPicture drawn)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Frees what waits of the job before it returns. Asks for no memory.
+  void Drop(const Job& job) ABSL_LOCKS_EXCLUDED(mutex_);
 
   PreviewEncoder& previews() { return previews_; }
 
  private:
   struct Added {
+    uint64_t id = 0;
     std::shared_ptr<Job> job;
     int index = 0;
     uint64_t seed = 0;
     std::shared_ptr<const DrawnPicture> drawn;
-    std::shared_ptr<const void> counted;
+    std::shared_ptr<const void> counted;     // as results
+    std::shared_ptr<const void> at_encoder;  // in its bytes
   };
 
+  // One of the threads.
+  struct Encoder {
+    std::atomic<int64_t> bytes = 0;  // of the pictures that wait for it, and that it is at
+    Worker worker{"encoder"};        // the last: it uses the others
+  };
+
+  Encoder& LeastBusy() const;
+  // Nothing if it has been dropped.
+  std::optional<Added> Take(uint64_t id) ABSL_LOCKS_EXCLUDED(mutex_);
   void EncodePicture(Added added);
   absl::Status TryEncode(Added added);
   absl::StatusOr<Image> Encoded(const Added& added) const;
@@ -78,9 +97,11 @@ class PictureEncoder {
   const std::shared_ptr<ResultBytes> results_;
   EngineMetrics& metrics_;
   const Clock& clock_;
-  std::atomic<size_t> added_ = 0;
   PreviewEncoder previews_;
-  std::vector<std::unique_ptr<Worker>> workers_;  // the last: they use the others, and each other
+  absl::Mutex mutex_;
+  uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
+  std::list<Added> waiting_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<Encoder>> encoders_;  // the last: they use the others, and each other
 };
 
 }  // namespace latentd::engine

@@ -360,7 +360,9 @@ void PictureLoop::Complete(Job& job) {
 }
 
 void PictureLoop::Fail(Job& job, absl::Status status) {
-  if (Forget(job, status)) job.Publish(Failed{std::move(status)});
+  if (!Forget(job, status)) return;
+  encoder_.Drop(job);
+  job.Publish(Failed{std::move(status)});
 }
 
 void PictureLoop::FailForUnit(Job& job, absl::Status status) {

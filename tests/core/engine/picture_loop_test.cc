@@ -121,6 +121,23 @@ TEST_F(PictureLoopTest, EncodesOnSeveralThreads) {
   EXPECT_EQ(Only<Completed>(sink->WaitForEnd()).size(), 1u);
 }
 
+TEST_F(PictureLoopTest, APictureWaitsForNoEncoderWhereAnotherIsIdle) {
+  absl::Notification go_on;
+  std::atomic<int> encoded = 0;
+  const auto hold_first = [&](const Job& job, int index, uint64_t seed, const image::Image& pixels,
+                              const image::RunParts& run_parts) {
+    if (++encoded == 1) go_on.WaitForNotification();
+    return EncodeImage(job, index, seed, pixels, run_parts);
+  };
+  PictureLoop loop({.encode = hold_first, .encoders = 2}, device::Host(), metrics_, clock_);
+  const auto held = std::make_shared<RecordingSink>();
+  ASSERT_OK(loop.Admit(Request(loop, held), 0));
+  while (encoded == 0) std::this_thread::yield();
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(Only<Completed>(RunOn(loop)).size(), 1u);
+  go_on.Notify();
+  EXPECT_EQ(Only<Completed>(held->WaitForEnd()).size(), 1u);
+}
+
 TEST_F(PictureLoopTest, APictureSaysWhenItWasEncoded) {
   absl::Time begin;
   const auto encode = [&](const Job& job, int index, uint64_t seed, const image::Image& pixels,
@@ -154,7 +171,7 @@ TEST_F(PictureLoopTest, APictureHoldsNoGraphsAnyMoreWhenItIsEncoded) {
   EXPECT_FALSE(is_held);
 }
 
-TEST_F(PictureLoopTest, DoesNotEncodePicturesOfACancelledRequest) {
+TEST_F(PictureLoopTest, PicturesOfACancelledRequestAreNotEncodedAndGoAtOnce) {
   absl::Notification encoding;
   absl::Notification go_on;
   std::atomic<int> encoded = 0;
@@ -183,6 +200,7 @@ TEST_F(PictureLoopTest, DoesNotEncodePicturesOfACancelledRequest) {
   all_decoded.WaitForNotification();
   loop.Cancel(job->handle);
   EXPECT_EQ(Only<Failed>(second->WaitForEnd()).size(), 1u);
+  EXPECT_EQ(loop.result_bytes(), 64 * 64 * 3);  // the first one's: theirs are gone
   go_on.Notify();
   EXPECT_EQ(Only<Completed>(first->WaitForEnd()).size(), 1u);
   EXPECT_EQ(Only<Completed>(RunOn(loop)).size(), 1u);  // behind them in the encoder's queue
