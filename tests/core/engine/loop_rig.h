@@ -26,6 +26,25 @@
 
 namespace latentd::engine {
 
+// Memory that a run reads or writes, where work on the device finds it.
+template <typename Byte>
+struct RunPort {
+  absl::Span<Byte> row(int64_t index) const {
+    const size_t size = bytes.size() / rows;
+    return bytes.subspan(index * size, size);
+  }
+
+  std::string name;
+  absl::Span<Byte> bytes;
+  int64_t rows = 1;  // the first of its dimensions
+};
+
+struct RunPorts {
+  int step_rows = 0;  // 0: it is no step
+  std::vector<RunPort<const uint8_t>> inputs;
+  std::vector<RunPort<uint8_t>> outputs;
+};
+
 // Calls functions for each run of a graph. They may be changed while nothing runs.
 struct OnRun {
   std::function<void()> enqueue;         // on the thread that enqueues it
@@ -33,8 +52,10 @@ struct OnRun {
   std::function<absl::Status()> work;    // on the device, before it; an error is its own
   // Of steps of so many rows: to bind one, and as `refuse`.
   std::function<absl::Status(int rows)> bind_step, refuse_step;
-  // Else a run writes nothing but that all is finite. Of what is bound from then on.
+  // Else a run does `instead`, if that is there, and writes that all is finite. Of what is bound
+  // from then on.
   bool computes = true;
+  std::function<void(const RunPorts&)> instead;
 };
 
 // Of a step; 0: it is another graph.
@@ -64,27 +85,27 @@ class RunWatch : public WatchedBackend {
  private:
   class WatchedSession : public backends::Session {
    public:
-    // `finite` is where it says so that does not compute; who does has `inner`.
-    WatchedSession(const OnRun& on_run, int step_rows, std::vector<absl::Span<uint8_t>> finite,
-                   std::unique_ptr<backends::Session> inner)
-        : on_run_(on_run),
-          step_rows_(step_rows),
-          finite_(std::move(finite)),
-          inner_(std::move(inner)) {}
+    // `ports` are of who does not compute; who does has `inner`.
+    WatchedSession(const OnRun& on_run, RunPorts ports, std::unique_ptr<backends::Session> inner)
+        : on_run_(on_run), ports_(std::move(ports)), inner_(std::move(inner)) {}
 
     absl::Status Enqueue(device::Stream& stream) override {
       if (on_run_.enqueue) on_run_.enqueue();
       if (on_run_.refuse) {
         if (absl::Status refused = on_run_.refuse(); !refused.ok()) return refused;
       }
-      if (on_run_.refuse_step && step_rows_ > 0) {
-        if (absl::Status refused = on_run_.refuse_step(step_rows_); !refused.ok()) return refused;
+      if (on_run_.refuse_step && ports_.step_rows > 0) {
+        absl::Status refused = on_run_.refuse_step(ports_.step_rows);
+        if (!refused.ok()) return refused;
       }
       static_cast<device::HostStream&>(stream).Push(
           [this] { return on_run_.work ? on_run_.work() : absl::OkStatus(); });
       if (inner_ != nullptr) return inner_->Enqueue(stream);
       static_cast<device::HostStream&>(stream).Push([this] {
-        for (absl::Span<uint8_t> rows : finite_) std::fill(rows.begin(), rows.end(), 1);
+        if (on_run_.instead) on_run_.instead(ports_);
+        for (const RunPort<uint8_t>& output : ports_.outputs) {
+          if (output.name == "finite") std::fill(output.bytes.begin(), output.bytes.end(), 1);
+        }
         return absl::OkStatus();
       });
       return absl::OkStatus();
@@ -92,8 +113,7 @@ class RunWatch : public WatchedBackend {
 
    private:
     const OnRun& on_run_;
-    const int step_rows_;
-    const std::vector<absl::Span<uint8_t>> finite_;
+    const RunPorts ports_;
     const std::unique_ptr<backends::Session> inner_;
   };
 
@@ -111,25 +131,28 @@ class RunWatch : public WatchedBackend {
       if (on_run_.bind_step && step_rows > 0) {
         if (absl::Status refused = on_run_.bind_step(step_rows); !refused.ok()) return refused;
       }
+      RunPorts ports = {.step_rows = step_rows};
       if (!on_run_.computes) {
-        return std::make_unique<WatchedSession>(on_run_, step_rows, FiniteOf(outputs), nullptr);
+        AddPorts(info().inputs, inputs, ports.inputs);
+        AddPorts(info().outputs, outputs, ports.outputs);
+        return std::make_unique<WatchedSession>(on_run_, std::move(ports), nullptr);
       }
       auto bound = inner_->Bind(inputs, outputs);
       if (!bound.ok()) return bound.status();
-      return std::make_unique<WatchedSession>(
-          on_run_, step_rows, std::vector<absl::Span<uint8_t>>(), *std::move(bound));
+      return std::make_unique<WatchedSession>(on_run_, std::move(ports), *std::move(bound));
     }
 
    private:
-    std::vector<absl::Span<uint8_t>> FiniteOf(absl::Span<const device::Buffer> outputs) const {
-      auto& device = static_cast<device::HostDevice&>(inner_->device());
-      std::vector<absl::Span<uint8_t>> finite;
-      for (size_t i = 0; i < outputs.size(); ++i) {
-        if (info().outputs[i].name != "finite") continue;
-        finite.emplace_back(static_cast<uint8_t*>(device.AddressOf(outputs[i])),
-                            outputs[i].bytes());
+    template <typename Buffer, typename Byte>
+    void AddPorts(const std::vector<backends::Port>& ports, absl::Span<const Buffer> buffers,
+                  std::vector<RunPort<Byte>>& to) const {
+      const auto& device = static_cast<const device::HostDevice&>(inner_->device());
+      for (size_t i = 0; i < buffers.size(); ++i) {
+        const device::Shape& shape = ports[i].shape;
+        to.push_back({ports[i].name,
+                      {static_cast<Byte*>(device.AddressOf(buffers[i])), buffers[i].bytes()},
+                      shape.rank() == 0 ? 1 : shape[0]});
       }
-      return finite;
     }
 
     const OnRun& on_run_;
@@ -154,10 +177,12 @@ class WatchedSink : public ::latentd::testing::RecordingSink {
 
 // What a loop needs and is slow to make; shared by the tests of a suite.
 struct LoopModel {
-  explicit LoopModel(device::HostDevice& device = device::Host(), std::vector<int> row_counts = {})
+  explicit LoopModel(device::HostDevice& device = device::Host(), std::vector<int> row_counts = {},
+                     const Config& config = SmallConfig())
       : row_counts(std::move(row_counts)), backend(on_run, device) {
     auto loaded = pipeline::LoadPipeline(
-        {.base = SmallConfig().base, .row_counts = this->row_counts}, weights, graphs);
+        {.base = config.base, .refiner = config.refiner, .row_counts = this->row_counts}, weights,
+        graphs);
     EXPECT_OK(loaded);
     pipeline = *std::move(loaded);
   }
