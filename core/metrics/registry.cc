@@ -37,14 +37,56 @@ std::vector<prometheus::ClientMetric::Label> NamedLabels(const Family& family,
   return labels;
 }
 
+double MergedGauge(Merge merge, double all, double part) {
+  switch (merge) {
+    case Merge::kGreatest:
+      return std::max(all, part);
+    case Merge::kLeast:
+      return std::min(all, part);
+    case Merge::kOwn:
+      return all;
+    case Merge::kSum:
+      break;
+  }
+  return all + part;
+}
+
+// Of the same family, so that a histogram has the same bounds.
+void MergeSample(const Family& family, const prometheus::ClientMetric& part,
+                 prometheus::ClientMetric& all) {
+  all.counter.value += part.counter.value;
+  all.gauge.value = MergedGauge(family.merge, all.gauge.value, part.gauge.value);
+  all.histogram.sample_count += part.histogram.sample_count;
+  all.histogram.sample_sum += part.histogram.sample_sum;
+  for (size_t i = 0; i < all.histogram.bucket.size(); ++i) {
+    all.histogram.bucket[i].cumulative_count += part.histogram.bucket[i].cumulative_count;
+  }
+}
+
 }  // namespace
 
-Registry::Registry() {
+Registry::Registry(Registry* whole) : whole_(whole) {
+  if (whole_ != nullptr) whole_->Add(*this);
   absl::MutexLock lock(&mutex_);
   MakeBoundedSeries();
 }
 
+Registry::~Registry() {
+  if (whole_ != nullptr) whole_->Remove(*this);
+}
+
+void Registry::Add(const Registry& part) {
+  absl::MutexLock lock(&parts_mutex_);
+  parts_.push_back(&part);
+}
+
+void Registry::Remove(const Registry& part) {
+  absl::MutexLock lock(&parts_mutex_);
+  std::erase(parts_, &part);
+}
+
 void Registry::DeclareBuckets(absl::Span<const std::string> buckets) {
+  if (whole_ != nullptr) whole_->DeclareBuckets(buckets);
   absl::MutexLock lock(&mutex_);
   buckets_.insert(buckets.begin(), buckets.end());
   MakeBoundedSeries();
@@ -115,17 +157,47 @@ Histogram& Registry::GetHistogram(const Family& family, const LabelValues& label
   return std::get<Histogram>(Find(family, labels));
 }
 
-std::vector<prometheus::MetricFamily> Registry::Collect() const {
+Registry::SamplesByFamily Registry::CollectOwn() const {
   absl::MutexLock no_change(&changes_);
   absl::MutexLock lock(&mutex_);
+  SamplesByFamily own;
+  for (const auto& [family, all] : series_) {
+    Samples& samples = own[family];
+    for (const auto& [labels, series] : all) {
+      samples[labels] = std::visit([](const auto& one) { return one.Collect(); }, series);
+    }
+  }
+  return own;
+}
+
+void Registry::MergeParts(SamplesByFamily& all) const {
+  absl::MutexLock lock(&parts_mutex_);
+  if (parts_.empty()) return;
+  for (auto& [family, samples] : all) {
+    if (family->merge == Merge::kLeast) samples.clear();
+  }
+  for (const Registry* part : parts_) {
+    for (const auto& [family, samples] : part->CollectOwn()) {
+      if (family->merge == Merge::kOwn) continue;
+      for (const auto& [labels, sample] : samples) {
+        const auto [merged, is_first] = all[family].try_emplace(labels, sample);
+        if (!is_first) MergeSample(*family, sample, merged->second);
+      }
+    }
+  }
+}
+
+std::vector<prometheus::MetricFamily> Registry::Collect() const {
+  SamplesByFamily samples = CollectOwn();
+  MergeParts(samples);
   std::vector<prometheus::MetricFamily> all;
   for (const Family* family : kFamilies) {
-    const auto found = series_.find(family);
-    if (found == series_.end()) continue;
+    const auto found = samples.find(family);
+    if (found == samples.end()) continue;
     prometheus::MetricFamily& collected =
         all.emplace_back(prometheus::MetricFamily{family->name, family->help, TypeOf(*family), {}});
-    for (const auto& [labels, series] : found->second) {
-      collected.metric.push_back(std::visit([](const auto& one) { return one.Collect(); }, series));
+    for (auto& [labels, sample] : found->second) {
+      collected.metric.push_back(std::move(sample));
       collected.metric.back().label = NamedLabels(*family, labels);
     }
   }

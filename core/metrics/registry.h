@@ -6,7 +6,11 @@
 // start, at 0; those of families with a free label are made when they are first asked for. Series
 // live as long as the registry and keep their address: ask once and keep the reference where it is
 // hot. Bounded: what a label cannot be becomes "other", and beyond kMaxSeries of a family every
-// label does. Thread-safe.
+// label does.
+//
+// A registry may be part of another, such as that of one of several devices: what the whole
+// collects is what it counts itself and what its parts do, as Family::merge says. What is to add up
+// at every scrape is counted in one of them. Thread-safe.
 #pragma once
 
 #include <prometheus/counter.h>
@@ -40,11 +44,13 @@ using prometheus::Histogram;
 
 class Registry {
  public:
-  Registry();
+  // A part of `whole`, which outlives it and is itself part of none; null: it stands alone.
+  explicit Registry(Registry* whole = nullptr);
+  ~Registry();
   Registry(const Registry&) = delete;
 
   // Values of the label "bucket" from now on, beside those declared before ("256x256"): what has
-  // not been declared is "other".
+  // not been declared is "other". Of the whole too.
   void DeclareBuckets(absl::Span<const std::string> buckets) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // REQUIRES: the family is one of kFamilies, of that type, and has as many labels as `labels`.
@@ -68,11 +74,19 @@ class Registry {
   };
 
   // What a scrape sees: every family that has a series, in the order of kFamilies, its series in
-  // the order of their labels.
-  std::vector<prometheus::MetricFamily> Collect() const ABSL_LOCKS_EXCLUDED(changes_, mutex_);
+  // the order of their labels. Not together with a Change of this thread, of a part either.
+  std::vector<prometheus::MetricFamily> Collect() const
+      ABSL_LOCKS_EXCLUDED(parts_mutex_, changes_, mutex_);
 
  private:
   using Series = std::variant<Counter, Gauge, Histogram>;
+  using Samples = std::map<LabelValues, prometheus::ClientMetric>;
+  using SamplesByFamily = std::map<const Family*, Samples>;
+
+  void Add(const Registry& part) ABSL_LOCKS_EXCLUDED(parts_mutex_);
+  void Remove(const Registry& part) ABSL_LOCKS_EXCLUDED(parts_mutex_);
+  SamplesByFamily CollectOwn() const ABSL_LOCKS_EXCLUDED(changes_, mutex_);
+  void MergeParts(SamplesByFamily& all) const ABSL_LOCKS_EXCLUDED(parts_mutex_);
 
   void MakeBoundedSeries() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // All series whose first label values are `labels`.
@@ -81,6 +95,9 @@ class Registry {
   bool IsValue(const Label& label, absl::string_view value) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  Registry* const whole_;
+  mutable absl::Mutex parts_mutex_;  // taken before the parts' own
+  std::vector<const Registry*> parts_ ABSL_GUARDED_BY(parts_mutex_);
   mutable absl::Mutex changes_;  // held by who changes several series; taken before the other
   mutable absl::Mutex mutex_;
   std::set<std::string, std::less<>> buckets_ ABSL_GUARDED_BY(mutex_);

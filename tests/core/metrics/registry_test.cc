@@ -251,5 +251,78 @@ TEST(FamiliesTest, ValuesAndBoundsAreWellFormed) {
   }
 }
 
+double ValueOf(const Registry& registry, const Family& family, const LabelValues& labels = {}) {
+  for (const ClientMetric& series : SeriesOf(registry, family)) {
+    if (LabelsOf(series) == labels) return series.counter.value + series.gauge.value;
+  }
+  ADD_FAILURE() << family.name << " has no such series";
+  return 0;
+}
+
+TEST(RegistryPartsTest, WhatTheyCountAddsUpWithWhatTheWholeDoes) {
+  Registry whole, alone;
+  Registry first(&whole), second(&whole);
+  for (Registry* registry : {&whole, &first, &second, &alone}) {
+    registry->GetCounter(kRequestsReceived).Increment(2);
+    registry->GetGauge(kQueueDepth, {kOther}).Set(3);
+    registry->GetHistogram(kPredictionRatio).Observe(0.3);
+  }
+  second.GetHistogram(kPredictionRatio).Observe(3);
+  EXPECT_EQ(ValueOf(whole, kRequestsReceived), 6);
+  EXPECT_EQ(ValueOf(whole, kQueueDepth, {kOther}), 9);
+  EXPECT_EQ(ValueOf(first, kRequestsReceived), 2);
+  EXPECT_EQ(ValueOf(alone, kRequestsReceived), 2);
+  const ClientMetric::Histogram ratio = SeriesOf(whole, kPredictionRatio)[0].histogram;
+  EXPECT_EQ(ratio.sample_count, 4u);
+  EXPECT_DOUBLE_EQ(ratio.sample_sum, 3 * 0.3 + 3);
+  ASSERT_EQ(ratio.bucket.size(), std::size(bounds::kRatio) + 1);
+  EXPECT_EQ(ratio.bucket[1].cumulative_count, 3u);  // up to a half
+  EXPECT_EQ(ratio.bucket.back().cumulative_count, 4u);
+}
+
+TEST(RegistryPartsTest, GaugesThatAreNoAmountsAreMergedAsTheirFamilySays) {
+  Registry whole;
+  Registry first(&whole), second(&whole);
+  whole.DeclareBuckets({"64x64"});
+  first.DeclareBuckets({"64x64"});
+  second.DeclareBuckets({"64x64"});
+  first.GetGauge(kBucketLastUsed, {"64x64"}).Set(5);
+  second.GetGauge(kBucketLastUsed, {"64x64"}).Set(4);
+  first.GetGauge(kBucketWarm, {"64x64"}).Set(1);
+  first.GetGauge(kServerState, {"ready"}).Set(1);
+  whole.GetGauge(kServerState, {"warming"}).Set(1);
+  EXPECT_EQ(ValueOf(whole, kBucketLastUsed, {"64x64"}), 5);
+  EXPECT_EQ(ValueOf(whole, kBucketWarm, {"64x64"}), 0);
+  second.GetGauge(kBucketWarm, {"64x64"}).Set(1);
+  EXPECT_EQ(ValueOf(whole, kBucketWarm, {"64x64"}), 1);  // the whole sets none of its own
+  EXPECT_EQ(ValueOf(whole, kServerState, {"ready"}), 0);
+  EXPECT_EQ(ValueOf(whole, kServerState, {"warming"}), 1);
+}
+
+TEST(RegistryPartsTest, SeriesThatOnlyAPartHasAreTheWholes) {
+  Registry whole;
+  Registry part(&whole);
+  part.GetGauge(kModelInfo, {"base", "Pipeline", "cuda"}).Set(1);
+  EXPECT_EQ(ValueOf(whole, kModelInfo, {"base", "Pipeline", "cuda"}), 1);
+}
+
+TEST(RegistryPartsTest, BucketsOfAPartAreTheWholesToo) {
+  Registry whole;
+  Registry part(&whole);
+  part.DeclareBuckets({"64x64"});
+  whole.GetHistogram(kQueueSeconds, {"64x64"}).Observe(1);
+  EXPECT_THAT(LabelsOf(whole, kQueueSeconds), Contains(LabelValues{"64x64"}));
+}
+
+TEST(RegistryPartsTest, APartThatIsGoneIsNotCollected) {
+  Registry whole;
+  {
+    Registry part(&whole);
+    part.GetCounter(kRequestsReceived).Increment();
+    EXPECT_EQ(ValueOf(whole, kRequestsReceived), 1);
+  }
+  EXPECT_EQ(ValueOf(whole, kRequestsReceived), 0);
+}
+
 }  // namespace
 }  // namespace latentd::metrics
