@@ -80,7 +80,7 @@ bool IsNews(const Prospect& last, const Prospect& now) {
 }
 
 absl::StatusOr<Prospect> AdmissionControl::Check(const Entries& admitted, const Entries& asking,
-                                                 uint64_t content, const Callers& callers,
+                                                 const Return& refused, const Callers& callers,
                                                  const Costs& costs, absl::Time now) {
   const std::string& caller = asking.front()->caller;
   Question question{.admitted = admitted,
@@ -88,7 +88,8 @@ absl::StatusOr<Prospect> AdmissionControl::Check(const Entries& admitted, const 
                     .callers = callers,
                     .costs = costs,
                     .now = now,
-                    .who = {absl::HashOf(caller), content}};
+                    .who = {absl::HashOf(caller), refused.content},
+                    .keeps_room = refused.comes_back};
   RETURN_IF_ERROR(CheckLimits(question));
   question.comes_back = reservations_.Take(question.who, now);
   question.active_callers = CountActiveCallers(admitted, caller, now);
@@ -252,9 +253,11 @@ bool AdmissionControl::IsLateAnyway(const Question& question, const Entry& entry
 absl::Status AdmissionControl::TellToComeBack(const Question& question, absl::Duration delay,
                                               absl::Status refusal) {
   delay = std::clamp(delay, kShortestDelay, kLongestDelay);
-  const Reservations::Room room{AloneTime(question.asking, question.costs),
-                                static_cast<double>(question.asking.size())};
-  reservations_.Add(question.who, question.now, delay, room);
+  if (question.keeps_room) {
+    const Reservations::Room room{AloneTime(question.asking, question.costs),
+                                  static_cast<double>(question.asking.size())};
+    reservations_.Add(question.who, question.now, delay, room);
+  }
   return WithRetryDelay(std::move(refusal), delay);
 }
 

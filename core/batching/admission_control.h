@@ -34,17 +34,23 @@ struct Prospect {
 // more than a fifth.
 bool IsNews(const Prospect& last, const Prospect& now);
 
+// What becomes of a request that is refused.
+struct Return {
+  uint64_t content = 0;    // tells it from others of its caller: who comes back has the same
+  bool comes_back = true;  // when it is told to; else no room is kept for it
+};
+
 class AdmissionControl {
  public:
   explicit AdmissionControl(Limits limits) : limits_(limits) {}
 
-  // Whether `asking`, the pictures of one request, may follow `admitted`. `content` tells the
-  // request from others of its caller: one that comes back after a refusal has the same.
+  // Whether `asking`, the pictures of one request, may follow `admitted`.
   // INVALID_ARGUMENT: it can never. RESOURCE_EXHAUSTED with reason QUEUE_FULL, or DEADLINE_EXCEEDED
   // with reason PREDICTED_OVERRUN: not now, and how long to wait before it is asked again, if that
   // will help.
-  absl::StatusOr<Prospect> Check(const Entries& admitted, const Entries& asking, uint64_t content,
-                                 const Callers& callers, const Costs& costs, absl::Time now);
+  absl::StatusOr<Prospect> Check(const Entries& admitted, const Entries& asking,
+                                 const Return& refused, const Callers& callers, const Costs& costs,
+                                 absl::Time now);
 
  private:
   // A request that asks, and what is known about it.
@@ -58,6 +64,7 @@ class AdmissionControl {
     const Costs& costs;
     const absl::Time now;
     const Reservations::Who who;
+    const bool keeps_room;    // if it is refused
     bool comes_back = false;  // it was told to, at this time
     int active_callers = 1;   // that share the device of late, its own among them
     Timetable before, after;  // without it, and with it

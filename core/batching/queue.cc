@@ -26,8 +26,9 @@ absl::StatusOr<Prospect> Queue::Admit(const Arrival& arrival) {
                      .due = DueOf(now, arrival.deadline, weight)});
     asking.push_back(&added.back());
   }
-  ASSIGN_OR_RETURN(const Prospect prospect,
-                   control_.Check(All(), asking, arrival.content, callers_, costs_, now));
+  ASSIGN_OR_RETURN(
+      const Prospect prospect,
+      control_.Check(All(), asking, {arrival.content, arrival.comes_back}, callers_, costs_, now));
   entries_.reserve(entries_.size() + added.size());
   // From here on nothing asks for memory: all of it happens, or nothing has.
   for (auto entry = added.begin(); entry != added.end(); ++entry) {
@@ -65,6 +66,16 @@ std::vector<std::pair<PictureId, Prospect>> Queue::Waiting() const {
          {.position = static_cast<int>(i), .outlook = timetable.OfRequest(entry.request)}});
   }
   return waiting;
+}
+
+Backlog Queue::backlog() const {
+  const Timetable timetable = Foresee(All(), callers_, costs_);
+  Backlog backlog{.pictures = size()};
+  for (const Outlook& outlook : timetable.outlooks) {
+    backlog.ends = std::max(backlog.ends, outlook.ends);
+    backlog.known = backlog.known && outlook.known;
+  }
+  return backlog;
 }
 
 void Queue::Update(PictureId picture, const Need& need) {

@@ -47,6 +47,14 @@ struct Arrival {
   absl::Time deadline = absl::InfiniteFuture();  // of the clock's monotonic time
   // What tells it from others of its caller; the same when it comes back after a refusal.
   uint64_t content = 0;
+  bool comes_back = true;  // after one; else no room is kept for it
+};
+
+// What is admitted and not done.
+struct Backlog {
+  int pictures = 0;
+  absl::Duration ends;  // from now: when the last of them will be done
+  bool known = true;    // or too little is known of what they have left: then it takes more
 };
 
 class Queue {
@@ -80,7 +88,8 @@ class Queue {
 
   // Of the requests of which nothing has run. By their first pictures.
   std::vector<std::pair<PictureId, Prospect>> Waiting() const;
-  // Grows with whatever changes that.
+  Backlog backlog() const;
+  // Grows with whatever changes what Waiting says.
   uint64_t changes() const { return changes_; }
 
  private:

@@ -32,7 +32,8 @@ batching::Arrival ArrivalOf(const Job& job, size_t image_bytes) {
           .caller = job.spec.caller,
           .priority = job.spec.priority,
           .deadline = job.spec.deadline,
-          .content = ContentOf(job.spec.picture)};
+          .content = ContentOf(job.spec.picture),
+          .comes_back = job.comes_back};
 }
 
 void SetProspect(const batching::Prospect& prospect, Queued& queued) {

@@ -105,6 +105,12 @@ class PictureLoop {
   // Of finished pictures that wait to be encoded or read.
   int64_t result_bytes() const { return results_->total(); }
 
+  // Of the pictures that were admitted and are not done.
+  batching::Backlog backlog() const ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    return queue_.backlog();
+  }
+
   LoopStatus Check() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

@@ -41,6 +41,7 @@ class AdmissionControlTest : public ::testing::Test {
     std::string caller = "a";
     int priority = 0;
     uint64_t content = 0;
+    bool comes_back = true;
   };
 
   // What a step takes is known.
@@ -63,7 +64,8 @@ class AdmissionControlTest : public ::testing::Test {
          .caller = options.caller,
          .priority = options.priority,
          .deadline = clock_.Monotonic() + options.deadline,
-         .content = options.content});
+         .content = options.content,
+         .comes_back = options.comes_back});
   }
   PictureId Admit(const Options& options) {
     EXPECT_OK(Ask(options));
@@ -201,6 +203,16 @@ TEST_F(AdmissionControlTest, WhoComesBackIsNotHeldUpByOthersThatWereToldTo) {
   queue_.Remove(1);
   EXPECT_EQ(GetReason(Ask({.content = 9}).status()), "QUEUE_FULL");  // it is first's or second's
   EXPECT_OK(Ask(first));
+}
+
+TEST_F(AdmissionControlTest, NoRoomIsKeptForWhoAsksElsewhere) {
+  Learn();
+  for (int i = 0; i < 8; ++i) Admit({.steps = 5});
+  const Options elsewhere{.content = 7, .comes_back = false};
+  const absl::Duration delay = GetRetryDelay(Ask(elsewhere).status()).value();
+  clock_.Advance(delay);
+  queue_.Remove(1);
+  EXPECT_OK(Ask({.content = 9}));
 }
 
 // Nothing would be gained by keeping others out for it.

@@ -28,6 +28,25 @@ class QueueTest : public ::testing::Test {
   Queue queue_{{.pictures = 3, .bytes = 100}, clock_};
 };
 
+TEST_F(QueueTest, SaysWhenWhatItHasWillBeDone) {
+  EXPECT_EQ(queue_.backlog().pictures, 0);
+  EXPECT_EQ(queue_.backlog().ends, absl::ZeroDuration());
+  EXPECT_TRUE(queue_.backlog().known);
+  Need need = kStep;
+  need.ahead = {.stages = {{{kLane, false, 10}}}};
+  ASSERT_OK(queue_.Admit({.pictures = {1, 2}, .need = need}));
+  EXPECT_EQ(queue_.backlog().pictures, 2);
+  EXPECT_FALSE(queue_.backlog().known);
+  const Unit step{.kind = UnitKind::kStep, .lane = kLane, .pictures = {0}};
+  queue_.Measure(step, 1, absl::Seconds(1));
+  EXPECT_TRUE(queue_.backlog().known);
+  const absl::Duration both = queue_.backlog().ends;
+  EXPECT_GE(both, absl::Seconds(10));
+  queue_.Remove(1);
+  EXPECT_EQ(queue_.backlog().pictures, 1);
+  EXPECT_LE(queue_.backlog().ends, both);
+}
+
 TEST_F(QueueTest, HasNothingToRunWhenEmpty) { EXPECT_EQ(queue_.Next(), std::nullopt); }
 
 TEST_F(QueueTest, RunsWhatThePictureNeedsNext) {
