@@ -110,12 +110,22 @@ Capabilities CapabilitiesOf(const pipeline::Pipeline& pipeline, const Config& co
 
 LocalEngine::LocalEngine(Config config, std::unique_ptr<backends::Backend> backend,
                          const Clock& clock)
+    : LocalEngine(std::move(config), std::move(backend), clock, /*shared=*/nullptr) {}
+
+LocalEngine::LocalEngine(Config config, std::unique_ptr<backends::Backend> backend,
+                         const Clock& clock, const SharedParts& shared)
+    : LocalEngine(std::move(config), std::move(backend), clock, &shared) {}
+
+LocalEngine::LocalEngine(Config config, std::unique_ptr<backends::Backend> backend,
+                         const Clock& clock, const SharedParts* shared)
     : config_(WithDefaults(std::move(config))),
       clock_(clock),
+      registry_(shared == nullptr ? nullptr : &shared->registry),
       board_(clock, registry_),
       backend_(std::move(backend)),
       stores_(
-          config_, *backend_, clock, registry_, stop_,
+          config_, shared == nullptr ? OpenDiskCache(config_, clock, registry_) : shared->disk,
+          *backend_, clock, registry_, stop_,
           [this](const auto& label, const auto& needs, const auto& leaves) {
             return memory_.CheckFits(label, needs, leaves);
           },
@@ -244,8 +254,8 @@ std::vector<FieldViolation> LocalEngine::Validate(const GenerateSpec& spec) cons
 }
 
 absl::StatusOr<uint64_t> LocalEngine::Submit(GenerateSpec spec, std::shared_ptr<EventSink> sink) {
-  absl::StatusOr<uint64_t> handle =
-      CatchOutOfMemory([&] { return TrySubmit(std::move(spec), std::move(sink)); });
+  absl::StatusOr<uint64_t> handle = CatchOutOfMemory(
+      [&] { return Admit(std::move(spec), std::move(sink), AfterRefusal::kComesBack); });
   if (!handle.ok()) metrics_.requests().Refused(RejectionOf(handle.status()));
   return handle;
 }
@@ -257,8 +267,8 @@ absl::Status LocalEngine::CountAdjusted(const pipeline::PictureSpec& resolved) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<uint64_t> LocalEngine::TrySubmit(GenerateSpec spec,
-                                                std::shared_ptr<EventSink> sink) {
+absl::StatusOr<uint64_t> LocalEngine::Admit(GenerateSpec spec, std::shared_ptr<EventSink> sink,
+                                            AfterRefusal refused) {
   RETURN_IF_ERROR(CheckServing(board_.status()));
   // Its init image may be large, and latents; they are moved from here to the pictures.
   std::string image = std::exchange(spec.picture.image, {});
@@ -282,6 +292,7 @@ absl::StatusOr<uint64_t> LocalEngine::TrySubmit(GenerateSpec spec,
   ASSIGN_OR_RETURN(Pictures pictures, StartIfReady(picture));
   const auto job = std::make_shared<Job>(loop_.NextHandle(), *models_.pipeline, std::move(spec),
                                          std::move(sink), clock_.Monotonic());
+  job->comes_back = refused == AfterRefusal::kComesBack;
   job->warnings = std::move(warnings);
   job->pictures = std::move(pictures);
   const bool cold = job->pictures.empty();

@@ -28,10 +28,19 @@
 
 namespace latentd::engine {
 
+// What engines of one process have in common, one for each device.
+struct SharedParts {
+  metrics::Registry& registry;  // of which theirs are parts
+  std::shared_ptr<cache::DiskCache> disk;
+};
+
 class LocalEngine : public Engine {
  public:
   // `clock` must outlive the engine; `backend` is the one that config.backend names.
   LocalEngine(Config config, std::unique_ptr<backends::Backend> backend, const Clock& clock);
+  // The same beside others, which have the same configuration and equal devices.
+  LocalEngine(Config config, std::unique_ptr<backends::Backend> backend, const Clock& clock,
+              const SharedParts& shared);
   ~LocalEngine() override;
 
   absl::Status Load() override;
@@ -45,6 +54,13 @@ class LocalEngine : public Engine {
   Capabilities capabilities() const override;
   std::vector<FieldViolation> Validate(const GenerateSpec& spec) const override;
   absl::StatusOr<uint64_t> Submit(GenerateSpec spec, std::shared_ptr<EventSink> sink) override;
+  // The same for who counts refusals, and may ask another engine then: of a request that does this
+  // one keeps no room for when it comes back. Throws std::bad_alloc, and has refused it.
+  enum class AfterRefusal : uint8_t { kComesBack, kAsksElsewhere };
+  absl::StatusOr<uint64_t> Admit(GenerateSpec spec, std::shared_ptr<EventSink> sink,
+                                 AfterRefusal refused);
+  // What it has admitted and not done.
+  batching::Backlog backlog() const { return loop_.backlog(); }
   void Cancel(uint64_t handle) override;
   LoopStatus CheckLoop() const override { return loop_.Check(); }
   void Drain(absl::Time deadline) override;
@@ -52,12 +68,14 @@ class LocalEngine : public Engine {
  private:
   using Pictures = std::vector<std::unique_ptr<pipeline::Picture>>;
 
+  // Null: it shares nothing.
+  LocalEngine(Config config, std::unique_ptr<backends::Backend> backend, const Clock& clock,
+              const SharedParts* shared);
   void OpenModels();
   // Says so by the status, for good.
   void ShowFault(const absl::Status& fault);
   // Brings the status up to date with how the graphs stand; `warmed`: warming is over.
   void ShowBuckets(bool warmed = false);
-  absl::StatusOr<uint64_t> TrySubmit(GenerateSpec spec, std::shared_ptr<EventSink> sink);
   absl::Status CountAdjusted(const pipeline::PictureSpec& resolved);
   // As far as there is memory to ask for them.
   bool LacksGraphs(const pipeline::Picture& picture) const;

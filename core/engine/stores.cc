@@ -24,17 +24,6 @@ void Warn(const Config& config, absl::string_view what) {
   if (config.warn) config.warn(what);
 }
 
-std::unique_ptr<DiskCache> OpenCache(const Config& config, const Clock& clock,
-                                     metrics::Registry& registry) {
-  if (config.cache_dir.empty()) return nullptr;
-  auto cache = DiskCache::Open({.directory = config.cache_dir, .max_bytes = config.cache_max_bytes},
-                               clock, registry);
-  if (cache.ok()) return *std::move(cache);
-  Warn(config,
-       absl::StrCat("nothing that is compiled survives a restart: ", cache.status().message()));
-  return nullptr;
-}
-
 // What cannot be written is counted by the cache, and made again after the next start.
 void WriteTo(DiskCache& cache, Kind kind, absl::string_view key, absl::string_view bytes) {
   CatchOutOfMemory([&] { return cache.Write(kind, key, bytes); }).IgnoreError();
@@ -83,10 +72,21 @@ weights::WeightCache WeightCacheIn(DiskCache* cache, const backends::Backend& ba
 
 }  // namespace
 
-Stores::Stores(const Config& config, backends::Backend& backend, const Clock& clock,
-               metrics::Registry& registry, const std::atomic<bool>& stop, BeforeLoad before_load,
-               OnDeviceFault on_device_fault)
-    : disk(OpenCache(config, clock, registry)),
+std::shared_ptr<DiskCache> OpenDiskCache(const Config& config, const Clock& clock,
+                                         metrics::Registry& registry) {
+  if (config.cache_dir.empty()) return nullptr;
+  auto cache = DiskCache::Open({.directory = config.cache_dir, .max_bytes = config.cache_max_bytes},
+                               clock, registry);
+  if (cache.ok()) return *std::move(cache);
+  Warn(config,
+       absl::StrCat("nothing that is compiled survives a restart: ", cache.status().message()));
+  return nullptr;
+}
+
+Stores::Stores(const Config& config, std::shared_ptr<DiskCache> cache, backends::Backend& backend,
+               const Clock& clock, metrics::Registry& registry, const std::atomic<bool>& stop,
+               BeforeLoad before_load, OnDeviceFault on_device_fault)
+    : disk(std::move(cache)),
       digests(DigestsIn(disk.get(), clock, writes)),
       reference(std::make_unique<backends::reference::ReferenceBackend>()),
       weights(backend, WeightCacheIn(disk.get(), backend, writes)),

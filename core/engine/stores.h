@@ -19,21 +19,26 @@
 
 namespace latentd::engine {
 
+// Of config.cache_dir; null where that is empty, and where it cannot be used, which is a warning.
+// `clock` and `registry` must outlive it.
+std::shared_ptr<cache::DiskCache> OpenDiskCache(const Config& config, const Clock& clock,
+                                                metrics::Registry& registry);
+
 struct Stores {
   using BeforeLoad = std::function<absl::Status(
       const compiler::GraphLabel&, const backends::MemoryNeeds&, const compiler::Eviction&)>;
 
   using OnDeviceFault = std::function<void(const absl::Status& fault)>;
 
-  // A cache directory that cannot be used is a warning, and then there is none. `before_load` and
-  // `on_device_fault`: see GraphStore; once `stop` is true no other process is waited for.
-  // `backend`, `clock`, `registry` and `stop` must outlive the stores.
-  Stores(const Config& config, backends::Backend& backend, const Clock& clock,
-         metrics::Registry& registry, const std::atomic<bool>& stop, BeforeLoad before_load,
-         OnDeviceFault on_device_fault);
+  // `disk` may be null, and may be others' too. `before_load` and `on_device_fault`: see
+  // GraphStore; once `stop` is true no other process is waited for. `backend`, `clock`, `registry`
+  // and `stop` must outlive the stores.
+  Stores(const Config& config, std::shared_ptr<cache::DiskCache> disk, backends::Backend& backend,
+         const Clock& clock, metrics::Registry& registry, const std::atomic<bool>& stop,
+         BeforeLoad before_load, OnDeviceFault on_device_fault);
   Stores(const Stores&) = delete;
 
-  const std::unique_ptr<cache::DiskCache> disk;  // may be null
+  const std::shared_ptr<cache::DiskCache> disk;  // may be null
   const weights::DigestArchive digests;
   const std::unique_ptr<backends::Backend> reference;  // for components that are not compiled
   weights::WeightStore weights;
