@@ -83,8 +83,8 @@ int Run(const std::vector<std::string>& arguments) {
 }  // namespace latentd::server
 
 int main(int argc, char** argv) {
-  if (argc == 2 && std::string(argv[1]) == latentd::server::kTryKernels) {
-    return latentd::engine::TryKernels();
+  if (argc == 3 && std::string(argv[1]) == latentd::server::kTryKernels) {
+    return latentd::engine::TryKernels(std::atoi(argv[2]));
   }
   latentd::EndAtStopSignals();
   latentd::ExplainTerminate();

@@ -14,6 +14,7 @@
 #include "core/base/text.h"
 #include "core/base/threads.h"
 #include "core/compiler/compile.h"
+#include "core/engine/device_pool.h"
 #include "core/engine/local_engine.h"
 
 namespace latentd::engine {
@@ -30,7 +31,19 @@ absl::Status CheckComponentsOnGpu(const Config& config) {
   return absl::OkStatus();
 }
 
+absl::Status CheckDevices(const Config& config) {
+  if (config.devices.empty()) return absl::OkStatus();
+  if (config.backend != "cuda") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("devices: only with the cuda backend, not with ", Excerpt(config.backend)));
+  }
+  const std::set<int> different(config.devices.begin(), config.devices.end());
+  if (different.size() == config.devices.size() && *different.begin() >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError("devices: must be numbers of GPUs from 0 on, each once");
+}
+
 absl::Status CheckForm(const Config& config) {
+  RETURN_IF_ERROR(CheckDevices(config));
   const auto wrong = [](int rows) { return rows < 1 || rows > kMostRows; };
   const auto draws = [](int rows) { return rows <= kMaxRowsOfPicture; };
   if ((!config.rows.empty() && std::none_of(config.rows.begin(), config.rows.end(), draws)) ||
@@ -45,9 +58,11 @@ absl::Status CheckForm(const Config& config) {
 }
 
 absl::StatusOr<std::unique_ptr<backends::Backend>> MakeCudaBackend(
-    [[maybe_unused]] const Config& config) {
+    [[maybe_unused]] const Config& config, [[maybe_unused]] int ordinal) {
 #ifdef LATENTD_CUDA
-  return backends::cuda::CudaBackend::Create(/*ordinal=*/0, config.trial_command);
+  std::vector<std::string> trial_command = config.trial_command;
+  if (!trial_command.empty()) trial_command.push_back(absl::StrCat(ordinal));
+  return backends::cuda::CudaBackend::Create(ordinal, std::move(trial_command));
 #else
   return absl::InvalidArgumentError(
       "backend cuda: this build has none; build with deploy/dependencies --cuda and deploy/build "
@@ -61,7 +76,9 @@ absl::StatusOr<std::unique_ptr<backends::Backend>> MakeBackend(const Config& con
     return backends::cpu::CpuBackend::Create(
         {.threads = threads, .memory_bytes = config.memory_bytes});
   }
-  if (config.backend == "cuda") return MakeCudaBackend(config);
+  if (config.backend == "cuda") {
+    return MakeCudaBackend(config, config.devices.empty() ? 0 : config.devices.front());
+  }
   if (config.backend == "reference") {
     return std::make_unique<backends::reference::ReferenceBackend>();
   }
@@ -83,18 +100,28 @@ void WarnOfSlowPrecision(const Config& config) {
   }
 }
 
+absl::StatusOr<std::unique_ptr<Engine>> MakePool(const Config& config, const Clock& clock) {
+  std::vector<DevicePool::Device> devices;
+  for (int ordinal : config.devices) {
+    ASSIGN_OR_RETURN(std::unique_ptr<backends::Backend> backend, MakeCudaBackend(config, ordinal));
+    devices.push_back({ordinal, std::move(backend)});
+  }
+  return DevicePool::Create(config, std::move(devices), clock);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(Config config, const Clock& clock) {
   RETURN_IF_ERROR(CheckForm(config));
+  if (config.devices.size() > 1) return MakePool(config, clock);
   ASSIGN_OR_RETURN(std::unique_ptr<backends::Backend> backend, MakeBackend(config));
   WarnOfSlowPrecision(config);
   return std::make_unique<LocalEngine>(std::move(config), std::move(backend), clock);
 }
 
-int TryKernels() {
+int TryKernels([[maybe_unused]] int ordinal) {
 #ifdef LATENTD_CUDA
-  return backends::cuda::RunTrialProgram(/*ordinal=*/0);
+  return backends::cuda::RunTrialProgram(ordinal);
 #else
   return 1;
 #endif

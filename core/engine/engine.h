@@ -51,8 +51,12 @@ struct Config {
   std::string refiner;  // the same, or empty
   std::string variant;  // "fp16" reads *.fp16.safetensors; empty: files without a suffix, else fp16
   std::string backend = "cpu";  // "cpu", "cuda" or "reference"
-  // Starts a program that calls TryKernels, which kernels are tried in that may fault. Empty: they
-  // are tried in this process, and one that faults is a device fault.
+  // GPUs by their number, of the cuda backend, each once; empty: the first. Of several, each has
+  // what is said below of memory and of pictures that wait.
+  std::vector<int> devices;
+  // Starts a program that calls TryKernels with its last argument, the GPU's number, which is
+  // added: kernels that may fault are tried there. Empty: they are tried in this process, and one
+  // that faults is a device fault.
   std::vector<std::string> trial_command = {};
   int threads = 0;           // for kernels; 0: as many as the process may use
   int64_t memory_bytes = 0;  // budget; 0: what the machine and the cgroup allow
@@ -248,12 +252,12 @@ struct LoopStatus {
   bool waits_for_readers = false;
 };
 
-// What the program does that Config::trial_command starts: returns its exit code.
-int TryKernels();
+// What the program does that Config::trial_command starts, for that GPU: returns its exit code.
+int TryKernels(int ordinal);
 
 class Engine {
  public:
-  // Checks nothing but the configuration's form. `clock` must outlive the engine.
+  // Checks the configuration's form, and opens the devices. `clock` must outlive the engine.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(Config config, const Clock& clock);
   // Cancels what still runs and waits for it.
   virtual ~Engine() = default;

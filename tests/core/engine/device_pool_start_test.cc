@@ -1,0 +1,70 @@
+// Which devices make a pool, and what becomes of it where one of them cannot load.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/engine/device_pool.h"
+#include "tests/core/engine/demo_engine.h"
+#include "tests/support/separate_device.h"
+#include "tests/support/status_matchers.h"
+
+namespace latentd::engine {
+namespace {
+
+using ::latentd::testing::SeparateDevice;
+using ::latentd::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+// Its device says how much it has.
+class OwnMemory : public device::HostDevice {
+ public:
+  AvailableMemory Available() const override { return {int64_t{1} << 20, "the test's device"}; }
+  bool SharesHostMemory() const override { return false; }
+};
+
+TEST(DevicePoolStartTest, EndsWhereOneDeviceCannotLoad) {
+  SeparateDevice large;
+  OwnMemory small;
+  std::vector<DevicePool::Device> devices;
+  devices.push_back({2, *backends::cpu::CpuBackend::Create({.device = &large})});
+  devices.push_back({5, *backends::cpu::CpuBackend::Create({.device = &small})});
+  ASSERT_OK_AND_ASSIGN(const auto pool,
+                       DevicePool::Create(SmallConfig(), std::move(devices), SystemClock()));
+  EXPECT_THAT(pool->Load(),
+              StatusIs(absl::StatusCode::kResourceExhausted, StartsWith("device 5: ")));
+  EXPECT_EQ(pool->state(), State::kFailed);
+  EXPECT_THAT(pool->status().reason, StartsWith("device 5: "));
+}
+
+TEST(DevicePoolStartTest, TakesEqualDevicesOnly) {
+  std::vector<DevicePool::Device> devices;
+  devices.push_back({0, *backends::cpu::CpuBackend::Create({.threads = 1})});
+  devices.push_back({1, *backends::cpu::CpuBackend::Create({.threads = 2})});
+  EXPECT_THAT(DevicePool::Create(SmallConfig(), std::move(devices), SystemClock()),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("devices 0 and 1 are not equal"), HasSubstr("threads-2"))));
+}
+
+TEST(DevicePoolStartTest, TheConfigurationNamesGpusOnceAndOfTheCudaBackendOnly) {
+  const auto create = [](std::string backend, std::vector<int> devices) {
+    Config config = SmallConfig();
+    config.backend = std::move(backend);
+    config.devices = std::move(devices);
+    return Engine::Create(config, SystemClock()).status();
+  };
+  EXPECT_THAT(create("cpu", {0}), StatusIs(absl::StatusCode::kInvalidArgument,
+                                           HasSubstr("only with the cuda backend")));
+  for (const auto& wrong : std::vector<std::vector<int>>{{0, 0}, {-1}, {1, -1}}) {
+    EXPECT_THAT(create("cuda", wrong),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("from 0 on, each once")));
+  }
+}
+
+}  // namespace
+}  // namespace latentd::engine
