@@ -1,4 +1,5 @@
 // latentd, the server. See help_text.cc for its flags.
+#include <cstdlib>
 #include <iostream>
 #include <string>
 #include <vector>

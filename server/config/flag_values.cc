@@ -174,6 +174,19 @@ absl::StatusOr<std::vector<int>> ToRows(absl::string_view flag, absl::string_vie
   return rows;
 }
 
+absl::StatusOr<std::vector<int>> ToDevices(absl::string_view flag, absl::string_view text) {
+  std::vector<int> devices;
+  for (const absl::string_view part : Parts(text)) {
+    int device = 0;
+    if (!absl::SimpleAtoi(part, &device) || device < 0) {
+      return WrongValue(flag, part, "numbers of GPUs from 0 on, such as 0,1");
+    }
+    if (Contains(devices, device)) return WrongValue(flag, part, "named once");
+    devices.push_back(device);
+  }
+  return devices;
+}
+
 absl::StatusOr<std::map<std::string, engine::ComponentMode>> ToModes(absl::string_view flag,
                                                                      absl::string_view text) {
   std::map<std::string, engine::ComponentMode> modes;

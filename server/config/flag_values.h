@@ -46,6 +46,9 @@ absl::StatusOr<std::optional<int64_t>> ToArea(absl::string_view flag, absl::stri
 // "1,2"; each once, at least one.
 absl::StatusOr<std::vector<int>> ToRows(absl::string_view flag, absl::string_view text);
 
+// "0,1"; each once. Empty text: none.
+absl::StatusOr<std::vector<int>> ToDevices(absl::string_view flag, absl::string_view text);
+
 // "vae_encoder=off,text_encoder=reference"; each component once. Empty text: none.
 absl::StatusOr<std::map<std::string, engine::ComponentMode>> ToModes(absl::string_view flag,
                                                                      absl::string_view text);

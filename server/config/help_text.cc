@@ -18,6 +18,8 @@ What to serve
   --variant=NAME          fp16 reads *.fp16.safetensors; without it: files without a suffix, else fp16
   --backend=NAME          cpu (default); cuda: an NVIDIA GPU (experimental); or reference: slow, in plain fp32, to
                           compare with
+  --devices=LIST          of --backend=cuda, the GPUs by their number, such as 0,1 (default: the first). They have to be equal;
+                          each has its own weights, graphs and queue, and a request goes to the one that will be free first
   --components=LIST       how components run that are not compiled: vae_encoder=off,text_encoder=reference. Of
                           text_encoder, text_encoder_2, unet_base, unet_refiner, vae_decoder, vae_encoder, vae_tiny,
                           each is compiled, reference (op by op, slow) or off (what needs it is refused; without
@@ -69,8 +71,8 @@ Who may call (PEM files, read again when they change)
 
 How much
   --threads=N             for computing (default: as many as this process may use)
-  --memory=SIZE           budget, such as 8GiB (default: what machine and cgroup leave; with --backend=cuda the GPU)
-  --queue-capacity=N      pictures that may wait before requests are refused (default 64)
+  --memory=SIZE           budget, such as 8GiB (default: what machine and cgroup leave; with --backend=cuda each GPU)
+  --queue-capacity=N      pictures that may wait before requests are refused (default 64); of each of --devices
   --max-priority=N        that a request may ask for, 0 to 3 (default 0); each more counts as double
   --max-request-bytes=N   of one request, its picture included (default 32MiB)
   --max-connections=N     of all clients; more are closed as they come (default 4096). Each needs an open file (ulimit -n)

@@ -38,6 +38,12 @@ std::string BackendName(v1::Backend backend) {
   return backend == v1::CUDA ? "cuda" : "cpu";
 }
 
+absl::Status SetDevices(const v1::ServerConfig& config, engine::Config& engine) {
+  ASSIGN_OR_RETURN(engine.devices, ToDevices("devices", config.devices()));
+  if (engine.devices.empty() || config.backend() == v1::CUDA) return absl::OkStatus();
+  return WrongValue("devices", config.devices(), "given together with --backend=cuda");
+}
+
 absl::Status SetModels(const v1::ServerConfig& config, engine::Config& engine) {
   RETURN_IF_ERROR(CheckNotEmpty("base", config.has_base(), config.base()));
   RETURN_IF_ERROR(CheckNotEmpty("refiner", config.has_refiner(), config.refiner()));
@@ -215,6 +221,7 @@ absl::StatusOr<Options> ToOptions(const v1::ServerConfig& config) {
   RETURN_IF_ERROR(SetAddresses(config, options));
   RETURN_IF_ERROR(SetTls(config, options));
   RETURN_IF_ERROR(SetModels(config, options.engine));
+  RETURN_IF_ERROR(SetDevices(config, options.engine));
   RETURN_IF_ERROR(SetLimits(config, options.engine));
   RETURN_IF_ERROR(SetGraphs(config, options.engine));
   RETURN_IF_ERROR(SetClients(config, options));

@@ -27,6 +27,7 @@ FLAGS = {
     "--refiner": "test_graphs.SharingTest.test_base_and_refiner_share_the_autoencoder",
     "--variant": "test_wiring.FlagsTest.test_variant_chooses_the_files",
     "--backend": "test_wiring.FlagsTest.test_backend_is_the_one_that_runs",
+    "--devices": "test_wiring.FlagsTest.test_devices_are_gpus",
     "--components": "test_wiring.FlagsTest.test_a_component_that_is_off_is_refused",
     "--precision": "test_graphs.PrecisionTest.test_precision_comes_from_the_configuration_and_is_part_of_the_key",
     "--buckets": "test_buckets.BucketsTest.test_a_size_that_is_not_listed_is_refused_with_the_list",
@@ -164,6 +165,16 @@ class FlagsTest(WiringTestCase):
         server = Server("--backend=reference", buckets="64x64").start()
         self.addCleanup(server.kill)
         self.assertEqual(self.key_of(self.connect(server.address), "unet_base")["backend"], "reference")
+
+    def test_devices_are_gpus(self):
+        """That several are used shows DevicePoolTest (tests/core/engine): a machine may have none."""
+        for backend, devices, said in (("cpu", "0,1", "--backend=cuda"),
+                                       ("cuda", "63", "no GPU 63|no NVIDIA driver|this build has none"),
+                                       ("cuda", "62,63", "no GPU 62|no NVIDIA driver|this build has none")):
+            server = Server(f"--backend={backend}", f"--devices={devices}", buckets="64x64")
+            self.addCleanup(server.kill)
+            self.assertIn(server.wait(), (1, 2), devices)
+            self.assertRegex(server.lines[-1], said)
 
     def test_a_component_that_is_off_is_refused(self):
         _, api = self.start("--components=vae_encoder=off")
