@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -283,9 +284,12 @@ class LoadedOnGpu {
  public:
   LoadedOnGpu(CudaBackend& backend, std::shared_ptr<const graph::Graph> graph,
               const testing::Leaves& leaves)
+      : LoadedOnGpu(backend, graph, leaves, backend.MakePlan(*graph).value()) {}
+  LoadedOnGpu(CudaBackend& backend, std::shared_ptr<const graph::Graph> graph,
+              const testing::Leaves& leaves, const Plan& plan)
       : backend_(backend), store_(backend), set_(&store_) {
     set_.Add("net", leaves.weights);
-    executable_ = backend.Load(graph, backend.MakePlan(*graph).value(), set_).value();
+    executable_ = backend.Load(std::move(graph), plan, set_).value();
   }
 
   Executable& executable() { return *executable_; }
@@ -336,6 +340,33 @@ TEST_F(CudaBackendGpuTest, SessionsWithSmallPortsShareAGraphWhereverTheyLie) {
   const std::vector<double> twice = run(2);
   for (size_t i = 0; i < twice.size(); ++i) EXPECT_EQ(twice[i], 2 * launched[i]);
   EXPECT_FALSE(loaded.keeps_graph());
+}
+
+// By turns on one thread, and on two at the same time; with kernels that are launched and captured.
+TEST_F(CudaBackendGpuTest, EqualGpusComputeTheSameBytesOfWhatOneHasPlanned) {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess || count < 2) GTEST_SKIP() << "no second GPU";
+  ASSERT_OK_AND_ASSIGN(const auto other, CudaBackend::Create(/*ordinal=*/1));
+  if (other->Fingerprint() != backend_->Fingerprint()) GTEST_SKIP() << "the GPUs are not equal";
+  constexpr int64_t kRows = 4096;
+  const auto graph = LinearOfRows(kRows);
+  ASSERT_OK_AND_ASSIGN(const Plan plan, backend_->MakePlan(*graph));
+  EXPECT_OK(other->CheckPlan(*graph, plan));
+  LoadedOnGpu first(*backend_, graph, leaves_, plan), second(*other, graph, leaves_, plan);
+  const auto run = [&](LoadedOnGpu& loaded, int runs) {
+    const device::Buffer x = loaded.Allocate(kRows), y = loaded.Allocate(kRows);
+    return LinearOnGpu(loaded.executable(), x, y).Run(1, runs);
+  };
+  const std::vector<double> expected = run(first, /*runs=*/1);
+  for (int runs : {1, 3}) {
+    EXPECT_EQ(run(second, runs), expected);
+    EXPECT_EQ(run(first, runs), expected);
+  }
+  std::vector<double> beside;
+  std::thread thread([&] { beside = run(second, /*runs=*/50); });
+  EXPECT_EQ(run(first, /*runs=*/50), expected);
+  thread.join();
+  EXPECT_EQ(beside, expected);
 }
 
 }  // namespace
