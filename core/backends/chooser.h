@@ -7,8 +7,10 @@
 #include <string>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "core/backends/findings.h"
 
 namespace latentd::backends {
@@ -24,7 +26,7 @@ struct Choice {
   bool lasting = true;
 };
 
-// One thread at a time.
+// Thread-safe: of threads that ask for one shape, one chooses.
 class Chooser {
  public:
   static Chooser Choosing(Findings& findings, Choices& made) { return {&findings, made}; }
@@ -36,12 +38,13 @@ class Chooser {
   template <typename Choose, typename Load>
   auto Get(const std::string& shape, const Choose& choose, const Load& load) const
       -> decltype(load(std::string())) {
-    const auto known = choices_.find(shape);
-    if (known != choices_.end()) return load(known->second);
+    if (const std::optional<std::string> known = Known(shape)) return load(*known);
     if (findings_ == nullptr) return Missing(shape);
+    const Findings::Turn turn = findings_->WaitForTurn(shape);
+    if (const std::optional<std::string> known = Known(shape)) return load(*known);
     if (const std::optional<std::string> found = findings_->Find(shape)) {
       auto loaded = load(*found);
-      if (loaded.ok()) choices_[shape] = *found;
+      if (loaded.ok()) Note(shape, *found);
       if (!IsRefusal(loaded.status())) return loaded;
       findings_->Refuse(shape, *found, loaded.status());
     }
@@ -49,7 +52,7 @@ class Chooser {
     if (!chosen.ok()) return std::move(chosen).status();
     const std::string choice = Keep(shape, *std::move(chosen));
     auto loaded = load(choice);
-    if (loaded.ok()) choices_[shape] = choice;
+    if (loaded.ok()) Note(shape, choice);
     return loaded;
   }
 
@@ -58,11 +61,14 @@ class Chooser {
   static absl::Status Missing(const std::string& shape);
   // Of a choice, not of a machine that had no memory or has failed.
   static bool IsRefusal(const absl::Status& loaded);
+  std::optional<std::string> Known(const std::string& shape) const ABSL_LOCKS_EXCLUDED(mutex_);
+  void Note(const std::string& shape, const std::string& choice) const ABSL_LOCKS_EXCLUDED(mutex_);
   // What the shape's choice is now.
   std::string Keep(const std::string& shape, Choice chosen) const;
 
   Findings* const findings_;  // null: looking up
-  Choices& choices_;
+  mutable absl::Mutex mutex_;
+  Choices& choices_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace latentd::backends

@@ -16,6 +16,20 @@ void CountIn(const FindingArchive& archive, KernelWork work) {
 
 }  // namespace
 
+Findings::Turn Findings::WaitForTurn(const std::string& shape) {
+  const auto is_free = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return !choosing_.contains(shape);
+  };
+  absl::MutexLock lock(&mutex_, absl::Condition(&is_free));
+  choosing_.insert(shape);
+  return {*this, shape};
+}
+
+void Findings::End(const std::string& shape) {
+  absl::MutexLock lock(&mutex_);
+  choosing_.erase(shape);
+}
+
 void Findings::Connect(FindingArchive archive) {
   absl::MutexLock lock(&mutex_);
   archive_ = std::make_shared<const FindingArchive>(std::move(archive));

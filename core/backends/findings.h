@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -46,6 +47,22 @@ class Findings {
   Findings() = default;
   Findings(const Findings&) = delete;
 
+  // The right to choose for a shape: nobody else does until it is gone.
+  class Turn {
+   public:
+    ~Turn() { findings_.End(shape_); }
+    Turn(const Turn&) = delete;
+
+   private:
+    friend class Findings;
+    Turn(Findings& findings, const std::string& shape) : findings_(findings), shape_(shape) {}
+
+    Findings& findings_;
+    const std::string shape_;
+  };
+  // Waits until nobody has it. One at a time a thread.
+  Turn WaitForTurn(const std::string& shape) ABSL_LOCKS_EXCLUDED(mutex_);
+
   // From now on. Functions may be empty; all are, at first.
   void Connect(FindingArchive archive) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -69,11 +86,13 @@ class Findings {
     bool archived = false;  // an earlier process chose
   };
 
+  void End(const std::string& shape) ABSL_LOCKS_EXCLUDED(mutex_);
   static std::optional<std::string> ChoiceOf(const std::optional<Found>& found);
   Archive archive() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::optional<Found>& At(const std::string& shape) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable absl::Mutex mutex_;
+  std::set<std::string> choosing_ ABSL_GUARDED_BY(mutex_);  // who has turns
   Archive archive_ ABSL_GUARDED_BY(mutex_) = std::make_shared<const FindingArchive>();
   // nullopt: the archive has been asked.
   std::map<std::string, std::optional<Found>> found_ ABSL_GUARDED_BY(mutex_);

@@ -1,6 +1,8 @@
 #include "core/base/split_work.h"
 
+#include <algorithm>
 #include <memory>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -56,6 +58,15 @@ void SplitWork(absl::Span<Worker* const> helpers, int count, absl::FunctionRef<v
   }
   parts->Work();
   parts->WaitForAll();
+}
+
+void SplitWorkOn(int threads, int count, absl::FunctionRef<void(int)> part) {
+  std::vector<std::unique_ptr<Worker>> workers;
+  std::vector<Worker*> helpers;
+  for (int i = 1; i < std::min(threads, count); ++i) {
+    helpers.push_back(workers.emplace_back(std::make_unique<Worker>("split")).get());
+  }
+  SplitWork(helpers, count, part);
 }
 
 }  // namespace latentd

@@ -1,4 +1,5 @@
-// One task's parts on several threads: that of its own, and those that have nothing else to do.
+// One task's parts on several threads: its own, and those that have nothing else to do, or that are
+// made for it.
 #pragma once
 
 #include "absl/functional/function_ref.h"
@@ -12,5 +13,9 @@ namespace latentd {
 // are without a bound, and outlive what is added to them: a task that does nothing may still wait
 // in one when this has returned.
 void SplitWork(absl::Span<Worker* const> helpers, int count, absl::FunctionRef<void(int)> part);
+
+// The same on this thread and others that are made for it, `threads` in all, or fewer where there
+// are fewer parts.
+void SplitWorkOn(int threads, int count, absl::FunctionRef<void(int)> part);
 
 }  // namespace latentd

@@ -1,5 +1,6 @@
 #include "core/backends/cuda/bound_program.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -9,19 +10,48 @@
 #include "core/backends/lowering/lowering.h"
 #include "core/backends/ports.h"
 #include "core/base/alignment.h"
+#include "core/base/out_of_memory.h"
+#include "core/base/split_work.h"
 #include "core/base/status_macros.h"
+#include "core/base/threads.h"
 
 namespace latentd::backends::cuda {
+
+namespace {
+
+using BoundKernels = std::vector<absl::StatusOr<BoundKernel>>;
+
+// A library takes its time to build a plan or to read one, and several threads as many at once.
+// Small programs, such as weights', are bound by many threads already.
+int BindingThreads(const Program& program) {
+  constexpr size_t kSmall = 32;
+  constexpr int kMost = 16;
+  return program.instructions.size() < kSmall ? 1 : std::min(UsableCpus(), kMost);
+}
+
+BoundKernels BindKernels(const Program& program, const Chooser& chooser, const Gpu& gpu) {
+  const auto count = static_cast<int>(program.instructions.size());
+  BoundKernels kernels(count, absl::StatusOr<BoundKernel>(absl::UnknownError("")));
+  SplitWorkOn(BindingThreads(program), count, [&](int i) {
+    kernels[i] = CatchOutOfMemory([&]() -> absl::StatusOr<BoundKernel> {
+      RETURN_IF_ERROR(gpu.device.Select());
+      return BindKernel(program, program.instructions[i], chooser, gpu);
+    });
+  });
+  return kernels;
+}
+
+}  // namespace
 
 absl::StatusOr<BoundProgram> Bind(const graph::Graph& graph, std::vector<graph::Recipe> recipes,
                                   const Chooser& chooser, const Gpu& gpu) {
   BoundProgram bound;
   bound.recipes = std::move(recipes);
   bound.program = lowering::Lower(graph, bound.recipes, CudaKernelRules(IsHopper(gpu)));
-  for (const Instruction& instruction : bound.program.instructions) {
-    ASSIGN_OR_RETURN(BoundKernel kernel, BindKernel(bound.program, instruction, chooser, gpu));
-    bound.kernels.push_back(std::move(kernel.enqueue));
-    bound.needs.push_back(std::move(kernel));
+  for (absl::StatusOr<BoundKernel>& kernel : BindKernels(bound.program, chooser, gpu)) {
+    RETURN_IF_ERROR(kernel.status());
+    bound.kernels.push_back(std::move(kernel->enqueue));
+    bound.needs.push_back(*std::move(kernel));
   }
   bound.values = lowering::ValuesInArena(bound.program, bound.needs);
   for (graph::LiveValue& value : bound.values.values) {

@@ -243,6 +243,7 @@ absl::StatusOr<Choice> CublasLt::Choose(const ProductShape& shape, const TrialWa
   }
   absl::Status wrong = absl::UnimplementedError(absl::StrCat("cuBLASLt runs no ", shape.Key()));
   if (candidates.empty()) return wrong;
+  absl::MutexLock alone(&trying_);
   absl::StatusOr<std::unique_ptr<ProductTrial>> trial = ProductTrial::Create(shape);
   if (absl::IsResourceExhausted(trial.status())) {
     return Choice{.bytes = candidates.front(), .lasting = false};

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
 #include "core/backends/chooser.h"
 #include "core/device/dtype.h"
 
@@ -115,6 +116,7 @@ class CublasLt {
 
   std::unique_ptr<Functions> functions_;
   cublasLtHandle_t handle_ = nullptr;
+  mutable absl::Mutex trying_;  // one trial at a time: another would take its time
 };
 
 }  // namespace latentd::backends::cuda

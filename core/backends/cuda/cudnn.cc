@@ -6,6 +6,7 @@
 #define NV_CUDNN_FRONTEND_DISABLE_LOGGING
 #include <cudnn_frontend.h>
 
+#include <deque>
 #include <exception>
 #include <map>
 #include <unordered_map>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
@@ -156,6 +158,47 @@ struct Handle {
   const cudnnHandle_t library ABSL_PT_GUARDED_BY(mutex);
 };
 
+// The library's states that plans are built with, a thread's own as long as it builds. Thread-safe.
+class Builders {
+ public:
+  Builders() = default;
+  ~Builders() {
+    for (cudnnHandle_t library : idle_) fe::detail::destroy_handle(library);
+  }
+  Builders(const Builders&) = delete;
+
+  // What `build` returns, a status or StatusOr, of a state of the selected GPU.
+  template <typename Build>
+  auto With(const Build& build) -> decltype(build(cudnnHandle_t())) {
+    ASSIGN_OR_RETURN(cudnnHandle_t const library, Take());
+    const absl::Cleanup put_back = [&] { PutBack(library); };
+    return build(library);
+  }
+
+ private:
+  absl::StatusOr<cudnnHandle_t> Take() ABSL_LOCKS_EXCLUDED(mutex_) {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (!idle_.empty()) {
+        cudnnHandle_t library = idle_.back();
+        idle_.pop_back();
+        return library;
+      }
+    }
+    cudnnHandle_t library = nullptr;
+    const cudnnStatus_t status = fe::detail::create_handle(&library);
+    if (status == CUDNN_STATUS_SUCCESS) return library;
+    return absl::InternalError(absl::StrCat("cuDNN: a handle: status ", static_cast<int>(status)));
+  }
+  void PutBack(cudnnHandle_t library) ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    idle_.push_back(library);
+  }
+
+  absl::Mutex mutex_;
+  std::vector<cudnnHandle_t> idle_ ABSL_GUARDED_BY(mutex_);
+};
+
 class FrontendPlan : public CudnnPlan {
  public:
   FrontendPlan(Handle& handle, std::shared_ptr<Graph> graph, int64_t workspace_bytes)
@@ -189,11 +232,12 @@ constexpr char kBehindKey[] = "\n";
 constexpr char kPlanField[] = "cudnn_backend_data";
 // Beyond so many, those that nobody uses are forgotten.
 constexpr size_t kManyPlans = 512;
+constexpr size_t kNewest = 32;
 
 class FrontendCudnn : public Cudnn {
  public:
-  FrontendCudnn(cudnnHandle_t building, cudnnHandle_t running, std::function<void()> on_restore)
-      : building_(building), running_(running), on_restore_(std::move(on_restore)) {}
+  FrontendCudnn(cudnnHandle_t running, std::function<void()> on_restore)
+      : running_(running), on_restore_(std::move(on_restore)) {}
 
   size_t version() const override { return fe::detail::get_backend_version(); }
 
@@ -209,27 +253,22 @@ class FrontendCudnn : public Cudnn {
 
   absl::StatusOr<std::shared_ptr<const CudnnPlan>> Load(const std::string& key,
                                                         absl::string_view plan) override {
-    return Caught([&]() -> absl::StatusOr<std::shared_ptr<const CudnnPlan>> {
-      absl::MutexLock lock(&building_.mutex);
-      std::weak_ptr<const CudnnPlan>& shared = plans_[std::string(plan)];
-      std::shared_ptr<const CudnnPlan> result = shared.lock();
-      if (result == nullptr) {
-        ASSIGN_OR_RETURN(result, Read(key, plan));
-        shared = result;
-        DropUnused();
-        newest_ = result;
-      }
-      return result;
-    });
+    const std::shared_ptr<Shared> shared = Find(std::string(plan));
+    absl::MutexLock lock(&shared->mutex);
+    std::shared_ptr<const CudnnPlan> result = shared->plan.lock();
+    if (result != nullptr) return result;
+    ASSIGN_OR_RETURN(result, Caught([&] { return Read(key, plan); }));
+    shared->plan = result;
+    NoteRead(result);
+    return result;
   }
 
  private:
   // The plan that the library recommends, but for those of these names; adds its own.
-  absl::StatusOr<std::string> Build(const std::string& key, Graph& graph,
-                                    std::vector<std::string>& names) {
-    absl::MutexLock lock(&building_.mutex);
+  static absl::StatusOr<std::string> Build(cudnnHandle_t library, const std::string& key,
+                                           Graph& graph, std::vector<std::string>& names) {
     RETURN_IF_ERROR(ToStatus(graph.validate(), key));
-    RETURN_IF_ERROR(ToStatus(graph.build_operation_graph(building_.library), key));
+    RETURN_IF_ERROR(ToStatus(graph.build_operation_graph(library), key));
     RETURN_IF_ERROR(
         ToStatus(graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}), key));
     graph.deselect_engines(names);
@@ -253,8 +292,9 @@ class FrontendCudnn : public Cudnn {
     std::vector<std::string> names;
     absl::Status status;
     for (int i = 0; i < kMostPlans; ++i) {
-      ASSIGN_OR_RETURN(std::string plan,
-                       Caught([&] { return Build(key, *GraphOf(shape), names); }));
+      ASSIGN_OR_RETURN(std::string plan, builders_.With([&](cudnnHandle_t library) {
+        return Caught([&] { return Build(library, key, *GraphOf(shape), names); });
+      }));
       ASSIGN_OR_RETURN(const std::shared_ptr<const CudnnPlan> read, Load(key, plan));
       status = trial(*read);
       if (status.ok() || absl::IsResourceExhausted(status)) {
@@ -266,8 +306,7 @@ class FrontendCudnn : public Cudnn {
   }
 
   absl::StatusOr<std::shared_ptr<const CudnnPlan>> Read(const std::string& key,
-                                                        absl::string_view plan)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(building_.mutex) {
+                                                        absl::string_view plan) {
     if (!absl::ConsumePrefix(&plan, absl::StrCat(key, kBehindKey))) {
       return absl::InvalidArgumentError(absl::StrCat("a plan of cuDNN that is none for a ", key));
     }
@@ -278,10 +317,11 @@ class FrontendCudnn : public Cudnn {
     }
     auto graph = std::make_shared<Graph>();
     // Its own warm-up captures, and cannot beside a session that is being captured.
-    RETURN_IF_ERROR(ToStatus(graph->deserialize(building_.library, read,
-                                                /*enforce_precompiled=*/false,
-                                                /*run_warmup=*/false),
-                             "reading a plan"));
+    RETURN_IF_ERROR(builders_.With([&](cudnnHandle_t library) {
+      return ToStatus(graph->deserialize(library, read, /*enforce_precompiled=*/false,
+                                         /*run_warmup=*/false),
+                      "reading a plan");
+    }));
     int64_t workspace_bytes = 0;
     RETURN_IF_ERROR(ToStatus(graph->get_workspace_size(workspace_bytes), "a plan's workspace"));
     if (workspace_bytes < 0 || workspace_bytes > kMostWorkspaceBytes) {
@@ -291,55 +331,57 @@ class FrontendCudnn : public Cudnn {
     return std::make_shared<FrontendPlan>(running_, std::move(graph), workspace_bytes);
   }
 
-  void DropUnused() ABSL_EXCLUSIVE_LOCKS_REQUIRED(building_.mutex) {
-    if (plans_.size() < kManyPlans) return;
-    for (auto plan = plans_.begin(); plan != plans_.end();) {
-      plan = plan->second.expired() ? plans_.erase(plan) : std::next(plan);
-    }
+  // A plan that is being read, or has users.
+  struct Shared {
+    absl::Mutex mutex;
+    std::weak_ptr<const CudnnPlan> plan ABSL_GUARDED_BY(mutex);
+  };
+
+  std::shared_ptr<Shared> Find(const std::string& plan) ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    if (plans_.size() >= kManyPlans && !plans_.contains(plan)) DropUnused();
+    std::shared_ptr<Shared>& shared = plans_[plan];
+    if (shared == nullptr) shared = std::make_shared<Shared>();
+    return shared;
   }
 
-  // Two, so that a session is captured while a plan is built.
-  Handle building_, running_;
+  void DropUnused() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    std::erase_if(plans_, [](const auto& entry) {
+      const std::shared_ptr<Shared>& shared = entry.second;
+      if (shared.use_count() > 1) return false;
+      absl::MutexLock lock(&shared->mutex);
+      return shared->plan.expired();
+    });
+  }
+
+  void NoteRead(std::shared_ptr<const CudnnPlan> plan) ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    newest_.push_back(std::move(plan));
+    if (newest_.size() > kNewest) newest_.pop_front();
+  }
+
+  Builders builders_;
+  Handle running_;
   const std::function<void()> on_restore_;
-  std::map<std::string, std::weak_ptr<const CudnnPlan>> plans_ ABSL_GUARDED_BY(building_.mutex);
-  // Who has chosen it is about to load it.
-  std::shared_ptr<const CudnnPlan> newest_ ABSL_GUARDED_BY(building_.mutex);
+  absl::Mutex mutex_;
+  std::map<std::string, std::shared_ptr<Shared>> plans_ ABSL_GUARDED_BY(mutex_);  // by their bytes
+  // Who has chosen one is about to load it.
+  std::deque<std::shared_ptr<const CudnnPlan>> newest_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace
-
-std::string ConvolutionShape::Key() const {
-  return absl::StrCat("convolution ", device::Name(dtype), " ", rows, "x", height, "x", width, "x",
-                      channels, " to ", out, " by ", kernel_height, "x", kernel_width, "/", stride,
-                      "+", padding_height, "x", padding_width, has_bias ? " bias" : "",
-                      has_residual ? " residual" : "");
-}
-
-std::string TransposedConvolutionShape::Key() const {
-  return absl::StrCat("transposed convolution ", device::Name(dtype), " ", rows, "x", height, "x",
-                      width, "x", channels, " to ", out, " by 4x4/2+1");
-}
-
-std::string AttentionShape::Key() const {
-  std::string key = absl::StrCat("attention ", device::Name(dtype), " ", rows, "x", heads, "x",
-                                 size, " of ", queries, " over ", keys, " scaled ", scale);
-  for (const Operand& operand : {query, this->key, value}) {
-    absl::StrAppend(&key, " ", operand.row, ":", operand.token);
-  }
-  return key + (causal ? " causal" : "");
-}
 
 absl::StatusOr<std::unique_ptr<Cudnn>> Cudnn::Open(std::function<void()> on_restore) {
   ASSIGN_OR_RETURN(const SharedLibrary library, SharedLibrary::Open("libcudnn.so.9"));
   fe::cudnn_dlhandle = library.handle();
   return Caught([&]() -> absl::StatusOr<std::unique_ptr<Cudnn>> {
-    cudnnHandle_t building = nullptr, running = nullptr;
-    const cudnnStatus_t status = fe::detail::create_handle(&building);
-    if (status != CUDNN_STATUS_SUCCESS || fe::detail::create_handle(&running) != status) {
+    cudnnHandle_t running = nullptr;
+    const cudnnStatus_t status = fe::detail::create_handle(&running);
+    if (status != CUDNN_STATUS_SUCCESS) {
       return absl::FailedPreconditionError(
           absl::StrCat("cuDNN does not start: status ", static_cast<int>(status)));
     }
-    return std::make_unique<FrontendCudnn>(building, running, std::move(on_restore));
+    return std::make_unique<FrontendCudnn>(running, std::move(on_restore));
   });
 }
 

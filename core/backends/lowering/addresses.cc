@@ -1,13 +1,10 @@
 #include "core/backends/lowering/addresses.h"
 
-#include <algorithm>
-#include <memory>
 #include <utility>
 
 #include "core/base/out_of_memory.h"
 #include "core/base/split_work.h"
 #include "core/base/status_macros.h"
-#include "core/base/worker.h"
 
 namespace latentd::backends::lowering {
 
@@ -30,24 +27,6 @@ Addresses WithPorts(Addresses addresses, const Program& program, absl::Span<char
   return addresses;
 }
 
-namespace {
-
-using WeightResults = std::vector<absl::StatusOr<weights::WeightRef>>;
-
-WeightResults GetAll(int threads, int count,
-                     absl::FunctionRef<absl::StatusOr<weights::WeightRef>(int)> get) {
-  WeightResults results(count, absl::StatusOr<weights::WeightRef>(absl::UnknownError("")));
-  std::vector<std::unique_ptr<Worker>> workers;
-  std::vector<Worker*> helpers;
-  for (int i = 1; i < std::min(threads, count); ++i) {
-    helpers.push_back(workers.emplace_back(std::make_unique<Worker>("weights")).get());
-  }
-  SplitWork(helpers, count, [&](int i) { results[i] = get(i); });
-  return results;
-}
-
-}  // namespace
-
 absl::StatusOr<std::vector<weights::WeightRef>> HoldWeights(
     const BoundProgram& bound, const weights::WeightSet& weights, int threads,
     absl::FunctionRef<const void*(const device::ConstBuffer&)> address_of, Addresses& addresses) {
@@ -57,7 +36,8 @@ absl::StatusOr<std::vector<weights::WeightRef>> HoldWeights(
       return weights.store().Get(bound.recipes[uses[i].recipe].graph, weights, uses[i].format);
     });
   };
-  WeightResults results = GetAll(threads, static_cast<int>(uses.size()), get);
+  std::vector<absl::StatusOr<weights::WeightRef>> results(uses.size(), absl::UnknownError(""));
+  SplitWorkOn(threads, static_cast<int>(uses.size()), [&](int i) { results[i] = get(i); });
   std::vector<weights::WeightRef> held;
   for (size_t i = 0; i < uses.size(); ++i) {
     // What is made beside others needs memory beside theirs, which nobody has asked about.

@@ -3,11 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <map>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "core/backends/chooser.h"
 #include "core/base/out_of_memory.h"
 #include "core/device/device_fault.h"
@@ -76,6 +79,31 @@ TEST_F(ChooserTest, MakesEachChoiceOnceAndThenKnowsIt) {
   EXPECT_EQ(chooser.Get("product", Choose("8"), Load).value(), "loaded 7");
   EXPECT_EQ(Chooser::LookingUp(made).Get("product", Choose("9"), Load).value(), "loaded 7");
   EXPECT_EQ(chosen_, 1);
+}
+
+TEST_F(ChooserTest, OfThreadsThatAskForAShapeOneChooses) {
+  constexpr int kThreads = 6;
+  std::atomic<int> choosing = 0;
+  absl::Notification other_is_chosen;
+  const auto choose = [&]() -> absl::StatusOr<Choice> {
+    ++choosing;
+    // Another shape is chosen meanwhile, or this does not end.
+    other_is_chosen.WaitForNotification();
+    return Choice{"7"};
+  };
+  std::vector<Choices> made(2);
+  const Chooser first = Chooser::Choosing(findings_, made[0]),
+                second = Chooser::Choosing(findings_, made[1]);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      EXPECT_EQ((i % 2 == 0 ? first : second).Get("product", choose, Load).value(), "loaded 7");
+    });
+  }
+  EXPECT_EQ(first.Get("convolution", Choose("8"), Load).value(), "loaded 8");
+  other_is_chosen.Notify();
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(choosing, 1);
 }
 
 TEST_F(ChooserTest, AnotherGraphGetsWhatWasFoundForTheFirst) {
