@@ -19,13 +19,15 @@
 #include "core/base/out_of_memory.h"
 #include "core/base/process_stat.h"
 #include "core/base/status_macros.h"
+#include "core/metrics/merge.h"
 
 namespace latentd::engine {
 namespace {
 
 constexpr char kUnet[] = "unet";
 // Where a metric's bytes lie: all on the host, if the device has no memory of its own.
-constexpr char kHost[] = "host", kDevice[] = "device";
+using metrics::kDevice;
+using metrics::kHost;
 constexpr size_t kMostText = size_t{1} << 16;  // of a file below /proc/self
 
 using Users = std::map<std::string, std::set<std::string>>;  // by component, as weights name it

@@ -12,14 +12,6 @@ namespace latentd::metrics {
 
 enum class Type : uint8_t { kCounter, kGauge, kHistogram };
 
-// What a gauge is of a registry that has parts (registry.h). Counters and histograms are sums.
-enum class Merge : uint8_t {
-  kSum,       // of the parts' and its own
-  kGreatest,  // of these
-  kLeast,     // of the parts'
-  kOwn        // its own: the parts' are not shown
-};
-
 // Bounded: a value that is none of these counts as "other" (kOther). Without values and buckets the
 // label is free, for series that are made once.
 struct Label {
@@ -39,7 +31,6 @@ struct Family {
   Type type;
   Label labels[kMaxLabels] = {};
   absl::Span<const double> bounds = {};  // of histograms
-  Merge merge = Merge::kSum;
 
   constexpr size_t label_count() const {
     size_t count = 0;
@@ -139,42 +130,28 @@ inline constexpr Family kKernelFindings{
 inline constexpr Family kBucketWarm{"latentd_bucket_warm",
                                     "1 where every graph of the bucket is ready.",
                                     Type::kGauge,
-                                    {kConfiguredBucket},
-                                    {},
-                                    Merge::kLeast};
+                                    {kConfiguredBucket}};
 inline constexpr Family kBucketLastUsed{"latentd_bucket_last_used_timestamp_seconds",
                                         "When a request last ran in the bucket; 0: never.",
                                         Type::kGauge,
-                                        {kBucket},
-                                        {},
-                                        Merge::kGreatest};
+                                        {kBucket}};
 
 // Start-up and state.
 inline constexpr Family kStartupPhase{"latentd_startup_phase_duration_seconds",
                                       "How long starting took, by phase.",
                                       Type::kGauge,
-                                      {{"phase", "weights,graph_load,compile,warmup,total"}},
-                                      {},
-                                      Merge::kGreatest};
+                                      {{"phase", "weights,graph_load,compile,warmup,total"}}};
 inline constexpr Family kServerState{"latentd_server_state",
                                      "1 for the state that the server is in.",
                                      Type::kGauge,
-                                     {{"state", "loading,warming,ready,degraded,draining,failed"}},
-                                     {},
-                                     Merge::kOwn};
+                                     {{"state", "loading,warming,ready,degraded,draining,failed"}}};
 inline constexpr Family kCheckpointChangedFiles{
     "latentd_checkpoint_changed_files",
     "Files of the served checkpoints that were edited in place or replaced since they were opened.",
     Type::kGauge,
-    {{"how", "edited,replaced"}},
-    {},
-    Merge::kGreatest};
+    {{"how", "edited,replaced"}}};
 inline constexpr Family kReadyTimestamp{"latentd_ready_timestamp_seconds",
-                                        "When the server became ready; 0: not yet.",
-                                        Type::kGauge,
-                                        {},
-                                        {},
-                                        Merge::kOwn};
+                                        "When the server became ready; 0: not yet.", Type::kGauge};
 
 // Memory.
 inline constexpr Family kMemoryBytes{
@@ -320,12 +297,8 @@ inline constexpr Family kPaddingRows{"latentd_step_padding_rows_total",
                                      {kUnetStage}};
 
 inline constexpr Family kUnitOverdue{
-    "latentd_unit_overdue",
-    "1 while a unit of work runs for longer than it may: the server hangs.",
-    Type::kGauge,
-    {},
-    {},
-    Merge::kGreatest};
+    "latentd_unit_overdue", "1 while a unit of work runs for longer than it may: the server hangs.",
+    Type::kGauge};
 
 // Results and what runs.
 inline constexpr Family kInvalidImages{
@@ -337,30 +310,23 @@ inline constexpr Family kTlsCertificateExpiry{
     "latentd_tls_certificate_expiry_timestamp_seconds",
     "When the server's certificate expires, or the last one of an authority's; 0: there is none.",
     Type::kGauge,
-    {{"certificate", "server,client_authority,operator_authority"}},
-    {},
-    Merge::kOwn};
+    {{"certificate", "server,client_authority,operator_authority"}}};
 inline constexpr Family kSpansSent{"latentd_spans_sent_total",
                                    "Spans that the collector has taken.", Type::kCounter};
 inline constexpr Family kSpansDropped{"latentd_spans_dropped_total",
                                       "Spans that the collector does not get, by why.",
                                       Type::kCounter,
                                       {{"reason", "queue_full,refused,stopped"}}};
-inline constexpr Family kBuildInfo{"latentd_build_info", "Always 1.", Type::kGauge,
-                                   {{"version"}},        {},          Merge::kOwn};
+inline constexpr Family kBuildInfo{"latentd_build_info", "Always 1.", Type::kGauge, {{"version"}}};
 inline constexpr Family kBackendInfo{
     "latentd_backend_info",
     "Always 1; the libraries, instruction set and threads that graphs are compiled for.",
     Type::kGauge,
-    {{"fingerprint"}},
-    {},
-    Merge::kGreatest};
+    {{"fingerprint"}}};
 inline constexpr Family kModelInfo{"latentd_model_info",
                                    "Always 1, for each model served.",
                                    Type::kGauge,
-                                   {{"model"}, {"class_name"}, {"backend"}},
-                                   {},
-                                   Merge::kGreatest};
+                                   {{"model"}, {"class_name"}, {"backend"}}};
 
 // All of them, in the order of docs/metrics.md.
 inline constexpr const Family* kFamilies[] = {&kGraphCompilations,

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_split.h"
+#include "core/metrics/merge.h"
 
 namespace latentd::metrics {
 namespace {
@@ -37,8 +38,10 @@ std::vector<prometheus::ClientMetric::Label> NamedLabels(const Family& family,
   return labels;
 }
 
-double MergedGauge(Merge merge, double all, double part) {
+double MergedGauge(Merge merge, const LabelValues& labels, double all, double part) {
   switch (merge) {
+    case Merge::kPlaces:
+      return labels.front() == kHost ? std::max(all, part) : all + part;
     case Merge::kGreatest:
       return std::max(all, part);
     case Merge::kLeast:
@@ -52,10 +55,10 @@ double MergedGauge(Merge merge, double all, double part) {
 }
 
 // Of the same family, so that a histogram has the same bounds.
-void MergeSample(const Family& family, const prometheus::ClientMetric& part,
-                 prometheus::ClientMetric& all) {
+void MergeSample(const Family& family, const LabelValues& labels,
+                 const prometheus::ClientMetric& part, prometheus::ClientMetric& all) {
   all.counter.value += part.counter.value;
-  all.gauge.value = MergedGauge(family.merge, all.gauge.value, part.gauge.value);
+  all.gauge.value = MergedGauge(MergeOf(family), labels, all.gauge.value, part.gauge.value);
   all.histogram.sample_count += part.histogram.sample_count;
   all.histogram.sample_sum += part.histogram.sample_sum;
   for (size_t i = 0; i < all.histogram.bucket.size(); ++i) {
@@ -174,14 +177,14 @@ void Registry::MergeParts(SamplesByFamily& all) const {
   absl::MutexLock lock(&parts_mutex_);
   if (parts_.empty()) return;
   for (auto& [family, samples] : all) {
-    if (family->merge == Merge::kLeast) samples.clear();
+    if (MergeOf(*family) == Merge::kLeast) samples.clear();
   }
   for (const Registry* part : parts_) {
     for (const auto& [family, samples] : part->CollectOwn()) {
-      if (family->merge == Merge::kOwn) continue;
+      if (MergeOf(*family) == Merge::kOwn) continue;
       for (const auto& [labels, sample] : samples) {
         const auto [merged, is_first] = all[family].try_emplace(labels, sample);
-        if (!is_first) MergeSample(*family, sample, merged->second);
+        if (!is_first) MergeSample(*family, labels, sample, merged->second);
       }
     }
   }

@@ -9,8 +9,8 @@
 // label does.
 //
 // A registry may be part of another, such as that of one of several devices: what the whole
-// collects is what it counts itself and what its parts do, as Family::merge says. What is to add up
-// at every scrape is counted in one of them. Thread-safe.
+// collects is what it counts itself and what its parts do, as MergeOf says (merge.h). What is to
+// add up at every scrape is counted in one of them. Thread-safe.
 #pragma once
 
 #include <prometheus/counter.h>

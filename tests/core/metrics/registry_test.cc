@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "core/base/files.h"
+#include "core/metrics/merge.h"
 #include "tests/support/source_directory.h"
 #include "tests/support/status_matchers.h"
 
@@ -297,6 +298,17 @@ TEST(RegistryPartsTest, GaugesThatAreNoAmountsAreMergedAsTheirFamilySays) {
   EXPECT_EQ(ValueOf(whole, kBucketWarm, {"64x64"}), 1);  // the whole sets none of its own
   EXPECT_EQ(ValueOf(whole, kServerState, {"ready"}), 0);
   EXPECT_EQ(ValueOf(whole, kServerState, {"warming"}), 1);
+}
+
+TEST(RegistryPartsTest, TheHostIsOneForAllDevices) {
+  Registry whole;
+  Registry first(&whole), second(&whole);
+  for (Registry* part : {&first, &second}) {
+    part->GetGauge(kMemoryAvailable, {kHost}).Set(part == &first ? 3 : 4);
+    part->GetGauge(kMemoryAvailable, {kDevice}).Set(10);
+  }
+  EXPECT_EQ(ValueOf(whole, kMemoryAvailable, {kHost}), 4);
+  EXPECT_EQ(ValueOf(whole, kMemoryAvailable, {kDevice}), 20);
 }
 
 TEST(RegistryPartsTest, SeriesThatOnlyAPartHasAreTheWholes) {
