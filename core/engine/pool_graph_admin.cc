@@ -233,7 +233,7 @@ MemoryReport PoolGraphAdmin::memory() const {
   std::vector<MemoryReport> reports;
   reports.reserve(devices_.size());
   for (const Device& device : devices_) reports.push_back(device.graphs.memory());
-  return MergeReports(reports);
+  return MergeReports(names_, reports);
 }
 
 }  // namespace latentd::engine

@@ -60,11 +60,23 @@ bool IsLessFar(GraphState a, GraphState b) {
   return a < b;
 }
 
-void AddTo(GraphEntry& all, const GraphEntry& one, absl::string_view device) {
-  if (IsLessFar(one.state, all.state)) {
-    all.state = one.state;
-    all.reason = one.reason.empty() ? "" : absl::StrCat(device, ": ", one.reason);
-  }
+// Where a graph is as far on all devices, what is said of it is said of all.
+struct MergedGraph {
+  size_t place = 0;   // in the list
+  size_t device = 0;  // whose state it is
+  bool differs = false;
+};
+
+void MergeState(const GraphEntry& one, size_t device, GraphEntry& all, MergedGraph& merged) {
+  if (one.state == all.state) return;
+  merged.differs = true;
+  if (!IsLessFar(one.state, all.state)) return;
+  all.state = one.state;
+  all.reason = one.reason;
+  merged.device = device;
+}
+
+void AddTo(GraphEntry& all, const GraphEntry& one) {
   all.device_bytes += one.device_bytes;
   all.memory_bytes += one.memory_bytes;
   all.hits += one.hits;
@@ -130,12 +142,24 @@ void MergeStatus(absl::Span<const std::string> devices, absl::Span<const ServerS
 std::vector<GraphEntry> MergeEntries(absl::Span<const std::string> devices,
                                      absl::Span<const std::vector<GraphEntry>> entries) {
   std::vector<GraphEntry> all;
-  std::map<std::string, size_t> places;
+  std::map<std::string, MergedGraph> graphs;
   for (size_t i = 0; i < entries.size(); ++i) {
     for (const GraphEntry& entry : entries[i]) {
-      const auto [place, is_first] = places.emplace(entry.id, all.size());
-      is_first ? all.push_back(entry) : AddTo(all[place->second], entry, devices[i]);
+      const auto [graph, is_first] =
+          graphs.emplace(entry.id, MergedGraph{.place = all.size(), .device = i});
+      if (is_first) {
+        all.push_back(entry);
+        continue;
+      }
+      GraphEntry& merged = all[graph->second.place];
+      MergeState(entry, i, merged, graph->second);
+      AddTo(merged, entry);
     }
+  }
+  for (const auto& [id, graph] : graphs) {
+    std::string& reason = all[graph.place].reason;
+    if (graph.differs && !reason.empty())
+      reason = absl::StrCat(devices[graph.device], ": ", reason);
   }
   return all;
 }
@@ -165,18 +189,25 @@ MemoryPrediction Sum(const MemoryPrediction& a, const MemoryPrediction& b) {
           .executables = a.executables + b.executables};
 }
 
-MemoryReport MergeReports(absl::Span<const MemoryReport> reports) {
+MemoryReport MergeReports(absl::Span<const std::string> devices,
+                          absl::Span<const MemoryReport> reports) {
   MemoryReport all = reports.front();
+  all.devices.clear();
   std::map<std::string, ComponentMemory> components;
-  AddComponents(all.weights, components);
+  for (size_t i = 0; i < reports.size(); ++i) {
+    AddComponents(reports[i].weights, components);
+    for (DeviceMemoryReport own : reports[i].devices) {
+      own.name = absl::StrCat(devices[i], ": ", own.name);
+      all.devices.push_back(std::move(own));
+    }
+  }
   for (const MemoryReport& report : reports.subspan(1)) {
-    AddComponents(report.weights, components);
     for (int64_t MemoryReport::*bytes :
          {&MemoryReport::weight_bytes, &MemoryReport::mapped_bytes, &MemoryReport::arena_bytes,
           &MemoryReport::state_bytes, &MemoryReport::result_bytes, &MemoryReport::executable_bytes,
           &MemoryReport::artifact_bytes, &MemoryReport::definition_bytes,
-          &MemoryReport::waiting_image_bytes, &MemoryReport::budget_bytes,
-          &MemoryReport::available_bytes}) {
+          &MemoryReport::waiting_image_bytes, &MemoryReport::pinned_bytes,
+          &MemoryReport::budget_bytes, &MemoryReport::available_bytes}) {
       all.*bytes += report.*bytes;
     }
     all.predicted = Sum(all.predicted, report.predicted);

@@ -37,7 +37,8 @@ std::vector<EntryResult> MergeResults(absl::Span<const std::string> devices,
 
 MemoryPrediction Sum(const MemoryPrediction& a, const MemoryPrediction& b);
 
-// Sums, but for what is the process's.
-MemoryReport MergeReports(absl::Span<const MemoryReport> reports);
+// Sums, but for what is the process's or the host's. With each device's own memory by its name.
+MemoryReport MergeReports(absl::Span<const std::string> devices,
+                          absl::Span<const MemoryReport> reports);
 
 }  // namespace latentd::engine
