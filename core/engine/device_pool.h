@@ -1,6 +1,7 @@
 // The engine of several equal devices: one LocalEngine for each, with its own weights, graphs,
 // arena and loop, behind one door. A request goes to the device whose queue will be done first, and
-// where that refuses it to the next; all its pictures are drawn there.
+// where that refuses it to the next; all its pictures are drawn there, also if another becomes free
+// sooner than was foreseen.
 //
 // Devices load at the same time. Their graphs have the same keys, and the disk cache lets one
 // compile what the others wait for and load, so that they draw the same bytes. Without a cache

@@ -181,27 +181,27 @@ TEST_F(DevicePoolTest, BadFieldsAreRefusedOnce) {
   EXPECT_EQ(Count(metrics::kRequestsReceived), 1);
 }
 
-// The second device cannot draw 96x64, and has less to do.
+// The second device cannot draw 104x64, and has less to do.
 TEST_F(DevicePoolTest, WhatOneRefusesIsAskedOfTheOther) {
   devices_[1].plan = [](const graph::Graph& graph) {
-    return DrawsSide(graph, 96) ? absl::InternalError("the test's reason") : absl::OkStatus();
+    return DrawsSide(graph, 104) ? absl::InternalError("the test's reason") : absl::OkStatus();
   };
   Config config = SmallConfig();
-  config.buckets = {{64, 64}, {96, 64}};
+  config.buckets = {{64, 64}, {104, 64}};
   ASSERT_NO_FATAL_FAILURE(Make(config));
   ASSERT_OK(pool_->Load());
   const ServerStatus status = pool_->status();
   EXPECT_EQ(status.state, State::kDegraded);
   EXPECT_THAT(status.reason,
-              AllOf(StartsWith("device 1: 96x64: "), HasSubstr("the test's reason")));
+              AllOf(StartsWith("device 1: 104x64: "), HasSubstr("the test's reason")));
   EXPECT_THAT(status.buckets, AllOf(SizeIs(2), Each(Field(&ServerStatus::Bucket::ready, true))));
-  EXPECT_EQ(Count(metrics::kBucketWarm, "96x64"), 0);
+  EXPECT_EQ(Count(metrics::kBucketWarm, "104x64"), 0);
   EXPECT_EQ(Count(metrics::kBucketWarm, "64x64"), 1);
 
   devices_[0].gate.Close();
   const Request first = Submit();
   devices_[0].gate.WaitForSomebody();
-  const Request wide = Submit(SpecOf({96, 64}, pipeline::BucketPolicy::kExact));
+  const Request wide = Submit(SpecOf({104, 64}, pipeline::BucketPolicy::kExact));
   const auto queued = Only<Queued>(wide.sink->events());
   ASSERT_FALSE(queued.empty());
   EXPECT_EQ(queued.front().position, 1);
