@@ -47,6 +47,13 @@ def memory_used():
     return int(found[0]["memory.used"] * MIB) if found and isinstance(found[0]["memory.used"], float) else None
 
 
+def memory_of(process):
+    """Bytes of GPU memory that the process of that number has; None where the driver does not say."""
+    found = nvidia_smi("compute-apps", ("pid", "used_memory"))
+    own = [app["used_memory"] for app in found if app["pid"] == process and isinstance(app["used_memory"], float)]
+    return int(sum(own) * MIB) if own else None
+
+
 def state():
     """What changes while the bench runs and moves its figures."""
     found = nvidia_smi("gpu", ("clocks.sm", "clocks.mem", "temperature.gpu", "power.draw"))

@@ -14,7 +14,6 @@ STEADY_PICTURES = 3
 def start_cold(bench, _):
     """Nothing in the cache: what a first start compiles."""
     shutil.rmtree(bench.cache, ignore_errors=True)
-    before = machine.memory_used()
     main = text(bench.scale.main)
     latentd = bench.start_server()
     bench.results.add(f"start_cold {main}", LATENTD, latentd.wait_until_ready(READY_SECONDS))
@@ -29,8 +28,9 @@ def start_cold(bench, _):
     bench.picture(steps=bench.scale.few_steps, guidance=1.0).draw()
     latentd.wait_for_row_counts(READY_SECONDS)
     note_memory(bench, "one bucket")
-    if before is not None:
-        bench.results.add(f"memory_one_bucket {main}", LATENTD, (machine.memory_used() - before) / MIB)
+    used = machine.memory_of(latentd.process.pid)
+    if used is not None:
+        bench.results.add(f"memory_one_bucket {main}", LATENTD, used / MIB)
 
 
 def note_memory(bench, when):
@@ -147,12 +147,13 @@ def first_unseen(bench, contestant):
         first += bench.peer_network(COMPILE, "vae_decode", "vae", 1, bench.scale.other)
         bench.results.add(f"first_unseen {text(bench.scale.other)}", COMPILE, first)
         return
-    bench.server()
-    before = machine.memory_used()
+    server_process = bench.server().process.pid
+    before = machine.memory_of(server_process)
     first_at_other_size(bench, "first_unseen", compiles=True)
     note_memory(bench, "another bucket")
     if before is not None:
-        bench.results.add(f"memory_another_bucket {text(bench.scale.other)}", LATENTD, (machine.memory_used() - before) / MIB)
+        grown = machine.memory_of(server_process) - before
+        bench.results.add(f"memory_another_bucket {text(bench.scale.other)}", LATENTD, grown / MIB)
 
 
 def first_cached(bench, _):
