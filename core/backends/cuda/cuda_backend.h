@@ -39,7 +39,7 @@ class CudaBackend : public Backend {
   Findings* findings() override { return findings_.get(); }
 
   // Matrix products of a shape that nothing was found out about are timed, which takes the GPU from
-  // what else it does for some milliseconds; cuDNN's plans are those that its heuristics name.
+  // what else it does for some milliseconds; cuDNN's plans are the first that compute right.
   // UNIMPLEMENTED for casts to integers.
   absl::StatusOr<Plan> MakePlan(const graph::Graph& graph) const override;
 

@@ -16,16 +16,13 @@ using Array = TrialMemory::Array;
 using Random = TrialMemory::Random;
 using Sample = TrialMemory::Sample;
 
-int64_t Below(Random& random, int64_t size) {
-  return static_cast<int64_t>(random() % static_cast<uint64_t>(size));
-}
-
 // Of an NHWC image.
 struct Pixel {
   int64_t row, y, x;
 
   static Pixel Any(Random& random, int64_t rows, int64_t height, int64_t width) {
-    return {Below(random, rows), Below(random, height), Below(random, width)};
+    return {TrialMemory::Below(random, rows), TrialMemory::Below(random, height),
+            TrialMemory::Below(random, width)};
   }
   int64_t Index(int64_t height, int64_t width, int64_t channels) const {
     return ((row * height + y) * width + x) * channels;
@@ -64,11 +61,12 @@ absl::Status TryPlan(const ConvolutionShape& s, const CudnnPlan& plan) {
   ASSIGN_OR_RETURN(const Array bias, memory->Draw(s.has_bias ? s.out : 0, s.dtype));
   const int64_t elements = s.rows * height * width * s.out;
   ASSIGN_OR_RETURN(const Array residual, memory->Draw(s.has_residual ? elements : 0, s.dtype));
-  ASSIGN_OR_RETURN(const Array y, memory->Draw(elements, s.dtype));
+  ASSIGN_OR_RETURN(const Array y, memory->Allocate(elements, s.dtype));
   RETURN_IF_ERROR(Run(*memory, plan, {x, weight, bias, residual}, y));
   const auto draw = [&](Random& random) {
     const Pixel at = Pixel::Any(random, s.rows, height, width);
-    const int64_t out = Below(random, s.out), index = at.Index(height, width, s.out) + out;
+    const int64_t out = TrialMemory::Below(random, s.out),
+                  index = at.Index(height, width, s.out) + out;
     double sum = 0;
     for (int64_t tap = 0; tap < taps; ++tap) {
       const int64_t from_y = at.y * s.stride - s.padding_height + tap / s.kernel_width;
@@ -93,11 +91,11 @@ absl::Status TryPlan(const TransposedConvolutionShape& s, const CudnnPlan& plan)
   ASSIGN_OR_RETURN(const std::unique_ptr<TrialMemory> memory, TrialMemory::Create());
   ASSIGN_OR_RETURN(const Array x, memory->Draw(s.rows * s.height * s.width * s.channels, s.dtype));
   ASSIGN_OR_RETURN(const Array weight, memory->Draw(s.channels * kTaps * kTaps * s.out, s.dtype));
-  ASSIGN_OR_RETURN(const Array y, memory->Draw(s.rows * height * width * s.out, s.dtype));
+  ASSIGN_OR_RETURN(const Array y, memory->Allocate(s.rows * height * width * s.out, s.dtype));
   RETURN_IF_ERROR(Run(*memory, plan, {x, weight}, y));
   const auto draw = [&](Random& random) {
     const Pixel at = Pixel::Any(random, s.rows, height, width);
-    const int64_t out = Below(random, s.out);
+    const int64_t out = TrialMemory::Below(random, s.out);
     double sum = 0;
     // A pixel of the small image goes to those from twice its place less 1 on.
     for (int64_t tap = 0; tap < kTaps * kTaps; ++tap) {
@@ -126,11 +124,13 @@ absl::Status TryPlan(const AttentionShape& s, const CudnnPlan& plan) {
   ASSIGN_OR_RETURN(const Array query, tokens(s.query, s.queries));
   ASSIGN_OR_RETURN(const Array key, tokens(s.key, s.keys));
   ASSIGN_OR_RETURN(const Array value, tokens(s.value, s.keys));
-  ASSIGN_OR_RETURN(const Array y, memory->Draw(s.rows * s.queries * line, s.dtype));
+  ASSIGN_OR_RETURN(const Array y, memory->Allocate(s.rows * s.queries * line, s.dtype));
   RETURN_IF_ERROR(Run(*memory, plan, {query, key, value}, y));
   const auto draw = [&](Random& random) {
-    const int64_t row = Below(random, s.rows), own = Below(random, s.queries);
-    const int64_t head = Below(random, s.heads) * s.size, element = head + Below(random, s.size);
+    const int64_t row = TrialMemory::Below(random, s.rows),
+                  own = TrialMemory::Below(random, s.queries);
+    const int64_t head = TrialMemory::Below(random, s.heads) * s.size,
+                  element = head + TrialMemory::Below(random, s.size);
     std::vector<double> weights(s.causal ? std::min(own + 1, s.keys) : s.keys);
     for (size_t other = 0; other < weights.size(); ++other) {
       const int64_t of_query = row * s.query.row + own * s.query.token + head;

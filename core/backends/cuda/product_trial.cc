@@ -47,7 +47,7 @@ absl::Status ProductTrial::Allocate() {
   ASSIGN_OR_RETURN(b_, memory_->Draw(of_b, s.b.dtype, copies_));
   ASSIGN_OR_RETURN(residual_, memory_->Draw(s.has_residual ? of_result : 0, s.result.dtype));
   ASSIGN_OR_RETURN(bias_, memory_->Draw(s.has_bias ? s.columns : 0, s.result.dtype));
-  ASSIGN_OR_RETURN(result_, memory_->Draw(of_result, s.result.dtype));
+  ASSIGN_OR_RETURN(result_, memory_->Allocate(of_result, s.result.dtype));
   ASSIGN_OR_RETURN(workspace_, memory_->Take(CublasLt::kMostWorkspaceBytes));
   return absl::OkStatus();
 }
@@ -84,10 +84,9 @@ absl::Status ProductTrial::CheckDevice() const { return memory_->Wait(); }
 
 TrialMemory::Sample ProductTrial::Draw(TrialMemory::Random& random) const {
   const ProductShape& s = shape_;
-  const auto below = [&](int64_t size) {
-    return static_cast<int64_t>(random() % static_cast<uint64_t>(size));
-  };
-  const int64_t matrix = below(s.batch), row = below(s.rows), column = below(s.columns);
+  const int64_t matrix = TrialMemory::Below(random, s.batch);
+  const int64_t row = TrialMemory::Below(random, s.rows);
+  const int64_t column = TrialMemory::Below(random, s.columns);
   double sum = 0;
   for (int64_t k = 0; k < s.depth; ++k) {
     const int64_t of_b = s.b_transposed ? column * s.b.pitch + k : k * s.b.pitch + column;

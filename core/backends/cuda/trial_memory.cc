@@ -26,11 +26,21 @@ float Rounded(float value, DType dtype) {
   return dtype == DType::kF16 ? __half2float(__float2half_rn(value)) : value;
 }
 
-std::string Encode(const std::vector<float>& values, int64_t first, DType dtype) {
-  const auto size = static_cast<int64_t>(values.size());
-  std::string bytes(size * device::SizeOf(dtype), '\0');
-  for (int64_t i = 0; i < size; ++i) {
-    const float& value = values[(first + i) % size];
+const std::vector<float>& Pool() {
+  static const auto& pool = *new std::vector<float>([] {
+    std::vector<float> numbers(kPool);
+    std::mt19937 random(1);
+    std::normal_distribution<float> normal;
+    for (float& number : numbers) number = normal(random);
+    return numbers;
+  }());
+  return pool;
+}
+
+std::string EncodedPool(int64_t first, DType dtype) {
+  std::string bytes(kPool * device::SizeOf(dtype), '\0');
+  for (int64_t i = 0; i < kPool; ++i) {
+    const float& value = Pool()[(first + i) % kPool];
     char* to = bytes.data() + i * device::SizeOf(dtype);
     const __nv_bfloat16 bf16 = __float2bfloat16_rn(value);
     const __half f16 = __float2half_rn(value);
@@ -60,12 +70,6 @@ float Decode(const char* bytes, DType dtype) {
 
 }  // namespace
 
-TrialMemory::TrialMemory() : pool_(kPool) {
-  std::mt19937 random(1);
-  std::normal_distribution<float> normal;
-  for (float& value : pool_) value = normal(random);
-}
-
 TrialMemory::~TrialMemory() {
   for (void* memory : taken_) cudaFreeAsync(memory, stream_);
   if (stream_ == nullptr) return;
@@ -88,12 +92,20 @@ absl::StatusOr<char*> TrialMemory::Take(size_t bytes) {
   return static_cast<char*>(memory);
 }
 
-absl::StatusOr<TrialMemory::Array> TrialMemory::Draw(int64_t elements, DType dtype,
-                                                     int64_t copies) {
-  Array array = {nullptr, elements, dtype, drawn_++ * kNextArray};
+absl::StatusOr<TrialMemory::Array> TrialMemory::Allocate(int64_t elements, DType dtype,
+                                                         int64_t copies) {
+  Array array = {nullptr, elements, dtype};
   if (elements == 0) return array;
   ASSIGN_OR_RETURN(array.data, Take(array.bytes() * copies));
-  const std::string pool = Encode(pool_, array.first, dtype);
+  return array;
+}
+
+absl::StatusOr<TrialMemory::Array> TrialMemory::Draw(int64_t elements, DType dtype,
+                                                     int64_t copies) {
+  ASSIGN_OR_RETURN(Array array, Allocate(elements, dtype, copies));
+  array.first = drawn_++ * kNextArray;
+  if (elements == 0) return array;
+  const std::string pool = EncodedPool(array.first, dtype);
   const auto all = static_cast<size_t>(array.bytes());
   size_t filled = std::min(all, pool.size());
   RETURN_IF_ERROR(
@@ -118,7 +130,7 @@ absl::Status TrialMemory::Poison(const Array& array) {
 }
 
 double TrialMemory::Value(const Array& array, int64_t index) const {
-  return Rounded(pool_[(array.first + index) % kPool], array.dtype);
+  return Rounded(Pool()[(array.first + index) % kPool], array.dtype);
 }
 
 absl::StatusOr<double> TrialMemory::Read(const Array& array, int64_t index) const {

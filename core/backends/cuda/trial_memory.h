@@ -38,6 +38,8 @@ class TrialMemory {
 
   cudaStream_t stream() const { return stream_; }
 
+  // With whatever is in it.
+  absl::StatusOr<Array> Allocate(int64_t elements, device::DType dtype, int64_t copies = 1);
   // Normal numbers, as the dtype holds them; those of each array are others. Equal copies lie
   // behind each other.
   absl::StatusOr<Array> Draw(int64_t elements, device::DType dtype, int64_t copies = 1);
@@ -59,15 +61,18 @@ class TrialMemory {
     double value = 0, deviation = 1;
   };
   using Random = std::mt19937_64;
+  // Any number from 0 to size - 1.
+  static int64_t Below(Random& random, int64_t size) {
+    return static_cast<int64_t>(random() % static_cast<uint64_t>(size));
+  }
   // Waits, then INTERNAL unless the elements that `draw` names, some dozens, are what it says but
   // for rounding.
   absl::Status Check(const Array& array, absl::FunctionRef<Sample(Random& random)> draw,
                      absl::string_view what) const;
 
  private:
-  TrialMemory();
+  TrialMemory() = default;
 
-  std::vector<float> pool_;
   int64_t drawn_ = 0;  // arrays
   std::vector<void*> taken_;
   cudaStream_t stream_ = nullptr;
