@@ -142,8 +142,10 @@ absl::Status CudaBackend::MakeWeight(const graph::Graph& recipe,
 
 int RunTrialProgram(int ordinal) {
   const auto device = device::cuda::CudaDevice::Open(ordinal);
+  if (!device.ok() || !(*device)->Select().ok()) return 1;
+  // After the device: the library loses memory where there is none.
   const auto library = CublasLt::Open();
-  if (!device.ok() || !library.ok() || !(*device)->Select().ok()) return 1;
+  if (!library.ok()) return 1;
   return ServeTrials(STDIN_FILENO, [&](const ProductShape& shape, const TrialWatch& watch) {
     return (*library)->Choose(shape, watch);
   });
