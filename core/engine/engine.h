@@ -308,8 +308,8 @@ class Engine {
   // CHECKPOINT_CHANGED, where something would have to be loaded from a file that was edited.
   virtual absl::StatusOr<uint64_t> Submit(GenerateSpec spec, std::shared_ptr<EventSink> sink) = 0;
 
-  // The request stops at its next step and ends in Failed(CANCELLED), or DEADLINE_EXCEEDED where
-  // its deadline has passed; unknown or finished handles are ignored.
+  // Ends the request, at its next step if it has begun, in Failed(CANCELLED), or DEADLINE_EXCEEDED
+  // where its deadline has passed; unknown or finished handles are ignored.
   virtual void Cancel(uint64_t handle) = 0;
 
   // For probes, and for dealing with clients that read slowly: to be asked every second or so.

@@ -26,6 +26,7 @@ PictureLoop::PictureLoop(Options options, device::Device& device, EngineMetrics&
                 .complete = [this](Job& job) { Complete(job); },
                 .warn = options_.units.warn},
                results_, metrics, clock),
+      ending_("end"),
       thread_(StartThread("loop", [this] { RunLoop(); })) {}
 
 void PictureLoop::Stop() {
@@ -37,6 +38,7 @@ PictureLoop::~PictureLoop() {
   Drain(clock_.Monotonic());
   Stop();
   thread_.join();
+  ending_.Stop();
   results_->Disconnect();
 }
 
@@ -94,15 +96,6 @@ bool PictureLoop::IsWanted(uint64_t handle) const {
   return found != jobs_.end() && found->second.cancelled == CancelCause::kNone;
 }
 
-bool PictureLoop::IsMember(const Job& job) const {
-  absl::MutexLock lock(&mutex_);
-  return jobs_.contains(job.handle);
-}
-
-void PictureLoop::Cancel(uint64_t handle) { CancelFor(CancelCause::kClient, handle); }
-
-void PictureLoop::Abandon(uint64_t handle) { CancelFor(CancelCause::kOutOfMemory, handle); }
-
 void PictureLoop::CancelFor(CancelCause cause, uint64_t handle) {
   absl::MutexLock lock(&mutex_);
   const auto found = jobs_.find(handle);
@@ -114,6 +107,16 @@ void PictureLoop::CancelFor(CancelCause cause, Member& member) {
   const bool is_late = member.job->spec.deadline <= clock_.Monotonic() + kDeadlineSlack;
   member.cancelled = cause == CancelCause::kClient && is_late ? CancelCause::kDeadline : cause;
   ++cancellations_;
+  if (!member.begun) EndEarly(member);
+}
+
+// The loop may be at a unit for long, and who cancels may hold what the sink waits for.
+void PictureLoop::EndEarly(const Member& member) {
+  CatchOutOfMemory([&] {
+    ending_.Add(
+        [this, job = member.job, cause = member.cancelled] { Fail(*job, StatusOf(cause)); });
+    return absl::OkStatus();
+  }).IgnoreError();  // the loop ends it
 }
 
 void PictureLoop::Drain(absl::Time deadline) {
@@ -140,10 +143,6 @@ LoopStatus PictureLoop::Check() const {
                              !queue_.CanRun(/*may_begin=*/false) &&
                              queue_.CanRun(/*may_begin=*/true);
   return status;
-}
-
-bool PictureLoop::HasWork() const {
-  return stop_ || cancellations_ > 0 || queue_.CanRun(MayBegin());
 }
 
 void PictureLoop::RunLoop() {
@@ -196,6 +195,7 @@ PictureLoop::Work PictureLoop::NextWork() {
   if (!work.unit) return work;
   for (batching::PictureId id : work.unit->pictures) {
     work.pictures.push_back(pictures_.find(id)->second);
+    jobs_.find(work.pictures.back().job->handle)->second.begun = true;
   }
   return work;
 }

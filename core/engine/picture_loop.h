@@ -31,6 +31,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "core/base/clock.h"
+#include "core/base/worker.h"
 #include "core/batching/queue.h"
 #include "core/device/device.h"
 #include "core/engine/cancel_cause.h"
@@ -82,11 +83,16 @@ class PictureLoop {
   // Whether the job has not ended, nor been asked to.
   bool IsWanted(uint64_t handle) const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Ends at the latest when the unit that the device is at is done: no further one is enqueued, and
-  // what waits for the encoder is not encoded. Asks for no memory.
-  void Cancel(uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Ends at once if nothing of it has begun, else at the latest when the unit that the device is at
+  // is done: no further one is enqueued, and what waits for the encoder is not encoded. Its end is
+  // told by another thread. Does not fail for want of memory.
+  void Cancel(uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_) {
+    CancelFor(CancelCause::kClient, handle);
+  }
   // The same: there is no memory to go on with it.
-  void Abandon(uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Abandon(uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_) {
+    CancelFor(CancelCause::kOutOfMemory, handle);
+  }
 
   // Admits nothing more; waits until what was admitted has ended or `deadline` (monotonic), then
   // cancels the rest: CANCELLED with reason DRAINING and a retry delay, since another server can
@@ -117,6 +123,7 @@ class PictureLoop {
   struct Member {
     std::shared_ptr<Job> job;
     CancelCause cancelled = CancelCause::kNone;
+    bool begun = false;            // a unit of it has been enqueued
     batching::Prospect told = {};  // by the last Queued
   };
   // What there is to do: one of the three, or nothing.
@@ -127,7 +134,10 @@ class PictureLoop {
     bool stop = false;
   };
   // Whether the job has not ended.
-  bool IsMember(const Job& job) const ABSL_LOCKS_EXCLUDED(mutex_);
+  bool IsMember(const Job& job) const ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    return jobs_.contains(job.handle);
+  }
 
   absl::Status AddMember(const std::shared_ptr<Job>& job, size_t image_bytes, Queued& queued)
       ABSL_LOCKS_EXCLUDED(mutex_);
@@ -139,10 +149,13 @@ class PictureLoop {
   void CancelLate() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellWaiting() ABSL_LOCKS_EXCLUDED(mutex_);
   bool MayBegin() const { return results_->total() < options_.result_bytes; }
-  bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return stop_ || cancellations_ > 0 || queue_.CanRun(MayBegin());
+  }
   void UpdateNeeds(const Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CancelFor(CancelCause cause, Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CancelFor(CancelCause cause, uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_);
+  void EndEarly(const Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   void Enqueue(Work work);
   absl::Status TryEnqueue(Work& work);
@@ -191,6 +204,7 @@ class PictureLoop {
 
   UnitsInFlight units_;  // the loop's own
   PictureEncoder encoder_;
+  Worker ending_;  // jobs that were cancelled before they began
   std::thread thread_;
 };
 

@@ -81,6 +81,45 @@ TEST_F(PictureLoopTest, RunsNoFurtherUnitOfACancelledRequest) {
   EXPECT_EQ(Count(metrics::kQueueDepth), 0);
 }
 
+// On a CPU a unit can take minutes.
+TEST_F(PictureLoopTest, ARequestThatWaitsEndsWhileAUnitOfAnotherRuns) {
+  PictureLoop loop({}, device::Host(), metrics_, clock_);
+  absl::Notification runs;
+  absl::Notification go_on;
+  model_->on_run.enqueue = [&] {
+    if (runs.HasBeenNotified()) return;
+    runs.Notify();
+    go_on.WaitForNotification();
+  };
+  const auto running = std::make_shared<RecordingSink>();
+  ASSERT_OK(loop.Admit(Request(loop, running), 0));
+  runs.WaitForNotification();
+  const auto waiting = std::make_shared<RecordingSink>();
+  std::shared_ptr<Job> job = Request(loop, waiting, /*pictures=*/2);
+  ASSERT_OK(loop.Admit(job, 0));
+  loop.Cancel(job->handle);
+  const auto failed = Only<Failed>(waiting->WaitForEnd());
+  EXPECT_FALSE(go_on.HasBeenNotified());
+  ASSERT_EQ(failed.size(), 1u);
+  EXPECT_TRUE(absl::IsCancelled(failed[0].status));
+  EXPECT_EQ(loop.backlog().pictures, 1);
+  EXPECT_EQ(Count(metrics::kRequestsCancelled), 1);
+  go_on.Notify();
+  EXPECT_EQ(Only<Completed>(running->WaitForEnd()).size(), 1u);
+}
+
+// Its sink holds what it needs to hear of the end.
+TEST_F(PictureLoopTest, ARequestMayBeCancelledWhileItHearsOfItsPlace) {
+  PictureLoop loop({}, device::Host(), metrics_, clock_);
+  std::shared_ptr<Job> job;
+  const auto sink = std::make_shared<WatchedSink>([&](const Event& event) {
+    if (std::holds_alternative<Queued>(event)) loop.Cancel(job->handle);
+  });
+  job = Request(loop, sink);
+  ASSERT_OK(loop.Admit(job, 0));
+  EXPECT_EQ(Only<Failed>(sink->WaitForEnd()).size(), 1u);
+}
+
 TEST_F(PictureLoopTest, CancelsAtTheNextUnitWhenADrainHasNoTimeLeft) {
   PictureLoop loop({}, device::Host(), metrics_, clock_);
   absl::Notification runs;
