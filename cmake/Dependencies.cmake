@@ -79,11 +79,8 @@ if(LATENTD_CUDA AND NOT cuda_default)
     "brings what is missing")
 endif()
 if(LATENTD_CUDA)
-  # Clang of another age than the toolkit's is no host compiler for nvcc; whatever compiles the rest, the objects fit together.
+  # Its host compiler is the system's g++ whatever compiles the rest, so ccache finds in each build tree what another has compiled.
   set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
-  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-    set(CMAKE_CUDA_HOST_COMPILER g++)
-  endif()
   # The targets say which; CMake's names for them do not know sm_90a.
   set(CMAKE_CUDA_ARCHITECTURES OFF)
   enable_language(CUDA)
