@@ -61,11 +61,12 @@ absl::Status PredictedOverrun(std::string message, absl::Duration predicted,
 }
 
 // `bound` says what of the queue is full, `queued` and `limit` how full.
-absl::Status QueueFull(std::string message, absl::string_view bound, size_t queued, size_t limit) {
+absl::Status QueueFull(std::string message, absl::string_view bound, const absl::AlphaNum& queued,
+                       const absl::AlphaNum& limit) {
   return WithFacts(WithReason(absl::ResourceExhaustedError(message), "QUEUE_FULL"),
                    {{"bound", std::string(bound)},
-                    {"queued", absl::StrCat(queued)},
-                    {"limit", absl::StrCat(limit)}});
+                    {"queued", std::string(queued.Piece())},
+                    {"limit", std::string(limit.Piece())}});
 }
 
 }  // namespace
@@ -96,6 +97,7 @@ absl::StatusOr<Prospect> AdmissionControl::Check(const Entries& admitted, const 
   question.before = Foresee(admitted, callers, costs);
   RETURN_IF_ERROR(CheckPlaces(question));
   question.after = Foresee(Together(admitted, asking), callers, costs);
+  RETURN_IF_ERROR(CheckWait(question));
   RETURN_IF_ERROR(CheckDeadlines(question));
   return Prospect{.position = PositionOf(question.first(), question.after),
                   .outlook = question.after.OfRequest(question.first().request)};
@@ -138,8 +140,7 @@ absl::Status AdmissionControl::CheckCallersPlaces(const Question& question) {
       QueueFull(absl::StrCat("this caller's part of the queue is full: ", own.size(), " of ", share,
                              " pictures are waiting or running, and this request asks for ", count,
                              " more"),
-                share < limits_.pictures ? "caller" : "pictures", own.size(),
-                static_cast<size_t>(share)));
+                share < limits_.pictures ? "caller" : "pictures", own.size(), share));
 }
 
 absl::Status AdmissionControl::CheckAllPlaces(const Question& question) {
@@ -162,8 +163,7 @@ absl::Status AdmissionControl::CheckAllPlaces(const Question& question) {
                              taken + count + expected(absl::InfiniteFuture()) - limits_.pictures,
                              bytes_over),
       bytes_over > 0 ? QueueFull(message, "bytes", bytes - question.first().bytes, limits_.bytes)
-                     : QueueFull(message, "pictures", question.admitted.size(),
-                                 static_cast<size_t>(limits_.pictures)));
+                     : QueueFull(message, "pictures", question.admitted.size(), limits_.pictures));
 }
 
 absl::Duration AdmissionControl::TimeUntilPlacesAreFree(const Question& question,
@@ -186,6 +186,22 @@ absl::Duration AdmissionControl::TimeUntilPlacesAreFree(const Question& question
   return ends.back().first * std::max(1.0, pictures / static_cast<double>(ends.size()));
 }
 
+// Who comes back waits for those that are here; the others also for those that are to come.
+absl::Status AdmissionControl::CheckWait(const Question& question) {
+  absl::Duration wait = question.after.OfRequest(question.first().request).begins;
+  if (!question.comes_back && wait > absl::ZeroDuration()) {
+    wait += reservations_.Expected(question.now, question.now + wait, question.who).time;
+  }
+  if (wait <= limits_.wait) return absl::OkStatus();
+  return TellToComeBack(
+      question, wait - limits_.wait,
+      QueueFull(absl::StrCat("the request would wait for ", Seconds(wait),
+                             " before it begins, and this server lets none wait longer than ",
+                             Seconds(limits_.wait)),
+                "time", absl::StrFormat("%.1f", absl::ToDoubleSeconds(wait)),
+                absl::StrFormat("%.1f", absl::ToDoubleSeconds(limits_.wait))));
+}
+
 absl::Status AdmissionControl::CheckDeadlines(const Question& question) {
   const absl::Duration overrun = Overrun(question);
   if (overrun <= absl::ZeroDuration()) return absl::OkStatus();
@@ -198,7 +214,7 @@ absl::Status AdmissionControl::CheckDeadlines(const Question& question) {
     return TellToComeBack(
         question, overrun,
         QueueFull("the queue is full: others would miss their deadlines if this request came too",
-                  "deadlines", question.admitted.size(), static_cast<size_t>(limits_.pictures)));
+                  "deadlines", question.admitted.size(), limits_.pictures));
   }
   const int position = PositionOf(question.first(), question.after);
   const Timetable alone = Foresee(question.asking, question.callers, question.costs);

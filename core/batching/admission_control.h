@@ -1,5 +1,6 @@
-// Whether a request may enter the queue: bounds of pictures and bytes, a fair share of the places
-// for each caller, and deadlines, those of who is in the queue and its own, as the forecast says.
+// Whether a request may enter the queue: bounds of pictures, bytes and time, a fair share of the
+// places for each caller, and deadlines, those of who is in the queue and its own, as the forecast
+// says.
 //
 // Not thread-safe.
 #pragma once
@@ -22,6 +23,7 @@ namespace latentd::batching {
 struct Limits {
   int pictures = 64;               // admitted and not finished
   size_t bytes = size_t{1} << 29;  // that they hold while they wait (their init images)
+  absl::Duration wait = absl::InfiniteDuration();  // until one begins, as foreseen
 };
 
 // What is known of a request at its admission.
@@ -74,6 +76,7 @@ class AdmissionControl {
   absl::Status CheckPlaces(const Question& question);
   absl::Status CheckCallersPlaces(const Question& question);
   absl::Status CheckAllPlaces(const Question& question);
+  absl::Status CheckWait(const Question& question);
   absl::Status CheckDeadlines(const Question& question);
   // By how much the request would be late, or make others late, or take more than its caller's part
   // of the time; not above zero: it fits.

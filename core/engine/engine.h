@@ -61,6 +61,8 @@ struct Config {
   int threads = 0;           // for kernels; 0: as many as the process may use
   int64_t memory_bytes = 0;  // budget; 0: what the machine and the cgroup allow
   int queue_capacity = 64;   // pictures waiting, beyond which Submit refuses
+  // What would wait longer, as foreseen, before it begins is refused too.
+  absl::Duration max_queue_time = absl::InfiniteDuration();
   int max_priority = 0;      // that a request may ask for, at most kMaxPriority
 
   std::string cache_dir;                          // empty: nothing survives a restart

@@ -134,7 +134,7 @@ LocalEngine::LocalEngine(Config config, std::unique_ptr<backends::Backend> backe
             loop_.EndForFault();
           }),
       admission_(config_, models_, stores_.graphs, budget_),
-      loop_({.queue_capacity = config_.queue_capacity,
+      loop_({.queue = {.pictures = config_.queue_capacity, .wait = config_.max_queue_time},
              .result_bytes = ResultBytesOf(config_, stores_.weights.device()),
              .encoders = EncodersOf(config_),
              .units = {.warn = config_.warn,

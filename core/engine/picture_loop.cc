@@ -18,7 +18,7 @@ PictureLoop::PictureLoop(Options options, device::Device& device, EngineMetrics&
       metrics_(metrics),
       clock_(clock),
       results_(std::make_shared<ResultBytes>([this] { absl::MutexLock wake_the_loop(&mutex_); })),
-      queue_({.pictures = options_.queue_capacity}, clock),
+      queue_(options_.queue, clock),
       units_(options_.units, device, clock),
       encoder_(options_.encoders, options_.encode,
                {.is_wanted = [this](const Job& job) { return IsWanted(job.handle); },

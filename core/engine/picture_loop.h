@@ -47,7 +47,7 @@ namespace latentd::engine {
 class PictureLoop {
  public:
   struct Options {
-    int queue_capacity = 64;
+    batching::Limits queue = {};
     // Of finished pictures, of all requests together, beyond which no picture begins. One that has
     // begun below it may go beyond.
     int64_t result_bytes = int64_t{256} << 20;

@@ -73,6 +73,7 @@ How much
   --threads=N             for computing (default: as many as this process may use)
   --memory=SIZE           budget, such as 8GiB (default: what machine and cgroup leave; with --backend=cuda each GPU)
   --queue-capacity=N      pictures that may wait before requests are refused (default 64); of each of --devices
+  --max-queue-time=TIME   refuse a request that would wait longer than this before it begins (default: it may)
   --max-priority=N        that a request may ask for, 0 to 3 (default 0); each more counts as double
   --max-request-bytes=N   of one request, its picture included (default 32MiB)
   --max-connections=N     of all clients; more are closed as they come (default 4096). Each needs an open file (ulimit -n)

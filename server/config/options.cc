@@ -70,6 +70,9 @@ absl::Status SetLimits(const v1::ServerConfig& config, engine::Config& engine) {
   }
   RETURN_IF_ERROR(CheckRange("queue-capacity", config.queue_capacity(), 1, kMaxQueueCapacity));
   engine.queue_capacity = config.queue_capacity();
+  if (config.has_max_queue_time()) {
+    ASSIGN_OR_RETURN(engine.max_queue_time, ToTimeout("max-queue-time", config.max_queue_time()));
+  }
   RETURN_IF_ERROR(CheckRange("max-priority", config.max_priority(), 0, engine::kMaxPriority));
   engine.max_priority = config.max_priority();
   return absl::OkStatus();

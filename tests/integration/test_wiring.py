@@ -14,7 +14,7 @@ import grpc
 import server_process
 import test_documents
 from metrics import METRICS, compilations, scrape
-from server_process import Api, Server, checkpoint, reason
+from server_process import Api, Server, checkpoint, facts, reason
 from test_graphs import latent
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -53,6 +53,7 @@ FLAGS = {
     "--threads": "test_wiring.FlagsTest.test_threads_are_those_of_the_key",
     "--memory": "test_graphs.MemoryTest.test_what_cannot_fit_is_refused_and_the_server_goes_on",
     "--queue-capacity": "test_wiring.FlagsTest.test_queue_capacity_refuses_the_picture_that_is_too_many",
+    "--max-queue-time": "test_wiring.FlagsTest.test_max_queue_time_refuses_what_would_wait_longer",
     "--max-priority": "test_scheduling.PriorityTest.test_the_highest_is_the_operators_to_say",
     "--max-request-bytes": "test_bad_input.BadInputTest.test_requests_have_a_limit",
     "--max-connections": "test_hostile_clients.HostileClientsTest.test_more_connections_than_are_taken",
@@ -289,6 +290,18 @@ class FlagsTest(WiringTestCase):
         next(event for event in events if event.HasField("progress"))
         error = self.refusal(api, width=256, height=256)
         self.assertEqual((error.code(), reason(error)), (grpc.StatusCode.RESOURCE_EXHAUSTED, ("QUEUE_FULL", True)))
+        events.cancel()
+
+    def test_max_queue_time_refuses_what_would_wait_longer(self):
+        _, api = self.start("--max-queue-time=1ms", "--rows=2", buckets="256x256")
+        size = {"width": 256, "height": 256}
+        api.generate(api.request(**size))  # now it knows what a step takes
+        events = api.stream(api.request(**size, num_inference_steps=150))
+        next(event for event in events if event.HasField("progress"))
+        error = self.refusal(api, **size)
+        self.assertEqual((error.code(), reason(error)), (grpc.StatusCode.RESOURCE_EXHAUSTED, ("QUEUE_FULL", True)))
+        self.assertEqual(facts(error)["bound"], "time")
+        self.assertGreater(float(facts(error)["queued"]), float(facts(error)["limit"]))
         events.cancel()
 
     def test_log_format_and_level(self):

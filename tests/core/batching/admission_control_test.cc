@@ -45,16 +45,21 @@ class AdmissionControlTest : public ::testing::Test {
   };
 
   // What a step takes is known.
-  void Learn(int times = 4) {
+  void Learn(int times = 4) { LearnIn(queue_, times); }
+  static void LearnIn(Queue& queue, int times = 4) {
     const Unit step{.kind = UnitKind::kStep, .lane = kLane, .pictures = {0}};
-    for (int i = 0; i < times; ++i) queue_.Measure(step, 1, absl::Seconds(1));
+    for (int i = 0; i < times; ++i) queue.Measure(step, 1, absl::Seconds(1));
   }
 
   absl::StatusOr<Prospect> Ask(const Options& options, int pictures = 1, size_t bytes = 0) {
+    return AskOf(queue_, options, pictures, bytes);
+  }
+  absl::StatusOr<Prospect> AskOf(Queue& queue, const Options& options, int pictures = 1,
+                                 size_t bytes = 0) {
     std::vector<PictureId> ids;
     for (int i = 0; i < pictures; ++i) ids.push_back(next_id_++);
     last_ = ids.front();
-    return queue_.Admit(
+    return queue.Admit(
         {.pictures = ids,
          .need = {.kind = UnitKind::kText,
                   .lane = kLane,
@@ -88,6 +93,39 @@ TEST_F(AdmissionControlTest, RefusesForGoodWhatCanNeverFit) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("at most 8")));
   EXPECT_THAT(Ask({}, 1, 101).status(),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("100")));
+}
+
+TEST_F(AdmissionControlTest, RefusesWhatWouldWaitTooLong) {
+  Queue queue({.pictures = 8, .wait = absl::Seconds(12)}, clock_);
+  LearnIn(queue);
+  EXPECT_OK(AskOf(queue, {.steps = 10}));
+  EXPECT_OK(AskOf(queue, {.steps = 10}));
+  const absl::Status third = AskOf(queue, {.steps = 10}).status();
+  EXPECT_THAT(third, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("wait for 20.0 s")));
+  EXPECT_EQ(GetReason(third), "QUEUE_FULL");
+  EXPECT_THAT(GetFacts(third), ElementsAre(ErrorFact{"bound", "time"}, ErrorFact{"queued", "20.0"},
+                                           ErrorFact{"limit", "12.0"}));
+  EXPECT_EQ(GetRetryDelay(third), absl::Seconds(8));
+}
+
+TEST_F(AdmissionControlTest, WhoWasToldToComeBackWaitsNoLongerThanItMay) {
+  Queue queue({.pictures = 8, .wait = absl::Seconds(12)}, clock_);
+  LearnIn(queue);
+  EXPECT_OK(AskOf(queue, {.steps = 20, .content = 1}));
+  const absl::Duration delay =
+      GetRetryDelay(AskOf(queue, {.steps = 20, .content = 2}).status()).value();
+  for (int step = 0; step < 9; ++step) {
+    const Unit unit = queue.Next().value();
+    clock_.Advance(absl::Seconds(1));
+    queue.Measure(unit, 1, absl::Seconds(1));
+    queue.Update(unit.pictures.front(),
+                 {.kind = UnitKind::kStep,
+                  .lane = kLane,
+                  .joined = true,
+                  .ahead = {.stages = {{{kLane, false, 20 - step - 1}}}, .decode = true}});
+  }
+  EXPECT_EQ(delay, absl::Seconds(8));
+  EXPECT_OK(AskOf(queue, {.steps = 20, .content = 2}));
 }
 
 TEST_F(AdmissionControlTest, TellsPositionAndTimes) {

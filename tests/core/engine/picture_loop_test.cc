@@ -353,7 +353,8 @@ TEST_F(PictureLoopTest, EndsEveryRequestOnceWhateverEndsItAndWhenever) {
     if (++encoded % 5 == 0) return absl::StatusOr<Image>(absl::InternalError("cannot encode"));
     return EncodeImage(job, index, seed, pixels, run_parts);
   };
-  PictureLoop loop({.queue_capacity = 1000, .encode = encode}, device::Host(), metrics_, clock_);
+  PictureLoop loop({.queue = {.pictures = 1000}, .encode = encode}, device::Host(), metrics_,
+                   clock_);
   constexpr int kClients = 3;
   constexpr int kRequests = 4;
   const auto client = [&](int number) {

@@ -108,7 +108,7 @@ TEST(RequestCountsTest, WhatAScrapeSeesAddsUpWhateverChangesMeanwhile) {
 class RequestCountsLoopTest : public LoopTest {};
 
 TEST_F(RequestCountsLoopTest, ALoopCountsItsRequestsOnceWheneverItIsAsked) {
-  PictureLoop loop({.queue_capacity = 4}, device::Host(), metrics_, clock_);
+  PictureLoop loop({.queue = {.pictures = 4}}, device::Host(), metrics_, clock_);
   constexpr int kRequests = 12;
   int admitted = 0;
   const auto ended = [&](const Event& event) {

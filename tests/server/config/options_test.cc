@@ -49,6 +49,7 @@ TEST(OptionsTest, Defaults) {
   EXPECT_EQ(options.engine.threads, 0);
   EXPECT_EQ(options.engine.memory_bytes, 0);
   EXPECT_EQ(options.engine.queue_capacity, 64);
+  EXPECT_EQ(options.engine.max_queue_time, absl::InfiniteDuration());
   EXPECT_EQ(options.max_request_bytes, 32 << 20);
   EXPECT_EQ(options.drain_timeout, absl::Seconds(30));
   EXPECT_EQ(options.max_connection_age, absl::Minutes(30));
@@ -81,8 +82,9 @@ TEST(OptionsTest, EveryFlagHasItsEffect) {
       const Options options,
       OptionsOf("", {"--listen=0.0.0.0:0", "--base", "/b", "--refiner=/r", "--variant=fp16",
                      "--backend=reference", "--threads=3", "--memory=1.5GiB", "--queue-capacity=5",
-                     "--max-request-bytes=64KiB", "--max-connections=9", "--stall-timeout=7s",
-                     "--drain-timeout=1m30s", "--log-format=json", "--log-level=warning"}));
+                     "--max-queue-time=40s", "--max-request-bytes=64KiB", "--max-connections=9",
+                     "--stall-timeout=7s", "--drain-timeout=1m30s", "--log-format=json",
+                     "--log-level=warning"}));
   EXPECT_EQ(options.listen, "0.0.0.0:0");
   EXPECT_EQ(options.engine.base, "/b");
   EXPECT_EQ(options.engine.refiner, "/r");
@@ -91,6 +93,7 @@ TEST(OptionsTest, EveryFlagHasItsEffect) {
   EXPECT_EQ(options.engine.threads, 3);
   EXPECT_EQ(options.engine.memory_bytes, int64_t{3} << 29);
   EXPECT_EQ(options.engine.queue_capacity, 5);
+  EXPECT_EQ(options.engine.max_queue_time, absl::Seconds(40));
   EXPECT_EQ(options.max_request_bytes, 64 << 10);
   EXPECT_EQ(options.max_connections, 9);
   EXPECT_EQ(options.stall_timeout, absl::Seconds(7));
@@ -178,6 +181,7 @@ TEST(OptionsTest, WrongValuesAreNamedWithWhatIsRight) {
            {"--refiner=", "leave the flag out"},
            {"--memory=-1", "64MiB"},
            {"--queue-capacity=0", "1 to"},
+           {"--max-queue-time=soon", "max-queue-time"},
            {"--max-request-bytes=1", "4096 to"},
            {"--max-request-bytes=8GiB", "4096 to"},
            {"--max-connections=0", "1 to"},
