@@ -1,13 +1,14 @@
 // Index arithmetic of row-major arrays, for naive.cc.
 #pragma once
 
-#include <vector>
+#include <cstdint>
 
+#include "absl/container/inlined_vector.h"
 #include "core/device/shape.h"
 
 namespace latentd::testing {
 
-using Index = std::vector<int64_t>;
+using Index = absl::InlinedVector<int64_t, 6>;
 
 inline int64_t Flat(const device::Shape& shape, const Index& index) {
   int64_t flat = 0;

@@ -95,17 +95,19 @@ void Normalise(std::vector<double>& scores) {
 Array Attention(const Node& node, const Operands& x) {
   const auto& a = Attributes<graph::AttentionAttributes>(node);
   const int64_t size = node.shape[2] / a.heads;
+  std::vector<double> scores;  // of one query and head, by key
   return Fill(node.shape, [&](const Index& i) {
-    const int64_t head = i[2] / size;
-    std::vector<double> scores;
-    for (int64_t key = 0; key < (a.causal ? i[1] + 1 : x[1]->shape[1]); ++key) {
-      double dot = 0;
-      for (int64_t c = head * size; c < (head + 1) * size; ++c) {
-        dot += At(*x[0], {i[0], i[1], c}) * At(*x[1], {i[0], key, c});
+    if (const int64_t first = i[2]; first % size == 0) {
+      scores.clear();
+      for (int64_t key = 0; key < (a.causal ? i[1] + 1 : x[1]->shape[1]); ++key) {
+        double dot = 0;
+        for (int64_t c = first; c < first + size; ++c) {
+          dot += At(*x[0], {i[0], i[1], c}) * At(*x[1], {i[0], key, c});
+        }
+        scores.push_back(a.scale * dot);
       }
-      scores.push_back(a.scale * dot);
+      Normalise(scores);
     }
-    Normalise(scores);
     double sum = 0;
     for (size_t key = 0; key < scores.size(); ++key) {
       sum += scores[key] * At(*x[2], {i[0], static_cast<int64_t>(key), i[2]});
