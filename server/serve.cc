@@ -301,6 +301,7 @@ int Serve(const config::Options& options, const std::string& version,
     (*server)->CheckLoop();
     tls_files.RunSoon();
     (*engine)->CheckCheckpoints();
+    (*engine)->GiveBackMemory();
     process::TrimHeapIfDue(heap_trim, SystemClock().Monotonic());
   }
 

@@ -52,6 +52,12 @@ struct DeviceMemory {
   int64_t pinned = 0;  // memory of the host, used or idle, that the device copies from and to
 };
 
+// Of the memory that a device keeps when it is freed, for whoever wants as much next.
+enum class Kept : uint8_t {
+  kAll,
+  kUnused  // what nobody has taken since it was asked for the last time
+};
+
 // Thread-safe.
 class Device {
  public:
@@ -73,6 +79,9 @@ class Device {
   virtual bool SharesHostMemory() const = 0;
   // 0 where the device shares the host's memory, and what its driver does not answer.
   virtual DeviceMemory Memory() const = 0;
+
+  // Gives that back to its driver. Slow: a driver may wait for all that the device is at.
+  virtual void GiveBack(Kept what) = 0;
 
   // Enqueues a copy between memory of any two places, which keeps both alive. REQUIRES: a stream of
   // this device; as many bytes.

@@ -27,6 +27,7 @@ class HostDevice : public Device {
   AvailableMemory Available() const override { return MeasureAvailableMemory(); }
   bool SharesHostMemory() const override { return true; }
   DeviceMemory Memory() const override { return {}; }
+  void GiveBack(Kept) override {}  // the C++ library decides
   absl::Status Copy(ConstBuffer from, Buffer to, Stream& stream) override;
 
   // Where work on this device finds a buffer's memory. Virtual for the tests' device, whose memory

@@ -117,6 +117,10 @@ void DevicePool::CheckCheckpoints() {
   for (const auto& engine : engines_) engine->CheckCheckpoints();
 }
 
+void DevicePool::GiveBackMemory() {
+  for (const auto& engine : engines_) engine->GiveBackMemory();
+}
+
 Capabilities DevicePool::capabilities() const {
   Capabilities capabilities = engines_.front()->capabilities();
   capabilities.queue_capacity *= static_cast<int>(engines_.size());

@@ -58,6 +58,7 @@ class DevicePool : public Engine {
   // A listener of the status must not call it.
   void RefreshMetrics() override;
   void CheckCheckpoints() override;
+  void GiveBackMemory() override;
   // Its queue_capacity is of all devices together.
   Capabilities capabilities() const override;
   std::vector<FieldViolation> Validate(const GenerateSpec& spec) const override;

@@ -293,6 +293,10 @@ class Engine {
   // has: it loads and writes nothing more of it. To be called every second or so; returns at once.
   virtual void CheckCheckpoints() = 0;
 
+  // Lets devices give memory back to their drivers that they keep for reuse and that nobody has
+  // taken for a minute. To be called every second or so; returns at once.
+  virtual void GiveBackMemory() = 0;
+
   // REQUIRES: state() was kWarming once.
   virtual Capabilities capabilities() const = 0;
 

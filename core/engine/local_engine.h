@@ -16,6 +16,7 @@
 #include "core/engine/cold_requests.h"
 #include "core/engine/engine.h"
 #include "core/engine/engine_metrics.h"
+#include "core/engine/kept_memory.h"
 #include "core/engine/local_graph_admin.h"
 #include "core/engine/memory_budget.h"
 #include "core/engine/memory_use.h"
@@ -51,6 +52,7 @@ class LocalEngine : public Engine {
   metrics::Registry& metrics() override { return registry_; }
   void RefreshMetrics() override;
   void CheckCheckpoints() override { watch_.CheckSoon(); }
+  void GiveBackMemory() override { kept_.GiveBackUnused(); }
   Capabilities capabilities() const override;
   std::vector<FieldViolation> Validate(const GenerateSpec& spec) const override;
   absl::StatusOr<uint64_t> Submit(GenerateSpec spec, std::shared_ptr<EventSink> sink) override;
@@ -97,6 +99,7 @@ class LocalEngine : public Engine {
   ColdRequests cold_;
   MemoryUse memory_;
   Worker preparing_{"preparing"};
+  KeptMemory kept_;
   Warming warming_;
   SharedStepGraphs shared_step_graphs_;
   LocalGraphAdmin admin_;

@@ -157,7 +157,9 @@ bool SharedStepGraphs::CanBeLoaded(const GraphHandle& graph) const {
 void SharedStepGraphs::End(const Round& round) {
   if (!round.is_start) return;
   CatchOutOfMemory([&] {
-    if (!parts_.stop) Tell(round);
+    if (parts_.stop) return absl::OkStatus();
+    parts_.kept.GiveBackAll();
+    Tell(round);
     return absl::OkStatus();
   }).IgnoreError();
   absl::MutexLock lock(&mutex_);

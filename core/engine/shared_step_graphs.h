@@ -21,6 +21,7 @@
 #include "core/compiler/graph_store.h"
 #include "core/engine/bucket_graphs.h"
 #include "core/engine/engine.h"
+#include "core/engine/kept_memory.h"
 #include "core/engine/status_board.h"
 
 namespace latentd::engine {
@@ -33,6 +34,7 @@ class SharedStepGraphs {
     const Models& models;
     compiler::GraphStore& graphs;
     StatusBoard& board;
+    KeptMemory& kept;
     Worker& preparing;
     const Clock& clock;
     const std::atomic<bool>& stop;  // nothing is begun any more
@@ -40,8 +42,8 @@ class SharedStepGraphs {
   explicit SharedStepGraphs(Parts parts) : parts_(parts) {}
 
   // Those of the configured buckets that are ready: the rest of the start, which may compile where
-  // the start may, in strict mode too. The status says what came of it. Call once, when the server
-  // serves.
+  // the start may, in strict mode too. The status says what came of it, when the device has given
+  // back what their first runs took. Call once, when the server serves.
   void Begin() ABSL_LOCKS_EXCLUDED(mutex_);
   // Until all that Begin has begun is through, or stopped.
   void Wait() ABSL_LOCKS_EXCLUDED(mutex_);

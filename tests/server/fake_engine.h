@@ -40,6 +40,7 @@ class FakeEngine : public engine::Engine {
   metrics::Registry& metrics() override { return registry_; }
   void RefreshMetrics() override {}
   void CheckCheckpoints() override {}
+  void GiveBackMemory() override {}
   engine::Capabilities capabilities() const override {
     engine::Capabilities capabilities;
     capabilities.models = {{"base", "/models/demo/base", "StableDiffusionXLPipeline"}};

@@ -21,6 +21,39 @@ std::string VersionText(int version) {
   return absl::StrCat(version / 1000, ".", version % 1000 / 10);
 }
 
+// Want of memory is no error that a later call is to find.
+absl::Status ToldStatus(cudaError_t error, absl::string_view what) {
+  if (error == cudaErrorMemoryAllocation) cudaGetLastError();
+  return ToStatus(error, what);
+}
+
+// By whatever thread asks.
+MemoryDriver GpuMemory(int ordinal) {
+  const auto allocate = [ordinal](size_t bytes, void*& memory) {
+    cudaError_t error = cudaSetDevice(ordinal);
+    if (error == cudaSuccess) error = cudaMalloc(&memory, bytes);
+    return ToldStatus(error, "GPU memory");
+  };
+  // At the end of the process CUDA may be gone, and its memory with it.
+  const auto free = [ordinal](void* memory) {
+    if (cudaSetDevice(ordinal) == cudaSuccess) cudaFree(memory);
+  };
+  return {allocate, free};
+}
+
+// Of the host, which all GPUs can copy from and to.
+MemoryDriver PinnedMemory(int ordinal) {
+  const auto allocate = [ordinal](size_t bytes, void*& memory) {
+    cudaError_t error = cudaSetDevice(ordinal);
+    if (error == cudaSuccess) error = cudaHostAlloc(&memory, bytes, cudaHostAllocPortable);
+    return ToldStatus(error, "pinned memory");
+  };
+  const auto free = [ordinal](void* memory) {
+    if (cudaSetDevice(ordinal) == cudaSuccess) cudaFreeHost(memory);
+  };
+  return {allocate, free};
+}
+
 absl::Status CheckDriver(int& driver, int& runtime) {
   cudaDriverGetVersion(&driver);
   cudaRuntimeGetVersion(&runtime);
@@ -64,8 +97,8 @@ absl::StatusOr<CudaProperties> PropertiesOf(int ordinal) {
 CudaDevice::CudaDevice(int ordinal, CudaProperties properties)
     : ordinal_(ordinal),
       properties_(std::move(properties)),
-      memory_(std::make_shared<MemoryPool>(ordinal, MemoryKind::kDevice)),
-      pinned_(std::make_shared<MemoryPool>(ordinal, MemoryKind::kPinned)) {}
+      memory_(std::make_shared<MemoryPool>(GpuMemory(ordinal))),
+      pinned_(std::make_shared<MemoryPool>(PinnedMemory(ordinal))) {}
 
 CudaDevice::~CudaDevice() {
   if (fills_ != nullptr && Select().ok()) cudaStreamDestroy(fills_);
@@ -94,7 +127,7 @@ absl::Status CudaDevice::ReservePacked() {
   const auto map = [range, pool = memory_](size_t piece) {
     const absl::Status mapped = range->Map(piece);
     if (!absl::IsResourceExhausted(mapped)) return mapped;
-    pool->Trim();
+    pool->GiveBack(Kept::kAll);
     return range->Map(piece);
   };
   const auto unmap = [range](size_t piece) { range->Unmap(piece); };
@@ -165,6 +198,15 @@ AvailableMemory CudaDevice::Available() const {
   size_t free = 0, total = 0;
   const bool known = AskDriver(free, total);
   return {known ? static_cast<int64_t>(free + memory_->idle_bytes()) : 0, properties_.name};
+}
+
+// Of what weights were made in, too.
+void CudaDevice::GiveBack(Kept what) {
+  memory_->GiveBack(what);
+  pinned_->GiveBack(what);
+  cudaMemPool_t of_streams = nullptr;
+  if (!Select().ok() || cudaDeviceGetDefaultMemPool(&of_streams, ordinal_) != cudaSuccess) return;
+  cudaMemPoolTrimTo(of_streams, 0);
 }
 
 DeviceMemory CudaDevice::Memory() const {

@@ -8,10 +8,10 @@
 #include <memory>
 #include <string>
 
-#include "core/device/cuda/memory_pool.h"
 #include "core/device/cuda/staging.h"
 #include "core/device/device.h"
 #include "core/device/heap.h"
+#include "core/device/memory_pool.h"
 
 namespace latentd::device::cuda {
 
@@ -43,6 +43,7 @@ class CudaDevice : public Device {
   bool SharesHostMemory() const override { return false; }
   // What is idle includes the holes between what is packed.
   DeviceMemory Memory() const override;
+  void GiveBack(Kept what) override;
   absl::Status Copy(ConstBuffer from, Buffer to, Stream& stream) override;
 
   // Enqueues a copy of pageable memory of the host to the GPU, and returns when it has been read:
@@ -55,7 +56,7 @@ class CudaDevice : public Device {
   absl::Status Select() const;
 
   // Gives back to CUDA what the pool has idle: for whoever asks CUDA itself and gets nothing.
-  void Trim() { memory_->Trim(); }
+  void Trim() { memory_->GiveBack(Kept::kAll); }
 
   int ordinal() const { return ordinal_; }
 

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <bit>
 #include <functional>
 #include <map>
 #include <memory>
@@ -14,6 +13,7 @@
 #include "core/backends/cpu/cpu_backend.h"
 #include "core/pipeline/step_lane.h"
 #include "tests/core/pipeline/rig.h"
+#include "tests/support/keeping_device.h"
 
 namespace latentd::pipeline {
 namespace {
@@ -22,25 +22,6 @@ using device::Buffer;
 using device::DType;
 using device::Place;
 using device::Shape;
-
-// As a GPU does: what was freed last is given to the next who wants as much, by powers of two.
-class KeepingDevice : public device::HostDevice {
- public:
-  absl::StatusOr<Buffer> Allocate(DType dtype, Shape shape, Place place) override {
-    if (place != Place::kDevice) return HostDevice::Allocate(dtype, std::move(shape), place);
-    const auto bytes = static_cast<int64_t>(
-        std::bit_ceil(static_cast<size_t>(shape.elements() * device::SizeOf(dtype))));
-    std::vector<Buffer>& idle = idle_[bytes];
-    Buffer memory = idle.empty() ? Buffer::Allocate(DType::kU8, {bytes}) : idle.back();
-    if (!idle.empty()) idle.pop_back();
-    std::fill_n(static_cast<char*>(memory.data()), bytes, 0);
-    std::shared_ptr<void> owner(memory.data(), [&idle, memory](void*) { idle.push_back(memory); });
-    return Buffer::Wrap(memory.data(), dtype, std::move(shape), std::move(owner), place);
-  }
-
- private:
-  std::map<int64_t, std::vector<Buffer>> idle_;
-};
 
 // Where its sessions were bound, by port.
 using Addresses = std::map<std::string, const void*>;
@@ -94,7 +75,7 @@ class LaneMemoryTest : public ::testing::Test {
     return ValuesOf(others_[others_.size() - 2]);
   }
 
-  KeepingDevice device_;
+  testing::KeepingDevice device_;
   const Rig rig_{{.base = testing::kDemoBase},
                  "",
                  backends::cpu::CpuBackend::Create({.device = &device_}).value()};

@@ -92,6 +92,19 @@ TEST_F(GpuTest, SaysWhatItKeepsOfItsMemoryAndOfTheHosts) {
   EXPECT_EQ(device_->Memory().pinned, before.pinned + kBytes);
 }
 
+TEST_F(GpuTest, GivesBackWhatNobodyTakesAgain) {
+  { const Buffer gone = Allocate(Place::kDevice, int64_t{1} << 20); }
+  const int64_t kept = device_->Memory().idle;
+  EXPECT_GT(kept, 0);
+  device_->GiveBack(Kept::kUnused);  // it has been taken since the last time
+  EXPECT_EQ(device_->Memory().idle, kept);
+  device_->GiveBack(Kept::kUnused);
+  EXPECT_EQ(device_->Memory().idle, 0);
+  { const Buffer gone = Allocate(Place::kDevice, int64_t{1} << 20); }
+  device_->GiveBack(Kept::kAll);
+  EXPECT_EQ(device_->Memory().idle, 0);
+}
+
 // Of a piece of 16 MiB, what nothing lies in.
 TEST_F(GpuTest, HolesBetweenWhatIsPackedAreIdle) {
   const int64_t before = device_->Memory().idle;

@@ -1,13 +1,12 @@
-#include "core/device/cuda/memory_pool.h"
+#include "core/device/memory_pool.h"
 
 #include <algorithm>
 #include <bit>
 #include <utility>
 
 #include "core/base/out_of_memory.h"
-#include "core/device/cuda/cuda_status.h"
 
-namespace latentd::device::cuda {
+namespace latentd::device {
 namespace {
 
 // Small sizes share: powers of two up to 1 MiB, multiples of 2 MiB beyond.
@@ -19,23 +18,7 @@ size_t RoundedUp(size_t bytes) {
 
 }  // namespace
 
-MemoryPool::~MemoryPool() { Trim(); }
-
-absl::Status MemoryPool::Allocate(size_t bytes, void*& memory) const {
-  cudaError_t error = cudaSetDevice(ordinal_);
-  if (error == cudaSuccess) {
-    error = kind_ == MemoryKind::kDevice ? cudaMalloc(&memory, bytes)
-                                         : cudaHostAlloc(&memory, bytes, cudaHostAllocPortable);
-  }
-  if (error == cudaErrorMemoryAllocation) cudaGetLastError();  // it has been told
-  return ToStatus(error, kind_ == MemoryKind::kDevice ? "GPU memory" : "pinned memory");
-}
-
-// At the end of the process CUDA may be gone, and its memory with it.
-void MemoryPool::Free(void* memory) const {
-  if (cudaSetDevice(ordinal_) != cudaSuccess) return;
-  kind_ == MemoryKind::kDevice ? cudaFree(memory) : cudaFreeHost(memory);
-}
+MemoryPool::~MemoryPool() { GiveBack(Kept::kAll); }
 
 void* MemoryPool::TakeIdle(size_t bytes) {
   absl::MutexLock lock(&mutex_);
@@ -45,6 +28,7 @@ void* MemoryPool::TakeIdle(size_t bytes) {
   if (size.idle.empty()) return nullptr;
   void* memory = size.idle.back();
   size.idle.pop_back();
+  size.unused = std::min(size.unused, size.idle.size());
   return memory;
 }
 
@@ -52,7 +36,8 @@ absl::StatusOr<std::shared_ptr<void>> MemoryPool::Take(size_t bytes) {
   bytes = RoundedUp(bytes);
   void* memory = TakeIdle(bytes);
   if (memory == nullptr) {
-    const absl::Status allocated = CatchOutOfMemory([&] { return AllocateOrTrim(bytes, memory); });
+    const absl::Status allocated =
+        CatchOutOfMemory([&] { return AllocateOrGiveBack(bytes, memory); });
     if (!allocated.ok()) {
       absl::MutexLock lock(&mutex_);
       --classes_[bytes].used;
@@ -64,11 +49,11 @@ absl::StatusOr<std::shared_ptr<void>> MemoryPool::Take(size_t bytes) {
       memory, [pool = shared_from_this(), bytes](void* gone) { pool->PutBack(gone, bytes); });
 }
 
-absl::Status MemoryPool::AllocateOrTrim(size_t bytes, void*& memory) {
-  const absl::Status allocated = Allocate(bytes, memory);
+absl::Status MemoryPool::AllocateOrGiveBack(size_t bytes, void*& memory) {
+  const absl::Status allocated = driver_.allocate(bytes, memory);
   if (!absl::IsResourceExhausted(allocated)) return allocated;
-  Trim();
-  return Allocate(bytes, memory);
+  GiveBack(Kept::kAll);
+  return driver_.allocate(bytes, memory);
 }
 
 void MemoryPool::PutBack(void* memory, size_t bytes) {
@@ -78,20 +63,23 @@ void MemoryPool::PutBack(void* memory, size_t bytes) {
   --size.used;
 }
 
-// Null: nothing is idle.
-void* MemoryPool::PopIdle() {
+void* MemoryPool::PopFor(Kept what) {
   absl::MutexLock lock(&mutex_);
   for (auto& [bytes, size] : classes_) {
-    if (size.idle.empty()) continue;
-    void* memory = size.idle.back();
-    size.idle.pop_back();
+    if ((what == Kept::kAll ? size.idle.size() : size.unused) == 0) continue;
+    void* memory = size.idle.front();
+    size.idle.erase(size.idle.begin());
+    size.unused -= std::min<size_t>(size.unused, 1);
     return memory;
   }
   return nullptr;
 }
 
-void MemoryPool::Trim() {
-  while (void* memory = PopIdle()) Free(memory);
+// Without the lock where the driver takes its time.
+void MemoryPool::GiveBack(Kept what) {
+  while (void* memory = PopFor(what)) driver_.free(memory);
+  absl::MutexLock lock(&mutex_);
+  for (auto& [bytes, size] : classes_) size.unused = size.idle.size();
 }
 
 size_t MemoryPool::used_bytes() const {
@@ -108,4 +96,4 @@ size_t MemoryPool::idle_bytes() const {
   return sum;
 }
 
-}  // namespace latentd::device::cuda
+}  // namespace latentd::device

@@ -1,0 +1,32 @@
+#include "core/engine/kept_memory.h"
+
+#include "core/base/out_of_memory.h"
+
+namespace latentd::engine {
+
+bool KeptMemory::IsDue() {
+  const absl::Time now = clock_.Monotonic();
+  absl::MutexLock lock(&mutex_);
+  if (waits_ || now < next_) return false;
+  next_ = now + kUnused;
+  waits_ = true;
+  return true;
+}
+
+void KeptMemory::GiveBackUnused() {
+  if (!IsDue()) return;
+  const auto done = [this] {
+    absl::MutexLock lock(&mutex_);
+    waits_ = false;
+  };
+  const absl::Status added = CatchOutOfMemory([&] {
+    preparing_.Continue([this, done] {
+      device_.GiveBack(device::Kept::kUnused);
+      done();
+    });
+    return absl::OkStatus();
+  });
+  if (!added.ok()) done();
+}
+
+}  // namespace latentd::engine
