@@ -24,10 +24,15 @@ batching::Need NeedOf(const pipeline::Picture& picture) {
           .ahead = picture.ahead()};
 }
 
+batching::Need WaitingNeedOf(const pipeline::Picture& picture) {
+  batching::Need need = NeedOf(picture);
+  need.kind = batching::UnitKind::kWait;
+  return need;
+}
+
 batching::Arrival ArrivalOf(const Job& job, size_t image_bytes) {
   return {.pictures = job.ids,
-          .need = job.pictures.empty() ? batching::Need{.kind = batching::UnitKind::kWait}
-                                       : NeedOf(*job.pictures.front()),
+          .need = job.pictures.empty() ? job.need : NeedOf(*job.pictures.front()),
           .bytes = image_bytes,
           .caller = job.spec.caller,
           .priority = job.spec.priority,

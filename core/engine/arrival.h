@@ -14,6 +14,8 @@
 namespace latentd::engine {
 
 batching::Need NeedOf(const pipeline::Picture& picture);
+// The same while the picture waits to be begun.
+batching::Need WaitingNeedOf(const pipeline::Picture& picture);
 
 // Of a job that holds `image_bytes` while it waits; its pictures wait where there are none yet.
 // REQUIRES: it has its ids. Borrows them.

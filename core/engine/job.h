@@ -60,6 +60,9 @@ class Job {
   std::vector<std::string> warnings;     // for who asked; complete before the job is admitted
   std::vector<batching::PictureId> ids;  // of pictures, in order
 
+  // Of each picture, as far as it is known before they are there.
+  batching::Need need = {.kind = batching::UnitKind::kWait};
+
   // The loop's. Empty while the job is being prepared.
   std::vector<std::unique_ptr<pipeline::Picture>> pictures;
   std::vector<absl::Duration> stage_times;  // by picture: of the stage that it is in

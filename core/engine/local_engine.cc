@@ -11,6 +11,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/base/threads.h"
+#include "core/engine/arrival.h"
 #include "core/engine/serving.h"
 #include "core/engine/start_up.h"
 #include "core/pipeline/limits.h"
@@ -296,14 +297,15 @@ absl::StatusOr<uint64_t> LocalEngine::Admit(GenerateSpec spec, std::shared_ptr<E
                                          std::move(sink), clock_.Monotonic());
   job->comes_back = refused == AfterRefusal::kComesBack;
   job->warnings = std::move(warnings);
-  job->pictures = std::move(pictures);
-  const bool cold = job->pictures.empty();
-  const bool lacks_some = !cold && LacksGraphs(*job->pictures.front());
+  const bool cold = pictures.empty();
+  if (!cold) job->need = WaitingNeedOf(*pictures.front());
+  const bool lacks_some = !cold && LacksGraphs(*pictures.front());
   RETURN_IF_ERROR(loop_.Admit(job, image_bytes));
   const pipeline::PictureSpec& resolved = job->spec.picture;
   // From here on the request is the loop's, whatever there is no memory for.
   CatchOutOfMemory([&] { return CountAdjusted(resolved); }).IgnoreError();
   if (!cold) {
+    Begin(*job, std::move(pictures));
     models_.buckets->Touch(*resolved.executed_size);
     if (lacks_some) LoadSharedSteps(*resolved.executed_size);
   } else if (!cold_.Add(job, std::move(picture)).ok()) {
@@ -324,6 +326,15 @@ void LocalEngine::LoadSharedSteps(pipeline::Size bucket) {
     shared_step_graphs_.LoadAgain(bucket);
     return absl::OkStatus();
   }).IgnoreError();
+}
+
+void LocalEngine::Begin(Job& job, Pictures pictures) {
+  absl::Status begun = CatchOutOfMemory([&] {
+    RETURN_IF_ERROR(models_.pipeline->TakeLatents(pictures));
+    loop_.Begin(job, std::move(pictures));
+    return absl::OkStatus();
+  });
+  if (!begun.ok()) loop_.Reject(job, std::move(begun));
 }
 
 // None where their graphs have to be made ready first, and may be.

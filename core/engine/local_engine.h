@@ -83,6 +83,8 @@ class LocalEngine : public Engine {
   bool LacksGraphs(const pipeline::Picture& picture) const;
   void LoadSharedSteps(pipeline::Size bucket);
   absl::StatusOr<Pictures> StartIfReady(pipeline::PictureSpec& picture);
+  // Of a job that the loop has admitted. Rejected where there is no memory for what they copy.
+  void Begin(Job& job, Pictures pictures);
 
   const Config config_;
   const Clock& clock_;

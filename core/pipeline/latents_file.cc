@@ -46,14 +46,9 @@ absl::Status CheckShape(const device::Shape& shape, const device::Shape& wanted)
                             Excerpt(shape.ToString())));
 }
 
-}  // namespace
-
-int64_t LatentsFileBytes(int64_t channels, const LatentSize& size) {
-  return static_cast<int64_t>(Header(channels, size).size()) + DataBytes(channels, size);
-}
-
-absl::StatusOr<device::Buffer> ReadLatentsFile(absl::string_view file, int64_t pictures,
-                                               int64_t channels, const LatentSize& size) {
+// The numbers, in the file itself where they are aligned there.
+absl::StatusOr<device::ConstBuffer> FindLatents(absl::string_view file, int64_t pictures,
+                                                int64_t channels, const LatentSize& size) {
   const device::Shape wanted{pictures, channels, size.height, size.width};
   const int64_t most = pictures * DataBytes(channels, size) + kMostHeader;
   if (static_cast<int64_t>(file.size()) > most) {
@@ -70,12 +65,30 @@ absl::StatusOr<device::Buffer> ReadLatentsFile(absl::string_view file, int64_t p
     return Wrong("the tensor must be of F32: latents.float() in torch");
   }
   RETURN_IF_ERROR(CheckShape(tensor.data.shape(), wanted));
-  const device::ConstBuffer aligned = weights::Aligned(tensor.data);
+  device::ConstBuffer aligned = weights::Aligned(tensor.data);
   const absl::Span<const float> values = aligned.as<float>();
   if (!std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); })) {
     return Wrong("all numbers must be finite");
   }
-  device::Buffer latents = device::Buffer::Allocate(device::DType::kF32, aligned.shape());
+  return aligned;
+}
+
+}  // namespace
+
+int64_t LatentsFileBytes(int64_t channels, const LatentSize& size) {
+  return static_cast<int64_t>(Header(channels, size).size()) + DataBytes(channels, size);
+}
+
+absl::Status CheckLatentsFile(absl::string_view file, int64_t pictures, int64_t channels,
+                              const LatentSize& size) {
+  return FindLatents(file, pictures, channels, size).status();
+}
+
+absl::StatusOr<device::Buffer> ReadLatentsFile(absl::string_view file, int64_t pictures,
+                                               int64_t channels, const LatentSize& size) {
+  ASSIGN_OR_RETURN(const device::ConstBuffer found, FindLatents(file, pictures, channels, size));
+  const absl::Span<const float> values = found.as<float>();
+  device::Buffer latents = device::Buffer::Allocate(device::DType::kF32, found.shape());
   std::copy(values.begin(), values.end(), latents.as<float>().begin());
   return latents;
 }

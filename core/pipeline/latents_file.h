@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "core/device/buffer.h"
@@ -22,6 +23,11 @@ std::string LatentsFile(const device::ConstBuffer& latents, const LatentSize& si
 
 // How many bytes that file has.
 int64_t LatentsFileBytes(int64_t channels, const LatentSize& size);
+
+// OK: ReadLatentsFile would read it. Copies nothing, where the file has its numbers at multiples of
+// their size.
+absl::Status CheckLatentsFile(absl::string_view file, int64_t pictures, int64_t channels,
+                              const LatentSize& size);
 
 // F32 [`pictures`, channels, height, width], or [1, ...] for all pictures alike, in memory of its
 // own. INVALID_ARGUMENT: the file is none, has something else or more, or numbers that are not

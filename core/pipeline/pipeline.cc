@@ -145,7 +145,7 @@ absl::StatusOr<PictureSpec> Pipeline::Resolve(PictureSpec spec) const {
   violations = FindViolations(resolved, traits_);
   if (violations.empty()) {
     AddViolationsOf(StagesOf(resolved).status(), violations);
-    AddViolationsOf(GivenLatents(resolved).status(), violations);
+    AddViolationsOf(CheckLatents(resolved), violations);
   }
   if (!violations.empty()) return InvalidFields(violations);
   ASSIGN_OR_RETURN(resolved.scheduler.name, SchedulerNameOf(resolved));
@@ -239,7 +239,9 @@ LatentSize Pipeline::LatentSizeOf(const PictureSpec& resolved) const {
 
 absl::StatusOr<Pipeline::Pictures> Pipeline::Start(PictureSpec resolved,
                                                    compiler::Purpose purpose) const {
-  return TryStart(resolved, purpose);
+  ASSIGN_OR_RETURN(Pictures pictures, TryStart(resolved, purpose));
+  RETURN_IF_ERROR(TakeLatents(pictures));
+  return pictures;
 }
 
 absl::StatusOr<Pipeline::Pictures> Pipeline::TryStart(PictureSpec& resolved,
@@ -261,28 +263,37 @@ absl::StatusOr<Pipeline::Pictures> Pipeline::TryStart(PictureSpec& resolved,
   request->latent_height = shape.height;
   request->latent_width = shape.width;
   request->conditioning.resize(request->stages.size());
-  ASSIGN_OR_RETURN(const device::Buffer latents, GivenLatents(resolved));
   if (resolved.previews_every) request->colors = KnownColors(request->stages.back().model->vae());
   RETURN_IF_ERROR(Acquire(purpose, resolved, row_counts_, *request));
   request->spec = std::move(resolved);
   Pictures pictures;
   for (uint64_t seed : request->spec.seeds) {
     pictures.push_back(std::make_unique<Picture>(request, seed));
-    if (!latents.has_memory()) continue;
-    const auto index = static_cast<int64_t>(pictures.size()) - 1;
-    const int64_t row = std::min(index, latents.shape()[0] - 1);
-    pictures.back()->given_latents = latents.Rows(row, row + 1);
   }
   return pictures;
 }
 
-absl::StatusOr<device::Buffer> Pipeline::GivenLatents(const PictureSpec& resolved) const {
-  if (resolved.latents.empty()) return device::Buffer();
-  const auto pictures = static_cast<int64_t>(resolved.seeds.size());
-  auto latents =
-      ReadLatentsFile(resolved.latents, pictures, base_->latent_channels(), LatentSizeOf(resolved));
-  if (!absl::IsInvalidArgument(latents.status())) return latents;
-  return InvalidFields({{"latents", std::string(latents.status().message())}});
+absl::Status Pipeline::TakeLatents(const Pictures& pictures) const {
+  PictureSpec& spec = pictures.front()->request->spec;
+  if (spec.latents.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const device::Buffer latents,
+                   ReadLatentsFile(spec.latents, static_cast<int64_t>(pictures.size()),
+                                   base_->latent_channels(), LatentSizeOf(spec)));
+  for (size_t i = 0; i < pictures.size(); ++i) {
+    const int64_t row = std::min(static_cast<int64_t>(i), latents.shape()[0] - 1);
+    pictures[i]->given_latents = latents.Rows(row, row + 1);
+  }
+  spec.latents = std::string();
+  return absl::OkStatus();
+}
+
+absl::Status Pipeline::CheckLatents(const PictureSpec& resolved) const {
+  if (resolved.latents.empty()) return absl::OkStatus();
+  const absl::Status fits =
+      CheckLatentsFile(resolved.latents, static_cast<int64_t>(resolved.seeds.size()),
+                       base_->latent_channels(), LatentSizeOf(resolved));
+  if (!absl::IsInvalidArgument(fits)) return fits;
+  return InvalidFields({{"latents", std::string(fits.message())}});
 }
 
 bool Pipeline::HasGuidedSteps(const PictureSpec& resolved) const {

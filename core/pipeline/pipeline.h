@@ -71,8 +71,12 @@ class Pipeline {
   // that Resolve would accept.
   using Pictures = std::vector<std::unique_ptr<Picture>>;
   absl::StatusOr<Pictures> Start(PictureSpec resolved, compiler::Purpose purpose = {}) const;
-  // As Start. `resolved`, which may hold a large image, is moved from only where this succeeds.
+  // As Start, and copies nothing that is large: an init image is moved to the pictures, and
+  // `latents` wait for TakeLatents. `resolved` is moved from only where this succeeds.
   absl::StatusOr<Pictures> TryStart(PictureSpec& resolved, compiler::Purpose purpose) const;
+  // The rest of it, where the spec has latents: the pictures read them, and the file goes.
+  // REQUIRES: nobody has begun with the pictures.
+  absl::Status TakeLatents(const Pictures& pictures) const;
 
   // A sentence for each parameter of `asked` that has no effect on the pictures. `resolved` is what
   // Resolve made of it.
@@ -98,8 +102,8 @@ class Pipeline {
   absl::StatusOr<std::string> SchedulerNameOf(const PictureSpec& spec) const;
   absl::StatusOr<std::vector<Stage>> StagesOf(const PictureSpec& spec) const;
   bool HasGuidedSteps(const PictureSpec& resolved) const;
-  // The spec's own; without memory where it has none. INVALID_ARGUMENT names the field.
-  absl::StatusOr<device::Buffer> GivenLatents(const PictureSpec& resolved) const;
+  // Of the spec's own. INVALID_ARGUMENT names the field.
+  absl::Status CheckLatents(const PictureSpec& resolved) const;
   StepShape ShapeOf(Size size, int rows) const;
   // That a lane may have in which pictures of `rows` step.
   int LaneRows(int rows) const;

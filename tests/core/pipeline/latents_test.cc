@@ -111,6 +111,20 @@ TEST_F(LatentsTest, TheFirstNoiseOfTheSeedIsThatOfTheFirstStep) {
   EXPECT_EQ(ValuesOf(drawn->generator.Normal(shape)), ValuesOf(seeded.Normal(shape)));
 }
 
+// Who is refused in between has had nothing copied.
+TEST_F(LatentsTest, AreCopiedOnceThePicturesAreThereAndThenTheFileGoes) {
+  const device::Buffer latents = Noise(8);
+  PictureSpec resolved = rig_->pipeline->Resolve(StartingFrom(Spec(), latents)).value();
+  const char* const file = resolved.latents.data();
+  ASSERT_OK_AND_ASSIGN(const auto pictures, rig_->pipeline->TryStart(resolved, {}));
+  const Picture& picture = *pictures.front();
+  EXPECT_EQ(picture.request->spec.latents.data(), file);
+  EXPECT_FALSE(picture.given_latents.has_memory());
+  ASSERT_OK(rig_->pipeline->TakeLatents(pictures));
+  EXPECT_TRUE(picture.request->spec.latents.empty());
+  EXPECT_EQ(ValuesOf(picture.given_latents), ValuesOf(latents));
+}
+
 TEST_F(LatentsTest, AreEachPicturesOwnOrAllPictures) {
   PictureSpec spec = Spec();
   spec.num_images_per_prompt = 2;
