@@ -120,7 +120,8 @@ absl::Status AdmissionControl::CheckLimits(const Question& question) const {
 // Who comes back has its place among those that are due; when it is told again, it is behind them.
 absl::Status AdmissionControl::CheckPlaces(const Question& question) {
   RETURN_IF_ERROR(CheckCallersPlaces(question));
-  return CheckAllPlaces(question);
+  RETURN_IF_ERROR(CheckAllPlaces(question));
+  return CheckBytes(question);
 }
 
 absl::Status AdmissionControl::CheckCallersPlaces(const Question& question) {
@@ -146,24 +147,45 @@ absl::Status AdmissionControl::CheckCallersPlaces(const Question& question) {
 absl::Status AdmissionControl::CheckAllPlaces(const Question& question) {
   const int count = static_cast<int>(question.asking.size());
   const int taken = static_cast<int>(question.admitted.size());
-  size_t bytes = question.first().bytes;
-  for (const Entry* entry : question.admitted) bytes += entry->bytes;
   const auto expected = [&](absl::Time until) {
     return reservations_.Expected(question.now, until, question.who).pictures;
   };
   const double due = question.comes_back ? 0 : expected(question.now);
-  if (taken + count + due <= limits_.pictures && bytes <= limits_.bytes) return absl::OkStatus();
-  const size_t bytes_over = bytes - std::min(bytes, limits_.bytes);
-  const std::string message =
-      absl::StrCat("the queue is full: ", taken, " of ", limits_.pictures,
-                   " pictures are waiting or running, and this request asks for ", count, " more");
+  if (taken + count + due <= limits_.pictures) return absl::OkStatus();
   return TellToComeBack(
       question,
       TimeUntilPlacesAreFree(question, question.admitted,
                              taken + count + expected(absl::InfiniteFuture()) - limits_.pictures,
-                             bytes_over),
-      bytes_over > 0 ? QueueFull(message, "bytes", bytes - question.first().bytes, limits_.bytes)
-                     : QueueFull(message, "pictures", question.admitted.size(), limits_.pictures));
+                             0),
+      QueueFull(absl::StrCat("the queue is full: ", taken, " of ", limits_.pictures,
+                             " pictures are waiting or running, and this request asks for ", count,
+                             " more"),
+                "pictures", question.admitted.size(), static_cast<size_t>(limits_.pictures)));
+}
+
+// Who brings nothing takes none.
+absl::Status AdmissionControl::CheckBytes(const Question& question) {
+  const size_t wanted = question.first().bytes;
+  if (wanted == 0) return absl::OkStatus();
+  size_t brought = 0;
+  for (const Entry* entry : question.admitted) brought += entry->bytes;
+  const size_t results = limits_.result_bytes ? limits_.result_bytes() : 0;
+  const auto over = [&](size_t held, size_t limit) {
+    return held + wanted - std::min(held + wanted, limit);
+  };
+  const size_t bytes_over = over(brought, limits_.bytes);
+  const size_t all_over = over(brought + results, limits_.bytes_with_results);
+  if (bytes_over == 0 && all_over == 0) return absl::OkStatus();
+  const size_t held = bytes_over > 0 ? brought : brought + results;
+  const size_t limit = bytes_over > 0 ? limits_.bytes : limits_.bytes_with_results;
+  return TellToComeBack(
+      question,
+      TimeUntilPlacesAreFree(question, question.admitted, 0, std::max(bytes_over, all_over)),
+      QueueFull(absl::StrCat("the queue is full: ", held, " of ", limit, " bytes of ",
+                             bytes_over > 0 ? "init images and latents"
+                                            : "init images, latents and finished pictures",
+                             " are held, and this request brings ", wanted, " more"),
+                "bytes", held, limit));
 }
 
 absl::Duration AdmissionControl::TimeUntilPlacesAreFree(const Question& question,

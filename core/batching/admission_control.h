@@ -7,7 +7,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -22,7 +25,11 @@ namespace latentd::batching {
 
 struct Limits {
   int pictures = 64;               // admitted and not finished
-  size_t bytes = size_t{1} << 29;  // that they hold while they wait (their init images)
+  size_t bytes = size_t{1} << 29;  // that they have brought: init images and latents
+  // The same together with finished pictures that are not read: result_bytes(), which is asked
+  // under the queue's lock; empty: there are none.
+  size_t bytes_with_results = std::numeric_limits<size_t>::max();
+  std::function<size_t()> result_bytes = {};
   absl::Duration wait = absl::InfiniteDuration();  // until one begins, as foreseen
 };
 
@@ -44,7 +51,7 @@ struct Return {
 
 class AdmissionControl {
  public:
-  explicit AdmissionControl(Limits limits) : limits_(limits) {}
+  explicit AdmissionControl(Limits limits) : limits_(std::move(limits)) {}
 
   // Whether `asking`, the pictures of one request, may follow `admitted`.
   // INVALID_ARGUMENT: it can never. RESOURCE_EXHAUSTED with reason QUEUE_FULL, or DEADLINE_EXCEEDED
@@ -77,6 +84,7 @@ class AdmissionControl {
   absl::Status CheckCallersPlaces(const Question& question);
   absl::Status CheckAllPlaces(const Question& question);
   absl::Status CheckWait(const Question& question);
+  absl::Status CheckBytes(const Question& question);
   absl::Status CheckDeadlines(const Question& question);
   // By how much the request would be late, or make others late, or take more than its caller's part
   // of the time; not above zero: it fits.

@@ -41,7 +41,7 @@ namespace latentd::batching {
 struct Arrival {
   absl::Span<const PictureId> pictures;          // its own; new
   Need need;                                     // of each
-  size_t bytes = 0;                              // that they hold together while they wait
+  size_t bytes = 0;                              // that they have brought together
   std::string caller;                            // who shares the device with others
   int priority = 0;                              // each more counts as double
   absl::Time deadline = absl::InfiniteFuture();  // of the clock's monotonic time
@@ -60,7 +60,7 @@ struct Backlog {
 class Queue {
  public:
   // `clock` must outlive the queue.
-  Queue(Limits limits, const Clock& clock) : clock_(clock), control_(limits) {}
+  Queue(Limits limits, const Clock& clock) : clock_(clock), control_(std::move(limits)) {}
 
   // Admits all of its pictures or none: the errors of AdmissionControl::Check.
   absl::StatusOr<Prospect> Admit(const Arrival& arrival);

@@ -41,6 +41,13 @@ batching::Arrival ArrivalOf(const Job& job, size_t image_bytes) {
           .comes_back = job.comes_back};
 }
 
+batching::Limits LimitsOf(batching::Limits limits, const PictureBytes& bytes) {
+  limits.bytes = static_cast<size_t>(bytes.most_inputs());
+  limits.bytes_with_results = static_cast<size_t>(bytes.budget());
+  limits.result_bytes = [&bytes] { return static_cast<size_t>(bytes.results()); };
+  return limits;
+}
+
 void SetProspect(const batching::Prospect& prospect, Queued& queued) {
   queued.position = prospect.position;
   if (!prospect.outlook.known) return;

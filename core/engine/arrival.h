@@ -9,6 +9,7 @@
 #include "core/batching/unit.h"
 #include "core/engine/engine.h"
 #include "core/engine/job.h"
+#include "core/engine/picture_bytes.h"
 #include "core/pipeline/picture.h"
 
 namespace latentd::engine {
@@ -20,6 +21,10 @@ batching::Need WaitingNeedOf(const pipeline::Picture& picture);
 // Of a job that holds `image_bytes` while it waits; its pictures wait where there are none yet.
 // REQUIRES: it has its ids. Borrows them.
 batching::Arrival ArrivalOf(const Job& job, size_t image_bytes);
+
+// The limits, but for the bytes: requests share the budget of these with what is finished. They
+// must outlive the queue.
+batching::Limits LimitsOf(batching::Limits limits, const PictureBytes& bytes);
 
 // What the queue says of it, for its client.
 void SetProspect(const batching::Prospect& prospect, Queued& queued);

@@ -67,15 +67,6 @@ bool ColdRequests::HasMore() {
   return served_;
 }
 
-int64_t ColdRequests::image_bytes() const {
-  absl::MutexLock lock(&mutex_);
-  int64_t bytes = 0;
-  for (const Waiting& request : waiting_) {
-    bytes += static_cast<int64_t>(request.picture.image.size() + request.picture.latents.size());
-  }
-  return bytes;
-}
-
 absl::Status ColdRequests::AddTask(const std::function<void()>& task) {
   return CatchOutOfMemory([&] {
     parts_.preparing.Add(task);

@@ -53,9 +53,6 @@ class ColdRequests {
   // may find it. One look at a time waits, however often this is called.
   void LookAtDisk();
 
-  // Of the init images.
-  int64_t image_bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
-
  private:
   struct Waiting {
     std::shared_ptr<Job> job;

@@ -63,7 +63,10 @@ struct Config {
   int queue_capacity = 64;   // pictures waiting, beyond which Submit refuses
   // What would wait longer, as foreseen, before it begins is refused too.
   absl::Duration max_queue_time = absl::InfiniteDuration();
-  int max_priority = 0;      // that a request may ask for, at most kMaxPriority
+  // Of the host, for init images and latents of requests, which may have a half of it, and for
+  // finished pictures that wait to be encoded or read. 0: 512 MiB, or an eighth of its memory.
+  int64_t picture_memory_bytes = 0;
+  int max_priority = 0;  // that a request may ask for, at most kMaxPriority
 
   std::string cache_dir;                          // empty: nothing survives a restart
   int64_t cache_max_bytes = int64_t{10} << 30;    // of files in it
@@ -250,7 +253,7 @@ struct OverdueUnit {
 struct LoopStatus {
   std::optional<OverdueUnit> overdue;
   // Finished pictures that wait to be encoded and read hold as much memory as they may
-  // (PictureLoop::Options::result_bytes), so the next picture is not begun.
+  // (Config::picture_memory_bytes), so the next picture is not begun.
   bool waits_for_readers = false;
 };
 

@@ -121,7 +121,7 @@ struct MemoryReport {
   int64_t result_bytes = 0;         // of finished pictures that wait to be encoded or read
   int64_t artifact_bytes = 0;       // compiled graphs kept in memory, or until they are on disk
   int64_t definition_bytes = 0;     // graphs as they were declared, before they are compiled
-  int64_t waiting_image_bytes = 0;  // init images of requests that wait for their graphs
+  int64_t waiting_image_bytes = 0;  // init images and latents of requests
   // What the device's driver has pinned for copies, used or idle: of it are results, and state's
   // part on the host.
   int64_t pinned_bytes = 0;

@@ -27,15 +27,16 @@ int EncodersOf(const Config& config) {
   return config.backend == "cuda" ? std::clamp(UsableCpus() / 4, 1, 4) : 1;
 }
 
-// Finished pictures may hold an eighth of the host's memory: that is 256 MiB from 2 GiB on. A
-// budget for a device with memory of its own says nothing of that.
-int64_t ResultBytesOf(const Config& config, const device::Device& device) {
+// An eighth of the host's memory: that is 512 MiB from 4 GiB on. A budget for a device with memory
+// of its own says nothing of that.
+int64_t PictureBytesOf(const Config& config, const device::Device& device) {
   constexpr int64_t kShare = 8;
+  if (config.picture_memory_bytes > 0) return config.picture_memory_bytes;
   int64_t memory = MeasureAvailableMemory().bytes;
   if (config.memory_bytes > 0 && device.SharesHostMemory()) {
     memory = std::min(config.memory_bytes, memory);
   }
-  return std::min(PictureLoop::Options().result_bytes, memory / kShare);
+  return std::min(PictureLoop::Options().picture_bytes, memory / kShare);
 }
 
 // What a server that is ready refuses all the same; empty: nothing.
@@ -136,7 +137,7 @@ LocalEngine::LocalEngine(Config config, std::unique_ptr<backends::Backend> backe
           }),
       admission_(config_, models_, stores_.graphs, budget_),
       loop_({.queue = {.pictures = config_.queue_capacity, .wait = config_.max_queue_time},
-             .result_bytes = ResultBytesOf(config_, stores_.weights.device()),
+             .picture_bytes = PictureBytesOf(config_, stores_.weights.device()),
              .encoders = EncodersOf(config_),
              .units = {.warn = config_.warn,
                        .ask_lane_room =
@@ -151,7 +152,7 @@ LocalEngine::LocalEngine(Config config, std::unique_ptr<backends::Backend> backe
              .loop = loop_,
              .preparing = preparing_,
              .changed = [this] { ShowBuckets(); }}),
-      memory_({.stores = stores_, .loop = loop_, .cold = cold_, .budget = budget_}),
+      memory_({.stores = stores_, .loop = loop_, .budget = budget_}),
       kept_(backend_->device(), preparing_, clock),
       warming_(stores_.graphs, preparing_, stop_, clock),
       shared_step_graphs_({.config = config_,
@@ -285,12 +286,14 @@ absl::StatusOr<uint64_t> LocalEngine::Admit(GenerateSpec spec, std::shared_ptr<E
   if (!spec.takes_previews && std::exchange(picture.previews_every, std::nullopt)) {
     warnings.emplace_back("previews has no effect: they come while a stream is read");
   }
-  const size_t image_bytes = picture.image.size() + picture.latents.size();
+  const size_t input_bytes = picture.image.size() + picture.latents.size();
+  RETURN_IF_ERROR(CheckInputBytes(picture, input_bytes));
   image = std::exchange(picture.image, {});
   latents = std::exchange(picture.latents, {});
   spec.picture = picture;
   picture.image = std::move(image);
   picture.latents = std::move(latents);
+  if (input_bytes > 0) picture.counted = loop_.CountInput(input_bytes);
   RETURN_IF_ERROR(admission_.CheckResponseBytes(spec));
   ASSIGN_OR_RETURN(Pictures pictures, StartIfReady(picture));
   const auto job = std::make_shared<Job>(loop_.NextHandle(), *models_.pipeline, std::move(spec),
@@ -300,7 +303,7 @@ absl::StatusOr<uint64_t> LocalEngine::Admit(GenerateSpec spec, std::shared_ptr<E
   const bool cold = pictures.empty();
   if (!cold) job->need = WaitingNeedOf(*pictures.front());
   const bool lacks_some = !cold && LacksGraphs(*pictures.front());
-  RETURN_IF_ERROR(loop_.Admit(job, image_bytes));
+  RETURN_IF_ERROR(loop_.Admit(job, input_bytes));
   const pipeline::PictureSpec& resolved = job->spec.picture;
   // From here on the request is the loop's, whatever there is no memory for.
   CatchOutOfMemory([&] { return CountAdjusted(resolved); }).IgnoreError();
@@ -312,6 +315,15 @@ absl::StatusOr<uint64_t> LocalEngine::Admit(GenerateSpec spec, std::shared_ptr<E
     loop_.Abandon(job->handle);
   }
   return job->handle;
+}
+
+absl::Status LocalEngine::CheckInputBytes(const pipeline::PictureSpec& picture,
+                                          size_t bytes) const {
+  const int64_t most = loop_.most_input_bytes();
+  if (static_cast<int64_t>(bytes) <= most) return absl::OkStatus();
+  return InvalidFields({{picture.image.empty() ? "latents" : "image",
+                         absl::StrCat("must have at most ", most, " bytes, has ", bytes,
+                                      ": a half of what this server holds for pictures")}});
 }
 
 // That it could have used.

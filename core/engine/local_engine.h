@@ -79,6 +79,7 @@ class LocalEngine : public Engine {
   // Brings the status up to date with how the graphs stand; `warmed`: warming is over.
   void ShowBuckets(bool warmed = false);
   absl::Status CountAdjusted(const pipeline::PictureSpec& resolved);
+  absl::Status CheckInputBytes(const pipeline::PictureSpec& picture, size_t bytes) const;
   // As far as there is memory to ask for them.
   bool LacksGraphs(const pipeline::Picture& picture) const;
   void LoadSharedSteps(pipeline::Size bucket);

@@ -194,7 +194,7 @@ int64_t ParsePeakResident(absl::string_view status) {
 void MemoryUse::AddPictures(MemoryReport& report) const {
   report.state_bytes = parts_.loop.state_bytes();
   report.result_bytes = parts_.loop.result_bytes();
-  report.waiting_image_bytes = parts_.cold.image_bytes();
+  report.waiting_image_bytes = parts_.loop.input_bytes();
 }
 
 void MemoryUse::AddDevice(MemoryReport& report) const {

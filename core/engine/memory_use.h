@@ -8,7 +8,6 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "core/compiler/graph_store.h"
-#include "core/engine/cold_requests.h"
 #include "core/engine/graph_admin.h"
 #include "core/engine/memory_budget.h"
 #include "core/engine/picture_loop.h"
@@ -26,7 +25,6 @@ class MemoryUse {
   struct Parts {
     Stores& stores;
     const PictureLoop& loop;
-    const ColdRequests& cold;
     MemoryBudget& budget;
   };
   explicit MemoryUse(Parts parts) : parts_(parts) {}

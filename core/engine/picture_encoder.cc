@@ -18,14 +18,14 @@ DrawnPicture::DrawnPicture(pipeline::Picture& picture) : pixels(std::move(pictur
 }
 
 PictureEncoder::PictureEncoder(int threads, Encode encode, Owner owner,
-                               std::shared_ptr<ResultBytes> results, EngineMetrics& metrics,
+                               std::shared_ptr<PictureBytes> bytes, EngineMetrics& metrics,
                                const Clock& clock)
     : encode_(std::move(encode)),
       owner_(std::move(owner)),
-      results_(std::move(results)),
+      bytes_(std::move(bytes)),
       metrics_(metrics),
       clock_(clock),
-      previews_(owner_.is_wanted, results_, owner_.warn) {
+      previews_(owner_.is_wanted, bytes_, owner_.warn) {
   for (int i = 0; i < threads; ++i) encoders_.push_back(std::make_unique<Encoder>());
 }
 
@@ -38,7 +38,7 @@ void PictureEncoder::Add(std::shared_ptr<Job> job, int index, uint64_t seed, Dra
   Encoder& encoder = LeastBusy();
   Added added = {.job = std::move(job), .index = index, .seed = seed};
   added.drawn = std::make_shared<const DrawnPicture>(std::move(drawn));
-  added.counted = results_->Count(added.drawn->bytes());
+  added.counted = bytes_->Count(PictureBytes::Kind::kUnencoded, added.drawn->bytes());
   const auto bytes = static_cast<int64_t>(added.drawn->bytes());
   encoder.bytes += bytes;
   // Should there be no memory for the token, its deleter runs at once.
@@ -110,7 +110,7 @@ absl::Status PictureEncoder::TryEncode(Added added) {
   image.encoded = {begin, clock_.Monotonic()};
   const absl::Duration duration = image.encoded.length();
   job.AddEncodeTime(duration);
-  image.unread = results_->Count(image.bytes.size());
+  image.unread = bytes_->Count(PictureBytes::Kind::kResult, image.bytes.size());
   added.drawn.reset();
   added.counted.reset();
   added.at_encoder.reset();

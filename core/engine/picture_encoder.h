@@ -1,5 +1,5 @@
 // Turns finished pictures into files on threads of its own, and tells their requests. What waits
-// for it holds memory that counts as results (result_bytes.h).
+// for it holds memory that counts as results (picture_bytes.h).
 //
 // Thread-safe.
 #pragma once
@@ -23,8 +23,8 @@
 #include "core/base/worker.h"
 #include "core/engine/engine_metrics.h"
 #include "core/engine/job.h"
+#include "core/engine/picture_bytes.h"
 #include "core/engine/preview_encoder.h"
-#include "core/engine/result_bytes.h"
 #include "core/image/run_parts.h"
 
 namespace latentd::engine {
@@ -54,7 +54,7 @@ class PictureEncoder {
   };
 
   // `metrics`, `clock` and what `owner` calls must outlive the encoder.
-  PictureEncoder(int threads, Encode encode, Owner owner, std::shared_ptr<ResultBytes> results,
+  PictureEncoder(int threads, Encode encode, Owner owner, std::shared_ptr<PictureBytes> bytes,
                  EngineMetrics& metrics, const Clock& clock);
   ~PictureEncoder();
 
@@ -74,7 +74,7 @@ class PictureEncoder {
     int index = 0;
     uint64_t seed = 0;
     std::shared_ptr<const DrawnPicture> drawn;
-    std::shared_ptr<const void> counted;     // as results
+    std::shared_ptr<const void> counted;     // as unencoded
     std::shared_ptr<const void> at_encoder;  // in its bytes
   };
 
@@ -94,7 +94,7 @@ class PictureEncoder {
 
   const Encode encode_;
   const Owner owner_;
-  const std::shared_ptr<ResultBytes> results_;
+  const std::shared_ptr<PictureBytes> bytes_;
   EngineMetrics& metrics_;
   const Clock& clock_;
   PreviewEncoder previews_;

@@ -17,15 +17,16 @@ PictureLoop::PictureLoop(Options options, device::Device& device, EngineMetrics&
     : options_(std::move(options)),
       metrics_(metrics),
       clock_(clock),
-      results_(std::make_shared<ResultBytes>([this] { absl::MutexLock wake_the_loop(&mutex_); })),
-      queue_(options_.queue, clock),
+      bytes_(std::make_shared<PictureBytes>(options_.picture_bytes,
+                                            [this] { absl::MutexLock wake_the_loop(&mutex_); })),
+      queue_(LimitsOf(options_.queue, *bytes_), clock),
       units_(options_.units, device, clock),
       encoder_(options_.encoders, options_.encode,
                {.is_wanted = [this](const Job& job) { return IsWanted(job.handle); },
                 .fail = [this](Job& job, absl::Status status) { Fail(job, std::move(status)); },
                 .complete = [this](Job& job) { Complete(job); },
                 .warn = options_.units.warn},
-               results_, metrics, clock),
+               bytes_, metrics, clock),
       ending_("end"),
       thread_(StartThread("loop", [this] { RunLoop(); })) {}
 
@@ -39,14 +40,14 @@ PictureLoop::~PictureLoop() {
   Stop();
   thread_.join();
   ending_.Stop();
-  results_->Disconnect();
+  bytes_->Disconnect();
 }
 
-absl::Status PictureLoop::Admit(const std::shared_ptr<Job>& job, size_t image_bytes) {
+absl::Status PictureLoop::Admit(const std::shared_ptr<Job>& job, size_t input_bytes) {
   // Held until Queued is out: the loop may take the job at once.
   absl::MutexLock publishing(&job->publishing());
   Queued queued;
-  RETURN_IF_ERROR(CatchOutOfMemory([&] { return AddMember(job, image_bytes, queued); }));
+  RETURN_IF_ERROR(CatchOutOfMemory([&] { return AddMember(job, input_bytes, queued); }));
   const absl::Status counted = CatchOutOfMemory([&] {
     metrics_.PicturesCame(job->bucket, job->picture_count());
     return absl::OkStatus();
@@ -56,7 +57,7 @@ absl::Status PictureLoop::Admit(const std::shared_ptr<Job>& job, size_t image_by
   return absl::OkStatus();
 }
 
-absl::Status PictureLoop::AddMember(const std::shared_ptr<Job>& job, size_t image_bytes,
+absl::Status PictureLoop::AddMember(const std::shared_ptr<Job>& job, size_t input_bytes,
                                     Queued& queued) {
   absl::MutexLock lock(&mutex_);
   if (device_failed_) return DeviceFaultError();
@@ -66,7 +67,7 @@ absl::Status PictureLoop::AddMember(const std::shared_ptr<Job>& job, size_t imag
   pictures_.reserve(pictures_.size() + count);
   jobs_.reserve(jobs_.size() + 1);
   queued = {.request_id = job->spec.request_id};
-  ASSIGN_OR_RETURN(const batching::Prospect prospect, queue_.Admit(ArrivalOf(*job, image_bytes)));
+  ASSIGN_OR_RETURN(const batching::Prospect prospect, queue_.Admit(ArrivalOf(*job, input_bytes)));
   UpdateNeeds(*job);
   // From here on nothing asks for memory: the job is a member in all of it, or in nothing.
   for (int i = 0; i < count; ++i) pictures_[job->ids[i]] = {job, i};
@@ -139,7 +140,7 @@ void PictureLoop::EndForFault() {
 LoopStatus PictureLoop::Check() const {
   LoopStatus status = {.overdue = units_.Overdue()};
   absl::MutexLock lock(&mutex_);
-  status.waits_for_readers = units_.is_device_idle() && !MayBegin() &&
+  status.waits_for_readers = units_.is_device_idle() && !bytes_->HasRoomForResults() &&
                              !queue_.CanRun(/*may_begin=*/false) &&
                              queue_.CanRun(/*may_begin=*/true);
   return status;

@@ -8,11 +8,12 @@
 // may end a job: what a unit or the encoder brings for a picture that is gone is dropped. Units
 // that the device has hold their job until they are done.
 //
-// Finished pictures hold memory until they are encoded and read. While they hold as much as they
-// may, no further picture begins: the loop waits, and requests with it. A client that reads slowly
-// can make all others wait that long: the server cancels calls whose pictures have waited for the
-// read timeout (--stall-timeout, a minute) while the loop waits, and pictures that are read at once
-// never hold anybody up.
+// Pictures hold memory of the host until they are encoded and read, and their requests before that,
+// within one budget (picture_bytes.h). While it is full no further picture begins: the loop waits,
+// and requests with it. A client that reads slowly can make all others wait: the server cancels
+// calls whose pictures have waited for the read timeout (--stall-timeout, a minute) while the loop
+// waits, and pictures that are read at once never hold anybody up. Encoding waits for nobody; while
+// as many pictures wait for it as may wait in the queue, none begins either.
 //
 // Thread-safe. A job that it has admitted ends in Completed or Failed, exactly once.
 #pragma once
@@ -37,9 +38,9 @@
 #include "core/engine/cancel_cause.h"
 #include "core/engine/engine_metrics.h"
 #include "core/engine/job.h"
+#include "core/engine/picture_bytes.h"
 #include "core/engine/picture_encoder.h"
 #include "core/engine/picture_file.h"
-#include "core/engine/result_bytes.h"
 #include "core/engine/units_in_flight.h"
 
 namespace latentd::engine {
@@ -47,10 +48,8 @@ namespace latentd::engine {
 class PictureLoop {
  public:
   struct Options {
-    batching::Limits queue = {};
-    // Of finished pictures, of all requests together, beyond which no picture begins. One that has
-    // begun below it may go beyond.
-    int64_t result_bytes = int64_t{256} << 20;
+    batching::Limits queue = {};                 // its bytes are those of the budget
+    int64_t picture_bytes = int64_t{512} << 20;  // the budget (picture_bytes.h)
     PictureEncoder::Encode encode = EncodeImage;
     int encoders = 1;  // threads that encode
     UnitsInFlight::Options units = {};
@@ -67,10 +66,17 @@ class PictureLoop {
 
   // Takes the job, publishes Queued and runs its pictures; one without pictures takes its place in
   // the queue and waits for Begin. UNAVAILABLE: draining, or the device has failed;
-  // RESOURCE_EXHAUSTED: there is no memory; the errors of batching::AdmissionControl. `image_bytes`
-  // is what the job holds while it waits.
-  absl::Status Admit(const std::shared_ptr<Job>& job, size_t image_bytes)
+  // RESOURCE_EXHAUSTED: there is no memory; the errors of batching::AdmissionControl. `input_bytes`
+  // are those of its init image or latents.
+  absl::Status Admit(const std::shared_ptr<Job>& job, size_t input_bytes)
       ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // That a request may bring at most; and what counts those that one has brought, for as long as
+  // they are held.
+  int64_t most_input_bytes() const { return bytes_->most_inputs(); }
+  std::shared_ptr<const void> CountInput(size_t bytes) {
+    return bytes_->Count(PictureBytes::Kind::kInput, bytes);
+  }
 
   // The pictures of a job that was admitted without. Dropped if it has ended.
   void Begin(Job& job, std::vector<std::unique_ptr<pipeline::Picture>> pictures)
@@ -108,8 +114,9 @@ class PictureLoop {
   int lanes() const { return units_.lanes(); }
   int64_t lane_bytes() const { return units_.lane_bytes(); }
 
-  // Of finished pictures that wait to be encoded or read.
-  int64_t result_bytes() const { return results_->total(); }
+  // Of finished pictures that wait to be encoded or read; and what CountInput has counted.
+  int64_t result_bytes() const { return bytes_->results(); }
+  int64_t input_bytes() const { return bytes_->inputs(); }
 
   // Of the pictures that were admitted and are not done.
   batching::Backlog backlog() const ABSL_LOCKS_EXCLUDED(mutex_) {
@@ -139,7 +146,7 @@ class PictureLoop {
     return jobs_.contains(job.handle);
   }
 
-  absl::Status AddMember(const std::shared_ptr<Job>& job, size_t image_bytes, Queued& queued)
+  absl::Status AddMember(const std::shared_ptr<Job>& job, size_t input_bytes, Queued& queued)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // By itself: the analysis of locks does not look into destructors.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -148,7 +155,9 @@ class PictureLoop {
   Work NextWork() ABSL_LOCKS_EXCLUDED(mutex_);
   void CancelLate() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellWaiting() ABSL_LOCKS_EXCLUDED(mutex_);
-  bool MayBegin() const { return results_->total() < options_.result_bytes; }
+  bool MayBegin() const {
+    return bytes_->HasRoomForResults() && bytes_->unencoded() < options_.queue.pictures;
+  }
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return stop_ || cancellations_ > 0 || queue_.CanRun(MayBegin());
   }
@@ -190,7 +199,7 @@ class PictureLoop {
   const Clock& clock_;
   std::atomic<uint64_t> next_id_ = 1;  // of requests and pictures
   std::atomic<int64_t> state_bytes_ = 0;
-  const std::shared_ptr<ResultBytes> results_;
+  const std::shared_ptr<PictureBytes> bytes_;
 
   mutable absl::Mutex mutex_;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;

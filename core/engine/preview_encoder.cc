@@ -41,7 +41,7 @@ void PreviewEncoder::Add(const JobPicture& of, pipeline::Prediction prediction) 
                      .latents = LatentSize(picture),
                      .colors = request.colors.value_or(pipeline::LatentColors()),
                      .prediction = std::move(prediction)};
-    added.counted = results_->Count(added.prediction.bytes());
+    added.counted = bytes_->Count(PictureBytes::Kind::kResult, added.prediction.bytes());
     return TryAdd(std::move(added));
   }).IgnoreError();
 }
@@ -107,7 +107,7 @@ absl::Status PreviewEncoder::TryEncode(const Waiting& next) const {
                      .size = {drawn.width, drawn.height},
                      .format = kEncoding.format,
                      .bytes = std::move(bytes)};
-  preview.unread = results_->Count(preview.bytes.size());
+  preview.unread = bytes_->Count(PictureBytes::Kind::kResult, preview.bytes.size());
   next.of.job->Publish(std::move(preview));
   return absl::OkStatus();
 }

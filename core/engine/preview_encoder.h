@@ -1,7 +1,7 @@
 // Turns what steps predict into small JPEGs for the requests that want previews, on a thread of its
 // own, so that no picture waits for one. A preview is worth nothing once there is a newer one of
 // its picture: one that waits gives way to it, so that a picture has one waiting at most. What
-// waits counts as results (result_bytes.h), as do previews that a client has not read.
+// waits counts as results (picture_bytes.h), as do previews that a client has not read.
 //
 // What a tiny VAE is to decode first is left to the picture, for a unit of its own. Where that
 // fails, the request goes on with previews in colours.
@@ -20,7 +20,7 @@
 #include "absl/synchronization/mutex.h"
 #include "core/base/worker.h"
 #include "core/engine/job.h"
-#include "core/engine/result_bytes.h"
+#include "core/engine/picture_bytes.h"
 #include "core/engine/units_in_flight.h"
 #include "core/pipeline/preview.h"
 
@@ -33,8 +33,8 @@ class PreviewEncoder {
   // `is_wanted` is called by the encoder's thread, and must outlive the encoder. `warn` may be
   // empty.
   PreviewEncoder(const std::function<bool(const Job& job)>& is_wanted,
-                 std::shared_ptr<ResultBytes> results, Warn warn = {})
-      : is_wanted_(is_wanted), results_(std::move(results)), warn_(std::move(warn)) {}
+                 std::shared_ptr<PictureBytes> bytes, Warn warn = {})
+      : is_wanted_(is_wanted), bytes_(std::move(bytes)), warn_(std::move(warn)) {}
 
   // Dropped where there is no memory for it, and if the job is not wanted any more when its turn
   // comes. Where a unit is needed first, the picture has_preview() now, unless it has no steps left
@@ -63,7 +63,7 @@ class PreviewEncoder {
   absl::Status TryEncode(const Waiting& next) const;
 
   const std::function<bool(const Job& job)>& is_wanted_;
-  const std::shared_ptr<ResultBytes> results_;
+  const std::shared_ptr<PictureBytes> bytes_;
   const Warn warn_;
   bool has_warned_ = false;  // the loop's
   absl::Mutex mutex_;

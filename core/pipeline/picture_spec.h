@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -91,6 +92,9 @@ struct PictureSpec {
   // (latents_file.h), of all pictures or one for all.
   std::string latents;
   bool output_latents = false;  // as they are after the last step: nothing is decoded
+
+  // Whoever counts the bytes of image and latents is told by its end that they are gone.
+  std::shared_ptr<const void> counted = nullptr;
 };
 
 }  // namespace latentd::pipeline

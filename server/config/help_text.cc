@@ -72,6 +72,8 @@ Who may call (PEM files, read again when they change)
 How much
   --threads=N             for computing (default: as many as this process may use)
   --memory=SIZE           budget, such as 8GiB (default: what machine and cgroup leave; with --backend=cuda each GPU)
+  --picture-memory=SIZE   of the host: for init images and latents of requests, which may have a half of it, and for
+                          finished pictures until they are read (default 512MiB, or an eighth of what the host has)
   --queue-capacity=N      pictures that may wait before requests are refused (default 64); of each of --devices
   --max-queue-time=TIME   refuse a request that would wait longer than this before it begins (default: it may)
   --max-priority=N        that a request may ask for, 0 to 3 (default 0); each more counts as double

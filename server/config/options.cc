@@ -68,6 +68,13 @@ absl::Status SetLimits(const v1::ServerConfig& config, engine::Config& engine) {
                         "control group allow");
     }
   }
+  if (!config.picture_memory().empty()) {
+    ASSIGN_OR_RETURN(engine.picture_memory_bytes,
+                     ToBytes("picture-memory", config.picture_memory()));
+    if (engine.picture_memory_bytes == 0) {
+      return WrongValue("picture-memory", config.picture_memory(), "an amount such as 512MiB");
+    }
+  }
   RETURN_IF_ERROR(CheckRange("queue-capacity", config.queue_capacity(), 1, kMaxQueueCapacity));
   engine.queue_capacity = config.queue_capacity();
   if (config.has_max_queue_time()) {

@@ -11,6 +11,7 @@ import unittest
 
 import grpc
 
+import png
 import server_process
 import test_documents
 from metrics import METRICS, compilations, scrape
@@ -52,6 +53,7 @@ FLAGS = {
     "--admin-tls-client-ca": "test_tls.MutualTlsTest.test_no_method_of_operators_is_for_others",
     "--threads": "test_wiring.FlagsTest.test_threads_are_those_of_the_key",
     "--memory": "test_graphs.MemoryTest.test_what_cannot_fit_is_refused_and_the_server_goes_on",
+    "--picture-memory": "test_wiring.FlagsTest.test_picture_memory_bounds_what_a_request_brings",
     "--queue-capacity": "test_wiring.FlagsTest.test_queue_capacity_refuses_the_picture_that_is_too_many",
     "--max-queue-time": "test_wiring.FlagsTest.test_max_queue_time_refuses_what_would_wait_longer",
     "--max-priority": "test_scheduling.PriorityTest.test_the_highest_is_the_operators_to_say",
@@ -283,6 +285,15 @@ class FlagsTest(WiringTestCase):
     def test_threads_are_those_of_the_key(self):
         _, api = self.start("--threads=1")
         self.assertIn("threads-1", self.key_of(api, "unet_base")["fingerprint"])
+
+    def test_picture_memory_bounds_what_a_request_brings(self):
+        _, api = self.start("--picture-memory=8KiB")
+        image = png.write(64, 64, bytes(64 * 3))
+        self.assertLess(len(image), 4096)
+        self.assertTrue(self.picture(api, strength=0.5, image=image))
+        error = self.refusal(api, strength=0.5, image=image + bytes(4096))
+        self.assertEqual(error.code(), grpc.StatusCode.INVALID_ARGUMENT)
+        self.assertIn("at most 4096 bytes", error.details())
 
     def test_queue_capacity_refuses_the_picture_that_is_too_many(self):
         _, api = self.start("--queue-capacity=1", buckets="256x256")

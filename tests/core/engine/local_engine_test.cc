@@ -254,6 +254,58 @@ TEST_F(LocalEngineTest, ShowsArtifactsAmongTheMemoryThatIsHeld) {
   EXPECT_EQ(MetricOf(*engine_, metrics::kMemoryBytes, "artifacts"), bytes);
 }
 
+TEST_F(LocalEngineTest, CountsWhatRequestsBringAsMemoryUntilTheyEnd) {
+  GenerateSpec spec = SmallSpec();
+  spec.picture.image = Only<Image>(Run(SmallSpec())).at(0).bytes;
+  spec.picture.strength = 1;
+  const auto bytes = static_cast<int64_t>(spec.picture.image.size());
+  std::vector<int64_t> held;
+  const auto sink = std::make_shared<WatchedSink>([&](const Event& event) {
+    if (!std::holds_alternative<Progress>(event)) return;
+    engine_->RefreshMetrics();
+    held.push_back(engine_->graphs().memory().waiting_image_bytes);
+    EXPECT_EQ(MetricOf(*engine_, metrics::kMemoryBytes, "waiting_images"), held.back());
+  });
+  ASSERT_OK(engine_->Submit(spec, sink));
+  sink->WaitForEnd();
+  ASSERT_FALSE(held.empty());
+  EXPECT_EQ(held.front(), bytes);
+  EXPECT_EQ(engine_->graphs().memory().waiting_image_bytes, 0);
+}
+
+TEST_F(LocalEngineTest, WhatIsRefusedHoldsNothing) {
+  GenerateSpec many = SmallSpec(150);
+  many.picture.num_images_per_prompt = 4;
+  const auto sink = std::make_shared<RecordingSink>();
+  ASSERT_OK_AND_ASSIGN(const uint64_t handle, engine_->Submit(many, sink));
+  GenerateSpec spec = SmallSpec();
+  spec.picture.latents =
+      pipeline::LatentsFile(noise::NoiseGenerator(1).Normal({1, 4, 8, 8}), {8, 8});
+  EXPECT_EQ(GetReason(SubmitTo(*engine_, spec)), "QUEUE_FULL");
+  EXPECT_EQ(engine_->graphs().memory().waiting_image_bytes, 0);
+  engine_->Cancel(handle);
+  sink->WaitForEnd();
+}
+
+TEST(PictureMemoryTest, IsTheBoundOfWhatARequestBrings) {
+  Config config = SmallConfig();
+  config.picture_memory_bytes = 4096;
+  LocalEngine engine(config, *backends::cpu::CpuBackend::Create(), SystemClock());
+  ASSERT_OK(engine.Load());
+  GenerateSpec spec = SmallSpec();
+  const auto file = pipeline::LatentsFile(noise::NoiseGenerator(1).Normal({1, 4, 8, 8}), {8, 8});
+  spec.picture.latents = file;
+  ASSERT_LE(file.size(), 2048u);
+  EXPECT_EQ(Only<Completed>(RunOn(engine, spec)).size(), 1u);
+  spec.picture.latents.clear();
+  spec.picture.image = Only<Image>(RunOn(engine, SmallSpec())).at(0).bytes;
+  spec.picture.strength = 1;
+  ASSERT_GT(spec.picture.image.size(), 2048u);
+  const absl::Status refused = SubmitTo(engine, spec);
+  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("2048 bytes")));
+  EXPECT_EQ(GetFieldViolations(refused).at(0).field, "image");
+}
+
 TEST_F(LocalEngineTest, CountsFinishedPicturesAsMemoryUntilTheyAreRead) {
   const auto sink = std::make_shared<RecordingSink>();
   ASSERT_OK(engine_->Submit(SmallSpec(), sink));

@@ -53,7 +53,8 @@ class PreviewEncoderTest : public LoopTest {
 
   PictureLoop loop_{{}, device::Host(), metrics_, clock_};
   const std::shared_ptr<RecordingSink> sink_ = std::make_shared<RecordingSink>();
-  const std::shared_ptr<ResultBytes> results_ = std::make_shared<ResultBytes>([] {});
+  const std::shared_ptr<PictureBytes> results_ =
+      std::make_shared<PictureBytes>(/*budget=*/1 << 20, [] {});
   std::shared_ptr<Job> job_;
 };
 
@@ -69,16 +70,16 @@ TEST_F(PreviewEncoderTest, ANewerOneTakesThePlaceOfOneThatWaits) {
     PreviewEncoder encoder(is_wanted, results_);
     encoder.Add({job_, 0}, After(1));
     busy.WaitForNotification();
-    const int64_t one = results_->total();
+    const int64_t one = results_->results();
     EXPECT_GT(one, 0);
     for (int step = 2; step <= 5; ++step) encoder.Add({job_, 0}, After(step));
     encoder.Add({job_, 1}, After(3));
-    EXPECT_EQ(results_->total(), 3 * one);
+    EXPECT_EQ(results_->results(), 3 * one);
     go_on.Notify();
   }
   const std::vector<Event> events = sink_->events();
   EXPECT_THAT(PicturesAndSteps(events), ElementsAre(Pair(0, 1), Pair(0, 5), Pair(1, 3)));
-  EXPECT_EQ(results_->total(), 3 * static_cast<int64_t>(Only<Preview>(events)[0].bytes.size()));
+  EXPECT_EQ(results_->results(), 3 * static_cast<int64_t>(Only<Preview>(events)[0].bytes.size()));
   sink_->Clear();
 }
 
@@ -89,7 +90,7 @@ TEST_F(PreviewEncoderTest, NoneIsMadeOfARequestThatIsNotWantedAnyMore) {
     encoder.Add({job_, 0}, After(1));
   }
   EXPECT_THAT(sink_->events(), IsEmpty());
-  EXPECT_EQ(results_->total(), 0);
+  EXPECT_EQ(results_->results(), 0);
 }
 
 TEST_F(PreviewEncoderTest, NoneComesAfterItsPicture) {

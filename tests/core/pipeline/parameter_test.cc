@@ -31,7 +31,8 @@ auto FieldsOf(const PictureSpec& spec) {
                timesteps, sigmas, seed, seeds, num_images_per_prompt, original_size, target_size,
                crops_coords_top_left, negative_original_size, negative_target_size,
                negative_crops_coords_top_left, aesthetic_score, negative_aesthetic_score, refine,
-               denoising_end, denoising_start, image, strength, latents, output_latents] = spec;
+               denoising_end, denoising_start, image, strength, latents, output_latents,
+               counted] = spec;  // the last is no parameter
   return std::tuple_cat(
       std::tie(model, prompt, prompt_2, negative_prompt, negative_prompt_2, width, height,
                bucket_policy, batch_invariant, previews_every, executed_size, num_inference_steps,

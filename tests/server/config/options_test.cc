@@ -48,6 +48,7 @@ TEST(OptionsTest, Defaults) {
   EXPECT_EQ(options.engine.backend, "cpu");
   EXPECT_EQ(options.engine.threads, 0);
   EXPECT_EQ(options.engine.memory_bytes, 0);
+  EXPECT_EQ(options.engine.picture_memory_bytes, 0);
   EXPECT_EQ(options.engine.queue_capacity, 64);
   EXPECT_EQ(options.engine.max_queue_time, absl::InfiniteDuration());
   EXPECT_EQ(options.max_request_bytes, 32 << 20);
@@ -81,10 +82,10 @@ TEST(OptionsTest, EveryFlagHasItsEffect) {
   ASSERT_OK_AND_ASSIGN(
       const Options options,
       OptionsOf("", {"--listen=0.0.0.0:0", "--base", "/b", "--refiner=/r", "--variant=fp16",
-                     "--backend=reference", "--threads=3", "--memory=1.5GiB", "--queue-capacity=5",
-                     "--max-queue-time=40s", "--max-request-bytes=64KiB", "--max-connections=9",
-                     "--stall-timeout=7s", "--drain-timeout=1m30s", "--log-format=json",
-                     "--log-level=warning"}));
+                     "--backend=reference", "--threads=3", "--memory=1.5GiB",
+                     "--picture-memory=3MiB", "--queue-capacity=5", "--max-queue-time=40s",
+                     "--max-request-bytes=64KiB", "--max-connections=9", "--stall-timeout=7s",
+                     "--drain-timeout=1m30s", "--log-format=json", "--log-level=warning"}));
   EXPECT_EQ(options.listen, "0.0.0.0:0");
   EXPECT_EQ(options.engine.base, "/b");
   EXPECT_EQ(options.engine.refiner, "/r");
@@ -92,6 +93,7 @@ TEST(OptionsTest, EveryFlagHasItsEffect) {
   EXPECT_EQ(options.engine.backend, "reference");
   EXPECT_EQ(options.engine.threads, 3);
   EXPECT_EQ(options.engine.memory_bytes, int64_t{3} << 29);
+  EXPECT_EQ(options.engine.picture_memory_bytes, int64_t{3} << 20);
   EXPECT_EQ(options.engine.queue_capacity, 5);
   EXPECT_EQ(options.engine.max_queue_time, absl::Seconds(40));
   EXPECT_EQ(options.max_request_bytes, 64 << 10);
@@ -175,6 +177,8 @@ TEST(OptionsTest, WrongValuesAreNamedWithWhatIsRight) {
            {"--threads=many", "whole number"},
            {"--memory=lots", "64MiB"},
            {"--memory=0", "8GiB"},
+           {"--picture-memory=0", "512MiB"},
+           {"--picture-memory=much", "64MiB"},
            {"--memory=0", "without the flag"},
            {"--memory=", "64MiB"},
            {"--base=", "leave the flag out"},
