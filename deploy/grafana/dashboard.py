@@ -120,8 +120,8 @@ ROWS = [
         stat("Alerts", "latentd's alerts that fire; the panel below names them.",
              'sum(ALERTS{alertname=~"Latentd.+", alertstate="firing"}) or vector(0)',
              thresholds=thresholds("green", (1, "red"))),
-        stat("Failed requests", "Of those that ended in the last 5 minutes; wrong and cancelled ones are not counted. The worst "
-             "replica's.", f"max(instance:latentd_request_errors:ratio5m{{{SELECTED}}})", "percentunit",
+        stat("Failed requests", "Of those that ended in the last 5 minutes; wrong and cancelled ones are not counted, nor is load that "
+             "is shed. The worst replica's.", f"max(instance:latentd_request_errors:ratio5m{{{SELECTED}}})", "percentunit",
              thresholds=thresholds("green", (0.01, "orange"), (0.05, "red"))),
         stat("Queue", "How full the fullest replica's queue is; at 100 % requests are refused.",
              f"max(instance:latentd_queue:saturation{{{SELECTED}}})", "percentunit",
