@@ -130,9 +130,10 @@ absl::StatusOr<pipeline::PictureSpec> Admission::Resolve(pipeline::PictureSpec p
   if (quality < 1 || quality > 100) {
     violations.push_back({"output.quality", absl::StrCat("must be 1 to 100, is ", quality)});
   }
-  if (spec.priority < kMinPriority || spec.priority > config_.max_priority) {
-    violations.push_back({"priority", absl::StrCat("must be ", kMinPriority, " to ",
-                                                   config_.max_priority, ", is ", spec.priority)});
+  const int max_priority = config_.priorities.MaxOf(spec.caller);
+  if (spec.priority < kMinPriority || spec.priority > max_priority) {
+    violations.push_back({"priority", absl::StrCat("must be ", kMinPriority, " to ", max_priority,
+                                                   " for this caller, is ", spec.priority)});
   }
   if (!violations.empty()) return InvalidFields(violations);
   const absl::StatusOr<pipeline::Size> bucket =

@@ -29,6 +29,7 @@
 #include "core/batching/unit.h"
 #include "core/engine/generate_spec.h"
 #include "core/engine/graph_admin.h"
+#include "core/engine/priority_limits.h"
 #include "core/metrics/registry.h"
 #include "core/pipeline/components.h"
 #include "core/pipeline/limits.h"
@@ -66,7 +67,7 @@ struct Config {
   // Of the host, for init images and latents of requests, which may have a half of it, and for
   // finished pictures that wait to be encoded or read. 0: 512 MiB, or an eighth of its memory.
   int64_t picture_memory_bytes = 0;
-  int max_priority = 0;  // that a request may ask for, at most kMaxPriority
+  PriorityLimits priorities;  // that requests may ask for
 
   std::string cache_dir;                          // empty: nothing survives a restart
   int64_t cache_max_bytes = int64_t{10} << 30;    // of files in it
@@ -234,7 +235,8 @@ struct Capabilities {
   double max_guidance_scale = 30;
   int max_images_per_prompt = 0;
   int queue_capacity = 0;
-  int min_priority = kMinPriority, max_priority = 0;
+  int min_priority = kMinPriority;
+  PriorityLimits priorities;
   std::string backend;
   std::vector<ServerStatus::Bucket> buckets;
 };

@@ -13,8 +13,6 @@
 
 namespace latentd::engine {
 
-inline constexpr int kMinPriority = -3, kMaxPriority = 3;
-
 struct GenerateSpec {
   std::string request_id;  // for correlation; comes back in Queued
   pipeline::PictureSpec picture;
@@ -23,10 +21,11 @@ struct GenerateSpec {
   int64_t max_response_bytes = 0;
   bool takes_previews = true;  // else picture.previews_every has no effect
 
-  // Who asks; requests of one caller share its part of the device.
+  // Who asks, by all of its names with commas between them; requests of one caller share its part
+  // of the device.
   std::string caller = {};
-  // Each more counts as double, of the device's time and in the order: kMinPriority to the
-  // configuration's max_priority.
+  // Each more counts as double, of the device's time and in the order: kMinPriority to
+  // what the configuration's priorities allow the caller.
   int priority = 0;
   // When the answer is no use any more, of the clock's monotonic time.
   absl::Time deadline = absl::InfiniteFuture();

@@ -102,7 +102,7 @@ Capabilities CapabilitiesOf(const pipeline::Pipeline& pipeline, const Config& co
   capabilities.max_images_per_prompt =
       std::min(pipeline::kMaxImagesPerPrompt, config.queue_capacity);
   capabilities.queue_capacity = config.queue_capacity;
-  capabilities.max_priority = config.max_priority;
+  capabilities.priorities = config.priorities;
   capabilities.backend = config.backend;
   capabilities.buckets = std::move(buckets);
   return capabilities;

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "core/engine/generate_spec.h"
+#include "core/engine/priority_limits.h"
 #include "core/metrics/registry.h"
 
 namespace latentd::engine {

@@ -5,6 +5,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 
 namespace latentd::server::calls {
@@ -30,7 +31,7 @@ std::string CallerOf(const grpc::CallbackServerContext& context) {
   const auto identity = context.auth_context();
   if (identity == nullptr || !identity->IsPeerAuthenticated()) return HostOf(context.peer());
   return absl::StrJoin(identity->GetPeerIdentity(), ",", [](std::string* out, const auto& name) {
-    out->append(name.data(), name.size());
+    out->append(absl::StrReplaceAll(absl::string_view(name.data(), name.size()), {{",", "%2C"}}));
   });
 }
 

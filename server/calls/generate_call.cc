@@ -192,6 +192,7 @@ absl::StatusOr<engine::GenerateSpec> GenerateCall::Read(const grpc::ByteBuffer& 
   ConvertedRequest converted = ToSpec(std::move(request));
   // gRPC keeps the buffer until the call ends and has no other way to let go of it.
   const_cast<grpc::ByteBuffer&>(bytes).Clear();
+  converted.spec.caller = caller_;
   if (resumable && !CanBeResumed()) {
     converted.violations.push_back({"resumable", "is for GenerateStream only"});
   }
@@ -201,7 +202,6 @@ absl::StatusOr<engine::GenerateSpec> GenerateCall::Read(const grpc::ByteBuffer& 
   }
   converted.spec.max_response_bytes = MaxPictureBytes(echo_bytes);
   converted.spec.takes_previews = TakesPreviews();
-  converted.spec.caller = caller_;
   converted.spec.deadline = MonotonicDeadline();
   {
     absl::MutexLock lock(&mutex_);

@@ -51,9 +51,9 @@ grpc::ServerUnaryReactor* ImageGenerationService::GetCapabilities(
     grpc::ByteBuffer* response) {
   return AnswerNow<v1::GetCapabilitiesRequest, v1::GetCapabilitiesResponse>(
       *context, *request, *response,
-      [this](const v1::GetCapabilitiesRequest&, v1::GetCapabilitiesResponse& capabilities) {
+      [&](const v1::GetCapabilitiesRequest&, v1::GetCapabilitiesResponse& capabilities) {
         RETURN_IF_ERROR(engine::CheckServing(environment_.engine.status()));
-        capabilities = ToProto(environment_.engine.capabilities());
+        capabilities = ToProto(environment_.engine.capabilities(), CallerOf(*context));
         capabilities.set_version(version_);
         return absl::OkStatus();
       });

@@ -248,7 +248,8 @@ v1::ImageChunk ToChunk(const engine::Image& image, size_t offset, size_t max_byt
   return proto;
 }
 
-v1::GetCapabilitiesResponse ToProto(const engine::Capabilities& capabilities) {
+v1::GetCapabilitiesResponse ToProto(const engine::Capabilities& capabilities,
+                                    absl::string_view caller) {
   v1::GetCapabilitiesResponse proto;
   for (const engine::ModelInfo& model : capabilities.models) *proto.add_models() = ToProto(model);
   proto.set_can_refine(capabilities.can_refine);
@@ -265,7 +266,7 @@ v1::GetCapabilitiesResponse ToProto(const engine::Capabilities& capabilities) {
   proto.set_max_images_per_prompt(capabilities.max_images_per_prompt);
   proto.set_queue_capacity(capabilities.queue_capacity);
   proto.set_min_priority(capabilities.min_priority);
-  proto.set_max_priority(capabilities.max_priority);
+  proto.set_max_priority(capabilities.priorities.MaxOf(caller));
   proto.set_backend(capabilities.backend);
   for (const engine::ServerStatus::Bucket& bucket : capabilities.buckets) {
     v1::Bucket& added = *proto.add_buckets();

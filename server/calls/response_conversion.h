@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "core/engine/engine.h"
 #include "latent/v1/image_generation.pb.h"
 
@@ -24,6 +25,8 @@ latent::v1::Completed ToProto(const engine::Completed& completed,
 latent::v1::ImageChunk ToChunk(const engine::Image& image, size_t offset, size_t max_bytes);
 
 // `capabilities.version` is the server's, and is filled in by the caller.
-latent::v1::GetCapabilitiesResponse ToProto(const engine::Capabilities& capabilities);
+// What `caller` can ask for (server/calls/caller.h).
+latent::v1::GetCapabilitiesResponse ToProto(const engine::Capabilities& capabilities,
+                                            absl::string_view caller);
 
 }  // namespace latentd::server::calls

@@ -238,6 +238,26 @@ absl::StatusOr<std::map<std::string, engine::DType>> ToPrecision(absl::string_vi
   return named;
 }
 
+absl::StatusOr<std::map<std::string, int, std::less<>>> ToCallerPriorities(absl::string_view flag,
+                                                                           absl::string_view text) {
+  std::map<std::string, int, std::less<>> priorities;
+  for (const absl::string_view part : Parts(text)) {
+    const size_t equals = part.rfind('=');  // a name may have one, such as a URI
+    int priority = -1;
+    if (equals == absl::string_view::npos || equals == 0 ||
+        !absl::SimpleAtoi(part.substr(equals + 1), &priority) || priority < 0 ||
+        priority > engine::kMaxPriority) {
+      return WrongValue(flag, part,
+                        absl::StrCat("NAME=N, where N is 0 to ", engine::kMaxPriority,
+                                     ", such as renderer.example.org=2"));
+    }
+    if (!priorities.emplace(part.substr(0, equals), priority).second) {
+      return WrongValue(flag, part, "the only priority of that caller");
+    }
+  }
+  return priorities;
+}
+
 absl::StatusOr<std::vector<std::string>> ToNames(absl::string_view flag, absl::string_view text) {
   std::vector<std::string> names;
   for (const absl::string_view part : Parts(text)) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -57,6 +58,11 @@ absl::StatusOr<std::map<std::string, engine::ComponentMode>> ToModes(absl::strin
 // value wins; each once. Empty text: none.
 absl::StatusOr<std::map<std::string, engine::DType>> ToPrecision(absl::string_view flag,
                                                                  absl::string_view text);
+
+// "renderer.example.org=2,ipv4:192.0.2.7=1": callers (server/calls/caller.h), each once, with a
+// priority from 0 on. Empty text: none.
+absl::StatusOr<std::map<std::string, int, std::less<>>> ToCallerPriorities(absl::string_view flag,
+                                                                           absl::string_view text);
 
 // "epilogues,image_layout": words of small letters, digits and underscores. Empty text: none.
 absl::StatusOr<std::vector<std::string>> ToNames(absl::string_view flag, absl::string_view text);

@@ -77,6 +77,11 @@ How much
   --queue-capacity=N      pictures that may wait before requests are refused (default 64); of each of --devices
   --max-queue-time=TIME   refuse a request that would wait longer than this before it begins (default: it may)
   --max-priority=N        that a request may ask for, 0 to 3 (default 0); each more counts as double
+  --caller-max-priority=LIST
+                          the same of single callers, instead: renderer.example.org=2,batch.example.org=0. A caller's name is
+                          what its certificate says (--tls-client-ca): one of the subject alternative names, or, where there
+                          are none, the common name; of several that are listed the highest counts. Without a certificate it
+                          is the host: ipv4:192.0.2.7, ipv6:20010db800000000 for the network 2001:db8::/64, or unix
   --max-request-bytes=N   of one request, its picture included (default 32MiB)
   --max-connections=N     of all clients; more are closed as they come (default 4096). Each needs an open file (ulimit -n)
   --max-connection-age=TIME

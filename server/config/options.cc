@@ -81,7 +81,27 @@ absl::Status SetLimits(const v1::ServerConfig& config, engine::Config& engine) {
     ASSIGN_OR_RETURN(engine.max_queue_time, ToTimeout("max-queue-time", config.max_queue_time()));
   }
   RETURN_IF_ERROR(CheckRange("max-priority", config.max_priority(), 0, engine::kMaxPriority));
-  engine.max_priority = config.max_priority();
+  engine.priorities.everyone = config.max_priority();
+  return absl::OkStatus();
+}
+
+// As of server/calls/caller.h, of a client that shows no certificate.
+bool IsHost(absl::string_view caller) {
+  return caller == "unix" || absl::StartsWith(caller, "ipv4:") || absl::StartsWith(caller, "ipv6:");
+}
+
+// A name of certificates that nobody is asked for would never be found, and nobody would be told.
+absl::Status SetCallers(const v1::ServerConfig& config, engine::Config& engine) {
+  constexpr absl::string_view kFlag = "caller-max-priority";
+  ASSIGN_OR_RETURN(engine.priorities.named,
+                   ToCallerPriorities(kFlag, config.caller_max_priority()));
+  if (!config.tls_client_ca().empty()) return absl::OkStatus();
+  for (const auto& [caller, priority] : engine.priorities.named) {
+    if (IsHost(caller)) continue;
+    return WrongValue(kFlag, absl::StrCat(caller, "=", priority),
+                      "given together with --tls-client-ca: without it no certificate names a "
+                      "caller, and each is its host, such as ipv4:192.0.2.7");
+  }
   return absl::OkStatus();
 }
 
@@ -233,6 +253,7 @@ absl::StatusOr<Options> ToOptions(const v1::ServerConfig& config) {
   RETURN_IF_ERROR(SetModels(config, options.engine));
   RETURN_IF_ERROR(SetDevices(config, options.engine));
   RETURN_IF_ERROR(SetLimits(config, options.engine));
+  RETURN_IF_ERROR(SetCallers(config, options.engine));
   RETURN_IF_ERROR(SetGraphs(config, options.engine));
   RETURN_IF_ERROR(SetClients(config, options));
   RETURN_IF_ERROR(SetTracing(config, options));

@@ -16,9 +16,10 @@ unique_subject = no
 [any]
 commonName = supplied
 [issued]
-subjectAltName = DNS:localhost,IP:127.0.0.1
+subjectAltName = {names}
 extendedKeyUsage = serverAuth,clientAuth
 """
+LOCAL = "DNS:localhost,IP:127.0.0.1"
 EC_KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
 
 
@@ -36,15 +37,16 @@ class Authority:
     def __init__(self, folder: pathlib.Path, name: str):
         self.folder = folder / name
         self.folder.mkdir(parents=True)
-        (self.folder / "configuration").write_text(CONFIGURATION)
+        (self.folder / "configuration").write_text(CONFIGURATION.format(names=LOCAL))
         (self.folder / "index").touch()
         (self.folder / "serial").write_text("01\n")
         self.pem = self.folder / "authority.pem"
         self._openssl("req", "-x509", *EC_KEY, "-keyout", "authority.key", "-out", self.pem, "-days", "2",
                       "-subj", f"/CN={name}")
 
-    def issue(self, name: str, end="20991231235959Z") -> Certificate:
-        """Valid from 2020 to `end`, for localhost and 127.0.0.1."""
+    def issue(self, name: str, end="20991231235959Z", names=LOCAL) -> Certificate:
+        """Valid from 2020 to `end`, for localhost and 127.0.0.1 unless it has other names."""
+        (self.folder / "configuration").write_text(CONFIGURATION.format(names=names))
         issued = Certificate(self.folder / f"{name}.pem", self.folder / f"{name}.key")
         self._openssl("req", "-new", *EC_KEY, "-keyout", issued.key, "-out", "request", "-subj", f"/CN={name}")
         self._openssl("ca", "-batch", "-config", "configuration", "-cert", self.pem, "-keyfile", "authority.key",

@@ -74,7 +74,7 @@ class PriorityTest(SchedulingTestCase):
         _, api = self.start()
         with self.assertRaises(grpc.RpcError) as caught:
             api.generate(api.request(priority=1))
-        self.assertEqual(violations(caught.exception)["priority"], "must be -3 to 0, is 1")
+        self.assertEqual(violations(caught.exception)["priority"], "must be -3 to 0 for this caller, is 1")
         _, api = self.start("--max-priority=2")
         self.assertEqual(api.capabilities().max_priority, 2)
         api.generate(api.request(priority=2))

@@ -16,7 +16,7 @@ import grpc
 
 import server_process
 from certificates import Authority
-from server_process import Api, Server
+from server_process import Api, Server, violations
 
 
 def credentials(authority, shown=None):
@@ -168,6 +168,26 @@ class MutualTlsTest(TlsCase):
                            "/latent.v1.GraphCache/ListGraphs",
                            "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"):
                 self.assertEqual(code_of(channel, method), grpc.StatusCode.UNIMPLEMENTED, method)
+
+
+class CallerTest(TlsCase):
+    """Callers that their certificates name."""
+
+    def test_each_may_be_as_urgent_as_the_operator_says(self):
+        server = self.start(*self.pair(), f"--tls-client-ca={self.clients.pem}", "--max-priority=1",
+                            "--caller-max-priority=renderer.example.org=2,batch.example.org=0")
+        renderer = self.clients.issue("renderer", names="URI:spiffe://example.org/r,DNS:renderer.example.org")
+        batch = self.clients.issue("batch", names="DNS:batch.example.org")
+        for who, highest in ((renderer, 2), (batch, 0), (self.client, 1)):
+            api = Api(server.address, credentials(self.servers, who))
+            self.addCleanup(api.close)
+            self.assertEqual(api.capabilities().max_priority, highest)
+            self.assertTrue(api.generate(api.request(priority=highest)).images)
+            for fields in ({}, {"output": {"quality": 101}}):  # alone, and beside what is found before
+                with self.assertRaises(grpc.RpcError) as caught:
+                    api.generate(api.request(priority=highest + 1, **fields))
+                self.assertEqual(violations(caught.exception)["priority"],
+                                 f"must be -3 to {highest} for this caller, is {highest + 1}")
 
 
 def code_of(channel, method):

@@ -60,6 +60,7 @@ FLAGS = {
     "--max-request-bytes": "test_bad_input.BadInputTest.test_requests_have_a_limit",
     "--max-connections": "test_hostile_clients.HostileClientsTest.test_more_connections_than_are_taken",
     "--max-connection-age": "test_wiring.FlagsTest.test_a_stream_outlives_its_connection_and_the_next_call_connects_anew",
+    "--caller-max-priority": "test_tls.CallerTest.test_each_may_be_as_urgent_as_the_operator_says",
     "--max-connection-age-grace": "test_wiring.FlagsTest.test_a_connection_that_is_too_old_loses_its_calls_after_the_grace",
     "--stall-timeout": "test_hostile_clients.HostileClientsTest.test_who_does_not_read_is_cancelled",
     "--drain-timeout": "test_drain.DrainTest.test_what_takes_too_long_is_cancelled",

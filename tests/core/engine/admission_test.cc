@@ -5,6 +5,23 @@
 namespace latentd::engine {
 namespace {
 
+TEST(PriorityLimitsTest, WhoIsNotNamedMayDoAsEveryone) {
+  const PriorityLimits limits = {.everyone = 1, .named = {{"renderer", 3}, {"batch", 0}}};
+  EXPECT_EQ(limits.MaxOf("renderer"), 3);
+  EXPECT_EQ(limits.MaxOf("batch"), 0);
+  EXPECT_EQ(limits.MaxOf("render"), 1);
+  EXPECT_EQ(limits.MaxOf(""), 1);
+  EXPECT_EQ(PriorityLimits().MaxOf("renderer"), 0);
+}
+
+TEST(PriorityLimitsTest, OfSeveralNamesTheBestThatIsNamedCounts) {
+  const PriorityLimits limits = {.everyone = 2, .named = {{"renderer", 1}, {"batch", 0}}};
+  EXPECT_EQ(limits.MaxOf("batch,renderer"), 1);
+  EXPECT_EQ(limits.MaxOf("localhost,batch"), 0);
+  EXPECT_EQ(limits.MaxOf("localhost,other"), 2);
+  EXPECT_EQ(limits.MaxOf("renderer%2Cbatch"), 2);
+}
+
 constexpr RefusedSizes::Picture kRefused = {.size = {512, 256}, .rows = 2, .base = true};
 
 TEST(RefusedSizesTest, FindsWhatIsNoSmaller) {

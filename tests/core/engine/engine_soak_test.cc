@@ -227,7 +227,7 @@ class EngineSoakTest : public ::testing::Test {
     config.buckets = {{64, 64}, {96, 64}, {64, 96}, {96, 96}};
     config.rows = {1, 2, 4};
     config.queue_capacity = 64;
-    config.max_priority = kMaxPriority;
+    config.priorities.everyone = kMaxPriority;
     config.load_waits_for_shared_steps = true;
     on_run_.computes = false;
     on_run_.work = [this] { return RunUnit(); };

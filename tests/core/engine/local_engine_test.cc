@@ -28,12 +28,14 @@ using ::testing::_;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
 // As servers run by default, but for the size: guidance, and the refiner.
 Config DemoConfig() {
   Config config = EnsembleConfig();
   config.rows = {1, 2};
+  config.priorities = {.everyone = 1, .named = {{"renderer", 2}}};
   return config;
 }
 
@@ -179,6 +181,19 @@ TEST_F(LocalEngineTest, NamesEveryBadFieldBeforeTheQueue) {
   const auto refused = engine_->Submit(spec, std::make_shared<RecordingSink>());
   ASSERT_THAT(refused, StatusIs(absl::StatusCode::kInvalidArgument, _));
   EXPECT_EQ(GetFieldViolations(refused.status()).size(), 3u);
+}
+
+TEST_F(LocalEngineTest, RefusesAPriorityThatTheCallerMayNotAskFor) {
+  EXPECT_EQ(engine_->capabilities().priorities.MaxOf("renderer"), 2);
+  GenerateSpec spec = SmallSpec();
+  spec.priority = 2;
+  spec.caller = "batch";
+  const auto refused = engine_->Submit(spec, std::make_shared<RecordingSink>());
+  EXPECT_THAT(GetFieldViolations(refused.status()),
+              ElementsAre(FieldViolation{"priority", "must be -3 to 1 for this caller, is 2"}));
+  spec.caller = "renderer";
+  EXPECT_THAT(engine_->Validate(spec), IsEmpty());
+  EXPECT_EQ(Only<Completed>(Run(spec)).size(), 1u);
 }
 
 TEST_F(LocalEngineTest, RefusesAnImageThatIsNone) {

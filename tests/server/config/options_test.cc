@@ -137,6 +137,19 @@ TEST(OptionsTest, EveryFlagOfGraphsHasItsEffect) {
   EXPECT_EQ(options.metrics_listen, "127.0.0.1:0");
 }
 
+TEST(OptionsTest, CallersHaveAHighestPriorityOfTheirOwn) {
+  ASSERT_OK_AND_ASSIGN(
+      const Options options,
+      OptionsOf("", {"--max-priority=1", "--tls-cert=c", "--tls-key=k", "--tls-client-ca=a",
+                     "--caller-max-priority=spiffe://a/b?c=d=3, batch=0,unix=2"}));
+  EXPECT_EQ(options.engine.priorities.everyone, 1);
+  EXPECT_THAT(options.engine.priorities.named,
+              ElementsAre(Pair("batch", 0), Pair("spiffe://a/b?c=d", 3), Pair("unix", 2)));
+  ASSERT_OK_AND_ASSIGN(const Options hosts,
+                       OptionsOf("caller_max_priority: \"ipv4:192.0.2.7=2,ipv6:20=1,unix=0\"", {}));
+  EXPECT_EQ(hosts.engine.priorities.named.size(), 3u);
+}
+
 TEST(OptionsTest, AnEmptyCacheDirectoryKeepsNone) {
   ASSERT_OK_AND_ASSIGN(const Options options, OptionsOf("", {"--cache-dir="}));
   EXPECT_EQ(options.engine.cache_dir, "");
@@ -221,6 +234,13 @@ TEST(OptionsTest, WrongValuesAreNamedWithWhatIsRight) {
            {"--components=vae_encoder=on", "compiled, reference, off"},
            {"--components=vae_encoder=off,vae_encoder=off", "only mode"},
            {"--skip-passes=dead code", "names"},
+           {"--caller-max-priority=renderer", "NAME=N"},
+           {"--caller-max-priority==2", "NAME=N"},
+           {"--caller-max-priority=renderer=4", "0 to 3"},
+           {"--caller-max-priority=renderer=-1", "0 to 3"},
+           {"--caller-max-priority=renderer=1,", "NAME=N"},
+           {"--caller-max-priority=unix=1,unix=1", "only priority"},
+           {"--caller-max-priority=renderer=1", "--tls-client-ca"},
            {"--allow-import=maybe", "true or false"}}) {
     const std::string name = flag.substr(0, flag.find('='));
     EXPECT_THAT(OptionsOf("", {flag}), StatusIs(kInvalid, HasSubstr(name))) << flag;
