@@ -213,7 +213,7 @@ absl::StatusOr<std::unique_ptr<process::MetricsEndpoint>> StartMetrics(
 void EndWithoutTheUnit(const std::string& cause) {
   process::Log(v1::ERROR, "the drain has overrun: a unit of work does not end; pictures are lost",
                {{"exit_code", kDrainOverran}, {"cause", cause}});
-  std::_Exit(kDrainOverran);
+  process::EndAfterLastLine(kDrainOverran);
 }
 
 // What cannot be interrupted loses no file by not being waited for: they are written whole or not
@@ -244,11 +244,11 @@ void LogFault(const std::string& fault) {
 // Gives nothing back: what waits for a device that has failed may wait for ever.
 [[noreturn]] void StopForFault(process::ExitTimer& timer, GrpcServer& server,
                                tracing::SpanSender* spans, const std::string& fault) {
-  timer.Start(kEndAfterFault, [] { std::_Exit(kDeviceFailed); });
+  timer.Start(kEndAfterFault, [] { process::EndAfterLastLine(kDeviceFailed); });
   LogFault(fault);
   server.Drain(kTellOfFault);
   SendLastSpans(spans);
-  std::_Exit(kDeviceFailed);
+  process::EndAfterLastLine(kDeviceFailed);
 }
 
 int ExitCodeOf(const absl::Status& loaded, const config::Options& options) {
@@ -266,10 +266,8 @@ int Leave(process::BackgroundTask& tls_files, int exit_code, const std::string& 
   return exit_code;
 }
 
-}  // namespace
-
-int Serve(const config::Options& options, const std::string& version,
-          const MakeEngine& make_engine) {
+int ServeUntilStopped(const config::Options& options, const std::string& version,
+                      const MakeEngine& make_engine) {
   process::ExitTimer exit_timer;
   process::StopSignals signals;
   auto engine = make_engine(EngineConfig(options), SystemClock());
@@ -318,10 +316,19 @@ int Serve(const config::Options& options, const std::string& version,
   const absl::Status loaded = loader.Join();
   if (const std::string fault = (*engine)->status().device_fault; !fault.empty()) {
     LogFault(fault);  // in the middle of the drain
-    std::_Exit(kDeviceFailed);
+    process::EndAfterLastLine(kDeviceFailed);
   }
   process::Log(v1::INFO, "stopped", {{"cause", signals.cause()}});
   return Leave(tls_files, ExitCodeOf(loaded, options), signals.cause());
+}
+
+}  // namespace
+
+int Serve(const config::Options& options, const std::string& version,
+          const MakeEngine& make_engine) {
+  const int exit_code = ServeUntilStopped(options, version, make_engine);
+  process::FlushLog();
+  return exit_code;
 }
 
 }  // namespace latentd::server

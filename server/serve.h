@@ -21,7 +21,8 @@ using MakeEngine = std::function<absl::StatusOr<std::unique_ptr<engine::Engine>>
 // work does not end with the drain, and with 4 when the device has failed, soon after whoever calls
 // or asks for health has been told. With exit_when_ready 0 only if all graphs are ready and in the
 // cache; with exit_if_degraded 1 also if some bucket is not ready after the start. REQUIRES:
-// BlockStopSignals and SetUpLogging were called, and no thread has been started.
+// BlockStopSignals and SetUpLogging were called, and no thread but the log's has been started. When
+// it returns, what was logged is written, unless nobody reads it.
 int Serve(const config::Options& options, const std::string& version,
           const MakeEngine& make_engine);
 

@@ -317,6 +317,10 @@ inline constexpr Family kSpansDropped{"latentd_spans_dropped_total",
                                       "Spans that the collector does not get, by why.",
                                       Type::kCounter,
                                       {{"reason", "queue_full,refused,stopped"}}};
+inline constexpr Family kLogLinesDropped{
+    "latentd_log_lines_dropped_total",
+    "Lines of the log that nobody will read, since who reads standard error is too slow or stuck.",
+    Type::kCounter};
 inline constexpr Family kBuildInfo{"latentd_build_info", "Always 1.", Type::kGauge, {{"version"}}};
 inline constexpr Family kBackendInfo{
     "latentd_backend_info",
@@ -387,6 +391,7 @@ inline constexpr const Family* kFamilies[] = {&kGraphCompilations,
                                               &kTlsCertificateExpiry,
                                               &kSpansSent,
                                               &kSpansDropped,
+                                              &kLogLinesDropped,
                                               &kBuildInfo,
                                               &kBackendInfo,
                                               &kModelInfo};

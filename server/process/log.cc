@@ -2,16 +2,19 @@
 
 #include <google/protobuf/stubs/logging.h>
 #include <grpc/support/log.h>
-#include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
+#include <cstdlib>
 #include <optional>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "server/process/async_log.h"
 #include "server/process/handshake_failure.h"
 
 namespace latentd::server::process {
@@ -22,7 +25,12 @@ namespace v1 = ::latent::v1;
 constexpr char kTextPattern[] = "%Y-%m-%dT%H:%M:%S.%e %l %v";
 constexpr char kJsonPattern[] = R"({"time":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l",%v})";
 
+// That wait to be written: some seconds of a busy server, in two or three megabytes.
+constexpr size_t kMostLines = 4096;
+
 std::atomic<bool> json_lines = false;
+// Null: not set up. Never destroyed, since its thread may be waiting for a reader for ever.
+std::atomic<AsyncLog*> async_log = nullptr;
 
 spdlog::level::level_enum ToSpdlog(v1::LogLevel level) {
   switch (level) {
@@ -60,6 +68,19 @@ std::string TextValue(const LogFields& value) {
   return absl::StrReplaceAll(Dump(value), {{"\\\"", "'"}, {"\\\\", "\\"}});
 }
 
+std::string Format(absl::string_view message, const LogFields& fields) {
+  return json_lines ? FormatJson(message, fields) : FormatText(message, fields);
+}
+
+// gRPC, Abseil and std::terminate say why they abort, and do so at once. Where this gets stuck, the
+// alarm ends the process.
+void FlushBeforeAbort(int) {
+  std::signal(SIGALRM, SIG_DFL);
+  alarm(2 * static_cast<unsigned>(absl::ToInt64Seconds(kLastLines)));
+  FlushLog();
+  std::signal(SIGABRT, SIG_DFL);  // abort() goes on with that
+}
+
 void LogGrpc(gpr_log_func_args* args) {
   static RateLimit handshakes(SystemClock(), kLogPause);
   static RateLimit others(SystemClock(), kLogPause);
@@ -92,11 +113,16 @@ std::string FormatJson(absl::string_view message, const LogFields& fields) {
 
 void SetUpLogging(v1::LogFormat format, v1::LogLevel level) {
   json_lines = format == v1::JSON;
-  auto logger = spdlog::stderr_logger_mt("latentd");
-  logger->set_pattern(json_lines ? kJsonPattern : kTextPattern, spdlog::pattern_time_type::utc);
-  logger->set_level(ToSpdlog(level));
-  logger->flush_on(spdlog::level::debug);
-  spdlog::set_default_logger(std::move(logger));
+  async_log = new AsyncLog(
+      {.file = STDERR_FILENO,
+       .most_lines = kMostLines,
+       .pattern = json_lines ? kJsonPattern : kTextPattern,
+       .dropped_text = [](size_t dropped) {
+         return Format("lines of the log were dropped: nobody read it", {{"lines", dropped}});
+       }});
+  async_log.load()->logger()->set_level(ToSpdlog(level));
+  spdlog::set_default_logger(async_log.load()->logger());
+  std::signal(SIGABRT, &FlushBeforeAbort);
   gpr_set_log_function(&LogGrpc);
   google::protobuf::SetLogHandler(nullptr);
 }
@@ -110,8 +136,21 @@ v1::LogLevel ChangeLogLevel(v1::LogLevel level) {
 void Log(v1::LogLevel level, absl::string_view message, const LogFields& fields) {
   const spdlog::level::level_enum spdlog_level = ToSpdlog(level);
   if (!spdlog::should_log(spdlog_level)) return;
-  spdlog::log(spdlog_level, "{}",
-              json_lines ? FormatJson(message, fields) : FormatText(message, fields));
+  spdlog::log(spdlog_level, "{}", Format(message, fields));
+}
+
+void FlushLog(absl::Duration timeout) {
+  if (AsyncLog* log = async_log) log->Flush(timeout);
+}
+
+void EndAfterLastLine(int exit_code) {
+  FlushLog();
+  std::_Exit(exit_code);
+}
+
+int64_t DroppedLogLines() {
+  const AsyncLog* log = async_log;
+  return log == nullptr ? 0 : log->dropped();
 }
 
 void LogRarely(RateLimit& limit, absl::string_view message, LogFields fields) {

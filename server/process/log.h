@@ -3,12 +3,16 @@
 //   2026-01-02T03:04:05.678 info request id=7f3a... size=512x512 code=OK
 //   {"time":"2026-01-02T03:04:05.678Z","level":"info","message":"request","id":"7f3a...","size":"512x512","code":"OK"}
 //
-// What people ask for (prompts) is never logged.
+// What people ask for (prompts) is never logged. Lines are written by a thread of their own
+// (server/process/async_log.h): whoever ends the process without returning from main waits for the
+// last ones with FlushLog or EndAfterLastLine. An abort does so by itself.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "latent/v1/config.pb.h"
 #include "nlohmann/json.hpp"
 #include "server/process/rate_limit.h"
@@ -18,16 +22,29 @@ namespace latentd::server::process {
 // Keys and values of a line, in order; values are strings, numbers or booleans.
 using LogFields = nlohmann::ordered_json;
 
+// How long the end of a process waits for a log that nobody reads.
+inline constexpr absl::Duration kLastLines = absl::Seconds(2);
+
 // Also sends gRPC's own messages here, and silences protobuf's, which repeat what answers say. Call
-// once, before threads start.
+// once, before other threads start.
 void SetUpLogging(latent::v1::LogFormat format, latent::v1::LogLevel level);
 
 // What is logged from now on; returns what was logged before. Thread-safe.
 latent::v1::LogLevel ChangeLogLevel(latent::v1::LogLevel level);
 
-// Thread-safe. Text goes to standard output until SetUpLogging has been called.
+// Thread-safe. Never waits for who reads the log. Text goes to standard output until SetUpLogging
+// has been called.
 void Log(latent::v1::LogLevel level, absl::string_view message,
          const LogFields& fields = LogFields::object());
+
+// Waits until what was logged before is written, or nobody has read it for `timeout`. Thread-safe.
+void FlushLog(absl::Duration timeout = kLastLines);
+
+// Ends the process without cleaning up. Thread-safe.
+[[noreturn]] void EndAfterLastLine(int exit_code);
+
+// That nobody will read, since the start.
+int64_t DroppedLogLines();
 
 // Between warnings of the same kind.
 inline constexpr absl::Duration kLogPause = absl::Seconds(1);

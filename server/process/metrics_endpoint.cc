@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/process/health_pages.h"
 #include "server/process/listen_address.h"
+#include "server/process/log.h"
 #include "server/process/process_metrics.h"
 
 namespace latentd::server::process {
@@ -39,6 +40,10 @@ class Collector final : public prometheus::Collectable {
   std::vector<prometheus::MetricFamily> CollectNow() const {
     engine_.RefreshMetrics();
     std::vector<prometheus::MetricFamily> families = engine_.metrics().Collect();
+    for (prometheus::MetricFamily& family : families) {
+      if (family.name != metrics::kLogLinesDropped.name) continue;
+      family.metric.front().counter.value = static_cast<double>(DroppedLogLines());
+    }
     for (prometheus::MetricFamily& family : CollectProcessMetrics()) {
       families.push_back(std::move(family));
     }

@@ -2,9 +2,7 @@
 
 #include <pthread.h>
 #include <signal.h>
-#include <unistd.h>
 
-#include <cstdlib>
 #include <utility>
 
 #include "core/base/out_of_memory.h"
@@ -15,23 +13,16 @@
 namespace latentd::server::process {
 namespace {
 
-// Of a process that EndAtOnce ends, for its alarm.
-volatile sig_atomic_t last_exit_code = 0;
-
 const char* NameOf(int signal) { return signal == SIGTERM ? "SIGTERM" : "SIGINT"; }
 
 }  // namespace
 
 void EndAtOnce(int exit_code, absl::string_view message, const std::string& cause) {
-  // The log may be what keeps the process waiting.
-  last_exit_code = exit_code;
-  signal(SIGALRM, [](int) { _exit(last_exit_code); });
-  alarm(1);
   CatchOutOfMemory([&] {
     Log(latent::v1::WARNING, message, {{"cause", cause}});
     return absl::OkStatus();
   }).IgnoreError();
-  std::_Exit(exit_code);
+  EndAfterLastLine(exit_code);
 }
 
 void IgnoreWriteSignals() {

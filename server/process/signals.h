@@ -17,8 +17,8 @@ namespace latentd::server::process {
 // and not the end of the process. Call in main.
 void IgnoreWriteSignals();
 
-// Ends the process without cleaning up, after a last line in the log, for which it waits a second.
-// Thread-safe.
+// Ends the process without cleaning up, after a last line in the log, for which it waits as
+// long as FlushLog does. Thread-safe.
 [[noreturn]] void EndAtOnce(int exit_code, absl::string_view message, const std::string& cause);
 
 // Waits for them in a thread of its own. Until DrainFirst is called, a signal ends the process at

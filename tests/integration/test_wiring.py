@@ -1,8 +1,11 @@
 """Every flag, RPC and verb does something on a real server: those that no other file shows, and the list of all of them."""
 
+import fcntl
+import json
 import os
 import pathlib
 import shutil
+import signal
 import stat
 import subprocess
 import tempfile
@@ -57,10 +60,10 @@ FLAGS = {
     "--queue-capacity": "test_wiring.FlagsTest.test_queue_capacity_refuses_the_picture_that_is_too_many",
     "--max-queue-time": "test_wiring.FlagsTest.test_max_queue_time_refuses_what_would_wait_longer",
     "--max-priority": "test_scheduling.PriorityTest.test_the_highest_is_the_operators_to_say",
+    "--caller-max-priority": "test_tls.CallerTest.test_each_may_be_as_urgent_as_the_operator_says",
     "--max-request-bytes": "test_bad_input.BadInputTest.test_requests_have_a_limit",
     "--max-connections": "test_hostile_clients.HostileClientsTest.test_more_connections_than_are_taken",
     "--max-connection-age": "test_wiring.FlagsTest.test_a_stream_outlives_its_connection_and_the_next_call_connects_anew",
-    "--caller-max-priority": "test_tls.CallerTest.test_each_may_be_as_urgent_as_the_operator_says",
     "--max-connection-age-grace": "test_wiring.FlagsTest.test_a_connection_that_is_too_old_loses_its_calls_after_the_grace",
     "--stall-timeout": "test_hostile_clients.HostileClientsTest.test_who_does_not_read_is_cancelled",
     "--drain-timeout": "test_drain.DrainTest.test_what_takes_too_long_is_cancelled",
@@ -330,6 +333,28 @@ class FlagsTest(WiringTestCase):
             levels[level] = {line.split()[1] for line in log}
         self.assertLess({"info", "error"}, levels["info"] | {"debug"})
         self.assertEqual(levels["error"], {"error"})  # without a cache it cannot do what it was started for
+
+
+class LogTest(WiringTestCase):
+    def test_a_log_that_nobody_reads_holds_up_nothing_and_is_whole_when_it_is_read(self):
+        reader, writer = os.pipe()
+        self.addCleanup(os.close, reader)
+        os.write(writer, b"." * fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096))
+        socket = self.folder / "latentd.sock"
+        server = Server(listen=f"unix:{socket}", buckets="64x64", prepare=lambda: os.dup2(writer, 2))
+        self.addCleanup(server.kill)
+        os.close(writer)
+        server_process.wait_until(socket.exists, "it does not listen")
+        api = self.connect(f"unix:{socket}")
+        server_process.wait_until(lambda: api.health("latent.v1.ImageGeneration") == "SERVING", "it does not serve")
+        for number in range(3):
+            self.assertTrue(self.picture(api, request_id=f"unread-{number}"))
+        server.signal(signal.SIGTERM)
+        with os.fdopen(os.dup(reader)) as log:
+            entries = [json.loads(line) for line in log.read().lstrip(".").splitlines()]
+        self.assertEqual(server.wait(), 0)
+        self.assertEqual([entry["id"] for entry in entries if entry["message"] == "request"], [f"unread-{n}" for n in range(3)])
+        self.assertEqual(entries[-1]["message"], "stopped")
 
 
 class AdminTest(WiringTestCase):

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -23,8 +24,10 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "core/base/files.h"
+#include "server/process/log.h"
 #include "server/process/process_metrics.h"
 #include "tests/server/fake_engine.h"
+#include "tests/server/full_pipe.h"
 #include "tests/server/scrape.h"
 #include "tests/support/safetensors_writer.h"
 #include "tests/support/source_directory.h"
@@ -121,6 +124,27 @@ TEST_F(MetricsEndpointTest, AScrapeThatThereIsNoMemoryForLeavesTheProcessAlive) 
   ScrapedEngine engine([] { throw std::bad_alloc(); });
   ASSERT_OK_AND_ASSIGN(const auto endpoint, MetricsEndpoint::Start("127.0.0.1:0", engine, kHealth));
   EXPECT_THAT(HttpGet(endpoint->address(), "/metrics"), StartsWith("HTTP/1.1 200"));
+}
+
+// Standard error is a pipe that nobody reads. REQUIRES: a process of its own.
+[[noreturn]] void LoseLinesAndScrape() {
+  const int console = dup(STDERR_FILENO);
+  testing::FullPipe pipe;
+  dup2(pipe.writer(), STDERR_FILENO);
+  SetUpLogging(latent::v1::TEXT, latent::v1::INFO);
+  for (int i = 0; i < 5000; ++i) Log(latent::v1::INFO, "line");
+  FakeEngine engine;
+  const auto endpoint = MetricsEndpoint::Start("127.0.0.1:0", engine, kHealth);
+  const std::string text = HttpGet((*endpoint)->address(), "/metrics");
+  dup2(console, STDERR_FILENO);
+  std::fputs(text.c_str(), stderr);
+  std::_Exit(0);
+}
+
+TEST_F(MetricsEndpointTest, LinesOfTheLogThatWereDroppedAreCounted) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(LoseLinesAndScrape(), ::testing::ExitedWithCode(0),
+              ::testing::ContainsRegex("\nlatentd_log_lines_dropped_total (90[34])\n"));
 }
 
 TEST_F(MetricsEndpointTest, NoOtherPagesAreThere) {
