@@ -16,6 +16,7 @@
 #include "core/base/text.h"
 #include "core/engine/serving.h"
 #include "server/calls/caller.h"
+#include "server/calls/field_limits.h"
 #include "server/calls/kept_streams.h"
 #include "server/calls/request_conversion.h"
 #include "server/calls/request_form.h"
@@ -111,13 +112,14 @@ absl::Status GenerateCall::TrySubmit(const grpc::ByteBuffer& bytes) {
   absl::StatusOr<engine::GenerateSpec> spec = CatchOutOfMemory([&] { return Read(bytes); });
   if (!spec.ok()) {
     CountRefused(environment_.engine.metrics(), spec.status());
-    return std::move(spec).status();
+    return WithLimits(spec.status(), environment_.engine, caller_);
   }
-  ASSIGN_OR_RETURN(const uint64_t handle, SubmitSpec(*std::move(spec)));
+  const absl::StatusOr<uint64_t> handle = SubmitSpec(*std::move(spec));
+  if (!handle.ok()) return WithLimits(handle.status(), environment_.engine, caller_);
   bool unwanted = false;
   {
     absl::MutexLock lock(&mutex_);
-    handle_ = handle;
+    handle_ = *handle;
     unwanted = client_gone_ || failed_;
   }
   if (unwanted) LeaveWork();
@@ -190,9 +192,9 @@ absl::StatusOr<engine::GenerateSpec> GenerateCall::Read(const grpc::ByteBuffer& 
   const int64_t echo_bytes = EchoBytes(request);
   const bool resumable = request.resumable();
   ConvertedRequest converted = ToSpec(std::move(request));
+  converted.spec.caller = caller_;
   // gRPC keeps the buffer until the call ends and has no other way to let go of it.
   const_cast<grpc::ByteBuffer&>(bytes).Clear();
-  converted.spec.caller = caller_;
   if (resumable && !CanBeResumed()) {
     converted.violations.push_back({"resumable", "is for GenerateStream only"});
   }

@@ -5,7 +5,7 @@ import unittest
 import grpc
 
 import png
-from server_process import DEADLINE, reason, violations
+from server_process import DEADLINE, facts, reason, violations
 from shared_server import SharedServerTestCase
 
 
@@ -37,6 +37,20 @@ class BadInputTest(SharedServerTestCase):
     def test_steps(self):
         for steps in (0, -1, 10_000):
             self.assert_refused("num_inference_steps", num_inference_steps=steps)
+
+    def test_programs_are_told_the_limits_of_what_is_wrong(self):
+        can = self.api.capabilities()
+        for names, wrong in ((("min_side", "max_side", "side_multiple", "max_pixels"), {"width": 1 << 20}),
+                             (("min_steps", "max_steps"), {"num_inference_steps": 0}),
+                             (("max_guidance_scale",), {"guidance_scale": 1e300}),
+                             (("max_images_per_prompt",), {"num_images_per_prompt": 10_000}),
+                             (("min_priority", "max_priority"), {"priority": 4}),
+                             ((), {"strength": 2.0})):
+            with self.subTest(wrong=wrong):
+                error = self.refusal(self.api.request(**wrong))
+                self.assertEqual(reason(error), ("BAD_FIELDS", False))
+                self.assertEqual({name: float(value) for name, value in facts(error).items()},
+                                 {name: getattr(can, name) for name in names})
 
     def test_numbers_that_are_none(self):
         for value in (float("nan"), float("inf"), -1.0, 1e300):

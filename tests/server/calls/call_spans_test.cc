@@ -149,7 +149,7 @@ TEST_F(CallSpansTest, ARefusedCallSaysWhichFieldAndNotWhatWasTyped) {
   const std::vector<Span> spans = Spans();
   ASSERT_EQ(spans.size(), 1u);
   EXPECT_EQ(spans[0].status().code(), opentelemetry::proto::collector::trace::v1::Status::ERROR);
-  EXPECT_EQ(spans[0].status().message(), "INVALID_ARGUMENT bad_fields=width");
+  EXPECT_EQ(spans[0].status().message(), "INVALID_ARGUMENT reason=BAD_FIELDS bad_fields=width");
   EXPECT_EQ(AttributesOf(spans[0])["rpc.grpc.status_code"], "3");
   EXPECT_THAT(spans[0].SerializeAsString(), Not(HasSubstr("secret")));
 }

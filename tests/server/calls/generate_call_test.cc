@@ -18,6 +18,7 @@ namespace v1 = ::latent::v1;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 
 class GenerateCallTest : public RunningServer {
@@ -123,6 +124,11 @@ TEST_F(GenerateCallTest, BadFieldsOfFormAndOfMeaningComeTogether) {
     const auto details = DetailOf<google::rpc::BadRequest>(status);
     for (const auto& violation : details.field_violations()) fields.push_back(violation.field());
     EXPECT_THAT(fields, UnorderedElementsAre("prompt", "model", "width", "guidance_scale"));
+    EXPECT_EQ(ReasonOf(status), "BAD_FIELDS");
+    EXPECT_THAT(DetailOf<google::rpc::ErrorInfo>(status).metadata(),
+                UnorderedElementsAre(Pair("min_side", "64"), Pair("max_side", "2048"),
+                                     Pair("side_multiple", "8"), Pair("max_pixels", "4194304"),
+                                     Pair("max_guidance_scale", "30")));
   }
   EXPECT_EQ(engine_.job_count(), 0u);
 }
