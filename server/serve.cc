@@ -298,7 +298,7 @@ int ServeUntilStopped(const config::Options& options, const std::string& version
     (*server)->CancelStalled();
     (*server)->CheckLoop();
     tls_files.RunSoon();
-    (*engine)->CheckCheckpoints();
+    (*engine)->CheckFiles();
     (*engine)->GiveBackMemory();
     process::TrimHeapIfDue(heap_trim, SystemClock().Monotonic());
   }

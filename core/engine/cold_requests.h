@@ -49,8 +49,9 @@ class ColdRequests {
   // Frees what is held for the request before it returns. OK for any handle.
   void Remove(uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Has the preparing thread find out what another process has compiled since: the next request
-  // may find it. One look at a time waits, however often this is called.
+  // Has the preparing thread find out what another process has put into the cache, or taken from
+  // it, since: the next request may find it. One look at a time waits, however often this is
+  // called.
   void LookAtDisk();
 
  private:

@@ -113,8 +113,8 @@ void DevicePool::RefreshMetrics() {
   for (const auto& engine : engines_) engine->RefreshMetrics();
 }
 
-void DevicePool::CheckCheckpoints() {
-  for (const auto& engine : engines_) engine->CheckCheckpoints();
+void DevicePool::CheckFiles() {
+  for (const auto& engine : engines_) engine->CheckFiles();
 }
 
 void DevicePool::GiveBackMemory() {

@@ -57,7 +57,7 @@ class DevicePool : public Engine {
   metrics::Registry& metrics() override { return registry_; }
   // A listener of the status must not call it.
   void RefreshMetrics() override;
-  void CheckCheckpoints() override;
+  void CheckFiles() override;
   void GiveBackMemory() override;
   // Its queue_capacity is of all devices together.
   Capabilities capabilities() const override;

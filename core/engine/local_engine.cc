@@ -222,13 +222,14 @@ void LocalEngine::ShowBuckets(bool warmed) {
   board_.Update([&](ServerStatus& status) {
     status.buckets.clear();
     std::vector<std::string> missing;
-    for (const BucketGraphs::BucketState& state : models_.buckets->BucketStates()) {
+    const std::vector<BucketGraphs::BucketState> states = models_.buckets->BucketStates();
+    ShowWarm(states);
+    for (const BucketGraphs::BucketState& state : states) {
       const ServerStatus::Bucket& bucket = state.bucket;
       status.buckets.push_back(bucket);
       if (!state.configured) continue;
-      const std::string name = SizeText(bucket.size);
-      registry_.GetGauge(metrics::kBucketWarm, {name}).Set(state.warm ? 1 : 0);
-      if (!bucket.ready) missing.push_back(absl::StrCat(name, ": ", bucket.reason));
+      if (bucket.ready) continue;
+      missing.push_back(absl::StrCat(SizeText(bucket.size), ": ", bucket.reason));
     }
     for (const std::string& path : watch_.edited()) {
       missing.push_back(absl::StrCat(path, " was changed while it is in use: restart the server"));
@@ -246,7 +247,19 @@ void LocalEngine::RefreshMetrics() {
   registry_.GetGauge(metrics::kLaneBytes).Set(static_cast<double>(loop_.lane_bytes()));
   if (!admin_.is_open()) return;
   stores_.graphs.RefreshMetrics();
-  ShowBuckets();
+  ShowWarm(models_.buckets->BucketStates());
+}
+
+void LocalEngine::CheckFiles() {
+  watch_.CheckSoon();
+  if (admin_.is_open()) cold_.LookAtDisk();
+}
+
+void LocalEngine::ShowWarm(const std::vector<BucketGraphs::BucketState>& states) {
+  for (const BucketGraphs::BucketState& state : states) {
+    if (!state.configured) continue;
+    registry_.GetGauge(metrics::kBucketWarm, {SizeText(state.bucket.size)}).Set(state.warm ? 1 : 0);
+  }
 }
 
 Capabilities LocalEngine::capabilities() const {

@@ -51,7 +51,7 @@ class LocalEngine : public Engine {
   GraphAdmin& graphs() override { return admin_; }
   metrics::Registry& metrics() override { return registry_; }
   void RefreshMetrics() override;
-  void CheckCheckpoints() override { watch_.CheckSoon(); }
+  void CheckFiles() override;
   void GiveBackMemory() override { kept_.GiveBackUnused(); }
   Capabilities capabilities() const override;
   std::vector<FieldViolation> Validate(const GenerateSpec& spec) const override;
@@ -78,6 +78,7 @@ class LocalEngine : public Engine {
   void ShowFault(const absl::Status& fault);
   // Brings the status up to date with how the graphs stand; `warmed`: warming is over.
   void ShowBuckets(bool warmed = false);
+  void ShowWarm(const std::vector<BucketGraphs::BucketState>& states);
   absl::Status CountAdjusted(const pipeline::PictureSpec& resolved);
   absl::Status CheckInputBytes(const pipeline::PictureSpec& picture, size_t bytes) const;
   // As far as there is memory to ask for them.

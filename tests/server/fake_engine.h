@@ -39,7 +39,7 @@ class FakeEngine : public engine::Engine {
   FakeGraphAdmin& graphs() override { return graphs_; }
   metrics::Registry& metrics() override { return registry_; }
   void RefreshMetrics() override {}
-  void CheckCheckpoints() override {}
+  void CheckFiles() override {}
   void GiveBackMemory() override {}
   engine::Capabilities capabilities() const override {
     engine::Capabilities capabilities;

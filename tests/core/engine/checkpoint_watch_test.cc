@@ -88,7 +88,7 @@ TEST_F(CheckpointWatchTest, AnEditIsSaidOnceAndNothingMoreIsLoaded) {
     const std::string before = Only<Image>(RunOn(*engine, SmallSpec())).at(0).bytes;
     EXPECT_EQ(MetricOf(*engine, metrics::kCheckpointChangedFiles), 0);
     Edit();
-    engine->CheckCheckpoints();
+    engine->CheckFiles();
     WaitForWarning();
     std::map<std::string, std::string> failures;
     const auto note = [&](const WarmProgress& progress) {
@@ -104,7 +104,7 @@ TEST_F(CheckpointWatchTest, AnEditIsSaidOnceAndNothingMoreIsLoaded) {
     EXPECT_EQ(MetricOf(*engine, metrics::kCheckpointChangedFiles, "edited"), 1);
     EXPECT_EQ(MetricOf(*engine, metrics::kCheckpointChangedFiles, "replaced"), 0);
     EXPECT_EQ(Only<Image>(RunOn(*engine, SmallSpec())).at(0).bytes, before);
-    engine->CheckCheckpoints();
+    engine->CheckFiles();
   }
   EXPECT_THAT(Warnings(), ElementsAre(HasSubstr(unet_ + " was changed while it is in use")));
 }
@@ -115,10 +115,24 @@ TEST_F(CheckpointWatchTest, AServerThatDoesNothingElseBecomesDegraded) {
   ASSERT_OK(engine->Load());
   EXPECT_EQ(engine->state(), State::kReady);
   Edit();
-  engine->CheckCheckpoints();
+  engine->CheckFiles();
   WaitUntilDegraded();
   engine->RefreshMetrics();
   EXPECT_EQ(engine->state(), State::kDegraded);
+}
+
+// As another process may do to a cache that is shared.
+TEST_F(CheckpointWatchTest, GraphsThatLeaveTheCacheChangeTheStatusAndAScrapeDoesNot) {
+  ASSERT_OK_AND_ASSIGN(const auto engine, Engine::Create(config_, SystemClock()));
+  NoteStates(*engine);
+  ASSERT_OK(engine->Load());
+  ASSERT_OK(engine->graphs().Save({.all = true}));
+  ASSERT_OK(engine->graphs().Evict({.all = true}, CacheTier::kMemory, /*force=*/false));
+  std::filesystem::remove_all(config_.cache_dir);
+  engine->RefreshMetrics();
+  EXPECT_EQ(engine->state(), State::kReady);
+  engine->CheckFiles();
+  WaitUntilDegraded();
 }
 
 TEST_F(CheckpointWatchTest, AReplacedFileIsSaidAndServedAsItWasOpened) {
@@ -126,7 +140,7 @@ TEST_F(CheckpointWatchTest, AReplacedFileIsSaidAndServedAsItWasOpened) {
   ASSERT_OK(engine->Load());
   testing::WriteFile(unet_ + ".new", Negated(*ReadFile(unet_, size_t{1} << 30)));
   std::filesystem::rename(unet_ + ".new", unet_);
-  engine->CheckCheckpoints();
+  engine->CheckFiles();
   WaitForWarning();
   EXPECT_THAT(Warnings(), ElementsAre(HasSubstr(unet_ + " was replaced or removed")));
   EXPECT_EQ(MetricOf(*engine, metrics::kCheckpointChangedFiles, "replaced"), 1);
@@ -146,7 +160,7 @@ TEST_F(CheckpointWatchTest, LoadFailsIfItIsEditedMeanwhile) {
     return absl::OkStatus();
   };
   LocalEngine engine(config_, WatchedBackend::Create(edit_once), SystemClock());
-  engine.CheckCheckpoints();  // there are none yet
+  engine.CheckFiles();  // there are none yet
   const absl::Status loaded = engine.Load();
   EXPECT_EQ(GetReason(loaded), weights::kCheckpointChanged) << loaded;
   EXPECT_EQ(engine.state(), State::kFailed);
