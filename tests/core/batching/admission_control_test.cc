@@ -279,34 +279,6 @@ TEST_F(AdmissionControlTest, SaysWhetherItIsTheBytes) {
   EXPECT_THAT(GetFacts(full), IsBound("bytes", 60, 100));
 }
 
-TEST_F(AdmissionControlTest, FinishedPicturesTakeOfTheSameBytes) {
-  size_t results = 0;
-  Queue queue({.pictures = 8,
-               .bytes = 100,
-               .bytes_with_results = 150,
-               .result_bytes = [&] { return results; }},
-              clock_);
-  PictureId next = 1;
-  const auto ask = [&](size_t bytes) {
-    const PictureId picture = next++;
-    return queue.Admit({.pictures = {&picture, 1}, .bytes = bytes}).status();
-  };
-  EXPECT_OK(ask(60));
-  results = 70;
-  const absl::Status full = ask(30);
-  EXPECT_EQ(GetReason(full), "QUEUE_FULL");
-  EXPECT_THAT(GetFacts(full), IsBound("bytes", 130, 150));
-  EXPECT_TRUE(GetRetryDelay(full).has_value());
-  EXPECT_OK(ask(20));
-  EXPECT_THAT(GetFacts(ask(1)), IsBound("bytes", 150, 150));
-  results = 1000;
-  EXPECT_OK(ask(0));  // who brings nothing
-  results = 0;
-  EXPECT_OK(ask(20));
-  EXPECT_THAT(GetFacts(ask(1)), IsBound("bytes", 100, 100));
-  EXPECT_TRUE(absl::IsInvalidArgument(ask(101)));
-}
-
 TEST_F(AdmissionControlTest, NobodyTakesThePlacesOfOthers) {
   for (int i = 0; i < 4; ++i) Admit({.caller = "a"});
   Admit({.caller = "b"});

@@ -302,25 +302,6 @@ TEST_F(LocalEngineTest, WhatIsRefusedHoldsNothing) {
   sink->WaitForEnd();
 }
 
-TEST(PictureMemoryTest, IsTheBoundOfWhatARequestBrings) {
-  Config config = SmallConfig();
-  config.picture_memory_bytes = 4096;
-  LocalEngine engine(config, *backends::cpu::CpuBackend::Create(), SystemClock());
-  ASSERT_OK(engine.Load());
-  GenerateSpec spec = SmallSpec();
-  const auto file = pipeline::LatentsFile(noise::NoiseGenerator(1).Normal({1, 4, 8, 8}), {8, 8});
-  spec.picture.latents = file;
-  ASSERT_LE(file.size(), 2048u);
-  EXPECT_EQ(Only<Completed>(RunOn(engine, spec)).size(), 1u);
-  spec.picture.latents.clear();
-  spec.picture.image = Only<Image>(RunOn(engine, SmallSpec())).at(0).bytes;
-  spec.picture.strength = 1;
-  ASSERT_GT(spec.picture.image.size(), 2048u);
-  const absl::Status refused = SubmitTo(engine, spec);
-  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("2048 bytes")));
-  EXPECT_EQ(GetFieldViolations(refused).at(0).field, "image");
-}
-
 TEST_F(LocalEngineTest, CountsFinishedPicturesAsMemoryUntilTheyAreRead) {
   const auto sink = std::make_shared<RecordingSink>();
   ASSERT_OK(engine_->Submit(SmallSpec(), sink));

@@ -275,53 +275,6 @@ TEST_F(PictureLoopTest, BeginsNoPictureWhileUnreadOnesHoldWhatTheyMay) {
   EXPECT_FALSE(loop.Check().waits_for_readers);
 }
 
-// Here what another request has brought takes the place.
-TEST_F(PictureLoopTest, WhatComesInAndWhatGoesOutShareOneBudget) {
-  constexpr int64_t kBudget = 1 << 20;
-  PictureLoop loop({.picture_bytes = kBudget}, device::Host(), metrics_, clock_);
-  EXPECT_EQ(loop.most_input_bytes(), kBudget / 2);
-  std::shared_ptr<const void> brought = loop.CountInput(kBudget);
-  EXPECT_EQ(loop.input_bytes(), kBudget);
-  const auto slow = std::make_shared<RecordingSink>();
-  ASSERT_OK(loop.Admit(Request(loop, slow), 0));  // nothing waits to leave: it begins
-  std::vector<Event> unread = slow->WaitForEnd();
-
-  const auto next = std::make_shared<RecordingSink>();
-  ASSERT_OK(loop.Admit(Request(loop, next), 0));
-  while (!loop.Check().waits_for_readers) std::this_thread::yield();
-  brought.reset();
-  EXPECT_EQ(Only<Completed>(next->WaitForEnd()).size(), 1u);
-  EXPECT_EQ(loop.input_bytes(), 0);
-}
-
-TEST_F(PictureLoopTest, BeginsNoPictureWhileAsManyWaitForTheEncoderAsMayWait) {
-  absl::Notification go_on;
-  std::atomic<int> encoded = 0;
-  const auto encode = [&](const Job& job, int index, uint64_t seed, const image::Image& pixels,
-                          const image::RunParts& run_parts) {
-    go_on.WaitForNotification();
-    ++encoded;
-    return EncodeImage(job, index, seed, pixels, run_parts);
-  };
-  PictureLoop loop({.queue = {.pictures = 2}, .encode = encode}, device::Host(), metrics_, clock_);
-  const auto first = std::make_shared<RecordingSink>();
-  ASSERT_OK(loop.Admit(Request(loop, first, /*pictures=*/2), 0));
-  while (loop.result_bytes() < 2 * 64 * 64 * 3) std::this_thread::yield();
-  int encoded_before = 0;
-  model_->on_run.enqueue = [&] { encoded_before = encoded; };
-  const auto next = std::make_shared<RecordingSink>();
-  ASSERT_OK(loop.Admit(Request(loop, next), 0));
-  const auto cancelled = std::make_shared<RecordingSink>();
-  const std::shared_ptr<Job> impatient = Request(loop, cancelled);
-  ASSERT_OK(loop.Admit(impatient, 0));
-  loop.Cancel(impatient->handle);  // a loop that waits hears of it
-  EXPECT_EQ(Only<Failed>(cancelled->WaitForEnd()).size(), 1u);
-  EXPECT_FALSE(loop.Check().waits_for_readers);  // no reader can do anything about it
-  go_on.Notify();
-  EXPECT_EQ(Only<Completed>(next->WaitForEnd()).size(), 1u);
-  EXPECT_GT(encoded_before, 0);
-}
-
 TEST_F(PictureLoopTest, CountsPixelsUntilTheyAreEncodedAndFilesUntilTheyAreRead) {
   absl::Notification encoding;
   absl::Notification go_on;
