@@ -75,11 +75,11 @@ int Run(const std::vector<std::string>& arguments) {
   options->exit_when_ready = line->exit_when_ready;
   options->exit_if_degraded = line->exit_if_degraded;
   BlockStopSignals();
-  process::SetUpLogging(options->log_format, options->log_level);
   SetFatalLog([](absl::string_view message) {
     process::Log(latent::v1::ERROR, message);
     process::FlushLog();
   });
+  process::SetUpLogging(options->log_format, options->log_level);
   return Serve(*options, LATENTD_VERSION, &engine::Engine::Create);
 }
 

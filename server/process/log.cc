@@ -2,6 +2,7 @@
 
 #include <google/protobuf/stubs/logging.h>
 #include <grpc/support/log.h>
+#include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
@@ -9,7 +10,9 @@
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -113,10 +116,16 @@ std::string FormatJson(absl::string_view message, const LogFields& fields) {
 
 void SetUpLogging(v1::LogFormat format, v1::LogLevel level) {
   json_lines = format == v1::JSON;
+  const char* pattern = json_lines ? kJsonPattern : kTextPattern;
+  // Which says that there is no thread for the log.
+  auto first =
+      std::make_shared<spdlog::logger>("start", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  first->set_pattern(pattern, spdlog::pattern_time_type::utc);
+  spdlog::set_default_logger(std::move(first));
   async_log = new AsyncLog(
       {.file = STDERR_FILENO,
        .most_lines = kMostLines,
-       .pattern = json_lines ? kJsonPattern : kTextPattern,
+       .pattern = pattern,
        .dropped_text = [](size_t dropped) {
          return Format("lines of the log were dropped: nobody read it", {{"lines", dropped}});
        }});
