@@ -29,7 +29,7 @@ absl::Status Lanes::Ask(const Picture& picture, int rows) const {
 absl::StatusOr<std::shared_ptr<StepLane>> Lanes::TryMake(const Picture& picture,
                                                          bool has_others) const {
   const backends::Executable& any = *picture.stage().steps.begin()->second;
-  for (int rows = picture.most_rows();; rows = std::max(rows / 2, picture.rows())) {
+  for (int rows = picture.lane_rows();; rows = std::max(rows / 2, picture.rows())) {
     const bool is_least = rows == picture.rows();
     absl::Status room = Ask(picture, rows);
     if (absl::IsResourceExhausted(room) && is_least && !has_others) room = absl::OkStatus();
@@ -56,13 +56,13 @@ absl::StatusOr<std::shared_ptr<StepLane>> Lanes::Make(const Picture& picture) {
 absl::StatusOr<std::shared_ptr<StepLane>> Lanes::For(const Picture& picture) {
   if (waiting_ && waiting_->request.expired()) waiting_.reset();
   auto [lane, for_rows] = Find(picture.lane());
-  if (lane == nullptr || (lane->rows() < picture.most_rows() && lane->rows_taken() == 0)) {
+  if (lane == nullptr || (lane->rows() < picture.lane_rows() && lane->rows_taken() == 0)) {
     ASSIGN_OR_RETURN(lane, Make(picture));
     if (lane == nullptr) return nullptr;
     absl::MutexLock lock(&mutex_);
     absl::erase_if(lanes_, [](const auto& entry) { return entry.second.lane.expired(); });
-    lanes_[picture.lane()] = {lane, picture.most_rows()};
-  } else if (waiting_ || for_rows < picture.most_rows()) {
+    lanes_[picture.lane()] = {lane, picture.lane_rows()};
+  } else if (waiting_ || for_rows < picture.lane_rows()) {
     // It would never be empty as long as pictures join it.
     return nullptr;
   }

@@ -71,8 +71,9 @@ struct Picture {
   Lane lane() const;
   // What it has left to do.
   batching::Ahead ahead() const;
-  // Of one evaluation there, at most.
+  // Of one evaluation there, at most; and of the lane.
   int most_rows() const { return stage().steps.rbegin()->first; }
+  int lane_rows() const { return request->alone ? most_rows() : RowsOfLane(most_rows()); }
   Size size() const { return {*request->spec.width, *request->spec.height}; }
   Size executed_size() const { return request->executed_size; }
   // Whether there is a kPreview to enqueue: `prediction`, of which the picture itself is not due

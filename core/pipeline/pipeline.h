@@ -56,7 +56,7 @@ class Pipeline {
   bool NeedsDecoder(const PictureSpec& resolved) const;
 
   // What pictures of that size hold at most that fill a lane of so many rows, beside weights,
-  // executables and arena (state_bytes.h).
+  // executables and arena (state_bytes.h). A lane has more (RowsOfLane) only where there is room.
   int64_t StateBytes(Size bucket, int rows) const;
   // Of it what the pictures of one request hold while they run, beside their lane.
   int64_t RequestBytes(const PictureSpec& resolved) const;

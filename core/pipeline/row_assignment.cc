@@ -22,7 +22,8 @@ std::optional<RowAssignment::Member> RowAssignment::Take(int rows, int most_rows
   const int keeps = std::max(rows, most_rows);
   int kept = keeps;
   for (const auto& [id, place] : members_) kept += place.kept;
-  if (kept > Capacity()) return std::nullopt;
+  const int most = most_rows_ == kUnlimited ? rows_ : Capacity();
+  if (keeps > Capacity() || kept > most) return std::nullopt;
   const Member id = next_++;
   Place& place = members_[id];
   place.kept = keeps;
@@ -85,29 +86,48 @@ int RowAssignment::CountFor(int taken) const {
 
 int RowAssignment::Covering(int taken) const { return *counts_.lower_bound(taken); }
 
+// Whether so many of the rows that are taken can be evaluated, and the others lie behind them.
+bool RowAssignment::CanStep(int rows) const {
+  return rows <= Capacity() && Taken() - rows <= rows_ - Covering(rows);
+}
+
 bool RowAssignment::TakeNoise(Member member) {
   absl::MutexLock lock(&mutex_);
   return !std::exchange(members_.at(member).has_noise, true);
 }
 
-RowAssignment::Plan RowAssignment::PlanStep() {
+RowAssignment::Plan RowAssignment::PlanStep(absl::Span<const Member> wanted) {
   Plan plan;
   absl::MutexLock lock(&mutex_);
-  Choose(plan);
+  Choose(wanted, plan);
   Arrange(plan);
   return plan;
 }
 
-// All of them, or those in the first rows, as long as the others have room behind what is computed.
-void RowAssignment::Choose(Plan& plan) {
-  const int most = Capacity(), taken = Taken();
-  for (Place* place : ByLastRow()) {
-    const int rows = plan.taken + static_cast<int>(place->rows.size());
-    const bool fits = rows <= most && taken - rows <= rows_ - Covering(rows);
-    place->rests = taken > most && plan.taken > 0 && !fits;
-    if (!place->rests) plan.taken = rows;
+// The longest run of the first ones that can step together, and who can beside them.
+void RowAssignment::Choose(absl::Span<const Member> wanted, Plan& plan) {
+  for (auto& [id, place] : members_) place.rests = true;
+  const std::vector<Place*> places = wanted.empty() ? ByLastRow() : PlacesOf(wanted);
+  size_t first = 0;
+  int rows = 0;
+  for (size_t i = 0; i < places.size(); ++i) {
+    rows += static_cast<int>(places[i]->rows.size());
+    if (i > 0 && !CanStep(rows)) continue;
+    first = i + 1;
+    plan.taken = rows;
+  }
+  for (size_t i = 0; i < places.size(); ++i) {
+    const int more = plan.taken + static_cast<int>(places[i]->rows.size());
+    places[i]->rests = i >= first && !CanStep(more);
+    if (i >= first && !places[i]->rests) plan.taken = more;
   }
   plan.rows = Covering(std::max(plan.taken, 1));
+}
+
+std::vector<RowAssignment::Place*> RowAssignment::PlacesOf(absl::Span<const Member> wanted) {
+  std::vector<Place*> places;
+  for (Member member : wanted) places.push_back(&members_.at(member));
+  return places;
 }
 
 std::vector<RowAssignment::Place*> RowAssignment::ByLastRow() {

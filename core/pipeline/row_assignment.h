@@ -1,10 +1,10 @@
-// Which pictures of a StepLane have which of its rows, and who takes part in its next step: all of
-// them, or as many as there is memory to evaluate. Decides, and computes nothing.
+// Which pictures of a StepLane have which of its rows, and who takes part in its next step: those
+// that are asked for, or as many of them as can be evaluated. Decides, and computes nothing.
 //
 // A picture keeps its rows until fewer would do: then those behind them move to where others left.
-// Where a number of rows has turned out too many for the memory (LeaveOut), some pictures rest:
-// they keep their rows, behind those of who steps, and take part again when others are through, or
-// when some steps have been made and more rows are tried again.
+// The others rest: they keep their rows, behind those of who steps. Where a number of rows has
+// turned out too many for the memory (LeaveOut), fewer take part until others are through, or until
+// some steps have been made and more rows are tried again.
 //
 // Threads: any; one at a time plans steps.
 #pragma once
@@ -19,6 +19,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
 
 namespace latentd::pipeline {
 
@@ -65,8 +66,10 @@ class RowAssignment {
   // has what was drawn then.
   bool TakeNoise(Member member) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // One steps in any case.
-  Plan PlanStep() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Of `wanted`, the first ones first; empty: of all. One steps in any case. REQUIRES for `wanted`:
+  // a number of rows was added that is just what the first one has, so that the others have room
+  // behind it.
+  Plan PlanStep(absl::Span<const Member> wanted = {}) ABSL_LOCKS_EXCLUDED(mutex_);
   // There is no memory for a step of so many rows. False: whoever was in it cannot do with fewer.
   bool LeaveOut(int rows) ABSL_LOCKS_EXCLUDED(mutex_);
   // After a step that was enqueued, or failed. Gives the number of rows that turned out too many,
@@ -96,7 +99,10 @@ class RowAssignment {
   int Taken() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   int Capacity() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   int Covering(int taken) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
-  void Choose(Plan& plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool CanStep(int rows) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  std::vector<Place*> PlacesOf(absl::Span<const Member> wanted)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Choose(absl::Span<const Member> wanted, Plan& plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Arrange(Plan& plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const int rows_;

@@ -69,7 +69,7 @@ absl::StatusOr<std::optional<LanePlace>> StepLane::Join(const LaneRows& picture,
   const auto member = assignment_.Take(picture.rows, picture.most_rows);
   if (!member) return std::nullopt;
   LanePlace place(shared_from_this(), *member);
-  const int rows = assignment_.CountFor(rows_taken());
+  const int rows = assignment_.CountFor(std::min(rows_taken(), capacity()));
   const absl::Status bound = CatchOutOfMemory([&] { return GraphFor(rows).status(); });
   if (absl::IsResourceExhausted(bound) && assignment_.LeaveOut(rows)) return std::nullopt;
   RETURN_IF_ERROR(bound);
@@ -212,10 +212,13 @@ absl::Status StepLane::Enqueue(int rows, device::Stream& stream) {
   return graph->Enqueue(stream);
 }
 
-absl::StatusOr<StepLane::Evaluation> StepLane::Step(device::Stream& stream) {
+absl::StatusOr<StepLane::Evaluation> StepLane::Step(device::Stream& stream,
+                                                    const Members& members) {
+  absl::InlinedVector<RowAssignment::Member, batching::kMostRows> wanted;
+  for (const LanePlace* place : members) wanted.push_back(place->member_);
   Evaluation evaluation;
   do {
-    const RowAssignment::Plan plan = assignment_.PlanStep();
+    const RowAssignment::Plan plan = assignment_.PlanStep(wanted);
     for (const RowAssignment::Move& move : plan.moves) RETURN_IF_ERROR(MoveRow(move, stream));
     for (const Rows& rows : plan.moved) RETURN_IF_ERROR(CopyIndices(rows, stream));
     evaluation.status = Enqueue(plan.rows, stream);

@@ -2,21 +2,24 @@
 // it is from step to step: state, schedule, noise, guidance, and what the request part made of
 // prompts.
 //
-// A step runs the executable of the least number of rows that covers those that are taken, on the
-// beginning of the lane's memory: what several row counts are compiled for. A picture keeps its
+// A step runs the executable of the least number of rows that covers those of who takes part, on
+// the beginning of the lane's memory: what several row counts are compiled for. A picture keeps its
 // rows until fewer would do: then the last ones move to where others left. Rows that nobody has are
 // computed and never read (they count on beyond their tables: Select clamps). All memory is taken
 // when the lane is made, but for what a picture joins with, until it is copied.
 //
-// Where there is no memory to evaluate as many rows as are taken, some pictures rest: a step is
-// tried again without them, with half as many rows and so on, before anybody fails. They keep their
-// rows as they are, and go on when others are through, or when the lane has made some steps and
-// tries more rows again. That is so for what a run needs before it begins, to be bound and
-// enqueued. Who is in a run that fails on the device fails with it: it writes over its state.
+// Who does not take part rests: it keeps its rows as they are, behind those of who does. So more
+// pictures can have joined than are evaluated at once (RowsOfLane), and an urgent one can pass
+// them. Where there is no memory to evaluate as many rows as are asked for, a step is tried again
+// with half as many and so on, before anybody fails; more are tried again when others are through,
+// or when the lane has made some steps. That is so for what a run needs before it begins, to be
+// bound and enqueued. Who is in a run that fails on the device fails with it: it writes over its
+// state.
 //
 // One thread at a time, and work on one stream; a LanePlace may be destroyed by any thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -24,10 +27,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "core/backends/bound_graph.h"
+#include "core/batching/unit.h"
 #include "core/device/buffer.h"
 #include "core/noise/noise_generator.h"
 #include "core/pipeline/model_graphs.h"
@@ -48,6 +53,9 @@ struct LaneRows {
 };
 
 class StepLane;
+
+// Rows of a lane whose evaluations have so many at most: four pictures with guidance, at least.
+inline int RowsOfLane(int evaluated) { return std::max(evaluated, 8); }
 
 // A picture's rows of a lane, which it keeps alive. Free again when this is destroyed.
 class LanePlace {
@@ -115,10 +123,11 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
     int too_many_rows = 0;  // for which there was no memory; told once in the lane's life
   };
 
-  // One evaluation for all pictures that have joined, but for those that rest. RESOURCE_EXHAUSTED
-  // is of one picture alone, or of those that cannot do with fewer rows. An error of its own is
-  // everybody's.
-  absl::StatusOr<Evaluation> Step(device::Stream& stream);
+  // One evaluation for `members`, the first ones first where not all can be evaluated at once;
+  // empty: for all that have joined. The others rest. RESOURCE_EXHAUSTED is of one picture alone,
+  // or of those that cannot do with fewer rows. An error of its own is everybody's.
+  using Members = absl::InlinedVector<const LanePlace*, batching::kMostRows>;
+  absl::StatusOr<Evaluation> Step(device::Stream& stream, const Members& members = {});
 
   // Whether the last step was made without the picture.
   bool Rests(const LanePlace& place) const;
@@ -139,7 +148,7 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   int64_t bytes() const;  // that it holds
   int rows() const { return rows_; }
   int rows_taken() const;
-  // Rows of one evaluation, at most, as far as is known.
+  // Of one evaluation, at most, as far as is known.
   int capacity() const;
 
  private:

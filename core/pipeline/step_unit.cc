@@ -191,7 +191,9 @@ absl::Status EnqueueStep(absl::Span<Picture* const> pictures, Lanes& lanes, devi
     unit.parts[i].prediction.step = PreviewDue(*pictures[i]);
     ReadFor(ReadStart, *pictures[i], stream, unit.parts[i].prediction);
   }
-  ASSIGN_OR_RETURN(const StepLane::Evaluation evaluation, lane->Step(stream));
+  StepLane::Members places;
+  for (const Picture* picture : members) places.push_back(&*picture->place);
+  ASSIGN_OR_RETURN(const StepLane::Evaluation evaluation, lane->Step(stream, places));
   if (evaluation.rows == lane->rows_taken()) RETURN_IF_ERROR(evaluation.status);
   unit.rows = evaluation.rows;
   unit.computed_rows = evaluation.computed_rows;

@@ -92,7 +92,10 @@ class GuidanceIntervalTest : public ::testing::Test {
   }
 
   std::unique_ptr<device::Stream> stream_ = device::Host().NewStream(SystemClock()).value();
-  Lanes lanes_;
+  int room_ = batching::kMostRows;  // that a lane may have
+  Lanes lanes_{[this](const LaneMemory& lane) {
+    return lane.label.rows <= room_ ? absl::OkStatus() : absl::ResourceExhaustedError("no room");
+  }};
   static inline Rig* rig_ = nullptr;
 };
 
@@ -141,6 +144,7 @@ TEST_F(GuidanceIntervalTest, PicturesSideBySideAreWhatTheyAreAlone) {
 }
 
 TEST_F(GuidanceIntervalTest, RowsAreKeptForWhoTakesThemLater) {
+  room_ = 4;
   const auto late = Begin(WithInterval(Spec(), 0.5, 1)),
              early = Begin(WithInterval(Spec(), 0, 0.5));
   PictureSpec narrow = Spec();

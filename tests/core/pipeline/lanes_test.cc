@@ -69,7 +69,7 @@ TEST_F(LanesRoomTest, HaveFewerRowsWhereThereIsNoRoomForAll) {
   const auto first = Begin(kSize), second = Begin(kSize);
   EXPECT_FALSE(Waits(*first));
   EXPECT_EQ(RowsOfLane(*first), 2);
-  EXPECT_THAT(asked_, ElementsAre(4, 2));
+  EXPECT_THAT(asked_, ElementsAre(8, 4, 2));
   EXPECT_FALSE(Waits(*second));
   EXPECT_EQ(second->place->lane(), first->place->lane());
   EXPECT_THAT(asked_, ElementsAre());
@@ -81,7 +81,7 @@ TEST_F(LanesRoomTest, APicturesOwnRowsAreTakenWhereNobodyWillGiveAnyBack) {
   const auto picture = Begin(kSize);
   EXPECT_FALSE(Waits(*picture));
   EXPECT_EQ(RowsOfLane(*picture), 1);
-  EXPECT_THAT(asked_, ElementsAre(4, 2, 1));
+  EXPECT_THAT(asked_, ElementsAre(8, 4, 2, 1));
   EXPECT_THAT(least_, ElementsAre(1));
 }
 
@@ -90,7 +90,7 @@ TEST_F(LanesRoomTest, APictureWaitsForAnotherLaneThatNobodyJoinsMeanwhile) {
   EXPECT_FALSE(Waits(*first));
   rows_ = 0;
   EXPECT_TRUE(Waits(*waiting));
-  EXPECT_THAT(asked_, ElementsAre(4, 2, 1));
+  EXPECT_THAT(asked_, ElementsAre(8, 4, 2, 1));
   EXPECT_TRUE(Waits(*waiting));
   EXPECT_THAT(asked_, ElementsAre());  // nothing has been given back
   EXPECT_TRUE(Waits(*joining));
@@ -114,7 +114,7 @@ TEST_F(LanesRoomTest, NoLaneIsMadeBesideOthersWhereSomebodyElseWaits) {
   EXPECT_TRUE(Waits(*next));
   EXPECT_THAT(asked_, ElementsAre());
   EXPECT_TRUE(Waits(*waiting));
-  EXPECT_THAT(asked_, ElementsAre(4, 2, 1));  // less is held than before
+  EXPECT_THAT(asked_, ElementsAre(8, 4, 2, 1));  // less is held than before
   rows_ = 4;
   EXPECT_TRUE(Waits(*next));
   EXPECT_TRUE(Waits(*waiting));

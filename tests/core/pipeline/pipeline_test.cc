@@ -91,6 +91,11 @@ size_t TextBytes(const Stage& stage) {
   return bytes + pooled;
 }
 
+// With as many rows as the picture has; its lane has more.
+int64_t LaneBytes(const Picture& picture) {
+  return StepLane::Bytes(*picture.stage().steps.begin()->second, picture.rows());
+}
+
 TEST_F(PipelineTest, CountsWhatAPictureHolds) {
   PictureSpec spec = SmallSpec();
   spec.image = Png(rig_->Finish(SmallSpec())->pixels);
@@ -111,7 +116,7 @@ TEST_F(PipelineTest, CountsWhatAPictureHolds) {
   // Two rows may be two pictures', each with latents and an image of its own.
   const size_t other = request.encoded_image->bytes() + 2 * picture->latents.bytes();
   EXPECT_EQ(alone.pipeline->StateBytes({64, 72}, 2),
-            static_cast<int64_t>(kept + other) + picture->place->lane()->bytes());
+            static_cast<int64_t>(kept + other) + LaneBytes(*picture));
 }
 
 TEST_F(PipelineTest, CountsWhatAPictureOfBothModelsHolds) {
@@ -123,7 +128,7 @@ TEST_F(PipelineTest, CountsWhatAPictureOfBothModelsHolds) {
   while (picture->next != UnitKind::kDecode) {
     ASSERT_OK(testing::RunUnit(*picture));
     text = std::max(text, TextBytes(picture->stage()));
-    if (picture->place) lane = std::max(lane, static_cast<size_t>(picture->place->lane()->bytes()));
+    if (picture->place) lane = std::max(lane, static_cast<size_t>(LaneBytes(*picture)));
   }
   EXPECT_EQ(picture->model(), Model::kRefiner);
   const size_t latents = picture->latents.bytes();

@@ -29,7 +29,10 @@ void AddCounts(RowAssignment& assignment) {
 // The memory of a lane: in each row the picture whose state is there.
 class Lane {
  public:
-  Lane() { AddCounts(assignment_); }
+  // Steps of at most so many rows.
+  explicit Lane(int most) {
+    for (int rows = 1; rows <= most; rows *= 2) assignment_.AddCount(rows);
+  }
 
   void Join(int rows, int most_rows) {
     const auto member = assignment_.Take(rows, most_rows);
@@ -53,15 +56,26 @@ class Lane {
     steps_.erase(member);
   }
 
-  // A step for which there is memory up to so many rows.
-  void Step(int most) {
-    RowAssignment::Plan plan = assignment_.PlanStep();
+  // Some, in any order; or nobody.
+  std::vector<Member> Some(std::mt19937& random) const {
+    std::vector<Member> some;
+    for (const auto& [member, most_rows] : steps_) {
+      if (random() % 2 == 0) some.push_back(member);
+    }
+    std::shuffle(some.begin(), some.end(), random);
+    return some;
+  }
+
+  // A step of `wanted`, or all, for which there is memory up to so many rows.
+  void Step(int most, const std::vector<Member>& wanted) {
+    RowAssignment::Plan plan = assignment_.PlanStep(wanted);
     Move(plan);
     while (plan.rows > most && assignment_.LeaveOut(plan.rows)) {
-      plan = assignment_.PlanStep();
+      plan = assignment_.PlanStep(wanted);
       Move(plan);
     }
     CheckPlan(plan);
+    if (!wanted.empty()) CheckWanted(wanted);
     assignment_.NoteStep(/*stepped=*/plan.rows <= most);
   }
 
@@ -93,6 +107,15 @@ class Lane {
     EXPECT_GT(stepping, 0);
   }
 
+  // Nobody else steps, and the first one does.
+  void CheckWanted(const std::vector<Member>& wanted) const {
+    EXPECT_FALSE(assignment_.Rests(wanted.front()));
+    for (const auto& [member, most_rows] : steps_) {
+      const bool is_wanted = std::find(wanted.begin(), wanted.end(), member) != wanted.end();
+      EXPECT_TRUE(is_wanted || assignment_.Rests(member));
+    }
+  }
+
   RowAssignment assignment_{kRows};
   std::vector<Member> memory_ = std::vector<Member>(kRows);
   std::map<Member, int> steps_;  // the most rows that each will have
@@ -102,7 +125,7 @@ TEST(RowAssignmentTest, EachHasItsOwnInAnyOrderOfComingChangingRestingAndGoing) 
   for (uint32_t seed = 0; seed < 300; ++seed) {
     std::mt19937 random(seed);
     const auto below = [&](int end) { return static_cast<int>(random() % end); };
-    Lane lane;
+    Lane lane(2 << seed % 3);
     for (int i = 0; i < 60; ++i) {
       const int what = below(4);
       const int rows = 1 + below(2);
@@ -113,18 +136,29 @@ TEST(RowAssignmentTest, EachHasItsOwnInAnyOrderOfComingChangingRestingAndGoing) 
       } else if (what == 2) {
         lane.Leave(random() % lane.size());
       }
-      if (!lane.empty()) lane.Step(/*most=*/1 << below(4));
+      if (!lane.empty()) lane.Step(/*most=*/1 << below(4), lane.Some(random));
       ASSERT_FALSE(::testing::Test::HasFailure()) << "seed " << seed << ", turn " << i;
     }
   }
 }
 
 TEST(RowAssignmentTest, RowsThatAPictureTakesLaterAreKeptForIt) {
-  RowAssignment assignment(kRows);
+  RowAssignment assignment(2);
   assignment.AddCount(2);
   ASSERT_TRUE(assignment.Take(1, 2).has_value());
   EXPECT_EQ(assignment.Take(1, 1), std::nullopt);
   EXPECT_EQ(assignment.taken(), 1);
+}
+
+TEST(RowAssignmentTest, OfThoseWhoAreAskedForAsManyStepAsThereAreRowsForTheFirstOnesFirst) {
+  RowAssignment assignment(kRows);
+  for (int rows : {1, 2, 4}) assignment.AddCount(rows);
+  std::vector<Member> all;
+  for (int i = 0; i < 4; ++i) all.push_back(*assignment.Take(2, 2));
+  const RowAssignment::Plan plan = assignment.PlanStep({{all[3], all[1], all[0]}});
+  EXPECT_EQ(plan.rows, 4);
+  for (size_t i : {1, 3}) EXPECT_FALSE(assignment.Rests(all[i])) << i;
+  for (size_t i : {0, 2}) EXPECT_TRUE(assignment.Rests(all[i])) << i;
 }
 
 TEST(RowAssignmentTest, TheLastOneMovesToWhereAnotherLeftWhenFewerRowsWouldDo) {
