@@ -18,8 +18,6 @@ namespace {
 // Less, and clients would spin; more is no forecast.
 constexpr absl::Duration kShortestDelay = absl::Seconds(1);
 constexpr absl::Duration kLongestDelay = absl::Hours(1);
-// What a forecast may be short by, and what comes after a picture's last unit.
-constexpr double kMargin = 1.1;
 // Who asked this lately shares the device.
 constexpr absl::Duration kActive = absl::Minutes(1);
 constexpr size_t kMostCallers = 1024;
@@ -94,9 +92,9 @@ absl::StatusOr<Prospect> AdmissionControl::Check(const Entries& admitted, const 
   RETURN_IF_ERROR(CheckLimits(question));
   question.comes_back = reservations_.Take(question.who, now);
   question.active_callers = CountActiveCallers(admitted, caller, now);
-  question.before = Foresee(admitted, callers, costs);
+  question.before = Foresee(admitted, callers, costs, now);
   RETURN_IF_ERROR(CheckPlaces(question));
-  question.after = Foresee(Together(admitted, asking), callers, costs);
+  question.after = Foresee(Together(admitted, asking), callers, costs, now);
   RETURN_IF_ERROR(CheckWait(question));
   RETURN_IF_ERROR(CheckDeadlines(question));
   return Prospect{.position = PositionOf(question.first(), question.after),
@@ -191,7 +189,8 @@ absl::Status AdmissionControl::CheckBytes(const Question& question) {
 absl::Duration AdmissionControl::TimeUntilPlacesAreFree(const Question& question,
                                                         const Entries& holders, double pictures,
                                                         size_t bytes) const {
-  const auto& [order, outlooks] = question.before;
+  const Entries& order = question.before.order;
+  const std::vector<Outlook>& outlooks = question.before.outlooks;
   std::vector<std::pair<absl::Duration, size_t>> ends;  // and the bytes that go then
   for (size_t i = 0; i < order.size(); ++i) {
     if (absl::c_linear_search(holders, order[i]))
@@ -239,8 +238,8 @@ absl::Status AdmissionControl::CheckDeadlines(const Question& question) {
                   "deadlines", question.admitted.size(), limits_.pictures));
   }
   const int position = PositionOf(question.first(), question.after);
-  const Timetable alone = Foresee(question.asking, question.callers, question.costs);
-  const absl::Duration needed = alone.OfRequest(question.first().request).ends * kMargin;
+  const Timetable alone = Foresee(question.asking, question.callers, question.costs, question.now);
+  const absl::Duration needed = alone.OfRequest(question.first().request).ends * kForecastMargin;
   if (needed > question.slack()) {
     return PredictedOverrun(absl::StrCat("the request takes up to ", Seconds(needed),
                                          " with nothing else to do, and its deadline is in ",
@@ -252,7 +251,7 @@ absl::Status AdmissionControl::CheckDeadlines(const Question& question) {
       PredictedOverrun(absl::StrCat("with what is in the queue the request, whose deadline is in ",
                                     Seconds(question.slack()), ", would be ", Seconds(overrun),
                                     " late, or make others late"),
-                       question.after.OfRequest(question.first().request).ends * kMargin,
+                       question.after.OfRequest(question.first().request).ends * kForecastMargin,
                        question.slack(), position));
 }
 
@@ -260,14 +259,13 @@ absl::Duration AdmissionControl::Overrun(const Question& question) {
   const PictureId request = question.first().request;
   absl::Duration expected;
   if (!question.comes_back) {
-    const absl::Time end = question.now + question.after.OfRequest(request).ends * kMargin;
+    const absl::Time end = question.now + question.after.OfRequest(request).ends * kForecastMargin;
     expected = reservations_.Expected(question.now, end, question.who).time;
   }
   absl::Duration overrun;
   for (size_t i = 0; i < question.after.order.size(); ++i) {
     const Entry& entry = *question.after.order[i];
-    const absl::Duration slack = entry.deadline - question.now;
-    absl::Duration late = question.after.outlooks[i].ends * kMargin - slack;
+    absl::Duration late = LatenessOf(entry, question.after.outlooks[i], question.now);
     if (entry.request == request) late += expected;
     if (late > overrun && !IsLateAnyway(question, entry)) overrun = late;
   }
@@ -277,15 +275,15 @@ absl::Duration AdmissionControl::Overrun(const Question& question) {
     return overrun;
   }
   const absl::Duration share = question.slack() / question.active_callers;
-  const Timetable alone = Foresee(own, question.callers, question.costs);
+  const Timetable alone = Foresee(own, question.callers, question.costs, question.now);
   return std::max(overrun, LastEnd(alone.outlooks) - share);
 }
 
 bool AdmissionControl::IsLateAnyway(const Question& question, const Entry& entry) {
-  const auto& [order, outlooks] = question.before;
+  const auto& [sharing, order, outlooks] = question.before;
   const auto was = absl::c_find(order, &entry);
   return was != order.end() &&
-         outlooks[was - order.begin()].ends * kMargin > entry.deadline - question.now;
+         LatenessOf(entry, outlooks[was - order.begin()], question.now) > absl::ZeroDuration();
 }
 
 absl::Status AdmissionControl::TellToComeBack(const Question& question, absl::Duration delay,

@@ -11,6 +11,8 @@ namespace {
 constexpr int kNewestPart = 4;
 // Measurements of a shape after which a disturbed one is.
 constexpr int kEnough = 4;
+// What a row has to get cheaper for others to wait for those that are evaluated with it.
+constexpr double kPays = 0.9;
 
 }  // namespace
 
@@ -51,6 +53,20 @@ absl::Duration Costs::Of(UnitKind kind, const Lane& lane, int rows) const {
   const auto& [shape, time] = *nearest;
   const bool covers = shape.pixels == wanted.pixels && shape.rows >= wanted.rows;
   return covers ? time.time : time.time * (wanted.work() / shape.work());
+}
+
+int Costs::CountThatPays(const Lane& lane, absl::Span<const int> rows, int limit) const {
+  int best = 1, sum = 0;
+  absl::Duration least = absl::InfiniteDuration();  // of a row
+  for (size_t i = 0; i < rows.size(); ++i) {
+    sum += rows[i];
+    if (i > 0 && sum > limit) break;
+    const absl::Duration row = Of(UnitKind::kStep, lane, sum) / sum;
+    if (i > 0 && row > least * kPays) continue;
+    best = static_cast<int>(i) + 1;
+    least = row;
+  }
+  return best;
 }
 
 bool Costs::HasMeasured(const Ahead& ahead, int rows) const {

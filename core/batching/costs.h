@@ -9,6 +9,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "core/batching/unit.h"
 
 namespace latentd::batching {
@@ -22,6 +23,11 @@ class Costs {
   // and is enough. Where none has: by the pixels and rows of the one that comes nearest. Zero:
   // nobody knows.
   absl::Duration Of(UnitKind kind, const Lane& lane, int rows = 1) const;
+
+  // How many of the first of pictures, whose next evaluations in the lane take these rows, are best
+  // evaluated together: more only where that makes a row cheaper by a tenth. One at least, and of
+  // several no more than `limit` rows.
+  int CountThatPays(const Lane& lane, absl::Span<const int> rows, int limit) const;
 
   // Whether the picture's steps have been measured, at its size, often enough to trust.
   bool HasMeasured(const Ahead& ahead, int rows) const;

@@ -27,6 +27,12 @@ struct CallerQueue {
   size_t next = 0;
 };
 
+Entries AsDue(Entries entries) {
+  std::stable_sort(entries.begin(), entries.end(),
+                   [](const Entry* a, const Entry* b) { return a->due < b->due; });
+  return entries;
+}
+
 std::vector<CallerQueue> ByCaller(const Entries& waiting, const Callers& callers) {
   std::vector<CallerQueue> queues;
   absl::flat_hash_map<std::string, size_t> indexes;
@@ -35,10 +41,7 @@ std::vector<CallerQueue> ByCaller(const Entries& waiting, const Callers& callers
     if (is_new) queues.push_back({callers.StartOf(entry->caller), {}});
     queues[found->second].entries.push_back(entry);
   }
-  for (CallerQueue& queue : queues) {
-    std::stable_sort(queue.entries.begin(), queue.entries.end(),
-                     [](const Entry* a, const Entry* b) { return a->due < b->due; });
-  }
+  for (CallerQueue& queue : queues) queue.entries = AsDue(std::move(queue.entries));
   return queues;
 }
 
@@ -57,12 +60,35 @@ ForecastPicture PictureOf(const Entry& entry) {
   ForecastPicture picture{.ahead = need.ahead,
                           .rows = need.rows,
                           .lane_rows = std::min(need.lane_rows, need.lane_capacity),
-                          .weight = entry.weight};
+                          .lane_places = need.lane_places,
+                          .weight = entry.weight,
+                          .begun = entry.started};
   // What the first picture of a request has encoded is there for the others.
   if (entry.is_first_of_request()) return picture;
   for (Ahead::Stage& stage : picture.ahead.stages) stage.text = false;
   picture.ahead.encode = picture.ahead.colors = false;
   return picture;
+}
+
+Timetable Play(Sharing sharing, Entries order, const Costs& costs) {
+  Timetable timetable{.sharing = sharing, .order = std::move(order)};
+  std::vector<ForecastPicture> pictures;
+  for (size_t i = 0; i < std::min(timetable.order.size(), kMostForeseen); ++i) {
+    pictures.push_back(PictureOf(*timetable.order[i]));
+  }
+  timetable.outlooks = Foresee(pictures, sharing, costs);
+  timetable.outlooks.resize(timetable.order.size(), {.known = false});
+  return timetable;
+}
+
+int CountLate(const Timetable& timetable, absl::Time now) {
+  int late = 0;
+  for (size_t i = 0; i < timetable.order.size(); ++i) {
+    const bool is_late =
+        LatenessOf(*timetable.order[i], timetable.outlooks[i], now) > absl::ZeroDuration();
+    late += is_late ? 1 : 0;
+  }
+  return late;
 }
 
 }  // namespace
@@ -124,15 +150,17 @@ Outlook Timetable::OfRequest(PictureId request) const {
   return of.value_or(Outlook{});
 }
 
-Timetable Foresee(const Entries& entries, const Callers& callers, const Costs& costs) {
-  Timetable timetable{.order = InOrder(entries, callers, costs)};
-  std::vector<ForecastPicture> pictures;
-  for (size_t i = 0; i < std::min(timetable.order.size(), kMostForeseen); ++i) {
-    pictures.push_back(PictureOf(*timetable.order[i]));
-  }
-  timetable.outlooks = Foresee(pictures, costs);
-  timetable.outlooks.resize(timetable.order.size(), {.known = false});
-  return timetable;
+absl::Duration LatenessOf(const Entry& entry, const Outlook& outlook, absl::Time now) {
+  return outlook.ends * kForecastMargin - (entry.deadline - now);
+}
+
+Timetable Foresee(const Entries& entries, const Callers& callers, const Costs& costs,
+                  absl::Time now) {
+  Timetable in_turns = Play(Sharing::kInTurns, InOrder(entries, callers, costs), costs);
+  const auto late = CountLate(in_turns, now);
+  if (late == 0) return in_turns;
+  Timetable by_deadline = Play(Sharing::kByDeadline, AsDue(entries), costs);
+  return CountLate(by_deadline, now) < late ? by_deadline : in_turns;
 }
 
 }  // namespace latentd::batching

@@ -29,6 +29,9 @@ struct Entry {
   bool started = false;          // a unit of it has run
   bool request_started = false;  // or of another one of its request's pictures
   uint64_t previewed = 0;        // which preview of all its last one was; 0: it has had none
+  uint64_t stepped = 0;          // which step of all
+  bool asks_for_rows = false;    // by the unit that it is in
+  bool found_no_rows = false;    // when it last asked; others go first then
 };
 using Entries = std::vector<const Entry*>;
 
@@ -51,14 +54,24 @@ absl::Duration AloneTime(const Entries& request, const Costs& costs);
 // as they are due, and a request's pictures one after the other.
 Entries InOrder(const Entries& entries, const Callers& callers, const Costs& costs);
 
-// Entries in that order, and when they will be done. Of a very long queue the end is not known.
+// What a forecast may be short by, and what comes after a picture's last unit.
+inline constexpr double kForecastMargin = 1.1;
+
+// By how much a picture that will end then may be late. Not above zero: it is in time.
+absl::Duration LatenessOf(const Entry& entry, const Outlook& outlook, absl::Time now);
+
+// How entries share the device, in which order, and when they will be done. Of a very long queue
+// the end is not known.
 struct Timetable {
   // Of the entries of one request: begins with its first, ends with its last.
   Outlook OfRequest(PictureId request) const;
 
-  Entries order;
+  Sharing sharing = Sharing::kInTurns;
+  Entries order;  // InOrder; by deadline, as they are due
   std::vector<Outlook> outlooks;
 };
-Timetable Foresee(const Entries& entries, const Callers& callers, const Costs& costs);
+// They take turns unless somebody would be late by that, and fewer would be by deadline.
+Timetable Foresee(const Entries& entries, const Callers& callers, const Costs& costs,
+                  absl::Time now);
 
 }  // namespace latentd::batching

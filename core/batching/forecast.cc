@@ -1,140 +1,80 @@
 #include "core/batching/forecast.h"
 
 #include <algorithm>
-#include <cstddef>
+#include <limits>
 #include <optional>
-#include <utility>
+
+#include "core/batching/playback.h"
 
 namespace latentd::batching {
 namespace {
 
-constexpr int kParts = 3;  // of a stage, by the rows that they take
-
-class Play {
+class InTurns {
  public:
-  Play(absl::Span<const ForecastPicture> pictures, const Costs& costs) : costs_(costs) {
-    for (const ForecastPicture& picture : pictures) players_.push_back(Player{&picture});
-    outlooks_.resize(pictures.size());
-  }
+  InTurns(absl::Span<const ForecastPicture> pictures, const Costs& costs)
+      : costs_(costs), playback_(pictures, costs) {}
 
   std::vector<Outlook> Run() {
     for (Enter(); !lanes_.empty(); Enter()) RunToNextEnd();
-    return std::move(outlooks_);
+    return playback_.TakeOutlooks();
   }
 
  private:
-  struct Player {
-    const ForecastPicture* picture;
-    size_t stage = 0;
-    int part = 0;     // of the stage: evaluations of one row, of all, of one again
-    double left = 0;  // evaluations of the part
-    bool begun = false, in_lane = false, done = false;
-
-    const Ahead::Stage& now() const { return picture->ahead.stages[stage]; }
-    // Of its lane: that are computed now, and that are kept for it.
-    int rows() const { return part == 1 ? picture->rows : 1; }
-    int kept_rows() const { return part == 2 ? 1 : now().most_rows(picture->rows); }
-    int PartLength() const {
-      const int narrow = part == 0 ? now().narrow_first : now().narrow_last;
-      return part == 1 ? now().full() : narrow;
-    }
-    // To the first part from here on that has evaluations; false: there is none.
-    bool EnterPart() {
-      while (part < kParts && PartLength() == 0) ++part;
-      if (part < kParts) left = PartLength();
-      return part < kParts;
-    }
-    double previews_per_step() const {
-      return static_cast<double>(now().previews) / now().evaluations;
-    }
-    bool past_stages() const { return stage == picture->ahead.stages.size(); }
-  };
   struct LanePlay {
     Lane lane;
     int rows = 0;         // kept for its pictures
     double weight = 0;    // the greatest of its pictures'
     double least = 0;     // evaluations until the first of them leaves or takes other rows
     bool full = false;    // somebody waits: nobody overtakes
-    absl::Duration step;  // with the previews that come between two
+    absl::Duration step;  // that each of them takes, with the previews that come between two
   };
 
-  LanePlay* Find(const Lane& lane) {
+  LanePlay& PlayOf(const Lane& lane) {
     const auto found = std::find_if(lanes_.begin(), lanes_.end(),
                                     [&](const LanePlay& play) { return play.lane == lane; });
-    return found == lanes_.end() ? nullptr : &*found;
+    return found == lanes_.end() ? lanes_.emplace_back(LanePlay{lane}) : *found;
   }
 
   // Whoever has room in its lane is in it.
   void Enter() {
     for (LanePlay& lane : lanes_) lane.full = false;
-    for (size_t i = 0; i < players_.size(); ++i) {
-      if (!players_[i].in_lane && !players_[i].done) TryEnter(i);
+    for (Player& player : playback_.players()) {
+      if (!player.in_lane && !player.done) TryEnter(player);
     }
     std::erase_if(lanes_, [](const LanePlay& lane) { return lane.rows == 0; });
     for (LanePlay& lane : lanes_) Sum(lane);
   }
 
-  void TryEnter(size_t i) {
-    Player& player = players_[i];
-    const ForecastPicture& picture = *player.picture;
-    for (; !player.past_stages() && player.now().evaluations == 0; ++player.stage) {
-      if (player.now().text) now_ += costs_.Of(UnitKind::kText, player.now().lane);
-    }
-    if (player.past_stages()) return End(i);
-    const Lane& lane = player.now().lane;
-    LanePlay* play = Find(lane);
-    if (play == nullptr) play = &lanes_.emplace_back(LanePlay{lane});
-    const bool fits = play->rows == 0 || play->rows + player.kept_rows() <= picture.lane_rows;
-    play->full = play->full || !fits;
-    if (play->full) return;
+  void TryEnter(Player& player) {
+    playback_.SkipEmptyStages(player);
+    if (player.past_stages()) return playback_.End(player);
+    LanePlay& play = PlayOf(player.now().lane);
+    const bool fits = play.rows == 0 || player.picture->begun ||
+                      play.rows + player.kept_rows() <= player.picture->lane_rows;
+    play.full = play.full || !fits;
+    if (play.full) return;
     player.in_lane = player.EnterPart();
-    play->rows += player.kept_rows();
-    Begin(i);
+    play.rows += player.kept_rows();
+    playback_.BeginStage(player);
   }
 
-  void Begin(size_t i) {
-    Player& player = players_[i];
-    BeginOnce(i);
-    if (player.now().text) now_ += costs_.Of(UnitKind::kText, player.now().lane);
-    if (costs_.Of(UnitKind::kStep, player.now().lane) == absl::ZeroDuration()) {
-      outlooks_[i].known = false;
-    }
-  }
-
-  void BeginOnce(size_t i) {
-    Player& player = players_[i];
-    if (std::exchange(player.begun, true)) return;
-    const Ahead& ahead = player.picture->ahead;
-    outlooks_[i].begins = now_;
-    const Lane& lane = ahead.stages.front().lane;
-    if (ahead.colors) now_ += costs_.Of(UnitKind::kDecode, lane);
-    if (ahead.encode) now_ += costs_.Of(UnitKind::kEncode, lane);
-  }
-
-  void End(size_t i) {
-    Player& player = players_[i];
-    BeginOnce(i);
-    const Ahead& ahead = player.picture->ahead;
-    if (!ahead.is_known()) outlooks_[i].known = false;
-    if (ahead.decode) now_ += costs_.Of(UnitKind::kDecode, ahead.stages.front().lane);
-    outlooks_[i].ends = now_;
-    player.done = true;
-  }
-
-  void Sum(LanePlay& lane) const {
-    int rows = 0;
+  // Of more rows than are evaluated at once, each takes its turn.
+  void Sum(LanePlay& lane) {
+    int rows = 0, at_once = 1;
     double previews = 0;
     lane.weight = 0;
     std::optional<double> least;
-    for (const Player& player : players_) {
-      if (!player.in_lane || player.now().lane != lane.lane) continue;
+    for (const Player& player : playback_.players()) {
+      if (!player.in_lane || !player.is_at(lane.lane)) continue;
       rows += player.rows();
+      at_once = std::max({at_once, player.picture->lane_rows, player.rows()});
       previews += player.previews_per_step();
       lane.weight = std::max(lane.weight, player.picture->weight);
       least = std::min(least.value_or(player.left), player.left);
     }
     lane.least = least.value_or(0);
-    lane.step = costs_.Of(UnitKind::kStep, lane.lane, rows) +
+    const double turns = std::max(1.0, static_cast<double>(rows) / at_once);
+    lane.step = turns * costs_.Of(UnitKind::kStep, lane.lane, std::min(rows, at_once)) +
                 previews * costs_.Of(UnitKind::kPreview, lane.lane);
   }
 
@@ -148,7 +88,7 @@ class Play {
       if (first == nullptr || needed < time) first = &lane;
       time = std::min(time, needed);
     }
-    now_ += time;
+    playback_.Pass(time);
     for (LanePlay& lane : lanes_) {
       const bool free = lane.step <= absl::ZeroDuration();
       const double evaluations =
@@ -159,34 +99,115 @@ class Play {
   }
 
   void Advance(LanePlay& lane, double evaluations) {
-    constexpr double kNothing = 1e-6;  // what rounding leaves of an evaluation
-    for (Player& player : players_) {
-      if (!player.in_lane || player.now().lane != lane.lane) continue;
-      player.left -= evaluations;
-      if (player.left > kNothing) continue;
+    for (Player& player : playback_.players()) {
+      if (!player.in_lane || !player.is_at(lane.lane)) continue;
       lane.rows -= player.kept_rows();
-      ++player.part;
-      player.in_lane = player.EnterPart();
-      if (player.in_lane) {
-        lane.rows += player.kept_rows();
-      } else {
-        ++player.stage;
-        player.part = 0;
-      }
+      player.in_lane = player.Advance(evaluations);
+      if (player.in_lane) lane.rows += player.kept_rows();
     }
   }
 
   const Costs& costs_;
-  std::vector<Player> players_;
-  std::vector<Outlook> outlooks_;
+  Playback playback_;
   std::vector<LanePlay> lanes_;
-  absl::Duration now_;
+};
+
+// The first that is due, of those that have rows or find some, runs with those behind it that share
+// its steps; until one of these is through.
+class ByDeadline {
+ public:
+  ByDeadline(absl::Span<const ForecastPicture> pictures, const Costs& costs)
+      : costs_(costs), playback_(pictures, costs) {}
+
+  std::vector<Outlook> Run() {
+    for (Player& player : playback_.players()) {
+      if (!player.picture->begun) continue;
+      playback_.SkipEmptyStages(player);
+      if (!player.past_stages()) KeepRows(player);
+    }
+    while (Player* first = First()) RunPart(*first);
+    return playback_.TakeOutlooks();
+  }
+
+ private:
+  struct LaneRows {
+    Lane lane;
+    int kept = 0;
+  };
+
+  int& KeptRows(const Lane& lane) {
+    const auto found = std::find_if(lanes_.begin(), lanes_.end(),
+                                    [&](const LaneRows& rows) { return rows.lane == lane; });
+    return found == lanes_.end() ? lanes_.emplace_back(LaneRows{lane}).kept : found->kept;
+  }
+  void KeepRows(Player& player) {
+    player.in_lane = player.EnterPart();
+    KeptRows(player.now().lane) += player.kept_rows();
+  }
+  // REQUIRES: it is in a stage with steps.
+  bool HasRows(const Player& player) {
+    const int kept = KeptRows(player.now().lane);
+    return player.in_lane || kept == 0 || kept + player.kept_rows() <= player.picture->places();
+  }
+
+  Player* First() {
+    for (Player& player : playback_.players()) {
+      if (player.done) continue;
+      playback_.SkipEmptyStages(player);
+      if (player.past_stages() || HasRows(player)) return &player;
+    }
+    return nullptr;
+  }
+
+  void RunPart(Player& first) {
+    if (first.past_stages()) return playback_.End(first);
+    const std::vector<Player*> together = WithWhom(first);
+    int rows = 0;
+    double previews = 0, least = std::numeric_limits<double>::infinity();
+    for (Player* player : together) {
+      if (!player->in_lane) KeepRows(*player);
+      if (!player->began_stage) playback_.BeginStage(*player);
+      rows += player->rows();
+      previews += player->previews_per_step();
+      least = std::min(least, player->left);
+    }
+    const Lane lane = first.now().lane;
+    playback_.Pass(least * (costs_.Of(UnitKind::kStep, lane, rows) +
+                            previews * costs_.Of(UnitKind::kPreview, lane)));
+    int& kept = KeptRows(lane);
+    for (Player* player : together) {
+      kept -= player->kept_rows();
+      player->in_lane = player->Advance(least);
+      if (player->in_lane) kept += player->kept_rows();
+    }
+  }
+
+  std::vector<Player*> WithWhom(Player& first) {
+    const Lane lane = first.now().lane;
+    std::vector<Player*> in_lane;
+    std::vector<int> rows;
+    const Player* end = playback_.players().data() + playback_.players().size();
+    for (Player* player = &first; player != end; ++player) {
+      if (!player->is_at(lane) || player->now().evaluations == 0 || !HasRows(*player)) continue;
+      in_lane.push_back(player);
+      const int next = player->now().next_rows(player->picture->rows);
+      rows.push_back(player->in_lane ? player->rows() : next);
+    }
+    in_lane.resize(costs_.CountThatPays(lane, rows, first.picture->lane_rows));
+    return in_lane;
+  }
+
+  const Costs& costs_;
+  Playback playback_;
+  std::vector<LaneRows> lanes_;
 };
 
 }  // namespace
 
-std::vector<Outlook> Foresee(absl::Span<const ForecastPicture> pictures, const Costs& costs) {
-  return Play(pictures, costs).Run();
+std::vector<Outlook> Foresee(absl::Span<const ForecastPicture> pictures, Sharing sharing,
+                             const Costs& costs) {
+  if (sharing == Sharing::kInTurns) return InTurns(pictures, costs).Run();
+  return ByDeadline(pictures, costs).Run();
 }
 
 }  // namespace latentd::batching

@@ -1,14 +1,13 @@
 // When pictures will be done that share a device: their ways through their lanes, played in
-// advance.
-//
-// Lanes share the device's time by their weights, and in a lane all that are in it take each step
-// together, and the previews that come between two. Whatever else is no step is taken to hold
-// everybody up. A few hundred events for a full
-// queue, whatever the pictures' steps.
+// advance, as the queue would run them (queue.h). Whatever is no step, nor a preview between two,
+// is taken to hold everybody up. A few hundred events for a full queue, whatever the pictures'
+// steps.
 //
 // Pure: any thread.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -18,11 +17,21 @@
 
 namespace latentd::batching {
 
+enum class Sharing : uint8_t {
+  kInTurns,     // lanes by their weights; and in a lane, all that are in it
+  kByDeadline,  // who is due first, with whom that makes cheaper
+};
+
 struct ForecastPicture {
+  // Rows of its lane, by deadline.
+  int places() const { return std::max(lane_rows, lane_places); }
+
   Ahead ahead;
   int rows = 1;
-  int lane_rows = 1;  // that its lane has at most
+  int lane_rows = 1;    // that its lane evaluates at once, at most
+  int lane_places = 0;  // that its lane has, where those are more
   double weight = 1;
+  bool begun = false;  // rows of its lane are kept for it
 };
 
 struct Outlook {
@@ -31,7 +40,9 @@ struct Outlook {
   bool known = true;      // or too little is known of what it has left: then it takes more
 };
 
-// Of `pictures`, which begin in this order as far as their lanes have rows.
-std::vector<Outlook> Foresee(absl::Span<const ForecastPicture> pictures, const Costs& costs);
+// Of `pictures`, which begin in this order as far as their lanes have rows; by deadline, they are
+// due in this order.
+std::vector<Outlook> Foresee(absl::Span<const ForecastPicture> pictures, Sharing sharing,
+                             const Costs& costs);
 
 }  // namespace latentd::batching

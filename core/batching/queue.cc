@@ -55,7 +55,7 @@ absl::Time Queue::NextDeadline() const {
 }
 
 std::vector<std::pair<PictureId, Prospect>> Queue::Waiting() const {
-  const Timetable timetable = Foresee(All(), callers_, costs_);
+  const Timetable timetable = Foresee(All(), callers_, costs_, clock_.Monotonic());
   std::vector<std::pair<PictureId, Prospect>> waiting;
   PictureId last = 0;
   for (size_t i = 0; i < timetable.order.size(); ++i) {
@@ -69,7 +69,7 @@ std::vector<std::pair<PictureId, Prospect>> Queue::Waiting() const {
 }
 
 Backlog Queue::backlog() const {
-  const Timetable timetable = Foresee(All(), callers_, costs_);
+  const Timetable timetable = Foresee(All(), callers_, costs_, clock_.Monotonic());
   Backlog backlog{.pictures = size()};
   for (const Outlook& outlook : timetable.outlooks) {
     backlog.ends = std::max(backlog.ends, outlook.ends);
@@ -81,7 +81,11 @@ Backlog Queue::backlog() const {
 void Queue::Update(PictureId picture, const Need& need) {
   const auto found = entries_.find(picture);
   if (found == entries_.end()) return;
-  Need& old = found->second->need;
+  Entry& entry = *found->second;
+  if (std::exchange(entry.asks_for_rows, false)) {
+    entry.found_no_rows = need.kind == UnitKind::kStep && !need.joined;
+  }
+  Need& old = entry.need;
   if (old.kind == UnitKind::kWait) ++changes_;  // what it has left may be known now
   old = need;
 }
@@ -92,7 +96,13 @@ void Queue::Remove(PictureId picture) {
   const auto entry = found->second;
   entries_.erase(found);
   order_.erase(entry);
+  LookForRowsAgain();
   ++changes_;
+}
+
+// Others have left, or have moved on.
+void Queue::LookForRowsAgain() {
+  for (Entry& entry : order_) entry.found_no_rows = false;
 }
 
 bool Queue::CanRun(bool may_begin) const {
@@ -101,67 +111,63 @@ bool Queue::CanRun(bool may_begin) const {
   });
 }
 
-void Queue::AddBegun(const Entry& entry, LaneWork& work) {
-  if (entry.need.kind == UnitKind::kDecode) {
-    if (work.decode == nullptr) work.decode = &entry;
-    return;
+Timetable Queue::TimetableNow() const {
+  Entries all = All();
+  if (NextDeadline() < absl::InfiniteFuture()) {
+    return Foresee(all, callers_, costs_, clock_.Monotonic());
   }
-  const bool is_next = work.preview == nullptr || entry.previewed < work.preview->previewed;
-  if (entry.need.preview && is_next) work.preview = &entry;
-  work.rows = std::max(work.rows, entry.need.lane_rows);
-  work.capacity = std::min(work.capacity, entry.need.lane_capacity);
-  work.rows_promised += entry.need.most_rows();
-  if (entry.need.kind != UnitKind::kStep) {
-    if (work.prepare == nullptr) work.prepare = &entry;
-    return;
-  }
-  Members& members = entry.need.joined ? work.joined : work.joining;
-  if (members.size() < kMostRows) members.push_back(&entry);
+  return {.order = InOrder(all, callers_, costs_)};
 }
 
-void Queue::AddWaiting(const Entry& entry, LaneWork& work) {
-  work.rows = std::max(work.rows, entry.need.lane_rows);
-  work.full = work.full || work.rows_promised + entry.need.most_rows() > work.limit();
-  if (work.full || work.prepare != nullptr) return;
-  work.prepare = &entry;
-}
-
-// What has begun first: it has rows, or is promised some.
-Queue::Works Queue::WorkByLane(bool may_begin) const {
+Queue::Works Queue::WorkByLane(const Timetable& timetable, bool may_begin) const {
   Works works;
-  for (const Entry* entry : InOrder(All(), callers_, costs_)) {
-    if (!IsRunnable(*entry) || (!entry->started && !may_begin)) continue;
-    auto work = std::find_if(works.begin(), works.end(),
-                             [&](const LaneWork& other) { return other.lane == entry->need.lane; });
-    if (work == works.end()) {
-      works.emplace_back().lane = entry->need.lane;
-      work = works.end() - 1;
-    }
-    work->weight = std::max(work->weight, entry->weight);
-    entry->started ? AddBegun(*entry, *work) : AddWaiting(*entry, *work);
+  const auto work_of = [&](const Entry& entry) -> LaneWork& {
+    const Lane& lane = entry.need.lane;
+    const auto work =
+        absl::c_find_if(works, [&](const LaneWork& other) { return other.lane() == lane; });
+    return work == works.end() ? works.emplace_back(lane, timetable.sharing) : *work;
+  };
+  const Entries& order = timetable.order;
+  for (const Entry* entry : order) {
+    if (entry->started && IsRunnable(*entry)) work_of(*entry).KeepRows(*entry);
+  }
+  for (size_t i = 0; i < order.size(); ++i) {
+    const Entry& entry = *order[i];
+    if (!IsRunnable(entry) || (!entry.started && !may_begin)) continue;
+    work_of(entry).Add(entry, entry.found_no_rows ? order.size() + i : i);
+  }
+  if (timetable.sharing == Sharing::kByDeadline) {
+    for (LaneWork& work : works) work.KeepWhoPays(costs_);
   }
   return works;
 }
 
-// All that have their rows, which are evaluated in any case, and as many of the next as fit beside
-// them.
-Unit Queue::StepOf(const LaneWork& work) {
-  Unit unit{.kind = UnitKind::kStep, .lane = work.lane};
-  int rows = 0;
-  for (const Entry* entry : work.joined) {
-    rows += entry->need.most_rows();
-    unit.pictures.push_back(entry->picture);
+const LaneWork* Queue::NextLane(const Works& works, Sharing sharing) const {
+  if (sharing == Sharing::kByDeadline) {
+    const auto first = absl::c_min_element(works, [](const LaneWork& a, const LaneWork& b) {
+      return a.first_place() < b.first_place();
+    });
+    return first == works.end() || !first->any() ? nullptr : &*first;
   }
-  for (const Entry* entry : work.joining) {
-    rows += entry->need.most_rows();
-    if (rows > work.limit() && !unit.pictures.empty()) break;
-    unit.pictures.push_back(entry->picture);
+  absl::InlinedVector<Lane, 4> lanes;
+  for (const LaneWork& work : works) {
+    if (work.any()) lanes.push_back(work.lane());
   }
+  const std::optional<Lane> next = turns_.Next(lanes);
+  if (!next) return nullptr;
+  return &*absl::c_find_if(works, [&](const LaneWork& work) { return work.lane() == *next; });
+}
+
+Unit Queue::StepOf(const LaneWork& work, Sharing sharing) const {
+  Unit unit{.kind = UnitKind::kStep, .lane = work.lane()};
+  const auto members = sharing == Sharing::kInTurns ? work.InTurns() : work.InOrder();
+  for (const Entry* entry : members) unit.pictures.push_back(entry->picture);
   return unit;
 }
 
-bool Queue::GoesBeforeTheStep(UnitKind kind, const Entry& entry, const LaneWork& work) const {
-  const auto found = between_.find(work.lane);
+bool Queue::GoesBeforeTheStep(UnitKind kind, const Entry& entry, const Lane& lane,
+                              const Unit& step) const {
+  const auto found = between_.find(lane);
   const Between between = found == between_.end() ? Between{} : found->second;
   const auto has_run = [&] {
     if (kind == UnitKind::kDecode) return between.decoded;
@@ -169,23 +175,30 @@ bool Queue::GoesBeforeTheStep(UnitKind kind, const Entry& entry, const LaneWork&
     return between.prepared != 0 && between.prepared != entry.request;
   };
   if (!has_run()) return true;
-  const absl::Duration cost = costs_.Of(kind, work.lane);
-  const absl::Duration step = costs_.Of(UnitKind::kStep, work.lane, RowsOf(StepOf(work)));
-  return cost > absl::ZeroDuration() && between.expected + cost <= step;
+  const absl::Duration cost = costs_.Of(kind, lane);
+  const absl::Duration taken = costs_.Of(UnitKind::kStep, lane, RowsOf(step));
+  return cost > absl::ZeroDuration() && between.expected + cost <= taken;
 }
 
-Unit Queue::UnitOf(const LaneWork& work) const {
+Unit Queue::UnitOf(const LaneWork& work, Sharing sharing) const {
+  const Lane& lane = work.lane();
+  const Unit step = StepOf(work, sharing);
+  const Entry& first = *work.first();
+  if (sharing == Sharing::kByDeadline && first.need.kind != UnitKind::kStep) {
+    return {first.need.kind, lane, {first.picture}};
+  }
   const auto may_run = [&](UnitKind kind, const Entry* entry) {
-    return entry != nullptr && (!work.can_step() || GoesBeforeTheStep(kind, *entry, work));
+    return entry != nullptr &&
+           (step.pictures.empty() || GoesBeforeTheStep(kind, *entry, lane, step));
   };
-  for (const Entry* entry : {work.decode, work.prepare}) {
+  for (const Entry* entry : {work.decode(), work.prepare()}) {
     if (entry == nullptr || !may_run(entry->need.kind, entry)) continue;
-    return {entry->need.kind, work.lane, {entry->picture}};
+    return {entry->need.kind, lane, {entry->picture}};
   }
-  if (may_run(UnitKind::kPreview, work.preview)) {
-    return {UnitKind::kPreview, work.lane, {work.preview->picture}};
+  if (may_run(UnitKind::kPreview, work.preview())) {
+    return {UnitKind::kPreview, lane, {work.preview()->picture}};
   }
-  return StepOf(work);
+  return step;
 }
 
 void Queue::Remember(const Unit& unit) {
@@ -206,22 +219,20 @@ void Queue::Remember(const Unit& unit) {
 }
 
 std::optional<Unit> Queue::Next(bool may_begin) {
-  const Works works = WorkByLane(may_begin);
-  absl::InlinedVector<Lane, 4> lanes;
-  for (const LaneWork& work : works) {
-    if (work.any()) lanes.push_back(work.lane);
-  }
-  const std::optional<Lane> lane = turns_.Next(lanes);
-  if (!lane) return std::nullopt;
-  const LaneWork& work = *std::find_if(works.begin(), works.end(),
-                                       [&](const LaneWork& other) { return other.lane == *lane; });
-  Unit unit = UnitOf(work);
-  unit.weight = work.weight;
-  unit.expected = costs_.Of(unit.kind, *lane, RowsOf(unit));
-  turns_.Begin(*lane, unit.expected / unit.weight);
+  const Timetable timetable = TimetableNow();
+  const Works works = WorkByLane(timetable, may_begin);
+  const LaneWork* const work = NextLane(works, timetable.sharing);
+  if (work == nullptr) return std::nullopt;
+  Unit unit = UnitOf(*work, timetable.sharing);
+  unit.weight = work->weight();
+  unit.expected = costs_.Of(unit.kind, unit.lane, RowsOf(unit));
+  unit.in_turn = timetable.sharing == Sharing::kInTurns;
+  if (unit.in_turn) turns_.Begin(unit.lane, unit.expected / unit.weight);
   Start(unit);
-  absl::erase_if(between_,
-                 [&](const auto& entry) { return !absl::c_linear_search(lanes, entry.first); });
+  absl::erase_if(between_, [&](const auto& entry) {
+    return absl::c_none_of(works,
+                           [&](const LaneWork& other) { return other.lane() == entry.first; });
+  });
   Remember(unit);
   return unit;
 }
@@ -235,6 +246,10 @@ int Queue::RowsOf(const Unit& unit) const {
 void Queue::Start(const Unit& unit) {
   for (PictureId picture : unit.pictures) {
     Entry& entry = *entries_.find(picture)->second;
+    if (unit.kind == UnitKind::kStep) {
+      entry.stepped = ++steps_;
+      entry.asks_for_rows = !entry.need.joined;
+    }
     if (std::exchange(entry.started, true)) continue;
     ++changes_;
     if (!entry.request_started) StartRequest(entry.request);
@@ -253,7 +268,8 @@ void Queue::StartRequest(PictureId request) {
 }
 
 void Queue::Measure(const Unit& unit, int computed_rows, absl::Duration took) {
-  turns_.Correct(unit.lane, unit.expected / unit.weight, took / unit.weight);
+  if (unit.in_turn) turns_.Correct(unit.lane, unit.expected / unit.weight, took / unit.weight);
+  if (computed_rows > 0 && unit.kind == UnitKind::kStep) LookForRowsAgain();
   if (computed_rows > 0) costs_.Measure(unit.kind, unit.lane, computed_rows, took);
 }
 

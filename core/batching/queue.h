@@ -1,15 +1,25 @@
 // Decides which unit of work is next, and of which pictures, from what every admitted picture needs
 // next. Knows no tensor and no device.
 //
-// The policy. Lanes share the device's time in equal parts, or by the priority of their pictures
-// (turns.h). In a lane every picture whose step is next takes it together with the others, the
-// first of them in the order of admission where not all have rows. Between two steps of a lane
+// The policy. As long as the forecast says that everybody's deadline is kept by it (entry.h), all
+// take turns. Lanes share the device's time in equal parts, or by the priority of their pictures
+// (turns.h). In a lane every picture whose step is next takes it together with the others; where an
+// evaluation has fewer rows, those who have waited longest for one. Between two steps of a lane
 // there are a decode, then what one request begins with, then a preview, and more of each while all
 // of it takes no longer than the step: else short pictures would end faster than others begin
 // beside them. Pictures begin in the order of entry.h, fair to callers and by their deadlines, as
 // soon as rows are free that nobody who began before them will take; none overtakes one that waits
-// for more rows than are free. What waits for its graphs, or for how its decoding ends, is passed
-// over. Whoever changes the policy changes this directory and nothing outside it.
+// for more rows than are free.
+//
+// Where taking turns would make somebody late, the picture that is due first of all goes first,
+// from step to step, and others of its lane take its steps only where evaluating them together is
+// cheaper than one after the other (Costs::CountThatPays). The rest keep their rows and wait, for
+// which lanes have more rows than an evaluation: on a device that is full with one picture, a short
+// one with a short deadline passes a long one.
+//
+// What waits for its graphs, or for how its decoding ends, is passed over. Whoever changes the
+// policy changes this directory and nothing outside it; what is foreseen (forecast.h) and what is
+// run change together.
 //
 // Not thread-safe: the engine guards it with its own lock.
 #pragma once
@@ -32,6 +42,7 @@
 #include "core/batching/admission_control.h"
 #include "core/batching/costs.h"
 #include "core/batching/entry.h"
+#include "core/batching/lane_work.h"
 #include "core/batching/turns.h"
 #include "core/batching/unit.h"
 
@@ -93,24 +104,6 @@ class Queue {
   uint64_t changes() const { return changes_; }
 
  private:
-  using Members = absl::InlinedVector<const Entry*, kMostRows>;
-  // What there is to do in a lane.
-  struct LaneWork {
-    Lane lane;
-    const Entry* decode = nullptr;   // the first
-    const Entry* prepare = nullptr;  // the first whose prompts or init image are to be encoded
-    const Entry* preview = nullptr;  // whose last preview is longest ago
-    Members joined, joining;         // whose step is next
-    int rows = 0;                    // of one evaluation, by graphs
-    int capacity = kMostRows;        // the same, by memory
-    int rows_promised = 0;           // to who has begun and is not through its steps
-    bool full = false;               // there are too few for who would begin next
-    double weight = 0;               // the greatest of its pictures'
-
-    int limit() const { return std::min(rows, capacity); }
-    bool can_step() const { return !joined.empty() || !joining.empty(); }
-    bool any() const { return decode || prepare || preview || can_step(); }
-  };
   using Works = std::vector<LaneWork>;
   // What a lane has run since its last step.
   struct Between {
@@ -119,12 +112,15 @@ class Queue {
     absl::Duration expected;
   };
 
-  Works WorkByLane(bool may_begin) const;
-  static void AddBegun(const Entry& entry, LaneWork& work);
-  static void AddWaiting(const Entry& entry, LaneWork& work);
-  Unit UnitOf(const LaneWork& work) const;
-  static Unit StepOf(const LaneWork& work);
-  bool GoesBeforeTheStep(UnitKind kind, const Entry& entry, const LaneWork& work) const;
+  // How the device is shared now.
+  Timetable TimetableNow() const;
+  Works WorkByLane(const Timetable& timetable, bool may_begin) const;
+  const LaneWork* NextLane(const Works& works, Sharing sharing) const;
+  Unit UnitOf(const LaneWork& work, Sharing sharing) const;
+  Unit StepOf(const LaneWork& work, Sharing sharing) const;
+  bool GoesBeforeTheStep(UnitKind kind, const Entry& entry, const Lane& lane,
+                         const Unit& step) const;
+  void LookForRowsAgain();
   void Remember(const Unit& unit);
   void Start(const Unit& unit);
   void StartRequest(PictureId request);
@@ -142,6 +138,7 @@ class Queue {
   absl::flat_hash_map<Lane, Between> between_;  // of lanes that have work
   uint64_t changes_ = 0;
   uint64_t previews_ = 0;  // that it gave
+  uint64_t steps_ = 0;     // likewise
 };
 
 }  // namespace latentd::batching

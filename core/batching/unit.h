@@ -75,8 +75,9 @@ struct Need {
   int rows = 1;       // that the picture takes of an evaluation, at most
   int lane_rows = 1;  // that one evaluation can have, by the graphs that the picture brings
   int lane_capacity = kMostRows;  // the same, by memory, as far as is known
-  bool joined = false;            // it has its rows of the lane
-  bool preview = false;           // there is a kPreview to run beside what is next
+  int lane_places = 0;   // rows of the lane, where those are more: who is not evaluated rests
+  bool joined = false;   // it has its rows of the lane
+  bool preview = false;  // there is a kPreview to run beside what is next
   Ahead ahead;
 
   // Of its lane: from now on, at most; and by its next evaluation.
@@ -93,6 +94,7 @@ struct Unit {
   absl::InlinedVector<PictureId, kMostRows> pictures;  // several only for kStep
   absl::Duration expected;  // that it takes of the device; zero where nobody knows
   double weight = 1;        // of its lane
+  bool in_turn = true;      // of its lane; else it goes first for its deadline
 };
 
 }  // namespace latentd::batching

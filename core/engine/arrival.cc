@@ -19,6 +19,7 @@ batching::Need NeedOf(const pipeline::Picture& picture) {
           .rows = picture.rows(),
           .lane_rows = picture.most_rows(),
           .lane_capacity = picture.place ? picture.place->lane()->capacity() : batching::kMostRows,
+          .lane_places = picture.place ? picture.place->lane()->rows() : picture.lane_rows(),
           .joined = picture.place.has_value(),
           .preview = picture.has_preview(),
           .ahead = picture.ahead()};

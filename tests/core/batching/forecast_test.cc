@@ -1,11 +1,15 @@
 #include "core/batching/forecast.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <vector>
 
 namespace latentd::batching {
 namespace {
+
+using ::testing::ElementsAre;
 
 constexpr Lane kSmall{.width = 64, .height = 64}, kLarge{.width = 128, .height = 64};
 constexpr Lane kRefiner{.network = 1, .width = 64, .height = 64};
@@ -26,8 +30,15 @@ class ForecastTest : public ::testing::Test {
   // When they end, in milliseconds.
   std::vector<double> Ends(const std::vector<ForecastPicture>& pictures) const {
     std::vector<double> ends;
-    for (const Outlook& outlook : Foresee(pictures, costs_)) {
+    for (const Outlook& outlook : Foresee(pictures, Sharing::kInTurns, costs_)) {
       ends.push_back(absl::ToDoubleMilliseconds(outlook.ends));
+    }
+    return ends;
+  }
+  std::vector<double> EndsByDeadline(const std::vector<ForecastPicture>& pictures) const {
+    std::vector<double> ends;
+    for (const Outlook& outlook : Foresee(pictures, Sharing::kByDeadline, costs_)) {
+      ends.push_back(std::round(absl::ToDoubleMilliseconds(outlook.ends)));
     }
     return ends;
   }
@@ -72,8 +83,8 @@ TEST_F(ForecastTest, WhoFindsNoRowsWaitsAndNobodyOvertakes) {
   const std::vector<ForecastPicture> pictures = {Picture(kSmall, 2, 3), Picture(kSmall, 1, 2),
                                                  Picture(kSmall, 1, 1)};
   ExpectEnds(pictures, {2 * 30, 2 * 30 + 30, 2 * 30 + 30});
-  EXPECT_EQ(Foresee(pictures, costs_)[1].begins, absl::Milliseconds(60));
-  EXPECT_EQ(Foresee(pictures, costs_)[2].begins, absl::Milliseconds(60));
+  EXPECT_EQ(Foresee(pictures, Sharing::kInTurns, costs_)[1].begins, absl::Milliseconds(60));
+  EXPECT_EQ(Foresee(pictures, Sharing::kInTurns, costs_)[2].begins, absl::Milliseconds(60));
 }
 
 // 10 steps: 2 of one row, 5 of two, 3 of one.
@@ -122,13 +133,13 @@ TEST_F(ForecastTest, WhatNobodyKnowsTheTimeOfTakesNone) {
   const std::vector<ForecastPicture> pictures = {
       Picture({.network = 2, .width = 64, .height = 64}, 100), Picture(kSmall, 1)};
   ExpectEnds(pictures, {0, 10});
-  EXPECT_FALSE(Foresee(pictures, costs_)[0].known);
-  EXPECT_TRUE(Foresee(pictures, costs_)[1].known);
+  EXPECT_FALSE(Foresee(pictures, Sharing::kInTurns, costs_)[0].known);
+  EXPECT_TRUE(Foresee(pictures, Sharing::kInTurns, costs_)[1].known);
 }
 
 // Its graphs are being made ready.
 TEST_F(ForecastTest, OfWhatIsNotPlannedYetIsNotKnown) {
-  EXPECT_FALSE(Foresee({{}}, costs_)[0].known);
+  EXPECT_FALSE(Foresee({{}}, Sharing::kInTurns, costs_)[0].known);
 }
 
 TEST_F(ForecastTest, OfAPictureThatIsNotDecodedAllIsKnown) {
@@ -137,7 +148,48 @@ TEST_F(ForecastTest, OfAPictureThatIsNotDecodedAllIsKnown) {
   ExpectEnds({picture}, {2 * 10 + 3});
   picture.ahead.decode = false;
   ExpectEnds({picture}, {2 * 10});
-  EXPECT_TRUE(Foresee({{picture}}, costs_)[0].known);
+  EXPECT_TRUE(Foresee({{picture}}, Sharing::kInTurns, costs_)[0].known);
+}
+
+TEST_F(ForecastTest, ByDeadlineTheFirstRunsFirst) {
+  const std::vector<ForecastPicture> pictures = {Picture(kSmall, 5), Picture(kLarge, 5),
+                                                 Picture(kSmall, 10)};
+  EXPECT_THAT(EndsByDeadline(pictures), ElementsAre(50, 50 + 100, 150 + 100));
+}
+
+// Two rows take as long as one.
+TEST_F(ForecastTest, ByDeadlineOthersOfItsLaneShareItsStepsWhereThatPays) {
+  costs_.Measure(UnitKind::kStep, kSmall, 2, absl::Milliseconds(10));
+  const std::vector<ForecastPicture> pictures = {Picture(kSmall, 5), Picture(kLarge, 5),
+                                                 Picture(kSmall, 10)};
+  EXPECT_THAT(EndsByDeadline(pictures), ElementsAre(50, 50 + 50, 100 + 50));
+}
+
+// The first finds no rows until the last, which holds them, is through its steps; what comes after
+// these waits for the first.
+TEST_F(ForecastTest, ByDeadlineNobodyPassesThoseWhoHoldTheRowsThatItNeeds) {
+  std::vector<ForecastPicture> pictures = {Picture(kSmall, 1, 2), Picture(kLarge, 1),
+                                           Picture(kSmall, 2, 4)};
+  pictures[2].begun = true;
+  EXPECT_THAT(EndsByDeadline(pictures), ElementsAre(120, 20, 20 + 80 + 20));
+  pictures[0].lane_places = 8;
+  EXPECT_THAT(EndsByDeadline(pictures), ElementsAre(20, 40, 120));
+}
+
+TEST_F(ForecastTest, ByDeadlineWhatComesBeforeAndAfterStepsTakesItsTime) {
+  costs_.Measure(UnitKind::kText, kSmall, 1, absl::Milliseconds(1));
+  costs_.Measure(UnitKind::kDecode, kSmall, 1, absl::Milliseconds(3));
+  ForecastPicture picture = Picture(kSmall, 4);
+  picture.ahead.stages[0].text = true;
+  picture.ahead.stages[1] = {kRefiner, false, 2};
+  EXPECT_THAT(EndsByDeadline({picture, picture}), ElementsAre(64, 128));
+}
+
+// More rows than are evaluated at once take turns.
+TEST_F(ForecastTest, MoreRowsThanAnEvaluationHasTakeAsManyAsTheyNeed) {
+  std::vector<ForecastPicture> pictures(4, Picture(kSmall, 3, 2));
+  for (ForecastPicture& picture : pictures) picture.begun = true;
+  ExpectEnds(pictures, {240, 240, 240, 240});
 }
 
 TEST_F(ForecastTest, APictureWithoutStepsIsEncodedAndDecoded) {

@@ -1,0 +1,113 @@
+#include "core/batching/lane_work.h"
+
+#include <iterator>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+
+namespace latentd::batching {
+
+void LaneWork::NoteRows(const Entry& entry) {
+  const Need& need = entry.need;
+  weight_ = std::max(weight_, entry.weight);
+  rows_ = std::max(rows_, need.lane_rows);
+  most_places_ = std::max(most_places_, need.lane_places);
+}
+
+void LaneWork::KeepRows(const Entry& begun) {
+  const Need& need = begun.need;
+  if (need.kind == UnitKind::kDecode) return;
+  NoteRows(begun);
+  capacity_ = std::min(capacity_, need.lane_capacity);
+  if (need.joined && need.lane_places > 0) places_ = std::min(places_, need.lane_places);
+  rows_kept_ += need.most_rows();
+}
+
+void LaneWork::NoteFirst(const Entry& entry, size_t place) {
+  if (place >= first_place_) return;
+  first_ = &entry;
+  first_place_ = place;
+}
+
+void LaneWork::Add(const Entry& entry, size_t place) {
+  const Need& need = entry.need;
+  weight_ = std::max(weight_, entry.weight);
+  if (need.kind == UnitKind::kDecode) {
+    if (decode_ == nullptr) decode_ = &entry;
+    return NoteFirst(entry, place);
+  }
+  if (!entry.started) {
+    NoteRows(entry);
+    full_ = full_ || rows_kept_ + need.most_rows() > places();
+    if (full_) return;
+    rows_kept_ += need.most_rows();
+  }
+  const bool is_next = preview_ == nullptr || entry.previewed < preview_->previewed;
+  if (need.preview && is_next) preview_ = &entry;
+  before_decode_.push_back(&entry);
+  NoteFirst(entry, place);
+}
+
+void LaneWork::KeepWhoPays(const Costs& costs) {
+  absl::c_stable_partition(before_decode_, [](const Entry* e) { return !e->found_no_rows; });
+  absl::InlinedVector<int, kMostRows> rows;
+  for (const Entry* entry : before_decode_) rows.push_back(entry->need.next_rows());
+  if (rows.empty()) return;
+  before_decode_.resize(costs.CountThatPays(lane_, rows, limit()));
+}
+
+const Entry* LaneWork::prepare() const {
+  const auto found = absl::c_find_if(
+      before_decode_, [](const Entry* e) { return e->need.kind != UnitKind::kStep; });
+  return found == before_decode_.end() ? nullptr : *found;
+}
+
+// Who has rows first.
+LaneWork::Members LaneWork::Steppers() const {
+  Members members;
+  for (const bool joined : {true, false}) {
+    for (const Entry* entry : before_decode_) {
+      if (entry->need.kind == UnitKind::kStep && entry->need.joined == joined) {
+        members.push_back(entry);
+      }
+    }
+  }
+  return members;
+}
+
+LaneWork::Members LaneWork::ThatFit(Members members) const {
+  int rows = 0;
+  size_t count = 0;
+  for (const Entry* entry : members) {
+    rows += entry->need.next_rows();
+    if (count > 0 && (rows > limit() || count == kMostRows)) break;
+    ++count;
+  }
+  members.resize(count);
+  return members;
+}
+
+LaneWork::Members LaneWork::InTurns() const {
+  const Members all = Steppers();
+  Members next = ThatFit(all);
+  if (next.size() == all.size()) return all;
+  next = all;
+  absl::c_stable_sort(next, [](const Entry* a, const Entry* b) {
+    return std::make_pair(a->found_no_rows, a->stepped) <
+           std::make_pair(b->found_no_rows, b->stepped);
+  });
+  next = ThatFit(std::move(next));
+  Members in_order;
+  absl::c_copy_if(all, std::back_inserter(in_order),
+                  [&](const Entry* e) { return absl::c_linear_search(next, e); });
+  return in_order;
+}
+
+LaneWork::Members LaneWork::InOrder() const {
+  Members members;
+  absl::c_copy_if(before_decode_, std::back_inserter(members),
+                  [](const Entry* e) { return e->need.kind == UnitKind::kStep; });
+  return ThatFit(std::move(members));
+}
+
+}  // namespace latentd::batching

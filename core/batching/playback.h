@@ -1,0 +1,73 @@
+// How far the pictures of a forecast are on their ways.
+//
+// Not thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "core/batching/costs.h"
+#include "core/batching/forecast.h"
+#include "core/batching/unit.h"
+
+namespace latentd::batching {
+
+// One picture. A stage has parts, by the rows that its evaluations take: of one row, of all, of one
+// again.
+struct Player {
+  const Ahead::Stage& now() const { return picture->ahead.stages[stage]; }
+  bool past_stages() const { return stage == picture->ahead.stages.size(); }
+  bool is_at(const Lane& lane) const { return !done && !past_stages() && now().lane == lane; }
+
+  // Of its lane: that are computed now, and that are kept for it.
+  int rows() const { return part == 1 ? picture->rows : 1; }
+  int kept_rows() const { return part == 2 ? 1 : now().most_rows(picture->rows); }
+  double previews_per_step() const {
+    return static_cast<double>(now().previews) / now().evaluations;
+  }
+
+  // To the first part from here on that has evaluations; false: there is none.
+  bool EnterPart();
+  // So many evaluations are through. False: the stage is, and the next one comes.
+  bool Advance(double evaluations);
+
+  const ForecastPicture* picture;
+  size_t stage = 0;
+  int part = 0;
+  double left = 0;           // evaluations of the part
+  bool begun = false;        // its first unit has run
+  bool began_stage = false;  // what comes before the stage's steps has
+  bool in_lane = false, done = false;
+};
+
+class Playback {
+ public:
+  Playback(absl::Span<const ForecastPicture> pictures, const Costs& costs);
+
+  std::vector<Player>& players() { return players_; }
+  absl::Duration now() const { return now_; }
+  void Pass(absl::Duration time) { now_ += time; }
+
+  // Past stages that have no evaluations.
+  void SkipEmptyStages(Player& player);
+  // What comes before the steps of its stage. REQUIRES: it is in one.
+  void BeginStage(Player& player);
+  // What comes after its last stage.
+  void End(Player& player);
+
+  std::vector<Outlook> TakeOutlooks() { return std::move(outlooks_); }
+
+ private:
+  Outlook& OutlookOf(const Player& player) { return outlooks_[&player - players_.data()]; }
+  void BeginOnce(Player& player);
+
+  const Costs& costs_;
+  std::vector<Player> players_;
+  std::vector<Outlook> outlooks_;
+  absl::Duration now_;
+};
+
+}  // namespace latentd::batching
