@@ -104,12 +104,13 @@ size_t ColdSizes::bytes() const {
   return bytes;
 }
 
-BucketGraphs::BucketGraphs(const pipeline::Pipeline& pipeline, GraphStore& store, Options options)
-    : pipeline_(pipeline), store_(store), options_(std::move(options)) {
-  std::stable_sort(options_.buckets.begin(), options_.buckets.end(),
+BucketGraphs::BucketGraphs(const pipeline::Pipeline& pipeline, GraphStore& store,
+                           std::vector<pipeline::Size> buckets)
+    : pipeline_(pipeline), store_(store), configured_(std::move(buckets)) {
+  std::stable_sort(configured_.begin(), configured_.end(),
                    [](pipeline::Size a, pipeline::Size b) { return Area(a) > Area(b); });
   absl::MutexLock lock(&mutex_);
-  for (pipeline::Size bucket : options_.buckets) {
+  for (pipeline::Size bucket : configured_) {
     served_.push_back(Declare(bucket, RowCounts::kOfPicture));
   }
 }
@@ -204,7 +205,7 @@ void BucketGraphs::ForgetCold() {
   };
   {
     absl::MutexLock lock(&mutex_);
-    const auto added = served_.begin() + static_cast<ptrdiff_t>(options_.buckets.size());
+    const auto added = served_.begin() + static_cast<ptrdiff_t>(configured_.size());
     const auto forgotten = std::remove_if(added, served_.end(), [&](const Served& served) {
       return std::all_of(served.graphs.begin(), served.graphs.end(), is_cold);
     });
@@ -229,7 +230,7 @@ absl::Status BucketGraphs::CheckSize(pipeline::Size bucket) const {
 absl::StatusOr<GraphHandles> BucketGraphs::GraphsOf(pipeline::Size bucket, RowCounts counts) const {
   RETURN_IF_ERROR(CheckSize(bucket));
   GraphHandles all;
-  for (int rows : options_.rows) {
+  for (int rows : pipeline_.RowCountsAt(bucket)) {
     if (counts == RowCounts::kOfPicture && rows > pipeline::kMaxRowsOfPicture) continue;
     ASSIGN_OR_RETURN(const GraphHandles graphs, pipeline_.GraphsOf(bucket, rows));
     AddOnce(graphs, all);
@@ -260,10 +261,9 @@ void BucketGraphs::Keep(pipeline::Size bucket, const GraphHandles& graphs) {
   if (Served* served = Find(bucket)) AddOnce(graphs, served->graphs);
 }
 
-std::vector<int> BucketGraphs::SharedRowCounts() const {
-  std::vector<int> counts = options_.rows;
+std::vector<int> BucketGraphs::SharedRowCounts(pipeline::Size bucket) const {
+  std::vector<int> counts = pipeline_.RowCountsAt(bucket);
   std::erase_if(counts, [](int rows) { return rows <= pipeline::kMaxRowsOfPicture; });
-  std::sort(counts.begin(), counts.end());
   return counts;
 }
 
@@ -330,7 +330,9 @@ absl::StatusOr<MemoryPrediction> BucketGraphs::Predict(GraphHandles graphs,
   for (pipeline::Size bucket : buckets) {
     ASSIGN_OR_RETURN(const GraphHandles more, GraphsOf(bucket, RowCounts::kAll));
     graphs.insert(graphs.end(), more.begin(), more.end());
-    for (int rows : options_.rows) tally.AddState(pipeline_.StateBytes(bucket, rows));
+    for (int rows : pipeline_.RowCountsAt(bucket)) {
+      tally.AddState(pipeline_.StateBytes(bucket, rows));
+    }
   }
   std::set<compiler::GraphHandle> added;
   for (const compiler::GraphHandle& graph : graphs) {
@@ -371,7 +373,7 @@ std::vector<BucketGraphs::BucketState> BucketGraphs::BucketStates() const {
   absl::MutexLock lock(&mutex_);
   std::vector<BucketState> all;
   for (const Served& served : served_) all.push_back(StateOf(served, infos));
-  for (size_t i = 0; i < all.size(); ++i) all[i].configured = i < options_.buckets.size();
+  for (size_t i = 0; i < all.size(); ++i) all[i].configured = i < configured_.size();
   return all;
 }
 

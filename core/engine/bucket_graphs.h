@@ -66,18 +66,14 @@ class BucketGraphs {
   // which has 300 KiB for each.
   static constexpr size_t kMostColdBytes = size_t{32} << 20;
 
-  struct Options {
-    std::vector<pipeline::Size> buckets;  // configured
-    std::vector<int> rows;
-  };
-
-  // Both must outlive this.
-  BucketGraphs(const pipeline::Pipeline& pipeline, compiler::GraphStore& store, Options options);
+  // With the configured buckets. Pipeline and store must outlive this.
+  BucketGraphs(const pipeline::Pipeline& pipeline, compiler::GraphStore& store,
+               std::vector<pipeline::Size> buckets);
 
   // What requests may ask for: configured buckets and those that were added. Configured ones are
   // first, the largest of them first of all.
   batching::Buckets buckets() const ABSL_LOCKS_EXCLUDED(mutex_);
-  const std::vector<pipeline::Size>& configured() const { return options_.buckets; }
+  const std::vector<pipeline::Size>& configured() const { return configured_; }
 
   // What the networks run at for a picture of `size`; for kSnap one that needs no compiling, if
   // there is one. As batching::Buckets.
@@ -95,19 +91,20 @@ class BucketGraphs {
   // INVALID_ARGUMENT with `width` and `height`: a size that the model cannot do.
   absl::Status CheckSize(pipeline::Size bucket) const;
 
-  // Which of the configured row counts: those that a picture has by itself, without which a bucket
-  // is not ready; or all that it may use, those of steps that pictures share and of previews too.
+  // Which of the pipeline's row counts at that size: those that a picture has by itself, without
+  // which a bucket is not ready; or all that it may use, those of steps that pictures share and of
+  // previews too.
   enum class RowCounts : uint8_t { kOfPicture, kAll };
   // Each once; or what CheckSize says.
   absl::StatusOr<GraphHandles> GraphsOf(pipeline::Size bucket, RowCounts counts) const;
   // The steps of so many rows, which are known and kept from now on where the bucket is served.
-  // REQUIRES: more than a picture has.
+  // REQUIRES: one of SharedRowCounts.
   absl::StatusOr<GraphHandles> AddSharedSteps(pipeline::Size bucket, int rows)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Likewise what draws previews: nothing, where no checkpoint has a tiny VAE.
   absl::StatusOr<GraphHandles> AddPreviews(pipeline::Size bucket) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Those larger counts, ascending.
-  std::vector<int> SharedRowCounts() const;
+  // The row counts at that size that are more than a picture has, ascending.
+  std::vector<int> SharedRowCounts(pipeline::Size bucket) const;
   // Those that pictures of this spec need, beside what draws previews, which they do without;
   // `image`: with an init image, whatever the spec has. REQUIRES: it is resolved and has its
   // executed_size.
@@ -175,7 +172,7 @@ class BucketGraphs {
 
   const pipeline::Pipeline& pipeline_;
   compiler::GraphStore& store_;
-  Options options_;
+  std::vector<pipeline::Size> configured_;
 
   mutable absl::Mutex mutex_;
   std::vector<Served> served_ ABSL_GUARDED_BY(mutex_);

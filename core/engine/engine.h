@@ -34,10 +34,12 @@
 #include "core/pipeline/components.h"
 #include "core/pipeline/limits.h"
 #include "core/pipeline/picture_spec.h"
+#include "core/pipeline/step_rows.h"
 
 namespace latentd::engine {
 
 using batching::kMostRows;
+using pipeline::kDefaultSharedPixels;
 using pipeline::kMaxRowsOfPicture;
 using ComponentMode = pipeline::ComponentMode;
 using DType = device::DType;
@@ -77,6 +79,9 @@ struct Config {
   // are for pictures to share, and are made ready while the server serves. Empty: what suits the
   // backend.
   std::vector<int> rows;
+  // Of an evaluation of more rows than a picture has: rows x width x height (step_rows.h). 0: there
+  // is none.
+  int64_t max_shared_pixels = kDefaultSharedPixels;
   std::vector<std::string> skipped_passes;
   pipeline::ComponentModes components;
   pipeline::ComponentDTypes precision;  // of what is not named: f32

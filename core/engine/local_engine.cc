@@ -60,8 +60,8 @@ Config WithDefaults(Config config) {
 }
 
 // Whether some of its steps could have been shared in more rows.
-bool BringsFewerRows(const pipeline::Picture& picture, const std::vector<int>& configured) {
-  const int most = *std::max_element(configured.begin(), configured.end());
+bool BringsFewerRows(const pipeline::Picture& picture, const pipeline::Pipeline& pipeline) {
+  const int most = pipeline.RowCountsAt(picture.executed_size()).back();
   const std::vector<pipeline::Stage>& stages = picture.request->stages;
   return std::any_of(stages.begin(), stages.end(), [&](const pipeline::Stage& stage) {
     return stage.steps.rbegin()->first < most;
@@ -343,7 +343,7 @@ absl::Status LocalEngine::CheckInputBytes(const pipeline::PictureSpec& picture,
 bool LocalEngine::LacksGraphs(const pipeline::Picture& picture) const {
   const pipeline::Request& request = *picture.request;
   const bool in_colors = request.preview == nullptr && models_.pipeline->WantsTinyVae(request.spec);
-  return in_colors || BringsFewerRows(picture, config_.rows);
+  return in_colors || BringsFewerRows(picture, *models_.pipeline);
 }
 
 void LocalEngine::LoadSharedSteps(pipeline::Size bucket) {

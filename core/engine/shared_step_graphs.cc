@@ -66,12 +66,13 @@ void SharedStepGraphs::Begin() {
                     .reason = compiler::Reason::kStartup,
                     .displaces_nothing = true};
   const BucketGraphs& buckets = *parts_.models.buckets;
-  for (int rows : buckets.SharedRowCounts()) {
-    for (const BucketGraphs::BucketState& state : buckets.BucketStates()) {
-      if (state.configured && state.bucket.ready)
-        round->shapes.push_back({state.bucket.size, rows});
-    }
+  for (const BucketGraphs::BucketState& state : buckets.BucketStates()) {
+    if (!state.configured || !state.bucket.ready) continue;
+    const pipeline::Size bucket = state.bucket.size;
+    for (int rows : buckets.SharedRowCounts(bucket)) round->shapes.push_back({bucket, rows});
   }
+  absl::c_stable_sort(round->shapes,
+                      [](const Shape& a, const Shape& b) { return a.rows < b.rows; });
   if (round->shapes.empty()) return End(*round);
   Start(round);
 }
@@ -86,7 +87,9 @@ void SharedStepGraphs::LoadAgain(pipeline::Size bucket) {
   const auto round = std::make_shared<Round>();
   round->purpose = {.mode = GetMode::kLoad, .displaces_nothing = true};
   round->shapes.push_back({bucket, 0});
-  for (int rows : parts_.models.buckets->SharedRowCounts()) round->shapes.push_back({bucket, rows});
+  for (int rows : parts_.models.buckets->SharedRowCounts(bucket)) {
+    round->shapes.push_back({bucket, rows});
+  }
   Start(round);
 }
 

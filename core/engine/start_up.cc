@@ -65,6 +65,7 @@ absl::Status StartUp::LoadModels() {
                                       .reference = parts_.stores.reference.get(),
                                       .buckets = parts_.config.buckets,
                                       .row_counts = parts_.config.rows,
+                                      .max_shared_pixels = parts_.config.max_shared_pixels,
                                       .vae_tiling_above = parts_.config.vae_tiling_above};
   ASSIGN_OR_RETURN(parts_.models.pipeline,
                    pipeline::LoadPipeline(options, parts_.stores.weights, parts_.stores.graphs));
@@ -87,9 +88,8 @@ void StartUp::OpenBuckets() {
        .state_bytes = [&models = parts_.models](pipeline::Size bucket, int rows) {
          return models.pipeline->StateBytes(bucket, rows);
        }});
-  parts_.models.buckets = std::make_unique<BucketGraphs>(
-      *parts_.models.pipeline, parts_.stores.graphs,
-      BucketGraphs::Options{.buckets = buckets, .rows = parts_.config.rows});
+  parts_.models.buckets =
+      std::make_unique<BucketGraphs>(*parts_.models.pipeline, parts_.stores.graphs, buckets);
 }
 
 // No moment counts twice, though two threads are at it: the total is the sum of the others.

@@ -127,7 +127,7 @@ absl::StatusOr<std::unique_ptr<const Pipeline>> LoadPipeline(const LoadOptions& 
                                                 graphs, model_options));
   }
   return Pipeline::Create(std::move(models[0]), std::move(models[1]), options.components,
-                          options.buckets, options.row_counts);
+                          options.buckets, {options.row_counts, options.max_shared_pixels});
 }
 
 }  // namespace latentd::pipeline

@@ -28,9 +28,10 @@ struct LoadOptions {
   bool holds_fp16_in_fp32 = false;  // the backend does
   // Runs the components of kReference. REQUIRES: there, if any is; outlives the pipeline.
   backends::Backend* reference = nullptr;
-  std::vector<Size> buckets;                // that pictures are drawn in; empty: any size
-  std::vector<int> row_counts;              // of steps, beside what one picture needs
-  std::optional<int64_t> vae_tiling_above;  // pixels; ModelOptions has more
+  std::vector<Size> buckets;                         // that pictures are drawn in; empty: any size
+  std::vector<int> row_counts;                       // of steps, beside what one picture needs
+  int64_t max_shared_pixels = kDefaultSharedPixels;  // StepRows has more
+  std::optional<int64_t> vae_tiling_above;           // pixels; ModelOptions has more
 };
 
 // Errors name the directory, file or component at fault, also where a component is off that all

@@ -66,11 +66,6 @@ Size ExecutedSize(const PictureSpec& resolved) {
   return resolved.executed_size.value_or(Size{*resolved.width, *resolved.height});
 }
 
-std::vector<int> Sorted(std::vector<int> values) {
-  std::sort(values.begin(), values.end());
-  return values;
-}
-
 int64_t SquaredDistance(const Size& a, const Size& b) {
   const int64_t x = a.width - b.width, y = a.height - b.height;
   return x * x + y * y;
@@ -89,21 +84,19 @@ Size NearestOf(const std::vector<Size>& sizes, const Size& own) {
 
 absl::StatusOr<std::unique_ptr<const Pipeline>> Pipeline::Create(
     std::unique_ptr<const SdxlModel> base, std::unique_ptr<const SdxlModel> refiner,
-    const ComponentModes& modes, const std::vector<Size>& buckets,
-    const std::vector<int>& row_counts) {
+    const ComponentModes& modes, const std::vector<Size>& buckets, StepRows rows) {
   if (refiner && (DownscaleOf(refiner->vae()) != DownscaleOf(base->vae()) ||
                   refiner->latent_channels() != base->latent_channels())) {
     return absl::InvalidArgumentError(absl::StrCat(
         refiner->path(), ": its latents have another shape than those of ", base->path()));
   }
   return std::unique_ptr<const Pipeline>(
-      new Pipeline(std::move(base), std::move(refiner), modes, buckets, Sorted(row_counts)));
+      new Pipeline(std::move(base), std::move(refiner), modes, buckets, std::move(rows)));
 }
 
 Pipeline::Pipeline(std::unique_ptr<const SdxlModel> base, std::unique_ptr<const SdxlModel> refiner,
-                   const ComponentModes& modes, const std::vector<Size>& buckets,
-                   std::vector<int> row_counts)
-    : base_(std::move(base)), refiner_(std::move(refiner)), row_counts_(std::move(row_counts)) {
+                   const ComponentModes& modes, const std::vector<Size>& buckets, StepRows rows)
+    : base_(std::move(base)), refiner_(std::move(refiner)), rows_(std::move(rows)) {
   traits_.default_size = NearestOf(buckets, base_->default_size());
   traits_.side_multiple = DownscaleOf(base_->vae());
   traits_.max_clip_skip = base_->max_clip_skip();
@@ -212,8 +205,9 @@ bool Pipeline::WantsTinyVae(const PictureSpec& resolved) const {
   return resolved.previews_every && WithTinyVae(ModelsOf(resolved)) != nullptr;
 }
 
-int Pipeline::LaneRows(int rows) const {
-  return row_counts_.empty() ? rows : std::max(rows, row_counts_.back());
+int Pipeline::LaneRows(Size size, int rows) const {
+  const std::vector<int> counts = RowCountsAt(size);
+  return counts.empty() ? rows : std::max(rows, counts.back());
 }
 
 int64_t Pipeline::StateBytes(Size bucket, int rows) const {
@@ -223,7 +217,8 @@ int64_t Pipeline::StateBytes(Size bucket, int rows) const {
 int64_t Pipeline::RequestBytes(const PictureSpec& resolved) const {
   const Size size = ExecutedSize(resolved);
   const int rows = RowsOf(resolved);
-  const int side_by_side = std::min(static_cast<int>(resolved.seeds.size()), LaneRows(rows) / rows);
+  const int side_by_side =
+      std::min(static_cast<int>(resolved.seeds.size()), LaneRows(size, rows) / rows);
   const StepShape shape = ShapeOf(size, rows);
   const int64_t previews = resolved.previews_every ? PreviewBytes(Models(), shape, size) : 0;
   return pipeline::RequestBytes(Models(), shape, size, side_by_side) + side_by_side * previews;
@@ -264,7 +259,7 @@ absl::StatusOr<Pipeline::Pictures> Pipeline::TryStart(PictureSpec& resolved,
   request->latent_width = shape.width;
   request->conditioning.resize(request->stages.size());
   if (resolved.previews_every) request->colors = KnownColors(request->stages.back().model->vae());
-  RETURN_IF_ERROR(Acquire(purpose, resolved, row_counts_, *request));
+  RETURN_IF_ERROR(Acquire(purpose, resolved, RowCountsAt(executed), *request));
   request->spec = std::move(resolved);
   Pictures pictures;
   for (uint64_t seed : request->spec.seeds) {

@@ -16,6 +16,7 @@
 #include "core/pipeline/picture.h"
 #include "core/pipeline/picture_spec.h"
 #include "core/pipeline/sdxl_model.h"
+#include "core/pipeline/step_rows.h"
 #include "core/pipeline/validation.h"
 
 namespace latentd::pipeline {
@@ -24,12 +25,11 @@ class Pipeline {
  public:
   // `refiner` may be null, `base` not; both were loaded with `modes`. The default size is the one
   // of `buckets` that is nearest to the base's own; where there are none, the base's own. Steps run
-  // with as many rows as `row_counts` has, beside what a picture needs by itself.
+  // with as many rows as `rows` says, beside what a picture needs by itself.
   // INVALID_ARGUMENT if the two models do not fit each other.
   static absl::StatusOr<std::unique_ptr<const Pipeline>> Create(
       std::unique_ptr<const SdxlModel> base, std::unique_ptr<const SdxlModel> refiner,
-      const ComponentModes& modes = {}, const std::vector<Size>& buckets = {},
-      const std::vector<int>& row_counts = {});
+      const ComponentModes& modes = {}, const std::vector<Size>& buckets = {}, StepRows rows = {});
 
   const SdxlModel& base() const { return *base_; }
   const SdxlModel* refiner() const { return refiner_.get(); }
@@ -40,6 +40,9 @@ class Pipeline {
   // The spec with every default filled in: what will really be used. INVALID_ARGUMENT with every
   // bad field at once (GetFieldViolations). Compiles and loads nothing.
   absl::StatusOr<PictureSpec> Resolve(PictureSpec spec) const;
+
+  // The numbers of rows that steps of that size have graphs for, as configured (step_rows.h).
+  std::vector<int> RowCountsAt(Size executed) const { return rows_.At(executed); }
 
   // Every graph that pictures of that shape may need, of both models, image-to-image too. An error:
   // some network cannot be built at that size.
@@ -91,8 +94,7 @@ class Pipeline {
 
  private:
   Pipeline(std::unique_ptr<const SdxlModel> base, std::unique_ptr<const SdxlModel> refiner,
-           const ComponentModes& modes, const std::vector<Size>& buckets,
-           std::vector<int> row_counts);
+           const ComponentModes& modes, const std::vector<Size>& buckets, StepRows rows);
 
   // Those that draw.
   std::vector<const SdxlModel*> Models() const;
@@ -105,12 +107,12 @@ class Pipeline {
   // Of the spec's own. INVALID_ARGUMENT names the field.
   absl::Status CheckLatents(const PictureSpec& resolved) const;
   StepShape ShapeOf(Size size, int rows) const;
-  // That a lane may have in which pictures of `rows` step.
-  int LaneRows(int rows) const;
+  // That a lane of that size may have in which pictures of `rows` step.
+  int LaneRows(Size size, int rows) const;
 
   const std::unique_ptr<const SdxlModel> base_;
   const std::unique_ptr<const SdxlModel> refiner_;
-  const std::vector<int> row_counts_;  // ascending
+  const StepRows rows_;
   Traits traits_;
   std::string default_scheduler_;
 };

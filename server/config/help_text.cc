@@ -35,6 +35,8 @@ Which sizes
   --rows=LIST             rows of one evaluation that graphs are compiled for, up to 16 (default 1,2,4; cuda: 1,2,4,8,16;
                           reference: 1,2). A picture has one, or two with guidance; pictures of one size share steps
                           where there are more, which are made ready once the server serves
+  --max-shared-pixels=N   of an evaluation of more than 2 rows: a size has those of --rows whose rows x width x height are
+                          N at most (default 8388608: 8 rows of 1024x1024, 16 of 512x512, 2 of 1536x1536; 0: 2 at most)
   --vae-tiling-above=SIZE pictures of more pixels, such as 1536x1536 has, go through the VAE in overlapping tiles of its
                           sample_size, as diffusers' enable_vae_tiling does: less memory, other pictures (default: none)
 

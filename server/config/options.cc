@@ -19,6 +19,8 @@ constexpr int64_t kMaxBudget = int64_t{1} << 50;
 constexpr int kMaxQueueCapacity = 4096;
 constexpr int kMaxThreads = 1024;
 constexpr int kMaxConnectionsLimit = 1'000'000;
+// As many as there are rows, of the largest pictures.
+constexpr int64_t kMaxSharedPixels = engine::kMostRows * pipeline::kMaxPixels;
 
 absl::StatusOr<int64_t> ToBudget(absl::string_view flag, const std::string& text) {
   ASSIGN_OR_RETURN(const int64_t bytes, ToBytes(flag, text));
@@ -111,6 +113,8 @@ absl::Status SetGraphs(const v1::ServerConfig& config, engine::Config& engine) {
   ASSIGN_OR_RETURN(engine.graph_memory_bytes, ToBudget("graph-memory", config.graph_memory()));
   ASSIGN_OR_RETURN(engine.buckets, ToSizes("buckets", config.buckets()));
   ASSIGN_OR_RETURN(engine.rows, ToRows("rows", config.rows()));
+  RETURN_IF_ERROR(CheckRange("max-shared-pixels", config.max_shared_pixels(), 0, kMaxSharedPixels));
+  engine.max_shared_pixels = config.max_shared_pixels();
   ASSIGN_OR_RETURN(engine.components, ToModes("components", config.components()));
   ASSIGN_OR_RETURN(engine.precision, ToPrecision("precision", config.precision()));
   ASSIGN_OR_RETURN(engine.vae_tiling_above, ToArea("vae-tiling-above", config.vae_tiling_above()));
@@ -238,6 +242,7 @@ v1::ServerConfig DefaultConfig() {
   config.set_cache_dir(DefaultCacheDirectory(std::getenv("XDG_CACHE_HOME"), std::getenv("HOME")));
   config.set_cache_max_bytes("10GiB");
   config.set_graph_memory("1GiB");
+  config.set_max_shared_pixels(engine::kDefaultSharedPixels);
   config.set_precision("fp32");
   config.set_compile_at_start(true);
   config.set_allow_cold_requests(false);

@@ -36,6 +36,7 @@ FLAGS = {
     "--precision": "test_graphs.PrecisionTest.test_precision_comes_from_the_configuration_and_is_part_of_the_key",
     "--buckets": "test_buckets.BucketsTest.test_a_size_that_is_not_listed_is_refused_with_the_list",
     "--rows": "test_wiring.FlagsTest.test_rows_are_those_that_graphs_are_compiled_for",
+    "--max-shared-pixels": "test_wiring.FlagsTest.test_max_shared_pixels_bounds_the_rows_of_a_size",
     "--vae-tiling-above": "test_graphs.MemoryTest.test_large_pictures_are_decoded_in_tiles_above_a_threshold",
     "--cache-dir": "test_graphs.RestartTest.test_a_restart_compiles_nothing_and_draws_the_same",
     "--cache-max-bytes": "test_wiring.FlagsTest.test_cache_max_bytes_bounds_the_directory",
@@ -194,6 +195,16 @@ class FlagsTest(WiringTestCase):
         rows = {graph.rows for graph in api.graphs(components=["unet_base"]) if graph.part == "step"}
         self.assertEqual(rows, {2})
         self.assertTrue(self.picture(api))
+
+    def test_max_shared_pixels_bounds_the_rows_of_a_size(self):
+        server, api = self.start(f"--max-shared-pixels={4 * 64 * 64}", rows="1,2,4", buckets="64x64,128x64")
+        server.wait_for_log(lambda entry: entry["message"] == "row counts above 2")
+        rows = {}
+        for graph in api.graphs(components=["unet_base"]):
+            if graph.part == "step":
+                rows.setdefault(graph.bucket.width, set()).add(graph.rows)
+        self.assertEqual(rows, {64: {1, 2, 4}, 128: {1, 2}})
+        self.assertTrue(self.picture(api, width=128, height=64))
 
     def test_cache_max_bytes_bounds_the_directory(self):
         cache = self.folder / "cache"

@@ -64,6 +64,7 @@ TEST(OptionsTest, Defaults) {
   EXPECT_EQ(options.engine.graph_memory_bytes, int64_t{1} << 30);
   EXPECT_THAT(options.engine.buckets, IsEmpty());
   EXPECT_THAT(options.engine.rows, IsEmpty());  // what suits the backend
+  EXPECT_EQ(options.engine.max_shared_pixels, 8 * 1024 * 1024);
   EXPECT_THAT(options.engine.components, IsEmpty());
   EXPECT_THAT(options.engine.skipped_passes, IsEmpty());
   EXPECT_TRUE(options.engine.compile_at_start);
@@ -108,7 +109,8 @@ TEST(OptionsTest, EveryFlagOfGraphsHasItsEffect) {
   ASSERT_OK_AND_ASSIGN(
       const Options options,
       OptionsOf("", {"--cache-dir=/c", "--cache-max-bytes=3GiB", "--graph-memory=5MiB",
-                     "--buckets=1024x1024, 832x1216", "--rows=2,1", "--vae-tiling-above=1536x1024",
+                     "--buckets=1024x1024, 832x1216", "--rows=2,1", "--max-shared-pixels=0",
+                     "--vae-tiling-above=1536x1024",
                      "--components=vae_encoder=off,text_encoder=reference,unet_base=compiled",
                      "--skip-passes=epilogues,image_layout", "--nocompile-at-start",
                      "--allow-cold-requests", "--forbid-compile-after-ready", "--allow-import=true",
@@ -121,6 +123,7 @@ TEST(OptionsTest, EveryFlagOfGraphsHasItsEffect) {
   EXPECT_THAT(options.engine.buckets,
               ElementsAre(pipeline::Size{1024, 1024}, pipeline::Size{832, 1216}));
   EXPECT_THAT(options.engine.rows, ElementsAre(2, 1));
+  EXPECT_EQ(options.engine.max_shared_pixels, 0);
   EXPECT_EQ(options.engine.vae_tiling_above, 1536 * 1024);
   EXPECT_THAT(options.engine.components,
               ElementsAre(Pair("text_encoder", engine::ComponentMode::kReference),
@@ -243,6 +246,9 @@ TEST(OptionsTest, WrongValuesOfGraphsAndCallersAreNamedWithWhatIsRight) {
       {"--rows=0", "from 1 to 16"},
       {"--rows=1,17", "from 1 to 16"},
       {"--rows=2,2", "once"},
+      {"--max-shared-pixels=-1", "0 to 67108864"},
+      {"--max-shared-pixels=67108865", "0 to 67108864"},
+      {"--max-shared-pixels=8x1024x1024", "whole number"},
       {"--components=vae=off", "vae_decoder, vae_encoder"},
       {"--components=vae_encoder", "compiled, reference, off"},
       {"--components=vae_encoder=on", "compiled, reference, off"},
