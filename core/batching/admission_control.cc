@@ -280,10 +280,11 @@ absl::Duration AdmissionControl::Overrun(const Question& question) {
 }
 
 bool AdmissionControl::IsLateAnyway(const Question& question, const Entry& entry) {
-  const auto& [sharing, order, outlooks] = question.before;
+  const Entries& order = question.before.order;
   const auto was = absl::c_find(order, &entry);
-  return was != order.end() &&
-         LatenessOf(entry, outlooks[was - order.begin()], question.now) > absl::ZeroDuration();
+  if (was == order.end()) return false;
+  const Outlook& outlook = question.before.outlooks[was - order.begin()];
+  return LatenessOf(entry, outlook, question.now) > absl::ZeroDuration();
 }
 
 absl::Status AdmissionControl::TellToComeBack(const Question& question, absl::Duration delay,

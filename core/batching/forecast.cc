@@ -22,7 +22,6 @@ class InTurns {
  private:
   struct LanePlay {
     Lane lane;
-    int rows = 0;         // kept for its pictures
     double weight = 0;    // the greatest of its pictures'
     double least = 0;     // evaluations until the first of them leaves or takes other rows
     bool full = false;    // somebody waits: nobody overtakes
@@ -41,7 +40,8 @@ class InTurns {
     for (Player& player : playback_.players()) {
       if (!player.in_lane && !player.done) TryEnter(player);
     }
-    std::erase_if(lanes_, [](const LanePlay& lane) { return lane.rows == 0; });
+    std::erase_if(lanes_,
+                  [this](const LanePlay& lane) { return playback_.KeptRows(lane.lane) == 0; });
     for (LanePlay& lane : lanes_) Sum(lane);
   }
 
@@ -49,12 +49,12 @@ class InTurns {
     playback_.SkipEmptyStages(player);
     if (player.past_stages()) return playback_.End(player);
     LanePlay& play = PlayOf(player.now().lane);
-    const bool fits = play.rows == 0 || player.picture->begun ||
-                      play.rows + player.kept_rows() <= player.picture->lane_rows;
+    const int kept = playback_.KeptRows(play.lane);
+    const bool fits = kept == 0 || player.picture->begun ||
+                      kept + player.kept_rows() <= player.picture->lane_rows;
     play.full = play.full || !fits;
     if (play.full) return;
-    player.in_lane = player.EnterPart();
-    play.rows += player.kept_rows();
+    playback_.EnterLane(player);
     playback_.BeginStage(player);
   }
 
@@ -98,12 +98,9 @@ class InTurns {
     }
   }
 
-  void Advance(LanePlay& lane, double evaluations) {
+  void Advance(const LanePlay& lane, double evaluations) {
     for (Player& player : playback_.players()) {
-      if (!player.in_lane || !player.is_at(lane.lane)) continue;
-      lane.rows -= player.kept_rows();
-      player.in_lane = player.Advance(evaluations);
-      if (player.in_lane) lane.rows += player.kept_rows();
+      if (player.in_lane && player.is_at(lane.lane)) playback_.Advance(player, evaluations);
     }
   }
 
@@ -123,30 +120,16 @@ class ByDeadline {
     for (Player& player : playback_.players()) {
       if (!player.picture->begun) continue;
       playback_.SkipEmptyStages(player);
-      if (!player.past_stages()) KeepRows(player);
+      if (!player.past_stages()) playback_.EnterLane(player);
     }
     while (Player* first = First()) RunPart(*first);
     return playback_.TakeOutlooks();
   }
 
  private:
-  struct LaneRows {
-    Lane lane;
-    int kept = 0;
-  };
-
-  int& KeptRows(const Lane& lane) {
-    const auto found = std::find_if(lanes_.begin(), lanes_.end(),
-                                    [&](const LaneRows& rows) { return rows.lane == lane; });
-    return found == lanes_.end() ? lanes_.emplace_back(LaneRows{lane}).kept : found->kept;
-  }
-  void KeepRows(Player& player) {
-    player.in_lane = player.EnterPart();
-    KeptRows(player.now().lane) += player.kept_rows();
-  }
   // REQUIRES: it is in a stage with steps.
   bool HasRows(const Player& player) {
-    const int kept = KeptRows(player.now().lane);
+    const int kept = playback_.KeptRows(player.now().lane);
     return player.in_lane || kept == 0 || kept + player.kept_rows() <= player.picture->places();
   }
 
@@ -165,8 +148,8 @@ class ByDeadline {
     int rows = 0;
     double previews = 0, least = std::numeric_limits<double>::infinity();
     for (Player* player : together) {
-      if (!player->in_lane) KeepRows(*player);
-      if (!player->began_stage) playback_.BeginStage(*player);
+      if (!player->in_lane) playback_.EnterLane(*player);
+      playback_.BeginStage(*player);
       rows += player->rows();
       previews += player->previews_per_step();
       least = std::min(least, player->left);
@@ -174,12 +157,7 @@ class ByDeadline {
     const Lane lane = first.now().lane;
     playback_.Pass(least * (costs_.Of(UnitKind::kStep, lane, rows) +
                             previews * costs_.Of(UnitKind::kPreview, lane)));
-    int& kept = KeptRows(lane);
-    for (Player* player : together) {
-      kept -= player->kept_rows();
-      player->in_lane = player->Advance(least);
-      if (player->in_lane) kept += player->kept_rows();
-    }
+    for (Player* player : together) playback_.Advance(*player, least);
   }
 
   std::vector<Player*> WithWhom(Player& first) {
@@ -199,7 +177,6 @@ class ByDeadline {
 
   const Costs& costs_;
   Playback playback_;
-  std::vector<LaneRows> lanes_;
 };
 
 }  // namespace

@@ -9,7 +9,6 @@ namespace latentd::batching {
 
 void LaneWork::NoteRows(const Entry& entry) {
   const Need& need = entry.need;
-  weight_ = std::max(weight_, entry.weight);
   rows_ = std::max(rows_, need.lane_rows);
   most_places_ = std::max(most_places_, need.lane_places);
 }
@@ -24,7 +23,7 @@ void LaneWork::KeepRows(const Entry& begun) {
 }
 
 void LaneWork::NoteFirst(const Entry& entry, size_t place) {
-  if (place >= first_place_) return;
+  if (first_ != nullptr) return;
   first_ = &entry;
   first_place_ = place;
 }
@@ -49,7 +48,6 @@ void LaneWork::Add(const Entry& entry, size_t place) {
 }
 
 void LaneWork::KeepWhoPays(const Costs& costs) {
-  absl::c_stable_partition(before_decode_, [](const Entry* e) { return !e->found_no_rows; });
   absl::InlinedVector<int, kMostRows> rows;
   for (const Entry* entry : before_decode_) rows.push_back(entry->need.next_rows());
   if (rows.empty()) return;
@@ -62,16 +60,10 @@ const Entry* LaneWork::prepare() const {
   return found == before_decode_.end() ? nullptr : *found;
 }
 
-// Who has rows first.
 LaneWork::Members LaneWork::Steppers() const {
   Members members;
-  for (const bool joined : {true, false}) {
-    for (const Entry* entry : before_decode_) {
-      if (entry->need.kind == UnitKind::kStep && entry->need.joined == joined) {
-        members.push_back(entry);
-      }
-    }
-  }
+  absl::c_copy_if(before_decode_, std::back_inserter(members),
+                  [](const Entry* e) { return e->need.kind == UnitKind::kStep; });
   return members;
 }
 
@@ -87,27 +79,25 @@ LaneWork::Members LaneWork::ThatFit(Members members) const {
   return members;
 }
 
-LaneWork::Members LaneWork::InTurns() const {
-  const Members all = Steppers();
-  Members next = ThatFit(all);
-  if (next.size() == all.size()) return all;
-  next = all;
+LaneWork::Members LaneWork::WhoSteps() const {
+  return sharing_ == Sharing::kInTurns ? InTurns(Steppers()) : ThatFit(Steppers());
+}
+
+// Who has rows is named first.
+LaneWork::Members LaneWork::InTurns(Members steppers) const {
+  absl::c_stable_partition(steppers, [](const Entry* e) { return e->need.joined; });
+  Members next = ThatFit(steppers);
+  if (next.size() == steppers.size()) return next;
+  next = steppers;
   absl::c_stable_sort(next, [](const Entry* a, const Entry* b) {
     return std::make_pair(a->found_no_rows, a->stepped) <
            std::make_pair(b->found_no_rows, b->stepped);
   });
   next = ThatFit(std::move(next));
-  Members in_order;
-  absl::c_copy_if(all, std::back_inserter(in_order),
+  Members named;
+  absl::c_copy_if(steppers, std::back_inserter(named),
                   [&](const Entry* e) { return absl::c_linear_search(next, e); });
-  return in_order;
-}
-
-LaneWork::Members LaneWork::InOrder() const {
-  Members members;
-  absl::c_copy_if(before_decode_, std::back_inserter(members),
-                  [](const Entry* e) { return e->need.kind == UnitKind::kStep; });
-  return ThatFit(std::move(members));
+  return named;
 }
 
 }  // namespace latentd::batching

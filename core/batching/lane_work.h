@@ -26,11 +26,11 @@ class LaneWork {
   // In the order in which they go, with their places in it. Who waits is left out where there are
   // too few rows, or were for somebody before.
   void Add(const Entry& entry, size_t place);
-  // Who found no rows goes last, and only those go on to their steps, or take any, whose rows pay
-  // off for the first.
+  // Only those go on to their steps, or take any, whose rows pay off for the first.
   void KeepWhoPays(const Costs& costs);
 
   const Lane& lane() const { return lane_; }
+  Sharing sharing() const { return sharing_; }
   double weight() const { return weight_; }  // the greatest of its pictures'
   bool any() const { return first_ != nullptr; }
   // Who goes first, and its place in the order.
@@ -40,10 +40,9 @@ class LaneWork {
   const Entry* decode() const { return decode_; }    // the first
   const Entry* prepare() const;                      // whose prompts or init image are next
   const Entry* preview() const { return preview_; }  // whose last preview is longest ago
-  // Who takes the next evaluation: all of them, or as many as it has rows. Those first who have
-  // waited longest for one; or in order.
-  Members InTurns() const;
-  Members InOrder() const;
+  // Who takes the next evaluation: all of them, or as many as it has rows. In turns those first who
+  // have waited longest for one; by deadline in order.
+  Members WhoSteps() const;
 
  private:
   // Rows of one evaluation, by graphs and memory; and those that pictures may have, which are more
@@ -54,6 +53,7 @@ class LaneWork {
     return std::min(std::max(limit(), most_places_), places_);
   }
   Members Steppers() const;
+  Members InTurns(Members steppers) const;
   Members ThatFit(Members members) const;
   void NoteFirst(const Entry& entry, size_t place);
   void NoteRows(const Entry& entry);

@@ -1,5 +1,6 @@
 #include "core/batching/playback.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace latentd::batching {
@@ -15,24 +16,6 @@ int PartLength(const Player& player) {
 
 }  // namespace
 
-bool Player::EnterPart() {
-  while (part < kParts && PartLength(*this) == 0) ++part;
-  if (part < kParts) left = PartLength(*this);
-  return part < kParts;
-}
-
-bool Player::Advance(double evaluations) {
-  constexpr double kNothing = 1e-6;  // what rounding leaves of an evaluation
-  left -= evaluations;
-  if (left > kNothing) return true;
-  ++part;
-  if (EnterPart()) return true;
-  ++stage;
-  part = 0;
-  began_stage = false;
-  return false;
-}
-
 Playback::Playback(absl::Span<const ForecastPicture> pictures, const Costs& costs)
     : costs_(costs), outlooks_(pictures.size()) {
   for (const ForecastPicture& picture : pictures) players_.push_back(Player{&picture});
@@ -44,9 +27,43 @@ void Playback::SkipEmptyStages(Player& player) {
   }
 }
 
+int& Playback::RowsOf(const Lane& lane) {
+  const auto found = std::find_if(lanes_.begin(), lanes_.end(),
+                                  [&](const LaneRows& rows) { return rows.lane == lane; });
+  return found == lanes_.end() ? lanes_.emplace_back(LaneRows{lane}).kept : found->kept;
+}
+
+void Playback::EnterPart(Player& player) {
+  while (player.part < kParts && PartLength(player) == 0) ++player.part;
+  player.in_lane = player.part < kParts;
+  if (player.in_lane) {
+    player.left = PartLength(player);
+    return;
+  }
+  ++player.stage;
+  player.part = 0;
+  player.began_stage = false;
+}
+
+void Playback::EnterLane(Player& player) {
+  EnterPart(player);
+  RowsOf(player.now().lane) += player.kept_rows();
+}
+
+void Playback::Advance(Player& player, double evaluations) {
+  constexpr double kNothing = 1e-6;  // what rounding leaves of an evaluation
+  player.left -= evaluations;
+  if (player.left > kNothing) return;
+  int& kept = RowsOf(player.now().lane);
+  kept -= player.kept_rows();
+  ++player.part;
+  EnterPart(player);
+  if (player.in_lane) kept += player.kept_rows();
+}
+
 void Playback::BeginStage(Player& player) {
+  if (std::exchange(player.began_stage, true)) return;
   BeginOnce(player);
-  player.began_stage = true;
   const Ahead::Stage& stage = player.now();
   if (stage.text) now_ += costs_.Of(UnitKind::kText, stage.lane);
   const bool is_known = costs_.Of(UnitKind::kStep, stage.lane) > absl::ZeroDuration();

@@ -1,4 +1,4 @@
-// How far the pictures of a forecast are on their ways.
+// How far the pictures of a forecast are on their ways, and which rows are kept for them.
 //
 // Not thread-safe.
 #pragma once
@@ -29,11 +29,6 @@ struct Player {
     return static_cast<double>(now().previews) / now().evaluations;
   }
 
-  // To the first part from here on that has evaluations; false: there is none.
-  bool EnterPart();
-  // So many evaluations are through. False: the stage is, and the next one comes.
-  bool Advance(double evaluations);
-
   const ForecastPicture* picture;
   size_t stage = 0;
   int part = 0;
@@ -48,25 +43,39 @@ class Playback {
   Playback(absl::Span<const ForecastPicture> pictures, const Costs& costs);
 
   std::vector<Player>& players() { return players_; }
-  absl::Duration now() const { return now_; }
   void Pass(absl::Duration time) { now_ += time; }
 
   // Past stages that have no evaluations.
   void SkipEmptyStages(Player& player);
-  // What comes before the steps of its stage. REQUIRES: it is in one.
+  // Of a lane.
+  int KeptRows(const Lane& lane) { return RowsOf(lane); }
+  // It is in its lane from now on. REQUIRES: it is in a stage with evaluations.
+  void EnterLane(Player& player);
+  // What comes before the steps of its stage, once. REQUIRES: it is in one.
   void BeginStage(Player& player);
+  // So many evaluations are through, and perhaps the stage: then it leaves the lane.
+  void Advance(Player& player, double evaluations);
   // What comes after its last stage.
   void End(Player& player);
 
   std::vector<Outlook> TakeOutlooks() { return std::move(outlooks_); }
 
  private:
+  struct LaneRows {
+    Lane lane;
+    int kept = 0;
+  };
+
+  int& RowsOf(const Lane& lane);
+  // To the first part from here on that has evaluations, or to the next stage.
+  static void EnterPart(Player& player);
   Outlook& OutlookOf(const Player& player) { return outlooks_[&player - players_.data()]; }
   void BeginOnce(Player& player);
 
   const Costs& costs_;
   std::vector<Player> players_;
   std::vector<Outlook> outlooks_;
+  std::vector<LaneRows> lanes_;
   absl::Duration now_;
 };
 

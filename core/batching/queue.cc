@@ -127,14 +127,17 @@ Queue::Works Queue::WorkByLane(const Timetable& timetable, bool may_begin) const
         absl::c_find_if(works, [&](const LaneWork& other) { return other.lane() == lane; });
     return work == works.end() ? works.emplace_back(lane, timetable.sharing) : *work;
   };
-  const Entries& order = timetable.order;
+  Entries order = timetable.order;
+  if (timetable.sharing == Sharing::kByDeadline) {
+    absl::c_stable_partition(order, [](const Entry* entry) { return !entry->found_no_rows; });
+  }
   for (const Entry* entry : order) {
     if (entry->started && IsRunnable(*entry)) work_of(*entry).KeepRows(*entry);
   }
   for (size_t i = 0; i < order.size(); ++i) {
     const Entry& entry = *order[i];
     if (!IsRunnable(entry) || (!entry.started && !may_begin)) continue;
-    work_of(entry).Add(entry, entry.found_no_rows ? order.size() + i : i);
+    work_of(entry).Add(entry, i);
   }
   if (timetable.sharing == Sharing::kByDeadline) {
     for (LaneWork& work : works) work.KeepWhoPays(costs_);
@@ -158,10 +161,9 @@ const LaneWork* Queue::NextLane(const Works& works, Sharing sharing) const {
   return &*absl::c_find_if(works, [&](const LaneWork& work) { return work.lane() == *next; });
 }
 
-Unit Queue::StepOf(const LaneWork& work, Sharing sharing) const {
+Unit Queue::StepOf(const LaneWork& work) {
   Unit unit{.kind = UnitKind::kStep, .lane = work.lane()};
-  const auto members = sharing == Sharing::kInTurns ? work.InTurns() : work.InOrder();
-  for (const Entry* entry : members) unit.pictures.push_back(entry->picture);
+  for (const Entry* entry : work.WhoSteps()) unit.pictures.push_back(entry->picture);
   return unit;
 }
 
@@ -180,11 +182,11 @@ bool Queue::GoesBeforeTheStep(UnitKind kind, const Entry& entry, const Lane& lan
   return cost > absl::ZeroDuration() && between.expected + cost <= taken;
 }
 
-Unit Queue::UnitOf(const LaneWork& work, Sharing sharing) const {
+Unit Queue::UnitOf(const LaneWork& work) const {
   const Lane& lane = work.lane();
-  const Unit step = StepOf(work, sharing);
+  const Unit step = StepOf(work);
   const Entry& first = *work.first();
-  if (sharing == Sharing::kByDeadline && first.need.kind != UnitKind::kStep) {
+  if (work.sharing() == Sharing::kByDeadline && first.need.kind != UnitKind::kStep) {
     return {first.need.kind, lane, {first.picture}};
   }
   const auto may_run = [&](UnitKind kind, const Entry* entry) {
@@ -223,7 +225,7 @@ std::optional<Unit> Queue::Next(bool may_begin) {
   const Works works = WorkByLane(timetable, may_begin);
   const LaneWork* const work = NextLane(works, timetable.sharing);
   if (work == nullptr) return std::nullopt;
-  Unit unit = UnitOf(*work, timetable.sharing);
+  Unit unit = UnitOf(*work);
   unit.weight = work->weight();
   unit.expected = costs_.Of(unit.kind, unit.lane, RowsOf(unit));
   unit.in_turn = timetable.sharing == Sharing::kInTurns;

@@ -116,8 +116,8 @@ class Queue {
   Timetable TimetableNow() const;
   Works WorkByLane(const Timetable& timetable, bool may_begin) const;
   const LaneWork* NextLane(const Works& works, Sharing sharing) const;
-  Unit UnitOf(const LaneWork& work, Sharing sharing) const;
-  Unit StepOf(const LaneWork& work, Sharing sharing) const;
+  Unit UnitOf(const LaneWork& work) const;
+  static Unit StepOf(const LaneWork& work);
   bool GoesBeforeTheStep(UnitKind kind, const Entry& entry, const Lane& lane,
                          const Unit& step) const;
   void LookForRowsAgain();
