@@ -1,7 +1,6 @@
 // The lanes that pictures step in, each made when the first picture joins it, with memory for as
 // many rows as RowsOfLane says of those that it could be evaluated with, or as there is memory for;
-// gone when no picture is in
-// it and the device is done with it.
+// gone when no picture is in it and the device is done with it.
 //
 // Where there is not even memory for a picture's own rows it waits until another lane gives some
 // back. Nobody joins other lanes meanwhile, and none is made beside them: with pictures that come

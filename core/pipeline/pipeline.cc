@@ -205,7 +205,7 @@ bool Pipeline::WantsTinyVae(const PictureSpec& resolved) const {
   return resolved.previews_every && WithTinyVae(ModelsOf(resolved)) != nullptr;
 }
 
-int Pipeline::LaneRows(Size size, int rows) const {
+int Pipeline::MostRows(Size size, int rows) const {
   const std::vector<int> counts = RowCountsAt(size);
   return counts.empty() ? rows : std::max(rows, counts.back());
 }
@@ -218,7 +218,7 @@ int64_t Pipeline::RequestBytes(const PictureSpec& resolved) const {
   const Size size = ExecutedSize(resolved);
   const int rows = RowsOf(resolved);
   const int side_by_side =
-      std::min(static_cast<int>(resolved.seeds.size()), LaneRows(size, rows) / rows);
+      std::min(static_cast<int>(resolved.seeds.size()), MostRows(size, rows) / rows);
   const StepShape shape = ShapeOf(size, rows);
   const int64_t previews = resolved.previews_every ? PreviewBytes(Models(), shape, size) : 0;
   return pipeline::RequestBytes(Models(), shape, size, side_by_side) + side_by_side * previews;

@@ -107,8 +107,8 @@ class Pipeline {
   // Of the spec's own. INVALID_ARGUMENT names the field.
   absl::Status CheckLatents(const PictureSpec& resolved) const;
   StepShape ShapeOf(Size size, int rows) const;
-  // That a lane of that size may have in which pictures of `rows` step.
-  int LaneRows(Size size, int rows) const;
+  // Of an evaluation of that size in which pictures of `rows` step.
+  int MostRows(Size size, int rows) const;
 
   const std::unique_ptr<const SdxlModel> base_;
   const std::unique_ptr<const SdxlModel> refiner_;

@@ -81,7 +81,7 @@ int RowAssignment::Capacity() const {
 
 int RowAssignment::CountFor(int taken) const {
   absl::MutexLock lock(&mutex_);
-  return Covering(taken);
+  return Covering(std::min(taken, Capacity()));
 }
 
 int RowAssignment::Covering(int taken) const { return *counts_.lower_bound(taken); }

@@ -59,7 +59,8 @@ class RowAssignment {
   int taken() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Rows of one evaluation, at most, as far as is known.
   int capacity() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // The least number of rows that covers so many. REQUIRES: there is one.
+  // The least number of rows that covers so many, or as many as can be evaluated. REQUIRES: there
+  // is one.
   int CountFor(int taken) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Whether noise is to be drawn for the member's next step: not again for one that rested, which

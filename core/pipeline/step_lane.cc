@@ -69,7 +69,7 @@ absl::StatusOr<std::optional<LanePlace>> StepLane::Join(const LaneRows& picture,
   const auto member = assignment_.Take(picture.rows, picture.most_rows);
   if (!member) return std::nullopt;
   LanePlace place(shared_from_this(), *member);
-  const int rows = assignment_.CountFor(std::min(rows_taken(), capacity()));
+  const int rows = assignment_.CountFor(rows_taken());
   const absl::Status bound = CatchOutOfMemory([&] { return GraphFor(rows).status(); });
   if (absl::IsResourceExhausted(bound) && assignment_.LeaveOut(rows)) return std::nullopt;
   RETURN_IF_ERROR(bound);

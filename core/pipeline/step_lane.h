@@ -148,7 +148,7 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   int64_t bytes() const;  // that it holds
   int rows() const { return rows_; }
   int rows_taken() const;
-  // Of one evaluation, at most, as far as is known.
+  // Rows of one evaluation, at most, as far as is known.
   int capacity() const;
 
  private:

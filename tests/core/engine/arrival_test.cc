@@ -69,6 +69,22 @@ TEST_F(ArrivalTest, OfAPictureAllUnitsAreAheadThatItHasNotHad) {
   EXPECT_EQ(ahead.stages[0].lane, picture.lane());
 }
 
+// For who rests while others pass: those of a lane that it would have, then those of its own.
+TEST_F(ArrivalTest, ALaneHasMoreRowsThanAnEvaluation) {
+  const std::shared_ptr<Job> job = JobOf(SmallSpec(4));
+  pipeline::Picture& picture = *job->pictures[0];
+  EXPECT_LT(NeedOf(picture).lane_rows, 8);
+  EXPECT_EQ(NeedOf(picture).lane_places, 8);
+  const auto stream = device::Host().NewStream(clock_).value();
+  pipeline::Lanes lanes([](const pipeline::LaneMemory& lane) {
+    return lane.label.rows <= 4 ? absl::OkStatus() : absl::ResourceExhaustedError("no room");
+  });
+  for (int unit = 0; unit < 2; ++unit) {  // text, a step
+    ASSERT_OK(pipeline::EnqueueUnit({&picture}, lanes, *stream));
+  }
+  EXPECT_EQ(NeedOf(picture).lane_places, 4);
+}
+
 TEST_F(ArrivalTest, OfStepsWithoutGuidanceOneRowIsAhead) {
   GenerateSpec spec = SmallSpec(4);
   spec.picture.guidance_scale = 5;

@@ -33,13 +33,16 @@ class LanesRoomTest : public ::testing::Test {
   }
   static void TearDownTestSuite() { rig_.reset(); }
 
-  // Its first step is next. It has one row, and could share four.
-  static std::unique_ptr<Picture> Begin(Size size) {
+  static PictureSpec SpecOf(Size size) {
     PictureSpec spec = SmallSpec();
     spec.guidance_scale = 1;
     spec.width = size.width;
     spec.height = size.height;
-    auto picture = rig_->Start(spec);
+    return spec;
+  }
+  // Its first step is next. It has one row, and could share four.
+  static std::unique_ptr<Picture> Begin(Size size) {
+    auto picture = rig_->Start(SpecOf(size));
     EXPECT_OK(testing::RunUnit(*picture));
     EXPECT_EQ(picture->most_rows(), 4);
     return picture;
@@ -63,6 +66,19 @@ class LanesRoomTest : public ::testing::Test {
     return lane.label.rows <= rows_ ? absl::OkStatus() : absl::ResourceExhaustedError("no room");
   }};
 };
+
+TEST_F(LanesRoomTest, WhoIsInNoUnitRestsAndGoesOnWhereItWas) {
+  rows_ = 8;
+  const auto first = Begin(kSize), second = Begin(kSize);
+  for (Picture* picture : {first.get(), second.get(), second.get(), first.get()}) {
+    EXPECT_FALSE(Waits(*picture));
+  }
+  EXPECT_EQ(first->place->lane(), second->place->lane());
+  for (Picture* picture : {first.get(), second.get()}) {
+    while (picture->next == UnitKind::kStep) EXPECT_FALSE(Waits(*picture));
+    EXPECT_EQ(ValuesOf(picture->latents), rig_->Latents(SpecOf(kSize)));
+  }
+}
 
 TEST_F(LanesRoomTest, HaveFewerRowsWhereThereIsNoRoomForAll) {
   rows_ = 2;

@@ -1,5 +1,5 @@
 // A size at which an evaluation of more rows than a picture needs would have too many pixels: its
-// pictures take none, nor memory for it, though there were graphs.
+// pictures take none, though there were graphs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
