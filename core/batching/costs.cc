@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <utility>
 
 namespace latentd::batching {
 namespace {
@@ -26,33 +28,43 @@ void Costs::Measure(UnitKind kind, const Lane& lane, int rows, absl::Duration to
   const Shape shape(kind, lane, rows);
   if (times_.size() >= kMostShapes && !times_.contains(shape)) times_.clear();
   const auto [known, is_new] = times_.try_emplace(shape, Time{took});
+  if (is_new) guesses_.clear();
   Time& time = known->second;
   if (!is_new) time.time += (took - time.time) / kNewestPart;
   time.measured = std::min(time.measured + 1, kEnough);
 }
 
-const Costs::Known* Costs::Nearest(const Shape& wanted) const {
-  const Known* nearest = nullptr;
-  const auto distance = [&](const Shape& shape) {
-    const bool covers = shape.pixels == wanted.pixels && shape.rows >= wanted.rows;
-    return std::make_pair(!covers, std::abs(std::log(shape.work() / wanted.work())));
+std::optional<Costs::Guess> Costs::FindGuess(const Shape& wanted) const {
+  const auto covers = [&](const Shape& shape) {
+    return shape.pixels == wanted.pixels && shape.rows >= wanted.rows;
   };
-  for (const Known& known : times_) {
-    if (known.first.kind != wanted.kind || known.first.network != wanted.network) continue;
-    if (nearest == nullptr || distance(known.first) < distance(nearest->first)) nearest = &known;
+  std::optional<Guess> nearest;
+  auto least = std::make_pair(true, std::numeric_limits<double>::infinity());
+  for (const auto& [shape, time] : times_) {
+    if (shape.kind != wanted.kind || shape.network != wanted.network) continue;
+    const double times = wanted.work() / shape.work();
+    const auto distance = std::make_pair(!covers(shape), std::abs(std::log(times)));
+    if (distance >= least) continue;
+    least = distance;
+    nearest = Guess{shape, covers(shape) ? 1 : times};
   }
   return nearest;
+}
+
+const std::optional<Costs::Guess>& Costs::GuessOf(const Shape& wanted) const {
+  if (guesses_.size() >= kMostShapes) guesses_.clear();
+  const auto [guess, is_new] = guesses_.try_emplace(wanted);
+  if (is_new) guess->second = FindGuess(wanted);
+  return guess->second;
 }
 
 absl::Duration Costs::Of(UnitKind kind, const Lane& lane, int rows) const {
   const Shape wanted(kind, lane, rows);
   const auto exact = times_.find(wanted);
   if (exact != times_.end()) return exact->second.time;
-  const Known* nearest = Nearest(wanted);
-  if (nearest == nullptr) return absl::ZeroDuration();
-  const auto& [shape, time] = *nearest;
-  const bool covers = shape.pixels == wanted.pixels && shape.rows >= wanted.rows;
-  return covers ? time.time : time.time * (wanted.work() / shape.work());
+  const std::optional<Guess>& guess = GuessOf(wanted);
+  if (!guess) return absl::ZeroDuration();
+  return times_.find(guess->from)->second.time * guess->times;
 }
 
 int Costs::CountThatPays(const Lane& lane, absl::Span<const int> rows, int limit) const {

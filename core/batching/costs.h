@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -60,12 +61,20 @@ class Costs {
     absl::Duration time;
     int measured = 0;  // times
   };
-  using Known = std::pair<const Shape, Time>;
+  // The measured shape that comes nearest to one that is not, and how many times as long that
+  // takes.
+  struct Guess {
+    Shape from;
+    double times = 1;
+  };
+  using Guesses = absl::flat_hash_map<Shape, std::optional<Guess>>;
 
   bool HasMeasuredStep(const Lane& lane, int rows) const;
-  const Known* Nearest(const Shape& wanted) const;
+  const std::optional<Guess>& GuessOf(const Shape& wanted) const;
+  std::optional<Guess> FindGuess(const Shape& wanted) const;
 
   absl::flat_hash_map<Shape, Time> times_;
+  mutable Guesses guesses_;  // that times_ has led to: a forecast asks for the same ones again
 };
 
 }  // namespace latentd::batching

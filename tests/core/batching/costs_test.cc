@@ -31,6 +31,27 @@ TEST(CostsTest, OfWhatWasNotMeasuredFollowPixelsAndRows) {
   EXPECT_EQ(costs.Of(UnitKind::kStep, kLarge, 4), Ms(100));  // of what comes nearest
 }
 
+TEST(CostsTest, OfWhatWasNotMeasuredFollowWhatIsMeasuredLater) {
+  Costs costs;
+  EXPECT_EQ(costs.Of(UnitKind::kStep, kSmall, 4), absl::ZeroDuration());
+  costs.Measure(UnitKind::kStep, kSmall, 1, Ms(10));
+  EXPECT_EQ(costs.Of(UnitKind::kStep, kSmall, 4), Ms(40));
+  costs.Measure(UnitKind::kStep, kSmall, 1, Ms(14));
+  EXPECT_EQ(costs.Of(UnitKind::kStep, kSmall, 4), Ms(44));
+  costs.Measure(UnitKind::kStep, kSmall, 2, Ms(12));  // which comes nearer
+  EXPECT_EQ(costs.Of(UnitKind::kStep, kSmall, 4), Ms(24));
+}
+
+// Sizes are the clients' choice.
+TEST(CostsTest, AnyNumberOfSizesMayBeAskedFor) {
+  Costs costs;
+  costs.Measure(UnitKind::kStep, kSmall, 1, Ms(10));
+  for (int i = 1; i <= 1000; ++i) {
+    const Lane lane{.width = 64 * i, .height = 64};
+    ASSERT_NEAR(absl::ToDoubleMilliseconds(costs.Of(UnitKind::kStep, lane, 1)), 10 * i, 1e-6);
+  }
+}
+
 TEST(CostsTest, OfRowsAreThoseOfTheLeastThatAreEnough) {
   Costs costs;
   costs.Measure(UnitKind::kStep, kSmall, 2, Ms(10));
