@@ -10,41 +10,45 @@ namespace {
 constexpr absl::Duration kEarly = absl::Milliseconds(50);
 absl::Duration LatenessOf(absl::Duration delay) { return delay * 0.3 + absl::Seconds(1); }
 
+double SecondsOf(absl::Time time) { return absl::ToDoubleSeconds(time - absl::UnixEpoch()); }
+
 }  // namespace
 
 void Reservations::Add(const Who& who, absl::Time now, absl::Duration delay, const Room& room) {
-  DropLate(now);
-  reservations_.remove_if([&](const Reservation& other) { return other.who == who; });
-  if (reservations_.size() >= kMost) return;
+  DropLate(SecondsOf(now));
+  windows_.erase(who);
+  if (windows_.size() >= kMost) return;
   const absl::Time from = now + delay;
-  reservations_.push_back({who, from - kEarly, from + LatenessOf(delay), room});
+  const Window window{.from = SecondsOf(from - kEarly),
+                      .until = SecondsOf(from + LatenessOf(delay)),
+                      .time = absl::ToDoubleSeconds(room.time),
+                      .pictures = room.pictures};
+  windows_[who] = window;
+  first_until_ = std::min(first_until_, window.until);
 }
 
 bool Reservations::Take(const Who& who, absl::Time now) {
-  DropLate(now);
-  const auto mine =
-      std::find_if(reservations_.begin(), reservations_.end(),
-                   [&](const Reservation& other) { return other.who == who && other.from <= now; });
-  if (mine == reservations_.end()) return false;
-  reservations_.erase(mine);
+  DropLate(SecondsOf(now));
+  const auto mine = windows_.find(who);
+  if (mine == windows_.end() || mine->second.from > SecondsOf(now)) return false;
+  windows_.erase(mine);
   Learn(true);
   return true;
 }
 
 template <typename Counts>
 Reservations::Room Reservations::Sum(absl::Time now, absl::Time until, const Counts& counts) {
-  DropLate(now);
-  Room room;
-  for (const Reservation& other : reservations_) {
-    if (other.from > until || !counts(other.who)) continue;
-    const absl::Time opens = std::max(now, other.from);
-    const absl::Duration window = other.until - other.from;
-    const double left = absl::FDivDuration(other.until - opens, window);
-    const double before = absl::FDivDuration(std::min(until, other.until) - opens, window);
-    room.time += other.room.time * before;
-    room.pictures += other.room.pictures * left;
+  const double start = SecondsOf(now), end = SecondsOf(until);
+  DropLate(start);
+  double time = 0, pictures = 0;
+  for (const auto& [who, window] : windows_) {
+    if (window.from > end || !counts(who)) continue;
+    const double opens = std::max(start, window.from);
+    const double part = share_that_comes_ / (window.until - window.from);
+    pictures += window.pictures * (window.until - opens) * part;
+    time += window.time * (std::min(end, window.until) - opens) * part;
   }
-  return {room.time * share_that_comes_, room.pictures * share_that_comes_};
+  return {absl::Seconds(time), pictures};
 }
 
 Reservations::Room Reservations::Expected(absl::Time now, absl::Time until, const Who& who) {
@@ -58,10 +62,15 @@ Reservations::Room Reservations::ExpectedOfCaller(absl::Time now, absl::Time unt
   });
 }
 
-void Reservations::DropLate(absl::Time now) {
-  const size_t late = std::erase_if(
-      reservations_, [&](const Reservation& reservation) { return reservation.until < now; });
-  for (size_t i = 0; i < late; ++i) Learn(false);
+void Reservations::DropLate(double now) {
+  if (first_until_ >= now) return;
+  first_until_ = kNever;
+  absl::erase_if(windows_, [&](const auto& entry) {
+    const bool is_late = entry.second.until < now;
+    if (is_late) Learn(false);
+    if (!is_late) first_until_ = std::min(first_until_, entry.second.until);
+    return is_late;
+  });
 }
 
 void Reservations::Learn(bool came) {

@@ -6,8 +6,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <list>
+#include <limits>
+#include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"
 
 namespace latentd::batching {
@@ -22,7 +24,12 @@ class Reservations {
   // A request, and hashes of what tells it from others.
   struct Who {
     uint64_t caller = 0, content = 0;
+
     bool operator==(const Who&) const = default;
+    template <typename H>
+    friend H AbslHashValue(H h, const Who& who) {
+      return H::combine(std::move(h), who.caller, who.content);
+    }
   };
 
   // The request `who` may come back after `delay`, and then needs `room`; what it was told before
@@ -41,19 +48,22 @@ class Reservations {
   Room ExpectedOfCaller(absl::Time now, absl::Time until, const Who& who);
 
  private:
-  struct Reservation {
-    Who who;
-    absl::Time from, until;
-    Room room;
+  // When one may come, and what it needs then. In seconds, of the clock's time and of the device's:
+  // under overload thousands are summed for each request that asks.
+  struct Window {
+    double from = 0, until = 0;
+    double time = 0, pictures = 0;
   };
   static constexpr size_t kMost = 8192;
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
 
   template <typename Counts>
   Room Sum(absl::Time now, absl::Time until, const Counts& counts);
-  void DropLate(absl::Time now);
+  void DropLate(double now);
   void Learn(bool came);
 
-  std::list<Reservation> reservations_;
+  absl::flat_hash_map<Who, Window> windows_;
+  double first_until_ = kNever;  // of windows_, or earlier
   double share_that_comes_ = 0.5;
 };
 
