@@ -35,12 +35,6 @@ Entries Together(const Entries& entries, const Entries& more) {
   return together;
 }
 
-absl::Duration LastEnd(const std::vector<Outlook>& outlooks) {
-  absl::Duration end;
-  for (const Outlook& outlook : outlooks) end = std::max(end, outlook.ends);
-  return end;
-}
-
 int PositionOf(const Entry& entry, const Timetable& timetable) {
   return static_cast<int>(absl::c_find(timetable.order, &entry) - timetable.order.begin());
 }
@@ -78,11 +72,12 @@ bool IsNews(const Prospect& last, const Prospect& now) {
          differs(last.outlook.ends, now.outlook.ends);
 }
 
-absl::StatusOr<Prospect> AdmissionControl::Check(const Entries& admitted, const Entries& asking,
+absl::StatusOr<Prospect> AdmissionControl::Check(Foresight& admitted, const Entries& asking,
                                                  const Return& refused, const Callers& callers,
                                                  const Costs& costs, absl::Time now) {
   const std::string& caller = asking.front()->caller;
-  Question question{.admitted = admitted,
+  Question question{.admitted = admitted.entries(),
+                    .before = admitted.At(now),
                     .asking = asking,
                     .callers = callers,
                     .costs = costs,
@@ -91,10 +86,9 @@ absl::StatusOr<Prospect> AdmissionControl::Check(const Entries& admitted, const 
                     .keeps_room = refused.comes_back};
   RETURN_IF_ERROR(CheckLimits(question));
   question.comes_back = reservations_.Take(question.who, now);
-  question.active_callers = CountActiveCallers(admitted, caller, now);
-  question.before = Foresee(admitted, callers, costs, now);
+  question.active_callers = CountActiveCallers(question.admitted, caller, now);
   RETURN_IF_ERROR(CheckPlaces(question));
-  question.after = Foresee(Together(admitted, asking), callers, costs, now);
+  question.after = question.Foresee(Together(question.admitted, asking));
   RETURN_IF_ERROR(CheckWait(question));
   RETURN_IF_ERROR(CheckDeadlines(question));
   return Prospect{.position = PositionOf(question.first(), question.after),
@@ -238,7 +232,7 @@ absl::Status AdmissionControl::CheckDeadlines(const Question& question) {
                   "deadlines", question.admitted.size(), limits_.pictures));
   }
   const int position = PositionOf(question.first(), question.after);
-  const Timetable alone = Foresee(question.asking, question.callers, question.costs, question.now);
+  const Timetable alone = question.Foresee(question.asking);
   const absl::Duration needed = alone.OfRequest(question.first().request).ends * kForecastMargin;
   if (needed > question.slack()) {
     return PredictedOverrun(absl::StrCat("the request takes up to ", Seconds(needed),
@@ -275,8 +269,8 @@ absl::Duration AdmissionControl::Overrun(const Question& question) {
     return overrun;
   }
   const absl::Duration share = question.slack() / question.active_callers;
-  const Timetable alone = Foresee(own, question.callers, question.costs, question.now);
-  return std::max(overrun, LastEnd(alone.outlooks) - share);
+  const Timetable alone = question.Foresee(own);
+  return std::max(overrun, alone.LastEnd() - share);
 }
 
 bool AdmissionControl::IsLateAnyway(const Question& question, const Entry& entry) {

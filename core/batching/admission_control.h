@@ -20,6 +20,7 @@
 #include "core/batching/costs.h"
 #include "core/batching/entry.h"
 #include "core/batching/reservations.h"
+#include "core/batching/timetable.h"
 
 namespace latentd::batching {
 
@@ -53,21 +54,24 @@ class AdmissionControl {
  public:
   explicit AdmissionControl(Limits limits) : limits_(std::move(limits)) {}
 
-  // Whether `asking`, the pictures of one request, may follow `admitted`.
+  // Whether `asking`, the pictures of one request, may follow those that are admitted.
   // INVALID_ARGUMENT: it can never. RESOURCE_EXHAUSTED with reason QUEUE_FULL, or DEADLINE_EXCEEDED
   // with reason PREDICTED_OVERRUN: not now, and how long to wait before it is asked again, if that
   // will help.
-  absl::StatusOr<Prospect> Check(const Entries& admitted, const Entries& asking,
-                                 const Return& refused, const Callers& callers, const Costs& costs,
-                                 absl::Time now);
+  absl::StatusOr<Prospect> Check(Foresight& admitted, const Entries& asking, const Return& refused,
+                                 const Callers& callers, const Costs& costs, absl::Time now);
 
  private:
   // A request that asks, and what is known about it.
   struct Question {
     const Entry& first() const { return *asking.front(); }
     absl::Duration slack() const { return first().deadline - now; }
+    Timetable Foresee(Entries entries) const {
+      return Foresight(std::move(entries), callers, costs).At(now);
+    }
 
     const Entries& admitted;
+    const Timetable& before;  // without it
     const Entries& asking;
     const Callers& callers;
     const Costs& costs;
@@ -76,7 +80,7 @@ class AdmissionControl {
     const bool keeps_room;    // if it is refused
     bool comes_back = false;  // it was told to, at this time
     int active_callers = 1;   // that share the device of late, its own among them
-    Timetable before, after;  // without it, and with it
+    Timetable after;          // with it
   };
 
   absl::Status CheckLimits(const Question& question) const;

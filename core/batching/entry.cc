@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -13,8 +12,6 @@ namespace {
 // How long a request without a deadline, or with one that is far off, may wait for others of its
 // caller that are more urgent.
 constexpr absl::Duration kPatience = absl::Minutes(1);
-// Entries whose ways are played in advance: a longer queue is not worth the time.
-constexpr size_t kMostForeseen = 256;
 
 struct CallerQueue {
   bool empty() const { return next == entries.size(); }
@@ -26,12 +23,6 @@ struct CallerQueue {
   Entries entries;
   size_t next = 0;
 };
-
-Entries AsDue(Entries entries) {
-  std::stable_sort(entries.begin(), entries.end(),
-                   [](const Entry* a, const Entry* b) { return a->due < b->due; });
-  return entries;
-}
 
 std::vector<CallerQueue> ByCaller(const Entries& waiting, const Callers& callers) {
   std::vector<CallerQueue> queues;
@@ -55,6 +46,18 @@ Entries TakeRequest(CallerQueue& queue) {
   return request;
 }
 
+}  // namespace
+
+double WeightOf(int priority) { return std::exp2(priority); }
+
+absl::Time DueOf(absl::Time admitted, absl::Time deadline, double weight) {
+  return admitted + std::min(deadline - admitted, kPatience) / weight;
+}
+
+bool IsRunnable(const Entry& entry) {
+  return entry.need.kind != UnitKind::kWait && entry.need.kind != UnitKind::kDone;
+}
+
 ForecastPicture PictureOf(const Entry& entry) {
   const Need& need = entry.need;
   ForecastPicture picture{.ahead = need.ahead,
@@ -70,37 +73,10 @@ ForecastPicture PictureOf(const Entry& entry) {
   return picture;
 }
 
-Timetable Play(Sharing sharing, Entries order, const Costs& costs) {
-  Timetable timetable{.sharing = sharing, .order = std::move(order)};
-  std::vector<ForecastPicture> pictures;
-  for (size_t i = 0; i < std::min(timetable.order.size(), kMostForeseen); ++i) {
-    pictures.push_back(PictureOf(*timetable.order[i]));
-  }
-  timetable.outlooks = Foresee(pictures, sharing, costs);
-  timetable.outlooks.resize(timetable.order.size(), {.known = false});
-  return timetable;
-}
-
-int CountLate(const Timetable& timetable, absl::Time now) {
-  int late = 0;
-  for (size_t i = 0; i < timetable.order.size(); ++i) {
-    const bool is_late =
-        LatenessOf(*timetable.order[i], timetable.outlooks[i], now) > absl::ZeroDuration();
-    late += is_late ? 1 : 0;
-  }
-  return late;
-}
-
-}  // namespace
-
-double WeightOf(int priority) { return std::exp2(priority); }
-
-absl::Time DueOf(absl::Time admitted, absl::Time deadline, double weight) {
-  return admitted + std::min(deadline - admitted, kPatience) / weight;
-}
-
-bool IsRunnable(const Entry& entry) {
-  return entry.need.kind != UnitKind::kWait && entry.need.kind != UnitKind::kDone;
+Entries AsDue(Entries entries) {
+  std::stable_sort(entries.begin(), entries.end(),
+                   [](const Entry* a, const Entry* b) { return a->due < b->due; });
+  return entries;
 }
 
 absl::Duration AloneTime(const Entries& request, const Costs& costs) {
@@ -137,30 +113,6 @@ Entries InOrder(const Entries& entries, const Callers& callers, const Costs& cos
     }
   }
   return ordered;
-}
-
-Outlook Timetable::OfRequest(PictureId request) const {
-  std::optional<Outlook> of;
-  for (size_t i = 0; i < order.size(); ++i) {
-    if (order[i]->request != request) continue;
-    if (!of) of = outlooks[i];
-    of->ends = std::max(of->ends, outlooks[i].ends);
-    of->known = of->known && outlooks[i].known;
-  }
-  return of.value_or(Outlook{});
-}
-
-absl::Duration LatenessOf(const Entry& entry, const Outlook& outlook, absl::Time now) {
-  return outlook.ends * kForecastMargin - (entry.deadline - now);
-}
-
-Timetable Foresee(const Entries& entries, const Callers& callers, const Costs& costs,
-                  absl::Time now) {
-  Timetable in_turns = Play(Sharing::kInTurns, InOrder(entries, callers, costs), costs);
-  const auto late = CountLate(in_turns, now);
-  if (late == 0) return in_turns;
-  Timetable by_deadline = Play(Sharing::kByDeadline, AsDue(entries), costs);
-  return CountLate(by_deadline, now) < late ? by_deadline : in_turns;
 }
 
 }  // namespace latentd::batching

@@ -1,4 +1,4 @@
-// A picture in the queue, in which order those begin that wait, and when they will be done.
+// A picture in the queue, and in which order those begin that wait.
 #pragma once
 
 #include <cstddef>
@@ -46,32 +46,17 @@ bool IsRunnable(const Entry& entry);
 
 using Callers = Turns<std::string>;
 
+// What a forecast plays of it.
+ForecastPicture PictureOf(const Entry& entry);
+
 // What the pictures of a request take that nobody shares the device with; one unit of text for all.
 absl::Duration AloneTime(const Entries& request, const Costs& costs);
+
+Entries AsDue(Entries entries);
 
 // Those that have begun as they were admitted, then the others as they are to begin. Callers take
 // turns by the time that their requests take alone and their priority; a caller's own requests come
 // as they are due, and a request's pictures one after the other.
 Entries InOrder(const Entries& entries, const Callers& callers, const Costs& costs);
-
-// What a forecast may be short by, and what comes after a picture's last unit.
-inline constexpr double kForecastMargin = 1.1;
-
-// By how much a picture that will end then may be late. Not above zero: it is in time.
-absl::Duration LatenessOf(const Entry& entry, const Outlook& outlook, absl::Time now);
-
-// How entries share the device, in which order, and when they will be done. Of a very long queue
-// the end is not known.
-struct Timetable {
-  // Of the entries of one request: begins with its first, ends with its last.
-  Outlook OfRequest(PictureId request) const;
-
-  Sharing sharing = Sharing::kInTurns;
-  Entries order;  // InOrder; by deadline, as they are due
-  std::vector<Outlook> outlooks;
-};
-// They take turns unless somebody would be late by that, and fewer would be by deadline.
-Timetable Foresee(const Entries& entries, const Callers& callers, const Costs& costs,
-                  absl::Time now);
 
 }  // namespace latentd::batching

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "core/batching/playback.h"
 
@@ -25,6 +26,7 @@ class InTurns {
     double weight = 0;    // the greatest of its pictures'
     double least = 0;     // evaluations until the first of them leaves or takes other rows
     bool full = false;    // somebody waits: nobody overtakes
+    bool changed = true;  // who is in it, or their rows, since it was summed
     absl::Duration step;  // that each of them takes, with the previews that come between two
   };
 
@@ -42,18 +44,22 @@ class InTurns {
     }
     std::erase_if(lanes_,
                   [this](const LanePlay& lane) { return playback_.KeptRows(lane.lane) == 0; });
-    for (LanePlay& lane : lanes_) Sum(lane);
+    for (LanePlay& lane : lanes_) {
+      if (std::exchange(lane.changed, false)) Sum(lane);
+    }
   }
 
   void TryEnter(Player& player) {
     playback_.SkipEmptyStages(player);
     if (player.past_stages()) return playback_.End(player);
     LanePlay& play = PlayOf(player.now().lane);
+    if (play.full) return;
     const int kept = playback_.KeptRows(play.lane);
     const bool fits = kept == 0 || player.picture->begun ||
                       kept + player.kept_rows() <= player.picture->lane_rows;
-    play.full = play.full || !fits;
+    play.full = !fits;
     if (play.full) return;
+    play.changed = true;
     playback_.EnterLane(player);
     playback_.BeginStage(player);
   }
@@ -98,10 +104,12 @@ class InTurns {
     }
   }
 
-  void Advance(const LanePlay& lane, double evaluations) {
+  void Advance(LanePlay& lane, double evaluations) {
     for (Player& player : playback_.players()) {
-      if (player.in_lane && player.is_at(lane.lane)) playback_.Advance(player, evaluations);
+      if (!player.in_lane || !player.is_at(lane.lane)) continue;
+      if (playback_.Advance(player, evaluations)) lane.changed = true;
     }
+    lane.least -= evaluations;
   }
 
   const Costs& costs_;

@@ -50,15 +50,16 @@ void Playback::EnterLane(Player& player) {
   RowsOf(player.now().lane) += player.kept_rows();
 }
 
-void Playback::Advance(Player& player, double evaluations) {
+bool Playback::Advance(Player& player, double evaluations) {
   constexpr double kNothing = 1e-6;  // what rounding leaves of an evaluation
   player.left -= evaluations;
-  if (player.left > kNothing) return;
+  if (player.left > kNothing) return false;
   int& kept = RowsOf(player.now().lane);
   kept -= player.kept_rows();
   ++player.part;
   EnterPart(player);
   if (player.in_lane) kept += player.kept_rows();
+  return true;
 }
 
 void Playback::BeginStage(Player& player) {

@@ -53,8 +53,9 @@ class Playback {
   void EnterLane(Player& player);
   // What comes before the steps of its stage, once. REQUIRES: it is in one.
   void BeginStage(Player& player);
-  // So many evaluations are through, and perhaps the stage: then it leaves the lane.
-  void Advance(Player& player, double evaluations);
+  // So many evaluations are through, and perhaps the stage: then it leaves the lane. Whether the
+  // part is: then it has other rows.
+  bool Advance(Player& player, double evaluations);
   // What comes after its last stage.
   void End(Player& player);
 

@@ -26,9 +26,9 @@ absl::StatusOr<Prospect> Queue::Admit(const Arrival& arrival) {
                      .due = DueOf(now, arrival.deadline, weight)});
     asking.push_back(&added.back());
   }
-  ASSIGN_OR_RETURN(
-      const Prospect prospect,
-      control_.Check(All(), asking, {arrival.content, arrival.comes_back}, callers_, costs_, now));
+  ASSIGN_OR_RETURN(const Prospect prospect,
+                   control_.Check(foresight(), asking, {arrival.content, arrival.comes_back},
+                                  callers_, costs_, now));
   entries_.reserve(entries_.size() + added.size());
   // From here on nothing asks for memory: all of it happens, or nothing has.
   for (auto entry = added.begin(); entry != added.end(); ++entry) {
@@ -37,15 +37,19 @@ absl::StatusOr<Prospect> Queue::Admit(const Arrival& arrival) {
     (void)is_new;
   }
   order_.splice(order_.end(), added);
+  ForgetForesight();
   ++changes_;
   return prospect;
 }
 
-Entries Queue::All() const {
-  Entries all;
-  all.reserve(order_.size());
-  for (const Entry& entry : order_) all.push_back(&entry);
-  return all;
+Foresight& Queue::foresight() const {
+  if (!foresight_) {
+    Entries all;
+    all.reserve(order_.size());
+    for (const Entry& entry : order_) all.push_back(&entry);
+    foresight_.emplace(std::move(all), callers_, costs_);
+  }
+  return *foresight_;
 }
 
 absl::Time Queue::NextDeadline() const {
@@ -55,7 +59,7 @@ absl::Time Queue::NextDeadline() const {
 }
 
 std::vector<std::pair<PictureId, Prospect>> Queue::Waiting() const {
-  const Timetable timetable = Foresee(All(), callers_, costs_, clock_.Monotonic());
+  const Timetable& timetable = foresight().At(clock_.Monotonic());
   std::vector<std::pair<PictureId, Prospect>> waiting;
   PictureId last = 0;
   for (size_t i = 0; i < timetable.order.size(); ++i) {
@@ -69,18 +73,16 @@ std::vector<std::pair<PictureId, Prospect>> Queue::Waiting() const {
 }
 
 Backlog Queue::backlog() const {
-  const Timetable timetable = Foresee(All(), callers_, costs_, clock_.Monotonic());
-  Backlog backlog{.pictures = size()};
-  for (const Outlook& outlook : timetable.outlooks) {
-    backlog.ends = std::max(backlog.ends, outlook.ends);
-    backlog.known = backlog.known && outlook.known;
-  }
-  return backlog;
+  const Timetable& timetable = foresight().At(clock_.Monotonic());
+  const bool known =
+      absl::c_all_of(timetable.outlooks, [](const Outlook& outlook) { return outlook.known; });
+  return {.pictures = size(), .ends = timetable.LastEnd(), .known = known};
 }
 
 void Queue::Update(PictureId picture, const Need& need) {
   const auto found = entries_.find(picture);
   if (found == entries_.end()) return;
+  ForgetForesight();
   Entry& entry = *found->second;
   if (std::exchange(entry.asks_for_rows, false)) {
     entry.found_no_rows = need.kind == UnitKind::kStep && !need.joined;
@@ -93,6 +95,7 @@ void Queue::Update(PictureId picture, const Need& need) {
 void Queue::Remove(PictureId picture) {
   const auto found = entries_.find(picture);
   if (found == entries_.end()) return;
+  ForgetForesight();
   const auto entry = found->second;
   entries_.erase(found);
   order_.erase(entry);
@@ -109,14 +112,6 @@ bool Queue::CanRun(bool may_begin) const {
   return std::any_of(order_.begin(), order_.end(), [&](const Entry& entry) {
     return IsRunnable(entry) && (entry.started || may_begin);
   });
-}
-
-Timetable Queue::TimetableNow() const {
-  Entries all = All();
-  if (NextDeadline() < absl::InfiniteFuture()) {
-    return Foresee(all, callers_, costs_, clock_.Monotonic());
-  }
-  return {.order = InOrder(all, callers_, costs_)};
 }
 
 Queue::Works Queue::WorkByLane(const Timetable& timetable, bool may_begin) const {
@@ -221,14 +216,15 @@ void Queue::Remember(const Unit& unit) {
 }
 
 std::optional<Unit> Queue::Next(bool may_begin) {
-  const Timetable timetable = TimetableNow();
+  const Timetable& timetable = foresight().OrderAt(clock_.Monotonic());
+  const Sharing sharing = timetable.sharing;
   const Works works = WorkByLane(timetable, may_begin);
-  const LaneWork* const work = NextLane(works, timetable.sharing);
+  const LaneWork* const work = NextLane(works, sharing);
   if (work == nullptr) return std::nullopt;
   Unit unit = UnitOf(*work);
   unit.weight = work->weight();
   unit.expected = costs_.Of(unit.kind, unit.lane, RowsOf(unit));
-  unit.in_turn = timetable.sharing == Sharing::kInTurns;
+  unit.in_turn = sharing == Sharing::kInTurns;
   if (unit.in_turn) turns_.Begin(unit.lane, unit.expected / unit.weight);
   Start(unit);
   absl::erase_if(between_, [&](const auto& entry) {
@@ -253,6 +249,7 @@ void Queue::Start(const Unit& unit) {
       entry.asks_for_rows = !entry.need.joined;
     }
     if (std::exchange(entry.started, true)) continue;
+    ForgetForesight();
     ++changes_;
     if (!entry.request_started) StartRequest(entry.request);
   }
@@ -271,8 +268,10 @@ void Queue::StartRequest(PictureId request) {
 
 void Queue::Measure(const Unit& unit, int computed_rows, absl::Duration took) {
   if (unit.in_turn) turns_.Correct(unit.lane, unit.expected / unit.weight, took / unit.weight);
-  if (computed_rows > 0 && unit.kind == UnitKind::kStep) LookForRowsAgain();
-  if (computed_rows > 0) costs_.Measure(unit.kind, unit.lane, computed_rows, took);
+  if (computed_rows == 0) return;
+  if (unit.kind == UnitKind::kStep) LookForRowsAgain();
+  ForgetForesight();
+  costs_.Measure(unit.kind, unit.lane, computed_rows, took);
 }
 
 }  // namespace latentd::batching

@@ -43,6 +43,7 @@
 #include "core/batching/costs.h"
 #include "core/batching/entry.h"
 #include "core/batching/lane_work.h"
+#include "core/batching/timetable.h"
 #include "core/batching/turns.h"
 #include "core/batching/unit.h"
 
@@ -72,6 +73,8 @@ class Queue {
  public:
   // `clock` must outlive the queue.
   Queue(Limits limits, const Clock& clock) : clock_(clock), control_(std::move(limits)) {}
+  Queue(const Queue&) = delete;
+  Queue& operator=(const Queue&) = delete;
 
   // Admits all of its pictures or none: the errors of AdmissionControl::Check.
   absl::StatusOr<Prospect> Admit(const Arrival& arrival);
@@ -112,8 +115,9 @@ class Queue {
     absl::Duration expected;
   };
 
-  // How the device is shared now.
-  Timetable TimetableNow() const;
+  // What is foreseen of all, until something changes of what that depends on.
+  Foresight& foresight() const;
+  void ForgetForesight() { foresight_.reset(); }
   Works WorkByLane(const Timetable& timetable, bool may_begin) const;
   const LaneWork* NextLane(const Works& works, Sharing sharing) const;
   Unit UnitOf(const LaneWork& work) const;
@@ -124,7 +128,6 @@ class Queue {
   void Remember(const Unit& unit);
   void Start(const Unit& unit);
   void StartRequest(PictureId request);
-  Entries All() const;
   const Entry& EntryOf(PictureId picture) const { return *entries_.find(picture)->second; }
   int RowsOf(const Unit& unit) const;
 
@@ -136,6 +139,7 @@ class Queue {
   Turns<Lane> turns_;
   Callers callers_;
   absl::flat_hash_map<Lane, Between> between_;  // of lanes that have work
+  mutable std::optional<Foresight> foresight_;  // a queue that refuses many asks it for each
   uint64_t changes_ = 0;
   uint64_t previews_ = 0;  // that it gave
   uint64_t steps_ = 0;     // likewise

@@ -1,0 +1,83 @@
+#include "core/batching/timetable.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+
+namespace latentd::batching {
+namespace {
+
+// Entries whose ways are played in advance: a longer queue is not worth the time.
+constexpr size_t kMostForeseen = 256;
+
+std::vector<Outlook> Play(Sharing sharing, const Entries& order, const Costs& costs) {
+  std::vector<ForecastPicture> pictures;
+  for (size_t i = 0; i < std::min(order.size(), kMostForeseen); ++i) {
+    pictures.push_back(PictureOf(*order[i]));
+  }
+  std::vector<Outlook> outlooks = Foresee(pictures, sharing, costs);
+  outlooks.resize(order.size(), {.known = false});
+  return outlooks;
+}
+
+int CountLate(const Timetable& timetable, absl::Time now) {
+  int late = 0;
+  for (size_t i = 0; i < timetable.order.size(); ++i) {
+    const bool is_late =
+        LatenessOf(*timetable.order[i], timetable.outlooks[i], now) > absl::ZeroDuration();
+    late += is_late ? 1 : 0;
+  }
+  return late;
+}
+
+}  // namespace
+
+absl::Duration LatenessOf(const Entry& entry, const Outlook& outlook, absl::Time now) {
+  return outlook.ends * kForecastMargin - (entry.deadline - now);
+}
+
+Outlook Timetable::OfRequest(PictureId request) const {
+  std::optional<Outlook> of;
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (order[i]->request != request) continue;
+    if (!of) of = outlooks[i];
+    of->ends = std::max(of->ends, outlooks[i].ends);
+    of->known = of->known && outlooks[i].known;
+  }
+  return of.value_or(Outlook{});
+}
+
+absl::Duration Timetable::LastEnd() const {
+  absl::Duration end;
+  for (const Outlook& outlook : outlooks) end = std::max(end, outlook.ends);
+  return end;
+}
+
+Foresight::Foresight(Entries entries, const Callers& callers, const Costs& costs)
+    : costs_(costs),
+      entries_(std::move(entries)),
+      has_deadlines_(absl::c_any_of(
+          entries_, [](const Entry* entry) { return entry->deadline < absl::InfiniteFuture(); })),
+      in_turns_{.sharing = Sharing::kInTurns, .order = InOrder(entries_, callers, costs)} {}
+
+const Timetable& Foresight::At(absl::Time now) {
+  if (!std::exchange(in_turns_played_, true)) {
+    in_turns_.outlooks = Play(Sharing::kInTurns, in_turns_.order, costs_);
+  }
+  const int late = CountLate(in_turns_, now);
+  if (late == 0) return in_turns_;
+  const Timetable& by_deadline = ByDeadline();
+  return CountLate(by_deadline, now) < late ? by_deadline : in_turns_;
+}
+
+const Timetable& Foresight::ByDeadline() {
+  if (!by_deadline_) {
+    Entries order = AsDue(entries_);
+    std::vector<Outlook> outlooks = Play(Sharing::kByDeadline, order, costs_);
+    by_deadline_ = {Sharing::kByDeadline, std::move(order), std::move(outlooks)};
+  }
+  return *by_deadline_;
+}
+
+}  // namespace latentd::batching

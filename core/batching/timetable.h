@@ -1,0 +1,60 @@
+// When the pictures of a queue will be done, and how they share the device until then: what a
+// forecast says of its entries, by which the queue runs units and admission refuses.
+//
+// Not thread-safe.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "core/batching/costs.h"
+#include "core/batching/entry.h"
+#include "core/batching/forecast.h"
+
+namespace latentd::batching {
+
+// What a forecast may be short by, and what comes after a picture's last unit.
+inline constexpr double kForecastMargin = 1.1;
+
+// By how much a picture that will end then may be late. Not above zero: it is in time.
+absl::Duration LatenessOf(const Entry& entry, const Outlook& outlook, absl::Time now);
+
+// How entries share the device, in which order, and when they will be done. Of a very long queue
+// the end is not known.
+struct Timetable {
+  // Of the entries of one request: begins with its first, ends with its last.
+  Outlook OfRequest(PictureId request) const;
+  // Of those whose end is known.
+  absl::Duration LastEnd() const;
+
+  Sharing sharing = Sharing::kInTurns;
+  Entries order;  // InOrder; by deadline, as they are due
+  std::vector<Outlook> outlooks;
+};
+
+// The timetables of entries that do not change. Each is played when it is first asked for; which of
+// them holds, and who is late by it, depends on the time too.
+class Foresight {
+ public:
+  // In the order of their admission. Borrows them and the costs: neither may change meanwhile.
+  Foresight(Entries entries, const Callers& callers, const Costs& costs);
+
+  const Entries& entries() const { return entries_; }
+  // They take turns unless somebody would be late by that, and fewer would be by deadline.
+  const Timetable& At(absl::Time now);
+  // The same, but without outlooks where none of them has a deadline: that is not played.
+  const Timetable& OrderAt(absl::Time now) { return has_deadlines_ ? At(now) : in_turns_; }
+
+ private:
+  const Timetable& ByDeadline();
+
+  const Costs& costs_;
+  const Entries entries_;
+  const bool has_deadlines_;
+  Timetable in_turns_;
+  bool in_turns_played_ = false;
+  std::optional<Timetable> by_deadline_;
+};
+
+}  // namespace latentd::batching
