@@ -1,32 +1,30 @@
 #include "server/process/async_log.h"
 
 #include <poll.h>
+#include <spdlog/details/null_mutex.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/base_sink.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <mutex>
-#include <system_error>
+#include <deque>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "core/base/fatal.h"
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "core/base/out_of_memory.h"
 #include "core/base/threads.h"
 
 namespace latentd::server::process {
 namespace {
 
-using spdlog::details::thread_pool;
+using spdlog::details::log_msg;
 
-std::shared_ptr<thread_pool> StartPool(size_t most_lines) {
-  try {
-    return std::make_shared<thread_pool>(most_lines, 1, [] { NameThisThread("log"); });
-  } catch (const std::system_error& error) {
-    Fatal(absl::StrCat("cannot start the thread 'log': ",
-                       ExplainSystemError(error.code().value(), error.what())));
-  }
-}
+struct Line {
+  spdlog::level::level_enum level = spdlog::level::off;
+  spdlog::log_clock::time_point time;
+  std::string text;
+};
 
 // A line that cannot be written is gone: there is nobody to tell.
 void WriteAll(int file, const char* bytes, size_t size) {
@@ -46,76 +44,161 @@ void WriteAll(int file, const char* bytes, size_t size) {
 
 }  // namespace
 
-// Called by the thread alone.
-class AsyncLog::Sink : public spdlog::sinks::base_sink<std::mutex> {
+// The lines that wait, as loggers see them, and what the thread does with them. spdlog's own queue
+// (async_logger) counts lines and not bytes. Its locks are here, not in base_sink.
+class AsyncLog::Queue : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
  public:
-  // `threads` outlives what it calls.
-  Sink(const Options& options, thread_pool& threads)
-      : file_(options.file), dropped_text_(options.dropped_text), threads_(threads) {
-    set_formatter(std::make_unique<spdlog::pattern_formatter>(options.pattern,
-                                                              spdlog::pattern_time_type::utc));
-  }
+  explicit Queue(const Options& options)
+      : base_sink(std::make_unique<spdlog::pattern_formatter>(options.pattern,
+                                                              spdlog::pattern_time_type::utc)),
+        options_(options) {}
 
-  bool WaitForFlushes(int64_t count, absl::Duration timeout) ABSL_LOCKS_EXCLUDED(flushes_mutex_) {
-    absl::MutexLock lock(&flushes_mutex_);
-    const auto reached = [&]() ABSL_SHARED_LOCKS_REQUIRED(flushes_mutex_) {
-      return flushes_ >= count;
-    };
-    return flushes_mutex_.AwaitWithTimeout(absl::Condition(&reached), timeout);
-  }
+  // The thread's: writes what comes until Stop, and what waits then.
+  void WriteLines() ABSL_LOCKS_EXCLUDED(mutex_);
+  void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  bool Flush(absl::Duration timeout) ABSL_LOCKS_EXCLUDED(mutex_);
+  int64_t dropped() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  protected:
-  void sink_it_(const spdlog::details::log_msg& line) override {
-    TellDropped(line);
-    Write(line);
-  }
-  void flush_() override ABSL_LOCKS_EXCLUDED(flushes_mutex_) {
-    absl::MutexLock lock(&flushes_mutex_);
-    ++flushes_;
-  }
+  void sink_it_(const log_msg& message) override ABSL_LOCKS_EXCLUDED(mutex_);
+  void flush_() override {}
+  void set_pattern_(const std::string&) override {}
+  void set_formatter_(std::unique_ptr<spdlog::formatter>) override {}
 
  private:
-  void TellDropped(const spdlog::details::log_msg& next) {
-    const size_t dropped = threads_.overrun_counter();
-    const size_t untold = dropped - std::exchange(told_, dropped);
-    if (untold == 0) return;
-    const std::string text = dropped_text_(untold);
-    spdlog::details::log_msg line(next.logger_name, spdlog::level::warn, text);
-    line.time = next.time;
-    Write(line);
-  }
-  void Write(const spdlog::details::log_msg& line) {
-    spdlog::memory_buf_t text;
-    formatter_->format(line, text);
-    WriteAll(file_, text.data(), text.size());
-  }
+  struct Next {
+    size_t dropped = 0;  // lines that this one stands for; 0: it is one that was logged
+    Line line;
+  };
 
-  const int file_;
-  const std::function<std::string(size_t)> dropped_text_;
-  thread_pool& threads_;
-  size_t told_ = 0;  // lines that were dropped
-  absl::Mutex flushes_mutex_;
-  int64_t flushes_ ABSL_GUARDED_BY(flushes_mutex_) = 0;  // that what came before is written for
+  void Add(Line line) ABSL_LOCKS_EXCLUDED(mutex_);
+  Line TakeOldest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void NoteDropped(const Line& line) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsTooMuch() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return lines_.size() > options_.most_lines || bytes_ > options_.most_bytes;
+  }
+  bool HasWork() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return stop_ || untold_ > 0 || !lines_.empty();
+  }
+  // Waits for one. False: there is none any more.
+  bool Take(Next& next) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Write(const Next& next);
+
+  const Options options_;
+  mutable absl::Mutex mutex_;
+  std::deque<Line> lines_ ABSL_GUARDED_BY(mutex_);  // the oldest first
+  size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;        // of their texts
+  int64_t added_ ABSL_GUARDED_BY(mutex_) = 0;       // lines, since the start
+  int64_t settled_ ABSL_GUARDED_BY(mutex_) = 0;     // of these the first, written or dropped
+  int64_t dropped_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t untold_ ABSL_GUARDED_BY(mutex_) = 0;  // of those that were dropped
+  spdlog::log_clock::time_point last_dropped_ ABSL_GUARDED_BY(mutex_);
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-AsyncLog::AsyncLog(const Options& options)
-    : threads_(StartPool(options.most_lines)),
-      sink_(std::make_shared<Sink>(options, *threads_)),
-      logger_(std::make_shared<spdlog::async_logger>(
-          "latentd", sink_, threads_, spdlog::async_overflow_policy::overrun_oldest)) {}
-
-// First, since the thread uses the others until it is joined.
-AsyncLog::~AsyncLog() { threads_.reset(); }
-
-// A flush waits among the lines, and may be dropped as they are: then it takes the whole timeout.
-bool AsyncLog::Flush(absl::Duration timeout) {
-  int64_t count = 0;
-  {
-    absl::MutexLock lock(&mutex_);
-    count = ++flushes_;
-    logger_->flush();
-  }
-  return sink_->WaitForFlushes(count, timeout);
+void AsyncLog::Queue::sink_it_(const log_msg& message) {
+  const absl::Status added = CatchOutOfMemory([&] {
+    Add({message.level, message.time, std::string(message.payload.data(), message.payload.size())});
+    return absl::OkStatus();
+  });
+  if (added.ok()) return;
+  absl::MutexLock lock(&mutex_);
+  NoteDropped({.time = message.time});
 }
+
+void AsyncLog::Queue::Add(Line line) {
+  const size_t bytes = line.text.size();
+  absl::MutexLock lock(&mutex_);
+  if (bytes > options_.most_bytes) return NoteDropped(line);
+  lines_.push_back(std::move(line));
+  bytes_ += bytes;
+  ++added_;
+  while (IsTooMuch()) NoteDropped(TakeOldest());
+}
+
+Line AsyncLog::Queue::TakeOldest() {
+  Line oldest = std::move(lines_.front());
+  lines_.pop_front();
+  bytes_ -= oldest.text.size();
+  return oldest;
+}
+
+void AsyncLog::Queue::NoteDropped(const Line& line) {
+  ++dropped_;
+  ++untold_;
+  last_dropped_ = line.time;
+}
+
+// Who takes has written what it took before.
+bool AsyncLog::Queue::Take(Next& next) {
+  next = {};
+  absl::MutexLock lock(&mutex_);
+  if (untold_ == 0) settled_ = added_ - static_cast<int64_t>(lines_.size());
+  mutex_.Await(absl::Condition(this, &Queue::HasWork));
+  if (untold_ > 0) {
+    next.dropped = std::exchange(untold_, 0);
+    next.line = {.level = spdlog::level::warn, .time = last_dropped_};
+    return true;
+  }
+  if (lines_.empty()) return false;
+  next.line = TakeOldest();
+  return true;
+}
+
+void AsyncLog::Queue::Write(const Next& next) {
+  const Line& line = next.line;
+  const std::string told = next.dropped > 0 ? options_.dropped_text(next.dropped) : std::string();
+  log_msg message({}, line.level, next.dropped > 0 ? told : line.text);
+  message.time = line.time;
+  spdlog::memory_buf_t text;
+  formatter_->format(message, text);
+  WriteAll(options_.file, text.data(), text.size());
+}
+
+void AsyncLog::Queue::WriteLines() {
+  Next next;
+  while (Take(next)) {
+    const absl::Status written = CatchOutOfMemory([&] {
+      Write(next);
+      return absl::OkStatus();
+    });
+    // What stood for others is not told again: that would have to be written, too.
+    if (written.ok() || next.dropped > 0) continue;
+    absl::MutexLock lock(&mutex_);
+    NoteDropped(next.line);
+  }
+}
+
+void AsyncLog::Queue::Stop() {
+  absl::MutexLock lock(&mutex_);
+  stop_ = true;
+}
+
+bool AsyncLog::Queue::Flush(absl::Duration timeout) {
+  absl::MutexLock lock(&mutex_);
+  const int64_t before = added_;
+  const auto settled = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return settled_ >= before; };
+  return mutex_.AwaitWithTimeout(absl::Condition(&settled), timeout);
+}
+
+int64_t AsyncLog::Queue::dropped() const {
+  absl::MutexLock lock(&mutex_);
+  return dropped_;
+}
+
+AsyncLog::AsyncLog(const Options& options)
+    : queue_(std::make_shared<Queue>(options)),
+      logger_(std::make_shared<spdlog::logger>("latentd", queue_)),
+      thread_(StartThread("log", [queue = queue_] { queue->WriteLines(); })) {}
+
+AsyncLog::~AsyncLog() {
+  queue_->Stop();
+  thread_.join();
+}
+
+bool AsyncLog::Flush(absl::Duration timeout) { return queue_->Flush(timeout); }
+
+int64_t AsyncLog::dropped() const { return queue_->dropped(); }
 
 }  // namespace latentd::server::process

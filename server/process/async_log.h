@@ -1,21 +1,19 @@
-// Log lines on their way to a file: a thread of spdlog's writes them, so that who logs never waits
-// for who reads the log. So many may wait; of more the oldest are dropped, and a line in their
-// place says how many.
+// Log lines on their way to a file: a thread writes them, so that who logs never waits for who
+// reads the log. So many lines may wait, and so many bytes; of more the oldest are dropped, and a
+// line in their place says how many.
 //
 // Thread-safe.
 #pragma once
 
-#include <spdlog/async_logger.h>
-#include <spdlog/details/thread_pool.h>
+#include <spdlog/logger.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 
 namespace latentd::server::process {
@@ -24,7 +22,10 @@ class AsyncLog {
  public:
   struct Options {
     int file = -1;  // a descriptor, which stays open
+    // What may wait beside the line that is being written. Bytes are of the lines' texts; a line
+    // that has more of them alone is dropped itself, and drives out no other.
     size_t most_lines = 0;
+    size_t most_bytes = 0;
     std::string pattern;  // spdlog's, of UTC
     // What the line says, of level warning, that stands for lines that were dropped.
     std::function<std::string(size_t dropped)> dropped_text;
@@ -35,23 +36,22 @@ class AsyncLog {
   // Writes what waits, however long that takes. Nobody logs any more.
   ~AsyncLog();
 
-  const std::shared_ptr<spdlog::async_logger>& logger() const { return logger_; }
+  // With the options' pattern, whatever it is given later.
+  const std::shared_ptr<spdlog::logger>& logger() const { return logger_; }
 
   // Waits until what was logged before is written or dropped, or `timeout` has passed. Whether it
   // is.
-  bool Flush(absl::Duration timeout) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool Flush(absl::Duration timeout);
 
-  // Lines, since the start.
-  int64_t dropped() const { return static_cast<int64_t>(threads_->overrun_counter()); }
+  // Lines, since the start: with those that there was no memory for.
+  int64_t dropped() const;
 
  private:
-  class Sink;
+  class Queue;
 
-  std::shared_ptr<spdlog::details::thread_pool> threads_;
-  const std::shared_ptr<Sink> sink_;
-  const std::shared_ptr<spdlog::async_logger> logger_;
-  absl::Mutex mutex_;
-  int64_t flushes_ ABSL_GUARDED_BY(mutex_) = 0;  // asked for
+  const std::shared_ptr<Queue> queue_;
+  const std::shared_ptr<spdlog::logger> logger_;
+  std::thread thread_;
 };
 
 }  // namespace latentd::server::process

@@ -28,8 +28,10 @@ namespace v1 = ::latent::v1;
 constexpr char kTextPattern[] = "%Y-%m-%dT%H:%M:%S.%e %l %v";
 constexpr char kJsonPattern[] = R"({"time":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l",%v})";
 
-// That wait to be written: some seconds of a busy server, in two or three megabytes.
+// That wait to be written: some seconds of a busy server, in a megabyte or two. A line may have as
+// many bytes as a compiler's or a driver's message that it repeats.
 constexpr size_t kMostLines = 4096;
+constexpr size_t kMostBytes = size_t{4} << 20;
 
 std::atomic<bool> json_lines = false;
 // Null: not set up. Never destroyed, since its thread may be waiting for a reader for ever.
@@ -125,6 +127,7 @@ void SetUpLogging(v1::LogFormat format, v1::LogLevel level) {
   async_log = new AsyncLog(
       {.file = STDERR_FILENO,
        .most_lines = kMostLines,
+       .most_bytes = kMostBytes,
        .pattern = pattern,
        .dropped_text = [](size_t dropped) {
          return Format("lines of the log were dropped: nobody read it", {{"lines", dropped}});
@@ -145,7 +148,7 @@ v1::LogLevel ChangeLogLevel(v1::LogLevel level) {
 void Log(v1::LogLevel level, absl::string_view message, const LogFields& fields) {
   const spdlog::level::level_enum spdlog_level = ToSpdlog(level);
   if (!spdlog::should_log(spdlog_level)) return;
-  spdlog::log(spdlog_level, "{}", Format(message, fields));
+  spdlog::log(spdlog_level, Format(message, fields));
 }
 
 void FlushLog(absl::Duration timeout) {

@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -14,11 +16,14 @@
 #include "absl/strings/strip.h"
 #include "server/process/async_log.h"
 #include "tests/server/full_pipe.h"
+#include "tests/server/no_memory.h"
 #include "tests/support/recording_sink.h"
 #include "tests/support/sanitized.h"
 
 namespace latentd::server::process {
 namespace {
+
+using ::testing::ElementsAre;
 
 TEST(LogTest, TextLinesHaveKeysAndValues) {
   EXPECT_EQ(FormatText("request", {{"id", "a1"}, {"steps", 20}, {"code", "OK"}}),
@@ -45,12 +50,44 @@ TEST(LogTest, JsonLinesAreTheMembersOfAnObject) {
   EXPECT_EQ(line.find('\n'), std::string::npos);
 }
 
+constexpr size_t kManyBytes = size_t{1} << 20;
+
 class AsyncLogTest : public ::testing::Test {
  protected:
-  static AsyncLog::Options Into(int file) {
-    return {.file = file, .most_lines = 8, .pattern = "%v", .dropped_text = [](size_t dropped) {
-              return absl::StrCat("dropped ", dropped);
-            }};
+  struct Read {
+    std::vector<std::string> lines;  // that were logged
+    int64_t told = 0;                // that others were dropped
+    std::string last;                // of all
+  };
+
+  static AsyncLog::Options Into(int file, size_t most_lines = 8, size_t most_bytes = kManyBytes) {
+    return {.file = file,
+            .most_lines = most_lines,
+            .most_bytes = most_bytes,
+            .pattern = "%v",
+            .dropped_text = [](size_t dropped) { return absl::StrCat("dropped ", dropped); }};
+  }
+  // REQUIRES: as FullPipe::ReadToEnd.
+  Read ReadToEnd() {
+    Read read;
+    for (const absl::string_view line :
+         absl::StrSplit(pipe_.ReadToEnd(), '\n', absl::SkipEmpty())) {
+      int64_t untold = 0;
+      absl::string_view number = line;
+      if (absl::ConsumePrefix(&number, "dropped ") && absl::SimpleAtoi(number, &untold)) {
+        read.told += untold;
+      } else {
+        read.lines.emplace_back(line);
+      }
+      read.last = std::string(line);
+    }
+    return read;
+  }
+  // "<number>xxx".
+  static std::string LineOf(int number, size_t bytes) {
+    std::string line = absl::StrCat(number);
+    line.resize(bytes, 'x');
+    return line;
   }
 
   testing::FullPipe pipe_;
@@ -67,22 +104,75 @@ TEST_F(AsyncLogTest, ALogThatNobodyReadsHoldsUpNobodyAndSaysWhatItLost) {
     EXPECT_TRUE(log.Flush(testing::kLongestWait));
     dropped = log.dropped();
   }
-  int64_t lines = 0, told = 0;
-  std::string last;
-  for (const absl::string_view line : absl::StrSplit(pipe_.ReadToEnd(), '\n', absl::SkipEmpty())) {
-    int64_t untold = 0;
-    last = std::string(line);
-    absl::string_view number = line;
-    if (absl::ConsumePrefix(&number, "dropped ") && absl::SimpleAtoi(number, &untold)) {
-      told += untold;
-    } else {
-      ++lines;
-    }
+  const Read read = ReadToEnd();
+  EXPECT_EQ(read.last, absl::StrCat(kLines - 1));
+  EXPECT_GE(read.lines.size(), 8u);
+  EXPECT_LE(read.lines.size(), 8u + 1);  // those that waited, and one that was being written
+  EXPECT_EQ(read.told, dropped);
+  EXPECT_EQ(static_cast<int64_t>(read.lines.size()) + dropped, kLines);
+}
+
+TEST_F(AsyncLogTest, LongLinesThatNobodyReadsAreBoundedByTheirBytes) {
+  constexpr int kLines = 100;
+  constexpr size_t kBytes = 5000, kWaiting = 3;
+  AsyncLog log(Into(pipe_.writer(), /*most_lines=*/kLines, kWaiting * kBytes));
+  for (int i = 0; i < kLines; ++i) log.logger()->info(LineOf(i, kBytes));
+  pipe_.StartReading();
+  EXPECT_TRUE(log.Flush(testing::kLongestWait));
+  const Read read = ReadToEnd();
+  EXPECT_GE(read.lines.size(), kWaiting);
+  EXPECT_LE(read.lines.size(), kWaiting + 1);  // as above
+  std::vector<std::string> newest;
+  for (size_t i = kLines - kWaiting; i < kLines; ++i) {
+    newest.push_back(LineOf(static_cast<int>(i), kBytes));
   }
-  EXPECT_EQ(last, absl::StrCat(kLines - 1));
-  EXPECT_LE(lines, 8 + 1);  // those that waited, and one that was being written
-  EXPECT_EQ(told, dropped);
-  EXPECT_EQ(lines + dropped, kLines);
+  EXPECT_TRUE(std::equal(newest.rbegin(), newest.rend(), read.lines.rbegin()));
+  EXPECT_EQ(read.told, log.dropped());
+  EXPECT_EQ(static_cast<int64_t>(read.lines.size()) + log.dropped(), kLines);
+}
+
+TEST_F(AsyncLogTest, LinesThatAreReadMakeRoomForOthersInOrder) {
+  constexpr int kLines = 100;
+  constexpr size_t kBytes = 5000;
+  AsyncLog log(Into(pipe_.writer(), /*most_lines=*/2, 2 * kBytes));
+  pipe_.StartReading();
+  std::vector<std::string> logged;
+  for (int i = 0; i < kLines; ++i) {
+    logged.push_back(LineOf(i, kBytes));
+    log.logger()->info(logged.back());
+    ASSERT_TRUE(log.Flush(testing::kLongestWait));
+  }
+  EXPECT_EQ(log.dropped(), 0);
+  EXPECT_EQ(ReadToEnd().lines, logged);
+}
+
+TEST_F(AsyncLogTest, ALineThatIsTooLongByItselfIsToldOfAndDrivesOutNoOther) {
+  AsyncLog log(Into(pipe_.writer(), /*most_lines=*/8, /*most_bytes=*/100));
+  log.logger()->info("written");
+  log.logger()->info("waits");
+  log.logger()->info(std::string(101, 'x'));
+  log.logger()->info(std::string(80, 'y'));
+  EXPECT_EQ(log.dropped(), 1);
+  pipe_.StartReading();
+  EXPECT_TRUE(log.Flush(testing::kLongestWait));
+  const Read read = ReadToEnd();
+  EXPECT_THAT(read.lines, ElementsAre("written", "waits", std::string(80, 'y')));
+  EXPECT_EQ(read.told, 1);
+}
+
+TEST_F(AsyncLogTest, ALineThatThereIsNoMemoryForIsToldOf) {
+  if (!testing::NoMemoryFrom::Works()) GTEST_SKIP() << "the sanitizer brings its own operator new";
+  const std::string line(100, 'x');
+  AsyncLog log(Into(pipe_.writer()));
+  testing::RefuseNext(1);
+  log.logger()->info(line);
+  EXPECT_EQ(log.dropped(), 1);
+  pipe_.StartReading();
+  log.logger()->info("after");
+  EXPECT_TRUE(log.Flush(testing::kLongestWait));
+  const Read read = ReadToEnd();
+  EXPECT_THAT(read.lines, ElementsAre("after"));
+  EXPECT_EQ(read.told, 1);
 }
 
 // Whoever shares standard error may have made it so.
