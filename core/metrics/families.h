@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
+#include "core/metrics/bounds.h"
 
 namespace latentd::metrics {
 
@@ -53,16 +54,6 @@ inline constexpr Label kTier{"tier", "memory,disk"};
 inline constexpr Label kUnetStage{"stage", "base,refiner"};
 inline constexpr Label kPhase{"phase", "queued,running"};
 inline constexpr Label kPriority{"priority", "-3,-2,-1,0,1,2,3"};
-
-namespace bounds {
-inline constexpr double kCompile[] = {.01, .05, .1,  .5,  1,   2,    5,   10,
-                                      30,  60,  120, 300, 600, 1200, 1800};
-inline constexpr double kRequest[] = {.1, .25, .5, 1, 2, 3, 5, 7.5, 10, 15, 20, 30, 60, 120, 300};
-inline constexpr double kStep[] = {.001, .0025, .005, .01, .025, .05, .1,
-                                   .25,  .5,    1,    2.5, 5,    10,  30};
-inline constexpr double kRows[] = {1, 2, 4, 8, 16};
-inline constexpr double kRatio[] = {.25, .5, .67, .8, .9, 1, 1.1, 1.25, 1.5, 2, 4};
-}  // namespace bounds
 
 // Compiling and the cache.
 inline constexpr Family kGraphCompilations{
