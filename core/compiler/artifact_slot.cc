@@ -359,4 +359,10 @@ void ArtifactSlot::NoteOnDisk(bool on_disk) {
   status_.on_disk = on_disk && !unusable_;
 }
 
+// What is noted is what was there: nobody here writes the file in between.
+void ArtifactSlot::LookAtDisk() {
+  absl::MutexLock looking(&file_);
+  NoteOnDisk(services_.files.Contains(graph_.key));
+}
+
 }  // namespace latentd::compiler

@@ -107,6 +107,8 @@ class ArtifactSlot : public std::enable_shared_from_this<ArtifactSlot> {
   // What others did to the disk. What did not load stays unusable until it is written anew or
   // removed.
   void NoteOnDisk(bool on_disk) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Asks the disk for it.
+  void LookAtDisk() ABSL_LOCKS_EXCLUDED(file_, mutex_);
 
  private:
   using CompileLock = std::shared_ptr<cache::KeyLock>;

@@ -74,10 +74,13 @@ absl::StatusOr<GraphStatus> GraphStore::Find(absl::string_view id) const {
   return absl::NotFoundError(absl::StrCat("graph ", id, " has left"));
 }
 
+// Holds no artifact, by which DropUnused tells who is at a graph: a disk that hangs keeps no graph
+// from leaving.
+void GraphStore::LookAtDisk() {
+  for (const GraphPointer& graph : instances_.graphs()) graph->artifact->LookAtDisk();
+}
+
 void GraphStore::RefreshMetrics() {
-  for (const GraphPointer& graph : instances_.graphs()) {
-    graph->artifact->NoteOnDisk(services_.files.Contains(graph->definition().key));
-  }
   const Totals held = totals();
   services_.registry.GetGauge(metrics::kGraphCacheBytes, {"memory"})
       .Set(static_cast<double>(held.executable_bytes + held.artifact_bytes));

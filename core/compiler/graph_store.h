@@ -101,7 +101,7 @@ class GraphStore {
   }
 
   // Declared graphs in order of declaration, as far as is known without asking the disk: no
-  // disk_bytes, and what another process took from the disk is still compiled.
+  // disk_bytes, and what another process took from the disk is compiled until LookAtDisk.
   std::vector<GraphStatus> Declared() const;
   // Declared graphs, as the disk is now, then what else is on it.
   std::vector<GraphStatus> List() const;
@@ -131,8 +131,10 @@ class GraphStore {
   absl::Status Import(const ArtifactPointer& artifact);
 
   Totals totals() const { return instances_.totals(); }
-  // Brings the metrics that count graphs and bytes up to date, with what other processes did to the
-  // disk cache.
+  // Finds out what other processes did to the disk cache, for as long as the disk takes: what
+  // Declared and the metrics go by until the next time.
+  void LookAtDisk();
+  // Brings the metrics that count graphs and bytes up to date, without asking the disk.
   void RefreshMetrics() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

@@ -137,14 +137,4 @@ absl::StatusOr<ColdRequests::Executables> ColdRequests::GetAll(const Job& job,
   return executables;
 }
 
-void ColdRequests::LookAtDisk() {
-  if (looks_at_disk_.exchange(true)) return;
-  const absl::Status added = AddTask([this] {
-    looks_at_disk_ = false;
-    parts_.graphs.RefreshMetrics();
-    parts_.changed();
-  });
-  if (!added.ok()) looks_at_disk_ = false;
-}
-
 }  // namespace latentd::engine

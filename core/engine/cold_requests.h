@@ -7,7 +7,6 @@
 // comes. Holds no more than what the queue admitted. Thread-safe.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -49,11 +48,6 @@ class ColdRequests {
   // Frees what is held for the request before it returns. OK for any handle.
   void Remove(uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Has the preparing thread find out what another process has put into the cache, or taken from
-  // it, since: the next request may find it. One look at a time waits, however often this is
-  // called.
-  void LookAtDisk();
-
  private:
   struct Waiting {
     std::shared_ptr<Job> job;
@@ -86,7 +80,6 @@ class ColdRequests {
                                      const compiler::Purpose& purpose);
 
   const Parts parts_;
-  std::atomic<bool> looks_at_disk_ = false;  // a task that does waits
   mutable absl::Mutex mutex_;
   bool served_ ABSL_GUARDED_BY(mutex_) = false;  // a task is to call BeginNext
   std::list<Waiting> waiting_ ABSL_GUARDED_BY(mutex_);

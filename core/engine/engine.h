@@ -294,14 +294,15 @@ class Engine {
   virtual GraphAdmin& graphs() = 0;
 
   // What core counted. Lives as long as the engine; gauges are brought up to date by
-  // RefreshMetrics, which a scrape calls first: the status stays as it is.
+  // RefreshMetrics, which a scrape calls first: it asks no disk, and the status stays as it is.
   virtual metrics::Registry& metrics() = 0;
   virtual void RefreshMetrics() = 0;
 
   // Looks, on threads of its own, what others have done to the files that are served: whether those
-  // of the checkpoints were edited or replaced since they were loaded, and which graphs are in the
-  // cache. A server whose checkpoint was edited is degraded, says so, and serves what it has: it
-  // loads and writes nothing more of it. To be called every second or so; returns at once.
+  // of the checkpoints were edited or replaced since they were loaded, and every few seconds which
+  // graphs are in the cache. A server whose checkpoint was edited is degraded, says so, and serves
+  // what it has: it loads and writes nothing more of it. To be called every second or so; returns
+  // at once.
   virtual void CheckFiles() = 0;
 
   // Lets devices give memory back to their drivers that they keep for reuse and that nobody has

@@ -169,7 +169,11 @@ LocalEngine::LocalEngine(Config config, std::unique_ptr<backends::Backend> backe
               .warming = warming_,
               .stop = stop_,
               .changed = [this] { ShowBuckets(); }}),
-      watch_(registry_, config_.warn, [this] { ShowBuckets(); }) {
+      watch_(registry_, config_.warn, [this] { ShowBuckets(); }),
+      cache_watch_({.look = [this] { stores_.graphs.LookAtDisk(); },
+                    .changed = [this] { ShowBuckets(); },
+                    .clock = clock,
+                    .registry = registry_}) {
   registry_.GetGauge(metrics::kQueueCapacity).Set(config_.queue_capacity);
   registry_.GetGauge(metrics::kBackendInfo, {backend_->Fingerprint()}).Set(1);
 }
@@ -252,7 +256,13 @@ void LocalEngine::RefreshMetrics() {
 
 void LocalEngine::CheckFiles() {
   watch_.CheckSoon();
-  if (admin_.is_open()) cold_.LookAtDisk();
+  if (!admin_.is_open()) return;
+  if (stores_.disk != nullptr) cache_watch_.LookIfDue();
+  // What has left memory meanwhile is seen while the disk does not answer, too.
+  CatchOutOfMemory([this] {
+    ShowBuckets();
+    return absl::OkStatus();
+  }).IgnoreError();
 }
 
 void LocalEngine::ShowWarm(const std::vector<BucketGraphs::BucketState>& states) {
@@ -368,7 +378,8 @@ absl::StatusOr<LocalEngine::Pictures> LocalEngine::StartIfReady(pipeline::Pictur
       [&] { return models_.pipeline->TryStart(picture, {.mode = GetMode::kReady}); });
   if (pictures.ok() || !IsCold(pictures.status())) return pictures;
   const absl::Status may_wait = admission_.CheckCold(picture);
-  if (absl::IsFailedPrecondition(may_wait)) cold_.LookAtDisk();
+  // Another process may have compiled it: the next request may find it.
+  if (absl::IsFailedPrecondition(may_wait) && stores_.disk != nullptr) cache_watch_.LookSoon();
   RETURN_IF_ERROR(may_wait);
   return Pictures();
 }

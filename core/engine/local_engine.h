@@ -12,6 +12,7 @@
 #include "core/base/worker.h"
 #include "core/engine/admission.h"
 #include "core/engine/bucket_graphs.h"
+#include "core/engine/cache_watch.h"
 #include "core/engine/checkpoint_watch.h"
 #include "core/engine/cold_requests.h"
 #include "core/engine/engine.h"
@@ -107,7 +108,9 @@ class LocalEngine : public Engine {
   Warming warming_;
   SharedStepGraphs shared_step_graphs_;
   LocalGraphAdmin admin_;
-  CheckpointWatch watch_;  // last: its thread uses the others
+  // Last: their threads use the others.
+  CheckpointWatch watch_;
+  CacheWatch cache_watch_;
 };
 
 }  // namespace latentd::engine

@@ -75,7 +75,7 @@ inline constexpr Family kGraphReadySeconds{
     bounds::kCompile};
 inline constexpr Family kGraphCacheEntries{
     "latentd_graph_cache_entries",
-    "Graphs known, by state.",
+    "Graphs known, by state; cold or compiled as of the last look at the cache directory.",
     Type::kGauge,
     {kComponent, {"state", "cold,compiling,compiled,loading,ready,failed"}}};
 inline constexpr Family kGraphCacheLookups{
@@ -99,6 +99,10 @@ inline constexpr Family kGraphCacheBytes{
     "latentd_graph_cache_bytes", "Bytes of compiled graphs, by tier.", Type::kGauge, {kTier}};
 inline constexpr Family kGraphCacheBudget{
     "latentd_graph_cache_budget_bytes", "What each tier may hold.", Type::kGauge, {kTier}};
+inline constexpr Family kGraphCacheLastLook{
+    "latentd_graph_cache_last_look_timestamp_seconds",
+    "When it was last looked which graphs are in the cache directory; 0: not yet, or none is used.",
+    Type::kGauge};
 // All 0 in a start that finds its graphs on disk, but for plans restored, and for findings of
 // shapes that weights are made with.
 inline constexpr Family kKernelTrials{"latentd_kernel_trials_total",
@@ -335,6 +339,7 @@ inline constexpr const Family* kFamilies[] = {&kGraphCompilations,
                                               &kGraphCacheWriteFailures,
                                               &kGraphCacheBytes,
                                               &kGraphCacheBudget,
+                                              &kGraphCacheLastLook,
                                               &kKernelTrials,
                                               &kKernelTrialFaults,
                                               &kKernelPlansBuilt,

@@ -23,12 +23,19 @@ inline constexpr char kHost[] = "host", kDevice[] = "device";
 
 inline Merge MergeOf(const Family& family) {
   constexpr std::pair<const Family*, Merge> kNoSums[] = {
-      {&kBucketWarm, Merge::kLeast},         {&kBucketLastUsed, Merge::kGreatest},
-      {&kStartupPhase, Merge::kGreatest},    {&kServerState, Merge::kOwn},
-      {&kReadyTimestamp, Merge::kOwn},       {&kCheckpointChangedFiles, Merge::kGreatest},
-      {&kMemoryAvailable, Merge::kPlaces},   {&kUnitOverdue, Merge::kGreatest},
-      {&kTlsCertificateExpiry, Merge::kOwn}, {&kBuildInfo, Merge::kOwn},
-      {&kBackendInfo, Merge::kGreatest},     {&kModelInfo, Merge::kGreatest}};
+      {&kGraphCacheLastLook, Merge::kLeast},
+      {&kBucketWarm, Merge::kLeast},
+      {&kBucketLastUsed, Merge::kGreatest},
+      {&kStartupPhase, Merge::kGreatest},
+      {&kServerState, Merge::kOwn},
+      {&kReadyTimestamp, Merge::kOwn},
+      {&kCheckpointChangedFiles, Merge::kGreatest},
+      {&kMemoryAvailable, Merge::kPlaces},
+      {&kUnitOverdue, Merge::kGreatest},
+      {&kTlsCertificateExpiry, Merge::kOwn},
+      {&kBuildInfo, Merge::kOwn},
+      {&kBackendInfo, Merge::kGreatest},
+      {&kModelInfo, Merge::kGreatest}};
   for (const auto& [other, merge] : kNoSums) {
     if (other == &family) return merge;
   }

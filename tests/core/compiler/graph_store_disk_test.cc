@@ -343,7 +343,8 @@ TEST_F(GraphStoreDiskTest, SeesWhatOthersDidToTheDirectory) {
   const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
   EXPECT_EQ(process.Value(metrics::kGraphCacheEntries, {"part", "compiled"}), 1);
   std::filesystem::remove(PathOf(id));
-  process->RefreshMetrics();
+  EXPECT_EQ(process.Value(metrics::kGraphCacheEntries, {"part", "compiled"}), 1);
+  process->LookAtDisk();
   EXPECT_EQ(process.Value(metrics::kGraphCacheEntries, {"part", "compiled"}), 0);
   EXPECT_EQ(process.Value(metrics::kGraphCacheEntries, {"part", "cold"}), 1);
   EXPECT_EQ(process.Only().state, GraphState::kCold);

@@ -121,20 +121,6 @@ TEST_F(CheckpointWatchTest, AServerThatDoesNothingElseBecomesDegraded) {
   EXPECT_EQ(engine->state(), State::kDegraded);
 }
 
-// As another process may do to a cache that is shared.
-TEST_F(CheckpointWatchTest, GraphsThatLeaveTheCacheChangeTheStatusAndAScrapeDoesNot) {
-  ASSERT_OK_AND_ASSIGN(const auto engine, Engine::Create(config_, SystemClock()));
-  NoteStates(*engine);
-  ASSERT_OK(engine->Load());
-  ASSERT_OK(engine->graphs().Save({.all = true}));
-  ASSERT_OK(engine->graphs().Evict({.all = true}, CacheTier::kMemory, /*force=*/false));
-  std::filesystem::remove_all(config_.cache_dir);
-  engine->RefreshMetrics();
-  EXPECT_EQ(engine->state(), State::kReady);
-  engine->CheckFiles();
-  WaitUntilDegraded();
-}
-
 TEST_F(CheckpointWatchTest, AReplacedFileIsSaidAndServedAsItWasOpened) {
   ASSERT_OK_AND_ASSIGN(const auto engine, Engine::Create(config_, SystemClock()));
   ASSERT_OK(engine->Load());

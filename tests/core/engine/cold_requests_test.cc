@@ -365,15 +365,5 @@ TEST_F(ColdBucketTest, ARequestThatMayNotCompileIsRefusedWhereItsFilesAreGone) {
   EXPECT_EQ(CompilationsOf(*engine_), compilations);
 }
 
-TEST_F(ColdBucketTest, ARefusalLooksForWhatAnotherProcessCompiled) {
-  Start(CachedConfig());
-  Evict(CacheTier::kBoth);
-  const auto other = Engine::Create(CachedConfig(), SystemClock()).value();
-  ASSERT_OK(other->Load());  // compiles it anew
-  EXPECT_EQ(GetReason(SubmitTo(*engine_, SmallSpec())), "BUCKET_COLD");
-  WaitForPreparing();
-  EXPECT_THAT(Only<Completed>(RunOn(*engine_, SmallSpec())), SizeIs(1));
-}
-
 }  // namespace
 }  // namespace latentd::engine
