@@ -28,16 +28,20 @@ function(latentd_ci name)
   endforeach()
 endfunction()
 
-# latentd_test(NAME library... [TREES tree...] [PARTS n]) makes the test program NAME_test from the *_test.cc of the current directory.
+# latentd_test(NAME library... [TREES tree...] [PARTS n] [SOURCES file...]) makes the test program NAME_test from the *_test.cc of the
+# current directory, or from these files.
 # ctest runs it whole, since starting it costs more than most tests (it maps LibTorch), or in so many parts side by side, NAME.1 and
 # on; its reports in reports/ have each test.
 # In CI it runs under AddressSanitizer alone, unless TREES says otherwise.
 function(latentd_test name)
-  cmake_parse_arguments(ARG "" "PARTS" "TREES" ${ARGN})
+  cmake_parse_arguments(ARG "" "PARTS" "TREES;SOURCES" ${ARGN})
   if(NOT ARG_TREES)
     set(ARG_TREES asan)
   endif()
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cc)
+  set(sources ${ARG_SOURCES})
+  if(NOT sources)
+    file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cc)
+  endif()
   if(NOT sources)
     return()
   endif()
