@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/admin_socket.h"
 #include "core/base/out_of_memory.h"
@@ -32,6 +33,26 @@ void LogHang(const engine::OverdueUnit& unit) {
                 {"limit_seconds", absl::ToDoubleSeconds(unit.limit)}});
 }
 
+void LogHang(const OverdueThread& thread) {
+  process::Log(latent::v1::ERROR, "a thread hangs: liveness is NOT_SERVING",
+               {{"thread", std::string(thread.name)},
+                {"activity", std::string(thread.activity)},
+                {"running_seconds", absl::ToDoubleSeconds(thread.running)},
+                {"limit_seconds", absl::ToDoubleSeconds(thread.limit)}});
+}
+
+// What is not `known` yet.
+void LogNews(const engine::Hangs& hangs, const engine::Hangs& known) {
+  if (hangs.unit.has_value() && !known.unit.has_value()) LogHang(*hangs.unit);
+  for (const OverdueThread& thread : hangs.threads) {
+    const auto is_same = [&](const OverdueThread& other) { return other.name == thread.name; };
+    if (absl::c_none_of(known.threads, is_same)) LogHang(thread);
+  }
+  if (hangs.empty() && !known.empty()) {
+    process::Log(latent::v1::WARNING, "nothing hangs any more: liveness is SERVING");
+  }
+}
+
 }  // namespace
 
 GrpcServer::AdminPlace GrpcServer::PlaceOf(const Options& options) {
@@ -46,6 +67,8 @@ GrpcServer::GrpcServer(const Options& options, engine::Engine& engine, const Clo
       admin_place_(PlaceOf(options)),
       stall_limit_(options.stall_limit),
       kept_(engine, clock),
+      main_watch_("main", clock),
+      health_([this] { return FindHangs(); }),
       public_health_(health_, admin_place_ != AdminPlace::kNowhere),
       admin_health_(health_, /*has_admin=*/true),
       probe_health_(health_, /*has_admin=*/false),
@@ -147,20 +170,25 @@ void GrpcServer::CancelStalled() {
   kept_.DropOld();
 }
 
-void GrpcServer::CheckLoop() {
-  const engine::LoopStatus status = engine_.CheckLoop();
-  MakeRoom(status);
-  if (!health_.Follow(status)) return;
-  if (status.overdue.has_value()) {
-    LogHang(*status.overdue);
-  } else {
-    process::Log(latent::v1::WARNING, "the unit of work that hung has ended: liveness is SERVING");
-  }
-  UpdateHealthWatches();
+engine::Hangs GrpcServer::FindHangs() const {
+  engine::Hangs hangs = engine_.FindHangs();
+  if (const auto main = main_watch_.Overdue()) hangs.threads.push_back(*main);
+  return hangs;
 }
 
-void GrpcServer::MakeRoom(const engine::LoopStatus& status) {
-  if (!status.waits_for_readers) return;
+void GrpcServer::CheckHangs() {
+  engine::Hangs hangs = FindHangs();
+  LogNews(hangs, known_hangs_);
+  const bool is_news = hangs.empty() != known_hangs_.empty();
+  known_hangs_ = std::move(hangs);
+  if (is_news) UpdateHealthWatches();
+  engine_.metrics()
+      .GetGauge(metrics::kThreadOverdue, {main_watch_.name()})
+      .Set(main_watch_.Overdue().has_value() ? 1 : 0);
+}
+
+void GrpcServer::MakeRoom() {
+  if (!engine_.WaitsForReaders()) return;
   calls_.CancelUnread(clock_.Monotonic(), stall_limit_);
   kept_.MakeRoom(stall_limit_);
 }
@@ -169,7 +197,7 @@ void GrpcServer::FollowDrain() {
   do {
     CatchOutOfMemory([&] {
       CancelStalled();
-      MakeRoom(engine_.CheckLoop());
+      MakeRoom();
       kept_.DropUnread();
       return absl::OkStatus();
     }).IgnoreError();

@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/notification.h"
 #include "core/base/clock.h"
+#include "core/base/thread_watch.h"
 #include "core/engine/engine.h"
 #include "server/admin/admin_service.h"
 #include "server/admin/graph_cache_service.h"
@@ -74,10 +75,17 @@ class GrpcServer {
   // back to; call it every second or so.
   void CancelStalled();
 
-  // Says by `liveness` and in the log whether the engine's loop hangs. Where it waits for the
-  // memory of finished pictures, cancels calls that have let one wait for the stall limit, even if
-  // they take a message now and then. The same.
-  void CheckLoop();
+  // Where the engine waits for the memory of finished pictures, cancels calls that have let one
+  // wait for the stall limit, even if they take a message now and then. The same.
+  void MakeRoom();
+
+  // The watch of the thread that calls what is to be called every second or so.
+  ThreadWatch& main_watch() { return main_watch_; }
+
+  // Says what hangs in the log, once, and to who watches `liveness` (who asks for it is told what
+  // is true then), and by a metric whether the main thread does. The same, from one thread, which
+  // does nothing that may hang.
+  void CheckHangs();
 
   // Follows the files of TLS; the same, from one thread. Waits for a file system that does not
   // answer.
@@ -99,9 +107,9 @@ class GrpcServer {
   absl::Status ListenForAll(const Options& options);
   absl::Status ListenForOperators(const Options& options);
   absl::Status ListenForProbes(const Options& options);
-  // Of what waits for its readers, for an engine that waits for the memory.
-  void MakeRoom(const engine::LoopStatus& status);
-  // Goes on with that while the engine drains, which nobody else does.
+  // Of the engine and of the server.
+  engine::Hangs FindHangs() const;
+  // Makes room and cancels what is stalled while the engine drains, which nobody else does.
   void FollowDrain();
   void Follow(const engine::ServerStatus& status);
   // Of all of them, whether they listen or not.
@@ -114,6 +122,8 @@ class GrpcServer {
   calls::ActiveCalls calls_;
   calls::ActiveCalls admin_calls_;
   calls::KeptStreams kept_;
+  ThreadWatch main_watch_;
+  engine::Hangs known_hangs_;  // CheckHangs' own
   process::Health health_;
   // One for each port: gRPC wants a service for each of its servers.
   admin::HealthService public_health_;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/admin_socket.h"
 #include "core/base/status_macros.h"
+#include "core/base/thread_watch.h"
 #include "core/base/threads.h"
 #include "server/grpc_server.h"
 #include "server/process/background_task.h"
@@ -25,6 +26,7 @@
 #include "server/tracing/otlp_client.h"
 #include "server/tracing/resource.h"
 #include "server/tracing/span_sender.h"
+#include "server/watchdog.h"
 
 namespace latentd::server {
 namespace {
@@ -291,12 +293,15 @@ int ServeUntilStopped(const config::Options& options, const std::string& version
   });
 
   Loader loader(**engine, signals, options);
+  const Watchdog watchdog(**server);
   process::HeapTrim heap_trim;
   // By itself, so that a signal is answered while a file system does not.
   process::BackgroundTask tls_files("tls-files", [&server] { (*server)->RefreshTls(); });
-  while (!signals.WaitForStop(kTick)) {
+  while (true) {
+    const ThreadWatch::Activity ticks((*server)->main_watch(), "looking after the server");
+    if (signals.WaitForStop(kTick)) break;
     (*server)->CancelStalled();
-    (*server)->CheckLoop();
+    (*server)->MakeRoom();
     tls_files.RunSoon();
     (*engine)->CheckFiles();
     (*engine)->GiveBackMemory();

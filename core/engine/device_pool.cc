@@ -1,10 +1,12 @@
 #include "core/engine/device_pool.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <thread>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
@@ -183,14 +185,18 @@ void DevicePool::Cancel(uint64_t handle) {
   engines_[handle % engines_.size()]->Cancel(handle / engines_.size());
 }
 
-LoopStatus DevicePool::CheckLoop() const {
-  LoopStatus all;
+Hangs DevicePool::FindHangs() const {
+  Hangs all;
   for (const auto& engine : engines_) {
-    const LoopStatus one = engine->CheckLoop();
-    all.waits_for_readers = all.waits_for_readers || one.waits_for_readers;
-    if (!all.overdue.has_value()) all.overdue = one.overdue;
+    Hangs one = engine->FindHangs();
+    if (!all.unit.has_value()) all.unit = std::move(one.unit);
+    absl::c_copy(one.threads, std::back_inserter(all.threads));
   }
   return all;
+}
+
+bool DevicePool::WaitsForReaders() const {
+  return absl::c_any_of(engines_, [](const auto& engine) { return engine->WaitsForReaders(); });
 }
 
 void DevicePool::Drain(absl::Time deadline) {

@@ -65,7 +65,8 @@ class DevicePool : public Engine {
   absl::StatusOr<uint64_t> Submit(GenerateSpec spec, std::shared_ptr<EventSink> sink) override
       ABSL_LOCKS_EXCLUDED(placing_);
   void Cancel(uint64_t handle) override;
-  LoopStatus CheckLoop() const override;
+  Hangs FindHangs() const override;
+  bool WaitsForReaders() const override;
   void Drain(absl::Time deadline) override;
 
  private:

@@ -26,6 +26,7 @@
 #include "absl/time/time.h"
 #include "core/base/clock.h"
 #include "core/base/error_details.h"
+#include "core/base/thread_watch.h"
 #include "core/batching/unit.h"
 #include "core/engine/generate_spec.h"
 #include "core/engine/graph_admin.h"
@@ -186,7 +187,7 @@ struct Image {
   image::Format format = image::Format::kPng;
   std::string bytes;
   Period encoded = {};  // when it became a file
-  // As long as it is kept, `bytes` count as unread (Engine::CheckLoop). Null in tests.
+  // As long as it is kept, `bytes` count as unread (Engine::WaitsForReaders). Null in tests.
   std::shared_ptr<const void> unread = nullptr;
 };
 
@@ -256,12 +257,12 @@ struct OverdueUnit {
   absl::Duration limit;  // core/engine/unit_watchdog.h
 };
 
-// What the thread that draws is at.
-struct LoopStatus {
-  std::optional<OverdueUnit> overdue;
-  // Finished pictures that wait to be encoded and read hold as much memory as they may
-  // (Config::picture_memory_bytes), so the next picture is not begun.
-  bool waits_for_readers = false;
+// What has been at one thing for too long.
+struct Hangs {
+  bool empty() const { return !unit.has_value() && threads.empty(); }
+
+  std::optional<OverdueUnit> unit;
+  std::vector<OverdueThread> threads;  // at anything else
 };
 
 // What the program does that Config::trial_command starts, for that GPU: returns its exit code.
@@ -330,8 +331,13 @@ class Engine {
   // where its deadline has passed; unknown or finished handles are ignored.
   virtual void Cancel(uint64_t handle) = 0;
 
-  // For probes, and for dealing with clients that read slowly: to be asked every second or so.
-  virtual LoopStatus CheckLoop() const = 0;
+  // For probes: waits for nothing that may hang.
+  virtual Hangs FindHangs() const = 0;
+
+  // Whether finished pictures that wait to be encoded and read hold as much memory as they may
+  // (Config::picture_memory_bytes), so that the next picture is not begun. To be asked every second
+  // or so.
+  virtual bool WaitsForReaders() const = 0;
 
   // No new requests; waits until running ones end or `deadline` (monotonic), then cancels the rest.
   virtual void Drain(absl::Time deadline) = 0;

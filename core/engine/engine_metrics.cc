@@ -1,5 +1,6 @@
 #include "core/engine/engine_metrics.h"
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
 #include "core/base/out_of_memory.h"
@@ -101,6 +102,15 @@ void EngineMetrics::ImageDone(const std::string& bucket, const Image& image) {
 
 void EngineMetrics::DecodeRedone() {
   registry_.GetCounter(metrics::kInvalidImages, {"redone"}).Increment();
+}
+
+void EngineMetrics::ShowHangs(const Hangs& hangs, const ThreadWatches& threads) {
+  registry_.GetGauge(metrics::kUnitOverdue).Set(hangs.unit.has_value() ? 1 : 0);
+  for (const ThreadWatch& watch : threads.all()) {
+    const bool is_overdue =
+        absl::c_any_of(hangs.threads, [&](const auto& one) { return one.name == watch.name(); });
+    registry_.GetGauge(metrics::kThreadOverdue, {watch.name()}).Set(is_overdue ? 1 : 0);
+  }
 }
 
 void EngineMetrics::UnitFailed(Stage stage, const absl::Status& status) {

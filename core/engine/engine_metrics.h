@@ -41,6 +41,8 @@ class EngineMetrics {
   void StageDone(Stage stage, const std::string& bucket, absl::Duration duration);
   void ImageDone(const std::string& bucket, const Image& image);
   void DecodeRedone();
+  // Of these threads, and of the unit that runs.
+  void ShowHangs(const Hangs& hangs, const ThreadWatches& threads);
   // What a unit of that stage failed with; not counted where there is no memory for it.
   void UnitFailed(Stage stage, const absl::Status& status);
 

@@ -246,7 +246,7 @@ void LocalEngine::ShowBuckets(bool warmed) {
 
 void LocalEngine::RefreshMetrics() {
   memory_.Show(registry_);
-  registry_.GetGauge(metrics::kUnitOverdue).Set(CheckLoop().overdue.has_value() ? 1 : 0);
+  metrics_.ShowHangs(FindHangs(), loop_.threads());
   registry_.GetGauge(metrics::kLanes).Set(loop_.lanes());
   registry_.GetGauge(metrics::kLaneBytes).Set(static_cast<double>(loop_.lane_bytes()));
   if (!admin_.is_open()) return;

@@ -65,7 +65,8 @@ class LocalEngine : public Engine {
   // What it has admitted and not done.
   batching::Backlog backlog() const { return loop_.backlog(); }
   void Cancel(uint64_t handle) override;
-  LoopStatus CheckLoop() const override { return loop_.Check(); }
+  Hangs FindHangs() const override { return loop_.FindHangs(); }
+  bool WaitsForReaders() const override { return loop_.WaitsForReaders(); }
   void Drain(absl::Time deadline) override;
 
  private:

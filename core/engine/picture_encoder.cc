@@ -18,15 +18,17 @@ DrawnPicture::DrawnPicture(pipeline::Picture& picture) : pixels(std::move(pictur
 }
 
 PictureEncoder::PictureEncoder(int threads, Encode encode, Owner owner,
-                               std::shared_ptr<PictureBytes> bytes, EngineMetrics& metrics,
-                               const Clock& clock)
+                               std::shared_ptr<PictureBytes> bytes, ThreadWatches& watches,
+                               EngineMetrics& metrics, const Clock& clock)
     : encode_(std::move(encode)),
       owner_(std::move(owner)),
       bytes_(std::move(bytes)),
       metrics_(metrics),
       clock_(clock),
-      previews_(owner_.is_wanted, bytes_, owner_.warn) {
-  for (int i = 0; i < threads; ++i) encoders_.push_back(std::make_unique<Encoder>());
+      previews_(owner_.is_wanted, bytes_, watches.Add("previews"), owner_.warn) {
+  for (int i = 0; i < threads; ++i) {
+    encoders_.push_back(std::make_unique<Encoder>(watches.Add("encoder")));
+  }
 }
 
 // Pictures first: whoever encodes one asks the others for help, which have to be there.
@@ -51,7 +53,8 @@ void PictureEncoder::Add(std::shared_ptr<Job> job, int index, uint64_t seed, Dra
     waiting_.push_back(std::move(added));
   }
   absl::Cleanup not_added = [&] { Take(id); };
-  encoder.worker.Add([this, id] {
+  encoder.worker.Add([this, id, &watch = encoder.watch] {
+    const ThreadWatch::Activity encodes(watch, "encoding a picture");
     if (std::optional<Added> next = Take(id)) EncodePicture(*std::move(next));
   });
   std::move(not_added).Cancel();

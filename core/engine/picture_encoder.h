@@ -20,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "core/base/clock.h"
+#include "core/base/thread_watch.h"
 #include "core/base/worker.h"
 #include "core/engine/engine_metrics.h"
 #include "core/engine/job.h"
@@ -53,9 +54,10 @@ class PictureEncoder {
     PreviewEncoder::Warn warn = {};          // may be empty
   };
 
-  // `metrics`, `clock` and what `owner` calls must outlive the encoder.
+  // Its threads are of `watches`, which, as `metrics`, `clock` and what `owner` calls, must outlive
+  // the encoder.
   PictureEncoder(int threads, Encode encode, Owner owner, std::shared_ptr<PictureBytes> bytes,
-                 EngineMetrics& metrics, const Clock& clock);
+                 ThreadWatches& watches, EngineMetrics& metrics, const Clock& clock);
   ~PictureEncoder();
 
   // Not encoded if the job is not wanted any more when its turn comes.
@@ -80,6 +82,9 @@ class PictureEncoder {
 
   // One of the threads.
   struct Encoder {
+    explicit Encoder(ThreadWatch& watch) : watch(watch) {}
+
+    ThreadWatch& watch;
     std::atomic<int64_t> bytes = 0;  // of the pictures that wait for it, and that it is at
     Worker worker{"encoder"};        // the last: it uses the others
   };

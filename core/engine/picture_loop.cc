@@ -17,23 +17,21 @@ PictureLoop::PictureLoop(Options options, device::Device& device, EngineMetrics&
     : options_(std::move(options)),
       metrics_(metrics),
       clock_(clock),
+      watches_(clock),
+      loop_watch_(watches_.Add("loop")),
+      ending_watch_(watches_.Add("end")),
       bytes_(std::make_shared<PictureBytes>(options_.picture_bytes,
                                             [this] { absl::MutexLock wake_the_loop(&mutex_); })),
       queue_(LimitsOf(options_.queue, *bytes_), clock),
-      units_(options_.units, device, clock),
+      units_(options_.units, device, loop_watch_, clock),
       encoder_(options_.encoders, options_.encode,
                {.is_wanted = [this](const Job& job) { return IsWanted(job.handle); },
                 .fail = [this](Job& job, absl::Status status) { Fail(job, std::move(status)); },
                 .complete = [this](Job& job) { Complete(job); },
                 .warn = options_.units.warn},
-               bytes_, metrics, clock),
+               bytes_, watches_, metrics, clock),
       ending_("end"),
       thread_(StartThread("loop", [this] { RunLoop(); })) {}
-
-void PictureLoop::Stop() {
-  absl::MutexLock lock(&mutex_);
-  stop_ = true;
-}
 
 PictureLoop::~PictureLoop() {
   Drain(clock_.Monotonic());
@@ -91,12 +89,6 @@ void PictureLoop::UpdateNeeds(const Job& job) {
   }
 }
 
-bool PictureLoop::IsWanted(uint64_t handle) const {
-  absl::MutexLock lock(&mutex_);
-  const auto found = jobs_.find(handle);
-  return found != jobs_.end() && found->second.cancelled == CancelCause::kNone;
-}
-
 void PictureLoop::CancelFor(CancelCause cause, uint64_t handle) {
   absl::MutexLock lock(&mutex_);
   const auto found = jobs_.find(handle);
@@ -114,8 +106,10 @@ void PictureLoop::CancelFor(CancelCause cause, Member& member) {
 // The loop may be at a unit for long, and who cancels may hold what the sink waits for.
 void PictureLoop::EndEarly(const Member& member) {
   CatchOutOfMemory([&] {
-    ending_.Add(
-        [this, job = member.job, cause = member.cancelled] { Fail(*job, StatusOf(cause)); });
+    ending_.Add([this, job = member.job, cause = member.cancelled] {
+      const ThreadWatch::Activity ends(ending_watch_, "ending a request");
+      Fail(*job, StatusOf(cause));
+    });
     return absl::OkStatus();
   }).IgnoreError();  // the loop ends it
 }
@@ -137,17 +131,15 @@ void PictureLoop::EndForFault() {
   for (auto& [handle, member] : jobs_) CancelFor(CancelCause::kDeviceFault, member);
 }
 
-LoopStatus PictureLoop::Check() const {
-  LoopStatus status = {.overdue = units_.Overdue()};
+bool PictureLoop::WaitsForReaders() const {
   absl::MutexLock lock(&mutex_);
-  status.waits_for_readers = units_.is_device_idle() && !bytes_->HasRoomForResults() &&
-                             !queue_.CanRun(/*may_begin=*/false) &&
-                             queue_.CanRun(/*may_begin=*/true);
-  return status;
+  return units_.is_device_idle() && !bytes_->HasRoomForResults() &&
+         !queue_.CanRun(/*may_begin=*/false) && queue_.CanRun(/*may_begin=*/true);
 }
 
 void PictureLoop::RunLoop() {
   while (true) {
+    const ThreadWatch::Activity at(loop_watch_, "looking for work");
     if (!units_.empty() && units_.IsOldestDone()) {
       CompleteOldest();
       continue;
@@ -176,6 +168,7 @@ PictureLoop::Work PictureLoop::NextWork() {
     const auto is_news = [this, seen = queue_.changes()]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return HasWork() || queue_.changes() != seen;
     };
+    const ThreadWatch::Activity waits(loop_watch_, ThreadWatch::kIdle);
     mutex_.AwaitWithTimeout(absl::Condition(&is_news), queue_.NextDeadline() - clock_.Monotonic());
   }
   CancelLate();
@@ -228,6 +221,7 @@ void PictureLoop::TellWaiting() {
 }
 
 void PictureLoop::Enqueue(Work work) {
+  const ThreadWatch::Activity at(loop_watch_, "beginning a unit");
   const JobPicture& first = work.pictures.front();
   const batching::UnitKind kind = work.unit->kind;
   const Stage stage = StageOf(kind, first.picture());
@@ -258,6 +252,7 @@ void PictureLoop::AdvanceAll() {
 }
 
 void PictureLoop::CompleteOldest() {
+  const ThreadWatch::Activity at(loop_watch_, "completing a unit");
   const Period worked = units_.WaitForOldest();
   UnitInFlight& done = units_.oldest();
   CatchOutOfMemory([&] {

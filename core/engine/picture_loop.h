@@ -32,6 +32,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "core/base/clock.h"
+#include "core/base/thread_watch.h"
 #include "core/base/worker.h"
 #include "core/batching/queue.h"
 #include "core/device/device.h"
@@ -87,7 +88,11 @@ class PictureLoop {
   void Reject(Job& job, absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Whether the job has not ended, nor been asked to.
-  bool IsWanted(uint64_t handle) const ABSL_LOCKS_EXCLUDED(mutex_);
+  bool IsWanted(uint64_t handle) const ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    const auto found = jobs_.find(handle);
+    return found != jobs_.end() && found->second.cancelled == CancelCause::kNone;
+  }
 
   // Ends at once if nothing of it has begun, else at the latest when the unit that the device is at
   // is done: no further one is enqueued, and what waits for the encoder is not encoded. Its end is
@@ -124,7 +129,12 @@ class PictureLoop {
     return queue_.backlog();
   }
 
-  LoopStatus Check() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // As the engine's.
+  bool WaitsForReaders() const ABSL_LOCKS_EXCLUDED(mutex_);
+  Hangs FindHangs() const { return {units_.Overdue(), watches_.Overdue()}; }
+
+  // Its own and its encoders'.
+  const ThreadWatches& threads() const { return watches_; }
 
  private:
   struct Member {
@@ -149,7 +159,10 @@ class PictureLoop {
   absl::Status AddMember(const std::shared_ptr<Job>& job, size_t input_bytes, Queued& queued)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // By itself: the analysis of locks does not look into destructors.
-  void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
+  void Stop() ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    stop_ = true;
+  }
   void RunLoop();
   // Waits for work only where the device has none.
   Work NextWork() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -197,6 +210,9 @@ class PictureLoop {
   const Options options_;
   EngineMetrics& metrics_;
   const Clock& clock_;
+  ThreadWatches watches_;
+  ThreadWatch& loop_watch_;
+  ThreadWatch& ending_watch_;
   std::atomic<uint64_t> next_id_ = 1;  // of requests and pictures
   std::atomic<int64_t> state_bytes_ = 0;
   const std::shared_ptr<PictureBytes> bytes_;

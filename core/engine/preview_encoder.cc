@@ -84,6 +84,7 @@ bool PreviewEncoder::Replaces(Waiting& added) {
 }
 
 void PreviewEncoder::EncodeNext() {
+  const ThreadWatch::Activity encodes(watch_, "encoding a preview");
   Waiting next;
   {
     absl::MutexLock lock(&mutex_);

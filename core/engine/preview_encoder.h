@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "core/base/thread_watch.h"
 #include "core/base/worker.h"
 #include "core/engine/job.h"
 #include "core/engine/picture_bytes.h"
@@ -30,11 +31,11 @@ class PreviewEncoder {
  public:
   using Warn = std::function<void(absl::string_view)>;
 
-  // `is_wanted` is called by the encoder's thread, and must outlive the encoder. `warn` may be
-  // empty.
+  // `is_wanted` is called by the encoder's thread, whose watch `watch` is. Both must outlive the
+  // encoder. `warn` may be empty.
   PreviewEncoder(const std::function<bool(const Job& job)>& is_wanted,
-                 std::shared_ptr<PictureBytes> bytes, Warn warn = {})
-      : is_wanted_(is_wanted), bytes_(std::move(bytes)), warn_(std::move(warn)) {}
+                 std::shared_ptr<PictureBytes> bytes, ThreadWatch& watch, Warn warn = {})
+      : is_wanted_(is_wanted), bytes_(std::move(bytes)), watch_(watch), warn_(std::move(warn)) {}
 
   // Dropped where there is no memory for it, and if the job is not wanted any more when its turn
   // comes. Where a unit is needed first, the picture has_preview() now, unless it has no steps left
@@ -64,6 +65,7 @@ class PreviewEncoder {
 
   const std::function<bool(const Job& job)>& is_wanted_;
   const std::shared_ptr<PictureBytes> bytes_;
+  ThreadWatch& watch_;
   const Warn warn_;
   bool has_warned_ = false;  // the loop's
   absl::Mutex mutex_;

@@ -90,9 +90,11 @@ bool IsLostPreview(batching::UnitKind kind, const absl::Status& failure) {
   return kind == batching::UnitKind::kPreview && !device::IsFault(failure);
 }
 
-UnitsInFlight::UnitsInFlight(Options options, device::Device& device, const Clock& clock)
+UnitsInFlight::UnitsInFlight(Options options, device::Device& device, ThreadWatch& loop,
+                             const Clock& clock)
     : options_(std::move(options)),
       device_(device),
+      loop_(loop),
       clock_(clock),
       watchdog_(clock),
       lanes_(options_.ask_lane_room) {
@@ -110,6 +112,7 @@ absl::Status UnitsInFlight::Enqueue(batching::Unit& what, JobPictures& pictures)
   UnitWatchdog::Unit watched = {first.job->spec.request_id, first.index, stage,
                                 first.picture().executed_size(), RowsOf(pictures)};
   if (empty()) watchdog_.Begin(std::move(watched));
+  const ThreadWatch::Activity watched_as_unit(loop_, ThreadWatch::kIdle);
   absl::StatusOr<pipeline::PendingUnit> unit = EnqueueUnit(what.kind, pictures);
   if (!unit.ok()) {
     if (empty()) watchdog_.End();
@@ -157,6 +160,7 @@ absl::StatusOr<pipeline::PendingUnit> UnitsInFlight::EnqueueUnit(batching::UnitK
 // From when it was enqueued, or the unit before was done.
 Period UnitsInFlight::WaitForOldest() {
   const UnitInFlight& done = units_.front();
+  const ThreadWatch::Activity watched_as_unit(loop_, ThreadWatch::kIdle);
   done.unit.done->Wait().IgnoreError();  // who completes its parts asks again
   const absl::Time begin = std::max(done.enqueued, last_done_);
   last_done_ = done.unit.done->time();

@@ -19,6 +19,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "core/base/clock.h"
+#include "core/base/thread_watch.h"
 #include "core/batching/unit.h"
 #include "core/device/device.h"
 #include "core/engine/engine_metrics.h"
@@ -78,8 +79,8 @@ class UnitsInFlight {
     std::function<void(absl::string_view)> warn = {};  // may be empty
     pipeline::Lanes::AskRoom ask_lane_room = {};       // may be empty
   };
-  // `device` and `clock` must outlive this.
-  UnitsInFlight(Options options, device::Device& device, const Clock& clock);
+  // `loop` is the loop's. It, `device` and `clock` must outlive this.
+  UnitsInFlight(Options options, device::Device& device, ThreadWatch& loop, const Clock& clock);
 
   bool empty() const { return units_.empty(); }
   bool full() const { return units_.size() == kMost; }
@@ -115,6 +116,7 @@ class UnitsInFlight {
 
   const Options options_;
   device::Device& device_;
+  ThreadWatch& loop_;
   const Clock& clock_;
   UnitWatchdog watchdog_;
   pipeline::Lanes lanes_;

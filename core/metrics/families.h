@@ -262,6 +262,11 @@ inline constexpr Family kPaddingRows{"latentd_step_padding_rows_total",
 inline constexpr Family kUnitOverdue{
     "latentd_unit_overdue", "1 while a unit of work runs for longer than it may: the server hangs.",
     Type::kGauge};
+inline constexpr Family kThreadOverdue{
+    "latentd_thread_overdue",
+    "1 while a thread is at one thing, other than a unit of work, for a minute: the server hangs.",
+    Type::kGauge,
+    {{"thread", "loop,end,encoder,previews,main"}}};
 
 // Results and what runs.
 inline constexpr Family kInvalidImages{
@@ -351,6 +356,7 @@ inline constexpr const Family* kFamilies[] = {&kGraphCompilations,
                                               &kLaneBytes,
                                               &kPaddingRows,
                                               &kUnitOverdue,
+                                              &kThreadOverdue,
                                               &kInvalidImages,
                                               &kTlsCertificateExpiry,
                                               &kSpansSent,

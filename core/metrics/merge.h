@@ -32,6 +32,7 @@ inline Merge MergeOf(const Family& family) {
       {&kCheckpointChangedFiles, Merge::kGreatest},
       {&kMemoryAvailable, Merge::kPlaces},
       {&kUnitOverdue, Merge::kGreatest},
+      {&kThreadOverdue, Merge::kGreatest},
       {&kTlsCertificateExpiry, Merge::kOwn},
       {&kBuildInfo, Merge::kOwn},
       {&kBackendInfo, Merge::kGreatest},

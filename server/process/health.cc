@@ -37,11 +37,25 @@ std::string Explain(const engine::OverdueUnit& unit) {
                       ", and ", absl::FormatDuration(unit.limit), " is the limit");
 }
 
+std::string Explain(const OverdueThread& thread) {
+  return absl::StrCat("the thread ", thread.name, " hangs: ", thread.activity, " for ",
+                      absl::FormatDuration(thread.running), ", and ",
+                      absl::FormatDuration(thread.limit), " is the limit");
+}
+
+std::string Explain(const engine::Hangs& hangs) {
+  if (hangs.unit.has_value()) return Explain(*hangs.unit);
+  return hangs.threads.empty() ? "" : Explain(hangs.threads.front());
+}
+
 }  // namespace
 
 std::string Health::WhyNotAlive() const {
-  absl::MutexLock lock(&mutex_);
-  return fault_.empty() ? hang_ : fault_;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!fault_.empty()) return fault_;
+  }
+  return Explain(find_hangs_());
 }
 
 std::string Health::WhyNotReady() const {
@@ -56,14 +70,6 @@ void Health::Follow(const engine::ServerStatus& status) {
   if (!status.device_fault.empty()) {
     fault_ = absl::StrCat("the device has failed: ", OneLine(status.device_fault));
   }
-}
-
-bool Health::Follow(const engine::LoopStatus& loop) {
-  std::string hang = loop.overdue.has_value() ? Explain(*loop.overdue) : "";
-  absl::MutexLock lock(&mutex_);
-  const bool changed = hang.empty() != hang_.empty();
-  hang_ = std::move(hang);
-  return changed;
 }
 
 void Health::BeginDrain() {

@@ -18,10 +18,8 @@ ALL_THREADS = 0x40000000  # __WALL of waitpid
 class StoppedThread:
     """One thread of a server, stopped as if it hung. The others go on."""
 
-    def __init__(self, server, name):
-        tasks = pathlib.Path(f"/proc/{server.process.pid}/task")
-        # Of those with the name the last: one that only computes for the first, and has no lock that others wait for.
-        self._id = max(int(task.name) for task in tasks.iterdir() if (task / "comm").read_text().strip() == name)
+    def __init__(self, identity):
+        self._id = identity
         self._trace(PTRACE_SEIZE)
         self._trace(PTRACE_INTERRUPT)
         os.waitpid(self._id, ALL_THREADS)
@@ -59,16 +57,21 @@ class HangTest(unittest.TestCase):
                 return events
         self.fail("no progress")
 
-    def stop_loop(self, server):
+    def loop_of(self, server):
+        """Of the threads with its name the last: one that only computes for the first, and has no lock that others wait for."""
+        tasks = pathlib.Path(f"/proc/{server.process.pid}/task")
+        return max(int(task.name) for task in tasks.iterdir() if (task / "comm").read_text().strip() == "loop")
+
+    def stop(self, thread):
         try:
-            return StoppedThread(server, "loop")
+            return StoppedThread(thread)
         except PermissionError:
             self.skipTest("threads of child processes cannot be stopped here: no ptrace")
 
     def test_liveness_says_so_and_recovers(self):
         server, api = self.start(METRICS)
         events = self.drawing(api)
-        thread = self.stop_loop(server)
+        thread = self.stop(self.loop_of(server))
         try:
             self.assertEqual(api.health("liveness"), "SERVING")
             wait_until(lambda: api.health("liveness") == "NOT_SERVING", "liveness is SERVING while the loop hangs")
@@ -82,10 +85,23 @@ class HangTest(unittest.TestCase):
         self.assertEqual(list(events)[-1].WhichOneof("event"), "completed")
         self.assertEqual(scrape(server).sum("latentd_unit_overdue"), 0)
 
+    def test_liveness_says_so_of_the_main_thread_too(self):
+        server, api = self.start(METRICS)
+        thread = self.stop(server.process.pid)
+        try:
+            self.assertEqual(api.health("liveness"), "SERVING")
+            wait_until(lambda: api.health("liveness") == "NOT_SERVING", "liveness is SERVING while the main thread hangs")
+            entry = server.wait_for_log(lambda entry: entry["message"].startswith("a thread hangs"))
+            self.assertEqual((entry["level"], entry["thread"]), ("error", "main"))
+            wait_until(lambda: scrape(server).sum("latentd_thread_overdue", thread="main") == 1, "the gauge says no")
+        finally:
+            thread.go_on()
+        wait_until(lambda: api.health("liveness") == "SERVING", "liveness does not recover")
+
     def test_a_drain_ends_without_it_and_the_exit_code_says_so(self):
         server, api = self.start("--drain-timeout=0s")
         self.drawing(api)
-        thread = self.stop_loop(server)
+        thread = self.stop(self.loop_of(server))
         server.signal(signal.SIGTERM)
         thread.wait_for_end()
         self.assertEqual(server.wait(), 3)

@@ -88,15 +88,23 @@ class FakeEngine : public engine::Engine {
     for (size_t i = 0; i < count; ++i) Cancel(i);
   }
 
-  engine::LoopStatus CheckLoop() const override {
+  engine::Hangs FindHangs() const override {
     absl::MutexLock lock(&mutex_);
-    return loop_;
+    return hangs_;
+  }
+  bool WaitsForReaders() const override {
+    absl::MutexLock lock(&mutex_);
+    return waits_for_readers_;
   }
 
   // For tests.
-  void set_loop(engine::LoopStatus loop) {
+  void set_hangs(engine::Hangs hangs) {
     absl::MutexLock lock(&mutex_);
-    loop_ = std::move(loop);
+    hangs_ = std::move(hangs);
+  }
+  void set_waits_for_readers() {
+    absl::MutexLock lock(&mutex_);
+    waits_for_readers_ = true;
   }
   // There is no memory for the next request.
   void RunOutOfMemory() {
@@ -174,7 +182,8 @@ class FakeEngine : public engine::Engine {
   mutable absl::Mutex mutex_;
   engine::ServerStatus status_ ABSL_GUARDED_BY(mutex_) = {.state = engine::State::kReady};
   std::vector<StatusListener> listeners_ ABSL_GUARDED_BY(mutex_);
-  engine::LoopStatus loop_ ABSL_GUARDED_BY(mutex_);
+  engine::Hangs hangs_ ABSL_GUARDED_BY(mutex_);
+  bool waits_for_readers_ ABSL_GUARDED_BY(mutex_) = false;
   std::function<void()> on_submit_ ABSL_GUARDED_BY(mutex_);
   absl::Status submit_status_ ABSL_GUARDED_BY(mutex_);
   int64_t response_bytes_ ABSL_GUARDED_BY(mutex_) = 1 << 20;

@@ -152,6 +152,22 @@ class ServeTest : public RunningServer {
     ServeAndEnd(OptionsFor(directory.path()), std::move(engine));
   }
 
+  static void Hang() {
+    BlockStopSignals();
+    const testing::TemporaryDirectory directory;
+    const config::Options options = OptionsFor(directory.path());
+    auto engine = std::make_unique<FailingEngine>();
+    std::thread client([&, raw = engine.get()] {
+      const auto health = grpc::health::v1::Health::NewStub(ChannelTo(options.listen));
+      Probe alive(*health, "liveness");
+      const std::string before = alive.Next();
+      raw->set_hangs({.threads = {{"encoder", "encoding a picture"}}});
+      std::cerr << absl::StrCat("liveness was ", before, ", then ", alive.Next(), "\n");
+      kill(getpid(), SIGTERM);
+    });
+    ServeAndEnd(options, std::move(engine));
+  }
+
   static void FailToStart() {
     BlockStopSignals();
     const testing::TemporaryDirectory directory;
@@ -180,6 +196,12 @@ TEST_F(ServeTest, ADeviceThatFailsWhileLoadingEndsItWithTheSameCode) {
 TEST_F(ServeTest, ADeviceThatFailsWhileDrainingDoesToo) {
   EXPECT_EXIT(FailWhileDraining(), ExitedWithCode(4),
               AllOf(HasSubstr("cause=SIGTERM"), HasSubstr("exit_code=4"), HasSubstr(kFault)));
+}
+
+TEST_F(ServeTest, WhatHangsIsToldByTheLogAndToWhoWatchesLiveness) {
+  EXPECT_EXIT(Hang(), ExitedWithCode(0),
+              AllOf(HasSubstr("error a thread hangs: liveness is NOT_SERVING thread=encoder"),
+                    HasSubstr("liveness was SERVING, then NOT_SERVING")));
 }
 
 TEST_F(ServeTest, AnotherFailureToStartHasAnotherCode) {

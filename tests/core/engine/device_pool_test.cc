@@ -25,11 +25,13 @@
 namespace latentd::engine {
 namespace {
 
+using ::latentd::testing::FakeClock;
 using ::latentd::testing::RecordingSink;
 using ::latentd::testing::SeparateDevice;
 using ::latentd::testing::TemporaryDirectory;
 using ::testing::AllOf;
 using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -78,12 +80,12 @@ class DevicePoolTest : public ::testing::Test {
     pool_.reset();
   }
 
-  void Make(const Config& config = SmallConfig()) {
+  void Make(const Config& config = SmallConfig(), const Clock& clock = SystemClock()) {
     std::vector<DevicePool::Device> devices;
     for (int i = 0; i < 2; ++i) {
       devices.push_back({i, std::make_unique<TestBackend>(devices_[i])});
     }
-    ASSERT_OK_AND_ASSIGN(pool_, DevicePool::Create(config, std::move(devices), SystemClock()));
+    ASSERT_OK_AND_ASSIGN(pool_, DevicePool::Create(config, std::move(devices), clock));
   }
   void MakeAndLoad(const Config& config = SmallConfig()) {
     ASSERT_NO_FATAL_FAILURE(Make(config));
@@ -118,6 +120,7 @@ class DevicePoolTest : public ::testing::Test {
   }
 
   std::array<TestDevice, 2> devices_;
+  FakeClock clock_;  // of those that are made with it
   std::unique_ptr<DevicePool> pool_;
 };
 
@@ -133,6 +136,29 @@ TEST_F(DevicePoolTest, ARequestGoesToTheDeviceThatIsFree) {
   EXPECT_THAT(Only<Completed>(first.sink->events()), IsEmpty());
   devices_[0].gate.Open();
   EXPECT_THAT(Only<Completed>(first.sink->WaitForEnd()), SizeIs(1));
+}
+
+TEST_F(DevicePoolTest, HangsAsItsDevicesDo) {
+  ASSERT_NO_FATAL_FAILURE(Make(SmallConfig(), clock_));
+  ASSERT_OK(pool_->Load());
+  devices_[0].gate.Close();
+  const Request first = Submit();
+  devices_[0].gate.WaitForSomebody();
+  absl::Notification hangs, go_on;
+  const auto second = std::make_shared<WatchedSink>([&](const Event& event) {
+    if (!std::holds_alternative<Started>(event)) return;
+    hangs.Notify();
+    go_on.WaitForNotification();
+  });
+  ASSERT_OK(pool_->Submit(SmallSpec(), second));
+  hangs.WaitForNotification();
+  clock_.Advance(ThreadWatch::kLimit);
+  EXPECT_THAT(pool_->FindHangs().threads, ElementsAre(Field(&OverdueThread::name, "loop")));
+  EXPECT_FALSE(pool_->FindHangs().unit.has_value());
+  clock_.Advance(UnitWatchdog::kFirstLimit);
+  EXPECT_TRUE(pool_->FindHangs().unit.has_value());
+  go_on.Notify();
+  EXPECT_THAT(Only<Completed>(second->WaitForEnd()), SizeIs(1));
 }
 
 TEST_F(DevicePoolTest, RequestsWaitInTheShorterQueue) {

@@ -311,7 +311,7 @@ TEST_F(LocalEngineTest, CountsFinishedPicturesAsMemoryUntilTheyAreRead) {
   unread.clear();
   sink->Clear();
   EXPECT_EQ(engine_->graphs().memory().result_bytes, 0);
-  EXPECT_FALSE(engine_->CheckLoop().waits_for_readers);
+  EXPECT_FALSE(engine_->WaitsForReaders());
 }
 
 TEST_F(LocalEngineTest, CountsCancelledRequestsByHowFarTheyCame) {

@@ -37,7 +37,7 @@ TEST_F(PictureBytesTest, WhatComesInAndWhatGoesOutShareOneBudget) {
 
   const auto next = std::make_shared<RecordingSink>();
   ASSERT_OK(loop.Admit(Request(loop, next), 0));
-  while (!loop.Check().waits_for_readers) std::this_thread::yield();
+  while (!loop.WaitsForReaders()) std::this_thread::yield();
   brought.reset();
   EXPECT_EQ(Only<Completed>(next->WaitForEnd()).size(), 1u);
   EXPECT_EQ(loop.input_bytes(), 0);
@@ -65,7 +65,7 @@ TEST_F(PictureBytesTest, BeginsNoPictureWhileAsManyWaitForTheEncoderAsMayWait) {
   ASSERT_OK(loop.Admit(impatient, 0));
   loop.Cancel(impatient->handle);  // a loop that waits hears of it
   EXPECT_EQ(Only<Failed>(cancelled->WaitForEnd()).size(), 1u);
-  EXPECT_FALSE(loop.Check().waits_for_readers);  // no reader can do anything about it
+  EXPECT_FALSE(loop.WaitsForReaders());  // no reader can do anything about it
   go_on.Notify();
   EXPECT_EQ(Only<Completed>(next->WaitForEnd()).size(), 1u);
   EXPECT_GT(encoded_before, 0);

@@ -253,14 +253,14 @@ TEST_F(PictureLoopTest, BeginsNoPictureWhileUnreadOnesHoldWhatTheyMay) {
   std::vector<Event> unread = slow->WaitForEnd();
   const int64_t bytes = static_cast<int64_t>(Only<Image>(unread).at(0).bytes.size());
   EXPECT_EQ(loop.result_bytes(), bytes);
-  EXPECT_FALSE(loop.Check().waits_for_readers);  // nobody asks for a picture
+  EXPECT_FALSE(loop.WaitsForReaders());  // nobody asks for a picture
 
   std::atomic<int> runs = 0;
   model_->on_run.enqueue = [&] { ++runs; };
   const auto next = std::make_shared<RecordingSink>();
   ASSERT_OK(loop.Admit(Request(loop, next), 0));
   // The first one's last unit may be the device's for a moment after its end was told.
-  while (!loop.Check().waits_for_readers) std::this_thread::yield();
+  while (!loop.WaitsForReaders()) std::this_thread::yield();
   const auto cancelled = std::make_shared<RecordingSink>();
   const std::shared_ptr<Job> impatient = Request(loop, cancelled);
   ASSERT_OK(loop.Admit(impatient, 0));
@@ -272,7 +272,7 @@ TEST_F(PictureLoopTest, BeginsNoPictureWhileUnreadOnesHoldWhatTheyMay) {
   unread.clear();
   slow->Clear();
   EXPECT_EQ(Only<Completed>(next->WaitForEnd()).size(), 1u);
-  EXPECT_FALSE(loop.Check().waits_for_readers);
+  EXPECT_FALSE(loop.WaitsForReaders());
 }
 
 TEST_F(PictureLoopTest, CountsPixelsUntilTheyAreEncodedAndFilesUntilTheyAreRead) {
@@ -309,16 +309,17 @@ TEST_F(PictureLoopTest, SaysThatAUnitHangsUntilItEnds) {
   const auto sink = std::make_shared<RecordingSink>();
   ASSERT_OK(loop.Admit(Request(loop, sink), 0));
   runs.WaitForNotification();
-  EXPECT_FALSE(loop.Check().overdue.has_value());
+  EXPECT_FALSE(loop.FindHangs().unit.has_value());
   clock_.Advance(UnitWatchdog::kFirstLimit);
-  const OverdueUnit overdue = loop.Check().overdue.value();
+  const OverdueUnit overdue = loop.FindHangs().unit.value();
   EXPECT_EQ(overdue.request_id, "request-1");
   EXPECT_EQ(overdue.stage, Stage::kTextEncode);
   EXPECT_EQ(overdue.executed_size, (pipeline::Size{64, 64}));
   EXPECT_EQ(overdue.running, UnitWatchdog::kFirstLimit);
+  EXPECT_TRUE(loop.FindHangs().threads.empty());  // which have a minute
   go_on.Notify();
   EXPECT_EQ(Only<Completed>(sink->WaitForEnd()).size(), 1u);
-  EXPECT_FALSE(loop.Check().overdue.has_value());
+  EXPECT_FALSE(loop.FindHangs().unit.has_value());
 }
 
 // The preparing thread finds that there is no room for a request when its client gives it up.

@@ -52,6 +52,7 @@ class PreviewEncoderTest : public LoopTest {
   }
 
   PictureLoop loop_{{}, device::Host(), metrics_, clock_};
+  ThreadWatch watch_{"previews", clock_};
   const std::shared_ptr<RecordingSink> sink_ = std::make_shared<RecordingSink>();
   const std::shared_ptr<PictureBytes> results_ =
       std::make_shared<PictureBytes>(/*budget=*/1 << 20, [] {});
@@ -67,7 +68,7 @@ TEST_F(PreviewEncoderTest, ANewerOneTakesThePlaceOfOneThatWaits) {
     return true;
   };
   {
-    PreviewEncoder encoder(is_wanted, results_);
+    PreviewEncoder encoder(is_wanted, results_, watch_);
     encoder.Add({job_, 0}, After(1));
     busy.WaitForNotification();
     const int64_t one = results_->results();
@@ -86,7 +87,7 @@ TEST_F(PreviewEncoderTest, ANewerOneTakesThePlaceOfOneThatWaits) {
 TEST_F(PreviewEncoderTest, NoneIsMadeOfARequestThatIsNotWantedAnyMore) {
   const std::function<bool(const Job&)> is_wanted = [](const Job&) { return false; };
   {
-    PreviewEncoder encoder(is_wanted, results_);
+    PreviewEncoder encoder(is_wanted, results_, watch_);
     encoder.Add({job_, 0}, After(1));
   }
   EXPECT_THAT(sink_->events(), IsEmpty());

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -221,11 +222,12 @@ TEST_F(UnitsInFlightTest, SaysThatTheSecondUnitHangsOnceTheFirstIsDone) {
   Admit(sink, /*steps=*/2);
   second_runs.WaitForNotification();
   clock_.Advance(UnitWatchdog::kFirstLimit);
-  ASSERT_TRUE(loop_->Check().overdue.has_value());
-  EXPECT_EQ(loop_->Check().overdue->stage, Stage::kBase);
+  ASSERT_TRUE(loop_->FindHangs().unit.has_value());
+  EXPECT_EQ(loop_->FindHangs().unit->stage, Stage::kBase);
+  while (!loop_->FindHangs().threads.empty()) std::this_thread::yield();  // until it waits for that
   go_on.Notify();
   EXPECT_EQ(Only<Completed>(sink->WaitForEnd()).size(), 1u);
-  EXPECT_FALSE(loop_->Check().overdue.has_value());
+  EXPECT_FALSE(loop_->FindHangs().unit.has_value());
 }
 
 TEST_F(UnitsInFlightTest, WaitsForTheDeviceBeforeItGoes) {

@@ -165,10 +165,10 @@ TEST_F(ResumeStreamTest, WhatWasSentGivesWayToTheNextPicture) {
   const auto reader = stub_->GenerateStream(&context, Resumable());
   engine_.Send(engine::Image{.index = 0, .bytes = "first", .unread = std::move(token)});
   EXPECT_EQ(ReadChunk(*reader), "first");
-  server_->CheckLoop();
+  server_->MakeRoom();
   EXPECT_FALSE(unread.expired());
-  engine_.set_loop({.waits_for_readers = true});
-  server_->CheckLoop();
+  engine_.set_waits_for_readers();
+  server_->MakeRoom();
   EXPECT_TRUE(unread.expired());
   engine_.Send(engine::Image{.index = 1, .bytes = "second"});
   engine_.Send(engine::Completed{});
@@ -189,8 +189,8 @@ TEST_F(ResumeStreamTest, WhoComesBackAndReadsNothingHoldsNoMemory) {
   grpc::ClientContext context;
   const auto reader = Resume(context);
   EXPECT_EQ(ReadChunk(*reader).size(), kChunkBytes);
-  engine_.set_loop({.waits_for_readers = true});
-  server_->CheckLoop();
+  engine_.set_waits_for_readers();
+  server_->MakeRoom();
   engine_.WaitUntilCancelled();
   EXPECT_LT(ReadAll(*reader).size(), 63 * kChunkBytes);
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
@@ -215,7 +215,7 @@ TEST_F(ResumeStreamTest, WhatWasSentGivesWayInADrainToo) {
   const auto reader = stub_->GenerateStream(&context, Resumable());
   engine_.Send(engine::Image{.index = 0, .bytes = "first", .unread = std::move(token)});
   EXPECT_EQ(ReadChunk(*reader), "first");
-  engine_.set_loop({.waits_for_readers = true});
+  engine_.set_waits_for_readers();
   engine_.OnDrain([&] {
     released.WaitForNotification();
     engine_.Send(engine::Image{.index = 1, .bytes = "second"});

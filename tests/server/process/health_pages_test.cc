@@ -32,7 +32,7 @@ class HealthPagesTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     engine_ = std::make_unique<FakeEngine>();
-    health_ = std::make_unique<Health>();
+    health_ = std::make_unique<Health>([] { return engine::Hangs(); });
     ASSERT_OK_AND_ASSIGN(endpoint_, MetricsEndpoint::Start("127.0.0.1:0", *engine_, *health_));
   }
   static void TearDownTestSuite() {
@@ -110,13 +110,11 @@ TEST_F(HealthOfAServerTest, IsTheSameOverHttpAndGrpc) {
   EXPECT_TRUE(Alive());
   engine_.set_state(engine::State::kReady);
   EXPECT_TRUE(Ready());
-  engine_.set_loop(
-      {.overdue = engine::OverdueUnit{.running = absl::Seconds(95), .limit = absl::Seconds(60)}});
-  server_->CheckLoop();
+  engine_.set_hangs(
+      {.unit = engine::OverdueUnit{.running = absl::Seconds(95), .limit = absl::Seconds(60)}});
   EXPECT_TRUE(Ready());
   EXPECT_FALSE(Alive());
-  engine_.set_loop({});
-  server_->CheckLoop();
+  engine_.set_hangs({});
   EXPECT_TRUE(Alive());
   server_->Drain(absl::ZeroDuration());
   EXPECT_THAT(Ask(*endpoint_, "GET", "/readyz"), EndsWith("\r\n\r\ndraining\n"));

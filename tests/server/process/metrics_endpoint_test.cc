@@ -72,7 +72,7 @@ class ScrapedEngine final : public FakeEngine {
   const std::function<void()> refresh_;
 };
 
-const Health kHealth;
+const Health kHealth([] { return engine::Hangs(); });
 
 class MetricsEndpointTest : public ::testing::Test {
  protected:
