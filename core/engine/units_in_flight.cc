@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
@@ -102,9 +103,6 @@ UnitsInFlight::UnitsInFlight(Options options, device::Device& device, ThreadWatc
 }
 
 absl::Status UnitsInFlight::Enqueue(batching::Unit& what, JobPictures& pictures) {
-  if (stream_ == nullptr) {
-    ASSIGN_OR_RETURN(stream_, device_.NewStream(clock_));
-  }
   const absl::Time begin = clock_.Monotonic();
   const JobPicture& first = pictures.front();
   const Stage stage = StageOf(what.kind, first.picture());
@@ -112,15 +110,14 @@ absl::Status UnitsInFlight::Enqueue(batching::Unit& what, JobPictures& pictures)
   UnitWatchdog::Unit watched = {first.job->spec.request_id, first.index, stage,
                                 first.picture().executed_size(), RowsOf(pictures)};
   if (empty()) watchdog_.Begin(std::move(watched));
-  const ThreadWatch::Activity watched_as_unit(loop_, ThreadWatch::kIdle);
-  absl::StatusOr<pipeline::PendingUnit> unit = EnqueueUnit(what.kind, pictures);
-  if (!unit.ok()) {
+  absl::Cleanup none_runs = [this] {
     if (empty()) watchdog_.End();
-    return unit.status();
-  }
+  };
+  const ThreadWatch::Activity watched_as_unit(loop_, ThreadWatch::kIdle);
+  ASSIGN_OR_RETURN(pipeline::PendingUnit unit, EnqueueUnit(what.kind, pictures));
   // Asks for no memory: the device uses what the unit holds.
   ++count_;
-  units_.push_back({std::move(what), std::move(pictures), stage, model, *std::move(unit), begin,
+  units_.push_back({std::move(what), std::move(pictures), stage, model, std::move(unit), begin,
                     std::move(watched)});
   WarnOfRows(units_.back());
   return absl::OkStatus();
@@ -140,6 +137,9 @@ void UnitsInFlight::WarnOfRows(const UnitInFlight& unit) const {
 
 absl::StatusOr<pipeline::PendingUnit> UnitsInFlight::EnqueueUnit(batching::UnitKind kind,
                                                                  const JobPictures& pictures) {
+  if (stream_ == nullptr) {
+    ASSIGN_OR_RETURN(stream_, device_.NewStream(clock_));
+  }
   if (kind == batching::UnitKind::kPreview) {
     return pipeline::EnqueuePreview(pictures.front().picture(), *stream_);
   }

@@ -5,11 +5,13 @@
 
 #include <functional>
 #include <memory>
+#include <new>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "absl/synchronization/notification.h"
+#include "core/device/host_device.h"
 #include "core/engine/picture_loop.h"
 #include "tests/core/engine/loop_rig.h"
 
@@ -20,6 +22,7 @@ using ::latentd::testing::RecordingSink;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::Field;
+using ::testing::IsEmpty;
 
 // A sink that takes `before` events of that type, and does not go on at the next one until the test
 // says so.
@@ -174,6 +177,46 @@ TEST_F(ThreadHangsTest, WhoEndsRequestsHangs) {
   WaitForRecovery();
   go_on.Notify();
   first->WaitForEnd();
+}
+
+// Calls a function before it makes a stream.
+class WatchedDevice : public device::HostDevice {
+ public:
+  explicit WatchedDevice(std::function<void()> on_new_stream)
+      : on_new_stream_(std::move(on_new_stream)) {}
+
+  absl::StatusOr<std::unique_ptr<device::Stream>> NewStream(const Clock& clock) override {
+    on_new_stream_();
+    return HostDevice::NewStream(clock);
+  }
+
+ private:
+  const std::function<void()> on_new_stream_;
+};
+
+TEST_F(ThreadHangsTest, AUnitThatThereIsNoMemoryForHasEnded) {
+  WatchedDevice device([] { throw std::bad_alloc(); });
+  PictureLoop loop({}, device, metrics_, clock_);
+  EXPECT_EQ(Only<Failed>(RunOn(loop)).size(), 1u);
+  clock_.Advance(absl::Hours(100));
+  EXPECT_FALSE(loop.FindHangs().unit.has_value());
+}
+
+TEST_F(ThreadHangsTest, AUnitHangsThatWaitsForTheDevicesStream) {
+  absl::Notification hangs, go_on;
+  WatchedDevice device([&] {
+    hangs.Notify();
+    go_on.WaitForNotification();
+  });
+  PictureLoop loop({}, device, metrics_, clock_);
+  const auto sink = std::make_shared<RecordingSink>();
+  ASSERT_OK(loop.Admit(Request(loop, sink), 0));
+  hangs.WaitForNotification();
+  clock_.Advance(UnitWatchdog::kFirstLimit);
+  EXPECT_TRUE(loop.FindHangs().unit.has_value());
+  EXPECT_THAT(loop.FindHangs().threads, IsEmpty());
+  go_on.Notify();
+  EXPECT_EQ(Only<Completed>(sink->WaitForEnd()).size(), 1u);
 }
 
 TEST(EngineHangsTest, AnEngineSaysSoByItsMetrics) {
