@@ -71,7 +71,9 @@ Algorithm ChooseAlgorithm(const Program& program, const Instruction& instruction
   const bool avx512 = HasAvx512(machine);
   if (has(Algorithm::kWinograd) && WinogradIsWorthIt(instruction, machine))
     return Algorithm::kWinograd;
-  if (has(Algorithm::kAsConvolution) && !avx512) return Algorithm::kAsConvolution;
+  // With AVX-512 oneDNN cuts that convolution's sums by the number of rows and the caches of the
+  // machine: a row alone would have other bytes than beside others.
+  if (has(Algorithm::kAsConvolution) && !OneDnnUsesAvx512()) return Algorithm::kAsConvolution;
   if (!has(Algorithm::kThenAdd) || !avx512) return Algorithm::kDirect;
   const graph::Shape& y = instruction.result.shape;
   return y.elements() / y[0] >= kLargeElements ? Algorithm::kThenAdd : Algorithm::kDirect;
