@@ -62,9 +62,8 @@ Foresight::Foresight(Entries entries, const Callers& callers, const Costs& costs
       in_turns_{.sharing = Sharing::kInTurns, .order = InOrder(entries_, callers, costs)} {}
 
 const Timetable& Foresight::At(absl::Time now) {
-  if (!in_turns_played_) {
+  if (in_turns_.outlooks.size() < in_turns_.order.size()) {
     in_turns_.outlooks = Play(Sharing::kInTurns, in_turns_.order, costs_);
-    in_turns_played_ = true;  // not before: there may be no memory for it
   }
   const int late = CountLate(in_turns_, now);
   if (late == 0) return in_turns_;

@@ -52,8 +52,7 @@ class Foresight {
   const Costs& costs_;
   const Entries entries_;
   const bool has_deadlines_;
-  Timetable in_turns_;
-  bool in_turns_played_ = false;
+  Timetable in_turns_;  // without outlooks until it is played
   std::optional<Timetable> by_deadline_;
 };
 
