@@ -68,13 +68,12 @@ Algorithm ChooseAlgorithm(const Program& program, const Instruction& instruction
   const auto has = [&](Algorithm algorithm) {
     return absl::c_linear_search(algorithms, algorithm);
   };
-  const bool avx512 = HasAvx512(machine);
   if (has(Algorithm::kWinograd) && WinogradIsWorthIt(instruction, machine))
     return Algorithm::kWinograd;
   // With AVX-512 oneDNN cuts that convolution's sums by the number of rows and the caches of the
   // machine: a row alone would have other bytes than beside others.
   if (has(Algorithm::kAsConvolution) && !OneDnnUsesAvx512()) return Algorithm::kAsConvolution;
-  if (!has(Algorithm::kThenAdd) || !avx512) return Algorithm::kDirect;
+  if (!has(Algorithm::kThenAdd) || !HasAvx512(machine)) return Algorithm::kDirect;
   const graph::Shape& y = instruction.result.shape;
   return y.elements() / y[0] >= kLargeElements ? Algorithm::kThenAdd : Algorithm::kDirect;
 }
