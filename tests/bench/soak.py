@@ -29,7 +29,7 @@ from metrics import METRICS, scrape  # noqa: E402
 from server_process import Server, wait_until  # noqa: E402
 
 TENTHS = 10
-SECONDS_BETWEEN_LOOKS = 0.5
+LOOKS = 100  # or a few fewer where requests end faster than the server can be looked at
 ENDS = ("latentd_requests_rejected_total", "latentd_requests_finished_total", "latentd_requests_cancelled_total",
         "latentd_deadline_misses_total")
 SEEDS = range(1, 4)
@@ -77,22 +77,34 @@ class Clients:
         self._orders = orders_of(options)
         self._end = time.monotonic() + options.seconds
         self._lock = threading.Lock()
+        self._progress = threading.Condition(self._lock)
         self.asked = self.ended = 0
         self.codes = collections.Counter()
         self.seconds = []
         self.digests = collections.defaultdict(set)  # by what was asked for
-        self._seats = [threading.Thread(target=self._work, daemon=True) for _ in range(options.clients)]
-        for seat in self._seats:
-            seat.start()
+        self._working = options.clients
+        for _ in range(options.clients):
+            threading.Thread(target=self._sit, daemon=True).start()
 
-    def working(self):
-        return any(seat.is_alive() for seat in self._seats)
+    def wait_for_ends(self, count):
+        """Whether so many requests end before the clients have no more to ask for."""
+        with self._lock:
+            self._progress.wait_for(lambda: self.ended >= count or not self._working)
+            return self.ended >= count
 
     def _next(self):
         with self._lock:
             order = next(self._orders, None) if time.monotonic() < self._end else None
             self.asked += order is not None
             return order
+
+    def _sit(self):
+        try:
+            self._work()
+        finally:
+            with self._lock:
+                self._working -= 1
+                self._progress.notify_all()
 
     def _work(self):
         process = None
@@ -120,6 +132,7 @@ class Clients:
             if outcome["code"] == "OK":
                 self.digests[json.dumps(order.fields)].add(outcome["digest"])
                 self.seconds.append(outcome["seconds"])
+            self._progress.notify_all()
 
 
 class Soak:
@@ -139,18 +152,18 @@ class Soak:
                     received == places)
 
     def run(self):
-        while self.clients.working():
-            time.sleep(SECONDS_BETWEEN_LOOKS)
+        every = max(1, self.options.requests // LOOKS)
+        while self.clients.wait_for_ends(self.looks[-1].ended + every):
             self.looks.append(self.look(self.clients.ended))
         wait_until(lambda: scrape(self.server).sum("latentd_requests_in_flight") == 0, "the server has requests left")
         self.looks.append(self.look(self.clients.ended))
 
     def tenths(self):
-        """The looks of each; a tenth in which there was none has the one before it."""
+        """The looks of each; a tenth in which there was none has the one before it, the first one that of the start."""
         size, parts = self.clients.ended / TENTHS, [[] for _ in range(TENTHS)]
         for look in self.looks[1:]:
             parts[min(TENTHS - 1, int(look.ended / size))].append(look)
-        return list(itertools.accumulate(parts, lambda before, part: part or before[-1:]))
+        return list(itertools.accumulate(parts, lambda before, part: part or before[-1:], initial=self.looks[:1]))[1:]
 
     def lost(self):
         """Those asked for of which the log has not exactly one line."""
