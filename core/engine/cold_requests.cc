@@ -87,9 +87,9 @@ void ColdRequests::Prepare(const Begun& request) {
   if (request.job == nullptr) return;
   Job& job = *request.job;
   absl::Status started = CancelledByClient();
-  if (parts_.loop.IsWanted(job.handle)) started = CatchOutOfMemory([&] { return Start(request); });
+  if (parts_.loop.IsWanted(job)) started = CatchOutOfMemory([&] { return Start(request); });
   Remove(job.handle);
-  if (started.ok() || !parts_.loop.IsWanted(job.handle)) return;
+  if (started.ok() || !parts_.loop.IsWanted(job)) return;
   if (IsCold(started)) started = parts_.admission.ColdBucket(job.spec.picture, started);
   parts_.loop.Reject(job, std::move(started));
 }
@@ -108,7 +108,7 @@ absl::Status ColdRequests::Start(const Begun& request) {
   if (may_compile) {
     RETURN_IF_ERROR(parts_.admission.CheckFits(picture, request.has_image, graphs,
                                                purpose.evict_unused_since,
-                                               [&] { return parts_.loop.IsWanted(job.handle); }));
+                                               [&] { return parts_.loop.IsWanted(job); }));
   }
   const absl::StatusOr<Executables> executables = GetAll(job, graphs, purpose);
   // A failure of compiling is remembered with the graphs.
@@ -131,7 +131,7 @@ absl::StatusOr<ColdRequests::Executables> ColdRequests::GetAll(const Job& job,
                                                                const compiler::Purpose& purpose) {
   Executables executables;
   for (const compiler::GraphHandle& graph : graphs) {
-    if (!parts_.loop.IsWanted(job.handle)) return CancelledByClient();
+    if (!parts_.loop.IsWanted(job)) return CancelledByClient();
     ASSIGN_OR_RETURN(executables.emplace_back(), parts_.graphs.Get(graph, purpose));
   }
   return executables;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "core/batching/unit.h"
@@ -81,5 +82,14 @@ class Job {
   std::vector<bool> published_ ABSL_GUARDED_BY(publishing_);  // by picture: its Image
   const std::shared_ptr<EventSink> sink_;
 };
+
+struct JobPicture {
+  pipeline::Picture& picture() const { return *job->pictures[index]; }
+
+  std::shared_ptr<Job> job;
+  int index = 0;
+};
+// Of one unit of work.
+using JobPictures = absl::InlinedVector<JobPicture, batching::kMostRows>;
 
 }  // namespace latentd::engine

@@ -4,9 +4,8 @@
 // else can be enqueued the loop waits for the unit, and hears of requests and cancellations when
 // that is done. Other threads encode finished pictures meanwhile.
 //
-// Who is a member (jobs_, pictures_ and the queue together) is guarded by one lock, and any thread
-// may end a job: what a unit or the encoder brings for a picture that is gone is dropped. Units
-// that the device has hold their job until they are done.
+// Who is drawn, and what is next, is admitted_jobs.h's to say. Units that the device has hold their
+// job until they are done, ended or not.
 //
 // Pictures hold memory of the host until they are encoded and read, and their requests before that,
 // within one budget (picture_bytes.h). While it is full no further picture begins: the loop waits,
@@ -18,24 +17,22 @@
 // Thread-safe. A job that it has admitted ends in Completed or Failed, exactly once.
 #pragma once
 
-#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "core/base/clock.h"
 #include "core/base/thread_watch.h"
 #include "core/base/worker.h"
 #include "core/batching/queue.h"
 #include "core/device/device.h"
+#include "core/engine/admitted_jobs.h"
 #include "core/engine/cancel_cause.h"
 #include "core/engine/engine_metrics.h"
 #include "core/engine/job.h"
@@ -63,14 +60,13 @@ class PictureLoop {
   // Cancels what still runs and waits for it.
   ~PictureLoop();
 
-  uint64_t NextHandle() { return next_id_++; }
+  uint64_t NextHandle() { return jobs_.NextHandle(); }
 
   // Takes the job, publishes Queued and runs its pictures; one without pictures takes its place in
   // the queue and waits for Begin. UNAVAILABLE: draining, or the device has failed;
   // RESOURCE_EXHAUSTED: there is no memory; the errors of batching::AdmissionControl. `input_bytes`
   // are those of its init image or latents.
-  absl::Status Admit(const std::shared_ptr<Job>& job, size_t input_bytes)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Admit(const std::shared_ptr<Job>& job, size_t input_bytes);
 
   // That a request may bring at most; and what counts those that one has brought, for as long as
   // they are held.
@@ -80,42 +76,35 @@ class PictureLoop {
   }
 
   // The pictures of a job that was admitted without. Dropped if it has ended.
-  void Begin(Job& job, std::vector<std::unique_ptr<pipeline::Picture>> pictures)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  void Begin(Job& job, std::vector<std::unique_ptr<pipeline::Picture>> pictures) {
+    jobs_.Begin(job, std::move(pictures));
+  }
   // Ends a job that waits for Begin. Counts as refused after all where its size is the reason,
   // which no memory or no permission to compile is there for; nothing if it has ended. REQUIRES:
   // the caller keeps it alive.
-  void Reject(Job& job, absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Reject(Job& job, absl::Status status);
 
   // Whether the job has not ended, nor been asked to.
-  bool IsWanted(uint64_t handle) const ABSL_LOCKS_EXCLUDED(mutex_) {
-    absl::MutexLock lock(&mutex_);
-    const auto found = jobs_.find(handle);
-    return found != jobs_.end() && found->second.cancelled == CancelCause::kNone;
-  }
+  bool IsWanted(const Job& job) const { return jobs_.IsWanted(job); }
 
   // Ends at once if nothing of it has begun, else at the latest when the unit that the device is at
   // is done: no further one is enqueued, and what waits for the encoder is not encoded. Its end is
   // told by another thread. Does not fail for want of memory.
-  void Cancel(uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_) {
-    CancelFor(CancelCause::kClient, handle);
-  }
+  void Cancel(uint64_t handle) { jobs_.Cancel(CancelCause::kClient, handle); }
   // The same: there is no memory to go on with it.
-  void Abandon(uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_) {
-    CancelFor(CancelCause::kOutOfMemory, handle);
-  }
+  void Abandon(uint64_t handle) { jobs_.Cancel(CancelCause::kOutOfMemory, handle); }
 
   // Admits nothing more; waits until what was admitted has ended or `deadline` (monotonic), then
   // cancels the rest: CANCELLED with reason DRAINING and a retry delay, since another server can
   // draw the same picture.
-  void Drain(absl::Time deadline) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Drain(absl::Time deadline) { jobs_.Drain(deadline); }
 
   // The device has failed (core/device/device_fault.h): admits nothing more, and ends what was
   // admitted, with DeviceFaultError. Does not wait.
-  void EndForFault() ABSL_LOCKS_EXCLUDED(mutex_);
+  void EndForFault() { jobs_.EndForFault(); }
 
   // Of the pictures that have begun, and of the lanes that they are in.
-  int64_t state_bytes() const { return state_bytes_ + lane_bytes(); }
+  int64_t state_bytes() const { return jobs_.state_bytes() + lane_bytes(); }
   int lanes() const { return units_.lanes(); }
   int64_t lane_bytes() const { return units_.lane_bytes(); }
 
@@ -124,61 +113,27 @@ class PictureLoop {
   int64_t input_bytes() const { return bytes_->inputs(); }
 
   // Of the pictures that were admitted and are not done.
-  batching::Backlog backlog() const ABSL_LOCKS_EXCLUDED(mutex_) {
-    absl::MutexLock lock(&mutex_);
-    return queue_.backlog();
-  }
+  batching::Backlog backlog() const { return jobs_.backlog(); }
 
   // As the engine's.
-  bool WaitsForReaders() const ABSL_LOCKS_EXCLUDED(mutex_);
+  bool WaitsForReaders() const;
   Hangs FindHangs() const { return {units_.Overdue(), watches_.Overdue()}; }
 
   // Its own and its encoders'.
   const ThreadWatches& threads() const { return watches_; }
 
  private:
-  struct Member {
-    std::shared_ptr<Job> job;
-    CancelCause cancelled = CancelCause::kNone;
-    bool begun = false;            // a unit of it has been enqueued
-    batching::Prospect told = {};  // by the last Queued
-  };
-  // What there is to do: one of the three, or nothing.
-  struct Work {
-    Member cancelled;
-    std::optional<batching::Unit> unit;
-    JobPictures pictures;  // of the unit
-    bool stop = false;
-  };
-  // Whether the job has not ended.
-  bool IsMember(const Job& job) const ABSL_LOCKS_EXCLUDED(mutex_) {
-    absl::MutexLock lock(&mutex_);
-    return jobs_.contains(job.handle);
-  }
+  using Work = AdmittedJobs::Work;
 
-  absl::Status AddMember(const std::shared_ptr<Job>& job, size_t input_bytes, Queued& queued)
-      ABSL_LOCKS_EXCLUDED(mutex_);
-  // By itself: the analysis of locks does not look into destructors.
-  void Stop() ABSL_LOCKS_EXCLUDED(mutex_) {
-    absl::MutexLock lock(&mutex_);
-    stop_ = true;
-  }
+  AdmittedJobs::Callbacks CallbacksOfJobs();
+  bool MayBegin() const;
+  // By another thread: the loop may be at a unit for long, and who cancels may hold what the sink
+  // waits for.
+  void EndEarly(const std::shared_ptr<Job>& job, CancelCause cause);
+
   void RunLoop();
-  // Waits for work only where the device has none.
-  Work NextWork() ABSL_LOCKS_EXCLUDED(mutex_);
-  void CancelLate() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void TellWaiting() ABSL_LOCKS_EXCLUDED(mutex_);
-  bool MayBegin() const {
-    return bytes_->HasRoomForResults() && bytes_->unencoded() < options_.queue.pictures;
-  }
-  bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return stop_ || cancellations_ > 0 || queue_.CanRun(MayBegin());
-  }
-  void UpdateNeeds(const Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void CancelFor(CancelCause cause, Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void CancelFor(CancelCause cause, uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_);
-  void EndEarly(const Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-
+  void TellWaiting();
+  void EndCancelled(Job& job, CancelCause cause);
   void Enqueue(Work work);
   absl::Status TryEnqueue(Work& work);
   // Tells the queue what the pictures of the unit need next that was enqueued last, and fails those
@@ -192,20 +147,13 @@ class PictureLoop {
   void LosePreview(const JobPicture& of, pipeline::Prediction prediction,
                    const absl::Status& failure);
   void Start(Job& job, absl::Time now);
-  void MeasureUnit(const UnitInFlight& done, absl::Duration duration) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Tells the queue what the picture needs next.
-  void Advance(const JobPicture& picture) ABSL_LOCKS_EXCLUDED(mutex_);
+  void MeasureUnit(const UnitInFlight& done, absl::Duration duration);
   void HandOver(const JobPicture& picture);
   void Complete(Job& job);
-  void Leave(const Job& job, batching::PictureId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Nothing if the job has ended.
-  void Fail(Job& job, absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Fail(Job& job, absl::Status status);
   // For what came of a unit of the job's: all jobs, where the device has failed.
-  void FailForUnit(Job& job, absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The job comes to this end, which is counted (as RequestCounts::Ended), and which the caller
-  // publishes. False: it has ended before.
-  bool Forget(const Job& job, const absl::Status& end, const char* rejection = nullptr)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  void FailForUnit(Job& job, absl::Status status);
 
   const Options options_;
   EngineMetrics& metrics_;
@@ -213,20 +161,8 @@ class PictureLoop {
   ThreadWatches watches_;
   ThreadWatch& loop_watch_;
   ThreadWatch& ending_watch_;
-  std::atomic<uint64_t> next_id_ = 1;  // of requests and pictures
-  std::atomic<int64_t> state_bytes_ = 0;
   const std::shared_ptr<PictureBytes> bytes_;
-
-  mutable absl::Mutex mutex_;
-  bool draining_ ABSL_GUARDED_BY(mutex_) = false;
-  bool device_failed_ ABSL_GUARDED_BY(mutex_) = false;
-  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
-  batching::Queue queue_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<uint64_t, Member> jobs_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<batching::PictureId, JobPicture> pictures_ ABSL_GUARDED_BY(mutex_);
-  uint64_t changes_told_ ABSL_GUARDED_BY(mutex_) = 0;  // of the queue's
-  int cancellations_ ABSL_GUARDED_BY(mutex_) = 0;      // members with a cause
-
+  AdmittedJobs jobs_;
   UnitsInFlight units_;  // the loop's own
   PictureEncoder encoder_;
   Worker ending_;  // jobs that were cancelled before they began

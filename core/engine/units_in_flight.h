@@ -12,7 +12,6 @@
 #include <optional>
 #include <vector>
 
-#include "absl/container/inlined_vector.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -29,14 +28,6 @@
 #include "core/pipeline/units.h"
 
 namespace latentd::engine {
-
-struct JobPicture {
-  pipeline::Picture& picture() const { return *job->pictures[index]; }
-
-  std::shared_ptr<Job> job;
-  int index = 0;
-};
-using JobPictures = absl::InlinedVector<JobPicture, batching::kMostRows>;
 
 struct UnitInFlight {
   batching::Unit what;

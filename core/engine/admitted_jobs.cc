@@ -1,0 +1,220 @@
+#include "core/engine/admitted_jobs.h"
+
+#include "core/base/out_of_memory.h"
+#include "core/base/status_macros.h"
+#include "core/engine/arrival.h"
+#include "core/engine/serving.h"
+
+namespace latentd::engine {
+
+AdmittedJobs::AdmittedJobs(batching::Limits limits, Callbacks callbacks, EngineMetrics& metrics,
+                           const Clock& clock)
+    : callbacks_(std::move(callbacks)),
+      metrics_(metrics),
+      clock_(clock),
+      queue_(std::move(limits), clock) {}
+
+absl::Status AdmittedJobs::Add(const std::shared_ptr<Job>& job, size_t input_bytes,
+                               Queued& queued) {
+  absl::MutexLock lock(&mutex_);
+  if (device_failed_) return DeviceFaultError();
+  if (draining_) return DrainingError();
+  const int count = job->picture_count();
+  for (int i = 0; i < count; ++i) job->ids.push_back(next_id_++);
+  pictures_.reserve(pictures_.size() + count);
+  jobs_.reserve(jobs_.size() + 1);
+  queued = {.request_id = job->spec.request_id};
+  ASSIGN_OR_RETURN(const batching::Prospect prospect, queue_.Admit(ArrivalOf(*job, input_bytes)));
+  UpdateAll(*job);
+  // From here on nothing asks for memory: the job is a member in all of it, or in nothing.
+  for (int i = 0; i < count; ++i) pictures_[job->ids[i]] = {job, i};
+  jobs_[job->handle] = {.job = job, .told = prospect};
+  metrics_.requests().Accepted(job->spec.priority);
+  SetProspect(prospect, queued);
+  job->predicted = queued.total;
+  return absl::OkStatus();
+}
+
+void AdmittedJobs::Begin(Job& job, std::vector<std::unique_ptr<pipeline::Picture>> pictures) {
+  absl::MutexLock lock(&mutex_);
+  if (!jobs_.contains(job.handle)) return;
+  job.pictures = std::move(pictures);
+  UpdateAll(job);
+}
+
+void AdmittedJobs::UpdateAll(const Job& job) {
+  for (size_t i = 0; i < job.pictures.size(); ++i) {
+    queue_.Update(job.ids[i], NeedOf(*job.pictures[i]));
+  }
+}
+
+void AdmittedJobs::Cancel(CancelCause cause, uint64_t handle) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = jobs_.find(handle);
+  if (found != jobs_.end()) Cancel(cause, found->second);
+}
+
+void AdmittedJobs::Cancel(CancelCause cause, Member& member) {
+  if (member.cancelled != CancelCause::kNone) return;
+  const bool is_late = member.job->spec.deadline <= clock_.Monotonic() + kDeadlineSlack;
+  member.cancelled = cause == CancelCause::kClient && is_late ? CancelCause::kDeadline : cause;
+  ++cancellations_;
+  if (!member.begun) callbacks_.end_early(member.job, member.cancelled);
+}
+
+void AdmittedJobs::CancelAll(CancelCause cause) {
+  for (auto& [handle, member] : jobs_) Cancel(cause, member);
+}
+
+void AdmittedJobs::Drain(absl::Time deadline) {
+  absl::MutexLock lock(&mutex_);
+  draining_ = true;
+  const auto idle = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return jobs_.empty(); };
+  const absl::Duration left = deadline - clock_.Monotonic();
+  // Without time the lock is kept: no unit begins before all are cancelled.
+  if (left > absl::ZeroDuration() && mutex_.AwaitWithTimeout(absl::Condition(&idle), left)) return;
+  CancelAll(CancelCause::kDrain);
+  mutex_.Await(absl::Condition(&idle));
+}
+
+void AdmittedJobs::EndForFault() {
+  absl::MutexLock lock(&mutex_);
+  device_failed_ = true;
+  CancelAll(CancelCause::kDeviceFault);
+}
+
+bool AdmittedJobs::Remove(const Job& job, const absl::Status& end, const char* rejection) {
+  absl::MutexLock lock(&mutex_);
+  for (batching::PictureId id : job.ids) RemovePicture(job, id);
+  const auto member = jobs_.find(job.handle);
+  if (member == jobs_.end()) return false;
+  if (member->second.cancelled != CancelCause::kNone) --cancellations_;
+  jobs_.erase(member);
+  if (job.started) state_bytes_ -= job.state_bytes();
+  metrics_.requests().Ended(job.spec.priority, job.started, end, rejection);
+  return true;
+}
+
+void AdmittedJobs::Remove(const JobPicture& picture) {
+  absl::MutexLock lock(&mutex_);
+  RemovePicture(*picture.job, picture.job->ids[picture.index]);
+}
+
+void AdmittedJobs::RemovePicture(const Job& job, batching::PictureId id) {
+  if (pictures_.erase(id) == 0) return;
+  queue_.Remove(id);
+  metrics_.PictureLeft(job.bucket);
+}
+
+bool AdmittedJobs::Contains(const Job& job) const {
+  absl::MutexLock lock(&mutex_);
+  return jobs_.contains(job.handle);
+}
+
+bool AdmittedJobs::IsWanted(const Job& job) const {
+  absl::MutexLock lock(&mutex_);
+  const auto found = jobs_.find(job.handle);
+  return found != jobs_.end() && found->second.cancelled == CancelCause::kNone;
+}
+
+batching::Backlog AdmittedJobs::backlog() const {
+  absl::MutexLock lock(&mutex_);
+  return queue_.backlog();
+}
+
+bool AdmittedJobs::WaitToBegin() const {
+  absl::MutexLock lock(&mutex_);
+  return !queue_.CanRun(/*may_begin=*/false) && queue_.CanRun(/*may_begin=*/true);
+}
+
+AdmittedJobs::Work AdmittedJobs::Next(bool may_enqueue, bool idle, ThreadWatch& loop) {
+  absl::MutexLock lock(&mutex_);
+  if (idle) AwaitWork(loop);
+  CancelLate();
+  if (cancellations_ > 0) {
+    for (const auto& [handle, member] : jobs_) {
+      if (member.cancelled == CancelCause::kNone) continue;
+      return {.cancelled = member.job, .cause = member.cancelled};
+    }
+  }
+  if (!may_enqueue) return {};
+  absl::StatusOr<Work> next = CatchOutOfMemory([&]() -> absl::StatusOr<Work> {
+    mutex_.AssertHeld();
+    return NextUnit();
+  });
+  return next.ok() ? *std::move(next) : Work();  // there may be memory the next time
+}
+
+void AdmittedJobs::AwaitWork(ThreadWatch& loop) {
+  const auto is_news = [this, seen = queue_.changes()]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return HasWork() || queue_.changes() != seen;
+  };
+  const ThreadWatch::Activity waits(loop, ThreadWatch::kIdle);
+  mutex_.AwaitWithTimeout(absl::Condition(&is_news), queue_.NextDeadline() - clock_.Monotonic());
+}
+
+bool AdmittedJobs::HasWork() const {
+  return stop_ || cancellations_ > 0 || queue_.CanRun(callbacks_.may_begin());
+}
+
+// The client's own cancellation may be late, or never come.
+void AdmittedJobs::CancelLate() {
+  const absl::Time now = clock_.Monotonic();
+  for (auto& [handle, member] : jobs_) {
+    if (member.job->spec.deadline <= now) Cancel(CancelCause::kDeadline, member);
+  }
+}
+
+AdmittedJobs::Work AdmittedJobs::NextUnit() {
+  Work work = {.unit = queue_.Next(callbacks_.may_begin())};
+  work.stop = stop_ && !work.unit;
+  if (!work.unit) return work;
+  for (batching::PictureId id : work.unit->pictures) {
+    work.pictures.push_back(pictures_.find(id)->second);
+    jobs_.find(work.pictures.back().job->handle)->second.begun = true;
+  }
+  return work;
+}
+
+AdmittedJobs::Prospects AdmittedJobs::ChangedProspects() {
+  Prospects changed;
+  absl::MutexLock lock(&mutex_);
+  CatchOutOfMemory([&] {
+    mutex_.AssertHeld();
+    if (std::exchange(changes_told_, queue_.changes()) == queue_.changes()) return absl::OkStatus();
+    for (const auto& [picture, prospect] : queue_.Waiting()) {
+      const std::shared_ptr<Job>& job = pictures_.find(picture)->second.job;
+      batching::Prospect& last = jobs_.find(job->handle)->second.told;
+      if (!batching::IsNews(last, prospect)) continue;
+      last = prospect;
+      SetProspect(prospect, changed.emplace_back(job, Queued{job->spec.request_id}).second);
+    }
+    return absl::OkStatus();
+  }).IgnoreError();
+  return changed;
+}
+
+void AdmittedJobs::Started(Job& job) {
+  state_bytes_ += job.state_bytes();
+  job.started = true;  // its end takes that back
+  metrics_.requests().Began(job.spec.priority);
+}
+
+void AdmittedJobs::Update(const JobPicture& picture) {
+  absl::MutexLock lock(&mutex_);
+  queue_.Update(picture.job->ids[picture.index], NeedOf(picture.picture()));
+}
+
+void AdmittedJobs::Measure(const batching::Unit& unit, int computed_rows, absl::Duration took) {
+  absl::MutexLock lock(&mutex_);
+  queue_.Measure(unit, computed_rows, took);
+}
+
+void AdmittedJobs::Wake() { absl::MutexLock lock(&mutex_); }
+
+void AdmittedJobs::Stop() {
+  absl::MutexLock lock(&mutex_);
+  stop_ = true;
+}
+
+}  // namespace latentd::engine

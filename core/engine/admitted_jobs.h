@@ -1,0 +1,149 @@
+// The jobs that were admitted and have not ended, their pictures, and these pictures' places in the
+// queue: all under one lock, so that a job is a member in all of it or in nothing. Any thread may
+// end one; what a unit or the encoder brings for a picture that is gone is dropped.
+//
+// Thread-safe; what is said to be the loop's is called by the loop's thread alone.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "core/base/clock.h"
+#include "core/base/thread_watch.h"
+#include "core/batching/queue.h"
+#include "core/batching/unit.h"
+#include "core/engine/cancel_cause.h"
+#include "core/engine/engine.h"
+#include "core/engine/engine_metrics.h"
+#include "core/engine/job.h"
+#include "core/pipeline/picture.h"
+
+namespace latentd::engine {
+
+class AdmittedJobs {
+ public:
+  struct Callbacks {
+    // Whether there is room for what further pictures leave behind them. Whoever changes the answer
+    // calls Wake.
+    std::function<bool()> may_begin;
+    // A job has been cancelled of which nothing has begun. Called under the lock; does not fail.
+    std::function<void(const std::shared_ptr<Job>& job, CancelCause cause)> end_early;
+  };
+  // What there is for the loop to do: one of the three, or nothing.
+  struct Work {
+    std::shared_ptr<Job> cancelled;
+    CancelCause cause = CancelCause::kNone;
+    std::optional<batching::Unit> unit;
+    JobPictures pictures;  // of the unit
+    bool stop = false;
+  };
+  using Prospects = std::vector<std::pair<std::shared_ptr<Job>, Queued>>;
+
+  // `metrics` and `clock` must outlive this.
+  AdmittedJobs(batching::Limits limits, Callbacks callbacks, EngineMetrics& metrics,
+               const Clock& clock);
+
+  // Of requests and pictures; never the same again.
+  uint64_t NextHandle() { return next_id_++; }
+
+  // Takes the job, or nothing of it, and says what it may expect. UNAVAILABLE: draining, or the
+  // device has failed; the errors of batching::AdmissionControl. Where there is no memory it throws
+  // std::bad_alloc.
+  absl::Status Add(const std::shared_ptr<Job>& job, size_t input_bytes, Queued& queued)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // The pictures of a job that was admitted without. Dropped if it has ended.
+  void Begin(Job& job, std::vector<std::unique_ptr<pipeline::Picture>> pictures)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Has the loop end it, or end_early. The first cause counts. Does not fail for want of memory.
+  void Cancel(CancelCause cause, uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Admits nothing more; waits until all have ended or `deadline` (monotonic), then cancels the
+  // rest and waits for them.
+  void Drain(absl::Time deadline) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Admits nothing more, and cancels all, for a device that has failed.
+  void EndForFault() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // The job has come to this end, which is counted (as RequestCounts::Ended), and which the caller
+  // publishes. False: it had ended before.
+  bool Remove(const Job& job, const absl::Status& end, const char* rejection = nullptr)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Whether it has not ended; nor been asked to.
+  bool Contains(const Job& job) const ABSL_LOCKS_EXCLUDED(mutex_);
+  bool IsWanted(const Job& job) const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Of the pictures that were admitted and are not done.
+  batching::Backlog backlog() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // That those hold which have begun.
+  int64_t state_bytes() const { return state_bytes_; }
+  // Whether pictures could run, but none that has begun.
+  bool WaitToBegin() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // The loop's. What is next, cancellations first; no unit if not `may_enqueue`. `idle`: there is
+  // nothing else to do, so it waits for work, or for news of it.
+  Work Next(bool may_enqueue, bool idle, ThreadWatch& loop) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Those that wait whose places and times have changed since they were told.
+  Prospects ChangedProspects() ABSL_LOCKS_EXCLUDED(mutex_);
+  void Started(Job& job);
+  // What the picture needs next.
+  void Update(const JobPicture& picture) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The picture needs nothing more; its job is still one.
+  void Remove(const JobPicture& picture) ABSL_LOCKS_EXCLUDED(mutex_);
+  // As batching::Queue's.
+  void Measure(const batching::Unit& unit, int computed_rows, absl::Duration took)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // So that the loop looks again.
+  void Wake() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Once there is nothing to do Next says so.
+  void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  struct Member {
+    std::shared_ptr<Job> job;
+    CancelCause cancelled = CancelCause::kNone;
+    bool begun = false;            // a unit of it has been given to the loop
+    batching::Prospect told = {};  // by the last Queued
+  };
+
+  void AwaitWork(ThreadWatch& loop) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CancelLate() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CancelAll(CancelCause cause) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Cancel(CancelCause cause, Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Work NextUnit() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void UpdateAll(const Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RemovePicture(const Job& job, batching::PictureId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const Callbacks callbacks_;
+  EngineMetrics& metrics_;
+  const Clock& clock_;
+  std::atomic<uint64_t> next_id_ = 1;
+  std::atomic<int64_t> state_bytes_ = 0;
+
+  mutable absl::Mutex mutex_;
+  bool draining_ ABSL_GUARDED_BY(mutex_) = false;
+  bool device_failed_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  batching::Queue queue_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<uint64_t, Member> jobs_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<batching::PictureId, JobPicture> pictures_ ABSL_GUARDED_BY(mutex_);
+  uint64_t changes_told_ ABSL_GUARDED_BY(mutex_) = 0;  // of the queue's
+  int cancellations_ ABSL_GUARDED_BY(mutex_) = 0;      // members with a cause
+};
+
+}  // namespace latentd::engine
