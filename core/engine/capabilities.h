@@ -1,0 +1,18 @@
+// What an engine with these models and this configuration can do, for clients that ask before they
+// request pictures.
+//
+// Pure.
+#pragma once
+
+#include <vector>
+
+#include "core/engine/engine.h"
+#include "core/pipeline/pipeline.h"
+
+namespace latentd::engine {
+
+// `buckets` as the status has them.
+Capabilities CapabilitiesOf(const pipeline::Pipeline& pipeline, const Config& config,
+                            std::vector<ServerStatus::Bucket> buckets);
+
+}  // namespace latentd::engine
