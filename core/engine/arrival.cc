@@ -3,15 +3,12 @@
 #include "absl/hash/hash.h"
 
 namespace latentd::engine {
-namespace {
 
-// Not by the seed: one that the server chose is another when the request comes back.
-uint64_t ContentOf(const pipeline::PictureSpec& spec) {
-  return absl::HashOf(spec.prompt, spec.executed_size->width, spec.executed_size->height,
-                      *spec.num_inference_steps, spec.seeds.size());
+uint64_t ContentOf(const pipeline::PictureSpec& asked) {
+  return absl::HashOf(asked.prompt, asked.prompt_2, asked.negative_prompt, asked.width,
+                      asked.height, asked.num_inference_steps, asked.guidance_scale,
+                      asked.num_images_per_prompt, asked.seed, asked.seeds, asked.strength);
 }
-
-}  // namespace
 
 batching::Need NeedOf(const pipeline::Picture& picture) {
   return {.kind = picture.next,
@@ -38,7 +35,7 @@ batching::Arrival ArrivalOf(const Job& job, size_t image_bytes) {
           .caller = job.spec.caller,
           .priority = job.spec.priority,
           .deadline = job.spec.deadline,
-          .content = ContentOf(job.spec.picture),
+          .content = job.content,
           .comes_back = job.comes_back};
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "core/batching/queue.h"
 #include "core/batching/unit.h"
@@ -11,12 +12,17 @@
 #include "core/engine/job.h"
 #include "core/engine/picture_bytes.h"
 #include "core/pipeline/picture.h"
+#include "core/pipeline/picture_spec.h"
 
 namespace latentd::engine {
 
 batching::Need NeedOf(const pipeline::Picture& picture);
 // The same while the picture waits to be begun.
 batching::Need WaitingNeedOf(const pipeline::Picture& picture);
+
+// What tells a request from others of its caller, as it was asked for and not as it was resolved: a
+// seed that the server chose is another when the request comes back after a refusal.
+uint64_t ContentOf(const pipeline::PictureSpec& asked);
 
 // Of a job that holds `image_bytes` while it waits; its pictures wait where there are none yet.
 // REQUIRES: it has its ids. Borrows them.

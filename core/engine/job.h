@@ -57,6 +57,7 @@ class Job {
   const std::string bucket;  // as a label: "256x192"
   const absl::Time submitted;
   absl::Duration predicted;              // from its admission to its end; zero: nobody knew
+  uint64_t content = 0;                  // ContentOf what was asked for
   bool comes_back = true;                // after a refusal: else it is asked for elsewhere
   std::vector<std::string> warnings;     // for who asked; complete before the job is admitted
   std::vector<batching::PictureId> ids;  // of pictures, in order

@@ -287,6 +287,7 @@ absl::StatusOr<uint64_t> LocalEngine::Admit(GenerateSpec spec, std::shared_ptr<E
   ASSIGN_OR_RETURN(Pictures pictures, StartIfReady(picture));
   const auto job = std::make_shared<Job>(loop_.NextHandle(), *models_.pipeline, std::move(spec),
                                          std::move(sink), clock_.Monotonic());
+  job->content = ContentOf(asked);
   job->comes_back = refused == AfterRefusal::kComesBack;
   job->warnings = std::move(warnings);
   const bool cold = pictures.empty();

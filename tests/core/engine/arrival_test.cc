@@ -39,14 +39,19 @@ TEST_F(ArrivalTest, SaysWhoAsksHowUrgentlyAndUntilWhen) {
   EXPECT_EQ(arrival.pictures.size(), 1u);
 }
 
-TEST_F(ArrivalTest, ARequestThatComesBackIsKnownWhateverItsSeed) {
-  GenerateSpec spec = SmallSpec(4);
-  spec.picture.seed = 1;
-  const uint64_t content = ArrivalOf(*JobOf(spec), 0).content;
-  spec.picture.seed = 2;
-  EXPECT_EQ(ArrivalOf(*JobOf(spec), 0).content, content);
-  spec.picture.prompt += "!";
-  EXPECT_NE(ArrivalOf(*JobOf(spec), 0).content, content);
+TEST_F(ArrivalTest, ARequestThatComesBackIsKnownByWhatItAskedFor) {
+  pipeline::PictureSpec asked = SmallSpec(4).picture;
+  asked.seed = std::nullopt;
+  const uint64_t content = ContentOf(asked);
+  EXPECT_EQ(ContentOf(pipeline::PictureSpec(asked)), content);
+  asked.seed = 2;
+  EXPECT_NE(ContentOf(asked), content);
+  asked.seed = std::nullopt;
+  asked.prompt += "!";
+  EXPECT_NE(ContentOf(asked), content);
+  const std::shared_ptr<Job> job = JobOf(SmallSpec(4));
+  job->content = content;
+  EXPECT_EQ(ArrivalOf(*job, 0).content, content);
 }
 
 TEST_F(ArrivalTest, OfAPictureAllUnitsAreAheadThatItHasNotHad) {
