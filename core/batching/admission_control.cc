@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -21,6 +22,11 @@ constexpr absl::Duration kLongestDelay = absl::Hours(1);
 // Who asked this lately shares the device.
 constexpr absl::Duration kActive = absl::Minutes(1);
 constexpr size_t kMostCallers = 1024;
+// Of places that those may keep free who were told to come soon: they come in clusters.
+constexpr double kKeptPart = 0.75;
+// What those take who were told to come differs from what is foreseen, and who comes too early is
+// refused again.
+constexpr double kMarginOfTold = 1.3;
 
 Entries Of(const std::string& caller, const Entries& entries) {
   Entries own;
@@ -109,27 +115,33 @@ absl::Status AdmissionControl::CheckLimits(const Question& question) const {
   return absl::OkStatus();
 }
 
-// Who comes back has its place among those that are due; when it is told again, it is behind them.
+// Who comes back has its place among those that are due, and was told to by what its caller's part
+// leaves; when it is told again, it is behind them.
 absl::Status AdmissionControl::CheckPlaces(const Question& question) {
   RETURN_IF_ERROR(CheckCallersPlaces(question));
   RETURN_IF_ERROR(CheckAllPlaces(question));
   return CheckBytes(question);
 }
 
+// A caller's, of the queue's places.
+int AdmissionControl::PartOf(const Question& question) const {
+  return std::max(1, limits_.pictures / question.active_callers);
+}
+
 absl::Status AdmissionControl::CheckCallersPlaces(const Question& question) {
   const Entries own = Of(question.first().caller, question.admitted);
-  if (own.empty()) return absl::OkStatus();
+  if (own.empty() || question.comes_back) return absl::OkStatus();
   const int count = static_cast<int>(question.asking.size());
-  const int share = std::max(1, limits_.pictures / question.active_callers);
+  const int share = PartOf(question);
   const auto expected = [&](absl::Time until) {
-    return reservations_.ExpectedOfCaller(question.now, until, question.who).pictures;
+    return reservations_.ExpectedPicturesOfCaller(question.now, until, question.who);
   };
-  const double due = question.comes_back ? 0 : expected(question.now);
   const double wanted = static_cast<double>(own.size()) + count;
-  if (wanted + due <= share) return absl::OkStatus();
+  if (wanted + PlacesKept(question, share, expected) <= share) return absl::OkStatus();
   return TellToComeBack(
       question,
-      TimeUntilPlacesAreFree(question, own, wanted + expected(absl::InfiniteFuture()) - share, 0),
+      TimeUntilPlacesAreFree(question, own,
+                             wanted + kMarginOfTold * expected(absl::InfiniteFuture()) - share, 0),
       QueueFull(absl::StrCat("this caller's part of the queue is full: ", own.size(), " of ", share,
                              " pictures are waiting or running, and this request asks for ", count,
                              " more"),
@@ -139,20 +151,40 @@ absl::Status AdmissionControl::CheckCallersPlaces(const Question& question) {
 absl::Status AdmissionControl::CheckAllPlaces(const Question& question) {
   const int count = static_cast<int>(question.asking.size());
   const int taken = static_cast<int>(question.admitted.size());
-  const auto expected = [&](absl::Time until) {
-    return reservations_.Expected(question.now, until, question.who).pictures;
-  };
-  const double due = question.comes_back ? 0 : expected(question.now);
-  if (taken + count + due <= limits_.pictures) return absl::OkStatus();
+  const double kept = question.comes_back ? 0 : PlacesKeptForAll(question);
+  if (taken + count + kept <= limits_.pictures) return absl::OkStatus();
+  const double told = reservations_.ExpectedPictures(
+      question.now, absl::InfiniteFuture(), question.who,
+      [](uint64_t) { return std::numeric_limits<double>::infinity(); });
   return TellToComeBack(
       question,
       TimeUntilPlacesAreFree(question, question.admitted,
-                             taken + count + expected(absl::InfiniteFuture()) - limits_.pictures,
-                             0),
+                             taken + count - limits_.pictures + kMarginOfTold * told, 0),
       QueueFull(absl::StrCat("the queue is full: ", taken, " of ", limits_.pictures,
                              " pictures are waiting or running, and this request asks for ", count,
                              " more"),
                 "pictures", question.admitted.size(), static_cast<size_t>(limits_.pictures)));
+}
+
+// For a caller's requests no more than is left of its part: the others' parts are theirs.
+double AdmissionControl::PlacesKeptForAll(const Question& question) {
+  absl::flat_hash_map<uint64_t, double> taken;
+  for (const Entry* entry : question.admitted) ++taken[absl::HashOf(entry->caller)];
+  const double part = PartOf(question);
+  const auto left = [&](uint64_t caller) {
+    const auto found = taken.find(caller);
+    return found == taken.end() ? part : std::max(0.0, part - found->second);
+  };
+  return PlacesKept(question, limits_.pictures, [&](absl::Time until) {
+    return reservations_.ExpectedPictures(question.now, until, question.who, left);
+  });
+}
+
+// For those who are due, and of those who come while this request may be here.
+double AdmissionControl::PlacesKept(const Question& question, double places,
+                                    absl::FunctionRef<double(absl::Time until)> expected) {
+  const double soon = expected(question.now + question.before.LastEnd());
+  return std::max(expected(question.now), std::min(soon, kKeptPart * places));
 }
 
 // Who brings nothing takes none.
@@ -205,7 +237,7 @@ absl::Duration AdmissionControl::TimeUntilPlacesAreFree(const Question& question
 absl::Status AdmissionControl::CheckWait(const Question& question) {
   absl::Duration wait = question.after.OfRequest(question.first().request).begins;
   if (!question.comes_back && wait > absl::ZeroDuration()) {
-    wait += reservations_.Expected(question.now, question.now + wait, question.who).time;
+    wait += reservations_.ExpectedTime(question.now, question.now + wait, question.who);
   }
   if (wait <= limits_.wait) return absl::OkStatus();
   return TellToComeBack(
@@ -254,7 +286,7 @@ absl::Duration AdmissionControl::Overrun(const Question& question) {
   absl::Duration expected;
   if (!question.comes_back) {
     const absl::Time end = question.now + question.after.OfRequest(request).ends * kForecastMargin;
-    expected = reservations_.Expected(question.now, end, question.who).time;
+    expected = reservations_.ExpectedTime(question.now, end, question.who);
   }
   absl::Duration overrun;
   for (size_t i = 0; i < question.after.order.size(); ++i) {
@@ -265,9 +297,8 @@ absl::Duration AdmissionControl::Overrun(const Question& question) {
   }
   const Entries own = Of(question.first().caller, question.after.order);
   const bool has_others = own.size() > question.asking.size();
-  if (!has_others || question.active_callers == 1 || question.slack() == absl::InfiniteDuration()) {
-    return overrun;
-  }
+  const bool shares = question.active_callers > 1 && !question.comes_back;
+  if (!has_others || !shares || question.slack() == absl::InfiniteDuration()) return overrun;
   const absl::Duration share = question.slack() / question.active_callers;
   const Timetable alone = question.Foresee(own);
   return std::max(overrun, alone.LastEnd() - share);
@@ -287,7 +318,7 @@ absl::Status AdmissionControl::TellToComeBack(const Question& question, absl::Du
   if (question.keeps_room) {
     const Reservations::Room room{AloneTime(question.asking, question.costs),
                                   static_cast<double>(question.asking.size())};
-    reservations_.Add(question.who, question.now, delay, room);
+    reservations_.Add(question.who, question.now, delay, question.first().deadline, room);
   }
   return WithRetryDelay(std::move(refusal), delay);
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -87,6 +88,10 @@ class AdmissionControl {
   absl::Status CheckPlaces(const Question& question);
   absl::Status CheckCallersPlaces(const Question& question);
   absl::Status CheckAllPlaces(const Question& question);
+  int PartOf(const Question& question) const;
+  double PlacesKeptForAll(const Question& question);
+  static double PlacesKept(const Question& question, double places,
+                           absl::FunctionRef<double(absl::Time until)> expected);
   absl::Status CheckWait(const Question& question);
   absl::Status CheckBytes(const Question& question);
   absl::Status CheckDeadlines(const Question& question);

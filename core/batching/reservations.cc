@@ -12,70 +12,113 @@ absl::Duration LatenessOf(absl::Duration delay) { return delay * 0.3 + absl::Sec
 
 double SecondsOf(absl::Time time) { return absl::ToDoubleSeconds(time - absl::UnixEpoch()); }
 
+// Which of the caller's requests does not count.
+std::optional<uint64_t> ExceptOf(uint64_t caller, const Reservations::Who& who) {
+  return caller == who.caller ? std::optional(who.content) : std::nullopt;
+}
+
 }  // namespace
 
-void Reservations::Add(const Who& who, absl::Time now, absl::Duration delay, const Room& room) {
+void Reservations::Add(const Who& who, absl::Time now, absl::Duration delay, absl::Time deadline,
+                       const Room& room) {
   DropLate(SecondsOf(now));
-  windows_.erase(who);
-  if (windows_.size() >= kMost) return;
+  Caller& caller = callers_[who.caller];
+  const auto before = caller.windows.find(who.content);
+  if (before != caller.windows.end()) {
+    if (before->second.came) Learn(caller, before->second);
+    caller.windows.erase(before);
+    --count_;
+  }
+  if (count_ >= kMost) return;
   const absl::Time from = now + delay;
   const Window window{.from = SecondsOf(from - kEarly),
                       .until = SecondsOf(from + LatenessOf(delay)),
                       .time = absl::ToDoubleSeconds(room.time),
-                      .pictures = room.pictures};
-  windows_[who] = window;
+                      .pictures = room.pictures,
+                      .in_time = from < deadline};
+  caller.windows[who.content] = window;
+  ++count_;
   first_until_ = std::min(first_until_, window.until);
 }
 
+// Kept until its time is over, as is one that does not come: or those that come were learned of
+// earlier than those that do not.
 bool Reservations::Take(const Who& who, absl::Time now) {
   DropLate(SecondsOf(now));
-  const auto mine = windows_.find(who);
-  if (mine == windows_.end() || mine->second.from > SecondsOf(now)) return false;
-  windows_.erase(mine);
-  Learn(true);
+  const auto caller = callers_.find(who.caller);
+  if (caller == callers_.end()) return false;
+  const auto mine = caller->second.windows.find(who.content);
+  if (mine == caller->second.windows.end()) return false;
+  Window& window = mine->second;
+  if (window.came || window.from > SecondsOf(now)) return false;
+  window.came = true;
+  window.time = window.pictures = 0;
   return true;
 }
 
-template <typename Counts>
-Reservations::Room Reservations::Sum(absl::Time now, absl::Time until, const Counts& counts) {
+Reservations::Room Reservations::ExpectedOf(const Caller& caller, std::optional<uint64_t> except,
+                                            absl::Time now, absl::Time until) {
   const double start = SecondsOf(now), end = SecondsOf(until);
-  DropLate(start);
   double time = 0, pictures = 0;
-  for (const auto& [who, window] : windows_) {
-    if (window.from > end || !counts(who)) continue;
+  for (const auto& [content, window] : caller.windows) {
+    if (window.from > end || window.came || content == except) continue;
     const double opens = std::max(start, window.from);
-    const double part = share_that_comes_ / (window.until - window.from);
+    const double part = (window.in_time ? caller.share_in_time : caller.share_too_late) /
+                        (window.until - window.from);
     pictures += window.pictures * (window.until - opens) * part;
     time += window.time * (std::min(end, window.until) - opens) * part;
   }
   return {absl::Seconds(time), pictures};
 }
 
-Reservations::Room Reservations::Expected(absl::Time now, absl::Time until, const Who& who) {
-  return Sum(now, until, [&](const Who& other) { return other != who; });
+absl::Duration Reservations::ExpectedTime(absl::Time now, absl::Time until, const Who& who) {
+  DropLate(SecondsOf(now));
+  absl::Duration time;
+  for (const auto& [name, caller] : callers_) {
+    time += ExpectedOf(caller, ExceptOf(name, who), now, until).time;
+  }
+  return time;
 }
 
-Reservations::Room Reservations::ExpectedOfCaller(absl::Time now, absl::Time until,
-                                                  const Who& who) {
-  return Sum(now, until, [&](const Who& other) {
-    return other.caller == who.caller && other.content != who.content;
-  });
+double Reservations::ExpectedPictures(absl::Time now, absl::Time until, const Who& who,
+                                      absl::FunctionRef<double(uint64_t caller)> most) {
+  DropLate(SecondsOf(now));
+  double pictures = 0;
+  for (const auto& [name, caller] : callers_) {
+    const double expected = ExpectedOf(caller, ExceptOf(name, who), now, until).pictures;
+    pictures += std::min(expected, most(name));
+  }
+  return pictures;
+}
+
+double Reservations::ExpectedPicturesOfCaller(absl::Time now, absl::Time until, const Who& who) {
+  DropLate(SecondsOf(now));
+  const auto own = callers_.find(who.caller);
+  return own == callers_.end() ? 0 : ExpectedOf(own->second, who.content, now, until).pictures;
 }
 
 void Reservations::DropLate(double now) {
   if (first_until_ >= now) return;
   first_until_ = kNever;
-  absl::erase_if(windows_, [&](const auto& entry) {
-    const bool is_late = entry.second.until < now;
-    if (is_late) Learn(false);
-    if (!is_late) first_until_ = std::min(first_until_, entry.second.until);
-    return is_late;
-  });
+  for (auto& each : callers_) {
+    Caller& caller = each.second;
+    count_ -= absl::erase_if(caller.windows, [&](const auto& entry) {
+      const Window& window = entry.second;
+      const bool is_late = window.until < now;
+      if (is_late) Learn(caller, window);
+      if (!is_late) first_until_ = std::min(first_until_, window.until);
+      return is_late;
+    });
+  }
+  if (callers_.size() > kMostCallers) {
+    absl::erase_if(callers_, [](const auto& entry) { return entry.second.windows.empty(); });
+  }
 }
 
-void Reservations::Learn(bool came) {
+void Reservations::Learn(Caller& caller, const Window& window) {
   constexpr double kNewestPart = 1.0 / 16;
-  share_that_comes_ += ((came ? 1 : 0) - share_that_comes_) * kNewestPart;
+  double& share = caller.share(window.in_time);
+  share += ((window.came ? 1 : 0) - share) * kNewestPart;
 }
 
 }  // namespace latentd::batching

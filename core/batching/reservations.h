@@ -7,9 +7,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <utility>
+#include <optional>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
 
 namespace latentd::batching {
@@ -24,28 +25,28 @@ class Reservations {
   // A request, and hashes of what tells it from others.
   struct Who {
     uint64_t caller = 0, content = 0;
-
-    bool operator==(const Who&) const = default;
-    template <typename H>
-    friend H AbslHashValue(H h, const Who& who) {
-      return H::combine(std::move(h), who.caller, who.content);
-    }
   };
 
   // The request `who` may come back after `delay`, and then needs `room`; what it was told before
-  // is forgotten. Ignored where too many others have been told.
-  void Add(const Who& who, absl::Time now, absl::Duration delay, const Room& room);
+  // is forgotten. Of those that could have waited so long for their `deadline` more come than of
+  // others. Ignored where too many others have been told.
+  void Add(const Who& who, absl::Time now, absl::Duration delay, absl::Time deadline,
+           const Room& room);
 
   // It came: whether it had been told, and it is time. Its room is its own then.
   bool Take(const Who& who, absl::Time now);
 
-  // What those need that may come by `until`, but not `who`, as far as those did come that were
-  // told before, and as if they came at any moment of their time alike. Who has not come when half
-  // of it is over counts half, and of the device's time only the part counts that falls before
-  // `until`: or an idle server would refuse short requests for others that are not there.
-  Room Expected(absl::Time now, absl::Time until, const Who& who);
-  // The same of its caller's requests alone.
-  Room ExpectedOfCaller(absl::Time now, absl::Time until, const Who& who);
+  // What those need of the device's time that may come by `until`, but not `who`: as many of a
+  // caller's as did come that it was told before, and as if they came at any moment of their time
+  // alike. Who has not come when half of it is over counts half, and only the part counts that
+  // falls before `until`: or an idle server would refuse short requests for others that are not
+  // there.
+  absl::Duration ExpectedTime(absl::Time now, absl::Time until, const Who& who);
+  // The pictures of these, of each caller's (by its hash) at most so many.
+  double ExpectedPictures(absl::Time now, absl::Time until, const Who& who,
+                          absl::FunctionRef<double(uint64_t caller)> most);
+  // Those of its own caller.
+  double ExpectedPicturesOfCaller(absl::Time now, absl::Time until, const Who& who);
 
  private:
   // When one may come, and what it needs then. In seconds, of the clock's time and of the device's:
@@ -53,18 +54,28 @@ class Reservations {
   struct Window {
     double from = 0, until = 0;
     double time = 0, pictures = 0;
+    bool in_time = false;  // before its deadline
+    bool came = false;
   };
-  static constexpr size_t kMost = 8192;
+  // Of a caller, and what is known of it: clients differ in whether they come at all.
+  struct Caller {
+    double& share(bool in_time) { return in_time ? share_in_time : share_too_late; }
+
+    absl::flat_hash_map<uint64_t, Window> windows;     // by content
+    double share_in_time = 0.5, share_too_late = 0.5;  // of those that were told come
+  };
+  static constexpr size_t kMost = 8192;         // windows
+  static constexpr size_t kMostCallers = 1024;  // as long as they have no windows
   static constexpr double kNever = std::numeric_limits<double>::infinity();
 
-  template <typename Counts>
-  Room Sum(absl::Time now, absl::Time until, const Counts& counts);
+  static Room ExpectedOf(const Caller& caller, std::optional<uint64_t> except, absl::Time now,
+                         absl::Time until);
+  static void Learn(Caller& caller, const Window& window);
   void DropLate(double now);
-  void Learn(bool came);
 
-  absl::flat_hash_map<Who, Window> windows_;
-  double first_until_ = kNever;  // of windows_, or earlier
-  double share_that_comes_ = 0.5;
+  absl::flat_hash_map<uint64_t, Caller> callers_;
+  size_t count_ = 0;             // of all windows
+  double first_until_ = kNever;  // of theirs, or earlier
 };
 
 }  // namespace latentd::batching

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "core/base/error_details.h"
@@ -18,17 +19,19 @@ namespace latentd::batching {
 // What a load is, and what came of it.
 struct PlayedLoad {
   double rate = 1;                              // requests a second
-  absl::Duration patience = absl::Seconds(30);  // a request's deadline
+  absl::Duration patience = absl::Seconds(30);  // a call's deadline, and a wait until the next
   double times_alone = 0;                       // or that many times what it takes alone
-  bool half_come_back = true;
+  bool half_come_back = true;  // of the requests, or of the callers, where there are several
+  int callers = 1;             // of which the first two ask three times as much as each other one
   absl::Duration length = absl::Seconds(60);
   // Else about an H100's with SDXL, where small rows are cheaper together.
   bool is_device_full = false;  // a row takes the same beside others
   int lane_rows = 16, lane_places = 16;
 };
 struct PlayedResult {
-  int asked = 0, served = 0, late = 0;  // late: admitted, and not done by its deadline
-  int came_back = 0, came_back_and_served = 0;
+  int asked = 0, served = 0, late = 0;          // late: admitted, and not done by its deadline
+  int came_back = 0, came_back_and_served = 0;  // calls
+  std::vector<int> served_of_caller;
   double work = 0;  // seconds that the served would take one after the other
 };
 
@@ -36,6 +39,7 @@ class PlayedServer {
  public:
   PlayedServer(const PlayedLoad& load, uint32_t seed)
       : load_(load), random_(seed), end_(Now() + load.length) {
+    result_.served_of_caller.resize(load.callers);
     Teach();
     Ask(Now());
   }
@@ -58,6 +62,7 @@ class PlayedServer {
     int steps = 0, rows = 2;
     absl::Time deadline;
     uint64_t content = 0;
+    int caller = 0;
     bool comes_back = false;
     int returns = 0;
   };
@@ -110,8 +115,17 @@ class PlayedServer {
     const bool by_work = load_.times_alone > 0;
     client.deadline = at + (by_work ? load_.times_alone * Alone(client) : load_.patience);
     client.content = ++next_content_;
-    client.comes_back = load_.half_come_back && client.content % 2 == 0;
+    client.caller = NextCaller();
+    const uint64_t half = load_.callers > 1 ? client.caller : client.content;
+    client.comes_back = load_.half_come_back && half % 2 == 0;
     arrivals_.emplace(at, client);
+  }
+
+  int NextCaller() {
+    if (load_.callers == 1) return 0;
+    std::vector<double> weights(load_.callers, 1);
+    weights[0] = weights[1] = 3;
+    return std::discrete_distribution<int>(weights.begin(), weights.end())(random_);
   }
 
   void Arrive(Client client) {
@@ -120,8 +134,9 @@ class PlayedServer {
       const absl::Time next =
           Now() + absl::Seconds(std::exponential_distribution<double>(load_.rate)(random_));
       if (next < end_) Ask(next);
-    } else if (client.returns == 1) {
+    } else {
       ++result_.came_back;
+      client.deadline = Now() + load_.patience;
     }
     const PictureId id = ++next_id_;
     const Need need{.kind = UnitKind::kText,
@@ -132,7 +147,7 @@ class PlayedServer {
                     .ahead = {.stages = {{{client.lane, true, client.steps}}}, .decode = true}};
     const auto admitted = queue_.Admit({.pictures = {&id, 1},
                                         .need = need,
-                                        .caller = "a",
+                                        .caller = std::to_string(client.caller),
                                         .deadline = client.deadline,
                                         .content = client.content});
     if (admitted.ok()) {
@@ -140,7 +155,7 @@ class PlayedServer {
       return;
     }
     const auto delay = GetRetryDelay(admitted.status());
-    if (!client.comes_back || !delay || Now() + *delay >= client.deadline) return;
+    if (!client.comes_back || !delay || *delay >= load_.patience) return;
     ++client.returns;
     arrivals_.emplace(Now() + *delay, client);
   }
@@ -192,6 +207,7 @@ class PlayedServer {
   void Serve(PictureId id, const Client& client) {
     if (Now() <= client.deadline) {
       ++result_.served;
+      ++result_.served_of_caller[client.caller];
       result_.came_back_and_served += client.returns > 0;
       result_.work += absl::ToDoubleSeconds(Alone(client));
     } else {
