@@ -18,7 +18,7 @@ from sdxl import machine  # noqa: E402
 from timeless import timeless  # noqa: E402
 from traffic import bench, calls, report  # noqa: E402
 from traffic.calls import MISSED, OK, Attempt  # noqa: E402
-from traffic.mixture import area_of  # noqa: E402
+from traffic.mixture import area_of, patient  # noqa: E402
 
 
 class FakeServer:
@@ -46,10 +46,10 @@ class FakePeer(FakeServer):
 
 class FakeClient:
     Latentd, Peer = FakeServer, FakePeer
-    Messages = staticmethod(lambda address: None)
+    descriptors = staticmethod(lambda address: None)
 
     class Client:
-        def __init__(self, address, messages, callers):
+        def __init__(self, address, described, callers):
             self._server = FakeServer.servers[address]
 
         async def __aenter__(self):
@@ -70,6 +70,13 @@ class FakeClient:
             finally:
                 self._server.waiting -= 1
             return Attempt(OK, calls.now() - start, first_step=calls.now() - start)
+
+    class Crowd(Client):
+        def __init__(self, address, described, callers, size):
+            super().__init__(address, described, callers)
+
+        async def play(self, jobs, deadline):
+            return await calls.play(self.send, jobs, lambda job: deadline, patient)
 
 
 class WholeBenchTest(unittest.TestCase):

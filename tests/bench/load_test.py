@@ -21,7 +21,7 @@ ALONE = Alone({(size, guided): 1.0 for size in SIZES for guided in (True, False)
 
 
 def outcome(seconds=1.0, code=OK, offset=0.0, steps=4, caller=0, deadline=3.0, **more):
-    return Outcome(Job(0, SIZES[0], steps, True, caller, offset), deadline, seconds, code, **more)
+    return Outcome(Job(0, SIZES[0], steps, True, caller, offset), deadline, seconds, code, **{"late": [0.0], **more})
 
 
 def queue_full(seconds=0.0, delay=2.0):
@@ -87,6 +87,12 @@ class CallsTest(unittest.TestCase):
         self.assertEqual([time for time, *_ in self.sent], [1.0, 2.0, 2.5])
         self.assertEqual([(each.seconds, each.kept) for each in found], [(10, True), (4, True), (4, True)])
 
+    def test_a_call_that_is_made_later_than_due_says_so(self):
+        jobs = [Job(number, SIZES[0], 4, True, offset=offset) for number, offset in enumerate((0.0, 1.0, 5.0))]
+        found = timeless(calls.play(self.draw, jobs, lambda job: 100, start=-3.0))
+        self.assertEqual([each.late for each in found], [[3.0], [2.0], [0.0]])
+        self.assertEqual([each.seconds for each in found], [7.0, 6.0, 4.0])
+
     def test_first_in_first_out_sends_one_at_a_time_and_counts_the_wait(self):
         found = self.play(Fifo(self.draw).send, 100, (0.0, 10), (1.0, 4), (2.0, 4))
         self.assertEqual(self.sent, [(0.0, 0, 100.0), (10.0, 1, 91.0), (14.0, 2, 88.0)])
@@ -118,14 +124,20 @@ class CallsTest(unittest.TestCase):
 
     def test_who_is_patient_comes_back_after_the_delay(self):
         found = self.ask(self.refusing(queue_full(0.5), Attempt(OK, 3.0, first_step=1.0)), patient=True)
-        self.assertEqual(self.sent, [(0.0, 10.0), (2.5, 7.5)])
+        self.assertEqual(self.sent, [(0.0, 10.0), (2.5, 10.0)])
         self.assertEqual((found.code, found.seconds, found.first_step, found.returns, len(found.refusals)), (OK, 5.5, 3.5, 1, 1))
+        self.assertEqual(found.late, [0.0, 0.0])
+
+    def test_who_comes_back_has_as_much_time_again(self):
+        found = self.ask(self.refusing(queue_full(0.5, delay=9.0), Attempt(OK, 10.0)), patient=True)
+        self.assertEqual((found.seconds, found.waited, found.kept), (19.5, 9.5, True))
+        self.assertFalse(self.ask(self.refusing(queue_full(0.5, delay=9.0), Attempt(OK, 10.1)), patient=True).kept)
 
     def test_who_is_not_gives_up(self):
         found = self.ask(self.refusing(queue_full()), patient=False)
         self.assertEqual((found.code, found.returns, found.failed), (calls.REFUSED, 0, False))
 
-    def test_nobody_comes_back_who_would_be_late_or_was_not_told_when(self):
+    def test_nobody_comes_back_who_would_wait_too_long_or_was_not_told_when(self):
         late = Attempt(MISSED, 0.0, reason="PREDICTED_OVERRUN", retry_seconds=10.0)
         self.assertEqual(self.ask(self.refusing(late), patient=True).returns, 0)
         self.assertEqual(self.ask(self.refusing(queue_full(delay=None)), patient=True).code, calls.REFUSED)
@@ -151,12 +163,13 @@ class FiguresTest(unittest.TestCase):
         self.assertEqual(figures.goodput(outcomes, ALONE, seconds=10.0), {"requests": 0.2, "work": 2.5})
 
     def test_refusals_are_counted_by_call_and_returns_by_request(self):
-        refused = figures.refusals([outcome(), outcome(refusals=[queue_full(0.01), queue_full(0.02)], returns=2),
-                                    outcome(code=calls.REFUSED, refusals=[queue_full(0.03), queue_full(0.04, None)], returns=1),
-                                    outcome(code=calls.REFUSED, refusals=[queue_full(0.05)])])
+        refused = figures.refusals([outcome(), outcome(refusals=[queue_full(0.01), queue_full(0.02)], late=[0.0, 0.0, 0.0]),
+                                    outcome(code=calls.REFUSED, refusals=[queue_full(0.03), queue_full(0.04, None)], late=[0.0, 0.5]),
+                                    outcome(code=calls.REFUSED, refusals=[queue_full(0.05)], late=[0.25])])
         self.assertEqual(refused["by_reason"], {"QUEUE_FULL": 5})
         self.assertEqual((refused["requests_refused"], refused["without_delay"]), (3, 1))
-        self.assertEqual((refused["came_back"], refused["came_back_and_served"]), (2, 1))
+        self.assertEqual((refused["came_back"], refused["came_back_and_served"]), (3, 1))
+        self.assertEqual(refused["late"], {"count": 7, "p50": 0.0, "p99": 0.5})
         self.assertEqual(refused["seconds"], {"count": 5, "p50": 0.03, "p99": 0.05})
 
     def test_callers_are_counted_apart(self):

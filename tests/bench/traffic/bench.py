@@ -34,7 +34,7 @@ class Session:
         self.contestants = list(CONTESTANTS)
         self.alone = None
         self.failures = 0
-        self._servers, self._messages = {}, None
+        self._servers, self._described = {}, None
         settings = {name: str(value) if isinstance(value, pathlib.Path) else value for name, value in vars(options).items()
                     if name != "our_environment"}
         self.document = {"machine": machine.describe(ROOT, options), "settings": settings, "left_out": {}}
@@ -44,7 +44,7 @@ class Session:
     def start(self):
         """latentd, and the peer where there is one."""
         self._servers["latentd"] = self._client.Latentd(self.options, self._folder)
-        self._messages = self._client.Messages(self.server("latentd").address)
+        self._described = self._client.descriptors(self.server("latentd").address)
         reason = "no --peer-python"
         if self.options.peer_python:
             reason = peer_process.missing(self.options.peer_python, peer_process.environment(self.options.peer_path, self._folder))
@@ -52,7 +52,7 @@ class Session:
             self.leave_out("peer", reason)
             return
         try:
-            self._servers["peer"] = self._client.Peer(self.options, self._folder, self._messages)
+            self._servers["peer"] = self._client.Peer(self.options, self._folder, self._described)
         except FAILURES as error:
             self.failures += 1
             self.leave_out("peer", str(error))
@@ -62,7 +62,7 @@ class Session:
 
     def restart(self, contestant):
         self.server(contestant).stop()
-        self._servers[contestant] = (self._client.Peer(self.options, self._folder, self._messages) if contestant == "peer"
+        self._servers[contestant] = (self._client.Peer(self.options, self._folder, self._described) if contestant == "peer"
                                      else self._client.Latentd(self.options, self._folder))
 
     def stop(self):
@@ -72,8 +72,12 @@ class Session:
     @contextlib.asynccontextmanager
     async def sending(self, contestant):
         """A function that sends a job to the contestant."""
-        async with self._client.Client(self.server(contestant).address, self._messages, self.options.callers) as client:
+        async with self._client.Client(self.server(contestant).address, self._described, self.options.callers) as client:
             yield calls.Fifo(client.send).send if contestant == "fifo" else client.send
+
+    def crowd(self, contestant):
+        """All callers at once, of whom some come back."""
+        return self._client.Crowd(self.server(contestant).address, self._described, self.options.callers, self.options.crowd_processes)
 
     def leave_out(self, contestant, reason):
         if contestant in self.contestants:
@@ -176,6 +180,8 @@ def parse(arguments):
     load.add_argument("--alone-repeats", type=int, default=3, help="of each kind of request alone")
     load.add_argument("--capacity", type=float, help="requests a second, instead of what this run measures, for overload")
     load.add_argument("--overload", type=float, default=10, metavar="TIMES", help="of the capacity")
+    load.add_argument("--crowd-processes", type=int, default=max(1, min(8, (os.cpu_count() or 2) // 2)),
+                      help="that ask in overload, each for some of the callers")
     load.add_argument("--overload-seconds", type=float, default=60)
     load.add_argument("--overload-deadline", type=float, default=30, metavar="SECONDS", help="of each request then")
     ours = parser.add_argument_group("latentd")
@@ -200,7 +206,7 @@ def check(parser, options):
     options.our_environment = dict(os.environ)
     if options.small not in options.buckets.split(","):
         parser.error(f"--buckets has no {options.small}, the size of small pictures (--small)")
-    for name in ("callers", "windows", "alone_repeats"):
+    for name in ("callers", "windows", "alone_repeats", "crowd_processes"):
         least = 2 if name == "callers" else 1
         if getattr(options, name) < least:
             parser.error(f"--{name.replace('_', '-')} is at least {least}")

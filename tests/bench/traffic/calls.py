@@ -29,19 +29,24 @@ class Attempt:
 
 @dataclasses.dataclass
 class Outcome:
-    """One request from its arrival on, by all its calls."""
+    """One request from its arrival on, by all its calls, each of which has the deadline."""
 
     job: typing.Any
     deadline: float
     seconds: float
     code: str
+    waited: float = 0.0  # of these seconds, before its last call
     first_step: typing.Optional[float] = None
     refusals: list = dataclasses.field(default_factory=list)
-    returns: int = 0
+    late: list = dataclasses.field(default_factory=list)  # seconds that each call was made later than it was due: the bench's fault
+
+    @property
+    def returns(self):
+        return len(self.late) - 1
 
     @property
     def kept(self):
-        return self.code == OK and self.seconds <= self.deadline
+        return self.code == OK and self.seconds - self.waited <= self.deadline
 
     @property
     def failed(self):
@@ -54,26 +59,28 @@ def now():
 
 
 async def ask(send, job, deadline, arrival, patient=False):
-    """Until it is served, or its deadline is over, or it is refused; who is patient comes back when the refusal says, if there
-    is still time then."""
-    refusals, returns = [], 0
+    """Until it is served, or its deadline is over, or it is refused; who is patient comes back when the refusal says, as long as
+    that is no longer than its deadline, and has as much time then as before."""
+    refusals, late, due = [], [], arrival
     while True:
+        late.append(now() - due)
         began = now() - arrival
-        attempt = await send(job, max(0.0, deadline - began))
+        waited = due - arrival
+        attempt = await send(job, max(0.0, deadline - (began - waited)))
         if attempt.refused:
             refusals.append(attempt)
         delay = attempt.retry_seconds
-        if not (attempt.refused and patient and delay is not None and now() - arrival + delay < deadline):
+        if not (attempt.refused and patient and delay is not None and delay < deadline):
             code = REFUSED if attempt.refused else attempt.code
             first = None if attempt.first_step is None else began + attempt.first_step
-            return Outcome(job, deadline, began + attempt.seconds, code, first, refusals, returns)
+            return Outcome(job, deadline, began + attempt.seconds, code, waited, first, refusals, late)
+        due = now() + delay
         await asyncio.sleep(delay)
-        returns += 1
 
 
-async def play(send, jobs, deadline_of, patient=lambda caller: False):
-    """Asks for each at its time; the outcomes, once all have ended."""
-    start, asked = now(), []
+async def play(send, jobs, deadline_of, patient=lambda caller: False, start=None):
+    """Asks for each at its time after `start`, by default now; the outcomes, once all have ended."""
+    start, asked = now() if start is None else start, []
     for job in jobs:
         await asyncio.sleep(max(0.0, start + job.offset - now()))
         asked.append(asyncio.create_task(ask(send, job, deadline_of(job), start + job.offset, patient(job.caller))))

@@ -1,7 +1,10 @@
 """A stock gRPC client, and the processes that it asks: latentd, and diffusers behind peer_server.py."""
 
 import asyncio
+import concurrent.futures
 import contextlib
+import itertools
+import multiprocessing
 import os
 import pathlib
 import signal
@@ -18,11 +21,10 @@ sys.path.insert(0, str(PACKAGES))
 os.environ["no_proxy"] = "*"
 import grpc  # noqa: E402
 import server_process  # noqa: E402
-from google.protobuf import descriptor_pb2  # noqa: E402
 from sdxl import peer_process, processes  # noqa: E402
 
-from . import mixture  # noqa: E402
-from .calls import OK, Attempt  # noqa: E402
+from . import messages, mixture  # noqa: E402
+from .calls import OK, Attempt, now, play  # noqa: E402
 
 METHOD = "/latent.v1.ImageGeneration/GenerateStream"
 STAGE_BASE = 3  # of latent.v1.Stage
@@ -31,34 +33,27 @@ GUIDANCE, NO_GUIDANCE = 4.0, 1.0
 START_SECONDS = 900  # compiling included
 STOP_SECONDS = 20
 CONNECT_SECONDS = 30
+CROWD_STARTS_SECONDS = 5  # until its processes have connected, before its first call; all have one clock
 
 
-class Messages:
-    """latent.v1 as a running latentd describes it; `descriptors` is the same as a FileDescriptorSet."""
-
-    def __init__(self, address):
-        api = server_process.Api(address)
-        self.request, self.event = (api.type(f"latent.v1.{name}") for name in ("GenerateRequest", "GenerateEvent"))
-        files, found = [self.request.DESCRIPTOR.file], {}
-        while files:
-            file = files.pop()
-            found[file.name] = file
-            files += [other for other in file.dependencies if other.name not in found]
-        self.descriptors = descriptor_pb2.FileDescriptorSet()
-        for file in found.values():
-            file.CopyToProto(self.descriptors.file.add())
+def descriptors(address):
+    """What a running latentd says of its messages."""
+    api = server_process.Api(address)
+    try:
+        return messages.descriptors_of(api.type("latent.v1.GenerateRequest"))
+    finally:
         api.close()
 
 
 class Client:
     """Asks one server, for each caller over a connection of its own. Context manager."""
 
-    def __init__(self, address, messages, callers):
-        self._messages = messages
+    def __init__(self, address, described, callers):
+        self._request_type, event_type = messages.request_and_event(described)
         self._channels = [grpc.aio.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)])
                           for _ in range(callers)]
-        self._methods = [channel.unary_stream(METHOD, request_serializer=messages.request.SerializeToString,
-                                              response_deserializer=messages.event.FromString) for channel in self._channels]
+        self._methods = [channel.unary_stream(METHOD, request_serializer=self._request_type.SerializeToString,
+                                              response_deserializer=event_type.FromString) for channel in self._channels]
 
     async def __aenter__(self):
         for channel in self._channels:
@@ -70,9 +65,8 @@ class Client:
             await channel.close()
 
     def _request(self, job):
-        return self._messages.request(prompt="a red circle on a blue background", width=job.size[0], height=job.size[1],
-                                      num_inference_steps=job.steps, guidance_scale=GUIDANCE if job.guided else NO_GUIDANCE,
-                                      seed=job.number)
+        return self._request_type(prompt="a red circle on a blue background", width=job.size[0], height=job.size[1],
+                                  num_inference_steps=job.steps, guidance_scale=GUIDANCE if job.guided else NO_GUIDANCE, seed=job.number)
 
     async def send(self, job, timeout):
         """Asks once; never raises what a server may answer."""
@@ -87,6 +81,32 @@ class Client:
             reason, _ = server_process.reason(error)
             return Attempt(error.code().name, time.monotonic() - start, first_step, reason, server_process.retry_seconds(error))
         return Attempt(OK if completed else "INCOMPLETE", time.monotonic() - start, first_step)
+
+
+async def _play(address, described, callers, jobs, deadline, start):
+    async with Client(address, described, callers) as client:
+        return await play(client.send, jobs, lambda job: deadline, mixture.patient, start)
+
+
+def play_share(*share):
+    """A crowd's process's part of the jobs."""
+    return asyncio.run(_play(*share))
+
+
+class Crowd:
+    """Callers in processes of their own, several of them: one Python process makes some thousand calls a second at most."""
+
+    def __init__(self, address, described, callers, size):
+        self._setting, self._size = (address, described, callers), size
+
+    async def play(self, jobs, deadline):
+        """The outcomes of calls.play of all jobs, each with that deadline; patient callers come back."""
+        loop, start = asyncio.get_running_loop(), now() + CROWD_STARTS_SECONDS
+        shares = [[job for job in jobs if job.caller % self._size == number] for number in range(self._size)]
+        with concurrent.futures.ProcessPoolExecutor(self._size, multiprocessing.get_context("spawn"), processes.end_with_parent) as pool:
+            outcomes = await asyncio.gather(*(
+                loop.run_in_executor(pool, play_share, *self._setting, share, deadline, start) for share in shares))
+        return list(itertools.chain(*outcomes))
 
 
 class Latentd:
@@ -121,12 +141,12 @@ class Latentd:
 class Peer:
     """diffusers behind a queue: peer_server.py in the Python of the options."""
 
-    def __init__(self, options, folder, messages):
-        descriptors = folder / "latent.v1.descriptors"
-        descriptors.write_bytes(messages.descriptors.SerializeToString())
+    def __init__(self, options, folder, described):
+        file = folder / "latent.v1.descriptors"
+        file.write_bytes(described)
         self._log = folder / "peer.log"
         command = [options.peer_python, "-B", pathlib.Path(__file__).with_name("peer_server.py"), f"--checkpoint={options.checkpoint}/base",
-                   f"--descriptors={descriptors}", f"--packages={PACKAGES}", f"--precision={options.precision}",
+                   f"--descriptors={file}", f"--packages={PACKAGES}", f"--precision={options.precision}",
                    f"--device={'cuda' if options.backend == 'cuda' else 'cpu'}"]
         with open(self._log, "w") as log:
             self._process = processes.spawn(command, stdout=subprocess.PIPE, stderr=log,

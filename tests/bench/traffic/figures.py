@@ -36,16 +36,16 @@ def goodput(outcomes, alone, seconds):
 
 
 def refusals(outcomes):
-    """How many, how fast, and what became of those who came back."""
+    """How many, how fast, and of the calls of those who came back how many were served."""
     all_of_them = [attempt for outcome in outcomes for attempt in outcome.refusals]
     returned = [outcome for outcome in outcomes if outcome.returns]
-    return {"by_reason": dict(collections.Counter(attempt.reason for attempt in all_of_them)),
+    return {"late": spread([seconds for outcome in outcomes for seconds in outcome.late]),
+            "by_reason": dict(collections.Counter(attempt.reason for attempt in all_of_them)),
             "without_delay": sum(attempt.retry_seconds is None for attempt in all_of_them),
             "requests_refused": sum(bool(outcome.refusals) for outcome in outcomes),
             "seconds": spread([attempt.seconds for attempt in all_of_them]),
             "delay": spread([attempt.retry_seconds for attempt in all_of_them if attempt.retry_seconds is not None]),
-            "returns": sum(outcome.returns for outcome in returned), "came_back": len(returned),
-            "came_back_and_served": sum(outcome.kept for outcome in returned)}
+            "came_back": sum(outcome.returns for outcome in returned), "came_back_and_served": sum(outcome.kept for outcome in returned)}
 
 
 def by_caller(outcomes, callers):

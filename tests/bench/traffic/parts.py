@@ -8,7 +8,7 @@ from sdxl.processes import Failure
 from . import figures
 from .calls import OK, play
 from .memory import Memory
-from .mixture import FEWEST_STEPS, MOST_STEPS, Alone, Job, area_of, patient, size_of
+from .mixture import FEWEST_STEPS, MOST_STEPS, Alone, Job, area_of, size_of
 
 WARM_UP = 0.2  # of a window: what arrives then is served and not counted
 AT_MOST = 20_000  # requests of a window
@@ -56,19 +56,18 @@ async def alone(session):
     session.say(f"alone: {mean:.3g} s a request in the mean, {1 / mean:.3g} a second one after the other")
 
 
-async def window(session, contestant, rate, seconds, deadline_of, warm_up=WARM_UP, comes_back=lambda caller: False):
+async def window(session, contestant, rate, seconds):
     """The outcomes of what came after the warm-up, once all have ended."""
     jobs = session.mixture.arrivals(session.options.seed, rate, seconds, AT_MOST)
     async with session.sending(contestant) as send:
-        outcomes = await play(send, jobs, deadline_of, comes_back)
+        outcomes = await play(send, jobs, lambda job: TIMES_ALONE * session.alone.seconds(job))
     session.note_failures(contestant, outcomes)
-    return [outcome for outcome in outcomes if outcome.job.offset >= warm_up * seconds]
+    return [outcome for outcome in outcomes if outcome.job.offset >= WARM_UP * seconds]
 
 
 async def rate_window(session, contestant, rate):
     """Kept deadlines and latencies at a rate, as a window of a RateSearch has them."""
-    outcomes = await window(session, contestant, rate, session.options.seconds,
-                            lambda job: TIMES_ALONE * session.alone.seconds(job))
+    outcomes = await window(session, contestant, rate, session.options.seconds)
     kept = figures.share_kept(outcomes)
     session.say(f"  {contestant:8} {rate:7.3g} a second: {kept:5.1%} of {len(outcomes)} deadlines kept")
     return {"rate": rate, "kept": kept, "counted": len(outcomes), **figures.latency(outcomes), "codes": figures.codes(outcomes),
@@ -179,9 +178,10 @@ async def overwhelm(session, contestant):
     options, rate = session.options, session.document["overload"]["capacity"]
     session.restart(contestant)
     await draw_each_size(session, contestant)
+    jobs = session.mixture.arrivals(options.seed, options.overload * rate, options.overload_seconds, AT_MOST)
     async with Memory(session.server(contestant).pid) as memory:
-        outcomes = await window(session, contestant, options.overload * rate, options.overload_seconds,
-                                lambda job: options.overload_deadline, warm_up=0, comes_back=patient)
+        outcomes = await session.crowd(contestant).play(jobs, options.overload_deadline)
+    session.note_failures(contestant, outcomes)
     good = figures.goodput(outcomes, session.alone, options.overload_seconds)
     capacity_work = rate * session.document["alone"]["mean_seconds"]
     session.say(f"  {contestant:8} {good['work'] / capacity_work:.0%} of the capacity came in time, of {len(outcomes)} requests")

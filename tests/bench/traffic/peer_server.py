@@ -7,6 +7,7 @@ import argparse
 import asyncio
 import concurrent.futures
 import io
+import pathlib
 import sys
 import threading
 
@@ -79,26 +80,9 @@ def service(pipeline, request_type, event_type):
     return grpc.method_handlers_generic_handler("latent.v1.ImageGeneration", {"GenerateStream": method})
 
 
-def messages(path):
-    pool = descriptor_pool.DescriptorPool()
-    files = {file.name: file for file in descriptor_pb2.FileDescriptorSet.FromString(open(path, "rb").read()).file}
-
-    def add(name):
-        file = files.pop(name, None)
-        if file is not None:
-            for other in file.dependency:
-                add(other)
-            pool.Add(file)
-
-    for name in list(files):
-        add(name)
-    return (message_factory.GetMessageClass(pool.FindMessageTypeByName(f"latent.v1.{name}"))
-            for name in ("GenerateRequest", "GenerateEvent"))
-
-
 async def serve(options):
     server = grpc.aio.server()
-    server.add_generic_rpc_handlers((service(Pipeline(options), *messages(options.descriptors)),))
+    server.add_generic_rpc_handlers((service(Pipeline(options), *messages.request_and_event(options.descriptors.read_bytes())),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     print(f"127.0.0.1:{port}", flush=True)
@@ -108,12 +92,12 @@ async def serve(options):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--checkpoint", required=True, help="a model in the diffusers layout")
-    parser.add_argument("--descriptors", required=True, help="latent.v1 as a FileDescriptorSet")
+    parser.add_argument("--descriptors", required=True, type=pathlib.Path, help="latent.v1 as a FileDescriptorSet")
     parser.add_argument("--packages", required=True, help="a folder with grpc and protobuf, where this Python has none")
     parser.add_argument("--precision", choices=("fp32", "fp16", "bf16"), default="fp32")
     parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
     sys.path.append(options.packages)
     import grpc
-    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+    import messages
     asyncio.run(serve(options))

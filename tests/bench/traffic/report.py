@@ -80,7 +80,7 @@ def overload(document):
         rows.append([NAMES[name], f"{each['served']} of {each['asked']}",
                      f"{number(good['requests'])} ({share(good['requests_of_capacity'])})",
                      f"{number(good['work'])} ({share(good['work_of_capacity'])})",
-                     f"{count} ({reasons})" if count else "0", pair(refused["seconds"], 1000),
+                     f"{count} ({reasons})" if count else "0", pair(refused["seconds"], 1000), pair(refused["late"], 1000),
                      f"{refused['came_back_and_served']} of {refused['came_back']}", pair(each["latency"]),
                      " / ".join(number(memory[when]) for when in ("begin", "most", "end"))])
         callers += [[NAMES[name], str(caller["caller"]), "comes back" if caller["comes_back"] else "gives up", str(caller["asked"]),
@@ -90,7 +90,8 @@ def overload(document):
     return "\n\n".join([
         title,
         table(["", "in time", "goodput, requests/s (of the capacity)", "goodput, s of work/s (of the capacity)", "refusals",
-               "refused after p50 / p99 ms", "came back, and were served", "latency p50 / p99 s", "RSS begin / most / end MiB"], rows),
+               "refused after p50 / p99 ms",
+               "asked later than due p50 / p99 ms", "came back, and were served", "latency p50 / p99 s", "RSS begin / most / end MiB"], rows),
         table(["", "caller", "when refused", "asked", "served", ""], callers)])
 
 
