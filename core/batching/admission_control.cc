@@ -19,9 +19,6 @@ namespace {
 // Less, and clients would spin; more is no forecast.
 constexpr absl::Duration kShortestDelay = absl::Seconds(1);
 constexpr absl::Duration kLongestDelay = absl::Hours(1);
-// Who asked this lately shares the device.
-constexpr absl::Duration kActive = absl::Minutes(1);
-constexpr size_t kMostCallers = 1024;
 // Of places that those may keep free who were told to come soon: they come in clusters.
 constexpr double kKeptPart = 0.75;
 // What those take who were told to come differs from what is foreseen, and who comes too early is
@@ -92,7 +89,7 @@ absl::StatusOr<Prospect> AdmissionControl::Check(Foresight& admitted, const Entr
                     .keeps_room = refused.comes_back};
   RETURN_IF_ERROR(CheckLimits(question));
   question.comes_back = reservations_.Take(question.who, now);
-  question.active_callers = CountActiveCallers(question.admitted, caller, now);
+  question.part = PartOf(question);
   RETURN_IF_ERROR(CheckPlaces(question));
   question.after = question.Foresee(Together(question.admitted, asking));
   RETURN_IF_ERROR(CheckWait(question));
@@ -123,16 +120,16 @@ absl::Status AdmissionControl::CheckPlaces(const Question& question) {
   return CheckBytes(question);
 }
 
-// A caller's, of the queue's places.
-int AdmissionControl::PartOf(const Question& question) const {
-  return std::max(1, limits_.pictures / question.active_callers);
+// Of the queue's places.
+int AdmissionControl::PlacesOfPart(const Question& question) const {
+  return std::max(1, static_cast<int>(limits_.pictures * question.part));
 }
 
 absl::Status AdmissionControl::CheckCallersPlaces(const Question& question) {
   const Entries own = Of(question.first().caller, question.admitted);
   if (own.empty() || question.comes_back) return absl::OkStatus();
   const int count = static_cast<int>(question.asking.size());
-  const int share = PartOf(question);
+  const int share = PlacesOfPart(question);
   const auto expected = [&](absl::Time until) {
     return reservations_.ExpectedPicturesOfCaller(question.now, until, question.who);
   };
@@ -170,7 +167,7 @@ absl::Status AdmissionControl::CheckAllPlaces(const Question& question) {
 double AdmissionControl::PlacesKeptForAll(const Question& question) {
   absl::flat_hash_map<uint64_t, double> taken;
   for (const Entry* entry : question.admitted) ++taken[absl::HashOf(entry->caller)];
-  const double part = PartOf(question);
+  const double part = PlacesOfPart(question);
   const auto left = [&](uint64_t caller) {
     const auto found = taken.find(caller);
     return found == taken.end() ? part : std::max(0.0, part - found->second);
@@ -297,9 +294,9 @@ absl::Duration AdmissionControl::Overrun(const Question& question) {
   }
   const Entries own = Of(question.first().caller, question.after.order);
   const bool has_others = own.size() > question.asking.size();
-  const bool shares = question.active_callers > 1 && !question.comes_back;
+  const bool shares = question.part < 1 && !question.comes_back;
   if (!has_others || !shares || question.slack() == absl::InfiniteDuration()) return overrun;
-  const absl::Duration share = question.slack() / question.active_callers;
+  const absl::Duration share = question.slack() * question.part;
   const Timetable alone = question.Foresee(own);
   return std::max(overrun, alone.LastEnd() - share);
 }
@@ -323,15 +320,14 @@ absl::Status AdmissionControl::TellToComeBack(const Question& question, absl::Du
   return WithRetryDelay(std::move(refusal), delay);
 }
 
-int AdmissionControl::CountActiveCallers(const Entries& admitted, const std::string& asking,
-                                         absl::Time now) {
-  absl::erase_if(asked_, [&](const auto& other) { return other.second + kActive < now; });
-  if (asked_.size() < kMostCallers || asked_.contains(asking)) asked_[asking] = now;
-  // Who waits longer than that is still there.
-  for (const Entry* entry : admitted) {
-    if (asked_.size() < kMostCallers) asked_.try_emplace(entry->caller, entry->admitted);
-  }
-  return std::max<int>(1, static_cast<int>(asked_.size()));
+// What the caller may have beside the others. Who waits longer than they are known is still there.
+double AdmissionControl::PartOf(const Question& question) {
+  const std::string& caller = question.first().caller;
+  const Need& need = question.first().need;
+  const absl::Duration each = question.costs.Shared(need.ahead, need.rows, need.lane_rows);
+  demand_.Add(caller, each * static_cast<int>(question.asking.size()), question.now);
+  for (const Entry* entry : question.admitted) demand_.Keep(entry->caller, entry->admitted);
+  return demand_.PartOf(caller, question.now);
 }
 
 }  // namespace latentd::batching

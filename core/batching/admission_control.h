@@ -13,12 +13,12 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "core/batching/costs.h"
+#include "core/batching/demand.h"
 #include "core/batching/entry.h"
 #include "core/batching/reservations.h"
 #include "core/batching/timetable.h"
@@ -80,7 +80,7 @@ class AdmissionControl {
     const Reservations::Who who;
     const bool keeps_room;    // if it is refused
     bool comes_back = false;  // it was told to, at this time
-    int active_callers = 1;   // that share the device of late, its own among them
+    double part = 1;          // that its caller may have, of time and places
     Timetable after;          // with it
   };
 
@@ -88,7 +88,7 @@ class AdmissionControl {
   absl::Status CheckPlaces(const Question& question);
   absl::Status CheckCallersPlaces(const Question& question);
   absl::Status CheckAllPlaces(const Question& question);
-  int PartOf(const Question& question) const;
+  int PlacesOfPart(const Question& question) const;
   double PlacesKeptForAll(const Question& question);
   static double PlacesKept(const Question& question, double places,
                            absl::FunctionRef<double(absl::Time until)> expected);
@@ -103,11 +103,11 @@ class AdmissionControl {
                                         double pictures, size_t bytes) const;
   // The refusal, with a delay for which there will be room.
   absl::Status TellToComeBack(const Question& question, absl::Duration delay, absl::Status refusal);
-  int CountActiveCallers(const Entries& admitted, const std::string& asking, absl::Time now);
+  double PartOf(const Question& question);
 
   const Limits limits_;
   Reservations reservations_;
-  absl::flat_hash_map<std::string, absl::Time> asked_;  // callers, and when they did last
+  Demand demand_;
 };
 
 }  // namespace latentd::batching

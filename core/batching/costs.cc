@@ -95,11 +95,25 @@ bool Costs::HasMeasuredStep(const Lane& lane, int rows) const {
 }
 
 absl::Duration Costs::Alone(const Ahead& ahead, int rows) const {
+  return Left(ahead, rows,
+              [this](const Lane& lane, int own) { return Of(UnitKind::kStep, lane, own); });
+}
+
+absl::Duration Costs::Shared(const Ahead& ahead, int rows, int evaluated) const {
+  return Left(ahead, rows, [&](const Lane& lane, int own) {
+    const absl::Duration full = Of(UnitKind::kStep, lane, evaluated);
+    return std::min(Of(UnitKind::kStep, lane, own), full * own / evaluated);
+  });
+}
+
+absl::Duration Costs::Left(
+    const Ahead& ahead, int rows,
+    absl::FunctionRef<absl::Duration(const Lane& lane, int rows)> step) const {
   absl::Duration time;
   for (const Ahead::Stage& stage : ahead.stages) {
     if (stage.text) time += Of(UnitKind::kText, stage.lane);
-    time += stage.full() * Of(UnitKind::kStep, stage.lane, rows);
-    time += (stage.narrow_first + stage.narrow_last) * Of(UnitKind::kStep, stage.lane);
+    time += stage.full() * step(stage.lane, rows);
+    time += (stage.narrow_first + stage.narrow_last) * step(stage.lane, 1);
     time += stage.previews * Of(UnitKind::kPreview, stage.lane);
   }
   const Lane& lane = ahead.stages.front().lane;

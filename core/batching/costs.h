@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "core/batching/unit.h"
@@ -35,6 +36,8 @@ class Costs {
 
   // What a picture that takes that many rows has left to do, if no other shares its steps.
   absl::Duration Alone(const Ahead& ahead, int rows) const;
+  // Of the device's time, if others take part in its steps, up to so many evaluated rows.
+  absl::Duration Shared(const Ahead& ahead, int rows, int evaluated) const;
 
  private:
   // Prompts are as long at every size; what the VAE does is the same for each UNet.
@@ -69,6 +72,8 @@ class Costs {
   };
   using Guesses = absl::flat_hash_map<Shape, std::optional<Guess>>;
 
+  absl::Duration Left(const Ahead& ahead, int rows,
+                      absl::FunctionRef<absl::Duration(const Lane& lane, int rows)> step) const;
   bool HasMeasuredStep(const Lane& lane, int rows) const;
   const std::optional<Guess>& GuessOf(const Shape& wanted) const;
   std::optional<Guess> FindGuess(const Shape& wanted) const;

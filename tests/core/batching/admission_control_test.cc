@@ -306,6 +306,39 @@ TEST_F(AdmissionControlTest, OfACallersPartAPlaceIsKeptForWhoWasTold) {
   EXPECT_OK(Ask(told));
 }
 
+// Its caller's part was reckoned with when it was told.
+TEST_F(AdmissionControlTest, WhoWasToldComesThoughItsCallersPartIsFull) {
+  Admit({.caller = "b"});
+  for (int i = 0; i < 4; ++i) Admit({.caller = "a"});
+  const Options told = {.caller = "a", .content = 1};
+  clock_.Advance(GetRetryDelay(Ask(told).status()).value());
+  EXPECT_THAT(GetFacts(Ask({.caller = "a", .content = 2}).status()), IsBound("caller", 4, 4));
+  EXPECT_OK(Ask(told));
+}
+
+TEST_F(AdmissionControlTest, APlaceIsKeptForWhoComesSoon) {
+  Learn();
+  for (int i = 0; i < 8; ++i) Admit({.steps = 5});
+  const Options told = {.content = 1};
+  const absl::Duration delay = GetRetryDelay(Ask(told).status()).value();
+  ASSERT_GT(delay, absl::Seconds(2));
+  queue_.Remove(1);
+  clock_.Advance(absl::Seconds(1));
+  EXPECT_EQ(GetReason(Ask({.content = 2}).status()), "QUEUE_FULL");
+  clock_.Advance(delay - absl::Seconds(1));
+  EXPECT_OK(Ask(told));
+}
+
+TEST_F(AdmissionControlTest, OfACallersPartNothingIsKeptForOthersThatWereTold) {
+  Learn();
+  for (int i = 0; i < 3; ++i) Admit({.steps = 5, .caller = "b"});
+  for (int i = 0; i < 4; ++i) Admit({.steps = 5, .caller = "a"});
+  for (uint64_t i = 0; i < 8; ++i) {
+    EXPECT_THAT(GetFacts(Ask({.caller = "a", .content = i}).status()), IsBound("caller", 4, 4));
+  }
+  EXPECT_OK(Ask({.caller = "b"}));
+}
+
 TEST_F(AdmissionControlTest, ACallerWithoutPicturesIsNotHeldToAPart) {
   for (const char* caller : {"a", "b", "c", "d", "e", "f"}) Admit({.caller = caller});
   EXPECT_OK(Ask({.caller = "g"}, 2));

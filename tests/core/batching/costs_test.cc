@@ -93,6 +93,17 @@ TEST(CostsTest, AreThoseOfOneNetworkAndKind) {
   EXPECT_EQ(costs.Of(UnitKind::kText, kLarge), Ms(3));  // prompts are as long at every size
 }
 
+TEST(CostsTest, SharedIsAPartOfTheLargestEvaluation) {
+  Costs costs;
+  costs.Measure(UnitKind::kStep, kSmall, 2, Ms(10));
+  costs.Measure(UnitKind::kStep, kSmall, 8, Ms(16));
+  const Ahead ahead{.stages = {{{kSmall, false, 5}}}};
+  EXPECT_EQ(costs.Shared(ahead, 2, 8), Ms(5 * 4));
+  EXPECT_EQ(costs.Alone(ahead, 2), Ms(5 * 10));
+  costs.Measure(UnitKind::kStep, kSmall, 8, Ms(400));  // dearer together, so nobody does that
+  EXPECT_EQ(costs.Shared(ahead, 2, 8), Ms(5 * 10));
+}
+
 TEST(CostsTest, AloneAreThoseOfAllUnitsThatAreLeft) {
   Costs costs;
   costs.Measure(UnitKind::kText, kSmall, 1, Ms(1));

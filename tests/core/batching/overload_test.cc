@@ -42,6 +42,13 @@ TEST_P(OverloadTest, RefusalsOfSomeDoNotKeepOthersOut) {
   EXPECT_GT(result.served, 0.9 * result.asked);
 }
 
+// Equal parts of an eighth would refuse a twentieth of them.
+TEST_P(OverloadTest, CallersThatWantLittleLeaveOthersTheRest) {
+  const PlayedLoad load = {.rate = 14.4, .half_come_back = false, .callers = 8};
+  const PlayedResult result = PlayedServer(load, GetParam()).Run();
+  EXPECT_GT(result.served, 0.99 * result.asked);
+}
+
 // Requests take 0.43 s alone, and the device is busy for seven tenths of the time. In turns a fifth
 // of them would be late or refused; one at a time as they come, more than a third.
 TEST_P(OverloadTest, DeadlinesAreKeptOnADeviceThatOnePictureFills) {

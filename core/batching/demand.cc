@@ -1,0 +1,51 @@
+#include "core/batching/demand.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace latentd::batching {
+namespace {
+
+// Who asked this lately shares the device.
+constexpr absl::Duration kActive = absl::Minutes(1);
+constexpr size_t kMostCallers = 1024;
+// What was asked for fades with this time constant: callers that begin to ask for much are known
+// after seconds.
+constexpr absl::Duration kFades = absl::Seconds(10);
+constexpr absl::Duration kUnknownWork = kFades;  // as much as the device can do
+
+double FadingOver(absl::Duration time) { return std::exp(-absl::FDivDuration(time, kFades)); }
+
+}  // namespace
+
+void Demand::Add(const std::string& caller, absl::Duration work, absl::Time now) {
+  absl::erase_if(callers_, [&](const auto& other) { return other.second.last + kActive < now; });
+  if (callers_.size() >= kMostCallers && !callers_.contains(caller)) return;
+  Asked& asked = callers_.try_emplace(caller, Asked{.first = now, .last = now}).first->second;
+  if (work == absl::ZeroDuration()) work = kUnknownWork;
+  asked.work = asked.work * FadingOver(now - asked.last) + absl::ToDoubleSeconds(work);
+  asked.last = now;
+}
+
+void Demand::Keep(const std::string& caller, absl::Time admitted) {
+  if (callers_.size() >= kMostCallers) return;
+  callers_.try_emplace(caller, Asked{.first = admitted, .last = admitted});
+}
+
+double Demand::PartOf(const std::string& caller, absl::Time now) const {
+  const size_t active = callers_.size() + (callers_.contains(caller) ? 0 : 1);
+  const double equal = 1.0 / static_cast<double>(active);
+  double others = 0;
+  for (const auto& [name, asked] : callers_) {
+    if (name != caller) others += std::min(equal, RateOf(asked, now));
+  }
+  return 1 - others;
+}
+
+// Over the time for which it is known; of a moment nothing can be said.
+double Demand::RateOf(const Asked& asked, absl::Time now) {
+  const double seconds = absl::ToDoubleSeconds(kFades) * (1 - FadingOver(now - asked.first));
+  return asked.work * FadingOver(now - asked.last) / std::max(1.0, seconds);
+}
+
+}  // namespace latentd::batching

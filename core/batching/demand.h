@@ -1,0 +1,36 @@
+// How much of the device each caller has asked for lately, and so what part one of them may have:
+// all that the others do not want, and never less than an equal part.
+//
+// Not thread-safe.
+#pragma once
+
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/time/time.h"
+
+namespace latentd::batching {
+
+class Demand {
+ public:
+  // The caller asks for so much of the device's time; zero: nobody knows, and it counts as much.
+  void Add(const std::string& caller, absl::Duration work, absl::Time now);
+
+  // Something that was admitted then is here still: its caller has a part, whenever it asked last.
+  void Keep(const std::string& caller, absl::Time admitted);
+
+  // Of the device's time, or of anything else that they share; above 0, at most 1.
+  double PartOf(const std::string& caller, absl::Time now) const;
+
+ private:
+  struct Asked {
+    absl::Time first, last;
+    double work = 0;  // in seconds, that by then had faded
+  };
+
+  static double RateOf(const Asked& asked, absl::Time now);
+
+  absl::flat_hash_map<std::string, Asked> callers_;
+};
+
+}  // namespace latentd::batching
