@@ -5,88 +5,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
-#include "core/base/error_facts.h"
-#include "core/batching/queue.h"
-#include "tests/support/fake_clock.h"
-#include "tests/support/status_matchers.h"
+#include "tests/core/batching/admission_rig.h"
 
 namespace latentd::batching {
 namespace {
 
-using ::latentd::testing::FakeClock;
 using ::latentd::testing::StatusIs;
 using ::testing::_;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-auto IsBound(const std::string& bound, int queued, int limit) {
-  return ElementsAre(ErrorFact{"bound", bound}, ErrorFact{"queued", absl::StrCat(queued)},
-                     ErrorFact{"limit", absl::StrCat(limit)});
-}
-
-constexpr Lane kLane{.width = 64, .height = 64};
-
-// A picture takes one row of two and, alone, a second a step: 10 rows a lane would, two of them
-// take two seconds a step together.
-class AdmissionControlTest : public ::testing::Test {
- protected:
-  struct Options {
-    int steps = 10;
-    absl::Duration deadline = absl::InfiniteDuration();
-    std::string caller = "a";
-    int priority = 0;
-    uint64_t content = 0;
-    bool comes_back = true;
-  };
-
-  // What a step takes is known.
-  void Learn(int times = 4) { LearnIn(queue_, times); }
-  static void LearnIn(Queue& queue, int times = 4) {
-    const Unit step{.kind = UnitKind::kStep, .lane = kLane, .pictures = {0}};
-    for (int i = 0; i < times; ++i) queue.Measure(step, 1, absl::Seconds(1));
-  }
-
-  absl::StatusOr<Prospect> Ask(const Options& options, int pictures = 1, size_t bytes = 0) {
-    return AskOf(queue_, options, pictures, bytes);
-  }
-  absl::StatusOr<Prospect> AskOf(Queue& queue, const Options& options, int pictures = 1,
-                                 size_t bytes = 0) {
-    std::vector<PictureId> ids;
-    for (int i = 0; i < pictures; ++i) ids.push_back(next_id_++);
-    last_ = ids.front();
-    return queue.Admit(
-        {.pictures = ids,
-         .need = {.kind = UnitKind::kText,
-                  .lane = kLane,
-                  .lane_rows = 1,
-                  .ahead = {.stages = {{{kLane, true, options.steps}}}, .decode = true}},
-         .bytes = bytes,
-         .caller = options.caller,
-         .priority = options.priority,
-         .deadline = clock_.Monotonic() + options.deadline,
-         .content = options.content,
-         .comes_back = options.comes_back});
-  }
-  PictureId Admit(const Options& options) {
-    EXPECT_OK(Ask(options));
-    return last_;
-  }
-  // In the order in which they begin.
-  std::vector<PictureId> Order() const {
-    std::vector<PictureId> order;
-    for (const auto& [picture, prospect] : queue_.Waiting()) order.push_back(picture);
-    return order;
-  }
-
-  FakeClock clock_;
-  Queue queue_{{.pictures = 8, .bytes = 100}, clock_};
-  PictureId next_id_ = 1, last_ = 0;
-};
 
 TEST_F(AdmissionControlTest, RefusesForGoodWhatCanNeverFit) {
   EXPECT_THAT(Ask({}, 9).status(),
@@ -277,142 +206,6 @@ TEST_F(AdmissionControlTest, SaysWhetherItIsTheBytes) {
   const absl::Status full = Ask({}, 1, 50).status();
   EXPECT_EQ(GetReason(full), "QUEUE_FULL");
   EXPECT_THAT(GetFacts(full), IsBound("bytes", 60, 100));
-}
-
-TEST_F(AdmissionControlTest, NobodyTakesThePlacesOfOthers) {
-  for (int i = 0; i < 4; ++i) Admit({.caller = "a"});
-  Admit({.caller = "b"});
-  const absl::Status refused = Ask({.caller = "a"}).status();
-  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("4 of 4")));
-  EXPECT_THAT(GetFacts(refused), IsBound("caller", 4, 4));
-  Admit({.caller = "b"});
-  clock_.Advance(absl::Minutes(2));
-  queue_.Remove(5);
-  queue_.Remove(last_);
-  EXPECT_OK(Ask({.caller = "a"}));  // b has not been seen for a while
-}
-
-TEST_F(AdmissionControlTest, OfACallersPartAPlaceIsKeptForWhoWasTold) {
-  Admit({.caller = "b"});
-  const PictureId first = Admit({.caller = "a"});
-  for (int i = 0; i < 3; ++i) Admit({.caller = "a"});
-  const Options told = {.caller = "a", .content = 1};
-  const absl::Status refusal = Ask(told).status();
-  EXPECT_THAT(refusal, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("caller's part")));
-  queue_.Remove(first);
-  clock_.Advance(*GetRetryDelay(refusal));
-  EXPECT_THAT(Ask({.caller = "a", .content = 2}).status(),
-              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("caller's part")));
-  EXPECT_OK(Ask(told));
-}
-
-// Its caller's part was reckoned with when it was told.
-TEST_F(AdmissionControlTest, WhoWasToldComesThoughItsCallersPartIsFull) {
-  Admit({.caller = "b"});
-  for (int i = 0; i < 4; ++i) Admit({.caller = "a"});
-  const Options told = {.caller = "a", .content = 1};
-  clock_.Advance(GetRetryDelay(Ask(told).status()).value());
-  EXPECT_THAT(GetFacts(Ask({.caller = "a", .content = 2}).status()), IsBound("caller", 4, 4));
-  EXPECT_OK(Ask(told));
-}
-
-TEST_F(AdmissionControlTest, APlaceIsKeptForWhoComesSoon) {
-  Learn();
-  for (int i = 0; i < 8; ++i) Admit({.steps = 5});
-  const Options told = {.content = 1};
-  const absl::Duration delay = GetRetryDelay(Ask(told).status()).value();
-  ASSERT_GT(delay, absl::Seconds(2));
-  queue_.Remove(1);
-  clock_.Advance(absl::Seconds(1));
-  EXPECT_EQ(GetReason(Ask({.content = 2}).status()), "QUEUE_FULL");
-  clock_.Advance(delay - absl::Seconds(1));
-  EXPECT_OK(Ask(told));
-}
-
-TEST_F(AdmissionControlTest, OfACallersPartNothingIsKeptForOthersThatWereTold) {
-  Learn();
-  for (int i = 0; i < 3; ++i) Admit({.steps = 5, .caller = "b"});
-  for (int i = 0; i < 4; ++i) Admit({.steps = 5, .caller = "a"});
-  for (uint64_t i = 0; i < 8; ++i) {
-    EXPECT_THAT(GetFacts(Ask({.caller = "a", .content = i}).status()), IsBound("caller", 4, 4));
-  }
-  EXPECT_OK(Ask({.caller = "b"}));
-}
-
-TEST_F(AdmissionControlTest, ACallerWithoutPicturesIsNotHeldToAPart) {
-  for (const char* caller : {"a", "b", "c", "d", "e", "f"}) Admit({.caller = caller});
-  EXPECT_OK(Ask({.caller = "g"}, 2));
-}
-
-TEST_F(AdmissionControlTest, NobodyTakesTheTimeOfOthers) {
-  Learn();
-  Admit({.steps = 1, .caller = "b"});
-  Admit({.steps = 10, .deadline = absl::Seconds(40), .caller = "a"});
-  const absl::Status refused =
-      Ask({.steps = 12, .deadline = absl::Seconds(40), .caller = "a"}).status();
-  EXPECT_EQ(GetReason(refused), "PREDICTED_OVERRUN");  // 22 of 40 seconds, of which 20 are b's
-  EXPECT_OK(Ask({.steps = 12, .deadline = absl::Seconds(40), .caller = "b"}));
-}
-
-TEST_F(AdmissionControlTest, CallersTakeTurnsByTheirTime) {
-  Learn();
-  for (int i = 0; i < 4; ++i) Admit({.steps = 10, .caller = "a"});  // 1 to 4
-  for (int i = 0; i < 4; ++i) Admit({.steps = 5, .caller = "b"});   // 5 to 8
-  EXPECT_THAT(Order(), ElementsAre(1, 5, 6, 2, 7, 8, 3, 4));
-}
-
-// By what their requests take as a whole, once they have begun too.
-TEST_F(AdmissionControlTest, CallersTakeTurnsOnceRequestsHaveBegun) {
-  Learn();
-  EXPECT_OK(Ask({.steps = 10, .caller = "a"}, 3));  // 1 to 3: 30 seconds
-  queue_.Next();
-  Admit({.steps = 10, .caller = "b"});  // 4 to 7
-  Admit({.steps = 10, .caller = "b"});
-  Admit({.steps = 10, .caller = "b"});
-  Admit({.steps = 10, .caller = "a"});
-  EXPECT_THAT(Order(), ElementsAre(4, 5, 6, 7));
-}
-
-TEST_F(AdmissionControlTest, PriorityCountsInACallersTurns) {
-  Learn();
-  for (int i = 0; i < 3; ++i) Admit({.steps = 10, .caller = "a"});                 // 1 to 3
-  for (int i = 0; i < 3; ++i) Admit({.steps = 10, .caller = "b", .priority = 1});  // 4 to 6
-  EXPECT_THAT(Order(), ElementsAre(4, 1, 5, 6, 2, 3));
-}
-
-TEST_F(AdmissionControlTest, WhatIsDueFirstOfACallerBeginsFirst) {
-  Admit({});
-  Admit({.deadline = absl::Seconds(50)});
-  Admit({.deadline = absl::Seconds(20)});
-  Admit({.priority = 1});  // half a minute
-  EXPECT_THAT(Order(), ElementsAre(3, 4, 2, 1));
-}
-
-TEST_F(AdmissionControlTest, NobodyWaitsForEver) {
-  Admit({.priority = -1});  // due in two minutes
-  clock_.Advance(absl::Seconds(100));
-  Admit({.deadline = absl::Seconds(10)});
-  Admit({});
-  EXPECT_THAT(Order(), ElementsAre(2, 1, 3));
-}
-
-TEST_F(AdmissionControlTest, ARequestThatHasBegunDoesNotWait) {
-  EXPECT_OK(Ask({}, 2));
-  EXPECT_THAT(Order(), ElementsAre(1));
-  queue_.Next();
-  queue_.Remove(1);
-  EXPECT_THAT(Order(), ElementsAre());  // its second picture does
-}
-
-TEST_F(AdmissionControlTest, PicturesOfOneRequestStayTogether) {
-  EXPECT_OK(Ask({}, 2));
-  EXPECT_OK(Ask({}, 2));
-  std::vector<PictureId> begun;
-  for (int i = 0; i < 2; ++i) {
-    begun.push_back(queue_.Next()->pictures[0]);
-    queue_.Remove(begun.back());
-  }
-  EXPECT_THAT(begun, ElementsAre(1, 2));
 }
 
 }  // namespace
