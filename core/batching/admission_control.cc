@@ -256,7 +256,7 @@ absl::Status AdmissionControl::CheckDeadlines(const Question& question) {
   }
   if (question.first().deadline == absl::InfiniteFuture()) {
     return TellToComeBack(
-        question, overrun,
+        question, overrun + TimeOfOthersTold(question),
         QueueFull("the queue is full: others would miss their deadlines if this request came too",
                   "deadlines", question.admitted.size(), limits_.pictures));
   }
@@ -270,7 +270,7 @@ absl::Status AdmissionControl::CheckDeadlines(const Question& question) {
                             needed, question.slack(), position);
   }
   return TellToComeBack(
-      question, overrun,
+      question, overrun + TimeOfOthersTold(question),
       PredictedOverrun(absl::StrCat("with what is in the queue the request, whose deadline is in ",
                                     Seconds(question.slack()), ", would be ", Seconds(overrun),
                                     " late, or make others late"),
@@ -280,11 +280,7 @@ absl::Status AdmissionControl::CheckDeadlines(const Question& question) {
 
 absl::Duration AdmissionControl::Overrun(const Question& question) {
   const PictureId request = question.first().request;
-  absl::Duration expected;
-  if (!question.comes_back) {
-    const absl::Time end = question.now + question.after.OfRequest(request).ends * kForecastMargin;
-    expected = reservations_.ExpectedTime(question.now, end, question.who);
-  }
+  const absl::Duration expected = TimeOfThoseBefore(question);
   absl::Duration overrun;
   for (size_t i = 0; i < question.after.order.size(); ++i) {
     const Entry& entry = *question.after.order[i];
@@ -299,6 +295,21 @@ absl::Duration AdmissionControl::Overrun(const Question& question) {
   const absl::Duration share = question.slack() * question.part;
   const Timetable alone = question.Foresee(own);
   return std::max(overrun, alone.LastEnd() - share);
+}
+
+// Of those who were told to come, and may do so before the request would end.
+absl::Duration AdmissionControl::TimeOfThoseBefore(const Question& question) {
+  if (question.comes_back) return absl::ZeroDuration();
+  const absl::Duration ends = question.after.OfRequest(question.first().request).ends;
+  return reservations_.ExpectedTime(question.now, question.now + ends * kForecastMargin,
+                                    question.who);
+}
+
+// The others: who is told later comes behind them.
+absl::Duration AdmissionControl::TimeOfOthersTold(const Question& question) {
+  const absl::Duration all =
+      reservations_.ExpectedTime(question.now, absl::InfiniteFuture(), question.who);
+  return all * kMarginOfTold - TimeOfThoseBefore(question);
 }
 
 bool AdmissionControl::IsLateAnyway(const Question& question, const Entry& entry) {

@@ -98,6 +98,8 @@ class AdmissionControl {
   // By how much the request would be late, or make others late, or take more than its caller's part
   // of the time; not above zero: it fits.
   absl::Duration Overrun(const Question& question);
+  absl::Duration TimeOfThoseBefore(const Question& question);
+  absl::Duration TimeOfOthersTold(const Question& question);
   static bool IsLateAnyway(const Question& question, const Entry& entry);
   absl::Duration TimeUntilPlacesAreFree(const Question& question, const Entries& holders,
                                         double pictures, size_t bytes) const;
