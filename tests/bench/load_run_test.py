@@ -49,8 +49,8 @@ class FakeClient:
     descriptors = staticmethod(lambda address: None)
 
     class Client:
-        def __init__(self, address, described, callers):
-            self._server = FakeServer.servers[address]
+        def __init__(self, addresses, described):
+            self._server = FakeServer.servers[addresses[0]]
 
         async def __aenter__(self):
             return self
@@ -73,7 +73,7 @@ class FakeClient:
 
     class Crowd(Client):
         def __init__(self, address, described, callers, size):
-            super().__init__(address, described, callers)
+            super().__init__([address], described)
 
         async def play(self, jobs, deadline):
             return await calls.play(self.send, jobs, lambda job: deadline, patient)

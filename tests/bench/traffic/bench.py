@@ -72,7 +72,8 @@ class Session:
     @contextlib.asynccontextmanager
     async def sending(self, contestant):
         """A function that sends a job to the contestant."""
-        async with self._client.Client(self.server(contestant).address, self._described, self.options.callers) as client:
+        addresses = [self.server(contestant).address] * self.options.callers
+        async with self._client.Client(addresses, self._described) as client:
             yield calls.Fifo(client.send).send if contestant == "fifo" else client.send
 
     def crowd(self, contestant):

@@ -25,6 +25,7 @@ from sdxl import peer_process, processes  # noqa: E402
 
 from . import messages, mixture  # noqa: E402
 from .calls import OK, Attempt, now, play  # noqa: E402
+from .relay import relay  # noqa: E402
 
 METHOD = "/latent.v1.ImageGeneration/GenerateStream"
 STAGE_BASE = 3  # of latent.v1.Stage
@@ -46,12 +47,12 @@ def descriptors(address):
 
 
 class Client:
-    """Asks one server, for each caller over a connection of its own. Context manager."""
+    """Asks one server, for each caller over a connection of its own, to the caller's address. Context manager."""
 
-    def __init__(self, address, described, callers):
+    def __init__(self, addresses, described):
         self._request_type, event_type = messages.request_and_event(described)
         self._channels = [grpc.aio.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)])
-                          for _ in range(callers)]
+                          for address in addresses]
         self._methods = [channel.unary_stream(METHOD, request_serializer=self._request_type.SerializeToString,
                                               response_deserializer=event_type.FromString) for channel in self._channels]
 
@@ -84,7 +85,9 @@ class Client:
 
 
 async def _play(address, described, callers, jobs, deadline, start):
-    async with Client(address, described, callers) as client:
+    async with contextlib.AsyncExitStack() as stack:
+        addresses = [await stack.enter_async_context(relay(address, caller)) for caller in range(callers)]
+        client = await stack.enter_async_context(Client(addresses, described))
         return await play(client.send, jobs, lambda job: deadline, mixture.patient, start)
 
 
@@ -94,7 +97,7 @@ def play_share(*share):
 
 
 class Crowd:
-    """Callers in processes of their own, several of them: one Python process makes some thousand calls a second at most."""
+    """Callers with addresses of their own, in several processes: one in Python makes some thousand calls a second at most."""
 
     def __init__(self, address, described, callers, size):
         self._setting, self._size = (address, described, callers), size
