@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -122,7 +123,8 @@ absl::Status AdmissionControl::CheckPlaces(const Question& question) {
 
 // Of the queue's places.
 int AdmissionControl::PlacesOfPart(const Question& question) const {
-  return std::max(1, static_cast<int>(limits_.pictures * question.part));
+  constexpr double kRounding = 1e-6;  // a fifth of ten is two
+  return std::max(1, static_cast<int>(limits_.pictures * question.part + kRounding));
 }
 
 absl::Status AdmissionControl::CheckCallersPlaces(const Question& question) {

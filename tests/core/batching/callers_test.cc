@@ -27,6 +27,15 @@ TEST_F(CallersTest, NobodyTakesThePlacesOfOthers) {
   EXPECT_OK(Ask({.caller = "a"}));  // b has not been seen for a while
 }
 
+TEST_F(CallersTest, EqualPartsAreWhole) {
+  Queue queue({.pictures = 10}, clock_);
+  for (const char* caller : {"a", "b", "c", "d", "e"}) {
+    EXPECT_OK(AskOf(queue, {.caller = caller}));
+  }
+  EXPECT_OK(AskOf(queue, {.caller = "a"}));
+  EXPECT_THAT(GetFacts(AskOf(queue, {.caller = "a"}).status()), IsBound("caller", 2, 2));
+}
+
 TEST_F(CallersTest, OfACallersPartAPlaceIsKeptForWhoWasTold) {
   Admit({.caller = "b"});
   const PictureId first = Admit({.caller = "a"});
