@@ -67,7 +67,8 @@ class AdmittedJobs {
   void Begin(Job& job, std::vector<std::unique_ptr<pipeline::Picture>> pictures)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Has the loop end it, or end_early. The first cause counts. Does not fail for want of memory.
+  // The loop ends it then, or end_early does if nothing of it has begun. The first cause counts.
+  // Does not fail for want of memory.
   void Cancel(CancelCause cause, uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Admits nothing more; waits until all have ended or `deadline` (monotonic), then cancels the
