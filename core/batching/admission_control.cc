@@ -333,13 +333,13 @@ absl::Status AdmissionControl::TellToComeBack(const Question& question, absl::Du
   return WithRetryDelay(std::move(refusal), delay);
 }
 
-// What the caller may have beside the others. Who waits longer than they are known is still there.
+// What the caller may have beside the others.
 double AdmissionControl::PartOf(const Question& question) {
   const std::string& caller = question.first().caller;
   const Need& need = question.first().need;
   const absl::Duration each = question.costs.Shared(need.ahead, need.rows, need.lane_rows);
-  demand_.Add(caller, each * static_cast<int>(question.asking.size()), question.now);
-  for (const Entry* entry : question.admitted) demand_.Keep(entry->caller, entry->admitted);
+  const absl::Duration asked = each * static_cast<int>(question.asking.size());
+  if (!question.comes_back) demand_.Add(caller, asked, question.now);  // else it has been
   return demand_.PartOf(caller, question.now);
 }
 

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
+
+#include "absl/algorithm/container.h"
 
 namespace latentd::batching {
 namespace {
@@ -27,19 +30,21 @@ void Demand::Add(const std::string& caller, absl::Duration work, absl::Time now)
   asked.last = now;
 }
 
-void Demand::Keep(const std::string& caller, absl::Time admitted) {
-  if (callers_.size() >= kMostCallers) return;
-  callers_.try_emplace(caller, Asked{.first = admitted, .last = admitted});
-}
-
+// Who asks for less than an equal part of what is left gets what it asks for, the least first; the
+// others share what is left then in equal parts.
 double Demand::PartOf(const std::string& caller, absl::Time now) const {
-  const size_t active = callers_.size() + (callers_.contains(caller) ? 0 : 1);
-  const double equal = 1.0 / static_cast<double>(active);
-  double others = 0;
+  std::vector<double> others;
   for (const auto& [name, asked] : callers_) {
-    if (name != caller) others += std::min(equal, RateOf(asked, now));
+    if (name != caller) others.push_back(RateOf(asked, now));
   }
-  return 1 - others;
+  absl::c_sort(others);
+  double left = 1, sharing = static_cast<double>(others.size() + 1);
+  for (const double rate : others) {
+    if (rate >= left / sharing) break;
+    left -= rate;
+    --sharing;
+  }
+  return left / sharing;
 }
 
 // Over the time for which it is known; of a moment nothing can be said.

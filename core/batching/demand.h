@@ -1,5 +1,6 @@
 // How much of the device each caller has asked for lately, and so what part one of them may have:
-// all that the others do not want, and never less than an equal part.
+// what the others do not want, shared equally with those who want more than that; never less than
+// an equal part of all.
 //
 // Not thread-safe.
 #pragma once
@@ -15,9 +16,6 @@ class Demand {
  public:
   // The caller asks for so much of the device's time; zero: nobody knows, and it counts as much.
   void Add(const std::string& caller, absl::Duration work, absl::Time now);
-
-  // Something that was admitted then is here still: its caller has a part, whenever it asked last.
-  void Keep(const std::string& caller, absl::Time admitted);
 
   // Of the device's time, or of anything else that they share; above 0, at most 1.
   double PartOf(const std::string& caller, absl::Time now) const;

@@ -29,7 +29,10 @@ void Reservations::Add(const Who& who, absl::Time now, absl::Duration delay, abs
     caller.windows.erase(before);
     --count_;
   }
-  if (count_ >= kMost) return;
+  if (count_ >= kMost) {
+    if (caller.windows.empty()) callers_.erase(who.caller);
+    return;
+  }
   const absl::Time from = now + delay;
   const Window window{.from = SecondsOf(from - kEarly),
                       .until = SecondsOf(from + LatenessOf(delay)),
@@ -52,7 +55,6 @@ bool Reservations::Take(const Who& who, absl::Time now) {
   Window& window = mine->second;
   if (window.came || window.from > SecondsOf(now)) return false;
   window.came = true;
-  window.time = window.pictures = 0;
   return true;
 }
 

@@ -72,8 +72,8 @@ class FakeClient:
             return Attempt(OK, calls.now() - start, first_step=calls.now() - start)
 
     class Crowd(Client):
-        def __init__(self, address, described, callers, size):
-            super().__init__([address], described)
+        def __init__(self, address, described, size):
+            super().__init__({0: address}, described)
 
         async def play(self, jobs, deadline):
             return await calls.play(self.send, jobs, lambda job: deadline, patient)

@@ -133,6 +133,10 @@ class CallsTest(unittest.TestCase):
         self.assertEqual((found.seconds, found.waited, found.kept), (19.5, 9.5, True))
         self.assertFalse(self.ask(self.refusing(queue_full(0.5, delay=9.0), Attempt(OK, 10.1)), patient=True).kept)
 
+    def test_who_is_told_wrong_many_times_gives_up(self):
+        found = self.ask(self.refusing(*[queue_full(0.1)] * (calls.MOST_RETURNS + 1)), patient=True)
+        self.assertEqual((found.code, found.returns), (calls.REFUSED, calls.MOST_RETURNS))
+
     def test_who_is_not_gives_up(self):
         found = self.ask(self.refusing(queue_full()), patient=False)
         self.assertEqual((found.code, found.returns, found.failed), (calls.REFUSED, 0, False))
@@ -162,7 +166,7 @@ class FiguresTest(unittest.TestCase):
         outcomes = [outcome(), outcome(offset=2.0, steps=50), outcome(offset=8.0, seconds=3.0), outcome(code=MISSED), outcome(seconds=4.0)]
         self.assertEqual(figures.goodput(outcomes, ALONE, seconds=10.0), {"requests": 0.2, "work": 2.5})
 
-    def test_refusals_are_counted_by_call_and_returns_by_request(self):
+    def test_refusals_and_returns_are_counted_by_call(self):
         refused = figures.refusals([outcome(), outcome(refusals=[queue_full(0.01), queue_full(0.02)], late=[0.0, 0.0, 0.0]),
                                     outcome(code=calls.REFUSED, refusals=[queue_full(0.03), queue_full(0.04, None)], late=[0.0, 0.5]),
                                     outcome(code=calls.REFUSED, refusals=[queue_full(0.05)], late=[0.25])])

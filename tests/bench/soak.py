@@ -29,7 +29,8 @@ from metrics import METRICS, scrape  # noqa: E402
 from server_process import Server, wait_until  # noqa: E402
 
 TENTHS = 10
-LOOKS = 100  # or a few fewer where requests end faster than the server can be looked at
+LOOKS = 100  # or a few fewer where requests end faster than the server can be looked at, and more where they take long
+SECONDS_BETWEEN_LOOKS = 2
 ENDS = ("latentd_requests_rejected_total", "latentd_requests_finished_total", "latentd_requests_cancelled_total",
         "latentd_deadline_misses_total")
 SEEDS = range(1, 4)
@@ -87,10 +88,10 @@ class Clients:
             threading.Thread(target=self._sit, daemon=True).start()
 
     def wait_for_ends(self, count):
-        """Whether so many requests end before the clients have no more to ask for."""
+        """Until so many requests have ended, but not long; whether the clients have more to ask for."""
         with self._lock:
-            self._progress.wait_for(lambda: self.ended >= count or not self._working)
-            return self.ended >= count
+            self._progress.wait_for(lambda: self.ended >= count or not self._working, SECONDS_BETWEEN_LOOKS)
+            return self._working > 0
 
     def _next(self):
         with self._lock:

@@ -72,13 +72,13 @@ class Session:
     @contextlib.asynccontextmanager
     async def sending(self, contestant):
         """A function that sends a job to the contestant."""
-        addresses = [self.server(contestant).address] * self.options.callers
+        addresses = dict.fromkeys(range(self.options.callers), self.server(contestant).address)
         async with self._client.Client(addresses, self._described) as client:
             yield calls.Fifo(client.send).send if contestant == "fifo" else client.send
 
     def crowd(self, contestant):
         """All callers at once, of whom some come back."""
-        return self._client.Crowd(self.server(contestant).address, self._described, self.options.callers, self.options.crowd_processes)
+        return self._client.Crowd(self.server(contestant).address, self._described, self.options.crowd_processes)
 
     def leave_out(self, contestant, reason):
         if contestant in self.contestants:

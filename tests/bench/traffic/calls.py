@@ -9,6 +9,7 @@ OK = "OK"
 MISSED = "DEADLINE_EXCEEDED"
 DROPPED = "DROPPED"  # by the bench's own queue: its deadline passed before its turn
 REFUSED = "REFUSED"  # and did not come back, or had no time left for it
+MOST_RETURNS = 20  # of one request: whoever is told wrong that often gives up
 REFUSALS = frozenset({"QUEUE_FULL", "PREDICTED_OVERRUN"})
 
 
@@ -70,7 +71,7 @@ async def ask(send, job, deadline, arrival, patient=False):
         if attempt.refused:
             refusals.append(attempt)
         delay = attempt.retry_seconds
-        if not (attempt.refused and patient and delay is not None and delay < deadline):
+        if not (attempt.refused and patient and delay is not None and delay < deadline and len(late) <= MOST_RETURNS):
             code = REFUSED if attempt.refused else attempt.code
             first = None if attempt.first_step is None else began + attempt.first_step
             return Outcome(job, deadline, began + attempt.seconds, code, waited, first, refusals, late)

@@ -47,22 +47,23 @@ def descriptors(address):
 
 
 class Client:
-    """Asks one server, for each caller over a connection of its own, to the caller's address. Context manager."""
+    """Asks one server, for each caller over a connection of its own, to an address by caller. Context manager."""
 
     def __init__(self, addresses, described):
         self._request_type, event_type = messages.request_and_event(described)
-        self._channels = [grpc.aio.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)])
-                          for address in addresses]
-        self._methods = [channel.unary_stream(METHOD, request_serializer=self._request_type.SerializeToString,
-                                              response_deserializer=event_type.FromString) for channel in self._channels]
+        self._channels = {caller: grpc.aio.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)])
+                          for caller, address in addresses.items()}
+        self._methods = {caller: channel.unary_stream(METHOD, request_serializer=self._request_type.SerializeToString,
+                                                      response_deserializer=event_type.FromString)
+                         for caller, channel in self._channels.items()}
 
     async def __aenter__(self):
-        for channel in self._channels:
+        for channel in self._channels.values():
             await asyncio.wait_for(channel.channel_ready(), CONNECT_SECONDS)
         return self
 
     async def __aexit__(self, *_):
-        for channel in self._channels:
+        for channel in self._channels.values():
             await channel.close()
 
     def _request(self, job):
@@ -84,9 +85,9 @@ class Client:
         return Attempt(OK if completed else "INCOMPLETE", time.monotonic() - start, first_step)
 
 
-async def _play(address, described, callers, jobs, deadline, start):
+async def _play(address, described, jobs, deadline, start):
     async with contextlib.AsyncExitStack() as stack:
-        addresses = [await stack.enter_async_context(relay(address, caller)) for caller in range(callers)]
+        addresses = {caller: await stack.enter_async_context(relay(address, caller)) for caller in {job.caller for job in jobs}}
         client = await stack.enter_async_context(Client(addresses, described))
         return await play(client.send, jobs, lambda job: deadline, mixture.patient, start)
 
@@ -99,8 +100,8 @@ def play_share(*share):
 class Crowd:
     """Callers with addresses of their own, in several processes: one in Python makes some thousand calls a second at most."""
 
-    def __init__(self, address, described, callers, size):
-        self._setting, self._size = (address, described, callers), size
+    def __init__(self, address, described, size):
+        self._setting, self._size = (address, described), size
 
     async def play(self, jobs, deadline):
         """The outcomes of calls.play of all jobs, each with that deadline; patient callers come back."""

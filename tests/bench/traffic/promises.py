@@ -27,7 +27,7 @@ def of_overload(found):
     if refused["seconds"]["count"]:
         yield f"99 % of the refusals come within {REFUSED_SECONDS * 1000:g} ms", refused["seconds"]["p99"] <= REFUSED_SECONDS
     if refused["came_back"]:
-        yield (f"{OF_CAPACITY:.0%} of those who come back when they are told to are served",
+        yield (f"{OF_CAPACITY:.0%} of the calls of those who come back when told to are served",
                refused["came_back_and_served"] >= OF_CAPACITY * refused["came_back"])
     yield "every caller who asks is served", all(caller["served"] for caller in found["callers"] if caller["asked"])
     yield f"less than {KEPT_MIB} MiB more are held at its end", memory["end"] - memory["begin"] < KEPT_MIB

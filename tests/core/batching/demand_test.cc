@@ -59,13 +59,21 @@ TEST_F(DemandTest, WorkThatNobodyKnowsCountsAsMuch) {
   EXPECT_NEAR(demand_.PartOf("a", At(0)), 0.5, 1e-6);
 }
 
-TEST_F(DemandTest, WhoHasNotAskedForAMinuteHasNoPartUnlessSomethingOfItsIsThere) {
-  for (const char* caller : {"a", "b", "c"}) demand_.Add(caller, absl::Seconds(100), At(0));
+TEST_F(DemandTest, WhoHasNotAskedForAMinuteHasNoPart) {
+  for (const char* caller : {"a", "b", "c"}) demand_.Add(caller, absl::Seconds(1e6), At(0));
+  demand_.Add("a", absl::Seconds(100), At(60));
+  EXPECT_NEAR(demand_.PartOf("a", At(60)), 1.0 / 3, 1e-6);
   demand_.Add("a", absl::Seconds(100), At(61));
-  demand_.Add("c", absl::Seconds(100), At(61));
-  EXPECT_NEAR(demand_.PartOf("a", At(61)), 1.0 / 2, 1e-6);
-  demand_.Keep("b", At(0));
-  EXPECT_NEAR(demand_.PartOf("a", At(61)), 1 - 1.0 / 3, 1e-6);  // of three; b wants nothing more
+  EXPECT_EQ(demand_.PartOf("a", At(61)), 1);
+}
+
+// Or the parts of two that want everything would be more than all.
+TEST_F(DemandTest, WhatLightCallersLeaveIsSharedByTheOthers) {
+  for (const char* light : {"a", "b", "c"}) Ask(light, 0.1, 0, 30);
+  for (const char* heavy : {"d", "e"}) Ask(heavy, 10, 0, 30);
+  EXPECT_NEAR(demand_.PartOf("d", At(30)), (1 - 0.3) / 2, 0.02);
+  EXPECT_NEAR(demand_.PartOf("e", At(30)), (1 - 0.3) / 2, 0.02);
+  EXPECT_NEAR(demand_.PartOf("a", At(30)), (1 - 0.2) / 3, 0.02);
 }
 
 TEST_F(DemandTest, CallersAreBounded) {
