@@ -249,7 +249,8 @@ absl::Status AdmissionControl::CheckWait(const Question& question) {
 }
 
 absl::Status AdmissionControl::CheckDeadlines(const Question& question) {
-  const absl::Duration overrun = Overrun(question);
+  const absl::Duration before = TimeOfThoseBefore(question);
+  const absl::Duration overrun = Overrun(question, before);
   if (overrun <= absl::ZeroDuration()) return absl::OkStatus();
   const Need& need = question.first().need;
   // What has been guessed from other sizes is measured as soon as it disturbs nobody.
@@ -258,7 +259,7 @@ absl::Status AdmissionControl::CheckDeadlines(const Question& question) {
   }
   if (question.first().deadline == absl::InfiniteFuture()) {
     return TellToComeBack(
-        question, overrun + TimeOfOthersTold(question),
+        question, overrun + TimeOfOthersTold(question, before),
         QueueFull("the queue is full: others would miss their deadlines if this request came too",
                   "deadlines", question.admitted.size(), limits_.pictures));
   }
@@ -272,7 +273,7 @@ absl::Status AdmissionControl::CheckDeadlines(const Question& question) {
                             needed, question.slack(), position);
   }
   return TellToComeBack(
-      question, overrun + TimeOfOthersTold(question),
+      question, overrun + TimeOfOthersTold(question, before),
       PredictedOverrun(absl::StrCat("with what is in the queue the request, whose deadline is in ",
                                     Seconds(question.slack()), ", would be ", Seconds(overrun),
                                     " late, or make others late"),
@@ -280,14 +281,13 @@ absl::Status AdmissionControl::CheckDeadlines(const Question& question) {
                        question.slack(), position));
 }
 
-absl::Duration AdmissionControl::Overrun(const Question& question) {
+absl::Duration AdmissionControl::Overrun(const Question& question, absl::Duration before) {
   const PictureId request = question.first().request;
-  const absl::Duration expected = TimeOfThoseBefore(question);
   absl::Duration overrun;
   for (size_t i = 0; i < question.after.order.size(); ++i) {
     const Entry& entry = *question.after.order[i];
     absl::Duration late = LatenessOf(entry, question.after.outlooks[i], question.now);
-    if (entry.request == request) late += expected;
+    if (entry.request == request) late += before;
     if (late > overrun && !IsLateAnyway(question, entry)) overrun = late;
   }
   const Entries own = Of(question.first().caller, question.after.order);
@@ -308,10 +308,10 @@ absl::Duration AdmissionControl::TimeOfThoseBefore(const Question& question) {
 }
 
 // The others: who is told later comes behind them.
-absl::Duration AdmissionControl::TimeOfOthersTold(const Question& question) {
+absl::Duration AdmissionControl::TimeOfOthersTold(const Question& question, absl::Duration before) {
   const absl::Duration all =
       reservations_.ExpectedTime(question.now, absl::InfiniteFuture(), question.who);
-  return all * kMarginOfTold - TimeOfThoseBefore(question);
+  return all * kMarginOfTold - before;
 }
 
 bool AdmissionControl::IsLateAnyway(const Question& question, const Entry& entry) {

@@ -96,10 +96,10 @@ class AdmissionControl {
   absl::Status CheckBytes(const Question& question);
   absl::Status CheckDeadlines(const Question& question);
   // By how much the request would be late, or make others late, or take more than its caller's part
-  // of the time; not above zero: it fits.
-  absl::Duration Overrun(const Question& question);
+  // of the time; not above zero: it fits. `before`: TimeOfThoseBefore.
+  absl::Duration Overrun(const Question& question, absl::Duration before);
   absl::Duration TimeOfThoseBefore(const Question& question);
-  absl::Duration TimeOfOthersTold(const Question& question);
+  absl::Duration TimeOfOthersTold(const Question& question, absl::Duration before);
   static bool IsLateAnyway(const Question& question, const Entry& entry);
   absl::Duration TimeUntilPlacesAreFree(const Question& question, const Entries& holders,
                                         double pictures, size_t bytes) const;

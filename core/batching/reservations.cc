@@ -65,8 +65,7 @@ Reservations::Room Reservations::ExpectedOf(const Caller& caller, std::optional<
   for (const auto& [content, window] : caller.windows) {
     if (window.from > end || window.came || content == except) continue;
     const double opens = std::max(start, window.from);
-    const double part = (window.in_time ? caller.share_in_time : caller.share_too_late) /
-                        (window.until - window.from);
+    const double part = caller.shares[window.in_time] / (window.until - window.from);
     pictures += window.pictures * (window.until - opens) * part;
     time += window.time * (std::min(end, window.until) - opens) * part;
   }
@@ -119,7 +118,7 @@ void Reservations::DropLate(double now) {
 
 void Reservations::Learn(Caller& caller, const Window& window) {
   constexpr double kNewestPart = 1.0 / 16;
-  double& share = caller.share(window.in_time);
+  double& share = caller.shares[window.in_time];
   share += ((window.came ? 1 : 0) - share) * kNewestPart;
 }
 

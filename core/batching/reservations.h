@@ -4,6 +4,7 @@
 // Not thread-safe.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -59,10 +60,8 @@ class Reservations {
   };
   // Of a caller, and what is known of it: clients differ in whether they come at all.
   struct Caller {
-    double& share(bool in_time) { return in_time ? share_in_time : share_too_late; }
-
-    absl::flat_hash_map<uint64_t, Window> windows;     // by content
-    double share_in_time = 0.5, share_too_late = 0.5;  // of those that were told come
+    absl::flat_hash_map<uint64_t, Window> windows;  // by content
+    std::array<double, 2> shares = {0.5, 0.5};      // that come of those told: by in_time
   };
   static constexpr size_t kMost = 8192;         // windows
   static constexpr size_t kMostCallers = 1024;  // as long as they have no windows

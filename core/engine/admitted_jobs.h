@@ -35,7 +35,7 @@ class AdmittedJobs {
  public:
   struct Callbacks {
     // Whether there is room for what further pictures leave behind them. Whoever changes the answer
-    // calls Wake.
+    // calls Wake. Called under the lock.
     std::function<bool()> may_begin;
     // A job has been cancelled of which nothing has begun. Called under the lock; does not fail.
     std::function<void(const std::shared_ptr<Job>& job, CancelCause cause)> end_early;

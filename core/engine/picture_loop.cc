@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error_details.h"
+#include "absl/synchronization/mutex.h"
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/base/threads.h"
