@@ -40,6 +40,7 @@ enum class UnitKind : uint8_t {
   kDone,     // nothing: the picture is finished
   kPreview,  // beside what is next: how a step that is through looks, small
 };
+inline constexpr int kUnitKinds = static_cast<int>(UnitKind::kPreview) + 1;
 
 // What a picture has left to do, its next unit included.
 struct Ahead {

@@ -1,5 +1,7 @@
 #include "core/engine/admitted_jobs.h"
 
+#include <algorithm>
+
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/engine/arrival.h"
@@ -151,6 +153,15 @@ void AdmittedJobs::AwaitWork(ThreadWatch& loop) {
   };
   const ThreadWatch::Activity waits(loop, ThreadWatch::kIdle);
   mutex_.AwaitWithTimeout(absl::Condition(&is_news), queue_.NextDeadline() - clock_.Monotonic());
+}
+
+void AdmittedJobs::AwaitCancellation(absl::Time until, ThreadWatch& loop) {
+  absl::MutexLock lock(&mutex_);
+  const auto is_news = [this]()
+                           ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return cancellations_ > 0; };
+  const ThreadWatch::Activity waits(loop, ThreadWatch::kIdle);
+  mutex_.AwaitWithTimeout(absl::Condition(&is_news),
+                          std::min(until, queue_.NextDeadline()) - clock_.Monotonic());
 }
 
 bool AdmittedJobs::HasWork() const {

@@ -97,6 +97,8 @@ class AdmittedJobs {
   // The loop's. What is next, cancellations first; no unit if not `may_enqueue`. `idle`: there is
   // nothing else to do, so it waits for work, or for news of it.
   Work Next(bool may_enqueue, bool idle, ThreadWatch& loop) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The loop's. Waits until `until` (monotonic), or until a job is cancelled, or late.
+  void AwaitCancellation(absl::Time until, ThreadWatch& loop) ABSL_LOCKS_EXCLUDED(mutex_);
   // Those that wait whose places and times have changed since they were told.
   Prospects ChangedProspects() ABSL_LOCKS_EXCLUDED(mutex_);
   void Started(Job& job);

@@ -109,7 +109,8 @@ LocalEngine::LocalEngine(Config config, std::unique_ptr<backends::Backend> backe
                        .ask_lane_room =
                            [this](const pipeline::LaneMemory& lane) {
                              return memory_.AskLaneRoom(lane);
-                           }},
+                           },
+                       .enqueue_late = !backend_->device().SharesHostMemory()},
              .on_device_fault = [this](const absl::Status& fault) { ShowFault(fault); }},
             backend_->device(), metrics_, clock),
       cold_({.models = models_,

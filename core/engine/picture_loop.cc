@@ -86,17 +86,26 @@ void PictureLoop::RunLoop() {
     }
     units_.LeaveLanes([this](const Job& job) { return jobs_.Contains(job); });
     TellWaiting();
-    Work work = jobs_.Next(/*may_enqueue=*/!units_.full(), /*idle=*/units_.empty(), loop_watch_);
+    const absl::Time enqueue_at = NextEnqueueTime();
+    const bool may_enqueue = enqueue_at <= clock_.Monotonic();
+    Work work = jobs_.Next(may_enqueue, /*idle=*/units_.empty(), loop_watch_);
     if (work.cancelled != nullptr) {
       EndCancelled(*work.cancelled, work.cause);
     } else if (work.unit) {
       Enqueue(std::move(work));
+    } else if (!may_enqueue && !units_.full()) {
+      jobs_.AwaitCancellation(enqueue_at, loop_watch_);
     } else if (!units_.empty()) {
       CompleteOldest();
     } else if (work.stop) {
       return;
     }
   }
+}
+
+absl::Time PictureLoop::NextEnqueueTime() const {
+  if (units_.empty()) return absl::InfinitePast();
+  return units_.full() ? absl::InfiniteFuture() : units_.NextEnqueueTime();
 }
 
 void PictureLoop::TellWaiting() {

@@ -1,7 +1,9 @@
 // The one thread that runs units of work: it asks the queue what is next, enqueues that unit of
 // those pictures on the device, and tells the requests' sinks once the unit is done. While the
-// device works on one unit the next one is enqueued; there are never more than two. Where nothing
-// else can be enqueued the loop waits for the unit, and hears of requests and cancellations when
+// device works on one unit the next one is enqueued; there are never more than two. Behind a step
+// or a decode of a device that works beside the host that is late, shortly before the device needs
+// it (enqueue_lead.h): until then the loop hears of requests, which go before what is not enqueued,
+// and of cancellations. Once nothing can be enqueued it waits for the unit, and hears of both when
 // that is done. Other threads encode finished pictures meanwhile.
 //
 // Who is drawn, and what is next, is admitted_jobs.h's to say. Units that the device has hold their
@@ -132,6 +134,7 @@ class PictureLoop {
   void EndEarly(const std::shared_ptr<Job>& job, CancelCause cause);
 
   void RunLoop();
+  absl::Time NextEnqueueTime() const;
   void TellWaiting();
   void EndCancelled(Job& job, CancelCause cause);
   void Enqueue(Work work);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/out_of_memory.h"
@@ -18,6 +19,16 @@ int RowsOf(const JobPictures& pictures) {
   int rows = 0;
   for (const JobPicture& picture : pictures) rows += picture.picture().next_rows();
   return rows;
+}
+
+// Whether what comes behind it is enqueued quickly, and may be another unit than it seems now. Not
+// so behind the first run of a graph, whose next one may be captured; behind a picture's last step
+// its decode, which goes first, or its next stage's text; nor behind what is short itself.
+bool LeavesTime(const UnitInFlight& runs) {
+  if (runs.what.expected <= absl::ZeroDuration() || runs.unit.first_run) return false;
+  if (runs.what.kind == batching::UnitKind::kDecode) return true;
+  return runs.what.kind == batching::UnitKind::kStep &&
+         absl::c_none_of(runs.unit.parts, [](const auto& part) { return part.ends_stage; });
 }
 
 }  // namespace
@@ -104,6 +115,7 @@ UnitsInFlight::UnitsInFlight(Options options, device::Device& device, ThreadWatc
 
 absl::Status UnitsInFlight::Enqueue(batching::Unit& what, JobPictures& pictures) {
   const absl::Time begin = clock_.Monotonic();
+  const absl::Time due = empty() ? begin : NextEnqueueTime();
   const JobPicture& first = pictures.front();
   const Stage stage = StageOf(what.kind, first.picture());
   const pipeline::Model model = first.picture().model();
@@ -118,7 +130,7 @@ absl::Status UnitsInFlight::Enqueue(batching::Unit& what, JobPictures& pictures)
   // Asks for no memory: the device uses what the unit holds.
   ++count_;
   units_.push_back({std::move(what), std::move(pictures), stage, model, std::move(unit), begin,
-                    std::move(watched)});
+                    clock_.Monotonic() - due, std::move(watched)});
   WarnOfRows(units_.back());
   return absl::OkStatus();
 }
@@ -157,14 +169,31 @@ absl::StatusOr<pipeline::PendingUnit> UnitsInFlight::EnqueueUnit(batching::UnitK
   return unit;
 }
 
-// From when it was enqueued, or the unit before was done.
+// It was enqueued, or the unit before was done.
+absl::Time UnitsInFlight::BeginOfOldest() const {
+  return std::max(units_.front().enqueued, last_done_);
+}
+
+absl::Time UnitsInFlight::NextEnqueueTime() const {
+  const UnitInFlight& runs = units_.front();
+  if (!options_.enqueue_late || !LeavesTime(runs)) return runs.enqueued;
+  return lead_.EnqueueAt(runs.what.kind, BeginOfOldest(), runs.what.expected);
+}
+
 Period UnitsInFlight::WaitForOldest() {
   const UnitInFlight& done = units_.front();
   const ThreadWatch::Activity watched_as_unit(loop_, ThreadWatch::kIdle);
   done.unit.done->Wait().IgnoreError();  // who completes its parts asks again
-  const absl::Time begin = std::max(done.enqueued, last_done_);
+  const absl::Time begin = BeginOfOldest();
   last_done_ = done.unit.done->time();
+  LearnLead(begin);
   return {std::min(begin, last_done_), last_done_};  // the device has a clock of its own
+}
+
+void UnitsInFlight::LearnLead(absl::Time began) {
+  const UnitInFlight& done = units_.front();
+  if (!full() || !LeavesTime(done)) return;
+  lead_.Learn(done.what.kind, began + done.what.expected, last_done_, units_.back().enqueuing);
 }
 
 void UnitsInFlight::DropOldest() {

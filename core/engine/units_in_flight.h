@@ -22,6 +22,7 @@
 #include "core/batching/unit.h"
 #include "core/device/device.h"
 #include "core/engine/engine_metrics.h"
+#include "core/engine/enqueue_lead.h"
 #include "core/engine/job.h"
 #include "core/engine/unit_watchdog.h"
 #include "core/pipeline/lanes.h"
@@ -36,6 +37,7 @@ struct UnitInFlight {
   pipeline::Model model = pipeline::Model::kBase;
   pipeline::PendingUnit unit;
   absl::Time enqueued;
+  absl::Duration enqueuing;    // how long the host was at that, from when it was to begin
   UnitWatchdog::Unit watched;  // until the watchdog has it
 };
 
@@ -69,6 +71,9 @@ class UnitsInFlight {
   struct Options {
     std::function<void(absl::string_view)> warn = {};  // may be empty
     pipeline::Lanes::AskRoom ask_lane_room = {};       // may be empty
+    // The next unit is enqueued shortly before the device is done with the one that it is at, so
+    // that who arrives until then goes before it; else as soon as there is one.
+    bool enqueue_late = false;
   };
   // `loop` is the loop's. It, `device` and `clock` must outlive this.
   UnitsInFlight(Options options, device::Device& device, ThreadWatch& loop, const Clock& clock);
@@ -83,6 +88,9 @@ class UnitsInFlight {
   // Enqueues what the queue gave for `pictures`, and takes both only where this succeeds. The
   // errors of pipeline::EnqueueUnit; those of its parts are in newest(). REQUIRES: not full.
   absl::Status Enqueue(batching::Unit& what, JobPictures& pictures);
+
+  // When to enqueue what comes behind the only one. REQUIRES: neither empty nor full.
+  absl::Time NextEnqueueTime() const;
 
   // Waits for the oldest, and says when the device was at it. Once for each.
   Period WaitForOldest();
@@ -104,6 +112,8 @@ class UnitsInFlight {
   absl::StatusOr<pipeline::PendingUnit> EnqueueUnit(batching::UnitKind kind,
                                                     const JobPictures& pictures);
   void WarnOfRows(const UnitInFlight& unit) const;
+  absl::Time BeginOfOldest() const;
+  void LearnLead(absl::Time began);
 
   const Options options_;
   device::Device& device_;
@@ -116,6 +126,7 @@ class UnitsInFlight {
   std::vector<UnitInFlight> units_;
   std::atomic<int> count_ = 0;  // of units_
   absl::Time last_done_;        // when the unit that was done last was
+  EnqueueLead lead_;
 };
 
 }  // namespace latentd::engine

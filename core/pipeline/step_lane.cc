@@ -197,19 +197,20 @@ absl::Status StepLane::Swap(const Buffer& one, const Buffer& other, device::Stre
   return absl::OkStatus();
 }
 
-absl::StatusOr<backends::BoundGraph*> StepLane::GraphFor(int rows) {
+absl::StatusOr<StepLane::Bound*> StepLane::GraphFor(int rows) {
   const auto found = graphs_.find(rows);
   if (found != graphs_.end()) return &found->second;
   backends::NamedBuffers prefix;
   for (const auto& [name, memory] : memory_) prefix[name] = memory.Rows(0, rows);
   ASSIGN_OR_RETURN(backends::BoundGraph graph,
                    backends::BoundGraph::Create(executables_.at(rows), prefix));
-  return &graphs_.emplace(rows, std::move(graph)).first->second;
+  return &graphs_.emplace(rows, Bound{std::move(graph)}).first->second;
 }
 
-absl::Status StepLane::Enqueue(int rows, device::Stream& stream) {
-  ASSIGN_OR_RETURN(backends::BoundGraph * graph, CatchOutOfMemory([&] { return GraphFor(rows); }));
-  return graph->Enqueue(stream);
+absl::Status StepLane::Enqueue(int rows, device::Stream& stream, bool& first_run) {
+  ASSIGN_OR_RETURN(Bound * bound, CatchOutOfMemory([&] { return GraphFor(rows); }));
+  first_run = !std::exchange(bound->has_run, true);
+  return bound->graph.Enqueue(stream);
 }
 
 absl::StatusOr<StepLane::Evaluation> StepLane::Step(device::Stream& stream,
@@ -221,7 +222,7 @@ absl::StatusOr<StepLane::Evaluation> StepLane::Step(device::Stream& stream,
     const RowAssignment::Plan plan = assignment_.PlanStep(wanted);
     for (const RowAssignment::Move& move : plan.moves) RETURN_IF_ERROR(MoveRow(move, stream));
     for (const Rows& rows : plan.moved) RETURN_IF_ERROR(CopyIndices(rows, stream));
-    evaluation.status = Enqueue(plan.rows, stream);
+    evaluation.status = Enqueue(plan.rows, stream, evaluation.first_run);
     evaluation.rows = plan.taken;
     evaluation.computed_rows = plan.rows;
   } while (absl::IsResourceExhausted(evaluation.status) &&

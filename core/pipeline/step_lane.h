@@ -117,10 +117,11 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
 
   // What a step has enqueued.
   struct Evaluation {
-    absl::Status status;    // of those who take part; who rests is as before
-    int rows = 0;           // that they have
-    int computed_rows = 0;  // 0: nothing was enqueued
-    int too_many_rows = 0;  // for which there was no memory; told once in the lane's life
+    absl::Status status;     // of those who take part; who rests is as before
+    int rows = 0;            // that they have
+    int computed_rows = 0;   // 0: nothing was enqueued
+    int too_many_rows = 0;   // for which there was no memory; told once in the lane's life
+    bool first_run = false;  // of so many rows in this lane: backends may prepare the next one
   };
 
   // One evaluation for `members`, the first ones first where not all can be evaluated at once;
@@ -159,6 +160,10 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
     device::Buffer memory;
     std::shared_ptr<const device::Event> copied;  // null: nothing was enqueued
   };
+  struct Bound {
+    backends::BoundGraph graph;
+    bool has_run = false;
+  };
   StepLane(device::Device& device, int rows) : device_(device), rows_(rows), assignment_(rows) {}
 
   friend class LanePlace;
@@ -166,8 +171,8 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   absl::Status BindFor(int taken);
   absl::Status MoveRow(const RowAssignment::Move& move, device::Stream& stream);
   absl::Status Swap(const device::Buffer& one, const device::Buffer& other, device::Stream& stream);
-  absl::Status Enqueue(int rows, device::Stream& stream);
-  absl::StatusOr<backends::BoundGraph*> GraphFor(int rows);
+  absl::Status Enqueue(int rows, device::Stream& stream, bool& first_run);
+  absl::StatusOr<Bound*> GraphFor(int rows);
 
   absl::Status CopyTo(const Rows& rows, const LaneRows& picture, device::Stream& stream);
   absl::Status CopyGuidance(const Rows& rows, const LaneRows& picture, device::Stream& stream);
@@ -184,10 +189,10 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   // The host draws into one while the device copies from the other.
   std::vector<Staging> noise_;
   size_t draws_ = 0;
-  device::Buffer zeros_;                        // a row's state before its first step
-  device::Buffer spare_;                        // bytes, for rows that change places
-  Executables executables_;                     // of no more rows than the lane has
-  std::map<int, backends::BoundGraph> graphs_;  // those that a step has used, by rows
+  device::Buffer zeros_;         // a row's state before its first step
+  device::Buffer spare_;         // bytes, for rows that change places
+  Executables executables_;      // of no more rows than the lane has
+  std::map<int, Bound> graphs_;  // those that a step has used, by rows
 
   RowAssignment assignment_;
 };

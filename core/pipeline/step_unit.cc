@@ -198,6 +198,7 @@ absl::Status EnqueueStep(absl::Span<Picture* const> pictures, Lanes& lanes, devi
   unit.rows = evaluation.rows;
   unit.computed_rows = evaluation.computed_rows;
   unit.too_many_rows = evaluation.too_many_rows;
+  unit.first_run = evaluation.first_run;
   for (size_t i : joined) {
     UnitPart& part = unit.parts[i];
     part.waits = lane->Rests(*pictures[i]->place);

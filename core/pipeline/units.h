@@ -41,7 +41,8 @@ struct PendingUnit {
   std::vector<UnitPart> parts;  // by picture
   // Of a step: that pictures have in the evaluation, and that it computes.
   int rows = 0, computed_rows = 0;
-  int too_many_rows = 0;  // that there was no memory to evaluate: some pictures rest
+  int too_many_rows = 0;   // that there was no memory to evaluate: some pictures rest
+  bool first_run = false;  // of its graph in this lane: the next may take the host long to enqueue
   std::shared_ptr<const device::Event> done;
 };
 

@@ -26,12 +26,13 @@ using device::Shape;
 // What a stream and its events share; positions count what was enqueued.
 class Work {
  public:
-  explicit Work(const Clock& clock) : clock_(clock) {}
+  Work(const Clock& clock, bool at_once) : clock_(clock), at_once_(at_once) {}
 
   void Push(std::function<void()> work) {
     absl::MutexLock lock(&mutex_);
     queue_.push_back(std::move(work));
     ++pushed_;
+    if (at_once_) wanted_ = pushed_;
   }
 
   int64_t pushed() const {
@@ -78,6 +79,7 @@ class Work {
 
  private:
   const Clock& clock_;
+  const bool at_once_;
   mutable absl::Mutex mutex_;
   std::deque<std::function<void()>> queue_ ABSL_GUARDED_BY(mutex_);
   int64_t pushed_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -93,9 +95,9 @@ struct Outcome {
   absl::Time time ABSL_GUARDED_BY(mutex);
 };
 
-class LateEvent : public device::Event {
+class LaterEvent : public device::Event {
  public:
-  LateEvent(std::shared_ptr<Work> work, int64_t position, std::shared_ptr<Outcome> outcome)
+  LaterEvent(std::shared_ptr<Work> work, int64_t position, std::shared_ptr<Outcome> outcome)
       : work_(std::move(work)), position_(position), outcome_(std::move(outcome)) {}
 
   bool Reached() const override { return work_->IsDone(position_); }
@@ -116,12 +118,12 @@ class LateEvent : public device::Event {
   const std::shared_ptr<Outcome> outcome_;
 };
 
-class LateStream : public device::HostStream {
+class LaterStream : public device::HostStream {
  public:
-  explicit LateStream(const Clock& clock) : work_(std::make_shared<Work>(clock)) {
+  LaterStream(const Clock& clock, bool at_once) : work_(std::make_shared<Work>(clock, at_once)) {
     thread_ = std::thread([work = work_] { work->Run(); });
   }
-  ~LateStream() override {
+  ~LaterStream() override {
     work_->WaitFor(work_->pushed());
     work_->Stop();
     thread_.join();
@@ -138,7 +140,7 @@ class LateStream : public device::HostStream {
       outcome->status = std::exchange(*failure, absl::OkStatus());
       outcome->time = work->clock().Monotonic();
     });
-    return std::make_shared<const LateEvent>(work_, work_->pushed(), std::move(outcome));
+    return std::make_shared<const LaterEvent>(work_, work_->pushed(), std::move(outcome));
   }
 
   absl::Status Synchronize() override {
@@ -198,7 +200,7 @@ absl::StatusOr<Buffer> SeparateDevice::Allocate(DType dtype, Shape shape, Place 
 }
 
 absl::StatusOr<std::unique_ptr<device::Stream>> SeparateDevice::NewStream(const Clock& clock) {
-  return std::make_unique<LateStream>(clock);
+  return std::make_unique<LaterStream>(clock, begins_ == Begins::kAtOnce);
 }
 
 void* SeparateDevice::AddressOf(const Buffer& buffer) const {

@@ -5,10 +5,12 @@
 //
 // Memory of Place::kDevice has two addresses: buffers carry one that nobody may read or write (a
 // fault ends the process), AddressOf gives the other. A stream begins with what was enqueued only
-// when somebody waits for an event behind it, or for the stream's end: as late as it may.
+// when somebody waits for an event behind it, or for the stream's end, as late as it may; or at
+// once.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 
@@ -22,6 +24,10 @@ namespace latentd::testing {
 // Outlives its buffers and streams. Thread-safe.
 class SeparateDevice : public device::HostDevice {
  public:
+  enum class Begins : uint8_t { kWhenWaitedFor, kAtOnce };
+
+  explicit SeparateDevice(Begins begins = Begins::kWhenWaitedFor) : begins_(begins) {}
+
   absl::StatusOr<device::Buffer> Allocate(device::DType dtype, device::Shape shape,
                                           device::Place place) override;
   absl::StatusOr<std::unique_ptr<device::Stream>> NewStream(const Clock& clock) override;
@@ -37,6 +43,7 @@ class SeparateDevice : public device::HostDevice {
 
   char* Find(const void* data) const ABSL_LOCKS_EXCLUDED(mutex_);
 
+  const Begins begins_;
   mutable absl::Mutex mutex_;
   // By the address that buffers carry.
   std::map<const char*, const Mapping*> mappings_ ABSL_GUARDED_BY(mutex_);
