@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -22,9 +23,10 @@ constexpr absl::Duration kShortestDelay = absl::Seconds(1);
 constexpr absl::Duration kLongestDelay = absl::Hours(1);
 // Of places that those may keep free who were told to come soon: they come in clusters.
 constexpr double kKeptPart = 0.75;
-// What those take who were told to come differs from what is foreseen, and who comes too early is
-// refused again.
-constexpr double kMarginOfTold = 1.3;
+// The margin for those who were told before: longer than one with which somebody came when told and
+// was refused; and shorter by a part of what it is above the least with each who was not.
+constexpr double kLonger = 1.4, kForgottenPart = 0.001;
+constexpr double kLeastMargin = 1.3, kMostMargin = 5;
 
 Entries Of(const std::string& caller, const Entries& entries) {
   Entries own;
@@ -89,14 +91,30 @@ absl::StatusOr<Prospect> AdmissionControl::Check(Foresight& admitted, const Entr
                     .who = {absl::HashOf(caller), refused.content},
                     .keeps_room = refused.comes_back};
   RETURN_IF_ERROR(CheckLimits(question));
-  question.comes_back = reservations_.Take(question.who, now);
+  const std::optional<double> told_with = reservations_.Take(question.who, now);
+  question.comes_back = told_with.has_value();
   question.part = PartOf(question);
-  RETURN_IF_ERROR(CheckPlaces(question));
-  question.after = question.Foresee(Together(question.admitted, asking));
-  RETURN_IF_ERROR(CheckWait(question));
-  RETURN_IF_ERROR(CheckDeadlines(question));
+  const absl::Status fits = CheckFits(question);
+  if (told_with) LearnMargin(*told_with, fits.ok());
+  RETURN_IF_ERROR(fits);
   return Prospect{.position = PositionOf(question.first(), question.after),
                   .outlook = question.after.OfRequest(question.first().request)};
+}
+
+absl::Status AdmissionControl::CheckFits(Question& question) {
+  RETURN_IF_ERROR(CheckPlaces(question));
+  question.after = question.Foresee(Together(question.admitted, question.asking));
+  RETURN_IF_ERROR(CheckWait(question));
+  return CheckDeadlines(question);
+}
+
+// Of many who were told with one margin the first that is refused says what the last one would.
+void AdmissionControl::LearnMargin(double told_with, bool admitted) {
+  if (admitted) {
+    margin_ -= (margin_ - kLeastMargin) * kForgottenPart;
+  } else {
+    margin_ = std::clamp(told_with * kLonger, margin_, kMostMargin);
+  }
 }
 
 absl::Status AdmissionControl::CheckLimits(const Question& question) const {
@@ -140,7 +158,7 @@ absl::Status AdmissionControl::CheckCallersPlaces(const Question& question) {
   return TellToComeBack(
       question,
       TimeUntilPlacesAreFree(question, own,
-                             wanted + kMarginOfTold * expected(absl::InfiniteFuture()) - share, 0),
+                             wanted + margin_ * expected(absl::InfiniteFuture()) - share, 0),
       QueueFull(absl::StrCat("this caller's part of the queue is full: ", own.size(), " of ", share,
                              " pictures are waiting or running, and this request asks for ", count,
                              " more"),
@@ -158,7 +176,7 @@ absl::Status AdmissionControl::CheckAllPlaces(const Question& question) {
   return TellToComeBack(
       question,
       TimeUntilPlacesAreFree(question, question.admitted,
-                             taken + count - limits_.pictures + kMarginOfTold * told, 0),
+                             taken + count - limits_.pictures + margin_ * told, 0),
       QueueFull(absl::StrCat("the queue is full: ", taken, " of ", limits_.pictures,
                              " pictures are waiting or running, and this request asks for ", count,
                              " more"),
@@ -311,7 +329,7 @@ absl::Duration AdmissionControl::TimeOfThoseBefore(const Question& question) {
 absl::Duration AdmissionControl::TimeOfOthersTold(const Question& question, absl::Duration before) {
   const absl::Duration all =
       reservations_.ExpectedTime(question.now, absl::InfiniteFuture(), question.who);
-  return all * kMarginOfTold - before;
+  return all * margin_ - before;
 }
 
 bool AdmissionControl::IsLateAnyway(const Question& question, const Entry& entry) {
@@ -328,7 +346,7 @@ absl::Status AdmissionControl::TellToComeBack(const Question& question, absl::Du
   if (question.keeps_room) {
     const Reservations::Room room{AloneTime(question.asking, question.costs),
                                   static_cast<double>(question.asking.size())};
-    reservations_.Add(question.who, question.now, delay, question.first().deadline, room);
+    reservations_.Add(question.who, question.now, delay, question.first().deadline, room, margin_);
   }
   return WithRetryDelay(std::move(refusal), delay);
 }

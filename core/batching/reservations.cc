@@ -20,7 +20,7 @@ std::optional<uint64_t> ExceptOf(uint64_t caller, const Reservations::Who& who) 
 }  // namespace
 
 void Reservations::Add(const Who& who, absl::Time now, absl::Duration delay, absl::Time deadline,
-                       const Room& room) {
+                       const Room& room, double margin) {
   DropLate(SecondsOf(now));
   Caller& caller = callers_[who.caller];
   const auto before = caller.windows.find(who.content);
@@ -38,6 +38,7 @@ void Reservations::Add(const Who& who, absl::Time now, absl::Duration delay, abs
                       .until = SecondsOf(from + LatenessOf(delay)),
                       .time = absl::ToDoubleSeconds(room.time),
                       .pictures = room.pictures,
+                      .margin = margin,
                       .in_time = from < deadline};
   caller.windows[who.content] = window;
   ++count_;
@@ -46,16 +47,16 @@ void Reservations::Add(const Who& who, absl::Time now, absl::Duration delay, abs
 
 // Kept until its time is over, as is one that does not come: or those that come were learned of
 // earlier than those that do not.
-bool Reservations::Take(const Who& who, absl::Time now) {
+std::optional<double> Reservations::Take(const Who& who, absl::Time now) {
   DropLate(SecondsOf(now));
   const auto caller = callers_.find(who.caller);
-  if (caller == callers_.end()) return false;
+  if (caller == callers_.end()) return std::nullopt;
   const auto mine = caller->second.windows.find(who.content);
-  if (mine == caller->second.windows.end()) return false;
+  if (mine == caller->second.windows.end()) return std::nullopt;
   Window& window = mine->second;
-  if (window.came || window.from > SecondsOf(now)) return false;
+  if (window.came || window.from > SecondsOf(now)) return std::nullopt;
   window.came = true;
-  return true;
+  return window.margin;
 }
 
 Reservations::Room Reservations::ExpectedOf(const Caller& caller, std::optional<uint64_t> except,

@@ -30,12 +30,13 @@ class Reservations {
 
   // The request `who` may come back after `delay`, and then needs `room`; what it was told before
   // is forgotten. Of those that could have waited so long for their `deadline` more come than of
-  // others. Ignored where too many others have been told.
+  // others. Ignored where too many others have been told. `margin`, by which the delay is longer
+  // than was foreseen, is kept for Take.
   void Add(const Who& who, absl::Time now, absl::Duration delay, absl::Time deadline,
-           const Room& room);
+           const Room& room, double margin = 1);
 
-  // It came: whether it had been told, and it is time. Its room is its own then.
-  bool Take(const Who& who, absl::Time now);
+  // It came: the margin that it was told with, if it was, and it is time. Its room is its own then.
+  std::optional<double> Take(const Who& who, absl::Time now);
 
   // What those need of the device's time that may come by `until`, but not `who`: as many of a
   // caller's as did come that it was told before, and as if they came at any moment of their time
@@ -55,6 +56,7 @@ class Reservations {
   struct Window {
     double from = 0, until = 0;
     double time = 0, pictures = 0;
+    double margin = 1;
     bool in_time = false;  // before its deadline
     bool came = false;
   };

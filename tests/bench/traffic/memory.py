@@ -5,10 +5,12 @@ import pathlib
 
 
 class Memory:
-    """Resident MiB of a process while a block runs: at its beginning, at most, and at its end. Context manager."""
+    """Resident MiB of a process while a block runs: at its beginning, at most, and at its end. Context manager.
 
-    def __init__(self, pid):
-        self._status = pathlib.Path(f"/proc/{pid}/status")
+    It begins after `settles` seconds: what the first of each kind of work takes for good is no growth."""
+
+    def __init__(self, pid, settles=0):
+        self._status, self._settles = pathlib.Path(f"/proc/{pid}/status"), settles
 
     def now(self):
         """0 of a process that has ended."""
@@ -16,6 +18,8 @@ class Memory:
         return int(resident.split()[1]) / 1024
 
     async def _watch(self):
+        await asyncio.sleep(self._settles)
+        self.begin = self.most = self.now()
         while True:
             self.most = max(self.most, self.now())
             await asyncio.sleep(0.2)

@@ -14,6 +14,7 @@ WARM_UP = 0.2  # of a window: what arrives then is served and not counted
 AT_MOST = 20_000  # requests of a window
 CALL_SECONDS = 600  # that a request may take which has no deadline
 TIMES_ALONE = 3  # is the deadline
+SETTLES = 0.2  # of the overload's time: what is held then is where its memory begins
 ROUNDS = 2  # of small jobs alone and beside a large one
 
 
@@ -179,7 +180,7 @@ async def overwhelm(session, contestant):
     session.restart(contestant)
     await draw_each_size(session, contestant)
     jobs = session.mixture.arrivals(options.seed, options.overload * rate, options.overload_seconds, AT_MOST)
-    async with Memory(session.server(contestant).pid) as memory:
+    async with Memory(session.server(contestant).pid, SETTLES * options.overload_seconds) as memory:
         outcomes = await session.crowd(contestant).play(jobs, options.overload_deadline)
     session.note_failures(contestant, outcomes)
     good = figures.goodput(outcomes, session.alone, options.overload_seconds)

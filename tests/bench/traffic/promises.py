@@ -4,7 +4,7 @@ TIMES_FIFO = {"cpu": 1.3, "cuda": 2.0}  # the rate at which 90 % of deadlines ar
 TIMES_ALONE = 2.0  # p99 of small pictures beside a large one
 OF_CAPACITY = 0.95  # of its work is done in time in overload, and of the calls of those who come back when told to are served
 REFUSED_SECONDS = 0.05  # p99
-KEPT_MIB = 64  # resident memory at the end of the overload, beyond that at its begin
+KEPT_MIB = 64  # resident memory at the end of the overload, beyond that once it has settled
 
 
 def of_capacity(found, backend):

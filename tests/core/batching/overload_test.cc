@@ -25,6 +25,15 @@ TEST_P(OverloadTest, WhoComesBackWhenToldIsServed) {
   EXPECT_GT(result.came_back_and_served, 0.95 * result.came_back);
 }
 
+// Delays are too short by what is not foreseen, until that is learned of those who came too early.
+TEST_P(OverloadTest, WhoComesBackIsServedByADeviceThatIsSlowerThanForeseen) {
+  const PlayedLoad load = {.rate = 60, .callers = 8, .device_slowness = 1.7};
+  const PlayedResult result = PlayedServer(load, GetParam()).Run();
+  EXPECT_GT(result.came_back, 300);
+  EXPECT_GT(result.came_back_and_served, 0.82 * result.came_back);
+  EXPECT_GT(result.work, 1.2 * 60);
+}
+
 // Each has a part of the queue, and half of them never come back. With deadlines of 3 s it is the
 // time that is full, else the places.
 TEST_P(OverloadTest, WhoComesBackWhenToldIsServedBesideOtherCallers) {

@@ -27,6 +27,7 @@ struct PlayedLoad {
   // Else about an H100's with SDXL, where small rows are cheaper together.
   bool is_device_full = false;  // a row takes the same beside others
   int lane_rows = 16, lane_places = 16;
+  double device_slowness = 1;  // what units take, by what is measured of them
 };
 struct PlayedResult {
   int asked = 0, served = 0, late = 0;          // late: admitted, and not done by its deadline
@@ -187,7 +188,7 @@ class PlayedServer {
     int rows = 0;
     for (PictureId id : unit.pictures) rows += running_.at(id).need.rows;
     const absl::Duration took = Measure(unit, std::bit_ceil(static_cast<unsigned>(rows)));
-    AdvanceTo(Now() + took);
+    AdvanceTo(Now() + took * load_.device_slowness);
     for (PictureId id : unit.pictures) Advance(id, unit.kind);
   }
 

@@ -36,6 +36,12 @@ TEST_F(ReservationsTest, AreTakenOnceAndNotBeforeTheirTime) {
   EXPECT_FALSE(reservations_.Take(Who(1), At(10)));
 }
 
+TEST_F(ReservationsTest, WhoComesSaysWithWhichMarginItWasTold) {
+  reservations_.Add(Who(1), At(0), absl::Seconds(10), At(1e9), {}, 1.5);
+  EXPECT_EQ(reservations_.Take(Who(2), At(10)), std::nullopt);
+  EXPECT_EQ(reservations_.Take(Who(1), At(10)), 1.5);
+}
+
 // Their times are 9.95 to 14 and 19.95 to 27.
 TEST_F(ReservationsTest, KeepRoomForThoseThatMayCome) {
   Tell(Who(1), 0, 10, {absl::Seconds(4), 2});
