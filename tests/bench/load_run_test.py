@@ -32,9 +32,12 @@ class FakeServer:
         self.free = asyncio.Semaphore(self.places)
         self.servers[self.address] = self
 
+    def step_seconds(self, job):
+        return self.slowness * area_of(job.size) / 64 ** 2 / 100
+
     async def draw(self, job):
         async with self.free:
-            await asyncio.sleep(self.slowness * job.steps * area_of(job.size) / 64 ** 2 / 100)
+            await asyncio.sleep(job.steps * self.step_seconds(job))
 
     def stop(self):
         del self.servers[self.address]
@@ -69,7 +72,9 @@ class FakeClient:
                 return Attempt(MISSED, calls.now() - start)
             finally:
                 self._server.waiting -= 1
-            return Attempt(OK, calls.now() - start, first_step=calls.now() - start)
+            took = calls.now() - start
+            left = [self._server.step_seconds(job) * step for step in reversed(range(job.steps))]
+            return Attempt(OK, took, tuple(took - seconds for seconds in left))
 
     class Crowd(Client):
         def __init__(self, address, described, size):
@@ -109,6 +114,16 @@ class WholeBenchTest(unittest.TestCase):
         self.assertAlmostEqual(found["latentd"]["beside"]["p99"], 0.04)
         self.assertAlmostEqual(found["fifo"]["beside"]["p99"], 50 * 4 / 100 + 0.04)
         self.assertAlmostEqual(found["fifo"]["quiet"]["p99"], 0.04)
+
+    def test_a_short_picture_beside_a_long_one_waits_for_nothing_where_two_are_drawn(self):
+        for each in self.measure("--only=arrival")["arrival"].values():
+            self.assertAlmostEqual(each["waits"]["p99"], 0)
+            self.assertEqual(each["waits"]["count"], 40)
+
+    def test_a_short_picture_beside_a_long_one_waits_for_that_where_one_is_drawn(self):
+        with mock.patch.object(FakeServer, "places", 1):
+            found = self.measure("--only=arrival")["arrival"]["64x64"]
+        self.assertGreater(found["waits"]["p50"], 0.25 * 50 / 100)
 
     def test_overload_is_refused_and_who_comes_back_may_be_served(self):
         document = self.measure("--only=overload", "--capacity=4", "--overload-seconds=10", "--overload-deadline=5")

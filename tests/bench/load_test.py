@@ -76,7 +76,7 @@ class CallsTest(unittest.TestCase):
         """Takes as many seconds as the request has steps, any number at the same time."""
         self.sent.append((calls.now(), job.number, timeout))
         await asyncio.sleep(min(job.steps, timeout))
-        return Attempt(OK if job.steps < timeout else MISSED, min(job.steps, timeout), first_step=1.0)
+        return Attempt(OK if job.steps < timeout else MISSED, min(job.steps, timeout), steps=(1.0,))
 
     def play(self, send, deadline, *jobs):
         return timeless(calls.play(send, [Job(number, SIZES[0], steps, True, offset=offset) for number, (offset, steps) in enumerate(jobs)],
@@ -123,7 +123,7 @@ class CallsTest(unittest.TestCase):
         return timeless(ask())
 
     def test_who_is_patient_comes_back_after_the_delay(self):
-        found = self.ask(self.refusing(queue_full(0.5), Attempt(OK, 3.0, first_step=1.0)), patient=True)
+        found = self.ask(self.refusing(queue_full(0.5), Attempt(OK, 3.0, steps=(1.0,))), patient=True)
         self.assertEqual(self.sent, [(0.0, 10.0), (2.5, 10.0)])
         self.assertEqual((found.code, found.seconds, found.first_step, found.returns, len(found.refusals)), (OK, 5.5, 3.5, 1, 1))
         self.assertEqual(found.late, [0.0, 0.0])
@@ -211,11 +211,12 @@ class ReportTest(unittest.TestCase):
 class PromisesTest(unittest.TestCase):
     """Each is missed by itself."""
 
-    def document(self, rate=1.3, beside=2.0, work=0.95, refused=0.05, served=19, caller=1, end=163):
+    def document(self, rate=1.3, beside=2.0, work=0.95, refused=0.05, served=19, caller=1, end=163, waits=0.034,
+                 backend="cpu"):
         overload = {"goodput": {"work_of_capacity": work}, "refusals": {"seconds": {"count": 9, "p99": refused}, "came_back": 20,
                                                                         "came_back_and_served": served},
                     "callers": [{"asked": 2, "served": caller}, {"asked": 0, "served": 0}], "memory_mib": {"begin": 100, "end": end}}
-        return {"settings": {"backend": "cpu"},
+        return {"settings": {"backend": backend}, "arrival": {"64x64": {"step": 0.03, "waits": {"p50": waits}}},
                 "capacity": {"latentd": {"best": {"rate": rate}}, "fifo": {"best": {"rate": 1.0}}},
                 "isolation": {"latentd": {"quiet": {"count": 3, "p99": 1.0}, "beside": {"count": 3, "p99": beside}}},
                 "overload": {"contestants": {"latentd": overload}}}
@@ -237,9 +238,11 @@ class PromisesTest(unittest.TestCase):
             self.assertIn("| MISSED |", report.promised(document)[0])
 
     def test_a_gpu_is_to_gain_more(self):
-        document = self.document(rate=1.9)
-        document["settings"]["backend"] = "cuda"
-        self.assertEqual(len(self.missed(document)), 1)
+        self.assertEqual(len(self.missed(self.document(rate=1.9, backend="cuda"))), 1)
+
+    def test_on_a_gpu_who_arrives_waits_for_one_step(self):
+        self.assertEqual(self.missed(self.document(rate=2, backend="cuda")), [])
+        self.assertEqual(len(self.missed(self.document(rate=2, waits=0.036, backend="cuda"))), 1)
 
     def test_a_rate_that_was_not_found_is_missed(self):
         document = self.document()

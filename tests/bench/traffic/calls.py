@@ -15,13 +15,17 @@ REFUSALS = frozenset({"QUEUE_FULL", "PREDICTED_OVERRUN"})
 
 @dataclasses.dataclass(frozen=True)
 class Attempt:
-    """One call. Seconds are from its beginning: to its end, and to the first step of a picture."""
+    """One call. Seconds are from its beginning: to its end, and to the end of each step of its picture."""
 
     code: str
     seconds: float
-    first_step: typing.Optional[float] = None
+    steps: tuple = ()
     reason: str = ""
     retry_seconds: typing.Optional[float] = None
+
+    @property
+    def first_step(self):
+        return self.steps[0] if self.steps else None
 
     @property
     def refused(self):
@@ -101,5 +105,4 @@ class Fifo:
             if waited >= timeout:
                 return Attempt(DROPPED, waited)
             attempt = await self._send(job, timeout - waited)
-        first = None if attempt.first_step is None else waited + attempt.first_step
-        return dataclasses.replace(attempt, seconds=waited + attempt.seconds, first_step=first)
+        return dataclasses.replace(attempt, seconds=waited + attempt.seconds, steps=tuple(waited + step for step in attempt.steps))

@@ -72,17 +72,17 @@ class Client:
 
     async def send(self, job, timeout):
         """Asks once; never raises what a server may answer."""
-        start, first_step, completed = time.monotonic(), None, False
+        start, steps, completed = time.monotonic(), [], False
         try:
             async for event in self._methods[job.caller](self._request(job), timeout=timeout):
                 kind = event.WhichOneof("event")
                 completed = completed or kind == "completed"
-                if first_step is None and kind == "progress" and event.progress.stage == STAGE_BASE:
-                    first_step = time.monotonic() - start
+                if kind == "progress" and event.progress.stage == STAGE_BASE:
+                    steps.append(time.monotonic() - start)
         except grpc.aio.AioRpcError as error:
             reason, _ = server_process.reason(error)
-            return Attempt(error.code().name, time.monotonic() - start, first_step, reason, server_process.retry_seconds(error))
-        return Attempt(OK if completed else "INCOMPLETE", time.monotonic() - start, first_step)
+            return Attempt(error.code().name, time.monotonic() - start, tuple(steps), reason, server_process.retry_seconds(error))
+        return Attempt(OK if completed else "INCOMPLETE", time.monotonic() - start, tuple(steps))
 
 
 async def _play(address, described, jobs, deadline, start):

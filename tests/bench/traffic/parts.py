@@ -1,6 +1,8 @@
 """What is measured, part by part; each adds to the document of its session."""
 
 import asyncio
+import itertools
+import random
 import statistics
 
 from sdxl.processes import Failure
@@ -8,12 +10,13 @@ from sdxl.processes import Failure
 from . import figures
 from .calls import OK, play
 from .memory import Memory
-from .mixture import FEWEST_STEPS, MOST_STEPS, Alone, Job, area_of, size_of
+from .mixture import FEWEST_STEPS, MOST_STEPS, Alone, Job, area_of, size_of, text_of
 
 WARM_UP = 0.2  # of a window: what arrives then is served and not counted
 AT_MOST = 20_000  # requests of a window
 CALL_SECONDS = 600  # that a request may take which has no deadline
 TIMES_ALONE = 3  # is the deadline
+ARRIVALS, ARRIVAL_GAP = 40, (0.1, 0.3)  # short requests of each size, and seconds between them
 SETTLES = 0.2  # of the overload's time: what is held then is where its memory begins
 ROUNDS = 2  # of small jobs alone and beside a large one
 
@@ -166,6 +169,55 @@ async def isolation(session):
             session.save()
 
 
+async def long_jobs(send, size, steps):
+    """Pictures of many steps, one after the other until cancelled; `steps` gets what their steps took."""
+    for number in itertools.count():
+        attempt = await send(Job(number, size, MOST_STEPS, True, caller=1), CALL_SECONDS)
+        if attempt.code != OK:
+            raise Failure(f"the long request ended with {attempt.code} {attempt.reason}".rstrip())
+        steps += [end - begin for begin, end in zip(attempt.steps, attempt.steps[1:])]
+
+
+async def waits_for_step(send, size, steps, seed):
+    """What each of some short requests waits until its own first step begins: a step of it takes what its last one but one does."""
+    gaps, waits = random.Random(seed), []
+    while len(waits) < ARRIVALS or not steps:
+        await asyncio.sleep(gaps.uniform(*ARRIVAL_GAP))
+        attempt = await send(Job(len(waits), size, FEWEST_STEPS, True), CALL_SECONDS)
+        if attempt.code != OK or len(attempt.steps) < FEWEST_STEPS:
+            raise Failure(f"a short request ended with {attempt.code} {attempt.reason} after {len(attempt.steps)} steps")
+        waits.append(attempt.steps[0] - (attempt.steps[-2] - attempt.steps[-3]))
+    return waits
+
+
+async def arrive(session, contestant):
+    """By size."""
+    found = {}
+    async with session.sending(contestant) as send:
+        for size in session.sizes:
+            steps = []
+            long = asyncio.create_task(long_jobs(send, size, steps))
+            short = asyncio.create_task(waits_for_step(send, size, steps, session.options.seed))
+            try:
+                await asyncio.wait([long, short], return_when=asyncio.FIRST_COMPLETED)
+                waits = await (long if long.done() else short)
+            finally:
+                long.cancel()
+                short.cancel()
+                await asyncio.gather(long, short, return_exceptions=True)
+            found[text_of(size)] = {"waits": figures.spread(waits), "step": statistics.median(steps), "samples": waits}
+    return found
+
+
+async def arrival(session):
+    """How long a short request waits, beside a picture that is drawn at all times, until its own first step begins."""
+    measured = await session.attempt("arrival", "latentd", arrive)
+    if measured:
+        session.document["arrival"] = measured
+        for text, each in measured.items():
+            session.say(f"  {text}: {each['waits']['p50'] * 1000:.3g} ms until the own first step, where a step takes {each['step'] * 1000:.3g}")
+
+
 def capacity_of(session):
     """Requests a second that count as what the machine can do, and where that is from."""
     if session.options.capacity:
@@ -203,4 +255,4 @@ async def overload(session):
             session.save()
 
 
-PARTS = {"capacity": capacity, "isolation": isolation, "overload": overload}
+PARTS = {"capacity": capacity, "isolation": isolation, "arrival": arrival, "overload": overload}

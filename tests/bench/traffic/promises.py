@@ -4,6 +4,7 @@ TIMES_FIFO = {"cpu": 1.3, "cuda": 2.0}  # the rate at which 90 % of deadlines ar
 TIMES_ALONE = 2.0  # p99 of small pictures beside a large one
 OF_CAPACITY = 0.95  # of its work is done in time in overload, and of the calls of those who come back when told to are served
 REFUSED_SECONDS = 0.05  # p99
+ARRIVAL_SECONDS = 0.005  # beyond one step; of a GPU
 KEPT_MIB = 64  # resident memory at the end of the overload, beyond that once it has settled
 
 
@@ -19,6 +20,12 @@ def of_isolation(found):
     if quiet["count"] and beside["count"]:
         yield (f"p99 of small pictures beside a large one is at most {TIMES_ALONE:g} times that alone",
                beside["p99"] <= TIMES_ALONE * quiet["p99"])
+
+
+def of_arrival(found):
+    """Of half: who comes when the next step has just been enqueued waits for that one too."""
+    yield (f"half of those who arrive while steps run begin their own after one step and {ARRIVAL_SECONDS * 1000:g} ms at most",
+           all(each["waits"]["p50"] <= each["step"] + ARRIVAL_SECONDS for each in found.values()))
 
 
 def of_overload(found):
@@ -40,6 +47,8 @@ def of(document):
         found += of_capacity(document["capacity"], document["settings"]["backend"])
     if "latentd" in document.get("isolation", {}):
         found += of_isolation(document["isolation"])
+    if "arrival" in document and document["settings"]["backend"] == "cuda":
+        found += of_arrival(document["arrival"])
     overload = document.get("overload", {}).get("contestants", {})
     if "latentd" in overload:
         found += of_overload(overload["latentd"])

@@ -70,6 +70,13 @@ def isolation(document):
         ["", "alone p50 / p99 s", "beside p50 / p99 s", "p99 times that alone", "samples"], rows)
 
 
+def arrival(document):
+    rows = [[size, number(each["step"] * 1000), pair(each["waits"], 1000), str(each["waits"]["count"])]
+            for size, each in document["arrival"].items()]
+    return ("**a short picture beside a long one: from its request until its own first step begins**\n\n" +
+            table(["", "a step of the long one, ms", "p50 / p99 ms", "samples"], rows))
+
+
 def overload(document):
     found, settings = document["overload"], document["settings"]
     rows, callers = [], []
@@ -110,7 +117,7 @@ def promised(document):
 
 def tables(document):
     """What there is of it."""
-    parts = {"alone": alone, "capacity": capacity, "isolation": isolation, "overload": overload}
+    parts = {"alone": alone, "capacity": capacity, "isolation": isolation, "arrival": arrival, "overload": overload}
     found = [write(document) for name, write in parts.items() if document.get(name)] + promised(document)
     return "\n\n".join(found + [f"left out: {NAMES[name]}: {reason.splitlines()[0]}" for name, reason in document["left_out"].items()])
 
