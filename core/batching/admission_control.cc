@@ -26,7 +26,7 @@ constexpr double kKeptPart = 0.75;
 // The margin for those who were told before: longer than one with which somebody came when told and
 // was refused; and shorter by a part of what it is above the least with each who was not.
 constexpr double kLonger = 1.4, kForgottenPart = 0.001;
-constexpr double kLeastMargin = 1.3, kMostMargin = 5;
+constexpr double kMostMargin = 5;
 
 Entries Of(const std::string& caller, const Entries& entries) {
   Entries own;

@@ -110,12 +110,14 @@ class AdmissionControl {
   // Of one who came when told.
   void LearnMargin(double told_with, bool admitted);
 
+  static constexpr double kLeastMargin = 1.3;
+
   const Limits limits_;
   Reservations reservations_;
   Demand demand_;
   // Delays are so many times as long as those need who were told before: what they take differs
   // from what is foreseen, and who comes too early is refused again. Learned of those who came.
-  double margin_ = 1.3;
+  double margin_ = kLeastMargin;
 };
 
 }  // namespace latentd::batching

@@ -33,7 +33,7 @@ class Reservations {
   // others. Ignored where too many others have been told. `margin`, by which the delay is longer
   // than was foreseen, is kept for Take.
   void Add(const Who& who, absl::Time now, absl::Duration delay, absl::Time deadline,
-           const Room& room, double margin = 1);
+           const Room& room, double margin);
 
   // It came: the margin that it was told with, if it was, and it is time. Its room is its own then.
   std::optional<double> Take(const Who& who, absl::Time now);

@@ -14,7 +14,6 @@ constexpr int kForgottenPart = 32;
 
 absl::Time EnqueueLead::EnqueueAt(batching::UnitKind kind, absl::Time began,
                                   absl::Duration expected) const {
-  if (expected <= absl::ZeroDuration()) return began;
   return std::max(began, began + expected - needed_[static_cast<size_t>(kind)] - kMargin);
 }
 

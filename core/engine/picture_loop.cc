@@ -86,7 +86,7 @@ void PictureLoop::RunLoop() {
     }
     units_.LeaveLanes([this](const Job& job) { return jobs_.Contains(job); });
     TellWaiting();
-    const absl::Time enqueue_at = NextEnqueueTime();
+    const absl::Time enqueue_at = units_.NextEnqueueTime();
     const bool may_enqueue = enqueue_at <= clock_.Monotonic();
     Work work = jobs_.Next(may_enqueue, /*idle=*/units_.empty(), loop_watch_);
     if (work.cancelled != nullptr) {
@@ -101,11 +101,6 @@ void PictureLoop::RunLoop() {
       return;
     }
   }
-}
-
-absl::Time PictureLoop::NextEnqueueTime() const {
-  if (units_.empty()) return absl::InfinitePast();
-  return units_.full() ? absl::InfiniteFuture() : units_.NextEnqueueTime();
 }
 
 void PictureLoop::TellWaiting() {

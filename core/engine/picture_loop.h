@@ -134,7 +134,6 @@ class PictureLoop {
   void EndEarly(const std::shared_ptr<Job>& job, CancelCause cause);
 
   void RunLoop();
-  absl::Time NextEnqueueTime() const;
   void TellWaiting();
   void EndCancelled(Job& job, CancelCause cause);
   void Enqueue(Work work);

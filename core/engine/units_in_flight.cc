@@ -175,6 +175,8 @@ absl::Time UnitsInFlight::BeginOfOldest() const {
 }
 
 absl::Time UnitsInFlight::NextEnqueueTime() const {
+  if (empty()) return absl::InfinitePast();
+  if (full()) return absl::InfiniteFuture();
   const UnitInFlight& runs = units_.front();
   if (!options_.enqueue_late || !LeavesTime(runs)) return runs.enqueued;
   return lead_.EnqueueAt(runs.what.kind, BeginOfOldest(), runs.what.expected);

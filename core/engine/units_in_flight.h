@@ -89,7 +89,7 @@ class UnitsInFlight {
   // errors of pipeline::EnqueueUnit; those of its parts are in newest(). REQUIRES: not full.
   absl::Status Enqueue(batching::Unit& what, JobPictures& pictures);
 
-  // When to enqueue what comes behind the only one. REQUIRES: neither empty nor full.
+  // When to enqueue the next one; never while full.
   absl::Time NextEnqueueTime() const;
 
   // Waits for the oldest, and says when the device was at it. Once for each.

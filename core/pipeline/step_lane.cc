@@ -197,18 +197,18 @@ absl::Status StepLane::Swap(const Buffer& one, const Buffer& other, device::Stre
   return absl::OkStatus();
 }
 
-absl::StatusOr<StepLane::Bound*> StepLane::GraphFor(int rows) {
+absl::StatusOr<StepLane::LaneGraph*> StepLane::GraphFor(int rows) {
   const auto found = graphs_.find(rows);
   if (found != graphs_.end()) return &found->second;
   backends::NamedBuffers prefix;
   for (const auto& [name, memory] : memory_) prefix[name] = memory.Rows(0, rows);
   ASSIGN_OR_RETURN(backends::BoundGraph graph,
                    backends::BoundGraph::Create(executables_.at(rows), prefix));
-  return &graphs_.emplace(rows, Bound{std::move(graph)}).first->second;
+  return &graphs_.emplace(rows, LaneGraph{std::move(graph)}).first->second;
 }
 
 absl::Status StepLane::Enqueue(int rows, device::Stream& stream, bool& first_run) {
-  ASSIGN_OR_RETURN(Bound * bound, CatchOutOfMemory([&] { return GraphFor(rows); }));
+  ASSIGN_OR_RETURN(LaneGraph * bound, CatchOutOfMemory([&] { return GraphFor(rows); }));
   first_run = !std::exchange(bound->has_run, true);
   return bound->graph.Enqueue(stream);
 }

@@ -160,7 +160,8 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
     device::Buffer memory;
     std::shared_ptr<const device::Event> copied;  // null: nothing was enqueued
   };
-  struct Bound {
+  // Bound to the lane's memory.
+  struct LaneGraph {
     backends::BoundGraph graph;
     bool has_run = false;
   };
@@ -172,7 +173,7 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   absl::Status MoveRow(const RowAssignment::Move& move, device::Stream& stream);
   absl::Status Swap(const device::Buffer& one, const device::Buffer& other, device::Stream& stream);
   absl::Status Enqueue(int rows, device::Stream& stream, bool& first_run);
-  absl::StatusOr<Bound*> GraphFor(int rows);
+  absl::StatusOr<LaneGraph*> GraphFor(int rows);
 
   absl::Status CopyTo(const Rows& rows, const LaneRows& picture, device::Stream& stream);
   absl::Status CopyGuidance(const Rows& rows, const LaneRows& picture, device::Stream& stream);
@@ -189,10 +190,10 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   // The host draws into one while the device copies from the other.
   std::vector<Staging> noise_;
   size_t draws_ = 0;
-  device::Buffer zeros_;         // a row's state before its first step
-  device::Buffer spare_;         // bytes, for rows that change places
-  Executables executables_;      // of no more rows than the lane has
-  std::map<int, Bound> graphs_;  // those that a step has used, by rows
+  device::Buffer zeros_;             // a row's state before its first step
+  device::Buffer spare_;             // bytes, for rows that change places
+  Executables executables_;          // of no more rows than the lane has
+  std::map<int, LaneGraph> graphs_;  // those that a step has used, by rows
 
   RowAssignment assignment_;
 };

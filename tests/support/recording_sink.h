@@ -4,7 +4,6 @@
 #include <variant>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/synchronization/mutex.h"
 #include "core/engine/engine.h"
 
@@ -38,13 +37,6 @@ class RecordingSink : public engine::EventSink {
   void Clear() {
     absl::MutexLock lock(&mutex_);
     events_.clear();
-  }
-
-  // Blocks until that is so of all so far.
-  void WaitUntil(absl::FunctionRef<bool(const std::vector<engine::Event>&)> so) {
-    absl::MutexLock lock(&mutex_);
-    const auto is_so = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return so(events_); };
-    mutex_.AwaitWithTimeout(absl::Condition(&is_so), kLongestWait);
   }
 
   // Blocks until an event of type T is there.

@@ -1,7 +1,6 @@
 """What is measured, part by part; each adds to the document of its session."""
 
 import asyncio
-import itertools
 import random
 import statistics
 
@@ -110,8 +109,8 @@ async def small_jobs(send, size, seconds, first):
     return attempts
 
 
-async def large_jobs(send, size, begun):
-    """One after the other until cancelled; `begun` is set once the first one is under way."""
+async def large_jobs(send, size, begun, attempts):
+    """Of many steps, one after the other until cancelled; `begun` is set once the first one is under way."""
     job = Job(0, size, MOST_STEPS, True, caller=1)
     while True:
         asking = asyncio.create_task(send(job, CALL_SECONDS))
@@ -124,22 +123,25 @@ async def large_jobs(send, size, begun):
             asking.cancel()
         if attempt.code != OK:
             raise Failure(f"the large request ended with {attempt.code} {attempt.reason}".rstrip())
+        attempts.append(attempt)
 
 
-async def beside_large(send, small_size, large_size, seconds, first):
-    """The same small pictures while a large one is drawn at all times."""
+async def beside_large(send, large_size, attempts, work):
+    """What `work()` comes to while large pictures are drawn at all times; `attempts` gets those that were."""
     begun = asyncio.Event()
-    large, waiting = asyncio.create_task(large_jobs(send, large_size, begun)), asyncio.create_task(begun.wait())
+
+    async def begin():
+        await begun.wait()
+        return await work()
+
+    large, working = asyncio.create_task(large_jobs(send, large_size, begun, attempts)), asyncio.create_task(begin())
     try:
-        await asyncio.wait([waiting, large], return_when=asyncio.FIRST_COMPLETED)
-        attempts = await small_jobs(send, small_size, seconds, first)
+        await asyncio.wait([working, large], return_when=asyncio.FIRST_COMPLETED)
+        return await (large if large.done() else working)
     finally:
-        waiting.cancel()
         large.cancel()
-        ended = (await asyncio.gather(large, return_exceptions=True))[0]
-    if isinstance(ended, Failure):
-        raise ended
-    return attempts
+        working.cancel()
+        await asyncio.gather(large, working, return_exceptions=True)
 
 
 async def isolate(session, contestant):
@@ -150,7 +152,7 @@ async def isolate(session, contestant):
         async with session.sending(contestant) as send:
             quiet += await small_jobs(send, small, seconds, len(quiet))
         async with session.sending(contestant) as send:
-            beside += await beside_large(send, small, large, seconds, len(beside))
+            beside += await beside_large(send, large, [], lambda: small_jobs(send, small, seconds, len(beside)))
     if any(attempt.code != OK for attempt in quiet + beside):
         raise Failure(f"small requests ended with {sorted({attempt.code for attempt in quiet + beside} - {OK})}")
     found = {name: {**figures.spread([attempt.seconds for attempt in attempts]), "samples": [attempt.seconds for attempt in attempts]}
@@ -169,19 +171,11 @@ async def isolation(session):
             session.save()
 
 
-async def long_jobs(send, size, steps):
-    """Pictures of many steps, one after the other until cancelled; `steps` gets what their steps took."""
-    for number in itertools.count():
-        attempt = await send(Job(number, size, MOST_STEPS, True, caller=1), CALL_SECONDS)
-        if attempt.code != OK:
-            raise Failure(f"the long request ended with {attempt.code} {attempt.reason}".rstrip())
-        steps += [end - begin for begin, end in zip(attempt.steps, attempt.steps[1:])]
-
-
-async def waits_for_step(send, size, steps, seed):
-    """What each of some short requests waits until its own first step begins: a step of it takes what its last one but one does."""
+async def waits_for_step(send, size, large, seed):
+    """What each of some short requests waits until its own first step begins: a step of it takes what its last one but one does. They
+    go on until one of `large` is through."""
     gaps, waits = random.Random(seed), []
-    while len(waits) < ARRIVALS or not steps:
+    while len(waits) < ARRIVALS or not large:
         await asyncio.sleep(gaps.uniform(*ARRIVAL_GAP))
         attempt = await send(Job(len(waits), size, FEWEST_STEPS, True), CALL_SECONDS)
         if attempt.code != OK or len(attempt.steps) < FEWEST_STEPS:
@@ -195,17 +189,10 @@ async def arrive(session, contestant):
     found = {}
     async with session.sending(contestant) as send:
         for size in session.sizes:
-            steps = []
-            long = asyncio.create_task(long_jobs(send, size, steps))
-            short = asyncio.create_task(waits_for_step(send, size, steps, session.options.seed))
-            try:
-                await asyncio.wait([long, short], return_when=asyncio.FIRST_COMPLETED)
-                waits = await (long if long.done() else short)
-            finally:
-                long.cancel()
-                short.cancel()
-                await asyncio.gather(long, short, return_exceptions=True)
-            found[text_of(size)] = {"waits": figures.spread(waits), "step": statistics.median(steps), "samples": waits}
+            large = []
+            waits = await beside_large(send, size, large, lambda: waits_for_step(send, size, large, session.options.seed))
+            step = statistics.median(end - begin for attempt in large for begin, end in zip(attempt.steps, attempt.steps[1:]))
+            found[text_of(size)] = {"waits": figures.spread(waits), "step": step, "samples": waits}
     return found
 
 

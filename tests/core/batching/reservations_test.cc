@@ -22,7 +22,7 @@ class ReservationsTest : public ::testing::Test {
   // By default in time for its deadline.
   void Tell(const Reservations::Who& who, double now, double delay, const Reservations::Room& room,
             double deadline = 1e9) {
-    reservations_.Add(who, At(now), absl::Seconds(delay), At(deadline), room);
+    reservations_.Add(who, At(now), absl::Seconds(delay), At(deadline), room, /*margin=*/1);
   }
 
   Reservations reservations_;

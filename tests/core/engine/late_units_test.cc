@@ -97,9 +97,7 @@ class LateUnitsTest : public ::testing::Test {
     std::shared_ptr<Job> job = Admit(sink, /*steps=*/4);
     RunUnit(kTextRuns, 1);
     RunUnit(1, 1);
-    sink->WaitUntil([](const std::vector<Event>& events) {
-      return !Only<Progress>(events).empty() && Only<Progress>(events).back().step == 1;
-    });
+    runs_.Await(done_ + 1, done_ + 1);
     return job;
   }
 
