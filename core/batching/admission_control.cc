@@ -245,9 +245,11 @@ absl::Duration AdmissionControl::TimeUntilPlacesAreFree(const Question& question
     freed_bytes += ends[i].second;
     if (static_cast<double>(i + 1) >= pictures && freed_bytes >= bytes) return ends[i].first;
   }
-  // More have been told to come than are here now.
   if (ends.empty()) return absl::ZeroDuration();
-  return ends.back().first * std::max(1.0, pictures / static_cast<double>(ends.size()));
+  // More have been told to come than are here now, and are half done on average: as many others as
+  // are here take twice as long.
+  const double times = pictures / static_cast<double>(ends.size());
+  return ends.back().first * std::max(1.0, 2 * times - 1);
 }
 
 // Who comes back waits for those that are here; the others also for those that are to come.

@@ -29,8 +29,8 @@ TEST_P(OverloadTest, WhoComesBackWhenToldIsServed) {
 TEST_P(OverloadTest, WhoComesBackIsServedByADeviceThatIsSlowerThanForeseen) {
   const PlayedLoad load = {.rate = 60, .callers = 8, .device_slowness = 1.7};
   const PlayedResult result = PlayedServer(load, GetParam()).Run();
-  EXPECT_GT(result.came_back, 300);
-  EXPECT_GT(result.came_back_and_served, 0.82 * result.came_back);
+  EXPECT_GT(result.came_back, 200);
+  EXPECT_GT(result.came_back_and_served, 0.95 * result.came_back);
   EXPECT_GT(result.work, 1.2 * 60);
 }
 
@@ -41,8 +41,8 @@ TEST_P(OverloadTest, WhoComesBackWhenToldIsServedBesideOtherCallers) {
     for (const absl::Duration patience : {absl::Seconds(3), absl::Seconds(30)}) {
       const PlayedLoad load = {.rate = rate, .patience = patience, .callers = 8};
       const PlayedResult result = PlayedServer(load, GetParam()).Run();
-      EXPECT_GT(result.came_back, 300);
-      EXPECT_GT(result.came_back_and_served, (rate == 40 ? 0.95 : 0.8) * result.came_back);
+      EXPECT_GT(result.came_back, 200);
+      EXPECT_GT(result.came_back_and_served, 0.95 * result.came_back);
       EXPECT_GT(result.work, 2.0 * 60);
       EXPECT_THAT(result.served_of_caller,
                   ::testing::Each(::testing::Gt(0.3 * result.served / 12)));
