@@ -36,15 +36,11 @@ GraphHandle GraphStore::Declare(const GraphSpec& spec) {
 
 absl::StatusOr<ExecutablePointer> GraphStore::Get(const GraphHandle& graph,
                                                   const Purpose& purpose) {
-  absl::StatusOr<ExecutablePointer> executable = instances_.Get(*graph, purpose);
-  services_.options.NoteOutcome(executable.status());
-  return executable;
+  return Noted(instances_.Get(*graph, purpose));
 }
 
 absl::StatusOr<backends::MemoryNeeds> GraphStore::Predict(const GraphHandle& graph) {
-  absl::StatusOr<backends::MemoryNeeds> needs = instances_.Predict(*graph);
-  services_.options.NoteOutcome(needs.status());
-  return needs;
+  return Noted(instances_.Predict(*graph));
 }
 
 absl::StatusOr<GraphStore::GraphEntry> GraphStore::Resolve(absl::string_view id) const {

@@ -85,12 +85,12 @@ class GraphStore {
   // What StoreOptions::before_load says of those needs with what may be evicted for them gone.
   absl::Status CheckRoom(const GraphLabel& label, const backends::MemoryNeeds& needs,
                          uint64_t evict_unused_since) const {
-    return instances_.CheckRoom(label, needs, evict_unused_since);
+    return Noted(instances_.CheckRoom(label, needs, evict_unused_since));
   }
   // Likewise of a graph; OK where it is loaded, or it is not known what it needs (nobody has
   // predicted it, and it was not refused before).
   absl::Status CheckRoom(const GraphHandle& graph, uint64_t evict_unused_since) const {
-    return instances_.CheckRoom(*graph, evict_unused_since);
+    return Noted(instances_.CheckRoom(*graph, evict_unused_since));
   }
 
   // For what is no graph: evicts what is idle, the least recently used first, until `check` says OK
@@ -150,6 +150,17 @@ class GraphStore {
   absl::StatusOr<GraphEntry> Resolve(absl::string_view id) const;
   GraphEntry Resolve(const GraphKey& key) const;
   const backends::Backend& BackendOf(const GraphKey& key) const;
+
+  // What came of something that uses the device: who has to know hears of a fault.
+  absl::Status Noted(absl::Status outcome) const {
+    services_.options.NoteOutcome(outcome);
+    return outcome;
+  }
+  template <typename T>
+  absl::StatusOr<T> Noted(absl::StatusOr<T> outcome) const {
+    services_.options.NoteOutcome(outcome.status());
+    return outcome;
+  }
   // FAILED_PRECONDITION: an artifact with that key runs elsewhere, and what differs.
   absl::Status CheckKey(const GraphKey& key) const;
   // As Verify.

@@ -46,7 +46,8 @@ struct StoreOptions {
   // written. Called from any thread, without a lock.
   std::function<void(absl::string_view)> on_warning = {};
   // Told of a device that has failed (core/device/device_fault.h) while a graph was compiled,
-  // loaded or run once, before whoever asked for the graph is. Called likewise; may be empty.
+  // loaded or run once, or room for one was asked for, before whoever asked for that is. Called
+  // likewise; may be empty.
   std::function<void(const absl::Status& fault)> on_device_fault = {};
   // Asked before a graph is loaded, with what it would hold, and whether it would fit if something
   // left (usually nothing does); an error is what loading it comes to, unless it is

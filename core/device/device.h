@@ -73,8 +73,8 @@ class Device {
   // `clock` must outlive the stream and its events, and the device too.
   virtual absl::StatusOr<std::unique_ptr<Stream>> NewStream(const Clock& clock) = 0;
 
-  // How much memory for work it has left, now, and what says so.
-  virtual AvailableMemory Available() const = 0;
+  // How much memory for work it has left, now, and what says so. A fault, where it works no more.
+  virtual absl::StatusOr<AvailableMemory> Available() const = 0;
   // Whether that is the host's memory: what the host holds is not left for work then.
   virtual bool SharesHostMemory() const = 0;
   // 0 where the device shares the host's memory, and what its driver does not answer.

@@ -24,7 +24,7 @@ class HostDevice : public Device {
     return Allocate(dtype, std::move(shape), Place::kDevice);
   }
   absl::StatusOr<std::unique_ptr<Stream>> NewStream(const Clock& clock) override;
-  AvailableMemory Available() const override { return MeasureAvailableMemory(); }
+  absl::StatusOr<AvailableMemory> Available() const override { return MeasureAvailableMemory(); }
   bool SharesHostMemory() const override { return true; }
   DeviceMemory Memory() const override { return {}; }
   void GiveBack(Kept) override {}  // the C++ library decides

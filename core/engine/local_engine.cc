@@ -11,6 +11,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/base/threads.h"
+#include "core/device/device_fault.h"
 #include "core/engine/arrival.h"
 #include "core/engine/capabilities.h"
 #include "core/engine/serving.h"
@@ -97,10 +98,7 @@ LocalEngine::LocalEngine(Config config, std::unique_ptr<backends::Backend> backe
           [this](const auto& label, const auto& needs, const auto& leaves) {
             return memory_.CheckFits(label, needs, leaves);
           },
-          [this](const absl::Status& fault) {
-            ShowFault(fault);
-            loop_.EndForFault();
-          }),
+          [this](const absl::Status& fault) { EndForFault(fault); }),
       admission_(config_, models_, stores_.graphs, budget_),
       loop_({.queue = {.pictures = config_.queue_capacity, .wait = config_.max_queue_time},
              .picture_bytes = PictureBytesOf(config_, stores_.weights.device()),
@@ -152,6 +150,12 @@ LocalEngine::~LocalEngine() {
 }
 
 absl::Status LocalEngine::Load() {
+  absl::Status loaded = TryLoad();
+  if (device::IsFault(loaded)) EndForFault(loaded);
+  return loaded;
+}
+
+absl::Status LocalEngine::TryLoad() {
   StartUp start({.config = config_,
                  .clock = clock_,
                  .registry = registry_,
@@ -186,6 +190,11 @@ void LocalEngine::ShowFault(const absl::Status& fault) {
     status.device_fault = std::string(fault.message());
     status.reason = absl::StrCat("the device works no more in this process: ", fault.message());
   });
+}
+
+void LocalEngine::EndForFault(const absl::Status& fault) {
+  ShowFault(fault);
+  loop_.EndForFault();
 }
 
 void LocalEngine::ShowBuckets(bool warmed) {
@@ -348,6 +357,7 @@ absl::StatusOr<LocalEngine::Pictures> LocalEngine::StartIfReady(pipeline::Pictur
   const absl::Status may_wait = admission_.CheckCold(picture);
   // Another process may have compiled it: the next request may find it.
   if (absl::IsFailedPrecondition(may_wait) && stores_.disk != nullptr) cache_watch_.LookSoon();
+  if (device::IsFault(may_wait)) return DeviceFaultError();
   RETURN_IF_ERROR(may_wait);
   return Pictures();
 }

@@ -76,8 +76,11 @@ class LocalEngine : public Engine {
   LocalEngine(Config config, std::unique_ptr<backends::Backend> backend, const Clock& clock,
               const SharedParts* shared);
   void OpenModels();
+  absl::Status TryLoad();
   // Says so by the status, for good.
   void ShowFault(const absl::Status& fault);
+  // And ends what was admitted.
+  void EndForFault(const absl::Status& fault);
   // Brings the status up to date with how the graphs stand; `warmed`: warming is over.
   void ShowBuckets(bool warmed = false);
   void ShowWarm(const std::vector<BucketGraphs::BucketState>& states);

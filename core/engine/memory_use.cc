@@ -198,7 +198,7 @@ void MemoryUse::AddPictures(MemoryReport& report) const {
 }
 
 void MemoryUse::AddDevice(MemoryReport& report) const {
-  AvailableMemory available = device().Available();
+  AvailableMemory available = device().Available().value_or(AvailableMemory());
   report.available_bytes = report.host_available_bytes = available.bytes;
   if (device().SharesHostMemory()) return;
   report.host_available_bytes = MeasureAvailableMemory().bytes;
@@ -252,7 +252,7 @@ absl::Status MemoryUse::CheckReport(const compiler::GraphLabel& label,
   AddGraphs(parts_.stores.graphs.totals(), report);
   AddPictures(report);
   compiler::Eviction leaves = leaving;
-  AvailableMemory available = device().Available();
+  ASSIGN_OR_RETURN(AvailableMemory available, device().Available());
   report.available_bytes = available.bytes;
   if (!device().SharesHostMemory()) {
     RETURN_IF_ERROR(CheckHost(label));
@@ -265,7 +265,8 @@ absl::Status MemoryUse::CheckReport(const compiler::GraphLabel& label,
   if (fits.ok()) return fits;
   // malloc keeps what was freed, and the system counts it as used.
   malloc_trim(0);
-  report.available_bytes = device().Available().bytes;
+  ASSIGN_OR_RETURN(available, device().Available());
+  report.available_bytes = available.bytes;
   const std::vector<weights::WeightInfo> held = parts_.stores.weights.List();
   TakeAway(leaves, needs, held, report);
   return check(held, report);

@@ -69,27 +69,27 @@ absl::Status StartUp::LoadModels() {
                                       .vae_tiling_above = parts_.config.vae_tiling_above};
   ASSIGN_OR_RETURN(parts_.models.pipeline,
                    pipeline::LoadPipeline(options, parts_.stores.weights, parts_.stores.graphs));
-  OpenBuckets();
+  RETURN_IF_ERROR(OpenBuckets());
   parts_.loaded();
   return absl::OkStatus();
 }
 
-void StartUp::OpenBuckets() {
+absl::Status StartUp::OpenBuckets() {
+  ASSIGN_OR_RETURN(const AvailableMemory available, parts_.stores.weights.device().Available());
   const std::vector<pipeline::Size> buckets =
       BucketsOf(parts_.config, parts_.models.pipeline->traits().default_size);
   std::vector<std::string> labels;
   labels.reserve(buckets.size());
   for (pipeline::Size bucket : buckets) labels.push_back(SizeText(bucket));
   parts_.registry.DeclareBuckets(labels);
-  parts_.budget.Open(
-      {.bytes = MemoryBudget::BytesOf(parts_.config.memory_bytes,
-                                      parts_.stores.weights.device().Available().bytes),
-       .configured = buckets,
-       .state_bytes = [&models = parts_.models](pipeline::Size bucket, int rows) {
-         return models.pipeline->StateBytes(bucket, rows);
-       }});
+  parts_.budget.Open({.bytes = MemoryBudget::BytesOf(parts_.config.memory_bytes, available.bytes),
+                      .configured = buckets,
+                      .state_bytes = [&models = parts_.models](pipeline::Size bucket, int rows) {
+                        return models.pipeline->StateBytes(bucket, rows);
+                      }});
   parts_.models.buckets =
       std::make_unique<BucketGraphs>(*parts_.models.pipeline, parts_.stores.graphs, buckets);
+  return absl::OkStatus();
 }
 
 // No moment counts twice, though two threads are at it: the total is the sum of the others.

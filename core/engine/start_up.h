@@ -45,7 +45,7 @@ class StartUp {
  private:
   absl::Status FailLoading(const absl::Status& status);
   absl::Status LoadModels();
-  void OpenBuckets();
+  absl::Status OpenBuckets();
   absl::Status WarmBuckets();
   absl::Status WarmPreviews(const GraphHandles& previews, compiler::GetMode mode,
                             const std::map<std::string, absl::Status>& failures,

@@ -82,7 +82,7 @@ absl::StatusOr<int64_t> BytesOfDistinctTensors(const std::vector<Source>& source
 
 absl::Status CheckMemory(const std::vector<Source>& sources, const LoadOptions& options,
                          const device::Device& device) {
-  AvailableMemory available = device.Available();
+  ASSIGN_OR_RETURN(AvailableMemory available, device.Available());
   if (options.memory_bytes > 0 && options.memory_bytes < available.bytes) {
     available = {options.memory_bytes, "the configured memory budget"};
   }

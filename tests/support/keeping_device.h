@@ -36,7 +36,9 @@ class KeepingDevice : public device::HostDevice {
   absl::StatusOr<device::Buffer> AllocatePacked(device::DType dtype, device::Shape shape) override {
     return HostDevice::Allocate(dtype, std::move(shape), device::Place::kDevice);
   }
-  AvailableMemory Available() const override { return {kFree, "a device that keeps memory"}; }
+  absl::StatusOr<AvailableMemory> Available() const override {
+    return AvailableMemory{kFree, "a device that keeps memory"};
+  }
   bool SharesHostMemory() const override { return false; }
   device::DeviceMemory Memory() const override {
     return {.total = kTotal,

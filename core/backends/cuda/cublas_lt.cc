@@ -10,6 +10,7 @@
 #include "core/base/coding.h"
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
+#include "core/device/cuda/cuda_status.h"
 
 namespace latentd::backends::cuda {
 
@@ -58,7 +59,7 @@ struct CublasLt::Functions {
     const std::string message = absl::StrCat("cuBLASLt: ", what, ": ", status_string(status));
     if (status == CUBLAS_STATUS_ALLOC_FAILED) return OutOfMemoryError(message);
     if (status == CUBLAS_STATUS_NOT_SUPPORTED) return absl::UnimplementedError(message);
-    return absl::InternalError(message);
+    return device::cuda::FailureOf(message);
   }
 };
 

@@ -20,6 +20,7 @@
 #include "absl/synchronization/mutex.h"
 #include "core/backends/cuda/shared_library.h"
 #include "core/base/status_macros.h"
+#include "core/device/cuda/cuda_status.h"
 #include "core/device/device_fault.h"
 
 // Where cudnn-frontend looks for the library's functions.
@@ -39,7 +40,7 @@ absl::Status ToStatus(fe::error_t error, absl::string_view what) {
   const std::string message = absl::StrCat("cuDNN: ", what, ": ", error.get_message());
   const bool unknown = error.code == fe::error_code_t::GRAPH_NOT_SUPPORTED ||
                        error.code == fe::error_code_t::GRAPH_EXECUTION_PLAN_CREATION_FAILED;
-  return unknown ? absl::UnimplementedError(message) : absl::InternalError(message);
+  return unknown ? absl::UnimplementedError(message) : device::cuda::FailureOf(message);
 }
 
 template <typename Function>
@@ -188,7 +189,8 @@ class Builders {
     cudnnHandle_t library = nullptr;
     const cudnnStatus_t status = fe::detail::create_handle(&library);
     if (status == CUDNN_STATUS_SUCCESS) return library;
-    return absl::InternalError(absl::StrCat("cuDNN: a handle: status ", static_cast<int>(status)));
+    return device::cuda::FailureOf(
+        absl::StrCat("cuDNN: a handle: status ", static_cast<int>(status)));
   }
   void PutBack(cudnnHandle_t library) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
@@ -214,7 +216,7 @@ class FrontendPlan : public CudnnPlan {
         pack[static_cast<int64_t>(i) + 1] = addresses[i];
       absl::MutexLock lock(&handle_.mutex);
       if (fe::detail::set_stream(handle_.library, stream) != CUDNN_STATUS_SUCCESS) {
-        return absl::InternalError("cuDNN: selecting a stream");
+        return device::cuda::FailureOf("cuDNN: selecting a stream");
       }
       return ToStatus(graph_->execute(handle_.library, pack, workspace), "running a plan");
     });

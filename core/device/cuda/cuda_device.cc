@@ -190,14 +190,15 @@ absl::Status CudaDevice::Copy(ConstBuffer from, Buffer to, Stream& stream) {
       "copying");
 }
 
-bool CudaDevice::AskDriver(size_t& free, size_t& total) const {
-  return Select().ok() && cudaMemGetInfo(&free, &total) == cudaSuccess;
+absl::Status CudaDevice::AskDriver(size_t& free, size_t& total) const {
+  RETURN_IF_ERROR(Select());
+  return ToStatus(cudaMemGetInfo(&free, &total), "asking for free memory");
 }
 
-AvailableMemory CudaDevice::Available() const {
+absl::StatusOr<AvailableMemory> CudaDevice::Available() const {
   size_t free = 0, total = 0;
-  const bool known = AskDriver(free, total);
-  return {known ? static_cast<int64_t>(free + memory_->idle_bytes()) : 0, properties_.name};
+  RETURN_IF_ERROR(AskDriver(free, total));
+  return AvailableMemory{static_cast<int64_t>(free + memory_->idle_bytes()), properties_.name};
 }
 
 // Of what weights were made in, too.
@@ -211,7 +212,7 @@ void CudaDevice::GiveBack(Kept what) {
 
 DeviceMemory CudaDevice::Memory() const {
   size_t free = 0, total = 0;
-  if (!AskDriver(free, total)) free = total = 0;
+  if (!AskDriver(free, total).ok()) free = total = 0;
   const size_t used = packed_->used_bytes();  // first: there may be more when the other is asked
   const size_t holes = std::max(packed_->mapped_bytes(), used) - used;
   return {.total = static_cast<int64_t>(total),

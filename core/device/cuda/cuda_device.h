@@ -39,7 +39,7 @@ class CudaDevice : public Device {
   absl::StatusOr<std::unique_ptr<Stream>> NewStream(const Clock& clock) override;
   // What the driver has left, and what the pool has idle; not the holes between what is packed,
   // which only more of that can fill. 0 where the driver does not answer.
-  AvailableMemory Available() const override;
+  absl::StatusOr<AvailableMemory> Available() const override;
   bool SharesHostMemory() const override { return false; }
   // What is idle includes the holes between what is packed.
   DeviceMemory Memory() const override;
@@ -65,7 +65,7 @@ class CudaDevice : public Device {
   absl::StatusOr<Buffer> TryAllocate(DType dtype, Shape shape, Place place);
   absl::Status ReservePacked();
   // False where the driver does not answer.
-  bool AskDriver(size_t& free, size_t& total) const;
+  absl::Status AskDriver(size_t& free, size_t& total) const;
   // Zeros it.
   absl::StatusOr<Buffer> WrapOnGpu(std::shared_ptr<void> memory, DType dtype, Shape shape);
 

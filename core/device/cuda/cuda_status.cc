@@ -36,7 +36,15 @@ absl::Status ToStatus(cudaError_t error, absl::string_view what) {
   if (error == cudaSuccess) return absl::OkStatus();
   const std::string message = absl::StrCat(what, ": ", cudaGetErrorString(error));
   if (error == cudaErrorMemoryAllocation) return OutOfMemoryError(message);
-  return IsSticky(error) ? FaultError(message) : absl::InternalError(message);
+  return IsSticky(error) ? FaultError(message) : FailureOf(message);
+}
+
+// Whatever is asked of a device that has failed ends with the same error.
+absl::Status FailureOf(absl::string_view message) {
+  size_t free = 0, total = 0;
+  const cudaError_t error = cudaMemGetInfo(&free, &total);
+  if (!IsSticky(error)) return absl::InternalError(message);
+  return FaultError(absl::StrCat(message, ": ", cudaGetErrorString(error)));
 }
 
 }  // namespace latentd::device::cuda

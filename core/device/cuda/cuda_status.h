@@ -12,4 +12,8 @@ namespace latentd::device::cuda {
 // a device's fault (device_fault.h) where no later call can succeed in this process.
 absl::Status ToStatus(cudaError_t error, absl::string_view what);
 
+// INTERNAL with this message; a device's fault where the current one has failed, which is what a
+// library on top of CUDA does not tell.
+absl::Status FailureOf(absl::string_view message);
+
 }  // namespace latentd::device::cuda

@@ -24,7 +24,7 @@ TEST(HostDeviceTest, GivesZeroedMemoryAtThePlaceThatIsAskedFor) {
 TEST(HostDeviceTest, HasNoMemoryOfItsOwn) {
   EXPECT_TRUE(Host().SharesHostMemory());
   EXPECT_EQ(Host().Memory().total, 0);
-  EXPECT_GT(Host().Available().bytes, 0);
+  EXPECT_GT(Host().Available()->bytes, 0);
 }
 
 TEST(HostDeviceTest, CopiesBetweenPlaces) {

@@ -39,6 +39,20 @@ struct Fault {
   std::atomic<bool> happened = false;
 };
 
+// That does not know how much memory it has, either.
+class FailingDevice : public SeparateDevice {
+ public:
+  explicit FailingDevice(const Fault& asking) : asking_(asking) {}
+
+  absl::StatusOr<AvailableMemory> Available() const override {
+    if (absl::Status failed = asking_.Check(); !failed.ok()) return failed;
+    return SeparateDevice::Available();
+  }
+
+ private:
+  const Fault& asking_;
+};
+
 class FailingBackend : public RunWatch {
  public:
   FailingBackend(const Fault& planning, const Fault& loading, const OnRun& on_run,
@@ -136,7 +150,7 @@ class DeviceFaultTest : public ::testing::Test {
   // What the supervisor starts finds all that was compiled before, and serves.
   void ExpectNextServes(int64_t compilations) {
     engine_.reset();
-    for (Fault* fault : {&planning_, &loading_, &running_}) fault->happened = false;
+    for (Fault* fault : {&planning_, &loading_, &running_, &asking_}) fault->happened = false;
     on_run_ = {};
     MakeAndLoad();
     EXPECT_EQ(CompilationsOf(*engine_), compilations);
@@ -144,8 +158,8 @@ class DeviceFaultTest : public ::testing::Test {
   }
 
   const TemporaryDirectory directory_;
-  SeparateDevice device_;
-  Fault planning_, loading_, running_;
+  Fault planning_, loading_, running_, asking_;
+  FailingDevice device_{asking_};
   OnRun on_run_;
   ServerStatus last_;
   int told_ = 0;
@@ -231,8 +245,24 @@ TEST_F(DeviceFaultTest, WhileGraphsAreLoadedOrRunOnceEndsLoading) {
   }
 }
 
+TEST_F(DeviceFaultTest, WhenItsMemoryIsAskedForEndsLoading) {
+  Make();
+  asking_.happened = true;
+  EXPECT_THAT(engine_->Load(), StatusIs(absl::StatusCode::kInternal, kWhat));
+  ExpectFailed();
+  ExpectNextServes(/*compilations=*/7);
+}
+
+TEST_F(DeviceFaultTest, WhenRoomForALaneIsAskedForEndsServing) {
+  MakeAndLoad();
+  asking_.happened = true;
+  ExpectEndsUnavailable(*Submit(SmallSpec()));
+  ExpectFailed();
+  ExpectNoGraphBlamed();
+}
+
 TEST_F(DeviceFaultTest, WhileAColdRequestIsPreparedEndsWhatRunsToo) {
-  for (Fault* fault : {&planning_, &loading_}) {
+  for (Fault* fault : {&planning_, &loading_, &asking_}) {
     MakeAndLoad();
     const auto running = Submit(SmallSpec(150));
     running->WaitFor<Progress>();

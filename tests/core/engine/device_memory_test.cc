@@ -20,7 +20,9 @@ using pipeline::BucketPolicy;
 // Computes in the host's memory and says that it has its own.
 class OwnMemory : public device::HostDevice {
  public:
-  AvailableMemory Available() const override { return {left, "the test's device"}; }
+  absl::StatusOr<AvailableMemory> Available() const override {
+    return AvailableMemory{left, "the test's device"};
+  }
   bool SharesHostMemory() const override { return false; }
   device::DeviceMemory Memory() const override {
     return {.total = kTotal, .free = left, .idle = kIdle, .pinned = kPinned};

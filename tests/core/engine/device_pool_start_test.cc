@@ -24,7 +24,9 @@ using ::testing::StartsWith;
 // Its device says how much it has.
 class OwnMemory : public device::HostDevice {
  public:
-  AvailableMemory Available() const override { return {int64_t{1} << 20, "the test's device"}; }
+  absl::StatusOr<AvailableMemory> Available() const override {
+    return AvailableMemory{int64_t{1} << 20, "the test's device"};
+  }
   bool SharesHostMemory() const override { return false; }
 };
 

@@ -73,7 +73,7 @@ TEST_F(GpuTest, RefusesANumberThatNoGpuHas) {
 TEST_F(GpuTest, KnowsWhatItIs) {
   EXPECT_GE(device_->properties().compute_capability, 80);
   EXPECT_GT(device_->properties().multiprocessors, 0);
-  const int64_t available = device_->Available().bytes;
+  const int64_t available = device_->Available()->bytes;
   EXPECT_LE(available, device_->properties().memory_bytes);
 }
 
@@ -215,7 +215,7 @@ TEST_F(GpuTest, WantOfMemoryIsAnErrorOfOneRequest) {
 
 // Two thirds of the memory twice: the second time it is there only if the first is given back.
 TEST_F(GpuTest, GivesIdleMemoryBackBeforeItRefuses) {
-  const int64_t available = device_->Available().bytes;
+  const int64_t available = device_->Available()->bytes;
   ASSERT_OK(device_->Allocate(DType::kU8, {available / 3 * 2}, Place::kDevice));
   EXPECT_OK(device_->Allocate(DType::kU8, {available / 5 * 3}, Place::kDevice));
 }
@@ -244,30 +244,30 @@ TEST_F(GpuTest, WhatIsPackedTakesLittleMoreThanItsBytes) {
   constexpr int64_t kBytes = 1153434, kCount = 1000, kPiece = 16 << 20;
   std::vector<Buffer> packed;
   packed.push_back(device_->AllocatePacked(DType::kU8, {kBytes}).value());
-  const int64_t before = device_->Available().bytes;
+  const int64_t before = device_->Available()->bytes;
   for (int i = 1; i < kCount; ++i) {
     packed.push_back(device_->AllocatePacked(DType::kU8, {kBytes}).value());
   }
-  const int64_t taken = before - device_->Available().bytes;
+  const int64_t taken = before - device_->Available()->bytes;
   EXPECT_GE(taken, kCount * kBytes - kPiece);
   EXPECT_LE(taken, kCount * (kBytes + 512) + 2 * kPiece);
   packed.resize(1);
-  EXPECT_GE(device_->Available().bytes, before - kPiece);
+  EXPECT_GE(device_->Available()->bytes, before - kPiece);
 }
 
 TEST_F(GpuTest, WantOfMemoryForWhatIsPackedIsAnErrorOfOneRequest) {
-  const int64_t available = device_->Available().bytes;
+  const int64_t available = device_->Available()->bytes;
   const auto more = device_->AllocatePacked(DType::kU8, {available + (64 << 20)});
   EXPECT_THAT(more.status(),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("GPU memory")));
   EXPECT_EQ(GetReason(more.status()), "OUT_OF_MEMORY");
-  EXPECT_GE(device_->Available().bytes, available - (64 << 20));
+  EXPECT_GE(device_->Available()->bytes, available - (64 << 20));
   EXPECT_OK(device_->AllocatePacked(DType::kU8, {1000}));
 }
 
 // As GivesIdleMemoryBackBeforeItRefuses.
 TEST_F(GpuTest, WhatIsPackedHasWhatWasIdle) {
-  const int64_t available = device_->Available().bytes;
+  const int64_t available = device_->Available()->bytes;
   ASSERT_OK(device_->Allocate(DType::kU8, {available / 3 * 2}, Place::kDevice));
   EXPECT_OK(device_->AllocatePacked(DType::kU8, {available / 5 * 3}));
 }
