@@ -17,7 +17,7 @@ os.environ["no_proxy"] = "*"
 import promises  # noqa: E402
 import server_process  # noqa: E402
 from metrics import METRICS, compilations  # noqa: E402
-from open_streams import OpenStreams, fields_of, room_for  # noqa: E402
+from open_streams import SIDE, OpenStreams, fields_of, room_for  # noqa: E402
 from server_process import DEMO_BUCKETS, Api, Server  # noqa: E402
 
 TOLD_BAR, READY_BAR = 1, 5  # seconds
@@ -37,13 +37,12 @@ class Rounds:
         self.right = self.drawn(self.replica)
 
     def start(self, name, listen="127.0.0.1:0"):
-        return Server(METRICS, room_for(self.options.clients), buckets=DEMO_BUCKETS, cache=self.folder / name, listen=listen).start()
+        return Server(METRICS, room_for(self.options.clients), buckets=self.options.buckets, cache=self.folder / name, listen=listen).start()
 
-    @staticmethod
-    def drawn(server):
+    def drawn(self, server):
         api = Api(server.address)
         try:
-            return [api.generate(api.request(**fields_of(seed))).images[0].data for seed in SEEDS]
+            return [api.generate(api.request(**fields_of(seed, self.options.side))).images[0].data for seed in SEEDS]
         finally:
             api.close()
 
@@ -51,7 +50,7 @@ class Rounds:
         self.other_pictures += sum(data != right for data, right in zip(self.drawn(server), self.right))
 
     def round(self):
-        streams = OpenStreams(self.replica.address, range(1, self.options.clients + 1))
+        streams = OpenStreams(self.replica.address, range(1, self.options.clients + 1), self.options.side)
         streams.wait_until_drawn()
         killed = time.monotonic()
         self.replica.kill()
@@ -87,6 +86,8 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--rounds", type=int, default=10, help="how often it is killed")
     parser.add_argument("--clients", type=int, default=8, help="in the middle of a stream each time")
+    parser.add_argument("--side", type=int, default=SIDE, help="of the pictures, which are squares")
+    parser.add_argument("--buckets", default=DEMO_BUCKETS, help="latentd's; without it the model's own")
     promises.add_server_flags(parser)
     return parser.parse_args()
 

@@ -87,13 +87,11 @@ class Pictures:
 
 @dataclasses.dataclass
 class Rest:
-    """The server while nobody asks for anything. Bytes; None without a GPU: `device`, all that is taken of it, and `available`,
-    what latentd could have of it: what is not taken, and what latentd keeps for the next lanes."""
+    """The server while nobody asks for anything. Bytes; `device`, all that is taken of the GPU, is None without one."""
 
     compilations: int
     resident: int
     device: int
-    available: int
     held: dict  # latentd's own count, by kind
 
     def document(self):
@@ -128,12 +126,8 @@ def promises(document):
 def explanations(document):
     """Lines of what latentd itself holds more of than after the first pass."""
     before, after = document["after_warm_up"], document["at_the_end"]
-    lines = [f"held, {kind}: {before['held'].get(kind, 0) / MIB:.1f} -> {after['held'][kind] / MIB:.1f} MiB"
-             for kind in sorted(after["held"]) if after["held"][kind] != before["held"].get(kind, 0)]
-    if before["device"] is not None:
-        kept = growth(before["device"] + before["available"], after["device"] + after["available"])
-        lines.append(f"of what the GPU's memory grew by, {kept:+.1f} MiB are kept for the next lanes, and latentd can use them")
-    return lines
+    return [f"held, {kind}: {before['held'].get(kind, 0) / MIB:.1f} -> {after['held'][kind] / MIB:.1f} MiB"
+            for kind in sorted(after["held"]) if after["held"][kind] != before["held"].get(kind, 0)]
 
 
 def table(document):

@@ -17,7 +17,7 @@ import steady_parts as parts  # noqa: E402
 from steady_parts import ALONE, BESIDE, LATER, MIB, RESTARTED  # noqa: E402
 
 SIZES = [(64, 64), (96, 64)]
-REST = {"compilations": 33, "resident": 300 * MIB, "device": 9000 * MIB, "available": 70000 * MIB, "held": {"weights": 50 * MIB, "state": 0}}
+REST = {"compilations": 33, "resident": 300 * MIB, "device": 9000 * MIB, "held": {"weights": 50 * MIB, "state": 0}}
 DOCUMENT = {"machine": {"gpu": {"name": "NVIDIA H100"}, "cpu": "a processor", "cpus": 16, "commit": "abc"},
             "settings": {"backend": "cuda", "noise": 16}, "after_warm_up": REST, "at_the_end": REST, "tenths": [REST],
             "restart_compilations": 0, "codes": {"OK": 90, "CANCELLED": 10}, "pictures_that_share_steps": [40, 3],
@@ -137,17 +137,13 @@ class PromisesTest(unittest.TestCase):
         self.assertEqual(len(missed(**{"pictures__" + RESTARTED: [0, 0]})), 1)
 
     def test_without_a_gpu_its_memory_is_not_asked_for(self):
-        without = self.rest(device=None, available=None)
+        without = self.rest(device=None)
         self.assertEqual(missed(after_warm_up=without, at_the_end=without), [])
 
     def test_the_table_says_what_is_held_more(self):
         table = parts.table({**DOCUMENT, "at_the_end": self.rest(held={"weights": 50 * MIB, "state": 2 * MIB})})
         self.assertIn("held, state: 0.0 -> 2.0 MiB", table)
         self.assertNotIn("held, weights", table)
-
-    def test_the_table_says_what_of_the_gpus_memory_is_only_kept(self):
-        table = parts.table({**DOCUMENT, "at_the_end": self.rest(device=9162 * MIB, available=69950 * MIB)})
-        self.assertIn("+112.0 MiB are kept for the next lanes", table)
 
     def test_the_table_says_what_is_not_promised(self):
         table = parts.table(DOCUMENT)

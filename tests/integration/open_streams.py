@@ -17,15 +17,16 @@ def room_for(streams):
     return f"--queue-capacity={streams * PICTURES}"
 
 
-def fields_of(seed):
+def fields_of(seed, side=SIDE):
     """Of a picture that these streams draw first."""
-    return {"width": SIDE, "height": SIDE, "num_inference_steps": STEPS, "guidance_scale": 1, "seed": seed}
+    return {"width": side, "height": side, "num_inference_steps": STEPS, "guidance_scale": 1, "seed": seed}
 
 
 class OpenStreams:
     """One for each seed, over a connection of its own."""
 
-    def __init__(self, address, seeds):
+    def __init__(self, address, seeds, side=SIDE):
+        self._side = side
         self._apis = [Api(address) for _ in seeds]
         self._taken = [threading.Event() for _ in seeds]
         self._stepping = threading.Event()
@@ -39,7 +40,7 @@ class OpenStreams:
         api = self._apis[number]
         code = "OK"
         try:
-            for event in api.stream(api.request(num_images_per_prompt=PICTURES, **fields_of(seed))):
+            for event in api.stream(api.request(num_images_per_prompt=PICTURES, **fields_of(seed, self._side))):
                 self._taken[number].set()
                 if event.HasField("progress"):
                     self._stepping.set()

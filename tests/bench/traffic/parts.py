@@ -21,10 +21,10 @@ ROUNDS = 2  # of small jobs alone and beside a large one
 
 
 def requests_of(outcomes):
-    """All samples, as they go to the JSON: when, what, how it ended."""
+    """All samples, as they go to the JSON: when, what, how it ended, what each refusal said."""
     return [[round(outcome.job.offset, 4), list(outcome.job.size), outcome.job.steps, outcome.job.guided, outcome.job.caller,
-             outcome.code, round(outcome.seconds, 4), outcome.first_step and round(outcome.first_step, 4), len(outcome.refusals)]
-            for outcome in outcomes]
+             outcome.code, round(outcome.seconds, 4), outcome.first_step and round(outcome.first_step, 4),
+             [[refusal.reason, refusal.retry_seconds] for refusal in outcome.refusals]] for outcome in outcomes]
 
 
 async def drawn(send, job):
