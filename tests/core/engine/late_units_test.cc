@@ -4,8 +4,11 @@
 
 #include <atomic>
 #include <memory>
+#include <thread>
 #include <utility>
 
+#include "absl/synchronization/notification.h"
+#include "core/engine/local_engine.h"
 #include "core/engine/picture_loop.h"
 #include "tests/core/engine/loop_rig.h"
 #include "tests/support/separate_device.h"
@@ -55,38 +58,31 @@ class Runs {
   int finished_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-class LateUnitsTest : public ::testing::Test {
- protected:
-  LateUnitsTest() {
-    model_.on_run.enqueue = [this] { runs_.Enqueued(); };
-    model_.on_run.work = [this] {
+// What is enqueued on a device whose units all take as long, by the clock, and end when a test says
+// so.
+class WatchedRuns {
+ public:
+  WatchedRuns(FakeClock& clock, absl::Duration took) : clock_(clock), took_(took) {}
+  virtual ~WatchedRuns() = default;
+
+  virtual void Admit(const std::shared_ptr<RecordingSink>& sink, int steps) = 0;
+
+  // From now on. REQUIRES: nothing runs.
+  void Watch(OnRun& on_run) {
+    on_run.enqueue = [this] { runs_.Enqueued(); };
+    on_run.work = [this] {
       runs_.Work();
       return absl::OkStatus();
     };
-    model_.on_run.refuse_step = [this](int) {
+    on_run.refuse_step = [this](int) {
       ++steps_;
       return absl::OkStatus();
     };
   }
-  ~LateUnitsTest() override { runs_.Finish(1000); }
-
-  std::shared_ptr<Job> Admit(const std::shared_ptr<RecordingSink>& sink, int steps) {
-    auto job = model_.MakeJob(loop_, sink, /*pictures=*/1, steps, clock_);
-    EXPECT_OK(loop_.Admit(job, 0));
-    return job;
-  }
-
-  // The next unit, of so many runs, once `ahead` more are enqueued behind it.
-  void RunUnit(int runs, int ahead) {
-    runs_.Await(done_ + runs + ahead, done_ + 1);
-    done_ += runs;
-    clock_.Advance(kTook);
-    runs_.Finish(runs);
-  }
 
   // One picture, so that it is known what units take; and another one, until the device is at its
   // second step, which is the first that another unit need not be enqueued behind at once.
-  std::shared_ptr<Job> ReachASecondStep(const std::shared_ptr<RecordingSink>& sink) {
+  void ReachASecondStep(const std::shared_ptr<RecordingSink>& sink) {
     const auto first = std::make_shared<RecordingSink>();
     Admit(first, /*steps=*/2);
     RunUnit(kTextRuns, 1);
@@ -94,41 +90,129 @@ class LateUnitsTest : public ::testing::Test {
     RunUnit(1, 1);
     RunUnit(1, 0);
     EXPECT_EQ(Only<Completed>(first->WaitForEnd()).size(), 1u);
-    std::shared_ptr<Job> job = Admit(sink, /*steps=*/4);
+    Admit(sink, /*steps=*/4);
     RunUnit(kTextRuns, 1);
     RunUnit(1, 1);
     runs_.Await(done_ + 1, done_ + 1);
-    return job;
+  }
+
+  void AwaitOneMore() { runs_.Await(done_ + 2); }
+  void FinishAll() { runs_.Finish(1000); }
+  int steps() const { return steps_; }  // enqueued
+
+ private:
+  // The next unit, of so many runs, once `ahead` more are enqueued behind it.
+  void RunUnit(int runs, int ahead) {
+    runs_.Await(done_ + runs + ahead, done_ + 1);
+    done_ += runs;
+    clock_.Advance(took_);
+    runs_.Finish(runs);
+  }
+
+  FakeClock& clock_;
+  const absl::Duration took_;
+  Runs runs_;
+  std::atomic<int> steps_ = 0;
+  int done_ = 0;  // runs
+};
+
+class LateUnitsTest : public ::testing::Test, protected WatchedRuns {
+ protected:
+  LateUnitsTest() : WatchedRuns(clock_, kTook) { Watch(model_.on_run); }
+  ~LateUnitsTest() override { FinishAll(); }
+
+  void Admit(const std::shared_ptr<RecordingSink>& sink, int steps) override {
+    job_ = model_.MakeJob(loop_, sink, /*pictures=*/1, steps, clock_);
+    EXPECT_OK(loop_.Admit(job_, 0));
   }
 
   FakeClock clock_;
-  Runs runs_;
-  std::atomic<int> steps_ = 0;  // enqueued
-  int done_ = 0;                // runs
   SeparateDevice device_{SeparateDevice::Begins::kAtOnce};
   LoopModel model_{device_};
   metrics::Registry registry_;
   EngineMetrics metrics_{registry_};
   PictureLoop loop_{{.units = {.enqueue_late = true}}, device_, metrics_, clock_};
+  std::shared_ptr<Job> job_;  // that was admitted last
 };
 
 TEST_F(LateUnitsTest, TheNextStepIsEnqueuedShortlyBeforeTheDeviceIsDone) {
   const auto sink = std::make_shared<RecordingSink>();
   ReachASecondStep(sink);
-  EXPECT_EQ(steps_, 2 + 2);
+  EXPECT_EQ(steps(), 2 + 2);
   clock_.Advance(kTook - absl::Microseconds(500));
-  runs_.Await(done_ + 2);
-  runs_.Finish(1000);
+  AwaitOneMore();
+  FinishAll();
   EXPECT_EQ(Only<Completed>(sink->WaitForEnd()).size(), 1u);
 }
 
 // The loop would hear of it when the device is done with the step, if it waited for that.
 TEST_F(LateUnitsTest, WhoIsCancelledMeanwhileEndsAtOnce) {
   const auto sink = std::make_shared<RecordingSink>();
-  const std::shared_ptr<Job> job = ReachASecondStep(sink);
-  loop_.Cancel(job->handle);
+  ReachASecondStep(sink);
+  loop_.Cancel(job_->handle);
   EXPECT_EQ(Only<Failed>(sink->WaitForEnd()).size(), 1u);  // the device is at its step
-  EXPECT_EQ(steps_, 2 + 2);
+  EXPECT_EQ(steps(), 2 + 2);
+}
+
+// One that says what it has.
+class OwnMemory : public SeparateDevice {
+ public:
+  OwnMemory() : SeparateDevice(Begins::kAtOnce) {}
+  bool SharesHostMemory() const override { return false; }
+};
+
+Config QuietConfig() {
+  Config config = SmallConfig();
+  config.load_waits_for_shared_steps = true;  // or their first runs would be counted
+  return config;
+}
+
+// Where units take so long that a thread which is at something can be told from one that waits.
+class LateEngineTest : public ::testing::Test, protected WatchedRuns {
+ protected:
+  LateEngineTest() : WatchedRuns(clock_, kLong) {
+    EXPECT_OK(engine_.Load());
+    Watch(on_run_);
+  }
+  ~LateEngineTest() override { FinishAll(); }
+
+  void Admit(const std::shared_ptr<RecordingSink>& sink, int steps) override {
+    const absl::StatusOr<uint64_t> handle = engine_.Submit(SmallSpec(steps), sink);
+    EXPECT_OK(handle);
+    handle_ = handle.value_or(0);
+  }
+
+  // Until the loop has nothing to do: each time it waits, or has come further.
+  void AwaitIdleLoop() {
+    for (int i = 0; i < 20; ++i) {
+      clock_.Advance(ThreadWatch::kLimit);
+      while (!engine_.FindHangs().threads.empty()) std::this_thread::yield();
+    }
+  }
+
+  static constexpr absl::Duration kLong = absl::Hours(1);
+  FakeClock clock_;
+  OwnMemory device_;
+  OnRun on_run_;
+  LocalEngine engine_{QuietConfig(), std::make_unique<RunWatch>(on_run_, device_), clock_};
+  uint64_t handle_ = 0;  // of what was admitted last
+};
+
+TEST_F(LateEngineTest, EnqueuesLateOnADeviceWithMemoryOfItsOwn) {
+  absl::Notification first_is_completed;
+  const auto sink = std::make_shared<WatchedSink>([&](const Event& event) {
+    const auto* progress = std::get_if<Progress>(&event);
+    const bool is_step = progress != nullptr && progress->stage == Stage::kBase;
+    if (is_step && progress->step == 1) first_is_completed.Notify();
+  });
+  ReachASecondStep(sink);
+  first_is_completed.WaitForNotification();
+  AwaitIdleLoop();
+  EXPECT_EQ(steps(), 2 + 2);
+  clock_.Advance(kLong);
+  FinishAll();
+  engine_.Cancel(handle_);  // or the loop would wait for as long as the clock has said
+  sink->WaitForEnd();
 }
 
 }  // namespace
