@@ -4,7 +4,10 @@
 import asyncio
 import contextlib
 import io
+import multiprocessing
+import os
 import pathlib
+import signal
 import sys
 import unittest
 
@@ -13,7 +16,9 @@ sys.path.insert(0, str(HERE))
 from timeless import timeless  # noqa: E402
 from traffic import bench, calls, figures, promises, report  # noqa: E402
 from traffic.calls import MISSED, OK, Attempt, Fifo, Outcome  # noqa: E402
+from traffic.crowd import in_processes  # noqa: E402
 from traffic.mixture import Alone, Job, Mixture, area_of  # noqa: E402
+from traffic.relay import relay  # noqa: E402
 
 SIZES = [(256, 256), (512, 512)]
 ALONE = Alone({(size, guided): 1.0 for size in SIZES for guided in (True, False)},
@@ -252,6 +257,90 @@ class PromisesTest(unittest.TestCase):
     def test_what_was_not_measured_is_not_told(self):
         self.assertEqual(promises.of({"left_out": {}}), [])
         self.assertEqual(report.promised({"left_out": {}}), [])
+
+
+def end_by(number):
+    os.kill(os.getpid(), number)
+
+
+def wait_for_ever():
+    while True:
+        signal.pause()
+
+
+class CrowdTest(unittest.TestCase):
+    def tearDown(self):
+        self.assertEqual(multiprocessing.active_children(), [])
+
+    def test_results_come_by_share(self):
+        self.assertEqual(asyncio.run(in_processes(divmod, [(7, 2), (9, 5)])), [(3, 1), (1, 4)])
+
+    def test_who_is_cancelled_does_not_wait_for_its_processes(self):
+        async def cancel():
+            work = asyncio.create_task(in_processes(wait_for_ever, [(), ()]))
+            while len(multiprocessing.active_children()) < 2:
+                await asyncio.sleep(0)
+            work.cancel()
+            await asyncio.wait([work])
+            return work.cancelled()
+
+        self.assertTrue(asyncio.run(cancel()))
+
+    def test_a_process_that_dies_is_a_failure_of_the_contestant_and_ends_the_others(self):
+        with self.assertRaises(bench.FAILURES):
+            asyncio.run(in_processes(end_by, [(signal.SIGKILL,), (signal.SIGSTOP,)]))
+
+
+class RelayTest(unittest.TestCase):
+    """Behind it is a server that says who has connected, answers one line with the same, and ends the connection."""
+
+    def run_with(self, work):
+        async def answer(reader, writer):
+            with contextlib.closing(writer):
+                writer.write(f"{writer.get_extra_info('peername')[0]}\n".encode())
+                writer.write(await reader.readline())
+
+        async def run():
+            server = await asyncio.start_server(answer, "127.0.0.1", 0)
+            try:
+                return await asyncio.wait_for(work(server, "%s:%d" % server.sockets[0].getsockname()), 60)
+            finally:
+                server.close()
+
+        return asyncio.run(run())
+
+    async def connect(self, address):
+        return await asyncio.open_connection(*address.split(":"))
+
+    def test_a_caller_has_an_address_of_its_own_and_bytes_go_both_ways(self):
+        async def ask(_, address):
+            async with relay(address, 2) as relayed:
+                reader, writer = await self.connect(relayed)
+                with contextlib.closing(writer):
+                    writer.write(b"hello\n")
+                    return await reader.read()
+
+        self.assertEqual(self.run_with(ask), b"127.0.0.12\nhello\n")
+
+    def test_where_there_is_no_server_the_connection_ends(self):
+        async def ask(server, address):
+            server.close()
+            async with relay(address, 0) as relayed:
+                reader, writer = await self.connect(relayed)
+                with contextlib.closing(writer):
+                    return await reader.read()
+
+        self.assertEqual(self.run_with(ask), b"")
+
+    def test_connections_end_with_the_relay(self):
+        async def leave(_, address):
+            async with relay(address, 0) as relayed:
+                reader, writer = await self.connect(relayed)
+                await reader.readline()
+            with contextlib.closing(writer):
+                return await reader.read()
+
+        self.assertEqual(self.run_with(leave), b"")
 
 
 class CommandTest(unittest.TestCase):

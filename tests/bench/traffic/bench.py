@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -17,7 +18,7 @@ from . import calls, mixture, parts, promises, report
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 CONTESTANTS = ("latentd", "fifo", "peer")
-FAILURES = (Failure, AssertionError, OSError, asyncio.TimeoutError)  # of one contestant; the others go on
+FAILURES = (Failure, AssertionError, OSError, asyncio.TimeoutError, concurrent.futures.BrokenExecutor)  # of one contestant; the others go on
 
 
 def say(text):

@@ -1,10 +1,8 @@
 """A stock gRPC client, and the processes that it asks: latentd, and diffusers behind peer_server.py."""
 
 import asyncio
-import concurrent.futures
 import contextlib
 import itertools
-import multiprocessing
 import os
 import pathlib
 import signal
@@ -25,6 +23,7 @@ from sdxl import peer_process, processes  # noqa: E402
 
 from . import messages, mixture  # noqa: E402
 from .calls import OK, Attempt, now, play  # noqa: E402
+from .crowd import in_processes  # noqa: E402
 from .relay import relay  # noqa: E402
 
 METHOD = "/latent.v1.ImageGeneration/GenerateStream"
@@ -105,11 +104,9 @@ class Crowd:
 
     async def play(self, jobs, deadline):
         """The outcomes of calls.play of all jobs, each with that deadline; patient callers come back."""
-        loop, start = asyncio.get_running_loop(), now() + CROWD_STARTS_SECONDS
+        start = now() + CROWD_STARTS_SECONDS
         shares = [[job for job in jobs if job.caller % self._size == number] for number in range(self._size)]
-        with concurrent.futures.ProcessPoolExecutor(self._size, multiprocessing.get_context("spawn"), processes.end_with_parent) as pool:
-            outcomes = await asyncio.gather(*(
-                loop.run_in_executor(pool, play_share, *self._setting, share, deadline, start) for share in shares))
+        outcomes = await in_processes(play_share, [(*self._setting, share, deadline, start) for share in shares])
         return list(itertools.chain(*outcomes))
 
 
