@@ -17,6 +17,8 @@ using ::testing::_;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+class AdmissionControlTest : public AdmissionRig {};
+
 TEST_F(AdmissionControlTest, RefusesForGoodWhatCanNeverFit) {
   EXPECT_THAT(Ask({}, 9).status(),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("at most 8")));

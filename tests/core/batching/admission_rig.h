@@ -26,7 +26,7 @@ inline constexpr Lane kLane{.width = 64, .height = 64};
 
 // A picture takes one row of two and, alone, a second a step: 10 rows a lane would, two of them
 // take two seconds a step together.
-class AdmissionControlTest : public ::testing::Test {
+class AdmissionRig : public ::testing::Test {
  protected:
   struct Options {
     int steps = 10;

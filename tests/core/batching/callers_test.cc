@@ -12,7 +12,7 @@ using ::latentd::testing::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class CallersTest : public AdmissionControlTest {};
+class CallersTest : public AdmissionRig {};
 
 TEST_F(CallersTest, NobodyTakesThePlacesOfOthers) {
   for (int i = 0; i < 4; ++i) Admit({.caller = "a"});
