@@ -70,7 +70,7 @@ class RowAssignment {
   // Of `wanted`, the first ones first; empty: of all. One steps in any case. REQUIRES for `wanted`:
   // a number of rows was added that is just what the first one has, so that the others have room
   // behind it.
-  Plan PlanStep(absl::Span<const Member> wanted = {}) ABSL_LOCKS_EXCLUDED(mutex_);
+  Plan PlanStep(absl::Span<const Member> wanted) ABSL_LOCKS_EXCLUDED(mutex_);
   // There is no memory for a step of so many rows. False: whoever was in it cannot do with fewer.
   bool LeaveOut(int rows) ABSL_LOCKS_EXCLUDED(mutex_);
   // After a step that was enqueued, or failed. Gives the number of rows that turned out too many,

@@ -128,7 +128,7 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   // empty: for all that have joined. The others rest. RESOURCE_EXHAUSTED is of one picture alone,
   // or of those that cannot do with fewer rows. An error of its own is everybody's.
   using Members = absl::InlinedVector<const LanePlace*, batching::kMostRows>;
-  absl::StatusOr<Evaluation> Step(device::Stream& stream, const Members& members = {});
+  absl::StatusOr<Evaluation> Step(device::Stream& stream, const Members& members);
 
   // Whether the last step was made without the picture.
   bool Rests(const LanePlace& place) const;

@@ -83,7 +83,7 @@ class GuidanceIntervalTest : public ::testing::Test {
                                        *stream_)
                                 .value()
                                 .value();
-    for (size_t i = begin; i < end; ++i) EXPECT_OK(lane->Step(*stream_).value().status);
+    for (size_t i = begin; i < end; ++i) EXPECT_OK(lane->Step(*stream_, {}).value().status);
     const device::Buffer read = device::Buffer::Allocate(device::DType::kF32, latents.shape());
     const device::Buffer finite = device::Buffer::Allocate(device::DType::kU8, {1});
     EXPECT_OK(lane->Read(place, read, finite, *stream_));

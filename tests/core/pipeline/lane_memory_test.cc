@@ -67,7 +67,7 @@ class LaneMemoryTest : public ::testing::Test {
                                          .guidance_scale = 5},
                                         *stream_)
                                  .value();
-    for (int i = 0; i < *spec.num_inference_steps; ++i) EXPECT_OK(lane->Step(*stream_)->status);
+    for (int i = 0; i < *spec.num_inference_steps; ++i) EXPECT_OK(lane->Step(*stream_, {})->status);
     others_.push_back(
         device_.Allocate(DType::kF32, picture->latents.shape(), Place::kDevice).value());
     others_.push_back(device_.Allocate(DType::kU8, {1}, Place::kDevice).value());

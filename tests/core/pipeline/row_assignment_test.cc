@@ -165,9 +165,9 @@ TEST(RowAssignmentTest, TheLastOneMovesToWhereAnotherLeftWhenFewerRowsWouldDo) {
   RowAssignment assignment(kRows);
   AddCounts(assignment);
   const Member first = *assignment.Take(1, 1), second = *assignment.Take(1, 1);
-  EXPECT_THAT(assignment.PlanStep().moves, IsEmpty());
+  EXPECT_THAT(assignment.PlanStep({}).moves, IsEmpty());
   assignment.Free(first);
-  const RowAssignment::Plan plan = assignment.PlanStep();
+  const RowAssignment::Plan plan = assignment.PlanStep({});
   ASSERT_EQ(plan.moves.size(), 1u);
   EXPECT_EQ(plan.moves[0].from, 1);
   EXPECT_EQ(plan.moves[0].to, 0);
@@ -182,9 +182,9 @@ TEST(RowAssignmentTest, WhoRestedKeepsTheNoiseThatWasDrawnForIt) {
   const Member steps = *assignment.Take(1, 1), rests = *assignment.Take(1, 1);
   EXPECT_TRUE(assignment.TakeNoise(steps));
   EXPECT_TRUE(assignment.TakeNoise(rests));
-  assignment.PlanStep();
+  assignment.PlanStep({});
   ASSERT_TRUE(assignment.LeaveOut(2));
-  EXPECT_EQ(assignment.PlanStep().rows, 1);
+  EXPECT_EQ(assignment.PlanStep({}).rows, 1);
   ASSERT_TRUE(assignment.Rests(rests));
   assignment.NoteStep(true);
   EXPECT_TRUE(assignment.TakeNoise(steps));
@@ -195,11 +195,11 @@ TEST(RowAssignmentTest, TooManyRowsAreToldOnce) {
   RowAssignment assignment(kRows);
   AddCounts(assignment);
   for (int i = 0; i < 4; ++i) ASSERT_TRUE(assignment.Take(1, 1).has_value());
-  assignment.PlanStep();
+  assignment.PlanStep({});
   ASSERT_TRUE(assignment.LeaveOut(4));
   EXPECT_EQ(assignment.NoteStep(true), 4);
   EXPECT_EQ(assignment.capacity(), 2);
-  assignment.PlanStep();
+  assignment.PlanStep({});
   ASSERT_TRUE(assignment.LeaveOut(2));
   EXPECT_EQ(assignment.NoteStep(true), 0);
 }
@@ -208,7 +208,7 @@ TEST(RowAssignmentTest, WhoStepsAloneCannotDoWithFewer) {
   RowAssignment assignment(kRows);
   AddCounts(assignment);
   ASSERT_TRUE(assignment.Take(2, 2).has_value());
-  EXPECT_EQ(assignment.PlanStep().rows, 2);
+  EXPECT_EQ(assignment.PlanStep({}).rows, 2);
   EXPECT_FALSE(assignment.LeaveOut(2));
   EXPECT_EQ(assignment.capacity(), kRows);
 }

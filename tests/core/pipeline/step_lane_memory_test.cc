@@ -72,7 +72,7 @@ class StepLaneMemoryTest : public StepLaneTest {
           wanted.push_back({&*member.place, &member.picture->generator});
       }
       EXPECT_OK(lane.DrawNoise(wanted, *stream_));
-      const auto step = lane.Step(*stream_);
+      const auto step = lane.Step(*stream_, {});
       EXPECT_OK(step);
       EXPECT_OK(step->status);
       computed.push_back(step->computed_rows);
@@ -119,7 +119,7 @@ TEST_F(StepLaneMemoryTest, OnePictureFailsThatCannotDoWithFewerRowsAndTheOthersG
   });
   std::vector<Member> members = Unguided(4);
   JoinAll(*lane, members);
-  ASSERT_OK_AND_ASSIGN(const StepLane::Evaluation step, lane->Step(*stream_));
+  ASSERT_OK_AND_ASSIGN(const StepLane::Evaluation step, lane->Step(*stream_, {}));
   EXPECT_THAT(step.status, StatusIs(absl::StatusCode::kResourceExhausted, _));
   EXPECT_EQ(step.computed_rows, 0);
   EXPECT_EQ(step.rows, 1);

@@ -113,7 +113,7 @@ class StepLaneTest : public ::testing::Test {
 
   void Step(StepLane& lane, int count, int computed_rows) {
     for (int i = 0; i < count; ++i) {
-      ASSERT_OK_AND_ASSIGN(const StepLane::Evaluation step, lane.Step(*stream_));
+      ASSERT_OK_AND_ASSIGN(const StepLane::Evaluation step, lane.Step(*stream_, {}));
       ASSERT_OK(step.status);
       EXPECT_EQ(step.computed_rows, computed_rows);
     }
