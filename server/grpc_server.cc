@@ -41,12 +41,16 @@ void LogHang(const OverdueThread& thread) {
                 {"limit_seconds", absl::ToDoubleSeconds(thread.limit)}});
 }
 
+bool Names(const engine::Hangs& hangs, absl::string_view thread) {
+  return absl::c_any_of(hangs.threads,
+                        [&](const OverdueThread& hung) { return hung.name == thread; });
+}
+
 // What is not `known` yet.
 void LogNews(const engine::Hangs& hangs, const engine::Hangs& known) {
   if (hangs.unit.has_value() && !known.unit.has_value()) LogHang(*hangs.unit);
   for (const OverdueThread& thread : hangs.threads) {
-    const auto is_same = [&](const OverdueThread& other) { return other.name == thread.name; };
-    if (absl::c_none_of(known.threads, is_same)) LogHang(thread);
+    if (!Names(known, thread.name)) LogHang(thread);
   }
   if (hangs.empty() && !known.empty()) {
     process::Log(latent::v1::WARNING, "nothing hangs any more: liveness is SERVING");
@@ -184,7 +188,7 @@ void GrpcServer::CheckHangs() {
   if (is_news) UpdateHealthWatches();
   engine_.metrics()
       .GetGauge(metrics::kThreadOverdue, {main_watch_.name()})
-      .Set(main_watch_.Overdue().has_value() ? 1 : 0);
+      .Set(Names(known_hangs_, main_watch_.name()) ? 1 : 0);
 }
 
 void GrpcServer::MakeRoom() {
