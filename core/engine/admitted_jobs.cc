@@ -124,9 +124,9 @@ batching::Backlog AdmittedJobs::backlog() const {
   return queue_.backlog();
 }
 
-bool AdmittedJobs::WaitToBegin() const {
+bool AdmittedJobs::WaitToBegin(absl::FunctionRef<bool()> holds) const {
   absl::MutexLock lock(&mutex_);
-  return !queue_.CanRun(/*may_begin=*/false) && queue_.CanRun(/*may_begin=*/true);
+  return !queue_.CanRun(/*may_begin=*/false) && queue_.CanRun(/*may_begin=*/true) && holds();
 }
 
 AdmittedJobs::Work AdmittedJobs::Next(bool may_enqueue, bool idle, ThreadWatch& loop) {

@@ -16,6 +16,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
@@ -91,8 +92,9 @@ class AdmittedJobs {
   batching::Backlog backlog() const ABSL_LOCKS_EXCLUDED(mutex_);
   // That those hold which have begun.
   int64_t state_bytes() const { return state_bytes_; }
-  // Whether pictures could run, but none that has begun.
-  bool WaitToBegin() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Whether pictures could run, but none that has begun, while `holds`: asked under the lock, so
+  // that no picture begins, or is given another unit, in between.
+  bool WaitToBegin(absl::FunctionRef<bool()> holds) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The loop's. What is next, cancellations first; no unit if not `may_enqueue`. `idle`: there is
   // nothing else to do, so it waits for work, or for news of it.

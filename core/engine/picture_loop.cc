@@ -73,8 +73,11 @@ void PictureLoop::EndEarly(const std::shared_ptr<Job>& job, CancelCause cause) {
   }).IgnoreError();  // the loop ends it
 }
 
+// A picture can run until the device has the unit that it was given, and is not idle then: so there
+// is no moment in between at which neither says that something goes on.
 bool PictureLoop::WaitsForReaders() const {
-  return units_.is_device_idle() && !bytes_->HasRoomForResults() && jobs_.WaitToBegin();
+  return jobs_.WaitToBegin(
+      [this] { return units_.is_device_idle() && !bytes_->HasRoomForResults(); });
 }
 
 void PictureLoop::RunLoop() {

@@ -58,6 +58,9 @@ class AdmittedJobsTest : public LoopTest {
     EXPECT_TRUE(Next().unit.has_value());
     return job;
   }
+  bool WaitToBegin() const {
+    return jobs_.WaitToBegin([] { return true; });
+  }
   bool End(const Job& job) { return jobs_.Remove(job, absl::OkStatus()); }
   // Of one more job, which leaves at once where it is admitted.
   absl::Status Refusal() {
@@ -144,17 +147,18 @@ TEST_F(AdmittedJobsTest, NoneBeginsWithoutRoomAndWhatHasBegunGoesOn) {
   Add();
   may_begin_ = false;
   EXPECT_EQ(Next().pictures.front().job, begun);
-  EXPECT_FALSE(jobs_.WaitToBegin());
+  EXPECT_FALSE(WaitToBegin());
   jobs_.Remove(JobPicture{begun, 0});
   EXPECT_TRUE(jobs_.Contains(*begun));
   EXPECT_FALSE(Next().unit.has_value());
-  EXPECT_TRUE(jobs_.WaitToBegin());
+  EXPECT_TRUE(WaitToBegin());
+  EXPECT_FALSE(jobs_.WaitToBegin([] { return false; }));
 }
 
 TEST_F(AdmittedJobsTest, AJobWithoutPicturesWaitsForThem) {
   const auto job = Add(Graphs::kMissing);
   EXPECT_FALSE(Next().unit.has_value());
-  EXPECT_FALSE(jobs_.WaitToBegin());
+  EXPECT_FALSE(WaitToBegin());
   jobs_.Begin(*job, PicturesOf(*job));
   EXPECT_TRUE(Next().unit.has_value());
 }
