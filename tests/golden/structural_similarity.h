@@ -1,0 +1,23 @@
+// How alike two pictures look: SSIM, the index of structural similarity of Wang, Bovik, Sheikh and
+// Simoncelli (2004).
+//
+// Around each pixel the means, variances and covariance of the two pictures are taken in a window
+// of 11 x 11 pixels that a Gaussian of sigma 1.5 weights; what they give is averaged over pixels,
+// and then over the three colours. K1 is 0.01, K2 0.03, and L 255. Only windows that lie whole in
+// the picture count: the five pixels at its edges are in windows, and have none.
+//
+// That is what skimage.metrics.structural_similarity gives with channel_axis=-1,
+// gaussian_weights=True, sigma=1.5, use_sample_covariance=False and data_range=255, which leaves
+// the same edges out.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "core/image/pixels.h"
+
+namespace latentd::golden {
+
+// 1 iff they are equal, less the less they are alike; may be below 0. INVALID_ARGUMENT unless both
+// have the same size, and at least 11 pixels each way. Thread-safe.
+absl::StatusOr<double> StructuralSimilarity(const image::Image& a, const image::Image& b);
+
+}  // namespace latentd::golden
