@@ -14,14 +14,21 @@ void PrintLine(const char* format, Arguments... arguments) {
   std::fflush(stdout);
 }
 
+// A likeness is near 1: it differs in the digits behind the nines.
+std::string Text(const Measure& measure) {
+  if (measure.bound == Bound::kAtLeast) {
+    return absl::StrFormat("%s %.5f (at least %g)  ", measure.what, measure.value, measure.limit);
+  }
+  return absl::StrFormat("%s %.3g (at most %g)  ", measure.what, measure.value, measure.limit);
+}
+
 }  // namespace
 
 void Report::Measured(const std::string& name, const std::vector<Measure>& measures) {
   std::string line;
   bool passed = !measures.empty();
   for (const Measure& measure : measures) {
-    absl::StrAppendFormat(&line, "%s %.3g (at most %g)  ", measure.what, measure.distance,
-                          measure.tolerance);
+    line += Text(measure);
     passed = passed && measure.Right();
   }
   ++(passed ? passed_ : failed_);

@@ -9,14 +9,17 @@
 
 namespace latentd::golden {
 
-// How far something is from what it should be: right iff `distance` is at most `tolerance`, which a
-// NaN is not.
+enum class Bound { kAtMost, kAtLeast };
+
+// How far something is from what it should be, or how like it: right iff `value` is at most, or at
+// least, `limit`, which a NaN is not.
 struct Measure {
   std::string what;
-  double distance = 0;
-  double tolerance = 0;
+  double value = 0;
+  double limit = 0;
+  Bound bound = Bound::kAtMost;
 
-  bool Right() const { return distance <= tolerance; }
+  bool Right() const { return bound == Bound::kAtMost ? value <= limit : value >= limit; }
 };
 
 class Report {

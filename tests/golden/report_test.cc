@@ -28,10 +28,25 @@ TEST(Report, FailsIfOneMeasureOfACaseIsWrong) {
   EXPECT_FALSE(report.Finish());
 }
 
-TEST(Report, FailsOnNan) {
+TEST(Report, PassesIfALikenessIsAtLeastItsLimit) {
   Report report;
-  report.Measured("broken", {{"distance", NAN, 1e-4}});
+  report.Measured("equal", {{"likeness", 1, 0.99, Bound::kAtLeast}});
+  report.Measured("just", {{"likeness", 0.99, 0.99, Bound::kAtLeast}});
+  EXPECT_TRUE(report.Finish());
+}
+
+TEST(Report, FailsIfALikenessIsBelowItsLimit) {
+  Report report;
+  report.Measured("unlike", {{"likeness", 0.98, 0.99, Bound::kAtLeast}});
   EXPECT_FALSE(report.Finish());
+}
+
+TEST(Report, FailsOnNan) {
+  for (const Bound bound : {Bound::kAtMost, Bound::kAtLeast}) {
+    Report report;
+    report.Measured("broken", {{"distance", NAN, 1e-4, bound}});
+    EXPECT_FALSE(report.Finish());
+  }
 }
 
 TEST(Report, FailsIfACaseCouldNotRun) {
