@@ -22,8 +22,9 @@ class Losses {
   // Of the precision that the options ask for. REQUIRES: not kF32.
   static absl::StatusOr<Losses> Read(const Options& options);
 
-  // Of one output of one case: "outputs" of a network, "latents" and "pixels" of a picture. Nothing
-  // where diffusers was not measured.
+  // Of one output of one case: "outputs" of a network, "latents" and "pixels" of a picture; and
+  // "ssim", what its pictures keep (structural_similarity.h). Nothing where diffusers was not
+  // measured.
   std::optional<double> Of(const std::string& name, const std::string& what) const;
 
  private:

@@ -1,4 +1,5 @@
-// In a lesser precision latentd loses no more than so many times what diffusers does.
+// In a lesser precision latentd loses no more than so many times what diffusers does, and its
+// pictures look alike.
 #include "tests/golden/losses.h"
 
 #include <gtest/gtest.h>
@@ -65,6 +66,16 @@ TEST(Losses, AreKnownForEverySmallNetwork) {
   EXPECT_TRUE(losses.Of("unet_sdxl_base_small", "outputs").has_value());
   EXPECT_FALSE(losses.Of("unet_sdxl_base_small", "latents").has_value());
   EXPECT_FALSE(losses.Of("nothing", "outputs").has_value());
+}
+
+// A bar that diffusers itself does not reach would be none for latentd.
+TEST(Losses, LeaveDiffusersPicturesAsAlikeAsLatentdsHaveToBe) {
+  for (const DType precision : {DType::kBF16, DType::kF16}) {
+    ASSERT_OK_AND_ASSIGN(const Losses losses, Losses::Read(In(precision)));
+    for (const char* name : {"star", "two_shapes_wide", "ensemble", "image_to_image"}) {
+      EXPECT_GE(losses.Of(name, "ssim").value_or(0), kLeastSimilarity) << name;
+    }
+  }
 }
 
 }  // namespace

@@ -283,6 +283,26 @@ def relative_distance(exact, lesser):
     return float((exact - lesser.float()).square().mean().sqrt() / exact.square().mean().sqrt())
 
 
+def gaussian_means(values):
+    """Of a (height, width, 3) array: the mean of every whole 11 x 11 window, weighted by a Gaussian of sigma 1.5."""
+    weights = numpy.exp(-0.5 * (numpy.arange(-5, 6) / 1.5) ** 2)
+    weights /= weights.sum()
+    for axis in (0, 1):
+        windows = numpy.lib.stride_tricks.sliding_window_view(values, len(weights), axis)
+        values = windows @ weights
+    return values
+
+
+def structural_similarity(a, b):
+    """SSIM (Wang et al. 2004) of two pictures as arrays of 0 to 255, the mean of the three channels'."""
+    c1, c2 = (0.01 * 255) ** 2, (0.03 * 255) ** 2
+    mean_a, mean_b = gaussian_means(a), gaussian_means(b)
+    variance_a, variance_b = gaussian_means(a * a) - mean_a**2, gaussian_means(b * b) - mean_b**2
+    covariance = gaussian_means(a * b) - mean_a * mean_b
+    luminance = (2 * mean_a * mean_b + c1) / (mean_a**2 + mean_b**2 + c1)
+    return float((luminance * (2 * covariance + c2) / (variance_a + variance_b + c2)).mean())
+
+
 @torch.no_grad()
 def network_loss(case, dtype):
     outputs = [EVALUATE[case["class"]](case, of)[2] for of in (torch.float32, dtype)]
@@ -295,6 +315,7 @@ def picture_loss(exact, lesser, case, out):
     return {
         "latents": relative_distance(latents, low_latents),
         "pixels": max(float(numpy.abs(a - b).mean()) for a, b in pairs),
+        "ssim": min(structural_similarity(a, b) for a, b in pairs),
     }
 
 
