@@ -29,7 +29,7 @@ int Fail(const absl::Status& status, int exit_code) {
   return exit_code;
 }
 
-// Defaults, then the file, then flags.
+// Defaults, then the file, then flags; then the default that depends on these.
 absl::StatusOr<latent::v1::ServerConfig> Combine(const config::CommandLine& line) {
   latent::v1::ServerConfig config = config::DefaultConfig();
   if (!line.config_file.empty()) {
@@ -37,6 +37,7 @@ absl::StatusOr<latent::v1::ServerConfig> Combine(const config::CommandLine& line
     config.MergeFrom(file);
   }
   config.MergeFrom(line.flags);
+  config::SetDefaultPrecision(config);
   return config;
 }
 

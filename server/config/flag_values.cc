@@ -211,7 +211,8 @@ absl::StatusOr<std::map<std::string, engine::ComponentMode>> ToModes(absl::strin
 }
 
 absl::StatusOr<std::map<std::string, engine::DType>> ToPrecision(absl::string_view flag,
-                                                                 absl::string_view text) {
+                                                                 absl::string_view text,
+                                                                 absl::string_view otherwise) {
   const std::string right = absl::StrCat(
       "PRECISION or COMPONENT=PRECISION, where PRECISION is one of fp32, bf16, fp16 "
       "and COMPONENT one of ",
@@ -233,7 +234,7 @@ absl::StatusOr<std::map<std::string, engine::DType>> ToPrecision(absl::string_vi
     if (!is_named) all = dtype;
   }
   for (const absl::string_view component : engine::kComponentNames) {
-    if (all) named.emplace(component, *all);
+    named.emplace(component, all ? *all : *ToDType(otherwise));
   }
   return named;
 }

@@ -55,9 +55,11 @@ absl::StatusOr<std::map<std::string, engine::ComponentMode>> ToModes(absl::strin
                                                                      absl::string_view text);
 
 // "bf16" for every component, "unet_base=bf16,vae_decoder=fp32", or both, where a component's own
-// value wins; each once. Empty text: none.
+// value wins; each once. What the text says nothing of is in `otherwise`, spelled alike. REQUIRES:
+// that is one.
 absl::StatusOr<std::map<std::string, engine::DType>> ToPrecision(absl::string_view flag,
-                                                                 absl::string_view text);
+                                                                 absl::string_view text,
+                                                                 absl::string_view otherwise);
 
 // "renderer.example.org=2,ipv4:192.0.2.7=1": callers (server/calls/caller.h), each once, with a
 // priority from 0 on. Empty text: none.

@@ -40,6 +40,11 @@ std::string BackendName(v1::Backend backend) {
   return backend == v1::CUDA ? "cuda" : "cpu";
 }
 
+// What it is fast in on a GPU, and what all others are compared with.
+absl::string_view DefaultPrecision(v1::Backend backend) {
+  return backend == v1::CUDA ? "bf16" : "fp32";
+}
+
 absl::Status SetDevices(const v1::ServerConfig& config, engine::Config& engine) {
   ASSIGN_OR_RETURN(engine.devices, ToDevices("devices", config.devices()));
   if (engine.devices.empty() || config.backend() == v1::CUDA) return absl::OkStatus();
@@ -116,7 +121,8 @@ absl::Status SetGraphs(const v1::ServerConfig& config, engine::Config& engine) {
   RETURN_IF_ERROR(CheckRange("max-shared-pixels", config.max_shared_pixels(), 0, kMaxSharedPixels));
   engine.max_shared_pixels = config.max_shared_pixels();
   ASSIGN_OR_RETURN(engine.components, ToModes("components", config.components()));
-  ASSIGN_OR_RETURN(engine.precision, ToPrecision("precision", config.precision()));
+  ASSIGN_OR_RETURN(engine.precision, ToPrecision("precision", config.precision(),
+                                                 DefaultPrecision(config.backend())));
   ASSIGN_OR_RETURN(engine.vae_tiling_above, ToArea("vae-tiling-above", config.vae_tiling_above()));
   ASSIGN_OR_RETURN(engine.skipped_passes, ToNames("skip-passes", config.skip_passes()));
   engine.compile_at_start = config.compile_at_start();
@@ -243,12 +249,16 @@ v1::ServerConfig DefaultConfig() {
   config.set_cache_max_bytes("10GiB");
   config.set_graph_memory("1GiB");
   config.set_max_shared_pixels(engine::kDefaultSharedPixels);
-  config.set_precision("fp32");
   config.set_compile_at_start(true);
   config.set_allow_cold_requests(false);
   config.set_forbid_compile_after_ready(false);
   config.set_allow_import(false);
   return config;
+}
+
+void SetDefaultPrecision(v1::ServerConfig& config) {
+  if (!config.precision().empty()) return;
+  config.set_precision(std::string(DefaultPrecision(config.backend())));
 }
 
 absl::StatusOr<Options> ToOptions(const v1::ServerConfig& config) {

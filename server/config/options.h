@@ -34,8 +34,11 @@ struct Options {
   latent::v1::LogLevel log_level = latent::v1::INFO;
 };
 
-// Every field set, except where empty means "find out" or "none".
+// Every field set, except where empty means "find out" or "none", and precision.
 latent::v1::ServerConfig DefaultConfig();
+
+// Sets the precision where it is empty: what it is by default depends on the backend.
+void SetDefaultPrecision(latent::v1::ServerConfig& config);
 
 // $XDG_CACHE_HOME/latentd, else $HOME/.cache/latentd; empty where neither is an absolute path.
 // Null: not set.

@@ -96,10 +96,11 @@ def start_latentd(arguments, folder):
     path = f"{folder}/latentd.sock"
     text = " ".join(f"{name}: {json.dumps(value)}" for name, value in request(arguments).items())
     client = spawn([arguments.client, f"unix:{path}", text])
+    in_float32 = [] if any(flag.startswith("--precision") for flag in arguments.latentd_flag) else ["--precision=fp32"]
     started = time.monotonic()
     server = subprocess.Popen([arguments.latentd, f"--listen=unix:{path}", f"--base={arguments.model}/base", f"--cache-dir={folder}/cache",
                                "--log-level=warning",
-                               f"--backend={arguments.backend}", *arguments.latentd_flag])
+                               f"--backend={arguments.backend}", *in_float32, *arguments.latentd_flag])
     wait_for_listener(path, server)
     return Contestant(f"latentd ({arguments.backend})", server, client, started, f"{folder}/latentd.png")
 

@@ -171,7 +171,7 @@ def parse(arguments=None):
     parser.add_argument("--check", action="store_true", help="end with 1 where a promise is missed")
     parser.add_argument("--work", type=pathlib.Path, metavar="DIR", help="for the checkpoint of --full (13 GB) and the cache, and kept; by "
                         "default a temporary folder")
-    parser.add_argument("--precision", help="latentd's")
+    parser.add_argument("--precision", help="latentd's; fp32 by default")
     parser.add_argument("--library-path", help="latentd's LD_LIBRARY_PATH")
     parser.add_argument("--latentd-flag", action="append", default=[], help="one more flag for latentd")
     parser.add_argument("--commit", help="what was built, where this is no git repository")

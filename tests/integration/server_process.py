@@ -65,7 +65,7 @@ def admin_address(address):
 class Server:
     """A running latentd. Its log is JSON, its port free; `lines` collects what it logs.
 
-    It serves the demo checkpoint in a few small buckets and keeps no cache, unless the arguments say otherwise. `prepare`
+    It serves the demo checkpoint in float32 in a few small buckets and keeps no cache, unless the arguments say otherwise. `prepare`
     is called in the new process before latentd starts, `environment` is added to this one's."""
 
     def __init__(self, *arguments, demo=True, listen="127.0.0.1:0", buckets=SMALL_BUCKETS, rows=ROWS, cache="", prepare=None,
@@ -75,6 +75,8 @@ class Server:
         if rows:  # else latentd's own
             usual.append(f"--rows={rows}")
         given = {argument.partition("=")[0] for argument in arguments}  # a flag with two values is an error
+        if "--config" not in given:  # which may name another
+            usual.append("--precision=fp32")
         command = [options.latentd, *(flag for flag in usual if flag.partition("=")[0] not in given)]
         if demo:
             command += [f"--base={checkpoint() / 'base'}", f"--refiner={checkpoint() / 'refiner'}"]

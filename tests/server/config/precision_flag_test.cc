@@ -5,6 +5,7 @@
 #include <iterator>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "server/config/command_line.h"
 #include "server/config/config_file.h"
@@ -18,7 +19,6 @@ namespace {
 using ::latentd::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::Each;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 using ::testing::SizeIs;
@@ -28,34 +28,68 @@ using DTypes = std::map<std::string, DType>;
 
 constexpr size_t kComponents = std::size(engine::kComponentNames);
 
-absl::StatusOr<DTypes> Read(const std::string& text) { return ToPrecision("precision", text); }
+absl::StatusOr<DTypes> Read(const std::string& text) {
+  return ToPrecision("precision", text, "fp32");
+}
 
-DTypes Given(const std::string& flag) {
+latent::v1::ServerConfig ConfigOf(const std::vector<std::string>& flags) {
   latent::v1::ServerConfig config = DefaultConfig();
-  const auto line = ParseCommandLine({flag});
+  const auto line = ParseCommandLine(flags);
   EXPECT_OK(line);
   config.MergeFrom(line->flags);
-  const auto options = ToOptions(config);
+  return config;
+}
+
+DTypes Given(const std::vector<std::string>& flags) {
+  const auto options = ToOptions(ConfigOf(flags));
   EXPECT_OK(options);
   return options->engine.precision;
 }
 
+std::string Printed(const std::vector<std::string>& flags) {
+  latent::v1::ServerConfig config = ConfigOf(flags);
+  SetDefaultPrecision(config);
+  return PrintConfig(config);
+}
+
+auto EveryComponentIn(DType dtype) {
+  return AllOf(SizeIs(kComponents), Each(Pair(::testing::_, dtype)));
+}
+
 TEST(PrecisionFlagTest, OneWordIsForEveryComponent) {
-  EXPECT_THAT(Given("--precision=bf16"),
-              AllOf(SizeIs(kComponents), Each(Pair(::testing::_, DType::kBF16))));
-  EXPECT_THAT(Given("--precision=fp16"),
-              AllOf(SizeIs(kComponents), Each(Pair(::testing::_, DType::kF16))));
+  EXPECT_THAT(Given({"--precision=bf16"}), EveryComponentIn(DType::kBF16));
+  EXPECT_THAT(Given({"--precision=fp16"}), EveryComponentIn(DType::kF16));
 }
 
-TEST(PrecisionFlagTest, IsFp32WhereItIsNotGiven) {
-  EXPECT_THAT(Given("--base=/b"),
-              AllOf(SizeIs(kComponents), Each(Pair(::testing::_, DType::kF32))));
-  EXPECT_THAT(PrintConfig(DefaultConfig()), HasSubstr("precision: \"fp32\""));
+TEST(PrecisionFlagTest, WhereItIsNotGivenItIsWhatSuitsTheBackend) {
+  for (const char* backend : {"--backend=cpu", "--backend=reference"}) {
+    EXPECT_THAT(Given({backend}), EveryComponentIn(DType::kF32));
+    EXPECT_THAT(Printed({backend}), HasSubstr("precision: \"fp32\""));
+  }
+  for (const char* none : {"--base=/b", "--precision="}) {
+    EXPECT_THAT(Given({none}), EveryComponentIn(DType::kF32));
+    EXPECT_THAT(Printed({none}), HasSubstr("precision: \"fp32\""));
+    EXPECT_THAT(Given({none, "--backend=cuda"}), EveryComponentIn(DType::kBF16));
+    EXPECT_THAT(Printed({none, "--backend=cuda"}), HasSubstr("precision: \"bf16\""));
+  }
 }
 
-TEST(PrecisionFlagTest, NamesSingleComponents) {
-  EXPECT_THAT(Given("--precision=unet_base=bf16,vae_decoder=fp32"),
-              ElementsAre(Pair("unet_base", DType::kBF16), Pair("vae_decoder", DType::kF32)));
+TEST(PrecisionFlagTest, WhatIsGivenWinsWhateverTheBackend) {
+  EXPECT_THAT(Given({"--backend=cuda", "--precision=fp32"}), EveryComponentIn(DType::kF32));
+  EXPECT_THAT(Printed({"--backend=cuda", "--precision=fp32"}), HasSubstr("precision: \"fp32\""));
+  EXPECT_THAT(Given({"--backend=cpu", "--precision=bf16"}), EveryComponentIn(DType::kBF16));
+}
+
+TEST(PrecisionFlagTest, WhatIsNotNamedIsInTheDefault) {
+  const DTypes on_cpu = Given({"--precision=unet_base=bf16,vae_decoder=fp16"});
+  EXPECT_THAT(on_cpu, SizeIs(kComponents));
+  EXPECT_EQ(on_cpu.at("unet_base"), DType::kBF16);
+  EXPECT_EQ(on_cpu.at("vae_decoder"), DType::kF16);
+  EXPECT_EQ(on_cpu.at("text_encoder"), DType::kF32);
+  const DTypes on_gpu = Given({"--backend=cuda", "--precision=vae_decoder=fp32"});
+  EXPECT_THAT(on_gpu, SizeIs(kComponents));
+  EXPECT_EQ(on_gpu.at("vae_decoder"), DType::kF32);
+  EXPECT_EQ(on_gpu.at("unet_base"), DType::kBF16);
 }
 
 TEST(PrecisionFlagTest, AComponentsOwnWinsOverThatOfAllWhereverItStands) {
