@@ -42,8 +42,15 @@ absl::Status CheckDevices(const Config& config) {
   return absl::InvalidArgumentError("devices: must be numbers of GPUs from 0 on, each once");
 }
 
+absl::Status CheckTf32(const Config& config) {
+  if (!config.tf32 || config.backend == "cuda") return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("tf32: only with the cuda backend, not with ", Excerpt(config.backend)));
+}
+
 absl::Status CheckForm(const Config& config) {
   RETURN_IF_ERROR(CheckDevices(config));
+  RETURN_IF_ERROR(CheckTf32(config));
   const auto wrong = [](int rows) { return rows < 1 || rows > kMostRows; };
   const auto draws = [](int rows) { return rows <= kMaxRowsOfPicture; };
   if ((!config.rows.empty() && std::none_of(config.rows.begin(), config.rows.end(), draws)) ||
@@ -62,7 +69,8 @@ absl::StatusOr<std::unique_ptr<backends::Backend>> MakeCudaBackend(
 #ifdef LATENTD_CUDA
   std::vector<std::string> trial_command = config.trial_command;
   if (!trial_command.empty()) trial_command.push_back(absl::StrCat(ordinal));
-  return backends::cuda::CudaBackend::Create(ordinal, std::move(trial_command));
+  return backends::cuda::CudaBackend::Create(
+      {.ordinal = ordinal, .trial_command = std::move(trial_command), .tf32 = config.tf32});
 #else
   return absl::InvalidArgumentError(
       "backend cuda: this build has none; build with deploy/dependencies --cuda and deploy/build "

@@ -86,6 +86,8 @@ struct Config {
   std::vector<std::string> skipped_passes;
   pipeline::ComponentModes components;
   pipeline::ComponentDTypes precision;  // of what is not named: f32
+  // Of the cuda backend: what is f32 may be rounded to TF32 before it is multiplied.
+  bool tf32 = false;
   // Pictures of more pixels go through the VAE in tiles (core/pipeline/tiles.h). Unset: none does.
   std::optional<int64_t> vae_tiling_above;
   bool load_waits_for_shared_steps = false;  // Load returns when these are through too

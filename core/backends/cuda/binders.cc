@@ -28,7 +28,7 @@ bool CudnnReads(const BinderArguments& a) {
     return !view.present() || AlignmentOf(a.program, view, {}) >= kPortAlignment;
   };
   const std::vector<View>& operands = a.instruction.operands;
-  return a.operand(0).dtype != device::DType::kF32 && is_aligned(a.result()) &&
+  return (a.gpu.tf32 || a.operand(0).dtype != device::DType::kF32) && is_aligned(a.result()) &&
          std::all_of(operands.begin(), operands.end(), is_aligned);
 }
 

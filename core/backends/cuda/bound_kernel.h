@@ -35,13 +35,14 @@ struct BoundKernel : lowering::KernelNeeds {
   Enqueue enqueue;
 };
 
-// The GPU, the vendor's libraries on it, and what they have chosen.
+// The GPU, the vendor's libraries on it, what they have chosen, and what they may do.
 struct Gpu {
   device::cuda::CudaDevice& device;
   CublasLt& cublas_lt;
   Cudnn& cudnn;
   Findings& findings;
   TrialProcess* trials = nullptr;  // null: products are tried in this process
+  bool tf32 = false;               // may what is f32 be rounded to TF32 before it is multiplied?
 };
 
 inline bool IsHopper(const Gpu& gpu) { return gpu.device.properties().compute_capability == 90; }

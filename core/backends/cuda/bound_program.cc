@@ -47,7 +47,7 @@ absl::StatusOr<BoundProgram> Bind(const graph::Graph& graph, std::vector<graph::
                                   const Chooser& chooser, const Gpu& gpu) {
   BoundProgram bound;
   bound.recipes = std::move(recipes);
-  bound.program = lowering::Lower(graph, bound.recipes, CudaKernelRules(IsHopper(gpu)));
+  bound.program = lowering::Lower(graph, bound.recipes, CudaKernelRules(IsHopper(gpu), gpu.tf32));
   for (absl::StatusOr<BoundKernel>& kernel : BindKernels(bound.program, chooser, gpu)) {
     RETURN_IF_ERROR(kernel.status());
     bound.kernels.push_back(std::move(kernel->enqueue));

@@ -1,6 +1,6 @@
 // Convolutions: of one pixel as a matrix product, else by cuDNN where it has the shape, else as a
-// product with patches of the image, some pixels at a time. In f32 always as a product: cuDNN would
-// round to TF32 or has no fast one.
+// product with patches of the image, some pixels at a time. In f32 always as a product, unless it
+// may be rounded to TF32: cuDNN would do so or has no fast one.
 #include <algorithm>
 #include <array>
 #include <numeric>

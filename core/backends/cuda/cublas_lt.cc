@@ -84,7 +84,7 @@ std::string ProductShape::Key() const {
   std::string key = absl::StrCat("product ", rows, "x", columns, "x", depth, "*", batch);
   for (const Operand* operand : {&a, &b, &result}) AppendOperand(key, *operand);
   absl::StrAppend(&key, b_transposed ? " transposed" : "", has_bias ? " bias" : "",
-                  has_residual ? " residual" : "");
+                  has_residual ? " residual" : "", tf32 ? " tf32" : "");
   return key;
 }
 
@@ -113,8 +113,8 @@ absl::Status Product::DescribeOperand(cublasLtMatrixLayout_t& layout,
 
 absl::Status Product::Describe() {
   const CublasLt::Functions& f = *library_.functions_;
-  RETURN_IF_ERROR(
-      f.Status(f.create_product(&product_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "a product"));
+  const auto compute = shape_.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  RETURN_IF_ERROR(f.Status(f.create_product(&product_, compute, CUDA_R_32F), "a product"));
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, auto value) {
     return f.Status(f.set_product(product_, attribute, &value, sizeof(value)), "an attribute");
   };

@@ -24,7 +24,8 @@ namespace latentd::backends::cuda {
 // result [rows, columns] = scale * a [rows, depth] b + bias + residual, for each of `batch`; b is
 // [depth, columns], or [columns, depth] if it is transposed. Row-major; a line of each is `pitch`
 // elements after the one before, a matrix of a batch `step` after the one before. The residual lies
-// as the result does. Computed in f32.
+// as the result does. Computed in f32; with `tf32`, which f32 operands only have, they may be
+// rounded to TF32 (10 bits of mantissa) before they are multiplied.
 struct ProductShape {
   struct Operand {
     device::DType dtype = device::DType::kF32;
@@ -33,7 +34,7 @@ struct ProductShape {
   };
   int64_t rows = 0, columns = 0, depth = 0, batch = 1;
   Operand a, b, result;
-  bool b_transposed = false, has_bias = false, has_residual = false;
+  bool b_transposed = false, has_bias = false, has_residual = false, tf32 = false;
   float scale = 1;
 
   // What is equal for equal products.

@@ -37,10 +37,9 @@ absl::StatusOr<BoundProgram> BindPlan(const graph::Graph& graph, const Plan& pla
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<CudaBackend>> CudaBackend::Create(
-    int ordinal, std::vector<std::string> trial_command) {
+absl::StatusOr<std::unique_ptr<CudaBackend>> CudaBackend::Create(CudaOptions options) {
   ASSIGN_OR_RETURN(std::unique_ptr<device::cuda::CudaDevice> device,
-                   device::cuda::CudaDevice::Open(ordinal));
+                   device::cuda::CudaDevice::Open(options.ordinal));
   auto findings = std::make_unique<Findings>();
   ASSIGN_OR_RETURN(std::unique_ptr<CublasLt> cublas_lt, CublasLt::Open());
   ASSIGN_OR_RETURN(std::unique_ptr<Cudnn> cudnn, Cudnn::Open([findings = findings.get()] {
@@ -50,10 +49,10 @@ absl::StatusOr<std::unique_ptr<CudaBackend>> CudaBackend::Create(
                    CudaExecutable::Launcher::Create());
   const auto bytes = static_cast<size_t>(device->properties().memory_bytes);
   ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena, Arena::Reserve(*device, bytes));
-  auto backend =
-      absl::WrapUnique(new CudaBackend(std::move(device), std::move(findings), std::move(cublas_lt),
-                                       std::move(cudnn), std::move(launcher), std::move(arena)));
-  if (!trial_command.empty()) backend->StartTrialsBy(std::move(trial_command));
+  auto backend = absl::WrapUnique(
+      new CudaBackend(std::move(device), std::move(findings), std::move(cublas_lt),
+                      std::move(cudnn), std::move(launcher), std::move(arena), options.tf32));
+  if (!options.trial_command.empty()) backend->StartTrialsBy(std::move(options.trial_command));
   return backend;
 }
 
@@ -61,13 +60,14 @@ CudaBackend::CudaBackend(std::unique_ptr<device::cuda::CudaDevice> device,
                          std::unique_ptr<Findings> findings, std::unique_ptr<CublasLt> cublas_lt,
                          std::unique_ptr<Cudnn> cudnn,
                          std::unique_ptr<CudaExecutable::Launcher> launcher,
-                         std::shared_ptr<Arena> arena)
+                         std::shared_ptr<Arena> arena, bool tf32)
     : device_(std::move(device)),
       findings_(std::move(findings)),
       cublas_lt_(std::move(cublas_lt)),
       cudnn_(std::move(cudnn)),
       launcher_(std::move(launcher)),
-      arena_(std::move(arena)) {
+      arena_(std::move(arena)),
+      tf32_(tf32) {
   target_.name = "cuda";
   target_.image_layout = graph::Layout::kNhwc;
   target_.fused = {graph::kConv2dEpilogue, graph::kLinearEpilogue, graph::kLinearGeglu,
@@ -83,12 +83,16 @@ void CudaBackend::StartTrialsBy(std::vector<std::string> command) {
                             .warn = [&findings](absl::string_view what) { findings.Warn(what); }});
 }
 
-std::string CudaBackend::Fingerprint() const {
-  const device::cuda::CudaProperties& gpu = device_->properties();
+std::string FingerprintOf(const device::cuda::CudaProperties& gpu, size_t cublas_lt, size_t cudnn,
+                          bool tf32) {
   return absl::StrCat("cuda ", gpu.name, " sm-", gpu.compute_capability, " multiprocessors-",
                       gpu.multiprocessors, " memory-", gpu.memory_bytes, " driver-",
-                      gpu.driver_version, " runtime-", gpu.runtime_version, " cublas-",
-                      cublas_lt_->version(), " cudnn-", cudnn_->version());
+                      gpu.driver_version, " runtime-", gpu.runtime_version, " cublas-", cublas_lt,
+                      " cudnn-", cudnn, tf32 ? " tf32" : "");
+}
+
+std::string CudaBackend::Fingerprint() const {
+  return FingerprintOf(device_->properties(), cublas_lt_->version(), cudnn_->version(), tf32_);
 }
 
 std::string CudaBackend::WeightFingerprint() const {

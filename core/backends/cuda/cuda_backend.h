@@ -2,8 +2,9 @@
 // everything else by kernels of its own; a session that runs more than once becomes a captured
 // graph.
 //
-// Made to be fast in bf16 and f16. f32 is computed without TF32 and is there to be compared with.
-// The vendor's libraries are loaded by Create, from where the system's loader finds them.
+// Made to be fast in bf16 and f16. f32 is computed without TF32 and is there to be compared with,
+// unless the options say otherwise. The vendor's libraries are loaded by Create, from where the
+// system's loader finds them.
 //
 // Plans: plan.h. From a graph to a run: core/backends/lowering, bound_program.h, cuda_executable.h.
 #pragma once
@@ -22,14 +23,21 @@
 
 namespace latentd::backends::cuda {
 
+struct CudaOptions {
+  int ordinal = 0;  // of the GPU
+  // Starts a program that calls RunTrialProgram, where algorithms are tried; empty: they are tried
+  // here, and one that faults ends the device for this process.
+  std::vector<std::string> trial_command = {};
+  // What is f32 may be rounded to TF32 (10 bits of mantissa) before it is multiplied, by matrix
+  // products, convolutions and attention. Sums, all else and what is stored are f32 all the same.
+  bool tf32 = false;
+};
+
 class CudaBackend : public Backend {
  public:
-  // `trial_command` starts a program that calls RunTrialProgram, where algorithms are tried; empty:
-  // they are tried here, and one that faults ends the device for this process.
   // FAILED_PRECONDITION says what to do: no driver or one that is too old, no GPU of that number,
   // one below compute capability 8.0, or no cuBLASLt or cuDNN.
-  static absl::StatusOr<std::unique_ptr<CudaBackend>> Create(
-      int ordinal = 0, std::vector<std::string> trial_command = {});
+  static absl::StatusOr<std::unique_ptr<CudaBackend>> Create(CudaOptions options = {});
 
   device::Device& device() const override { return *device_; }
   const graph::Target& target() const override { return target_; }
@@ -64,9 +72,10 @@ class CudaBackend : public Backend {
  private:
   CudaBackend(std::unique_ptr<device::cuda::CudaDevice> device, std::unique_ptr<Findings> findings,
               std::unique_ptr<CublasLt> cublas_lt, std::unique_ptr<Cudnn> cudnn,
-              std::unique_ptr<CudaExecutable::Launcher> launcher, std::shared_ptr<Arena> arena);
+              std::unique_ptr<CudaExecutable::Launcher> launcher, std::shared_ptr<Arena> arena,
+              bool tf32);
   void StartTrialsBy(std::vector<std::string> command);
-  Gpu gpu() const { return {*device_, *cublas_lt_, *cudnn_, *findings_, trials_.get()}; }
+  Gpu gpu() const { return {*device_, *cublas_lt_, *cudnn_, *findings_, trials_.get(), tf32_}; }
 
   graph::Target target_;
   const std::unique_ptr<device::cuda::CudaDevice> device_;
@@ -75,8 +84,13 @@ class CudaBackend : public Backend {
   const std::unique_ptr<Cudnn> cudnn_;
   const std::unique_ptr<CudaExecutable::Launcher> launcher_;
   const std::shared_ptr<Arena> arena_;
+  const bool tf32_;
   std::unique_ptr<TrialProcess> trials_;  // null: there is none
 };
+
+// The fingerprint of a backend on that GPU with these versions of cuBLASLt and cuDNN.
+std::string FingerprintOf(const device::cuda::CudaProperties& gpu, size_t cublas_lt, size_t cudnn,
+                          bool tf32);
 
 // What a process does that CudaBackend started by `trial_command`: tries algorithms on that GPU, as
 // it is told by its standard input, and tells what came of it. Returns the exit code.

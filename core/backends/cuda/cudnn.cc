@@ -39,6 +39,7 @@ absl::Status ToStatus(fe::error_t error, absl::string_view what) {
   if (error.is_good()) return absl::OkStatus();
   const std::string message = absl::StrCat("cuDNN: ", what, ": ", error.get_message());
   const bool unknown = error.code == fe::error_code_t::GRAPH_NOT_SUPPORTED ||
+                       error.code == fe::error_code_t::HEURISTIC_QUERY_FAILED ||
                        error.code == fe::error_code_t::GRAPH_EXECUTION_PLAN_CREATION_FAILED;
   return unknown ? absl::UnimplementedError(message) : device::cuda::FailureOf(message);
 }
@@ -53,6 +54,7 @@ auto Caught(const Function& function) -> decltype(function()) {
 }
 
 fe::DataType_t TypeOf(DType dtype) {
+  if (dtype == DType::kF32) return fe::DataType_t::FLOAT;
   return dtype == DType::kBF16 ? fe::DataType_t::BFLOAT16 : fe::DataType_t::HALF;
 }
 

@@ -24,8 +24,8 @@
 namespace latentd::backends::cuda {
 
 // x [rows, height, width, channels] with weight [out, kernel, kernel, channels] and so much padding
-// on both sides, [+ bias [out]] [+ residual]. Dense, everything f16 or everything bf16, computed in
-// f32.
+// on both sides, [+ bias [out]] [+ residual]. Dense, everything of one dtype, computed in f32; what
+// is f32 itself may be rounded to TF32 before it is multiplied.
 struct ConvolutionShape {
   device::DType dtype = device::DType::kBF16;
   int64_t rows = 0, height = 0, width = 0, channels = 0;
@@ -34,6 +34,7 @@ struct ConvolutionShape {
   bool has_bias = false, has_residual = false;
 
   std::string Key() const;  // what is equal for equal convolutions
+  bool tf32() const { return dtype == device::DType::kF32; }
   int64_t result_height() const {
     return (height + 2 * padding_height - kernel_height) / stride + 1;
   }
@@ -47,6 +48,7 @@ struct TransposedConvolutionShape {
   int64_t rows = 0, height = 0, width = 0, channels = 0, out = 0;
 
   std::string Key() const;
+  bool tf32() const { return dtype == device::DType::kF32; }
 };
 
 // Query [rows, queries, heads * size], key and value [rows, keys, heads * size], as strides have

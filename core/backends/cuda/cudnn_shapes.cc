@@ -3,16 +3,24 @@
 #include "core/backends/cuda/cudnn.h"
 
 namespace latentd::backends::cuda {
+namespace {
+
+template <typename Shape>
+absl::string_view PrecisionOf(const Shape& shape) {
+  return shape.tf32() ? "tf32" : device::Name(shape.dtype);
+}
+
+}  // namespace
 
 std::string ConvolutionShape::Key() const {
-  return absl::StrCat("convolution ", device::Name(dtype), " ", rows, "x", height, "x", width, "x",
+  return absl::StrCat("convolution ", PrecisionOf(*this), " ", rows, "x", height, "x", width, "x",
                       channels, " to ", out, " by ", kernel_height, "x", kernel_width, "/", stride,
                       "+", padding_height, "x", padding_width, has_bias ? " bias" : "",
                       has_residual ? " residual" : "");
 }
 
 std::string TransposedConvolutionShape::Key() const {
-  return absl::StrCat("transposed convolution ", device::Name(dtype), " ", rows, "x", height, "x",
+  return absl::StrCat("transposed convolution ", PrecisionOf(*this), " ", rows, "x", height, "x",
                       width, "x", channels, " to ", out, " by 4x4/2+1");
 }
 

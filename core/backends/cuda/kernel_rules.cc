@@ -14,8 +14,8 @@ bool CudaKernelRules::RunsFused(const lowering::FusedMatch& match, graph::DType 
       return match.activation == graph::Op::kInput;
     case Kernel::kGroupNorm:
       return true;
-    case Kernel::kUpsampleConvolution:  // cuDNN is given no f32
-      return dtype != graph::DType::kF32 && weight_is_held;
+    case Kernel::kUpsampleConvolution:  // by cuDNN
+      return (tf32_ || dtype != graph::DType::kF32) && weight_is_held;
     case Kernel::kLinearGeglu:
       return is_hopper_ && dtype != graph::DType::kF32 && weight_is_held;
     default:

@@ -21,7 +21,8 @@ absl::StatusOr<Choice> ChooseAlgorithm(const Gpu& gpu, const ProductShape& shape
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const Product>> BindProduct(const BinderArguments& a,
-                                                           const ProductShape& shape) {
+                                                           ProductShape shape) {
+  shape.tf32 = a.gpu.tf32 && shape.a.dtype == device::DType::kF32 && shape.b.dtype == shape.a.dtype;
   const auto choose = [&] { return ChooseAlgorithm(a.gpu, shape); };
   return a.chooser.Get(shape.Key(), choose, [&](absl::string_view algorithm) {
     return a.gpu.cublas_lt.Load(shape, algorithm);

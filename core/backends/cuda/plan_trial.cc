@@ -82,7 +82,7 @@ absl::Status TryPlan(const ConvolutionShape& s, const CudnnPlan& plan) {
     if (s.has_residual) sum += memory->Value(residual, index);
     return Sample{index, sum, std::sqrt(static_cast<double>(taps * s.channels)) + 1};
   };
-  return memory->Check(y, draw, s.Key());
+  return memory->Check(y, draw, s.Key(), s.tf32());
 }
 
 absl::Status TryPlan(const TransposedConvolutionShape& s, const CudnnPlan& plan) {
@@ -112,7 +112,7 @@ absl::Status TryPlan(const TransposedConvolutionShape& s, const CudnnPlan& plan)
     return Sample{at.Index(height, width, s.out) + out, sum,
                   std::sqrt(static_cast<double>(4 * s.channels)) + 1};
   };
-  return memory->Check(y, draw, s.Key());
+  return memory->Check(y, draw, s.Key(), s.tf32());
 }
 
 absl::Status TryPlan(const AttentionShape& s, const CudnnPlan& plan) {

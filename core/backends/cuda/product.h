@@ -9,9 +9,10 @@
 
 namespace latentd::backends::cuda {
 
-// The product as cuBLASLt computes it, by the choice that there is or is made for it.
+// The product as cuBLASLt computes it, by the choice that there is or is made for it; in TF32 where
+// its operands are f32 and that GPU may.
 absl::StatusOr<std::shared_ptr<const Product>> BindProduct(const BinderArguments& a,
-                                                           const ProductShape& shape);
+                                                           ProductShape shape);
 
 // An instruction's x [rows, depth] times its weight [columns, depth], with its bias if it has one,
 // into dense lines behind an address of kPlaceAlignment.

@@ -105,7 +105,8 @@ absl::Status ProductTrial::Check(const Product& product) {
   RETURN_IF_ERROR(memory_->Poison(result_));
   RETURN_IF_ERROR(Enqueue(product, 0));
   return memory_->Check(
-      result_, [this](TrialMemory::Random& random) { return Draw(random); }, shape_.Key());
+      result_, [this](TrialMemory::Random& random) { return Draw(random); }, shape_.Key(),
+      shape_.tf32);
 }
 
 }  // namespace latentd::backends::cuda

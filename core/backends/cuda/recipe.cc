@@ -63,7 +63,9 @@ struct BoundRecipe {
   graph::MemoryPlan memory;
 };
 
-absl::StatusOr<std::unique_ptr<BoundRecipe>> BindRecipe(const Graph& recipe, const Gpu& gpu) {
+// Without TF32: weights that are made are the same whoever reads them.
+absl::StatusOr<std::unique_ptr<BoundRecipe>> BindRecipe(const Graph& recipe, Gpu gpu) {
+  gpu.tf32 = false;
   std::unique_ptr<BoundRecipe> result(new BoundRecipe{graph::OfInputs(recipe), {}, {}, {}});
   Choices choices;
   ASSIGN_OR_RETURN(result->bound,

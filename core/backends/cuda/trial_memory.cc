@@ -68,6 +68,13 @@ float Decode(const char* bytes, DType dtype) {
   return f32;
 }
 
+// How far a sum may be off, as a share of its deviation. TF32 that is cut off instead of rounded
+// makes each product smaller by up to 2^-9 of it, and all of them into the same direction.
+double UnitOf(DType result, bool tf32) {
+  if (result != DType::kF32) return 0x1p-7;
+  return tf32 ? 0x1p-8 : 0x1p-16;
+}
+
 }  // namespace
 
 TrialMemory::~TrialMemory() {
@@ -146,10 +153,10 @@ absl::Status TrialMemory::Wait() const {
 }
 
 absl::Status TrialMemory::Check(const Array& array, absl::FunctionRef<Sample(Random& random)> draw,
-                                absl::string_view what) const {
+                                absl::string_view what, bool tf32) const {
   constexpr int kSamples = 64;
   RETURN_IF_ERROR(Wait());
-  const double unit = array.dtype == DType::kF32 ? 0x1p-16 : 0x1p-7;
+  const double unit = UnitOf(array.dtype, tf32);
   Random random(2);
   for (int i = 0; i < kSamples; ++i) {
     const Sample expected = draw(random);

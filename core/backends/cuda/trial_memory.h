@@ -66,9 +66,9 @@ class TrialMemory {
     return static_cast<int64_t>(random() % static_cast<uint64_t>(size));
   }
   // Waits, then INTERNAL unless the elements that `draw` names, some dozens, are what it says but
-  // for rounding.
+  // for rounding: of the result, and with `tf32` of what is multiplied.
   absl::Status Check(const Array& array, absl::FunctionRef<Sample(Random& random)> draw,
-                     absl::string_view what) const;
+                     absl::string_view what, bool tf32 = false) const;
 
  private:
   TrialMemory() = default;

@@ -30,7 +30,7 @@ void ForEachNumber(Shape& shape, const Number& number) {
   }
 }
 
-constexpr uint8_t kTransposed = 1, kBias = 2, kResidual = 4;
+constexpr uint8_t kTransposed = 1, kBias = 2, kResidual = 4, kTf32 = 8;
 
 void PutHead(std::string& packet, char kind, uint32_t number) {
   packet.push_back(kind);
@@ -65,7 +65,7 @@ std::string Write(const TrialTask& task) {
   }
   PutLittleEndian(
       packet, static_cast<uint8_t>((s.b_transposed ? kTransposed : 0) | (s.has_bias ? kBias : 0) |
-                                   (s.has_residual ? kResidual : 0)));
+                                   (s.has_residual ? kResidual : 0) | (s.tf32 ? kTf32 : 0)));
   PutLittleEndian(packet, std::bit_cast<uint32_t>(s.scale));
   PutLittleEndian(packet, static_cast<uint32_t>(task.left_out.size()));
   for (const std::string& algorithm : task.left_out) PutString(packet, algorithm);
@@ -86,6 +86,7 @@ absl::StatusOr<TrialTask> ReadTask(absl::string_view packet) {
   s.b_transposed = (flags & kTransposed) != 0;
   s.has_bias = (flags & kBias) != 0;
   s.has_residual = (flags & kResidual) != 0;
+  s.tf32 = (flags & kTf32) != 0;
   s.scale = std::bit_cast<float>(reader.Take<uint32_t>());
   task.left_out.resize(reader.TakeCount(sizeof(uint32_t)));
   for (std::string& algorithm : task.left_out) algorithm = TakeString(reader);

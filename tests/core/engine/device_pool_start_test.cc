@@ -68,5 +68,13 @@ TEST(DevicePoolStartTest, TheConfigurationNamesGpusOnceAndOfTheCudaBackendOnly) 
   }
 }
 
+TEST(DevicePoolStartTest, Tf32IsOfTheCudaBackendOnly) {
+  Config config = SmallConfig();
+  config.tf32 = true;
+  EXPECT_THAT(
+      Engine::Create(config, SystemClock()),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("tf32: only with the cuda backend")));
+}
+
 }  // namespace
 }  // namespace latentd::engine

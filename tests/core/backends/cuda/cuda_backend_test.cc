@@ -229,7 +229,8 @@ TEST_F(CudaBackendGpuTest, FindingsThatALibraryRefusesAreChosenAnew) {
 }
 
 TEST_F(CudaBackendGpuTest, TriesAlgorithmsInAProcessOfTheirOwn) {
-  ASSERT_OK_AND_ASSIGN(const auto backend, CudaBackend::Create(0, ThisProgram("TrialProgram")));
+  ASSERT_OK_AND_ASSIGN(const auto backend,
+                       CudaBackend::Create({.trial_command = ThisProgram("TrialProgram")}));
   Archive archive;
   archive.Connect(*backend);
   ASSERT_OK_AND_ASSIGN(const Plan plan, backend->MakePlan(*graph_));
@@ -241,7 +242,7 @@ TEST_F(CudaBackendGpuTest, TriesAlgorithmsInAProcessOfTheirOwn) {
 
 TEST_F(CudaBackendGpuTest, AnAlgorithmThatFaultsIsLeftOutAndTheGpuWorksOn) {
   ASSERT_OK_AND_ASSIGN(const auto backend,
-                       CudaBackend::Create(0, ThisProgram("FaultingTrialProgram")));
+                       CudaBackend::Create({.trial_command = ThisProgram("FaultingTrialProgram")}));
   Archive archive;
   archive.Connect(*backend);
   ASSERT_OK(backend->MakePlan(*graph_));
@@ -346,7 +347,7 @@ TEST_F(CudaBackendGpuTest, SessionsWithSmallPortsShareAGraphWhereverTheyLie) {
 TEST_F(CudaBackendGpuTest, EqualGpusComputeTheSameBytesOfWhatOneHasPlanned) {
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess || count < 2) GTEST_SKIP() << "no second GPU";
-  ASSERT_OK_AND_ASSIGN(const auto other, CudaBackend::Create(/*ordinal=*/1));
+  ASSERT_OK_AND_ASSIGN(const auto other, CudaBackend::Create({.ordinal = 1}));
   if (other->Fingerprint() != backend_->Fingerprint()) GTEST_SKIP() << "the GPUs are not equal";
   constexpr int64_t kRows = 4096;
   const auto graph = LinearOfRows(kRows);

@@ -95,7 +95,8 @@ void ExpectSpoiledIsFound(const Shape& shape, int64_t result_elements) {
   ASSERT_OK_AND_ASSIGN(const Choice choice, cudnn->Choose(shape, RightPlan));
   ASSERT_OK_AND_ASSIGN(const auto plan, cudnn->Load(shape.Key(), choice.bytes));
   EXPECT_OK(TryPlan(shape, *plan));
-  const absl::Status spoiled = TryPlan(shape, SpoiledPlan(plan, 2 * result_elements));
+  const auto bytes = static_cast<size_t>(device::SizeOf(shape.dtype) * result_elements);
+  const absl::Status spoiled = TryPlan(shape, SpoiledPlan(plan, bytes));
   EXPECT_EQ(spoiled.code(), absl::StatusCode::kInternal);
   EXPECT_THAT(std::string(spoiled.message()), HasSubstr(shape.Key()));
 }
@@ -106,6 +107,9 @@ TEST_F(PlanTrialTest, FindsOutAWrongConvolution) {
   halving.stride = 2;
   halving.has_bias = halving.has_residual = false;
   ExpectSpoiledIsFound(halving, 2 * 9 * 11 * 96);
+  ConvolutionShape in_tf32 = kConvolution;
+  in_tf32.dtype = DType::kF32;
+  ExpectSpoiledIsFound(in_tf32, 2 * 18 * 22 * 96);
 }
 
 TEST_F(PlanTrialTest, FindsOutAWrongTransposedConvolution) {
@@ -146,15 +150,17 @@ TEST_F(PlanTrialTest, NoPlanIsTakenWhereAllAreWrong) {
   EXPECT_EQ(cudnn->Choose(kConvolution, wrong).status().code(), absl::StatusCode::kUnimplemented);
 }
 
-TEST_F(PlanTrialTest, FindsOutAWrongProduct) {
+// A right algorithm passes, and the same for a product of another scale does not.
+void ExpectWrongProductIsFound(DType dtype, bool tf32) {
   ASSERT_OK_AND_ASSIGN(const std::unique_ptr<CublasLt> cublas_lt, CublasLt::Open());
   ProductShape shape;
+  shape.tf32 = tf32;
   shape.rows = 96;
   shape.columns = 160;
   shape.depth = 64;
-  shape.a = {DType::kBF16, 64};
-  shape.b = {DType::kBF16, 64};
-  shape.result = {DType::kBF16, 160};
+  shape.a = {dtype, 64};
+  shape.b = {dtype, 64};
+  shape.result = {dtype, 160};
   shape.b_transposed = true;
   ASSERT_OK_AND_ASSIGN(const Choice algorithm, cublas_lt->Choose(shape));
   ASSERT_OK_AND_ASSIGN(const auto trial, ProductTrial::Create(shape));
@@ -164,6 +170,12 @@ TEST_F(PlanTrialTest, FindsOutAWrongProduct) {
   other.scale = 1.125f;
   ASSERT_OK_AND_ASSIGN(const auto wrong, cublas_lt->Load(other, algorithm.bytes));
   EXPECT_EQ(trial->Check(*wrong).code(), absl::StatusCode::kInternal);
+}
+
+TEST_F(PlanTrialTest, FindsOutAWrongProduct) {
+  ExpectWrongProductIsFound(DType::kBF16, /*tf32=*/false);
+  ExpectWrongProductIsFound(DType::kF32, /*tf32=*/false);
+  ExpectWrongProductIsFound(DType::kF32, /*tf32=*/true);
 }
 
 }  // namespace
