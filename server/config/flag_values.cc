@@ -56,8 +56,10 @@ std::optional<pipeline::Size> ToSize(absl::string_view text) {
   return size;
 }
 
+constexpr absl::string_view kFloat32 = "fp32", kTf32 = "tf32";
+
 std::optional<engine::DType> ToDType(absl::string_view text) {
-  if (text == "fp32") return engine::DType::kF32;
+  if (text == kFloat32 || text == kTf32) return engine::DType::kF32;
   if (text == "bf16") return engine::DType::kBF16;
   if (text == "fp16") return engine::DType::kF16;
   return std::nullopt;
@@ -91,6 +93,36 @@ std::vector<absl::string_view> Parts(absl::string_view text) {
 template <typename T>
 bool Contains(const std::vector<T>& list, const T& value) {
   return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+// How precisions are spelled, by component; those of all that has none of its own, by "".
+using PrecisionWords = std::map<absl::string_view, absl::string_view>;
+constexpr absl::string_view kEveryComponent;
+
+absl::StatusOr<PrecisionWords> ToPrecisionWords(absl::string_view flag, absl::string_view text) {
+  const std::string right = absl::StrCat(
+      "PRECISION or COMPONENT=PRECISION, where PRECISION is one of fp32, bf16, fp16, tf32 and "
+      "COMPONENT one of ",
+      absl::StrJoin(engine::kComponentNames, ", "));
+  PrecisionWords words;
+  for (const absl::string_view part : Parts(text)) {
+    const size_t equals = part.find('=');
+    const bool is_named = equals != absl::string_view::npos;
+    const absl::string_view component = is_named ? part.substr(0, equals) : kEveryComponent;
+    const absl::string_view word = is_named ? part.substr(equals + 1) : part;
+    if (!ToDType(word) || (is_named && !engine::IsComponentName(component)))
+      return WrongValue(flag, part, right);
+    if (words.emplace(component, word).second) continue;
+    return WrongValue(
+        flag, part,
+        is_named ? "the only precision of that component" : "the only precision of all components");
+  }
+  return words;
+}
+
+bool Contains(const PrecisionWords& words, absl::string_view word) {
+  return std::any_of(words.begin(), words.end(),
+                     [&](const auto& each) { return each.second == word; });
 }
 
 }  // namespace
@@ -210,33 +242,23 @@ absl::StatusOr<std::map<std::string, engine::ComponentMode>> ToModes(absl::strin
   return modes;
 }
 
-absl::StatusOr<std::map<std::string, engine::DType>> ToPrecision(absl::string_view flag,
-                                                                 absl::string_view text,
-                                                                 absl::string_view otherwise) {
-  const std::string right = absl::StrCat(
-      "PRECISION or COMPONENT=PRECISION, where PRECISION is one of fp32, bf16, fp16 "
-      "and COMPONENT one of ",
-      absl::StrJoin(engine::kComponentNames, ", "));
-  std::map<std::string, engine::DType> named;
-  std::optional<engine::DType> all;
-  for (const absl::string_view part : Parts(text)) {
-    const size_t equals = part.find('=');
-    const bool is_named = equals != absl::string_view::npos;
-    const absl::string_view component = is_named ? part.substr(0, equals) : "";
-    const std::optional<engine::DType> dtype = ToDType(is_named ? part.substr(equals + 1) : part);
-    if (!dtype || (is_named && !engine::IsComponentName(component)))
-      return WrongValue(flag, part, right);
-    if (is_named ? !named.emplace(component, *dtype).second : all.has_value()) {
-      return WrongValue(flag, part,
-                        is_named ? "the only precision of that component"
-                                 : "the only precision of all components");
-    }
-    if (!is_named) all = dtype;
+absl::StatusOr<Precision> ToPrecision(absl::string_view flag, absl::string_view text,
+                                      absl::string_view otherwise) {
+  ASSIGN_OR_RETURN(PrecisionWords words, ToPrecisionWords(flag, text));
+  const bool tf32 = Contains(words, kTf32);
+  if (tf32 && Contains(words, kFloat32)) {
+    return WrongValue(flag, text,
+                      "fp32 or tf32, not both: all that a server computes in float32 is with TF32, "
+                      "or nothing is");
   }
+  words.emplace(kEveryComponent, otherwise);
+  Precision precision{.components = {}, .tf32 = tf32};
   for (const absl::string_view component : engine::kComponentNames) {
-    named.emplace(component, all ? *all : *ToDType(otherwise));
+    const auto own = words.find(component);
+    const absl::string_view word = own == words.end() ? words[kEveryComponent] : own->second;
+    precision.components.emplace(component, *ToDType(word));
   }
-  return named;
+  return precision;
 }
 
 absl::StatusOr<std::map<std::string, int, std::less<>>> ToCallerPriorities(absl::string_view flag,

@@ -54,12 +54,17 @@ absl::StatusOr<std::vector<int>> ToDevices(absl::string_view flag, absl::string_
 absl::StatusOr<std::map<std::string, engine::ComponentMode>> ToModes(absl::string_view flag,
                                                                      absl::string_view text);
 
+struct Precision {
+  std::map<std::string, engine::DType> components;  // all of them
+  bool tf32 = false;  // what is f32 may be rounded to TF32 before it is multiplied
+};
+
 // "bf16" for every component, "unet_base=bf16,vae_decoder=fp32", or both, where a component's own
 // value wins; each once. What the text says nothing of is in `otherwise`, spelled alike. REQUIRES:
-// that is one.
-absl::StatusOr<std::map<std::string, engine::DType>> ToPrecision(absl::string_view flag,
-                                                                 absl::string_view text,
-                                                                 absl::string_view otherwise);
+// that is one. "tf32" is f32 with TF32, which is for all that is f32, so that a text that has it
+// and fp32 is wrong.
+absl::StatusOr<Precision> ToPrecision(absl::string_view flag, absl::string_view text,
+                                      absl::string_view otherwise);
 
 // "renderer.example.org=2,ipv4:192.0.2.7=1": callers (server/calls/caller.h), each once, with a
 // priority from 0 on. Empty text: none.

@@ -1,6 +1,7 @@
 #include "server/config/options.h"
 
 #include <cstdlib>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -43,6 +44,18 @@ std::string BackendName(v1::Backend backend) {
 // What it is fast in on a GPU, and what all others are compared with.
 absl::string_view DefaultPrecision(v1::Backend backend) {
   return backend == v1::CUDA ? "bf16" : "fp32";
+}
+
+absl::Status SetPrecision(const v1::ServerConfig& config, engine::Config& engine) {
+  constexpr absl::string_view kFlag = "precision";
+  ASSIGN_OR_RETURN(Precision precision,
+                   ToPrecision(kFlag, config.precision(), DefaultPrecision(config.backend())));
+  engine.precision = std::move(precision.components);
+  engine.tf32 = precision.tf32;
+  if (!engine.tf32 || config.backend() == v1::CUDA) return absl::OkStatus();
+  return WrongValue(kFlag, config.precision(),
+                    "given together with --backend=cuda where it is tf32; others compute float32 "
+                    "as it is: fp32");
 }
 
 absl::Status SetDevices(const v1::ServerConfig& config, engine::Config& engine) {
@@ -121,8 +134,7 @@ absl::Status SetGraphs(const v1::ServerConfig& config, engine::Config& engine) {
   RETURN_IF_ERROR(CheckRange("max-shared-pixels", config.max_shared_pixels(), 0, kMaxSharedPixels));
   engine.max_shared_pixels = config.max_shared_pixels();
   ASSIGN_OR_RETURN(engine.components, ToModes("components", config.components()));
-  ASSIGN_OR_RETURN(engine.precision, ToPrecision("precision", config.precision(),
-                                                 DefaultPrecision(config.backend())));
+  RETURN_IF_ERROR(SetPrecision(config, engine));
   ASSIGN_OR_RETURN(engine.vae_tiling_above, ToArea("vae-tiling-above", config.vae_tiling_above()));
   ASSIGN_OR_RETURN(engine.skipped_passes, ToNames("skip-passes", config.skip_passes()));
   engine.compile_at_start = config.compile_at_start();

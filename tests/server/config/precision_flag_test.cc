@@ -28,8 +28,8 @@ using DTypes = std::map<std::string, DType>;
 
 constexpr size_t kComponents = std::size(engine::kComponentNames);
 
-absl::StatusOr<DTypes> Read(const std::string& text) {
-  return ToPrecision("precision", text, "fp32");
+absl::StatusOr<Precision> Read(const std::string& text) {
+  return ToPrecision("precision", text, "bf16");
 }
 
 latent::v1::ServerConfig ConfigOf(const std::vector<std::string>& flags) {
@@ -94,19 +94,57 @@ TEST(PrecisionFlagTest, WhatIsNotNamedIsInTheDefault) {
 
 TEST(PrecisionFlagTest, AComponentsOwnWinsOverThatOfAllWhereverItStands) {
   for (const char* text : {"bf16,vae_decoder=fp32", "vae_decoder=fp32,bf16"}) {
-    ASSERT_OK_AND_ASSIGN(const DTypes read, Read(text));
-    EXPECT_THAT(read, SizeIs(kComponents));
-    EXPECT_EQ(read.at("vae_decoder"), DType::kF32);
-    EXPECT_EQ(read.at("vae_encoder"), DType::kBF16);
+    ASSERT_OK_AND_ASSIGN(const Precision read, Read(text));
+    EXPECT_THAT(read.components, SizeIs(kComponents));
+    EXPECT_EQ(read.components.at("vae_decoder"), DType::kF32);
+    EXPECT_EQ(read.components.at("vae_encoder"), DType::kBF16);
+    EXPECT_FALSE(read.tf32);
+  }
+}
+
+TEST(PrecisionFlagTest, Tf32IsFloat32ThatIsRoundedBeforeItIsMultiplied) {
+  ASSERT_OK_AND_ASSIGN(const Precision all, Read("tf32"));
+  EXPECT_THAT(all.components, EveryComponentIn(DType::kF32));
+  EXPECT_TRUE(all.tf32);
+  for (const char* text : {"bf16,vae_decoder=tf32", "vae_decoder=tf32"}) {
+    ASSERT_OK_AND_ASSIGN(const Precision one, Read(text));
+    EXPECT_EQ(one.components.at("vae_decoder"), DType::kF32);
+    EXPECT_EQ(one.components.at("unet_base"), DType::kBF16);
+    EXPECT_TRUE(one.tf32);
+  }
+}
+
+TEST(PrecisionFlagTest, OneServerHasNoFloat32BesideTf32) {
+  for (const char* text : {"tf32,vae_decoder=fp32", "vae_decoder=tf32,fp32",
+                           "bf16,vae_decoder=tf32,vae_encoder=fp32"}) {
+    EXPECT_THAT(Read(text), StatusIs(absl::StatusCode::kInvalidArgument,
+                                     AllOf(HasSubstr(text), HasSubstr("fp32 or tf32, not both"))));
+  }
+}
+
+TEST(PrecisionFlagTest, Tf32IsOfTheCudaBackend) {
+  ASSERT_OK_AND_ASSIGN(const Options on_gpu,
+                       ToOptions(ConfigOf({"--backend=cuda", "--precision=tf32"})));
+  EXPECT_TRUE(on_gpu.engine.tf32);
+  ASSERT_OK_AND_ASSIGN(const Options without,
+                       ToOptions(ConfigOf({"--backend=cuda", "--precision=fp32"})));
+  EXPECT_FALSE(without.engine.tf32);
+  for (const char* backend : {"--backend=cpu", "--backend=reference"}) {
+    for (const char* precision : {"--precision=tf32", "--precision=bf16,vae_decoder=tf32"}) {
+      EXPECT_THAT(ToOptions(ConfigOf({backend, precision})),
+                  StatusIs(absl::StatusCode::kInvalidArgument,
+                           AllOf(HasSubstr(precision), HasSubstr("--backend=cuda"))));
+    }
   }
 }
 
 TEST(PrecisionFlagTest, WrongValuesAreNamedWithWhatIsRight) {
   for (const char* text : {"fp8", "float16", "unet=bf16", "unet_base=half", "unet_base=", "=bf16",
                            "unet_base=bf16=fp16", "bf16,", "bf16 fp16"}) {
-    EXPECT_THAT(Read(text), StatusIs(absl::StatusCode::kInvalidArgument,
-                                     AllOf(HasSubstr("--precision="), HasSubstr("fp32, bf16, fp16"),
-                                           HasSubstr("text_encoder, text_encoder_2, unet_base"))))
+    EXPECT_THAT(Read(text),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("--precision="), HasSubstr("fp32, bf16, fp16, tf32"),
+                               HasSubstr("text_encoder, text_encoder_2, unet_base"))))
         << text;
   }
   EXPECT_THAT(Read("bf16,fp16"), StatusIs(absl::StatusCode::kInvalidArgument,
