@@ -109,6 +109,15 @@ golden::InputShapes InputsOf(const Network& network, const Shape& shape) {
   return shapes;
 }
 
+// As latentd's --precision.
+absl::StatusOr<graph::DType> DTypeOf(const std::string& precision) {
+  if (precision == "fp32" || precision == "tf32") return graph::DType::kF32;
+  if (precision == "bf16") return graph::DType::kBF16;
+  if (precision == "fp16") return graph::DType::kF16;
+  return absl::InvalidArgumentError(
+      absl::StrCat("no precision ", precision, ": fp32, bf16, fp16, tf32"));
+}
+
 // The part of the network's last graph that every step runs: of an autoencoder, the decoder.
 absl::StatusOr<graph::Graph> GraphOf(const Network& network, const Shape& shape,
                                      const std::string& precision, const graph::Target& target) {
@@ -116,7 +125,7 @@ absl::StatusOr<graph::Graph> GraphOf(const Network& network, const Shape& shape,
                    golden::BuildNetworkGraphs(
                        network.class_name, network.config, InputsOf(network, shape),
                        [&](const std::string& name) { return network.weights.StoredDType(name); }));
-  const graph::DType dtype = device::ParseDType(precision).value_or(graph::DType::kBF16);
+  ASSIGN_OR_RETURN(const graph::DType dtype, DTypeOf(precision));
   ASSIGN_OR_RETURN(graph::SplitGraphs split, compiler::SplitInPrecision(graphs.back(), {dtype}));
   return passes::RunPasses(std::move(split.step), target,
                            {.evaluate = backends::reference::EvaluateRecipe});
@@ -284,15 +293,18 @@ absl::Status Measure(const Options& options, const Shape& shape, const Network& 
   return Run(options, executable);
 }
 
-absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const std::string& name) {
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const Options& options) {
+  const std::string& name = options.backend;
+  const bool tf32 = options.precision == "tf32";
   using BackendOr = absl::StatusOr<std::unique_ptr<Backend>>;
-  if (name == "cuda") return BackendOr(backends::cuda::CudaBackend::Create());
-  if (name == "cpu") return BackendOr(backends::cpu::CpuBackend::Create());
-  return absl::InvalidArgumentError(absl::StrCat("no backend ", name, ": cuda, cpu"));
+  if (name == "cuda") return BackendOr(backends::cuda::CudaBackend::Create({.tf32 = tf32}));
+  if (name == "cpu" && !tf32) return BackendOr(backends::cpu::CpuBackend::Create());
+  return absl::InvalidArgumentError(
+      absl::StrCat("no backend ", name, " for ", options.precision, ": cuda, cpu"));
 }
 
 absl::Status MeasureAll(const Options& options) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, MakeBackend(options.backend));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, MakeBackend(options));
   std::printf("%s\n", backend->Fingerprint().c_str());
   weights::WeightStore store(*backend);
   ASSIGN_OR_RETURN(const Network network, OpenNetwork(options, store));

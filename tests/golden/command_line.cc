@@ -11,6 +11,8 @@
 namespace latentd::golden {
 namespace {
 
+constexpr char kTf32[] = "tf32";
+
 absl::Status Wrong(absl::string_view what) { return absl::InvalidArgumentError(what); }
 
 absl::StatusOr<std::set<std::string>> ParseKinds(const std::string& value) {
@@ -24,10 +26,10 @@ absl::StatusOr<std::set<std::string>> ParseKinds(const std::string& value) {
 }
 
 absl::StatusOr<device::DType> ParsePrecision(const std::string& value) {
-  if (value == "fp32") return device::DType::kF32;
+  if (value == "fp32" || value == kTf32) return device::DType::kF32;
   if (value == "bf16") return device::DType::kBF16;
   if (value == "fp16") return device::DType::kF16;
-  return Wrong(absl::StrCat("--precision: \"", value, "\" is not one of fp32, bf16, fp16"));
+  return Wrong(absl::StrCat("--precision: \"", value, "\" is not one of fp32, bf16, fp16, tf32"));
 }
 
 absl::Status Set(const std::string& name, const std::string& value, Options& options) {
@@ -38,6 +40,7 @@ absl::Status Set(const std::string& name, const std::string& value, Options& opt
   }
   if (name == "--precision") {
     ASSIGN_OR_RETURN(options.precision, ParsePrecision(value));
+    options.tf32 = value == kTf32;
     return absl::OkStatus();
   }
   if (name == "--skip-pass") {
@@ -63,6 +66,9 @@ absl::Status Set(const std::string& name, const std::string& value, Options& opt
 
 absl::Status CheckComplete(const Options& options) {
   if (options.cases.empty()) return Wrong("--cases is missing");
+  if (options.tf32 && options.backend != "cuda") {
+    return Wrong("--precision tf32 is of --backend cuda alone; others compute float32 as it is");
+  }
   const bool needs_checkpoint =
       options.only.contains("pictures") || options.only.contains("tokens");
   if (needs_checkpoint && options.checkpoint.empty()) {

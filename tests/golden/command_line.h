@@ -20,7 +20,10 @@ struct Options {
   std::string case_name;  // empty: all
   std::set<std::string> skip_passes;
   device::DType precision = device::DType::kF32;  // of every component
+  bool tf32 = false;                              // which is f32 then; of backend cuda
 
+  // Whether it is to be what diffusers computes in float32.
+  bool IsExact() const { return precision == device::DType::kF32 && !tf32; }
   bool Selects(const std::string& name) const { return case_name.empty() || case_name == name; }
 };
 
@@ -28,7 +31,7 @@ inline constexpr char kUsage[] =
     "Usage: golden --cases DIR --checkpoint DIR [--backend cpu|cuda|reference]\n"
     "              [--clip-vocabulary DIR] [--full] [--only pictures,networks,tokens] [--case "
     "NAME]\n"
-    "              [--skip-pass NAME]... [--precision fp32|bf16|fp16]\n"
+    "              [--skip-pass NAME]... [--precision fp32|bf16|fp16|tf32]\n"
     "Runs what diffusers computed (README.md beside the cases) and says how far latentd is from "
     "it.\n"
     "Exit code: 0 if every case passed, 1 if not, 2 for wrong usage.\n";

@@ -58,7 +58,19 @@ TEST(CommandLine, TakesAPrecision) {
                        Parse({"--cases=a", "--only=networks", "--precision=bf16"}));
   EXPECT_EQ(low.precision, device::DType::kBF16);
   EXPECT_THAT(Parse({"--cases=a", "--precision=fp8"}),
-              StatusIs(kInvalid, HasSubstr("fp32, bf16, fp16")));
+              StatusIs(kInvalid, HasSubstr("fp32, bf16, fp16, tf32")));
+}
+
+TEST(CommandLine, Tf32IsFloat32OnAGpuAndNotExact) {
+  ASSERT_OK_AND_ASSIGN(const Options tf32, Parse({"--cases=a", "--only=networks",
+                                                  "--precision=tf32", "--backend=cuda"}));
+  EXPECT_EQ(tf32.precision, device::DType::kF32);
+  EXPECT_TRUE(tf32.tf32);
+  EXPECT_FALSE(tf32.IsExact());
+  ASSERT_OK_AND_ASSIGN(const Options plain, Parse({"--cases=a", "--only=networks"}));
+  EXPECT_TRUE(plain.IsExact());
+  EXPECT_THAT(Parse({"--cases=a", "--only=networks", "--precision=tf32"}),
+              StatusIs(kInvalid, HasSubstr("--backend cuda")));
 }
 
 TEST(CommandLine, NamesWhatIsWrong) {

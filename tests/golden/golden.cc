@@ -19,10 +19,13 @@ namespace {
 
 using BackendOr = absl::StatusOr<std::unique_ptr<backends::Backend>>;
 
-BackendOr MakeBackend(const std::string& name) {
+BackendOr MakeBackend(const Options& options) {
+  const std::string& name = options.backend;
   if (name == "cpu") return BackendOr(backends::cpu::CpuBackend::Create());
 #ifdef LATENTD_CUDA
-  if (name == "cuda") return BackendOr(backends::cuda::CudaBackend::Create());
+  if (name == "cuda") {
+    return BackendOr(backends::cuda::CudaBackend::Create({.tf32 = options.tf32}));
+  }
 #endif
   if (name == "reference") return std::make_unique<backends::reference::ReferenceBackend>();
   return absl::UnimplementedError("this build has no such backend");
@@ -30,7 +33,7 @@ BackendOr MakeBackend(const std::string& name) {
 
 bool RunAll(const Options& options) {
   Report report;
-  const BackendOr backend = MakeBackend(options.backend);
+  const BackendOr backend = MakeBackend(options);
   if (!backend.ok()) {
     report.Failed("backend " + options.backend, backend.status());
     return report.Finish();

@@ -19,7 +19,8 @@ inline constexpr double kPictureLossFactor = 4;
 
 class Losses {
  public:
-  // Of the precision that the options ask for. REQUIRES: not kF32.
+  // Of the precision that the options ask for; of TF32 those of fp16, whose mantissa is as long.
+  // REQUIRES: not IsExact().
   static absl::StatusOr<Losses> Read(const Options& options);
 
   // Of one output of one case: "outputs" of a network, "latents" and "pixels" of a picture; and

@@ -61,6 +61,14 @@ TEST_P(LossesTest, AreNotMuchMoreThanDiffusersOfAPicture) {
   EXPECT_TRUE(report_.Finish());
 }
 
+TEST(Losses, OfTf32AreThoseOfFp16) {
+  Options tf32 = In(DType::kF32);
+  tf32.tf32 = true;
+  ASSERT_OK_AND_ASSIGN(const Losses rounded, Losses::Read(tf32));
+  ASSERT_OK_AND_ASSIGN(const Losses half, Losses::Read(In(DType::kF16)));
+  EXPECT_EQ(rounded.Of("star", "latents"), half.Of("star", "latents"));
+}
+
 TEST(Losses, AreKnownForEverySmallNetwork) {
   ASSERT_OK_AND_ASSIGN(const Losses losses, Losses::Read(In(DType::kBF16)));
   EXPECT_TRUE(losses.Of("unet_sdxl_base_small", "outputs").has_value());

@@ -43,13 +43,13 @@ absl::StatusOr<double> RunCase(const json& network_case, const std::string& path
     ASSIGN_OR_RETURN(NamedBuffers of_graph, runner.Run(graph, loaded.inputs));
     outputs.merge(of_graph);
   }
-  const bool exact = options.precision == device::DType::kF32;
+  const bool exact = options.IsExact();
   return WorstDistance(loaded.expected, outputs, exact ? Scale::kRelative : Scale::kRootMeanSquare);
 }
 
 // How near the case has to be; nothing where that is not known.
 absl::StatusOr<std::optional<double>> ToleranceOf(const std::string& name, const Options& options) {
-  if (options.precision == device::DType::kF32) return kNetworkTolerance;
+  if (options.IsExact()) return kNetworkTolerance;
   ASSIGN_OR_RETURN(const Losses losses, Losses::Read(options));
   const std::optional<double> loss = losses.Of(name, "outputs");
   return loss ? std::optional(*loss * kNetworkLossFactor) : std::nullopt;
@@ -63,7 +63,7 @@ void RunAndReport(const json& network_case, const std::string& name, backends::B
   const auto distance =
       RunCase(network_case, options.cases + "/networks/" + name, backend, options);
   if (!distance.ok()) return report.Failed(name, distance.status());
-  const bool exact = options.precision == device::DType::kF32;
+  const bool exact = options.IsExact();
   report.Measured(name,
                   {{exact ? "of the largest value" : "root mean square", *distance, **tolerance}});
 }

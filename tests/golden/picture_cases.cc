@@ -289,7 +289,7 @@ void RunPictureCases(const Options& options, backends::Backend& backend, Report&
   if (!cases.ok()) return report.Failed("pictures", cases.status());
   const std::string folder = options.cases + "/pictures";
   Pipelines pipelines(options, backend);
-  if (options.precision == device::DType::kF32) {
+  if (options.IsExact()) {
     const RunOne run = [&](const json& one) { return RunCase(one, folder, pipelines); };
     return RunSelected(*cases, options, run, report);
   }
