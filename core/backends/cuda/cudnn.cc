@@ -258,12 +258,15 @@ class FrontendCudnn : public Cudnn {
   absl::StatusOr<std::shared_ptr<const CudnnPlan>> Load(const std::string& key,
                                                         absl::string_view plan) override {
     const std::shared_ptr<Shared> shared = Find(std::string(plan));
-    absl::MutexLock lock(&shared->mutex);
-    std::shared_ptr<const CudnnPlan> result = shared->plan.lock();
-    if (result != nullptr) return result;
-    ASSIGN_OR_RETURN(result, Caught([&] { return Read(key, plan); }));
-    shared->plan = result;
-    NoteRead(result);
+    std::shared_ptr<const CudnnPlan> result;
+    {
+      absl::MutexLock lock(&shared->mutex);
+      result = shared->plan.lock();
+      if (result != nullptr) return result;
+      ASSIGN_OR_RETURN(result, Caught([&] { return Read(key, plan); }));
+      shared->plan = result;
+    }
+    NoteRead(result);  // without that lock: DropUnused takes it behind the other
     return result;
   }
 
@@ -337,7 +340,7 @@ class FrontendCudnn : public Cudnn {
 
   // A plan that is being read, or has users.
   struct Shared {
-    absl::Mutex mutex;
+    absl::Mutex mutex;  // never held where mutex_ is taken
     std::weak_ptr<const CudnnPlan> plan ABSL_GUARDED_BY(mutex);
   };
 
