@@ -15,16 +15,20 @@ namespace latentd::backends::cuda::kernels {
 namespace {
 
 constexpr int kSlabThreads = 512;
-// 64 blocks for a row: two rows, which guidance has, fill a GPU. How a row is split must not depend
-// on how many there are.
-constexpr int kSlabs = 8, kBlocks = 8;
+// How a row is split must not depend on how many rows there are, nor on the GPU.
+constexpr int kSlabs = 8;
+// Of a cluster, which lies in one group of the GPU's multiprocessors. All of two rows, which
+// guidance has, are to be on the GPU at once: an H100 has room for 16 clusters of 6, but not for as
+// many of 8, since its groups are no multiples of that. So there are 8 only where 6 cannot hold an
+// image.
+constexpr int kFewBlocks = 6, kMostBlocks = 8;
 [[maybe_unused]] constexpr int kUnrolled = 4;  // pixels that a thread has in flight
 constexpr size_t kSharedBytes = 227 << 10;
 
 struct SlabShape {
   int channels, groups, channels_per_group;  // of a slab
   int packs, lanes;  // a block's threads: packs of channels, of so many pixels
-  int pixels, block_pixels;
+  int pixels, blocks, block_pixels;
   int64_t image_channels;
 };
 
@@ -49,8 +53,12 @@ SlabShape SlabShapeOf(const GroupNormArgs& args) {
   s.packs = s.channels / kPackSize<T>;
   s.lanes = std::max(1, kSlabThreads / std::max(1, s.packs));
   s.pixels = static_cast<int>(args.pixels);
-  s.block_pixels = static_cast<int>(CeilDiv(args.pixels, kBlocks));
   s.image_channels = args.channels;
+  for (const int blocks : {kFewBlocks, kMostBlocks}) {
+    s.blocks = blocks;
+    s.block_pixels = static_cast<int>(CeilDiv(args.pixels, blocks));
+    if (SharedBytesOf<T>(s) <= kSharedBytes) break;
+  }
   return s;
 }
 
@@ -81,8 +89,10 @@ class SlabOfThread {
   static constexpr int kSize = kPackSize<T>;
   using Own = Pack<T, kSize>;
 
-  // x and addend begin where the slab's channels do, of the block's first pixel and of the row.
-  __device__ SlabOfThread(const SlabShape& s, const T* x, const T* addend, Own* kept, int pixels)
+  // x, addend, gamma and beta begin where the slab's channels do, of the block's first pixel and of
+  // the row. What is needed of channels last is on its way from the beginning.
+  __device__ SlabOfThread(const SlabShape& s, const T* x, const T* addend, const T* gamma,
+                          const T* beta, Own* kept, int pixels)
       : shape_(s),
         x_(x),
         addend_(addend),
@@ -90,7 +100,11 @@ class SlabOfThread {
         pixels_(pixels),
         pack_(threadIdx.x % s.packs),
         lane_(threadIdx.x / s.packs),
-        place_(s, pack_ * kSize, kSize) {}
+        place_(s, pack_ * kSize, kSize) {
+    Load<true>(gamma + pack_ * kSize, 0, gamma_);
+    Load<true>(beta + pack_ * kSize, 0, beta_);
+    if (addend != nullptr) Load<true>(addend + pack_ * kSize, 0, added_);
+  }
 
   // Reads the block's pixels, keeps them and sums them up.
   __device__ PackSums Read() {
@@ -100,7 +114,7 @@ class SlabOfThread {
 #pragma unroll
     for (int i = 0; i < kSize; ++i) {
       const int group = min(place_.group + place_.Side(i), shape_.groups - 1);
-      from[i] = Origin(group * shape_.channels_per_group) - Added(pack_ * kSize + i);
+      from[i] = Origin(group * shape_.channels_per_group) - Added(i);
     }
     for (int pixel = lane_; pixel < pixels_; pixel += shape_.lanes * kUnrolled) {
       Own packs[kUnrolled];
@@ -131,21 +145,21 @@ class SlabOfThread {
   }
 
   // What a group's distances are from.
-  __device__ float Origin(int channel) const { return ToFloat(x_[channel]) + Added(channel); }
+  __device__ float Origin(int channel) const {
+    return ToFloat(x_[channel]) + (addend_ == nullptr ? 0 : ToFloat(addend_[channel]));
+  }
 
-  // gamma, beta and result begin where the slab's channels do.
+  // result begins where the slab's channels do.
   template <bool kSilu>
-  __device__ void Write(const Normalization* groups, const T* gamma, const T* beta,
-                        UnaryFunction activation, T* result) const {
+  __device__ void Write(const Normalization* groups, UnaryFunction activation, T* result) const {
     if (lane_ >= shape_.lanes) return;
     float mean[kSize], scale[kSize], shift[kSize];
 #pragma unroll
     for (int i = 0; i < kSize; ++i) {
-      const int channel = pack_ * kSize + i;
       const Normalization group = groups[min(place_.group + place_.Side(i), shape_.groups - 1)];
-      mean[i] = group.mean - Added(channel);
-      scale[i] = group.scale * ToFloat(gamma[channel]);
-      shift[i] = ToFloat(beta[channel]);
+      mean[i] = group.mean - Added(i);
+      scale[i] = group.scale * ToFloat(gamma_.at[i]);
+      shift[i] = ToFloat(beta_.at[i]);
     }
     for (int pixel = lane_; pixel < pixels_; pixel += shape_.lanes) {
       Own pack = kept_[pixel * shape_.packs + pack_];
@@ -161,13 +175,13 @@ class SlabOfThread {
   }
 
  private:
-  __device__ float Added(int channel) const {
-    return addend_ == nullptr ? 0 : ToFloat(addend_[channel]);
-  }
+  // To the pack's channel of that number.
+  __device__ float Added(int i) const { return addend_ == nullptr ? 0 : ToFloat(added_.at[i]); }
 
   const SlabShape& shape_;
   const T* x_;
   const T* addend_;
+  Own gamma_, beta_, added_ = {};
   Own* kept_;
   int pixels_, pack_, lane_;
   PackPlace place_;
@@ -211,7 +225,8 @@ __global__ void __launch_bounds__(kSlabThreads, 1) NhwcSlab(SlabShape s, GroupNo
   const T* addend = static_cast<const T*>(args.addend);
   SlabOfThread<T> slab(s, static_cast<const T*>(args.x) + at,
                        addend == nullptr ? nullptr : addend + row * s.image_channels + channel,
-                       kept, pixels);
+                       static_cast<const T*>(args.gamma) + channel,
+                       static_cast<const T*>(args.beta) + channel, kept, pixels);
   of_threads[threadIdx.x] = slab.Read();
   __syncthreads();
   const int warp = threadIdx.x / kWarp;
@@ -225,13 +240,11 @@ __global__ void __launch_bounds__(kSlabThreads, 1) NhwcSlab(SlabShape s, GroupNo
   cluster.sync();
   for (int group = warp; group < s.groups; group += kSlabThreads / kWarp) {
     const Moments all = MergedByWarp(
-        kBlocks, [&](int block) { return cluster.map_shared_rank(moments, block)[group]; });
+        s.blocks, [&](int block) { return cluster.map_shared_rank(moments, block)[group]; });
     if (writes) groups[group] = {all.mean, 1 / sqrtf(all.squares / all.count + args.epsilon)};
   }
   cluster.sync();  // groups are written, and nobody leaves while others read its memory
-  slab.template Write<kSilu>(groups, static_cast<const T*>(args.gamma) + channel,
-                             static_cast<const T*>(args.beta) + channel, args.activation,
-                             static_cast<T*>(args.result) + at);
+  slab.template Write<kSilu>(groups, args.activation, static_cast<T*>(args.result) + at);
 #endif
 }
 
@@ -246,10 +259,11 @@ cudaError_t LaunchSlab(const GroupNormArgs& args, cudaStream_t stream) {
       error != cudaSuccess) {
     return error;
   }
-  const Grid grid = {.blocks = dim3(kBlocks, kSlabs, static_cast<unsigned>(args.rows)),
+  const auto blocks = static_cast<unsigned>(shape.blocks);
+  const Grid grid = {.blocks = dim3(blocks, kSlabs, static_cast<unsigned>(args.rows)),
                      .threads = kSlabThreads,
                      .shared_bytes = shared_bytes,
-                     .cluster = kBlocks};
+                     .cluster = blocks};
   return Launch(kernel, grid, stream, shape, args);
 }
 
@@ -265,7 +279,8 @@ bool HasClusters() {
 
 cudaError_t GroupNormSlab(const GroupNormArgs& args, cudaStream_t stream, bool& has) {
   return ForFloat(args.element, [&]<typename T>() {
-    has = Fits<T>(args) && Aligned(16, args.x, args.result) && HasClusters<T>();
+    has = Fits<T>(args) && Aligned(16, args.x, args.addend, args.gamma, args.beta, args.result) &&
+          HasClusters<T>();
     return has ? LaunchSlab<T>(args, stream) : cudaSuccess;
   });
 }
