@@ -101,14 +101,14 @@ class CheckpointTest(FolderTest):
 
 NETWORK_BENCH = """cuda driver 13.0 sm_90
 unet 2@1024x1024 bf16
-  passes 0.120 s, plan 5.200 s (5972 bytes, arena 143.6 MiB), load 3.216 s (5.141 GB of weights), capture 0.020 s
+  passes 0.120 s, plan 5.200 s (5972 bytes, arena 143.6 MiB), digests 0.700 s, load 3.216 s (5.141 GB of weights), capture 0.020 s
   29.600 ms a run, the mean of 3
   runs: 29.5000 29.6000 29.7000
   not finite: 12 values
 kernels alone, in all 28.00 ms
   linear                 400   14.200 ms
 unet 1@1152x896 bf16
-  passes 0.120 s, plan 0.100 s (5972 bytes, arena 80.0 MiB), load 0.010 s (5.141 GB of weights)"""
+  passes 0.120 s, plan 0.100 s (5972 bytes, arena 80.0 MiB), digests 0.001 s, load 0.010 s (5.141 GB of weights)"""
 
 
 class ProgramsTest(FolderTest):

@@ -46,7 +46,8 @@ def note_memory(bench, when):
 
 def unet_step(bench, contestant):
     if contestant == LATENTD:
-        bench.our_network("unet_step", "unet", [shape(2, bench.scale.main)], kernels=True)
+        step, = bench.our_network("unet_step", "unet", [shape(2, bench.scale.main)], kernels=True)
+        bench.results.add(f"weights {step['shape']}", LATENTD, 1000 * step["load"] / step["weights_gb"])
     else:
         first = bench.peer_network(contestant, "unet_step", "unet", 2, bench.scale.main)
         if contestant == COMPILE:

@@ -28,6 +28,7 @@ KINDS = {
     "compile_cold": ("of that: compiling, loading and running the graphs of base, refiner, VAE and text; torch.compile: first step and decode", "s"),
     "start_cached": ("process start to READY, one bucket from the cache", "s"),
     "start_cached_picture": ("process start to first picture, from the cache", "s"),
+    "weights": ("weights of the base's UNet (rows@size), from the page cache to the GPU", "ms/GB"),
     "first_unseen": ("first picture at a size never seen, beyond its steady time; torch.compile: first step and decode", "s"),
     "first_cached": ("first picture at a size in the cache, beyond its steady time", "s"),
     "switch": ("first picture at the other of two seen sizes, beyond its steady time", "ms"),
@@ -45,6 +46,7 @@ BARS = {
     "refiner_step 2@1024x1024": (27, 21),
     "compile_cold 1024x1024": (60, 20),
     "start_cached 1024x1024": (8, 2.5),
+    "weights 2@1024x1024": (100, None),  # 10 GB/s
     "switch 1024x1024 1152x896": (1, 0),
     "first_cached 1152x896": (0.5, 0.3),
     "first_unseen 1152x896": (5, 2),

@@ -122,7 +122,7 @@ class Bench:
             self.results.note(f"{figure}, {contestant}: not what it says", f"{not_finite} values were not finite")
 
     def our_network(self, figure, component, shapes, model="base", kernels=False):
-        """Adds a figure for each shape that came about."""
+        """Adds a figure for each shape that came about; what networks.parse says of them."""
         found = networks.measure(self.options, self.checkpoint / model, component, shapes, self.scale.runs, READY_SECONDS, kernels)
         for network in found:
             kernel_lines = network.pop("kernels")
@@ -132,6 +132,7 @@ class Bench:
             self.results.add(f"{figure} {network['shape']}", LATENTD, network.pop("samples"), **network, state=machine.state())
         if "ended" in found[-1]:
             raise Failure(f"after {found[-1]['shape']}: {found[-1]['ended']}")
+        return found
 
     def peer_network(self, mode, figure, network, rows, size):
         """Adds a figure; the seconds of the first run."""
