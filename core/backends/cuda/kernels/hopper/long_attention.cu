@@ -164,6 +164,8 @@ __device__ void Attend(const Params& p, Shared<T>& shared, const Place& place, i
       __syncwarp();
     });
   }
+  // All of the warpgroup are done with the queries, and see what the first has left in `turn`.
+  cutlass::arch::NamedBarrier::sync(kThreadsOfGroup, group);
   const int64_t row = turn.place.row, token = int64_t{p.heads} * kSize;
   const int first_query = turn.place.first_query;
   tile.Store(
