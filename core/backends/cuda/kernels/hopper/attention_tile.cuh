@@ -101,16 +101,9 @@ class AttentionTile {
 
   // Adds a stage's values to the result, weighted by the scores, and waits until they are read.
   __device__ void Mix(int stage) {
-    cute::for_each(cute::make_int_sequence<kParts>{}, [&](auto part) {
-      Weigh<part>();
-      if (__any_sync(~0u, !(part_sums_[0] < kMostSum) || !(part_sums_[1] < kMostSum))) {
-        RaiseReferences<part>();
-        Weigh<part>();
-      }
-      sums_[0] += part_sums_[0];
-      sums_[1] += part_sums_[1];
-      Multiply<part>(stage);
-    });
+    MixSteps<0, 1>(stage);
+    MixSteps<1, 1>(stage);
+    MixSteps<2, 2>(stage);
     WaitForResult();
   }
 
@@ -144,42 +137,54 @@ class AttentionTile {
   using Sums = decltype(cute::partition_fragment_C(ScoreMma{}, Tile{}));
   using Weights = decltype(cute::make_tensor<T>(cute::partition_shape_A(ResultMma{}, Tile{})));
 
-  // Keys of a block that are weighed at once: with more, registers are not enough.
-  static constexpr int kParts = 4, kEightsOfPart = kTokens / 8 / kParts;
-  // That a part's weights of a thread may sum up to: each is finite in f16, then.
+  // That weights of a thread and a query may sum up to: each is finite in f16, then.
   static constexpr float kMostSum = 32768;
 
-  // To weights, with their sums, of the part's scores.
-  template <int kPart>
+  // Steps are sixteen keys each, as the tensor cores take weights. As few at once as registers are
+  // enough for, with the scores from there on, which may be needed again.
+  template <int kFirst, int kSteps>
+  __device__ void MixSteps(int stage) {
+    Weigh<kFirst, kSteps>();
+    if (__any_sync(~0u, !(new_sums_[0] < kMostSum) || !(new_sums_[1] < kMostSum))) {
+      RaiseReferences<kFirst>();
+      Weigh<kFirst, kSteps>();
+    }
+    sums_[0] += new_sums_[0];
+    sums_[1] += new_sums_[1];
+    Multiply<kFirst, kSteps>(stage);
+  }
+
+  // To weights, with their sums, of scores.
+  template <int kFirst, int kSteps>
   __device__ void Weigh() {
     auto words = cute::recast<uint32_t>(weights_);
     CUTE_UNROLL
     for (int half = 0; half < 2; ++half) {
-      part_sums_[half] = 0;
+      new_sums_[half] = 0;
       CUTE_UNROLL
-      for (int i = kPart * kEightsOfPart; i < (kPart + 1) * kEightsOfPart; ++i) {
+      for (int i = 2 * kFirst; i < 2 * (kFirst + kSteps); ++i) {
         const float a = Exp2(fmaf(scores_(4 * i + 2 * half), scale_, -references_[half]));
         const float b = Exp2(fmaf(scores_(4 * i + 2 * half + 1), scale_, -references_[half]));
-        part_sums_[half] += a + b;
+        new_sums_[half] += a + b;
         words(2 * i + half) = Pair<T>(a, b);
       }
     }
   }
 
-  // Of queries with large weights in the part, to the largest score from there on. Others' stay,
-  // so that no query's result depends on those beside it.
-  template <int kPart>
+  // Of queries whose new weights are large, to the largest score from there on. Others' stay, so
+  // that no query's result depends on those beside it.
+  template <int kFirst>
   __device__ void RaiseReferences() {
     WaitForResult();
     CUTE_UNROLL
     for (int half = 0; half < 2; ++half) {
       float largest = -INFINITY;
       CUTE_UNROLL
-      for (int i = kPart * kEightsOfPart; i < kTokens / 8; ++i) {
+      for (int i = 2 * kFirst; i < kTokens / 8; ++i) {
         largest = fmaxf(largest, fmaxf(scores_(4 * i + 2 * half), scores_(4 * i + 2 * half + 1)));
       }
       largest = ceilf(LargestOfQuad(largest) * scale_);
-      const bool stays = LargestOfQuad(part_sums_[half]) < kMostSum;
+      const bool stays = LargestOfQuad(new_sums_[half]) < kMostSum;
       const float reference = stays ? references_[half] : largest;
       const float factor = Exp2(references_[half] - reference);  // a power of 2, so exact
       references_[half] = reference;
@@ -192,8 +197,8 @@ class AttentionTile {
     }
   }
 
-  // Begins to add the part's values to the result.
-  template <int kPart>
+  // Begins to add values to the result.
+  template <int kFirst, int kSteps>
   __device__ void Multiply(int stage) {
     using namespace cute;  // NOLINT: what its names are made for
     ResultMma mma;
@@ -201,11 +206,13 @@ class AttentionTile {
         mma.get_thread_slice(threadIdx.x % 128)
             .partition_fragment_B(make_tensor(
                 make_smem_ptr(values_), tile_to_shape(MnAtom{}, Shape<_64, _64, Int<kStages>>{})));
-    static_assert(size<2>(Weights{}) == kParts);
     warpgroup_fence_operand(weights_);
     warpgroup_fence_operand(result_);
     warpgroup_arrive();
-    gemm(mma, weights_(_, _, kPart), values(_, _, kPart, stage), result_);
+    CUTE_UNROLL
+    for (int i = kFirst; i < kFirst + kSteps; ++i) {
+      gemm(mma, weights_(_, _, i), values(_, _, i, stage), result_);
+    }
     warpgroup_commit_batch();
     warpgroup_fence_operand(result_);
   }
@@ -246,7 +253,7 @@ class AttentionTile {
   const float scale_;
   Sums scores_, result_;
   Weights weights_;
-  float references_[2] = {-INFINITY, -INFINITY}, sums_[2] = {}, part_sums_[2];
+  float references_[2] = {-INFINITY, -INFINITY}, sums_[2] = {}, new_sums_[2];
 };
 
 }  // namespace latentd::backends::cuda::kernels::hopper
