@@ -11,6 +11,8 @@
 namespace latentd::backends::cuda::kernels {
 
 inline constexpr int64_t kLongAttentionSize = 64;  // of a head
+// Tiles of 64 queries that a multiprocessor works on at a time.
+inline constexpr int kMostLongAttentionTiles = 5;
 
 // Query [rows, queries, heads * 64], key and value [rows, keys, heads * 64] to a dense result like
 // the query. Scores and the sums of their softmax are in f32; its weights are rounded before the
@@ -28,6 +30,10 @@ struct LongAttentionArgs {
   float scale = 1;  // positive
 };
 
+constexpr int64_t TilesOf(const LongAttentionArgs& args) {
+  return args.rows * args.heads * ((args.queries + 63) / 64);
+}
+
 // What it takes, beside a GPU of compute capability 9.0.
 constexpr bool HasLongAttention(const LongAttentionArgs& args) {
   constexpr int64_t kMany = int64_t{1} << 31;
@@ -37,8 +43,7 @@ constexpr bool HasLongAttention(const LongAttentionArgs& args) {
   };
   return (args.element == Element::kBF16 || args.element == Element::kF16) && args.scale > 0 &&
          args.rows > 0 && args.heads > 0 && args.queries > 0 && args.keys > 0 &&
-         args.queries < kMany && args.keys < kMany &&
-         args.rows * args.heads * ((args.queries + 63) / 64) < kMany && has(args.query) &&
+         args.queries < kMany && args.keys < kMany && TilesOf(args) < kMany && has(args.query) &&
          has(args.key) && has(args.value);
 }
 

@@ -21,8 +21,8 @@ using hopper::kTokens;
 
 constexpr int kSize = kLongAttentionSize;
 static_assert(kSize == hopper::kHeadSize);
-constexpr int kMostGroups = 5;  // as many as registers are enough for
-constexpr int kStages = 11;     // as many as shared memory is enough for
+constexpr int kMostGroups = kMostLongAttentionTiles;  // as many as registers are enough for
+constexpr int kStages = 11;                           // as many as shared memory is enough for
 constexpr int kThreadsOfGroup = 128;
 
 struct Params {
