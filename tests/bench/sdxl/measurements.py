@@ -9,6 +9,7 @@ from .processes import Failure
 from .session import COMPILE, EAGER, GUIDANCE, LATENTD, MIB, READY_SECONDS, shape, text
 
 STEADY_PICTURES = 3
+SWITCHES = 5  # to each of two sizes, in a round
 
 
 def start_cold(bench, _):
@@ -165,12 +166,12 @@ def first_cached(bench, _):
 
 def switch(bench, _):
     """Both sizes have been drawn: the first picture after the other size, and the one after it. Each is asked for by itself, so
-    that the pause before it is the same."""
+    that the pause before it is the same. One picture takes some ms more or less than the next: so there are many."""
     few = {"steps": bench.scale.few_steps, "guidance": 1.0}
     for client in (bench.picture(**few), bench.other_picture(**few)):
         client.draw(2)
     figure = f"switch {text(bench.scale.main)} {text(bench.scale.other)}"
-    for client in (bench.picture(**few), bench.other_picture(**few)):
+    for client in (bench.picture(**few), bench.other_picture(**few)) * SWITCHES:
         (first,), (steady,) = client.milliseconds(), client.milliseconds()
         bench.results.add(figure, LATENTD, first - steady)
 
