@@ -9,7 +9,9 @@
 #include "absl/strings/string_view.h"
 #include "core/base/clock.h"
 #include "core/base/error_details.h"
+#include "core/base/split_work.h"
 #include "core/base/status_macros.h"
+#include "core/base/threads.h"
 #include "core/weights/file_digests.h"
 
 namespace latentd::weights {
@@ -19,6 +21,14 @@ using device::ConstBuffer;
 
 // A file whose times go on changing while it is read is being written.
 constexpr int kMostReadings = 3;
+
+// Threads that are worth starting to read a file.
+int ReadersOf(size_t bytes) {
+  constexpr size_t kWorthAThread = size_t{16} << 20;
+  constexpr size_t kMost = 8;  // as many as read weights
+  return std::min(UsableCpus(),
+                  static_cast<int>(std::clamp(bytes / kWorthAThread, size_t{1}, kMost)));
+}
 
 Digest ContentOf(const ConstBuffer& tensor) {
   return DigestOf({static_cast<const char*>(tensor.data()), tensor.bytes()});
@@ -81,9 +91,9 @@ std::vector<Digest> CheckpointFile::FindOrMakeDigests() const {
 }
 
 std::vector<Digest> CheckpointFile::ReadDigests() const {
-  std::vector<Digest> digests;
-  digests.reserve(tensors_.size());
-  for (const ConstBuffer& tensor : tensors_) digests.push_back(ContentOf(tensor));
+  std::vector<Digest> digests(tensors_.size());
+  SplitWorkOn(ReadersOf(mapping_->bytes().size()), static_cast<int>(tensors_.size()),
+              [&](int i) { digests[i] = ContentOf(tensors_[i]); });
   return digests;
 }
 

@@ -81,7 +81,7 @@ class CheckpointFile {
   const DigestArchive archive_;
   std::vector<device::ConstBuffer> tensors_;  // in the order of their names; set once
 
-  mutable absl::Mutex reading_;  // one thread reads the whole file
+  mutable absl::Mutex reading_;  // one thread, and those that it starts, read the whole file
   mutable std::optional<std::vector<Digest>> digests_ ABSL_GUARDED_BY(reading_);
   mutable absl::Mutex mutex_ ABSL_ACQUIRED_AFTER(reading_);
   mutable FileIdentity known_ ABSL_GUARDED_BY(mutex_);  // with the content that was opened

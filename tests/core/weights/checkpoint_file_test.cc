@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
 #include "core/weights/safetensors.h"
 #include "tests/support/in_place_edit.h"
@@ -60,6 +61,21 @@ TEST_F(CheckpointFileTest, IsOneForAllTensors) {
   EXPECT_OK(file().CheckUnchanged());
   MakeDigests();
   EXPECT_OK(CheckUnchanged(tensors_.at("b")));
+}
+
+// So large that several threads read it, where there are several.
+TEST_F(CheckpointFileTest, ALargeFilesDigestsAreThoseOfItsTensors) {
+  std::vector<testing::TensorToWrite> many;
+  for (int i = 0; i < 40; ++i) {
+    many.push_back(FilledTensor(absl::StrCat("t", i), {(1 << 18) + i}, static_cast<float>(i)));
+  }
+  const std::string path = directory_.File("large.safetensors");
+  testing::WriteFile(path, testing::SafetensorsBytes(many));
+  const TensorMap tensors = *ReadSafetensors(path);
+  ASSERT_EQ(tensors.size(), many.size());
+  for (const auto& [name, tensor] : tensors) {
+    EXPECT_EQ(tensor.digest->Get(), ContentDigest(tensor.data).Get()) << name;
+  }
 }
 
 TEST_F(CheckpointFileTest, SeesAnEditWithItsTimeKeptForEver) {
