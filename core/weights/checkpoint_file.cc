@@ -25,9 +25,8 @@ constexpr int kMostReadings = 3;
 // Threads that are worth starting to read a file.
 int ReadersOf(size_t bytes) {
   constexpr size_t kWorthAThread = size_t{16} << 20;
-  constexpr size_t kMost = 8;  // as many as read weights
-  return std::min(UsableCpus(),
-                  static_cast<int>(std::clamp(bytes / kWorthAThread, size_t{1}, kMost)));
+  const size_t most = std::min(UsableCpus(), kMostReaders);
+  return static_cast<int>(std::clamp(bytes / kWorthAThread, size_t{1}, most));
 }
 
 Digest ContentOf(const ConstBuffer& tensor) {

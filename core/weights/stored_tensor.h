@@ -17,6 +17,9 @@ namespace latentd::weights {
 
 class CheckpointFile;
 
+// Threads that read files' pages beside each other: more have not been faster.
+inline constexpr int kMostReaders = 8;
+
 // The digest of a tensor's bytes: made when it is first asked for, then remembered. Thread-safe.
 class ContentDigest {
  public:

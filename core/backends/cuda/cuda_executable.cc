@@ -80,8 +80,7 @@ absl::StatusOr<std::unique_ptr<CudaExecutable>> CudaExecutable::Create(
       std::move(graph), std::move(bound), memory, std::move(lease), device, launcher));
   const auto address_of = [](const device::ConstBuffer& result) { return result.data(); };
   // Reading a file's pages takes the host longer than the GPU all the rest.
-  constexpr int kMostReaders = 8;
-  const int readers = std::min(UsableCpus(), kMostReaders);
+  const int readers = std::min(UsableCpus(), weights::kMostReaders);
   ASSIGN_OR_RETURN(executable->held_, lowering::HoldWeights(executable->bound_, weights, readers,
                                                             address_of, executable->addresses_));
   for (const auto& held : executable->held_) executable->info_.weights.push_back(held->data());
