@@ -152,12 +152,12 @@ void MeasureSoftmax(int64_t rows, int64_t size) {
 // Of a prompt of 77 tokens. Every head's keys and values are read once; queries are most of it.
 void MeasureShortAttention(int64_t queries, int64_t heads) {
   constexpr int64_t kRows = 2, kKeys = 77;
-  const int64_t channels = heads * kShortAttentionSize;
+  const int64_t channels = heads * kAttentionSize;
   const int64_t bytes = kRows * queries * channels * kBytes;
   const int64_t prompt = kRows * kKeys * channels * kBytes;
   Measure(Named("attention over 77 keys", {kRows, queries, channels}), bytes + 2 * prompt, bytes,
           [=](const char* from, char* to, cudaStream_t stream) {
-            ShortAttentionArgs args;
+            AttentionArgs args;
             args.element = kElement;
             args.query = {from, queries * channels, channels};
             args.key = {from + bytes, kKeys * channels, channels};

@@ -1,6 +1,8 @@
 // Attention by two kernels of our own, for few keys and for many, of which Hopper has the second,
 // where these have the shape; by cuDNN where that has it; else as two products with the scores in
 // the workspace, for some queries at a time.
+#include "core/backends/cuda/attention.h"
+
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -47,10 +49,6 @@ bool IsReadInWords(const BinderArguments& a, const AttentionShape& s) {
     }
   }
   return true;
-}
-
-bool HasFewKeys(const AttentionShape& s) {
-  return s.size == kernels::kShortAttentionSize && s.keys <= kernels::kMostShortAttentionKeys;
 }
 
 // cuDNN takes the largest score to have the largest product: with a negative scale it gives NaN.
@@ -184,28 +182,25 @@ BoundKernel BindPlan(const BinderArguments& a, const std::shared_ptr<const Cudnn
   return kernel;
 }
 
-// All but the addresses and `causal`, which not both have.
-template <typename Args>
-Args ArgsOf(const AttentionShape& s) {
+// All but the addresses.
+kernels::AttentionArgs ArgsOf(const AttentionShape& s) {
   const auto strides = [](const AttentionShape::Operand& operand) {
-    return typename Args::Operand{nullptr, operand.row, operand.token};
+    return kernels::AttentionArgs::Operand{nullptr, operand.row, operand.token};
   };
-  Args args;
-  args.element = static_cast<kernels::Element>(s.dtype);
-  args.query = strides(s.query);
-  args.key = strides(s.key);
-  args.value = strides(s.value);
-  args.rows = s.rows;
-  args.heads = s.heads;
-  args.queries = s.queries;
-  args.keys = s.keys;
-  args.scale = s.scale;
-  return args;
+  return {.element = static_cast<kernels::Element>(s.dtype),
+          .query = strides(s.query),
+          .key = strides(s.key),
+          .value = strides(s.value),
+          .rows = s.rows,
+          .heads = s.heads,
+          .queries = s.queries,
+          .keys = s.keys,
+          .scale = s.scale,
+          .causal = s.causal};
 }
 
-template <typename Args>
-BoundKernel BindOwn(const BinderArguments& a, const Args& args,
-                    cudaError_t (*launch)(const Args&, cudaStream_t)) {
+BoundKernel BindOwn(const BinderArguments& a, const kernels::AttentionArgs& args,
+                    OwnAttention launch) {
   return OwnKernel(a, args,
                    [launch, query = a.operand(0), key = a.operand(1), value = a.operand(2),
                     y = a.result()](auto& args, const Frame& f) {
@@ -217,37 +212,30 @@ BoundKernel BindOwn(const BinderArguments& a, const Args& args,
                    });
 }
 
-BoundKernel BindShort(const BinderArguments& a, const AttentionShape& s) {
-  auto args = ArgsOf<kernels::ShortAttentionArgs>(s);
-  args.causal = s.causal;
-  return BindOwn(a, args, kernels::ShortAttention);
-}
-
-// Faster than cuDNN at nearly all of SDXL's shapes, and never slower than it with the clearing of
-// memory that it needs before.
-bool HasLong(const BinderArguments& a, const AttentionShape& s) {
-  return IsHopper(a.gpu) && s.size == kernels::kLongAttentionSize && !s.causal &&
-         kernels::HasLongAttention(ArgsOf<kernels::LongAttentionArgs>(s));
-}
-
-// Also over few keys, where all of it is on the GPU at once: then a tenth faster than the kernel
-// for those, and else slower.
-bool TakesLong(const BinderArguments& a, const AttentionShape& s) {
-  if (!HasLong(a, s)) return false;
-  const int64_t at_once =
-      int64_t{a.gpu.device.properties().multiprocessors} * kernels::kMostLongAttentionTiles;
-  return !HasFewKeys(s) || kernels::TilesOf(ArgsOf<kernels::LongAttentionArgs>(s)) <= at_once;
-}
-
 }  // namespace
+
+// The one for many keys is faster than cuDNN at nearly all of SDXL's shapes, and never slower than
+// it with the clearing of memory that it needs before. Over few keys it is a tenth faster than the
+// kernel for those where all of it is on the GPU at once, and else slower.
+OwnAttention OwnAttentionFor(const kernels::AttentionArgs& args,
+                             const device::cuda::CudaProperties& gpu) {
+  const bool few = args.keys <= kernels::kMostShortAttentionKeys;
+  const int64_t at_once = int64_t{gpu.multiprocessors} * kernels::kMostLongAttentionTiles;
+  if (IsHopper(gpu) && kernels::HasLongAttention(args) &&
+      (!few || kernels::LongAttentionTiles(args) <= at_once)) {
+    return kernels::LongAttention;
+  }
+  return few ? kernels::ShortAttention : nullptr;
+}
 
 absl::StatusOr<BoundKernel> BindAttention(const BinderArguments& a) {
   const AttentionShape shape = ShapeOf(a);
   const bool in_words = IsReadInWords(a, shape);
-  if (in_words && TakesLong(a, shape)) {
-    return BindOwn(a, ArgsOf<kernels::LongAttentionArgs>(shape), kernels::LongAttention);
+  if (in_words && shape.size == kernels::kAttentionSize) {
+    const kernels::AttentionArgs args = ArgsOf(shape);
+    const OwnAttention own = OwnAttentionFor(args, a.gpu.device.properties());
+    if (own != nullptr) return BindOwn(a, args, own);
   }
-  if (in_words && HasFewKeys(shape)) return BindShort(a, shape);
   if (!in_words || !CudnnMayHaveIt(shape)) return BindProducts(a, shape);
   ASSIGN_OR_RETURN(const std::shared_ptr<const CudnnPlan> plan, CudnnPlanFor(a, shape));
   if (plan == nullptr) return BindProducts(a, shape);

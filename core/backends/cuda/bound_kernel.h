@@ -45,7 +45,10 @@ struct Gpu {
   bool tf32 = false;               // may what is f32 be rounded to TF32 before it is multiplied?
 };
 
-inline bool IsHopper(const Gpu& gpu) { return gpu.device.properties().compute_capability == 90; }
+inline bool IsHopper(const device::cuda::CudaProperties& gpu) {
+  return gpu.compute_capability == 90;
+}
+inline bool IsHopper(const Gpu& gpu) { return IsHopper(gpu.device.properties()); }
 
 absl::StatusOr<BoundKernel> BindKernel(const Program& program, const Instruction& instruction,
                                        const Chooser& chooser, const Gpu& gpu);

@@ -64,6 +64,14 @@ __device__ inline void Narrow(const float (&values)[kSize], Pack<__half, kSize>&
   }
 }
 
+// Two elements in a word, the first in the lower half.
+template <typename T>
+__device__ inline uint32_t Pair(float first, float second) {
+  Pack<T, 2> pair;
+  Narrow({first, second}, pair);
+  return *reinterpret_cast<const uint32_t*>(&pair);
+}
+
 // The first `count` elements at `from`, the others are left alone. kWhole: there is a whole pack
 // and `from` is aligned, so that one instruction reads it; a branch here would keep the loads of
 // several packs from being in flight together. Otherwise one element at a time.

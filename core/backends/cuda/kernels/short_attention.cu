@@ -12,18 +12,10 @@
 namespace latentd::backends::cuda::kernels {
 namespace {
 
-constexpr int kSize = kShortAttentionSize;
+constexpr int kSize = kAttentionSize;
 constexpr int kPitch = kSize + 8;  // in shared memory, so that eight tokens are in different banks
 constexpr int kWarps = 4;
 constexpr int kTile = 16;  // queries of a product
-
-// Two elements in a word, the first in the lower half.
-template <typename T>
-__device__ uint32_t Pair(float first, float second) {
-  Pack<T, 2> pair;
-  Narrow({first, second}, pair);
-  return *reinterpret_cast<const uint32_t*>(&pair);
-}
 
 // sums [16, 8] += a [16, 16] * b [16, 8], as PTX spreads them over a warp.
 template <typename T>
@@ -58,14 +50,14 @@ struct Tokens {
 };
 
 template <typename T>
-__device__ uint4 LoadedToken(const ShortAttentionArgs::Operand& from, int token, int element) {
+__device__ uint4 LoadedToken(const AttentionArgs::Operand& from, int token, int element) {
   const T* const at = static_cast<const T*>(from.data) + blockIdx.z * from.row +
                       token * from.token + blockIdx.y * kSize + element;
   return *reinterpret_cast<const uint4*>(at);
 }
 
 template <typename T, int kKeys>
-__device__ void LoadTokens(const ShortAttentionArgs& a, Tokens<T, kKeys>& tokens) {
+__device__ void LoadTokens(const AttentionArgs& a, Tokens<T, kKeys>& tokens) {
   for (int i = threadIdx.x; i < kKeys * (kSize / 8); i += kWarps * 32) {
     const int token = i / (kSize / 8), element = i % (kSize / 8) * 8;
     uint4 key = {}, value = {};
@@ -95,7 +87,7 @@ struct Tile {
   float sums[2];
   float result[kSize / 8][4];
 
-  __device__ void Load(const ShortAttentionArgs& a, int first, Lane lane) {
+  __device__ void Load(const AttentionArgs& a, int first, Lane lane) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int query = min(first + lane.query + 8 * half, static_cast<int>(a.queries) - 1);
@@ -111,7 +103,7 @@ struct Tile {
   }
 
   // Scores in the exponent of 2, then exp2 of what they are below the largest.
-  __device__ void Weigh(const ShortAttentionArgs& a, int first, Lane lane) {
+  __device__ void Weigh(const AttentionArgs& a, int first, Lane lane) {
     const float scale = a.scale * static_cast<float>(M_LOG2E);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -138,7 +130,7 @@ struct Tile {
     }
   }
 
-  __device__ void Store(const ShortAttentionArgs& a, int first, Lane lane) const {
+  __device__ void Store(const AttentionArgs& a, int first, Lane lane) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int64_t query = first + lane.query + 8 * half;
@@ -217,7 +209,7 @@ __device__ void Mix(const Tokens<T, kKeys>& tokens, Tile<T, kKeys> (&tiles)[kTil
 
 // A block has kWarps * kTiles tiles of queries of one head of one row.
 template <typename T, int kKeys, int kTiles>
-__global__ void __launch_bounds__(kWarps * 32) ShortAttentionKernel(ShortAttentionArgs a) {
+__global__ void __launch_bounds__(kWarps * 32) ShortAttentionKernel(AttentionArgs a) {
   __shared__ Tokens<T, kKeys> tokens;
   const Lane lane = {static_cast<int>(threadIdx.x % 32 / 4), static_cast<int>(threadIdx.x % 4)};
   const int first = (blockIdx.x * kWarps + threadIdx.x / 32) * kTiles * kTile;
@@ -235,7 +227,7 @@ __global__ void __launch_bounds__(kWarps * 32) ShortAttentionKernel(ShortAttenti
 }
 
 template <typename T, int kKeys, int kTiles>
-cudaError_t LaunchFor(const ShortAttentionArgs& args, cudaStream_t stream) {
+cudaError_t LaunchFor(const AttentionArgs& args, cudaStream_t stream) {
   const Grid grid = {dim3(static_cast<unsigned>(CeilDiv(args.queries, kWarps * kTiles * kTile)),
                           static_cast<unsigned>(args.heads), static_cast<unsigned>(args.rows)),
                      kWarps * 32};
@@ -244,14 +236,14 @@ cudaError_t LaunchFor(const ShortAttentionArgs& args, cudaStream_t stream) {
 
 // Scores are in registers: as many tiles of queries as leave none in memory.
 template <typename T>
-cudaError_t LaunchFor(const ShortAttentionArgs& args, cudaStream_t stream) {
+cudaError_t LaunchFor(const AttentionArgs& args, cudaStream_t stream) {
   return args.keys <= 80 ? LaunchFor<T, 80, 2>(args, stream)
                          : LaunchFor<T, kMostShortAttentionKeys, 1>(args, stream);
 }
 
 }  // namespace
 
-cudaError_t ShortAttention(const ShortAttentionArgs& args, cudaStream_t stream) {
+cudaError_t ShortAttention(const AttentionArgs& args, cudaStream_t stream) {
   if (args.keys < 1 || args.keys > kMostShortAttentionKeys) return cudaErrorInvalidValue;
   switch (args.element) {
     case Element::kF16:

@@ -38,6 +38,24 @@ AttentionOperands RandomOperands(Element element, const AttentionCase& s) {
   return o;
 }
 
+AttentionArgs ArgsOf(Element element, const AttentionCase& s, const GpuArray& query,
+                     const GpuArray& both, const GpuArray& result) {
+  const int64_t channels = s.heads * kSize;
+  AttentionArgs args;
+  args.element = element;
+  args.query = {query.data(), s.queries * channels, channels};
+  args.key = {both.data(), s.keys * 2 * channels, 2 * channels};
+  args.value = {both.as<char>() + channels * 2, s.keys * 2 * channels, 2 * channels};
+  args.result = result.data();
+  args.rows = s.rows;
+  args.heads = s.heads;
+  args.queries = s.queries;
+  args.keys = s.keys;
+  args.scale = s.scale;
+  args.causal = s.causal;
+  return args;
+}
+
 Values AttentionOf(const AttentionCase& s, const AttentionOperands& o,
                    std::optional<Element> weights_element) {
   Values result;

@@ -4,11 +4,10 @@
 #include <cstdint>
 #include <optional>
 
+#include "core/backends/cuda/kernels/attention_args.h"
 #include "tests/core/backends/cuda/gpu_array.h"
 
 namespace latentd::backends::cuda::kernels {
-
-inline constexpr int64_t kAttentionSize = 64;  // of a head
 
 struct AttentionCase {
   int64_t rows, heads, queries, keys;
@@ -31,6 +30,10 @@ struct AttentionOperands {
 
 // Keys and values are slices of one tensor.
 AttentionOperands RandomOperands(Element element, const AttentionCase& s);
+
+// To attend to RandomOperands' on the GPU; `both` has keys and values.
+AttentionArgs ArgsOf(Element element, const AttentionCase& s, const GpuArray& query,
+                     const GpuArray& both, const GpuArray& result);
 
 // With weights, at most 1, that are rounded to an element, if there is one, before the values are
 // multiplied with them.

@@ -91,6 +91,14 @@ void GpuTest::SetUp() {
   if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) GTEST_SKIP() << "no GPU";
 }
 
+void HopperTest::SetUp() {
+  GpuTest::SetUp();
+  if (IsSkipped()) return;
+  int major = 0;
+  ASSERT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), cudaSuccess);
+  if (major != 9) GTEST_SKIP() << "this GPU is no Hopper";
+}
+
 Values Normal(int64_t size, uint32_t seed, double deviation, double mean) {
   std::mt19937 generator(seed);
   std::normal_distribution<double> normal(mean, deviation);

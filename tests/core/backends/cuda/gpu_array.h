@@ -21,6 +21,12 @@ class GpuTest : public ::testing::Test {
   void SetUp() override;
 };
 
+// Skips every test where there is no Hopper.
+class HopperTest : public GpuTest {
+ protected:
+  void SetUp() override;
+};
+
 Values Normal(int64_t size, uint32_t seed, double deviation = 1, double mean = 0);
 // Each value as the element holds it.
 Values Rounded(Element element, Values values);

@@ -7,16 +7,7 @@
 namespace latentd::backends::cuda::kernels {
 namespace {
 
-class LinearGegluTest : public GpuTest {
- protected:
-  void SetUp() override {
-    GpuTest::SetUp();
-    if (IsSkipped()) return;
-    int major = 0;
-    ASSERT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), cudaSuccess);
-    if (major != 9) GTEST_SKIP() << "this GPU is no Hopper";
-  }
-};
+using LinearGegluTest = HopperTest;
 
 struct Sizes {
   int64_t rows, columns, depth;

@@ -10,19 +10,9 @@
 namespace latentd::backends::cuda::kernels {
 namespace {
 
-constexpr int64_t kSize = kLongAttentionSize;
-static_assert(kSize == kAttentionSize);
+constexpr int64_t kSize = kAttentionSize;
 
-class LongAttentionTest : public GpuTest {
- protected:
-  void SetUp() override {
-    GpuTest::SetUp();
-    if (IsSkipped()) return;
-    int major = 0;
-    ASSERT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), cudaSuccess);
-    if (major != 9) GTEST_SKIP() << "this GPU is no Hopper";
-  }
-};
+using LongAttentionTest = HopperTest;
 
 // Parts of tiles and of blocks of keys, fewer and more blocks than are in memory at once, and
 // scores so large that references rise again and again.
@@ -33,23 +23,6 @@ const AttentionCase kCases[] = {{1, 1, 1, 1},
                                 {1, 1, 17, 1024},
                                 {2, 1, 64, 1000, false, 4},
                                 {1, 2, 130, 640, false, 60}};
-
-LongAttentionArgs ArgsOf(Element element, const AttentionCase& s, const GpuArray& query,
-                         const GpuArray& both, const GpuArray& result) {
-  const int64_t channels = s.heads * kSize;
-  LongAttentionArgs args;
-  args.element = element;
-  args.query = {query.data(), s.queries * channels, channels};
-  args.key = {both.data(), s.keys * 2 * channels, 2 * channels};
-  args.value = {both.as<char>() + channels * 2, s.keys * 2 * channels, 2 * channels};
-  args.result = result.data();
-  args.rows = s.rows;
-  args.heads = s.heads;
-  args.queries = s.queries;
-  args.keys = s.keys;
-  args.scale = s.scale;
-  return args;
-}
 
 int64_t SizeOf(const AttentionCase& s) { return s.rows * s.queries * s.heads * kSize; }
 
@@ -86,7 +59,7 @@ TEST_F(LongAttentionTest, TouchesNothingBesideItsOperands) {
   }
   const GpuArray query(Element::kBF16, o.query), apart(Element::kBF16, both);
   const GpuArray result = GpuArray::Poisoned(Element::kBF16, SizeOf(s) + more);
-  LongAttentionArgs args = ArgsOf(Element::kBF16, s, query, apart, result);
+  AttentionArgs args = ArgsOf(Element::kBF16, s, query, apart, result);
   args.key.row = args.value.row = row;
   ASSERT_EQ(LongAttention(args, nullptr), cudaSuccess);
   Values actual = result.Read();
@@ -107,9 +80,9 @@ TEST_F(LongAttentionTest, AHeadIsTheSameWhateverIsBesideIt) {
     const GpuArray query(Element::kBF16, o.query), both(Element::kBF16, o.key);
     const GpuArray all = GpuArray::Poisoned(Element::kBF16, SizeOf(s));
     const GpuArray alone = GpuArray::Poisoned(Element::kBF16, SizeOf(s));
-    const LongAttentionArgs args = ArgsOf(Element::kBF16, s, query, both, all);
+    const AttentionArgs args = ArgsOf(Element::kBF16, s, query, both, all);
     ASSERT_EQ(LongAttention(args, nullptr), cudaSuccess);
-    LongAttentionArgs head = args;
+    AttentionArgs head = args;
     head.rows = head.heads = 1;
     const auto at = [](const void* begin, int64_t element) {
       return static_cast<const char*>(begin) + element * 2;
@@ -144,7 +117,7 @@ TEST_F(LongAttentionTest, AQueryIsTheSameWhateverIsBesideIt) {
   const std::vector<char> expected = all.Bytes();
   for (int64_t first : {0, 1, 37, 149}) {
     const GpuArray one = GpuArray::Poisoned(Element::kF16, token);
-    LongAttentionArgs args = ArgsOf(Element::kF16, s, query, both, one);
+    AttentionArgs args = ArgsOf(Element::kF16, s, query, both, one);
     args.query.data = query.as<char>() + first * token * 2;
     args.queries = 1;
     ASSERT_EQ(LongAttention(args, nullptr), cudaSuccess);
@@ -154,17 +127,18 @@ TEST_F(LongAttentionTest, AQueryIsTheSameWhateverIsBesideIt) {
 }
 
 TEST(LongAttentionArgsTest, AreRefusedWhereThereIsNoKernelForThem) {
-  LongAttentionArgs args;
+  AttentionArgs args;
   args.query = args.key = args.value = {nullptr, 64, 64};
   args.rows = args.heads = args.queries = args.keys = 1;
   EXPECT_TRUE(HasLongAttention(args));
   const auto refused = [&](auto change) {
-    LongAttentionArgs changed = args;
+    AttentionArgs changed = args;
     change(changed);
     return !HasLongAttention(changed) && LongAttention(changed, nullptr) == cudaErrorInvalidValue;
   };
   EXPECT_TRUE(refused([](auto& a) { a.element = Element::kF32; }));
   EXPECT_TRUE(refused([](auto& a) { a.scale = -1; }));
+  EXPECT_TRUE(refused([](auto& a) { a.causal = true; }));
   EXPECT_TRUE(refused([](auto& a) { a.keys = 0; }));
   EXPECT_TRUE(refused([](auto& a) { a.value.token = 0; }));
   EXPECT_TRUE(refused([](auto& a) { a.rows = 2, a.key.row = 0; }));

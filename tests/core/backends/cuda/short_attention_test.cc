@@ -10,8 +10,7 @@ namespace {
 
 using ShortAttentionTest = GpuTest;
 
-constexpr int64_t kSize = kShortAttentionSize;
-static_assert(kSize == kAttentionSize);
+constexpr int64_t kSize = kAttentionSize;
 
 // Parts of tiles, blocks and of both numbers of keys that there are kernels for.
 const AttentionCase kCases[] = {{1, 1, 1, 1},
@@ -24,24 +23,6 @@ const AttentionCase kCases[] = {{1, 1, 1, 1},
                                 {1, 1, 160, 160, true},
                                 {1, 2, 33, 9, false, -0.5f},
                                 {1, 1, 20, 40, false, 4}};
-
-ShortAttentionArgs ArgsOf(Element element, const AttentionCase& s, const GpuArray& query,
-                          const GpuArray& both, const GpuArray& result) {
-  const int64_t channels = s.heads * kSize;
-  ShortAttentionArgs args;
-  args.element = element;
-  args.query = {query.data(), s.queries * channels, channels};
-  args.key = {both.data(), s.keys * 2 * channels, 2 * channels};
-  args.value = {both.as<char>() + channels * 2, s.keys * 2 * channels, 2 * channels};
-  args.result = result.data();
-  args.rows = s.rows;
-  args.heads = s.heads;
-  args.queries = s.queries;
-  args.keys = s.keys;
-  args.scale = s.scale;
-  args.causal = s.causal;
-  return args;
-}
 
 // A weight next to a rounding's middle may be rounded otherwise, and moves a result by what it is
 // of all.
@@ -66,7 +47,7 @@ TEST_F(ShortAttentionTest, AQueryIsTheSameWhateverIsBesideIt) {
   const GpuArray all = GpuArray::Poisoned(Element::kBF16, 2 * 200 * 3 * kSize);
   const GpuArray some = GpuArray::Poisoned(Element::kBF16, 5 * 3 * kSize);
   ASSERT_EQ(ShortAttention(ArgsOf(Element::kBF16, many, query, both, all), nullptr), cudaSuccess);
-  ShortAttentionArgs args = ArgsOf(Element::kBF16, few, query, both, some);
+  AttentionArgs args = ArgsOf(Element::kBF16, few, query, both, some);
   const int64_t token = 3 * kSize * 2, first = 200 + 33;  // of the second row
   args.query.data = query.as<char>() + first * token;
   args.key.data = both.as<char>() + 77 * 2 * token;
@@ -77,7 +58,7 @@ TEST_F(ShortAttentionTest, AQueryIsTheSameWhateverIsBesideIt) {
 }
 
 TEST_F(ShortAttentionTest, RefusesWhatItHasNoKernelFor) {
-  ShortAttentionArgs args;
+  AttentionArgs args;
   args.keys = kMostShortAttentionKeys + 1;
   EXPECT_EQ(ShortAttention(args, nullptr), cudaErrorInvalidValue);
   args.keys = 0;

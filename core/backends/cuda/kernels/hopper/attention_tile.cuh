@@ -16,29 +16,13 @@
 #include <cute/tensor.hpp>
 #include <type_traits>
 
+#include "core/backends/cuda/kernels/activation.cuh"
+#include "core/backends/cuda/kernels/attention_args.h"
+#include "core/backends/cuda/kernels/numbers.cuh"
+
 namespace latentd::backends::cuda::kernels::hopper {
 
-inline constexpr int kHeadSize = 64;
 inline constexpr int kTokens = 64;  // queries of a tile, and keys of a block
-
-__device__ inline float Exp2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-// Two elements in a word, the first in the lower half.
-template <typename T>
-__device__ uint32_t Pair(float first, float second) {
-  using Two = std::conditional_t<std::is_same_v<T, cutlass::half_t>, __half2, __nv_bfloat162>;
-  Two pair;
-  if constexpr (std::is_same_v<Two, __half2>) {
-    pair = __floats2half2_rn(first, second);
-  } else {
-    pair = __floats2bfloat162_rn(first, second);
-  }
-  return reinterpret_cast<const uint32_t&>(pair);
-}
 
 // The largest of the four threads that have the same queries.
 __device__ inline float LargestOfQuad(float x) {
@@ -111,7 +95,7 @@ class AttentionTile {
   // memory that the tile's queries were in: a warp's by itself.
   __device__ void Store(T* shared, T* to, int64_t token, int queries) {
     const int lane = threadIdx.x % 32, first = threadIdx.x % 128 / 32 * 16;
-    char* const lines = reinterpret_cast<char*>(shared + first * kHeadSize);
+    char* const lines = reinterpret_cast<char*>(shared + first * kAttentionSize);
     StoreShared(lines, lane);
     __syncwarp();
     CUTE_UNROLL
@@ -126,6 +110,8 @@ class AttentionTile {
  private:
   static constexpr auto kKMajor = cute::SM90::GMMA::Major::K;
   static constexpr auto kMnMajor = cute::SM90::GMMA::Major::MN;
+  // CUDA's own type of the elements.
+  using Native = std::conditional_t<std::is_same_v<T, cutlass::half_t>, __half, __nv_bfloat16>;
   using Sizes = cute::Shape<cute::_64, cute::_64, cute::_64>;
   using Tile = cute::Shape<cute::_64, cute::_64>;
   using KAtom = cute::SM90::GMMA::Layout_K_SW128_Atom<T>;
@@ -163,10 +149,10 @@ class AttentionTile {
       new_sums_[half] = 0;
       CUTE_UNROLL
       for (int i = 2 * kFirst; i < 2 * (kFirst + kSteps); ++i) {
-        const float a = Exp2(fmaf(scores_(4 * i + 2 * half), scale_, -references_[half]));
-        const float b = Exp2(fmaf(scores_(4 * i + 2 * half + 1), scale_, -references_[half]));
+        const float a = FastExp2(fmaf(scores_(4 * i + 2 * half), scale_, -references_[half]));
+        const float b = FastExp2(fmaf(scores_(4 * i + 2 * half + 1), scale_, -references_[half]));
         new_sums_[half] += a + b;
-        words(2 * i + half) = Pair<T>(a, b);
+        words(2 * i + half) = Pair<Native>(a, b);
       }
     }
   }
@@ -186,11 +172,11 @@ class AttentionTile {
       largest = ceilf(LargestOfQuad(largest) * scale_);
       const bool stays = LargestOfQuad(new_sums_[half]) < kMostSum;
       const float reference = stays ? references_[half] : largest;
-      const float factor = Exp2(references_[half] - reference);  // a power of 2, so exact
+      const float factor = FastExp2(references_[half] - reference);  // a power of 2, so exact
       references_[half] = reference;
       sums_[half] *= factor;
       CUTE_UNROLL
-      for (int i = 0; i < kHeadSize / 8; ++i) {
+      for (int i = 0; i < kAttentionSize / 8; ++i) {
         result_(4 * i + 2 * half) *= factor;
         result_(4 * i + 2 * half + 1) *= factor;
       }
@@ -232,12 +218,12 @@ class AttentionTile {
     const float factors[] = {1 / SumOfQuad(sums_[0]), 1 / SumOfQuad(sums_[1])};
     const auto begin = static_cast<uint32_t>(__cvta_generic_to_shared(lines));
     CUTE_UNROLL
-    for (int i = 0; i < kHeadSize / 8; i += 2) {
+    for (int i = 0; i < kAttentionSize / 8; i += 2) {
       uint32_t words[4];
       CUTE_UNROLL
       for (int j = 0; j < 4; ++j) {
         const int half = j % 2, at = 4 * (i + j / 2) + 2 * half;
-        words[j] = Pair<T>(result_(at) * factors[half], result_(at + 1) * factors[half]);
+        words[j] = Pair<Native>(result_(at) * factors[half], result_(at + 1) * factors[half]);
       }
       asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
                    :

@@ -19,8 +19,7 @@ using CountingBarrier = cutlass::arch::ClusterTransactionBarrier;  // waits for 
 using hopper::AttentionTile;
 using hopper::kTokens;
 
-constexpr int kSize = kLongAttentionSize;
-static_assert(kSize == hopper::kHeadSize);
+constexpr int kSize = kAttentionSize;
 constexpr int kMostGroups = kMostLongAttentionTiles;  // as many as registers are enough for
 constexpr int kStages = 11;                           // as many as shared memory is enough for
 constexpr int kThreadsOfGroup = 128;
@@ -194,7 +193,7 @@ __global__ void __launch_bounds__(kMostGroups* kThreadsOfGroup, 1)
 }
 
 // Fails with cudaErrorNotSupported where the driver has no such function, as without a driver.
-cudaError_t Describe(const LongAttentionArgs& args, const LongAttentionArgs::Operand& operand,
+cudaError_t Describe(const AttentionArgs& args, const AttentionArgs::Operand& operand,
                      int64_t tokens, CUtensorMap& map) {
   static const auto encode = [] {
     void* function = nullptr;
@@ -236,9 +235,9 @@ int GroupsFor(int64_t tiles, int multiprocessors) {
   return best;
 }
 
-cudaError_t ParamsOf(const LongAttentionArgs& args, int multiprocessors, Params& p) {
+cudaError_t ParamsOf(const AttentionArgs& args, int multiprocessors, Params& p) {
   const struct {
-    const LongAttentionArgs::Operand& operand;
+    const AttentionArgs::Operand& operand;
     int64_t tokens;
     CUtensorMap& map;
   } all[] = {{args.query, args.queries, p.query},
@@ -253,7 +252,7 @@ cudaError_t ParamsOf(const LongAttentionArgs& args, int multiprocessors, Params&
   p.queries = static_cast<int>(args.queries);
   p.heads = static_cast<int>(args.heads);
   p.tiles_of_head = static_cast<int>(CeilDiv(args.queries, kTokens));
-  p.tiles = static_cast<int>(args.rows * args.heads) * p.tiles_of_head;
+  p.tiles = static_cast<int>(LongAttentionTiles(args));
   p.groups = GroupsFor(p.tiles, multiprocessors);
   p.key_blocks = static_cast<int>(CeilDiv(args.keys, kTokens));
   p.keys_of_last = static_cast<int>(args.keys - (p.key_blocks - 1) * int64_t{kTokens});
@@ -278,7 +277,7 @@ cudaError_t LaunchFor(const Params& params, cudaStream_t stream) {
 
 }  // namespace
 
-cudaError_t LongAttention(const LongAttentionArgs& args, cudaStream_t stream) {
+cudaError_t LongAttention(const AttentionArgs& args, cudaStream_t stream) {
   if (!HasLongAttention(args) ||
       !Aligned(16, args.query.data, args.key.data, args.value.data, args.result)) {
     return cudaErrorInvalidValue;
