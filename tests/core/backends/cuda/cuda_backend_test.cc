@@ -312,7 +312,7 @@ class LoadedOnGpu {
 
 // With ports that are too large to be staged.
 TEST_F(CudaBackendGpuTest, ASessionRunsTheGraphThatTheLastOneThereHasCaptured) {
-  constexpr int64_t kRows = 4096;
+  constexpr int64_t kRows = 1 << 17;
   LoadedOnGpu loaded(*backend_, LinearOfRows(kRows), leaves_);
   const device::Buffer x = loaded.Allocate(kRows), y = loaded.Allocate(kRows);
   const auto once = LinearOnGpu(loaded.executable(), x, y).Run(1, /*runs=*/1);
@@ -349,7 +349,7 @@ TEST_F(CudaBackendGpuTest, EqualGpusComputeTheSameBytesOfWhatOneHasPlanned) {
   if (cudaGetDeviceCount(&count) != cudaSuccess || count < 2) GTEST_SKIP() << "no second GPU";
   ASSERT_OK_AND_ASSIGN(const auto other, CudaBackend::Create({.ordinal = 1}));
   if (other->Fingerprint() != backend_->Fingerprint()) GTEST_SKIP() << "the GPUs are not equal";
-  constexpr int64_t kRows = 4096;
+  constexpr int64_t kRows = 1 << 17;
   const auto graph = LinearOfRows(kRows);
   ASSERT_OK_AND_ASSIGN(const Plan plan, backend_->MakePlan(*graph));
   EXPECT_OK(other->CheckPlan(*graph, plan));

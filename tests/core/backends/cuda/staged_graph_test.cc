@@ -21,8 +21,8 @@ TEST(StagedPortsTest, LieBehindEachOtherAtAlignedPlaces) {
 TEST(StagedPortsTest, AreNotThoseOfAStepNorLargeOnes) {
   const Port state{"state", DType::kF32, {1, 64}};
   EXPECT_EQ(PlacePorts({state}, {Port{"state", DType::kF32, {1, 64}, /*updates=*/0}}).bytes, 0u);
-  const Port half{"half", DType::kU8, {1 << 19}};
-  EXPECT_EQ(PlacePorts({half}, {half}).bytes, size_t{1} << 20);
+  const Port half{"half", DType::kU8, {1 << 24}};
+  EXPECT_EQ(PlacePorts({half}, {half}).bytes, size_t{1} << 25);
   EXPECT_EQ(PlacePorts({half, state}, {half}).bytes, 0u);
 }
 
