@@ -74,10 +74,12 @@ absl::StatusOr<EncodedText> EncodeOne(const StageGraphs& to, size_t index,
 absl::StatusOr<EncodedPrompt> Encode(const StageGraphs& to, const std::vector<std::string>& prompts,
                                      int layers_from_end) {
   EncodedPrompt encoded;
-  for (size_t i = 0; i < prompts.size(); ++i) {
+  encoded.hidden_states.resize(prompts.size());
+  // The last one is the largest: while the device is at it, the host prepares the others' runs.
+  for (size_t i = prompts.size(); i-- > 0;) {
     ASSIGN_OR_RETURN(EncodedText text, EncodeOne(to, i, prompts[i], layers_from_end));
-    encoded.hidden_states.push_back(std::move(text.hidden_state));
-    encoded.pooled = std::move(text.pooled);
+    encoded.hidden_states[i] = std::move(text.hidden_state);
+    if (i + 1 == prompts.size()) encoded.pooled = std::move(text.pooled);
   }
   return encoded;
 }
