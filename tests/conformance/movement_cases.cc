@@ -104,6 +104,20 @@ std::vector<OpCase> ViewCases() {
          const Value joined = b.Concat({x, b.Relu(x)}, 0);
          b.Output("y", b.Add(joined, b.Concat({b.Tanh(x), x}, 0)));
        }},
+      {"concat_of_slices_with_another_shape", Op::kConcat,
+       [](GraphBuilder& b) {
+         const Value x = b.Silu(b.Input("x", DType::kF32, {2, 3, 8}, Rate::kStep));
+         const Value heads = b.Permute(b.Reshape(b.Slice(x, 2, 2, 6), {2, 3, 2, 2}), {0, 2, 1, 3});
+         const Value kept = b.Reshape(b.Slice(x, 2, 5, 8), {2, 9});
+         b.Output("y", b.Concat({b.Reshape(heads, {2, 12}), b.Reshape(x, {2, 24}), kept}, 1));
+         b.Output("kept", kept);
+       }},
+      {"concat_where_a_part_has_no_strides_of_the_other_shape", Op::kConcat,
+       [](GraphBuilder& b) {
+         const Value x = b.Silu(b.Input("x", DType::kF32, {2, 3, 4}, Rate::kStep));
+         const Value flat = b.Reshape(b.Permute(x, {1, 0, 2}), {4, 6});
+         b.Output("y", b.Concat({flat, b.Input("z", DType::kF32, {4, 3}, Rate::kStep)}, 1));
+       }},
       {"slice_of_ids", Op::kSlice,
        [](GraphBuilder& b) {
          const Value ids = b.Input("ids", DType::kI64, {3, 4}, Rate::kStep);

@@ -26,9 +26,10 @@ class Lowering {
 
   Program Run(const std::vector<graph::Recipe>& recipes) && {
     Scope scope = BindLeaves(recipes);
+    const std::vector<bool> concatenated = ConcatenatedReshapes();
     for (ValueId id = 0; id < graph_.size(); ++id) {
       const bool only_for_recipes = graph_.node(id).rate == graph::Rate::kCheckpoint;
-      if (scope.values[id].present() || only_for_recipes) continue;
+      if (scope.values[id].present() || only_for_recipes || concatenated[id]) continue;
       LowerNode(graph_.node(id), id, scope);
     }
     WriteOutputs(scope);
@@ -56,6 +57,22 @@ class Lowering {
       scope.values[id] = StoreLeaf(Place::kHeld, static_cast<int>(i), graph_.node(id));
     }
     return scope;
+  }
+
+  // Reshapes that concatenations alone read: those copy what is reshaped, as it lies.
+  std::vector<bool> ConcatenatedReshapes() const {
+    std::vector<bool> read(graph_.size(), false), otherwise(graph_.size(), false);
+    for (const graph::Output& output : graph_.outputs()) otherwise[output.value] = true;
+    for (ValueId id = 0; id < graph_.size(); ++id) {
+      const Node& reader = graph_.node(id);
+      for (ValueId operand : reader.operands) {
+        (reader.op == Op::kConcat ? read : otherwise)[operand] = true;
+      }
+    }
+    for (ValueId id = 0; id < graph_.size(); ++id) {
+      read[id] = read[id] && !otherwise[id] && graph_.node(id).op == Op::kReshape;
+    }
+    return read;
   }
 
   View StoreLeaf(Place place, int index, const Node& node) {
@@ -172,12 +189,22 @@ class Lowering {
     const View result = Result(node, id, scope);
     View part = result;
     for (ValueId operand : node.operands) {
-      const View& from = scope.values[operand];
-      part.shape = from.shape;
-      builder_.Copy(from, part);
-      part.offset += from.shape[static_cast<int>(axis)] * part.strides[axis];
+      const bool is_reshape = !scope.values[operand].present();
+      part.shape = is_reshape ? graph_.node(operand).shape : scope.values[operand].shape;
+      is_reshape ? CopyReshaped(operand, part, scope) : builder_.Copy(scope.values[operand], part);
+      part.offset += part.shape[static_cast<int>(axis)] * part.strides[axis];
     }
     scope.values[id] = result;
+  }
+
+  // Of a reshape that has not been lowered.
+  void CopyReshaped(ValueId reshape, const View& to, Scope& scope) {
+    const Node& node = graph_.node(reshape);
+    const View& from = scope.values[node.operands[0]];
+    if (const std::optional<View> place = Reshaped(to, from.shape)) {
+      return builder_.Copy(from, *place);
+    }
+    builder_.Copy(ReshapedOrCopied(node, scope), to);
   }
 
   void LowerFused(const Node& node, ValueId id, Scope& scope) {

@@ -50,6 +50,18 @@ TEST(Lower, CopiesASliceOnlyForAReaderThatWantsItDense) {
               ElementsAre(Kernel::kBinary, Kernel::kCopy, Kernel::kUnary, Kernel::kUnary));
 }
 
+TEST(Lower, CopiesWhatAConcatenationReadsInAnotherShapeOnce) {
+  GraphBuilder b;
+  const Value x = Input(b, {1, 5, 8});
+  std::vector<Value> parts;
+  for (int64_t begin : {0, 4}) {
+    const Value heads = b.Reshape(b.Slice(x, 2, begin, begin + 4), {1, 5, 2, 2});
+    parts.push_back(b.Reshape(b.Permute(heads, {0, 2, 1, 3}), {1, 20}));
+  }
+  b.Output("y", b.Concat(parts, 1));
+  EXPECT_THAT(Kernels(std::move(b)), ElementsAre(Kernel::kCopy, Kernel::kCopy));
+}
+
 TEST(Lower, ReadsMergedQueriesKeysAndValuesWhereTheyAre) {
   GraphBuilder b;
   const Value qkv = Input(b, {1, 5, 24});
