@@ -156,6 +156,10 @@ void PutBlock(absl::Span<const uint8_t> bytes, BitWriter& bits) {
   bits.Flush();
 }
 
+constexpr absl::string_view kStreamHeader = "\x78\x01";
+// An empty one by the fixed codes, whose bits are three and seven.
+constexpr absl::string_view kLastBlock("\x03\x00", 2);
+
 std::string StringFor(size_t bytes) {
   std::string string;
   string.reserve(bytes);
@@ -177,22 +181,22 @@ void DeflatePart::Write(absl::Span<const uint8_t> bytes) {
 
 void DeflatePart::Finish() { PutStored({}, bits_); }
 
-std::string ZlibStream(absl::Span<const std::unique_ptr<DeflatePart>> parts) {
-  // The last block is an empty one by the fixed codes, whose bits are three and seven.
-  constexpr absl::string_view kHeader = "\x78\x01", kLastBlock("\x03\x00", 2);
-  size_t bytes = kHeader.size() + kLastBlock.size() + sizeof(uint32_t);
+size_t ZlibStreamSize(DeflateParts parts) {
+  size_t bytes = kStreamHeader.size() + kLastBlock.size() + sizeof(uint32_t);
   for (const auto& part : parts) bytes += part->compressed().size();
-  std::string stream;
-  stream.reserve(bytes);
-  stream.append(kHeader.data(), kHeader.size());
+  return bytes;
+}
+
+void AppendZlibStream(DeflateParts parts, std::string& to) {
+  to.reserve(to.size() + ZlibStreamSize(parts));
+  to.append(kStreamHeader.data(), kStreamHeader.size());
   uLong checksum = libdeflate_adler32(0, nullptr, 0);
   for (const auto& part : parts) {
-    stream += part->compressed();
+    to += part->compressed();
     checksum = adler32_combine(checksum, part->checksum(), static_cast<z_off_t>(part->size()));
   }
-  stream.append(kLastBlock.data(), kLastBlock.size());
-  for (int shift = 24; shift >= 0; shift -= 8) stream += static_cast<char>(checksum >> shift);
-  return stream;
+  to.append(kLastBlock.data(), kLastBlock.size());
+  for (int shift = 24; shift >= 0; shift -= 8) to += static_cast<char>(checksum >> shift);
 }
 
 }  // namespace latentd::image

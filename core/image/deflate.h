@@ -15,8 +15,8 @@
 namespace latentd::image {
 
 // A part of a stream: blocks that end with a whole byte. Parts that were made apart are a stream
-// behind each other (ZlibStream). A pure function of the bytes and of how they are divided among
-// calls, on every machine. Not thread-safe. Throws std::bad_alloc.
+// behind each other (AppendZlibStream). A pure function of the bytes and of how they are divided
+// among calls, on every machine. Not thread-safe. Throws std::bad_alloc.
 class DeflatePart {
  public:
   // At most so many bytes are expected.
@@ -44,7 +44,11 @@ class DeflatePart {
   uint32_t checksum_;
 };
 
-// The stream of what the parts hold, one behind the other. Throws std::bad_alloc.
-std::string ZlibStream(absl::Span<const std::unique_ptr<DeflatePart>> parts);
+using DeflateParts = absl::Span<const std::unique_ptr<DeflatePart>>;
+
+// The stream of what the parts hold, one behind the other, behind what `to` has. Throws
+// std::bad_alloc.
+void AppendZlibStream(DeflateParts parts, std::string& to);
+size_t ZlibStreamSize(DeflateParts parts);
 
 }  // namespace latentd::image

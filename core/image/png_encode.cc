@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "core/base/out_of_memory.h"
@@ -31,10 +32,18 @@ std::string BigEndian(uint32_t value) {
           static_cast<char>(value >> 8), static_cast<char>(value)};
 }
 
-void AppendChunk(absl::string_view type, absl::string_view content, std::string& png) {
-  absl::StrAppend(&png, BigEndian(static_cast<uint32_t>(content.size())), type, content);
-  const size_t checked = type.size() + content.size();
+// `append` puts so many bytes behind what it is given.
+void AppendChunk(absl::string_view type, size_t bytes,
+                 absl::FunctionRef<void(std::string& png)> append, std::string& png) {
+  absl::StrAppend(&png, BigEndian(static_cast<uint32_t>(bytes)), type);
+  append(png);
+  const size_t checked = type.size() + bytes;
   absl::StrAppend(&png, BigEndian(libdeflate_crc32(0, png.data() + png.size() - checked, checked)));
+}
+
+void AppendChunk(absl::string_view type, absl::string_view content, std::string& png) {
+  AppendChunk(
+      type, content.size(), [&](std::string& to) { absl::StrAppend(&to, content); }, png);
 }
 
 // 8 bits a channel, RGB, deflate, filtered, not interlaced.
@@ -75,9 +84,11 @@ int RowsOfAPart(const Image& image) {
   return std::max(1, kBytes / (3 * image.width) / kRows) * kRows;
 }
 
-absl::StatusOr<std::string> Compressed(const Image& image, const RunParts& run_parts) {
+using Parts = std::vector<std::unique_ptr<DeflatePart>>;
+
+absl::StatusOr<Parts> Compressed(const Image& image, const RunParts& run_parts) {
   const int rows = RowsOfAPart(image), count = (image.height + rows - 1) / rows;
-  std::vector<std::unique_ptr<DeflatePart>> parts(count);
+  Parts parts(count);
   std::vector<absl::Status> results(count);
   run_parts(count, [&](int part) {
     results[part] = CatchOutOfMemory([&] {
@@ -87,7 +98,7 @@ absl::StatusOr<std::string> Compressed(const Image& image, const RunParts& run_p
     });
   });
   for (const absl::Status& result : results) RETURN_IF_ERROR(result);
-  return ZlibStream(parts);
+  return parts;
 }
 
 }  // namespace
@@ -99,12 +110,14 @@ absl::StatusOr<std::string> EncodePng(const Image& image, absl::string_view para
         absl::StrCat("a picture of ", image.width, "x", image.height, " is too large for a PNG"));
   }
   return CatchOutOfMemory([&]() -> absl::StatusOr<std::string> {
-    ASSIGN_OR_RETURN(const std::string pixels, Compressed(image, run_parts));
+    ASSIGN_OR_RETURN(const Parts pixels, Compressed(image, run_parts));
+    const size_t bytes = ZlibStreamSize(pixels);
     std::string png(kSignature);
-    png.reserve(pixels.size() + parameters.size() + 128);
+    png.reserve(bytes + parameters.size() + 128);
     AppendChunk("IHDR", Header(image), png);
     if (!parameters.empty()) AppendChunk("iTXt", Text(parameters), png);
-    AppendChunk("IDAT", pixels, png);
+    AppendChunk(
+        "IDAT", bytes, [&](std::string& to) { AppendZlibStream(pixels, to); }, png);
     AppendChunk("IEND", "", png);
     return png;
   });
