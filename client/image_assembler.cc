@@ -1,5 +1,6 @@
 #include "client/image_assembler.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -8,6 +9,8 @@ namespace {
 
 // A server that announces more is not believed.
 constexpr int64_t kMaxImageBytes = int64_t{1} << 30;
+// That is made for what a server only announces.
+constexpr int64_t kMostRoom = int64_t{16} << 20;
 
 grpc::Status DataLoss(const std::string& message) {
   return grpc::Status(grpc::StatusCode::DATA_LOSS, "the server's picture is broken: " + message);
@@ -28,6 +31,8 @@ grpc::Status ImageAssembler::Add(const v1::ImageChunk& chunk) {
     image_.set_seed(chunk.seed());
     *image_.mutable_size() = chunk.size();
     image_.set_mime_type(chunk.mime_type());
+    const int64_t room = std::clamp<int64_t>(total_bytes_, 0, kMostRoom);
+    image_.mutable_data()->reserve(static_cast<size_t>(room));
   }
   if (chunk.index() != image_.index() || chunk.total_bytes() != total_bytes_) {
     return DataLoss("parts of two pictures are mixed");

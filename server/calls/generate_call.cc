@@ -281,8 +281,8 @@ void GenerateCall::Fail(const absl::Status& status) {
   if (!ended.ok()) Cancel();
 }
 
-std::optional<latent::v1::GenerateEvent> GenerateCall::NextEvent() {
-  std::optional<latent::v1::GenerateEvent> event = outbox_->Next();
+std::optional<OutgoingEvent> GenerateCall::NextEvent() {
+  std::optional<OutgoingEvent> event = outbox_->Next();
   if (kept_ != nullptr) kept_->NoteSent(this, outbox_->sent_pictures());
   return event;
 }

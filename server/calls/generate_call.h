@@ -79,7 +79,7 @@ class GenerateCall : public engine::EventSink, public ActiveCall {
   virtual void Advance() = 0;
 
   // What to send next, if there is something.
-  std::optional<latent::v1::GenerateEvent> NextEvent() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::optional<OutgoingEvent> NextEvent() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // A picture came, that counts as unread as long as `token` is kept; the outbox keeps it until the
   // last part is taken.

@@ -46,6 +46,7 @@ absl::Status MessageStream::end() const {
 }
 
 void MessageStream::OnWriteDone(bool ok) {
+  bytes_.Clear();  // they may be a picture's
   OnWritten(ok);
   {
     absl::MutexLock lock(&stream_mutex_);

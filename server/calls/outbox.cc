@@ -76,18 +76,19 @@ void Outbox::DropReplaced(const engine::Event& event) {
   waiting_.erase(std::next(last).base());
 }
 
-std::optional<latent::v1::GenerateEvent> Outbox::Next() {
+std::optional<OutgoingEvent> Outbox::Next() {
   if (waiting_.empty()) return std::nullopt;
-  latent::v1::GenerateEvent message;
-  message.set_request_id(request_id_);
-  const engine::Event& front = *waiting_.front().event;
-  if (const auto* image = std::get_if<engine::Image>(&front)) {
-    if (!TakeChunk(*image, message)) return message;
+  OutgoingEvent next;
+  next.message.set_request_id(request_id_);
+  const std::shared_ptr<const engine::Event>& front = waiting_.front().event;
+  if (const auto* image = std::get_if<engine::Image>(front.get())) {
+    next.of = front;
+    if (!TakeChunk(*image, next)) return next;
   } else {
-    Take(front, message);
+    Take(*front, next.message);
   }
   waiting_.pop_front();
-  return message;
+  return next;
 }
 
 void Outbox::Take(const engine::Event& event, latent::v1::GenerateEvent& message) {
@@ -108,10 +109,11 @@ void Outbox::Take(const engine::Event& event, latent::v1::GenerateEvent& message
 }
 
 // Whether it was the last one.
-bool Outbox::TakeChunk(const engine::Image& image, latent::v1::GenerateEvent& message) {
+bool Outbox::TakeChunk(const engine::Image& image, OutgoingEvent& chunk) {
   image_offset_ = std::min(image_offset_, image.bytes.size());  // who resumes may say anything
-  *message.mutable_image_chunk() = ToChunk(image, image_offset_, kChunkBytes);
-  image_offset_ += message.image_chunk().data().size();
+  *chunk.message.mutable_image_chunk() = ToChunk(image, image_offset_);
+  chunk.data = absl::string_view(image.bytes).substr(image_offset_, kChunkBytes);
+  image_offset_ += chunk.data.size();
   if (image_offset_ < image.bytes.size()) return false;
   image_offset_ = 0;
   ++sent_pictures_;

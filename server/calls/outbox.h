@@ -18,6 +18,7 @@
 #include "core/engine/engine.h"
 #include "core/image/format.h"
 #include "latent/v1/image_generation.pb.h"
+#include "server/calls/outgoing_event.h"
 
 namespace latentd::server::calls {
 
@@ -45,7 +46,7 @@ class Outbox {
   void Add(engine::Event event, absl::Time came);
 
   // The next message, or nothing until more is added.
-  std::optional<latent::v1::GenerateEvent> Next();
+  std::optional<OutgoingEvent> Next();
 
   // Drops what waits and all that comes, except how it ended: nobody reads it any more.
   void Close();
@@ -78,7 +79,7 @@ class Outbox {
 
   // The message of the front of the queue; an image goes chunk by chunk.
   void Take(const engine::Event& event, latent::v1::GenerateEvent& message);
-  bool TakeChunk(const engine::Image& image, latent::v1::GenerateEvent& message);
+  bool TakeChunk(const engine::Image& image, OutgoingEvent& chunk);
 
   const std::string request_id_;
   const image::EncodeOptions output_;

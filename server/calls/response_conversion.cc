@@ -235,7 +235,7 @@ v1::Completed ToProto(const engine::Completed& completed, const image::EncodeOpt
   return proto;
 }
 
-v1::ImageChunk ToChunk(const engine::Image& image, size_t offset, size_t max_bytes) {
+v1::ImageChunk ToChunk(const engine::Image& image, size_t offset) {
   v1::ImageChunk proto;
   proto.set_index(image.index);
   proto.set_seed(image.seed);
@@ -244,7 +244,6 @@ v1::ImageChunk ToChunk(const engine::Image& image, size_t offset, size_t max_byt
   proto.set_mime_type(mime_type.data(), mime_type.size());
   proto.set_offset(static_cast<int64_t>(offset));
   proto.set_total_bytes(static_cast<int64_t>(image.bytes.size()));
-  proto.set_data(image.bytes.data() + offset, std::min(max_bytes, image.bytes.size() - offset));
   return proto;
 }
 

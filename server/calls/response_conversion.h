@@ -21,8 +21,8 @@ latent::v1::Stage ToProto(engine::Stage stage);
 latent::v1::Completed ToProto(const engine::Completed& completed,
                               const image::EncodeOptions& output);
 
-// The chunk of at most `max_bytes` that starts at `offset`.
-latent::v1::ImageChunk ToChunk(const engine::Image& image, size_t offset, size_t max_bytes);
+// The chunk that starts at `offset`, without its data.
+latent::v1::ImageChunk ToChunk(const engine::Image& image, size_t offset);
 
 // `capabilities.version` is the server's, and is filled in by the caller.
 // What `caller` can ask for (server/calls/caller.h).

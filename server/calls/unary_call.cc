@@ -78,12 +78,13 @@ bool UnaryCall::Collect() {
   return outbox_->end().has_value();
 }
 
-void UnaryCall::Add(latent::v1::GenerateEvent event) {
-  collected_.set_request_id(event.request_id());
-  if (event.has_completed())
-    *collected_.mutable_completed() = std::move(*event.mutable_completed());
-  if (!event.has_image_chunk()) return;
-  latent::v1::ImageChunk& chunk = *event.mutable_image_chunk();
+void UnaryCall::Add(OutgoingEvent event) {
+  latent::v1::GenerateEvent& message = event.message;
+  collected_.set_request_id(message.request_id());
+  if (message.has_completed())
+    *collected_.mutable_completed() = std::move(*message.mutable_completed());
+  if (!message.has_image_chunk()) return;
+  const latent::v1::ImageChunk& chunk = message.image_chunk();
   if (chunk.offset() == 0) {
     latent::v1::Image& image = *collected_.add_images();
     image.set_index(chunk.index());
@@ -92,7 +93,8 @@ void UnaryCall::Add(latent::v1::GenerateEvent event) {
     image.set_mime_type(chunk.mime_type());
     image.mutable_data()->reserve(static_cast<size_t>(chunk.total_bytes()));
   }
-  collected_.mutable_images()->rbegin()->mutable_data()->append(chunk.data());
+  collected_.mutable_images()->rbegin()->mutable_data()->append(event.data.data(),
+                                                                event.data.size());
 }
 
 void UnaryCall::FinishWith(const absl::Status& status) {

@@ -39,7 +39,7 @@ class UnaryCall final : public GenerateCall, public grpc::ServerUnaryReactor {
 
   // Whether the answer is complete.
   bool Collect() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Add(latent::v1::GenerateEvent event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Add(OutgoingEvent event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FinishWith(const absl::Status& status);
 
   latent::v1::GenerateResponse collected_ ABSL_GUARDED_BY(mutex_);

@@ -29,9 +29,18 @@ engine::Image Picture(int index, size_t bytes) {
   return image;
 }
 
+// As a client reads it.
+v1::GenerateEvent Received(const OutgoingEvent& event) {
+  grpc::Slice bytes;
+  EXPECT_TRUE(Serialize(event).DumpToSingleSlice(&bytes).ok());
+  v1::GenerateEvent received;
+  EXPECT_TRUE(received.ParseFromArray(bytes.begin(), static_cast<int>(bytes.size())));
+  return received;
+}
+
 std::vector<v1::GenerateEvent> TakeAll(Outbox& outbox) {
   std::vector<v1::GenerateEvent> events;
-  while (auto event = outbox.Next()) events.push_back(*std::move(event));
+  while (const auto event = outbox.Next()) events.push_back(Received(*event));
   return events;
 }
 
@@ -72,9 +81,9 @@ TEST(OutboxTest, ProgressThatWaitsIsReplacedByTheNewest) {
 TEST(OutboxTest, ProgressThatWasTakenIsFollowedByTheNext) {
   Outbox outbox("", {});
   outbox.Add(Step(1), kNow);
-  EXPECT_EQ(outbox.Next()->progress().step(), 1);
+  EXPECT_EQ(outbox.Next()->message.progress().step(), 1);
   outbox.Add(Step(2), kNow);
-  EXPECT_EQ(outbox.Next()->progress().step(), 2);
+  EXPECT_EQ(outbox.Next()->message.progress().step(), 2);
 }
 
 engine::Preview Draft(int picture, int step) {
@@ -91,7 +100,7 @@ TEST(OutboxTest, APreviewIsOneMessage) {
                              .bytes = "jpeg"},
              kNow);
   EXPECT_EQ(outbox.held_bytes(), 4);
-  const v1::Preview preview = outbox.Next()->preview();
+  const v1::Preview preview = outbox.Next()->message.preview();
   EXPECT_EQ(preview.image_index(), 1);
   EXPECT_EQ(preview.step(), 4);
   EXPECT_EQ(preview.total_steps(), 9);
@@ -164,7 +173,7 @@ TEST(OutboxTest, EndsWhenEverythingWasTaken) {
 TEST(OutboxTest, AFailureEndsItAndIsNoMessage) {
   Outbox outbox("", {});
   outbox.Add(engine::Failed{absl::InternalError("broken")}, kNow);
-  EXPECT_EQ(outbox.Next(), std::nullopt);
+  EXPECT_FALSE(outbox.Next().has_value());
   ASSERT_TRUE(outbox.end().has_value());
   EXPECT_THAT(*outbox.end(), StatusIs(absl::StatusCode::kInternal, "broken"));
 }
@@ -176,7 +185,7 @@ TEST(OutboxTest, ClosingLetsGoOfPicturesAndKeepsTheEnd) {
   EXPECT_EQ(outbox.held_bytes(), 0);
   outbox.Add(Picture(1, 1000), kNow);
   EXPECT_EQ(outbox.held_bytes(), 0);
-  EXPECT_EQ(outbox.Next(), std::nullopt);
+  EXPECT_FALSE(outbox.Next().has_value());
   EXPECT_EQ(outbox.end(), std::nullopt);
   outbox.Add(engine::Failed{absl::CancelledError("gone")}, kNow);
   ASSERT_TRUE(outbox.end().has_value());
@@ -212,6 +221,22 @@ TEST(OutboxTest, APictureThatIsTakenIsLetGoOf) {
   EXPECT_FALSE(unread.expired());
   outbox.Next();
   EXPECT_TRUE(unread.expired());
+}
+
+TEST(OutboxTest, APictureIsKeptAsLongAsItsBytesAreToBeSent) {
+  Outbox outbox("id", {});
+  const engine::Image image = Picture(0, 1000);
+  const auto event = std::make_shared<const engine::Event>(image);
+  outbox.Add(event, kNow);
+  grpc::ByteBuffer bytes = Serialize(*outbox.Next());
+  EXPECT_EQ(event.use_count(), 2);
+  std::vector<grpc::Slice> slices;
+  ASSERT_TRUE(bytes.Dump(&slices).ok());
+  EXPECT_EQ(reinterpret_cast<const char*>(slices.back().begin()),
+            std::get<engine::Image>(*event).bytes.data());
+  slices.clear();
+  bytes.Clear();
+  EXPECT_EQ(event.use_count(), 1);
 }
 
 TEST(OutboxTest, BeginsWhereItsClientIs) {

@@ -1,0 +1,24 @@
+// An event as the bytes that gRPC sends to a client. Those of a picture are most of what a call
+// sends: they are sent from where the engine's event has them, without a copy.
+#pragma once
+
+#include <grpcpp/support/byte_buffer.h>
+
+#include <memory>
+
+#include "absl/strings/string_view.h"
+#include "core/engine/engine.h"
+#include "latent/v1/image_generation.pb.h"
+
+namespace latentd::server::calls {
+
+struct OutgoingEvent {
+  latent::v1::GenerateEvent message;  // a picture's chunk is without its `data`
+  absl::string_view data;             // of that chunk, part of `of`
+  std::shared_ptr<const engine::Event> of = nullptr;
+};
+
+// The bytes keep `of` alive until gRPC has sent them. REQUIRES: strings in the message are UTF-8.
+grpc::ByteBuffer Serialize(const OutgoingEvent& event);
+
+}  // namespace latentd::server::calls
