@@ -1,6 +1,5 @@
 #include "core/passes/upsample_conv2d.h"
 
-#include "core/passes/fusion.h"
 #include "core/passes/rewrite.h"
 
 namespace latentd::passes {
@@ -24,8 +23,7 @@ bool Is3x3(const Graph& graph, const Node& node, ValueId x, graph::Layout layout
 
 }  // namespace
 
-absl::StatusOr<Graph> FuseUpsampleConv2d(const Graph& graph, const graph::Target& target) {
-  if (!target.fused.contains(graph::kUpsampleConv2d)) return graph;
+std::vector<Chain> UpsampleConvolutions(const Graph& graph) {
   const std::vector<ValueId> readers = SoleReaders(graph);
   std::vector<Chain> chains;
   for (ValueId id : graph.Select(Op::kUpsampleNearest)) {
@@ -36,7 +34,12 @@ absl::StatusOr<Graph> FuseUpsampleConv2d(const Graph& graph, const graph::Target
       chains.push_back({graph::kUpsampleConv2d, {id, readers[id]}});
     }
   }
-  return Fuse(graph, chains);
+  return chains;
+}
+
+absl::StatusOr<Graph> FuseUpsampleConv2d(const Graph& graph, const graph::Target& target) {
+  if (!target.fused.contains(graph::kUpsampleConv2d)) return graph;
+  return Fuse(graph, UpsampleConvolutions(graph));
 }
 
 }  // namespace latentd::passes

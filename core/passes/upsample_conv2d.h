@@ -2,11 +2,17 @@
 // upsample_conv2d): the large image between them, each pixel of it four times, is never written.
 #pragma once
 
+#include <vector>
+
 #include "absl/status/statusor.h"
 #include "core/graph/graph.h"
 #include "core/graph/target.h"
+#include "core/passes/fusion.h"
 
 namespace latentd::passes {
+
+// What FuseUpsampleConv2d fuses: of each the upsampling and the convolution.
+std::vector<Chain> UpsampleConvolutions(const graph::Graph& graph);
 
 absl::StatusOr<graph::Graph> FuseUpsampleConv2d(const graph::Graph& graph,
                                                 const graph::Target& target);
