@@ -114,7 +114,10 @@ OpCase LinearGeglu(const Shape& shape, int64_t out, bool bias) {
   return {absl::StrCat("linear_geglu_", out, bias ? "_bias" : ""), Op::kFused, build};
 }
 
-OpCase NormSilu(bool added, bool silu, Layout layout, int64_t channels) {
+// What is added to each channel before a norm.
+enum class Added { kNothing, kInput, kWeight };
+
+OpCase NormSilu(Added added, bool silu, Layout layout, int64_t channels) {
   const auto build = [=](GraphBuilder& b) {
     const bool nchw = layout == Layout::kNchw;
     const Shape shape = nchw ? Shape{2, channels, 5, 7} : Shape{2, 5, 7, channels};
@@ -122,15 +125,19 @@ OpCase NormSilu(bool added, bool silu, Layout layout, int64_t channels) {
     std::vector<Value> operands = {b.Input("x", DType::kF32, shape, Rate::kStep),
                                    b.Weight("net/gamma", {channels}),
                                    b.Weight("net/beta", {channels})};
-    if (added) operands.push_back(b.Input("row", DType::kF32, row, Rate::kStep));
+    if (added == Added::kInput) operands.push_back(b.Input("row", DType::kF32, row, Rate::kStep));
+    if (added == Added::kWeight) operands.push_back(b.Weight("net/row", row));
     const Value y = Fuse(b, graph::kGroupNormSilu, operands, [&](auto& body, const auto& in) {
-      const Value x = added ? body.Add(in[0], in[3]) : in[0];
+      const Value x = in.size() > 3 ? body.Add(in[0], in[3]) : in[0];
       const Value normed = body.GroupNorm(x, in[1], in[2], {8, 1e-5f, layout});
       return silu ? body.Silu(normed) : normed;
     });
     b.Output("y", y);
   };
-  return {absl::StrCat("group_norm_silu", added ? "_added" : "", silu ? "" : "_without_silu",
+  const char* what = added == Added::kNothing ? ""
+                     : added == Added::kInput ? "_added"
+                                              : "_added_weight";
+  return {absl::StrCat("group_norm_silu", what, silu ? "" : "_without_silu",
                        layout == Layout::kNchw ? "_nchw_" : "_nhwc_", channels),
           Op::kFused, build};
 }
@@ -265,7 +272,7 @@ std::vector<OpCase> FusedCases() {
   }
   for (Layout layout : {Layout::kNchw, Layout::kNhwc}) {
     for (int64_t channels : {8, 24, 64}) {
-      for (bool added : {false, true}) {
+      for (Added added : {Added::kNothing, Added::kInput, Added::kWeight}) {
         cases.push_back(NormSilu(added, true, layout, channels));
         cases.push_back(NormSilu(added, false, layout, channels));
       }

@@ -89,6 +89,18 @@ OpCase LinearOfInputs() {
           }};
 }
 
+// Sums of the checkpoint rate, as the pass upsample_bias leaves them.
+OpCase ConvOfMadeBias() {
+  return {"conv2d_bias_is_made", Op::kConv2d, [](GraphBuilder& b) {
+            const Value x = b.Input("x", DType::kF32, {2, 5, 4, 8}, Rate::kStep);
+            const Value weight = b.Weight("net/scaled_weight", {16, 8, 1, 1});
+            const Value product = b.Linear(b.Weight("net/moved", {8}), b.Reshape(weight, {16, 8}),
+                                           b.Weight("net/bias", {16}));
+            const Value bias = b.Add(product, b.Weight("net/more", {16}));
+            b.Output("y", b.Conv2d(x, weight, bias, {.layout = Layout::kNhwc}));
+          }};
+}
+
 OpCase ConvOfInputs() {
   return {"conv2d_weight_is_an_input", Op::kConv2d, [](GraphBuilder& b) {
             const Value x = b.Input("x", DType::kF32, {1, 5, 6, 3}, Rate::kStep);
@@ -139,6 +151,7 @@ std::vector<OpCase> ProductCases() {
   }
   cases.push_back(LinearOfInputs());
   cases.push_back(ConvOfInputs());
+  cases.push_back(ConvOfMadeBias());
   cases.push_back(Matmul("rank2", {3, 5}, {5, 4}));
   cases.push_back(Matmul("guidance", {2, 2}, {2, 100}));
   cases.push_back(Matmul("rank3", {2, 3, 7}, {2, 7, 5}));

@@ -118,7 +118,7 @@ TEST(Lower, RunsAKnownFusedNodeAsOneInstruction) {
        {"conv2d_epilogue_bias_residual_silu_nhwc", "conv2d_epilogue_residual_nhwc",
         "linear_epilogue_bias_gelu_rank2", "linear_epilogue_bias_residual_rank3",
         "linear_epilogue_residual_first", "linear_geglu_40_bias", "group_norm_silu_added_nhwc_64",
-        "group_norm_silu_nchw_24", "upsample_conv2d_odd"}) {
+        "group_norm_silu_added_weight_nhwc_24", "group_norm_silu_nchw_24", "upsample_conv2d_odd"}) {
     EXPECT_EQ(InstructionsOf(name), 1u) << name;
   }
 }
