@@ -17,6 +17,7 @@
 #include "core/passes/linear_geglu.h"
 #include "core/passes/merge_linears.h"
 #include "core/passes/simplify_movement.h"
+#include "core/passes/upsample_bias.h"
 #include "core/passes/upsample_conv2d.h"
 
 namespace latentd::passes {
@@ -55,6 +56,8 @@ constexpr Pass kPasses[] = {
     {"common_subexpressions", "again, for the same reason as before",
      Plain<MergeCommonSubexpressions>},
     {"dead_code", "again, for the same reason as before", Plain<RemoveDeadCode>},
+    {"upsample_bias", "before fusing, which hides who reads an image and takes what this leaves",
+     Plain<MoveUpsampleBias>},
     {"group_norm_silu", "before epilogues, which would take its addition",
      Plain<FuseGroupNormSilu>},
     {"linear_geglu", "before epilogues, so that a linear has at most one fusion",

@@ -63,7 +63,7 @@ class Generator {
             &Generator::ToTokensAndBack, &Generator::Upsample,      &Generator::Upsample,
             &Generator::Upsample,        &Generator::Embedding,     &Generator::TimestepEmbedding,
             &Generator::Select,          &Generator::SchedulerStep, &Generator::Queries,
-            &Generator::NormSilu};
+            &Generator::NormSilu,        &Generator::UpsampledBlock};
   }
 
   int Int(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
@@ -208,6 +208,24 @@ class Generator {
     const int64_t channels = ShapeOf(x)[1];
     if (ShapeOf(x).elements() / ShapeOf(x)[0] / channels < 4) return kNone;
     return b_.Silu(b_.GroupNorm(x, Weight({channels}), Weight({channels}), {channels, 1e-3f}));
+  }
+
+  // An upsampled image and the residual block that reads it, as decoders have them.
+  Value UpsampledBlock() {
+    const Value x = OfRank(4, 4);
+    const int64_t channels = ShapeOf(x)[1], h = ShapeOf(x)[2], w = ShapeOf(x)[3];
+    if (4 * ShapeOf(x).elements() > kMaxElements) return kNone;
+    const auto conv = [&](Value of, int64_t kernel, double bias) {
+      const int64_t pad = kernel / 2;
+      const Value weight = Weight({channels, channels, kernel, kernel});
+      return b_.Conv2d(of, weight, Chance(bias) ? Weight({channels}) : kNone,
+                       {.padding = {pad, pad, pad, pad}});
+    };
+    const Value image = conv(b_.UpsampleNearest(conv(x, 1, 0.5), 2 * h, 2 * w), 3, 0.9);
+    const Value normed = b_.GroupNorm(image, Weight({channels}), Weight({channels}),
+                                      {channels % 2 == 0 ? 2 : 1, 1e-3f});
+    const Value hidden = conv(b_.Silu(normed), 3, 0.7);
+    return b_.Add(Chance(0.5) ? image : conv(image, 1, 0.7), hidden);
   }
 
   Value LayerNorm() {

@@ -10,9 +10,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/backends/reference/evaluate.h"
+#include "core/graph/split.h"
 #include "core/graph/text.h"
 #include "core/graph/verifier.h"
 #include "core/passes/pipeline.h"
+#include "core/passes/precision.h"
 #include "core/passes/rewrite.h"
 #include "tests/core/passes/equivalence.h"
 #include "tests/core/passes/golden_networks.h"
@@ -41,6 +43,7 @@ constexpr Tolerance kTolerances[] = {
     {"hoist_residual", 0},         //
     {"group_norm_silu", 0},        // bodies run op by op
     {"linear_geglu", 0},           //
+    {"upsample_bias", 5e-6},       // adds what it moves in another order
     {"upsample_conv2d", 0},        //
     {"epilogues", 0},              //
 };
@@ -139,19 +142,20 @@ struct Structure {
   int linear_geglu;     // one for each transformer block
   int group_norm_silu;  // two for each residual block, and the last norm
   int upsample_conv2d;
-  int permutes;  // where an image comes in or goes out
+  int upsample_biases;  // of those; a UNet's are joined with what was skipped, and keep theirs
+  int permutes;         // where an image comes in or goes out
 };
 
 const std::vector<Structure>& Structures() {
   static const auto* structures = new std::vector<Structure>{
-      {"unet_sdxl_base_small step", 28, 28, 35, 2, 2},
-      {"unet_sdxl_refiner_small step", 44, 44, 45, 3, 2},
-      {"unet_sd15_small step", 16, 16, 45, 3, 2},
-      {"unet_sd21_small step", 16, 16, 45, 3, 2},
-      {"vae_small moments", 1, 0, 21, 0, 2},
-      {"vae_small decoded", 1, 0, 29, 3, 2},
-      {"text_encoder_small hidden_states.0", 4, 0, 0, 0, 0},
-      {"text_encoder_2_small hidden_states.0", 5, 0, 0, 0, 0},
+      {"unet_sdxl_base_small step", 28, 28, 35, 2, 2, 2},
+      {"unet_sdxl_refiner_small step", 44, 44, 45, 3, 3, 2},
+      {"unet_sd15_small step", 16, 16, 45, 3, 3, 2},
+      {"unet_sd21_small step", 16, 16, 45, 3, 3, 2},
+      {"vae_small moments", 1, 0, 21, 0, 0, 2},
+      {"vae_small decoded", 1, 0, 29, 3, 0, 2},
+      {"text_encoder_small hidden_states.0", 4, 0, 0, 0, 0, 0},
+      {"text_encoder_2_small hidden_states.0", 5, 0, 0, 0, 0, 0},
   };
   return *structures;
 }
@@ -159,6 +163,17 @@ const std::vector<Structure>& Structures() {
 int CountKind(const Graph& graph, const std::string& kind) {
   const std::vector<std::string> kinds = FusedKinds(graph);
   return static_cast<int>(std::count(kinds.begin(), kinds.end(), kind));
+}
+
+// Convolutions that are fused with the upsampling before them and have a bias.
+int CountUpsampleBiases(const Graph& graph) {
+  int biases = 0;
+  for (ValueId id : graph.Select(Op::kFused)) {
+    const Node& node = graph.node(id);
+    const std::string& kind = std::get<graph::FusedAttributes>(node.attributes).kind;
+    biases += kind == graph::kUpsampleConv2d && node.operands.size() == 3;
+  }
+  return biases;
 }
 
 // Linears whose weight is three weights, one below the other.
@@ -194,7 +209,27 @@ TEST_P(GoldenStructure, IsThere) {
   EXPECT_EQ(CountKind(result, graph::kLinearGeglu), expected.linear_geglu);
   EXPECT_EQ(CountKind(result, graph::kGroupNormSilu), expected.group_norm_silu);
   EXPECT_EQ(CountKind(result, graph::kUpsampleConv2d), expected.upsample_conv2d);
+  EXPECT_EQ(CountUpsampleBiases(result), expected.upsample_biases);
   EXPECT_EQ(Count(result, Op::kPermute), expected.permutes);
+}
+
+// How many convolutions of upsamplings the last graph of a whole network has, and how many biases.
+std::pair<int, int> UpsamplesAndBiases(const std::string& network,
+                                       const graph::Precision& precision) {
+  const Graph whole = BuildGoldenGraphs(network).value().back();
+  const Graph low = ChoosePrecision(whole, precision).value();
+  const Graph result = RunPasses(SplitByRate(low)->step, EagerTarget(), Folding()).value();
+  return {CountKind(result, graph::kUpsampleConv2d), CountUpsampleBiases(result)};
+}
+
+TEST(WholeSdxl, AddsNoBiasToAnUpsampledImageOfTheDecoder) {
+  const std::vector<graph::Precision> precisions = {
+      {}, {graph::DType::kBF16}, {graph::DType::kF16, {"network/decoder.up_blocks."}}};
+  for (const graph::Precision& precision : precisions) {
+    EXPECT_EQ(UpsamplesAndBiases("vae_sdxl", precision), std::pair(3, 0));
+    EXPECT_EQ(UpsamplesAndBiases("unet_sdxl_base", precision), std::pair(2, 2));
+    EXPECT_EQ(UpsamplesAndBiases("unet_sdxl_refiner", precision), std::pair(3, 3));
+  }
 }
 
 TEST(GoldenNetworkTolerances, AreStatedForEveryPass) {

@@ -30,7 +30,8 @@ bool CudnnMayHaveIt(const BinderArguments& a, const TransposedConvolutionShape& 
          s.out % kChannelStep == 0;
 }
 
-// Adds the bias to the result where it lies: a plan that does takes longer than both.
+// Adds the bias to the result where it lies: a plan that does takes longer than both. Where others
+// can add it, there is none (core/passes/upsample_bias.h).
 BoundKernel BindBias(const BinderArguments& a) {
   const View &y = a.result(), &bias = a.operand(2);
   const int64_t channels = y.shape[-1];

@@ -3,8 +3,10 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "core/base/status_macros.h"
 #include "core/graph/split.h"
+#include "core/weights/safetensors.h"
 #include "tests/conformance/run_graph.h"
 #include "tests/golden/case_files.h"
 #include "tests/golden/network_case.h"
@@ -22,6 +24,17 @@ constexpr unsigned kSeed = 7;
 const std::string kCases = ::latentd::testing::SourcePath("tests/golden");
 
 absl::StatusOr<json> Cases() { return golden::ReadJsonFile(kCases + "/networks.json"); }
+
+absl::StatusOr<json> CaseOf(const std::string& name) {
+  ASSIGN_OR_RETURN(const json cases, Cases());
+  for (const json& network_case : cases) {
+    if (network_case.value("name", "") == name) return network_case;
+  }
+  return absl::NotFoundError(absl::StrCat("there is no network case ", name));
+}
+
+// Without their endings.
+std::string FilesOf(const std::string& name) { return kCases + "/networks/" + name; }
 
 // A request part takes one row, a step part what request parts made, which is random here.
 absl::StatusOr<std::vector<device::ConstBuffer>> InputsOf(const Graph& graph,
@@ -67,19 +80,28 @@ std::vector<std::string> GoldenNetworkNames() {
 }
 
 absl::StatusOr<Network> LoadGoldenNetwork(const std::string& name) {
-  ASSIGN_OR_RETURN(const json cases, Cases());
-  for (const json& network_case : cases) {
-    if (network_case.value("name", "") != name) continue;
-    ASSIGN_OR_RETURN(golden::NetworkCase loaded,
-                     golden::LoadNetworkCase(network_case, kCases + "/networks/" + name));
-    Network network;
-    for (const Graph& graph : loaded.graphs) {
-      RETURN_IF_ERROR(AddParts(name, graph, loaded.inputs, &network));
-    }
-    network.weights = std::move(loaded.weights);
-    return network;
+  ASSIGN_OR_RETURN(const json network_case, CaseOf(name));
+  ASSIGN_OR_RETURN(golden::NetworkCase loaded,
+                   golden::LoadNetworkCase(network_case, FilesOf(name)));
+  Network network;
+  for (const Graph& graph : loaded.graphs) {
+    RETURN_IF_ERROR(AddParts(name, graph, loaded.inputs, &network));
   }
-  return absl::NotFoundError(absl::StrCat("there is no network case ", name));
+  network.weights = std::move(loaded.weights);
+  return network;
+}
+
+absl::StatusOr<std::vector<Graph>> BuildGoldenGraphs(const std::string& name) {
+  ASSIGN_OR_RETURN(const json network_case, CaseOf(name));
+  ASSIGN_OR_RETURN(const weights::TensorMap tensors,
+                   weights::ReadSafetensors(FilesOf(name) + ".safetensors"));
+  golden::InputShapes shapes;
+  for (const auto& [key, tensor] : tensors) {
+    absl::string_view input = key;
+    if (absl::ConsumePrefix(&input, "in.")) shapes[std::string(input)] = tensor.data.shape();
+  }
+  return golden::BuildNetworkGraphs(network_case.value("class", ""),
+                                    network_case.value("config", json()).dump(), shapes);
 }
 
 }  // namespace latentd::passes

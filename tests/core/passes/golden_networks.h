@@ -28,4 +28,7 @@ struct Network {
 std::vector<std::string> GoldenNetworkNames();
 absl::StatusOr<Network> LoadGoldenNetwork(const std::string& name);
 
+// The graphs of any case, whole SDXL networks too, without weights and inputs.
+absl::StatusOr<std::vector<graph::Graph>> BuildGoldenGraphs(const std::string& name);
+
 }  // namespace latentd::passes
