@@ -23,10 +23,11 @@ namespace {
 
 using compiler::GetMode;
 
-// One thread encodes some eighty pictures of 1024x1024 a second. More are for a GPU that draws
-// smaller ones: a CPU backend's own threads have better things to do.
+// One thread encodes some eighty pictures of 1024x1024 a second. With a GPU more share the parts of
+// one picture, of which a PNG of that size has eight, and are idle else; a CPU backend's own threads
+// have better things to do.
 int EncodersOf(const Config& config) {
-  return config.backend == "cuda" ? std::clamp(UsableCpus() / 4, 1, 4) : 1;
+  return config.backend == "cuda" ? std::clamp(UsableCpus() / 2, 1, 8) : 1;
 }
 
 // An eighth of the host's memory: that is 512 MiB from 4 GiB on. A budget for a device with memory
