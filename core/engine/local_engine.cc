@@ -24,8 +24,8 @@ namespace {
 using compiler::GetMode;
 
 // One thread encodes some eighty pictures of 1024x1024 a second. With a GPU more share the parts of
-// one picture, of which a PNG of that size has eight, and are idle else; a CPU backend's own threads
-// have better things to do.
+// one picture, of which a PNG of that size has eight, and are idle else; a CPU backend's own
+// threads have better things to do.
 int EncodersOf(const Config& config) {
   return config.backend == "cuda" ? std::clamp(UsableCpus() / 2, 1, 8) : 1;
 }

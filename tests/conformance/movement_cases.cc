@@ -93,6 +93,16 @@ std::vector<OpCase> ViewCases() {
          for (int i = 0; i < 4; ++i) y = b.Silu(b.Add(y, y));
          b.Output("y", b.Add(kept, y));
        }},
+      {"slice_of_ids", Op::kSlice,
+       [](GraphBuilder& b) {
+         const Value ids = b.Input("ids", DType::kI64, {3, 4}, Rate::kStep);
+         b.Output("y", b.Embedding(b.Weight("net/table", {5, 6}), b.Slice(ids, 1, 1, 3)));
+       }},
+  };
+}
+
+std::vector<OpCase> ConcatCases() {
+  return {
       {"concat_of_one_value_twice", Op::kConcat,
        [](GraphBuilder& b) {
          const Value x = b.Silu(b.Input("x", DType::kF32, {2, 5}, Rate::kStep));
@@ -117,11 +127,6 @@ std::vector<OpCase> ViewCases() {
          const Value x = b.Silu(b.Input("x", DType::kF32, {2, 3, 4}, Rate::kStep));
          const Value flat = b.Reshape(b.Permute(x, {1, 0, 2}), {4, 6});
          b.Output("y", b.Concat({flat, b.Input("z", DType::kF32, {4, 3}, Rate::kStep)}, 1));
-       }},
-      {"slice_of_ids", Op::kSlice,
-       [](GraphBuilder& b) {
-         const Value ids = b.Input("ids", DType::kI64, {3, 4}, Rate::kStep);
-         b.Output("y", b.Embedding(b.Weight("net/table", {5, 6}), b.Slice(ids, 1, 1, 3)));
        }},
   };
 }
@@ -192,6 +197,7 @@ void Append(std::vector<OpCase>& cases, std::vector<OpCase> more) {
 
 std::vector<OpCase> MovementCases() {
   std::vector<OpCase> cases = ViewCases();
+  Append(cases, ConcatCases());
   Append(cases, LeafCases());
   Append(cases, EmbeddingCases());
   cases.push_back(Concat("rows", {{2, 3, 5}, {1, 3, 5}}, 0));
