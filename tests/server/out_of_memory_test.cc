@@ -109,17 +109,20 @@ TEST_F(OutOfMemoryTest, WithoutMemoryToSayWhyARequestIsRefusedAllTheSame) {
   server_->Drain(absl::ZeroDuration());
 }
 
-TEST_F(OutOfMemoryTest, APictureThatThereIsNoMemoryToSendEndsItsRequest) {
+// A stream sends pictures from where they are; previews it copies.
+TEST_F(OutOfMemoryTest, WhatThereIsNoMemoryToSendEndsItsRequest) {
   if (!testing::NoMemoryFrom::Works()) GTEST_SKIP() << "the sanitizer brings its own operator new";
   size_t number = 0;
   for (const bool streams : {true, false}) {
     grpc::Status status;
     std::thread client([&] { status = streams ? Stream(Request()) : Generate(Request()); });
     engine_.WaitForSpec(number);
-    engine::Image image = {.size = {64, 32}, .bytes = std::string(calls::kChunkBytes, 'i')};
+    std::string bytes(calls::kChunkBytes, 'i');
+    engine::Event event = engine::Image{.size = {64, 32}, .bytes = std::move(bytes)};
+    if (streams) event = engine::Preview{.bytes = std::string(calls::kChunkBytes, 'p')};
     {
       const testing::NoMemoryFrom none(calls::kChunkBytes);
-      engine_.Send(std::move(image), number);
+      engine_.Send(std::move(event), number);
     }
     client.join();
     ExpectOutOfMemory(status);
