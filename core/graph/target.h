@@ -44,6 +44,9 @@ struct Target {
   // (queries, keys and values).
   bool merge_linears = false;
 
+  // upsample_conv2d adds a bias by one more walk over the image: better that who reads it does.
+  bool moves_upsample_bias = false;
+
   // A row's values are the same bytes, however many rows a graph has.
   bool batch_invariant = false;
 };

@@ -186,8 +186,8 @@ class BiasRewrite {
 }  // namespace
 
 absl::StatusOr<Graph> MoveUpsampleBias(const Graph& graph, const graph::Target& target) {
-  const bool pays =
-      target.fused.contains(graph::kUpsampleConv2d) && target.fused.contains(graph::kGroupNormSilu);
+  const bool pays = target.moves_upsample_bias && target.fused.contains(graph::kUpsampleConv2d) &&
+                    target.fused.contains(graph::kGroupNormSilu);
   if (!pays) return graph;
   const Moves moves = MoveSearch(graph).Run();
   return moves.images.empty() ? graph : BiasRewrite(graph, moves).Run();

@@ -73,6 +73,7 @@ CudaBackend::CudaBackend(std::unique_ptr<device::cuda::CudaDevice> device,
   target_.fused = {graph::kConv2dEpilogue, graph::kLinearEpilogue, graph::kLinearGeglu,
                    graph::kGroupNormSilu, graph::kUpsampleConv2d};
   target_.merge_linears = true;  // attention reads slices without copying them
+  target_.moves_upsample_bias = true;
 }
 
 void CudaBackend::StartTrialsBy(std::vector<std::string> command) {

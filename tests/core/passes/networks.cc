@@ -91,7 +91,8 @@ graph::Target EagerTarget(graph::Layout layout) {
           .image_layout = layout,
           .fused = {graph::kConv2dEpilogue, graph::kLinearEpilogue, graph::kLinearGeglu,
                     graph::kGroupNormSilu, graph::kUpsampleConv2d},
-          .merge_linears = true};
+          .merge_linears = true,
+          .moves_upsample_bias = true};
 }
 
 Graph SmallUnet(GraphBuilder::StoredDType stored_dtype) {

@@ -340,6 +340,13 @@ TEST_P(UpsampleBias, StaysForATargetThatDoesNotFuseTheConvolution) {
   ExpectKept(target);
 }
 
+TEST_P(UpsampleBias, StaysForATargetWhoseConvolutionAddsIt) {
+  Movable();
+  graph::Target target = EagerTarget(GetParam());
+  target.moves_upsample_bias = false;
+  ExpectKept(target);
+}
+
 TEST_P(UpsampleBias, StaysForATargetThatDoesNotFuseTheGroupNorm) {
   Movable();
   graph::Target target = EagerTarget(GetParam());
