@@ -8,6 +8,7 @@
 #include <sstream>
 #include <thread>
 
+#include "absl/synchronization/notification.h"
 #include "server/calls/unary_call.h"
 #include "tests/server/running_server.h"
 
@@ -78,6 +79,18 @@ TEST_F(GenerateCallTest, PicturesOfAnAnswerAreUnreadUntilTheClientHasIt) {
   client.join();
   server_.reset();
   EXPECT_TRUE(unread.expired());
+}
+
+TEST_F(GenerateCallTest, APictureOfAStreamIsLetGoWhileTheCallGoesOn) {
+  absl::Notification let_go;
+  std::thread client([&] { EXPECT_TRUE(Stream(Request()).ok()); });
+  engine_.Send(engine::Started{{64, 32}});
+  engine_.Send(engine::Image{.size = {64, 32},
+                             .bytes = std::string(kChunkBytes + 1000, 'p'),
+                             .unread = {&let_go, [](absl::Notification* n) { n->Notify(); }}});
+  EXPECT_TRUE(let_go.WaitForNotificationWithTimeout(absl::Seconds(30)));
+  engine_.Send(engine::Completed{});
+  client.join();
 }
 
 TEST_F(GenerateCallTest, AStreamTellsWhatHappens) {
