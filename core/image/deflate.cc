@@ -188,7 +188,6 @@ size_t ZlibStreamSize(DeflateParts parts) {
 }
 
 void AppendZlibStream(DeflateParts parts, std::string& to) {
-  to.reserve(to.size() + ZlibStreamSize(parts));
   to.append(kStreamHeader.data(), kStreamHeader.size());
   uLong checksum = libdeflate_adler32(0, nullptr, 0);
   for (const auto& part : parts) {
