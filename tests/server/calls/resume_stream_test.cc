@@ -159,17 +159,19 @@ TEST_F(ResumeStreamTest, CancelGenerationStopsTheWorkOfWhoReads) {
 }
 
 TEST_F(ResumeStreamTest, WhatWasSentGivesWayToTheNextPicture) {
-  auto token = std::make_shared<int>();
-  const std::weak_ptr<int> unread = token;
+  absl::Notification let_go;
   grpc::ClientContext context;
   const auto reader = stub_->GenerateStream(&context, Resumable());
-  engine_.Send(engine::Image{.index = 0, .bytes = "first", .unread = std::move(token)});
+  engine_.Send(engine::Image{.index = 0,
+                             .bytes = "first",
+                             .unread = {&let_go, [](absl::Notification* n) { n->Notify(); }}});
   EXPECT_EQ(ReadChunk(*reader), "first");
   server_->MakeRoom();
-  EXPECT_FALSE(unread.expired());
+  EXPECT_FALSE(let_go.HasBeenNotified());
   engine_.set_waits_for_readers();
   server_->MakeRoom();
-  EXPECT_TRUE(unread.expired());
+  // The client may have the bytes before gRPC tells the server so and lets go of them.
+  EXPECT_TRUE(let_go.WaitForNotificationWithTimeout(absl::Seconds(30)));
   engine_.Send(engine::Image{.index = 1, .bytes = "second"});
   engine_.Send(engine::Completed{});
   EXPECT_EQ(ReadAll(*reader), "second");
