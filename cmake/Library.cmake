@@ -20,6 +20,12 @@ endfunction()
 # has too. Trees with sanitizers compile several files as one (CMAKE_UNITY_BUILD in CMakePresets.json), which takes half the
 # time; these they compile alone. Names that differ are the other way to mend what the compiler calls a redefinition there.
 function(latentd_separate)
+  foreach(file ${ARGN})
+    get_filename_component(path ${file} ABSOLUTE)
+    if(NOT EXISTS ${path})
+      message(FATAL_ERROR "latentd_separate names ${file}, which is not there")
+    endif()
+  endforeach()
   set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
