@@ -71,8 +71,9 @@ TEST_P(GoldenNetworks, KeepTheirNumbersWithAnyOnePassAlone) {
     Runs run = RunsOf(part);
     const std::vector<Buffer> expected = run(part.graph);
     for (const auto& [name, tolerance] : kTolerances) {
-      const auto pass = std::find_if(Passes().begin(), Passes().end(),
-                                     [&](const Pass& other) { return other.name == name; });
+      const auto pass =
+          std::find_if(Passes().begin(), Passes().end(),
+                       [&name = name](const Pass& other) { return other.name == name; });
       ASSERT_NE(pass, Passes().end());
       ASSERT_OK_AND_ASSIGN(const Graph result, pass->run(part.graph, EagerTarget(), Folding()));
       EXPECT_OK(Verify(result));

@@ -9,8 +9,8 @@ namespace {
 
 // Cases take up to a minute: each line is to be seen when it is known.
 template <typename... Arguments>
-void PrintLine(const char* format, Arguments... arguments) {
-  std::printf(format, arguments...);
+void PrintLine(const absl::FormatSpec<Arguments...>& format, const Arguments&... arguments) {
+  absl::PrintF(format, arguments...);
   std::fflush(stdout);
 }
 
@@ -32,17 +32,17 @@ void Report::Measured(const std::string& name, const std::vector<Measure>& measu
     passed = passed && measure.Right();
   }
   ++(passed ? passed_ : failed_);
-  PrintLine("%-28s %s%s\n", name.c_str(), line.c_str(), passed ? "PASS" : "FAIL");
+  PrintLine("%-28s %s%s\n", name, line, passed ? "PASS" : "FAIL");
 }
 
 void Report::Failed(const std::string& name, const absl::Status& status) {
   ++failed_;
-  PrintLine("%-28s %s FAIL\n", name.c_str(), status.ToString().c_str());
+  PrintLine("%-28s %s FAIL\n", name, status.ToString());
 }
 
 void Report::Skipped(const std::string& name, absl::string_view reason) {
   ++skipped_;
-  PrintLine("%-28s %s SKIPPED\n", name.c_str(), std::string(reason).c_str());
+  PrintLine("%-28s %s SKIPPED\n", name, reason);
 }
 
 bool Report::Finish() {
