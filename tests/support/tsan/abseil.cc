@@ -6,6 +6,10 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
+#include <cstdint>
+
+#include "absl/base/internal/spinlock_wait.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 
@@ -163,5 +167,20 @@ bool Notification::WaitForNotificationWithTimeout(Duration timeout) const {
   return result;
 }
 
+namespace base_internal {
+
+// Of call_once, which is a template but for this: who waits for another thread's call.
+uint32_t SpinLockWait(std::atomic<uint32_t>* word, int count,
+                      const SpinLockWaitTransition transitions[], SchedulingMode mode) {
+  using Wait = uint32_t(std::atomic<uint32_t>*, int, const SpinLockWaitTransition*, SchedulingMode);
+  static auto* const next = Next<Wait>(
+      "_ZN4absl7debian313base_internal12SpinLockWaitEPSt6atomicIjEiPKNS1_"
+      "22SpinLockWaitTransitionENS1_14SchedulingModeE");
+  const uint32_t result = next(word, count, transitions, mode);
+  Acquire(word);
+  return result;
+}
+
+}  // namespace base_internal
 ABSL_NAMESPACE_END
 }  // namespace absl
