@@ -52,16 +52,30 @@ class GraphAdminTest : public ::testing::Test {
     engine_.reset();
     directory_.reset();
   }
-  void TearDown() override { ASSERT_OK(admin().Warm(kAll, /*dry_run=*/false, Always)); }
+  void TearDown() override {
+    EvictWhatIsNotConfigured();
+    ASSERT_OK(admin().Warm(kAll, /*dry_run=*/false, Always));
+  }
 
   static GraphAdmin& admin() { return engine_->graphs(); }
-  // Those that the configured bucket needs, whatever other tests have warmed.
+  static bool IsConfigured(const GraphEntry& entry) {
+    return entry.bucket.width == 0 || entry.bucket == pipeline::Size{64, 64};
+  }
+  // Those that the configured bucket needs, whatever the test has warmed.
   static std::vector<GraphEntry> Configured() {
-    std::vector<GraphEntry> entries = *admin().List({.all = true});
-    std::erase_if(entries, [](const GraphEntry& entry) {
-      return entry.bucket.width != 0 && entry.bucket != pipeline::Size{64, 64};
-    });
+    std::vector<GraphEntry> entries = *admin().List(kAll);
+    std::erase_if(entries, [](const GraphEntry& entry) { return !IsConfigured(entry); });
     return entries;
+  }
+  static void EvictWhatIsNotConfigured() {
+    GraphSelector others;
+    const std::vector<GraphEntry> entries = *admin().List(kAll);
+    for (const GraphEntry& entry : entries) {
+      if (!IsConfigured(entry)) others.buckets.push_back(entry.bucket);
+    }
+    if (!others.buckets.empty()) {
+      ASSERT_OK(admin().Evict(others, CacheTier::kBoth, /*force=*/true));
+    }
   }
   static GraphEntry Only1(const std::string& component) {
     for (const GraphEntry& entry : Configured()) {
