@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/synchronization/notification.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "grpc/health/v1/health.grpc.pb.h"
@@ -57,6 +58,11 @@ class RunningServer : public ::testing::Test {
     latent::v1::GenerateRequest request;
     request.set_prompt("a star");
     return request;
+  }
+
+  // An Image's `unread` that notifies `gone` when nobody has the picture any more.
+  static std::shared_ptr<const void> NotifyWhenGone(absl::Notification& gone) {
+    return {&gone, [](absl::Notification* notified) { notified->Notify(); }};
   }
 
   // What a request that goes well sends.

@@ -87,7 +87,7 @@ TEST_F(GenerateCallTest, APictureOfAStreamIsLetGoWhileTheCallGoesOn) {
   engine_.Send(engine::Started{{64, 32}});
   engine_.Send(engine::Image{.size = {64, 32},
                              .bytes = std::string(kChunkBytes + 1000, 'p'),
-                             .unread = {&let_go, [](absl::Notification* n) { n->Notify(); }}});
+                             .unread = NotifyWhenGone(let_go)});
   EXPECT_TRUE(let_go.WaitForNotificationWithTimeout(absl::Seconds(30)));
   engine_.Send(engine::Completed{});
   client.join();

@@ -162,9 +162,7 @@ TEST_F(ResumeStreamTest, WhatWasSentGivesWayToTheNextPicture) {
   absl::Notification let_go;
   grpc::ClientContext context;
   const auto reader = stub_->GenerateStream(&context, Resumable());
-  engine_.Send(engine::Image{.index = 0,
-                             .bytes = "first",
-                             .unread = {&let_go, [](absl::Notification* n) { n->Notify(); }}});
+  engine_.Send(engine::Image{.index = 0, .bytes = "first", .unread = NotifyWhenGone(let_go)});
   EXPECT_EQ(ReadChunk(*reader), "first");
   server_->MakeRoom();
   EXPECT_FALSE(let_go.HasBeenNotified());
