@@ -1,10 +1,12 @@
-// Convolutions: of one pixel as a matrix product, else by cuDNN where it has the shape, else as a
-// product with patches of the image, some pixels at a time. In f32 always as a product, unless it
-// may be rounded to TF32: cuDNN would do so or has no fast one.
+// Convolutions: of one pixel as a matrix product; with few channels on one side by a kernel of our
+// own; else by cuDNN where it has the shape, else as a product with patches of the image, some
+// pixels at a time. In f32 always as a product, unless it may be rounded to TF32: cuDNN would do so
+// or has no fast one.
 #include <algorithm>
 #include <array>
 #include <numeric>
 
+#include "core/backends/cuda/kernels/narrow_convolution.h"
 #include "core/backends/cuda/kernels/patches.h"
 #include "core/backends/cuda/kernels/strided.h"
 #include "core/backends/cuda/packing.h"
@@ -77,6 +79,43 @@ class PackedWeight {
   const View weight_;
   const bool is_held_;
 };
+
+kernels::NarrowConvolutionArgs NarrowOf(const BinderArguments& a) {
+  const graph::Shape &x = a.operand(0).shape, &weight = a.operand(1).shape;
+  kernels::NarrowConvolutionArgs narrow;
+  narrow.element = ElementOf(a.operand(0));
+  narrow.rows = x[0];
+  narrow.height = x[1];
+  narrow.width = x[2];
+  narrow.channels = x[3];
+  narrow.out = weight[0];
+  return narrow;
+}
+
+bool IsNarrow(const BinderArguments& a) {
+  const graph::Shape& weight = a.operand(1).shape;
+  const Conv2dAttributes& conv = AttributesOf(a);
+  const bool is_same = weight[2] == 3 && weight[3] == 3 && conv.stride == 1 &&
+                       conv.padding == graph::Padding{1, 1, 1, 1};
+  return is_same && CudnnReads(a) && !a.operand(3).present() && kernels::IsNarrow(NarrowOf(a));
+}
+
+BoundKernel BindNarrow(const BinderArguments& a) {
+  const PackedWeight weight(a);
+  BoundKernel kernel;
+  kernel.packing = weight.packing();
+  kernel.workspace_bytes = weight.workspace_bytes();
+  kernel.enqueue = [weight, narrow = NarrowOf(a), x = a.operand(0), bias = a.operand(2),
+                    y = a.result()](const Frame& f) -> absl::Status {
+    kernels::NarrowConvolutionArgs placed = narrow;
+    ASSIGN_OR_RETURN(placed.weight, weight.Enqueue(f));
+    placed.x = BytesOf(x, f);
+    placed.bias = bias.present() ? BytesOf(bias, f) : nullptr;
+    placed.result = BytesOf(y, f);
+    return Launched(kernels::NarrowConvolution(placed, f.stream), graph::Op::kConv2d);
+  };
+  return kernel;
+}
 
 BoundKernel BindPlan(const BinderArguments& a, const std::shared_ptr<const CudnnPlan>& plan) {
   const PackedWeight weight(a);
@@ -188,6 +227,7 @@ absl::StatusOr<BoundKernel> BindProducts(const BinderArguments& a) {
 
 absl::StatusOr<BoundKernel> BindConvolution(const BinderArguments& a) {
   if (IsOfOnePixel(a)) return BindWeightProduct(a);
+  if (IsNarrow(a)) return BindNarrow(a);
   if (!CudnnMayHaveIt(a)) return BindProducts(a);
   ASSIGN_OR_RETURN(const std::shared_ptr<const CudnnPlan> plan, CudnnPlanFor(a, ShapeOf(a)));
   if (plan == nullptr) return BindProducts(a);

@@ -8,6 +8,7 @@
 #include "core/backends/cuda/kernels/launch.cuh"
 #include "core/backends/cuda/kernels/numbers.cuh"
 #include "core/backends/cuda/kernels/short_attention.h"
+#include "core/backends/cuda/kernels/tensor_core.cuh"
 
 namespace latentd::backends::cuda::kernels {
 namespace {
@@ -16,22 +17,6 @@ constexpr int kSize = kAttentionSize;
 constexpr int kPitch = kSize + 8;  // in shared memory, so that eight tokens are in different banks
 constexpr int kWarps = 4;
 constexpr int kTile = 16;  // queries of a product
-
-// sums [16, 8] += a [16, 16] * b [16, 8], as PTX spreads them over a warp.
-template <typename T>
-__device__ void Multiply(const uint32_t (&a)[4], uint32_t b0, uint32_t b1, float (&sums)[4]) {
-  if constexpr (std::is_same_v<T, __half>) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-        "{%0,%1,%2,%3};"
-        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  } else {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
-        "{%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  }
-}
 
 // Four matrices of 8 x 8 elements, transposed; lane i says where row i % 8 of matrix i / 8 begins.
 __device__ void LoadTransposed(const void* row, uint32_t (&words)[4]) {
