@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/backends/cuda/binders.h"
+#include "core/backends/cuda/copy_batches.h"
 #include "core/backends/cuda/kernel_rules.h"
 #include "core/backends/cuda/staged_graph.h"
 #include "core/backends/lowering/lowering.h"
@@ -53,6 +54,7 @@ absl::StatusOr<BoundProgram> Bind(const graph::Graph& graph, std::vector<graph::
     bound.kernels.push_back(std::move(kernel->enqueue));
     bound.needs.push_back(*std::move(kernel));
   }
+  BatchCopies(bound);
   bound.values = lowering::ValuesInArena(bound.program, bound.needs);
   for (graph::LiveValue& value : bound.values.values) {
     value.bytes = RoundUp(value.bytes, kPlaceAlignment);
