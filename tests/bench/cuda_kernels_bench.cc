@@ -126,7 +126,7 @@ void MeasureGroupNorm(int64_t rows, int64_t side, int64_t channels) {
   Measure(Named("group_norm + silu", {rows, side, side, channels}), bytes, bytes,
           [=](const char* from, char* to, cudaStream_t stream) {
             return GroupNorm(
-                {kElement, true, from, nullptr, Parameters(), Parameters(), to,
+                {kElement, true, from, nullptr, 0, Parameters(), Parameters(), to,
                  UnaryFunction::kSilu, rows, side * side, channels, 32, 1e-5f, Workspace()},
                 stream);
           });

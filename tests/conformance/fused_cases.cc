@@ -114,19 +114,42 @@ OpCase LinearGeglu(const Shape& shape, int64_t out, bool bias) {
   return {absl::StrCat("linear_geglu_", out, bias ? "_bias" : ""), Op::kFused, build};
 }
 
-// What is added to each channel before a norm.
-enum class Added { kNothing, kInput, kWeight };
+// What is added to each channel before a norm. kSlice: rows with gaps between them; kPermuted:
+// channels with gaps.
+enum class Added { kNothing, kInput, kWeight, kSlice, kPermuted };
+constexpr const char* kAddedNames[] = {"", "_added", "_added_weight", "_added_slice",
+                                       "_added_permuted"};
+
+// The value, whose channels are in the last dimension or the second one; kNone for kNothing.
+Value AddedOf(GraphBuilder& b, Added added, bool nchw, int64_t channels) {
+  const auto row = [&](int64_t c) { return nchw ? Shape{2, c, 1, 1} : Shape{2, 1, 1, c}; };
+  const auto input = [&](const Shape& shape) {
+    return b.Input("row", DType::kF32, shape, Rate::kStep);
+  };
+  switch (added) {
+    case Added::kNothing:
+      return kNone;
+    case Added::kInput:
+      return input(row(channels));
+    case Added::kWeight:
+      return b.Weight("net/row", row(channels));
+    case Added::kSlice:
+      return b.Slice(input(row(2 * channels + 3)), nchw ? 1 : 3, 1, channels + 1);
+    case Added::kPermuted:
+      return nchw ? b.Permute(input({channels, 2, 1, 1}), {1, 0, 2, 3})
+                  : b.Permute(input({channels, 1, 1, 2}), {3, 1, 2, 0});
+  }
+  return kNone;
+}
 
 OpCase NormSilu(Added added, bool silu, Layout layout, int64_t channels) {
   const auto build = [=](GraphBuilder& b) {
     const bool nchw = layout == Layout::kNchw;
     const Shape shape = nchw ? Shape{2, channels, 5, 7} : Shape{2, 5, 7, channels};
-    const Shape row = nchw ? Shape{2, channels, 1, 1} : Shape{2, 1, 1, channels};
     std::vector<Value> operands = {b.Input("x", DType::kF32, shape, Rate::kStep),
                                    b.Weight("net/gamma", {channels}),
                                    b.Weight("net/beta", {channels})};
-    if (added == Added::kInput) operands.push_back(b.Input("row", DType::kF32, row, Rate::kStep));
-    if (added == Added::kWeight) operands.push_back(b.Weight("net/row", row));
+    if (added != Added::kNothing) operands.push_back(AddedOf(b, added, nchw, channels));
     const Value y = Fuse(b, graph::kGroupNormSilu, operands, [&](auto& body, const auto& in) {
       const Value x = in.size() > 3 ? body.Add(in[0], in[3]) : in[0];
       const Value normed = body.GroupNorm(x, in[1], in[2], {8, 1e-5f, layout});
@@ -134,9 +157,7 @@ OpCase NormSilu(Added added, bool silu, Layout layout, int64_t channels) {
     });
     b.Output("y", y);
   };
-  const char* what = added == Added::kNothing ? ""
-                     : added == Added::kInput ? "_added"
-                                              : "_added_weight";
+  const char* what = kAddedNames[static_cast<int>(added)];
   return {absl::StrCat("group_norm_silu", what, silu ? "" : "_without_silu",
                        layout == Layout::kNchw ? "_nchw_" : "_nhwc_", channels),
           Op::kFused, build};
@@ -275,6 +296,9 @@ std::vector<OpCase> FusedCases() {
       for (Added added : {Added::kNothing, Added::kInput, Added::kWeight}) {
         cases.push_back(NormSilu(added, true, layout, channels));
         cases.push_back(NormSilu(added, false, layout, channels));
+      }
+      for (Added added : {Added::kSlice, Added::kPermuted}) {
+        cases.push_back(NormSilu(added, true, layout, channels));
       }
     }
   }

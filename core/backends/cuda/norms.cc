@@ -28,6 +28,7 @@ absl::StatusOr<BoundKernel> BindGroupNorm(const BinderArguments& a) {
   kernels::GroupNormArgs args;
   args.element = ElementOf(x);
   args.nhwc = norm.layout == graph::Layout::kNhwc;
+  args.addend_pitch = addend.present() ? addend.strides[0] : 0;
   args.rows = x.shape[0];
   args.channels = gamma.shape[0];
   args.pixels = x.shape.elements() / (args.rows * args.channels);

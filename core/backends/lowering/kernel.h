@@ -16,7 +16,8 @@ enum class Kernel : uint8_t {
   kLinearGeglu,          // x, weight, bias or absent
   kMatmul,               // a, b
   kAttention,            // query, key, value
-  kGroupNorm,            // x, gamma, beta, what is added to x before [rows, channels] or absent
+  kGroupNorm,            // x, gamma, beta, what is added to x before or absent: for each row its
+                         // channels, dense, the rows at any distance
   kLayerNorm,            // x, gamma, beta
   kSoftmax,
   kRowStd,

@@ -2,9 +2,18 @@
 
 namespace latentd::backends::lowering {
 
-Strides StridesOf(Kernel kernel) {
-  if (kernel == Kernel::kBinary || kernel == Kernel::kCopy) return Strides::kAny;
-  return kernel == Kernel::kAttention ? Strides::kLastDense : Strides::kDense;
+Strides StridesOf(Kernel kernel, size_t operand) {
+  switch (kernel) {
+    case Kernel::kBinary:
+    case Kernel::kCopy:
+      return Strides::kAny;
+    case Kernel::kAttention:
+      return Strides::kLastDense;
+    case Kernel::kGroupNorm:  // what is added: in UNets, slices of the merged projections of time
+      return operand == 3 ? Strides::kRowsDense : Strides::kDense;
+    default:
+      return Strides::kDense;
+  }
 }
 
 }  // namespace latentd::backends::lowering

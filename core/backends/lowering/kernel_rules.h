@@ -16,9 +16,10 @@ namespace latentd::backends::lowering {
 enum class Strides : uint8_t {
   kAny,        // with strides of 0 too, where it is broadcast
   kLastDense,  // the elements of the last dimension have no gaps
+  kRowsDense,  // View::rows_dense()
   kDense,      // View::dense()
 };
-Strides StridesOf(Kernel kernel);
+Strides StridesOf(Kernel kernel, size_t operand);
 
 // Its functions are pure and thread-safe: one answer for one question, or two programs of one graph
 // differ.

@@ -33,11 +33,13 @@ View ProgramBuilder::Copied(const View& view) {
 }
 
 bool ProgramBuilder::HasStridesFor(const Instruction& instruction, const View& view) const {
-  switch (StridesOf(instruction.kernel)) {
+  switch (StridesOf(instruction.kernel, instruction.operands.size())) {
     case Strides::kAny:
       return true;
     case Strides::kLastDense:
       return view.shape.rank() == 0 || view.shape[-1] == 1 || view.strides.back() == 1;
+    case Strides::kRowsDense:
+      return view.rows_dense();
     case Strides::kDense:
       break;
   }

@@ -23,6 +23,16 @@ std::vector<Run> RunsOf(const View& view) {
   return runs;
 }
 
+// Whether the dimensions from that one on have no gaps.
+bool DenseFrom(const View& view, int first) {
+  int64_t expected = 1;
+  for (int d = view.shape.rank() - 1; d >= first; --d) {
+    if (view.shape[d] != 1 && view.strides[d] != expected) return false;
+    expected *= view.shape[d];
+  }
+  return true;
+}
+
 }  // namespace
 
 std::vector<int64_t> DenseStrides(const graph::Shape& shape) {
@@ -53,14 +63,9 @@ std::optional<View> Reshaped(const View& view, const graph::Shape& shape) {
   return result;
 }
 
-bool View::dense() const {
-  int64_t expected = 1;
-  for (int d = shape.rank() - 1; d >= 0; --d) {
-    if (shape[d] != 1 && strides[d] != expected) return false;
-    expected *= shape[d];
-  }
-  return true;
-}
+bool View::dense() const { return DenseFrom(*this, 0); }
+
+bool View::rows_dense() const { return DenseFrom(*this, 1); }
 
 View Sliced(View view, const graph::SliceAttributes& slice) {
   std::vector<int64_t> dims = view.shape.dims();

@@ -20,6 +20,8 @@ struct View {
   bool present() const { return storage >= 0; }
   // Row-major without gaps, as most kernels want it.
   bool dense() const;
+  // The same of each index of the first dimension, which may be at any distance.
+  bool rows_dense() const;
 };
 
 View DenseView(int storage, graph::DType dtype, const graph::Shape& shape);

@@ -99,24 +99,14 @@ TEST_P(Kernels, GroupNormOfManyShapes) {
     const auto size = static_cast<size_t>(s.rows * s.channels * s.pixels);
     const std::vector<float> x = Random(size, 90, 110), gamma = Random(s.channels, -2, 2),
                              beta = Random(s.channels, -1, 1),
-                             added = Random(s.rows * s.channels, -1, 1);
+                             added = Random(s.rows * (s.channels + 3), -1, 1);
     for (bool nhwc : {false, true}) {
       std::vector<float> actual(size), expected(size);
       std::vector<char> workspace(kernels_->group_norm_workspace(s.rows, s.channels, 3));
-      GroupNormArguments a = {Element::kF32,
-                              x.data(),
-                              actual.data(),
-                              gamma.data(),
-                              beta.data(),
-                              added.data(),
-                              s.rows,
-                              s.channels,
-                              s.pixels,
-                              s.groups,
-                              1e-5f,
-                              true,
-                              3,
-                              workspace.data()};
+      GroupNormArguments a = {
+          Element::kF32,  x.data(), actual.data(),   gamma.data(), beta.data(), added.data(),
+          s.channels + 3, s.rows,   s.channels,      s.pixels,     s.groups,    1e-5f,
+          true,           3,        workspace.data()};
       nhwc ? kernels_->group_norm_nhwc(a) : kernels_->group_norm_nchw(a);
       a.y = expected.data();
       nhwc ? baseline_.group_norm_nhwc(a) : baseline_.group_norm_nchw(a);

@@ -7,6 +7,7 @@
 
 #include "core/backends/lowering/lowering.h"
 #include "core/graph/graph_builder.h"
+#include "core/passes/pipeline.h"
 #include "tests/conformance/op_cases.h"
 
 namespace latentd::backends::lowering {
@@ -42,14 +43,17 @@ class TestRules : public KernelRules {
 };
 
 // The kernels of a graph's instructions in order.
-std::vector<Kernel> Kernels(GraphBuilder b, const KernelRules& rules) {
-  const graph::Graph graph = std::move(b).Build().value();
+std::vector<Kernel> Kernels(const graph::Graph& graph, const KernelRules& rules) {
   const Program program = Lower(graph, graph::ExtractRecipes(graph), rules);
   std::vector<Kernel> kernels;
   for (const Instruction& instruction : program.instructions) {
     kernels.push_back(instruction.kernel);
   }
   return kernels;
+}
+
+std::vector<Kernel> Kernels(GraphBuilder b, const KernelRules& rules) {
+  return Kernels(std::move(b).Build().value(), rules);
 }
 
 Value Slice(GraphBuilder& b) {
@@ -101,6 +105,41 @@ GraphBuilder FusedCase(const std::string& name) {
     if (c.name == name) c.build(b);
   }
   return b;
+}
+
+TEST(StridesOf, LeavesWhatAGroupNormAddsWhereItLiesIfOnlyRowsAreApart) {
+  for (const char* layout : {"_nchw_24", "_nhwc_24"}) {
+    const auto kernels = [&](const std::string& added) {
+      return Kernels(FusedCase("group_norm_silu_added_" + added + layout), TestRules());
+    };
+    EXPECT_THAT(kernels("slice"), ElementsAre(Kernel::kGroupNorm));
+    EXPECT_THAT(kernels("permuted"), ElementsAre(Kernel::kCopy, Kernel::kGroupNorm));
+  }
+}
+
+// An image moved by a projection of the time and normed, as in a residual block.
+Value NormWithTime(GraphBuilder& b, Value image, Value time, const std::string& projection) {
+  const int64_t rows = b.shape(image)[0], channels = b.shape(image)[1];
+  const Value weight = b.Weight("net/" + projection, {channels, b.shape(time)[1]});
+  const Value moved = b.Add(image, b.Reshape(b.Linear(time, weight), {rows, channels, 1, 1}));
+  return b.Silu(b.GroupNorm(moved, b.Weight("net/gamma", {channels}),
+                            b.Weight("net/beta", {channels}), {.groups = 2}));
+}
+
+TEST(StridesOf, LetsGroupNormsReadTheirPartsOfAMergedLinear) {
+  GraphBuilder b;
+  const Value time = b.Input("time", DType::kF32, {2, 8}, Rate::kStep);
+  Value image = b.Input("image", DType::kF32, {2, 16, 3, 5}, Rate::kStep);
+  for (const char* projection : {"first", "second"}) {
+    image = NormWithTime(b, image, time, projection);
+  }
+  b.Output("y", image);
+  const graph::Graph graph =
+      passes::RunPasses(std::move(b).Build().value(),
+                        {.fused = {graph::kGroupNormSilu}, .merge_linears = true})
+          .value();
+  EXPECT_THAT(Kernels(graph, TestRules()),
+              ElementsAre(Kernel::kLinear, Kernel::kGroupNorm, Kernel::kGroupNorm));
 }
 
 TEST(KernelRules, SayWhichFusedNodesAreOneInstruction) {

@@ -27,6 +27,21 @@ TEST(Reshaped, SaysByStridesWhatItCan) {
   EXPECT_TRUE(Reshaped(DenseView(0, DType::kF32, {1}), {})->dense());
 }
 
+TEST(View, OfDenseRowsMayHaveThemAtAnyDistance) {
+  View rows = DenseView(0, DType::kF32, {2, 3, 4});
+  EXPECT_TRUE(rows.rows_dense());
+  for (const int64_t distance : {0, 17}) {
+    rows.strides = {distance, 4, 1};
+    EXPECT_TRUE(rows.rows_dense());
+    EXPECT_FALSE(rows.dense());
+  }
+  rows.strides = {15, 5, 1};
+  EXPECT_FALSE(rows.rows_dense());
+  rows.shape = {2, 3, 1};
+  rows.strides = {1, 2, 1};
+  EXPECT_FALSE(rows.rows_dense());
+}
+
 // The offsets of a view's elements, in order.
 std::vector<int64_t> OffsetsOf(const View& view) {
   std::vector<int64_t> offsets = {view.offset};

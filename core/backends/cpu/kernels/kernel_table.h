@@ -36,6 +36,7 @@ struct GroupNormArguments {
   const float* gamma;  // [channels]
   const float* beta;   // [channels]
   const void* added;   // [rows, channels], added to x before the norm; nullptr: nothing
+  int64_t added_row;   // elements from a row of `added` to the next
   int64_t rows, channels, pixels, groups;
   float epsilon;
   bool silu;  // applied to the result

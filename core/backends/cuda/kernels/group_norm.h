@@ -26,6 +26,7 @@ struct GroupNormArgs {
   bool nhwc = true;  // x and result are [rows, pixels, channels], else [rows, channels, pixels]
   const void* x = nullptr;
   const void* addend = nullptr;  // [rows, channels], added to x before, or null
+  int64_t addend_pitch = 0;      // elements from a row of it to the next
   const void* gamma = nullptr;   // [channels]
   const void* beta = nullptr;    // [channels]
   void* result = nullptr;        // may be x

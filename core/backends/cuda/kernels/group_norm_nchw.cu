@@ -11,24 +11,33 @@ namespace {
 
 constexpr int64_t kMostParts = 32;
 
+// What is added to that one of all rows' channels, or null.
+template <typename T>
+__device__ const T* AddendAt(const GroupNormArgs& args, int64_t plane) {
+  if (args.addend == nullptr) return nullptr;
+  const int64_t row = plane / args.channels, channel = plane % args.channels;
+  return static_cast<const T*>(args.addend) + row * args.addend_pitch + channel;
+}
+
 // Each block a part of a group: parts[group of a row][part]. Packs that cross from one channel into
 // the next look its addend up for each element.
 template <typename T, bool kAligned>
-__global__ void NchwMoments(const T* x, const T* addend, Moments* parts, int64_t size,
-                            int64_t pixels, int64_t channels_per_group, int64_t count) {
+__global__ void NchwMoments(GroupNormArgs args, Moments* parts, int64_t size, int64_t count) {
   const int64_t group = blockIdx.x / count, part = blockIdx.x % count;
-  const T* addends = addend == nullptr ? nullptr : addend + group * channels_per_group;
+  const T* x = static_cast<const T*>(args.x) + group * size;
+  const T* addends = AddendAt<T>(args, group * (args.channels / args.groups));
   Moments own;
   const int64_t step = count * kThreads * kPackSize<T>;
   for (int64_t begin = (part * kThreads + threadIdx.x) * kPackSize<T>; begin < size;
        begin += step) {
     Pack<T, kPackSize<T>> pack;
-    Load<kAligned>(x + group * size + begin, size - begin, pack);
+    Load<kAligned>(x + begin, size - begin, pack);
     float values[kPackSize<T>];
 #pragma unroll
     for (int i = 0; i < kPackSize<T>; ++i) {
       const int64_t at = min(begin + i, size - 1);
-      values[i] = ToFloat(pack.at[i]) + (addends == nullptr ? 0 : ToFloat(addends[at / pixels]));
+      values[i] =
+          ToFloat(pack.at[i]) + (addends == nullptr ? 0 : ToFloat(addends[at / args.pixels]));
     }
     Gather(values, static_cast<int>(min(size - begin, int64_t{kPackSize<T>})), own);
   }
@@ -53,8 +62,8 @@ __global__ void NchwResult(GroupNormArgs args, const Moments* parts, int part_co
     if (threadIdx.x == 0) group = own;
   }
   __syncthreads();
-  const T* addend = static_cast<const T*>(args.addend);
-  const float mean = group.mean - (addend == nullptr ? 0 : ToFloat(addend[plane]));
+  const T* addend = AddendAt<T>(args, plane);
+  const float mean = group.mean - (addend == nullptr ? 0 : ToFloat(*addend));
   const float scale = group.scale * ToFloat(static_cast<const T*>(args.gamma)[channel]);
   const float beta = ToFloat(static_cast<const T*>(args.beta)[channel]);
   const int64_t first = plane * args.pixels, block = blockIdx.x % blocks_per_plane;
@@ -75,14 +84,12 @@ __global__ void NchwResult(GroupNormArgs args, const Moments* parts, int part_co
 template <typename T, bool kAligned>
 cudaError_t LaunchNchw(const GroupNormArgs& args, cudaStream_t stream) {
   constexpr int64_t kBlockElements = kThreads * kPackSize<T> * 4;
-  const int64_t channels_per_group = args.channels / args.groups;
-  const int64_t size = channels_per_group * args.pixels;
+  const int64_t size = args.channels / args.groups * args.pixels;
   const int64_t parts = std::clamp<int64_t>(CeilDiv(size, kBlockElements), 1, kMostParts);
   auto* const moments = static_cast<Moments*>(args.workspace);
   const cudaError_t error = Launch(
       NchwMoments<T, kAligned>, Grid{dim3(static_cast<unsigned>(args.rows * args.groups * parts))},
-      stream, static_cast<const T*>(args.x), static_cast<const T*>(args.addend), moments, size,
-      args.pixels, channels_per_group, parts);
+      stream, args, moments, size, parts);
   if (error != cudaSuccess) return error;
   const int64_t blocks = CeilDiv(args.pixels, kBlockElements);
   return Launch(NchwResult<T, kAligned>,

@@ -171,7 +171,7 @@ __device__ inline void WriteGroups(const BlockShape& shape, const SharedMoments&
 
 template <typename T, bool kAligned>
 __global__ void __launch_bounds__(kMaxThreads<T>, kMinBlocks<T>)
-    NhwcMoments(BlockShape shape, const T* x, const T* addend, Moments* parts,
+    NhwcMoments(BlockShape shape, const T* x, const T* addend, int64_t addend_pitch, Moments* parts,
                 int64_t parts_of_row) {
   extern __shared__ float memory[];
   const SharedMoments shared(memory, kPackSize<T>);
@@ -191,7 +191,7 @@ __global__ void __launch_bounds__(kMaxThreads<T>, kMinBlocks<T>)
     shared.squares[i * blockDim.x + threadIdx.x] = sums.squares[i];
   }
   __syncthreads();
-  MergeLanes(shape, x, addend == nullptr ? nullptr : addend + row * shape.channels, pixels, shared);
+  MergeLanes(shape, x, addend == nullptr ? nullptr : addend + row * addend_pitch, pixels, shared);
   __syncthreads();
   MergeGroups<kPackSize<T>>(shape, pixels, shared);
   WriteGroups(shape, shared, parts + row * parts_of_row);
@@ -233,7 +233,7 @@ __global__ void __launch_bounds__(kMaxThreads<T>, kMinBlocks<T>)
   __syncthreads();
   const T* addend = static_cast<const T*>(args.addend);
   const ChannelNormalization<T> channels(
-      shape, channel, groups, addend == nullptr ? nullptr : addend + row * shape.channels,
+      shape, channel, groups, addend == nullptr ? nullptr : addend + row * args.addend_pitch,
       static_cast<const T*>(args.gamma), static_cast<const T*>(args.beta));
   const int64_t first = row * shape.pixels * shape.channels + channel;
   const T* x = static_cast<const T*>(args.x) + first;
@@ -296,8 +296,8 @@ cudaError_t LaunchMoments(const GroupNormArgs& args, const BlockShape& shape, co
                      .shared_bytes = SharedMomentsBytes(shape, kPackSize<T>),
                      .cluster = static_cast<unsigned>(split.cluster)};
   return Launch(NhwcMoments<T, kAligned>, grid, stream, shape, static_cast<const T*>(args.x),
-                static_cast<const T*>(args.addend), static_cast<Moments*>(args.workspace),
-                split.parts * args.groups);
+                static_cast<const T*>(args.addend), args.addend_pitch,
+                static_cast<Moments*>(args.workspace), split.parts * args.groups);
 }
 
 // As many blocks as are on the GPU at once, and not more than have work.

@@ -103,7 +103,7 @@ class SlabOfThread {
         place_(s, pack_ * kSize, kSize) {
     Load<true>(gamma + pack_ * kSize, 0, gamma_);
     Load<true>(beta + pack_ * kSize, 0, beta_);
-    if (addend != nullptr) Load<true>(addend + pack_ * kSize, 0, added_);
+    if (addend != nullptr) LoadAdded(addend + pack_ * kSize);
   }
 
   // Reads the block's pixels, keeps them and sums them up.
@@ -175,6 +175,16 @@ class SlabOfThread {
   }
 
  private:
+  // Wherever it lies. Rows may differ in that, and how an image is normed must not depend on which
+  // row of how many it is.
+  __device__ void LoadAdded(const T* from) {
+    if (reinterpret_cast<uintptr_t>(from) % sizeof(Own) == 0) {
+      Load<true>(from, kSize, added_);
+    } else {
+      Load<false>(from, kSize, added_);
+    }
+  }
+
   // To the pack's channel of that number.
   __device__ float Added(int i) const { return addend_ == nullptr ? 0 : ToFloat(added_.at[i]); }
 
@@ -224,7 +234,7 @@ __global__ void __launch_bounds__(kSlabThreads, 1) NhwcSlab(SlabShape s, GroupNo
   const int64_t at = (row * s.pixels + min(first, s.pixels - 1)) * s.image_channels + channel;
   const T* addend = static_cast<const T*>(args.addend);
   SlabOfThread<T> slab(s, static_cast<const T*>(args.x) + at,
-                       addend == nullptr ? nullptr : addend + row * s.image_channels + channel,
+                       addend == nullptr ? nullptr : addend + row * args.addend_pitch + channel,
                        static_cast<const T*>(args.gamma) + channel,
                        static_cast<const T*>(args.beta) + channel, kept, pixels);
   of_threads[threadIdx.x] = slab.Read();
@@ -279,7 +289,7 @@ bool HasClusters() {
 
 cudaError_t GroupNormSlab(const GroupNormArgs& args, cudaStream_t stream, bool& has) {
   return ForFloat(args.element, [&]<typename T>() {
-    has = Fits<T>(args) && Aligned(16, args.x, args.addend, args.gamma, args.beta, args.result) &&
+    has = Fits<T>(args) && Aligned(16, args.x, args.gamma, args.beta, args.result) &&
           HasClusters<T>();
     return has ? LaunchSlab<T>(args, stream) : cudaSuccess;
   });

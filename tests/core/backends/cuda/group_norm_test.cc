@@ -15,7 +15,9 @@ struct Image {
   bool addend = false;
   int64_t offset = 0;
   UnaryFunction activation = UnaryFunction::kSilu;
+  int64_t addend_gap = 0;  // elements between the addend's rows
 
+  int64_t addend_pitch() const { return channels + addend_gap; }
   int64_t size() const { return rows * pixels * channels; }
   int64_t At(int64_t row, int64_t pixel, int64_t channel) const {
     return nhwc ? (row * pixels + pixel) * channels + channel
@@ -32,7 +34,8 @@ Operands Drawn(const Image& image, Element element, double mean = 0.5) {
     return Rounded(element, Normal(size, seed, 1, center));
   };
   return {draw(image.size(), 1, mean),
-          image.addend ? draw(image.rows * image.channels, 2, 0) : Values(),
+          image.addend ? draw((image.rows - 1) * image.addend_pitch() + image.channels, 2, 0)
+                       : Values(),
           draw(image.channels, 3, 1), draw(image.channels, 4, 0)};
 }
 
@@ -47,7 +50,7 @@ void NormalizeGroup(const Image& image, const Operands& of, int64_t row, int64_t
                     Values& result) {
   const int64_t channels = image.channels / image.groups, first = group * channels;
   const auto value = [&](int64_t channel, int64_t pixel) {
-    const double added = image.addend ? of.addend[row * image.channels + channel] : 0;
+    const double added = image.addend ? of.addend[row * image.addend_pitch() + channel] : 0;
     return of.x[image.At(row, pixel, channel)] + added;
   };
   const auto sum = [&](const auto& function) {
@@ -88,13 +91,21 @@ class GroupNormCall {
         beta_(element, of.beta),
         workspace_(
             GpuArray::Poisoned(Element::kU8, GroupNormWorkspaceBytes(image.rows, image.groups))),
-        args{element,        image.nhwc,
-             x.data(),       image.addend ? addend_.data() : nullptr,
-             gamma_.data(),  beta_.data(),
-             result.data(),  image.activation,
-             image.rows,     image.pixels,
-             image.channels, image.groups,
-             1e-5f,          workspace_.data()} {}
+        args{element,
+             image.nhwc,
+             x.data(),
+             image.addend ? addend_.data() : nullptr,
+             image.addend_pitch(),
+             gamma_.data(),
+             beta_.data(),
+             result.data(),
+             image.activation,
+             image.rows,
+             image.pixels,
+             image.channels,
+             image.groups,
+             1e-5f,
+             workspace_.data()} {}
 
   GpuArray x, result;
 
@@ -146,6 +157,19 @@ TEST_F(GroupNormTest, IsExactToRounding) {
   }
 }
 
+// In each of the ways, where rows are as aligned as packs are, and where they are not; and one row
+// for all.
+TEST_F(GroupNormTest, TakesAnAddendWhoseRowsAreApart) {
+  for (const int64_t gap : {960, 1, -320}) {
+    for (Image image : {Image{3, 81, 320, 32}, Image{3, 81, 320, 20}, Image{3, 81, 320, 32, false},
+                        Image{3, 64, 320, 32, false}}) {
+      image.addend = true;
+      image.addend_gap = gap;
+      for (Element element : kFloats) Check(image, element);
+    }
+  }
+}
+
 TEST_F(GroupNormTest, TakesTheLargestImages) {
   Check({2, 128 * 128, 320, 32}, Element::kBF16);
   Check({2, 128 * 128, 384, 32}, Element::kBF16);
@@ -165,19 +189,23 @@ TEST_F(GroupNormTest, SeesDeviationsBesideALargeMean) {
   }
 }
 
+// Nor on how the addends of rows lie.
 TEST_F(GroupNormTest, ARowDependsOnNothingBesideIt) {
-  for (bool nhwc : {true, false}) {
-    Image image = {3, 1024, 320, 32, nhwc, true};
-    Operands of = Drawn(image, Element::kBF16);
-    GroupNormCall all(image, Element::kBF16, of);
-    ASSERT_EQ(GroupNorm(all.args, nullptr), cudaSuccess);
-    image.rows = 1;
-    of.x.erase(of.x.begin(), of.x.begin() + 2 * image.size());
-    of.addend.erase(of.addend.begin(), of.addend.begin() + 2 * image.channels);
-    GroupNormCall alone(image, Element::kBF16, of);
-    ASSERT_EQ(GroupNorm(alone.args, nullptr), cudaSuccess);
-    const Values together = all.result.Read();
-    EXPECT_EQ(alone.result.Read(), Values(together.begin() + 2 * image.size(), together.end()));
+  for (const int64_t gap : {0, 1}) {
+    for (bool nhwc : {true, false}) {
+      Image image = {3, 1024, 320, 32, nhwc, true};
+      image.addend_gap = gap;
+      Operands of = Drawn(image, Element::kBF16);
+      GroupNormCall all(image, Element::kBF16, of);
+      ASSERT_EQ(GroupNorm(all.args, nullptr), cudaSuccess);
+      image.rows = 1;
+      of.x.erase(of.x.begin(), of.x.begin() + 2 * image.size());
+      of.addend.erase(of.addend.begin(), of.addend.begin() + 2 * image.addend_pitch());
+      GroupNormCall alone(image, Element::kBF16, of);
+      ASSERT_EQ(GroupNorm(alone.args, nullptr), cudaSuccess);
+      const Values together = all.result.Read();
+      EXPECT_EQ(alone.result.Read(), Values(together.begin() + 2 * image.size(), together.end()));
+    }
   }
 }
 
