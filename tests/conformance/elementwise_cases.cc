@@ -67,6 +67,7 @@ std::vector<OpCase> UnaryCases() {
   cases.push_back(OneOperand("row_std", Op::kRowStd, row_std, {2, 4, 5, 7}, "x"));
   cases.push_back(OneOperand("row_std_pair", Op::kRowStd, row_std, {3, 2}, "x"));
   cases.push_back(OneOperand("row_std_offset", Op::kRowStd, row_std, {2, 300}, "offset"));
+  cases.push_back(OneOperand("row_std_long", Op::kRowStd, row_std, {2, 4, 65, 79}, "offset"));
   const auto geglu = &GraphBuilder::Geglu;
   cases.push_back(OneOperand("geglu", Op::kGeglu, geglu, {2, 5, 38}, "x"));
   cases.push_back(OneOperand("geglu_wide", Op::kGeglu, geglu, {2, 3, 768}, "x"));

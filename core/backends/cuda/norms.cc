@@ -15,6 +15,7 @@ BoundKernel RowsKernel(const BinderArguments& a, int64_t rows,
   return OwnKernel(a, args, [launch, x = a.operand(0), y = a.result()](auto& args, const Frame& f) {
     args.x = BytesOf(x, f);
     args.result = BytesOf(y, f);
+    args.workspace = f.workspace;
     return launch(args, f.stream);
   });
 }
@@ -72,7 +73,10 @@ absl::StatusOr<BoundKernel> BindSoftmax(const BinderArguments& a) {
 }
 
 absl::StatusOr<BoundKernel> BindRowStd(const BinderArguments& a) {
-  return RowsKernel(a, a.operand(0).shape[0], kernels::RowStd);
+  const int64_t rows = a.operand(0).shape[0], size = a.operand(0).shape.elements() / rows;
+  BoundKernel kernel = RowsKernel(a, rows, kernels::RowStd);
+  kernel.workspace_bytes = kernels::RowStdWorkspaceBytes(rows, size);
+  return kernel;
 }
 
 absl::StatusOr<BoundKernel> BindIsFinite(const BinderArguments& a) {

@@ -11,6 +11,11 @@ namespace {
 
 // Threads for a row that no warp holds in its registers.
 constexpr int kRowThreads = 512;
+// How many elements of a row one block takes the deviation of, and how many a block has of a row
+// that is longer. Whole packs, so that parts are as aligned as rows are.
+constexpr int64_t kMostOfBlock = 16384, kPart = 4096;
+
+int64_t PartsOf(int64_t size) { return size <= kMostOfBlock ? 1 : CeilDiv(size, kPart); }
 
 // A row as the threads of its team see it: each has every kTeam-th pack.
 //
@@ -150,14 +155,44 @@ __global__ void SoftmaxKernel(const T* x, T* result, int64_t rows, int64_t size)
   });
 }
 
+// Of equal elements the squares are 0 up to rounding, which can leave them less.
+template <typename T>
+__device__ T StdOf(float squares, int64_t size) {
+  return FromFloat<T>(sqrtf((squares < 0 ? 0 : squares) / static_cast<float>(size - 1)));
+}
+
 template <typename T, bool kAligned>
 __global__ void RowStdKernel(const T* x, T* result, int64_t size) {
   ReadRow<T, kAligned> row(x + blockIdx.x * size, size);
   WithMoments<T>(row, size, [&](float, float, float squares) {
-    if (threadIdx.x == 0) {
-      result[blockIdx.x] = FromFloat<T>(sqrtf(squares / static_cast<float>(size - 1)));
-    }
+    if (threadIdx.x == 0) result[blockIdx.x] = StdOf<T>(squares, size);
   });
+}
+
+// Each block a part of a row: parts[row][part]. Of a mean that is large beside the deviation f32
+// has too few digits to say how far parts are apart, so what is written of it is its distance from
+// the row's first element.
+template <typename T, bool kAligned>
+__global__ void RowMoments(const T* x, Moments* parts, int64_t size, int64_t count) {
+  const T* const first = x + blockIdx.x / count * size;
+  const int64_t begin = blockIdx.x % count * kPart, taken = min(kPart, size - begin);
+  ReadRow<T, kAligned> part(first + begin, taken);
+  WithMoments<T>(part, taken, [&](float mean, float rest, float squares) {
+    if (threadIdx.x != 0) return;
+    // Of the mean as it was rounded, which `rest` is the rest of: not one step with its product.
+    const float distance = __fsub_rn(mean, ToFloat(*first));
+    parts[blockIdx.x] = {static_cast<float>(taken), distance + rest, squares};
+  });
+}
+
+// Each warp a row.
+template <typename T>
+__global__ void RowStdOfParts(const Moments* parts, T* result, int64_t rows, int64_t size,
+                              int count) {
+  const int64_t row = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / kWarp;
+  if (row >= rows) return;
+  const Moments all = MergedByWarp(count, [=](int i) { return parts[row * count + i]; });
+  if (threadIdx.x % kWarp == 0) result[row] = StdOf<T>(all.squares, size);
 }
 
 // Writes 0 where a row has other elements; the results are 1 before.
@@ -231,12 +266,31 @@ cudaError_t Softmax(const RowsArgs& args, cudaStream_t stream) {
   });
 }
 
+size_t RowStdWorkspaceBytes(int64_t rows, int64_t size) {
+  const int64_t parts = PartsOf(size);
+  return parts == 1 ? 0 : static_cast<size_t>(rows * parts) * sizeof(Moments);
+}
+
 cudaError_t RowStd(const RowsArgs& args, cudaStream_t stream) {
-  const Grid grid = {dim3(static_cast<unsigned>(args.rows)), dim3(kRowThreads)};
+  const int64_t parts = PartsOf(args.size);
+  const Grid grid = {dim3(static_cast<unsigned>(args.rows * parts)), dim3(kRowThreads)};
   return ForFloat(args.element, [&]<typename T>() {
     const bool aligned = RowsAligned<T>(args.size, args.x, nullptr);
-    return Launch(aligned ? RowStdKernel<T, true> : RowStdKernel<T, false>, grid, stream,
-                  static_cast<const T*>(args.x), static_cast<T*>(args.result), args.size);
+    const auto* const x = static_cast<const T*>(args.x);
+    auto* const result = static_cast<T*>(args.result);
+    if (parts == 1) {
+      return Launch(aligned ? RowStdKernel<T, true> : RowStdKernel<T, false>, grid, stream, x,
+                    result, args.size);
+    }
+    auto* const moments = static_cast<Moments*>(args.workspace);
+    if (auto error = Launch(aligned ? RowMoments<T, true> : RowMoments<T, false>, grid, stream, x,
+                            moments, args.size, parts);
+        error != cudaSuccess) {
+      return error;
+    }
+    return Launch(RowStdOfParts<T>, GridOf(args.rows * kWarp), stream,
+                  static_cast<const Moments*>(moments), result, args.rows, args.size,
+                  static_cast<int>(parts));
   });
 }
 

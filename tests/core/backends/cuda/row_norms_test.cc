@@ -16,10 +16,11 @@ struct RowsCase {
   int64_t offset = 0;
 };
 
-// What a warp holds, what a block reads, and what is odd.
-const RowsCase kCases[] = {{1, 1},      {3, 2},     {5, 77},       {9, 256},     {9, 640},
-                           {9, 640, 1}, {5, 768},   {1000, 1280},  {5, 1280, 1}, {3, 2048},
-                           {3, 2049},   {2, 16384}, {2, 16384, 1}, {1, 100003}};
+// What a warp holds, what a block reads, what several blocks share, and what is odd.
+const RowsCase kCases[] = {{1, 1},        {3, 2},     {5, 77},       {9, 256},     {9, 640},
+                           {9, 640, 1},   {5, 768},   {1000, 1280},  {5, 1280, 1}, {3, 2048},
+                           {3, 2049},     {2, 16384}, {2, 16384, 1}, {9, 16385},   {2, 65536},
+                           {2, 65536, 1}, {1, 100003}};
 
 double MeanOf(const double* x, int64_t size) {
   return std::accumulate(x, x + size, 0.0) / static_cast<double>(size);
@@ -140,6 +141,26 @@ TEST_F(RowNormsTest, SoftmaxTakesInfinities) {
   ExpectClose(to.Read(), {0, 0.5, 0.5, NAN, NAN, NAN, NAN, NAN, NAN}, Element::kF32, 0);
 }
 
+// Of rows that begin `offset` elements behind an aligned address.
+Values RowStdOf(Element element, const Values& x, int64_t rows, int64_t offset) {
+  const int64_t size = static_cast<int64_t>(x.size()) / rows;
+  const GpuArray from(element, x, offset), to = GpuArray::Poisoned(element, rows);
+  const size_t bytes = std::max<size_t>(RowStdWorkspaceBytes(rows, size), 1);
+  const GpuArray workspace = GpuArray::Poisoned(Element::kU8, static_cast<int64_t>(bytes));
+  EXPECT_EQ(RowStd({element, from.data(), to.data(), rows, size, workspace.data()}, nullptr),
+            cudaSuccess);
+  return to.Read();
+}
+
+Values ExactRowStd(const Values& x, int64_t rows) {
+  const int64_t size = static_cast<int64_t>(x.size()) / rows;
+  Values exact(rows);
+  for (int64_t row = 0; row < rows; ++row) {
+    exact[row] = std::sqrt(SquaresOf(&x[row * size], size) / double(size - 1));
+  }
+  return exact;
+}
+
 TEST_F(RowNormsTest, RowStdDividesByOneLess) {
   for (const auto& [rows, size, offset] : kCases) {
     if (size == 1) continue;
@@ -147,13 +168,48 @@ TEST_F(RowNormsTest, RowStdDividesByOneLess) {
       SCOPED_TRACE(::testing::Message() << rows << "x" << size << " " << int(element));
       const Values x =
           Rounded(element, Normal(rows * size, 5, 1, element == Element::kF32 ? 1000 : 2));
-      Values exact(rows);
-      for (int64_t row = 0; row < rows; ++row) {
-        exact[row] = std::sqrt(SquaresOf(&x[row * size], size) / double(size - 1));
+      ExpectClose(RowStdOf(element, x, rows, offset), ExactRowStd(x, rows), element,
+                  UlpsOf(element, 4));
+    }
+  }
+}
+
+TEST_F(RowNormsTest, RowStdSeesDeviationsBesideALargeMean) {
+  for (int64_t size : {16384, 65536, 100003}) {
+    const Values x = Rounded(Element::kF32, Normal(2 * size, 5, 1, 10000));
+    ExpectClose(RowStdOf(Element::kF32, x, 2, 0), ExactRowStd(x, 2), Element::kF32, 4);
+  }
+}
+
+TEST_F(RowNormsTest, RowStdOfEqualElementsIsNothing) {
+  for (int64_t size : {77, 6161, 14414, 16385, 100003}) {
+    for (const double value : {0.0, 0.1, -3.7, 1000.3}) {
+      for (const double result : RowStdOf(Element::kF32, Values(2 * size, value), 2, 0)) {
+        EXPECT_TRUE(result >= 0 && result <= 1e-6 * std::abs(value)) << size << " of " << value;
       }
-      const GpuArray from(element, x, offset), to = GpuArray::Poisoned(element, rows);
-      ASSERT_EQ(RowStd({element, from.data(), to.data(), rows, size}, nullptr), cudaSuccess);
-      ExpectClose(to.Read(), exact, element, UlpsOf(element, 4));
+    }
+  }
+}
+
+TEST_F(RowNormsTest, RowStdOfARowDependsOnNothingBesideIt) {
+  for (int64_t size : {640, 16384, 65536, 100003}) {
+    for (Element element : kFloats) {
+      const Values x = Normal(5 * size, 1);
+      const Values row(x.begin() + 3 * size, x.begin() + 4 * size);
+      const Values together = RowStdOf(element, x, 5, 0);
+      EXPECT_EQ(RowStdOf(element, row, 1, 1), Values{together[3]}) << size;
+      EXPECT_EQ(RowStdOf(element, x, 5, 0), together) << size;
+    }
+  }
+}
+
+TEST_F(RowNormsTest, RowStdOfALongRowWithWhatIsNotFiniteIsNan) {
+  for (const double bad : {NAN, INFINITY, -INFINITY}) {
+    for (int64_t at : {0, 40000, 65535}) {
+      Values x = Normal(2 * 65536, 1);
+      x[at] = bad;
+      const Values result = RowStdOf(Element::kF32, x, 2, 0);
+      EXPECT_TRUE(std::isnan(result[0]) && std::isfinite(result[1])) << bad << " " << at;
     }
   }
 }
