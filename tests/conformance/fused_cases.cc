@@ -65,22 +65,24 @@ Value Finish(GraphBuilder& b, const Epilogue& e, Value product, Value residual) 
   return b.Append({.op = *e.activation, .operands = {product.id}});
 }
 
-OpCase ConvEpilogue(const Epilogue& e, Layout layout) {
+OpCase ConvEpilogue(const Epilogue& e, Layout layout, int64_t in = 16, int64_t out = 24) {
   const auto build = [=](GraphBuilder& b) {
     const graph::Conv2dAttributes conv = {.padding = {1, 1, 1, 1}, .layout = layout};
     const auto image = [&](int64_t c) {
       return layout == Layout::kNchw ? Shape{2, c, 7, 5} : Shape{2, 7, 5, c};
     };
-    std::vector<Value> operands = {b.Input("x", DType::kF32, image(16), Rate::kStep),
-                                   b.Weight("net/weight", {24, 16, 3, 3})};
-    if (e.bias) operands.push_back(b.Weight("net/bias", {24}));
-    if (e.residual) operands.push_back(b.Input("residual", DType::kF32, image(24), Rate::kStep));
+    std::vector<Value> operands = {b.Input("x", DType::kF32, image(in), Rate::kStep),
+                                   b.Weight("net/weight", {out, in, 3, 3})};
+    if (e.bias) operands.push_back(b.Weight("net/bias", {out}));
+    if (e.residual) operands.push_back(b.Input("residual", DType::kF32, image(out), Rate::kStep));
     const Value y = Fuse(b, graph::kConv2dEpilogue, operands, [&](auto& body, const auto& in) {
       return Finish(body, e, body.Conv2d(in[0], in[1], e.bias ? in[2] : kNone, conv), in.back());
     });
     b.Output("y", y);
   };
-  return {absl::StrCat("conv2d_epilogue_", e.name, layout == Layout::kNchw ? "_nchw" : "_nhwc"),
+  const std::string channels = in == 16 ? "" : absl::StrCat("_", in, "_to_", out);
+  return {absl::StrCat("conv2d_epilogue_", e.name, channels,
+                       layout == Layout::kNchw ? "_nchw" : "_nhwc"),
           Op::kFused, build};
 }
 
@@ -282,6 +284,8 @@ std::vector<OpCase> FusedCases() {
                                LargeResidual()};
   for (const Epilogue& e : Epilogues()) {
     for (Layout layout : {Layout::kNchw, Layout::kNhwc}) cases.push_back(ConvEpilogue(e, layout));
+    if (e.residual) cases.push_back(ConvEpilogue(e, Layout::kNhwc, 4, 32));
+    if (e.residual) cases.push_back(ConvEpilogue(e, Layout::kNhwc, 32, 4));
     cases.push_back(LinearEpilogue(e, {9, 17}));
     cases.push_back(LinearEpilogue(e, {2, 9, 32}));
   }

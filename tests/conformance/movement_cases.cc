@@ -122,6 +122,17 @@ std::vector<OpCase> ConcatCases() {
          b.Output("y", b.Concat({b.Reshape(heads, {2, 12}), b.Reshape(x, {2, 24}), kept}, 1));
          b.Output("kept", kept);
        }},
+      // As a request's graph ends: backends may copy slices of whole words together.
+      {"concat_of_slices_of_a_product", Op::kConcat,
+       [](GraphBuilder& b) {
+         const Value x = b.Input("x", DType::kF32, {1, 3, 16}, Rate::kStep);
+         const Value merged = b.Linear(x, b.Weight("net/weight", {72, 16}));
+         std::vector<Value> parts;
+         for (int64_t begin : {8, 0, 24, 16, 40}) {
+           parts.push_back(b.Reshape(b.Slice(merged, 2, begin, begin + 16), {1, 48}));
+         }
+         b.Output("y", b.Concat(parts, 1));
+       }},
       {"concat_where_a_part_has_no_strides_of_the_other_shape", Op::kConcat,
        [](GraphBuilder& b) {
          const Value x = b.Silu(b.Input("x", DType::kF32, {2, 3, 4}, Rate::kStep));

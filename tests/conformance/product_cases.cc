@@ -45,6 +45,15 @@ std::vector<OpCase> ConvCases() {
       {"3x3_wide", 2, 32, 48, 9, 11, 3, {.padding = {1, 1, 1, 1}}},
       {"3x3_into_4", 2, 64, 4, 8, 8, 3, {.padding = {1, 1, 1, 1}}},
       {"3x3_from_4", 2, 4, 64, 8, 8, 3, {.padding = {1, 1, 1, 1}}},
+      // Near what kernels for few channels take.
+      {"3x3_into_4_tiles", 1, 32, 4, 17, 18, 3, {.padding = {1, 1, 1, 1}}},
+      {"3x3_into_4_valid", 1, 64, 4, 6, 7, 3, {}},
+      {"3x3_into_4_stride2", 1, 64, 4, 8, 7, 3, {.stride = 2, .padding = {1, 1, 1, 1}}},
+      {"3x3_into_9", 1, 32, 9, 5, 6, 3, {.padding = {1, 1, 1, 1}}},
+      {"3x3_from_4_valid", 1, 4, 64, 6, 7, 3, {}},
+      {"3x3_from_4_stride2", 1, 4, 64, 9, 8, 3, {.stride = 2, .padding = {1, 1, 1, 1}}},
+      {"3x3_from_4_asymmetric", 1, 4, 64, 6, 5, 3, {.padding = {0, 0, 1, 1}}},
+      {"5x5_from_4", 1, 4, 64, 9, 9, 5, {.padding = {2, 2, 2, 2}}},
       {"3x3_valid", 1, 5, 3, 4, 6, 3, {}},
       {"3x3_stride2", 2, 16, 24, 9, 8, 3, {.stride = 2, .padding = {1, 1, 1, 1}}},
       {"3x3_stride2_asymmetric", 1, 16, 16, 8, 8, 3, {.stride = 2, .padding = {0, 0, 1, 1}}},
@@ -101,13 +110,25 @@ OpCase ConvOfMadeBias() {
           }};
 }
 
-OpCase ConvOfInputs() {
-  return {"conv2d_weight_is_an_input", Op::kConv2d, [](GraphBuilder& b) {
-            const Value x = b.Input("x", DType::kF32, {1, 5, 6, 3}, Rate::kStep);
-            const Value weight = b.Input("weight", DType::kF32, {4, 3, 3, 3}, Rate::kStep);
-            b.Output("y", b.Conv2d(x, weight, kNone,
-                                   {.padding = {1, 1, 1, 1}, .layout = Layout::kNhwc}));
-          }};
+OpCase ConvOfInputs(int64_t in, int64_t out) {
+  const auto build = [=](GraphBuilder& b) {
+    const Value x = b.Input("x", DType::kF32, {1, 5, 6, in}, Rate::kStep);
+    const Value weight = b.Input("weight", DType::kF32, {out, in, 3, 3}, Rate::kStep);
+    b.Output("y", b.Conv2d(x, weight, kNone, {.padding = {1, 1, 1, 1}, .layout = Layout::kNhwc}));
+  };
+  return {absl::StrCat("conv2d_weight_is_an_input_", in, "_to_", out), Op::kConv2d, build};
+}
+
+// One that begins where no word does.
+OpCase ConvOfPartOfABias(int64_t in, int64_t out) {
+  const auto build = [=](GraphBuilder& b) {
+    const Value x = b.Input("x", DType::kF32, {1, 5, 6, in}, Rate::kStep);
+    const Value biases = b.Input("biases", DType::kF32, {out + 1}, Rate::kStep);
+    b.Output("y",
+             b.Conv2d(x, b.Weight("net/weight", {out, in, 3, 3}), b.Slice(biases, 0, 1, out + 1),
+                      {.padding = {1, 1, 1, 1}, .layout = Layout::kNhwc}));
+  };
+  return {absl::StrCat("conv2d_bias_is_a_slice_", in, "_to_", out), Op::kConv2d, build};
 }
 
 struct AttentionCase {
@@ -150,7 +171,10 @@ std::vector<OpCase> ProductCases() {
     cases.push_back(Linear("to_one", {4, 8}, 1, bias));
   }
   cases.push_back(LinearOfInputs());
-  cases.push_back(ConvOfInputs());
+  for (const auto& [in, out] : {std::pair(3, 4), std::pair(4, 64), std::pair(64, 4)}) {
+    cases.push_back(ConvOfInputs(in, out));
+    cases.push_back(ConvOfPartOfABias(in, out));
+  }
   cases.push_back(ConvOfMadeBias());
   cases.push_back(Matmul("rank2", {3, 5}, {5, 4}));
   cases.push_back(Matmul("guidance", {2, 2}, {2, 100}));

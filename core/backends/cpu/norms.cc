@@ -24,7 +24,7 @@ absl::StatusOr<BoundKernel> BindGroupNorm(const BinderArguments& a) {
              y = a.result();
   GroupNormArguments arguments = {};
   arguments.element = ElementOf(x.dtype);
-  arguments.added_row = added.present() ? added.strides[0] : 0;
+  arguments.added_pitch = added.present() ? added.strides[0] : 0;
   arguments.rows = x.shape[0];
   arguments.channels = gamma.shape[0];
   arguments.pixels = x.shape.elements() / (arguments.rows * arguments.channels);

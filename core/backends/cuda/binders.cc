@@ -23,13 +23,16 @@ int64_t AlignmentOf(const Program& program, const View& view, absl::Span<const i
   return alignment;
 }
 
-bool CudnnReads(const BinderArguments& a) {
+bool BeginAtWords(const BinderArguments& a) {
   const auto is_aligned = [&](const View& view) {
     return !view.present() || AlignmentOf(a.program, view, {}) >= kPortAlignment;
   };
   const std::vector<View>& operands = a.instruction.operands;
-  return (a.gpu.tf32 || a.operand(0).dtype != device::DType::kF32) && is_aligned(a.result()) &&
-         std::all_of(operands.begin(), operands.end(), is_aligned);
+  return is_aligned(a.result()) && std::all_of(operands.begin(), operands.end(), is_aligned);
+}
+
+bool CudnnReads(const BinderArguments& a) {
+  return (a.gpu.tf32 || a.operand(0).dtype != device::DType::kF32) && BeginAtWords(a);
 }
 
 }  // namespace latentd::backends::cuda

@@ -82,7 +82,10 @@ BoundKernel OwnKernel(const BinderArguments& a, const Args& args, Launch launch)
   return kernel;
 }
 
-// Whether operands and result are of a dtype that we give to cuDNN, and lie where it reads them.
+// Whether operands and result begin at multiples of 16 bytes.
+bool BeginAtWords(const BinderArguments& a);
+
+// Whether they do, and are of a dtype that we give to cuDNN.
 bool CudnnReads(const BinderArguments& a);
 
 // The choice for a shape that cuDNN does not have.

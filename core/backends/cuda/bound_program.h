@@ -16,7 +16,7 @@
 namespace latentd::backends::cuda {
 
 struct BoundProgram : lowering::BoundProgram {
-  std::vector<BoundKernel::Enqueue> kernels;  // one for each instruction
+  std::vector<BoundKernel::Enqueue> kernels;  // one for each instruction; see BatchCopies
 };
 
 // `recipes` are bound as weights. The program points into the graph's constants.

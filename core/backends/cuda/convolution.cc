@@ -1,7 +1,7 @@
-// Convolutions: of one pixel as a matrix product; with few channels on one side by a kernel of our
-// own; else by cuDNN where it has the shape, else as a product with patches of the image, some
-// pixels at a time. In f32 always as a product, unless it may be rounded to TF32: cuDNN would do so
-// or has no fast one.
+// Convolutions: of one pixel as a matrix product; 3x3 ones that keep an image's size and have few
+// channels on one side by a kernel of our own, in f16 and bf16; else by cuDNN where it has the
+// shape, else as a product with patches of the image, some pixels at a time. In f32 always as a
+// product, unless it may be rounded to TF32: cuDNN would do so or has no fast one.
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -95,9 +95,9 @@ kernels::NarrowConvolutionArgs NarrowOf(const BinderArguments& a) {
 bool IsNarrow(const BinderArguments& a) {
   const graph::Shape& weight = a.operand(1).shape;
   const Conv2dAttributes& conv = AttributesOf(a);
-  const bool is_same = weight[2] == 3 && weight[3] == 3 && conv.stride == 1 &&
-                       conv.padding == graph::Padding{1, 1, 1, 1};
-  return is_same && CudnnReads(a) && !a.operand(3).present() && kernels::IsNarrow(NarrowOf(a));
+  const bool keeps_size = weight[2] == 3 && weight[3] == 3 && conv.stride == 1 &&
+                          conv.padding == graph::Padding{1, 1, 1, 1};
+  return keeps_size && BeginAtWords(a) && !a.operand(3).present() && kernels::IsNarrow(NarrowOf(a));
 }
 
 BoundKernel BindNarrow(const BinderArguments& a) {

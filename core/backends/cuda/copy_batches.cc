@@ -27,7 +27,7 @@ kernels::LoopNest<2> NestOf(const Instruction& copy) {
   return Simplified(nest);
 }
 
-// The copy without its addresses; nothing where it is none by lines of whole words.
+// The copy without its addresses; nothing if it does not copy lines of whole words.
 std::optional<Part> LinesOf(const Program& program, const Instruction& copy) {
   const kernels::LoopNest<2> nest = NestOf(copy);
   const int last = nest.rank - 1;

@@ -16,8 +16,8 @@ struct CopyBatch {
   int first = 0, size = 0;
 };
 
-// Of at least two and at most kMost copies each, which are lines of whole words. None depends on
-// another: they read intermediates, and write what no instruction of a batch reads.
+// Of at least two and at most CopyLinesArgs::kMost copies each, which are lines of whole words.
+// None depends on another: they read intermediates, and write what no instruction of a batch reads.
 std::vector<CopyBatch> CopyBatchesOf(const Program& program);
 
 // Gives the first instruction of each batch the work of all, and the others none.

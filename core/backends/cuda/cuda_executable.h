@@ -132,7 +132,7 @@ class CudaSession : public Session {
   absl::Status Enqueue(device::Stream& stream) override;
 
   // For measurements: one of the program's instructions alone, on what the last run left in the
-  // arena. REQUIRES: nothing else runs.
+  // arena; of copies that are made together the first makes all. REQUIRES: nothing else runs.
   absl::Status EnqueueInstruction(size_t index, device::Stream& stream) const;
 
  private:

@@ -19,6 +19,7 @@ enum class Strides : uint8_t {
   kRowsDense,  // View::rows_dense()
   kDense,      // View::dense()
 };
+// `operand`: its index.
 Strides StridesOf(Kernel kernel, size_t operand);
 
 // Its functions are pure and thread-safe: one answer for one question, or two programs of one graph

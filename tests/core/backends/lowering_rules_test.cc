@@ -117,6 +117,14 @@ TEST(StridesOf, LeavesWhatAGroupNormAddsWhereItLiesIfOnlyRowsAreApart) {
   }
 }
 
+TEST(StridesOf, WantsTheImageThatAGroupNormReadsDense) {
+  GraphBuilder b;
+  const Value image = b.Slice(b.Input("x", DType::kF32, {2, 6, 4, 4}, Rate::kStep), 1, 0, 4);
+  b.Output("y", b.GroupNorm(image, b.Weight("net/gamma", {4}), b.Weight("net/beta", {4}),
+                            {.groups = 2}));
+  EXPECT_THAT(Kernels(std::move(b), TestRules()), ElementsAre(Kernel::kCopy, Kernel::kGroupNorm));
+}
+
 // An image moved by a projection of the time and normed, as in a residual block.
 Value NormWithTime(GraphBuilder& b, Value image, Value time, const std::string& projection) {
   const int64_t rows = b.shape(image)[0], channels = b.shape(image)[1];

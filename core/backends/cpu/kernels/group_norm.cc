@@ -112,7 +112,7 @@ void Finish(const GroupNormArguments& a, const Workspace& w, int parts, int64_t 
   const int64_t size = a.channels / a.groups, first = group * size;
   const double n = static_cast<double>(a.pixels);
   const T* added =
-      a.added == nullptr ? nullptr : static_cast<const T*>(a.added) + row * a.added_row;
+      a.added == nullptr ? nullptr : static_cast<const T*>(a.added) + row * a.added_pitch;
   double mean = 0, squares = 0, mean_squares = 0, reference = 0;
   for (int64_t c = first; c < first + size; ++c) {
     const Sums total = Total(a, w, parts, row, c);

@@ -33,10 +33,10 @@ struct GroupNormArguments {
   Element element;  // of x, y and added: kF32 or kBF16
   const void* x;
   void* y;
-  const float* gamma;  // [channels]
-  const float* beta;   // [channels]
-  const void* added;   // [rows, channels], added to x before the norm; nullptr: nothing
-  int64_t added_row;   // elements from a row of `added` to the next
+  const float* gamma;   // [channels]
+  const float* beta;    // [channels]
+  const void* added;    // [rows, channels], added to x before the norm; nullptr: nothing
+  int64_t added_pitch;  // elements from a row of `added` to the next
   int64_t rows, channels, pixels, groups;
   float epsilon;
   bool silu;  // applied to the result

@@ -116,8 +116,9 @@ template <typename T, int kDepth>
 cudaError_t LaunchFor(const NarrowConvolutionArgs& a, cudaStream_t stream) {
   const auto kernel = ConvolutionOfFewKernel<T, kDepth>;
   const size_t shared_bytes = a.out * kPitch<kDepth> * sizeof(T);
-  if (auto error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                        kMostOutOfFew * kPitch<kDepth> * sizeof(T));
+  if (auto error =
+          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(kMostOutOfFew * kPitch<kDepth> * sizeof(T)));
       error != cudaSuccess) {
     return error;
   }

@@ -32,7 +32,8 @@ struct Products {
   const T* pixels[kProducts][2];
   float sums[kProducts][kColumns / 8][4] = {};
 
-  __device__ void Multiply32(int channel, const uint4 (&weights)[kColumns / 8]) {
+  // 32 of them, of which the thread has those from `channel` on.
+  __device__ void AddChannels(int channel, const uint4 (&weights)[kColumns / 8]) {
     uint4 x[kProducts][2] = {};
 #pragma unroll
     for (int i = 0; i < 2 * kProducts; ++i) {
@@ -73,7 +74,7 @@ __device__ void MultiplyPixels(const NarrowConvolutionArgs& a, float* shared) {
       weights[n] = *reinterpret_cast<const uint4*>(static_cast<const T*>(a.weight) +
                                                    column * channels + channel);
     }
-    products.Multiply32(channel, weights);
+    products.AddChannels(channel, weights);
   }
 #pragma unroll
   for (int i = 0; i < kProducts * (kColumns / 8) * 4; ++i) {

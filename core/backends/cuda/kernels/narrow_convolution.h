@@ -28,7 +28,8 @@ struct NarrowConvolutionArgs {
 inline constexpr int64_t kMostOutOfFew = 512;
 
 // To at most 8 channels from a multiple of 32, or from at most 8 to a multiple of 32 that is
-// kMostOutOfFew at most; of images with less than 2^31 elements on either side.
+// kMostOutOfFew at most; of images with less than 2^31 elements on either side, and neither so many
+// nor so high that a grid has no blocks for them.
 bool IsNarrow(const NarrowConvolutionArgs& args);
 
 // cudaErrorInvalidValue: not IsNarrow.

@@ -30,13 +30,14 @@ struct RowsArgs {
   const void* x = nullptr;
   void* result = nullptr;
   int64_t rows = 0, size = 0;
-  void* workspace = nullptr;  // RowStdWorkspaceBytes, aligned to 4; used until the call has run
+  // Of RowStd alone: RowStdWorkspaceBytes, aligned to 4; used until the call has run.
+  void* workspace = nullptr;
 };
 // In place where result is x. A row of -inf alone becomes NaN, as one with a NaN.
 cudaError_t Softmax(const RowsArgs& args, cudaStream_t stream);
+size_t RowStdWorkspaceBytes(int64_t rows, int64_t size);
 // -> [rows]: the standard deviation, by size - 1. Not in place. Several blocks share a long row, in
 // two launches.
-size_t RowStdWorkspaceBytes(int64_t rows, int64_t size);
 cudaError_t RowStd(const RowsArgs& args, cudaStream_t stream);
 // -> u8 [rows]: 1 for a row whose elements all are finite, else 0. Not in place.
 cudaError_t IsFinite(const RowsArgs& args, cudaStream_t stream);

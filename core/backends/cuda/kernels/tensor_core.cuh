@@ -1,6 +1,7 @@
 // A product of a warp by tensor cores, as every GPU since the A100 has it.
 #pragma once
 
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 #include <cstdint>
@@ -13,6 +14,7 @@ namespace latentd::backends::cuda::kernels {
 // 2 t + 8; of b, column g at 2 t and 2 t + 8; sums are row g at 2 t and 2 t + 1, then row g + 8.
 template <typename T>
 __device__ void Multiply(const uint32_t (&a)[4], uint32_t b0, uint32_t b1, float (&sums)[4]) {
+  static_assert(std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>);
   if constexpr (std::is_same_v<T, __half>) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
         "{%0,%1,%2,%3};"

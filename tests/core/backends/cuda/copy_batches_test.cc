@@ -1,5 +1,5 @@
-// Which copies are made together, and that they are made. What batches come to on whole networks
-// say the conformance suite and the golden tests.
+// Which copies are made together, and that they are made. What a batch comes to in a graph says the
+// conformance suite (concat_of_slices_of_a_product).
 #include "core/backends/cuda/copy_batches.h"
 
 #include <gmock/gmock.h>
@@ -9,6 +9,7 @@
 #include "core/backends/cuda/kernel_rules.h"
 #include "core/backends/lowering/lowering.h"
 #include "core/graph/graph_builder.h"
+#include "tests/conformance/low_precision.h"
 #include "tests/core/backends/cuda/gpu_array.h"
 
 namespace latentd::backends::cuda {
@@ -28,7 +29,7 @@ using CopyLinesTest = kernels::GpuTest;
 // What a request's graph ends with: slices of a product, behind each other in one output.
 Program PackedSlices(int count, int64_t channels, DType dtype = DType::kF32) {
   GraphBuilder b;
-  const Value x = b.Input("x", dtype, {1, 3, 16}, Rate::kRequest);
+  const Value x = b.Input("x", DType::kF32, {1, 3, 16}, Rate::kRequest);
   const Value weight = b.Weight("net/weight", {count * channels, 16});
   const Value merged = b.Linear(x, weight, graph::kNone);
   std::vector<Value> parts;
@@ -37,7 +38,7 @@ Program PackedSlices(int count, int64_t channels, DType dtype = DType::kF32) {
     parts.push_back(b.Reshape(slice, {1, 3 * channels}));
   }
   b.Output("y", b.Concat(parts, 1));
-  const graph::Graph graph = std::move(b).Build().value();
+  const graph::Graph graph = testing::InDType(std::move(b).Build().value(), dtype);
   return lowering::Lower(graph, graph::ExtractRecipes(graph), CudaKernelRules(/*is_hopper=*/true));
 }
 
@@ -54,6 +55,28 @@ TEST(CopyBatchesTest, AreOfLinesOfWholeWords) {
   Program program = PackedSlices(5, 8);
   program.instructions[3].operands[0].offset += 2;
   EXPECT_THAT(CopyBatchesOf(program), ElementsAre(Is(1, 2), Is(4, 2)));
+}
+
+TEST(CopyBatchesTest, CountWordsByTheDtype) {
+  EXPECT_THAT(CopyBatchesOf(PackedSlices(3, 8, DType::kBF16)), ElementsAre(Is(1, 3)));
+  EXPECT_THAT(CopyBatchesOf(PackedSlices(3, 4, DType::kBF16)), IsEmpty());
+}
+
+// Each line must begin at a word, on both sides, and have no gaps itself.
+TEST(CopyBatchesTest, LeaveOutWhatHasALineBesideAWord) {
+  using Change = void (*)(Instruction & copy);
+  const Change changes[] = {
+      [](Instruction& copy) { copy.result.offset += 2; },
+      [](Instruction& copy) { copy.result.strides[1] += 2; },
+      [](Instruction& copy) { copy.operands[0].strides[1] += 2; },
+      [](Instruction& copy) { copy.operands[0].strides[2] = 2; },
+      [](Instruction& copy) { copy.result.strides[2] = 2; },
+  };
+  for (const Change change : changes) {
+    Program program = PackedSlices(5, 8);
+    change(program.instructions[3]);
+    EXPECT_THAT(CopyBatchesOf(program), ElementsAre(Is(1, 2), Is(4, 2)));
+  }
 }
 
 TEST(CopyBatchesTest, ReadIntermediatesAndWriteToTheCaller) {
@@ -100,6 +123,27 @@ TEST_F(CopyLinesTest, CopiesEachPartAndNothingBeside) {
     } else {
       EXPECT_TRUE(std::isnan(copied[i])) << i;
     }
+  }
+}
+
+// Parts of several blocks beside small ones, as many as one launch has.
+TEST_F(CopyLinesTest, CopiesAsManyPartsAsThereMayBe) {
+  constexpr int kParts = kernels::CopyLinesArgs::kMost, kWords = 700;
+  const Values numbers = kernels::Rounded(Element::kF32, kernels::Normal(kParts * 4 * kWords, 1));
+  const GpuArray x(Element::kF32, numbers);
+  const GpuArray result = GpuArray::Poisoned(Element::kF32, kParts * 4 * kWords);
+  kernels::CopyLinesArgs args;
+  for (int i = 0; i < kParts; ++i) {
+    const int at = 4 * kWords * i;
+    args.parts[i] = {x.as<float>() + at, result.as<float>() + at, 0, 0, 1, i % 2 == 0 ? kWords : 1};
+  }
+  args.count = kParts;
+  ASSERT_EQ(kernels::CopyLines(args, nullptr), cudaSuccess);
+  const Values copied = result.Read();
+  for (int i = 0; i < kParts; ++i) {
+    const int begin = 4 * kWords * i, end = begin + (i % 2 == 0 ? 4 * kWords : 4);
+    for (int at = begin; at < end; ++at) ASSERT_EQ(copied[at], numbers[at]) << i;
+    if (i % 2 != 0) EXPECT_TRUE(std::isnan(copied[end])) << i;
   }
 }
 

@@ -17,10 +17,10 @@ struct RowsCase {
 };
 
 // What a warp holds, what a block reads, what several blocks share, and what is odd.
-const RowsCase kCases[] = {{1, 1},        {3, 2},     {5, 77},       {9, 256},     {9, 640},
-                           {9, 640, 1},   {5, 768},   {1000, 1280},  {5, 1280, 1}, {3, 2048},
-                           {3, 2049},     {2, 16384}, {2, 16384, 1}, {9, 16385},   {2, 65536},
-                           {2, 65536, 1}, {1, 100003}};
+const RowsCase kCases[] = {{1, 1},        {3, 2},      {5, 77},       {9, 256},     {9, 640},
+                           {9, 640, 1},   {5, 768},    {1000, 1280},  {5, 1280, 1}, {3, 2048},
+                           {3, 2049},     {2, 16384},  {2, 16384, 1}, {9, 16385},   {2, 65536},
+                           {2, 65536, 1}, {1, 100003}, {2, 262144},   {1, 262145}};
 
 double MeanOf(const double* x, int64_t size) {
   return std::accumulate(x, x + size, 0.0) / static_cast<double>(size);
@@ -175,7 +175,7 @@ TEST_F(RowNormsTest, RowStdDividesByOneLess) {
 }
 
 TEST_F(RowNormsTest, RowStdSeesDeviationsBesideALargeMean) {
-  for (int64_t size : {16384, 65536, 100003}) {
+  for (int64_t size : {16384, 65536, 100003, 262144}) {
     const Values x = Rounded(Element::kF32, Normal(2 * size, 5, 1, 10000));
     ExpectClose(RowStdOf(Element::kF32, x, 2, 0), ExactRowStd(x, 2), Element::kF32, 4);
   }
