@@ -63,9 +63,15 @@ class PackedWeight {
 
   int64_t bytes() const { return weight_.shape.elements() * device::SizeOf(weight_.dtype); }
   size_t workspace_bytes() const { return is_held_ ? 0 : RoundUp<size_t>(bytes(), 256); }
-  std::optional<weights::WeightFormat> packing() const {
-    if (!is_held_) return std::nullopt;
-    return weights::WeightFormat{std::string(kChannelsLastForm), static_cast<size_t>(bytes()), 0};
+  // A kernel that reads it and needs nothing else yet.
+  BoundKernel Reader() const {
+    BoundKernel kernel;
+    kernel.workspace_bytes = workspace_bytes();
+    if (is_held_) {
+      kernel.packing =
+          weights::WeightFormat{std::string(kChannelsLastForm), static_cast<size_t>(bytes()), 0};
+    }
+    return kernel;
   }
 
   absl::StatusOr<const char*> Enqueue(const Frame& f) const {
@@ -102,9 +108,7 @@ bool IsNarrow(const BinderArguments& a) {
 
 BoundKernel BindNarrow(const BinderArguments& a) {
   const PackedWeight weight(a);
-  BoundKernel kernel;
-  kernel.packing = weight.packing();
-  kernel.workspace_bytes = weight.workspace_bytes();
+  BoundKernel kernel = weight.Reader();
   kernel.enqueue = [weight, narrow = NarrowOf(a), x = a.operand(0), bias = a.operand(2),
                     y = a.result()](const Frame& f) -> absl::Status {
     kernels::NarrowConvolutionArgs placed = narrow;
@@ -119,9 +123,8 @@ BoundKernel BindNarrow(const BinderArguments& a) {
 
 BoundKernel BindPlan(const BinderArguments& a, const std::shared_ptr<const CudnnPlan>& plan) {
   const PackedWeight weight(a);
-  BoundKernel kernel;
-  kernel.packing = weight.packing();
-  kernel.workspace_bytes = weight.workspace_bytes() + plan->workspace_bytes();
+  BoundKernel kernel = weight.Reader();
+  kernel.workspace_bytes += plan->workspace_bytes();
   kernel.enqueue = [plan, weight, x = a.operand(0), bias = a.operand(2), residual = a.operand(3),
                     y = a.result()](const Frame& f) -> absl::Status {
     ASSIGN_OR_RETURN(const char* const packed, weight.Enqueue(f));
@@ -193,8 +196,7 @@ absl::StatusOr<BoundKernel> BindProducts(const BinderArguments& a) {
   const PackedWeight weight(a);
   const size_t patches_at = weight.workspace_bytes();
   const size_t products_at = patches_at + RoundUp<size_t>(most * line, 256);
-  BoundKernel kernel;
-  kernel.packing = weight.packing();
+  BoundKernel kernel = weight.Reader();
   kernel.workspace_bytes =
       products_at + std::max(product->workspace_bytes(), last->workspace_bytes());
   kernel.enqueue = [=, patches = PatchesOf(a), x = a.operand(0), bias = a.operand(2),
