@@ -29,11 +29,20 @@ function(latentd_separate)
   set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
+# How long a test may take, in seconds: some four times what the longest one takes on two cores. One that hangs must leave CI the
+# time to run it again, and to run the others.
+if(LATENTD_SANITIZE)
+  set(latentd_test_limit 900)
+else()
+  set(latentd_test_limit 600)
+endif()
+
 # latentd_ci(NAME TREES tree... [PROGRAM target]): says in which of its build trees CI runs ctest's test NAME: release, asan, tsan.
 # The tree is a label of the test, and the target TREE_tests builds the programs of all tests of a tree.
 function(latentd_ci name)
   cmake_parse_arguments(ARG "" "PROGRAM" "TREES" ${ARGN})
   set_property(TEST ${name} APPEND PROPERTY LABELS ${ARG_TREES})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${latentd_test_limit})
   foreach(tree ${ARG_TREES})
     if(ARG_PROGRAM)
       add_dependencies(${tree}_tests ${ARG_PROGRAM})
@@ -76,7 +85,6 @@ function(latentd_test name)
   set(part 0)
   foreach(test ${tests})
     add_test(NAME ${test} COMMAND ${name}_test --gtest_output=xml:${PROJECT_BINARY_DIR}/reports/${test}.xml)
-    set_tests_properties(${test} PROPERTIES TIMEOUT 3600)
     if(ARG_PARTS)
       set_tests_properties(${test} PROPERTIES ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_PARTS};GTEST_SHARD_INDEX=${part}")
     endif()

@@ -7,6 +7,7 @@ missing is an error: no test is skipped.
 """
 
 import argparse
+import faulthandler
 import hashlib
 import os
 import pathlib
@@ -57,9 +58,12 @@ def main() -> int:
     parser.add_argument("--latent", required=True, help="the client's executable")
     parser.add_argument("--checkpoint", required=True, help="the demo checkpoint, with base/ and refiner/ in it")
     parser.add_argument("--backend", default="cpu")
+    parser.add_argument("--time-limit", type=float, help="seconds until somebody ends this run; it says before where it hangs")
     parser.add_argument("tests", nargs="*", help="such as test_drain or test_drain.DrainTest (default: all)")
     options = parser.parse_args()
 
+    if options.time_limit:
+        faulthandler.dump_traceback_later(options.time_limit * 0.95)
     sys.path[:0] = [str(HERE), str(install_client())]
     os.environ.pop("http_proxy", None)
     os.environ["no_proxy"] = "*"
