@@ -16,6 +16,16 @@ struct Normalization {
   float mean, scale;
 };
 
+// What is added to a row's channels from that one on, or null.
+template <typename T>
+__device__ inline const T* AddendAt(const T* addend, int64_t pitch, int64_t row, int64_t channel) {
+  return addend == nullptr ? nullptr : addend + row * pitch + channel;
+}
+template <typename T>
+__device__ inline const T* AddendAt(const GroupNormArgs& args, int64_t row, int64_t channel) {
+  return AddendAt(static_cast<const T*>(args.addend), args.addend_pitch, row, channel);
+}
+
 // Of a group from its parts, by a warp.
 __device__ inline Normalization NormalizationOf(const Moments* parts, int count, float epsilon) {
   const Moments own = MergedByWarp(count, [=](int i) { return parts[i]; });

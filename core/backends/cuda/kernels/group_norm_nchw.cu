@@ -13,10 +13,8 @@ constexpr int64_t kMostParts = 32;
 
 // What is added to that one of all rows' channels, or null.
 template <typename T>
-__device__ const T* AddendAt(const GroupNormArgs& args, int64_t plane) {
-  if (args.addend == nullptr) return nullptr;
-  const int64_t row = plane / args.channels, channel = plane % args.channels;
-  return static_cast<const T*>(args.addend) + row * args.addend_pitch + channel;
+__device__ const T* AddendOfPlane(const GroupNormArgs& args, int64_t plane) {
+  return AddendAt<T>(args, plane / args.channels, plane % args.channels);
 }
 
 // Each block a part of a group: parts[group of a row][part]. Packs that cross from one channel into
@@ -25,7 +23,7 @@ template <typename T, bool kAligned>
 __global__ void NchwMoments(GroupNormArgs args, Moments* parts, int64_t size, int64_t count) {
   const int64_t group = blockIdx.x / count, part = blockIdx.x % count;
   const T* x = static_cast<const T*>(args.x) + group * size;
-  const T* addends = AddendAt<T>(args, group * (args.channels / args.groups));
+  const T* addends = AddendOfPlane<T>(args, group * (args.channels / args.groups));
   Moments own;
   const int64_t step = count * kThreads * kPackSize<T>;
   for (int64_t begin = (part * kThreads + threadIdx.x) * kPackSize<T>; begin < size;
@@ -62,7 +60,7 @@ __global__ void NchwResult(GroupNormArgs args, const Moments* parts, int part_co
     if (threadIdx.x == 0) group = own;
   }
   __syncthreads();
-  const T* addend = AddendAt<T>(args, plane);
+  const T* addend = AddendOfPlane<T>(args, plane);
   const float mean = group.mean - (addend == nullptr ? 0 : ToFloat(*addend));
   const float scale = group.scale * ToFloat(static_cast<const T*>(args.gamma)[channel]);
   const float beta = ToFloat(static_cast<const T*>(args.beta)[channel]);

@@ -191,7 +191,7 @@ __global__ void __launch_bounds__(kMaxThreads<T>, kMinBlocks<T>)
     shared.squares[i * blockDim.x + threadIdx.x] = sums.squares[i];
   }
   __syncthreads();
-  MergeLanes(shape, x, addend == nullptr ? nullptr : addend + row * addend_pitch, pixels, shared);
+  MergeLanes(shape, x, AddendAt(addend, addend_pitch, row, 0), pixels, shared);
   __syncthreads();
   MergeGroups<kPackSize<T>>(shape, pixels, shared);
   WriteGroups(shape, shared, parts + row * parts_of_row);
@@ -231,10 +231,9 @@ __global__ void __launch_bounds__(kMaxThreads<T>, kMinBlocks<T>)
     if (threadIdx.x % kWarp == 0) groups[group] = own;
   });
   __syncthreads();
-  const T* addend = static_cast<const T*>(args.addend);
-  const ChannelNormalization<T> channels(
-      shape, channel, groups, addend == nullptr ? nullptr : addend + row * args.addend_pitch,
-      static_cast<const T*>(args.gamma), static_cast<const T*>(args.beta));
+  const ChannelNormalization<T> channels(shape, channel, groups, AddendAt<T>(args, row, 0),
+                                         static_cast<const T*>(args.gamma),
+                                         static_cast<const T*>(args.beta));
   const int64_t first = row * shape.pixels * shape.channels + channel;
   const T* x = static_cast<const T*>(args.x) + first;
   T* result = static_cast<T*>(args.result) + first;

@@ -232,9 +232,7 @@ __global__ void __launch_bounds__(kSlabThreads, 1) NhwcSlab(SlabShape s, GroupNo
   const int first = blockIdx.x * s.block_pixels;
   const int pixels = max(0, min(s.block_pixels, s.pixels - first));
   const int64_t at = (row * s.pixels + min(first, s.pixels - 1)) * s.image_channels + channel;
-  const T* addend = static_cast<const T*>(args.addend);
-  SlabOfThread<T> slab(s, static_cast<const T*>(args.x) + at,
-                       addend == nullptr ? nullptr : addend + row * args.addend_pitch + channel,
+  SlabOfThread<T> slab(s, static_cast<const T*>(args.x) + at, AddendAt<T>(args, row, channel),
                        static_cast<const T*>(args.gamma) + channel,
                        static_cast<const T*>(args.beta) + channel, kept, pixels);
   of_threads[threadIdx.x] = slab.Read();

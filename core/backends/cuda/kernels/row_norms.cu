@@ -96,7 +96,8 @@ __device__ float Reduce(Row& row, int64_t size, Reduction reduction, const Value
 template <typename T, typename Row, typename Function>
 __device__ void WithMoments(Row& row, int64_t size, const Function& function) {
   const float share = 1 / static_cast<float>(size);
-  const float mean = Reduce<T>(row, size, Sum{}, [](float x) { return x; }) * share;
+  // Rounded before anything is subtracted from it: `rest` is what that took.
+  const float mean = __fmul_rn(Reduce<T>(row, size, Sum{}, [](float x) { return x; }), share);
   float sum = 0;
   const float squares = Reduce<T>(row, size, Sum{}, [&](float x) {
     const float distance = x - mean;
@@ -179,9 +180,7 @@ __global__ void RowMoments(const T* x, Moments* parts, int64_t size, int64_t cou
   ReadRow<T, kAligned> part(first + begin, taken);
   WithMoments<T>(part, taken, [&](float mean, float rest, float squares) {
     if (threadIdx.x != 0) return;
-    // Of the mean as it was rounded, which `rest` is the rest of: not one step with its product.
-    const float distance = __fsub_rn(mean, ToFloat(*first));
-    parts[blockIdx.x] = {static_cast<float>(taken), distance + rest, squares};
+    parts[blockIdx.x] = {static_cast<float>(taken), mean - ToFloat(*first) + rest, squares};
   });
 }
 
