@@ -278,7 +278,7 @@ class CrowdTest(unittest.TestCase):
     def test_who_is_cancelled_does_not_wait_for_its_processes(self):
         async def cancel():
             work = asyncio.create_task(in_processes(wait_for_ever, [(), ()]))
-            while len(multiprocessing.active_children()) < 2:
+            while len(multiprocessing.active_children()) < 2 and not work.done():
                 await asyncio.sleep(0)
             work.cancel()
             await asyncio.wait([work])
