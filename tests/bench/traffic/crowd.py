@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import contextlib
 import multiprocessing
 
 from sdxl import processes
@@ -11,9 +12,15 @@ async def in_processes(work, shares):
     """What `work(*share)` gives for each share, each in a process. Who is cancelled, or fails, does not wait for those that still run.
     BrokenExecutor: one of them has died."""
     loop = asyncio.get_running_loop()
-    with concurrent.futures.ProcessPoolExecutor(len(shares), multiprocessing.get_context("spawn"), processes.end_with_parent) as pool:
+    context = multiprocessing.get_context("spawn")
+    with contextlib.ExitStack() as stack:
+        # One each: an executor does not notice that a process has died that it started after its first one, until another one
+        # comes to an end (Python 3.11).
+        executors = [stack.enter_context(concurrent.futures.ProcessPoolExecutor(1, context, processes.end_with_parent))
+                     for _ in shares]
         try:
-            return await asyncio.gather(*(loop.run_in_executor(pool, work, *share) for share in shares))
+            return await asyncio.gather(*(loop.run_in_executor(executor, work, *share)
+                                          for executor, share in zip(executors, shares, strict=True)))
         except BaseException:
             for process in multiprocessing.active_children():
                 process.kill()
