@@ -96,7 +96,7 @@ __device__ float Reduce(Row& row, int64_t size, Reduction reduction, const Value
 template <typename T, typename Row, typename Function>
 __device__ void WithMoments(Row& row, int64_t size, const Function& function) {
   const float share = 1 / static_cast<float>(size);
-  // Rounded before anything is subtracted from it: `rest` is what that took.
+  // Rounded before it is used, not fused with a difference: `rest` is what that took.
   const float mean = __fmul_rn(Reduce<T>(row, size, Sum{}, [](float x) { return x; }), share);
   float sum = 0;
   const float squares = Reduce<T>(row, size, Sum{}, [&](float x) {
