@@ -4,13 +4,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/file_reader.h"
 #include "core/base/status_macros.h"
 
 namespace latentd {
@@ -63,20 +63,7 @@ absl::StatusOr<FileDescriptor> OpenForReading(const std::string& path) {
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) {
   ASSIGN_OR_RETURN(const FileDescriptor file, OpenForReading(path));
-  // Read to the end instead of trusting the size: files of /proc and /sys say 0.
-  std::string text;
-  std::array<char, 1 << 16> chunk;
-  while (true) {
-    const ssize_t count = read(file.get(), chunk.data(), chunk.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return FileError("read", path, errno);
-    if (count == 0) return text;
-    if (static_cast<size_t>(count) > max_bytes - text.size()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, " is longer than ", max_bytes, " bytes, the most that is read"));
-    }
-    text.append(chunk.data(), count);
-  }
+  return ReadOpenFile(file, path, max_bytes);
 }
 
 }  // namespace latentd

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/files.h"
 #include "core/base/status_macros.h"
 
 namespace latentd {
@@ -92,8 +91,9 @@ absl::StatusOr<Json> ParseJsonObject(absl::string_view text, absl::string_view s
   return absl::InvalidArgumentError(absl::StrCat(source, " ", reader.error()));
 }
 
-absl::StatusOr<Json> ReadJsonObject(const std::string& path, size_t max_bytes) {
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, max_bytes));
+absl::StatusOr<Json> ReadJsonObject(const std::string& path, size_t max_bytes,
+                                    const FileReader& read) {
+  ASSIGN_OR_RETURN(const std::string text, read(path, max_bytes));
   return ParseJsonObject(text, path, max_bytes);
 }
 

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "core/base/file_reader.h"
 
 namespace latentd {
 
@@ -22,6 +23,7 @@ absl::StatusOr<nlohmann::json> ParseJsonObject(absl::string_view text, absl::str
                                                size_t max_bytes);
 
 // The same of a file, which is the source; NOT_FOUND and such name it too.
-absl::StatusOr<nlohmann::json> ReadJsonObject(const std::string& path, size_t max_bytes);
+absl::StatusOr<nlohmann::json> ReadJsonObject(const std::string& path, size_t max_bytes,
+                                              const FileReader& read = ReadFile);
 
 }  // namespace latentd

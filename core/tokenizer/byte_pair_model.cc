@@ -3,12 +3,7 @@
 #include <queue>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
-#include "core/base/files.h"
-#include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/tokenizer/unicode.h"
 
@@ -17,7 +12,7 @@ namespace {
 
 constexpr char kWordEnd[] = "</w>";
 
-// The printable character that stands for a byte in vocab.json (GPT-2's bytes_to_unicode): itself
+// The printable character that stands for a byte in a vocabulary (GPT-2's bytes_to_unicode): itself
 // where Latin-1 prints something, else the next free one from U+0100 on.
 std::array<std::string, 256> ByteNames() {
   std::array<std::string, 256> names;
@@ -122,21 +117,16 @@ class WordMerger {
   std::priority_queue<Candidate> candidates_;
 };
 
-absl::StatusOr<BytePairModel> BytePairModel::Load(const std::string& merges_path,
-                                                  const Vocabulary& vocabulary,
-                                                  int64_t unknown_id) {
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(merges_path, kMaxFileBytes));
+absl::StatusOr<BytePairModel> BytePairModel::Create(const MergeList& list,
+                                                    const Vocabulary& vocabulary,
+                                                    int64_t unknown_id) {
   BytePairModel model;
   model.NameBytes(vocabulary, unknown_id);
-  int line_number = 0;
-  for (absl::string_view line : absl::StrSplit(text, '\n')) {
-    ++line_number;
-    line = absl::StripSuffix(line, "\r");
-    if (line.empty() || absl::StartsWith(line, "#version")) continue;
-    const absl::Status added = model.AddMerge(line, vocabulary);
+  for (const MergeList::Merge& merge : list.merges) {
+    const absl::Status added = model.AddMerge(merge, vocabulary);
     if (!added.ok()) {
       return absl::InvalidArgumentError(
-          absl::StrCat(merges_path, " line ", line_number, " ", added.message()));
+          absl::StrCat(list.NameOf(merge.number), " ", added.message()));
     }
   }
   return model;
@@ -151,17 +141,12 @@ void BytePairModel::NameBytes(const Vocabulary& vocabulary, int64_t unknown_id) 
   }
 }
 
-absl::Status BytePairModel::AddMerge(absl::string_view line, const Vocabulary& vocabulary) {
-  const std::vector<absl::string_view> tokens = absl::StrSplit(line, ' ');
-  if (tokens.size() != 2 || tokens[0].empty() || tokens[1].empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("is \"", Excerpt(line), "\"; two tokens with one space between are needed"));
-  }
-  const auto left = vocabulary.Find(tokens[0]);
-  if (!left) return MissingToken("merges", tokens[0], vocabulary);
-  const auto right = vocabulary.Find(tokens[1]);
-  if (!right) return MissingToken("merges", tokens[1], vocabulary);
-  const std::string joined = absl::StrCat(tokens[0], tokens[1]);
+absl::Status BytePairModel::AddMerge(const MergeList::Merge& merge, const Vocabulary& vocabulary) {
+  const auto left = vocabulary.Find(merge.left);
+  if (!left) return MissingToken("merges", merge.left, vocabulary);
+  const auto right = vocabulary.Find(merge.right);
+  if (!right) return MissingToken("merges", merge.right, vocabulary);
+  const std::string joined = absl::StrCat(merge.left, merge.right);
   const auto id = vocabulary.Find(joined);
   if (!id) return MissingToken("makes", joined, vocabulary);
   // Where a pair comes twice, its last rank counts.

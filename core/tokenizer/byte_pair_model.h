@@ -1,5 +1,5 @@
-// Byte-pair encoding: a word's bytes, joined pair by pair in the order in which merges.txt ranks
-// the pairs (R. Sennrich et al., "Neural Machine Translation of Rare Words with Subword Units").
+// Byte-pair encoding: a word's bytes, joined pair by pair in the order in which the merges rank the
+// pairs (R. Sennrich et al., "Neural Machine Translation of Rare Words with Subword Units").
 #pragma once
 
 #include <array>
@@ -11,17 +11,17 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "core/tokenizer/merge_list.h"
 #include "core/tokenizer/vocabulary.h"
 
 namespace latentd::tokenizer {
 
-// Frozen after Load; thread-safe.
+// Frozen after Create; thread-safe.
 class BytePairModel {
  public:
-  // Reads merges.txt. INVALID_ARGUMENT, with file and line, for a line that is not two tokens or
-  // that names or makes one that `vocabulary` lacks.
-  static absl::StatusOr<BytePairModel> Load(const std::string& merges_path,
-                                            const Vocabulary& vocabulary, int64_t unknown_id);
+  // INVALID_ARGUMENT names the merge that joins or makes a token that `vocabulary` lacks.
+  static absl::StatusOr<BytePairModel> Create(const MergeList& list, const Vocabulary& vocabulary,
+                                              int64_t unknown_id);
 
   // The ids that words can become: those of single bytes, and what the merges make.
   absl::flat_hash_set<int64_t> ReachableIds() const;
@@ -38,7 +38,7 @@ class BytePairModel {
 
   BytePairModel() = default;
   void NameBytes(const Vocabulary& vocabulary, int64_t unknown_id);
-  absl::Status AddMerge(absl::string_view line, const Vocabulary& vocabulary);
+  absl::Status AddMerge(const MergeList::Merge& merge, const Vocabulary& vocabulary);
   const Merge* Find(int32_t left, int32_t right) const;
 
   std::array<int32_t, 256> inner_ids_;           // of a byte inside a word

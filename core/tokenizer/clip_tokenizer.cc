@@ -3,16 +3,21 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/json.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/tokenizer/byte_pair_model.h"
+#include "core/tokenizer/merge_list.h"
 #include "core/tokenizer/token_finder.h"
 #include "core/tokenizer/tokenizer_config.h"
+#include "core/tokenizer/tokenizer_json.h"
 #include "core/tokenizer/unicode.h"
 #include "core/tokenizer/vocabulary.h"
 #include "core/tokenizer/word_split.h"
@@ -22,28 +27,77 @@ namespace {
 
 using AddedIds = absl::flat_hash_map<std::string, int64_t>;
 
-// Says more than "no such file" where a folder was saved in the form that is not read.
-absl::Status CheckFiles(const std::string& directory) {
+// What a folder's files say, whichever they are.
+struct Parts {
+  Vocabulary vocabulary;
+  MergeList merges;
+  TokenizerConfig config;
+};
+
+// Also true for a link that leads nowhere, so that opening it can say where it leads.
+bool IsThere(const std::string& path) {
   std::error_code ignored;
-  auto exists = [&](const char* name) {
-    // A link that leads nowhere is there: opening it says where it leads.
-    return std::filesystem::exists(
-        std::filesystem::symlink_status(std::filesystem::path(directory) / name, ignored));
-  };
-  if (!std::filesystem::is_directory(directory, ignored)) {
-    return absl::NotFoundError(absl::StrCat(directory,
-                                            " is not a folder; a tokenizer's folder "
-                                            "with vocab.json and merges.txt is needed"));
-  }
+  return std::filesystem::exists(std::filesystem::symlink_status(path, ignored));
+}
+
+absl::Status CheckDirectoryIsThere(const std::string& directory) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(directory, ignored)) return absl::OkStatus();
+  return absl::NotFoundError(
+      absl::StrCat(directory,
+                   " is not a folder; a tokenizer's folder with "
+                   "tokenizer.json, or vocab.json and merges.txt, is needed"));
+}
+
+absl::Status CheckVocabularyFiles(const std::string& directory) {
   for (const char* name : {"vocab.json", "merges.txt"}) {
-    if (exists(name)) continue;
-    return absl::NotFoundError(absl::StrCat(
-        directory, "/", name, " is missing",
-        exists("tokenizer.json") ? "; tokenizer.json alone is not read, vocab.json and merges.txt "
-                                   "of the same tokenizer are needed beside it"
-                                 : ""));
+    if (IsThere(absl::StrCat(directory, "/", name))) continue;
+    return absl::NotFoundError(
+        absl::StrCat(directory, "/", name,
+                     " is missing; vocab.json and merges.txt, or tokenizer.json, are needed"));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<Parts> ReadVocabularyFiles(const std::string& directory, const FileReader& read) {
+  RETURN_IF_ERROR(CheckVocabularyFiles(directory));
+  const std::string path = absl::StrCat(directory, "/vocab.json");
+  ASSIGN_OR_RETURN(const nlohmann::json ids, ReadJsonObject(path, kMaxFileBytes, read));
+  ASSIGN_OR_RETURN(Vocabulary vocabulary, Vocabulary::Parse(ids, path));
+  const std::string merges_path = absl::StrCat(directory, "/merges.txt");
+  ASSIGN_OR_RETURN(const std::string text, read(merges_path, kMaxFileBytes));
+  ASSIGN_OR_RETURN(MergeList merges, ParseMergesText(text, merges_path));
+  ASSIGN_OR_RETURN(TokenizerConfig config,
+                   ReadTokenizerConfig(directory, nullptr, ClipTokenizer::kMaxLength, read));
+  return Parts{std::move(vocabulary), std::move(merges), std::move(config)};
+}
+
+absl::StatusOr<Parts> ReadWholeFile(const std::string& directory, const std::string& path,
+                                    const FileReader& read) {
+  ASSIGN_OR_RETURN(const std::string text, read(path, kMaxFileBytes));
+  absl::StatusOr<TokenizerJson> whole = ParseTokenizerJson(text, path);
+  if (!whole.ok()) {
+    if (!CheckVocabularyFiles(directory).ok()) return whole.status();
+    return absl::InvalidArgumentError(absl::StrCat(
+        whole.status().message(), "; without it, vocab.json and merges.txt beside it are read"));
+  }
+  ASSIGN_OR_RETURN(Vocabulary vocabulary, Vocabulary::Parse(whole->vocabulary, path));
+  ASSIGN_OR_RETURN(MergeList merges, ParseMerges(whole->merges, path));
+  ASSIGN_OR_RETURN(TokenizerConfig config,
+                   ReadTokenizerConfig(directory, &*whole, ClipTokenizer::kMaxLength, read));
+  return Parts{std::move(vocabulary), std::move(merges), std::move(config)};
+}
+
+// A tokenizer.json is preferred, as in transformers 5, which does not mind one that is no file
+// where it has the others.
+absl::StatusOr<Parts> ReadParts(const std::string& directory, const FileReader& read) {
+  RETURN_IF_ERROR(CheckDirectoryIsThere(directory));
+  const std::string path = absl::StrCat(directory, "/tokenizer.json");
+  std::error_code ignored;
+  const bool preferred = std::filesystem::is_regular_file(path, ignored);
+  const bool alone = IsThere(path) && !CheckVocabularyFiles(directory).ok();
+  return preferred || alone ? ReadWholeFile(directory, path, read)
+                            : ReadVocabularyFiles(directory, read);
 }
 
 // Ids for the added tokens: the vocabulary's, or the next free ones.
@@ -65,9 +119,9 @@ absl::StatusOr<AddedIds> NumberAddedTokens(const TokenizerConfig& config,
   return ids;
 }
 
-// That merges.txt makes every token of the vocabulary that is no single byte and is not added: one
-// that was cut short still gives ids, but those of other texts.
-absl::Status CheckMerges(const std::string& path, const BytePairModel& pairs,
+// OK iff the merges make every token of the vocabulary that is no single byte and is not added: a
+// list that was cut short still gives ids, but those of other texts.
+absl::Status CheckMerges(const std::string& name, const BytePairModel& pairs,
                          const Vocabulary& vocabulary, const AddedIds& added) {
   const absl::flat_hash_set<int64_t> reachable = pairs.ReachableIds();
   std::map<int64_t, std::string> missing;
@@ -76,7 +130,7 @@ absl::Status CheckMerges(const std::string& path, const BytePairModel& pairs,
   }
   if (missing.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(path, " makes no token ", Excerpt(missing.begin()->second), " (one of ",
+      absl::StrCat(name, " makes no token ", Excerpt(missing.begin()->second), " (one of ",
                    missing.size(), " of ", vocabulary.path(),
                    " that it does not make): it is cut short or belongs to another vocabulary"));
 }
@@ -94,7 +148,7 @@ TokenFinder MakeFinder(const TokenizerConfig& config, const AddedIds& ids, Stage
     if (token.special && config.split_special_tokens) continue;
     std::u32string text = DecodeUtf8(token.content);
     if (token.normalized) text = Normalize(std::move(text));
-    tokens.push_back({std::move(text), ids.at(token.content)});
+    tokens.push_back({std::move(text), ids.at(token.content), token.single_word});
   }
   return TokenFinder(std::move(tokens));
 }
@@ -137,16 +191,13 @@ struct ClipTokenizer::Tables {
 };
 
 absl::StatusOr<std::unique_ptr<const ClipTokenizer>> ClipTokenizer::Load(
-    const std::string& directory) {
-  RETURN_IF_ERROR(CheckFiles(directory));
-  ASSIGN_OR_RETURN(const Vocabulary vocabulary,
-                   Vocabulary::Load(absl::StrCat(directory, "/vocab.json")));
-  ASSIGN_OR_RETURN(const TokenizerConfig config, ReadTokenizerConfig(directory, kMaxLength));
+    const std::string& directory, const FileReader& read) {
+  ASSIGN_OR_RETURN(const Parts parts, ReadParts(directory, read));
+  const auto& [vocabulary, merges, config] = parts;
   ASSIGN_OR_RETURN(const AddedIds ids, NumberAddedTokens(config, vocabulary));
   ASSIGN_OR_RETURN(BytePairModel pairs,
-                   BytePairModel::Load(absl::StrCat(directory, "/merges.txt"), vocabulary,
-                                       ids.at(config.unknown_token)));
-  RETURN_IF_ERROR(CheckMerges(absl::StrCat(directory, "/merges.txt"), pairs, vocabulary, ids));
+                   BytePairModel::Create(merges, vocabulary, ids.at(config.unknown_token)));
+  RETURN_IF_ERROR(CheckMerges(merges.name, pairs, vocabulary, ids));
   int64_t largest_id = vocabulary.largest_id();
   for (const auto& [content, id] : ids) largest_id = std::max(largest_id, id);
   return std::unique_ptr<const ClipTokenizer>(

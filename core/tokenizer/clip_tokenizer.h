@@ -6,7 +6,7 @@
 //      are cut out of that;
 //   3. what is left is split into words: a contraction, a run of letters, one digit, or a run of
 //      anything else;
-//   4. each word's UTF-8 bytes are merged by the ranks of merges.txt.
+//   4. each word's UTF-8 bytes are merged by the ranks of the merges.
 // Time and memory grow as n log n with the text, also for one word of a megabyte.
 #pragma once
 
@@ -17,6 +17,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "core/base/file_reader.h"
 
 namespace latentd::tokenizer {
 
@@ -31,10 +32,12 @@ class ClipTokenizer {
   // The longest sequence that any CLIP text encoder takes.
   static constexpr int kMaxLength = 77;
 
-  // Reads vocab.json and merges.txt of a checkpoint's tokenizer folder, and, where they are,
-  // tokenizer_config.json, special_tokens_map.json and added_tokens.json. Every error names the
-  // file and what is wrong with it: NOT_FOUND for a missing one, INVALID_ARGUMENT for the rest.
-  static absl::StatusOr<std::unique_ptr<const ClipTokenizer>> Load(const std::string& directory);
+  // Reads a checkpoint's tokenizer folder: tokenizer.json or, where that is not, vocab.json and
+  // merges.txt; and, where they are, tokenizer_config.json, special_tokens_map.json and
+  // added_tokens.json. Every error names the file and what is wrong with it: NOT_FOUND for a
+  // missing one, INVALID_ARGUMENT for the rest.
+  static absl::StatusOr<std::unique_ptr<const ClipTokenizer>> Load(
+      const std::string& directory, const FileReader& read = ReadFile);
 
   ~ClipTokenizer();
 

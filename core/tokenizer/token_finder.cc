@@ -4,7 +4,17 @@
 #include <cstddef>
 #include <utility>
 
+#include "core/tokenizer/unicode.h"
+
 namespace latentd::tokenizer {
+namespace {
+
+bool IsWord(std::u32string_view text, size_t begin, size_t end) {
+  return (begin == 0 || !IsWordCharacter(text[begin - 1])) &&
+         (end == text.size() || !IsWordCharacter(text[end]));
+}
+
+}  // namespace
 
 TokenFinder::TokenFinder(std::vector<Token> tokens) : tokens_(std::move(tokens)) {
   std::erase_if(tokens_, [](const Token& token) { return token.text.empty(); });
@@ -21,10 +31,13 @@ std::vector<TokenFinder::Piece> TokenFinder::Split(std::u32string_view text) con
       ++i;
       continue;
     }
-    if (begin < i) pieces.push_back({text.substr(begin, i - begin), std::nullopt});
-    pieces.push_back({text.substr(i, token->text.size()), token->id});
-    i += token->text.size();
-    begin = i;
+    const size_t end = i + token->text.size();
+    if (!token->single_word || IsWord(text, i, end)) {
+      if (begin < i) pieces.push_back({text.substr(begin, i - begin), std::nullopt});
+      pieces.push_back({text.substr(i, end - i), token->id});
+      begin = end;
+    }
+    i = end;
   }
   if (begin < text.size()) pieces.push_back({text.substr(begin), std::nullopt});
   return pieces;

@@ -1,4 +1,6 @@
-// Finds added tokens in a text: the leftmost first, of several at one place the longest.
+// Finds added tokens in a text: the leftmost first, of several at one place the longest. One that
+// has to be a word of its own and is not hides what else begins within it, as in the tokenizers
+// library.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +17,7 @@ class TokenFinder {
   struct Token {
     std::u32string text;
     int64_t id = 0;
+    bool single_word = false;  // counts only where no character of a word is beside it
   };
   // Part of a text: an added token, or what lies between two.
   struct Piece {

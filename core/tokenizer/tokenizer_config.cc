@@ -9,6 +9,7 @@
 #include "core/base/json.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
+#include "core/tokenizer/json_field.h"
 #include "core/tokenizer/vocabulary.h"
 
 namespace latentd::tokenizer {
@@ -20,32 +21,11 @@ using ::nlohmann::json;
 constexpr const char* kNamedTokens[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                         "pad_token", "cls_token", "mask_token"};
 
-// One field's value and how to speak about it.
-struct Field {
-  const json& value;
-  std::string name;  // "path: field"
-};
-
-absl::Status Wrong(const Field& field, absl::string_view needed) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      field.name, " is ", Excerpt(field.value.dump(-1, ' ', true, json::error_handler_t::replace)),
-      "; ", needed, " is needed"));
-}
-
 // Of a file that may be missing, which is then an empty one.
-absl::StatusOr<json> ReadOptionalJsonObject(const std::string& path) {
-  absl::StatusOr<json> value = ReadJsonObject(path, kMaxFileBytes);
+absl::StatusOr<json> ReadOptionalJsonObject(const std::string& path, const FileReader& read) {
+  absl::StatusOr<json> value = ReadJsonObject(path, kMaxFileBytes, read);
   if (absl::IsNotFound(value.status())) return json::object();
   return value;
-}
-
-absl::StatusOr<bool> GetBool(const Field& object, const char* key, bool absent) {
-  const auto found = object.value.find(key);
-  if (found == object.value.end() || found->is_null()) return absent;
-  if (!found->is_boolean()) {
-    return Wrong({*found, absl::StrCat(object.name, ".", key)}, "true or false");
-  }
-  return found->get<bool>();
 }
 
 // A token is written as a string, or as an object with "content" and flags.
@@ -60,8 +40,7 @@ absl::StatusOr<AddedToken> ParseToken(const Field& field, bool special) {
     }
     token.content = content->get<std::string>();
     ASSIGN_OR_RETURN(token.normalized, GetBool(field, "normalized", !special));
-    ASSIGN_OR_RETURN(const bool single_word, GetBool(field, "single_word", false));
-    if (single_word) return Wrong(field, "a token without \"single_word\"");
+    ASSIGN_OR_RETURN(token.single_word, GetBool(field, "single_word", false));
   }
   if (token.content.empty()) return Wrong(field, "a token that is not empty");
   return token;
@@ -70,13 +49,15 @@ absl::StatusOr<AddedToken> ParseToken(const Field& field, bool special) {
 // Reads the files and what they say into `config`, field by field.
 class ConfigReader {
  public:
-  explicit ConfigReader(const std::string& directory)
-      : config_path_(absl::StrCat(directory, "/tokenizer_config.json")),
+  ConfigReader(const std::string& directory, const TokenizerJson* whole, const FileReader& read)
+      : whole_(whole),
+        read_(read),
+        config_path_(absl::StrCat(directory, "/tokenizer_config.json")),
         map_path_(absl::StrCat(directory, "/special_tokens_map.json")),
         added_path_(absl::StrCat(directory, "/added_tokens.json")) {}
 
   absl::StatusOr<TokenizerConfig> Read(int max_length_limit) {
-    ASSIGN_OR_RETURN(fields_, ReadOptionalJsonObject(config_path_));
+    ASSIGN_OR_RETURN(fields_, ReadOptionalJsonObject(config_path_, read_));
     if (fields_.contains("added_tokens_decoder")) {
       RETURN_IF_ERROR(ReadAddedTokensDecoder());
     } else {
@@ -84,7 +65,7 @@ class ConfigReader {
     }
     RETURN_IF_ERROR(ReadNamedTokens());
     RETURN_IF_ERROR(ReadExtraTokens());
-    if (!fields_.contains("added_tokens_decoder")) RETURN_IF_ERROR(ReadAddedTokensFile());
+    if (!fields_.contains("added_tokens_decoder")) RETURN_IF_ERROR(ReadAddedTokensFiles());
     config_.added_tokens = std::move(listed_);
     std::move(special_.begin(), special_.end(), std::back_inserter(config_.added_tokens));
     RETURN_IF_ERROR(ReadSides());
@@ -121,20 +102,43 @@ class ConfigReader {
     return absl::OkStatus();
   }
 
-  absl::Status ReadAddedTokensFile() {
-    ASSIGN_OR_RETURN(const json tokens, ReadOptionalJsonObject(added_path_));
+  // Where both files have a token of the same id, tokenizer.json's counts.
+  absl::Status ReadAddedTokensFiles() {
     std::map<int64_t, AddedToken> by_id;
-    for (const auto& [content, id] : tokens.items()) {
-      const Field field{id, absl::StrCat(added_path_, ": \"", Excerpt(content), "\"")};
-      if (!id.is_number_unsigned()) return Wrong(field, "an id");
-      const bool special = std::any_of(
-          special_.begin(), special_.end(),
-          [&content = content](const AddedToken& token) { return token.content == content; });
-      by_id[id.get<int64_t>()] = {.content = content, .normalized = !special, .special = special};
-    }
+    RETURN_IF_ERROR(ReadAddedTokensFile(by_id));
+    if (whole_ != nullptr) RETURN_IF_ERROR(ReadAddedTokensOf(*whole_, by_id));
+    for (auto& [id, token] : by_id) token.special = token.special || IsSpecial(token.content);
     AppendListed(by_id);
     std::erase_if(special_, [&](const AddedToken& token) { return IsListed(token.content); });
     return absl::OkStatus();
+  }
+
+  absl::Status ReadAddedTokensFile(std::map<int64_t, AddedToken>& by_id) const {
+    ASSIGN_OR_RETURN(const json tokens, ReadOptionalJsonObject(added_path_, read_));
+    for (const auto& [content, id] : tokens.items()) {
+      const Field field{id, absl::StrCat(added_path_, ": \"", Excerpt(content), "\"")};
+      if (!id.is_number_unsigned()) return Wrong(field, "an id");
+      by_id[id.get<int64_t>()] = {.content = content, .normalized = !IsSpecial(content)};
+    }
+    return absl::OkStatus();
+  }
+
+  static absl::Status ReadAddedTokensOf(const TokenizerJson& whole,
+                                        std::map<int64_t, AddedToken>& by_id) {
+    size_t index = 0;
+    for (const json& value : whole.added_tokens) {
+      const Field field{value, absl::StrCat(whole.path, ": added_tokens[", index++, "]")};
+      const auto id = value.is_object() ? value.find("id") : value.end();
+      if (id == value.end() || !id->is_number_unsigned()) return Wrong(field, "a token with an id");
+      ASSIGN_OR_RETURN(const bool special, GetBool(field, "special", false));
+      ASSIGN_OR_RETURN(by_id[id->get<int64_t>()], ParseToken(field, special));
+    }
+    return absl::OkStatus();
+  }
+
+  bool IsSpecial(absl::string_view content) const {
+    return std::any_of(special_.begin(), special_.end(),
+                       [&](const AddedToken& token) { return token.content == content; });
   }
 
   void AppendListed(std::map<int64_t, AddedToken>& by_id) {
@@ -150,7 +154,7 @@ class ConfigReader {
   }
 
   absl::Status MergeSpecialTokensMap() {
-    ASSIGN_OR_RETURN(json map, ReadOptionalJsonObject(map_path_));
+    ASSIGN_OR_RETURN(json map, ReadOptionalJsonObject(map_path_, read_));
     for (auto& [key, value] : map.items()) {
       json& field = fields_[key];
       if (key == "extra_special_tokens" && field.is_array() && value.is_array()) {
@@ -209,11 +213,21 @@ class ConfigReader {
     return absl::OkStatus();
   }
 
-  absl::Status ReadSides() const {
+  absl::Status ReadSides() {
+    if (whole_ != nullptr) {
+      SetUnlessGiven("padding_side", whole_->padding_side);
+      SetUnlessGiven("truncation_side", whole_->truncation_side);
+    }
     for (const char* key : {"padding_side", "truncation_side"}) {
       if (Has(key) && fields_[key] != "right") return Wrong(FieldOf(key), "\"right\"");
     }
     return absl::OkStatus();
+  }
+
+  void SetUnlessGiven(const char* key, const json& value) {
+    if (fields_.contains(key)) return;
+    fields_[key] = value;
+    origin_[key] = whole_->path;
   }
 
   absl::Status ReadMaxLength(int limit) {
@@ -229,6 +243,8 @@ class ConfigReader {
     return absl::OkStatus();
   }
 
+  const TokenizerJson* const whole_;
+  const FileReader& read_;
   const std::string config_path_;
   const std::string map_path_;
   const std::string added_path_;
@@ -242,8 +258,9 @@ class ConfigReader {
 }  // namespace
 
 absl::StatusOr<TokenizerConfig> ReadTokenizerConfig(const std::string& directory,
-                                                    int max_length_limit) {
-  return ConfigReader(directory).Read(max_length_limit);
+                                                    const TokenizerJson* whole,
+                                                    int max_length_limit, const FileReader& read) {
+  return ConfigReader(directory, whole, read).Read(max_length_limit);
 }
 
 }  // namespace latentd::tokenizer

@@ -1,5 +1,6 @@
-// What a tokenizer folder says beside its vocabulary: tokenizer_config.json, and the older
-// special_tokens_map.json and added_tokens.json, read as transformers 5 reads them.
+// What a tokenizer folder says beside its vocabulary: tokenizer_config.json, the older
+// special_tokens_map.json and added_tokens.json, and those parts of a tokenizer.json, read as
+// transformers 5 reads them.
 //
 // Thread-safe: free functions without state.
 #pragma once
@@ -8,6 +9,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "core/base/file_reader.h"
+#include "core/tokenizer/tokenizer_json.h"
 
 namespace latentd::tokenizer {
 
@@ -17,7 +20,8 @@ struct AddedToken {
   std::string content;
   bool normalized = false;  // looked for after normalisation, and normalised itself
   bool special = false;
-  bool may_be_new = false;  // vocab.json need not have it; it then gets the next free id
+  bool single_word = false;  // found only where no letter, digit or mark is beside it
+  bool may_be_new = false;   // the vocabulary need not have it; it then gets the next free id
 };
 
 struct TokenizerConfig {
@@ -31,10 +35,12 @@ struct TokenizerConfig {
   int max_length = 0;                 // at most the limit that was passed in
 };
 
-// A missing file is an empty one. If tokenizer_config.json has "added_tokens_decoder", the older
-// files are not read; else special_tokens_map.json overrides it. INVALID_ARGUMENT names the file,
-// and the field that has a wrong type or a value that CLIP's tokenizer does not support.
+// A missing file is an empty one; `whole` may be null. If tokenizer_config.json has
+// "added_tokens_decoder", the older files are not read, nor the added tokens of `whole`; else
+// special_tokens_map.json overrides it. INVALID_ARGUMENT names the file, and the field that has a
+// wrong type or a value that CLIP's tokenizer does not support.
 absl::StatusOr<TokenizerConfig> ReadTokenizerConfig(const std::string& directory,
-                                                    int max_length_limit);
+                                                    const TokenizerJson* whole,
+                                                    int max_length_limit, const FileReader& read);
 
 }  // namespace latentd::tokenizer

@@ -196,4 +196,28 @@ CharacterClass Classify(char32_t character) {
   }
 }
 
+bool IsWordCharacter(char32_t character) {
+  if (Classify(character) == CharacterClass::kLetter) return true;
+  if (character == 0x200C || character == 0x200D) return true;  // joiners
+  // Circled and squared Latin letters, which are symbols.
+  if (character >= 0x24B6 && character <= 0x24E9) return true;
+  if (character >= 0x1F130 && character <= 0x1F189) {
+    return character <= 0x1F149 || (character >= 0x1F150 && character <= 0x1F169) ||
+           character >= 0x1F170;
+  }
+  switch (utf8proc_category(static_cast<utf8proc_int32_t>(character))) {
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_PC:
+      return true;
+    case UTF8PROC_CATEGORY_CN:
+      return ClassifyUnassigned(character) == CharacterClass::kNumber;
+    default:
+      return false;
+  }
+}
+
 }  // namespace latentd::tokenizer

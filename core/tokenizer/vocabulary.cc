@@ -4,8 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/json.h"
-#include "core/base/status_macros.h"
 #include "core/base/text.h"
 
 namespace latentd::tokenizer {
@@ -20,8 +18,8 @@ bool IsId(const nlohmann::json& value) {
 
 }  // namespace
 
-absl::StatusOr<Vocabulary> Vocabulary::Load(const std::string& path) {
-  ASSIGN_OR_RETURN(const nlohmann::json object, ReadJsonObject(path, kMaxFileBytes));
+absl::StatusOr<Vocabulary> Vocabulary::Parse(const nlohmann::json& object,
+                                             const std::string& path) {
   Vocabulary vocabulary;
   vocabulary.path_ = path;
   vocabulary.ids_.reserve(object.size());

@@ -1,8 +1,10 @@
-// vocab.json: what every token's id is. Needed while a tokenizer loads, not afterwards.
+// What every token's id is, from vocab.json or tokenizer.json. Needed while a tokenizer loads, not
+// afterwards.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
@@ -15,11 +17,12 @@ namespace latentd::tokenizer {
 // Of each file of a tokenizer's folder; CLIP's own have about 1 MB.
 inline constexpr size_t kMaxFileBytes = size_t{32} << 20;
 
-// Frozen after Load.
+// Frozen after Parse.
 class Vocabulary {
  public:
-  // NOT_FOUND or INVALID_ARGUMENT; names the file, and the token whose id is not one.
-  static absl::StatusOr<Vocabulary> Load(const std::string& path);
+  // Of an object from tokens to ids, which is in the file `path`. INVALID_ARGUMENT names the token
+  // whose id is not one.
+  static absl::StatusOr<Vocabulary> Parse(const nlohmann::json& object, const std::string& path);
 
   std::optional<int64_t> Find(absl::string_view token) const;
   const absl::flat_hash_map<std::string, int64_t>& ids() const { return ids_; }

@@ -37,11 +37,12 @@ absl::StatusOr<Count> CountWrong(const std::string& vocabulary, const std::strin
   return count;
 }
 
-void RunList(const std::string& name, const std::string& vocabulary, const Options& options,
-             Report& report) {
-  const std::string file = absl::StrCat(options.cases, "/tokens/", name, ".json");
+// `list` is a file of tokens/.
+void RunList(const std::string& title, const std::string& list, const std::string& vocabulary,
+             const Options& options, Report& report) {
+  if (!options.Selects(title)) return;
+  const std::string file = absl::StrCat(options.cases, "/tokens/", list);
   const absl::StatusOr<Count> count = CountWrong(vocabulary, file);
-  const std::string title = absl::StrCat("tokens_", name);
   if (!count.ok()) return report.Failed(title, count.status());
   report.Measured(title, {{absl::StrCat("wrong of ", count->texts, " texts"),
                            static_cast<double>(count->wrong), 0}});
@@ -50,14 +51,15 @@ void RunList(const std::string& name, const std::string& vocabulary, const Optio
 }  // namespace
 
 void RunTokenCases(const Options& options, Report& report) {
-  if (options.Selects("tokens_demo")) {
-    RunList("demo", options.checkpoint + "/base/tokenizer", options, report);
+  RunList("tokens_demo", "demo.json", options.checkpoint + "/base/tokenizer", options, report);
+  if (!options.clip_vocabulary.empty()) {
+    RunList("tokens_clip", "clip.json", options.clip_vocabulary, options, report);
+    RunList("tokens_clip_saved", "clip.json", options.clip_vocabulary + "/saved", options, report);
+    return;
   }
-  if (!options.Selects("tokens_clip")) return;
-  if (options.clip_vocabulary.empty()) {
-    report.Skipped("tokens_clip", "the real CLIP vocabulary, which needs --clip-vocabulary");
-  } else {
-    RunList("clip", options.clip_vocabulary, options, report);
+  for (const char* title : {"tokens_clip", "tokens_clip_saved"}) {
+    if (!options.Selects(title)) continue;
+    report.Skipped(title, "the real CLIP vocabulary, which needs --clip-vocabulary");
   }
 }
 

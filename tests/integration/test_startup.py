@@ -341,6 +341,31 @@ class CheckpointTest(unittest.TestCase):
                 self.assert_fails(name)
                 path.symlink_to(target)
 
+    def picture_of(self, base):
+        server = Server(f"--base={base}", demo=False).start()
+        self.addCleanup(server.kill)
+        api = Api(server.address)
+        self.addCleanup(api.close)
+        return api.generate(api.request(prompt="Two Yellow stars, on a caf\u00e9's <|endoftext|> !!!")).images[0].data
+
+    def test_tokenizers_as_transformers_5_saves_them(self):
+        """A tokenizer.json, and neither vocab.json nor merges.txt."""
+        saved = pathlib.Path(__file__).parents[1] / "core/tokenizer/saved"
+        for name in ("tokenizer", "tokenizer_2"):
+            folder = self.base / name
+            settings = json.loads((folder / "tokenizer_config.json").read_text())
+            shutil.rmtree(folder)
+            folder.mkdir()
+            shutil.copyfile(saved / f"{name}.json", folder / "tokenizer.json")
+            settings.update(backend="tokenizers", is_local=True, local_files_only=False)
+            (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+        self.assertEqual(self.picture_of(self.base), self.picture_of(checkpoint() / "base"))
+
+    def test_a_tokenizer_of_another_kind(self):
+        self.break_file("tokenizer/vocab.json", None)
+        (self.base / "tokenizer/tokenizer.json").write_text('{"model": {"type": "Unigram", "vocab": [], "unk_id": 0}}')
+        self.assert_fails("tokenizer/tokenizer.json: model.type is \"Unigram\"", "\"BPE\"")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -43,16 +43,26 @@ const json& Groups() {
 // A group of cases.json: one tokenizer and what transformers makes of texts with it.
 class TransformersCases : public ::testing::TestWithParam<size_t> {};
 
-TEST_P(TransformersCases, HaveTheSameIds) {
-  const json& group = Groups().at(GetParam());
-  TokenizerFolder folder(group["folder"].get<std::string>());
-  if (!group["files"].is_null()) {
-    for (const char* name : {"tokenizer_config", "special_tokens_map", "added_tokens"}) {
-      const std::string file = absl::StrCat(name, ".json");
-      folder.Remove(file);
-      if (group["files"].contains(name)) folder.Write(file, group["files"][name].dump());
-    }
+void WriteConfiguration(const json& files, TokenizerFolder& folder) {
+  if (files.is_null()) return;
+  for (const char* name : {"tokenizer_config", "special_tokens_map", "added_tokens"}) {
+    const std::string file = absl::StrCat(name, ".json");
+    folder.Remove(file);
+    if (files.contains(name)) folder.Write(file, files[name].dump());
   }
+}
+
+void WriteTokenizerJson(const json& group, TokenizerFolder& folder) {
+  if (!group.contains("saved")) return;
+  const std::string saved = TokenizerFolder::Saved(group["folder"], group["saved"]).dump();
+  if (group["beside"].get<bool>()) {
+    folder.Write("tokenizer.json", saved);
+  } else {
+    folder.TurnInto(saved);
+  }
+}
+
+void ExpectTheSameIds(const TokenizerFolder& folder, const json& group) {
   ASSERT_OK_AND_ASSIGN(const auto tokenizer, ClipTokenizer::Load(folder.path()));
   EXPECT_EQ(tokenizer->pad_id(), group["pad_id"]);
   ASSERT_THAT(group["cases"], Not(SizeIs(0)));
@@ -64,7 +74,28 @@ TEST_P(TransformersCases, HaveTheSameIds) {
   }
 }
 
+TEST_P(TransformersCases, HaveTheSameIds) {
+  const json& group = Groups().at(GetParam());
+  TokenizerFolder folder(group["folder"].get<std::string>());
+  WriteConfiguration(group["files"], folder);
+  WriteTokenizerJson(group, folder);
+  ExpectTheSameIds(folder, group);
+  if (!group.value("same_saved", false)) return;
+  folder.TurnInto(TokenizerFolder::Saved(group["folder"]).dump());
+  ExpectTheSameIds(folder, group);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, TransformersCases, ::testing::Range(size_t{0}, Groups().size()));
+
+TEST(TransformersCasesTest, AreAlsoOfTokenizerJson) {
+  size_t same = 0, saved = 0;
+  for (const json& group : Groups()) {
+    same += group.value("same_saved", false);
+    saved += group.contains("saved");
+  }
+  EXPECT_EQ(same, 2u);
+  EXPECT_GT(saved, 10u);
+}
 
 TEST(ClipTokenizerTest, GivesAnEmptyTextItsTwoEnds) {
   EXPECT_THAT(LoadDemo()->Encode("").ids, ElementsAre(kStart, kEnd));

@@ -1,8 +1,11 @@
 """Writes cases.json: what transformers' CLIPTokenizer makes of many texts with the demo checkpoint's vocabulary.
 
-Usage: python make_cases.py     (with transformers==5.23.0 and tokenizers==0.23.3)
+Usage: python make_cases.py     (with transformers==5.24.0 and tokenizers==0.23.3)
 
-Each group is one tokenizer: a folder of the demo checkpoint, with other configuration files where the group has them.
+Each group is one tokenizer: a folder of the demo checkpoint, with other configuration files where the group has them
+("files"). With "saved" it has a tokenizer.json: saved/FOLDER.json, which is what transformers saves of that folder, with
+this changed (a JSON merge patch); and vocab.json and merges.txt beside it only where the group is "beside". A group that
+is the "same_saved" has the same ids with that file as without.
 """
 import json
 import pathlib
@@ -80,6 +83,41 @@ CONFIGURATIONS = [
     dict(),
 ]
 
+WORD_TEXTS = [
+    "cat", "a cat.", "cats cat scat", "cat_cat -cat- cat's", "cat\u0301 \u0301cat", "cat\u200dcat \u24b6cat", "1cat cat2 \u2167cat \u00b2cat", "catcat cat",
+    "cat\u203fcat \U0001f170cat\U0001f18acat", "Toy toy TOY toys", "a  cat  toy", "\u3000cat\u3000b", "\u4e00cat\u4e00", "cat\ufe0f toy\ufe0f", "dogcatdog cat dog",
+]
+
+
+def token(number, content, **flags):
+    return dict(dict(id=number, **added(content, False, special=True)), **flags)
+
+
+ENDS = [token(626, START), token(627, END)]
+PATTERN = "'s|'t|'re|'ve|'m|'ll|'d|[\\p{L}]+|[\\p{N}]|[^\\s\\p{L}\\p{N}]+"
+SPLIT = dict(type="Split", pattern=dict(Regex=PATTERN), behavior="Removed", invert=True)
+BYTES = dict(type="ByteLevel", add_prefix_space=False, trim_offsets=True)
+# What is changed of the saved tokenizer.json, configuration files, and whether vocab.json and merges.txt are beside it.
+SAVED = [
+    (dict(added_tokens=ENDS + [token(628, "Cat-Toy", normalized=True, special=False), token(629, "[PAD]")]), None, False),
+    (dict(added_tokens=ENDS + [token(628, "cat", single_word=True), token(629, "toy", single_word=True, normalized=True)]), None, False),
+    (dict(added_tokens=ENDS + [token(628, "cat", lstrip=True, rstrip=True), token(629, "toy", rstrip=True, normalized=True)]), None, False),
+    (dict(added_tokens=ENDS + [token(628, "cat", single_word=True), token(629, "cats", single_word=True), token(630, "at")]), None, False),
+    (dict(added_tokens=ENDS + [token(700, "<Cat>", special=False), token(699, "<CAT>", special=False), token(0, "!")]), dict(), False),
+    (dict(added_tokens=ENDS + [token(628, "[PAD]")]), dict(tokenizer_config=dict(pad_token="[PAD]", model_max_length=9)), False),
+    (dict(added_tokens=ENDS + [token(628, "cat")]), dict(tokenizer_config=dict(added_tokens_decoder={"628": added("toy", special=False)})), False),
+    (dict(added_tokens=ENDS + [token(629, "cat")]), dict(special_tokens_map=dict(pad_token="!"), added_tokens={"toy": 629, "[PAD]": 628}), False),
+    (dict(added_tokens=ENDS + [token(628, "cat")]), dict(tokenizer_config=dict(split_special_tokens=True)), False),
+    (dict(added_tokens=[]), dict(tokenizer_config=dict(pad_token="!")), False),
+    (dict(added_tokens=ENDS + [token(628, "cat")]), None, True),
+    (dict(normalizer=dict(normalizers=[dict(type="NFC"), dict(type="Lowercase")]), pre_tokenizer=dict(pretokenizers=[SPLIT, BYTES])), dict(), False),
+    (dict(pre_tokenizer=BYTES), dict(), False),
+    (dict(model=dict(dropout=0.1, unk_token=None, fuse_unk=True, continuing_subword_prefix=None)), dict(), False),
+    (dict(post_processor=dict(type="BertProcessing", sep=["!", 0], cls=["!", 0], trim_offsets=None, add_prefix_space=None)), dict(), False),
+    (dict(truncation=dict(direction="Right", max_length=5, strategy="LongestFirst", stride=0),
+          padding=dict(strategy=dict(Fixed=9), direction="Right", pad_to_multiple_of=None, pad_id=1, pad_type_id=0, pad_token="!")), dict(), False),
+]
+
 
 def of_every_category(rng):
     """For each general category, a few strings that mix its characters with letters, digits and punctuation."""
@@ -113,7 +151,25 @@ def encode(tokenizer, text):
     return dict(text=text, ids=ids[:limit - 1] + ids[-1:], dropped=len(ids) - limit)
 
 
-def load(folder, files):
+def merge(value, patch):
+    """What RFC 7396 makes of a patch."""
+    if not isinstance(patch, dict):
+        return patch
+    value = dict(value) if isinstance(value, dict) else {}
+    for key, change in patch.items():
+        value[key] = merge(value.get(key), change)
+    return {key: change for key, change in value.items() if change is not None}
+
+
+def save(folder):
+    """What transformers saves of a folder of the demo, without the space between."""
+    with tempfile.TemporaryDirectory() as directory:
+        load(folder, None).save_pretrained(directory)
+        whole = json.loads(pathlib.Path(directory, "tokenizer.json").read_text())
+        (HERE / "saved" / (folder + ".json")).write_text(json.dumps(whole, separators=(",", ":")) + "\n")
+
+
+def load(folder, files, saved=None, beside=False):
     """The tokenizer of a folder of the demo, with its configuration files replaced by `files` unless that is None."""
     with tempfile.TemporaryDirectory() as directory:
         shutil.copytree(DEMO / folder, directory, dirs_exist_ok=True, copy_function=shutil.copyfile)
@@ -123,20 +179,48 @@ def load(folder, files):
                 path.unlink(missing_ok=True)
                 if name in files:
                     path.write_text(json.dumps(files[name]))
+        if saved is not None:
+            whole = json.loads((HERE / "saved" / (folder + ".json")).read_text())
+            pathlib.Path(directory, "tokenizer.json").write_text(json.dumps(merge(whole, saved)))
+            for name in () if beside else ("vocab.json", "merges.txt"):
+                pathlib.Path(directory, name).unlink()
         return CLIPTokenizer.from_pretrained(directory)
 
 
-def group(folder, files, texts):
-    tokenizer = load(folder, files)
+def encode_all(tokenizer, texts):
     pad = tokenizer.pad_token_id
-    return dict(folder=folder, files=files, pad_id=tokenizer.eos_token_id if pad is None else pad, cases=[encode(tokenizer, text) for text in texts])
+    return dict(pad_id=tokenizer.eos_token_id if pad is None else pad, cases=[encode(tokenizer, text) for text in texts])
+
+
+def group(folder, files, texts):
+    return dict(folder=folder, files=files, **encode_all(load(folder, files), texts))
+
+
+def merges_as_text():
+    merges = json.loads((HERE / "saved/tokenizer.json").read_text())["model"]["merges"]
+    return [" ".join(pair) for pair in merges]
+
+
+def group_same_saved(folder, texts):
+    entry = group(folder, None, texts)
+    if encode_all(load(folder, None, saved={}), texts) != dict(pad_id=entry["pad_id"], cases=entry["cases"]):
+        raise SystemExit(f"transformers makes something else of the saved tokenizer.json of {folder}")
+    return dict(same_saved=True, **entry)
+
+
+def group_saved(folder, saved, files, beside, texts):
+    return dict(folder=folder, saved=saved, files=files, beside=beside, **encode_all(load(folder, files, saved, beside), texts))
 
 
 def main():
     rng = random.Random(7)
     texts = PICKED + list(of_every_category(rng)) + list(random_texts(rng, 200))
-    groups = [group("tokenizer", None, texts), group("tokenizer_2", None, PICKED)]
+    for folder in ("tokenizer", "tokenizer_2"):
+        save(folder)
+    groups = [group_same_saved("tokenizer", texts), group_same_saved("tokenizer_2", PICKED)]
     groups += [group("tokenizer", files, ADDED_TEXTS) for files in CONFIGURATIONS]
+    groups += [group_saved("tokenizer", saved, files, beside, ADDED_TEXTS + WORD_TEXTS) for saved, files, beside in SAVED]
+    groups += [group_saved("tokenizer", dict(model=dict(merges=merges_as_text())), None, False, PICKED)]
     lines = []
     for entry in groups:
         head = {key: value for key, value in entry.items() if key != "cases"}

@@ -26,6 +26,14 @@ TEST(TokenFinderTest, TakesTheLeftmostAndOfThoseTheLongest) {
               ElementsAre(FieldsAre(U"abc", Optional(2)), FieldsAre(U"d", kText)));
 }
 
+TEST(TokenFinderTest, TakesWordsOfTheirOwnAndLooksForNothingWithinTheOthers) {
+  const TokenFinder finder({{U"cat", 1, /*single_word=*/true}, {U"at", 2}});
+  EXPECT_THAT(finder.Split(U"cat-cats at"),
+              ElementsAre(FieldsAre(U"cat", Optional(1)), FieldsAre(U"-cats ", kText),
+                          FieldsAre(U"at", Optional(2))));
+  EXPECT_THAT(finder.Split(U"_cat"), ElementsAre(FieldsAre(U"_cat", kText)));
+}
+
 TEST(TokenFinderTest, FindsNothingInAnEmptyText) {
   EXPECT_THAT(TokenFinder({{U"x", 1}}).Split(U""), IsEmpty());
 }

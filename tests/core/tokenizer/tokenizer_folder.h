@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -38,6 +39,21 @@ class TokenizerFolder {
         .write(content.data(), static_cast<std::streamsize>(content.size()));
   }
   void Remove(const std::string& name) { std::filesystem::remove(path_ / name); }
+
+  // What transformers saves of a folder of the demo, with `patch` applied (RFC 7396).
+  static nlohmann::json Saved(const std::string& name, const nlohmann::json& patch = {}) {
+    nlohmann::json saved = nlohmann::json::parse(std::ifstream(
+        ::latentd::testing::SourcePath("tests/core/tokenizer/saved/" + name + ".json")));
+    if (!patch.is_null()) saved.merge_patch(patch);
+    return saved;
+  }
+
+  // Puts a tokenizer.json in the place of vocab.json and merges.txt.
+  void TurnInto(absl::string_view tokenizer_json) {
+    Write("tokenizer.json", tokenizer_json);
+    Remove("vocab.json");
+    Remove("merges.txt");
+  }
 
  private:
   std::filesystem::path path_;

@@ -85,5 +85,13 @@ TEST(ClassifyTest, KnowsLettersNumbersAndTheRest) {
   }
 }
 
+TEST(IsWordCharacterTest, IsTrueOfWhatWordsAreMadeOf) {
+  const std::u32string_view parts =
+      U"aZ9_\u00E9\u0301\u0903\u0488\u0663\u2167\u203F\u200D\u24B6\U0001F170\U00010D40";
+  for (const char32_t c : parts) EXPECT_TRUE(IsWordCharacter(c)) << std::hex << uint32_t{c};
+  const std::u32string_view others = U" -'!\u00B2\u2460\u200B\u2028\U0001F14A\U0001F18A\U0001F600";
+  for (const char32_t c : others) EXPECT_FALSE(IsWordCharacter(c)) << std::hex << uint32_t{c};
+}
+
 }  // namespace
 }  // namespace latentd::tokenizer

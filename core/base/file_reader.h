@@ -1,0 +1,23 @@
+// How files are read whole: ReadFile, or what does more about each than that.
+//
+// Thread-safe: free functions without state.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "core/base/files.h"
+
+namespace latentd {
+
+// Gives what ReadFile gives.
+using FileReader =
+    std::function<absl::StatusOr<std::string>(const std::string& path, size_t max_bytes)>;
+
+// What ReadFile gives of a file that is open, wherever it was read last; `path` is for messages.
+absl::StatusOr<std::string> ReadOpenFile(const FileDescriptor& file, const std::string& path,
+                                         size_t max_bytes);
+
+}  // namespace latentd
