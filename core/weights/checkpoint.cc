@@ -12,6 +12,7 @@
 #include "core/base/json.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
+#include "core/weights/other_checkpoint.h"
 #include "core/weights/safetensors_header.h"
 #include "core/weights/tensor_files.h"
 
@@ -47,11 +48,8 @@ absl::Status CheckPath(const std::string& path) {
   }
   std::error_code error;
   if (opened.ok() || !std::filesystem::is_regular_file(path, error)) return opened;
-  return absl::InvalidArgumentError(absl::StrCat(
-      path, " is a file; ", kWhatToPass,
-      ". A single-file checkpoint is converted once in Python: "
-      "diffusers.StableDiffusionXLPipeline.from_single_file(\"",
-      path, "\").save_pretrained(\"DIR\") (StableDiffusionXLImg2ImgPipeline for a refiner)"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, " is a file: ", DescribeFile(path), "; ", kWhatToPass));
 }
 
 absl::Status CheckHasIndex(const std::string& path) {
@@ -62,9 +60,10 @@ absl::Status CheckHasIndex(const std::string& path) {
   }
   // The folder of a repository in the Hugging Face cache is one level above its snapshots.
   const bool above_snapshots = std::filesystem::is_directory(directory / "snapshots", error);
-  return absl::InvalidArgumentError(
-      absl::StrCat(path, " has no model_index.json; ", kWhatToPass,
-                   above_snapshots ? "; here that is one of the folders in snapshots" : ""));
+  const std::string what = above_snapshots ? "" : DescribeFolder(path);
+  return absl::InvalidArgumentError(absl::StrCat(
+      path, " has no model_index.json", what.empty() ? "" : ": ", what, "; ", kWhatToPass,
+      above_snapshots ? "; here that is one of the folders in snapshots" : ""));
 }
 
 absl::Status RefuseEntry(const std::string& file, const std::string& key, absl::string_view need) {

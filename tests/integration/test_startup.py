@@ -313,6 +313,18 @@ class CheckpointTest(unittest.TestCase):
         self.break_file("scheduler/scheduler_config.json", b'{"_class_name": nonsense}')
         self.assert_fails("scheduler_config.json", "is not JSON")
 
+    def test_what_is_no_checkpoint_is_named(self):
+        (self.base.parent / "controlnet").mkdir()
+        (self.base.parent / "controlnet/config.json").write_text('{"_class_name": "ControlNetModel"}')
+        header = b'{"unet.conv_in.lora_A.weight":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
+        (self.base.parent / "lora.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
+        for name, said in (("controlnet", "it is a ControlNet"), ("lora.safetensors", "it is a LoRA"),
+                           (f"{self.base.name}/unet", "one part of the checkpoint")):
+            with self.subTest(name=name):
+                code, _, error = run("--listen=127.0.0.1:0", f"--base={self.base.parent / name}")
+                self.assertEqual(code, 1, error)
+                self.assertIn(said, error)
+
     def test_a_refiner_as_the_base(self):
         self.base = checkpoint() / "refiner"
         self.assert_fails("refiner/model_index.json", "give it as the refiner")

@@ -16,7 +16,6 @@ namespace {
 using ::testing::AllOf;
 using testing::FilledTensor;
 using ::testing::HasSubstr;
-using ::testing::Not;
 using testing::StatusIs;
 using testing::WriteFile;
 using testing::WriteSafetensors;
@@ -285,27 +284,6 @@ TEST_F(CheckpointTest, SaysWhatToPassInsteadOfNothing) {
               StatusIs(absl::StatusCode::kNotFound,
                        AllOf(HasSubstr("/nowhere/sdxl"), HasSubstr("No such file"),
                              HasSubstr("diffusers checkpoint directory"))));
-}
-
-TEST_F(CheckpointTest, SaysHowToConvertASingleFile) {
-  const std::string file = directory_.File("sd_xl_base_1.0.safetensors");
-  WriteSafetensors(file, {FilledTensor("a", {1}, 1)});
-  EXPECT_THAT(Checkpoint::Open(file, ""),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr(file + " is a file"), HasSubstr("from_single_file"),
-                             HasSubstr("save_pretrained"))));
-}
-
-TEST_F(CheckpointTest, SaysWhatADirectoryLacks) {
-  EXPECT_THAT(Checkpoint::Open(directory_.path(), ""),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("no model_index.json"), Not(HasSubstr("snapshots")))));
-}
-
-TEST_F(CheckpointTest, PointsFromTheCacheToItsSnapshots) {
-  std::filesystem::create_directories(directory_.File("snapshots/0123"));
-  EXPECT_THAT(Checkpoint::Open(directory_.path(), ""),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("folders in snapshots")));
 }
 
 TEST_F(CheckpointTest, RefusesAModelIndexOfAnotherForm) {
