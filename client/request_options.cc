@@ -205,7 +205,7 @@ OptionGroup NoiseScheduler(v1::GenerateRequest& r) {
                "euler, euler_a, ddim, dpmpp_2m, heun, lcm, ...\n"
                "(`latent capabilities` lists them)"),
            Row(r, "timestep-spacing", "NAME", "leading, linspace, trailing"),
-           Row(r, "prediction-type", "NAME", "epsilon, v_prediction"),
+           Row(r, "prediction-type", "NAME", "epsilon, v_prediction, sample"),
            Row(r, "algorithm-type", "NAME", "dpmsolver++, sde-dpmsolver++"),
            Row(r, "use-karras-sigmas", "", "noise levels after Karras and others (or =false)"),
            Row(r, "rescale-betas-zero-snr", "", "the last noise level is pure noise (or =false)"),

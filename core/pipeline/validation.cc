@@ -30,11 +30,13 @@ class Violations {
     }
   }
 
-  // Strictly between 0 and 1.
-  void Fraction(absl::string_view field, const std::optional<double>& value) {
-    if (value && !(*value > 0 && *value < 1)) {
-      Add(field, absl::StrCat("must be greater than 0 and less than 1, is ", *value));
-    }
+  // Above 0 and below 1, or 1 too.
+  enum class Whole : uint8_t { kRefused, kTaken };
+  void Fraction(absl::string_view field, const std::optional<double>& value, Whole whole) {
+    const bool taken = whole == Whole::kTaken;
+    if (!value || (*value > 0 && (*value < 1 || (taken && *value == 1)))) return;
+    Add(field, absl::StrCat("must be greater than 0 and ", taken ? "at most" : "less than",
+                            " 1, is ", *value));
   }
 
   void Text(absl::string_view field, absl::string_view text) {
@@ -50,25 +52,26 @@ class Violations {
     }
   }
 
+  // The networks are told a number like any other: 0 and less are taken, as in diffusers.
   void Conditioning(absl::string_view field, const std::optional<Size>& size) {
-    if (size && (size->width < 1 || size->height < 1 || size->width > kMaxConditioningSide ||
-                 size->height > kMaxConditioningSide)) {
-      Add(field,
-          absl::StrCat("each side must be 1 to ", kMaxConditioningSide, ", is ", SizeText(*size)));
-    }
+    if (!size || (IsConditioning(size->width) && IsConditioning(size->height))) return;
+    Add(field, absl::StrCat("each side must be ", -kMaxConditioning, " to ", kMaxConditioning,
+                            ", is ", SizeText(*size)));
   }
 
   void Conditioning(absl::string_view field, const std::optional<Offset>& offset) {
-    if (offset && (offset->top < 0 || offset->left < 0 || offset->top > kMaxConditioningSide ||
-                   offset->left > kMaxConditioningSide)) {
-      Add(field, absl::StrCat("each must be 0 to ", kMaxConditioningSide, ", is top ", offset->top,
-                              " left ", offset->left));
-    }
+    if (!offset || (IsConditioning(offset->top) && IsConditioning(offset->left))) return;
+    Add(field, absl::StrCat("each must be ", -kMaxConditioning, " to ", kMaxConditioning,
+                            ", is top ", offset->top, " left ", offset->left));
   }
 
   std::vector<FieldViolation> Take() { return std::move(found_); }
 
  private:
+  static bool IsConditioning(int value) {
+    return -kMaxConditioning <= value && value <= kMaxConditioning;
+  }
+
   std::vector<FieldViolation> found_;
 };
 
@@ -90,10 +93,12 @@ void CheckSize(const PictureSpec& spec, const Traits& traits, Violations& v) {
   }
 }
 
-void CheckOwnSchedule(absl::string_view field, const std::vector<double>& values, int most,
-                      Violations& v) {
-  if (values.size() > static_cast<size_t>(most)) {
-    v.Add(field, absl::StrCat("must have at most ", most, " entries, has ", values.size()));
+// None, or from `least` to `most`.
+void CheckOwnSchedule(absl::string_view field, const std::vector<double>& values, int least,
+                      int most, Violations& v) {
+  const int count = static_cast<int>(values.size());
+  if (count > most || (count > 0 && count < least)) {
+    v.Add(field, absl::StrCat("must have ", least, " to ", most, " entries, has ", count));
   }
   for (double value : values) {
     if (!std::isfinite(value) || value < 0) {
@@ -108,8 +113,8 @@ void CheckSteps(const PictureSpec& spec, const Traits& traits, Violations& v) {
   v.Range("guidance_rescale", spec.guidance_rescale, 0.0, 1.0);
   v.Range("eta", spec.eta, 0.0, 1.0);
   v.Range("clip_skip", spec.clip_skip, 0, traits.max_clip_skip);
-  CheckOwnSchedule("timesteps", spec.timesteps, kMaxSteps, v);
-  CheckOwnSchedule("sigmas", spec.sigmas, kMaxSteps + 1, v);
+  CheckOwnSchedule("timesteps", spec.timesteps, kMinSteps, kMaxSteps, v);
+  CheckOwnSchedule("sigmas", spec.sigmas, kMinSteps + 1, kMaxSteps + 1, v);
   const int schedules = !spec.timesteps.empty() + !spec.sigmas.empty();
   if (schedules + spec.num_inference_steps.has_value() > 1) {
     v.Add(schedules == 2 ? "sigmas" : "num_inference_steps",
@@ -194,13 +199,14 @@ void CheckStages(const PictureSpec& spec, Violations& v) {
 
 // 1 cuts nothing, as in diffusers, and so leaves nothing to a refiner.
 void CheckDenoisingEnd(const PictureSpec& spec, Violations& v) {
-  if (spec.refine || spec.denoising_end != 1) v.Fraction("denoising_end", spec.denoising_end);
+  using Whole = Violations::Whole;
+  v.Fraction("denoising_end", spec.denoising_end, spec.refine ? Whole::kRefused : Whole::kTaken);
 }
 
 void CheckFractions(const PictureSpec& spec, Violations& v) {
   CheckDenoisingEnd(spec, v);
-  v.Fraction("denoising_start", spec.denoising_start);
-  v.Range("strength", spec.strength, 0.0, 1.0);
+  v.Fraction("denoising_start", spec.denoising_start, Violations::Whole::kRefused);
+  v.Fraction("strength", spec.strength, Violations::Whole::kTaken);
   if (spec.strength && spec.image.empty()) v.Add("strength", "needs an image");
   if (spec.denoising_start && spec.image.empty()) v.Add("denoising_start", "needs an image");
   if (spec.strength && spec.denoising_start) {
@@ -210,7 +216,7 @@ void CheckFractions(const PictureSpec& spec, Violations& v) {
     v.Add("denoising_start", "must be less than denoising_end");
   }
   // Diffusers' img2img runs int(steps * strength) steps.
-  if (spec.strength && *spec.strength >= 0 && StepsOf(spec) * *spec.strength < 1) {
+  if (spec.strength && *spec.strength > 0 && StepsOf(spec) * *spec.strength < 1) {
     v.Add("strength", absl::StrCat("leaves no step to run: ", StepsOf(spec), " steps x ",
                                    *spec.strength, " is less than 1"));
   }

@@ -170,6 +170,57 @@ TEST(FindViolationsTest, TakesADenoisingEndOf1ButNotWithARefiner) {
   }
 }
 
+std::string DescriptionOf(const PictureSpec& spec) {
+  const auto violations = FindViolations(spec, DemoTraits());
+  return violations.empty() ? "" : violations.front().description;
+}
+
+// A message has the limits that are really kept.
+TEST(FindViolationsTest, SaysWhichFractionsAreTaken) {
+  PictureSpec spec;
+  spec.denoising_end = 1.5;
+  EXPECT_EQ(DescriptionOf(spec), "must be greater than 0 and at most 1, is 1.5");
+  spec.refine = true;
+  EXPECT_EQ(DescriptionOf(spec), "must be greater than 0 and less than 1, is 1.5");
+  spec = WithImage();
+  spec.denoising_start = 1;
+  EXPECT_EQ(DescriptionOf(spec), "must be greater than 0 and less than 1, is 1");
+  spec = WithImage();
+  spec.strength = 0;
+  EXPECT_EQ(DescriptionOf(spec), "must be greater than 0 and at most 1, is 0");
+  spec.strength = 1;
+  EXPECT_EQ(DescriptionOf(spec), "");
+}
+
+TEST(FindViolationsTest, SaysHowManySigmasAndTimestepsAreTaken) {
+  PictureSpec spec;
+  spec.sigmas = {1};
+  EXPECT_EQ(DescriptionOf(spec), "must have 2 to 151 entries, has 1");
+  spec.sigmas.assign(152, 1);
+  EXPECT_EQ(DescriptionOf(spec), "must have 2 to 151 entries, has 152");
+  spec.sigmas.clear();
+  spec.timesteps.assign(151, 1);
+  EXPECT_EQ(DescriptionOf(spec), "must have 1 to 150 entries, has 151");
+  spec.timesteps = {1};
+  EXPECT_EQ(DescriptionOf(spec), "");
+}
+
+// To the networks they are numbers: diffusers takes any.
+TEST(FindViolationsTest, TakesMicroConditioningOfNothingAndLess) {
+  PictureSpec spec;
+  spec.original_size = {0, 0};
+  spec.target_size = {0, -16};
+  spec.crops_coords_top_left = {-8, 0};
+  spec.negative_original_size = {-1, 65536};
+  spec.negative_target_size = {0, 64};
+  spec.negative_crops_coords_top_left = {-65536, 65536};
+  EXPECT_THAT(BadFields(spec), IsEmpty());
+  spec.original_size = {65537, 0};
+  spec.crops_coords_top_left = {0, -65537};
+  EXPECT_THAT(BadFields(spec), ElementsAre("original_size", "crops_coords_top_left"));
+  EXPECT_EQ(DescriptionOf(spec), "each side must be -65536 to 65536, is 65537x0");
+}
+
 // Sigmas are one more than steps.
 TEST(FindViolationsTest, CountsTheStepsOfSigmasAsDiffusersDoes) {
   PictureSpec spec = WithImage();
