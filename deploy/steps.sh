@@ -2,7 +2,21 @@
 # shellcheck shell=bash
 
 project=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-dependencies=${LATENTD_DEPENDENCIES:-${XDG_CACHE_HOME:-$HOME/.cache}/latentd/dependencies}
+
+# dependencies_folder: where LibTorch and what else is downloaded lies. What is built finds LibTorch there when it is started: root's
+# is where other users can read it, unless root has one in its own cache already.
+dependencies_folder() {
+  local own=${XDG_CACHE_HOME:-$HOME/.cache}/latentd/dependencies
+  if [ -n "${LATENTD_DEPENDENCIES:-}" ]; then
+    echo "$LATENTD_DEPENDENCIES"
+  elif [ "$(id -u)" = 0 ] && [ -z "${XDG_CACHE_HOME:-}" ] && [ ! -e "$own/libtorch" ]; then
+    echo /var/cache/latentd/dependencies
+  else
+    echo "$own"
+  fi
+}
+
+dependencies=$(dependencies_folder)
 libtorch=${LIBTORCH_DIR:-$dependencies/libtorch}
 
 # step TEXT: a line that says what happens next, with the time since the first of the scripts started.

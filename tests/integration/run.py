@@ -26,7 +26,9 @@ REQUIREMENTS = HERE / "requirements.txt"
 
 
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "latentd"
-PROGRAMS = pathlib.Path(os.environ.get("LATENTD_DEPENDENCIES") or CACHE / "dependencies") / "programs" / "usr"
+DEPENDENCIES = subprocess.run([HERE.parents[1] / "deploy/dependencies", "--print-folder"], capture_output=True, text=True,
+                              check=True).stdout.strip()
+PROGRAMS = pathlib.Path(DEPENDENCIES) / "programs" / "usr"
 
 
 def install_client() -> pathlib.Path:
