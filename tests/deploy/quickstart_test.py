@@ -54,10 +54,15 @@ class QuickstartTest(unittest.TestCase):
         ran = [line for line in notes.read_text().splitlines() if line.split()[0] in ("dependencies", "build", "latentd")]
         return [line.replace("--listen=127.0.0.1:0 ", "") for line in ran], done.stdout + done.stderr
 
-    def test_without_a_driver_it_is_as_it_was(self):
+    def test_without_a_driver_a_new_tree_is_for_the_cpu(self):
+        """Although there may be a toolkit."""
         ran, said = self.run_it()
-        self.assertEqual(ran, ["dependencies", "build", "latentd --backend=cpu"])
+        self.assertEqual(ran, ["dependencies", "build --no-cuda", "latentd --backend=cpu"])
         self.assertIn("No NVIDIA driver", said)
+
+    def test_without_a_driver_a_tree_that_is_there_stays_as_it_was(self):
+        (self.root / "build/CMakeCache.txt").touch()
+        self.assertEqual(self.run_it()[0], ["dependencies", "build", "latentd --backend=cpu"])
 
     def test_with_a_driver_it_is_for_gpus(self):
         for library_alone in (False, True):
@@ -69,7 +74,7 @@ class QuickstartTest(unittest.TestCase):
     def test_a_driver_that_is_too_old_is_named(self):
         self.driver("535.183.01")
         ran, said = self.run_it()
-        self.assertEqual(ran, ["dependencies", "build", "latentd --backend=cpu"])
+        self.assertEqual(ran, ["dependencies", "build --no-cuda", "latentd --backend=cpu"])
         self.assertIn("535.183.01, and CUDA 13 needs 580", said)
 
     def test_a_gpu_that_was_found_and_cannot_be_used_leaves_the_cpu(self):
@@ -89,7 +94,7 @@ class QuickstartTest(unittest.TestCase):
 
     def test_it_ends_where_something_could_not_be_installed_or_built(self):
         self.program("deploy/build", NOTE + "exit 1\n")
-        self.assertEqual(self.run_it(code=1)[0], ["dependencies", "build"])
+        self.assertEqual(self.run_it(code=1)[0], ["dependencies", "build --no-cuda"])
         self.program("deploy/dependencies", NOTE + "exit 1\n")
         self.assertEqual(self.run_it(code=1)[0], ["dependencies"])
 
