@@ -6,7 +6,7 @@ project=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # dependencies_folder: where LibTorch and what else is downloaded lies. What is built finds LibTorch there when it is started: root's
 # is where other users can read it, unless root has one in its own cache already.
 dependencies_folder() {
-  local own=${XDG_CACHE_HOME:-$HOME/.cache}/latentd/dependencies
+  local own=${XDG_CACHE_HOME:-${HOME:-}/.cache}/latentd/dependencies
   if [ -n "${LATENTD_DEPENDENCIES:-}" ]; then
     echo "$LATENTD_DEPENDENCIES"
   elif [ "$(id -u)" = 0 ] && [ -z "${XDG_CACHE_HOME:-}" ] && [ ! -e "$own/libtorch" ]; then

@@ -23,12 +23,11 @@ class FolderTest(unittest.TestCase):
         stand_in.parent.mkdir(exist_ok=True)
         stand_in.write_text(f"#!/bin/sh\necho {user}\n")
         stand_in.chmod(0o755)
-        everything = {"HOME": str(self.home), "PATH": f"{stand_in.parent}:/usr/bin:/bin", **environment}
+        everything = {"PATH": f"{stand_in.parent}:/usr/bin:/bin", **(environment or {"HOME": str(self.home)})}
         return subprocess.run([SCRIPT, "--print-folder"], capture_output=True, text=True, check=True, env=everything).stdout.strip()
 
     def test_a_users_is_in_its_cache(self):
         self.assertEqual(self.folder(USER), self.own)
-        self.assertEqual(self.folder(USER, XDG_CACHE_HOME="/else"), "/else/latentd/dependencies")
 
     def test_roots_is_where_other_users_can_read_it(self):
         self.assertEqual(self.folder(ROOT), FOR_ALL)
@@ -40,9 +39,10 @@ class FolderTest(unittest.TestCase):
         self.assertEqual(self.folder(ROOT), self.own)
 
     def test_a_folder_that_is_named_is_taken(self):
+        """Without a home, too."""
         for user in (ROOT, USER):
             self.assertEqual(self.folder(user, LATENTD_DEPENDENCIES="/mine"), "/mine")
-        self.assertEqual(self.folder(ROOT, XDG_CACHE_HOME="/else"), "/else/latentd/dependencies")
+            self.assertEqual(self.folder(user, XDG_CACHE_HOME="/else"), "/else/latentd/dependencies")
 
 
 if __name__ == "__main__":
