@@ -17,9 +17,10 @@ struct HeaderEntry {
   std::vector<int64_t> offsets;  // begin and end, relative to the data; none negative
 };
 
-// The tensors in the order of the text. INVALID_ARGUMENT: not JSON, not of this form, or a name
-// twice; the message begins with `file`. The entry "__metadata__" (text to text) is checked and
-// left out. Thread-safe.
+// The tensors in the order of the text, of several with one name the last. INVALID_ARGUMENT: not
+// JSON, or not of this form; the message begins with `file`. The entry "__metadata__" (text to
+// text, or null) is checked and left out; fields that no entry needs are passed over. Accepts what
+// the safetensors package accepts. Thread-safe.
 absl::StatusOr<std::vector<HeaderEntry>> ParseSafetensorsHeader(absl::string_view text,
                                                                 const std::string& file);
 
