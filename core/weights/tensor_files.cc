@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -21,8 +22,8 @@ namespace {
 
 constexpr size_t kMaxIndexBytes = 64 << 20;
 constexpr size_t kMaxListedFiles = 8;
-// What diffusers and transformers call their files.
-constexpr absl::string_view kStems[] = {"diffusion_pytorch_model", "model"};
+constexpr absl::string_view kDiffusersStem = "diffusion_pytorch_model";
+constexpr absl::string_view kTransformersStem = "model";
 constexpr absl::string_view kDefaultVariants[] = {"", "fp16"};
 
 // Also true for a link that leads nowhere, so that opening it can say so.
@@ -42,20 +43,30 @@ std::string SingleName(absl::string_view stem, const std::string& variant) {
   return absl::StrCat(stem, variant.empty() ? "" : ".", variant, ".safetensors");
 }
 
-// Finds paths only; reads nothing.
-std::optional<TensorFiles> LocateVariant(const std::string& folder, const std::string& variant) {
-  TensorFiles files;
-  for (absl::string_view stem : kStems) {
-    for (const std::string& name : IndexNames(stem, variant)) {
-      files.index = absl::StrCat(folder, "/", name);
-      if (IsThere(files.index)) return files;
-    }
-    files.index.clear();
-    files.single = absl::StrCat(folder, "/", SingleName(stem, variant));
-    if (IsThere(files.single)) return files;
-    files.single.clear();
+std::optional<TensorFiles> LocateIndex(const std::string& folder, absl::string_view stem,
+                                       const std::string& variant) {
+  for (const std::string& name : IndexNames(stem, variant)) {
+    std::string path = absl::StrCat(folder, "/", name);
+    if (IsThere(path)) return TensorFiles{.single = "", .index = std::move(path), .shards = {}};
   }
   return std::nullopt;
+}
+
+std::optional<TensorFiles> LocateSingle(const std::string& folder, absl::string_view stem,
+                                        const std::string& variant) {
+  std::string path = absl::StrCat(folder, "/", SingleName(stem, variant));
+  if (!IsThere(path)) return std::nullopt;
+  return TensorFiles{.single = std::move(path), .index = "", .shards = {}};
+}
+
+// Finds paths only; reads nothing. Where a folder has an index and a whole file, one of them is
+// stale: diffusers reads what the index names, transformers the whole file.
+std::optional<TensorFiles> LocateVariant(const std::string& folder, const std::string& variant) {
+  std::optional<TensorFiles> files = LocateIndex(folder, kDiffusersStem, variant);
+  if (!files) files = LocateSingle(folder, kDiffusersStem, variant);
+  if (!files) files = LocateSingle(folder, kTransformersStem, variant);
+  if (!files) files = LocateIndex(folder, kTransformersStem, variant);
+  return files;
 }
 
 std::optional<TensorFiles> Locate(const std::string& folder, const std::string& variant) {
@@ -81,8 +92,8 @@ absl::Status NoTensorFiles(const std::string& folder) {
     return absl::EndsWith(name, ".bin");
   });
   std::string message = absl::StrCat(
-      folder, " has no tensors in the safetensors format: ", SingleName(kStems[0], ""), " or ",
-      SingleName(kStems[1], ""), ", or these with a variant or an index; it has ",
+      folder, " has no tensors in the safetensors format: ", SingleName(kDiffusersStem, ""), " or ",
+      SingleName(kTransformersStem, ""), ", or these with a variant or an index; it has ",
       names.empty() ? "nothing" : ListSome(names, kMaxListedFiles));
   if (pickled) {
     absl::StrAppend(&message,
@@ -99,8 +110,8 @@ bool IsShardName(absl::string_view name) {
                      [](unsigned char byte) { return !absl::ascii_iscntrl(byte); });
 }
 
-absl::Status ReadIndex(const std::string& folder, TensorFiles* files) {
-  ASSIGN_OR_RETURN(const nlohmann::json index, ReadJsonObject(files->index, kMaxIndexBytes));
+absl::Status ReadIndex(const std::string& folder, const FileReader& read, TensorFiles* files) {
+  ASSIGN_OR_RETURN(const nlohmann::json index, ReadJsonObject(files->index, kMaxIndexBytes, read));
   const auto map = index.find("weight_map");
   if (map == index.end() || !map->is_object() || map->empty()) {
     return absl::InvalidArgumentError(
@@ -145,10 +156,11 @@ bool HasTensorFiles(const std::string& folder, const std::string& variant) {
   return LocateVariant(folder, variant).has_value();
 }
 
-absl::StatusOr<TensorFiles> FindTensorFiles(const std::string& folder, const std::string& variant) {
+absl::StatusOr<TensorFiles> FindTensorFiles(const std::string& folder, const std::string& variant,
+                                            const FileReader& read) {
   std::optional<TensorFiles> files = Locate(folder, variant);
   if (!files) return NoTensorFiles(folder);
-  if (!files->index.empty()) RETURN_IF_ERROR(ReadIndex(folder, &*files));
+  if (!files->index.empty()) RETURN_IF_ERROR(ReadIndex(folder, read, &*files));
   return *std::move(files);
 }
 

@@ -9,6 +9,7 @@
 
 #include "absl/container/btree_map.h"
 #include "absl/status/statusor.h"
+#include "core/base/file_reader.h"
 #include "core/weights/archives.h"
 #include "core/weights/stored_tensor.h"
 
@@ -25,10 +26,12 @@ struct TensorFiles {
 // True iff the folder has tensors of exactly this variant ("": without a suffix).
 bool HasTensorFiles(const std::string& folder, const std::string& variant);
 
-// `variant` as for Checkpoint::Open. An index is preferred to a single file, as in diffusers.
+// `variant` as for Checkpoint::Open. Of an index and a single file that one is preferred which
+// diffusers reads of its models, and transformers of its own.
 // NOT_FOUND says what the folder has instead; INVALID_ARGUMENT an index that is not one, or that
 // names a shard outside of the folder.
-absl::StatusOr<TensorFiles> FindTensorFiles(const std::string& folder, const std::string& variant);
+absl::StatusOr<TensorFiles> FindTensorFiles(const std::string& folder, const std::string& variant,
+                                            const FileReader& read = ReadFile);
 
 // All tensors of the files. INVALID_ARGUMENT if a shard lacks what the index says it has.
 absl::StatusOr<TensorMap> ReadTensorFiles(const TensorFiles& files,

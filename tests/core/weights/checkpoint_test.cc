@@ -252,6 +252,21 @@ TEST_F(ShardIndexTest, TakesEachTensorFromTheShardThatTheIndexNames) {
   EXPECT_EQ(FirstValue(tensors, "b"), 2);
 }
 
+// Where a whole file is there too: diffusers reads by the index, transformers the file.
+TEST_F(ShardIndexTest, IsPreferredWhereDiffusersReadsIt) {
+  const std::string stale = R"({"weight_map":{"a":"gone.safetensors"}})";
+  for (const std::string variant : {"", "fp16"}) {
+    const std::string dot = variant.empty() ? "" : "." + variant;
+    WriteTensor("vae/diffusion_pytorch_model" + dot + ".safetensors", "a");
+    WriteFile(Path("vae/diffusion_pytorch_model.safetensors.index" + dot + ".json"), stale);
+    WriteTensor("text_encoder/model" + dot + ".safetensors", "a");
+    WriteFile(Path("text_encoder/model.safetensors.index" + dot + ".json"), stale);
+    EXPECT_THAT(Load("vae", variant),
+                StatusIs(absl::StatusCode::kNotFound, HasSubstr("gone.safetensors")));
+    EXPECT_OK(Load("text_encoder", variant));
+  }
+}
+
 TEST_F(ShardIndexTest, RefusesShardsOutsideOfTheFolder) {
   WriteTensor("secret.safetensors", "a");
   for (const std::string& shard :
