@@ -42,7 +42,7 @@ void CheckpointWatch::Check() {
   checking_ = false;
 }
 
-void CheckpointWatch::CheckFile(const weights::CheckpointFile& file) {
+void CheckpointWatch::CheckFile(const weights::WatchedFile& file) {
   if (file.IsReplaced() && Add(file.path(), &CheckpointWatch::replaced_) && warn_) {
     warn_(absl::StrCat(file.path(),
                        " was replaced or removed while it is in use; the file that was opened is "

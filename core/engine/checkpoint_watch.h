@@ -15,13 +15,13 @@
 #include "absl/synchronization/mutex.h"
 #include "core/base/worker.h"
 #include "core/metrics/registry.h"
-#include "core/weights/checkpoint_file.h"
+#include "core/weights/watched_file.h"
 
 namespace latentd::engine {
 
 class CheckpointWatch {
  public:
-  using Files = std::vector<std::shared_ptr<const weights::CheckpointFile>>;
+  using Files = std::vector<std::shared_ptr<const weights::WatchedFile>>;
   using Warn = std::function<void(absl::string_view)>;  // may be empty
 
   // `registry` must outlive the watch. `changed` is called when edited() has become another, on a
@@ -40,7 +40,7 @@ class CheckpointWatch {
 
  private:
   void Check() ABSL_LOCKS_EXCLUDED(mutex_);
-  void CheckFile(const weights::CheckpointFile& file) ABSL_LOCKS_EXCLUDED(mutex_);
+  void CheckFile(const weights::WatchedFile& file) ABSL_LOCKS_EXCLUDED(mutex_);
   // False: it is known.
   bool Add(const std::string& path, std::set<std::string> CheckpointWatch::*paths)
       ABSL_LOCKS_EXCLUDED(mutex_);

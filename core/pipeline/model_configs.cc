@@ -32,7 +32,8 @@ absl::StatusOr<TextEncoder> ReadTextEncoder(const weights::Checkpoint& checkpoin
   ASSIGN_OR_RETURN(encoder.config,
                    models::ParseClipTextConfig(text, SourceOf(checkpoint, component), kind));
   ASSIGN_OR_RETURN(const std::string directory, checkpoint.TokenizerDirectory(tokenizer));
-  ASSIGN_OR_RETURN(encoder.tokenizer, tokenizer::ClipTokenizer::Load(directory));
+  ASSIGN_OR_RETURN(encoder.tokenizer,
+                   tokenizer::ClipTokenizer::Load(directory, checkpoint.reader()));
   if (encoder.tokenizer->vocabulary_size() > encoder.config.vocab_size) {
     return Misfit(checkpoint, component,
                   absl::StrCat("vocab_size ", encoder.config.vocab_size, " is less than the ",

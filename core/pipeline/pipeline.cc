@@ -12,6 +12,7 @@
 #include "core/pipeline/state_bytes.h"
 #include "core/pipeline/unused_parameters.h"
 #include "core/schedulers/config.h"
+#include "core/weights/checkpoint_file.h"
 
 namespace latentd::pipeline {
 namespace {
@@ -316,8 +317,12 @@ std::vector<std::string> Pipeline::UnusedParameters(const PictureSpec& asked,
   return FindUnusedParameters(asked, resolved, reads);
 }
 
-std::vector<std::shared_ptr<const weights::CheckpointFile>> Pipeline::CheckpointFiles() const {
-  std::vector<std::shared_ptr<const weights::CheckpointFile>> files;
+std::vector<std::shared_ptr<const weights::WatchedFile>> Pipeline::CheckpointFiles() const {
+  std::vector<std::shared_ptr<const weights::WatchedFile>> files;
+  for (const SdxlModel* model : {base_.get(), refiner_.get()}) {
+    if (model == nullptr) continue;
+    for (const auto& file : model->files_read()) files.push_back(file);
+  }
   for (const SdxlModel* model : Models()) {
     for (auto& file : model->graphs().weights().Files()) files.push_back(std::move(file));
   }

@@ -86,8 +86,9 @@ class Pipeline {
   std::vector<std::string> UnusedParameters(const PictureSpec& asked,
                                             const PictureSpec& resolved) const;
 
-  // The open files of what draws, each once for each model that reads it.
-  std::vector<std::shared_ptr<const weights::CheckpointFile>> CheckpointFiles() const;
+  // The open files of what draws, each once for each model that reads it, and of what was read
+  // beside.
+  std::vector<std::shared_ptr<const weights::WatchedFile>> CheckpointFiles() const;
 
   // Tokens of the longest prompt that no text encoder reads.
   int64_t DroppedTokens(const PictureSpec& spec) const;

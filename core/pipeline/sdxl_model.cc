@@ -67,9 +67,11 @@ absl::StatusOr<std::unique_ptr<const SdxlModel>> SdxlModel::Load(
   ASSIGN_OR_RETURN(ModelConfigs configs, ReadModelConfigs(checkpoint, options.components));
   if (options.vae_tiling_above) RETURN_IF_ERROR(CheckTiles(checkpoint.path(), configs.vae));
   std::unique_ptr<SdxlModel> model(new SdxlModel(which, checkpoint, std::move(configs)));
+  model->files_read_ = checkpoint.files_read();
   if (IsOff(options.components, UnetOf(which))) return model;
   RETURN_IF_ERROR(CheckNeeds(which, model->configs_, options.components));
   ASSIGN_OR_RETURN(auto weights, LoadWeights(which, checkpoint, model->configs_, store));
+  model->files_read_ = checkpoint.files_read();  // with indices
   auto declared = ModelGraphs::Declare(which, model->configs_, std::move(weights), options, graphs);
   if (!declared.ok()) {
     return absl::Status(declared.status().code(),

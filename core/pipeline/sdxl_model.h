@@ -16,6 +16,7 @@
 #include "core/pipeline/picture_spec.h"
 #include "core/schedulers/config.h"
 #include "core/weights/checkpoint.h"
+#include "core/weights/watched_file.h"
 #include "core/weights/weight_store.h"
 
 namespace latentd::pipeline {
@@ -43,6 +44,10 @@ class SdxlModel {
   const VaeConfig& vae() const { return configs_.vae; }
   const ConditioningSizes& conditioning() const { return configs_.conditioning; }
   int64_t latent_channels() const { return configs_.unet.in_channels; }
+  // The files that its configurations and tokenizers were read from.
+  const std::vector<std::shared_ptr<const weights::WatchedFile>>& files_read() const {
+    return files_read_;
+  }
   // How many of the text encoders' last layers can be left out beyond the one that SDXL leaves out.
   int max_clip_skip() const;
   // What it was trained at, in pixels.
@@ -63,6 +68,7 @@ class SdxlModel {
   const bool aesthetics_score_;
   const ModelConfigs configs_;
   std::unique_ptr<ModelGraphs> graphs_;
+  std::vector<std::shared_ptr<const weights::WatchedFile>> files_read_;
 };
 
 }  // namespace latentd::pipeline

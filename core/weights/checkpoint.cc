@@ -8,7 +8,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/base/files.h"
 #include "core/base/json.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
@@ -72,8 +71,8 @@ absl::Status RefuseEntry(const std::string& file, const std::string& key, absl::
 }
 
 // Text that is known to be a JSON object.
-absl::StatusOr<std::string> ReadObjectText(const std::string& path) {
-  ASSIGN_OR_RETURN(std::string text, ReadFile(path, kMaxConfigBytes));
+absl::StatusOr<std::string> ReadObjectText(const std::string& path, const FileReader& read) {
+  ASSIGN_OR_RETURN(std::string text, read(path, kMaxConfigBytes));
   RETURN_IF_ERROR(ParseJsonObject(text, path, kMaxConfigBytes).status());
   return text;
 }
@@ -118,7 +117,7 @@ absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& path, const std::
 
 absl::Status Checkpoint::ReadModelIndex() {
   const std::string file = absl::StrCat(path_, "/", kIndexName);
-  ASSIGN_OR_RETURN(const Json index, ReadJsonObject(file, kMaxConfigBytes));
+  ASSIGN_OR_RETURN(const Json index, ReadJsonObject(file, kMaxConfigBytes, reader()));
   for (const auto& [key, value] : index.items()) {
     if (!value.is_array()) continue;
     Component component;
@@ -174,21 +173,27 @@ absl::StatusOr<std::string> Checkpoint::Folder(absl::string_view component) cons
 
 absl::StatusOr<std::string> Checkpoint::ConfigText(absl::string_view component) const {
   ASSIGN_OR_RETURN(const std::string folder, Folder(component));
-  return ReadObjectText(absl::StrCat(folder, "/config.json"));
+  return ReadObjectText(absl::StrCat(folder, "/config.json"), reader());
 }
 
 absl::StatusOr<std::string> Checkpoint::SchedulerConfigText() const {
   ASSIGN_OR_RETURN(const std::string folder, Folder("scheduler"));
-  return ReadFile(absl::StrCat(folder, "/scheduler_config.json"), kMaxConfigBytes);
+  return reader()(absl::StrCat(folder, "/scheduler_config.json"), kMaxConfigBytes);
 }
 
 absl::StatusOr<std::string> Checkpoint::TokenizerDirectory(absl::string_view component) const {
   return Folder(component);
 }
 
+FileReader Checkpoint::reader() const {
+  return [records = records_](const std::string& path, size_t max_bytes) {
+    return records->Read(path, max_bytes);
+  };
+}
+
 absl::StatusOr<TensorMap> Checkpoint::LoadTensors(absl::string_view component) const {
   ASSIGN_OR_RETURN(const std::string folder, Folder(component));
-  ASSIGN_OR_RETURN(const TensorFiles files, FindTensorFiles(folder, variant_));
+  ASSIGN_OR_RETURN(const TensorFiles files, FindTensorFiles(folder, variant_, reader()));
   return ReadTensorFiles(files, digests_);
 }
 

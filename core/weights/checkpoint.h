@@ -10,12 +10,16 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/container/btree_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "core/base/file_reader.h"
 #include "core/weights/archives.h"
+#include "core/weights/file_record.h"
 #include "core/weights/stored_tensor.h"
 
 namespace latentd::weights {
@@ -66,8 +70,14 @@ class Checkpoint {
   // for lambda_min_clipped.
   absl::StatusOr<std::string> SchedulerConfigText() const;
 
-  // The folder of a tokenizer; what is in it is not looked at.
+  // The folder of a tokenizer; what is in it is not looked at: see reader().
   absl::StatusOr<std::string> TokenizerDirectory(absl::string_view component) const;
+
+  // Reads a file and remembers it in files_read(). May be used after the checkpoint is gone.
+  FileReader reader() const;
+
+  // What was read so far, but for tensors, which know their files themselves.
+  std::vector<std::shared_ptr<const WatchedFile>> files_read() const { return records_->files(); }
 
   // All tensors of the component, from one file or from the shards that its index names (every
   // shard must be there and hold what the index says). Reads headers, not data.
@@ -87,6 +97,7 @@ class Checkpoint {
 
   std::string path_;
   std::string variant_;
+  std::shared_ptr<FileRecords> records_ = std::make_shared<FileRecords>();
   DigestArchive digests_;
   std::string pipeline_class_;
   absl::btree_map<std::string, Component> components_;

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "core/base/clock.h"
-#include "core/base/error_details.h"
 #include "core/base/split_work.h"
 #include "core/base/status_macros.h"
 #include "core/base/threads.h"
@@ -31,15 +30,6 @@ int ReadersOf(size_t bytes) {
 
 Digest ContentOf(const ConstBuffer& tensor) {
   return DigestOf({static_cast<const char*>(tensor.data()), tensor.bytes()});
-}
-
-absl::Status Changed(const std::string& path) {
-  return WithReason(
-      absl::FailedPreconditionError(absl::StrCat(
-          path,
-          " was changed while it is in use; what was loaded from it before is served, "
-          "nothing else is loaded from it: restart the server to serve the new content")),
-      kCheckpointChanged);
 }
 
 }  // namespace
@@ -126,7 +116,7 @@ absl::Status CheckpointFile::CheckUnchanged() const {
     now = after;
   }
   SetChanged();
-  return Changed(path());
+  return CheckpointChangedError(path());
 }
 
 bool CheckpointFile::HasSameContent(const FileIdentity& now) const {

@@ -25,20 +25,18 @@
 #include "core/weights/archives.h"
 #include "core/weights/file_identity.h"
 #include "core/weights/stored_tensor.h"
+#include "core/weights/watched_file.h"
 
 namespace latentd::weights {
 
-// Reason of errors which say that a checkpoint was edited.
-inline constexpr char kCheckpointChanged[] = "CHECKPOINT_CHANGED";
-
-class CheckpointFile {
+class CheckpointFile : public WatchedFile {
  public:
   // Digests are kept in `digests`. NOT_FOUND and such name the path.
   static absl::StatusOr<std::shared_ptr<CheckpointFile>> Open(const std::string& path,
                                                               DigestArchive digests);
   CheckpointFile(const CheckpointFile&) = delete;
 
-  const std::string& path() const { return mapping_->path(); }
+  const std::string& path() const override { return mapping_->path(); }
   const std::shared_ptr<const MappedFile>& mapping() const { return mapping_; }
 
   // Makes `file` the origin of `tensors`, which are all that it holds, and their digests come from
@@ -46,17 +44,13 @@ class CheckpointFile {
   // `file` is shared.
   static void SetTensors(const std::shared_ptr<CheckpointFile>& file, TensorMap* tensors);
 
-  // FAILED_PRECONDITION, reason CHECKPOINT_CHANGED: the file has, or may have, other content than
-  // when it was opened; from then on for ever. Takes a system call; but where something about the
-  // file changed that need not be its content (its owner, its times), its tensors are read again,
-  // and it is unchanged where their digests are.
-  absl::Status CheckUnchanged() const ABSL_LOCKS_EXCLUDED(reading_, mutex_);
+  // Its tensors are read again where its content may be another, and their digests compared.
+  absl::Status CheckUnchanged() const override ABSL_LOCKS_EXCLUDED(reading_, mutex_);
 
   // Somebody read other bytes than a digest names: CheckUnchanged fails from now on.
   void SetChanged() const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Whether the path leads to another file now, or to none. What was opened is intact then.
-  bool IsReplaced() const;
+  bool IsReplaced() const override;
 
  private:
   CheckpointFile(FileDescriptor file, std::shared_ptr<const MappedFile> mapping,

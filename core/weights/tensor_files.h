@@ -31,7 +31,7 @@ bool HasTensorFiles(const std::string& folder, const std::string& variant);
 // NOT_FOUND says what the folder has instead; INVALID_ARGUMENT an index that is not one, or that
 // names a shard outside of the folder.
 absl::StatusOr<TensorFiles> FindTensorFiles(const std::string& folder, const std::string& variant,
-                                            const FileReader& read = ReadFile);
+                                            const FileReader& read);
 
 // All tensors of the files. INVALID_ARGUMENT if a shard lacks what the index says it has.
 absl::StatusOr<TensorMap> ReadTensorFiles(const TensorFiles& files,

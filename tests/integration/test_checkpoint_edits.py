@@ -133,6 +133,18 @@ class EditUnderAServerTest(CheckpointEditTestCase):
         self.assertEqual(server.stop(), 0)
         self.original_draws_its_own(expected)
 
+    def test_a_small_file(self):
+        """Guard: Checkpoint::reader (core/weights/checkpoint.cc), by which every file is read that has no tensors."""
+        server, api = self.start()
+        expected = self.draw(api)
+        for path in ("base/unet/config.json", "refiner/tokenizer_2/vocab.json"):
+            os.utime(self.model / path)  # which is no edit
+        path = self.model / "base/scheduler/scheduler_config.json"
+        path.write_text(path.read_text() + "\n")
+        self.noticed(server, api, path)
+        self.assertEqual(self.draw(api), expected)
+        self.assertEqual(server.stop(), 0)
+
 
 class EditBetweenServersTest(CheckpointEditTestCase):
     """Guard: the change time in FileIdentity (core/weights/file_identity.cc), and its place in the key of kept digests."""

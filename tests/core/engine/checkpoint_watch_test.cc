@@ -17,6 +17,7 @@
 #include "tests/core/engine/demo_engine.h"
 #include "tests/support/in_place_edit.h"
 #include "tests/support/safetensors_writer.h"
+#include "tests/support/source_directory.h"
 #include "tests/support/temporary_directory.h"
 
 namespace latentd::engine {
@@ -25,6 +26,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
+using ::testing::UnorderedElementsAreArray;
 
 constexpr char kUnet[] = "/unet/diffusion_pytorch_model.safetensors";
 
@@ -47,6 +49,18 @@ class CheckpointWatchTest : public ::testing::Test {
       absl::MutexLock lock(&mutex_);
       warnings_.emplace_back(text);
     };
+  }
+
+  // Of any file: the same length, and other content.
+  void EditText(const std::string& name) {
+    std::string text = *ReadFile(base_ + name, size_t{1} << 20);
+    text.back() = text.back() == ' ' ? '\n' : ' ';
+    testing::EditInPlace(base_ + name, text);
+  }
+  // As mv does.
+  void Replace(const std::string& name, const std::string& content) {
+    testing::WriteFile(base_ + name + ".new", content);
+    std::filesystem::rename(base_ + name + ".new", base_ + name);
   }
 
   void Edit() { testing::EditInPlace(unet_, Negated(*ReadFile(unet_, size_t{1} << 30))); }
@@ -137,6 +151,59 @@ TEST_F(CheckpointWatchTest, AReplacedFileIsSaidAndServedAsItWasOpened) {
                                   }));
   EXPECT_EQ(engine->state(), State::kReady);
   EXPECT_EQ(MetricOf(*engine, metrics::kCheckpointChangedFiles, "edited"), 0);
+}
+
+// Every file that is read beside tensors.
+constexpr const char* kRead[] = {"/model_index.json",
+                                 "/scheduler/scheduler_config.json",
+                                 "/text_encoder/config.json",
+                                 "/text_encoder_2/config.json",
+                                 "/tokenizer/merges.txt",
+                                 "/tokenizer/special_tokens_map.json",
+                                 "/tokenizer/tokenizer_config.json",
+                                 "/tokenizer/vocab.json",
+                                 "/tokenizer_2/tokenizer.json",
+                                 "/unet/config.json",
+                                 "/vae/config.json"};
+
+TEST_F(CheckpointWatchTest, AnEditOfEachFileThatWasReadIsSaid) {
+  std::filesystem::copy(testing::SourcePath("tests/core/tokenizer/saved/tokenizer_2.json"),
+                        base_ + "/tokenizer_2/tokenizer.json");
+  std::vector<std::string> expected;
+  {
+    ASSERT_OK_AND_ASSIGN(const auto engine, Engine::Create(config_, SystemClock()));
+    NoteStates(*engine);
+    ASSERT_OK(engine->Load());
+    const std::string before = Only<Image>(RunOn(*engine, SmallSpec())).at(0).bytes;
+    for (const char* name : kRead) {
+      EditText(name);
+      expected.push_back(base_ + name + " was changed while it is in use; what was loaded");
+    }
+    engine->CheckFiles();
+    WaitUntilDegraded();
+    EXPECT_EQ(Only<Image>(RunOn(*engine, SmallSpec())).at(0).bytes, before);
+  }  // which waits until all files have been looked at
+  std::vector<::testing::Matcher<std::string>> words(expected.begin(), expected.end());
+  for (size_t i = 0; i < words.size(); ++i) words[i] = HasSubstr(expected[i]);
+  EXPECT_THAT(Warnings(), UnorderedElementsAreArray(words));
+}
+
+TEST_F(CheckpointWatchTest, AReplacedFileThatWasReadIsSaidUnlessItIsTheSame) {
+  {
+    ASSERT_OK_AND_ASSIGN(const auto engine, Engine::Create(config_, SystemClock()));
+    ASSERT_OK(engine->Load());
+    for (const std::string name : kRead) {
+      if (!std::filesystem::exists(base_ + name)) continue;
+      Replace(name, *ReadFile(base_ + name, size_t{1} << 20));
+    }
+    Replace("/vae/config.json", "{}");
+    engine->CheckFiles();
+    WaitForWarning();
+    EXPECT_EQ(MetricOf(*engine, metrics::kCheckpointChangedFiles, "replaced"), 1);
+    EXPECT_EQ(MetricOf(*engine, metrics::kCheckpointChangedFiles, "edited"), 0);
+    EXPECT_EQ(engine->state(), State::kReady);
+  }
+  EXPECT_THAT(Warnings(), ElementsAre(HasSubstr(base_ + "/vae/config.json was replaced")));
 }
 
 TEST_F(CheckpointWatchTest, LoadFailsIfItIsEditedMeanwhile) {
