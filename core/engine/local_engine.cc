@@ -1,7 +1,6 @@
 #include "core/engine/local_engine.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +13,7 @@
 #include "core/device/device_fault.h"
 #include "core/engine/arrival.h"
 #include "core/engine/capabilities.h"
+#include "core/engine/model_name.h"
 #include "core/engine/serving.h"
 #include "core/engine/start_up.h"
 #include "core/pipeline/components.h"
@@ -69,11 +69,6 @@ bool BringsFewerRows(const pipeline::Picture& picture, const pipeline::Pipeline&
   return std::any_of(stages.begin(), stages.end(), [&](const pipeline::Stage& stage) {
     return stage.steps.rbegin()->first < most;
   });
-}
-
-std::string NameOf(const ModelInfo& model) {
-  const auto path = std::filesystem::path(model.path).lexically_normal();
-  return path.has_filename() ? path.filename() : path.parent_path().filename();
 }
 
 }  // namespace

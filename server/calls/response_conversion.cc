@@ -1,9 +1,9 @@
 #include "server/calls/response_conversion.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
+#include "core/engine/model_name.h"
 #include "server/calls/basic_conversion.h"
 #include "server/calls/request_fields.h"
 
@@ -161,7 +161,7 @@ v1::GenerateRequest ToProto(const pipeline::PictureSpec& picture,
 v1::ModelInfo ToProto(const engine::ModelInfo& model) {
   v1::ModelInfo proto;
   proto.set_component(model.component);
-  proto.set_name(std::filesystem::path(model.path).filename());
+  proto.set_name(engine::NameOf(model));
   proto.set_class_name(model.class_name);
   return proto;
 }
