@@ -45,8 +45,10 @@ void Print(const v1::GetCapabilitiesResponse& c, const std::string& server) {
   Row("pictures", absl::StrCat("at most ", c.max_images_per_prompt(), " a request; ",
                                c.queue_capacity(), " may wait"));
   Row("priority", absl::StrCat(c.min_priority(), " to ", c.max_priority()));
-  Row("schedulers",
-      absl::StrCat(c.default_scheduler(), " by default; ", absl::StrJoin(c.schedulers(), ", ")));
+  const std::string by_default = c.default_scheduler().empty()
+                                     ? "none by default, so that every request has to name one"
+                                     : absl::StrCat(c.default_scheduler(), " by default");
+  Row("schedulers", absl::StrCat(by_default, "; ", absl::StrJoin(c.schedulers(), ", ")));
 }
 
 }  // namespace

@@ -200,10 +200,10 @@ OptionGroup Refining(v1::GenerateRequest& r) {
 }
 
 OptionGroup NoiseScheduler(v1::GenerateRequest& r) {
-  return {"Noise scheduler (default: the checkpoint's)",
+  return {"Noise scheduler (default: the server's)",
           {Row(r, "scheduler", "NAME",
                "euler, euler_a, ddim, dpmpp_2m, heun, lcm, ...\n"
-               "(`latent capabilities` lists them)"),
+               "(`latent capabilities` lists them, and says the default)"),
            Row(r, "timestep-spacing", "NAME", "leading, linspace, trailing"),
            Row(r, "prediction-type", "NAME", "epsilon, v_prediction, sample"),
            Row(r, "algorithm-type", "NAME", "dpmsolver++, sde-dpmsolver++"),

@@ -21,8 +21,10 @@ namespace {
 
 using AfterRefusal = LocalEngine::AfterRefusal;
 
-Config ConfigOf(const Config& config, const std::string& device) {
+// All load the same checkpoints: the first says what of them is ignored.
+Config ConfigOf(const Config& config, const std::string& device, bool is_first) {
   Config own = config;
+  own.warns_of_checkpoints = is_first;
   if (!config.warn) return own;
   own.warn = [warn = config.warn, device](absl::string_view what) {
     warn(absl::StrCat(device, ": ", what));
@@ -66,9 +68,9 @@ DevicePool::DevicePool(const Config& config, std::vector<Device> devices, const 
   std::vector<PoolGraphAdmin::Device> graphs;
   for (Device& device : devices) {
     names_.push_back(DeviceName(device.ordinal));
-    engines_.push_back(std::make_unique<LocalEngine>(ConfigOf(config, names_.back()),
-                                                     std::move(device.backend), clock,
-                                                     SharedParts{registry_, disk_}));
+    engines_.push_back(std::make_unique<LocalEngine>(
+        ConfigOf(config, names_.back(), engines_.empty()), std::move(device.backend), clock,
+        SharedParts{registry_, disk_}));
     graphs.push_back({names_.back(), engines_.back()->graphs()});
   }
   admin_.emplace(std::move(graphs));

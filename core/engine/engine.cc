@@ -16,6 +16,7 @@
 #include "core/compiler/compile.h"
 #include "core/engine/device_pool.h"
 #include "core/engine/local_engine.h"
+#include "core/schedulers/config.h"
 
 namespace latentd::engine {
 namespace {
@@ -48,6 +49,13 @@ absl::Status CheckTf32(const Config& config) {
       absl::StrCat("tf32: only with the cuda backend, not with ", Excerpt(config.backend)));
 }
 
+absl::Status CheckScheduler(const Config& config) {
+  if (config.scheduler.empty()) return absl::OkStatus();
+  const absl::Status known = schedulers::CheckSchedulerName(config.scheduler);
+  if (known.ok()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("scheduler: ", known.message()));
+}
+
 absl::Status CheckForm(const Config& config) {
   RETURN_IF_ERROR(CheckDevices(config));
   RETURN_IF_ERROR(CheckTf32(config));
@@ -58,6 +66,7 @@ absl::Status CheckForm(const Config& config) {
     return absl::InvalidArgumentError(
         absl::StrCat("rows: must be some of 1 to ", kMostRows, ", 1 or 2 among them"));
   }
+  RETURN_IF_ERROR(CheckScheduler(config));
   RETURN_IF_ERROR(pipeline::CheckComponents(config.components, !config.refiner.empty()));
   RETURN_IF_ERROR(CheckComponentsOnGpu(config));
   return compiler::CheckOptions(

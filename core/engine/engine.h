@@ -98,6 +98,11 @@ struct Config {
   // Told of what does not stop the service and somebody should know: a cache directory that cannot
   // be used, an artifact that is damaged. Called from any thread; must not block. May be empty.
   std::function<void(absl::string_view)> warn = {};
+  // False: not of what of the checkpoints is ignored, which another engine says.
+  bool warns_of_checkpoints = true;
+
+  // The noise scheduler for requests that name none; empty: the checkpoint's own.
+  std::string scheduler = {};
 };
 
 enum class State : uint8_t { kLoading, kWarming, kReady, kDegraded, kDraining, kFailed };
@@ -235,8 +240,8 @@ struct Capabilities {
   std::vector<ModelInfo> models;
   bool can_refine = false;
   pipeline::Size default_size;          // of the buckets, the one nearest to the model's own size
-  std::vector<std::string> schedulers;  // diffusers' class names
-  std::string default_scheduler;
+  std::vector<std::string> schedulers;  // short names
+  std::string default_scheduler;        // empty: requests have to name one
   int min_side = 64, max_side = 2048, side_multiple = 8;
   int64_t max_pixels = 4 << 20;
   int min_steps = 1, max_steps = 150;

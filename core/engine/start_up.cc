@@ -53,20 +53,22 @@ absl::Status StartUp::FailLoading(const absl::Status& status) {
 }
 
 absl::Status StartUp::LoadModels() {
-  const pipeline::LoadOptions options{.base = parts_.config.base,
-                                      .refiner = parts_.config.refiner,
-                                      .variant = parts_.config.variant,
-                                      .memory_bytes = parts_.config.memory_bytes,
-                                      .give_up = &parts_.stop,
-                                      .digests = parts_.stores.digests,
-                                      .components = parts_.config.components,
-                                      .precision = parts_.config.precision,
-                                      .holds_fp16_in_fp32 = parts_.config.backend == "cpu",
-                                      .reference = parts_.stores.reference.get(),
-                                      .buckets = parts_.config.buckets,
-                                      .row_counts = parts_.config.rows,
-                                      .max_shared_pixels = parts_.config.max_shared_pixels,
-                                      .vae_tiling_above = parts_.config.vae_tiling_above};
+  pipeline::LoadOptions options{.base = parts_.config.base,
+                                .refiner = parts_.config.refiner,
+                                .variant = parts_.config.variant,
+                                .memory_bytes = parts_.config.memory_bytes,
+                                .give_up = &parts_.stop,
+                                .digests = parts_.stores.digests,
+                                .components = parts_.config.components,
+                                .precision = parts_.config.precision,
+                                .holds_fp16_in_fp32 = parts_.config.backend == "cpu",
+                                .reference = parts_.stores.reference.get(),
+                                .buckets = parts_.config.buckets,
+                                .row_counts = parts_.config.rows,
+                                .max_shared_pixels = parts_.config.max_shared_pixels,
+                                .vae_tiling_above = parts_.config.vae_tiling_above,
+                                .scheduler = parts_.config.scheduler};
+  if (parts_.config.warns_of_checkpoints) options.warn = parts_.config.warn;
   ASSIGN_OR_RETURN(parts_.models.pipeline,
                    pipeline::LoadPipeline(options, parts_.stores.weights, parts_.stores.graphs));
   RETURN_IF_ERROR(OpenBuckets());

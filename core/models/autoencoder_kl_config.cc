@@ -71,8 +71,8 @@ absl::StatusOr<AutoencoderKlConfig> ParseAutoencoderKlConfig(absl::string_view j
   config.mid_block_add_attention = reader.Boolean("mid_block_add_attention", true);
   ReadScaling(reader, config);
   config.sample_size = reader.SizeOrNull("sample_size").value_or(ConfigReader::Size{32, 32}).height;
-  reader.Ignore({"_diffusers_version", "_name_or_path", "_commit_hash"});
-  RETURN_IF_ERROR(reader.Finish());
+  RETURN_IF_ERROR(reader.Finish(kUnreadByAutoencoderKl));
+  config.unknown_fields = reader.unknown_fields();
   return config;
 }
 

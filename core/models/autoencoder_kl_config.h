@@ -1,9 +1,10 @@
-// What diffusers' AutoencoderKL reads from its config.json. A field or value beyond that is an
+// The fields that diffusers' AutoencoderKL reads from its config.json. A value beyond that is an
 // error that names it.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -35,6 +36,8 @@ struct AutoencoderKlConfig {
   int64_t sample_size = 32;  // pixels of a side of the images that it was trained on
 
   bool force_upcast = true;  // float32 whatever the rest of the pipeline runs in
+
+  std::vector<std::string> unknown_fields;  // ConfigReader's
 
   // How many pixels one latent pixel stands for in each direction.
   int64_t downscale() const { return int64_t{1} << (block_out_channels.size() - 1); }

@@ -59,11 +59,8 @@ absl::StatusOr<AutoencoderTinyConfig> ParseAutoencoderTinyConfig(absl::string_vi
   config.upsampling_scaling_factor = reader.Integer("upsampling_scaling_factor", 2, {1, 8});
   config.scaling_factor = reader.Positive("scaling_factor", 1);
   config.shift_factor = reader.Number("shift_factor", 0);
-  // block_out_channels repeats decoder_block_out_channels; magnitude and shift are for latents
-  // stored as bytes.
-  reader.Ignore({"_diffusers_version", "_name_or_path", "_commit_hash", "block_out_channels",
-                 "force_upcast", "latent_magnitude", "latent_shift"});
-  RETURN_IF_ERROR(reader.Finish());
+  RETURN_IF_ERROR(reader.Finish(kUnreadByAutoencoderTiny));
+  config.unknown_fields = reader.unknown_fields();
   return config;
 }
 

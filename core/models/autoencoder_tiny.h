@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -26,6 +27,8 @@ struct AutoencoderTinyConfig {
   // How a pipeline scales latents: (latents - shift_factor) * scaling_factor.
   double scaling_factor = 1;
   double shift_factor = 0;
+
+  std::vector<std::string> unknown_fields;  // ConfigReader's
 };
 
 // `source` names the file or component in errors.

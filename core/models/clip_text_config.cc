@@ -11,69 +11,6 @@ namespace {
 // Where configs name it, the eos token of before transformers 4.31.
 constexpr int64_t kMistakenEosToken = 2;
 
-// What transformers writes into every model's config and CLIP's text models do not read.
-void IgnoreGenericFields(ConfigReader& reader) {
-  reader.Ignore({"_name_or_path",
-                 "_attn_implementation",
-                 "_attn_implementation_autoset",
-                 "_commit_hash",
-                 "_diffusers_version",
-                 "dtype",
-                 "torch_dtype",
-                 "transformers_version",
-                 "attention_dropout",
-                 "dropout",
-                 "initializer_factor",
-                 "initializer_range",
-                 "bos_token_id",
-                 "pad_token_id",
-                 "sep_token_id",
-                 "decoder_start_token_id",
-                 "gradient_checkpointing",
-                 "return_dict",
-                 "output_hidden_states",
-                 "output_attentions",
-                 "torchscript",
-                 "use_cache",
-                 "tie_word_embeddings",
-                 "tie_encoder_decoder",
-                 "chunk_size_feed_forward",
-                 "id2label",
-                 "label2id",
-                 "problem_type",
-                 "task_specific_params",
-                 "finetuning_task",
-                 "tokenizer_class",
-                 "prefix"});
-  // How a generating model would draw its next token.
-  reader.Ignore({"bad_words_ids",
-                 "begin_suppress_tokens",
-                 "diversity_penalty",
-                 "do_sample",
-                 "early_stopping",
-                 "encoder_no_repeat_ngram_size",
-                 "exponential_decay_length_penalty",
-                 "forced_bos_token_id",
-                 "forced_eos_token_id",
-                 "length_penalty",
-                 "max_length",
-                 "min_length",
-                 "no_repeat_ngram_size",
-                 "num_beam_groups",
-                 "num_beams",
-                 "num_return_sequences",
-                 "output_scores",
-                 "remove_invalid_values",
-                 "repetition_penalty",
-                 "return_dict_in_generate",
-                 "suppress_tokens",
-                 "temperature",
-                 "tf_legacy_loss",
-                 "top_k",
-                 "top_p",
-                 "typical_p"});
-}
-
 void ReadSizes(ConfigReader& reader, ClipTextConfig& config) {
   constexpr Range kFeatures = {1, 1 << 16};
   config.vocab_size = reader.Integer("vocab_size", 49408, {1, 1 << 24});
@@ -121,11 +58,8 @@ absl::StatusOr<ClipTextConfig> ParseClipTextConfig(absl::string_view json, absl:
       ParseActivation(reader.Choice("hidden_act", "quick_gelu", {"quick_gelu", "gelu"}));
   config.layer_norm_eps = reader.Positive("layer_norm_eps", 1e-5);
   config.eos_token_id = reader.Integer("eos_token_id", 49407, {0, 1 << 24});
-  reader.Refuse({"add_cross_attention", "cross_attention_hidden_size", "is_decoder",
-                 "is_encoder_decoder", "use_bfloat16"});
-  reader.RefuseUnlessEmpty("pruned_heads");
-  IgnoreGenericFields(reader);
-  RETURN_IF_ERROR(reader.Finish());
+  RETURN_IF_ERROR(reader.Finish(kUnreadByClipText));
+  config.unknown_fields = reader.unknown_fields();
   return config;
 }
 

@@ -1,8 +1,10 @@
-// What transformers' CLIPTextModel and CLIPTextModelWithProjection read from their config.json. A
-// field or value beyond that is an error that names it.
+// The fields that transformers' CLIPTextModel and CLIPTextModelWithProjection read from their
+// config.json. A value beyond that is an error that names it.
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -25,6 +27,7 @@ struct ClipTextConfig {
   Activation activation = Activation::kQuickGelu;
   double layer_norm_eps = 1e-5;
   int64_t eos_token_id = 49407;
+  std::vector<std::string> unknown_fields = {};  // ConfigReader's
 
   int64_t pooled_features() const {
     return kind == ClipTextKind::kWithProjection ? projection_dim : hidden_size;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/json.h"
@@ -171,33 +172,28 @@ std::optional<std::string> ConfigReader::ChoiceOrNull(
   return AsChoice(name, *value, supported);
 }
 
-void ConfigReader::Refuse(std::initializer_list<absl::string_view> names) {
-  for (absl::string_view name : names) {
-    const json* value = Find(name);
-    if (value == nullptr || value->is_null() || *value == json(false)) continue;
-    WrongValue(name, *value, "null, false (or leave it out)");
-  }
-}
-
-void ConfigReader::Ignore(std::initializer_list<absl::string_view> names) {
-  for (absl::string_view name : names) state_->known.insert(std::string(name));
-}
-
-void ConfigReader::RefuseUnlessEmpty(absl::string_view name) {
+void ConfigReader::RequireOff(absl::string_view name) {
   const json* value = Find(name);
-  if (value != nullptr && !value->empty()) WrongValue(name, *value, "an empty one");
+  // null, [] and {} are empty.
+  if (value == nullptr || value->empty() || *value == json(false)) return;
+  WrongValue(name, *value, "null, false (or leave it out)");
 }
 
-absl::Status ConfigReader::Finish() {
-  std::vector<std::string> mistakes = std::move(state_->mistakes);
-  for (const auto& [name, value] : state_->fields.items()) {
-    if (state_->known.contains(name)) continue;
-    mistakes.push_back(
-        absl::StrCat("field ", Excerpt(name), " is not one that this network knows"));
-  }
-  if (mistakes.empty()) return absl::OkStatus();
+absl::Status ConfigReader::Finish(const UnreadFields& unread) {
+  for (absl::string_view name : unread.must_be_off) RequireOff(name);
+  for (absl::string_view name : unread.harmless) state_->known.insert(std::string(name));
+  if (state_->mistakes.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(state_->source, ": ", ListSome(mistakes, kMaxMistakes, "; ")));
+      absl::StrCat(state_->source, ": ", ListSome(state_->mistakes, kMaxMistakes, "; ")));
+}
+
+std::vector<std::string> ConfigReader::unknown_fields() const {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : state_->fields.items()) {
+    if (absl::StartsWith(name, "_") || state_->known.contains(name)) continue;
+    names.push_back(Excerpt(name));
+  }
+  return names;
 }
 
 }  // namespace latentd::models

@@ -1,10 +1,12 @@
 // Reads the fields of one config.json with their types and limits, and collects every mistake, so
-// that one error names all of them. Nothing is skipped: a field that nobody asked for is a mistake
-// too.
+// that one error names all of them. A field that was not asked for is passed over, as the reference
+// libraries do, and can be told.
 //
-//   ASSIGN_OR_RETURN(ConfigReader reader, ConfigReader::Parse(text, "base/vae/config.json",
-//   "AutoencoderKL")); config.latent_channels = reader.Integer("latent_channels", 4, {1, 256});
-//   RETURN_IF_ERROR(reader.Finish());
+//   ASSIGN_OR_RETURN(ConfigReader reader,
+//                    ConfigReader::Parse(text, "base/vae/config.json", "AutoencoderKL"));
+//   config.latent_channels = reader.Integer("latent_channels", 4, {1, 256});
+//   RETURN_IF_ERROR(reader.Finish(kUnreadByAutoencoderKl));
+//   config.unknown_fields = reader.unknown_fields();
 //
 // An absent field has the given fallback, which is the default of diffusers or transformers. A
 // mistaken field gives the fallback too, so that reading can go on; Finish() tells. Not
@@ -20,6 +22,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "core/models/unread_fields.h"
 #include "nlohmann/json_fwd.hpp"
 
 namespace latentd::models {
@@ -87,20 +90,16 @@ class ConfigReader {
   };
   std::optional<Size> SizeOrNull(absl::string_view name);
 
-  // Fields that select what this network does not have: a mistake unless absent, null or false.
-  void Refuse(std::initializer_list<absl::string_view> names);
-
-  // The same for a field that may also be an empty list or object.
-  void RefuseUnlessEmpty(absl::string_view name);
-
-  // Fields that do not change what is computed here.
-  void Ignore(std::initializer_list<absl::string_view> names);
-
   // A mistake that the caller found: "field NAME " + `what`.
   void Mistake(absl::string_view name, absl::string_view what);
 
-  // OK iff there was no mistake and every field of the file was read, refused or ignored.
-  absl::Status Finish();
+  // OK iff there was no mistake, those among `unread` included that are not off.
+  absl::Status Finish(const UnreadFields& unread = {});
+
+  // The fields of the file that were neither read nor among `unread`, in alphabetical order,
+  // escaped and cut to what a message can show; not those that begin with "_", which tell where the
+  // file came from. REQUIRES: Finish was called.
+  std::vector<std::string> unknown_fields() const;
 
  private:
   struct State;
@@ -108,6 +107,8 @@ class ConfigReader {
 
   // nullptr if the field is absent.
   const nlohmann::json* Find(absl::string_view name);
+  // A mistake unless absent, null, false or empty.
+  void RequireOff(absl::string_view name);
   void WrongValue(absl::string_view name, const nlohmann::json& value, absl::string_view supported);
   std::optional<int64_t> AsInteger(absl::string_view name, const nlohmann::json& value,
                                    Range range);

@@ -223,15 +223,8 @@ absl::StatusOr<Unet2dConditionConfig> ParseUnet2dConditionConfig(absl::string_vi
   ReadAddedConditions(reader, config);
   ReadCrossAttention(reader, config);
   reader.Choice("attention_type", "default", {"default"});
-  reader.Refuse({"class_embed_type", "class_embeddings_concat", "dual_cross_attention",
-                 "encoder_hid_dim", "encoder_hid_dim_type", "num_attention_heads",
-                 "num_class_embeds", "time_cond_proj_dim"});
-  // About the file, or training, or read only by block types and embeddings that are refused above.
-  reader.Ignore({"_diffusers_version", "_name_or_path", "_commit_hash", "dropout",
-                 "addition_embed_type_num_heads", "cross_attention_norm",
-                 "mid_block_only_cross_attention", "resnet_out_scale_factor",
-                 "resnet_skip_time_act"});
-  RETURN_IF_ERROR(reader.Finish());
+  RETURN_IF_ERROR(reader.Finish(kUnreadByUnet2dCondition));
+  config.unknown_fields = reader.unknown_fields();
   return config;
 }
 

@@ -1,10 +1,11 @@
-// What diffusers' UNet2DConditionModel reads from its config.json, as far as this network has it:
-// everything that Stable Diffusion 1.5, 2.1, SDXL base and refiner and their relatives use. A field
-// or value beyond that is an error that names it.
+// The fields that diffusers' UNet2DConditionModel reads from its config.json, as far as this
+// network has them: everything that Stable Diffusion 1.5, 2.1, SDXL base and refiner and their
+// relatives use. A value beyond that is an error that names it.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -66,6 +67,8 @@ struct Unet2dConditionConfig {
 
   // What the network was trained at, in latent pixels; absent in some checkpoints.
   std::optional<ConfigReader::Size> sample_size;
+
+  std::vector<std::string> unknown_fields;  // ConfigReader's
 
   // Features of text_embeds when there are `count` time ids, as addition_input_dim leaves them.
   int64_t TextEmbedFeatures(int64_t count) const {

@@ -5,6 +5,9 @@
 // Pure functions.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "absl/status/status.h"
 #include "core/pipeline/picture_spec.h"
 #include "core/weights/checkpoint.h"
@@ -13,12 +16,18 @@ namespace latentd::pipeline {
 
 // OK iff the checkpoint's pipeline can serve as `which`, and each component that is drawn with is
 // of a class and library that this pipeline has, as diffusers would load it:
-//   base      StableDiffusionXLPipeline, or the image-to-image or inpainting pipeline of the same
-//             components, without requires_aesthetics_score (what AutoPipelineForText2Image takes)
-//   refiner   StableDiffusionXLImg2ImgPipeline
-// Components of other names are passed over, as diffusers does.
+//   base      StableDiffusionXLPipeline, or another pipeline of the same components (of
+//             image-to-image, with a ControlNet, ...), without requires_aesthetics_score (what
+//             AutoPipelineForText2Image takes)
+//   refiner   StableDiffusionXLImg2ImgPipeline, or another that starts from an image
+// The noise scheduler may be of any class of diffusers: a request can name another one. Components
+// of other names are passed over, as diffusers does.
 //
 // INVALID_ARGUMENT names the file, the field, what it says and what would be right.
 absl::Status CheckClasses(Model which, const weights::Checkpoint& checkpoint);
+
+// A sentence for each thing that the checkpoint's model_index.json asks for and pictures are drawn
+// without. REQUIRES: CheckClasses has taken it.
+std::vector<std::string> FindLeftOut(const weights::Checkpoint& checkpoint);
 
 }  // namespace latentd::pipeline

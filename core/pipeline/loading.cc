@@ -110,6 +110,11 @@ absl::StatusOr<std::vector<Source>> OpenCheckpoints(const LoadOptions& options) 
   return sources;
 }
 
+void Warn(const std::vector<std::string>& warnings, const LoadOptions& options) {
+  if (!options.warn) return;
+  for (const std::string& warning : warnings) options.warn(warning);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<const Pipeline>> LoadPipeline(const LoadOptions& options,
@@ -119,12 +124,14 @@ absl::StatusOr<std::unique_ptr<const Pipeline>> LoadPipeline(const LoadOptions& 
   ASSIGN_OR_RETURN(const std::vector<Source> sources, OpenCheckpoints(options));
   RETURN_IF_ERROR(CheckMemory(sources, options, store.device()));
   const ModelOptions model_options{options.components, options.precision, options.reference,
-                                   options.vae_tiling_above};
+                                   options.vae_tiling_above, options.scheduler};
   std::unique_ptr<const SdxlModel> models[2];
   for (size_t i = 0; i < sources.size(); ++i) {
     RETURN_IF_ERROR(GiveUp(options));
     ASSIGN_OR_RETURN(models[i], SdxlModel::Load(sources[i].which, sources[i].checkpoint, store,
                                                 graphs, model_options));
+    Warn(FindLeftOut(sources[i].checkpoint), options);
+    Warn(models[i]->warnings(), options);
   }
   return Pipeline::Create(std::move(models[0]), std::move(models[1]), options.components,
                           options.buckets, {options.row_counts, options.max_shared_pixels});

@@ -3,11 +3,13 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "core/compiler/graph_store.h"
 #include "core/pipeline/components.h"
 #include "core/pipeline/pipeline.h"
@@ -32,6 +34,9 @@ struct LoadOptions {
   std::vector<int> row_counts;                       // of steps, beside what one picture needs
   int64_t max_shared_pixels = kDefaultSharedPixels;  // StepRows has more
   std::optional<int64_t> vae_tiling_above;           // pixels; ModelOptions has more
+  std::string scheduler;                             // ModelOptions has more
+  // Told of what of the checkpoints is ignored. May be empty.
+  std::function<void(absl::string_view)> warn = {};
 };
 
 // Errors name the directory, file or component at fault, also where a component is off that all

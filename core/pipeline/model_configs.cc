@@ -1,9 +1,13 @@
 #include "core/pipeline/model_configs.h"
 
 #include <utility>
+#include <variant>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
+#include "core/base/text.h"
 #include "core/schedulers/config.h"
 
 namespace latentd::pipeline {
@@ -107,14 +111,72 @@ absl::StatusOr<models::Unet2dConditionConfig> ReadUnet(const weights::Checkpoint
   return models::ParseUnet2dConditionConfig(text, SourceOf(checkpoint, "unet"));
 }
 
-absl::Status ReadScheduler(const weights::Checkpoint& checkpoint, ModelConfigs& configs) {
+// A network that was trained for one of these predicts something else than ours read.
+bool IsOfOtherTraining(absl::string_view scheduler_class) {
+  return absl::StartsWith(scheduler_class, "EDM") || absl::StartsWith(scheduler_class, "Flow");
+}
+
+// The first of our schedulers that the file makes, by name.
+absl::StatusOr<schedulers::SchedulerConfig> AnyScheduler(const ModelConfigs& configs) {
+  absl::StatusOr<schedulers::SchedulerConfig> parsed;
+  for (const std::string& name : schedulers::SupportedSchedulers()) {
+    parsed = schedulers::ParseSchedulerConfig(configs.scheduler_json, {.name = name},
+                                              configs.scheduler_class);
+    if (parsed.ok()) break;
+  }
+  return parsed;
+}
+
+// `own` says why the checkpoint's class does not come of its file.
+void SetNoDefault(const std::string& file, const absl::Status& own, ModelConfigs& configs) {
+  const std::string& class_name = configs.scheduler_class;
+  const bool is_ours = schedulers::CheckSchedulerName(class_name).ok();
+  configs.no_default =
+      is_ours ? std::string(own.message()) : absl::StrCat(Excerpt(class_name), " is not supported");
+  configs.warnings.push_back(absl::StrCat(
+      file, ": no default scheduler, since ", configs.no_default, ": requests have to name one of ",
+      absl::StrJoin(schedulers::SupportedSchedulers(), ", "),
+      ", or --scheduler=NAME makes one of them the default",
+      IsOfOtherTraining(class_name)
+          ? ". A network that was trained for this one draws nothing sensible with another"
+          : ""));
+}
+
+void WarnOfUnknown(const std::string& file, const std::vector<std::string>& fields,
+                   ModelConfigs& configs) {
+  constexpr size_t kMostNamed = 12;
+  if (fields.empty()) return;
+  configs.warnings.push_back(absl::StrCat(
+      file, ": fields that are not known, and ignored: ", ListSome(fields, kMostNamed)));
+}
+
+absl::Status ReadScheduler(const weights::Checkpoint& checkpoint, const std::string& name,
+                           ModelConfigs& configs) {
   ASSIGN_OR_RETURN(configs.scheduler_json, checkpoint.SchedulerConfigText());
   configs.scheduler_class = checkpoint.components().at("scheduler").class_name;
-  const auto parsed = schedulers::ParseSchedulerConfig(configs.scheduler_json, /*overrides=*/{},
-                                                       configs.scheduler_class);
-  if (parsed.ok()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      checkpoint.path(), "/scheduler/scheduler_config.json: ", parsed.status().message()));
+  configs.default_scheduler = name;
+  const std::string file = absl::StrCat(checkpoint.path(), "/scheduler/scheduler_config.json");
+  const auto own = schedulers::ParseSchedulerConfig(configs.scheduler_json, {.name = name},
+                                                    configs.scheduler_class);
+  const auto any = own.ok() || !name.empty() ? own : AnyScheduler(configs);
+  if (!any.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(file, ": ", any.status().message()));
+  }
+  if (!own.ok()) SetNoDefault(file, own.status(), configs);
+  WarnOfUnknown(file, any->unknown_fields, configs);
+  return absl::OkStatus();
+}
+
+void WarnOfUnknownFields(const weights::Checkpoint& checkpoint, ModelConfigs& configs) {
+  for (const TextEncoder& encoder : configs.text_encoders) {
+    WarnOfUnknown(SourceOf(checkpoint, encoder.component), encoder.config.unknown_fields, configs);
+  }
+  WarnOfUnknown(SourceOf(checkpoint, "unet"), configs.unet.unknown_fields, configs);
+  const auto& of_vae = std::visit(
+      [](const auto& vae) -> const auto& { return vae.unknown_fields; }, configs.vae);
+  WarnOfUnknown(SourceOf(checkpoint, "vae"), of_vae, configs);
+  if (!configs.vae_tiny) return;
+  WarnOfUnknown(SourceOf(checkpoint, kVaeTinyName), configs.vae_tiny->unknown_fields, configs);
 }
 
 ConditioningSizes SizesOf(const weights::Checkpoint& checkpoint, const ModelConfigs& configs) {
@@ -170,9 +232,10 @@ absl::Status CheckLatents(const weights::Checkpoint& checkpoint, const ModelConf
 }  // namespace
 
 absl::StatusOr<ModelConfigs> ReadModelConfigs(const weights::Checkpoint& checkpoint,
-                                              const ComponentModes& modes) {
+                                              const ComponentModes& modes,
+                                              const std::string& scheduler) {
   ModelConfigs configs;
-  RETURN_IF_ERROR(ReadScheduler(checkpoint, configs));
+  RETURN_IF_ERROR(ReadScheduler(checkpoint, scheduler, configs));
   ASSIGN_OR_RETURN(configs.text_encoders, ReadTextEncoders(checkpoint));
   ASSIGN_OR_RETURN(configs.unet, ReadUnet(checkpoint));
   ASSIGN_OR_RETURN(configs.vae, ReadVae(checkpoint));
@@ -181,6 +244,7 @@ absl::StatusOr<ModelConfigs> ReadModelConfigs(const weights::Checkpoint& checkpo
   configs.conditioning = SizesOf(checkpoint, configs);
   RETURN_IF_ERROR(CheckConditioning(checkpoint, configs));
   RETURN_IF_ERROR(CheckLatents(checkpoint, configs));
+  WarnOfUnknownFields(checkpoint, configs);
   return configs;
 }
 

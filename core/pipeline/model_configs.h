@@ -26,18 +26,24 @@ struct TextEncoder {
 struct ModelConfigs {
   std::string scheduler_class;  // as model_index.json names it
   std::string scheduler_json;
+  std::string default_scheduler;  // for requests that name none; empty: the checkpoint's own
+  std::string no_default;         // why there is none, for requests that name none; empty: there is
   std::vector<TextEncoder> text_encoders;  // one or two, in the order of their states
   models::Unet2dConditionConfig unet;
   VaeConfig vae;
   std::optional<models::AutoencoderTinyConfig> vae_tiny;
-  ConditioningSizes conditioning;  // of what encoders and time ids give the UNet
+  ConditioningSizes conditioning;     // of what encoders and time ids give the UNet
+  std::vector<std::string> warnings;  // a sentence for each file of which something is ignored
 };
 
 // Errors name the file or component at fault, also where two of them do not fit each other: a
 // tokenizer with more tokens than the encoder has embeddings, states of another width than the UNet
 // attends to, ...
-// Of vae_tiny nothing is read where that is off.
+// Nothing of vae_tiny is read where that is off. `scheduler` becomes the default_scheduler, which
+// the scheduler's file must fit; without one, a file or class that makes none of our schedulers but
+// that fits others leaves none.
 absl::StatusOr<ModelConfigs> ReadModelConfigs(const weights::Checkpoint& checkpoint,
-                                              const ComponentModes& modes = {});
+                                              const ComponentModes& modes = {},
+                                              const std::string& scheduler = "");
 
 }  // namespace latentd::pipeline

@@ -105,8 +105,8 @@ Pipeline::Pipeline(std::unique_ptr<const SdxlModel> base, std::unique_ptr<const 
   for (const auto& [component, mode] : modes) {
     if (mode == ComponentMode::kOff) traits_.off.insert(component);
   }
-  // SdxlModel::Load has read it once.
-  default_scheduler_ = std::string(base_->SchedulerWith({})->name());
+  const auto by_default = base_->SchedulerWith({});
+  if (by_default.ok()) default_scheduler_ = std::string(by_default->name());
 }
 
 std::vector<const SdxlModel*> Pipeline::ModelsOf(const PictureSpec& spec) const {
@@ -131,7 +131,9 @@ absl::StatusOr<PictureSpec> Pipeline::Resolve(PictureSpec spec) const {
   // Schedules are made of fields that are right by themselves; the scheduler's name and options are
   // looked at in any case.
   if (!violations.empty()) {
-    AddViolationsOf(base_->SchedulerWith(spec.scheduler).status(), violations);
+    const SdxlModel* first = ModelsOf(spec).front();
+    if (first != nullptr)
+      AddViolationsOf(first->SchedulerWith(spec.scheduler).status(), violations);
     return InvalidFields(violations);
   }
   PictureSpec resolved =

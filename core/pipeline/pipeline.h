@@ -34,7 +34,8 @@ class Pipeline {
   const SdxlModel& base() const { return *base_; }
   const SdxlModel* refiner() const { return refiner_.get(); }
   const Traits& traits() const { return traits_; }
-  // The noise scheduler of the base's checkpoint, by its short name.
+  // The noise scheduler of requests to the base that name none, by its short name; empty: they have
+  // to.
   const std::string& default_scheduler() const { return default_scheduler_; }
 
   // The spec with every default filled in: what will really be used. INVALID_ARGUMENT with every

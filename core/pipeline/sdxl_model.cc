@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/base/error_details.h"
 #include "core/base/status_macros.h"
 
 namespace latentd::pipeline {
@@ -64,7 +66,8 @@ SdxlModel::SdxlModel(Model which, const weights::Checkpoint& checkpoint, ModelCo
 absl::StatusOr<std::unique_ptr<const SdxlModel>> SdxlModel::Load(
     Model which, const weights::Checkpoint& checkpoint, weights::WeightStore& store,
     compiler::GraphStore& graphs, const ModelOptions& options) {
-  ASSIGN_OR_RETURN(ModelConfigs configs, ReadModelConfigs(checkpoint, options.components));
+  ASSIGN_OR_RETURN(ModelConfigs configs,
+                   ReadModelConfigs(checkpoint, options.components, options.scheduler));
   if (options.vae_tiling_above) RETURN_IF_ERROR(CheckTiles(checkpoint.path(), configs.vae));
   std::unique_ptr<SdxlModel> model(new SdxlModel(which, checkpoint, std::move(configs)));
   model->files_read_ = checkpoint.files_read();
@@ -83,7 +86,16 @@ absl::StatusOr<std::unique_ptr<const SdxlModel>> SdxlModel::Load(
 
 absl::StatusOr<schedulers::SchedulerConfig> SdxlModel::SchedulerWith(
     const schedulers::Overrides& overrides) const {
-  return schedulers::ParseSchedulerConfig(configs_.scheduler_json, overrides,
+  schedulers::Overrides chosen = overrides;
+  if (chosen.name.empty()) chosen.name = configs_.default_scheduler;
+  if (chosen.name.empty() && !configs_.no_default.empty()) {
+    return InvalidFields(
+        {{"scheduler",
+          absl::StrCat("must be one of ", absl::StrJoin(schedulers::SupportedSchedulers(), ", "),
+                       ": the ", NameOf(which_), "'s checkpoint has no default, since ",
+                       configs_.no_default)}});
+  }
+  return schedulers::ParseSchedulerConfig(configs_.scheduler_json, chosen,
                                           configs_.scheduler_class);
 }
 

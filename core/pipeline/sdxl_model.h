@@ -36,7 +36,11 @@ class SdxlModel {
   const std::string& pipeline_class() const { return pipeline_class_; }
   bool force_zeros_for_empty_prompt() const { return force_zeros_; }
   bool requires_aesthetics_score() const { return aesthetics_score_; }
-  // The checkpoint's noise scheduler, with what a request changes of it; see ParseSchedulerConfig.
+  // A sentence for each of the checkpoint's files of which something is ignored.
+  const std::vector<std::string>& warnings() const { return configs_.warnings; }
+  // The noise scheduler that a request names, or the default one, over the checkpoint's settings,
+  // with what the request changes of them; see ParseSchedulerConfig. Where there is no default, a
+  // violation of "scheduler".
   absl::StatusOr<schedulers::SchedulerConfig> SchedulerWith(
       const schedulers::Overrides& overrides) const;
   // In the order in which their hidden states are joined; the last one's pooled state counts.

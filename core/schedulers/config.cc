@@ -41,17 +41,26 @@ std::string ClassName(const Json& file) {
 
 // `own` is a class and never a short name.
 absl::StatusOr<SchedulerRow> ChooseScheduler(absl::string_view override, absl::string_view own) {
-  const std::optional<SchedulerRow> row = FindScheduler(override.empty() ? own : override);
-  if (row && (!override.empty() || row->scheduler->class_name == own)) return *row;
-  const std::string supported =
-      absl::StrCat("supported are ", absl::StrJoin(SupportedSchedulers(), ", "));
   if (!override.empty()) {
-    return InvalidFields(
-        {{"scheduler", absl::StrCat("unknown scheduler ", Excerpt(override), "; ", supported)}});
+    const absl::Status known = CheckSchedulerName(override);
+    if (!known.ok()) return InvalidFields({{"scheduler", std::string(known.message())}});
+    return *FindScheduler(override);
   }
+  const std::optional<SchedulerRow> row = FindScheduler(own);
+  if (row && row->scheduler->class_name == own) return *row;
   return absl::InvalidArgumentError(absl::StrCat(kFile, ": unsupported _class_name ", Excerpt(own),
                                                  "; supported are ",
                                                  absl::StrJoin(SupportedSchedulerClasses(), ", ")));
+}
+
+// The names that no scheduler of diffusers' has, escaped.
+std::vector<std::string> UnknownFields(const Json& fields) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : fields.items()) {
+    if (absl::StartsWith(name, "_") || FindField(name) != nullptr || IsForeignField(name)) continue;
+    names.push_back(Excerpt(name));
+  }
+  return names;
 }
 
 // Reads the fields of one object over a configuration, and gathers what is wrong with them.
@@ -64,18 +73,14 @@ class FieldReader {
 
   SchedulerConfig& config() { return config_; }
 
-  // Fields of a file: one that only other schedulers have is passed over.
+  // Fields of a file: one that the scheduler does not have is passed over.
   void ReadFile(const Json& fields, absl::string_view source) {
     for (const auto& [name, value] : fields.items()) {
-      if (absl::StartsWith(name, "_")) continue;
-      if (FindField(name) == nullptr && !IsForeignField(name)) {
-        mistakes_.push_back(absl::StrCat(source, ": unknown field ", Excerpt(name)));
-      } else if (scheduler_.HasField(name)) {
-        const std::optional<std::string> mistake = FindField(name)->read(value, config_);
-        if (mistake)
-          mistakes_.push_back(
-              absl::StrCat(source, ": ", name, " ", *mistake, ", not ", Excerpt(value.dump())));
-      }
+      if (!scheduler_.HasField(name)) continue;
+      const std::optional<std::string> mistake = FindField(name)->read(value, config_);
+      if (mistake)
+        mistakes_.push_back(
+            absl::StrCat(source, ": ", name, " ", *mistake, ", not ", Excerpt(value.dump())));
     }
   }
 
@@ -141,27 +146,45 @@ class FieldReader {
   std::vector<FieldViolation> violations_;
 };
 
+// Overrides::config. A field that none knows would be asked for in vain.
+absl::StatusOr<Json> ReadOverrides(const Overrides& overrides) {
+  constexpr absl::string_view kSource = "the scheduler's overrides";
+  if (overrides.config.empty()) return Json::object();
+  ASSIGN_OR_RETURN(Json fields, ParseConfigJson(overrides.config, kSource));
+  const std::vector<std::string> unknown = UnknownFields(fields);
+  if (unknown.empty()) return fields;
+  return absl::InvalidArgumentError(
+      absl::StrCat(kSource, ": unknown field ", absl::StrJoin(unknown, ", ")));
+}
+
 }  // namespace
+
+absl::Status CheckSchedulerName(absl::string_view name) {
+  if (FindScheduler(name)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("unknown scheduler ", Excerpt(name),
+                                                 "; supported are ",
+                                                 absl::StrJoin(SupportedSchedulers(), ", ")));
+}
 
 absl::StatusOr<SchedulerConfig> ParseSchedulerConfig(absl::string_view json,
                                                      const Overrides& overrides,
                                                      absl::string_view class_name) {
   ASSIGN_OR_RETURN(Json file, ParseConfigJson(json, kFile));
-  Json laid_over = Json::object();
-  if (!overrides.config.empty()) {
-    ASSIGN_OR_RETURN(laid_over, ParseConfigJson(overrides.config, "the scheduler's overrides"));
-  }
+  ASSIGN_OR_RETURN(const Json laid_over, ReadOverrides(overrides));
   const std::string own_class = class_name.empty() ? ClassName(file) : std::string(class_name);
   ASSIGN_OR_RETURN(const SchedulerRow row, ChooseScheduler(overrides.name, own_class));
   file.update(laid_over);
+  // As from_config with an algorithm_type of its own: that of the file need not be one of ours.
+  const bool names_algorithm = row.algorithm_type && !overrides.name.empty();
+  if (names_algorithm) file.erase("algorithm_type");
   const std::map<std::string, Json> typed = TypedFields(overrides);
 
   FieldReader reader(row);
+  reader.config().unknown_fields = UnknownFields(file);
   // See the header: DDIM over another scheduler's file.
   if (row.scheduler->class_name != own_class) reader.config().clip_sample = false;
   reader.ReadFile(file, kFile);
-  if (row.algorithm_type && !overrides.name.empty())
-    reader.config().algorithm_type = *row.algorithm_type;
+  if (names_algorithm) reader.config().algorithm_type = *row.algorithm_type;
   reader.ReadTyped(typed);
   reader.CheckTogether(typed);
   RETURN_IF_ERROR(reader.Finish());

@@ -1,13 +1,13 @@
 // The settings of a noise scheduler: scheduler_config.json, with what a request changes of it laid
 // over.
 //
-// A field that the scheduler does not know but another one of diffusers' does is passed over, as
-// diffusers' from_config does, so that a request may name another scheduler than the checkpoint's;
-// a field that none knows is refused by name, and so is a value that is not linear in what a step
-// combines (clip_sample, thresholding) or not supported. An absent field has the default of
-// diffusers' class. One exception: diffusers' DDIM clips unless told not to, which no latent model
-// wants, so a request that names DDIM over another scheduler's file that says nothing of
-// clip_sample gets false.
+// A field that the scheduler does not know is passed over, as diffusers' from_config does, so that
+// a request may name another scheduler than the checkpoint's; one of a file that no scheduler of
+// diffusers' has can be told (unknown_fields), and one that a request lays over is refused by name.
+// So is a value that is not linear in what a step combines (clip_sample, thresholding) or not
+// supported. An absent field has the default of diffusers' class. One exception: diffusers' DDIM
+// clips unless told not to, which no latent model wants, so a request that names DDIM over another
+// scheduler's file that says nothing of clip_sample gets false.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "core/schedulers/options.h"
@@ -33,7 +34,8 @@ enum class FinalSigmas : uint8_t { kZero, kSigmaMin };
 enum class Interpolation : uint8_t { kLinear, kLogLinear };
 enum class TimestepType : uint8_t { kDiscrete, kContinuous };
 
-// Every member is the field of the same name; scheduler is _class_name. Immutable once parsed.
+// Every other member is the field of the same name; scheduler is _class_name. Immutable once
+// parsed.
 struct SchedulerConfig {
   const Scheduler* scheduler = nullptr;  // lives for ever
 
@@ -70,6 +72,9 @@ struct SchedulerConfig {
   int original_inference_steps = 50;
   double timestep_scaling = 10.0;
 
+  // The file's fields that no scheduler of diffusers' has, in alphabetical order, escaped.
+  std::vector<std::string> unknown_fields;
+
   // "euler": the short name of the scheduler.
   absl::string_view name() const;
 };
@@ -86,7 +91,7 @@ absl::StatusOr<SchedulerConfig> ParseSchedulerConfig(absl::string_view json,
 // The short names, in the order of the table: "euler", "euler_a", "ddim", ...
 std::vector<std::string> SupportedSchedulers();
 
-// "EulerDiscreteScheduler", ...: each class once.
-std::vector<std::string> SupportedSchedulerClasses();
+// INVALID_ARGUMENT with the short names unless `name` may stand in Overrides::name.
+absl::Status CheckSchedulerName(absl::string_view name);
 
 }  // namespace latentd::schedulers

@@ -204,12 +204,40 @@ constexpr ConfigField kFields[] = {
     {"variance_type", ReadVarianceType},
 };
 
-constexpr absl::string_view kForeignFields[] = {
-    "clip_sample_range", "disable_corrector", "dynamic_thresholding_ratio",
-    "flow_shift",        "predict_x0",        "rho",
-    "sample_max_value",  "shift_terminal",    "sigma_data",
-    "sigma_schedule",    "skip_prk_steps",    "solver_p",
-    "time_shift_type"};
+constexpr absl::string_view kForeignFields[] = {"base_image_seq_len",
+                                                "base_shift",
+                                                "clip_denoised",
+                                                "clip_sample_range",
+                                                "corrector_order",
+                                                "disable_corrector",
+                                                "dynamic_thresholding_ratio",
+                                                "eta",
+                                                "flow_shift",
+                                                "gamma",
+                                                "invert_sigmas",
+                                                "max_image_seq_len",
+                                                "max_shift",
+                                                "noise_sampler_seed",
+                                                "predict_x0",
+                                                "predictor_order",
+                                                "rho",
+                                                "s_churn",
+                                                "s_max",
+                                                "s_min",
+                                                "s_noise",
+                                                "sample_max_value",
+                                                "scale_factors",
+                                                "shift",
+                                                "shift_terminal",
+                                                "sigma_data",
+                                                "sigma_schedule",
+                                                "skip_prk_steps",
+                                                "snr_shift_scale",
+                                                "solver_p",
+                                                "stochastic_sampling",
+                                                "tau_func",
+                                                "time_shift_type",
+                                                "upscale_mode"};
 
 }  // namespace
 

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -18,6 +20,9 @@ struct SchedulerRow {
 };
 
 absl::Span<const SchedulerRow> SchedulerTable();
+
+// "EulerDiscreteScheduler", ...: each class once.
+std::vector<std::string> SupportedSchedulerClasses();
 
 // By name, alias or the class's name in diffusers, which says nothing of the algorithm; nullopt if
 // there is none.

@@ -5,7 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/json.h"
@@ -23,6 +25,17 @@ using Json = nlohmann::json;
 constexpr size_t kMaxConfigBytes = 1 << 20;
 constexpr char kIndexName[] = "model_index.json";
 constexpr char kTinyVae[] = "vae_tiny";
+constexpr char kForceZeros[] = "force_zeros_for_empty_prompt";
+constexpr char kAestheticsScore[] = "requires_aesthetics_score";
+
+// The components that are read.
+constexpr absl::string_view kServed[] = {"scheduler", "text_encoder", "text_encoder_2",
+                                         "tokenizer", "tokenizer_2",  "unet",
+                                         "vae",       kTinyVae};
+// Options of SDXL's pipelines; a watermark is never added.
+constexpr absl::string_view kOptions[] = {kForceZeros, kAestheticsScore, "add_watermarker"};
+
+bool IsServed(absl::string_view component) { return absl::c_linear_search(kServed, component); }
 constexpr absl::string_view kWhatToPass =
     "pass a diffusers checkpoint directory, which has model_index.json and the folders unet, vae, "
     "text_encoder, tokenizer, scheduler, ...";
@@ -80,22 +93,26 @@ absl::StatusOr<std::string> ReadObjectText(const std::string& path, const FileRe
 // Leaves `component` empty for [null, null].
 absl::Status ReadComponent(const std::string& file, const std::string& key, const Json& value,
                            Component* component) {
-  const bool pair = value.size() == 2;
+  const bool pair = value.is_array() && value.size() == 2;
   if (pair && value[0].is_null() && value[1].is_null()) return absl::OkStatus();
   if (!pair || !value[0].is_string() || !value[1].is_string()) {
     return RefuseEntry(file, key, "[library, class] or [null, null]");
   }
-  if (!IsPlainWord(key)) return RefuseEntry(file, key, "named by letters, digits, _ and -");
   *component = {value[0].get<std::string>(), value[1].get<std::string>()};
   return absl::OkStatus();
+}
+
+// An entry that is off says nothing.
+bool IsOff(const Json& value) {
+  return value.is_null() || value == false || value == Json::array({nullptr, nullptr});
 }
 
 absl::Status ReadFlag(const std::string& file, const Json& index, const std::string& key,
                       bool* flag) {
   const auto value = index.find(key);
   if (value == index.end()) return absl::OkStatus();
-  if (!value->is_boolean()) return RefuseEntry(file, key, "true or false");
-  *flag = value->get<bool>();
+  if (!value->is_boolean() && !value->is_null()) return RefuseEntry(file, key, "true or false");
+  *flag = value->is_boolean() && value->get<bool>();
   return absl::OkStatus();
 }
 
@@ -119,10 +136,14 @@ absl::Status Checkpoint::ReadModelIndex() {
   const std::string file = absl::StrCat(path_, "/", kIndexName);
   ASSIGN_OR_RETURN(const Json index, ReadJsonObject(file, kMaxConfigBytes, reader()));
   for (const auto& [key, value] : index.items()) {
-    if (!value.is_array()) continue;
+    if (absl::StartsWith(key, "_") || absl::c_linear_search(kOptions, key)) continue;
     Component component;
-    RETURN_IF_ERROR(ReadComponent(file, key, value, &component));
-    if (component != Component{}) components_.emplace(key, std::move(component));
+    const absl::Status read = ReadComponent(file, key, value, &component);
+    if (IsServed(key) && !value.is_null()) RETURN_IF_ERROR(read);
+    if (!IsServed(key) && !IsOff(value)) passed_over_.push_back(Excerpt(key));
+    if (component != Component{} && IsPlainWord(key)) {
+      components_.emplace(key, std::move(component));
+    }
   }
   if (!index.contains(kTinyVae)) AddTinyVae();
   const auto name = index.find("_class_name");
@@ -130,9 +151,8 @@ absl::Status Checkpoint::ReadModelIndex() {
     if (!name->is_string()) return RefuseEntry(file, "_class_name", "text");
     pipeline_class_ = name->get<std::string>();
   }
-  RETURN_IF_ERROR(
-      ReadFlag(file, index, "force_zeros_for_empty_prompt", &force_zeros_for_empty_prompt_));
-  return ReadFlag(file, index, "requires_aesthetics_score", &requires_aesthetics_score_);
+  RETURN_IF_ERROR(ReadFlag(file, index, kForceZeros, &force_zeros_for_empty_prompt_));
+  return ReadFlag(file, index, kAestheticsScore, &requires_aesthetics_score_);
 }
 
 // As AutoencoderTiny.save_pretrained leaves it; its config.json says what it is.

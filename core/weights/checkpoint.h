@@ -59,7 +59,11 @@ class Checkpoint {
   const absl::btree_map<std::string, Component>& components() const { return components_; }
   bool Has(absl::string_view component) const { return components_.contains(component); }
 
-  // Options of the pipeline, with diffusers' defaults.
+  // The entries of model_index.json that are not read, in alphabetical order, escaped: components
+  // of other pipelines and options that no SDXL pipeline has; not those that are null or false.
+  const std::vector<std::string>& passed_over() const { return passed_over_; }
+
+  // Options of the pipeline, with diffusers' defaults. null is false, as in Python.
   bool force_zeros_for_empty_prompt() const { return force_zeros_for_empty_prompt_; }
   bool requires_aesthetics_score() const { return requires_aesthetics_score_; }
 
@@ -103,6 +107,7 @@ class Checkpoint {
   absl::btree_map<std::string, Component> components_;
   bool force_zeros_for_empty_prompt_ = true;
   bool requires_aesthetics_score_ = false;
+  std::vector<std::string> passed_over_;
 };
 
 }  // namespace latentd::weights

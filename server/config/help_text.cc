@@ -16,6 +16,8 @@ What to serve
   --base=DIR              the base: a diffusers directory, with model_index.json in it
   --refiner=DIR           the refiner: the same
   --variant=NAME          fp16 reads *.fp16.safetensors; without it: files without a suffix, else fp16
+  --scheduler=NAME        the noise scheduler of requests that name none, such as euler, over the settings of the
+                          checkpoint's (default: the checkpoint's own, where it is one that latentd has)
   --backend=NAME          cpu (default); cuda: an NVIDIA GPU (experimental); or reference: slow, in plain fp32, to
                           compare with
   --devices=LIST          of --backend=cuda, the GPUs by their number, such as 0,1 (default: the first). They have to be equal;

@@ -70,6 +70,7 @@ absl::Status SetModels(const v1::ServerConfig& config, engine::Config& engine) {
   engine.base = config.base();
   engine.refiner = config.refiner();
   engine.variant = config.variant();
+  engine.scheduler = config.scheduler();
   engine.backend = BackendName(config.backend());
   if (engine.base.empty() && !engine.refiner.empty()) {
     return WrongValue("refiner", engine.refiner, "given together with --base");

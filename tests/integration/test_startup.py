@@ -313,6 +313,31 @@ class CheckpointTest(unittest.TestCase):
         self.break_file("scheduler/scheduler_config.json", b'{"_class_name": nonsense}')
         self.assert_fails("scheduler_config.json", "is not JSON")
 
+    def test_what_is_ignored_is_said_once(self):
+        """Fields that diffusers' EMA writes, notes, leftovers of other pipelines: as diffusers, it starts. Guard: Warn in
+        core/pipeline/loading.cc."""
+        for name, fields in (("unet/config.json", {"decay": 0.9999, "use_ema_warmup": False}), ("vae/config.json", {"note": "x"}),
+                             ("text_encoder/config.json", {"note": "x"}), ("scheduler/scheduler_config.json", {"note": "x"}),
+                             ("model_index.json", {"_class_name": "StableDiffusionXLPAGPipeline", "note": ["x", "y"],
+                                                   "force_zeros_for_empty_prompt": None})):
+            config = json.loads((self.base / name).read_text())
+            self.break_file(name, json.dumps({**config, **fields}).encode())
+        server = Server(f"--base={self.base}", demo=False, buckets="64x64").start()
+        self.addCleanup(server.kill)
+        api = Api(server.address)
+        self.addCleanup(api.close)
+        for _ in range(2):
+            api.generate(api.request())
+        entries = [json.loads(line) for line in server.lines]
+        said = [entry["message"] for entry in entries if entry.get("level") == "warning"]
+        for text in ("unet/config.json: fields that are not known, and ignored: decay, use_ema_warmup",
+                     "vae/config.json: fields that are not known, and ignored: note",
+                     "text_encoder/config.json: fields that are not known, and ignored: note",
+                     "scheduler/scheduler_config.json: fields that are not known, and ignored: note",
+                     "model_index.json: not known, and ignored: note",
+                     "model_index.json: _class_name is StableDiffusionXLPAGPipeline; pictures are drawn as by"):
+            self.assertEqual(sum(text in message for message in said), 1, (text, said))
+
     def test_what_is_no_checkpoint_is_named(self):
         (self.base.parent / "controlnet").mkdir()
         (self.base.parent / "controlnet/config.json").write_text('{"_class_name": "ControlNetModel"}')

@@ -30,6 +30,7 @@ FLAGS = {
     "--base": "test_cache_damage.CacheDamageTest.test_two_checkpoints_with_one_config_share_graphs_and_nothing_else",
     "--refiner": "test_graphs.SharingTest.test_base_and_refiner_share_the_autoencoder",
     "--variant": "test_wiring.FlagsTest.test_variant_chooses_the_files",
+    "--scheduler": "test_wiring.FlagsTest.test_scheduler_is_the_default_where_the_checkpoint_has_none",
     "--backend": "test_wiring.FlagsTest.test_backend_is_the_one_that_runs",
     "--devices": "test_wiring.FlagsTest.test_devices_are_gpus",
     "--components": "test_wiring.FlagsTest.test_a_component_that_is_off_is_refused",
@@ -168,6 +169,36 @@ class FlagsTest(WiringTestCase):
         self.addCleanup(server.kill)
         self.assertEqual(server.wait(), 1)
         self.assertIn("fp16.safetensors", server.lines[-1])
+
+    def test_scheduler_is_the_default_where_the_checkpoint_has_none(self):
+        base = self.folder / "base"
+        shutil.copytree(checkpoint() / "base", base, symlinks=False)
+        for file in ("model_index.json", "scheduler/scheduler_config.json"):
+            text = (base / file).read_text()
+            (base / file).write_text(text.replace("EulerDiscreteScheduler", "UniPCMultistepScheduler"))
+        server, api = self.start(f"--base={base}", demo=False)
+        self.assertEqual(api.capabilities().default_scheduler, "")
+        code, output, _ = latent(server, "capabilities")
+        self.assertEqual(code, 0)
+        self.assertRegex(output, "schedulers +none by default, so that every request has to name one; euler, euler_a, ddim")
+        error = self.refusal(api, seed=1)
+        self.assertEqual(error.code(), grpc.StatusCode.INVALID_ARGUMENT)
+        found = server_process.violations(error)
+        self.assertEqual(list(found), ["scheduler"])
+        self.assertIn("must be one of euler, euler_a, ddim", found["scheduler"])
+        code, _, told = latent(server, "generate", "a star", f"--output={self.folder / 'x.png'}")
+        self.assertEqual(code, 4)
+        self.assertIn("--scheduler: must be one of euler, euler_a, ddim", told)
+        euler = self.picture(api, seed=1, scheduler="euler")
+        self.assertEqual(server.log().count("no default scheduler, since UniPCMultistepScheduler is not supported"), 1)
+        _, told = self.start(f"--base={base}", "--scheduler=euler", demo=False)
+        self.assertEqual(told.capabilities().default_scheduler, "euler")
+        self.assertEqual(self.picture(told, seed=1), euler)
+        self.assertNotEqual(self.picture(told, seed=1, scheduler="heun"), euler)
+        unknown = Server("--scheduler=plms")
+        self.addCleanup(unknown.kill)
+        self.assertEqual(unknown.wait(), 2)
+        self.assertIn("dpmpp_2m_sde", unknown.lines[-1])
 
     def test_backend_is_the_one_that_runs(self):
         server = Server("--backend=reference", buckets="64x64").start()

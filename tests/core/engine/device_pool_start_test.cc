@@ -7,10 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/synchronization/mutex.h"
 #include "core/engine/device_pool.h"
 #include "tests/core/engine/demo_engine.h"
+#include "tests/core/pipeline/doctored_checkpoint.h"
 #include "tests/support/separate_device.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temporary_directory.h"
 
 namespace latentd::engine {
 namespace {
@@ -18,6 +21,7 @@ namespace {
 using ::latentd::testing::SeparateDevice;
 using ::latentd::testing::StatusIs;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -44,6 +48,30 @@ TEST(DevicePoolStartTest, EndsWhereOneDeviceCannotLoad) {
   EXPECT_THAT(pool->status().reason, StartsWith("device 5: "));
 }
 
+// All of them read the same files.
+TEST(DevicePoolStartTest, OneDeviceSaysWhatOfTheCheckpointIsIgnored) {
+  const testing::TemporaryDirectory directory;
+  Config config = SmallConfig();
+  testing::MakeEditedCheckpoint(directory.File("base"), config.base, "unet/config.json", "note",
+                                "1");
+  config.base = directory.File("base");
+  absl::Mutex mutex;
+  std::vector<std::string> said;
+  config.warn = [&](absl::string_view warning) {
+    absl::MutexLock lock(&mutex);
+    said.emplace_back(warning);
+  };
+  SeparateDevice first, second;
+  std::vector<DevicePool::Device> devices;
+  devices.push_back({0, *backends::cpu::CpuBackend::Create({.device = &first})});
+  devices.push_back({1, *backends::cpu::CpuBackend::Create({.device = &second})});
+  ASSERT_OK_AND_ASSIGN(const auto pool,
+                       DevicePool::Create(config, std::move(devices), SystemClock()));
+  EXPECT_OK(pool->Load());
+  absl::MutexLock lock(&mutex);
+  EXPECT_THAT(said, ElementsAre(AllOf(StartsWith("device 0: "), HasSubstr("ignored: note"))));
+}
+
 TEST(DevicePoolStartTest, TakesEqualDevicesOnly) {
   std::vector<DevicePool::Device> devices;
   devices.push_back({0, *backends::cpu::CpuBackend::Create({.threads = 1})});
@@ -66,6 +94,13 @@ TEST(DevicePoolStartTest, TheConfigurationNamesGpusOnceAndOfTheCudaBackendOnly) 
     EXPECT_THAT(create("cuda", wrong),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("from 0 on, each once")));
   }
+}
+
+TEST(DevicePoolStartTest, TheDefaultSchedulerIsOneThatThereIs) {
+  Config config = SmallConfig();
+  config.scheduler = "plms";
+  EXPECT_THAT(Engine::Create(config, SystemClock()),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("dpmpp_2m_sde")));
 }
 
 TEST(DevicePoolStartTest, Tf32IsOfTheCudaBackendOnly) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "core/base/files.h"
 #include "core/models/autoencoder_kl_config.h"
 #include "core/models/autoencoder_tiny.h"
@@ -103,6 +104,32 @@ TEST(UnetConfig, NamesEveryFieldThatItDoesNotSupport) {
                      HasSubstr("down_block_types is \"KDownBlock2D\""))));
 }
 
+// As diffusers' EMAModel.save_pretrained writes it into unet/config.json.
+TEST(UnetConfig, PassesOverWhatDiffusersPassesOver) {
+  ASSERT_OK_AND_ASSIGN(
+      const Unet2dConditionConfig config,
+      Unet(R"({"decay": 0.9999, "inv_gamma": 1.0, "min_decay": 0.0, "optimization_step": 40000,
+               "power": 0.75, "update_after_step": 0, "use_ema_warmup": false, "dropout": 0.1,
+               "encoder_hid_dim": null, "quantization_config": null, "_use_default_values": []})"));
+  EXPECT_THAT(config.unknown_fields,
+              ElementsAre("decay", "inv_gamma", "min_decay", "optimization_step", "power",
+                          "update_after_step", "use_ema_warmup"));
+}
+
+// A value for each field of the lists in unread_fields.cc that would draw something else.
+TEST(UnetConfig, RefusesByNameEachFieldThatWouldDrawSomethingElse) {
+  for (const char* field :
+       {R"("class_embed_type": "timestep")", R"("class_embeddings_concat": true)",
+        R"("dual_cross_attention": true)", R"("encoder_hid_dim": 768)",
+        R"("encoder_hid_dim_type": "text_proj")", R"("num_attention_heads": 8)",
+        R"("num_class_embeds": 10)", R"("time_cond_proj_dim": 256)",
+        R"("quantization_config": {"load_in_4bit": true})"}) {
+    const std::string name = std::string(field).substr(1, std::string(field).find('"', 1) - 1);
+    EXPECT_THAT(Unet(absl::StrCat("{", field, "}")),
+                StatusIs(kInvalid, AllOf(HasSubstr("unet/config.json"), HasSubstr(name))));
+  }
+}
+
 TEST(UnetConfig, RefusesBlocksThatDoNotMatch) {
   EXPECT_THAT(Unet(R"({"block_out_channels": [32, 64]})"),
               StatusIs(kInvalid, AllOf(HasSubstr("down_block_types has 4"),
@@ -170,11 +197,10 @@ TEST(VaeConfig, ReadsHowLatentsAreScaled) {
 TEST(VaeConfig, NamesEveryFieldThatItDoesNotSupport) {
   EXPECT_THAT(
       Vae(R"({"down_block_types": ["AttnDownEncoderBlock2D"], "latents_mean": [1], "scaling_factor": 0,
-                      "act_fn": "mish", "norm_type": "spatial"})"),
-      StatusIs(kInvalid,
-               AllOf(HasSubstr("down_block_types is \"AttnDownEncoderBlock2D\""),
-                     HasSubstr("latents_mean has 1 elements"), HasSubstr("scaling_factor is 0"),
-                     HasSubstr("act_fn is \"mish\""), HasSubstr("norm_type"))));
+                      "act_fn": "mish"})"),
+      StatusIs(kInvalid, AllOf(HasSubstr("down_block_types is \"AttnDownEncoderBlock2D\""),
+                               HasSubstr("latents_mean has 1 elements"),
+                               HasSubstr("scaling_factor is 0"), HasSubstr("act_fn is \"mish\""))));
 }
 
 TEST(TinyConfig, AbsentFieldsHaveDiffusersDefaults) {
@@ -203,11 +229,28 @@ TEST(TextConfig, AbsentFieldsHaveTransformersDefaults) {
 TEST(TextConfig, NamesEveryFieldThatItDoesNotSupport) {
   EXPECT_THAT(
       Text(R"({"hidden_act": "gelu_new", "num_attention_heads": 7, "model_type": "bert",
-                       "pruned_heads": {"1": [2]}, "position_embedding_type": "rotary"})"),
+                       "pruned_heads": {"1": [2]}, "quantization_config": {"bits": 4}})"),
       StatusIs(kInvalid,
                AllOf(HasSubstr("hidden_act is \"gelu_new\""), HasSubstr("num_attention_heads is 7"),
                      HasSubstr("model_type is \"bert\""), HasSubstr("pruned_heads"),
-                     HasSubstr("position_embedding_type"))));
+                     HasSubstr("quantization_config"))));
+}
+
+// transformers' CLIP does not read them.
+TEST(TextConfig, PassesOverWhatTransformersPassesOver) {
+  ASSERT_OK_AND_ASSIGN(const ClipTextConfig config,
+                       Text(R"({"position_embedding_type": "rotary", "is_decoder": true,
+                                "pruned_heads": {}, "use_bfloat16": false, "note": "x"})"));
+  EXPECT_THAT(config.unknown_fields, ElementsAre("note", "position_embedding_type"));
+}
+
+TEST(VaeConfig, PassesOverWhatDiffusersPassesOver) {
+  EXPECT_THAT(Vae(R"({"note": "x", "_name_or_path": "y"})")->unknown_fields, ElementsAre("note"));
+  EXPECT_THAT(Tiny(R"({"note": "x", "latent_shift": 0.5})")->unknown_fields, ElementsAre("note"));
+  for (const absl::Status& status : {Vae(R"({"quantization_config": {"bits": 4}})").status(),
+                                     Tiny(R"({"quantization_config": {"bits": 4}})").status()}) {
+    EXPECT_THAT(status, StatusIs(kInvalid, HasSubstr("quantization_config")));
+  }
 }
 
 TEST(TextConfig, OnlyTheProjectionNeedsItsSize) {

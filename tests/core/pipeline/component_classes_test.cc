@@ -3,7 +3,9 @@
 #include "core/pipeline/component_classes.h"
 
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tests/core/pipeline/rig.h"
 #include "tests/support/temporary_directory.h"
 
@@ -16,7 +18,9 @@ using ::latentd::testing::kDemoRefiner;
 using ::latentd::testing::MakeEditedCheckpoint;
 using ::latentd::testing::StatusIs;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 
@@ -48,9 +52,15 @@ TEST_P(RefusedBases, AreRefusedByFileAndField) {
 
 constexpr char kIndex[] = "model_index.json";
 const Edit kEdits[] = {
-    {kIndex, "_class_name", R"("FluxPipeline")", "is FluxPipeline", "StableDiffusionXLPipeline"},
-    {kIndex, "_class_name", R"("StableDiffusionPipeline")", "is StableDiffusionPipeline",
+    {kIndex, "_class_name", R"("FluxPipeline")", "is FluxPipeline: a checkpoint of Flux, which",
      "StableDiffusionXLPipeline"},
+    {kIndex, "_class_name", R"("StableDiffusion3Pipeline")", "a checkpoint of Stable Diffusion 3,",
+     "StableDiffusionXLPipeline"},
+    {kIndex, "_class_name", R"("StableDiffusionPipeline")",
+     "is StableDiffusionPipeline: a checkpoint of Stable Diffusion 1 or 2",
+     "StableDiffusionXLPipeline"},
+    {kIndex, "_class_name", R"("StableDiffusionXLInstructPix2PixPipeline")",
+     "is StableDiffusionXLInstructPix2PixPipeline; supported", "StableDiffusionXLPipeline"},
     {kIndex, "_class_name", "", "is missing", "StableDiffusionXLPipeline"},
     {kIndex, "requires_aesthetics_score", "true", "a refiner", "StableDiffusionXLPipeline"},
     {kIndex, "unet", R"(["diffusers", "FooModel"])", "is FooModel of diffusers",
@@ -68,8 +78,6 @@ const Edit kEdits[] = {
     {kIndex, "tokenizer", R"(["transformers", "T5Tokenizer"])", "is T5Tokenizer", "CLIPTokenizer"},
     {kIndex, "tokenizer_2", R"(["transformers", "GPT2Tokenizer"])", "is GPT2Tokenizer",
      "CLIPTokenizer"},
-    {kIndex, "scheduler", R"(["diffusers", "FooScheduler"])", "is FooScheduler",
-     "EulerDiscreteScheduler"},
     {kIndex, "scheduler", R"(["diffusers", "euler"])", "is euler", "EulerDiscreteScheduler"},
     {kIndex, "scheduler", R"(["foolib", "EulerDiscreteScheduler"])", "of foolib", "of diffusers"},
     {"unet/config.json", "_class_name", R"("UNet2DModel")", "UNet2DModel", "UNet2DConditionModel"},
@@ -106,12 +114,42 @@ TEST(ComponentClassesTest, LooksAtTheRefinersComponentsToo) {
                                        HasSubstr("unet is FooModel"))));
 }
 
-// What diffusers loads as this pipeline.
+// Diffusers loads each as this pipeline; `says` is in the one warning, or there is none.
 const Edit kSound[] = {
     {kIndex, "_class_name", R"("StableDiffusionXLImg2ImgPipeline")"},
     {kIndex, "_class_name", R"("StableDiffusionXLInpaintPipeline")"},
+    {kIndex, "_class_name", R"("StableDiffusionXLPAGPipeline")",
+     "is StableDiffusionXLPAGPipeline; pictures are drawn as by StableDiffusionXLPipeline, without "
+     "perturbed-attention guidance"},
+    {kIndex, "_class_name", R"("StableDiffusionXLControlNetImg2ImgPipeline")",
+     "without its ControlNet"},
+    {kIndex, "_class_name", R"("StableDiffusionXLAdapterPipeline")", "T2I-Adapter"},
     {kIndex, "tokenizer", R"(["transformers", "CLIPTokenizerFast"])"},
-    {kIndex, "another", R"(["diffusers", "FooModel"])"},
+    {kIndex, "another", R"(["diffusers", "FooModel"])",
+     "model_index.json: not known, and ignored: another"},
+    {kIndex, "another", R"(["diffusers", null])", "another"},
+    {kIndex, "another", R"([1, 2, 3])", "another"},
+    {kIndex, "another", R"([null, null])"},
+    {kIndex, "../another", R"(["diffusers", "FooModel"])", "../another"},
+    {kIndex, "safety_checker", R"(["stable_diffusion", "StableDiffusionSafetyChecker"])",
+     "safety_checker"},
+    {kIndex, "safety_checker", "null"},
+    {kIndex, "image_encoder", R"(["transformers", "CLIPVisionModelWithProjection"])",
+     "image_encoder"},
+    {kIndex, "feature_extractor", "[null, null]"},
+    {kIndex, "requires_safety_checker", "true", "requires_safety_checker"},
+    {kIndex, "requires_safety_checker", "false"},
+    {kIndex, "force_zeros_for_empty_prompt", "null"},
+    {kIndex, "requires_aesthetics_score", "null"},
+    {kIndex, "add_watermarker", "true"},
+    {"unet/config.json", "decay", "0.9999",
+     "unet/config.json: fields that are not known, and ignored: decay"},
+    {"vae/config.json", "note", R"("x")",
+     "vae/config.json: fields that are not known, and ignored: note"},
+    {"text_encoder/config.json", "note", R"("x")", "text_encoder/config.json: fields"},
+    {"text_encoder_2/config.json", "note", R"("x")", "text_encoder_2/config.json: fields"},
+    {"scheduler/scheduler_config.json", "note", R"("x")",
+     "scheduler/scheduler_config.json: fields"},
     {"text_encoder/config.json", "architectures", R"(["CLIPTextModelWithProjection"])"},
     {"text_encoder/config.json", "architectures", "null"},
     {"text_encoder/config.json", "architectures", ""},
@@ -122,7 +160,39 @@ TEST(ComponentClassesTest, TakesWhatDiffusersTakes) {
   for (const Edit& edit : kSound) {
     const testing::TemporaryDirectory directory;
     MakeEditedCheckpoint(directory.File("base"), kDemoBase, edit.file, edit.field, edit.value);
-    EXPECT_THAT(Load({.base = directory.File("base")}), IsOk()) << edit.field << edit.value;
+    std::vector<std::string> warnings;
+    const auto warn = [&](absl::string_view warning) { warnings.emplace_back(warning); };
+    EXPECT_THAT(Load({.base = directory.File("base"), .warn = warn}), IsOk())
+        << edit.field << edit.value;
+    if (edit.says.empty()) {
+      EXPECT_THAT(warnings, IsEmpty()) << edit.field << edit.value;
+    } else {
+      EXPECT_THAT(warnings, ElementsAre(AllOf(HasSubstr(directory.File("base/" + edit.file)),
+                                              HasSubstr(edit.says))))
+          << edit.field << edit.value;
+    }
+  }
+}
+
+TEST(ComponentClassesTest, NullIsFalseAsInPython) {
+  const testing::TemporaryDirectory directory;
+  MakeEditedCheckpoint(directory.File("null"), kDemoBase, kIndex, "force_zeros_for_empty_prompt",
+                       "null");
+  MakeEditedCheckpoint(directory.File("false"), kDemoBase, kIndex, "force_zeros_for_empty_prompt",
+                       "false");
+  const Rig null({.base = directory.File("null")}), off({.base = directory.File("false")});
+  EXPECT_EQ(null.Latents(SmallSpec()), off.Latents(SmallSpec()));
+  EXPECT_NE(null.Latents(SmallSpec()), Rig({.base = kDemoBase}).Latents(SmallSpec()));
+}
+
+TEST(ComponentClassesTest, TakesARefinerOfAnotherPipelineThatStartsFromAnImage) {
+  const testing::TemporaryDirectory directory;
+  for (const char* name :
+       {"StableDiffusionXLInpaintPipeline", "StableDiffusionXLPAGImg2ImgPipeline"}) {
+    const std::string refiner = directory.File(name);
+    MakeEditedCheckpoint(refiner, kDemoRefiner, kIndex, "_class_name",
+                         absl::StrCat("\"", name, "\""));
+    EXPECT_THAT(Load({.base = kDemoBase, .refiner = refiner}), IsOk()) << name;
   }
 }
 

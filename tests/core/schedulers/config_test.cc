@@ -139,6 +139,25 @@ TEST(SchedulerConfigTest, ACheckpointWithAnotherSchedulerNeedsARequestToNameOne)
   EXPECT_THAT(ParseSchedulerConfig(pndm, {.name = "ddim"}), IsOk());
 }
 
+// Scheduler.from_config(file, algorithm_type=...), where the file's is that of SASolverScheduler.
+TEST(SchedulerConfigTest, AShortNameStandsForAnAlgorithmThatIsNotOurs) {
+  const std::string file = File("SASolverScheduler", R"("algorithm_type": "data_prediction")");
+  ASSERT_OK_AND_ASSIGN(const SchedulerConfig config,
+                       ParseSchedulerConfig(file, {.name = "dpmpp_2m_sde"}));
+  EXPECT_EQ(config.name(), "dpmpp_2m_sde");
+  EXPECT_THAT(ParseSchedulerConfig(file, {.name = "DPMSolverMultistepScheduler"}),
+              StatusIs(kInvalid, HasSubstr("algorithm_type")));
+}
+
+TEST(SchedulerConfigTest, KnowsTheNamesThatRequestsMayUse) {
+  for (const char* name : {"euler", "euler_ancestral", "DDIMScheduler"}) {
+    EXPECT_OK(CheckSchedulerName(name));
+  }
+  for (const char* name : {"", "plms", "UniPCMultistepScheduler"}) {
+    EXPECT_THAT(CheckSchedulerName(name), StatusIs(kInvalid, HasSubstr("dpmpp_2m_sde"))) << name;
+  }
+}
+
 TEST(SchedulerConfigTest, TheClassOfModelIndexCountsMoreThanTheFiles) {
   ASSERT_OK_AND_ASSIGN(const SchedulerConfig heun,
                        ParseSchedulerConfig(kSdxl, {}, "HeunDiscreteScheduler"));
@@ -200,9 +219,12 @@ TEST(SchedulerConfigTest, FieldsOfOtherClassesArePassedOver) {
               IsOk());
 }
 
-TEST(SchedulerConfigTest, AFieldThatNoClassHasIsNamed) {
-  EXPECT_THAT(ParseSchedulerConfig(File("EulerDiscreteScheduler", R"("use_magic": true)")),
-              StatusIs(kInvalid, HasSubstr("use_magic")));
+TEST(SchedulerConfigTest, AFieldThatNoClassHasIsToldOfAFileAndRefusedOfARequest) {
+  ASSERT_OK_AND_ASSIGN(
+      const SchedulerConfig config,
+      ParseSchedulerConfig(File("EulerDiscreteScheduler",
+                                R"("use_magic": true, "note": null, "skip_prk_steps": true)")));
+  EXPECT_THAT(config.unknown_fields, ElementsAre("note", "use_magic"));
   EXPECT_THAT(ParseSchedulerConfig(kSdxl, {.config = R"({"use_magic": true})"}),
               StatusIs(kInvalid, HasSubstr("use_magic")));
 }

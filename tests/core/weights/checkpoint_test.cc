@@ -14,6 +14,7 @@ namespace latentd::weights {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using testing::FilledTensor;
 using ::testing::HasSubstr;
 using testing::StatusIs;
@@ -307,7 +308,7 @@ TEST_F(CheckpointTest, RefusesAModelIndexOfAnotherForm) {
       {"[]", "not an object"},
       {R"({"vae":["diffusers"]})", "\"vae\""},
       {R"({"vae":["diffusers",null]})", "\"vae\""},
-      {R"({"../x":["diffusers","AutoencoderKL"]})", "\"../x\""},
+      {R"({"vae":"AutoencoderKL"})", "\"vae\""},
       {R"({"_class_name":5})", "\"_class_name\""},
       {R"({"requires_aesthetics_score":"yes"})", "must be true or false"},
   };
@@ -318,6 +319,30 @@ TEST_F(CheckpointTest, RefusesAModelIndexOfAnotherForm) {
                          AllOf(HasSubstr("model_index.json"), HasSubstr(reason))))
         << text;
   }
+}
+
+// As diffusers does, whatever form they have.
+TEST_F(CheckpointTest, PassesOverEntriesThatNoSdxlPipelineReads) {
+  WriteFile(Path("model_index.json"), R"({
+      "_class_name": "StableDiffusionXLPipeline", "_note": 1, "add_watermarker": true,
+      "unet": ["diffusers", "UNet2DConditionModel"], "vae": null, "image_encoder": [null, null],
+      "../x": ["diffusers", "AutoencoderKL"], "controlnet": ["diffusers", "ControlNetModel"],
+      "feature_extractor": null, "requires_safety_checker": true, "safety_checker": ["x"],
+      "tiles": [1, 2, 3], "trained": false})");
+  ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open(Root(), ""));
+  EXPECT_THAT(checkpoint.passed_over(), ElementsAre("../x", "controlnet", "requires_safety_checker",
+                                                    "safety_checker", "tiles"));
+  EXPECT_TRUE(checkpoint.Has("unet"));
+  EXPECT_FALSE(checkpoint.Has("vae"));
+  EXPECT_FALSE(checkpoint.Has("../x"));
+}
+
+TEST_F(CheckpointTest, TakesNullForFalse) {
+  WriteFile(Path("model_index.json"),
+            R"({"force_zeros_for_empty_prompt": null, "requires_aesthetics_score": null})");
+  ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open(Root(), ""));
+  EXPECT_FALSE(checkpoint.force_zeros_for_empty_prompt());
+  EXPECT_FALSE(checkpoint.requires_aesthetics_score());
 }
 
 TEST_F(CheckpointTest, NamesAComponentThatIsNotThere) {
