@@ -7,6 +7,7 @@
 #include "core/base/fatal.h"
 #include "core/base/status_macros.h"
 #include "core/base/stop_signals.h"
+#include "core/base/utf8.h"
 #include "core/engine/engine.h"
 #include "server/config/command_line.h"
 #include "server/config/config_file.h"
@@ -25,7 +26,7 @@ constexpr int kUsageError = 2;
 constexpr char kTryKernels[] = "--try-kernels";
 
 int Fail(const absl::Status& status, int exit_code) {
-  std::cerr << "latentd: " << status.message() << '\n';
+  std::cerr << "latentd: " << ToUtf8(status.message()) << '\n';
   return exit_code;
 }
 

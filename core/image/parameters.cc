@@ -6,14 +6,15 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "core/base/text.h"
+#include "core/base/utf8.h"
 
 namespace latentd::image {
 namespace {
 
 std::string Quote(const std::string& value) {
-  if (value.find_first_of(",:\n") == std::string::npos) return value;
-  return nlohmann::json(value).dump(-1, ' ', /*ensure_ascii=*/false,
-                                    nlohmann::json::error_handler_t::replace);
+  std::string text = ToUtf8(value);
+  if (text.find_first_of(",:\n") == std::string::npos) return text;
+  return nlohmann::json(text).dump();
 }
 
 // "Name: value" for each value that is there.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_split.h"
+#include "core/base/utf8.h"
 #include "core/metrics/merge.h"
 
 namespace latentd::metrics {
@@ -127,7 +128,7 @@ bool Registry::IsValue(const Label& label, absl::string_view value) const {
 Registry::Series& Registry::Find(const Family& family, LabelValues labels) {
   assert(labels.size() == family.label_count());
   for (size_t i = 0; i < labels.size(); ++i) {
-    if (!IsValue(family.labels[i], labels[i])) labels[i] = kOther;
+    labels[i] = IsValue(family.labels[i], labels[i]) ? ToUtf8(labels[i]) : kOther;
   }
   std::map<LabelValues, Series>& series = series_[&family];
   if (series.size() >= kMaxSeries && !series.contains(labels)) labels.assign(labels.size(), kOther);

@@ -8,8 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
 #include "core/base/error_facts.h"
+#include "core/base/utf8.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
+#include "server/calls/serialize.h"
 
 namespace latentd::server::calls {
 namespace {
@@ -24,13 +26,14 @@ constexpr size_t kMaxFactsBytes = 1024;
 constexpr size_t kEntryBytes = 16;   // beside an entry's name and value
 constexpr size_t kOtherBytes = 384;  // reason, domain, retry delay, and the names of their types
 
-// At most `limit` bytes, cut between characters: half a character would make the details invalid
-// UTF-8.
-std::string Cut(absl::string_view text, size_t limit) {
-  if (text.size() <= limit) return std::string(text);
+// UTF-8 of at most `limit` bytes, cut between characters. Long text is not copied: no byte becomes
+// less of it, and a character has four.
+std::string Cut(absl::string_view bytes, size_t limit) {
+  std::string text = ToUtf8(bytes.substr(0, limit + 4));
+  if (text.size() <= limit) return text;
   size_t end = limit - 3;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  return absl::StrCat(text.substr(0, end), "...");
+  return absl::StrCat(absl::string_view(text).substr(0, end), "...");
 }
 
 std::string AndMore(size_t count) { return absl::StrCat("and ", count, " more"); }
@@ -81,10 +84,12 @@ google::rpc::ErrorInfo ToErrorInfo(const std::string& reason, const std::vector<
   info.set_reason(reason);
   info.set_domain(std::string(kDomain));
   for (const ErrorFact& fact : facts) {
-    const size_t bytes = fact.name.size() + fact.value.size() + kEntryBytes;
+    if (fact.value.size() > room) continue;
+    const std::string value = ToUtf8(fact.value);
+    const size_t bytes = fact.name.size() + value.size() + kEntryBytes;
     if (bytes > room) continue;
     room -= bytes;
-    (*info.mutable_metadata())[fact.name] = fact.value;
+    (*info.mutable_metadata())[fact.name] = value;
   }
   return info;
 }
@@ -101,14 +106,14 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
   details.set_code(static_cast<int>(status.code()));
   details.set_message(violations.empty() ? Cut(status.message(), kMaxMessageBytes)
                                          : JoinViolations(violations));
-  if (!violations.empty()) details.add_details()->PackFrom(ToBadRequest(violations));
+  if (!violations.empty()) AddDetail(details, ToBadRequest(violations));
   if (!reason.empty()) {
     const size_t used = details.message().size() + details.ByteSizeLong() + kOtherBytes;
     const size_t room = std::min(kMaxStatusBytes - std::min(used, kMaxStatusBytes), kMaxFactsBytes);
-    details.add_details()->PackFrom(ToErrorInfo(Cut(reason, 63), GetFacts(status), room));
+    AddDetail(details, ToErrorInfo(Cut(reason, 63), GetFacts(status), room));
   }
-  if (retry_delay) details.add_details()->PackFrom(ToRetryInfo(*retry_delay));
-  const std::string bytes = details.details().empty() ? "" : details.SerializeAsString();
+  if (retry_delay) AddDetail(details, ToRetryInfo(*retry_delay));
+  const std::string bytes = details.details().empty() ? "" : SerializeToBytes(details);
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), details.message(), bytes);
 }
 

@@ -28,12 +28,12 @@ std::string BytesBefore(const OutgoingEvent& event) {
   using google::protobuf::io::CodedOutputStream;
   v1::GenerateEvent outer;
   outer.set_request_id(event.message.request_id());
-  const std::string chunk = event.message.image_chunk().SerializeAsString();
+  const std::string chunk = SerializeToBytes(event.message.image_chunk());
   const auto size = static_cast<uint32_t>(event.data.size());
   constexpr uint32_t kData = TagOf(v1::ImageChunk::kDataFieldNumber);
   const size_t of_data = CodedOutputStream::VarintSize32(kData) +
                          CodedOutputStream::VarintSize32(size) + event.data.size();
-  std::string bytes = outer.SerializeAsString();
+  std::string bytes = SerializeToBytes(outer);
   google::protobuf::io::StringOutputStream stream(&bytes);
   CodedOutputStream coded(&stream);
   coded.WriteTag(TagOf(v1::GenerateEvent::kImageChunkFieldNumber));

@@ -18,7 +18,7 @@ struct OutgoingEvent {
   std::shared_ptr<const engine::Event> of = nullptr;
 };
 
-// The bytes keep `of` alive until gRPC has sent them. REQUIRES: strings in the message are UTF-8.
+// The bytes keep `of` alive until gRPC has sent them.
 grpc::ByteBuffer Serialize(const OutgoingEvent& event);
 
 }  // namespace latentd::server::calls

@@ -12,9 +12,6 @@
 
 namespace latentd::server::calls {
 
-// As protobuf sees it: no overlong forms, no surrogates, nothing above U+10FFFF.
-bool IsUtf8(absl::string_view text);
-
 // Names like "prompt" or "output.name", each once; empty where all strings are UTF-8 or the bytes
 // stop being readable before. REQUIRES: `type` does not contain itself.
 std::vector<std::string> FindInvalidUtf8(const google::protobuf::Descriptor& type,

@@ -17,6 +17,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "core/base/utf8.h"
 #include "server/process/async_log.h"
 #include "server/process/handshake_failure.h"
 
@@ -56,6 +57,10 @@ v1::LogLevel FromSpdlog(spdlog::level::level_enum level) {
   return level == spdlog::level::warn ? v1::WARNING : v1::ERROR;
 }
 
+LogFields Utf8Of(const LogFields& value) {
+  return value.is_string() ? LogFields(ToUtf8(value.get_ref<const std::string&>())) : value;
+}
+
 std::string Dump(const LogFields& value) {
   return value.dump(-1, ' ', false, LogFields::error_handler_t::replace);
 }
@@ -70,7 +75,7 @@ std::string TextValue(const LogFields& value) {
     return absl::ascii_isgraph(c) && c != '"';
   });
   if (word) return text;
-  return absl::StrReplaceAll(Dump(value), {{"\\\"", "'"}, {"\\\\", "\\"}});
+  return absl::StrReplaceAll(Dump(Utf8Of(value)), {{"\\\"", "'"}, {"\\\\", "\\"}});
 }
 
 std::string Format(absl::string_view message, const LogFields& fields) {
@@ -101,7 +106,7 @@ void LogGrpc(gpr_log_func_args* args) {
 }  // namespace
 
 std::string FormatText(absl::string_view message, const LogFields& fields) {
-  std::string line(message);
+  std::string line = ToUtf8(message);
   for (const auto& [key, value] : fields.items()) {
     absl::StrAppend(&line, " ", key, "=", TextValue(value));
   }
@@ -110,8 +115,8 @@ std::string FormatText(absl::string_view message, const LogFields& fields) {
 }
 
 std::string FormatJson(absl::string_view message, const LogFields& fields) {
-  LogFields object = {{"message", std::string(message)}};
-  object.update(fields);
+  LogFields object = {{"message", ToUtf8(message)}};
+  for (const auto& [key, value] : fields.items()) object[key] = Utf8Of(value);
   const std::string text = Dump(object);
   return text.substr(1, text.size() - 2);  // the pattern has the braces
 }

@@ -9,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
+#include "core/base/utf8.h"
 
 namespace latentd::server::tracing {
 namespace {
@@ -36,11 +37,6 @@ std::optional<std::string> DecodePercents(absl::string_view text) {
     i += 2;
   }
   return decoded;
-}
-
-// Whether collectors can read it: their strings are UTF-8.
-bool IsReadable(const otlp::KeyValue& attribute) {
-  return otlp::KeyValue().ParseFromString(attribute.SerializeAsString());
 }
 
 absl::Status WrongVariable(absl::string_view name, absl::string_view value,
@@ -78,7 +74,7 @@ absl::StatusOr<otlp::Resource> MakeResource(const std::string& version, const ch
     otlp::KeyValue& attribute = *resource.add_attributes();
     attribute.set_key(key);
     attribute.mutable_value()->set_string_value(value);
-    if (!IsReadable(attribute)) {
+    if (!IsUtf8(key) || !IsUtf8(value)) {
       return WrongVariable(key == kServiceName ? "OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES"
                                                : "OTEL_RESOURCE_ATTRIBUTES",
                            value, "UTF-8");

@@ -6,6 +6,7 @@
 
 #include "core/base/out_of_memory.h"
 #include "core/base/threads.h"
+#include "server/process/utf8_message.h"
 
 namespace latentd::server::tracing {
 namespace {
@@ -105,6 +106,7 @@ absl::Status SpanSender::Send(std::vector<Span> batch) {
   auto& scope = *spans.add_scope_spans();
   scope.mutable_scope()->set_name("latentd");
   for (Span& span : batch) *scope.add_spans() = std::move(span);
+  process::MakeUtf8(request);
   const absl::StatusOr<int64_t> refused =
       collector_.send(request, std::min(options_.timeout, TimeLeft()));
   LogChange(refused.status());

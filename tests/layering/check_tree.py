@@ -41,6 +41,10 @@ LIBRARY_HEADERS = {
 FREE_HEADERS = ("absl/", "sys/", "netinet/", "arpa/", "asm/", "linux/")
 WHOLE_LIBTORCH = {"torch/torch.h", "torch/all.h", "torch/extension.h", "ATen/ATen.h"}
 
+# Where messages of clients become bytes, and protobuf's own ways to do so.
+MESSAGE_WRITER = "server/calls/serialize.cc"
+MESSAGE_TO_BYTES = re.compile(r"(?:\.|->)((?:Serialize(?:Partial)?(?:As|To|With)|Append(?:Partial)?To|PackFrom)\w*)\(")
+
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
@@ -259,6 +263,16 @@ def libraries_path(library, path, includes):
     return f"through {next(holders)}"
 
 
+def check_messages(root):
+    """Messages become bytes in one file, which makes their text UTF-8."""
+    for path in source_files(root):
+        if not path.as_posix().startswith("server/") or path.as_posix() == MESSAGE_WRITER:
+            continue
+        for number, line in enumerate((root / path).read_text(encoding="utf-8").splitlines(), 1):
+            if found := MESSAGE_TO_BYTES.search(line):
+                yield f"{path}:{number}: {found.group(1)} belongs in {MESSAGE_WRITER}, whose functions make text UTF-8"
+
+
 def check_sizes(root):
     """No file and no function is longer than the budget."""
     for path in source_files(root):
@@ -303,6 +317,7 @@ CHECKS = {
     "cmake": check_cmake,
     "cycles": check_cycles,
     "libraries": check_libraries,
+    "messages": check_messages,
     "sizes": check_sizes,
 }
 

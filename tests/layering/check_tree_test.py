@@ -132,6 +132,15 @@ class CheckTreeTest(unittest.TestCase):
         self.write("core/backends/cpu/conv.h", "#include <ATen/ops/conv2d.h>\n")
         self.expect_one("libraries", "core/backends/cpu/conv.h:1")
 
+    def test_a_message_that_becomes_bytes_by_itself_is_found(self):
+        self.write("server/calls/serialize.cc", "message.SerializeAsString();\n")
+        self.write("tests/calls_test.cc", "message.SerializeAsString();\n")
+        self.assertEqual(self.violations("messages"), [])
+        for call in ("message.SerializeAsString()", "event->SerializePartialToString(&bytes)", "any.PackFrom(detail)",
+                     "message.AppendToString(&bytes)"):
+            self.write("server/calls/call.cc", f"\n  {call};\n")
+            self.expect_one("messages", "server/calls/call.cc:2: ")
+
     def test_a_long_file_is_found(self):
         self.write("core/base/long.h", "\n" * 401)
         self.expect_one("sizes", "core/base/long.h: 401 lines")

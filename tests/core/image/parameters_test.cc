@@ -50,6 +50,15 @@ TEST(ParametersTextTest, QuotesValuesThatWouldBeReadAsSeveral) {
             "Model: \"one, two: \\\"caf\u00E9\\\"\", Version: \"a\\nb\"");
 }
 
+// Readers drop the whole text where a byte of it is wrong.
+TEST(ParametersTextTest, IsUtf8WhateverTheModelIsCalled) {
+  PictureParameters parameters = Smallest();
+  parameters.model = "caf\xE9";
+  parameters.refiner = "caf\xE9, two";
+  EXPECT_THAT(ParametersText(parameters),
+              ::testing::EndsWith("Model: caf\\xe9, Refiner: \"caf\\\\xe9, two\""));
+}
+
 TEST(ParametersTextTest, LeavesPromptsAsTheyAre) {
   PictureParameters parameters = Smallest();
   parameters.prompt = "two\nlines: \u732B";

@@ -52,6 +52,17 @@ std::vector<LabelValues> LabelsOf(const Registry& registry, const Family& family
   return labels;
 }
 
+TEST(RegistryTest, ALabelThatIsNotUtf8BecomesIt) {
+  Registry registry;
+  Gauge& one = registry.GetGauge(kModelInfo, {"base", "Pipeline", "caf\xE9"});
+  Gauge& other = registry.GetGauge(kModelInfo, {"base", "Pipeline", "caf\xE8"});
+  EXPECT_NE(&one, &other);
+  EXPECT_EQ(&registry.GetGauge(kModelInfo, {"base", "Pipeline", "caf\xE9"}), &one);
+  EXPECT_THAT(LabelsOf(registry, kModelInfo),
+              ElementsAre(ElementsAre("base", "Pipeline", "caf\\xe8"),
+                          ElementsAre("base", "Pipeline", "caf\\xe9")));
+}
+
 TEST(RegistryTest, CountersAndGaugesKeepWhatTheyAreTold) {
   Registry registry;
   Counter& counter = registry.GetCounter(kGraphCompilations, {"unet_base", "startup"});

@@ -6,9 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
 #include "core/base/error_facts.h"
+#include "core/base/utf8.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
-#include "server/calls/utf8.h"
 
 namespace latentd::server::calls {
 namespace {
@@ -104,6 +104,25 @@ TEST(GrpcStatusTest, ManyBadFieldsStayUnderTheLimitAndAreCounted) {
   const auto& last = *bad_request.field_violations().rbegin();
   EXPECT_EQ(last.description(),
             absl::StrCat("and ", 500 - (bad_request.field_violations_size() - 1), " more"));
+}
+
+TEST(GrpcStatusTest, TextThatIsNotUtf8CanBeRead) {
+  const grpc::Status refused = ToGrpcStatus(InvalidFields({{"b\xFF", "no \xE9"}}));
+  EXPECT_EQ(refused.error_message(), "b\\xff: no \\xe9");
+  EXPECT_EQ(DetailOf<google::rpc::BadRequest>(refused).field_violations(0).field(), "b\\xff");
+  const grpc::Status failed = ToGrpcStatus(WithFacts(
+      WithReason(absl::InternalError("\xE9"), "R\xE9"), {{"file", std::string(9, '\xE9')}}));
+  const auto info = DetailOf<google::rpc::ErrorInfo>(failed);
+  EXPECT_EQ(info.reason(), "R\\xe9");
+  EXPECT_EQ(info.metadata().at("file").size(), 36);
+}
+
+TEST(GrpcStatusTest, EscapesCountTowardsTheLimit) {
+  const std::string long_text(5000, '\xE9');
+  const grpc::Status status = ToGrpcStatus(
+      WithFacts(WithReason(absl::InternalError(long_text), "BROKEN"), {{"file", long_text}}));
+  EXPECT_THAT(status.error_message().size() + status.error_details().size(), Lt(kMaxStatusBytes));
+  EXPECT_EQ(DetailOf<google::rpc::ErrorInfo>(status).reason(), "BROKEN");
 }
 
 TEST(GrpcStatusTest, LongDescriptionsStayUnderTheLimit) {

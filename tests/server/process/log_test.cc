@@ -50,6 +50,15 @@ TEST(LogTest, JsonLinesAreTheMembersOfAnObject) {
   EXPECT_EQ(line.find('\n'), std::string::npos);
 }
 
+TEST(LogTest, LinesAreUtf8WhateverTheyAreMadeOf) {
+  const LogFields fields = {{"file", "caf\xE9"}, {"model", "caf\xC3\xA9"}};
+  EXPECT_EQ(FormatText("no \xFF", fields), "no \\xff file=\"caf\\xe9\" model=\"caf\xC3\xA9\"");
+  const auto object = nlohmann::json::parse("{" + FormatJson("no \xFF", fields) + "}");
+  EXPECT_EQ(object["message"], "no \\xff");
+  EXPECT_EQ(object["file"], "caf\\xe9");
+  EXPECT_EQ(object["model"], "caf\xC3\xA9");
+}
+
 constexpr size_t kManyBytes = size_t{1} << 20;
 
 class AsyncLogTest : public ::testing::Test {

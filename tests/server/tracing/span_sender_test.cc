@@ -167,6 +167,16 @@ TEST_F(SpanSenderTest, SendsWhatThereIsAfterThePeriod) {
   EXPECT_EQ(collector_.last().resource_spans(0).scope_spans(0).scope().name(), "latentd");
 }
 
+TEST_F(SpanSenderTest, ACollectorCanReadWhateverASpanIsMadeOf) {
+  Start(AtOnce());
+  Span span;
+  span.set_name("caf\xE9");
+  span.add_attributes()->mutable_value()->set_string_value("\xFF");
+  sender_->Add({span});
+  EXPECT_THAT(collector_.WaitForMessages(1), ElementsAre(ElementsAre("caf\\xe9")));
+  EXPECT_TRUE(ExportRequest().ParseFromString(collector_.last().SerializeAsString()));
+}
+
 TEST_F(SpanSenderTest, TriesAgainWhatMayPassAndSaysSoOnce) {
   collector_.AnswerWith({absl::UnavailableError("away"), absl::DeadlineExceededError("late"),
                          absl::CancelledError(), 0, 0, absl::AbortedError("again")});
