@@ -1,8 +1,11 @@
 #include "client/admin_client.h"
 
+#include <grpcpp/completion_queue.h>
+
 #include <chrono>
 #include <optional>
 
+#include "client/answers.h"
 #include "client/channel.h"
 
 namespace latentd::client {
@@ -22,7 +25,15 @@ grpc::Status Call(Cancellation& cancellation, Stub& stub,
   grpc::ClientContext context;
   if (timeout) context.set_deadline(std::chrono::system_clock::now() + *timeout);
   const Cancellation::Scope scope(cancellation, context);
-  return (stub.*method)(&context, request, &response);
+  return ReadAnswer(response, [&] { return (stub.*method)(&context, request, &response); });
+}
+
+// Blocks until the one operation under way has ended, and returns whether it could be done. The
+// interface that blocks by itself ends the process where an answer cannot be read.
+bool WaitForNext(grpc::CompletionQueue& queue) {
+  void* tag = nullptr;
+  bool is_done = false;
+  return queue.Next(&tag, &is_done) && is_done;
 }
 
 }  // namespace
@@ -49,9 +60,10 @@ grpc::Status AdminClient::WarmBuckets(
   grpc::ClientContext context;
   const Cancellation::Scope scope(cancellation_, context);
   const auto reader = graphs_->WarmBuckets(&context, request);
-  v1::WarmBucketsEvent event;
-  while (reader->Read(&event)) on_event(event);
-  return reader->Finish();
+  return ReadStream(context, *reader, [&](const v1::WarmBucketsEvent& event) {
+    on_event(event);
+    return true;
+  });
 }
 
 grpc::Status AdminClient::SaveGraphs(const v1::SaveGraphsRequest& request,
@@ -84,23 +96,29 @@ grpc::Status AdminClient::ExportGraphs(const v1::ExportGraphsRequest& request,
   grpc::ClientContext context;
   const Cancellation::Scope scope(cancellation_, context);
   const auto reader = graphs_->ExportGraphs(&context, request);
-  v1::GraphBytes part;
-  while (reader->Read(&part)) {
-    if (!take(part)) context.TryCancel();
-  }
-  return reader->Finish();
+  return ReadStream(context, *reader, take);
 }
 
 grpc::Status AdminClient::ImportGraphs(const std::function<bool(v1::GraphBytes&)>& next,
                                        v1::GraphResults& results) {
   grpc::ClientContext context;
   const Cancellation::Scope scope(cancellation_, context);
-  const auto writer = graphs_->ImportGraphs(&context, &results);
-  v1::GraphBytes part;
-  // A failed write means that the server has answered already.
-  while (next(part) && writer->Write(part)) part.Clear();
-  writer->WritesDone();
-  return writer->Finish();
+  return ReadAnswer(results, [&] {
+    grpc::CompletionQueue queue;
+    const auto writer = graphs_->AsyncImportGraphs(&context, &results, &queue, nullptr);
+    WaitForNext(queue);
+    v1::GraphBytes part;
+    // A failed write means that the server has answered already.
+    for (; next(part); part.Clear()) {
+      writer->Write(part, nullptr);
+      if (!WaitForNext(queue)) break;
+    }
+    writer->WritesDone(nullptr);
+    WaitForNext(queue);
+    grpc::Status status;
+    writer->Finish(&status, nullptr);
+    return WaitForNext(queue) ? status : UnreadableAnswer();
+  });
 }
 
 grpc::Status AdminClient::GetServerStatus(v1::ServerStatus& server_status) {
@@ -113,9 +131,10 @@ grpc::Status AdminClient::WatchServerStatus(
   grpc::ClientContext context;
   const Cancellation::Scope scope(cancellation_, context);
   const auto reader = admin_->WatchServerStatus(&context, v1::WatchServerStatusRequest());
-  v1::ServerStatus server_status;
-  while (reader->Read(&server_status)) on_status(server_status);
-  return reader->Finish();
+  return ReadStream(context, *reader, [&](const v1::ServerStatus& server_status) {
+    on_status(server_status);
+    return true;
+  });
 }
 
 grpc::Status AdminClient::GetMemoryReport(v1::MemoryReport& report) {

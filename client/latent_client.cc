@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "client/answers.h"
 #include "client/bucket_choice.h"
 #include "client/channel.h"
 #include "client/error_details.h"
@@ -127,27 +128,28 @@ grpc::Status Client::CallOnce(const v1::GenerateRequest& request,
       reception.is_resumed
           ? images_->ResumeStream(&context, RestOf(request, reception.images, reception.assembler))
           : images_->GenerateStream(&context, request);
-  ImageAssembler& assembler = reception.assembler;
-  v1::GenerateEvent event;
-  while (reader->Read(&event)) {
+  grpc::Status added;
+  const grpc::Status status = ReadStream(context, *reader, [&](const v1::GenerateEvent& event) {
     reception.has_begun = true;
-    if (!event.has_image_chunk()) {
-      if (callbacks.on_event) callbacks.on_event(event);
-      continue;
+    if (event.has_image_chunk()) {
+      added = AddChunk(event.image_chunk(), callbacks, reception);
+    } else if (callbacks.on_event) {
+      callbacks.on_event(event);
     }
-    const grpc::Status added = assembler.Add(std::move(*event.mutable_image_chunk()));
-    if (!added.ok()) {
-      context.TryCancel();
-      reader->Finish();
-      return added;
-    }
-    if (!assembler.complete()) continue;
-    ++reception.images;
-    if (callbacks.on_image) callbacks.on_image(assembler.Take());
-  }
-  const grpc::Status status = reader->Finish();
+    return added.ok();
+  });
+  if (!added.ok()) return added;
   if (SaysOtherBuckets(status)) ForgetBuckets();
   return status;
+}
+
+grpc::Status Client::AddChunk(const v1::ImageChunk& chunk, const GenerateCallbacks& callbacks,
+                              Reception& reception) {
+  const grpc::Status added = reception.assembler.Add(chunk);
+  if (!added.ok() || !reception.assembler.complete()) return added;
+  ++reception.images;
+  if (callbacks.on_image) callbacks.on_image(reception.assembler.Take());
+  return added;
 }
 
 void Client::CancelOnServer(const v1::GenerateRequest& request) {
@@ -195,7 +197,9 @@ grpc::Status Client::AskCapabilities(v1::GetCapabilitiesResponse& capabilities,
   grpc::ClientContext context;
   SetDeadline(context, deadline);
   const Cancellation::Scope scope(cancellation_, context);
-  return images_->GetCapabilities(&context, v1::GetCapabilitiesRequest(), &capabilities);
+  return ReadAnswer(capabilities, [&] {
+    return images_->GetCapabilities(&context, v1::GetCapabilitiesRequest(), &capabilities);
+  });
 }
 
 grpc::Status Client::CheckHealth(const std::string& service,
@@ -206,7 +210,8 @@ grpc::Status Client::CheckHealth(const std::string& service,
   grpc::health::v1::HealthCheckRequest request;
   request.set_service(service);
   grpc::health::v1::HealthCheckResponse response;
-  grpc::Status called = health_->Check(&context, request, &response);
+  grpc::Status called =
+      ReadAnswer(response, [&] { return health_->Check(&context, request, &response); });
   status = response.status();
   return called;
 }

@@ -80,6 +80,8 @@ class Client {
                       absl::Time deadline, Reception& reception);
   grpc::Status CallOnce(const v1::GenerateRequest& request, const GenerateCallbacks& callbacks,
                         absl::Time deadline, Reception& reception);
+  static grpc::Status AddChunk(const v1::ImageChunk& chunk, const GenerateCallbacks& callbacks,
+                               Reception& reception);
   // Of a resumable request, whose work would go on for a minute. Does what can be done in a second.
   void CancelOnServer(const v1::GenerateRequest& request);
   // Nothing where the server does not answer now. Asks it where the request alone does not say it.
