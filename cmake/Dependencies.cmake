@@ -20,10 +20,7 @@ pkg_check_modules(DEFLATE REQUIRED IMPORTED_TARGET libdeflate)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(PROMETHEUS_CORE REQUIRED IMPORTED_TARGET prometheus-cpp-core)
-pkg_check_modules(PROMETHEUS REQUIRED IMPORTED_TARGET prometheus-cpp-pull)
-# The web server within prometheus-cpp-pull, which adds no pages to it but its own.
 find_library(CIVETWEB_LIBRARY civetweb REQUIRED)
-find_library(CIVETWEB_CPP_LIBRARY civetweb-cpp REQUIRED)
 
 execute_process(COMMAND ${PROJECT_SOURCE_DIR}/deploy/dependencies --print-folder OUTPUT_VARIABLE LATENTD_DEPENDENCIES_DEFAULT
                 OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)

@@ -1,6 +1,6 @@
-// Every metric that latentd exports, but for process_* and the exposer's own: name, help text,
-// type, labels with all the values that they can have. docs/metrics.md has the same table for
-// people, and a test holds the two and a scrape against each other.
+// Every metric that latentd exports, but for process_*: name, help text, type, labels with all the
+// values that they can have. docs/metrics.md has the same table for people, and a test holds the
+// two and a scrape against each other.
 #pragma once
 
 #include "core/metrics/bounds.h"

@@ -64,7 +64,7 @@ Where
                           --admin-tls-client-ca. Default: --listen if that is a Unix socket, else one that only this user
                           may use, $XDG_RUNTIME_DIR/latentd/PORT.sock or /tmp/latentd-UID/PORT.sock, PORT being --listen's
   --metrics-listen=ADDRESS
-                          HOST:PORT over HTTP: /metrics for Prometheus, /healthz and /readyz for probes (default: nowhere)
+                          HOST:PORT over HTTP: /metrics for Prometheus, /healthz and /readyz for probes (default: nowhere); IPv4
   --health-listen=ADDRESS HOST:PORT for probes: grpc.health.v1 alone, always in plain text (default: nowhere)
 
 Who may call (PEM files, read again when they change)

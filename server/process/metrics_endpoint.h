@@ -1,12 +1,6 @@
 // The HTTP port of --metrics-listen: /metrics for Prometheus, the engine's metrics and the
 // process's, and beside it the pages for probes (health_pages.h).
-//
-// Listens from Start until it is destroyed, which waits for scrapes in flight and takes up to
-// two seconds even without: the library looks that often. Thread-safe.
 #pragma once
-
-#include <prometheus/collectable.h>
-#include <prometheus/exposer.h>
 
 #include <memory>
 #include <string>
@@ -14,9 +8,11 @@
 #include "absl/status/statusor.h"
 #include "core/engine/engine.h"
 #include "server/process/health.h"
+#include "server/process/http_pages.h"
 
 namespace latentd::server::process {
 
+// Thread-safe; its life is that of the pages (http_pages.h).
 class MetricsEndpoint {
  public:
   // `listen` is HOST:PORT. FAILED_PRECONDITION says why it cannot be listened on. `engine` and
@@ -26,16 +22,12 @@ class MetricsEndpoint {
                                                                 const Health& health);
 
   // With the port that was chosen where 0 was asked for.
-  const std::string& address() const { return address_; }
+  const std::string& address() const { return pages_->address(); }
 
  private:
-  MetricsEndpoint(std::string address, std::shared_ptr<prometheus::Collectable> collectable,
-                  std::unique_ptr<prometheus::Exposer> exposer);
+  explicit MetricsEndpoint(std::unique_ptr<HttpPages> pages) : pages_(std::move(pages)) {}
 
-  const std::string address_;
-  // The exposer forgets what it does not keep alive.
-  const std::shared_ptr<prometheus::Collectable> collectable_;
-  const std::unique_ptr<prometheus::Exposer> exposer_;  // last: its threads use what is above
+  const std::unique_ptr<HttpPages> pages_;
 };
 
 }  // namespace latentd::server::process

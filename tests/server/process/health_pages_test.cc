@@ -60,6 +60,11 @@ TEST_F(HealthPagesTest, SayOkOrWhyNotInOneLine) {
               AllOf(StartsWith("HTTP/1.1 503 "), EndsWith("\r\n\r\nfailed: no model in it\n")));
 }
 
+TEST_F(HealthPagesTest, TheLineIsUtf8) {
+  health_->Follow(engine::ServerStatus{.state = engine::State::kFailed, .reason = "no caf\xE9"});
+  EXPECT_THAT(Ask("GET", "/readyz"), EndsWith("\r\n\r\nfailed: no caf\\xe9\n"));
+}
+
 TEST_F(HealthPagesTest, HeadIsTheSameWithoutTheLine) {
   for (const char* path : {"/healthz", "/readyz"}) {
     EXPECT_THAT(Ask("HEAD", path), AllOf(StartsWith("HTTP/1.1 200 "),
@@ -71,7 +76,9 @@ TEST_F(HealthPagesTest, HeadIsTheSameWithoutTheLine) {
 
 TEST_F(HealthPagesTest, OtherMethodsAreNotAllowed) {
   for (const char* method : {"POST", "PUT", "DELETE", "OPTIONS", "PATCH"}) {
-    EXPECT_THAT(Ask(method, "/healthz"), StartsWith("HTTP/1.1 405 ")) << method;
+    EXPECT_THAT(Ask(method, "/healthz"),
+                AllOf(StartsWith("HTTP/1.1 405 "), HasSubstr("\r\nAllow: GET, HEAD\r\n")))
+        << method;
     EXPECT_THAT(Ask(method, "/readyz"), StartsWith("HTTP/1.1 405 ")) << method;
   }
 }
