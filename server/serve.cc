@@ -131,7 +131,8 @@ engine::Config EngineConfig(const config::Options& options) {
 std::string AdminFolder(const config::Options& options) {
   if (!options.admin_listen.empty() || process::IsUnixSocket(options.listen)) return "";
   std::string folder = AdminSocketFolder();
-  const absl::Status made = MakeOwnFolder(folder);
+  absl::Status made = MakeOwnFolder(folder);
+  if (made.ok()) made = process::CheckCanHoldSockets(folder);
   if (made.ok()) return folder;
   process::Log(
       v1::WARNING,

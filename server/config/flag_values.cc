@@ -1,5 +1,7 @@
 #include "server/config/flag_values.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -25,11 +27,43 @@ constexpr int kMinSide = 64;
 constexpr int kMaxSide = 2048;
 constexpr int kSideMultiple = 8;
 
-bool IsHostAndPort(absl::string_view address) {
-  const size_t colon = address.rfind(':');
+bool IsPort(absl::string_view text) {
   int port = -1;
-  return colon != absl::string_view::npos && colon > 0 &&
-         absl::SimpleAtoi(address.substr(colon + 1), &port) && port >= 0 && port <= 65535;
+  return std::all_of(text.begin(), text.end(), absl::ascii_isdigit) &&
+         absl::SimpleAtoi(text, &port) && port <= 65535;
+}
+
+bool IsIpv6(absl::string_view text) {
+  in6_addr address = {};
+  return inet_pton(AF_INET6, std::string(text.substr(0, text.find('%'))).c_str(), &address) == 1;
+}
+
+// Of gRPC's own addresses, which have a host and a port behind it.
+bool IsScheme(absl::string_view text) { return text == "dns" || text == "ipv4" || text == "ipv6"; }
+
+// The reason why it is not HOST:PORT; empty where it is. A name is not looked up.
+std::string WhyNotHostAndPort(absl::string_view address) {
+  const size_t colon = address.rfind(':');
+  absl::string_view host = address.substr(0, colon);
+  if (absl::StrContains(address, "://") || IsScheme(address.substr(0, host.find(':')))) {
+    return "it begins with the host";
+  }
+  if (colon == absl::string_view::npos || absl::EndsWith(address, "]")) {
+    return "the port is missing";
+  }
+  if (host.empty()) return "the host is missing: 0.0.0.0 and [::] are all addresses";
+  const bool is_bracketed = absl::StartsWith(host, "[") && absl::ConsumeSuffix(&host, "]");
+  const bool is_host =
+      is_bracketed ? IsIpv6(host.substr(1)) : host.find_first_of("[]:") == host.npos;
+  if (!is_host) return "an IPv6 address, and nothing else, stands in brackets: [::1]:50051";
+  if (!IsPort(address.substr(colon + 1))) return "the port is a number from 0 to 65535";
+  return "";
+}
+
+absl::Status CheckTcp(absl::string_view flag, absl::string_view address, absl::string_view right) {
+  const std::string why_not = WhyNotHostAndPort(address);
+  if (why_not.empty()) return absl::OkStatus();
+  return WrongValue(flag, address, absl::StrCat(right, "; ", why_not));
 }
 
 std::optional<double> ToNumberOfBytes(absl::string_view text) {
@@ -153,15 +187,16 @@ absl::StatusOr<absl::Duration> ToTimeout(absl::string_view flag, const std::stri
 }
 
 absl::Status CheckAddress(absl::string_view flag, absl::string_view address) {
-  const bool is_unix =
-      absl::StartsWith(address, kUnixPrefix) && address.size() > kUnixPrefix.size();
-  if (is_unix || IsHostAndPort(address)) return absl::OkStatus();
-  return WrongValue(flag, address, "HOST:PORT or unix:PATH, such as 127.0.0.1:50051");
+  constexpr absl::string_view kRight = "HOST:PORT or unix:PATH, such as 127.0.0.1:50051";
+  absl::string_view path = address;
+  if (!absl::ConsumePrefix(&path, kUnixPrefix)) return CheckTcp(flag, address, kRight);
+  return path.empty() ? WrongValue(flag, address, kRight) : absl::OkStatus();
 }
 
 absl::Status CheckTcpAddress(absl::string_view flag, absl::string_view address) {
-  if (!absl::StartsWith(address, kUnixPrefix) && IsHostAndPort(address)) return absl::OkStatus();
-  return WrongValue(flag, address, "HOST:PORT, such as 127.0.0.1:9464");
+  constexpr absl::string_view kRight = "HOST:PORT, such as 127.0.0.1:9464";
+  if (absl::StartsWith(address, kUnixPrefix)) return WrongValue(flag, address, kRight);
+  return CheckTcp(flag, address, kRight);
 }
 
 absl::StatusOr<std::vector<pipeline::Size>> ToSizes(absl::string_view flag,

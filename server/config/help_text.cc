@@ -59,7 +59,7 @@ Compiled graphs
   --allow-import=BOOL     take compiled graphs of other servers: latent graphs import (default false)
 
 Where
-  --listen=ADDRESS        HOST:PORT or unix:PATH (default 127.0.0.1:50051); port 0 picks a free one and logs it
+  --listen=ADDRESS        HOST:PORT, [IPV6]:PORT or unix:PATH (default 127.0.0.1:50051); port 0 picks a free one and logs it
   --admin-listen=ADDRESS  the same for the services of operators, GraphCache and Admin; HOST:PORT only with
                           --admin-tls-client-ca. Default: --listen if that is a Unix socket, else one that only this user
                           may use, $XDG_RUNTIME_DIR/latentd/PORT.sock or /tmp/latentd-UID/PORT.sock, PORT being --listen's

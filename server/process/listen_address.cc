@@ -12,6 +12,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "core/base/host_port.h"
 
@@ -47,18 +48,23 @@ bool ToSocketAddress(absl::string_view path, sockaddr_un& address) {
   return true;
 }
 
-absl::Status ExplainUnix(const std::string& address, absl::string_view path) {
+// The reason why a Unix socket cannot be made; empty if it can, and is gone again.
+std::string UnixBindFailure(absl::string_view path) {
   sockaddr_un target;
   if (!ToSocketAddress(path, target)) {
-    return CannotListen(
-        address, absl::StrCat("the path is longer than ", sizeof(target.sun_path) - 1, " bytes"));
+    return absl::StrCat("the path is longer than ", sizeof(target.sun_path) - 1, " bytes");
   }
   const Socket socket(AF_UNIX);
   if (bind(socket.descriptor(), reinterpret_cast<const sockaddr*>(&target), sizeof(target)) != 0) {
-    return CannotListen(address, std::strerror(errno));
+    return std::strerror(errno);
   }
   unlink(target.sun_path);
-  return CannotListen(address, "no reason was given");
+  return "";
+}
+
+absl::Status ExplainUnix(const std::string& address, absl::string_view path) {
+  const std::string reason = UnixBindFailure(path);
+  return CannotListen(address, reason.empty() ? "no reason was given" : reason);
 }
 
 // The reason why one address of a host cannot be bound; empty if it can.
@@ -102,6 +108,14 @@ absl::Status CheckUnixSocketIsFree(const std::string& address) {
   const bool answered =
       connect(socket.descriptor(), reinterpret_cast<const sockaddr*>(&target), sizeof(target)) == 0;
   return answered ? CannotListen(address, "another process listens there") : absl::OkStatus();
+}
+
+absl::Status CheckCanHoldSockets(const std::string& folder) {
+  // As long as that of the longest port, and no other process's.
+  const std::string name = absl::StrFormat("%010d", getpid());
+  const std::string reason = UnixBindFailure(absl::StrCat(folder, "/", name));
+  return reason.empty() ? absl::OkStatus()
+                        : absl::FailedPreconditionError(absl::StrCat(folder, ": ", reason));
 }
 
 absl::Status ExplainListenFailure(const std::string& address) {

@@ -1,4 +1,4 @@
-// What --listen can be, and why listening there can fail: gRPC says only that it did.
+// Addresses of --listen, and why listening there can fail: gRPC says only that it did.
 #pragma once
 
 #include <string>
@@ -7,12 +7,16 @@
 
 namespace latentd::server::process {
 
-// Whether it is unix:PATH.
+// True of unix:PATH.
 bool IsUnixSocket(const std::string& address);
 
 // OK unless another process listens on the Unix socket `address` (unix:PATH): gRPC would take its
 // place without a word. Other addresses are OK.
 absl::Status CheckUnixSocketIsFree(const std::string& address);
+
+// OK if a Unix socket of any port (core/base/admin_socket.h) can be made in `folder`, else
+// FAILED_PRECONDITION with the reason. Makes one and removes it.
+absl::Status CheckCanHoldSockets(const std::string& folder);
 
 // Tries what gRPC failed to do with HOST:PORT or unix:PATH: FAILED_PRECONDITION with the system's
 // reason.

@@ -128,6 +128,27 @@ class ListenTest(unittest.TestCase):
             self.assertIn("another process", error)
             self.assertEqual(server.stop(), 0)
 
+    def test_where_no_socket_of_operators_can_be_the_server_warns_and_serves(self):
+        with tempfile.TemporaryDirectory() as folder:
+            long = pathlib.Path(folder) / ("x" * 100)
+            file = pathlib.Path(folder) / "file"
+            long.mkdir()
+            file.touch()
+            for place in (long, long / "none", file):
+                with self.subTest(place=place):
+                    server = Server("--compile-at-start=false", environment={"XDG_RUNTIME_DIR": str(place)})
+                    self.addCleanup(server.kill)
+                    warning = server.wait_for_log(lambda entry: entry["message"].startswith("GraphCache and Admin are off"))
+                    self.assertEqual(warning["level"], "warning")
+                    server.listening()
+                    self.assertEqual(Api(server.address).health("liveness"), "SERVING")
+                    self.assertEqual(server.stop(), 0)
+
+    def test_an_ipv6_address_needs_brackets(self):
+        code, _, error = run("--listen=::1:50051")
+        self.assertEqual(code, 2)
+        self.assertIn("an IPv6 address, and nothing else, stands in brackets: [::1]:50051", error)
+
     def test_without_arguments_the_demo_is_served(self):
         server = Server(demo=False)
         self.addCleanup(server.kill)

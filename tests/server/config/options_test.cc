@@ -195,6 +195,28 @@ TEST(OptionsTest, WrongValuesAreNamedWithWhatIsRight) {
       {"--listen=127.0.0.1:65536", "HOST:PORT"},
       {"--listen=:50051", "HOST:PORT"},
       {"--listen=unix:", "unix:PATH"},
+      {"--listen=:50051", "the host is missing"},
+      {"--listen=127.0.0.1", "the port is missing"},
+      {"--listen=[::1]", "the port is missing"},
+      {"--listen=127.0.0.1:", "a number from 0 to 65535"},
+      {"--listen=127.0.0.1:65536", "a number from 0 to 65535"},
+      {"--listen=127.0.0.1:99999999999", "a number from 0 to 65535"},
+      {"--listen=127.0.0.1:+80", "a number from 0 to 65535"},
+      {"--listen=127.0.0.1:grpc", "a number from 0 to 65535"},
+      {"--listen=::1:50051", "an IPv6 address, and nothing else, stands in brackets: [::1]:50051"},
+      {"--listen=::", "an IPv6 address, and nothing else, stands in brackets: [::1]:50051"},
+      {"--listen=2001:db8::1:50051",
+       "an IPv6 address, and nothing else, stands in brackets: [::1]:50051"},
+      {"--listen=[::1:50051", "stands in brackets: [::1]:50051"},
+      {"--listen=[localhost:50051", "stands in brackets: [::1]:50051"},
+      {"--listen=::1]:50051", "stands in brackets: [::1]:50051"},
+      {"--listen=[localhost]:50051", "stands in brackets: [::1]:50051"},
+      {"--listen=http://127.0.0.1:50051", "it begins with the host"},
+      {"--listen=http://localhost", "it begins with the host"},
+      {"--listen=ipv4:127.0.0.1:50051", "it begins with the host"},
+      {"--metrics-listen=::1:9464", "stands in brackets"},
+      {"--health-listen=::1:9464", "stands in brackets"},
+      {"--admin-listen=::1:9464", "stands in brackets"},
       {"--otlp-endpoint=collector", "HOST:PORT"},
       {"--otlp-endpoint=127.0.0.1:0", "OTLP over gRPC"},
       {"--otlp-endpoint=http://collector:4318/v1/traces", "127.0.0.1:4317"},
@@ -264,6 +286,13 @@ TEST(OptionsTest, WrongValuesOfGraphsAndCallersAreNamedWithWhatIsRight) {
       {"--caller-max-priority=renderer=1", "--tls-client-ca"},
       {"--allow-import=maybe", "true or false"},
   });
+}
+
+TEST(OptionsTest, AddressesOfEveryKindAreTaken) {
+  for (const char* good : {"[::1]:50051", "[::]:0", "[fe80::1%eth0]:80", "localhost:50051",
+                           "dns:53", "127.0.0.1:65535", "unix:/run/a:b"}) {
+    EXPECT_OK(OptionsOf("", {absl::StrCat("--listen=", good)})) << good;
+  }
 }
 
 TEST(CommandLineTest, WhatIsNoFlagIsRefused) {
