@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -125,6 +127,19 @@ engine::Config EngineConfig(const config::Options& options) {
   config.warn = [](absl::string_view text) { process::Log(v1::WARNING, text); };
   config.load_waits_for_shared_steps = options.exit_when_ready;
   return config;
+}
+
+// OK unless the process is to fill a cache and has none: it would compile for nothing.
+absl::Status CheckCanFillCache(const config::Options& options) {
+  const std::string& cache = options.engine.cache_dir;
+  std::error_code error;
+  if (!options.exit_when_ready || std::filesystem::is_directory(cache, error)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--exit-when-ready compiles for a cache, and nothing would be kept: ",
+      cache.empty() ? "there is no --cache-dir" : absl::StrCat("--cache-dir=", cache, " is none"),
+      "; --cache-dir=DIRECTORY names one"));
 }
 
 // Where a socket for operators can be; empty: it is not needed, or cannot be had.
@@ -275,6 +290,8 @@ int ServeUntilStopped(const config::Options& options, const std::string& version
   process::StopSignals signals;
   auto engine = make_engine(EngineConfig(options), SystemClock());
   if (!engine.ok()) return FailToStart(engine.status());
+  const absl::Status can_fill = CheckCanFillCache(options);
+  if (!can_fill.ok()) return FailToStart(can_fill);
   const absl::Status limited = LimitClients(options.max_connections);
   if (!limited.ok()) return Fail(limited);
   const auto spans = StartSpans(options.otlp_endpoint, version, (*engine)->metrics());

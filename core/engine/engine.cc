@@ -87,11 +87,20 @@ absl::StatusOr<std::unique_ptr<backends::Backend>> MakeCudaBackend(
 #endif
 }
 
+// More threads than CPUs would wait for each other in every kernel.
+int Threads(const Config& config) {
+  const int cpus = UsableCpus();
+  if (config.threads > cpus && config.warn) {
+    config.warn(absl::StrCat("computes with ", cpus, " threads instead of ", config.threads,
+                             ": it may use no more CPUs (affinity mask and control group)"));
+  }
+  return config.threads > 0 ? std::min(config.threads, cpus) : cpus;
+}
+
 absl::StatusOr<std::unique_ptr<backends::Backend>> MakeBackend(const Config& config) {
-  const int threads = config.threads > 0 ? config.threads : UsableCpus();
   if (config.backend == "cpu") {
     return backends::cpu::CpuBackend::Create(
-        {.threads = threads, .memory_bytes = config.memory_bytes});
+        {.threads = Threads(config), .memory_bytes = config.memory_bytes});
   }
   if (config.backend == "cuda") {
     return MakeCudaBackend(config, config.devices.empty() ? 0 : config.devices.front());

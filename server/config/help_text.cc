@@ -76,7 +76,7 @@ Who may call (PEM files, read again when they change)
                           the same at --admin-listen=HOST:PORT, of operators
 
 How much
-  --threads=N             for computing (default: as many as this process may use)
+  --threads=N             for computing on a CPU; at most, and by default, as many as this process may use CPUs
   --memory=SIZE           budget, such as 8GiB (default: what machine and cgroup leave; with --backend=cuda each GPU)
   --picture-memory=SIZE   of the host: for init images and latents of requests, which may have a half of it, and for
                           finished pictures until they are read (default 512MiB, or an eighth of what the host has)
@@ -105,7 +105,7 @@ Operation
                           over gRPC: a span for each request and what was done for it (default: nowhere)
   --config=FILE           the same settings from a file, in protobuf's text format; flags win
   --exit-when-ready       exit with 0 once every graph is ready and in the cache (row counts above 2: if they can be), and
-                          with 1 if that cannot be: fills a cache that other servers only load from
+                          with 1 if that cannot be: fills a cache that other servers only load from (2: there is no cache)
   --exit-if-degraded      exit with 1 if a bucket is not ready after the start, instead of serving the others
   --print-config          print what flags, file and defaults come to, as such a file, and exit
   --version               print the version and exit

@@ -149,6 +149,14 @@ class ListenTest(unittest.TestCase):
         self.assertEqual(code, 2)
         self.assertIn("an IPv6 address, and nothing else, stands in brackets: [::1]:50051", error)
 
+    def test_more_threads_than_cpus_are_not_taken(self):
+        server = Server("--threads=1000", "--compile-at-start=false")
+        self.addCleanup(server.kill)
+        warning = server.wait_for_log(lambda entry: entry["message"].startswith("computes with "))
+        cpus = len(os.sched_getaffinity(0))
+        self.assertLessEqual(int(warning["message"].split()[2]), cpus)
+        self.assertIn("instead of 1000", warning["message"])
+
     def test_without_arguments_the_demo_is_served(self):
         server = Server(demo=False)
         self.addCleanup(server.kill)
@@ -212,8 +220,15 @@ class ExitWhenReadyTest(unittest.TestCase):
         # What cannot be interrupted ends with the process, where it takes too long.
         self.assertRegex(server.lines[-1], "stopped before every graph was ready|stopped in the middle of work")
 
-    def test_a_cache_that_cannot_be_filled_is_a_failure(self):
-        self.assertEqual(self.prepare("--cache-dir=")[0], 1)
+    def test_without_a_cache_to_fill_it_ends_at_once(self):
+        file = pathlib.Path(self.cache.parent) / "file"
+        file.touch()
+        for wrong in ("", str(file), "/proc/none/cache"):
+            with self.subTest(cache=wrong):
+                code, _, log = self.prepare(f"--cache-dir={wrong}")
+                self.assertEqual(code, 2, log)
+                self.assertIn("--exit-when-ready compiles for a cache, and nothing would be kept", log)
+                self.assertNotIn("listening on", log)
 
 
 class CheckpointTest(unittest.TestCase):

@@ -366,7 +366,7 @@ class FlagsTest(WiringTestCase):
         self.assertEqual(server.stop(), 0)
         self.assertTrue(all(line.startswith("{") for line in server.lines))
         command = [server_process.options.latentd, "--listen=127.0.0.1:0", "--cache-dir=", "--buckets=64x64",
-                   f"--base={checkpoint() / 'base'}", "--exit-when-ready"]
+                   f"--base={checkpoint() / 'base'}", "--compile-at-start=false", "--exit-if-degraded"]
         levels = {}
         for level in ("info", "error"):
             log = subprocess.run([*command, "--log-format=text", f"--log-level={level}"], capture_output=True, text=True,
