@@ -221,7 +221,7 @@ absl::StatusOr<WeightSize> Checkpoint::SizeOf(absl::string_view component) const
   ASSIGN_OR_RETURN(const TensorMap tensors, LoadTensors(component));
   WeightSize size;
   for (const auto& [name, tensor] : tensors) {
-    if (!tensor.unusable_dtype.empty()) continue;
+    if (!tensor.data.has_memory()) continue;
     size.bytes += static_cast<int64_t>(tensor.data.bytes());
     size.elements += tensor.data.elements();
   }

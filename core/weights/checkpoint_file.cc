@@ -47,7 +47,7 @@ absl::StatusOr<std::shared_ptr<CheckpointFile>> CheckpointFile::Open(const std::
 void CheckpointFile::SetTensors(const std::shared_ptr<CheckpointFile>& file, TensorMap* tensors) {
   std::vector<std::pair<std::string, StoredTensor*>> usable;
   for (auto& [name, tensor] : *tensors) {
-    if (tensor.unusable_dtype.empty()) usable.emplace_back(name, &tensor);
+    if (tensor.data.has_memory()) usable.emplace_back(name, &tensor);
   }
   std::sort(usable.begin(), usable.end());
   for (size_t i = 0; i < usable.size(); ++i) {

@@ -44,7 +44,7 @@ constexpr std::array<DTypeRow, 22> kDTypes = {{{"F32", 32, DType::kF32},
                                                {"I32", 32, std::nullopt},
                                                {"U32", 32, std::nullopt},
                                                {"U64", 64, std::nullopt},
-                                               {"F64", 64, std::nullopt},
+                                               {kDoubles, 64, std::nullopt},
                                                {"C64", 64, std::nullopt},
                                                {"F8_E4M3", 8, std::nullopt},
                                                {"F8_E5M2", 8, std::nullopt},
@@ -150,13 +150,13 @@ StoredTensor MakeTensor(const HeaderEntry& entry, const DTypeRow& row, absl::str
                         const std::string& file, const std::shared_ptr<const void>& owner) {
   StoredTensor tensor;
   tensor.file = file;
-  if (!row.dtype) {
+  if (!row.dtype) tensor.unusable_dtype = std::string(row.name);
+  if (!row.dtype && row.name != kDoubles) {
     tensor.data = ConstBuffer::Wrap(nullptr, DType::kU8, Shape(entry.shape), nullptr);
-    tensor.unusable_dtype = std::string(row.name);
     return tensor;
   }
-  tensor.data =
-      ConstBuffer::Wrap(data.data() + entry.offsets[0], *row.dtype, Shape(entry.shape), owner);
+  tensor.data = ConstBuffer::Wrap(data.data() + entry.offsets[0], row.dtype.value_or(DType::kI64),
+                                  Shape(entry.shape), owner);
   tensor.digest = std::make_shared<const ContentDigest>(tensor.data);
   return tensor;
 }
@@ -186,7 +186,7 @@ absl::StatusOr<TensorMap> ParseSafetensorsBytes(absl::string_view bytes, const s
 
 absl::StatusOr<TensorMap> ParseSafetensors(const std::shared_ptr<const MappedFile>& file) {
   ASSIGN_OR_RETURN(TensorMap tensors, ParseSafetensorsBytes(file->bytes(), file->path(), file));
-  for (auto& [name, tensor] : tensors) tensor.mapped = tensor.unusable_dtype.empty();
+  for (auto& [name, tensor] : tensors) tensor.mapped = tensor.data.has_memory();
   return tensors;
 }
 

@@ -3,13 +3,15 @@
 // https://huggingface.co/docs/safetensors describes the format.
 //
 // The parse is strict, since the bytes come from anywhere: the header has at most 100 MB; the
-// ranges lie in the data, fit their shapes, and cover all of it without overlap; no name comes
-// twice; nothing follows. An error names the file, the tensor, and what would be right.
+// ranges lie in the data, fit their shapes, and cover all of it without overlap; nothing follows.
+// Odd headers are judged as the safetensors package judges them. An error names the file, the
+// tensor, and what would be right.
 //
-// A tensor of a dtype that the format knows but graphs do not have (F64, I32, BOOL, ...) is checked
-// like any other and marked StoredTensor::unusable_dtype: checkpoints carry such tensors (counters,
+// A tensor of a dtype that the format knows but graphs do not have (I32, BOOL, ...) is checked like
+// any other and marked StoredTensor::unusable_dtype: checkpoints carry such tensors (counters,
 // masks) that no network reads, so only the use of one is an error. A dtype that the format does
-// not know is an error, since its size is not known.
+// not know is an error, since its size is not known. One of F64 is marked likewise, but keeps its
+// memory, as I64: WeightSet rounds it.
 //
 // Thread-safe: free functions without state.
 #pragma once
@@ -23,6 +25,9 @@
 #include "core/weights/stored_tensor.h"
 
 namespace latentd::weights {
+
+// StoredTensor::unusable_dtype of doubles.
+inline constexpr char kDoubles[] = "F64";
 
 // The tensors wrap the mapping, without a copy. Reads the header's pages only.
 absl::StatusOr<TensorMap> ParseSafetensors(const std::shared_ptr<const MappedFile>& file);

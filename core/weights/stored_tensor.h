@@ -44,8 +44,8 @@ struct StoredTensor {
   device::ConstBuffer data;
   std::string file;  // for messages
 
-  // The dtype as the file spells it, if graphs have no such dtype ("F64"): then `data` has the
-  // shape and no memory, and using the tensor is an error, while having it in the file is none.
+  // The dtype as the file spells it, if graphs have no such dtype ("I32"): then `data` has the
+  // shape and (but for kDoubles) no memory; to use it is an error, to have it in the file is none.
   std::string unusable_dtype = {};
 
   // Of `data`'s bytes; WeightSet::Add makes it where it is absent.

@@ -1,6 +1,7 @@
 #include "core/weights/weight_set.h"
 
 #include <array>
+#include <cstring>
 #include <filesystem>
 #include <set>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/weights/checkpoint_file.h"
+#include "core/weights/safetensors.h"
 
 namespace latentd::weights {
 namespace {
@@ -56,7 +58,25 @@ bool SameShape(const Shape& stored, const Shape& wanted) {
 absl::Status UnusableDType(absl::string_view name, const StoredTensor& tensor) {
   return absl::InvalidArgumentError(absl::StrCat("tensor ", name, " of ", tensor.file,
                                                  " has the dtype ", tensor.unusable_dtype,
-                                                 "; F32, F16, BF16, I64 and U8 can be used"));
+                                                 "; F64, F32, F16, BF16, I64 and U8 can be used"));
+}
+
+// As torch's to(float32) rounds them.
+StoredTensor Rounded(const StoredTensor& doubles) {
+  device::Buffer floats = device::Buffer::Allocate(device::DType::kF32, doubles.data.shape());
+  const auto* from = static_cast<const char*>(doubles.data.data());
+  auto* to = static_cast<float*>(floats.data());
+  for (int64_t i = 0; i < floats.elements(); ++i) {
+    double value;
+    std::memcpy(&value, from + i * static_cast<int64_t>(sizeof(value)), sizeof(value));
+    to[i] = static_cast<float>(value);
+  }
+  ReleasePages(doubles);
+  return {.data = std::move(floats), .file = doubles.file, .origin = doubles.origin};
+}
+
+bool AreDoubles(const StoredTensor& tensor) {
+  return tensor.unusable_dtype == kDoubles && tensor.data.has_memory();
 }
 
 }  // namespace
@@ -78,7 +98,7 @@ absl::Status CheckTensor(const graph::Node& weight, const absl::StatusOr<StoredT
 void WeightSet::Add(absl::string_view component, const TensorMap& tensors) {
   for (const auto& [name, tensor] : tensors) {
     StoredTensor& added = tensors_[absl::StrCat(component, "/", name)];
-    added = tensor;
+    added = AreDoubles(tensor) ? Rounded(tensor) : tensor;
     if (added.digest == nullptr && added.unusable_dtype.empty()) {
       added.digest = std::make_shared<const weights::ContentDigest>(added.data);
     }

@@ -30,8 +30,8 @@ class WeightSet {
 
   const std::string& name() const { return name_; }
 
-  // Adds the tensors of one component under "component/name". REQUIRES: no tensor of that component
-  // was added before.
+  // Adds the tensors of one component under "component/name", those of doubles rounded to float32,
+  // in memory of their own. REQUIRES: no tensor of that component was added before.
   void Add(absl::string_view component, const TensorMap& tensors);
 
   // Older spellings are found under today's names: a text encoder's tensors with or without the
