@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "core/base/duration_text.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 
@@ -178,12 +179,11 @@ absl::StatusOr<int64_t> ToBytes(absl::string_view flag, absl::string_view text) 
 }
 
 absl::StatusOr<absl::Duration> ToTimeout(absl::string_view flag, const std::string& text) {
-  absl::Duration timeout;
-  const bool parsed = absl::ParseDuration(text, &timeout);
-  if (!parsed || timeout < absl::ZeroDuration() || timeout > kMaxTimeout) {
-    return WrongValue(flag, text, "a duration of at most 24h, such as 30s or 1m30s");
+  const std::optional<absl::Duration> timeout = ParseDurationText(text);
+  if (!timeout || *timeout < absl::ZeroDuration() || *timeout > kMaxTimeout) {
+    return WrongValue(flag, text, "a duration of at most 24h, such as 30s, 1m30s or 30 (seconds)");
   }
-  return timeout;
+  return *timeout;
 }
 
 absl::Status CheckAddress(absl::string_view flag, absl::string_view address) {

@@ -86,7 +86,7 @@ TEST(OptionsTest, EveryFlagHasItsEffect) {
                      "--backend=reference", "--threads=3", "--memory=1.5GiB", "--scheduler=heun",
                      "--picture-memory=3MiB", "--queue-capacity=5", "--max-queue-time=40s",
                      "--max-request-bytes=64KiB", "--max-connections=9", "--stall-timeout=7s",
-                     "--drain-timeout=1m30s", "--log-format=json", "--log-level=warning"}));
+                     "--drain-timeout=90", "--log-format=json", "--log-level=warning"}));
   EXPECT_EQ(options.listen, "0.0.0.0:0");
   EXPECT_EQ(options.engine.base, "/b");
   EXPECT_EQ(options.engine.refiner, "/r");
@@ -239,10 +239,10 @@ TEST(OptionsTest, WrongValuesAreNamedWithWhatIsRight) {
       {"--max-connections=0", "1 to"},
       {"--stall-timeout=0s", "at least 1s"},
       {"--max-connection-age=10ms", "at least 1s, or 0"},
-      {"--max-connection-age=30", "duration"},
+      {"--max-connection-age=30x", "duration"},
       {"--max-connection-age-grace=10ms", "at least 1s, or 0"},
       {"--drain-timeout=-1s", "duration"},
-      {"--drain-timeout=30", "duration"},
+      {"--drain-timeout=soon", "30 (seconds)"},
       {"--log-format=xml", "text, json"},
       {"--log-level=loud", "debug, info, warning, error"},
       {"--refiner=/r", "--base"},
