@@ -74,8 +74,7 @@ absl::Status Buckets::NotListed(Bucket size) const {
                        [&](const Bucket& bucket) { return bucket.*side == size.*side; });
   };
   return Refuse(!has(&Bucket::width), !has(&Bucket::height),
-                absl::StrCat(SizeText(size), " is not one of ", ListText(),
-                             "; bucket_policy says what else may be done"));
+                absl::StrCat(SizeText(size), " is not one of ", ListText()));
 }
 
 absl::Status Buckets::NotCovered(Bucket size) const {

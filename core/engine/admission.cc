@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/error_details.h"
@@ -23,7 +24,7 @@ namespace {
 using compiler::GraphStore;
 using pipeline::BucketPolicy;
 
-// That an error lists.
+// The most that an error lists.
 constexpr size_t kMostSizes = 20;
 
 RefusedSizes::Picture RefusedPicture(const pipeline::PictureSpec& picture, bool image,
@@ -62,7 +63,7 @@ absl::Status TooLarge(pipeline::Size size, int64_t needed, int64_t budget) {
       needed, budget);
 }
 
-// What a program can ask for instead.
+// Adds what a program can ask for instead.
 absl::Status WithSizes(absl::Status refusal, const pipeline::PictureSpec& resolved,
                        const BucketGraphs& buckets) {
   std::vector<std::string> ready;
@@ -138,8 +139,7 @@ absl::StatusOr<pipeline::PictureSpec> Admission::Resolve(pipeline::PictureSpec p
   if (!violations.empty()) return InvalidFields(violations);
   const absl::StatusOr<pipeline::Size> bucket =
       models_.buckets->Choose({*resolved->width, *resolved->height}, resolved->bucket_policy);
-  if (!bucket.ok())
-    return WithSizes(WithReason(bucket.status(), "NO_SUCH_BUCKET"), *resolved, *models_.buckets);
+  if (!bucket.ok()) return NoSuchBucket(*resolved, bucket.status());
   resolved->executed_size = *bucket;
   RETURN_IF_ERROR(CheckLatentsFit(*resolved));
   return resolved;
@@ -163,26 +163,57 @@ absl::Status Admission::CheckResponseBytes(const GenerateSpec& resolved) const {
       {{"bytes", absl::StrCat(bytes)}, {"limit", limit}});
 }
 
+bool Admission::CompilesForRequests() const {
+  return config_.allow_cold_requests && !config_.forbid_compile_after_ready;
+}
+
 bool Admission::MayCompile(const pipeline::PictureSpec& picture) const {
-  return picture.bucket_policy == BucketPolicy::kColdOk && config_.allow_cold_requests &&
-         !config_.forbid_compile_after_ready;
+  return picture.bucket_policy == BucketPolicy::kColdOk && CompilesForRequests();
+}
+
+std::string Admission::WhyNotCompiled() const {
+  return absl::StrCat("this server does not compile for requests (",
+                      config_.forbid_compile_after_ready
+                          ? "--forbid-compile-after-ready"
+                          : "it was started without --allow-cold-requests",
+                      ")");
+}
+
+absl::Status Admission::NoSuchBucket(const pipeline::PictureSpec& resolved,
+                                     const absl::Status& refusal) const {
+  std::string instead;
+  if (resolved.bucket_policy == BucketPolicy::kExact) {
+    instead = "; bucket_policy BUCKET_POLICY_SNAP cuts it out of a larger one";
+  }
+  absl::StrAppend(&instead, "; ",
+                  CompilesForRequests() ? "bucket_policy BUCKET_POLICY_COLD_OK compiles for it"
+                                        : WhyNotCompiled());
+  std::vector<FieldViolation> violations = GetFieldViolations(refusal);
+  for (FieldViolation& violation : violations) absl::StrAppend(&violation.description, instead);
+  return WithSizes(WithReason(InvalidFields(violations), "NO_SUCH_BUCKET"), resolved,
+                   *models_.buckets);
+}
+
+// "80x64 is not ready", or "80x64 is not one of 96x64, 64x64" where it is no bucket.
+std::string Admission::NotReadyText(pipeline::Size size) const {
+  const std::vector<pipeline::Size>& configured = models_.buckets->configured();
+  if (absl::c_linear_search(configured, size)) return absl::StrCat(SizeText(size), " is not ready");
+  std::vector<std::string> names;
+  for (const pipeline::Size& bucket : configured) names.push_back(SizeText(bucket));
+  return absl::StrCat(SizeText(size), " is not one of ", ListSome(names, kMostSizes));
 }
 
 absl::Status Admission::ColdBucket(const pipeline::PictureSpec& resolved,
                                    const absl::Status& why) const {
-  const std::string not_ready = absl::StrCat(SizeText(*resolved.executed_size), " is not ready");
+  const std::string not_ready = NotReadyText(*resolved.executed_size);
   if (resolved.bucket_policy != BucketPolicy::kColdOk) {
     return WithSizes(
         WithReason(absl::FailedPreconditionError(absl::StrCat(not_ready, ": ", why.message())),
                    "BUCKET_COLD"),
         resolved, *models_.buckets);
   }
-  const absl::string_view flag = config_.forbid_compile_after_ready
-                                     ? "--forbid-compile-after-ready"
-                                     : "it was started without --allow-cold-requests";
   return WithSizes(WithReason(absl::FailedPreconditionError(absl::StrCat(
-                                  not_ready, "; this server does not compile for requests (", flag,
-                                  "): ", why.message())),
+                                  not_ready, "; ", WhyNotCompiled(), ": ", why.message())),
                               "COMPILE_FORBIDDEN"),
                    resolved, *models_.buckets);
 }
@@ -194,7 +225,7 @@ absl::Status Admission::CheckCold(const pipeline::PictureSpec& resolved) const {
   return compiled.ok() ? compiled : ColdBucket(resolved, compiled);
 }
 
-// Of a bucket that did not fit the last time: whether it does now, evicting what is idle.
+// Asks of a bucket that did not fit the last time if it does now, evicting what is idle.
 absl::Status Admission::CheckRoom(pipeline::Size bucket) const {
   absl::Status failure = models_.buckets->MemoryFailure(bucket);
   if (failure.ok()) return failure;
@@ -214,7 +245,7 @@ absl::Status Admission::CheckNotRefused(const pipeline::PictureSpec& resolved, b
   return TooLarge(*resolved.executed_size, *needed, budget_.bytes());
 }
 
-// What can be refused is refused as early as possible: before the next graph is planned. What was
+// Refuses what it can as early as possible: before the next graph is planned. What was
 // planned stays in memory for who makes it ready, or leaves with the graphs' handles.
 absl::Status Admission::CheckFits(const pipeline::PictureSpec& resolved, bool image,
                                   const GraphHandles& graphs, uint64_t evict_unused_since,

@@ -20,7 +20,7 @@
 
 namespace latentd::engine {
 
-// Whether the graph store refused to compile.
+// True if the graph store refused to compile.
 bool IsCold(const absl::Status& status);
 
 // Pictures whose graphs need more memory than the server may hold at all, as planning them has
@@ -31,7 +31,7 @@ class RefusedSizes {
  public:
   static constexpr size_t kMost = 256;  // beyond, the oldest is forgotten
 
-  // What decides which graphs a picture needs.
+  // All that decides which graphs a picture needs.
   struct Picture {
     pipeline::Size size;
     int rows = 1;
@@ -46,7 +46,7 @@ class RefusedSizes {
 
   // `bytes`: that it needs at least.
   void Add(const Picture& picture, int64_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
-  // What one needs at least that was refused and needs no more than `picture`.
+  // The bytes that one needs at least that was refused and needs no more than `picture`.
   std::optional<int64_t> Find(const Picture& picture) const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -69,20 +69,21 @@ class Admission {
             const MemoryBudget& budget);
 
   // `picture` with every default filled in, and the bucket chosen. INVALID_ARGUMENT with every bad
-  // field, of the rest of `spec` too; what batching::Buckets::Choose says, reason NO_SUCH_BUCKET.
+  // field, of the rest of `spec` too; what batching::Buckets::Choose says, and what else may be
+  // done with such a size, reason NO_SUCH_BUCKET.
   absl::StatusOr<pipeline::PictureSpec> Resolve(pipeline::PictureSpec picture,
                                                 const GenerateSpec& spec) const;
 
   // INVALID_ARGUMENT, reason RESPONSE_TOO_LARGE. REQUIRES: the picture is resolved.
   absl::Status CheckResponseBytes(const GenerateSpec& resolved) const;
 
-  // Whether graphs may be compiled for the picture: its policy is COLD_OK, and the configuration
+  // True if graphs may be compiled for the picture: its policy is COLD_OK, and the configuration
   // lets requests compile.
   bool MayCompile(const pipeline::PictureSpec& picture) const;
 
-  // What a request is told whose size is not ready and would have to be compiled.
-  // FAILED_PRECONDITION: COMPILE_FORBIDDEN where the picture's policy would compile, else
-  // BUCKET_COLD.
+  // The refusal of a request whose size is not ready and would have to be compiled.
+  // FAILED_PRECONDITION: COMPILE_FORBIDDEN where the picture's policy would compile, which names
+  // the buckets and the flag; else BUCKET_COLD.
   absl::Status ColdBucket(const pipeline::PictureSpec& resolved, const absl::Status& why) const;
 
   // Of a picture whose graphs are not ready. OK: what is missing can be loaded, or may be compiled.
@@ -96,6 +97,12 @@ class Admission {
                          absl::FunctionRef<bool()> is_wanted);
 
  private:
+  bool CompilesForRequests() const;
+  // Where it does not: that, and which flag says so.
+  std::string WhyNotCompiled() const;
+  std::string NotReadyText(pipeline::Size size) const;
+  absl::Status NoSuchBucket(const pipeline::PictureSpec& resolved,
+                            const absl::Status& refusal) const;
   absl::Status CheckRoom(pipeline::Size bucket) const;
   absl::Status CheckNotRefused(const pipeline::PictureSpec& resolved, bool image) const;
 

@@ -7,7 +7,7 @@ import grpc
 
 import png
 from metrics import METRICS, compilations
-from server_process import ALLOW_COLD, COLD_OK, DEADLINE, DEMO_BUCKETS, SNAP, Api, Server, facts, reason, violations
+from server_process import ALLOW_COLD, COLD_OK, DEADLINE, DEMO_BUCKETS, EXACT, SNAP, Api, Server, facts, reason, violations
 
 
 class BucketsTest(unittest.TestCase):
@@ -33,6 +33,8 @@ class BucketsTest(unittest.TestCase):
         self.assertIn("96x64", violations(error)["width"])
         self.assertEqual(reason(error)[0], "NO_SUCH_BUCKET")
         self.assertEqual(facts(error), {"requested_size": "128x64", "buckets": "96x64,64x64"})
+        self.assertIn("BUCKET_POLICY_SNAP", violations(error)["width"])
+        self.assertIn("BUCKET_POLICY_COLD_OK", violations(error)["width"])  # which this server does
 
     def test_snap_draws_in_the_smallest_bucket_that_covers_and_cuts_out_the_middle(self):
         wide = self.api.generate(self.api.request(width=96, height=64, original_size={"width": 80, "height": 64},
@@ -110,7 +112,14 @@ class ColdTest(unittest.TestCase):
         self.assertEqual(caught.exception.code(), grpc.StatusCode.FAILED_PRECONDITION)
         self.assertEqual(reason(caught.exception)[0], "COMPILE_FORBIDDEN")
         self.assertIn("--allow-cold-requests", caught.exception.details())
+        self.assertIn("72x64 is not one of 64x64", caught.exception.details())
         self.assertEqual(compilations(server), before)
+        for policy in (EXACT, SNAP):
+            with self.assertRaises(grpc.RpcError) as caught:
+                api.generate(api.request(width=72, bucket_policy=policy))
+            self.assertEqual(reason(caught.exception)[0], "NO_SUCH_BUCKET")
+            self.assertIn("--allow-cold-requests", violations(caught.exception)["width"])
+            self.assertNotIn("COLD_OK", violations(caught.exception)["width"])
         events = api.call("GraphCache", "WarmBuckets", selector={"buckets": [{"width": 72, "height": 64}]})
         self.assertEqual(events[-1].done.failed, 0)
         self.assertTrue(api.generate(request).images[0].data)
