@@ -1,5 +1,5 @@
-// Where the commands of operators call: what is for them is no part of the port that pictures are
-// asked for at.
+// The address that the commands of operators call: what is for them is no part of the port that
+// pictures are asked for at.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace latentd::client {
 
-// What --server of those commands is by default: $LATENT_ADMIN, else as for everybody.
+// The default of --server of those commands: $LATENT_ADMIN, else as for all others.
 std::string DefaultAdminServer();
 
-// Where the connection's server is HOST:PORT of this machine, and that server has its socket for
+// If the connection's server is HOST:PORT of this machine, and that server has its socket for
 // operators in `folder` (core/base/admin_socket.h): makes it that socket, in plain text. Other
 // servers stay as they are.
 void UseAdminSocket(const std::string& folder, Connection& connection);

@@ -2,11 +2,17 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "client/address.h"
+#include "client/suggestions.h"
+#include "core/base/duration_text.h"
+#include "core/base/status_macros.h"
 #include "core/base/text.h"
 
 namespace latentd::client {
@@ -18,23 +24,33 @@ absl::Status Wrong(absl::string_view option, absl::string_view message) {
   return absl::InvalidArgumentError(absl::StrCat("--", option, ": ", message));
 }
 
-// gRPC takes a port that is too large modulo 65536, and a missing one to be 443.
-bool IsAddress(absl::string_view text) {
-  constexpr absl::string_view kUnix = "unix:";
-  if (absl::StartsWith(text, kUnix)) return text.size() > kUnix.size();
-  const size_t colon = text.rfind(':');
-  int port = 0;
-  return colon != absl::string_view::npos && colon > 0 &&
-         absl::SimpleAtoi(text.substr(colon + 1), &port) && port >= 1 && port <= 65535;
-}
-
-const Option* Find(const std::vector<OptionGroup>& groups, absl::string_view name) {
+template <typename Predicate>
+const Option* FindIf(const std::vector<OptionGroup>& groups, const Predicate& is_wanted) {
   for (const OptionGroup& group : groups) {
     for (const Option& option : group.options) {
-      if (option.name == name) return &option;
+      if (is_wanted(option)) return &option;
     }
   }
   return nullptr;
+}
+
+const Option* Find(const std::vector<OptionGroup>& groups, absl::string_view name) {
+  return FindIf(groups, [name](const Option& option) { return option.name == name; });
+}
+
+const Option* FindLetter(const std::vector<OptionGroup>& groups, char letter) {
+  return FindIf(groups, [letter](const Option& option) { return option.letter == letter; });
+}
+
+// `argument` as it was typed, `name` without its dashes.
+absl::Status NoOption(const std::vector<OptionGroup>& groups, absl::string_view argument,
+                      absl::string_view name) {
+  std::vector<std::string> known;
+  for (const OptionGroup& group : groups) {
+    for (const Option& option : group.options) known.push_back(option.name);
+  }
+  return absl::InvalidArgumentError(absl::StrCat("there is no option ", Excerpt(argument),
+                                                 DidYouMean(NearestOption(name, known))));
 }
 
 // Reads the arguments one by one.
@@ -51,8 +67,8 @@ class Parser {
         others_.push_back(argument);
         continue;
       }
-      const absl::Status applied = Apply(argument == "-h" ? "--help" : argument);
-      if (!applied.ok()) return applied;
+      const bool is_long = absl::StartsWith(argument, "--");
+      RETURN_IF_ERROR(is_long ? Apply(argument) : ApplyLetters(argument));
     }
     others_.insert(others_.end(), arguments_.begin() + static_cast<std::ptrdiff_t>(next_),
                    arguments_.end());
@@ -62,24 +78,46 @@ class Parser {
  private:
   absl::Status Apply(const std::string& argument) {
     const size_t equals = argument.find('=');
-    const size_t dashes = absl::StartsWith(argument, "--") ? 2 : 0;
-    const std::string name =
-        argument.substr(dashes, equals == std::string::npos ? equals : equals - dashes);
-    const Option* option = dashes == 2 ? Find(groups_, name) : nullptr;
-    if (option == nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("there is no option ", argument.substr(0, equals)));
+    const std::string name = argument.substr(2, equals == std::string::npos ? equals : equals - 2);
+    const Option* option = Find(groups_, name);
+    if (option == nullptr) return NoOption(groups_, argument.substr(0, equals), name);
+    if (equals != std::string::npos) return Give(*option, argument.substr(equals + 1));
+    return option->value.empty() ? Give(*option, "true") : GiveNext(*option);
+  }
+
+  // "-o" with its value behind it, or switches together.
+  absl::Status ApplyLetters(absl::string_view argument) {
+    const absl::string_view name = argument.substr(1, argument.find('=') - 1);
+    // With one dash too few it would be -o with the value "utput".
+    if (IsForeignOption(name) || (name.size() > 1 && Find(groups_, name) != nullptr)) {
+      return NoOption(groups_, absl::StrCat("-", name), name);
     }
-    std::string value = equals == std::string::npos ? "true" : argument.substr(equals + 1);
-    if (!option->value.empty() && equals == std::string::npos) {
-      if (next_ == arguments_.size()) {
-        return Wrong(name, absl::StrCat("needs a value, ", option->value));
-      }
-      value = arguments_[next_++];
+    for (argument.remove_prefix(1); !argument.empty();) {
+      const absl::string_view letter = argument.substr(0, 1);
+      const Option* option = FindLetter(groups_, letter[0]);
+      if (option == nullptr) return NoOption(groups_, absl::StrCat("-", letter), letter);
+      argument.remove_prefix(1);
+      if (!option->value.empty()) return GiveRest(*option, argument);
+      RETURN_IF_ERROR(Give(*option, "true"));
     }
-    absl::Status applied = CheckFirst(*option, value);
-    if (applied.ok()) applied = option->apply(value);
-    return applied.ok() ? applied : Wrong(name, applied.message());
+    return absl::OkStatus();
+  }
+
+  absl::Status GiveRest(const Option& option, absl::string_view rest) {
+    if (rest.empty()) return GiveNext(option);
+    absl::ConsumePrefix(&rest, "=");
+    return Give(option, std::string(rest));
+  }
+
+  absl::Status GiveNext(const Option& option) {
+    if (next_ < arguments_.size()) return Give(option, arguments_[next_++]);
+    return Wrong(option.name, absl::StrCat("needs a value, ", option.value));
+  }
+
+  absl::Status Give(const Option& option, const std::string& value) {
+    absl::Status applied = CheckFirst(option, value);
+    if (applied.ok()) applied = option.apply(value);
+    return applied.ok() ? applied : Wrong(option.name, applied.message());
   }
 
   // An option that is given again says the same.
@@ -99,8 +137,10 @@ class Parser {
 };
 
 void Describe(const Option& option, std::string& text) {
+  const std::string letter =
+      option.letter == '\0' ? "    " : absl::StrCat("-", std::string(1, option.letter), ", ");
   std::string left =
-      absl::StrCat("  --", option.name, option.value.empty() ? "" : " ", option.value);
+      absl::StrCat("  ", letter, "--", option.name, option.value.empty() ? "" : " ", option.value);
   for (const absl::string_view line : absl::StrSplit(option.help, '\n')) {
     left.resize(std::max(kHelpColumn, left.size() + 2), ' ');
     absl::StrAppend(&text, left, line, "\n");
@@ -109,6 +149,24 @@ void Describe(const Option& option, std::string& text) {
 }
 
 }  // namespace
+
+Option WithLetter(char letter, Option option) {
+  option.letter = letter;
+  return option;
+}
+
+Option ChoiceOption(std::string name, std::string value, std::string help,
+                    std::vector<std::string> choices,
+                    std::function<void(const std::string&)> take) {
+  const auto apply = [choices, take = std::move(take)](const std::string& text) {
+    ASSIGN_OR_RETURN(const std::string choice, ToChoice(text, choices));
+    take(choice);
+    return absl::OkStatus();
+  };
+  Option option = {std::move(name), std::move(value), std::move(help), apply};
+  option.choices = std::move(choices);
+  return option;
+}
 
 absl::StatusOr<std::vector<std::string>> ParseArguments(const std::vector<OptionGroup>& groups,
                                                         const std::vector<std::string>& arguments) {
@@ -142,17 +200,17 @@ std::function<absl::Status(const std::string&)> SetSwitch(bool& target) {
 std::function<absl::Status(const std::string&)> SetAddress(std::string& target) {
   return [&target](const std::string& text) {
     target = text;
-    if (IsAddress(text)) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(
-        "must be HOST:PORT, with a port from 1 to 65535, or unix:PATH, not '", Excerpt(text), "'"));
+    return CheckAddress(text);
   };
 }
 
 std::function<absl::Status(const std::string&)> SetDuration(absl::Duration& target) {
   return [&target](const std::string& text) {
-    if (absl::ParseDuration(text, &target) && target > absl::ZeroDuration())
-      return absl::OkStatus();
-    return absl::InvalidArgumentError("must be a duration, such as 60s or 1m30s");
+    const std::optional<absl::Duration> duration = ParseDurationText(text);
+    target = duration.value_or(absl::ZeroDuration());
+    if (target > absl::ZeroDuration()) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        "must be a duration, such as 60s, 1m30s or 60 (seconds), not '", Excerpt(text), "'"));
   };
 }
 

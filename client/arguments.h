@@ -1,4 +1,4 @@
-// Command-line options as a table: parsed, and described, from the same rows.
+// Command-line options as a table: parsed, described and completed from the same rows.
 #pragma once
 
 #include <functional>
@@ -12,6 +12,7 @@
 namespace latentd::client {
 
 // --name VALUE or --name=VALUE; a switch (empty `value`) is --name, --name=true or --name=false.
+// With a letter also -o VALUE or -oVALUE, and switches together: -qf.
 struct Option {
   std::string name;
   std::string value;  // what --help calls the value: "N", "FILE"
@@ -19,8 +20,17 @@ struct Option {
   // Takes the text; a switch gets "true" or "false". The status's message is put behind the
   // option's name.
   std::function<absl::Status(const std::string&)> apply;
-  bool repeats = false;  // may be given several times, and each counts
+  bool repeats = false;                   // may be given several times, and each counts
+  char letter = '\0';                     // its short form; none: '\0'
+  std::vector<std::string> choices = {};  // the values that there are, where they can be listed
 };
+
+// The option with a short form.
+Option WithLetter(char letter, Option option);
+
+// One that takes one of these words, however they are spelled (client/suggestions.h).
+Option ChoiceOption(std::string name, std::string value, std::string help,
+                    std::vector<std::string> choices, std::function<void(const std::string&)> take);
 
 // Rows under a heading of --help.
 struct OptionGroup {
@@ -29,7 +39,8 @@ struct OptionGroup {
 };
 
 // Applies the options in order and returns the other arguments; those after "--" are never options.
-// INVALID_ARGUMENT names the option that is wrong: one that is given twice with other values, too.
+// INVALID_ARGUMENT names the option that is wrong, one that is given twice with other values, too,
+// and the one that may have been meant.
 absl::StatusOr<std::vector<std::string>> ParseArguments(const std::vector<OptionGroup>& groups,
                                                         const std::vector<std::string>& arguments);
 
@@ -39,9 +50,9 @@ std::string DescribeOptions(const std::vector<OptionGroup>& groups);
 // For rows of the table.
 std::function<absl::Status(const std::string&)> SetString(std::string& target);
 std::function<absl::Status(const std::string&)> SetSwitch(bool& target);
-// HOST:PORT or unix:PATH.
+// As CheckAddress (client/address.h).
 std::function<absl::Status(const std::string&)> SetAddress(std::string& target);
-// "90s", "1m30s"; positive.
+// As ParseDurationText (core/base/duration_text.h); positive.
 std::function<absl::Status(const std::string&)> SetDuration(absl::Duration& target);
 
 }  // namespace latentd::client

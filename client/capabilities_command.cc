@@ -51,16 +51,24 @@ void Print(const v1::GetCapabilitiesResponse& c, const std::string& server) {
   Row("schedulers", absl::StrCat(by_default, "; ", absl::StrJoin(c.schedulers(), ", ")));
 }
 
+std::vector<OptionGroup> AllOptions(Connection& connection, bool& json) {
+  return {{"Options", {ServerOption(connection), JsonOption(json), HelpOption(connection)}},
+          TlsOptions(connection)};
+}
+
 }  // namespace
+
+CommandShape CapabilitiesShape() {
+  Connection connection;
+  bool json = false;
+  return {"capabilities", "what the server has and which values it takes",
+          WithoutTargets(AllOptions(connection, json))};
+}
 
 ExitCode RunCapabilities(const std::vector<std::string>& arguments) {
   Connection connection;
   bool json = false;
-  const std::vector<OptionGroup> groups = {{"Options",
-                                            {ServerOption(connection),
-                                             {"json", "", "as JSON", SetSwitch(json)},
-                                             HelpOption(connection)}},
-                                           TlsOptions(connection)};
+  const std::vector<OptionGroup> groups = AllOptions(connection, json);
   const auto words = ParseCommand(groups, arguments, connection);
   if (connection.help) {
     std::cout << kIntroduction << DescribeOptions(groups);

@@ -2,12 +2,23 @@
 
 #include <iostream>
 
+#include "absl/strings/str_cat.h"
+#include "client/address.h"
 #include "client/admin_address.h"
 #include "client/request_options.h"
 #include "client/tls_options.h"
 #include "core/base/status_macros.h"
 
 namespace latentd::client {
+
+const std::vector<Command>& Commands() {
+  static const auto& commands = *new std::vector<Command>{
+      {RunGenerate, GenerateShape},    {RunCapabilities, CapabilitiesShape},
+      {RunHealth, HealthShape},        {RunStatus, StatusShape},
+      {RunMemory, MemoryShape},        {RunGraphs, GraphsShape},
+      {RunCompletion, CompletionShape}};
+  return commands;
+}
 
 Option ServerOption(Connection& connection) {
   return {"server", "ADDRESS", "HOST:PORT or unix:PATH (default 127.0.0.1:50051)",
@@ -24,8 +35,10 @@ Option AdminServerOption(Connection& connection) {
 }
 
 Option HelpOption(Connection& connection) {
-  return {"help", "", "print this", SetSwitch(connection.help)};
+  return WithLetter('h', {"help", "", "print this", SetSwitch(connection.help)});
 }
+
+Option JsonOption(bool& json) { return {"json", "", "as JSON", SetSwitch(json)}; }
 
 ExitCode UsageError(const absl::Status& status, const std::string& command) {
   std::cerr << "latent: " << status.message() << "\n(`" << command
@@ -37,6 +50,11 @@ absl::StatusOr<std::vector<std::string>> ParseCommand(const std::vector<OptionGr
                                                       const std::vector<std::string>& arguments,
                                                       const Connection& connection) {
   ASSIGN_OR_RETURN(std::vector<std::string> words, ParseArguments(groups, arguments));
+  // An option's has been checked; the one of the environment has not.
+  const absl::Status address = CheckAddress(connection.server);
+  if (!address.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("$LATENT_ADMIN: ", address.message()));
+  }
   RETURN_IF_ERROR(CheckTls(connection));
   return words;
 }

@@ -1,4 +1,5 @@
-// What `latent` does. Each command takes the arguments behind its name and returns the exit code.
+// The commands of `latent`. Each command takes the arguments behind its name and returns the exit
+// code.
 #pragma once
 
 #include <optional>
@@ -7,6 +8,7 @@
 
 #include "client/arguments.h"
 #include "client/channel.h"
+#include "client/command_shape.h"
 #include "client/error_text.h"
 
 namespace latentd::client {
@@ -17,6 +19,24 @@ ExitCode RunHealth(const std::vector<std::string>& arguments);
 ExitCode RunStatus(const std::vector<std::string>& arguments);
 ExitCode RunMemory(const std::vector<std::string>& arguments);
 ExitCode RunGraphs(const std::vector<std::string>& arguments);
+ExitCode RunCompletion(const std::vector<std::string>& arguments);
+
+// Their options and words, for client/completion.h.
+CommandShape GenerateShape();
+CommandShape CapabilitiesShape();
+CommandShape HealthShape();
+CommandShape StatusShape();
+CommandShape MemoryShape();
+CommandShape GraphsShape();
+CommandShape CompletionShape();
+
+struct Command {
+  ExitCode (*run)(const std::vector<std::string>& arguments);
+  CommandShape (*shape)();  // with the command's name
+};
+
+// All commands, in the order of --help.
+const std::vector<Command>& Commands();
 
 // Options that all of them have.
 struct Connection {
@@ -25,14 +45,15 @@ struct Connection {
   bool help = false;
 };
 Option ServerOption(Connection& connection);
-// Of operators' commands, whose default is another.
+// The same of operators' commands, whose default is another.
 Option AdminServerOption(Connection& connection);
 Option HelpOption(Connection& connection);
+Option JsonOption(bool& json);
 
 // Prints what is wrong and where help is.
 ExitCode UsageError(const absl::Status& status, const std::string& command);
 
-// The words among the arguments, when every option is applied and checked.
+// The words among the arguments, when every option and the address are checked.
 absl::StatusOr<std::vector<std::string>> ParseCommand(const std::vector<OptionGroup>& groups,
                                                       const std::vector<std::string>& arguments,
                                                       const Connection& connection);

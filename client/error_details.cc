@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
 #include "google/rpc/status.pb.h"
 
 namespace latentd::client {
@@ -42,6 +44,21 @@ std::optional<absl::Duration> RetryDelay(const grpc::Status& status) {
 
 std::optional<google::rpc::BadRequest> BadFields(const grpc::Status& status) {
   return FindDetail<google::rpc::BadRequest>(status);
+}
+
+bool NothingListens(const grpc::Status& status) {
+  // gRPC's words on this side, and not those of a proxy that passes on what it met.
+  constexpr absl::string_view kNotConnected = "failed to connect to all addresses";
+  return status.error_code() == grpc::StatusCode::UNAVAILABLE &&
+         absl::StartsWith(status.error_message(), kNotConnected) &&
+         (absl::StrContains(status.error_message(), "Connection refused") ||
+          absl::StrContains(status.error_message(), "No such file or directory"));
+}
+
+bool IsUnknownHost(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::UNAVAILABLE &&
+         absl::StartsWith(status.error_message(), "DNS resolution failed") &&
+         absl::StrContains(status.error_message(), "Domain name not found");
 }
 
 }  // namespace latentd::client

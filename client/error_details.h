@@ -1,4 +1,4 @@
-// What a failed call says beyond its code and message: google.rpc's details in
+// A failed call's words beyond its code and message: google.rpc's details in
 // `grpc-status-details-bin`.
 #pragma once
 
@@ -23,5 +23,10 @@ std::optional<absl::Duration> RetryDelay(const grpc::Status& status);
 
 // The fields of the request that are wrong.
 std::optional<google::rpc::BadRequest> BadFields(const grpc::Status& status);
+
+// True where gRPC could not connect since no program listens at the address, or no host has that
+// name: what no later try will mend by itself.
+bool NothingListens(const grpc::Status& status);
+bool IsUnknownHost(const grpc::Status& status);
 
 }  // namespace latentd::client

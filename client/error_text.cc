@@ -10,10 +10,17 @@ namespace {
 
 void AddFields(const google::rpc::BadRequest& bad_request,
                std::string (*field_spelling)(const std::string&), std::ostream& out) {
-  for (const auto& violation : bad_request.field_violations()) {
+  const auto& violations = bad_request.field_violations();
+  for (int i = 0; i < violations.size(); ++i) {
     out << "\n  ";
-    if (!violation.field().empty()) out << field_spelling(violation.field()) << ": ";
-    out << WithOptionNames(violation.description());
+    // Both sides of a size that is wrong say the same.
+    for (; i + 1 < violations.size() &&
+           violations[i].description() == violations[i + 1].description();
+         ++i) {
+      out << field_spelling(violations[i].field()) << ", ";
+    }
+    if (!violations[i].field().empty()) out << field_spelling(violations[i].field()) << ": ";
+    out << WithOptionNames(violations[i].description());
   }
 }
 
@@ -30,6 +37,12 @@ std::string ErrorText(const grpc::Status& status, const std::string& server,
   if (bad_request) {
     out << "the server refused the request:";
     AddFields(*bad_request, field_spelling, out);
+  } else if (NothingListens(status)) {
+    out << "nothing listens at " << server
+        << ": start a server with `latentd`, or name another with --server\n"
+        << "(`latent health --wait 10m` waits for one that is starting)";
+  } else if (IsUnknownHost(status)) {
+    out << "no host has the name in --server " << server;
   } else if (IsUnreachable(status)) {
     out << "no latentd answers at " << server << ": start one, or name another with --server\n("
         << status.error_message() << ")";
@@ -43,7 +56,7 @@ std::string ErrorText(const grpc::Status& status, const std::string& server,
     if (!status.error_message().empty()) out << "\n(" << status.error_message() << ")";
   } else {
     out << WithOptionNames(status.error_message());
-    // Of a size that is no bucket the message names the buckets.
+    // The message names all buckets of a size that is none.
     const std::string buckets = ErrorFact(status, "buckets");
     if (!buckets.empty()) out << "\nready are " << buckets;
   }

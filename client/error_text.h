@@ -16,7 +16,7 @@ enum class ExitCode {
   kInterrupted = 130,
 };
 
-// What the server said: the message, each bad field on a line of its own, and when to try again.
+// The server's words: the message, each bad field on a line of its own, and when to try again.
 // Ends without a newline. `field_spelling` turns a field's name into what the user typed.
 std::string ErrorText(const grpc::Status& status, const std::string& server,
                       std::string (*field_spelling)(const std::string&));

@@ -4,18 +4,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <iostream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 
 namespace latentd::client {
 namespace {
-
-constexpr size_t kMaxFileBytes = size_t{1} << 30;
 
 absl::Status SystemError(const std::string& path) {
   return absl::UnknownError(absl::StrCat(path, ": ", std::strerror(errno)));
@@ -50,7 +50,7 @@ bool WriteAll(int descriptor, absl::string_view bytes) {
   return true;
 }
 
-absl::StatusOr<std::string> ReadAll(int descriptor, const std::string& name) {
+absl::StatusOr<std::string> ReadAll(int descriptor, const std::string& name, size_t max_bytes) {
   std::string bytes;
   char buffer[1 << 16];
   while (true) {
@@ -58,10 +58,21 @@ absl::StatusOr<std::string> ReadAll(int descriptor, const std::string& name) {
     if (count == 0) return bytes;
     if (count < 0 && errno != EINTR) return SystemError(name);
     if (count > 0) bytes.append(buffer, static_cast<size_t>(count));
-    if (bytes.size() > kMaxFileBytes) {
-      return absl::InvalidArgumentError(absl::StrCat(name, " has more than 1 GiB"));
+    if (bytes.size() > max_bytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, " has more than ", max_bytes >> 20, " MiB"));
     }
   }
+}
+
+// A second reader would get nothing, and take it for an empty file.
+absl::StatusOr<std::string> ReadStandardInput(size_t max_bytes) {
+  static std::atomic<bool> has_been_read = false;
+  if (has_been_read.exchange(true)) {
+    return absl::InvalidArgumentError("- is standard input, which can be read once only");
+  }
+  if (isatty(STDIN_FILENO)) std::cerr << "reading standard input; Ctrl-D ends it\n";
+  return ReadAll(STDIN_FILENO, "standard input", max_bytes);
 }
 
 // Something that is there and is not a file: opened as it is.
@@ -106,11 +117,11 @@ absl::Status WriteWhole(const std::string& path, absl::string_view bytes, Overwr
 
 }  // namespace
 
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  if (path == "-") return ReadAll(STDIN_FILENO, "standard input");
+absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) {
+  if (path == "-") return ReadStandardInput(max_bytes);
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.value() < 0) return SystemError(path);
-  return ReadAll(file.value(), path);
+  return ReadAll(file.value(), path, max_bytes);
 }
 
 absl::Status WriteFile(const std::string& path, absl::string_view bytes, Overwrite overwrite) {

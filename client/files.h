@@ -1,6 +1,7 @@
 // Reading and writing whole files.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "absl/status/status.h"
@@ -9,9 +10,9 @@
 
 namespace latentd::client {
 
-// Messages name the file and the system's reason. "-" is standard input. Waits for a pipe as long
-// as it takes.
-absl::StatusOr<std::string> ReadFile(const std::string& path);
+// Messages name the file and the system's reason. "-" is standard input, which can be read once.
+// Waits for a pipe as long as it takes. INVALID_ARGUMENT where there are more than `max_bytes`.
+absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes = size_t{1} << 30);
 
 enum class Overwrite { kNever, kReplace };
 

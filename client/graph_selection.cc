@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "core/base/status_macros.h"
 
@@ -58,7 +59,14 @@ bool SelectsAny(const GraphSelector& selector) {
 }
 
 absl::Status SelectGraphs(const std::vector<std::string>& ids, GraphSelector& selector) {
-  for (const std::string& id : ids) selector.add_ids(id);
+  for (const std::string& id : ids) {
+    GraphSelector sized;
+    if (AddBucket(sized, id).ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(id, " is no ID: did you mean --bucket ", id, "?"));
+    }
+    selector.add_ids(id);
+  }
   if (SelectsAny(selector)) return absl::OkStatus();
   return absl::InvalidArgumentError("say which graphs: IDs, --component, --bucket or --all");
 }

@@ -1,4 +1,4 @@
-// Which graphs a command is about, as its user says it: ids as words, the rest as options.
+// The graphs that a command is about, as its user says it: ids as words, the rest as options.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace latentd::client {
 // --all, --component NAME, --bucket WIDTHxHEIGHT; the latter two may be given several times.
 OptionGroup SelectionOptions(::latent::v1::GraphSelector& selector);
 
-// Whether it names anything.
+// True if it names anything.
 bool SelectsAny(const ::latent::v1::GraphSelector& selector);
 
 // Adds the words as ids. INVALID_ARGUMENT where nothing is selected.

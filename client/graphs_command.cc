@@ -12,34 +12,27 @@
 #include "client/graph_selection.h"
 #include "client/interrupt.h"
 #include "client/json_output.h"
+#include "client/suggestions.h"
 #include "client/text.h"
 #include "client/tls_options.h"
 #include "core/base/admin_socket.h"
 #include "core/base/stop_signals.h"
+#include "core/base/text.h"
 
 namespace latentd::client {
 namespace {
 
-constexpr char kIntroduction[] =
-    R"(latent graphs VERB [ID...] [options] deals with the compiled graphs of a latentd.
+constexpr char kTitle[] =
+    "latent graphs VERB [ID...] [options] deals with the compiled graphs of a latentd.\n\n";
 
-  list     what there is, and what it cost      latent graphs list --bucket 1024x1024
-  show     everything about one graph           latent graphs show 3f9a2c
-  warm     compile or load, and run once        latent graphs warm --bucket 832x1216
-  save     write to disk what is compiled       latent graphs save --all
-  load     from disk to ready; never compiles   latent graphs load --component vae_decoder
-  verify   read and check the files             latent graphs verify --all
-  evict    let go                               latent graphs evict --bucket 832x1216 --tier both
-  pin      never evict to make room             latent graphs pin --bucket 1024x1024
-  unpin    the opposite
-  export   all of them as one file              latent graphs export --all --output graphs.latent
-  import   such a file into another server      latent graphs import graphs.latent --server unix:/run/other.sock
-
+constexpr char kWhere[] = R"(
 --server names the server's --admin-listen; of one on this machine, run by the same user, its --listen does as well.
 )";
 
 struct Verb {
   const char* name;
+  const char* summary;
+  const char* example;  // behind its name
   ExitCode (*run)(AdminClient&, GraphsOptions&);
   bool selects;       // takes IDs and options that say which graphs
   bool needs_graphs;  // and refuses to do without
@@ -54,41 +47,53 @@ std::vector<Option> WarmOptions(GraphsOptions& options) {
 }
 
 std::vector<Option> EvictOptions(GraphsOptions& options) {
-  const auto set_tier = [&options](const std::string& text) {
-    const bool known = v1::CacheTier_Parse(absl::StrCat("CACHE_TIER_", absl::AsciiStrToUpper(text)),
-                                           &options.tier);
-    return known && options.tier != v1::CACHE_TIER_UNSPECIFIED
-               ? absl::OkStatus()
-               : absl::InvalidArgumentError("must be memory, disk or both");
+  const auto set_tier = [&options](const std::string& tier) {
+    v1::CacheTier_Parse(absl::StrCat("CACHE_TIER_", absl::AsciiStrToUpper(tier)), &options.tier);
   };
-  return {{"tier", "NAME", "memory (default), disk or both", set_tier},
+  return {ChoiceOption("tier", "NAME", "memory (default), disk or both", {"memory", "disk", "both"},
+                       set_tier),
           {"force", "", "even what is pinned or in use", SetSwitch(options.force)}};
 }
 
 std::vector<Option> ExportOptions(GraphsOptions& options) {
-  return {{"output", "FILE", "where to; - is standard output", SetString(options.output)},
+  return {WithLetter(
+              'o', {"output", "FILE", "where to; - is standard output", SetString(options.output)}),
           {"force", "", "overwrite FILE", SetSwitch(options.force)}};
 }
 
 constexpr Verb kVerbs[] = {
-    {"list", ListGraphs, true, false, NoOptions},
-    {"show", ShowGraph, false, false, NoOptions},
-    {"warm", WarmGraphs, true, true, WarmOptions},
-    {"save", SaveGraphs, true, true, NoOptions},
-    {"load", LoadGraphs, true, true, NoOptions},
-    {"verify", VerifyGraphs, true, true, NoOptions},
-    {"evict", EvictGraphs, true, true, EvictOptions},
-    {"pin", PinGraphs, true, true, NoOptions},
-    {"unpin", UnpinGraphs, true, true, NoOptions},
-    {"export", ExportGraphs, true, true, ExportOptions, CheckOutput},
-    {"import", ImportGraphs, false, false, NoOptions, ReadArchive},
+    {"list", "what there is, and what it cost", "--bucket 1024x1024", ListGraphs, true, false,
+     NoOptions},
+    {"show", "everything about one graph", "3f9a2c", ShowGraph, false, false, NoOptions},
+    {"warm", "compile or load, and run once", "--bucket 832x1216", WarmGraphs, true, true,
+     WarmOptions},
+    {"save", "write to disk what is compiled", "--all", SaveGraphs, true, true, NoOptions},
+    {"load", "from disk to ready; never compiles", "--component vae_decoder", LoadGraphs, true,
+     true, NoOptions},
+    {"verify", "read and check the files", "--all", VerifyGraphs, true, true, NoOptions},
+    {"evict", "let go", "--bucket 832x1216 --tier both", EvictGraphs, true, true, EvictOptions},
+    {"pin", "never evict to make room", "--bucket 1024x1024", PinGraphs, true, true, NoOptions},
+    {"unpin", "the opposite", "--all", UnpinGraphs, true, true, NoOptions},
+    {"export", "all of them as one file", "--all --output graphs.latent", ExportGraphs, true, true,
+     ExportOptions, CheckOutput},
+    {"import", "such a file into another server", "graphs.latent --server unix:/run/other.sock",
+     ImportGraphs, false, false, NoOptions, ReadArchive},
 };
+
+std::string Introduction() {
+  std::string text = kTitle;
+  for (const Verb& verb : kVerbs) {
+    absl::StrAppendFormat(&text, "  %-9s%-37slatent graphs %s %s\n", verb.name, verb.summary,
+                          verb.name, verb.example);
+  }
+  return text + kWhere;
+}
 
 std::vector<OptionGroup> OptionsOf(const Verb& verb, GraphsOptions& options) {
   std::vector<OptionGroup> groups;
   if (verb.selects) groups.push_back(SelectionOptions(options.selector));
   std::vector<Option> more = verb.options(options);
-  more.push_back({"json", "", "as JSON", SetSwitch(options.json)});
+  more.push_back(JsonOption(options.json));
   more.push_back(AdminServerOption(options.connection));
   more.push_back(HelpOption(options.connection));
   groups.push_back({"Options", std::move(more)});
@@ -101,7 +106,7 @@ ExitCode RunVerb(const Verb& verb, const std::vector<std::string>& arguments) {
   const std::vector<OptionGroup> groups = OptionsOf(verb, options);
   const auto words = ParseCommand(groups, arguments, options.connection);
   if (options.connection.help) {
-    std::cout << kIntroduction << DescribeOptions(groups);
+    std::cout << Introduction() << DescribeOptions(groups);
     return ExitCode::kOk;
   }
   if (!words.ok()) return UsageError(words.status(), "latent graphs");
@@ -154,6 +159,15 @@ void PrintReasons(const v1::ListGraphsResponse& response) {
 
 }  // namespace
 
+CommandShape GraphsShape() {
+  CommandShape shape = {"graphs", "compiled graphs", {}};
+  for (const Verb& verb : kVerbs) {
+    GraphsOptions options;
+    shape.verbs.push_back({verb.name, verb.summary, WithoutTargets(OptionsOf(verb, options))});
+  }
+  return shape;
+}
+
 ExitCode RunGraphs(const std::vector<std::string>& arguments) {
   if (arguments.empty()) {
     return UsageError(absl::InvalidArgumentError("say what to do with graphs"), "latent graphs");
@@ -162,12 +176,16 @@ ExitCode RunGraphs(const std::vector<std::string>& arguments) {
   for (const Verb& verb : kVerbs) {
     if (name == verb.name) return RunVerb(verb, {arguments.begin() + 1, arguments.end()});
   }
-  if (name == "--help" || name == "-h") {
-    std::cout << kIntroduction << "\n`latent graphs VERB --help` has the options of each.\n";
+  if (name == "--help" || name == "-h" || name == "help") {
+    std::cout << Introduction() << "\n`latent graphs VERB --help` has the options of each.\n";
     return ExitCode::kOk;
   }
-  return UsageError(absl::InvalidArgumentError(absl::StrCat("there is no verb '", name, "'")),
-                    "latent graphs");
+  std::vector<std::string> names;
+  for (const Verb& verb : kVerbs) names.push_back(verb.name);
+  return UsageError(
+      absl::InvalidArgumentError(absl::StrCat("there is no verb '", Excerpt(name), "'",
+                                              DidYouMean(NearestName(name, names)))),
+      "latent graphs");
 }
 
 ExitCode ListGraphs(AdminClient& client, GraphsOptions& options) {

@@ -11,7 +11,7 @@
 
 namespace latentd::client {
 
-// What the verbs are asked with. Each verb has the options that mean something to it.
+// The options of all verbs. Each verb has the options that mean something to it.
 struct GraphsOptions {
   Connection connection;
   v1::GraphSelector selector;

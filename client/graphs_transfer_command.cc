@@ -7,6 +7,7 @@
 #include "client/files.h"
 #include "client/graph_archive.h"
 #include "client/graphs_command.h"
+#include "client/json_output.h"
 #include "client/text.h"
 #include "core/base/status_macros.h"
 
@@ -27,6 +28,9 @@ absl::Status WriteArchive(const std::string& bytes, const GraphsOptions& options
 
 absl::Status CheckOutput(GraphsOptions& options) {
   if (options.output.empty()) return absl::InvalidArgumentError("export needs --output FILE");
+  if (options.json && options.output == "-") {
+    return absl::InvalidArgumentError("--json: not with --output -");
+  }
   if (options.output != "-") {
     return CheckWritable(options.output, options.force ? Overwrite::kReplace : Overwrite::kNever);
   }
@@ -60,8 +64,13 @@ ExitCode ExportGraphs(AdminClient& client, GraphsOptions& options) {
   for (const absl::Status& step : {archive.Finish(), WriteArchive(archive.bytes(), options)}) {
     if (!step.ok()) return Fail(step);
   }
-  std::cerr << absl::StrCat(archive.graphs(), " graphs, ",
-                            BytesText(static_cast<int64_t>(archive.bytes().size())), "\n");
+  const auto bytes = static_cast<int64_t>(archive.bytes().size());
+  if (options.json) {
+    std::cout << "{\"file\":" << JsonString(options.output) << ",\"graphs\":" << archive.graphs()
+              << ",\"bytes\":\"" << bytes << "\"}\n";
+  } else {
+    std::cerr << absl::StrCat(archive.graphs(), " graphs, ", BytesText(bytes), "\n");
+  }
   return ExitCode::kOk;
 }
 

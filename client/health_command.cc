@@ -4,6 +4,7 @@
 #include "absl/time/clock.h"
 #include "client/commands.h"
 #include "client/interrupt.h"
+#include "client/json_output.h"
 #include "client/latent_client.h"
 #include "client/tls_options.h"
 #include "core/base/stop_signals.h"
@@ -26,6 +27,7 @@ struct HealthOptions {
   Connection connection;
   std::string service;
   absl::Duration wait;
+  bool json = false;
 };
 
 std::vector<OptionGroup> AllOptions(HealthOptions& options) {
@@ -35,8 +37,19 @@ std::vector<OptionGroup> AllOptions(HealthOptions& options) {
         {"service", "NAME", "latent.v1.ImageGeneration, liveness (default: the server)",
          SetString(options.service)},
         ServerOption(options.connection),
+        JsonOption(options.json),
         HelpOption(options.connection)}},
       TlsOptions(options.connection)};
+}
+
+void Print(const HealthCheckResponse::ServingStatus& health, bool json) {
+  if (!json) {
+    std::cout << HealthCheckResponse::ServingStatus_Name(health) << '\n';
+    return;
+  }
+  HealthCheckResponse response;
+  response.set_status(health);
+  PrintJson(response);
 }
 
 ExitCode Ask(Client& client, const HealthOptions& options, Interrupt& interrupt) {
@@ -46,7 +59,7 @@ ExitCode Ask(Client& client, const HealthOptions& options, Interrupt& interrupt)
     const grpc::Status status = client.CheckHealth(options.service, health);
     if (interrupt.happened()) return ExitCode::kInterrupted;
     if (status.ok() && health == HealthCheckResponse::SERVING) {
-      std::cout << "SERVING\n";
+      Print(health, options.json);
       return ExitCode::kOk;
     }
     const bool pointless = status.error_code() == grpc::StatusCode::NOT_FOUND ||
@@ -54,7 +67,7 @@ ExitCode Ask(Client& client, const HealthOptions& options, Interrupt& interrupt)
                            (is_first && !ExplainTls(status, options.connection).empty());
     if (absl::Now() + kPause > end || pointless) {
       if (!status.ok()) return CallFailed(status, options.connection, /*connected=*/false);
-      std::cout << HealthCheckResponse::ServingStatus_Name(health) << '\n';
+      Print(health, options.json);
       return ExitCode::kRefused;
     }
     if (interrupt.WaitFor(kPause)) return ExitCode::kInterrupted;
@@ -62,6 +75,11 @@ ExitCode Ask(Client& client, const HealthOptions& options, Interrupt& interrupt)
 }
 
 }  // namespace
+
+CommandShape HealthShape() {
+  HealthOptions options;
+  return {"health", "whether it serves", WithoutTargets(AllOptions(options))};
+}
 
 ExitCode RunHealth(const std::vector<std::string>& arguments) {
   HealthOptions options;

@@ -1,20 +1,24 @@
 #include "client/json_output.h"
 
+#include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>
 
 #include <iostream>
-#include <string>
 
 namespace latentd::client {
 namespace {
 
-ExitCode Print(const google::protobuf::Message& message, bool lines) {
+bool ToJson(const google::protobuf::Message& message, bool lines, std::string& json) {
   google::protobuf::util::JsonPrintOptions style;
   style.add_whitespace = lines;
   style.preserve_proto_field_names = true;
   style.always_print_primitive_fields = true;
+  return google::protobuf::util::MessageToJsonString(message, &json, style).ok();
+}
+
+ExitCode Print(const google::protobuf::Message& message, bool lines) {
   std::string json;
-  const bool printed = google::protobuf::util::MessageToJsonString(message, &json, style).ok();
+  const bool printed = ToJson(message, lines, json);
   std::cout << json << (lines ? "" : "\n") << std::flush;
   return printed ? ExitCode::kOk : ExitCode::kFailed;
 }
@@ -24,5 +28,17 @@ ExitCode Print(const google::protobuf::Message& message, bool lines) {
 ExitCode PrintJson(const google::protobuf::Message& message) { return Print(message, true); }
 
 ExitCode PrintJsonLine(const google::protobuf::Message& message) { return Print(message, false); }
+
+std::string JsonLine(const google::protobuf::Message& message) {
+  std::string json;
+  ToJson(message, /*lines=*/false, json);
+  return json;
+}
+
+std::string JsonString(absl::string_view text) {
+  google::protobuf::Value value;
+  value.set_string_value(std::string(text));
+  return JsonLine(value);
+}
 
 }  // namespace latentd::client

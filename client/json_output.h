@@ -3,6 +3,9 @@
 
 #include <google/protobuf/message.h>
 
+#include <string>
+
+#include "absl/strings/string_view.h"
 #include "client/error_text.h"
 
 namespace latentd::client {
@@ -12,5 +15,11 @@ ExitCode PrintJson(const google::protobuf::Message& message);
 
 // The same on one line, for streams.
 ExitCode PrintJsonLine(const google::protobuf::Message& message);
+
+// The same, not printed.
+std::string JsonLine(const google::protobuf::Message& message);
+
+// `text`, which need not be UTF-8, between quotes.
+std::string JsonString(absl::string_view text);
 
 }  // namespace latentd::client

@@ -4,10 +4,13 @@
 
 #include <iostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "client/commands.h"
+#include "client/suggestions.h"
 #include "core/base/stop_signals.h"
+#include "core/base/text.h"
 
 namespace latentd::client {
 namespace {
@@ -24,43 +27,65 @@ For operators, at the server's --admin-listen, which on its own machine need not
   latent memory              what it holds
   latent graphs VERB         compiled graphs: list, show, warm, save, load, verify, evict, pin, export, import
 
-`latent COMMAND --help` has the options of each. `latent --version` prints the version.
+For shells:
+
+  latent completion SHELL    completes what is typed: bash, zsh or fish
+
+`latent help COMMAND` has the options of each, `latent --version` the version.
 
 Exit codes: 0 done, 1 failed, 2 wrong options, 3 no server there, 4 refused by the server, 130 Ctrl-C
 )";
 
 int NoCommand(const std::string& problem) {
-  std::cerr << "latent: " << problem << "\n\n" << kHelp;
+  std::cerr << "latent: " << problem << "\n(`latent --help` lists the commands)\n";
   return static_cast<int>(ExitCode::kUsage);
 }
 
-struct Command {
-  const char* name;
-  ExitCode (*run)(const std::vector<std::string>& arguments);
-};
-
-constexpr Command kCommands[] = {
-    {"generate", RunGenerate}, {"capabilities", RunCapabilities},
-    {"health", RunHealth},     {"status", RunStatus},
-    {"memory", RunMemory},     {"graphs", RunGraphs},
-};
-
-int Run(std::vector<std::string> arguments) {
-  if (arguments.empty()) return NoCommand("say what to do");
-  const std::string command = arguments.front();
-  arguments.erase(arguments.begin());
-  for (const Command& known : kCommands) {
-    if (command == known.name) return static_cast<int>(known.run(arguments));
+int UnknownCommand(const std::string& typed) {
+  if (typed[0] == '-') {
+    const std::string near =
+        NearestOption(typed.substr(typed.rfind('-', 1) + 1), {"help", "version"});
+    return NoCommand("options come behind a command, and not " + Excerpt(typed) + DidYouMean(near));
   }
-  if (command == "--version") {
-    std::cout << "latent " LATENTD_VERSION "\n";
-    return 0;
+  // A word with spaces is a prompt.
+  if (typed.find(' ') != std::string::npos) {
+    return NoCommand("say what to do" + DidYouMean("latent generate '" + Excerpt(typed) + "'"));
   }
-  if (command == "--help" || command == "-h" || command == "help") {
+  std::vector<std::string> names;
+  for (const Command& command : Commands()) names.push_back(command.shape().name);
+  return NoCommand("there is no command '" + Excerpt(typed) + "'" +
+                   DidYouMean(NearestCommand(typed, names)));
+}
+
+int Run(std::vector<std::string> arguments);
+
+// `latent help graphs list` is `latent graphs list --help`.
+int Help(std::vector<std::string> command) {
+  if (command.empty()) {
     std::cout << kHelp;
     return 0;
   }
-  return NoCommand("there is no command '" + command + "'");
+  command.push_back("--help");
+  return Run(std::move(command));
+}
+
+int Run(std::vector<std::string> arguments) {
+  if (arguments.empty()) {
+    std::cerr << kHelp;
+    return static_cast<int>(ExitCode::kUsage);
+  }
+  const std::string name = arguments.front();
+  arguments.erase(arguments.begin());
+  for (const Command& command : Commands()) {
+    if (name == command.shape().name) return static_cast<int>(command.run(arguments));
+  }
+  if (name == "--version" || name == "-V" || name == "version") {
+    std::cout << "latent " LATENTD_VERSION "\n";
+    return 0;
+  }
+  if (name == "--help" || name == "-h") return Help({});
+  if (name == "help") return Help(std::move(arguments));
+  return UnknownCommand(name);
 }
 
 // The libraries' own messages: what matters in them is in the statuses.

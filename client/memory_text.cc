@@ -33,7 +33,7 @@ Rows WeightRows(const v1::MemoryReport& m) {
   return rows;
 }
 
-// What is predicted, beside what is held of it.
+// Predictions, beside what is held of them.
 Rows PredictedRows(const v1::MemoryReport& m) {
   const v1::MemoryPrediction& p = m.predicted();
   return {{"weights", BytesText(m.weights_bytes()), BytesText(p.weights_bytes())},
@@ -68,7 +68,7 @@ Rows DriverRows(const v1::DeviceMemory& device, int64_t predicted) {
           {"total", BytesText(device.total_bytes())}};
 }
 
-// Of several devices: each by itself.
+// Each of several devices by itself.
 Rows EachDevice(const v1::MemoryReport& m) {
   Rows rows = {{"DEVICE", "HELD", "REUSE", "OTHER", "FREE", "TOTAL"}};
   for (const v1::DeviceMemory& device : m.devices()) {

@@ -1,4 +1,4 @@
-// What a server's memory report says, as people read it.
+// A server's memory report, as people read it.
 #pragma once
 
 #include <string>

@@ -19,7 +19,7 @@ bool IsPartOfWord(char c) {
   return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '/';
 }
 
-// Of enums whose values are typed without their prefix.
+// The value of an enum whose values are typed without their prefix.
 std::string ValueText(absl::string_view word) {
   for (const EnumDescriptor* type : {v1::Format_descriptor(), v1::Model_descriptor(),
                                      v1::BucketPolicy_descriptor(), v1::CacheTier_descriptor()}) {

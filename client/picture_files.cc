@@ -4,82 +4,79 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
 
 namespace latentd::client {
 
+namespace fs = std::filesystem;
 namespace v1 = ::latent::v1;
 
-PictureFiles::PictureFiles(std::string output, std::string extension, int pictures,
-                           Overwrite overwrite)
-    : output_(std::move(output)),
-      extension_(std::move(extension)),
-      pictures_(pictures),
-      overwrite_(overwrite) {}
+PictureFiles::PictureFiles(PictureNames names, Overwrite overwrite)
+    : names_(std::move(names)), overwrite_(overwrite) {}
 
-absl::Status PictureFiles::Check(std::optional<uint64_t> seed) {
-  if (output_ == "-") {
-    return pictures_ == 1
+absl::Status PictureFiles::Check() const {
+  if (names_.output == "-") {
+    return names_.total == 1
                ? absl::OkStatus()
-               : absl::InvalidArgumentError("--output -: takes one picture, not several");
+               : absl::InvalidArgumentError(
+                     "--output -: takes one picture, not several; name a file or a folder");
   }
-  seed_ = seed;
-  // A random seed makes names that nobody has used.
-  if (output_.empty() && !seed_) return CheckWritable(Name(0), Overwrite::kReplace);
-  for (int index = 0; index < pictures_; ++index) {
-    absl::Status writable = CheckWritable(Name(index), overwrite_);
-    if (!writable.ok()) return writable;
+  for (int index = 0; index < names_.pictures; ++index) {
+    RETURN_IF_ERROR(CheckWritable(Name(index), overwrite_));
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> PictureFiles::Write(const v1::Image& image) {
-  if (output_ == "-") {
-    const absl::Status written = WriteStandardOutput(image.data());
-    if (!written.ok()) return written;
+absl::Status PictureFiles::CheckPreviews() const {
+  if (names_.output == "-") {
+    return absl::InvalidArgumentError("--previews: go into files, not with --output -");
+  }
+  for (int index = 0; index < names_.pictures; ++index) {
+    RETURN_IF_ERROR(CheckWritable(PreviewName(index), overwrite_));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> PictureFiles::Write(const v1::Image& image) const {
+  if (names_.output == "-") {
+    RETURN_IF_ERROR(WriteStandardOutput(image.data()));
     return std::string();
   }
-  if (!seed_) seed_ = image.seed();
   std::string name = Name(image.index());
-  const absl::Status written = WriteFile(name, image.data(), overwrite_);
-  if (!written.ok()) return written;
+  RETURN_IF_ERROR(WriteFile(name, image.data(), overwrite_));
+  return name;
+}
+
+absl::StatusOr<std::string> PictureFiles::WritePreview(const v1::Preview& preview) const {
+  std::string name = PreviewName(preview.image_index());
+  RETURN_IF_ERROR(WriteFile(name, preview.data(), Overwrite::kReplace));
   return name;
 }
 
 std::string PictureFiles::Name(int index) const {
-  std::string name =
-      output_.empty() ? absl::StrCat("latent-", seed_.value_or(0), ".", extension_) : output_;
-  if (pictures_ == 1) return name;
-  const std::filesystem::path path(name);
+  fs::path path = names_.output;
+  if (names_.output.empty() || IsFolder(names_.output)) {
+    path /= absl::StrCat("latent-", names_.seed, ".", names_.extension);
+  }
+  if (names_.total == 1) return path;
+  const int number = names_.before + index + 1;
   return path.parent_path() /
-         absl::StrCat(path.stem().string(), "-", index + 1, path.extension().string());
-}
-
-absl::Status PictureFiles::CheckPreviews() {
-  if (output_ == "-") {
-    return absl::InvalidArgumentError("--previews: go into files, not with --output -");
-  }
-  for (int index = 0; index < pictures_; ++index) {
-    absl::Status writable = CheckWritable(PreviewName(index), overwrite_);
-    if (!writable.ok()) return writable;
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::string> PictureFiles::WritePreview(const v1::Preview& preview) {
-  std::string name = PreviewName(preview.image_index());
-  const absl::Status written = WriteFile(name, preview.data(), Overwrite::kReplace);
-  if (!written.ok()) return written;
-  return name;
+         absl::StrCat(path.stem().string(), "-", number, path.extension().string());
 }
 
 std::string PictureFiles::PreviewName(int index) const {
-  return std::filesystem::path(Name(index)).replace_extension(".preview.jpg");
+  return fs::path(Name(index)).replace_extension(".preview.jpg");
+}
+
+bool IsFolder(const std::string& path) {
+  std::error_code error;
+  return absl::EndsWith(path, "/") || fs::is_directory(path, error);
 }
 
 v1::Format FormatOf(const std::string& path) {
-  const std::string extension =
-      absl::AsciiStrToLower(std::filesystem::path(path).extension().string());
+  const std::string extension = absl::AsciiStrToLower(fs::path(path).extension().string());
   if (extension == ".png") return v1::FORMAT_PNG;
   if (extension == ".jpg" || extension == ".jpeg") return v1::FORMAT_JPEG;
   if (extension == ".webp") return v1::FORMAT_WEBP;

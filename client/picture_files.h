@@ -1,8 +1,7 @@
-// Where the pictures of one request go.
+// The files that the pictures of one prompt go into.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -12,43 +11,54 @@
 
 namespace latentd::client {
 
-// Names: `output`, or latent-SEED.EXTENSION with the first picture's seed where it is empty; of
-// several pictures, the K-th (from 1) gets -K before the extension. "-" is standard output, for one
-// picture.
+// The parts of the names: `output`, or latent-SEED.EXTENSION where it is empty, or that in
+// `output` where it is a folder. Where a command draws several pictures the K-th of them (from 1)
+// gets -K before the extension. "-" is standard output, for one picture.
+struct PictureNames {
+  std::string output;
+  std::string extension;
+  uint64_t seed = 0;  // of the prompt's first picture
+  int before = 0;     // pictures of the prompts before this one
+  int pictures = 1;   // of this prompt
+  int total = 1;      // of all prompts
+};
+
 class PictureFiles {
  public:
-  PictureFiles(std::string output, std::string extension, int pictures, Overwrite overwrite);
+  PictureFiles(PictureNames names, Overwrite overwrite);
 
-  // Before the call: whether what is known of the names can be written. `seed` is that of the
-  // request, if it has one.
-  absl::Status Check(std::optional<uint64_t> seed);
+  // Call it before the server is asked: OK if all of them can be written.
+  absl::Status Check() const;
 
-  // Where it went; empty for standard output.
-  absl::StatusOr<std::string> Write(const ::latent::v1::Image& image);
+  // Before a call that asks for previews: whether they can be written beside the pictures.
+  absl::Status CheckPreviews() const;
 
-  // After Check, which was given a seed or a name, and before a call that asks for previews:
-  // whether they can be written beside the pictures.
-  absl::Status CheckPreviews();
+  // Returns where it went; empty for standard output.
+  absl::StatusOr<std::string> Write(const ::latent::v1::Image& image) const;
 
   // Instead of the one before of that picture. Where it went.
-  absl::StatusOr<std::string> WritePreview(const ::latent::v1::Preview& preview);
+  absl::StatusOr<std::string> WritePreview(const ::latent::v1::Preview& preview) const;
 
-  // The name of the picture with this index, and of its previews: star.png, star.preview.jpg.
+  // The name of the prompt's picture with this index (from 0), and of its previews: star.png,
+  // star.preview.jpg.
   std::string Name(int index) const;
   std::string PreviewName(int index) const;
 
+  // Their number.
+  int pictures() const { return names_.pictures; }
+
  private:
-  const std::string output_;
-  const std::string extension_;
-  const int pictures_;
-  const Overwrite overwrite_;
-  std::optional<uint64_t> seed_;  // of the first picture
+  PictureNames names_;
+  Overwrite overwrite_;
 };
 
-// What a file name says of its format: FORMAT_UNSPECIFIED where it says nothing that is known.
+// One that is there, or a name with / at its end.
+bool IsFolder(const std::string& path);
+
+// The format that a file name says: FORMAT_UNSPECIFIED where it says nothing that is known.
 ::latent::v1::Format FormatOf(const std::string& path);
 
-// "png", "jpg", "webp", "rgb".
+// "png", "jpg", "webp", "rgb", "safetensors".
 std::string ExtensionOf(::latent::v1::Format format);
 
 }  // namespace latentd::client

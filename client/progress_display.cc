@@ -15,9 +15,11 @@ namespace {
 
 namespace v1 = ::latent::v1;
 
+// Between lines that say how far it is.
+constexpr absl::Duration kLinePause = absl::Seconds(10);
 constexpr int kBarCells = 30;
 constexpr int kFewestCells = 5;
-// Of a terminal that does not say how wide it is.
+// The width of a terminal that does not say it.
 constexpr int kUsualColumns = 80;
 constexpr char kEraseLine[] = "\r\033[K";
 
@@ -89,8 +91,8 @@ int TerminalColumns() {
 }
 
 ProgressDisplay::ProgressDisplay(std::ostream& out, DisplayStyle style, int pictures,
-                                 std::function<int()> columns)
-    : out_(out), style_(style), pictures_(pictures), columns_(std::move(columns)) {}
+                                 std::function<int()> columns, const Clock& clock)
+    : out_(out), style_(style), pictures_(pictures), columns_(std::move(columns)), clock_(clock) {}
 
 ProgressDisplay::~ProgressDisplay() { Clear(); }
 
@@ -112,14 +114,20 @@ void ProgressDisplay::Line(const std::string& text) {
     drawn_ = true;
   } else {
     out_ << text << std::endl;
+    last_line_ = clock_.Monotonic();
   }
+}
+
+void ProgressDisplay::PassingLine(const std::string& text) {
+  const bool is_soon = clock_.Monotonic() - last_line_ < kLinePause;
+  if (style_ == DisplayStyle::kBar || !is_soon) Line(text);
 }
 
 void ProgressDisplay::Show(const v1::GenerateEvent& event) {
   if (event.has_queued() && event.queued().position() > 0) {
     const int position = event.queued().position();
-    Line(absl::StrCat("waiting for ", position, position == 1 ? " picture" : " pictures",
-                      " before this one", WaitText(event.queued())));
+    PassingLine(absl::StrCat("waiting for ", position, position == 1 ? " picture" : " pictures",
+                             " before this one", WaitText(event.queued())));
   } else if (event.has_started()) {
     const v1::Size& size = event.started().executed_size();
     Line(absl::StrCat("drawing ", SizeText(size)));
@@ -129,18 +137,9 @@ void ProgressDisplay::Show(const v1::GenerateEvent& event) {
 }
 
 void ProgressDisplay::ShowStep(const v1::Progress& progress) {
-  if (style_ != DisplayStyle::kLines) {
-    return Line(BarText(progress, pictures_, Columns()));
-  }
-  const int tenth = static_cast<int>(Fraction(progress) * 10);
-  const bool news = tenth != last_tenth_ || progress.image_index() != last_picture_ ||
-                    progress.stage() != last_stage_;
-  if (!news) return;
-  last_tenth_ = tenth;
-  last_picture_ = progress.image_index();
-  last_stage_ = progress.stage();
-  Line(absl::StrCat(PictureOf(progress, pictures_), StageName(progress.stage()), " ",
-                    progress.step(), "/", progress.total_steps()));
+  if (style_ == DisplayStyle::kBar) return Line(BarText(progress, pictures_, Columns()));
+  PassingLine(absl::StrCat(PictureOf(progress, pictures_), StageName(progress.stage()), " ",
+                           progress.step(), "/", progress.total_steps()));
 }
 
 }  // namespace latentd::client

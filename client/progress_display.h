@@ -1,10 +1,13 @@
-// What a user sees of a request that runs: a bar that moves on a terminal, lines of text elsewhere.
+// A request that runs, as its user sees it: a bar that moves on a terminal; elsewhere a line when
+// drawing begins, and then one every ten seconds at most.
 #pragma once
 
 #include <functional>
 #include <ostream>
 #include <string>
 
+#include "absl/time/time.h"
+#include "core/base/clock.h"
 #include "latent/v1/image_generation.pb.h"
 
 namespace latentd::client {
@@ -18,7 +21,7 @@ class ProgressDisplay {
   // something is drawn, how wide the terminal is; 0: nobody knows.
   ProgressDisplay(
       std::ostream& out, DisplayStyle style, int pictures,
-      std::function<int()> columns = [] { return 0; });
+      std::function<int()> columns = [] { return 0; }, const Clock& clock = SystemClock());
 
   // Removes the bar.
   ~ProgressDisplay();
@@ -31,24 +34,25 @@ class ProgressDisplay {
  private:
   void ShowStep(const ::latent::v1::Progress& progress);
   void Line(const std::string& text);
-  // That a line may have.
+  // A line that others will follow: not where the last one was just now.
+  void PassingLine(const std::string& text);
+  // The most that a line may have.
   int Columns() const;
 
   std::ostream& out_;
   const DisplayStyle style_;
   const int pictures_;
   const std::function<int()> columns_;
+  const Clock& clock_;
   bool drawn_ = false;
-  int last_tenth_ = -1;  // of the steps of a picture, as lines show them
-  int last_picture_ = -1;
-  ::latent::v1::Stage last_stage_ = ::latent::v1::STAGE_UNSPECIFIED;
+  absl::Time last_line_ = absl::InfinitePast();
 };
 
 // "base       12/50 [=====>       ]  24%", with "picture 2/4" in front where there are several. Has
 // at most `columns` characters: a shorter bar, none, or the steps alone.
 std::string BarText(const ::latent::v1::Progress& progress, int pictures, int columns);
 
-// Of the terminal on standard error; 0: there is none, or it does not say.
+// The width of the terminal on standard error; 0: there is none, or it does not say.
 int TerminalColumns();
 
 }  // namespace latentd::client

@@ -115,26 +115,23 @@ Option Row(Message& message, const std::string& name, const std::string& value,
 }
 
 Option ModelOption(v1::GenerateRequest& request) {
-  return {"model", "NAME", "base (default), or refiner: image-to-image with --image",
-          [&request](const std::string& text) {
-            if (text != "base" && text != "refiner") return Wrong("base or refiner");
-            request.set_model(text == "base" ? v1::MODEL_BASE : v1::MODEL_REFINER);
-            return absl::OkStatus();
-          }};
+  return ChoiceOption("model", "NAME", "base (default), or refiner: image-to-image with --image",
+                      {"base", "refiner"}, [&request](const std::string& name) {
+                        request.set_model(name == "base" ? v1::MODEL_BASE : v1::MODEL_REFINER);
+                      });
 }
 
 Option BucketPolicyOption(v1::GenerateRequest& request) {
-  return {"bucket-policy", "NAME",
-          "exact (default): a size that is ready; snap: cut out of a larger one;\n"
-          "cold_ok: compile for any size, which takes its time\n"
-          "and a latentd with --allow-cold-requests",
-          [&request](const std::string& text) {
-            v1::BucketPolicy policy;
-            const std::string name = absl::StrCat("BUCKET_POLICY_", absl::AsciiStrToUpper(text));
-            if (!v1::BucketPolicy_Parse(name, &policy)) return Wrong("exact, snap or cold_ok");
-            request.set_bucket_policy(policy);
-            return absl::OkStatus();
-          }};
+  const auto set = [&request](const std::string& name) {
+    v1::BucketPolicy policy = v1::BUCKET_POLICY_UNSPECIFIED;
+    v1::BucketPolicy_Parse(absl::StrCat("BUCKET_POLICY_", absl::AsciiStrToUpper(name)), &policy);
+    request.set_bucket_policy(policy);
+  };
+  return ChoiceOption("bucket-policy", "NAME",
+                      "exact (default): a size that is ready; snap: cut out of a larger one;\n"
+                      "cold_ok: compile for any size, which takes its time\n"
+                      "and a latentd with --allow-cold-requests",
+                      {"exact", "snap", "cold_ok"}, set);
 }
 
 Option FileOption(const char* name, const char* help, std::function<void(std::string)> set) {
@@ -179,9 +176,10 @@ OptionGroup Picture(v1::GenerateRequest& r) {
        Row(r, "height", "N", "the same"), BucketPolicyOption(r),
        Row(r, "num-inference-steps", "N", "denoising steps (default 50)"),
        Row(r, "guidance-scale", "X", "how strongly the prompt guides (default 5; 1: not at all)"),
-       Row(r, "seed", "N", "same seed, same picture (default: random, and said)"),
+       WithLetter('s', Row(r, "seed", "N", "same seed, same picture (default: random, and said)")),
        Row(r, "seeds", "N,N,...", "a picture for each of these"), LatentsOption(r),
-       Row(r, "num-images-per-prompt", "N", "pictures, from seed, seed + 1, ... (default 1)"),
+       WithLetter('n', Row(r, "num-images-per-prompt", "N",
+                           "pictures, from seed, seed + 1, ... (default 1)")),
        Row(r, "batch-invariant", "",
            "the same bytes, whatever the server draws beside it (where the\n"
            "backend cannot promise that, it shares no step, and waits longer)"),

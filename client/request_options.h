@@ -15,7 +15,8 @@ namespace v1 = ::latent::v1;
 // Every field has one, except the prompt; `request` must outlive them.
 std::vector<OptionGroup> RequestOptions(v1::GenerateRequest& request);
 
-// What a user types for a field of the proto: "num_inference_steps" is --num-inference-steps.
+// The spelling that a user types for a field of the proto: "num_inference_steps" is
+// --num-inference-steps.
 std::string OptionSpelling(const std::string& field);
 
 }  // namespace latentd::client

@@ -54,7 +54,10 @@ grpc::Status RetryLoop::Run(absl::Time deadline, const std::function<Attempt()>&
   RetrySchedule schedule(policy, random);
   for (int number = 1;; ++number) {
     const Attempt made = attempt();
-    const bool is_final = made.status.ok() || made.image_received || wait(absl::ZeroDuration());
+    const bool was_never_there =
+        number == 1 && (NothingListens(made.status) || IsUnknownHost(made.status));
+    const bool is_final =
+        made.status.ok() || made.image_received || was_never_there || wait(absl::ZeroDuration());
     if (is_final) return made.status;
     const auto pause = schedule.PauseAfter(made.status, deadline - clock.Monotonic());
     if (!pause) return made.status;

@@ -1,10 +1,13 @@
-// Which failed generations are tried again, and when.
+// Rules for failed generations: which are tried again, and when.
 //
 // A generation leaves nothing behind but its pictures, and its seed determines those; so it may be
 // done twice as long as no picture has been received. What is tried again is what another try, or
 // another replica behind the same address, can do better:
 //
-//   UNAVAILABLE         nobody there, loading, draining, the connection broke; a proxy's 502 to 504
+//   UNAVAILABLE         loading, draining, the connection broke; a proxy's 502 to 504. Not where
+//   nothing
+//                       listens at the address, or its host is unknown, at the first try: `latent
+//                       health --wait` waits for a server that is being started
 //   RESOURCE_EXHAUSTED  with a retry delay: the queue is full
 //   UNKNOWN             the stream ended without a status, as a proxy passes on that a server died;
 //                       latentd never says it

@@ -57,6 +57,22 @@ std::optional<ExitCode> Parse(const std::vector<OptionGroup>& groups, const char
   return UsageError(absl::InvalidArgumentError("takes options only"), command);
 }
 
+std::vector<OptionGroup> StatusOptions(ReportOptions& options) {
+  return {{"Options",
+           {{"watch", "", "again after every change", SetSwitch(options.watch)},
+            JsonOption(options.json),
+            AdminServerOption(options.connection),
+            HelpOption(options.connection)}},
+          TlsOptions(options.connection)};
+}
+
+std::vector<OptionGroup> MemoryOptions(ReportOptions& options) {
+  return {{"Options",
+           {JsonOption(options.json), AdminServerOption(options.connection),
+            HelpOption(options.connection)}},
+          TlsOptions(options.connection)};
+}
+
 using Rows = std::vector<std::vector<std::string>>;
 
 absl::Time TimeOf(const google::protobuf::Timestamp& stamp) {
@@ -88,15 +104,20 @@ void PrintStatus(const v1::ServerStatus& status) {
 
 }  // namespace
 
+CommandShape StatusShape() {
+  ReportOptions options;
+  return {"status", "what it is doing, and which buckets are ready",
+          WithoutTargets(StatusOptions(options))};
+}
+
+CommandShape MemoryShape() {
+  ReportOptions options;
+  return {"memory", "what it holds", WithoutTargets(MemoryOptions(options))};
+}
+
 ExitCode RunStatus(const std::vector<std::string>& arguments) {
   ReportOptions options;
-  const std::vector<OptionGroup> groups = {
-      {"Options",
-       {{"watch", "", "again after every change", SetSwitch(options.watch)},
-        {"json", "", "as JSON", SetSwitch(options.json)},
-        AdminServerOption(options.connection),
-        HelpOption(options.connection)}},
-      TlsOptions(options.connection)};
+  const std::vector<OptionGroup> groups = StatusOptions(options);
   if (const auto code = Parse(groups, kStatusIntroduction, "latent status", arguments, options)) {
     return *code;
   }
@@ -120,11 +141,7 @@ ExitCode RunStatus(const std::vector<std::string>& arguments) {
 
 ExitCode RunMemory(const std::vector<std::string>& arguments) {
   ReportOptions options;
-  const std::vector<OptionGroup> groups = {{"Options",
-                                            {{"json", "", "as JSON", SetSwitch(options.json)},
-                                             AdminServerOption(options.connection),
-                                             HelpOption(options.connection)}},
-                                           TlsOptions(options.connection)};
+  const std::vector<OptionGroup> groups = MemoryOptions(options);
   if (const auto code = Parse(groups, kMemoryIntroduction, "latent memory", arguments, options)) {
     return *code;
   }

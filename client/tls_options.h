@@ -13,7 +13,7 @@ OptionGroup TlsOptions(Connection& connection);
 // when all options are applied.
 absl::Status CheckTls(const Connection& connection);
 
-// What to say of a call that failed with `status` where TLS is the reason; else empty. Connects
+// The words for a call that failed with `status` where TLS is the reason; else empty. Connects
 // once more where no server answered, for as long as two seconds.
 std::string ExplainTls(const grpc::Status& status, const Connection& connection);
 

@@ -84,19 +84,92 @@ TEST(ArgumentsTest, OptionsThatMayBeRepeatedAllCount) {
               StatusIs(kInvalid, HasSubstr("--all: is true or false")));
 }
 
-TEST(ArgumentsTest, AnAddressHasAPortThatThereIs) {
+TEST(ArgumentsTest, AWrongAddressIsNamedWithItsOption) {
   Connection connection;
   const std::vector<OptionGroup> groups = {{"", {ServerOption(connection)}}};
-  for (const char* good : {"127.0.0.1:50051", "[::1]:1", "host.name:65535", "unix:/run/latentd",
-                           "dns:///host.name:50051"}) {
-    EXPECT_OK(ParseArguments(groups, {"--server", good})) << good;
-    EXPECT_EQ(connection.server, good);
+  ASSERT_OK(ParseArguments(groups, {"--server", "host:1"}));
+  EXPECT_EQ(connection.server, "host:1");
+  EXPECT_THAT(ParseArguments(groups, {"--server=http://host:1"}),
+              StatusIs(kInvalid, AllOf(HasSubstr("--server: "), HasSubstr("leave http:// out"))));
+}
+
+// A switch, one more, and an option with a value, each with a letter.
+class LettersTest : public ::testing::Test {
+ protected:
+  absl::StatusOr<std::vector<std::string>> Parse(const std::vector<std::string>& arguments) {
+    return ParseArguments({{"",
+                            {WithLetter('q', {"quiet", "", "", SetSwitch(quiet_)}),
+                             WithLetter('f', {"force", "", "", SetSwitch(force_)}),
+                             WithLetter('o', {"output", "FILE", "", SetString(output_)})}}},
+                          arguments);
   }
-  for (const char* bad : {"host:99999", "host:65536", "host:0", "host:-1", "host",
-                          "host:", ":50051", "host:http", "unix:", ""}) {
-    EXPECT_THAT(ParseArguments(groups, {"--server", bad}),
-                StatusIs(kInvalid, AllOf(HasSubstr("--server"), HasSubstr("1 to 65535"))))
-        << bad;
+
+  bool quiet_ = false;
+  bool force_ = false;
+  std::string output_;
+};
+
+TEST_F(LettersTest, AreShortForTheirOptions) {
+  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
+           {"-o", "a.png"}, {"-oa.png"}, {"-o=a.png"}, {"--output=a.png"}}) {
+    output_.clear();
+    EXPECT_OK(Parse(arguments));
+    EXPECT_EQ(output_, "a.png");
+  }
+  EXPECT_OK(Parse({"-o", "-"}));
+  EXPECT_EQ(output_, "-");
+}
+
+TEST_F(LettersTest, OfSwitchesStandTogether) {
+  ASSERT_OK_AND_ASSIGN(const auto others, Parse({"-qfo", "a.png", "word"}));
+  EXPECT_TRUE(quiet_);
+  EXPECT_TRUE(force_);
+  EXPECT_EQ(output_, "a.png");
+  EXPECT_THAT(others, ElementsAre("word"));
+}
+
+TEST_F(LettersTest, WhatIsWrongIsNamed) {
+  EXPECT_THAT(Parse({"-o"}), StatusIs(kInvalid, HasSubstr("--output: needs a value, FILE")));
+  EXPECT_THAT(Parse({"-z"}), StatusIs(kInvalid, HasSubstr("there is no option -z")));
+  EXPECT_THAT(Parse({"-o=a", "--output=b"}), StatusIs(kInvalid, HasSubstr("given twice")));
+  output_.clear();
+  // And no file "utput" is written.
+  for (const char* short_of_a_dash : {"-output", "-output=a.png", "-quiet", "-out"}) {
+    EXPECT_THAT(Parse({short_of_a_dash, "a.png"}),
+                StatusIs(kInvalid, HasSubstr("did you mean --")));
+  }
+  EXPECT_EQ(output_, "");
+}
+
+TEST_F(LettersTest, AreInTheHelp) {
+  const std::string help =
+      DescribeOptions({{"Title",
+                        {WithLetter('o', {"output", "FILE", "where", SetString(output_)}),
+                         {"quiet", "", "no words", SetSwitch(quiet_)}}}});
+  EXPECT_THAT(help, HasSubstr("\n  -o, --output FILE "));
+  EXPECT_THAT(help, HasSubstr("\n      --quiet "));
+}
+
+TEST(ArgumentsTest, AnUnknownOptionLeadsToTheOneThatWasMeant) {
+  EXPECT_THAT(
+      RequestOf({"--steps", "30"}),
+      StatusIs(kInvalid, HasSubstr("no option --steps: did you mean --num-inference-steps?")));
+  EXPECT_THAT(RequestOf({"--size=64x64"}), StatusIs(kInvalid, HasSubstr("--width and --height")));
+  EXPECT_THAT(RequestOf({"-W64"}), StatusIs(kInvalid, HasSubstr("--width")));
+  EXPECT_THAT(RequestOf({"-steps", "30"}), StatusIs(kInvalid, HasSubstr("--num-inference-steps")));
+  EXPECT_THAT(RequestOf({"--bucket-policy=snapp"}),
+              StatusIs(kInvalid, HasSubstr("did you mean snap?")));
+}
+
+TEST(ArgumentsTest, DurationsMayBeSeconds) {
+  absl::Duration duration;
+  const auto set = SetDuration(duration);
+  for (const char* text : {"90", "90s", "1m30s"}) {
+    EXPECT_OK(set(text));
+    EXPECT_EQ(duration, absl::Seconds(90)) << text;
+  }
+  for (const char* text : {"0", "-5", "soon", ""}) {
+    EXPECT_THAT(set(text), StatusIs(kInvalid, HasSubstr("60 (seconds)"))) << text;
   }
 }
 

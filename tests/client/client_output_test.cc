@@ -8,10 +8,12 @@
 #include "client/error_details.h"
 #include "client/error_text.h"
 #include "client/image_assembler.h"
+#include "client/json_output.h"
 #include "client/option_words.h"
 #include "client/progress_display.h"
 #include "client/request_options.h"
 #include "tests/client/failed_calls.h"
+#include "tests/support/fake_clock.h"
 
 namespace latentd::client {
 namespace {
@@ -96,13 +98,33 @@ TEST(ProgressDisplayTest, OnATerminalTheBarStaysOnItsLineAndGoes) {
   EXPECT_EQ(out.str().substr(out.str().size() - 4), "\r\033[K");
 }
 
-TEST(ProgressDisplayTest, ElsewhereThereAreTenLinesAndNoControlCharacters) {
+TEST(ProgressDisplayTest, ElsewhereThereIsALineEveryTenSeconds) {
+  testing::FakeClock clock;
   std::ostringstream out;
-  ProgressDisplay display(out, DisplayStyle::kLines, 1);
-  for (int step = 1; step <= 100; ++step) display.Show(Step(step, 100));
-  const std::string text = out.str();
-  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 11);
-  EXPECT_THAT(text, AllOf(HasSubstr("base 100/100"), Not(HasSubstr("\033"))));
+  ProgressDisplay display(
+      out, DisplayStyle::kLines, 2, [] { return 0; }, clock);
+  v1::GenerateEvent started, waiting;
+  started.mutable_started()->mutable_executed_size()->set_width(64);
+  waiting.mutable_queued()->set_position(2);
+  display.Show(waiting);
+  display.Show(waiting);
+  display.Show(started);  // always
+  for (int step = 1; step <= 100; ++step) {
+    display.Show(Step(step, 100));
+    clock.Advance(absl::Milliseconds(250));
+  }
+  EXPECT_EQ(out.str(),
+            "waiting for 2 pictures before this one\ndrawing 64x0\n"
+            "picture 1/2 base 41/100\npicture 1/2 base 81/100\n");
+}
+
+TEST(ProgressDisplayTest, ABarShowsEveryStep) {
+  testing::FakeClock clock;
+  std::ostringstream out;
+  ProgressDisplay display(
+      out, DisplayStyle::kBar, 1, [] { return 80; }, clock);
+  for (int step = 1; step <= 3; ++step) display.Show(Step(step, 3));
+  for (const char* step : {"1/3", "2/3", "3/3"}) EXPECT_THAT(out.str(), HasSubstr(step));
 }
 
 TEST(ProgressDisplayTest, QuietIsQuiet) {
@@ -188,6 +210,20 @@ TEST(ErrorTextTest, NobodyThereIsNotTheSameAsRefused) {
       StatusWith(grpc::StatusCode::UNAVAILABLE, "loading", Reason("LOADING"));
   EXPECT_EQ(ExitCodeFor(loading, false), ExitCode::kRefused);
 }
+
+TEST(ErrorTextTest, WhereNothingListensItSaysWhatToStart) {
+  for (const std::string& status : {kRefused, kNoSocket}) {
+    EXPECT_THAT(
+        ErrorText(grpc::Status(grpc::StatusCode::UNAVAILABLE, status), "host:1", &OptionSpelling),
+        AllOf(StartsWith("nothing listens at host:1: start a server with `latentd`"),
+              HasSubstr("health --wait"), Not(HasSubstr("ipv4"))));
+  }
+  EXPECT_EQ(
+      ErrorText(grpc::Status(grpc::StatusCode::UNAVAILABLE, kNoHost), "nohost:1", &OptionSpelling),
+      "no host has the name in --server nohost:1");
+}
+
+TEST(JsonOutputTest, TextIsQuoted) { EXPECT_EQ(JsonString("a \"b\"\n"), R"("a \"b\"\n")"); }
 
 TEST(ErrorTextTest, APortWithoutTheServiceSaysWhereItIs) {
   const grpc::Status unserved(grpc::StatusCode::UNIMPLEMENTED, "");

@@ -39,4 +39,17 @@ inline grpc::Status Failed(grpc::StatusCode code,
   return StatusWith(code, "failed", retry);
 }
 
+// What gRPC says where no program listens, at a port and at a socket, and of a host that there is
+// not.
+inline const std::string kRefused =
+    "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: Failed to connect "
+    "to "
+    "remote host: Connection refused";
+inline const std::string kNoSocket =
+    "failed to connect to all addresses; last error: UNKNOWN: unix:/none: No such file or "
+    "directory";
+inline const std::string kNoHost =
+    "DNS resolution failed for nohost:1: C-ares status is not ARES_SUCCESS qtype=A name=nohost "
+    "is_balancer=0: Domain name not found";
+
 }  // namespace latentd::client

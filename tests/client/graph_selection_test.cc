@@ -36,6 +36,11 @@ TEST(GraphSelectionTest, NothingIsNotEverything) {
   EXPECT_TRUE(selector.all());
 }
 
+TEST(GraphSelectionTest, ASizeIsNoId) {
+  GraphSelector selector;
+  EXPECT_THAT(Select({"64x64"}, selector).message(), HasSubstr("did you mean --bucket 64x64?"));
+}
+
 TEST(GraphSelectionTest, ABadBucketSaysWhatIsRight) {
   for (const char* bad : {"256", "x", "0x8", "axb", "256x", "-8x8"}) {
     GraphSelector selector;

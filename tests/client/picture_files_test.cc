@@ -29,6 +29,14 @@ class PictureFilesTest : public ::testing::Test {
 
   std::string Path(const std::string& name) const { return folder_ / name; }
 
+  // Of one prompt.
+  static PictureFiles Files(const std::string& output, int pictures = 1,
+                            Overwrite overwrite = Overwrite::kNever) {
+    return PictureFiles(
+        {.output = output, .extension = "png", .seed = 7, .pictures = pictures, .total = pictures},
+        overwrite);
+  }
+
   static v1::Image Picture(int index, uint64_t seed, const std::string& data) {
     v1::Image image;
     image.set_index(index);
@@ -46,14 +54,34 @@ class PictureFilesTest : public ::testing::Test {
 };
 
 TEST_F(PictureFilesTest, TheDefaultNameHasTheSeed) {
-  PictureFiles files("", "png", 1, Overwrite::kNever);
-  ASSERT_OK(files.Check(77));
-  EXPECT_EQ(files.Name(0), "latent-77.png");
+  ASSERT_OK(Files("").Check());
+  EXPECT_EQ(Files("").Name(0), "latent-7.png");
+}
+
+TEST_F(PictureFilesTest, AFolderGetsTheDefaultName) {
+  EXPECT_EQ(Files(folder_).Name(0), Path("latent-7.png"));
+  EXPECT_EQ(Files("none/", 2).Name(1), "none/latent-7-2.png");
+  EXPECT_THAT(Files("none/").Check(), StatusIs(_, HasSubstr("none: No such file")));
+  EXPECT_TRUE(IsFolder(folder_));
+  EXPECT_TRUE(IsFolder("none/"));
+  EXPECT_FALSE(IsFolder("none"));
+}
+
+TEST_F(PictureFilesTest, PicturesOfSeveralPromptsAreNumberedOn) {
+  PictureNames names = {
+      .output = "star.png", .extension = "png", .seed = 7, .pictures = 2, .total = 4};
+  EXPECT_EQ(PictureFiles(names, Overwrite::kNever).Name(1), "star-2.png");
+  names.before = 2;
+  EXPECT_EQ(PictureFiles(names, Overwrite::kNever).Name(0), "star-3.png");
+  names.output = "-";
+  names.pictures = 1;
+  EXPECT_THAT(PictureFiles(names, Overwrite::kNever).Check(),
+              StatusIs(_, HasSubstr("one picture")));
 }
 
 TEST_F(PictureFilesTest, PreviewsAreBesideTheirPictureAndReplaceEachOther) {
-  PictureFiles files(Path("star.png"), "png", 2, Overwrite::kNever);
-  ASSERT_OK(files.Check(7));
+  const PictureFiles files = Files(Path("star.png"), 2);
+  ASSERT_OK(files.Check());
   ASSERT_OK(files.CheckPreviews());
   v1::Preview preview;
   preview.set_image_index(1);
@@ -67,21 +95,18 @@ TEST_F(PictureFilesTest, PreviewsAreBesideTheirPictureAndReplaceEachOther) {
 }
 
 TEST_F(PictureFilesTest, StandardOutputHasNoPlaceForPreviews) {
-  PictureFiles files("-", "png", 1, Overwrite::kNever);
-  EXPECT_THAT(files.CheckPreviews(),
+  EXPECT_THAT(Files("-").CheckPreviews(),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--previews")));
 }
 
 TEST_F(PictureFilesTest, SeveralPicturesGetANumber) {
-  PictureFiles unnamed("", "webp", 3, Overwrite::kNever);
-  ASSERT_OK(unnamed.Check(7));
-  EXPECT_EQ(unnamed.Name(2), "latent-7-3.webp");
-  EXPECT_EQ(PictureFiles("a.b/star.png", "png", 2, Overwrite::kNever).Name(0), "a.b/star-1.png");
+  EXPECT_EQ(Files("", 3).Name(2), "latent-7-3.png");
+  EXPECT_EQ(Files("a.b/star.png", 2).Name(0), "a.b/star-1.png");
 }
 
 TEST_F(PictureFilesTest, WritesWhatItGets) {
-  PictureFiles files(Path("star.png"), "png", 2, Overwrite::kNever);
-  ASSERT_OK(files.Check(std::nullopt));
+  const PictureFiles files = Files(Path("star.png"), 2);
+  ASSERT_OK(files.Check());
   ASSERT_OK_AND_ASSIGN(const std::string name, files.Write(Picture(1, 8, "second")));
   EXPECT_EQ(name, Path("star-2.png"));
   EXPECT_EQ(Read("star-2.png"), "second");
@@ -89,36 +114,34 @@ TEST_F(PictureFilesTest, WritesWhatItGets) {
 
 TEST_F(PictureFilesTest, NothingIsOverwrittenUnasked) {
   std::ofstream(Path("star.png")) << "mine";
-  PictureFiles files(Path("star.png"), "png", 1, Overwrite::kNever);
-  EXPECT_THAT(files.Check(std::nullopt),
-              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("--force")));
+  const PictureFiles files = Files(Path("star.png"));
+  EXPECT_THAT(files.Check(), StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("--force")));
   EXPECT_THAT(files.Write(Picture(0, 1, "theirs")), StatusIs(absl::StatusCode::kAlreadyExists, _));
   EXPECT_EQ(Read("star.png"), "mine");
 }
 
 TEST_F(PictureFilesTest, ForceReplacesTheFile) {
   std::ofstream(Path("star.png")) << "old";
-  PictureFiles files(Path("star.png"), "png", 1, Overwrite::kReplace);
-  ASSERT_OK(files.Check(std::nullopt));
+  const PictureFiles files = Files(Path("star.png"), 1, Overwrite::kReplace);
+  ASSERT_OK(files.Check());
   ASSERT_OK(files.Write(Picture(0, 1, "new")));
   EXPECT_EQ(Read("star.png"), "new");
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1);
 }
 
 TEST_F(PictureFilesTest, AFolderThatIsNotThereIsFoundBeforeTheCall) {
-  PictureFiles files(Path("none/star.png"), "png", 1, Overwrite::kNever);
-  EXPECT_THAT(files.Check(std::nullopt), StatusIs(_, HasSubstr("none")));
+  EXPECT_THAT(Files(Path("none/star.png")).Check(), StatusIs(_, HasSubstr("none")));
 }
 
 TEST_F(PictureFilesTest, ADeviceIsWrittenTo) {
-  PictureFiles files("/dev/null", "png", 1, Overwrite::kNever);
-  ASSERT_OK(files.Check(std::nullopt));
+  const PictureFiles files = Files("/dev/null");
+  ASSERT_OK(files.Check());
   EXPECT_OK(files.Write(Picture(0, 1, "anything")));
 }
 
 TEST_F(PictureFilesTest, StandardOutputTakesOnePicture) {
-  EXPECT_OK(PictureFiles("-", "png", 1, Overwrite::kNever).Check(1));
-  EXPECT_THAT(PictureFiles("-", "png", 2, Overwrite::kNever).Check(1),
+  EXPECT_OK(Files("-").Check());
+  EXPECT_THAT(Files("-", 2).Check(),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("one picture")));
 }
 

@@ -120,6 +120,29 @@ TEST_F(RetryLoopTest, NothingIsTriedAgainOnceAPictureHasBeenReceived) {
   EXPECT_EQ(tries_, 1);
 }
 
+TEST_F(RetryLoopTest, AServerThatWasNeverThereIsNotWaitedFor) {
+  for (const std::string& words : {kRefused, kNoSocket, kNoHost}) {
+    tries_ = 0;
+    Run({{grpc::Status(StatusCode::UNAVAILABLE, words)}});
+    EXPECT_EQ(tries_, 1) << words;
+  }
+  EXPECT_THAT(pauses_, ElementsAre());
+}
+
+TEST_F(RetryLoopTest, OneThatWentAwayIs) {
+  const Attempt gone{grpc::Status(StatusCode::UNAVAILABLE, kRefused)};
+  EXPECT_TRUE(Run({{Failed(StatusCode::UNAVAILABLE)}, gone, gone, {grpc::Status::OK, true}}).ok());
+  EXPECT_EQ(tries_, 4);
+}
+
+// It listens, and says so of a replica behind it.
+TEST_F(RetryLoopTest, AProxyIsAskedAgain) {
+  const Attempt replica{
+      grpc::Status(StatusCode::UNAVAILABLE, "upstream connect error: Connection refused")};
+  EXPECT_TRUE(Run({replica, {grpc::Status::OK, true}}).ok());
+  EXPECT_EQ(tries_, 2);
+}
+
 TEST_F(RetryLoopTest, CancellingEndsTheWait) {
   cancel_while_waiting_ = true;
   EXPECT_EQ(Run({{Failed(StatusCode::UNAVAILABLE)}}).error_code(), StatusCode::CANCELLED);

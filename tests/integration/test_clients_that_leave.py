@@ -68,7 +68,7 @@ class ClientsThatLeaveTest(SharedServerTestCase):
              "--num-inference-steps=150", "--num-images-per-prompt=16", "--output=/dev/null"],
             stderr=subprocess.PIPE, text=True)
         for line in client.stderr:
-            if "base " in line:
+            if "drawing " in line:
                 break
         os.kill(client.pid, signal.SIGKILL)
         client.wait()

@@ -184,7 +184,7 @@ class ClusterTest(unittest.TestCase):
         name = self.home_of("96x96")
         running = Latent(self.balancer.address, "96x96", 3, steps=steps)
         for line in running.process.stderr:
-            if b"base " in line:
+            if b"drawing " in line:
                 break
         self.cluster.replicas[name].kill()
         code, picture, error = running.result()

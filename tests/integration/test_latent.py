@@ -1,6 +1,7 @@
 """The command-line client."""
 
 import fcntl
+import json
 import os
 import pathlib
 import re
@@ -37,12 +38,12 @@ class LatentTest(unittest.TestCase):
     def start(self, *arguments, server=None):
         return subprocess.Popen(
             [server_process.options.latent, *arguments, f"--server={server or self.server.address}"], cwd=self.folder,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
-    def latent(self, *arguments, server=None):
-        """(exit code, standard output, standard error)."""
+    def latent(self, *arguments, server=None, said=None):
+        """(exit code, standard output, standard error). `said`: bytes on standard input."""
         process = self.start(*arguments, server=server)
-        output, error = process.communicate(timeout=server_process.DEADLINE)
+        output, error = process.communicate(said, timeout=server_process.DEADLINE)
         return process.returncode, output, error.decode()
 
     def generate(self, *arguments):
@@ -52,7 +53,7 @@ class LatentTest(unittest.TestCase):
         code, output, error = self.generate("--seed=7")
         self.assertEqual((code, output), (0, b"latent-7.png\n"), error)
         self.assertEqual(png.read((self.folder / "latent-7.png").read_bytes())[:2], (64, 64))
-        self.assertRegex(error, "(base|decoding) 2/2")  # of two that wait to be sent the newer one is
+        self.assertIn("drawing 64x64\n", error)
         self.assertNotIn("\033", error)
 
     def test_a_random_seed_is_said(self):
@@ -109,9 +110,124 @@ class LatentTest(unittest.TestCase):
             self.assertEqual(code, 0, error)
         self.assertEqual((self.folder / "2.webp").read_bytes(), (self.folder / "3.webp").read_bytes())
 
+    def drawn(self, prompt):
+        """The bytes of that prompt's picture with seed 7."""
+        code, output, error = self.latent("generate", prompt, *SMALL, "-s7", "-o", "-")
+        self.assertEqual(code, 0, error)
+        return output
+
+    def test_a_prompt_from_standard_input(self):
+        for arguments in (["-"], ["--prompt-file=-"]):
+            code, output, error = self.latent("generate", *arguments, *SMALL, "-s7", "-o", "-", said=b"a blue heart\n")
+            self.assertEqual(code, 0, error)
+            self.assertEqual(output, self.drawn("a blue heart"))
+        for said, problem in ((b"", "no prompt"), (b"caf\xe9", "UTF-8")):
+            code, _, error = self.latent("generate", "-", *SMALL, said=said)
+            self.assertEqual(code, 2, error)
+            self.assertIn(problem, error)
+        code, _, error = self.latent("generate", "-", "--image=-", *SMALL, said=b"a star")
+        self.assertEqual(code, 2, error)
+        self.assertIn("once", error)
+
+    def test_prompts_from_a_file(self):
+        (self.folder / "prompts.txt").write_text("\ufeffa blue heart\r\n\na red star\n", newline="")
+        lines = ["--prompt-file=prompts.txt", "--prompt-per-line"]
+        code, output, error = self.latent("generate", *lines, *SMALL, "-s7", "-o", "both.png")
+        self.assertEqual((code, output), (0, b"both-1.png\nboth-2.png\n"), error)
+        self.assertIn("prompt 2 of 2: a red star\n", error)
+        self.assertEqual((self.folder / "both-1.png").read_bytes(), self.drawn("a blue heart"))
+        self.assertEqual((self.folder / "both-2.png").read_bytes(), self.drawn("a red star"))
+        # Nothing is drawn where one could not be written.
+        (self.folder / "both-1.png").unlink()
+        code, output, error = self.latent("generate", *lines, *SMALL, "-o", "both.png")
+        self.assertEqual((code, output), (2, b""), error)
+
+    def test_several_prompts_and_pictures_go_into_a_folder(self):
+        (self.folder / "pictures").mkdir()
+        code, output, error = self.latent("generate", "a blue heart", "a red star", *SMALL, "-n2", "-s7", "-qo", "pictures")
+        self.assertEqual(code, 0, error)
+        self.assertEqual(output.decode().split(), [f"pictures/latent-7-{number}.png" for number in (1, 2, 3, 4)])
+        self.assertEqual((self.folder / "pictures/latent-7-3.png").read_bytes(), self.drawn("a red star"))
+        self.assertEqual(error, "")
+        code, _, error = self.latent("generate", "a blue heart", "a red star", *SMALL, "-o", "none/")
+        self.assertEqual(code, 2)
+        self.assertIn("none: No such file or directory", error)
+
+    def test_prompts_without_a_seed_get_one_each(self):
+        code, output, error = self.latent("generate", "a star", "a star", *SMALL, "--quiet")
+        self.assertEqual(code, 0, error)
+        first, second = (self.folder / name for name in output.decode().split())
+        self.assertRegex(first.name, r"^latent-\d+-1\.png$")
+        self.assertNotEqual(first.read_bytes(), second.read_bytes())
+
+    def test_prompts_end_at_the_first_that_fails(self):
+        code, output, error = self.latent("generate", "a star", "x" * 70_000, "a heart", *SMALL, "-o", "a.png")
+        self.assertEqual((code, output), (4, b"a-1.png\n"), error)
+        self.assertIn("stopped at prompt 2 of 3", error)
+
+    def test_words_without_quotes_are_warned_of(self):
+        code, output, error = self.latent("generate", "red", "star", *SMALL, "-qo", "star.png")
+        self.assertEqual((code, output), (0, b"star-1.png\nstar-2.png\n"), error)
+        self.assertIn("quotes", error)
+
+    def test_json(self):
+        code, output, error = self.latent("generate", "a red star", "a blue heart", *SMALL, "-n2", "-s7", "--json",
+                                          "-o", 'a "b".png')
+        self.assertEqual(code, 0, error)
+        first, second = (json.loads(line) for line in output.splitlines())
+        self.assertEqual([image["file"] for image in first["images"]], ['a "b"-1.png', 'a "b"-2.png'])
+        self.assertEqual([image["seed"] for image in second["images"]], ["7", "8"])  # protobuf's mapping of uint64
+        self.assertEqual(second["images"][0]["size"], {"width": 64, "height": 64})
+        self.assertNotIn("data", second["images"][0])
+        self.assertEqual(second["completed"]["parameters"]["prompt"], "a blue heart")
+        self.assertTrue((self.folder / 'a "b"-4.png').exists())
+        self.assertIn("drawing", error)
+        code, _, error = self.generate("--json", "--output=-")
+        self.assertEqual(code, 2, error)
+        code, output, _ = self.latent("health", "--json")
+        self.assertEqual((code, json.loads(output)), (0, {"status": "SERVING"}))
+
+    def test_other_tools_names_lead_to_ours(self):
+        for typed, meant in ((["--steps", "30"], "--num-inference-steps"), (["--size=64x64"], "--width and --height"),
+                             (["--negative", "x"], "--negative-prompt"), (["-W", "64"], "--width"),
+                             (["--format=jpgg"], "jpeg"), (["-output", "x.png"], "--output")):
+            code, _, error = self.generate(*typed)
+            self.assertEqual(code, 2, error)
+            self.assertIn(f"did you mean {meant}", error)
+        for typed, meant in ((["genrate", "a star"], "generate"), (["graphs", "lst"], "list"),
+                             (["graphs", "warm", "64x64"], "--bucket 64x64"), (["-v"], "--version"),
+                             (["a red star"], "latent generate 'a red star'")):
+            code, _, error = self.latent(*typed)
+            self.assertEqual(code, 2, error)
+            self.assertIn(f"did you mean {meant}", error)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_a_url_is_no_address(self):
+        for command in (["generate", "a star"], ["health", "--wait=60"], ["status"]):
+            code, _, error = self.latent(*command, server=f"http://{self.server.address}")
+            self.assertEqual(code, 2, error)
+            self.assertIn(f"leave http:// out: --server {self.server.address}", error)
+        code, _, error = self.latent("health", server=f"https://{self.server.address}")
+        self.assertIn("add --tls", error)
+        process = subprocess.run([server_process.options.latent, "status"], capture_output=True, text=True,
+                                 env={**os.environ, "LATENT_ADMIN": "http://localhost:1"}, timeout=server_process.DEADLINE)
+        self.assertEqual(process.returncode, 2, process.stderr)
+        self.assertIn("$LATENT_ADMIN", process.stderr)
+
+    def test_a_refused_size_says_what_else_may_be_done(self):
+        code, _, error = self.latent("generate", "a star", "--width=72", "--height=72")
+        self.assertEqual(code, 4)
+        self.assertIn("--width, --height: 72x72 is not one of 256x256, 64x64", error)
+        self.assertIn("--bucket-policy snap", error)
+        self.assertIn("--allow-cold-requests", error)
+        code, _, error = self.latent("generate", "a star", "--width=72", "--height=72", "--bucket-policy=cold_ok")
+        self.assertEqual(code, 4)
+        self.assertIn("--allow-cold-requests", error)
+
     def test_wrong_options(self):
-        for arguments in (["--seed=1", "--seed=2"], ["--colour=red"], ["--width=wide"], ["another prompt"], ["--output=star.doc"],
-                          ["--image=missing.png"], ["--output=-", "--num-images-per-prompt=2"]):
+        for arguments in (["--seed=1", "--seed=2"], ["--colour=red"], ["--width=wide"], ["-", "-"], ["--output=star.doc"],
+                          ["--image=missing.png"], ["--output=-", "--num-images-per-prompt=2"], ["--prompt-file=x"],
+                          ["--prompt-per-line"], ["-n"], ["--timeout=soon"]):
             code, _, error = self.generate(*arguments)
             self.assertEqual(code, 2, arguments)
             self.assertIn("--help", error)
@@ -148,13 +264,17 @@ class LatentTest(unittest.TestCase):
             for command in (["generate", "a star"], ["capabilities"], ["health"], ["health", "--wait=1s"]):
                 code, _, error = self.latent(*command, server=address)
                 self.assertEqual(code, 3, command)
-                self.assertIn(address, error)
+                self.assertIn(f"nothing listens at {address}: start a server with `latentd`", error)
+                self.assertNotIn("trying again", error)
+        code, _, error = self.latent("generate", "a star", server=f"unix:{self.folder}/none")
+        self.assertEqual(code, 3, error)
+        self.assertIn("nothing listens at unix:", error)
 
     def test_control_c_cancels(self):
         process = self.start("generate", "a star", "--num-inference-steps=150", "--num-images-per-prompt=16",
                              "--request-id=interrupted")
         for line in process.stderr:
-            if b"base " in line:
+            if b"drawing " in line:
                 break
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=server_process.DEADLINE)
@@ -164,7 +284,7 @@ class LatentTest(unittest.TestCase):
 
     def test_timeout(self):
         code, _, error = self.latent("generate", "a star", "--num-inference-steps=150", "--num-images-per-prompt=16",
-                                     "--timeout=500ms")
+                                     "--timeout=0.5")
         self.assertEqual(code, 1)
         self.assertIn("in time", error)
 
@@ -207,11 +327,38 @@ class LatentTest(unittest.TestCase):
         self.assertEqual(self.latent("health", "--service=nothing")[0], 4)
 
     def test_help(self):
-        for command in ([], ["generate"], ["capabilities"], ["health"]):
+        for command in ([], ["generate"], ["capabilities"], ["health"], ["graphs", "list"], ["completion"]):
             code, output, _ = self.latent(*command, "--help")
             self.assertEqual(code, 0)
             self.assertIn(b"latent", output)
+            asked = subprocess.run([server_process.options.latent, "help", *command], capture_output=True,
+                                   timeout=server_process.DEADLINE)
+            self.assertEqual((asked.returncode, asked.stdout), (0, output))
         self.assertEqual(self.latent("paint")[0], 2)
+        self.assertEqual(self.latent()[0], 2)
+
+
+class CompletionTest(unittest.TestCase):
+    """What bash offers for words that are typed, the last of them not to its end."""
+
+    def offered(self, *words):
+        script = ('source <("$1" completion bash); shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _latent; '
+                  'printf "%s\n" "${COMPREPLY[@]}"')
+        run = subprocess.run(["bash", "-c", script, "bash", server_process.options.latent, "latent", *words],
+                             capture_output=True, text=True, check=True, timeout=server_process.DEADLINE)
+        return set(run.stdout.split())
+
+    def test_bash(self):
+        self.assertEqual(self.offered("ge"), {"generate"})
+        self.assertEqual(self.offered("generate", "a star", "--num-i"), {"--num-inference-steps", "--num-images-per-prompt"})
+        self.assertEqual(self.offered("generate", "--bucket-policy", "s"), {"snap"})
+        self.assertEqual(self.offered("generate", "--bucket-policy", "=", "s"), {"snap"})
+        self.assertEqual(self.offered("graphs", "li"), {"list"})
+        self.assertEqual(self.offered("graphs", "evict", "--ti"), {"--tier"})
+        self.assertEqual(self.offered("graphs", "evict", "--tier", ""), {"memory", "disk", "both"})
+        self.assertNotIn("--tier", self.offered("graphs", "list", "--"))
+        self.assertEqual(self.offered("completion", ""), {"bash", "zsh", "fish", "--help"})
+        self.assertEqual(self.offered("generate", "--seed", ""), set())
 
 
 if __name__ == "__main__":
