@@ -42,7 +42,7 @@ Entries Together(const Entries& entries, const Entries& more) {
 }
 
 int PositionOf(const Entry& entry, const Timetable& timetable) {
-  return static_cast<int>(absl::c_find(timetable.order, &entry) - timetable.order.begin());
+  return timetable.Positions()[absl::c_find(timetable.order, &entry) - timetable.order.begin()];
 }
 
 std::string Seconds(absl::Duration time) {

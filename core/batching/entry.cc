@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "core/batching/passing.h"
 
 namespace latentd::batching {
 namespace {
@@ -58,6 +59,10 @@ bool IsRunnable(const Entry& entry) {
   return entry.need.kind != UnitKind::kWait && entry.need.kind != UnitKind::kDone;
 }
 
+double RequestWorkOf(const Entry& entry) {
+  return WorkOf(entry.need.ahead, entry.need.rows) * entry.together / entry.weight;
+}
+
 ForecastPicture PictureOf(const Entry& entry) {
   const Need& need = entry.need;
   ForecastPicture picture{.ahead = need.ahead,
@@ -65,6 +70,7 @@ ForecastPicture PictureOf(const Entry& entry) {
                           .lane_rows = std::min(need.lane_rows, need.lane_capacity),
                           .lane_places = need.lane_places,
                           .weight = entry.weight,
+                          .work = entry.work,
                           .begun = entry.started};
   // What the first picture of a request has encoded is there for the others.
   if (entry.is_first_of_request()) return picture;

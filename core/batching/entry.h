@@ -23,6 +23,8 @@ struct Entry {
   size_t bytes = 0;  // of the request, with its first picture
   std::string caller;
   double weight = 1;  // by its priority (WeightOf)
+  int together = 1;   // pictures of the request
+  double work = 0;    // Runner::work: what it has asked for, before it began
   absl::Time admitted;
   absl::Time deadline = absl::InfiniteFuture();
   absl::Time due;                // DueOf these
@@ -43,6 +45,9 @@ double WeightOf(int priority);
 absl::Time DueOf(absl::Time admitted, absl::Time deadline, double weight);
 
 bool IsRunnable(const Entry& entry);
+
+// Of a picture that has not begun.
+double RequestWorkOf(const Entry& entry);
 
 using Callers = Turns<std::string>;
 

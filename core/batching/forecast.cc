@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/batching/passing.h"
 #include "core/batching/playback.h"
 
 namespace latentd::batching {
@@ -23,11 +24,12 @@ class InTurns {
  private:
   struct LanePlay {
     Lane lane;
-    double weight = 0;    // the greatest of its pictures'
-    double least = 0;     // evaluations until the first of them leaves or takes other rows
+    double weight = 0;    // the greatest of its pictures'; 0: nobody steps but who passes others
     bool full = false;    // somebody waits: nobody overtakes
     bool changed = true;  // who is in it, or their rows, since it was summed
+    bool has_all = true;  // an evaluation has rows for all that are in it
     absl::Duration step;  // that each of them takes, with the previews that come between two
+    absl::Duration pace;  // from one to the next, beside other lanes
   };
 
   LanePlay& PlayOf(const Lane& lane) {
@@ -36,9 +38,10 @@ class InTurns {
     return found == lanes_.end() ? lanes_.emplace_back(LanePlay{lane}) : *found;
   }
 
-  // Whoever has room in its lane is in it.
+  // Each that has room in its lane is in it.
   void Enter() {
     for (LanePlay& lane : lanes_) lane.full = false;
+    EnterToPass();
     for (Player& player : playback_.players()) {
       if (!player.in_lane && !player.done) TryEnter(player);
     }
@@ -47,6 +50,7 @@ class InTurns {
     for (LanePlay& lane : lanes_) {
       if (std::exchange(lane.changed, false)) Sum(lane);
     }
+    passes_now_ = passes_ != nullptr && IsHeldUp(*passes_);
   }
 
   void TryEnter(Player& player) {
@@ -55,66 +59,145 @@ class InTurns {
     LanePlay& play = PlayOf(player.now().lane);
     if (play.full) return;
     const int kept = playback_.KeptRows(play.lane);
-    const bool fits = kept == 0 || player.picture->begun ||
-                      kept + player.kept_rows() <= player.picture->lane_rows;
+    const int passing = IsIn(passes_, play.lane) ? passes_->kept_rows() : 0;
+    const int rows = kept - passing + player.kept_rows();
+    const bool fits =
+        kept == 0 || player.picture->begun ||
+        (rows <= player.picture->lane_rows && rows + passing <= player.picture->places());
     play.full = !fits;
-    if (play.full) return;
+    if (fits) EnterLane(player, play);
+  }
+
+  static bool IsIn(const Player* player, const Lane& lane) {
+    return player != nullptr && player->in_lane && player->is_at(lane);
+  }
+
+  void EnterLane(Player& player, LanePlay& play) {
     play.changed = true;
     playback_.EnterLane(player);
     playback_.BeginStage(player);
   }
 
-  // Of more rows than are evaluated at once, each takes its turn.
+  // Who passes others now is in its lane, where that has rows for who rests.
+  void EnterToPass() {
+    std::vector<Runner> runners;
+    for (Player& player : playback_.players()) {
+      if (!player.in_lane && !player.done) playback_.SkipEmptyStages(player);
+      runners.push_back(RunnerOf(player));
+    }
+    const std::optional<size_t> passes = WhoPasses(runners);
+    const Player* const before = passes_;
+    passes_ = passes ? &playback_.players()[*passes] : nullptr;
+    if (passes_ != nullptr && !passes_->in_lane) {
+      EnterLane(*passes_, PlayOf(passes_->now().lane));
+    }
+    if (passes_ == before) return;
+    for (LanePlay& lane : lanes_) lane.changed = true;
+  }
+
+  Runner RunnerOf(Player& player) {
+    if (player.done || player.past_stages()) return {};
+    const auto has_room = [&] {
+      const int kept = playback_.KeptRows(player.now().lane);
+      return kept + player.kept_rows() <= player.picture->places();
+    };
+    return {.work = player.picture->work,
+            .begun = player.picture->begun || player.begun,
+            .can_pass = player.in_lane || has_room()};
+  }
+
+  // By a round of the steps that it would share with all others.
+  bool IsHeldUp(const Player& player) {
+    absl::Duration round;
+    for (const LanePlay& lane : lanes_) round += lane.step;
+    return !PlayOf(player.now().lane).has_all || round > StepOf(player) * kHeldUp;
+  }
+
+  absl::Duration StepOf(const Player& player) const {
+    const Lane& lane = player.now().lane;
+    return costs_.Of(UnitKind::kStep, lane, player.rows()) +
+           player.previews_per_step() * costs_.Of(UnitKind::kPreview, lane);
+  }
+
+  // Of more rows than are evaluated at once, each takes its turn, but for who passes others.
   void Sum(LanePlay& lane) {
-    int rows = 0, at_once = 1;
+    int rows = 0, at_once = 1, passing = 0;
     double previews = 0;
     lane.weight = 0;
-    std::optional<double> least;
     for (const Player& player : playback_.players()) {
       if (!player.in_lane || !player.is_at(lane.lane)) continue;
       rows += player.rows();
       at_once = std::max({at_once, player.picture->lane_rows, player.rows()});
       previews += player.previews_per_step();
-      lane.weight = std::max(lane.weight, player.picture->weight);
-      least = std::min(least.value_or(player.left), player.left);
+      if (&player == passes_) {
+        passing = player.rows();
+      } else {
+        lane.weight = std::max(lane.weight, player.picture->weight);
+      }
     }
-    lane.least = least.value_or(0);
+    lane.has_all = rows <= at_once;
+    if (lane.has_all && passing > 0) lane.weight = std::max(lane.weight, passes_->picture->weight);
+    if (!lane.has_all) rows -= passing;
     const double turns = std::max(1.0, static_cast<double>(rows) / at_once);
     lane.step = turns * costs_.Of(UnitKind::kStep, lane.lane, std::min(rows, at_once)) +
                 previews * costs_.Of(UnitKind::kPreview, lane.lane);
   }
 
   void RunToNextEnd() {
-    double weights = 0;
-    for (const LanePlay& lane : lanes_) weights += lane.weight;
+    SetPaces();
     absl::Duration time = absl::InfiniteDuration();
-    const LanePlay* first = nullptr;
-    for (const LanePlay& lane : lanes_) {
-      const absl::Duration needed = lane.least * lane.step * (weights / lane.weight);
-      if (first == nullptr || needed < time) first = &lane;
-      time = std::min(time, needed);
+    for (const Player& player : playback_.players()) {
+      if (player.in_lane) time = std::min(time, player.left * PaceOf(player));
     }
     playback_.Pass(time);
-    for (LanePlay& lane : lanes_) {
-      const bool free = lane.step <= absl::ZeroDuration();
-      const double evaluations =
-          &lane == first || free ? lane.least
-                                 : absl::FDivDuration(time, lane.step) * (lane.weight / weights);
-      Advance(lane, evaluations);
+    for (Player& player : playback_.players()) {
+      if (player.in_lane) Advance(player, time);
     }
   }
 
-  void Advance(LanePlay& lane, double evaluations) {
-    for (Player& player : playback_.players()) {
-      if (!player.in_lane || !player.is_at(lane.lane)) continue;
-      if (playback_.Advance(player, evaluations)) lane.changed = true;
+  void SetPaces() {
+    double weights = 0;
+    for (const LanePlay& lane : lanes_) weights += lane.weight;
+    const double shared = !passes_now_ ? 1 : weights > 0 ? kSharedPart : 0;
+    for (LanePlay& lane : lanes_) {
+      lane.pace = lane.weight > 0 ? lane.step * (weights / lane.weight / shared) : kNever;
     }
-    lane.least -= evaluations;
+    if (!passes_now_) return;
+    const LanePlay& lane = PlayOf(passes_->now().lane);
+    const absl::Duration own = StepOf(*passes_) / (1 - shared);
+    pace_of_passes_ = lane.has_all ? Both(lane.pace, own) : own;
   }
+
+  // For an evaluation, of one that takes part in those of both.
+  static absl::Duration Both(absl::Duration a, absl::Duration b) {
+    const absl::Duration sum = a + b;
+    return sum > absl::ZeroDuration() && sum < kNever ? a * absl::FDivDuration(b, sum)
+                                                      : std::min(a, b);
+  }
+
+  // How long it takes for an evaluation.
+  absl::Duration PaceOf(const Player& player) {
+    if (passes_now_ && &player == passes_) return pace_of_passes_;
+    return PlayOf(player.now().lane).pace;
+  }
+
+  void Advance(Player& player, absl::Duration time) {
+    LanePlay& lane = PlayOf(player.now().lane);
+    const absl::Duration pace = PaceOf(player);
+    const bool is_through = player.left * pace <= time;
+    const double evaluations = is_through ? player.left : absl::FDivDuration(time, pace);
+    if (playback_.Advance(player, evaluations)) lane.changed = true;
+  }
+
+  static constexpr double kSharedPart = 0.5;  // of the time, while one passes (PassingTime)
+  static constexpr absl::Duration kNever = absl::InfiniteDuration();
 
   const Costs& costs_;
   Playback playback_;
   std::vector<LanePlay> lanes_;
+  Player* passes_ = nullptr;
+  bool passes_now_ = false;  // it is held up
+  absl::Duration pace_of_passes_;
 };
 
 // The first that is due, of those that have rows or find some, runs with those behind it that share

@@ -18,12 +18,12 @@
 namespace latentd::batching {
 
 enum class Sharing : uint8_t {
-  kInTurns,     // lanes by their weights; and in a lane, all that are in it
+  kInTurns,     // lanes by their weights, and in a lane all that are in it; short ones pass
   kByDeadline,  // who is due first, with whom that makes cheaper
 };
 
 struct ForecastPicture {
-  // Rows of its lane, by deadline.
+  // Rows of its lane, for those who pass others too.
   int places() const { return std::max(lane_rows, lane_places); }
 
   Ahead ahead;
@@ -31,6 +31,7 @@ struct ForecastPicture {
   int lane_rows = 1;    // that its lane evaluates at once, at most
   int lane_places = 0;  // that its lane has, where those are more
   double weight = 1;
+  double work = 0;     // of its request (Runner::work)
   bool begun = false;  // rows of its lane are kept for it
 };
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "core/batching/passing.h"
 
 namespace latentd::batching {
 
@@ -20,6 +21,22 @@ void LaneWork::KeepRows(const Entry& begun) {
   capacity_ = std::min(capacity_, need.lane_capacity);
   if (need.joined && need.lane_places > 0) places_ = std::min(places_, need.lane_places);
   rows_kept_ += need.most_rows();
+  rows_begun_ = rows_kept_;
+}
+
+void LaneWork::LetPass(const Entry& passes) {
+  NoteRows(passes);
+  passes_ = &passes;
+  if (passes.started && passes.need.kind != UnitKind::kDecode) {
+    rows_kept_ -= passes.need.most_rows();
+  }
+}
+
+bool LaneWork::HasRoomFor(const Entry& entry) const {
+  const bool passes = passes_ != nullptr && passes_->need.kind != UnitKind::kDecode;
+  const int resting = passes ? passes_->need.most_rows() : 0;
+  const int rows = rows_kept_ + entry.need.most_rows();
+  return rows <= places() && rows + resting <= all_places();
 }
 
 void LaneWork::NoteFirst(const Entry& entry, size_t place) {
@@ -36,8 +53,9 @@ void LaneWork::Add(const Entry& entry, size_t place) {
     return NoteFirst(entry, place);
   }
   if (!entry.started) {
+    if (&entry == passes_) return;  // it begins when it passes
     NoteRows(entry);
-    full_ = full_ || rows_kept_ + need.most_rows() > places();
+    full_ = full_ || !HasRoomFor(entry);
     if (full_) return;
     rows_kept_ += need.most_rows();
   }
@@ -88,6 +106,7 @@ LaneWork::Members LaneWork::InTurns(Members steppers) const {
   absl::c_stable_partition(steppers, [](const Entry* e) { return e->need.joined; });
   Members next = ThatFit(steppers);
   if (next.size() == steppers.size()) return next;
+  steppers.erase(std::remove(steppers.begin(), steppers.end(), passes_), steppers.end());
   next = steppers;
   absl::c_stable_sort(next, [](const Entry* a, const Entry* b) {
     return std::make_pair(a->found_no_rows, a->stepped) <
@@ -98,6 +117,19 @@ LaneWork::Members LaneWork::InTurns(Members steppers) const {
   absl::c_copy_if(steppers, std::back_inserter(named),
                   [&](const Entry* e) { return absl::c_linear_search(next, e); });
   return named;
+}
+
+LaneWork::Members LaneWork::WhoGoesAlong(const Costs& costs) const {
+  Members members = {passes_};
+  absl::c_copy_if(Steppers(), std::back_inserter(members),
+                  [&](const Entry* e) { return e != passes_ && e->need.joined; });
+  absl::c_stable_sort(members, [&](const Entry* a, const Entry* b) {
+    return std::make_pair(a != passes_, a->work) < std::make_pair(b != passes_, b->work);
+  });
+  absl::InlinedVector<int, kMostRows> rows;
+  for (const Entry* entry : members) rows.push_back(entry->need.next_rows());
+  members.resize(CountTakenAlong(lane_, rows, limit(), costs));
+  return members;
 }
 
 }  // namespace latentd::batching

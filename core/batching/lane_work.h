@@ -23,6 +23,9 @@ class LaneWork {
 
   // All who have begun, before anybody is added: rows are kept for them.
   void KeepRows(const Entry& begun);
+  // A picture passes others, in this lane: the others share an evaluation as if it had no rows.
+  // Then too before anybody is added.
+  void LetPass(const Entry& passes);
   // In the order in which they go, with their places in it. Who waits is left out where there are
   // too few rows, or were for somebody before.
   void Add(const Entry& entry, size_t place);
@@ -42,24 +45,32 @@ class LaneWork {
   const Entry* preview() const { return preview_; }  // whose last preview is longest ago
   // Who takes the next evaluation: all of them, or as many as it has rows. In turns those first who
   // have waited longest for one; by deadline in order.
+  // Who passes others leaves the evaluation to them where it has no rows for all.
   Members WhoSteps() const;
+  // The picture that passes others takes its next evaluation with these.
+  Members WhoGoesAlong(const Costs& costs) const;
+  // Whether rows are kept for it, or there are some for who does not step with all others.
+  bool HasRoomToPass(const Entry& entry) const {
+    const int places = std::max(all_places(), std::min(entry.need.lane_places, places_));
+    return entry.started || rows_begun_ + entry.need.most_rows() <= places;
+  }
 
  private:
-  // Rows of one evaluation, by graphs and memory; and those that pictures may have, which are more
-  // only where somebody may have to pass others.
+  // Rows of one evaluation, by graphs and memory; those that the lane has; and those that pictures
+  // may have that do not pass others.
   int limit() const { return std::min(rows_, capacity_); }
-  int places() const {
-    if (sharing_ == Sharing::kInTurns) return limit();
-    return std::min(std::max(limit(), most_places_), places_);
-  }
+  int all_places() const { return std::min(std::max(limit(), most_places_), places_); }
+  int places() const { return sharing_ == Sharing::kInTurns ? limit() : all_places(); }
   Members Steppers() const;
   Members InTurns(Members steppers) const;
+  bool HasRoomFor(const Entry& entry) const;
   Members ThatFit(Members members) const;
   void NoteFirst(const Entry& entry, size_t place);
   void NoteRows(const Entry& entry);
 
   Lane lane_;
   Sharing sharing_;
+  const Entry* passes_ = nullptr;
   const Entry* first_ = nullptr;
   size_t first_place_ = std::numeric_limits<size_t>::max();
   const Entry* decode_ = nullptr;
@@ -69,7 +80,8 @@ class LaneWork {
   int capacity_ = kMostRows;
   int most_places_ = 0;
   int places_ = std::numeric_limits<int>::max();  // as far as is known of the lane that is there
-  int rows_kept_ = 0;
+  int rows_kept_ = 0;                             // but for who passes others
+  int rows_begun_ = 0;                            // of all who have begun
   bool full_ = false;
   double weight_ = 0;
 };

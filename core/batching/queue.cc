@@ -21,9 +21,11 @@ absl::StatusOr<Prospect> Queue::Admit(const Arrival& arrival) {
                      .bytes = added.empty() ? arrival.bytes : 0,
                      .caller = arrival.caller,
                      .weight = weight,
+                     .together = static_cast<int>(arrival.pictures.size()),
                      .admitted = now,
                      .deadline = arrival.deadline,
                      .due = DueOf(now, arrival.deadline, weight)});
+    added.back().work = RequestWorkOf(added.back());
     asking.push_back(&added.back());
   }
   ASSIGN_OR_RETURN(const Prospect prospect,
@@ -61,13 +63,13 @@ absl::Time Queue::NextDeadline() const {
 std::vector<std::pair<PictureId, Prospect>> Queue::Waiting() const {
   const Timetable& timetable = foresight().At(clock_.Monotonic());
   std::vector<std::pair<PictureId, Prospect>> waiting;
+  const std::vector<int> positions = timetable.Positions();
   PictureId last = 0;
   for (size_t i = 0; i < timetable.order.size(); ++i) {
     const Entry& entry = *timetable.order[i];
     if (entry.request_started || std::exchange(last, entry.request) == entry.request) continue;
     waiting.push_back(
-        {entry.picture,
-         {.position = static_cast<int>(i), .outlook = timetable.OfRequest(entry.request)}});
+        {entry.picture, {.position = positions[i], .outlook = timetable.OfRequest(entry.request)}});
   }
   return waiting;
 }
@@ -90,6 +92,7 @@ void Queue::Update(PictureId picture, const Need& need) {
   Need& old = entry.need;
   if (old.kind == UnitKind::kWait) ++changes_;  // what it has left may be known now
   old = need;
+  if (!entry.started) entry.work = RequestWorkOf(entry);
 }
 
 void Queue::Remove(PictureId picture) {
@@ -114,7 +117,8 @@ bool Queue::CanRun(bool may_begin) const {
   });
 }
 
-Queue::Works Queue::WorkByLane(const Timetable& timetable, bool may_begin) const {
+Queue::Works Queue::WorkByLane(const Timetable& timetable, bool may_begin,
+                               const Entry*& passes) const {
   Works works;
   const auto work_of = [&](const Entry& entry) -> LaneWork& {
     const Lane& lane = entry.need.lane;
@@ -128,6 +132,10 @@ Queue::Works Queue::WorkByLane(const Timetable& timetable, bool may_begin) const
   }
   for (const Entry* entry : order) {
     if (entry->started && IsRunnable(*entry)) work_of(*entry).KeepRows(*entry);
+  }
+  if (timetable.sharing == Sharing::kInTurns) {
+    passes = WhoPassesOthers(order, works, may_begin);
+    if (passes != nullptr) work_of(*passes).LetPass(*passes);
   }
   for (size_t i = 0; i < order.size(); ++i) {
     const Entry& entry = *order[i];
@@ -159,6 +167,47 @@ const LaneWork* Queue::NextLane(const Works& works, Sharing sharing) const {
 Unit Queue::StepOf(const LaneWork& work) {
   Unit unit{.kind = UnitKind::kStep, .lane = work.lane()};
   for (const Entry* entry : work.WhoSteps()) unit.pictures.push_back(entry->picture);
+  return unit;
+}
+
+const Entry* Queue::WhoPassesOthers(const Entries& order, const Works& works,
+                                    bool may_begin) const {
+  std::vector<Runner> runners;
+  for (const Entry* entry : order) {
+    const bool can_run =
+        IsRunnable(*entry) && !entry->found_no_rows && (entry->started || may_begin);
+    const auto work = absl::c_find_if(
+        works, [&](const LaneWork& other) { return other.lane() == entry->need.lane; });
+    const bool has_room = work == works.end() || work->HasRoomToPass(*entry);
+    runners.push_back({entry->work, entry->started, can_run && has_room});
+  }
+  const std::optional<size_t> passes = WhoPasses(runners);
+  return passes ? order[*passes] : nullptr;
+}
+
+// Nothing where it is the others' turn, or where it is not held up by them.
+std::optional<Unit> Queue::PassingUnit(const Works& works, const Entry& passes,
+                                       bool others_run) const {
+  const Need& need = passes.need;
+  Unit unit{.kind = need.kind, .lane = need.lane, .pictures = {passes.picture}};
+  unit.expected = costs_.Of(unit.kind, unit.lane, RowsOf(unit));
+  absl::Duration round;
+  bool takes_part = false;
+  for (const LaneWork& work : works) {
+    const Unit step = StepOf(work);
+    round += costs_.Of(UnitKind::kStep, work.lane(), RowsOf(step));
+    takes_part = takes_part || absl::c_linear_search(step.pictures, passes.picture);
+    if (unit.kind != UnitKind::kStep || work.lane() != unit.lane) continue;
+    unit.pictures.clear();
+    for (const Entry* entry : work.WhoGoesAlong(costs_)) {
+      unit.pictures.push_back(entry->picture);
+    }
+  }
+  if (takes_part && round <= unit.expected * kHeldUp) return std::nullopt;
+  unit.expected = costs_.Of(unit.kind, unit.lane, RowsOf(unit));
+  unit.in_turn = false;
+  unit.passes = true;
+  if (others_run && !passing_.Allows(unit.expected, round)) return std::nullopt;
   return unit;
 }
 
@@ -199,6 +248,7 @@ Unit Queue::UnitOf(const LaneWork& work) const {
 }
 
 void Queue::Remember(const Unit& unit) {
+  if (unit.passes && !unit.in_turn && unit.kind != UnitKind::kStep) return;
   Between& between = between_[unit.lane];
   if (unit.kind == UnitKind::kStep) {
     between = {};
@@ -218,14 +268,24 @@ void Queue::Remember(const Unit& unit) {
 std::optional<Unit> Queue::Next(bool may_begin) {
   const Timetable& timetable = foresight().OrderAt(clock_.Monotonic());
   const Sharing sharing = timetable.sharing;
-  const Works works = WorkByLane(timetable, may_begin);
+  const Entry* passes = nullptr;
+  const Works works = WorkByLane(timetable, may_begin, passes);
+  std::optional<Unit> next;
   const LaneWork* const work = NextLane(works, sharing);
-  if (work == nullptr) return std::nullopt;
-  Unit unit = UnitOf(*work);
-  unit.weight = work->weight();
-  unit.expected = costs_.Of(unit.kind, unit.lane, RowsOf(unit));
-  unit.in_turn = sharing == Sharing::kInTurns;
-  if (unit.in_turn) turns_.Begin(unit.lane, unit.expected / unit.weight);
+  if (passes != nullptr) next = PassingUnit(works, *passes, /*others_run=*/work != nullptr);
+  if (!next && work == nullptr) return std::nullopt;
+  if (!next) {
+    next = UnitOf(*work);
+    next->weight = work->weight();
+    next->expected = costs_.Of(next->kind, next->lane, RowsOf(*next));
+    next->in_turn = sharing == Sharing::kInTurns;
+    // Between two steps of the others, perhaps.
+    next->passes = passes != nullptr && next->pictures.size() == 1 &&
+                   next->pictures.front() == passes->picture;
+  }
+  if (passes == nullptr) passing_.Forget();
+  const Unit unit = *std::move(next);
+  BeginTurn(unit);
   Start(unit);
   absl::erase_if(between_, [&](const auto& entry) {
     return absl::c_none_of(works,
@@ -233,6 +293,11 @@ std::optional<Unit> Queue::Next(bool may_begin) {
   });
   Remember(unit);
   return unit;
+}
+
+void Queue::BeginTurn(const Unit& unit) {
+  if (unit.in_turn) turns_.Begin(unit.lane, unit.expected / unit.weight);
+  if (unit.in_turn || unit.passes) passing_.Add(unit.passes, CountedTime(unit.expected));
 }
 
 int Queue::RowsOf(const Unit& unit) const {
@@ -268,6 +333,9 @@ void Queue::StartRequest(PictureId request) {
 
 void Queue::Measure(const Unit& unit, int computed_rows, absl::Duration took) {
   if (unit.in_turn) turns_.Correct(unit.lane, unit.expected / unit.weight, took / unit.weight);
+  if (unit.in_turn || unit.passes) {
+    passing_.Add(unit.passes, CountedTime(took) - CountedTime(unit.expected));
+  }
   if (computed_rows == 0) return;
   if (unit.kind == UnitKind::kStep) LookForRowsAgain();
   ForgetForesight();

@@ -11,11 +11,17 @@
 // soon as rows are free that nobody who began before them will take; none overtakes one that waits
 // for more rows than are free.
 //
+// But half of the device's time is for the request that asks for least, while others ask for twice
+// as much or more and hold it up (passing.h): it begins at once, and takes its units by itself, or
+// with those who make its steps hardly longer. The others share the rest as if it were not there,
+// and where an evaluation has no rows for all, they rest meanwhile: lanes have more rows than an
+// evaluation, so that it can pass. What asks for about the same goes on in its order: nothing is
+// gained by passing, and equal requests share their steps.
+//
 // Where taking turns would make somebody late, the picture that is due first of all goes first,
 // from step to step, and others of its lane take its steps only where evaluating them together is
-// cheaper than one after the other (Costs::CountThatPays). The rest keep their rows and wait, for
-// which lanes have more rows than an evaluation: on a device that is full with one picture, a short
-// one with a short deadline passes a long one.
+// cheaper than one after the other (Costs::CountThatPays). The rest keep their rows and wait: on a
+// device that is full with one picture, a short one with a short deadline passes a long one.
 //
 // What waits for its graphs, or for how its decoding ends, is passed over. Whoever changes the
 // policy changes this directory and nothing outside it; what is foreseen (forecast.h) and what is
@@ -43,6 +49,7 @@
 #include "core/batching/costs.h"
 #include "core/batching/entry.h"
 #include "core/batching/lane_work.h"
+#include "core/batching/passing.h"
 #include "core/batching/timetable.h"
 #include "core/batching/turns.h"
 #include "core/batching/unit.h"
@@ -118,9 +125,13 @@ class Queue {
   // What is foreseen of all, until something changes of what that depends on.
   Foresight& foresight() const;
   void ForgetForesight() { foresight_.reset(); }
-  Works WorkByLane(const Timetable& timetable, bool may_begin) const;
+  // And who passes others.
+  Works WorkByLane(const Timetable& timetable, bool may_begin, const Entry*& passes) const;
   const LaneWork* NextLane(const Works& works, Sharing sharing) const;
   Unit UnitOf(const LaneWork& work) const;
+  const Entry* WhoPassesOthers(const Entries& order, const Works& works, bool may_begin) const;
+  std::optional<Unit> PassingUnit(const Works& works, const Entry& passes, bool others_run) const;
+  void BeginTurn(const Unit& unit);
   static Unit StepOf(const LaneWork& work);
   bool GoesBeforeTheStep(UnitKind kind, const Entry& entry, const Lane& lane,
                          const Unit& step) const;
@@ -137,6 +148,7 @@ class Queue {
   std::list<Entry> order_;
   absl::flat_hash_map<PictureId, std::list<Entry>::iterator> entries_;
   Turns<Lane> turns_;
+  PassingTime passing_;
   Callers callers_;
   absl::flat_hash_map<Lane, Between> between_;  // of lanes that have work
   mutable std::optional<Foresight> foresight_;  // a queue that refuses many asks it for each

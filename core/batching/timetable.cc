@@ -1,6 +1,7 @@
 #include "core/batching/timetable.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -46,6 +47,19 @@ Outlook Timetable::OfRequest(PictureId request) const {
     of->known = of->known && outlooks[i].known;
   }
   return of.value_or(Outlook{});
+}
+
+std::vector<int> Timetable::Positions() const {
+  const auto begins = [this](size_t i) {
+    if (order[i]->started) return -absl::InfiniteDuration();
+    return i < kMostForeseen ? outlooks[i].begins : absl::InfiniteDuration();
+  };
+  std::vector<size_t> by_begin(order.size());
+  std::iota(by_begin.begin(), by_begin.end(), size_t{0});
+  absl::c_stable_sort(by_begin, [&](size_t a, size_t b) { return begins(a) < begins(b); });
+  std::vector<int> positions(order.size());
+  for (size_t i = 0; i < by_begin.size(); ++i) positions[by_begin[i]] = static_cast<int>(i);
+  return positions;
 }
 
 absl::Duration Timetable::LastEnd() const {

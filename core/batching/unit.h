@@ -95,7 +95,8 @@ struct Unit {
   absl::InlinedVector<PictureId, kMostRows> pictures;  // several only for kStep
   absl::Duration expected;  // that it takes of the device; zero where nobody knows
   double weight = 1;        // of its lane
-  bool in_turn = true;      // of its lane; else it goes first for its deadline
+  bool in_turn = true;      // of its lane; else it goes first for its deadline, or passes others
+  bool passes = false;      // counts as the time of who passes others (passing.h)
 };
 
 }  // namespace latentd::batching

@@ -6,6 +6,16 @@
 
 namespace latentd::pipeline {
 
+namespace {
+
+// First none for pictures that rest.
+int FewerRows(const Picture& picture, int rows) {
+  const int evaluated = picture.most_rows();
+  return std::max({rows / 2, rows > evaluated ? evaluated : 0, picture.rows()});
+}
+
+}  // namespace
+
 Lanes::Candidate Lanes::Find(const Lane& lane) {
   absl::MutexLock lock(&mutex_);
   const auto found = lanes_.find(lane);
@@ -25,11 +35,12 @@ absl::Status Lanes::Ask(const Picture& picture, int rows) const {
   return ask_room_({label, StepLane::Bytes(any, rows), rows == picture.rows()});
 }
 
-// Where there is no memory for all rows: for half as many, and so on.
+// Where there is no memory for all rows: for those that are evaluated at once, then for half as
+// many, and so on.
 absl::StatusOr<std::shared_ptr<StepLane>> Lanes::TryMake(const Picture& picture,
                                                          bool has_others) const {
   const backends::Executable& any = *picture.stage().steps.begin()->second;
-  for (int rows = picture.lane_rows();; rows = std::max(rows / 2, picture.rows())) {
+  for (int rows = picture.lane_rows();; rows = FewerRows(picture, rows)) {
     const bool is_least = rows == picture.rows();
     absl::Status room = Ask(picture, rows);
     if (absl::IsResourceExhausted(room) && is_least && !has_others) room = absl::OkStatus();

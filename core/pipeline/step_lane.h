@@ -9,8 +9,8 @@
 // when the lane is made, but for what a picture joins with, until it is copied.
 //
 // Who does not take part rests: it keeps its rows as they are, behind those of who does. So more
-// pictures can have joined than are evaluated at once (RowsOfLane), and an urgent one can pass
-// them. Where there is no memory to evaluate as many rows as are asked for, a step is tried again
+// pictures can have joined than are evaluated at once (RowsOfLane), and a short or an urgent one can
+// pass them. Where there is no memory to evaluate as many rows as are asked for, a step is tried again
 // with half as many and so on, before anybody fails; more are tried again when others are through,
 // or when the lane has made some steps. That is so for what a run needs before it begins, to be
 // bound and enqueued. Who is in a run that fails on the device fails with it: it writes over its
@@ -54,8 +54,9 @@ struct LaneRows {
 
 class StepLane;
 
-// Rows of a lane whose evaluations have so many at most: four pictures with guidance, at least.
-inline int RowsOfLane(int evaluated) { return std::max(evaluated, 8); }
+// Rows of a lane whose evaluations have so many at most: of two pictures with guidance that rest
+// more than these, and of four at least.
+inline int RowsOfLane(int evaluated) { return std::max(evaluated + 4, 8); }
 
 // A picture's rows of a lane, which it keeps alive. Free again when this is destroyed.
 class LanePlace {

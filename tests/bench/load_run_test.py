@@ -16,7 +16,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 from sdxl import machine  # noqa: E402
 from timeless import timeless  # noqa: E402
-from traffic import bench, calls, report  # noqa: E402
+from traffic import bench, calls, promises, report  # noqa: E402
 from traffic.calls import MISSED, OK, Attempt  # noqa: E402
 from traffic.mixture import area_of, patient  # noqa: E402
 
@@ -37,7 +37,7 @@ class FakeServer:
 
     async def draw(self, job):
         async with self.free:
-            await asyncio.sleep(job.steps * self.step_seconds(job))
+            await asyncio.sleep(job.images * job.steps * self.step_seconds(job))
 
     def stop(self):
         del self.servers[self.address]
@@ -124,6 +124,21 @@ class WholeBenchTest(unittest.TestCase):
         with mock.patch.object(FakeServer, "places", 1):
             found = self.measure("--only=arrival")["arrival"]["64x64"]
         self.assertGreater(found["waits"]["p50"], 0.25 * 50 / 100)
+
+    def test_short_requests_beside_long_ones_wait_for_all_of_them_where_one_is_drawn_at_a_time(self):
+        with mock.patch.object(FakeServer, "places", 1):
+            found = self.measure("--only=passing")["passing"]
+        first, last = found[0], found[3]
+        self.assertEqual((first["steps"], first["beside"], last["beside"]), (2, 1, 16))
+        self.assertAlmostEqual(first["alone"], 0.02)
+        self.assertIsNone(first["requests"])  # the long one has ended after a second
+        self.assertIsNone(last["pictures"])
+
+    def test_short_requests_beside_long_ones_wait_for_nobody_where_there_is_room(self):
+        with mock.patch.object(FakeServer, "places", 99):
+            document = self.measure("--only=passing")
+        self.assertAlmostEqual(document["passing"][3]["pictures"], document["passing"][3]["alone"])
+        self.assertIn(("the shortest requests take at most 4 times as long beside long ones as alone", True), promises.of(document))
 
     def test_overload_is_refused_and_who_comes_back_may_be_served(self):
         document = self.measure("--only=overload", "--capacity=4", "--overload-seconds=10", "--overload-deadline=5")

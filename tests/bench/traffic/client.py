@@ -67,7 +67,8 @@ class Client:
 
     def _request(self, job):
         return self._request_type(prompt="a red circle on a blue background", width=job.size[0], height=job.size[1],
-                                  num_inference_steps=job.steps, guidance_scale=GUIDANCE if job.guided else NO_GUIDANCE, seed=job.number)
+                                  num_inference_steps=job.steps, guidance_scale=GUIDANCE if job.guided else NO_GUIDANCE, seed=job.number,
+                                  num_images_per_prompt=job.images)
 
     async def send(self, job, timeout):
         """Asks once; never raises what a server may answer."""

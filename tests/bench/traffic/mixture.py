@@ -13,7 +13,7 @@ MEAN_OF = 2000  # requests
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """One picture. `size`: width and height; `offset`: when it is asked for, in seconds from the beginning."""
+    """One request. `size`: width and height; `offset`: when it is asked for, in seconds from the beginning."""
 
     number: int
     size: tuple
@@ -21,6 +21,7 @@ class Job:
     guided: bool
     caller: int = 0
     offset: float = 0.0
+    images: int = 1
 
 
 def size_of(text):

@@ -1,6 +1,7 @@
 """What is measured, part by part; each adds to the document of its session."""
 
 import asyncio
+import dataclasses
 import random
 import statistics
 
@@ -17,6 +18,9 @@ CALL_SECONDS = 600  # that a request may take which has no deadline
 TIMES_ALONE = 3  # is the deadline
 ARRIVALS, ARRIVAL_GAP = 40, (0.1, 0.3)  # short requests of each size, and seconds between them
 SETTLES = 0.2  # of the overload's time: what is held then is where its memory begins
+LONG_STEPS, SHORT_STEPS = 100, (2, 8, 30)
+LONG_ONES = (1, 2, 4, 16)
+UNDER_WAY, SHORT_ONES = 1.0, 3  # seconds until long ones are; short requests that are asked for then, one after the other
 ROUNDS = 2  # of small jobs alone and beside a large one
 
 
@@ -205,6 +209,47 @@ async def arrival(session):
             session.say(f"  {text}: {each['waits']['p50'] * 1000:.3g} ms until the own first step, where a step takes {each['step'] * 1000:.3g}")
 
 
+async def seconds_beside(send, job, long_ones):
+    """What a request takes while long ones run, the first of which has begun a while ago: the median of some."""
+    asking = [asyncio.create_task(send(long, CALL_SECONDS)) for long in long_ones]
+    try:
+        if asking:
+            await asyncio.sleep(UNDER_WAY)
+        seconds = [await drawn(send, job) for _ in range(SHORT_ONES)]
+        return None if asking and all(each.done() for each in asking) else statistics.median(seconds)
+    finally:
+        for each in asking:
+            each.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+
+
+async def pass_long_ones(session, contestant):
+    """By guidance, steps, and how many long pictures there are: as requests of their own, and as one request of so many."""
+    size, found = size_of(session.options.small), []
+    async with session.sending(contestant) as send:
+        for guided in (True, False):
+            for steps in SHORT_STEPS:
+                short = Job(1, size, steps, guided)
+                alone_seconds = await seconds_beside(send, short, [])
+                for count in LONG_ONES:
+                    long = Job(2, size, LONG_STEPS, guided)
+                    requests = await seconds_beside(send, short, [long] * count)
+                    pictures = await seconds_beside(send, short, [dataclasses.replace(long, images=count)])
+                    found.append({"guided": guided, "steps": steps, "beside": count, "alone": alone_seconds, "requests": requests,
+                                  "pictures": pictures})
+                    session.say(f"  {steps} steps {'' if guided else 'without guidance '}beside {count} of {LONG_STEPS}: " + ", ".join(
+                        "the long ones ended first" if seconds is None else f"{seconds:.3g} s, {seconds / alone_seconds:.2f} times alone"
+                        for seconds in (requests, pictures)))
+    return found
+
+
+async def passing(session):
+    """How long a short request takes beside long ones of its size and its caller, when none has a deadline that matters."""
+    measured = await session.attempt("passing", "latentd", pass_long_ones)
+    if measured:
+        session.document["passing"] = measured
+
+
 def capacity_of(session):
     """Requests a second that count as what the machine can do, and where that is from."""
     if session.options.capacity:
@@ -242,4 +287,4 @@ async def overload(session):
             session.save()
 
 
-PARTS = {"capacity": capacity, "isolation": isolation, "arrival": arrival, "overload": overload}
+PARTS = {"capacity": capacity, "isolation": isolation, "arrival": arrival, "passing": passing, "overload": overload}

@@ -5,6 +5,7 @@ TIMES_ALONE = 2.0  # p99 of small pictures beside a large one
 OF_CAPACITY = 0.95  # of its work is done in time in overload, and of the calls of those who come back when told to are served
 REFUSED_SECONDS = 0.05  # p99
 ARRIVAL_SECONDS = 0.005  # beyond one step; of a GPU
+TIMES_ALONE_PASSING = 4.0  # of requests of 2 steps beside long ones
 KEPT_MIB = 64  # resident memory at the end of the overload, beyond that once it has settled
 
 
@@ -28,6 +29,13 @@ def of_arrival(found):
            all(each["waits"]["p50"] <= each["step"] + ARRIVAL_SECONDS for each in found.values()))
 
 
+def of_passing(found):
+    shortest = [each for each in found if each["steps"] == min(other["steps"] for other in found)]
+    seconds = [(each[beside], each["alone"]) for each in shortest for beside in ("requests", "pictures") if each[beside]]
+    yield (f"the shortest requests take at most {TIMES_ALONE_PASSING:g} times as long beside long ones as alone",
+           all(beside <= TIMES_ALONE_PASSING * alone for beside, alone in seconds))
+
+
 def of_overload(found):
     good, refused, memory = found["goodput"], found["refusals"], found["memory_mib"]
     yield f"in overload {OF_CAPACITY:.0%} of the capacity's work comes in time", good["work_of_capacity"] >= OF_CAPACITY
@@ -49,6 +57,8 @@ def of(document):
         found += of_isolation(document["isolation"])
     if "arrival" in document and document["settings"]["backend"] == "cuda":
         found += of_arrival(document["arrival"])
+    if "passing" in document:
+        found += of_passing(document["passing"])
     overload = document.get("overload", {}).get("contestants", {})
     if "latentd" in overload:
         found += of_overload(overload["latentd"])

@@ -77,6 +77,15 @@ def arrival(document):
             table(["", "a step of the long one, ms", "p50 / p99 ms", "samples"], rows))
 
 
+def passing(document):
+    rows = [[f"{each['steps']}{'' if each['guided'] else ', no guidance'}", str(each["beside"]), number(each["alone"]),
+             *(number(seconds and seconds / each["alone"]) for seconds in (each["requests"], each["pictures"]))]
+            for each in document["passing"]]
+    return ("**short requests beside long ones of 100 steps, without deadlines that matter**\n\n" +
+            table(["steps", "long pictures", "alone, s", "beside as many requests, times alone", "beside one request of them, times alone"],
+                  rows))
+
+
 def overload(document):
     found, settings = document["overload"], document["settings"]
     rows, callers = [], []
@@ -117,7 +126,7 @@ def promised(document):
 
 def tables(document):
     """What there is of it."""
-    parts = {"alone": alone, "capacity": capacity, "isolation": isolation, "arrival": arrival, "overload": overload}
+    parts = {"alone": alone, "capacity": capacity, "isolation": isolation, "arrival": arrival, "passing": passing, "overload": overload}
     found = [write(document) for name, write in parts.items() if document.get(name)] + promised(document)
     return "\n\n".join(found + [f"left out: {NAMES[name]}: {reason.splitlines()[0]}" for name, reason in document["left_out"].items()])
 

@@ -1,0 +1,61 @@
+// How a short request passes long ones: half of the device's time is for who asks for least, the
+// other half is shared as if nobody passed. So a request takes at most about twice as long as it
+// would if it were the shortest, and at most twice as long as it would if none were.
+//
+// Not thread-safe; the functions are pure.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "core/batching/costs.h"
+#include "core/batching/unit.h"
+
+namespace latentd::batching {
+
+// By how much the steps of a picture may be longer for those who share them before it counts as
+// held up by them: it passes them then. By how much it lets them be when it does.
+inline constexpr double kHeldUp = 2.2;
+inline constexpr double kTakenAlong = 1.5;
+
+// How much a picture asks for before it begins: evaluations by their rows and pixels, of which its
+// prompts and its decoding count as two. Not measured, so that pictures that ask for the same are
+// alike from the first on. 0: it is not known yet.
+double WorkOf(const Ahead& ahead, int rows);
+
+// A picture that may pass others, or be passed.
+struct Runner {
+  double work = 0;        // of its request, by its weight; 0: it neither passes nor is passed
+  bool begun = false;     // it has had a unit
+  bool can_pass = false;  // it could have one now
+};
+
+// Of these, in their order, the first of those that ask for least (give or take half of it), if one
+// that has begun or comes before it asks for twice as much or more.
+std::optional<size_t> WhoPasses(absl::Span<const Runner> runners);
+
+// How many of the first of pictures go along with the very first, which passes others: as many as
+// Costs::CountThatPays says, if its step takes little longer for them.
+int CountTakenAlong(const Lane& lane, absl::Span<const int> rows, int limit, const Costs& costs);
+
+// Whose half it is.
+class PassingTime {
+ public:
+  // Whether who passes may have a unit that takes this: at most a round of the others' ahead of
+  // them.
+  bool Allows(absl::Duration expected, absl::Duration round) const {
+    return ahead_ <= absl::ZeroDuration() || ahead_ + expected <= round;
+  }
+  // A unit begins of one that passes, or of others; or took so much longer than expected.
+  void Add(bool passes, absl::Duration time) { ahead_ += passes ? time : -time; }
+  // Nobody passes now: what the others get meanwhile is not given back.
+  void Forget() { ahead_ = std::max(ahead_, absl::ZeroDuration()); }
+
+ private:
+  absl::Duration ahead_;  // of the others, that they have a right to
+};
+
+}  // namespace latentd::batching
