@@ -10,10 +10,10 @@
 namespace latentd::batching {
 namespace {
 
-// Who asked this lately shares the device.
+// Callers that asked this lately share the device.
 constexpr absl::Duration kActive = absl::Minutes(1);
 constexpr size_t kMostCallers = 1024;
-// What was asked for fades with this time constant: callers that begin to ask for much are known
+// Demand fades with this time constant: callers that begin to ask for much are known
 // after seconds.
 constexpr absl::Duration kFades = absl::Seconds(10);
 constexpr absl::Duration kUnknownWork = kFades;  // as much as the device can do
@@ -31,8 +31,8 @@ void Demand::Add(const std::string& caller, absl::Duration work, absl::Time now)
   asked.last = now;
 }
 
-// Who asks for less than an equal part of what is left gets what it asks for, the least first; the
-// others share what is left then in equal parts.
+// Callers that ask for less than an equal part of what is left get what they ask for, the least
+// first; the others share what is left then in equal parts.
 double Demand::PartOf(const std::string& caller, absl::Time now) const {
   std::vector<double> others;
   for (const auto& [name, asked] : callers_) {

@@ -1,6 +1,6 @@
-// How much of the device each caller has asked for lately, and so what part one of them may have:
-// what the others do not want, shared equally with those who want more than that; never less than
-// an equal part of all.
+// Part of the device that each caller may have, by how much all have asked for lately: what the
+// others do not ask for, shared equally with those who ask for more than that; never less than an
+// equal part of all.
 //
 // Not thread-safe.
 #pragma once
@@ -14,10 +14,10 @@ namespace latentd::batching {
 
 class Demand {
  public:
-  // The caller asks for so much of the device's time; zero: nobody knows, and it counts as much.
+  // The caller asks for so much of the device's time. Zero: unknown, and counts as much.
   void Add(const std::string& caller, absl::Duration work, absl::Time now);
 
-  // Of the device's time, or of anything else that they share; above 0, at most 1.
+  // Part of the device's time, or of anything else that they share; above 0, at most 1.
   double PartOf(const std::string& caller, absl::Time now) const;
 
  private:

@@ -53,7 +53,7 @@ TEST_F(DemandTest, WhoBeginsIsMeasuredByWhatItHasAskedForSince) {
   EXPECT_NEAR(demand_.PartOf("a", At(2)), 0.9, 0.01);
 }
 
-TEST_F(DemandTest, WorkThatNobodyKnowsCountsAsMuch) {
+TEST_F(DemandTest, UnknownWorkCountsAsMuch) {
   demand_.Add("a", absl::ZeroDuration(), At(0));
   demand_.Add("b", absl::ZeroDuration(), At(0));
   EXPECT_NEAR(demand_.PartOf("a", At(0)), 0.5, 1e-6);
