@@ -21,12 +21,12 @@ namespace {
 // Less, and clients would spin; more is no forecast.
 constexpr absl::Duration kShortestDelay = absl::Seconds(1);
 constexpr absl::Duration kLongestDelay = absl::Hours(1);
-// Of places that those may keep free who were told to come soon: they come in clusters.
+// Part of the places that is kept free, at most, for clients that were told to come soon: they come
+// in clusters.
 constexpr double kKeptPart = 0.75;
-// The margin for those who were told before: longer than one with which somebody came when told and
-// was refused; and shorter by a part of what it is above the least with each who was not.
-constexpr double kLonger = 1.4, kForgottenPart = 0.001;
-constexpr double kMostMargin = 5;
+// Clients are told to come when the queue would be as empty as they need if it took so many times
+// as long as foreseen.
+constexpr double kBacklogMargin = 1.5;
 
 Entries Of(const std::string& caller, const Entries& entries) {
   Entries own;
@@ -79,7 +79,7 @@ bool IsNews(const Prospect& last, const Prospect& now) {
 }
 
 absl::StatusOr<Prospect> AdmissionControl::Check(Foresight& admitted, const Entries& asking,
-                                                 const Return& refused, const Callers& callers,
+                                                 const RetryHint& retry, const Callers& callers,
                                                  const Costs& costs, absl::Time now) {
   const std::string& caller = asking.front()->caller;
   Question question{.admitted = admitted.entries(),
@@ -88,15 +88,17 @@ absl::StatusOr<Prospect> AdmissionControl::Check(Foresight& admitted, const Entr
                     .callers = callers,
                     .costs = costs,
                     .now = now,
-                    .who = {absl::HashOf(caller), refused.content},
-                    .keeps_room = refused.comes_back};
+                    .who = {absl::HashOf(caller), retry.content},
+                    .keeps_room = retry.comes_back};
   RETURN_IF_ERROR(CheckLimits(question));
-  const std::optional<double> told_with = reservations_.Take(question.who, now);
-  question.comes_back = told_with.has_value();
+  const std::optional<ReturnMargin::Delay> told = reservations_.Take(question.who, now);
+  question.comes_back = told.has_value();
+  question.told = reservations_.Told(now);
   question.part = PartOf(question);
   const absl::Status fits = CheckFits(question);
-  if (told_with) LearnMargin(*told_with, fits.ok());
+  if (told) Learn(question, *told, fits.ok());
   RETURN_IF_ERROR(fits);
+  busy_until_ = now + question.after.LastEnd();
   return Prospect{.position = PositionOf(question.first(), question.after),
                   .outlook = question.after.OfRequest(question.first().request)};
 }
@@ -108,12 +110,11 @@ absl::Status AdmissionControl::CheckFits(Question& question) {
   return CheckDeadlines(question);
 }
 
-// Of many who were told with one margin the first that is refused says what the last one would.
-void AdmissionControl::LearnMargin(double told_with, bool admitted) {
-  if (admitted) {
-    margin_ -= (margin_ - kLeastMargin) * kForgottenPart;
-  } else {
-    margin_ = std::clamp(told_with * kLonger, margin_, kMostMargin);
+void AdmissionControl::Learn(const Question& question, const ReturnMargin::Delay& told, bool fits) {
+  if (!fits) {
+    margin_.LearnTooShort(told, question.overrun, AloneTime(question.asking, question.costs));
+  } else if (question.admitted.empty() && question.now > busy_until_) {
+    margin_.LearnTooLong(told, question.now - busy_until_);
   }
 }
 
@@ -131,15 +132,15 @@ absl::Status AdmissionControl::CheckLimits(const Question& question) const {
   return absl::OkStatus();
 }
 
-// Who comes back has its place among those that are due, and was told to by what its caller's part
-// leaves; when it is told again, it is behind them.
+// A client that comes when told has its place among those that are due, and was told by what its
+// caller's part leaves; when it is told again, it is behind them.
 absl::Status AdmissionControl::CheckPlaces(const Question& question) {
   RETURN_IF_ERROR(CheckCallersPlaces(question));
   RETURN_IF_ERROR(CheckAllPlaces(question));
   return CheckBytes(question);
 }
 
-// Of the queue's places.
+// Counts the places of the caller's part.
 int AdmissionControl::PlacesOfPart(const Question& question) const {
   constexpr double kRounding = 1e-6;  // a fifth of ten is two
   return std::max(1, static_cast<int>(limits_.pictures * question.part + kRounding));
@@ -151,14 +152,14 @@ absl::Status AdmissionControl::CheckCallersPlaces(const Question& question) {
   const int count = static_cast<int>(question.asking.size());
   const int share = PlacesOfPart(question);
   const auto expected = [&](absl::Time until) {
-    return reservations_.ExpectedPicturesOfCaller(question.now, until, question.who);
+    return reservations_.ExpectedPicturesOfCaller(question.now, until, question.who.caller);
   };
   const double wanted = static_cast<double>(own.size()) + count;
   if (wanted + PlacesKept(question, share, expected) <= share) return absl::OkStatus();
+  const double told =
+      margin_.factor() * reservations_.ToldOfCaller(question.now, question.who.caller).pictures;
   return TellToComeBack(
-      question,
-      TimeUntilPlacesAreFree(question, own,
-                             wanted + margin_ * expected(absl::InfiniteFuture()) - share, 0),
+      question, TimeUntilPlacesAreFree(question, own, wanted + told - share, 0),
       QueueFull(absl::StrCat("this caller's part of the queue is full: ", own.size(), " of ", share,
                              " pictures are waiting or running, and this request asks for ", count,
                              " more"),
@@ -170,13 +171,11 @@ absl::Status AdmissionControl::CheckAllPlaces(const Question& question) {
   const int taken = static_cast<int>(question.admitted.size());
   const double kept = question.comes_back ? 0 : PlacesKeptForAll(question);
   if (taken + count + kept <= limits_.pictures) return absl::OkStatus();
-  const double told = reservations_.ExpectedPictures(
-      question.now, absl::InfiniteFuture(), question.who,
-      [](uint64_t) { return std::numeric_limits<double>::infinity(); });
+  const double told = margin_.factor() * question.told.pictures;
   return TellToComeBack(
       question,
-      TimeUntilPlacesAreFree(question, question.admitted,
-                             taken + count - limits_.pictures + margin_ * told, 0),
+      TimeUntilPlacesAreFree(question, question.admitted, taken + count - limits_.pictures + told,
+                             0),
       QueueFull(absl::StrCat("the queue is full: ", taken, " of ", limits_.pictures,
                              " pictures are waiting or running, and this request asks for ", count,
                              " more"),
@@ -193,7 +192,7 @@ double AdmissionControl::PlacesKeptForAll(const Question& question) {
     return found == taken.end() ? part : std::max(0.0, part - found->second);
   };
   return PlacesKept(question, limits_.pictures, [&](absl::Time until) {
-    return reservations_.ExpectedPictures(question.now, until, question.who, left);
+    return reservations_.ExpectedPictures(question.now, until, left);
   });
 }
 
@@ -204,24 +203,34 @@ double AdmissionControl::PlacesKept(const Question& question, double places,
   return std::max(expected(question.now), std::min(soon, kKeptPart * places));
 }
 
-// Who brings nothing takes none.
+// Requests without inputs use none of the bytes.
 absl::Status AdmissionControl::CheckBytes(const Question& question) {
   const size_t wanted = question.first().bytes;
   if (wanted == 0) return absl::OkStatus();
   size_t brought = 0;
   for (const Entry* entry : question.admitted) brought += entry->bytes;
   const size_t results = limits_.result_bytes ? limits_.result_bytes() : 0;
+  const auto expected = [&](absl::Time until) {
+    return reservations_.ExpectedBytes(question.now, until);
+  };
+  const double expected_bytes =
+      question.comes_back ? 0 : PlacesKept(question, static_cast<double>(limits_.bytes), expected);
+  const auto kept = static_cast<size_t>(expected_bytes);
   const auto over = [&](size_t held, size_t limit) {
-    return held + wanted - std::min(held + wanted, limit);
+    return held + kept + wanted - std::min(held + kept + wanted, limit);
   };
   const size_t bytes_over = over(brought, limits_.bytes);
   const size_t all_over = over(brought + results, limits_.bytes_with_results);
   if (bytes_over == 0 && all_over == 0) return absl::OkStatus();
   const size_t held = bytes_over > 0 ? brought : brought + results;
   const size_t limit = bytes_over > 0 ? limits_.bytes : limits_.bytes_with_results;
+  const double told = margin_.factor() * question.told.bytes;
+  // No forecast says when finished results are read.
+  const double needed =
+      std::min(static_cast<double>(brought),
+               static_cast<double>(std::max(bytes_over, all_over)) - expected_bytes);
   return TellToComeBack(
-      question,
-      TimeUntilPlacesAreFree(question, question.admitted, 0, std::max(bytes_over, all_over)),
+      question, TimeUntilPlacesAreFree(question, question.admitted, 0, needed + told),
       QueueFull(absl::StrCat("the queue is full: ", held, " of ", limit, " bytes of ",
                              bytes_over > 0 ? "init images and latents"
                                             : "init images, latents and finished pictures",
@@ -231,36 +240,39 @@ absl::Status AdmissionControl::CheckBytes(const Question& question) {
 
 absl::Duration AdmissionControl::TimeUntilPlacesAreFree(const Question& question,
                                                         const Entries& holders, double pictures,
-                                                        size_t bytes) const {
+                                                        double bytes) {
   const Entries& order = question.before.order;
-  const std::vector<Outlook>& outlooks = question.before.outlooks;
   std::vector<std::pair<absl::Duration, size_t>> ends;  // and the bytes that go then
   for (size_t i = 0; i < order.size(); ++i) {
-    if (absl::c_linear_search(holders, order[i]))
-      ends.emplace_back(outlooks[i].ends, order[i]->bytes);
+    if (!absl::c_linear_search(holders, order[i])) continue;
+    ends.emplace_back(question.before.outlooks[i].ends * kForecastMargin, order[i]->bytes);
   }
   absl::c_sort(ends);
-  size_t freed_bytes = 0;
-  for (size_t i = 0; i < ends.size(); ++i) {
-    freed_bytes += ends[i].second;
-    if (static_cast<double>(i + 1) >= pictures && freed_bytes >= bytes) return ends[i].first;
+  for (const auto& [end, freed] : ends) {
+    pictures -= 1;
+    bytes -= static_cast<double>(freed);
+    if (pictures <= 0 && bytes <= 0) return end;
   }
   if (ends.empty()) return absl::ZeroDuration();
-  // More have been told to come than are here now, and are half done on average: as many others as
-  // are here take twice as long.
-  const double times = pictures / static_cast<double>(ends.size());
-  return ends.back().first * std::max(1.0, 2 * times - 1);
+  // More have been told to come than are here now, and take longer as their work is more.
+  const double more = std::max(pictures / static_cast<double>(question.asking.size()),
+                               bytes / std::max(1.0, static_cast<double>(question.first().bytes)));
+  const absl::Duration left = AloneTime(holders, question.costs);
+  if (left <= absl::ZeroDuration()) return ends.back().first;
+  const absl::Duration own = AloneTime(question.asking, question.costs);
+  return ends.back().first * (1 + more * absl::FDivDuration(own, left));
 }
 
-// Who comes back waits for those that are here; the others also for those that are to come.
+// Clients that come when told wait for those that are here, others also for those that are to come.
 absl::Status AdmissionControl::CheckWait(const Question& question) {
-  absl::Duration wait = question.after.OfRequest(question.first().request).begins;
+  const absl::Duration begins = question.after.OfRequest(question.first().request).begins;
+  absl::Duration wait = begins;
   if (!question.comes_back && wait > absl::ZeroDuration()) {
-    wait += reservations_.ExpectedTime(question.now, question.now + wait, question.who);
+    wait += reservations_.ExpectedTime(question.now, question.now + wait);
   }
   if (wait <= limits_.wait) return absl::OkStatus();
   return TellToComeBack(
-      question, wait - limits_.wait,
+      question, DelayBehindAll(question, begins * kBacklogMargin - limits_.wait),
       QueueFull(absl::StrCat("the request would wait for ", Seconds(wait),
                              " before it begins, and this server lets none wait longer than ",
                              Seconds(limits_.wait)),
@@ -268,18 +280,22 @@ absl::Status AdmissionControl::CheckWait(const Question& question) {
                 absl::StrFormat("%.1f", absl::ToDoubleSeconds(limits_.wait))));
 }
 
-absl::Status AdmissionControl::CheckDeadlines(const Question& question) {
+absl::Status AdmissionControl::CheckDeadlines(Question& question) {
   const absl::Duration before = TimeOfThoseBefore(question);
-  const absl::Duration overrun = Overrun(question, before);
+  const absl::Duration over_part = TimeOverPart(question);
+  const absl::Duration overrun = std::max(Lateness(question, kForecastMargin, before), over_part);
+  question.overrun = overrun;
   if (overrun <= absl::ZeroDuration()) return absl::OkStatus();
   const Need& need = question.first().need;
-  // What has been guessed from other sizes is measured as soon as it disturbs nobody.
+  // A cost that was guessed from other sizes is measured as soon as that disturbs no other request.
   if (question.admitted.empty() && !question.costs.HasMeasured(need.ahead, need.rows)) {
     return absl::OkStatus();
   }
+  const absl::Duration delay = DelayBehindAll(
+      question, std::max(Lateness(question, kBacklogMargin, absl::ZeroDuration()), over_part));
   if (question.first().deadline == absl::InfiniteFuture()) {
     return TellToComeBack(
-        question, overrun + TimeOfOthersTold(question, before),
+        question, delay,
         QueueFull("the queue is full: others would miss their deadlines if this request came too",
                   "deadlines", question.admitted.size(), limits_.pictures));
   }
@@ -293,7 +309,7 @@ absl::Status AdmissionControl::CheckDeadlines(const Question& question) {
                             needed, question.slack(), position);
   }
   return TellToComeBack(
-      question, overrun + TimeOfOthersTold(question, before),
+      question, delay,
       PredictedOverrun(absl::StrCat("with what is in the queue the request, whose deadline is in ",
                                     Seconds(question.slack()), ", would be ", Seconds(overrun),
                                     " late, or make others late"),
@@ -301,37 +317,40 @@ absl::Status AdmissionControl::CheckDeadlines(const Question& question) {
                        question.slack(), position));
 }
 
-absl::Duration AdmissionControl::Overrun(const Question& question, absl::Duration before) {
-  const PictureId request = question.first().request;
-  absl::Duration overrun;
+absl::Duration AdmissionControl::DelayBehindAll(const Question& question,
+                                                absl::Duration until_it_fits) const {
+  const absl::Duration until_empty = question.before.LastEnd() * kForecastMargin;
+  return std::min(until_it_fits, until_empty) + question.told.time * margin_.factor();
+}
+
+absl::Duration AdmissionControl::Lateness(const Question& question, double margin,
+                                          absl::Duration begins) {
+  absl::Duration most = -absl::InfiniteDuration();
   for (size_t i = 0; i < question.after.order.size(); ++i) {
     const Entry& entry = *question.after.order[i];
-    absl::Duration late = LatenessOf(entry, question.after.outlooks[i], question.now);
-    if (entry.request == request) late += before;
-    if (late > overrun && !IsLateAnyway(question, entry)) overrun = late;
+    absl::Duration late =
+        question.after.outlooks[i].ends * margin - (entry.deadline - question.now);
+    if (entry.request == question.first().request) late += begins;
+    if (late > most && !IsLateAnyway(question, entry)) most = late;
   }
+  return most;
+}
+
+absl::Duration AdmissionControl::TimeOverPart(const Question& question) {
   const Entries own = Of(question.first().caller, question.after.order);
   const bool has_others = own.size() > question.asking.size();
   const bool shares = question.part < 1 && !question.comes_back;
-  if (!has_others || !shares || question.slack() == absl::InfiniteDuration()) return overrun;
-  const absl::Duration share = question.slack() * question.part;
-  const Timetable alone = question.Foresee(own);
-  return std::max(overrun, alone.LastEnd() - share);
+  if (!has_others || !shares || question.slack() == absl::InfiniteDuration()) {
+    return -absl::InfiniteDuration();
+  }
+  return question.Foresee(own).LastEnd() - question.slack() * question.part;
 }
 
-// Of those who were told to come, and may do so before the request would end.
+// Sums the clients that were told to come, and may do so before the request would end.
 absl::Duration AdmissionControl::TimeOfThoseBefore(const Question& question) {
   if (question.comes_back) return absl::ZeroDuration();
   const absl::Duration ends = question.after.OfRequest(question.first().request).ends;
-  return reservations_.ExpectedTime(question.now, question.now + ends * kForecastMargin,
-                                    question.who);
-}
-
-// The others: who is told later comes behind them.
-absl::Duration AdmissionControl::TimeOfOthersTold(const Question& question, absl::Duration before) {
-  const absl::Duration all =
-      reservations_.ExpectedTime(question.now, absl::InfiniteFuture(), question.who);
-  return all * margin_ - before;
+  return reservations_.ExpectedTime(question.now, question.now + ends * kForecastMargin);
 }
 
 bool AdmissionControl::IsLateAnyway(const Question& question, const Entry& entry) {
@@ -346,14 +365,19 @@ absl::Status AdmissionControl::TellToComeBack(const Question& question, absl::Du
                                               absl::Status refusal) {
   delay = std::clamp(delay, kShortestDelay, kLongestDelay);
   if (question.keeps_room) {
-    const Reservations::Room room{AloneTime(question.asking, question.costs),
-                                  static_cast<double>(question.asking.size())};
-    reservations_.Add(question.who, question.now, delay, question.first().deadline, room, margin_);
+    const absl::Duration alone = AloneTime(question.asking, question.costs);
+    const Reservations::Room room{alone, static_cast<double>(question.asking.size()),
+                                  static_cast<double>(question.first().bytes)};
+    const absl::Duration told = question.told.time;
+    const absl::Duration ahead = question.before.LastEnd() + told;
+    const double told_part = ahead > absl::ZeroDuration() ? absl::FDivDuration(told, ahead) : 0;
+    reservations_.Add(question.who, question.now, delay, question.first().deadline, room,
+                      {margin_.factor(), ahead, told_part, alone});
   }
   return WithRetryDelay(std::move(refusal), delay);
 }
 
-// What the caller may have beside the others.
+// Counts the request into what its caller asks for, unless it has been.
 double AdmissionControl::PartOf(const Question& question) {
   const std::string& caller = question.first().caller;
   const Need& need = question.first().need;

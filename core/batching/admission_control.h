@@ -1,6 +1,6 @@
-// Whether a request may enter the queue: bounds of pictures, bytes and time, a fair share of the
-// places for each caller, and deadlines, those of who is in the queue and its own, as the forecast
-// says.
+// Decides by the forecast which requests may enter the queue: by bounds of pictures, bytes and
+// time, by the part that each caller may have, and by the deadlines of the request and of those
+// that are in the queue.
 //
 // Not thread-safe.
 #pragma once
@@ -21,6 +21,7 @@
 #include "core/batching/demand.h"
 #include "core/batching/entry.h"
 #include "core/batching/reservations.h"
+#include "core/batching/return_margin.h"
 #include "core/batching/timetable.h"
 
 namespace latentd::batching {
@@ -35,19 +36,19 @@ struct Limits {
   absl::Duration wait = absl::InfiniteDuration();  // until one begins, as foreseen
 };
 
-// What is known of a request at its admission.
+// Forecast for a request at its admission.
 struct Prospect {
   int position = 0;  // pictures before its first
   Outlook outlook;   // of all of them
 };
 
-// Whether it tells who has been told `last` something: another position, or times that differ by
-// more than a fifth.
+// True if a client that was told `last` learns something from `now`: another position, or times
+// that differ by more than a fifth.
 bool IsNews(const Prospect& last, const Prospect& now);
 
-// What becomes of a request that is refused.
-struct Return {
-  uint64_t content = 0;    // tells it from others of its caller: who comes back has the same
+// Says how a request returns after a refusal.
+struct RetryHint {
+  uint64_t content = 0;    // a hash of what it asks for: the same when it returns
   bool comes_back = true;  // when it is told to; else no room is kept for it
 };
 
@@ -55,11 +56,11 @@ class AdmissionControl {
  public:
   explicit AdmissionControl(Limits limits) : limits_(std::move(limits)) {}
 
-  // Whether `asking`, the pictures of one request, may follow those that are admitted.
+  // Checks that `asking`, the pictures of one request, may follow those that are admitted.
   // INVALID_ARGUMENT: it can never. RESOURCE_EXHAUSTED with reason QUEUE_FULL, or DEADLINE_EXCEEDED
   // with reason PREDICTED_OVERRUN: not now, and how long to wait before it is asked again, if that
   // will help.
-  absl::StatusOr<Prospect> Check(Foresight& admitted, const Entries& asking, const Return& refused,
+  absl::StatusOr<Prospect> Check(Foresight& admitted, const Entries& asking, const RetryHint& retry,
                                  const Callers& callers, const Costs& costs, absl::Time now);
 
  private:
@@ -80,8 +81,10 @@ class AdmissionControl {
     const Reservations::Who who;
     const bool keeps_room;    // if it is refused
     bool comes_back = false;  // it was told to, at this time
+    Reservations::Room told;  // needs of those that were told to come before
     double part = 1;          // that its caller may have, of time and places
     Timetable after;          // with it
+    absl::Duration overrun;   // of deadlines; not above zero: it fits
   };
 
   absl::Status CheckLimits(const Question& question) const;
@@ -95,29 +98,31 @@ class AdmissionControl {
                            absl::FunctionRef<double(absl::Time until)> expected);
   absl::Status CheckWait(const Question& question);
   absl::Status CheckBytes(const Question& question);
-  absl::Status CheckDeadlines(const Question& question);
-  // By how much the request would be late, or make others late, or take more than its caller's part
-  // of the time; not above zero: it fits. `before`: TimeOfThoseBefore.
-  absl::Duration Overrun(const Question& question, absl::Duration before);
+  absl::Status CheckDeadlines(Question& question);
+  // By how much the request would be late, or make others late, if all took `margin` times as long
+  // as foreseen, and it began so much later; not above zero: it is in time.
+  static absl::Duration Lateness(const Question& question, double margin, absl::Duration begins);
+  // Until the request fits behind those that are here, and those that were told to come are
+  // through.
+  absl::Duration DelayBehindAll(const Question& question, absl::Duration until_it_fits) const;
+  // By how much its caller's requests together would exceed its part of the time.
+  static absl::Duration TimeOverPart(const Question& question);
   absl::Duration TimeOfThoseBefore(const Question& question);
-  absl::Duration TimeOfOthersTold(const Question& question, absl::Duration before);
   static bool IsLateAnyway(const Question& question, const Entry& entry);
-  absl::Duration TimeUntilPlacesAreFree(const Question& question, const Entries& holders,
-                                        double pictures, size_t bytes) const;
+  // Until so many more pictures and bytes than the holders' last ones have gone.
+  static absl::Duration TimeUntilPlacesAreFree(const Question& question, const Entries& holders,
+                                               double pictures, double bytes);
   // The refusal, with a delay for which there will be room.
   absl::Status TellToComeBack(const Question& question, absl::Duration delay, absl::Status refusal);
   double PartOf(const Question& question);
-  // Of one who came when told.
-  void LearnMargin(double told_with, bool admitted);
-
-  static constexpr double kLeastMargin = 1.3;
+  // Updates the margin of retry delays when a client comes that was told to.
+  void Learn(const Question& question, const ReturnMargin::Delay& told, bool fits);
 
   const Limits limits_;
   Reservations reservations_;
   Demand demand_;
-  // Delays are so many times as long as those need who were told before: what they take differs
-  // from what is foreseen, and who comes too early is refused again. Learned of those who came.
-  double margin_ = kLeastMargin;
+  ReturnMargin margin_;
+  absl::Time busy_until_ = absl::InfinitePast();  // as foreseen when the last one was admitted
 };
 
 }  // namespace latentd::batching

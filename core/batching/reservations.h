@@ -9,69 +9,95 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
+#include "core/batching/return_margin.h"
 
 namespace latentd::batching {
 
 class Reservations {
  public:
+  // Needs of one request or of several.
   struct Room {
     absl::Duration time;  // of the device
     double pictures = 0;
+    double bytes = 0;
   };
 
-  // A request, and hashes of what tells it from others.
+  // Hashes that tell a request from others; equal ones are told apart by their number only.
   struct Who {
     uint64_t caller = 0, content = 0;
   };
 
-  // The request `who` may come back after `delay`, and then needs `room`; what it was told before
-  // is forgotten. Of those that could have waited so long for their `deadline` more come than of
-  // others. Ignored where too many others have been told. `margin`, by which the delay is longer
-  // than was foreseen, is kept for Take.
+  // The request `who` may come back after `delay`, and then needs `room`. Of those that could have
+  // waited so long for their `deadline` more come than of others. Ignored where too many others, or
+  // too many equal ones, have been told. `reckoned` is kept for Take.
   void Add(const Who& who, absl::Time now, absl::Duration delay, absl::Time deadline,
-           const Room& room, double margin);
+           const Room& room, const ReturnMargin::Delay& reckoned);
 
-  // It came: the margin that it was told with, if it was, and it is time. Its room is its own then.
-  std::optional<double> Take(const Who& who, absl::Time now);
+  // A request asks. If one like it was told to come and it is time, returns how the delay was
+  // reckoned: its room is its own then. Too early, it gives up what it was told before, unless that
+  // was a moment ago, or several like it have been told: those are others.
+  std::optional<ReturnMargin::Delay> Take(const Who& who, absl::Time now);
 
-  // What those need of the device's time that may come by `until`, but not `who`: as many of a
-  // caller's as did come that it was told before, and as if they came at any moment of their time
-  // alike. Who has not come when half of it is over counts half, and only the part counts that
-  // falls before `until`: or an idle server would refuse short requests for others that are not
-  // there.
-  absl::Duration ExpectedTime(absl::Time now, absl::Time until, const Who& who);
-  // The pictures of these, of each caller's (by its hash) at most so many.
-  double ExpectedPictures(absl::Time now, absl::Time until, const Who& who,
+  // Probable needs of those that may come by `until`: as many of a caller's as did come that it was
+  // told before, and as if they came at any moment of their time alike. Who has not come when half
+  // of it is over counts half, and of its time only the part that falls before `until`: or an idle
+  // server would refuse short requests for others that are not there. Of each caller's pictures (by
+  // its hash) at most so many count.
+  absl::Duration ExpectedTime(absl::Time now, absl::Time until);
+  double ExpectedPictures(absl::Time now, absl::Time until,
                           absl::FunctionRef<double(uint64_t caller)> most);
-  // Those of its own caller.
-  double ExpectedPicturesOfCaller(absl::Time now, absl::Time until, const Who& who);
+  double ExpectedPicturesOfCaller(absl::Time now, absl::Time until, uint64_t caller);
+  double ExpectedBytes(absl::Time now, absl::Time until);
+
+  // Needs of all that have been told and have not come, so many as do come but seldom more: who is
+  // told next comes behind them. Of callers of whom nothing is known all come.
+  Room Told(absl::Time now);
+  Room ToldOfCaller(absl::Time now, uint64_t caller);
 
  private:
   // When one may come, and what it needs then. In seconds, of the clock's time and of the device's:
   // under overload thousands are summed for each request that asks.
   struct Window {
+    uint64_t content = 0;
+    absl::Time told;
     double from = 0, until = 0;
-    double time = 0, pictures = 0;
-    double margin = 1;
+    double time = 0, pictures = 0, bytes = 0;
     bool in_time = false;  // before its deadline
     bool came = false;
+    bool has_equal = false;  // or had, when it was told or since
+    ReturnMargin::Delay reckoned;
   };
-  // Of a caller, and what is known of it: clients differ in whether they come at all.
+  // Part that comes of those told. The newest counts most.
+  class Share {
+   public:
+    void Learn(bool came);
+    double likely() const { return came_ + unknown_ / 2; }
+    double most() const { return came_ + unknown_; }
+
+   private:
+    double came_ = 0;
+    double unknown_ = 1;  // weight of what is not known yet
+  };
+  // A caller's, and what is known of it: clients differ in whether they come at all.
   struct Caller {
-    absl::flat_hash_map<uint64_t, Window> windows;  // by content
-    std::array<double, 2> shares = {0.5, 0.5};      // that come of those told: by in_time
+    std::vector<Window> windows;
+    std::array<Share, 2> shares;  // by in_time
   };
   static constexpr size_t kMost = 8192;         // windows
+  static constexpr size_t kMostEqual = 64;      // of equal requests
   static constexpr size_t kMostCallers = 1024;  // as long as they have no windows
   static constexpr double kNever = std::numeric_limits<double>::infinity();
 
-  static Room ExpectedOf(const Caller& caller, std::optional<uint64_t> except, absl::Time now,
-                         absl::Time until);
-  static void Learn(Caller& caller, const Window& window);
+  static Room Sum(const Caller& caller, const std::array<double, 2>& shares, absl::Time now,
+                  absl::Time until);
+  static Room ExpectedOf(const Caller& caller, absl::Time now, absl::Time until);
+  static Room ToldOf(const Caller& caller, absl::Time now);
+  static std::vector<Window*> Like(Caller& caller, uint64_t content);
   void DropLate(double now);
 
   absl::flat_hash_map<uint64_t, Caller> callers_;

@@ -16,11 +16,23 @@
 
 namespace latentd::batching {
 
-// What a load is, and what came of it.
+// Requests of one kind that come at once, again and again, each time after three by themselves.
+struct PlayedBursts {
+  absl::Duration every = absl::Minutes(1);
+  int requests = 0;
+  int size = 512, steps = 20;
+  size_t bytes = 0;        // that each brings
+  bool are_equal = false;  // in what they ask for
+  double come_back = 1;    // part of them
+  double lateness = 0;     // part of their delays, at most, by which they come later than told
+};
+
+// A load, and what came of it.
 struct PlayedLoad {
   double rate = 1;                              // requests a second
   absl::Duration patience = absl::Seconds(30);  // a call's deadline, and a wait until the next
   double times_alone = 0;                       // or that many times what it takes alone
+  PlayedBursts bursts;                          // or these, where they have requests
   bool half_come_back = true;  // of the requests, or of the callers, where there are several
   int callers = 1;             // of which the first two ask three times as much as each other one
   absl::Duration length = absl::Seconds(60);
@@ -28,10 +40,16 @@ struct PlayedLoad {
   bool is_device_full = false;  // a row takes the same beside others
   int lane_rows = 16, lane_places = 16;
   double device_slowness = 1;  // what units take, by what is measured of them
+  double noise = 0.1;          // of what they take and is measured, to either side
+  absl::Duration noise_lasts;  // until it is another; by default for one unit
+  // They take twice as long, and it is measured.
+  absl::Duration slow_from = absl::InfiniteDuration(), slow_until = absl::InfiniteDuration();
+  Limits limits = {.pictures = 64};
 };
 struct PlayedResult {
   int asked = 0, served = 0, late = 0;          // late: admitted, and not done by its deadline
   int came_back = 0, came_back_and_served = 0;  // calls
+  absl::Duration busy, idle;  // of the device; idle: though some have been told to come
   std::vector<int> served_of_caller;
   double work = 0;  // seconds that the served would take one after the other
 };
@@ -42,7 +60,10 @@ class PlayedServer {
       : load_(load), random_(seed), end_(Now() + load.length) {
     result_.served_of_caller.resize(load.callers);
     Teach();
-    Ask(Now());
+    if (load.bursts.requests == 0) Ask(Now());
+    for (absl::Time at = Now(); load.bursts.requests > 0 && at < end_; at += load.bursts.every) {
+      AskBurst(at);
+    }
   }
 
   PlayedResult Run() {
@@ -51,7 +72,7 @@ class PlayedServer {
       if (const auto unit = queue_.Next()) {
         RunUnit(*unit);
       } else if (!arrivals_.empty()) {
-        AdvanceTo(arrivals_.begin()->first);
+        PassIdly();
       }
     }
     return result_;
@@ -61,6 +82,7 @@ class PlayedServer {
   struct Client {
     Lane lane;
     int steps = 0, rows = 2;
+    absl::Duration patience;
     absl::Time deadline;
     uint64_t content = 0;
     int caller = 0;
@@ -99,27 +121,54 @@ class PlayedServer {
       }
     }
   }
+  double Slowness(absl::Time at) const {
+    return at - begin_ >= load_.slow_from && at - begin_ < load_.slow_until ? 2 : 1;
+  }
+  double Random(double from, double until) {
+    return std::uniform_real_distribution<double>(from, until)(random_);
+  }
   absl::Duration Measure(const Unit& unit, int rows) {
-    const double disturbed = std::uniform_real_distribution<double>(0.95, 1.15)(random_);
-    const absl::Duration took = TimeOf(unit.kind, unit.lane, rows) * disturbed;
+    if (Now() >= disturbed_until_) {
+      disturbed_ = Random(1.05 - load_.noise, 1.05 + load_.noise);
+      disturbed_until_ = Now() + load_.noise_lasts;
+    }
+    const absl::Duration took = TimeOf(unit.kind, unit.lane, rows) * disturbed_ * Slowness(Now());
     queue_.Measure(unit, rows, took);
     return took;
   }
 
-  // Somebody asks now, or comes back, and somebody else will.
+  // Adds a client that asks at that time.
   void Ask(absl::Time at) {
     Client client;
     const int size = std::vector<int>{256, 256, 384, 512}[random_() % 4];
     client.lane = {.width = size, .height = size};
     client.steps = 4 << (random_() % 4);
     client.rows = random_() % 5 == 0 ? 1 : 2;
-    const bool by_work = load_.times_alone > 0;
-    client.deadline = at + (by_work ? load_.times_alone * Alone(client) : load_.patience);
-    client.content = ++next_content_;
     client.caller = NextCaller();
+    client.content = ++next_content_;
     const uint64_t half = load_.callers > 1 ? client.caller : client.content;
     client.comes_back = load_.half_come_back && half % 2 == 0;
-    arrivals_.emplace(at, client);
+    Add(std::move(client), at);
+  }
+
+  void AskBurst(absl::Time at) {
+    const PlayedBursts& bursts = load_.bursts;
+    Client client{.lane = {.width = bursts.size, .height = bursts.size}, .steps = bursts.steps};
+    for (int i = 0; i < 3 + bursts.requests; ++i) {
+      if (i > 0 && i <= 3) at += 1.5 * Alone(client) * Slowness(at);
+      if (i > 3) at += absl::Milliseconds(1);
+      client.caller = NextCaller();
+      client.content = bursts.are_equal ? 1 : ++next_content_;
+      client.comes_back = Random(0, 1) < bursts.come_back;
+      Add(client, at);
+    }
+  }
+
+  void Add(Client client, absl::Time at) {
+    const bool by_work = load_.times_alone > 0;
+    client.patience = by_work ? load_.times_alone * Alone(client) * Slowness(at) : load_.patience;
+    client.deadline = at + client.patience;
+    arrivals_.emplace(at, std::move(client));
   }
 
   int NextCaller() {
@@ -129,15 +178,20 @@ class PlayedServer {
     return std::discrete_distribution<int>(weights.begin(), weights.end())(random_);
   }
 
+  // Another one asks later.
+  void AskNext() {
+    const absl::Time next =
+        Now() + absl::Seconds(std::exponential_distribution<double>(load_.rate)(random_));
+    if (next < end_) Ask(next);
+  }
+
   void Arrive(Client client) {
     if (client.returns == 0) {
       ++result_.asked;
-      const absl::Time next =
-          Now() + absl::Seconds(std::exponential_distribution<double>(load_.rate)(random_));
-      if (next < end_) Ask(next);
+      if (load_.bursts.requests == 0) AskNext();
     } else {
       ++result_.came_back;
-      client.deadline = Now() + load_.patience;
+      client.deadline = Now() + client.patience;
     }
     const PictureId id = ++next_id_;
     const Need need{.kind = UnitKind::kText,
@@ -148,6 +202,7 @@ class PlayedServer {
                     .ahead = {.stages = {{{client.lane, true, client.steps}}}, .decode = true}};
     const auto admitted = queue_.Admit({.pictures = {&id, 1},
                                         .need = need,
+                                        .bytes = load_.bursts.bytes,
                                         .caller = std::to_string(client.caller),
                                         .deadline = client.deadline,
                                         .content = client.content});
@@ -156,12 +211,29 @@ class PlayedServer {
       return;
     }
     const auto delay = GetRetryDelay(admitted.status());
-    if (!client.comes_back || !delay || *delay >= load_.patience) return;
+    if (getenv("TRACE"))
+      printf("%8.2f %s %2d told %6.2f  queue %d\n", absl::ToDoubleSeconds(Now() - begin_),
+             client.returns ? "AGAIN" : "     ", (int)client.content,
+             delay ? absl::ToDoubleSeconds(*delay) : -1.0, queue_.size());
+    const bool is_burst = load_.bursts.requests > 0;
+    if (!client.comes_back || !delay || (!is_burst && *delay >= load_.patience)) return;
     ++client.returns;
-    arrivals_.emplace(Now() + *delay, client);
+    const absl::Duration late =
+        is_burst ? Random(0, load_.bursts.lateness) * *delay + absl::Milliseconds(20)
+                 : absl::ZeroDuration();
+    arrivals_.emplace(Now() + *delay + late, client);
   }
 
-  // Whoever comes until then.
+  // Nothing runs until the next one comes.
+  void PassIdly() {
+    const absl::Time next = arrivals_.begin()->first;
+    const bool is_promised = std::any_of(arrivals_.begin(), arrivals_.end(),
+                                         [](const auto& each) { return each.second.returns > 0; });
+    if (is_promised) result_.idle += next - Now();
+    AdvanceTo(next);
+  }
+
+  // Clients come until then.
   void AdvanceTo(absl::Time time) {
     while (!arrivals_.empty() && arrivals_.begin()->first <= time) {
       const auto [at, client] = *arrivals_.begin();
@@ -189,6 +261,7 @@ class PlayedServer {
     for (PictureId id : unit.pictures) rows += running_.at(id).need.rows;
     const absl::Duration took = Measure(unit, std::bit_ceil(static_cast<unsigned>(rows)));
     AdvanceTo(Now() + took * load_.device_slowness);
+    result_.busy += took * load_.device_slowness;
     for (PictureId id : unit.pictures) Advance(id, unit.kind);
   }
 
@@ -221,10 +294,12 @@ class PlayedServer {
   const PlayedLoad load_;
   std::mt19937 random_;
   latentd::testing::FakeClock clock_;
-  const absl::Time end_;
-  Queue queue_{{.pictures = 64}, clock_};
+  const absl::Time begin_ = Now(), end_;
+  Queue queue_{load_.limits, clock_};
   std::multimap<absl::Time, Client> arrivals_;
   std::map<PictureId, Running> running_;
+  double disturbed_ = 1;
+  absl::Time disturbed_until_ = absl::InfinitePast();
   PictureId next_id_ = 0;
   uint64_t next_content_ = 0;
   PlayedResult result_;
