@@ -5,6 +5,9 @@
 
 #include <iostream>
 
+#include "absl/strings/escaping.h"
+#include "client/text.h"
+
 namespace latentd::client {
 namespace {
 
@@ -35,9 +38,9 @@ std::string JsonLine(const google::protobuf::Message& message) {
   return json;
 }
 
-std::string JsonString(absl::string_view text) {
+std::string JsonString(const std::string& text) {
   google::protobuf::Value value;
-  value.set_string_value(std::string(text));
+  value.set_string_value(IsUtf8(text) ? text : absl::CHexEscape(text));
   return JsonLine(value);
 }
 

@@ -5,7 +5,6 @@
 
 #include <string>
 
-#include "absl/strings/string_view.h"
 #include "client/error_text.h"
 
 namespace latentd::client {
@@ -19,7 +18,7 @@ ExitCode PrintJsonLine(const google::protobuf::Message& message);
 // The same, not printed.
 std::string JsonLine(const google::protobuf::Message& message);
 
-// `text`, which need not be UTF-8, between quotes.
-std::string JsonString(absl::string_view text);
+// `text` between quotes. If it is not UTF-8, its bytes are escaped as in C: "caf\\xe9".
+std::string JsonString(const std::string& text);
 
 }  // namespace latentd::client

@@ -9,21 +9,14 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "client/files.h"
+#include "client/text.h"
 #include "core/base/status_macros.h"
-#include "latent/v1/image_generation.pb.h"
 
 namespace latentd::client {
 namespace {
 
 constexpr size_t kMaxFileBytes = size_t{16} << 20;
 constexpr char kByteOrderMark[] = "\xEF\xBB\xBF";
-
-// As the server will read it.
-bool IsUtf8(const std::string& text) {
-  ::latent::v1::GenerateRequest written, read;
-  written.set_prompt(text);
-  return read.ParseFromString(written.SerializeAsString());
-}
 
 absl::StatusOr<std::string> ReadText(const std::string& path) {
   ASSIGN_OR_RETURN(std::string text, ReadFile(path, kMaxFileBytes));

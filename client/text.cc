@@ -1,5 +1,7 @@
 #include "client/text.h"
 
+#include <google/protobuf/wrappers.pb.h>
+
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -54,6 +56,12 @@ std::string TableText(const std::vector<std::vector<std::string>>& rows) {
     }
   }
   return text;
+}
+
+bool IsUtf8(const std::string& text) {
+  google::protobuf::StringValue written, read;
+  written.set_value(text);
+  return read.ParseFromString(written.SerializeAsString());
 }
 
 }  // namespace latentd::client

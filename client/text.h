@@ -27,4 +27,7 @@ std::string SizeText(const ::latent::v1::Size& size);
 // fewer cells than the first.
 std::string TableText(const std::vector<std::vector<std::string>>& rows);
 
+// As protobuf sees it, which reads no other text.
+bool IsUtf8(const std::string& text);
+
 }  // namespace latentd::client
