@@ -223,6 +223,11 @@ TEST(ErrorTextTest, WhereNothingListensItSaysWhatToStart) {
       "no host has the name in --server nohost:1");
 }
 
+TEST(JsonOutputTest, BytesThatAreNoTextStayVisible) {
+  EXPECT_EQ(JsonString("caf\xE9.png"), R"("caf\\xe9.png")");
+  EXPECT_EQ(JsonString("caf\xC3\xA9.png"), "\"caf\xC3\xA9.png\"");
+}
+
 TEST(JsonOutputTest, TextIsQuoted) { EXPECT_EQ(JsonString("a \"b\"\n"), R"("a \"b\"\n")"); }
 
 TEST(ErrorTextTest, APortWithoutTheServiceSaysWhereItIs) {
