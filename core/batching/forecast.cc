@@ -78,7 +78,7 @@ class InTurns {
     playback_.BeginStage(player);
   }
 
-  // Who passes others now is in its lane, where that has rows for who rests.
+  // The picture that passes others now is in its lane, where that has rows for others to rest.
   void EnterToPass() {
     std::vector<Runner> runners;
     for (Player& player : playback_.players()) {
@@ -110,7 +110,7 @@ class InTurns {
   bool IsHeldUp(const Player& player) {
     absl::Duration round;
     for (const LanePlay& lane : lanes_) round += lane.step;
-    return !PlayOf(player.now().lane).has_all || round > StepOf(player) * kHeldUp;
+    return !PlayOf(player.now().lane).has_all || round > StepOf(player) * kHeldUp * lanes_.size();
   }
 
   absl::Duration StepOf(const Player& player) const {

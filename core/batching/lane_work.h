@@ -49,7 +49,7 @@ class LaneWork {
   Members WhoSteps() const;
   // The picture that passes others takes its next evaluation with these.
   Members WhoGoesAlong(const Costs& costs) const;
-  // Whether rows are kept for it, or there are some for who does not step with all others.
+  // True if rows are kept for it, or there are some for a picture that steps without others.
   bool HasRoomToPass(const Entry& entry) const {
     const int places = std::max(all_places(), std::min(entry.need.lane_places, places_));
     return entry.started || rows_begun_ + entry.need.most_rows() <= places;

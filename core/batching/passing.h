@@ -16,8 +16,8 @@
 
 namespace latentd::batching {
 
-// By how much the steps of a picture may be longer for those who share them before it counts as
-// held up by them: it passes them then. By how much it lets them be when it does.
+// Factors by which a picture's steps may be longer for others that share them: beyond the first
+// they hold it up, and it passes them; beyond the second it takes no more of them along then.
 inline constexpr double kHeldUp = 2.2;
 inline constexpr double kTakenAlong = 1.5;
 
@@ -33,19 +33,19 @@ struct Runner {
   bool can_pass = false;  // it could have one now
 };
 
-// Of these, in their order, the first of those that ask for least (give or take half of it), if one
-// that has begun or comes before it asks for twice as much or more.
+// The first, in their order, of those that ask for least (give or take half of it), if one that has
+// begun or comes before it asks for twice as much or more.
 std::optional<size_t> WhoPasses(absl::Span<const Runner> runners);
 
-// How many of the first of pictures go along with the very first, which passes others: as many as
-// Costs::CountThatPays says, if its step takes little longer for them.
+// The number of pictures, from the first on, that go along with the very first, which passes
+// others: as many as Costs::CountThatPays says, if its step takes little longer for them.
 int CountTakenAlong(const Lane& lane, absl::Span<const int> rows, int limit, const Costs& costs);
 
-// Whose half it is.
+// Keeps both halves equal.
 class PassingTime {
  public:
-  // Whether who passes may have a unit that takes this: at most a round of the others' ahead of
-  // them.
+  // True if a picture that passes may have a unit that takes this: it may be a round of the others'
+  // ahead of them.
   bool Allows(absl::Duration expected, absl::Duration round) const {
     return ahead_ <= absl::ZeroDuration() || ahead_ + expected <= round;
   }

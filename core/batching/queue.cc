@@ -203,7 +203,7 @@ std::optional<Unit> Queue::PassingUnit(const Works& works, const Entry& passes,
       unit.pictures.push_back(entry->picture);
     }
   }
-  if (takes_part && round <= unit.expected * kHeldUp) return std::nullopt;
+  if (takes_part && round <= unit.expected * kHeldUp * works.size()) return std::nullopt;
   unit.expected = costs_.Of(unit.kind, unit.lane, RowsOf(unit));
   unit.in_turn = false;
   unit.passes = true;

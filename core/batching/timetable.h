@@ -25,7 +25,7 @@ absl::Duration LatenessOf(const Entry& entry, const Outlook& outlook, absl::Time
 struct Timetable {
   // Of the entries of one request: begins with its first, ends with its last.
   Outlook OfRequest(PictureId request) const;
-  // Of each, how many begin before it, or have begun.
+  // For each, the number of those that begin before it or have begun.
   std::vector<int> Positions() const;
   // Of those whose end is known.
   absl::Duration LastEnd() const;

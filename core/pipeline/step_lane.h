@@ -9,12 +9,12 @@
 // when the lane is made, but for what a picture joins with, until it is copied.
 //
 // Who does not take part rests: it keeps its rows as they are, behind those of who does. So more
-// pictures can have joined than are evaluated at once (RowsOfLane), and a short or an urgent one can
-// pass them. Where there is no memory to evaluate as many rows as are asked for, a step is tried again
-// with half as many and so on, before anybody fails; more are tried again when others are through,
-// or when the lane has made some steps. That is so for what a run needs before it begins, to be
-// bound and enqueued. Who is in a run that fails on the device fails with it: it writes over its
-// state.
+// pictures can have joined than are evaluated at once (RowsOfLane), and a short or an urgent one
+// can pass them. Where there is no memory to evaluate as many rows as are asked for, a step is
+// tried again with half as many and so on, before anybody fails; more are tried again when others
+// are through, or when the lane has made some steps. That is so for what a run needs before it
+// begins, to be bound and enqueued. Who is in a run that fails on the device fails with it: it
+// writes over its state.
 //
 // One thread at a time, and work on one stream; a LanePlace may be destroyed by any thread.
 #pragma once

@@ -201,8 +201,8 @@ TEST_F(AdmissionControlTest, SaysWhenAPlaceIsFree) {
   EXPECT_EQ(GetReason(full), "QUEUE_FULL");
   EXPECT_THAT(full, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("8 of 8")));
   EXPECT_THAT(GetFacts(full), IsBound("pictures", 8, 8));
-  // One lane of one row: the first to begin, and a tenth more.
-  EXPECT_EQ(GetRetryDelay(full), absl::Seconds(22));
+  // One lane of one row: the first to end, since short ones pass, and a tenth more.
+  EXPECT_EQ(GetRetryDelay(full), absl::Seconds(5.5));
 }
 
 TEST_F(AdmissionControlTest, SaysWhetherItIsTheBytes) {

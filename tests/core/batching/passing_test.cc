@@ -319,7 +319,7 @@ TEST_P(MixtureTest, TakesLessThanInTheOrderOfArrival) {
   EXPECT_LE(passing.mean, lane.mean * 1.02);
 }
 
-// Of all that have come, when the last one of them has; but for the units that are chosen already.
+// Foreseen when the last one of all has come; but for the units that are chosen already.
 TEST_P(MixtureTest, IsForeseen) {
   constexpr int kRuns = 200;
   int wrong = 0;

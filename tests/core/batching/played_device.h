@@ -15,7 +15,7 @@
 
 namespace latentd::batching {
 
-// What units take at 512x512; at other sizes, by their pixels.
+// Times of units at 512x512; at other sizes they go by the pixels.
 struct PlayedDevice {
   std::map<int, absl::Duration> steps;  // by the rows of an evaluation
   absl::Duration text, decode;
@@ -60,7 +60,7 @@ class PlayedQueue {
     for (int size : {384, 512, 768}) Teach({.width = size, .height = size});
   }
 
-  // When they end, in their order.
+  // Their ends, in their order.
   std::vector<PlayedEnd> Run(const std::vector<PlayedRequest>& requests) {
     requests_ = requests;
     ends_.resize(requests.size());
@@ -147,7 +147,7 @@ class PlayedQueue {
     return rows;
   }
 
-  // Who is in its last unit waits for its end.
+  // A picture in its last unit waits for the end of that.
   void Advance(const Unit& unit, bool ended) {
     for (PictureId id : unit.pictures) {
       Need& need = pictures_.at(id).need;
