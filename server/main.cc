@@ -7,6 +7,7 @@
 #include "core/base/fatal.h"
 #include "core/base/status_macros.h"
 #include "core/base/stop_signals.h"
+#include "core/base/thread_limit.h"
 #include "core/base/utf8.h"
 #include "core/engine/engine.h"
 #include "server/config/command_line.h"
@@ -94,6 +95,7 @@ int main(int argc, char** argv) {
   }
   latentd::EndAtStopSignals();
   latentd::ExplainTerminate();
+  latentd::ExplainExit();
   latentd::server::process::IgnoreWriteSignals();
   return latentd::server::Run(std::vector<std::string>(argv + 1, argv + argc));
 }

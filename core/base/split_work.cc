@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <memory>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "core/base/out_of_memory.h"
+#include "core/base/thread_limit.h"
 
 namespace latentd {
 namespace {
@@ -61,12 +65,18 @@ void SplitWork(absl::Span<Worker* const> helpers, int count, absl::FunctionRef<v
 }
 
 void SplitWorkOn(int threads, int count, absl::FunctionRef<void(int)> part) {
-  std::vector<std::unique_ptr<Worker>> workers;
-  std::vector<Worker*> helpers;
+  Parts parts(count, part);
+  std::vector<std::thread> helpers;
+  const absl::Cleanup join = [&helpers] {
+    for (std::thread& helper : helpers) helper.join();
+  };
+  helpers.reserve(std::max(std::min(threads, count), 0));
   for (int i = 1; i < std::min(threads, count); ++i) {
-    helpers.push_back(workers.emplace_back(std::make_unique<Worker>("split")).get());
+    absl::StatusOr<std::thread> helper = TryStartThread("split", [&parts] { parts.Work(); });
+    if (!helper.ok()) break;
+    helpers.push_back(*std::move(helper));
   }
-  SplitWork(helpers, count, part);
+  parts.Work();
 }
 
 }  // namespace latentd

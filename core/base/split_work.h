@@ -1,5 +1,5 @@
 // One task's parts on several threads: its own, and those that have nothing else to do, or that are
-// made for it.
+// made for it where the process gets some.
 #pragma once
 
 #include "absl/functional/function_ref.h"
@@ -15,7 +15,7 @@ namespace latentd {
 void SplitWork(absl::Span<Worker* const> helpers, int count, absl::FunctionRef<void(int)> part);
 
 // The same on this thread and others that are made for it, `threads` in all, or fewer where there
-// are fewer parts.
+// are fewer parts, or no more threads to be had.
 void SplitWorkOn(int threads, int count, absl::FunctionRef<void(int)> part);
 
 }  // namespace latentd

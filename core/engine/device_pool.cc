@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 #include <numeric>
-#include <thread>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -11,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
 #include "core/base/out_of_memory.h"
+#include "core/base/split_work.h"
 #include "core/base/status_macros.h"
-#include "core/base/threads.h"
 #include "core/engine/pool_reports.h"
 #include "core/engine/serving.h"
 
@@ -91,11 +90,8 @@ void DevicePool::ShowStatus() {
 }
 
 void DevicePool::OnEach(const std::function<void(size_t device)>& call) {
-  std::vector<std::thread> threads;
-  for (size_t device = 0; device < engines_.size(); ++device) {
-    threads.push_back(StartThread(names_[device], [&call, device] { call(device); }));
-  }
-  for (std::thread& thread : threads) thread.join();
+  const auto count = static_cast<int>(engines_.size());
+  SplitWorkOn(count, count, [&](int device) { call(static_cast<size_t>(device)); });
 }
 
 absl::Status DevicePool::Load() {

@@ -73,7 +73,7 @@ class DevicePool : public Engine {
   DevicePool(const Config& config, std::vector<Device> devices, const Clock& clock);
 
   void ShowStatus();
-  // Calls the function for all engines at the same time, and waits for it.
+  // Calls the function for all engines, at the same time where there are threads for it, and waits.
   void OnEach(const std::function<void(size_t device)>& call);
   absl::Status LoadDevice(size_t device);
   // In the order in which their queues will be done.

@@ -12,10 +12,10 @@
 #include "core/backends/reference/reference_backend.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
-#include "core/base/threads.h"
 #include "core/compiler/compile.h"
 #include "core/engine/device_pool.h"
 #include "core/engine/local_engine.h"
+#include "core/engine/threads_needed.h"
 #include "core/schedulers/config.h"
 
 namespace latentd::engine {
@@ -88,19 +88,18 @@ absl::StatusOr<std::unique_ptr<backends::Backend>> MakeCudaBackend(
 }
 
 // More threads than CPUs would wait for each other in every kernel.
-int Threads(const Config& config) {
-  const int cpus = UsableCpus();
-  if (config.threads > cpus && config.warn) {
-    config.warn(absl::StrCat("computes with ", cpus, " threads instead of ", config.threads,
-                             ": it may use no more CPUs (affinity mask and control group)"));
-  }
-  return config.threads > 0 ? std::min(config.threads, cpus) : cpus;
+void WarnOfThreads(const Config& config) {
+  const int threads = ComputingThreads(config);
+  if (config.threads <= threads || !config.warn) return;
+  config.warn(absl::StrCat("computes with ", threads, " threads instead of ", config.threads,
+                           ": it may use no more CPUs (affinity mask and control group)"));
 }
 
 absl::StatusOr<std::unique_ptr<backends::Backend>> MakeBackend(const Config& config) {
   if (config.backend == "cpu") {
+    WarnOfThreads(config);
     return backends::cpu::CpuBackend::Create(
-        {.threads = Threads(config), .memory_bytes = config.memory_bytes});
+        {.threads = ComputingThreads(config), .memory_bytes = config.memory_bytes});
   }
   if (config.backend == "cuda") {
     return MakeCudaBackend(config, config.devices.empty() ? 0 : config.devices.front());

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/backends/cpu/cpu_backend.h"
+#include "core/backends/reference/reference_backend.h"
 #include "core/base/error_details.h"
 #include "core/base/memory_limit.h"
 #include "core/base/out_of_memory.h"
@@ -16,6 +18,7 @@
 #include "core/engine/model_name.h"
 #include "core/engine/serving.h"
 #include "core/engine/start_up.h"
+#include "core/engine/threads_needed.h"
 #include "core/pipeline/components.h"
 
 namespace latentd::engine {
@@ -105,6 +108,7 @@ LocalEngine::LocalEngine(Config config, std::unique_ptr<backends::Backend> backe
                              return memory_.AskLaneRoom(lane);
                            },
                        .enqueue_late = !backend_->device().SharesHostMemory()},
+             .begin_thread = [this] { BringThreads(); },
              .on_device_fault = [this](const absl::Status& fault) { ShowFault(fault); }},
             backend_->device(), metrics_, clock),
       cold_({.models = models_,
@@ -135,8 +139,15 @@ LocalEngine::LocalEngine(Config config, std::unique_ptr<backends::Backend> backe
                     .changed = [this] { ShowBuckets(); },
                     .clock = clock,
                     .registry = registry_}) {
+  preparing_.Run([this] { BringThreads(); });
   registry_.GetGauge(metrics::kQueueCapacity).Set(config_.queue_capacity);
   registry_.GetGauge(metrics::kBackendInfo, {backend_->Fingerprint()}).Set(1);
+}
+
+// ATen's first: the first time it sets the number to its own.
+void LocalEngine::BringThreads() const {
+  backends::reference::BringThreads();
+  if (config_.backend == "cpu") backends::cpu::BringThreads(ComputingThreads(config_));
 }
 
 // What is being prepared ends before what it tells of it.

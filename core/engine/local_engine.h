@@ -75,6 +75,8 @@ class LocalEngine : public Engine {
   // Null: it shares nothing.
   LocalEngine(Config config, std::unique_ptr<backends::Backend> backend, const Clock& clock,
               const SharedParts* shared);
+  // For the calling thread.
+  void BringThreads() const;
   void OpenModels();
   absl::Status TryLoad();
   // Says so by the status, for good.

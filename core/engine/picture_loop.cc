@@ -29,7 +29,9 @@ PictureLoop::PictureLoop(Options options, device::Device& device, EngineMetrics&
                 .warn = options_.units.warn},
                bytes_, watches_, metrics, clock),
       ending_("end"),
-      thread_(StartThread("loop", [this] { RunLoop(); })) {}
+      thread_(StartThread("loop", [this] { RunLoop(); })) {
+  thread_began_.WaitForNotification();
+}
 
 PictureLoop::~PictureLoop() {
   Drain(clock_.Monotonic());
@@ -81,6 +83,8 @@ bool PictureLoop::WaitsForReaders() const {
 }
 
 void PictureLoop::RunLoop() {
+  if (options_.begin_thread) options_.begin_thread();
+  thread_began_.Notify();
   while (true) {
     const ThreadWatch::Activity at(loop_watch_, "looking for work");
     if (!units_.empty() && units_.IsOldestDone()) {

@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "core/base/clock.h"
 #include "core/base/thread_watch.h"
@@ -53,6 +54,8 @@ class PictureLoop {
     PictureEncoder::Encode encode = EncodeImage;
     int encoders = 1;  // threads that encode
     UnitsInFlight::Options units = {};
+    // The loop's thread begins with it, before the loop has been made. May be empty.
+    std::function<void()> begin_thread = {};
     // Told of a device that has failed, on the loop's thread, before EndForFault. May be empty.
     std::function<void(const absl::Status& fault)> on_device_fault = {};
   };
@@ -168,6 +171,7 @@ class PictureLoop {
   UnitsInFlight units_;  // the loop's own
   PictureEncoder encoder_;
   Worker ending_;  // jobs that were cancelled before they began
+  absl::Notification thread_began_;
   std::thread thread_;
 };
 

@@ -64,10 +64,9 @@ void PreviewEncoder::AddFailed(const JobPicture& of, pipeline::Prediction predic
 
 absl::Status PreviewEncoder::TryAdd(Waiting added) {
   if (Replaces(added)) return absl::OkStatus();
-  if (worker_ == nullptr) worker_ = std::make_unique<Worker>("previews");
   // A task for each that waits: where there is memory for the task alone, it finds nothing to do.
   absl::MutexLock lock(&mutex_);
-  worker_->Add([this] { EncodeNext(); });
+  worker_.Add([this] { EncodeNext(); });
   waiting_.push_back(std::move(added));
   return absl::OkStatus();
 }

@@ -70,7 +70,7 @@ class PreviewEncoder {
   bool has_warned_ = false;  // the loop's
   absl::Mutex mutex_;
   std::deque<Waiting> waiting_ ABSL_GUARDED_BY(mutex_);
-  std::unique_ptr<Worker> worker_;  // from the first on; the last: it uses the others
+  Worker worker_{"previews"};  // the last: it uses the others
 };
 
 }  // namespace latentd::engine

@@ -3,13 +3,14 @@
 #include <prometheus/metric_family.h>
 #include <prometheus/text_serializer.h>
 
-#include <exception>
-#include <future>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "absl/memory/memory.h"
+#include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
+#include "core/base/worker.h"
 #include "server/process/health_pages.h"
 #include "server/process/log.h"
 #include "server/process/process_metrics.h"
@@ -32,18 +33,35 @@ MetricFamilies CollectNow(engine::Engine& engine) {
   return families;
 }
 
-// On a thread of its own: those of the pages have small stacks.
-MetricFamilies Collect(engine::Engine& engine) {
-  try {
-    return std::async(std::launch::async, [&engine] { return CollectNow(engine); }).get();
-  } catch (const std::exception&) {  // there may be no more threads, or no memory
-    return {};
+// Collects on a thread of its own, which is there from the start: those of the pages have small
+// stacks.
+class Collector {
+ public:
+  explicit Collector(engine::Engine& engine) : engine_(engine) {}
+
+  // Empty where there is no memory for them.
+  MetricFamilies Collect() {
+    MetricFamilies families;
+    CatchOutOfMemory([&] {
+      collecting_.Run([&] {
+        CatchOutOfMemory([&] {
+          families = CollectNow(engine_);
+          return absl::OkStatus();
+        }).IgnoreError();
+      });
+      return absl::OkStatus();
+    }).IgnoreError();
+    return families;
   }
-}
+
+ private:
+  engine::Engine& engine_;
+  Worker collecting_{"scrapes"};
+};
 
 Page MetricsPage(engine::Engine& engine) {
-  return {"/metrics", [&engine] {
-            return Page::Text{.text = prometheus::TextSerializer().Serialize(Collect(engine)),
+  return {"/metrics", [collector = std::make_shared<Collector>(engine)] {
+            return Page::Text{.text = prometheus::TextSerializer().Serialize(collector->Collect()),
                               .type = "text/plain; version=0.0.4; charset=utf-8"};
           }};
 }

@@ -1,12 +1,10 @@
 """Memory under sizes of clients' choosing: what is refused is counted, leaves nothing and ends no server."""
 
-import os
-import pathlib
-import tempfile
 import unittest
 
 import grpc
 
+from control_group import ControlGroup
 from metrics import METRICS, scrape
 from server_process import ALLOW_COLD, COLD_OK, Api, Server, reason, wait_until
 
@@ -68,34 +66,11 @@ class RefusedSizesTest(ColdMemoryTestCase):
                            after.sum("latentd_graph_compilations_total"))
 
 
-class ControlGroup:
-    """One with a limit on memory, of either version; `enter` is for the process that is to be in it."""
-
-    def __init__(self, limit):
-        for parent, name in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
-            if not os.path.isdir(parent) or (name == "memory.max" and not os.path.exists(f"{parent}/cgroup.procs")):
-                continue
-            self.path = pathlib.Path(tempfile.mkdtemp(prefix="latentd-test-", dir=parent))
-            try:
-                (self.path / name).write_text(str(limit))
-                return
-            except OSError:
-                self.remove()
-                raise
-        raise OSError("no control groups")
-
-    def enter(self):
-        (self.path / "cgroup.procs").write_text(str(os.getpid()))
-
-    def remove(self):
-        self.path.rmdir()
-
-
 class ControlGroupTest(ColdMemoryTestCase):
     def test_a_server_in_a_small_control_group_outlives_any_sizes(self):
         """Guard: kReserve in core/engine/memory_budget.h."""
         try:
-            group = ControlGroup(430 * MIB)
+            group = ControlGroup("memory", 430 * MIB)
         except OSError as error:
             self.skipTest(f"no control group can be made here, where another test bounds the memory: {error}")
         self.addCleanup(group.remove)

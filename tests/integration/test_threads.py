@@ -8,8 +8,9 @@ import resource
 import signal
 import unittest
 
+from control_group import ControlGroup
 from metrics import METRICS, scrape
-from server_process import Api, Server, wait_until
+from server_process import ALLOW_COLD, COLD_OK, DEADLINE, Api, Server, wait_until
 
 PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 0x4206, 0x4207
 ALL_THREADS = 0x40000000  # __WALL of waitpid
@@ -121,6 +122,46 @@ class ThreadLimitTest(unittest.TestCase):
         self.assertEqual(entry["level"], "error")
         self.assertIn("cannot start the thread", entry["message"])
         self.assertIn("ulimit -u", entry["message"])
+
+    def limited(self, threads):
+        try:
+            group = ControlGroup("pids", threads)
+        except OSError as error:
+            self.skipTest(f"no control group can be made here: {error}")
+        self.addCleanup(group.remove)
+        return group
+
+    def test_any_limit_at_the_start_is_a_sentence_and_1(self):
+        """Guard: CheckThreads in server/serve.cc."""
+        for threads in (4, 8, 12, 16, 20, 24, 28, 32):
+            group = self.limited(threads)
+            server = Server(prepare=group.enter)
+            self.addCleanup(server.kill)
+            self.assertEqual(server.wait(), 1, server.log())
+            self.assertIn(f"pids.max of {group.path} is {threads}" if threads > 4 else "pids.max", server.lines[-1])
+
+    def test_a_limit_on_data_is_a_sentence_and_1(self):
+        server = Server(prepare=lambda: resource.setrlimit(resource.RLIMIT_DATA, (1 << 28, 1 << 28)))
+        self.addCleanup(server.kill)
+        self.assertEqual(server.wait(), 1, server.log())
+        self.assertIn(f"ulimit -d is {1 << 18}", server.lines[-1])
+
+    def test_a_server_that_gets_no_more_threads_serves_on(self):
+        """Guard: BringThreads in core/engine/local_engine.cc, TryStartThread in core/base/split_work.cc."""
+        group = self.limited("max")
+        server = Server(METRICS, ALLOW_COLD, "--threads=2", prepare=group.enter)
+        self.addCleanup(server.kill)
+        server.start()
+        api = Api(server.address)
+        self.addCleanup(api.close)
+        # Their descriptions come first: reflection is gRPC's, which refuses calls when it gets no thread.
+        requests = [api.request(width=64 + 8 * (number % 3), seed=number, bucket_policy=COLD_OK) for number in range(12)]
+        api.type("latent.v1.GenerateResponse")
+        group.limit_to(group.read("pids.current"))
+        for call in [api.start_generate(request) for request in requests]:
+            self.assertTrue(call.result(DEADLINE).images[0].data)
+        self.assertGreater(scrape(server).sum("process_threads"), 0)
+        server.stop()
 
 
 if __name__ == "__main__":

@@ -1,10 +1,6 @@
 #include "core/backends/cpu/bound_program.h"
 
 #include <algorithm>
-#include <atomic>
-#include <functional>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 #include "core/backends/cpu/code_memory.h"
@@ -12,38 +8,25 @@
 #include "core/backends/cpu/onednn.h"
 #include "core/backends/cpu/thread_count.h"
 #include "core/backends/lowering/lowering.h"
+#include "core/base/split_work.h"
 #include "core/base/status_macros.h"
 
 namespace latentd::backends::cpu {
 namespace {
 
-// Runs `work` on this thread and `others` more, or as many as there can be.
-void RunOnThreads(size_t others, const std::function<void()>& work) {
-  std::vector<std::jthread> threads;
-  try {
-    for (size_t i = 0; i < others; ++i) threads.emplace_back(work);
-  } catch (const std::system_error&) {
-    // Those that there are do it.
-  }
-  work();
-}
-
 // On several threads, since oneDNN generates code for each kernel.
 std::vector<absl::StatusOr<BoundKernel>> BindAll(const Program& program,
                                                  absl::Span<const Algorithm> algorithms,
                                                  const Machine& machine) {
-  constexpr size_t kLeastForAThread = 16;
-  const size_t count = program.instructions.size();
+  constexpr int kLeastForAThread = 16;
+  const auto count = static_cast<int>(program.instructions.size());
   std::vector<absl::StatusOr<BoundKernel>> bound(count);
-  std::atomic<size_t> next = 0;
-  RunOnThreads(std::min<size_t>(machine.threads - 1, count / kLeastForAThread), [&] {
+  SplitWorkOn(std::min(machine.threads, 1 + count / kLeastForAThread), count, [&](int i) {
     const ThreadCount threads(machine.threads);
-    for (size_t i = next++; i < count; i = next++) {
-      bound[i] = CatchOneDnn("the CPU backend", [&]() -> absl::StatusOr<BoundKernel> {
-        RETURN_IF_ERROR(CheckCodeMemory());
-        return BindKernel(program, program.instructions[i], algorithms[i], machine);
-      });
-    }
+    bound[i] = CatchOneDnn("the CPU backend", [&]() -> absl::StatusOr<BoundKernel> {
+      RETURN_IF_ERROR(CheckCodeMemory());
+      return BindKernel(program, program.instructions[i], algorithms[i], machine);
+    });
   });
   return bound;
 }

@@ -90,6 +90,14 @@ absl::StatusOr<Plan> CpuBackend::MakePlan(const graph::Graph& graph) const {
   return WithNeeds(plan, graph, bound);
 }
 
+void BringThreads(int threads) {
+  const int all = std::min(threads, omp_get_thread_limit());
+  omp_set_num_threads(all);
+  omp_set_dynamic(0);
+#pragma omp parallel num_threads(all)
+  {}  // there is one of all of them
+}
+
 absl::Status CpuBackend::CheckPlan(const graph::Graph& graph, const Plan& plan) const {
   graph::MemoryPlan memory;
   return BindPlan(graph, plan, machine_, memory).status();

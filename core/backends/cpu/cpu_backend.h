@@ -38,6 +38,11 @@ struct CpuOptions {
 // f16 is neither on a CPU.
 bool HasFastBf16();
 
+// Brings the threads that the calling one shares its work with when it computes, as many as
+// CpuOptions::threads says, for the rest of its life. For each thread that makes or runs what the
+// backend loads, before there is work to lose: OpenMP ends a process that gets no more threads.
+void BringThreads(int threads);
+
 class CpuBackend : public Backend {
  public:
   // RESOURCE_EXHAUSTED: no addresses for the arena; INVALID_ARGUMENT: an instruction set that this

@@ -1,5 +1,6 @@
 #include "core/backends/reference/reference_backend.h"
 
+#include <ATen/Parallel.h>
 #include <torch/headeronly/version.h>
 
 #include <algorithm>
@@ -137,6 +138,10 @@ std::string ReferenceBackend::Fingerprint() const {
 }
 
 std::string ReferenceBackend::WeightFingerprint() const { return EvaluatorVersion(); }
+
+void BringThreads() {
+  at::parallel_for(0, at::get_num_threads(), 1, [](int64_t, int64_t) {});
+}
 
 absl::StatusOr<Plan> ReferenceBackend::MakePlan(const Graph& graph) const {
   Plan plan = {std::string(kPlan), 0, sizeof(ReferenceExecutable), {}};

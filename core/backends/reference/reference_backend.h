@@ -6,6 +6,10 @@
 
 namespace latentd::backends::reference {
 
+// Brings the threads that the calling one shares its work with in ATen, and sets their number to
+// ATen's where it has not been set (core/backends/cpu/cpu_backend.h says when).
+void BringThreads();
+
 class ReferenceBackend : public Backend {
  public:
   ReferenceBackend();

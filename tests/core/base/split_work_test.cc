@@ -2,9 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <thread>
 #include <vector>
 
@@ -62,6 +64,31 @@ TEST(SplitWorkTest, ReturnsWhenHelpersHaveReturned) {
     SplitWork(helpers, 16, [&](int part) { numbers[part] = part + round; });
     for (int part = 0; part < 16; ++part) ASSERT_EQ(numbers[part], part + round);
   }
+}
+
+TEST(SplitWorkOnTest, CallsEachPartOnceOnSeveralThreads) {
+  auto* barrier = new absl::Barrier(3);
+  std::array<std::atomic<int>, 3> called = {};
+  SplitWorkOn(3, 3, [&](int part) {
+    ++called[part];
+    if (barrier->Block()) delete barrier;
+  });
+  for (const auto& times : called) EXPECT_EQ(times, 1);
+  SplitWorkOn(3, 0, [](int) { FAIL(); });
+}
+
+TEST(SplitWorkOnDeathTest, DoesAllOnOneThreadWhereThereAreNoOthers) {
+  const auto split = [] {
+    // Stacks of more than there is of address space: pthread_create fails with EAGAIN.
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, size_t{1} << 47);
+    pthread_setattr_default_np(&attributes);
+    int called = 0;
+    SplitWorkOn(4, 5, [&](int) { ++called; });
+    std::_Exit(called);
+  };
+  EXPECT_EXIT(split(), ::testing::ExitedWithCode(5), "");
 }
 
 }  // namespace

@@ -26,6 +26,15 @@ using ::testing::_;
 
 class PictureLoopTest : public LoopTest {};
 
+// Where it brings threads, it has them before there is work to lose.
+TEST_F(PictureLoopTest, ItsThreadHasBegunBeforeItIsMade) {
+  std::thread::id began;
+  PictureLoop loop({.begin_thread = [&] { began = std::this_thread::get_id(); }}, device::Host(),
+                   metrics_, clock_);
+  EXPECT_NE(began, std::thread::id());
+  EXPECT_NE(began, std::this_thread::get_id());
+}
+
 TEST_F(PictureLoopTest, FailsTheRequestWhenAPictureCannotBeEncodedWhileASiblingRuns) {
   absl::Notification encoding;
   absl::Notification sibling_runs;
