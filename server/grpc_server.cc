@@ -20,8 +20,11 @@ constexpr absl::Duration kFlushTimeout = absl::Seconds(1);
 constexpr absl::Duration kDrainTick = absl::Seconds(1);
 // Of what operators send; the largest are the chunks of an import.
 constexpr int64_t kMaxAdminMessageBytes = 4 << 20;
+constexpr int64_t kAdminReceivedBytes = 8 * kMaxAdminMessageBytes;
 // Of a question about a service's health: its name.
 constexpr int64_t kMaxProbeBytes = 4 << 10;
+// Strangers may ask.
+constexpr int64_t kProbeReceivedBytes = 8 << 20;
 
 void LogHang(const engine::OverdueUnit& unit) {
   process::Log(latent::v1::ERROR, "a unit of work hangs: liveness is NOT_SERVING",
@@ -103,6 +106,7 @@ absl::Status GrpcServer::Listen(const Options& options) {
 absl::Status GrpcServer::ListenForAll(const Options& options) {
   ServerPort::Options port = {.listen = options.listen,
                               .max_message_bytes = options.max_request_bytes,
+                              .received_bytes = options.received_bytes,
                               .services = {&image_generation_, &public_health_},
                               .max_connection_age = options.max_connection_age,
                               .max_connection_age_grace = options.max_connection_age_grace};
@@ -124,6 +128,7 @@ absl::Status GrpcServer::ListenForOperators(const Options& options) {
               ? AdminSocketAddress(options.admin_folder, address.substr(address.rfind(':') + 1))
               : options.admin_listen,
       .max_message_bytes = kMaxAdminMessageBytes,
+      .received_bytes = kAdminReceivedBytes,
       .services = {&graph_cache_, &admin_, &admin_health_},
       .owner_only = true};
   if (!process::IsUnixSocket(port.listen)) port.credentials = tls_->operator_credentials();
@@ -135,6 +140,7 @@ absl::Status GrpcServer::ListenForProbes(const Options& options) {
   if (options.health_listen.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(health_port_, ServerPort::Open({.listen = options.health_listen,
                                                    .max_message_bytes = kMaxProbeBytes,
+                                                   .received_bytes = kProbeReceivedBytes,
                                                    .services = {&probe_health_},
                                                    .reflection = false}));
   return absl::OkStatus();

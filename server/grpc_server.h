@@ -44,6 +44,7 @@ class GrpcServer {
     std::string health_listen;  // HOST:PORT, or empty: nowhere
     tls::TlsFiles tls_files;    // without a certificate: plain text
     int64_t max_request_bytes = 32 << 20;
+    int64_t received_bytes = 256 << 20;  // at `listen` (server_port.h)
     absl::Duration stall_limit = calls::kStallLimit;
     // Of connections at `listen` (server_port.h).
     absl::Duration max_connection_age = absl::InfiniteDuration();

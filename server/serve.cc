@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/admin_socket.h"
+#include "core/base/memory_limit.h"
 #include "core/base/status_macros.h"
 #include "core/base/thread_limit.h"
 #include "core/base/thread_watch.h"
@@ -17,6 +18,7 @@
 #include "core/engine/threads_needed.h"
 #include "server/grpc_server.h"
 #include "server/process/background_task.h"
+#include "server/process/client_memory.h"
 #include "server/process/connection_limit.h"
 #include "server/process/exit_timer.h"
 #include "server/process/health.h"
@@ -125,8 +127,19 @@ class Loader {
   std::thread thread_;
 };
 
-engine::Config EngineConfig(const config::Options& options) {
+process::ClientMemory ClientMemoryFor(const config::Options& options) {
+  const engine::Config& engine = options.engine;
+  // That of a GPU is none of the host's.
+  const int64_t configured = engine.backend == "cuda" ? 0 : engine.memory_bytes;
+  return process::ClientMemoryOf(MeasureAvailableMemory().bytes, configured,
+                                 options.max_request_bytes, engine.picture_memory_bytes);
+}
+
+engine::Config EngineConfig(const config::Options& options,
+                            const process::ClientMemory& of_clients) {
   engine::Config config = options.engine;
+  config.picture_memory_bytes = of_clients.picture_bytes;
+  if (config.backend != "cuda") config.memory_bytes = of_clients.engine_bytes;
   config.warn = [](absl::string_view text) { process::Log(v1::WARNING, text); };
   config.load_waits_for_shared_steps = options.exit_when_ready;
   return config;
@@ -178,7 +191,8 @@ void SendLastSpans(tracing::SpanSender* spans) {
 }
 
 GrpcServer::Options ServerOptions(const config::Options& options, const std::string& version,
-                                  tracing::SpanSender* spans, process::StopSignals& signals) {
+                                  tracing::SpanSender* spans, process::StopSignals& signals,
+                                  int64_t received_bytes) {
   const engine::Config& engine = options.engine;
   // One graph is held in memory on its way; without a cache directory it stays there.
   const int64_t graph_bytes = std::min(engine.graph_memory_bytes, engine.cache_max_bytes);
@@ -190,6 +204,7 @@ GrpcServer::Options ServerOptions(const config::Options& options, const std::str
           .health_listen = options.health_listen,
           .tls_files = options.tls_files,
           .max_request_bytes = options.max_request_bytes,
+          .received_bytes = received_bytes,
           .stall_limit = options.stall_timeout,
           .max_connection_age = options.max_connection_age,
           .max_connection_age_grace = options.max_connection_age_grace,
@@ -294,7 +309,8 @@ int ServeUntilStopped(const config::Options& options, const std::string& version
   if (!threads.ok()) return Fail(threads);
   process::ExitTimer exit_timer;
   process::StopSignals signals;
-  auto engine = make_engine(EngineConfig(options), SystemClock());
+  const process::ClientMemory of_clients = ClientMemoryFor(options);
+  auto engine = make_engine(EngineConfig(options, of_clients), SystemClock());
   if (!engine.ok()) return FailToStart(engine.status());
   const absl::Status can_fill = CheckCanFillCache(options);
   if (!can_fill.ok()) return FailToStart(can_fill);
@@ -302,8 +318,9 @@ int ServeUntilStopped(const config::Options& options, const std::string& version
   if (!limited.ok()) return Fail(limited);
   const auto spans = StartSpans(options.otlp_endpoint, version, (*engine)->metrics());
   if (!spans.ok()) return FailToStart(spans.status());
-  auto server = GrpcServer::Start(ServerOptions(options, version, spans->get(), signals), **engine,
-                                  SystemClock());
+  auto server = GrpcServer::Start(
+      ServerOptions(options, version, spans->get(), signals, of_clients.received_bytes), **engine,
+      SystemClock());
   if (!server.ok()) return Fail(server.status());
   signals.DrainFirst();
   LogAddresses(**server, options.tls_files, version);

@@ -30,10 +30,6 @@ constexpr int kMaxConcurrentStreams = 256;
 constexpr int kHandshakeMillis = 20'000;
 // Of a connection without calls; clients connect again when they have one.
 constexpr int kMaxIdleMillis = 15 * 60'000;
-// Of what all connections have under way: requests that arrive, answers that are not taken. gRPC
-// closes connections, idle ones first, that want more.
-constexpr int64_t kMinTransportBytes = int64_t{256} << 20;
-constexpr int64_t kRequestsAtATime = 8;
 
 // As gRPC takes it, to whom the largest number is for ever.
 int ToMillis(absl::Duration duration) {
@@ -55,13 +51,21 @@ void SetChannelArguments(grpc::ServerBuilder& builder, const ServerPort::Options
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              kMinClientPingMillis);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxConcurrentStreams);
+  // What a call may send before it is read does not grow with the connection's speed: 64 KiB.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
 }
 
-void LimitMemory(grpc::ServerBuilder& builder, int64_t max_message_bytes) {
+void LimitMemory(grpc::ServerBuilder& builder, int64_t bytes) {
   grpc::ResourceQuota quota;
-  quota.Resize(
-      static_cast<size_t>(std::max(kMinTransportBytes, kRequestsAtATime * max_message_bytes)));
+  quota.Resize(static_cast<size_t>(bytes));
   builder.SetResourceQuota(quota);
+}
+
+// gRPC inflates a message without a bound, whatever it counts against its quota: 32 MiB become as
+// much as 32 GiB. A client that compresses is told what this server takes.
+void RefuseCompression(grpc::ServerBuilder& builder) {
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
 }
 
 // For all servers of the process, and to be asked for once only.
@@ -110,7 +114,8 @@ absl::StatusOr<std::unique_ptr<ServerPort>> ServerPort::Open(const Options& opti
       &port);
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
   SetChannelArguments(builder, options);
-  LimitMemory(builder, options.max_message_bytes);
+  RefuseCompression(builder);
+  LimitMemory(builder, options.received_bytes);
   for (grpc::Service* service : options.services) builder.RegisterService(service);
   std::unique_ptr<grpc::Server> server = Start(builder, options.owner_only);
   if (server == nullptr || port == 0) return process::ExplainListenFailure(options.listen);

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
+#include "core/base/memory_room.h"
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/image/decode.h"
@@ -28,8 +29,17 @@ device::Shape LatentShape(const Picture& picture) {
   return {1, picture.stage().model->latent_channels(), request.latent_height, request.latent_width};
 }
 
+// As it is drawn, turned as EXIF says, and on its way to another size; and what stays free besides.
+absl::Status CheckRoomForPixels(absl::string_view image) {
+  constexpr int64_t kBytes = 3, kAtATime = 3, kFree = int64_t{16} << 20;
+  const absl::StatusOr<image::Dimensions> size = image::ReadDimensions(image);
+  if (!size.ok()) return absl::OkStatus();  // decoding says more
+  return CheckMemoryRoom(kBytes * kAtATime * size->width * size->height + kFree, "the init image");
+}
+
 absl::StatusOr<Buffer> ReadInitImage(const Request& request) {
   const PictureSpec& spec = request.spec;
+  RETURN_IF_ERROR(CheckRoomForPixels(spec.image));
   const absl::StatusOr<image::Image> decoded = image::Decode(spec.image);
   if (absl::IsInvalidArgument(decoded.status())) {
     return InvalidFields({{"image", std::string(decoded.status().message())}});

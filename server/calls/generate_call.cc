@@ -29,6 +29,11 @@ namespace {
 
 constexpr absl::Duration kLongestDeadline = absl::Hours(24 * 365);
 
+// A larger request is in memory twice while it is read, and counted once it has been admitted: one
+// of them is read at a time, whatever the number of threads.
+constexpr int64_t kMostBesideOthers = int64_t{1} << 20;
+ABSL_CONST_INIT absl::Mutex large_request(absl::kConstInit);
+
 std::string MakeRequestId() {
   std::random_device random;
   return absl::StrFormat("%08x%08x", random(), random());
@@ -105,7 +110,10 @@ absl::Status GenerateCall::TryEnter() {
 }
 
 absl::Status GenerateCall::Submit(const grpc::ByteBuffer& bytes) {
-  return CatchOutOfMemory([&] { return TrySubmit(bytes); });
+  const auto submit = [&] { return CatchOutOfMemory([&] { return TrySubmit(bytes); }); };
+  if (static_cast<int64_t>(bytes.Length()) <= kMostBesideOthers) return submit();
+  absl::MutexLock lock(&large_request);
+  return submit();
 }
 
 absl::Status GenerateCall::TrySubmit(const grpc::ByteBuffer& bytes) {

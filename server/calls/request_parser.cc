@@ -1,5 +1,7 @@
 #include "server/calls/request_parser.h"
 
+#include <grpcpp/support/proto_buffer_reader.h>
+
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,15 +30,22 @@ absl::Status DescribeBadBytes(const Descriptor& type, absl::string_view bytes) {
   return violations.empty() ? Malformed(type) : InvalidFields(violations);
 }
 
+// Of bytes in parts, without a copy of all.
+bool ParseInPlace(const grpc::ByteBuffer& bytes, google::protobuf::Message& request) {
+  grpc::ByteBuffer shared = bytes;
+  grpc::ProtoBufferReader reader(&shared);
+  return reader.status().ok() && request.ParseFromZeroCopyStream(&reader);
+}
+
 }  // namespace
 
 absl::Status ParseRequest(const grpc::ByteBuffer& bytes, google::protobuf::Message& request) {
   const Descriptor& type = *request.GetDescriptor();
   if (bytes.Length() == 0) return absl::OkStatus();
+  if (ParseInPlace(bytes, request)) return absl::OkStatus();
   grpc::Slice slice;
   if (!bytes.DumpToSingleSlice(&slice).ok()) return Malformed(type);
   const absl::string_view view(reinterpret_cast<const char*>(slice.begin()), slice.size());
-  if (request.ParseFromArray(view.data(), static_cast<int>(view.size()))) return absl::OkStatus();
   return DescribeBadBytes(type, view);
 }
 

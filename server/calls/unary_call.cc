@@ -67,7 +67,7 @@ void UnaryCall::Advance() {
     finished_ = true;
     end_ = *outbox_->end();
     if (end_.ok()) end_ = Write(collected_, response_);
-    collected_.Clear();
+    collected_ = {};  // Clear would keep the pictures' memory
     StartWaiting();
   }
   Finish(FinalStatus(end_));

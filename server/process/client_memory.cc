@@ -1,0 +1,38 @@
+#include "server/process/client_memory.h"
+
+#include <algorithm>
+
+namespace latentd::server::process {
+namespace {
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+constexpr int64_t kShare = 8;
+constexpr int64_t kEnoughReceived = 256 * kMiB;
+constexpr int64_t kEnoughRequests = 8;
+constexpr int64_t kEnoughPictures = 512 * kMiB;
+constexpr int64_t kLog = 4 * kMiB;  // that nobody has read (log.cc)
+// What nothing counts (engine::MemoryBudget::kReserve), and what the start takes before it opens
+// its models.
+constexpr int64_t kUncounted = 96 * kMiB;
+
+// A request with what gRPC needs around its parts.
+int64_t InTransit(int64_t request_bytes) { return request_bytes + request_bytes / 4; }
+
+}  // namespace
+
+ClientMemory ClientMemoryOf(int64_t memory, int64_t configured, int64_t max_request_bytes,
+                            int64_t picture_bytes) {
+  const int64_t share = (configured > 0 ? std::min(configured, memory) : memory) / kShare;
+  const int64_t least = InTransit(max_request_bytes);
+  const int64_t most = std::max(kEnoughReceived, kEnoughRequests * max_request_bytes);
+  ClientMemory of_clients = {
+      .received_bytes = std::clamp(share, least, most),
+      .picture_bytes = picture_bytes > 0 ? picture_bytes : std::min(share, kEnoughPictures)};
+  const int64_t together =
+      of_clients.received_bytes + of_clients.picture_bytes + max_request_bytes + kLog;
+  of_clients.engine_bytes = std::max<int64_t>(memory - together - kUncounted, kMiB);
+  if (configured > 0) of_clients.engine_bytes = std::min(of_clients.engine_bytes, configured);
+  return of_clients;
+}
+
+}  // namespace latentd::server::process

@@ -1,0 +1,29 @@
+// What clients may make the process hold on the host, from what it may use at its start: requests
+// on their way in, pictures (engine::Config::picture_memory_bytes), and lines of the log.
+//
+// Thread-safe: free functions without state.
+#pragma once
+
+#include <cstdint>
+
+namespace latentd::server::process {
+
+struct ClientMemory {
+  // Of what gRPC has received and no call has read. gRPC ends idle connections, and after them
+  // calls, that want more.
+  int64_t received_bytes = 0;
+  // engine::Config's: init images, latents and results, of all requests.
+  int64_t picture_bytes = 0;
+  // What is left of the memory for the engine when clients hold all that they may, the request that
+  // is being read and the log included.
+  int64_t engine_bytes = 0;
+};
+
+// `memory` is what the process may use; `configured` what its operator lets it (0: all of that).
+// An eighth of the less of them for what is received, as far as one request of `max_request_bytes`
+// fits, and no more than eight of these or 256 MiB need; an eighth for pictures, and no more than
+// 512 MiB, where `picture_bytes` is 0.
+ClientMemory ClientMemoryOf(int64_t memory, int64_t configured, int64_t max_request_bytes,
+                            int64_t picture_bytes);
+
+}  // namespace latentd::server::process
