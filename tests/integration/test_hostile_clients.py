@@ -24,7 +24,7 @@ HANDSHAKE_SECONDS = 20  # server_port.cc
 FEW = 50  # descriptors of a server that has one client
 MIB = 1 << 20
 MAX_REQUEST = 32 * MIB  # --max-request-bytes
-TRANSPORT = 256 * MIB  # server_port.cc: what a port's connections may have under way
+TRANSPORT = 256 * MIB  # client_memory.cc, where the machine has 2 GiB: what a port's connections may have under way
 SLACK = 64 * MIB  # of the process's size: what malloc keeps, and threads' stacks
 
 
