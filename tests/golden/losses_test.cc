@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/backends/cpu/cpu_backend.h"
 #include "core/backends/reference/reference_backend.h"
+#include "tests/golden/likeness.h"
 #include "tests/golden/network_cases.h"
 #include "tests/golden/picture_cases.h"
 #include "tests/support/source_directory.h"
@@ -55,9 +56,12 @@ TEST_P(LossesTest, AreNotMuchMoreThanDiffusersOfNetworks) {
   EXPECT_TRUE(report_.Finish());
 }
 
-TEST_P(LossesTest, AreNotMuchMoreThanDiffusersOfAPicture) {
-  options_.case_name = "star";
-  RunPictureCases(options_, *backend_, report_);
+// Those of likeness.json, over several seeds.
+TEST_P(LossesTest, AreNotMuchMoreThanDiffusersOfPictures) {
+  for (const char* name : {"star", "zero_snr", "ensemble_clip_skip"}) {
+    options_.case_name = name;
+    RunPictureCases(options_, *backend_, report_);
+  }
   EXPECT_TRUE(report_.Finish());
 }
 
@@ -76,12 +80,12 @@ TEST(Losses, AreKnownForEverySmallNetwork) {
   EXPECT_FALSE(losses.Of("nothing", "outputs").has_value());
 }
 
-// A bar that diffusers itself does not reach would be none for latentd.
+// As those of more seeds do: likeness_test.cc.
 TEST(Losses, LeaveDiffusersPicturesAsAlikeAsLatentdsHaveToBe) {
   for (const DType precision : {DType::kBF16, DType::kF16}) {
     ASSERT_OK_AND_ASSIGN(const Losses losses, Losses::Read(In(precision)));
     for (const char* name : {"star", "two_shapes_wide", "ensemble", "image_to_image"}) {
-      EXPECT_GE(losses.Of(name, "ssim").value_or(0), kLeastSimilarity) << name;
+      EXPECT_GE(losses.Of(name, "ssim").value_or(0), kLeastMedianSimilarity) << name;
     }
   }
 }

@@ -1,9 +1,9 @@
 """Makes the golden results with diffusers and transformers, in float32 on the CPU. README.md describes the files.
 
 Usage: python make.py --model DIR --cases DIR --out DIR [--vocabulary DIR] [--full]
-                      [--only pictures,networks,tokens,losses]
+                      [--only pictures,networks,tokens,losses,likeness]
 
-Every case is data: pictures.json, networks.json and tokens.json in --cases say what to compute.
+Every case is data: pictures.json, networks.json, tokens.json and likeness.json in --cases say what to compute.
 """
 import argparse
 import json
@@ -339,6 +339,39 @@ def make_losses(model, cases, out):
         json.dump(losses, file, indent=1)
 
 
+# Likeness
+
+
+def similarity_of(exact_images, lesser, case, pictures):
+    """The least of a case's pictures'."""
+    _, images, _ = lesser.make(case, pictures)
+    pairs = [[numpy.asarray(image).astype(float) for image in pair] for pair in zip(exact_images, images)]
+    return min(structural_similarity(a, b) for a, b in pairs)
+
+
+def make_likeness(model, cases, out):
+    """Pictures of more seeds in float32, and how like them and the case's own diffusers' in lesser precisions are."""
+    with open(f"{cases}/pictures.json") as file:
+        by_name = {case["name"]: case for case in json.load(file)}
+    with open(f"{cases}/likeness.json") as file:
+        seeds_of = json.load(file)
+    os.makedirs(f"{out}/likeness", exist_ok=True)
+    exact = Pipelines(model, torch.float32)
+    lesser = {precision: Pipelines(model, dtype) for precision, dtype in PRECISIONS.items()}
+    kept = {precision: {name: [] for name in seeds_of} for precision in PRECISIONS}
+    for name, seeds in seeds_of.items():
+        own = by_name[name]
+        for case in (own, *({**own, "seeds": [seed]} for seed in seeds)):
+            _, images, _ = exact.make(case, f"{out}/pictures")
+            if case is not own:
+                images[0].save(f"{out}/likeness/{name}-{case['seeds'][0]}.png", optimize=True)
+            for precision, pipelines in lesser.items():
+                kept[precision][name].append(similarity_of(images, pipelines, case, f"{out}/pictures"))
+            print(name, case["seeds"], {precision: kept[precision][name][-1] for precision in kept}, flush=True)
+            with open(f"{out}/likeness/diffusers.json", "w") as file:
+                json.dump(kept, file, indent=1)
+
+
 # Tokens
 
 
@@ -360,7 +393,7 @@ def parse_arguments():
     parser.add_argument("--out", required=True, help="folder that gets pictures/, networks/ and tokens/")
     parser.add_argument("--vocabulary", help="folder of CLIP's vocab.json and merges.txt, for tokens/clip.json")
     parser.add_argument("--full", action="store_true", help="the networks marked full too")
-    parser.add_argument("--only", default="pictures,networks,tokens,losses")
+    parser.add_argument("--only", default="pictures,networks,tokens,losses,likeness")
     return parser.parse_args()
 
 
@@ -368,8 +401,8 @@ def main():
     arguments = parse_arguments()
     draw_float32_noise_always()
     for part in arguments.only.split(","):
-        if part == "losses":
-            make_losses(arguments.model, arguments.cases, arguments.out)
+        if part in ("losses", "likeness"):
+            {"losses": make_losses, "likeness": make_likeness}[part](arguments.model, arguments.cases, arguments.out)
             continue
         with open(f"{arguments.cases}/{part}.json") as file:
             cases = json.load(file)

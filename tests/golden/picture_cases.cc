@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/backends/reference/evaluate.h"
 #include "core/base/clock.h"
@@ -25,6 +27,7 @@
 #include "core/weights/safetensors.h"
 #include "core/weights/weight_store.h"
 #include "tests/golden/case_files.h"
+#include "tests/golden/likeness.h"
 #include "tests/golden/losses.h"
 #include "tests/golden/picture_spec.h"
 #include "tests/golden/structural_similarity.h"
@@ -123,10 +126,13 @@ absl::StatusOr<double> LatentDistance(device::Device& device, const weights::Ten
   return worst;
 }
 
-absl::StatusOr<image::Image> ReadPicture(const std::string& path, size_t number) {
-  ASSIGN_OR_RETURN(const std::string png,
-                   ReadFile(absl::StrCat(path, "-", number, ".png"), size_t{1} << 26));
+absl::StatusOr<image::Image> ReadPicture(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string png, ReadFile(path, size_t{1} << 26));
   return image::Decode(png);
+}
+
+absl::StatusOr<image::Image> ReadPicture(const std::string& path, size_t number) {
+  return ReadPicture(absl::StrCat(path, "-", number, ".png"));
 }
 
 struct PixelDistances {
@@ -156,7 +162,7 @@ absl::StatusOr<PixelDistances> PixelDistance(const std::string& path, const Pict
 }
 
 // Of the picture that is least like diffusers'.
-absl::StatusOr<double> Similarity(const std::string& path, const Pictures& pictures) {
+absl::StatusOr<double> LeastSimilarity(const std::string& path, const Pictures& pictures) {
   double least = 1;
   for (size_t i = 0; i < pictures.size(); ++i) {
     ASSIGN_OR_RETURN(const image::Image wanted, ReadPicture(path, i));
@@ -164,6 +170,24 @@ absl::StatusOr<double> Similarity(const std::string& path, const Pictures& pictu
     least = std::min(least, similarity);
   }
   return least;
+}
+
+// Of what the case draws with other seeds, one each.
+absl::StatusOr<std::vector<double>> SimilaritiesOfSeeds(const std::string& name,
+                                                        const LikenessCases& cases,
+                                                        const pipeline::Pipeline& pipeline,
+                                                        pipeline::PictureSpec spec) {
+  spec.seeds = cases.SeedsOf(name);
+  std::vector<double> similarities;
+  if (spec.seeds.empty()) return similarities;
+  ASSIGN_OR_RETURN(const Pictures pictures, Draw(pipeline, spec));
+  for (size_t i = 0; i < pictures.size(); ++i) {
+    ASSIGN_OR_RETURN(const image::Image wanted,
+                     ReadPicture(cases.PicturePath(name, spec.seeds[i])));
+    ASSIGN_OR_RETURN(similarities.emplace_back(),
+                     StructuralSimilarity(wanted, pictures[i]->pixels));
+  }
+  return similarities;
 }
 
 pipeline::LoadOptions LoadOptionsOf(const Options& options) {
@@ -239,10 +263,18 @@ absl::StatusOr<std::vector<Measure>> RunCase(const json& picture_case, const std
                               {"pixels", pixels.largest, kPixelTolerance}};
 }
 
+// What a run in a lesser precision knows of diffusers, and what it has found.
+struct LesserRun {
+  Losses losses;
+  LikenessCases likeness;
+  double median_loss_factor;
+  std::vector<double> similarities = {};  // of all pictures
+};
+
 // The same in a lesser precision: how like diffusers' in float32 it is, and beside what diffusers
 // itself loses, where that is known.
 absl::StatusOr<std::vector<Measure>> RunLesserCase(const json& picture_case,
-                                                   const std::string& folder, const Losses& losses,
+                                                   const std::string& folder, LesserRun& run,
                                                    Pipelines& pipelines) {
   ASSIGN_OR_RETURN(const pipeline::Pipeline* pipeline, pipelines.Of(picture_case));
   const std::string name = picture_case.value("name", "");
@@ -256,14 +288,19 @@ absl::StatusOr<std::vector<Measure>> RunLesserCase(const json& picture_case,
                    LatentDistance(pipelines.device(), expected, "latents", pictures,
                                   &Picture::latents, Scale::kRootMeanSquare));
   ASSIGN_OR_RETURN(const PixelDistances pixels, PixelDistance(path, pictures));
-  ASSIGN_OR_RETURN(const double similarity, Similarity(path, pictures));
   std::vector<Measure> measures;
   const auto compare = [&](const char* what, double loss, std::optional<double> of_diffusers) {
     if (of_diffusers) measures.push_back({what, loss, *of_diffusers * kPictureLossFactor});
   };
-  compare("latents, root mean square", latents, losses.Of(name, "latents"));
-  compare("pixels, mean", pixels.mean, losses.Of(name, "pixels"));
-  measures.push_back({"SSIM", similarity, kLeastSimilarity, Bound::kAtLeast});
+  compare("latents, root mean square", latents, run.losses.Of(name, "latents"));
+  compare("pixels, mean", pixels.mean, run.losses.Of(name, "pixels"));
+  ASSIGN_OR_RETURN(std::vector<double> similarities,
+                   SimilaritiesOfSeeds(name, run.likeness, *pipeline, spec));
+  ASSIGN_OR_RETURN(similarities.emplace_back(), LeastSimilarity(path, pictures));
+  absl::c_copy(similarities, std::back_inserter(run.similarities));
+  absl::c_copy(
+      MeasureLikeness(similarities, run.likeness.OfDiffusers(name), run.median_loss_factor),
+      std::back_inserter(measures));
   return measures;
 }
 
@@ -282,6 +319,24 @@ void RunSelected(const json& cases, const Options& options, const RunOne& run, R
   }
 }
 
+void RunLesserCases(const Options& options, const json& cases, const std::string& folder,
+                    Pipelines& pipelines, Report& report) {
+  absl::StatusOr<Losses> losses = Losses::Read(options);
+  if (!losses.ok()) return report.Failed("pictures", losses.status());
+  absl::StatusOr<LikenessCases> likeness = LikenessCases::Read(options);
+  if (!likeness.ok()) return report.Failed("pictures", likeness.status());
+  const bool bf16 = options.precision == device::DType::kBF16;
+  LesserRun run{*std::move(losses), *std::move(likeness),
+                bf16 ? kMedianLossFactor : kMedianLossFactorOfFp16};
+  RunSelected(
+      cases, options, [&](const json& one) { return RunLesserCase(one, folder, run, pipelines); },
+      report);
+  // A case alone is judged above.
+  if (run.similarities.empty() || !options.case_name.empty()) return;
+  report.Measured("all pictures", {{"SSIM, median", LikenessOf(run.similarities).median,
+                                    kLeastMedianSimilarity, Bound::kAtLeast}});
+}
+
 }  // namespace
 
 void RunPictureCases(const Options& options, backends::Backend& backend, Report& report) {
@@ -293,12 +348,7 @@ void RunPictureCases(const Options& options, backends::Backend& backend, Report&
     const RunOne run = [&](const json& one) { return RunCase(one, folder, pipelines); };
     return RunSelected(*cases, options, run, report);
   }
-  const absl::StatusOr<Losses> losses = Losses::Read(options);
-  if (!losses.ok()) return report.Failed("pictures", losses.status());
-  const RunOne run = [&](const json& one) {
-    return RunLesserCase(one, folder, *losses, pipelines);
-  };
-  RunSelected(*cases, options, run, report);
+  RunLesserCases(options, *cases, folder, pipelines, report);
 }
 
 }  // namespace latentd::golden

@@ -17,7 +17,10 @@ void PrintLine(const absl::FormatSpec<Arguments...>& format, const Arguments&...
 // A likeness is near 1: it differs in the digits behind the nines.
 std::string Text(const Measure& measure) {
   if (measure.bound == Bound::kAtLeast) {
-    return absl::StrFormat("%s %.5f (at least %g)  ", measure.what, measure.value, measure.limit);
+    const std::string beside =
+        measure.of_diffusers ? absl::StrFormat("; diffusers %.5f", *measure.of_diffusers) : "";
+    return absl::StrFormat("%s %.5f (at least %g%s)  ", measure.what, measure.value, measure.limit,
+                           beside);
   }
   return absl::StrFormat("%s %.3g (at most %g)  ", measure.what, measure.value, measure.limit);
 }

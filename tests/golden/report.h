@@ -1,6 +1,7 @@
 // Prints one line for each case and remembers whether all passed.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct Measure {
   double value = 0;
   double limit = 0;
   Bound bound = Bound::kAtMost;
+  std::optional<double> of_diffusers = {};  // the same of its own, to be seen beside it
 
   bool Right() const { return bound == Bound::kAtMost ? value <= limit : value >= limit; }
 };
