@@ -1,8 +1,9 @@
-// A file's bytes, from somebody who is not trusted, to pixels.
+// A file's bytes, from a client who is not trusted, to pixels.
 #pragma once
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "core/image/passed_over.h"
 #include "core/image/pixels.h"
 
 namespace latentd::image {
@@ -12,9 +13,14 @@ namespace latentd::image {
 // become colours, of 16 bits the upper 8 stay. One difference: 16-bit grey without transparency is
 // divided by 257, where Pillow clamps it to 255 and so makes it white.
 //
-// INVALID_ARGUMENT, with the reason: not one of these formats, damaged or cut short, an animated
-// WebP, or larger than kMaxSide or kMaxPixels (judged by the header, before pixels are allocated).
-// Never allocates more than a small multiple of the pixels. Thread-safe.
+// Of an animation it is the first picture. A picture that is damaged, and of which Pillow 13.0.0
+// makes pixels all the same, is read as Pillow reads it, and `passed_over` gets a sentence for each
+// thing that was not as it should be.
+//
+// INVALID_ARGUMENT, with the reason: not one of these formats, damaged or cut short, or larger than
+// kMaxSide or kMaxPixels (judged by the header, before pixels are allocated). Never allocates more
+// than a small multiple of the pixels. Thread-safe.
+absl::StatusOr<Image> Decode(absl::string_view bytes, PassedOver& passed_over);
 absl::StatusOr<Image> Decode(absl::string_view bytes);
 
 // The size that Decode would give, from the file's header only: cheap, and refuses what Decode

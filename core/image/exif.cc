@@ -1,126 +1,172 @@
 #include "core/image/exif.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
 #include <cstddef>
+#include <optional>
 #include <utility>
 
-#include "absl/strings/match.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/strip.h"
-#include "core/image/jpeg.h"
-#include "core/image/png.h"
-#include "core/image/webp.h"
+#include "core/image/byte_order.h"
+#include "core/image/metadata.h"
 
 namespace latentd::image {
 namespace {
 
-constexpr absl::string_view kPrefix("Exif\0\0", 6);
+constexpr uint32_t kOrientationTag = 0x0112;
 
-enum class ByteOrder : uint8_t { kLittle, kBig };
-
-// Numbers of a part of a file; what lies beyond its end is 0.
-class Bytes {
- public:
-  Bytes(absl::string_view bytes, ByteOrder order) : bytes_(bytes), order_(order) {}
-
-  uint32_t U16(size_t offset) const { return Number(offset, 2); }
-  uint32_t U32(size_t offset) const { return Number(offset, 4); }
-
- private:
-  uint32_t Number(size_t offset, size_t count) const {
-    if (offset > bytes_.size() || count > bytes_.size() - offset) return 0;
-    uint32_t number = 0;
-    for (size_t i = 0; i < count; ++i) {
-      const size_t at = order_ == ByteOrder::kBig ? i : count - 1 - i;
-      number = number << 8 | static_cast<uint8_t>(bytes_[offset + at]);
-    }
-    return number;
-  }
-
-  absl::string_view bytes_;
-  ByteOrder order_;
+// Types of values (TIFF 6.0, section 2), and 16, of BigTIFF.
+enum Type : uint32_t {
+  kByte = 1,
+  kAscii,
+  kShort,
+  kLong,
+  kRational,
+  kSignedByte,
+  kUndefined,
+  kSignedShort,
+  kSignedLong,
+  kSignedRational,
+  kFloat,
+  kDouble,
+  kDirectory,
+  kLong8 = 16,
 };
 
-// `count` bytes from `offset` on, or as many as there are.
-absl::string_view Part(absl::string_view bytes, size_t offset, size_t count) {
-  return bytes.substr(std::min(offset, bytes.size()), count);
+// Bytes of a value; 0 for a type that is none.
+uint64_t SizeOf(uint32_t type) {
+  constexpr std::array<uint8_t, 17> kSizes = {0, 1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4, 0, 0, 8};
+  return type < kSizes.size() ? kSizes[type] : 0;
 }
 
-// The data of the first APP1 segment that is EXIF, before the pixels begin.
-absl::string_view ExifOfJpeg(absl::string_view bytes) {
-  constexpr uint32_t kStartOfScan = 0xFFDA, kApp1 = 0xFFE1, kLowestMarker = 0xFFC0;
-  const Bytes file(bytes, ByteOrder::kBig);
-  size_t at = 2;
-  while (at + 4 <= bytes.size()) {
-    const uint32_t marker = file.U16(at);
-    if (marker == 0xFFFF) {  // a marker may have any number of these before it
-      ++at;
-      continue;
+std::optional<int> Quotient(int64_t numerator, int64_t denominator) {
+  if (denominator == 0 || numerator % denominator != 0) return std::nullopt;
+  const int64_t quotient = numerator / denominator;
+  if (quotient < 0 || quotient > 8) return std::nullopt;
+  return static_cast<int>(quotient);
+}
+
+std::optional<int> Whole(double value) {
+  if (!(value >= 0 && value <= 8) || value != std::floor(value)) return std::nullopt;
+  return static_cast<int>(value);
+}
+
+int64_t Signed(uint32_t number) { return static_cast<int32_t>(number); }
+
+// The first number of those in `data`, where it is whole and may be an orientation. Letters and
+// bytes without a meaning are none, whatever digits they spell.
+std::optional<int> FirstNumber(uint32_t type, absl::string_view data, ByteOrder order) {
+  const Bytes bytes(data, order);
+  switch (type) {
+    case kShort:
+    case kSignedShort:
+      return Quotient(bytes.U16(0), 1);
+    case kLong:
+    case kSignedLong:
+    case kDirectory:
+      return Quotient(bytes.U32(0), 1);
+    case kSignedByte:
+      return Quotient(static_cast<uint8_t>(data.front()), 1);
+    case kLong8:
+      return Quotient(static_cast<int64_t>(bytes.U64(0)), 1);
+    case kRational:
+      return Quotient(bytes.U32(0), bytes.U32(4));
+    case kSignedRational:
+      return Quotient(Signed(bytes.U32(0)), Signed(bytes.U32(4)));
+    case kFloat:
+      return Whole(std::bit_cast<float>(bytes.U32(0)));
+    case kDouble:
+      return Whole(std::bit_cast<double>(bytes.U64(0)));
+    default:
+      return std::nullopt;
+  }
+}
+
+// The first directory of a TIFF.
+class Directory {
+ public:
+  Directory(absl::string_view tiff, ByteOrder order)
+      : tiff_(tiff), order_(order), file_(tiff, order), begin_(file_.U32(4)) {}
+
+  // Nothing where the tag is not there; 0 where its value says nothing.
+  std::optional<int> FindOrientation() {
+    const uint32_t entries = file_.U16(begin_);
+    for (uint32_t i = 0; i < entries && !at_end_; ++i) {
+      const size_t entry = begin_ + 2 + i * kEntryBytes;
+      if (entry + kEntryBytes > tiff_.size()) break;
+      const absl::string_view data = ValuesOf(entry);
+      if (!data.empty() && file_.U16(entry) == kOrientationTag) {
+        return FirstNumber(file_.U16(entry + 2), data, order_).value_or(0);
+      }
     }
-    if (marker < kLowestMarker || marker == kStartOfScan) break;
-    const size_t length = file.U16(at + 2);  // with its own two bytes
-    if (length < 2) break;
-    const absl::string_view data = Part(bytes, at + 4, length - 2);
-    if (marker == kApp1 && absl::StartsWith(data, kPrefix)) return data;
-    at += 2 + length;
+    return std::nullopt;
   }
-  return {};
+
+ private:
+  static constexpr size_t kEntryBytes = 12, kInEntry = 4;
+
+  // Empty where the entry is passed over, as each after the first of a tag is that has values.
+  absl::string_view ValuesOf(size_t entry) {
+    const uint32_t tag = file_.U16(entry);
+    if (known_.contains(tag)) return {};
+    const uint64_t size = SizeOf(file_.U16(entry + 2)) * file_.U32(entry + 4);
+    const absl::string_view data =
+        size <= kInEntry ? tiff_.substr(entry + 8, size) : ValuesElsewhere(entry, size);
+    if (!data.empty()) known_.insert(tag);
+    return data;
+  }
+
+  // Values that do not fit into an entry lie elsewhere in the file. A directory ends with an entry
+  // whose values lie beyond the file's end; and once the sizes of such values sum to more than the
+  // file has, all that follow are passed over.
+  absl::string_view ValuesElsewhere(size_t entry, uint64_t size) {
+    elsewhere_ += size;
+    if (elsewhere_ > tiff_.size()) return {};
+    const absl::string_view data = Part(tiff_, file_.U32(entry + 8), size);
+    at_end_ = data.size() < size;
+    return at_end_ ? absl::string_view() : data;
+  }
+
+  absl::string_view tiff_;
+  ByteOrder order_;
+  Bytes file_;
+  size_t begin_;
+  absl::flat_hash_set<uint32_t> known_;  // tags
+  uint64_t elsewhere_ = 0;
+  bool at_end_ = false;
+};
+
+// Nothing where there is no tag, and 0 where it or the whole EXIF says nothing.
+std::optional<int> FindInExif(absl::string_view exif) {
+  constexpr absl::string_view kPrefix("Exif\0\0", 6);
+  for (int i = 0; i < 2; ++i) absl::ConsumePrefix(&exif, kPrefix);  // some programs write two
+  if (exif.empty()) return std::nullopt;
+  if (exif.size() < 8) return 0;
+  const ByteOrder order = exif.front() == 'I' ? ByteOrder::kLittle : ByteOrder::kBig;
+  constexpr std::array<absl::string_view, 5> kBegins = {
+      absl::string_view("II*\0", 4), absl::string_view("MM\0*", 4),
+      // Wrong, and read all the same.
+      absl::string_view("II\0*", 4), absl::string_view("MM*\0", 4), absl::string_view("MM\0+", 4)};
+  if (std::find(kBegins.begin(), kBegins.end(), exif.substr(0, 4)) == kBegins.end()) return 0;
+  return Directory(exif, order).FindOrientation();
 }
 
-// Also behind the pixels, where the format allows it.
-absl::string_view ExifOfPng(absl::string_view bytes) {
-  constexpr size_t kSignature = 8, kAround = 12;  // length, name and checksum of a chunk
-  const Bytes file(bytes, ByteOrder::kBig);
-  size_t at = kSignature;
-  while (at + kAround <= bytes.size()) {
-    const size_t length = file.U32(at);
-    if (bytes.substr(at + 4, 4) == "eXIf") return Part(bytes, at + 8, length);
-    at += kAround + length;
+// Of XMP as an attribute or an element.
+std::optional<int> FindInXmp(absl::string_view xmp) {
+  constexpr absl::string_view kName = "tiff:Orientation";
+  for (size_t at = xmp.find(kName); at != absl::string_view::npos; at = xmp.find(kName, at)) {
+    at += kName.size();
+    absl::string_view value = xmp.substr(at);
+    if (!absl::ConsumePrefix(&value, "=\"") && !absl::ConsumePrefix(&value, ">")) continue;
+    if (!value.empty() && absl::ascii_isdigit(static_cast<unsigned char>(value.front()))) {
+      return value.front() - '0';
+    }
   }
-  return {};
-}
-
-// Only extended files have one, and their first chunk says so.
-absl::string_view ExifOfWebp(absl::string_view bytes) {
-  constexpr size_t kHeader = 12, kChunkHeader = 8;
-  constexpr int kHasExif = 0x08;
-  if (bytes.size() <= kHeader + kChunkHeader || bytes.substr(kHeader, 4) != "VP8X" ||
-      (bytes[kHeader + kChunkHeader] & kHasExif) == 0) {
-    return {};
-  }
-  const Bytes file(bytes, ByteOrder::kLittle);
-  size_t at = kHeader;
-  while (at + kChunkHeader <= bytes.size()) {
-    const size_t length = file.U32(at + 4);
-    if (bytes.substr(at, 4) == "EXIF") return Part(bytes, at + kChunkHeader, length);
-    at += kChunkHeader + length + length % 2;
-  }
-  return {};
-}
-
-absl::string_view ExifOf(absl::string_view bytes) {
-  if (IsPng(bytes)) return ExifOfPng(bytes);
-  if (IsJpeg(bytes)) return ExifOfJpeg(bytes);
-  return IsWebp(bytes) ? ExifOfWebp(bytes) : absl::string_view();
-}
-
-// The value of the tag in the first directory of a TIFF, where it is one number (TIFF 6.0, section
-// 2); 0 if it is not there.
-uint32_t FindOrientation(absl::string_view tiff, ByteOrder order) {
-  constexpr uint32_t kOrientation = 0x0112, kShort = 3, kLong = 4;
-  constexpr size_t kEntryBytes = 12;
-  const Bytes file(tiff, order);
-  if (file.U16(2) != 42) return 0;
-  const size_t directory = file.U32(4);
-  const uint32_t entries = file.U16(directory);
-  for (uint32_t i = 0; i < entries; ++i) {
-    const size_t entry = directory + 2 + i * kEntryBytes;
-    if (file.U16(entry) != kOrientation) continue;
-    const uint32_t type = file.U16(entry + 2);
-    if (file.U32(entry + 4) != 1) return 0;
-    if (type == kShort) return file.U16(entry + 8);
-    return type == kLong ? file.U32(entry + 8) : 0;
-  }
-  return 0;
+  return std::nullopt;
 }
 
 bool SwapsSides(Orientation orientation) { return orientation >= Orientation::kLeftTop; }
@@ -128,11 +174,12 @@ bool SwapsSides(Orientation orientation) { return orientation >= Orientation::kL
 }  // namespace
 
 Orientation OrientationOf(absl::string_view bytes) {
-  const absl::string_view tiff = absl::StripPrefix(ExifOf(bytes), kPrefix);
-  uint32_t value = 0;
-  if (absl::StartsWith(tiff, "II")) value = FindOrientation(tiff, ByteOrder::kLittle);
-  if (absl::StartsWith(tiff, "MM")) value = FindOrientation(tiff, ByteOrder::kBig);
-  return 1 <= value && value <= 8 ? static_cast<Orientation>(value) : Orientation::kTopLeft;
+  const Metadata metadata = ReadMetadata(bytes);
+  std::optional<int> value;
+  if (metadata.exif) value = FindInExif(*metadata.exif);
+  if (!value) value = FindInXmp(metadata.xmp);
+  return value && 1 <= *value && *value <= 8 ? static_cast<Orientation>(*value)
+                                             : Orientation::kTopLeft;
 }
 
 Dimensions Turned(Dimensions size, Orientation orientation) {

@@ -1,4 +1,5 @@
-// The orientation that a camera wrote into a picture's EXIF, and pixels turned by it.
+// The orientation that a camera wrote into a picture's EXIF, or a program into its XMP, and pixels
+// turned by it.
 //
 // By hand, since one number of one directory is all that is wanted of it, in three kinds of files:
 // libexif reads JPEG only, and everything in it.
@@ -25,9 +26,11 @@ enum class Orientation : uint8_t {
   kLeftBottom,
 };
 
-// Of a PNG (eXIf), JPEG (APP1) or WebP (EXIF). kTopLeft where the file says nothing, or nothing
-// that makes sense: a malformed EXIF is no reason to refuse a picture. Reads inside `bytes` only,
-// in time that is linear in their number.
+// By which ImageOps.exif_transpose of Pillow 13.0.0 turns the picture, wherever it finds it
+// (metadata.h): the first value of the EXIF's first directory, of any type of numbers; where EXIF
+// has none, that of XMP. kTopLeft where the file says nothing, or nothing that makes sense, which
+// is no reason to refuse a picture: also where Pillow fails for it. Reads inside `bytes` only, in
+// time that is linear in their number.
 Orientation OrientationOf(absl::string_view bytes);
 
 // The size of a picture of that size when it is turned.

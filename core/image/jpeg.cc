@@ -30,6 +30,8 @@ struct Errors {
   jpeg_error_mgr base;
   std::jmp_buf target;
   char text[JMSG_LENGTH_MAX] = "";
+  char warning[JMSG_LENGTH_MAX] = "";  // the first one
+  bool ended = false;                  // the file has, before its end marker
 };
 
 [[noreturn]] void OnError(j_common_ptr codec) {
@@ -38,12 +40,25 @@ struct Errors {
   std::longjmp(errors->target, 1);
 }
 
-// Warnings are what libjpeg can go on after, with guessed pixels. Where data is missing, that is no
-// picture anybody sent.
+// Its rows come one scan after the other: a scan that is missing leaves them coarse.
+bool NeedsAllScans(j_common_ptr codec) {
+  const auto* decoder = reinterpret_cast<j_decompress_ptr>(codec);
+  return decoder->progressive_mode || decoder->comps_in_scan < decoder->num_components;
+}
+
+// Warnings are what libjpeg can go on after, with guessed pixels: Pillow goes on too, unless the
+// file has ended and there are pixels left.
 void OnMessage(j_common_ptr codec, int level) {
   if (level >= 0) return;
+  auto* errors = reinterpret_cast<Errors*>(codec->err);
   const int code = codec->err->msg_code;
-  if (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER) OnError(codec);
+  if (code == JWRN_JPEG_EOF) {
+    if (NeedsAllScans(codec)) OnError(codec);
+    errors->ended = true;
+    return;
+  }
+  if (code == JWRN_HIT_MARKER && errors->ended) OnError(codec);
+  if (errors->warning[0] == '\0') (*codec->err->format_message)(codec, errors->warning);
 }
 
 void OnProgress(j_common_ptr codec) {
@@ -107,13 +122,21 @@ class JpegReader {
     return Dimensions{static_cast<int>(codec_.image_width), static_cast<int>(codec_.image_height)};
   }
 
-  absl::StatusOr<Image> Read() {
+  absl::StatusOr<Image> Read(PassedOver& passed_over) {
     RETURN_IF_ERROR(ReadSize().status());
     Image image{static_cast<int>(codec_.image_width), static_cast<int>(codec_.image_height), {}};
     image.rgb.resize(size_t{3} * codec_.image_width * codec_.image_height);
     std::vector<uint8_t> cmyk(IsCmyk() ? size_t{4} * codec_.image_width : 0);
     if (!Guarded(errors_, [&] { ReadRows(image.rgb.data(), cmyk.data()); })) {
       return Damaged(errors_);
+    }
+    if (errors_.warning[0] != '\0') {
+      passed_over.push_back(
+          absl::StrCat("the JPEG is damaged, and so may be what is seen of it: ", errors_.warning));
+    }
+    const bool finished = Guarded(errors_, [this] { jpeg_finish_decompress(&codec_); });
+    if (!finished || errors_.ended) {
+      passed_over.emplace_back("the JPEG has no end marker behind its pixels");
     }
     return image;
   }
@@ -138,7 +161,6 @@ class JpegReader {
         CmykToRgb(cmyk, static_cast<int>(codec_.output_width), row);
       }
     }
-    jpeg_finish_decompress(&codec_);
   }
 
   absl::string_view bytes_;
@@ -237,7 +259,9 @@ absl::StatusOr<Dimensions> ReadJpegDimensions(absl::string_view bytes) {
   return JpegReader(bytes).ReadSize();
 }
 
-absl::StatusOr<Image> DecodeJpeg(absl::string_view bytes) { return JpegReader(bytes).Read(); }
+absl::StatusOr<Image> DecodeJpeg(absl::string_view bytes, PassedOver& passed_over) {
+  return JpegReader(bytes).Read(passed_over);
+}
 
 absl::StatusOr<std::string> EncodeJpeg(const Image& image, int quality) {
   return JpegWriter().Write(image, quality);

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "core/image/passed_over.h"
 #include "core/image/pixels.h"
 #include "core/image/run_parts.h"
 
@@ -17,7 +18,7 @@ bool IsPng(absl::string_view bytes);
 
 // See decode.h.
 absl::StatusOr<Dimensions> ReadPngDimensions(absl::string_view bytes);
-absl::StatusOr<Image> DecodePng(absl::string_view bytes);
+absl::StatusOr<Image> DecodePng(absl::string_view bytes, PassedOver& passed_over);
 
 // REQUIRES: CheckImage(image). An empty text writes no iTXt chunk; a NUL in it, which the format
 // cannot hold, becomes U+FFFD.

@@ -3,6 +3,7 @@
 #include <webp/decode.h>
 #include <webp/encode.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 
@@ -11,6 +12,7 @@
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
+#include "core/image/byte_order.h"
 
 namespace latentd::image {
 namespace {
@@ -25,6 +27,62 @@ const uint8_t* Data(absl::string_view bytes) {
 
 absl::Status Damaged() { return absl::InvalidArgumentError("the WebP is damaged or cut short"); }
 
+constexpr size_t kHeader = 12, kChunkHeader = 8;  // of the file; name and length of a chunk
+
+// From the first chunk of that name on, or nothing. `chunks` is one behind the other.
+absl::string_view FindChunk(absl::string_view chunks, absl::string_view name) {
+  while (chunks.size() >= kChunkHeader) {
+    if (absl::StartsWith(chunks, name)) return chunks;
+    const size_t length = Bytes(chunks, ByteOrder::kLittle).U32(4);
+    chunks.remove_prefix(std::min(chunks.size(), kChunkHeader + length + length % 2));
+  }
+  return {};
+}
+
+// A part of the picture, and what libwebp decodes it of.
+struct Frame {
+  int left = 0, top = 0;
+  Dimensions size;
+  absl::string_view bytes;
+};
+
+// `chunk` begins with a picture of an animation. Its transparency counts as little as that of any
+// other picture, so that the first one is what is seen of it on black.
+absl::StatusOr<Frame> ReadFrame(absl::string_view chunk, Dimensions canvas) {
+  constexpr size_t kFrameHeader = 16;
+  const absl::string_view data = Part(chunk, kChunkHeader, Bytes(chunk, ByteOrder::kLittle).U32(4));
+  const Bytes header(data, ByteOrder::kLittle);
+  const absl::string_view parts = Part(data, kFrameHeader, data.size());
+  Frame frame{.left = static_cast<int>(2 * header.U24(0)),
+              .top = static_cast<int>(2 * header.U24(3)),
+              .size = {},
+              .bytes = FindChunk(parts, "VP8 ")};
+  if (frame.bytes.empty()) frame.bytes = FindChunk(parts, "VP8L");
+  WebPBitstreamFeatures features;
+  if (frame.bytes.empty() ||
+      WebPGetFeatures(Data(frame.bytes), frame.bytes.size(), &features) != VP8_STATUS_OK) {
+    return Damaged();
+  }
+  frame.size = {features.width, features.height};
+  const bool fits = frame.left + frame.size.width <= canvas.width &&
+                    frame.top + frame.size.height <= canvas.height;
+  if (!fits) return Damaged();
+  return frame;
+}
+
+absl::Status DecodeFrame(const Frame& frame, Image& image) {
+  WebPDecoderConfig config;
+  if (WebPInitDecoderConfig(&config) == 0)
+    return absl::InternalError("libwebp has another version");
+  const size_t offset = size_t{3} * (static_cast<size_t>(frame.top) * image.width + frame.left);
+  config.output.colorspace = MODE_RGB;
+  config.output.u.RGBA = {image.rgb.data() + offset, 3 * image.width, image.rgb.size() - offset};
+  config.output.is_external_memory = 1;
+  const VP8StatusCode status = WebPDecode(Data(frame.bytes), frame.bytes.size(), &config);
+  if (status == VP8_STATUS_OUT_OF_MEMORY) return OutOfMemoryError("no memory to read a WebP");
+  return status == VP8_STATUS_OK ? absl::OkStatus() : Damaged();
+}
+
 }  // namespace
 
 bool IsWebp(absl::string_view bytes) {
@@ -35,25 +93,19 @@ absl::StatusOr<Dimensions> ReadWebpDimensions(absl::string_view bytes) {
   WebPBitstreamFeatures features;
   if (WebPGetFeatures(Data(bytes), bytes.size(), &features) != VP8_STATUS_OK) return Damaged();
   RETURN_IF_ERROR(CheckSize(features.width, features.height));
-  if (features.has_animation != 0) {
-    return absl::InvalidArgumentError("the WebP is animated; a single picture is needed");
-  }
   return Dimensions{features.width, features.height};
 }
 
-absl::StatusOr<Image> DecodeWebp(absl::string_view bytes) {
+absl::StatusOr<Image> DecodeWebp(absl::string_view bytes, PassedOver& passed_over) {
   ASSIGN_OR_RETURN(const Dimensions size, ReadWebpDimensions(bytes));
   Image image{size.width, size.height, {}};
   image.rgb.resize(size_t{3} * size.width * size.height);
-  WebPDecoderConfig config;
-  if (WebPInitDecoderConfig(&config) == 0)
-    return absl::InternalError("libwebp has another version");
-  config.output.colorspace = MODE_RGB;
-  config.output.u.RGBA = {image.rgb.data(), 3 * size.width, image.rgb.size()};
-  config.output.is_external_memory = 1;
-  const VP8StatusCode status = WebPDecode(Data(bytes), bytes.size(), &config);
-  if (status == VP8_STATUS_OUT_OF_MEMORY) return OutOfMemoryError("no memory to read a WebP");
-  if (status != VP8_STATUS_OK) return Damaged();
+  Frame frame{.size = size, .bytes = bytes};
+  if (const absl::string_view first = FindChunk(bytes.substr(kHeader), "ANMF"); !first.empty()) {
+    ASSIGN_OR_RETURN(frame, ReadFrame(first, size));
+    passed_over.emplace_back("the WebP is animated: its first picture is taken");
+  }
+  RETURN_IF_ERROR(DecodeFrame(frame, image));
   return image;
 }
 

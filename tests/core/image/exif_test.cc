@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include <string>
 
@@ -79,7 +80,6 @@ TEST(ExifTest, PassesOverWhatMakesNoSense) {
   EXPECT_EQ(OfTiff(Tiff("II", 0)), Orientation::kTopLeft);
   EXPECT_EQ(OfTiff(Tiff("II", 9)), Orientation::kTopLeft);
   EXPECT_EQ(OfTiff(Tiff("MM", 0x0600)), Orientation::kTopLeft);
-  EXPECT_EQ(OfTiff(Tiff("II", {{.count = 2, .value = Number("II", 6, 2)}})), Orientation::kTopLeft);
   EXPECT_EQ(OfTiff(Tiff("II", {{.type = 2, .value = "6"}})), Orientation::kTopLeft);
   EXPECT_EQ(OfTiff("XX*\0\x08"), Orientation::kTopLeft);
   std::string no_tiff = Tiff("II", 6);
@@ -106,10 +106,10 @@ TEST(ExifTest, FindsTheSegmentAmongOthers) {
   const std::string exif = App1(kExif + Tiff("II", 3));
   EXPECT_EQ(OfJpeg(App1("http://ns.adobe.com/xap/1.0/") + exif), Orientation::kBottomRight);
   EXPECT_EQ(OfJpeg("\xFF\xFF\xFF" + exif.substr(1)), Orientation::kBottomRight);
-  // Pixels, or no marker, come first.
+  EXPECT_EQ(OfJpeg("no marker" + exif), Orientation::kTopLeft);  // and no JPEG
+  EXPECT_EQ(OfJpeg(std::string("\xFF\xE0\0\0", 4) + exif), Orientation::kBottomRight);
+  // Pixels come first.
   EXPECT_EQ(OfJpeg(std::string("\xFF\xDA\0\x02", 4) + exif), Orientation::kTopLeft);
-  EXPECT_EQ(OfJpeg("no marker" + exif), Orientation::kTopLeft);
-  EXPECT_EQ(OfJpeg(std::string("\xFF\xE0\0\0", 4) + exif), Orientation::kTopLeft);
 }
 
 TEST(ExifTest, FindsAPngsChunkBehindThePixels) {
@@ -122,6 +122,30 @@ TEST(ExifTest, FindsAPngsChunkBehindThePixels) {
   png.insert(png.find("IEND") - 4, chunk);
   ASSERT_OK_AND_ASSIGN(const Image image, Decode(png));
   EXPECT_EQ(image.rgb, ReadRgb("turned-6.png.rgb"));
+}
+
+// Which anyone may send: one that is unpacked into much, and so are a thousand of them.
+TEST(ExifTest, UnpacksNoMoreOfTextsThanItMay) {
+  const std::string zeros(size_t{4} << 20, '\0');
+  std::string packed(compressBound(zeros.size()), '\0');
+  uLongf size = packed.size();
+  ASSERT_EQ(compress(reinterpret_cast<Bytef*>(packed.data()), &size,
+                     reinterpret_cast<const Bytef*>(zeros.data()), zeros.size()),
+            Z_OK);
+  packed.resize(size);
+  const std::string text =
+      absl::StrCat("zTXt", "Raw profile type exif", std::string(2, '\0'), packed);
+  const std::string chunk = absl::StrCat(
+      Number("MM", static_cast<uint32_t>(text.size()) - 4, 4), text,
+      Number(
+          "MM",
+          static_cast<uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(text.data()), text.size())),
+          4));
+  std::string png = ReadPicture("turned-6.png");
+  std::string chunks;
+  for (int i = 0; i < 1000; ++i) chunks += chunk;
+  png.insert(33, chunks);
+  EXPECT_EQ(OrientationOf(png), Orientation::kRightTop);
 }
 
 TEST(ExifTest, BelievesAWebpThatSaysItHasNone) {

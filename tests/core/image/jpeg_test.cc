@@ -54,6 +54,11 @@ std::string ManyScans(int ac_scans) {
   return jpeg;
 }
 
+absl::StatusOr<Image> DecodeJpeg(absl::string_view bytes) {
+  PassedOver passed_over;
+  return ::latentd::image::DecodeJpeg(bytes, passed_over);
+}
+
 TEST(JpegTest, TakesAsManyScansAsPicturesHave) { EXPECT_OK(DecodeJpeg(ManyScans(20))); }
 
 TEST(JpegTest, RefusesToGoOverThePixelsForEver) {

@@ -1,0 +1,29 @@
+// The parts of a picture's file that may say how it is turned: EXIF and XMP, in all places where
+// Pillow 13.0.0 looks for them, and joined and preferred as it does that.
+//
+// Thread-safe: free functions without state.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace latentd::image {
+
+struct Metadata {
+  // A TIFF, behind "Exif\0\0" or not; an empty one is there, and says nothing.
+  std::optional<std::string> exif;
+  std::string xmp;  // XML; empty: there is none
+};
+
+// Of a PNG (eXIf; texts of the keys "exif", "Raw profile type exif" and "XML:com.adobe.xmp",
+// compressed or not), JPEG (APP1) or WebP (EXIF and XMP of an extended file). What cannot be read
+// is not there: malformed metadata is no reason to refuse a picture. Reads inside `bytes` only, in
+// time that is linear in their number; what is unpacked is bounded.
+Metadata ReadMetadata(absl::string_view bytes);
+
+// Of a PNG (png_texts.cc).
+Metadata ReadPngMetadata(absl::string_view bytes);
+
+}  // namespace latentd::image
