@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "core/base/text.h"
 
@@ -96,6 +97,9 @@ Completed Job::Completion() const {
   {
     absl::MutexLock lock(&publishing_);
     completed.timings.image_encode = encode_time_;
+  }
+  for (const std::string& warning : image_warnings) {
+    completed.warnings.push_back(absl::StrCat("image: ", warning));
   }
   if (dropped_tokens > 0) {
     completed.warnings.push_back(

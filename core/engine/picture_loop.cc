@@ -229,6 +229,7 @@ void PictureLoop::HandOver(const JobPicture& finished) {
   std::unique_ptr<pipeline::Picture> picture = std::move(job.pictures[finished.index]);
   jobs_.Remove(finished);
   const uint64_t seed = picture->seed;
+  job.image_warnings = picture->request->image_warnings;
   DrawnPicture drawn(*picture);
   picture.reset();  // with the graphs that it holds: once its end is told they may be evicted
   encoder_.Add(finished.job, finished.index, seed, std::move(drawn));

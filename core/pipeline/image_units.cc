@@ -37,14 +37,16 @@ absl::Status CheckRoomForPixels(absl::string_view image) {
   return CheckMemoryRoom(kBytes * kAtATime * size->width * size->height + kFree, "the init image");
 }
 
-absl::StatusOr<Buffer> ReadInitImage(const Request& request) {
+absl::StatusOr<Buffer> ReadInitImage(Request& request) {
   const PictureSpec& spec = request.spec;
   RETURN_IF_ERROR(CheckRoomForPixels(spec.image));
-  const absl::StatusOr<image::Image> decoded = image::Decode(spec.image);
+  image::PassedOver passed_over;
+  const absl::StatusOr<image::Image> decoded = image::Decode(spec.image, passed_over);
   if (absl::IsInvalidArgument(decoded.status())) {
     return InvalidFields({{"image", std::string(decoded.status().message())}});
   }
   RETURN_IF_ERROR(decoded.status());
+  request.image_warnings = std::move(passed_over);
   ASSIGN_OR_RETURN(image::Image resized, image::ResizeLanczos(*decoded, *spec.width, *spec.height));
   return ToPixels(ExtendEdges(std::move(resized), request.executed_size));
 }

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "core/batching/unit.h"
@@ -49,6 +50,7 @@ struct Request {
   // By stage (MakeConditioning); made by the first picture that needs it.
   std::vector<std::optional<NamedBuffers>> conditioning;
   std::optional<device::Buffer> encoded_image;  // the init image, by the VAE; made likewise
+  std::vector<std::string> image_warnings;      // about that image; since it was decoded
   // Of previews: known, or fitted by the first picture; where nobody wants previews neither.
   std::optional<LatentColors> colors;
   bool fits_colors = false;  // some picture has begun to

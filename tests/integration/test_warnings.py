@@ -1,10 +1,11 @@
-"""Parameters that have no effect are warned of, by both methods and by `latent generate`."""
+"""Parameters that have no effect and pictures that are damaged are warned of, by both methods and by `latent generate`."""
 
 import pathlib
 import subprocess
 import tempfile
 import unittest
 
+import png
 import server_process
 from server_process import Api, Server
 
@@ -55,6 +56,14 @@ class WarningsTest(unittest.TestCase):
     def test_eta_is_warned_of_but_for_ddim(self):
         self.assertTrue(self.warnings(eta=0.5)[0].startswith("eta has no effect: only the scheduler ddim"))
         self.assertEqual(self.warnings(eta=0.5, scheduler="ddim"), [])
+
+    def test_a_damaged_picture_is_read_and_warned_of(self):
+        """Guard: image_warnings in PictureLoop."""
+        whole = png.write(64, 64, bytes(64 * 3))
+        fields = {"strength": 1, "num_inference_steps": 1}
+        self.assertEqual(self.warnings(image=whole, **fields), [])
+        found = self.warnings(image=whole[:-12], **fields)
+        self.assertEqual(found, ["image: the PNG: it has no end (IEND) behind its pixels"])
 
     def generate(self, prompt, *arguments):
         """The lines that `latent generate --quiet` writes on standard error."""
