@@ -10,12 +10,14 @@
 #include "core/base/thread_limit.h"
 #include "core/base/utf8.h"
 #include "core/engine/engine.h"
+#include "core/engine/threads_needed.h"
 #include "server/config/command_line.h"
 #include "server/config/config_file.h"
 #include "server/config/demo_checkpoint.h"
 #include "server/config/help_text.h"
 #include "server/config/options.h"
 #include "server/process/log.h"
+#include "server/process/server_threads.h"
 #include "server/process/signals.h"
 #include "server/serve.h"
 
@@ -83,6 +85,12 @@ int Run(const std::vector<std::string>& arguments) {
     process::FlushLog();
   });
   process::SetUpLogging(options->log_format, options->log_level);
+  const absl::Status threads =
+      CheckThreads(engine::ThreadsNeeded(options->engine) + process::ServerThreadsNeeded());
+  if (!threads.ok()) {
+    process::Log(latent::v1::ERROR, std::string(threads.message()));
+    process::EndAfterLastLine(1);
+  }
   return Serve(*options, LATENTD_VERSION, &engine::Engine::Create);
 }
 

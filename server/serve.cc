@@ -12,10 +12,8 @@
 #include "core/base/admin_socket.h"
 #include "core/base/memory_limit.h"
 #include "core/base/status_macros.h"
-#include "core/base/thread_limit.h"
 #include "core/base/thread_watch.h"
 #include "core/base/threads.h"
-#include "core/engine/threads_needed.h"
 #include "server/grpc_server.h"
 #include "server/process/background_task.h"
 #include "server/process/client_memory.h"
@@ -26,7 +24,6 @@
 #include "server/process/listen_address.h"
 #include "server/process/log.h"
 #include "server/process/metrics_endpoint.h"
-#include "server/process/server_threads.h"
 #include "server/process/signals.h"
 #include "server/process/startup_log.h"
 #include "server/process/status_follower.h"
@@ -304,9 +301,6 @@ int Leave(process::BackgroundTask& tls_files, int exit_code, const std::string& 
 
 int ServeUntilStopped(const config::Options& options, const std::string& version,
                       const MakeEngine& make_engine) {
-  const absl::Status threads =
-      CheckThreads(engine::ThreadsNeeded(options.engine) + process::ServerThreadsNeeded());
-  if (!threads.ok()) return Fail(threads);
   process::ExitTimer exit_timer;
   process::StopSignals signals;
   const process::ClientMemory of_clients = ClientMemoryFor(options);

@@ -115,8 +115,8 @@ class ClientMemoryTest(unittest.TestCase):
         self.addCleanup(self.api.close)
         report = self.api.call("Admin", "GetMemoryReport")
         # An eighth each for pictures and what is received, the request that is read, and what nothing counts.
-        self.assertLess(report.budget_bytes, (640 - 2 * 70 - 32 - 96) * MIB)
-        self.assertGreater(report.budget_bytes, (640 - 2 * 80 - 32 - 96 - 80) * MIB)
+        self.assertLess(report.budget_bytes, (640 - 2 * 70 - 32 - 72) * MIB)
+        self.assertGreater(report.budget_bytes, (640 - 2 * 80 - 32 - 72 - 80) * MIB)
 
 
 if __name__ == "__main__":

@@ -132,7 +132,7 @@ class ThreadLimitTest(unittest.TestCase):
         return group
 
     def test_any_limit_at_the_start_is_a_sentence_and_1(self):
-        """Guard: CheckThreads in server/serve.cc."""
+        """Guard: CheckThreads in server/main.cc."""
         for threads in (4, 8, 12, 16, 20, 24, 28, 32):
             group = self.limited(threads)
             server = Server(prepare=group.enter)

@@ -36,9 +36,9 @@ TEST(ClientMemoryTest, TakesNoMoreThanIsOfUse) {
 
 TEST(ClientMemoryTest, LeavesTheRestToTheEngine) {
   // Received, pictures, the request that is read, the log, and what nothing counts.
-  EXPECT_EQ(Of(640 * kMiB).engine_bytes, (640 - 80 - 80 - 32 - 4 - 96) * kMiB);
+  EXPECT_EQ(Of(640 * kMiB).engine_bytes, (640 - 80 - 80 - 32 - 4 - 72) * kMiB);
   EXPECT_EQ(Of(640 * kMiB, 32 * kMiB, /*configured=*/500 * kMiB).engine_bytes,
-            (640 - 125 - 32 - 4 - 96) * kMiB);
+            (640 - 125 - 32 - 4 - 72) * kMiB);
   EXPECT_EQ(Of(640 * kMiB, 32 * kMiB, /*configured=*/100 * kMiB).engine_bytes, 100 * kMiB);
   EXPECT_GT(Of(10 * kMiB).engine_bytes, 0);  // none: the engine would take all
 }
