@@ -25,12 +25,12 @@
 namespace latentd {
 namespace {
 
-constexpr size_t kMaxLimitBytes = 4096;
+constexpr size_t kMostPidsBytes = 4096;
 
 void AddControlGroups(std::vector<std::string>& limits) {
   for (const CgroupDirectory& directory : OwnCgroupDirectories("pids")) {
     const std::string text =
-        ReadFile(absl::StrCat(directory.path, "/pids.max"), kMaxLimitBytes).value_or("max");
+        ReadFile(absl::StrCat(directory.path, "/pids.max"), kMostPidsBytes).value_or("max");
     const absl::string_view most = absl::StripAsciiWhitespace(text);
     if (most != "max") {
       limits.push_back(absl::StrCat("pids.max of ", directory.path, " is ", most));
