@@ -3,16 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
-
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "server/config/command_line.h"
 #include "server/config/config_file.h"
-#include "server/config/demo_checkpoint.h"
 #include "server/config/help_text.h"
 #include "tests/support/status_matchers.h"
 
@@ -385,25 +381,6 @@ TEST(ConfigFileTest, AFileThatCannotBeReadIsNamed) {
   EXPECT_THAT(ReadConfigFile("/no/such/file"),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("/no/such/file")));
   EXPECT_THAT(ReadConfigFile("/"), StatusIs(kInvalid, HasSubstr("directory")));
-}
-
-TEST(DemoCheckpointTest, IsFoundWhereItIsInstalledAndInABuildTree) {
-  namespace fs = std::filesystem;
-  const fs::path root = fs::path(::testing::TempDir()) / "demo_checkpoint_test";
-  for (const char* place : {"share/latentd/demo-model", "deploy/demo-model"}) {
-    fs::create_directories(root / place / "base");
-    std::ofstream(root / place / "base/model_index.json") << "{}";
-  }
-  ASSERT_OK_AND_ASSIGN(const DemoCheckpoint installed, FindDemoCheckpoint(root / "bin", "/none"));
-  EXPECT_EQ(installed.base, root / "share/latentd/demo-model/base");
-  ASSERT_OK_AND_ASSIGN(const DemoCheckpoint built,
-                       FindDemoCheckpoint(root / "build/server", "/none"));
-  EXPECT_EQ(built.refiner, root / "deploy/demo-model/refiner");
-  ASSERT_OK_AND_ASSIGN(const DemoCheckpoint source, FindDemoCheckpoint("/elsewhere/bin", root));
-  EXPECT_EQ(source.base, root / "deploy/demo-model/base");
-  EXPECT_THAT(FindDemoCheckpoint("/x/bin", "/none"),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("--base")));
-  fs::remove_all(root);
 }
 
 }  // namespace

@@ -13,16 +13,12 @@
 #include <memory>
 #include <new>
 #include <string>
-#include <thread>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/synchronization/mutex.h"
-#include "absl/synchronization/notification.h"
 #include "core/base/files.h"
 #include "server/process/log.h"
 #include "server/process/process_metrics.h"
@@ -323,87 +319,6 @@ TEST_F(MetricsEndpointTest, ANameIsAnAddressToo) {
   ASSERT_OK_AND_ASSIGN(const auto other, MetricsEndpoint::Start("localhost:0", *engine_, kHealth));
   EXPECT_THAT(other->address(), StartsWith("localhost:"));
   EXPECT_THAT(HttpGet(other->address(), "/metrics"), StartsWith("HTTP/1.1 200"));
-}
-
-TEST(MetricsEndpointLifeTest, AScrapeInFlightOutlivesNothing) {
-  absl::Notification scraping, ending;
-  ScrapedEngine engine([&] {
-    if (scraping.HasBeenNotified()) return;
-    scraping.Notify();
-    ending.WaitForNotification();
-  });
-  ASSERT_OK_AND_ASSIGN(auto endpoint, MetricsEndpoint::Start("127.0.0.1:0", engine, kHealth));
-  const std::string address = endpoint->address();
-  std::thread scraper([&] { HttpGet(address, "/metrics"); });
-  scraping.WaitForNotification();
-  std::thread ender([&] {
-    ending.Notify();
-    endpoint.reset();
-  });
-  ender.join();
-  scraper.join();
-  // Nobody listens any more.
-  EXPECT_OK(MetricsEndpoint::Start(address, engine, kHealth));
-}
-
-// Scrapes one time after the other, until told to stop.
-class Scraper {
- public:
-  explicit Scraper(std::string address)
-      : address_(std::move(address)), thread_([this] { Run(); }) {}
-
-  // The library leaves connections open that nobody has read from when it ends.
-  void Stop() {
-    {
-      absl::MutexLock lock(&mutex_);
-      stopped_ = true;
-      if (connection_ != nullptr) connection_->Shutdown();
-    }
-    thread_.join();
-  }
-
- private:
-  void Run() {
-    while (true) {
-      TcpConnection connection(address_);
-      if (!Use(&connection)) return;
-      HttpGet(connection, "/metrics");
-      if (!Use(nullptr)) return;
-    }
-  }
-
-  bool Use(TcpConnection* connection) {
-    absl::MutexLock lock(&mutex_);
-    connection_ = connection;
-    return !stopped_;
-  }
-
-  const std::string address_;
-  absl::Mutex mutex_;
-  TcpConnection* connection_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread thread_;
-};
-
-TEST(MetricsEndpointLifeTest, ScrapesMayComeAtAnyMomentOfTheEnd) {
-  absl::Mutex mutex;
-  int scrapes = 0;
-  ScrapedEngine engine([&] {
-    absl::MutexLock lock(&mutex);
-    ++scrapes;
-  });
-  ASSERT_OK_AND_ASSIGN(auto endpoint, MetricsEndpoint::Start("127.0.0.1:0", engine, kHealth));
-  Scraper first(endpoint->address()), second(endpoint->address());
-  const auto under_way = [&] { return scrapes >= 4; };
-  mutex.LockWhen(absl::Condition(&under_way));
-  mutex.Unlock();
-  endpoint.reset();
-  mutex.Lock();
-  const int last = scrapes;
-  mutex.Unlock();
-  first.Stop();
-  second.Stop();
-  EXPECT_EQ(scrapes, last);
 }
 
 }  // namespace
