@@ -13,8 +13,8 @@ namespace {
 
 class InTurns {
  public:
-  InTurns(absl::Span<const ForecastPicture> pictures, const Costs& costs)
-      : costs_(costs), playback_(pictures, costs) {}
+  InTurns(absl::Span<const ForecastPicture> pictures, Sharing sharing, const Costs& costs)
+      : may_pass_(sharing == Sharing::kInTurns), costs_(costs), playback_(pictures, costs) {}
 
   std::vector<Outlook> Run() {
     for (Enter(); !lanes_.empty(); Enter()) RunToNextEnd();
@@ -41,7 +41,7 @@ class InTurns {
   // Each that has room in its lane is in it.
   void Enter() {
     for (LanePlay& lane : lanes_) lane.full = false;
-    EnterToPass();
+    if (may_pass_) EnterToPass();
     for (Player& player : playback_.players()) {
       if (!player.in_lane && !player.done) TryEnter(player);
     }
@@ -110,7 +110,10 @@ class InTurns {
   bool IsHeldUp(const Player& player) {
     absl::Duration round;
     for (const LanePlay& lane : lanes_) round += lane.step;
-    return !PlayOf(player.now().lane).has_all || round > StepOf(player) * kHeldUp * lanes_.size();
+    const Lane& lane = player.now().lane;
+    if (!PlayOf(lane).has_all) return true;
+    return HoldsUp(round, static_cast<int>(lanes_.size()), StepOf(player)) &&
+           !GainsByCompany(lane, player.rows(), player.picture->lane_rows, costs_);
   }
 
   absl::Duration StepOf(const Player& player) const {
@@ -192,6 +195,7 @@ class InTurns {
   static constexpr double kSharedPart = 0.5;  // of the time, while one passes (PassingTime)
   static constexpr absl::Duration kNever = absl::InfiniteDuration();
 
+  const bool may_pass_;
   const Costs& costs_;
   Playback playback_;
   std::vector<LanePlay> lanes_;
@@ -274,8 +278,8 @@ class ByDeadline {
 
 std::vector<Outlook> Foresee(absl::Span<const ForecastPicture> pictures, Sharing sharing,
                              const Costs& costs) {
-  if (sharing == Sharing::kInTurns) return InTurns(pictures, costs).Run();
-  return ByDeadline(pictures, costs).Run();
+  if (sharing == Sharing::kByDeadline) return ByDeadline(pictures, costs).Run();
+  return InTurns(pictures, sharing, costs).Run();
 }
 
 }  // namespace latentd::batching

@@ -19,6 +19,7 @@ namespace latentd::batching {
 
 enum class Sharing : uint8_t {
   kInTurns,     // lanes by their weights, and in a lane all that are in it; short ones pass
+  kNonePasses,  // the same, but that nobody passes
   kByDeadline,  // who is due first, with whom that makes cheaper
 };
 

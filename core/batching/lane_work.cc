@@ -98,7 +98,7 @@ LaneWork::Members LaneWork::ThatFit(Members members) const {
 }
 
 LaneWork::Members LaneWork::WhoSteps() const {
-  return sharing_ == Sharing::kInTurns ? InTurns(Steppers()) : ThatFit(Steppers());
+  return sharing_ == Sharing::kByDeadline ? ThatFit(Steppers()) : InTurns(Steppers());
 }
 
 // Who has rows is named first.

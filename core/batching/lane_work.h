@@ -60,7 +60,7 @@ class LaneWork {
   // may have that do not pass others.
   int limit() const { return std::min(rows_, capacity_); }
   int all_places() const { return std::min(std::max(limit(), most_places_), places_); }
-  int places() const { return sharing_ == Sharing::kInTurns ? limit() : all_places(); }
+  int places() const { return sharing_ == Sharing::kByDeadline ? all_places() : limit(); }
   Members Steppers() const;
   Members InTurns(Members steppers) const;
   bool HasRoomFor(const Entry& entry) const;

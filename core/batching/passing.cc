@@ -42,6 +42,15 @@ std::optional<size_t> WhoPasses(absl::Span<const Runner> runners) {
   return std::nullopt;
 }
 
+bool HoldsUp(absl::Duration round, int lanes, absl::Duration own) {
+  return round > own * kHeldUp * lanes;
+}
+
+bool GainsByCompany(const Lane& lane, int rows, int most, const Costs& costs) {
+  const absl::Duration own = costs.Of(UnitKind::kStep, lane, rows);
+  return own * most > costs.Of(UnitKind::kStep, lane, most) * rows * kGain;
+}
+
 int CountTakenAlong(const Lane& lane, absl::Span<const int> rows, int limit, const Costs& costs) {
   int count = costs.CountThatPays(lane, rows, limit);
   int sum = 0;

@@ -20,6 +20,8 @@ namespace latentd::batching {
 // they hold it up, and it passes them; beyond the second it takes no more of them along then.
 inline constexpr double kHeldUp = 2.2;
 inline constexpr double kTakenAlong = 1.5;
+// Factor by which rows cost much less together.
+inline constexpr double kGain = 1.35;
 
 // How much a picture asks for before it begins: evaluations by their rows and pixels, of which its
 // prompts and its decoding count as two. Not measured, so that pictures that ask for the same are
@@ -36,6 +38,14 @@ struct Runner {
 // The first, in their order, of those that ask for least (give or take half of it), if one that has
 // begun or comes before it asks for twice as much or more.
 std::optional<size_t> WhoPasses(absl::Span<const Runner> runners);
+
+// True if a picture whose step would take `own` waits too long for its next one where it takes part
+// in a round of the steps of all lanes.
+bool HoldsUp(absl::Duration round, int lanes, absl::Duration own);
+
+// True if so many rows cost much less in the fullest evaluation of their lane than by themselves:
+// there they are left together, since passing would take more of the device than it is worth.
+bool GainsByCompany(const Lane& lane, int rows, int most, const Costs& costs);
 
 // The number of pictures, from the first on, that go along with the very first, which passes
 // others: as many as Costs::CountThatPays says, if its step takes little longer for them.

@@ -185,6 +185,13 @@ const Entry* Queue::WhoPassesOthers(const Entries& order, const Works& works,
   return passes ? order[*passes] : nullptr;
 }
 
+// By others that it shares its steps with.
+bool Queue::IsHeldUp(const Need& need, absl::Duration round, int lanes) const {
+  const absl::Duration own = costs_.Of(UnitKind::kStep, need.lane, need.next_rows());
+  const int most = std::min(need.lane_rows, need.lane_capacity);
+  return HoldsUp(round, lanes, own) && !GainsByCompany(need.lane, need.next_rows(), most, costs_);
+}
+
 // Nothing where it is the others' turn, or where it is not held up by them.
 std::optional<Unit> Queue::PassingUnit(const Works& works, const Entry& passes,
                                        bool others_run) const {
@@ -203,7 +210,7 @@ std::optional<Unit> Queue::PassingUnit(const Works& works, const Entry& passes,
       unit.pictures.push_back(entry->picture);
     }
   }
-  if (takes_part && round <= unit.expected * kHeldUp * works.size()) return std::nullopt;
+  if (takes_part && !IsHeldUp(need, round, static_cast<int>(works.size()))) return std::nullopt;
   unit.expected = costs_.Of(unit.kind, unit.lane, RowsOf(unit));
   unit.in_turn = false;
   unit.passes = true;
@@ -278,7 +285,7 @@ std::optional<Unit> Queue::Next(bool may_begin) {
     next = UnitOf(*work);
     next->weight = work->weight();
     next->expected = costs_.Of(next->kind, next->lane, RowsOf(*next));
-    next->in_turn = sharing == Sharing::kInTurns;
+    next->in_turn = sharing != Sharing::kByDeadline;
     // Between two steps of the others, perhaps.
     next->passes = passes != nullptr && next->pictures.size() == 1 &&
                    next->pictures.front() == passes->picture;

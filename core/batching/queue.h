@@ -130,6 +130,7 @@ class Queue {
   const LaneWork* NextLane(const Works& works, Sharing sharing) const;
   Unit UnitOf(const LaneWork& work) const;
   const Entry* WhoPassesOthers(const Entries& order, const Works& works, bool may_begin) const;
+  bool IsHeldUp(const Need& need, absl::Duration round, int lanes) const;
   std::optional<Unit> PassingUnit(const Works& works, const Entry& passes, bool others_run) const;
   void BeginTurn(const Unit& unit);
   static Unit StepOf(const LaneWork& work);

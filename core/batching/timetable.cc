@@ -79,10 +79,21 @@ const Timetable& Foresight::At(absl::Time now) {
   if (in_turns_.outlooks.size() < in_turns_.order.size()) {
     in_turns_.outlooks = Play(Sharing::kInTurns, in_turns_.order, costs_);
   }
-  const int late = CountLate(in_turns_, now);
-  if (late == 0) return in_turns_;
+  if (!has_deadlines_) return in_turns_;
+  const Timetable& none_passes = NonePasses();
+  const int late = CountLate(none_passes, now);
+  const Timetable& in_turns = CountLate(in_turns_, now) <= late ? in_turns_ : none_passes;
+  if (late == 0) return in_turns;
   const Timetable& by_deadline = ByDeadline();
-  return CountLate(by_deadline, now) < late ? by_deadline : in_turns_;
+  return CountLate(by_deadline, now) < late ? by_deadline : in_turns;
+}
+
+const Timetable& Foresight::NonePasses() {
+  if (!none_passes_) {
+    none_passes_ = {Sharing::kNonePasses, in_turns_.order,
+                    Play(Sharing::kNonePasses, in_turns_.order, costs_)};
+  }
+  return *none_passes_;
 }
 
 const Timetable& Foresight::ByDeadline() {

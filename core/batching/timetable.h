@@ -43,18 +43,21 @@ class Foresight {
   Foresight(Entries entries, const Callers& callers, const Costs& costs);
 
   const Entries& entries() const { return entries_; }
-  // They take turns unless somebody would be late by that, and fewer would be by deadline.
+  // They take turns, and short ones pass unless more would be late by that. Where some would be
+  // late if none passed, and fewer by deadline, they go by deadline.
   const Timetable& At(absl::Time now);
   // The same, but without outlooks where none of them has a deadline: that is not played.
   const Timetable& OrderAt(absl::Time now) { return has_deadlines_ ? At(now) : in_turns_; }
 
  private:
+  const Timetable& NonePasses();
   const Timetable& ByDeadline();
 
   const Costs& costs_;
   const Entries entries_;
   const bool has_deadlines_;
   Timetable in_turns_;  // without outlooks until it is played
+  std::optional<Timetable> none_passes_;
   std::optional<Timetable> by_deadline_;
 };
 
