@@ -76,6 +76,26 @@ TEST(TakenAlongTest, AreThoseWhoDoNotHoldItUp) {
   EXPECT_EQ(CountTakenAlong(kLane, rows, 4, flat), 2);
 }
 
+// Two lanes whose steps take a second each: it has its part of the device. Not so where one takes
+// ten.
+TEST(HoldsUpTest, IsMoreThanAPictureAccountsFor) {
+  const absl::Duration own = absl::Seconds(1);
+  EXPECT_FALSE(HoldsUp(absl::Seconds(2), 1, own));
+  EXPECT_TRUE(HoldsUp(absl::Seconds(3), 1, own));
+  EXPECT_FALSE(HoldsUp(absl::Seconds(3), 2, own));
+  EXPECT_TRUE(HoldsUp(absl::Seconds(10), 2, own));
+}
+
+TEST(GainsByCompanyTest, IsWhereRowsCostLessTogether) {
+  Costs costs;
+  costs.Measure(UnitKind::kStep, kLane, 2, absl::Milliseconds(10));
+  costs.Measure(UnitKind::kStep, kLane, 16, absl::Milliseconds(70));
+  EXPECT_FALSE(GainsByCompany(kLane, 2, 16, costs));
+  EXPECT_TRUE(GainsByCompany(kLane, 1, 16, costs));
+  for (int i = 0; i < 40; ++i) costs.Measure(UnitKind::kStep, kLane, 16, absl::Milliseconds(50));
+  EXPECT_TRUE(GainsByCompany(kLane, 2, 16, costs));
+}
+
 TEST(PassingTimeTest, IsHalf) {
   PassingTime time;
   const absl::Duration unit = absl::Seconds(1);

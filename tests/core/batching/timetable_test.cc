@@ -89,6 +89,21 @@ TEST(ForesightTest, WhoSharesHowDependsOnTheTime) {
   EXPECT_EQ(foresight.At(start).sharing, Sharing::kInTurns);
 }
 
+// The long one's deadline is kept whatever the order; but others may come and pass it.
+TEST(ForesightTest, NobodyPassesWhoseDeadlineLeavesNoTimeForThat) {
+  Costs costs;
+  costs.Measure(UnitKind::kStep, kLane, 1, absl::Seconds(1));
+  const absl::Time start = absl::UnixEpoch();
+  Entry longer{.picture = 1, .request = 1, .need = StepsOf(20), .work = 20, .started = true};
+  longer.deadline = start + absl::Seconds(40);
+  Entry shorter{.picture = 2, .request = 2, .need = StepsOf(2), .work = 2};
+  shorter.need.lane_places = 2;
+  Foresight foresight({&longer, &shorter}, Callers(), costs);
+  EXPECT_EQ(foresight.At(start).sharing, Sharing::kInTurns);
+  EXPECT_EQ(foresight.At(start + absl::Seconds(10)).sharing, Sharing::kNonePasses);
+  EXPECT_EQ(foresight.At(start + absl::Seconds(10)).outlooks[1].ends, absl::Seconds(22));
+}
+
 TEST(ForesightTest, WithoutDeadlinesTheOrderIsNotPlayed) {
   const Entry entry{.picture = 1, .request = 1, .need = StepsOf(10)};
   const Costs costs;
