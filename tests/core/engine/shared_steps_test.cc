@@ -135,6 +135,27 @@ TEST_F(SharedStepsTest, ARequestJoinsAnotherOneAtItsNextStepAndEndsBeforeIt) {
   EXPECT_EQ(Evaluations() - evaluations, 12);
 }
 
+// Two of its pictures have all rows of an evaluation, and one of them rests.
+TEST_F(SharedStepsTest, AShortRequestPassesALongOneInALaneThatIsFull) {
+  const Asked longer{.steps = 30, .guidance_scale = 5, .pictures = 4};
+  const Asked shorter{.steps = 2, .guidance_scale = 7, .scheduler = "euler_ancestral", .seed = 9};
+  const auto alone = std::make_pair(Draw(longer), Draw(shorter));
+  const auto late = std::make_shared<RecordingSink>();
+  bool late_was_through = false;
+  const auto first = std::make_shared<WatchedSink>([&](const Event& event) {
+    const auto* progress = std::get_if<Progress>(&event);
+    if (progress == nullptr || progress->stage != Stage::kBase) return;
+    if (progress->step == 4 && Only<Queued>(late->events()).empty()) Admit(late, shorter);
+    if (progress->step != 20 || late_was_through) return;
+    const std::vector<Progress> steps = Only<Progress>(late->events());
+    late_was_through = !steps.empty() && steps.back().step == 2;
+  });
+  Admit(first, longer);
+  EXPECT_EQ(FilesOf(*first), alone.first);
+  EXPECT_EQ(FilesOf(*late), alone.second);
+  EXPECT_TRUE(late_was_through);
+}
+
 TEST_F(SharedStepsTest, AStepOutsideTheGuidanceIntervalHasOneRow) {
   Draw({.steps = 4, .guidance_scale = 5, .guidance_interval = {0.25, 0.5}});
   EXPECT_EQ(Evaluations(), 4);
