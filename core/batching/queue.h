@@ -16,9 +16,9 @@
 // with those who make its steps hardly longer. The others share the rest as if it were not there,
 // and where an evaluation has no rows for all, they rest meanwhile: lanes have more rows than an
 // evaluation, so that it can pass. What asks for about the same goes on in its order: nothing is
-// gained by passing, and equal requests share their steps. Nor does a picture pass others whose steps
-// it shares where rows cost much less together, nor where that would leave deadlines too little time
-// (Foresight).
+// gained by passing, and equal requests share their steps. Nor does a picture pass others whose
+// steps it shares where rows cost much less together, nor where that would leave deadlines too
+// little time (Foresight).
 //
 // Where taking turns would make somebody late, the picture that is due first of all goes first,
 // from step to step, and others of its lane take its steps only where evaluating them together is
