@@ -353,9 +353,10 @@ class FlagsTest(WiringTestCase):
         _, api = self.start("--max-queue-time=1ms", "--rows=2", buckets="256x256")
         size = {"width": 256, "height": 256}
         api.generate(api.request(**size))  # now it knows what a step takes
-        events = api.stream(api.request(**size, num_inference_steps=150))
+        steps = {"num_inference_steps": 150}
+        events = api.stream(api.request(**size, **steps))
         next(event for event in events if event.HasField("progress"))
-        error = self.refusal(api, **size)
+        error = self.refusal(api, **size, **steps)  # as long as the first, which it does not pass
         self.assertEqual((error.code(), reason(error)), (grpc.StatusCode.RESOURCE_EXHAUSTED, ("QUEUE_FULL", True)))
         self.assertEqual(facts(error)["bound"], "time")
         self.assertGreater(float(facts(error)["queued"]), float(facts(error)["limit"]))
