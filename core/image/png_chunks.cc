@@ -13,7 +13,7 @@
 namespace latentd::image {
 namespace {
 
-constexpr size_t kSignature = 8, kHeaderBytes = 13;
+constexpr size_t kSignatureBytes = 8, kHeaderBytes = 13;
 
 absl::Status Damaged(absl::string_view how) {
   return absl::InvalidArgumentError(absl::StrCat("the PNG is damaged or cut short: ", how));
@@ -133,7 +133,7 @@ class ChunkReader {
 
   absl::string_view bytes_;
   Bytes file_;
-  size_t at_ = kSignature;
+  size_t at_ = kSignatureBytes;
   bool at_end_ = false, has_header_ = false, follows_data_ = false;
   uint32_t frames_ = 0;              // of an animation
   bool pixels_are_a_frame_ = false;  // its first one, and not a picture before it

@@ -20,6 +20,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "core/base/mapped_file.h"
 #include "core/weights/archives.h"
 #include "core/weights/stored_tensor.h"
@@ -27,7 +28,7 @@
 namespace latentd::weights {
 
 // StoredTensor::unusable_dtype of doubles.
-inline constexpr char kDoubles[] = "F64";
+inline constexpr absl::string_view kDoubles = "F64";
 
 // The tensors wrap the mapping, without a copy. Reads the header's pages only.
 absl::StatusOr<TensorMap> ParseSafetensors(const std::shared_ptr<const MappedFile>& file);
