@@ -21,8 +21,8 @@ namespace latentd::device {
 
 inline constexpr size_t kAlignment = 64;
 
-// Where memory lies. The host reads and writes the first two; kPinned is memory of the host that a
-// device copies from and to without waiting for the host.
+// The kind of a buffer's memory. The host reads and writes the first two; kPinned is memory of the
+// host that a device copies from and to without waiting for the host.
 enum class Place : uint8_t { kHost, kPinned, kDevice };
 
 class ConstBuffer {
@@ -98,7 +98,7 @@ class Buffer : public ConstBuffer {
   Buffer Rows(int64_t begin, int64_t end) const { return Buffer(ConstBuffer::Rows(begin, end)); }
 
  private:
-  // Of memory that may be written.
+  // REQUIRES: the memory may be written.
   explicit Buffer(ConstBuffer writable) : ConstBuffer(std::move(writable)) {}
 };
 
