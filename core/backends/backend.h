@@ -25,11 +25,11 @@ class Backend : public weights::WeightMaker {
  public:
   virtual const graph::Target& target() const = 0;
 
-  // What must be equal for a plan made elsewhere to run here: instruction set, thread count,
+  // Facts that must be equal for a plan made elsewhere to run here: instruction set, thread count,
   // library versions.
   virtual std::string Fingerprint() const = 0;
 
-  // What MakePlan and MakeWeight found out about shapes; null: nothing has to be found out.
+  // Findings of MakePlan and MakeWeight about shapes; null: the backend needs none.
   virtual Findings* findings() { return nullptr; }
 
   // Kernel choices, memory plan and what they need. Deterministic, but for what is found out by

@@ -49,10 +49,10 @@ class Arena : public std::enable_shared_from_this<Arena> {
   // RESOURCE_EXHAUSTED says how many bytes were wanted.
   absl::StatusOr<std::unique_ptr<Lease>> Take(size_t bytes);
 
-  // What it can grow to.
+  // The size that it can grow to.
   size_t reserved() const { return reserved_; }
 
-  // What the largest lease needs.
+  // The need of the largest lease.
   size_t bytes() const;
 
  private:

@@ -40,8 +40,8 @@ struct Reordering {
 // The weight, in f32 if `plain` is and it is not.
 device::ConstBuffer AsPlain(const device::ConstBuffer& weight, const dnnl::memory::desc& plain);
 
-// Of a weight that `primitive` reads: "matmul", [out, in] as a matrix [in, out], or "convolution",
-// [out, in, height, width]. REQUIRES: f32 or bf16, and blocked.
+// Form of a weight that `primitive` reads: "matmul", [out, in] as a matrix [in, out], or
+// "convolution", [out, in, height, width]. REQUIRES: f32 or bf16, and blocked.
 std::string LayoutForm(absl::string_view primitive, const dnnl::memory::desc& packed);
 // UNIMPLEMENTED: not so many layouts, or not this process's.
 absl::StatusOr<std::vector<Reordering>> ReorderingsOf(absl::string_view form, size_t count);

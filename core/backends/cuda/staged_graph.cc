@@ -13,7 +13,7 @@ namespace {
 
 using device::cuda::ToStatus;
 
-// What a prompt comes to for every layer of a UNet is 24 MiB, which are copied within 20 us.
+// A prompt's inputs for every layer of a UNet have 24 MiB, which are copied within 20 us.
 constexpr size_t kMostBytes = size_t{32} << 20;
 
 void Append(const Port& port, StagedPorts& places) {

@@ -26,7 +26,7 @@
 
 namespace latentd::backends::cuda {
 
-// Where ports lie, in bytes, one behind the other: inputs, then outputs.
+// Offsets of ports in bytes, one behind the other: inputs, then outputs.
 struct StagedPorts {
   std::vector<size_t> offsets, sizes;
   size_t inputs = 0;
@@ -40,7 +40,7 @@ class StagedGraph {
   static absl::StatusOr<std::unique_ptr<StagedGraph>> Allocate(StagedPorts places,
                                                                device::cuda::CudaDevice& device);
 
-  // Where the graph's kernels find the ports, inputs first.
+  // Addresses of the ports for the graph's kernels, inputs first.
   std::vector<char*> ports() const;
 
   bool captured() const ABSL_LOCKS_EXCLUDED(mutex_);

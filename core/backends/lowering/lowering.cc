@@ -90,7 +90,7 @@ class Lowering {
     return ports;
   }
 
-  // Where a node is to write its result.
+  // The view that a node writes its result to.
   View Result(const Node& node, ValueId id, const Scope& scope) {
     const int port = scope.ports[id];
     return port < 0 ? builder_.Intermediate(node.dtype, node.shape)
@@ -103,7 +103,7 @@ class Lowering {
                      : builder_.Store(Place::kInput, input, dtype, shape);
   }
 
-  // What updates an input comes last, when nothing else is read from inputs.
+  // Writes outputs that update an input last, when inputs are read no more.
   void WriteOutputs(const Scope& scope) {
     std::vector<View> values;
     for (const graph::Output& output : graph_.outputs()) {
@@ -197,7 +197,7 @@ class Lowering {
     scope.values[id] = result;
   }
 
-  // Of a reshape that has not been lowered.
+  // Copies for a reshape that has not been lowered.
   void CopyReshaped(ValueId reshape, const View& to, Scope& scope) {
     const Node& node = graph_.node(reshape);
     const View& from = scope.values[node.operands[0]];
