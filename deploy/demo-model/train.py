@@ -84,7 +84,7 @@ def latent_deviation(vae, batches):
 
 
 def blurred(pictures):
-    """What the refiner is to learn as a picture of a low aesthetic score."""
+    """The pictures that the refiner is to learn as ones of a low aesthetic score."""
     return F.avg_pool2d(F.pad(pictures, (4,) * 4, mode="reflect"), 9, 1) + 0.05 * torch.randn_like(pictures)
 
 
