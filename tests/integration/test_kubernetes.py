@@ -146,7 +146,7 @@ class ReferencesTest(OverlaysTestCase):
 
 class NetworkPolicyTest(OverlaysTestCase):
     def sources(self, overlay, port):
-        """`from` of every rule that opens the port; None: everybody."""
+        """`from` of every rule that opens the port; None: open to all."""
         policy = overlay.one("NetworkPolicy")["spec"]
         return [rule.get("from") for rule in policy["ingress"] if port in [each["port"] for each in rule["ports"]]]
 

@@ -59,7 +59,7 @@ class HangTest(unittest.TestCase):
         self.fail("no progress")
 
     def loop_of(self, server):
-        """Of the threads with its name the last: one that only computes for the first, and has no lock that others wait for."""
+        """The last of the threads with its name: one that only computes for the first, and has no lock that others wait for."""
         tasks = pathlib.Path(f"/proc/{server.process.pid}/task")
         return max(int(task.name) for task in tasks.iterdir() if (task / "comm").read_text().strip() == "loop")
 
