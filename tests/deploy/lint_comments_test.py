@@ -3,6 +3,7 @@
 
 import pathlib
 import re
+import runpy
 import subprocess
 import sys
 import tempfile
@@ -14,7 +15,11 @@ OPENINGS = ("Of", "That", "Those", "What", "Whatever", "Where", "Whether", "Whic
 
 def not_yet():
     """The directories that the script passes over."""
-    return re.findall(r'^    "([\w/-]+)",$', SCRIPT.read_text(encoding="utf-8").partition("NOT_YET = (")[2].partition("\n)")[0], re.MULTILINE)
+    return re.findall(r'^    "([\w/*-]+)",$', SCRIPT.read_text(encoding="utf-8").partition("NOT_YET = (")[2].partition("\n)")[0], re.MULTILINE)
+
+
+def file_in(directory):
+    return directory.removesuffix("/*") + "/untranslated.h"
 
 
 class LintCommentsTest(unittest.TestCase):
@@ -24,7 +29,7 @@ class LintCommentsTest(unittest.TestCase):
         self.root = pathlib.Path(folder.name)
         # A directory that passes must not be in the list, so each of those needs a violation.
         for directory in not_yet():
-            self.write(f"{directory}/untranslated.h", "// What nobody reads.\n")
+            self.write(file_in(directory), "// What nobody reads.\n")
 
     def write(self, path, text):
         file = self.root / path
@@ -102,13 +107,19 @@ class LintCommentsTest(unittest.TestCase):
     def test_directories_of_the_list_are_passed_over_until_all_are_asked_for(self):
         self.assertEqual(self.lint(), [])
         found = {line.partition(":")[0] for line in self.lint("--all")}
-        self.assertEqual(found, {f"{directory}/untranslated.h" for directory in not_yet()})
+        self.assertEqual(found, {file_in(directory) for directory in not_yet()})
+
+    def test_an_entry_covers_all_below_it_or_the_files_of_a_directory_alone(self):
+        script = runpy.run_path(str(SCRIPT))
+        covered = [(entry, path) for entry in ("rows", "rows/*") for path in ("rows/a.h", "rows/below/a.h", "rows_of/a.h", "a.h")
+                   if script["is_under"](pathlib.PurePath(path), entry)]
+        self.assertEqual(covered, [("rows", "rows/a.h"), ("rows", "rows/below/a.h"), ("rows/*", "rows/a.h")])
 
     def test_a_directory_of_the_list_that_passes_has_to_leave_it(self):
         for directory in not_yet():
-            self.write(f"{directory}/untranslated.h", "// A row.\n")
+            self.write(file_in(directory), "// A row.\n")
             self.assertEqual(self.lint(), [f"deploy/lint-comments: {directory} passes: remove it from NOT_YET"])
-            self.write(f"{directory}/untranslated.h", "// What nobody reads.\n")
+            self.write(file_in(directory), "// What nobody reads.\n")
 
     def test_only_files_that_are_named_are_read(self):
         self.write("core/new/a.h", "// A row.\n")
