@@ -51,7 +51,7 @@ class Backend : public weights::WeightMaker {
   //     else is DATA_LOSS.
   //   INVALID_ARGUMENT, NOT_FOUND: the weights do not fit the graph.
   //   UNIMPLEMENTED: this build cannot run the graph.
-  //   RESOURCE_EXHAUSTED: memory, whoever reports the lack of it.
+  //   RESOURCE_EXHAUSTED: memory, from any reporter of its lack.
   //   Anything else: this machine, now. The next try may succeed with the same plan.
   virtual absl::StatusOr<std::unique_ptr<Executable>> Load(
       std::shared_ptr<const graph::Graph> graph, const Plan& plan,

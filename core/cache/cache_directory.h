@@ -1,9 +1,9 @@
 // The files of a cache directory (FORMAT.md): how they are called, who may change them when, and
 // how one is put in place.
 //
-// Whoever adds, replaces or removes a file holds the lock, for a moment, and shows it: functions
-// that do so take a DirectoryLock. Reading needs none. Files that another process removes at the
-// same time are simply not there. Errors have the codes that DiskCache promises:
+// To add, replace or remove a file takes the lock, for a moment, and proof of it: functions that
+// do so have a parameter DirectoryLock. Reading needs none. Files that another process removes at
+// the same time are simply not there. Errors have the codes that DiskCache promises:
 // RESOURCE_EXHAUSTED, PERMISSION_DENIED, else UNAVAILABLE. Thread-safe.
 #pragma once
 

@@ -79,7 +79,7 @@ class LintCommentsTest(unittest.TestCase):
         self.assertEqual(self.places("core/new/a.cc", text), [5, 6])
 
     def test_pronouns_in_comments_are_refused_anywhere_in_them(self):
-        for word in ("anybody", "everybody", "nobody", "Somebody"):
+        for word in ("anybody", "everybody", "nobody", "Somebody", "whoever"):
             self.assertEqual(self.places("core/new/a.h", f"// A lane.\n// If {word} waits.\n"), [2], word)
         self.assertEqual(self.places("core/new/a.h", "/* A lane that\n   nobody has. */\n"), [2])
 

@@ -66,7 +66,7 @@ class HostileClientsTest(unittest.TestCase):
         self.assertEqual(len(api.generate(api.request(num_inference_steps=1)).images), 1)
 
     def latent_draws(self, server):
-        """With its retries: gRPC takes memory back from whoever is next."""
+        """With its retries: gRPC takes memory back from the next call."""
         done = subprocess.run([server_process.options.latent, "generate", "a star", f"--server={server.address}",
                                "--width=64", "--height=64", "--num-inference-steps=1", "--format=png", "--output=-"],
                               capture_output=True, timeout=server_process.DEADLINE)

@@ -22,7 +22,7 @@ from server_process import Api, Server
 
 OVERLAYS = ("demo", "model-volume", "shared-cache", "gpu", "balanced")
 VERSIONS = ("1.27", "1.37")  # the oldest with probes over gRPC, and the newest that there are schemas of
-YOURS = {"latentd-models"}  # claims that whoever applies an overlay brings
+YOURS = {"latentd-models"}  # claims that the operator who applies an overlay brings
 END_AFTER_DRAINING = 15  # seconds; kEndAfterDraining in server/serve.cc
 
 

@@ -29,7 +29,7 @@ class StoppedThread:
         self._trace(PTRACE_DETACH)
 
     def wait_for_end(self):
-        """The process ends only when whoever traces a thread of it has asked for that thread's end."""
+        """The process ends only when the tracer of a thread of it has asked for that thread's end."""
         while not os.WIFEXITED(os.waitpid(self._id, ALL_THREADS)[1]):
             pass
 

@@ -1,10 +1,10 @@
 // The forms in which this backend holds weights. A form's name says all that packing takes, so that
-// whoever has a plan can have its weights made:
+// a plan is enough to make its weights:
 //
 //   f32                  the plain result, converted
-//   LAYOUT               as a primitive of oneDNN reads it, in 13 words: who makes it, which kind
-//   of
-//                        primitive, dtype, dimensions, and where they lie:
+//   LAYOUT               as a primitive of oneDNN reads it, in 13 words: library and
+//                        instruction set, kind of primitive, dtype, dimensions, and where
+//                        they lie:
 //                        "onednn-2.6.3-isa-999 convolution bf16 dims 16x3x3x3 padded 16x16x3x3
 //                        strides 2304x2304x768x256 blocks 16x16 of 1x0"
 //   halves LAYOUT        the weight of a linear layer before a GEGLU (linear_geglu.cc)

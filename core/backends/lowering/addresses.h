@@ -1,6 +1,6 @@
-// Addresses of all memory that the
-// kernels of a bound program work
-// on.
+// Addresses of all memory that the kernels of a bound program work on.
+//
+// Plain data and free functions; thread-safe.
 #pragma once
 
 #include <cstddef>

@@ -55,7 +55,7 @@ class CudaDevice : public Device {
   // Selects the GPU: needed on each thread before it calls CUDA.
   absl::Status Select() const;
 
-  // Gives back to CUDA what the pool has idle: for whoever asks CUDA itself and gets nothing.
+  // Gives the pool's idle memory back to CUDA: for code that asks CUDA itself and gets none.
   void Trim() { memory_->GiveBack(Kept::kAll); }
 
   int ordinal() const { return ordinal_; }

@@ -42,7 +42,7 @@ def gpu():
 
 
 def memory_used():
-    """Bytes of the first GPU's memory that are taken, whoever has them; None without a GPU."""
+    """Bytes of the first GPU's memory that are taken, by any process; None without a GPU."""
     found = nvidia_smi("gpu", ("memory.used",))
     return int(found[0]["memory.used"] * MIB) if found and isinstance(found[0]["memory.used"], float) else None
 
