@@ -1,4 +1,4 @@
-// How files are read whole: ReadFile, or what does more about each than that.
+// A function that reads a file whole: ReadFile, or one that does more about each file.
 //
 // Thread-safe: free functions without state.
 #pragma once

@@ -1,5 +1,5 @@
-// A thread of its own for work that takes time, one task after the other in the order in which they
-// were added: who adds goes on, or waits, or is refused where too much waits.
+// A Worker is a thread for tasks that take time, one after the other in the order in which they
+// were added: a caller that adds one goes on, or waits, or is refused if too much waits.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// The files of a cache directory (FORMAT.md): how they are called, who may change them when, and
-// how one is put in place.
+// The files of a cache directory (FORMAT.md): their names, the lock for changes, and the way to put
+// one in place.
 //
 // To add, replace or remove a file takes the lock, for a moment, and proof of it: functions that
 // do so have a parameter DirectoryLock. Reading needs none. Files that another process removes at

@@ -104,7 +104,7 @@ class PrecisionRewrite {
 
   DType DTypeOf(Value value) { return rewrite_.builder().node(value).dtype; }
 
-  // The new value of `id` in that dtype; one cast for all who ask.
+  // The new value of `id` in that dtype; one cast for all readers.
   Value As(ValueId id, DType dtype) {
     if (DTypeOf(rewrite_[id]) == dtype) return rewrite_[id];
     const auto [known, is_new] = casts_.try_emplace({id, dtype});

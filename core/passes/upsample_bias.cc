@@ -20,7 +20,7 @@ bool HasBias(const Node& conv) { return conv.operands.size() > kBias; }
 
 Layout LayoutOf(const Node& node) { return *graph::LayoutOf(node.attributes); }
 
-// By who reads it, the upsampled image whose bias it gets.
+// The upsampled image whose bias a reader gets, by the reader.
 struct Moves {
   absl::flat_hash_set<ValueId> images;              // convolutions that lose their bias
   absl::flat_hash_map<ValueId, ValueId> norms;      // group norms of one

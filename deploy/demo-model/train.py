@@ -125,7 +125,7 @@ def drawn_badly(vae):
 class Noising:
     """Adds noise as the noise scheduler does in training, with a little of its own for each whole channel.
 
-    That offset lets the model learn pictures that are dark or light all over.
+    The offset lets the model learn pictures that are dark or light all over.
     """
 
     OFFSET = 0.03

@@ -1,6 +1,6 @@
-// Sends spans to a collector from a thread of its own: who ends one leaves it here and goes on.
-// What the collector cannot take yet waits, up to a bound, beyond which spans are dropped and
-// counted.
+// Sends spans to a collector from a thread of its own: a thread that ends one leaves it here and
+// goes on. Spans that the collector cannot take yet wait, up to a bound, beyond which they are
+// dropped and counted.
 //
 // Thread-safe.
 #pragma once

@@ -1,6 +1,6 @@
 """deploy/kubernetes as kubectl renders it: valid, whole, and of one mind with latentd, which reads its configuration here.
 
-What only a cluster can show is listed in deploy/kubernetes/README.md."""
+deploy/kubernetes/README.md lists the checks that only a cluster can make."""
 
 import copy
 import functools

@@ -1,8 +1,8 @@
-// A captured graph of a program whose ports lie in memory of the executable's own. It serves
-// sessions wherever theirs are: a run copies what their inputs hold there, and what came of it to
-// their outputs. For programs that each session runs once, as text encoders, decoders and what a
-// UNet reads of a prompt: to copy their ports takes the device less than to launch their kernels
-// takes the host.
+// A StagedGraph is a captured graph of a program whose ports lie in memory of the executable's own.
+// It serves sessions with ports anywhere: a run copies their inputs there, and the results to their
+// outputs. For programs that each session runs once, as text encoders, decoders and a UNet's
+// request part: to copy their ports takes the device less than to launch their kernels takes the
+// host.
 //
 // Internal to this directory. Thread-safe.
 #pragma once

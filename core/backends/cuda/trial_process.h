@@ -29,7 +29,7 @@
 
 namespace latentd::backends::cuda {
 
-// Thread-safe: who comes while it tries a product waits.
+// Thread-safe: a second caller waits while it tries a product.
 class TrialProcess {
  public:
   struct Options {

@@ -265,7 +265,7 @@ class Lowering {
     builder_.Emit(std::move(instruction), scope.values[id]);
   }
 
-  // Copied once for all who cannot read it as it lies.
+  // Adds an operand, copied once for all instructions that cannot read it as it lies.
   void AddOperand(Instruction& instruction, ValueId operand, Scope& scope) {
     if (operand == kAbsent) return builder_.AddOperand(instruction, View());
     const bool fits = builder_.HasStridesFor(instruction, scope.values[operand]);

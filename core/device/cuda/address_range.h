@@ -1,5 +1,5 @@
-// Addresses of a GPU, reserved once, behind which there is memory in pieces of one size that come
-// and go: what lies in one does not move when others do.
+// Addresses of a GPU, reserved once, backed by memory in pieces of one size that are mapped and
+// unmapped one by one: contents of one do not move with others.
 #pragma once
 
 #include <cuda.h>
