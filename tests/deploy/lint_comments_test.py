@@ -65,6 +65,10 @@ class LintCommentsTest(unittest.TestCase):
     def test_the_first_word_counts_behind_marks(self):
         self.assertEqual(self.places("core/new/a.h", '// "What" is refused.\n\n//  (of a row)\n'), [1, 3])
 
+    def test_the_first_word_of_a_paragraph_counts_too(self):
+        self.assertEqual(self.places("core/new/a.h", "// A lane.\n//\n// What it holds. Of all\n// of them.\n//\n// Rows.\n"), [3])
+        self.assertEqual(self.places("core/new/a.py", '"""A lane.\n\nWhat it holds."""\n'), [3])
+
     def test_only_the_first_word_of_a_block_counts(self):
         self.assertEqual(self.places("core/new/a.h", "// A lane holds rows, of which\n// what is stepping comes first.\n"), [])
         self.assertEqual(self.places("core/new/a.h", "// A lane.\n\n// What it holds.\n"), [3])
