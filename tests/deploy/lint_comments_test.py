@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Shows which comments deploy/lint-comments refuses, and in which files and places it finds them."""
 
+import os
 import pathlib
 import re
 import runpy
@@ -135,6 +136,19 @@ class LintCommentsTest(unittest.TestCase):
         self.write("core/new/a.h", "// What nobody waits for.\n")
         self.write("core/other/a.h", "// Of a row.\n")
         self.assertEqual(self.lint("--count"), ["    2 core/new", "    1 core/other", "    3 in all"])
+
+    def test_deploy_lint_runs_it(self):
+        """With a stand-in for clang-format, which is content with all."""
+        for script in ("lint", "lint-comments", "steps.sh"):
+            self.write(f"deploy/{script}", (SCRIPT.parent / script).read_text(encoding="utf-8"))
+            (self.root / "deploy" / script).chmod(0o755)
+        self.write("bin/clang-format-14", "#!/bin/sh\n")
+        (self.root / "bin/clang-format-14").chmod(0o755)
+        environment = {**os.environ, "PATH": f"{self.root}/bin:{os.environ['PATH']}"}
+        for text, passes in (("// A row.\n", True), ("// What a row is.\n", False)):
+            self.write("core/new/a.h", text)
+            result = subprocess.run([self.root / "deploy/lint", "core/new/a.h"], capture_output=True, text=True, check=False, env=environment)
+            self.assertEqual((result.returncode == 0, "core/new/a.h:1: " in result.stdout), (passes, not passes), result.stdout)
 
 
 if __name__ == "__main__":
