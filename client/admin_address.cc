@@ -28,7 +28,7 @@ void UseAdminSocket(const std::string& folder, Connection& connection) {
   if (!IsLoopback(connection.server)) return;
   const std::string port = connection.server.substr(connection.server.rfind(':') + 1);
   const std::string socket = AdminSocketAddress(folder, port);
-  // In a folder that others may write to, it may be anybody's.
+  // A socket in a folder that others may write to can be another user's.
   if (!IsSocket(socket) || !CheckOwnFolder(folder).ok()) return;
   connection.server = socket;
   connection.tls.reset();

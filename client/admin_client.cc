@@ -13,7 +13,7 @@ namespace {
 
 using std::chrono::seconds;
 
-// Of calls that only look something up. Compiling and reading files take as long as they take.
+// Timeout of calls that only look something up. Compiling and reading files have none.
 constexpr seconds kShort(10);
 
 // One unary call.

@@ -15,7 +15,7 @@ namespace latentd::client {
 // With a letter also -o VALUE or -oVALUE, and switches together: -qf.
 struct Option {
   std::string name;
-  std::string value;  // what --help calls the value: "N", "FILE"
+  std::string value;  // the value's name in --help: "N", "FILE"
   std::string help;   // lines
   // Takes the text; a switch gets "true" or "false". The status's message is put behind the
   // option's name.

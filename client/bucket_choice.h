@@ -12,7 +12,7 @@ namespace latentd::client {
 
 namespace v1 = ::latent::v1;
 
-// Whether the request alone does not say it.
+// True if the request alone does not decide its bucket.
 bool NeedsCapabilities(const v1::GenerateRequest& request);
 
 // "256x192"; nothing where no bucket covers a size that is to be snapped, where the capabilities

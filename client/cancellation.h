@@ -33,7 +33,7 @@ class Cancellation {
   // Ends the running calls with CANCELLED, and those that are started later.
   void Cancel();
 
-  // Whether Cancel was called before `timeout` passed.
+  // True if Cancel was called before `timeout` passed.
   bool WaitFor(absl::Duration timeout);
 
  private:

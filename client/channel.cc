@@ -14,7 +14,7 @@ constexpr int kConnectMillis = 5'000;
 // otherwise meet the failure of the last one.
 constexpr int kFirstReconnectMillis = 200;
 constexpr int kLongestReconnectMillis = 2'000;
-// Of one message: a chunk, a list of graphs, or the capabilities.
+// Limit for one message: a chunk, a list of graphs, or the capabilities.
 constexpr int kMaxMessageBytes = 64 << 20;
 
 std::shared_ptr<grpc::ChannelCredentials> Credentials(const std::optional<Tls>& tls) {

@@ -11,10 +11,10 @@ namespace latentd::client {
 
 // How the server is known, and this client to it. Certificates and keys are PEM text.
 struct Tls {
-  std::string authorities;  // of servers; empty: the system's
-  std::string certificate;  // of this client; empty: none
+  std::string authorities;  // servers' authorities; empty: the system's
+  std::string certificate;  // this client's; empty: none
   std::string key;          // given together with it
-  std::string server_name;  // that the server's certificate must have; empty: the address's host
+  std::string server_name;  // the name in the server's certificate; empty: the address's host
 };
 
 // HOST:PORT or unix:PATH; without `tls` in plain text. Connects when it is first used.

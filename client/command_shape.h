@@ -13,7 +13,7 @@ struct CommandShape {
   std::string name;
   std::string summary;                   // half a sentence
   std::vector<Option> options;           // `apply` is empty: what it would set has gone
-  std::vector<std::string> words = {};   // that may stand behind the name
+  std::vector<std::string> words = {};   // words that may stand behind the name
   std::vector<CommandShape> verbs = {};  // commands of its own, as `latent graphs` has
 };
 

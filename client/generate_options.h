@@ -17,13 +17,13 @@ namespace latentd::client {
 struct GenerateOptions {
   Connection connection;
   PromptSource prompts;
-  ::latent::v1::GenerateRequest request;  // of each prompt, but for the prompt itself
+  ::latent::v1::GenerateRequest request;  // every prompt's, but for the prompt itself
   std::string output;
   ::latent::v1::Format format = ::latent::v1::FORMAT_UNSPECIFIED;
   bool force = false;
   bool json = false;
   bool quiet = false;
-  absl::Duration timeout = absl::InfiniteDuration();  // of each prompt
+  absl::Duration timeout = absl::InfiniteDuration();  // limit for each prompt
   RetryPolicy retries;
 };
 
@@ -39,8 +39,8 @@ struct PromptWork {
   PictureFiles files;
 };
 
-// One for each prompt, in their order; each without a seed of its own gets one of those that nobody
-// chose. An error where a picture could not be written: no call is made then.
+// One for each prompt, in their order; each without a seed of its own gets a random one. An error
+// if an image could not be written: no call is made then.
 absl::StatusOr<std::vector<PromptWork>> PlanWork(const GenerateOptions& options,
                                                  const std::vector<std::string>& prompts);
 

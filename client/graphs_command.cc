@@ -37,7 +37,7 @@ struct Verb {
   bool selects;       // takes IDs and options that say which graphs
   bool needs_graphs;  // and refuses to do without
   std::vector<Option> (*options)(GraphsOptions&);
-  absl::Status (*prepare)(GraphsOptions&) = nullptr;  // what can be wrong on this side
+  absl::Status (*prepare)(GraphsOptions&) = nullptr;  // checks that need no server
 };
 
 std::vector<Option> NoOptions(GraphsOptions&) { return {}; }

@@ -21,7 +21,7 @@ struct GraphsOptions {
   bool force = false;
   v1::CacheTier tier = v1::CACHE_TIER_MEMORY;
   std::string output;
-  std::string archive;  // what import read
+  std::string archive;  // bytes that import read
 };
 
 // Before the call is made: whether the file of export can be written, and what is in that of

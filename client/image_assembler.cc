@@ -9,7 +9,7 @@ namespace {
 
 // A server that announces more is not believed.
 constexpr int64_t kMaxImageBytes = int64_t{1} << 30;
-// That is made for what a server only announces.
+// Most memory reserved for an image whose size a server only announces.
 constexpr int64_t kMostRoom = int64_t{16} << 20;
 
 grpc::Status DataLoss(const std::string& message) {

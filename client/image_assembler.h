@@ -15,10 +15,10 @@ class ImageAssembler {
   // DATA_LOSS where the chunk is not the next one of the picture, or not within its bounds.
   grpc::Status Add(const v1::ImageChunk& chunk);
 
-  // Of the picture that is not complete.
+  // Bytes of the image that is not complete.
   int64_t held_bytes() const { return static_cast<int64_t>(image_.data().size()); }
 
-  // Whether the last Add made a picture complete.
+  // True if the last Add made an image complete.
   bool complete() const { return complete_; }
 
   // The picture, once. REQUIRES: complete().

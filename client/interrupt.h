@@ -13,9 +13,9 @@ namespace latentd::client {
 
 // REQUIRES: BlockStopSignals was called before any thread was started.
 //
-// While it lives, the first signal calls `action` from another thread. The process ends with 130 at
-// the second one, or where it still runs two seconds later: it may wait for somebody to read what
-// it writes.
+// While it lives, the first signal calls `action` from another thread. The process ends with 130
+// at the second one, or if it still runs two seconds later: it may wait for a reader of its
+// output.
 class Interrupt {
  public:
   explicit Interrupt(std::function<void()> action);
@@ -23,7 +23,7 @@ class Interrupt {
 
   bool happened() const;
 
-  // Whether it happened before `timeout` passed.
+  // True if that was so before `timeout` passed.
   bool WaitFor(absl::Duration timeout);
 
  private:

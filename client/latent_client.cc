@@ -51,7 +51,7 @@ v1::ResumeStreamRequest RestOf(const v1::GenerateRequest& request, int images,
   return rest;
 }
 
-// What the server says of sizes is not what was known of them.
+// True if the server's answer shows that the known buckets are outdated.
 bool SaysOtherBuckets(const grpc::Status& status) {
   const std::string reason = ErrorReason(status);
   if (reason == "BUCKET_COLD" || reason == "COMPILE_FORBIDDEN") return true;
@@ -87,8 +87,8 @@ grpc::Status Client::Generate(const v1::GenerateRequest& request,
   Reception reception;
   const grpc::Status status =
       loop.Run(deadline, [&] { return TryGenerate(seeded, callbacks, deadline, reception); });
-  // What the server gives a reason for is no work of this call's any more. Before a word of it
-  // there may be another's of that name, unless the name was made here.
+  // An error with a reason ends this call's work on the server. Before its first event, work of
+  // that name may be another call's, unless the name was made here.
   const bool has_own_name = request.request_id().empty();
   const bool is_cancelled = status.error_code() == grpc::StatusCode::CANCELLED;
   const bool may_run = reception.has_begun || (is_cancelled && has_own_name);
@@ -110,7 +110,7 @@ Attempt Client::TryGenerate(const v1::GenerateRequest& request, const GenerateCa
     reception.is_resumed = is_there;
     status = CallOnce(request, callbacks, deadline, reception);
   }
-  // What the server gives a reason for has ended there too.
+  // An error with a reason has ended the stream on the server too.
   reception.is_resumed = request.resumable() && reception.has_begun && ErrorReason(status).empty();
   return {status, reception.images > 0 && !reception.is_resumed};
 }

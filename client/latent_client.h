@@ -59,7 +59,7 @@ class Client {
 
   grpc::Status GetCapabilities(v1::GetCapabilitiesResponse& capabilities);
 
-  // What the health service says of `service`; "" is the server as a whole.
+  // Asks the health service for the status of `service`; "" is the server as a whole.
   grpc::Status CheckHealth(const std::string& service,
                            grpc::health::v1::HealthCheckResponse::ServingStatus& status);
 
@@ -67,7 +67,7 @@ class Client {
   void Cancel() { cancellation_.Cancel(); }
 
  private:
-  // What has come of one request, over all tries.
+  // Results so far of one request, over all tries.
   struct Reception {
     int tries = 0;
     bool has_begun = false;   // the server has said something of it
@@ -82,7 +82,7 @@ class Client {
                         absl::Time deadline, Reception& reception);
   static grpc::Status AddChunk(const v1::ImageChunk& chunk, const GenerateCallbacks& callbacks,
                                Reception& reception);
-  // Of a resumable request, whose work would go on for a minute. Does what can be done in a second.
+  // Cancels a resumable request, whose work would go on for a minute. Takes at most a second.
   void CancelOnServer(const v1::GenerateRequest& request);
   // Nothing where the server does not answer now. Asks it where the request alone does not say it.
   std::optional<std::string> FindBucket(const v1::GenerateRequest& request, absl::Time deadline)

@@ -17,10 +17,10 @@ namespace latentd::client {
 struct PictureNames {
   std::string output;
   std::string extension;
-  uint64_t seed = 0;  // of the prompt's first picture
+  uint64_t seed = 0;  // seed of the prompt's first image
   int before = 0;     // pictures of the prompts before this one
-  int pictures = 1;   // of this prompt
-  int total = 1;      // of all prompts
+  int pictures = 1;   // images of this prompt
+  int total = 1;      // images of all prompts
 };
 
 class PictureFiles {

@@ -17,8 +17,8 @@ enum class DisplayStyle { kNone, kLines, kBar };
 // Not thread-safe.
 class ProgressDisplay {
  public:
-  // `out` must outlive it. `pictures` is how many were asked for. `columns` says, whenever
-  // something is drawn, how wide the terminal is; 0: nobody knows.
+  // `out` must outlive it. `pictures` is how many were asked for. `columns` returns, whenever
+  // something is drawn, the width of the terminal; 0: unknown.
   ProgressDisplay(
       std::ostream& out, DisplayStyle style, int pictures,
       std::function<int()> columns = [] { return 0; }, const Clock& clock = SystemClock());

@@ -41,7 +41,7 @@ struct RetryPolicy {
 // A try that failed and will be followed by another one.
 struct Retry {
   grpc::Status status;
-  int number = 0;  // of the next try: 1 for the first retry
+  int number = 0;  // number of the next try: 1 for the first retry
   absl::Duration pause;
 };
 
@@ -72,7 +72,7 @@ struct RetryLoop {
   const RetryPolicy& policy;
   const Clock& clock;
   std::function<double()> random;
-  std::function<bool(absl::Duration)> wait;    // whether this side cancelled before or meanwhile
+  std::function<bool(absl::Duration)> wait;    // true if cancelled before or meanwhile
   std::function<void(const Retry&)> on_retry;  // may be empty
 
   // Calls `attempt` until it succeeds, or fails for good or too often; returns its last status, or

@@ -19,7 +19,7 @@ namespace {
 
 struct ForeignName {
   const char* name;
-  const char* option;    // that a command has
+  const char* option;    // option of a command
   const char* say = "";  // empty: --option
 };
 
@@ -173,7 +173,7 @@ const ForeignName* FindForeign(absl::string_view typed, absl::Span<const Foreign
 }  // namespace
 
 std::string NearestName(absl::string_view typed, const std::vector<std::string>& known) {
-  constexpr size_t kFewestLetters = 2;  // of which there is something to be alike
+  constexpr size_t kFewestLetters = 2;  // fewer letters are like any name
   const std::string name = Normal(typed);
   if (name.size() < kFewestLetters) return "";
   for (const auto& find : {&Beginning, &MostAlike, &HavingWord}) {

@@ -1,5 +1,5 @@
-# Where each third-party library comes from. LibTorch is the one that Debian does not ship in the version we need:
-# LIBTORCH_DIR holds lib/libtorch_cpu.so, lib/libc10.so, lib/libgomp.so.1 and include/; deploy/dependencies puts it there.
+# Sources of all third-party libraries. LibTorch is the one that Debian does not ship in the version we need: LIBTORCH_DIR holds
+# lib/libtorch_cpu.so, lib/libc10.so, lib/libgomp.so.1 and include/; deploy/dependencies puts it there.
 
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
@@ -81,7 +81,7 @@ if(LATENTD_CUDA)
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
   # Programs in the build tree load cuBLASLt and cuDNN from the toolkit that they were built with.
   list(APPEND CMAKE_BUILD_RPATH ${CUDAToolkit_LIBRARY_DIR})
-  # What it defines throws exceptions and warns.
+  # The headers of cudnn-frontend throw exceptions and cause warnings.
   add_library(latentd_cudnn_frontend INTERFACE)
   target_include_directories(latentd_cudnn_frontend SYSTEM INTERFACE ${CUDNN_FRONTEND_DIR}/include ${CUDNN_INCLUDE_DIR})
   target_link_libraries(latentd_cudnn_frontend INTERFACE CUDA::cudart_static ${CMAKE_DL_LIBS})

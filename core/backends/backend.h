@@ -25,11 +25,11 @@ class Backend : public weights::WeightMaker {
  public:
   virtual const graph::Target& target() const = 0;
 
-  // What must be equal for a plan made elsewhere to run here: instruction set, thread count,
+  // Facts that must be equal for a plan made elsewhere to run here: instruction set, thread count,
   // library versions.
   virtual std::string Fingerprint() const = 0;
 
-  // What MakePlan and MakeWeight found out about shapes; null: nothing has to be found out.
+  // Findings of MakePlan and MakeWeight about shapes; null: the backend needs none.
   virtual Findings* findings() { return nullptr; }
 
   // Kernel choices, memory plan and what they need. Deterministic, but for what is found out by
@@ -51,7 +51,7 @@ class Backend : public weights::WeightMaker {
   //     else is DATA_LOSS.
   //   INVALID_ARGUMENT, NOT_FOUND: the weights do not fit the graph.
   //   UNIMPLEMENTED: this build cannot run the graph.
-  //   RESOURCE_EXHAUSTED: memory, whoever reports the lack of it.
+  //   RESOURCE_EXHAUSTED: memory, from any reporter of its lack.
   //   Anything else: this machine, now. The next try may succeed with the same plan.
   virtual absl::StatusOr<std::unique_ptr<Executable>> Load(
       std::shared_ptr<const graph::Graph> graph, const Plan& plan,

@@ -15,7 +15,7 @@
 
 namespace latentd::backends {
 
-// What was chosen for each of the shapes that a graph has: what a plan holds.
+// Choices by shape, for all shapes of a graph: part of its plan.
 using Choices = std::map<std::string, std::string>;
 
 // A choice, as bytes, and what choosing it took. One that is not `lasting` was made without looking
@@ -32,9 +32,9 @@ class Chooser {
   static Chooser Choosing(Findings& findings, Choices& made) { return {&findings, made}; }
   static Chooser LookingUp(Choices& given) { return {nullptr, given}; }
 
-  // What `load` makes of the shape's choice: a StatusOr, from a string. `choose` gives
-  // StatusOr<Choice>; it is asked too where `load` refuses what was found, so that no finding that
-  // is of no use stands. INVALID_ARGUMENT: the plan has no choice for the shape.
+  // Returns the result of `load` for the shape's choice: a StatusOr, from a string. `choose` gives
+  // StatusOr<Choice>; it is asked too where `load` refuses a finding, so that no useless finding
+  // stays. INVALID_ARGUMENT: the plan has no choice for the shape.
   template <typename Choose, typename Load>
   auto Get(const std::string& shape, const Choose& choose, const Load& load) const
       -> decltype(load(std::string())) {
@@ -59,11 +59,11 @@ class Chooser {
  private:
   Chooser(Findings* findings, Choices& choices) : findings_(findings), choices_(choices) {}
   static absl::Status Missing(const std::string& shape);
-  // Of a choice, not of a machine that had no memory or has failed.
+  // True if the choice is at fault, not a machine that had no memory or has failed.
   static bool IsRefusal(const absl::Status& loaded);
   std::optional<std::string> Known(const std::string& shape) const ABSL_LOCKS_EXCLUDED(mutex_);
   void Note(const std::string& shape, const std::string& choice) const ABSL_LOCKS_EXCLUDED(mutex_);
-  // What the shape's choice is now.
+  // Keeps the choice as a finding; returns the one that counts now.
   std::string Keep(const std::string& shape, Choice chosen) const;
 
   Findings* const findings_;  // null: looking up

@@ -20,14 +20,14 @@ struct Port {
   std::string name;
   device::DType dtype = device::DType::kF32;
   device::Shape shape;
-  int updates = -1;  // of an output with the name of an input: that input, which it is written over
+  int updates = -1;  // the input that this output of the same name is written over; -1: none
 };
 
 struct ExecutableInfo {
   std::vector<Port> inputs, outputs;
-  size_t arena_bytes = 0;  // of the device's arena, that one run uses
+  size_t arena_bytes = 0;  // part of the device's arena that one run uses
   size_t own_bytes = 0;    // held beside arena and weights
-  // Where the results lie that it holds in the weight store, which others may hold too.
+  // Addresses of the results that it holds in the weight store, which others may hold too.
   std::vector<const void*> weights;
 };
 
@@ -36,11 +36,11 @@ class Session {
  public:
   virtual ~Session() = default;
 
-  // Enqueues one run: reads the inputs and writes the outputs. The stream's next event says what
-  // came of it: RESOURCE_EXHAUSTED: no memory; every other failure is one of the machine, not of
-  // the plan. What Enqueue itself returns RESOURCE_EXHAUSTED for is not on the stream, so that it
-  // may be enqueued again; of what an event says failed, nobody knows which outputs were written.
-  // The session must live until that event. REQUIRES: a stream of the executable's device.
+  // Enqueues one run: reads the inputs and writes the outputs. The stream's next event has the
+  // result: RESOURCE_EXHAUSTED: no memory; every other failure is one of the machine, not of the
+  // plan. If Enqueue itself returns RESOURCE_EXHAUSTED, nothing is on the stream, and the run may
+  // be enqueued again; after an event's failure it is unknown which outputs were written. The
+  // session must live until that event. REQUIRES: a stream of the executable's device.
   virtual absl::Status Enqueue(device::Stream& stream) = 0;
 };
 

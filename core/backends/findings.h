@@ -1,4 +1,4 @@
-// What a backend found out about shapes of ops: for each, which of a library's kernels it takes.
+// Findings of a backend about shapes of ops: for each, the kernel of a library that it takes.
 // Graphs, buckets and starts share shapes, so that a graph pays only for those that none before it
 // had; across starts by an archive.
 //
@@ -20,25 +20,25 @@
 
 namespace latentd::backends {
 
-// What it takes to come by kernels, each time for one shape.
+// A kind of work for the kernel of one shape, for counting.
 enum class KernelWork : uint8_t {
   kTrial,         // kernels were timed
   kTrialFault,    // one of them ended the process that tried it
   kPlanBuilt,     // a library built a plan
   kPlanRestored,  // a library read a plan that it had built before
-  kFound,         // what an earlier process chose was there
-  kRefused,       // and was of no use
+  kFound,         // an earlier process's choice was found
+  kRefused,       // it was found, and was of no use
 };
 
-// What survives a restart, as functions, since backends know no cache: the engine hands in the disk
-// cache's. They must be thread-safe; what they cannot read or write is nobody's error.
+// Storage of findings across restarts, as functions, since backends know no cache: the engine hands
+// in the disk cache's. They must be thread-safe; failures to read or write are ignored.
 struct FindingArchive {
-  // Of this build on this machine, as `keep` had it; nullopt: none.
+  // Returns the finding of this build on this machine, as `keep` had it; nullopt: none.
   std::function<std::optional<std::string>(const std::string& shape)> find;
   // Instead of what is there.
   std::function<void(const std::string& shape, const std::string& choice)> keep;
   std::function<void(KernelWork work)> count;
-  // What does not stop anybody and somebody should know.
+  // Reports a problem that stops no work, for the operator.
   std::function<void(absl::string_view)> warn;
 };
 
@@ -47,7 +47,7 @@ class Findings {
   Findings() = default;
   Findings(const Findings&) = delete;
 
-  // The right to choose for a shape: nobody else does until it is gone.
+  // The right to choose for a shape: exclusive until this is destroyed.
   class Turn {
    public:
     ~Turn() { findings_.End(shape_); }
@@ -60,7 +60,7 @@ class Findings {
     Findings& findings_;
     const std::string shape_;
   };
-  // Waits until nobody has it. One at a time a thread.
+  // Waits until no other thread has the shape's turn. A thread may hold one turn at a time.
   Turn WaitForTurn(const std::string& shape) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // From now on. Functions may be empty; all are, at first.
@@ -92,7 +92,7 @@ class Findings {
   std::optional<Found>& At(const std::string& shape) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable absl::Mutex mutex_;
-  std::set<std::string> choosing_ ABSL_GUARDED_BY(mutex_);  // who has turns
+  std::set<std::string> choosing_ ABSL_GUARDED_BY(mutex_);  // shapes with a turn
   Archive archive_ ABSL_GUARDED_BY(mutex_) = std::make_shared<const FindingArchive>();
   // nullopt: the archive has been asked.
   std::map<std::string, std::optional<Found>> found_ ABSL_GUARDED_BY(mutex_);

@@ -1,4 +1,4 @@
-// Where the kernel keeps the limits of this process's control groups (version 1, 2 or both).
+// Directories with the limits of this process's control groups (version 1, 2 or both).
 //
 // Thread-safe: free functions without state.
 #pragma once

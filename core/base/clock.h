@@ -13,8 +13,8 @@ class Clock {
   // Never goes backwards; for durations and deadlines. The zero point has no meaning.
   virtual absl::Time Monotonic() const = 0;
 
-  // What a wall clock shows; for log lines, file times and what
-  // others compare with their own clock, such as spans.
+  // The time of a wall clock, for log lines, file times and values that others compare with their
+  // own clock, such as spans.
   virtual absl::Time Wall() const = 0;
 };
 

@@ -52,10 +52,10 @@ class LittleEndianReader {
 
   bool ok() const { return ok_; }
 
-  // What was not taken yet.
+  // The bytes not read yet.
   absl::string_view rest() const { return rest_; }
 
-  // Whether everything was there and nothing is left.
+  // True if all reads succeeded and no byte is left.
   bool done() const { return ok_ && rest_.empty(); }
 
  private:

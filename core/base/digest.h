@@ -1,5 +1,5 @@
 // The 128-bit XXH3 digest that names content: graphs, tensors, artifacts. Fast enough to read 11 GB
-// of weights at the speed of memory. It is no defence against somebody who makes collisions on
+// of weights at the speed of memory. It is no defence against an attacker who makes collisions on
 // purpose.
 #pragma once
 

@@ -1,6 +1,6 @@
-// What a failure tells a caller beyond code and message, carried inside absl::Status as payloads,
-// so that core/ can say it without knowing gRPC. server/ turns these into google.rpc.BadRequest,
-// ErrorInfo and RetryInfo.
+// Details of an error that a caller gets beyond code and message, carried inside absl::Status as
+// payloads, so that core/ can say it without knowing gRPC. server/ turns these into
+// google.rpc.BadRequest, ErrorInfo and RetryInfo.
 //
 // Thread-safe: free functions without state.
 #pragma once

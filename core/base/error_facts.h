@@ -1,5 +1,5 @@
-// What a program may want to know of an error beyond its reason: ErrorInfo.metadata of a client's
-// status, of which image_generation.proto says what there is. Carried as error_details.h's are.
+// Machine-readable facts of an error beyond its reason: ErrorInfo.metadata of a client's status;
+// image_generation.proto lists them. Carried as error_details.h's are.
 //
 // Thread-safe: free functions without state.
 #pragma once
@@ -23,7 +23,7 @@ struct ErrorFact {
 absl::Status WithFacts(absl::Status status, const std::vector<ErrorFact>& facts);
 std::vector<ErrorFact> GetFacts(const absl::Status& status);
 
-// Of an OUT_OF_MEMORY: how much is wanted, and how much there was for it.
+// Adds to an OUT_OF_MEMORY the bytes that are needed and those that were available.
 absl::Status WithMissingBytes(absl::Status status, int64_t needed, int64_t available);
 
 }  // namespace latentd

@@ -1,4 +1,4 @@
-// How files are read whole: ReadFile, or what does more about each than that.
+// A function that reads a file whole: ReadFile, or one that does more about each file.
 //
 // Thread-safe: free functions without state.
 #pragma once
@@ -16,7 +16,7 @@ namespace latentd {
 using FileReader =
     std::function<absl::StatusOr<std::string>(const std::string& path, size_t max_bytes)>;
 
-// What ReadFile gives of a file that is open, wherever it was read last; `path` is for messages.
+// ReadFile for an open file, from its first byte on; `path` is for messages.
 absl::StatusOr<std::string> ReadOpenFile(const FileDescriptor& file, const std::string& path,
                                          size_t max_bytes);
 

@@ -54,7 +54,7 @@ absl::Status CheckDirectory(const std::string& path) {
 }
 
 absl::StatusOr<FileDescriptor> OpenForReading(const std::string& path) {
-  // O_NONBLOCK so that opening a pipe does not wait for somebody to write to it.
+  // O_NONBLOCK so that opening a pipe does not wait for a writer.
   FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) return FileError("open", path, errno);
   RETURN_IF_ERROR(CheckRegular(file.get(), path));

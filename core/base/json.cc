@@ -38,7 +38,7 @@ class ObjectReader : public nlohmann::json_sax<Json> {
   }
 
  private:
-  // Where the value that was read belongs. REQUIRES: something is open.
+  // Puts the value into the innermost open object or array. REQUIRES: something is open.
   Json& Place(Json value) {
     Json& parent = *open_.back();
     if (!parent.is_array()) return *member_ = std::move(value);
@@ -74,7 +74,7 @@ class ObjectReader : public nlohmann::json_sax<Json> {
 
   Json object_;
   std::vector<Json*> open_;  // the object, and what of it is being read, from the outside in
-  Json* member_ = nullptr;   // of the innermost object
+  Json* member_ = nullptr;   // the member of the innermost object that is read next
   std::string error_;
 };
 

@@ -20,7 +20,7 @@ class MappedFile {
  public:
   // NOT_FOUND, PERMISSION_DENIED or INVALID_ARGUMENT (a directory, a pipe) names the path.
   static absl::StatusOr<std::shared_ptr<const MappedFile>> Open(const std::string& path);
-  // Of a file that is open already, which `path` names in messages. It may be closed afterwards.
+  // Maps an open file, which `path` names in messages. It may be closed afterwards.
   static absl::StatusOr<std::shared_ptr<const MappedFile>> Map(const FileDescriptor& file,
                                                                const std::string& path);
 

@@ -34,7 +34,7 @@ std::optional<int64_t> ParseInt(absl::string_view text) {
   return value;
 }
 
-// What is left in one control group; nullopt without a limit.
+// Memory left in one control group; nullopt without a limit.
 std::optional<AvailableMemory> LeftIn(const CgroupDirectory& directory) {
   const auto read = [&](absl::string_view name) {
     return ReadFile(absl::StrCat(directory.path, "/", name), kMaxFileBytes).value_or("");

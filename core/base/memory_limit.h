@@ -14,7 +14,7 @@ namespace latentd {
 
 struct AvailableMemory {
   int64_t bytes = 0;
-  std::string source;  // what sets the bound, for messages: "MemAvailable of /proc/meminfo", or the
+  std::string source;  // the bound's origin, for messages: "MemAvailable of /proc/meminfo", or the
                        // cgroup's file
 };
 

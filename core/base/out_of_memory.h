@@ -1,4 +1,4 @@
-// Where the C++ library says by an exception that there is no memory left: a status like any other.
+// Conversion of std::bad_alloc, by which the C++ library reports a lack of memory, to a status.
 #pragma once
 
 #include <new>
@@ -14,8 +14,8 @@ inline absl::Status OutOfMemoryError(absl::string_view message) {
   return WithReason(absl::ResourceExhaustedError(message), "OUT_OF_MEMORY");
 }
 
-// What `run` returns, an absl::Status or StatusOr; RESOURCE_EXHAUSTED with reason OUT_OF_MEMORY if
-// it throws std::bad_alloc. Where there is no memory to say so either, the code alone.
+// Returns the result of `run`, an absl::Status or StatusOr; RESOURCE_EXHAUSTED with reason
+// OUT_OF_MEMORY if it throws std::bad_alloc. Without memory for that message, the code alone.
 template <typename Run>
 std::invoke_result_t<Run> CatchOutOfMemory(const Run& run) {
   try {

@@ -1,4 +1,4 @@
-// What the kernel says of this process in /proc/self/stat.
+// The kernel's statistics of this process, from /proc/self/stat.
 //
 // Thread-safe: free functions without state.
 #pragma once
@@ -12,17 +12,17 @@ namespace latentd {
 
 // In the kernel's units.
 struct ProcessStat {
-  int64_t cpu_ticks = 0;  // of all threads, in user and system mode
+  int64_t cpu_ticks = 0;  // sum over all threads, user and system mode
   int64_t threads = 0;
   int64_t start_ticks = 0;  // since boot
   int64_t virtual_bytes = 0;
   int64_t resident_pages = 0;
 };
 
-// Of /proc/PID/stat. Absent where the text is not what the kernel writes.
+// Parses /proc/PID/stat. Absent where the text is not in the kernel's format.
 std::optional<ProcessStat> ParseProcessStat(absl::string_view text);
 
-// Of this process, now. Absent where the kernel does not tell.
+// Reads those of this process, now. Absent where the kernel does not report them.
 std::optional<ProcessStat> ReadProcessStat();
 std::optional<int64_t> ResidentBytes();
 

@@ -16,7 +16,7 @@
 namespace latentd {
 namespace {
 
-// What is left of the task. Thread-safe.
+// The parts that are not taken yet. Thread-safe.
 class Parts {
  public:
   Parts(int count, absl::FunctionRef<void(int)> part) : count_(count), part_(part) {}
@@ -35,7 +35,7 @@ class Parts {
   }
 
  private:
-  // Who gets count_ has come too late: `part_` may be gone by then.
+  // Returns count_ if none is left: the caller came too late, and `part_` may be gone by then.
   int Take() ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     return next_ < count_ ? next_++ : count_;

@@ -1,5 +1,5 @@
-// One task's parts on several threads: its own, and those that have nothing else to do, or that are
-// made for it where the process gets some.
+// Runs one task's parts on several threads: its own, and idle workers, or threads that are made for
+// it if the process gets some.
 #pragma once
 
 #include "absl/functional/function_ref.h"

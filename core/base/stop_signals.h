@@ -1,4 +1,4 @@
-// SIGTERM and SIGINT, before somebody waits for them.
+// Stop signals (SIGTERM, SIGINT) before a thread waits for them.
 #pragma once
 
 #include <csignal>

@@ -1,4 +1,4 @@
-// What messages are made of, said in the same way everywhere.
+// Pieces of messages, worded in the same way everywhere.
 //
 // Thread-safe: free functions without state.
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace latentd {
 
-// Input that somebody sent, or that stands in a file, escaped; more than `max_bytes` of it end in
+// Input of a client or of a file, escaped for a message; more than `max_bytes` of it end in
 // "...".
 std::string Excerpt(absl::string_view input, size_t max_bytes = 64);
 

@@ -7,7 +7,7 @@ void ThreadWatch::Begin(const char* activity) {
   activity_ = activity;
 }
 
-// The time comes first: who asks may be held up, too.
+// The time is read first: the asking thread may be held up, too.
 std::optional<OverdueThread> ThreadWatch::Overdue() const {
   const absl::Time now = clock_.Monotonic();
   const char* const activity = activity_;

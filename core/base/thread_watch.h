@@ -1,6 +1,6 @@
-// Notices a thread that does not go on. It says what it is at, and when it waits for work; whoever
-// probes the process asks whether it has been at one thing for longer than a minute, where what is
-// watched takes a second at most.
+// Notices a thread that does not go on. The thread reports each activity, and when it waits for
+// work; a probe of the process asks if one activity has lasted longer than a minute, as each that
+// is watched takes a second at most.
 #pragma once
 
 #include <atomic>
@@ -23,19 +23,19 @@ struct OverdueThread {
   absl::Duration limit;
 };
 
-// Of one thread, which has the Activities. Any other may ask for what is overdue, and never waits
-// for the thread.
+// Watches one thread, which reports its Activities. Any other thread may ask for an overdue
+// activity, and never waits for the watched thread.
 class ThreadWatch {
  public:
   static constexpr absl::Duration kLimit = absl::Minutes(1);
   // The thread waits for work, or is at what is watched otherwise.
   static constexpr const char* kIdle = nullptr;
 
-  // What the thread is at while this is alive; then it is back at what it was at before, which
-  // begins anew. Asks for no memory.
+  // An activity of the thread, as long as this is alive; afterwards the thread is back at the
+  // activity before, which begins anew. Asks for no memory.
   class Activity {
    public:
-    // `what` is a literal, or kIdle.
+    // REQUIRES: `what` is a literal, or kIdle.
     Activity(ThreadWatch& watch, const char* what) : watch_(watch), before_(watch.activity_) {
       watch_.Begin(what);
     }
@@ -66,7 +66,7 @@ class ThreadWatch {
   std::atomic<const char*> activity_ = kIdle;
 };
 
-// Those of several threads, which may have one name. Thread-safe once all are added.
+// Watches of several threads, which may have one name. Thread-safe once all are added.
 class ThreadWatches {
  public:
   // `clock` must outlive this.

@@ -17,7 +17,7 @@ namespace latentd {
 // U+10FFFF.
 bool IsUtf8(absl::string_view text);
 
-// What is UTF-8 as it is; of the rest, each byte as it is written in C: a Latin-1 "café" becomes
+// Keeps valid UTF-8 as it is and writes each other byte as C does: a Latin-1 "café" becomes
 // "caf\xe9". So a reader sees which byte it was, and two names that differ still do.
 std::string ToUtf8(absl::string_view text);
 

@@ -1,5 +1,5 @@
-// A thread of its own for work that takes time, one task after the other in the order in which they
-// were added: who adds goes on, or waits, or is refused where too much waits.
+// A Worker is a thread for tasks that take time, one after the other in the order in which they
+// were added: a caller that adds one goes on, or waits, or is refused if too much waits.
 #pragma once
 
 #include <cstddef>
@@ -48,8 +48,8 @@ class Worker {
     Run([] {});
   }
 
-  // Runs what was added, what these tasks add included, and ends the thread. Nobody else adds from
-  // now on. Does nothing the second time.
+  // Runs all added tasks, and those that they add, and ends the thread. No other caller may add a
+  // task from now on. Does nothing the second time.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -68,7 +68,7 @@ class Worker {
   const size_t most_;
   absl::Mutex mutex_;
   std::deque<Task> tasks_ ABSL_GUARDED_BY(mutex_);
-  size_t taken_ ABSL_GUARDED_BY(mutex_) = 0;  // of `most_`, by what waits and what runs
+  size_t taken_ ABSL_GUARDED_BY(mutex_) = 0;  // part of `most_` that waiting and running tasks use
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

@@ -1,9 +1,9 @@
-// The files of a cache directory (FORMAT.md): how they are called, who may change them when, and
-// how one is put in place.
+// The files of a cache directory (FORMAT.md): their names, the lock for changes, and the way to put
+// one in place.
 //
-// Whoever adds, replaces or removes a file holds the lock, for a moment, and shows it: functions
-// that do so take a DirectoryLock. Reading needs none. Files that another process removes at the
-// same time are simply not there. Errors have the codes that DiskCache promises:
+// To add, replace or remove a file takes the lock, for a moment, and proof of it: functions that
+// do so have a parameter DirectoryLock. Reading needs none. Files that another process removes at
+// the same time are simply not there. Errors have the codes that DiskCache promises:
 // RESOURCE_EXHAUSTED, PERMISSION_DENIED, else UNAVAILABLE. Thread-safe.
 #pragma once
 
@@ -28,7 +28,7 @@ struct StoredFile {
   std::string path;
   int64_t bytes = 0;
   absl::Time last_use;
-  bool weight = false;  // of Kind::kPackedWeight
+  bool weight = false;  // true for Kind::kPackedWeight
   bool pinned = false;
   bool quarantined = false;
 };
@@ -85,8 +85,8 @@ class CacheDirectory {
   // An error: there are no locks in this directory, such as where it cannot be written.
   absl::StatusOr<std::optional<KeyLock>> TryLockKey(Kind kind, const Digest& digest) const;
 
-  // Bytes that may be written before somebody has to count again what is there, as was noted last
-  // for a budget of `max_bytes`; 0 if nothing was.
+  // Bytes that may be written before the directory has to be counted again, as noted last for a
+  // budget of `max_bytes`; 0 if nothing was noted.
   static int64_t RoomLeft(const DirectoryLock& lock, int64_t max_bytes);
   absl::Status SetRoomLeft(const DirectoryLock& lock, int64_t max_bytes, int64_t room) const;
 
@@ -100,13 +100,13 @@ class CacheDirectory {
   std::vector<StoredFile> Entries(Kind kind) const;
   // Entries of all kinds and what is in quarantine.
   std::vector<StoredFile> Files() const;
-  // Of files that somebody is writing; others' leftovers are removed.
+  // Bytes of files that are being written; leftovers of ended processes are removed.
   int64_t ReapTemporaries(const DirectoryLock& lock) const;
 
   absl::StatusOr<TemporaryFile> NewTemporary(Kind kind, int64_t bytes,
                                              const DirectoryLock& lock) const;
 
-  // What was renamed in the kind's directory stays so after a loss of power.
+  // Makes renames in the kind's directory durable (fsync).
   absl::Status Sync(Kind kind) const;
 
  private:

@@ -33,8 +33,8 @@ int64_t Bytes(const std::vector<StoredFile>& files) {
   return bytes;
 }
 
-// What is of no use first, then weights, which are many and quickly packed again, then what was not
-// used for longest.
+// The order of eviction: quarantined files, then weights, which are many and quickly packed again,
+// then the least recently used.
 auto OrderOfLeaving(const StoredFile& file) {
   return std::make_tuple(!file.quarantined, !file.weight, file.last_use,
                          absl::string_view(file.path));
@@ -69,7 +69,7 @@ absl::StatusOr<std::unique_ptr<DiskCache>> DiskCache::Open(const Options& option
   std::unique_ptr<DiskCache> cache(new DiskCache(options, clock, registry));
   const absl::Status made = cache->files_.Make();
   const absl::Status usable = cache->files_.CheckUsable();
-  // What could not be made is the reason why nothing is there.
+  // A failure to make the directory explains why it is not there.
   const absl::Status status = absl::IsUnavailable(usable) && !made.ok() ? made : usable;
   if (!status.ok()) {
     cache->CountWriteFailure(status);
@@ -79,7 +79,7 @@ absl::StatusOr<std::unique_ptr<DiskCache>> DiskCache::Open(const Options& option
   return cache;
 }
 
-// Where this cannot be done now, the first Write that can does it.
+// The first Write that can cleans the directory if this cannot now.
 void DiskCache::Clean() {
   if (const auto lock = files_.Acquire(); lock.ok()) {
     MakeRoom(*lock, Kind::kArtifact, 0, "").IgnoreError();
@@ -184,7 +184,7 @@ absl::Status DiskCache::Store(Kind kind, absl::string_view key, absl::string_vie
 // Room is made before it is taken, so that a disk no larger than the budget is enough.
 absl::StatusOr<TemporaryFile> DiskCache::Reserve(Kind kind, int64_t bytes,
                                                  const std::string& path) {
-  RETURN_IF_ERROR(files_.Make());  // somebody may have emptied the directory
+  RETURN_IF_ERROR(files_.Make());  // the directory may have been emptied meanwhile
   ASSIGN_OR_RETURN(const DirectoryLock lock, files_.Acquire());
   const int64_t room = CacheDirectory::RoomLeft(lock, options_.max_bytes) - bytes;
   if (room >= 0) {
@@ -220,7 +220,7 @@ absl::Status DiskCache::MakeRoom(const DirectoryLock& lock, Kind kind, int64_t b
   ASSIGN_OR_RETURN(const int64_t evicted,
                    Evict(lock, std::move(files), needed - options_.max_bytes));
   metrics_.bytes.Set(held - replaced - evicted + bytes);
-  // What is about to be replaced is still there, and stays if writing fails.
+  // The entry to replace is still there, and stays if writing fails.
   const int64_t room = options_.max_bytes - (needed - evicted + replaced);
   return files_.SetRoomLeft(lock, options_.max_bytes, std::max<int64_t>(room, 0));
 }
@@ -279,7 +279,7 @@ absl::Status DiskCache::Remove(Kind kind, absl::string_view key) {
 
 absl::Status DiskCache::SetPinned(Kind kind, absl::string_view key, bool pinned) {
   const std::string path = files_.PinPath(kind, DigestOf(key));
-  RETURN_IF_ERROR(files_.Make());  // somebody may have emptied the directory
+  RETURN_IF_ERROR(files_.Make());  // the directory may have been emptied meanwhile
   {
     ASSIGN_OR_RETURN(const DirectoryLock lock, files_.Acquire());
     RETURN_IF_ERROR(pinned ? MakeEmptyFile(path, lock) : RemoveFile(path, lock));

@@ -1,17 +1,17 @@
 // Files that survive a restart: bytes under a key, each in a file of its own with a header that
 // says what it is (FORMAT.md). Knows bytes, not graphs.
 //
-// What is promised: a reader sees a whole entry or none (temporary file, fsync, rename, fsync of
-// the directory); a key is compared in full, not by its digest; a damaged file is set aside in
+// Promises: a reader sees a whole entry or none (temporary file, fsync, rename, fsync of the
+// directory); a key is compared in full, not by its digest; a damaged file is set aside in
 // quarantine/ and reported, never read again, never deleted by itself before the budget asks for
 // it; one that cannot be set aside is no entry any more until it is replaced; several processes may
 // use one directory at a time (a lock file orders what they change); when the budget is passed,
-// packed weights leave before anything else, then what has not been used for longest, pinned
-// entries never; an entry that was given out stays mapped and readable after it has left.
+// packed weights are evicted before anything else, then the least recently used entries, pinned
+// ones never; an entry that was given out stays mapped and readable after its eviction.
 //
-// A packed weight drives out only those that were last used before this cache was opened: a model
-// whose weights are larger than the budget would otherwise write all of them at every start, each
-// in the place of one that the next start wants.
+// A packed weight evicts only those that were last used before this cache was opened: a model whose
+// weights are larger than the budget would otherwise write all of them at every start, each in the
+// place of one that the next start wants.
 //
 // Every Read checks the checksum over the whole payload, also of large packed weights: it runs at
 // the speed of memory, brings in from disk the pages that are wanted next anyway, and is all that
@@ -23,8 +23,8 @@
 // Nothing here ends the service: a directory that cannot be used, a full disk, a read-only file
 // system are statuses that the caller logs and counts. Two things would, and are the owner's to
 // prevent: SIGXFSZ where the process may only write files of a limited size (ignore it in main),
-// and somebody who cuts a mapped file short (MappedFile); latentd only replaces files by rename.
-// Thread-safe.
+// and another process that cuts a mapped file short (MappedFile); latentd only replaces files by
+// rename. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -69,10 +69,10 @@ class Entry {
 
 struct EntryInfo {
   Kind kind = Kind::kArtifact;
-  Digest digest;  // of the key: what names the file
+  Digest digest;  // digest of the key: the file's name
   std::string key;
   Digest payload_digest;
-  int64_t bytes = 0;  // of the file
+  int64_t bytes = 0;  // size of the file
   absl::Time last_use;
   bool pinned = false;
 };
@@ -87,7 +87,7 @@ class DiskCache {
 
   // Makes the directory (0700) where there is none, removes temporary files that no process writes
   // any more, and evicts down to the budget. An error says why the directory cannot be used
-  // (PERMISSION_DENIED: cannot be entered; FAILED_PRECONDITION: no directory, or one that everybody
+  // (PERMISSION_DENIED: cannot be entered; FAILED_PRECONDITION: no directory, or one that all users
   // may write), and is counted as a failed write; a directory that can be read and not written is
   // no error: Write then fails. `clock` and `registry` must outlive the cache.
   static absl::StatusOr<std::unique_ptr<DiskCache>> Open(const Options& options, const Clock& clock,
@@ -115,8 +115,8 @@ class DiskCache {
   // written. INVALID_ARGUMENT: a key of more than kMaxKeyBytes.
   absl::Status Write(Kind kind, absl::string_view key, absl::string_view payload);
 
-  // So that of several processes that lack an entry one makes it: who has the key's lock. Waits for
-  // who has it, asking `stop` (if not empty) now and then. DEADLINE_EXCEEDED: somebody still has it
+  // Takes the key's lock, so that one of several processes that lack an entry makes it. Waits for
+  // its holder, asking `stop` (if not empty) now and then. DEADLINE_EXCEEDED: it is still held
   // after `wait`; CANCELLED: `stop` returned true; any other error: this directory has no locks.
   absl::StatusOr<KeyLock> LockKey(Kind kind, absl::string_view key, absl::Duration wait,
                                   const std::function<bool()>& stop) const;
@@ -129,13 +129,13 @@ class DiskCache {
   absl::Status SetPinned(Kind kind, absl::string_view key, bool pinned);
   bool IsPinned(Kind kind, absl::string_view key) const;
 
-  // What List would say of it; nullopt where List would not have it.
+  // The entry as List shows it; nullopt if List would leave it out.
   std::optional<EntryInfo> Find(Kind kind, absl::string_view key) const;
   bool Contains(Kind kind, absl::string_view key) const;
   // Every entry of the kind, most recently used first; damaged ones are left out.
   std::vector<EntryInfo> List(Kind kind) const;
 
-  // Of all entries and what is in quarantine.
+  // Bytes of all entries, with those in quarantine.
   int64_t bytes() const;
   int64_t max_bytes() const { return options_.max_bytes; }
   const std::string& directory() const { return options_.directory; }

@@ -13,7 +13,7 @@ namespace {
 
 constexpr absl::string_view kMagic = "latentce";
 constexpr uint32_t kVersion = 1;
-constexpr size_t kFixedBytes = 64;  // of the head, before the key
+constexpr size_t kFixedBytes = 64;  // bytes of the head before the key
 constexpr size_t kHeadDigestOffset = 48;
 
 struct Fields {
@@ -76,8 +76,8 @@ absl::StatusOr<Fields> ReadFields(absl::string_view file) {
   return fields;
 }
 
-// Of a file whose fields were read: the head is the one that its fields make, and what the lengths
-// say is there.
+// Checks the head of a file whose fields were read: it is the one that its fields make, and the
+// file is as long as its lengths say.
 absl::Status CheckHead(const Fields& fields, absl::string_view file) {
   const std::string head = Encode(fields);
   if (file.substr(0, head.size()) != head) {

@@ -13,7 +13,7 @@
 
 namespace latentd::cache {
 
-// What an entry holds; a directory of its own for each.
+// The kind of an entry's content; a directory of its own for each.
 enum class Kind : uint8_t { kArtifact, kPackedWeight, kTensorDigests, kFinding };
 
 inline constexpr Kind kKinds[] = {Kind::kArtifact, Kind::kPackedWeight, Kind::kTensorDigests,

@@ -1,11 +1,11 @@
-// A Buffer is typed memory on one device: what crosses directories instead of a tensor. A
-// ConstBuffer is the same memory for those that only read it.
+// A Buffer is typed memory on one device, passed between directories instead of a tensor. A
+// ConstBuffer is the same memory for readers only.
 //
 // Both are handles: copies share the memory, which is freed with the last of them (or never, if it
 // was borrowed), and `const` says nothing about the contents, as for absl::Span. The contents are
-// dense and row-major. Threads may read distinct copies; who writes the memory when is agreed
-// elsewhere: for what a device works on, by its streams (core/device/device.h). Host memory is
-// aligned to 64 bytes when this file allocates it.
+// dense and row-major. Threads may read distinct copies; the order of writes is agreed elsewhere:
+// for memory that a device works on, by its streams (core/device/device.h). Host memory is aligned
+// to 64 bytes when this file allocates it.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,8 @@ namespace latentd::device {
 
 inline constexpr size_t kAlignment = 64;
 
-// Where memory lies. The host reads and writes the first two; kPinned is memory of the host that a
-// device copies from and to without waiting for the host.
+// The kind of a buffer's memory. The host reads and writes the first two; kPinned is memory of the
+// host that a device copies from and to without waiting for the host.
 enum class Place : uint8_t { kHost, kPinned, kDevice };
 
 class ConstBuffer {
@@ -98,7 +98,7 @@ class Buffer : public ConstBuffer {
   Buffer Rows(int64_t begin, int64_t end) const { return Buffer(ConstBuffer::Rows(begin, end)); }
 
  private:
-  // Of memory that may be written.
+  // REQUIRES: the memory may be written.
   explicit Buffer(ConstBuffer writable) : ConstBuffer(std::move(writable)) {}
 };
 

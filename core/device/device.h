@@ -48,14 +48,14 @@ class Stream {
 // In bytes, of a device with memory of its own.
 struct DeviceMemory {
   int64_t total = 0, free = 0;  // as its driver says: other processes use of it too
-  int64_t idle = 0;    // that this process has taken and nothing lies in: for what comes next
+  int64_t idle = 0;             // taken by this process and unused: for the next allocations
   int64_t pinned = 0;  // memory of the host, used or idle, that the device copies from and to
 };
 
-// Of the memory that a device keeps when it is freed, for whoever wants as much next.
+// The part of a device's freed but kept memory that GiveBack returns to the driver.
 enum class Kept : uint8_t {
   kAll,
-  kUnused  // what nobody has taken since it was asked for the last time
+  kUnused  // unused since the last call
 };
 
 // Thread-safe.
@@ -75,7 +75,7 @@ class Device {
 
   // How much memory for work it has left, now, and what says so. A fault, where it works no more.
   virtual absl::StatusOr<AvailableMemory> Available() const = 0;
-  // Whether that is the host's memory: what the host holds is not left for work then.
+  // True if its memory is the host's: allocations of the host reduce what is left for work then.
   virtual bool SharesHostMemory() const = 0;
   // 0 where the device shares the host's memory, and what its driver does not answer.
   virtual DeviceMemory Memory() const = 0;

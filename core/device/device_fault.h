@@ -1,5 +1,5 @@
 // A fault after which a device works no more for this process, whatever is tried: a kernel's bad
-// access, a GPU that fell off the bus. Nothing of what it was asked for is to blame.
+// access, a GPU that fell off the bus. The work that meets it is not to blame.
 //
 // Thread-safe: free functions without state.
 #pragma once

@@ -1,9 +1,9 @@
 // Memory for what is of many sizes and stays for long, such as weights, one behind the other: its
 // own pages for each would waste a tenth of it.
 //
-// A heap lies in a range of addresses, behind which there is memory in pieces of one size: those
-// that something lies in. So no more than a piece is wasted, and holes, which what leaves makes and
-// who comes next fills, the lowest first.
+// A heap lies in a range of addresses, backed by memory in pieces of one size: those that hold a
+// block. So it wastes at most a piece, and the holes that freed blocks leave; later blocks fill
+// these, lowest address first.
 //
 // Thread-safe.
 #pragma once
@@ -29,7 +29,7 @@ inline constexpr size_t kHeapAlignment = 512;
 struct Pieces {
   char* base = nullptr;  // as aligned as what is to lie there
   size_t count = 0;
-  size_t bytes = 0;  // of each
+  size_t bytes = 0;  // size of each piece
   // RESOURCE_EXHAUSTED with reason OUT_OF_MEMORY: there is no memory for the piece.
   std::function<absl::Status(size_t piece)> map;
   // Nothing lies in it any more. Does not fail.
@@ -48,20 +48,20 @@ class Heap : public std::enable_shared_from_this<Heap> {
   // std::bad_alloc where the host has no memory. After an error everything is as before.
   absl::StatusOr<std::shared_ptr<void>> Take(size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Of what is taken, and of the pieces that hold it.
+  // Bytes of all taken blocks, and of the mapped pieces that hold them.
   size_t used_bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
   size_t mapped_bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   using Blocks = std::map<size_t, size_t>;  // lengths by where they begin
 
-  // Where they begin.
+  // Takes a block; returns where it begins.
   absl::StatusOr<size_t> TakeBlock(size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
   void PutBack(size_t begin) ABSL_LOCKS_EXCLUDED(mutex_);
   // All pieces of the block, or none.
   absl::Status Join(size_t begin, size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status JoinPiece(size_t piece) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Those from `first` on, before `end`.
+  // Ends a block's use of the pieces [first, end); unmaps those that no block uses.
   void Leave(size_t first, size_t end) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   size_t FirstPiece(size_t begin) const { return begin / pieces_.bytes; }
   size_t EndPiece(size_t end) const { return (end - 1) / pieces_.bytes + 1; }

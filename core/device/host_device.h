@@ -10,10 +10,10 @@
 
 namespace latentd::device {
 
-// What backends that compute on the host enqueue on.
+// A stream of a device that computes on the host.
 class HostStream : public Stream {
  public:
-  // Of this work the first failure counts.
+  // Enqueues work; the first failure of it is the stream's.
   virtual void Push(std::function<absl::Status()> work) = 0;
 };
 
@@ -30,8 +30,8 @@ class HostDevice : public Device {
   void GiveBack(Kept) override {}  // the C++ library decides
   absl::Status Copy(ConstBuffer from, Buffer to, Stream& stream) override;
 
-  // Where work on this device finds a buffer's memory. Virtual for the tests' device, whose memory
-  // the rest of the program must not touch.
+  // The address at which work on this device finds a buffer's memory. Virtual for the tests'
+  // device, whose memory the rest of the program must not touch.
   virtual void* AddressOf(const Buffer& buffer) const { return buffer.data(); }
   virtual const void* AddressOf(const ConstBuffer& buffer) const { return buffer.data(); }
 };

@@ -1,7 +1,7 @@
 // Memory that a driver gives and takes back slowly (freeing a GPU's waits for all that it does):
 // kept when it is freed, for the next one of its size.
 //
-// What nobody takes again is kept in vain: GiveBack is for that.
+// Memory that is not reused is kept in vain: GiveBack returns it to the driver.
 //
 // Thread-safe.
 #pragma once
@@ -21,7 +21,7 @@
 
 namespace latentd::device {
 
-// Who has the memory. Called by any thread, several at a time.
+// The allocator below the pool. Called by any thread, several at a time.
 struct MemoryDriver {
   // RESOURCE_EXHAUSTED with reason OUT_OF_MEMORY: there is none.
   std::function<absl::Status(size_t bytes, void*& memory)> allocate;
@@ -39,8 +39,8 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   // with reason OUT_OF_MEMORY: there is none, nor any to give back.
   absl::StatusOr<std::shared_ptr<void>> Take(size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // To the driver, what nobody has: all of it, or as much of each size as nobody has had since this
-  // was called last. What has been idle for longest goes first.
+  // Returns idle memory to the driver: all of it, or as much of each size as has stayed unused
+  // since the last call. Memory that has been idle for longest goes first.
   void GiveBack(Kept what) ABSL_LOCKS_EXCLUDED(mutex_);
 
   size_t used_bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -50,12 +50,12 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   struct SizeClass {
     std::vector<void*> idle;  // the last is taken next
     size_t used = 0;
-    size_t unused = 0;  // of `idle`: the least that there were since the last GiveBack
+    size_t unused = 0;  // least number of `idle` blocks since the last GiveBack
   };
 
   absl::Status AllocateOrGiveBack(size_t bytes, void*& memory) ABSL_LOCKS_EXCLUDED(mutex_);
   void* TakeIdle(size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);  // null: the driver is to be asked
-  // What is to go first; null: nothing.
+  // Takes the next idle block to free; null: none.
   void* PopFor(Kept what) ABSL_LOCKS_EXCLUDED(mutex_);
   void PutBack(void* memory, size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
 

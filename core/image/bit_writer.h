@@ -11,12 +11,12 @@
 
 namespace latentd::image {
 
-// Appends to a string that outlives it, and that nobody else touches meanwhile. Its length is right
-// after Flush alone. A copy goes on from the same place; only one of the two may be used then. Not
-// thread-safe.
+// Appends bits to a string that outlives it, and that has no other user meanwhile. Its length is
+// right after Flush alone. A copy goes on from the same place; only one of the two may be used
+// then. Not thread-safe.
 class BitWriter {
  public:
-  // What Put takes at once.
+  // Most bits that Put takes at once.
   static constexpr int kMost = 57;
 
   explicit BitWriter(std::string& to) : to_(&to), at_(to.data() + to.size()) {}
@@ -55,7 +55,7 @@ class BitWriter {
   static_assert(std::endian::native == std::endian::little);
 
   std::string* to_;
-  char* at_;  // where the next full byte goes
+  char* at_;  // address of the next full byte
   uint64_t waiting_ = 0;
   unsigned count_ = 0;  // bits in waiting_, at most 7 between calls
 };

@@ -39,20 +39,20 @@ struct Codes {
   Code<kDistances> distances;
 };
 
-// What a block consists of, and how often.
+// Number of times that each symbol occurs in a block.
 struct Counts {
   std::array<uint32_t, kSymbols> symbols{};
   std::array<uint32_t, kDistances> distances{};
   uint64_t further_bits = 0;
 };
 
-// Those that every decoder knows.
+// The fixed codes, which every decoder knows.
 const Codes& FixedCodes();
 
 // The shortest for a block. REQUIRES: two symbols come at least.
 Codes CodesFor(const Counts& counts);
 
-// Of all symbols and of what stands behind them.
+// Bits that all symbols take, with the bits that follow some of them.
 uint64_t BitsOf(const Counts& counts, const Codes& codes);
 
 // How a block's own codes are told before its symbols.
@@ -79,7 +79,7 @@ class CodesHeader {
 
   size_t symbols_;    // whose lengths are told
   size_t distances_;  // the same
-  size_t told_;       // of code_'s lengths
+  size_t told_;       // number of code_'s lengths that are written
   std::vector<Item> items_;
   Code<kLengthSymbols> code_;
 };

@@ -19,7 +19,7 @@ namespace {
 struct OtherFormat {
   absl::string_view name;
   size_t offset;
-  absl::string_view begin;  // of its files, from there on
+  absl::string_view begin;  // beginning of its files, at `offset`
 };
 
 // Formats that people have pictures in, and that are not read here.

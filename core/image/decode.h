@@ -1,4 +1,4 @@
-// A file's bytes, from a client who is not trusted, to pixels.
+// Decodes a file's bytes, from a client that is not trusted, to pixels.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -13,9 +13,9 @@ namespace latentd::image {
 // become colours, of 16 bits the upper 8 stay. One difference: 16-bit grey without transparency is
 // divided by 257, where Pillow clamps it to 255 and so makes it white.
 //
-// Of an animation it is the first picture. A picture that is damaged, and of which Pillow 13.0.0
-// makes pixels all the same, is read as Pillow reads it, and `passed_over` gets a sentence for each
-// thing that was not as it should be.
+// The first image of an animation is read. A damaged image of which Pillow 13.0.0 makes pixels all
+// the same is read as Pillow reads it, and `passed_over` gets a sentence for each thing that was
+// not as it should be.
 //
 // INVALID_ARGUMENT, with the reason: not one of these formats, damaged or cut short, or larger than
 // kMaxSide or kMaxPixels (judged by the header, before pixels are allocated). Never allocates more

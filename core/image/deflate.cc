@@ -113,7 +113,7 @@ void PutRun(const Run& run, const Codes& codes, BitWriter& bits) {
   }
 }
 
-// What stands before a block: whether it is the last, and its type.
+// Puts the head of a block: a flag of the last one, and its type.
 void PutBlockHeader(bool last, BlockType type, BitWriter& bits) { bits.Put(type << 1 | last, 3); }
 
 void PutCoded(absl::Span<const uint8_t> bytes, const Runs& runs, const Codes& codes,

@@ -30,11 +30,11 @@ class DeflatePart {
   // REQUIRED once, as the last call.
   void Finish();
 
-  static constexpr size_t kBlock = 65535;  // what deflate can hold uncompressed
+  static constexpr size_t kBlock = 65535;  // most bytes of a block that is not compressed
 
   // Once it is finished.
   const std::string& compressed() const { return compressed_; }
-  size_t size() const { return size_; }  // of what it holds
+  size_t size() const { return size_; }  // bytes before compression
   uint32_t checksum() const { return checksum_; }
 
  private:

@@ -15,7 +15,7 @@ namespace latentd::image {
 //
 // `parameters` (UTF-8, see parameters.h) says what made the picture; a PNG carries it as an iTXt
 // chunk "parameters" if options.embed_parameters says so and it is not empty, other formats carry
-// nothing. The same input gives the same bytes, whoever runs the parts of a PNG. Thread-safe.
+// nothing. The same input gives the same bytes, whichever threads run the parts. Thread-safe.
 absl::StatusOr<std::string> Encode(const Image& image, const EncodeOptions& options,
                                    absl::string_view parameters = {},
                                    const RunParts& run_parts = RunPartsHere);

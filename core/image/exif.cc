@@ -155,7 +155,7 @@ std::optional<int> FindInExif(absl::string_view exif) {
   return Directory(exif, order).FindOrientation();
 }
 
-// Of XMP as an attribute or an element.
+// Finds the orientation in XMP, as an attribute or an element.
 std::optional<int> FindInXmp(absl::string_view xmp) {
   constexpr absl::string_view kName = "tiff:Orientation";
   for (size_t at = xmp.find(kName); at != absl::string_view::npos; at = xmp.find(kName, at)) {

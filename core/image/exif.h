@@ -36,7 +36,7 @@ Orientation OrientationOf(absl::string_view bytes);
 // The size of a picture of that size when it is turned.
 Dimensions Turned(Dimensions size, Orientation orientation);
 
-// What ImageOps.exif_transpose of Pillow makes of the pixels.
+// Turns the pixels as Pillow's ImageOps.exif_transpose does.
 Image Turned(Image image, Orientation orientation);
 
 }  // namespace latentd::image

@@ -1,4 +1,4 @@
-// What an encoded picture can be.
+// The formats of an encoded image.
 #pragma once
 
 #include <cstdint>

@@ -38,7 +38,7 @@ class Tree {
     }
   }
 
-  // Those that would be longer have `limit` bits.
+  // Number of words by their lengths; longer ones count as of `limit` bits.
   LengthCounts CountLengths(int limit) const {
     std::vector<int> depths(weights_.size());
     for (size_t node = weights_.size() - 1; node-- > 0;) {
@@ -60,8 +60,8 @@ class Tree {
   }
 
   absl::Span<const uint64_t> leaves_;
-  std::vector<uint64_t> weights_;  // of the nodes that are no leaves
-  std::vector<size_t> parents_;    // of leaves, then of the nodes but the root
+  std::vector<uint64_t> weights_;  // weights of the inner nodes
+  std::vector<size_t> parents_;    // parents of leaves, then of the nodes but the root
   size_t next_leaf_ = 0;
   size_t next_node_ = 0;
 };

@@ -169,8 +169,8 @@ class JpegReader {
   jpeg_decompress_struct codec_ = {};
 };
 
-// Where libjpeg writes to: a buffer that grows, and that is this object's at any moment. That of
-// jpeg_mem_dest belongs to libjpeg until the picture is finished, and the caller's pointer to a
+// A destination for libjpeg: a buffer that grows, and that is this object's at any moment. The one
+// of jpeg_mem_dest belongs to libjpeg until the image is finished, and the caller's pointer to a
 // block that is freed already.
 class GrowingBuffer {
  public:

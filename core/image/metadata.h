@@ -17,13 +17,13 @@ struct Metadata {
   std::string xmp;  // XML; empty: there is none
 };
 
-// Of a PNG (eXIf; texts of the keys "exif", "Raw profile type exif" and "XML:com.adobe.xmp",
-// compressed or not), JPEG (APP1) or WebP (EXIF and XMP of an extended file). What cannot be read
-// is not there: malformed metadata is no reason to refuse a picture. Reads inside `bytes` only, in
+// Reads the metadata of a PNG (eXIf; texts of the keys "exif", "Raw profile type exif" and
+// "XML:com.adobe.xmp", compressed or not), JPEG (APP1) or WebP (EXIF and XMP of an extended file).
+// Malformed metadata is left out: it is no reason to refuse an image. Reads inside `bytes` only, in
 // time that is linear in their number; what is unpacked is bounded.
 Metadata ReadMetadata(absl::string_view bytes);
 
-// Of a PNG (png_texts.cc).
+// The same for a PNG (png_texts.cc).
 Metadata ReadPngMetadata(absl::string_view bytes);
 
 }  // namespace latentd::image

@@ -1,4 +1,4 @@
-// What a decoder passed over in a picture that is damaged and can be read all the same.
+// Defects that a decoder passed over in an image that is damaged and can be read all the same.
 #pragma once
 
 #include <string>

@@ -27,8 +27,8 @@ struct Dimensions {
   int height = 0;
 };
 
-// What a decoder accepts and a resize makes: wider or taller pictures, or more pixels, are refused
-// before anything is allocated for them.
+// Limits of decoding and resizing: wider or taller images, or more pixels, are refused before
+// anything is allocated for them.
 inline constexpr int kMaxSide = 8192;
 inline constexpr size_t kMaxPixels = size_t{4096} * 4096;
 

@@ -22,7 +22,7 @@ namespace {
 
 constexpr char kSignature[] = "\x89PNG\r\n\x1A\n";
 
-// What libpng last complained of, for the message.
+// The last error or warning of libpng, for the message.
 struct Complaint {
   char text[96] = "";
   bool out_of_memory = false;
@@ -186,7 +186,7 @@ class PngReader {
 
   const PngParts& parts_;
   const std::string beginning_;
-  std::vector<absl::string_view> source_;  // what is left of it
+  std::vector<absl::string_view> source_;  // unread rest of the file
   size_t next_ = 0;                        // in it
   Complaint complaint_;
   png_structp png_;

@@ -63,7 +63,7 @@ class ChunkReader {
     return Keep({name, data}, right);
   }
 
-  // Where the next chunk should be is none.
+  // Ends the reading: the bytes in place of the next chunk are no chunk.
   absl::Status End(absl::string_view name) {
     at_end_ = true;
     if (!HasPixels()) {
@@ -135,7 +135,7 @@ class ChunkReader {
   Bytes file_;
   size_t at_ = kSignatureBytes;
   bool at_end_ = false, has_header_ = false, follows_data_ = false;
-  uint32_t frames_ = 0;              // of an animation
+  uint32_t frames_ = 0;              // frames of an animation
   bool pixels_are_a_frame_ = false;  // its first one, and not a picture before it
   PngParts parts_;
 };

@@ -1,4 +1,4 @@
-// What a PNG is made of, found the way Pillow finds it: more patiently than libpng, which refuses a
+// The chunks of a PNG, found the way Pillow finds them: more patiently than libpng, which refuses a
 // file for the checksum of its pixels, an unknown chunk or a missing end.
 //
 // Thread-safe: free functions without state.
@@ -15,18 +15,18 @@ namespace latentd::image {
 
 // All views are into the file's bytes.
 struct PngChunk {
-  absl::string_view name;  // of four bytes
+  absl::string_view name;  // four bytes
   absl::string_view data;  // as much of it as there is
 };
 
 struct PngParts {
-  // Of the header (IHDR).
+  // Fields of the header (IHDR).
   uint32_t width = 0, height = 0;
   uint8_t bit_depth = 0, color_type = 0;
   bool interlaced = false;
 
   absl::string_view palette;             // the last one before the pixels; empty: there is none
-  std::vector<absl::string_view> data;   // of the pixels, compressed
+  std::vector<absl::string_view> data;   // compressed pixels
   std::vector<PngChunk> texts;           // eXIf, tEXt, zTXt and iTXt, also behind the pixels
   std::vector<std::string> passed_over;  // a sentence for each thing that is not as it should be
 };

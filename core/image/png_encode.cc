@@ -77,8 +77,8 @@ std::unique_ptr<DeflatePart> CompressedRows(const Image& image, int first, int l
   return part;
 }
 
-// Of which parts are made apart: some hundred thousand bytes each, whole choices of a filter. The
-// same for an image whoever makes them.
+// Rows of a part that is compressed by itself: some hundred thousand bytes, whole choices of a
+// filter. The same for an image on any machine.
 int RowsOfAPart(const Image& image) {
   constexpr int kBytes = 384 << 10, kRows = RowFilter::kRowsOfAChoice;
   return std::max(1, kBytes / (3 * image.width) / kRows) * kRows;

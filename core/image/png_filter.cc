@@ -11,7 +11,7 @@ constexpr int kChannels = 3;
 // rows that it suits.
 enum Filter { kLeft = 1, kAbove = 2, kMean = 3, kPaeth = 4 };
 
-// Of left, above and left above the one that is nearest to left + above - left above.
+// The one of left, above and left above that is nearest to left + above - left above.
 uint8_t Paeth(int16_t left, int16_t above, int16_t corner) {
   const auto to_left = static_cast<int16_t>(std::abs(above - corner));
   const auto to_above = static_cast<int16_t>(std::abs(left - corner));
@@ -58,7 +58,7 @@ void Apply(int filter, const uint8_t* row, const uint8_t* above, int bytes, uint
 
 // How far differences are from zero, all together.
 uint32_t Distance(const uint8_t* differences, int bytes) {
-  uint32_t distance = 0;  // of rows over 32 MiB modulo 2^32: their filter is a poor one, at worst
+  uint32_t distance = 0;  // rows over 32 MiB: modulo 2^32, whose filter is a poor one, at worst
   for (int i = 0; i < bytes; ++i) distance += std::abs(static_cast<int8_t>(differences[i]));
   return distance;
 }

@@ -30,7 +30,7 @@ class RowFilter {
   void Choose(const uint8_t* row, const uint8_t* above, uint8_t* scratch);
 
   const Image& image_;
-  const std::vector<uint8_t> black_;  // what the first row is compared with
+  const std::vector<uint8_t> black_;  // the row before the first one
   int y_;
   int filter_;
 };

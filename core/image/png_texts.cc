@@ -21,7 +21,7 @@ namespace {
 
 constexpr absl::string_view kExifKey = "exif", kRawExifKey = "Raw profile type exif",
                             kXmpKey = "XML:com.adobe.xmp";
-// Of one text, and of all of a picture: Pillow refuses a picture with a longer one.
+// Most bytes of one text, and of all in an image: Pillow refuses an image with longer ones.
 constexpr size_t kMostUnpacked = size_t{1} << 20, kMostUnpackedInAll = size_t{8} << 20;
 
 // Takes what stands before the next NUL, and the NUL; nothing where there is none.

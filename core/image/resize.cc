@@ -26,7 +26,7 @@ double Lanczos(double x) {
   return Sinc(x) * Sinc(x / kLanczosSupport);
 }
 
-// Which input pixels one output pixel is made of.
+// The input pixels of one output pixel, with their weights.
 struct Tap {
   int first = 0;
   std::vector<int32_t> weights;
@@ -116,7 +116,7 @@ Image Columns(const Image& image, int height) {
   return resized;
 }
 
-// Whether Pillow, since version 13, starts with the columns: where the height shrinks by much more
+// True if Pillow, since version 13, starts with the columns: when the height shrinks by much more
 // than the width.
 bool ColumnsFirst(const Image& image, int width, int height) {
   return height < image.height && image.height - height > 2 * (image.width - width);

@@ -1,4 +1,4 @@
-// How parts of one picture's work are run: by whoever has threads to spare.
+// A way to run parts of one image's work on threads that its owner has to spare.
 #pragma once
 
 #include <functional>

@@ -27,7 +27,7 @@ const uint8_t* Data(absl::string_view bytes) {
 
 absl::Status Damaged() { return absl::InvalidArgumentError("the WebP is damaged or cut short"); }
 
-constexpr size_t kHeader = 12, kChunkHeader = 8;  // of the file; name and length of a chunk
+constexpr size_t kHeader = 12, kChunkHeader = 8;  // the file's header; name and length of a chunk
 
 // From the first chunk of that name on, or nothing. `chunks` is one behind the other.
 absl::string_view FindChunk(absl::string_view chunks, absl::string_view name) {

@@ -9,7 +9,7 @@
 namespace latentd::passes {
 namespace {
 
-// What equal nodes have in common, to find candidates by.
+// A key that equal nodes share, to find candidates by.
 using Key = std::pair<Op, std::vector<ValueId>>;
 
 bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {

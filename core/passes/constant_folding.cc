@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kMaxFoldedElements = 4096;
 
-// Whether all that the node reads are literals. REQUIRES: its operands are values of `builder`.
+// True if all operands of the node are literals. REQUIRES: they are values of `builder`.
 bool IsFoldable(const GraphBuilder& builder, const Node& node) {
   if (graph::IsLeaf(node.op) || node.dtype != graph::DType::kF32) return false;
   if (node.shape.elements() > kMaxFoldedElements) return false;

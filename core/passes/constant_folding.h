@@ -1,7 +1,7 @@
-// Computes at compile time what depends on literals only.
+// Computes at compile time all nodes that depend on literals only.
 //
-// Of float32 results of at most 4096 elements: a literal is part of the graph's text. What cannot
-// be evaluated, and a result that is not a number, stays as it was.
+// Folds float32 results of at most 4096 elements: a literal is part of the graph's text. A node
+// that cannot be evaluated, or whose result is not a number, stays as it was.
 #pragma once
 
 #include "absl/status/statusor.h"

@@ -1,4 +1,4 @@
-// Removes what no output depends on. Inputs stay: they are the executable's interface.
+// Removes nodes that no output depends on. Inputs stay: they are the executable's interface.
 #pragma once
 
 #include "absl/status/statusor.h"

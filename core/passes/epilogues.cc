@@ -6,7 +6,7 @@
 namespace latentd::passes {
 namespace {
 
-// Whether `add` adds two values of its own shape: a residual addition.
+// True if `add` adds two values of its own shape: a residual addition.
 bool IsResidual(const Graph& graph, const Node& add) {
   return add.op == Op::kAdd && graph.node(add.operands[0]).shape == add.shape &&
          graph.node(add.operands[1]).shape == add.shape;

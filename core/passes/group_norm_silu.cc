@@ -6,7 +6,7 @@
 namespace latentd::passes {
 namespace {
 
-// Whether `part` has one number for each channel of an image, in all rows or in each.
+// True if `part` has one number for each channel of an image, in all rows or in each.
 bool IsPerChannel(const graph::Shape& part, const graph::Shape& image, graph::Layout layout) {
   if (part.rank() != 4 || (part[0] != 1 && part[0] != image[0])) return false;
   const int channels = layout == graph::Layout::kNchw ? 1 : 3;
@@ -16,7 +16,7 @@ bool IsPerChannel(const graph::Shape& part, const graph::Shape& image, graph::La
   return true;
 }
 
-// Whether `id` adds something per channel to an image that the group norm reads.
+// True if `id` adds a value per channel to an image that the group norm reads.
 bool AddsChannels(const Graph& graph, ValueId id, graph::Layout layout) {
   const Node& add = graph.node(id);
   if (add.op != Op::kAdd) return false;

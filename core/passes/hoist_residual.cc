@@ -6,7 +6,7 @@
 namespace latentd::passes {
 namespace {
 
-// Whether `id` is a reshape that alone reads a linear, and that the add at `reader` alone reads.
+// True if `id` is the only reader of a linear, reshapes it, and has no reader but `reader`.
 bool ReshapesLinear(const Graph& graph, const std::vector<ValueId>& readers, ValueId id,
                     ValueId reader) {
   const Node& reshape = graph.node(id);

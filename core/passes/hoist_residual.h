@@ -2,7 +2,7 @@
 //
 //   add(x, reshape(linear))  ->  reshape(add(reshape(x), linear))
 //
-// That is how a transformer block ends: tokens become an image again and are added to the image
+// A transformer block ends so: tokens become an image again and are added to the image
 // that went in. Afterwards the epilogue pass can take the addition; the reshapes move nothing in
 // memory.
 #pragma once

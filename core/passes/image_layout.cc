@@ -21,7 +21,7 @@ const std::vector<int64_t>& ToNchw() {
   return order;
 }
 
-// Where an NCHW axis lies in NHWC.
+// The place in NHWC of an NCHW axis.
 int64_t NhwcAxis(int64_t axis) { return axis == 0 ? 0 : axis == 1 ? 3 : axis - 1; }
 
 bool Permutes(const Node& node, const std::vector<int64_t>& order) {
@@ -101,7 +101,7 @@ class LayoutRewrite {
     forms_[id].plain = builder_.Append(std::move(node));
   }
 
-  // Of the operands the first `images` are images.
+  // Emits the node in NHWC; its first `images` operands are images.
   void EmitNhwc(ValueId id, size_t images) {
     Node node = graph_.node(id);
     SetLayout(&node.attributes);

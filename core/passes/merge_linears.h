@@ -1,6 +1,6 @@
-// Where the target says that it pays: linears of one operand (queries, keys and values) become one
-// with concatenated weights, and slices of its result. The concatenation is of the checkpoint rate,
-// so it is a weight recipe, made once. Very many linears become several wide ones.
+// Merges linears of one operand (queries, keys and values), if the target says that it pays, into
+// one with concatenated weights, and slices of its result. The concatenation is of the checkpoint
+// rate, so it is a weight recipe, made once. Very many linears become several wide ones.
 #pragma once
 
 #include "absl/status/statusor.h"

@@ -38,14 +38,13 @@ absl::StatusOr<graph::Graph> Fold(const graph::Graph& graph, const graph::Target
 }
 
 constexpr Pass kPasses[] = {
-    {"constant_folding", "what is computed from literals is a literal, which can equal another",
-     Fold},
+    {"constant_folding", "folded literals can be equal, which later passes merge", Fold},
     {"simplify_movement",
-     "networks written for every config leave casts and reshapes to themselves",
+     "networks written for every config have casts and reshapes that change nothing",
      Plain<SimplifyMovement>},
     {"common_subexpressions", "equal reshapes are equal only once they are simple",
      Plain<MergeCommonSubexpressions>},
-    {"dead_code", "what follows asks who reads a value, and must not count the dead",
+    {"dead_code", "later passes test use counts, in which dead readers would count",
      Plain<RemoveDeadCode>},
     {"merge_linears", "before fusing, which hides linears in bodies", Plain<MergeLinears>},
     {"image_layout", "before fusing, since bodies are in one layout", Plain<ChooseImageLayout>},
@@ -56,7 +55,8 @@ constexpr Pass kPasses[] = {
     {"common_subexpressions", "again, for the same reason as before",
      Plain<MergeCommonSubexpressions>},
     {"dead_code", "again, for the same reason as before", Plain<RemoveDeadCode>},
-    {"upsample_bias", "before fusing, which hides who reads an image and takes what this leaves",
+    {"upsample_bias",
+     "must see an image's readers before fusion hides them; fusion takes what this leaves",
      Plain<MoveUpsampleBias>},
     {"group_norm_silu", "before epilogues, which would take its addition",
      Plain<FuseGroupNormSilu>},

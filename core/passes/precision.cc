@@ -67,7 +67,7 @@ class PrecisionRewrite {
 
   bool IsWeight(ValueId id) const { return graph_.node(id).rate == Rate::kCheckpoint; }
 
-  // Whether the new value of `id` is low already.
+  // True if the new value of `id` has the low precision already.
   bool WasLow(ValueId id) {
     return graph_.node(id).dtype == DType::kF32 && DTypeOf(rewrite_[id]) == precision_.dtype;
   }
@@ -104,7 +104,7 @@ class PrecisionRewrite {
 
   DType DTypeOf(Value value) { return rewrite_.builder().node(value).dtype; }
 
-  // The new value of `id` in that dtype; one cast for all who ask.
+  // The new value of `id` in that dtype; one cast for all readers.
   Value As(ValueId id, DType dtype) {
     if (DTypeOf(rewrite_[id]) == dtype) return rewrite_[id];
     const auto [known, is_new] = casts_.try_emplace({id, dtype});
@@ -112,7 +112,7 @@ class PrecisionRewrite {
     return known->second;
   }
 
-  // Of what was made wider, the original: a weight that is stored in `dtype` is held as it came.
+  // Casts the value; a widened one from its original, so that weights stored in `dtype` stay so.
   Value Cast(Value value, DType dtype) {
     GraphBuilder& builder = rewrite_.builder();
     const Node& node = builder.node(value);

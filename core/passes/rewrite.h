@@ -1,5 +1,5 @@
-// What every pass starts from: a walk over a graph that builds another one, with the new value of
-// each old one.
+// A Rewrite is a walk over a graph that builds another one, with the new value of each old
+// one.
 //
 //   Rewrite rewrite(graph);
 //   for (ValueId id = 0; id < graph.size(); ++id) rewrite.Copy(id);   // or Set(id, something else)

@@ -14,7 +14,7 @@ bool IsIdentity(const std::vector<int64_t>& order) {
   return order == identity;
 }
 
-// Whether the node gives its only operand back, of type `operand`.
+// True if the node returns its only operand, of type `operand`, unchanged.
 bool ChangesNothing(const Node& node, const Node& operand) {
   switch (node.op) {
     case Op::kCast:

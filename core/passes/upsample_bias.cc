@@ -14,13 +14,13 @@ using graph::DType;
 using graph::Layout;
 using graph::Shape;
 
-constexpr size_t kBias = 2;  // of a convolution's operands
+constexpr size_t kBias = 2;  // index of the bias among a convolution's operands
 
 bool HasBias(const Node& conv) { return conv.operands.size() > kBias; }
 
 Layout LayoutOf(const Node& node) { return *graph::LayoutOf(node.attributes); }
 
-// By who reads it, the upsampled image whose bias it gets.
+// The upsampled image whose bias a reader gets, by the reader.
 struct Moves {
   absl::flat_hash_set<ValueId> images;              // convolutions that lose their bias
   absl::flat_hash_map<ValueId, ValueId> norms;      // group norms of one
@@ -95,7 +95,7 @@ class MoveSearch {
     return fits ? other : -1;
   }
 
-  // Whether the convolution's bias is a weight, or there is none.
+  // True if the convolution's bias is a weight, or there is none.
   bool MayChangeBias(const Node& conv) const {
     return !HasBias(conv) || graph_.node(conv.operands[kBias]).rate == Rate::kCheckpoint;
   }
@@ -153,7 +153,7 @@ class BiasRewrite {
     return rows == 1 ? one : builder_.Concat(std::vector<Value>(rows, one), 0);
   }
 
-  // Of a convolution that gets one or two biases of others, in its own dtype.
+  // The bias of a convolution that takes over one or two others' biases, in its own dtype.
   Value NewBias(ValueId conv) {
     const Node& node = graph_.node(conv);
     Value bias = BiasOf(conv);

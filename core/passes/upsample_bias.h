@@ -1,7 +1,7 @@
-// Takes the bias off a convolution that FuseUpsampleConv2d will fuse and gives it to those who read
-// the result, who add it for nothing, where the target says that the fused kernel adds it by one
-// more walk over the whole image. With r = conv2d(upsample_nearest(x), weight, bias), who may read
-// it, and what it gets:
+// Moves the bias of a convolution that FuseUpsampleConv2d will fuse to the readers of the result,
+// which add it at no cost, if the target says that the fused kernel adds it by one more walk over
+// the whole image. With r = conv2d(upsample_nearest(x), weight, bias), the possible readers, and
+// the part of a reader that changes:
 //
 //   silu(group_norm(r))    the addition of channels that group_norm_silu takes
 //   conv2d(r), of 1x1      its own bias b becomes b + W bias

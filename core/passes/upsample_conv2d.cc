@@ -12,7 +12,7 @@ bool DoublesBothSides(const Graph& graph, const Node& upsample) {
   return to.height == 2 * from[height] && to.width == 2 * from[height + 1];
 }
 
-// Whether `node` is a 3x3 convolution of the image `x` that keeps its size.
+// True if `node` is a 3x3 convolution of the image `x` that keeps its size.
 bool Is3x3(const Graph& graph, const Node& node, ValueId x, graph::Layout layout) {
   if (node.op != Op::kConv2d || node.operands[0] != x) return false;
   const Node& weight = graph.node(node.operands[1]);

@@ -11,7 +11,7 @@
 
 namespace latentd::passes {
 
-// What FuseUpsampleConv2d fuses: of each the upsampling and the convolution.
+// The chains that FuseUpsampleConv2d fuses: each an upsampling and its convolution.
 std::vector<Chain> UpsampleConvolutions(const graph::Graph& graph);
 
 absl::StatusOr<graph::Graph> FuseUpsampleConv2d(const graph::Graph& graph,

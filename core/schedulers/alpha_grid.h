@@ -1,5 +1,5 @@
-// What schedulers in terms of training timesteps and alphas_cumprod share (DDIM, LCM). Private to
-// this directory.
+// Functions shared by schedulers in terms of training timesteps and alphas_cumprod (DDIM, LCM).
+// Private to this directory.
 #pragma once
 
 #include "core/schedulers/scheduler.h"

@@ -99,8 +99,8 @@ class FieldReader {
     }
   }
 
-  // What is wrong only in combination. `typed` are the fields that a request asked for, whose fault
-  // it then is.
+  // Checks fields that are wrong only in combination. `typed` are the fields that a request set,
+  // whose fault it then is.
   void CheckTogether(const std::map<std::string, Json>& typed) {
     if (scheduler_.find_mistake != nullptr) {
       if (const auto mistake = scheduler_.find_mistake(config_)) Add(*mistake, typed);
@@ -142,7 +142,7 @@ class FieldReader {
 
   const Scheduler& scheduler_;
   SchedulerConfig config_;
-  std::vector<std::string> mistakes_;  // of the files
+  std::vector<std::string> mistakes_;  // mistakes in the files
   std::vector<FieldViolation> violations_;
 };
 

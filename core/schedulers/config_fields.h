@@ -19,7 +19,7 @@ struct ConfigField {
 // nullptr for a field that no scheduler here has.
 const ConfigField* FindField(absl::string_view name);
 
-// Whether it is a field of one of diffusers' other schedulers, or one that says nothing by itself.
+// True for a field of one of diffusers' other schedulers, or one that says nothing by itself.
 bool IsForeignField(absl::string_view name);
 
 }  // namespace latentd::schedulers

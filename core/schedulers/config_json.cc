@@ -20,8 +20,8 @@ size_t StringLength(absl::string_view text) {
   return std::min(i + 1, text.size());
 }
 
-// What of `text` can be copied as it stands: a string literal, a number that JSON has not, or one
-// character.
+// Bytes of the first token of `text`, which can be copied as it stands: a string literal, a number
+// that JSON has not, or one character.
 size_t TokenLength(absl::string_view text) {
   if (text.front() == '"') return StringLength(text);
   for (absl::string_view number : kPythonNumbers) {

@@ -1,4 +1,4 @@
-// What a request may change of the noise scheduler that its checkpoint names.
+// A request's changes to the noise scheduler that its checkpoint names.
 #pragma once
 
 #include <optional>

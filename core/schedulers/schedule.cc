@@ -109,7 +109,7 @@ double Cutoff(const SchedulerConfig& config, double fraction) {
   return std::nearbyint(config.num_train_timesteps - fraction * config.num_train_timesteps);
 }
 
-// Where StableDiffusionXLImg2ImgPipeline.get_timesteps begins with a strength.
+// First step with a strength, as StableDiffusionXLImg2ImgPipeline.get_timesteps has it.
 absl::StatusOr<int> BeginOfStrength(const Grid& grid, double strength) {
   const bool own = !grid.request.timesteps.empty() || !grid.request.sigmas.empty();
   const int steps =
@@ -121,7 +121,7 @@ absl::StatusOr<int> BeginOfStrength(const Grid& grid, double strength) {
       {{"strength", absl::StrCat("leaves none of ", steps, " steps; at least one is needed")}});
 }
 
-// Where it begins with a denoising_start: at the first timestep below the cutoff, but never in the
+// First step with a denoising_start: at the first timestep below the cutoff, but never in the
 // middle of a step of two evaluations.
 int BeginOfDenoisingStart(const Grid& grid, double fraction) {
   const double cutoff = Cutoff(grid.config, fraction);

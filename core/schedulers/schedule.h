@@ -39,12 +39,12 @@ inline constexpr size_t kLineElements = kLineMatrix + kMatrixElements;
 
 // One evaluation of the network and what follows it. A step of Heun's method is two of them.
 struct StepCoefficients {
-  double timestep = 0;    // what the network is told; not always a whole number
-  float input_scale = 1;  // times x
+  double timestep = 0;                          // the network's input; not always a whole number
+  float input_scale = 1;                        // times x
   std::array<float, kMatrixElements> matrix{};  // row-major
   bool draws_noise =
       false;  // one draw of the picture's generator, at this evaluation, in this order
-  // What the output says that the latents without noise are: so much of x and so much of it.
+  // Estimate of the latents without noise: so much of x and so much of the network's output.
   std::array<float, 2> predicted{1, 0};
   int denoising_index = 0;  // the step that users count, from 0
 };

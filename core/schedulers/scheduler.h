@@ -1,5 +1,5 @@
-// What makes one noise scheduler: its fields, its grid of timesteps and noise levels, and the
-// coefficients at a point of that grid. Each has a file of its own with a Scheduler, and one row in
+// A Scheduler is one noise scheduler: its fields, its grid of timesteps and noise levels, and the
+// coefficients at a point of that grid. Each has a file of its own, and one row in
 // scheduler_table.cc. Private to this directory.
 #pragma once
 
@@ -45,7 +45,7 @@ struct Scheduler {
   // class does not list but reads where another class's file has them.
   absl::Span<const absl::string_view> fields;
   void (*set_defaults)(SchedulerConfig& config) =
-      nullptr;  // where its class's differ from SchedulerConfig's; null: nowhere
+      nullptr;  // sets the defaults in which its class differs from SchedulerConfig; null: none
   // A value that other schedulers may have but its formulas do not cover; null if there is none.
   std::optional<FieldViolation> (*find_mistake)(const SchedulerConfig& config) = nullptr;
   int evaluations_per_step = 1;

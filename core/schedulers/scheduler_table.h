@@ -16,7 +16,7 @@ struct SchedulerRow {
   const Scheduler* scheduler;
   absl::string_view name;
   absl::string_view alias;                      // another name; may be empty
-  std::optional<AlgorithmType> algorithm_type;  // what the name says beyond the scheduler
+  std::optional<AlgorithmType> algorithm_type;  // set by the name beside the scheduler
 };
 
 absl::Span<const SchedulerRow> SchedulerTable();

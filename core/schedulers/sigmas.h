@@ -14,7 +14,7 @@ namespace latentd::schedulers {
 std::vector<double> SigmasAt(absl::Span<const float> training_sigmas,
                              absl::Span<const double> timesteps);
 
-// Whether one of the use_..._sigmas (or use_lu_lambdas) says where sigmas lie, instead of
+// True if one of the use_..._sigmas (or use_lu_lambdas) places sigmas, in place of
 // timesteps.
 bool SpreadsSigmas(const SchedulerConfig& config);
 
@@ -36,7 +36,7 @@ double TimestepOfSigma(float sigma, absl::Span<const float> log_sigmas);
 // `sigmas` in float32 with `last` behind them.
 std::vector<float> WithFinal(absl::Span<const double> sigmas, float last);
 
-// What final_sigmas_type says comes after the last step.
+// The sigma after the last step, by final_sigmas_type.
 float FinalSigma(const SchedulerConfig& config, absl::Span<const float> training_sigmas);
 
 // The scale of the noise to start from: the largest sigma; with leading spacing, which starts below

@@ -67,7 +67,7 @@ inline Estimate EstimateOriginal(PredictionType type, double sigma) {
   return {1 - sigma * derivative.x, -sigma * derivative.output};
 }
 
-// What the network's input is scaled by when latents are x0 + sigma * n.
+// Scale of the network's input when latents are x0 + sigma * n.
 inline float InputScale(float sigma) { return 1 / std::sqrt(sigma * sigma + 1.0f); }
 
 // Columns of the matrix.

@@ -1,4 +1,4 @@
-// Where in the training timesteps the steps of a run lie. Private to this directory.
+// Choice of a run's steps among the training timesteps. Private to this directory.
 #pragma once
 
 #include <vector>

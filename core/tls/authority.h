@@ -19,7 +19,7 @@ class Authority {
   // INVALID_ARGUMENT where `pem` has no certificates. `name` is the file's, for messages.
   static absl::StatusOr<Authority> Parse(absl::string_view pem, absl::string_view name);
 
-  // What it was made of.
+  // The text that it was made of.
   const std::string& pem() const { return pem_; }
 
   // OK where one of the certificates has signed the client's certificate, the first in

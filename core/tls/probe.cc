@@ -51,7 +51,7 @@ void ExpectName(SSL& ssl, const std::string& name) {
   X509_VERIFY_PARAM_set1_host(&wanted, name.c_str(), name.size());
 }
 
-// Whether it succeeded before `timeout` passed.
+// True if the handshake succeeded before `timeout` passed.
 bool Shake(BIO& connection, absl::Duration timeout) {
   BIO_set_nbio(&connection, 1);
   // OpenSSL takes whole seconds, of the system's clock.

@@ -12,7 +12,7 @@ namespace latentd::tls {
 struct ProbeOptions {
   std::string address;      // HOST:PORT, [HOST]:PORT
   std::string authorities;  // PEM; empty: the system's
-  std::string server_name;  // that the certificate must have; empty: the address's host
+  std::string server_name;  // the name that the certificate must have; empty: the address's host
   absl::Duration timeout = absl::Seconds(2);
 };
 

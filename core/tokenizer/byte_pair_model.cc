@@ -93,7 +93,7 @@ class WordMerger {
     if (merge != nullptr) candidates_.push({merge->rank, position, merge->id});
   }
 
-  // Whether the pair that was offered is still there.
+  // True if the pair is still as it was when it became a candidate.
   bool IsCurrent(const Candidate& candidate) const {
     const Symbol& symbol = symbols_[candidate.position];
     if (symbol.id == kMerged || symbol.next == kNone) return false;
@@ -149,7 +149,7 @@ absl::Status BytePairModel::AddMerge(const MergeList::Merge& merge, const Vocabu
   const std::string joined = absl::StrCat(merge.left, merge.right);
   const auto id = vocabulary.Find(joined);
   if (!id) return MissingToken("makes", joined, vocabulary);
-  // Where a pair comes twice, its last rank counts.
+  // The last rank of a pair that comes twice counts.
   merges_[PairKey(static_cast<int32_t>(*left), static_cast<int32_t>(*right))] = {
       next_rank_++, static_cast<int32_t>(*id)};
   return absl::OkStatus();

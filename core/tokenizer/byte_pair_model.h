@@ -33,7 +33,7 @@ class BytePairModel {
  private:
   struct Merge {
     int32_t rank;
-    int32_t id;  // of the joined token
+    int32_t id;  // the joined token's
   };
 
   BytePairModel() = default;
@@ -41,8 +41,8 @@ class BytePairModel {
   absl::Status AddMerge(const MergeList::Merge& merge, const Vocabulary& vocabulary);
   const Merge* Find(int32_t left, int32_t right) const;
 
-  std::array<int32_t, 256> inner_ids_;           // of a byte inside a word
-  std::array<int32_t, 256> last_ids_;            // of a word's last byte ("</w>" follows)
+  std::array<int32_t, 256> inner_ids_;           // id of a byte inside a word
+  std::array<int32_t, 256> last_ids_;            // id of a word's last byte ("</w>" follows)
   absl::flat_hash_map<uint64_t, Merge> merges_;  // by the ids of left and right
   int32_t next_rank_ = 0;
 

@@ -27,7 +27,7 @@ namespace {
 
 using AddedIds = absl::flat_hash_map<std::string, int64_t>;
 
-// What a folder's files say, whichever they are.
+// The content of a folder's files, of either kind.
 struct Parts {
   Vocabulary vocabulary;
   MergeList merges;
@@ -138,7 +138,7 @@ absl::Status CheckMerges(const std::string& name, const BytePairModel& pairs,
 enum class Stage : uint8_t { kVerbatim, kNormalized };
 
 TokenFinder MakeFinder(const TokenizerConfig& config, const AddedIds& ids, Stage stage) {
-  // Of several tokens with one content the last one's flags count.
+  // The last flags count for several tokens with one content.
   absl::flat_hash_map<std::string, const AddedToken*> last;
   for (const AddedToken& token : config.added_tokens) last[token.content] = &token;
   std::vector<TokenFinder::Token> tokens;

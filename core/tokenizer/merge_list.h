@@ -18,22 +18,22 @@ struct MergeList {
   struct Merge {
     std::string left;
     std::string right;
-    int64_t number = 0;  // of the line, or of the item
+    int64_t number = 0;  // number of the line, or of the item
   };
 
   std::string name;    // "path" or "path: model.merges"
-  bool lines = false;  // of a text, counted from 1; else items, counted from 0
+  bool lines = false;  // lines of a text, counted from 1; else items, counted from 0
   std::vector<Merge> merges;
 
   // "path line 3" or "path: model.merges[3]".
   std::string NameOf(int64_t number) const;
 };
 
-// Of the text of a merges.txt. INVALID_ARGUMENT names the line that is not two tokens.
+// Parses the text of a merges.txt. INVALID_ARGUMENT names the line that is not two tokens.
 absl::StatusOr<MergeList> ParseMergesText(absl::string_view text, const std::string& path);
 
-// Of "merges" of a tokenizer.json, of which each is "left right", as older ones are, or
-// ["left", "right"]. INVALID_ARGUMENT names the item that is neither.
+// Parses "merges" of a tokenizer.json, each "left right", as in older ones, or ["left", "right"].
+// INVALID_ARGUMENT names the item that is neither.
 absl::StatusOr<MergeList> ParseMerges(const nlohmann::json& list, const std::string& path);
 
 }  // namespace latentd::tokenizer

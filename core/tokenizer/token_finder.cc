@@ -24,7 +24,7 @@ TokenFinder::TokenFinder(std::vector<Token> tokens) : tokens_(std::move(tokens))
 
 std::vector<TokenFinder::Piece> TokenFinder::Split(std::u32string_view text) const {
   std::vector<Piece> pieces;
-  size_t begin = 0;  // of what lies between
+  size_t begin = 0;  // begin of the text since the last token
   for (size_t i = 0; i < text.size();) {
     const Token* token = Match(text.substr(i));
     if (token == nullptr) {

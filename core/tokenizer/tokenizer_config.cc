@@ -21,7 +21,7 @@ using ::nlohmann::json;
 constexpr const char* kNamedTokens[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                         "pad_token", "cls_token", "mask_token"};
 
-// Of a file that may be missing, which is then an empty one.
+// Reads a file that may be missing, which counts as an empty object.
 absl::StatusOr<json> ReadOptionalJsonObject(const std::string& path, const FileReader& read) {
   absl::StatusOr<json> value = ReadJsonObject(path, kMaxFileBytes, read);
   if (absl::IsNotFound(value.status())) return json::object();
@@ -102,7 +102,7 @@ class ConfigReader {
     return absl::OkStatus();
   }
 
-  // Where both files have a token of the same id, tokenizer.json's counts.
+  // tokenizer.json wins where both files have a token of the same id.
   absl::Status ReadAddedTokensFiles() {
     std::map<int64_t, AddedToken> by_id;
     RETURN_IF_ERROR(ReadAddedTokensFile(by_id));
@@ -249,7 +249,7 @@ class ConfigReader {
   const std::string map_path_;
   const std::string added_path_;
   json fields_;
-  std::map<std::string, std::string> origin_;  // which file a field came from, if not the config
+  std::map<std::string, std::string> origin_;  // file of each field that is not from the config
   TokenizerConfig config_;
   std::vector<AddedToken> listed_;
   std::vector<AddedToken> special_;

@@ -1,4 +1,4 @@
-// What a tokenizer folder says beside its vocabulary: tokenizer_config.json, the older
+// The configuration in a tokenizer folder, beside its vocabulary: tokenizer_config.json, the older
 // special_tokens_map.json and added_tokens.json, and those parts of a tokenizer.json, read as
 // transformers 5 reads them.
 //

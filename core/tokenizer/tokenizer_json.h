@@ -1,9 +1,9 @@
 // tokenizer.json: a whole tokenizer in one file, as the tokenizers library writes it. All that
 // transformers 5 saves of a CLIPTokenizer is this and tokenizer_config.json.
 //
-// Of it count, as for transformers' CLIPTokenizer, the vocabulary, the merges, the added tokens and
-// the sides of padding and truncation. The rest of the tokenizer is CLIP's own whatever the file
-// says; so a file that says it is another tokenizer is refused.
+// The vocabulary, the merges, the added tokens and the sides of padding and truncation count, as
+// for transformers' CLIPTokenizer. The rest of the tokenizer is CLIP's own whatever the file says;
+// so a file that says it is another tokenizer is refused.
 //
 // Thread-safe: free functions without state.
 #pragma once

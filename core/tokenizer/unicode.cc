@@ -21,8 +21,8 @@ int SequenceLength(uint8_t lead) {
   return 0;
 }
 
-// Whether `byte` may be the second one after `lead`: this is where overlong forms, surrogates and
-// what lies above U+10FFFF are told.
+// True if `byte` may be the second one after `lead`: refuses overlong forms, surrogates and
+// characters above U+10FFFF.
 bool MayFollow(uint8_t lead, uint8_t byte) {
   if (lead == 0xE0) return byte >= 0xA0 && byte < 0xC0;
   if (lead == 0xED) return byte >= 0x80 && byte < 0xA0;

@@ -26,8 +26,8 @@ std::u32string Normalize(std::u32string text);
 enum class CharacterClass : uint8_t { kSpace, kLetter, kNumber, kOther };
 CharacterClass Classify(char32_t character);
 
-// Whether it is what regular expressions call \w (Unicode Technical Standard 18, annex C): letters,
-// marks, digits, connecting punctuation, joiners, and what is used as a letter.
+// True for \w of regular expressions (Unicode Technical Standard 18, annex C): letters, marks,
+// digits, connecting punctuation, joiners, and characters that are used as letters.
 bool IsWordCharacter(char32_t character);
 
 }  // namespace latentd::tokenizer

@@ -1,4 +1,4 @@
-// What every token's id is, from vocab.json or tokenizer.json. Needed while a tokenizer loads, not
+// The ids of all tokens, from vocab.json or tokenizer.json. Needed while a tokenizer loads, not
 // afterwards.
 #pragma once
 
@@ -14,14 +14,14 @@
 
 namespace latentd::tokenizer {
 
-// Of each file of a tokenizer's folder; CLIP's own have about 1 MB.
+// Most bytes of each file of a tokenizer's folder; CLIP's own have about 1 MB.
 inline constexpr size_t kMaxFileBytes = size_t{32} << 20;
 
 // Frozen after Parse.
 class Vocabulary {
  public:
-  // Of an object from tokens to ids, which is in the file `path`. INVALID_ARGUMENT names the token
-  // whose id is not one.
+  // Parses an object from tokens to ids, of the file `path`. INVALID_ARGUMENT names the token whose
+  // id is not one.
   static absl::StatusOr<Vocabulary> Parse(const nlohmann::json& object, const std::string& path);
 
   std::optional<int64_t> Find(absl::string_view token) const;

@@ -1,4 +1,4 @@
-// Where one word ends and the next begins, for CLIP.
+// Splitting of text into words, for CLIP.
 //
 // Thread-safe: free functions without state.
 #pragma once

@@ -31,7 +31,7 @@ PLACES = {
     "at the top": (0.0, -0.45),
     "at the bottom": (0.0, 0.45),
 }
-# Where the first and the second object go, in parts of half a side.
+# Places of the first and the second object, in parts of half a side.
 RELATIONS = {
     "left of": ((-0.48, 0.0), (0.48, 0.0)),
     "right of": ((0.48, 0.0), (-0.48, 0.0)),

@@ -84,7 +84,7 @@ def latent_deviation(vae, batches):
 
 
 def blurred(pictures):
-    """What the refiner is to learn as a picture of a low aesthetic score."""
+    """The pictures that the refiner is to learn as ones of a low aesthetic score."""
     return F.avg_pool2d(F.pad(pictures, (4,) * 4, mode="reflect"), 9, 1) + 0.05 * torch.randn_like(pictures)
 
 
@@ -125,7 +125,7 @@ def drawn_badly(vae):
 class Noising:
     """Adds noise as the noise scheduler does in training, with a little of its own for each whole channel.
 
-    That offset lets the model learn pictures that are dark or light all over.
+    The offset lets the model learn pictures that are dark or light all over.
     """
 
     OFFSET = 0.03

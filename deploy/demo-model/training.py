@@ -35,7 +35,7 @@ class Training:
     """AdamW with a warm-up and a cosine decay over wall-clock time, which can be stopped and gone on with."""
 
     WARM_UP_STEPS = 300
-    LAST_RATE = 0.02  # of the highest
+    LAST_RATE = 0.02  # part of the highest
 
     def __init__(self, modules, rate, total_seconds, file):
         self.parameters = [p for module in modules for p in module.parameters() if p.requires_grad]

@@ -35,7 +35,7 @@ def merge_pair(symbols, pair):
     """`symbols` with each occurrence of `pair` joined, from left to right."""
     merged = []
     for symbol in symbols:
-        # Whatever ends in a joined pair is longer than its second half, so that it cannot be joined twice.
+        # A symbol that ends in a joined pair is longer than its second half, so that it cannot be joined twice.
         if merged and (merged[-1], symbol) == pair:
             merged[-1] += symbol
         else:

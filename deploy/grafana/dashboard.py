@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints latentd's Grafana dashboard: deploy/grafana/dashboard.py > deploy/grafana/latentd.json (a test compares the two).
 
-The rows are questions, in the order in which somebody asks them who was woken up. SELECTED stands for the replicas that were
+The rows are questions, in the order in which an operator asks them who was woken up. SELECTED stands for the replicas that were
 chosen at the top.
 """
 
@@ -66,7 +66,7 @@ def timeline(title, description, legend, expr, mappings, **defaults):
 
 
 def table(title, description, expr, labels, unit="short", width=12, **defaults):
-    """What is now, one line for each series; `labels` are the columns beside its value."""
+    """A table of current values, one line for each series; `labels` are the columns beside its value."""
     hidden = {name: True for name in ("Time", "__name__", "job", "endpoint", "container", "namespace", "pod", "Value")
               if name not in labels}
     made = panel("table", title, description, [{"expr": expr, "format": "table", "instant": True, "range": False}],
@@ -100,7 +100,7 @@ def worst(slo, window):
 
 
 def left(slo):
-    """Of what may be broken in three days."""
+    """The part that is left of the failures allowed in three days."""
     return f"1 - {worst(slo, '3d')} / scalar(slo:latentd_request_{slo}:budget)"
 
 

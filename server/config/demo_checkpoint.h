@@ -1,4 +1,4 @@
-// Where the demo checkpoint is: what latentd serves when it is not told what to serve.
+// The place of the demo checkpoint, which latentd serves when no model is given.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ struct DemoCheckpoint {
 absl::StatusOr<DemoCheckpoint> FindDemoCheckpoint(const std::string& executable_directory,
                                                   const std::string& source_directory);
 
-// Of this process.
+// The directory of this process's program.
 std::string ExecutableDirectory();
 
 }  // namespace latentd::server::config

@@ -23,7 +23,7 @@ namespace {
 
 constexpr absl::Duration kMaxTimeout = absl::Hours(24);
 constexpr absl::string_view kUnixPrefix = "unix:";
-// Of a bucket, as of a request's width and height.
+// Limits for sides of a bucket, as for a request's width and height.
 constexpr int kMinSide = 64;
 constexpr int kMaxSide = 2048;
 constexpr int kSideMultiple = 8;
@@ -39,7 +39,7 @@ bool IsIpv6(absl::string_view text) {
   return inet_pton(AF_INET6, std::string(text.substr(0, text.find('%'))).c_str(), &address) == 1;
 }
 
-// Of gRPC's own addresses, which have a host and a port behind it.
+// True for a scheme of gRPC's own addresses, which have a host and a port behind it.
 bool IsScheme(absl::string_view text) { return text == "dns" || text == "ipv4" || text == "ipv6"; }
 
 // The reason why it is not HOST:PORT; empty where it is. A name is not looked up.

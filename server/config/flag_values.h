@@ -20,7 +20,7 @@
 
 namespace latentd::server::config {
 
-// Of one list: more is a mistake, and would take days to compile.
+// Most entries of one list: more is a mistake, and would take days to compile.
 inline constexpr size_t kMaxBuckets = 64;
 
 absl::Status WrongValue(absl::string_view flag, absl::string_view value, absl::string_view right);
@@ -41,7 +41,7 @@ absl::Status CheckTcpAddress(absl::string_view flag, absl::string_view address);
 // "1024x1024,832x1216"; each once. Empty text: none.
 absl::StatusOr<std::vector<pipeline::Size>> ToSizes(absl::string_view flag, absl::string_view text);
 
-// Of "1536x1536", the pixels. Empty text: unset.
+// The pixels of "1536x1536". Empty text: unset.
 absl::StatusOr<std::optional<int64_t>> ToArea(absl::string_view flag, absl::string_view text);
 
 // "1,2"; each once, at least one.
@@ -56,7 +56,7 @@ absl::StatusOr<std::map<std::string, engine::ComponentMode>> ToModes(absl::strin
 
 struct Precision {
   std::map<std::string, engine::DType> components;  // all of them
-  bool tf32 = false;  // what is f32 may be rounded to TF32 before it is multiplied
+  bool tf32 = false;  // products of f32 may round their operands to TF32
 };
 
 // "bf16" for every component, "unet_base=bf16,vae_decoder=fp32", or both, where a component's own

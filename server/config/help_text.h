@@ -1,4 +1,4 @@
-// What --help prints.
+// The output of --help.
 #pragma once
 
 #include <string>

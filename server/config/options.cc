@@ -41,7 +41,7 @@ std::string BackendName(v1::Backend backend) {
   return backend == v1::CUDA ? "cuda" : "cpu";
 }
 
-// What it is fast in on a GPU, and what all others are compared with.
+// The fast precision on a GPU, and on a CPU the one that all others are compared with.
 absl::string_view DefaultPrecision(v1::Backend backend) {
   return backend == v1::CUDA ? "bf16" : "fp32";
 }
@@ -111,7 +111,7 @@ bool IsHost(absl::string_view caller) {
   return caller == "unix" || absl::StartsWith(caller, "ipv4:") || absl::StartsWith(caller, "ipv6:");
 }
 
-// A name of certificates that nobody is asked for would never be found, and nobody would be told.
+// Fails for certificates' names without client certificates: no caller would have one, unnoticed.
 absl::Status SetCallers(const v1::ServerConfig& config, engine::Config& engine) {
   constexpr absl::string_view kFlag = "caller-max-priority";
   ASSIGN_OR_RETURN(engine.priorities.named,
@@ -200,7 +200,7 @@ absl::Status SetTracing(const v1::ServerConfig& config, Options& options) {
                     "OTLP over gRPC, such as 127.0.0.1:4317");
 }
 
-// What a file is of no use without.
+// Fails if a file is given without the flag that makes it of use.
 absl::Status CheckNeeds(absl::string_view flag, const std::string& value, bool have,
                         absl::string_view needed) {
   if (value.empty() || have) return absl::OkStatus();

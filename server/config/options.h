@@ -1,4 +1,4 @@
-// What flags, configuration file and defaults come to.
+// The options that result from flags, configuration file and defaults.
 #pragma once
 
 #include <optional>
@@ -27,7 +27,7 @@ struct Options {
   absl::Duration stall_timeout;
   absl::Duration max_connection_age, max_connection_age_grace;  // infinite: without end
   absl::Duration drain_timeout;
-  // Of this start only, so no fields of the configuration.
+  // For this start only, so no fields of the configuration.
   bool exit_when_ready = false;
   bool exit_if_degraded = false;
   latent::v1::LogFormat log_format = latent::v1::TEXT;

@@ -1,7 +1,7 @@
-// Whether a call may go on, by the certificate of its client.
+// Permission of a call to go on, by the certificate of its client.
 //
 // The handshake asks for a certificate and takes any, or none; each call is then judged here,
-// before its handler: whoever is refused reads why, which no broken handshake could tell, and a
+// before its handler: a refused client gets the reason, which no broken handshake could tell, and a
 // certificate that expires or an authority that is replaced counts for the next call of open
 // connections too.
 #pragma once

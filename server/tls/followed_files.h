@@ -32,8 +32,8 @@ class FollowedFiles {
     return files;
   }
 
-  // Whether there is a new value. An error is that of a new one that cannot be made, and told once
-  // for each change of the files. Reads them whole, so call it every second, not more often.
+  // True if there is a new value. An error is that of a new one that cannot be made, and returned
+  // once for each change of the files. Reads them whole, so call it every second, not more often.
   absl::StatusOr<bool> Refresh() ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::StatusOr<Contents> contents = Read();
     absl::MutexLock lock(&mutex_);

@@ -35,7 +35,7 @@ void RecordAuthority(const char* certificate, const ClientCheck& check,
   Record(certificate, check.authority()->pem(), &latentd::tls::Expiry::last, metrics);
 }
 
-// Whether there is something new.
+// Logs a change or a failure; true if there is a new value.
 bool LogChange(const absl::StatusOr<bool>& changed, const std::string& file) {
   if (!changed.ok()) {
     process::Log(v1::WARNING, "TLS reload failed; keeping the current certificate",

@@ -29,7 +29,7 @@ class Tls {
   // and what cannot be used; call it every second or so.
   void Refresh();
 
-  // For the port of everybody, and for that of operators: null without an authority of theirs.
+  // For the port of all clients, and for that of operators: null without an authority of theirs.
   std::shared_ptr<grpc::ServerCredentials> credentials() const { return credentials_; }
   std::shared_ptr<grpc::ServerCredentials> operator_credentials() const {
     return operator_credentials_;

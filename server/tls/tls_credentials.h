@@ -19,7 +19,7 @@
 
 namespace latentd::server::tls {
 
-// Of one port; must outlive its grpc::Server. Thread-safe.
+// Credentials of one port; must outlive its grpc::Server. Thread-safe.
 class TlsCredentials final : public grpc::ServerCredentials {
  public:
   // `pair` holds one; `clients`: null where clients need no certificate. Both outlive this.
@@ -38,7 +38,7 @@ class TlsCredentials final : public grpc::ServerCredentials {
   const ClientCheck* const clients_;
   grpc_server_credentials* const credentials_;
   absl::Mutex mutex_;
-  // What gRPC has got.
+  // The pair and the authority that gRPC has got.
   std::shared_ptr<const latentd::tls::KeyPair> fetched_pair_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const latentd::tls::Authority> fetched_authority_ ABSL_GUARDED_BY(mutex_);
 };

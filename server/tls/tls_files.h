@@ -1,4 +1,4 @@
-// Where the ports' TLS comes from.
+// The files of the ports' TLS.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ struct TlsFiles {
   std::string certificate;  // and those between it and its authority
   std::string key;
   std::string client_authority;
-  std::string operator_authority;  // of those who call admin_listen by TCP
+  std::string operator_authority;  // authority of clients of admin_listen by TCP
 };
 
 }  // namespace latentd::server::tls

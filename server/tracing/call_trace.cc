@@ -17,7 +17,7 @@ namespace otlp = ::opentelemetry::proto::collector::trace::v1;
 
 constexpr char kService[] = "latent.v1.ImageGeneration";
 constexpr size_t kTraceIdBytes = 16, kSpanIdBytes = 8;
-// Which everybody has to pass on, by the standard; more may be dropped.
+// Length up to which the standard has it passed on; more may be dropped.
 constexpr size_t kMaxTraceState = 512;
 constexpr size_t kMaxMessageBytes = 256;
 constexpr uint32_t kSampled = 1;

@@ -19,14 +19,14 @@ class CallTrace {
  public:
   struct Call {
     std::string method;  // "GenerateStream"
-    // Whether the engine works for it, and not for a call before it.
+    // True if the engine works for this call, and not for one before it.
     bool has_work = true;
     // Metadata "tracestate", which spans carry on where it is none too long; empty: none.
     std::string trace_state;
   };
 
-  // Of a call that arrives now. Part of the caller's trace; without one, the beginning of a trace
-  // of its own. Nothing where the caller does not record its trace.
+  // Begins the trace of a call that arrives now: part of the caller's trace; without one, the
+  // beginning of a trace of its own. Nothing where the caller does not record its trace.
   static std::optional<CallTrace> Begin(const std::optional<TraceParent>& parent, Call call,
                                         const Clock& clock);
 
@@ -47,10 +47,10 @@ class CallTrace {
   std::vector<Span> Spans(const End& end) const;
 
  private:
-  // Of one name, picture and model; the units of which it consists follow each other.
+  // Work of one name, image and model; the units of which it consists follow each other.
   struct Work {
     absl::string_view name;  // a literal
-    int image;               // of the request: none
+    int image;               // its index; kOfRequest: the whole request's
     std::optional<pipeline::Model> model;
     engine::Period period;
     int steps = 0;

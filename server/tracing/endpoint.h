@@ -1,4 +1,4 @@
-// Where spans go: what --otlp-endpoint names.
+// The collector of spans that --otlp-endpoint names.
 //
 // Pure: any thread.
 #pragma once

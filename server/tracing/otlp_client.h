@@ -28,11 +28,11 @@ class OtlpClient {
   absl::StatusOr<int64_t> Send(const ExportRequest& request, absl::Duration timeout)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // That, under way or yet to come, ends CANCELLED at once.
+  // Ends the call, now or yet to come, with CANCELLED at once.
   void Cancel() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  // Whether it may go on.
+  // False once it is cancelled.
   bool Begin(grpc::ClientContext& context) ABSL_LOCKS_EXCLUDED(mutex_);
   void End() ABSL_LOCKS_EXCLUDED(mutex_);
 

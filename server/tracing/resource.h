@@ -1,4 +1,4 @@
-// Who sends the spans: the attributes of OTLP's Resource.
+// The sender of spans: the attributes of OTLP's Resource.
 //
 // Pure: any thread.
 #pragma once
@@ -10,7 +10,7 @@
 
 namespace latentd::server::tracing {
 
-// Of the variables that OpenTelemetry has for this, OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES
+// Makes it of OpenTelemetry's variables, OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES
 // ("key=value,key=value", values percent-encoded); null: not set. The service's name is "latentd"
 // where neither says it, its version always `version`. INVALID_ARGUMENT names the variable that is
 // of the wrong form.

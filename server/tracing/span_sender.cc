@@ -11,7 +11,7 @@
 namespace latentd::server::tracing {
 namespace {
 
-// What the protocol says to try again after.
+// True for codes after which the protocol allows a retry.
 bool IsTransient(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kCancelled:
@@ -74,7 +74,7 @@ void SpanSender::Loop() {
     const bool is_last = WaitForSpans(pause);
     const absl::Status sent = CatchOutOfMemory([&] { return Send(Oldest()); });
     absl::MutexLock lock(&mutex_);
-    // What fails at the end is not tried again.
+    // Failures at the end are not retried.
     over_ = is_last && (waiting_.empty() || !sent.ok());
     if (over_) return;
     pause = sent.ok() ? absl::ZeroDuration()

@@ -1,6 +1,6 @@
-// Sends spans to a collector from a thread of its own: who ends one leaves it here and goes on.
-// What the collector cannot take yet waits, up to a bound, beyond which spans are dropped and
-// counted.
+// Sends spans to a collector from a thread of its own: a thread that ends one leaves it here and
+// goes on. Spans that the collector cannot take yet wait, up to a bound, beyond which they are
+// dropped and counted.
 //
 // Thread-safe.
 #pragma once
@@ -36,12 +36,12 @@ class SpanSender {
   struct Options {
     size_t most_waiting = 2048;                  // spans, those of the batch under way among them
     size_t batch = 512;                          // at most, of one message
-    absl::Duration period = absl::Seconds(1);    // that a span waits for others
-    absl::Duration timeout = absl::Seconds(10);  // of one message
+    absl::Duration period = absl::Seconds(1);    // longest wait of a span for others
+    absl::Duration timeout = absl::Seconds(10);  // limit for one message
     absl::Duration first_pause = absl::Seconds(1), longest_pause = absl::Seconds(30);
   };
 
-  // Where they go. Called by the sender's thread, but `cancel` by any.
+  // The destination of spans. Called by the sender's thread, but `cancel` by any.
   struct Collector {
     std::string address;  // for the log
     // How many of the spans were refused. An error of which IsTransient may pass; any other says

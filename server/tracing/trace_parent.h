@@ -13,7 +13,7 @@ namespace latentd::server::tracing {
 struct TraceParent {
   std::string trace_id;   // 32 hexadecimal digits
   std::string parent_id;  // the caller's span, 16 of them
-  bool sampled = false;   // whether the caller records the trace
+  bool sampled = false;   // true if the caller records the trace
 };
 
 // Nothing where the header is none that the standard allows.

@@ -15,11 +15,11 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 PEERS = {"eager": ("diffusers, eager", []), "compile": ("diffusers, torch.compile", ["--compile"])}
-# What latentd promises: times faster than each peer, share of the peer's memory, seconds of a first picture beyond a later one.
+# Bars of latentd: times faster than each peer, share of the peer's memory, seconds of a first image beyond a later one.
 SPEED_BARS = {"eager": 1.8, "compile": 1.2}
 MEMORY_BAR = 0.5
 START_BAR = 1.0
-# Of 255: two float32 implementations of the same arithmetic differ by no more.
+# Difference of 255: two float32 implementations of the same arithmetic differ by no more.
 PIXEL_BAR = 1
 
 
@@ -140,7 +140,7 @@ def measure(arguments, folder):
 
 
 def bars(arguments, contestants):
-    """(what is promised, what was found, whether it holds)"""
+    """(promise, figure found, true if it holds)"""
     latentd = contestants["latentd"]
     extra = latentd.first - latentd.median
     yield f"first picture at most {START_BAR:g} s beyond a later one", f"{extra:.2f} s", extra <= START_BAR

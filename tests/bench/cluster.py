@@ -29,7 +29,7 @@ from server_process import Api, Server  # noqa: E402
 
 MIXED = ("64x64", "96x64", "64x96", "128x128", "256x256")
 TEN = ("128x128", "160x128", "128x160", "160x160", "192x128", "128x192", "192x160", "160x192", "192x192", "224x128")
-HELD = 4  # of TEN, by the budget of a replica
+HELD = 4  # number of TEN that a replica's budget holds
 SEEDS = range(1, 5)
 STEPS = 4
 # The base alone, as one model that is served.
@@ -38,7 +38,7 @@ BASE_ONLY = ("--rows=2", "--components=vae_encoder=off")
 
 @dataclasses.dataclass
 class Outcome:
-    """Of one request: its number in the list, and how it went."""
+    """Outcome of one request: its number in the list, and how it went."""
 
     request: int
     seconds: float
@@ -193,7 +193,7 @@ def budget_of_four(folder):
 
 
 def balancings(folder):
-    """What is compared: its name, and the balancer's configuration."""
+    """Names of the balancings that are compared, each with the balancer's configuration."""
     text = cluster.CONFIGURATION.read_text()
     by_bucket, bound = "  balance hdr(x-latent-bucket)\n", '  hash-balance-factor "${LATENTD_BALANCE_FACTOR-150}"\n'
     if by_bucket not in text or bound not in text:

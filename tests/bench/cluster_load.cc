@@ -74,7 +74,7 @@ class Load {
   const std::vector<v1::GenerateRequest> requests_;
   const Clock::time_point end_;
   std::atomic<size_t> next_ = 0;
-  absl::Mutex mutex_;  // of the lines that are printed
+  absl::Mutex mutex_;  // held while a line is printed
 };
 
 int Run(const std::string& server, double seconds, int workers) {

@@ -1,5 +1,5 @@
-// What the CPU backend takes for one UNet step and one VAE decode of the demo model, and where in
-// them the time goes:
+// Times of the CPU backend for one UNet step and one VAE decode of the demo model, and for parts of
+// them:
 //
 //   cpu_backend_bench                      milliseconds of each network
 //   cpu_backend_bench --without=epilogues  and of each compiled without that pass; name more than
@@ -11,8 +11,8 @@
 //                                          core/backends/cpu/algorithms.h take and what the best
 //                                          would
 //
-// All of them in f32, or with --precision=bf16 (or f16) as the last argument in that.
-// Other arguments are Google Benchmark's. Built with the tests, run by nobody but you.
+// All of them in f32, or with --precision=bf16 (or f16) as the last argument in that. Other
+// arguments are Google Benchmark's. Built with the tests, run only by hand.
 #include <benchmark/benchmark.h>
 #include <omp.h>
 
@@ -48,7 +48,7 @@ using backends::cpu::Instruction;
 
 constexpr int kLatentSide = 32;
 
-// What the demo model computes in.
+// The dtype in which the demo model computes.
 device::DType& Precision() {
   static device::DType precision = device::DType::kF32;
   return precision;

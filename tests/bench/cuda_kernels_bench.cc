@@ -149,7 +149,7 @@ void MeasureSoftmax(int64_t rows, int64_t size) {
           });
 }
 
-// Of a prompt of 77 tokens. Every head's keys and values are read once; queries are most of it.
+// Attention to 77 tokens of a prompt. Every head's keys and values are read once; queries are most.
 void MeasureShortAttention(int64_t queries, int64_t heads) {
   constexpr int64_t kRows = 2, kKeys = 77;
   const int64_t channels = heads * kAttentionSize;
@@ -224,7 +224,7 @@ void MeasureConcat(int64_t pixels, int64_t channels) {
 }
 
 void MeasureAll() {
-  Workspace();  // which cannot be made while a graph is
+  Workspace();  // cannot be made during a capture
   cudaDeviceProp properties;
   Check(cudaGetDeviceProperties(&properties, 0));
   std::printf("%s, bf16\n%-36s %8s %8s %8s %7s\n", properties.name, "", "us", "GB/s", "copy's",

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What clients and a supervisor see of a GPU that faults: while pictures are drawn, and while the server starts. README.md beside
+"""A GPU that faults, as clients and a supervisor see it: while images are drawn, and while the server starts. README.md beside
 this says more."""
 import argparse
 import json
@@ -59,7 +59,7 @@ class Bench:
         self.promise(f"{when}: the log says what CUDA said, once: {'; '.join(faults)}", len(faults) == 1)
 
     def while_drawing(self):
-        """What was drawn before."""
+        """Images drawn before the fault."""
         server = self.server().start()
         before = self.drawn(server)
         streams = OpenStreams(server.address, SEEDS, self.options.side)

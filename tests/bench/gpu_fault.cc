@@ -1,6 +1,6 @@
 // A library to preload into a latentd (LD_PRELOAD): makes a GPU fault under it, once the file
-// exists that GPU_FAULT_FILE names. A kernel of its own writes to an address that is nobody's, in
-// the context that latentd uses, which then fails whatever it is asked for. fault.py needs it.
+// exists that GPU_FAULT_FILE names. A kernel of its own writes to an unmapped address, in the
+// context that latentd uses, which then fails whatever it is asked for. fault.py needs it.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
@@ -35,7 +35,7 @@ bool Call(Driver driver, const char* name, Arguments... arguments) {
   return error == 0;
 }
 
-// Whether the kernel was launched.
+// True if the kernel was launched.
 bool Fault() {
   const Driver driver = dlopen("libcuda.so.1", RTLD_NOW);
   if (driver == nullptr) return false;

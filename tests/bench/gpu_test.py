@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What of the bench for GPUs needs none: the checkpoint, what is read from programs, the table, the budget."""
+"""Parts of the bench for GPUs that need none: the checkpoint, output read from programs, the table, the budget."""
 
 import argparse
 import contextlib

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a crowd of clients that mean harm costs one that does not. README.md beside this says who they are."""
+"""The cost of a crowd of hostile clients to one that is not. README.md beside this describes them."""
 import argparse
 import os
 import pathlib
@@ -88,7 +88,7 @@ def with_tls(options):
 
 
 def report(name, measured):
-    """Whether the promises hold."""
+    """True if the promises hold."""
     for when, seconds in (("quiet", measured.quiet), ("in the crowd", measured.crowded)):
         print(f"{name:10}  {when:12}  {len(seconds):5} pictures  p50 {percentile(seconds, 0.5) * 1000:6.1f} ms  "
               f"p99 {percentile(seconds, 0.99) * 1000:6.1f} ms  longest {max(seconds) * 1000:6.1f} ms")

@@ -70,7 +70,7 @@ class Rounds:
 
 
 def report(rounds):
-    """Whether the promises hold."""
+    """True if the promises hold."""
     def seconds(samples):
         return f"median {statistics.median(samples):.3f} s, longest {max(samples):.3f} s, of {len(samples)}"
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What of the load bench needs no server: who asks for what, the queue, refusals, the search, figures."""
+"""Parts of the load bench that need no server: the mixture of requests, the queue, refusals, the search, figures."""
 
 import asyncio
 import contextlib

@@ -1,9 +1,9 @@
-// What each pass takes, verification included, and how many nodes it leaves:
+// The time of each pass, verification included, and the number of nodes that it leaves:
 //
 //   passes_bench                 the demo model's UNet and decoder, and the whole SDXL networks
 //   passes_bench unet_sd15_small   one network of tests/golden/networks.json
 //
-// Built with the tests, run by nobody but you.
+// Built with the tests, run only by hand.
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-"""What the benches that try one server share: the flags that say which, and the promises that it keeps or misses."""
+"""Parts shared by the benches that try one server: the flags that choose it, and the promises that it keeps or misses."""
 import pathlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -12,7 +12,7 @@ def add_server_flags(parser):
 
 
 def tell(promises):
-    """Whether all of (what is promised, whether it holds) do."""
+    """Prints each (promise, true if it holds); true if all hold."""
     for promise, holds in promises:
         print(f"{'holds ' if holds else 'MISSED'}  {promise}", flush=True)
     return all(holds for _, holds in promises)

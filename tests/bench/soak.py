@@ -167,7 +167,7 @@ class Soak:
         return list(itertools.accumulate(parts, lambda before, part: part or before[-1:], initial=self.looks[:1]))[1:]
 
     def lost(self):
-        """Those asked for of which the log has not exactly one line."""
+        """Requests of which the log has not exactly one line."""
         wanted = {f"soak-{number}" for number in range(self.clients.asked)}
 
         def lines():
@@ -183,7 +183,7 @@ class Soak:
 
 
 def report(soak):
-    """Whether the promises hold."""
+    """True if the promises hold."""
     tenths = soak.tenths()
     medians = [statistics.median(look.resident_mib for look in tenth) for tenth in tenths]
     print(f"{soak.clients.asked} requests by {soak.options.clients} clients: "

@@ -23,7 +23,7 @@ ROOT = HERE.parents[1]
 DEMO = {"buckets": "64x64,96x64,64x96,96x96,128x64", "warm_up": 300, "steps": "1,2,3"}
 FULL = {"buckets": "1024x1024,1152x896,896x1152,768x768,512x512", "warm_up": 60, "steps": "2,4,8"}
 START_SECONDS = 900  # compiling included
-KEPT_SECONDS = 130  # latentd keeps what of a GPU's memory nobody takes for two minutes at most
+KEPT_SECONDS = 130  # latentd keeps unused memory of a GPU for two minutes at most
 PASSES_SEED = {"warm-up": 1, "steady": 2}
 
 
@@ -182,7 +182,7 @@ def parse(arguments=None):
 
 
 def complete(options):
-    """What follows from the options."""
+    """Fills in options that follow from others."""
     for name, value in (FULL if options.full else DEMO).items():
         if getattr(options, name) is None:
             setattr(options, name, value)
@@ -197,7 +197,7 @@ def complete(options):
 
 def run(options, folder):
     from traffic import client  # needs gRPC, and may have to install it
-    import metrics  # of the integration tests, as what follows
+    import metrics  # belongs to the integration tests, as do the next
     client.metrics = metrics
     options.latent = options.latentd  # the integration tests' servers want one; nothing here calls it
     options.base = pathlib.Path(options.checkpoint, "base")

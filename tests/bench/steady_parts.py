@@ -1,4 +1,4 @@
-"""What of steady.py needs no server: which pictures are asked for, which are equal, and what is promised of both."""
+"""Parts of steady.py that need no server: the images of its requests, those that are equal, and the promises on both."""
 import collections
 import dataclasses
 import random
@@ -6,14 +6,14 @@ import random
 MIB = 1 << 20
 PROMPT = "a large yellow star on a purple background"
 GUIDANCE = {True: 5.0, False: 1.0}
-MOST_IMAGES = 16  # of one request
+MOST_IMAGES = 16  # images of one request
 MOST_EVENTS = 8  # before who cancels does so: the shortest stream has some more
 ALONE, BESIDE, LATER, RESTARTED = "alone at first", "beside others", "alone later", "alone after a restart"
 
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """What makes a picture, and so its bytes."""
+    """All that decides an image's bytes."""
 
     size: tuple
     guided: bool
@@ -23,7 +23,7 @@ class Kind:
     images: int = 1
 
     def fields(self):
-        """Of a GenerateRequest."""
+        """Fields of a GenerateRequest."""
         return {"prompt": PROMPT, "width": self.size[0], "height": self.size[1], "guidance_scale": GUIDANCE[self.guided],
                 "num_inference_steps": self.steps, "seed": self.seed, "batch_invariant": self.batch_invariant,
                 "num_images_per_prompt": self.images}
@@ -87,7 +87,7 @@ class Pictures:
 
 @dataclasses.dataclass
 class Rest:
-    """The server while nobody asks for anything. Bytes; `device`, all that is taken of the GPU, is None without one."""
+    """The server while no request runs. Bytes; `device`, all that is taken of the GPU, is None without one."""
 
     compilations: int
     resident: int
@@ -103,7 +103,7 @@ def growth(before, after):
 
 
 def promises(document):
-    """(what is promised, what was found, whether it holds) of a document of steady.py."""
+    """(promise, figure found, true if it holds) of a document of steady.py."""
     before, after, noise = document["after_warm_up"], document["at_the_end"], document["settings"]["noise"]
     made = [("nothing is compiled after the first pass", f"{after['compilations'] - before['compilations']} compilations",
              after["compilations"] == before["compilations"]),

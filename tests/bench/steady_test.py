@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What of steady.py needs no server: who asks for what, which pictures are equal, what is promised."""
+"""Parts of steady.py that need no server: the requests, the images that are equal, the promises."""
 
 import contextlib
 import copy
@@ -25,7 +25,7 @@ DOCUMENT = {"machine": {"gpu": {"name": "NVIDIA H100"}, "cpu": "a processor", "c
 
 
 def missed(**changes):
-    """What is missed of the document, changed: NAME=value, or NAME__KEY=value."""
+    """Promises missed by the document with changes: NAME=value, or NAME__KEY=value."""
     document = copy.deepcopy(DOCUMENT)
     for name, value in changes.items():
         name, _, key = name.partition("__")

@@ -5,7 +5,7 @@ import heapq
 
 
 class TimelessLoop(asyncio.SelectorEventLoop):
-    """Where everybody waits, its clock is at once where the first of them goes on."""
+    """A loop whose clock, once all tasks wait, is at once where the first of them goes on."""
 
     _time = 0.0
 
@@ -22,7 +22,7 @@ class TimelessLoop(asyncio.SelectorEventLoop):
 
 
 def timeless(work):
-    """What the coroutine comes to; no time passes."""
+    """Returns the coroutine's result; no time passes."""
     loop = TimelessLoop()
     try:
         return loop.run_until_complete(work)

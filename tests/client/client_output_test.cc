@@ -1,4 +1,4 @@
-// What users see: progress and errors.
+// Output that users see: progress and errors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

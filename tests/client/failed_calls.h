@@ -39,8 +39,8 @@ inline grpc::Status Failed(grpc::StatusCode code,
   return StatusWith(code, "failed", retry);
 }
 
-// What gRPC says where no program listens, at a port and at a socket, and of a host that there is
-// not.
+// gRPC's message where no program listens, at a port and at a socket, and for a host that does not
+// exist.
 inline const std::string kRefused =
     "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: Failed to connect "
     "to "

@@ -51,7 +51,7 @@ TEST(GraphArchiveTest, WhatWasWrittenComesBackInPartsOfAMebibyte) {
 
 TEST(GraphArchiveTest, EveryCutIsFound) {
   const std::string archive = ArchiveOf({"first graph", "second"});
-  const size_t between = 8 + 8 + 11;  // where the first ends, an archive may
+  const size_t between = 8 + 8 + 11;  // an archive may end behind the first graph
   for (size_t size = 0; size < archive.size(); ++size) {
     if (size == 8 || size == between) continue;
     EXPECT_TRUE(absl::IsInvalidArgument(GraphArchiveReader::Check(archive.substr(0, size))))

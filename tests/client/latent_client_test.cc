@@ -320,7 +320,7 @@ struct Broken {
   int retries = 0;
 };
 
-// What becomes of a stream that ends like this, and how often it was tried again.
+// Runs a stream that ends like this; returns its result and the number of retries.
 Broken Generate(const std::string& end) {
   RawServer server(end);
   Client client(server.address(), {.retries = 1, .first_pause = absl::ZeroDuration()});

@@ -29,7 +29,7 @@ class PictureFilesTest : public ::testing::Test {
 
   std::string Path(const std::string& name) const { return folder_ / name; }
 
-  // Of one prompt.
+  // Files of one prompt.
   static PictureFiles Files(const std::string& output, int pictures = 1,
                             Overwrite overwrite = Overwrite::kNever) {
     return PictureFiles(

@@ -28,7 +28,7 @@ class ScriptedServer final : public v1::ImageGeneration::Service {
  public:
   struct Call {
     v1::GenerateRequest request;
-    std::string bucket;  // of the metadata; "none"
+    std::string bucket;  // from the metadata; "none"
   };
 
   // Calls beyond the scripts draw one picture.

@@ -41,7 +41,7 @@ class EveryWay {
     }
   }
 
-  // Which algorithms were taken that the rules do not take.
+  // Compares each algorithm; returns those that ran and that the rules do not choose.
   std::set<Algorithm> CompareEach() {
     std::set<Algorithm> taken;
     reference::ReferenceBackend reference;

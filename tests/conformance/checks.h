@@ -1,5 +1,5 @@
-// What the op conformance suites of all backends have in common: a case with its random leaves, its
-// run, and how far a result is off.
+// Checks that the op conformance suites of all backends share: a case with its random leaves, its
+// run, and the distance of a result.
 #pragma once
 
 #include <memory>

@@ -116,7 +116,7 @@ OpCase LinearGeglu(const Shape& shape, int64_t out, bool bias) {
   return {absl::StrCat("linear_geglu_", out, bias ? "_bias" : ""), Op::kFused, build};
 }
 
-// What is added to each channel before a norm. kSlice: rows with gaps between them; kPermuted:
+// The addend of each channel before a norm. kSlice: rows with gaps between them; kPermuted:
 // channels with gaps.
 enum class Added { kNothing, kInput, kWeight, kSlice, kPermuted };
 constexpr const char* kAddedNames[] = {"", "_added", "_added_weight", "_added_slice",

@@ -21,7 +21,7 @@ graph::Graph InDType(const graph::Graph& graph, device::DType dtype);
 // The cases whose op has a meaning in every float dtype: neither casts nor what takes one only.
 std::vector<OpCase> CasesOfEveryDType();
 
-// Those in bf16 and in f16.
+// The cases in bf16 and in f16.
 using LowCase = std::tuple<OpCase, device::DType>;
 std::vector<LowCase> LowCases();
 std::string LowCaseName(const ::testing::TestParamInfo<LowCase>& info);

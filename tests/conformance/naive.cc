@@ -22,7 +22,7 @@ const T& Attributes(const Node& node) {
   return std::get<T>(node.attributes);
 }
 
-// Where pixel (n, c, y, x) lies.
+// The index of pixel (n, c, y, x).
 Index Pixel(Layout layout, int64_t n, int64_t c, int64_t y, int64_t x) {
   return layout == Layout::kNchw ? Index{n, c, y, x} : Index{n, y, x, c};
 }
@@ -95,7 +95,7 @@ void Normalise(std::vector<double>& scores) {
 Array Attention(const Node& node, const Operands& x) {
   const auto& a = Attributes<graph::AttentionAttributes>(node);
   const int64_t size = node.shape[2] / a.heads;
-  std::vector<double> scores;  // of one query and head, by key
+  std::vector<double> scores;  // scores of one query and head, by key
   return Fill(node.shape, [&](const Index& i) {
     if (const int64_t first = i[2]; first % size == 0) {
       scores.clear();
@@ -117,7 +117,7 @@ Array Attention(const Node& node, const Operands& x) {
 }
 
 struct Moments {
-  double mean = 0, sum_of_squares = 0;  // of the distances from the mean
+  double mean = 0, sum_of_squares = 0;  // squares of the distances from the mean
 };
 Moments MomentsOf(const std::vector<double>& values) {
   Moments moments;

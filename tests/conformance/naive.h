@@ -24,7 +24,7 @@ std::vector<Array> EvaluateNaively(const graph::Graph& graph, const Arrays& leav
 // One op. REQUIRES: not an input or a weight.
 Array ComputeNaively(const graph::Node& node, const std::vector<const Array*>& operands);
 
-// Whether ComputeNaively knows the op (inputs and weights it does not).
+// True if ComputeNaively knows the op (inputs and weights it does not).
 bool KnownNaively(graph::Op op);
 
 }  // namespace latentd::testing

@@ -1,4 +1,4 @@
-// What pictures need beside networks, in loops in double precision; for naive.cc.
+// Ops that images need beside networks, in loops in double precision; for naive.cc.
 #pragma once
 
 #include <vector>

@@ -22,8 +22,8 @@ struct OpCase {
 // For GoogleTest's messages.
 inline void PrintTo(const OpCase& c, std::ostream* out) { *out << c.name; }
 
-// Those of matrix products, attention and convolution; norms and elementwise ops; movement; what
-// pictures need beside networks; fused.
+// Cases of matrix products, attention and convolution; of norms and elementwise ops; of movement;
+// of ops that images need beside networks; of fused ops.
 std::vector<OpCase> ProductCases();
 std::vector<OpCase> ElementwiseCases();
 std::vector<OpCase> MovementCases();

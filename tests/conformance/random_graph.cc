@@ -36,7 +36,7 @@ class Generator {
       const Value made = (this->*ops[Int(0, static_cast<int>(ops.size()) - 1)])();
       if (made.id != kNone.id) values_.push_back(made);
     }
-    // What was made first and is read by nobody stays dead code.
+    // Values that were made first and have no reader stay dead code.
     for (int i = Int(1, 3); i > 0; --i) {
       const Value value = i == 1 ? values_.back() : Any();
       b_.Output(absl::StrCat("y", i), Chance(0.1) ? b_.Cast(value, SomeFloat()) : value);
@@ -254,7 +254,7 @@ class Generator {
     ones[0] = ShapeOf(x)[0];
     return b_.Mul(x, b_.Reshape(b_.Cast(b_.IsFinite(x), DType::kF32), Shape(ones)));
   }
-  // Of an input, since bytes jump where what is computed differs a little.
+  // Pixels of an input, since bytes jump where computed values differ a little.
   Value Pixels() {
     const Value image = Image(), pixels = b_.ToPixels(b_.Permute(image, {0, 2, 3, 1}));
     const Value unit = b_.Mul(b_.Cast(pixels, DType::kF32), b_.Scalar(1 / 255.0f));

@@ -39,7 +39,7 @@ constexpr int kGraphs = 400;
 // A change of the leaves by `nudge` and what it changes say how much of a result is rounding: two
 // ways to compute it may differ by `roundings` times that, and by the backend's tolerance.
 struct Rounding {
-  device::DType dtype;  // that the graph is computed in
+  device::DType dtype;  // dtype in which the graph computes
   float nudge;
   double roundings;
   double too_sensitive;  // beyond this (of the largest value) nothing can be said
@@ -241,7 +241,7 @@ TEST_F(RandomGraphs, RunOnTheCpuInLesserPrecisionAsTheReferenceSays) {
   }
 }
 
-// What the request part gives for all rows, one after the other, by name.
+// Results of the request part for all rows, one after the other, by name.
 using NamedBuffers = std::map<std::string, device::ConstBuffer>;
 NamedBuffers RunRequest(RandomCase& c, backends::Backend& backend, const Graph& request) {
   NamedBuffers given;
@@ -298,7 +298,7 @@ TEST_F(RandomGraphs, SplitByRateIntoPartsThatGiveTheSame) {
   EXPECT_GE(split_in_two, kGraphs / 10);
 }
 
-// What the cases above say is worth as much as what comes up in them.
+// The cases above are worth as much as the ops and patterns that come up in them.
 TEST_F(RandomGraphs, HaveEveryOpAndEveryPattern) {
   std::map<Op, int> ops;
   std::map<std::string, int> patterns;

@@ -22,7 +22,7 @@ device::Buffer RandomBuffer(const std::string& name, device::DType dtype,
 // A graph's leaves, filled.
 struct Leaves {
   std::vector<device::ConstBuffer> inputs;  // in the graph's order
-  weights::TensorMap weights;               // of the component "net", without the prefix
+  weights::TensorMap weights;               // weights of the component "net", without the prefix
 };
 Leaves RandomLeaves(const graph::Graph& graph, unsigned seed);
 

@@ -21,7 +21,7 @@ OpCase OneOperand(const std::string& name, const graph::Node& node, const Shape&
           }};
 }
 
-// Of what a network leaves in NHWC, and of a strided part.
+// Cases with a network's result in NHWC, and with a strided part.
 std::vector<OpCase> ViewCases(const graph::Node& node) {
   const std::string op(graph::RowOf(node.op).name);
   const auto append = [node](GraphBuilder& b, Value x) {

@@ -10,7 +10,7 @@ namespace latentd::testing {
 
 struct Tolerance {
   const char* backend;
-  device::DType dtype;  // of the result
+  device::DType dtype;  // the result's
   double abs, rel;
 };
 

@@ -33,11 +33,11 @@ class CountTestsTest(unittest.TestCase):
             report.write_text(f"<testsuites><testsuite>{''.join(tests)}</testsuite></testsuites>")
 
     def run_of(self, name, end="   Passed"):
-        """What ctest prints of one run."""
+        """The output of ctest for one run."""
         self.log += f"  1/42 Test   #7: {name} ............................{end}    0.01 sec\nexpected: Passed\n\n    Start  7: {name}\n"
 
     def count(self):
-        """(what it prints, what it says on standard error)"""
+        """(standard output, standard error)"""
         ctest = self.root / "ctest.xml"
         ctest.write_text(f"<testsuite>{self.programs}</testsuite>")
         log = self.root / "ctest.log"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Shows where deploy/dependencies puts what it downloads. `id` is a stand-in, so that nobody needs to be root."""
+"""Shows where deploy/dependencies puts what it downloads. `id` is a stand-in, so that the test need not be root."""
 
 import pathlib
 import subprocess

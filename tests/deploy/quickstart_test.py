@@ -36,7 +36,7 @@ class QuickstartTest(unittest.TestCase):
         file.chmod(0o755)
 
     def driver(self, version, *, library_alone=False):
-        """What the machine has, which may have another."""
+        """Sets the driver's version on the machine; `library_alone`: without its program."""
         there = version and not library_alone
         self.program("bin/nvidia-smi", f"#!/bin/sh\necho {version}\necho {version}\n" if there else "#!/bin/sh\nexit 9\n")
         library = self.root / f"libcuda.so.{version}"

@@ -22,7 +22,7 @@
 namespace latentd::compiler {
 namespace {
 
-constexpr int64_t kMaxElements = 1 << 16;  // of inputs and outputs of what is run
+constexpr int64_t kMaxElements = 1 << 16;  // limit for inputs and outputs of graphs that run
 
 graph::Graph SmallNetwork() {
   graph::GraphBuilder b;
@@ -55,8 +55,8 @@ struct Sound {
   std::string file;
 };
 
-// What four bytes of the input do to a text: which byte, and whether it is changed, or pieces are
-// cut or put in.
+// Damages a text as four bytes of the input say: they choose a byte, which is changed, or from
+// which pieces are cut or put in.
 void Damage(std::string& text, const uint8_t* edit) {
   if (text.empty()) return;
   const size_t at = (size_t{edit[1]} * 256 + edit[2]) * text.size() / 65536;

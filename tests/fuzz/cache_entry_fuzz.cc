@@ -23,7 +23,7 @@ using latentd::cache::DiskCache;
 using latentd::cache::EncodeHead;
 using latentd::cache::Kind;
 
-constexpr absl::string_view kKey = "key";  // of the seeds
+constexpr absl::string_view kKey = "key";  // the seeds' key
 
 void Require(bool holds) {
   if (!holds) std::abort();
@@ -66,7 +66,7 @@ class CacheOfOneFile {
   std::unique_ptr<DiskCache> cache_;
 };
 
-// Of a good file: nothing that was done to it may be read as something else.
+// Damages a good file: it may not be read as another entry, whatever the damage.
 void Damage(CacheOfOneFile& cache, absl::string_view payload) {
   const std::string good = FileOf(Kind::kArtifact, kKey, payload);
   const size_t at = latentd::DigestOf(payload).low % good.size();

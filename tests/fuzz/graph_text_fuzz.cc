@@ -9,7 +9,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::string_view text(reinterpret_cast<const char*>(data), size);
   const auto graph = latentd::graph::ParseText(text);
-  // What was accepted must be the one text of its graph.
+  // Accepted text must be the one text of its graph.
   if (graph.ok() && latentd::graph::ToText(*graph) != text) std::abort();
   return 0;
 }

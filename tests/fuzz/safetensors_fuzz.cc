@@ -10,7 +10,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::string_view bytes(reinterpret_cast<const char*>(data), size);
   const auto tensors = latentd::weights::ParseSafetensorsBytes(bytes, "fuzzed", nullptr);
   if (!tensors.ok()) return 0;
-  // What was accepted must be readable to the last byte.
+  // Accepted files must be readable to the last byte.
   for (const auto& [name, tensor] : *tensors) {
     if (tensor.digest != nullptr) tensor.digest->Get();
   }

@@ -39,7 +39,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   folder.Write("tokenizer.json", std::string(reinterpret_cast<const char*>(data), size));
   const auto tokenizer = latentd::tokenizer::ClipTokenizer::Load(folder.path());
   if (!tokenizer.ok()) return 0;
-  // What was accepted must be usable, and say which ids come out.
+  // An accepted tokenizer must be usable, and give ids.
   for (const char* text :
        {"", "ab abb ba a!b", "<|endoftext|>ab <x>b", "\xC3\xA9\xFF caf\xCC\x81"}) {
     const auto encoding = (*tokenizer)->EncodePadded(text);

@@ -19,10 +19,10 @@ struct Options {
   std::set<std::string> only = {"networks", "pictures", "tokens"};
   std::string case_name;  // empty: all
   std::set<std::string> skip_passes;
-  device::DType precision = device::DType::kF32;  // of every component
-  bool tf32 = false;                              // which is f32 then; of backend cuda
+  device::DType precision = device::DType::kF32;  // every component's
+  bool tf32 = false;                              // f32 with products in TF32; for backend cuda
 
-  // Whether it is to be what diffusers computes in float32.
+  // True if results are to be those of diffusers in float32.
   bool IsExact() const { return precision == device::DType::kF32 && !tf32; }
   bool Selects(const std::string& name) const { return case_name.empty() || case_name == name; }
 };

@@ -30,15 +30,15 @@ inline constexpr double kMedianLossFactorOfFp16 = 2;
 inline constexpr double kLeastSimilarity = 0.95;
 
 struct Likeness {
-  double median = 0;  // of an even number, the lesser of the two in the middle
+  double median = 0;  // for an even number, the lesser of the two in the middle
   double worst = 0;
 };
 
 // REQUIRES: at least one. Each is that of a picture (structural_similarity.h).
 Likeness LikenessOf(std::vector<double> similarities);
 
-// What a case is judged by: its median and its worst, beside diffusers'; of a case that diffusers
-// was not measured on, its worst alone. The median may lose `loss_factor` times diffusers'.
+// Measures that judge a case: its median and its worst, beside diffusers'; its worst alone if
+// diffusers was not measured on it. The median may lose `loss_factor` times diffusers'.
 std::vector<Measure> MeasureLikeness(const std::vector<double>& similarities,
                                      const std::optional<Likeness>& of_diffusers,
                                      double loss_factor);

@@ -38,7 +38,7 @@ TEST(Likeness, PassesOverAnUnluckyDraw) {
 }
 
 TEST(Likeness, FailsWhereTheMedianIsLow) {
-  const Likeness of_diffusers = {.median = 0.991, .worst = 0.98};  // which would let it lose more
+  const Likeness of_diffusers = {.median = 0.991, .worst = 0.98};  // would let it lose more
   EXPECT_TRUE(MeasureLikeness({0.998, 0.9901, 0.99}, of_diffusers, 4)[0].Right());
   EXPECT_FALSE(MeasureLikeness({0.998, 0.9899, 0.9899}, of_diffusers, 4)[0].Right());
 }

@@ -1,5 +1,5 @@
-// What diffusers itself loses in a lesser precision, against its own float32 results (losses.json,
-// which make.py wrote): what latentd's loss in that precision is measured with.
+// Losses of diffusers itself in a lesser precision, against its own float32 results (losses.json,
+// which make.py wrote): the scale of latentd's loss in that precision.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -19,12 +19,12 @@ inline constexpr double kPictureLossFactor = 4;
 
 class Losses {
  public:
-  // Of the precision that the options ask for; of TF32 those of fp16, whose mantissa is as long.
+  // Reads those of the options' precision; for TF32 those of fp16, whose mantissa is as long.
   // REQUIRES: not IsExact().
   static absl::StatusOr<Losses> Read(const Options& options);
 
-  // Of one output of one case: "outputs" of a network, "latents" and "pixels" of a picture; and
-  // "ssim", what its pictures keep (structural_similarity.h). Nothing where diffusers was not
+  // The loss of one output of one case: "outputs" of a network, "latents" and "pixels" of an
+  // image; and "ssim", its likeness (structural_similarity.h). Nothing if diffusers was not
   // measured.
   std::optional<double> Of(const std::string& name, const std::string& what) const;
 

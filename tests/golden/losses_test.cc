@@ -56,7 +56,7 @@ TEST_P(LossesTest, AreNotMuchMoreThanDiffusersOfNetworks) {
   EXPECT_TRUE(report_.Finish());
 }
 
-// Those of likeness.json, over several seeds.
+// Losses in likeness.json, over several seeds.
 TEST_P(LossesTest, AreNotMuchMoreThanDiffusersOfPictures) {
   for (const char* name : {"star", "zero_snr", "ensemble_clip_skip"}) {
     options_.case_name = name;

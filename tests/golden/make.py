@@ -116,7 +116,7 @@ def evaluate_text_encoder(case, dtype=torch.float32):
     network = fill_with_synthetic_weights(classes[case["class"]](CLIPTextConfig(**case["config"]))).to(dtype)
     inputs = {"input_ids": torch.tensor(case["input_ids"])}
     result = network(**inputs, output_hidden_states=True)
-    # Of the whole networks only the last two states are kept: those that pipelines read.
+    # Only the last two states of whole networks are kept: those that pipelines read.
     first = len(result.hidden_states) - 2 if case.get("full") else 0
     outputs = {f"hidden_states.{i}": state for i, state in enumerate(result.hidden_states) if i >= first}
     if case["class"] == "CLIPTextModelWithProjection":
@@ -206,7 +206,7 @@ class Pipelines:
 
         generators = [generator(seed) for seed in case["seeds"]]
         hook = None
-        if "guidance_interval" in case:  # of text-to-image, an evaluation a step
+        if "guidance_interval" in case:  # text-to-image only, an evaluation a step
             hook = self.guide_only(pipeline, case["guidance_interval"], case["num_inference_steps"])
         images = pipeline(
             **self.parameters(pipeline, case), **more, num_images_per_prompt=len(generators),
@@ -279,12 +279,12 @@ PICTURES_OF_LOSSES = ("star", "two_shapes_wide", "ensemble", "image_to_image")
 
 
 def relative_distance(exact, lesser):
-    """Of two tensors: the root of the mean square of their difference, of that of the first."""
+    """Distance of two tensors: the root of the mean square of their difference, by that of the first."""
     return float((exact - lesser.float()).square().mean().sqrt() / exact.square().mean().sqrt())
 
 
 def gaussian_means(values):
-    """Of a (height, width, 3) array: the mean of every whole 11 x 11 window, weighted by a Gaussian of sigma 1.5."""
+    """Means of a (height, width, 3) array over every whole 11 x 11 window, weighted by a Gaussian of sigma 1.5."""
     weights = numpy.exp(-0.5 * (numpy.arange(-5, 6) / 1.5) ** 2)
     weights /= weights.sum()
     for axis in (0, 1):

@@ -16,7 +16,7 @@ namespace latentd::golden {
 using NamedBuffers = std::map<std::string, device::ConstBuffer>;
 
 struct NetworkCase {
-  std::vector<graph::Graph> graphs;  // of the component kComponent (network_graphs.h)
+  std::vector<graph::Graph> graphs;  // graphs of the component kComponent (network_graphs.h)
   NamedBuffers inputs, expected;     // by the names of the graphs' inputs and outputs
   weights::TensorMap weights;        // synthetic
 };

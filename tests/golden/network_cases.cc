@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-// Of the worst of the case's outputs.
+// The largest distance among the case's outputs.
 absl::StatusOr<double> WorstDistance(const NamedBuffers& expected, const NamedBuffers& actual,
                                      Scale scale) {
   double worst = 0;

@@ -94,7 +94,7 @@ TEST_P(GoldenNetworks, KeepTheirNumbersForEveryTarget) {
   }
 }
 
-// Of a node and what alone reads it: the pattern that a pass should have fused, or "".
+// Pattern of a node and its only reader that a pass should have fused, or "".
 std::string PatternOf(const Graph& graph, ValueId id, const Node& reader) {
   const Node& node = graph.node(id);
   if (node.op == Op::kGroupNorm && reader.op == Op::kSilu) return graph::kGroupNormSilu;
@@ -106,7 +106,7 @@ std::string PatternOf(const Graph& graph, ValueId id, const Node& reader) {
   return residual || graph::IsActivation(reader.op) ? "epilogue" : "";
 }
 
-// What is left in an optimised graph that a pass exists for.
+// Parts of an optimised graph that a pass should have removed.
 std::vector<std::string> LeftOver(const Graph& graph) {
   std::vector<std::string> found;
   const std::vector<ValueId> readers = SoleReaders(graph);
@@ -136,15 +136,15 @@ TEST_P(GoldenNetworks, AreLeftWithNothingToDo) {
   }
 }
 
-// What a network's config says must be there.
+// Counts that a network's config implies.
 struct Structure {
   std::string part;
   int merged;           // queries, keys and values of self-attention: one linear
   int linear_geglu;     // one for each transformer block
   int group_norm_silu;  // two for each residual block, and the last norm
   int upsample_conv2d;
-  int upsample_biases;  // of those; a UNet's are joined with what was skipped, and keep theirs
-  int permutes;         // where an image comes in or goes out
+  int upsample_biases;  // moved ones; a UNet's images are joined with skipped ones, and keep theirs
+  int permutes;         // at an image's way in or out
 };
 
 const std::vector<Structure>& Structures() {

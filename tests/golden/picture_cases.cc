@@ -77,8 +77,8 @@ absl::StatusOr<Buffer> Joined(device::Device& device, const std::vector<Buffer>&
   return joined;
 }
 
-// Of the first stage's text, which all pictures of the request share. It is encoded again: a
-// picture does not keep it.
+// Distance of the first stage's text, which all images of the request share. It is encoded again:
+// an image does not keep it.
 absl::StatusOr<double> TextDistance(device::Device& device, const weights::TensorMap& expected,
                                     const Picture& picture) {
   ASSIGN_OR_RETURN(const auto stream, device.NewStream(SystemClock()));
@@ -107,7 +107,7 @@ absl::StatusOr<double> TextDistance(device::Device& device, const weights::Tenso
   return worst;
 }
 
-// Of one tensor with a row for each picture.
+// Distance in one tensor with a row for each image.
 absl::StatusOr<double> LatentDistance(device::Device& device, const weights::TensorMap& expected,
                                       const std::string& name, const Pictures& pictures,
                                       Buffer Picture::*member, Scale scale = Scale::kAbsolute) {
@@ -137,7 +137,7 @@ absl::StatusOr<image::Image> ReadPicture(const std::string& path, size_t number)
 
 struct PixelDistances {
   double largest = 0;
-  double mean = 0;  // of the picture where it is largest
+  double mean = 0;  // mean of the image where it is largest
 };
 
 absl::StatusOr<PixelDistances> PixelDistance(const std::string& path, const Pictures& pictures) {
@@ -161,7 +161,7 @@ absl::StatusOr<PixelDistances> PixelDistance(const std::string& path, const Pict
   return worst;
 }
 
-// Of the picture that is least like diffusers'.
+// Similarity of the image that is least like diffusers'.
 absl::StatusOr<double> LeastSimilarity(const std::string& path, const Pictures& pictures) {
   double least = 1;
   for (size_t i = 0; i < pictures.size(); ++i) {
@@ -172,7 +172,7 @@ absl::StatusOr<double> LeastSimilarity(const std::string& path, const Pictures& 
   return least;
 }
 
-// Of what the case draws with other seeds, one each.
+// Similarities of the case's images with other seeds, one each.
 absl::StatusOr<std::vector<double>> SimilaritiesOfSeeds(const std::string& name,
                                                         const LikenessCases& cases,
                                                         const pipeline::Pipeline& pipeline,
@@ -263,12 +263,12 @@ absl::StatusOr<std::vector<Measure>> RunCase(const json& picture_case, const std
                               {"pixels", pixels.largest, kPixelTolerance}};
 }
 
-// What a run in a lesser precision knows of diffusers, and what it has found.
+// Losses of diffusers and results of a run in a lesser precision.
 struct LesserRun {
   Losses losses;
   LikenessCases likeness;
   double median_loss_factor;
-  std::vector<double> similarities = {};  // of all pictures
+  std::vector<double> similarities = {};  // similarities of all images
 };
 
 // The same in a lesser precision: how like diffusers' in float32 it is, and beside what diffusers

@@ -61,7 +61,7 @@ void SetTask(const json& value, PictureSpec& spec) {
 
 void Skip(const json&, PictureSpec&) {}
 
-// What a seed of its own draws for a picture of that size.
+// Latents that a seed of its own draws for an image of that size.
 std::string NoiseFile(uint64_t seed, const PictureSpec& spec) {
   const pipeline::LatentSize size = {spec.height.value_or(0) / 8, spec.width.value_or(0) / 8};
   return pipeline::LatentsFile(noise::NoiseGenerator(seed).Normal({1, 4, size.height, size.width}),
@@ -74,7 +74,7 @@ const std::map<std::string, Setter>& Setters() {
       {"task", SetTask},
       {"image", Skip},         // read by ReadPictureCase
       {"latents_seed", Skip},  // likewise
-      {"vae_tiling", Skip},    // of the pipeline, not of a request
+      {"vae_tiling", Skip},    // set for the pipeline, not for a request
       {"prompt", Set<&PictureSpec::prompt>},
       {"prompt_2", Set<&PictureSpec::prompt_2>},
       {"negative_prompt", Set<&PictureSpec::negative_prompt>},
@@ -118,8 +118,8 @@ absl::Status SetField(const std::string& name, const json& value, PictureSpec& s
   return absl::OkStatus();
 }
 
-// What diffusers' pipelines for the task have no parameter for, which make.py leaves out, and what
-// they pass over: the number of steps where the schedule is given.
+// Drops fields for which diffusers' pipelines for the task have no parameter, which make.py leaves
+// out, and those that they pass over: the number of steps where the schedule is given.
 void DropWhatDoesNotCount(const std::string& task, PictureSpec& spec) {
   if (!spec.timesteps.empty() || !spec.sigmas.empty()) spec.num_inference_steps.reset();
   if (!spec.image.empty()) {

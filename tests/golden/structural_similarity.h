@@ -6,7 +6,7 @@
 // and then over the three colours. K1 is 0.01, K2 0.03, and L 255. Only windows that lie whole in
 // the picture count: the five pixels at its edges are in windows, and have none.
 //
-// That is what skimage.metrics.structural_similarity gives with channel_axis=-1,
+// The same as skimage.metrics.structural_similarity with channel_axis=-1,
 // gaussian_weights=True, sigma=1.5, use_sample_covariance=False and data_range=255, which leaves
 // the same edges out.
 #pragma once

@@ -19,7 +19,7 @@ NAMES = ("a", "b", "c")
 
 
 def free_addresses(count):
-    """Nobody listens there now; a replica that restarts keeps its own. Whoever asks for any port gets none of these."""
+    """Addresses with no listener now; a replica that restarts keeps its own. A bind to any free port gets none of these."""
     first = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     addresses = set()
     while len(addresses) < count:
@@ -104,7 +104,7 @@ class Cluster:
         return int(scrape(self.replicas[name]).sum("latentd_images_generated_total", bucket=bucket))
 
     def home(self, bucket, before):
-        """Where the bucket's pictures were drawn since `before`, by replica."""
+        """The number of the bucket's pictures that each replica has drawn since `before`."""
         return {name: self.pictures(name, bucket) - before[name] for name in NAMES}
 
     def close(self):

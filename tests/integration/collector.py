@@ -53,7 +53,7 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
             return list(self._spans)
 
     def wait_for(self, count):
-        """That many spans."""
+        """Waits for that many spans, and returns them."""
         with self._news:
             assert self._news.wait_for(lambda: len(self._spans) >= count, server_process.DEADLINE), self._spans
         return self.spans

@@ -17,7 +17,7 @@ class _Connection:
     def __init__(self, address, path, message, calls):
         self.socket = connect(address)
         self.socket.setblocking(False)
-        self.sent = 0  # of messages
+        self.sent = 0  # number of messages
         self._message = message
         self._out = bytearray(hello(window=0))
         self._in = bytearray()
@@ -68,7 +68,7 @@ class _Connection:
 
 
 class Hoarders:
-    """That many connections. Context manager."""
+    """A crowd of `count` connections. Context manager."""
 
     def __init__(self, address, count, path, message, calls):
         self._connections = [_Connection(address, path, message, calls) for _ in range(count)]

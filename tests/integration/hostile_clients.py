@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 
-SILENT, GARBAGE, NOT_READING, CRAWLING = 1000, 100, 50, 50  # of a crowd
+SILENT, GARBAGE, NOT_READING, CRAWLING = 1000, 100, 50, 50  # clients of each kind in a crowd
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 # The first bytes of a TLS handshake: a record of 512 bytes that begins a ClientHello.
@@ -75,7 +75,7 @@ def data_frame(stream, data, ends=False):
 
 
 def envelope(size):
-    """What stands before a message."""
+    """The bytes before a message in gRPC's framing."""
     return struct.pack(">BI", 0, size)
 
 
@@ -116,7 +116,7 @@ class _Busy:
 
 
 class Garbage(_Busy):
-    """That many connections which send noise and are made again, a tenth of them ten times a second. With TLS, half of them
+    """A crowd of connections which send noise and are made again, a tenth of them ten times a second. With TLS, half of them
     send it after the handshake. Context manager."""
 
     def __init__(self, address, count, tls=None):

@@ -28,7 +28,7 @@ def render(overlay, kubectl="kubectl"):
 
 
 class Overlay:
-    """What an overlay renders; what is asked for by kind is the application's own."""
+    """The objects that an overlay renders; those asked for by kind are the application's own."""
 
     def __init__(self, name, objects, application="latentd"):
         self.name = name
@@ -49,7 +49,7 @@ class Overlay:
         return found
 
     def workloads(self):
-        """Whatever has pods."""
+        """Objects that have pods."""
         return self.all("Deployment") + self.all("Job")
 
     def server(self):
@@ -81,7 +81,7 @@ def matches(selector, labels):
 
 
 def assert_confined(test, workload):
-    """What the restricted Pod Security Standard asks for, and a root file system that cannot be written."""
+    """Asserts the restricted Pod Security Standard, and a root file system that cannot be written."""
     spec = pod(workload)
     context = spec["securityContext"]
     test.assertEqual((context["runAsNonRoot"], context["runAsUser"], context["seccompProfile"]),

@@ -1,4 +1,4 @@
-"""What a scrape of latentd says."""
+"""Values of a scrape of latentd."""
 
 import urllib.request
 
@@ -8,7 +8,7 @@ METRICS = "--metrics-listen=127.0.0.1:0"  # for Server
 
 
 def metrics_address(server):
-    """Where a server that was started with METRICS serves them."""
+    """The address of the metrics of a server that was started with METRICS."""
     message = server.wait_for_log(lambda entry: entry["message"].startswith("metrics on "))["message"]
     return message.removeprefix("metrics on ")
 

@@ -9,7 +9,7 @@ import server_process
 from server_process import Api
 
 SIDE, STEPS = 256, 20
-PICTURES = 16  # of a stream: none ends before somebody ends it
+PICTURES = 16  # images of a stream: none ends before a test ends it
 
 
 def room_for(streams):
@@ -18,7 +18,7 @@ def room_for(streams):
 
 
 def fields_of(seed, side=SIDE):
-    """Of a picture that these streams draw first."""
+    """Fields of a request for the image that these streams draw first."""
     return {"width": side, "height": side, "num_inference_steps": STEPS, "guidance_scale": 1, "seed": seed}
 
 
@@ -57,7 +57,7 @@ class OpenStreams:
         assert not any(self._ends), f"a stream has ended: {self._ends}"
 
     def ends(self):
-        """Of each stream: the name of its status, and when its client was told."""
+        """The end of each stream: the name of its status, and when its client got it."""
         for reader in self._readers:
             reader.join(server_process.DEADLINE)
         assert None not in self._ends, "a client is not told that its stream is over"

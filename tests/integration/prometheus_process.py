@@ -53,7 +53,7 @@ class Prometheus:
                 return found[1]
 
     def ask(self, path, **parameters):
-        """What the API says under /api/v1/; a query that is wrong is an HTTPError."""
+        """The API's answer under /api/v1/; a query that is wrong is an HTTPError."""
         url = f"http://{self.address}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
         with urllib.request.urlopen(url, timeout=server_process.DEADLINE) as answer:
             return json.load(answer)["data"]

@@ -46,7 +46,7 @@ def install_client() -> pathlib.Path:
             check=True)
         try:
             os.rename(unfinished, folder)
-        except OSError:  # somebody else was faster
+        except OSError:  # another process was faster
             if not folder.exists():
                 raise
     finally:

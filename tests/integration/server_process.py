@@ -24,7 +24,7 @@ _runtime = None
 
 
 def wait_until(condition, what):
-    """`what` is said if it does not come true."""
+    """Waits for the condition; fails with `what` if it does not come true."""
     end = time.monotonic() + DEADLINE
     while not condition():
         assert time.monotonic() < end, what
@@ -46,16 +46,16 @@ def checkpoint() -> pathlib.Path:
     return pathlib.Path(options.checkpoint)
 
 
-SMALL_BUCKETS = "64x64,96x64"  # what tests draw in that are not about buckets
-ROWS = "1,2"  # of tests that are not about them: when the server is ready, all its graphs are
+SMALL_BUCKETS = "64x64,96x64"  # for tests that are not about buckets
+ROWS = "1,2"  # for tests that are not about rows: when the server is ready, all its graphs are
 DEMO_BUCKETS = ""  # the model's own
 
-EXACT, SNAP, COLD_OK = 1, 2, 3  # of latent.v1.BucketPolicy
-ALLOW_COLD = "--allow-cold-requests"  # what COLD_OK needs
+EXACT, SNAP, COLD_OK = 1, 2, 3  # latent.v1.BucketPolicy
+ALLOW_COLD = "--allow-cold-requests"  # required for COLD_OK
 
 
 def admin_address(address):
-    """Where the server at that address has its services for operators, unless it was told otherwise."""
+    """The address of the services for operators of the server at `address`, unless its flags named another."""
     if address.startswith("unix:"):
         return address
     socket = pathlib.Path(os.environ["XDG_RUNTIME_DIR"], "latentd", address.rpartition(":")[2] + ".sock")
@@ -75,7 +75,7 @@ class Server:
         if rows:  # else latentd's own
             usual.append(f"--rows={rows}")
         given = {argument.partition("=")[0] for argument in arguments}  # a flag with two values is an error
-        if "--config" not in given:  # which may name another
+        if "--config" not in given:  # may name another
             usual.append("--precision=fp32")
         command = [options.latentd, *(flag for flag in usual if flag.partition("=")[0] not in given)]
         if demo:
@@ -135,7 +135,7 @@ class Server:
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
     def resident_bytes(self):
-        """Of memory that it holds now."""
+        """Bytes of memory that it holds now."""
         for line in pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) << 10
@@ -163,7 +163,7 @@ class Server:
 
 
 class Api:
-    """latent.v1 as the server describes it: what is for everybody, and at its socket what is for operators."""
+    """latent.v1 as the server describes it: the calls for all clients, and at its socket those for operators."""
 
     SERVICE = "/latent.v1.ImageGeneration/"
 
@@ -176,7 +176,7 @@ class Api:
         self.pool = DescriptorPool(ProtoReflectionDescriptorDatabase(self.channel))
 
     def channel_of(self, path):
-        """Where a method is called, such as /latent.v1.Admin/Drain."""
+        """The channel on which to call a method such as /latent.v1.Admin/Drain."""
         return self.admin_channel if path.startswith(("/latent.v1.Admin/", "/latent.v1.GraphCache/")) else self.channel
 
     def services(self):
@@ -229,7 +229,7 @@ class Api:
         return list(answer) if described.server_streaming else answer
 
     def graphs(self, **selector):
-        """What ListGraphs says; all graphs without a selector."""
+        """The answer of ListGraphs; all graphs without a selector."""
         fields = {"selector": selector} if selector else {}
         return list(self.call("GraphCache", "ListGraphs", **fields).graphs)
 

@@ -1,4 +1,4 @@
-"""What is wrong gets an answer that says so, and the server goes on."""
+"""Bad input gets an answer that names the mistake, and the server goes on."""
 
 import unittest
 

@@ -34,7 +34,7 @@ class BucketsTest(unittest.TestCase):
         self.assertEqual(reason(error)[0], "NO_SUCH_BUCKET")
         self.assertEqual(facts(error), {"requested_size": "128x64", "buckets": "96x64,64x64"})
         self.assertIn("BUCKET_POLICY_SNAP", violations(error)["width"])
-        self.assertIn("BUCKET_POLICY_COLD_OK", violations(error)["width"])  # which this server does
+        self.assertIn("BUCKET_POLICY_COLD_OK", violations(error)["width"])  # as this server does
 
     def test_snap_draws_in_the_smallest_bucket_that_covers_and_cuts_out_the_middle(self):
         wide = self.api.generate(self.api.request(width=96, height=64, original_size={"width": 80, "height": 64},

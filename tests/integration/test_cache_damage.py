@@ -1,4 +1,4 @@
-"""Whatever happens to the cache directory, the server starts, serves right pictures, and says what it found."""
+"""After any damage to the cache directory, the server starts, serves right images, and logs the damage."""
 
 import ctypes
 import os
@@ -154,7 +154,7 @@ class CacheDamageTest(unittest.TestCase):
         for path in [self.cache, *self.cache.rglob("*")]:
             os.chmod(path, 0o555 if path.is_dir() else 0o444)
         server = self.start(prepare=obey_permissions)
-        self.assertEqual(compilations(server), 0)  # what is there is used
+        self.assertEqual(compilations(server), 0)  # files there are used
         self.assertEqual(self.draw(server), expected)
         other = self.start("--skip-passes=epilogues", prepare=obey_permissions)
         self.assertTrue(self.draw(other))
@@ -221,7 +221,7 @@ class CacheDamageTest(unittest.TestCase):
 
 
 def obey_permissions():
-    """Root obeys file permissions like everybody else, from the next program on."""
+    """Makes root obey file permissions like other users, from the next program on."""
     if os.geteuid() == 0:
         for capability in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH):
             if LIBC.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0:

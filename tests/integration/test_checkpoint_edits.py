@@ -15,7 +15,7 @@ import png
 from metrics import METRICS, scrape
 from server_process import Api, Server, checkpoint, reason, wait_until
 
-DEGRADED = 4  # of latent.v1.ServerState
+DEGRADED = 4  # latent.v1.ServerState
 LARGE = {"width": 96, "height": 96}
 BUCKETS, MORE_BUCKETS = "64x64", "64x64,96x96"
 UNET, VAE = "unet/diffusion_pytorch_model.safetensors", "vae/diffusion_pytorch_model.safetensors"
@@ -31,7 +31,7 @@ def edit(path, keep_time=False):
         data[1::2] = bytes(byte ^ 0x80 for byte in data[1::2])
         file.seek(header)
         file.write(data)
-    if keep_time:  # what touch -r, cp -p and rsync --inplace -t do
+    if keep_time:  # as touch -r, cp -p and rsync --inplace -t do
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     after = os.stat(path)
     assert (after.st_ino, after.st_size) == (before.st_ino, before.st_size)
@@ -109,7 +109,7 @@ class EditUnderAServerTest(CheckpointEditTestCase):
         events = api.call("GraphCache", "WarmBuckets", selector={"buckets": [LARGE]})
         self.refused([event.progress.result for event in events if event.HasField("progress")])
         self.noticed(server, api, self.model / "base" / UNET)
-        self.assertEqual(self.draw(api), small)  # what is loaded goes on
+        self.assertEqual(self.draw(api), small)  # loaded weights stay in use
         with self.assertRaises(grpc.RpcError) as caught:
             self.draw(api, **LARGE)
         self.assertEqual(caught.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
@@ -138,7 +138,7 @@ class EditUnderAServerTest(CheckpointEditTestCase):
         server, api = self.start()
         expected = self.draw(api)
         for path in ("base/unet/config.json", "refiner/tokenizer_2/vocab.json"):
-            os.utime(self.model / path)  # which is no edit
+            os.utime(self.model / path)  # is no edit
         path = self.model / "base/scheduler/scheduler_config.json"
         path.write_text(path.read_text() + "\n")
         self.noticed(server, api, path)

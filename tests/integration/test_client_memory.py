@@ -1,4 +1,4 @@
-"""What clients can make a server hold is bounded by what the process may use: the kernel ends no server for it."""
+"""The memory that clients can make a server hold is bounded by the process's limit: the kernel ends no server for it."""
 
 import struct
 import threading
@@ -12,7 +12,7 @@ from metrics import METRICS
 from server_process import DEADLINE, DEMO_BUCKETS, Api, Server
 
 MIB = 1 << 20
-SIDE = 3200  # of a picture of noise: 29.3 MiB
+SIDE = 3200  # side of a noise image: 29.3 MiB
 
 
 def stored_png(side):

@@ -75,7 +75,7 @@ class ClusterTest(unittest.TestCase):
         cls.addClassCleanup(cls.cluster.close)
         cls.balancer = cls.cluster.balancer
         cls.expected = {}
-        for bucket in BUCKETS:  # of one replica, not through the balancer
+        for bucket in BUCKETS:  # drawn by one replica, not through the balancer
             for seed in (1, 2):
                 code, picture, error = Latent(cls.cluster.addresses["a"], bucket, seed).result()
                 assert code == 0, error
@@ -111,7 +111,7 @@ class ClusterTest(unittest.TestCase):
     def test_each_bucket_has_its_replica(self):
         homes = {bucket: self.home_of(bucket) for bucket in BUCKETS}
         self.assertGreater(len(set(homes.values())), 1)
-        # What is snapped is drawn where its bucket is.
+        # A snapped request is drawn on its bucket's replica.
         before = self.counts("96x64")
         self.draw("72x64", 4, "--bucket-policy=snap")
         self.assertEqual(self.cluster.home("96x64", before)[homes["96x64"]], 4)

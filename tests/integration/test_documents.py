@@ -1,4 +1,4 @@
-"""What documents and manifests name is there: flags, metrics, files, sections."""
+"""Names in documents and manifests exist: flags, metrics, files, sections."""
 
 import ast
 import os
@@ -16,7 +16,7 @@ PAGES = sorted({PROJECT / "README.md", *PROJECT.glob("docs/*.md"), *PROJECT.glob
                 *PROJECT.glob("core/**/*.md"), *PROJECT.glob("tests/*/README.md")})
 MANIFESTS = sorted([*PROJECT.glob("deploy/kubernetes/**/*.yaml"), *PROJECT.glob("deploy/prometheus/*.yml"),
                     PROJECT / "deploy/haproxy/haproxy.cfg"])
-# Where only the flags of latentd and latent are named, but for these of kubectl, rsync, docker, deploy's scripts and tests/bench.
+# Documents that name only flags of latentd and latent, but for these of kubectl, rsync, docker, deploy's scripts and tests/bench.
 OPERATORS = [PROJECT / "docs/operations.md", PROJECT / "docs/metrics.md", PROJECT / "deploy/haproxy/README.md",
              PROJECT / "deploy/kubernetes/README.md", *MANIFESTS]
 FOREIGN = {"--filename", "--inplace", "--ignore-not-found", "--tag", "--config.file", "--gpus", "--cuda", "--without-libtorch",

@@ -20,7 +20,7 @@ class DrainTest(OwnServerTestCase):
         self.fail("no progress")
 
     def refusal(self, api):
-        """Of the first request that is refused: until the engine knows of the signal, it draws beside what runs."""
+        """The error of the first request that is refused: until the engine knows of the signal, it draws beside what runs."""
         while True:
             try:
                 api.generate(api.request(), timeout=0.2)

@@ -9,7 +9,7 @@ from metrics import METRICS, compilations, scrape
 from server_process import Api, Server
 from test_graphs import COMPILED, READY, GraphsTestCase, latent
 
-COLD = 1  # of latent.v1.GraphState
+COLD = 1  # latent.v1.GraphState
 SMALL, WIDE = "64x64", "96x64"  # the buckets
 TEXT_ENCODERS = {"text_encoder", "text_encoder_2"}
 
@@ -77,7 +77,7 @@ class ChangingVerbsTest(VerbTestCase):
         before = self.api.call("Admin", "GetMemoryReport").weights_bytes
         self.verb("evict", f"--bucket={SMALL}")
         states = self.states()
-        for name, state in states.items():  # what the other bucket needs stays
+        for name, state in states.items():  # graphs that the other bucket needs stay
             self.assertEqual(state, COMPILED if name[2] == 64 else READY, name)
         self.verb("evict", "--all")
         self.assertEqual(set(self.states().values()), {COMPILED})

@@ -12,8 +12,8 @@ import server_process
 from metrics import METRICS, compilations, scrape
 from server_process import ALLOW_COLD, COLD_OK, DEMO_BUCKETS, Api, Server, reason
 
-COMPILED, READY = 3, 5  # of latent.v1.GraphState
-RAW = 4  # of latent.v1.Format
+COMPILED, READY = 3, 5  # latent.v1.GraphState
+RAW = 4  # latent.v1.Format
 
 
 def latent(server, *arguments):
@@ -111,7 +111,7 @@ class PrecisionTest(GraphsTestCase):
                          ["fp16", "fp16", "fp32"])
         first = self.draw(api)
         again = self.draw(api, image=first, strength=0.5)
-        # Whatever ran between, of encoder or decoder: nothing was changed for it and has to be changed back.
+        # Runs of encoder or decoder between change nothing that has to be changed back.
         self.assertEqual(self.draw(api), first)
         self.assertEqual(self.draw(api, image=first, strength=0.5), again)
         self.assertEqual(server.stop(), 0)

@@ -25,7 +25,7 @@ FEW = 50  # descriptors of a server that has one client
 MIB = 1 << 20
 MAX_REQUEST = 32 * MIB  # --max-request-bytes
 TRANSPORT = 256 * MIB  # client_memory.cc, where the machine has 2 GiB: what a port's connections may have under way
-SLACK = 64 * MIB  # of the process's size: what malloc keeps, and threads' stacks
+SLACK = 64 * MIB  # part of the process's size: malloc's spare memory, and threads' stacks
 
 
 def drawn(server):
@@ -33,7 +33,7 @@ def drawn(server):
 
 
 def is_closed(connection):
-    """Whether the server closes it within the time that it has; what it says before is read."""
+    """True if the server closes it within its time limit; bytes before that are read."""
     connection.settimeout(server_process.DEADLINE)
     with contextlib.suppress(ConnectionResetError):
         while connection.recv(4096):
@@ -66,7 +66,7 @@ class HostileClientsTest(unittest.TestCase):
         self.assertEqual(len(api.generate(api.request(num_inference_steps=1)).images), 1)
 
     def latent_draws(self, server):
-        """With its retries: gRPC takes memory back from whoever is next."""
+        """With its retries: gRPC takes memory back from the next call."""
         done = subprocess.run([server_process.options.latent, "generate", "a star", f"--server={server.address}",
                                "--width=64", "--height=64", "--num-inference-steps=1", "--format=png", "--output=-"],
                               capture_output=True, timeout=server_process.DEADLINE)
@@ -142,7 +142,7 @@ class HostileClientsTest(unittest.TestCase):
         self.draw(api)
         with silent(server.address, 400, hello()):
             wait_until(lambda: server.descriptors() >= 100, "connections are taken")
-            self.draw(api)  # who was there before stays
+            self.draw(api)  # an earlier client stays
             self.assertLess(server.descriptors(), 200)
         self.draw_as_a_newcomer(server)
 

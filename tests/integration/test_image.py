@@ -1,4 +1,4 @@
-"""What can be said about the container image without building it: how the list of its contents is written, that it has what
+"""Checks of the container image without building it: how the list of its contents is written, that it has what
 latentd is linked to, and what deploy/image does with a docker that builds nothing. A real one tries the rest."""
 
 import json

@@ -26,7 +26,7 @@ class KilledReplicaTest(unittest.TestCase):
         return server, api
 
     def drawn(self, api):
-        """Of each request that is cut, its first picture; and a small one."""
+        """The first image of each request that is cut; and a small one."""
         requests = [api.request(), *(api.request(**fields_of(seed)) for seed in SEEDS)]
         return [api.generate(request).images[0].data for request in requests]
 

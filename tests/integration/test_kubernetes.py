@@ -1,6 +1,6 @@
 """deploy/kubernetes as kubectl renders it: valid, whole, and of one mind with latentd, which reads its configuration here.
 
-What only a cluster can show is listed in deploy/kubernetes/README.md."""
+deploy/kubernetes/README.md lists the checks that only a cluster can make."""
 
 import copy
 import functools
@@ -22,7 +22,7 @@ from server_process import Api, Server
 
 OVERLAYS = ("demo", "model-volume", "shared-cache", "gpu", "balanced")
 VERSIONS = ("1.27", "1.37")  # the oldest with probes over gRPC, and the newest that there are schemas of
-YOURS = {"latentd-models"}  # claims that whoever applies an overlay brings
+YOURS = {"latentd-models"}  # claims that the operator who applies an overlay brings
 END_AFTER_DRAINING = 15  # seconds; kEndAfterDraining in server/serve.cc
 
 
@@ -146,7 +146,7 @@ class ReferencesTest(OverlaysTestCase):
 
 class NetworkPolicyTest(OverlaysTestCase):
     def sources(self, overlay, port):
-        """`from` of every rule that opens the port; None: everybody."""
+        """`from` of every rule that opens the port; None: open to all."""
         policy = overlay.one("NetworkPolicy")["spec"]
         return [rule.get("from") for rule in policy["ingress"] if port in [each["port"] for each in rule["ports"]]]
 

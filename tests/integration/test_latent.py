@@ -70,7 +70,7 @@ class LatentTest(unittest.TestCase):
         self.assertTrue((self.folder / "star-2.jpg").read_bytes().startswith(b"\xff\xd8\xff"))
 
     def test_previews_are_beside_the_picture(self):
-        # Of so many steps a preview comes before the picture.
+        # With so many steps a preview comes before the image.
         asked = ("generate", "a star", "--width=64", "--height=64", "--previews=1", "--num-inference-steps=40")
         code, output, error = self.latent(*asked, "--seed=7", "--output=star.png")
         self.assertEqual((code, output), (0, b"star.png\n"), error)
@@ -289,7 +289,7 @@ class LatentTest(unittest.TestCase):
         self.assertIn("in time", error)
 
     def seen_on_a_terminal(self, columns, *arguments):
-        """What a generation writes to a terminal of so many columns."""
+        """The output of a generation to a terminal of so many columns."""
         terminal, other_end = os.openpty()
         fcntl.ioctl(other_end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         process = subprocess.Popen(
@@ -339,7 +339,7 @@ class LatentTest(unittest.TestCase):
 
 
 class CompletionTest(unittest.TestCase):
-    """What bash offers for words that are typed, the last of them not to its end."""
+    """The words that bash offers behind typed ones, the last of them unfinished."""
 
     def offered(self, *words):
         script = ('source <("$1" completion bash); shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _latent; '

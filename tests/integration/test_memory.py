@@ -1,4 +1,4 @@
-"""What a server does when memory is tight, and what it says that pictures in flight hold."""
+"""A server whose memory is tight, and its report of the memory of images in flight."""
 
 import pathlib
 import resource
@@ -11,7 +11,7 @@ from metrics import METRICS, compilations, scrape
 from server_process import ALLOW_COLD, COLD_OK, Api, Server, reason, wait_until
 
 LARGE, SMALL = "256x256", "64x64"
-SLACK = 7 << 20  # of a picture, of the weight whose making takes most, and of graphs as they were declared
+SLACK = 7 << 20  # bytes of an image, of the weight whose making takes most, and of graphs as they were declared
 EVICTIONS = "latentd_graph_cache_evictions_total"
 
 
@@ -93,7 +93,7 @@ class StateTest(MemoryTestCase):
             held.append(state())
             stepping.cancel()
             wait_until(lambda: state() == 0, "state after a stream's cancellation")
-        self.assertEqual(held[0], held[1])  # of four pictures and of one
+        self.assertEqual(held[0], held[1])  # bytes of four images and of one
         cancelled = api.start_generate(single)
         wait_until(lambda: state() > 0, "no state while a picture is drawn")
         cancelled.cancel()

@@ -13,7 +13,7 @@ from server_process import Api, Server, checkpoint, wait_until
 
 LATIN = os.fsdecode(b"caf\xe9")  # Latin-1
 READABLE = r"caf\xe9"
-DEGRADED = 4  # of latent.v1.ServerState
+DEGRADED = 4  # latent.v1.ServerState
 TENSORS = "unet/diffusion_pytorch_model.safetensors"
 
 

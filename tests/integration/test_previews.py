@@ -76,7 +76,7 @@ class PreviewsTest(SharedServerTestCase):
 
 
 CHANNELS = 4
-READY = 5  # of latent.v1.GraphState
+READY = 5  # latent.v1.GraphState
 
 
 def tiny_vae_tensors():
@@ -115,7 +115,7 @@ def write_tiny_vae(folder):
 
 
 class TinyVaeTest(unittest.TestCase):
-    """Of a checkpoint that has one."""
+    """Previews by a checkpoint's tiny VAE."""
 
     @classmethod
     def setUpClass(cls):

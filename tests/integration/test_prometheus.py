@@ -103,7 +103,7 @@ class WatchedTest(unittest.TestCase):
         (_, rates), = self.prometheus.values("instance:latentd_images_generated:rate5m").items()
         self.assertGreater(max(rates), 0)
         (_, errors), = self.prometheus.values("instance:latentd_request_errors:ratio5m").items()
-        self.assertEqual(max(errors), 0)  # those that are refused were wrong
+        self.assertEqual(max(errors), 0)  # refused ones were wrong requests
         (_, compiling), = self.prometheus.values("instance:latentd_startup_compile:ratio").items()
         self.assertTrue(0 < compiling[-1] < 1, compiling)
 

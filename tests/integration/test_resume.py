@@ -15,9 +15,9 @@ from metrics import METRICS, scrape
 from server_process import Api, reason, violations, wait_until
 from shared_server import SharedServerTestCase
 
-RAW = 4  # of latent.v1.Format
+RAW = 4  # latent.v1.Format
 SIDE = 320
-BYTES = SIDE * SIDE * 3  # of a raw picture: a chunk and a part of one
+BYTES = SIDE * SIDE * 3  # size of a raw image: a chunk and a part of one
 STEPS = 2
 PICTURES = 3
 
@@ -32,7 +32,7 @@ class CutConnection:
             self._may_break.set()
         host, port = address.rsplit(":", 1)
         self._server = (host, int(port))
-        self._left = [answer_bytes]  # of each connection that breaks
+        self._left = [answer_bytes]  # bytes left for each connection that breaks
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self.connections = 0

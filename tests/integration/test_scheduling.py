@@ -1,4 +1,4 @@
-"""Who goes first, who is refused, and what those who wait are told."""
+"""The order of requests, refusals, and the forecasts that waiting clients get."""
 
 import unittest
 
@@ -21,7 +21,7 @@ class SchedulingTestCase(OwnServerTestCase):
         return events
 
     def learn(self, api):
-        """What a step takes at 256x256."""
+        """The seconds of a step at 256x256."""
         api.generate(api.request(**{**LONG, "num_inference_steps": 4}))
 
 

@@ -55,7 +55,7 @@ class SignalTestCase(unittest.TestCase):
             try:
                 ends.append(os.open(self.pipe, os.O_WRONLY | os.O_NONBLOCK))
             except OSError as error:
-                self.assertEqual(error.errno, errno.ENXIO)  # nobody reads it yet
+                self.assertEqual(error.errno, errno.ENXIO)  # there is no reader yet
             return ends
 
         def drained():
@@ -82,7 +82,7 @@ class LatentdTest(SignalTestCase):
                 self.assert_ended_by(number, process)
 
     def test_while_it_waits_for_another_process(self):
-        # Whoever listens at the socket takes no connection, and its queue is full.
+        # A listener at the socket takes no connection, and its queue is full.
         path = str(self.folder / "socket")
         with socket.socket(socket.AF_UNIX) as listener, contextlib.ExitStack() as clients:
             listener.bind(path)
@@ -104,13 +104,13 @@ class LatentdTest(SignalTestCase):
 
     @staticmethod
     def is_connecting(process):
-        """Whether a thread of the process waits in connect()."""
+        """True if a thread of the process waits in connect()."""
         with contextlib.suppress(FileNotFoundError):
             for task in pathlib.Path(f"/proc/{process.pid}/task").iterdir():
                 with contextlib.suppress(FileNotFoundError):
                     if (task / "wchan").read_text() == "unix_wait_for_peer":
                         return True
-                    if (task / "syscall").read_text().split()[0] == "42":  # of x86-64
+                    if (task / "syscall").read_text().split()[0] == "42":  # x86-64's number
                         return True
         return False
 

@@ -71,7 +71,7 @@ class FlagsTest(unittest.TestCase):
 
 class PrecisionTest(unittest.TestCase):
     def warnings(self, precision):
-        capped = {**os.environ, "DNNL_MAX_CPU_ISA": "AVX512_CORE"}  # which has no AMX
+        capped = {**os.environ, "DNNL_MAX_CPU_ISA": "AVX512_CORE"}  # without AMX
         return run(f"--precision={precision}", "--base=/nowhere", environment=capped)[2]
 
     def test_what_makes_nothing_faster_is_said(self):
@@ -93,7 +93,7 @@ class CudaTest(unittest.TestCase):
 
 class OpenMpTest(unittest.TestCase):
     def settings(self, **wanted):
-        """What libgomp, each time that a program is started with it, says of its settings."""
+        """The settings that libgomp prints each time that a program is started with it."""
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("GOMP_", "OMP_"))}
         code, output, error = run("--version", environment={**inherited, "OMP_DISPLAY_ENV": "verbose", **wanted})
         self.assertEqual((code, output.split()[0]), (0, "latentd"))
@@ -217,7 +217,7 @@ class ExitWhenReadyTest(unittest.TestCase):
         server = Server("--exit-when-ready", buckets=server_process.DEMO_BUCKETS, cache=self.cache).listening()
         self.addCleanup(server.kill)
         self.assertEqual(server.stop(), 1, server.log())
-        # What cannot be interrupted ends with the process, where it takes too long.
+        # Work that cannot be interrupted and takes too long ends with the process.
         self.assertRegex(server.lines[-1], "stopped before every graph was ready|stopped in the middle of work")
 
     def test_without_a_cache_to_fill_it_ends_at_once(self):

@@ -29,7 +29,7 @@ class StoppedThread:
         self._trace(PTRACE_DETACH)
 
     def wait_for_end(self):
-        """The process ends only when whoever traces a thread of it has asked for that thread's end."""
+        """The process ends only when the tracer of a thread of it has asked for that thread's end."""
         while not os.WIFEXITED(os.waitpid(self._id, ALL_THREADS)[1]):
             pass
 
@@ -59,7 +59,7 @@ class HangTest(unittest.TestCase):
         self.fail("no progress")
 
     def loop_of(self, server):
-        """Of the threads with its name the last: one that only computes for the first, and has no lock that others wait for."""
+        """The last of the threads with its name: one that only computes for the first, and has no lock that others wait for."""
         tasks = pathlib.Path(f"/proc/{server.process.pid}/task")
         return max(int(task.name) for task in tasks.iterdir() if (task / "comm").read_text().strip() == "loop")
 

@@ -1,4 +1,4 @@
-"""TLS: who is served, what everybody else is told on both sides, and certificates that change."""
+"""TLS: the clients that are served, the errors of all others on both sides, and certificates that change."""
 
 import collections
 import os
@@ -60,7 +60,7 @@ class TlsCase(unittest.TestCase):
 
     @classmethod
     def show(cls, certificate):
-        """What the server shows from now on."""
+        """Sets the certificate that the server shows from now on."""
         version = tempfile.mkdtemp(dir=cls.secret)
         shutil.copy(certificate.certificate, os.path.join(version, "tls.crt"))
         shutil.copy(certificate.key, os.path.join(version, "tls.key"))
@@ -191,7 +191,7 @@ class CallerTest(TlsCase):
 
 
 def code_of(channel, method):
-    """What a call with nothing in it ends with."""
+    """The status of a call with an empty message."""
     call = channel.stream_stream(method)(iter([b""]), timeout=server_process.DEADLINE)
     try:
         collections.deque(call, maxlen=0)
@@ -209,7 +209,7 @@ class HandshakeTest(TlsCase):
         cls.server = cls.start(*cls.pair(), "--health-listen=127.0.0.1:0")
 
     def failure(self, *arguments, server=None):
-        """What latent says about a server that it cannot use."""
+        """The error message of latent for a server that it cannot use."""
         code, _, error = latent("capabilities", f"--server={server or self.server.address}", *arguments)
         self.assertEqual(code, 3, error)
         self.assertIn(server or self.server.address, error)
@@ -299,7 +299,7 @@ class HandshakeTest(TlsCase):
 
 
 def answer(listener, context):
-    """Shakes hands with everybody, until the listener is closed."""
+    """Shakes hands with all clients, until the listener is closed."""
     while True:
         try:
             connection, _ = listener.accept()

@@ -13,9 +13,9 @@ from collector import Collector, attributes
 from metrics import METRICS, scrape
 from server_process import DEADLINE, Api, Server, wait_until
 
-ERROR = 2  # of Status.StatusCode
-INTERNAL, SERVER = 1, 2  # of SpanKind
-MOST_WAITING = 2048  # of spans
+ERROR = 2  # Status.StatusCode
+INTERNAL, SERVER = 1, 2  # SpanKind
+MOST_WAITING = 2048  # spans that may wait
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = "00f067aa0ba902b7"
 
@@ -25,7 +25,7 @@ def traceparent(flags, trace=TRACE):
 
 
 def address_of_nobody():
-    """(an address of this machine at which nobody listens, the socket that keeps others from it). A Collector may have it too:
+    """(an address of this machine without a listener, the socket that keeps others from it). A Collector may have it too:
     gRPC's servers share ports."""
     keeper = socket.socket()
     keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -140,7 +140,7 @@ class CollectorAwayTest(TracesTestCase):
         server, api = self.start(f"--otlp-endpoint={address}", METRICS)
         first = api.generate(api.request(request_id="first")).images[0].data
         server.wait_for_log(lambda entry: entry["message"] == "spans cannot be sent")
-        for _ in range(MOST_WAITING):  # of one span each
+        for _ in range(MOST_WAITING):  # one span each
             with self.assertRaises(grpc.RpcError):
                 api.generate(api.request(width=9))
         self.assertEqual(api.generate(api.request()).images[0].data, first)

@@ -22,7 +22,7 @@ class WarningsTest(unittest.TestCase):
         cls.server.kill()
 
     def warnings(self, **fields):
-        """What both methods say: the same."""
+        """The warnings of both methods, which are the same."""
         request = self.api.request(**fields)
         unary = self.api.generate(request).completed
         streamed = list(self.api.stream(request))[-1].completed

@@ -22,8 +22,8 @@ from server_process import Api, Server, checkpoint, facts, reason
 from test_graphs import latent
 
 HERE = pathlib.Path(__file__).resolve().parent
-DRAINING = 5  # of latent.v1.ServerState
-DEBUG, ERROR = 1, 4  # of latent.v1.LogLevel
+DRAINING = 5  # latent.v1.ServerState
+DEBUG, ERROR = 1, 4  # latent.v1.LogLevel
 
 # The test that fails where the flag is read and then forgotten.
 FLAGS = {
@@ -206,7 +206,7 @@ class FlagsTest(WiringTestCase):
         self.assertEqual(self.key_of(self.connect(server.address), "unet_base")["backend"], "reference")
 
     def test_devices_are_gpus(self):
-        """That several are used shows DevicePoolTest (tests/core/engine): a machine may have none."""
+        """DevicePoolTest (tests/core/engine) shows that several are used: a machine may have none."""
         for backend, devices, said in (("cpu", "0,1", "--backend=cuda"),
                                        ("cuda", "63", "no GPU 63|no NVIDIA driver|this build has none"),
                                        ("cuda", "62,63", "no GPU 62|no NVIDIA driver|this build has none")):

@@ -18,7 +18,7 @@ SOURCE_SUFFIXES = {".cc", ".h", ".cu", ".cuh"}
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
 
-# A library by how the names of its headers begin; absl and the standard library are everybody's.
+# A library by how the names of its headers begin; all layers may use absl and the standard library.
 LIBRARY_HEADERS = {
     "libtorch": ("ATen/", "c10/", "torch/", "caffe2/"),
     "onednn": ("dnnl", "oneapi/dnnl/"),
@@ -41,7 +41,7 @@ LIBRARY_HEADERS = {
 FREE_HEADERS = ("absl/", "sys/", "netinet/", "arpa/", "asm/", "linux/")
 WHOLE_LIBTORCH = {"torch/torch.h", "torch/all.h", "torch/extension.h", "ATen/ATen.h"}
 
-# Where messages of clients become bytes, and protobuf's own ways to do so.
+# The one file in which messages of clients become bytes, and protobuf's own ways to do so.
 MESSAGE_WRITER = "server/calls/serialize.cc"
 MESSAGE_TO_BYTES = re.compile(r"(?:\.|->)((?:Serialize(?:Partial)?(?:As|To|With)|Append(?:Partial)?To|PackFrom)\w*)\(")
 
@@ -118,7 +118,7 @@ def library_of(header):
 
 
 def is_free(include):
-    """Whether every directory may include it: Abseil, the standard library and the system."""
+    """True if every directory may include it: Abseil, the standard library and the system."""
     if library_of(include.header) is not None:
         return False
     return include.header.startswith(FREE_HEADERS) or not (include.quoted or "/" in include.header)
@@ -187,7 +187,7 @@ def check_cmake(root):
         if call is None or directory not in layers:
             continue
         _, *linked = call.group(1).split(" LINK ")[0].split()
-        # What a directory may include one header of, it links.
+        # A directory links each one of which it may include a header.
         libraries = layers[directory].includes - {"proto"}
         allowed = {layer_of(f"{name}/any.h", layers).directory for name in libraries} | layers[directory].includes
         for name in linked:
@@ -258,7 +258,7 @@ def reached_libraries(path, includes):
 
 
 def libraries_path(library, path, includes):
-    """Which file that `path` reaches includes `library`."""
+    """The path of includes from `path` to a file that includes `library`."""
     holders = (f for f in sorted(reached_files(path, includes)) if any(library_of(i.header) == library for i in includes[f]))
     return f"through {next(holders)}"
 
@@ -302,7 +302,7 @@ def function_lengths(lines):
 
 
 def is_continued_signature(lines, number):
-    """Whether line `number` ends a declaration that began at the margin, on an earlier line."""
+    """True if line `number` ends a declaration that began at the margin, on an earlier line."""
     for line in reversed(lines[: number - 1]):
         if not line.startswith(" "):
             return line.endswith(("(", ",")) and not line.startswith(("}", "#", "//"))

@@ -1,4 +1,4 @@
-"""What deploy/prometheus and deploy/grafana hold, for tests."""
+"""Reads deploy/prometheus and deploy/grafana, for tests."""
 
 import json
 import pathlib
@@ -14,7 +14,7 @@ def dashboard():
 
 
 def queries(found):
-    """(where it is, expression) of every query of the dashboard, its variables filled in as Grafana would."""
+    """(place, expression) of every query of the dashboard, its variables filled in as Grafana would."""
     asked = [(f"panel {panel['title']}", target["expr"]) for panel in found["panels"] for target in panel.get("targets", [])]
     asked += [(f"annotation {one['name']}", one["expr"]) for one in found["annotations"]["list"]]
     for variable in found["templating"]["list"]:
@@ -39,7 +39,7 @@ def rules(name):
 
 
 def autoscaler_query(by):
-    """What prometheus-adapter asks for latentd_queue_depth, of each `by`."""
+    """The query of prometheus-adapter for latentd_queue_depth, for each `by`."""
     adapter = (PROJECT / "deploy" / "kubernetes" / "autoscaling" / "prometheus-adapter.yaml").read_text()
     query = re.search(r"metricsQuery: '(.+)'", adapter)[1]
     series = re.search(r"seriesQuery: '(\w+)", adapter)[1]

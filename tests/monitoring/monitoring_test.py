@@ -28,7 +28,7 @@ SHOWN_OTHERWISE = {"latentd_requests_received_total", "latentd_requests_finished
 
 
 def promtool(*arguments):
-    """(whether it is content, what it says)"""
+    """(true if it succeeded, its output)"""
     done = subprocess.run(["promtool", *arguments], cwd=HERE, capture_output=True, text=True)
     return done.returncode == 0, done.stdout + done.stderr
 
@@ -64,7 +64,7 @@ class RulesTest(unittest.TestCase):
 
 
 class OperatorTest(unittest.TestCase):
-    """What deploy/kubernetes/monitoring tells the Prometheus Operator."""
+    """Objects in deploy/kubernetes/monitoring for the Prometheus Operator."""
 
     folder = PROJECT / "deploy" / "kubernetes" / "monitoring"
 
@@ -177,7 +177,7 @@ class DashboardTest(unittest.TestCase):
                     self.assertRegex(target["expr"], re.escape(metric) + self.selection(metric))
 
     def selection(self, metric):
-        """What has to follow: a job's records know no replica, and what is promised is the same for all."""
+        """The selector that has to follow: a job's records know no replica, and what is promised is the same for all."""
         by_level = {"job": r'\{job=~"\$job"\}', "slo": r"\)"}
         return by_level.get(metric.partition(":")[0], r'\{job=~"\$job", instance=~"\$instance"')
 
@@ -205,7 +205,7 @@ class DashboardTest(unittest.TestCase):
 
 
 def unlike(wanted, found, where="dashboard"):
-    """Where `found` lacks what `wanted` has."""
+    """Places where `found` lacks a part of `wanted`."""
     if isinstance(wanted, dict) and isinstance(found, dict):
         for key, value in wanted.items():
             yield from unlike(value, found.get(key), f"{where}.{key}")

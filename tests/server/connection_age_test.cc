@@ -1,4 +1,4 @@
-// What becomes of calls, running and next ones, when their connection is too old.
+// Running and next calls of a connection that is too old.
 #include <grpcpp/client_context.h>
 
 #include <chrono>

@@ -18,7 +18,7 @@ class FakeGraphAdmin : public engine::GraphAdmin {
   using Results = absl::StatusOr<std::vector<engine::EntryResult>>;
   using Progress = std::function<bool(const engine::WarmProgress&)>;
 
-  std::vector<engine::GraphEntry> entries;       // that List returns whatever is selected
+  std::vector<engine::GraphEntry> entries;       // returned by List for any selection
   std::map<std::string, std::string> artifacts;  // by id, for Export
   std::function<absl::StatusOr<engine::WarmOutcome>(const engine::GraphSelector&, bool dry_run,
                                                     const Progress&)>

@@ -39,7 +39,7 @@ class FullPipe {
       }
     });
   }
-  // What was written beyond what it was full of. REQUIRES: StartReading; nobody writes any more.
+  // The bytes written after the first ones that filled it. REQUIRES: StartReading; no more writers.
   std::string ReadToEnd() {
     CloseWriter();
     reader_.join();

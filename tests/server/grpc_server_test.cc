@@ -54,7 +54,7 @@ TEST_F(GrpcServerTest, AUnixSocketInUseIsNotTakenOver) {
     EXPECT_THAT(StartOn(address), StatusIs(absl::StatusCode::kFailedPrecondition,
                                            HasSubstr("another process listens")));
   }
-  ASSERT_OK(StartOn(address));  // what a server that is gone left behind is no obstacle
+  ASSERT_OK(StartOn(address));  // an ended server's leftovers are no obstacle
   std::filesystem::remove(path);
 }
 
@@ -63,7 +63,7 @@ TEST_F(GrpcServerTest, AUnixSocketInNoFolderIsSaidToBe) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("No such file")));
 }
 
-// Which of the services of operators can be called at an address.
+// Addresses at which the services of operators can be called.
 class AdminPlaceTest : public GrpcServerTest {
  protected:
   static grpc::StatusCode StatusAt(const std::string& address) {
@@ -125,7 +125,7 @@ TEST_F(AdminPlaceTest, TheSocketIsForItsOwnerAlone) {
                                          engine, clock_));
   ASSERT_EQ(stat(named.c_str(), &made), 0);
   EXPECT_EQ(made.st_mode & 0777, 0600u);
-  // What others make is as it was.
+  // Modes of files that others make are as they were.
   const mode_t mask = umask(0);
   umask(mask);
   EXPECT_EQ(mask & 0700, 0u);

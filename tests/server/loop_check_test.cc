@@ -1,4 +1,4 @@
-// What the server makes of the state of the engine's loop: liveness, and clients that read slowly.
+// Consequences of the state of the engine's loop: liveness, and clients that read slowly.
 #include <gmock/gmock.h>
 #include <grpcpp/client_context.h>
 #include <spdlog/sinks/ostream_sink.h>

@@ -60,12 +60,12 @@ class RunningServer : public ::testing::Test {
     return request;
   }
 
-  // An Image's `unread` that notifies `gone` when nobody has the picture any more.
+  // An Image's `unread` that notifies `gone` when the picture has no reader any more.
   static std::shared_ptr<const void> NotifyWhenGone(absl::Notification& gone) {
     return {&gone, [](absl::Notification* notified) { notified->Notify(); }};
   }
 
-  // What a request that goes well sends.
+  // Sends the events of a request that goes well.
   void SendPicture(const std::string& bytes, size_t number = 0) {
     engine_.Send(engine::Queued{"", 0}, number);
     engine_.Send(engine::Started{{64, 32}}, number);

@@ -27,7 +27,7 @@ class TcpConnection {
 
   void Send(absl::string_view bytes) {
     const ssize_t sent = send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    (void)sent;  // who reads the answer finds out
+    (void)sent;  // a failure shows in the answer
   }
 
   // Ends what another thread does with it.

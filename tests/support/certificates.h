@@ -20,7 +20,7 @@ namespace latentd::testing {
 
 struct CertificateOptions {
   std::string name;  // its common name
-  // What it is for, as OpenSSL spells it: "serverAuth", "clientAuth".
+  // Its purpose, as OpenSSL spells it: "serverAuth", "clientAuth".
   std::string usage = "serverAuth,clientAuth";
   absl::Time begin = absl::UnixEpoch();
   absl::Time end = absl::Now() + absl::Hours(24);

@@ -1,4 +1,4 @@
-// What lies in memory of a device, copied to where a test can read it.
+// Copies of a device's memory that a test can read.
 #pragma once
 
 #include <cstring>
@@ -16,7 +16,7 @@ inline device::Buffer OnHost(const device::ConstBuffer& buffer) {
   return copy;
 }
 
-// Of any device, once what was enqueued before is done.
+// Copies from any device, once the work enqueued before has run.
 inline absl::StatusOr<device::Buffer> CopyToHost(device::Device& device,
                                                  const device::ConstBuffer& buffer) {
   ASSIGN_OR_RETURN(const auto stream, device.NewStream(SystemClock()));

@@ -1,4 +1,4 @@
-// An EventSink that keeps everything it is told, and wakes whoever waits for the end.
+// An EventSink that keeps all events, and wakes a test that waits for the end.
 #pragma once
 
 #include <variant>

@@ -1,4 +1,4 @@
-// What the pipeline enqueues, run to its end at once.
+// Runs a unit of the pipeline to its end at once.
 #pragma once
 
 #include <memory>

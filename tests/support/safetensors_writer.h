@@ -16,7 +16,7 @@ struct TensorToWrite {
 
 TensorToWrite F32Tensor(std::string name, std::vector<int64_t> shape, std::vector<float> values);
 
-// Of F32, all elements equal.
+// A tensor of F32, all elements equal.
 TensorToWrite FilledTensor(std::string name, std::vector<int64_t> shape, float value);
 
 // A whole file, with the header padded to 8 bytes; tensors in the order given.

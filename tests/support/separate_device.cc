@@ -23,7 +23,7 @@ using device::DType;
 using device::Place;
 using device::Shape;
 
-// What a stream and its events share; positions count what was enqueued.
+// State that a stream and its events share; positions count enqueued work.
 class Work {
  public:
   Work(const Clock& clock, bool at_once) : clock_(clock), at_once_(at_once) {}
@@ -88,7 +88,7 @@ class Work {
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-// What became of the work before an event, written by the work that stands for it.
+// Result of the work before an event, written by the event's own piece of work.
 struct Outcome {
   absl::Mutex mutex;
   absl::Status status ABSL_GUARDED_BY(mutex);

@@ -1,12 +1,12 @@
 // A device like an accelerator, in this process: memory that the rest of the program cannot touch,
-// and streams that work later, on threads of their own. What computes on the host's kernels runs on
-// it too (CpuOptions::device), and so finds out who follows a device's address, or reads or reuses
-// memory without waiting.
+// and streams that work later, on threads of their own. Code that computes on the host's kernels
+// runs on it too (CpuOptions::device), so that it finds code that follows a device's address, or
+// reads or reuses memory without waiting.
 //
-// Memory of Place::kDevice has two addresses: buffers carry one that nobody may read or write (a
-// fault ends the process), AddressOf gives the other. A stream begins with what was enqueued only
-// when somebody waits for an event behind it, or for the stream's end, as late as it may; or at
-// once.
+// Memory of Place::kDevice has two addresses: buffers carry one that may not be read or
+// written (a fault ends the process), AddressOf gives the other. A stream begins its work only
+// when a thread waits for an event behind it, or for the stream's end, as late as it may; or
+// at once.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ class SeparateDevice : public device::HostDevice {
   void* AddressOf(const device::Buffer& buffer) const override;
   const void* AddressOf(const device::ConstBuffer& buffer) const override;
 
-  // Of Place::kDevice, that live.
+  // Number of live allocations of Place::kDevice.
   size_t allocations() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

@@ -1,4 +1,4 @@
-// Where the project's files are, for tests and benches that read some. The path is in
+// The directory of the project's files, for tests and benches that read some. The path is in
 // source_directory.cc alone, so that ccache finds what another clone compiled.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Which algorithms there are to compute an instruction, and which one is taken.
+// The algorithms that can compute an instruction, and the choice of one.
 //
 // By rules, and not by timing each shape where it is compiled: on two cores with AVX-512 the best
 // algorithm for each instruction of the demo model (cpu_backend_bench --algorithms) would save
@@ -17,7 +17,7 @@
 
 namespace latentd::backends::cpu {
 
-// Whether products of bf16 are computed as such, with sums in f32.
+// True if products of bf16 are computed as such, with sums in f32.
 bool MultipliesInBf16(const Machine& machine);
 
 // All of them, kDirect first.

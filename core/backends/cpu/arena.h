@@ -1,7 +1,7 @@
 // The memory that the intermediates of all executables of one backend share, since one of them runs
 // at a time: as large as the largest needs.
 //
-// Whoever runs holds runs() meanwhile. Leases come and go beside a run: what is mapped for the
+// A run holds runs() until its end. Leases come and go beside a run: what is mapped for the
 // running executable's lease stays as it is.
 //
 // It is a range of addresses as long as it may ever become, reserved once, of which the beginning
@@ -49,10 +49,10 @@ class Arena : public std::enable_shared_from_this<Arena> {
   // RESOURCE_EXHAUSTED says how many bytes were wanted.
   absl::StatusOr<std::unique_ptr<Lease>> Take(size_t bytes);
 
-  // What it can grow to.
+  // The size that it can grow to.
   size_t reserved() const { return reserved_; }
 
-  // What the largest lease needs.
+  // The need of the largest lease.
   size_t bytes() const;
 
  private:

@@ -17,7 +17,7 @@ using Binder = absl::StatusOr<BoundKernel> (*)(const BinderArguments&);
 
 absl::StatusOr<BoundKernel> BindConvolution(const BinderArguments&);
 absl::StatusOr<BoundKernel> BindUpsampleConvolution(const BinderArguments&);
-absl::StatusOr<BoundKernel> BindWinograd(const BinderArguments&);  // of the two before
+absl::StatusOr<BoundKernel> BindWinograd(const BinderArguments&);  // for both before
 absl::StatusOr<BoundKernel> BindLinear(const BinderArguments&);
 absl::StatusOr<BoundKernel> BindLinearGeglu(const BinderArguments&);
 absl::StatusOr<BoundKernel> BindMatmul(const BinderArguments&);

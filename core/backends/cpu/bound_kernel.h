@@ -10,7 +10,7 @@
 
 namespace latentd::backends::cpu {
 
-// What kernels are bound to.
+// Names of lowering that kernels are bound with.
 using lowering::AddressOf;
 using lowering::BytesOf;
 using lowering::Frame;
@@ -35,7 +35,7 @@ enum class Algorithm : uint8_t {
   kWinograd,       // a 3x3 convolution, of an upsampled image or not, by kernels/winograd.cc
 };
 
-// What kernels are made for.
+// The machine that kernels are made for.
 struct Machine {
   const KernelTable* kernels = nullptr;
   int threads = 1;

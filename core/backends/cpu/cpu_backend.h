@@ -25,17 +25,17 @@ struct CpuOptions {
   // OpenMP threads to plan, load and run on, whichever thread calls; 0: as many as OpenMP gives the
   // caller of Create (the processors that the process may run on, or OMP_NUM_THREADS).
   int threads = 0;
-  // Of the backend's own loops: "avx512", "avx2", "baseline"; empty: the best that there is.
+  // Instruction set of the backend's own loops: "avx512", "avx2", "baseline"; empty: the best one.
   std::string instruction_set;
   // The most that intermediates may ever take, which addresses are reserved for; 0: the machine's
   // memory.
   int64_t memory_bytes = 0;
-  // What executables run on; null: device::Host(). Must outlive the backend.
+  // The device that executables run on; null: device::Host(). Must outlive the backend.
   device::HostDevice* device = nullptr;
 };
 
-// Whether bf16 is faster than f32 here, and not only smaller: this machine has AMX and grants it.
-// f16 is neither on a CPU.
+// True if bf16 is faster than f32 here, and not only smaller: this machine has AMX and grants it.
+// f16 never is on a CPU.
 bool HasFastBf16();
 
 // Brings the threads that the calling one shares its work with when it computes, as many as
@@ -54,7 +54,7 @@ class CpuBackend : public Backend {
   // Images NHWC, and every fused kind that there is.
   const graph::Target& target() const override { return target_; }
   std::string Fingerprint() const override;
-  std::string WeightFingerprint() const override;  // of any number of threads
+  std::string WeightFingerprint() const override;  // the same for any number of threads
 
   // UNIMPLEMENTED for casts to integers.
   absl::StatusOr<Plan> MakePlan(const graph::Graph& graph) const override;

@@ -19,7 +19,7 @@ Element ElementOf(device::DType dtype);
 // `plain` itself if it is f32, else a copy that is.
 device::ConstBuffer InFloat32(const device::ConstBuffer& plain);
 void ConvertToFloat32(const device::ConstBuffer& plain, void* wide);
-// Of that copy; 0 where there is none.
+// Bytes of that copy; 0 if there is none.
 size_t Float32CopyBytes(device::DType plain, int64_t elements);
 
 }  // namespace latentd::backends::cpu

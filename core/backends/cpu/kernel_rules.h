@@ -1,4 +1,4 @@
-// What this backend's kernels take, for lowering.
+// Rules for operands of this backend's kernels, for lowering.
 //
 // Internal to this directory.
 #pragma once

@@ -18,16 +18,16 @@ constexpr int kGateArgument = DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1
 
 struct Sizes {
   int64_t rows, in, out;  // out: of one half
-  device::DType dtype;    // of all but the bias
+  device::DType dtype;    // dtype of all but the bias
 };
 
 struct Half {
-  const char* name;  // of the primitive, for the packed weight's form
+  const char* name;  // the primitive's, for the packed weight's form
   memory::desc plain_weight, weight, scratchpad;
   std::shared_ptr<Primitive> primitive;
 };
 
-// Of one half of the packed weight.
+// Bytes of one half of the packed weight.
 size_t StrideOf(const memory::desc& half) { return RoundUp(half.get_size(), device::kAlignment); }
 
 // Both halves of [2 * out, in], each in the layout of the products, one behind the other.
@@ -37,7 +37,7 @@ weights::WeightFormat FormatOf(const Half& one, device::DType stored) {
           2 * widened};
 }
 
-// Where the result of a half lies, which is where the other half's post-op reads it.
+// Layout of a half's result, in which the other half's post-op reads it.
 memory::desc ResultLayout(const Sizes& s) {
   return OneDnnUsesAvx512() ? Layout(s.dtype, {s.rows, s.out}, Tag::ab)
                             : Layout(s.dtype, {1, s.out, s.rows, 1}, Tag::nhwc);

@@ -6,7 +6,7 @@ using lowering::View;
 
 namespace {
 
-// Whether dimension `d` continues the last loop of `loops` for every view.
+// True if dimension `d` continues the last loop of `loops` for every view.
 bool Continues(const LoopNest& loops, absl::Span<const View* const> views, int d) {
   if (loops.rank == 0) return false;
   for (size_t i = 0; i < views.size(); ++i) {

@@ -7,7 +7,7 @@
 namespace latentd::backends::cpu {
 namespace {
 
-// Where entry `index` begins in a table of so many of so many bytes.
+// Offset of entry `index`, clamped, in a table of `entries` of `bytes` each.
 int64_t EntryOffset(int64_t index, int64_t entries, int64_t bytes) {
   return std::clamp<int64_t>(index, 0, entries - 1) * bytes;
 }

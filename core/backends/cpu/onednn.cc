@@ -22,7 +22,7 @@ bool MayUseAmx() {
 #endif
 }
 
-// Whether oneDNN's own variable caps it to what needs no AMX; setting a cap would undo that.
+// True if oneDNN's own variable caps it to less than AMX; setting a cap would undo that.
 bool IsCapped() {
   constexpr std::array<absl::string_view, 7> kCaps = {
       "SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX512_CORE", "AVX512_CORE_VNNI", "AVX512_CORE_BF16"};

@@ -20,8 +20,8 @@
 
 namespace latentd::backends::cpu {
 
-// Of the process. What the processor has and the kernel does not let it use (AMX) is switched off
-// before the first primitive; so is what oneDNN's variable DNNL_MAX_CPU_ISA excludes.
+// The process's engine. Instructions that Linux does not grant (AMX) are switched off before the
+// first primitive; so are those that oneDNN's variable DNNL_MAX_CPU_ISA excludes.
 dnnl::engine& Engine();
 
 // One for each thread: weights are packed beside a run.
@@ -76,7 +76,7 @@ class Primitive {
  private:
   dnnl::primitive primitive_;
   std::vector<dnnl::memory> memories_;
-  std::vector<const void*> addresses_;  // that the memories have now
+  std::vector<const void*> addresses_;  // current addresses of the memories
   std::unordered_map<int, dnnl::memory> arguments_;
 };
 

@@ -1,10 +1,10 @@
 // The forms in which this backend holds weights. A form's name says all that packing takes, so that
-// whoever has a plan can have its weights made:
+// a plan is enough to make its weights:
 //
 //   f32                  the plain result, converted
-//   LAYOUT               as a primitive of oneDNN reads it, in 13 words: who makes it, which kind
-//   of
-//                        primitive, dtype, dimensions, and where they lie:
+//   LAYOUT               as a primitive of oneDNN reads it, in 13 words: library and
+//                        instruction set, kind of primitive, dtype, dimensions, and where
+//                        they lie:
 //                        "onednn-2.6.3-isa-999 convolution bf16 dims 16x3x3x3 padded 16x16x3x3
 //                        strides 2304x2304x768x256 blocks 16x16 of 1x0"
 //   halves LAYOUT        the weight of a linear layer before a GEGLU (linear_geglu.cc)
@@ -40,8 +40,8 @@ struct Reordering {
 // The weight, in f32 if `plain` is and it is not.
 device::ConstBuffer AsPlain(const device::ConstBuffer& weight, const dnnl::memory::desc& plain);
 
-// Of a weight that `primitive` reads: "matmul", [out, in] as a matrix [in, out], or "convolution",
-// [out, in, height, width]. REQUIRES: f32 or bf16, and blocked.
+// Form of a weight that `primitive` reads: "matmul", [out, in] as a matrix [in, out], or
+// "convolution", [out, in, height, width]. REQUIRES: f32 or bf16, and blocked.
 std::string LayoutForm(absl::string_view primitive, const dnnl::memory::desc& packed);
 // UNIMPLEMENTED: not so many layouts, or not this process's.
 absl::StatusOr<std::vector<Reordering>> ReorderingsOf(absl::string_view form, size_t count);

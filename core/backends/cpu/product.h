@@ -1,5 +1,5 @@
-// What convolutions and linear layers on oneDNN have in common: a source, a weight that may be
-// packed, and in the same primitive bias, residual and activation.
+// A Product is a convolution or a linear layer on oneDNN: a source, a weight that may be packed,
+// and in the same primitive bias, residual and activation.
 //
 // Internal to this directory; include it in .cc files only.
 #pragma once
@@ -10,12 +10,12 @@
 namespace latentd::backends::cpu {
 
 struct Product {
-  const char* name;  // of the primitive, for the packed weight's form
+  const char* name;  // the primitive's, for the packed weight's form
   dnnl::primitive primitive;
   dnnl::memory::desc source, plain_weight, weight, bias, result, scratchpad;
 };
 
-// What a weight lies as before it is packed: converted to f32 unless x is what it is (FormatFor).
+// Layout of a weight before it is packed: in f32 unless x has the weight's dtype (FormatFor).
 inline dnnl::memory::desc PlainWeight(const BinderArguments& a, const dnnl::memory::dims& dims,
                                       dnnl::memory::format_tag tag) {
   return Layout(a.operand(0).dtype, dims, tag);

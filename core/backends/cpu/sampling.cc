@@ -1,4 +1,4 @@
-// What a noise scheduler does between two evaluations of a network.
+// Kernels of a noise scheduler's update between two evaluations of a network.
 #include "core/backends/cpu/binders.h"
 
 namespace latentd::backends::cpu {

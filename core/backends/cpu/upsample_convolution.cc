@@ -21,8 +21,8 @@ using Tag = memory::format_tag;
 
 constexpr int kPhases = 4;  // phase 2 * p + q: p of the height, q of the width
 
-// Of a side, the taps [begin, end) that fall onto each of the two small pixels: phase 0 sees the
-// pixel before its own and its own, phase 1 its own and the next.
+// Taps [begin, end) of a side that fall onto each of the two small pixels: phase 0 sees the pixel
+// before its own and its own, phase 1 its own and the next.
 struct Taps {
   int begin, end;
 };
@@ -48,7 +48,7 @@ device::Buffer PhaseWeight(const device::ConstBuffer& weight, int phase) {
   return sums;
 }
 
-// Of one phase of the packed weight.
+// Bytes of one phase of the packed weight.
 size_t StrideOf(const memory::desc& phase) { return RoundUp(phase.get_size(), device::kAlignment); }
 
 struct Phase {

@@ -50,7 +50,7 @@ absl::StatusOr<std::unique_ptr<Arena::Lease>> Arena::Take(size_t bytes) {
   return std::make_unique<Lease>(shared_from_this(), bytes);
 }
 
-// What only the lease that goes has used may be in use by its last run.
+// Waits for the last run, which may use the pieces that only this lease needs, and unmaps them.
 void Arena::Release(size_t bytes) {
   const bool idle = device_.Select().ok() && cudaEventSynchronize(last_run_) == cudaSuccess;
   absl::MutexLock lock(&mutex_);

@@ -63,7 +63,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
     return enqueued.ok() ? remembered : enqueued;
   }
 
-  // What the largest lease needs.
+  // The need of the largest lease.
   size_t bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -91,7 +91,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
   mutable absl::Mutex mutex_;
   std::multiset<size_t> leases_ ABSL_GUARDED_BY(mutex_);
   const std::unique_ptr<device::cuda::AddressRange> range_ ABSL_PT_GUARDED_BY(mutex_);
-  size_t pieces_ ABSL_GUARDED_BY(mutex_) = 0;  // that are mapped, from the beginning
+  size_t pieces_ ABSL_GUARDED_BY(mutex_) = 0;  // number of mapped pieces, from the beginning
 };
 
 }  // namespace latentd::backends::cuda

@@ -1,4 +1,4 @@
-// Which of our own kernels attends.
+// Choice of our own kernel for an attention.
 //
 // Internal to this directory.
 #pragma once

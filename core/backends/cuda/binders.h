@@ -59,12 +59,12 @@ inline bool IsFloat(device::DType dtype) {
          dtype == device::DType::kBF16;
 }
 
-// Of a launch for a node of that op.
+// The status of a launch for a node of that op.
 absl::Status Launched(cudaError_t error, graph::Op op);
 
-// What storages and workspaces in the arena begin at multiples of, in bytes, which cuBLASLt wants.
+// Alignment in bytes of storages and workspaces in the arena, as cuBLASLt wants it.
 inline constexpr int64_t kPlaceAlignment = 256;
-// What a caller's memory begins at multiples of, in bytes.
+// Alignment in bytes of a caller's memory.
 inline constexpr int64_t kPortAlignment = 16;
 
 // The bytes that each address of the view's elements at multiples of `strides` (in elements) is a
@@ -82,10 +82,10 @@ BoundKernel OwnKernel(const BinderArguments& a, const Args& args, Launch launch)
   return kernel;
 }
 
-// Whether operands and result begin at multiples of 16 bytes.
+// True if operands and result begin at multiples of 16 bytes.
 bool BeginAtWords(const BinderArguments& a);
 
-// Whether they do, and are of a dtype that we give to cuDNN.
+// True if they do, and are of a dtype that we give to cuDNN.
 bool CudnnReads(const BinderArguments& a);
 
 // The choice for a shape that cuDNN does not have.

@@ -16,7 +16,7 @@
 
 namespace latentd::backends::cuda {
 
-// What kernels are bound to.
+// Names of lowering that kernels are bound with.
 using lowering::AddressOf;
 using lowering::BytesOf;
 using lowering::Instruction;

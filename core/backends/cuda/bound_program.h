@@ -23,8 +23,8 @@ struct BoundProgram : lowering::BoundProgram {
 absl::StatusOr<BoundProgram> Bind(const graph::Graph& graph, std::vector<graph::Recipe> recipes,
                                   const Chooser& chooser, const Gpu& gpu);
 
-// Where the constants lie that kernels read, in device memory of so many bytes: for each storage,
-// or -1.
+// Offsets of the constants that kernels read, in device memory of so many bytes: one for each
+// storage, or -1.
 struct Literals {
   std::vector<int64_t> offsets;
   size_t bytes = 0;
@@ -39,8 +39,8 @@ void AddLiterals(char* at, const Literals& literals, lowering::Addresses& addres
 // INVALID_ARGUMENT unless places begin at multiples of kPlaceAlignment.
 absl::Status CheckPlaces(const graph::MemoryPlan& memory);
 
-// What an executable takes of the device beside arena and weights, about: its constants, the memory
-// that its ports are staged in, and one captured graph.
+// Device memory of an executable beside arena and weights, about: its constants, the memory that
+// its ports are staged in, and one captured graph.
 size_t OwnBytes(const graph::Graph& graph, const BoundProgram& bound);
 
 }  // namespace latentd::backends::cuda

@@ -17,7 +17,7 @@ struct DestroyGraph {
     if (device->Select().ok()) cudaGraphExecDestroy(graph);
   }
 
-  const device::cuda::CudaDevice* device = nullptr;  // which outlives the graph
+  const device::cuda::CudaDevice* device = nullptr;  // outlives the graph
 };
 using GraphPointer = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, DestroyGraph>;
 

@@ -16,7 +16,7 @@ struct CopyBatch {
   int first = 0, size = 0;
 };
 
-// Of at least two and at most CopyLinesArgs::kMost copies each, which are lines of whole words.
+// Batches of at least two and at most CopyLinesArgs::kMost copies, which are lines of whole words.
 // None depends on another: they read intermediates, and write what no instruction of a batch reads.
 std::vector<CopyBatch> CopyBatchesOf(const Program& program);
 

@@ -16,7 +16,7 @@ namespace latentd::backends::cuda {
 
 using device::DType;
 
-// What is called of the library.
+// The functions of the library that are called.
 struct CublasLt::Functions {
   decltype(&cublasLtCreate) create;
   decltype(&cublasLtDestroy) destroy;
@@ -65,7 +65,7 @@ struct CublasLt::Functions {
 
 namespace {
 
-// Of the library's estimates; further down they are slower on every shape that was tried.
+// Number of the library's first estimates that are tried; later ones were slower on every shape.
 constexpr int kMostCandidates = 16;
 
 cudaDataType_t TypeOf(DType dtype) {

@@ -30,14 +30,14 @@ struct ProductShape {
   struct Operand {
     device::DType dtype = device::DType::kF32;
     int64_t pitch = 0, step = 0;
-    int64_t alignment = 256;  // that its address has, in bytes
+    int64_t alignment = 256;  // its address's, in bytes
   };
   int64_t rows = 0, columns = 0, depth = 0, batch = 1;
   Operand a, b, result;
   bool b_transposed = false, has_bias = false, has_residual = false, tf32 = false;
   float scale = 1;
 
-  // What is equal for equal products.
+  // A name that equal products share.
   std::string Key() const;
 };
 
@@ -50,7 +50,7 @@ struct ProductAddresses {
   void* workspace = nullptr;
 };
 
-// How somebody watches algorithms being tried.
+// A watch over algorithms that are being tried.
 struct TrialWatch {
   std::vector<std::string> left_out = {};                          // as bytes for CublasLt::Load
   std::function<void(absl::string_view algorithm)> announce = {};  // called before each run

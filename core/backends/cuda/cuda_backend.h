@@ -24,12 +24,12 @@
 namespace latentd::backends::cuda {
 
 struct CudaOptions {
-  int ordinal = 0;  // of the GPU
+  int ordinal = 0;  // number of the GPU
   // Starts a program that calls RunTrialProgram, where algorithms are tried; empty: they are tried
   // here, and one that faults ends the device for this process.
   std::vector<std::string> trial_command = {};
-  // What is f32 may be rounded to TF32 (10 bits of mantissa) before it is multiplied, by matrix
-  // products, convolutions and attention. Sums, all else and what is stored are f32 all the same.
+  // Allows f32 operands of matrix products, convolutions and attention to be rounded to TF32 (10
+  // bits of mantissa). Sums, all else and stored values are f32 all the same.
   bool tf32 = false;
 };
 
@@ -92,8 +92,8 @@ class CudaBackend : public Backend {
 std::string FingerprintOf(const device::cuda::CudaProperties& gpu, size_t cublas_lt, size_t cudnn,
                           bool tf32);
 
-// What a process does that CudaBackend started by `trial_command`: tries algorithms on that GPU, as
-// it is told by its standard input, and tells what came of it. Returns the exit code.
+// Main function of the process that CudaBackend starts by `trial_command`: tries algorithms on that
+// GPU, as its standard input orders, and reports the results. Returns the exit code.
 int RunTrialProgram(int ordinal);
 
 }  // namespace latentd::backends::cuda

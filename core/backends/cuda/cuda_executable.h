@@ -21,7 +21,7 @@
 
 namespace latentd::backends::cuda {
 
-// What a session has captured, and the addresses of its ports, inputs first.
+// A graph that a session captured, and the addresses of its ports, inputs first.
 struct CapturedGraph {
   std::vector<char*> ports;
   GraphPointer graph;  // null: nothing
@@ -44,7 +44,7 @@ class CudaExecutable : public Executable {
       return CatchOutOfMemory([&] { return work(stream); });
     }
 
-    // Here, on one that nobody else uses, whose kernels become a graph.
+    // `work` enqueues on a stream of this launcher's own, and its kernels become a graph.
     template <typename Work>
     absl::StatusOr<cudaGraphExec_t> Capture(const Work& work) {
       absl::MutexLock lock(&mutex_);
@@ -75,7 +75,7 @@ class CudaExecutable : public Executable {
 
   const Program& program() const { return bound_.program; }
 
-  // Whether it has a graph that a session captured, for the next one there.
+  // True if it keeps a graph that a session captured, for the next one there.
   bool keeps_graph() const ABSL_LOCKS_EXCLUDED(kept_mutex_);
 
  private:
@@ -113,12 +113,12 @@ class CudaExecutable : public Executable {
   CapturedGraph kept_ ABSL_GUARDED_BY(kept_mutex_);
 };
 
-// Where ports are staged, every run but the executable's first is one launch (staged_graph.h).
-// Elsewhere most sessions of decoders run once, and to capture a program takes longer than to
-// launch its kernels: so the first run launches them one by one. The second captures them, and from
-// then on a run is one launch. What a session has captured its executable keeps, one graph at a
-// time, for the next session at the same addresses: of a step, for the next picture's lane, which
-// lies where the last one did unless others have taken that memory.
+// With staged ports, every run but the executable's first is one launch (staged_graph.h). Without,
+// most sessions of decoders run once, and to capture a program takes longer than to launch its
+// kernels: so the first run launches them one by one. The second captures them, and from then on a
+// run is one launch. The executable keeps a captured graph, one at a time, for the next session at
+// the same addresses: of a step, for the next picture's lane, which lies where the last one did
+// unless others have taken that memory.
 class CudaSession : public Session {
  public:
   // With all addresses of the executable's program; those of ports by themselves too.

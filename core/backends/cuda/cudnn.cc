@@ -23,7 +23,7 @@
 #include "core/device/cuda/cuda_status.h"
 #include "core/device/device_fault.h"
 
-// Where cudnn-frontend looks for the library's functions.
+// The handle by which cudnn-frontend finds the library's functions.
 void* cudnn_frontend::cudnn_dlhandle = nullptr;
 
 namespace latentd::backends::cuda {
@@ -170,7 +170,7 @@ class Builders {
   }
   Builders(const Builders&) = delete;
 
-  // What `build` returns, a status or StatusOr, of a state of the selected GPU.
+  // Returns the result of `build`, a status or StatusOr, for a state of the selected GPU.
   template <typename Build>
   auto With(const Build& build) -> decltype(build(cudnnHandle_t())) {
     ASSIGN_OR_RETURN(cudnnHandle_t const library, Take());
@@ -234,7 +234,7 @@ constexpr int64_t kMostWorkspaceBytes = int64_t{256} << 20;
 // A plan as bytes is its shape's key, this, and what the library says of itself.
 constexpr char kBehindKey[] = "\n";
 constexpr char kPlanField[] = "cudnn_backend_data";
-// Beyond so many, those that nobody uses are forgotten.
+// Number of plans beyond which unused ones are forgotten.
 constexpr size_t kManyPlans = 512;
 constexpr size_t kNewest = 32;
 
@@ -280,7 +280,7 @@ class FrontendCudnn : public Cudnn {
         ToStatus(graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}), key));
     graph.deselect_engines(names);
     graph.deselect_workspace_greater_than(kMostWorkspaceBytes);
-    // What is drawn twice is the same, and sums are in f32.
+    // Results are deterministic, and sums are in f32.
     graph.deselect_numeric_notes({fe::NumericalNote_t::NONDETERMINISTIC,
                                   fe::NumericalNote_t::REDUCED_PRECISION_REDUCTION,
                                   fe::NumericalNote_t::DOWN_CONVERT_INPUTS});
@@ -372,7 +372,7 @@ class FrontendCudnn : public Cudnn {
   const std::function<void()> on_restore_;
   absl::Mutex mutex_;
   std::map<std::string, std::shared_ptr<Shared>> plans_ ABSL_GUARDED_BY(mutex_);  // by their bytes
-  // Who has chosen one is about to load it.
+  // Plans chosen lately, which are about to be loaded.
   std::deque<std::shared_ptr<const CudnnPlan>> newest_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -33,7 +33,7 @@ struct ConvolutionShape {
   int64_t stride = 1, padding_height = 0, padding_width = 0;
   bool has_bias = false, has_residual = false;
 
-  std::string Key() const;  // what is equal for equal convolutions
+  std::string Key() const;  // a name that equal convolutions share
   bool tf32() const { return dtype == device::DType::kF32; }
   int64_t result_height() const {
     return (height + 2 * padding_height - kernel_height) / stride + 1;

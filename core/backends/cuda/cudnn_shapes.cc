@@ -1,4 +1,4 @@
-// What shapes are called in plans, in findings and in messages.
+// Names of shapes in plans, in findings and in messages.
 #include "absl/strings/str_cat.h"
 #include "core/backends/cuda/cudnn.h"
 

@@ -11,7 +11,7 @@
 namespace latentd::backends::cuda {
 namespace {
 
-// Of their first elements, in bytes.
+// Alignment of operands and result in bytes.
 constexpr int64_t kFusedAlignment = 16;
 
 kernels::LinearGegluArgs ArgumentsOf(const BinderArguments& a) {

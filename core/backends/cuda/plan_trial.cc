@@ -16,7 +16,7 @@ using Array = TrialMemory::Array;
 using Random = TrialMemory::Random;
 using Sample = TrialMemory::Sample;
 
-// Of an NHWC image.
+// A pixel of an NHWC image.
 struct Pixel {
   int64_t row, y, x;
 

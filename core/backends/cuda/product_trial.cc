@@ -97,7 +97,7 @@ TrialMemory::Sample ProductTrial::Draw(TrialMemory::Random& random) const {
   sum *= s.scale;
   if (s.has_bias) sum += memory_->Value(bias_, column);
   if (s.has_residual) sum += memory_->Value(residual_, index);
-  // Of a sum of products of normal numbers the deviation is the root of their count.
+  // The deviation of a sum of products of normal numbers is the root of their count.
   return {index, sum, std::abs(s.scale) * std::sqrt(static_cast<double>(s.depth)) + 1};
 }
 

@@ -27,7 +27,7 @@ class ProductTrial {
   // b outside the caches, as weights are.
   absl::StatusOr<double> Time(const Product& product);
 
-  // What the device says once it is done with what it was given: whether it still works.
+  // Waits for the device; a fault if it works no more.
   absl::Status CheckDevice() const;
 
   // INTERNAL unless some elements of the result, all over it, are what double precision gives but
@@ -44,7 +44,7 @@ class ProductTrial {
 
   const ProductShape shape_;
   const std::unique_ptr<TrialMemory> memory_;
-  int copies_ = 1;  // of b
+  int copies_ = 1;  // number of copies of b
   TrialMemory::Array a_, b_, bias_, residual_, result_;
   char* workspace_ = nullptr;
   cudaEvent_t begin_ = nullptr, end_ = nullptr;

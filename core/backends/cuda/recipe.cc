@@ -63,7 +63,7 @@ struct BoundRecipe {
   graph::MemoryPlan memory;
 };
 
-// Without TF32: weights that are made are the same whoever reads them.
+// Without TF32: weights that are made are the same for all readers.
 absl::StatusOr<std::unique_ptr<BoundRecipe>> BindRecipe(const Graph& recipe, Gpu gpu) {
   gpu.tf32 = false;
   std::unique_ptr<BoundRecipe> result(new BoundRecipe{graph::OfInputs(recipe), {}, {}, {}});

@@ -13,7 +13,7 @@ namespace {
 
 using device::cuda::ToStatus;
 
-// What a prompt comes to for every layer of a UNet is 24 MiB, which are copied within 20 us.
+// A prompt's inputs for every layer of a UNet have 24 MiB, which are copied within 20 us.
 constexpr size_t kMostBytes = size_t{32} << 20;
 
 void Append(const Port& port, StagedPorts& places) {
@@ -73,7 +73,7 @@ absl::Status StagedGraph::Run(absl::Span<char* const> ports, cudaStream_t stream
   RETURN_IF_ERROR(ToStatus(cudaGraphLaunch(graph_.get(), stream), "launching a graph"));
   for (size_t i = places_.inputs; i < ports.size(); ++i) {
     const absl::Status copied = Copy(staged[i], ports[i], places_.sizes[i], stream);
-    // The graph runs: who had no memory for the rest must not begin again.
+    // The graph runs: a session without memory for the rest must not begin again.
     if (absl::IsResourceExhausted(copied)) return absl::InternalError(copied.message());
     RETURN_IF_ERROR(copied);
   }

@@ -1,8 +1,8 @@
-// A captured graph of a program whose ports lie in memory of the executable's own. It serves
-// sessions wherever theirs are: a run copies what their inputs hold there, and what came of it to
-// their outputs. For programs that each session runs once, as text encoders, decoders and what a
-// UNet reads of a prompt: to copy their ports takes the device less than to launch their kernels
-// takes the host.
+// A StagedGraph is a captured graph of a program whose ports lie in memory of the executable's own.
+// It serves sessions with ports anywhere: a run copies their inputs there, and the results to their
+// outputs. For programs that each session runs once, as text encoders, decoders and a UNet's
+// request part: to copy their ports takes the device less than to launch their kernels takes the
+// host.
 //
 // Internal to this directory. Thread-safe.
 #pragma once
@@ -26,7 +26,7 @@
 
 namespace latentd::backends::cuda {
 
-// Where ports lie, in bytes, one behind the other: inputs, then outputs.
+// Offsets of ports in bytes, one behind the other: inputs, then outputs.
 struct StagedPorts {
   std::vector<size_t> offsets, sizes;
   size_t inputs = 0;
@@ -40,7 +40,7 @@ class StagedGraph {
   static absl::StatusOr<std::unique_ptr<StagedGraph>> Allocate(StagedPorts places,
                                                                device::cuda::CudaDevice& device);
 
-  // Where the graph's kernels find the ports, inputs first.
+  // Addresses of the ports for the graph's kernels, inputs first.
   std::vector<char*> ports() const;
 
   bool captured() const ABSL_LOCKS_EXCLUDED(mutex_);

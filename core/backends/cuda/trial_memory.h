@@ -26,9 +26,9 @@ class TrialMemory {
     int64_t bytes() const { return elements * device::SizeOf(dtype); }
 
     char* data = nullptr;
-    int64_t elements = 0;  // of one copy
+    int64_t elements = 0;  // elements of one copy
     device::DType dtype = device::DType::kF32;
-    int64_t first = 0;  // of the random numbers, which repeat
+    int64_t first = 0;  // index into the random numbers, which repeat
   };
 
   // The selected device's. RESOURCE_EXHAUSTED, as everything below: no memory of the device.
@@ -47,9 +47,9 @@ class TrialMemory {
   // Every byte is 0xff: NaN.
   absl::Status Poison(const Array& array);
 
-  // What Draw put there.
+  // The value that Draw put there.
   double Value(const Array& array, int64_t index) const;
-  // What is there now, once the stream is done.
+  // The value now there, once the stream is done.
   absl::StatusOr<double> Read(const Array& array, int64_t index) const;
 
   // Waits for the stream: whether the device still works.

@@ -21,7 +21,7 @@ std::string TakeString(LittleEndianReader& reader) {
   return std::string(reader.TakeBytes(size));
 }
 
-// What makes the shape, one number after the other.
+// Calls `number` with each number of the shape, in a fixed order.
 template <typename Shape, typename Number>
 void ForEachNumber(Shape& shape, const Number& number) {
   for (auto* value : {&shape.rows, &shape.columns, &shape.depth, &shape.batch}) number(*value);

@@ -1,5 +1,5 @@
-// What a process that tries algorithms and its parent tell each other (trial_process.h), as bytes.
-// Both are the same program.
+// Messages between a process that tries algorithms and its parent (trial_process.h), as bytes. Both
+// are the same program.
 //
 // Internal to this directory. Thread-safe: free functions.
 #pragma once

@@ -28,7 +28,7 @@ constexpr int kMostIdleEnds = 2;
 // A child has to load and to open the GPU first.
 constexpr absl::Duration kStartPatience = absl::Minutes(1);
 constexpr absl::Duration kIdle = absl::Seconds(10);
-// Of a child that hangs, and whose parent is gone.
+// Life of a child that hangs, and whose parent has ended.
 constexpr unsigned kMostSeconds = 120;
 constexpr size_t kMostPacketBytes = size_t{64} << 10;
 
@@ -139,7 +139,7 @@ std::optional<absl::StatusOr<Choice>> TrialProcess::Ask(const TrialTask& task, s
   while (true) {
     std::optional<TrialReport> report = Receive(at.empty() ? kStartPatience : options_.patience);
     if (!report.has_value()) return std::nullopt;
-    if (report->number != task.number) continue;  // of one that was given up
+    if (report->number != task.number) continue;  // the report of a task that was given up
     if (report->answer.has_value()) return std::move(report->answer);
     at = std::move(report->algorithm);
   }
@@ -185,7 +185,7 @@ absl::StatusOr<Choice> TrialProcess::Choose(const ProductShape& shape) {
 }
 
 int ServeTrials(int socket, const TryProduct& try_product) {
-  // Those are for the parent. When it has gone, so does this.
+  // Signals that stop the parent are ignored: this process ends with it.
   for (const int stop : {SIGTERM, SIGINT, SIGHUP}) signal(stop, SIG_IGN);
   uint32_t number = 0;
   const auto announce = [&](absl::string_view algorithm) {
@@ -200,7 +200,7 @@ int ServeTrials(int socket, const TryProduct& try_product) {
     number = task->number;
     const absl::StatusOr<Choice> chosen =
         try_product(task->shape, {.left_out = task->left_out, .announce = announce});
-    if (device::IsFault(chosen.status())) _exit(1);  // what stands on the device may hang
+    if (device::IsFault(chosen.status())) _exit(1);  // work on the device may hang
     if (!SendPacket(socket, Write(TrialReport{number, "", chosen}))) return 0;
     alarm(0);
   }

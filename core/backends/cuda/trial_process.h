@@ -29,11 +29,11 @@
 
 namespace latentd::backends::cuda {
 
-// Thread-safe: who comes while it tries a product waits.
+// Thread-safe: a second caller waits while it tries a product.
 class TrialProcess {
  public:
   struct Options {
-    std::vector<std::string> command;             // of a program that calls ServeTrials
+    std::vector<std::string> command;             // a program that calls ServeTrials
     absl::Duration patience = absl::Seconds(30);  // with one algorithm
     std::function<void()> on_fault = {};          // called for each algorithm that is left out
     std::function<void(absl::string_view)> warn = {};
@@ -58,7 +58,7 @@ class TrialProcess {
   absl::Status Start() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // How it ended: "signal 11".
   std::string End() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // What the child answers; nullopt: it ended, or hangs, at the algorithm `at` ("", as it is given:
+  // The child's answer; nullopt: it ended, or hangs, at the algorithm `at` ("", as it is given:
   // none yet).
   std::optional<absl::StatusOr<Choice>> Ask(const TrialTask& task, std::string& at)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -68,11 +68,11 @@ class TrialProcess {
   const Options options_;
   absl::Mutex mutex_;
   std::optional<Child> child_ ABSL_GUARDED_BY(mutex_);
-  uint32_t tasks_ ABSL_GUARDED_BY(mutex_) = 0;  // that there were
+  uint32_t tasks_ ABSL_GUARDED_BY(mutex_) = 0;  // number of all tasks so far
   bool of_no_use_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-// What a child does with a task.
+// The child's function for a task.
 using TryProduct =
     std::function<absl::StatusOr<Choice>(const ProductShape& shape, const TrialWatch& watch)>;
 

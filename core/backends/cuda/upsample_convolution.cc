@@ -12,7 +12,7 @@
 namespace latentd::backends::cuda {
 namespace {
 
-// What channels are multiples of where cuDNN's kernels for tensor cores read 16 bytes at a time.
+// Multiple of channels for which cuDNN's kernels for tensor cores read 16 bytes at a time.
 constexpr int64_t kChannelStep = 8;
 
 TransposedConvolutionShape ShapeOf(const BinderArguments& a) {

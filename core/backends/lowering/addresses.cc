@@ -40,7 +40,7 @@ absl::StatusOr<std::vector<weights::WeightRef>> HoldWeights(
   SplitWorkOn(threads, static_cast<int>(uses.size()), [&](int i) { results[i] = get(i); });
   std::vector<weights::WeightRef> held;
   for (size_t i = 0; i < uses.size(); ++i) {
-    // What is made beside others needs memory beside theirs, which nobody has asked about.
+    // Making weights in parallel takes more memory at a time than planned: retry it alone.
     if (absl::IsResourceExhausted(results[i].status())) results[i] = get(static_cast<int>(i));
     RETURN_IF_ERROR(results[i].status());
     const void* address = address_of(**results[i]);

@@ -1,4 +1,4 @@
-// Where the kernels of a bound program find what they work on.
+// Addresses of all memory that the kernels of a bound program work on.
 //
 // Plain data and free functions; thread-safe.
 #pragma once
@@ -18,7 +18,7 @@ namespace latentd::backends::lowering {
 
 struct Addresses {
   std::vector<char*> storages;      // null: not known yet
-  std::vector<char*> workspaces;    // of each instruction; null: none
+  std::vector<char*> workspaces;    // workspace of each instruction; null: none
   std::vector<const void*> packed;  // weight of each instruction; null: none
 
   Frame FrameOf(size_t instruction) const {
@@ -26,7 +26,7 @@ struct Addresses {
   }
 };
 
-// What the plan places, in an arena that begins there.
+// Addresses of the values that the plan places, in an arena that begins there.
 Addresses AddressesIn(char* arena, const BoundProgram& bound, const graph::MemoryPlan& memory);
 
 // With the callers' memory too, by port. Inputs are written only where an output updates them.

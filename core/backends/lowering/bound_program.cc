@@ -7,7 +7,7 @@
 namespace latentd::backends::lowering {
 namespace {
 
-// Which storages some instruction reads as they are, and not as its packed weight.
+// Marks the storages that some instruction reads as they are, and not as its packed weight.
 std::vector<bool> ReadPlain(const BoundProgram& bound) {
   std::vector<bool> read(bound.program.storages.size());
   for (size_t i = 0; i < bound.needs.size(); ++i) {

@@ -21,7 +21,7 @@ namespace latentd::backends::lowering {
 struct BoundProgram {
   std::vector<graph::Recipe> recipes;  // bound as weights
   Program program;
-  std::vector<KernelNeeds> needs;  // of each instruction's kernel
+  std::vector<KernelNeeds> needs;  // needs of each instruction's kernel
   ArenaValues values;
 };
 
@@ -46,7 +46,7 @@ Plan WithNeeds(std::string bytes, const graph::MemoryPlan& memory, size_t own_by
 absl::Status CheckPlan(const Plan& plan, const graph::MemoryPlan& memory, size_t own_bytes,
                        const BoundProgram& bound);
 
-// Of a check of graph or plan: INVALID_ARGUMENT says there that the plan is at fault.
+// The result of a check of graph or plan, whose INVALID_ARGUMENT means that the plan is at fault.
 absl::Status DataLossIfInvalid(const absl::Status& check);
 
 }  // namespace latentd::backends::lowering

@@ -1,5 +1,5 @@
-// Which of a backend's elementwise functions an op computes. Each backend has an enum of them, for
-// its kernels to include, and all name them alike.
+// A table from ops to a backend's elementwise functions. Each backend has an enum of them, for its
+// kernels to include, and all name them alike.
 #pragma once
 
 #include "absl/status/statusor.h"

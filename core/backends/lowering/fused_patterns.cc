@@ -103,7 +103,7 @@ class Matcher {
   static constexpr graph::Conv2dAttributes kSameSize = {
       .stride = 1, .padding = {1, 1, 1, 1}, .layout = graph::Layout::kNhwc};
 
-  // Whether an upsampling is to twice the size, in NHWC.
+  // True for an upsampling to twice the size, in NHWC.
   bool Doubles(const Node& upsample) const {
     const graph::Shape& from = body_.node(upsample.operands[0]).shape;
     return std::get<graph::UpsampleAttributes>(upsample.attributes) ==

@@ -1,5 +1,5 @@
-// Which fused nodes run as one instruction. A body is matched by its structure; the kind says only
-// what to look for (core/graph/target.h), so a body that its kind does not fit is run node by node.
+// Finds the fused nodes that run as one instruction. A body is matched by its structure; the kind
+// is only a hint (core/graph/target.h), so a body that its kind does not fit is run node by node.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@ const std::vector<std::string>& FusedKinds();
 // One instruction for a body. Numbers of operands of the fused node; -1: absent.
 struct FusedMatch {
   Kernel kernel = Kernel::kConvolution;
-  graph::ValueId product = 0;                // of the body: the conv2d, linear or group_norm
+  graph::ValueId product = 0;                // the conv2d, linear or group_norm in the body
   std::vector<int> operands;                 // as the instruction takes them
   graph::Op activation = graph::Op::kInput;  // kInput: none
 };

@@ -1,4 +1,4 @@
-// What an instruction computes: the kernels that a fast backend has, each with its operands.
+// The kernels that a fast backend has, each with its operands: an instruction runs one of them.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ enum class Kernel : uint8_t {
 };
 inline constexpr size_t kKernels = static_cast<size_t>(Kernel::kSchedulerStep) + 1;
 
-// Whether a backend's table has a row for each kernel, in order.
+// True if a backend's table has a row for each kernel, in order.
 template <typename Row, size_t kRows>
 constexpr bool HasEveryKernel(const Row (&rows)[kRows]) {
   for (size_t i = 0; i < kRows; ++i) {
@@ -54,12 +54,12 @@ std::optional<Kernel> KernelOf(graph::Op op);
 // How many operands an instruction has, absent ones included, whose op was given so many.
 size_t OperandCount(Kernel kernel, size_t given);
 
-// Whether the second operand is a weight, which is held in the kernel's own form if it is a
+// True if the second operand is a weight, which is held in the kernel's own form if it is a
 // recipe's whole result.
 bool HasWeight(Kernel kernel);
 
-// Whether the kernel makes the dtype that its node has, whatever it reads. What every other one
-// makes has the dtype of its first operand.
+// True if the kernel makes the dtype that its node has, whatever it reads. The result of every
+// other kernel has the dtype of its first operand.
 bool HasOwnDType(Kernel kernel);
 
 }  // namespace latentd::backends::lowering

@@ -1,5 +1,5 @@
-// What the kernels of every backend have in common, once they are chosen: what they are made for,
-// what they need, and where things are when they run.
+// Types that the kernels of every backend share, once they are chosen: their arguments, their
+// needs, and the addresses in a run.
 #pragma once
 
 #include <cstddef>
@@ -22,13 +22,13 @@ struct BinderArguments {
   bool weight_is_held() const { return IsHeld(program, instruction.operands[1]); }
 };
 
-// What a kernel needs beside its operands and its result.
+// Memory that a kernel needs beside its operands and its result.
 struct KernelNeeds {
   size_t workspace_bytes = 0;
-  std::optional<weights::WeightFormat> packing = {};  // of the second operand, a held weight
+  std::optional<weights::WeightFormat> packing = {};  // form of the second operand, a held weight
 };
 
-// Where things are in one run.
+// Addresses of one run.
 struct Frame {
   char* const* storages;  // address of each storage of the program, on the device
   char* workspace;        // workspace_bytes of it

@@ -9,7 +9,7 @@ Strides StridesOf(Kernel kernel, size_t operand) {
       return Strides::kAny;
     case Kernel::kAttention:
       return Strides::kLastDense;
-    case Kernel::kGroupNorm:  // what is added: in UNets, slices of the merged projections of time
+    case Kernel::kGroupNorm:  // the addend: in UNets, slices of the merged projections of time
       return operand == 3 ? Strides::kRowsDense : Strides::kDense;
     default:
       return Strides::kDense;

@@ -1,6 +1,6 @@
-// What kernels take: of views, all backends' the same, and what a backend tells lowering. What they
-// do not take, lowering makes for them: a copy without gaps, a value in f32, the body of a fused
-// node.
+// Rules for the operands of kernels: for views the same in all backends, and others that each
+// backend has. Lowering converts operands that break them: into a copy without gaps, a value in
+// f32, the body of a fused node.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace latentd::backends::lowering {
 
-// Which views an operand may be; others are copied first.
+// The views that an operand may be; others are copied first.
 enum class Strides : uint8_t {
   kAny,        // with strides of 0 too, where it is broadcast
   kLastDense,  // the elements of the last dimension have no gaps
@@ -28,12 +28,12 @@ class KernelRules {
  public:
   virtual ~KernelRules() = default;
 
-  // Whether the kernel reads that operand in that dtype; if not, it is given it in f32. A weight
-  // that is held (IsHeld) it takes in any.
+  // True if the kernel reads that operand in that dtype; if not, it gets it in f32. It takes a
+  // weight that is held (IsHeld) in any.
   virtual bool Reads(Kernel kernel, size_t operand, graph::DType dtype) const = 0;
 
-  // Whether a fused node with a result of `dtype` runs as the one instruction that it matches, and
-  // not as its body; `weight_is_held` says so of the second operand, where that is a weight.
+  // True if a fused node with a result of `dtype` runs as the one instruction that it matches, not
+  // as its body; `weight_is_held` says so of the second operand, where that is a weight.
   virtual bool RunsFused(const FusedMatch& match, graph::DType dtype,
                          bool weight_is_held) const = 0;
 };

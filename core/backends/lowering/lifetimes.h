@@ -1,5 +1,5 @@
-// What of a program needs a place in the arena, and for how long: what a memory plan
-// (core/graph/memory_plan.h) is made of and checked against.
+// Lifetimes of the values of a program that need a place in the arena: a memory plan
+// (core/graph/memory_plan.h) is made of them and checked against them.
 //
 // Free functions; thread-safe.
 #pragma once

@@ -90,7 +90,7 @@ class Lowering {
     return ports;
   }
 
-  // Where a node is to write its result.
+  // The view that a node writes its result to.
   View Result(const Node& node, ValueId id, const Scope& scope) {
     const int port = scope.ports[id];
     return port < 0 ? builder_.Intermediate(node.dtype, node.shape)
@@ -103,7 +103,7 @@ class Lowering {
                      : builder_.Store(Place::kInput, input, dtype, shape);
   }
 
-  // What updates an input comes last, when nothing else is read from inputs.
+  // Writes outputs that update an input last, when inputs are read no more.
   void WriteOutputs(const Scope& scope) {
     std::vector<View> values;
     for (const graph::Output& output : graph_.outputs()) {
@@ -197,7 +197,7 @@ class Lowering {
     scope.values[id] = result;
   }
 
-  // Of a reshape that has not been lowered.
+  // Copies for a reshape that has not been lowered.
   void CopyReshaped(ValueId reshape, const View& to, Scope& scope) {
     const Node& node = graph_.node(reshape);
     const View& from = scope.values[node.operands[0]];
@@ -265,7 +265,7 @@ class Lowering {
     builder_.Emit(std::move(instruction), scope.values[id]);
   }
 
-  // Copied once for all who cannot read it as it lies.
+  // Adds an operand, copied once for all instructions that cannot read it as it lies.
   void AddOperand(Instruction& instruction, ValueId operand, Scope& scope) {
     if (operand == kAbsent) return builder_.AddOperand(instruction, View());
     const bool fits = builder_.HasStridesFor(instruction, scope.values[operand]);

@@ -1,5 +1,5 @@
-// What a fast backend makes of a graph before it chooses how each kernel computes: a list of
-// instructions over storages. Reshapes, and slices and permutes where their readers can follow
+// A Program is a graph as a fast backend sees it before it chooses how each kernel computes: a list
+// of instructions over storages. Reshapes, and slices and permutes where their readers can follow
 // strides, have become views of what they move; a fused node has become one instruction if the
 // backend runs its pattern, and its body's instructions otherwise.
 //
@@ -25,7 +25,7 @@ enum class Place : uint8_t {
 
 struct Storage {
   Place place = Place::kArena;
-  int index = 0;  // of the port or recipe
+  int index = 0;  // number of the port or recipe
   graph::DType dtype = graph::DType::kF32;
   int64_t elements = 0;
   const float* literal = nullptr;  // the graph's own memory
@@ -34,11 +34,11 @@ struct Storage {
 
 struct Instruction {
   Kernel kernel = Kernel::kCopy;
-  graph::Op op = graph::Op::kSlice;  // of the node; which function kUnary and kBinary compute
-  graph::Attributes attributes;      // of the node
+  graph::Op op = graph::Op::kSlice;  // the node's op; selects the function of kUnary and kBinary
+  graph::Attributes attributes;      // the node's attributes
   std::vector<View> operands;
   View result;
-  // What is applied to the result of kConvolution, kLinear and kGroupNorm; kInput: nothing.
+  // Function applied to the result of kConvolution, kLinear and kGroupNorm; kInput: none.
   graph::Op activation = graph::Op::kInput;
 };
 
@@ -47,7 +47,7 @@ struct Program {
   std::vector<Instruction> instructions;
 };
 
-// Whether the view is a recipe's whole result, which the store can hold in another form.
+// True if the view is a recipe's whole result, which the store can hold in another form.
 bool IsHeld(const Program& program, const View& view);
 
 }  // namespace latentd::backends::lowering

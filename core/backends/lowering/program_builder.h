@@ -28,7 +28,7 @@ class ProgramBuilder {
   // In an intermediate, without gaps.
   View Copied(const View& view);
 
-  // Whether `view` can be the instruction's next operand but for its dtype.
+  // True if `view` can be the instruction's next operand but for its dtype.
   bool HasStridesFor(const Instruction& instruction, const View& view) const;
 
   // Adds an operand, absent or one that HasStridesFor: in f32 if the kernel does not read it
@@ -50,7 +50,7 @@ class ProgramBuilder {
 
   const KernelRules& rules_;
   Program program_;
-  // What there is in f32 of another dtype, by storage, offset and number of elements.
+  // Copies in f32 of views of another dtype, by storage, offset and number of elements.
   std::map<std::tuple<int, int64_t, int64_t>, View> widened_;
 };
 

@@ -20,7 +20,7 @@ bool ReadsFrom(const Node& node, size_t first_operand, const std::vector<bool>& 
                      node.operands.end(), [&](ValueId operand) { return views[operand]; });
 }
 
-// Which values can lie in the memory of `input`.
+// Marks the values that can lie in the memory of `input`.
 std::vector<bool> ViewsOf(const Graph& graph, ValueId input) {
   std::vector<bool> views(graph.size());
   for (ValueId id = input; id < graph.size(); ++id) {

@@ -23,7 +23,7 @@ std::vector<Run> RunsOf(const View& view) {
   return runs;
 }
 
-// Whether the dimensions from that one on have no gaps.
+// True if the dimensions from that one on have no gaps.
 bool DenseFrom(const View& view, int first) {
   int64_t expected = 1;
   for (int d = view.shape.rank() - 1; d >= first; --d) {
@@ -50,7 +50,7 @@ std::optional<View> Reshaped(const View& view, const graph::Shape& shape) {
   result.shape = shape;
   result.strides.assign(shape.rank(), 1);
   std::vector<Run> runs = RunsOf(view);
-  Run rest = {1, 1};  // of a run, what is left for the outer dimensions
+  Run rest = {1, 1};  // the part of a run that is left for the outer dimensions
   for (int d = shape.rank() - 1; d >= 0; --d) {
     if (rest.elements == 1 && shape[d] != 1 && !runs.empty()) {
       rest = runs.back();

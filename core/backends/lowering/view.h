@@ -20,7 +20,7 @@ struct View {
   bool present() const { return storage >= 0; }
   // Row-major without gaps, as most kernels want it.
   bool dense() const;
-  // Whether what lies at each index of the first dimension is dense, however far these are apart.
+  // True if each index of the first dimension is dense, however far apart they are.
   bool rows_dense() const;
 };
 

@@ -22,8 +22,8 @@ absl::StatusOr<device::ConstBuffer> EvaluateRecipe(const graph::Graph& recipe,
 // where the result is a source as it came.
 size_t EvaluationBytes(const graph::Graph& recipe);
 
-// What its results depend on beside recipe and sources: LibTorch's version and the instruction set
-// that it chose on this machine.
+// Names all that its results depend on beside recipe and sources: LibTorch's version and the
+// instruction set that it chose on this machine.
 std::string EvaluatorVersion();
 
 }  // namespace latentd::backends::reference

@@ -46,7 +46,7 @@ bool IsHalf(device::DType dtype) {
 
 int64_t BytesOf(const Node& node) { return node.shape.elements() * device::SizeOf(node.dtype); }
 
-// What Compute makes and drops.
+// Bytes that Compute takes and frees again.
 int64_t ScratchBytes(const Graph& graph, const Node& node) {
   if (node.op == graph::Op::kCast || node.op == graph::Op::kFused) return 0;
   int64_t elements = IsHalf(node.dtype) ? node.shape.elements() : 0;

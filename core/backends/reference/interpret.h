@@ -29,7 +29,7 @@ std::vector<at::Tensor> Interpret(const graph::Graph& graph, Bindings values);
 // operands and its result in f32 where they are kept in half precision.
 size_t InterpretBytes(const graph::Graph& graph, const std::vector<bool>& bound);
 
-// Which nodes Interpret computes when exactly the nodes in `bound` are bound.
+// The nodes that Interpret computes when exactly the nodes in `bound` are bound.
 std::vector<bool> Computed(const graph::Graph& graph, const std::vector<bool>& bound);
 
 }  // namespace latentd::backends::reference

@@ -1,4 +1,4 @@
-// What each op of the IR computes: one row per op, in ATen's operators, written for clarity. This
+// The meaning of each op of the IR: one row per op, in ATen's operators, written for clarity. This
 // is the definition that every other backend is measured against.
 //
 // Internal to this directory: it shows ATen's tensors, so include it in .cc files only.

@@ -32,7 +32,7 @@ struct BoundWeight {
   weights::WeightRef held;
 };
 
-// Of a run; `weights` are bound, as inputs are.
+// Most bytes that a run takes; `weights` are bound, as inputs are.
 size_t PeakBytes(const Graph& graph, absl::Span<const ValueId> weights) {
   std::vector<bool> bound(graph.size());
   for (ValueId id : weights) bound[id] = true;

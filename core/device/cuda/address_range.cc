@@ -106,7 +106,7 @@ absl::Status AddressRange::Map(size_t piece) {
   CUmemGenericAllocationHandle memory = 0;
   RETURN_IF_ERROR(OfDriver(driver_->create(&memory, piece_bytes_, &properties, 0), "GPU memory"));
   const CUresult result = driver_->map(AddressOf(piece), piece_bytes_, 0, memory, 0);
-  driver_->release(memory);  // what is mapped stays until it is unmapped
+  driver_->release(memory);  // mapped memory stays until it is unmapped
   RETURN_IF_ERROR(OfDriver(result, "mapping GPU memory"));
   mapped_[piece] = true;
   const CUmemAccessDesc access = {properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};

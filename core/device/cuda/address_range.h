@@ -1,5 +1,5 @@
-// Addresses of a GPU, reserved once, behind which there is memory in pieces of one size that come
-// and go: what lies in one does not move when others do.
+// Addresses of a GPU, reserved once, backed by memory in pieces of one size that are mapped and
+// unmapped one by one: contents of one do not move with others.
 #pragma once
 
 #include <cuda.h>
@@ -16,10 +16,10 @@ namespace latentd::device::cuda {
 // Thread-compatible.
 class AddressRange {
  public:
-  // Of that GPU, by CUDA's number; `bytes` are rounded up to whole pieces. REQUIRES: the GPU is
-  // selected on this thread. FAILED_PRECONDITION, which says what to do: a driver that is too old;
-  // INTERNAL: pieces that are no multiple of what the GPU maps at once; RESOURCE_EXHAUSTED: no
-  // range of so many addresses.
+  // Reserves addresses of the GPU with CUDA's number `ordinal`; `bytes` are rounded up to whole
+  // pieces. REQUIRES: the GPU is selected on this thread. FAILED_PRECONDITION, which says what to
+  // do: a driver that is too old; INTERNAL: pieces that are no multiple of what the GPU maps at
+  // once; RESOURCE_EXHAUSTED: no range of so many addresses.
   static absl::StatusOr<std::unique_ptr<AddressRange>> Reserve(int ordinal, size_t bytes,
                                                                size_t piece_bytes);
   // REQUIRES: nothing that was enqueued uses it.

@@ -41,7 +41,7 @@ MemoryDriver GpuMemory(int ordinal) {
   return {allocate, free};
 }
 
-// Of the host, which all GPUs can copy from and to.
+// Pinned memory of the host, which all GPUs can copy from and to.
 MemoryDriver PinnedMemory(int ordinal) {
   const auto allocate = [ordinal](size_t bytes, void*& memory) {
     cudaError_t error = cudaSetDevice(ordinal);
@@ -110,7 +110,7 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(int ordinal) {
   RETURN_IF_ERROR(device->Select());
   int least = 0, most = 0;
   RETURN_IF_ERROR(ToStatus(cudaDeviceGetStreamPriorityRange(&least, &most), "stream priorities"));
-  // Who takes memory waits for zeros, and not for what the device is at.
+  // A stream of its own, so that zeroing memory does not wait for the device's other work.
   RETURN_IF_ERROR(
       ToStatus(cudaStreamCreateWithPriority(&device->fills_, cudaStreamNonBlocking, most),
                "making a stream"));
@@ -201,7 +201,7 @@ absl::StatusOr<AvailableMemory> CudaDevice::Available() const {
   return AvailableMemory{static_cast<int64_t>(free + memory_->idle_bytes()), properties_.name};
 }
 
-// Of what weights were made in, too.
+// Trims CUDA's stream-ordered pool too, in which weights were made.
 void CudaDevice::GiveBack(Kept what) {
   memory_->GiveBack(what);
   pinned_->GiveBack(what);

@@ -37,11 +37,11 @@ class CudaDevice : public Device {
   // One behind the other in pieces of 16 MiB, which go back to CUDA when nothing lies in them.
   absl::StatusOr<Buffer> AllocatePacked(DType dtype, Shape shape) override;
   absl::StatusOr<std::unique_ptr<Stream>> NewStream(const Clock& clock) override;
-  // What the driver has left, and what the pool has idle; not the holes between what is packed,
+  // The driver's free memory and the pool's idle memory; not the holes between what is packed,
   // which only more of that can fill. 0 where the driver does not answer.
   absl::StatusOr<AvailableMemory> Available() const override;
   bool SharesHostMemory() const override { return false; }
-  // What is idle includes the holes between what is packed.
+  // Idle memory includes the holes between packed blocks.
   DeviceMemory Memory() const override;
   void GiveBack(Kept what) override;
   absl::Status Copy(ConstBuffer from, Buffer to, Stream& stream) override;
@@ -52,10 +52,10 @@ class CudaDevice : public Device {
     return staging_.Upload(from, to, bytes, stream);
   }
 
-  // Whoever calls CUDA on a thread selects the GPU first.
+  // Selects the GPU: needed on each thread before it calls CUDA.
   absl::Status Select() const;
 
-  // Gives back to CUDA what the pool has idle: for whoever asks CUDA itself and gets nothing.
+  // Gives the pool's idle memory back to CUDA: for code that asks CUDA itself and gets none.
   void Trim() { memory_->GiveBack(Kept::kAll); }
 
   int ordinal() const { return ordinal_; }

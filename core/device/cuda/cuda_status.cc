@@ -39,7 +39,7 @@ absl::Status ToStatus(cudaError_t error, absl::string_view what) {
   return IsSticky(error) ? FaultError(message) : FailureOf(message);
 }
 
-// Whatever is asked of a device that has failed ends with the same error.
+// A fault if the device has failed, since every later call then ends with the same error.
 absl::Status FailureOf(absl::string_view message) {
   size_t free = 0, total = 0;
   const cudaError_t error = cudaMemGetInfo(&free, &total);

@@ -1,4 +1,4 @@
-// What CUDA says, as a status.
+// Conversion of CUDA's errors to a status.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -34,7 +34,7 @@ absl::Status CudaStream::Synchronize() {
 
 void CudaStream::Keep(std::shared_ptr<const void> memory) {
   Sweep();
-  Anchor().IgnoreError();  // what ails the device is told of by what is enqueued next
+  Anchor().IgnoreError();  // a failure of the device is reported by the next work enqueued
   kept_.push_back(std::move(memory));
 }
 
@@ -59,7 +59,7 @@ absl::StatusOr<std::shared_ptr<const Event>> CudaStream::Record() {
   Sweep();
   ASSIGN_OR_RETURN(std::shared_ptr<const CudaEvent> event,
                    CudaEvent::Record(ordinal_, handle_, clock_, anchor_));
-  // What is kept stays where it is until it has its new place.
+  // Kept memory stays in kept_ until its new place exists.
   until_.emplace_back();
   until_.back().first = event;
   until_.back().second.swap(kept_);

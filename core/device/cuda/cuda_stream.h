@@ -28,8 +28,8 @@ class CudaStream : public Stream {
 
   absl::Status Synchronize() override;
 
-  // Keeps what is enqueued next alive until an event behind it is reached and somebody enqueues
-  // more.
+  // Keeps what is enqueued next alive until an event behind it is reached and more work is
+  // enqueued.
   void Keep(std::shared_ptr<const void> memory);
 
  private:

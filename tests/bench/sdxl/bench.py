@@ -81,7 +81,7 @@ class Runner:
         return None
 
     def plan(self, measurement):
-        """Who takes part now; the others' reasons are noted."""
+        """Contestants that take part now; the others' reasons are noted."""
         chosen, planned = [], 0
         for contestant in measurement.seconds:
             if contestant not in self._contestants["wanted"] or self._bench.results.is_done(measurement.name, contestant):
@@ -96,7 +96,7 @@ class Runner:
         return chosen
 
     def turn(self, measurement, contestant, function):
-        """Whether it went well."""
+        """Runs one turn; true if it succeeded."""
         began = time.monotonic()
         limit = min(60 + 4 * self.cost(measurement, contestant), self._budget.left + GRACE_SECONDS)
         try:
@@ -104,11 +104,11 @@ class Runner:
                 function(self._bench, contestant)
             say(f"  {measurement.name}, {contestant}: {time.monotonic() - began:.1f} s")
             return True
-        except Exception as error:  # whatever it is, the other measurements go on
+        except Exception as error:  # any error: the other measurements go on
             reason = str(error) if isinstance(error, Failure) else f"{type(error).__name__}: {error}"
             self._bench.results.end(measurement.name, contestant, f"failed: {reason}")
             say(f"  {measurement.name}, {contestant}: FAILED after {time.monotonic() - began:.1f} s: {reason}")
-            # What it waited for may still be at it.
+            # The server or peer may still be at work for it.
             if contestant == LATENTD:
                 self._bench.stop_server()
             else:
@@ -127,7 +127,7 @@ class Runner:
 
 
 def find_contestants(options, folder):
-    """Who is wanted, and why some of them cannot take part."""
+    """Contestants that are wanted, and the reasons why some of them cannot take part."""
     peers = [mode for mode in options.peers.split(",") if mode]
     if not peers:
         return {"wanted": [LATENTD], "missing": {}}
@@ -166,7 +166,7 @@ def run(options, folder):
                   lambda mode: peer_process.Peer(options, folder / "checkpoint", mode, folder))
     runner = Runner(bench, contestants, budget)
     wanted = options.only.split(",") if options.only else [measurement.name for measurement in MEASUREMENTS]
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what is measured is shown
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # measurements so far are shown
     try:
         for measurement in MEASUREMENTS:
             if measurement.name in wanted:

@@ -1,4 +1,4 @@
-"""What the bench ran on: the GPU as nvidia-smi sees it, versions, the commit."""
+"""The machine of the bench: the GPU as nvidia-smi sees it, versions, the commit."""
 
 import csv
 import io
@@ -26,7 +26,7 @@ def number(text):
 
 
 def nvidia_smi(query, fields):
-    """What it says, or nothing where there is no driver."""
+    """Output of nvidia-smi, or nothing where there is no driver."""
     command = ["nvidia-smi", f"--query-{query}={','.join(fields)}", "--format=csv,noheader,nounits"]
     try:
         found = subprocess.run(command, capture_output=True, text=True, timeout=30)
@@ -42,7 +42,7 @@ def gpu():
 
 
 def memory_used():
-    """Bytes of the first GPU's memory that are taken, whoever has them; None without a GPU."""
+    """Bytes of the first GPU's memory that are taken, by any process; None without a GPU."""
     found = nvidia_smi("gpu", ("memory.used",))
     return int(found[0]["memory.used"] * MIB) if found and isinstance(found[0]["memory.used"], float) else None
 
@@ -55,7 +55,7 @@ def memory_of(process):
 
 
 def state():
-    """What changes while the bench runs and moves its figures."""
+    """State of the machine that changes while the bench runs and moves its figures."""
     found = nvidia_smi("gpu", ("clocks.sm", "clocks.mem", "temperature.gpu", "power.draw"))
     return found[0] if found else {}
 

@@ -1,4 +1,4 @@
-"""What is measured, the most important first: each a function that runs one round of one contestant."""
+"""The measurements, the most important first: each a function that runs one round of one contestant."""
 
 import dataclasses
 import shutil
@@ -214,7 +214,7 @@ def at_sizes(bench, contestant, figure, component, rows, sizes):
     for size in sizes:
         try:
             bench.peer_network(contestant, figure, component, rows, size)
-        except Failure as failure:  # of memory, as a rule; others need less
+        except Failure as failure:  # too little memory, as a rule; others need less
             failures.append(f"{text(size)}: {failure}")
     if failures:
         raise Failure("; ".join(failures))
@@ -248,8 +248,8 @@ class Measurement:
     seconds: dict
     prepare: callable = None
     rounds: callable = lambda scale: 1
-    networks: callable = lambda scale: ()  # that the compiling peer has to have: (network, rows, size)
-    network_bench: bool = False  # whether latentd's part is cuda_network_bench's
+    networks: callable = lambda scale: ()  # graphs that the compiling peer needs: (network, rows, size)
+    network_bench: bool = False  # true if latentd's part is cuda_network_bench's
 
 
 MEASUREMENTS = (

@@ -32,7 +32,7 @@ def parse(text):
 
 
 def measure(options, checkpoint, component, shapes, runs, timeout, kernels=False):
-    """What parse says of these shapes ("2@1024x1024"); fewer where it ended early, which is said on the last one as "ended"."""
+    """The networks that parse finds for these shapes ("2@1024x1024"); fewer if it ended early, which the last one has as "ended"."""
     command = [options.network_bench, "--checkpoint", checkpoint, "--component", component, "--shapes", ",".join(shapes),
                "--backend", options.backend, "--precision", options.precision, "--runs", runs, *(["--kernels"] if kernels else [])]
     try:

@@ -134,7 +134,7 @@ class Peer:
         return torch.compile(network, mode="reduce-overhead", fullgraph=True, dynamic=False)
 
     def begin_step(self):
-        """What the last run returned may be written over."""
+        """Allows the last run's results to be written over."""
         if self.mode == "compile":
             torch.compiler.cudagraph_mark_step_begin()
 
@@ -207,7 +207,7 @@ def main():
     for line in sys.stdin:
         try:
             answer = peer.answer(json.loads(line))
-        except Exception as error:  # what torch and diffusers raise, whatever it is, is an answer
+        except Exception as error:  # any error of torch and diffusers is an answer
             answer = {"error": f"{type(error).__name__}: {error}"[:2000]}
         print(json.dumps(answer), file=answers, flush=True)
 

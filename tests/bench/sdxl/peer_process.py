@@ -19,7 +19,7 @@ def unpack_wheels(directory, target):
 
 
 def environment(paths, folder):
-    """That of Python as it is, not of our programs."""
+    """Environment of Python as it is, not of our programs."""
     kept = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
     search = [str(path) for path in paths] + ([kept["PYTHONPATH"]] if kept.get("PYTHONPATH") else [])
     return {**kept, "PYTHONPATH": os.pathsep.join(search), "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false",
@@ -27,7 +27,7 @@ def environment(paths, folder):
 
 
 def missing(python, env):
-    """What keeps it from running there; None: nothing."""
+    """The reason why it cannot run there; None: it can."""
     try:
         tried = processes.run([python, "-c", "import torch, diffusers"], timeout=300, env=env)
     except (OSError, subprocess.TimeoutExpired) as error:

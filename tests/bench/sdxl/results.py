@@ -36,7 +36,7 @@ KINDS = {
     "memory_another_bucket": ("GPU memory for one more bucket of nearly the same area", "MiB"),
     "memory_peer": ("GPU memory that torch has reserved", "MiB"),
 }
-# What is asked for at the least, and where it is to go; of SDXL, bf16, an H100 or H200.
+# Bars, and goals beyond them; for SDXL, bf16, an H100 or H200.
 BARS = {
     "unet_step 2@1024x1024": (26, 21),
     "vae_decode 1@1024x1024": (22, 15),
@@ -155,6 +155,6 @@ def heading(document):
 
 
 def left_out(document):
-    """What was not measured, and why; a line each."""
+    """Measurements left out, and the reasons; a line each."""
     return [f"{item}, {CONTESTANTS[contestant]}: {outcome.splitlines()[0]}" for item, outcomes in document["items"].items()
             for contestant, outcome in outcomes.items() if outcome != "done"]

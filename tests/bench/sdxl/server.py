@@ -68,7 +68,7 @@ class Latentd:
         return Failure(f"latentd {what}; the end of its log:\n{said}")
 
     def scrape(self):
-        """What parse_metrics says; nothing while the port is not there yet."""
+        """The result of parse_metrics; nothing while the port is not there yet."""
         if self._metrics is None:
             found = [line["message"].removeprefix("metrics on ") for line in self._lines()
                      if line.get("message", "").startswith("metrics on ")]
@@ -105,7 +105,7 @@ class Latentd:
             time.sleep(0.1)
 
     def memory_report(self):
-        """What `latent memory --json` says, where there is a latent."""
+        """The output of `latent memory --json`, where there is a latent."""
         if not self._options.latent:
             return None
         said = processes.run([self._options.latent, "memory", "--json", "--server", self.socket], timeout=60,
@@ -153,7 +153,7 @@ class Client:
         return [1000 * seconds for seconds in self.draw(count)["seconds"]]
 
     def measured(self):
-        """Of one picture in ms: the whole as the client sees it, each stage and each step as the server counts them."""
+        """Times of one image in ms: the whole as the client sees it, each stage and each step as the server counts them."""
         before = self._server.scrape()
         whole, = self.milliseconds()
         after = self._server.scrape()

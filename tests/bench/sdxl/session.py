@@ -1,4 +1,4 @@
-"""What the measurements share: their scale, the checkpoint, the server, the peers, and where figures go."""
+"""State that the measurements share: their scale, the checkpoint, the server, the peers, and where figures go."""
 
 import dataclasses
 
@@ -14,7 +14,7 @@ MIB = machine.MIB
 
 @dataclasses.dataclass(frozen=True)
 class Scale:
-    """Of one bench: sizes, steps and repetitions."""
+    """Scale of one bench: sizes, steps and repetitions."""
 
     architecture: str
     main: tuple = (1024, 1024)
@@ -46,13 +46,13 @@ def shape(rows, size):
 
 
 class Bench:
-    """What the measurements share: the checkpoint, one server, one process for each kind of peer, and where figures go."""
+    """State that the measurements share: the checkpoint, one server, one process for each kind of peer, and where figures go."""
 
     def __init__(self, options, scale, checkpoint, folder, results, start_peer):
         self.options, self.scale, self.checkpoint, self.folder, self.results = options, scale, checkpoint, folder, results
         self.cache = folder / "cache"
         self.peers = {}
-        self.compiled = set()  # what the compiling peer has run: (network, rows, size)
+        self.compiled = set()  # graphs that the compiling peer has run: (network, rows, size)
         self._start_peer = start_peer
         self._server = None
         self._clients = {}
@@ -90,7 +90,7 @@ class Bench:
                            guidance_scale=guidance, **more)
 
     def other_picture(self, **more):
-        """Of the size that is no bucket."""
+        """An image of the size that is no bucket."""
         return self.picture(size=self.scale.other, bucket_policy="BUCKET_POLICY_COLD_OK", **more)
 
     def ask_peer(self, mode, do, **arguments):

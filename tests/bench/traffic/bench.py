@@ -18,7 +18,7 @@ from . import calls, mixture, parts, promises, report
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 CONTESTANTS = ("latentd", "fifo", "peer")
-FAILURES = (Failure, AssertionError, OSError, asyncio.TimeoutError, concurrent.futures.BrokenExecutor)  # of one contestant; the others go on
+FAILURES = (Failure, AssertionError, OSError, asyncio.TimeoutError, concurrent.futures.BrokenExecutor)  # end one contestant; the others go on
 
 
 def say(text):
@@ -88,7 +88,7 @@ class Session:
         say(f"left out: {report.NAMES[contestant]}: {reason}")
 
     async def attempt(self, part, contestant, work):
-        """What `work(self, contestant)` comes to; who fails takes part no more, and who has already does not begin: None."""
+        """The result of `work(self, contestant)`; None for a contestant that fails, which takes part no more, or has failed before."""
         if contestant not in self.contestants:
             return None
         try:
@@ -99,7 +99,7 @@ class Session:
             return None
 
     def note_failures(self, contestant, outcomes):
-        """What ended as load does not explain, counted and named."""
+        """Counts and names outcomes that load does not explain."""
         failed = sorted({outcome.code for outcome in outcomes if outcome.failed})
         if failed:
             self.failures += 1
@@ -127,7 +127,7 @@ def run(options, folder):
     from . import client  # needs gRPC, and may have to install it
     client.server_process.configure(options)
     session = Session(options, folder, client)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what is measured is shown
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # measurements so far are shown
     try:
         asyncio.run(measure(session))
     except FAILURES as error:

@@ -9,7 +9,7 @@ OK = "OK"
 MISSED = "DEADLINE_EXCEEDED"
 DROPPED = "DROPPED"  # by the bench's own queue: its deadline passed before its turn
 REFUSED = "REFUSED"  # and did not come back, or had no time left for it
-MOST_RETURNS = 20  # of one request: whoever is told wrong that often gives up
+MOST_RETURNS = 20  # limit for one request: a client that was told wrong that often gives up
 REFUSALS = frozenset({"QUEUE_FULL", "PREDICTED_OVERRUN"})
 
 
@@ -40,7 +40,7 @@ class Outcome:
     deadline: float
     seconds: float
     code: str
-    waited: float = 0.0  # of these seconds, before its last call
+    waited: float = 0.0  # part of these seconds, before its last call
     first_step: typing.Optional[float] = None
     refusals: list = dataclasses.field(default_factory=list)
     late: list = dataclasses.field(default_factory=list)  # seconds that each call was made later than it was due: the bench's fault
@@ -100,7 +100,7 @@ class Fifo:
 
     async def send(self, job, timeout):
         arrival = now()
-        async with self._turn:  # who waits longest is next
+        async with self._turn:  # the longest waiting is next
             waited = now() - arrival
             if waited >= timeout:
                 return Attempt(DROPPED, waited)

@@ -27,7 +27,7 @@ from .crowd import in_processes  # noqa: E402
 from .relay import relay  # noqa: E402
 
 METHOD = "/latent.v1.ImageGeneration/GenerateStream"
-STAGE_BASE = 3  # of latent.v1.Stage
+STAGE_BASE = 3  # latent.v1.Stage
 SHARED_STEPS = "row counts above 2"  # latentd's log, when they are ready
 GUIDANCE, NO_GUIDANCE = 4.0, 1.0
 START_SECONDS = 900  # compiling included
@@ -37,7 +37,7 @@ CROWD_STARTS_SECONDS = 5  # until its processes have connected, before its first
 
 
 def descriptors(address):
-    """What a running latentd says of its messages."""
+    """Descriptors of its messages that a running latentd gives."""
     api = server_process.Api(address)
     try:
         return messages.descriptors_of(api.type("latent.v1.GenerateRequest"))

@@ -9,7 +9,7 @@ from sdxl import processes
 
 
 async def in_processes(work, shares):
-    """What `work(*share)` gives for each share, each in a process. Who is cancelled, or fails, does not wait for those that still run.
+    """Results of `work(*share)` for each share, each in a process. A share that is cancelled, or fails, does not wait for those that run.
     BrokenExecutor: one of them has died."""
     loop = asyncio.get_running_loop()
     context = multiprocessing.get_context("spawn")

@@ -7,11 +7,11 @@ from sdxl.results import percentile
 
 from . import mixture
 
-KEPT = 0.9  # of all deadlines, at the rate that is searched
+KEPT = 0.9  # part of all deadlines, at the rate that is searched
 
 
 def spread(samples):
-    """Of seconds: how many, p50 and p99."""
+    """Spread of samples in seconds: how many, p50 and p99."""
     if not samples:
         return {"count": 0, "p50": None, "p99": None}
     return {"count": len(samples), "p50": percentile(samples, 0.5), "p99": percentile(samples, 0.99)}
@@ -23,14 +23,14 @@ def share_kept(outcomes):
 
 
 def latency(outcomes):
-    """Of what came in time, from its arrival: to the picture and to its first step."""
+    """Latency of outcomes in time, from arrival: to the image and to its first step."""
     kept = [outcome for outcome in outcomes if outcome.kept]
     return {"latency": spread([outcome.seconds for outcome in kept]),
             "first_step": spread([outcome.first_step for outcome in kept if outcome.first_step is not None])}
 
 
 def goodput(outcomes, alone, seconds):
-    """What came in time and within the first `seconds`, a second: requests, and seconds that they would have taken alone."""
+    """Outcomes in time and within the first `seconds`, per second: requests, and seconds that they would have taken alone."""
     good = [outcome for outcome in outcomes if outcome.kept and outcome.job.offset + outcome.seconds <= seconds]
     return {"requests": len(good) / seconds, "work": sum(alone.seconds(outcome.job) for outcome in good) / seconds}
 
@@ -49,7 +49,7 @@ def refusals(outcomes):
 
 
 def by_caller(outcomes, callers):
-    """What each asked for and got in time."""
+    """Requests of each caller, and those served in time."""
     found = [{"caller": caller, "comes_back": mixture.patient(caller), "asked": 0, "served": 0} for caller in range(callers)]
     for outcome in outcomes:
         found[outcome.job.caller]["asked"] += 1
@@ -73,7 +73,7 @@ class RateSearch:
         return math.sqrt(self._low * self._high)
 
     def add(self, rate, kept, **details):
-        """What a window at that rate kept."""
+        """Adds the part of deadlines kept in a window at that rate."""
         self.windows.append({"rate": rate, "kept": kept, **details})
         if kept >= KEPT:
             self._low = rate

@@ -1,4 +1,4 @@
-"""What a process holds of memory while something runs."""
+"""Memory of a process while something runs."""
 
 import asyncio
 import pathlib

@@ -1,4 +1,4 @@
-"""Who asks for which picture, and when: the same from the same seed."""
+"""Requests by callers, images and times: the same from the same seed."""
 
 import dataclasses
 import itertools
@@ -39,7 +39,7 @@ def area_of(size):
 
 
 def patient(caller):
-    """Whether the caller comes back after a refusal; the others give up."""
+    """True if the caller comes back after a refusal; the others give up."""
     return caller % 2 == 1
 
 
@@ -68,7 +68,7 @@ class Mixture:
         return list(itertools.takewhile(lambda job: job.offset < seconds, scaled))
 
     def mean_seconds(self, alone, seed):
-        """That a request takes alone, in the mean over many."""
+        """Seconds that a request takes alone, in the mean over many."""
         return statistics.fmean(alone.seconds(job) for job in itertools.islice(self.jobs(seed), MEAN_OF))
 
 

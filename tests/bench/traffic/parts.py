@@ -1,4 +1,4 @@
-"""What is measured, part by part; each adds to the document of its session."""
+"""The measurements, part by part; each adds to the document of its session."""
 
 import asyncio
 import dataclasses
@@ -12,16 +12,16 @@ from .calls import OK, play
 from .memory import Memory
 from .mixture import FEWEST_STEPS, MOST_STEPS, Alone, Job, area_of, size_of, text_of
 
-WARM_UP = 0.2  # of a window: what arrives then is served and not counted
+WARM_UP = 0.2  # part of a window: arrivals in it are served and not counted
 AT_MOST = 20_000  # requests of a window
-CALL_SECONDS = 600  # that a request may take which has no deadline
+CALL_SECONDS = 600  # limit of a request without a deadline
 TIMES_ALONE = 3  # is the deadline
 ARRIVALS, ARRIVAL_GAP = 40, (0.1, 0.3)  # short requests of each size, and seconds between them
-SETTLES = 0.2  # of the overload's time: what is held then is where its memory begins
+SETTLES = 0.2  # part of the overload's time: memory is measured from there on
 LONG_STEPS, SHORT_STEPS = 100, (2, 8, 30)
 LONG_ONES = (1, 2, 4, 16)
 UNDER_WAY, SHORT_ONES = 1.0, 3  # seconds until long ones are; short requests that are asked for then, one after the other
-ROUNDS = 2  # of small jobs alone and beside a large one
+ROUNDS = 2  # rounds of small jobs alone and beside a large one
 
 
 def requests_of(outcomes):
@@ -114,7 +114,7 @@ async def small_jobs(send, size, seconds, first):
 
 
 async def large_jobs(send, size, begun, attempts):
-    """Of many steps, one after the other until cancelled; `begun` is set once the first one is under way."""
+    """Draws jobs of many steps, one after the other until cancelled; `begun` is set once the first one is under way."""
     job = Job(0, size, MOST_STEPS, True, caller=1)
     while True:
         asking = asyncio.create_task(send(job, CALL_SECONDS))
@@ -131,7 +131,7 @@ async def large_jobs(send, size, begun, attempts):
 
 
 async def beside_large(send, large_size, attempts, work):
-    """What `work()` comes to while large pictures are drawn at all times; `attempts` gets those that were."""
+    """The result of `work()` while large images are drawn at all times; `attempts` gets those that were."""
     begun = asyncio.Event()
 
     async def begin():
@@ -166,7 +166,7 @@ async def isolate(session, contestant):
 
 
 async def isolation(session):
-    """What small requests wait for when a large one runs at all times."""
+    """The wait of small requests while a large one runs at all times."""
     session.document["isolation"] = found = {}
     for contestant in list(session.contestants):
         measured = await session.attempt("isolation", contestant, isolate)
@@ -176,7 +176,7 @@ async def isolation(session):
 
 
 async def waits_for_step(send, size, large, seed):
-    """What each of some short requests waits until its own first step begins: a step of it takes what its last one but one does. They
+    """Times that short requests wait until their own first step begins: a step of one takes as long as its last but one. They
     go on until one of `large` is through."""
     gaps, waits = random.Random(seed), []
     while len(waits) < ARRIVALS or not large:
@@ -210,7 +210,7 @@ async def arrival(session):
 
 
 async def seconds_beside(send, job, long_ones):
-    """What a request takes while long ones run, the first of which has begun a while ago: the median of some."""
+    """Seconds of a request while long ones run, the first of which has begun a while ago: the median of some."""
     asking = [asyncio.create_task(send(long, CALL_SECONDS)) for long in long_ones]
     try:
         if asking:

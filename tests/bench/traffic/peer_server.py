@@ -1,4 +1,4 @@
-"""What one would otherwise write: diffusers behind gRPC, and a queue with one worker. Prints its address once it serves.
+"""A server as one would write it otherwise: diffusers behind gRPC, and a queue with one worker. Prints its address once it serves.
 
 It answers latent.v1.ImageGeneration/GenerateStream; what waits, and what is drawn, ends when its client leaves or its deadline
 passes. Run by tests/bench/load.

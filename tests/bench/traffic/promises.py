@@ -1,11 +1,11 @@
-"""What latentd promises under load, and whether what was measured keeps it."""
+"""Promises of latentd under load, and a check of measurements against them."""
 
 TIMES_FIFO = {"cpu": 1.3, "cuda": 2.0}  # the rate at which 90 % of deadlines are kept; of small sizes
 TIMES_ALONE = 2.0  # p99 of small pictures beside a large one
-OF_CAPACITY = 0.95  # of its work is done in time in overload, and of the calls of those who come back when told to are served
+OF_CAPACITY = 0.95  # part of its work that is done in time in overload, and of the calls of returning clients that are served
 REFUSED_SECONDS = 0.05  # p99
 ARRIVAL_SECONDS = 0.005  # beyond one step; of a GPU
-TIMES_ALONE_PASSING = 4.0  # of requests of 2 steps beside long ones
+TIMES_ALONE_PASSING = 4.0  # for requests of 2 steps beside long ones
 KEPT_MIB = 64  # resident memory at the end of the overload, beyond that once it has settled
 
 
@@ -24,7 +24,7 @@ def of_isolation(found):
 
 
 def of_arrival(found):
-    """Of half: who comes when the next step has just been enqueued waits for that one too."""
+    """Only half of them: a request that comes when the next step has just been enqueued waits for that one too."""
     yield (f"half of those who arrive while steps run begin their own after one step and {ARRIVAL_SECONDS * 1000:g} ms at most",
            all(each["waits"]["p50"] <= each["step"] + ARRIVAL_SECONDS for each in found.values()))
 
@@ -49,7 +49,7 @@ def of_overload(found):
 
 
 def of(document):
-    """(what is promised, whether it holds) of all that has been measured of latentd."""
+    """(promise, true if it holds) of all that has been measured of latentd."""
     found = []
     if "latentd" in document.get("capacity", {}):
         found += of_capacity(document["capacity"], document["settings"]["backend"])

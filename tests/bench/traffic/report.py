@@ -125,7 +125,7 @@ def promised(document):
 
 
 def tables(document):
-    """What there is of it."""
+    """All tables that the document has figures for."""
     parts = {"alone": alone, "capacity": capacity, "isolation": isolation, "arrival": arrival, "passing": passing, "overload": overload}
     found = [write(document) for name, write in parts.items() if document.get(name)] + promised(document)
     return "\n\n".join(found + [f"left out: {NAMES[name]}: {reason.splitlines()[0]}" for name, reason in document["left_out"].items()])

@@ -47,8 +47,8 @@ TEST_P(CudaConformance, ComputesWhatTheReferenceDoes) {
 INSTANTIATE_TEST_SUITE_P(Ops, CudaConformance, ::testing::ValuesIn(AllOpCases()),
                          [](const auto& info) { return info.param.name; });
 
-// What a product's result is off by is as the sum of what its operands are, of which each is one
-// of several roundings of 2^-11. Left out is what multiplies scores near 100 by such an error and
+// The error of a product is like the sum of its operands' errors, each of which is one of several
+// roundings of 2^-11. The case is left out that multiplies scores near 100 by such an error and
 // then takes their exponent.
 std::vector<OpCase> CasesInTf32() {
   std::vector<OpCase> cases = AllOpCases();

@@ -13,7 +13,7 @@
 namespace latentd::backends::cpu {
 namespace {
 
-// Of this process, what RLIMIT_DATA limits.
+// Bytes of this process that RLIMIT_DATA limits.
 rlim_t DataBytes() {
   std::ifstream status("/proc/self/status");
   std::string word;

@@ -43,7 +43,7 @@ uint16_t Nearest(const Format& format, float value) {
   const double size = std::fabs(static_cast<double>(value));
   const int exponent = size == 0 ? 1 - format.bias : std::max(std::ilogb(size), 1 - format.bias);
   const double units = std::nearbyint(std::ldexp(size, format.mantissa - exponent));
-  // Those of a normal number begin at 2^mantissa; rounded up to the next power they carry.
+  // Units of a normal number begin at 2^mantissa; rounded up to the next power they carry.
   const int bits = static_cast<int>(units) + ((exponent + format.bias - 1) << format.mantissa);
   return sign | static_cast<uint16_t>(std::min(bits, infinity));
 }

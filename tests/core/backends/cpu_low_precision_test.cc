@@ -1,5 +1,5 @@
-// What graphs of bf16 and f16 become on the CPU backend, what they hold, and that what is predicted
-// of that is true. What they compute: tests/conformance/low_precision_test.cc.
+// Graphs of bf16 and f16 on the CPU backend: their programs, the memory that they hold, and its
+// prediction. Their results: tests/conformance/low_precision_test.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

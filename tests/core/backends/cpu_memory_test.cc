@@ -1,5 +1,5 @@
-// What the CPU backend says that graphs will hold, against what they hold, on the networks that it
-// is for.
+// Memory that the CPU backend predicts for graphs, against the memory that they hold, on the
+// networks that it is for.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -84,7 +84,7 @@ void AddRecipes(const Graph& graph, Recipes& recipes) {
   }
 }
 
-// Of all networks, stored and computed in every dtype.
+// Recipes of all networks, stored and computed in every dtype.
 Recipes RecipesOfNetworks(const graph::Target& target) {
   Recipes recipes;
   const json networks = json::parse(ReadFile(SourceFile("networks.json"), size_t{1} << 24).value());
@@ -191,8 +191,8 @@ Graph LargeWeights(DType stored, int64_t side) {
   return Built(std::move(b));
 }
 
-// Of all weights in the graph at least as large as a megabyte, made one after another: what the
-// store says that each takes, and what it does take. Returns their forms, each once.
+// Makes all weights in the graph of at least a megabyte, one after another: compares the memory
+// that the store predicts for each and the memory that it takes. Returns their forms, each once.
 std::set<std::string> CheckPredictedMemory(CpuBackend& backend, const Graph& graph) {
   const Plan plan = backend.MakePlan(graph).value();
   std::map<graph::ValueId, Graph> recipes;

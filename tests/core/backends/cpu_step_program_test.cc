@@ -1,5 +1,5 @@
-// What a step of the demo's UNet does with the keys and values of the prompt, which are computed
-// once a request: it reads them where they lie.
+// Use of the prompt's keys and values in a step of the demo's UNet, which are computed once a
+// request: it reads them where they lie.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ absl::StatusOr<Graph> StepOfTheDemo(DType dtype) {
   return passes::RunPasses(split.step, backend->target());
 }
 
-// Of the request part's results among the program's storages.
+// Marks the request part's results among the program's storages.
 std::vector<bool> AreOfRequest(const Graph& graph, const Program& program) {
   const std::vector<graph::ValueId> inputs = graph.Select(graph::Op::kInput);
   std::vector<bool> result;

@@ -92,7 +92,7 @@ TEST(EvaluateRecipe, NamesTheWeightWhoseSourceHasAnotherSize) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("net/a")));
 }
 
-// What an evaluation really allocates at the worst moment, against what it is said to.
+// Compares the peak memory of an evaluation with the predicted `bytes`.
 void ExpectPredictedPeak(const graph::Graph& recipe, const std::vector<ConstBuffer>& sources,
                          size_t bytes) {
   EXPECT_EQ(EvaluationBytes(recipe), bytes);

@@ -52,7 +52,7 @@ struct Archive {
 
 class ChooserTest : public ::testing::Test {
  protected:
-  // What it chooses, counting how often it was asked.
+  // A choose function that returns `bytes`, counting its calls.
   auto Choose(std::string bytes, bool lasting = true) {
     return [this, bytes, lasting]() -> absl::StatusOr<Choice> {
       ++chosen_;
@@ -60,7 +60,7 @@ class ChooserTest : public ::testing::Test {
     };
   }
   static absl::StatusOr<std::string> Load(const std::string& choice) { return "loaded " + choice; }
-  // Of all choices but the given one, which it refuses so.
+  // A load function that takes all choices but the given one, which it refuses with `why`.
   static auto Refuse(std::string refused, absl::Status why) {
     return [=](const std::string& choice) -> absl::StatusOr<std::string> {
       if (choice == refused) return why;

@@ -50,7 +50,7 @@ GraphPointer Linear(const Sizes& s) {
 // The plan of one instruction with another algorithm; nothing where it has none such.
 std::optional<Plan> PlanWith(const graph::Graph& graph, Algorithm algorithm) {
   const Machine machine = {&KernelsOfThisMachine(), 2};
-  const ThreadCount threads(machine.threads);  // what oneDNN asks for as workspace depends on it
+  const ThreadCount threads(machine.threads);  // oneDNN's workspace depends on it
   CpuPlan plan;
   plan.algorithms = {algorithm};
   bool has_it = false;

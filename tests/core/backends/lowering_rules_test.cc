@@ -19,7 +19,7 @@ using graph::Rate;
 using graph::Value;
 using ::testing::ElementsAre;
 
-// What RunsFused was asked.
+// The arguments of a call of RunsFused.
 struct Question {
   Kernel kernel;
   DType dtype;

@@ -1,4 +1,4 @@
-// Which memory executables take for their ports.
+// The memory that executables take for their ports.
 #include "core/backends/ports.h"
 
 #include <gmock/gmock.h>
@@ -55,7 +55,7 @@ TEST_F(CheckBuffersTest, RefusesAnOutputThatOverlapsAnotherPort) {
               IsRefused("output \"y\" overlaps input \"x\""));
   EXPECT_THAT(Check(memory_.Rows(0, 4), state, memory_.Rows(11, 15)),
               IsRefused("output \"y\" overlaps input \"state\""));
-  // What is written over its own input is not written over another one.
+  // An output that is written over its own input is not written over another one.
   EXPECT_THAT(Check(memory_.Rows(9, 13), state, memory_.Rows(0, 4)),
               IsRefused("output \"state\" overlaps input \"x\""));
   const ExecutableInfo two = {.inputs = {}, .outputs = {Floats("y"), Floats("z")}};

@@ -78,7 +78,7 @@ struct Convolution {
                            c.upsampled,
                            threads,
                            nullptr};
-    // Whatever lay in the workspace before must not show.
+    // Earlier contents of the workspace must not show.
     std::vector<float> workspace(kernels.winograd_workspace(a) / sizeof(float) + kGuard,
                                  std::numeric_limits<float>::quiet_NaN());
     std::fill(workspace.end() - kGuard, workspace.end(), kUntouched);

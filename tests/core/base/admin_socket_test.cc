@@ -51,7 +51,7 @@ TEST_F(OwnFolderTest, OneThatOthersMayEnterIsRefused) {
   }
 }
 
-// Somebody else can put one there before the server starts.
+// Another user can put a link there before the server starts.
 TEST_F(OwnFolderTest, ALinkIsNone) {
   ASSERT_OK(MakeOwnFolder(folder_));
   const std::string link = directory_.File("link");

@@ -29,7 +29,7 @@ TEST(SplitWorkTest, CallsEachPartOnceWithoutHelpersInOrder) {
 TEST(SplitWorkTest, HelpersTakePartsBesideTheCaller) {
   Worker first("first"), second("second");
   const std::array<Worker*, 2> helpers = {&first, &second};
-  // Nobody gets past it alone: three threads are at a part at once.
+  // The barrier needs three threads, each at a part at once.
   auto* barrier = new absl::Barrier(3);
   std::array<std::thread::id, 3> threads;
   SplitWork(helpers, 3, [&](int part) {
@@ -50,7 +50,7 @@ TEST(SplitWorkTest, DoesNotWaitForAHelperThatIsBusy) {
   std::array<std::atomic<int>, 5> called = {};
   SplitWork(helpers, 5, [&](int part) { ++called[part]; });
   for (const auto& times : called) EXPECT_EQ(times, 1);
-  // What waits in it does nothing any more.
+  // The parts that wait in the helpers do nothing any more.
   go.Notify();
   busy.Flush();
   for (const auto& times : called) EXPECT_EQ(times, 1);

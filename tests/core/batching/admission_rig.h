@@ -37,7 +37,7 @@ class AdmissionRig : public ::testing::Test {
     bool comes_back = true;
   };
 
-  // What a step takes is known.
+  // Lets the queue learn the time of a step.
   void Learn(int times = 4) { LearnIn(queue_, times); }
   static void LearnIn(Queue& queue, int times = 4) {
     const Unit step{.kind = UnitKind::kStep, .lane = kLane, .pictures = {0}};

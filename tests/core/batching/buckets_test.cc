@@ -13,7 +13,7 @@
 
 namespace latentd::batching {
 
-// What gtest prints of a bucket.
+// Prints a bucket for gtest.
 void PrintTo(const Bucket& bucket, std::ostream* out) { *out << SizeText(bucket); }
 
 namespace {
@@ -99,7 +99,7 @@ TEST(BucketsTest, SnapTakesTheSmallestReadyOneOfThoseThatCover) {
   };
   EXPECT_EQ(choose({200, 200}, {{512, 512}, {448, 448}, {320, 192}}), (Bucket{448, 448}));
   EXPECT_EQ(choose({256, 256}, {{512, 512}}), (Bucket{512, 512}));
-  EXPECT_EQ(choose({200, 200}, {{320, 192}}), (Bucket{256, 256}));  // which no ready one covers
+  EXPECT_EQ(choose({200, 200}, {{320, 192}}), (Bucket{256, 256}));  // no ready one covers it
 }
 
 TEST(BucketsTest, SnapLeavesABucketAsItIs) {

@@ -164,7 +164,7 @@ TEST_F(BurstsTest, CallersThatComeTogetherAreServed) {
   ExpectServedInTurn(0.97, 0.08);
 }
 
-// Whatever is full: one delay each for one place each.
+// Any limit may be full: one delay each for one place each.
 class BurstsWithoutDeadlinesTest : public BurstsTest {
  protected:
   void PlayWith(const Limits& limits) {

@@ -1,4 +1,4 @@
-// What each of several callers may have of the queue, and in which order their requests begin.
+// Each caller's share of the queue, and the order in which requests of several callers begin.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

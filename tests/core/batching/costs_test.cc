@@ -28,7 +28,7 @@ TEST(CostsTest, OfWhatWasNotMeasuredFollowPixelsAndRows) {
   EXPECT_EQ(costs.Of(UnitKind::kStep, kLarge, 2), Ms(20));
   EXPECT_EQ(costs.Of(UnitKind::kStep, kSmall, 4), Ms(20));
   costs.Measure(UnitKind::kStep, kLarge, 2, Ms(50));
-  EXPECT_EQ(costs.Of(UnitKind::kStep, kLarge, 4), Ms(100));  // of what comes nearest
+  EXPECT_EQ(costs.Of(UnitKind::kStep, kLarge, 4), Ms(100));  // from the nearest measurement
 }
 
 TEST(CostsTest, OfWhatWasNotMeasuredFollowWhatIsMeasuredLater) {
@@ -38,7 +38,7 @@ TEST(CostsTest, OfWhatWasNotMeasuredFollowWhatIsMeasuredLater) {
   EXPECT_EQ(costs.Of(UnitKind::kStep, kSmall, 4), Ms(40));
   costs.Measure(UnitKind::kStep, kSmall, 1, Ms(14));
   EXPECT_EQ(costs.Of(UnitKind::kStep, kSmall, 4), Ms(44));
-  costs.Measure(UnitKind::kStep, kSmall, 2, Ms(12));  // which comes nearer
+  costs.Measure(UnitKind::kStep, kSmall, 2, Ms(12));  // the nearer measurement
   EXPECT_EQ(costs.Of(UnitKind::kStep, kSmall, 4), Ms(24));
 }
 
@@ -100,7 +100,7 @@ TEST(CostsTest, SharedIsAPartOfTheLargestEvaluation) {
   const Ahead ahead{.stages = {{{kSmall, false, 5}}}};
   EXPECT_EQ(costs.Shared(ahead, 2, 8), Ms(5 * 4));
   EXPECT_EQ(costs.Alone(ahead, 2), Ms(5 * 10));
-  costs.Measure(UnitKind::kStep, kSmall, 8, Ms(400));  // dearer together, so nobody does that
+  costs.Measure(UnitKind::kStep, kSmall, 8, Ms(400));  // dearer together, so never done
   EXPECT_EQ(costs.Shared(ahead, 2, 8), Ms(5 * 10));
 }
 

@@ -1,4 +1,4 @@
-// Who goes first where taking turns would make somebody late.
+// Order by deadlines where taking turns would miss one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -17,7 +17,7 @@ Need Text(int rows) {
   return {.kind = UnitKind::kText, .lane = kLane, .rows = rows, .lane_rows = 4};
 }
 
-// Of two rows, but for the first `narrow` of the steps that it has left.
+// Need of two rows, but of one for the first `narrow` of the steps that are left.
 Need Step(int steps, int narrow) {
   Need need = Text(2);
   need.kind = UnitKind::kStep;

@@ -14,7 +14,7 @@ TEST_P(OverloadTest, TenTimesTheLoadLeavesItsWorkUndisturbed) {
   const PlayedResult result =
       PlayedServer({.rate = 160, .length = absl::Seconds(30)}, GetParam()).Run();
   EXPECT_GT(result.served, 0.95 * 16 * 30);
-  EXPECT_GT(result.work, 2.2 * 30);  // what one after the other would take 66 s for
+  EXPECT_GT(result.work, 2.2 * 30);  // work of 66 s one after the other
   EXPECT_LT(result.late, 0.02 * result.served);
 }
 

@@ -117,7 +117,7 @@ TEST(PassingTimeTest, MayBeARoundAhead) {
   time.Add(false, round);
   EXPECT_TRUE(time.Allows(unit, round));
   time.Add(false, round);
-  time.Forget();  // nobody passed meanwhile: that gives no right to more
+  time.Forget();  // none passed meanwhile: that gives no right to more
   passed = 0;
   for (; time.Allows(unit, round); ++passed) time.Add(true, unit);
   EXPECT_EQ(passed, 7);
@@ -145,7 +145,7 @@ class ShortBesideLongTest : public ::testing::TestWithParam<Beside> {
     std::string caller = "a";
   };
 
-  // Of what it takes alone: some of its steps would have cost less together with others.
+  // Factor for the time alone: some of its steps would have cost less together with others.
   static constexpr double kShared = 1.3;
 
   // How many times as long as alone a request takes that comes after 7.03 s, and how much later the

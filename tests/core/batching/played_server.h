@@ -21,7 +21,7 @@ struct PlayedBursts {
   absl::Duration every = absl::Minutes(1);
   int requests = 0;
   int size = 512, steps = 20;
-  size_t bytes = 0;        // that each brings
+  size_t bytes = 0;        // bytes that each request brings
   bool are_equal = false;  // in what they ask for
   double come_back = 1;    // part of them
   double lateness = 0;     // part of their delays, at most, by which they come later than told
@@ -33,14 +33,14 @@ struct PlayedLoad {
   absl::Duration patience = absl::Seconds(30);  // a call's deadline, and a wait until the next
   double times_alone = 0;                       // or that many times what it takes alone
   PlayedBursts bursts;                          // or these, where they have requests
-  bool half_come_back = true;  // of the requests, or of the callers, where there are several
-  int callers = 1;             // of which the first two ask three times as much as each other one
+  bool half_come_back = true;  // half of the requests; or of the callers, if several
+  int callers = 1;             // the first two ask three times as much as each other one
   absl::Duration length = absl::Seconds(60);
   // Else about an H100's with SDXL, where small rows are cheaper together.
   bool is_device_full = false;  // a row takes the same beside others
   int lane_rows = 16, lane_places = 16;
-  double device_slowness = 1;  // what units take, by what is measured of them
-  double noise = 0.1;          // of what they take and is measured, to either side
+  double device_slowness = 1;  // time of units, as a multiple of the measured one
+  double noise = 0.1;          // deviation of measured times, to either side
   absl::Duration noise_lasts;  // until it is another; by default for one unit
   // They take twice as long, and it is measured.
   absl::Duration slow_from = absl::InfiniteDuration(), slow_until = absl::InfiniteDuration();
@@ -49,7 +49,7 @@ struct PlayedLoad {
 struct PlayedResult {
   int asked = 0, served = 0, late = 0;          // late: admitted, and not done by its deadline
   int came_back = 0, came_back_and_served = 0;  // calls
-  absl::Duration busy, idle;  // of the device; idle: though some have been told to come
+  absl::Duration busy, idle;  // the device's; idle: though some clients have a retry delay
   std::vector<int> served_of_caller;
   double work = 0;  // seconds that the served would take one after the other
 };

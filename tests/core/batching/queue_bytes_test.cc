@@ -43,7 +43,7 @@ TEST(QueueBytesTest, FinishedPicturesTakeOfTheSameBytes) {
   EXPECT_OK(ask(20));
   EXPECT_THAT(GetFacts(ask(1)), IsBound("bytes", 150, 150));
   results = 1000;
-  EXPECT_OK(ask(0));  // who brings nothing
+  EXPECT_OK(ask(0));  // a request without inputs
   results = 0;
   EXPECT_OK(ask(20));
   EXPECT_THAT(GetFacts(ask(1)), IsBound("bytes", 100, 100));

@@ -53,7 +53,7 @@ class SharedStepsTest : public ::testing::Test {
     queue_.Update(picture, Step(text, /*joined=*/false));
   }
 
-  // What the next units are; afterwards all of their pictures are in their steps.
+  // Kinds of the next units; afterwards all of their pictures are in their steps.
   std::vector<UnitKind> KindsOfNext(int count) {
     std::vector<UnitKind> kinds;
     for (int i = 0; i < count; ++i) {
@@ -119,7 +119,7 @@ TEST_F(SharedStepsTest, OfThoseThatWaitForRowsTheFirstTakeThem) {
   for (PictureId picture : {1, 2, 3}) queue_.Update(picture, Step(Text(2), /*joined=*/false));
   EXPECT_THAT(queue_.Next()->pictures, ElementsAre(1, 2));
   queue_.Update(1, Step(Text(2), true));
-  queue_.Update(3, Step(Text(2), true));  // whoever has rows keeps them
+  queue_.Update(3, Step(Text(2), true));  // a picture keeps its rows
   EXPECT_THAT(queue_.Next()->pictures, ElementsAre(1, 3));
 }
 
@@ -196,7 +196,7 @@ TEST_F(SharedStepsTest, APreviewNeedsNoStep) {
   queue_.Next();
   queue_.Update(1, WithPreview(Text(1)));
   EXPECT_THAT(queue_.Next()->kind, kText);
-  EXPECT_THAT(queue_.Next()->kind, kText);  // what is next goes first
+  EXPECT_THAT(queue_.Next()->kind, kText);  // the next text goes first
   Need wait = WithPreview(Text(1));
   wait.kind = UnitKind::kWait;
   queue_.Update(1, wait);
@@ -226,7 +226,7 @@ TEST_F(SharedStepsTest, WhereAnEvaluationHasTooFewRowsTheyTakeTurns) {
     queue_.Update(picture, Step(few, /*joined=*/true));
   }
   Admit(3, few);
-  for (int turn = 0; turn < 2; ++turn) {  // and nobody begins
+  for (int turn = 0; turn < 2; ++turn) {  // and no picture begins
     EXPECT_THAT(queue_.Next()->pictures, ElementsAre(2));
     EXPECT_THAT(queue_.Next()->pictures, ElementsAre(1));
   }
@@ -282,7 +282,7 @@ TEST_F(SharedStepsTest, AnUrgentPicturesLaneHasMoreOfTheDevice) {
   EXPECT_NEAR(steps[2], 40, 2);
 }
 
-// Whatever comes, goes and fails: each picture gets its units in their order, steps in every
+// Random arrivals, ends and failures: each picture gets its units in their order, steps in every
 // evaluation of its lane once it has rows, and ends; no evaluation has more rows than there are.
 class RandomSchedule {
  public:

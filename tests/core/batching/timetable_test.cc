@@ -1,4 +1,4 @@
-// What is foreseen of a queue follows whatever changes it, and the time.
+// A queue's forecast follows all changes of the queue, and the time.
 #include "core/batching/timetable.h"
 
 #include <gmock/gmock.h>

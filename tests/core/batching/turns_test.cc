@@ -64,7 +64,7 @@ TEST_F(TurnsTest, AreTakenByThoseThatNobodyKnowsTheTimeOf) {
   EXPECT_EQ(turns_of_[1536], 5);
 }
 
-// What they have had is forgotten with them, so nobody can have been given more than another.
+// Forgotten lanes lose their past shares, so no lane can have been given more than another.
 TEST_F(TurnsTest, ForgetLanesWhenClientsChooseTooMany) {
   turns_.Begin(kWide, absl::Seconds(1));
   const absl::Duration had = turns_.StartOf(kWide);

@@ -17,7 +17,7 @@
 
 namespace latentd::cache {
 
-inline constexpr int64_t kHeadBytes = 4096;  // of an entry with a short key
+inline constexpr int64_t kHeadBytes = 4096;  // head of an entry with a short key
 
 struct CacheFixture : ::testing::Test {
   std::unique_ptr<DiskCache> Open(int64_t max_bytes = 1 << 20) {

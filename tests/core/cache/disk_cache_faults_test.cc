@@ -1,4 +1,4 @@
-// What a machine does to a cache: no room, no right to write, no right to enter.
+// Faults of a machine under a cache: no room, no right to write, no right to enter.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <grp.h>
@@ -36,7 +36,7 @@ void LimitFileSize(rlim_t bytes) {
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
 
-// Root may do everything; everybody else is somebody else already.
+// Leaves root, which may do everything; any other user stays.
 void BecomeNobody() {
   if (geteuid() != 0) return;
   if (setgroups(0, nullptr) != 0 || setgid(kNobody) != 0 || setuid(kNobody) != 0) {
@@ -54,12 +54,12 @@ void MountAt(const std::string& path, const char* options) {
 
 class DiskCacheFaultsTest : public CacheFixture {
  protected:
-  // Everybody may read the cache and nobody may write it.
+  // Lets all users read the cache and none write it.
   void MakeReadOnly() {
     SetModes(0555, 0444);
     chmod(temporary.path().c_str(), 0755);
   }
-  // Where the test is not root, what was made read-only could not be taken away.
+  // Read-only folders could not be removed where the test is not root.
   ~DiskCacheFaultsTest() override { SetModes(0755, 0644); }
 
  private:

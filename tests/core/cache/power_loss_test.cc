@@ -1,4 +1,4 @@
-// What was written survives a loss of power, and at no moment does one leave half of an entry.
+// Written entries survive a loss of power, which at no moment leaves half of an entry.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -17,8 +17,8 @@ namespace latentd::testing {
 
 class VolatileDirectory {
  public:
-  // What is in `root` and its subdirectories now counts as synced, and the subdirectories
-  // themselves always do.
+  // Files in `root` and its subdirectories count as synced now, and the subdirectories themselves
+  // always do.
   explicit VolatileDirectory(std::string root);
   ~VolatileDirectory();
   VolatileDirectory(const VolatileDirectory&) = delete;

@@ -110,7 +110,7 @@ TEST(Artifact, AnyCutOrExtensionIsDamage) {
   EXPECT_THAT(ParseArtifact(file + file), StatusIs(absl::StatusCode::kDataLoss, _));
 }
 
-// Under a checksum that is right: whoever writes a file can write that too.
+// The checksum is right: an attacker who writes a file can write that too.
 TEST(Artifact, AnyCutOrExtensionOfAPayloadIsDamage) {
   const std::string payload = WritePayload(Sample());
   for (size_t size = 0; size < payload.size(); ++size) {

@@ -74,7 +74,7 @@ class FakeBackend : public backends::Backend {
     return absl::UnimplementedError("what it loads reads no weight");
   }
 
-  // What plans that are made from now on need.
+  // Needs of plans that are made from now on.
   size_t arena_bytes = 0, executable_bytes = 0;
   mutable std::atomic<int> plans = 0;
   std::atomic<int> loads = 0;
@@ -83,7 +83,7 @@ class FakeBackend : public backends::Backend {
   std::function<void()> on_plan, on_load, on_check;
   std::function<absl::Status(absl::Span<const device::ConstBuffer>)> on_run;
   size_t own_bytes = 100;
-  std::vector<const void*> held_weights;  // of what is loaded next
+  std::vector<const void*> held_weights;  // weights of executables that are loaded next
 
  private:
   graph::Target target_;

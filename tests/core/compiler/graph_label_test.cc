@@ -25,7 +25,7 @@ TEST(GraphLabel, ReadsItsOwnText) {
   }
 }
 
-// The text comes out of files that anybody may have written.
+// The text comes out of files that any user may have written.
 TEST(GraphLabel, ReadsNothingElse) {
   for (const char* text : {"",
                            " ",

@@ -1,4 +1,4 @@
-// What the graph store lists, and that listing only reads.
+// Graphs that the store lists; listing only reads.
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -14,7 +14,7 @@ using ::testing::SizeIs;
 
 class GraphListingTest : public GraphStoreFixture {
  protected:
-  // An artifact on disk that nobody declares, with a flipped byte at its end.
+  // Leaves an artifact on disk that no user declares, with a flipped byte at its end.
   std::string LeaveDamaged() {
     Process process(backend, clock, directory.path());
     const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));

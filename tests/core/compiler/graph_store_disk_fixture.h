@@ -11,7 +11,7 @@ namespace latentd::compiler {
 
 class GraphStoreDiskTest : public GraphStoreFixture {
  protected:
-  // What an earlier run of the program leaves: the id.
+  // Leaves the files of an earlier run of the program; returns the id.
   std::string CompileAndSave(int64_t size = 4) {
     Process process(backend, clock, directory.path());
     const GraphHandle graph = process->Declare(Wanted(SiluGraph(size)));

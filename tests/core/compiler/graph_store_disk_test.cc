@@ -56,7 +56,7 @@ TEST_F(GraphStoreDiskTest, LeavesWritingToWhoTakesIt) {
   EXPECT_GT(process.Only().disk_bytes, 0);
 }
 
-// What is written later is noted with the graph that it is of.
+// A later write is noted with its graph.
 TEST_F(GraphStoreDiskTest, AGraphThatWaitsToBeWrittenIsKnownUntilItIs) {
   std::function<void()> write;
   Process process(backend, clock, directory.path(),
@@ -185,7 +185,7 @@ TEST_F(GraphStoreDiskTest, OtherOptionsAreAnotherEntry) {
                        HasSubstr("options skip=, wanted skip=epilogues")));
 }
 
-// Whatever byte of the file it is.
+// Any byte of the file may be damaged.
 TEST_F(GraphStoreDiskTest, ADamagedFileIsSetAsideAndCompiledAnew) {
   for (const double where : {0.0, 0.01, 0.3, 0.6, 0.99}) {
     const std::string id = CompileAndSave();
@@ -218,7 +218,7 @@ TEST_F(GraphStoreDiskTest, ADamagedFileIsShownWhoeverReadsIt) {
   EXPECT_EQ(InQuarantine(), 1u);
 }
 
-// What only loading shows: a graph or plan that is another's under checksums that are right.
+// Damage that only loading shows: a graph or plan of another under checksums that are right.
 TEST_F(GraphStoreDiskTest, WhatDoesNotLoadIsSetAsideAndCompiledAnew) {
   std::string no_graph = Payload(SiluGraph(4), "plan of 2");
   no_graph.replace(no_graph.find("latentd graph"), 5, "noise");

@@ -1,4 +1,4 @@
-// What leaves memory so that something else can be loaded.
+// Eviction from memory to make room for a load.
 #include <atomic>
 #include <thread>
 #include <utility>
@@ -176,7 +176,7 @@ TEST_F(GraphStoreEvictionTest, SaysWhatWouldLeave) {
   EXPECT_EQ(last_.artifact_bytes, 0);  // without a disk it stays
 }
 
-// What has its first run is loaded, and stays.
+// A graph in its first run is loaded, and stays.
 TEST_F(GraphStoreEvictionTest, WhatHasItsFirstRunCountsAsLoaded) {
   const int x = 0, y = 0, z = 0;
   GraphStore::Options options = Room(2);
@@ -212,7 +212,7 @@ TEST_F(GraphStoreEvictionTest, TellsBeforehandWhetherThereIsRoom) {
   Open(process);
   const GraphHandle a = Declared(process, 1), b = Declared(process, 2);
   ASSERT_OK(process->Get(a));
-  EXPECT_OK(process->CheckRoom(b, 0));  // nobody knows what it needs
+  EXPECT_OK(process->CheckRoom(b, 0));  // its needs are unknown
   EXPECT_FALSE(process->Get(b).ok());
   EXPECT_THAT(process->CheckRoom(b, 0), StatusIs(absl::StatusCode::kResourceExhausted, "no room"));
   EXPECT_OK(process->CheckRoom(b, process->MarkWanted({b})));

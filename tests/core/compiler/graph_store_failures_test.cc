@@ -189,7 +189,7 @@ TEST_F(GraphStoreFailuresTest, WhatAnotherProcessPutInThePlaceOfADamagedPlanStay
   EXPECT_EQ(process.Only().state, GraphState::kReady);
 }
 
-// What another process imports while what was there is read.
+// An import by another process while the earlier file is read.
 class ReplacingClock : public testing::FakeClock {
  public:
   absl::Time Wall() const override {
@@ -226,7 +226,7 @@ TEST_F(GraphStoreFailuresTest, WhatIsImportedWhileADamagedFileIsVerifiedStays) {
   EXPECT_EQ(process.Only().state, GraphState::kCompiled);
 }
 
-// What only predicting shows, of an artifact that it reads and does not keep.
+// Damage that only predicting shows, in an artifact that it reads and does not keep.
 TEST_F(GraphStoreFailuresTest, WhatCannotBePredictedIsSetAsideAndCompiledAnew) {
   Process process(backend, clock, directory.path());
   const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
@@ -279,7 +279,7 @@ TEST_F(GraphStoreFailuresTest, WhoWaitsForACompilationThatFailsGetsItsFailure) {
   const struct {
     absl::Status failure;
     Purpose purpose;
-  } tries[] = {{absl::ResourceExhaustedError("no memory"), {}},  // which is not remembered
+  } tries[] = {{absl::ResourceExhaustedError("no memory"), {}},  // is not remembered
                {absl::UnimplementedError("not here"), kAgain}};
   for (const auto& one : tries) {
     Process process(backend, clock, "");

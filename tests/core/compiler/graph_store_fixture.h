@@ -24,7 +24,7 @@ inline constexpr Purpose kReadyOnly = {GetMode::kReady};
 inline constexpr Purpose kLoadOnly = {GetMode::kLoad};
 inline constexpr Purpose kAgain = {GetMode::kRetry, Reason::kRetry};
 
-// What one run of the program has: gone with it, but for the directory.
+// State of one run of the program: gone with it, but for the directory.
 class Process {
  public:
   // An empty directory: no disk cache.

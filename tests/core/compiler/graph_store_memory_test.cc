@@ -1,4 +1,4 @@
-// What the graph store holds in memory, for whom, and what leaves.
+// Memory of the graph store, its users, and eviction.
 #include "tests/core/compiler/graph_store_fixture.h"
 
 namespace latentd::compiler {
@@ -12,7 +12,7 @@ using testing::StatusIs;
 
 class GraphStoreMemoryTest : public GraphStoreFixture {
  protected:
-  // What one of the store's graphs takes: executable and artifact.
+  // Bytes of one of the store's graphs: executable and artifact.
   size_t BytesOfOne() {
     Process process(backend, clock, "");
     const GraphHandle graph = process->Declare(Wanted(SiluGraph(1)));
@@ -40,7 +40,7 @@ TEST_F(GraphStoreMemoryTest, PredictsWithoutLoading) {
   EXPECT_EQ(backend.plans, 1);  // it remembers
 }
 
-// What a prediction compiled is a compilation once somebody asks for it, and not before.
+// A prediction's compilation counts as one once a user asks for the graph, and not before.
 TEST_F(GraphStoreMemoryTest, WhatAPredictionCompiledIsTakenByWhoMayCompile) {
   Process process(backend, clock, directory.path());
   const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
@@ -166,7 +166,7 @@ TEST_F(GraphStoreMemoryTest, OtherWeightsAreAnotherExecutableOfOneEntry) {
   const GraphHandle base = process->Declare(WantedWith(Weights(4, 1), "base"));
   const GraphHandle refiner = process->Declare(WantedWith(Weights(4, 2), "refiner"));
   ASSERT_OK_AND_ASSIGN(const ExecutablePointer a, process->Get(base));
-  EXPECT_EQ(process.Only().state, GraphState::kCompiled);  // of the refiner it is not loaded
+  EXPECT_EQ(process.Only().state, GraphState::kCompiled);  // the refiner's is not loaded
   EXPECT_THAT(process->Get(refiner, kReadyOnly), HasReason("GRAPH_COLD"));
   ASSERT_OK_AND_ASSIGN(const ExecutablePointer b, process->Get(refiner));
   EXPECT_NE(a, b);

@@ -27,7 +27,7 @@ TEST_F(GraphStoreOtherBuildTest, WhatHasKeysOfAnotherFormIsListedAsUnusableAndCa
   EXPECT_THAT(process->List(), IsEmpty());
 }
 
-// What a version before this one left under the same key.
+// A file that an earlier version left under the same key.
 TEST_F(GraphStoreOtherBuildTest, AnotherFormatIsAMissThatSaysSo) {
   std::string older = Payload(SiluGraph(4), "plan of 2");
   older[8] = 2;

@@ -1,4 +1,4 @@
-// Declaring graphs, and getting them: once, by whoever asks.
+// Declaring graphs, and getting them: once, for any number of callers.
 #include "core/compiler/graph_store.h"
 
 #include <new>
@@ -127,7 +127,7 @@ TEST_F(GraphStoreTest, NothingCompilesOnceItIsForbidden) {
   EXPECT_THAT(process->Get(other, kAgain), HasReason("COMPILE_FORBIDDEN"));
   EXPECT_EQ(backend.plans, 1);
   EXPECT_EQ(process->Find(GraphStore::IdOf(other))->state, GraphState::kCold);
-  // What is left of a start.
+  // A graph left over from the start.
   EXPECT_OK(process->Get(other, {GetMode::kCompile, Reason::kStartup}));
   EXPECT_EQ(backend.plans, 2);
 }
@@ -194,7 +194,7 @@ TEST_F(GraphStoreTest, AsksBeforeItLoads) {
   EXPECT_OK(process->Get(graph));
 }
 
-// Whoever waits for the thread that ran out of memory must not wait for ever.
+// Waiters for the thread that ran out of memory must not wait for ever.
 TEST_F(GraphStoreTest, RunningOutOfMemoryIsAFailureLikeAnyOther) {
   Process process(backend, clock, "");
   const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));

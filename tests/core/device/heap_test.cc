@@ -48,7 +48,7 @@ class FakeMemory {
   const std::set<size_t>& mapped() const { return mapped_; }
 
   size_t left = SIZE_MAX;  // pieces that can be mapped yet
-  bool throws = false;     // where none is left
+  bool throws = false;     // if none is left
 
  private:
   absl::Status Map(size_t piece) {
@@ -131,7 +131,7 @@ TEST_F(HeapTest, FillsTheLowestHoleThatIsLargeEnough) {
   EXPECT_EQ(OffsetOf(fourth), OffsetOf(c) + 512);
 }
 
-// What leaves in any order is one hole with its neighbours.
+// Blocks freed in any order make one hole with their neighbours.
 TEST_F(HeapTest, HolesThatTouchAreOne) {
   std::vector<int> order = {0, 1, 2};
   do {
@@ -187,12 +187,12 @@ TEST_F(HeapTest, BlocksOutliveWhoMadeIt) {
   EXPECT_THAT(memory_.mapped(), IsEmpty());
 }
 
-// What it should hold, byte by byte of 512.
+// The expected contents of the heap, by units of 512 bytes.
 class Model {
  public:
   explicit Model(size_t pieces) : taken_(pieces * kPiece / kHeapAlignment) {}
 
-  // Where so many would go; the end where they do not fit.
+  // The place for so many units; the end if they do not fit.
   size_t FirstFit(size_t units) const {
     size_t free = 0;
     for (size_t at = 0; at < taken_.size(); ++at) {

@@ -32,7 +32,7 @@ class MemoryPoolTest : public ::testing::Test {
   const std::shared_ptr<MemoryPool> pool_ = std::make_shared<MemoryPool>(
       MemoryDriver{[this](size_t, void*& memory) -> absl::Status {
                      if (taken_.size() == most_) return OutOfMemoryError("the test's memory");
-                     memory = reinterpret_cast<void*>(++next_ * 4096);  // nobody touches it
+                     memory = reinterpret_cast<void*>(++next_ * 4096);  // never dereferenced
                      taken_.insert(memory);
                      return absl::OkStatus();
                    },
@@ -83,7 +83,7 @@ TEST_F(MemoryPoolTest, KeepsOfEachSizeAsMuchAsWasTakenSinceItGaveBackLast) {
   const void* last = Take(kMiB).get();
   pool_->GiveBack(Kept::kUnused);
   EXPECT_EQ(held(), 1u);
-  EXPECT_EQ(Take(kMiB).get(), last);  // what had been idle for longest went
+  EXPECT_EQ(Take(kMiB).get(), last);  // the block that had been idle for longest was freed
   pool_->GiveBack(Kept::kUnused);
   EXPECT_EQ(held(), 1u);
   pool_->GiveBack(Kept::kUnused);

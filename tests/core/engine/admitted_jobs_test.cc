@@ -1,4 +1,4 @@
-// Who is a member, what the loop is given of them, and what wakes it.
+// Membership of jobs, the loop's view of them, and events that wake it.
 #include "core/engine/admitted_jobs.h"
 
 #include <gmock/gmock.h>
@@ -62,7 +62,7 @@ class AdmittedJobsTest : public LoopTest {
     return jobs_.WaitToBegin([] { return true; });
   }
   bool End(const Job& job) { return jobs_.Remove(job, absl::OkStatus()); }
-  // Of one more job, which leaves at once where it is admitted.
+  // The refusal of one more job, which leaves at once if it is admitted.
   absl::Status Refusal() {
     const auto job = JobOf();
     Queued queued;
@@ -72,7 +72,7 @@ class AdmittedJobsTest : public LoopTest {
   }
 
   std::atomic<bool> may_begin_ = true;
-  Queued queued_;  // of the last one that was added
+  Queued queued_;  // the last added job's
   std::vector<std::pair<const Job*, CancelCause>> ended_early_;
   ThreadWatch watch_{"loop", clock_};
   AdmittedJobs jobs_{

@@ -1,4 +1,4 @@
-// What the queue is told, on the way of a picture through its units.
+// Needs that the queue gets on the way of a picture through its units.
 #include "core/engine/arrival.h"
 
 #include <gtest/gtest.h>
@@ -67,7 +67,7 @@ TEST_F(ArrivalTest, OfAPictureAllUnitsAreAheadThatItHasNotHad) {
   picture.evaluation = 3;
   EXPECT_EQ(NeedOf(picture).ahead.stages[0].evaluations, 1);
   picture.next = batching::UnitKind::kDecode;
-  picture.evaluation = 0;  // of no further stage
+  picture.evaluation = 0;  // no further stage has any
   ahead = NeedOf(picture).ahead;
   EXPECT_EQ(ahead.stages[0].evaluations, 0);
   EXPECT_TRUE(ahead.decode);
@@ -97,7 +97,7 @@ TEST_F(ArrivalTest, OfStepsWithoutGuidanceOneRowIsAhead) {
   const std::shared_ptr<Job> job = JobOf(spec);
   pipeline::Picture& picture = *job->pictures[0];
   picture.next = batching::UnitKind::kStep;
-  std::vector<std::pair<int, int>> rows;  // of the next step, and at most from there on
+  std::vector<std::pair<int, int>> rows;  // rows of the next step, and at most from there on
   for (picture.evaluation = 0; picture.evaluation < 4; ++picture.evaluation) {
     const batching::Need need = NeedOf(picture);
     EXPECT_EQ(need.rows, 2);

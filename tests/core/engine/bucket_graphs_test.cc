@@ -10,7 +10,7 @@ using compiler::SiluGraph;
 
 class ColdSizesTest : public compiler::GraphStoreFixture {
  protected:
-  // A graph of that size, which nobody else keeps.
+  // A graph of that size, which only the test keeps.
   GraphHandle Declare(int width, int64_t elements) {
     compiler::GraphSpec wanted = Wanted(SiluGraph(elements));
     wanted.label.width = width;

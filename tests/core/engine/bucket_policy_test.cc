@@ -1,4 +1,4 @@
-// What becomes of a request's size: buckets that are ready, evicted, cold or compiled for it.
+// Treatment of a request's size: buckets that are ready, evicted, cold or compiled for it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

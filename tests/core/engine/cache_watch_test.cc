@@ -1,4 +1,4 @@
-// Who looks at the cache directory, when, and who goes by what was found.
+// The thread that looks at the cache directory, its times, and the use of its findings.
 #include "core/engine/cache_watch.h"
 
 #include <gmock/gmock.h>
@@ -142,7 +142,7 @@ TEST_F(CacheWatchTest, ALookThatThereIsNoMemoryForIsNone) {
   EXPECT_EQ(LastLook(), Seconds(clock_.Wall()));
 }
 
-// Whoever opens or reads what is in a directory, or changes it.
+// Notices accesses to a directory and its files, reads and changes.
 class Accesses {
  public:
   explicit Accesses(const std::string& directory) : file_(inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
@@ -247,7 +247,7 @@ TEST_F(EngineCacheTest, ATickShowsWhatIsKnownBeforeALookIsDue) {
   EXPECT_EQ(engine_->state(), State::kReady);
 }
 
-// What is known to be gone is refused at once, and what is not known is found by who prepares.
+// Known losses are refused at once, and unknown ones are found by the preparing thread.
 TEST_F(EngineCacheTest, AScrapeChangesNothingForRequests) {
   std::filesystem::remove_all(config_.cache_dir);
   engine_->RefreshMetrics();

@@ -51,7 +51,7 @@ class CheckpointWatchTest : public ::testing::Test {
     };
   }
 
-  // Of any file: the same length, and other content.
+  // Edits any file: the same length, and other content.
   void EditText(const std::string& name) {
     std::string text = *ReadFile(base_ + name, size_t{1} << 20);
     text.back() = text.back() == ' ' ? '\n' : ' ';
@@ -182,7 +182,7 @@ TEST_F(CheckpointWatchTest, AnEditOfEachFileThatWasReadIsSaid) {
     engine->CheckFiles();
     WaitUntilDegraded();
     EXPECT_EQ(Only<Image>(RunOn(*engine, SmallSpec())).at(0).bytes, before);
-  }  // which waits until all files have been looked at
+  }  // waits until all files have been looked at
   std::vector<::testing::Matcher<std::string>> words(expected.begin(), expected.end());
   for (size_t i = 0; i < words.size(); ++i) words[i] = HasSubstr(expected[i]);
   EXPECT_THAT(Warnings(), UnorderedElementsAreArray(words));

@@ -62,12 +62,12 @@ class ColdRequestsTest : public ::testing::Test {
   }
 
   GraphAdmin& admin() { return engine_->graphs(); }
-  // Of entries in every state, as a scrape sees them.
+  // Number of entries in every state, as a scrape sees them.
   double Entries() {
     engine_->RefreshMetrics();
     return MetricOf(*engine_, metrics::kGraphCacheEntries);
   }
-  // Of what is loaded.
+  // Bytes of loaded graphs.
   int64_t GraphBytes() {
     const MemoryReport memory = admin().memory();
     return memory.weight_bytes + memory.arena_bytes + memory.executable_bytes;
@@ -89,7 +89,7 @@ class ColdRequestsTest : public ::testing::Test {
     if (handle != nullptr) *handle = submitted.value_or(0);
     return sink;
   }
-  // What a cold request comes to, refused at once or later.
+  // The status of a cold request, refused at once or later.
   absl::Status Outcome(const GenerateSpec& spec) {
     const auto sink = std::make_shared<RecordingSink>();
     const auto submitted = engine_->Submit(spec, sink);
@@ -341,7 +341,7 @@ class ColdBucketTest : public ColdRequestsTest {
   TemporaryDirectory directory_;
 };
 
-// That the file is gone is found by the preparing thread.
+// The preparing thread finds that the file is gone.
 TEST_F(ColdBucketTest, SubmittingAsksNoDisk) {
   Start(CachedConfig());
   Evict(CacheTier::kMemory);

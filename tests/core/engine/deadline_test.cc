@@ -36,7 +36,7 @@ TEST_F(DeadlineTest, ARequestWhoseDeadlinePassesStopsAtItsNextStep) {
   EXPECT_EQ(loop.state_bytes(), 0);
 }
 
-// It never begins, and whoever waits behind it moves up, and is told.
+// It never begins, and the requests behind it move up, and get an event.
 TEST_F(DeadlineTest, ARequestWhoseDeadlinePassesWhileItWaitsLeavesTheQueue) {
   PictureLoop loop({}, device::Host(), metrics_, clock_);
   const auto late = std::make_shared<RecordingSink>();
@@ -66,7 +66,7 @@ TEST_F(DeadlineTest, ARequestWhoseDeadlinePassesWhileItWaitsLeavesTheQueue) {
   EXPECT_TRUE(std::is_sorted(positions.rbegin(), positions.rend()));
 }
 
-// Which is what the server's Cancel is, when gRPC's timer fires.
+// The server cancels so when gRPC's timer fires.
 TEST_F(DeadlineTest, ACancellationAtTheDeadlineIsTheDeadline) {
   PictureLoop loop({}, device::Host(), metrics_, clock_);
   std::shared_ptr<Job> job;
@@ -92,7 +92,7 @@ TEST_F(DeadlineTest, ForecastsWhatRequestsTakeAndRefusesWhatWouldBeLate) {
     clock_.Advance(absl::Seconds(1));
     return absl::OkStatus();
   };
-  EXPECT_EQ(Only<Completed>(RunOn(loop)).size(), 1u);  // what units take is known now
+  EXPECT_EQ(Only<Completed>(RunOn(loop)).size(), 1u);  // the times of units are known now
   EXPECT_EQ(HistogramOf(registry_, metrics::kPredictionRatio).first, 0);
   const auto sink = std::make_shared<RecordingSink>();
   ASSERT_OK(loop.Admit(Request(loop, sink, /*pictures=*/1, /*steps=*/20), 0));

@@ -114,7 +114,7 @@ inline int64_t CompilationsOf(Engine& engine) {
   return static_cast<int64_t>(MetricOf(engine, metrics::kGraphCompilations));
 }
 
-// Whether an output of the graph is as wide or high as that: true of the VAE's decoder only.
+// True if an output of the graph is as wide or high as that: for the VAE's decoder only.
 inline bool DrawsSide(const graph::Graph& graph, int64_t side) {
   for (const graph::Output& output : graph.outputs()) {
     for (int64_t dimension : graph.node(output.value).shape.dims()) {

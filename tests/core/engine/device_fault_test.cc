@@ -1,4 +1,4 @@
-// A device that has failed for good ends serving, whatever it was at: everybody is told, nothing
+// A device that has failed for good ends serving, in any work: all requests get the error, nothing
 // hangs, and neither a graph nor its artifact is blamed.
 #include "core/device/device_fault.h"
 
@@ -39,7 +39,7 @@ struct Fault {
   std::atomic<bool> happened = false;
 };
 
-// That does not know how much memory it has, either.
+// A device that does not know how much memory it has, either.
 class FailingDevice : public SeparateDevice {
  public:
   explicit FailingDevice(const Fault& asking) : asking_(asking) {}
@@ -147,7 +147,7 @@ class DeviceFaultTest : public ::testing::Test {
     const std::string quarantine = directory_.File("cache/quarantine");
     EXPECT_TRUE(std::filesystem::is_empty(quarantine, error) || error);
   }
-  // What the supervisor starts finds all that was compiled before, and serves.
+  // Expects that the supervisor's next process finds all compiled graphs, and serves.
   void ExpectNextServes(int64_t compilations) {
     engine_.reset();
     for (Fault* fault : {&planning_, &loading_, &running_, &asking_}) fault->happened = false;
@@ -283,7 +283,7 @@ TEST_F(DeviceFaultTest, WhileAnOperatorWarmsEndsServing) {
   const auto count = [&](const WarmProgress&) { return ++tried > 0; };
   const auto warmed = engine_->graphs().Warm({.buckets = {{96, 64}}}, /*dry_run=*/false, count);
   EXPECT_THAT(warmed.status(), StatusIs(absl::StatusCode::kInternal, kWhat));
-  EXPECT_LE(tried, 3 + 1);  // those that were ready, and the first of the others
+  EXPECT_LE(tried, 3 + 1);  // the ready ones, and the first of the others
   ExpectFailed();
   ExpectNoGraphBlamed();
 }

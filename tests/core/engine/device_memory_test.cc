@@ -149,7 +149,7 @@ TEST_F(DeviceMemoryTest, PicturesShareNoStepsThatThereIsNoRoomForNow) {
   EXPECT_EQ(evaluations(), 3 + 4 * 3);
 }
 
-// Of what is compiled the host keeps an artifact for each graph.
+// The host keeps an artifact for each compiled graph.
 TEST_F(DeviceMemoryTest, WhatTheHostHoldsTakesNoneOfIt) {
   Config config = SmallConfig();
   config.buckets = {{64, 64}, {96, 64}, {64, 96}};

@@ -1,4 +1,4 @@
-// Which devices make a pool, and what becomes of it where one of them cannot load.
+// Choice of the devices of a pool, and its start when one of them cannot load.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

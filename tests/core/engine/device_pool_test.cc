@@ -42,7 +42,7 @@ using Plan = std::function<absl::Status(const graph::Graph&)>;
 
 struct TestDevice {
   SeparateDevice device;
-  Gate gate;  // of every run
+  Gate gate;  // holds every run
   std::atomic<int> runs = 0;
   OnRun on_run = {.enqueue = [this] {
     ++runs;
@@ -120,7 +120,7 @@ class DevicePoolTest : public ::testing::Test {
   }
 
   std::array<TestDevice, 2> devices_;
-  FakeClock clock_;  // of those that are made with it
+  FakeClock clock_;  // clock of pools that are made with it
   std::unique_ptr<DevicePool> pool_;
 };
 

@@ -50,8 +50,8 @@ constexpr int kRequests = 1500;
 constexpr int64_t kFails = 2003, kIsRefused = 1009, kFindsNoMemory = 503;
 #endif
 constexpr int kTenths = 10;
-constexpr int kCallers = 4, kOpenRequests = 5;  // of each
-// Of the heap: caches of threads that come and go, callers and refusals that are remembered.
+constexpr int kCallers = 4, kOpenRequests = 5;  // requests of each caller
+// Noise of the heap: caches of threads that come and go, callers and refusals that are remembered.
 constexpr int64_t kNoise = int64_t{256} << 10;
 constexpr char kInjected[] = "injected";
 
@@ -64,7 +64,7 @@ struct Order {
   int after = 0;  // so many events; or so many further requests of the same caller
 };
 
-// The same ones each time, whoever asks for them when.
+// The order of that number: the same for all callers and times.
 Order OrderOf(int number, absl::Time now) {
   std::mt19937 random(static_cast<uint32_t>(number));
   const auto below = [&](int end) { return static_cast<int>(random() % end); };
@@ -198,7 +198,7 @@ class Reader : public EventSink {
   bool told_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-// Of one scrape.
+// Values of one scrape.
 class Counts {
  public:
   explicit Counts(const metrics::Registry& registry) {
@@ -300,7 +300,7 @@ class EngineSoakTest : public ::testing::Test {
     for (std::thread& caller : callers) caller.join();
   }
 
-  // Who leaves does not wait; what it leaves is gone at the loop's next turn.
+  // A caller that leaves does not wait; its request is gone at the loop's next turn.
   bool NothingIsLeft() {
     engine_->RefreshMetrics();
     const Counts counts(engine_->metrics());
@@ -317,7 +317,7 @@ class EngineSoakTest : public ::testing::Test {
   }
 
   int64_t HeapBytes() {
-#ifdef LATENTD_SANITIZED  // which tell malloc's counters nothing
+#ifdef LATENTD_SANITIZED  // sanitizers report nothing to malloc's counters
     return static_cast<int64_t>(__sanitizer_get_current_allocated_bytes());
 #else
     const MemoryReport memory = engine_->graphs().memory();

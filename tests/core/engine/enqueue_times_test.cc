@@ -19,7 +19,7 @@ using ::latentd::testing::SeparateDevice;
 constexpr absl::Duration kExpected = absl::Milliseconds(20);
 constexpr absl::Duration kMargin = absl::Milliseconds(1);  // EnqueueLead's
 
-// One picture, whose units a device runs when somebody waits for them.
+// One picture, whose units a device runs when a test waits for them.
 class EnqueueTimesTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -44,7 +44,7 @@ class EnqueueTimesTest : public ::testing::Test {
     units_.WaitForOldest();
     units_.DropOldest();
   }
-  // Of the picture's next unit, which nothing is enqueued behind: for how long nothing need be.
+  // Time for which nothing need be enqueued behind the picture's next unit.
   absl::Duration HeldBackBehindNext(const std::shared_ptr<Job>& job,
                                     absl::Duration expected = kExpected) {
     Enqueue(job, expected);

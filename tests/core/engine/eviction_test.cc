@@ -13,8 +13,8 @@ using ::testing::Each;
 using ::testing::HasSubstr;
 
 constexpr pipeline::Size kLarge = {256, 256}, kSmall = {64, 64};
-// Of a picture of the large bucket and of the weight whose making takes most; the small bucket's
-// graphs hold more than that of their own.
+// Bytes of a picture of the large bucket and of the weight whose making takes most; the small
+// bucket's graphs hold more than that of their own.
 constexpr int64_t kSlack = int64_t{5} << 20;
 
 std::unique_ptr<Engine> Load(const Config& config) {

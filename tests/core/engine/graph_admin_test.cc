@@ -1,4 +1,4 @@
-// What operators do with graphs and memory, on base and refiner of the demo checkpoint with a disk
+// Calls of operators on graphs and memory, with base and refiner of the demo checkpoint with a disk
 // cache.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -61,7 +61,7 @@ class GraphAdminTest : public ::testing::Test {
   static bool IsConfigured(const GraphEntry& entry) {
     return entry.bucket.width == 0 || entry.bucket == pipeline::Size{64, 64};
   }
-  // Those that the configured bucket needs, whatever the test has warmed.
+  // Entries that the configured bucket needs, without those that a test has warmed.
   static std::vector<GraphEntry> Configured() {
     std::vector<GraphEntry> entries = *admin().List(kAll);
     std::erase_if(entries, [](const GraphEntry& entry) { return !IsConfigured(entry); });
@@ -322,7 +322,7 @@ TEST_F(GraphAdminTest, CancellingAWarmStopsWhatIsQueued) {
   const auto stopped = admin().Warm({.buckets = {{136, 64}}}, /*dry_run=*/false, until_compiled);
   EXPECT_THAT(stopped, StatusIs(absl::StatusCode::kCancelled, _));
   ASSERT_OK_AND_ASSIGN(const auto entries, admin().List({.buckets = {{136, 64}}}));
-  // What had been compiled is on disk, and nothing of it is kept in memory.
+  // Graphs compiled before are on disk, and no part of them is kept in memory.
   EXPECT_THAT(entries, ElementsAre(::testing::Field(&GraphEntry::memory_bytes, 0)));
 }
 

@@ -64,11 +64,11 @@ TEST(GraphSelectionTest, ABucketMeansAllThatItNeeds) {
 TEST(GraphSelectionTest, ReleasingABucketLeavesWhatAnotherOneStillNeeds) {
   const GraphSelector one = {.buckets = {{64, 64}}};
   EXPECT_THAT(*ReleasedBy(one, "bbbbbb33"), ElementsAre("aaaaaa22"));
-  // That the shared graph itself is kept says nothing of the other bucket.
+  // Keeping the shared graph itself does not keep the other bucket.
   EXPECT_THAT(*ReleasedBy(one, "aaaaaa11 aaaaaa22"), ElementsAre("aaaaaa11", "aaaaaa22"));
   EXPECT_THAT(*ReleasedBy({.buckets = {{64, 64}, {96, 64}}}, "aaaaaa11 aaaaaa22 bbbbbb33"),
               ElementsAre("aaaaaa11", "aaaaaa22", "bbbbbb33"));
-  // What is named goes whoever needs it.
+  // Named graphs are released though others need them.
   EXPECT_THAT(*ReleasedBy({.components = {"text_encoder"}, .buckets = {{64, 64}}}, "bbbbbb33"),
               ElementsAre("aaaaaa11", "aaaaaa22"));
   EXPECT_THAT(*ReleasedBy({.ids = {"aaaaaa11"}}, "bbbbbb33"), ElementsAre("aaaaaa11"));

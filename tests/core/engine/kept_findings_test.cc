@@ -189,7 +189,7 @@ TEST_F(KeptFindingsTest, AnotherDriverIsAMissWithItsReason) {
                              HasSubstr("fingerprint gpu 1, wanted gpu 1 driver 2")))
                   .Times(1));
   RemoveGraphs();
-  EXPECT_THAT(Run({kSmall}).chosen, IsEmpty());  // those of the first are still there
+  EXPECT_THAT(Run({kSmall}).chosen, IsEmpty());  // the first run's are still there
 }
 
 TEST_F(KeptFindingsTest, WhatIsDamagedIsChosenAnew) {

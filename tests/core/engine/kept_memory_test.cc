@@ -1,5 +1,5 @@
-// What a device keeps for reuse: given back when the start is over, and when nobody takes it again;
-// what pictures take again and again stays.
+// Memory that a device keeps for reuse: trimmed when the start is over, and when it stays unused;
+// memory that pictures reuse again and again stays.
 #include "core/engine/kept_memory.h"
 
 #include <gtest/gtest.h>

@@ -24,7 +24,7 @@ using ::latentd::testing::SeparateDevice;
 constexpr int kTextRuns = 3;  // two encoders and the request part
 constexpr absl::Duration kTook = absl::Milliseconds(20);
 
-// What the host has enqueued, and where the device is, which finishes a run when a test says so.
+// Runs that the host has enqueued, and the device's place in them; a test ends each run.
 class Runs {
  public:
   void Enqueued() ABSL_LOCKS_EXCLUDED(mutex_) {
@@ -38,7 +38,7 @@ class Runs {
     mutex_.Await(absl::Condition(&may_end));
   }
 
-  // That so many are enqueued, and the device is at the one of that number, or behind it.
+  // Waits until so many are enqueued, and the device is at the one of that number, or behind it.
   void Await(int enqueued, int begun = 0) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     const auto are = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
@@ -58,7 +58,7 @@ class Runs {
   int finished_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-// What is enqueued on a device whose units all take as long, by the clock, and end when a test says
+// Runs on a device whose units all take as long, by the clock, and end when a test says
 // so.
 class WatchedRuns {
  public:
@@ -132,7 +132,7 @@ class LateUnitsTest : public ::testing::Test, protected WatchedRuns {
   metrics::Registry registry_;
   EngineMetrics metrics_{registry_};
   PictureLoop loop_{{.units = {.enqueue_late = true}}, device_, metrics_, clock_};
-  std::shared_ptr<Job> job_;  // that was admitted last
+  std::shared_ptr<Job> job_;  // the last admitted one
 };
 
 TEST_F(LateUnitsTest, TheNextStepIsEnqueuedShortlyBeforeTheDeviceIsDone) {
@@ -167,7 +167,7 @@ Config QuietConfig() {
   return config;
 }
 
-// Where units take so long that a thread which is at something can be told from one that waits.
+// An engine whose units take so long that a busy thread can be told from one that waits.
 class LateEngineTest : public ::testing::Test, protected WatchedRuns {
  protected:
   LateEngineTest() : WatchedRuns(clock_, kLong) {
@@ -195,7 +195,7 @@ class LateEngineTest : public ::testing::Test, protected WatchedRuns {
   OwnMemory device_;
   OnRun on_run_;
   LocalEngine engine_{QuietConfig(), std::make_unique<RunWatch>(on_run_, device_), clock_};
-  uint64_t handle_ = 0;  // of what was admitted last
+  uint64_t handle_ = 0;  // the last admitted request's
 };
 
 TEST_F(LateEngineTest, EnqueuesLateOnADeviceWithMemoryOfItsOwn) {

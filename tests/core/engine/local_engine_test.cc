@@ -154,7 +154,7 @@ TEST_F(LocalEngineTest, WarnsOfParametersWithoutEffect) {
   const auto used = Only<Completed>(Run(spec));
   ASSERT_EQ(used.size(), 1u);
   EXPECT_THAT(used[0].warnings, ElementsAre());
-  // What was used, sent again.
+  // The effective parameters, sent again.
   spec.picture = used[0].effective;
   spec.picture.executed_size.reset();
   EXPECT_THAT(Only<Completed>(Run(spec)).at(0).warnings, ElementsAre());

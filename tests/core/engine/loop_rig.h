@@ -50,7 +50,7 @@ struct OnRun {
   std::function<void()> enqueue;         // on the thread that enqueues it
   std::function<absl::Status()> refuse;  // likewise, before it; an error is of enqueueing it
   std::function<absl::Status()> work;    // on the device, before it; an error is its own
-  // Of steps of so many rows: to bind one, and as `refuse`.
+  // Called for steps of so many rows: to bind one, and as `refuse`.
   std::function<absl::Status(int rows)> bind_step, refuse_step;
   // Else a run does `instead`, if that is there, and writes that all is finite. Of what is bound
   // from then on.
@@ -58,7 +58,7 @@ struct OnRun {
   std::function<void(const RunPorts&)> instead;
 };
 
-// Of a step; 0: it is another graph.
+// Rows of a step; 0: it is another graph.
 inline int StepRowsOf(const backends::ExecutableInfo& info) {
   for (const backends::Port& port : info.inputs) {
     if (port.name == "state") return static_cast<int>(port.shape[0]);
@@ -175,7 +175,7 @@ class WatchedSink : public ::latentd::testing::RecordingSink {
   const std::function<void(const Event&)> watch_;
 };
 
-// What a loop needs and is slow to make; shared by the tests of a suite.
+// Parts of a loop that are slow to make; shared by the tests of a suite.
 struct LoopModel {
   explicit LoopModel(device::HostDevice& device = device::Host(), std::vector<int> row_counts = {},
                      const Config& config = SmallConfig())

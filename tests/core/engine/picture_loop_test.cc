@@ -26,7 +26,7 @@ using ::testing::_;
 
 class PictureLoopTest : public LoopTest {};
 
-// Where it brings threads, it has them before there is work to lose.
+// The loop has its threads before there is work to lose.
 TEST_F(PictureLoopTest, ItsThreadHasBegunBeforeItIsMade) {
   std::thread::id began;
   PictureLoop loop({.begin_thread = [&] { began = std::this_thread::get_id(); }}, device::Host(),
@@ -201,7 +201,7 @@ TEST_F(PictureLoopTest, APictureSaysWhenItWasEncoded) {
   EXPECT_EQ(images[0].encoded.length(), absl::Seconds(2));
 }
 
-// Whoever hears of the end may evict what it has used.
+// A client that gets the end may evict the graphs that it used.
 TEST_F(PictureLoopTest, APictureHoldsNoGraphsAnyMoreWhenItIsEncoded) {
   std::weak_ptr<const pipeline::Request> request;
   bool is_held = true;
@@ -262,7 +262,7 @@ TEST_F(PictureLoopTest, BeginsNoPictureWhileUnreadOnesHoldWhatTheyMay) {
   std::vector<Event> unread = slow->WaitForEnd();
   const int64_t bytes = static_cast<int64_t>(Only<Image>(unread).at(0).bytes.size());
   EXPECT_EQ(loop.result_bytes(), bytes);
-  EXPECT_FALSE(loop.WaitsForReaders());  // nobody asks for a picture
+  EXPECT_FALSE(loop.WaitsForReaders());  // no picture is asked for
 
   std::atomic<int> runs = 0;
   model_->on_run.enqueue = [&] { ++runs; };
@@ -325,7 +325,7 @@ TEST_F(PictureLoopTest, SaysThatAUnitHangsUntilItEnds) {
   EXPECT_EQ(overdue.stage, Stage::kTextEncode);
   EXPECT_EQ(overdue.executed_size, (pipeline::Size{64, 64}));
   EXPECT_EQ(overdue.running, UnitWatchdog::kFirstLimit);
-  EXPECT_TRUE(loop.FindHangs().threads.empty());  // which have a minute
+  EXPECT_TRUE(loop.FindHangs().threads.empty());  // threads have a minute
   go_on.Notify();
   EXPECT_EQ(Only<Completed>(sink->WaitForEnd()).size(), 1u);
   EXPECT_FALSE(loop.FindHangs().unit.has_value());
@@ -382,7 +382,7 @@ TEST_F(PictureLoopTest, EndsEveryRequestOnceWhateverEndsItAndWhenever) {
   std::vector<std::thread> clients;
   for (int i = 0; i < kClients; ++i) clients.emplace_back(client, i);
   for (std::thread& thread : clients) thread.join();
-  RunOn(loop);  // what the encoder had before is done or dropped when this has ended
+  RunOn(loop);  // the encoder's earlier work is done or dropped when this has ended
   EXPECT_EQ(loop.state_bytes(), 0);
   EXPECT_EQ(loop.result_bytes(), 0);
   EXPECT_EQ(Count(metrics::kQueueDepth), 0);

@@ -46,7 +46,7 @@ constexpr int kSchedules = 20;
 #else
 constexpr int kSchedules = 200;
 #endif
-constexpr int kRequests = 6;  // of one schedule
+constexpr int kRequests = 6;  // requests of one schedule
 constexpr char kInjected[] = "injected";
 
 using Bytes = absl::Span<const uint8_t>;
@@ -55,7 +55,7 @@ absl::string_view Text(Bytes bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Of floats: finite ones.
+// Fills floats, with finite ones.
 void FillFrom(size_t hash, absl::Span<uint8_t> bytes) {
   std::minstd_rand random(static_cast<uint32_t>(hash ^ hash >> 32));
   for (size_t i = 0; i < bytes.size(); i += sizeof(uint32_t)) {
@@ -101,7 +101,7 @@ class HashedRun {
                         draws_noise != 0 ? Text(Row("noise", row)) : absl::string_view());
   }
 
-  // A row that nobody has counts on beyond its table.
+  // A row without a picture counts on beyond its table.
   Bytes LineOf(int row) const {
     constexpr size_t kLine = schedulers::kLineElements * sizeof(float);
     const Bytes table = Row("table", row);
@@ -135,7 +135,7 @@ class HashedRun {
   const RunPorts& ports_;
 };
 
-// What requests ask for, and the pictures that each gets alone.
+// A kind of request, and the pictures that it gets alone.
 struct Kind {
   GenerateSpec spec;
   std::map<int, std::string> alone = {};  // by their index
@@ -186,7 +186,7 @@ std::map<int, std::string> FilesOf(const std::vector<Event>& events) {
   return files;
 }
 
-// What fails of one schedule's runs, counted from its beginning. 0: nothing does.
+// Faults of one schedule's runs, counted from its beginning. 0: none.
 struct Faults {
   std::atomic<int> runs = 0, enqueued = 0, steps = 0;
   int failing_run = 0, refused_run = 0, refused_step = 0;
@@ -218,7 +218,7 @@ class RandomSchedulesTest : public ::testing::Test {
   std::vector<Kind> kinds_;
 };
 
-// What happens when is decided by the loop's own thread, as it tells of steps.
+// A random schedule of events; the loop's own thread decides their times, by events of steps.
 class Schedule {
  public:
   // All must outlive it.

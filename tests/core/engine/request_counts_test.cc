@@ -18,7 +18,7 @@ namespace {
 using ::testing::Each;
 using ::testing::Ge;
 
-// Of one scrape, by family; and each series of those in flight.
+// Values of one scrape, by family; and each series of requests in flight.
 struct Scrape {
   explicit Scrape(const metrics::Registry& registry) {
     for (const prometheus::MetricFamily& family : registry.Collect()) {

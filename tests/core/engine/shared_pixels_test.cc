@@ -57,7 +57,7 @@ class SharedPixelsTest : public ::testing::Test {
     EXPECT_OK(outcome);
     return outcome.ok() ? outcome->predicted : MemoryPrediction();
   }
-  // Of a request for so many pictures without guidance.
+  // Draws a request for so many pictures without guidance.
   static void Draw(Engine& engine, pipeline::Size size, int pictures) {
     GenerateSpec spec = SpecOf(size, pipeline::BucketPolicy::kExact);
     spec.picture.num_images_per_prompt = pictures;
@@ -138,7 +138,7 @@ TEST_F(SharedPixelsTest, WhatIsLoadedAgainIsWhatTheSizeHas) {
   }
   EXPECT_THAT(RowsOf(*engine, kLarge, GraphState::kReady), ElementsAre(1));
   Draw(*engine, kLarge, 2);
-  for (int turn = 0; turn < 8; ++turn) {  // of the preparing thread, each of which adds the next
+  for (int turn = 0; turn < 8; ++turn) {  // turns of the preparing thread; each adds one
     EXPECT_OK(engine->graphs().Load({.components = {"text_encoder"}}));
   }
   EXPECT_THAT(RowsOf(*engine, kLarge, GraphState::kReady), ElementsAre(1, 4));

@@ -31,7 +31,7 @@ using ::testing::Not;
 
 constexpr int kSteps = 3;
 
-// Whether it is a step of so many rows.
+// True for a step of so many rows.
 bool HasRows(const graph::Graph& graph, int64_t rows) {
   const auto& outputs = graph.outputs();
   return std::all_of(outputs.begin(), outputs.end(), [&](const graph::Output& output) {
@@ -95,14 +95,14 @@ class SharedStepGraphsTest : public ::testing::Test {
     FlushTurns();  // the warning follows
     return {count.ready, count.total};
   }
-  // What the preparing thread has begun, a turn of which adds the next.
+  // Waits for turns that the preparing thread has begun; a turn adds the next.
   void FlushTurns() {
     for (int turn = 0; turn < 6; ++turn) {
       EXPECT_OK(engine_->graphs().Load({.components = {"text_encoder"}}));
     }
   }
 
-  // Of a request for two pictures without guidance.
+  // Draws a request for two pictures without guidance.
   std::vector<std::string> DrawTwo() {
     GenerateSpec spec = SmallSpec(kSteps);
     spec.picture.num_images_per_prompt = 2;
@@ -175,7 +175,7 @@ TEST_F(SharedStepGraphsTest, AServerDoesWithoutThoseThatCannotBeCompiledAndSaysS
   DrawTwo();
   EXPECT_EQ(Evaluations(), 2 * kSteps);
 
-  // Who copies all graphs does without these, unless they are named.
+  // An export of all graphs leaves these out, unless they are named.
   int exported = 0;
   EXPECT_OK(engine_->graphs().Export({.all = true}, [&](std::string) { return ++exported > 0; }));
   EXPECT_GT(exported, 0);
@@ -215,7 +215,7 @@ TEST_F(SharedStepGraphsTest, WhatDoesNotFitIsLeftOutAndSoIsWhatIsLarger) {
   DrawTwo();
 }
 
-// Of --graph-memory the least recently used leave otherwise, which are other buckets' own.
+// --graph-memory evicts the least recently used otherwise, which are other buckets' own.
 TEST_F(SharedStepGraphsTest, NothingLeavesMemoryForThem) {
   config_.rows = {1};
   Load(CompileAll);
@@ -295,7 +295,7 @@ TEST_F(SharedStepGraphsTest, OneThatWasEvictedIsLoadedAgainWhenPicturesWantIt) {
   };
   EXPECT_EQ(evict_and_draw(), GraphState::kReady);
   EXPECT_EQ(CompilationsOf(*engine_), 8);
-  // Where memory is scarce nobody looks for it with each request.
+  // Scarce memory is not searched again with each request.
   EXPECT_EQ(evict_and_draw(), GraphState::kCompiled);
   clock_.Advance(absl::Minutes(1));
   EXPECT_EQ(evict_and_draw(), GraphState::kReady);

@@ -1,5 +1,5 @@
 // Pictures of several requests in one evaluation, on a device that works later than it is told:
-// each is what it is alone, whoever comes, goes or fails beside it.
+// each is what it is alone, whatever comes, goes or fails beside it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -91,7 +91,7 @@ class SharedStepsTest : public ::testing::Test {
     Admit(sink, asked);
     return FilesOf(*sink);
   }
-  // Of evaluations: how many there were, and how many rows pictures had in them.
+  // Number of evaluations, and of the rows that pictures had in them.
   double Evaluations() { return HistogramOf(registry_, metrics::kStepRows).first; }
   double Rows() { return HistogramOf(registry_, metrics::kStepRows).second; }
 
@@ -175,7 +175,7 @@ TEST_F(SharedStepsTest, TimesOfASharedStepAreEachRequestsOnce) {
   EXPECT_EQ(completed[0].timings.vae_decode, absl::Seconds(4));
 }
 
-// What a request holds that is gone is free for the next, and its rows are computed for nobody.
+// The memory of an ended request is free for the next, and its rows are computed without a reader.
 TEST_F(SharedStepsTest, ACancelledRequestLeavesTheOthersAsTheyAre) {
   const Asked asked{.steps = 10, .guidance_scale = 5};
   const std::vector<std::string> alone = Draw(asked);
@@ -236,7 +236,7 @@ TEST_F(SharedStepsTest, ARequestFailsAloneWhosePictureIsNotFinite) {
   EXPECT_EQ(Evaluations() - evaluations, 10);
 }
 
-// An error of the device is of the whole evaluation: nobody knows whose rows are right.
+// An error of the device fails the whole evaluation: it is unknown whose rows are right.
 TEST_F(SharedStepsTest, AnEvaluationThatFailsFailsAllOfItsRequests) {
   const auto first = std::make_shared<RecordingSink>(), second = std::make_shared<RecordingSink>();
   std::atomic<bool> fails = false;

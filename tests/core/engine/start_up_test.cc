@@ -229,7 +229,7 @@ TEST(StartUpTest, ADrainWhileWarmingEndsItAfterTheRunningCompilations) {
   loader.join();
   EXPECT_EQ(loaded.code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(engine.state(), State::kDraining);
-  EXPECT_LE(CompilationsOf(engine), 2);  // of the six: on two threads
+  EXPECT_LE(CompilationsOf(engine), 2);  // two of the six: on two threads
 }
 
 TEST(StartUpTest, StrictModeCompilesNothingOnceItIsReady) {

@@ -1,4 +1,4 @@
-// What pictures in flight are said to hold: while they are drawn, and after every kind of end.
+// Reported memory of pictures in flight: while they are drawn, and after every kind of end.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ class StateSink : public RecordingSink {
     RecordingSink::OnEvent(std::move(event));
   }
 
-  // Of no use before the end.
+  // REQUIRES: the picture has ended.
   const std::set<int64_t>& while_drawing() const { return while_drawing_; }
   int64_t at_end() const { return at_end_; }
 

@@ -32,7 +32,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-constexpr pipeline::Size kByTinyVae{16, 16}, kInColours{8, 8};  // of pictures of 64x64
+constexpr pipeline::Size kByTinyVae{16, 16}, kInColours{8, 8};  // sizes for pictures of 64x64
 
 // So many steps that most often some preview is there before the picture.
 constexpr int kSteps = 12;
@@ -55,7 +55,7 @@ std::vector<pipeline::Size> PreviewSizes(const std::vector<Event>& events) {
   return sizes;
 }
 
-// What a request tells that has a preview: one that is late gives way to the picture, and then the
+// Events of a request that has a preview: one that is late gives way to the picture, and then the
 // request is made again.
 std::vector<Event> UntilPreviewed(absl::FunctionRef<std::vector<Event>()> draw) {
   std::vector<Event> events;
@@ -202,10 +202,10 @@ TEST_F(TinyVaeTest, ThatWasEvictedIsLoadedAgainWhenPreviewsWantIt) {
   EXPECT_EQ(TinyVaes().at(0).state, GraphState::kCompiled);
   EXPECT_EQ(engine_->state(), State::kReady);
   Files(SmallSpec());
-  EXPECT_EQ(TinyVaes().at(0).state, GraphState::kCompiled);  // nobody wanted it
+  EXPECT_EQ(TinyVaes().at(0).state, GraphState::kCompiled);  // no request needs it
   // None may be in time.
   EXPECT_THAT(PreviewSizes(RunOn(*engine_, SpecWithPreviews())), Each(kInColours));
-  for (int turn = 0; turn < 6; ++turn) {  // what the preparing thread has begun
+  for (int turn = 0; turn < 6; ++turn) {  // turns that the preparing thread has begun
     EXPECT_OK(engine_->graphs().Load({.components = {"text_encoder"}}));
   }
   EXPECT_EQ(TinyVaes().at(0).state, GraphState::kReady);
@@ -238,7 +238,7 @@ class PreviewUnitTest : public LoopTest {
     return events;
   }
 
-  // What fails with that.
+  // An executable that fails with that status.
   pipeline::ExecutablePointer Failing(const absl::Status& failure) {
     PictureLoop loop({}, device::Host(), metrics_, clock_);
     const auto like = Request(loop, std::make_shared<RecordingSink>());
@@ -248,7 +248,7 @@ class PreviewUnitTest : public LoopTest {
         [failure](auto, auto) { return failure; });
   }
 
-  // Of a request without previews.
+  // The file of a request without previews.
   std::string PlainFile() {
     PictureLoop loop({}, device::Host(), metrics_, clock_);
     const auto sink = std::make_shared<RecordingSink>();

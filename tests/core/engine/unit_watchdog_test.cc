@@ -19,7 +19,7 @@ class UnitWatchdogTest : public ::testing::Test {
     clock_.Advance(duration);
     watchdog_.End();
   }
-  // Whether it is overdue at `limit` and not a moment before.
+  // Expects that it is overdue at `limit` and not a moment before.
   void ExpectLimit(const UnitWatchdog::Unit& unit, absl::Duration limit) {
     watchdog_.Begin(unit);
     clock_.Advance(limit - absl::Milliseconds(1));

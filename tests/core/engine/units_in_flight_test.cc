@@ -66,7 +66,7 @@ class UnitsInFlightTest : public ::testing::Test {
   std::unique_ptr<PictureLoop> loop_;
 };
 
-// Where there is no memory for all rows of a step some pictures of a request take it later.
+// Some pictures of a request take a step later if there is no memory for all of its rows.
 TEST_F(UnitsInFlightTest, TheFirstOfAJobIsTheFirstThatDoesNotWait) {
   const auto sink = std::make_shared<RecordingSink>();
   const auto job = model_->MakeJob(*loop_, sink, /*pictures=*/3, /*steps=*/1, clock_);
@@ -210,7 +210,7 @@ TEST_F(UnitsInFlightTest, WaitsForWhatAUnitHasEnqueuedThatCannotBeEnqueuedWhole)
 
 TEST_F(UnitsInFlightTest, SaysThatTheSecondUnitHangsOnceTheFirstIsDone) {
   absl::Notification go_on, second_runs;
-  int runs = 0;  // of the device
+  int runs = 0;  // the device's
   model_->on_run.work = [&] {
     if (++runs == kTextRuns + 1) {
       second_runs.Notify();

@@ -72,7 +72,7 @@ TEST(PlanMemory, RefusesSizesThatOverflow) {
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("2^60")));
 }
 
-// What CheckPlan says, by comparing every pair.
+// The result of CheckPlan, by comparing every pair.
 bool Overlaps(absl::Span<const LiveValue> values, const MemoryPlan& plan) {
   for (size_t a = 0; a < values.size(); ++a) {
     for (size_t b = 0; b < a; ++b) {

@@ -20,7 +20,7 @@ constexpr int64_t kLowest = std::numeric_limits<int64_t>::min();
 
 ValueType F32(Shape shape) { return {DType::kF32, std::move(shape)}; }
 
-// Whether a row with these of its facts, in order, compiles.
+// True if a row with these of its facts, in order, compiles.
 template <auto... kFacts>
 concept CompilesWith = requires {
   OpRow{Op::kSilu, "silu", 1, 1, nullptr, nullptr, kFacts...};
@@ -96,7 +96,7 @@ TEST(OpTable, AnOpOfImagesNamesTheirLayout) {
   }
 }
 
-// What passes and backends take for granted of an op that they know by its facts alone.
+// Facts that passes and backends assume of an op that they know by its facts alone.
 TEST(OpTable, AnActivationIsElementwise) {
   const ValueType x = F32({2, 4, 8, 6});
   for (const OpRow& row : OpTable()) {

@@ -121,7 +121,7 @@ TEST(SplitByRate, PacksEachDtypeByItself) {
 
 using Network = std::function<Value(GraphBuilder&, Value request)>;
 
-// What splitting says of a network on a request-rate [2, 2] value.
+// The status of splitting a network on a request-rate [2, 2] value.
 absl::Status SplitOf(const Network& network) {
   GraphBuilder b;
   const Value request = b.Input("r", DType::kF32, {2, 2}, Rate::kRequest);

@@ -125,7 +125,7 @@ TEST(DecodeTest, SaysThatAWebpIsCutShort) {
               StatusIs(kInvalid, HasSubstr("the WebP is damaged or cut short")));
 }
 
-// What Pillow reads of these is in odd_pictures_test.cc.
+// The defects that are passed over; odd_pictures_test.cc has Pillow's results for these images.
 std::vector<std::string> PassedOverIn(absl::string_view bytes) {
   PassedOver passed_over;
   EXPECT_OK(Decode(bytes, passed_over));

@@ -48,7 +48,7 @@ std::string FindChunk(absl::string_view png, absl::string_view type) {
   return "";
 }
 
-// What stands in an uncompressed iTXt chunk before the text: keyword, two flags, two empty names.
+// The head of an uncompressed iTXt chunk: keyword, two flags, two empty names.
 const std::string kTextHeader("parameters\0\0\0\0\0", 15);
 
 TEST(EncodeTest, GivesAPngBackToTheBit) {

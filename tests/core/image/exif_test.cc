@@ -52,7 +52,7 @@ std::string App1(absl::string_view data) {
 
 const std::string kExif("Exif\0\0", 6);
 
-// What the JPEG says whose only segment before the rest of rgb.jpg is this.
+// Orientation of the JPEG with only this segment before the rest of rgb.jpg.
 Orientation OfJpeg(absl::string_view segments) {
   const std::string jpeg = ReadPicture("rgb.jpg");
   return OrientationOf(absl::StrCat(jpeg.substr(0, 2), segments, jpeg.substr(2)));
@@ -124,7 +124,7 @@ TEST(ExifTest, FindsAPngsChunkBehindThePixels) {
   EXPECT_EQ(image.rgb, ReadRgb("turned-6.png.rgb"));
 }
 
-// Which anyone may send: one that is unpacked into much, and so are a thousand of them.
+// An attack by texts: one that is unpacked into much, and so are a thousand of them.
 TEST(ExifTest, UnpacksNoMoreOfTextsThanItMay) {
   const std::string zeros(size_t{4} << 20, '\0');
   std::string packed(compressBound(zeros.size()), '\0');

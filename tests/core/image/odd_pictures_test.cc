@@ -101,7 +101,7 @@ TEST(OddPicturesTest, HaveTheSizeThatTheirHeadersSay) {
   }
 }
 
-// Where pixels are missing or wrong, there is no picture that anyone sent.
+// Missing or wrong pixels make an image that no client meant to send.
 TEST(OddPicturesTest, AreRefusedWherePixelsAreMissing) {
   const std::set<std::string> missing = {"pixels-cut.png",
                                          "data-apart.png",

@@ -226,7 +226,7 @@ TEST(FamiliesTest, NamesFollowPrometheusRules) {
     EXPECT_THAT(name,
                 Not(MatchesRegex(".*_(count|sum|bucket|ms|millis|milliseconds|mib|percent)")));
     EXPECT_EQ(absl::EndsWith(name, "_total"), family->type == Type::kCounter) << name;
-    // What a histogram counts ends its name: seconds, rows, a ratio.
+    // The unit of a histogram ends its name: seconds, rows, a ratio.
     if (family->type == Type::kHistogram)
       EXPECT_THAT(name, MatchesRegex(".*_(seconds|rows|ratio)"));
     EXPECT_THAT(family->help, MatchesRegex("[A-Z0-9][^\n\\]*\\.")) << name;
@@ -247,7 +247,7 @@ TEST(FamiliesTest, AllThatAreDeclaredAreListed) {
   EXPECT_EQ(std::size(kFamilies), parts.size() - 1);
 }
 
-// What a typo in families.h would break.
+// Mistakes that a typo in families.h would make.
 TEST(FamiliesTest, ValuesAndBoundsAreWellFormed) {
   for (const Family* family : kFamilies) {
     for (size_t i = 0; i < family->label_count(); ++i) {

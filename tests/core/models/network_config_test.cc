@@ -1,4 +1,4 @@
-// What each network makes of its config.json: defaults, and what it refuses by name.
+// Reading of each network's config.json: defaults, and fields that it refuses by name.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// What the graphs of networks look like: sizes, rates, and errors for inputs that do not fit.
+// Graphs of networks: sizes, rates, and errors for inputs that do not fit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -16,12 +16,12 @@ namespace latentd::passes {
 struct NetworkPart {
   std::string name;  // "unet_sd15_small step", "vae_small decoded"
   graph::Graph graph;
-  std::vector<device::ConstBuffer> inputs;  // of the case, in the graph's order
+  std::vector<device::ConstBuffer> inputs;  // the case's, in the graph's order
 };
 
 struct Network {
   std::vector<NetworkPart> parts;
-  weights::TensorMap weights;  // of the component golden::kComponent
+  weights::TensorMap weights;  // weights of the component golden::kComponent
 };
 
 // Names of the cases that are not whole SDXL networks, in order.

@@ -69,7 +69,7 @@ TEST(ChooseImageLayout, TokensOfAnImageAreAReshape) {
   const Value sum = b.Add(image, back);
   b.Output("y", b.Conv2d(sum, b.Weight("b", {8, 8, 1, 1}), graph::kNone, {}));
   const Graph result = InNhwc(std::move(b));
-  EXPECT_EQ(Count(result, Op::kPermute), 2);  // of the input and of the output
+  EXPECT_EQ(Count(result, Op::kPermute), 2);  // at the input and at the output
   EXPECT_EQ(Count(result, Op::kReshape), 2);
 }
 

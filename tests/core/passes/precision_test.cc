@@ -37,7 +37,7 @@ Value Linear(GraphBuilder& b, Value x, const std::string& name = "net/linear") {
   return b.Linear(x, b.Weight(name + ".weight", {4, 4}), b.Weight(name + ".bias", {4}));
 }
 
-// What the pass makes of a graph whose one output is `y`; it verifies, and no port has changed.
+// The pass's result for a graph with the one output `y`; it verifies, and no port has changed.
 Graph Low(GraphBuilder b, Value y, const Precision& precision = kBf16) {
   b.Output("y", y);
   const Graph graph = std::move(b).Build().value();
@@ -77,7 +77,7 @@ TEST(ChoosePrecision, ComputesProductsAndWhatFollowsLow) {
   for (Op op : {Op::kLinear, Op::kLayerNorm, Op::kSilu, Op::kSlice, Op::kConcat, Op::kMul}) {
     EXPECT_EQ(DTypeOf(graph, op), DType::kBF16) << ToText(graph);
   }
-  // Of x, four weights, the literal and the output.
+  // Casts of x, four weights, the literal and the output.
   EXPECT_EQ(Count(graph, Op::kCast), 7);
 }
 

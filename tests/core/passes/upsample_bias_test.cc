@@ -70,7 +70,7 @@ class UpsampleBias : public ::testing::TestWithParam<Layout> {
     return Conv(Input(name + "x", 2 * kSide), name, size, bias);
   }
 
-  // What the pass makes: the numbers stay, and no convolution of an upsampling has a bias.
+  // The pass's result: the numbers stay, and no convolution of an upsampling has a bias.
   Graph Moved() {
     const Graph graph = *std::move(b).Build();
     Graph result = MoveUpsampleBias(graph, EagerTarget(GetParam())).value();

@@ -92,7 +92,7 @@ class GuidanceIntervalTest : public ::testing::Test {
   }
 
   std::unique_ptr<device::Stream> stream_ = device::Host().NewStream(SystemClock()).value();
-  int room_ = batching::kMostRows;  // that a lane may have
+  int room_ = batching::kMostRows;  // most rows of a lane
   Lanes lanes_{[this](const LaneMemory& lane) {
     return lane.label.rows <= room_ ? absl::OkStatus() : absl::ResourceExhaustedError("no room");
   }};

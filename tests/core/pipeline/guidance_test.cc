@@ -32,7 +32,7 @@ TEST_F(ConstantOutputTest, IsDrawnWithoutRescaling) {
   for (const float value : Latents(0)) ASSERT_TRUE(std::isfinite(value));
 }
 
-// Where rescale_noise_cfg of diffusers divides 0 by 0, the two outputs are equal.
+// The two outputs are equal if rescale_noise_cfg of diffusers divides 0 by 0.
 TEST_F(ConstantOutputTest, IsWhatItWasAfterRescaling) { EXPECT_EQ(Latents(0.7), Latents(0)); }
 
 }  // namespace

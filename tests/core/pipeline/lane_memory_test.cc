@@ -1,4 +1,4 @@
-// Where lanes lie on a device that keeps what is freed.
+// Addresses of lanes on a device that keeps freed memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ using device::DType;
 using device::Place;
 using device::Shape;
 
-// Where its sessions were bound, by port.
+// Addresses that its sessions were bound to, by port.
 using Addresses = std::map<std::string, const void*>;
 
 class NotingExecutable : public backends::Executable {
@@ -96,7 +96,7 @@ TEST_F(LaneMemoryTest, TheNextLaneLiesWhereTheLastOneDidAndBeginsAfresh) {
   EXPECT_EQ(steps->bound[2], steps->bound[0]);
 }
 
-// What is most of a lane's memory depends on no size.
+// The largest part of a lane's memory depends on no size.
 TEST_F(LaneMemoryTest, PromptsLieWhereThoseOfAnotherSizeDid) {
   PictureSpec spec = SmallSpec(), wide = SmallSpec();
   wide.width = 128;

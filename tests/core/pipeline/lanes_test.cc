@@ -1,4 +1,4 @@
-// Which lanes there is room for.
+// Lanes under limited memory.
 #include "core/pipeline/lanes.h"
 
 #include <gmock/gmock.h>
@@ -56,7 +56,7 @@ class LanesRoomTest : public ::testing::Test {
 
   static inline std::unique_ptr<Rig> rig_;
   const std::unique_ptr<device::Stream> stream_ = device::Host().NewStream(SystemClock()).value();
-  int rows_ = 4;            // that there is room for
+  int rows_ = 4;            // rows that memory is enough for
   std::vector<int> asked_;  // for so many
   std::vector<int> least_;
   Lanes lanes_{[this](const LaneMemory& lane) {

@@ -1,4 +1,4 @@
-// Latents that somebody gives, and latents that somebody wants.
+// Latents that a client gives, and latents that a client wants.
 #include <limits>
 #include <memory>
 #include <string>
@@ -18,7 +18,7 @@ using ::latentd::testing::F32Tensor;
 using ::latentd::testing::SafetensorsBytes;
 using ::testing::HasSubstr;
 
-constexpr LatentSize kSize = {.height = 9, .width = 8};  // of SmallSpec
+constexpr LatentSize kSize = {.height = 9, .width = 8};  // SmallSpec's
 
 device::Buffer Noise(uint64_t seed, int64_t pictures = 1) {
   return noise::NoiseGenerator(seed).Normal({pictures, 4, 9, 8});
@@ -111,7 +111,7 @@ TEST_F(LatentsTest, TheFirstNoiseOfTheSeedIsThatOfTheFirstStep) {
   EXPECT_EQ(ValuesOf(drawn->generator.Normal(shape)), ValuesOf(seeded.Normal(shape)));
 }
 
-// Who is refused in between has had nothing copied.
+// A request that is refused in between has had nothing copied.
 TEST_F(LatentsTest, AreCopiedOnceThePicturesAreThereAndThenTheFileGoes) {
   const device::Buffer latents = Noise(8);
   PictureSpec resolved = rig_->pipeline->Resolve(StartingFrom(Spec(), latents)).value();
@@ -164,7 +164,7 @@ TEST_F(LatentsTest, ThatAreWantedAreThoseThatWouldBeDecoded) {
     const auto latents = rig_->Finish(spec);
     EXPECT_EQ(latents->request->decode, nullptr);
     EXPECT_TRUE(latents->pixels.rgb.empty());
-    const auto values = latents->latents.as<float>();  // of the host
+    const auto values = latents->latents.as<float>();  // on the host
     EXPECT_EQ(std::vector<float>(values.begin(), values.end()), ValuesOf(decoded->latents));
   }
 }

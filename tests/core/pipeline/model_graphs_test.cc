@@ -73,7 +73,7 @@ TEST_F(ModelGraphsTest, CountsTheGraphsThatAreKept) {
   const int64_t before = rig_.graphs.totals().definition_bytes;
   const GraphHandle kept = rig_.pipeline->base().graphs().Step({1, 8, 8}).value();
   const auto graph_bytes = static_cast<int64_t>(compiler::GraphStore::DefinitionBytesOf(kept));
-  EXPECT_GT(graph_bytes, 10000);  // of hundreds of nodes
+  EXPECT_GT(graph_bytes, 10000);  // hundreds of nodes
   EXPECT_EQ(rig_.graphs.totals().definition_bytes, before + graph_bytes);
   ASSERT_OK(rig_.graphs.Predict(kept));  // remembers what it came to
   EXPECT_GT(rig_.graphs.totals().definition_bytes, before + graph_bytes);

@@ -40,7 +40,7 @@ LoadOptions DecodingInF16(const std::string& path) {
   return {.base = path, .precision = {{"vae_decoder", device::DType::kF16}}};
 }
 
-// What drawing with a checkpoint says in which one number is infinite.
+// The status of drawing with a checkpoint in which one number is infinite.
 absl::Status DrawDoctored(const std::string& component, const std::string& tensor) {
   const testing::TemporaryDirectory directory;
   const std::string path = directory.File("doctored");

@@ -15,8 +15,8 @@
 namespace latentd::pipeline {
 namespace {
 
-// All fields, by name. A field that somebody adds to PictureSpec or Overrides does not compile
-// until it stands here, and then CoversEveryField fails until it has a row.
+// All fields, by name. A field that is added to PictureSpec or Overrides does not compile until it
+// stands here, and then CoversEveryField fails until it has a row.
 auto FieldsOf(const schedulers::Overrides& overrides) {
   const auto& [name, timestep_spacing, prediction_type, algorithm_type, use_karras_sigmas,
                rescale_betas_zero_snr, config] = overrides;
@@ -116,7 +116,7 @@ std::string InitImage(uint8_t blue) {
   return image::Encode(image, {}).value();
 }
 
-// What another seed would draw.
+// The noise that another seed would draw.
 std::string NoiseFile(uint64_t seed) {
   return LatentsFile(noise::NoiseGenerator(seed).Normal({1, 4, 8, 8}), {8, 8});
 }

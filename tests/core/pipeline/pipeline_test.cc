@@ -69,7 +69,7 @@ TEST_F(PipelineTest, HandsTheBasesLatentsToTheRefiner) {
   EXPECT_EQ(picture->steps_done, picture->total_steps());
 }
 
-// What the request parts of all stages made.
+// Bytes that the request parts of all stages made.
 size_t RequestBytes(const Request& request) {
   size_t bytes = 0;
   for (const auto& conditioning : request.conditioning) {
@@ -78,7 +78,7 @@ size_t RequestBytes(const Request& request) {
   return bytes;
 }
 
-// What the stage's encoders make for one row.
+// Bytes that the stage's encoders make for one row.
 size_t TextBytes(const Stage& stage) {
   size_t bytes = 0, pooled = 0;
   for (const auto& encoder : stage.text) {
@@ -110,7 +110,7 @@ TEST_F(PipelineTest, CountsWhatAPictureHolds) {
   const size_t pixels = size_t{64} * 72 * 3;
   size_t kept = RequestBytes(request) + request.encoded_image->bytes() + picture->latents.bytes();
   kept += 2 * TextBytes(picture->stage());
-  kept += picture->latents.bytes();  // those of the stage's end, beside those of its beginning
+  kept += picture->latents.bytes();  // latents of the stage's end, beside those of its beginning
   kept += 3 * pixels;
   EXPECT_EQ(alone.pipeline->RequestBytes(request.spec), static_cast<int64_t>(kept));
   // Two rows may be two pictures', each with latents and an image of its own.

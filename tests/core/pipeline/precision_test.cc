@@ -66,7 +66,7 @@ TEST(PrecisionOf, ForcesNothingOfBf16NorOfAVaeThatDoesNotSaySo) {
   }
 }
 
-// What a bucket needs, as labels.
+// Labels of the graphs that a bucket needs.
 std::vector<std::string> Declared(const ComponentDTypes& precision) {
   const Rig rig(DemoIn(precision));
   const auto graphs = rig.pipeline->GraphsOf({72, 64}, 2);
@@ -127,7 +127,7 @@ TEST(LesserPrecision, DrawsNearlyTheSamePicture) {
   EXPECT_GT(f16, 0);
 }
 
-// Of the weights of a step, as predicted.
+// Predicted bytes of the weights of a step.
 int64_t StepWeightBytes(const ComponentDTypes& precision) {
   Rig rig(DemoIn(precision));
   const GraphHandle step = rig.pipeline->base().graphs().Step({1, 8, 8}).value();

@@ -81,7 +81,7 @@ TEST(DrawPreviewTest, AddsWhatWasReadByItsWeightAndShowsTheMiddle) {
             (std::vector<uint8_t>{191, 255, 0, 0, 0, 0}));
 }
 
-// Of the pixels, with those of the picture, as many of whose are taken together.
+// Correlation of the preview's pixels with those of the picture, as many taken together.
 double Correlation(const image::Image& preview, const image::Image& picture) {
   const int scale = picture.width / preview.width;
   std::vector<double> small(preview.rgb.begin(), preview.rgb.end()), large(small.size());
@@ -213,7 +213,7 @@ TEST_F(PreviewTest, ShowTheMiddleOfALargerBucket) {
   EXPECT_EQ(previews[0].second.width, 8);
 }
 
-// What has no memory is one of the buffers or the run.
+// One of the buffers, or the run, gets no memory.
 TEST_F(PreviewTest, WithoutMemoryToFitColorsThePictureIsDrawnWithoutThem) {
   const auto plain = rig_->Start(Spec("euler", std::nullopt));
   EXPECT_TRUE(Run(*plain).empty());
@@ -233,8 +233,8 @@ TEST_F(PreviewTest, WithoutMemoryToFitColorsThePictureIsDrawnWithoutThem) {
   }
 }
 
-// Where there is no memory for a step of two rows, a picture takes its steps later, and is shown
-// then what it would be alone.
+// Without memory for a step of two rows, a picture takes its steps later, and its previews are then
+// those that it has alone.
 TEST_F(PreviewTest, OfAPictureThatRestsComeWithTheStepsThatItTakes) {
   const Rig rig({.base = testing::kDemoBase, .row_counts = {1, 2}}, "",
                 backends::cpu::CpuBackend::Create().value());
@@ -303,7 +303,7 @@ TEST(ShrinkPixelsTest, TakesTheMeanOfSixteenOfTheMiddle) {
   const image::Image small = ShrinkPixels(pixels, {8, 4});
   EXPECT_EQ((Size{small.width, small.height}), (Size{2, 1}));
   EXPECT_EQ(small.rgb, (std::vector<uint8_t>{25, 25, 25, 0, 1, 2}));
-  EXPECT_EQ(ShrinkPixels(pixels, {10, 6}).width, 10);  // where they are no multiples of four
+  EXPECT_EQ(ShrinkPixels(pixels, {10, 6}).width, 10);  // for sides that are no multiples of four
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What an engine would own: backend, stores and a pipeline of the demo checkpoint; and small
-// pictures with few steps.
+// An engine's belongings: backend, stores and a pipeline of the demo checkpoint; and small pictures
+// with few steps.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -99,7 +99,7 @@ class Rig {
   std::unique_ptr<cache::DiskCache> disk;
   compiler::GraphStore graphs;
   std::unique_ptr<const Pipeline> pipeline;
-  // Of what was drawn, so that it stays compiled.
+  // Graphs of drawn pictures, so that they stay compiled.
   mutable std::vector<GraphHandle> kept;
 
  private:

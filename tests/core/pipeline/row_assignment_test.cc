@@ -56,7 +56,7 @@ class Lane {
     steps_.erase(member);
   }
 
-  // Some, in any order; or nobody.
+  // Some members, in any order; or none.
   std::vector<Member> Some(std::mt19937& random) const {
     std::vector<Member> some;
     for (const auto& [member, most_rows] : steps_) {
@@ -107,7 +107,7 @@ class Lane {
     EXPECT_GT(stepping, 0);
   }
 
-  // Nobody else steps, and the first one does.
+  // Only wanted members step, and the first of them does.
   void CheckWanted(const std::vector<Member>& wanted) const {
     EXPECT_FALSE(assignment_.Rests(wanted.front()));
     for (const auto& [member, most_rows] : steps_) {

@@ -13,7 +13,7 @@ namespace {
 
 struct Way {
   const char* instruction_set;
-  device::DType dtype;  // of the UNet
+  device::DType dtype;  // the UNet's
 };
 
 class RowCountsTest : public StepLaneTest, public ::testing::WithParamInterface<Way> {

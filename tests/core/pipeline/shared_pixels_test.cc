@@ -43,8 +43,8 @@ class SharedPixelsTest : public ::testing::Test {
   }
   static void TearDownTestSuite() { rig_.reset(); }
 
-  // Of one picture that runs at `executed`: the rows of the largest evaluation that it brings, and
-  // of its lane.
+  // Expects `rows` for one picture that runs at `executed`: in the largest evaluation that it
+  // brings, and in its lane.
   static void ExpectRows(Size asked, Size executed, double guidance, int rows) {
     PictureSpec resolved = rig_->pipeline->Resolve(SpecOf(asked, guidance)).value();
     resolved.executed_size = executed;
@@ -74,7 +74,7 @@ TEST_F(SharedPixelsTest, APictureHasTheRowsThatItNeedsItself) {
   EXPECT_EQ(none->Latents(SpecOf(kLarge, 5)), rig_->Latents(SpecOf(kLarge, 5)));
 }
 
-// Those that are in a lane side by side hold their latents.
+// Pictures that are in a lane side by side hold their latents.
 TEST_F(SharedPixelsTest, ARequestHoldsNoMoreThanItsLaneHasRows) {
   const auto few = Load({1, 2}, kDefaultSharedPixels), many = Load({1, 2, 4}, kDefaultSharedPixels);
   const auto bytes = [](const Rig& rig, Size size) {

@@ -16,7 +16,7 @@ namespace latentd::pipeline {
 enum class Refused { kBind, kEnqueue };
 using Refuse = std::function<absl::Status(int rows, Refused what)>;
 
-// Of so many rows; asks before it does something.
+// An executable of `rows` rows that asks `refuse` before each run.
 class RefusingExecutable : public backends::Executable {
  public:
   RefusingExecutable(ExecutablePointer inner, int rows, Refuse refuse)

@@ -50,7 +50,7 @@ TEST_F(StepLaneTest, GivesRowsThatWereLeftToTheNext) {
   Step(*lane, 1, 2);
 }
 
-// What is in between others need not adjoin.
+// Free rows in between others need not adjoin.
 TEST_F(StepLaneTest, TakesRowsThatAreFreeWhereverTheyAre) {
   const PictureSpec unguided = WithGuidance(Spec("a black square", 3, 5), 1);
   const PictureSpec guided = Spec("a red circle", 3, 3);
@@ -68,7 +68,7 @@ TEST_F(StepLaneTest, TakesRowsThatAreFreeWhereverTheyAre) {
   EXPECT_EQ(Leave(std::move(kept[0])), rig_->Latents(unguided));
 }
 
-// What is not finite stays in its own row, and its own flag says so.
+// A value that is not finite stays in its own row, and that row's flag reports it.
 TEST_F(StepLaneTest, ARowThatIsNotFiniteLeavesTheOthersAsTheyAre) {
   const PictureSpec sound = Spec("a green star on a white background", 4, 4);
   const auto broken = Begin(Spec("a red circle", 4, 3)), beside = Begin(sound);
@@ -85,7 +85,7 @@ TEST_F(StepLaneTest, ARowThatIsNotFiniteLeavesTheOthersAsTheyAre) {
   EXPECT_EQ(Leave(std::move(other)), rig_->Latents(sound));
 }
 
-// What a picture left behind does not reach the one that comes after it.
+// A picture's leftovers do not reach the next one in its rows.
 TEST_F(StepLaneTest, BeginsAfresh) {
   const PictureSpec spec = Spec("a red circle", 4, 3);
   const auto picture = Begin(spec);
@@ -114,7 +114,7 @@ class SmallDevice : public testing::SeparateDevice {
   int64_t refused_bytes = std::numeric_limits<int64_t>::max();
 };
 
-// Who finds no rows waits for the next step, and nobody overtakes it.
+// A picture that finds no rows waits for the next step, and none overtakes it.
 TEST(LanesTest, HaveFewerRowsWhereThereIsNoMemoryForAll) {
   SmallDevice device;
   const Rig rig({.base = testing::kDemoBase, .row_counts = {2, 4}}, "",
@@ -181,7 +181,7 @@ TEST(StepLaneOnASeparateDeviceTest, DrawsNoNoiseOverWhatTheDeviceHasYetToCopy) {
   EXPECT_EQ(ValuesOf(actual), ValuesOf(expected));
 }
 
-// Where the number of rows decides about bytes, who asks for the same ones has a lane of its own.
+// A batch-invariant picture has its own lane where the number of rows changes results.
 TEST(BatchInvariantTest, APictureIsAloneWhereTheBackendPromisesNothing) {
   for (const bool promised : {false, true}) {
     std::unique_ptr<backends::Backend> backend;

@@ -15,7 +15,7 @@ using device::Buffer;
 using device::DType;
 using ::testing::UnorderedElementsAre;
 
-// What the graph makes of 77 ids of 0: its state of that layer.
+// Runs the graph on 77 ids of 0: returns its state of that layer.
 NamedBuffers Encode(const ExecutablePointer& text, int64_t layer) {
   const auto outputs =
       testing::RunNamed(text,

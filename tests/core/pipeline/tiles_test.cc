@@ -36,7 +36,7 @@ Buffer Counted(int64_t channels, int64_t height, int64_t width) {
   return buffer;
 }
 
-// What a graph makes of the image's tiles, on the reference backend.
+// Runs a graph on the image's tiles, on the reference backend.
 Buffer Join(const TileGrid& grid, const Buffer& image, int64_t scale_in, int64_t scale_out,
             absl::FunctionRef<Value(GraphBuilder&, Value)> network) {
   GraphBuilder b;

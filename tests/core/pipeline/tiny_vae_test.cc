@@ -44,10 +44,10 @@ class TinyVaeTest : public ::testing::Test {
     return spec;
   }
 
-  // What became of a preview.
+  // A drawn preview.
   struct Drawn {
     int step = 0;
-    std::vector<float> latents;  // that it is of
+    std::vector<float> latents;  // the latents that it shows
     std::vector<uint8_t> pixels;
     bool operator==(const Drawn&) const = default;
   };
@@ -88,11 +88,11 @@ TEST_F(TinyVaeTest, DrawsEveryNthStepButTheLastAndChangesNothing) {
   for (const Drawn& each : drawn) steps.push_back(each.step);
   EXPECT_THAT(steps, ElementsAre(1, 2, 3));
   EXPECT_EQ(picture->pixels, plain->pixels);
-  EXPECT_FALSE(picture->request->fits_colors);  // nobody needs them
+  EXPECT_FALSE(picture->request->fits_colors);  // no request needs them
 }
 
-// Of the latents as the UNet has them, by the network that diffusers has: the golden cases hold it
-// against that.
+// The pixels of latents as the UNet has them, by diffusers' network: the golden cases compare it
+// with that.
 TEST_F(TinyVaeTest, PixelsAreThoseOfTheReferenceBackend) {
   const std::vector<Drawn> drawn = Run(*rig_->Start(Spec(2)));
   ASSERT_EQ(drawn.size(), 1u);

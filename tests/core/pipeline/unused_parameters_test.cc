@@ -1,4 +1,4 @@
-// Which parameters give a warning, and when: a row a rule, and where the same parameter has an
+// Warnings for unused parameters: a row a rule, and a case in which the same parameter has an
 // effect.
 #include "core/pipeline/unused_parameters.h"
 
@@ -27,7 +27,7 @@ const std::vector<ModelReads> kBoth = {kBase, kRefiner};
 
 using Change = std::function<void(PictureSpec&)>;
 
-// What is asked for, with guidance unless it says otherwise.
+// Warnings for the changed request, with guidance unless the change sets another.
 std::vector<std::string> Warnings(const Change& ask, const std::vector<ModelReads>& models) {
   PictureSpec asked;
   asked.prompt = "a star";
@@ -55,7 +55,7 @@ struct Case {
   const char* warning;
   Change ask;
   std::vector<ModelReads> models;
-  // Where the same parameter has an effect.
+  // A case in which the same parameter has an effect.
   Change used_when;
   std::vector<ModelReads> used_by;
 };

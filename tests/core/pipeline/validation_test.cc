@@ -226,7 +226,7 @@ TEST(FindViolationsTest, CountsTheStepsOfSigmasAsDiffusersDoes) {
   PictureSpec spec = WithImage();
   spec.sigmas = {10, 5, 1, 0};
   EXPECT_EQ(StepsOf(spec), 3);
-  spec.strength = 0.3;  // of 3 steps none, of 4 it would be one
+  spec.strength = 0.3;  // 0 of 3 steps; it would be 1 of 4
   EXPECT_THAT(BadFields(spec), ElementsAre("strength"));
   spec.strength = 0.34;
   EXPECT_THAT(BadFields(spec), ElementsAre());

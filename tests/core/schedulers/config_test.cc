@@ -19,7 +19,7 @@ using ::testing::UnorderedElementsAre;
 
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
 
-// What SDXL's own scheduler_config.json says, less the fields that other classes read.
+// SDXL's own scheduler_config.json, less the fields that other classes read.
 constexpr char kSdxl[] = R"({
   "_class_name": "EulerDiscreteScheduler", "_diffusers_version": "0.19.0.dev0",
   "beta_end": 0.012, "beta_schedule": "scaled_linear", "beta_start": 0.00085,
@@ -170,7 +170,7 @@ TEST(SchedulerConfigTest, TheClassOfModelIndexCountsMoreThanTheFiles) {
               StatusIs(kInvalid, HasSubstr("FooScheduler")));
 }
 
-// Of DDIM itself, whose default in diffusers is to clip.
+// DDIM itself clips by default in diffusers.
 TEST(SchedulerConfigTest, ADdimOfModelIndexOverAnotherFileClipsAsInDiffusers) {
   EXPECT_THAT(ParseSchedulerConfig(kSdxl, {}, "DDIMScheduler"),
               StatusIs(kInvalid, HasSubstr("clip_sample")));

@@ -71,7 +71,7 @@ TEST(ScheduleTest, OnlyDdimHeedsEta) {
   }
 }
 
-// Of latents that were noised for the first step, and a network that tells the noise from the rest.
+// The latents are noised for the first step, and the network tells the noise from the rest.
 TEST(ScheduleTest, AStepKnowsWhatItsOutputSaysThatTheLatentsWithoutNoiseAre) {
   constexpr double kOriginal = 0.7, kNoise = -1.3;
   for (const std::string& name : SupportedSchedulers()) {

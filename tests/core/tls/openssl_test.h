@@ -1,4 +1,4 @@
-// What every test of core/tls checks at its end.
+// A check at the end of every test of core/tls.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@ namespace latentd::tls {
 
 class OpenSslTest : public ::testing::Test {
  protected:
-  // What OpenSSL complained of must not stay behind in the thread.
+  // OpenSSL's errors must not stay behind in the thread.
   ~OpenSslTest() override { EXPECT_EQ(ERR_peek_error(), 0u) << "gRPC would take it for its own"; }
 };
 

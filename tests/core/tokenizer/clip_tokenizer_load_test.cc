@@ -97,7 +97,7 @@ TEST(ClipTokenizerLoadTest, TakesAFolderWithoutConfiguration) {
   EXPECT_OK(ClipTokenizer::Load(folder.path()));
 }
 
-// What is wrong with one file, and what the error has to say beside the file's name.
+// A mistake in one file, and the text of the error beside the file's name.
 struct BadFile {
   const char* name;
   std::string content;

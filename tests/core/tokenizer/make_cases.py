@@ -97,7 +97,7 @@ ENDS = [token(626, START), token(627, END)]
 PATTERN = "'s|'t|'re|'ve|'m|'ll|'d|[\\p{L}]+|[\\p{N}]|[^\\s\\p{L}\\p{N}]+"
 SPLIT = dict(type="Split", pattern=dict(Regex=PATTERN), behavior="Removed", invert=True)
 BYTES = dict(type="ByteLevel", add_prefix_space=False, trim_offsets=True)
-# What is changed of the saved tokenizer.json, configuration files, and whether vocab.json and merges.txt are beside it.
+# Changes to the saved tokenizer.json, configuration files, and a flag for vocab.json and merges.txt beside it.
 SAVED = [
     (dict(added_tokens=ENDS + [token(628, "Cat-Toy", normalized=True, special=False), token(629, "[PAD]")]), None, False),
     (dict(added_tokens=ENDS + [token(628, "cat", single_word=True), token(629, "toy", single_word=True, normalized=True)]), None, False),
@@ -152,7 +152,7 @@ def encode(tokenizer, text):
 
 
 def merge(value, patch):
-    """What RFC 7396 makes of a patch."""
+    """Applies a patch as RFC 7396 does."""
     if not isinstance(patch, dict):
         return patch
     value = dict(value) if isinstance(value, dict) else {}
@@ -162,7 +162,7 @@ def merge(value, patch):
 
 
 def save(folder):
-    """What transformers saves of a folder of the demo, without the space between."""
+    """Saves a folder of the demo as transformers does, without the space between."""
     with tempfile.TemporaryDirectory() as directory:
         load(folder, None).save_pretrained(directory)
         whole = json.loads(pathlib.Path(directory, "tokenizer.json").read_text())

@@ -40,7 +40,7 @@ class TokenizerFolder {
   }
   void Remove(const std::string& name) { std::filesystem::remove(path_ / name); }
 
-  // What transformers saves of a folder of the demo, with `patch` applied (RFC 7396).
+  // A folder of the demo as transformers saves it, with `patch` applied (RFC 7396).
   static nlohmann::json Saved(const std::string& name, const nlohmann::json& patch = {}) {
     nlohmann::json saved = nlohmann::json::parse(std::ifstream(
         ::latentd::testing::SourcePath("tests/core/tokenizer/saved/" + name + ".json")));

@@ -70,7 +70,7 @@ TEST_F(CheckpointTest, KnowsItsComponents) {
   EXPECT_FALSE(checkpoint.Has("add_watermarker"));
 }
 
-// Which model_index.json need not speak of, since no pipeline of diffusers has one.
+// model_index.json need not name a tiny VAE, since no pipeline of diffusers has one.
 TEST_F(CheckpointTest, HasATinyVaeWhereItsFolderIs) {
   EXPECT_FALSE(Checkpoint::Open(Root(), "")->Has("vae_tiny"));
   WriteFile(Path("vae_tiny/config.json"), "{}");
@@ -115,7 +115,7 @@ TEST_F(CheckpointTest, SumsUpWeightSizes) {
   EXPECT_EQ(size.elements, 8);
 }
 
-// Which files are read.
+// Choice of files.
 
 TEST_F(CheckpointTest, ReadsFilesOfBothLibraries) {
   WriteTensor("unet/diffusion_pytorch_model.safetensors", "conv_in.bias");
@@ -253,7 +253,7 @@ TEST_F(ShardIndexTest, TakesEachTensorFromTheShardThatTheIndexNames) {
   EXPECT_EQ(FirstValue(tensors, "b"), 2);
 }
 
-// Where a whole file is there too: diffusers reads by the index, transformers the file.
+// A whole file is there too: diffusers reads by the index, transformers the file.
 TEST_F(ShardIndexTest, IsPreferredWhereDiffusersReadsIt) {
   const std::string stale = R"({"weight_map":{"a":"gone.safetensors"}})";
   for (const std::string variant : {"", "fp16"}) {
@@ -293,7 +293,7 @@ TEST_F(ShardIndexTest, RefusesAnIndexThatIsNone) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("index.json is not JSON")));
 }
 
-// What is no checkpoint.
+// Folders that are no checkpoint.
 
 TEST_F(CheckpointTest, SaysWhatToPassInsteadOfNothing) {
   EXPECT_THAT(Checkpoint::Open("/nowhere/sdxl", ""),

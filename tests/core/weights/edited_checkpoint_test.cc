@@ -1,4 +1,4 @@
-// What the weight store makes of files that are edited while they are open: nothing.
+// Files that are edited while they are open: the weight store makes nothing of them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -92,7 +92,7 @@ class EditedCheckpointTest : public ::testing::Test {
 
 TEST_F(EditedCheckpointTest, NothingIsMadeOrKeptOfNewBytes) {
   const WeightSet set = Open();
-  const std::string name = store_.NeedsOf(Bare("c/a"), set, kNegated)->key;  // of the old ones
+  const std::string name = store_.NeedsOf(Bare("c/a"), set, kNegated)->key;  // name of the old ones
   EditInPlace(path_, FileOf(8));
   ExpectRefused(store_.Get(Bare("c/a"), set, kNegated));
   ExpectRefused(store_.Get(Bare("c/a"), set));

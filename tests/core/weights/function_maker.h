@@ -18,7 +18,7 @@ namespace latentd::weights {
 
 class FunctionMaker : public WeightMaker {
  public:
-  // What a recipe comes to that is more than a tensor as it is.
+  // A function that evaluates a recipe of more than one tensor as it is.
   using Evaluator = std::function<absl::StatusOr<device::ConstBuffer>(
       const graph::Graph& recipe, absl::Span<const device::ConstBuffer> sources)>;
   using Packer =

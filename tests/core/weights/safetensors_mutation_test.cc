@@ -35,7 +35,7 @@ class Mutator {
         (*bytes)[at] = static_cast<char>((*bytes)[at] ^ (1 << Below(8)));
         break;
       case 1:
-        // What means something to a JSON reader, more often than chance would give it.
+        // Characters with a meaning in JSON come more often than by chance.
         (*bytes)[at] = "{}[]\",:0123456789-.eE \\"[Below(23)];
         break;
       case 2:

@@ -109,7 +109,7 @@ TEST(SafetensorsTest, AlignedTensorsAreNotCopied) {
   EXPECT_EQ(Aligned(buffer).data(), buffer.data());
 }
 
-// What is wrong, and what the message must say.
+// Mistakes, and the words that the message must have.
 
 TEST(SafetensorsErrorTest, MissingFile) {
   EXPECT_THAT(ReadSafetensors("/nowhere/x.safetensors"),

@@ -30,10 +30,10 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using testing::FilledTensor;
 
-// What a disk cache does, in memory.
+// A disk cache in memory.
 struct FakeArchive {
   std::map<std::string, device::ConstBuffer> kept;
-  std::vector<device::Place> places;  // of what was to be kept
+  std::vector<device::Place> places;  // places of the buffers to keep
   int found = 0, asked = 0;
 
   WeightCache Functions(size_t least_bytes = 0) {
@@ -215,7 +215,7 @@ class PackingDevice : public device::HostDevice {
   int packed = 0;
 };
 
-// What lies in a file is not memory of any other device than the host.
+// Weights in a file are no memory of any other device than the host.
 TEST_F(WeightCacheTest, CopiesWhatWasKeptIntoTheMemoryOfAnotherDevice) {
   PackingDevice other;
   FunctionMaker maker(Doubled, other);
@@ -233,7 +233,7 @@ TEST_F(WeightCacheTest, CopiesWhatWasKeptIntoTheMemoryOfAnotherDevice) {
   EXPECT_EQ(archive_.places, std::vector{device::Place::kHost});
 }
 
-// Whether the page at an address is in the process's memory; nullopt: the kernel does not say.
+// True if the page at an address is in the process's memory; nullopt: the kernel does not say.
 std::optional<bool> IsPresent(const void* address) {
   const FileDescriptor map(open("/proc/self/pagemap", O_RDONLY));
   uint64_t entry = 0;

@@ -99,7 +99,7 @@ TEST(WeightSetTest, TensorsOfUnusableDTypesHarmOnlyWhoWantsThem) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("I32")));
 }
 
-// What torch 2.11 makes of these doubles; they lie at an odd address, behind a byte.
+// Results of torch 2.11 for these doubles; they lie at an odd address, behind a byte.
 TEST(WeightSetTest, RoundsDoublesAsTorchDoes) {
   const double doubles[] = {1 + 0x1p-24, 1 + 0x1.8p-23, -0.0, 0x1.8p-149, 0x1p-151, 1e300, 0.1};
   const float rounded[] = {1, 1 + 0x1p-22f, -0.0f, 0x1p-148f, 0, INFINITY, 0.1f};

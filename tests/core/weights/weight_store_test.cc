@@ -248,7 +248,7 @@ TEST_F(WeightStoreTest, AFailureHoldsNothingAndIsTriedAgain) {
   EXPECT_OK(store_.Get(Bare("c/a", {4}), set, {"half", 8}));
 }
 
-// What no machine has: the device says so, and nothing stays.
+// Memory that no machine has: the device refuses it, and nothing stays.
 TEST_F(WeightStoreTest, NoMemoryOfTheDeviceHoldsNothingEither) {
 #if defined(LATENTD_SANITIZED)
   GTEST_SKIP() << "the sanitizer's heap ends the process instead";

@@ -67,7 +67,7 @@ class GraphCacheServiceTest : public RunningServer {
     return graph_cache_->SaveGraphs(&context, request, results != nullptr ? results : &unused);
   }
 
-  // What the verb was called with.
+  // Records the verb and the selector of the next call.
   void RecordVerb(std::string* verb, engine::GraphSelector* selector = nullptr) {
     engine_.graphs().on_act = [=](const std::string& called, const engine::GraphSelector& with) {
       *verb = called;

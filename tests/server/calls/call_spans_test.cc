@@ -1,4 +1,4 @@
-// Which spans calls leave behind, over a real connection to the server.
+// Spans that calls leave behind, over a real connection to the server.
 #include <gmock/gmock.h>
 #include <grpcpp/client_context.h>
 #include <spdlog/sinks/ostream_sink.h>
@@ -59,7 +59,7 @@ class CallSpansTest : public RunningServer {
     engine_.Send(engine::Completed{});
   }
 
-  // Of all calls, which have ended by then.
+  // Spans of all calls, which have ended by then.
   std::vector<Span> Spans() {
     server_->Drain(absl::ZeroDuration());
     sender_.SendLast(absl::Minutes(1));

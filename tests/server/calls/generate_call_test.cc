@@ -283,8 +283,8 @@ TEST_F(GenerateCallTest, AClientThatReadsSlowlyGetsEveryByte) {
   while (reader->Read(&event)) {
     read += event.image_chunk().data().size();
     if (!event.has_image_chunk() || read % bytes.size() != 0) continue;
-    // What is on its way now is of a later picture, or the server has not heard yet that this one
-    // is read: then it waits since the one before it was. Four times the limit passes in all.
+    // The bytes on their way now are a later picture's, or the server has not heard yet that this
+    // one is read: then it waits since the one before it was. Four times the limit passes in all.
     clock_.Advance(kStallLimit / 3);
     server_->CancelStalled();
   }

@@ -1,4 +1,4 @@
-// What is kept of resumable requests, for whom, and for how long.
+// Streams kept of resumable requests, for their callers, for a time.
 #include "server/calls/kept_streams.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ using ::testing::_;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// What one reader has got, in words.
+// The events that one reader has got, in words.
 struct Reading {
   std::shared_ptr<const KeptStream::Reader> reader() {
     return std::make_shared<const KeptStream::Reader>([this](SharedEvent event, absl::Time came) {
@@ -49,7 +49,7 @@ struct Reading {
   }
 
   std::vector<std::string> words;
-  std::string reason;  // of the end
+  std::string reason;  // the end's
   absl::Time last_came;
 };
 
@@ -121,7 +121,7 @@ TEST_F(KeptStreamsTest, AMinuteAfterNobodyReadsAnyMoreTheWorkStopsAndNothingIsHe
   {
     const auto stream = Begin("id", reading);
     stream->OnEvent(engine::Image{.bytes = "picture", .unread = std::move(token)});
-    clock_.Advance(10 * kKeepStreams);  // somebody reads
+    clock_.Advance(10 * kKeepStreams);  // it has a reader
     streams_.DropOld();
     stream->Detach(&reading, false);
   }

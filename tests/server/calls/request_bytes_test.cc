@@ -1,5 +1,5 @@
-// What every method answers to bytes that are not its request, and to fields that the server does
-// not know: the same.
+// Every method's answer to bytes that are not its request, and to fields that the server does not
+// know: the same.
 #include <gmock/gmock.h>
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/stubs/logging.h>
@@ -114,7 +114,7 @@ TEST_F(RequestBytesTest, CapabilitiesListTheFieldsOfARequest) {
                                         capabilities.request_fields().end());
   EXPECT_THAT(fields, IsSupersetOf({"prompt", "output", "output.format", "original_size.width",
                                     "crops_coords_top_left.left", "bucket_policy"}));
-  // Whatever a request may have is in the list, and nothing else.
+  // The list has all fields of a request, and nothing else.
   const Descriptor& type = *v1::GenerateRequest::descriptor();
   for (int i = 0; i < type.field_count(); ++i) {
     EXPECT_THAT(fields, Contains(type.field(i)->name()));

@@ -72,7 +72,7 @@ class Filler {
   int number_ = 0;
 };
 
-// What the engine gets, told back: only what the conversion has carried both ways can come back.
+// Converts to the engine's spec and back: only fields that are converted both ways can come back.
 v1::GenerateRequest RoundTrip(const v1::GenerateRequest& request) {
   const ConvertedRequest converted = ToSpec(request);
   engine::Completed completed;
@@ -90,7 +90,7 @@ TEST(RequestConversionTest, EveryFieldReachesTheSpecAndComesBackInTheParameters)
   expected.clear_request_id();  // told in every event
   expected.clear_image();
   expected.clear_latents();
-  expected.clear_priority();  // of the request, not of its pictures
+  expected.clear_priority();  // the request's, not its pictures'
   expected.clear_resumable();
   std::string difference;
   google::protobuf::util::MessageDifferencer differencer;

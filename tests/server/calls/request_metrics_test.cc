@@ -1,4 +1,4 @@
-// What calls over a real connection leave in the engine's registry.
+// Metrics that calls over a real connection leave in the engine's registry.
 #include "server/calls/request_metrics.h"
 
 #include <grpcpp/client_context.h>

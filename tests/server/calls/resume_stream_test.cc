@@ -44,7 +44,7 @@ class ResumeStreamTest : public RunningServer {
     return bytes;
   }
 
-  // Those of the next chunk.
+  // The bytes of the next chunk.
   static std::string ReadChunk(grpc::ClientReader<v1::GenerateEvent>& reader) {
     v1::GenerateEvent event;
     while (reader.Read(&event) && !event.has_image_chunk()) {

@@ -59,7 +59,7 @@ TEST(OptionsTest, Defaults) {
   EXPECT_EQ(options.engine.cache_max_bytes, int64_t{10} << 30);
   EXPECT_EQ(options.engine.graph_memory_bytes, int64_t{1} << 30);
   EXPECT_THAT(options.engine.buckets, IsEmpty());
-  EXPECT_THAT(options.engine.rows, IsEmpty());  // what suits the backend
+  EXPECT_THAT(options.engine.rows, IsEmpty());  // the backend's choice
   EXPECT_EQ(options.engine.max_shared_pixels, 8 * 1024 * 1024);
   EXPECT_THAT(options.engine.components, IsEmpty());
   EXPECT_THAT(options.engine.skipped_passes, IsEmpty());

@@ -91,7 +91,7 @@ TEST_F(HealthPagesTest, OtherPathsAreNotThere) {
 
 class HealthOfAServerTest : public RunningServer {
  protected:
-  // What the page and the service of gRPC say, who must agree.
+  // The answer of the page and of gRPC's service, which must agree.
   bool Says(const std::string& page, const std::string& service) {
     grpc::ClientContext context;
     grpc::health::v1::HealthCheckRequest request;

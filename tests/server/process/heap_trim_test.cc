@@ -11,7 +11,7 @@ class HeapTrimTest : public ::testing::Test {
  protected:
   HeapTrimTest() { trim_.Done(100 * kMiB); }
 
-  // Whether it is, a second after it was asked the last time.
+  // True if it is due, a second after the last question.
   bool IsDue(int64_t open_files, int64_t kept_mib) {
     now_ += absl::Seconds(1);
     return trim_.IsDue(now_, {open_files, kept_mib * kMiB});

@@ -64,9 +64,9 @@ constexpr size_t kManyBytes = size_t{1} << 20;
 class AsyncLogTest : public ::testing::Test {
  protected:
   struct Read {
-    std::vector<std::string> lines;  // that were logged
-    int64_t told = 0;                // that others were dropped
-    std::string last;                // of all
+    std::vector<std::string> lines;  // lines of the log
+    int64_t told = 0;                // number of dropped lines that were reported
+    std::string last;                // the last line
   };
 
   static AsyncLog::Options Into(int file, size_t most_lines = 8, size_t most_bytes = kManyBytes) {
@@ -116,7 +116,7 @@ TEST_F(AsyncLogTest, ALogThatNobodyReadsHoldsUpNobodyAndSaysWhatItLost) {
   const Read read = ReadToEnd();
   EXPECT_EQ(read.last, absl::StrCat(kLines - 1));
   EXPECT_GE(read.lines.size(), 8u);
-  EXPECT_LE(read.lines.size(), 8u + 1);  // those that waited, and one that was being written
+  EXPECT_LE(read.lines.size(), 8u + 1);  // the waiting ones, and one that was being written
   EXPECT_EQ(read.told, dropped);
   EXPECT_EQ(static_cast<int64_t>(read.lines.size()) + dropped, kLines);
 }
@@ -184,7 +184,7 @@ TEST_F(AsyncLogTest, ALineThatThereIsNoMemoryForIsToldOf) {
   EXPECT_EQ(read.told, 1);
 }
 
-// Whoever shares standard error may have made it so.
+// Another process that shares standard error may have made it so.
 TEST_F(AsyncLogTest, LinesAreWholeWhereThePipeDoesNotWait) {
   ASSERT_EQ(fcntl(pipe_.writer(), F_SETFL, O_NONBLOCK), 0);
   const std::string line(3 * testing::FullPipe::kBytes, 'x');

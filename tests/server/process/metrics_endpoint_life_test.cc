@@ -50,7 +50,7 @@ TEST(MetricsEndpointLifeTest, AScrapeInFlightOutlivesNothing) {
   });
   ender.join();
   scraper.join();
-  // Nobody listens any more.
+  // The address is free again.
   EXPECT_OK(MetricsEndpoint::Start(address, engine, kNoHangs));
 }
 
@@ -60,7 +60,7 @@ class Scraper {
   explicit Scraper(std::string address)
       : address_(std::move(address)), thread_([this] { Run(); }) {}
 
-  // The library leaves connections open that nobody has read from when it ends.
+  // The library leaves connections open that were not read from when it ends.
   void Stop() {
     {
       absl::MutexLock lock(&mutex_);

@@ -131,7 +131,7 @@ TEST_F(MetricsEndpointTest, AScrapeThatThereIsNoMemoryForLeavesTheProcessAlive) 
   EXPECT_THAT(HttpGet(endpoint->address(), "/metrics"), StartsWith("HTTP/1.1 200"));
 }
 
-// Standard error is a pipe that nobody reads. REQUIRES: a process of its own.
+// Standard error is a pipe without a reader. REQUIRES: a process of its own.
 [[noreturn]] void LoseLinesAndScrape() {
   const int console = dup(STDERR_FILENO);
   testing::FullPipe pipe;

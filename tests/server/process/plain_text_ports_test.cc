@@ -30,7 +30,7 @@ class PlainTextPortsTest : public ::testing::Test {
     EXPECT_EQ(getsockname(listener_.get(), Address(), &size), 0);
   }
 
-  // What is logged when a client says these words, one after the other.
+  // The log after a client has sent these words, one after the other.
   std::string LogOf(const std::vector<std::string>& words) {
     const FileDescriptor client(socket(AF_INET6, SOCK_STREAM, 0));
     EXPECT_EQ(connect(client.get(), Address(), sizeof(address_)), 0);

@@ -75,7 +75,7 @@ class TlsTest : public RunningServer {
     return latent::v1::Admin::NewStub(channel)->GetServerStatus(&context, {}, &response);
   }
 
-  // What a call of /SERVICE/METHOD with nothing in it ends with.
+  // The status of a call of /SERVICE/METHOD with an empty message.
   static grpc::StatusCode Call(const std::shared_ptr<grpc::Channel>& channel,
                                const std::string& method) {
     grpc::GenericStub stub(channel);
@@ -272,7 +272,7 @@ TEST_F(TlsTest, StartingNamesTheFileThatIsNoGood) {
                                              AllOf(HasSubstr("cert.pem"), HasSubstr("expired"))));
 }
 
-// What probes find where they ask for health alone.
+// The port of probes, which serves health alone.
 TEST_F(TlsTest, ProbesNeedNoTlsAndGetHealthAlone) {
   TlsFiles files = Pair();
   files.client_authority = client_ca_;

@@ -46,7 +46,7 @@ class TestCollector final : public otlp::TraceService::CallbackService {
     rejected_ = spans;
   }
 
-  // Whether so many calls came.
+  // True if so many calls came.
   bool WaitForCalls(int count) const {
     absl::MutexLock lock(&mutex_);
     const auto came = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return calls_ >= count; };
@@ -99,7 +99,7 @@ ExportRequest OneSpan(const std::string& name = "queue") {
 
 class OtlpClientTest : public ::testing::Test {
  protected:
-  // What Send says; or, where it does not come to an end by itself, what Cancel makes of it.
+  // The result of Send; if it does not end by itself, its result after Cancel.
   static absl::StatusOr<int64_t> SendOrCancel(OtlpClient& client, absl::Duration timeout) {
     absl::Notification sent;
     absl::StatusOr<int64_t> result;

@@ -43,7 +43,7 @@ class FakeCollector {
     silent_ = silent;
   }
 
-  // Of every message so far, once there are so many (or the test is about to fail).
+  // Names in every message so far, once there are so many (or the test is about to fail).
   std::vector<Names> WaitForMessages(size_t count) {
     absl::MutexLock lock(&mutex_);
     const auto there = [&]()
@@ -141,7 +141,7 @@ class SpanSenderTest : public ::testing::Test {
   testing::FakeClock clock_;
   metrics::Registry registry_;
   FakeCollector collector_;
-  std::vector<std::string> lines_;  // of the sender's thread, then of who ends it
+  std::vector<std::string> lines_;  // written by the sender's thread, then by the one that ends it
   int made_ = 0;
   std::unique_ptr<SpanSender> sender_;
 };

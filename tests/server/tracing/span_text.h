@@ -1,4 +1,4 @@
-// What tests ask of spans.
+// Text of spans for tests.
 #pragma once
 
 #include <map>

@@ -169,7 +169,7 @@ bool Notification::WaitForNotificationWithTimeout(Duration timeout) const {
 
 namespace base_internal {
 
-// Of call_once, which is a template but for this: who waits for another thread's call.
+// Part of call_once, which is a template but for this: waits for another thread's call.
 uint32_t SpinLockWait(std::atomic<uint32_t>* word, int count,
                       const SpinLockWaitTransition transitions[], SchedulingMode mode) {
   using Wait = uint32_t(std::atomic<uint32_t>*, int, const SpinLockWaitTransition*, SchedulingMode);

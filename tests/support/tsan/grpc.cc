@@ -51,7 +51,7 @@ bool IsFunctor(const void* tag) {
 }
 
 // Stand for all calls, all answers and all ends of calls, since nothing here knows which belong
-// together. Threads that call nobody, and end no server, get no order from them.
+// together. Threads that make no call, and end no server, get no order from them.
 char calls, answers, ends;
 
 // Stands for a functor while its batch is under way.

@@ -20,7 +20,7 @@ constexpr int64_t kTaskQueries = 64;
 constexpr float kLowest = -1e30f;
 
 struct Sizes {
-  int64_t padded_size;  // of a head, in values and results
+  int64_t padded_size;  // size of a head, in values and results
   int64_t padded_keys;  // whole tiles
   int64_t packed_keys;  // floats of one head of one row
   int64_t packed_values;
@@ -121,7 +121,7 @@ struct Task {
   int64_t row, head, begin, end;  // queries [begin, end)
   const float* keys;              // packed, of this head
   const float* values;
-  // Of this thread: scaled queries [kQueries][size], scores [kQueries][kKeyBlock], sums
+  // Memory of this thread: scaled queries [kQueries][size], scores [kQueries][kKeyBlock], sums
   // [kTaskQueries][padded size], running softmaxes [kTaskQueries].
   float* query;
   float* scores;

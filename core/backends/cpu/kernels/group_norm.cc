@@ -13,7 +13,7 @@ namespace {
 // Pixels whose sums are kept in float.
 constexpr int64_t kPixels = 128;
 
-// Of one channel of one row: sums of x - pivot and of its square.
+// Sums over one channel of one row: of x - pivot and of its square.
 struct Sums {
   double first, second;
 };

@@ -13,7 +13,7 @@
 
 namespace latentd::backends::cpu {
 
-// What a value's elements are in memory. All arithmetic is on floats.
+// The dtype of elements in memory. All arithmetic is on floats.
 enum class Element : uint8_t { kF32, kBF16, kF16 };
 
 enum class UnaryFunction : uint8_t { kSilu, kGelu, kQuickGelu, kRelu, kTanh, kExp };
@@ -30,7 +30,7 @@ struct LoopNest {
 };
 
 struct GroupNormArguments {
-  Element element;  // of x, y and added: kF32 or kBF16
+  Element element;  // x, y and added are: kF32 or kBF16
   const void* x;
   void* y;
   const float* gamma;   // [channels]
@@ -45,7 +45,7 @@ struct GroupNormArguments {
 };
 
 struct AttentionArguments {
-  Element element;  // of all four: kF32 or kBF16
+  Element element;  // all four are: kF32 or kBF16
   const void* query;
   const void* key;
   const void* value;
@@ -97,7 +97,7 @@ struct SchedulerStepArguments {
   const float* noise;    // [rows, pixels]
   const float* line;     // [rows, 27]
   float* next;           // [rows, 4, pixels]
-  int64_t rows, pixels;  // of all channels
+  int64_t rows, pixels;  // rows and pixels of all channels
 };
 
 struct KernelTable {
@@ -144,7 +144,7 @@ struct KernelTable {
   void (*interleave)(const InterleaveArguments&);
 };
 
-// Whatever the processor and the operating system allow: "avx512", "avx2" or "baseline".
+// The best that the processor and the operating system allow: "avx512", "avx2" or "baseline".
 const KernelTable& KernelsOfThisMachine();
 
 // One table by name, nullptr if it is not built in or this machine cannot run it; for tests.

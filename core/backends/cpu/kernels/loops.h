@@ -1,4 +1,4 @@
-// Where the rows (innermost loops) of a LoopNest begin.
+// Iteration over the rows (innermost loops) of a LoopNest.
 #pragma once
 
 #include "core/backends/cpu/kernels/instruction_set.h"

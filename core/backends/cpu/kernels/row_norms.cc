@@ -61,7 +61,7 @@ float StdOfRow(const float* x, int64_t size) {
       __builtin_sqrt((squares > 0 ? squares : 0) / static_cast<double>(size - 1)));
 }
 
-// Of whole rows, which one thread would read for too long.
+// True if all are finite; by several threads, since one would read whole rows for too long.
 template <typename T>
 bool AllFinite(const T* x, int64_t size) {
   int other = 0;

@@ -8,7 +8,7 @@ namespace {
 // Below this many pixels a second thread costs more than it brings.
 constexpr int64_t kSerial = 4096;
 
-// Of a line: (timestep, input scale, whether noise is drawn, matrix).
+// Layout of a line: (timestep, input scale, flag that noise is drawn, matrix).
 constexpr int64_t kStates = 4, kCombined = 6, kDrawsNoise = 2, kMatrix = 3, kLine = 27;
 
 // a * b + c, rounded once: by the library where the instruction set cannot.

@@ -17,13 +17,13 @@ constexpr float kP = 0.70710678f, kQ = 1.41421356f;  // sqrt(1/2), sqrt(2)
 // Sums kept in registers: kTiles rows of two vectors.
 constexpr int64_t kTiles = kWidth == 16 ? 8 : 4;
 constexpr int64_t kColumns = 2 * kWidth;
-// What the tiles of one task may take of a core's second cache, in floats.
+// Most floats of one task's tiles, for a core's second cache.
 constexpr int64_t kTaskFloats = int64_t{1} << 18;
 
 struct Sizes {
   int64_t out;           // channels of the result, in whole columns
   int64_t down, across;  // tiles of an image
-  int64_t tiles;         // of all images
+  int64_t tiles;         // tiles of all images
   int64_t block;         // tiles of a task
   // Floats from one position to the next: off a power of two, so that the 36 of a tile do not all
   // fall into the same lines of the cache.
@@ -70,9 +70,9 @@ inline void TransformProducts(Vector* m, int step) {
   m[3 * step] = 0.5f * kP * difference1 + 2.0f * kQ * difference2 + m[5 * step];
 }
 
-// Where a tile lies.
+// The place of a tile.
 struct Place {
-  int64_t row, y, x;  // of its first pixel in the result
+  int64_t row, y, x;  // its first pixel in the result
 };
 
 Place PlaceOf(const Sizes& s, int64_t tile) {

@@ -1,4 +1,4 @@
-// What the kernels take that attend without a score in memory: short_attention.h, long_attention.h.
+// Arguments of kernels that attend without scores in memory: short_attention.h, long_attention.h.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,13 @@
 
 namespace latentd::backends::cuda::kernels {
 
-inline constexpr int kAttentionSize = 64;  // of a head
+inline constexpr int kAttentionSize = 64;  // size of a head
 
 // Query [rows, queries, heads * 64], key and value [rows, keys, heads * 64] to a dense result like
 // the query. Scores and their softmax are in f32; its weights are rounded before the values are
 // multiplied with them. Not in place.
 struct AttentionArgs {
-  // What is read begins, as each of its rows and tokens does, at a multiple of 16 bytes.
+  // An operand begins, as each of its rows and tokens does, at a multiple of 16 bytes.
   struct Operand {
     const void* data = nullptr;
     int64_t row = 0, token = 0;  // strides in elements

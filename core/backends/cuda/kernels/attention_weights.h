@@ -13,7 +13,7 @@ namespace latentd::backends::cuda::kernels {
 // computes it. Causal: query i, counted from first_query, sees keys 0 .. i and weighs the others
 // with 0.
 struct AttentionWeightsArgs {
-  Element element = Element::kF32;  // of the result
+  Element element = Element::kF32;  // the result's
   const float* scores = nullptr;
   void* result = nullptr;  // may be the scores, if it is f32
   int64_t matrices = 0, queries = 0, keys = 0;

@@ -10,16 +10,16 @@ namespace {
 
 constexpr int kTaps = 9;
 constexpr int kWarps = kThreads / 32;
-constexpr int kPixels = 16;  // of a warp
+constexpr int kPixels = 16;  // pixels of a warp
 
 // In shared memory, so that the lanes that read at once are in different banks, nearly all.
 template <int kDepth>
 constexpr int kPitch = kDepth + 10;
 
-// What a pixel has at `index` of its neighbourhood; 0 beyond the image and the last tap.
+// The values around a pixel, by `index`; 0 beyond the image and the last tap.
 template <typename T>
 struct Neighbourhood {
-  const T* row;  // of the batch
+  const T* row;  // its row of the batch
   int y, x, height, width, channels;
 
   __device__ T At(int index) const {

@@ -9,8 +9,8 @@
 namespace latentd::backends::cuda::kernels {
 namespace {
 
-constexpr int kSide = 16;             // of a block's tile of results
-constexpr int kReadSide = kSide + 2;  // of what it reads
+constexpr int kSide = 16;             // side of a block's tile of results
+constexpr int kReadSide = kSide + 2;  // side of the tile that it reads
 constexpr int kRead = kReadSide * kReadSide;
 constexpr int kWarps = 7, kProducts = 3;  // each of 16 pixels: 336, of which 324 are there
 constexpr int kPitch = 340;  // pixels of a column, so that what lanes write is in different banks
@@ -26,7 +26,7 @@ __device__ const T* PixelOf(const NarrowConvolutionArgs& a, int index) {
          ((blockIdx.z * a.height + y) * a.width + x) * static_cast<int64_t>(a.channels);
 }
 
-// Of a warp's pixels: what each has for result `column / 9` at tap `column % 9`.
+// Products of a warp's pixels: each pixel's for result `column / 9` at tap `column % 9`.
 template <typename T, int kColumns>
 struct Products {
   const T* pixels[kProducts][2];
@@ -64,7 +64,7 @@ __device__ void MultiplyPixels(const NarrowConvolutionArgs& a, float* shared) {
   for (int i = 0; i < 2 * kProducts; ++i) {
     products.pixels[i / 2][i % 2] = PixelOf<T>(a, first + 8 * i);
   }
-  // Which of 32 channels is which of a product's is free: a thread has 8 beside each other.
+  // The order of 32 channels within a product is free: a thread has 8 beside each other.
   for (int channel = 8 * part; channel < channels; channel += 32) {
     uint4 weights[kColumns / 8] = {};
 #pragma unroll

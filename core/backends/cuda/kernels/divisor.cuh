@@ -5,7 +5,7 @@
 
 namespace latentd::backends::cuda::kernels {
 
-// What Divisor divides is below this.
+// Dividends of Divisor are below this.
 inline constexpr int64_t kDivisible = int64_t{1} << 31;
 
 // Divides by a multiplication, to save some dozens of instructions.

@@ -1,4 +1,4 @@
-// What the kernels take as elements.
+// The dtypes of elements in kernels.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,7 @@
 namespace latentd::backends::cuda::kernels {
 namespace {
 
-// What an item of the result is divided by, sizes with the channels counted in words.
+// Divisors for an item of the result; sizes with the channels counted in words.
 template <typename Division>
 struct UpsampleDivisors {
   Division channels, result_width, result_height;
@@ -59,7 +59,7 @@ cudaError_t Upsample(const UpsampleArgs& args, cudaStream_t stream) {
   UpsampleArgs words = args;
   words.channels = line / bytes;
   const int64_t items = args.planes * args.result_height * args.result_width * words.channels;
-  // What is multiplied before it is divided has to fit too.
+  // The products before the divisions have to fit too.
   const bool narrow = std::max({items, args.result_height * args.height,
                                 args.result_width * args.width}) < kDivisible;
   return ForWord(bytes, [&]<typename Word>() {

@@ -11,12 +11,12 @@ namespace latentd::backends::cuda::kernels {
 
 inline constexpr int64_t kMaxParts = 128;
 
-// What a pixel's value is worked on with.
+// Numbers that normalize a pixel's value.
 struct Normalization {
   float mean, scale;
 };
 
-// What is added to a row's channels from that one on, or null.
+// Addends of a row's channels from that one on, or null.
 template <typename T>
 __device__ inline const T* AddendAt(const T* addend, int64_t pitch, int64_t row, int64_t channel) {
   return addend == nullptr ? nullptr : addend + row * pitch + channel;
@@ -26,7 +26,7 @@ __device__ inline const T* AddendAt(const GroupNormArgs& args, int64_t row, int6
   return AddendAt(static_cast<const T*>(args.addend), args.addend_pitch, row, channel);
 }
 
-// Of a group from its parts, by a warp.
+// Merges a group's parts, by a warp.
 __device__ inline Normalization NormalizationOf(const Moments* parts, int count, float epsilon) {
   const Moments own = MergedByWarp(count, [=](int i) { return parts[i]; });
   return {own.mean, 1 / sqrtf(own.squares / own.count + epsilon)};

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kMostParts = 32;
 
-// What is added to that one of all rows' channels, or null.
+// Addend of that plane, counted over all rows' channels, or null.
 template <typename T>
 __device__ const T* AddendOfPlane(const GroupNormArgs& args, int64_t plane) {
   return AddendAt<T>(args, plane / args.channels, plane % args.channels);

@@ -61,7 +61,7 @@ struct ChannelSums {
   }
 };
 
-// Of every lanes-th of `pixels` from the lane's own; x is at the first one. `count` channels.
+// Sums every lanes-th of `pixels` from the lane's own; x is at the first one. `count` channels.
 template <typename T, bool kAligned>
 __device__ ChannelSums<T> SumsOfPixels(const BlockShape& shape, const T* x, int lane, int pixels,
                                        int64_t count) {
@@ -73,7 +73,7 @@ __device__ ChannelSums<T> SumsOfPixels(const BlockShape& shape, const T* x, int 
 #pragma unroll
     for (int u = 0; u < kMomentsUnrolled; ++u) {
       const int at = pixel + u * shape.lanes;
-      packs[u] = first;  // which adds nothing
+      packs[u] = first;  // adds nothing
       if (at < pixels) Load<kAligned>(x + at * shape.channels, count, packs[u]);
     }
 #pragma unroll
@@ -160,7 +160,7 @@ __device__ inline void WriteGroups(const BlockShape& shape, const SharedMoments&
         size, [&](int block) { return cluster.map_shared_rank(shared.groups, block)[group]; });
     if (threadIdx.x % kWarp == 0) row_parts[int64_t{group} * parts + part] = own;
   });
-  cluster.sync();  // nobody leaves while others read its memory
+  cluster.sync();  // all blocks stay while others read their memory
 #else
   __syncthreads();
   for (int group = threadIdx.x; group < shape.groups; group += blockDim.x) {
@@ -197,7 +197,7 @@ __global__ void __launch_bounds__(kMaxThreads<T>, kMinBlocks<T>)
   WriteGroups(shape, shared, parts + row * parts_of_row);
 }
 
-// What a thread needs of its channels: activation((x - mean) * scale + beta).
+// A thread's numbers for its channels: activation((x - mean) * scale + beta).
 template <typename T>
 struct ChannelNormalization {
   float mean[kPackSize<T>], scale[kPackSize<T>], beta[kPackSize<T>];

@@ -17,7 +17,7 @@ namespace {
 constexpr int kSlabThreads = 512;
 // How a row is split must not depend on how many rows there are, nor on the GPU.
 constexpr int kSlabs = 8;
-// Of a cluster, which lies in one group of the GPU's multiprocessors. All of two rows, which
+// Blocks of a cluster, which lies in one group of the GPU's multiprocessors. All of two rows, which
 // guidance has, are to be on the GPU at once: an H100 has room for 16 clusters of 6, but not for as
 // many of 8, since its groups are no multiples of that. So there are 8 only where 6 cannot hold an
 // image.
@@ -26,7 +26,7 @@ constexpr int kFewBlocks = 6, kMostBlocks = 8;
 constexpr size_t kSharedBytes = 227 << 10;
 
 struct SlabShape {
-  int channels, groups, channels_per_group;  // of a slab
+  int channels, groups, channels_per_group;  // channels and groups of a slab
   int packs, lanes;  // a block's threads: packs of channels, of so many pixels
   int pixels, blocks, block_pixels;
   int64_t image_channels;
@@ -73,7 +73,7 @@ bool Fits(const GroupNormArgs& args) {
 
 #if __CUDA_ARCH__ >= 900
 
-// Where a thread's pack of channels lies between groups: its first `split` channels are of `group`
+// Position of a thread's pack of channels between groups: its first `split` channels are of `group`
 // of the slab, the others of the next one.
 struct PackPlace {
   int group, split;
@@ -144,7 +144,7 @@ class SlabOfThread {
     return sums;
   }
 
-  // What a group's distances are from.
+  // Reference value that a group's distances are measured from.
   __device__ float Origin(int channel) const {
     return ToFloat(x_[channel]) + (addend_ == nullptr ? 0 : ToFloat(addend_[channel]));
   }
@@ -251,7 +251,7 @@ __global__ void __launch_bounds__(kSlabThreads, 1) NhwcSlab(SlabShape s, GroupNo
         s.blocks, [&](int block) { return cluster.map_shared_rank(moments, block)[group]; });
     if (writes) groups[group] = {all.mean, 1 / sqrtf(all.squares / all.count + args.epsilon)};
   }
-  cluster.sync();  // groups are written, and nobody leaves while others read its memory
+  cluster.sync();  // groups are written, and all blocks stay while others read their memory
   slab.template Write<kSilu>(groups, args.activation, static_cast<T*>(args.result) + at);
 #endif
 }

@@ -33,7 +33,7 @@ struct PackIndex {
     for (int t = 0; t < kTensors; ++t) inner_strides[t] = nest.strides[t][nest.rank - 1];
   }
 
-  // Where each tensor's pack begins. Returns how many elements there are from there on.
+  // Sets where each tensor's pack begins. Returns how many elements there are from there on.
   __device__ int64_t Locate(Number item, int64_t (&offsets)[kTensors]) const {
     int64_t left = inner;
 #pragma unroll

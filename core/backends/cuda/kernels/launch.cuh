@@ -31,7 +31,7 @@ inline Grid GridOf(int64_t items) {
   return {dim3(static_cast<unsigned>(CeilDiv(items, kThreads)))};
 }
 
-// Of the GPU that the thread has selected.
+// Traits of the GPU that the thread has selected.
 struct DeviceTraits {
   int compute_capability_major = 0, multiprocessors = 0;
 };

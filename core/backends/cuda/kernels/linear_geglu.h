@@ -24,16 +24,16 @@ struct LinearGegluArgs {
   int64_t rows = 0, columns = 0, depth = 0;
 };
 
-// What it takes, beside a GPU of compute capability 9.0.
+// Arguments that it supports, on a GPU of compute capability 9.0.
 constexpr bool HasLinearGeglu(const LinearGegluArgs& args) {
   return (args.element == Element::kBF16 || args.element == Element::kF16) &&
          args.columns % 16 == 0 && args.depth % 8 == 0;
 }
 
-// Where the tensor cores leave what. A thread holds the columns 2t and 2t + 1 of each 8, t being
-// its number modulo 4. The weight's lines lie so that it holds, of 32 columns, four values next to
-// each other and their four gates: line 8j + 2t + i of 32 is value (or, from j = 2, gate)
-// 4t + 2 (j mod 2) + i of 16.
+// The order in which tensor cores leave results. A thread holds the columns 2t and 2t + 1 of each
+// 8, t being its number modulo 4. The weight's lines lie so that it holds, of 32 columns, four
+// values next to each other and their four gates: line 8j + 2t + i of 32 is value (or, from j = 2,
+// gate) 4t + 2 (j mod 2) + i of 16.
 //
 // As a strided view of the plain weight [2 * columns, depth]: sizes and strides (in lines) of
 // (which 16, value or gate, j mod 2, t, i).

@@ -17,7 +17,7 @@ constexpr int64_t LongAttentionTiles(const AttentionArgs& args) {
   return args.rows * args.heads * ((args.queries + 63) / 64);
 }
 
-// What it takes, beside a GPU of compute capability 9.0.
+// Arguments that it supports, on a GPU of compute capability 9.0.
 constexpr bool HasLongAttention(const AttentionArgs& args) {
   constexpr int64_t kMany = int64_t{1} << 31;
   const auto has = [&](const AttentionArgs::Operand& operand) {

@@ -21,7 +21,7 @@ struct LoopNest {
     ++rank;
   }
 
-  // Whether dimension `inner` of `from` continues the last one here.
+  // True if dimension `inner` of `from` continues the last one here.
   bool Continues(const LoopNest& from, int inner) const {
     for (int t = 0; t < kTensors; ++t) {
       if (strides[t][rank - 1] != from.strides[t][inner] * from.sizes[inner]) return false;

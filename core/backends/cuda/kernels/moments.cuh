@@ -9,7 +9,7 @@ namespace latentd::backends::cuda::kernels {
 inline constexpr unsigned kAllLanes = 0xffffffff;
 inline constexpr int kWarp = 32;
 
-// Of some numbers: how many, their mean, and the sum of squared distances from it.
+// Moments of some numbers: how many, their mean, and the sum of squared distances from it.
 struct Moments {
   float count = 0, mean = 0, squares = 0;
 };
@@ -43,7 +43,7 @@ __device__ inline float ReducedInWarp(float own, Reduction reduction) {
   return own;
 }
 
-// Of at(0), .. at(size - 1), by a warp, in every lane. Squares are moved from each mean to the
+// Merges at(0), .. at(size - 1), by a warp, in every lane. Squares are moved from each mean to the
 // common one, which takes one division where Merged takes one for each.
 template <typename At>
 __device__ inline Moments MergedByWarp(int size, const At& at) {
@@ -65,7 +65,7 @@ __device__ inline Moments MergedByWarp(int size, const At& at) {
   };
   add(first);
   for (int i = lane + kWarp; i < size; i += kWarp) add(at(i));
-  rest = ReducedInWarp(rest, Sum{}) * share;  // what the mean was rounded by
+  rest = ReducedInWarp(rest, Sum{}) * share;  // the mean's rounding error
   return {count, mean + rest, ReducedInWarp(squares, Sum{}) - count * rest * rest};
 }
 

@@ -6,7 +6,7 @@ namespace latentd::backends::cuda::kernels {
 namespace {
 
 constexpr int64_t kFew = 8, kMultiple = 32, kMostElements = int64_t{1} << 31;
-// What a grid has in two of its dimensions; tiles of the one kernel are 16 lines high.
+// Limits of a grid in two of its dimensions; tiles of the one kernel are 16 lines high.
 constexpr int64_t kMostRows = 65535, kMostHeight = 16 * kMostRows;
 
 bool IsToFew(const NarrowConvolutionArgs& a) {

@@ -1,5 +1,5 @@
-// What a convolution's kernel sees at each of its places, as the lines of a matrix: with it a
-// convolution is a matrix product ("im2col").
+// Patches of an image under a convolution's kernel, as the lines of a matrix: with it a convolution
+// is a matrix product ("im2col").
 #pragma once
 
 #include <cuda_runtime_api.h>

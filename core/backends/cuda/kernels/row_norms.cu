@@ -156,7 +156,7 @@ __global__ void SoftmaxKernel(const T* x, T* result, int64_t rows, int64_t size)
   });
 }
 
-// Of equal elements the squares are 0 up to rounding, which can leave them less.
+// Squares of equal elements are 0 up to rounding, which can make their sum negative.
 template <typename T>
 __device__ T StdOf(float squares, int64_t size) {
   return FromFloat<T>(sqrtf((squares < 0 ? 0 : squares) / static_cast<float>(size - 1)));

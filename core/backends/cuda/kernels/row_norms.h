@@ -26,11 +26,11 @@ cudaError_t LayerNorm(const LayerNormArgs& args, cudaStream_t stream);
 
 // x [rows, size].
 struct RowsArgs {
-  Element element = Element::kF32;  // of x
+  Element element = Element::kF32;  // dtype of x
   const void* x = nullptr;
   void* result = nullptr;
   int64_t rows = 0, size = 0;
-  // Of RowStd alone: RowStdWorkspaceBytes, aligned to 4; used until the call has run.
+  // For RowStd alone: RowStdWorkspaceBytes, aligned to 4; used until the call has run.
   void* workspace = nullptr;
 };
 // In place where result is x. A row of -inf alone becomes NaN, as one with a NaN.

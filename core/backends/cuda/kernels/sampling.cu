@@ -4,7 +4,7 @@
 namespace latentd::backends::cuda::kernels {
 namespace {
 
-// Of a line of the schedule's table: graph::SchedulerLine, which this library does not see.
+// Layout of a line of the schedule's table: graph::SchedulerLine, which this library does not see.
 constexpr int kDrawsNoise = 2, kMatrix = 3, kStates = 4, kCombined = 6, kLineElements = 27;
 static_assert(kLineElements == kMatrix + kStates * kCombined);
 

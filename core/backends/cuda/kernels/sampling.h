@@ -1,4 +1,4 @@
-// What a step computes of its place in the schedule. All f32 and dense.
+// Kernels of a step that depend on its place in the schedule. All f32 and dense.
 #pragma once
 
 #include <cuda_runtime_api.h>

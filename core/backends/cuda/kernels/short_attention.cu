@@ -59,7 +59,7 @@ __device__ void LoadTokens(const AttentionArgs& a, Tokens<T, kKeys>& tokens) {
   }
 }
 
-// Of a lane: queries at lane / 4 and 8 further on, elements and keys by lane % 4.
+// Position of a lane: queries at lane / 4 and 8 further on, elements and keys by lane % 4.
 struct Lane {
   int query, part;
 };

@@ -54,7 +54,7 @@ __global__ void BinaryKernel(BinaryFunction function, Index index, int64_t items
   StoreSome<true>(left, count, result + offsets[0]);
 }
 
-// Whether all packs of `pack` elements of that tensor are aligned.
+// True if all packs of `pack` elements of that tensor are aligned.
 template <int kTensors>
 bool HasPacks(const LoopNest<kTensors>& nest, int tensor, const void* data, int pack,
               int64_t element_bytes) {

@@ -16,8 +16,8 @@ namespace latentd::backends::cuda::kernels {
 
 enum class BinaryFunction : uint8_t { kAdd, kSub, kMul, kDiv };
 
-// Of one float type, computed in f32. The result may be written over an operand of the same
-// strides.
+// Operands of one float type, computed in f32. The result may be written over an operand of the
+// same strides.
 struct BinaryArgs {
   BinaryFunction function = BinaryFunction::kAdd;
   Element element = Element::kF32;
@@ -32,7 +32,7 @@ struct BinaryArgs {
 };
 cudaError_t Binary(const BinaryArgs& args, cudaStream_t stream);
 
-// Of any element. Source and result do not overlap.
+// Operands of any element. Source and result do not overlap.
 struct CopyArgs {
   Element element = Element::kF32;
   int rank = 0;

@@ -1,4 +1,4 @@
-// What attention must give, in f64, of operands that merged projections leave.
+// The right results of attention, in f64, for operands that merged projections leave.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct AttentionCase {
   float scale = 0.125f;
 };
 
-// Of operands whose tokens are `token` elements apart and begin at `first`.
+// Layout of operands whose tokens are `token` elements apart and begin at `first`.
 struct Strided {
   int64_t token, first;
   double at(const Values& values, int64_t row, int64_t tokens, int64_t i, int64_t element) const {

@@ -1,5 +1,5 @@
-// Which copies are made together, and that they are made. What a batch comes to in a graph says the
-// conformance suite (concat_of_slices_of_a_product).
+// Copies that are made in one batch. The conformance suite tests a batch's results in a graph
+// (concat_of_slices_of_a_product).
 #include "core/backends/cuda/copy_batches.h"
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using CopyLinesTest = kernels::GpuTest;
 
-// What a request's graph ends with: slices of a product, behind each other in one output.
+// The end of a request part: slices of a product, behind each other in one output.
 Program PackedSlices(int count, int64_t channels, DType dtype = DType::kF32) {
   GraphBuilder b;
   const Value x = b.Input("x", DType::kF32, {1, 3, 16}, Rate::kRequest);

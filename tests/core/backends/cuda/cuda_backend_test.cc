@@ -141,7 +141,7 @@ TEST_F(CudaBackendGpuTest, TheArenaIsAsLargeAsTheLargestGraphThatIsLoaded) {
   EXPECT_EQ(backend_->arena_bytes(), 0u);
 }
 
-// What the backends of several processes find out, in memory.
+// Findings of the backends of several processes, in memory.
 class Archive {
  public:
   void Connect(CudaBackend& backend) {
@@ -160,7 +160,7 @@ class Archive {
     archive.warn = [this](absl::string_view what) { warnings.emplace_back(what); };
     backend.findings()->Connect(std::move(archive));
   }
-  // Of the backend that was connected last.
+  // The count of the backend that was connected last.
   int Count(KernelWork work) const {
     const auto count = counts_.find(work);
     return count == counts_.end() ? 0 : count->second;
@@ -262,7 +262,7 @@ class LinearOnGpu {
         session_(executable.Bind({x_}, {y_}).value()),
         stream_(device_.NewStream(SystemClock()).value()) {}
 
-  // Of an x full of that value, by the last of so many runs.
+  // Result for an x full of that value, by the last of so many runs.
   std::vector<double> Run(float value, int runs) {
     const device::Buffer host = device::Buffer::Allocate(x_.dtype(), x_.shape());
     std::fill(host.as<float>().begin(), host.as<float>().end(), value);

@@ -81,7 +81,7 @@ TEST_F(DoublingWeightTest, SumsTapsAndRoundsOnce) {
       const GpuArray from(element, weight), to = GpuArray::Poisoned(element, out * in * 16);
       const DoublingWeightArgs args = {element, from.data(), to.data(), out, in};
       ASSERT_EQ(DoublingWeight(args, nullptr), cudaSuccess);
-      // What f32 loses of four numbers of about 1.
+      // The tolerance is f32's rounding of a sum of four numbers of about 1.
       ExpectClose(to.Read(), Doubled(weight, out, in), element, 0.51, 1e-6);
     }
   }

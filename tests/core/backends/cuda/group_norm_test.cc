@@ -45,7 +45,7 @@ double Activated(UnaryFunction activation, double x) {
   return x;
 }
 
-// Of one group of one row; its elements of `result`.
+// Normalizes one group of one row; writes its elements of `result`.
 void NormalizeGroup(const Image& image, const Operands& of, int64_t row, int64_t group,
                     Values& result) {
   const int64_t channels = image.channels / image.groups, first = group * channels;
@@ -243,7 +243,7 @@ TEST_F(GroupNormTest, TakesOneLaunchForMostOfSdxlsImagesOnHopper) {
 TEST_F(GroupNormTest, NanStaysInItsGroupWhereTwoShareSixteenBytes) {
   const Image image = {1, 64, 320, 32};
   Operands of = Drawn(image, Element::kBF16);
-  of.x[image.At(0, 17, 9)] = NAN;  // of channels 8 to 15, the last of the first group
+  of.x[image.At(0, 17, 9)] = NAN;  // in channels 8 to 15, the last of the first group
   GroupNormCall call(image, Element::kBF16, of);
   ASSERT_EQ(GroupNorm(call.args, nullptr), cudaSuccess);
   const Values result = call.result.Read();

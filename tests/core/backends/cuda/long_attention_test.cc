@@ -48,7 +48,7 @@ TEST_F(LongAttentionTest, IsExactToTheRoundingOfItsWeights) {
   }
 }
 
-// Behind each row's keys are NaN that belong to nobody, and behind the result is memory.
+// NaN that are no operand lie behind each row's keys, and memory behind the result.
 TEST_F(LongAttentionTest, TouchesNothingBesideItsOperands) {
   const AttentionCase s = {2, 2, 70, 200};
   const int64_t token = 2 * s.heads * kSize, row = (s.keys + 3) * token, more = 64 * kSize;

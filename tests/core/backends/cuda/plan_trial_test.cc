@@ -1,5 +1,5 @@
-// What algorithms and plans of the vendor's libraries are tried with: a wrong one is found out, and
-// the next one is taken.
+// Trials of algorithms and plans of the vendor's libraries: a wrong one is found out, and the next
+// one is taken.
 #include "core/backends/cuda/plan_trial.h"
 
 #include <cuda_runtime_api.h>
@@ -50,7 +50,7 @@ constexpr AttentionShape kAttention = {.dtype = DType::kBF16,
                                        .value = {200 * 960, 960},
                                        .scale = 0.125f};
 
-// Which kernel it is, and how it is set. What stands around that has another order, or other
+// The part of a choice that names the kernel and its settings. The rest has another order, or other
 // addresses in it, each time.
 std::string PlanOf(const Choice& choice) {
   const std::string& bytes = choice.bytes;

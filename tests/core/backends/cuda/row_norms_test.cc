@@ -16,7 +16,7 @@ struct RowsCase {
   int64_t offset = 0;
 };
 
-// What a warp holds, what a block reads, what several blocks share, and what is odd.
+// Rows for a warp, for a block, for several blocks, and odd ones.
 const RowsCase kCases[] = {{1, 1},        {3, 2},      {5, 77},       {9, 256},     {9, 640},
                            {9, 640, 1},   {5, 768},    {1000, 1280},  {5, 1280, 1}, {3, 2048},
                            {3, 2049},     {2, 16384},  {2, 16384, 1}, {9, 16385},   {2, 65536},
@@ -141,7 +141,7 @@ TEST_F(RowNormsTest, SoftmaxTakesInfinities) {
   ExpectClose(to.Read(), {0, 0.5, 0.5, NAN, NAN, NAN, NAN, NAN, NAN}, Element::kF32, 0);
 }
 
-// Of rows that begin `offset` elements behind an aligned address.
+// RowStd of rows that begin `offset` elements behind an aligned address.
 Values RowStdOf(Element element, const Values& x, int64_t rows, int64_t offset) {
   const int64_t size = static_cast<int64_t>(x.size()) / rows;
   const GpuArray from(element, x, offset), to = GpuArray::Poisoned(element, rows);

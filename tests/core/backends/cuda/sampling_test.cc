@@ -72,7 +72,7 @@ TEST_F(SamplingTest, SchedulerStepGivesTheSameBitsInPlace) {
     lines[2] = 1;
     lines[27 + 2] = 0;
     lines[54 + 2] = 1;
-    noise[pixels] = NAN;  // of the row that draws none
+    noise[pixels] = NAN;  // in the row that draws none
     const GpuArray states(Element::kF32, state), outputs(Element::kF32, output);
     const GpuArray noises(Element::kF32, noise), table(Element::kF32, lines);
     ASSERT_EQ(SchedulerStep({states.as<float>(), outputs.as<float>(), noises.as<float>(),

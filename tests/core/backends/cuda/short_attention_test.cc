@@ -48,7 +48,7 @@ TEST_F(ShortAttentionTest, AQueryIsTheSameWhateverIsBesideIt) {
   const GpuArray some = GpuArray::Poisoned(Element::kBF16, 5 * 3 * kSize);
   ASSERT_EQ(ShortAttention(ArgsOf(Element::kBF16, many, query, both, all), nullptr), cudaSuccess);
   AttentionArgs args = ArgsOf(Element::kBF16, few, query, both, some);
-  const int64_t token = 3 * kSize * 2, first = 200 + 33;  // of the second row
+  const int64_t token = 3 * kSize * 2, first = 200 + 33;  // begin in the second row
   args.query.data = query.as<char>() + first * token;
   args.key.data = both.as<char>() + 77 * 2 * token;
   args.value.data = both.as<char>() + 77 * 2 * token + token;

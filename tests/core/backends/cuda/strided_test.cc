@@ -11,7 +11,7 @@ namespace {
 using StridedTest = GpuTest;
 using Numbers = std::vector<int64_t>;
 
-// Where each element of the views lies, in the order of their dimensions.
+// The place of each element of the views, in the order of their dimensions.
 std::vector<int64_t> PlacesOf(const Numbers& sizes, const Numbers& strides) {
   std::vector<int64_t> places = {0};
   for (size_t d = 0; d < sizes.size(); ++d) {
@@ -74,7 +74,7 @@ BinaryArgs ArgsOf(const BinaryCase& test, BinaryFunction function, Element eleme
   return args;
 }
 
-// Of all elements of the result's memory, those between a view's too, which stay NaN.
+// Checks all elements of the result's memory, those between a view's too, which stay NaN.
 void CheckBinary(const BinaryCase& test, BinaryFunction function, Element element) {
   const Values a = Rounded(element, Normal(SpanOf(test.sizes, test.a), 1));
   const Values b = Rounded(element, Normal(SpanOf(test.sizes, test.b), 2, 1, 3));
@@ -137,7 +137,7 @@ const CopyCase kCopyCases[] = {
     {{1003}, {1}, {1}},
     {{1024}, {1}, {1}, 1},
     {{2, 16, 64}, {4096, 128, 1}, {1024, 64, 1}},           // a part of a concatenation
-    {{2, 16, 6}, {160, 10, 1}, {96, 6, 1}},                 // of odd width
+    {{2, 16, 6}, {160, 10, 1}, {96, 6, 1}},                 // an odd width
     {{2, 16, 4, 12}, {768, 12, 192, 1}, {768, 48, 12, 1}},  // heads
     {{2, 5, 7, 3}, {105, 21, 3, 1}, {105, 7, 1, 35}},       // NCHW to NHWC
     {{2, 3, 5, 7}, {105, 35, 7, 1}, {105, 1, 21, 3}},       // and back

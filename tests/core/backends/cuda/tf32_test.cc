@@ -1,4 +1,4 @@
-// What is f32 may be computed with TF32: what that changes, and what of it is told apart.
+// Computation of f32 with TF32: its effect on results, and on choices and names.
 #include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ using ::testing::Not;
 using testing::StatusIs;
 using ::testing::UnorderedElementsAre;
 
-// Of matrices of 64 by 64.
+// A product of matrices of 64 by 64.
 ProductShape ProductOf64(bool tf32) {
   ProductShape shape;
   shape.rows = shape.columns = shape.depth = 64;
@@ -147,7 +147,7 @@ class Tf32GpuTest : public ::testing::Test {
     return plan.ok() ? Decode(plan->bytes).value().choices : Choices();
   }
 
-  // Of the elements that differ most, the difference as a share.
+  // The largest difference of an element, as a share.
   double LargestDifference(const std::shared_ptr<const graph::Graph>& graph) {
     const std::vector<double> rounded = Run(*with_, graph), whole = Run(*without_, graph);
     EXPECT_EQ(rounded.size(), whole.size());

@@ -1,5 +1,5 @@
-// What the process that tries algorithms does, and its parent when it ends: without a GPU, by a
-// child that is this program.
+// The process that tries algorithms, and its parent when it ends: without a GPU, by a child that is
+// this program.
 #include "core/backends/cuda/trial_process.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// What becomes of an upsampling and its convolution: as which instructions, plans and weights. What
-// they compute says the conformance suite.
+// Instructions, plans and weights of an upsampling and its convolution. The conformance suite tests
+// their results.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -105,7 +105,7 @@ TEST_F(GpuTest, GivesBackWhatNobodyTakesAgain) {
   EXPECT_EQ(device_->Memory().idle, 0);
 }
 
-// Of a piece of 16 MiB, what nothing lies in.
+// The unused part of a piece of 16 MiB is idle.
 TEST_F(GpuTest, HolesBetweenWhatIsPackedAreIdle) {
   const int64_t before = device_->Memory().idle;
   ASSERT_OK_AND_ASSIGN(const Buffer packed,
@@ -158,7 +158,7 @@ TEST_F(GpuTest, UploadsBesideEachOther) {
   }
 }
 
-// Memory that somebody has written before comes back as zeros.
+// Memory that was written before comes back as zeros.
 TEST_F(GpuTest, GivesZeros) {
   for (Place place : {Place::kPinned, Place::kDevice}) {
     Buffer first = Allocate(place, 5000);

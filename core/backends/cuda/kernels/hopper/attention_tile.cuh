@@ -1,5 +1,5 @@
-// What a warpgroup does of attention: 64 queries of a head over its keys and values, 64 at a time,
-// that lie in shared memory as TMA leaves them with a swizzle of 128 bytes.
+// The part of attention that a warpgroup computes: 64 queries of a head over its keys and values,
+// 64 at a time, that lie in shared memory as TMA leaves them with a swizzle of 128 bytes.
 //
 // Weights are exponentials of what scores are above a reference. That is not the largest score so
 // far: finding that takes a fifth of the time. It is raised only when a query's weights, computed
@@ -45,7 +45,7 @@ class AttentionTile {
     cute::clear(result_);
   }
 
-  // Of the keys of a stage; waits for them after `meanwhile`. The scores before are lost.
+  // Replaces the scores by those of a stage's keys; waits for them after `meanwhile`.
   template <typename Function>
   __device__ void Score(int stage, const Function& meanwhile) {
     using namespace cute;  // NOLINT: what its names are made for
@@ -123,7 +123,7 @@ class AttentionTile {
   using Sums = decltype(cute::partition_fragment_C(ScoreMma{}, Tile{}));
   using Weights = decltype(cute::make_tensor<T>(cute::partition_shape_A(ResultMma{}, Tile{})));
 
-  // That weights of a thread and a query may sum up to: each is finite in f16, then.
+  // Limit for the sum of weights of a thread and a query: each is finite in f16, then.
   static constexpr float kMostSum = 32768;
 
   // Steps are sixteen keys each, as the tensor cores take weights. As few at once as registers are
@@ -157,8 +157,8 @@ class AttentionTile {
     }
   }
 
-  // Of queries whose new weights are large, to the largest score from there on. Others' stay, so
-  // that no query's result depends on those beside it.
+  // Raises those of queries whose new weights are large, to the largest score from there on.
+  // Others' stay, so that no query's result depends on those beside it.
   template <int kFirst>
   __device__ void RaiseReferences() {
     WaitForResult();

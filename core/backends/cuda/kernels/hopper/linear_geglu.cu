@@ -26,13 +26,13 @@ struct GegluOfSums {
     T at[4];
   };
 
-  // What is equal for all rows.
+  // Numbers that are equal for all rows.
   struct Columns {
     int64_t first;  // column of the result
     float value_bias[4] = {}, gate_bias[4] = {};
   };
 
-  // Of the product's columns from `column` on, which a thread of number `t` modulo 4 has.
+  // Columns of the product from `column` on, as a thread of number `t` modulo 4 has them.
   __device__ static Columns ColumnsAt(const Params& params, int64_t column, int t) {
     Columns columns = {.first = column / 2 + 4 * t};
     if (params.bias == nullptr || columns.first >= params.columns) return columns;

@@ -32,8 +32,8 @@ struct Params {
   float scale;                   // to the exponent of 2
 };
 
-// Where a warpgroup's tile is, and whom it shares keys with: the warpgroups of its block whose
-// tiles are of the same head, which have some of the stages for themselves.
+// The place of a warpgroup's tile, and the members that share keys with it: the warpgroups of its
+// block whose tiles are of the same head, which have some of the stages for themselves.
 struct Place {
   int row, head, first_query;
   int members, rank, first_stage, stages;
@@ -41,7 +41,7 @@ struct Place {
 
 __device__ Place PlaceOf(const Params& p, int group) {
   const int first_tile = blockIdx.x * p.groups, end_tile = min(first_tile + p.groups, p.tiles);
-  const int tile = first_tile + group, head = tile / p.tiles_of_head;  // of all rows
+  const int tile = first_tile + group, head = tile / p.tiles_of_head;  // over all rows
   const int first_head = first_tile / p.tiles_of_head;
   const int heads = (end_tile - 1) / p.tiles_of_head - first_head + 1;
   const int first_member = max(head * p.tiles_of_head, first_tile);
@@ -111,7 +111,7 @@ __device__ void LoadFirst(const Params& p, Shared<T>& shared, const Place& place
       Fill(p, shared, place.first_stage + i, i, place.head, place.row);
     }
   }
-  // A stage is filled again a block later than it could be, so that nobody waits for the slowest.
+  // A stage is filled again a block later than it could be: less waiting for the slowest member.
   const int lag = place.stages > 3 ? 1 : 0;
   shared.turns[group] = {place.rank + lag, place.rank + place.stages, place.rank, 0, place};
 }

@@ -27,8 +27,8 @@ struct ProductSizes {
   int64_t rows, columns, depth;
 };
 
-// What CUTLASS calls with a thread's sums. `OfSums` says what becomes of them: of kWidth columns
-// that a thread has a part of, for each row that it has.
+// Called by CUTLASS with a thread's sums. `OfSums` consumes them: kWidth columns that a thread has
+// a part of, for each row that it has.
 template <typename T, typename OfSums>
 class Epilogue {
  public:
