@@ -150,7 +150,7 @@ class PngReader {
       if (next_ == source_.size()) png_error(png_, "it ends too early");
       absl::string_view& from = source_[next_];
       const size_t taken = std::min(count, from.size());
-      std::copy_n(from.data(), taken, to);  // of none, from nowhere, where a chunk is empty
+      std::copy_n(from.data(), taken, to);  // an empty chunk has no address
       from.remove_prefix(taken);
       if (from.empty()) ++next_;
       to += taken;
