@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "client/text.h"
 
 namespace latentd::client {
@@ -79,6 +80,17 @@ Rows EachDevice(const v1::MemoryReport& m) {
   return rows;
 }
 
+// Empty where the server is too old to say.
+std::string ClientsText(const v1::MemoryReport& m) {
+  if (m.clients().empty()) return "";
+  Rows rows = {{"CLIENTS", "NOW", "AT MOST"}};
+  for (const v1::ClientMemory& held : m.clients()) {
+    rows.push_back({absl::StrReplaceAll(held.kind(), {{"_", " "}}), BytesText(held.bytes())});
+    if (held.limit_bytes() > 0) rows.back().push_back(BytesText(held.limit_bytes()));
+  }
+  return absl::StrCat("\n", TableText(rows));
+}
+
 std::string OneMemoryText(const v1::MemoryReport& m) {
   Rows rows = {{"DEVICE AND HOST", "NOW", "PREDICTED"}};
   Append(rows, PredictedRows(m));
@@ -118,8 +130,9 @@ std::string HostText(const v1::MemoryReport& m) {
 
 std::string MemoryText(const v1::MemoryReport& report) {
   const std::string weights = TableText(WeightRows(report));
-  if (report.devices().empty()) return absl::StrCat(weights, "\n", OneMemoryText(report));
-  return absl::StrCat(weights, "\n", DeviceText(report), "\n", HostText(report));
+  const std::string clients = ClientsText(report);
+  if (report.devices().empty()) return absl::StrCat(weights, "\n", OneMemoryText(report), clients);
+  return absl::StrCat(weights, "\n", DeviceText(report), "\n", HostText(report), clients);
 }
 
 }  // namespace latentd::client

@@ -6,6 +6,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/admin_socket.h"
+#include "core/base/memory_room.h"
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "server/calls/response_conversion.h"
@@ -73,6 +74,8 @@ GrpcServer::GrpcServer(const Options& options, engine::Engine& engine, const Clo
       clock_(clock),
       admin_place_(PlaceOf(options)),
       stall_limit_(options.stall_limit),
+      max_request_bytes_(options.max_request_bytes),
+      max_received_bytes_(options.received_bytes),
       kept_(engine, clock),
       main_watch_("main", clock),
       health_([this] { return FindHangs(); }),
@@ -81,7 +84,8 @@ GrpcServer::GrpcServer(const Options& options, engine::Engine& engine, const Clo
       probe_health_(health_, /*has_admin=*/false),
       image_generation_({engine, clock, calls_, kept_, options.spans}, options.version),
       graph_cache_({engine, clock, admin_calls_, kept_}, options.imports),
-      admin_(engine, options.version, options.request_stop),
+      admin_(
+          engine, options.version, [this] { return client_memory(); }, options.request_stop),
       drain_("drain", [this] { FollowDrain(); }) {}
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Options& options,
@@ -195,6 +199,23 @@ void GrpcServer::CheckHangs() {
   engine_.metrics()
       .GetGauge(metrics::kThreadOverdue, {main_watch_.name()})
       .Set(Names(known_hangs_, main_watch_.name()) ? 1 : 0);
+}
+
+std::vector<process::ClientBytes> GrpcServer::client_memory() const {
+  const calls::HeldRequest::Bytes requests = calls_.request_bytes();
+  return {{"received_requests", requests.received, max_received_bytes_},
+          {"read_requests", requests.read, max_request_bytes_},
+          {"decoded_images", MemoryRoom::taken(), 0},
+          {"log", process::WaitingLogBytes(), process::kMostLogBytes}};
+}
+
+void GrpcServer::ShowClientMemory() const {
+  metrics::Registry& registry = engine_.metrics();
+  for (const process::ClientBytes& bytes : client_memory()) {
+    const metrics::LabelValues kind = {std::string(bytes.kind)};
+    registry.GetGauge(metrics::kClientMemory, kind).Set(static_cast<double>(bytes.held));
+    registry.GetGauge(metrics::kClientMemoryLimit, kind).Set(static_cast<double>(bytes.most));
+  }
 }
 
 void GrpcServer::MakeRoom() {

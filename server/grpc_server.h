@@ -26,6 +26,7 @@
 #include "server/calls/image_generation_service.h"
 #include "server/calls/kept_streams.h"
 #include "server/process/background_task.h"
+#include "server/process/client_memory.h"
 #include "server/process/health.h"
 #include "server/process/status_follower.h"
 #include "server/server_port.h"
@@ -96,6 +97,10 @@ class GrpcServer {
   // drains, what still runs after `timeout` is cancelled, all streams end. Blocks.
   void Drain(absl::Duration timeout);
 
+  // Says what clients make the process hold now, and shows it by gauges.
+  std::vector<process::ClientBytes> client_memory() const;
+  void ShowClientMemory() const;
+
   // Of pictures that wait for their clients.
   int64_t held_bytes() const { return calls_.held_bytes() + kept_.held_bytes(); }
 
@@ -120,6 +125,7 @@ class GrpcServer {
   const Clock& clock_;
   const AdminPlace admin_place_;
   const absl::Duration stall_limit_;
+  const int64_t max_request_bytes_, max_received_bytes_;
   calls::ActiveCalls calls_;
   calls::ActiveCalls admin_calls_;
   calls::KeptStreams kept_;

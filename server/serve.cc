@@ -235,10 +235,12 @@ absl::Status LimitClients(int wanted) {
 }
 
 // Null where nobody asked for metrics.
-absl::StatusOr<std::unique_ptr<process::MetricsEndpoint>> StartMetrics(
-    const std::string& listen, engine::Engine& engine, const process::Health& health) {
+absl::StatusOr<std::unique_ptr<process::MetricsEndpoint>> StartMetrics(const std::string& listen,
+                                                                       engine::Engine& engine,
+                                                                       const GrpcServer& server) {
   if (listen.empty()) return nullptr;
-  auto metrics = process::MetricsEndpoint::Start(listen, engine, health);
+  auto metrics = process::MetricsEndpoint::Start(listen, engine, server.health(),
+                                                 [&server] { server.ShowClientMemory(); });
   if (metrics.ok()) process::Log(v1::INFO, absl::StrCat("metrics on ", (*metrics)->address()));
   return metrics;
 }
@@ -319,7 +321,7 @@ int ServeUntilStopped(const config::Options& options, const std::string& version
   signals.DrainFirst();
   LogAddresses(**server, options.tls_files, version);
   (*engine)->metrics().GetGauge(metrics::kBuildInfo, {version}).Set(1);
-  const auto metrics = StartMetrics(options.metrics_listen, **engine, (*server)->health());
+  const auto metrics = StartMetrics(options.metrics_listen, **engine, **server);
   if (!metrics.ok()) return Fail(metrics.status());
   process::StartupLog startup(SystemClock(), (*engine)->metrics(), &process::Log);
   const process::StatusFollower follower(**engine, [&](const engine::ServerStatus& status) {

@@ -2,20 +2,35 @@
 
 #include <malloc.h>
 
+#include <atomic>
+
 #include "absl/strings/str_cat.h"
 #include "core/base/memory_limit.h"
 #include "core/base/out_of_memory.h"
 
 namespace latentd {
+namespace {
 
-absl::Status CheckMemoryRoom(int64_t bytes, absl::string_view what) {
-  if (MeasureAvailableMemory().bytes >= bytes) return absl::OkStatus();
+constexpr int64_t kStaysFree = int64_t{16} << 20;
+
+std::atomic<int64_t> taken_room = 0;
+
+}  // namespace
+
+absl::StatusOr<MemoryRoom> MemoryRoom::Take(int64_t bytes, absl::string_view what) {
+  if (MeasureAvailableMemory().bytes - kStaysFree >= bytes) return MemoryRoom(bytes);
   malloc_trim(0);
   const AvailableMemory left = MeasureAvailableMemory();
-  if (left.bytes >= bytes) return absl::OkStatus();
-  return OutOfMemoryError(absl::StrCat(what, " needs ", bytes,
-                                       " bytes of memory for a moment, and ", left.bytes,
-                                       " are left (", left.source, ")"));
+  if (left.bytes - kStaysFree >= bytes) return MemoryRoom(bytes);
+  return OutOfMemoryError(
+      absl::StrCat(what, " needs ", bytes, " bytes of memory for a moment, and ", left.bytes,
+                   " are left (", left.source, "), of which ", kStaysFree, " stay free"));
 }
+
+MemoryRoom::MemoryRoom(int64_t bytes) : bytes_(bytes) { taken_room += bytes; }
+
+MemoryRoom::~MemoryRoom() { taken_room -= bytes_; }
+
+int64_t MemoryRoom::taken() { return taken_room; }
 
 }  // namespace latentd

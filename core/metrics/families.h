@@ -17,6 +17,7 @@ inline constexpr Label kMethod{"method", "Generate,GenerateStream"};
 inline constexpr Label kMemoryKind{"kind", "weights,arena,state,executables"};
 inline constexpr Label kHeldKind{
     "kind", "weights,arena,state,results,executables,artifacts,graph_definitions,waiting_images"};
+inline constexpr Label kClientKind{"kind", "received_requests,read_requests,decoded_images,log"};
 inline constexpr Label kPlace{"place", "device,host"};
 inline constexpr Label kTier{"tier", "memory,disk"};
 inline constexpr Label kUnetStage{"stage", "base,refiner"};
@@ -123,6 +124,18 @@ inline constexpr Family kMemoryBytes{
     "memory of its own.",
     Type::kGauge,
     {kPlace, kHeldKind}};
+inline constexpr Family kClientMemory{
+    "latentd_client_memory_bytes",
+    "Bytes that clients make the host hold beside pictures: requests as gRPC has received them and "
+    "as they are read, init images while they are decoded, and lines of the log that wait.",
+    Type::kGauge,
+    {kClientKind}};
+inline constexpr Family kClientMemoryLimit{
+    "latentd_client_memory_limit_bytes",
+    "What these may be at most, with what gRPC holds of requests that are still coming; 0: no "
+    "bound but the memory that is left.",
+    Type::kGauge,
+    {kClientKind}};
 inline constexpr Family kMemoryPredicted{"latentd_memory_predicted_bytes",
                                          "What the configured buckets were predicted to hold.",
                                          Type::kGauge,
@@ -325,6 +338,8 @@ inline constexpr const Family* kFamilies[] = {&kGraphCompilations,
                                               &kCheckpointChangedFiles,
                                               &kReadyTimestamp,
                                               &kMemoryBytes,
+                                              &kClientMemory,
+                                              &kClientMemoryLimit,
                                               &kMemoryPredicted,
                                               &kMemoryBudget,
                                               &kMemoryAvailable,

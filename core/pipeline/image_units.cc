@@ -29,17 +29,16 @@ device::Shape LatentShape(const Picture& picture) {
   return {1, picture.stage().model->latent_channels(), request.latent_height, request.latent_width};
 }
 
-// As it is drawn, turned as EXIF says, and on its way to another size; and what stays free besides.
-absl::Status CheckRoomForPixels(absl::string_view image) {
-  constexpr int64_t kBytes = 3, kAtATime = 3, kFree = int64_t{16} << 20;
-  const absl::StatusOr<image::Dimensions> size = image::ReadDimensions(image);
-  if (!size.ok()) return absl::OkStatus();  // decoding says more
-  return CheckMemoryRoom(kBytes * kAtATime * size->width * size->height + kFree, "the init image");
+// As it is drawn, turned as EXIF says, and on its way to another size.
+absl::StatusOr<MemoryRoom> TakeRoomForPixels(absl::string_view image) {
+  constexpr int64_t kBytes = 3, kAtATime = 3;
+  const image::Dimensions size = image::ReadDimensions(image).value_or(image::Dimensions());
+  return MemoryRoom::Take(kBytes * kAtATime * size.width * size.height, "the init image");
 }
 
 absl::StatusOr<Buffer> ReadInitImage(Request& request) {
   const PictureSpec& spec = request.spec;
-  RETURN_IF_ERROR(CheckRoomForPixels(spec.image));
+  ASSIGN_OR_RETURN(const MemoryRoom room, TakeRoomForPixels(spec.image));
   image::PassedOver passed_over;
   const absl::StatusOr<image::Image> decoded = image::Decode(spec.image, passed_over);
   if (absl::IsInvalidArgument(decoded.status())) {

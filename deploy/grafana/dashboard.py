@@ -265,6 +265,10 @@ ROWS = [
               ("other", f"sum(latentd_device_memory_total_bytes{{{SELECTED}}}) - sum(latentd_device_memory_free_bytes{{{SELECTED}}})"
                f' - sum(latentd_memory_bytes{{{SELECTED}, place="device"}})'),
               ("free", f"sum(latentd_device_memory_free_bytes{{{SELECTED}}})"), unit="bytes", stack=True),
+        graph("Held for clients, of what they may", "The fullest replica's; pictures count above.",
+              ("{{kind}}", f"max by (kind) (latentd_client_memory_bytes{{{SELECTED}}}"
+               f" / (latentd_client_memory_limit_bytes{{{SELECTED}}} > 0))"),
+              unit="percentunit"),
         graph("Refused or failed: out of memory", "By stage; admission: before the queue.",
               ("{{stage}}", f"sum by (stage) (increase(latentd_out_of_memory_total{{{SELECTED}}}[5m]))"), bars=True, stack=True),
         graph("Pictures with values that are not finite", "By what followed; none was sent.",

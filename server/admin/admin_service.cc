@@ -34,9 +34,11 @@ absl::Status CheckLevel(const v1::SetLogLevelRequest& request) {
 
 }  // namespace
 
-AdminService::AdminService(engine::Engine& engine, std::string version, RequestStop request_stop)
+AdminService::AdminService(engine::Engine& engine, std::string version,
+                           AskClientMemory client_memory, RequestStop request_stop)
     : engine_(engine),
       version_(std::move(version)),
+      client_memory_(std::move(client_memory)),
       request_stop_(std::move(request_stop)),
       watches_([this](const std::string&) { return Status(); }) {}
 
@@ -68,6 +70,9 @@ grpc::ServerUnaryReactor* AdminService::GetMemoryReport(grpc::CallbackServerCont
       *context, *request, *response,
       [this](const v1::GetMemoryReportRequest&, v1::MemoryReport& report) {
         report = ToProto(engine_.graphs().memory());
+        for (const process::ClientBytes& bytes : client_memory_()) {
+          *report.add_clients() = ToProto(bytes);
+        }
         return absl::OkStatus();
       });
 }

@@ -6,16 +6,21 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "core/engine/engine.h"
 #include "latent/v1/admin.grpc.pb.h"
 #include "server/calls/watches.h"
+#include "server/process/client_memory.h"
 
 namespace latentd::server::admin {
 
 // Asks the process to stop as SIGTERM does, with this drain timeout (absent: the configured one).
 using RequestStop = std::function<void(std::optional<absl::Duration> drain_timeout)>;
+
+// Says what clients make the process hold now.
+using AskClientMemory = std::function<std::vector<process::ClientBytes>()>;
 
 // Its methods take bytes (request_parser.h).
 using AdminServiceBase = latent::v1::Admin::WithRawCallbackMethod_GetServerStatus<
@@ -29,7 +34,8 @@ using AdminServiceBase = latent::v1::Admin::WithRawCallbackMethod_GetServerStatu
 // Thread-safe.
 class AdminService final : public AdminServiceBase {
  public:
-  AdminService(engine::Engine& engine, std::string version, RequestStop request_stop);
+  AdminService(engine::Engine& engine, std::string version, AskClientMemory client_memory,
+               RequestStop request_stop);
 
   // The engine's status has changed.
   void UpdateWatches() { watches_.Update(); }
@@ -56,6 +62,7 @@ class AdminService final : public AdminServiceBase {
 
   engine::Engine& engine_;
   const std::string version_;
+  const AskClientMemory client_memory_;
   const RequestStop request_stop_;
   calls::Watches<latent::v1::ServerStatus> watches_;
 };

@@ -197,6 +197,14 @@ v1::MemoryReport ToProto(const engine::MemoryReport& report) {
   return proto;
 }
 
+v1::ClientMemory ToProto(const process::ClientBytes& bytes) {
+  v1::ClientMemory proto;
+  proto.set_kind(std::string(bytes.kind));
+  proto.set_bytes(bytes.held);
+  proto.set_limit_bytes(bytes.most);
+  return proto;
+}
+
 v1::ServerStatus ToProto(const engine::ServerStatus& status, const std::string& version) {
   v1::ServerStatus proto;
   proto.set_state(ToProto(status.state));

@@ -11,6 +11,7 @@
 #include "latent/v1/admin.pb.h"
 #include "latent/v1/graph_cache.pb.h"
 #include "server/calls/basic_conversion.h"
+#include "server/process/client_memory.h"
 
 namespace latentd::server::admin {
 
@@ -28,6 +29,7 @@ latent::v1::WarmBucketsEvent ToProto(const engine::WarmOutcome& outcome);
 engine::CacheTier FromProto(latent::v1::CacheTier tier);
 
 latent::v1::MemoryReport ToProto(const engine::MemoryReport& report);
+latent::v1::ClientMemory ToProto(const process::ClientBytes& bytes);
 latent::v1::ServerStatus ToProto(const engine::ServerStatus& status, const std::string& version);
 
 }  // namespace latentd::server::admin

@@ -73,6 +73,16 @@ int64_t ActiveCalls::held_bytes() const {
   return bytes;
 }
 
+HeldRequest::Bytes ActiveCalls::request_bytes() const {
+  HeldRequest::Bytes all;
+  for (const auto& call : Snapshot()) {
+    const HeldRequest::Bytes bytes = call->request_bytes();
+    all.received += bytes.received;
+    all.read += bytes.read;
+  }
+  return all;
+}
+
 std::vector<std::shared_ptr<ActiveCall>> ActiveCalls::Snapshot() const {
   absl::MutexLock lock(&mutex_);
   std::vector<std::shared_ptr<ActiveCall>> calls;

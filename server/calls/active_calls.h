@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "core/base/clock.h"
 #include "core/engine/engine.h"
+#include "server/calls/held_request.h"
 #include "server/tracing/span_sender.h"
 
 namespace latentd::server::calls {
@@ -53,6 +54,9 @@ class ActiveCall : public std::enable_shared_from_this<ActiveCall> {
   // Of pictures that wait for the client.
   virtual int64_t held_bytes() const = 0;
 
+  // Bytes of its request that it holds.
+  virtual HeldRequest::Bytes request_bytes() const { return {}; }
+
  protected:
   // `context` is gRPC's, and alive until Leave.
   ActiveCall(CallEnvironment environment, grpc::CallbackServerContext& context)
@@ -90,6 +94,7 @@ class ActiveCalls {
   bool WaitUntilEmpty(absl::Duration timeout) const;
 
   int64_t held_bytes() const;
+  HeldRequest::Bytes request_bytes() const;
 
  private:
   // Calls are used outside of the lock, because what is done to them may remove them.

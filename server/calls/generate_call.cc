@@ -110,6 +110,8 @@ absl::Status GenerateCall::TryEnter() {
 }
 
 absl::Status GenerateCall::Submit(const grpc::ByteBuffer& bytes) {
+  request_.Receive(bytes);
+  const absl::Cleanup let_go = [this] { request_.LetGo(); };
   const auto submit = [&] { return CatchOutOfMemory([&] { return TrySubmit(bytes); }); };
   if (static_cast<int64_t>(bytes.Length()) <= kMostBesideOthers) return submit();
   absl::MutexLock lock(&large_request);
@@ -193,6 +195,7 @@ absl::Status GenerateCall::TryResume(const grpc::ByteBuffer& bytes) {
 
 absl::StatusOr<engine::GenerateSpec> GenerateCall::Read(const grpc::ByteBuffer& bytes) {
   latent::v1::GenerateRequest request;
+  request_.BeginReading();
   const absl::Status parsed = ParseRequest(bytes, request);
   NoteId(request.request_id());
   RETURN_IF_ERROR(engine::CheckServing(environment_.engine.status()));
@@ -201,8 +204,7 @@ absl::StatusOr<engine::GenerateSpec> GenerateCall::Read(const grpc::ByteBuffer& 
   const bool resumable = request.resumable();
   ConvertedRequest converted = ToSpec(std::move(request));
   converted.spec.caller = caller_;
-  // gRPC keeps the buffer until the call ends and has no other way to let go of it.
-  const_cast<grpc::ByteBuffer&>(bytes).Clear();
+  request_.DropReceived();
   if (resumable && !CanBeResumed()) {
     converted.violations.push_back({"resumable", "is for GenerateStream only"});
   }

@@ -44,6 +44,7 @@ class GenerateCall : public engine::EventSink, public ActiveCall {
 
   void CancelIfUnread(absl::Time now, absl::Duration limit) final;
   int64_t held_bytes() const final;
+  HeldRequest::Bytes request_bytes() const final { return request_.bytes(); }
 
  protected:
   // `method` is for the log.
@@ -121,6 +122,7 @@ class GenerateCall : public engine::EventSink, public ActiveCall {
 
   const std::chrono::system_clock::time_point deadline_;
   const std::string caller_;
+  HeldRequest request_;  // while Submit runs
   CallRecord record_ ABSL_GUARDED_BY(mutex_);
   // Nothing: nobody wants its spans.
   std::optional<tracing::CallTrace> trace_ ABSL_GUARDED_BY(mutex_);

@@ -59,6 +59,7 @@ class AsyncLog::Queue : public spdlog::sinks::base_sink<spdlog::details::null_mu
 
   bool Flush(absl::Duration timeout) ABSL_LOCKS_EXCLUDED(mutex_);
   int64_t dropped() const ABSL_LOCKS_EXCLUDED(mutex_);
+  int64_t waiting_bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  protected:
   void sink_it_(const log_msg& message) override ABSL_LOCKS_EXCLUDED(mutex_);
@@ -187,6 +188,11 @@ int64_t AsyncLog::Queue::dropped() const {
   return dropped_;
 }
 
+int64_t AsyncLog::Queue::waiting_bytes() const {
+  absl::MutexLock lock(&mutex_);
+  return static_cast<int64_t>(bytes_);
+}
+
 AsyncLog::AsyncLog(const Options& options)
     : queue_(std::make_shared<Queue>(options)),
       logger_(std::make_shared<spdlog::logger>("latentd", queue_)),
@@ -200,5 +206,7 @@ AsyncLog::~AsyncLog() {
 bool AsyncLog::Flush(absl::Duration timeout) { return queue_->Flush(timeout); }
 
 int64_t AsyncLog::dropped() const { return queue_->dropped(); }
+
+int64_t AsyncLog::waiting_bytes() const { return queue_->waiting_bytes(); }
 
 }  // namespace latentd::server::process

@@ -46,6 +46,9 @@ class AsyncLog {
   // Lines, since the start: with those that there was no memory for.
   int64_t dropped() const;
 
+  // Bytes of the texts of lines that wait.
+  int64_t waiting_bytes() const;
+
  private:
   class Queue;
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "server/process/log.h"
+
 namespace latentd::server::process {
 namespace {
 
@@ -10,7 +12,6 @@ constexpr int64_t kShare = 8;
 constexpr int64_t kEnoughReceived = 256 * kMiB;
 constexpr int64_t kEnoughRequests = 8;
 constexpr int64_t kEnoughPictures = 512 * kMiB;
-constexpr int64_t kLog = 4 * kMiB;  // that nobody has read (log.cc)
 // What nothing counts (engine::MemoryBudget::kReserve), and what the start takes before it opens
 // its models: 4 MiB with the demo.
 constexpr int64_t kUncounted = 72 * kMiB;
@@ -29,7 +30,7 @@ ClientMemory ClientMemoryOf(int64_t memory, int64_t configured, int64_t max_requ
       .received_bytes = std::clamp(share, least, most),
       .picture_bytes = picture_bytes > 0 ? picture_bytes : std::min(share, kEnoughPictures)};
   const int64_t together =
-      of_clients.received_bytes + of_clients.picture_bytes + max_request_bytes + kLog;
+      of_clients.received_bytes + of_clients.picture_bytes + max_request_bytes + kMostLogBytes;
   of_clients.engine_bytes = std::max<int64_t>(memory - together - kUncounted, kMiB);
   if (configured > 0) of_clients.engine_bytes = std::min(of_clients.engine_bytes, configured);
   return of_clients;

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "absl/strings/string_view.h"
+
 namespace latentd::server::process {
 
 struct ClientMemory {
@@ -25,5 +27,12 @@ struct ClientMemory {
 // 512 MiB, where `picture_bytes` is 0.
 ClientMemory ClientMemoryOf(int64_t memory, int64_t configured, int64_t max_request_bytes,
                             int64_t picture_bytes);
+
+// One kind of what clients make the process hold beside pictures, which the engine counts.
+struct ClientBytes {
+  absl::string_view kind;  // of metrics::kClientKind
+  int64_t held = 0;        // now
+  int64_t most = 0;        // 0: it has no bound of its own
+};
 
 }  // namespace latentd::server::process

@@ -32,7 +32,6 @@ constexpr char kJsonPattern[] = R"({"time":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l",
 // That wait to be written: some seconds of a busy server, in a megabyte or two. A line may have as
 // many bytes as a compiler's or a driver's message that it repeats.
 constexpr size_t kMostLines = 4096;
-constexpr size_t kMostBytes = size_t{4} << 20;
 
 std::atomic<bool> json_lines = false;
 // Null: not set up. Never destroyed, since its thread may be waiting for a reader for ever.
@@ -132,7 +131,7 @@ void SetUpLogging(v1::LogFormat format, v1::LogLevel level) {
   async_log = new AsyncLog(
       {.file = STDERR_FILENO,
        .most_lines = kMostLines,
-       .most_bytes = kMostBytes,
+       .most_bytes = static_cast<size_t>(kMostLogBytes),
        .pattern = pattern,
        .dropped_text = [](size_t dropped) {
          return Format("lines of the log were dropped: nobody read it", {{"lines", dropped}});
@@ -168,6 +167,11 @@ void EndAfterLastLine(int exit_code) {
 int64_t DroppedLogLines() {
   const AsyncLog* log = async_log;
   return log == nullptr ? 0 : log->dropped();
+}
+
+int64_t WaitingLogBytes() {
+  const AsyncLog* log = async_log;
+  return log == nullptr ? 0 : log->waiting_bytes();
 }
 
 void LogRarely(RateLimit& limit, absl::string_view message, LogFields fields) {

@@ -47,6 +47,10 @@ void FlushLog(absl::Duration timeout = kLastLines);
 // That nobody will read, since the start.
 int64_t DroppedLogLines();
 
+// Bytes of lines that wait to be written: now, and at most.
+int64_t WaitingLogBytes();
+inline constexpr int64_t kMostLogBytes = int64_t{4} << 20;
+
 // Between warnings of the same kind.
 inline constexpr absl::Duration kLogPause = absl::Seconds(1);
 

@@ -20,8 +20,9 @@ namespace {
 
 using MetricFamilies = std::vector<prometheus::MetricFamily>;
 
-MetricFamilies CollectNow(engine::Engine& engine) {
+MetricFamilies CollectNow(engine::Engine& engine, const std::function<void()>& refresh) {
   engine.RefreshMetrics();
+  refresh();
   MetricFamilies families = engine.metrics().Collect();
   for (prometheus::MetricFamily& family : families) {
     if (family.name != metrics::kLogLinesDropped.name) continue;
@@ -37,7 +38,8 @@ MetricFamilies CollectNow(engine::Engine& engine) {
 // stacks.
 class Collector {
  public:
-  explicit Collector(engine::Engine& engine) : engine_(engine) {}
+  Collector(engine::Engine& engine, std::function<void()> refresh)
+      : engine_(engine), refresh_(std::move(refresh)) {}
 
   // Empty where there is no memory for them.
   MetricFamilies Collect() {
@@ -45,7 +47,7 @@ class Collector {
     CatchOutOfMemory([&] {
       collecting_.Run([&] {
         CatchOutOfMemory([&] {
-          families = CollectNow(engine_);
+          families = CollectNow(engine_, refresh_);
           return absl::OkStatus();
         }).IgnoreError();
       });
@@ -56,11 +58,12 @@ class Collector {
 
  private:
   engine::Engine& engine_;
+  const std::function<void()> refresh_;
   Worker collecting_{"scrapes"};
 };
 
-Page MetricsPage(engine::Engine& engine) {
-  return {"/metrics", [collector = std::make_shared<Collector>(engine)] {
+Page MetricsPage(engine::Engine& engine, std::function<void()> refresh) {
+  return {"/metrics", [collector = std::make_shared<Collector>(engine, std::move(refresh))] {
             return Page::Text{.text = prometheus::TextSerializer().Serialize(collector->Collect()),
                               .type = "text/plain; version=0.0.4; charset=utf-8"};
           }};
@@ -68,11 +71,11 @@ Page MetricsPage(engine::Engine& engine) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Start(const std::string& listen,
-                                                                        engine::Engine& engine,
-                                                                        const Health& health) {
+absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Start(
+    const std::string& listen, engine::Engine& engine, const Health& health,
+    std::function<void()> refresh) {
   std::vector<Page> pages = HealthPages(health);
-  pages.push_back(MetricsPage(engine));
+  pages.push_back(MetricsPage(engine, std::move(refresh)));
   ASSIGN_OR_RETURN(std::unique_ptr<HttpPages> http, HttpPages::Listen(listen, std::move(pages)));
   return absl::WrapUnique(new MetricsEndpoint(std::move(http)));
 }

@@ -2,6 +2,7 @@
 // process's, and beside it the pages for probes (health_pages.h).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -16,10 +17,11 @@ namespace latentd::server::process {
 class MetricsEndpoint {
  public:
   // `listen` is HOST:PORT. FAILED_PRECONDITION says why it cannot be listened on. `engine` and
-  // `health` must outlive the endpoint.
-  static absl::StatusOr<std::unique_ptr<MetricsEndpoint>> Start(const std::string& listen,
-                                                                engine::Engine& engine,
-                                                                const Health& health);
+  // `health` must outlive the endpoint. `refresh` brings up to date, before each scrape, what the
+  // engine's registry holds that is not the engine's.
+  static absl::StatusOr<std::unique_ptr<MetricsEndpoint>> Start(
+      const std::string& listen, engine::Engine& engine, const Health& health,
+      std::function<void()> refresh = [] {});
 
   // With the port that was chosen where 0 was asked for.
   const std::string& address() const { return pages_->address(); }

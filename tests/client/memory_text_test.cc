@@ -129,5 +129,23 @@ TEST(MemoryTextTest, SeveralDevicesAreShownTogetherAndEachByItself) {
       << text;
 }
 
+TEST(MemoryTextTest, OfClientsItSaysWhatTheyHoldAndMayHold) {
+  for (v1::MemoryReport report : {Report(), ReportOfGpu()}) {
+    const std::string without = MemoryText(report);
+    v1::ClientMemory& received = *report.add_clients();
+    received.set_kind("received_requests");
+    received.set_bytes(3 * kMiB);
+    received.set_limit_bytes(80 * kMiB);
+    v1::ClientMemory& decoded = *report.add_clients();
+    decoded.set_kind("decoded_images");
+    decoded.set_bytes(9 * kMiB);
+    EXPECT_EQ(MemoryText(report), without +
+                                      "\n"
+                                      "CLIENTS            NOW      AT MOST\n"
+                                      "received requests  3.0 MiB  80.0 MiB\n"
+                                      "decoded images     9.0 MiB\n");
+  }
+}
+
 }  // namespace
 }  // namespace latentd::client

@@ -8,7 +8,7 @@ import zlib
 import grpc
 
 from control_group import ControlGroup
-from metrics import METRICS
+from metrics import METRICS, scrape
 from server_process import DEADLINE, DEMO_BUCKETS, Api, Server
 
 MIB = 1 << 20
@@ -50,6 +50,9 @@ class Crowd:
                 code = error.code().name
             with self._lock:
                 self.codes[code] = self.codes.get(code, 0) + 1
+
+    def is_calling(self):
+        return any(thread.is_alive() for thread in self._threads)
 
     def wait(self):
         for thread in self._threads:
@@ -108,6 +111,34 @@ class ClientMemoryTest(unittest.TestCase):
         channel.close()
         self.survives(server)
 
+    def held(self):
+        return {held.kind: held.bytes for held in self.api.call("Admin", "GetMemoryReport").clients}
+
+    def limits(self):
+        return {held.kind: held.limit_bytes for held in self.api.call("Admin", "GetMemoryReport").clients}
+
+    def test_what_a_crowd_holds_is_counted_and_let_go(self):
+        """Guard: client_memory() in server/grpc_server.cc, TakeRoomForPixels in core/pipeline/image_units.cc."""
+        server = Server(METRICS, buckets=DEMO_BUCKETS)
+        self.addCleanup(server.kill)
+        server.start()
+        self.api = Api(server.address)
+        self.addCleanup(self.api.close)
+        image = self.request(image=stored_png(SIDE))
+        crowd = Crowd(server.address, 8, image)
+        most = self.held()
+        while crowd.is_calling():
+            most = {kind: max(most[kind], bytes) for kind, bytes in self.held().items()}
+        crowd.wait()
+        self.assertGreaterEqual(most["received_requests"], len(image))
+        self.assertEqual(most["received_requests"] % len(image), 0)
+        self.assertEqual(most["read_requests"], len(image))
+        self.assertEqual(most["decoded_images"], 3 * 3 * SIDE * SIDE)
+        shown = scrape(server)
+        for kind, limit in self.limits().items():
+            self.assertEqual(shown.sum("latentd_client_memory_limit_bytes", kind=kind), limit)
+            self.assertEqual(shown.sum("latentd_client_memory_bytes", kind=kind), 0, kind)
+
     def test_the_budget_leaves_what_clients_may_hold(self):
         """Guard: EngineConfig in server/serve.cc."""
         server = self.start(640 * MIB)
@@ -117,6 +148,12 @@ class ClientMemoryTest(unittest.TestCase):
         # An eighth each for pictures and what is received, the request that is read, and what nothing counts.
         self.assertLess(report.budget_bytes, (640 - 2 * 70 - 32 - 72) * MIB)
         self.assertGreater(report.budget_bytes, (640 - 2 * 80 - 32 - 72 - 80) * MIB)
+        limits = self.limits()
+        self.assertEqual((limits["read_requests"], limits["log"]), (32 * MIB, 4 * MIB))
+        # As much again for pictures, and what is free at the start is the sum; an eighth of it leaves a rest.
+        received = limits["received_requests"]
+        start = report.budget_bytes + 2 * received + (32 + 4 + 72) * MIB
+        self.assertEqual(start // 8, received)
 
 
 if __name__ == "__main__":

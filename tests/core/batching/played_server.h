@@ -49,6 +49,9 @@ struct PlayedLoad {
 struct PlayedResult {
   int asked = 0, served = 0, late = 0;          // late: admitted, and not done by its deadline
   int came_back = 0, came_back_and_served = 0;  // calls
+  // Calls that came when told and were refused though the device was as fast as when they were
+  // told.
+  int refused_as_foreseen = 0;
   absl::Duration busy, idle;  // the device's; idle: though some clients have a retry delay
   std::vector<int> served_of_caller;
   double work = 0;  // seconds that the served would take one after the other
@@ -88,6 +91,7 @@ class PlayedServer {
     int caller = 0;
     bool comes_back = false;
     int returns = 0;
+    absl::Time told;  // to come back
   };
   struct Running {
     Client client;
@@ -211,13 +215,12 @@ class PlayedServer {
       return;
     }
     const auto delay = GetRetryDelay(admitted.status());
-    if (getenv("TRACE"))
-      printf("%8.2f %s %2d told %6.2f  queue %d\n", absl::ToDoubleSeconds(Now() - begin_),
-             client.returns ? "AGAIN" : "     ", (int)client.content,
-             delay ? absl::ToDoubleSeconds(*delay) : -1.0, queue_.size());
+    const bool as_foreseen = client.returns > 0 && Slowness(client.told) == Slowness(Now());
+    result_.refused_as_foreseen += as_foreseen ? 1 : 0;
     const bool is_burst = load_.bursts.requests > 0;
     if (!client.comes_back || !delay || (!is_burst && *delay >= load_.patience)) return;
     ++client.returns;
+    client.told = Now();
     const absl::Duration late =
         is_burst ? Random(0, load_.bursts.lateness) * *delay + absl::Milliseconds(20)
                  : absl::ZeroDuration();

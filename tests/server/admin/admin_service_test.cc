@@ -120,7 +120,13 @@ TEST_F(AdminServiceTest, AClientThatReadsSlowlyGetsTheNewestStatus) {
   EXPECT_LT(messages, kChanges);
 }
 
-TEST_F(AdminServiceTest, TheMemoryReportIsTheEngines) {
+TEST_F(AdminServiceTest, TheMemoryReportIsTheEnginesAndSaysWhatClientsHold) {
+  GrpcServer::Options options;
+  options.received_bytes = 300;
+  options.max_request_bytes = 200;
+  server_.reset();
+  Start(options);
+
   engine::MemoryReport& report = engine_.graphs().report;
   report.weights = {{"text_encoder_2", 10, 4, {"base", "refiner"}}};
   report.weight_bytes = 1;
@@ -159,7 +165,10 @@ TEST_F(AdminServiceTest, TheMemoryReportIsTheEngines) {
       "predicted { weights_bytes: 1 arena_bytes: 2 state_bytes: 3 executables_bytes: 4 "
       "total_bytes: 10 } results_bytes: 13 graph_definitions_bytes: 13 "
       "waiting_images_bytes: 14 devices { name: \"a GPU\" total_bytes: 20 free_bytes: 21 "
-      "held_bytes: 22 idle_bytes: 23 other_bytes: 24 } pinned_bytes: 15 host_available_bytes: 16");
+      "held_bytes: 22 idle_bytes: 23 other_bytes: 24 } pinned_bytes: 15 host_available_bytes: 16 "
+      "clients { kind: \"received_requests\" limit_bytes: 300 } "
+      "clients { kind: \"read_requests\" limit_bytes: 200 } "
+      "clients { kind: \"decoded_images\" } clients { kind: \"log\" limit_bytes: 4194304 }");
 }
 
 TEST_F(AdminServiceTest, WithoutMemoryOfItsOwnThereIsNoDeviceInTheReport) {

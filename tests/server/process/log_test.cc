@@ -140,6 +140,18 @@ TEST_F(AsyncLogTest, LongLinesThatNobodyReadsAreBoundedByTheirBytes) {
   EXPECT_EQ(static_cast<int64_t>(read.lines.size()) + log.dropped(), kLines);
 }
 
+TEST_F(AsyncLogTest, BytesOfLinesThatWaitAreCountedUntilTheyAreRead) {
+  constexpr size_t kBytes = 5000;
+  AsyncLog log(Into(pipe_.writer(), /*most_lines=*/3));
+  EXPECT_EQ(log.waiting_bytes(), 0);
+  for (int i = 0; i < 10; ++i) log.logger()->info(LineOf(i, kBytes));
+  EXPECT_GE(log.waiting_bytes(), static_cast<int64_t>(2 * kBytes));  // one may be being written
+  EXPECT_LE(log.waiting_bytes(), static_cast<int64_t>(3 * kBytes));
+  pipe_.StartReading();
+  EXPECT_TRUE(log.Flush(testing::kLongestWait));
+  EXPECT_EQ(log.waiting_bytes(), 0);
+}
+
 TEST_F(AsyncLogTest, LinesThatAreReadMakeRoomForOthersInOrder) {
   constexpr int kLines = 100;
   constexpr size_t kBytes = 5000;

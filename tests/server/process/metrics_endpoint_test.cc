@@ -125,6 +125,17 @@ TEST_F(MetricsEndpointTest, EachScrapeBringsGaugesUpToDate) {
   }
 }
 
+TEST_F(MetricsEndpointTest, EachScrapeBringsUpToDateWhatIsNotTheEngines) {
+  FakeEngine engine;
+  metrics::Gauge& log = engine.metrics().GetGauge(metrics::kClientMemory, {"log"});
+  ASSERT_OK_AND_ASSIGN(const auto endpoint, MetricsEndpoint::Start("127.0.0.1:0", engine, kHealth,
+                                                                   [&log] { log.Increment(3); }));
+  for (const char* bytes : {"3", "6"}) {
+    EXPECT_THAT(HttpGet(endpoint->address(), "/metrics"),
+                HasSubstr(absl::StrCat("latentd_client_memory_bytes{kind=\"log\"} ", bytes, "\n")));
+  }
+}
+
 TEST_F(MetricsEndpointTest, AScrapeThatThereIsNoMemoryForLeavesTheProcessAlive) {
   ScrapedEngine engine([] { throw std::bad_alloc(); });
   ASSERT_OK_AND_ASSIGN(const auto endpoint, MetricsEndpoint::Start("127.0.0.1:0", engine, kHealth));
@@ -140,16 +151,18 @@ TEST_F(MetricsEndpointTest, AScrapeThatThereIsNoMemoryForLeavesTheProcessAlive) 
   for (int i = 0; i < 5000; ++i) Log(latent::v1::INFO, "line");
   FakeEngine engine;
   const auto endpoint = MetricsEndpoint::Start("127.0.0.1:0", engine, kHealth);
-  const std::string text = HttpGet((*endpoint)->address(), "/metrics");
+  const std::string text = absl::StrCat(HttpGet((*endpoint)->address(), "/metrics"), "\n",
+                                        WaitingLogBytes(), " bytes wait\n");
   dup2(console, STDERR_FILENO);
   std::fputs(text.c_str(), stderr);
   std::_Exit(0);
 }
 
-TEST_F(MetricsEndpointTest, LinesOfTheLogThatWereDroppedAreCounted) {
+TEST_F(MetricsEndpointTest, LinesOfTheLogThatWereDroppedAndThatWaitAreCounted) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(LoseLinesAndScrape(), ::testing::ExitedWithCode(0),
-              ::testing::ContainsRegex("\nlatentd_log_lines_dropped_total (90[34])\n"));
+              AllOf(::testing::ContainsRegex("\nlatentd_log_lines_dropped_total (90[34])\n"),
+                    HasSubstr("\n16384 bytes wait\n")));  // 4096 lines
 }
 
 TEST_F(MetricsEndpointTest, AnAnswerSaysThatTheConnectionIsClosed) {
