@@ -22,7 +22,7 @@ class Reservations {
  public:
   // Needs of one request or of several.
   struct Room {
-    absl::Duration time;  // of the device
+    absl::Duration time;  // time of the device
     double pictures = 0;
     double bytes = 0;
   };
@@ -89,7 +89,7 @@ class Reservations {
     std::array<Share, 2> shares;  // by in_time
   };
   static constexpr size_t kMost = 8192;         // windows
-  static constexpr size_t kMostEqual = 64;      // of equal requests
+  static constexpr size_t kMostEqual = 64;      // windows of equal requests
   static constexpr size_t kMostCallers = 1024;  // as long as they have no windows
   static constexpr double kNever = std::numeric_limits<double>::infinity();
 
@@ -101,8 +101,8 @@ class Reservations {
   void DropLate(double now);
 
   absl::flat_hash_map<uint64_t, Caller> callers_;
-  size_t count_ = 0;             // of all windows
-  double first_until_ = kNever;  // of theirs, or earlier
+  size_t count_ = 0;             // number of all windows
+  double first_until_ = kNever;  // the earliest end of theirs, or earlier
 };
 
 }  // namespace latentd::batching

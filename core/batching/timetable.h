@@ -14,7 +14,7 @@
 
 namespace latentd::batching {
 
-// What a forecast may be short by, and what comes after a picture's last unit.
+// Safety factor on forecasts; also covers the units after a picture's last one.
 inline constexpr double kForecastMargin = 1.1;
 
 // By how much a picture that will end then may be late. Not above zero: it is in time.
@@ -23,11 +23,11 @@ absl::Duration LatenessOf(const Entry& entry, const Outlook& outlook, absl::Time
 // How entries share the device, in which order, and when they will be done. Of a very long queue
 // the end is not known.
 struct Timetable {
-  // Of the entries of one request: begins with its first, ends with its last.
+  // Outlook of the entries of one request: begins with its first, ends with its last.
   Outlook OfRequest(PictureId request) const;
   // For each, the number of those that begin before it or have begun.
   std::vector<int> Positions() const;
-  // Of those whose end is known.
+  // The last end of those whose end is known.
   absl::Duration LastEnd() const;
 
   Sharing sharing = Sharing::kInTurns;
