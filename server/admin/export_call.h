@@ -1,5 +1,5 @@
 // One call of ExportGraphs: an artifact is fetched on the worker when the client has taken the one
-// before, so that one is held at a time and a slow client keeps nobody waiting.
+// before, so that one is held at a time and a slow client keeps no other waiting.
 #pragma once
 
 #include <grpcpp/server_context.h>

@@ -26,7 +26,7 @@ using GraphCacheServiceBase = latent::v1::GraphCache::WithRawCallbackMethod_List
                                     latent::v1::GraphCache::WithRawCallbackMethod_ImportGraphs<
                                         latent::v1::GraphCache::Service>>>>>>>>>>;
 
-// What `environment` refers to outlives the service, and the service the grpc::Server that it is
+// Referents of `environment` outlive the service, and the service the grpc::Server that it is
 // registered with. Thread-safe.
 class GraphCacheService final : public GraphCacheServiceBase {
  public:
