@@ -71,7 +71,7 @@ std::shared_ptr<const KeptStream::Reader> KeptStream::Add(const Kept& kept) {
   if (const auto* image = std::get_if<engine::Image>(kept.event.get())) {
     use_.bytes += static_cast<int64_t>(image->bytes.size());
     use_.oldest_picture = std::min(use_.oldest_picture, kept.came);
-    // Who comes back with the picture would get its preview.
+    // Drops its previews: a client that resumes gets the picture itself.
     std::erase_if(events_, [&](const Kept& older) {
       const auto* preview = std::get_if<engine::Preview>(older.event.get());
       return preview != nullptr && preview->image_index == image->index;

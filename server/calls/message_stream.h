@@ -40,7 +40,7 @@ class MessageStream : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  private:
   enum class Next { kNothing, kWrite, kFinish };
 
-  // Whether there was a message to send, which is in `bytes` now. May throw std::bad_alloc; may
+  // True if there was a message to send, which is in `bytes` now. May throw std::bad_alloc; may
   // SetEnd where there is none.
   virtual bool TakeMessage(grpc::ByteBuffer& bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(stream_mutex_) = 0;
@@ -60,7 +60,7 @@ class MessageStream : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   bool writing_ ABSL_GUARDED_BY(stream_mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(stream_mutex_) = false;
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(stream_mutex_);
-  // Belongs to whoever set writing_, until gRPC is done with it.
+  // Belongs to the thread that set writing_, until gRPC is done with it.
   grpc::ByteBuffer bytes_;
 };
 

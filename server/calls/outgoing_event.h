@@ -14,7 +14,7 @@ namespace latentd::server::calls {
 
 struct OutgoingEvent {
   latent::v1::GenerateEvent message;  // a picture's chunk is without its `data`
-  absl::string_view data;             // of that chunk, part of `of`
+  absl::string_view data;             // bytes of that chunk, part of `of`
   std::shared_ptr<const engine::Event> of = nullptr;
 };
 
