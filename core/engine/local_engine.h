@@ -30,9 +30,9 @@
 
 namespace latentd::engine {
 
-// What engines of one process have in common, one for each device.
+// Parts that engines of one process have in common, one for each device.
 struct SharedParts {
-  metrics::Registry& registry;  // of which theirs are parts
+  metrics::Registry& registry;  // parent of theirs
   std::shared_ptr<cache::DiskCache> disk;
 };
 
@@ -62,7 +62,7 @@ class LocalEngine : public Engine {
   enum class AfterRefusal : uint8_t { kComesBack, kAsksElsewhere };
   absl::StatusOr<uint64_t> Admit(GenerateSpec spec, std::shared_ptr<EventSink> sink,
                                  AfterRefusal refused);
-  // What it has admitted and not done.
+  // Backlog of admitted work that is not done.
   batching::Backlog backlog() const { return loop_.backlog(); }
   void Cancel(uint64_t handle) override;
   Hangs FindHangs() const override { return loop_.FindHangs(); }
@@ -92,7 +92,7 @@ class LocalEngine : public Engine {
   bool LacksGraphs(const pipeline::Picture& picture) const;
   void LoadSharedSteps(pipeline::Size bucket);
   absl::StatusOr<Pictures> StartIfReady(pipeline::PictureSpec& picture);
-  // Of a job that the loop has admitted. Rejected where there is no memory for what they copy.
+  // Begins a job that the loop has admitted. Rejected where there is no memory for what they copy.
   void Begin(Job& job, Pictures pictures);
 
   const Config config_;

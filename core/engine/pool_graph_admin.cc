@@ -16,7 +16,7 @@ bool IsEmpty(const GraphSelector& selector) {
          selector.buckets.empty();
 }
 
-// Where a graph can be copied from.
+// Device from which a graph can be copied.
 struct Source {
   size_t device = 0;
   bool compiled = false;

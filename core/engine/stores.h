@@ -1,4 +1,4 @@
-// What the engine keeps weights and graphs in, wired to one disk cache: artifacts, packed weights,
+// The engine's stores of weights and graphs, wired to one disk cache: artifacts, packed weights,
 // tensors' digests and the backend's findings survive a restart in it.
 #pragma once
 
@@ -19,7 +19,7 @@
 
 namespace latentd::engine {
 
-// Of config.cache_dir; null where that is empty, and where it cannot be used, which is a warning.
+// Opens config.cache_dir; null where that is empty, and where it is unusable, which is a warning.
 // `clock` and `registry` must outlive it.
 std::shared_ptr<cache::DiskCache> OpenDiskCache(const Config& config, const Clock& clock,
                                                 metrics::Registry& registry);
