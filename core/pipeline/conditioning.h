@@ -13,10 +13,10 @@
 
 namespace latentd::pipeline {
 
-// What the text encoders made of one row's prompts.
+// Results of the text encoders for one row's prompts.
 struct EncodedPrompt {
-  std::vector<device::Buffer> hidden_states;  // of each encoder [1, 77, its features]
-  device::Buffer pooled;                      // [1, channels], of the last one
+  std::vector<device::Buffer> hidden_states;  // one for each encoder [1, 77, its features]
+  device::Buffer pooled;                      // from the last encoder, [1, channels]
 };
 
 // Enqueues runs of the stage's text encoders, for each row of a picture.

@@ -23,7 +23,7 @@ using device::Shape;
 using Ports = std::vector<const Port*>;
 
 constexpr size_t kNoiseBuffers = 2;
-// What a device's memory begins at a multiple of.
+// Alignment of a device's memory.
 constexpr size_t kPortAlignment = 256;
 
 Shape WithRows(const Shape& shape, int64_t rows) {
@@ -36,7 +36,7 @@ size_t BytesOf(const Port& port, int rows) {
   return static_cast<size_t>(WithRows(port.shape, rows).elements() * device::SizeOf(port.dtype));
 }
 
-// Of which each has memory of its own.
+// Ports that have memory of their own.
 Ports PortsOf(const backends::Executable& executable) {
   Ports ports;
   for (const auto* all : {&executable.inputs(), &executable.outputs()}) {
