@@ -1,4 +1,4 @@
-// What a backend can do, as plain data that the backend states and passes read, so that no pass
+// Abilities of a backend, as plain data that the backend states and passes read, so that no pass
 // asks which backend it is.
 //
 // A kind in `fused` names a pattern that the backend runs as one kernel. The body of such a node is
@@ -35,7 +35,7 @@ inline constexpr char kUpsampleConv2d[] = "upsample_conv2d";
 
 struct Target {
   std::string name;                     // "reference", "cpu", "cuda"
-  Layout image_layout = Layout::kNchw;  // what its convolutions like best
+  Layout image_layout = Layout::kNchw;  // the fastest layout for its convolutions
 
   // FusedAttributes::kind values that it runs as one kernel.
   absl::flat_hash_set<std::string> fused;
