@@ -1,5 +1,5 @@
-// Which files of a component's folder hold its tensors: the names that diffusers and transformers
-// write, for a variant or without, in one piece or in shards.
+// Finds the files of a component's folder that hold its tensors: the names that diffusers and
+// transformers write, for a variant or without, in one piece or in shards.
 //
 // Thread-safe: free functions without state.
 #pragma once
