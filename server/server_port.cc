@@ -31,7 +31,7 @@ constexpr int kHandshakeMillis = 20'000;
 // Idle limit of a connection without calls; clients connect again when they have one.
 constexpr int kMaxIdleMillis = 15 * 60'000;
 
-// As gRPC takes it, to whom the largest number is for ever.
+// As gRPC takes it: its largest number is for ever.
 int ToMillis(absl::Duration duration) {
   return static_cast<int>(
       std::min<int64_t>(absl::ToInt64Milliseconds(duration), std::numeric_limits<int>::max()));

@@ -24,7 +24,7 @@ enum class Sharing : uint8_t {
 };
 
 struct ForecastPicture {
-  // Rows of its lane, for those who pass others too.
+  // Rows of its lane, for passing pictures too.
   int places() const { return std::max(lane_rows, lane_places); }
 
   Ahead ahead;

@@ -80,7 +80,7 @@ class LaneWork {
   int capacity_ = kMostRows;
   int most_places_ = 0;
   int places_ = std::numeric_limits<int>::max();  // as far as is known of the lane that is there
-  int rows_kept_ = 0;                             // but for who passes others
+  int rows_kept_ = 0;                             // without those of passing pictures
   int rows_begun_ = 0;                            // rows of all begun pictures
   bool full_ = false;
   double weight_ = 0;

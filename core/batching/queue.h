@@ -4,7 +4,7 @@
 // The policy. As long as the forecast says that every deadline is kept by it (entry.h), all
 // take turns. Lanes share the device's time in equal parts, or by the priority of their pictures
 // (turns.h). In a lane every picture whose step is next takes it together with the others; where an
-// evaluation has fewer rows, those who have waited longest for one. Between two steps of a lane
+// evaluation has fewer rows, those that have waited longest for one. Between two steps of a lane
 // there are a decode, then what one request begins with, then a preview, and more of each while all
 // of it takes no longer than the step: else short pictures would end faster than others begin
 // beside them. Pictures begin in the order of entry.h, fair to callers and by their deadlines, as
@@ -13,9 +13,9 @@
 //
 // But half of the device's time is for the request that asks for least, while others ask for twice
 // as much or more and hold it up (passing.h): it begins at once, and takes its units by itself, or
-// with those who make its steps hardly longer. The others share the rest as if it were not there,
+// with others that make its steps hardly longer. The others share the rest as if it were not there,
 // and where an evaluation has no rows for all, they rest meanwhile: lanes have more rows than an
-// evaluation, so that it can pass. What asks for about the same goes on in its order: nothing is
+// evaluation, so that it can pass. A request for about the same goes on in its order: nothing is
 // gained by passing, and equal requests share their steps. Nor does a picture pass others whose
 // steps it shares where rows cost much less together, nor where that would leave deadlines too
 // little time (Foresight).

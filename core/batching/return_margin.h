@@ -1,5 +1,5 @@
 // How much longer than foreseen clients are told to wait that come behind others which were told to
-// come: what those take differs from what is foreseen. Learned from those who came when told.
+// come: what those take differs from what is foreseen. Learned from requests that came when told.
 //
 // Not thread-safe.
 #pragma once

@@ -1,6 +1,6 @@
 // Whose turn it is on the device: all get its time in equal parts, or by their weights, whatever
-// one of their units takes (start-time fair queueing: P. Goyal, H. Vin, H. Cheng, 1996). Who had
-// nothing to do gets no time for that later.
+// one of their units takes (start-time fair queueing: P. Goyal, H. Vin, H. Cheng, 1996). A key with
+// no work for a time gets no device time for that later.
 //
 // Not thread-safe.
 #pragma once

@@ -76,7 +76,7 @@ struct Need {
   int rows = 1;       // the most rows that the picture takes of an evaluation
   int lane_rows = 1;  // the most rows of one evaluation, by the graphs that the picture brings
   int lane_capacity = kMostRows;  // the same, by memory, as far as is known
-  int lane_places = 0;   // rows of the lane, where those are more: who is not evaluated rests
+  int lane_places = 0;   // rows of the lane, where those are more: pictures not evaluated rest
   bool joined = false;   // it has its rows of the lane
   bool preview = false;  // there is a kPreview to run beside what is next
   Ahead ahead;
@@ -96,7 +96,7 @@ struct Unit {
   absl::Duration expected;  // time that it takes of the device; zero where unknown
   double weight = 1;        // weight of its lane
   bool in_turn = true;      // its lane's turn; else it is first for its deadline, or passes others
-  bool passes = false;      // counts as the time of who passes others (passing.h)
+  bool passes = false;      // counts as the time of a passing picture (passing.h)
 };
 
 }  // namespace latentd::batching

@@ -1,5 +1,5 @@
 // The artifact of one graph: in memory, on disk, or to be compiled, once however many ask at once.
-// The others wait, also those of other processes on the same disk cache, who then take the artifact
+// The others wait, also those of other processes on the same disk cache, and then take the artifact
 // from there.
 //
 // A caller that waited for a failed compilation gets its error. A failure to compile is remembered
@@ -52,7 +52,7 @@ struct ArtifactStatus {
   bool on_disk = false;  // as far as is known, and usable
   bool pinned = false;
   size_t memory_bytes = 0;
-  size_t unwritten_bytes = 0;   // has left, but for who is still to write it to disk
+  size_t unwritten_bytes = 0;   // evicted, but still held to be written to disk
   int compilations = 0;         // in this process, those that came to something
   absl::Duration compile_time;  // time of the last, or as the artifact says
   absl::Status failure;         // failure of compiling
@@ -116,8 +116,8 @@ class ArtifactSlot : public std::enable_shared_from_this<ArtifactSlot> {
   enum class Lookup : uint8_t { kCounts, kOfPrediction };
 
   bool IsIdle() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !status_.busy(); }
-  // Waits until no thread is at it. What compiling came to for the thread that this waited for,
-  // where that failed.
+  // Waits until no thread is at it. Returns the compile error of the thread that this waited for,
+  // if it failed.
   absl::Status AwaitIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Begin() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Ends the search or compilation of a thread.

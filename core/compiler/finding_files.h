@@ -1,6 +1,6 @@
 // A backend's findings on shapes (core/backends/findings.h), as entries of the disk cache:
 // one for each shape and build, so that a process that ends early leaves what it had found, and
-// several may add at a time. What one build on one machine finds is no other's.
+// several may add at a time. One build's findings on one machine are used by no other.
 //
 // Thread-safe.
 #pragma once

@@ -133,7 +133,7 @@ class InstanceCache {
   // The graph has a new artifact: what the old one needed, or failed for, is forgotten.
   void NoteNewArtifact(KnownGraph& graph) ABSL_LOCKS_EXCLUDED(mutex_);
   // All that the graph has in memory, its artifact too. FAILED_PRECONDITION, reason IN_USE, unless
-  // forced. Who holds an executable keeps it.
+  // forced. A holder of an executable keeps it.
   absl::Status Evict(KnownGraph& graph, bool force) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

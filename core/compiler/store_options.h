@@ -40,7 +40,7 @@ struct StoreOptions {
   // Asked while waiting for another process; true: give up, with CANCELLED. May be empty.
   std::function<bool()> stop = {};
   // Takes what writes an artifact that has so many bytes in memory, to run it now or soon; empty:
-  // it is run at once. What waits must have run before the store goes.
+  // it is run at once. Waiting ones must have run before the store goes.
   std::function<void(size_t bytes, std::function<void()> write)> write = {};
   // Reports a failure that does not stop the service: an artifact that could not be used or
   // written. Called from any thread, without a lock.

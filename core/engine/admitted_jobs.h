@@ -96,7 +96,7 @@ class AdmittedJobs {
   // that no picture begins, or is given another unit, in between.
   bool WaitToBegin(absl::FunctionRef<bool()> holds) const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The loop's. What is next, cancellations first; no unit if not `may_enqueue`. `idle`: there is
+  // The loop's. The next work, cancellations first; no unit if not `may_enqueue`. `idle`: there is
   // nothing else to do, so it waits for work, or for news of it.
   Work Next(bool may_enqueue, bool idle, ThreadWatch& loop) ABSL_LOCKS_EXCLUDED(mutex_);
   // The loop's. Waits until `until` (monotonic), or until a job is cancelled, or late.

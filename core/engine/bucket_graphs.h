@@ -1,5 +1,5 @@
 // The buckets that are served, which graphs each of them needs, how those stand, and what memory
-// they would hold. Declares graphs; compiles and loads none. Of a configured bucket those that a
+// they would hold. Declares graphs; compiles and loads none. Graphs of a configured bucket that a
 // picture needs are declared at once; steps of more rows, each of which takes a while to build,
 // when they are asked for.
 #pragma once

@@ -1,7 +1,7 @@
 // Requests that were admitted and whose graphs are not ready: holds what their pictures are made of
 // while they wait, makes their graphs ready on the preparing thread, one request at a time in the
-// order in which they came and in turns with what operators warm, and begins them. What they would
-// need is predicted before any of it is compiled, and what is refused leaves nothing behind.
+// order in which they came and in turns with what operators warm, and begins them. Their needs
+// are predicted before any of it is compiled, and what is refused leaves nothing behind.
 //
 // Init images are most of what is held, and go when a request is cancelled, not when its turn
 // comes. Holds no more than what the queue admitted. Thread-safe.

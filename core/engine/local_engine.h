@@ -57,8 +57,8 @@ class LocalEngine : public Engine {
   Capabilities capabilities() const override;
   std::vector<FieldViolation> Validate(const GenerateSpec& spec) const override;
   absl::StatusOr<uint64_t> Submit(GenerateSpec spec, std::shared_ptr<EventSink> sink) override;
-  // The same for who counts refusals, and may ask another engine then: of a request that does this
-  // one keeps no room for when it comes back. Throws std::bad_alloc, and has refused it.
+  // The same for a caller that counts refusals, and may ask another engine then: for a request that
+  // does, this one keeps no room for when it comes back. Throws std::bad_alloc, and has refused it.
   enum class AfterRefusal : uint8_t { kComesBack, kAsksElsewhere };
   absl::StatusOr<uint64_t> Admit(GenerateSpec spec, std::shared_ptr<EventSink> sink,
                                  AfterRefusal refused);

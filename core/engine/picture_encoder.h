@@ -1,5 +1,5 @@
-// Turns finished pictures into files on threads of its own, and tells their requests. What waits
-// for it holds memory that counts as results (picture_bytes.h).
+// Turns finished pictures into files on threads of its own, and tells their requests. Waiting ones
+// hold memory that counts as results (picture_bytes.h).
 //
 // Thread-safe.
 #pragma once

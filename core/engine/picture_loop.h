@@ -132,7 +132,7 @@ class PictureLoop {
 
   AdmittedJobs::Callbacks CallbacksOfJobs();
   bool MayBegin() const;
-  // By another thread: the loop may be at a unit for long, and who cancels may hold what the sink
+  // By another thread: the loop may be at a unit for long, and the canceller may hold what the sink
   // waits for.
   void EndEarly(const std::shared_ptr<Job>& job, CancelCause cause);
 

@@ -44,7 +44,7 @@ struct Stores {
   weights::WeightStore weights;
   compiler::GraphStore graphs;
   // Keeps on disk what of the above is to be kept, as many bytes at a time as there may be
-  // unwritten: who makes a graph or a weight ready does not wait for the disk. READY waits for it,
+  // unwritten: making a graph or a weight ready does not wait for the disk. READY waits for it,
   // so that the next start has it; what a process that is killed had not written is made again.
   Worker writes;
   const KeptFindings findings;

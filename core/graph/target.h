@@ -13,7 +13,7 @@
 //   upsample_conv2d   upsample_nearest, conv2d
 //
 // A residual has the result's own shape and may be either operand of the add, and may be a value
-// that the chain reads elsewhere too (x + linear(x)). What is an activation says the op table.
+// that the chain reads elsewhere too (x + linear(x)). The op table says which ops are activations.
 // Added channels are [n or 1, c, 1, 1] (NCHW) or [n or 1, 1, 1, c] (NHWC), either operand of the
 // add. Convolutions and linears have their bias as in the op table, or none. The upsampling of
 // upsample_conv2d doubles both sides, and its convolution is 3x3 with a stride and padding of 1:
@@ -44,7 +44,7 @@ struct Target {
   // (queries, keys and values).
   bool merge_linears = false;
 
-  // upsample_conv2d adds a bias by one more walk over the image: better that who reads it does.
+  // upsample_conv2d adds a bias by one more walk over the image: better that its reader does.
   bool moves_upsample_bias = false;
 
   // A row's values are the same bytes, however many rows a graph has.

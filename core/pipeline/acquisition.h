@@ -23,7 +23,7 @@ const SdxlModel* WithTinyVae(absl::Span<const SdxlModel* const> models);
 // Gives the request, which has its stages, rows and sizes, every executable that its pictures run:
 // the first stage's model reads the init image, and the last one's makes the picture. Steps of more
 // rows, those of `row_counts` (what Pipeline::RowCountsAt says), where they are ready; a tiny VAE's
-// where nothing has to leave memory for it. What the graph store says if one of the others cannot
+// where nothing has to be evicted for it. The graph store's error if one of the others cannot
 // be had.
 absl::Status Acquire(compiler::Purpose purpose, const PictureSpec& resolved,
                      absl::Span<const int> row_counts, Request& request);

@@ -65,7 +65,7 @@ absl::Status AllocateTogether(const Ports& ports, int rows, device::Device& devi
   return absl::OkStatus();
 }
 
-// In two pieces, for a device that keeps what is freed for the next who wants as much (a GPU): the
+// In two pieces, for a device that keeps freed memory for the next such allocation (a GPU): the
 // next lane of as many rows lies at the same addresses then, where sessions find what they captured
 // for the last one, and one of another size where its prompts were. One by one, buffers of few
 // sizes would come back in any order.

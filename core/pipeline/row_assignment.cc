@@ -104,7 +104,7 @@ RowAssignment::Plan RowAssignment::PlanStep(absl::Span<const Member> wanted) {
   return plan;
 }
 
-// The longest run of the first ones that can step together, and who can beside them.
+// Chooses the longest run of the first ones that can step together, and others that fit in.
 void RowAssignment::Choose(absl::Span<const Member> wanted, Plan& plan) {
   for (auto& [id, place] : members_) place.rests = true;
   const std::vector<Place*> places = wanted.empty() ? ByLastRow() : PlacesOf(wanted);

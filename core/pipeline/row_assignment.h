@@ -2,7 +2,7 @@
 // that are asked for, or as many of them as can be evaluated. Decides, and computes nothing.
 //
 // A picture keeps its rows until fewer would do: then those behind them move to where others left.
-// The others rest: they keep their rows, behind those of who steps. Where a number of rows has
+// The others rest: they keep their rows, behind the active ones. Where a number of rows has
 // turned out too many for the memory (LeaveOut), fewer take part until others are through, or until
 // some steps have been made and more rows are tried again.
 //

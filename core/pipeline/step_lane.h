@@ -2,7 +2,7 @@
 // it is from step to step: state, schedule, noise, guidance, and what the request part made of
 // prompts.
 //
-// A step runs the executable of the least number of rows that covers those of who takes part, on
+// A step runs the executable of the least number of rows that covers those of active pictures, on
 // the beginning of the lane's memory: what several row counts are compiled for. A picture keeps its
 // rows until fewer would do: then the last ones move to where others left. Rows of no picture are
 // computed and never read (they count on beyond their tables: Select clamps). All memory is taken
@@ -13,7 +13,7 @@
 // can pass them. Where there is no memory to evaluate as many rows as are asked for, a step is
 // tried again with half as many and so on, before any fails; more are tried again when others
 // are through, or when the lane has made some steps. That is so for what a run needs before it
-// begins, to be bound and enqueued. Who is in a run that fails on the device fails with it: it
+// begins, to be bound and enqueued. A picture in a run that fails on the device fails with it: it
 // writes over its state.
 //
 // One thread at a time, and work on one stream; a LanePlace may be destroyed by any thread.
@@ -101,7 +101,7 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
 
   // Puts a picture into rows that are free, and binds the executable for all that are then taken;
   // nothing where there are not so many, or no executable for them, or no memory for that beside
-  // other pictures. What it will take later at most is kept for it. `picture` is copied by the
+  // other pictures. Rows for its later needs, at most, are kept for it. `picture` is copied by the
   // stream.
   absl::StatusOr<std::optional<LanePlace>> Join(const LaneRows& picture, device::Stream& stream);
 

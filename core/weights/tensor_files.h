@@ -26,7 +26,7 @@ struct TensorFiles {
 // True iff the folder has tensors of exactly this variant ("": without a suffix).
 bool HasTensorFiles(const std::string& folder, const std::string& variant);
 
-// `variant` as for Checkpoint::Open. Of an index and a single file that one is preferred which
+// `variant` as for Checkpoint::Open. Between an index and a single file, the one is preferred that
 // diffusers reads of its models, and transformers of its own.
 // NOT_FOUND says what the folder has instead; INVALID_ARGUMENT an index that is not one, or that
 // names a shard outside of the folder.

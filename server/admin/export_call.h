@@ -16,9 +16,9 @@
 namespace latentd::server::admin {
 
 // The reactor of the call; it ends its own life. FAILED_PRECONDITION, reason NOT_COMPILED, names
-// every graph that is selected and not compiled, before anything is sent. What is passed in
-// outlives the call.
-// `ticket` is let go of before the client sees the call end.
+// every graph that is selected and not compiled, before anything is sent. All arguments
+// outlive the call.
+// `ticket` is released before the client sees the call end.
 grpc::ServerWriteReactor<grpc::ByteBuffer>* StartExport(calls::CallEnvironment environment,
                                                         AdminWorker& worker,
                                                         engine::GraphSelector selector,

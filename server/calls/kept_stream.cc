@@ -19,14 +19,14 @@ absl::Status NoSuchStream(absl::string_view message) {
   return WithReason(absl::NotFoundError(message), "NO_SUCH_STREAM");
 }
 
-// So that who reads does not take it for a connection that breaks.
+// Tells a reader that the connection has not merely broken.
 absl::Status StreamDropped() {
   return WithReason(absl::CancelledError("CancelGeneration ended the request, or its pictures were "
                                          "not read while others waited for the memory"),
                     "STREAM_DROPPED");
 }
 
-// In place of a picture that was let go: who reads on has it.
+// In place of a picture that was released: its reader has it already.
 const SharedEvent& ReleasedPicture() {
   static const SharedEvent& picture =
       *new SharedEvent(std::make_shared<const engine::Event>(engine::Image()));

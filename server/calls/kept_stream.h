@@ -39,9 +39,9 @@ class KeptStream final : public engine::EventSink {
   // By which the engine knows the request.
   void SetHandle(uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // `reader` gets what is kept, then what comes; who read until now gets Failed, ABORTED. `call`
+  // `reader` gets what is kept, then what comes; the reader until now gets Failed, ABORTED. `call`
   // tells readers apart. `received` is how many pictures its client has: in place of those that
-  // ReleaseSent let go of it gets an Image without bytes. NOT_FOUND, reason NO_SUCH_STREAM, and
+  // ReleaseSent released it gets an Image without bytes. NOT_FOUND, reason NO_SUCH_STREAM, and
   // nothing is told: the client has not got them all.
   absl::Status Attach(const void* call, int64_t received, std::shared_ptr<const Reader> reader)
       ABSL_LOCKS_EXCLUDED(delivery_, mutex_);
@@ -51,10 +51,10 @@ class KeptStream final : public engine::EventSink {
   // Nothing where another reads by now. `to_the_end`: it was told all, the end too.
   void Detach(const void* call, bool to_the_end) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Lets go of the pictures that were sent, for who needs the memory; the work goes on.
+  // Releases the pictures that were sent, where memory is needed; the work goes on.
   void ReleaseSent() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Lets go of what is kept and stops the work; who reads is told how that ends: CANCELLED, reason
+  // Releases what is kept and stops the work; its reader is told how that ends: CANCELLED, reason
   // STREAM_DROPPED, as a rule.
   void Drop() ABSL_LOCKS_EXCLUDED(mutex_);
 

@@ -1,4 +1,4 @@
-// An event as the bytes that gRPC sends to a client. Those of a picture are most of what a call
+// An event as the bytes that gRPC sends to a client. A picture's bytes are most of what a call
 // sends: they are sent from where the engine's event has them, without a copy.
 #pragma once
 
