@@ -6,7 +6,7 @@
 // tenth of the time on a busy one (tests/bench/README.md has the numbers).
 //
 // libgomp reads its settings when it is initialised, before main. So the program starts itself
-// again, once, with GOMP_SPINCOUNT set, unless somebody has set that or OMP_WAIT_POLICY. It does so
+// again, once, with GOMP_SPINCOUNT set, unless that or OMP_WAIT_POLICY is set already. It does so
 // as soon as code of its own can run, ahead of every library's static constructors: those of
 // LibTorch take a quarter of a second, and need not run twice.
 #include <unistd.h>

@@ -23,15 +23,15 @@ namespace {
 constexpr int kKeepaliveMillis = 60'000;
 constexpr int kKeepaliveTimeoutMillis = 20'000;
 constexpr int kMinClientPingMillis = 10'000;
-// Of one connection.
+// Most streams of one connection.
 constexpr int kMaxConcurrentStreams = 256;
 // For a client to say its first words (its TLS handshake and its settings): they take a few round
 // trips.
 constexpr int kHandshakeMillis = 20'000;
-// Of a connection without calls; clients connect again when they have one.
+// Idle limit of a connection without calls; clients connect again when they have one.
 constexpr int kMaxIdleMillis = 15 * 60'000;
 
-// As gRPC takes it, to whom the largest number is for ever.
+// As gRPC takes it: its largest number is for ever.
 int ToMillis(absl::Duration duration) {
   return static_cast<int>(
       std::min<int64_t>(absl::ToInt64Milliseconds(duration), std::numeric_limits<int>::max()));
@@ -51,7 +51,7 @@ void SetChannelArguments(grpc::ServerBuilder& builder, const ServerPort::Options
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              kMinClientPingMillis);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxConcurrentStreams);
-  // What a call may send before it is read does not grow with the connection's speed: 64 KiB.
+  // Bytes of a call before it is read do not grow with the connection's speed: 64 KiB.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
 }
 
@@ -77,7 +77,7 @@ void EnableReflection() {
   static_cast<void>(enabled);
 }
 
-// What every builder of the process gets, once one has asked for it.
+// Option that every builder of the process gets, once one has asked for it.
 class NoReflection final : public grpc::ServerBuilderOption {
  public:
   void UpdateArguments(grpc::ChannelArguments*) override {}
@@ -86,7 +86,7 @@ class NoReflection final : public grpc::ServerBuilderOption {
   }
 };
 
-// gRPC makes a Unix socket that everybody may use, but for the process's mask.
+// Restricts the mode: gRPC makes a Unix socket open to all users, but for the process's mask.
 std::unique_ptr<grpc::Server> Start(grpc::ServerBuilder& builder, bool owner_only) {
   if (!owner_only) return builder.BuildAndStart();
   const mode_t mask = umask(S_IXUSR | S_IRWXG | S_IRWXO);

@@ -20,7 +20,7 @@ class ServerPort {
   struct Options {
     std::string listen;  // HOST:PORT or unix:PATH
     int64_t max_message_bytes = 0;
-    // Of messages that gRPC has received and no call has read, and what calls take there. gRPC ends
+    // Byte limit of received messages that no call has read, and of calls' memory there. gRPC ends
     // idle connections, and after them calls, that want more.
     int64_t received_bytes = 0;
     std::vector<grpc::Service*> services;  // outlive the port

@@ -28,7 +28,7 @@ namespace latentd::batching {
 
 struct Limits {
   int pictures = 64;               // admitted and not finished
-  size_t bytes = size_t{1} << 29;  // that they have brought: init images and latents
+  size_t bytes = size_t{1} << 29;  // bytes of their inputs: init images and latents
   // The same together with finished pictures that are not read: result_bytes(), which is asked
   // under the queue's lock; empty: there are none.
   size_t bytes_with_results = std::numeric_limits<size_t>::max();
@@ -39,7 +39,7 @@ struct Limits {
 // Forecast for a request at its admission.
 struct Prospect {
   int position = 0;  // pictures before its first
-  Outlook outlook;   // of all of them
+  Outlook outlook;   // for all its pictures
 };
 
 // True if a client that was told `last` learns something from `now`: another position, or times
@@ -82,9 +82,9 @@ class AdmissionControl {
     const bool keeps_room;    // if it is refused
     bool comes_back = false;  // it was told to, at this time
     Reservations::Room told;  // needs of those that were told to come before
-    double part = 1;          // that its caller may have, of time and places
+    double part = 1;          // its caller's greatest share of time and places
     Timetable after;          // with it
-    absl::Duration overrun;   // of deadlines; not above zero: it fits
+    absl::Duration overrun;   // how late deadlines are missed; not above zero: it fits
   };
 
   absl::Status CheckLimits(const Question& question) const;

@@ -1,5 +1,5 @@
-// The sizes that graphs are compiled for, and what becomes of a request's size: width and height in
-// pixels, nothing else. Whoever changes what a bucket is changes this file.
+// The sizes that graphs are compiled for, and the size that a request runs at: width and height in
+// pixels, nothing else. A change of the meaning of a bucket is made in this file.
 //
 // Values without threads of their own: const methods may be called from any thread.
 #pragma once
@@ -22,7 +22,7 @@ struct Bucket {
   bool operator==(const Bucket&) const = default;
 };
 
-// What may happen to a size that is no bucket, or none that is ready.
+// Treatment of a size that is no bucket, or none that is ready.
 enum class BucketPolicy : uint8_t {
   kExact,   // it is refused
   kSnap,    // a bucket that covers both sides runs instead: a ready one, and of those the smallest
@@ -37,14 +37,14 @@ std::vector<Bucket> DefaultBuckets(Bucket own);
 class Buckets {
  public:
   Buckets() = default;
-  // What is listed twice counts once.
+  // A size that is listed twice counts once.
   explicit Buckets(const std::vector<Bucket>& listed);
 
   const std::vector<Bucket>& listed() const& { return listed_; }
   std::vector<Bucket> listed() && { return std::move(listed_); }
   bool Has(Bucket bucket) const;
 
-  // What the networks run at for a picture of `size`. For kSnap a bucket that covers it, of those
+  // The size at which a picture of `size` runs. For kSnap a bucket that covers it, of those
   // that are ready (of all, if none is) the one of least area. INVALID_ARGUMENT with field
   // violations of width, height or both, which name the buckets: kExact and not listed, kSnap and
   // none covers it.

@@ -13,7 +13,7 @@ namespace {
 constexpr int kNewestPart = 4;
 // Measurements of a shape after which a disturbed one is.
 constexpr int kEnough = 4;
-// What a row has to get cheaper for others to wait for those that are evaluated with it.
+// Relative cost of a row, at most, for which others wait for those evaluated with it.
 constexpr double kPays = 0.9;
 
 }  // namespace
@@ -69,7 +69,7 @@ absl::Duration Costs::Of(UnitKind kind, const Lane& lane, int rows) const {
 
 int Costs::CountThatPays(const Lane& lane, absl::Span<const int> rows, int limit) const {
   int best = 1, sum = 0;
-  absl::Duration least = absl::InfiniteDuration();  // of a row
+  absl::Duration least = absl::InfiniteDuration();  // time of a row
   for (size_t i = 0; i < rows.size(); ++i) {
     sum += rows[i];
     if (i > 0 && sum > limit) break;

@@ -1,4 +1,4 @@
-// What units take on this device, learned from what they took.
+// Predicted times of units on this device, learned from measured ones.
 //
 // Not thread-safe.
 #pragma once
@@ -21,9 +21,9 @@ class Costs {
   // A unit took this; an evaluation computed that many rows.
   void Measure(UnitKind kind, const Lane& lane, int rows, absl::Duration took);
 
-  // What a unit takes; an evaluation, computed with the least number of rows that has been measured
+  // Time of a unit; an evaluation, computed with the least number of rows that has been measured
   // and is enough. Where none has: by the pixels and rows of the one that comes nearest. Zero:
-  // nobody knows.
+  // unknown.
   absl::Duration Of(UnitKind kind, const Lane& lane, int rows = 1) const;
 
   // How many of the first of pictures, whose next evaluations in the lane take these rows, are best
@@ -31,19 +31,19 @@ class Costs {
   // several no more than `limit` rows.
   int CountThatPays(const Lane& lane, absl::Span<const int> rows, int limit) const;
 
-  // Whether the picture's steps have been measured, at its size, often enough to trust.
+  // True if the picture's steps have been measured, at its size, often enough to trust.
   bool HasMeasured(const Ahead& ahead, int rows) const;
 
-  // What a picture that takes that many rows has left to do, if no other shares its steps.
+  // Remaining time of a picture that takes that many rows, if no other shares its steps.
   absl::Duration Alone(const Ahead& ahead, int rows) const;
-  // Of the device's time, if others take part in its steps, up to so many evaluated rows.
+  // Device time charged to it if others take part in its steps, up to so many evaluated rows.
   absl::Duration Shared(const Ahead& ahead, int rows, int evaluated) const;
 
  private:
   // Prompts are as long at every size; what the VAE does is the same for each UNet.
   struct Shape {
     Shape(UnitKind kind, const Lane& lane, int rows);
-    // What a unit's time grows with.
+    // Amount of work, with which a unit's time grows.
     double work() const { return static_cast<double>(pixels) * rows; }
 
     UnitKind kind;
@@ -79,7 +79,7 @@ class Costs {
   std::optional<Guess> FindGuess(const Shape& wanted) const;
 
   absl::flat_hash_map<Shape, Time> times_;
-  mutable Guesses guesses_;  // that times_ has led to: a forecast asks for the same ones again
+  mutable Guesses guesses_;  // derived from times_: a forecast asks for the same ones again
 };
 
 }  // namespace latentd::batching

@@ -20,7 +20,7 @@ struct CallerQueue {
   // Whose turn it is, and of several, whose request is due first.
   std::pair<absl::Duration, absl::Time> key() const { return {turn, entries[next]->due}; }
 
-  absl::Duration turn;  // where its next request begins
+  absl::Duration turn;  // the time at which its next request begins
   Entries entries;
   size_t next = 0;
 };
@@ -72,7 +72,7 @@ ForecastPicture PictureOf(const Entry& entry) {
                           .weight = entry.weight,
                           .work = entry.work,
                           .begun = entry.started};
-  // What the first picture of a request has encoded is there for the others.
+  // The first picture of a request encodes for the others too.
   if (entry.is_first_of_request()) return picture;
   for (Ahead::Stage& stage : picture.ahead.stages) stage.text = false;
   picture.ahead.encode = picture.ahead.colors = false;

@@ -24,11 +24,11 @@ class InTurns {
  private:
   struct LanePlay {
     Lane lane;
-    double weight = 0;    // the greatest of its pictures'; 0: nobody steps but who passes others
-    bool full = false;    // somebody waits: nobody overtakes
-    bool changed = true;  // who is in it, or their rows, since it was summed
+    double weight = 0;    // the greatest of its pictures'; 0: only a passing picture steps
+    bool full = false;    // a picture waits for rows: none overtakes
+    bool changed = true;  // its pictures, or their rows, since it was summed
     bool has_all = true;  // an evaluation has rows for all that are in it
-    absl::Duration step;  // that each of them takes, with the previews that come between two
+    absl::Duration step;  // time for each of them, with the previews that come between two
     absl::Duration pace;  // from one to the next, beside other lanes
   };
 
@@ -122,7 +122,7 @@ class InTurns {
            player.previews_per_step() * costs_.Of(UnitKind::kPreview, lane);
   }
 
-  // Of more rows than are evaluated at once, each takes its turn, but for who passes others.
+  // All take turns where there are more rows than one evaluation has, but for a passing picture.
   void Sum(LanePlay& lane) {
     int rows = 0, at_once = 1, passing = 0;
     double previews = 0;
@@ -192,7 +192,7 @@ class InTurns {
     if (playback_.Advance(player, evaluations)) lane.changed = true;
   }
 
-  static constexpr double kSharedPart = 0.5;  // of the time, while one passes (PassingTime)
+  static constexpr double kSharedPart = 0.5;  // part of the time, while one passes (PassingTime)
   static constexpr absl::Duration kNever = absl::InfiniteDuration();
 
   const bool may_pass_;

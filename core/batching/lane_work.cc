@@ -101,7 +101,7 @@ LaneWork::Members LaneWork::WhoSteps() const {
   return sharing_ == Sharing::kByDeadline ? ThatFit(Steppers()) : InTurns(Steppers());
 }
 
-// Who has rows is named first.
+// Pictures that have rows come first.
 LaneWork::Members LaneWork::InTurns(Members steppers) const {
   absl::c_stable_partition(steppers, [](const Entry* e) { return e->need.joined; });
   Members next = ThatFit(steppers);

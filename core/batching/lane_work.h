@@ -1,4 +1,4 @@
-// What there is to do in one lane: of those who have begun there, and of those who may.
+// The work in one lane: of the pictures that have begun there, and of those that may.
 //
 // Not thread-safe.
 #pragma once
@@ -21,13 +21,13 @@ class LaneWork {
 
   LaneWork(const Lane& lane, Sharing sharing) : lane_(lane), sharing_(sharing) {}
 
-  // All who have begun, before anybody is added: rows are kept for them.
+  // Keeps rows for a begun picture. All are given before any is added.
   void KeepRows(const Entry& begun);
   // A picture passes others, in this lane: the others share an evaluation as if it had no rows.
-  // Then too before anybody is added.
+  // Likewise called before any is added.
   void LetPass(const Entry& passes);
-  // In the order in which they go, with their places in it. Who waits is left out where there are
-  // too few rows, or were for somebody before.
+  // In the order in which they go, with their places in it. A waiting picture is left out if there
+  // are too few rows, or were for an earlier one.
   void Add(const Entry& entry, size_t place);
   // Only those go on to their steps, or take any, whose rows pay off for the first.
   void KeepWhoPays(const Costs& costs);
@@ -36,18 +36,18 @@ class LaneWork {
   Sharing sharing() const { return sharing_; }
   double weight() const { return weight_; }  // the greatest of its pictures'
   bool any() const { return first_ != nullptr; }
-  // Who goes first, and its place in the order.
+  // The picture that goes first, and its place in the order.
   const Entry* first() const { return first_; }
   size_t first_place() const { return first_place_; }
 
   const Entry* decode() const { return decode_; }    // the first
   const Entry* prepare() const;                      // whose prompts or init image are next
   const Entry* preview() const { return preview_; }  // whose last preview is longest ago
-  // Who takes the next evaluation: all of them, or as many as it has rows. In turns those first who
+  // Pictures of the next evaluation: all, or as many as it has rows. In turns those first that
   // have waited longest for one; by deadline in order.
-  // Who passes others leaves the evaluation to them where it has no rows for all.
+  // A passing picture leaves the evaluation to them where it has no rows for all.
   Members WhoSteps() const;
-  // The picture that passes others takes its next evaluation with these.
+  // Pictures with which the one that passes others takes its next evaluation.
   Members WhoGoesAlong(const Costs& costs) const;
   // True if rows are kept for it, or there are some for a picture that steps without others.
   bool HasRoomToPass(const Entry& entry) const {
@@ -75,13 +75,13 @@ class LaneWork {
   size_t first_place_ = std::numeric_limits<size_t>::max();
   const Entry* decode_ = nullptr;
   const Entry* preview_ = nullptr;
-  std::vector<const Entry*> before_decode_;  // who has steps to take
+  std::vector<const Entry*> before_decode_;  // pictures that have steps to take
   int rows_ = 0;
   int capacity_ = kMostRows;
   int most_places_ = 0;
   int places_ = std::numeric_limits<int>::max();  // as far as is known of the lane that is there
-  int rows_kept_ = 0;                             // but for who passes others
-  int rows_begun_ = 0;                            // of all who have begun
+  int rows_kept_ = 0;                             // without those of passing pictures
+  int rows_begun_ = 0;                            // rows of all begun pictures
   bool full_ = false;
   double weight_ = 0;
 };

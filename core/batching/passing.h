@@ -1,5 +1,5 @@
-// How a short request passes long ones: half of the device's time is for who asks for least, the
-// other half is shared as if nobody passed. So a request takes at most about twice as long as it
+// How a short request passes long ones: half of the device's time is for the shortest request, the
+// other half is shared as if none passed. So a request takes at most about twice as long as it
 // would if it were the shortest, and at most twice as long as it would if none were.
 //
 // Not thread-safe; the functions are pure.
@@ -30,7 +30,7 @@ double WorkOf(const Ahead& ahead, int rows);
 
 // A picture that may pass others, or be passed.
 struct Runner {
-  double work = 0;        // of its request, by its weight; 0: it neither passes nor is passed
+  double work = 0;        // work of its request, by its weight; 0: it neither passes nor is passed
   bool begun = false;     // it has had a unit
   bool can_pass = false;  // it could have one now
 };
@@ -61,11 +61,11 @@ class PassingTime {
   }
   // A unit begins of one that passes, or of others; or took so much longer than expected.
   void Add(bool passes, absl::Duration time) { ahead_ += passes ? time : -time; }
-  // Nobody passes now: what the others get meanwhile is not given back.
+  // No picture passes now: what the others get meanwhile is not given back.
   void Forget() { ahead_ = std::max(ahead_, absl::ZeroDuration()); }
 
  private:
-  absl::Duration ahead_;  // of the others, that they have a right to
+  absl::Duration ahead_;  // time that the others have a right to
 };
 
 }  // namespace latentd::batching

@@ -6,7 +6,7 @@
 namespace latentd::batching {
 namespace {
 
-constexpr int kParts = 3;  // of a stage
+constexpr int kParts = 3;  // parts of a stage
 
 int PartLength(const Player& player) {
   const Ahead::Stage& stage = player.now();
@@ -51,7 +51,7 @@ void Playback::EnterLane(Player& player) {
 }
 
 bool Playback::Advance(Player& player, double evaluations) {
-  constexpr double kNothing = 1e-6;  // what rounding leaves of an evaluation
+  constexpr double kNothing = 1e-6;  // the part of an evaluation that rounding may leave
   player.left -= evaluations;
   if (player.left > kNothing) return false;
   int& kept = RowsOf(player.now().lane);

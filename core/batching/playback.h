@@ -22,7 +22,7 @@ struct Player {
   bool past_stages() const { return stage == picture->ahead.stages.size(); }
   bool is_at(const Lane& lane) const { return !done && !past_stages() && now().lane == lane; }
 
-  // Of its lane: that are computed now, and that are kept for it.
+  // Rows of its lane: that are computed now, and that are kept for it.
   int rows() const { return part == 1 ? picture->rows : 1; }
   int kept_rows() const { return part == 2 ? 1 : now().most_rows(picture->rows); }
   double previews_per_step() const {
@@ -34,7 +34,7 @@ struct Player {
   int part = 0;
   double left = 0;           // evaluations of the part
   bool begun = false;        // its first unit has run
-  bool began_stage = false;  // what comes before the stage's steps has
+  bool began_stage = false;  // the units before the stage's steps have run
   bool in_lane = false, done = false;
 };
 
@@ -47,16 +47,16 @@ class Playback {
 
   // Past stages that have no evaluations.
   void SkipEmptyStages(Player& player);
-  // Of a lane.
+  // Kept rows of a lane.
   int KeptRows(const Lane& lane) { return RowsOf(lane); }
   // It is in its lane from now on. REQUIRES: it is in a stage with evaluations.
   void EnterLane(Player& player);
-  // What comes before the steps of its stage, once. REQUIRES: it is in one.
+  // Plays the units before the steps of its stage, once. REQUIRES: it is in one.
   void BeginStage(Player& player);
-  // So many evaluations are through, and perhaps the stage: then it leaves the lane. Whether the
-  // part is: then it has other rows.
+  // Plays so many evaluations, which may end the stage: then it leaves the lane. True if they end
+  // the part: then it has other rows.
   bool Advance(Player& player, double evaluations);
-  // What comes after its last stage.
+  // Plays the units after its last stage.
   void End(Player& player);
 
   std::vector<Outlook> TakeOutlooks() { return std::move(outlooks_); }

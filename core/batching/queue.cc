@@ -90,7 +90,7 @@ void Queue::Update(PictureId picture, const Need& need) {
     entry.found_no_rows = need.kind == UnitKind::kStep && !need.joined;
   }
   Need& old = entry.need;
-  if (old.kind == UnitKind::kWait) ++changes_;  // what it has left may be known now
+  if (old.kind == UnitKind::kWait) ++changes_;  // its remaining work may be known now
   old = need;
   if (!entry.started) entry.work = RequestWorkOf(entry);
 }

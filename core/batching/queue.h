@@ -1,32 +1,32 @@
 // Decides which unit of work is next, and of which pictures, from what every admitted picture needs
 // next. Knows no tensor and no device.
 //
-// The policy. As long as the forecast says that everybody's deadline is kept by it (entry.h), all
+// The policy. As long as the forecast says that every deadline is kept by it (entry.h), all
 // take turns. Lanes share the device's time in equal parts, or by the priority of their pictures
 // (turns.h). In a lane every picture whose step is next takes it together with the others; where an
-// evaluation has fewer rows, those who have waited longest for one. Between two steps of a lane
+// evaluation has fewer rows, those that have waited longest for one. Between two steps of a lane
 // there are a decode, then what one request begins with, then a preview, and more of each while all
 // of it takes no longer than the step: else short pictures would end faster than others begin
 // beside them. Pictures begin in the order of entry.h, fair to callers and by their deadlines, as
-// soon as rows are free that nobody who began before them will take; none overtakes one that waits
+// soon as rows are free that no earlier picture will take; none overtakes one that waits
 // for more rows than are free.
 //
 // But half of the device's time is for the request that asks for least, while others ask for twice
 // as much or more and hold it up (passing.h): it begins at once, and takes its units by itself, or
-// with those who make its steps hardly longer. The others share the rest as if it were not there,
+// with others that make its steps hardly longer. The others share the rest as if it were not there,
 // and where an evaluation has no rows for all, they rest meanwhile: lanes have more rows than an
-// evaluation, so that it can pass. What asks for about the same goes on in its order: nothing is
+// evaluation, so that it can pass. A request for about the same goes on in its order: nothing is
 // gained by passing, and equal requests share their steps. Nor does a picture pass others whose
 // steps it shares where rows cost much less together, nor where that would leave deadlines too
 // little time (Foresight).
 //
-// Where taking turns would make somebody late, the picture that is due first of all goes first,
+// If taking turns would miss a deadline, the picture that is due first of all goes first,
 // from step to step, and others of its lane take its steps only where evaluating them together is
 // cheaper than one after the other (Costs::CountThatPays). The rest keep their rows and wait: on a
 // device that is full with one picture, a short one with a short deadline passes a long one.
 //
-// What waits for its graphs, or for how its decoding ends, is passed over. Whoever changes the
-// policy changes this directory and nothing outside it; what is foreseen (forecast.h) and what is
+// A picture that waits for its graphs, or for how its decoding ends, is passed over. A change of
+// the policy changes this directory and nothing outside it; forecasts (forecast.h) and what is
 // run change together.
 //
 // Not thread-safe: the engine guards it with its own lock.
@@ -61,17 +61,17 @@ namespace latentd::batching {
 // A request that asks to be admitted.
 struct Arrival {
   absl::Span<const PictureId> pictures;          // its own; new
-  Need need;                                     // of each
-  size_t bytes = 0;                              // that they have brought together
-  std::string caller;                            // who shares the device with others
+  Need need;                                     // need of each
+  size_t bytes = 0;                              // bytes of their inputs together
+  std::string caller;                            // the client with which it shares the device
   int priority = 0;                              // each more counts as double
-  absl::Time deadline = absl::InfiniteFuture();  // of the clock's monotonic time
-  // What tells it from others of its caller; the same when it comes back after a refusal.
+  absl::Time deadline = absl::InfiniteFuture();  // in the clock's monotonic time
+  // Tells it from others of its caller; the same when it is retried after a refusal.
   uint64_t content = 0;
   bool comes_back = true;  // after one; else no room is kept for it
 };
 
-// What is admitted and not done.
+// Admitted pictures that are not done.
 struct Backlog {
   int pictures = 0;
   absl::Duration ends;  // from now: when the last of them will be done
@@ -88,19 +88,19 @@ class Queue {
   // Admits all of its pictures or none: the errors of AdmissionControl::Check.
   absl::StatusOr<Prospect> Admit(const Arrival& arrival);
 
-  // What the picture needs after the unit it was in. Ignored if it has been removed meanwhile.
+  // Sets the picture's need after its last unit. Ignored if it has been removed meanwhile.
   void Update(PictureId picture, const Need& need);
 
   // The picture is finished, failed or cancelled. Ignored if it has been removed before.
   void Remove(PictureId picture);
 
-  // What to run now, or nothing if no picture can run. `may_begin`: else only pictures of which a
+  // The unit to run now; nothing if no picture can run. `may_begin`: else only pictures of which a
   // unit has run.
   std::optional<Unit> Next(bool may_begin = true);
   bool CanRun(bool may_begin = true) const;
 
-  // What a unit that Next gave took; an evaluation computed that many rows. 0: it did nothing, or
-  // failed, and says nothing about others.
+  // Learns the time of a unit that Next gave; an evaluation computed that many rows. 0: it did
+  // nothing, or failed, and says nothing about others.
   void Measure(const Unit& unit, int computed_rows, absl::Duration took);
 
   // Pictures that are admitted.
@@ -109,7 +109,7 @@ class Queue {
   // The first to pass, of pictures that are admitted.
   absl::Time NextDeadline() const;
 
-  // Of the requests of which nothing has run. By their first pictures.
+  // Prospects of the requests of which nothing has run. By their first pictures.
   std::vector<std::pair<PictureId, Prospect>> Waiting() const;
   Backlog backlog() const;
   // Grows with whatever changes what Waiting says.
@@ -117,17 +117,17 @@ class Queue {
 
  private:
   using Works = std::vector<LaneWork>;
-  // What a lane has run since its last step.
+  // Units that a lane has run since its last step.
   struct Between {
     bool decoded = false, previewed = false;
     PictureId prepared = 0;  // the last request of which something was
     absl::Duration expected;
   };
 
-  // What is foreseen of all, until something changes of what that depends on.
+  // Cached forecast of all; reset when anything that it depends on changes.
   Foresight& foresight() const;
   void ForgetForesight() { foresight_.reset(); }
-  // And who passes others.
+  // Also finds the picture that passes others.
   Works WorkByLane(const Timetable& timetable, bool may_begin, const Entry*& passes) const;
   const LaneWork* NextLane(const Works& works, Sharing sharing) const;
   Unit UnitOf(const LaneWork& work) const;
@@ -153,10 +153,10 @@ class Queue {
   Turns<Lane> turns_;
   PassingTime passing_;
   Callers callers_;
-  absl::flat_hash_map<Lane, Between> between_;  // of lanes that have work
+  absl::flat_hash_map<Lane, Between> between_;  // for lanes that have work
   mutable std::optional<Foresight> foresight_;  // a queue that refuses many asks it for each
   uint64_t changes_ = 0;
-  uint64_t previews_ = 0;  // that it gave
+  uint64_t previews_ = 0;  // previews that it gave
   uint64_t steps_ = 0;     // likewise
 };
 

@@ -22,7 +22,7 @@ class Reservations {
  public:
   // Needs of one request or of several.
   struct Room {
-    absl::Duration time;  // of the device
+    absl::Duration time;  // time of the device
     double pictures = 0;
     double bytes = 0;
   };
@@ -32,8 +32,8 @@ class Reservations {
     uint64_t caller = 0, content = 0;
   };
 
-  // The request `who` may come back after `delay`, and then needs `room`. Of those that could have
-  // waited so long for their `deadline` more come than of others. Ignored where too many others, or
+  // Keeps `room` for the request `who`, which may come back after `delay`. More of those that could
+  // have waited so long for their `deadline` come than of others. Ignored where too many others, or
   // too many equal ones, have been told. `reckoned` is kept for Take.
   void Add(const Who& who, absl::Time now, absl::Duration delay, absl::Time deadline,
            const Room& room, const ReturnMargin::Delay& reckoned);
@@ -44,18 +44,18 @@ class Reservations {
   std::optional<ReturnMargin::Delay> Take(const Who& who, absl::Time now);
 
   // Probable needs of those that may come by `until`: as many of a caller's as did come that it was
-  // told before, and as if they came at any moment of their time alike. Who has not come when half
+  // told before, and as if they came at any moment of their time alike. One still absent when half
   // of it is over counts half, and of its time only the part that falls before `until`: or an idle
-  // server would refuse short requests for others that are not there. Of each caller's pictures (by
-  // its hash) at most so many count.
+  // server would refuse short requests for others that are not there. Each caller's pictures (by
+  // its hash) count up to so many.
   absl::Duration ExpectedTime(absl::Time now, absl::Time until);
   double ExpectedPictures(absl::Time now, absl::Time until,
                           absl::FunctionRef<double(uint64_t caller)> most);
   double ExpectedPicturesOfCaller(absl::Time now, absl::Time until, uint64_t caller);
   double ExpectedBytes(absl::Time now, absl::Time until);
 
-  // Needs of all that have been told and have not come, so many as do come but seldom more: who is
-  // told next comes behind them. Of callers of whom nothing is known all come.
+  // Needs of all that have been told and have not come, so many as do come but seldom more: later
+  // ones come behind them. All of the callers of whom nothing is known come.
   Room Told(absl::Time now);
   Room ToldOfCaller(absl::Time now, uint64_t caller);
 
@@ -89,7 +89,7 @@ class Reservations {
     std::array<Share, 2> shares;  // by in_time
   };
   static constexpr size_t kMost = 8192;         // windows
-  static constexpr size_t kMostEqual = 64;      // of equal requests
+  static constexpr size_t kMostEqual = 64;      // windows of equal requests
   static constexpr size_t kMostCallers = 1024;  // as long as they have no windows
   static constexpr double kNever = std::numeric_limits<double>::infinity();
 
@@ -101,8 +101,8 @@ class Reservations {
   void DropLate(double now);
 
   absl::flat_hash_map<uint64_t, Caller> callers_;
-  size_t count_ = 0;             // of all windows
-  double first_until_ = kNever;  // of theirs, or earlier
+  size_t count_ = 0;             // number of all windows
+  double first_until_ = kNever;  // the earliest end of theirs, or earlier
 };
 
 }  // namespace latentd::batching

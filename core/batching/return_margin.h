@@ -1,5 +1,5 @@
 // How much longer than foreseen clients are told to wait that come behind others which were told to
-// come: what those take differs from what is foreseen. Learned from those who came when told.
+// come: what those take differs from what is foreseen. Learned from requests that came when told.
 //
 // Not thread-safe.
 #pragma once
@@ -12,10 +12,10 @@ class ReturnMargin {
  public:
   // A delay that a client was told, and what it was reckoned from.
   struct Delay {
-    double factor = 1;     // of then
+    double factor = 1;     // factor at that time
     absl::Duration ahead;  // work that was there, and of those told before
-    double told_part = 0;  // of `ahead`: of those told before
-    absl::Duration alone;  // of the device, as the client's request was foreseen to take then
+    double told_part = 0;  // part of `ahead` that belongs to those told before
+    absl::Duration alone;  // time on the device, as the client's request was foreseen to take then
   };
 
   double factor() const { return factor_; }

@@ -14,20 +14,20 @@
 
 namespace latentd::batching {
 
-// What a forecast may be short by, and what comes after a picture's last unit.
+// Safety factor on forecasts; also covers the units after a picture's last one.
 inline constexpr double kForecastMargin = 1.1;
 
 // By how much a picture that will end then may be late. Not above zero: it is in time.
 absl::Duration LatenessOf(const Entry& entry, const Outlook& outlook, absl::Time now);
 
-// How entries share the device, in which order, and when they will be done. Of a very long queue
-// the end is not known.
+// How entries share the device, in which order, and when they will be done. The end of a very long
+// queue is not known.
 struct Timetable {
-  // Of the entries of one request: begins with its first, ends with its last.
+  // Outlook of the entries of one request: begins with its first, ends with its last.
   Outlook OfRequest(PictureId request) const;
   // For each, the number of those that begin before it or have begun.
   std::vector<int> Positions() const;
-  // Of those whose end is known.
+  // The last end of those whose end is known.
   absl::Duration LastEnd() const;
 
   Sharing sharing = Sharing::kInTurns;
@@ -36,7 +36,7 @@ struct Timetable {
 };
 
 // The timetables of entries that do not change. Each is played when it is first asked for; which of
-// them holds, and who is late by it, depends on the time too.
+// them holds, and which pictures are late by it, depends on the time too.
 class Foresight {
  public:
   // In the order of their admission. Borrows them and the costs: neither may change meanwhile.

@@ -1,6 +1,6 @@
 // Whose turn it is on the device: all get its time in equal parts, or by their weights, whatever
-// one of their units takes (start-time fair queueing: P. Goyal, H. Vin, H. Cheng, 1996). Who had
-// nothing to do gets no time for that later.
+// one of their units takes (start-time fair queueing: P. Goyal, H. Vin, H. Cheng, 1996). A key with
+// no work for a time gets no device time for that later.
 //
 // Not thread-safe.
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace latentd::batching {
 
-// What a unit counts: something, so that those whose units nobody has measured take turns too.
+// Counted time of a unit: not zero, so that those whose units are not measured take turns too.
 inline absl::Duration CountedTime(absl::Duration time) {
   return std::max(time, absl::Microseconds(1));
 }
@@ -23,7 +23,7 @@ inline absl::Duration CountedTime(absl::Duration time) {
 template <typename Key>
 class Turns {
  public:
-  // Where its next unit begins, of the time that all share.
+  // The place where its next unit begins, in the time that all share.
   absl::Duration StartOf(const Key& key) const {
     const auto found = until_.find(key);
     return found == until_.end() ? now_ : std::max(found->second, now_);
@@ -55,7 +55,7 @@ class Turns {
   // Keys are the clients' choice; when it knows that many it forgets them.
   static constexpr size_t kMost = 256;
 
-  absl::Duration now_;  // where the unit began that had the last turn
+  absl::Duration now_;  // the place where the unit began that had the last turn
   absl::flat_hash_map<Key, absl::Duration> until_;
 };
 

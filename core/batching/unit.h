@@ -13,7 +13,7 @@ namespace latentd::batching {
 // Names a picture for as long as it is admitted; never used again.
 using PictureId = uint64_t;
 
-// Of one evaluation.
+// The most rows of one evaluation.
 inline constexpr int kMostRows = 16;
 
 // Pictures may share an evaluation only within one lane: of one network at one size, and not with
@@ -42,7 +42,7 @@ enum class UnitKind : uint8_t {
 };
 inline constexpr int kUnitKinds = static_cast<int>(UnitKind::kPreview) + 1;
 
-// What a picture has left to do, its next unit included.
+// Remaining work of a picture, its next unit included.
 struct Ahead {
   // Else it is not known yet.
   bool is_known() const { return stages.front().lane != Lane(); }
@@ -50,14 +50,14 @@ struct Ahead {
   struct Stage {
     Lane lane;
     bool text = false;    // its prompts are to be encoded
-    int evaluations = 0;  // of the UNet
-    // Of these, the first and the last ones that take one row, of a picture that takes more.
+    int evaluations = 0;  // evaluations of the UNet
+    // The first and the last of these that take one row, of a picture that takes more.
     int narrow_first = 0, narrow_last = 0;
     int previews = 0;  // units beside them
 
-    // Those that take all of the picture's rows.
+    // Evaluations that take all of the picture's rows.
     int full() const { return evaluations - narrow_first - narrow_last; }
-    // Of `rows` that the picture takes: at most, from now on; and by the next evaluation.
+    // Rows of `rows` that the picture takes: at most, from now on; and by the next evaluation.
     int most_rows(int rows) const { return evaluations > 0 && full() == 0 ? 1 : rows; }
     int next_rows(int rows) const { return narrow_first > 0 ? 1 : most_rows(rows); }
 
@@ -72,16 +72,16 @@ struct Ahead {
 
 struct Need {
   UnitKind kind = UnitKind::kText;
-  Lane lane;          // of the stage that it is in
-  int rows = 1;       // that the picture takes of an evaluation, at most
-  int lane_rows = 1;  // that one evaluation can have, by the graphs that the picture brings
+  Lane lane;          // lane of the stage that it is in
+  int rows = 1;       // the most rows that the picture takes of an evaluation
+  int lane_rows = 1;  // the most rows of one evaluation, by the graphs that the picture brings
   int lane_capacity = kMostRows;  // the same, by memory, as far as is known
-  int lane_places = 0;   // rows of the lane, where those are more: who is not evaluated rests
+  int lane_places = 0;   // rows of the lane, where those are more: pictures not evaluated rest
   bool joined = false;   // it has its rows of the lane
   bool preview = false;  // there is a kPreview to run beside what is next
   Ahead ahead;
 
-  // Of its lane: from now on, at most; and by its next evaluation.
+  // Rows of its lane: from now on, at most; and by its next evaluation.
   int most_rows() const { return ahead.stages.front().most_rows(rows); }
   int next_rows() const { return ahead.stages.front().next_rows(rows); }
 
@@ -93,10 +93,10 @@ struct Unit {
   UnitKind kind = UnitKind::kText;
   Lane lane;
   absl::InlinedVector<PictureId, kMostRows> pictures;  // several only for kStep
-  absl::Duration expected;  // that it takes of the device; zero where nobody knows
-  double weight = 1;        // of its lane
-  bool in_turn = true;      // of its lane; else it goes first for its deadline, or passes others
-  bool passes = false;      // counts as the time of who passes others (passing.h)
+  absl::Duration expected;  // time that it takes of the device; zero where unknown
+  double weight = 1;        // weight of its lane
+  bool in_turn = true;      // its lane's turn; else it is first for its deadline, or passes others
+  bool passes = false;      // counts as the time of a passing picture (passing.h)
 };
 
 }  // namespace latentd::batching

@@ -10,7 +10,7 @@ namespace latentd::compiler {
 
 namespace {
 
-// From a copy, so that nobody who cuts the file short does it under the parser.
+// Parses a copy, so that the file is not cut short under the parser.
 absl::StatusOr<ArtifactPointer> Parse(const GraphKey& key, const graph::Graph* declared,
                                       const cache::Entry& entry) {
   ASSIGN_OR_RETURN(ArtifactPointer artifact, ParsePayload(key, std::string(entry.payload())));

@@ -68,13 +68,13 @@ class ArtifactFiles {
   // In order of last use, the newest first.
   std::vector<cache::EntryInfo> List() const;
   std::optional<cache::EntryInfo> FindInfo(const GraphKey& key) const;
-  // What an artifact says of itself, or why it cannot be read. Only reads: what is damaged stays
+  // The head of an artifact, or why it cannot be read. Only reads: a damaged file stays
   // where it is.
   absl::StatusOr<PayloadHead> Describe(const GraphKey& key) const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   using ReadEntry = absl::FunctionRef<absl::StatusOr<cache::Entry>()>;
-  // What is damaged goes to quarantine; what has been written in its place meanwhile is read.
+  // Moves a damaged file to quarantine; one that was written in its place meanwhile is read.
   absl::StatusOr<StoredArtifact> ReadSound(const GraphKey& key, const graph::Graph* declared,
                                            ReadEntry read) const;
   absl::Status WhyNot(const GraphKey& key) const;

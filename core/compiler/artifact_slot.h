@@ -1,17 +1,17 @@
 // The artifact of one graph: in memory, on disk, or to be compiled, once however many ask at once.
-// The others wait, also those of other processes on the same disk cache, who then take the artifact
+// The others wait, also those of other processes on the same disk cache, and then take the artifact
 // from there.
 //
-// Who waited for a compilation that failed gets its failure. A failure to compile is remembered
-// with its reason and given to who asks again, until a Get for kRetry or an import; but a lack of
-// memory, or a device that has failed (core/device/device_fault.h), is not. What was compiled is
-// written to disk as soon as somebody asked for it. An artifact on disk that was made for another
+// A caller that waited for a failed compilation gets its error. A failure to compile is remembered
+// with its reason and given to later callers, until a Get for kRetry or an import; but a lack of
+// memory, or a device that has failed (core/device/device_fault.h), is not. A compiled artifact is
+// written to disk as soon as a caller asked for it. An artifact on disk that was made for another
 // key, in another format, or is damaged, is a miss whose reason is logged, counted and shown; never
 // an error.
 //
-// What a prediction compiled stays in memory (kPlanned), and is a compilation once somebody takes
-// it: only then is it counted, under that one's reason, and written to disk. Until then who may not
-// compile does not get it. It leaves as everything in memory does: when the memory budget is passed
+// An artifact that a prediction compiled stays in memory (kPlanned), and is a compilation once a
+// caller takes it: only then is it counted, under that one's reason, and written to disk; until
+// then, only callers that may compile get it. It is evicted as others are: over the memory budget
 // (InstanceCache), or with the graph's last handle.
 //
 // Thread-safe. Compiling happens on the thread that asks. Owned by shared pointers: what waits to
@@ -52,10 +52,10 @@ struct ArtifactStatus {
   bool on_disk = false;  // as far as is known, and usable
   bool pinned = false;
   size_t memory_bytes = 0;
-  size_t unwritten_bytes = 0;   // has left, but for who is still to write it to disk
+  size_t unwritten_bytes = 0;   // evicted, but still held to be written to disk
   int compilations = 0;         // in this process, those that came to something
-  absl::Duration compile_time;  // of the last, or as the artifact says
-  absl::Status failure;         // of compiling
+  absl::Duration compile_time;  // time of the last, or as the artifact says
+  absl::Status failure;         // failure of compiling
   std::string miss;             // why what was on disk could not be used
 
   // Without compiling.
@@ -81,8 +81,8 @@ class ArtifactSlot : public std::enable_shared_from_this<ArtifactSlot> {
   };
   absl::StatusOr<Answer> Get(const Purpose& purpose) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // To predict what it needs; compiles it where it has to, forbidden or not: what comes of it is
-  // given to nobody who may not compile.
+  // To predict what it needs; compiles it where it has to, forbidden or not: the result is
+  // given to no caller that may not compile.
   absl::StatusOr<ArtifactPointer> GetToPredict() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // `bad`, which one of these gave, is damaged: neither memory nor disk shall give it again. What
@@ -96,7 +96,7 @@ class ArtifactSlot : public std::enable_shared_from_this<ArtifactSlot> {
 
   // Out of memory, unless a thread is at it; the result is to be freed without a lock.
   ArtifactPointer TakeOut() ABSL_LOCKS_EXCLUDED(mutex_);
-  // What is in memory and somebody asked for; null: nothing.
+  // An artifact in memory that a caller asked for; null: none.
   ArtifactPointer InMemory() const ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Write(const Artifact& artifact) ABSL_LOCKS_EXCLUDED(file_, mutex_);
   // One that came from elsewhere and was checked: to disk, or to memory if there is none.
@@ -104,7 +104,7 @@ class ArtifactSlot : public std::enable_shared_from_this<ArtifactSlot> {
   // The file, and the pin with it.
   absl::Status Remove() ABSL_LOCKS_EXCLUDED(file_, mutex_);
   absl::Status SetPinned(bool pinned) ABSL_LOCKS_EXCLUDED(mutex_);
-  // What others did to the disk. What did not load stays unusable until it is written anew or
+  // Another process changed the file. An unloadable file stays unusable until it is rewritten or
   // removed.
   void NoteOnDisk(bool on_disk) ABSL_LOCKS_EXCLUDED(mutex_);
   // Asks the disk for it.
@@ -112,15 +112,15 @@ class ArtifactSlot : public std::enable_shared_from_this<ArtifactSlot> {
 
  private:
   using CompileLock = std::shared_ptr<cache::KeyLock>;
-  // Those of predictions count where they find something wrong.
+  // Lookups of predictions count only where they find something wrong.
   enum class Lookup : uint8_t { kCounts, kOfPrediction };
 
   bool IsIdle() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !status_.busy(); }
-  // Waits until no thread is at it. What compiling came to for the thread that this waited for,
-  // where that failed.
+  // Waits until no thread is at it. Returns the compile error of the thread that this waited for,
+  // if it failed.
   absl::Status AwaitIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Begin() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whatever a thread was at is over.
+  // Ends the search or compilation of a thread.
   void Rest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Put(ArtifactPointer artifact) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The file is another one than was read.
@@ -133,8 +133,8 @@ class ArtifactSlot : public std::enable_shared_from_this<ArtifactSlot> {
   // Among processes; null: compile without. CANCELLED: do not compile.
   absl::StatusOr<CompileLock> LockForCompiling() const;
   absl::StatusOr<ArtifactPointer> CompileNow() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Somebody asked for what was compiled: counts it and has it written. Lets go of the lock after
-  // that: who waits for it finds the artifact.
+  // A caller asked for what was compiled: counts it and has it written. Releases the lock after
+  // that: those that wait for it find the artifact.
   void Adopt(const ArtifactPointer& artifact, Reason reason, CompileLock lock)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void CountLookup(const char* result) const;
@@ -142,19 +142,19 @@ class ArtifactSlot : public std::enable_shared_from_this<ArtifactSlot> {
 
   const GraphDefinition graph_;
   StoreServices& services_;
-  absl::Mutex file_;  // who reads the file, writes it or sets it aside; taken before mutex_
+  absl::Mutex file_;  // held for reading, writing or moving the file; taken before mutex_
   mutable absl::Mutex mutex_;
   ArtifactStatus status_ ABSL_GUARDED_BY(mutex_);
-  // What compiling came to for the last thread that was at it; OK: it did not compile, too.
+  // The last thread's outcome of compiling; OK also if it did not compile.
   absl::Status outcome_ ABSL_GUARDED_BY(mutex_);
   ArtifactPointer artifact_ ABSL_GUARDED_BY(mutex_);
   std::weak_ptr<const Artifact> unwritten_ ABSL_GUARDED_BY(mutex_);  // was given to be written
-  size_t unwritten_bytes_ ABSL_GUARDED_BY(mutex_) = 0;               // of that
+  size_t unwritten_bytes_ ABSL_GUARDED_BY(mutex_) = 0;               // bytes of unwritten_
   bool planned_ ABSL_GUARDED_BY(mutex_) = false;                     // it is of a prediction
   bool compiled_here_ ABSL_GUARDED_BY(mutex_) = false;
   std::weak_ptr<const Artifact> in_file_ ABSL_GUARDED_BY(mutex_);  // read from there
-  Digest payload_ ABSL_GUARDED_BY(mutex_);                         // of that
-  // What is in the file did not load; it is not read again, though it may still be there.
+  Digest payload_ ABSL_GUARDED_BY(mutex_);                         // digest of in_file_
+  // The file did not load; it is not read again, though it may still be there.
   bool unusable_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

@@ -1,6 +1,6 @@
-// What a network's graph goes through: precision is chosen, then it is split by rate, before its
-// parts have keys; then passes and the backend's plan make an artifact of each. What is in that is
-// what runs, also in the process that compiled.
+// How a network's graph is compiled: precision is chosen, then it is split by rate before its parts
+// have keys; then passes and the backend's plan make an artifact of each. An artifact's contents
+// are what runs, also in the process that compiled.
 //
 // Free functions; thread-safe.
 #pragma once

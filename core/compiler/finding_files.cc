@@ -8,7 +8,7 @@ namespace {
 
 constexpr cache::Kind kKind = cache::Kind::kFinding;
 
-// What FindingFiles::KeyOf puts behind the line of the shape.
+// The build that FindingFiles::KeyOf puts behind the line of the shape.
 std::optional<BuildKey> BuildOf(absl::string_view key) {
   const size_t end = key.find('\n');
   if (end == absl::string_view::npos) return std::nullopt;

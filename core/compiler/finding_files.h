@@ -1,6 +1,6 @@
-// What a backend found out about shapes (core/backends/findings.h), as entries of the disk cache:
+// A backend's findings on shapes (core/backends/findings.h), as entries of the disk cache:
 // one for each shape and build, so that a process that ends early leaves what it had found, and
-// several may add at a time. What one build on one machine finds is no other's.
+// several may add at a time. One build's findings on one machine are used by no other.
 //
 // Thread-safe.
 #pragma once
@@ -28,7 +28,7 @@ class FindingFiles {
   // As DiskCache::Write.
   absl::Status Write(absl::string_view shape, absl::string_view choice) const;
 
-  // Where there is none of this build, but another's: what differs. Looks at all that there are.
+  // The difference to another build's finding, if there is none of this build. Looks at all.
   std::optional<std::string> WhyNone() const;
 
  private:

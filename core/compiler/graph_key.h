@@ -14,7 +14,7 @@
 
 namespace latentd::compiler {
 
-// What a compilation may be asked to do differently.
+// Options of a compilation that differ from the usual.
 struct CompileOptions {
   std::set<std::string> skipped_passes;  // by name; part of the key
   // Folds literals. Not part of the key: an artifact made without it is as right.
@@ -39,7 +39,7 @@ struct BuildKey {
 BuildKey BuildKeyOf(const backends::Backend& backend, const CompileOptions& options);
 
 struct GraphKey {
-  Digest graph;  // of the text of the graph before passes: shapes and dtypes are in it
+  Digest graph;  // digest of the graph's text before passes: shapes and dtypes are in it
   BuildKey build;
   // The text of a key that another build wrote in another form; then all else is empty.
   std::optional<std::string> other_form;
@@ -50,7 +50,7 @@ struct GraphKey {
   std::string ToText() const;
   // Reads what ToText prints; any other text is a key of another form.
   static GraphKey FromText(absl::string_view text);
-  // Of the text: what names the graph in listings, and its file.
+  // Digest of the text: names the graph in listings, and its file.
   Digest ToDigest() const { return DigestOf(ToText()); }
 };
 

@@ -1,17 +1,17 @@
-// What is wanted and what is loaded: each declared graph with its users, its artifact and its
+// The cache of declared and loaded graphs: each with its users, its artifact and its
 // instances, executables over weights of one content on one device. One executable for each,
-// however many ask at once and whoever declared it.
+// however many ask at once and whichever caller declared it.
 //
-// What was the machine's fault (Backend::Load), or a lack of memory, is tried again; a failure that
-// cannot change is given to who asks again, until a Get for kRetry. What came from disk and turns
+// A failure of the machine (Backend::Load), or a lack of memory, is tried again; a failure that
+// cannot change is given to later callers, until a Get for kRetry. An artifact from disk that turns
 // out damaged is discarded and made anew. A device that has failed (core/device/device_fault.h)
 // says nothing of a graph: nothing is remembered or discarded for it.
 //
-// Bounded: what graphs hold in memory, their artifacts too, leaves, least recently used first, when
-// the budget is passed; never of one that is pinned, in use (somebody holds an executable) or the
-// newest. What does not fit beside the rest (StoreOptions::before_load, asked with what the
-// artifact says that it needs, before anything is loaded) makes room in the same way, for who
-// allows it (Purpose::evict_unused_since); if even that is not enough, nothing leaves.
+// Bounded: graphs in memory, with their artifacts, are evicted, least recently used first, when
+// the budget is passed; never one that is pinned, in use (a caller holds an executable) or the
+// newest. A graph that does not fit beside the rest (StoreOptions::before_load, asked with what the
+// artifact says that it needs, before anything is loaded) evicts in the same way, for callers that
+// allow it (Purpose::evict_unused_since); if even that is not enough, nothing is evicted.
 //
 // Thread-safe. Loading and the first run happen on the thread that asks; one graph at a time is
 // loaded, and one has its first run, so that two threads can be at one of these each.
@@ -51,9 +51,9 @@ enum class InstanceState : uint8_t { kUnloaded, kLoading, kReady, kFailed };
 struct Instance {
   const Digest weights;  // their content
   InstanceState state = InstanceState::kUnloaded;
-  ExecutablePointer executable;                // of kReady, and of kLoading once it is loaded
-  absl::Status outcome;                        // of the last try to have it
-  std::optional<backends::MemoryNeeds> needs;  // where somebody asked, or was refused
+  ExecutablePointer executable;                // set in kReady, and in kLoading once it is loaded
+  absl::Status outcome;                        // outcome of the last try to have it
+  std::optional<backends::MemoryNeeds> needs;  // set once a caller asked, or was refused
 
   size_t own_bytes() const { return executable == nullptr ? 0 : executable->info().own_bytes; }
   bool in_use() const { return state == InstanceState::kReady && executable.use_count() > 1; }
@@ -67,19 +67,19 @@ struct KnownGraph {
 
   const std::shared_ptr<ArtifactSlot> artifact;
   std::vector<std::weak_ptr<const DeclaredGraph>> users;  // in order of declaration
-  std::vector<std::shared_ptr<Instance>> instances;       // of each content of weights
+  std::vector<std::shared_ptr<Instance>> instances;       // one for each content of weights
   size_t arena_bytes = 0;
   absl::Duration load_time;
   int64_t hits = 0;
   absl::Time last_use = absl::InfinitePast();
-  uint64_t tick = 0;  // of the last use
+  uint64_t tick = 0;  // tick of the last use
 
   const GraphDefinition& definition() const { return artifact->graph(); }
-  std::vector<std::shared_ptr<const DeclaredGraph>> Users() const;  // those that somebody has
+  std::vector<std::shared_ptr<const DeclaredGraph>> Users() const;  // users that are still held
   bool Has(bool (*what)(const Instance&)) const;
   int64_t executable_bytes() const;
   bool HoldsMemory() const;
-  // Nobody is at it, holds it, or has pinned it.
+  // True if no thread works on it, holds it, or has pinned it.
   bool IsIdle() const;
   // Its executables are loaded and may be evicted for another one.
   bool MayMakeRoom(uint64_t unused_since) const;
@@ -90,15 +90,15 @@ struct DeclaredGraph {
   const std::shared_ptr<KnownGraph> graph;
   const std::string user;
   const std::shared_ptr<const weights::WeightSet> weights;
-  mutable std::shared_ptr<Instance> instance;  // once somebody asked; guarded by the cache's lock
+  mutable std::shared_ptr<Instance> instance;  // set on first request; guarded by the cache's lock
 
   const GraphDefinition& definition() const { return graph->definition(); }
 };
 
-// A graph is known to the store for as long as somebody has one.
+// A handle keeps a graph known to the store.
 using GraphHandle = std::shared_ptr<const DeclaredGraph>;
 
-// Whether something fits once that has left.
+// OK if something fits after that eviction.
 using RoomCheck = absl::FunctionRef<absl::Status(const Eviction& leaves)>;
 
 class InstanceCache {
@@ -123,7 +123,7 @@ class InstanceCache {
   absl::Status MakeRoom(const GraphLabel& for_whom, uint64_t unused_since, RoomCheck check)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Null: nobody declared it.
+  // Null: it is not declared.
   std::shared_ptr<KnownGraph> Find(const Digest& id) const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<std::shared_ptr<KnownGraph>> graphs() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<GraphHandle> UsersOf(const KnownGraph& graph) const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -133,7 +133,7 @@ class InstanceCache {
   // The graph has a new artifact: what the old one needed, or failed for, is forgotten.
   void NoteNewArtifact(KnownGraph& graph) ABSL_LOCKS_EXCLUDED(mutex_);
   // All that the graph has in memory, its artifact too. FAILED_PRECONDITION, reason IN_USE, unless
-  // forced. Who holds an executable keeps it.
+  // forced. A holder of an executable keeps it.
   absl::Status Evict(KnownGraph& graph, bool force) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -167,7 +167,7 @@ class InstanceCache {
   // RESOURCE_EXHAUSTED: with so much more the budget would be passed.
   absl::Status CheckBudget(const GraphLabel& label, size_t executable_bytes) const
       ABSL_LOCKS_EXCLUDED(mutex_);
-  size_t BytesHeld() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);  // of the budget
+  size_t BytesHeld() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);  // bytes that count for the budget
   Eviction EvictionOfAll(uint64_t unused_since) const ABSL_LOCKS_EXCLUDED(mutex_);
   // False: there is none.
   bool EvictOldest(const GraphLabel& for_whom, uint64_t unused_since) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -1,4 +1,4 @@
-// What leaves memory: when the budget is passed, for what is to be loaded, and when it is told to.
+// Eviction from memory: over the budget, for a graph that is to be loaded, and by request.
 #include <algorithm>
 #include <utility>
 
@@ -12,7 +12,7 @@
 namespace latentd::compiler {
 namespace {
 
-// What is being loaded stays: its thread makes it ready.
+// Unloads all but an instance that is being loaded: its thread makes it ready.
 void Unload(KnownGraph& graph, std::vector<std::shared_ptr<const void>>& leaving) {
   leaving.reserve(leaving.size() + graph.instances.size());  // before anything is moved there
   for (const auto& instance : graph.instances) {

@@ -21,8 +21,8 @@
 
 namespace latentd::compiler {
 
-// What would leave memory: of the weight store's results, the addresses of those that nothing else
-// that is loaded reads.
+// Memory that an eviction would free: of the weight store's results, the addresses of those that
+// nothing else that is loaded reads.
 struct Eviction {
   absl::flat_hash_set<const void*> weights;
   int64_t arena_bytes = 0;  // by how much it shrinks
@@ -40,13 +40,13 @@ struct StoreOptions {
   // Asked while waiting for another process; true: give up, with CANCELLED. May be empty.
   std::function<bool()> stop = {};
   // Takes what writes an artifact that has so many bytes in memory, to run it now or soon; empty:
-  // it is run at once. What waits must have run before the store goes.
+  // it is run at once. Waiting ones must have run before the store goes.
   std::function<void(size_t bytes, std::function<void()> write)> write = {};
-  // What does not stop the service and somebody should know: an artifact that could not be used or
+  // Reports a failure that does not stop the service: an artifact that could not be used or
   // written. Called from any thread, without a lock.
   std::function<void(absl::string_view)> on_warning = {};
-  // Told of a device that has failed (core/device/device_fault.h) while a graph was compiled,
-  // loaded or run once, or room for one was asked for, before whoever asked for that is. Called
+  // Reports a device that has failed (core/device/device_fault.h) while a graph was compiled,
+  // loaded or run once, or room for one was asked for, before the caller gets that error. Called
   // likewise; may be empty.
   std::function<void(const absl::Status& fault)> on_device_fault = {};
   // Asked before a graph is loaded, with what it would hold, and whether it would fit if something
@@ -59,7 +59,7 @@ struct StoreOptions {
   void Warn(absl::string_view what) const {
     if (on_warning) on_warning(what);
   }
-  // What came of something that uses the device.
+  // Reports a fault, if the outcome of something that uses the device is one.
   void NoteOutcome(const absl::Status& outcome) const {
     if (on_device_fault && device::IsFault(outcome)) on_device_fault(outcome);
   }

@@ -35,18 +35,18 @@ namespace latentd::engine {
 class AdmittedJobs {
  public:
   struct Callbacks {
-    // Whether there is room for what further pictures leave behind them. Whoever changes the answer
-    // calls Wake. Called under the lock.
+    // True if there is room for what further pictures leave behind them. Wake is to be called when
+    // the answer changes. Called under the lock.
     std::function<bool()> may_begin;
     // A job has been cancelled of which nothing has begun. Called under the lock; does not fail.
     std::function<void(const std::shared_ptr<Job>& job, CancelCause cause)> end_early;
   };
-  // What there is for the loop to do: one of the three, or nothing.
+  // The loop's next work: one of the three, or nothing.
   struct Work {
     std::shared_ptr<Job> cancelled;
     CancelCause cause = CancelCause::kNone;
     std::optional<batching::Unit> unit;
-    JobPictures pictures;  // of the unit
+    JobPictures pictures;  // the pictures of the unit
     bool stop = false;
   };
   using Prospects = std::vector<std::pair<std::shared_ptr<Job>, Queued>>;
@@ -55,7 +55,7 @@ class AdmittedJobs {
   AdmittedJobs(batching::Limits limits, Callbacks callbacks, EngineMetrics& metrics,
                const Clock& clock);
 
-  // Of requests and pictures; never the same again.
+  // Allocates a unique id, for a request or a picture.
   uint64_t NextHandle() { return next_id_++; }
 
   // Takes the job, or nothing of it, and says what it may expect. UNAVAILABLE: draining, or the
@@ -84,27 +84,27 @@ class AdmittedJobs {
   bool Remove(const Job& job, const absl::Status& end, const char* rejection = nullptr)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Whether it has not ended; nor been asked to.
+  // True if it has not ended; for IsWanted, nor been asked to.
   bool Contains(const Job& job) const ABSL_LOCKS_EXCLUDED(mutex_);
   bool IsWanted(const Job& job) const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Of the pictures that were admitted and are not done.
+  // Backlog of the pictures that were admitted and are not done.
   batching::Backlog backlog() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // That those hold which have begun.
+  // Bytes that begun pictures hold.
   int64_t state_bytes() const { return state_bytes_; }
-  // Whether pictures could run, but none that has begun, while `holds`: asked under the lock, so
+  // True if pictures could run, but none that has begun, while `holds`: asked under the lock, so
   // that no picture begins, or is given another unit, in between.
   bool WaitToBegin(absl::FunctionRef<bool()> holds) const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The loop's. What is next, cancellations first; no unit if not `may_enqueue`. `idle`: there is
+  // The loop's. The next work, cancellations first; no unit if not `may_enqueue`. `idle`: there is
   // nothing else to do, so it waits for work, or for news of it.
   Work Next(bool may_enqueue, bool idle, ThreadWatch& loop) ABSL_LOCKS_EXCLUDED(mutex_);
   // The loop's. Waits until `until` (monotonic), or until a job is cancelled, or late.
   void AwaitCancellation(absl::Time until, ThreadWatch& loop) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Those that wait whose places and times have changed since they were told.
+  // Prospects of waiting requests whose places and times have changed since they were reported.
   Prospects ChangedProspects() ABSL_LOCKS_EXCLUDED(mutex_);
   void Started(Job& job);
-  // What the picture needs next.
+  // Sets the picture's next need.
   void Update(const JobPicture& picture) ABSL_LOCKS_EXCLUDED(mutex_);
   // The picture needs nothing more; its job is still one.
   void Remove(const JobPicture& picture) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -147,7 +147,7 @@ class AdmittedJobs {
   batching::Queue queue_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<uint64_t, Member> jobs_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<batching::PictureId, JobPicture> pictures_ ABSL_GUARDED_BY(mutex_);
-  uint64_t changes_told_ ABSL_GUARDED_BY(mutex_) = 0;  // of the queue's
+  uint64_t changes_told_ ABSL_GUARDED_BY(mutex_) = 0;  // the queue's changes() at that time
   int cancellations_ ABSL_GUARDED_BY(mutex_) = 0;      // members with a cause
 };
 

@@ -1,6 +1,6 @@
-// What the queue is told of a job and its pictures, and what it says of them.
+// Conversions between jobs and the queue: a job's arrival, and its prospect for the client.
 //
-// Pure: whoever may look at the job.
+// Pure: for threads that may look at the job.
 #pragma once
 
 #include <cstddef>
@@ -20,11 +20,11 @@ batching::Need NeedOf(const pipeline::Picture& picture);
 // The same while the picture waits to be begun.
 batching::Need WaitingNeedOf(const pipeline::Picture& picture);
 
-// What tells a request from others of its caller, as it was asked for and not as it was resolved: a
+// Hash that tells a request from others of its caller, as it was asked for and not as resolved: a
 // seed that the server chose is another when the request comes back after a refusal.
 uint64_t ContentOf(const pipeline::PictureSpec& asked);
 
-// Of a job that holds `image_bytes` while it waits; its pictures wait where there are none yet.
+// Arrival of a job that holds `image_bytes` while it waits; its pictures wait where there are none.
 // REQUIRES: it has its ids. Borrows them.
 batching::Arrival ArrivalOf(const Job& job, size_t image_bytes);
 
@@ -32,7 +32,7 @@ batching::Arrival ArrivalOf(const Job& job, size_t image_bytes);
 // must outlive the queue.
 batching::Limits LimitsOf(batching::Limits limits, const PictureBytes& bytes);
 
-// What the queue says of it, for its client.
+// Sets the queue's prospect of it, for its client.
 void SetProspect(const batching::Prospect& prospect, Queued& queued);
 
 }  // namespace latentd::engine

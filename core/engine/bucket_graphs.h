@@ -1,7 +1,7 @@
 // The buckets that are served, which graphs each of them needs, how those stand, and what memory
-// they would hold. Declares graphs; compiles and loads none. Of a configured bucket those that a
+// they would hold. Declares graphs; compiles and loads none. Graphs of a configured bucket that a
 // picture needs are declared at once; steps of more rows, each of which takes a while to build,
-// when somebody wants them.
+// when they are asked for.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +40,7 @@ class ColdSizes {
   // it has.
   explicit ColdSizes(size_t max_bytes) : max_bytes_(max_bytes) {}
 
-  // What one picture of the size needs, beside what is kept for it already.
+  // Keeps the graphs that one picture of the size needs, beside those that are kept already.
   void Keep(pipeline::Size size, const GraphHandles& graphs);
   // The size was used. OK for one that is not kept.
   void Touch(pipeline::Size size);
@@ -51,7 +51,7 @@ class ColdSizes {
  private:
   struct Kept {
     pipeline::Size size;
-    GraphHandles graphs;  // of that size only: what every size shares is kept anyway
+    GraphHandles graphs;  // graphs of that size only: those that every size shares are kept anyway
     size_t bytes = 0;
   };
 
@@ -62,7 +62,7 @@ class ColdSizes {
 // Thread-safe.
 class BucketGraphs {
  public:
-  // Of the graphs of sizes that are not served, as they were declared: some 100 sizes of SDXL,
+  // Bytes of graphs of sizes that are not served, as they were declared: some 100 sizes of SDXL,
   // which has 300 KiB for each.
   static constexpr size_t kMostColdBytes = size_t{32} << 20;
 
@@ -70,12 +70,12 @@ class BucketGraphs {
   BucketGraphs(const pipeline::Pipeline& pipeline, compiler::GraphStore& store,
                std::vector<pipeline::Size> buckets);
 
-  // What requests may ask for: configured buckets and those that were added. Configured ones are
+  // Buckets that requests may ask for: configured ones and added ones. Configured ones are
   // first, the largest of them first of all.
   batching::Buckets buckets() const ABSL_LOCKS_EXCLUDED(mutex_);
   const std::vector<pipeline::Size>& configured() const { return configured_; }
 
-  // What the networks run at for a picture of `size`; for kSnap one that needs no compiling, if
+  // Size at which networks run for a picture of `size`; for kSnap one that needs no compiling, if
   // there is one. As batching::Buckets.
   absl::StatusOr<pipeline::Size> Choose(pipeline::Size size, pipeline::BucketPolicy policy) const
       ABSL_LOCKS_EXCLUDED(mutex_);
@@ -91,11 +91,11 @@ class BucketGraphs {
   // INVALID_ARGUMENT with `width` and `height`: a size that the model cannot do.
   absl::Status CheckSize(pipeline::Size bucket) const;
 
-  // Which of the pipeline's row counts at that size: those that a picture has by itself, without
+  // The pipeline's row counts at that size: those that a picture has by itself, without
   // which a bucket is not ready; or all that it may use, those of steps that pictures share and of
   // previews too.
   enum class RowCounts : uint8_t { kOfPicture, kAll };
-  // Each once; or what CheckSize says.
+  // Graphs of the size, each once; or the error of CheckSize.
   absl::StatusOr<GraphHandles> GraphsOf(pipeline::Size bucket, RowCounts counts) const;
   // The steps of so many rows, which are known and kept from now on where the bucket is served.
   // REQUIRES: one of SharedRowCounts.
@@ -105,7 +105,7 @@ class BucketGraphs {
   absl::StatusOr<GraphHandles> AddPreviews(pipeline::Size bucket) ABSL_LOCKS_EXCLUDED(mutex_);
   // The row counts at that size that are more than a picture has, ascending.
   std::vector<int> SharedRowCounts(pipeline::Size bucket) const;
-  // Those that pictures of this spec need, beside what draws previews, which they do without;
+  // Graphs that pictures of this spec need, but not those for previews, which they do without;
   // `image`: with an init image, whatever the spec has. REQUIRES: it is resolved and has its
   // executed_size.
   using IfUnknown = pipeline::ModelGraphs::IfUnknown;
@@ -123,7 +123,7 @@ class BucketGraphs {
   std::vector<BucketNeeds> Needs() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Every graph that can be of interest: of buckets that are served, and what was compiled or tried
-  // for others; not what somebody only asked about.
+  // for others; not those that were only asked about.
   std::vector<compiler::GraphStatus> Known() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // FAILED_PRECONDITION naming those graphs that pictures of this spec need and that would have to
@@ -131,7 +131,7 @@ class BucketGraphs {
   // GraphsFor.
   absl::Status CheckKnownCompiled(const pipeline::PictureSpec& resolved) const;
 
-  // What these buckets hold together, and `graphs` beside theirs, with the state of a full lane.
+  // Bytes that these buckets hold together, and `graphs` too, with the state of a full lane.
   // Plans what is not compiled, which takes a while: each graph's part is given to `take_turn`,
   // which runs it, or returns an error to stop.
   using Turn = std::function<absl::Status(const std::function<absl::Status()>& part)>;
@@ -139,11 +139,11 @@ class BucketGraphs {
                                            absl::Span<const pipeline::Size> buckets,
                                            const Turn& take_turn) const;
 
-  // What became of the bucket by what became of graphs, by id: the first failure among those that a
+  // Outcome of the bucket by the outcomes of graphs, by id: the first failure among those that a
   // picture needs.
   absl::Status OutcomeOf(pipeline::Size bucket,
                          const std::map<std::string, absl::Status>& failures) const;
-  // What came of the last try to have the bucket.
+  // Sets the outcome of the last try to have the bucket.
   void SetOutcome(pipeline::Size bucket, const absl::Status& outcome) ABSL_LOCKS_EXCLUDED(mutex_);
   // RESOURCE_EXHAUSTED if that was the outcome.
   absl::Status MemoryFailure(pipeline::Size bucket) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -153,14 +153,14 @@ class BucketGraphs {
     bool configured = false;
     bool warm = false;  // every graph is loaded that a picture needs
   };
-  // Of every bucket, as far as is known without asking the disk.
+  // States of all buckets, as far as is known without asking the disk.
   std::vector<BucketState> BucketStates() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   struct Served {
     pipeline::Size size;
     GraphHandles graphs;   // as far as they are known; kept, so that the store remembers them
-    absl::Status outcome;  // of declaring them, then of the last try to have them
+    absl::Status outcome;  // result of declaring them, then of the last try to have them
   };
   using Infos = std::map<std::string, compiler::GraphStatus>;  // by id
 
@@ -179,10 +179,10 @@ class BucketGraphs {
   ColdSizes cold_ ABSL_GUARDED_BY(mutex_){kMostColdBytes};
 };
 
-// What the checkpoints gave: set once, before the engine's state leaves kLoading.
+// Contents of the checkpoints: set once, before the engine's state leaves kLoading.
 struct Models {
   std::unique_ptr<const pipeline::Pipeline> pipeline;
-  std::unique_ptr<BucketGraphs> buckets;  // of the pipeline
+  std::unique_ptr<BucketGraphs> buckets;  // buckets of the pipeline
 };
 
 }  // namespace latentd::engine

@@ -37,7 +37,7 @@ void CacheWatch::Look() {
     waits_ = false;
   }
   const absl::Time begun = parts_.clock.Wall();
-  // What there was no memory for is seen by the next look.
+  // The next look sees changes for which there was no memory.
   CatchOutOfMemory([&] {
     parts_.look();
     last_look_.Set(absl::ToDoubleSeconds(begun - absl::UnixEpoch()));

@@ -1,6 +1,6 @@
-// Finds out what other processes do to the cache directory, every few seconds and when somebody
-// asks. A disk that is slow, or one on a network that does not answer, holds up the thread that
-// looks and nobody else: who serves clients, who is scraped and who compiles go by what the last
+// Finds out what other processes do to the cache directory, every few seconds and on
+// request. A disk that is slow, or one on a network that does not answer, holds up the thread that
+// looks and no other: those that serve clients, are scraped or compile go by what the last
 // look found. A metric says when that was.
 //
 // Thread-safe.
@@ -34,8 +34,8 @@ class CacheWatch {
   // To be called every second or so; returns at once.
   void LookIfDue() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Whoever has missed something may find it soon. A look begins after this, or where one waits
-  // already that is it: one at a time does, however often this is called. Returns at once.
+  // Requests a look, for a caller that has missed something. It begins after this, or is one that
+  // waits already: one at a time does, however often this is called. Returns at once.
   void LookSoon() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

@@ -1,5 +1,5 @@
-// What an engine with these models and this configuration can do, for clients that ask before they
-// request pictures.
+// Capabilities of an engine with these models and this configuration, for clients that ask before
+// they request pictures.
 //
 // Pure.
 #pragma once

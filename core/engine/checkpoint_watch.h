@@ -1,5 +1,5 @@
 // Notices that a file of the checkpoints that are served was edited, or replaced by another one,
-// and says so: once in the log, in a metric, and to whoever shows the status.
+// and reports it: once in the log, in a metric, and to readers of the status.
 //
 // Thread-safe.
 #pragma once
@@ -28,7 +28,7 @@ class CheckpointWatch {
   // thread of the watch's.
   CheckpointWatch(metrics::Registry& registry, Warn warn, std::function<void()> changed);
 
-  // What is watched from now on.
+  // Begins to watch these files.
   void Open(Files files) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Looks at all files, on a thread of its own, since a file whose times moved is read, and one on

@@ -119,7 +119,7 @@ absl::Status ColdRequests::Start(const Begun& request) {
   std::optional<pipeline::PictureSpec> whole = Take(job.handle);
   if (!whole.has_value()) return CancelledByClient();
   ASSIGN_OR_RETURN(auto pictures, parts_.models.pipeline->Start(*std::move(whole), purpose));
-  buckets.KeepCold(size, pictures.front()->request->graphs);  // what draws previews too
+  buckets.KeepCold(size, pictures.front()->request->graphs);  // graphs for previews too
   buckets.SetOutcome(size, absl::OkStatus());
   parts_.loop.Begin(job, std::move(pictures));
   return absl::OkStatus();

@@ -1,7 +1,7 @@
 // Requests that were admitted and whose graphs are not ready: holds what their pictures are made of
 // while they wait, makes their graphs ready on the preparing thread, one request at a time in the
-// order in which they came and in turns with what operators warm, and begins them. What they would
-// need is predicted before any of it is compiled, and what is refused leaves nothing behind.
+// order in which they came and in turns with what operators warm, and begins them. Their needs
+// are predicted before any of it is compiled, and what is refused leaves nothing behind.
 //
 // Init images are most of what is held, and go when a request is cancelled, not when its turn
 // comes. Holds no more than what the queue admitted. Thread-safe.
@@ -58,16 +58,16 @@ class ColdRequests {
     std::shared_ptr<Job> job;  // null: nothing waits
     bool has_image = false;
   };
-  // Held by whoever starts pictures, so that none leaves before all are there.
+  // Held by a starter of pictures, so that none is evicted before all are there.
   using Executables = std::vector<compiler::ExecutablePointer>;
 
   void Hold(const std::shared_ptr<Job>& job, pipeline::PictureSpec picture)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // The oldest that has not begun. It stays, with its image, until Take or Remove.
   Begun BeginNext() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Whether more wait; false: the next that is added is to add a task again.
+  // True if more wait; false: the next that is added is to add a task again.
   bool HasMore() ABSL_LOCKS_EXCLUDED(mutex_);
-  // What the pictures are made of; nothing if the request was removed. It is no longer held then.
+  // Takes the request's spec; nothing if the request was removed. It is no longer held then.
   std::optional<pipeline::PictureSpec> Take(uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_);
   std::optional<Waiting> Extract(uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_);
 

@@ -31,12 +31,12 @@ Config ConfigOf(const Config& config, const std::string& device, bool is_first) 
   return own;
 }
 
-// What cannot be had by waiting comes last.
+// Delay of a refusal; the longest where waiting does not help.
 absl::Duration DelayOf(const absl::Status& refusal) {
   return GetRetryDelay(refusal).value_or(absl::InfiniteDuration());
 }
 
-// What the start came to: a device that was stopped since another failed is not the reason.
+// Failure of the start: a device that was stopped since another failed is not the reason.
 absl::Status FirstFailure(const std::vector<absl::Status>& loaded) {
   absl::Status first;
   for (const absl::Status& status : loaded) {

@@ -7,7 +7,7 @@ namespace {
 
 // For what is not foreseen: the thread wakes late, the device's clock is not the host's.
 constexpr absl::Duration kMargin = absl::Milliseconds(1);
-// Of the difference, by which what was needed once is forgotten with each unit that needs less.
+// A unit that needs less reduces the lead by the difference, divided by this.
 constexpr int kForgottenPart = 32;
 
 }  // namespace

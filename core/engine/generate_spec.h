@@ -21,7 +21,7 @@ struct GenerateSpec {
   int64_t max_response_bytes = 0;
   bool takes_previews = true;  // else picture.previews_every has no effect
 
-  // Who asks, by all of its names with commas between them; requests of one caller share its part
+  // Caller by all of its names with commas between them; requests of one caller share its part
   // of the device.
   std::string caller = {};
   // Each more counts as double, of the device's time and in the order: kMinPriority to

@@ -1,4 +1,4 @@
-// Which graphs an operator means, and how they are shown.
+// Finds the graphs that an operator means, and shows them.
 //
 // Pure functions.
 #pragma once
@@ -22,7 +22,7 @@ struct BucketNeeds {
   std::set<std::string> ids;
 };
 
-// Those of `all` that the selector means, in their order, each once; a bucket means the graphs of
+// Graphs of `all` that the selector means, in their order, each once; a bucket means the graphs of
 // that size and, where it is served, all that it needs. NOT_FOUND names an id or bucket that is not
 // there; INVALID_ARGUMENT an id that begins several.
 absl::StatusOr<std::vector<compiler::GraphStatus>> Select(const GraphSelector& selector,

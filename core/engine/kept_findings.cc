@@ -52,7 +52,7 @@ class FindingsOnDisk {
     return std::nullopt;
   }
 
-  // What cannot be written is counted by the cache, and chosen again after the next start.
+  // Findings that cannot be written are counted by the cache, and chosen again after a restart.
   void Keep(const std::string& shape, const std::string& choice) {
     writes_.Add(
         [files = files_, shape, choice] {

@@ -1,8 +1,8 @@
 // When a device gives back what it keeps for reuse (device::Device::GiveBack), so that pictures
-// find it as they come, and what nobody needs any more is there for other programs.
+// find it as they come, and memory that is no longer needed is there for other programs.
 //
 // Once when the start is over: graphs have had their first runs, which took memory that pictures
-// will not ask for in such pieces. From then on what nobody has taken for a minute, once a minute,
+// will not ask for in such pieces. From then on memory unused for a minute, once a minute,
 // on the preparing thread: that may wait for the device as long as it likes.
 //
 // Thread-safe.

@@ -30,9 +30,9 @@
 
 namespace latentd::engine {
 
-// What engines of one process have in common, one for each device.
+// Parts that engines of one process have in common, one for each device.
 struct SharedParts {
-  metrics::Registry& registry;  // of which theirs are parts
+  metrics::Registry& registry;  // parent of theirs
   std::shared_ptr<cache::DiskCache> disk;
 };
 
@@ -57,12 +57,12 @@ class LocalEngine : public Engine {
   Capabilities capabilities() const override;
   std::vector<FieldViolation> Validate(const GenerateSpec& spec) const override;
   absl::StatusOr<uint64_t> Submit(GenerateSpec spec, std::shared_ptr<EventSink> sink) override;
-  // The same for who counts refusals, and may ask another engine then: of a request that does this
-  // one keeps no room for when it comes back. Throws std::bad_alloc, and has refused it.
+  // The same for a caller that counts refusals, and may ask another engine then: for a request that
+  // does, this one keeps no room for when it comes back. Throws std::bad_alloc, and has refused it.
   enum class AfterRefusal : uint8_t { kComesBack, kAsksElsewhere };
   absl::StatusOr<uint64_t> Admit(GenerateSpec spec, std::shared_ptr<EventSink> sink,
                                  AfterRefusal refused);
-  // What it has admitted and not done.
+  // Backlog of admitted work that is not done.
   batching::Backlog backlog() const { return loop_.backlog(); }
   void Cancel(uint64_t handle) override;
   Hangs FindHangs() const override { return loop_.FindHangs(); }
@@ -92,7 +92,7 @@ class LocalEngine : public Engine {
   bool LacksGraphs(const pipeline::Picture& picture) const;
   void LoadSharedSteps(pipeline::Size bucket);
   absl::StatusOr<Pictures> StartIfReady(pipeline::PictureSpec& picture);
-  // Of a job that the loop has admitted. Rejected where there is no memory for what they copy.
+  // Begins a job that the loop has admitted. Rejected where there is no memory for what they copy.
   void Begin(Job& job, Pictures pictures);
 
   const Config config_;

@@ -21,7 +21,7 @@ namespace latentd::engine {
 
 class LocalGraphAdmin : public GraphAdmin {
  public:
-  // What an engine shows of itself. All must outlive the administration.
+  // Parts of an engine that it shows. All must outlive the administration.
   struct Parts {
     Stores& stores;
     const MemoryUse& memory;
@@ -55,10 +55,10 @@ class LocalGraphAdmin : public GraphAdmin {
   MemoryReport memory() const override { return parts_.memory.Report(); }
 
  private:
-  // What somebody wants warm.
+  // Graphs to be warmed.
   struct WarmPlan {
     std::vector<pipeline::Size> buckets;
-    GraphHandles graphs;  // of the buckets, then those named otherwise
+    GraphHandles graphs;  // the graphs of the buckets, then those named otherwise
     GraphHandles named;   // the latter
   };
 
@@ -68,7 +68,7 @@ class LocalGraphAdmin : public GraphAdmin {
   absl::StatusOr<std::vector<compiler::GraphStatus>> Selected(const GraphSelector& selector) const;
   absl::StatusOr<std::vector<compiler::GraphStatus>> SelectedToCopy(
       const GraphSelector& selector) const;
-  // What is to be let go of: see SelectToRelease.
+  // Graphs to release: see SelectToRelease.
   absl::StatusOr<std::vector<compiler::GraphStatus>> SelectedToRelease(
       const GraphSelector& selector, bool (*kept)(const compiler::GraphStatus&)) const;
   absl::StatusOr<WarmPlan> PlanWarm(const GraphSelector& selector) const;

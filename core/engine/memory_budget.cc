@@ -23,7 +23,7 @@ int64_t MissingWeights(const backends::MemoryNeeds& needs,
   return missing;
 }
 
-// Of the missing weight whose making takes most.
+// Bytes for the missing weight whose making takes most.
 int64_t MakingBytes(const backends::MemoryNeeds& needs,
                     absl::Span<const weights::WeightInfo> held) {
   absl::flat_hash_set<absl::string_view> keys;

@@ -19,13 +19,13 @@
 
 namespace latentd::engine {
 
-// What several graphs hold together, from what each one needs: weights that they share once, the
+// Adds up the memory of several graphs, from what each one needs: weights that they share once, the
 // arena of the largest, every executable.
 class MemoryTally {
  public:
-  // Of the graph with that id or name; one that was added with the same weights is the same.
+  // Adds the graph with that id or name; one that was added with the same weights is the same.
   void Add(const std::string& id, const backends::MemoryNeeds& needs);
-  // Of a full lane; the largest counts.
+  // Adds the state of a full lane; the largest counts.
   void AddState(int64_t bytes);
 
   const MemoryPrediction& prediction() const { return prediction_; }
@@ -42,11 +42,11 @@ class MemoryBudget {
   struct Limits {
     int64_t bytes = 0;
     std::vector<pipeline::Size> configured;  // buckets whose needs are added up
-    // Of a full lane of that bucket.
+    // Bytes of a full lane of that bucket.
     std::function<int64_t(pipeline::Size bucket, int rows)> state_bytes;
   };
 
-  // Of what the machine has left, for what nothing counts: connections and their requests, images
+  // Reserve, of available memory, for uncounted memory: connections and their requests, images
   // on their way out, plans while they are made, kernels that oneDNN caches, what malloc keeps.
   // Without it the kernel ends a server that still has room by its own count. Measured with the
   // demo model in a control group of 430 MiB, what the group uses beyond what it did when the
@@ -74,7 +74,7 @@ class MemoryBudget {
                          const MemoryReport& report, int64_t available) ABSL_LOCKS_EXCLUDED(mutex_);
 
   int64_t bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // What the graphs of the configured buckets that it was asked about hold together; of those that
+  // Prediction for the configured buckets that it was asked about, together; of graphs that
   // the server does without (pipeline::IsDispensable), those that fit.
   MemoryPrediction predicted() const ABSL_LOCKS_EXCLUDED(mutex_);
 

@@ -1,4 +1,4 @@
-// What the process holds now, by what holds it, and whether a graph more fits beside that.
+// The memory that the process holds now, by its holders, and checks that a graph more fits.
 #pragma once
 
 #include <cstdint>
@@ -34,22 +34,22 @@ class MemoryUse {
   // Brings the gauges up to date.
   void Show(metrics::Registry& registry) const;
 
-  // Whether there is room for a lane: MemoryBudget::CheckLane. For the least that a picture needs
-  // idle graphs are evicted; for rows to share steps in nobody pays.
+  // OK if there is room for a lane: MemoryBudget::CheckLane. For the least that a picture needs
+  // idle graphs are evicted; for rows to share steps none is.
   absl::Status AskLaneRoom(const pipeline::LaneMemory& lane) const;
 
-  // Whether the graph fits, once what `leaves` names is gone: what MemoryBudget::Check says.
+  // OK if the graph fits, once what `leaves` names is gone: otherwise MemoryBudget::Check's error.
   absl::Status CheckFits(const compiler::GraphLabel& label, const backends::MemoryNeeds& needs,
                          const compiler::Eviction& leaves) const;
 
  private:
   using Check = absl::FunctionRef<absl::Status(absl::Span<const weights::WeightInfo> held,
                                                const MemoryReport& report)>;
-  // What `check` says of what is held, once what `leaving` names is gone.
+  // Result of `check` on held memory, once what `leaving` names is gone.
   absl::Status CheckReport(const compiler::GraphLabel& label, const backends::MemoryNeeds& needs,
                            const compiler::Eviction& leaving, Check check) const;
   void AddPictures(MemoryReport& report) const;
-  // What device and host have. REQUIRES: what is held has been added.
+  // Adds figures of device and host. REQUIRES: held memory has been added.
   void AddDevice(MemoryReport& report) const;
   device::Device& device() const { return parts_.stores.weights.device(); }
 
@@ -57,11 +57,11 @@ class MemoryUse {
 };
 
 // Fills in the weights: each result counts for every component that uses it, and once in the sum.
-// Who has a graph ready and holds no weights for it shares those of somebody else.
+// A component that has a graph ready and holds no weights for it shares those of another.
 void AddWeights(absl::Span<const weights::WeightInfo> held,
                 absl::Span<const compiler::GraphStatus> graphs, MemoryReport& report);
 
-// Of the text of /proc/self/status, in bytes; 0 if it is not there.
+// Parses the text of /proc/self/status, in bytes; 0 if it is not there.
 int64_t ParsePeakResident(absl::string_view status);
 
 }  // namespace latentd::engine

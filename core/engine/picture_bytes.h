@@ -2,8 +2,8 @@
 // together, against one budget: init images and latents that came with requests, pixels that wait
 // for the encoder, and files of which a client has not read the last part.
 //
-// What comes in may have a half of it, and is refused beyond (batching::AdmissionControl). What
-// goes out may have all that is left; a picture that has begun below that may go beyond. So there
+// Inputs may have a half of it, and are refused beyond (batching::AdmissionControl). Results
+// may have all that is left; a picture that has begun below that may go beyond. So there
 // is room for pictures to leave, whatever waits to begin.
 //
 // Thread-safe. Tokens may outlive the engine.
@@ -39,7 +39,7 @@ class PictureBytes : public std::enable_shared_from_this<PictureBytes> {
   std::shared_ptr<const void> Count(Kind kind, size_t bytes);
 
   int64_t inputs() const { return counts_[Index(Kind::kInput)].bytes; }
-  // Of what is on its way out.
+  // Bytes on their way out.
   int64_t results() const {
     return counts_[Index(Kind::kUnencoded)].bytes + counts_[Index(Kind::kResult)].bytes;
   }

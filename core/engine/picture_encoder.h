@@ -1,5 +1,5 @@
-// Turns finished pictures into files on threads of its own, and tells their requests. What waits
-// for it holds memory that counts as results (picture_bytes.h).
+// Turns finished pictures into files on threads of its own, and tells their requests. Waiting ones
+// hold memory that counts as results (picture_bytes.h).
 //
 // Thread-safe.
 #pragma once
@@ -30,7 +30,7 @@
 
 namespace latentd::engine {
 
-// What became of a finished picture: pixels, or latents where those are wanted.
+// Result of a finished picture: pixels, or latents where those are wanted.
 struct DrawnPicture {
   explicit DrawnPicture(pipeline::Picture& picture);
   size_t bytes() const { return pixels.rgb.size() + latents.bytes(); }
@@ -46,7 +46,7 @@ class PictureEncoder {
   using Encode = std::function<absl::StatusOr<Image>(const Job& job, int index, uint64_t seed,
                                                      const image::Image& pixels,
                                                      const image::RunParts& run_parts)>;
-  // Of whoever has the jobs; called by the encoder's threads.
+  // Functions of the jobs' owner; called by the encoder's threads.
   struct Owner {
     std::function<bool(const Job& job)> is_wanted;
     std::function<void(Job& job, absl::Status status)> fail;
@@ -85,7 +85,7 @@ class PictureEncoder {
     explicit Encoder(ThreadWatch& watch) : watch(watch) {}
 
     ThreadWatch& watch;
-    std::atomic<int64_t> bytes = 0;  // of the pictures that wait for it, and that it is at
+    std::atomic<int64_t> bytes = 0;  // bytes of pictures that wait for it, or are in it
     Worker worker{"encoder"};        // the last: it uses the others
   };
 

@@ -14,7 +14,7 @@
 namespace latentd::engine {
 namespace {
 
-// What AUTOMATIC1111's web UI calls our schedulers.
+// Names of our schedulers in AUTOMATIC1111's web UI.
 constexpr std::array<std::pair<absl::string_view, absl::string_view>, 7> kSamplers = {{
     {"euler", "Euler"},
     {"euler_a", "Euler a"},
@@ -34,7 +34,7 @@ std::string SamplerOf(const schedulers::Overrides& scheduler) {
   return std::string(name);
 }
 
-// What made a picture, as the text that a PNG carries.
+// Parameters of a picture, as the text that a PNG carries.
 std::string ParametersOf(const pipeline::PictureSpec& resolved, uint64_t seed) {
   image::PictureParameters parameters;
   parameters.prompt = resolved.prompt;

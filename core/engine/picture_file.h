@@ -12,7 +12,7 @@
 
 namespace latentd::engine {
 
-// What an encoded picture of `size` can have at most, all kinds of container and parameters
+// The most bytes of an encoded picture of `size`, all kinds of container and parameters
 // included.
 int64_t MaxEncodedBytes(pipeline::Size size, image::Format format);
 

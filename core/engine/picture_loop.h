@@ -6,14 +6,14 @@
 // and of cancellations. Once nothing can be enqueued it waits for the unit, and hears of both when
 // that is done. Other threads encode finished pictures meanwhile.
 //
-// Who is drawn, and what is next, is admitted_jobs.h's to say. Units that the device has hold their
-// job until they are done, ended or not.
+// The choice of pictures and of the next work is admitted_jobs.h's. Units that the device has hold
+// their job until they are done, ended or not.
 //
 // Pictures hold memory of the host until they are encoded and read, and their requests before that,
 // within one budget (picture_bytes.h). While it is full no further picture begins: the loop waits,
 // and requests with it. A client that reads slowly can make all others wait: the server cancels
 // calls whose pictures have waited for the read timeout (--stall-timeout, a minute) while the loop
-// waits, and pictures that are read at once never hold anybody up. Encoding waits for nobody; while
+// waits, and pictures that are read at once never hold up others. Encoding waits for none; while
 // as many pictures wait for it as may wait in the queue, none begins either.
 //
 // Thread-safe. A job that it has admitted ends in Completed or Failed, exactly once.
@@ -73,7 +73,7 @@ class PictureLoop {
   // are those of its init image or latents.
   absl::Status Admit(const std::shared_ptr<Job>& job, size_t input_bytes);
 
-  // That a request may bring at most; and what counts those that one has brought, for as long as
+  // The most bytes that a request may bring; and a token that counts brought ones, for as long as
   // they are held.
   int64_t most_input_bytes() const { return bytes_->most_inputs(); }
   std::shared_ptr<const void> CountInput(size_t bytes) {
@@ -89,7 +89,7 @@ class PictureLoop {
   // the caller keeps it alive.
   void Reject(Job& job, absl::Status status);
 
-  // Whether the job has not ended, nor been asked to.
+  // True if the job has not ended, nor been asked to.
   bool IsWanted(const Job& job) const { return jobs_.IsWanted(job); }
 
   // Ends at once if nothing of it has begun, else at the latest when the unit that the device is at
@@ -108,16 +108,16 @@ class PictureLoop {
   // admitted, with DeviceFaultError. Does not wait.
   void EndForFault() { jobs_.EndForFault(); }
 
-  // Of the pictures that have begun, and of the lanes that they are in.
+  // Bytes of the pictures that have begun, and of the lanes that they are in.
   int64_t state_bytes() const { return jobs_.state_bytes() + lane_bytes(); }
   int lanes() const { return units_.lanes(); }
   int64_t lane_bytes() const { return units_.lane_bytes(); }
 
-  // Of finished pictures that wait to be encoded or read; and what CountInput has counted.
+  // Bytes of finished pictures that wait to be encoded or read; and those that CountInput counts.
   int64_t result_bytes() const { return bytes_->results(); }
   int64_t input_bytes() const { return bytes_->inputs(); }
 
-  // Of the pictures that were admitted and are not done.
+  // Backlog of the pictures that were admitted and are not done.
   batching::Backlog backlog() const { return jobs_.backlog(); }
 
   // As the engine's.
@@ -132,7 +132,7 @@ class PictureLoop {
 
   AdmittedJobs::Callbacks CallbacksOfJobs();
   bool MayBegin() const;
-  // By another thread: the loop may be at a unit for long, and who cancels may hold what the sink
+  // By another thread: the loop may be at a unit for long, and the canceller may hold what the sink
   // waits for.
   void EndEarly(const std::shared_ptr<Job>& job, CancelCause cause);
 

@@ -16,7 +16,7 @@ bool IsEmpty(const GraphSelector& selector) {
          selector.buckets.empty();
 }
 
-// Where a graph can be copied from.
+// Device from which a graph can be copied.
 struct Source {
   size_t device = 0;
   bool compiled = false;
@@ -160,7 +160,7 @@ absl::StatusOr<PoolGraphAdmin::Parts> PoolGraphAdmin::SplitToCopy(
   ASSIGN_OR_RETURN(const std::vector<std::vector<GraphEntry>> entries, ListAll(selector));
   Sources sources = SourcesOf(entries);
   const auto lacks = [](const auto& source) { return !source.second.compiled; };
-  // As of one device: who names no graph does without those that the server does without.
+  // As of one device: a request without names leaves out dispensable graphs that are not compiled.
   if (selector.ids.empty()) {
     std::erase_if(sources,
                   [&](const auto& source) { return lacks(source) && source.second.dispensable; });

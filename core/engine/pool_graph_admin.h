@@ -50,7 +50,7 @@ class PoolGraphAdmin : public GraphAdmin {
   // By device: nothing where it knows none of what is meant.
   using Parts = std::vector<std::optional<GraphSelector>>;
   enum class Sizes : uint8_t { kKnown, kAny };
-  // What of the selector each device knows; of its buckets those that it has, or any. The error of
+  // Parts of the selector known to each device; of its buckets those that it has, or any. Error of
   // the first device for an id or bucket that none knows.
   absl::StatusOr<Parts> Split(const GraphSelector& selector, Sizes sizes) const;
   absl::Status AddId(const std::string& id, Parts& parts) const;

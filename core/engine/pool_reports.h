@@ -1,5 +1,5 @@
-// What several devices say of themselves, as one: the status, graphs and memory of a DevicePool.
-// What is said of one of them names it: "device 1: …".
+// Reports of several devices, as one: the status, graphs and memory of a DevicePool.
+// A statement about one of them names it: "device 1: …".
 //
 // Pure functions. Lists are by device, in the order of their names; the devices are equal, so that
 // a graph has the same id on each of them.

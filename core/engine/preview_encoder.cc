@@ -15,7 +15,7 @@ namespace {
 // They are looked at for a moment.
 constexpr image::EncodeOptions kEncoding = {.format = image::Format::kJpeg, .quality = 80};
 
-// Of the picture, in latents.
+// Size of the picture, in latents.
 pipeline::Size LatentSize(const pipeline::Picture& picture) {
   const int scale = picture.executed_size().width / picture.request->latent_width;
   return {picture.size().width / scale, picture.size().height / scale};

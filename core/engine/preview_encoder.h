@@ -3,7 +3,7 @@
 // its picture: one that waits gives way to it, so that a picture has one waiting at most. What
 // waits counts as results (picture_bytes.h), as do previews that a client has not read.
 //
-// What a tiny VAE is to decode first is left to the picture, for a unit of its own. Where that
+// Previews that a tiny VAE decodes first are left to the picture, for a unit of its own. Where that
 // fails, the request goes on with previews in colours.
 //
 // Thread-safe but for what is for the loop's thread.
@@ -51,9 +51,9 @@ class PreviewEncoder {
   struct Waiting {
     JobPicture of;
     int total_steps = 0;
-    pipeline::Size size;            // of the picture
+    pipeline::Size size;            // size of the picture
     pipeline::Size latents;         // likewise
-    pipeline::LatentColors colors;  // where nothing has decoded it
+    pipeline::LatentColors colors;  // used unless a tiny VAE has decoded it
     pipeline::Prediction prediction;
     std::shared_ptr<const void> counted;
   };

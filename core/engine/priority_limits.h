@@ -17,8 +17,8 @@ inline constexpr int kMinPriority = -3, kMaxPriority = 3;
 
 // Each from 0, which is what a request has that says nothing, to kMaxPriority.
 struct PriorityLimits {
-  // Of a caller as in GenerateSpec: who has several names, with commas between them, may do what
-  // the best of those that are named may.
+  // Highest priority of a caller as in GenerateSpec: one with several names, with commas between
+  // them, may do what the best of its names may.
   int MaxOf(absl::string_view caller) const {
     std::optional<int> highest;
     for (const absl::string_view name : absl::StrSplit(caller, ',')) {
@@ -28,7 +28,7 @@ struct PriorityLimits {
     return highest.value_or(everyone);
   }
 
-  int everyone = 0;  // who is not named
+  int everyone = 0;  // limit of callers that are not named
   std::map<std::string, int, std::less<>> named;
 };
 

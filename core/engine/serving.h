@@ -1,5 +1,5 @@
-// Whether the engine takes work, and what it answers where it does not: one text, reason and retry
-// delay for everybody. In a header, since server/ says the same without linking the engine.
+// Readiness of the engine for work, and its error otherwise: one text, reason and retry
+// delay for all callers. In a header, since server/ says the same without linking the engine.
 //
 // Thread-safe: free functions without state.
 #pragma once
@@ -58,7 +58,7 @@ inline absl::Status CheckServing(const ServerStatus& status) {
   return status.device_fault.empty() ? LoadingError() : DeviceFaultError();
 }
 
-// Whether there is a bucket that pictures can be drawn in, which is what health says.
+// True if there is a bucket that pictures can be drawn in, as health reports.
 inline bool CanServe(const ServerStatus& status) {
   if (status.state == State::kReady) return true;
   const auto is_ready = [](const ServerStatus::Bucket& bucket) { return bucket.ready; };

@@ -24,7 +24,7 @@ constexpr absl::Duration kBetweenLooks = absl::Minutes(1);
 
 struct Shape {
   pipeline::Size bucket;
-  int rows = 0;  // of a shared step; 0: what draws previews
+  int rows = 0;  // rows of a shared step; 0: graphs for previews
 };
 
 std::string FailureText(const GraphHandle& graph, const absl::Status& failure) {
@@ -33,7 +33,7 @@ std::string FailureText(const GraphHandle& graph, const absl::Status& failure) {
   return absl::StartsWith(message, name) ? message : absl::StrCat(name, ": ", message);
 }
 
-// What is tried next would fail with it too.
+// True if later tries would fail with it too.
 bool EndsAll(const absl::Status& failure) {
   return device::IsFault(failure) || GetReason(failure) == weights::kCheckpointChanged;
 }
@@ -51,9 +51,9 @@ struct SharedStepGraphs::Round {
   bool is_start = false;
   compiler::Purpose purpose;
   std::vector<Shape> shapes;
-  size_t declared = 0;  // of the shapes
-  GraphHandles graphs;  // of these
-  size_t tried = 0;     // of the graphs
+  size_t declared = 0;  // number of declared shapes
+  GraphHandles graphs;  // graphs of these
+  size_t tried = 0;     // number of tried graphs
   int ready = 0;
   std::vector<std::string> failures;
   std::vector<compiler::GraphLabel> full;  // lanes that there is no memory in for more rows
@@ -145,7 +145,7 @@ absl::Status SharedStepGraphs::Try(Round& round, const GraphHandle& graph) {
       CatchOutOfMemory([&] { return parts_.graphs.Get(graph, round.purpose).status(); });
   if (status.ok()) ++round.ready;
   if (absl::IsResourceExhausted(status)) round.full.push_back(LaneOf(graph));
-  // What may not be compiled is no failure, and a device that fails is shown elsewhere.
+  // A refusal to compile is no failure, and a device that fails is shown elsewhere.
   const bool is_told = status.ok() || GetReason(status) == "GRAPH_COLD" || device::IsFault(status);
   if (!is_told) round.failures.push_back(FailureText(graph, status));
   return status;

@@ -2,7 +2,7 @@
 // preparing thread while the server serves, the fewest rows first, a graph at a time and in turns
 // with what else that thread has to do. Pictures that begin later find them.
 //
-// Nobody pays for them: where something would have to leave memory for one, it is left out, and
+// No graph is evicted for them: where one would have to be, the new one is left out, and
 // pictures share fewer rows.
 //
 // Thread-safe.
@@ -41,7 +41,7 @@ class SharedStepGraphs {
   };
   explicit SharedStepGraphs(Parts parts) : parts_(parts) {}
 
-  // Those of the configured buckets that are ready: the rest of the start, which may compile where
+  // Prepares graphs of configured, ready buckets: the rest of the start, which may compile where
   // the start may, in strict mode too. The status says what came of it, when the device has given
   // back what their first runs took. Call once, when the server serves.
   void Begin() ABSL_LOCKS_EXCLUDED(mutex_);

@@ -1,4 +1,4 @@
-// Where the server stands, for everybody who asks or wants to be told.
+// The server's status, for its readers and listeners.
 //
 // Thread-safe.
 #pragma once
@@ -40,8 +40,8 @@ class StatusBoard {
   metrics::Registry& registry_;
   mutable absl::Mutex mutex_;
   ServerStatus status_ ABSL_GUARDED_BY(mutex_);
-  ServerStatus last_notified_ ABSL_GUARDED_BY(mutex_);  // what the listeners know
-  std::thread::id notifier_ ABSL_GUARDED_BY(mutex_);    // none: nobody calls listeners
+  ServerStatus last_notified_ ABSL_GUARDED_BY(mutex_);  // the listeners' last status
+  std::thread::id notifier_ ABSL_GUARDED_BY(mutex_);    // none: no thread calls listeners
   std::vector<Engine::StatusListener> listeners_ ABSL_GUARDED_BY(mutex_);
 };
 

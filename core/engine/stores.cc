@@ -24,7 +24,7 @@ void Warn(const Config& config, absl::string_view what) {
   if (config.warn) config.warn(what);
 }
 
-// What cannot be written is counted by the cache, and made again after the next start.
+// Bytes that cannot be written are counted by the cache, and made again after the next start.
 void WriteTo(DiskCache& cache, Kind kind, absl::string_view key, absl::string_view bytes) {
   CatchOutOfMemory([&] { return cache.Write(kind, key, bytes); }).IgnoreError();
 }

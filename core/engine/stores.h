@@ -1,4 +1,4 @@
-// What the engine keeps weights and graphs in, wired to one disk cache: artifacts, packed weights,
+// The engine's stores of weights and graphs, wired to one disk cache: artifacts, packed weights,
 // tensors' digests and the backend's findings survive a restart in it.
 #pragma once
 
@@ -19,7 +19,7 @@
 
 namespace latentd::engine {
 
-// Of config.cache_dir; null where that is empty, and where it cannot be used, which is a warning.
+// Opens config.cache_dir; null where that is empty, and where it is unusable, which is a warning.
 // `clock` and `registry` must outlive it.
 std::shared_ptr<cache::DiskCache> OpenDiskCache(const Config& config, const Clock& clock,
                                                 metrics::Registry& registry);
@@ -44,7 +44,7 @@ struct Stores {
   weights::WeightStore weights;
   compiler::GraphStore graphs;
   // Keeps on disk what of the above is to be kept, as many bytes at a time as there may be
-  // unwritten: who makes a graph or a weight ready does not wait for the disk. READY waits for it,
+  // unwritten: making a graph or a weight ready does not wait for the disk. READY waits for it,
   // so that the next start has it; what a process that is killed had not written is made again.
   Worker writes;
   const KeptFindings findings;

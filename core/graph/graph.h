@@ -29,7 +29,7 @@ struct Node {
   DType dtype = DType::kF32;
   Shape shape;
   Rate rate = Rate::kCheckpoint;
-  std::string name;  // of an input or a weight; empty otherwise
+  std::string name;  // name of an input or a weight; empty otherwise
 };
 
 // An output with the name of an input updates it: what runs the graph again may give the one as the

@@ -1,4 +1,4 @@
-// What a graph holds in memory, for whoever counts and bounds it.
+// The memory that a graph holds, for code that counts and bounds it.
 //
 // Thread-safe: a free function without state.
 #pragma once

@@ -1,4 +1,4 @@
-// Where the intermediates of a graph lie in an arena that all of them share: a pure function from
+// Places the intermediates of a graph in an arena that all of them share: a pure function from
 // sizes and lifetimes to offsets.
 //
 // The general problem is NP-hard. This places values largest first, each into the smallest gap that

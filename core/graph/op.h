@@ -91,7 +91,7 @@ inline constexpr size_t kOps = static_cast<size_t>(Op::kFused) + 1;
 // its addition. Where a line draws no noise, noise counts as 0 and is not read. All of a pixel's
 // state is read before any of it is written, so that the result may lie in the state's memory.
 struct SchedulerLine {
-  // Of a line: (timestep, input scale, whether noise is drawn as 0 or 1, M row-major).
+  // Columns of a line: (timestep, input scale, whether noise is drawn as 0 or 1, M row-major).
   static constexpr int64_t kDrawsNoise = 2, kMatrix = 3;
   static constexpr int64_t kStates = 4, kCombined = kStates + 2;
   static constexpr int64_t kElements = kMatrix + kStates * kCombined;

@@ -35,7 +35,7 @@ inline constexpr size_t kMaxConstantElements = size_t{1} << 16;
 // OK iff every size is at least 1 and rank and elements are within the bounds above.
 absl::Status CheckShape(const Shape& shape);
 
-// Whether the op computes each row, a block of dimension 0, from that row of its operands alone
+// Tells if the op computes each row, a block of dimension 0, from that row of its operands alone
 // (row_split.h). Operands of the checkpoint rate belong to all rows.
 enum class RowRule : uint8_t {
   kKeeps,
@@ -49,18 +49,18 @@ enum class RowRule : uint8_t {
   kNone,           // not before graphs are split
 };
 
-// What the op asks of its operands before it is computed in less than f32
+// Requirement of the op on its operands before it is computed in less than f32
 // (core/passes/precision.h).
 enum class PrecisionRule : uint8_t {
   kNever,   // stays f32
-  kWeight,  // that the second operand is a weight
-  kTable,   // that the first operand is a weight, or low
-  kQuery,   // that the first operand is low
-  kAll,     // that all that are no weights are low
+  kWeight,  // the second operand has to be a weight
+  kTable,   // the first operand has to be a weight, or low
+  kQuery,   // the first operand has to be low
+  kAll,     // all operands that are no weights have to be low
   kAny,     // nothing: it reads every float, and its result is none
 };
 
-// What the choice of the images' layout may do to an op (core/passes/image_layout.h). A permute
+// Effect of the choice of the images' layout on an op (core/passes/image_layout.h). A permute
 // from one layout to the other goes away whatever is said of it here.
 enum class LayoutRule : uint8_t {
   kImages,     // its attributes name the layout of its first operand and its result
@@ -69,19 +69,19 @@ enum class LayoutRule : uint8_t {
   kPlain,      // it reads its operands as the graph has them
 };
 
-// Whether a product may apply it to its result (core/graph/target.h).
+// Tells if a product may apply it to its result (core/graph/target.h).
 enum class ActivationRule : uint8_t { kActivation, kNoActivation };
 
-// Where an op's result may lie.
+// Place of an op's result.
 enum class MemoryRule : uint8_t {
   kOwn,
-  // In the memory of its first operand, if that has the result's shape: whoever computes it reads
+  // In the memory of its first operand, if that has the result's shape: its kernel reads
   // all that an element of the result depends on before writing there.
   kInPlace,
-  kView,  // it is its operand's elements with other strides, which nobody has to move
+  kView,  // it is its operand's elements with other strides: none has to be moved
 };
 
-// What is true of an op: a row without it does not compile, so that nothing has a default.
+// Fact on an op: a row without it does not compile, so that nothing has a default.
 template <typename Rule>
 struct Fact {
   constexpr Fact(Rule rule)

@@ -20,11 +20,11 @@ struct Recipe {
 // value.
 std::vector<Recipe> ExtractRecipes(const Graph& graph);
 
-// What a backend needs to know to make a recipe's result.
+// Facts that a backend needs to make a recipe's result.
 
 const Node& ResultOf(const Graph& recipe);
 size_t ResultBytes(const Graph& recipe);
-// Whether the result is a tensor as it is stored.
+// True if the result is a tensor as it is stored.
 bool IsStored(const Graph& recipe);
 // The same computation of inputs instead of weights, in the same order, none of which is a recipe
 // of its own.

@@ -1,4 +1,4 @@
-// Whether a node computes each row from that row alone: what the request part of a split needs.
+// Finds if a node computes each row from that row alone: what the request part of a split needs.
 #pragma once
 
 #include "absl/status/status.h"

@@ -7,7 +7,7 @@
 // serves all buckets and row counts. REQUIRES therefore that rows are dimension 0 of every
 // request-rate value and of no other use; an error names the node otherwise.
 //
-// What the step part needs of it comes packed: for each dtype of those values the request graph has
+// Values of it that the step part needs come packed: for each of their dtypes the request graph has
 // one output, "request.f32" [1, n] and the like, in which they follow each other flattened, in
 // order of their nodes; the step graph has one input [rows, n] of that name that it slices.
 #pragma once

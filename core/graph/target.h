@@ -1,4 +1,4 @@
-// What a backend can do, as plain data that the backend states and passes read, so that no pass
+// Abilities of a backend, as plain data that the backend states and passes read, so that no pass
 // asks which backend it is.
 //
 // A kind in `fused` names a pattern that the backend runs as one kernel. The body of such a node is
@@ -13,7 +13,7 @@
 //   upsample_conv2d   upsample_nearest, conv2d
 //
 // A residual has the result's own shape and may be either operand of the add, and may be a value
-// that the chain reads elsewhere too (x + linear(x)). What is an activation says the op table.
+// that the chain reads elsewhere too (x + linear(x)). The op table says which ops are activations.
 // Added channels are [n or 1, c, 1, 1] (NCHW) or [n or 1, 1, 1, c] (NHWC), either operand of the
 // add. Convolutions and linears have their bias as in the op table, or none. The upsampling of
 // upsample_conv2d doubles both sides, and its convolution is 3x3 with a stride and padding of 1:
@@ -35,7 +35,7 @@ inline constexpr char kUpsampleConv2d[] = "upsample_conv2d";
 
 struct Target {
   std::string name;                     // "reference", "cpu", "cuda"
-  Layout image_layout = Layout::kNchw;  // what its convolutions like best
+  Layout image_layout = Layout::kNchw;  // the fastest layout for its convolutions
 
   // FusedAttributes::kind values that it runs as one kernel.
   absl::flat_hash_set<std::string> fused;
@@ -44,7 +44,7 @@ struct Target {
   // (queries, keys and values).
   bool merge_linears = false;
 
-  // upsample_conv2d adds a bias by one more walk over the image: better that who reads it does.
+  // upsample_conv2d adds a bias by one more walk over the image: better that its reader does.
   bool moves_upsample_bias = false;
 
   // A row's values are the same bytes, however many rows a graph has.

@@ -116,7 +116,7 @@ absl::StatusOr<std::vector<ValueId>> ParseOperands(TextReader& reader, size_t co
   return operands;
 }
 
-// What stands between the op's name and its attributes.
+// Parses the text between the op's name and its attributes.
 absl::Status ParseHead(TextReader& reader, absl::Span<const Node> before, Node* node) {
   if (!IsLeaf(node->op)) {
     ASSIGN_OR_RETURN(node->operands, ParseOperands(reader, before.size()));

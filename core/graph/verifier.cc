@@ -126,7 +126,7 @@ class Verification {
   const Graph& graph_;
   const bool in_body_;
   absl::flat_hash_set<absl::string_view> leaves_;  // names
-  std::vector<ValueType> operands_;                // of the node at hand
+  std::vector<ValueType> operands_;                // types of the node at hand
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What every Graph must satisfy. GraphBuilder makes only such graphs; Verify checks those that come
+// Rules for every Graph. GraphBuilder makes only such graphs; Verify checks those that come
 // from elsewhere: a text, an artifact, a pass.
 //
 // * Operands come before the node that reads them; there is at least one output.

@@ -1,4 +1,4 @@
-// What a gauge is of a registry that has parts (registry.h). Counters and histograms are sums.
+// Merges a gauge over a registry that has parts (registry.h). Counters and histograms are sums.
 //
 // Thread-safe: a free function without state.
 #pragma once
@@ -11,14 +11,14 @@
 namespace latentd::metrics {
 
 enum class Merge : uint8_t {
-  kSum,       // of the parts' and its own
-  kGreatest,  // of these
-  kLeast,     // of the parts'
+  kSum,       // sum of the parts' and its own
+  kGreatest,  // greatest of these
+  kLeast,     // least of the parts'
   kOwn,       // its own: the parts' are not shown
   kPlaces     // the sum where the label is kDevice; of the host, which is one, the greatest
 };
 
-// Of kMemoryAvailable's label.
+// Values of kMemoryAvailable's label.
 inline constexpr char kHost[] = "host", kDevice[] = "device";
 
 inline Merge MergeOf(const Family& family) {

@@ -21,7 +21,7 @@ struct AutoencoderKlConfig {
   std::vector<int64_t> block_out_channels = {64};  // from the largest image to the smallest
   int64_t layers_per_block = 1;                    // one more in the decoder
   int64_t norm_num_groups = 32;
-  Activation activation = Activation::kSilu;  // of the residual blocks
+  Activation activation = Activation::kSilu;  // used in the residual blocks
   bool use_quant_conv = true;
   bool use_post_quant_conv = true;
   bool mid_block_add_attention = true;

@@ -12,14 +12,14 @@
 
 namespace latentd::models {
 
-// What diffusers' AutoencoderTiny reads from its config.json.
+// The fields that diffusers' AutoencoderTiny reads from its config.json.
 struct AutoencoderTinyConfig {
   int64_t in_channels = 3;
   int64_t out_channels = 3;
   int64_t latent_channels = 4;
   int64_t encoder_channels = 64;  // all of encoder_block_out_channels
   int64_t decoder_channels = 64;
-  std::vector<int64_t> num_encoder_blocks = {1, 3, 3, 3};  // of each resolution, the largest first
+  std::vector<int64_t> num_encoder_blocks = {1, 3, 3, 3};  // for each resolution, the largest first
   std::vector<int64_t> num_decoder_blocks = {3, 3, 3, 1};  // the smallest first
   Activation activation = Activation::kRelu;
   int64_t upsampling_scaling_factor = 2;

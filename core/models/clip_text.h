@@ -11,7 +11,7 @@ namespace latentd::models {
 struct ClipTextInputs {
   Value
       input_ids;  // i64 [n, tokens], at most max_position_embeddings tokens, each below vocab_size
-  // Which state is pooled: i64 [n], row * tokens + EosPosition(config, ids of the row).
+  // The state that is pooled: i64 [n], row * tokens + EosPosition(config, ids of the row).
   Value pooled_positions;
 };
 

@@ -8,7 +8,7 @@
 namespace latentd::models {
 namespace {
 
-// Where configs name it, the eos token of before transformers 4.31.
+// The eos token of before transformers 4.31, which some configs name instead of the right one.
 constexpr int64_t kMistakenEosToken = 2;
 
 void ReadSizes(ConfigReader& reader, ClipTextConfig& config) {

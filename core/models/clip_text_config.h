@@ -20,7 +20,7 @@ struct ClipTextConfig {
   int64_t vocab_size = 49408;
   int64_t hidden_size = 512;
   int64_t intermediate_size = 2048;
-  int64_t projection_dim = 512;  // of the pooled output; read iff kWithProjection
+  int64_t projection_dim = 512;  // size of the pooled output; read iff kWithProjection
   int64_t num_hidden_layers = 12;
   int64_t num_attention_heads = 8;
   int64_t max_position_embeddings = 77;

@@ -58,8 +58,8 @@ float AttentionScale(int64_t features, int64_t heads);
 
 struct AttentionOptions {
   int64_t heads = 1;
-  int64_t features = 1;     // of query, key and value; a multiple of heads
-  Bias bias = Bias::kNone;  // of the query, key and value projections
+  int64_t features = 1;     // width of query, key and value; a multiple of heads
+  Bias bias = Bias::kNone;  // bias of the query, key and value projections
   bool upcast = false;      // attention itself in f32, whatever the layer is computed in
 };
 

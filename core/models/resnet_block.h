@@ -15,7 +15,7 @@ struct ResnetOptions {
   double epsilon = 1e-5;
   Activation activation = Activation::kSilu;
   TimeShift time_shift = TimeShift::kAdd;
-  double output_scale = 1;  // what the sum is divided by
+  double output_scale = 1;  // divisor of the sum
 };
 
 // x [n, c, h, w]; time [n, e], already activated, or kNone in networks without time (autoencoders).

@@ -38,7 +38,7 @@ Value Transformer2d(const Scope& scope, Value x, Value text, const Transformer2d
   GraphBuilder& b = scope.builder();
   const int64_t channels = Dimension(b, x, 1);
   const int64_t height = Dimension(b, x, 2), width = Dimension(b, x, 3);
-  // Where the heads do not divide the channels, diffusers rounds the size of a head down.
+  // Diffusers rounds the size of a head down if the heads do not divide the channels.
   const int64_t features = channels / options.heads * options.heads;
   const bool linear = options.projection == Projection::kLinear;
   const Scope in = scope.Child("proj_in"), out = scope.Child("proj_out");

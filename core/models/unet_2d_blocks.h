@@ -9,7 +9,7 @@
 
 namespace latentd::models {
 
-// What all blocks of one evaluation read.
+// Conditions that all blocks of one evaluation read.
 struct UnetConditions {
   Value time;  // [n, time_embedding_dim], activated
   Value text;  // [n, tokens, cross_attention_dim]

@@ -18,9 +18,9 @@ struct Unet2dConditionInputs {
 // The prediction, [n, out_channels, h, w]. `component` is the prefix of the weights' names
 // ("unet"). Any h and w of at least 1 will do: upsampling goes to the size of the skip connection.
 //
-// What depends on encoder_hidden_states, text_embeds and time_ids alone keeps its rows in dimension
-// 0, so that the request part can be split off (core/graph/split.h). Inputs that do not fit are a
-// failure of the builder.
+// Values that depend on encoder_hidden_states, text_embeds and time_ids alone keep their rows in
+// dimension 0, so that the request part can be split off (core/graph/split.h). Inputs that do not
+// fit are a failure of the builder.
 Value Unet2dCondition(GraphBuilder& builder, const Unet2dConditionConfig& config,
                       absl::string_view component, const Unet2dConditionInputs& inputs);
 

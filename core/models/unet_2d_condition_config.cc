@@ -24,7 +24,7 @@ FirstAttention FirstAttentionIf(bool only_cross) {
   return only_cross ? FirstAttention::kToText : FirstAttention::kToItself;
 }
 
-// Which blocks have attention; `spellings` are the plain block and the one with attention (with the
+// True for blocks with attention; `spellings` are the plain block and the one with it (with the
 // prefix that old checkpoints give them).
 std::vector<bool> ReadAttention(ConfigReader& reader, absl::string_view name,
                                 std::vector<std::string> fallback, absl::string_view plain,

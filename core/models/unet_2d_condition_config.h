@@ -65,7 +65,7 @@ struct Unet2dConditionConfig {
   int64_t addition_time_embed_dim = 0;
   int64_t addition_input_dim = 0;  // projection_class_embeddings_input_dim
 
-  // What the network was trained at, in latent pixels; absent in some checkpoints.
+  // Size at which the network was trained, in latent pixels; absent in some checkpoints.
   std::optional<ConfigReader::Size> sample_size;
 
   std::vector<std::string> unknown_fields;  // ConfigReader's

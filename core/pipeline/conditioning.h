@@ -13,10 +13,10 @@
 
 namespace latentd::pipeline {
 
-// What the text encoders made of one row's prompts.
+// Results of the text encoders for one row's prompts.
 struct EncodedPrompt {
-  std::vector<device::Buffer> hidden_states;  // of each encoder [1, 77, its features]
-  device::Buffer pooled;                      // [1, channels], of the last one
+  std::vector<device::Buffer> hidden_states;  // one for each encoder [1, 77, its features]
+  device::Buffer pooled;                      // from the last encoder, [1, channels]
 };
 
 // Enqueues runs of the stage's text encoders, for each row of a picture.
@@ -24,9 +24,9 @@ absl::StatusOr<std::vector<EncodedPrompt>> EncodePrompts(const Stage& stage,
                                                          const PictureSpec& resolved,
                                                          device::Stream& stream, PendingWork& work);
 
-// EncodePrompts, and runs of the stage's request part. What the UNet of the stage is told,
-// [rows, n], by the step graph's inputs; rows of a picture are [unconditional, conditional] with
-// guidance, else [conditional]. What the encoders made is `work`'s. `resolved` came from
+// EncodePrompts, and runs of the stage's request part. Returns the inputs of the stage's UNet,
+// [rows, n], by the step graph's names; rows of a picture are [unconditional, conditional] with
+// guidance, else [conditional]. `work` holds the encoders' results. `resolved` came from
 // Pipeline::Resolve.
 absl::StatusOr<NamedBuffers> MakeConditioning(const Stage& stage, const PictureSpec& resolved,
                                               device::Stream& stream, PendingWork& work);

@@ -23,7 +23,7 @@ using device::Shape;
 using Ports = std::vector<const Port*>;
 
 constexpr size_t kNoiseBuffers = 2;
-// What a device's memory begins at a multiple of.
+// Alignment of a device's memory.
 constexpr size_t kPortAlignment = 256;
 
 Shape WithRows(const Shape& shape, int64_t rows) {
@@ -36,7 +36,7 @@ size_t BytesOf(const Port& port, int rows) {
   return static_cast<size_t>(WithRows(port.shape, rows).elements() * device::SizeOf(port.dtype));
 }
 
-// Of which each has memory of its own.
+// Ports that have memory of their own.
 Ports PortsOf(const backends::Executable& executable) {
   Ports ports;
   for (const auto* all : {&executable.inputs(), &executable.outputs()}) {
@@ -65,7 +65,7 @@ absl::Status AllocateTogether(const Ports& ports, int rows, device::Device& devi
   return absl::OkStatus();
 }
 
-// In two pieces, for a device that keeps what is freed for the next who wants as much (a GPU): the
+// In two pieces, for a device that keeps freed memory for the next such allocation (a GPU): the
 // next lane of as many rows lies at the same addresses then, where sessions find what they captured
 // for the last one, and one of another size where its prompts were. One by one, buffers of few
 // sizes would come back in any order.

@@ -2,8 +2,8 @@
 // many rows as RowsOfLane says of those that it could be evaluated with, or as there is memory for;
 // gone when no picture is in it and the device is done with it.
 //
-// Where there is not even memory for a picture's own rows it waits until another lane gives some
-// back. Nobody joins other lanes meanwhile, and none is made beside them: with pictures that come
+// If there is not even memory for a picture's own rows it waits until another lane gives some
+// back. No picture joins other lanes meanwhile, and none is made beside them: with pictures coming
 // without a pause they would never all be empty. Where there is no other lane, the memory is taken
 // unasked: a picture's own rows were counted when its graphs were loaded.
 //
@@ -26,7 +26,7 @@
 
 namespace latentd::pipeline {
 
-// What a lane would take.
+// Memory that a lane would take.
 struct LaneMemory {
   compiler::GraphLabel label;
   int64_t bytes = 0;
@@ -42,12 +42,12 @@ class Lanes {
   explicit Lanes(AskRoom ask_room = {}) : ask_room_(std::move(ask_room)) {}
 
   // The one that the picture's next step runs in, with the executables that the picture brings.
-  // Null: not now. There is no memory for it beside other lanes, or somebody else waits for that;
+  // Null: not now. There is no memory for it beside other lanes, or another waits for that;
   // or pictures are in one that was made when there were executables of fewer rows only: when they
   // are through their steps, a larger one takes its place. Errors as Device::Allocate's.
   absl::StatusOr<std::shared_ptr<StepLane>> For(const Picture& picture) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Those that pictures are in, and their memory.
+  // The lanes that pictures are in, and their memory.
   int count() const ABSL_LOCKS_EXCLUDED(mutex_);
   int64_t bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -76,7 +76,7 @@ class Lanes {
   int64_t BytesHeld() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   const AskRoom ask_room_;
-  std::optional<Waiting> waiting_;  // of the thread that asks for lanes
+  std::optional<Waiting> waiting_;  // held for the thread that asks for lanes
   mutable absl::Mutex mutex_;
   absl::flat_hash_map<Lane, Entry> lanes_ ABSL_GUARDED_BY(mutex_);
 };

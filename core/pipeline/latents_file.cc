@@ -14,8 +14,8 @@ namespace {
 
 constexpr int64_t kFloat = sizeof(float);
 constexpr char kName[] = "latents";
-constexpr size_t kAlignment = 8;          // of the data, in the file
-constexpr int64_t kMostHeader = 1 << 16;  // bytes: metadata that somebody adds is short
+constexpr size_t kAlignment = 8;          // alignment of the data in the file
+constexpr int64_t kMostHeader = 1 << 16;  // bytes: metadata that a user adds is short
 
 int64_t DataBytes(int64_t channels, const LatentSize& size) {
   return channels * size.height * size.width * kFloat;

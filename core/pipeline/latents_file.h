@@ -11,7 +11,7 @@
 
 namespace latentd::pipeline {
 
-// Of a picture in latents: a latent for each square of pixels.
+// Size of a picture in latents: a latent for each square of pixels.
 struct LatentSize {
   int64_t height = 0;
   int64_t width = 0;

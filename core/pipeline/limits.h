@@ -1,4 +1,4 @@
-// What a request may ask for, whatever the checkpoint. Validation refuses the rest by field name;
+// Limits of a request, whatever the checkpoint. Validation refuses the rest by field name;
 // GetCapabilities shows it.
 #pragma once
 
@@ -12,12 +12,12 @@ inline constexpr int kMaxSide = 2048;
 inline constexpr int64_t kMaxPixels = int64_t{4} << 20;
 inline constexpr int kMinSteps = 1;
 inline constexpr int kMaxSteps = 150;
-inline constexpr int kMaxEvaluations = 2 * kMaxSteps;  // of the network: a step of Heun's has two
+inline constexpr int kMaxEvaluations = 2 * kMaxSteps;  // runs of the UNet: a Heun step has two
 inline constexpr double kMaxGuidanceScale = 30;
 inline constexpr int kMaxImagesPerPrompt = 16;
-inline constexpr int kMaxRowsOfPicture = 2;  // of an evaluation: with guidance
+inline constexpr int kMaxRowsOfPicture = 2;  // rows of an evaluation: with guidance
 inline constexpr size_t kMaxPromptBytes = size_t{64} << 10;
-inline constexpr int kMaxConditioning = 1 << 16;  // of original_size and its like, or below 0
+inline constexpr int kMaxConditioning = 1 << 16;  // limit of original_size and its like, or below 0
 inline constexpr double kMaxAestheticScore = 100;
 inline constexpr double kDefaultAestheticScore = 6.0;
 inline constexpr double kDefaultNegativeAestheticScore = 2.5;

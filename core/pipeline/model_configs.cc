@@ -83,7 +83,7 @@ absl::StatusOr<VaeConfig> ReadVae(const weights::Checkpoint& checkpoint) {
                    "; supported are AutoencoderKL and AutoencoderTiny"));
 }
 
-// Its latents are those that the VAE's are: whoever trained it saw to that.
+// Reads a tiny VAE. Its latents are those of the VAE: its training saw to that.
 absl::Status ReadTinyVae(const weights::Checkpoint& checkpoint, ModelConfigs& configs) {
   const std::string component(kVaeTinyName);
   ASSIGN_OR_RETURN(const std::string text, checkpoint.ConfigText(component));

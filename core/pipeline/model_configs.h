@@ -32,7 +32,7 @@ struct ModelConfigs {
   models::Unet2dConditionConfig unet;
   VaeConfig vae;
   std::optional<models::AutoencoderTinyConfig> vae_tiny;
-  ConditioningSizes conditioning;     // of what encoders and time ids give the UNet
+  ConditioningSizes conditioning;     // sizes that encoders and time ids give the UNet
   std::vector<std::string> warnings;  // a sentence for each file of which something is ignored
 };
 

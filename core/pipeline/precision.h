@@ -11,12 +11,12 @@
 
 namespace latentd::pipeline {
 
-// What was asked for; f32 where nothing was.
+// The wanted dtype; f32 where none was asked for.
 device::DType DTypeOf(const ComponentDTypes& wanted, absl::string_view component);
 
-// Of a VAE with force_upcast, what fp16 overflows in stays f32, as in diffusers: all of the
-// encoder; of the decoder everything from the first upsampling block on. (upcast_attention is part
-// of the UNet's graph: core/models.)
+// Precision of a component. In a VAE with force_upcast, layers that overflow fp16 stay f32, as in
+// diffusers: all of the encoder; of the decoder everything from the first upsampling block on.
+// (upcast_attention is part of the UNet's graph: core/models.)
 graph::Precision PrecisionOf(const ComponentDTypes& wanted, absl::string_view component,
                              const VaeConfig& vae);
 

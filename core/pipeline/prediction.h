@@ -1,4 +1,4 @@
-// What a step predicts its picture to be, on its way to a preview.
+// A step's prediction of its finished picture, on its way to a preview.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ struct Prediction {
   };
   size_t bytes() const;
 
-  int step = 0;  // of the picture's total_steps; 0: there is none
+  int step = 0;  // step of the picture's total_steps; 0: there is none
   std::vector<Term> terms;
   device::Buffer pixels;  // u8 [1, H, W, 3], likewise; without memory: nothing has been made
 };

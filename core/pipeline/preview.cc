@@ -12,7 +12,7 @@ namespace {
 
 using device::Buffer;
 
-// Of PredictionWeights: x after the step, its state before it, its noise.
+// Rows of PredictionWeights: x after the step, its state before it, its noise.
 constexpr size_t kAfter = 0, kBefore = 1, kNoise = kBefore + schedulers::kStateRows;
 
 const schedulers::StepCoefficients& NextStep(const Picture& picture) {

@@ -1,9 +1,9 @@
-// What a picture looks like so far: after a step of which somebody wants to see it, the latents
+// The look of a picture so far: after a step for which a preview is wanted, the latents
 // without noise that the network predicted there, decoded by the checkpoint's tiny VAE or in
 // colours. They are not among what a step leaves, but follow from what it started from and what it
 // made of that, which is read to the host in the stream's order and put together later: for the
-// tiny VAE by a unit of its own, in colours by whoever has the time. A step that nobody wants to
-// see is enqueued as ever, and the picture is the same bytes either way.
+// tiny VAE by a unit of its own, in colours by a thread that has the time. A step without a preview
+// is enqueued as ever, and the picture is the same bytes either way.
 #pragma once
 
 #include "absl/status/status.h"
@@ -15,7 +15,7 @@
 
 namespace latentd::pipeline {
 
-// Which step the picture's next evaluation ends, if a preview of that was asked for; otherwise 0. A
+// The step that the picture's next evaluation ends, if its preview was asked for; otherwise 0. A
 // tiny VAE draws none of the last step of all: the picture itself is as soon there.
 int PreviewDue(const Picture& picture);
 
@@ -24,7 +24,7 @@ int PreviewDue(const Picture& picture);
 absl::Status ReadStart(const Picture& picture, device::Stream& stream, Prediction& prediction);
 absl::Status ReadEnd(const Picture& picture, device::Stream& stream, Prediction& prediction);
 
-// Whether previews of the request are in colours that nobody knows yet nor has begun to fit.
+// True if the latent-to-RGB map is missing and no fit is running.
 bool NeedsColors(const Request& request);
 
 // How many previews of the stage that the picture is in, or of a later one, are still to be decoded
@@ -37,7 +37,7 @@ device::Buffer SumOf(const Prediction& prediction);
 // In colours: the middle of it, `size` latents, a pixel for each. REQUIRES: as SumOf.
 image::Image DrawPreview(const Prediction& prediction, const LatentColors& colors, Size size);
 
-// Of a tiny VAE's pixels the picture, `size` of them, which are the middle: each pixel is the mean
+// The picture from a tiny VAE's pixels: `size` of them, from the middle: each pixel is the mean
 // of so many in each direction, a quarter of the picture's sides where that can be. A pixel for
 // each latent, as colours have, would leave nothing of what a decoder can show and they cannot.
 inline constexpr int kPreviewShrink = 4;

@@ -86,7 +86,7 @@ int RowAssignment::CountFor(int taken) const {
 
 int RowAssignment::Covering(int taken) const { return *counts_.lower_bound(taken); }
 
-// Whether so many of the rows that are taken can be evaluated, and the others lie behind them.
+// True if so many of the rows that are taken can be evaluated, and the others lie behind them.
 bool RowAssignment::CanStep(int rows) const {
   return rows <= Capacity() && Taken() - rows <= rows_ - Covering(rows);
 }
@@ -104,7 +104,7 @@ RowAssignment::Plan RowAssignment::PlanStep(absl::Span<const Member> wanted) {
   return plan;
 }
 
-// The longest run of the first ones that can step together, and who can beside them.
+// Chooses the longest run of the first ones that can step together, and others that fit in.
 void RowAssignment::Choose(absl::Span<const Member> wanted, Plan& plan) {
   for (auto& [id, place] : members_) place.rests = true;
   const std::vector<Place*> places = wanted.empty() ? ByLastRow() : PlacesOf(wanted);
@@ -141,7 +141,7 @@ std::vector<RowAssignment::Place*> RowAssignment::ByLastRow() {
   return places;
 }
 
-// Who steps goes to the first rows, and who rests behind them.
+// Moves active members to the first rows, and resting ones behind them.
 void RowAssignment::Arrange(Plan& plan) {
   std::vector<Holder> holders = Holders();
   const auto begin = holders.begin(), end_of_step = begin + plan.rows, end = holders.end();
@@ -193,7 +193,7 @@ bool RowAssignment::LeaveOut(int rows) {
   return true;
 }
 
-// Who stepped has used its noise.
+// Members that stepped have used their noise.
 int RowAssignment::NoteStep(bool stepped) {
   absl::MutexLock lock(&mutex_);
   for (auto& [id, place] : members_) place.has_noise = place.has_noise && place.rests;

@@ -1,8 +1,8 @@
-// Which pictures of a StepLane have which of its rows, and who takes part in its next step: those
+// Assigns rows of a StepLane to pictures, and chooses the pictures of its next step: those
 // that are asked for, or as many of them as can be evaluated. Decides, and computes nothing.
 //
 // A picture keeps its rows until fewer would do: then those behind them move to where others left.
-// The others rest: they keep their rows, behind those of who steps. Where a number of rows has
+// The others rest: they keep their rows, behind the active ones. Where a number of rows has
 // turned out too many for the memory (LeaveOut), fewer take part until others are through, or until
 // some steps have been made and more rows are tried again.
 //
@@ -30,17 +30,17 @@ class RowAssignment {
 
   struct Move {
     int from, to;
-    bool back = false;  // what was there goes where the other one was
+    bool back = false;  // the contents of `to` go to `from`
   };
-  // What the next step is to compute, and what has to move before.
+  // Rows that the next step is to compute, and moves that have to come before.
   struct Plan {
     int rows = 0;
-    int taken = 0;  // of these
+    int taken = 0;  // taken rows of these
     std::vector<Move> moves;
-    std::vector<Rows> moved;  // of those that moved, where they are now
+    std::vector<Rows> moved;  // present rows of those that moved
   };
 
-  // Of a lane with so many rows.
+  // A lane with so many rows.
   explicit RowAssignment(int rows) : rows_(rows) {}
 
   // A number of rows that can be evaluated; more than the lane has are of no use to it.
@@ -63,15 +63,15 @@ class RowAssignment {
   // is one.
   int CountFor(int taken) const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Whether noise is to be drawn for the member's next step: not again for one that rested, which
+  // True if noise is to be drawn for the member's next step: not again for one that rested, which
   // has what was drawn then.
   bool TakeNoise(Member member) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Of `wanted`, the first ones first; empty: of all. One steps in any case. REQUIRES for `wanted`:
-  // a number of rows was added that is just what the first one has, so that the others have room
-  // behind it.
+  // Plans a step of `wanted`, the first ones first; empty: of all. One steps in any case. REQUIRES
+  // for `wanted`: a number of rows was added that is just what the first has, so that the others
+  // have room behind it.
   Plan PlanStep(absl::Span<const Member> wanted) ABSL_LOCKS_EXCLUDED(mutex_);
-  // There is no memory for a step of so many rows. False: whoever was in it cannot do with fewer.
+  // There is no memory for a step of so many rows. False: none in it can do with fewer.
   bool LeaveOut(int rows) ABSL_LOCKS_EXCLUDED(mutex_);
   // After a step that was enqueued, or failed. Gives the number of rows that turned out too many,
   // to be told once; 0: none.
@@ -86,10 +86,10 @@ class RowAssignment {
     bool has_noise = false;  // drawn for its next step
     bool rests = false;
   };
-  // Who has a row.
+  // Holder of a row.
   struct Holder {
     Place* place = nullptr;  // null: it is free
-    size_t index = 0;        // of its rows
+    size_t index = 0;        // index among its rows
   };
   static bool IsTaken(const Holder& holder) { return holder.place != nullptr; }
   static bool IsResting(const Holder& holder) { return IsTaken(holder) && holder.place->rests; }
@@ -108,10 +108,10 @@ class RowAssignment {
 
   const int rows_;
   mutable absl::Mutex mutex_;
-  std::set<int> counts_ ABSL_GUARDED_BY(mutex_);  // that can be evaluated
+  std::set<int> counts_ ABSL_GUARDED_BY(mutex_);  // numbers that can be evaluated
   std::map<Member, Place> members_ ABSL_GUARDED_BY(mutex_);
   Member next_ ABSL_GUARDED_BY(mutex_) = 1;
-  int most_rows_ ABSL_GUARDED_BY(mutex_) = kUnlimited;  // that there is memory to evaluate
+  int most_rows_ ABSL_GUARDED_BY(mutex_) = kUnlimited;  // the most that there is memory to evaluate
   int steps_until_more_ ABSL_GUARDED_BY(mutex_) = 0;    // are tried again
   int too_many_rows_ ABSL_GUARDED_BY(mutex_) = 0;       // to be told
   bool told_ ABSL_GUARDED_BY(mutex_) = false;

@@ -11,7 +11,7 @@ namespace {
 using device::Buffer;
 using device::Place;
 
-// Those that the executable reads and writes where they are.
+// Buffers that the executable reads and writes where they are.
 NamedBuffers OnDevice(const NamedBuffers& ports) {
   NamedBuffers there;
   for (const auto& [name, buffer] : ports) {

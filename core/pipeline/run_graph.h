@@ -14,7 +14,7 @@ namespace latentd::pipeline {
 
 using backends::NamedBuffers;
 
-// What was enqueued on a stream. It holds what that uses: not to be destroyed before it is done.
+// Work enqueued on a stream. It holds what that uses: not to be destroyed before it is done.
 struct PendingWork {
   std::vector<std::shared_ptr<const void>> kept;
   // To look at then: flags, and what events on the way say of what was enqueued before them.

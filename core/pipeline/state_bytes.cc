@@ -15,8 +15,8 @@ int64_t LatentsBytes(const Models& models, const StepShape& shape) {
   return models.front()->latent_channels() * shape.height * shape.width * kFloat;
 }
 
-// Of one row: what its encoders make of its prompts, until the request part has run (the first
-// steps may be enqueued by then), and what that makes of it.
+// Bytes of one row: results of its encoders for its prompts, until the request part has run (the
+// first steps may be enqueued by then), and that part's results.
 int64_t ConditioningBytes(const Models& models) {
   int64_t text = 0, conditioning = 0;
   for (const SdxlModel* model : models) {

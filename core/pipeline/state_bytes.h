@@ -9,12 +9,12 @@
 
 namespace latentd::pipeline {
 
-// What `pictures` of one request hold that are drawn side by side, beside their lane, each of
+// Bytes that `pictures` of one request hold, drawn side by side, beside their lane, each of
 // shape.rows: prompts, init image, latents, and the pixels of one.
 int64_t RequestBytes(const std::vector<const SdxlModel*>& models, const StepShape& shape, Size size,
                      int pictures);
 
-// What a picture of that size holds beside that whose steps are read for previews.
+// Bytes that a picture of that size holds in addition if its steps are read for previews.
 int64_t PreviewBytes(const std::vector<const SdxlModel*>& models, const StepShape& shape,
                      Size size);
 

@@ -83,7 +83,7 @@ absl::Status StepLane::SetRows(const LanePlace& place, const LaneRows& picture,
   const Rows before = RowsOf(place);
   const int count = static_cast<int>(before.size());
   // First, so that a failure leaves nothing for the others' step. Where there is no memory for so
-  // many rows, somebody rests.
+  // many rows, some pictures rest.
   RETURN_IF_ERROR(BindFor(rows_taken() + picture.rows - count));
   assignment_.Change(place.member_, picture.rows, picture.most_rows);
   const Rows rows = RowsOf(place);

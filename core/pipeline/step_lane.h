@@ -2,18 +2,18 @@
 // it is from step to step: state, schedule, noise, guidance, and what the request part made of
 // prompts.
 //
-// A step runs the executable of the least number of rows that covers those of who takes part, on
+// A step runs the executable of the least number of rows that covers those of active pictures, on
 // the beginning of the lane's memory: what several row counts are compiled for. A picture keeps its
-// rows until fewer would do: then the last ones move to where others left. Rows that nobody has are
+// rows until fewer would do: then the last ones move to where others left. Rows of no picture are
 // computed and never read (they count on beyond their tables: Select clamps). All memory is taken
 // when the lane is made, but for what a picture joins with, until it is copied.
 //
-// Who does not take part rests: it keeps its rows as they are, behind those of who does. So more
+// Pictures that are not in a step rest: they keep their rows, behind the active ones. So more
 // pictures can have joined than are evaluated at once (RowsOfLane), and a short or an urgent one
 // can pass them. Where there is no memory to evaluate as many rows as are asked for, a step is
-// tried again with half as many and so on, before anybody fails; more are tried again when others
+// tried again with half as many and so on, before any fails; more are tried again when others
 // are through, or when the lane has made some steps. That is so for what a run needs before it
-// begins, to be bound and enqueued. Who is in a run that fails on the device fails with it: it
+// begins, to be bound and enqueued. A picture in a run that fails on the device fails with it: it
 // writes over its state.
 //
 // One thread at a time, and work on one stream; a LanePlace may be destroyed by any thread.
@@ -41,10 +41,10 @@
 
 namespace latentd::pipeline {
 
-// What a picture brings to a lane, for `rows` rows: [negative, text], or [text] without guidance.
+// Inputs of a picture to a lane, for `rows` rows: [negative, text], or [text] without guidance.
 struct LaneRows {
-  int rows = 1;                 // of its next step
-  int most_rows = 0;            // of a later one, if that has more
+  int rows = 1;                 // rows of its next step
+  int most_rows = 0;            // rows of a later one, if that has more
   device::ConstBuffer latents;  // [1, C, H, W]
   const schedulers::Schedule* schedule = nullptr;
   backends::NamedBuffers request;  // packed (core/graph/split.h), [n, ...]: the last are the rows'
@@ -81,7 +81,7 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   // Step graphs (step_graph.h) that differ in their number of rows only, by that number.
   using Executables = std::map<int, ExecutablePointer>;
 
-  // Who draws noise for a picture's next step.
+  // Generator that draws noise for a picture's next step.
   struct Draw {
     const LanePlace* place;
     noise::NoiseGenerator* generator;
@@ -95,13 +95,13 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   static int64_t Bytes(const backends::Executable& any, int rows);
   static int64_t Bytes(const StepShape& shape, int64_t channels, int64_t request_bytes);
 
-  // Those of more rows than the lane has are of no use to it. REQUIRES: one of as many rows as a
-  // picture has is there before that joins.
+  // Adds executables; those of more rows than the lane has are not used. REQUIRES: one of as many
+  // rows as a picture has is there before that joins.
   void Add(const Executables& executables);
 
   // Puts a picture into rows that are free, and binds the executable for all that are then taken;
   // nothing where there are not so many, or no executable for them, or no memory for that beside
-  // other pictures. What it will take later at most is kept for it. `picture` is copied by the
+  // other pictures. Rows for its later needs, at most, are kept for it. `picture` is copied by the
   // stream.
   absl::StatusOr<std::optional<LanePlace>> Join(const LaneRows& picture, device::Stream& stream);
 
@@ -116,22 +116,22 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   absl::StatusOr<std::shared_ptr<const device::Event>> DrawNoise(absl::Span<const Draw> draws,
                                                                  device::Stream& stream);
 
-  // What a step has enqueued.
+  // Result of enqueueing a step.
   struct Evaluation {
-    absl::Status status;     // of those who take part; who rests is as before
-    int rows = 0;            // that they have
+    absl::Status status;     // status of the step's pictures; resting ones are as before
+    int rows = 0;            // rows of its pictures
     int computed_rows = 0;   // 0: nothing was enqueued
-    int too_many_rows = 0;   // for which there was no memory; told once in the lane's life
-    bool first_run = false;  // of so many rows in this lane: backends may prepare the next one
+    int too_many_rows = 0;   // number for which there was no memory; told once in the lane's life
+    bool first_run = false;  // first of so many rows in this lane: backends may prepare the next
   };
 
   // One evaluation for `members`, the first ones first where not all can be evaluated at once;
   // empty: for all that have joined. The others rest. RESOURCE_EXHAUSTED is of one picture alone,
-  // or of those that cannot do with fewer rows. An error of its own is everybody's.
+  // or of those that cannot do with fewer rows. An error of its own fails all pictures.
   using Members = absl::InlinedVector<const LanePlace*, batching::kMostRows>;
   absl::StatusOr<Evaluation> Step(device::Stream& stream, const Members& members);
 
-  // Whether the last step was made without the picture.
+  // True if the last step was made without the picture.
   bool Rests(const LanePlace& place) const;
 
   // A part of the picture's state, x (0) or h1 to h3, to `latents` [1, C, H, W]; and the noise of
@@ -147,7 +147,7 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
                     const device::Buffer& finite, device::Stream& stream) const;
 
   device::Device& device() const { return device_; }
-  int64_t bytes() const;  // that it holds
+  int64_t bytes() const;  // bytes that it holds
   int rows() const { return rows_; }
   int rows_taken() const;
   // Rows of one evaluation, at most, as far as is known.
@@ -193,8 +193,8 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   size_t draws_ = 0;
   device::Buffer zeros_;             // a row's state before its first step
   device::Buffer spare_;             // bytes, for rows that change places
-  Executables executables_;          // of no more rows than the lane has
-  std::map<int, LaneGraph> graphs_;  // those that a step has used, by rows
+  Executables executables_;          // executables of no more rows than the lane has
+  std::map<int, LaneGraph> graphs_;  // graphs that a step has used, by rows
 
   RowAssignment assignment_;
 };

@@ -1,4 +1,4 @@
-// Which numbers of rows steps have graphs for, at each size: this is the one place that says so.
+// The numbers of rows that steps have graphs for, at each size: this is the one place that says so.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@ inline constexpr int kDefaultSharedPixels = 8 * 1024 * 1024;
 
 // Thread-compatible.
 struct StepRows {
-  std::vector<int> counts;  // of all sizes together, each once
-  // Of an evaluation that pictures share: its rows x width x height, of pictures.
+  std::vector<int> counts;  // numbers of rows of all sizes together, each once
+  // Limit of an evaluation that pictures share: its rows x width x height, of pictures.
   int64_t max_shared_pixels = kDefaultSharedPixels;
 
-  // Those of `counts` that steps of that size have, ascending: 1 and 2, which one picture may need
+  // Numbers of `counts` for steps of that size, ascending: 1 and 2, which one picture may need
   // by itself, at every size; of more those that have max_shared_pixels at most.
   std::vector<int> At(Size size) const;
 };

@@ -13,7 +13,7 @@ namespace latentd::pipeline {
 // A network's nodes for one tile: [1, C, h, w] -> [1, C', h', w'].
 using TileNetwork = absl::FunctionRef<graph::Value(graph::Value)>;
 
-// What `network` makes of each tile, joined; of a grid of one tile, what it makes of `image`.
+// Results of `network` for each tile, joined; with a grid of one tile, its result for `image`.
 // `image` has `scale_in` pixels a latent in each direction, the result `scale_out`. Tiles fade into
 // each other in f32, whatever the network computes in.
 graph::Value OverTiles(graph::GraphBuilder& b, const TileGrid& grid, graph::Value image,

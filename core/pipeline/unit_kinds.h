@@ -1,5 +1,5 @@
-// What each kind of unit enqueues, for units.cc. Each requires that picture.next is its own kind,
-// sets what is next, and adds to the picture's part what its work uses and the flags to look at
+// Enqueues the work of each kind of unit, for units.cc. All require that picture.next is of their
+// kind, set what is next, and add to the picture's part what its work uses and the flags to look at
 // when it is done.
 #pragma once
 
@@ -27,11 +27,11 @@ absl::Status EnqueuePreview(const Picture& picture, device::Stream& stream, Unit
 // Latents to pixels.
 absl::Status EnqueueDecode(Picture& picture, device::Stream& stream, UnitPart& part);
 
-// What the end of its work means for the picture, or its request.
+// Effects of the end of its work on the picture, or its request.
 absl::Status CompleteDecode(Picture& picture, UnitPart& part);
 void CompleteColors(Picture& picture, const UnitPart& part);
 
-// What comes after the stage's conditioning, and after its latents unless text-to-image starts
+// Begins what follows the stage's conditioning, and its latents unless text-to-image starts
 // here: the first step, or the next stage where the schedule is empty.
 absl::Status BeginSteps(Picture& picture, device::Stream& stream, UnitPart& part);
 

@@ -28,7 +28,7 @@ absl::Status EnqueueNext(absl::Span<Picture* const> pictures, Lanes& lanes, devi
   return absl::FailedPreconditionError("the picture has no unit to run");
 }
 
-// What `enqueue` puts on the stream, and its end.
+// Calls `enqueue` for the stream, and enqueues the end.
 absl::Status EnqueueAll(device::Stream& stream, PendingUnit& unit,
                         absl::FunctionRef<absl::Status()> enqueue) {
   absl::Status status = CatchOutOfMemory([&] {
@@ -36,7 +36,7 @@ absl::Status EnqueueAll(device::Stream& stream, PendingUnit& unit,
     ASSIGN_OR_RETURN(unit.done, stream.Record());
     return absl::OkStatus();
   });
-  // What is on the stream uses what the unit holds.
+  // Work on the stream uses what the unit holds.
   if (!status.ok()) stream.Synchronize().IgnoreError();
   return status;
 }

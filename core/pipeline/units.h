@@ -17,21 +17,21 @@
 
 namespace latentd::pipeline {
 
-// What a unit does for one picture.
+// A unit's part for one picture.
 struct UnitPart {
-  absl::Status status;  // of enqueueing it: the picture is of no further use where it is an error
+  absl::Status status;  // result of enqueueing it: the picture is of no further use after an error
   // Nothing is done: the lane has no rows free for the picture, or no memory for a step of so many;
   // another step may have.
   bool waits = false;
-  int steps = 0;            // that it does, as users count them
-  int steps_done = 0;       // of the picture's total_steps, by its end
+  int steps = 0;            // steps that it does, as users count them
+  int steps_done = 0;       // number of the picture's total_steps that are done by its end
   bool ends_stage = false;  // the last of its kind before another one; of a decode: if it succeeds
 
   PendingWork work;
-  Prediction prediction;  // of a step, where a preview of it is due; of a preview, what it draws
-  // Of a decode, u8 [1, H, W, 3]; of another unit, what colours are fitted by.
+  Prediction prediction;  // from a step, where a preview of it is due; for a preview, what it draws
+  // Output of a decode, u8 [1, H, W, 3]; of another unit, the input to fitting colours.
   device::Buffer pixels;
-  // Of the last step of a picture whose latents are wanted: these, for the host.
+  // Output of the last step of a picture whose latents are wanted: these, for the host.
   device::Buffer latents;
 };
 
@@ -39,10 +39,10 @@ struct UnitPart {
 struct PendingUnit {
   UnitKind kind = UnitKind::kText;
   std::vector<UnitPart> parts;  // by picture
-  // Of a step: that pictures have in the evaluation, and that it computes.
+  // Rows of a step: that pictures have in the evaluation, and that it computes.
   int rows = 0, computed_rows = 0;
-  int too_many_rows = 0;   // that there was no memory to evaluate: some pictures rest
-  bool first_run = false;  // of its graph in this lane: the next may take the host long to enqueue
+  int too_many_rows = 0;   // number that there was no memory to evaluate: some pictures rest
+  bool first_run = false;  // first of its graph in this lane: the next may take the host long
   std::shared_ptr<const device::Event> done;
 };
 

@@ -1,5 +1,5 @@
-// Which parameters of a request have no effect on its pictures, and why: for warnings. What cannot
-// be right at all is refused by validation.h instead.
+// Finds parameters of a request without effect on its pictures, and why: for warnings. One that
+// cannot be right at all is refused by validation.h instead.
 //
 // Pure functions.
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace latentd::pipeline {
 
-// What one of the models that draw a picture reads of a request.
+// Parts of a request that one of the models that draw a picture reads.
 struct ModelReads {
   bool clip_skip = false;         // the refiner does not
   bool second_prompts = false;    // it has two text encoders

@@ -1,8 +1,8 @@
-// What survives a restart, as functions, since weights/ knows no cache: the engine hands in the
+// Archives that survive a restart, as functions, as weights/ knows no cache: the engine passes the
 // disk cache's. An archive without functions keeps nothing.
 //
-// The functions must be thread-safe, and outlive who was given them; what they cannot read or write
-// is nobody's error.
+// The functions must be thread-safe, and outlive what they are given to; failures to read or write
+// are ignored.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +28,8 @@ struct WeightCache {
   std::function<std::optional<device::ConstBuffer>(absl::string_view key)> find;
   std::function<void(absl::string_view key, const device::ConstBuffer& bytes)> keep;
   size_t least_bytes = kLeastBytesKept;
-  // Of the code that makes results, its instruction set included; part of every key, so that no
-  // other build takes them.
+  // Version of the code that makes results, with its instruction set; part of every key, so that
+  // no other build takes them.
   std::string version = {};
 };
 
@@ -38,7 +38,7 @@ struct WeightCache {
 struct DigestArchive {
   std::function<std::optional<std::string>(absl::string_view key)> find;
   std::function<void(absl::string_view key, absl::string_view digests)> keep;
-  const Clock* clock = &SystemClock();  // that files' times are of
+  const Clock* clock = &SystemClock();  // clock of the files' times
 };
 
 }  // namespace latentd::weights

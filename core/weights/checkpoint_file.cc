@@ -72,7 +72,7 @@ std::vector<Digest> CheckpointFile::FindOrMakeDigests() const {
   std::vector<Digest> digests = ReadDigests();
   const absl::StatusOr<FileIdentity> after = IdentityOf(file_, path());
   if (!after.ok() || *after != opened_) {
-    SetChanged();  // nobody knows what it was opened with
+    SetChanged();  // the state that it was opened with is unknown
   } else if (is_settled) {
     KeepDigests(archive_, path(), opened_, digests);
   }
@@ -121,7 +121,7 @@ absl::Status CheckpointFile::CheckUnchanged() const {
 
 bool CheckpointFile::HasSameContent(const FileIdentity& now) const {
   if (IsKnown(now)) return true;  // another thread has just read it
-  // What was cut off cannot even be read.
+  // A file that was cut short cannot even be read.
   return now.bytes == opened_.bytes && digests_.has_value() && ReadDigests() == *digests_;
 }
 

@@ -1,6 +1,6 @@
 // A file of tensors that is open: mapped, with the digests of its tensors, and watched for writes.
 //
-// A write to the file shows in the mapping at once. So whoever reads tensors asks CheckUnchanged
+// A write to the file shows in the mapping at once. So readers of tensors call CheckUnchanged
 // before and after: what was read in between then has the digests that the file was opened with,
 // and no weight is ever made of old and new tensors, or kept under a name that is not its own.
 //
@@ -47,7 +47,7 @@ class CheckpointFile : public WatchedFile {
   // Its tensors are read again where its content may be another, and their digests compared.
   absl::Status CheckUnchanged() const override ABSL_LOCKS_EXCLUDED(reading_, mutex_);
 
-  // Somebody read other bytes than a digest names: CheckUnchanged fails from now on.
+  // A reader found other bytes than a digest names: CheckUnchanged fails from now on.
   void SetChanged() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   bool IsReplaced() const override;

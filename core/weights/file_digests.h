@@ -16,8 +16,8 @@
 
 namespace latentd::weights {
 
-// What is kept for the file as it was when it had that identity; nullopt: nothing, or not as many
-// digests.
+// Digests that are kept for the file as it was with that identity; nullopt: none, or not as many
+// as `count`.
 std::optional<std::vector<Digest>> FindDigests(const DigestArchive& archive,
                                                const std::string& path,
                                                const FileIdentity& identity, size_t count);

@@ -1,4 +1,4 @@
-// What tells two contents of a file apart without reading them: which file it is, and when it was
+// Tells two contents of a file apart without reading them: by which file it is, and when it was
 // changed last. A program can set a file's modification time back (touch -r, cp -p, rsync -t), but
 // not its change time, which the kernel sets at each write. The change time moves with other
 // changes too (of the owner, of the mode, of the number of hard links): equal identities mean equal
@@ -30,11 +30,11 @@ struct FileIdentity {
   // All of it, with nanoseconds.
   std::string ToText() const;
 
-  // Whether every write after `now`, by the wall clock, gives the file another identity.
+  // True if every write after `now`, by the wall clock, gives the file another identity.
   bool IsSettled(absl::Time now) const { return changed + kSettled <= now; }
 };
 
-// Of an open file as it is now; `path` is for messages.
+// Identity of an open file as it is now; `path` is for messages.
 absl::StatusOr<FileIdentity> IdentityOf(const FileDescriptor& file, const std::string& path);
 
 }  // namespace latentd::weights

@@ -41,7 +41,7 @@ class FileRecord : public WatchedFile {
     file_.emplace(std::move(file));
   }
 
-  // Whether the file, read now, has the content that was read.
+  // True if the file, read now, has the content that was read.
   bool HasSameContent(const FileDescriptor& file) const;
 
   const std::string path_;
@@ -50,7 +50,7 @@ class FileRecord : public WatchedFile {
 
   mutable absl::Mutex mutex_;
   mutable std::optional<FileDescriptor> file_ ABSL_GUARDED_BY(mutex_);
-  mutable FileIdentity known_ ABSL_GUARDED_BY(mutex_);  // of `file_` with that content
+  mutable FileIdentity known_ ABSL_GUARDED_BY(mutex_);  // identity of `file_` with that content
   mutable bool changed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

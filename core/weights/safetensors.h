@@ -33,7 +33,7 @@ inline constexpr absl::string_view kDoubles = "F64";
 // The tensors wrap the mapping, without a copy. Reads the header's pages only.
 absl::StatusOr<TensorMap> ParseSafetensors(const std::shared_ptr<const MappedFile>& file);
 
-// The same for a file by path, which is open as a CheckpointFile while somebody has a tensor of it.
+// The same for a file by path, which is open as a CheckpointFile while a tensor of it is held.
 // Its digests are kept in the archive. NOT_FOUND and such name the path.
 absl::StatusOr<TensorMap> ReadSafetensors(const std::string& path,
                                           const DigestArchive& digests = {});

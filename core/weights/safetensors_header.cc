@@ -29,7 +29,7 @@ constexpr int kMaxDepth = 127;
 class HeaderReader : public nlohmann::json_sax<Json> {
  public:
   const std::string& error() const { return error_; }
-  // Of several with one name the last.
+  // The last one of several with one name.
   std::vector<HeaderEntry> TakeEntries() {
     std::vector<HeaderEntry> entries;
     for (size_t i = 0; i < entries_.size(); ++i) {
@@ -39,7 +39,7 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   }
 
   bool null() override {
-    // Of "__metadata__" itself.
+    // Allows null for "__metadata__" itself.
     if (IsIgnored() || (depth_ == 1 && in_metadata_)) return true;
     return Refuse("has null where none may be");
   }
@@ -134,7 +134,7 @@ class HeaderReader : public nlohmann::json_sax<Json> {
     return Refuse(absl::StrCat("has \"", field, "\" twice"));
   }
 
-  // Whether what comes is the value of a field that no entry needs, or in it.
+  // True if the next value is of a field that no entry needs, or in it.
   bool IsIgnored() const { return ignores_field_; }
   bool EnterIgnored() {
     if (depth_ + ++ignored_depth_ <= kMaxDepth) return true;
@@ -158,7 +158,7 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   }
 
   int depth_ = 0;          // but for what is ignored
-  int ignored_depth_ = 0;  // of what is open in the value of an ignored field
+  int ignored_depth_ = 0;  // number of open ones in the value of an ignored field
   bool ignores_field_ = false;
   bool named_ = false;  // a name has come
   bool in_metadata_ = false;
@@ -166,9 +166,9 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   std::string name_;
   std::string field_;
   std::vector<int64_t>* array_ = nullptr;
-  absl::flat_hash_set<std::string> fields_;  // of the current entry
+  absl::flat_hash_set<std::string> fields_;  // fields of the current entry
   std::vector<HeaderEntry> entries_;
-  absl::flat_hash_map<std::string, size_t> last_;  // of each name, in entries_
+  absl::flat_hash_map<std::string, size_t> last_;  // the last of each name, in entries_
   std::string error_;
 };
 

@@ -24,7 +24,7 @@ struct HeaderEntry {
 absl::StatusOr<std::vector<HeaderEntry>> ParseSafetensorsHeader(absl::string_view text,
                                                                 const std::string& file);
 
-// Of a name in a message: names of tensors differ in their ends.
+// Bytes of a name in a message: names of tensors differ in their ends.
 inline constexpr size_t kNameBytes = 200;
 
 }  // namespace latentd::weights

@@ -14,7 +14,7 @@ using device::ConstBuffer;
 
 namespace {
 
-// Whether its address suits its dtype.
+// True if its address suits its dtype.
 bool IsReadable(const ConstBuffer& data) {
   const auto address = reinterpret_cast<uintptr_t>(data.data());
   return address % static_cast<uintptr_t>(device::SizeOf(data.dtype())) == 0;

@@ -25,7 +25,7 @@ class ContentDigest {
  public:
   // Reads the bytes.
   explicit ContentDigest(device::ConstBuffer data);
-  // Asks somebody who may know it.
+  // Made on demand by code that may know it.
   explicit ContentDigest(std::function<Digest()> make) : make_(std::move(make)) {}
 
   const Digest& Get() const;
@@ -48,13 +48,13 @@ struct StoredTensor {
   // shape and (but for kDoubles) no memory; to use it is an error, to have it in the file is none.
   std::string unusable_dtype = {};
 
-  // Of `data`'s bytes; WeightSet::Add makes it where it is absent.
+  // Digest of `data`'s bytes; WeightSet::Add makes it where it is absent.
   std::shared_ptr<const ContentDigest> digest = nullptr;
 
-  // Whether `data` is a mapping of a file, whose pages the kernel can drop and read again.
+  // True if `data` is a mapping of a file, whose pages the kernel can drop and read again.
   bool mapped = false;
 
-  // The open file that `data` is mapped from; null: it is in memory, or nobody watches its file.
+  // The open file that `data` is mapped from; null: it is in memory, or its file is not watched.
   std::shared_ptr<const CheckpointFile> origin = nullptr;
 };
 
@@ -62,13 +62,13 @@ struct StoredTensor {
 using TensorMap = absl::flat_hash_map<std::string, StoredTensor>;
 
 // Takes the tensor's pages out of the process's memory if they are a file's: they stay in the
-// system's cache while there is room, and come back when somebody reads them.
+// system's cache while there is room, and come back when they are read.
 void ReleasePages(const StoredTensor& tensor);
 
 // The data, copied iff its address does not suit its dtype.
 device::ConstBuffer Aligned(const device::ConstBuffer& data);
 std::vector<device::ConstBuffer> Aligned(absl::Span<const device::ConstBuffer> data);
-// Of all copies that Aligned makes.
+// Bytes of all copies that Aligned makes.
 size_t CopiedBytes(absl::Span<const device::ConstBuffer> data);
 
 }  // namespace latentd::weights

@@ -1,5 +1,5 @@
-// Which files of a component's folder hold its tensors: the names that diffusers and transformers
-// write, for a variant or without, in one piece or in shards.
+// Finds the files of a component's folder that hold its tensors: the names that diffusers and
+// transformers write, for a variant or without, in one piece or in shards.
 //
 // Thread-safe: free functions without state.
 #pragma once
@@ -26,7 +26,7 @@ struct TensorFiles {
 // True iff the folder has tensors of exactly this variant ("": without a suffix).
 bool HasTensorFiles(const std::string& folder, const std::string& variant);
 
-// `variant` as for Checkpoint::Open. Of an index and a single file that one is preferred which
+// `variant` as for Checkpoint::Open. Between an index and a single file, the one is preferred that
 // diffusers reads of its models, and transformers of its own.
 // NOT_FOUND says what the folder has instead; INVALID_ARGUMENT an index that is not one, or that
 // names a shard outside of the folder.

@@ -23,7 +23,7 @@ class WatchedFile {
   // unchanged where what is read is.
   virtual absl::Status CheckUnchanged() const = 0;
 
-  // Whether the path leads to another file now, or to none. What was opened is intact then.
+  // True if the path leads to another file now, or to none. The opened one is intact then.
   virtual bool IsReplaced() const = 0;
 };
 

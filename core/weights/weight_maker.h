@@ -19,8 +19,8 @@ struct WeightFormat {
   // Names how the plain result is packed: all that the packed bytes depend on beside it, and all
   // that the maker needs to know; "": the plain result itself.
   std::string form = {};
-  size_t bytes = 0;          // of the result; of no meaning for ""
-  size_t scratch_bytes = 0;  // that packing takes for a moment, beside the plain and the packed
+  size_t bytes = 0;          // bytes of the result; of no meaning for ""
+  size_t scratch_bytes = 0;  // the most that packing takes for a moment, beside plain and packed
 
   bool operator==(const WeightFormat&) const = default;
 };
@@ -30,10 +30,10 @@ class WeightMaker {
  public:
   virtual ~WeightMaker() = default;
 
-  // Where it makes them. Must outlive it.
+  // Device on which it makes them. Must outlive it.
   virtual device::Device& device() const = 0;
 
-  // What results depend on beside recipe, sources and form, such as the instruction set.
+  // Facts that results depend on beside recipe, sources and form, such as the instruction set.
   virtual std::string WeightFingerprint() const = 0;
 
   // The most bytes that MakeWeight takes for a moment, beside sources and result. Makes nothing.

@@ -30,7 +30,7 @@ absl::Status NotCompiled(const std::vector<std::string>& ids) {
                     "NOT_COMPILED");
 }
 
-// What is left to send. Touched by one at a time: the worker, or the stream's OnTaken.
+// The graphs left to send. Touched by one at a time: the worker, or the stream's OnTaken.
 class Export {
  public:
   Export(engine::GraphAdmin& graphs, AdminWorker& worker, std::string peer,
@@ -120,7 +120,7 @@ class Export {
   bool ended_ = false;
   std::deque<std::string> left_;  // ids
   std::string artifact_;
-  size_t offset_ = 0;  // of what of it was not sent yet
+  size_t offset_ = 0;  // offset of its unsent rest
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // One call of ExportGraphs: an artifact is fetched on the worker when the client has taken the one
-// before, so that one is held at a time and a slow client keeps nobody waiting.
+// before, so that one is held at a time and a slow client keeps no other waiting.
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -16,9 +16,9 @@
 namespace latentd::server::admin {
 
 // The reactor of the call; it ends its own life. FAILED_PRECONDITION, reason NOT_COMPILED, names
-// every graph that is selected and not compiled, before anything is sent. What is passed in
-// outlives the call.
-// `ticket` is let go of before the client sees the call end.
+// every graph that is selected and not compiled, before anything is sent. All arguments
+// outlive the call.
+// `ticket` is released before the client sees the call end.
 grpc::ServerWriteReactor<grpc::ByteBuffer>* StartExport(calls::CallEnvironment environment,
                                                         AdminWorker& worker,
                                                         engine::GraphSelector selector,

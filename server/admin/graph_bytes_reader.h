@@ -15,8 +15,8 @@
 namespace latentd::server::admin {
 
 struct ImportLimits {
-  int64_t graph_bytes = 0;   // of one graph
-  int64_t stream_bytes = 0;  // of all of them
+  int64_t graph_bytes = 0;   // limit of one graph
+  int64_t stream_bytes = 0;  // limit of all of them
 };
 
 inline constexpr size_t kMaxGraphChunkBytes = 1 << 20;
@@ -42,8 +42,8 @@ class GraphBytesReader {
 
   const ImportLimits limits_;
   std::string graph_;
-  int64_t graph_bytes_ = 0;   // of the graph that has begun; 0: none has
-  int64_t stream_bytes_ = 0;  // of the graphs that have begun
+  int64_t graph_bytes_ = 0;   // bytes of the graph that has begun; 0: none has
+  int64_t stream_bytes_ = 0;  // bytes of the graphs that have begun
   int count_ = 0;
 };
 

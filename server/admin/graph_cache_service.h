@@ -1,5 +1,5 @@
-// latent.v1.GraphCache: a shell around engine::GraphAdmin. What waits for the engine (warming,
-// loading), what waits for files and what only reads them (listing) runs on a worker each, so that
+// latent.v1.GraphCache: a shell around engine::GraphAdmin. Calls that wait for the engine (warming,
+// loading), for files, or only read these (listing) run on a worker each, so that
 // a cache can be saved and listed while a bucket is warming. None of it runs on gRPC's threads.
 #pragma once
 
@@ -26,7 +26,7 @@ using GraphCacheServiceBase = latent::v1::GraphCache::WithRawCallbackMethod_List
                                     latent::v1::GraphCache::WithRawCallbackMethod_ImportGraphs<
                                         latent::v1::GraphCache::Service>>>>>>>>>>;
 
-// What `environment` refers to outlives the service, and the service the grpc::Server that it is
+// Referents of `environment` outlive the service, and the service the grpc::Server that it is
 // registered with. Thread-safe.
 class GraphCacheService final : public GraphCacheServiceBase {
  public:

@@ -1,4 +1,4 @@
-// Which graphs a request of GraphCache is about, checked for its form.
+// Selects the graphs that a request of GraphCache is about, and checks its form.
 //
 // Thread-safe: free functions without state.
 #pragma once

@@ -1,11 +1,11 @@
 // grpc.health.v1.Health. gRPC's own says SERVING for everything from the first moment; this one
 // says what is true:
 //
-//   ""                          whether pictures can be asked for (process/health.h: ready)
+//   ""                          SERVING while pictures can be asked for (process/health.h: ready)
 //   latent.v1.ImageGeneration   the same
 //   latent.v1.GraphCache        SERVING, where the server listens for operators at all
 //   latent.v1.Admin             the same
-//   liveness                    whether the process works (process/health.h: alive)
+//   liveness                    SERVING while the process works (process/health.h: alive)
 //
 // Another name is NOT_FOUND for Check and SERVICE_UNKNOWN for Watch, as health.proto says.
 #pragma once

@@ -24,7 +24,7 @@ namespace latentd::server::admin {
 class ImportCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
                          public calls::ActiveCall {
  public:
-  // What is passed in outlives the call. `ticket` is let go of before the client sees the
+  // All arguments outlive the call. `ticket` is released before the client sees the
   // call end.
   static grpc::ServerReadReactor<grpc::ByteBuffer>* Start(calls::CallEnvironment environment,
                                                           AdminWorker& worker, ImportLimits limits,
@@ -43,7 +43,7 @@ class ImportCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   void OnDone() override;
 
   void Read();
-  // Whether it completed a graph, and the worker goes on: then the call may be gone already.
+  // True if it completed a graph, and the worker goes on: then the call may be gone already.
   absl::StatusOr<bool> TakeMessage();
   // On the worker.
   void Import(std::string graph);
@@ -56,7 +56,7 @@ class ImportCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   GraphBytesReader reader_;
   grpc::ByteBuffer bytes_;
   latent::v1::GraphResults results_;
-  int unused_ = 0;  // of them: taken in, and nothing that is served needs them
+  int unused_ = 0;  // number of imported ones that no served bucket needs
   grpc::ByteBuffer& response_;
 };
 

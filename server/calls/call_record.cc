@@ -16,7 +16,7 @@ double Seconds(absl::Duration duration) {
   return absl::ToInt64Milliseconds(std::max(duration, absl::ZeroDuration())) / 1000.0;
 }
 
-// Names, never values: those may be what somebody typed.
+// Adds names, never values: a user may have typed those.
 void AddReason(const absl::Status& status, process::LogFields& fields) {
   const std::string reason = GetReason(status);
   if (!reason.empty()) fields["reason"] = reason;

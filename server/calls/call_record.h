@@ -1,4 +1,4 @@
-// What is kept of a generation call for its end: for its log line, and for why it failed.
+// Facts on a generation call that are kept for its end: for its log line, and for why it failed.
 #pragma once
 
 #include <string>
@@ -19,14 +19,14 @@ struct CallRecord {
 
   std::string method, id, peer;
   std::string trace_id;  // empty: the call belongs to none
-  std::string size;      // of the pictures
-  std::string bucket;    // that they were drawn in
+  std::string size;      // size of the pictures
+  std::string bucket;    // bucket that they were drawn in
   int steps = 0;
   int images = 0;
   absl::Time arrived, started = absl::InfiniteFuture();
 };
 
-// One line without what somebody typed: "INVALID_ARGUMENT bad_fields=width". Thread-safe.
+// One line without a user's words: "INVALID_ARGUMENT bad_fields=width". Thread-safe.
 std::string ReasonText(const absl::Status& status, absl::StatusCode code);
 
 }  // namespace latentd::server::calls

@@ -12,7 +12,7 @@
 namespace latentd::server::calls {
 namespace {
 
-// Of these fields, if one of them is bad.
+// Limits of these fields, reported if one of them is bad.
 struct Limits {
   std::vector<absl::string_view> fields;
   std::vector<ErrorFact> facts;

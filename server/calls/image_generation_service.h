@@ -17,7 +17,7 @@ using ImageGenerationBase = latent::v1::ImageGeneration::WithRawCallbackMethod_G
                 latent::v1::ImageGeneration::WithRawCallbackMethod_GetCapabilities<
                     latent::v1::ImageGeneration::Service>>>>>;
 
-// What `environment` refers to outlives the grpc::Server that this is registered with.
+// Referents of `environment` outlive the grpc::Server that this is registered with.
 class ImageGenerationService final : public ImageGenerationBase {
  public:
   ImageGenerationService(CallEnvironment environment, std::string version);

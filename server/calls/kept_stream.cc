@@ -19,14 +19,14 @@ absl::Status NoSuchStream(absl::string_view message) {
   return WithReason(absl::NotFoundError(message), "NO_SUCH_STREAM");
 }
 
-// So that who reads does not take it for a connection that breaks.
+// Tells a reader that the connection has not merely broken.
 absl::Status StreamDropped() {
   return WithReason(absl::CancelledError("CancelGeneration ended the request, or its pictures were "
                                          "not read while others waited for the memory"),
                     "STREAM_DROPPED");
 }
 
-// In place of a picture that was let go: who reads on has it.
+// In place of a picture that was released: its reader has it already.
 const SharedEvent& ReleasedPicture() {
   static const SharedEvent& picture =
       *new SharedEvent(std::make_shared<const engine::Event>(engine::Image()));
@@ -71,7 +71,7 @@ std::shared_ptr<const KeptStream::Reader> KeptStream::Add(const Kept& kept) {
   if (const auto* image = std::get_if<engine::Image>(kept.event.get())) {
     use_.bytes += static_cast<int64_t>(image->bytes.size());
     use_.oldest_picture = std::min(use_.oldest_picture, kept.came);
-    // Who comes back with the picture would get its preview.
+    // Drops its previews: a client that resumes gets the picture itself.
     std::erase_if(events_, [&](const Kept& older) {
       const auto* preview = std::get_if<engine::Preview>(older.event.get());
       return preview != nullptr && preview->image_index == image->index;

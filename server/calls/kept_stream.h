@@ -1,5 +1,5 @@
-// The events of one resumable request, kept for who reads them: the call of GenerateStream that
-// asked for it, then calls of ResumeStream, one at a time. The work goes on while nobody reads.
+// The events of one resumable request, kept for its readers: the call of GenerateStream that
+// asked for it, then calls of ResumeStream, one at a time. The work goes on without a reader.
 //
 // Pictures are kept by the pointer that their readers have, and count as unread (engine::Image)
 // until it is dropped, though a reader has sent them; of everything else the newest of its kind is
@@ -39,9 +39,9 @@ class KeptStream final : public engine::EventSink {
   // By which the engine knows the request.
   void SetHandle(uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // `reader` gets what is kept, then what comes; who read until now gets Failed, ABORTED. `call`
+  // `reader` gets what is kept, then what comes; the reader until now gets Failed, ABORTED. `call`
   // tells readers apart. `received` is how many pictures its client has: in place of those that
-  // ReleaseSent let go of it gets an Image without bytes. NOT_FOUND, reason NO_SUCH_STREAM, and
+  // ReleaseSent released it gets an Image without bytes. NOT_FOUND, reason NO_SUCH_STREAM, and
   // nothing is told: the client has not got them all.
   absl::Status Attach(const void* call, int64_t received, std::shared_ptr<const Reader> reader)
       ABSL_LOCKS_EXCLUDED(delivery_, mutex_);
@@ -51,10 +51,10 @@ class KeptStream final : public engine::EventSink {
   // Nothing where another reads by now. `to_the_end`: it was told all, the end too.
   void Detach(const void* call, bool to_the_end) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Lets go of the pictures that were sent, for who needs the memory; the work goes on.
+  // Releases the pictures that were sent, where memory is needed; the work goes on.
   void ReleaseSent() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Lets go of what is kept and stops the work; who reads is told how that ends: CANCELLED, reason
+  // Releases what is kept and stops the work; its reader is told how that ends: CANCELLED, reason
   // STREAM_DROPPED, as a rule.
   void Drop() ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -62,10 +62,10 @@ class KeptStream final : public engine::EventSink {
     bool ended = false;
     bool failed = false;
     bool was_read = false;  // to the end
-    // Since when nobody reads it; InfiniteFuture: somebody does.
+    // Time since when it has no reader; InfiniteFuture: it has one.
     absl::Time unread_since = absl::InfiniteFuture();
-    absl::Time oldest_picture = absl::InfiniteFuture();  // of those that are kept: when it came
-    int64_t bytes = 0;                                   // of pictures
+    absl::Time oldest_picture = absl::InfiniteFuture();  // arrival of the oldest kept picture
+    int64_t bytes = 0;                                   // bytes of pictures
   };
   Use use() const ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -90,7 +90,7 @@ class KeptStream final : public engine::EventSink {
   mutable absl::Mutex mutex_;
   std::vector<Kept> events_ ABSL_GUARDED_BY(mutex_);
   int64_t sent_ ABSL_GUARDED_BY(mutex_) = 0;      // pictures that the client has
-  int64_t released_ ABSL_GUARDED_BY(mutex_) = 0;  // of those, the first
+  int64_t released_ ABSL_GUARDED_BY(mutex_) = 0;  // the number of these, from the first, released
   Use use_ ABSL_GUARDED_BY(mutex_);
   std::optional<uint64_t> handle_ ABSL_GUARDED_BY(mutex_);
   const void* call_ ABSL_GUARDED_BY(mutex_) = nullptr;

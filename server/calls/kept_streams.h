@@ -1,5 +1,5 @@
-// The resumable requests that there are: those at work, and those whose pictures somebody may still
-// come back for. Each belongs to who asked for it (caller.h); nobody else finds it.
+// The resumable requests: those in progress, and finished ones whose pictures a client may still
+// come back for. Each belongs to its caller (caller.h); no other caller finds it.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +23,11 @@
 
 namespace latentd::server::calls {
 
-// From when nobody reads a stream until it is dropped.
+// Time that a stream without a reader is kept.
 inline constexpr absl::Duration kKeepStreams = absl::Minutes(1);
-// Of streams that have ended, the oldest are dropped before.
+// Limit of streams that have ended: beyond it the oldest are dropped before.
 inline constexpr size_t kMostKeptStreams = 256;
-// Of those that were read to the end, as far as the server can know.
+// Bytes of streams that were read to the end, at most, as far as the server can know.
 inline constexpr int64_t kMostReadBytes = int64_t{64} << 20;
 
 // Thread-safe. Both outlive it and the work of its streams.
@@ -36,7 +36,7 @@ class KeptStreams {
   KeptStreams(engine::Engine& engine, const Clock& clock) : engine_(engine), clock_(clock) {}
 
   // For the engine to accept or refuse. ALREADY_EXISTS, reason STREAM_EXISTS: the caller has a
-  // stream of that name that is at work, or has pictures that nobody has read. One that failed or
+  // stream of that name that is at work, or has pictures that were not read. One that failed or
   // was read gives way.
   absl::StatusOr<std::shared_ptr<KeptStream>> Open(const std::string& caller,
                                                    const std::string& request_id,
@@ -60,15 +60,15 @@ class KeptStreams {
   // The same of one that was found.
   void Drop(KeptStream& stream) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Drops what nobody has come back for in time. To be called every second or so.
+  // Drops streams that no client has resumed in time. To be called every second or so.
   void DropOld() ABSL_LOCKS_EXCLUDED(mutex_);
   // While others wait for the memory: lets go of the pictures that were sent, and drops what was
   // read to the end, and what has held a picture for `limit` all the same, read or not.
   void MakeRoom(absl::Duration limit) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Drops what nobody reads: nobody has to come back to a server that stops.
+  // Drops streams without a reader: no client has to come back to a server that stops.
   void DropUnread() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Of pictures of which nobody reads the stream.
+  // Bytes of pictures in streams without a reader.
   int64_t held_bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

@@ -1,5 +1,5 @@
 // The reactor of every stream of messages to a client: one write in flight, and the end once all
-// has been taken. What the next message is, is up to who derives from it: events in an outbox
+// has been taken. A derived class chooses the next message: events in an outbox
 // (StreamCall), messages in a queue (QueuedStream), the newest state (Watches).
 //
 // A message that there is no memory for ends the call: GiveUp leaves nothing to send but the end,
@@ -17,7 +17,7 @@
 
 namespace latentd::server::calls {
 
-// Thread-safe. Owned by who derives from it, until gRPC calls OnDone.
+// Thread-safe. Owned by the derived class, until gRPC calls OnDone.
 class MessageStream : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  protected:
   // Sends what can be sent now, or ends the call. To be called without locks whenever there may be
@@ -34,13 +34,13 @@ class MessageStream : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   // How the call has ended. REQUIRES: it has.
   absl::Status end() const ABSL_LOCKS_EXCLUDED(stream_mutex_);
 
-  // Guards what is to be sent, too, of those who derive.
+  // Guards what is to be sent, too, of derived classes.
   mutable absl::Mutex stream_mutex_;
 
  private:
   enum class Next { kNothing, kWrite, kFinish };
 
-  // Whether there was a message to send, which is in `bytes` now. May throw std::bad_alloc; may
+  // True if there was a message to send, which is in `bytes` now. May throw std::bad_alloc; may
   // SetEnd where there is none.
   virtual bool TakeMessage(grpc::ByteBuffer& bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(stream_mutex_) = 0;
@@ -60,7 +60,7 @@ class MessageStream : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   bool writing_ ABSL_GUARDED_BY(stream_mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(stream_mutex_) = false;
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(stream_mutex_);
-  // Belongs to whoever set writing_, until gRPC is done with it.
+  // Belongs to the thread that set writing_, until gRPC is done with it.
   grpc::ByteBuffer bytes_;
 };
 

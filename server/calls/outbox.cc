@@ -10,7 +10,7 @@
 namespace latentd::server::calls {
 namespace {
 
-// Whether what it says is old as soon as another of its kind has come.
+// True if the event is outdated as soon as another of its kind has come.
 bool IsReplaced(const engine::Event& event, const engine::Event& by) {
   return event.index() == by.index() && (std::holds_alternative<engine::Progress>(event) ||
                                          std::holds_alternative<engine::Queued>(event));
@@ -68,7 +68,7 @@ void Outbox::DropReplaced(const engine::Event& event) {
   if (const std::optional<int> shown = ShownBy(event)) {
     std::erase_if(waiting_, [&](const Waiting& old) { return PreviewedBy(*old.event) == shown; });
   }
-  // Of what is no preview, the last: previews come between steps as it happens.
+  // Finds the last event that is no preview: previews come between steps as it happens.
   const auto last = std::find_if(waiting_.rbegin(), waiting_.rend(), [](const Waiting& waiting) {
     return !PreviewedBy(*waiting.event).has_value();
   });
@@ -108,9 +108,9 @@ void Outbox::Take(const engine::Event& event, latent::v1::GenerateEvent& message
       event);
 }
 
-// Whether it was the last one.
+// True if it was the last one.
 bool Outbox::TakeChunk(const engine::Image& image, OutgoingEvent& chunk) {
-  image_offset_ = std::min(image_offset_, image.bytes.size());  // who resumes may say anything
+  image_offset_ = std::min(image_offset_, image.bytes.size());  // any number may come with a resume
   *chunk.message.mutable_image_chunk() = ToChunk(image, image_offset_);
   chunk.data = absl::string_view(image.bytes).substr(image_offset_, kChunkBytes);
   image_offset_ += chunk.data.size();

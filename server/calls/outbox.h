@@ -1,4 +1,4 @@
-// What one request still has to tell its client: turns the engine's events into messages, in order,
+// The events that a request still has to send: turns the engine's events into messages, in order,
 // as the client takes them. A client that reads slowly gets fewer events of its place in the queue
 // and of progress, and fewer previews; pictures wait, in chunks, and are never dropped.
 //
@@ -25,10 +25,10 @@ namespace latentd::server::calls {
 // The API allows 1 MiB; smaller ones make "reads slowly" and "reads nothing" easier to tell apart.
 inline constexpr size_t kChunkBytes = 256 << 10;
 
-// Not thread-safe: whoever owns it has a lock.
+// Not thread-safe: its owner has a lock.
 class Outbox {
  public:
-  // What a client has of a request's pictures already, in the order in which they come: whole ones,
+  // The client's part of a request's pictures so far, in the order in which they come: whole ones,
   // and the first bytes of the next.
   struct Position {
     int64_t pictures = 0;
@@ -48,7 +48,7 @@ class Outbox {
   // The next message, or nothing until more is added.
   std::optional<OutgoingEvent> Next();
 
-  // Drops what waits and all that comes, except how it ended: nobody reads it any more.
+  // Drops what waits and all that comes, except how it ended: it has no reader any more.
   void Close();
 
   // Close, and it ends with `status`, unless it has failed already: there is no memory for what
@@ -61,7 +61,7 @@ class Outbox {
   // Pictures of which the last part has been taken, with those that the client had.
   int64_t sent_pictures() const { return sent_pictures_; }
 
-  // Of pictures that wait, and previews.
+  // Bytes of pictures that wait, and previews.
   int64_t held_bytes() const;
 
   // When the picture came that has waited longest for its last part to be taken; InfiniteFuture:
@@ -74,7 +74,7 @@ class Outbox {
     absl::Time since;
   };
 
-  // What nobody needs to hear any more once `event` has come.
+  // Drops events that have become outdated with `event`.
   void DropReplaced(const engine::Event& event);
 
   // The message of the front of the queue; an image goes chunk by chunk.
@@ -86,7 +86,7 @@ class Outbox {
   std::deque<Waiting> waiting_;
   int64_t sent_pictures_;
   int64_t images_to_skip_;
-  size_t image_offset_;  // of the image in front
+  size_t image_offset_;  // bytes sent of the image in front
   bool closed_ = false;
   std::optional<absl::Status> end_;
 };

@@ -1,4 +1,4 @@
-// An event as the bytes that gRPC sends to a client. Those of a picture are most of what a call
+// An event as the bytes that gRPC sends to a client. A picture's bytes are most of what a call
 // sends: they are sent from where the engine's event has them, without a copy.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace latentd::server::calls {
 
 struct OutgoingEvent {
   latent::v1::GenerateEvent message;  // a picture's chunk is without its `data`
-  absl::string_view data;             // of that chunk, part of `of`
+  absl::string_view data;             // bytes of that chunk, part of `of`
   std::shared_ptr<const engine::Event> of = nullptr;
 };
 

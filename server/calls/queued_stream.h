@@ -54,7 +54,7 @@ class QueuedStream final : public MessageStream, public ActiveCall {
 
   using MessageStream::End;
 
-  // The client has gone away: nobody needs what comes now.
+  // True if the client has gone away: events are of no use any more.
   bool cancelled() const {
     absl::MutexLock lock(&stream_mutex_);
     return cancelled_;

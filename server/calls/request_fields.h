@@ -1,4 +1,4 @@
-// Which fields requests may have, so that a client can ask before it uses a newer one.
+// Names of the fields that requests may have: a client can ask before it uses a newer one.
 #pragma once
 
 #include <google/protobuf/descriptor.h>

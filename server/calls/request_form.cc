@@ -18,7 +18,7 @@ void CheckRequestId(const std::string& id, std::vector<FieldViolation>& violatio
                                                    " letters, digits and ._:- characters")});
 }
 
-// Of a request that has been made.
+// Checks the id of an earlier request.
 void CheckKnownId(const std::string& id, std::vector<FieldViolation>& violations) {
   if (!id.empty()) return CheckRequestId(id, violations);
   violations.push_back({"request_id", "must be that of a resumable request"});

@@ -1,5 +1,5 @@
-// What can be wrong with a request that only its message shows: what is absent, what is there
-// though it does not apply, and what no field of the engine's spec can hold. What the values mean,
+// Checks of a request that only its message allows: fields that are absent, fields that are there
+// though they do not apply, and values that no field of the engine's spec can hold. Their meaning,
 // ranges and fields that exclude each other among it, is the engine's to check (Engine::Validate).
 #pragma once
 
@@ -14,7 +14,7 @@ namespace latentd::server::calls {
 
 inline constexpr size_t kMaxRequestIdBytes = 128;
 
-// Whether it may be one: short, and of letters that a log line and a header can have. Thread-safe.
+// True for a short id of letters that a log line and a header can have. Thread-safe.
 bool IsRequestId(absl::string_view id);
 
 // Every violation of form, in the order of the fields. Thread-safe; a free function without state.

@@ -1,4 +1,4 @@
-// What server/ counts of generation calls: what it refuses before the engine is asked, and how each
+// Metrics of generation calls in server/: those it refuses before the engine is asked, and how each
 // call ended. The engine counts the rest.
 //
 // Thread-safe: free functions without state.
@@ -16,7 +16,7 @@ struct EndedCall {
   std::string method;       // "Generate"
   absl::StatusCode code;    // as the client sees it
   bool accepted = false;    // the engine took it
-  std::string bucket;       // that it ran in, "256x256"; empty: it never ran
+  std::string bucket;       // bucket that it ran in, "256x256"; empty: it never ran
   absl::Duration duration;  // since it arrived
 };
 

@@ -30,7 +30,7 @@ absl::Status DescribeBadBytes(const Descriptor& type, absl::string_view bytes) {
   return violations.empty() ? Malformed(type) : InvalidFields(violations);
 }
 
-// Of bytes in parts, without a copy of all.
+// Parses bytes in parts, without a copy of all.
 bool ParseInPlace(const grpc::ByteBuffer& bytes, google::protobuf::Message& request) {
   grpc::ByteBuffer shared = bytes;
   grpc::ProtoBufferReader reader(&shared);

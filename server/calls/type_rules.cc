@@ -16,7 +16,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-// Of one message, that are named.
+// Most unknown fields of one message that are named.
 constexpr size_t kMaxUnknownFields = 8;
 
 class TypeRules {

@@ -1,4 +1,4 @@
-// What can be wrong with a field by its type alone: numbers that are not finite, values that an
+// Checks of a field by its type alone: numbers that are not finite, values that an
 // enum does not have, fields that this server does not know.
 #pragma once
 

@@ -11,7 +11,7 @@
 
 namespace latentd::server::calls {
 
-// What stock clients accept in one message.
+// Limit of stock clients for one message.
 inline constexpr int64_t kMaxUnaryBytes = 4 << 20;
 
 class UnaryCall final : public GenerateCall, public grpc::ServerUnaryReactor {
@@ -37,16 +37,16 @@ class UnaryCall final : public GenerateCall, public grpc::ServerUnaryReactor {
   void KeepUnread(const std::shared_ptr<const void>& token) override
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // Whether the answer is complete.
+  // True if the answer is complete.
   bool Collect() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Add(OutgoingEvent event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FinishWith(const absl::Status& status);
 
   latent::v1::GenerateResponse collected_ ABSL_GUARDED_BY(mutex_);
-  // Of the pictures in the answer, until the client has it.
+  // Tokens of the pictures in the answer, until the client has it.
   std::vector<std::shared_ptr<const void>> unread_ ABSL_GUARDED_BY(mutex_);
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
-  // Both belong to whoever set finished_.
+  // Both belong to the thread that set finished_.
   grpc::ByteBuffer& response_;
   absl::Status end_;
 };

@@ -1,4 +1,4 @@
-// Which string fields of a message on the wire are not UTF-8. Protobuf refuses such a message
+// Finds string fields of a message on the wire that are not UTF-8. Protobuf refuses such a message
 // without saying which field it was, and gRPC's generated handlers then answer UNIMPLEMENTED, so
 // latentd looks for itself.
 #pragma once

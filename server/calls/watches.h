@@ -115,7 +115,7 @@ class Watches {
     const std::string topic_;
     std::optional<Message> wanted_ ABSL_GUARDED_BY(stream_mutex_);
     bool told_ ABSL_GUARDED_BY(stream_mutex_) = false;
-    Message last_ ABSL_GUARDED_BY(stream_mutex_);  // what the client was told last, if it was told_
+    Message last_ ABSL_GUARDED_BY(stream_mutex_);  // the message that the client got last, if told_
   };
 
   static absl::Status Stopping() {

@@ -1,5 +1,5 @@
 // Work that may wait for a file system that does not answer, done again and again on a thread of
-// its own: whoever asks for it does not wait.
+// its own: a caller that requests it does not wait.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,7 @@ class BackgroundTask {
   // Does the work soon; nothing where it is being done or waits. Returns at once.
   void RunSoon() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Whether all that was asked for was done before `timeout` passed.
+  // True if all requested work was done before `timeout` passed.
   bool WaitUntilDone(absl::Duration timeout) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

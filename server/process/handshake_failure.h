@@ -1,4 +1,4 @@
-// What gRPC's log says about handshakes that failed, in words.
+// Descriptions of failed handshakes, from gRPC's log.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// Whether the server is alive, and whether pictures can be asked for: decided here alone, from what
+// Liveness of the server, and its readiness for requests: decided here alone, from what
 // the engine says of itself. grpc.health.v1 (server/admin/health_service.h) and the pages for
 // probes over HTTP (health_pages.h) say what is here.
 //
@@ -21,8 +21,8 @@ namespace latentd::server::process {
 
 class Health {
  public:
-  // `find_hangs` is called by whoever asks, so that it knows whatever thread hangs, and waits for
-  // nothing that may.
+  // `find_hangs` is called by each reader of the health, so it knows whatever thread hangs, and
+  // waits for nothing that may.
   explicit Health(std::function<engine::Hangs()> find_hangs) : find_hangs_(std::move(find_hangs)) {}
 
   // One line that says why it is not; empty: it is.
@@ -32,7 +32,7 @@ class Health {
   bool alive() const { return WhyNotAlive().empty(); }
   bool ready() const { return WhyNotReady().empty(); }
 
-  // What the engine says now.
+  // Takes the engine's status of now.
   void Follow(const engine::ServerStatus& status) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Not ready from now on, whatever the engine says.
@@ -42,7 +42,7 @@ class Health {
   const std::function<engine::Hangs()> find_hangs_;
   mutable absl::Mutex mutex_;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
-  std::string fault_ ABSL_GUARDED_BY(mutex_);  // of the device; empty: it works
+  std::string fault_ ABSL_GUARDED_BY(mutex_);  // fault of the device; empty: it works
   std::string why_not_ready_ ABSL_GUARDED_BY(mutex_) = "loading";
 };
 

@@ -14,7 +14,7 @@ constexpr int64_t kWorthwhileBytes = int64_t{64} << 20;
 // Since the last one left, or the first where one or another always leaves.
 constexpr absl::Duration kPause = absl::Seconds(5), kLongestPause = absl::Seconds(30);
 
-// What malloc has not given back, and what is none of its: code, weights in files.
+// Bytes that malloc has not given back, and resident ones that are not its: code, weights in files.
 int64_t KeptBytes() {
   const struct mallinfo2 heap = mallinfo2();
   const auto allocated = static_cast<int64_t>(heap.uordblks + heap.hblkhd);

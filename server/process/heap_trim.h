@@ -17,7 +17,7 @@ class HeapTrim {
  public:
   struct Usage {
     int64_t open_files = 0;  // connections among them
-    int64_t kept_bytes = 0;  // of the process, and not allocated
+    int64_t kept_bytes = 0;  // held by the process, and not allocated
   };
 
   // To be asked every second or so; `now` is monotonic.

@@ -1,4 +1,4 @@
-// What the kernel knows of this process (/proc), and the process_* metrics that every Prometheus
+// The kernel's figures for this process (/proc), and the process_* metrics that every Prometheus
 // client exports.
 //
 // Thread-safe: free functions without state.
@@ -14,10 +14,10 @@
 
 namespace latentd::server::process {
 
-// Of /proc/stat: when the machine was started, in seconds since 1970.
+// Reads from /proc/stat when the machine was started, in seconds since 1970.
 std::optional<int64_t> ParseBootTime(absl::string_view text);
 
-// Of this process, now. Absent where the kernel does not tell.
+// Open files of this process, now. Absent where the kernel does not tell.
 std::optional<int64_t> CountOpenFiles();
 
 // The same, ProcessStat and more; what the kernel does not tell is left out.

@@ -5,7 +5,7 @@
 
 namespace latentd::server::process {
 
-// That it and gRPC have at most once it serves, with all that can be asked for by flags. gRPC
+// The most threads of the server and gRPC while it serves, with all that flags can ask for. gRPC
 // starts more where many calls or timers come at once, and does without where it gets none.
 int ServerThreadsNeeded();
 

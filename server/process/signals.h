@@ -30,7 +30,7 @@ class StopSignals {
   StopSignals();
   ~StopSignals();
 
-  // From now on somebody waits for the stop.
+  // Makes a signal begin a drain: from now on a thread waits for the stop.
   void DrainFirst() { drain_first_ = true; }
 
   // As a signal would. `cause` is for the log; `drain_timeout` replaces the configured one. Of
@@ -38,10 +38,10 @@ class StopSignals {
   void RequestStop(absl::string_view cause,
                    std::optional<absl::Duration> drain_timeout = std::nullopt);
 
-  // Whether a stop was requested before `timeout` passed.
+  // True if a stop was requested before `timeout` passed.
   bool WaitForStop(absl::Duration timeout);
 
-  // What the stop was requested with.
+  // The arguments of the requested stop.
   std::optional<absl::Duration> drain_timeout();
   std::string cause();
 
