@@ -169,7 +169,7 @@ struct Progress {
   Stage stage = Stage::kTextEncode;
   int step = 0;  // 1-based, of total_steps of the whole picture, both stages together
   int total_steps = 0;
-  pipeline::Model model = pipeline::Model::kBase;  // whose text and steps these are
+  std::string model;  // whose work it is, by its name
   // When the device was at it. Nothing: there was no work left, since another picture of the
   // request had it done.
   std::optional<Period> worked = {};

@@ -42,7 +42,7 @@ Stage StageOf(batching::UnitKind kind, const pipeline::Picture& picture) {
     case batching::UnitKind::kEncode:
       return Stage::kVaeEncode;
     case batching::UnitKind::kStep:
-      return picture.model() == pipeline::Model::kBase ? Stage::kBase : Stage::kRefiner;
+      return picture.model().is_refiner ? Stage::kRefiner : Stage::kBase;
     case batching::UnitKind::kDecode:
       return Stage::kVaeDecode;
     case batching::UnitKind::kPreview:

@@ -118,7 +118,7 @@ absl::Status UnitsInFlight::Enqueue(batching::Unit& what, JobPictures& pictures)
   const absl::Time due = empty() ? begin : NextEnqueueTime();
   const JobPicture& first = pictures.front();
   const Stage stage = StageOf(what.kind, first.picture());
-  const pipeline::Model model = first.picture().model();
+  std::string model = first.picture().model().name;
   UnitWatchdog::Unit watched = {first.job->spec.request_id, first.index, stage,
                                 first.picture().executed_size(), RowsOf(pictures)};
   if (empty()) watchdog_.Begin(std::move(watched));
@@ -129,8 +129,8 @@ absl::Status UnitsInFlight::Enqueue(batching::Unit& what, JobPictures& pictures)
   ASSIGN_OR_RETURN(pipeline::PendingUnit unit, EnqueueUnit(what.kind, pictures));
   // Asks for no memory: the device uses what the unit holds.
   ++count_;
-  units_.push_back({std::move(what), std::move(pictures), stage, model, std::move(unit), begin,
-                    clock_.Monotonic() - due, std::move(watched)});
+  units_.push_back({std::move(what), std::move(pictures), stage, std::move(model), std::move(unit),
+                    begin, clock_.Monotonic() - due, std::move(watched)});
   WarnOfRows(units_.back());
   return absl::OkStatus();
 }

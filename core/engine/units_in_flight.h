@@ -34,7 +34,7 @@ struct UnitInFlight {
   batching::Unit what;
   JobPictures pictures;  // by part of the unit
   Stage stage = Stage::kTextEncode;
-  pipeline::Model model = pipeline::Model::kBase;
+  std::string model;  // by its name
   pipeline::PendingUnit unit;
   absl::Time enqueued;
   absl::Duration enqueuing;    // how long the host was at that, from when it was to begin

@@ -23,23 +23,21 @@ constexpr char kSamplePart[] = "sample";
 
 }  // namespace
 
-std::string NameOf(Model which) { return which == Model::kBase ? "base" : "refiner"; }
-std::string UnetOf(Model which) { return absl::StrCat("unet_", NameOf(which)); }
-
-ModelGraphs::ModelGraphs(Model which, const ModelConfigs& configs,
+ModelGraphs::ModelGraphs(std::string model, const ModelConfigs& configs,
                          std::shared_ptr<const weights::WeightSet> weights,
                          const ModelOptions& options, compiler::GraphStore& store)
-    : which_(which),
+    : model_(std::move(model)),
       configs_(configs),
       weights_(std::move(weights)),
       options_(options),
       store_(store) {}
 
 absl::StatusOr<std::unique_ptr<ModelGraphs>> ModelGraphs::Declare(
-    Model which, const ModelConfigs& configs, std::shared_ptr<const weights::WeightSet> weights,
-    const ModelOptions& options, compiler::GraphStore& store) {
+    std::string model, const ModelConfigs& configs,
+    std::shared_ptr<const weights::WeightSet> weights, const ModelOptions& options,
+    compiler::GraphStore& store) {
   std::unique_ptr<ModelGraphs> graphs(
-      new ModelGraphs(which, configs, std::move(weights), options, store));
+      new ModelGraphs(std::move(model), configs, std::move(weights), options, store));
   RETURN_IF_ERROR(graphs->DeclareFixed());
   return graphs;
 }
@@ -74,7 +72,7 @@ absl::Status ModelGraphs::DeclareFixed() {
 }
 
 absl::Status ModelGraphs::DeclareRequest(const graph::Graph& step) {
-  compiler::GraphLabel label{.component = UnetOf(which_), .part = "request"};
+  compiler::GraphLabel label{.component = FlagNameOf(kUnetName, model_), .part = "request"};
   ASSIGN_OR_RETURN(graph::SplitGraphs split, Split(label, step));
   if (!split.request) return absl::InvalidArgumentError("the UNet reads no prompt");
   for (const graph::Output& output : split.request->outputs()) {
@@ -115,7 +113,7 @@ bool ModelGraphs::has_decode_fallback() const {
 }
 
 bool ModelGraphs::has_batch_invariant_steps() const {
-  const bool reference = IsReference(options_.components, UnetOf(which_));
+  const bool reference = IsReference(options_.components, FlagNameOf(kUnetName, model_));
   return (reference ? options_.reference->target() : store_.target()).batch_invariant;
 }
 
@@ -205,7 +203,7 @@ compiler::GraphLabel ModelGraphs::LabelOf(const Key& key) const {
   if (key.kind == Kind::kPreview) label.component = std::string(kVaeTinyName);
   if (key.kind == Kind::kSample) label.part = kSamplePart;
   if (key.kind == Kind::kStep) {
-    label.component = UnetOf(which_);
+    label.component = FlagNameOf(kUnetName, model_);
     label.part = "step";
   }
   label.dtype = PrecisionFor(label).dtype;
@@ -216,7 +214,7 @@ GraphHandle ModelGraphs::DeclareAs(compiler::GraphLabel label, graph::Graph grap
   const bool reference = IsReference(options_.components, label.component);
   label.dtype = PrecisionFor(label).dtype;
   return store_.Declare({.label = std::move(label),
-                         .user = NameOf(which_),
+                         .user = model_,
                          .graph = std::make_shared<const graph::Graph>(std::move(graph)),
                          .weights = weights_,
                          .backend = reference ? options_.reference : nullptr});

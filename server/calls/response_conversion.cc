@@ -148,7 +148,7 @@ v1::Output ToProto(const image::EncodeOptions& output) {
 v1::GenerateRequest ToProto(const pipeline::PictureSpec& picture,
                             const image::EncodeOptions& output) {
   v1::GenerateRequest proto;
-  proto.set_model(picture.model == pipeline::Model::kRefiner ? v1::MODEL_REFINER : v1::MODEL_BASE);
+  proto.set_model(picture.model == "refiner" ? v1::MODEL_REFINER : v1::MODEL_BASE);
   SetPrompts(picture, proto);
   SetScheduler(picture.scheduler, proto);
   SetDenoising(picture, proto);

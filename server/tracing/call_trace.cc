@@ -52,10 +52,6 @@ void Set(Span& span, absl::string_view key, int64_t value) {
   attribute.mutable_value()->set_int_value(value);
 }
 
-const char* NameOf(pipeline::Model model) {
-  return model == pipeline::Model::kBase ? "base" : "refiner";
-}
-
 }  // namespace
 
 std::optional<CallTrace> CallTrace::Begin(const std::optional<TraceParent>& parent, Call call,
@@ -91,7 +87,7 @@ void CallTrace::Note(const engine::Event& event, absl::Time came) {
     NoteProgress(*progress);
   } else if (const auto* image = std::get_if<engine::Image>(&event)) {
     ++images_;
-    Extend("encode", image->index, std::nullopt, image->encoded);
+    Extend("encode", image->index, "", image->encoded);
   }
 }
 
@@ -103,7 +99,7 @@ void CallTrace::NoteProgress(const engine::Progress& progress) {
       Extend("text", kOfRequest, progress.model, *progress.worked);
       break;
     case engine::Stage::kVaeEncode:
-      Extend("vae_encode", progress.image_index, std::nullopt, *progress.worked);
+      Extend("vae_encode", progress.image_index, "", *progress.worked);
       break;
     case engine::Stage::kBase:
     case engine::Stage::kRefiner: {
@@ -114,7 +110,7 @@ void CallTrace::NoteProgress(const engine::Progress& progress) {
       break;
     }
     case engine::Stage::kVaeDecode:
-      Extend("decode", progress.image_index, std::nullopt, *progress.worked);
+      Extend("decode", progress.image_index, "", *progress.worked);
       break;
     case engine::Stage::kPreview:
     case engine::Stage::kImageEncode:
@@ -122,13 +118,12 @@ void CallTrace::NoteProgress(const engine::Progress& progress) {
   }
 }
 
-CallTrace::Work& CallTrace::Extend(absl::string_view name, int image,
-                                   std::optional<pipeline::Model> model,
+CallTrace::Work& CallTrace::Extend(absl::string_view name, int image, absl::string_view model,
                                    const engine::Period& period) {
   const auto same = std::find_if(work_.begin(), work_.end(), [&](const Work& work) {
     return work.name == name && work.image == image && work.model == model;
   });
-  if (same == work_.end()) return work_.emplace_back(Work{name, image, model, period});
+  if (same == work_.end()) return work_.emplace_back(Work{name, image, std::string(model), period});
   same->period.end = std::max(same->period.end, period.end);
   return *same;
 }
@@ -182,7 +177,7 @@ Span CallTrace::RootSpan(const End& end) const {
 Span CallTrace::WorkSpan(const Work& work, absl::Time end) const {
   Span span = MakeSpan(work.name, work.period, end);
   if (work.image != kOfRequest) Set(span, "latentd.image", work.image);
-  if (work.model) Set(span, "latentd.model", NameOf(*work.model));
+  if (!work.model.empty()) Set(span, "latentd.model", work.model);
   if (work.steps > 0) Set(span, "latentd.steps", work.steps);
   return span;
 }

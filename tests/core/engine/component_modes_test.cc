@@ -90,7 +90,7 @@ TEST(ComponentModesTest, TheRefinerAloneIsServed) {
   GenerateSpec spec = SmallSpec(4);
   EXPECT_THAT(SubmitTo(*engine, spec),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("unet_base")));
-  spec.picture.model = pipeline::Model::kRefiner;
+  spec.picture.model = "refiner";
   spec.picture.image = Only<Image>(RunOn(*Loaded({}), SmallSpec())).at(0).bytes;
   EXPECT_THAT(Only<Image>(RunOn(*engine, spec)), SizeIs(1));
 }

@@ -164,13 +164,13 @@ TEST_F(LocalEngineTest, RefinesWithTheSecondModel) {
   GenerateSpec spec = SmallSpec(5);
   spec.picture.refine = true;
   bool refined = false;
-  std::vector<pipeline::Model> texts;
+  std::vector<std::string> texts;
   for (const Progress& progress : Only<Progress>(Run(spec))) {
     refined |= progress.stage == Stage::kRefiner;
     if (progress.stage == Stage::kTextEncode) texts.push_back(progress.model);
   }
   EXPECT_TRUE(refined);
-  EXPECT_THAT(texts, ElementsAre(pipeline::Model::kBase, pipeline::Model::kRefiner));
+  EXPECT_THAT(texts, ElementsAre("base", "refiner"));
 }
 
 TEST_F(LocalEngineTest, NamesEveryBadFieldBeforeTheQueue) {

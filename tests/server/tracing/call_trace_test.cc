@@ -14,7 +14,6 @@ namespace {
 
 namespace otlp = ::opentelemetry::proto::collector::trace::v1;
 using engine::Stage;
-using pipeline::Model;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -44,7 +43,7 @@ class CallTraceTest : public ::testing::Test {
     trace.Note(event, At(came));
   }
   void NoteUnit(CallTrace& trace, Stage stage, double begin, double end, int step = 0,
-                int image = 0, Model model = Model::kBase) const {
+                int image = 0, const std::string& model = "base") const {
     Note(trace, engine::Progress{image, stage, step, 4, model, {{At(begin), At(end)}}}, end);
   }
   void NoteImage(CallTrace& trace, double begin, double end, int image = 0) const {
@@ -81,9 +80,9 @@ TEST_F(CallTraceTest, APictureOfBaseAndRefinerIsATreeOfItsWork) {
   NoteUnit(trace, Stage::kTextEncode, 1, 2);
   NoteUnit(trace, Stage::kVaeEncode, 2, 3);
   for (int step = 1; step <= 3; ++step) NoteUnit(trace, Stage::kBase, 2 + step, 3 + step, step);
-  NoteUnit(trace, Stage::kTextEncode, 6, 7, 3, 0, Model::kRefiner);
-  NoteUnit(trace, Stage::kRefiner, 7, 9, 4, 0, Model::kRefiner);
-  NoteUnit(trace, Stage::kVaeDecode, 9, 10, 4, 0, Model::kRefiner);
+  NoteUnit(trace, Stage::kTextEncode, 6, 7, 3, 0, "refiner");
+  NoteUnit(trace, Stage::kRefiner, 7, 9, 4, 0, "refiner");
+  NoteUnit(trace, Stage::kVaeDecode, 9, 10, 4, 0, "refiner");
   NoteImage(trace, 10, 11);
   Note(trace, engine::Completed{}, 11);
   EXPECT_THAT(Work(trace), ElementsAre("queue 0-1", "text base 1-2", "vae_encode 0 2-3",
