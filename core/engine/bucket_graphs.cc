@@ -66,7 +66,6 @@ bool IsSharedStep(const compiler::GraphLabel& label) {
   return label.rows > pipeline::kMaxRowsOfPicture;
 }
 
-// By pictures that those models draw.
 bool IsWanted(const GraphStatus& info, const std::vector<std::string>& models, bool image,
               bool decoder) {
   if (info.label.component == "vae_encoder" && !image) return false;
@@ -277,10 +276,7 @@ absl::StatusOr<GraphHandles> BucketGraphs::GraphsFor(const pipeline::PictureSpec
   const Infos infos = ById(store_.Declared());
   const bool decoder = pipeline_.NeedsDecoder(resolved);
   const pipeline::ModelTable& table = pipeline_.table();
-  std::vector<std::string> models;
-  for (const pipeline::ModelId id : table.Chain(resolved.model, resolved.refine)) {
-    models.push_back(table[id].name);
-  }
+  const auto models = table.NamesOf(table.Chain(resolved.model, resolved.refine));
   const auto unneeded = [&](const compiler::GraphHandle& graph) {
     const auto info = infos.find(GraphStore::IdOf(graph));
     return info != infos.end() && !IsWanted(info->second, models, image, decoder);

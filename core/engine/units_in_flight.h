@@ -33,7 +33,7 @@ namespace latentd::engine {
 struct UnitInFlight {
   batching::Unit what;
   JobPictures pictures;  // by part of the unit
-  Stage stage = Stage::kTextEncode;
+  Stage stage = Stage::kText;
   std::string model;  // by its name
   pipeline::PendingUnit unit;
   absl::Time enqueued;

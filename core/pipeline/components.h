@@ -1,4 +1,4 @@
-// The components of the checkpoints by the names that operators give them, and how each one runs.
+// The components of the checkpoints by their names, and how each one runs.
 // text_encoder_2, vae_decoder, vae_encoder and vae_tiny are those of base and refiner alike.
 //
 // Pure functions.
@@ -30,6 +30,11 @@ inline constexpr absl::string_view kVaeTinyName = "vae_tiny";
 
 inline constexpr absl::string_view kUnetName = "unet";
 
+// As graphs, weights and metrics name them, beside their model.
+inline constexpr absl::string_view kGraphComponents[] = {
+    "text_encoder", "text_encoder_2", kUnetName, "vae_decoder", "vae_encoder", kVaeTinyName};
+
+// As operators name them in flags.
 inline constexpr absl::string_view kComponentNames[] = {
     "text_encoder", "text_encoder_2", "unet_base", "unet_refiner",
     "vae_decoder",  "vae_encoder",    kVaeTinyName};

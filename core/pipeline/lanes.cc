@@ -25,7 +25,8 @@ Lanes::Candidate Lanes::Find(const Lane& lane) {
 
 absl::Status Lanes::Ask(const Picture& picture, int rows) const {
   if (!ask_room_) return absl::OkStatus();
-  const compiler::GraphLabel label{.component = FlagNameOf(kUnetName, picture.model().name),
+  const compiler::GraphLabel label{.model = picture.model().name,
+                                   .component = std::string(kUnetName),
                                    .part = "lane",
                                    .width = picture.executed_size().width,
                                    .height = picture.executed_size().height,

@@ -26,6 +26,12 @@ std::vector<std::string> ModelTable::Names() const {
   return names;
 }
 
+std::vector<std::string> ModelTable::NamesOf(const std::vector<ModelId>& ids) const {
+  std::vector<std::string> names;
+  for (const ModelId id : ids) names.push_back((*this)[id].name);
+  return names;
+}
+
 std::vector<ModelId> ModelTable::Chain(absl::string_view name, bool refine) const {
   const ModelRow* first = Find(name);
   if (first == nullptr) return {};

@@ -50,6 +50,7 @@ class ModelTable {
   // In the order of their ids.
   const std::vector<ModelRow>& rows() const { return rows_; }
   std::vector<std::string> Names() const;
+  std::vector<std::string> NamesOf(const std::vector<ModelId>& ids) const;
 
   // The models that draw such a request, in their order: the named one, and with `refine` the one
   // that it hands over to. Empty: there is no model of that name, or it hands over to none.

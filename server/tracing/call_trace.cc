@@ -87,7 +87,7 @@ void CallTrace::Note(const engine::Event& event, absl::Time came) {
     NoteProgress(*progress);
   } else if (const auto* image = std::get_if<engine::Image>(&event)) {
     ++images_;
-    Extend("encode", image->index, "", image->encoded);
+    Extend("encode_file", image->index, "", image->encoded);
   }
 }
 
@@ -95,25 +95,24 @@ void CallTrace::NoteProgress(const engine::Progress& progress) {
   total_steps_ = progress.total_steps;
   if (!progress.worked) return;
   switch (progress.stage) {
-    case engine::Stage::kTextEncode:
+    case engine::Stage::kText:
       Extend("text", kOfRequest, progress.model, *progress.worked);
       break;
-    case engine::Stage::kVaeEncode:
-      Extend("vae_encode", progress.image_index, "", *progress.worked);
+    case engine::Stage::kImage:
+      Extend("image", progress.image_index, "", *progress.worked);
       break;
-    case engine::Stage::kBase:
-    case engine::Stage::kRefiner: {
+    case engine::Stage::kSteps: {
       Work& steps = Extend("steps", progress.image_index, progress.model, *progress.worked);
       const auto picture = static_cast<size_t>(progress.image_index);
       if (steps_done_.size() <= picture) steps_done_.resize(picture + 1);
       steps.steps += progress.step - std::exchange(steps_done_[picture], progress.step);
       break;
     }
-    case engine::Stage::kVaeDecode:
+    case engine::Stage::kDecode:
       Extend("decode", progress.image_index, "", *progress.worked);
       break;
     case engine::Stage::kPreview:
-    case engine::Stage::kImageEncode:
+    case engine::Stage::kEncodeFile:
       break;
   }
 }

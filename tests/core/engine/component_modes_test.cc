@@ -55,7 +55,7 @@ TEST(ComponentModesTest, AReferenceComponentDrawsTheSamePicture) {
   EXPECT_EQ(engine->state(), State::kReady);
   EXPECT_THAT(BackendsOf(*engine),
               UnorderedElementsAre(Pair("text_encoder", "reference"), Pair("text_encoder_2", "cpu"),
-                                   Pair("unet_base", "cpu"), Pair("vae_decoder", "reference"),
+                                   Pair("unet", "cpu"), Pair("vae_decoder", "reference"),
                                    Pair("vae_encoder", "cpu")));
   const image::Image expected = Drawn(*compiled), drawn = Drawn(*engine);
   ASSERT_EQ(drawn.rgb.size(), expected.rgb.size());

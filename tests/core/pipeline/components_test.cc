@@ -91,7 +91,7 @@ TEST(ComponentsTest, DrawsWithTheRefinerAlone) {
   rig.Finish(spec);
   ASSERT_OK_AND_ASSIGN(const auto graphs, rig.pipeline->GraphsOf({64, 72}, 2));
   EXPECT_THAT(DeclaredComponents(rig),
-              ElementsAre("text_encoder_2", "unet_refiner", "vae_decoder", "vae_encoder"));
+              ElementsAre("text_encoder_2", "unet", "vae_decoder", "vae_encoder"));
 }
 
 TEST(ComponentsTest, RefusesToSwitchOffWhatEveryPictureNeeds) {

@@ -31,14 +31,14 @@ class ModelGraphsTest : public ::testing::Test {
 
 TEST_F(ModelGraphsTest, DeclaresWhatPicturesOfAShapeNeedWithItsUsers) {
   ASSERT_OK_AND_ASSIGN(const auto graphs, rig_.pipeline->GraphsOf({72, 64}, 2));
-  EXPECT_THAT(
-      Declared(),
-      UnorderedElementsAre(
-          "text_encoder rows 1: base", "text_encoder_2 rows 1: base refiner",
-          "unet_base request rows 1: base", "unet_refiner request rows 1: refiner",
-          "unet_base step 72x64 rows 2: base", "unet_refiner step 72x64 rows 2: refiner",
-          "vae_decoder 72x64 rows 1: base refiner", "vae_encoder 72x64 rows 1: base refiner",
-          "vae_encoder sample 72x64 rows 1: base refiner"));
+  EXPECT_THAT(Declared(),
+              UnorderedElementsAre(
+                  "base text_encoder rows 1: base", "base text_encoder_2 rows 1: base refiner",
+                  "base unet request rows 1: base", "refiner unet request rows 1: refiner",
+                  "base unet step 72x64 rows 2: base", "refiner unet step 72x64 rows 2: refiner",
+                  "base vae_decoder 72x64 rows 1: base refiner",
+                  "base vae_encoder 72x64 rows 1: base refiner",
+                  "base vae_encoder sample 72x64 rows 1: base refiner"));
   EXPECT_EQ(rig_.compilations(), 0);
 }
 
