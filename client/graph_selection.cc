@@ -38,15 +38,23 @@ OptionGroup SelectionOptions(GraphSelector& selector) {
     selector.add_components(text);
     return absl::OkStatus();
   };
+  const auto add_model = [&selector](const std::string& text) {
+    selector.add_models(text);
+    return absl::OkStatus();
+  };
   const auto add_bucket = [&selector](const std::string& text) {
     return AddBucket(selector, text);
   };
   return {"Which graphs (besides IDs, of which the first 6 digits do)",
           {{"all", "", "every one", set_all},
            {"component", "NAME",
-            "text_encoder, text_encoder_2, unet_base, unet_refiner, vae_decoder,\n"
-            "vae_encoder, vae_tiny; may be repeated",
+            "text_encoder, text_encoder_2, unet, vae_decoder, vae_encoder, vae_tiny;\n"
+            "may be repeated",
             add_component, /*repeats=*/true},
+           {"model", "NAME",
+            "of these only what that model uses, base or refiner; alone, all of it; may be\n"
+            "repeated",
+            add_model, /*repeats=*/true},
            {"bucket", "WIDTHxHEIGHT",
             "every graph that it needs, shared ones too (evict and unpin leave those that\n"
             "another bucket needs); may be repeated",
@@ -55,7 +63,7 @@ OptionGroup SelectionOptions(GraphSelector& selector) {
 
 bool SelectsAny(const GraphSelector& selector) {
   return selector.all() || selector.ids_size() > 0 || selector.components_size() > 0 ||
-         selector.buckets_size() > 0;
+         selector.buckets_size() > 0 || selector.models_size() > 0;
 }
 
 absl::Status SelectGraphs(const std::vector<std::string>& ids, GraphSelector& selector) {
@@ -68,7 +76,8 @@ absl::Status SelectGraphs(const std::vector<std::string>& ids, GraphSelector& se
     selector.add_ids(id);
   }
   if (SelectsAny(selector)) return absl::OkStatus();
-  return absl::InvalidArgumentError("say which graphs: IDs, --component, --bucket or --all");
+  return absl::InvalidArgumentError(
+      "say which graphs: IDs, --component, --bucket, --model or --all");
 }
 
 }  // namespace latentd::client

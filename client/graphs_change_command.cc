@@ -23,8 +23,8 @@ ExitCode Change(AdminClient& client, const GraphsOptions& options, Request reque
 void PrintProgress(const v1::WarmBucketsEvent::Progress& progress) {
   const v1::GraphResult& result = progress.result();
   std::cerr << absl::StrFormat(
-      "%d/%d %s %s %s: %s\n", progress.done(), progress.total(), result.id().substr(0, 12),
-      result.component(), SizeText(result.bucket()),
+      "%d/%d %s %s %s %s: %s\n", progress.done(), progress.total(), result.id().substr(0, 12),
+      result.model(), result.component(), SizeText(result.bucket()),
       result.has_error() ? result.error().message()
                          : std::string(progress.compiled() ? "compiled in " : "there in ") +
                                DurationText(progress.duration()));

@@ -195,15 +195,15 @@ ExitCode ListGraphs(AdminClient& client, GraphsOptions& options) {
   const grpc::Status status = client.ListGraphs(request, response);
   if (!status.ok()) return CallFailed(status, options.connection, /*connected=*/false);
   if (options.json) return PrintJson(response);
-  std::vector<std::vector<std::string>> rows = {{"ID", "GRAPH", "BUCKET", "ROWS", "STATE", "MEMORY",
-                                                 "DISK", "COMPILE", "LOAD", "HITS", "LAST USE",
-                                                 "USERS"}};
+  std::vector<std::vector<std::string>> rows = {{"ID", "MODEL", "GRAPH", "BUCKET", "ROWS", "STATE",
+                                                 "MEMORY", "DISK", "COMPILE", "LOAD", "HITS",
+                                                 "LAST USE", "USERS"}};
   for (const v1::Graph& g : response.graphs()) {
-    rows.push_back({g.id().substr(0, 12), NameText(g), SizeText(g.bucket()), absl::StrCat(g.rows()),
-                    StateText(g), BytesText(g.device_bytes() + g.memory_bytes()),
-                    BytesText(g.disk_bytes()), DurationText(g.compile_time()),
-                    DurationText(g.load_time()), absl::StrCat(g.hits()), LastUseText(g),
-                    g.users().empty() ? "-" : absl::StrJoin(g.users(), ", ")});
+    rows.push_back(
+        {g.id().substr(0, 12), g.model(), NameText(g), SizeText(g.bucket()), absl::StrCat(g.rows()),
+         StateText(g), BytesText(g.device_bytes() + g.memory_bytes()), BytesText(g.disk_bytes()),
+         DurationText(g.compile_time()), DurationText(g.load_time()), absl::StrCat(g.hits()),
+         LastUseText(g), g.users().empty() ? "-" : absl::StrJoin(g.users(), ", ")});
   }
   std::cout << TableText(rows);
   PrintReasons(response);
@@ -222,6 +222,7 @@ ExitCode ShowGraph(AdminClient& client, GraphsOptions& options) {
   if (options.json) return PrintJson(g);
   std::vector<std::vector<std::string>> rows = {
       {"id", g.id()},
+      {"model", g.model()},
       {"graph", NameText(g)},
       {"bucket", SizeText(g.bucket())},
       {"rows", absl::StrCat(g.rows())},
@@ -256,8 +257,8 @@ ExitCode PrintResults(const v1::GraphResults& results, const GraphsOptions& opti
   }
   std::vector<std::vector<std::string>> rows;
   for (const v1::GraphResult& result : results.results()) {
-    rows.push_back({result.id().substr(0, 12), result.component(), SizeText(result.bucket()),
-                    OutcomeText(result)});
+    rows.push_back({result.id().substr(0, 12), result.model(), result.component(),
+                    SizeText(result.bucket()), OutcomeText(result)});
   }
   std::cout << TableText(rows);
   std::cerr << absl::StrFormat("%d done, %d failed\n", results.results_size() - failed, failed);

@@ -26,10 +26,10 @@ int64_t OnHost(const v1::MemoryReport& m) {
 }
 
 Rows WeightRows(const v1::MemoryReport& m) {
-  Rows rows = {{"WEIGHTS", "BYTES", "SHARED", "USERS"}};
+  Rows rows = {{"MODEL", "WEIGHTS", "BYTES", "SHARED", "USERS"}};
   for (const v1::ComponentMemory& c : m.weights()) {
-    rows.push_back({c.component(), BytesText(c.bytes()), BytesText(c.shared_bytes()),
-                    absl::StrJoin(c.users(), ", ")});
+    rows.push_back({c.model().empty() ? "-" : c.model(), c.component(), BytesText(c.bytes()),
+                    BytesText(c.shared_bytes()), absl::StrJoin(c.users(), ", ")});
   }
   return rows;
 }

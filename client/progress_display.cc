@@ -23,19 +23,18 @@ constexpr int kFewestCells = 5;
 constexpr int kUsualColumns = 80;
 constexpr char kEraseLine[] = "\r\033[K";
 
-std::string StageName(v1::Stage stage) {
-  switch (stage) {
-    case v1::STAGE_TEXT_ENCODE:
+// A stage as it is displayed; steps go by the model's name.
+std::string StageName(const v1::Progress& progress) {
+  switch (progress.stage()) {
+    case v1::STAGE_TEXT:
       return "reading";
-    case v1::STAGE_VAE_ENCODE:
+    case v1::STAGE_IMAGE:
       return "encoding";
-    case v1::STAGE_BASE:
-      return "base";
-    case v1::STAGE_REFINER:
-      return "refiner";
-    case v1::STAGE_VAE_DECODE:
+    case v1::STAGE_STEPS:
+      return progress.model().empty() ? "drawing" : progress.model();
+    case v1::STAGE_DECODE:
       return "decoding";
-    case v1::STAGE_IMAGE_ENCODE:
+    case v1::STAGE_ENCODE_FILE:
       return "saving";
     default:
       return "working";
@@ -71,8 +70,8 @@ std::string WaitText(const v1::Queued& queued) {
 
 std::string BarText(const v1::Progress& progress, int pictures, int columns) {
   const double fraction = Fraction(progress);
-  const std::string steps = absl::StrFormat("%-8s %3d/%d", StageName(progress.stage()),
-                                            progress.step(), progress.total_steps());
+  const std::string steps =
+      absl::StrFormat("%-8s %3d/%d", StageName(progress), progress.step(), progress.total_steps());
   const std::string percent = absl::StrFormat(" %3.0f%%", fraction * 100);
   const std::string left = absl::StrCat(PictureOf(progress, pictures), steps);
   const int cells = columns - static_cast<int>(left.size() + percent.size() + sizeof(" []") - 1);
@@ -138,7 +137,7 @@ void ProgressDisplay::Show(const v1::GenerateEvent& event) {
 
 void ProgressDisplay::ShowStep(const v1::Progress& progress) {
   if (style_ == DisplayStyle::kBar) return Line(BarText(progress, pictures_, Columns()));
-  PassingLine(absl::StrCat(PictureOf(progress, pictures_), StageName(progress.stage()), " ",
+  PassingLine(absl::StrCat(PictureOf(progress, pictures_), StageName(progress), " ",
                            progress.step(), "/", progress.total_steps()));
 }
 

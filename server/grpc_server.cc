@@ -32,6 +32,7 @@ void LogHang(const engine::OverdueUnit& unit) {
                {{"id", unit.request_id},
                 {"image", unit.image_index},
                 {"stage", latent::v1::Stage_Name(calls::ToProto(unit.stage))},
+                {"model", unit.model},
                 {"size", absl::StrCat(unit.executed_size.width, "x", unit.executed_size.height)},
                 {"running_seconds", absl::ToDoubleSeconds(unit.running)},
                 {"limit_seconds", absl::ToDoubleSeconds(unit.limit)}});

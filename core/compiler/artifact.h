@@ -4,7 +4,7 @@
 // it is exported and imported as that file. The entry's payload:
 //
 //   u8[8]   "latentgr"
-//   u32     format of the payload, 3
+//   u32     format of the payload, 4
 //   u32     length of the label's text
 //   u64     length of the graph's text
 //   u64     length of the plan's bytes

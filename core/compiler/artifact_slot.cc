@@ -219,7 +219,8 @@ absl::StatusOr<ArtifactPointer> ArtifactSlot::CompileNow() {
   in_progress.Decrement();
   const bool device_failed = device::IsFault(compiled.status());
   if (!compiled.ok() && !device_failed) {
-    services_.registry.GetCounter(metrics::kGraphCompileFailures, {graph_.label.component})
+    services_.registry
+        .GetCounter(metrics::kGraphCompileFailures, {graph_.label.model, graph_.label.component})
         .Increment();
   }
   absl::MutexLock lock(&mutex_);
@@ -229,7 +230,9 @@ absl::StatusOr<ArtifactPointer> ArtifactSlot::CompileNow() {
 }
 
 void ArtifactSlot::Adopt(const ArtifactPointer& artifact, Reason reason, CompileLock lock) {
-  services_.registry.GetCounter(metrics::kGraphCompilations, {graph_.label.component, Name(reason)})
+  services_.registry
+      .GetCounter(metrics::kGraphCompilations,
+                  {graph_.label.model, graph_.label.component, Name(reason)})
       .Increment();
   ++services_.compilations;
   const size_t bytes = MemoryBytes(*artifact);
@@ -291,7 +294,8 @@ absl::Status ArtifactSlot::Cold() const {
 }
 
 void ArtifactSlot::CountLookup(const char* result) const {
-  services_.registry.GetCounter(metrics::kGraphCacheLookups, {graph_.label.component, result})
+  services_.registry
+      .GetCounter(metrics::kGraphCacheLookups, {graph_.label.model, graph_.label.component, result})
       .Increment();
 }
 

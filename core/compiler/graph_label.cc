@@ -32,7 +32,7 @@ bool ReadSize(absl::string_view word, GraphLabel& label) {
 }  // namespace
 
 std::string GraphLabel::ToText() const {
-  std::string text = component;
+  std::string text = absl::StrCat(model, model.empty() ? "" : " ", component);
   if (!part.empty()) absl::StrAppend(&text, " ", part);
   if (width != 0 || height != 0) absl::StrAppend(&text, " ", SizeText(width, height));
   absl::StrAppend(&text, " rows ", rows, fallback ? " fallback" : "");
@@ -45,6 +45,7 @@ std::optional<GraphLabel> GraphLabel::FromText(absl::string_view text) {
   size_t next = 0;
   const auto take = [&] { return next < words.size() ? words[next++] : absl::string_view(); };
   GraphLabel label;
+  label.model = std::string(take());
   label.component = std::string(take());
   absl::string_view word = take();
   if (word != "rows" && !ReadSize(word, label)) {
@@ -58,7 +59,8 @@ std::optional<GraphLabel> GraphLabel::FromText(absl::string_view text) {
   if (label.fallback) word = take();
   if (word == "bf16") label.dtype = DType::kBF16;
   if (word == "f16") label.dtype = DType::kF16;
-  const bool names = IsName(label.component) && (label.part.empty() || IsName(label.part));
+  const bool names =
+      IsName(label.model) && IsName(label.component) && (label.part.empty() || IsName(label.part));
   if (!names || label.ToText() != text) return std::nullopt;
   return label;
 }

@@ -11,7 +11,8 @@
 namespace latentd::compiler {
 
 struct GraphLabel {
-  // text_encoder, text_encoder_2, unet_base, unet_refiner, vae_decoder, vae_encoder, vae_tiny.
+  std::string model;  // by its name: "base"
+  // text_encoder, text_encoder_2, unet, vae_decoder, vae_encoder, vae_tiny.
   std::string component;
   // Of a UNet: "request" (once a request) or "step"; of a vae_encoder: "sample" (once a picture),
   // or empty as for the others. "lane" is no graph: the memory that steps run in.
@@ -24,7 +25,7 @@ struct GraphLabel {
   device::DType dtype = device::DType::kF32;  // of its products; some of it may be f32
 
   bool operator==(const GraphLabel&) const = default;
-  // "unet_base step 256x256 rows 2 bf16"; a size of 0 and 0, and f32, are left out.
+  // "base unet step 256x256 rows 2 bf16"; no model, a size of 0 and 0, and f32, are left out.
   std::string ToText() const;
   // Reads what ToText prints, where names are of at most 32 of a-z, 0-9 and _, and not empty but
   // for the part.

@@ -86,9 +86,12 @@ void GraphStore::RefreshMetrics() {
       .Set(static_cast<double>(held.executable_bytes + held.artifact_bytes));
   absl::MutexLock lock(&mutex_);
   for (auto& [series, count] : counted_) count = 0;
-  for (const GraphStatus& status : Declared()) ++counted_[{status.label.component, status.state}];
+  for (const GraphStatus& status : Declared()) {
+    ++counted_[{status.label.model, status.label.component, status.state}];
+  }
   for (const auto& [series, count] : counted_) {
-    services_.registry.GetGauge(metrics::kGraphCacheEntries, {series.first, Name(series.second)})
+    const auto& [model, component, state] = series;
+    services_.registry.GetGauge(metrics::kGraphCacheEntries, {model, component, Name(state)})
         .Set(count);
   }
 }

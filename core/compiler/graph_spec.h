@@ -17,8 +17,7 @@
 namespace latentd::compiler {
 
 struct GraphSpec {
-  GraphLabel label;
-  std::string user;                           // who wants it: "base", "refiner"
+  GraphLabel label;                           // its model is a user of the graph
   std::shared_ptr<const graph::Graph> graph;  // before passes
   std::shared_ptr<const weights::WeightSet> weights;
   backends::Backend* backend = nullptr;  // null: the store's own; else e.g. the reference backend

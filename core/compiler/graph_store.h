@@ -19,6 +19,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -175,7 +176,7 @@ class GraphStore {
 
   absl::Mutex mutex_;
   // What the metric says, by component and state.
-  std::map<std::pair<std::string, GraphState>, int> counted_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::tuple<std::string, std::string, GraphState>, int> counted_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace latentd::compiler

@@ -132,10 +132,10 @@ GraphHandle InstanceCache::Declare(const GraphSpec& spec, GraphDefinition defini
     graphs_.push_back(graph);
   }
   for (GraphHandle& user : graph->Users()) {
-    if (user->user == spec.user && user->weights == spec.weights) return std::move(user);
+    if (user->user == spec.label.model && user->weights == spec.weights) return std::move(user);
   }
   auto handle = std::make_shared<const DeclaredGraph>(
-      DeclaredGraph{.graph = graph, .user = spec.user, .weights = spec.weights});
+      DeclaredGraph{.graph = graph, .user = spec.label.model, .weights = spec.weights});
   graph->users.push_back(handle);
   return handle;
 }
@@ -234,7 +234,8 @@ ExecutablePointer InstanceCache::Hit(KnownGraph& graph, const Instance& instance
   ++graph.hits;
   Touch(graph);
   services_.registry
-      .GetCounter(metrics::kGraphCacheLookups, {graph.definition().label.component, "hit"})
+      .GetCounter(metrics::kGraphCacheLookups,
+                  {graph.definition().label.model, graph.definition().label.component, "hit"})
       .Increment();
   return instance.executable;
 }
@@ -261,7 +262,8 @@ absl::StatusOr<ExecutablePointer> InstanceCache::FindAndLoad(const DeclaredGraph
   if (loaded.ok()) {
     services_.registry
         .GetHistogram(metrics::kGraphReadySeconds,
-                      {graph.definition().label.component, Name(found.source)})
+                      {graph.definition().label.model, graph.definition().label.component,
+                       Name(found.source)})
         .Observe(absl::ToDoubleSeconds(services_.clock.Monotonic() - begin));
   }
   return loaded;

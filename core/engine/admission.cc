@@ -29,14 +29,17 @@ constexpr size_t kMostSizes = 20;
 
 RefusedSizes::Picture RefusedPicture(const pipeline::PictureSpec& picture, bool image,
                                      const pipeline::Pipeline& pipeline) {
-  const bool base = picture.model == pipeline::Model::kBase;
   return {.size = *picture.executed_size,
           .rows = pipeline::RowsOf(picture),
-          .base = base,
-          .refiner = !base || picture.refine,
+          .models = pipeline.table().Chain(picture.model, picture.refine),
           .image = image,
           .unguided_steps = pipeline::HasUnguidedSteps(picture),
           .decoded = pipeline.NeedsDecoder(picture)};
+}
+
+bool Includes(const std::vector<pipeline::ModelId>& all,
+              const std::vector<pipeline::ModelId>& some) {
+  return absl::c_all_of(some, [&](pipeline::ModelId id) { return absl::c_linear_search(all, id); });
 }
 
 // Stands for all graphs of a size in messages.
@@ -94,9 +97,9 @@ bool IsCold(const absl::Status& status) {
 bool RefusedSizes::Covers(const Picture& larger, const Picture& smaller) const {
   if (!grows_) return larger == smaller;
   return larger.size.width >= smaller.size.width && larger.size.height >= smaller.size.height &&
-         larger.rows >= smaller.rows && (larger.base || !smaller.base) &&
-         (larger.refiner || !smaller.refiner) && (larger.image || !smaller.image) &&
-         (larger.unguided_steps || !smaller.unguided_steps) && (larger.decoded || !smaller.decoded);
+         larger.rows >= smaller.rows && Includes(larger.models, smaller.models) &&
+         (larger.image || !smaller.image) && (larger.unguided_steps || !smaller.unguided_steps) &&
+         (larger.decoded || !smaller.decoded);
 }
 
 void RefusedSizes::Add(const Picture& picture, int64_t bytes) {
@@ -151,7 +154,7 @@ absl::Status Admission::CheckResponseBytes(const GenerateSpec& resolved) const {
   const int64_t bytes =
       *picture.num_images_per_prompt *
       (picture.output_latents
-           ? pipeline::LatentsFileBytes(models_.pipeline->base().latent_channels(),
+           ? pipeline::LatentsFileBytes(models_.pipeline->first().latent_channels(),
                                         models_.pipeline->LatentSizeOf(picture))
            : MaxEncodedBytes({*picture.width, *picture.height}, resolved.output.format));
   if (bytes <= resolved.max_response_bytes) return absl::OkStatus();

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
@@ -35,7 +36,8 @@ class RefusedSizes {
   struct Picture {
     pipeline::Size size;
     int rows = 1;
-    bool base = false, refiner = false, image = false;
+    std::vector<pipeline::ModelId> models;
+    bool image = false;
     bool unguided_steps = false;  // beside guided ones
     bool decoded = true;
     bool operator==(const Picture&) const = default;

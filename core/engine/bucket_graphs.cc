@@ -66,14 +66,12 @@ bool IsSharedStep(const compiler::GraphLabel& label) {
   return label.rows > pipeline::kMaxRowsOfPicture;
 }
 
-bool IsWanted(const GraphStatus& info, const pipeline::PictureSpec& spec, bool image,
+bool IsWanted(const GraphStatus& info, const std::vector<std::string>& models, bool image,
               bool decoder) {
   if (info.label.component == "vae_encoder" && !image) return false;
   if (info.label.component == "vae_decoder" && !decoder) return false;
-  const bool base = spec.model == pipeline::Model::kBase;
-  const bool refiner = !base || spec.refine;
-  return std::any_of(info.users.begin(), info.users.end(),
-                     [&](const std::string& user) { return user == "base" ? base : refiner; });
+  return std::find_first_of(info.users.begin(), info.users.end(), models.begin(), models.end()) !=
+         info.users.end();
 }
 
 }  // namespace
@@ -277,9 +275,11 @@ absl::StatusOr<GraphHandles> BucketGraphs::GraphsFor(const pipeline::PictureSpec
   }
   const Infos infos = ById(store_.Declared());
   const bool decoder = pipeline_.NeedsDecoder(resolved);
+  const pipeline::ModelTable& table = pipeline_.table();
+  const auto models = table.NamesOf(table.Chain(resolved.model, resolved.refine));
   const auto unneeded = [&](const compiler::GraphHandle& graph) {
     const auto info = infos.find(GraphStore::IdOf(graph));
-    return info != infos.end() && !IsWanted(info->second, resolved, image, decoder);
+    return info != infos.end() && !IsWanted(info->second, models, image, decoder);
   };
   graphs.erase(std::remove_if(graphs.begin(), graphs.end(), unneeded), graphs.end());
   return graphs;

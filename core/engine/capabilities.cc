@@ -1,19 +1,22 @@
 #include "core/engine/capabilities.h"
 
 #include <algorithm>
-#include <string>
+#include <optional>
 #include <utility>
 
-#include "absl/strings/string_view.h"
-#include "core/pipeline/components.h"
+#include "absl/algorithm/container.h"
 #include "core/pipeline/limits.h"
 #include "core/schedulers/config.h"
 
 namespace latentd::engine {
 namespace {
 
-ModelInfo InfoOf(const pipeline::SdxlModel& model, absl::string_view component) {
-  return {std::string(component), model.path(), model.pipeline_class()};
+// Whether some model that draws hands over to one that does.
+bool CanRefine(const pipeline::Pipeline& pipeline) {
+  return absl::c_any_of(pipeline.Models(), [&](const pipeline::SdxlModel* model) {
+    const std::optional<pipeline::ModelId>& next = model->row().hands_over_to;
+    return next.has_value() && pipeline.Draws(*next);
+  });
 }
 
 }  // namespace
@@ -21,15 +24,10 @@ ModelInfo InfoOf(const pipeline::SdxlModel& model, absl::string_view component) 
 Capabilities CapabilitiesOf(const pipeline::Pipeline& pipeline, const Config& config,
                             std::vector<ServerStatus::Bucket> buckets) {
   Capabilities capabilities;
-  if (!pipeline::IsOff(config.components, "unet_base")) {
-    capabilities.models.push_back(InfoOf(pipeline.base(), "base"));
+  for (const pipeline::SdxlModel* model : pipeline.Models()) {
+    capabilities.models.push_back({model->row().name, model->path(), model->pipeline_class()});
   }
-  if (pipeline.refiner() != nullptr) {
-    capabilities.models.push_back(InfoOf(*pipeline.refiner(), "refiner"));
-  }
-  capabilities.can_refine = pipeline.refiner() != nullptr &&
-                            !pipeline::IsOff(config.components, "unet_base") &&
-                            !pipeline::IsOff(config.components, "unet_refiner");
+  capabilities.can_refine = CanRefine(pipeline);
   capabilities.default_size = pipeline.traits().default_size;
   capabilities.schedulers = schedulers::SupportedSchedulers();
   capabilities.default_scheduler = pipeline.default_scheduler();

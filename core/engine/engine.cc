@@ -67,7 +67,8 @@ absl::Status CheckForm(const Config& config) {
         absl::StrCat("rows: must be some of 1 to ", kMostRows, ", 1 or 2 among them"));
   }
   RETURN_IF_ERROR(CheckScheduler(config));
-  RETURN_IF_ERROR(pipeline::CheckComponents(config.components, !config.refiner.empty()));
+  RETURN_IF_ERROR(pipeline::CheckComponents(
+      config.components, pipeline::ModelTable::FromFlags(config.base, config.refiner)));
   RETURN_IF_ERROR(CheckComponentsOnGpu(config));
   return compiler::CheckOptions(
       {.skipped_passes = {config.skipped_passes.begin(), config.skipped_passes.end()}});

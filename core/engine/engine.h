@@ -47,6 +47,7 @@ using DType = device::DType;
 using pipeline::IsComponentName;
 using pipeline::IsDispensable;
 using pipeline::kComponentNames;
+using pipeline::kGraphComponents;
 using pipeline::NoSuchComponent;
 
 // Filled by server/ from flags and the configuration file.
@@ -132,13 +133,13 @@ struct ServerStatus {
   bool operator==(const ServerStatus&) const = default;
 };
 
+// What is done, by whatever model.
 enum class Stage : uint8_t {
-  kTextEncode,
-  kVaeEncode,
-  kBase,
-  kRefiner,
-  kVaeDecode,
-  kImageEncode,
+  kText,
+  kImage,  // the init image, by the VAE
+  kSteps,
+  kDecode,
+  kEncodeFile,
   kPreview  // by a tiny VAE; of no Progress
 };
 
@@ -166,10 +167,10 @@ struct Period {
 
 struct Progress {
   int image_index = 0;
-  Stage stage = Stage::kTextEncode;
-  int step = 0;  // 1-based, of total_steps of the whole picture, both stages together
+  Stage stage = Stage::kText;
+  int step = 0;  // 1-based, of total_steps of the whole picture, all models together
   int total_steps = 0;
-  pipeline::Model model = pipeline::Model::kBase;  // whose text and steps these are
+  std::string model;  // whose work it is, by its name
   // When the device was at it. Nothing: there was no work left, since another picture of the
   // request had it done.
   std::optional<Period> worked = {};
@@ -198,9 +199,18 @@ struct Image {
   std::shared_ptr<const void> unread = nullptr;
 };
 
+// How long that stage took with that model, by its name.
+struct StageTime {
+  Stage stage = Stage::kText;
+  std::string model;
+  absl::Duration time;
+};
+
 struct Timings {
-  absl::Duration queue, text_encode, vae_encode, base, refiner, vae_decode, image_encode, previews,
-      total;
+  void Add(Stage stage, const std::string& model, absl::Duration time);
+
+  absl::Duration queue, total;
+  std::vector<StageTime> stages;  // each once, in the order in which they were first added to
 };
 
 struct Completed {
@@ -258,7 +268,8 @@ struct Capabilities {
 struct OverdueUnit {
   std::string request_id;
   int image_index = 0;
-  Stage stage = Stage::kTextEncode;
+  Stage stage = Stage::kText;
+  std::string model;
   pipeline::Size executed_size;
   absl::Duration running;
   absl::Duration limit;  // core/engine/unit_watchdog.h

@@ -12,18 +12,16 @@ namespace {
 
 const char* Name(Stage stage) {
   switch (stage) {
-    case Stage::kTextEncode:
-      return "text_encode";
-    case Stage::kVaeEncode:
-      return "vae_encode";
-    case Stage::kBase:
-      return "base";
-    case Stage::kRefiner:
-      return "refiner";
-    case Stage::kVaeDecode:
-      return "vae_decode";
-    case Stage::kImageEncode:
-      return "image_encode";
+    case Stage::kText:
+      return "text";
+    case Stage::kImage:
+      return "image";
+    case Stage::kSteps:
+      return "steps";
+    case Stage::kDecode:
+      return "decode";
+    case Stage::kEncodeFile:
+      return "encode_file";
     case Stage::kPreview:
       return "preview";
   }
@@ -77,20 +75,21 @@ void EngineMetrics::PictureLeft(const std::string& bucket) {
   registry_.GetGauge(metrics::kQueueDepth, {bucket}).Decrement();
 }
 
-void EngineMetrics::Evaluated(Stage stage, const std::string& bucket, absl::Duration duration,
-                              int rows, int computed) {
-  registry_.GetHistogram(metrics::kStepSeconds, {Name(stage), bucket})
+void EngineMetrics::Evaluated(const std::string& model, const std::string& bucket,
+                              absl::Duration duration, int rows, int computed) {
+  registry_.GetHistogram(metrics::kStepSeconds, {model, bucket})
       .Observe(absl::ToDoubleSeconds(duration));
-  registry_.GetHistogram(metrics::kStepRows, {Name(stage)}).Observe(rows);
-  registry_.GetCounter(metrics::kPaddingRows, {Name(stage)}).Increment(computed - rows);
+  registry_.GetHistogram(metrics::kStepRows, {model}).Observe(rows);
+  registry_.GetCounter(metrics::kPaddingRows, {model}).Increment(computed - rows);
 }
 
-void EngineMetrics::StepsDone(Stage stage, int steps) {
-  registry_.GetCounter(metrics::kSteps, {Name(stage)}).Increment(steps);
+void EngineMetrics::StepsDone(const std::string& model, int steps) {
+  registry_.GetCounter(metrics::kSteps, {model}).Increment(steps);
 }
 
-void EngineMetrics::StageDone(Stage stage, const std::string& bucket, absl::Duration duration) {
-  registry_.GetHistogram(metrics::kStageSeconds, {Name(stage), bucket})
+void EngineMetrics::StageDone(Stage stage, const std::string& model, const std::string& bucket,
+                              absl::Duration duration) {
+  registry_.GetHistogram(metrics::kStageSeconds, {Name(stage), model, bucket})
       .Observe(absl::ToDoubleSeconds(duration));
 }
 

@@ -33,12 +33,13 @@ class EngineMetrics {
   void Completed(absl::Duration took, absl::Duration predicted);
 
   void PictureLeft(const std::string& bucket);
-  // An evaluation: `rows` are pictures', of those that were computed.
-  void Evaluated(Stage stage, const std::string& bucket, absl::Duration duration, int rows,
-                 int computed);
+  // An evaluation by the model: `rows` are pictures', of those that were computed.
+  void Evaluated(const std::string& model, const std::string& bucket, absl::Duration duration,
+                 int rows, int computed);
   // Of it the steps, as users count them, of one picture.
-  void StepsDone(Stage stage, int steps);
-  void StageDone(Stage stage, const std::string& bucket, absl::Duration duration);
+  void StepsDone(const std::string& model, int steps);
+  void StageDone(Stage stage, const std::string& model, const std::string& bucket,
+                 absl::Duration duration);
   void ImageDone(const std::string& bucket, const Image& image);
   void DecodeRedone();
   // Of these threads, and of the unit that runs.

@@ -35,13 +35,14 @@ struct KeyField {
 
 struct GraphEntry {
   std::string id;
+  std::string model;  // that declared it first
   std::string component;
   std::string part;
   pipeline::Size bucket;  // 0x0: serves every bucket
   int rows = 1;
   bool fallback = false;
-  std::string precision;  // "fp32", "bf16", "fp16"
-  std::vector<std::string> users;
+  std::string precision;           // "fp32", "bf16", "fp16"
+  std::vector<std::string> users;  // models
   GraphState state = GraphState::kCold;
   std::string reason;
   std::vector<KeyField> key;
@@ -53,19 +54,27 @@ struct GraphEntry {
   bool in_use = false;
 };
 
-// Which graphs: all of them, or those that any of the lists names; a bucket means every graph that
-// it needs. NOT_FOUND names an id or bucket that is not there. Who takes a selector from somebody
+// Which graphs: all of them, or those that any of ids, components and buckets names; a bucket means
+// every graph that it needs. Of these `models` keeps those that one of the models uses; alone, of
+// all. NOT_FOUND names an id, bucket or model that is not there. Who takes a selector from somebody
 // checks its form: that it names something, and only components that there are.
 struct GraphSelector {
   bool all = false;
   std::vector<std::string> ids;  // or unambiguous beginnings
+  std::vector<std::string> models = {};
   std::vector<std::string> components;
   std::vector<pipeline::Size> buckets;
+
+  // Selects by model and nothing else.
+  bool only_models() const {
+    return !all && !models.empty() && ids.empty() && components.empty() && buckets.empty();
+  }
 };
 
 // What happened to one entry. An entry's failure is its own: the others go on.
 struct EntryResult {
   std::string id;
+  std::string model;
   std::string component;
   pipeline::Size bucket;
   absl::Status status;
@@ -91,6 +100,7 @@ struct WarmOutcome {
 };
 
 struct ComponentMemory {
+  std::string model;  // of a UNet, since each has its own; else empty, and `users` says whose
   std::string component;
   int64_t bytes = 0;               // of results that this component uses
   int64_t shared_bytes = 0;        // of those: what another component or model uses too

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
@@ -64,6 +65,22 @@ void AddByComponent(const std::string& component, const std::vector<GraphStatus>
   }
 }
 
+bool IsOfAny(const GraphStatus& info, const std::vector<std::string>& models) {
+  return absl::c_any_of(models, [&](const std::string& model) {
+    return info.label.model == model || absl::c_linear_search(info.users, model);
+  });
+}
+
+absl::Status CheckModels(const std::vector<std::string>& models,
+                         const std::vector<GraphStatus>& all) {
+  for (const std::string& model : models) {
+    if (absl::c_any_of(all, [&](const GraphStatus& info) { return IsOfAny(info, {model}); }))
+      continue;
+    return NoSuchGraph(absl::StrCat("model \"", Excerpt(model), "\""));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status AddByBucket(pipeline::Size bucket, const std::vector<GraphStatus>& all,
                          const std::vector<BucketNeeds>& served, Ids& chosen) {
   Ids found;
@@ -92,7 +109,7 @@ bool Contains(const std::vector<pipeline::Size>& sizes, pipeline::Size size) {
 
 bool IsNamed(const GraphStatus& info, const GraphSelector& selector) {
   const auto begins = [&](const std::string& id) { return absl::StartsWith(info.id, id); };
-  return selector.all ||
+  return selector.all || selector.only_models() ||
          std::find(selector.components.begin(), selector.components.end(), info.label.component) !=
              selector.components.end() ||
          std::any_of(selector.ids.begin(), selector.ids.end(), begins);
@@ -124,8 +141,12 @@ absl::StatusOr<std::vector<GraphStatus>> Select(const GraphSelector& selector,
   for (pipeline::Size bucket : selector.buckets) {
     RETURN_IF_ERROR(AddByBucket(bucket, all, served, chosen));
   }
-  if (selector.all) return all;
-  const auto left_out = [&](const GraphStatus& info) { return !chosen.contains(info.id); };
+  RETURN_IF_ERROR(CheckModels(selector.models, all));
+  const bool any = selector.all || selector.only_models();
+  const auto left_out = [&](const GraphStatus& info) {
+    return !(any || chosen.contains(info.id)) ||
+           !(selector.models.empty() || IsOfAny(info, selector.models));
+  };
   all.erase(std::remove_if(all.begin(), all.end(), left_out), all.end());
   return all;
 }
@@ -160,6 +181,7 @@ std::string WhyUnused(const GraphStatus& graph, const std::vector<GraphStatus>& 
 
 GraphEntry EntryOf(const GraphStatus& info) {
   return {.id = info.id,
+          .model = info.label.model,
           .component = info.label.component,
           .part = info.label.part,
           .bucket = {info.label.width, info.label.height},
@@ -188,6 +210,7 @@ GraphEntry EntryOf(const GraphStatus& info) {
 
 EntryResult ResultOf(const GraphStatus& info, absl::Status status) {
   return {.id = info.id,
+          .model = info.label.model,
           .component = info.label.component,
           .bucket = {info.label.width, info.label.height},
           .status = std::move(status)};

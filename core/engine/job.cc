@@ -13,45 +13,41 @@ bool IsLast(const Event& event) {
   return std::holds_alternative<Completed>(event) || std::holds_alternative<Failed>(event);
 }
 
-absl::Duration Timings::*TimeOf(Stage stage) {
-  switch (stage) {
-    case Stage::kTextEncode:
-      return &Timings::text_encode;
-    case Stage::kVaeEncode:
-      return &Timings::vae_encode;
-    case Stage::kBase:
-      return &Timings::base;
-    case Stage::kRefiner:
-      return &Timings::refiner;
-    case Stage::kVaeDecode:
-      return &Timings::vae_decode;
-    case Stage::kImageEncode:
-      return &Timings::image_encode;
-    case Stage::kPreview:
-      return &Timings::previews;
-  }
-  return &Timings::total;
+// By its name; its latents become the pictures.
+const std::string& LastModelOf(const pipeline::Pipeline& pipeline,
+                               const pipeline::PictureSpec& resolved) {
+  const pipeline::ModelTable& table = pipeline.table();
+  return table[table.Chain(resolved.model, resolved.refine).back()].name;
 }
 
 }  // namespace
 
-Stage StageOf(batching::UnitKind kind, const pipeline::Picture& picture) {
+void Timings::Add(Stage stage, const std::string& model, absl::Duration time) {
+  for (StageTime& known : stages) {
+    if (known.stage != stage || known.model != model) continue;
+    known.time += time;
+    return;
+  }
+  stages.push_back({stage, model, time});
+}
+
+Stage StageOf(batching::UnitKind kind) {
   switch (kind) {
     case batching::UnitKind::kText:
-      return Stage::kTextEncode;
+      return Stage::kText;
     case batching::UnitKind::kEncode:
-      return Stage::kVaeEncode;
+      return Stage::kImage;
     case batching::UnitKind::kStep:
-      return picture.model() == pipeline::Model::kBase ? Stage::kBase : Stage::kRefiner;
+      return Stage::kSteps;
     case batching::UnitKind::kDecode:
-      return Stage::kVaeDecode;
+      return Stage::kDecode;
     case batching::UnitKind::kPreview:
       return Stage::kPreview;
     case batching::UnitKind::kWait:
     case batching::UnitKind::kDone:
       break;
   }
-  return Stage::kImageEncode;
+  return Stage::kEncodeFile;
 }
 
 Job::Job(uint64_t handle, const pipeline::Pipeline& pipeline, GenerateSpec resolved,
@@ -60,6 +56,7 @@ Job::Job(uint64_t handle, const pipeline::Pipeline& pipeline, GenerateSpec resol
       pipeline(pipeline),
       spec(std::move(resolved)),
       bucket(SizeText(*spec.picture.executed_size)),
+      last_model(LastModelOf(pipeline, spec.picture)),
       submitted(submitted),
       stage_times(static_cast<size_t>(picture_count())),
       unfinished(picture_count()),
@@ -80,8 +77,6 @@ void Job::PublishLocked(Event event) {
   sink_->OnEvent(std::move(event));
 }
 
-void Job::AddTime(Stage stage, absl::Duration duration) { timings.*TimeOf(stage) += duration; }
-
 void Job::AddEncodeTime(absl::Duration duration) {
   absl::MutexLock lock(&publishing_);
   encode_time_ += duration;
@@ -96,7 +91,7 @@ Completed Job::Completion() const {
                       .warnings = warnings};
   {
     absl::MutexLock lock(&publishing_);
-    completed.timings.image_encode = encode_time_;
+    completed.timings.Add(Stage::kEncodeFile, last_model, encode_time_);
   }
   for (const std::string& warning : image_warnings) {
     completed.warnings.push_back(absl::StrCat("image: ", warning));

@@ -21,8 +21,8 @@
 
 namespace latentd::engine {
 
-// The stage that such a unit of the picture belongs to.
-Stage StageOf(batching::UnitKind kind, const pipeline::Picture& picture);
+// The stage that such a unit belongs to.
+Stage StageOf(batching::UnitKind kind);
 
 class Job {
  public:
@@ -44,8 +44,6 @@ class Job {
 
   int picture_count() const { return static_cast<int>(spec.picture.seeds.size()); }
 
-  // To `timings`.
-  void AddTime(Stage stage, absl::Duration duration);
   // From any thread.
   void AddEncodeTime(absl::Duration duration) ABSL_LOCKS_EXCLUDED(publishing_);
   // REQUIRES: all pictures are finished.
@@ -54,7 +52,8 @@ class Job {
   const uint64_t handle;
   const pipeline::Pipeline& pipeline;
   const GenerateSpec spec;
-  const std::string bucket;  // as a label: "256x192"
+  const std::string bucket;      // as a label: "256x192"
+  const std::string last_model;  // whose latents become the pictures, by its name
   const absl::Time submitted;
   absl::Duration predicted;              // from its admission to its end; zero: nobody knew
   uint64_t content = 0;                  // ContentOf what was asked for

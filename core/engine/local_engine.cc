@@ -140,6 +140,9 @@ LocalEngine::LocalEngine(Config config, std::unique_ptr<backends::Backend> backe
                     .clock = clock,
                     .registry = registry_}) {
   preparing_.Run([this] { BringThreads(); });
+  const pipeline::ModelTable models =
+      pipeline::ModelTable::FromFlags(config_.base, config_.refiner);
+  registry_.Declare(metrics::Declared::kModels, models.Names());
   registry_.GetGauge(metrics::kQueueCapacity).Set(config_.queue_capacity);
   registry_.GetGauge(metrics::kBackendInfo, {backend_->Fingerprint()}).Set(1);
 }
@@ -183,7 +186,9 @@ absl::Status LocalEngine::TryLoad() {
 void LocalEngine::OpenModels() {
   admin_.Open(*models_.buckets);
   for (const ModelInfo& model : CapabilitiesOf(*models_.pipeline, config_, {}).models) {
-    registry_.GetGauge(metrics::kModelInfo, {NameOf(model), model.class_name, config_.backend})
+    registry_
+        .GetGauge(metrics::kModelInfo,
+                  {model.component, NameOf(model), model.class_name, config_.backend})
         .Set(1);
   }
   watch_.Open(models_.pipeline->CheckpointFiles());

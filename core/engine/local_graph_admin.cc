@@ -124,7 +124,7 @@ absl::StatusOr<WarmOutcome> LocalGraphAdmin::WarmSelected(
 absl::StatusOr<LocalGraphAdmin::WarmPlan> LocalGraphAdmin::PlanWarm(
     const GraphSelector& selector) const {
   WarmPlan plan{.buckets = selector.buckets};
-  if (selector.all) {
+  if (selector.all || selector.only_models()) {
     for (const batching::Bucket& bucket : buckets().buckets().listed()) {
       plan.buckets.push_back({bucket.width, bucket.height});
     }
@@ -137,7 +137,12 @@ absl::StatusOr<LocalGraphAdmin::WarmPlan> LocalGraphAdmin::PlanWarm(
   }
   RETURN_IF_ERROR(AddNamed(selector, plan.named));
   AddOnce(plan.named, plan.graphs);
-  return plan;
+  if (selector.models.empty()) return plan;
+  // What is left of a bucket is no bucket.
+  std::erase_if(plan.graphs, [&](const compiler::GraphHandle& graph) {
+    return !absl::c_linear_search(selector.models, graph->user);
+  });
+  return WarmPlan{.graphs = plan.graphs, .named = plan.graphs};
 }
 
 absl::Status LocalGraphAdmin::CheckSizes(const std::vector<pipeline::Size>& sizes) const {

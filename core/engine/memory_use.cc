@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -39,7 +40,6 @@ Users UsersOf(absl::Span<const compiler::GraphStatus> graphs) {
     if (graph.state != compiler::GraphState::kReady) continue;
     absl::string_view component = graph.label.component;
     if (absl::StartsWith(component, "vae_")) component = "vae";
-    if (absl::StartsWith(component, kUnet)) component = kUnet;
     users[std::string(component)].insert(graph.users.begin(), graph.users.end());
   }
   return users;
@@ -57,17 +57,19 @@ Users SharersOf(absl::Span<const weights::WeightInfo> held,
   return sharers;
 }
 
-// As graphs are named: base and refiner have a UNet each.
-std::set<std::string> ComponentsOf(const weights::WeightInfo& result) {
-  std::set<std::string> names;
+// Component and model; the model only of UNets, since each model has its own.
+using Place = std::pair<std::string, std::string>;
+
+std::set<Place> PlacesOf(const weights::WeightInfo& result) {
+  std::set<Place> places;
   for (const std::string& component : result.components) {
     // What is made of constants alone has none.
-    if (component != kUnet) names.insert(component.empty() ? "constants" : component);
+    if (component != kUnet) places.insert({component.empty() ? "constants" : component, ""});
     for (const std::string& set : result.sets) {
-      if (component == kUnet) names.insert(absl::StrCat(component, "_", set));
+      if (component == kUnet) places.insert({component, set});
     }
   }
-  return names;
+  return places;
 }
 
 void AddUsers(const std::set<std::string>& users, std::vector<std::string>& all) {
@@ -159,26 +161,26 @@ void ShowHost(const MemoryReport& report, metrics::Registry& registry) {
 void AddWeights(absl::Span<const weights::WeightInfo> held,
                 absl::Span<const compiler::GraphStatus> graphs, MemoryReport& report) {
   const Users sharers = SharersOf(held, graphs);
-  std::map<std::string, ComponentMemory> components;
+  std::map<Place, ComponentMemory> components;
   for (const weights::WeightInfo& result : held) {
     const auto bytes = static_cast<int64_t>(result.bytes);
     report.weight_bytes += bytes;
     if (result.mapped) report.mapped_bytes += bytes;
-    const std::set<std::string> names = ComponentsOf(result);
+    const std::set<Place> places = PlacesOf(result);
     std::set<std::string> users(result.sets.begin(), result.sets.end());
     for (const std::string& component : result.components) {
       const auto more = sharers.find(component);
       if (more != sharers.end()) users.insert(more->second.begin(), more->second.end());
     }
-    for (const std::string& name : names) {
-      ComponentMemory& component = components[name];
-      component.component = name;
+    for (const Place& place : places) {
+      ComponentMemory& component = components[place];
+      std::tie(component.component, component.model) = place;
       component.bytes += bytes;
-      if (names.size() > 1 || users.size() > 1) component.shared_bytes += bytes;
+      if (places.size() > 1 || users.size() > 1) component.shared_bytes += bytes;
       AddUsers(users, component.users);
     }
   }
-  for (auto& [name, component] : components) report.weights.push_back(std::move(component));
+  for (auto& [place, component] : components) report.weights.push_back(std::move(component));
 }
 
 int64_t ParsePeakResident(absl::string_view status) {

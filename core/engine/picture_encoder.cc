@@ -117,7 +117,7 @@ absl::Status PictureEncoder::TryEncode(Added added) {
   added.drawn.reset();
   added.counted.reset();
   added.at_encoder.reset();
-  metrics_.StageDone(Stage::kImageEncode, job.bucket, duration);
+  metrics_.StageDone(Stage::kEncodeFile, job.last_model, job.bucket, duration);
   metrics_.ImageDone(job.bucket, image);
   job.Publish(std::move(image));
   if (--job.unfinished == 0) owner_.complete(job);

@@ -123,7 +123,7 @@ void PictureLoop::Enqueue(Work work) {
   const ThreadWatch::Activity at(loop_watch_, "beginning a unit");
   const JobPicture& first = work.pictures.front();
   const batching::UnitKind kind = work.unit->kind;
-  const Stage stage = StageOf(kind, first.picture());
+  const Stage stage = StageOf(kind);
   const absl::Status enqueued = CatchOutOfMemory([&] { return TryEnqueue(work); });
   if (enqueued.ok()) return AdvanceAll();
   metrics_.UnitFailed(stage, enqueued);

@@ -90,9 +90,10 @@ void AddTo(GraphEntry& all, const GraphEntry& one) {
 }
 
 void AddComponents(const std::vector<ComponentMemory>& more,
-                   std::map<std::string, ComponentMemory>& all) {
+                   std::map<std::pair<std::string, std::string>, ComponentMemory>& all) {
   for (const ComponentMemory& one : more) {
-    ComponentMemory& component = all[one.component];
+    ComponentMemory& component = all[{one.component, one.model}];
+    component.model = one.model;
     component.component = one.component;
     component.bytes += one.bytes;
     component.shared_bytes += one.shared_bytes;
@@ -193,7 +194,7 @@ MemoryReport MergeReports(absl::Span<const std::string> devices,
                           absl::Span<const MemoryReport> reports) {
   MemoryReport all = reports.front();
   all.devices.clear();
-  std::map<std::string, ComponentMemory> components;
+  std::map<std::pair<std::string, std::string>, ComponentMemory> components;
   for (size_t i = 0; i < reports.size(); ++i) {
     AddComponents(reports[i].weights, components);
     for (DeviceMemoryReport own : reports[i].devices) {

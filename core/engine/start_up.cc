@@ -83,7 +83,7 @@ absl::Status StartUp::OpenBuckets() {
   std::vector<std::string> labels;
   labels.reserve(buckets.size());
   for (pipeline::Size bucket : buckets) labels.push_back(SizeText(bucket));
-  parts_.registry.DeclareBuckets(labels);
+  parts_.registry.Declare(metrics::Declared::kBuckets, labels);
   parts_.budget.Open({.bytes = MemoryBudget::BytesOf(parts_.config.memory_bytes, available.bytes),
                       .configured = buckets,
                       .state_bytes = [&models = parts_.models](pipeline::Size bucket, int rows) {

@@ -30,8 +30,13 @@ std::optional<OverdueUnit> UnitWatchdog::Overdue() const {
   const absl::Duration running = clock_.Monotonic() - begin_;
   const absl::Duration limit = Limit();
   if (running < limit) return std::nullopt;
-  return OverdueUnit{
-      unit_->request_id, unit_->image_index, unit_->stage, unit_->size, running, limit};
+  return OverdueUnit{unit_->request_id,
+                     unit_->image_index,
+                     unit_->stage,
+                     unit_->model,
+                     unit_->size,
+                     running,
+                     limit};
 }
 
 // Without memory for it the kind stays new.

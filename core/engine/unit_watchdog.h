@@ -2,8 +2,8 @@
 // probes the server asks whether the one that runs is overdue.
 //
 // A unit is overdue when it has run for a minute and for ten times the longest that a unit of its
-// stage, size and rows has taken in this process; the first of its kind has half an hour. One that
-// was overdue and ends after all does not raise the limit.
+// stage, model, size and rows has taken in this process; the first of its kind has half an hour.
+// One that was overdue and ends after all does not raise the limit.
 //
 // Thread-safe.
 #pragma once
@@ -30,7 +30,8 @@ class UnitWatchdog {
   struct Unit {
     std::string request_id;
     int image_index = 0;
-    Stage stage = Stage::kTextEncode;
+    Stage stage = Stage::kText;
+    std::string model;
     pipeline::Size size;  // executed
     int rows = 1;         // of all its pictures
   };
@@ -49,9 +50,9 @@ class UnitWatchdog {
   // Sizes are the clients' choice; when it knows that many it forgets them.
   static constexpr size_t kMostKinds = 1000;
 
-  using Kind = std::tuple<Stage, int, int, int>;
+  using Kind = std::tuple<Stage, std::string, int, int, int>;
   static Kind KindOf(const Unit& unit) {
-    return {unit.stage, unit.size.width, unit.size.height, unit.rows};
+    return {unit.stage, unit.model, unit.size.width, unit.size.height, unit.rows};
   }
   using Durations = std::map<Kind, absl::Duration>;
   static void Note(const Kind& kind, absl::Duration took, Durations& longest);

@@ -69,17 +69,20 @@ void MeasurePart(const UnitInFlight& done, size_t index, absl::Duration duration
   const JobPicture& measured = done.pictures[index];
   const pipeline::UnitPart& part = done.unit.parts[index];
   Job& job = *measured.job;
-  if (done.stage == Stage::kPreview) return metrics.StageDone(done.stage, job.bucket, duration);
+  if (done.stage == Stage::kPreview) {
+    return metrics.StageDone(done.stage, done.model, job.bucket, duration);
+  }
   absl::Duration& stage_time = job.stage_times[measured.index];
   stage_time += duration;
   if (done.unit.kind == batching::UnitKind::kStep) {
-    metrics.StepsDone(done.stage, part.steps);
+    metrics.StepsDone(done.model, part.steps);
     if (!std::exchange(job.stepped, true)) metrics.FirstStepDone(job.bucket, now - job.submitted);
   }
   if (!part.ends_stage) return;
   const bool redone = measured.picture().decode_redone;
-  if (done.stage == Stage::kVaeDecode && redone) metrics.DecodeRedone();
-  metrics.StageDone(done.stage, job.bucket, std::exchange(stage_time, absl::ZeroDuration()));
+  if (done.stage == Stage::kDecode && redone) metrics.DecodeRedone();
+  metrics.StageDone(done.stage, done.model, job.bucket,
+                    std::exchange(stage_time, absl::ZeroDuration()));
 }
 
 void MeasureJobs(const UnitInFlight& done, absl::Duration duration,
@@ -90,11 +93,11 @@ void MeasureJobs(const UnitInFlight& done, absl::Duration duration,
   for (size_t i = 0; i < done.pictures.size(); ++i) {
     Job& job = *done.pictures[i].job;
     if (!IsFirstOfJob(done, i) || !is_member(job)) continue;
-    job.AddTime(done.stage, duration);
+    job.timings.Add(done.stage, done.model, duration);
     wanted = true;
   }
   if (!wanted || !is_step || !done.unit.done->Wait().ok()) return;
-  metrics.Evaluated(done.stage, done.pictures.front().job->bucket, duration, done.unit.rows,
+  metrics.Evaluated(done.model, done.pictures.front().job->bucket, duration, done.unit.rows,
                     done.unit.computed_rows);
 }
 
@@ -117,9 +120,9 @@ absl::Status UnitsInFlight::Enqueue(batching::Unit& what, JobPictures& pictures)
   const absl::Time begin = clock_.Monotonic();
   const absl::Time due = empty() ? begin : NextEnqueueTime();
   const JobPicture& first = pictures.front();
-  const Stage stage = StageOf(what.kind, first.picture());
-  const pipeline::Model model = first.picture().model();
-  UnitWatchdog::Unit watched = {first.job->spec.request_id, first.index, stage,
+  const Stage stage = StageOf(what.kind);
+  std::string model = first.picture().model().name;
+  UnitWatchdog::Unit watched = {first.job->spec.request_id,      first.index,     stage, model,
                                 first.picture().executed_size(), RowsOf(pictures)};
   if (empty()) watchdog_.Begin(std::move(watched));
   absl::Cleanup none_runs = [this] {
@@ -129,8 +132,8 @@ absl::Status UnitsInFlight::Enqueue(batching::Unit& what, JobPictures& pictures)
   ASSIGN_OR_RETURN(pipeline::PendingUnit unit, EnqueueUnit(what.kind, pictures));
   // Asks for no memory: the device uses what the unit holds.
   ++count_;
-  units_.push_back({std::move(what), std::move(pictures), stage, model, std::move(unit), begin,
-                    clock_.Monotonic() - due, std::move(watched)});
+  units_.push_back({std::move(what), std::move(pictures), stage, std::move(model), std::move(unit),
+                    begin, clock_.Monotonic() - due, std::move(watched)});
   WarnOfRows(units_.back());
   return absl::OkStatus();
 }

@@ -33,8 +33,8 @@ namespace latentd::engine {
 struct UnitInFlight {
   batching::Unit what;
   JobPictures pictures;  // by part of the unit
-  Stage stage = Stage::kTextEncode;
-  pipeline::Model model = pipeline::Model::kBase;
+  Stage stage = Stage::kText;
+  std::string model;  // by its name
   pipeline::PendingUnit unit;
   absl::Time enqueued;
   absl::Duration enqueuing;    // how long the host was at that, from when it was to begin

@@ -9,10 +9,10 @@
 namespace latentd::metrics {
 
 inline constexpr Label kComponent{
-    "component",
-    "text_encoder,text_encoder_2,unet_base,unet_refiner,vae_decoder,vae_encoder,vae_tiny"};
-inline constexpr Label kBucket{"bucket", kOther, true};
-inline constexpr Label kConfiguredBucket{"bucket", "", true};
+    "component", "text_encoder,text_encoder_2,unet,vae_decoder,vae_encoder,vae_tiny"};
+inline constexpr Label kModel{"model", "", Declared::kModels};
+inline constexpr Label kBucket{"bucket", kOther, Declared::kBuckets};
+inline constexpr Label kConfiguredBucket{"bucket", "", Declared::kBuckets};
 inline constexpr Label kMethod{"method", "Generate,GenerateStream"};
 inline constexpr Label kMemoryKind{"kind", "weights,arena,state,executables"};
 inline constexpr Label kHeldKind{
@@ -20,7 +20,6 @@ inline constexpr Label kHeldKind{
 inline constexpr Label kClientKind{"kind", "received_requests,read_requests,decoded_images,log"};
 inline constexpr Label kPlace{"place", "device,host"};
 inline constexpr Label kTier{"tier", "memory,disk"};
-inline constexpr Label kUnetStage{"stage", "base,refiner"};
 inline constexpr Label kPhase{"phase", "queued,running"};
 inline constexpr Label kPriority{"priority", "-3,-2,-1,0,1,2,3"};
 
@@ -29,29 +28,29 @@ inline constexpr Family kGraphCompilations{
     "latentd_graph_compilations_total",
     "Graphs compiled, by what asked for it.",
     Type::kCounter,
-    {kComponent, {"reason", "startup,warm,cold_request,retry"}}};
+    {kModel, kComponent, {"reason", "startup,warm,cold_request,retry"}}};
 inline constexpr Family kGraphCompileFailures{"latentd_graph_compile_failures_total",
                                               "Compilations that failed.",
                                               Type::kCounter,
-                                              {kComponent}};
+                                              {kModel, kComponent}};
 inline constexpr Family kGraphCompilesInProgress{"latentd_graph_compiles_in_progress",
                                                  "Graphs being compiled now.", Type::kGauge};
 inline constexpr Family kGraphReadySeconds{
     "latentd_graph_compile_duration_seconds",
     "Time until a graph was there, by where it came from.",
     Type::kHistogram,
-    {kComponent, {"source", "compile,disk_load,memory_load"}},
+    {kModel, kComponent, {"source", "compile,disk_load,memory_load"}},
     bounds::kCompile};
 inline constexpr Family kGraphCacheEntries{
     "latentd_graph_cache_entries",
     "Graphs known, by state; cold or compiled as of the last look at the cache directory.",
     Type::kGauge,
-    {kComponent, {"state", "cold,compiling,compiled,loading,ready,failed"}}};
+    {kModel, kComponent, {"state", "cold,compiling,compiled,loading,ready,failed"}}};
 inline constexpr Family kGraphCacheLookups{
     "latentd_graph_cache_lookups_total",
     "Look-ups of compiled graphs; a hit was loaded already, memory and disk had the artifact.",
     Type::kCounter,
-    {kComponent, {"result", "hit,memory,disk,miss,incompatible,corrupt"}}};
+    {kModel, kComponent, {"result", "hit,memory,disk,miss,incompatible,corrupt"}}};
 inline constexpr Family kGraphCacheEvictions{"latentd_graph_cache_evictions_total",
                                              "Cache entries that left.",
                                              Type::kCounter,
@@ -166,7 +165,7 @@ inline constexpr Family kOutOfMemory{
     "latentd_out_of_memory_total",
     "Requests refused (admission) or failed for lack of memory.",
     Type::kCounter,
-    {{"stage", "admission,text_encode,vae_encode,base,refiner,vae_decode,image_encode,preview"}}};
+    {{"stage", "admission,text,image,steps,decode,encode_file,preview"}}};
 
 // Requests.
 inline constexpr Family kRequests{
@@ -247,20 +246,20 @@ inline constexpr Family kStageSeconds{
     "latentd_stage_duration_seconds",
     "Time of one stage of one picture.",
     Type::kHistogram,
-    {{"stage", "text_encode,vae_encode,base,refiner,vae_decode,image_encode,preview"}, kBucket},
+    {{"stage", "text,image,steps,decode,encode_file,preview"}, kModel, kBucket},
     bounds::kRequest};
 inline constexpr Family kStepSeconds{"latentd_denoise_step_duration_seconds",
                                      "Time of one denoising step.",
                                      Type::kHistogram,
-                                     {kUnetStage, kBucket},
+                                     {kModel, kBucket},
                                      bounds::kStep};
 inline constexpr Family kSteps{
-    "latentd_denoise_steps_total", "Denoising steps done.", Type::kCounter, {kUnetStage}};
+    "latentd_denoise_steps_total", "Denoising steps done.", Type::kCounter, {kModel}};
 inline constexpr Family kStepRows{"latentd_step_rows",
                                   "Rows of pictures in one evaluation of a UNet: two of a picture "
                                   "with guidance, one of another.",
                                   Type::kHistogram,
-                                  {kUnetStage},
+                                  {kModel},
                                   bounds::kRows};
 inline constexpr Family kLanes{
     "latentd_lanes", "Lanes that pictures step in: one for each UNet and size.", Type::kGauge};
@@ -270,7 +269,7 @@ inline constexpr Family kLaneBytes{"latentd_lane_bytes",
 inline constexpr Family kPaddingRows{"latentd_step_padding_rows_total",
                                      "Rows that were evaluated and are no picture's.",
                                      Type::kCounter,
-                                     {kUnetStage}};
+                                     {kModel}};
 
 inline constexpr Family kUnitOverdue{
     "latentd_unit_overdue", "1 while a unit of work runs for longer than it may: the server hangs.",
@@ -311,7 +310,7 @@ inline constexpr Family kBackendInfo{
 inline constexpr Family kModelInfo{"latentd_model_info",
                                    "Always 1, for each model served.",
                                    Type::kGauge,
-                                   {{"model"}, {"class_name"}, {"backend"}}};
+                                   {{"model"}, {"checkpoint"}, {"class_name"}, {"backend"}}};
 
 // All of them, in the order of docs/metrics.md.
 inline constexpr const Family* kFamilies[] = {&kGraphCompilations,

@@ -10,18 +10,21 @@ namespace latentd::metrics {
 
 enum class Type : uint8_t { kCounter, kGauge, kHistogram };
 
-// Bounded: a value that is none of these counts as "other" (kOther). Without values and buckets the
-// label is free, for series that are made once.
+// Values that are known once flags and checkpoints are read (Registry::Declare).
+enum class Declared : uint8_t { kNone, kBuckets, kModels };
+
+// Bounded: a value that is none of these counts as "other" (kOther). Without values, listed or
+// declared, the label is free, for series that are made once.
 struct Label {
   const char* name = nullptr;
-  const char* values = "";  // separated by commas
-  bool buckets = false;     // and the configured ones, such as "256x256"
+  const char* values = "";              // separated by commas
+  Declared declared = Declared::kNone;  // and these, such as "256x256" or "base"
 
-  constexpr bool is_free() const { return *values == '\0' && !buckets; }
+  constexpr bool is_free() const { return *values == '\0' && declared == Declared::kNone; }
 };
 
 inline constexpr char kOther[] = "other";
-inline constexpr size_t kMaxLabels = 3;
+inline constexpr size_t kMaxLabels = 4;
 
 struct Family {
   const char* name;

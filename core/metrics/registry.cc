@@ -89,10 +89,10 @@ void Registry::Remove(const Registry& part) {
   std::erase(parts_, &part);
 }
 
-void Registry::DeclareBuckets(absl::Span<const std::string> buckets) {
-  if (whole_ != nullptr) whole_->DeclareBuckets(buckets);
+void Registry::Declare(Declared what, absl::Span<const std::string> values) {
+  if (whole_ != nullptr) whole_->Declare(what, values);
   absl::MutexLock lock(&mutex_);
-  buckets_.insert(buckets.begin(), buckets.end());
+  declared_[what].insert(values.begin(), values.end());
   MakeBoundedSeries();
 }
 
@@ -115,12 +115,15 @@ void Registry::MakeSeries(const Family& family, LabelValues& labels) {
   };
   const Label& label = family.labels[labels.size()];
   for (absl::string_view value : ListedValues(label)) make(value);
-  if (!label.buckets) return;
-  for (const std::string& bucket : buckets_) make(bucket);
+  const auto declared = declared_.find(label.declared);
+  if (declared == declared_.end()) return;
+  for (const std::string& value : declared->second) make(value);
 }
 
 bool Registry::IsValue(const Label& label, absl::string_view value) const {
-  if (label.is_free() || (label.buckets && buckets_.contains(value))) return true;
+  if (label.is_free()) return true;
+  const auto declared = declared_.find(label.declared);
+  if (declared != declared_.end() && declared->second.contains(value)) return true;
   const std::vector<absl::string_view> listed = ListedValues(label);
   return std::find(listed.begin(), listed.end(), value) != listed.end();
 }

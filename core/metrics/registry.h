@@ -1,6 +1,6 @@
 // Prometheus' counters, gauges and histograms, which core increments and server/ exports.
 //
-//   registry.GetCounter(kGraphCompilations, {"unet_base", "startup"}).Increment();
+//   registry.GetCounter(kGraphCompilations, {"base", "unet", "startup"}).Increment();
 //
 // A family is a constant (families.h). Every series whose labels are bounded is there from the
 // start, at 0; those of families with a free label are made when they are first asked for. Series
@@ -36,7 +36,8 @@ namespace latentd::metrics {
 // Label values in the order of the family's label names.
 using LabelValues = std::vector<std::string>;
 
-inline constexpr size_t kMaxSeries = 512;
+// Of a family: 64 buckets, six stages and two models make 780.
+inline constexpr size_t kMaxSeries = 1024;
 
 using prometheus::Counter;
 using prometheus::Gauge;
@@ -49,9 +50,9 @@ class Registry {
   ~Registry();
   Registry(const Registry&) = delete;
 
-  // Values of the label "bucket" from now on, beside those declared before ("256x256"): what has
-  // not been declared is "other". Of the whole too.
-  void DeclareBuckets(absl::Span<const std::string> buckets) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Values from now on of labels that take such ones, beside those declared before: what has not
+  // been declared is "other". Of the whole too. REQUIRES: not kNone.
+  void Declare(Declared what, absl::Span<const std::string> values) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // REQUIRES: the family is one of kFamilies, of that type, and has as many labels as `labels`.
   Counter& GetCounter(const Family& family, const LabelValues& labels = {});
@@ -100,7 +101,7 @@ class Registry {
   std::vector<const Registry*> parts_ ABSL_GUARDED_BY(parts_mutex_);
   mutable absl::Mutex changes_;  // held by who changes several series; taken before the other
   mutable absl::Mutex mutex_;
-  std::set<std::string, std::less<>> buckets_ ABSL_GUARDED_BY(mutex_);
+  std::map<Declared, std::set<std::string, std::less<>>> declared_ ABSL_GUARDED_BY(mutex_);
   std::map<const Family*, std::map<LabelValues, Series>> series_ ABSL_GUARDED_BY(mutex_);
 };
 

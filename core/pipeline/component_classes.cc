@@ -138,12 +138,12 @@ absl::Status CheckRefiner(const Checkpoint& checkpoint) {
 
 }  // namespace
 
-absl::Status CheckClasses(Model which, const Checkpoint& checkpoint) {
+absl::Status CheckClasses(const ModelRow& model, const Checkpoint& checkpoint) {
   if (checkpoint.pipeline_class().empty()) {
     return Refuse(checkpoint, "_class_name is missing; supported: ", kTextToImage, " for a base, ",
                   kImageToImage, " for a refiner");
   }
-  RETURN_IF_ERROR(which == Model::kBase ? CheckBase(checkpoint) : CheckRefiner(checkpoint));
+  RETURN_IF_ERROR(model.is_refiner ? CheckRefiner(checkpoint) : CheckBase(checkpoint));
   for (const Supported& supported : SupportedComponents()) {
     RETURN_IF_ERROR(CheckComponent(checkpoint, supported));
   }

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "core/pipeline/picture_spec.h"
+#include "core/pipeline/model_table.h"
 #include "core/weights/checkpoint.h"
 
 namespace latentd::pipeline {
 
-// OK iff the checkpoint's pipeline can serve as `which`, and each component that is drawn with is
+// OK iff the checkpoint's pipeline can serve as `model`, and each component that is drawn with is
 // of a class and library that this pipeline has, as diffusers would load it:
 //   base      StableDiffusionXLPipeline, or another pipeline of the same components (of
 //             image-to-image, with a ControlNet, ...), without requires_aesthetics_score (what
@@ -24,7 +24,7 @@ namespace latentd::pipeline {
 // of other names are passed over, as diffusers does.
 //
 // INVALID_ARGUMENT names the file, the field, what it says and what would be right.
-absl::Status CheckClasses(Model which, const weights::Checkpoint& checkpoint);
+absl::Status CheckClasses(const ModelRow& model, const weights::Checkpoint& checkpoint);
 
 // A sentence for each thing that the checkpoint's model_index.json asks for and pictures are drawn
 // without. REQUIRES: CheckClasses has taken it.

@@ -1,8 +1,9 @@
 #include "core/pipeline/components.h"
 
-#include <iterator>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace latentd::pipeline {
 namespace {
@@ -22,19 +23,24 @@ bool IsReference(const ComponentModes& modes, absl::string_view component) {
   return Is(modes, component, ComponentMode::kReference);
 }
 
-absl::Status CheckComponents(const ComponentModes& modes, bool has_refiner) {
+std::string FlagNameOf(absl::string_view component, absl::string_view model) {
+  return component == kUnetName ? absl::StrCat(component, "_", model) : std::string(component);
+}
+
+absl::Status CheckComponents(const ComponentModes& modes, const ModelTable& models) {
   for (const auto& [name, mode] : modes) {
     if (IsComponentName(name)) continue;
     return absl::InvalidArgumentError(NoSuchComponent(name));
   }
-  if (!IsOff(modes, "unet_base")) return absl::OkStatus();
-  if (has_refiner && !IsOff(modes, "unet_refiner") && !IsOff(modes, "vae_encoder")) {
-    return absl::OkStatus();
+  std::vector<std::string> off;
+  for (const ModelRow& model : models.rows()) {
+    off.push_back(FlagNameOf(kUnetName, model.name));
+    const bool lacks_image = model.is_refiner && IsOff(modes, "vae_encoder");
+    if (!IsOff(modes, off.back()) && !lacks_image) return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      "unet_base is off, so that only the refiner could draw, which takes a "
-      "refiner's checkpoint, "
-      "unet_refiner and, since it starts from an image, vae_encoder");
+      absl::StrCat("no model could draw: a server needs ", absl::StrJoin(off, " or "),
+                   ", and a refiner, since it starts from an image, vae_encoder too"));
 }
 
 }  // namespace latentd::pipeline

@@ -1,4 +1,4 @@
-// The components of the checkpoints by the names that operators give them, and how each one runs.
+// The components of the checkpoints by their names, and how each one runs.
 // text_encoder_2, vae_decoder, vae_encoder and vae_tiny are those of base and refiner alike.
 //
 // Pure functions.
@@ -17,6 +17,7 @@
 #include "core/base/text.h"
 #include "core/device/dtype.h"
 #include "core/pipeline/limits.h"
+#include "core/pipeline/model_table.h"
 
 namespace latentd::pipeline {
 
@@ -27,6 +28,13 @@ enum class ComponentMode : uint8_t { kCompiled, kReference, kOff };
 // What draws previews.
 inline constexpr absl::string_view kVaeTinyName = "vae_tiny";
 
+inline constexpr absl::string_view kUnetName = "unet";
+
+// As graphs, weights and metrics name them, beside their model.
+inline constexpr absl::string_view kGraphComponents[] = {
+    "text_encoder", "text_encoder_2", kUnetName, "vae_decoder", "vae_encoder", kVaeTinyName};
+
+// As operators name them in flags.
 inline constexpr absl::string_view kComponentNames[] = {
     "text_encoder", "text_encoder_2", "unet_base", "unet_refiner",
     "vae_decoder",  "vae_encoder",    kVaeTinyName};
@@ -48,6 +56,9 @@ inline std::string NoSuchComponent(absl::string_view name) {
                       absl::StrJoin(kComponentNames, ", "));
 }
 
+// The name of a model's component among these: each model has a UNet of its own, "unet_base".
+std::string FlagNameOf(absl::string_view component, absl::string_view model);
+
 // By name; what is not named is compiled.
 using ComponentModes = std::map<std::string, ComponentMode>;
 
@@ -58,7 +69,7 @@ bool IsOff(const ComponentModes& modes, absl::string_view component);
 bool IsReference(const ComponentModes& modes, absl::string_view component);
 
 // INVALID_ARGUMENT: a name that is none of kComponentNames, or a combination with which nothing
-// could be drawn. `has_refiner` says whether a refiner's checkpoint is given.
-absl::Status CheckComponents(const ComponentModes& modes, bool has_refiner);
+// could be drawn by any of the models.
+absl::Status CheckComponents(const ComponentModes& modes, const ModelTable& models);
 
 }  // namespace latentd::pipeline

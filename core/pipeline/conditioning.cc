@@ -67,7 +67,7 @@ absl::StatusOr<EncodedText> EncodeOne(const StageGraphs& to, size_t index,
       const NamedBuffers outputs,
       EnqueueGraph(to.stage.text[index], inputs, /*to_host=*/{"finite"}, to.stream, to.work));
   to.work.flags.push_back({outputs.at("finite"), "encoded prompt",
-                           absl::StrCat("the ", NameOf(model.which()), "'s ", encoder.component)});
+                           absl::StrCat("the ", model.row().name, "'s ", encoder.component)});
   return EncodedText{outputs.at("hidden_state"), outputs.at("pooled")};
 }
 
@@ -150,7 +150,7 @@ absl::StatusOr<std::vector<EncodedPrompt>> EncodePrompts(const Stage& stage,
                                                          PendingWork& work) {
   const StageGraphs to = {stage, stream, work};
   const SdxlModel& model = *stage.model;
-  const int skip = model.which() == Model::kBase ? resolved.clip_skip.value_or(0) : 0;
+  const int skip = model.row().is_refiner ? 0 : resolved.clip_skip.value_or(0);
   std::vector<EncodedPrompt> rows;
   ASSIGN_OR_RETURN(EncodedPrompt positive,
                    Encode(to, PositivePrompts(model, resolved), kPenultimate + skip));

@@ -21,7 +21,7 @@ using device::Buffer;
 using device::DType;
 
 std::string VaeOf(const Picture& picture) {
-  return absl::StrCat("the ", NameOf(picture.model()), "'s vae");
+  return absl::StrCat("the ", picture.model().name, "'s vae");
 }
 
 device::Shape LatentShape(const Picture& picture) {

@@ -25,12 +25,12 @@ Lanes::Candidate Lanes::Find(const Lane& lane) {
 
 absl::Status Lanes::Ask(const Picture& picture, int rows) const {
   if (!ask_room_) return absl::OkStatus();
-  const compiler::GraphLabel label{
-      .component = picture.model() == Model::kBase ? "unet_base" : "unet_refiner",
-      .part = "lane",
-      .width = picture.executed_size().width,
-      .height = picture.executed_size().height,
-      .rows = rows};
+  const compiler::GraphLabel label{.model = picture.model().name,
+                                   .component = std::string(kUnetName),
+                                   .part = "lane",
+                                   .width = picture.executed_size().width,
+                                   .height = picture.executed_size().height,
+                                   .rows = rows};
   const backends::Executable& any = *picture.stage().steps.begin()->second;
   return ask_room_({label, StepLane::Bytes(any, rows), rows == picture.rows()});
 }

@@ -18,13 +18,13 @@ using weights::Checkpoint;
 
 // A checkpoint of which something is loaded.
 struct Source {
-  Model which;
+  const ModelRow& model;
   Checkpoint checkpoint;
 };
 
 // The folders that are loaded.
 std::vector<std::string> FoldersOf(const Source& source, const LoadOptions& options) {
-  if (IsOff(options.components, UnetOf(source.which))) return {};
+  if (IsOff(options.components, FlagNameOf(kUnetName, source.model.name))) return {};
   std::vector<std::string> folders;
   for (const char* folder : {"text_encoder", "text_encoder_2", "unet", "vae"}) {
     if (source.checkpoint.Has(folder)) folders.push_back(folder);
@@ -37,8 +37,8 @@ std::vector<std::string> FoldersOf(const Source& source, const LoadOptions& opti
 int64_t BytesPerElement(const Source& source, const std::string& folder,
                         const LoadOptions& options) {
   if (folder == "vae") return device::SizeOf(device::DType::kF32);
-  const device::DType dtype =
-      DTypeOf(options.precision, folder == "unet" ? UnetOf(source.which) : folder);
+  const device::DType dtype = DTypeOf(
+      options.precision, folder == "unet" ? FlagNameOf(kUnetName, source.model.name) : folder);
   const bool widened = dtype == device::DType::kF16 && options.holds_fp16_in_fp32;
   return device::SizeOf(widened ? device::DType::kF32 : dtype);
 }
@@ -95,18 +95,17 @@ absl::Status CheckMemory(const std::vector<Source>& sources, const LoadOptions& 
                                                    " are available (", available.source, ")"));
 }
 
-// The base's, of which the configurations count in any case, and the refiner's if it draws.
-absl::StatusOr<std::vector<Source>> OpenCheckpoints(const LoadOptions& options) {
+// The first model's, of which the configurations count in any case, and those of others that draw.
+absl::StatusOr<std::vector<Source>> OpenCheckpoints(const ModelTable& table,
+                                                    const LoadOptions& options) {
   std::vector<Source> sources;
-  ASSIGN_OR_RETURN(Checkpoint base,
-                   Checkpoint::Open(options.base, options.variant, options.digests));
-  RETURN_IF_ERROR(CheckClasses(Model::kBase, base));
-  sources.push_back({Model::kBase, std::move(base)});
-  if (options.refiner.empty() || IsOff(options.components, "unet_refiner")) return sources;
-  ASSIGN_OR_RETURN(Checkpoint refiner,
-                   Checkpoint::Open(options.refiner, options.variant, options.digests));
-  RETURN_IF_ERROR(CheckClasses(Model::kRefiner, refiner));
-  sources.push_back({Model::kRefiner, std::move(refiner)});
+  for (const ModelRow& model : table.rows()) {
+    if (!sources.empty() && IsOff(options.components, FlagNameOf(kUnetName, model.name))) continue;
+    ASSIGN_OR_RETURN(Checkpoint checkpoint,
+                     Checkpoint::Open(model.checkpoint, options.variant, options.digests));
+    RETURN_IF_ERROR(CheckClasses(model, checkpoint));
+    sources.push_back({model, std::move(checkpoint)});
+  }
   return sources;
 }
 
@@ -120,21 +119,23 @@ void Warn(const std::vector<std::string>& warnings, const LoadOptions& options) 
 absl::StatusOr<std::unique_ptr<const Pipeline>> LoadPipeline(const LoadOptions& options,
                                                              weights::WeightStore& store,
                                                              compiler::GraphStore& graphs) {
-  RETURN_IF_ERROR(CheckComponents(options.components, !options.refiner.empty()));
-  ASSIGN_OR_RETURN(const std::vector<Source> sources, OpenCheckpoints(options));
+  ModelTable table = ModelTable::FromFlags(options.base, options.refiner);
+  RETURN_IF_ERROR(CheckComponents(options.components, table));
+  ASSIGN_OR_RETURN(const std::vector<Source> sources, OpenCheckpoints(table, options));
   RETURN_IF_ERROR(CheckMemory(sources, options, store.device()));
   const ModelOptions model_options{options.components, options.precision, options.reference,
                                    options.vae_tiling_above, options.scheduler};
-  std::unique_ptr<const SdxlModel> models[2];
-  for (size_t i = 0; i < sources.size(); ++i) {
+  Pipeline::LoadedModels models(table.rows().size());
+  for (const Source& source : sources) {
     RETURN_IF_ERROR(GiveUp(options));
-    ASSIGN_OR_RETURN(models[i], SdxlModel::Load(sources[i].which, sources[i].checkpoint, store,
-                                                graphs, model_options));
-    Warn(FindLeftOut(sources[i].checkpoint), options);
-    Warn(models[i]->warnings(), options);
+    ASSIGN_OR_RETURN(
+        auto model, SdxlModel::Load(source.model, source.checkpoint, store, graphs, model_options));
+    Warn(FindLeftOut(source.checkpoint), options);
+    Warn(model->warnings(), options);
+    models[static_cast<size_t>(source.model.id.value)] = std::move(model);
   }
-  return Pipeline::Create(std::move(models[0]), std::move(models[1]), options.components,
-                          options.buckets, {options.row_counts, options.max_shared_pixels});
+  return Pipeline::Create(std::move(table), std::move(models), options.components, options.buckets,
+                          {options.row_counts, options.max_shared_pixels});
 }
 
 }  // namespace latentd::pipeline

@@ -18,7 +18,7 @@
 namespace latentd::pipeline {
 
 struct LoadOptions {
-  std::string base;
+  std::string base;     // of the model table, which this makes: directories
   std::string refiner;  // may be empty
   std::string variant;
   int64_t memory_bytes = 0;  // 0: what the machine and the cgroup allow

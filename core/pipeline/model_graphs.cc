@@ -23,23 +23,21 @@ constexpr char kSamplePart[] = "sample";
 
 }  // namespace
 
-std::string NameOf(Model which) { return which == Model::kBase ? "base" : "refiner"; }
-std::string UnetOf(Model which) { return absl::StrCat("unet_", NameOf(which)); }
-
-ModelGraphs::ModelGraphs(Model which, const ModelConfigs& configs,
+ModelGraphs::ModelGraphs(std::string model, const ModelConfigs& configs,
                          std::shared_ptr<const weights::WeightSet> weights,
                          const ModelOptions& options, compiler::GraphStore& store)
-    : which_(which),
+    : model_(std::move(model)),
       configs_(configs),
       weights_(std::move(weights)),
       options_(options),
       store_(store) {}
 
 absl::StatusOr<std::unique_ptr<ModelGraphs>> ModelGraphs::Declare(
-    Model which, const ModelConfigs& configs, std::shared_ptr<const weights::WeightSet> weights,
-    const ModelOptions& options, compiler::GraphStore& store) {
+    std::string model, const ModelConfigs& configs,
+    std::shared_ptr<const weights::WeightSet> weights, const ModelOptions& options,
+    compiler::GraphStore& store) {
   std::unique_ptr<ModelGraphs> graphs(
-      new ModelGraphs(which, configs, std::move(weights), options, store));
+      new ModelGraphs(std::move(model), configs, std::move(weights), options, store));
   RETURN_IF_ERROR(graphs->DeclareFixed());
   return graphs;
 }
@@ -66,7 +64,7 @@ absl::Status ModelGraphs::DeclareFixed() {
   RETURN_IF_ERROR(CheckWeights(all));
 
   for (size_t i = 0; i < texts.size(); ++i) {
-    compiler::GraphLabel label{.component = configs_.text_encoders[i].component};
+    compiler::GraphLabel label{.model = model_, .component = configs_.text_encoders[i].component};
     ASSIGN_OR_RETURN(graph::SplitGraphs split, Split(label, texts[i]));
     text_.push_back(DeclareAs(std::move(label), std::move(split.step)));
   }
@@ -74,7 +72,8 @@ absl::Status ModelGraphs::DeclareFixed() {
 }
 
 absl::Status ModelGraphs::DeclareRequest(const graph::Graph& step) {
-  compiler::GraphLabel label{.component = UnetOf(which_), .part = "request"};
+  compiler::GraphLabel label{
+      .model = model_, .component = std::string(kUnetName), .part = "request"};
   ASSIGN_OR_RETURN(graph::SplitGraphs split, Split(label, step));
   if (!split.request) return absl::InvalidArgumentError("the UNet reads no prompt");
   for (const graph::Output& output : split.request->outputs()) {
@@ -115,7 +114,7 @@ bool ModelGraphs::has_decode_fallback() const {
 }
 
 bool ModelGraphs::has_batch_invariant_steps() const {
-  const bool reference = IsReference(options_.components, UnetOf(which_));
+  const bool reference = IsReference(options_.components, FlagNameOf(kUnetName, model_));
   return (reference ? options_.reference->target() : store_.target()).batch_invariant;
 }
 
@@ -192,20 +191,22 @@ absl::StatusOr<graph::SplitGraphs> ModelGraphs::Split(const compiler::GraphLabel
 
 graph::Precision ModelGraphs::PrecisionFor(const compiler::GraphLabel& label) const {
   if (label.fallback || label.part == kSamplePart) return {};
-  return PrecisionOf(options_.precision, label.component, configs_.vae);
+  return PrecisionOf(options_.precision, FlagNameOf(label.component, model_), configs_.vae);
 }
 
 compiler::GraphLabel ModelGraphs::LabelOf(const Key& key) const {
   const int scale = DownscaleOf(configs_.vae);
-  compiler::GraphLabel label{
-      .width = key.shape.width * scale, .height = key.shape.height * scale, .rows = key.shape.rows};
+  compiler::GraphLabel label{.model = model_,
+                             .width = key.shape.width * scale,
+                             .height = key.shape.height * scale,
+                             .rows = key.shape.rows};
   label.fallback = key.kind == Kind::kDecodeFallback;
   if (key.kind == Kind::kDecode || label.fallback) label.component = "vae_decoder";
   if (key.kind == Kind::kEncode || key.kind == Kind::kSample) label.component = "vae_encoder";
   if (key.kind == Kind::kPreview) label.component = std::string(kVaeTinyName);
   if (key.kind == Kind::kSample) label.part = kSamplePart;
   if (key.kind == Kind::kStep) {
-    label.component = UnetOf(which_);
+    label.component = std::string(kUnetName);
     label.part = "step";
   }
   label.dtype = PrecisionFor(label).dtype;
@@ -213,10 +214,9 @@ compiler::GraphLabel ModelGraphs::LabelOf(const Key& key) const {
 }
 
 GraphHandle ModelGraphs::DeclareAs(compiler::GraphLabel label, graph::Graph graph) const {
-  const bool reference = IsReference(options_.components, label.component);
+  const bool reference = IsReference(options_.components, FlagNameOf(label.component, model_));
   label.dtype = PrecisionFor(label).dtype;
   return store_.Declare({.label = std::move(label),
-                         .user = NameOf(which_),
                          .graph = std::make_shared<const graph::Graph>(std::move(graph)),
                          .weights = weights_,
                          .backend = reference ? options_.reference : nullptr});

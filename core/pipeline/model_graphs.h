@@ -32,11 +32,6 @@ namespace latentd::pipeline {
 using compiler::GraphHandle;
 using ExecutablePointer = std::shared_ptr<backends::Executable>;
 
-// "base", "refiner": as a user of graphs.
-std::string NameOf(Model which);
-// "unet_base", "unet_refiner".
-std::string UnetOf(Model which);
-
 // How a checkpoint's components run.
 struct ModelOptions {
   ComponentModes components;
@@ -52,8 +47,9 @@ class ModelGraphs {
   // INVALID_ARGUMENT names every weight that a network wants and the set lacks. `configs` and
   // `store` must outlive the result.
   static absl::StatusOr<std::unique_ptr<ModelGraphs>> Declare(
-      Model which, const ModelConfigs& configs, std::shared_ptr<const weights::WeightSet> weights,
-      const ModelOptions& options, compiler::GraphStore& store);
+      std::string model, const ModelConfigs& configs,
+      std::shared_ptr<const weights::WeightSet> weights, const ModelOptions& options,
+      compiler::GraphStore& store);
 
   // For each text encoder; text_graphs.h.
   const std::vector<GraphHandle>& text() const { return text_; }
@@ -114,7 +110,7 @@ class ModelGraphs {
   };
   using WeakGraphHandle = std::weak_ptr<const compiler::DeclaredGraph>;
 
-  ModelGraphs(Model which, const ModelConfigs& configs,
+  ModelGraphs(std::string model, const ModelConfigs& configs,
               std::shared_ptr<const weights::WeightSet> weights, const ModelOptions& options,
               compiler::GraphStore& store);
 
@@ -136,7 +132,7 @@ class ModelGraphs {
   GraphHandle DeclareAs(compiler::GraphLabel label, graph::Graph graph) const;
   graph::GraphBuilder::StoredDType StoredDType() const;
 
-  const Model which_;
+  const std::string model_;  // its name, and as a user of graphs
   const ModelConfigs& configs_;
   const std::shared_ptr<const weights::WeightSet> weights_;
   const ModelOptions options_;

@@ -26,11 +26,11 @@ bool Picture::has_preview() const {
 
 int Picture::total_steps() const { return request->steps_before(request->stages.size()); }
 
-Lane Picture::lane() const { return LaneOf(model()); }
+Lane Picture::lane() const { return LaneOf(model().id); }
 
-Lane Picture::LaneOf(Model which) const {
+Lane Picture::LaneOf(ModelId model) const {
   const Size& size = request->executed_size;
-  return {.network = static_cast<int>(which),
+  return {.network = model.value,
           .width = size.width,
           .height = size.height,
           .only = request->alone ? reinterpret_cast<uintptr_t>(this) : 0};
@@ -51,7 +51,7 @@ batching::Ahead Picture::ahead() const {
     const size_t all = left.schedule.steps.size();
     const size_t guided_end = std::max(left.guided_end, done);
     const size_t guided_begin = std::clamp(left.guided_begin, done, guided_end);
-    ahead.stages[i - stage_index] = {.lane = LaneOf(left.which),
+    ahead.stages[i - stage_index] = {.lane = LaneOf(left.model->row().id),
                                      .text = !request->conditioning[i].has_value(),
                                      .evaluations = static_cast<int>(all - done),
                                      .narrow_first = static_cast<int>(guided_begin - done),

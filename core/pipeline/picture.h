@@ -64,7 +64,7 @@ struct Picture {
 
   const Stage& stage() const { return request->stages[stage_index]; }
   // Of the stage that is next, or ran last.
-  Model model() const { return stage().which; }
+  const ModelRow& model() const { return stage().model->row(); }
   // Of an evaluation, at most; of the next one; of those that are left in its stage, at most.
   int rows() const { return request->rows; }
   int next_rows() const;
@@ -102,7 +102,7 @@ struct Picture {
   image::Image pixels;             // when next is kDone, unless the spec wants latents
 
  private:
-  Lane LaneOf(Model which) const;
+  Lane LaneOf(ModelId model) const;
 };
 
 }  // namespace latentd::pipeline

@@ -32,13 +32,10 @@ struct GuidanceInterval {
   bool operator==(const GuidanceInterval&) const = default;
 };
 
-// Which checkpoint starts.
-enum class Model : uint8_t { kBase, kRefiner };
-
 using batching::BucketPolicy;
 
 struct PictureSpec {
-  Model model = Model::kBase;
+  std::string model;  // that starts, by its name (model_table.h); empty: the first
   std::string prompt;
   std::optional<std::string> prompt_2;  // the second text encoder's; absent: prompt
   std::optional<std::string>
@@ -52,8 +49,8 @@ struct PictureSpec {
   // What the networks run at; the picture is its centre. Absent: width x height. Whoever knows the
   // buckets sets it, after Resolve.
   std::optional<Size> executed_size;
-  std::optional<int> num_inference_steps;  // 50
-  std::optional<double> guidance_scale;    // 5.0; at most 1 means no guidance
+  std::optional<int> num_inference_steps;  // the model's (ModelDefaults), as some below
+  std::optional<double> guidance_scale;    // likewise; at most 1 means no guidance
   std::optional<double> guidance_rescale;  // 0
   std::optional<double> eta;               // 0; DDIM only
   std::optional<int> clip_skip;
@@ -78,13 +75,12 @@ struct PictureSpec {
   std::optional<double> aesthetic_score;           // 6.0
   std::optional<double> negative_aesthetic_score;  // 2.5
 
-  // Base, then refiner from denoising_end on (0.8 when absent), as an ensemble of experts.
+  // The model, then from denoising_end on the one that it hands over to, as an ensemble of experts.
   bool refine = false;
   std::optional<double> denoising_end;
   std::optional<double> denoising_start;
 
-  // Image-to-image: an encoded picture (PNG, JPEG or WebP) and how much of the schedule to redo
-  // (0.3).
+  // Image-to-image: an encoded picture (PNG, JPEG or WebP) and how much of the schedule to redo.
   std::string image;
   std::optional<double> strength;
 

@@ -39,7 +39,7 @@ absl::StatusOr<Stage> MakeStage(const SdxlModel& model, const PictureSpec& spec,
   ASSIGN_OR_RETURN(const schedulers::SchedulerConfig config, model.SchedulerWith(spec.scheduler));
   ASSIGN_OR_RETURN(schedulers::Schedule schedule,
                    schedulers::MakeSchedule(config, ScheduleRequestOf(spec, takes_over)));
-  return Stage{model.which(), &model, std::move(schedule)};
+  return Stage{&model, std::move(schedule)};
 }
 
 // What a failed schedule says about fields.
@@ -83,36 +83,44 @@ Size NearestOf(const std::vector<Size>& sizes, const Size& own) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<const Pipeline>> Pipeline::Create(
-    std::unique_ptr<const SdxlModel> base, std::unique_ptr<const SdxlModel> refiner,
-    const ComponentModes& modes, const std::vector<Size>& buckets, StepRows rows) {
-  if (refiner && (DownscaleOf(refiner->vae()) != DownscaleOf(base->vae()) ||
-                  refiner->latent_channels() != base->latent_channels())) {
+absl::StatusOr<std::unique_ptr<const Pipeline>> Pipeline::Create(ModelTable table,
+                                                                 LoadedModels models,
+                                                                 const ComponentModes& modes,
+                                                                 const std::vector<Size>& buckets,
+                                                                 StepRows rows) {
+  const SdxlModel& first = *models.front();
+  for (const auto& model : models) {
+    if (model == nullptr || (DownscaleOf(model->vae()) == DownscaleOf(first.vae()) &&
+                             model->latent_channels() == first.latent_channels())) {
+      continue;
+    }
     return absl::InvalidArgumentError(absl::StrCat(
-        refiner->path(), ": its latents have another shape than those of ", base->path()));
+        model->path(), ": its latents have another shape than those of ", first.path()));
   }
   return std::unique_ptr<const Pipeline>(
-      new Pipeline(std::move(base), std::move(refiner), modes, buckets, std::move(rows)));
+      new Pipeline(std::move(table), std::move(models), modes, buckets, std::move(rows)));
 }
 
-Pipeline::Pipeline(std::unique_ptr<const SdxlModel> base, std::unique_ptr<const SdxlModel> refiner,
-                   const ComponentModes& modes, const std::vector<Size>& buckets, StepRows rows)
-    : base_(std::move(base)), refiner_(std::move(refiner)), rows_(std::move(rows)) {
-  traits_.default_size = NearestOf(buckets, base_->default_size());
-  traits_.side_multiple = DownscaleOf(base_->vae());
-  traits_.max_clip_skip = base_->max_clip_skip();
-  traits_.has_refiner = refiner_ != nullptr;
+Pipeline::Pipeline(ModelTable table, LoadedModels models, const ComponentModes& modes,
+                   const std::vector<Size>& buckets, StepRows rows)
+    : models_(std::move(models)), rows_(std::move(rows)) {
+  traits_.default_size = NearestOf(buckets, first().default_size());
+  traits_.side_multiple = DownscaleOf(first().vae());
+  traits_.max_clip_skip = first().max_clip_skip();
+  traits_.models = std::move(table);
   for (const auto& [component, mode] : modes) {
     if (mode == ComponentMode::kOff) traits_.off.insert(component);
   }
-  const auto by_default = base_->SchedulerWith({});
+  const auto by_default = first().SchedulerWith({});
   if (by_default.ok()) default_scheduler_ = std::string(by_default->name());
 }
 
 std::vector<const SdxlModel*> Pipeline::ModelsOf(const PictureSpec& spec) const {
-  if (spec.model == Model::kRefiner) return {refiner_.get()};
-  if (spec.refine) return {base_.get(), refiner_.get()};
-  return {base_.get()};
+  std::vector<const SdxlModel*> models;
+  for (const ModelId id : table().Chain(spec.model, spec.refine)) {
+    models.push_back(models_[static_cast<size_t>(id.value)].get());
+  }
+  return models;
 }
 
 absl::StatusOr<std::vector<Stage>> Pipeline::StagesOf(const PictureSpec& spec) const {
@@ -131,9 +139,11 @@ absl::StatusOr<PictureSpec> Pipeline::Resolve(PictureSpec spec) const {
   // Schedules are made of fields that are right by themselves; the scheduler's name and options are
   // looked at in any case.
   if (!violations.empty()) {
-    const SdxlModel* first = ModelsOf(spec).front();
-    if (first != nullptr)
-      AddViolationsOf(first->SchedulerWith(spec.scheduler).status(), violations);
+    const ModelRow* row = table().Find(spec.model);
+    const SdxlModel* starts =
+        row == nullptr ? nullptr : models_[static_cast<size_t>(row->id.value)].get();
+    if (starts != nullptr)
+      AddViolationsOf(starts->SchedulerWith(spec.scheduler).status(), violations);
     return InvalidFields(violations);
   }
   PictureSpec resolved =
@@ -161,10 +171,15 @@ absl::StatusOr<std::string> Pipeline::SchedulerNameOf(const PictureSpec& spec) c
 
 std::vector<const SdxlModel*> Pipeline::Models() const {
   std::vector<const SdxlModel*> models;
-  for (const SdxlModel* model : {base_.get(), refiner_.get()}) {
-    if (model != nullptr && model->draws()) models.push_back(model);
+  for (const auto& model : models_) {
+    if (model != nullptr && model->draws()) models.push_back(model.get());
   }
   return models;
+}
+
+bool Pipeline::Draws(ModelId model) const {
+  const auto& loaded = models_[static_cast<size_t>(model.value)];
+  return loaded != nullptr && loaded->draws();
 }
 
 StepShape Pipeline::ShapeOf(Size size, int rows) const {
@@ -276,7 +291,7 @@ absl::Status Pipeline::TakeLatents(const Pictures& pictures) const {
   if (spec.latents.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(const device::Buffer latents,
                    ReadLatentsFile(spec.latents, static_cast<int64_t>(pictures.size()),
-                                   base_->latent_channels(), LatentSizeOf(spec)));
+                                   first().latent_channels(), LatentSizeOf(spec)));
   for (size_t i = 0; i < pictures.size(); ++i) {
     const int64_t row = std::min(static_cast<int64_t>(i), latents.shape()[0] - 1);
     pictures[i]->given_latents = latents.Rows(row, row + 1);
@@ -289,7 +304,7 @@ absl::Status Pipeline::CheckLatents(const PictureSpec& resolved) const {
   if (resolved.latents.empty()) return absl::OkStatus();
   const absl::Status fits =
       CheckLatentsFile(resolved.latents, static_cast<int64_t>(resolved.seeds.size()),
-                       base_->latent_channels(), LatentSizeOf(resolved));
+                       first().latent_channels(), LatentSizeOf(resolved));
   if (!absl::IsInvalidArgument(fits)) return fits;
   return InvalidFields({{"latents", std::string(fits.message())}});
 }
@@ -309,7 +324,7 @@ std::vector<std::string> Pipeline::UnusedParameters(const PictureSpec& asked,
   for (const SdxlModel* model : ModelsOf(resolved)) {
     // Resolve has read it with the same overrides.
     const auto scheduler = model->SchedulerWith(resolved.scheduler);
-    reads.push_back({.clip_skip = model->which() == Model::kBase,
+    reads.push_back({.clip_skip = !model->row().is_refiner,
                      .second_prompts = model->text_encoders().size() == 2,
                      .eta = scheduler.ok() && scheduler->name() == "ddim",
                      .aesthetic_scores = model->requires_aesthetics_score(),
@@ -321,7 +336,7 @@ std::vector<std::string> Pipeline::UnusedParameters(const PictureSpec& asked,
 
 std::vector<std::shared_ptr<const weights::WatchedFile>> Pipeline::CheckpointFiles() const {
   std::vector<std::shared_ptr<const weights::WatchedFile>> files;
-  for (const SdxlModel* model : {base_.get(), refiner_.get()}) {
+  for (const auto& model : models_) {
     if (model == nullptr) continue;
     for (const auto& file : model->files_read()) files.push_back(file);
   }

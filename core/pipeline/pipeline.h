@@ -13,6 +13,7 @@
 #include "core/compiler/graph_store.h"
 #include "core/pipeline/components.h"
 #include "core/pipeline/latents_file.h"
+#include "core/pipeline/model_table.h"
 #include "core/pipeline/picture.h"
 #include "core/pipeline/picture_spec.h"
 #include "core/pipeline/sdxl_model.h"
@@ -23,19 +24,26 @@ namespace latentd::pipeline {
 
 class Pipeline {
  public:
-  // `refiner` may be null, `base` not; both were loaded with `modes`. The default size is the one
-  // of `buckets` that is nearest to the base's own; where there are none, the base's own. Steps run
-  // with as many rows as `rows` says, beside what a picture needs by itself.
-  // INVALID_ARGUMENT if the two models do not fit each other.
+  // By their ids in `table`: null where the UNet is off, but for the first, which counts in any
+  // case.
+  using LoadedModels = std::vector<std::unique_ptr<const SdxlModel>>;
+  // The models were loaded with `modes`. The default size is the one of `buckets` that is nearest
+  // to the first model's own; where there are none, that one's own. Steps run with as many rows as
+  // `rows` says, beside what a picture needs by itself.
+  // INVALID_ARGUMENT if the models do not fit each other.
   static absl::StatusOr<std::unique_ptr<const Pipeline>> Create(
-      std::unique_ptr<const SdxlModel> base, std::unique_ptr<const SdxlModel> refiner,
-      const ComponentModes& modes = {}, const std::vector<Size>& buckets = {}, StepRows rows = {});
+      ModelTable table, LoadedModels models, const ComponentModes& modes = {},
+      const std::vector<Size>& buckets = {}, StepRows rows = {});
 
-  const SdxlModel& base() const { return *base_; }
-  const SdxlModel* refiner() const { return refiner_.get(); }
+  const ModelTable& table() const { return traits_.models; }
+  // Whose sizes, and default scheduler, are the server's.
+  const SdxlModel& first() const { return *models_.front(); }
+  // Those that draw, in the order of their ids.
+  std::vector<const SdxlModel*> Models() const;
+  bool Draws(ModelId model) const;
   const Traits& traits() const { return traits_; }
-  // The noise scheduler of requests to the base that name none, by its short name; empty: they have
-  // to.
+  // The noise scheduler of requests to the first model that name none, by its short name; empty:
+  // they have to.
   const std::string& default_scheduler() const { return default_scheduler_; }
 
   // The spec with every default filled in: what will really be used. INVALID_ARGUMENT with every
@@ -45,12 +53,12 @@ class Pipeline {
   // The numbers of rows that steps of that size have graphs for, as configured (step_rows.h).
   std::vector<int> RowCountsAt(Size executed) const { return rows_.At(executed); }
 
-  // Every graph that pictures of that shape may need, of both models, image-to-image too. An error:
+  // Every graph that pictures of that shape may need, of all models, image-to-image too. An error:
   // some network cannot be built at that size.
   absl::StatusOr<std::vector<GraphHandle>> GraphsOf(
       Size bucket, int rows, ModelGraphs::IfUnknown unknown = ModelGraphs::IfUnknown::kBuild) const;
 
-  // What draws previews of that size by tiny VAEs, of both models; the server does without.
+  // What draws previews of that size by tiny VAEs, of all models; the server does without.
   absl::StatusOr<std::vector<GraphHandle>> PreviewGraphsOf(
       Size bucket, ModelGraphs::IfUnknown unknown = ModelGraphs::IfUnknown::kBuild) const;
   // Whether the pictures have previews that a tiny VAE would draw.
@@ -95,14 +103,12 @@ class Pipeline {
   int64_t DroppedTokens(const PictureSpec& spec) const;
 
  private:
-  Pipeline(std::unique_ptr<const SdxlModel> base, std::unique_ptr<const SdxlModel> refiner,
-           const ComponentModes& modes, const std::vector<Size>& buckets, StepRows rows);
+  Pipeline(ModelTable table, LoadedModels models, const ComponentModes& modes,
+           const std::vector<Size>& buckets, StepRows rows);
 
-  // Those that draw.
-  std::vector<const SdxlModel*> Models() const;
   // The models whose steps the spec asks for, in order. REQUIRES: they are there.
   std::vector<const SdxlModel*> ModelsOf(const PictureSpec& spec) const;
-  // Empty where base and refiner each keep another one of their own.
+  // Empty where the models each keep another one of their own.
   absl::StatusOr<std::string> SchedulerNameOf(const PictureSpec& spec) const;
   absl::StatusOr<std::vector<Stage>> StagesOf(const PictureSpec& spec) const;
   bool HasGuidedSteps(const PictureSpec& resolved) const;
@@ -112,8 +118,7 @@ class Pipeline {
   // Of an evaluation of that size in which pictures of `rows` step.
   int MostRows(Size size, int rows) const;
 
-  const std::unique_ptr<const SdxlModel> base_;
-  const std::unique_ptr<const SdxlModel> refiner_;
+  const LoadedModels models_;
   const StepRows rows_;
   Traits traits_;
   std::string default_scheduler_;

@@ -28,21 +28,23 @@ absl::Status CheckTiles(const std::string& path, const VaeConfig& vae) {
 }
 
 // What draws with the UNet has to be there too.
-absl::Status CheckNeeds(Model which, const ModelConfigs& configs, const ComponentModes& modes) {
+absl::Status CheckNeeds(const ModelRow& row, const ModelConfigs& configs,
+                        const ComponentModes& modes) {
   std::vector<std::string> needed = {"vae_decoder"};
   for (const TextEncoder& encoder : configs.text_encoders) needed.push_back(encoder.component);
   for (const std::string& component : needed) {
     if (!IsOff(modes, component)) continue;
     return absl::InvalidArgumentError(absl::StrCat(component, " is off, but every picture of ",
-                                                   UnetOf(which), ", which is not, needs it"));
+                                                   FlagNameOf(kUnetName, row.name),
+                                                   ", which is not, needs it"));
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::shared_ptr<const weights::WeightSet>> LoadWeights(
-    Model which, const weights::Checkpoint& checkpoint, const ModelConfigs& configs,
+    const ModelRow& row, const weights::Checkpoint& checkpoint, const ModelConfigs& configs,
     weights::WeightStore& store) {
-  auto weights = std::make_shared<weights::WeightSet>(&store, NameOf(which));
+  auto weights = std::make_shared<weights::WeightSet>(&store, row.name);
   std::vector<std::string> components = {"unet", "vae"};
   for (const TextEncoder& encoder : configs.text_encoders) components.push_back(encoder.component);
   if (configs.vae_tiny) components.emplace_back(kVaeTinyName);
@@ -55,8 +57,9 @@ absl::StatusOr<std::shared_ptr<const weights::WeightSet>> LoadWeights(
 
 }  // namespace
 
-SdxlModel::SdxlModel(Model which, const weights::Checkpoint& checkpoint, ModelConfigs configs)
-    : which_(which),
+SdxlModel::SdxlModel(const ModelRow& row, const weights::Checkpoint& checkpoint,
+                     ModelConfigs configs)
+    : row_(row),
       path_(checkpoint.path()),
       pipeline_class_(checkpoint.pipeline_class()),
       force_zeros_(checkpoint.force_zeros_for_empty_prompt()),
@@ -64,18 +67,19 @@ SdxlModel::SdxlModel(Model which, const weights::Checkpoint& checkpoint, ModelCo
       configs_(std::move(configs)) {}
 
 absl::StatusOr<std::unique_ptr<const SdxlModel>> SdxlModel::Load(
-    Model which, const weights::Checkpoint& checkpoint, weights::WeightStore& store,
+    const ModelRow& row, const weights::Checkpoint& checkpoint, weights::WeightStore& store,
     compiler::GraphStore& graphs, const ModelOptions& options) {
   ASSIGN_OR_RETURN(ModelConfigs configs,
                    ReadModelConfigs(checkpoint, options.components, options.scheduler));
   if (options.vae_tiling_above) RETURN_IF_ERROR(CheckTiles(checkpoint.path(), configs.vae));
-  std::unique_ptr<SdxlModel> model(new SdxlModel(which, checkpoint, std::move(configs)));
+  std::unique_ptr<SdxlModel> model(new SdxlModel(row, checkpoint, std::move(configs)));
   model->files_read_ = checkpoint.files_read();
-  if (IsOff(options.components, UnetOf(which))) return model;
-  RETURN_IF_ERROR(CheckNeeds(which, model->configs_, options.components));
-  ASSIGN_OR_RETURN(auto weights, LoadWeights(which, checkpoint, model->configs_, store));
+  if (IsOff(options.components, FlagNameOf(kUnetName, row.name))) return model;
+  RETURN_IF_ERROR(CheckNeeds(row, model->configs_, options.components));
+  ASSIGN_OR_RETURN(auto weights, LoadWeights(row, checkpoint, model->configs_, store));
   model->files_read_ = checkpoint.files_read();  // with indices
-  auto declared = ModelGraphs::Declare(which, model->configs_, std::move(weights), options, graphs);
+  auto declared =
+      ModelGraphs::Declare(row.name, model->configs_, std::move(weights), options, graphs);
   if (!declared.ok()) {
     return absl::Status(declared.status().code(),
                         absl::StrCat(model->path_, ": ", declared.status().message()));
@@ -92,7 +96,7 @@ absl::StatusOr<schedulers::SchedulerConfig> SdxlModel::SchedulerWith(
     return InvalidFields(
         {{"scheduler",
           absl::StrCat("must be one of ", absl::StrJoin(schedulers::SupportedSchedulers(), ", "),
-                       ": the ", NameOf(which_), "'s checkpoint has no default, since ",
+                       ": the ", row_.name, "'s checkpoint has no default, since ",
                        configs_.no_default)}});
   }
   return schedulers::ParseSchedulerConfig(configs_.scheduler_json, chosen,

@@ -13,6 +13,7 @@
 #include "core/compiler/graph_store.h"
 #include "core/pipeline/model_configs.h"
 #include "core/pipeline/model_graphs.h"
+#include "core/pipeline/model_table.h"
 #include "core/pipeline/picture_spec.h"
 #include "core/schedulers/config.h"
 #include "core/weights/checkpoint.h"
@@ -28,10 +29,10 @@ class SdxlModel {
   // Of a model whose UNet is off only the configurations are read. `store` and `graphs` must
   // outlive the model.
   static absl::StatusOr<std::unique_ptr<const SdxlModel>> Load(
-      Model which, const weights::Checkpoint& checkpoint, weights::WeightStore& store,
+      const ModelRow& row, const weights::Checkpoint& checkpoint, weights::WeightStore& store,
       compiler::GraphStore& graphs, const ModelOptions& options = {});
 
-  Model which() const { return which_; }
+  const ModelRow& row() const { return row_; }
   const std::string& path() const { return path_; }
   const std::string& pipeline_class() const { return pipeline_class_; }
   bool force_zeros_for_empty_prompt() const { return force_zeros_; }
@@ -63,9 +64,9 @@ class SdxlModel {
   ModelGraphs& graphs() const { return *graphs_; }
 
  private:
-  SdxlModel(Model which, const weights::Checkpoint& checkpoint, ModelConfigs configs);
+  SdxlModel(const ModelRow& row, const weights::Checkpoint& checkpoint, ModelConfigs configs);
 
-  const Model which_;
+  const ModelRow row_;
   const std::string path_;
   const std::string pipeline_class_;
   const bool force_zeros_;

@@ -13,7 +13,6 @@
 namespace latentd::pipeline {
 
 struct Stage {
-  Model which = Model::kBase;
   const SdxlModel* model = nullptr;
   schedulers::Schedule schedule;
   // Evaluations of the schedule that are guided where the picture is: from this one, and before

@@ -78,7 +78,7 @@ absl::Status LeaveLane(Picture& picture, device::Stream& stream, PendingWork& wo
                    device.Allocate(DType::kF32, picture.latents.shape(), Place::kDevice));
   RETURN_IF_ERROR(lane.Read(*picture.place, picture.latents, finite, stream));
   picture.place.reset();
-  const std::string model = NameOf(picture.model());
+  const std::string& model = picture.model().name;
   work.flags.push_back({finite, absl::StrCat("latents of the ", model, "'s steps"),
                         absl::StrCat("the ", model, "'s unet")});
   return absl::OkStatus();

@@ -5,15 +5,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/text.h"
+#include "core/pipeline/components.h"
 #include "core/pipeline/limits.h"
 
 namespace latentd::pipeline {
 namespace {
-
-constexpr int kDefaultSteps = 50;
-constexpr double kDefaultGuidanceScale = 5.0;
-constexpr double kDefaultStrength = 0.3;
-constexpr double kDefaultDenoisingEnd = 0.8;
 
 // Collects violations, a method for each kind of rule.
 class Violations {
@@ -169,30 +165,51 @@ void CheckIsOn(absl::string_view field, const std::string& component, const Trai
   v.Add(field, absl::StrCat("needs the component ", component, ", which is off on this server"));
 }
 
-void CheckRefiner(absl::string_view field, const Traits& traits, Violations& v) {
-  CheckIsOn(field, "unet_refiner", traits, v);
-  if (!traits.has_refiner && !traits.off.contains("unet_refiner")) {
-    v.Add(field, "this server has no refiner (start it with --refiner=DIR)");
+void CheckDraws(absl::string_view field, const ModelRow& model, const Traits& traits,
+                Violations& v) {
+  CheckIsOn(field, FlagNameOf(kUnetName, model.name), traits, v);
+}
+
+void AddNoModel(absl::string_view field, absl::string_view name, Violations& v) {
+  v.Add(field, absl::StrCat("this server has no ", Excerpt(name), " (start it with --",
+                            Excerpt(name), "=DIR)"));
+}
+
+void CheckHandsOver(const ModelRow& model, const Traits& traits, Violations& v) {
+  if (model.hands_over_to) {
+    CheckDraws("refine", traits.models[*model.hands_over_to], traits, v);
+  } else if (!model.is_refiner) {
+    AddNoModel("refine", "refiner", v);
   }
 }
 
 void CheckModels(const PictureSpec& spec, const Traits& traits, Violations& v) {
-  if (spec.refine) CheckRefiner("refine", traits, v);
-  if (spec.model == Model::kRefiner) CheckRefiner("model", traits, v);
-  if (spec.model == Model::kBase) CheckIsOn("model", "unet_base", traits, v);
+  const ModelRow* model = traits.models.Find(spec.model);
+  if (model == nullptr) {
+    AddNoModel("model", spec.model, v);
+  } else {
+    CheckDraws("model", *model, traits, v);
+    if (spec.refine) CheckHandsOver(*model, traits, v);
+  }
   if (!spec.image.empty()) CheckIsOn("image", "vae_encoder", traits, v);
 }
 
-void CheckStages(const PictureSpec& spec, Violations& v) {
+bool IsRefiner(const PictureSpec& spec, const Traits& traits) {
+  const ModelRow* model = traits.models.Find(spec.model);
+  return model != nullptr && model->is_refiner;
+}
+
+void CheckStages(const PictureSpec& spec, const Traits& traits, Violations& v) {
   const bool has_image = !spec.image.empty();
-  if (spec.model == Model::kRefiner && !has_image) {
+  const bool is_refiner = IsRefiner(spec, traits);
+  if (is_refiner && !has_image) {
     v.Add("image", "the refiner starts from an image: set image, or use the base with refine");
   }
   if (!spec.latents.empty() && has_image) {
     v.Add("latents",
           "are what text-to-image starts from, and have no effect on an image: unset one");
   }
-  if (spec.refine && (spec.model == Model::kRefiner || has_image)) {
+  if (spec.refine && (is_refiner || has_image)) {
     v.Add("refine", "goes with text-to-image on the base only: unset image and model");
   }
 }
@@ -203,7 +220,17 @@ void CheckDenoisingEnd(const PictureSpec& spec, Violations& v) {
   v.Fraction("denoising_end", spec.denoising_end, spec.refine ? Whole::kRefused : Whole::kTaken);
 }
 
-void CheckFractions(const PictureSpec& spec, Violations& v) {
+// Those of the spec's model; the first one's where there is no such model.
+const ModelDefaults& DefaultsOf(const PictureSpec& spec, const Traits& traits) {
+  const ModelRow* model = traits.models.Find(spec.model);
+  return model == nullptr ? traits.models.rows().front().defaults : model->defaults;
+}
+
+bool HasSteps(const PictureSpec& spec) {
+  return spec.num_inference_steps || !spec.timesteps.empty() || !spec.sigmas.empty();
+}
+
+void CheckFractions(const PictureSpec& spec, const Traits& traits, Violations& v) {
   CheckDenoisingEnd(spec, v);
   v.Fraction("denoising_start", spec.denoising_start, Violations::Whole::kRefused);
   v.Fraction("strength", spec.strength, Violations::Whole::kTaken);
@@ -216,9 +243,10 @@ void CheckFractions(const PictureSpec& spec, Violations& v) {
     v.Add("denoising_start", "must be less than denoising_end");
   }
   // Diffusers' img2img runs int(steps * strength) steps.
-  if (spec.strength && *spec.strength > 0 && StepsOf(spec) * *spec.strength < 1) {
-    v.Add("strength", absl::StrCat("leaves no step to run: ", StepsOf(spec), " steps x ",
-                                   *spec.strength, " is less than 1"));
+  const int steps = HasSteps(spec) ? StepsOf(spec) : DefaultsOf(spec, traits).steps;
+  if (spec.strength && *spec.strength > 0 && steps * *spec.strength < 1) {
+    v.Add("strength", absl::StrCat("leaves no step to run: ", steps, " steps x ", *spec.strength,
+                                   " is less than 1"));
   }
 }
 
@@ -258,24 +286,24 @@ std::vector<FieldViolation> FindViolations(const PictureSpec& spec, const Traits
   CheckPreviews(spec, v);
   CheckMicroConditioning(spec, v);
   CheckModels(spec, traits, v);
-  CheckStages(spec, v);
-  CheckFractions(spec, v);
+  CheckStages(spec, traits, v);
+  CheckFractions(spec, traits, v);
   return v.Take();
 }
 
 PictureSpec WithDefaults(PictureSpec spec, const Traits& traits, const Size* image_size) {
+  const ModelRow& model = *traits.models.Find(spec.model);
+  spec.model = model.name;
   FillSizes(spec, traits, image_size);
-  if (spec.timesteps.empty() && spec.sigmas.empty()) {
-    Default(spec.num_inference_steps, StepsOf(spec));
-  }
-  Default(spec.guidance_scale, kDefaultGuidanceScale);
+  if (!HasSteps(spec)) spec.num_inference_steps = model.defaults.steps;
+  Default(spec.guidance_scale, model.defaults.guidance_scale);
   Default(spec.guidance_rescale, 0.0);
   Default(spec.guidance_interval, GuidanceInterval());
   Default(spec.eta, 0.0);
   Default(spec.aesthetic_score, kDefaultAestheticScore);
   Default(spec.negative_aesthetic_score, kDefaultNegativeAestheticScore);
-  if (!spec.image.empty() && !spec.denoising_start) Default(spec.strength, kDefaultStrength);
-  if (spec.refine) Default(spec.denoising_end, kDefaultDenoisingEnd);
+  if (!spec.image.empty() && !spec.denoising_start) Default(spec.strength, model.defaults.strength);
+  if (spec.refine) Default(spec.denoising_end, model.defaults.denoising_end);
   spec.seeds = SeedsOf(spec);
   spec.seed.reset();  // seeds says it all
   spec.num_images_per_prompt = static_cast<int>(spec.seeds.size());
@@ -285,7 +313,7 @@ PictureSpec WithDefaults(PictureSpec spec, const Traits& traits, const Size* ima
 int StepsOf(const PictureSpec& spec) {
   if (!spec.timesteps.empty()) return static_cast<int>(spec.timesteps.size());
   if (!spec.sigmas.empty()) return static_cast<int>(spec.sigmas.size()) - 1;
-  return spec.num_inference_steps.value_or(kDefaultSteps);
+  return *spec.num_inference_steps;
 }
 
 }  // namespace latentd::pipeline

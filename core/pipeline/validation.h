@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/base/error_details.h"
+#include "core/pipeline/model_table.h"
 #include "core/pipeline/picture_spec.h"
 
 namespace latentd::pipeline {
@@ -13,9 +14,9 @@ namespace latentd::pipeline {
 // What validation needs to know of the loaded checkpoints.
 struct Traits {
   Size default_size;
-  int side_multiple = 8;  // of the VAE
-  int max_clip_skip = 0;  // hidden states that can be skipped in both text encoders
-  bool has_refiner = false;
+  int side_multiple = 8;      // of the VAE
+  int max_clip_skip = 0;      // hidden states that can be skipped in both text encoders
+  ModelTable models;          // has one at least
   std::set<std::string> off;  // components (components.h)
 };
 
@@ -23,13 +24,13 @@ struct Traits {
 // exclude each other. Field names are those of the proto.
 std::vector<FieldViolation> FindViolations(const PictureSpec& spec, const Traits& traits);
 
-// Fills every absent field with diffusers' default; a random seed too. REQUIRES:
+// Fills every absent field with the model's or diffusers' default; a random seed too. REQUIRES:
 // FindViolations(spec) is empty. An init image's own size, which decides width and height when they
 // are absent, is given as `image_size`.
 PictureSpec WithDefaults(PictureSpec spec, const Traits& traits, const Size* image_size);
 
-// How many steps the spec asks for: those of its own schedule (sigmas are one more than steps),
-// num_inference_steps, or 50.
+// How many steps the spec asks for: those of its own schedule (sigmas are one more than steps), or
+// num_inference_steps. REQUIRES: it has one of them, as after WithDefaults.
 int StepsOf(const PictureSpec& spec);
 
 }  // namespace latentd::pipeline

@@ -87,6 +87,7 @@ v1::DeviceMemory ToProto(const engine::DeviceMemoryReport& report) {
 v1::Graph ToProto(const engine::GraphEntry& entry) {
   v1::Graph proto;
   proto.set_id(entry.id);
+  proto.set_model(entry.model);
   proto.set_component(entry.component);
   proto.set_part(entry.part);
   if (entry.bucket != pipeline::Size()) *proto.mutable_bucket() = ToProto(entry.bucket);
@@ -108,6 +109,7 @@ v1::Graph ToProto(const engine::GraphEntry& entry) {
 v1::GraphResult ToProto(const engine::EntryResult& result) {
   v1::GraphResult proto;
   proto.set_id(result.id);
+  proto.set_model(result.model);
   proto.set_component(result.component);
   if (result.bucket != pipeline::Size()) *proto.mutable_bucket() = ToProto(result.bucket);
   if (!result.status.ok()) *proto.mutable_error() = ToError(result.status);
@@ -168,6 +170,7 @@ v1::MemoryReport ToProto(const engine::MemoryReport& report) {
   v1::MemoryReport proto;
   for (const engine::ComponentMemory& weights : report.weights) {
     v1::ComponentMemory& added = *proto.add_weights();
+    added.set_model(weights.model);
     added.set_component(weights.component);
     added.set_bytes(weights.bytes);
     added.set_shared_bytes(weights.shared_bytes);

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "core/base/error_details.h"
 #include "core/base/text.h"
 #include "core/engine/engine.h"
@@ -37,9 +39,12 @@ void CheckIds(const v1::GraphSelector& selector, std::vector<FieldViolation>& vi
 
 void CheckComponents(const v1::GraphSelector& selector, std::vector<FieldViolation>& violations) {
   for (int i = 0; i < selector.components_size(); ++i) {
-    if (engine::IsComponentName(selector.components(i))) continue;
-    violations.push_back({absl::StrCat("selector.components[", i, "]"),
-                          engine::NoSuchComponent(selector.components(i))});
+    const std::string& component = selector.components(i);
+    if (absl::c_linear_search(engine::kGraphComponents, component)) continue;
+    violations.push_back(
+        {absl::StrCat("selector.components[", i, "]"),
+         absl::StrCat("there is no component \"", Excerpt(component), "\"; there are ",
+                      absl::StrJoin(engine::kGraphComponents, ", "))});
   }
 }
 
@@ -62,6 +67,7 @@ void CheckCount(absl::string_view field, int count, std::vector<FieldViolation>&
 std::vector<FieldViolation> CheckSelector(const v1::GraphSelector& selector) {
   std::vector<FieldViolation> violations;
   CheckCount("selector.ids", selector.ids_size(), violations);
+  CheckCount("selector.models", selector.models_size(), violations);
   CheckCount("selector.components", selector.components_size(), violations);
   CheckCount("selector.buckets", selector.buckets_size(), violations);
   if (!violations.empty()) return violations;
@@ -69,9 +75,10 @@ std::vector<FieldViolation> CheckSelector(const v1::GraphSelector& selector) {
   CheckComponents(selector, violations);
   CheckBuckets(selector, violations);
   const bool empty = !selector.all() && selector.ids().empty() && selector.components().empty() &&
-                     selector.buckets().empty();
+                     selector.buckets().empty() && selector.models().empty();
   if (empty) {
-    violations.push_back({"selector", "selects nothing: set all, ids, components or buckets"});
+    violations.push_back(
+        {"selector", "selects nothing: set all, ids, components, buckets or models"});
   }
   return violations;
 }
@@ -86,6 +93,7 @@ absl::StatusOr<engine::GraphSelector> ToSelector(const google::protobuf::Message
   engine::GraphSelector read;
   read.all = selector.all();
   for (const std::string& id : selector.ids()) read.ids.push_back(absl::AsciiStrToLower(id));
+  read.models.assign(selector.models().begin(), selector.models().end());
   read.components.assign(selector.components().begin(), selector.components().end());
   for (const v1::Size& size : selector.buckets()) read.buckets.push_back(calls::FromProto(size));
   return read;

@@ -113,6 +113,12 @@ image::EncodeOptions FromProto(const v1::Output& output) {
   return options;
 }
 
+// As the engine's table has it; empty: the first one.
+std::string NameOf(v1::Model model) {
+  if (model == v1::MODEL_UNSPECIFIED) return "";
+  return model == v1::MODEL_REFINER ? "refiner" : "base";
+}
+
 }  // namespace
 
 ConvertedRequest ToSpec(v1::GenerateRequest request) {
@@ -123,8 +129,7 @@ ConvertedRequest ToSpec(v1::GenerateRequest request) {
   spec.output = FromProto(request.output());
   spec.priority = request.priority();
   pipeline::PictureSpec& picture = spec.picture;
-  picture.model =
-      request.model() == v1::MODEL_REFINER ? pipeline::Model::kRefiner : pipeline::Model::kBase;
+  picture.model = NameOf(request.model());
   SetPrompts(request, picture);
   SetScheduler(request, picture.scheduler);
   SetDenoising(request, picture);

@@ -58,14 +58,13 @@ v1::BucketPolicy ToProto(pipeline::BucketPolicy policy) {
 v1::Timings ToProto(const engine::Timings& timings) {
   v1::Timings proto;
   *proto.mutable_queue() = ToProto(timings.queue);
-  *proto.mutable_text_encode() = ToProto(timings.text_encode);
-  *proto.mutable_vae_encode() = ToProto(timings.vae_encode);
-  *proto.mutable_base() = ToProto(timings.base);
-  *proto.mutable_refiner() = ToProto(timings.refiner);
-  *proto.mutable_vae_decode() = ToProto(timings.vae_decode);
-  *proto.mutable_image_encode() = ToProto(timings.image_encode);
-  *proto.mutable_previews() = ToProto(timings.previews);
   *proto.mutable_total() = ToProto(timings.total);
+  for (const engine::StageTime& stage : timings.stages) {
+    v1::StageTime& added = *proto.add_stages();
+    added.set_stage(calls::ToProto(stage.stage));
+    added.set_model(stage.model);
+    *added.mutable_time() = ToProto(stage.time);
+  }
   return proto;
 }
 
@@ -148,7 +147,7 @@ v1::Output ToProto(const image::EncodeOptions& output) {
 v1::GenerateRequest ToProto(const pipeline::PictureSpec& picture,
                             const image::EncodeOptions& output) {
   v1::GenerateRequest proto;
-  proto.set_model(picture.model == pipeline::Model::kRefiner ? v1::MODEL_REFINER : v1::MODEL_BASE);
+  proto.set_model(picture.model == "refiner" ? v1::MODEL_REFINER : v1::MODEL_BASE);
   SetPrompts(picture, proto);
   SetScheduler(picture.scheduler, proto);
   SetDenoising(picture, proto);
@@ -170,18 +169,16 @@ v1::ModelInfo ToProto(const engine::ModelInfo& model) {
 
 v1::Stage ToProto(engine::Stage stage) {
   switch (stage) {
-    case engine::Stage::kTextEncode:
-      return v1::STAGE_TEXT_ENCODE;
-    case engine::Stage::kVaeEncode:
-      return v1::STAGE_VAE_ENCODE;
-    case engine::Stage::kBase:
-      return v1::STAGE_BASE;
-    case engine::Stage::kRefiner:
-      return v1::STAGE_REFINER;
-    case engine::Stage::kVaeDecode:
-      return v1::STAGE_VAE_DECODE;
-    case engine::Stage::kImageEncode:
-      return v1::STAGE_IMAGE_ENCODE;
+    case engine::Stage::kText:
+      return v1::STAGE_TEXT;
+    case engine::Stage::kImage:
+      return v1::STAGE_IMAGE;
+    case engine::Stage::kSteps:
+      return v1::STAGE_STEPS;
+    case engine::Stage::kDecode:
+      return v1::STAGE_DECODE;
+    case engine::Stage::kEncodeFile:
+      return v1::STAGE_ENCODE_FILE;
     case engine::Stage::kPreview:
       return v1::STAGE_PREVIEW;
   }
@@ -208,6 +205,7 @@ v1::Progress ToProto(const engine::Progress& progress) {
   v1::Progress proto;
   proto.set_image_index(progress.image_index);
   proto.set_stage(ToProto(progress.stage));
+  proto.set_model(progress.model);
   proto.set_step(progress.step);
   proto.set_total_steps(progress.total_steps);
   return proto;

@@ -52,10 +52,6 @@ void Set(Span& span, absl::string_view key, int64_t value) {
   attribute.mutable_value()->set_int_value(value);
 }
 
-const char* NameOf(pipeline::Model model) {
-  return model == pipeline::Model::kBase ? "base" : "refiner";
-}
-
 }  // namespace
 
 std::optional<CallTrace> CallTrace::Begin(const std::optional<TraceParent>& parent, Call call,
@@ -91,7 +87,7 @@ void CallTrace::Note(const engine::Event& event, absl::Time came) {
     NoteProgress(*progress);
   } else if (const auto* image = std::get_if<engine::Image>(&event)) {
     ++images_;
-    Extend("encode", image->index, std::nullopt, image->encoded);
+    Extend("encode_file", image->index, "", image->encoded);
   }
 }
 
@@ -99,36 +95,34 @@ void CallTrace::NoteProgress(const engine::Progress& progress) {
   total_steps_ = progress.total_steps;
   if (!progress.worked) return;
   switch (progress.stage) {
-    case engine::Stage::kTextEncode:
+    case engine::Stage::kText:
       Extend("text", kOfRequest, progress.model, *progress.worked);
       break;
-    case engine::Stage::kVaeEncode:
-      Extend("vae_encode", progress.image_index, std::nullopt, *progress.worked);
+    case engine::Stage::kImage:
+      Extend("image", progress.image_index, "", *progress.worked);
       break;
-    case engine::Stage::kBase:
-    case engine::Stage::kRefiner: {
+    case engine::Stage::kSteps: {
       Work& steps = Extend("steps", progress.image_index, progress.model, *progress.worked);
       const auto picture = static_cast<size_t>(progress.image_index);
       if (steps_done_.size() <= picture) steps_done_.resize(picture + 1);
       steps.steps += progress.step - std::exchange(steps_done_[picture], progress.step);
       break;
     }
-    case engine::Stage::kVaeDecode:
-      Extend("decode", progress.image_index, std::nullopt, *progress.worked);
+    case engine::Stage::kDecode:
+      Extend("decode", progress.image_index, "", *progress.worked);
       break;
     case engine::Stage::kPreview:
-    case engine::Stage::kImageEncode:
+    case engine::Stage::kEncodeFile:
       break;
   }
 }
 
-CallTrace::Work& CallTrace::Extend(absl::string_view name, int image,
-                                   std::optional<pipeline::Model> model,
+CallTrace::Work& CallTrace::Extend(absl::string_view name, int image, absl::string_view model,
                                    const engine::Period& period) {
   const auto same = std::find_if(work_.begin(), work_.end(), [&](const Work& work) {
     return work.name == name && work.image == image && work.model == model;
   });
-  if (same == work_.end()) return work_.emplace_back(Work{name, image, model, period});
+  if (same == work_.end()) return work_.emplace_back(Work{name, image, std::string(model), period});
   same->period.end = std::max(same->period.end, period.end);
   return *same;
 }
@@ -182,7 +176,7 @@ Span CallTrace::RootSpan(const End& end) const {
 Span CallTrace::WorkSpan(const Work& work, absl::Time end) const {
   Span span = MakeSpan(work.name, work.period, end);
   if (work.image != kOfRequest) Set(span, "latentd.image", work.image);
-  if (work.model) Set(span, "latentd.model", NameOf(*work.model));
+  if (!work.model.empty()) Set(span, "latentd.model", work.model);
   if (work.steps > 0) Set(span, "latentd.steps", work.steps);
   return span;
 }

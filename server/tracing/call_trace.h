@@ -51,7 +51,7 @@ class CallTrace {
   struct Work {
     absl::string_view name;  // a literal
     int image;               // its index; kOfRequest: the whole request's
-    std::optional<pipeline::Model> model;
+    std::string model;       // its name; empty: work of no model
     engine::Period period;
     int steps = 0;
   };
@@ -60,7 +60,7 @@ class CallTrace {
   CallTrace(const TraceParent& parent, Call call, const Clock& clock);
 
   void NoteProgress(const engine::Progress& progress);
-  Work& Extend(absl::string_view name, int image, std::optional<pipeline::Model> model,
+  Work& Extend(absl::string_view name, int image, absl::string_view model,
                const engine::Period& period);
   Span MakeSpan(absl::string_view name, const engine::Period& period, absl::Time end) const;
   Span RootSpan(const End& end) const;

@@ -70,7 +70,9 @@ struct Rig {
             .value();
     pipeline::ModelOptions options;
     options.precision = {{"unet_base", Precision()}, {"vae_decoder", Precision()}};
-    model = pipeline::SdxlModel::Load(pipeline::Model::kBase, checkpoint, store, graphs, options)
+    model = pipeline::SdxlModel::Load(
+                pipeline::ModelTable::FromFlags(checkpoint.path(), "").rows().front(), checkpoint,
+                store, graphs, options)
                 .value();
   }
 

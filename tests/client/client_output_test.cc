@@ -23,11 +23,12 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-v1::GenerateEvent Step(int step, int total, v1::Stage stage = v1::STAGE_BASE) {
+v1::GenerateEvent Step(int step, int total, v1::Stage stage = v1::STAGE_STEPS) {
   v1::GenerateEvent event;
   event.mutable_progress()->set_step(step);
   event.mutable_progress()->set_total_steps(total);
   event.mutable_progress()->set_stage(stage);
+  event.mutable_progress()->set_model("base");
   return event;
 }
 

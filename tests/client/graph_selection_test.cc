@@ -19,10 +19,12 @@ absl::Status Select(const std::vector<std::string>& arguments, GraphSelector& se
 
 TEST(GraphSelectionTest, IdsComponentsAndBucketsAddUp) {
   GraphSelector selector;
-  ASSERT_OK(Select({"3f9a2c", "--component", "unet_base", "--bucket=320x192", "--bucket", "8x8"},
-                   selector));
+  ASSERT_OK(Select(
+      {"3f9a2c", "--component", "unet", "--model=refiner", "--bucket=320x192", "--bucket", "8x8"},
+      selector));
   EXPECT_THAT(selector.ids(), ElementsAre("3f9a2c"));
-  EXPECT_THAT(selector.components(), ElementsAre("unet_base"));
+  EXPECT_THAT(selector.components(), ElementsAre("unet"));
+  EXPECT_THAT(selector.models(), ElementsAre("refiner"));
   ASSERT_EQ(selector.buckets_size(), 2);
   EXPECT_EQ(selector.buckets(0).width(), 320);
   EXPECT_EQ(selector.buckets(0).height(), 192);

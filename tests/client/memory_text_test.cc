@@ -17,6 +17,11 @@ v1::MemoryReport Report() {
   vae.set_shared_bytes(30 * kMiB);
   vae.add_users("base");
   vae.add_users("refiner");
+  v1::ComponentMemory& unet = *report.add_weights();
+  unet.set_model("refiner");
+  unet.set_component("unet");
+  unet.set_bytes(60 * kMiB);
+  unet.add_users("refiner");
   report.set_weights_bytes(100 * kMiB);
   report.set_arena_bytes(20 * kMiB);
   report.set_executables_bytes(5 * kMiB);
@@ -44,8 +49,9 @@ TEST(MemoryTextTest, ADeviceWithoutMemoryOfItsOwnIsOneWithTheHost) {
   v1::MemoryReport report = Report();
   report.set_mapped_bytes(8 * kMiB);
   EXPECT_EQ(MemoryText(report),
-            "WEIGHTS  BYTES     SHARED    USERS\n"
-            "vae      40.0 MiB  30.0 MiB  base, refiner\n"
+            "MODEL    WEIGHTS  BYTES     SHARED    USERS\n"
+            "-        vae      40.0 MiB  30.0 MiB  base, refiner\n"
+            "refiner  unet     60.0 MiB  0         refiner\n"
             "\n"
             "DEVICE AND HOST      NOW        PREDICTED\n"
             "weights              100.0 MiB  100.0 MiB\n"

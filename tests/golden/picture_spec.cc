@@ -56,7 +56,7 @@ void SetInterval(const json& value, PictureSpec& spec) {
 void SetTask(const json& value, PictureSpec& spec) {
   const std::string task = value.get<std::string>();
   spec.refine = task == "ensemble";
-  if (task == "refiner-image-to-image") spec.model = pipeline::Model::kRefiner;
+  if (task == "refiner-image-to-image") spec.model = "refiner";
 }
 
 void Skip(const json&, PictureSpec&) {}

@@ -62,7 +62,7 @@ TEST(PictureCase, ReadsTheInitImageAndKeepsItsSize) {
   ASSERT_OK_AND_ASSIGN(const pipeline::PictureSpec spec,
                        ReadPictureCase(picture_case, directory.path()));
   EXPECT_EQ(spec.image, "bytes of a PNG");
-  EXPECT_EQ(spec.model, pipeline::Model::kRefiner);
+  EXPECT_EQ(spec.model, "refiner");
   EXPECT_EQ(spec.width, std::nullopt);
   EXPECT_EQ(spec.clip_skip, std::nullopt);
 }

@@ -13,6 +13,8 @@ import png
 from server_process import ALLOW_COLD, COLD_OK, DEADLINE, Api, Server
 from shared_server import SharedServerTestCase
 
+STAGE_STEPS = 3  # latent.v1.Stage
+
 
 class GenerateTest(SharedServerTestCase):
     ARGUMENTS = (ALLOW_COLD,)
@@ -112,7 +114,9 @@ class GenerateTest(SharedServerTestCase):
         redone = self.api.generate(self.api.request(image=start, strength=0.5, num_inference_steps=4))
         self.assertNotEqual(redone.images[0].data, start)
         refined = self.api.generate(self.api.request(refine=True, num_inference_steps=4))
-        self.assertGreater(refined.completed.timings.refiner.ToNanoseconds(), 0)
+        times = {(one.stage, one.model): one.time.ToNanoseconds() for one in refined.completed.timings.stages}
+        self.assertGreater(times[STAGE_STEPS, "base"], 0)
+        self.assertGreater(times[STAGE_STEPS, "refiner"], 0)
 
     def test_dropped_tokens_are_counted(self):
         response = self.api.generate(self.api.request(prompt="circle " * 100))

@@ -25,8 +25,8 @@ class VerbTestCase(GraphsTestCase):
         return json.loads(self.verb("list", "--json", *arguments)[0])["graphs"]
 
     def states(self, api=None, **selector):
-        """{(component, part, width, rows): state} of what is served."""
-        return {(graph.component, graph.part, graph.bucket.width, graph.rows): graph.state
+        """{(model, component, part, width, rows): state} of what is served."""
+        return {(graph.model, graph.component, graph.part, graph.bucket.width, graph.rows): graph.state
                 for graph in (api or self.api).graphs(**selector) if graph.users}
 
     def files(self, suffix=".latent", cache=None):
@@ -50,7 +50,7 @@ class ChangingVerbsTest(VerbTestCase):
         out, _ = self.verb("evict", "--component=vae_decoder", "--tier=both", code=1)
         self.assertIn("is pinned", out)
         self.assertEqual(self.states(components=["vae_decoder"]), dict.fromkeys(
-            [("vae_decoder", "", 64, 1), ("vae_decoder", "", 96, 1)], READY))
+            [("base", "vae_decoder", "", 64, 1), ("base", "vae_decoder", "", 96, 1)], READY))
         self.verb("unpin", "--all")
         self.assertEqual(self.files(".pin"), set())
         self.assertFalse([graph for graph in self.api.graphs() if graph.pinned])
@@ -78,13 +78,13 @@ class ChangingVerbsTest(VerbTestCase):
         self.verb("evict", f"--bucket={SMALL}")
         states = self.states()
         for name, state in states.items():  # graphs that the other bucket needs stay
-            self.assertEqual(state, COMPILED if name[2] == 64 else READY, name)
+            self.assertEqual(state, COMPILED if name[3] == 64 else READY, name)
         self.verb("evict", "--all")
         self.assertEqual(set(self.states().values()), {COMPILED})
         self.assertEqual(self.api.call("Admin", "GetMemoryReport").weights_bytes, 0)
         self.assertEqual(len(self.files()), self.graphs)  # memory alone
         self.verb("load", "--component=text_encoder")
-        self.assertEqual({name[0] for name, state in self.states().items() if state == READY}, {"text_encoder"})
+        self.assertEqual({name[1] for name, state in self.states().items() if state == READY}, {"text_encoder"})
         self.verb("load", "--all")
         self.assertEqual(set(self.states().values()), {READY})
         self.assertEqual(self.api.call("Admin", "GetMemoryReport").weights_bytes, before)
@@ -115,10 +115,10 @@ class ChangingVerbsTest(VerbTestCase):
     def test_warm(self):
         compiled = compilations(self.server)
         self.verb("evict", f"--bucket={SMALL}", "--tier=both")
-        self.assertEqual(self.states()[("vae_decoder", "", 64, 1)], COLD)
+        self.assertEqual(self.states()["base", "vae_decoder", "", 64, 1], COLD)
         out, _ = self.verb("warm", f"--bucket={SMALL}", "--dry-run")
         self.assertIn("weights", out)
-        self.assertEqual(self.states()[("vae_decoder", "", 64, 1)], COLD)
+        self.assertEqual(self.states()["base", "vae_decoder", "", 64, 1], COLD)
         out, error = self.verb("warm", f"--bucket={SMALL}")
         self.assertEqual(set(self.states().values()), {READY})
         warmed = scrape(self.server).sum("latentd_graph_compilations_total", reason="warm")
@@ -190,7 +190,7 @@ class TransferTest(VerbTestCase):
         names = {f"{graph.id}.latent" for graph in self.api.graphs(components=["vae_decoder"])}
         self.assertEqual(self.files(cache=self.other_cache), names)
         states = self.states(api)
-        self.assertEqual({name[0] for name, state in states.items() if state == COMPILED}, {"vae_decoder"})
+        self.assertEqual({name[1] for name, state in states.items() if state == COMPILED}, {"vae_decoder"})
         self.verb("load", "--component=vae_decoder", server=other)
         self.assertEqual(set(self.states(api, components=["vae_decoder"]).values()), {READY})
 
@@ -203,7 +203,7 @@ class TransferTest(VerbTestCase):
         lines = [line for line in out.splitlines() if "not used" in line]
         unused = sum("computes in fp32, wanted bf16" in line for line in lines)
         self.assertGreater(unused, 0)
-        self.assertIn(f"no bucket of this server needs vae_decoder {WIDE}", out)
+        self.assertIn(f"no bucket of this server needs base vae_decoder {WIDE}", out)
         self.assertIn(f"warning: {len(lines)} of them are not used by this server", error)
         needed = sum(state == COMPILED for state in self.states(api).values())
         self.assertEqual(len(out.splitlines()), len(lines) + needed)

@@ -2,14 +2,17 @@
 
 import shutil
 
+import grpc
+
 from metrics import compilations, scrape
 from server_process import DEMO_BUCKETS
 from test_graphs import COMPILED, READY, GraphsTestCase
 
 
 def states(api, **selector):
-    """{(component, part, rows): state} of the graphs that are served."""
-    return {(graph.component, graph.part, graph.rows): graph.state for graph in api.graphs(**selector) if graph.users}
+    """{(model, component, part, rows): state} of the graphs that are served."""
+    return {(graph.model, graph.component, graph.part, graph.rows): graph.state
+            for graph in api.graphs(**selector) if graph.users}
 
 
 def loads(server):
@@ -20,17 +23,29 @@ def loads(server):
 
 class SharingTest(GraphsTestCase):
     def test_evicting_the_refiner_leaves_what_the_base_uses(self):
-        """Guard: the selection by component in LocalGraphAdmin::Evict (core/engine/local_graph_admin.cc)."""
+        """Guard: the selection by component and model in LocalGraphAdmin::Evict (core/engine/local_graph_admin.cc)."""
         server, api = self.start(buckets="64x64")
         first = self.draw(api)
-        results = api.call("GraphCache", "EvictGraphs", selector={"components": ["unet_refiner"]}).results
+        results = api.call("GraphCache", "EvictGraphs", selector={"components": ["unet"], "models": ["refiner"]}).results
         self.assertTrue(results)
         self.assertFalse([result for result in results if result.HasField("error")])
         for graph, state in states(api).items():
-            self.assertEqual(state, COMPILED if graph[0] == "unet_refiner" else READY, graph)
+            self.assertEqual(state, COMPILED if graph[:2] == ("refiner", "unet") else READY, graph)
         before = loads(server)
         self.assertEqual(self.draw(api), first)
         self.assertEqual(loads(server), before)
+
+    def test_a_model_is_warmed_alone(self):
+        """Guard: selector.models in LocalGraphAdmin::PlanWarm (core/engine/local_graph_admin.cc)."""
+        server, api = self.start(buckets="64x64")
+        api.call("GraphCache", "EvictGraphs", selector={"components": ["unet"]})
+        self.assertEqual(set(states(api, components=["unet"]).values()), {COMPILED})
+        api.call("GraphCache", "WarmBuckets", selector={"models": ["refiner"]})
+        for graph, state in states(api).items():
+            self.assertEqual(state, COMPILED if graph[:2] == ("base", "unet") else READY, graph)
+        with self.assertRaises(grpc.RpcError) as caught:
+            api.call("GraphCache", "LoadGraphs", selector={"models": ["another"]})
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.NOT_FOUND)
 
     def test_both_users_get_an_evicted_shared_graph_back(self):
         """Guard: Get for kLoad in GraphStore (core/compiler/graph_store.cc)."""
@@ -77,7 +92,7 @@ class EvictionTest(GraphsTestCase):
 
         def step_state(size):
             bucket = {"width": size[0], "height": size[1]}
-            return states(api, buckets=[bucket])["unet_base", "step", 2]
+            return states(api, buckets=[bucket])["base", "unet", "step", 2]
 
         self.assertEqual(step_state(sizes[-1]), READY)
         self.assertEqual(step_state(sizes[0]), COMPILED)

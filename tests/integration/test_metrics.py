@@ -92,9 +92,9 @@ class MetricsTest(unittest.TestCase):
                 ("latentd_request_queue_duration_seconds_count", {"bucket": "64x64"}, 1),
                 ("latentd_requests_in_flight", {}, 0),
                 ("latentd_queue_depth", {}, 0),
-                ("latentd_denoise_steps_total", {"stage": "base"}, 3),
-                ("latentd_denoise_step_duration_seconds_count", {"stage": "base", "bucket": "64x64"}, 3),
-                ("latentd_stage_duration_seconds_count", {"stage": "vae_decode", "bucket": "64x64"}, 1),
+                ("latentd_denoise_steps_total", {"model": "base"}, 3),
+                ("latentd_denoise_step_duration_seconds_count", {"model": "base", "bucket": "64x64"}, 3),
+                ("latentd_stage_duration_seconds_count", {"stage": "decode", "model": "base", "bucket": "64x64"}, 1),
                 ("latentd_images_generated_total", {"bucket": "64x64", "format": "png"}, 1),
                 ("latentd_pixels_generated_total", {}, 64 * 64)):
             with self.subTest(name=name, **labels):

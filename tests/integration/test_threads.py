@@ -78,7 +78,7 @@ class HangTest(unittest.TestCase):
             wait_until(lambda: api.health("liveness") == "NOT_SERVING", "liveness is SERVING while the loop hangs")
             self.assertEqual(scrape(server).sum("latentd_unit_overdue"), 1)
             entry = server.wait_for_log(lambda entry: entry["message"].startswith("a unit of work hangs"))
-            self.assertEqual((entry["level"], entry["stage"], entry["size"]), ("error", "STAGE_BASE", "64x64"))
+            self.assertEqual((entry["level"], entry["stage"], entry["size"]), ("error", "STAGE_STEPS", "64x64"))
             self.assertGreaterEqual(entry["running_seconds"], entry["limit_seconds"])
         finally:
             thread.go_on()

@@ -203,7 +203,7 @@ class FlagsTest(WiringTestCase):
     def test_backend_is_the_one_that_runs(self):
         server = Server("--backend=reference", buckets="64x64").start()
         self.addCleanup(server.kill)
-        self.assertEqual(self.key_of(self.connect(server.address), "unet_base")["backend"], "reference")
+        self.assertEqual(self.key_of(self.connect(server.address), "unet")["backend"], "reference")
 
     def test_devices_are_gpus(self):
         """DevicePoolTest (tests/core/engine) shows that several are used: a machine may have none."""
@@ -223,7 +223,7 @@ class FlagsTest(WiringTestCase):
 
     def test_rows_are_those_that_graphs_are_compiled_for(self):
         _, api = self.start("--rows=2")
-        rows = {graph.rows for graph in api.graphs(components=["unet_base"]) if graph.part == "step"}
+        rows = {graph.rows for graph in api.graphs(components=["unet"], models=["base"]) if graph.part == "step"}
         self.assertEqual(rows, {2})
         self.assertTrue(self.picture(api))
 
@@ -231,7 +231,7 @@ class FlagsTest(WiringTestCase):
         server, api = self.start(f"--max-shared-pixels={4 * 64 * 64}", rows="1,2,4", buckets="64x64,128x64")
         server.wait_for_log(lambda entry: entry["message"] == "row counts above 2")
         rows = {}
-        for graph in api.graphs(components=["unet_base"]):
+        for graph in api.graphs(components=["unet"], models=["base"]):
             if graph.part == "step":
                 rows.setdefault(graph.bucket.width, set()).add(graph.rows)
         self.assertEqual(rows, {64: {1, 2, 4}, 128: {1, 2}})
@@ -330,7 +330,7 @@ class FlagsTest(WiringTestCase):
 
     def test_threads_are_those_of_the_key(self):
         _, api = self.start("--threads=1")
-        self.assertIn("threads-1", self.key_of(api, "unet_base")["fingerprint"])
+        self.assertIn("threads-1", self.key_of(api, "unet")["fingerprint"])
 
     def test_picture_memory_bounds_what_a_request_brings(self):
         _, api = self.start("--picture-memory=8KiB")
@@ -461,7 +461,7 @@ class CancelTest(WiringTestCase):
         server, api = self.start(METRICS, buckets="256x256")
 
         def steps():
-            return scrape(server).sum("latentd_denoise_steps_total", stage="base")
+            return scrape(server).sum("latentd_denoise_steps_total", model="base")
 
         events = api.stream(api.request(width=256, height=256, num_inference_steps=150, request_id="cancelled"))
         next(event for event in events if event.HasField("progress") and event.progress.step > 0)

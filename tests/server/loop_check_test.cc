@@ -18,7 +18,8 @@ using ::testing::Not;
 
 const engine::OverdueUnit kHang = {.request_id = "request-1",
                                    .image_index = 3,
-                                   .stage = engine::Stage::kBase,
+                                   .stage = engine::Stage::kSteps,
+                                   .model = "base",
                                    .executed_size = {640, 512},
                                    .running = absl::Seconds(95),
                                    .limit = absl::Seconds(60)};
@@ -114,7 +115,7 @@ TEST_F(LoopCheckTest, TheLogNamesTheUnitOnce) {
   server_->CheckHangs();
   const std::string first = log_.str();
   EXPECT_THAT(first, HasSubstr("error"));
-  EXPECT_THAT(first, HasSubstr("id=request-1 image=3 stage=STAGE_BASE size=640x512"));
+  EXPECT_THAT(first, HasSubstr("id=request-1 image=3 stage=STAGE_STEPS model=base size=640x512"));
   EXPECT_THAT(first, HasSubstr("running_seconds=95"));
   EXPECT_THAT(first, HasSubstr("limit_seconds=60"));
   server_->CheckHangs();

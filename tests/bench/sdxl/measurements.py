@@ -87,7 +87,7 @@ def add_served(bench, figure, found, guided):
     if not guided:
         return
     results.add(f"served_step {which}", LATENTD, found["step"]["base"])
-    for kind, stage in (("served_decode", "vae_decode"), ("served_text", "text_encode"), ("served_png", "image_encode")):
+    for kind, stage in (("served_decode", "decode"), ("served_text", "text"), ("served_png", "encode_file")):
         results.add(f"{kind} {which}", LATENTD, found["stages"][stage])
     results.add(f"served_beyond {which}", LATENTD, found["beyond"])
 

@@ -11,7 +11,7 @@ from . import processes
 from .processes import Failure
 
 STOP_SECONDS = 20
-DEVICE_STAGES = ("text_encode", "base", "refiner", "vae_decode")
+DEVICE_STAGES = ("text", "steps", "decode")
 
 
 def parse_metrics(text):
@@ -162,10 +162,11 @@ class Client:
             return total(after, name, **labels) - total(before, name, **labels)
 
         stages = {stage: 1000 * passed("latentd_stage_duration_seconds_sum", stage=stage)
-                  for stage in (*DEVICE_STAGES, "image_encode")}
-        steps = {stage: passed("latentd_denoise_steps_total", stage=stage) for stage in ("base", "refiner")}
+                  for stage in (*DEVICE_STAGES, "encode_file")}
+        steps = {model: passed("latentd_denoise_steps_total", model=model) for model in ("base", "refiner")}
+        times = {model: 1000 * passed("latentd_stage_duration_seconds_sum", stage="steps", model=model) for model in steps}
         return {"whole": whole, "stages": stages, "beyond": whole - sum(stages[stage] for stage in DEVICE_STAGES),
-                "step": {stage: stages[stage] / count for stage, count in steps.items() if count > 0},
+                "step": {model: times[model] / count for model, count in steps.items() if count > 0},
                 "redone": passed("latentd_invalid_images_total")}
 
     def stop(self):

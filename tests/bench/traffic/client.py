@@ -27,7 +27,7 @@ from .crowd import in_processes  # noqa: E402
 from .relay import relay  # noqa: E402
 
 METHOD = "/latent.v1.ImageGeneration/GenerateStream"
-STAGE_BASE = 3  # latent.v1.Stage
+STAGE_STEPS = 3  # latent.v1.Stage
 SHARED_STEPS = "row counts above 2"  # latentd's log, when they are ready
 GUIDANCE, NO_GUIDANCE = 4.0, 1.0
 START_SECONDS = 900  # compiling included
@@ -77,7 +77,7 @@ class Client:
             async for event in self._methods[job.caller](self._request(job), timeout=timeout):
                 kind = event.WhichOneof("event")
                 completed = completed or kind == "completed"
-                if kind == "progress" and event.progress.stage == STAGE_BASE:
+                if kind == "progress" and event.progress.stage == STAGE_STEPS:
                     steps.append(time.monotonic() - start)
         except grpc.aio.AioRpcError as error:
             reason, _ = server_process.reason(error)

@@ -15,7 +15,7 @@ import torch
 from diffusers import StableDiffusionXLPipeline
 
 CHUNK = 1 << 20
-STAGE_BASE = 3
+STAGE_STEPS = 3
 
 
 class ClientLeft(Exception):
@@ -36,7 +36,7 @@ class Pipeline:
         def on_step(pipe, step, timestep, values):
             if left.is_set():
                 raise ClientLeft
-            tell(progress={"stage": STAGE_BASE, "step": step + 1, "total_steps": request.num_inference_steps})
+            tell(progress={"stage": STAGE_STEPS, "step": step + 1, "total_steps": request.num_inference_steps})
             return {}
 
         if left.is_set():

@@ -23,6 +23,7 @@ using testing::StatusIs;
 Artifact Sample() {
   Artifact artifact;
   artifact.key = KeyOf(SiluGraph(4), FakeBackend(), {});
+  artifact.label.model = "base";
   artifact.label.component = "part";
   artifact.graph = std::make_shared<const graph::Graph>(SiluGraph(4));
   artifact.plan = {std::string("plan\0bytes", 10),
@@ -64,8 +65,8 @@ TEST(Artifact, HasTheDocumentedLayout) {
   ASSERT_LT(graph.size(), 256u);
   const std::string payload = WritePayload(artifact);
   EXPECT_EQ(payload, std::string("latentgr"
-                                 "\3\0\0\0"
-                                 "\13\0\0\0",
+                                 "\4\0\0\0"
+                                 "\20\0\0\0",
                                  16) +
                          static_cast<char>(graph.size()) + std::string(7, '\0') +
                          std::string("\4\0\0\0\0\0\0\0"
@@ -79,7 +80,7 @@ TEST(Artifact, HasTheDocumentedLayout) {
                                      "\6\0\0\0\0\0\0\0"
                                      "FF",
                                      62) +
-                         "part rows 1" + graph + "PPPP");
+                         "base part rows 1" + graph + "PPPP");
   EXPECT_EQ(WriteArtifact(artifact),
             cache::EncodeHead(cache::Kind::kArtifact, artifact.key.ToText(), payload) + payload);
 }
@@ -140,7 +141,7 @@ TEST(Artifact, NoiseIsDamage) {
     std::string noise(random() % 200, '\0');
     for (char& c : noise) c = static_cast<char>(random());
     if (round % 2 == 0 && noise.size() >= 12)
-      noise.replace(0, 12, std::string("latentgr\3\0\0\0", 12));
+      noise.replace(0, 12, std::string("latentgr\4\0\0\0", 12));
     EXPECT_THAT(ParseArtifact(noise), StatusIs(absl::StatusCode::kDataLoss, _));
     EXPECT_THAT(ParsePayload(Sample().key, noise), StatusIs(absl::StatusCode::kDataLoss, _));
   }

@@ -7,20 +7,20 @@ namespace latentd::compiler {
 namespace {
 
 TEST(GraphLabel, SaysWhatAGraphIsFor) {
-  EXPECT_EQ((GraphLabel{"unet_base", "step", 256, 320, 2}).ToText(),
-            "unet_base step 256x320 rows 2");
-  EXPECT_EQ((GraphLabel{"text_encoder"}).ToText(), "text_encoder rows 1");
-  EXPECT_EQ((GraphLabel{"vae_decoder", "", 64, 64, 1, true}).ToText(),
-            "vae_decoder 64x64 rows 1 fallback");
+  EXPECT_EQ((GraphLabel{"base", "unet", "step", 256, 320, 2}).ToText(),
+            "base unet step 256x320 rows 2");
+  EXPECT_EQ((GraphLabel{"base", "text_encoder"}).ToText(), "base text_encoder rows 1");
+  EXPECT_EQ((GraphLabel{"base", "vae_decoder", "", 64, 64, 1, true}).ToText(),
+            "base vae_decoder 64x64 rows 1 fallback");
   EXPECT_EQ((GraphLabel{.component = "text_encoder", .dtype = device::DType::kBF16}).ToText(),
             "text_encoder rows 1 bf16");
 }
 
 TEST(GraphLabel, ReadsItsOwnText) {
   for (const GraphLabel& label :
-       {GraphLabel{"unet_base", "step", 256, 320, 2}, GraphLabel{"unet_base", "request"},
-        GraphLabel{"text_encoder"}, GraphLabel{"vae_decoder", "", 64, 64, 1, true},
-        GraphLabel{"vae_encoder", "", 64, 64, 1, false, device::DType::kF16}}) {
+       {GraphLabel{"base", "unet", "step", 256, 320, 2}, GraphLabel{"refiner", "unet", "request"},
+        GraphLabel{"base", "text_encoder"}, GraphLabel{"base", "vae_decoder", "", 64, 64, 1, true},
+        GraphLabel{"base", "vae_encoder", "", 64, 64, 1, false, device::DType::kF16}}) {
     EXPECT_EQ(GraphLabel::FromText(label.ToText()), label) << label.ToText();
   }
 }
@@ -31,23 +31,24 @@ TEST(GraphLabel, ReadsNothingElse) {
                            " ",
                            "rows",
                            "rows 1",
-                           "unet",
-                           "unet rows",
-                           "unet rows x",
-                           "unet step step rows 1",
-                           "unet step 1x2x3 rows 1",
-                           "unet 12xabc rows 1",
-                           "unet rows 1 fallback fallback",
-                           "unet rows 1 f32",
-                           "unet rows 1 i64",
-                           "unet rows 1 bf16 fallback",
-                           "unet rows 1 bf16 bf16",
-                           "unet rows 1 ",
+                           "base unet",
+                           "unet rows 1",
+                           "base unet rows",
+                           "base unet rows x",
+                           "base unet step step rows 1",
+                           "base unet step 1x2x3 rows 1",
+                           "base unet 12xabc rows 1",
+                           "base unet rows 1 fallback fallback",
+                           "base unet rows 1 f32",
+                           "base unet rows 1 i64",
+                           "base unet rows 1 bf16 fallback",
+                           "base unet rows 1 bf16 bf16",
+                           "base unet rows 1 ",
                            " unet rows 1",
-                           "unet rows 01",
+                           "base unet rows 01",
                            "Unet rows 1",
                            "une\nt rows 1",
-                           "unet rows 99999999999999999999",
+                           "base unet rows 99999999999999999999",
                            "a_name_of_more_than_thirty_two_letters rows 1"}) {
     EXPECT_EQ(GraphLabel::FromText(text), std::nullopt) << text;
   }

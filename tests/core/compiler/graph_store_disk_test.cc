@@ -153,7 +153,7 @@ TEST_F(GraphStoreDiskTest, WhatAnotherMachineMadeIsAMissThatSaysWhatDiffers) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(why)));
   EXPECT_EQ(process->Find(GraphStore::IdOf(graph))->state, GraphState::kCold);
   EXPECT_EQ(process->Find(GraphStore::IdOf(graph))->reason, why);
-  EXPECT_THAT(process.warnings(), ElementsAre("part rows 1: " + why));
+  EXPECT_THAT(process.warnings(), ElementsAre("base part rows 1: " + why));
   EXPECT_EQ(process.Lookups("incompatible"), 1);
   EXPECT_EQ(process.Count(metrics::kGraphCacheLoadFailures, {"incompatible"}), 1);
   EXPECT_OK(process->Get(graph));
@@ -200,7 +200,7 @@ TEST_F(GraphStoreDiskTest, ADamagedFileIsSetAsideAndCompiledAnew) {
     ASSERT_OK(process->Get(graph)) << where;
     EXPECT_EQ(backend.plans, 1) << where;
     EXPECT_EQ(process.Lookups("corrupt"), 1) << where;
-    EXPECT_THAT(process.warnings(), ElementsAre(HasSubstr("part rows 1"))) << where;
+    EXPECT_THAT(process.warnings(), ElementsAre(HasSubstr("base part rows 1"))) << where;
     EXPECT_EQ(InQuarantine(), 1u) << where;
     EXPECT_OK(process->Verify(id)) << where;
     ASSERT_OK(process->Evict(id, Tier::kBoth, false));
@@ -214,7 +214,7 @@ TEST_F(GraphStoreDiskTest, ADamagedFileIsShownWhoeverReadsIt) {
   const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
   ASSERT_OK(process->Predict(graph));
   EXPECT_EQ(process.Lookups("corrupt"), 1);
-  EXPECT_THAT(process.warnings(), ElementsAre(HasSubstr("part rows 1")));
+  EXPECT_THAT(process.warnings(), ElementsAre(HasSubstr("base part rows 1")));
   EXPECT_EQ(InQuarantine(), 1u);
 }
 
@@ -341,12 +341,12 @@ TEST_F(GraphStoreDiskTest, SeesWhatOthersDidToTheDirectory) {
   const std::string id = CompileAndSave();
   Process process(backend, clock, directory.path());
   const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
-  EXPECT_EQ(process.Value(metrics::kGraphCacheEntries, {"part", "compiled"}), 1);
+  EXPECT_EQ(process.Value(metrics::kGraphCacheEntries, {"base", "part", "compiled"}), 1);
   std::filesystem::remove(PathOf(id));
-  EXPECT_EQ(process.Value(metrics::kGraphCacheEntries, {"part", "compiled"}), 1);
+  EXPECT_EQ(process.Value(metrics::kGraphCacheEntries, {"base", "part", "compiled"}), 1);
   process->LookAtDisk();
-  EXPECT_EQ(process.Value(metrics::kGraphCacheEntries, {"part", "compiled"}), 0);
-  EXPECT_EQ(process.Value(metrics::kGraphCacheEntries, {"part", "cold"}), 1);
+  EXPECT_EQ(process.Value(metrics::kGraphCacheEntries, {"base", "part", "compiled"}), 0);
+  EXPECT_EQ(process.Value(metrics::kGraphCacheEntries, {"base", "part", "cold"}), 1);
   EXPECT_EQ(process.Only().state, GraphState::kCold);
 }
 

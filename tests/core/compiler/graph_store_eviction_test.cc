@@ -89,7 +89,7 @@ TEST_F(GraphStoreEvictionTest, TheLeastRecentlyUsedMakesRoomAndIsLoadedAgainWith
     EXPECT_EQ(StateOf(process, c), GraphState::kReady);
     EXPECT_EQ(Evictions(process), 1);
     EXPECT_EQ(process->totals().executable_bytes, 200);
-    EXPECT_THAT(process.warnings(), ElementsAre(HasSubstr("make room for part 3x0")));
+    EXPECT_THAT(process.warnings(), ElementsAre(HasSubstr("make room for base part 3x0")));
     backend.plans = 0;
     EXPECT_OK(
         process->Get(b, {.mode = GetMode::kLoad, .evict_unused_since = process->MarkWanted({b})}));

@@ -123,7 +123,7 @@ TEST_F(GraphStoreFailuresTest, ADeviceThatHasFailedIsToldOfAndBlamesNoGraph) {
   EXPECT_EQ(told, 3);
   EXPECT_EQ(backend.plans, 2);  // each tried, and nothing was remembered
   EXPECT_EQ(process->Find(GraphStore::IdOf(compiled))->state, GraphState::kCold);
-  EXPECT_EQ(process.Count(metrics::kGraphCompileFailures, {"part"}), 0);
+  EXPECT_EQ(process.Count(metrics::kGraphCompileFailures, {"base", "part"}), 0);
 
   backend.load_status = absl::InternalError("of the graph");
   EXPECT_FALSE(process->Get(loaded).ok());
@@ -231,6 +231,7 @@ TEST_F(GraphStoreFailuresTest, WhatCannotBePredictedIsSetAsideAndCompiledAnew) {
   Process process(backend, clock, directory.path());
   const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
   Artifact damaged;
+  damaged.label.model = "base";
   damaged.label.component = "part";
   damaged.graph = std::make_shared<const graph::Graph>(SiluGraph(4));
   damaged.plan = {.bytes = "plan of 2", .weights = {{.recipe = 7}}};
@@ -301,7 +302,7 @@ TEST_F(GraphStoreFailuresTest, WhoWaitsForACompilationThatFailsGetsItsFailure) {
     EXPECT_EQ(process->Get(first, one.purpose).status(), one.failure);
     waiter.join();
     EXPECT_EQ(backend.plans, 1) << one.failure;
-    EXPECT_EQ(process.Count(metrics::kGraphCompileFailures, {"part"}), 1);
+    EXPECT_EQ(process.Count(metrics::kGraphCompileFailures, {"base", "part"}), 1);
   }
 }
 

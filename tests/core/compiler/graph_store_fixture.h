@@ -50,10 +50,10 @@ class Process {
     return registry_.GetGauge(family, labels).Value();
   }
   double Lookups(const std::string& result) {
-    return Count(metrics::kGraphCacheLookups, {"part", result});
+    return Count(metrics::kGraphCacheLookups, {"base", "part", result});
   }
   uint64_t Durations(const std::string& source) {
-    return registry_.GetHistogram(metrics::kGraphReadySeconds, {"part", source})
+    return registry_.GetHistogram(metrics::kGraphReadySeconds, {"base", "part", source})
         .Collect()
         .histogram.sample_count;
   }
@@ -98,8 +98,7 @@ class GraphStoreFixture : public ::testing::Test {
   }
 
   GraphSpec Wanted(graph::Graph graph, std::string user = "base") {
-    return {.label = {.component = "part"},
-            .user = std::move(user),
+    return {.label = {.model = std::move(user), .component = "part"},
             .graph = std::make_shared<const graph::Graph>(std::move(graph)),
             .weights = no_weights_};
   }
@@ -112,6 +111,7 @@ class GraphStoreFixture : public ::testing::Test {
   // The payload of an artifact's file, with every length right, whatever its plan says.
   static std::string Payload(graph::Graph graph, std::string plan) {
     Artifact artifact;
+    artifact.label.model = "base";
     artifact.label.component = "part";
     artifact.graph = std::make_shared<const graph::Graph>(std::move(graph));
     artifact.plan.bytes = std::move(plan);

@@ -55,7 +55,7 @@ TEST_F(GraphStoreMemoryTest, WhatAPredictionCompiledIsTakenByWhoMayCompile) {
   ASSERT_OK(process->Get(graph, {GetMode::kCompile, Reason::kWarm}));
   EXPECT_EQ(backend.plans, 1);
   EXPECT_EQ(process->totals().compilations, 1);
-  EXPECT_EQ(process.Count(metrics::kGraphCompilations, {"part", "warm"}), 1);
+  EXPECT_EQ(process.Count(metrics::kGraphCompilations, {"base", "part", "warm"}), 1);
   EXPECT_EQ(process.Durations("compile"), 1u);
   EXPECT_GT(process.Only().disk_bytes, 0);
 }
@@ -158,7 +158,7 @@ TEST_F(GraphStoreMemoryTest, EqualWeightsShareOneExecutable) {
   EXPECT_EQ(backend.loads, 1);
   EXPECT_EQ(process.Only().device_bytes, 100);
   EXPECT_EQ(process.Only().state, GraphState::kReady);
-  EXPECT_EQ(process.Value(metrics::kGraphCacheEntries, {"part", "ready"}), 1);
+  EXPECT_EQ(process.Value(metrics::kGraphCacheEntries, {"base", "part", "ready"}), 1);
 }
 
 TEST_F(GraphStoreMemoryTest, OtherWeightsAreAnotherExecutableOfOneEntry) {
@@ -231,8 +231,8 @@ TEST_F(GraphStoreMemoryTest, WhatNobodyRefersToIsForgottenAtTheNextDeclare) {
   EXPECT_TRUE(executable.expired());
   EXPECT_EQ(process.Only().id, GraphStore::IdOf(other));
   EXPECT_EQ(process->totals().executable_bytes, 0);
-  EXPECT_EQ(process.Value(metrics::kGraphCacheEntries, {"part", "ready"}), 0);
-  EXPECT_EQ(process.Value(metrics::kGraphCacheEntries, {"part", "cold"}), 1);
+  EXPECT_EQ(process.Value(metrics::kGraphCacheEntries, {"base", "part", "ready"}), 0);
+  EXPECT_EQ(process.Value(metrics::kGraphCacheEntries, {"base", "part", "cold"}), 1);
 }
 
 TEST_F(GraphStoreMemoryTest, APinHoldsForWhoDeclaresTheGraphAgain) {

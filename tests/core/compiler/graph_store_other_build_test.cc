@@ -18,7 +18,7 @@ TEST_F(GraphStoreOtherBuildTest, WhatHasKeysOfAnotherFormIsListedAsUnusableAndCa
   ASSERT_OK(process.disk().Write(cache::Kind::kArtifact, key, Payload(SiluGraph(4), "plan of 2")));
   const GraphStatus found = process.Only();
   EXPECT_EQ(found.state, GraphState::kCold);
-  EXPECT_EQ(found.label.ToText(), "part rows 1");
+  EXPECT_EQ(found.label.ToText(), "base part rows 1");
   EXPECT_THAT(found.reason, HasSubstr("made for a key of another form"));
   EXPECT_THAT(process->Verify(found.id),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another form")));

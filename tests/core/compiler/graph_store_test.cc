@@ -57,15 +57,15 @@ TEST_F(GraphStoreTest, CompilesOnceAndGivesTheSameExecutableAgain) {
 TEST_F(GraphStoreTest, CountsWhatItDoes) {
   Process process(backend, clock, "");
   const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
-  EXPECT_EQ(process.Value(metrics::kGraphCacheEntries, {"part", "cold"}), 1);
+  EXPECT_EQ(process.Value(metrics::kGraphCacheEntries, {"base", "part", "cold"}), 1);
   ASSERT_OK(process->Get(graph, {GetMode::kCompile, Reason::kStartup}));
   ASSERT_OK(process->Get(graph));
-  EXPECT_EQ(process.Count(metrics::kGraphCompilations, {"part", "startup"}), 1);
+  EXPECT_EQ(process.Count(metrics::kGraphCompilations, {"base", "part", "startup"}), 1);
   EXPECT_EQ(process.Lookups("miss"), 1);
   EXPECT_EQ(process.Lookups("hit"), 1);
   EXPECT_EQ(process.Durations("compile"), 1u);
-  EXPECT_EQ(process.Value(metrics::kGraphCacheEntries, {"part", "cold"}), 0);
-  EXPECT_EQ(process.Value(metrics::kGraphCacheEntries, {"part", "ready"}), 1);
+  EXPECT_EQ(process.Value(metrics::kGraphCacheEntries, {"base", "part", "cold"}), 0);
+  EXPECT_EQ(process.Value(metrics::kGraphCacheEntries, {"base", "part", "ready"}), 1);
   EXPECT_EQ(process.Value(metrics::kGraphCompilesInProgress, {}), 0);
   EXPECT_EQ(process.Value(metrics::kGraphCacheBytes, {"memory"}),
             process->totals().executable_bytes + process->totals().artifact_bytes);
@@ -99,7 +99,7 @@ TEST_F(GraphStoreTest, OnlyHandsOutWhatIsReadyToWhoWantsThat) {
   Process process(backend, clock, "");
   const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
   EXPECT_THAT(process->Get(graph, kReadyOnly),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("part rows 1")));
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("base part rows 1")));
   EXPECT_THAT(process->Get(graph, kReadyOnly), HasReason("GRAPH_COLD"));
   ASSERT_OK(process->Get(graph));
   EXPECT_OK(process->Get(graph, kReadyOnly));
@@ -143,14 +143,14 @@ TEST_F(GraphStoreTest, AFailureIsRememberedUntilARetry) {
   EXPECT_EQ(backend.plans, 1);
   EXPECT_EQ(process.Only().state, GraphState::kFailed);
   EXPECT_THAT(process.Only().reason, HasSubstr("no such kernel"));
-  EXPECT_EQ(process.Count(metrics::kGraphCompileFailures, {"part"}), 1);
+  EXPECT_EQ(process.Count(metrics::kGraphCompileFailures, {"base", "part"}), 1);
   EXPECT_EQ(process->totals().compilations, 0);
 
   backend.plan_status = absl::OkStatus();
   EXPECT_OK(process->Get(graph, kAgain));
   EXPECT_EQ(process.Only().state, GraphState::kReady);
   EXPECT_EQ(process.Only().reason, "");
-  EXPECT_EQ(process.Count(metrics::kGraphCompilations, {"part", "retry"}), 1);
+  EXPECT_EQ(process.Count(metrics::kGraphCompilations, {"base", "part", "retry"}), 1);
 }
 
 TEST_F(GraphStoreTest, AFailureToLoadIsRememberedToo) {

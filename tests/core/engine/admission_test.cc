@@ -22,7 +22,7 @@ TEST(PriorityLimitsTest, OfSeveralNamesTheBestThatIsNamedCounts) {
   EXPECT_EQ(limits.MaxOf("renderer%2Cbatch"), 2);
 }
 
-constexpr RefusedSizes::Picture kRefused = {.size = {512, 256}, .rows = 2, .base = true};
+const RefusedSizes::Picture kRefused = {.size = {512, 256}, .rows = 2, .models = {{0}}};
 
 TEST(RefusedSizesTest, FindsWhatIsNoSmaller) {
   RefusedSizes refused(/*grows=*/true);
@@ -30,7 +30,8 @@ TEST(RefusedSizesTest, FindsWhatIsNoSmaller) {
   RefusedSizes::Picture larger = kRefused;
   EXPECT_EQ(refused.Find(larger), 1000);
   larger.size = {512, 264};
-  larger.image = larger.refiner = true;
+  larger.image = true;
+  larger.models.push_back({1});
   EXPECT_TRUE(refused.Find(larger).has_value());
   RefusedSizes::Picture other = kRefused;
   other.size = {504, 1024};
@@ -39,7 +40,7 @@ TEST(RefusedSizesTest, FindsWhatIsNoSmaller) {
   other.rows = 1;
   EXPECT_FALSE(refused.Find(other).has_value());
   other = kRefused;
-  other.base = false;
+  other.models.clear();
   EXPECT_FALSE(refused.Find(other).has_value());
 }
 

@@ -112,7 +112,7 @@ TEST_F(CheckpointWatchTest, AnEditIsSaidOnceAndNothingMoreIsLoaded) {
       return true;
     };
     ASSERT_OK(engine->graphs().Warm({.buckets = {{72, 64}}}, /*dry_run=*/false, note));
-    EXPECT_THAT(failures, ElementsAre(Pair("unet_base", weights::kCheckpointChanged)));
+    EXPECT_THAT(failures, ElementsAre(Pair("unet", weights::kCheckpointChanged)));
     EXPECT_EQ(engine->state(), State::kDegraded);
     EXPECT_THAT(engine->status().reason, HasSubstr(unet_ + " was changed while it is in use"));
     EXPECT_EQ(MetricOf(*engine, metrics::kCheckpointChangedFiles, "edited"), 1);

@@ -55,7 +55,7 @@ TEST(ComponentModesTest, AReferenceComponentDrawsTheSamePicture) {
   EXPECT_EQ(engine->state(), State::kReady);
   EXPECT_THAT(BackendsOf(*engine),
               UnorderedElementsAre(Pair("text_encoder", "reference"), Pair("text_encoder_2", "cpu"),
-                                   Pair("unet_base", "cpu"), Pair("vae_decoder", "reference"),
+                                   Pair("unet", "cpu"), Pair("vae_decoder", "reference"),
                                    Pair("vae_encoder", "cpu")));
   const image::Image expected = Drawn(*compiled), drawn = Drawn(*engine);
   ASSERT_EQ(drawn.rgb.size(), expected.rgb.size());
@@ -90,7 +90,7 @@ TEST(ComponentModesTest, TheRefinerAloneIsServed) {
   GenerateSpec spec = SmallSpec(4);
   EXPECT_THAT(SubmitTo(*engine, spec),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("unet_base")));
-  spec.picture.model = pipeline::Model::kRefiner;
+  spec.picture.model = "refiner";
   spec.picture.image = Only<Image>(RunOn(*Loaded({}), SmallSpec())).at(0).bytes;
   EXPECT_THAT(Only<Image>(RunOn(*engine, spec)), SizeIs(1));
 }

@@ -76,6 +76,15 @@ inline absl::Status SubmitTo(Engine& engine, GenerateSpec spec) {
   return engine.Submit(std::move(spec), std::make_shared<testing::RecordingSink>()).status();
 }
 
+// How long that took; zero where the model did nothing of that stage.
+inline absl::Duration TimeOf(const Timings& timings, Stage stage,
+                             const std::string& model = "base") {
+  for (const StageTime& one : timings.stages) {
+    if (one.stage == stage && one.model == model) return one.time;
+  }
+  return absl::ZeroDuration();
+}
+
 // Sum over all series of a counter or gauge whose labels have `label` among them ("": all).
 inline double MetricOf(const metrics::Registry& registry, const metrics::Family& family,
                        const std::string& label = "") {

@@ -168,7 +168,7 @@ class DeviceFaultTest : public ::testing::Test {
 
 TEST_F(DeviceFaultTest, InTheMiddleOfStepsEndsWhatRunsAndWhatWaits) {
   MakeAndLoad();
-  const auto running = SubmitToFailAfter(Stage::kBase, /*step=*/3, /*steps=*/150);
+  const auto running = SubmitToFailAfter(Stage::kSteps, /*step=*/3, /*steps=*/150);
   const auto waiting = Submit(SmallSpec(150));
   ExpectEndsUnavailable(*running);
   ExpectEndsUnavailable(*waiting);
@@ -183,7 +183,7 @@ TEST_F(DeviceFaultTest, InTheMiddleOfStepsEndsWhatRunsAndWhatWaits) {
 
 TEST_F(DeviceFaultTest, InADecodeEndsServing) {
   MakeAndLoad();
-  const auto sink = SubmitToFailAfter(Stage::kBase, /*step=*/2, /*steps=*/2);
+  const auto sink = SubmitToFailAfter(Stage::kSteps, /*step=*/2, /*steps=*/2);
   ExpectEndsUnavailable(*sink);
   EXPECT_THAT(Only<Image>(sink->WaitForEnd()), SizeIs(0));
   ExpectFailed();

@@ -99,7 +99,7 @@ class GraphAdminTest : public ::testing::Test {
 TEST_F(GraphAdminTest, ListsWhatIsServedWithItsUsersAndKey) {
   std::multiset<std::string> components;
   for (const GraphEntry& entry : Configured()) {
-    components.insert(entry.component);
+    components.insert(absl::StrCat(entry.model, " ", entry.component));
     EXPECT_EQ(entry.state, GraphState::kReady) << entry.component;
     EXPECT_EQ(entry.id.size(), 32u);
     EXPECT_EQ(entry.key.size(), 5u);
@@ -107,8 +107,8 @@ TEST_F(GraphAdminTest, ListsWhatIsServedWithItsUsersAndKey) {
     EXPECT_GT(entry.disk_bytes, 0);
     EXPECT_GT(entry.compile_time, absl::ZeroDuration());
   }
-  EXPECT_EQ(components.count("unet_base"), 2u);
-  EXPECT_EQ(components.count("unet_refiner"), 2u);
+  EXPECT_EQ(components.count("base unet"), 2u);
+  EXPECT_EQ(components.count("refiner unet"), 2u);
   EXPECT_THAT(Only1("vae_decoder").users, UnorderedElementsAre("base", "refiner"));
   EXPECT_THAT(Only1("text_encoder").users, ElementsAre("base"));
   EXPECT_EQ(Only1("vae_decoder").bucket, (pipeline::Size{64, 64}));
@@ -220,11 +220,11 @@ TEST_F(GraphAdminTest, SaysOfAnImportThatNothingServedNeedsIt) {
     unused[absl::StrCat(taken->component, " ", SizeText(taken->bucket))] = taken->unused;
     return true;
   };
-  ASSERT_OK(other->graphs().Export({.components = {"unet_base", "vae_decoder"}}, import));
+  ASSERT_OK(other->graphs().Export({.components = {"unet", "vae_decoder"}}, import));
   EXPECT_EQ(unused["vae_decoder 64x64"], "");
   ASSERT_TRUE(AllOk(admin().Evict({.buckets = {{104, 64}}}, CacheTier::kDisk, false)));
   EXPECT_THAT(unused["vae_decoder 104x64"],
-              HasSubstr("no bucket of this server needs vae_decoder"));
+              HasSubstr("no bucket of this server needs base vae_decoder"));
 }
 
 TEST_F(GraphAdminTest, EvictsWithABucketWhatNoOtherBucketNeeds) {
@@ -349,12 +349,13 @@ TEST_F(GraphAdminTest, ADrainStopsAWarm) {
 TEST_F(GraphAdminTest, SaysWhoSharesWeights) {
   const MemoryReport report = admin().memory();
   std::map<std::string, ComponentMemory> weights;
-  for (const ComponentMemory& component : report.weights) weights[component.component] = component;
+  for (const ComponentMemory& component : report.weights)
+    weights[component.model + component.component] = component;
   EXPECT_THAT(weights["vae"].users, ElementsAre("base", "refiner"));
   EXPECT_EQ(weights["vae"].shared_bytes, weights["vae"].bytes);
-  EXPECT_THAT(weights["unet_base"].users, ElementsAre("base"));
-  EXPECT_EQ(weights["unet_base"].shared_bytes, 0);
-  EXPECT_GT(weights["unet_refiner"].bytes, 0);
+  EXPECT_THAT(weights["baseunet"].users, ElementsAre("base"));
+  EXPECT_EQ(weights["baseunet"].shared_bytes, 0);
+  EXPECT_GT(weights["refinerunet"].bytes, 0);
   EXPECT_GT(report.resident_bytes, 0);
   EXPECT_GE(report.peak_resident_bytes, report.resident_bytes / 2);
 #ifndef LATENTD_SANITIZED  // whose malloc counts nothing

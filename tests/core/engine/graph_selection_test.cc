@@ -14,12 +14,17 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::vector<compiler::GraphStatus> Infos() {
-  compiler::GraphStatus text{.id = "aaaaaa11", .label = {.component = "text_encoder"}};
-  compiler::GraphStatus decoder{.id = "aaaaaa22",
-                                .label = {.component = "vae_decoder", .width = 64, .height = 64}};
+  compiler::GraphStatus text{.id = "aaaaaa11",
+                             .label = {.model = "base", .component = "text_encoder"},
+                             .users = {"base", "refiner"}};
+  compiler::GraphStatus decoder{
+      .id = "aaaaaa22",
+      .label = {.model = "base", .component = "vae_decoder", .width = 64, .height = 64},
+      .users = {"base"}};
   compiler::GraphStatus step{
       .id = "bbbbbb33",
-      .label = {.component = "unet_base", .part = "step", .width = 96, .height = 64}};
+      .label = {
+          .model = "refiner", .component = "unet", .part = "step", .width = 96, .height = 64}};
   return {text, decoder, step};
 }
 
@@ -49,7 +54,7 @@ absl::StatusOr<std::vector<std::string>> ReleasedBy(const GraphSelector& selecto
 }
 
 TEST(GraphSelectionTest, TakesWhatAnyOfTheListsNamesOnce) {
-  EXPECT_THAT(*IdsOf({.ids = {"bbbbbb"}, .components = {"unet_base", "text_encoder"}}),
+  EXPECT_THAT(*IdsOf({.ids = {"bbbbbb"}, .components = {"unet", "text_encoder"}}),
               ElementsAre("aaaaaa11", "bbbbbb33"));
   EXPECT_THAT(*IdsOf({.all = true}), ElementsAre("aaaaaa11", "aaaaaa22", "bbbbbb33"));
 }
@@ -74,6 +79,27 @@ TEST(GraphSelectionTest, ReleasingABucketLeavesWhatAnotherOneStillNeeds) {
   EXPECT_THAT(*ReleasedBy({.ids = {"aaaaaa11"}}, "bbbbbb33"), ElementsAre("aaaaaa11"));
 }
 
+TEST(GraphSelectionTest, ModelsKeepWhatOneOfThemUses) {
+  // Users count, and of what only lies on disk the model that it was compiled for.
+  EXPECT_THAT(*IdsOf({.models = {"refiner"}}), ElementsAre("aaaaaa11", "bbbbbb33"));
+  EXPECT_THAT(*IdsOf({.models = {"base"}}), ElementsAre("aaaaaa11", "aaaaaa22"));
+  EXPECT_THAT(*IdsOf({.models = {"base", "refiner"}}),
+              ElementsAre("aaaaaa11", "aaaaaa22", "bbbbbb33"));
+  EXPECT_THAT(*IdsOf({.all = true, .models = {"refiner"}}), ElementsAre("aaaaaa11", "bbbbbb33"));
+  EXPECT_THAT(*IdsOf({.models = {"refiner"}, .components = {"unet", "vae_decoder"}}),
+              ElementsAre("bbbbbb33"));
+  EXPECT_THAT(*IdsOf({.models = {"refiner"}, .buckets = {{64, 64}}}), ElementsAre("aaaaaa11"));
+  EXPECT_THAT(IdsOf({.models = {"another"}}),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("another")));
+}
+
+TEST(GraphSelectionTest, ReleasingAModelLetsGoOfWhatBucketsNeed) {
+  EXPECT_THAT(*ReleasedBy({.models = {"refiner"}}, "aaaaaa11 aaaaaa22 bbbbbb33"),
+              ElementsAre("aaaaaa11", "bbbbbb33"));
+  EXPECT_THAT(*ReleasedBy({.models = {"base"}, .buckets = {{64, 64}}}, "bbbbbb33"),
+              ElementsAre("aaaaaa22"));
+}
+
 TEST(GraphSelectionTest, SaysWhyNothingNeedsAGraph) {
   std::vector<compiler::GraphStatus> known = Infos();
   known[2].label.dtype = device::DType::kBF16;
@@ -83,17 +109,17 @@ TEST(GraphSelectionTest, SaysWhyNothingNeedsAGraph) {
   other.key.build.backend = "reference";
   EXPECT_THAT(
       WhyUnused(other, known, Served()),
-      HasSubstr("unet_base step 96x64 rows 1 bf16: this one has backend reference, wanted"));
+      HasSubstr("refiner unet step 96x64 rows 1 bf16: this one has backend reference, wanted"));
   other.label.dtype = device::DType::kF32;
   EXPECT_THAT(
       WhyUnused(other, known, Served()),
-      HasSubstr("unet_base step 96x64 rows 1 bf16: this one computes in fp32, wanted bf16"));
+      HasSubstr("refiner unet step 96x64 rows 1 bf16: this one computes in fp32, wanted bf16"));
   std::swap(known[2].label.dtype, other.label.dtype);
   EXPECT_THAT(WhyUnused(other, known, Served()),
-              HasSubstr("unet_base step 96x64 rows 1: this one computes in bf16, wanted fp32"));
+              HasSubstr("refiner unet step 96x64 rows 1: this one computes in bf16, wanted fp32"));
   other.label.width = 128;
   EXPECT_EQ(WhyUnused(other, known, Served()),
-            "no bucket of this server needs unet_base step 128x64 rows 1 bf16");
+            "no bucket of this server needs refiner unet step 128x64 rows 1 bf16");
   // It is declared, and no longer served.
   EXPECT_THAT(WhyUnused(known[2], known, {}), HasSubstr("no bucket"));
 }

@@ -202,7 +202,7 @@ TEST_F(LateEngineTest, EnqueuesLateOnADeviceWithMemoryOfItsOwn) {
   absl::Notification first_is_completed;
   const auto sink = std::make_shared<WatchedSink>([&](const Event& event) {
     const auto* progress = std::get_if<Progress>(&event);
-    const bool is_step = progress != nullptr && progress->stage == Stage::kBase;
+    const bool is_step = progress != nullptr && progress->stage == Stage::kSteps;
     if (is_step && progress->step == 1) first_is_completed.Notify();
   });
   ReachASecondStep(sink);

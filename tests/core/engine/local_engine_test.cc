@@ -65,7 +65,7 @@ TEST_F(LocalEngineTest, CountsStepsUpToTheirTotal) {
   std::vector<int> steps;
   for (const Progress& progress : Only<Progress>(Run(SmallSpec(3)))) {
     EXPECT_EQ(progress.total_steps, 3);
-    if (progress.stage == Stage::kBase) steps.push_back(progress.step);
+    if (progress.stage == Stage::kSteps) steps.push_back(progress.step);
   }
   EXPECT_THAT(steps, ::testing::ElementsAre(1, 2, 3));
 }
@@ -91,7 +91,7 @@ TEST_F(LocalEngineTest, GivesLatentsWhereTheyAreAskedFor) {
   EXPECT_TRUE(pipeline::ReadLatentsFile(images[0].bytes, 1, 4, {8, 8}).ok());
   EXPECT_EQ(images[0].size, (pipeline::Size{64, 64}));
   ASSERT_EQ(Only<Completed>(events).size(), 1u);
-  EXPECT_EQ(Only<Completed>(events)[0].timings.vae_decode, absl::ZeroDuration());
+  EXPECT_EQ(TimeOf(Only<Completed>(events)[0].timings, Stage::kDecode), absl::ZeroDuration());
   spec.max_response_bytes = 8 * 8 * 4 * 4;
   EXPECT_EQ(GetReason(SubmitTo(*engine_, spec)), "RESPONSE_TOO_LARGE");
 }
@@ -164,13 +164,13 @@ TEST_F(LocalEngineTest, RefinesWithTheSecondModel) {
   GenerateSpec spec = SmallSpec(5);
   spec.picture.refine = true;
   bool refined = false;
-  std::vector<pipeline::Model> texts;
+  std::vector<std::string> texts;
   for (const Progress& progress : Only<Progress>(Run(spec))) {
-    refined |= progress.stage == Stage::kRefiner;
-    if (progress.stage == Stage::kTextEncode) texts.push_back(progress.model);
+    refined |= progress.stage == Stage::kSteps && progress.model == "refiner";
+    if (progress.stage == Stage::kText) texts.push_back(progress.model);
   }
   EXPECT_TRUE(refined);
-  EXPECT_THAT(texts, ElementsAre(pipeline::Model::kBase, pipeline::Model::kRefiner));
+  EXPECT_THAT(texts, ElementsAre("base", "refiner"));
 }
 
 TEST_F(LocalEngineTest, NamesEveryBadFieldBeforeTheQueue) {
@@ -249,7 +249,7 @@ TEST_F(LocalEngineTest, ShowsTheLaneThatPicturesAreIn) {
   double lanes = 0, bytes = 0;
   const auto sink = std::make_shared<WatchedSink>([&](const Event& event) {
     const auto* progress = std::get_if<Progress>(&event);
-    if (progress == nullptr || progress->stage != Stage::kBase || progress->step != 2) return;
+    if (progress == nullptr || progress->stage != Stage::kSteps || progress->step != 2) return;
     engine_->RefreshMetrics();
     lanes = MetricOf(*engine_, metrics::kLanes);
     bytes = MetricOf(*engine_, metrics::kLaneBytes);

@@ -257,7 +257,7 @@ class LoopTest : public ::testing::Test {
   static inline std::unique_ptr<LoopModel> model_;
   ::latentd::testing::FakeClock clock_;
   metrics::Registry registry_;
-  EngineMetrics metrics_{registry_};
+  EngineMetrics metrics_{registry_};  // its one model label is "other"
 };
 
 }  // namespace latentd::engine

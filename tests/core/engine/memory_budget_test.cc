@@ -31,7 +31,7 @@ class MemoryBudgetTest : public ::testing::Test {
   }
 
   const compiler::GraphLabel step_ = {
-      .component = "unet_base", .part = "step", .width = 64, .height = 64, .rows = 2};
+      .model = "base", .component = "unet", .part = "step", .width = 64, .height = 64, .rows = 2};
   const std::vector<weights::WeightInfo> held_ = {{.key = "x", .bytes = 500}};
   MemoryReport report_;
   MemoryBudget budget_;

@@ -16,9 +16,11 @@ TEST(MemoryReportTest, CountsASharedWeightForEachComponentAndOnceInTheSum) {
   EXPECT_EQ(report.weight_bytes, 15);
   EXPECT_EQ(report.mapped_bytes, 5);
   ASSERT_EQ(report.weights.size(), 2u);
-  EXPECT_EQ(report.weights[0].component, "unet_base");
+  EXPECT_EQ(report.weights[0].component, "unet");
+  EXPECT_EQ(report.weights[0].model, "base");
   EXPECT_EQ(report.weights[0].shared_bytes, 0);
   EXPECT_EQ(report.weights[1].component, "vae");
+  EXPECT_EQ(report.weights[1].model, "");
   EXPECT_EQ(report.weights[1].bytes, 10);
   EXPECT_EQ(report.weights[1].shared_bytes, 10);
   EXPECT_THAT(report.weights[1].users, ElementsAre("base", "refiner"));

@@ -49,7 +49,7 @@ TEST_F(PictureLoopTest, FailsTheRequestWhenAPictureCannotBeEncodedWhileASiblingR
   bool decoded = false;  // the first picture; the loop's thread alone knows
   const auto sink = std::make_shared<WatchedSink>([&](const Event& event) {
     const auto* progress = std::get_if<Progress>(&event);
-    decoded |= progress != nullptr && progress->stage == Stage::kVaeDecode;
+    decoded |= progress != nullptr && progress->stage == Stage::kDecode;
   });
   // The sibling is in its first run from before the encoder fails until the request has ended.
   model_->on_run.enqueue = [&] {
@@ -74,7 +74,7 @@ TEST_F(PictureLoopTest, RunsNoFurtherUnitOfACancelledRequest) {
   bool cancelled = false;
   const auto sink = std::make_shared<WatchedSink>([&](const Event& event) {
     const auto* progress = std::get_if<Progress>(&event);
-    if (progress == nullptr || progress->stage != Stage::kBase || progress->step != 3) return;
+    if (progress == nullptr || progress->stage != Stage::kSteps || progress->step != 3) return;
     loop.Cancel(job->handle);
     cancelled = true;
   });
@@ -239,7 +239,7 @@ TEST_F(PictureLoopTest, PicturesOfACancelledRequestAreNotEncodedAndGoAtOnce) {
   absl::Notification all_decoded;
   const auto second = std::make_shared<WatchedSink>([&](const Event& event) {
     const auto* progress = std::get_if<Progress>(&event);
-    if (progress != nullptr && progress->stage == Stage::kVaeDecode && progress->image_index == 2) {
+    if (progress != nullptr && progress->stage == Stage::kDecode && progress->image_index == 2) {
       all_decoded.Notify();
     }
   });
@@ -322,7 +322,7 @@ TEST_F(PictureLoopTest, SaysThatAUnitHangsUntilItEnds) {
   clock_.Advance(UnitWatchdog::kFirstLimit);
   const OverdueUnit overdue = loop.FindHangs().unit.value();
   EXPECT_EQ(overdue.request_id, "request-1");
-  EXPECT_EQ(overdue.stage, Stage::kTextEncode);
+  EXPECT_EQ(overdue.stage, Stage::kText);
   EXPECT_EQ(overdue.executed_size, (pipeline::Size{64, 64}));
   EXPECT_EQ(overdue.running, UnitWatchdog::kFirstLimit);
   EXPECT_TRUE(loop.FindHangs().threads.empty());  // threads have a minute

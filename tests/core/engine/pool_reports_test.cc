@@ -100,7 +100,7 @@ TEST(PoolReportsTest, AFailureOfOneDeviceIsTheGraphsAndKeepsItsReason) {
 
 TEST(PoolReportsTest, MemoryIsTheSumButForWhatIsTheProcesss) {
   MemoryReport one;
-  one.weights = {{"unet", 5, 1, {"base"}}};
+  one.weights = {{"base", "unet", 5, 1, {"base"}}};
   one.weight_bytes = 5;
   one.resident_bytes = one.host_available_bytes = 7;
   one.pinned_bytes = 2;
@@ -108,7 +108,7 @@ TEST(PoolReportsTest, MemoryIsTheSumButForWhatIsTheProcesss) {
   one.predicted.weights = 4;
   one.devices = {{.name = "a GPU", .total_bytes = 80}};
   MemoryReport other = one;
-  other.weights.push_back({"vae", 3, 0, {"refiner"}});
+  other.weights.push_back({"", "vae", 3, 0, {"refiner"}});
   const MemoryReport all = MergeReports(kDevices, {one, other});
   EXPECT_EQ(all.weight_bytes, 10);
   EXPECT_EQ(all.pinned_bytes, 4);
@@ -117,6 +117,7 @@ TEST(PoolReportsTest, MemoryIsTheSumButForWhatIsTheProcesss) {
   EXPECT_EQ(all.host_available_bytes, 7);
   EXPECT_EQ(all.predicted.weights, 8);
   ASSERT_THAT(all.weights, SizeIs(2));
+  EXPECT_EQ(all.weights[0].model, "base");
   EXPECT_EQ(all.weights[0].bytes, 10);
   EXPECT_EQ(all.weights[0].shared_bytes, 2);
   EXPECT_EQ(all.weights[1].component, "vae");

@@ -122,7 +122,7 @@ TEST(PreviewsOnTheLoopTest, ComeInTimeFromADeviceOfItsOwnAndChangeNothing) {
   int steps_done = 0;  // the loop's
   model.on_run.enqueue = [&] {
     for (const Progress& done : Only<Progress>(sink->events())) {
-      if (done.stage == Stage::kBase) steps_done = done.step;
+      if (done.stage == Stage::kSteps) steps_done = done.step;
     }
     const auto all_there = [&] { return told >= steps_done / kEvery; };
     absl::MutexLock lock(&mutex);

@@ -168,7 +168,7 @@ std::vector<Kind> AllKinds(const std::string& image) {
   }
   kinds[7].spec.picture.refine = true;
   kinds[7].spec.picture.denoising_end = 0.5;
-  kinds[8].spec.picture.model = pipeline::Model::kRefiner;
+  kinds[8].spec.picture.model = "refiner";
   kinds[3].spec.picture.guidance_rescale = 0.5;
   for (size_t i = 0; i < kinds.size(); ++i) kinds[i].spec.picture.seed = i;
   return kinds;

@@ -43,7 +43,7 @@ class SharedPixelsTest : public ::testing::Test {
   static std::set<int> RowsOf(Engine& engine, pipeline::Size bucket,
                               std::optional<GraphState> state = std::nullopt) {
     std::set<int> rows;
-    const auto graphs = engine.graphs().List({.components = {"unet_base"}});
+    const auto graphs = engine.graphs().List({.components = {"unet"}});
     EXPECT_OK(graphs);
     for (const GraphEntry& graph : *graphs) {
       const bool wanted = graph.part == "step" && graph.bucket == bucket;
@@ -130,7 +130,7 @@ TEST_F(SharedPixelsTest, WhatIsLoadedAgainIsWhatTheSizeHas) {
   Load(config_);  // the cache has them
   config_.max_shared_pixels = 4 * 128 * 64;
   const auto engine = Load(config_);
-  const auto graphs = engine->graphs().List({.components = {"unet_base"}});
+  const auto graphs = engine->graphs().List({.components = {"unet"}});
   ASSERT_OK(graphs);
   for (const GraphEntry& graph : *graphs) {
     if (graph.part != "step" || graph.bucket != kLarge || graph.rows != 4) continue;

@@ -113,7 +113,7 @@ class SharedStepGraphsTest : public ::testing::Test {
   }
   double Evaluations() { return HistogramOf(engine_->metrics(), metrics::kStepRows).first; }
   GraphEntry StepOf(int rows) {
-    const auto graphs = engine_->graphs().List({.components = {"unet_base"}});
+    const auto graphs = engine_->graphs().List({.components = {"unet"}});
     EXPECT_OK(graphs);
     for (const GraphEntry& graph : *graphs) {
       if (graph.part == "step" && graph.rows == rows) return graph;
@@ -324,7 +324,7 @@ TEST_F(SharedStepGraphsTest, WhereNobodySaysOtherwiseThereAreThreeRowCountsOnACp
   Load(CompileAll);
   EXPECT_EQ(WaitForAll(), std::make_pair(1, 1));
   std::set<int> rows;
-  const auto graphs = engine_->graphs().List({.components = {"unet_base"}});
+  const auto graphs = engine_->graphs().List({.components = {"unet"}});
   ASSERT_OK(graphs);
   for (const GraphEntry& graph : *graphs) rows.insert(graph.rows);
   EXPECT_THAT(rows, ElementsAre(1, 2, 4));

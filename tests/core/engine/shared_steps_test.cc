@@ -121,7 +121,7 @@ TEST_F(SharedStepsTest, ARequestJoinsAnotherOneAtItsNextStepAndEndsBeforeIt) {
   bool late_was_done = false;
   const auto first = std::make_shared<WatchedSink>([&](const Event& event) {
     const auto* progress = std::get_if<Progress>(&event);
-    if (progress == nullptr || progress->stage != Stage::kBase) return;
+    if (progress == nullptr || progress->stage != Stage::kSteps) return;
     if (progress->step == 4) Admit(late, shorter);
     if (progress->step != 12) return;
     late->WaitFor<Image>();  // the encoder has a thread of its own
@@ -144,7 +144,7 @@ TEST_F(SharedStepsTest, AShortRequestPassesALongOneInALaneThatIsFull) {
   bool late_was_through = false;
   const auto first = std::make_shared<WatchedSink>([&](const Event& event) {
     const auto* progress = std::get_if<Progress>(&event);
-    if (progress == nullptr || progress->stage != Stage::kBase) return;
+    if (progress == nullptr || progress->stage != Stage::kSteps) return;
     if (progress->step == 4 && Only<Queued>(late->events()).empty()) Admit(late, shorter);
     if (progress->step != 20 || late_was_through) return;
     const std::vector<Progress> steps = Only<Progress>(late->events());
@@ -171,8 +171,8 @@ TEST_F(SharedStepsTest, TimesOfASharedStepAreEachRequestsOnce) {
   Admit(sink, {.steps = 5, .pictures = 4});
   const auto completed = Only<Completed>(sink->WaitForEnd());
   ASSERT_EQ(completed.size(), 1u);
-  EXPECT_EQ(completed[0].timings.base, absl::Seconds(5));
-  EXPECT_EQ(completed[0].timings.vae_decode, absl::Seconds(4));
+  EXPECT_EQ(TimeOf(completed[0].timings, Stage::kSteps), absl::Seconds(5));
+  EXPECT_EQ(TimeOf(completed[0].timings, Stage::kDecode), absl::Seconds(4));
 }
 
 // The memory of an ended request is free for the next, and its rows are computed without a reader.
@@ -201,7 +201,7 @@ TEST_F(SharedStepsTest, ALaneTakesMoreRowsOnceTheirGraphIsThereAndItsPicturesAre
   std::vector<std::shared_ptr<RecordingSink>> waiting(4);
   const auto watch = std::make_shared<WatchedSink>([&](const Event& event) {
     const auto* progress = std::get_if<Progress>(&event);
-    if (progress == nullptr || progress->stage != Stage::kBase || progress->step != 1) return;
+    if (progress == nullptr || progress->stage != Stage::kSteps || progress->step != 1) return;
     model.MakeReady({64, 64}, {4});
     for (auto& sink : waiting) {
       sink = std::make_shared<RecordingSink>();
@@ -224,7 +224,7 @@ TEST_F(SharedStepsTest, ARequestFailsAloneWhosePictureIsNotFinite) {
   const auto broken = std::make_shared<RecordingSink>();
   const auto watch = std::make_shared<WatchedSink>([&](const Event& event) {
     const auto* progress = std::get_if<Progress>(&event);
-    if (progress == nullptr || progress->stage != Stage::kBase || progress->step != 2) return;
+    if (progress == nullptr || progress->stage != Stage::kSteps || progress->step != 2) return;
     Admit(broken, {.sigmas = {3e38, 1, 0}});
   });
   const double evaluations = Evaluations();
@@ -311,7 +311,7 @@ TEST_F(SharedStepsTest, ARequestFailsAloneThatThereIsNoMemoryFor) {
     }
   }
   EXPECT_EQ(failed, 1);
-  EXPECT_EQ(MetricOf(registry_, metrics::kOutOfMemory, "base"), 1);
+  EXPECT_EQ(MetricOf(registry_, metrics::kOutOfMemory, "steps"), 1);
 }
 
 // Without a further request that would notice.

@@ -293,8 +293,8 @@ TEST_F(PreviewUnitTest, TimeCountsAsPreviewsAndNotAsSteps) {
   const auto completed = Only<Completed>(Draw(tiny_vae, loop));
   EXPECT_EQ(runs, kSteps - 1);
   ASSERT_EQ(completed.size(), 1u);
-  EXPECT_EQ(completed[0].timings.previews, runs * absl::Seconds(3));
-  EXPECT_EQ(completed[0].timings.base, absl::ZeroDuration());
+  EXPECT_EQ(TimeOf(completed[0].timings, Stage::kPreview), runs * absl::Seconds(3));
+  EXPECT_EQ(TimeOf(completed[0].timings, Stage::kSteps), absl::ZeroDuration());
 }
 
 }  // namespace

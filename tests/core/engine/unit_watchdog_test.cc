@@ -10,7 +10,7 @@ namespace {
 
 using ::latentd::testing::FakeClock;
 
-const UnitWatchdog::Unit kStep{"request-1", 2, Stage::kBase, {640, 512}};
+const UnitWatchdog::Unit kStep{"request-1", 2, Stage::kSteps, "base", {640, 512}};
 
 class UnitWatchdogTest : public ::testing::Test {
  protected:
@@ -54,11 +54,14 @@ TEST_F(UnitWatchdogTest, GivesEveryUnitAMinute) {
   ExpectLimit(kStep, absl::Minutes(1));
 }
 
-TEST_F(UnitWatchdogTest, MeasuresStagesAndSizesApart) {
+TEST_F(UnitWatchdogTest, MeasuresStagesModelsAndSizesApart) {
   Run(kStep, absl::Seconds(20));
   UnitWatchdog::Unit decode = kStep;
-  decode.stage = Stage::kVaeDecode;
+  decode.stage = Stage::kDecode;
   ExpectLimit(decode, absl::Minutes(30));
+  UnitWatchdog::Unit refined = kStep;
+  refined.model = "refiner";
+  ExpectLimit(refined, absl::Minutes(30));
   UnitWatchdog::Unit wide = kStep;
   wide.size = {2048, 512};
   ExpectLimit(wide, absl::Minutes(30));
@@ -80,7 +83,7 @@ TEST_F(UnitWatchdogTest, NamesTheUnit) {
   const OverdueUnit overdue = watchdog_.Overdue().value();
   EXPECT_EQ(overdue.request_id, "request-1");
   EXPECT_EQ(overdue.image_index, 2);
-  EXPECT_EQ(overdue.stage, Stage::kBase);
+  EXPECT_EQ(overdue.stage, Stage::kSteps);
   EXPECT_EQ(overdue.executed_size, (pipeline::Size{640, 512}));
   EXPECT_EQ(overdue.running, absl::Seconds(90));
   EXPECT_EQ(overdue.limit, absl::Seconds(80));

@@ -92,7 +92,7 @@ TEST_F(UnitsInFlightTest, TheNextStepIsEnqueuedWhileOneRunsAndNoMore) {
   std::vector<int> enqueued;  // when a step was done
   const auto sink = std::make_shared<WatchedSink>([&](const Event& event) {
     const auto* progress = std::get_if<Progress>(&event);
-    if (progress != nullptr && progress->stage == Stage::kBase) enqueued.push_back(enqueued_);
+    if (progress != nullptr && progress->stage == Stage::kSteps) enqueued.push_back(enqueued_);
   });
   Admit(sink, /*steps=*/3);
   EXPECT_EQ(Only<Completed>(sink->WaitForEnd()).size(), 1u);
@@ -106,7 +106,7 @@ TEST_F(UnitsInFlightTest, TheNextPictureBeginsWhileOneIsDecoded) {
   const auto first = std::make_shared<WatchedSink>([&](const Event& event) {
     if (std::holds_alternative<Started>(event)) Admit(next, /*steps=*/1);
     const auto* progress = std::get_if<Progress>(&event);
-    if (progress != nullptr && progress->stage == Stage::kVaeDecode) enqueued = enqueued_;
+    if (progress != nullptr && progress->stage == Stage::kDecode) enqueued = enqueued_;
   });
   Admit(first, /*steps=*/1);
   EXPECT_EQ(Only<Completed>(first->WaitForEnd()).size(), 1u);
@@ -121,9 +121,9 @@ TEST_F(UnitsInFlightTest, TimesAreTheDevices) {
   };
   const auto completed = Only<Completed>(Draw(/*steps=*/4));
   ASSERT_EQ(completed.size(), 1u);
-  EXPECT_EQ(completed[0].timings.text_encode, absl::Seconds(kTextRuns));
-  EXPECT_EQ(completed[0].timings.base, absl::Seconds(4));
-  EXPECT_EQ(completed[0].timings.vae_decode, absl::Seconds(1));
+  EXPECT_EQ(TimeOf(completed[0].timings, Stage::kText), absl::Seconds(kTextRuns));
+  EXPECT_EQ(TimeOf(completed[0].timings, Stage::kSteps), absl::Seconds(4));
+  EXPECT_EQ(TimeOf(completed[0].timings, Stage::kDecode), absl::Seconds(1));
 }
 
 TEST_F(UnitsInFlightTest, EachUnitSaysWhenTheDeviceWasAtItAndTextOfARequestIsEncodedOnce) {
@@ -138,13 +138,13 @@ TEST_F(UnitsInFlightTest, EachUnitSaysWhenTheDeviceWasAtItAndTextOfARequestIsEnc
   int without_work = 0;
   for (const Progress& progress : Only<Progress>(sink->WaitForEnd())) {
     if (!progress.worked) {
-      EXPECT_EQ(progress.stage, Stage::kTextEncode);
+      EXPECT_EQ(progress.stage, Stage::kText);
       EXPECT_EQ(progress.image_index, 1);
       ++without_work;
       continue;
     }
     EXPECT_EQ(progress.worked->begin, last) << progress.image_index << ' ' << progress.step;
-    const bool is_text = progress.stage == Stage::kTextEncode;
+    const bool is_text = progress.stage == Stage::kText;
     EXPECT_EQ(progress.worked->length(), absl::Seconds(is_text ? kTextRuns : 1));
     last = progress.worked->end;
   }
@@ -157,7 +157,7 @@ TEST_F(UnitsInFlightTest, DropsWhatTheDeviceStillHasOfACancelledRequest) {
   int enqueued = 0;
   const auto sink = std::make_shared<WatchedSink>([&](const Event& event) {
     const auto* progress = std::get_if<Progress>(&event);
-    if (progress == nullptr || progress->stage != Stage::kBase || progress->step != 3) return;
+    if (progress == nullptr || progress->stage != Stage::kSteps || progress->step != 3) return;
     loop_->Cancel(job->handle);
     enqueued = enqueued_;
   });
@@ -223,7 +223,7 @@ TEST_F(UnitsInFlightTest, SaysThatTheSecondUnitHangsOnceTheFirstIsDone) {
   second_runs.WaitForNotification();
   clock_.Advance(UnitWatchdog::kFirstLimit);
   ASSERT_TRUE(loop_->FindHangs().unit.has_value());
-  EXPECT_EQ(loop_->FindHangs().unit->stage, Stage::kBase);
+  EXPECT_EQ(loop_->FindHangs().unit->stage, Stage::kSteps);
   while (!loop_->FindHangs().threads.empty()) std::this_thread::yield();  // until it waits for that
   go_on.Notify();
   EXPECT_EQ(Only<Completed>(sink->WaitForEnd()).size(), 1u);

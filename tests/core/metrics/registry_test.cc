@@ -54,23 +54,23 @@ std::vector<LabelValues> LabelsOf(const Registry& registry, const Family& family
 
 TEST(RegistryTest, ALabelThatIsNotUtf8BecomesIt) {
   Registry registry;
-  Gauge& one = registry.GetGauge(kModelInfo, {"base", "Pipeline", "caf\xE9"});
-  Gauge& other = registry.GetGauge(kModelInfo, {"base", "Pipeline", "caf\xE8"});
+  Gauge& one = registry.GetGauge(kModelInfo, {"base", "sdxl", "Pipeline", "caf\xE9"});
+  Gauge& other = registry.GetGauge(kModelInfo, {"base", "sdxl", "Pipeline", "caf\xE8"});
   EXPECT_NE(&one, &other);
-  EXPECT_EQ(&registry.GetGauge(kModelInfo, {"base", "Pipeline", "caf\xE9"}), &one);
+  EXPECT_EQ(&registry.GetGauge(kModelInfo, {"base", "sdxl", "Pipeline", "caf\xE9"}), &one);
   EXPECT_THAT(LabelsOf(registry, kModelInfo),
-              ElementsAre(ElementsAre("base", "Pipeline", "caf\\xe8"),
-                          ElementsAre("base", "Pipeline", "caf\\xe9")));
+              ElementsAre(ElementsAre("base", "sdxl", "Pipeline", "caf\\xe8"),
+                          ElementsAre("base", "sdxl", "Pipeline", "caf\\xe9")));
 }
 
 TEST(RegistryTest, CountersAndGaugesKeepWhatTheyAreTold) {
   Registry registry;
-  Counter& counter = registry.GetCounter(kGraphCompilations, {"unet_base", "startup"});
+  Counter& counter = registry.GetCounter(kGraphCompilations, {"base", "unet", "startup"});
   counter.Increment();
   counter.Increment(2.5);
-  EXPECT_EQ(&registry.GetCounter(kGraphCompilations, {"unet_base", "startup"}), &counter);
+  EXPECT_EQ(&registry.GetCounter(kGraphCompilations, {"base", "unet", "startup"}), &counter);
   EXPECT_EQ(counter.Value(), 3.5);
-  EXPECT_EQ(registry.GetCounter(kGraphCompilations, {"unet_base", "warm"}).Value(), 0);
+  EXPECT_EQ(registry.GetCounter(kGraphCompilations, {"base", "unet", "warm"}).Value(), 0);
 
   Gauge& gauge = registry.GetGauge(kQueueDepth, {"other"});
   gauge.Set(7);
@@ -105,6 +105,11 @@ TEST(RegistryTest, ASnapshotIsOfItsTime) {
   EXPECT_EQ(before[0].histogram.sample_sum, 2.5);
 }
 
+bool TakesModels(const Family& family) {
+  return std::any_of(family.labels, family.labels + family.label_count(),
+                     [](const Label& label) { return label.declared == Declared::kModels; });
+}
+
 TEST(RegistryTest, BoundedSeriesAreThereFromTheStart) {
   Registry registry;
   const std::vector<MetricFamily> all = registry.Collect();
@@ -119,14 +124,14 @@ TEST(RegistryTest, BoundedSeriesAreThereFromTheStart) {
   }
   std::vector<std::string> expected;
   for (const Family* family : kFamilies) {
-    const bool needs_more = family->labels[0].name != nullptr &&
-                            (family->labels[0].is_free() || family == &kBucketWarm);
+    const bool needs_more =
+        family->labels[0].name != nullptr &&
+        (family->labels[0].is_free() || family == &kBucketWarm || TakesModels(*family));
     if (!needs_more) expected.emplace_back(family->name);
   }
   EXPECT_EQ(families, expected);
   EXPECT_THAT(LabelsOf(registry, kGraphCacheBytes),
               ElementsAre(LabelValues{"disk"}, LabelValues{"memory"}));
-  EXPECT_THAT(LabelsOf(registry, kGraphCompilations), SizeIs(7 * 4));
   EXPECT_THAT(LabelsOf(registry, kPixels), ElementsAre(LabelValues{}));
 }
 
@@ -135,8 +140,8 @@ TEST(RegistryTest, DeclaredBucketsAreThereAndOthersAreOther) {
   registry.GetGauge(kQueueDepth, {"256x256"}).Set(1);
   EXPECT_THAT(LabelsOf(registry, kQueueDepth), ElementsAre(LabelValues{"other"}));
 
-  registry.DeclareBuckets({"256x256"});
-  registry.DeclareBuckets({"320x192", "256x256"});
+  registry.Declare(Declared::kBuckets, {"256x256"});
+  registry.Declare(Declared::kBuckets, {"320x192", "256x256"});
   EXPECT_THAT(LabelsOf(registry, kQueueDepth),
               ElementsAre(LabelValues{"256x256"}, LabelValues{"320x192"}, LabelValues{"other"}));
   EXPECT_THAT(LabelsOf(registry, kBucketWarm),
@@ -146,33 +151,58 @@ TEST(RegistryTest, DeclaredBucketsAreThereAndOthersAreOther) {
   EXPECT_EQ(&registry.GetGauge(kQueueDepth, {"8x8"}), &registry.GetGauge(kQueueDepth, {"other"}));
 }
 
+TEST(RegistryTest, DeclaredModelsAreThereAndOthersAreOther) {
+  Registry registry;
+  EXPECT_THAT(LabelsOf(registry, kSteps), IsEmpty());
+  registry.Declare(Declared::kModels, {"base", "refiner"});
+  registry.Declare(Declared::kBuckets, {"64x64"});
+  EXPECT_THAT(LabelsOf(registry, kSteps), ElementsAre(LabelValues{"base"}, LabelValues{"refiner"}));
+  EXPECT_THAT(LabelsOf(registry, kGraphCompilations), SizeIs(2 * 6 * 4));
+  EXPECT_EQ(&registry.GetCounter(kSteps, {"anime"}), &registry.GetCounter(kSteps, {"64x64"}));
+  EXPECT_THAT(LabelsOf(registry, kSteps), Contains(LabelValues{"other"}));
+}
+
 TEST(RegistryTest, AValueThatALabelCannotHaveIsOther) {
   Registry registry;
-  registry.GetCounter(kGraphCompilations, {"unet_base", "whim"}).Increment();
-  registry.GetCounter(kGraphCompilations, {"unet_base", "caprice"}).Increment();
-  EXPECT_EQ(registry.GetCounter(kGraphCompilations, {"unet_base", "other"}).Value(), 2);
-  EXPECT_THAT(LabelsOf(registry, kGraphCompilations), SizeIs(7 * 4 + 1));
+  registry.Declare(Declared::kModels, {"base"});
+  registry.GetCounter(kGraphCompilations, {"base", "unet", "whim"}).Increment();
+  registry.GetCounter(kGraphCompilations, {"base", "unet", "caprice"}).Increment();
+  EXPECT_EQ(registry.GetCounter(kGraphCompilations, {"base", "unet", "other"}).Value(), 2);
+  EXPECT_THAT(LabelsOf(registry, kGraphCompilations), SizeIs(6 * 4 + 1));
 }
 
 TEST(RegistryTest, FreeLabelsTakeAnythingUpToALimit) {
   Registry registry;
   EXPECT_THAT(LabelsOf(registry, kModelInfo), IsEmpty());
-  registry.GetGauge(kModelInfo, {"base", "Pipeline", "cpu"}).Set(1);
-  EXPECT_THAT(LabelsOf(registry, kModelInfo), ElementsAre(LabelValues{"base", "Pipeline", "cpu"}));
+  registry.GetGauge(kModelInfo, {"base", "sdxl", "Pipeline", "cpu"}).Set(1);
+  EXPECT_THAT(LabelsOf(registry, kModelInfo),
+              ElementsAre(LabelValues{"base", "sdxl", "Pipeline", "cpu"}));
   for (size_t i = 0; i < 2 * kMaxSeries; ++i) {
-    registry.GetGauge(kModelInfo, {absl::StrCat(i), "", ""}).Increment();
+    registry.GetGauge(kModelInfo, {absl::StrCat(i), "", "", ""}).Increment();
   }
   EXPECT_THAT(LabelsOf(registry, kModelInfo), SizeIs(kMaxSeries + 1));
-  EXPECT_THAT(LabelsOf(registry, kModelInfo), Contains(LabelValues{"other", "other", "other"}));
-  EXPECT_EQ(registry.GetGauge(kModelInfo, {"0", "", ""}).Value(), 1);
-  EXPECT_EQ(registry.GetGauge(kModelInfo, {"other", "other", "other"}).Value(), kMaxSeries + 1);
+  EXPECT_THAT(LabelsOf(registry, kModelInfo),
+              Contains(LabelValues{"other", "other", "other", "other"}));
+  EXPECT_EQ(registry.GetGauge(kModelInfo, {"0", "", "", ""}).Value(), 1);
+  EXPECT_EQ(registry.GetGauge(kModelInfo, {"other", "other", "other", "other"}).Value(),
+            kMaxSeries + 1);
+}
+
+// 64 is the most that a server takes.
+TEST(RegistryTest, AsManyBucketsAsThereMayBeAndTwoModelsAreToldApart) {
+  Registry registry;
+  std::vector<std::string> buckets;
+  for (int i = 1; i <= 64; ++i) buckets.push_back(absl::StrCat(8 * i, "x64"));
+  registry.Declare(Declared::kModels, {"base", "refiner"});
+  registry.Declare(Declared::kBuckets, buckets);
+  EXPECT_THAT(LabelsOf(registry, kStageSeconds), SizeIs(6 * 2 * 65));
 }
 
 TEST(RegistryTest, ManyBucketsDoNotMakeMoreSeriesThanTheLimit) {
   Registry registry;
   std::vector<std::string> buckets;
   for (size_t i = 0; i < kMaxSeries; ++i) buckets.push_back(absl::StrCat(8 * i, "x64"));
-  registry.DeclareBuckets(buckets);
+  registry.Declare(Declared::kBuckets, buckets);
   for (const MetricFamily& collected : registry.Collect()) {
     EXPECT_LE(collected.metric.size(), kMaxSeries + 1) << collected.name;
   }
@@ -181,7 +211,8 @@ TEST(RegistryTest, ManyBucketsDoNotMakeMoreSeriesThanTheLimit) {
 TEST(RegistryTest, NothingIsLostBetweenThreads) {
   constexpr int kThreads = 4, kRounds = 2000;
   Registry registry;
-  registry.DeclareBuckets({"256x256"});
+  registry.Declare(Declared::kModels, {"base"});
+  registry.Declare(Declared::kBuckets, {"256x256"});
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i) {
     threads.emplace_back([&] {
@@ -189,7 +220,7 @@ TEST(RegistryTest, NothingIsLostBetweenThreads) {
         registry.GetCounter(kSteps, {"base"}).Increment();
         registry.GetGauge(kGraphCompilesInProgress).Increment(round % 2 == 0 ? 1 : -1);
         registry.GetHistogram(kStepSeconds, {"base", "256x256"}).Observe(0.5);
-        registry.GetGauge(kModelInfo, {absl::StrCat(round % 5), "", ""}).Set(1);
+        registry.GetGauge(kModelInfo, {absl::StrCat(round % 5), "", "", ""}).Set(1);
       }
     });
   }
@@ -295,9 +326,9 @@ TEST(RegistryPartsTest, WhatTheyCountAddsUpWithWhatTheWholeDoes) {
 TEST(RegistryPartsTest, GaugesThatAreNoAmountsAreMergedAsTheirFamilySays) {
   Registry whole;
   Registry first(&whole), second(&whole);
-  whole.DeclareBuckets({"64x64"});
-  first.DeclareBuckets({"64x64"});
-  second.DeclareBuckets({"64x64"});
+  whole.Declare(Declared::kBuckets, {"64x64"});
+  first.Declare(Declared::kBuckets, {"64x64"});
+  second.Declare(Declared::kBuckets, {"64x64"});
   first.GetGauge(kBucketLastUsed, {"64x64"}).Set(5);
   second.GetGauge(kBucketLastUsed, {"64x64"}).Set(4);
   first.GetGauge(kBucketWarm, {"64x64"}).Set(1);
@@ -325,14 +356,14 @@ TEST(RegistryPartsTest, TheHostIsOneForAllDevices) {
 TEST(RegistryPartsTest, SeriesThatOnlyAPartHasAreTheWholes) {
   Registry whole;
   Registry part(&whole);
-  part.GetGauge(kModelInfo, {"base", "Pipeline", "cuda"}).Set(1);
-  EXPECT_EQ(ValueOf(whole, kModelInfo, {"base", "Pipeline", "cuda"}), 1);
+  part.GetGauge(kModelInfo, {"base", "sdxl", "Pipeline", "cuda"}).Set(1);
+  EXPECT_EQ(ValueOf(whole, kModelInfo, {"base", "sdxl", "Pipeline", "cuda"}), 1);
 }
 
 TEST(RegistryPartsTest, BucketsOfAPartAreTheWholesToo) {
   Registry whole;
   Registry part(&whole);
-  part.DeclareBuckets({"64x64"});
+  part.Declare(Declared::kBuckets, {"64x64"});
   whole.GetHistogram(kQueueSeconds, {"64x64"}).Observe(1);
   EXPECT_THAT(LabelsOf(whole, kQueueSeconds), Contains(LabelValues{"64x64"}));
 }

@@ -75,7 +75,7 @@ TEST(ComponentsTest, LeavesOutTheRefinersWeightsWithItsUnet) {
   EXPECT_THAT(Violations(rig, spec),
               ElementsAre(AllOf(HasSubstr("refine: "), HasSubstr("unet_refiner"))));
   spec = WithImage();
-  spec.model = Model::kRefiner;
+  spec.model = "refiner";
   EXPECT_THAT(Violations(rig, spec),
               ElementsAre(AllOf(HasSubstr("model: "), HasSubstr("unet_refiner"))));
 }
@@ -87,11 +87,11 @@ TEST(ComponentsTest, DrawsWithTheRefinerAlone) {
   EXPECT_THAT(Violations(rig, SmallSpec()),
               ElementsAre(AllOf(HasSubstr("model: "), HasSubstr("unet_base"))));
   PictureSpec spec = WithImage();
-  spec.model = Model::kRefiner;
+  spec.model = "refiner";
   rig.Finish(spec);
   ASSERT_OK_AND_ASSIGN(const auto graphs, rig.pipeline->GraphsOf({64, 72}, 2));
   EXPECT_THAT(DeclaredComponents(rig),
-              ElementsAre("text_encoder_2", "unet_refiner", "vae_decoder", "vae_encoder"));
+              ElementsAre("text_encoder_2", "unet", "vae_decoder", "vae_encoder"));
 }
 
 TEST(ComponentsTest, RefusesToSwitchOffWhatEveryPictureNeeds) {

@@ -159,7 +159,7 @@ TEST_F(DefaultSchedulerTest, EveryMistakeIsNamedAtOnce) {
   const Rig base({.base = WithClass(kDemoBase, "PNDMScheduler"), .refiner = kDemoRefiner});
   EXPECT_THAT(Violations(base.pipeline->Resolve(wrong).status()),
               AllOf(HasSubstr("width must be"), HasSubstr("scheduler must be one of")));
-  wrong.model = Model::kRefiner;
+  wrong.model = "refiner";
   EXPECT_THAT(Violations(base.pipeline->Resolve(wrong).status()), Not(HasSubstr("scheduler")));
 }
 

@@ -23,8 +23,8 @@ class GuidanceIntervalTest : public ::testing::Test {
     rig_ = new Rig({.base = testing::kDemoBase, .row_counts = {1, 2, 4}}, "",
                    backends::cpu::CpuBackend::Create().value());
     for (int rows : {1, 2, 4}) {
-      rig_->kept.push_back(rig_->pipeline->base().graphs().Step({rows, 72 / 8, 64 / 8}).value());
-      ASSERT_OK(rig_->pipeline->base().graphs().Get(rig_->kept.back()));
+      rig_->kept.push_back(rig_->pipeline->first().graphs().Step({rows, 72 / 8, 64 / 8}).value());
+      ASSERT_OK(rig_->pipeline->first().graphs().Get(rig_->kept.back()));
     }
   }
   static void TearDownTestSuite() { delete rig_; }

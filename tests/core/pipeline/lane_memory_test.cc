@@ -49,7 +49,7 @@ class NotingExecutable : public backends::Executable {
 class LaneMemoryTest : public ::testing::Test {
  protected:
   std::shared_ptr<NotingExecutable> Steps(Size size) {
-    ModelGraphs& graphs = rig_.pipeline->base().graphs();
+    ModelGraphs& graphs = rig_.pipeline->first().graphs();
     rig_.kept.push_back(graphs.Step({2, size.height / 8, size.width / 8}).value());
     return std::make_shared<NotingExecutable>(graphs.Get(rig_.kept.back()).value());
   }

@@ -25,7 +25,7 @@ class LanesRoomTest : public ::testing::Test {
                                  "", backends::cpu::CpuBackend::Create().value());
     for (const Size size : {kSize, kOther, kLarge}) {
       for (int rows : {1, 2, 4}) {
-        ModelGraphs& graphs = rig_->pipeline->base().graphs();
+        ModelGraphs& graphs = rig_->pipeline->first().graphs();
         rig_->kept.push_back(graphs.Step({rows, size.height / 8, size.width / 8}).value());
         EXPECT_OK(graphs.Get(rig_->kept.back()));
       }

@@ -31,14 +31,14 @@ class ModelGraphsTest : public ::testing::Test {
 
 TEST_F(ModelGraphsTest, DeclaresWhatPicturesOfAShapeNeedWithItsUsers) {
   ASSERT_OK_AND_ASSIGN(const auto graphs, rig_.pipeline->GraphsOf({72, 64}, 2));
-  EXPECT_THAT(
-      Declared(),
-      UnorderedElementsAre(
-          "text_encoder rows 1: base", "text_encoder_2 rows 1: base refiner",
-          "unet_base request rows 1: base", "unet_refiner request rows 1: refiner",
-          "unet_base step 72x64 rows 2: base", "unet_refiner step 72x64 rows 2: refiner",
-          "vae_decoder 72x64 rows 1: base refiner", "vae_encoder 72x64 rows 1: base refiner",
-          "vae_encoder sample 72x64 rows 1: base refiner"));
+  EXPECT_THAT(Declared(),
+              UnorderedElementsAre(
+                  "base text_encoder rows 1: base", "base text_encoder_2 rows 1: base refiner",
+                  "base unet request rows 1: base", "refiner unet request rows 1: refiner",
+                  "base unet step 72x64 rows 2: base", "refiner unet step 72x64 rows 2: refiner",
+                  "base vae_decoder 72x64 rows 1: base refiner",
+                  "base vae_encoder 72x64 rows 1: base refiner",
+                  "base vae_encoder sample 72x64 rows 1: base refiner"));
   EXPECT_EQ(rig_.compilations(), 0);
 }
 
@@ -50,7 +50,7 @@ TEST_F(ModelGraphsTest, AddsOnlyTheStepsForAnotherNumberOfRows) {
 }
 
 TEST_F(ModelGraphsTest, FindsAShapeWhoseReferenceSomebodyKeeps) {
-  ModelGraphs& graphs = rig_.pipeline->base().graphs();
+  ModelGraphs& graphs = rig_.pipeline->first().graphs();
   const GraphHandle kept = graphs.Step({2, 8, 9}).value();
   EXPECT_EQ(graphs.Step({2, 8, 9}, IfUnknown::kRefuse).value(), kept);
   EXPECT_NE(graphs.Step({2, 9, 8}).value(), kept);
@@ -58,7 +58,7 @@ TEST_F(ModelGraphsTest, FindsAShapeWhoseReferenceSomebodyKeeps) {
 }
 
 TEST_F(ModelGraphsTest, ForgetsAShapeThatNobodyKeeps) {
-  ModelGraphs& graphs = rig_.pipeline->base().graphs();
+  ModelGraphs& graphs = rig_.pipeline->first().graphs();
   rig_.graphs.DropUnused();
   const size_t declared = Declared().size();
   const int64_t bytes = rig_.graphs.totals().definition_bytes;
@@ -71,7 +71,7 @@ TEST_F(ModelGraphsTest, ForgetsAShapeThatNobodyKeeps) {
 
 TEST_F(ModelGraphsTest, CountsTheGraphsThatAreKept) {
   const int64_t before = rig_.graphs.totals().definition_bytes;
-  const GraphHandle kept = rig_.pipeline->base().graphs().Step({1, 8, 8}).value();
+  const GraphHandle kept = rig_.pipeline->first().graphs().Step({1, 8, 8}).value();
   const auto graph_bytes = static_cast<int64_t>(compiler::GraphStore::DefinitionBytesOf(kept));
   EXPECT_GT(graph_bytes, 10000);  // hundreds of nodes
   EXPECT_EQ(rig_.graphs.totals().definition_bytes, before + graph_bytes);

@@ -159,7 +159,7 @@ PictureSpec WithImage() {
 }
 
 PictureSpec ByRefiner() {
-  return After(WithImage(), [](PictureSpec& s) { s.model = Model::kRefiner; });
+  return After(WithImage(), [](PictureSpec& s) { s.model = "refiner"; });
 }
 
 PictureSpec WithTimesteps() {
@@ -196,7 +196,7 @@ struct Row {
 
 std::vector<Row> PromptRows() {
   return {
-      {"model", WithImage(), [](PictureSpec& s) { s.model = Model::kRefiner; }},
+      {"model", WithImage(), [](PictureSpec& s) { s.model = "refiner"; }},
       {"prompt", Plain(), [](PictureSpec& s) { s.prompt = "a blue ring"; }},
       {"prompt_2", Plain(), [](PictureSpec& s) { s.prompt_2 = "a blue ring"; }},
       {"negative_prompt", Plain(), [](PictureSpec& s) { s.negative_prompt = "a star"; }},

@@ -62,9 +62,9 @@ TEST_F(PipelineTest, HandsTheBasesLatentsToTheRefiner) {
   spec.num_inference_steps = 10;
   spec.refine = true;
   const auto picture = rig_->Start(spec);
-  EXPECT_EQ(picture->model(), Model::kBase);
+  EXPECT_EQ(picture->model().name, "base");
   ASSERT_OK(rig_->Run(*picture));
-  EXPECT_EQ(picture->model(), Model::kRefiner);
+  EXPECT_EQ(picture->model().name, "refiner");
   EXPECT_TRUE(picture->handed_over.has_memory());
   EXPECT_EQ(picture->steps_done, picture->total_steps());
 }
@@ -130,7 +130,7 @@ TEST_F(PipelineTest, CountsWhatAPictureOfBothModelsHolds) {
     text = std::max(text, TextBytes(picture->stage()));
     if (picture->place) lane = std::max(lane, static_cast<size_t>(LaneBytes(*picture)));
   }
-  EXPECT_EQ(picture->model(), Model::kRefiner);
+  EXPECT_EQ(picture->model().name, "refiner");
   const size_t latents = picture->latents.bytes();
   ASSERT_EQ(picture->handed_over.bytes(), latents);
   // The latents before and after a stage, and the base's; and an encoded image, which it has not.

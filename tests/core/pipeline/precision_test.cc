@@ -81,19 +81,21 @@ std::vector<std::string> Declared(const ComponentDTypes& precision) {
 TEST(LesserPrecision, ComesWithAFallbackForTheDecoderInF16) {
   const std::vector<std::string> lines = Declared(kAllF16);
   EXPECT_EQ(lines.size(), 10u);
-  EXPECT_THAT(lines, IsSupersetOf(
-                         {"text_encoder_2 rows 1 f16", "unet_base request rows 1 f16",
-                          "unet_refiner step 72x64 rows 2 f16", "vae_decoder 72x64 rows 1 f16",
-                          "vae_decoder 72x64 rows 1 fallback", "vae_encoder sample 72x64 rows 1"}));
+  EXPECT_THAT(lines, IsSupersetOf({"base text_encoder_2 rows 1 f16", "base unet request rows 1 f16",
+                                   "refiner unet step 72x64 rows 2 f16",
+                                   "base vae_decoder 72x64 rows 1 f16",
+                                   "base vae_decoder 72x64 rows 1 fallback",
+                                   "base vae_encoder sample 72x64 rows 1"}));
 }
 
 TEST(LesserPrecision, NeedsNoFallbackInBf16WhichOverflowsWhereF32Does) {
   const std::vector<std::string> lines = Declared(All(DType::kBF16));
   EXPECT_EQ(lines.size(), 9u);
-  EXPECT_THAT(lines,
-              IsSupersetOf({"text_encoder_2 rows 1 bf16", "unet_base request rows 1 bf16",
-                            "unet_refiner step 72x64 rows 2 bf16", "vae_decoder 72x64 rows 1 bf16",
-                            "vae_encoder 72x64 rows 1 bf16", "vae_encoder sample 72x64 rows 1"}));
+  EXPECT_THAT(
+      lines,
+      IsSupersetOf({"base text_encoder_2 rows 1 bf16", "base unet request rows 1 bf16",
+                    "refiner unet step 72x64 rows 2 bf16", "base vae_decoder 72x64 rows 1 bf16",
+                    "base vae_encoder 72x64 rows 1 bf16", "base vae_encoder sample 72x64 rows 1"}));
 }
 
 TEST(LesserPrecision, HasNoFallbackWhereTheDecoderIsInF32) {
@@ -101,8 +103,9 @@ TEST(LesserPrecision, HasNoFallbackWhereTheDecoderIsInF32) {
   precision["vae_decoder"] = DType::kF32;
   const std::vector<std::string> lines = Declared(precision);
   EXPECT_EQ(lines.size(), 9u);
-  EXPECT_THAT(lines, IsSupersetOf({"unet_base step 72x64 rows 2 f16", "vae_decoder 72x64 rows 1",
-                                   "vae_encoder 72x64 rows 1"}));
+  EXPECT_THAT(lines,
+              IsSupersetOf({"base unet step 72x64 rows 2 f16", "base vae_decoder 72x64 rows 1",
+                            "base vae_encoder 72x64 rows 1"}));
 }
 
 // The root of the mean square of the difference of the latents, of that of the latents.
@@ -130,7 +133,7 @@ TEST(LesserPrecision, DrawsNearlyTheSamePicture) {
 // Predicted bytes of the weights of a step.
 int64_t StepWeightBytes(const ComponentDTypes& precision) {
   Rig rig(DemoIn(precision));
-  const GraphHandle step = rig.pipeline->base().graphs().Step({1, 8, 8}).value();
+  const GraphHandle step = rig.pipeline->first().graphs().Step({1, 8, 8}).value();
   int64_t bytes = 0;
   const backends::MemoryNeeds needs = rig.graphs.Predict(step).value();
   for (const auto& [key, size] : needs.weights) {

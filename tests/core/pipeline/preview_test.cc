@@ -238,7 +238,7 @@ TEST_F(PreviewTest, WithoutMemoryToFitColorsThePictureIsDrawnWithoutThem) {
 TEST_F(PreviewTest, OfAPictureThatRestsComeWithTheStepsThatItTakes) {
   const Rig rig({.base = testing::kDemoBase, .row_counts = {1, 2}}, "",
                 backends::cpu::CpuBackend::Create().value());
-  ModelGraphs& graphs = rig.pipeline->base().graphs();
+  ModelGraphs& graphs = rig.pipeline->first().graphs();
   rig.kept.push_back(graphs.Step({2, 9, 8}).value());
   ASSERT_OK(graphs.Get(rig.kept.back()));
   PictureSpec spec = Spec("euler_a", 1);

@@ -35,7 +35,7 @@ class SharedPixelsTest : public ::testing::Test {
     rig_ = Load({1, 2, 4}, 4 * 64 * 64);
     for (const Size size : {kSmall, kLarge}) {
       for (int rows : {1, 2, 4}) {
-        ModelGraphs& graphs = rig_->pipeline->base().graphs();
+        ModelGraphs& graphs = rig_->pipeline->first().graphs();
         rig_->kept.push_back(graphs.Step({rows, size.height / 8, size.width / 8}).value());
         EXPECT_OK(graphs.Get(rig_->kept.back()));
       }

@@ -84,7 +84,7 @@ class StepLaneTest : public ::testing::Test {
   // `refuse`: asked before steps are bound and enqueued.
   static std::shared_ptr<StepLane> Lane(const std::vector<int>& row_counts,
                                         const Refuse& refuse = nullptr) {
-    ModelGraphs& graphs = rig_->pipeline->base().graphs();
+    ModelGraphs& graphs = rig_->pipeline->first().graphs();
     StepLane::Executables executables;
     for (int rows : row_counts) {
       rig_->kept.push_back(graphs.Step({rows, 72 / 8, 64 / 8}).value());

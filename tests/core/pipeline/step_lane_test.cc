@@ -120,8 +120,8 @@ TEST(LanesTest, HaveFewerRowsWhereThereIsNoMemoryForAll) {
   const Rig rig({.base = testing::kDemoBase, .row_counts = {2, 4}}, "",
                 backends::cpu::CpuBackend::Create({.device = &device}).value());
   for (int rows : {1, 2, 4}) {
-    rig.kept.push_back(rig.pipeline->base().graphs().Step({rows, 72 / 8, 64 / 8}).value());
-    ASSERT_OK(rig.pipeline->base().graphs().Get(rig.kept.back()));
+    rig.kept.push_back(rig.pipeline->first().graphs().Step({rows, 72 / 8, 64 / 8}).value());
+    ASSERT_OK(rig.pipeline->first().graphs().Get(rig.kept.back()));
   }
   const PictureSpec guided = SmallSpec(), unguided = WithGuidance(SmallSpec(), 1);
   const auto first = rig.Start(guided), second = rig.Start(guided), third = rig.Start(unguided);
@@ -129,7 +129,7 @@ TEST(LanesTest, HaveFewerRowsWhereThereIsNoMemoryForAll) {
     ASSERT_OK(testing::RunUnit(*picture));
     EXPECT_EQ(picture->most_rows(), 4);
   }
-  device.refused_bytes = 3 * rig.pipeline->base().graphs().request_bytes();
+  device.refused_bytes = 3 * rig.pipeline->first().graphs().request_bytes();
   const auto stream = device.NewStream(SystemClock()).value();
   Lanes lanes;
   std::vector<PendingUnit> units;
@@ -190,8 +190,8 @@ TEST(BatchInvariantTest, APictureIsAloneWhereTheBackendPromisesNothing) {
     const Rig rig({.base = testing::kDemoBase, .row_counts = {1, 2}}, "", std::move(backend));
     PictureSpec spec = WithGuidance(SmallSpec(), 1);
     spec.num_images_per_prompt = 2;
-    const GraphHandle two = rig.pipeline->base().graphs().Step({2, 72 / 8, 64 / 8}).value();
-    ASSERT_OK(rig.pipeline->base().graphs().Get(two));
+    const GraphHandle two = rig.pipeline->first().graphs().Step({2, 72 / 8, 64 / 8}).value();
+    ASSERT_OK(rig.pipeline->first().graphs().Get(two));
     ASSERT_OK_AND_ASSIGN(const auto any, rig.Begin(spec));
     EXPECT_EQ(any[0]->lane(), any[1]->lane());
     EXPECT_EQ(any[0]->most_rows(), 2);
@@ -204,7 +204,7 @@ TEST(BatchInvariantTest, APictureIsAloneWhereTheBackendPromisesNothing) {
 }
 
 TEST_F(StepLaneTest, HoldsAsManyBytesAsItSays) {
-  ModelGraphs& graphs = rig_->pipeline->base().graphs();
+  ModelGraphs& graphs = rig_->pipeline->first().graphs();
   const int64_t bytes = Lane({1, 2})->bytes();
   EXPECT_EQ(bytes, StepLane::Bytes({2, 72 / 8, 64 / 8}, 4, graphs.request_bytes()));
   const GraphHandle one = graphs.Step({1, 72 / 8, 64 / 8}).value();

@@ -28,7 +28,7 @@ NamedBuffers Encode(const ExecutablePointer& text, int64_t layer) {
 }
 
 ExecutablePointer FirstEncoder(const Pipeline& pipeline) {
-  ModelGraphs& graphs = pipeline.base().graphs();
+  ModelGraphs& graphs = pipeline.first().graphs();
   return graphs.Get(graphs.text().front()).value();
 }
 
@@ -40,7 +40,7 @@ std::vector<float> State(const ExecutablePointer& text, int64_t layer) {
 TEST(TextGraphTest, GivesTheStateOfEachLayer) {
   const Rig rig;
   const ExecutablePointer text = FirstEncoder(*rig.pipeline);
-  const int64_t layers = rig.pipeline->base().text_encoders()[0].config.num_hidden_layers;
+  const int64_t layers = rig.pipeline->first().text_encoders()[0].config.num_hidden_layers;
   std::vector<std::vector<float>> states;
   for (int64_t layer = 0; layer <= layers; ++layer) {
     states.push_back(State(text, layer));
@@ -64,7 +64,7 @@ TEST(TextGraphTest, SaysWhetherTheStateIsFinite) {
 
 TEST(RequestGraphTest, ReadsEachEncodersStateByItself) {
   const Rig rig;
-  const SdxlModel& model = rig.pipeline->base();
+  const SdxlModel& model = rig.pipeline->first();
   const ExecutablePointer request = model.graphs().Get(model.graphs().request()).value();
   std::vector<std::string> names;
   for (const backends::Port& port : request->inputs()) {

@@ -140,7 +140,7 @@ TEST_F(TinyVaeTest, IsAComponentOfItsOwnWithItsOwnPrecision) {
   const Rig rig(options);
   ASSERT_OK_AND_ASSIGN(const auto graphs, rig.pipeline->PreviewGraphsOf({72, 64}));
   ASSERT_EQ(graphs.size(), 1u);
-  EXPECT_EQ(compiler::GraphStore::LabelOf(graphs[0]).ToText(), "vae_tiny 72x64 rows 1 bf16");
+  EXPECT_EQ(compiler::GraphStore::LabelOf(graphs[0]).ToText(), "base vae_tiny 72x64 rows 1 bf16");
 }
 
 TEST_F(TinyVaeTest, ForecastsCountWhatIsLeft) {

@@ -22,7 +22,10 @@ using ::testing::UnorderedElementsAre;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 Traits DemoTraits() {
-  return {.default_size = {256, 256}, .side_multiple = 8, .max_clip_skip = 2, .has_refiner = true};
+  return {.default_size = {256, 256},
+          .side_multiple = 8,
+          .max_clip_skip = 2,
+          .models = ModelTable::FromFlags("base", "refiner")};
 }
 
 std::vector<std::string> BadFields(const PictureSpec& spec, const Traits& traits = DemoTraits()) {
@@ -248,13 +251,13 @@ TEST(FindViolationsTest, TakesAsManySigmasAsMakeTheMostSteps) {
 TEST(FindViolationsTest, RefusesWhatNeedsAnImageWithoutOne) {
   PictureSpec spec;
   spec.strength = 0.5;
-  spec.model = Model::kRefiner;
+  spec.model = "refiner";
   EXPECT_THAT(BadFields(spec), UnorderedElementsAre("strength", "image"));
 }
 
 TEST(FindViolationsTest, RefusesToRefineWithoutARefiner) {
   Traits traits = DemoTraits();
-  traits.has_refiner = false;
+  traits.models = ModelTable::FromFlags("base", "");
   PictureSpec spec;
   spec.refine = true;
   EXPECT_THAT(BadFields(spec, traits), ElementsAre("refine"));

@@ -31,7 +31,7 @@ class AdminServiceTest : public RunningServer {
 
   static engine::ServerStatus Warming(int done) {
     engine::ServerStatus status = {.state = engine::State::kWarming};
-    status.reason = "unet_base step 256x256 rows 2";
+    status.reason = "base unet step 256x256 rows 2";
     status.graphs_done = done;
     status.graphs_total = 100;
     status.buckets = {{.size = {256, 256}, .ready = true},
@@ -65,7 +65,7 @@ TEST_F(AdminServiceTest, TheStatusIsTheEnginesWithTheServersVersion) {
   v1::ServerStatus status;
   ASSERT_TRUE(admin_->GetServerStatus(&context, {}, &status).ok());
   EXPECT_EQ(status.ShortDebugString(),
-            "state: SERVER_STATE_WARMING reason: \"unet_base step 256x256 rows 2\" "
+            "state: SERVER_STATE_WARMING reason: \"base unet step 256x256 rows 2\" "
             "graphs_total: 100 buckets { size { width: 256 height: 256 } ready: true } "
             "buckets { size { width: 320 height: 192 } reason: \"no memory\" } "
             "started { seconds: 1000 } version: \"test\"");
@@ -128,7 +128,7 @@ TEST_F(AdminServiceTest, TheMemoryReportIsTheEnginesAndSaysWhatClientsHold) {
   Start(options);
 
   engine::MemoryReport& report = engine_.graphs().report;
-  report.weights = {{"text_encoder_2", 10, 4, {"base", "refiner"}}};
+  report.weights = {{"", "text_encoder_2", 10, 4, {"base", "refiner"}}};
   report.weight_bytes = 1;
   report.mapped_bytes = 2;
   report.arena_bytes = 3;

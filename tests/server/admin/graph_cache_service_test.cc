@@ -23,7 +23,8 @@ constexpr char kId[] = "0123456789abcdef0123456789abcdef";
 engine::GraphEntry Entry(const std::string& id = kId) {
   engine::GraphEntry entry;
   entry.id = id;
-  entry.component = "unet_base";
+  entry.model = "base";
+  entry.component = "unet";
   entry.part = "step";
   entry.bucket = {256, 192};
   entry.rows = 2;
@@ -84,13 +85,13 @@ TEST_F(GraphCacheServiceTest, ListTellsAllOfAGraph) {
   ASSERT_TRUE(graph_cache_->ListGraphs(&context, {}, &response).ok());
   ASSERT_EQ(response.graphs_size(), 1);
   EXPECT_EQ(response.graphs(0).ShortDebugString(),
-            "id: \"0123456789abcdef0123456789abcdef\" component: \"unet_base\" part: \"step\" "
+            "id: \"0123456789abcdef0123456789abcdef\" component: \"unet\" part: \"step\" "
             "bucket { width: 256 height: 192 } rows: 2 users: \"base\" users: \"refiner\" "
             "state: GRAPH_STATE_READY key { name: \"graph\" value: \"abc\" } "
             "key { name: \"backend\" value: \"cpu\" } device_bytes: 1 arena_bytes: 2 "
             "memory_bytes: 3 disk_bytes: 4 compile_time { seconds: 1 nanos: 500000000 } "
             "load_time { nanos: 20000000 } hits: 5 last_use { seconds: 1000 } pinned: true "
-            "in_use: true");
+            "in_use: true model: \"base\"");
 }
 
 TEST_F(GraphCacheServiceTest, AGraphForEveryBucketThatWasNeverUsedHasNoBucketAndNoLastUse) {
@@ -138,11 +139,13 @@ TEST_F(GraphCacheServiceTest, ASelectorReachesTheEngine) {
   request.mutable_selector()->add_components("vae_decoder");
   request.mutable_selector()->add_buckets()->set_width(64);
   request.mutable_selector()->mutable_buckets(0)->set_height(32);
+  request.mutable_selector()->add_models("refiner");
   ASSERT_TRUE(Save(request).ok());
   EXPECT_EQ(verb, "save");
   EXPECT_FALSE(selector.all);
   EXPECT_THAT(selector.ids, ElementsAre("abcdef"));
   EXPECT_THAT(selector.components, ElementsAre("vae_decoder"));
+  EXPECT_THAT(selector.models, ElementsAre("refiner"));
   EXPECT_THAT(selector.buckets, ElementsAre(pipeline::Size{64, 32}));
 }
 
@@ -158,7 +161,7 @@ TEST_F(GraphCacheServiceTest, ASelectorThatSelectsNothingIsRefused) {
 
 TEST_F(GraphCacheServiceTest, EveryBadFieldOfASelectorIsNamed) {
   auto request = ForId<v1::SaveGraphsRequest>("xyz");
-  request.mutable_selector()->add_components("unet_base");
+  request.mutable_selector()->add_components("unet");
   request.mutable_selector()->add_components("vae");
   request.mutable_selector()->add_buckets()->set_width(-1);
   request.GetReflection()->MutableUnknownFields(&request)->AddVarint(99, 1);
@@ -210,8 +213,9 @@ TEST_F(GraphCacheServiceTest, AnEntrysFailureIsItsOwn) {
   engine_.graphs().on_act = [](const std::string&, const engine::GraphSelector&) {
     const absl::Status pinned =
         WithReason(absl::FailedPreconditionError("the graph is pinned"), "PINNED");
-    return FakeGraphAdmin::Results({{.id = "a", .component = "unet_base", .bucket = {64, 64}},
-                                    {.id = "b", .component = "vae_decoder", .status = pinned}});
+    return FakeGraphAdmin::Results(
+        {{.id = "a", .model = "base", .component = "unet", .bucket = {64, 64}},
+         {.id = "b", .component = "vae_decoder", .status = pinned}});
   };
   v1::GraphResults results;
   ASSERT_TRUE(Save(ForId<v1::SaveGraphsRequest>(), &results).ok());
@@ -238,7 +242,7 @@ TEST_F(GraphCacheServiceTest, WarmingTellsItsProgressAndItsEnd) {
                                 const FakeGraphAdmin::Progress& progress) {
     EXPECT_TRUE(selector.all);
     EXPECT_FALSE(dry_run);
-    engine::EntryResult entry{.id = kId, .component = "unet_base"};
+    engine::EntryResult entry{.id = kId, .model = "base", .component = "unet"};
     EXPECT_TRUE(progress({entry, 1, 2, /*compiled=*/true, absl::Seconds(3)}));
     entry.status = absl::InternalError("broken");
     EXPECT_TRUE(progress({entry, 2, 2, /*compiled=*/false, absl::Seconds(1)}));

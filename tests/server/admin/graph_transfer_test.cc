@@ -239,7 +239,8 @@ TEST_F(GraphTransferTest, AGraphForAnotherMachineIsItsOwnFailure) {
     const bool foreign = artifact == "foreign";
     return engine::EntryResult{
         .id = artifact,
-        .component = "unet_base",
+        .model = "base",
+        .component = "unet",
         .status =
             foreign ? absl::FailedPreconditionError("made for avx2, not amx") : absl::OkStatus()};
   };
@@ -248,7 +249,8 @@ TEST_F(GraphTransferTest, AGraphForAnotherMachineIsItsOwnFailure) {
   ASSERT_EQ(results.results_size(), 2);
   EXPECT_EQ(results.results(0).error().message(), "made for avx2, not amx");
   EXPECT_EQ(results.results(0).id(), "foreign");
-  EXPECT_EQ(results.results(0).component(), "unet_base");
+  EXPECT_EQ(results.results(0).model(), "base");
+  EXPECT_EQ(results.results(0).component(), "unet");
   EXPECT_EQ(results.results(1).id(), "own");
   EXPECT_FALSE(results.results(1).has_error());
 }

@@ -51,9 +51,10 @@ class CallSpansTest : public RunningServer {
     engine_.Send(engine::Started{{64, 32}});
     const absl::Time now = clock_.Monotonic();
     clock_.Advance(absl::Seconds(2));
-    engine_.Send(engine::Progress{.stage = engine::Stage::kBase,
+    engine_.Send(engine::Progress{.stage = engine::Stage::kSteps,
                                   .step = 1,
                                   .total_steps = 1,
+                                  .model = "base",
                                   .worked = {{now, now + absl::Seconds(1)}}});
     engine_.Send(engine::Image{.bytes = "p", .encoded = {now, now}});
     engine_.Send(engine::Completed{});
@@ -113,7 +114,7 @@ TEST_F(CallSpansTest, AStreamGoesOnWithItsCallersTrace) {
   EXPECT_EQ(NameOf(spans[1]), "queue");
   EXPECT_EQ(NameOf(spans[2]), "steps base 0");
   EXPECT_EQ(spans[2].end_time_unix_nano() - spans[2].start_time_unix_nano(), 1'000'000'000u);
-  EXPECT_EQ(NameOf(spans[3]), "encode 0");
+  EXPECT_EQ(NameOf(spans[3]), "encode_file 0");
   EXPECT_THAT(log_.str(), HasSubstr("trace_id=4bf92f3577b34da6a3ce929d0e0e4736"));
 }
 

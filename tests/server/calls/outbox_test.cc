@@ -19,7 +19,7 @@ using ::testing::Optional;
 const absl::Time kNow = absl::UnixEpoch();
 
 engine::Progress Step(int step) {
-  return {.stage = engine::Stage::kBase, .step = step, .total_steps = 9};
+  return {.stage = engine::Stage::kSteps, .step = step, .total_steps = 9, .model = "base"};
 }
 
 engine::Image Picture(int index, size_t bytes) {
@@ -50,15 +50,21 @@ TEST(OutboxTest, EventsKeepTheirOrderAndCarryTheRequestId) {
   outbox.Add(engine::Started{{256, 128}}, kNow);
   outbox.Add(Step(1), kNow);
   outbox.Add(Picture(0, 10), kNow);
-  outbox.Add(engine::Completed{.dropped_tokens = 5}, kNow);
+  engine::Completed completed{.dropped_tokens = 5};
+  completed.timings.stages = {{engine::Stage::kDecode, "refiner", absl::Seconds(2)}};
+  outbox.Add(std::move(completed), kNow);
   const auto events = TakeAll(outbox);
   ASSERT_EQ(events.size(), 5u);
   for (const auto& event : events) EXPECT_EQ(event.request_id(), "id-1");
   EXPECT_EQ(events[0].queued().position(), 3);
   EXPECT_EQ(events[1].started().executed_size().height(), 128);
-  EXPECT_EQ(events[2].progress().stage(), v1::STAGE_BASE);
+  EXPECT_EQ(events[2].progress().stage(), v1::STAGE_STEPS);
+  EXPECT_EQ(events[2].progress().model(), "base");
   EXPECT_EQ(events[3].image_chunk().data().size(), 10u);
   EXPECT_EQ(events[4].completed().dropped_tokens(), 5);
+  EXPECT_EQ(
+      events[4].completed().timings().ShortDebugString(),
+      "queue { } total { } stages { stage: STAGE_DECODE model: \"refiner\" time { seconds: 2 } }");
 }
 
 TEST(OutboxTest, FailingLeavesNothingButTheEnd) {

@@ -120,9 +120,9 @@ TEST_F(RequestBytesTest, CapabilitiesListTheFieldsOfARequest) {
     EXPECT_THAT(fields, Contains(type.field(i)->name()));
   }
   EXPECT_THAT(fields, Not(Contains("format")));
-  EXPECT_THAT(
-      FieldPaths(*v1::GraphSelector::descriptor()),
-      ElementsAre("all", "ids", "components", "buckets", "buckets.width", "buckets.height"));
+  EXPECT_THAT(FieldPaths(*v1::GraphSelector::descriptor()),
+              ElementsAre("all", "ids", "components", "buckets", "buckets.width", "buckets.height",
+                          "models"));
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ class RequestMetricsTest : public RunningServer {
 };
 
 TEST_F(RequestMetricsTest, APictureIsCountedInItsBucketWithItsTime) {
-  engine_.metrics().DeclareBuckets({"64x32"});
+  engine_.metrics().Declare(metrics::Declared::kBuckets, {"64x32"});
   std::thread client([&] { EXPECT_TRUE(Generate().ok()); });
   engine_.WaitForSpec();
   clock_.Advance(absl::Milliseconds(1500));

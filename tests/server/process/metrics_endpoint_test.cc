@@ -57,10 +57,11 @@ void UseStack() {
 class ScrapedEngine final : public FakeEngine {
  public:
   explicit ScrapedEngine(std::function<void()> refresh = UseStack) : refresh_(std::move(refresh)) {
-    metrics().DeclareBuckets({"256x256", "320x192"});
+    metrics().Declare(metrics::Declared::kBuckets, {"256x256", "320x192"});
+    metrics().Declare(metrics::Declared::kModels, {"base", "refiner"});
     metrics().GetGauge(metrics::kBuildInfo, {"0.1.0"}).Set(1);
     metrics().GetGauge(metrics::kBackendInfo, {"isa-avx2 threads-2"}).Set(1);
-    metrics().GetGauge(metrics::kModelInfo, {"base", "Pipeline", "cpu"}).Set(1);
+    metrics().GetGauge(metrics::kModelInfo, {"base", "sdxl", "Pipeline", "cpu"}).Set(1);
   }
   void RefreshMetrics() override {
     metrics().GetGauge(metrics::kQueueDepth, {"256x256"}).Increment();
@@ -99,18 +100,22 @@ class MetricsEndpointTest : public ::testing::Test {
 };
 
 TEST_F(MetricsEndpointTest, AScrapeShowsWhatTheEngineCounted) {
-  engine_->metrics().GetCounter(metrics::kGraphCompilations, {"unet_base", "startup"}).Increment(3);
+  engine_->metrics()
+      .GetCounter(metrics::kGraphCompilations, {"base", "unet", "startup"})
+      .Increment(3);
   engine_->metrics().GetHistogram(metrics::kStepSeconds, {"base", "256x256"}).Observe(0.03);
   engine_->metrics().GetHistogram(metrics::kStepSeconds, {"base", "256x256"}).Observe(100);
   const std::string text = Get("/metrics");
   for (const char* line : {
-           "latentd_graph_compilations_total{component=\"unet_base\",reason=\"startup\"} 3\n",
-           "latentd_graph_compilations_total{component=\"vae_decoder\",reason=\"retry\"} 0\n",
-           "latentd_denoise_step_duration_seconds_count{stage=\"base\",bucket=\"256x256\"} 2\n",
-           "bucket{stage=\"base\",bucket=\"256x256\",le=\"0.025\"} 0\n",
-           "bucket{stage=\"base\",bucket=\"256x256\",le=\"0.05\"} 1\n",
-           "bucket{stage=\"base\",bucket=\"256x256\",le=\"30\"} 1\n",
-           "bucket{stage=\"base\",bucket=\"256x256\",le=\"+Inf\"} 2\n",
+           "latentd_graph_compilations_total{model=\"base\",component=\"unet\",reason=\"startup\"} "
+           "3\n",
+           "latentd_graph_compilations_total{model=\"refiner\",component=\"vae_decoder\",reason="
+           "\"retry\"} 0\n",
+           "latentd_denoise_step_duration_seconds_count{model=\"base\",bucket=\"256x256\"} 2\n",
+           "bucket{model=\"base\",bucket=\"256x256\",le=\"0.025\"} 0\n",
+           "bucket{model=\"base\",bucket=\"256x256\",le=\"0.05\"} 1\n",
+           "bucket{model=\"base\",bucket=\"256x256\",le=\"30\"} 1\n",
+           "bucket{model=\"base\",bucket=\"256x256\",le=\"+Inf\"} 2\n",
        }) {
     EXPECT_THAT(text, HasSubstr(line));
   }
@@ -246,7 +251,13 @@ TEST_F(MetricsEndpointTest, AScrapeHoldsEveryFamilyAsDeclared) {
       ASSERT_NE(label, family->labels + family->label_count()) << family->name << ' ' << name;
       if (label->is_free()) continue;
       std::vector<std::string> expected = absl::StrSplit(label->values, ',', absl::SkipEmpty());
-      if (label->buckets) expected.insert(expected.end(), {"256x256", "320x192"});
+      using metrics::Declared;
+      if (label->declared == Declared::kBuckets) {
+        expected.insert(expected.end(), {"256x256", "320x192"});
+      }
+      if (label->declared == Declared::kModels) {
+        expected.insert(expected.end(), {"base", "refiner"});
+      }
       EXPECT_THAT(values, UnorderedElementsAreArray(expected)) << family->name;
     }
     EXPECT_EQ(scraped.labels.size(), family->label_count()) << family->name;
@@ -259,7 +270,9 @@ std::string LabelsCell(const metrics::Family& family) {
   for (size_t i = 0; i < family.label_count(); ++i) {
     const metrics::Label& label = family.labels[i];
     std::vector<std::string> values = absl::StrSplit(label.values, ',', absl::SkipEmpty());
-    if (label.buckets) values.insert(values.begin(), "the buckets");
+    using metrics::Declared;
+    if (label.declared == Declared::kBuckets) values.insert(values.begin(), "the buckets");
+    if (label.declared == Declared::kModels) values.insert(values.begin(), "the models");
     if (label.is_free()) values = {"free"};
     cells.push_back(absl::StrCat("`", label.name, "`: ", absl::StrJoin(values, ", ")));
   }

@@ -54,10 +54,10 @@ TEST_F(StartupLogTest, EachGraphIsForDebuggingAndEveryTenthAndEachBucketForAll) 
 }
 
 TEST_F(StartupLogTest, ReadyTellsHowLongItTookAndWhatWasDone) {
-  registry_.GetCounter(metrics::kGraphCompilations, {"unet_base", "startup"}).Increment(3);
-  registry_.GetCounter(metrics::kGraphCompilations, {"vae_decoder", "warm"}).Increment(1);
+  registry_.GetCounter(metrics::kGraphCompilations, {"base", "unet", "startup"}).Increment(3);
+  registry_.GetCounter(metrics::kGraphCompilations, {"base", "vae_decoder", "warm"}).Increment(1);
   for (const char* source : {"compile", "disk_load", "memory_load"}) {
-    registry_.GetHistogram(metrics::kGraphReadySeconds, {"unet_base", source}).Observe(1);
+    registry_.GetHistogram(metrics::kGraphReadySeconds, {"base", "unet", source}).Observe(1);
   }
   clock_.Advance(absl::Milliseconds(1250));
   EXPECT_THAT(Note(Status(engine::State::kReady, 20, true, true)),

@@ -14,7 +14,6 @@ namespace {
 
 namespace otlp = ::opentelemetry::proto::collector::trace::v1;
 using engine::Stage;
-using pipeline::Model;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -44,7 +43,7 @@ class CallTraceTest : public ::testing::Test {
     trace.Note(event, At(came));
   }
   void NoteUnit(CallTrace& trace, Stage stage, double begin, double end, int step = 0,
-                int image = 0, Model model = Model::kBase) const {
+                int image = 0, const std::string& model = "base") const {
     Note(trace, engine::Progress{image, stage, step, 4, model, {{At(begin), At(end)}}}, end);
   }
   void NoteImage(CallTrace& trace, double begin, double end, int image = 0) const {
@@ -78,17 +77,18 @@ TEST_F(CallTraceTest, APictureOfBaseAndRefinerIsATreeOfItsWork) {
   Note(trace, engine::Queued{}, 0.5);
   Note(trace, engine::Queued{}, 0.75);
   Note(trace, engine::Started{{64, 32}}, 1);
-  NoteUnit(trace, Stage::kTextEncode, 1, 2);
-  NoteUnit(trace, Stage::kVaeEncode, 2, 3);
-  for (int step = 1; step <= 3; ++step) NoteUnit(trace, Stage::kBase, 2 + step, 3 + step, step);
-  NoteUnit(trace, Stage::kTextEncode, 6, 7, 3, 0, Model::kRefiner);
-  NoteUnit(trace, Stage::kRefiner, 7, 9, 4, 0, Model::kRefiner);
-  NoteUnit(trace, Stage::kVaeDecode, 9, 10, 4, 0, Model::kRefiner);
+  NoteUnit(trace, Stage::kText, 1, 2);
+  NoteUnit(trace, Stage::kImage, 2, 3);
+  for (int step = 1; step <= 3; ++step) NoteUnit(trace, Stage::kSteps, 2 + step, 3 + step, step);
+  NoteUnit(trace, Stage::kText, 6, 7, 3, 0, "refiner");
+  NoteUnit(trace, Stage::kSteps, 7, 9, 4, 0, "refiner");
+  NoteUnit(trace, Stage::kDecode, 9, 10, 4, 0, "refiner");
   NoteImage(trace, 10, 11);
   Note(trace, engine::Completed{}, 11);
-  EXPECT_THAT(Work(trace), ElementsAre("queue 0-1", "text base 1-2", "vae_encode 0 2-3",
-                                       "steps base 0 3-6", "text refiner 6-7",
-                                       "steps refiner 0 7-9", "decode 0 9-10", "encode 0 10-11"));
+  EXPECT_THAT(Work(trace),
+              ElementsAre("queue 0-1", "text base 1-2", "image 0 2-3", "steps base 0 3-6",
+                          "text refiner 6-7", "steps refiner 0 7-9", "decode 0 9-10",
+                          "encode_file 0 10-11"));
   const std::vector<Span> spans = End(trace, 12);
   EXPECT_EQ(AttributesOf(spans[4])["latentd.steps"], "3");
   EXPECT_EQ(AttributesOf(spans[6])["latentd.steps"], "1");
@@ -111,7 +111,7 @@ TEST_F(CallTraceTest, APictureOfBaseAndRefinerIsATreeOfItsWork) {
 TEST_F(CallTraceTest, SpansOfWorkAreBelowTheCalls) {
   CallTrace trace = Begin();
   Note(trace, engine::Queued{});
-  NoteUnit(trace, Stage::kTextEncode, 1, 2);
+  NoteUnit(trace, Stage::kText, 1, 2);
   NoteImage(trace, 3, 4);
   std::vector<Span> spans = End(trace, 5);
   EXPECT_THAT(spans, Each(Property(&Span::trace_id, absl::HexStringToBytes(kTrace))));
@@ -129,20 +129,20 @@ TEST_F(CallTraceTest, SpansOfWorkAreBelowTheCalls) {
 TEST_F(CallTraceTest, EachPictureHasItsOwn) {
   CallTrace trace = Begin();
   for (int image = 0; image < 2; ++image) {
-    NoteUnit(trace, Stage::kBase, 1, 2, 1, image);
-    NoteUnit(trace, Stage::kBase, 2, 3 + image, 2, image);
-    NoteUnit(trace, Stage::kVaeDecode, 5 + image, 6 + image, 2, image);
+    NoteUnit(trace, Stage::kSteps, 1, 2, 1, image);
+    NoteUnit(trace, Stage::kSteps, 2, 3 + image, 2, image);
+    NoteUnit(trace, Stage::kDecode, 5 + image, 6 + image, 2, image);
     NoteImage(trace, 7, 8, image);
   }
-  EXPECT_THAT(Work(trace), ElementsAre("steps base 0 1-3", "decode 0 5-6", "encode 0 7-8",
-                                       "steps base 1 1-4", "decode 1 6-7", "encode 1 7-8"));
+  EXPECT_THAT(Work(trace), ElementsAre("steps base 0 1-3", "decode 0 5-6", "encode_file 0 7-8",
+                                       "steps base 1 1-4", "decode 1 6-7", "encode_file 1 7-8"));
   EXPECT_EQ(AttributesOf(End(trace, 9)[0])["latentd.images"], "2");
 }
 
 TEST_F(CallTraceTest, WhatWasNotDoneHasNone) {
   EXPECT_THAT(Work(Begin()), IsEmpty());  // refused
   CallTrace trace = Begin();
-  Note(trace, engine::Progress{0, Stage::kTextEncode, 0, 4}, 1);  // as another picture had it done
+  Note(trace, engine::Progress{0, Stage::kText, 0, 4}, 1);  // as another picture had it done
   EXPECT_THAT(Work(trace), IsEmpty());
 }
 
@@ -153,23 +153,23 @@ TEST_F(CallTraceTest, ACallThatEndsEarlyEndsWhatItHas) {
   CallTrace trace = Begin();
   Note(trace, engine::Queued{});
   Note(trace, engine::Started{}, 1);
-  NoteUnit(trace, Stage::kBase, 1, 5, 1);
-  NoteUnit(trace, Stage::kBase, 6, 7, 2);
-  NoteUnit(trace, Stage::kVaeDecode, 8, 9, 2);
+  NoteUnit(trace, Stage::kSteps, 1, 5, 1);
+  NoteUnit(trace, Stage::kSteps, 6, 7, 2);
+  NoteUnit(trace, Stage::kDecode, 8, 9, 2);
   EXPECT_THAT(Work(trace, 3), ElementsAre("queue 0-1", "steps base 0 1-3", "decode 0 3-3"));
 }
 
 TEST_F(CallTraceTest, NothingBeginsBeforeTheCall) {
   CallTrace trace = Begin();
-  NoteUnit(trace, Stage::kTextEncode, -2, 1);
-  NoteUnit(trace, Stage::kBase, -2, -1, 1);
+  NoteUnit(trace, Stage::kText, -2, 1);
+  NoteUnit(trace, Stage::kSteps, -2, -1, 1);
   EXPECT_THAT(Work(trace), ElementsAre("text base 0-1", "steps base 0 0-0"));
 }
 
 TEST_F(CallTraceTest, ACallThatReadsWhatAnotherAskedForHasNoWork) {
   CallTrace trace = Begin({.method = "ResumeStream", .has_work = false});
   Note(trace, engine::Queued{});
-  NoteUnit(trace, Stage::kBase, 1, 2, 1);
+  NoteUnit(trace, Stage::kSteps, 1, 2, 1);
   NoteImage(trace, 3, 4);
   EXPECT_THAT(Work(trace), IsEmpty());
   EXPECT_THAT(AttributesOf(End(trace, 5)[0]),

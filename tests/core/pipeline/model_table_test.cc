@@ -1,0 +1,42 @@
+#include "core/pipeline/model_table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace latentd::pipeline {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+TEST(ModelTableTest, HasARowForEachFlag) {
+  const ModelTable both = ModelTable::FromFlags("/models/b", "/models/r");
+  EXPECT_THAT(both.Names(), ElementsAre("base", "refiner"));
+  EXPECT_EQ(both[ModelId{0}].checkpoint, "/models/b");
+  EXPECT_EQ(both[ModelId{1}].checkpoint, "/models/r");
+  EXPECT_FALSE(both[ModelId{0}].is_refiner);
+  EXPECT_TRUE(both[ModelId{1}].is_refiner);
+  EXPECT_THAT(ModelTable::FromFlags("/models/b", "").Names(), ElementsAre("base"));
+}
+
+TEST(ModelTableTest, FindsModelsByNameAndTheFirstWithoutOne) {
+  const ModelTable both = ModelTable::FromFlags("b", "r");
+  EXPECT_EQ(both.Find("")->id, ModelId{0});
+  EXPECT_EQ(both.Find("base")->id, ModelId{0});
+  EXPECT_EQ(both.Find("refiner")->id, ModelId{1});
+  EXPECT_EQ(both.Find("Refiner"), nullptr);
+  EXPECT_EQ(ModelTable::FromFlags("b", "").Find("refiner"), nullptr);
+}
+
+TEST(ModelTableTest, ChainsWhatHandsOver) {
+  const ModelTable both = ModelTable::FromFlags("b", "r");
+  EXPECT_THAT(both.Chain("", false), ElementsAre(ModelId{0}));
+  EXPECT_THAT(both.Chain("base", true), ElementsAre(ModelId{0}, ModelId{1}));
+  EXPECT_THAT(both.Chain("refiner", false), ElementsAre(ModelId{1}));
+  EXPECT_THAT(both.Chain("refiner", true), IsEmpty());
+  EXPECT_THAT(both.Chain("another", false), IsEmpty());
+  EXPECT_THAT(ModelTable::FromFlags("b", "").Chain("base", true), IsEmpty());
+}
+
+}  // namespace
+}  // namespace latentd::pipeline
