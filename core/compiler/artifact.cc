@@ -19,7 +19,7 @@ using backends::WeightNeed;
 using graph::Graph;
 
 constexpr absl::string_view kMagic = "latentgr";
-constexpr uint32_t kFormat = 3;
+constexpr uint32_t kFormat = 4;    // of 4: weights are f32, whatever files have them in
 constexpr size_t kNeedBytes = 24;  // without its form
 
 absl::Status Damaged(absl::string_view what) {

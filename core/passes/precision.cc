@@ -112,7 +112,7 @@ class PrecisionRewrite {
     return known->second;
   }
 
-  // Of what was made wider, the original: a weight that is stored in `dtype` is held as it came.
+  // Of what was made wider, the original.
   Value Cast(Value value, DType dtype) {
     GraphBuilder& builder = rewrite_.builder();
     const Node& node = builder.node(value);

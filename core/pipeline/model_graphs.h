@@ -134,7 +134,6 @@ class ModelGraphs {
   compiler::GraphLabel LabelOf(const Key& key) const;
   graph::Precision PrecisionFor(const compiler::GraphLabel& label) const;
   GraphHandle DeclareAs(compiler::GraphLabel label, graph::Graph graph) const;
-  graph::GraphBuilder::StoredDType StoredDType() const;
 
   const Model which_;
   const ModelConfigs& configs_;
