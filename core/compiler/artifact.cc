@@ -19,7 +19,7 @@ using backends::WeightNeed;
 using graph::Graph;
 
 constexpr absl::string_view kMagic = "latentgr";
-constexpr uint32_t kFormat = 4;
+constexpr uint32_t kFormat = 4;    // since 4, weights are f32 and labels name their model
 constexpr size_t kNeedBytes = 24;  // without its form
 
 absl::Status Damaged(absl::string_view what) {

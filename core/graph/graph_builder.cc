@@ -101,18 +101,12 @@ Value GraphBuilder::Input(const std::string& name, DType dtype, Shape shape, Rat
 Value GraphBuilder::Weight(const std::string& name, Shape shape) {
   if (const auto found = leaves_.find(name); found != leaves_.end()) {
     const Node& known = nodes_[found->second];
-    if (known.op != Op::kInput && known.shape == shape) return {found->second};
+    if (known.op == Op::kWeight && known.shape == shape) return {found->second};
     return Fallback(absl::InvalidArgumentError(
         absl::StrCat("\"", name, "\" is used twice, with shapes ", known.shape.ToString(), " and ",
                      shape.ToString())));
   }
-  const DType stored = stored_dtype_ ? stored_dtype_(name) : DType::kF32;
-  const Value leaf =
-      Append({.op = Op::kWeight, .dtype = stored, .shape = std::move(shape), .name = name});
-  if (stored == DType::kF32 || !status_.ok()) return leaf;
-  const Value cast = Cast(leaf, DType::kF32);
-  leaves_[name] = cast.id;
-  return cast;
+  return Append({.op = Op::kWeight, .shape = std::move(shape), .name = name});
 }
 
 Value GraphBuilder::Constant(std::vector<float> values, Shape shape) {

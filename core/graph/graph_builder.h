@@ -12,7 +12,6 @@
 // placeholder, and Build() returns it. Not thread-safe.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -32,14 +31,9 @@ inline constexpr Value kNone{};
 
 class GraphBuilder {
  public:
-  // What dtype a weight has on disk; networks compute in float32, so Weight() casts what is stored
-  // otherwise.
-  using StoredDType = std::function<DType(const std::string& name)>;
-  GraphBuilder() = default;
-  explicit GraphBuilder(StoredDType stored_dtype) : stored_dtype_(std::move(stored_dtype)) {}
-
   Value Input(const std::string& name, DType dtype, Shape shape, Rate rate);
-  // The same name with the same shape gives the same value again.
+  // Of float32, whatever files have it in. The same name with the same shape gives the same value
+  // again.
   Value Weight(const std::string& name, Shape shape);
   Value Constant(std::vector<float> values, Shape shape);
   Value Scalar(float value) { return Constant({value}, Shape{}); }
@@ -108,9 +102,7 @@ class GraphBuilder {
 
   std::vector<Node> nodes_;
   std::vector<graph::Output> outputs_;
-  // By name; of a weight that is stored in another dtype, its cast.
-  absl::flat_hash_map<std::string, ValueId> leaves_;
-  StoredDType stored_dtype_;
+  absl::flat_hash_map<std::string, ValueId> leaves_;  // by name
   absl::Status status_;
 };
 

@@ -112,7 +112,7 @@ class PrecisionRewrite {
     return known->second;
   }
 
-  // Casts the value; a widened one from its original, so that weights stored in `dtype` stay so.
+  // Casts the value; a widened one from its original.
   Value Cast(Value value, DType dtype) {
     GraphBuilder& builder = rewrite_.builder();
     const Node& node = builder.node(value);

@@ -13,7 +13,6 @@ namespace latentd::pipeline {
 namespace {
 
 using device::DType;
-using graph::GraphBuilder;
 
 // Latent sides at which the networks are built once to find out which weights they want. Any size
 // would do: none of them is in a weight's shape, nor in the request part.
@@ -46,7 +45,7 @@ absl::StatusOr<std::unique_ptr<ModelGraphs>> ModelGraphs::Declare(
 absl::Status ModelGraphs::DeclareFixed() {
   std::vector<graph::Graph> texts;
   for (const TextEncoder& encoder : configs_.text_encoders) {
-    ASSIGN_OR_RETURN(graph::Graph text, MakeTextGraph(encoder, StoredDType()));
+    ASSIGN_OR_RETURN(graph::Graph text, MakeTextGraph(encoder));
     texts.push_back(std::move(text));
   }
   const StepShape probe{1, kProbeSide, kProbeSide};
@@ -159,18 +158,18 @@ absl::StatusOr<graph::Graph> ModelGraphs::BuildWhole(const Key& key) const {
   switch (key.kind) {
     case Kind::kDecode:
     case Kind::kDecodeFallback:
-      return MakeDecodeGraph(configs_.vae, TilesOf(shape), StoredDType());
+      return MakeDecodeGraph(configs_.vae, TilesOf(shape));
     case Kind::kEncode:
-      return MakeEncodeGraph(configs_.vae, TilesOf(shape), StoredDType());
+      return MakeEncodeGraph(configs_.vae, TilesOf(shape));
     case Kind::kPreview:
       return MakeDecodeGraph(*configs_.vae_tiny, TileGrid::Whole({shape.height, shape.width}),
-                             StoredDType(), kVaeTinyName);
+                             kVaeTinyName);
     case Kind::kSample:
       return MakeSampleGraph(configs_.vae, shape.height, shape.width);
     case Kind::kStep:
       break;
   }
-  return MakeStepGraph(configs_.unet, shape, configs_.conditioning, StoredDType());
+  return MakeStepGraph(configs_.unet, shape, configs_.conditioning);
 }
 
 TileGrid ModelGraphs::TilesOf(const StepShape& shape) const {
@@ -220,10 +219,6 @@ GraphHandle ModelGraphs::DeclareAs(compiler::GraphLabel label, graph::Graph grap
                          .graph = std::make_shared<const graph::Graph>(std::move(graph)),
                          .weights = weights_,
                          .backend = reference ? options_.reference : nullptr});
-}
-
-GraphBuilder::StoredDType ModelGraphs::StoredDType() const {
-  return [weights = weights_.get()](const std::string& name) { return weights->StoredDType(name); };
 }
 
 }  // namespace latentd::pipeline

@@ -130,7 +130,6 @@ class ModelGraphs {
   compiler::GraphLabel LabelOf(const Key& key) const;
   graph::Precision PrecisionFor(const compiler::GraphLabel& label) const;
   GraphHandle DeclareAs(compiler::GraphLabel label, graph::Graph graph) const;
-  graph::GraphBuilder::StoredDType StoredDType() const;
 
   const std::string model_;  // its name, and as a user of graphs
   const ModelConfigs& configs_;

@@ -1,6 +1,7 @@
 #include "core/pipeline/step_graph.h"
 
 #include "absl/strings/str_cat.h"
+#include "core/graph/graph_builder.h"
 #include "core/pipeline/limits.h"
 #include "core/schedulers/schedule.h"
 
@@ -94,9 +95,8 @@ std::string HiddenStatesInput(size_t index) {
 }
 
 absl::StatusOr<graph::Graph> MakeStepGraph(const models::Unet2dConditionConfig& config,
-                                           const StepShape& shape, const ConditioningSizes& sizes,
-                                           GraphBuilder::StoredDType stored_dtype) {
-  GraphBuilder b(std::move(stored_dtype));
+                                           const StepShape& shape, const ConditioningSizes& sizes) {
+  GraphBuilder b;
   StepGraph step(b, shape, config.in_channels);
   const auto request = [&](const std::string& name, Shape dims) {
     return b.Input(name, DType::kF32, std::move(dims), Rate::kRequest);

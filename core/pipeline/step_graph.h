@@ -26,7 +26,6 @@
 
 #include "absl/status/statusor.h"
 #include "core/graph/graph.h"
-#include "core/graph/graph_builder.h"
 #include "core/models/unet_2d_condition.h"
 
 namespace latentd::pipeline {
@@ -55,7 +54,6 @@ struct ConditioningSizes {
 std::string HiddenStatesInput(size_t index);
 
 absl::StatusOr<graph::Graph> MakeStepGraph(const models::Unet2dConditionConfig& config,
-                                           const StepShape& shape, const ConditioningSizes& sizes,
-                                           graph::GraphBuilder::StoredDType stored_dtype);
+                                           const StepShape& shape, const ConditioningSizes& sizes);
 
 }  // namespace latentd::pipeline

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "core/graph/graph_builder.h"
 #include "core/models/clip_text.h"
 
 namespace latentd::pipeline {
@@ -30,9 +31,8 @@ Value IsFinite(GraphBuilder& b, const TextEncoder& encoder, Value state, Value p
 
 }  // namespace
 
-absl::StatusOr<graph::Graph> MakeTextGraph(const TextEncoder& encoder,
-                                           GraphBuilder::StoredDType stored_dtype) {
-  GraphBuilder b(std::move(stored_dtype));
+absl::StatusOr<graph::Graph> MakeTextGraph(const TextEncoder& encoder) {
+  GraphBuilder b;
   const auto input = [&](const char* name, graph::Shape shape) {
     return b.Input(name, DType::kI64, std::move(shape), Rate::kStep);
   };

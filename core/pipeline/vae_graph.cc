@@ -122,9 +122,8 @@ bool IsDistribution(const VaeConfig& config) {
 }
 
 absl::StatusOr<graph::Graph> MakeDecodeGraph(const VaeConfig& config, const TileGrid& tiles,
-                                             GraphBuilder::StoredDType stored_dtype,
                                              absl::string_view component) {
-  GraphBuilder b(std::move(stored_dtype));
+  GraphBuilder b;
   const auto [height, width] = tiles.image();
   const Value latents = Step(b, "latents", {1, LatentChannelsOf(config), height, width});
   const Value unscaled = Unscale(b, latents, ScalingOf(config));
@@ -137,9 +136,8 @@ absl::StatusOr<graph::Graph> MakeDecodeGraph(const VaeConfig& config, const Tile
   return std::move(b).Build();
 }
 
-absl::StatusOr<graph::Graph> MakeEncodeGraph(const VaeConfig& config, const TileGrid& tiles,
-                                             GraphBuilder::StoredDType stored_dtype) {
-  GraphBuilder b(std::move(stored_dtype));
+absl::StatusOr<graph::Graph> MakeEncodeGraph(const VaeConfig& config, const TileGrid& tiles) {
+  GraphBuilder b;
   const int64_t scale = DownscaleOf(config);
   const int64_t height = tiles.image().height * scale, width = tiles.image().width * scale;
   const Value pixels = b.Input("image", DType::kU8, {1, height, width, 3}, Rate::kStep);

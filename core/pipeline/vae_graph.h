@@ -7,7 +7,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "core/graph/graph.h"
-#include "core/graph/graph_builder.h"
 #include "core/models/autoencoder_kl.h"
 #include "core/models/autoencoder_tiny.h"
 #include "core/pipeline/tiles.h"
@@ -29,13 +28,11 @@ bool IsDistribution(const VaeConfig& config);
 // "latents" [1, C, h, w] as the UNet has them -> "pixels" u8 [1, H, W, 3] and "finite" u8 [1]: 0 if
 // some pixel was NaN or infinite before it was made a byte. Its weights are those of `component`.
 absl::StatusOr<graph::Graph> MakeDecodeGraph(const VaeConfig& config, const TileGrid& tiles,
-                                             graph::GraphBuilder::StoredDType stored_dtype,
                                              absl::string_view component = "vae");
 
 // "image" u8 [1, H, W, 3] -> "moments": [1, 2C, h, w] of AutoencoderKL's distribution, or
 // AutoencoderTiny's latents [1, C, h, w]; and "finite" u8 [1] of them.
-absl::StatusOr<graph::Graph> MakeEncodeGraph(const VaeConfig& config, const TileGrid& tiles,
-                                             graph::GraphBuilder::StoredDType stored_dtype);
+absl::StatusOr<graph::Graph> MakeEncodeGraph(const VaeConfig& config, const TileGrid& tiles);
 
 // What was encoded to latents for the UNet: "moments", as above; of a distribution "sample_noise"
 // [1, C, h, w], with which the sample mean + exp(log variance / 2) * noise is drawn; "noise" [1, C,

@@ -16,6 +16,7 @@
 #include "core/weights/other_checkpoint.h"
 #include "core/weights/safetensors_header.h"
 #include "core/weights/tensor_files.h"
+#include "core/weights/tensor_names.h"
 
 namespace latentd::weights {
 namespace {
@@ -214,7 +215,8 @@ FileReader Checkpoint::reader() const {
 absl::StatusOr<TensorMap> Checkpoint::LoadTensors(absl::string_view component) const {
   ASSIGN_OR_RETURN(const std::string folder, Folder(component));
   ASSIGN_OR_RETURN(const TensorFiles files, FindTensorFiles(folder, variant_, reader()));
-  return ReadTensorFiles(files, digests_);
+  ASSIGN_OR_RETURN(TensorMap tensors, ReadTensorFiles(files, digests_));
+  return UnderTodaysNames(std::move(tensors), components_.find(component)->second.class_name);
 }
 
 absl::StatusOr<WeightSize> Checkpoint::SizeOf(absl::string_view component) const {

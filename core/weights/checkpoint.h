@@ -83,8 +83,9 @@ class Checkpoint {
   // What was read so far, but for tensors, which know their files themselves.
   std::vector<std::shared_ptr<const WatchedFile>> files_read() const { return records_->files(); }
 
-  // All tensors of the component, from one file or from the shards that its index names (every
-  // shard must be there and hold what the index says). Reads headers, not data.
+  // All tensors of the component by today's names (tensor_names.h), from one file or from the
+  // shards that its index names (every shard must be there and hold what the index says). Reads
+  // headers, not data.
   absl::StatusOr<TensorMap> LoadTensors(absl::string_view component) const;
 
   // What LoadTensors would give, summed up.

@@ -12,7 +12,7 @@
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/device/host_device.h"
-#include "core/graph/text.h"
+#include "core/graph/recipes.h"
 #include "core/weights/checkpoint_file.h"
 
 namespace latentd::weights {
@@ -28,47 +28,27 @@ using graph::Node;
 using graph::Op;
 using graph::ValueId;
 
-// The text of the recipe with its weights called by number, so that it does not depend on where
-// they came from.
-std::string AnonymousText(const Graph& recipe) {
-  std::vector<Node> nodes(recipe.nodes().begin(), recipe.nodes().end());
-  int count = 0;
-  for (Node& node : nodes) {
-    if (node.op == Op::kWeight) node.name = absl::StrCat("w", count++);
-  }
-  return graph::ToText(Graph(std::move(nodes), {{"result", recipe.outputs()[0].value}}));
-}
-
-// The set's tensors for the recipe's weights, in order.
-absl::StatusOr<std::vector<StoredTensor>> FindSources(const Graph& recipe, const WeightSet& set) {
-  std::vector<StoredTensor> sources;
+// The recipe of the set's sources: of stored tensors alone.
+absl::StatusOr<Source> OverSet(const Graph& recipe, const WeightSet& set) {
+  std::vector<Source> sources;
   for (const ValueId id : recipe.Select(Op::kWeight)) {
-    const Node& weight = recipe.node(id);
-    absl::StatusOr<StoredTensor> tensor = set.Find(weight.name);
-    RETURN_IF_ERROR(CheckTensor(weight, tensor));
-    tensor->data = tensor->data.Reshaped(weight.shape);
-    sources.push_back(*std::move(tensor));
+    ASSIGN_OR_RETURN(sources.emplace_back(), set.Find(recipe.node(id).name));
   }
-  return sources;
+  return Compose(recipe, sources);
 }
 
 // All that a result depends on, on one machine and with one maker.
-std::string NameOf(const Graph& recipe, const std::vector<StoredTensor>& sources,
-                   absl::string_view form) {
-  std::string name = absl::StrCat(form, "\n", AnonymousText(recipe));
-  for (const StoredTensor& source : sources) {
-    absl::StrAppend(&name, "\n", source.digest->Get().ToString());
-  }
-  return name;
+std::string NameOf(const Source& source, absl::string_view form) {
+  return absl::StrCat(form, "\n", source.Content());
 }
 
 // What the archive calls it.
 std::string KeptName(const WeightCache& archive, const std::string& name) {
-  // 2: before, results of a checkpoint that was edited could be under the digests of the old one.
-  return absl::StrCat("weight 2 of ", archive.version, "\n", name);
+  // 3: before, the recipes' weights had their files' dtypes.
+  return absl::StrCat("weight 3 of ", archive.version, "\n", name);
 }
 
-const Node& PlainNode(const Graph& recipe) { return recipe.node(recipe.outputs()[0].value); }
+const Node& PlainNode(const Source& source) { return graph::ResultOf(*source.make); }
 
 DType WantedDType(const Node& plain, const WeightFormat& format) {
   return format.form.empty() ? plain.dtype : DType::kU8;
@@ -167,17 +147,16 @@ struct WeightStore::Use {
 
 absl::StatusOr<WeightRef> WeightStore::Get(const Graph& recipe, const WeightSet& set,
                                            const WeightFormat& format) {
-  ASSIGN_OR_RETURN(const std::vector<StoredTensor> sources, FindSources(recipe, set));
-  const std::string name = NameOf(recipe, sources, format.form);
-  RETURN_IF_ERROR(CheckUnchanged(sources));
+  ASSIGN_OR_RETURN(const Source source, OverSet(recipe, set));
+  const std::string name = NameOf(source, format.form);
+  RETURN_IF_ERROR(CheckUnchanged(source.from));
   const Digest key = DigestOf(name);
   User user = {set.name(), ComponentOf(recipe)};
   EntryPointer entry;
   const bool is_maker = Join(key, user, &entry);
   if (is_maker) {
-    Finish(key, entry, CatchAll(sources, [&] {
-             return Make(recipe, sources, format, KeptName(archive_, name));
-           }));
+    Finish(key, entry,
+           CatchAll(source.from, [&] { return Make(source, format, KeptName(archive_, name)); }));
   }
   if (!entry->failure.ok()) return entry->failure;
   const ConstBuffer* result = &entry->made.result;
@@ -188,12 +167,12 @@ absl::StatusOr<WeightRef> WeightStore::Get(const Graph& recipe, const WeightSet&
 
 absl::StatusOr<ResultNeeds> WeightStore::NeedsOf(const Graph& recipe, const WeightSet& set,
                                                  const WeightFormat& format) const {
-  ASSIGN_OR_RETURN(const std::vector<StoredTensor> sources, FindSources(recipe, set));
-  ASSIGN_OR_RETURN(const size_t making_bytes, CatchAll(sources, [&] {
-                     return maker_.MakingBytes(recipe, DataOf(sources), format);
+  ASSIGN_OR_RETURN(const Source source, OverSet(recipe, set));
+  ASSIGN_OR_RETURN(const size_t making_bytes, CatchAll(source.from, [&] {
+                     return maker_.MakingBytes(*source.make, DataOf(source.from), format);
                    }));
-  return ResultNeeds{DigestOf(NameOf(recipe, sources, format.form)).ToString(),
-                     WantedBytes(PlainNode(recipe), format), making_bytes};
+  return ResultNeeds{DigestOf(NameOf(source, format.form)).ToString(),
+                     WantedBytes(PlainNode(source), format), making_bytes};
 }
 
 bool WeightStore::Join(const Digest& key, const User& user, EntryPointer* entry) {
@@ -233,11 +212,10 @@ absl::StatusOr<Buffer> WeightStore::Copied(const ConstBuffer& from, Place to) co
   return copy;
 }
 
-absl::StatusOr<WeightStore::NewResult> WeightStore::Make(const Graph& recipe,
-                                                         const std::vector<StoredTensor>& sources,
+absl::StatusOr<WeightStore::NewResult> WeightStore::Make(const Source& source,
                                                          const WeightFormat& format,
                                                          const std::string& name) const {
-  const Node& plain = PlainNode(recipe);
+  const Node& plain = PlainNode(source);
   if (std::optional<ConstBuffer> kept = FindKept(plain, format, name)) {
     if (IsHost(maker_.device())) return NewResult{*std::move(kept), /*mapped=*/true};
     ASSIGN_OR_RETURN(Buffer copy, Copied(*kept, Place::kDevice));
@@ -247,11 +225,11 @@ absl::StatusOr<WeightStore::NewResult> WeightStore::Make(const Graph& recipe,
   ASSIGN_OR_RETURN(Buffer made,
                    device.AllocatePacked(WantedDType(plain, format), WantedShape(plain, format)));
   ASSIGN_OR_RETURN(const auto stream, device.NewStream(SystemClock()));
-  RETURN_IF_ERROR(maker_.MakeWeight(recipe, DataOf(sources), format.form, made, *stream));
+  RETURN_IF_ERROR(maker_.MakeWeight(*source.make, DataOf(source.from), format.form, made, *stream));
   RETURN_IF_ERROR(stream->Synchronize());
-  RETURN_IF_ERROR(CheckContents(sources));
+  RETURN_IF_ERROR(CheckContents(source.from));
   // Of SDXL's VAE: 114 MiB of resident pages, and no measurable time.
-  for (const StoredTensor& source : sources) ReleasePages(source);
+  for (const StoredTensor& tensor : source.from) ReleasePages(tensor);
   const bool keep =
       archive_.keep != nullptr && !IsStored(plain, format) && made.bytes() >= archive_.least_bytes;
   return NewResult{std::move(made), /*mapped=*/false, keep};

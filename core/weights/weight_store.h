@@ -2,10 +2,11 @@
 // executables use it.
 //
 // A recipe is a small graph whose leaves are weights and constants and which has one output: cast,
-// permute, concatenation. A result is named by what it depends on only: the recipe's text without
-// the weights' names, the content digests of its sources, and the form that a backend packs it into
-// ("" = plain). So equal tensors of two files (the refiner's VAE is the base's) are held once with
-// nothing to configure. The last user to go frees the memory.
+// permute, concatenation. What is made is that recipe of what the set's sources are made of: one
+// graph of stored tensors (Compose). A result is named by what it depends on only: that graph's
+// text, the content digests of the tensors, and the form that a backend packs it into ("" = plain).
+// So equal tensors of two files (the refiner's VAE is the base's) are held once with nothing to
+// configure. The last user to go frees the memory.
 //
 // Results of WeightCache::least_bytes and more are kept over a restart, if an archive is given,
 // unless they are a tensor as it is. Once a result is made, its sources' pages are released. Where
@@ -33,6 +34,7 @@
 #include "core/device/buffer.h"
 #include "core/graph/graph.h"
 #include "core/weights/archives.h"
+#include "core/weights/source.h"
 #include "core/weights/weight_maker.h"
 #include "core/weights/weight_set.h"
 
@@ -71,8 +73,8 @@ class WeightStore {
   device::Device& device() const { return maker_.device(); }
 
   // The result of `recipe` over `set`: from memory, from the archive (mapped, without a copy), or
-  // made. NOT_FOUND names a tensor that the set lacks, INVALID_ARGUMENT one of another dtype or
-  // shape than the recipe's weight; RESOURCE_EXHAUSTED: no memory for it; FAILED_PRECONDITION,
+  // made. NOT_FOUND names a weight that the set lacks, INVALID_ARGUMENT one that does not fit the
+  // recipe's (CheckFits); RESOURCE_EXHAUSTED: no memory for it; FAILED_PRECONDITION,
   // reason CHECKPOINT_CHANGED, a file that was edited; otherwise as WeightMaker::MakeWeight.
   absl::StatusOr<WeightRef> Get(const graph::Graph& recipe, const WeightSet& set,
                                 const WeightFormat& format = {});
@@ -103,9 +105,8 @@ class WeightStore {
   // The entry of that key, with one user more. Waits for a thread that makes it; true: this thread
   // is to make it, and to call Finish.
   bool Join(const Digest& key, const User& user, EntryPointer* entry);
-  absl::StatusOr<NewResult> Make(const graph::Graph& recipe,
-                                 const std::vector<StoredTensor>& sources,
-                                 const WeightFormat& format, const std::string& name) const;
+  absl::StatusOr<NewResult> Make(const Source& source, const WeightFormat& format,
+                                 const std::string& name) const;
   std::optional<device::ConstBuffer> FindKept(const graph::Node& plain, const WeightFormat& format,
                                               const std::string& name) const;
   void Keep(const std::string& name, const device::ConstBuffer& result) const;

@@ -121,10 +121,9 @@ absl::StatusOr<graph::DType> DTypeOf(const std::string& precision) {
 // The part of the network's last graph that every step runs: of an autoencoder, the decoder.
 absl::StatusOr<graph::Graph> GraphOf(const Network& network, const Shape& shape,
                                      const std::string& precision, const graph::Target& target) {
-  ASSIGN_OR_RETURN(std::vector<graph::Graph> graphs,
-                   golden::BuildNetworkGraphs(
-                       network.class_name, network.config, InputsOf(network, shape),
-                       [&](const std::string& name) { return network.weights.StoredDType(name); }));
+  ASSIGN_OR_RETURN(
+      std::vector<graph::Graph> graphs,
+      golden::BuildNetworkGraphs(network.class_name, network.config, InputsOf(network, shape)));
   ASSIGN_OR_RETURN(const graph::DType dtype, DTypeOf(precision));
   ASSIGN_OR_RETURN(graph::SplitGraphs split, compiler::SplitInPrecision(graphs.back(), {dtype}));
   return passes::RunPasses(std::move(split.step), target,
@@ -276,8 +275,8 @@ absl::Status Run(const Options& options, const std::shared_ptr<Executable>& exec
 absl::Status FindDigests(const graph::Graph& graph, const weights::WeightSet& weights) {
   RETURN_IF_ERROR(weights.ContentDigest(graph).status());
   for (const graph::ValueId id : graph.Select(graph::Op::kWeight)) {
-    ASSIGN_OR_RETURN(const weights::StoredTensor tensor, weights.Find(graph.node(id).name));
-    weights::ReleasePages(tensor);
+    ASSIGN_OR_RETURN(const weights::Source source, weights.Find(graph.node(id).name));
+    for (const weights::StoredTensor& tensor : source.from) weights::ReleasePages(tensor);
   }
   return absl::OkStatus();
 }

@@ -10,6 +10,7 @@
 #include "core/base/status_macros.h"
 #include "core/graph/graph_builder.h"
 #include "tests/support/run_executable.h"
+#include "tests/support/stored_weight.h"
 
 namespace latentd::testing {
 namespace {
@@ -32,9 +33,8 @@ Range RangeOf(const std::string& name, const device::Shape& shape) {
 
 // The reference backend's cast, which the suite itself checks for f32.
 absl::StatusOr<device::ConstBuffer> CastTo(const device::ConstBuffer& buffer, DType dtype) {
-  graph::GraphBuilder b([&](const std::string&) { return buffer.dtype(); });
-  const graph::Value x = b.Weight("x", buffer.shape());  // cast to f32 where it is stored otherwise
-  b.Output("y", dtype == DType::kF32 ? x : b.Cast(x, dtype));
+  graph::GraphBuilder b;
+  b.Output("y", b.Cast(StoredWeight(b, "x", buffer.dtype(), buffer.shape()), dtype));
   ASSIGN_OR_RETURN(const graph::Graph graph, std::move(b).Build());
   return backends::reference::EvaluateRecipe(graph, {&buffer, 1});
 }

@@ -18,8 +18,6 @@ using graph::Rate;
 using graph::Value;
 using Graphs = absl::StatusOr<std::vector<Graph>>;
 
-using StoredDType = GraphBuilder::StoredDType;
-
 constexpr char kConfig[] = "config.json";
 
 // An input of the case; without one, a failure of the builder.
@@ -38,9 +36,9 @@ Graphs One(GraphBuilder b) {
   return std::vector<Graph>{std::move(graph)};
 }
 
-Graphs UnetGraphs(absl::string_view text, const InputShapes& inputs, const StoredDType& stored) {
+Graphs UnetGraphs(absl::string_view text, const InputShapes& inputs) {
   ASSIGN_OR_RETURN(const auto config, models::ParseUnet2dConditionConfig(text, kConfig));
-  GraphBuilder b(stored);
+  GraphBuilder b;
   models::Unet2dConditionInputs values = {
       .sample = Input(b, inputs, "sample", Rate::kStep),
       .timestep = Input(b, inputs, "timestep", Rate::kStep),
@@ -56,10 +54,10 @@ Graphs UnetGraphs(absl::string_view text, const InputShapes& inputs, const Store
 // Encoder and decoder are two graphs, as they are when latentd serves them.
 template <typename Config>
 Graphs EncoderAndDecoder(const Config& config, const InputShapes& inputs,
-                         const std::string& encoded, const StoredDType& stored,
+                         const std::string& encoded,
                          Value (*encode)(GraphBuilder&, const Config&, absl::string_view, Value),
                          Value (*decode)(GraphBuilder&, const Config&, absl::string_view, Value)) {
-  GraphBuilder encoder(stored), decoder(stored);
+  GraphBuilder encoder, decoder;
   encoder.Output(encoded,
                  encode(encoder, config, kComponent, Input(encoder, inputs, "image", Rate::kStep)));
   decoder.Output("decoded", decode(decoder, config, kComponent,
@@ -69,10 +67,9 @@ Graphs EncoderAndDecoder(const Config& config, const InputShapes& inputs,
   return std::vector<Graph>{std::move(first), std::move(second)};
 }
 
-Graphs TextGraphs(absl::string_view text, models::ClipTextKind kind, const InputShapes& inputs,
-                  const StoredDType& stored) {
+Graphs TextGraphs(absl::string_view text, models::ClipTextKind kind, const InputShapes& inputs) {
   ASSIGN_OR_RETURN(const auto config, models::ParseClipTextConfig(text, kConfig, kind));
-  GraphBuilder b(stored);
+  GraphBuilder b;
   const Value ids = Input(b, inputs, "input_ids", Rate::kStep, DType::kI64);
   const graph::Shape& shape = b.shape(ids);
   const Value positions =
@@ -90,20 +87,20 @@ Graphs TextGraphs(absl::string_view text, models::ClipTextKind kind, const Input
 }  // namespace
 
 Graphs BuildNetworkGraphs(absl::string_view class_name, absl::string_view config,
-                          const InputShapes& inputs, const StoredDType& stored) {
-  if (class_name == "UNet2DConditionModel") return UnetGraphs(config, inputs, stored);
+                          const InputShapes& inputs) {
+  if (class_name == "UNet2DConditionModel") return UnetGraphs(config, inputs);
   if (class_name == "AutoencoderKL") {
     ASSIGN_OR_RETURN(const auto parsed, models::ParseAutoencoderKlConfig(config, kConfig));
-    return EncoderAndDecoder(parsed, inputs, "moments", stored, models::EncodeAutoencoderKl,
+    return EncoderAndDecoder(parsed, inputs, "moments", models::EncodeAutoencoderKl,
                              models::DecodeAutoencoderKl);
   }
   if (class_name == "AutoencoderTiny") {
     ASSIGN_OR_RETURN(const auto parsed, models::ParseAutoencoderTinyConfig(config, kConfig));
-    return EncoderAndDecoder(parsed, inputs, "encoded", stored, models::EncodeAutoencoderTiny,
+    return EncoderAndDecoder(parsed, inputs, "encoded", models::EncodeAutoencoderTiny,
                              models::DecodeAutoencoderTiny);
   }
   ASSIGN_OR_RETURN(const models::ClipTextKind kind, models::ParseClipTextKind(class_name));
-  return TextGraphs(config, kind, inputs, stored);
+  return TextGraphs(config, kind, inputs);
 }
 
 }  // namespace latentd::golden

@@ -25,8 +25,8 @@ inline constexpr char kPooledPositions[] = "pooled_positions";
 // One graph for each function of the network (an autoencoder has two). Inputs and outputs have the
 // names of the case's tensors without the prefixes "in." and "out.". INVALID_ARGUMENT for a class
 // that is no network here, a config that it refuses, and inputs that are missing or do not fit.
-absl::StatusOr<std::vector<graph::Graph>> BuildNetworkGraphs(
-    absl::string_view class_name, absl::string_view config, const InputShapes& inputs,
-    const graph::GraphBuilder::StoredDType& stored = {});
+absl::StatusOr<std::vector<graph::Graph>> BuildNetworkGraphs(absl::string_view class_name,
+                                                             absl::string_view config,
+                                                             const InputShapes& inputs);
 
 }  // namespace latentd::golden

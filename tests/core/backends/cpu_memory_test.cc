@@ -33,9 +33,10 @@ const std::string kSource = ::latentd::testing::SourcePath("");
 constexpr std::pair<int64_t, int64_t> kBuckets[] = {{32, 32}, {40, 24}, {24, 40}};
 
 // The graphs of a network as they are compiled: split by rate, then optimised.
-std::vector<std::shared_ptr<const Graph>> Optimised(
-    const std::string& class_name, const std::string& config, const golden::InputShapes& inputs,
-    const Backend& backend, const graph::GraphBuilder::StoredDType& stored = {}) {
+std::vector<std::shared_ptr<const Graph>> Optimised(const std::string& class_name,
+                                                    const std::string& config,
+                                                    const golden::InputShapes& inputs,
+                                                    const Backend& backend) {
   std::vector<std::shared_ptr<const Graph>> optimised;
   const auto add = [&](const Graph& part) {
     absl::StatusOr<Graph> graph = passes::RunPasses(part, backend.target());
@@ -43,7 +44,7 @@ std::vector<std::shared_ptr<const Graph>> Optimised(
     if (graph.ok()) optimised.push_back(std::make_shared<const Graph>(*std::move(graph)));
   };
   absl::StatusOr<std::vector<Graph>> graphs =
-      golden::BuildNetworkGraphs(class_name, config, inputs, stored);
+      golden::BuildNetworkGraphs(class_name, config, inputs);
   EXPECT_OK(graphs);
   if (!graphs.ok()) return optimised;
   for (const Graph& graph : *graphs) {
@@ -90,12 +91,9 @@ void AddDemoNetworks(const std::string& model, const Backend& backend, weights::
     DemoNetwork& network =
         networks->emplace_back(DemoNetwork{weights::WeightSet(&store, model), {}});
     network.weights.Add(golden::kComponent, tensors);
-    const auto stored = [&network](const std::string& name) {
-      return network.weights.StoredDType(name);
-    };
     for (const auto& [height, width] : kBuckets) {
       const auto inputs = InputsOf(model, component, json::parse(config), height, width);
-      for (auto& graph : Optimised(named.class_name, config, inputs, backend, stored)) {
+      for (auto& graph : Optimised(named.class_name, config, inputs, backend)) {
         network.graphs.push_back(std::move(graph));
       }
     }

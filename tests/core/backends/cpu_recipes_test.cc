@@ -66,21 +66,22 @@ golden::InputShapes InputsOf(const std::string& network) {
   return inputs;
 }
 
-// By their text with their weights called by number: the same ops of the same shapes are there
-// once, and none of more elements than so many.
+// By their text: the same ops of the same shapes are there once, and none of more elements than so
+// many.
 using Recipes = std::map<std::string, Graph>;
 constexpr int64_t kMostElements = int64_t{1} << 17;
 
-void AddRecipes(const Graph& graph, Recipes& recipes) {
+// As the store makes them of tensors in `stored`.
+void AddRecipes(const Graph& graph, DType stored, Recipes& recipes) {
   for (const graph::Recipe& recipe : graph::ExtractRecipes(graph)) {
-    std::vector<graph::Node> nodes(recipe.graph.nodes().begin(), recipe.graph.nodes().end());
-    if (nodes.back().shape.elements() > kMostElements) continue;
-    for (size_t i = 0; i < nodes.size(); ++i) {
-      if (nodes[i].op == Op::kWeight) nodes[i].name = absl::StrCat("net/w", i);
+    if (graph::ResultOf(recipe.graph).shape.elements() > kMostElements) continue;
+    std::vector<weights::Source> sources;
+    for (const graph::ValueId id : recipe.graph.Select(Op::kWeight)) {
+      sources.push_back(
+          weights::Source::Of({Buffer::Allocate(stored, recipe.graph.node(id).shape), "made up"}));
     }
-    Graph unnamed(std::move(nodes), {{"result", recipe.graph.outputs()[0].value}});
-    std::string text = graph::ToText(unnamed);
-    recipes.emplace(std::move(text), std::move(unnamed));
+    const weights::Source composed = weights::Compose(recipe.graph, sources).value();
+    recipes.emplace(graph::ToText(*composed.make), *composed.make);
   }
 }
 
@@ -89,15 +90,13 @@ Recipes RecipesOfNetworks(const graph::Target& target) {
   Recipes recipes;
   const json networks = json::parse(ReadFile(SourceFile("networks.json"), size_t{1} << 24).value());
   for (const json& network : networks) {
-    for (const DType stored : kFloats) {
-      const auto graphs = golden::BuildNetworkGraphs(
-          network["class"].get<std::string>(), network["config"].dump(), InputsOf(network["name"]),
-          [stored](const std::string&) { return stored; });
-      for (const Graph& graph : graphs.value()) {
-        for (const DType computed : kFloats) {
-          const Graph chosen = passes::ChoosePrecision(graph, {computed, {}}).value();
-          AddRecipes(passes::RunPasses(chosen, target).value(), recipes);
-        }
+    const auto graphs = golden::BuildNetworkGraphs(
+        network["class"].get<std::string>(), network["config"].dump(), InputsOf(network["name"]));
+    for (const Graph& graph : graphs.value()) {
+      for (const DType computed : kFloats) {
+        const Graph chosen = passes::ChoosePrecision(graph, {computed, {}}).value();
+        const Graph optimised = passes::RunPasses(chosen, target).value();
+        for (const DType stored : kFloats) AddRecipes(optimised, stored, recipes);
       }
     }
   }
@@ -169,8 +168,8 @@ TEST(CpuRecipes, OfTheNetworksAreTheReferencesToTheBit) {
 Graph Built(GraphBuilder b) { return std::move(b).Build().value(); }
 
 // As the networks have them: merged linears, a GEGLU, and convolutions, one of an upsampled image.
-Graph LargeWeights(DType stored, int64_t side) {
-  GraphBuilder b([stored](const std::string&) { return stored; });
+Graph LargeWeights(int64_t side) {
+  GraphBuilder b;
   const auto input = [&](graph::Shape shape) {
     return b.Input("x", DType::kF32, std::move(shape), graph::Rate::kStep);
   };
@@ -191,16 +190,22 @@ Graph LargeWeights(DType stored, int64_t side) {
   return Built(std::move(b));
 }
 
-// Makes all weights in the graph of at least a megabyte, one after another: compares the memory
-// that the store predicts for each and the memory that it takes. Returns their forms, each once.
-std::set<std::string> CheckPredictedMemory(CpuBackend& backend, const Graph& graph) {
+// Makes all weights in the graph of at least a megabyte, one after another, of tensors in `stored`:
+// compares the memory that the store predicts for each and the memory that it takes. Returns their
+// forms, each once.
+std::set<std::string> CheckPredictedMemory(CpuBackend& backend, const Graph& graph, DType stored) {
   const Plan plan = backend.MakePlan(graph).value();
   std::map<graph::ValueId, Graph> recipes;
   for (graph::Recipe& recipe : graph::ExtractRecipes(graph))
     recipes.emplace(recipe.value, std::move(recipe.graph));
   weights::WeightStore store(backend);
   weights::WeightSet set(&store);
-  set.Add("net", testing::RandomLeaves(graph, /*seed=*/2).weights);
+  weights::TensorMap tensors = testing::RandomLeaves(graph, /*seed=*/2).weights;
+  std::mt19937 random(2);
+  for (auto& [name, tensor] : tensors) {
+    tensor.data = testing::RandomBuffer(name, stored, tensor.data.shape(), random);
+  }
+  set.Add("net", tensors);
   std::set<std::string> forms;
   for (const WeightNeed& need : plan.weights) {
     SCOPED_TRACE(absl::StrCat(need.form, "\n", graph::ToText(recipes.at(need.recipe))));
@@ -225,10 +230,9 @@ TEST(CpuRecipes, TakeTheMemoryThatIsPredicted) {
   for (const DType stored : kFloats) {
     for (const DType computed : kFloats) {
       for (const int64_t side : {4, 32}) {
-        const Graph chosen =
-            passes::ChoosePrecision(LargeWeights(stored, side), {computed, {}}).value();
-        forms.merge(
-            CheckPredictedMemory(*backend, passes::RunPasses(chosen, backend->target()).value()));
+        const Graph chosen = passes::ChoosePrecision(LargeWeights(side), {computed, {}}).value();
+        const Graph optimised = passes::RunPasses(chosen, backend->target()).value();
+        forms.merge(CheckPredictedMemory(*backend, optimised, stored));
       }
     }
   }

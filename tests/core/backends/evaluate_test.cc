@@ -8,6 +8,7 @@
 #include "tests/core/backends/heap_requests.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/stored_weight.h"
 
 namespace latentd::backends::reference {
 namespace {
@@ -38,8 +39,8 @@ TEST(EvaluateRecipe, ComputesFromSourcesInTheOrderOfTheWeights) {
 }
 
 TEST(EvaluateRecipe, CastsHalfPrecisionSources) {
-  graph::GraphBuilder b([](const std::string&) { return DType::kBF16; });
-  b.Output("result", b.Weight("net/a", {2}));
+  graph::GraphBuilder b;
+  b.Output("result", testing::CastWeight(b, "net/a", DType::kBF16, {2}));
   Buffer source = Buffer::Allocate(DType::kBF16, {2});
   auto* bits = static_cast<uint16_t*>(source.data());
   bits[0] = 0x3f80;
@@ -107,15 +108,18 @@ constexpr int64_t kMany = int64_t{1} << 20;
 
 // As merged linears are made: every cast, then the concatenation, before the first cast is freed.
 TEST(EvaluationBytes, OfAConcatenationOfCastsAreTwiceItsResult) {
-  graph::GraphBuilder b([](const std::string&) { return DType::kF16; });
-  b.Output("result", b.Concat({b.Weight("net/a", {kMany}), b.Weight("net/b", {kMany})}, 0));
+  graph::GraphBuilder b;
+  b.Output("result", b.Concat({testing::CastWeight(b, "net/a", DType::kF16, {kMany}),
+                               testing::CastWeight(b, "net/b", DType::kF16, {kMany})},
+                              0));
   const Buffer half = Buffer::Allocate(DType::kF16, {kMany});
   ExpectPredictedPeak(Built(std::move(b)), {half, half}, 4 * kMany * sizeof(float));
 }
 
 TEST(EvaluationBytes, CountWhatIsComputedInF32ForAResultInHalfPrecision) {
-  graph::GraphBuilder b([](const std::string&) { return DType::kBF16; });
-  const graph::Value a = b.Cast(b.Weight("net/a", {kMany}), DType::kBF16);
+  graph::GraphBuilder b;
+  const graph::Value a =
+      b.Cast(testing::CastWeight(b, "net/a", DType::kBF16, {kMany}), DType::kBF16);
   b.Output("result", b.Concat({a, a}, 0));
   const Buffer half = Buffer::Allocate(DType::kBF16, {kMany});
   const graph::Graph recipe = Built(std::move(b));

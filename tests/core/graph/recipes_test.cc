@@ -7,15 +7,19 @@
 #include "core/graph/text.h"
 #include "core/graph/verifier.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/stored_weight.h"
 
 namespace latentd::graph {
 namespace {
 
 TEST(ExtractRecipes, CutsOneGraphForEachResultThatSomethingFasterReads) {
-  GraphBuilder b([](const std::string&) { return DType::kF16; });
+  GraphBuilder b;
+  const auto half = [&b](const char* name, Shape shape) {
+    return testing::CastWeight(b, name, DType::kF16, std::move(shape));
+  };
   const Value x = b.Input("x", DType::kF32, {1, 4}, Rate::kStep);
-  const Value merged = b.Concat({b.Weight("q", {4, 4}), b.Weight("k", {4, 4})}, 0);
-  b.Output("y", b.Linear(x, merged, b.Weight("bias", {8})));
+  const Value merged = b.Concat({half("q", {4, 4}), half("k", {4, 4})}, 0);
+  b.Output("y", b.Linear(x, merged, half("bias", {8})));
   ASSERT_OK_AND_ASSIGN(const Graph graph, std::move(b).Build());
 
   const std::vector<Recipe> recipes = ExtractRecipes(graph);

@@ -12,6 +12,7 @@
 #include "core/graph/graph_builder.h"
 #include "core/graph/verifier.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/stored_weight.h"
 
 namespace latentd::graph {
 namespace {
@@ -54,11 +55,12 @@ output "y" = %5
 
 // Every op, and attributes away from their defaults.
 Graph EveryOp() {
-  GraphBuilder b([](const std::string& n) { return n == "half" ? DType::kF16 : DType::kF32; });
+  GraphBuilder b;
   Value x = b.Input("image", DType::kF32, {2, 8, 6, 4}, Rate::kStep);
   x = b.Conv2d(x, b.Weight("conv", {4, 4, 3, 3}), b.Weight("b", {4}),
                {.stride = 2, .padding = {0, 1, 2, 3}, .layout = Layout::kNhwc});
-  x = b.GroupNorm(x, b.Weight("half", {4}), b.Weight("b", {4}), {2, 1e-6f, Layout::kNhwc});
+  x = b.GroupNorm(x, testing::CastWeight(b, "half", DType::kF16, {4}), b.Weight("b", {4}),
+                  {2, 1e-6f, Layout::kNhwc});
   x = b.UpsampleNearest(x, 5, 7, Layout::kNhwc);
   x = b.Div(b.Sub(b.Tanh(b.Relu(b.QuickGelu(b.Gelu(x)))), b.RowStd(x)), b.Scalar(-0.0f));
   Value tokens = b.Reshape(b.Permute(x, {0, 2, 1, 3}), {2, 35, 4});

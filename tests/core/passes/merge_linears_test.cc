@@ -20,7 +20,7 @@ using graph::Rate;
 using graph::Value;
 
 TEST(MergeLinears, MakesOneProductOfQueryKeyAndValue) {
-  GraphBuilder b([](const std::string&) { return DType::kF16; });
+  GraphBuilder b;
   const Value x = b.Input("x", DType::kF32, {1, 5, 8}, Rate::kStep);
   const Value query = b.Linear(x, b.Weight("q", {8, 8}));
   const Value key = b.Linear(x, b.Weight("k", {8, 8}));

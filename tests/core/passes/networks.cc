@@ -95,8 +95,8 @@ graph::Target EagerTarget(graph::Layout layout) {
           .moves_upsample_bias = true};
 }
 
-Graph SmallUnet(GraphBuilder::StoredDType stored_dtype) {
-  GraphBuilder b(std::move(stored_dtype));
+Graph SmallUnet() {
+  GraphBuilder b;
   Layers layers(b);
   const Value sample = b.Input("sample", DType::kF32, {2, 4, 8, 6}, Rate::kStep);
   const Value scale = b.Input("positive", DType::kF32, {2, 1, 1, 1}, Rate::kStep);

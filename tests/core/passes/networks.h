@@ -16,7 +16,7 @@ graph::Target EagerTarget(graph::Layout layout = graph::Layout::kNhwc);
 // A small UNet in NCHW: convolutions, residual blocks with time embedding, downsampling,
 // upsampling, skips joined by channel, a transformer block over the pixels with GEGLU, and
 // classifier-free guidance of `rows` = 2 rows.
-graph::Graph SmallUnet(graph::GraphBuilder::StoredDType stored_dtype = {});
+graph::Graph SmallUnet();
 
 int Count(const graph::Graph& graph, graph::Op op);
 

@@ -93,24 +93,6 @@ TEST(ChoosePrecision, ReadsWeightsByRecipesOfHalfTheSize) {
   }
 }
 
-// From the linear's weight operand down to the leaf, where the checkpoint has it in `stored`.
-std::vector<Op> RecipeOf(DType stored, DType wanted) {
-  GraphBuilder b([stored](const std::string&) { return stored; });
-  const Graph graph = Low(std::move(b), Linear(b, Tokens(b)), {wanted});
-  std::vector<Op> ops;
-  for (ValueId id = graph.node(graph.Select(Op::kLinear)[0]).operands[1];;) {
-    ops.push_back(graph.node(id).op);
-    if (graph.node(id).operands.empty()) return ops;
-    id = graph.node(id).operands[0];
-  }
-}
-
-TEST(ChoosePrecision, ReadsAStoredWeightWithoutADetour) {
-  EXPECT_THAT(RecipeOf(DType::kF16, DType::kF16), ElementsAre(Op::kWeight));
-  EXPECT_THAT(RecipeOf(DType::kBF16, DType::kBF16), ElementsAre(Op::kWeight));
-  EXPECT_THAT(RecipeOf(DType::kBF16, DType::kF16), ElementsAre(Op::kCast, Op::kWeight));
-}
-
 TEST(ChoosePrecision, KeepsF32WhereAWeightIsNamed) {
   GraphBuilder b;
   const Value first = Linear(b, Tokens(b), "net/a.linear");
@@ -122,12 +104,6 @@ TEST(ChoosePrecision, KeepsF32WhereAWeightIsNamed) {
   EXPECT_EQ(graph.node(linears[1]).dtype, DType::kF32);
   EXPECT_EQ(graph.node(linears[2]).dtype, DType::kF16);
   EXPECT_EQ(DTypeOf(graph, Op::kSilu), DType::kF32);
-}
-
-TEST(ChoosePrecision, KeepsF32WhereANamedWeightIsStoredInAnotherDType) {
-  GraphBuilder b([](const std::string&) { return DType::kF16; });
-  const Graph graph = Low(std::move(b), Linear(b, Tokens(b), "net/b"), {DType::kF16, {"net/b"}});
-  EXPECT_EQ(DTypeOf(graph, Op::kLinear), DType::kF32);
 }
 
 Value SelfAttention(GraphBuilder& b, bool upcast) {

@@ -10,8 +10,13 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "absl/strings/ascii.h"
+#include "core/backends/reference/evaluate.h"
+#include "core/graph/graph_builder.h"
 #include "core/pipeline/vae_graph.h"
+#include "core/weights/safetensors.h"
 #include "tests/support/safetensors_writer.h"
+#include "tests/support/stored_weight.h"
 
 namespace latentd::testing {
 namespace {
@@ -110,8 +115,8 @@ constexpr char kTinyVae[] = R"({
 
 std::vector<TensorToWrite> TinyVaeTensors(float scale) {
   const auto config = models::ParseAutoencoderTinyConfig(kTinyVae, "vae_tiny");
-  const auto decoder = pipeline::MakeDecodeGraph(*config, pipeline::TileGrid::Whole({8, 8}),
-                                                 /*stored_dtype=*/{}, "vae_tiny");
+  const auto decoder =
+      pipeline::MakeDecodeGraph(*config, pipeline::TileGrid::Whole({8, 8}), "vae_tiny");
   std::vector<TensorToWrite> tensors;
   std::mt19937 random;
   for (graph::ValueId id : decoder->Select(graph::Op::kWeight)) {
@@ -127,7 +132,39 @@ std::vector<TensorToWrite> TinyVaeTensors(float scale) {
   return tensors;
 }
 
+std::string Bytes(const weights::StoredTensor& tensor, device::DType dtype) {
+  graph::GraphBuilder b;
+  b.Output("y", b.Cast(StoredWeight(b, "x", tensor.data.dtype(), tensor.data.shape()), dtype));
+  const auto cast =
+      backends::reference::EvaluateRecipe(*std::move(b).Build(), {&tensor.data, 1}).value();
+  return {static_cast<const char*>(cast.data()), cast.bytes()};
+}
+
+void WriteStoredIn(const fs::path& to, const fs::path& from, device::DType dtype) {
+  std::vector<TensorToWrite> tensors;
+  const weights::TensorMap read = weights::ReadSafetensors(from).value();
+  for (const auto& [name, tensor] : read) {
+    tensors.push_back({name, absl::AsciiStrToUpper(device::Name(dtype)), tensor.data.shape().dims(),
+                       Bytes(tensor, dtype)});
+  }
+  WriteSafetensors(to, tensors);
+}
+
 }  // namespace
+
+void MakeCheckpointStoredIn(const std::string& path, const std::string& original,
+                            device::DType dtype) {
+  for (const auto& entry : fs::recursive_directory_iterator(original)) {
+    const fs::path to = fs::path(path) / fs::relative(entry.path(), original);
+    if (entry.is_directory()) continue;
+    fs::create_directories(to.parent_path());
+    if (entry.path().extension() == ".safetensors") {
+      WriteStoredIn(to, entry.path(), dtype);
+    } else {
+      fs::copy(entry.path(), to);
+    }
+  }
+}
 
 void MakeCheckpointWithTinyVae(const std::string& path, const std::string& original, float scale) {
   LinkAllBut(path, original, "");

@@ -1,9 +1,10 @@
-// Checkpoints that differ from the demo's in one number or word.
+// Checkpoints that differ from the demo's in one number or word, or in a dtype.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "core/device/dtype.h"
 #include "tests/support/source_directory.h"
 
 namespace latentd::testing {
@@ -26,6 +27,10 @@ void MakeFilledCheckpoint(const std::string& path, const std::string& component,
 void MakeEditedCheckpoint(const std::string& path, const std::string& original,
                           const std::string& file, const std::string& field,
                           const std::string& value);
+
+// Makes the directory `path` a checkpoint like `original` whose tensors are stored in `dtype`.
+void MakeCheckpointStoredIn(const std::string& path, const std::string& original,
+                            device::DType dtype);
 
 // Makes the directory `path` a checkpoint like `original` that has a tiny VAE besides, of a few
 // thousand seeded weights in float32. Each of them is `scale` times as large as it would be for

@@ -1,6 +1,9 @@
 // Compiled graphs that outlive a process, and checkpoints that share them.
+#include <memory>
+#include <string>
 #include <utility>
 
+#include "core/backends/cpu/cpu_backend.h"
 #include "tests/core/pipeline/rig.h"
 #include "tests/support/temporary_directory.h"
 
@@ -39,6 +42,46 @@ TEST(RestartTest, SharesArtifactsBetweenCheckpointsOfOneConfigurationAndNoWeight
   EXPECT_EQ(second.Finish(SmallSpec())->pixels, of_other);
   EXPECT_EQ(second.compilations(), 0);
   EXPECT_EQ(Rig(demo, cache.path()).Finish(SmallSpec())->pixels, of_demo);
+}
+
+std::unique_ptr<backends::Backend> Cpu() {
+  return backends::cpu::CpuBackend::Create({.threads = 2}).value();
+}
+
+std::unique_ptr<backends::Backend> Reference() {
+  return std::make_unique<backends::reference::ReferenceBackend>();
+}
+
+// How a checkpoint is stored is not in its graphs.
+TEST(RestartTest, SharesArtifactsBetweenCopiesInEveryDType) {
+  const testing::TemporaryDirectory directory;
+  const auto copy = [&](device::DType dtype) {
+    const std::string path = directory.File(std::string(device::Name(dtype)));
+    testing::MakeCheckpointStoredIn(path, testing::kDemoBase, dtype);
+    return path;
+  };
+  const std::string half = copy(device::DType::kF16), brain = copy(device::DType::kBF16),
+                    single = copy(device::DType::kF32);
+  for (const auto& [backend, precision] :
+       {std::pair(&Reference, device::DType::kF32), std::pair(&Cpu, device::DType::kBF16)}) {
+    const testing::TemporaryDirectory cache;
+    const auto draw = [&, make = backend, dtype = precision](const std::string& path,
+                                                             int64_t* compilations) {
+      const Rig rig({.base = path, .precision = {{"unet_base", dtype}}}, cache.path(), make());
+      PictureSpec spec = SmallSpec();
+      spec.num_inference_steps = 1;
+      const image::Image pixels = rig.Finish(spec)->pixels;
+      *compilations = rig.compilations();
+      return pixels;
+    };
+    int64_t of_half = 0, of_brain = 0, of_single = 0;
+    const image::Image pixels = draw(half, &of_half);
+    EXPECT_NE(draw(brain, &of_brain), pixels);
+    EXPECT_EQ(draw(single, &of_single), pixels);  // float32 has all numbers of float16
+    EXPECT_GT(of_half, 0);
+    EXPECT_EQ(of_brain, 0);
+    EXPECT_EQ(of_single, 0);
+  }
 }
 
 TEST(RestartTest, ServesTwoCheckpointsFromOneStore) {

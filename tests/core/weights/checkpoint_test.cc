@@ -121,7 +121,7 @@ TEST_F(CheckpointTest, ReadsFilesOfBothLibraries) {
   WriteTensor("unet/diffusion_pytorch_model.safetensors", "conv_in.bias");
   WriteTensor("text_encoder/model.safetensors", "final_layer_norm.bias");
   EXPECT_TRUE(Load("unet")->contains("conv_in.bias"));
-  EXPECT_TRUE(Load("text_encoder")->contains("final_layer_norm.bias"));
+  EXPECT_TRUE(Load("text_encoder")->contains("text_model.final_layer_norm.bias"));
 }
 
 TEST_F(CheckpointTest, PrefersFilesWithoutASuffix) {
@@ -138,7 +138,7 @@ TEST_F(CheckpointTest, ReadsTheVariantThatIsAskedFor) {
 
 TEST_F(CheckpointTest, ReadsFp16WhereNothingElseIs) {
   WriteTensor("text_encoder/model.fp16.safetensors", "a", 16);
-  EXPECT_EQ(FirstValue(*Load("text_encoder"), "a"), 16);
+  EXPECT_EQ(FirstValue(*Load("text_encoder"), "text_model.a"), 16);
 }
 
 TEST_F(CheckpointTest, ReadsPlainFilesOfAComponentWithoutTheVariant) {
@@ -170,6 +170,13 @@ TEST_F(CheckpointTest, FollowsTheLinksOfASnapshot) {
   ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open(snapshot, ""));
   ASSERT_OK_AND_ASSIGN(const TensorMap tensors, checkpoint.LoadTensors("unet"));
   EXPECT_EQ(FirstValue(tensors, "a"), 7);
+}
+
+TEST_F(CheckpointTest, GivesTensorsOfOldFilesTodaysNames) {
+  WriteTensor("vae/diffusion_pytorch_model.safetensors", "mid.query.bias", 2);
+  WriteTensor("text_encoder/model.safetensors", "final_layer_norm.bias", 3);
+  EXPECT_EQ(FirstValue(*Load("vae"), "mid.to_q.bias"), 2);
+  EXPECT_EQ(FirstValue(*Load("text_encoder"), "text_model.final_layer_norm.bias"), 3);
 }
 
 TEST_F(CheckpointTest, SaysThatALinkLeadsNowhere) {

@@ -249,7 +249,7 @@ TEST_F(WeightCacheTest, TakesATensorsPagesOutOfMemoryOnceItIsPacked) {
   constexpr int64_t kSize = 64 << 10;
   WeightStore store = NewStore();
   const WeightSet set = SetFromFile(store, 7, kSize);
-  const device::ConstBuffer tensor = set.Find("c/a")->data;
+  const device::ConstBuffer tensor = set.Find("c/a")->from[0].data;
   const char* middle = static_cast<const char*>(tensor.data()) + tensor.bytes() / 2;
   EXPECT_EQ(tensor.as<float>()[kSize / 2], 7);
   if (!IsPresent(middle)) GTEST_SKIP() << "the kernel does not say which pages are present";
