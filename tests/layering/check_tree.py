@@ -15,7 +15,7 @@ import sys
 
 SOURCE_FOLDERS = ("core", "server", "client", "tests")
 SOURCE_SUFFIXES = {".cc", ".h", ".cu", ".cuh"}
-MAX_FILE_LINES = 400
+MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 60
 
 # A library by how the names of its headers begin; all layers may use absl and the standard library.

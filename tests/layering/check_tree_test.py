@@ -142,8 +142,8 @@ class CheckTreeTest(unittest.TestCase):
             self.expect_one("messages", "server/calls/call.cc:2: ")
 
     def test_a_long_file_is_found(self):
-        self.write("core/base/long.h", "\n" * 401)
-        self.expect_one("sizes", "core/base/long.h: 401 lines")
+        self.write("core/base/long.h", "\n" * 601)
+        self.expect_one("sizes", "core/base/long.h: 601 lines")
 
     def test_a_long_function_is_found_wherever_its_signature_ends(self):
         body = "  Step();\n" * 61
