@@ -11,7 +11,7 @@
 namespace latentd::engine {
 namespace {
 
-// Whether some model that draws hands over to one that does.
+// True if some model that draws hands over to one that does.
 bool CanRefine(const pipeline::Pipeline& pipeline) {
   return absl::c_any_of(pipeline.Models(), [&](const pipeline::SdxlModel* model) {
     const std::optional<pipeline::ModelId>& next = model->row().hands_over_to;

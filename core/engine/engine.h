@@ -133,7 +133,7 @@ struct ServerStatus {
   bool operator==(const ServerStatus&) const = default;
 };
 
-// What is done, by whatever model.
+// A kind of work, whichever model does it.
 enum class Stage : uint8_t {
   kText,
   kImage,  // the init image, by the VAE

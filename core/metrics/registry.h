@@ -36,7 +36,7 @@ namespace latentd::metrics {
 // Label values in the order of the family's label names.
 using LabelValues = std::vector<std::string>;
 
-// Of a family: 64 buckets, six stages and two models make 780.
+// Bounds a family: 64 buckets and "other", six stages and two models make 780.
 inline constexpr size_t kMaxSeries = 1024;
 
 using prometheus::Counter;

@@ -36,9 +36,9 @@ class Pipeline {
       const std::vector<Size>& buckets = {}, StepRows rows = {});
 
   const ModelTable& table() const { return traits_.models; }
-  // Whose sizes, and default scheduler, are the server's.
+  // Decides on the server's sizes and default scheduler.
   const SdxlModel& first() const { return *models_.front(); }
-  // Those that draw, in the order of their ids.
+  // Models that draw, in the order of their ids.
   std::vector<const SdxlModel*> Models() const;
   bool Draws(ModelId model) const;
   const Traits& traits() const { return traits_; }

@@ -220,7 +220,7 @@ void CheckDenoisingEnd(const PictureSpec& spec, Violations& v) {
   v.Fraction("denoising_end", spec.denoising_end, spec.refine ? Whole::kRefused : Whole::kTaken);
 }
 
-// Those of the spec's model; the first one's where there is no such model.
+// Defaults of the spec's model; the first one's where there is no such model.
 const ModelDefaults& DefaultsOf(const PictureSpec& spec, const Traits& traits) {
   const ModelRow* model = traits.models.Find(spec.model);
   return model == nullptr ? traits.models.rows().front().defaults : model->defaults;

@@ -69,7 +69,7 @@ class TracesTest(TracesTestCase):
         base, refiner, image = {"latentd.model": "base"}, {"latentd.model": "refiner"}, {"latentd.image": 0}
         self.assertEqual([(span.name, attributes(span)) for span in work],
                          [("queue", {}), ("text", base), ("steps", {**image, **base, "latentd.steps": 3}), ("text", refiner),
-                          ("steps", {**image, **refiner, "latentd.steps": 2}), ("decode", image), ("encode", image)])
+                          ("steps", {**image, **refiner, "latentd.steps": 2}), ("decode", image), ("encode_file", image)])
         for span in work:
             self.assertEqual((span.parent_span_id, span.kind), (call.span_id, INTERNAL))
         times = [(span.start_time_unix_nano, span.end_time_unix_nano) for span in work]
