@@ -32,8 +32,8 @@ inline constexpr Value kNone{};
 class GraphBuilder {
  public:
   Value Input(const std::string& name, DType dtype, Shape shape, Rate rate);
-  // Of float32, whatever files have it in. The same name with the same shape gives the same value
-  // again.
+  // A float32 leaf, whatever files have it in. The same name with the same shape gives the same
+  // value again.
   Value Weight(const std::string& name, Shape shape);
   Value Constant(std::vector<float> values, Shape shape);
   Value Scalar(float value) { return Constant({value}, Shape{}); }

@@ -40,8 +40,8 @@ using SourceMap = absl::flat_hash_map<std::string, Source>;
 // where the weight is f32. INVALID_ARGUMENT says both types.
 absl::Status CheckFits(const graph::Node& weight, const Source& source);
 
-// What `recipe`, a graph of weights and constants with one output, makes of `operands`, which stand
-// for its weights in order. The result has a graph, of stored tensors alone, each of them once.
+// Puts `operands` in the place of the weights, in order, of `recipe`: a graph of weights and
+// constants with one output. The result has a graph, of stored tensors alone, each of them once.
 //
 // An operand of another dtype than the weight is cast; f16 and bf16 that become f32 and something
 // else after that are cast once, or not at all: nothing is lost on the way through f32, so that the

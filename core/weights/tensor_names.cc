@@ -14,7 +14,7 @@ namespace {
 
 constexpr absl::string_view kTextPrefix = "text_model.";
 
-// Of attention.
+// How a part of attention was and is called.
 struct Spelling {
   absl::string_view old, today;
 };

@@ -108,7 +108,8 @@ TEST_P(SourceWeightsTest, AreScaledNumbersOfAnotherDType) {
   Buffer bytes = Buffer::Allocate(DType::kU8, {2, 2});
   for (uint8_t& byte : bytes.as<uint8_t>()) byte = 8;
   GraphBuilder b;
-  const Graph dequantised = GraphOf(b, b.Mul(b.Weight("w", {2, 2}), b.Weight("scale", {2, 1})));
+  const Value w = b.Weight("w", {2, 2}), scale = b.Weight("scale", {2, 1});
+  const Graph dequantised = GraphOf(b, b.Mul(w, scale));
   EXPECT_THAT(Values(*Compose(dequantised,
                               {Source::Of({bytes, "memory"}), OfFloats({2, 1}, {0.5f, 0.25f})})),
               ElementsAre(4, 4, 2, 2));

@@ -14,9 +14,7 @@ namespace latentd::passes {
 namespace {
 
 using device::Buffer;
-using graph::DType;
 using graph::Graph;
-using graph::GraphBuilder;
 using graph::Op;
 using ::testing::HasSubstr;
 using testing::StatusIs;
