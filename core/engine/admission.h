@@ -88,7 +88,7 @@ class Admission {
   // the buckets and the flag; else BUCKET_COLD.
   absl::Status ColdBucket(const pipeline::PictureSpec& resolved, const absl::Status& why) const;
 
-  // Of a picture whose graphs are not ready. OK: what is missing can be loaded, or may be compiled.
+  // Checks a picture whose graphs are not ready. OK: missing graphs can be loaded, or be compiled.
   // Builds nothing and asks no disk: client threads wait for this.
   absl::Status CheckCold(const pipeline::PictureSpec& resolved) const;
 
@@ -100,7 +100,7 @@ class Admission {
 
  private:
   bool CompilesForRequests() const;
-  // Where it does not: that, and which flag says so.
+  // Reason why it does not compile, with the flag that says so.
   std::string WhyNotCompiled() const;
   std::string NotReadyText(pipeline::Size size) const;
   absl::Status NoSuchBucket(const pipeline::PictureSpec& resolved,

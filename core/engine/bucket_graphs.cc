@@ -61,7 +61,7 @@ bool IsDispensable(const compiler::GraphLabel& label) {
   return pipeline::IsDispensable(label.component, label.rows);
 }
 
-// Of more rows than a picture has.
+// True for a step of more rows than a picture has.
 bool IsSharedStep(const compiler::GraphLabel& label) {
   return label.rows > pipeline::kMaxRowsOfPicture;
 }
@@ -218,7 +218,7 @@ absl::Status BucketGraphs::CheckSize(pipeline::Size bucket) const {
   spec.width = bucket.width;
   spec.height = bucket.height;
   std::vector<FieldViolation> violations = pipeline::FindViolations(spec, pipeline_.traits());
-  // Whether pictures can be drawn from nothing at all is another matter.
+  // Only the size is checked: violations of other fields are a request's, not the bucket's.
   std::erase_if(violations, [](const FieldViolation& violation) {
     return violation.field != "width" && violation.field != "height";
   });
@@ -377,7 +377,7 @@ std::vector<BucketGraphs::BucketState> BucketGraphs::BucketStates() const {
   return all;
 }
 
-// What the graphs' states do not tell counts too: that they cannot be declared, or do not fit.
+// Errors that the graphs' states do not show count too: not declarable, or too large to fit.
 BucketGraphs::BucketState BucketGraphs::StateOf(const Served& served, const Infos& infos) const {
   BucketState state{.bucket = {.size = served.size}};
   if (served.graphs.empty() || absl::IsResourceExhausted(served.outcome)) {

@@ -66,38 +66,38 @@ struct Config {
   int threads = 0;           // for kernels; 0: as many as the process may use
   int64_t memory_bytes = 0;  // budget; 0: what the machine and the cgroup allow
   int queue_capacity = 64;   // pictures waiting, beyond which Submit refuses
-  // What would wait longer, as foreseen, before it begins is refused too.
+  // Limit of a request's forecast wait: one that would wait longer is refused, too.
   absl::Duration max_queue_time = absl::InfiniteDuration();
-  // Of the host, for init images and latents of requests, which may have a half of it, and for
+  // Host memory for init images and latents of requests, which may have a half of it, and for
   // finished pictures that wait to be encoded or read. 0: 512 MiB, or an eighth of its memory.
   int64_t picture_memory_bytes = 0;
-  PriorityLimits priorities;  // that requests may ask for
+  PriorityLimits priorities;  // limits of what requests may ask for
 
   std::string cache_dir;                          // empty: nothing survives a restart
-  int64_t cache_max_bytes = int64_t{10} << 30;    // of files in it
-  int64_t graph_memory_bytes = int64_t{1} << 30;  // of executables and artifacts in memory
+  int64_t cache_max_bytes = int64_t{10} << 30;    // the cache's files
+  int64_t graph_memory_bytes = int64_t{1} << 30;  // executables and artifacts in memory
   std::vector<pipeline::Size> buckets;  // empty: the model's own (core/batching/buckets.h)
-  // Of step graphs: 1 to kMostRows, 1 or 2 among them. A picture has 1, or 2 with guidance; more
+  // Row counts of step graphs: 1 to kMostRows, 1 or 2 too. A picture has 1, with guidance 2; more
   // are for pictures to share, and are made ready while the server serves. Empty: what suits the
   // backend.
   std::vector<int> rows;
-  // Of an evaluation of more rows than a picture has: rows x width x height (step_rows.h). 0: there
+  // Limit of a step of more rows than a picture has: rows x width x height (step_rows.h). 0: there
   // is none.
   int64_t max_shared_pixels = kDefaultSharedPixels;
   std::vector<std::string> skipped_passes;
   pipeline::ComponentModes components;
-  pipeline::ComponentDTypes precision;  // of what is not named: f32
-  // Of the cuda backend: what is f32 may be rounded to TF32 before it is multiplied.
+  pipeline::ComponentDTypes precision;  // dtypes by component; f32 for one not named
+  // With the cuda backend: f32 values may be rounded to TF32 before they are multiplied.
   bool tf32 = false;
   // Pictures of more pixels go through the VAE in tiles (core/pipeline/tiles.h). Unset: none does.
   std::optional<int64_t> vae_tiling_above;
   bool load_waits_for_shared_steps = false;  // Load returns when these are through too
   bool compile_at_start = true;              // else only what can be loaded is; the rest is cold
-  bool allow_cold_requests = false;          // those with COLD_OK may compile; operators always may
+  bool allow_cold_requests = false;          // requests with COLD_OK compile; operators always may
   bool forbid_compile_after_ready = false;   // strict: whatever would compile is refused
 
-  // Told of what does not stop the service and somebody should know: a cache directory that cannot
-  // be used, an artifact that is damaged. Called from any thread; must not block. May be empty.
+  // Called for problems that an operator should know and that end no service: a cache folder that
+  // cannot be used, an artifact that is damaged. From any thread; must not block. May be empty.
   std::function<void(absl::string_view)> warn = {};
   // False: not of what of the checkpoints is ignored, which another engine says.
   bool warns_of_checkpoints = true;
@@ -108,13 +108,13 @@ struct Config {
 
 enum class State : uint8_t { kLoading, kWarming, kReady, kDegraded, kDraining, kFailed };
 
-// Where the server stands, for WatchServerStatus and the log.
+// State of the server, for WatchServerStatus and the log.
 struct ServerStatus {
   State state = State::kLoading;
-  // Of kDegraded and kFailed: which bucket, file or device, and why; of kWarming: what is done; of
+  // If kDegraded or kFailed: which bucket, file or device, and why; if kWarming: what is done; if
   // kReady: which requests are refused, if a component is off that most of them need.
   std::string reason;
-  std::string device_fault;               // what the device said when it failed; empty: it works
+  std::string device_fault;               // the device's error when it failed; empty: it works
   int graphs_done = 0, graphs_total = 0;  // while warming, of those that READY waits for
   // Step graphs of more rows than a picture has, once the start is through with them.
   struct GraphCount {
@@ -149,7 +149,7 @@ enum class Stage : uint8_t {
 struct Queued {
   std::string request_id;
   int position = 0;  // pictures before this one
-  // Forecasts; zero where nobody knows yet what takes how long.
+  // Forecasts; zero where no durations have been measured yet.
   absl::Duration wait;   // until it begins
   absl::Duration total;  // until all of its pictures are drawn
 };
@@ -176,7 +176,7 @@ struct Progress {
   std::optional<Period> worked = {};
 };
 
-// What a picture looks like so far, small. Only where PictureSpec::previews_every asks for it, and
+// Small image of an unfinished picture. Only where PictureSpec::previews_every asks for it, and
 // not for each of those steps: one that is late gives way to the next.
 struct Preview {
   int image_index = 0;
@@ -218,7 +218,7 @@ struct Completed {
   // The spec with every default filled in: what was really used.
   pipeline::PictureSpec effective;
   pipeline::Size executed_size;  // the bucket
-  int dropped_tokens = 0;        // of the longest prompt, beyond the 77 that CLIP reads
+  int dropped_tokens = 0;        // tokens of the longest prompt beyond the 77 that CLIP reads
   std::vector<std::string> warnings;
 };
 
@@ -245,11 +245,11 @@ struct ModelInfo {
   std::string class_name;  // "StableDiffusionXLPipeline"
 };
 
-// What clients can ask for.
+// Properties of the server that bound a client's requests.
 struct Capabilities {
   std::vector<ModelInfo> models;
   bool can_refine = false;
-  pipeline::Size default_size;          // of the buckets, the one nearest to the model's own size
+  pipeline::Size default_size;          // the bucket nearest to the model's own size
   std::vector<std::string> schedulers;  // short names
   std::string default_scheduler;        // empty: requests have to name one
   int min_side = 64, max_side = 2048, side_multiple = 8;
@@ -275,7 +275,7 @@ struct OverdueUnit {
   absl::Duration limit;  // core/engine/unit_watchdog.h
 };
 
-// What has been at one thing for too long.
+// Threads, and a unit, that have run for too long.
 struct Hangs {
   bool empty() const { return !unit.has_value() && threads.empty(); }
 
@@ -283,7 +283,7 @@ struct Hangs {
   std::vector<OverdueThread> threads;  // at anything else
 };
 
-// What the program does that Config::trial_command starts, for that GPU: returns its exit code.
+// Main function of the process that Config::trial_command starts for that GPU: its exit code.
 int TryKernels(int ordinal);
 
 class Engine {
@@ -312,7 +312,7 @@ class Engine {
 
   virtual GraphAdmin& graphs() = 0;
 
-  // What core counted. Lives as long as the engine; gauges are brought up to date by
+  // Metrics that core counts. Lives as long as the engine; gauges are brought up to date by
   // RefreshMetrics, which a scrape calls first: it asks no disk, and the status stays as it is.
   virtual metrics::Registry& metrics() = 0;
   virtual void RefreshMetrics() = 0;
@@ -324,8 +324,8 @@ class Engine {
   // at once.
   virtual void CheckFiles() = 0;
 
-  // Lets devices give memory back to their drivers that they keep for reuse and that nobody has
-  // taken for a minute. To be called every second or so; returns at once.
+  // Lets devices return memory to their drivers that they keep for reuse and that has not been
+  // used for a minute. To be called every second or so; returns at once.
   virtual void GiveBackMemory() = 0;
 
   // REQUIRES: state() was kWarming once.
@@ -352,7 +352,7 @@ class Engine {
   // For probes: waits for nothing that may hang.
   virtual Hangs FindHangs() const = 0;
 
-  // Whether finished pictures that wait to be encoded and read hold as much memory as they may
+  // True if finished pictures that wait to be encoded and read hold as much memory as they may
   // (Config::picture_memory_bytes), so that the next picture is not begun. To be asked every second
   // or so.
   virtual bool WaitsForReaders() const = 0;

@@ -1,4 +1,4 @@
-// What requests and their work add to the metrics. Buckets that have not been declared at the
+// Metrics of requests and of their work. Buckets that have not been declared at the
 // registry count as "other".
 //
 // Thread-safe.
@@ -24,7 +24,7 @@ class EngineMetrics {
   RequestCounts& requests() { return requests_; }
   void Adjusted(pipeline::BucketPolicy policy);
 
-  // Of a request that was accepted; it has as many.
+  // Counts an admitted request's pictures.
   void PicturesCame(const std::string& bucket, int pictures);
   void Began(const std::string& bucket, absl::Duration queued, absl::Time wall);
   // The first of its pictures has taken its first step, that long after it came.
@@ -36,15 +36,15 @@ class EngineMetrics {
   // An evaluation by the model: `rows` are pictures', of those that were computed.
   void Evaluated(const std::string& model, const std::string& bucket, absl::Duration duration,
                  int rows, int computed);
-  // Of it the steps, as users count them, of one picture.
+  // Counts steps, as users count them, of one picture.
   void StepsDone(const std::string& model, int steps);
   void StageDone(Stage stage, const std::string& model, const std::string& bucket,
                  absl::Duration duration);
   void ImageDone(const std::string& bucket, const Image& image);
   void DecodeRedone();
-  // Of these threads, and of the unit that runs.
+  // Sets the gauges of hanging threads, of `threads`, and of the unit that runs.
   void ShowHangs(const Hangs& hangs, const ThreadWatches& threads);
-  // What a unit of that stage failed with; not counted where there is no memory for it.
+  // Counts a failure of a unit of that stage; not where there is no memory for it.
   void UnitFailed(Stage stage, const absl::Status& status);
 
  private:

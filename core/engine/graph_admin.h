@@ -1,4 +1,4 @@
-// What operators do with compiled graphs and memory: the engine's side of latent.v1.GraphCache and
+// Operators' work on compiled graphs and memory: the engine's side of latent.v1.GraphCache and
 // of the reports in latent.v1.Admin. Plain data; no tensor, no proto.
 //
 // Thread-safe: every method may be called from any thread once the engine's state has left
@@ -22,7 +22,7 @@ namespace latentd::engine {
 using CacheTier = compiler::Tier;
 using GraphState = compiler::GraphState;
 
-// Whether it can be loaded without being compiled first.
+// True if it can be loaded without being compiled first.
 inline bool IsCompiled(GraphState state) {
   return state == GraphState::kCompiled || state == GraphState::kLoading ||
          state == GraphState::kReady;
@@ -35,7 +35,7 @@ struct KeyField {
 
 struct GraphEntry {
   std::string id;
-  std::string model;  // that declared it first
+  std::string model;  // the model that declared it first
   std::string component;
   std::string part;
   pipeline::Size bucket;  // 0x0: serves every bucket
@@ -54,9 +54,9 @@ struct GraphEntry {
   bool in_use = false;
 };
 
-// Which graphs: all of them, or those that any of ids, components and buckets names; a bucket means
+// Selection of graphs: all, or those that any of ids, components and buckets names; a bucket means
 // every graph that it needs. Of these `models` keeps those that one of the models uses; alone, of
-// all. NOT_FOUND names an id, bucket or model that is not there. Who takes a selector from somebody
+// all. NOT_FOUND names an id, bucket or model that is not there. A caller with a client's selector
 // checks its form: that it names something, and only components that there are.
 struct GraphSelector {
   bool all = false;
@@ -71,14 +71,14 @@ struct GraphSelector {
   }
 };
 
-// What happened to one entry. An entry's failure is its own: the others go on.
+// Outcome for one entry. An entry's failure is its own: the others go on.
 struct EntryResult {
   std::string id;
   std::string model;
   std::string component;
   pipeline::Size bucket;
   absl::Status status;
-  std::string unused;  // of an import that worked: why no bucket that is served needs the graph
+  std::string unused;  // after an import that worked: why no bucket that is served needs the graph
 };
 
 struct MemoryPrediction {
@@ -96,24 +96,24 @@ struct WarmProgress {
 
 struct WarmOutcome {
   int compiled = 0, loaded = 0, ready_before = 0, failed = 0;
-  MemoryPrediction predicted;  // of the buckets asked for, with everything that they share
+  MemoryPrediction predicted;  // the selected buckets' need, with everything that they share
 };
 
 struct ComponentMemory {
-  std::string model;  // of a UNet, since each has its own; else empty, and `users` says whose
+  std::string model;  // a UNet's model, since each has its own; else empty: see `users`
   std::string component;
-  int64_t bytes = 0;               // of results that this component uses
-  int64_t shared_bytes = 0;        // of those: what another component or model uses too
+  int64_t bytes = 0;               // results that this component uses
+  int64_t shared_bytes = 0;        // the part of `bytes` that another component or model uses too
   std::vector<std::string> users;  // "base", "refiner"
 };
 
-// Of a device with memory of its own.
+// Memory of a device that has its own.
 struct DeviceMemoryReport {
   std::string name;
   int64_t total_bytes = 0, free_bytes = 0;  // as its driver says
-  int64_t held_bytes = 0;                   // what latentd counts there: by kind in MemoryReport
-  int64_t idle_bytes = 0;                   // that latentd keeps for what comes next
-  // What else is in use: the driver's own (contexts, modules, libraries' handles), what latentd
+  int64_t held_bytes = 0;                   // counted by latentd there: by kind in MemoryReport
+  int64_t idle_bytes = 0;                   // kept by latentd for reuse
+  // Other memory in use: the driver's own (contexts, modules, libraries' handles), what latentd
   // rounds up, other processes'.
   int64_t other_bytes = 0;
 };
@@ -123,29 +123,29 @@ struct DeviceMemoryReport {
 struct MemoryReport {
   std::vector<ComponentMemory> weights;
   int64_t weight_bytes = 0;  // held now, each result counted once
-  int64_t mapped_bytes = 0;  // of these: pages of files, which the kernel can drop
+  int64_t mapped_bytes = 0;  // the part of it in pages of files, which the kernel can drop
   int64_t arena_bytes = 0;
-  int64_t state_bytes = 0;  // of pictures in flight; what copies take on the host is in it
+  int64_t state_bytes = 0;  // pictures in flight; what copies take on the host is in it
   int64_t executable_bytes = 0;
 
-  int64_t result_bytes = 0;         // of finished pictures that wait to be encoded or read
+  int64_t result_bytes = 0;         // finished pictures that wait to be encoded or read
   int64_t artifact_bytes = 0;       // compiled graphs kept in memory, or until they are on disk
   int64_t definition_bytes = 0;     // graphs as they were declared, before they are compiled
   int64_t waiting_image_bytes = 0;  // init images and latents of requests
-  // What the device's driver has pinned for copies, used or idle: of it are results, and state's
+  // Memory pinned by the device's driver for copies, used or idle: of it are results, and state's
   // part on the host.
   int64_t pinned_bytes = 0;
-  int64_t allocator_bytes = 0;  // what malloc has taken from the system, in use or not
+  int64_t allocator_bytes = 0;  // taken by malloc from the system, in use or not
   int64_t allocator_free_bytes = 0;
-  int64_t resident_bytes = 0;  // of the process, by the kernel
+  int64_t resident_bytes = 0;  // resident set of the process, by the kernel
   int64_t peak_resident_bytes = 0;
-  int64_t host_available_bytes = 0;  // what the machine and the cgroup still give
+  int64_t host_available_bytes = 0;  // memory that the machine and the cgroup still give
 
-  // Of what the device holds, and of all where it has no memory of its own. Else the host has no
+  // Limit of what the device holds, and of all where it has no own memory. Else the host has no
   // budget: MemoryBudget::kReserve of it stay free.
   int64_t budget_bytes = 0;
-  int64_t available_bytes = 0;              // what the device still gives
-  MemoryPrediction predicted;               // of the configured buckets
+  int64_t available_bytes = 0;              // memory that the device still gives
+  MemoryPrediction predicted;               // the configured buckets' need
   std::vector<DeviceMemoryReport> devices;  // none: the device has no memory of its own
 
   int64_t on_device() const { return weight_bytes + arena_bytes + state_bytes + executable_bytes; }
@@ -187,8 +187,8 @@ class GraphAdmin {
   virtual absl::Status Export(const GraphSelector& selector,
                               const std::function<bool(std::string artifact)>& take) = 0;
   // DATA_LOSS. What was made for another machine or version is that graph's own
-  // FAILED_PRECONDITION; what nothing that is served needs is taken in, and the result says so. Who
-  // takes graphs from somebody checks whether it may, and how large they are.
+  // FAILED_PRECONDITION; one that no served bucket needs is imported, and the result says so. The
+  // caller checks whether a client may import graphs, and how large they are.
   virtual absl::StatusOr<EntryResult> Import(std::string artifact) = 0;
 
   virtual MemoryReport memory() const = 0;

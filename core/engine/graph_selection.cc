@@ -23,7 +23,7 @@ std::string PrecisionName(device::DType dtype) {
   return dtype == device::DType::kF16 ? "fp16" : "bf16";
 }
 
-// Whether one graph could stand in the other's place, but for what it computes in.
+// True if the graphs could replace each other, but for what they compute in.
 bool HaveOnePurpose(compiler::GraphLabel a, const compiler::GraphLabel& b) {
   a.dtype = b.dtype;
   return a == b;
@@ -115,8 +115,8 @@ bool IsNamed(const GraphStatus& info, const GraphSelector& selector) {
          std::any_of(selector.ids.begin(), selector.ids.end(), begins);
 }
 
-// What buckets other than these need, of whose own graphs, those that are not `selected`, one is
-// kept.
+// Graphs of the other buckets that stay: of those of which a graph in `kept` is not in
+// `selected`.
 Ids NeededByOthers(const std::vector<pipeline::Size>& buckets, const Ids& selected, const Ids& kept,
                    const std::vector<BucketNeeds>& served) {
   Ids needed;

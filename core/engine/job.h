@@ -39,7 +39,7 @@ class Job {
   absl::Mutex& publishing() ABSL_LOCK_RETURNED(publishing_) { return publishing_; }
   void PublishLocked(Event event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(publishing_);
 
-  // That its pictures hold once it has begun.
+  // Bytes that its pictures hold once it has begun.
   int64_t state_bytes() const { return pipeline.RequestBytes(spec.picture); }
 
   int picture_count() const { return static_cast<int>(spec.picture.seeds.size()); }
@@ -55,13 +55,13 @@ class Job {
   const std::string bucket;      // as a label: "256x192"
   const std::string last_model;  // whose latents become the pictures, by its name
   const absl::Time submitted;
-  absl::Duration predicted;              // from its admission to its end; zero: nobody knew
+  absl::Duration predicted;              // from admission to end; zero: no forecast
   uint64_t content = 0;                  // ContentOf what was asked for
   bool comes_back = true;                // after a refusal: else it is asked for elsewhere
   std::vector<std::string> warnings;     // for who asked; complete before the job is admitted
-  std::vector<batching::PictureId> ids;  // of pictures, in order
+  std::vector<batching::PictureId> ids;  // one a picture, in order
 
-  // Of each picture, as far as it is known before they are there.
+  // Need of each picture, as far as it is known before the pictures exist.
   batching::Need need = {.kind = batching::UnitKind::kWait};
 
   // The loop's. Empty while the job is being prepared.
@@ -72,7 +72,7 @@ class Job {
   int dropped_tokens = 0;                   // known once started
   std::vector<std::string> image_warnings;  // known once a picture is drawn
 
-  // Written by the loop, then by whoever encodes the last picture.
+  // Written by the loop, then by the thread that encodes the last picture.
   Timings timings;
   std::atomic<int> unfinished;  // pictures not yet encoded
 
@@ -90,7 +90,7 @@ struct JobPicture {
   std::shared_ptr<Job> job;
   int index = 0;
 };
-// Of one unit of work.
+// Pictures of one unit of work.
 using JobPictures = absl::InlinedVector<JobPicture, batching::kMostRows>;
 
 }  // namespace latentd::engine

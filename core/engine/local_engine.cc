@@ -45,14 +45,14 @@ int64_t PictureBytesOf(const Config& config, const device::Device& device) {
   return std::min(PictureLoop::Options().picture_bytes, memory / kShare);
 }
 
-// What a server that is ready refuses all the same; empty: nothing.
+// Describes requests that a ready server refuses all the same; empty: none.
 std::string RestrictionOf(const Config& config) {
   if (!pipeline::IsOff(config.components, "unet_base")) return "";
   return "unet_base is off (--components), so that only the refiner draws, from an image: requests "
          "without model MODEL_REFINER are refused";
 }
 
-// What is worth its compilation and memory where nobody says otherwise: a GPU evaluates more rows
+// Default row counts, worth their compilation and memory: a GPU evaluates more rows
 // in little more time, and the reference backend in as much more.
 std::vector<int> DefaultRows(const std::string& backend) {
   if (backend == "cuda") return {1, 2, 4, 8, 16};
@@ -65,7 +65,7 @@ Config WithDefaults(Config config) {
   return config;
 }
 
-// Whether some of its steps could have been shared in more rows.
+// True if some of its steps could have been shared in more rows.
 bool BringsFewerRows(const pipeline::Picture& picture, const pipeline::Pipeline& pipeline) {
   const int most = pipeline.RowCountsAt(picture.executed_size()).back();
   const std::vector<pipeline::Stage>& stages = picture.request->stages;
@@ -153,7 +153,7 @@ void LocalEngine::BringThreads() const {
   if (config_.backend == "cpu") backends::cpu::BringThreads(ComputingThreads(config_));
 }
 
-// What is being prepared ends before what it tells of it.
+// Stops the preparation before the objects that it reports to.
 LocalEngine::~LocalEngine() {
   Drain(clock_.Monotonic());
   preparing_.Stop();
@@ -246,7 +246,7 @@ void LocalEngine::CheckFiles() {
   watch_.CheckSoon();
   if (!admin_.is_open()) return;
   if (stores_.disk != nullptr) cache_watch_.LookIfDue();
-  // What has left memory meanwhile is seen while the disk does not answer, too.
+  // Shows graphs that have left memory meanwhile even while the disk does not answer.
   CatchOutOfMemory([this] {
     ShowBuckets();
     return absl::OkStatus();
@@ -338,7 +338,7 @@ absl::Status LocalEngine::CheckInputBytes(const pipeline::PictureSpec& picture,
                                       ": a half of what this server holds for pictures")}});
 }
 
-// That it could have used.
+// True if there are graphs that the picture could have used and that are not loaded.
 bool LocalEngine::LacksGraphs(const pipeline::Picture& picture) const {
   const pipeline::Request& request = *picture.request;
   const bool in_colors = request.preview == nullptr && models_.pipeline->WantsTinyVae(request.spec);

@@ -28,7 +28,7 @@ bool IsLoaded(const GraphStatus& info) {
 
 bool IsOnDisk(const GraphStatus& info) { return info.disk_bytes > 0; }
 
-// Whether a graph of a bucket shows that it is wanted in the tier.
+// Returns the test for a bucket's graph being wanted in the tier.
 bool (*IsKept(CacheTier tier))(const GraphStatus&) {
   switch (tier) {
     case CacheTier::kMemory:
@@ -86,7 +86,7 @@ absl::StatusOr<WarmOutcome> LocalGraphAdmin::Warm(
     const GraphSelector& selector, bool dry_run,
     const std::function<bool(const WarmProgress&)>& progress) {
   absl::StatusOr<WarmOutcome> outcome = WarmSelected(selector, dry_run, progress);
-  // Of buckets that were only asked about, did not fit or were given up.
+  // Drops graphs of buckets that were only asked about, did not fit or were given up.
   parts_.stores.graphs.DropUnused();
   return outcome;
 }
@@ -114,9 +114,9 @@ absl::StatusOr<WarmOutcome> LocalGraphAdmin::WarmSelected(
   if (outcome.ok()) RecordOutcomes(plan, failures);
   parts_.stores.writes.Flush();
   parts_.changed();
-  if (!outcome.ok()) RETURN_IF_ERROR(CheckNotStopping());  // which is why it was stopped
+  if (!outcome.ok()) RETURN_IF_ERROR(CheckNotStopping());  // the reason why it was stopped
   RETURN_IF_ERROR(outcome.status());
-  // What failed cannot be predicted either, and has been told.
+  // A failed graph cannot be predicted either, and has been reported.
   if (const auto predicted = Predict(plan); predicted.ok()) outcome->predicted = *predicted;
   return outcome;
 }
@@ -138,7 +138,7 @@ absl::StatusOr<LocalGraphAdmin::WarmPlan> LocalGraphAdmin::PlanWarm(
   RETURN_IF_ERROR(AddNamed(selector, plan.named));
   AddOnce(plan.named, plan.graphs);
   if (selector.models.empty()) return plan;
-  // What is left of a bucket is no bucket.
+  // A bucket without some of its graphs is no bucket.
   std::erase_if(plan.graphs, [&](const compiler::GraphHandle& graph) {
     return !absl::c_linear_search(selector.models, graph->user);
   });
@@ -156,7 +156,7 @@ absl::Status LocalGraphAdmin::CheckSizes(const std::vector<pipeline::Size>& size
   return violations.empty() ? absl::OkStatus() : InvalidFields(violations);
 }
 
-// What ids and components name, among the graphs of the buckets that are served.
+// Adds graphs named by ids and components, among those of the buckets that are served.
 absl::Status LocalGraphAdmin::AddNamed(const GraphSelector& selector, GraphHandles& graphs) const {
   if (selector.ids.empty() && selector.components.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::vector<GraphStatus> infos,
@@ -218,8 +218,8 @@ std::vector<EntryResult> LocalGraphAdmin::ForEach(const std::vector<GraphStatus>
   return results;
 }
 
-// What the server does without is made when there is time and room: who names none of it does
-// without what is not there.
+// Dispensable graphs are made when there is time and room: a selector that names none of them
+// copies without those that are missing.
 absl::StatusOr<std::vector<GraphStatus>> LocalGraphAdmin::SelectedToCopy(
     const GraphSelector& selector) const {
   ASSIGN_OR_RETURN(std::vector<GraphStatus> infos, Selected(selector));
@@ -264,7 +264,7 @@ absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Evict(const GraphSelec
       infos, [&](const std::string& id) { return parts_.stores.graphs.Evict(id, tier, force); });
   buckets().ForgetCold();
   parts_.changed();
-  malloc_trim(0);  // what was let go of is for other processes now
+  malloc_trim(0);  // returns freed memory to the system, for other processes
   return results;
 }
 

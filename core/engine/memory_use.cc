@@ -26,14 +26,14 @@ namespace latentd::engine {
 namespace {
 
 constexpr char kUnet[] = "unet";
-// Where a metric's bytes lie: all on the host, if the device has no memory of its own.
+// Labels of where a metric's bytes lie: all on the host, if the device has no memory of its own.
 using metrics::kDevice;
 using metrics::kHost;
-constexpr size_t kMostText = size_t{1} << 16;  // of a file below /proc/self
+constexpr size_t kMostText = size_t{1} << 16;  // bytes read of a file below /proc/self
 
 using Users = std::map<std::string, std::set<std::string>>;  // by component, as weights name it
 
-// Of graphs, by the component that their weights have.
+// Users of graphs, by the component that their weights have.
 Users UsersOf(absl::Span<const compiler::GraphStatus> graphs) {
   Users users;
   for (const compiler::GraphStatus& graph : graphs) {
@@ -45,7 +45,7 @@ Users UsersOf(absl::Span<const compiler::GraphStatus> graphs) {
   return users;
 }
 
-// Those that use graphs and have got no weights themselves.
+// Users of graphs that have got no weights themselves.
 Users SharersOf(absl::Span<const weights::WeightInfo> held,
                 absl::Span<const compiler::GraphStatus> graphs) {
   Users sharers = UsersOf(graphs);
@@ -63,7 +63,7 @@ using Place = std::pair<std::string, std::string>;
 std::set<Place> PlacesOf(const weights::WeightInfo& result) {
   std::set<Place> places;
   for (const std::string& component : result.components) {
-    // What is made of constants alone has none.
+    // Graphs of constants alone have no component.
     if (component != kUnet) places.insert({component.empty() ? "constants" : component, ""});
     for (const std::string& set : result.sets) {
       if (component == kUnet) places.insert({component, set});
@@ -107,7 +107,7 @@ void TakeAway(const compiler::Eviction& leaving, const backends::MemoryNeeds& ne
   report.available_bytes += leaving.arena_bytes + leaving.executable_bytes + leaving.artifact_bytes;
 }
 
-// What the host holds, and a device with memory of its own does not.
+// Drops memory that the host holds, and a device with memory of its own does not.
 void DropHostParts(MemoryReport& report) {
   report.result_bytes = report.artifact_bytes = 0;
   report.definition_bytes = report.waiting_image_bytes = 0;
@@ -124,7 +124,7 @@ absl::Status CheckHost(const compiler::GraphLabel& label) {
                                        MemoryBudget::kReserve, " stay free"));
 }
 
-// What malloc and the kernel say of this process.
+// Adds the figures of malloc and the kernel for this process.
 void AddProcess(MemoryReport& report) {
   const struct mallinfo2 heap = mallinfo2();
   report.allocator_bytes = static_cast<int64_t>(heap.arena + heap.hblkhd);
@@ -262,7 +262,7 @@ absl::Status MemoryUse::CheckReport(const compiler::GraphLabel& label,
     leaves.artifact_bytes = 0;
     report.devices.push_back({.name = std::move(available.source)});
   }
-  // What fits with none of its weights held fits; only else is it worth finding out which are.
+  // If it fits with none of its weights held, it fits; only else are the held ones worth finding.
   absl::Status fits = check({}, report);
   if (fits.ok()) return fits;
   // malloc keeps what was freed, and the system counts it as used.

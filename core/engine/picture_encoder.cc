@@ -31,7 +31,7 @@ PictureEncoder::PictureEncoder(int threads, Encode encode, Owner owner,
   }
 }
 
-// Pictures first: whoever encodes one asks the others for help, which have to be there.
+// Pictures first: the thread that encodes one needs the helpers, which have to exist until then.
 PictureEncoder::~PictureEncoder() {
   for (const auto& encoder : encoders_) encoder->worker.Flush();
 }
@@ -70,7 +70,7 @@ std::optional<PictureEncoder::Added> PictureEncoder::Take(uint64_t id) {
 }
 
 void PictureEncoder::Drop(const Job& job) {
-  std::list<Added> dropped;  // what counts it tells others: not under the lock
+  std::list<Added> dropped;  // destroyed without the lock: their counts notify others
   absl::MutexLock lock(&mutex_);
   for (auto next = waiting_.begin(); next != waiting_.end();) {
     const auto added = next++;

@@ -165,7 +165,7 @@ void PictureLoop::CompleteOldest() {
     if (completed.ok() || IsLostPreview(done.unit.kind, completed)) continue;
     FailForUnit(*done.pictures[i].job, std::move(completed));
   }
-  // Before anybody hears of the end: what the unit holds may be evicted then.
+  // Before the end is reported: graphs that the unit holds may be evicted then.
   units_.DropOldest();
   for (const JobPicture& picture : finished) {
     absl::Status handed_over = CatchOutOfMemory([&] {

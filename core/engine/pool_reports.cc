@@ -22,7 +22,7 @@ State MergedState(absl::Span<const ServerStatus> statuses) {
   return State::kReady;
 }
 
-// Of the devices that are in that state; without their names where all say the same.
+// Reasons of the devices that are in that state; without their names where all say the same.
 std::string MergedReason(absl::Span<const std::string> devices,
                          absl::Span<const ServerStatus> statuses, State state) {
   std::set<std::string> different;
@@ -54,13 +54,13 @@ std::vector<ServerStatus::Bucket> MergedBuckets(absl::Span<const ServerStatus> s
   return all;
 }
 
-// Of two devices, which one a graph's state is told of: where it failed, else where it is less far.
+// True if a graph's state on one device is reported, not the other's: it failed, or is less far.
 bool IsLessFar(GraphState a, GraphState b) {
   if (a == GraphState::kFailed || b == GraphState::kFailed) return b != GraphState::kFailed;
   return a < b;
 }
 
-// Where a graph is as far on all devices, what is said of it is said of all.
+// A graph on all devices; one status stands for all where it is as far on each.
 struct MergedGraph {
   size_t place = 0;   // in the list
   size_t device = 0;  // whose state it is

@@ -1,5 +1,5 @@
-// Notices a unit of work that does not end. The loop says when a unit begins and ends; whoever
-// probes the server asks whether the one that runs is overdue.
+// Notices a unit of work that does not end. The loop says when a unit begins and ends; the
+// server's probes ask whether the one that runs is overdue.
 //
 // A unit is overdue when it has run for a minute and for ten times the longest that a unit of its
 // stage, model, size and rows has taken in this process; the first of its kind has half an hour.
@@ -33,7 +33,7 @@ class UnitWatchdog {
     Stage stage = Stage::kText;
     std::string model;
     pipeline::Size size;  // executed
-    int rows = 1;         // of all its pictures
+    int rows = 1;         // rows of all its pictures
   };
 
   // `clock` must outlive the watchdog.
@@ -60,7 +60,7 @@ class UnitWatchdog {
 
   const Clock& clock_;
   mutable absl::Mutex mutex_;
-  std::optional<Unit> unit_ ABSL_GUARDED_BY(mutex_);  // that runs
+  std::optional<Unit> unit_ ABSL_GUARDED_BY(mutex_);  // the unit that runs
   absl::Time begin_ ABSL_GUARDED_BY(mutex_);
   Durations longest_ ABSL_GUARDED_BY(mutex_);
 };

@@ -21,7 +21,7 @@ int RowsOf(const JobPictures& pictures) {
   return rows;
 }
 
-// Whether what comes behind it is enqueued quickly, and may be another unit than it seems now. Not
+// True if the unit behind it is enqueued quickly, and may be another than it seems now. Not
 // so behind the first run of a graph, whose next one may be captured; behind a picture's last step
 // its decode, which goes first, or its next stage's text; nor behind what is short itself.
 bool LeavesTime(const UnitInFlight& runs) {
@@ -188,7 +188,7 @@ absl::Time UnitsInFlight::NextEnqueueTime() const {
 Period UnitsInFlight::WaitForOldest() {
   const UnitInFlight& done = units_.front();
   const ThreadWatch::Activity watched_as_unit(loop_, ThreadWatch::kIdle);
-  done.unit.done->Wait().IgnoreError();  // who completes its parts asks again
+  done.unit.done->Wait().IgnoreError();  // completing its parts leads to the next call
   const absl::Time begin = BeginOfOldest();
   last_done_ = done.unit.done->time();
   LearnLead(begin);

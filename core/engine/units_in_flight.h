@@ -1,5 +1,5 @@
-// What the loop has given to the device: units of pictures, in the order of one stream, at most one
-// that the device is at and the next; and which of these pictures have rows of lanes.
+// Units of pictures that the loop has given to the device, in the order of one stream, at most one
+// that runs and the next; and which of these pictures have rows of lanes.
 //
 // One thread, the loop's, but for what says so.
 #pragma once
@@ -41,29 +41,29 @@ struct UnitInFlight {
   UnitWatchdog::Unit watched;  // until the watchdog has it
 };
 
-// That its time says something about (batching::Queue::Measure): 0 where it did nothing, or failed.
+// Rows that its time is measured for (batching::Queue::Measure): 0 if it did nothing, or failed.
 int RowsToLearnFrom(const pipeline::PendingUnit& done);
 
-// Whether it had anything to do: text that a picture of the same request had encoded takes nothing.
+// True if it had anything to do: text that a picture of the same request had encoded takes nothing.
 bool HadWork(const pipeline::PendingUnit& done);
 
-// Whether the unit did something for that picture, and for none before it of the same job.
+// True if the unit did something for that picture, and for none before it of the same job.
 bool IsFirstOfJob(const UnitInFlight& done, size_t part);
 
-// What it tells those who wait for that picture; it `worked` so long.
+// Progress to report to that picture's clients; the unit `worked` so long.
 Progress ProgressOf(const UnitInFlight& done, size_t part, const Period& worked);
 
-// Of the unit that has taken this, what its part for one picture adds to the job's times and to the
+// Adds the part for one picture of a unit that has taken `duration` to the job's times and to the
 // metrics.
 void MeasurePart(const UnitInFlight& done, size_t part, absl::Duration duration, absl::Time now,
                  EngineMetrics& metrics);
 
-// What it adds to the times of those of its jobs that are members, to each once, since pictures of
-// one share the time, and to the metrics. A step that nobody had rows for adds nothing.
+// Adds it to the times of those of its jobs that are members, to each once, since pictures of
+// one share the time, and to the metrics. A step that had no free rows adds nothing.
 void MeasureJobs(const UnitInFlight& done, absl::Duration duration,
                  absl::FunctionRef<bool(const Job& job)> is_member, EngineMetrics& metrics);
 
-// Whether what a unit of that kind has failed with costs a preview, and nothing more.
+// True if such a failure of a unit of that kind costs a preview, and nothing more.
 bool IsLostPreview(batching::UnitKind kind, const absl::Status& failure);
 
 class UnitsInFlight {
@@ -80,7 +80,7 @@ class UnitsInFlight {
 
   bool empty() const { return units_.empty(); }
   bool full() const { return units_.size() == kMost; }
-  // Whether the device is done with the oldest. REQUIRES: there is one.
+  // True if the device has finished the oldest. REQUIRES: there is one.
   bool IsOldestDone() const { return units_.front().unit.done->Reached(); }
   UnitInFlight& oldest() { return units_.front(); }
   const UnitInFlight& newest() const { return units_.back(); }
@@ -121,10 +121,10 @@ class UnitsInFlight {
   const Clock& clock_;
   UnitWatchdog watchdog_;
   pipeline::Lanes lanes_;
-  std::vector<JobPicture> joined_;          // those that have rows, or had
+  std::vector<JobPicture> joined_;          // pictures that have rows, or had
   std::unique_ptr<device::Stream> stream_;  // from the first unit on
   std::vector<UnitInFlight> units_;
-  std::atomic<int> count_ = 0;  // of units_
+  std::atomic<int> count_ = 0;  // the size of units_
   absl::Time last_done_;        // when the unit that was done last was
   EnqueueLead lead_;
 };
