@@ -1,4 +1,4 @@
-// What model_index.json promises: of which classes the pipeline and its components are. Weights of
+// Checks of model_index.json: the classes of the pipeline and its components. Weights of
 // one class often fit another one's network and draw something else, so classes are checked before
 // anything is read.
 //

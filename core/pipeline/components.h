@@ -25,7 +25,7 @@ namespace latentd::pipeline {
 // needs it is refused.
 enum class ComponentMode : uint8_t { kCompiled, kReference, kOff };
 
-// What draws previews.
+// The VAE that draws previews.
 inline constexpr absl::string_view kVaeTinyName = "vae_tiny";
 
 inline constexpr absl::string_view kUnetName = "unet";
@@ -39,8 +39,8 @@ inline constexpr absl::string_view kComponentNames[] = {
     "text_encoder", "text_encoder_2", "unet_base", "unet_refiner",
     "vae_decoder",  "vae_encoder",    kVaeTinyName};
 
-// Whether the server does without a graph of that component and of so many rows, which steps
-// alone have more than one of: what draws previews, and steps for pictures to share.
+// True if the server does without a graph of that component and of so many rows, which steps
+// alone have more than one of: one that draws previews, and steps for pictures to share.
 inline bool IsDispensable(absl::string_view component, int rows) {
   return component == kVaeTinyName || rows > kMaxRowsOfPicture;
 }
@@ -50,7 +50,7 @@ inline bool IsComponentName(absl::string_view name) {
          std::end(kComponentNames);
 }
 
-// What to say of a name that no component has.
+// Error text for a name that no component has.
 inline std::string NoSuchComponent(absl::string_view name) {
   return absl::StrCat("there is no component \"", Excerpt(name), "\"; there are ",
                       absl::StrJoin(kComponentNames, ", "));
@@ -62,7 +62,7 @@ std::string FlagNameOf(absl::string_view component, absl::string_view model);
 // By name; what is not named is compiled.
 using ComponentModes = std::map<std::string, ComponentMode>;
 
-// What a component computes in, by name: f32, bf16 or f16; what is not named, in f32.
+// Dtypes that components compute in, by name: f32, bf16 or f16; one that is not named, in f32.
 using ComponentDTypes = std::map<std::string, device::DType>;
 
 bool IsOff(const ComponentModes& modes, absl::string_view component);

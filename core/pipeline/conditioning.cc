@@ -16,7 +16,7 @@ using device::DType;
 // SDXL reads the penultimate hidden state.
 constexpr int kPenultimate = 2;
 
-// Of one encoder.
+// Text as one encoder has encoded it.
 struct EncodedText {
   Buffer hidden_state;  // [1, 77, features]
   Buffer pooled;        // [1, channels]
@@ -95,7 +95,7 @@ absl::StatusOr<EncodedPrompt> ZerosLike(device::Device& device, const EncodedPro
   return zeros;
 }
 
-// diffusers: zeros instead of an encoded "" where the checkpoint was trained so and nobody gave a
+// diffusers: zeros instead of an encoded "" where the checkpoint was trained so and there is no
 // negative prompt.
 absl::StatusOr<EncodedPrompt> EncodeNegative(const StageGraphs& to, const PictureSpec& spec,
                                              const EncodedPrompt& like) {

@@ -65,7 +65,7 @@ absl::StatusOr<Buffer> ScaleOf(device::Device& device, double value) {
   return Pinned<float>(device, DType::kF32, {1}, {&scale, 1});
 }
 
-// Of what was encoded: drawn from a distribution first, and noised for the schedule's first step
+// Latents of an encoded image: drawn from a distribution first, and noised for the first step
 // unless the schedule goes on where another one ended.
 absl::StatusOr<Buffer> SampleLatents(Picture& picture, device::Stream& stream, PendingWork& work) {
   const Request& request = *picture.request;
@@ -93,7 +93,7 @@ absl::Status DecodeColorSamples(const Picture& picture, device::Stream& stream, 
   return absl::OkStatus();
 }
 
-// What the colours of latents are, where previews are in them and nobody knows it or has begun. A
+// Fits the map from latents to colours, if previews need it and it is neither known nor begun. A
 // picture is never worse for its previews: without memory for this it has none.
 void EnqueueColors(const Picture& picture, device::Stream& stream, UnitPart& part) {
   Request& request = *picture.request;

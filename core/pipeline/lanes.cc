@@ -35,7 +35,7 @@ absl::Status Lanes::Ask(const Picture& picture, int rows) const {
   return ask_room_({label, StepLane::Bytes(any, rows), rows == picture.rows()});
 }
 
-// Where there is no memory for all rows: for those that are evaluated at once, then for half as
+// Without memory for all rows: tries those that are evaluated at once, then half as
 // many, and so on.
 absl::StatusOr<std::shared_ptr<StepLane>> Lanes::TryMake(const Picture& picture,
                                                          bool has_others) const {
@@ -50,7 +50,7 @@ absl::StatusOr<std::shared_ptr<StepLane>> Lanes::TryMake(const Picture& picture,
   }
 }
 
-// Null: others hold memory that they will give back, or that somebody else waits for.
+// Null: others hold memory that they will give back, or that another picture waits for.
 absl::StatusOr<std::shared_ptr<StepLane>> Lanes::Make(const Picture& picture) {
   const int64_t others = BytesHeld();
   if (waiting_ && others > 0) {

@@ -32,7 +32,7 @@ std::vector<std::string> FoldersOf(const Source& source, const LoadOptions& opti
   return folders;
 }
 
-// Of a weight as backends hold it. The VAE counts as f32 whatever it computes in: where that is
+// Size of a weight as backends hold it. The VAE counts as f32 whatever it computes in: if that is
 // less, its fallback computes in f32.
 int64_t BytesPerElement(const Source& source, const std::string& folder,
                         const LoadOptions& options) {
@@ -70,7 +70,7 @@ absl::StatusOr<int64_t> BytesOfDistinctTensors(const std::vector<Source>& source
       RETURN_IF_ERROR(GiveUp(options));
       ASSIGN_OR_RETURN(const weights::TensorMap tensors, source.checkpoint.LoadTensors(folder));
       for (const auto& [name, tensor] : tensors) {
-        if (tensor.digest == nullptr) continue;  // of a dtype that no network reads
+        if (tensor.digest == nullptr) continue;  // a dtype that no network reads
         const bool is_new = seen.insert(tensor.digest->Get()).second;
         if (!is_new) continue;
         bytes += tensor.data.elements() * BytesPerElement(source, folder, options);

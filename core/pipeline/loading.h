@@ -18,20 +18,20 @@
 namespace latentd::pipeline {
 
 struct LoadOptions {
-  std::string base;     // of the model table, which this makes: directories
+  std::string base;     // directory of the first row of the model table
   std::string refiner;  // may be empty
   std::string variant;
   int64_t memory_bytes = 0;  // 0: what the machine and the cgroup allow
   // Looked at between components; CANCELLED once it is true.
   const std::atomic<bool>* give_up = nullptr;
-  weights::DigestArchive digests;  // of tensors' contents, so that they are not read again
+  weights::DigestArchive digests;  // kept so that tensors' contents are not read again
   ComponentModes components;
   ComponentDTypes precision;
   bool holds_fp16_in_fp32 = false;  // the backend does
   // Runs the components of kReference. REQUIRES: there, if any is; outlives the pipeline.
   backends::Backend* reference = nullptr;
-  std::vector<Size> buckets;                         // that pictures are drawn in; empty: any size
-  std::vector<int> row_counts;                       // of steps, beside what one picture needs
+  std::vector<Size> buckets;                         // picture sizes served; empty: any size
+  std::vector<int> row_counts;                       // rows of steps, beside a picture's own
   int64_t max_shared_pixels = kDefaultSharedPixels;  // StepRows has more
   std::optional<int64_t> vae_tiling_above;           // pixels; ModelOptions has more
   std::string scheduler;                             // ModelOptions has more

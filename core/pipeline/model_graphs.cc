@@ -41,7 +41,7 @@ absl::StatusOr<std::unique_ptr<ModelGraphs>> ModelGraphs::Declare(
   return graphs;
 }
 
-// What has one shape only is declared; of the rest one shape is built to check its weights.
+// Declares graphs of one shape only; builds each other graph for one shape to check its weights.
 absl::Status ModelGraphs::DeclareFixed() {
   std::vector<graph::Graph> texts;
   for (const TextEncoder& encoder : configs_.text_encoders) {
@@ -139,7 +139,7 @@ absl::StatusOr<GraphHandle> ModelGraphs::FindOrBuild(const Key& key, IfUnknown u
         "GRAPH_COLD");
   }
   ASSIGN_OR_RETURN(graph::Graph graph, Build(key));
-  // Of two threads that build the same graph the store makes one reference.
+  // If two threads build the same graph the store makes one reference.
   GraphHandle declared = DeclareAs(LabelOf(key), std::move(graph));
   absl::MutexLock lock(&mutex_);
   absl::erase_if(shapes_, [](const auto& shape) { return shape.second.expired(); });

@@ -1,6 +1,6 @@
 // The graphs of one checkpoint, declared at the graph store and known by shape: a graph is built
-// and hashed when its shape is first asked for, and never again while somebody keeps its reference.
-// What nobody keeps is forgotten: clients choose shapes, and whoever serves one keeps it.
+// and hashed when its shape is first asked for, and never again while its reference is kept.
+// A graph that is not kept is forgotten: clients choose shapes, and code that serves one keeps it.
 //
 // Thread-safe. Nothing here compiles or loads but Get. Building takes up to tens of milliseconds,
 // on the thread that asks and without a lock.
@@ -59,7 +59,7 @@ class ModelGraphs {
   const GraphHandle& request() const { return request_; }
   int64_t request_bytes() const { return request_bytes_; }
 
-  // What may be done for a graph that is not known yet.
+  // Permitted ways to get a graph that is not known yet.
   enum class IfUnknown : uint8_t {
     kBuild,
     kRefuse,  // FAILED_PRECONDITION with reason GRAPH_COLD; quick
@@ -119,7 +119,7 @@ class ModelGraphs {
   absl::Status CheckWeights(const std::vector<const graph::Graph*>& graphs) const;
   absl::StatusOr<GraphHandle> FindOrBuild(const Key& key, IfUnknown unknown)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  GraphHandle Find(const Key& key) ABSL_LOCKS_EXCLUDED(mutex_);  // null: nobody keeps it
+  GraphHandle Find(const Key& key) ABSL_LOCKS_EXCLUDED(mutex_);  // null: not kept
   absl::StatusOr<graph::Graph> Build(const Key& key) const;
   absl::StatusOr<graph::Graph> BuildWhole(const Key& key) const;
   // How images of that size, in latents, go through the autoencoder. An AutoencoderTiny, which

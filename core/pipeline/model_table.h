@@ -22,7 +22,7 @@ struct ModelDefaults {
   int steps = 50;
   double guidance_scale = 5.0;
   double strength = 0.3;
-  double denoising_end = 0.8;  // where it hands over
+  double denoising_end = 0.8;  // the part after which it hands over
 };
 
 // A model as it is known before its checkpoint is read.

@@ -28,21 +28,21 @@ namespace latentd::pipeline {
 using batching::Lane;
 using batching::UnitKind;
 
-// What the pictures of one request share.
+// Everything that the pictures of one request share.
 struct Request {
   // Steps, as users count them, of the stages before this one.
   int steps_before(size_t stage) const;
 
   PictureSpec spec;    // resolved
-  Size executed_size;  // what the networks run at; pictures are its centre
-  int rows = 1;        // of each picture: 2 with guidance
+  Size executed_size;  // size that the networks run at; pictures are its centre
+  int rows = 1;        // rows of each picture: 2 with guidance
   // And 1 in some of its steps (guidance_interval).
   bool has_unguided_steps = false;
   bool alone = false;  // its pictures share steps with no other, not with each other either
   int latent_height = 0;
   int latent_width = 0;
   std::vector<Stage> stages;         // an ensemble has two
-  std::vector<GraphHandle> graphs;   // of everything below: kept, so that they stay known
+  std::vector<GraphHandle> graphs;   // all graphs below: kept, so that they stay known
   ExecutablePointer encode, sample;  // null: there is no init image
   ExecutablePointer decode;          // null: latents are wanted
   // Decodes in float32 what came out not finite; null unless `decode` runs in float16.
@@ -51,7 +51,7 @@ struct Request {
   std::vector<std::optional<NamedBuffers>> conditioning;
   std::optional<device::Buffer> encoded_image;  // the init image, by the VAE; made likewise
   std::vector<std::string> image_warnings;      // about that image; since it was decoded
-  // Of previews: known, or fitted by the first picture; where nobody wants previews neither.
+  // Colours of previews: known, or fitted by the first picture; without previews neither.
   std::optional<LatentColors> colors;
   bool fits_colors = false;  // some picture has begun to
   // Decodes previews by a tiny VAE; null: they are in colours.
@@ -63,22 +63,22 @@ struct Picture {
       : request(std::move(shared)), seed(seed), generator(seed) {}
 
   const Stage& stage() const { return request->stages[stage_index]; }
-  // Of the stage that is next, or ran last.
+  // Model of the stage that is next, or ran last.
   const ModelRow& model() const { return stage().model->row(); }
-  // Of an evaluation, at most; of the next one; of those that are left in its stage, at most.
+  // Rows of a step, at most; of the next one; of those that are left in its stage, at most.
   int rows() const { return request->rows; }
   int next_rows() const;
   int rows_ahead() const;
-  // Where the steps of its stage run.
+  // Lane in which the steps of its stage run.
   Lane lane() const;
-  // What it has left to do.
+  // Work that it has left to do.
   batching::Ahead ahead() const;
-  // Of one evaluation there, at most; and of the lane.
+  // Rows of one step there, at most; and of the lane.
   int most_rows() const { return stage().steps.rbegin()->first; }
   int lane_rows() const { return request->alone ? most_rows() : RowsOfLane(most_rows()); }
   Size size() const { return {*request->spec.width, *request->spec.height}; }
   Size executed_size() const { return request->executed_size; }
-  // Whether there is a kPreview to enqueue: `prediction`, of which the picture itself is not due
+  // True if there is a kPreview to enqueue: `prediction`, of which the picture itself is not due
   // yet.
   bool has_preview() const;
   // Steps as users count them, of all stages together.
@@ -88,15 +88,15 @@ struct Picture {
   const uint64_t seed;
   UnitKind next = UnitKind::kText;  // to be enqueued
   size_t stage_index = 0;
-  size_t evaluation = 0;  // of the stage's schedule, to run next
-  int steps_done = 0;     // of total_steps
+  size_t evaluation = 0;  // index in the stage's schedule, to run next
+  int steps_done = 0;     // out of total_steps
   noise::NoiseGenerator generator;
-  device::Buffer given_latents;  // of the host, [1, channels, h, w]; without memory: it draws them
+  device::Buffer given_latents;  // on the host, [1, channels, h, w]; without memory: it draws them
   // [1, channels, h, w]: before the stage's first step and after its last. Of the host when next is
   // kDone, where the spec wants latents.
   device::Buffer latents;
   Prediction prediction;       // to be drawn by a unit of its own: the newest
-  device::Buffer handed_over;  // what the base gave to the refiner; without memory if it did not
+  device::Buffer handed_over;  // for the refiner, from the base; without memory if none
   std::optional<LanePlace> place;  // while the stage's steps run
   bool decode_redone = false;      // by decode_fallback, or to be
   image::Image pixels;             // when next is kDone, unless the spec wants latents

@@ -1,4 +1,4 @@
-// What pictures somebody wants, in diffusers' parameter names. An absent optional takes diffusers'
+// Pictures as a request asks for them, in diffusers' parameter names. An absent optional takes its
 // default (or the model's own, for sizes).
 #pragma once
 
@@ -35,7 +35,7 @@ struct GuidanceInterval {
 using batching::BucketPolicy;
 
 struct PictureSpec {
-  std::string model;  // that starts, by its name (model_table.h); empty: the first
+  std::string model;  // name of the model that starts (model_table.h); empty: the first
   std::string prompt;
   std::optional<std::string> prompt_2;  // the second text encoder's; absent: prompt
   std::optional<std::string>
@@ -46,8 +46,8 @@ struct PictureSpec {
   BucketPolicy bucket_policy = BucketPolicy::kExact;
   bool batch_invariant = false;       // the same bytes, whatever runs beside it
   std::optional<int> previews_every;  // steps, 1 at least; absent: no previews
-  // What the networks run at; the picture is its centre. Absent: width x height. Whoever knows the
-  // buckets sets it, after Resolve.
+  // Size that the networks run at; the picture is its centre. Absent: width x height. Code that has
+  // the buckets sets it, after Resolve.
   std::optional<Size> executed_size;
   std::optional<int> num_inference_steps;  // the model's (ModelDefaults), as some below
   std::optional<double> guidance_scale;    // likewise; at most 1 means no guidance
@@ -89,7 +89,7 @@ struct PictureSpec {
   std::string latents;
   bool output_latents = false;  // as they are after the last step: nothing is decoded
 
-  // Whoever counts the bytes of image and latents is told by its end that they are gone.
+  // Released once image and latents are gone, so that their bytes are no longer counted.
   std::shared_ptr<const void> counted = nullptr;
 };
 

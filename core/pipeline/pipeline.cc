@@ -42,7 +42,7 @@ absl::StatusOr<Stage> MakeStage(const SdxlModel& model, const PictureSpec& spec,
   return Stage{&model, std::move(schedule)};
 }
 
-// What a failed schedule says about fields.
+// Adds a failed schedule's violations of fields.
 void AddViolationsOf(const absl::Status& status, std::vector<FieldViolation>& violations) {
   if (status.ok()) return;
   const std::vector<FieldViolation> fields = GetFieldViolations(status);

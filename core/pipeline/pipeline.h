@@ -1,7 +1,7 @@
 // Stable Diffusion XL: text-to-image, image-to-image, and base and refiner as an ensemble of
 // experts. It makes pictures of requests; units of work (units.h) draw them.
 //
-// No threads, no queues, no loop over steps: whoever holds a Picture enqueues unit after unit until
+// No threads, no queues, no loop over steps: the owner of a Picture enqueues unit after unit until
 // its `next` is kDone, in whatever order with other pictures'. Thread-safe.
 #pragma once
 
@@ -58,22 +58,22 @@ class Pipeline {
   absl::StatusOr<std::vector<GraphHandle>> GraphsOf(
       Size bucket, int rows, ModelGraphs::IfUnknown unknown = ModelGraphs::IfUnknown::kBuild) const;
 
-  // What draws previews of that size by tiny VAEs, of all models; the server does without.
+  // Graphs of the tiny VAEs of all models that draw previews of that size; dispensable.
   absl::StatusOr<std::vector<GraphHandle>> PreviewGraphsOf(
       Size bucket, ModelGraphs::IfUnknown unknown = ModelGraphs::IfUnknown::kBuild) const;
-  // Whether the pictures have previews that a tiny VAE would draw.
+  // True if the pictures have previews that a tiny VAE would draw.
   bool WantsTinyVae(const PictureSpec& resolved) const;
 
-  // Whether a VAE's decoder runs for the pictures: where latents are wanted, for previews only.
+  // True if a VAE's decoder runs for the pictures: where latents are wanted, for previews only.
   bool NeedsDecoder(const PictureSpec& resolved) const;
 
-  // What pictures of that size hold at most that fill a lane of so many rows, beside weights,
+  // Bytes that pictures of that size hold at most that fill a lane of so many rows, beside weights,
   // executables and arena (state_bytes.h). A lane has more (RowsOfLane) only where there is room.
   int64_t StateBytes(Size bucket, int rows) const;
-  // Of it what the pictures of one request hold while they run, beside their lane.
+  // The part of it that the pictures of one request hold while they run, beside their lane.
   int64_t RequestBytes(const PictureSpec& resolved) const;
 
-  // Of the picture, not of what it runs at.
+  // Latents of the picture's own size, not of the size that it runs at.
   LatentSize LatentSizeOf(const PictureSpec& resolved) const;
 
   // One picture for each seed; they share their conditioning. Gets every executable that they need,
@@ -87,7 +87,7 @@ class Pipeline {
   // `latents` wait for TakeLatents. `resolved` is moved from only where this succeeds.
   absl::StatusOr<Pictures> TryStart(PictureSpec& resolved, compiler::Purpose purpose) const;
   // The rest of it, where the spec has latents: the pictures read them, and the file goes.
-  // REQUIRES: nobody has begun with the pictures.
+  // REQUIRES: no unit of the pictures has begun.
   absl::Status TakeLatents(const Pictures& pictures) const;
 
   // A sentence for each parameter of `asked` that has no effect on the pictures. `resolved` is what
@@ -112,10 +112,10 @@ class Pipeline {
   absl::StatusOr<std::string> SchedulerNameOf(const PictureSpec& spec) const;
   absl::StatusOr<std::vector<Stage>> StagesOf(const PictureSpec& spec) const;
   bool HasGuidedSteps(const PictureSpec& resolved) const;
-  // Of the spec's own. INVALID_ARGUMENT names the field.
+  // Checks the spec's own latents. INVALID_ARGUMENT names the field.
   absl::Status CheckLatents(const PictureSpec& resolved) const;
   StepShape ShapeOf(Size size, int rows) const;
-  // Of an evaluation of that size in which pictures of `rows` step.
+  // Rows that a step of that size has at most, when pictures of `rows` step in it.
   int MostRows(Size size, int rows) const;
 
   const LoadedModels models_;

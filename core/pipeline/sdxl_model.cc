@@ -13,8 +13,8 @@ namespace {
 
 constexpr int kDefaultSampleSize = 128;  // SDXL's, where config.json does not say
 
-// That a quarter of a tile is a whole number of latents, and that no picture has very many: all of
-// them are in one graph.
+// Checks that a quarter of a tile is a whole number of latents, and that no picture has very many:
+// all of them are in one graph.
 absl::Status CheckTiles(const std::string& path, const VaeConfig& vae) {
   const auto* kl = std::get_if<models::AutoencoderKlConfig>(&vae);
   const int64_t multiple = int64_t{4} * DownscaleOf(vae);
@@ -27,7 +27,7 @@ absl::Status CheckTiles(const std::string& path, const VaeConfig& vae) {
                    " on, or no tiling"));
 }
 
-// What draws with the UNet has to be there too.
+// Checks that the components that draw with the UNet are there too.
 absl::Status CheckNeeds(const ModelRow& row, const ModelConfigs& configs,
                         const ComponentModes& modes) {
   std::vector<std::string> needed = {"vae_decoder"};

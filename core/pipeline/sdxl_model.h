@@ -55,7 +55,7 @@ class SdxlModel {
   }
   // How many of the text encoders' last layers can be left out beyond the one that SDXL leaves out.
   int max_clip_skip() const;
-  // What it was trained at, in pixels.
+  // Size that it was trained at, in pixels.
   Size default_size() const;
 
   // False where its UNet is off: it draws nothing, and has no graphs.

@@ -1,4 +1,4 @@
-// What runs at a step, as one graph: input scaling -> UNet -> guidance -> noise scheduler. All
+// The work of a step, as one graph: input scaling -> UNet -> guidance -> noise scheduler. All
 // scalars of a request are inputs, so that a changed value changes the picture and compiles
 // nothing.
 //
@@ -32,7 +32,7 @@ namespace latentd::pipeline {
 
 struct StepShape {
   int rows = 1;
-  int height = 0;  // of the latents
+  int height = 0;  // size of the latents
   int width = 0;
   bool operator==(const StepShape&) const = default;
 };
@@ -40,11 +40,11 @@ struct StepShape {
 // The sizes of the request-rate inputs.
 struct ConditioningSizes {
   int64_t tokens = 77;
-  std::vector<int64_t> features;  // of each text encoder's hidden states
+  std::vector<int64_t> features;  // width of each text encoder's hidden states
   int64_t pooled = 0;
   int64_t time_ids = 6;
 
-  // Of all of them, joined.
+  // Sum over all encoders.
   int64_t joined_features() const {
     return std::accumulate(features.begin(), features.end(), int64_t{0});
   }

@@ -84,7 +84,7 @@ absl::Status LeaveLane(Picture& picture, device::Stream& stream, PendingWork& wo
   return absl::OkStatus();
 }
 
-// What comes after the steps: latents that are wanted are there when the unit is completed.
+// Work after the last step: latents that are wanted are there when the unit is completed.
 absl::Status EndSteps(Picture& picture, device::Stream& stream, UnitPart& part) {
   picture.next = UnitKind::kDecode;
   if (!picture.request->spec.output_latents) return absl::OkStatus();
@@ -145,7 +145,7 @@ absl::Status AdvancePicture(Picture& picture, device::Stream& stream, UnitPart& 
   return EndStage(picture, stream, part);
 }
 
-// Those that are in the lane by the end of it; what became of the others is in their parts. None
+// Pictures that are in the lane by the end of it; the others' parts say why they are not. None
 // overtakes one that there are no rows for.
 std::vector<size_t> JoinAll(absl::Span<Picture* const> pictures, Lanes& lanes,
                             device::Stream& stream, PendingUnit& unit) {
@@ -184,7 +184,7 @@ absl::Status EnqueueStep(absl::Span<Picture* const> pictures, Lanes& lanes, devi
   const std::shared_ptr<StepLane> lane = members.front()->place->lane();
   std::shared_ptr<const device::Event> drawn;
   RETURN_IF_ERROR(DrawNoise(members, *lane, stream, drawn));
-  // A failure of what was enqueued before that event is everybody's.
+  // All of them fail with work that was enqueued before that event.
   for (size_t i : joined) {
     unit.parts[i].work.kept.push_back(lane);
     if (drawn != nullptr) unit.parts[i].work.events.push_back(drawn);

@@ -13,7 +13,7 @@ using graph::GraphBuilder;
 using graph::Rate;
 using graph::Value;
 
-// Of states [1, tokens, features], the one at index `layer`.
+// The one at index `layer` of states [1, tokens, features].
 Value SelectState(GraphBuilder& b, const std::vector<Value>& states, Value layer) {
   const graph::Shape shape = b.shape(states.front());
   std::vector<Value> entries;
@@ -22,7 +22,7 @@ Value SelectState(GraphBuilder& b, const std::vector<Value>& states, Value layer
   return b.Reshape(b.Select(b.Concat(entries, 1), layer), shape);
 }
 
-// Of both together, as one row; of encoders without a projection nobody reads the pooled state.
+// Tests both together, as one row; the pooled state of encoders without a projection is not read.
 Value IsFinite(GraphBuilder& b, const TextEncoder& encoder, Value state, Value pooled) {
   if (encoder.config.kind != models::ClipTextKind::kWithProjection) return b.IsFinite(state);
   const auto flat = [&](Value value) { return b.Reshape(value, {1, b.shape(value).elements()}); };

@@ -1,4 +1,4 @@
-// What a prompt goes through first: one graph for each text encoder. The request part of the step
+// Text encoding, the first stage: one graph for each text encoder. The request part of the step
 // graph (step_graph.h) joins what they make.
 #pragma once
 

@@ -90,7 +90,7 @@ Value SampleOf(GraphBuilder& b, Value moments, Value noise) {
   return b.Add(mean, b.Mul(b.Exp(b.Mul(b.Scalar(0.5f), log_variance)), noise));
 }
 
-// Of a picture's step.
+// An input of a picture's step.
 Value Step(GraphBuilder& b, const char* name, graph::Shape shape) {
   return b.Input(name, DType::kF32, std::move(shape), Rate::kStep);
 }

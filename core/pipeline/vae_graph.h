@@ -19,10 +19,10 @@ using VaeConfig = std::variant<models::AutoencoderKlConfig, models::AutoencoderT
 int DownscaleOf(const VaeConfig& config);
 int64_t LatentChannelsOf(const VaeConfig& config);
 
-// What decoding makes of it, which encoding need not start from.
+// Factor of decoding in each dimension; encoding need not have the same.
 int64_t UpscaleOf(const models::AutoencoderTinyConfig& config);
 
-// Whether encoding gives a distribution to draw latents from, and not the latents.
+// True if encoding gives a distribution to draw latents from, and not the latents.
 bool IsDistribution(const VaeConfig& config);
 
 // "latents" [1, C, h, w] as the UNet has them -> "pixels" u8 [1, H, W, 3] and "finite" u8 [1]: 0 if
@@ -34,7 +34,7 @@ absl::StatusOr<graph::Graph> MakeDecodeGraph(const VaeConfig& config, const Tile
 // AutoencoderTiny's latents [1, C, h, w]; and "finite" u8 [1] of them.
 absl::StatusOr<graph::Graph> MakeEncodeGraph(const VaeConfig& config, const TileGrid& tiles);
 
-// What was encoded to latents for the UNet: "moments", as above; of a distribution "sample_noise"
+// Encoder outputs to latents for the UNet: "moments", as above; for a distribution "sample_noise"
 // [1, C, h, w], with which the sample mean + exp(log variance / 2) * noise is drawn; "noise" [1, C,
 // h, w], "image_scale" [1] and "noise_scale" [1] -> "latents" = image_scale * sample + noise_scale
 // * noise.

@@ -11,10 +11,10 @@
 
 namespace latentd::pipeline {
 
-// What validation needs to know of the loaded checkpoints.
+// Facts about the loaded checkpoints that validation needs.
 struct Traits {
   Size default_size;
-  int side_multiple = 8;      // of the VAE
+  int side_multiple = 8;      // the VAE's
   int max_clip_skip = 0;      // hidden states that can be skipped in both text encoders
   ModelTable models;          // has one at least
   std::set<std::string> off;  // components (components.h)
