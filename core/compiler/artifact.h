@@ -36,13 +36,13 @@ namespace latentd::compiler {
 
 struct Artifact {
   GraphKey key;
-  GraphLabel label;                           // of who had it compiled; says nothing about its use
+  GraphLabel label;                           // the first compilation's; no sign of its use
   std::shared_ptr<const graph::Graph> graph;  // after passes
   backends::Plan plan;                        // and what it needs
   absl::Duration compile_time;
 };
 
-// What is parsed is checked once, here, and shared from then on.
+// Parsed artifacts are checked once, here, and shared from then on.
 using ArtifactPointer = std::shared_ptr<const Artifact>;
 
 size_t MemoryBytes(const Artifact& artifact);
@@ -57,7 +57,7 @@ std::string WriteArtifact(const Artifact& artifact);
 // As ParsePayload. FAILED_PRECONDITION too for a key of another form.
 absl::StatusOr<ArtifactPointer> ParseArtifact(absl::string_view file);
 
-// What a payload says of itself, for listings: the graph is not parsed. Errors as ParsePayload's.
+// Head of a payload, for listings: the graph is not parsed. Errors as ParsePayload's.
 struct PayloadHead {
   std::optional<GraphLabel> label;  // nullopt: it is not one of a graph
   absl::Duration compile_time;

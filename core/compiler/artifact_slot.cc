@@ -10,12 +10,12 @@
 namespace latentd::compiler {
 namespace {
 
-// Of compiling: the next try would come to the same.
+// True for permanent compile errors: the next try would fail with the same.
 bool Stands(const absl::Status& failure) {
   return !failure.ok() && !absl::IsResourceExhausted(failure);
 }
 
-// Of the metric of look-ups: what reading the disk came to.
+// Label of the look-up metric for the outcome of reading the disk.
 const char* ResultOf(const absl::Status& read) {
   if (read.ok()) return "disk";
   if (absl::IsDataLoss(read)) return "corrupt";
@@ -113,7 +113,7 @@ absl::StatusOr<ArtifactSlot::Answer> ArtifactSlot::FindOrCompile(const Purpose& 
   ArtifactPointer artifact;
   {
     absl::MutexLock held(&mutex_);
-    artifact = artifact_;  // of a prediction
+    artifact = artifact_;  // kept from a prediction
   }
   if (artifact == nullptr) {
     ASSIGN_OR_RETURN(artifact, CompileNow());
@@ -139,7 +139,7 @@ absl::StatusOr<ArtifactPointer> ArtifactSlot::GetToPredict() {
         return CompileNow();
       });
   absl::MutexLock lock(&mutex_);
-  if (found.ok() && compiled) {  // what is on disk need not be in memory too
+  if (found.ok() && compiled) {  // an artifact on disk need not be in memory too
     Put(*found);
     planned_ = compiled_here_ = true;
   }
@@ -189,7 +189,7 @@ ArtifactPointer ArtifactSlot::FindOnDisk(Lookup lookup) {
   return found.value_or(nullptr);
 }
 
-// What is noted is what was read: nobody here writes the file in between.
+// Notes the file that was read: no other code here writes it in between.
 absl::StatusOr<ArtifactPointer> ArtifactSlot::ReadFile() {
   absl::MutexLock reading(&file_);
   const absl::StatusOr<StoredArtifact> found = services_.files.Read(graph_);
@@ -320,7 +320,7 @@ ArtifactPointer ArtifactSlot::InMemory() const {
 absl::Status ArtifactSlot::Write(const Artifact& artifact) {
   absl::MutexLock changing(&file_);
   RETURN_IF_ERROR(services_.files.Write(artifact));
-  // Of a file that somebody deleted the pin went with it.
+  // The pin went with a file that another process deleted.
   if (status().pinned) services_.files.SetPinned(graph_.key, true).IgnoreError();
   absl::MutexLock lock(&mutex_);
   NoteFile(/*on_disk=*/true);
@@ -363,7 +363,7 @@ void ArtifactSlot::NoteOnDisk(bool on_disk) {
   status_.on_disk = on_disk && !unusable_;
 }
 
-// What is noted is what was there: nobody here writes the file in between.
+// Notes the file that was there: no other code here writes it in between.
 void ArtifactSlot::LookAtDisk() {
   absl::MutexLock looking(&file_);
   NoteOnDisk(services_.files.Contains(graph_.key));

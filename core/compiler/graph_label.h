@@ -1,4 +1,4 @@
-// What a graph is for, in words for people, logs and metrics. No part of a key: two labels may name
+// Purpose of a graph, in words for people, logs and metrics. No part of a key: two labels may name
 // one artifact.
 #pragma once
 
@@ -14,7 +14,7 @@ struct GraphLabel {
   std::string model;  // by its name: "base"
   // text_encoder, text_encoder_2, unet, vae_decoder, vae_encoder, vae_tiny.
   std::string component;
-  // Of a UNet: "request" (once a request) or "step"; of a vae_encoder: "sample" (once a picture),
+  // For a UNet: "request" (once a request) or "step"; for a vae_encoder: "sample" (once a picture),
   // or empty as for the others. "lane" is no graph: the memory that steps run in.
   std::string part;
   // The bucket, in pixels; 0 and 0 where one graph serves every bucket.
@@ -22,7 +22,7 @@ struct GraphLabel {
   int height = 0;
   int rows = 1;
   bool fallback = false;  // the fp32 form of a graph that runs in a lesser precision
-  device::DType dtype = device::DType::kF32;  // of its products; some of it may be f32
+  device::DType dtype = device::DType::kF32;  // dtype of its products; some of it may be f32
 
   bool operator==(const GraphLabel&) const = default;
   // "base unet step 256x256 rows 2 bf16"; no model, a size of 0 and 0, and f32, are left out.

@@ -1,4 +1,4 @@
-// What GraphStore's graphs look like from outside: lists and metrics.
+// GraphStore's graphs as seen from outside: lists and metrics.
 #include <algorithm>
 #include <utility>
 

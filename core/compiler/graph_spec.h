@@ -1,4 +1,4 @@
-// A graph that somebody wants, what it is called once it is declared, and what may be done to have
+// A declaration of a graph, its id and label once it is declared, and what may be done to have
 // it.
 #pragma once
 
@@ -23,17 +23,17 @@ struct GraphSpec {
   backends::Backend* backend = nullptr;  // null: the store's own; else e.g. the reference backend
 };
 
-// What its users have in common. Never changes.
+// Common part of all its users. Never changes.
 struct GraphDefinition {
   GraphKey key;
-  Digest id;         // of the key
-  GraphLabel label;  // of who declared it first
+  Digest id;         // digest of the key
+  GraphLabel label;  // label of the first declaration
   std::shared_ptr<const graph::Graph> graph;
   size_t graph_bytes;
   backends::Backend& backend;
 };
 
-// What may be done to have a graph.
+// Permitted ways to get a graph.
 enum class GetMode : uint8_t {
   kReady,    // only hand out what is ready; quick
   kLoad,     // load an artifact from memory or disk, never compile
@@ -47,7 +47,7 @@ enum class Reason : uint8_t { kStartup, kWarm, kColdRequest, kRetry };
 struct Purpose {
   GetMode mode = GetMode::kCompile;
   Reason reason = Reason::kColdRequest;
-  // What MarkWanted returned: executables that nobody has used since then may be evicted if this
+  // Result of MarkWanted: executables that have not been used since then may be evicted if this
   // one does not fit beside them. 0: none may.
   uint64_t evict_unused_since = 0;
   // Refused with RESOURCE_EXHAUSTED where something would have to leave memory for it

@@ -1,11 +1,11 @@
-// The graphs that somebody wants, as callers and operators see them: declared once (cheap: nothing
+// Declared graphs, as callers and operators see them: declared once (cheap: nothing
 // is compiled), asked for by their handles, listed and acted upon by id. Made of three parts: a
 // graph's artifact (artifact_slot.h), what is loaded (instance_cache.h), and this catalogue, which
 // has no state of its own.
 //
 // Graphs are named by their GraphKey: base and refiner that declare the same graph are two users of
 // one, and of one executable where their weights' contents are equal. A graph is known for as long
-// as somebody keeps a handle; what the last one leaves behind goes at the next Declare or
+// as a handle of it exists; all that is kept for it goes at the next Declare or
 // DropUnused.
 //
 // READY means: the executable was run once in this process (StoreOptions::run_once).
@@ -56,11 +56,11 @@ class GraphStore {
   // The graph's id, as in GraphStatus.
   static std::string IdOf(const GraphHandle& graph) { return graph->definition().id.ToString(); }
   static const GraphLabel& LabelOf(const GraphHandle& graph) { return graph->definition().label; }
-  // Of the graph as it was declared.
+  // Bytes of the graph as it was declared.
   static size_t DefinitionBytesOf(const GraphHandle& graph) {
     return graph->definition().graph_bytes;
   }
-  // Graphs that nobody has a handle of any more go now, with all that they hold in memory.
+  // Removes graphs that no handle is left of, with all that they hold in memory.
   void DropUnused() { instances_.DropUnused(); }
 
   // FAILED_PRECONDITION with reason GRAPH_COLD: not ready (or would have to be compiled) and
@@ -71,11 +71,11 @@ class GraphStore {
   const graph::Target& target() const { return backend_.target(); }
 
   // From now on nothing is compiled (strict mode): Get for kCompile behaves as kLoad does. But for
-  // Reason::kStartup: what the configuration wants and nobody waits for may come later.
+  // Reason::kStartup: graphs of the configuration that no request waits for may come later.
   void ForbidCompiling() { services_.compiling_forbidden = true; }
 
-  // What the graph would hold, without loading it: what its artifact says. It is compiled if it has
-  // to be, which counts as no compilation before somebody gets it (artifact_slot.h). The needs are
+  // Memory that the graph would take, by its artifact, without loading it. It is compiled if it has
+  // to be, which counts as a compilation only when it is used (artifact_slot.h). The needs are
   // remembered until there is a new artifact.
   absl::StatusOr<backends::MemoryNeeds> Predict(const GraphHandle& graph);
   // Counts as a use of those that hold memory. What Purpose::evict_unused_since takes: of one
@@ -83,13 +83,13 @@ class GraphStore {
   uint64_t MarkWanted(absl::Span<const GraphHandle> graphs) {
     return instances_.MarkWanted(graphs);
   }
-  // What StoreOptions::before_load says of those needs with what may be evicted for them gone.
+  // Outcome of StoreOptions::before_load for those needs, with all that may be evicted gone.
   absl::Status CheckRoom(const GraphLabel& label, const backends::MemoryNeeds& needs,
                          uint64_t evict_unused_since) const {
     return Noted(instances_.CheckRoom(label, needs, evict_unused_since));
   }
-  // Likewise of a graph; OK where it is loaded, or it is not known what it needs (nobody has
-  // predicted it, and it was not refused before).
+  // Likewise for a graph; OK where it is loaded, or its needs are not known (it was never
+  // predicted, and not refused before).
   absl::Status CheckRoom(const GraphHandle& graph, uint64_t evict_unused_since) const {
     return Noted(instances_.CheckRoom(*graph, evict_unused_since));
   }
@@ -111,8 +111,8 @@ class GraphStore {
   // FAILED_PRECONDITION: it is not compiled (reason NOT_COMPILED), or there is no disk cache
   // (NO_DISK_CACHE). OK where it is on disk already.
   absl::Status Save(absl::string_view id);
-  // Every user's executable, as Get for kLoad. FAILED_PRECONDITION, reason NOT_SERVED: nobody
-  // declared it.
+  // Loads every user's executable, as Get for kLoad. FAILED_PRECONDITION, reason NOT_SERVED: it is
+  // not declared.
   absl::Status Load(absl::string_view id);
   // Reads the disk entry again and checks all of it. NOT_FOUND: it is not on disk; DATA_LOSS:
   // damaged, and in quarantine now; FAILED_PRECONDITION: made for another key, and what differs.
@@ -140,7 +140,7 @@ class GraphStore {
 
  private:
   using GraphPointer = std::shared_ptr<KnownGraph>;
-  // What an id names: if nobody declared it, a slot for what is on disk, without a graph.
+  // The graph of an id: if it is not declared, a slot for the file on disk, without a graph.
   struct GraphEntry {
     std::shared_ptr<ArtifactSlot> artifact;
     GraphPointer graph;  // may be null
@@ -152,7 +152,7 @@ class GraphStore {
   GraphEntry Resolve(const GraphKey& key) const;
   const backends::Backend& BackendOf(const GraphKey& key) const;
 
-  // What came of something that uses the device: who has to know hears of a fault.
+  // Returns the outcome of a use of the device, after reporting a fault.
   absl::Status Noted(absl::Status outcome) const {
     services_.options.NoteOutcome(outcome);
     return outcome;
@@ -175,7 +175,7 @@ class GraphStore {
   InstanceCache instances_;
 
   absl::Mutex mutex_;
-  // What the metric says, by component and state.
+  // Values of the metric, by component and state.
   std::map<std::tuple<std::string, std::string, GraphState>, int> counted_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -12,7 +12,7 @@
 namespace latentd::compiler {
 namespace {
 
-// Of the metric of times.
+// Label of the metric of times.
 const char* Name(ArtifactSource source) {
   constexpr const char* kNames[] = {"memory_load", "disk_load", "compile"};
   return kNames[static_cast<size_t>(source)];
@@ -24,7 +24,7 @@ bool WasRefused(const absl::Status& status) {
   return reason == "GRAPH_COLD" || reason == "COMPILE_FORBIDDEN";
 }
 
-// Whether loading may succeed the next time with the same artifact and the same weights: see
+// True if loading may succeed the next time with the same artifact and the same weights: see
 // Backend::Load for what the codes say.
 bool IsTransient(const absl::Status& failure) {
   return !absl::IsDataLoss(failure) && !absl::IsInvalidArgument(failure) &&
@@ -53,7 +53,7 @@ absl::StatusOr<backends::MemoryNeeds> NeedsOf(const DeclaredGraph& graph) {
   ArtifactSlot& slot = *graph.graph->artifact;
   absl::StatusOr<backends::MemoryNeeds> needs;
   ArtifactPointer artifact;
-  // What came from the disk may be bad in a way that no checksum shows.
+  // Artifacts from the disk may be bad in a way that no checksum shows.
   do {
     ASSIGN_OR_RETURN(artifact, slot.GetToPredict());
     needs = backends::NeedsOf(*artifact->graph, artifact->plan, *graph.weights);
@@ -118,7 +118,7 @@ std::vector<GraphHandle> InstanceCache::UsersOf(const KnownGraph& graph) const {
 }
 
 GraphHandle InstanceCache::Declare(const GraphSpec& spec, GraphDefinition definition) {
-  // What nobody has a handle of any more goes first: it is new again then.
+  // Graphs without a handle go first: one that is declared again is new then.
   DropUnused();
   std::shared_ptr<KnownGraph> graph = Find(definition.id);
   if (graph == nullptr) {  // without the lock: it asks the disk
@@ -140,7 +140,7 @@ GraphHandle InstanceCache::Declare(const GraphSpec& spec, GraphDefinition defini
   return handle;
 }
 
-// Who is at a graph or an instance has a handle, and what waits to be written has the artifact.
+// Threads that use a graph or an instance have a handle; a pending write has the artifact.
 void InstanceCache::DropUnused() {
   Leaving leaving;
   absl::MutexLock lock(&mutex_);
@@ -185,7 +185,7 @@ absl::StatusOr<ExecutablePointer> InstanceCache::Get(const DeclaredGraph& graph,
   ASSIGN_OR_RETURN(ExecutablePointer found, FindOrBegin(*graph.graph, *instance, purpose.mode));
   if (found != nullptr) return found;
   bool tried = false;
-  // Whatever happens, somebody may wait for this to end.
+  // Ends in any case, since other threads may wait for it.
   absl::StatusOr<ExecutablePointer> made =
       CatchOutOfMemory([&] { return FindAndLoad(graph, *instance, purpose, tried); });
   Leaving leaving;
@@ -221,7 +221,7 @@ absl::StatusOr<ExecutablePointer> InstanceCache::FindOrBegin(KnownGraph& graph, 
   const bool waits = !idle();
   mutex_.Await(absl::Condition(&idle));
   if (instance.state == InstanceState::kReady) return Hit(graph, instance);
-  // Who waited for a try takes what came of it, whatever it wanted to do itself.
+  // Waiters share the result of the try they waited for, in whatever mode they asked for it.
   if (waits && !instance.outcome.ok() && !WasRefused(instance.outcome)) return instance.outcome;
   const bool stands = instance.state == InstanceState::kFailed && !IsTransient(instance.outcome);
   if (stands && mode != GetMode::kRetry) return instance.outcome;
@@ -252,7 +252,7 @@ absl::StatusOr<ExecutablePointer> InstanceCache::FindAndLoad(const DeclaredGraph
   const absl::Time begin = services_.clock.Monotonic();
   absl::StatusOr<ExecutablePointer> loaded;
   ArtifactSlot::Answer found;
-  // What came from the disk may be bad in a way that no checksum shows.
+  // Artifacts from the disk may be bad in a way that no checksum shows.
   do {
     tried = false;
     ASSIGN_OR_RETURN(found, artifact.Get(purpose));
@@ -308,7 +308,7 @@ absl::StatusOr<backends::MemoryNeeds> InstanceCache::Predict(const DeclaredGraph
   Leaving leaving;
   absl::MutexLock lock(&mutex_);
   instance->needs = needs;
-  graph.graph->tick = ++ticks_;  // the newest, but nobody has used it
+  graph.graph->tick = ++ticks_;  // the newest, though not used yet
   Trim(leaving, /*planned_only=*/true);
   return needs;
 }
