@@ -85,7 +85,7 @@ absl::Status Refuse(const Checkpoint& checkpoint, const Parts&... parts) {
 
 absl::Status CheckComponent(const Checkpoint& checkpoint, const Supported& supported) {
   const auto found = checkpoint.components().find(supported.component);
-  if (found == checkpoint.components().end()) return absl::OkStatus();  // an error where it is needed
+  if (found == checkpoint.components().end()) return absl::OkStatus();  // an error where it is used
   const Component& component = found->second;
   if (component.library == supported.library &&
       absl::c_linear_search(supported.classes, component.class_name)) {

@@ -95,8 +95,8 @@ struct Picture {
   // [1, channels, h, w]: before the stage's first step and after its last. Of the host when next is
   // kDone, where the spec wants latents.
   device::Buffer latents;
-  Prediction prediction;       // to be drawn by a unit of its own: the newest
-  device::Buffer handed_over;  // for the refiner, from the base; without memory if none
+  Prediction prediction;           // to be drawn by a unit of its own: the newest
+  device::Buffer handed_over;      // for the refiner, from the base; without memory if none
   std::optional<LanePlace> place;  // while the stage's steps run
   bool decode_redone = false;      // by decode_fallback, or to be
   image::Image pixels;             // when next is kDone, unless the spec wants latents
