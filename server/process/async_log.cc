@@ -26,14 +26,14 @@ struct Line {
   std::string text;
 };
 
-// A line that cannot be written is gone: there is nobody to tell.
+// A line that cannot be written is lost: there is no other place to report it.
 void WriteAll(int file, const char* bytes, size_t size) {
   while (size > 0) {
     const ssize_t written = write(file, bytes, size);
     if (written >= 0) {
       bytes += written;
       size -= static_cast<size_t>(written);
-    } else if (errno == EAGAIN) {  // somebody who shares the file has made it so
+    } else if (errno == EAGAIN) {  // another process that shares the file has made it so
       pollfd room = {.fd = file, .events = POLLOUT, .revents = 0};
       poll(&room, 1, -1);
     } else if (errno != EINTR) {
@@ -89,11 +89,11 @@ class AsyncLog::Queue : public spdlog::sinks::base_sink<spdlog::details::null_mu
   const Options options_;
   mutable absl::Mutex mutex_;
   std::deque<Line> lines_ ABSL_GUARDED_BY(mutex_);  // the oldest first
-  size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;        // of their texts
+  size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;        // bytes of the texts
   int64_t added_ ABSL_GUARDED_BY(mutex_) = 0;       // lines, since the start
-  int64_t settled_ ABSL_GUARDED_BY(mutex_) = 0;     // of these the first, written or dropped
+  int64_t settled_ ABSL_GUARDED_BY(mutex_) = 0;     // the first so many of them, written or dropped
   int64_t dropped_ ABSL_GUARDED_BY(mutex_) = 0;
-  size_t untold_ ABSL_GUARDED_BY(mutex_) = 0;  // of those that were dropped
+  size_t untold_ ABSL_GUARDED_BY(mutex_) = 0;  // dropped lines that are not reported yet
   spdlog::log_clock::time_point last_dropped_ ABSL_GUARDED_BY(mutex_);
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
 };
@@ -131,7 +131,7 @@ void AsyncLog::Queue::NoteDropped(const Line& line) {
   last_dropped_ = line.time;
 }
 
-// Who takes has written what it took before.
+// The caller has written the lines that it took before.
 bool AsyncLog::Queue::Take(Next& next) {
   next = {};
   absl::MutexLock lock(&mutex_);
@@ -164,7 +164,7 @@ void AsyncLog::Queue::WriteLines() {
       Write(next);
       return absl::OkStatus();
     });
-    // What stood for others is not told again: that would have to be written, too.
+    // A lost report of dropped lines is not reported again: that would have to be written, too.
     if (written.ok() || next.dropped > 0) continue;
     absl::MutexLock lock(&mutex_);
     NoteDropped(next.line);

@@ -22,18 +22,18 @@ class AsyncLog {
  public:
   struct Options {
     int file = -1;  // a descriptor, which stays open
-    // What may wait beside the line that is being written. Bytes are of the lines' texts; a line
+    // Limits of lines that wait beside the one being written. Bytes are of the lines' texts; a line
     // that has more of them alone is dropped itself, and drives out no other.
     size_t most_lines = 0;
     size_t most_bytes = 0;
     std::string pattern;  // spdlog's, of UTC
-    // What the line says, of level warning, that stands for lines that were dropped.
+    // Text of the line, of level warning, that stands for lines that were dropped.
     std::function<std::string(size_t dropped)> dropped_text;
   };
 
   // A process that gets no thread ends here (core/base/threads.h).
   explicit AsyncLog(const Options& options);
-  // Writes what waits, however long that takes. Nobody logs any more.
+  // Writes all waiting lines, however long that takes. REQUIRES: no thread logs any more.
   ~AsyncLog();
 
   // With the options' pattern, whatever it is given later.

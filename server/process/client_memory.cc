@@ -12,7 +12,7 @@ constexpr int64_t kShare = 8;
 constexpr int64_t kEnoughReceived = 256 * kMiB;
 constexpr int64_t kEnoughRequests = 8;
 constexpr int64_t kEnoughPictures = 512 * kMiB;
-// What nothing counts (engine::MemoryBudget::kReserve), and what the start takes before it opens
+// Memory that is not counted (engine::MemoryBudget::kReserve), and the start's before it opens
 // its models: 4 MiB with the demo.
 constexpr int64_t kUncounted = 72 * kMiB;
 

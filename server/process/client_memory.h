@@ -1,4 +1,4 @@
-// What clients may make the process hold on the host, from what it may use at its start: requests
+// Host memory that clients may make the process hold, from what it may use at its start: requests
 // on their way in, pictures (engine::Config::picture_memory_bytes), and lines of the log.
 //
 // Thread-safe: free functions without state.
@@ -11,12 +11,12 @@
 namespace latentd::server::process {
 
 struct ClientMemory {
-  // Of what gRPC has received and no call has read. gRPC ends idle connections, and after them
+  // Bytes that gRPC has received and no call has read. gRPC ends idle connections, and after them
   // calls, that want more.
   int64_t received_bytes = 0;
   // engine::Config's: init images, latents and results, of all requests.
   int64_t picture_bytes = 0;
-  // What is left of the memory for the engine when clients hold all that they may, the request that
+  // Memory left for the engine when clients hold all that they may, the request that
   // is being read and the log included.
   int64_t engine_bytes = 0;
 };
@@ -30,7 +30,7 @@ ClientMemory ClientMemoryOf(int64_t memory, int64_t configured, int64_t max_requ
 
 // One kind of what clients make the process hold beside pictures, which the engine counts.
 struct ClientBytes {
-  absl::string_view kind;  // of metrics::kClientKind
+  absl::string_view kind;  // a value of metrics::kClientKind
   int64_t held = 0;        // now
   int64_t most = 0;        // 0: it has no bound of its own
 };

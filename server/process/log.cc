@@ -29,7 +29,7 @@ namespace v1 = ::latent::v1;
 constexpr char kTextPattern[] = "%Y-%m-%dT%H:%M:%S.%e %l %v";
 constexpr char kJsonPattern[] = R"({"time":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l",%v})";
 
-// That wait to be written: some seconds of a busy server, in a megabyte or two. A line may have as
+// Limits of waiting lines: some seconds of a busy server, in a megabyte or two. A line may have as
 // many bytes as a compiler's or a driver's message that it repeats.
 constexpr size_t kMostLines = 4096;
 
@@ -123,7 +123,7 @@ std::string FormatJson(absl::string_view message, const LogFields& fields) {
 void SetUpLogging(v1::LogFormat format, v1::LogLevel level) {
   json_lines = format == v1::JSON;
   const char* pattern = json_lines ? kJsonPattern : kTextPattern;
-  // Which says that there is no thread for the log.
+  // Reports that there is no thread for the log.
   auto first =
       std::make_shared<spdlog::logger>("start", std::make_shared<spdlog::sinks::stderr_sink_mt>());
   first->set_pattern(pattern, spdlog::pattern_time_type::utc);

@@ -23,14 +23,14 @@ namespace latentd::server::process {
 // Keys and values of a line, in order; values are strings, numbers or booleans.
 using LogFields = nlohmann::ordered_json;
 
-// How long the end of a process waits for a log that nobody reads.
+// Time that the end of a process waits for a log that is not read.
 inline constexpr absl::Duration kLastLines = absl::Seconds(2);
 
 // Also sends gRPC's own messages here, and silences protobuf's, which repeat what answers say. Call
 // once, before other threads start.
 void SetUpLogging(latent::v1::LogFormat format, latent::v1::LogLevel level);
 
-// What is logged from now on; returns what was logged before. Thread-safe.
+// Sets the level from now on; returns the one before. Thread-safe.
 latent::v1::LogLevel ChangeLogLevel(latent::v1::LogLevel level);
 
 // Thread-safe. Never waits for who reads the log. Text goes to standard output until SetUpLogging
@@ -38,13 +38,13 @@ latent::v1::LogLevel ChangeLogLevel(latent::v1::LogLevel level);
 void Log(latent::v1::LogLevel level, absl::string_view message,
          const LogFields& fields = LogFields::object());
 
-// Waits until what was logged before is written, or nobody has read it for `timeout`. Thread-safe.
+// Waits until all lines logged before are written, or none is read for `timeout`. Thread-safe.
 void FlushLog(absl::Duration timeout = kLastLines);
 
 // Ends the process without cleaning up. Thread-safe.
 [[noreturn]] void EndAfterLastLine(int exit_code);
 
-// That nobody will read, since the start.
+// Lines dropped since the start, since the log was not read.
 int64_t DroppedLogLines();
 
 // Bytes of lines that wait to be written: now, and at most.
@@ -58,7 +58,7 @@ inline constexpr absl::Duration kLogPause = absl::Seconds(1);
 // number of those that were kept back. Thread-safe.
 void LogRarely(RateLimit& limit, absl::string_view message, LogFields fields);
 
-// What follows time and level in a line; never holds a newline.
+// The part of a line after time and level; never holds a newline.
 std::string FormatText(absl::string_view message, const LogFields& fields);
 std::string FormatJson(absl::string_view message, const LogFields& fields);
 
