@@ -25,7 +25,7 @@ inline constexpr absl::Duration kStallLimit = absl::Seconds(60);
 class ActiveCalls;
 class KeptStreams;
 
-// What calls need; all of it outlives them.
+// Objects that calls need; all of them outlive the calls.
 struct CallEnvironment {
   engine::Engine& engine;
   const Clock& clock;
@@ -34,7 +34,7 @@ struct CallEnvironment {
   tracing::SpanSender* spans = nullptr;  // null: spans go nowhere
 };
 
-// One call, as seen from outside of it. It owns itself from Enter, which whoever makes it calls,
+// One call, as seen from outside of it. It owns itself from Enter, which its maker calls,
 // until Leave, which gRPC's OnDone does. Others may share it for longer. Thread-safe.
 class ActiveCall : public std::enable_shared_from_this<ActiveCall> {
  public:
@@ -51,7 +51,7 @@ class ActiveCall : public std::enable_shared_from_this<ActiveCall> {
 
   void Cancel() ABSL_LOCKS_EXCLUDED(call_mutex_);
 
-  // Of pictures that wait for the client.
+  // Bytes of pictures that wait for the client.
   virtual int64_t held_bytes() const = 0;
 
   // Bytes of its request that it holds.
@@ -90,7 +90,7 @@ class ActiveCalls {
   void CancelUnread(absl::Time now, absl::Duration limit) const;
   void CancelAll() const;
 
-  // Whether none was left before `timeout` passed.
+  // True if none was left before `timeout` passed.
   bool WaitUntilEmpty(absl::Duration timeout) const;
 
   int64_t held_bytes() const;

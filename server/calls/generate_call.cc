@@ -57,13 +57,13 @@ void AddViolations(const std::vector<FieldViolation>& more,
   }
 }
 
-// What answers repeat of a request: its texts and lists, not its picture or latents.
+// Bytes that answers repeat of a request: its texts and lists, not its picture or latents.
 int64_t EchoBytes(const latent::v1::GenerateRequest& request) {
   return static_cast<int64_t>(request.ByteSizeLong() - request.image().size() -
                               request.latents().size());
 }
 
-// Of several of the name, all, as the standard for trace context has it.
+// All values if several have the name, as the standard for trace context has it.
 std::string MetadataOf(const grpc::CallbackServerContext& context, const char* name) {
   const auto [begin, end] = context.client_metadata().equal_range(name);
   return absl::StrJoin(begin, end, ",", [](std::string* out, const auto& entry) {
@@ -188,7 +188,7 @@ absl::Status GenerateCall::TryResume(const grpc::ByteBuffer& bytes) {
   }
   const absl::Status attached = kept->Attach(this, position.pictures, MakeReader());
   if (attached.ok()) return attached;
-  // Who asked for it cannot have the rest: the name is free to begin again.
+  // The stream is of no use without its client: the name is free to begin again.
   environment_.kept.Drop(*kept);
   return WithFacts(attached, {{"request_id", request->request_id()}});
 }
@@ -236,7 +236,7 @@ absl::Status GenerateCall::OpenKept(const engine::GenerateSpec& spec) {
 
 absl::Time GenerateCall::MonotonicDeadline() const {
   const absl::Duration left = absl::FromChrono(deadline_) - environment_.clock.Wall();
-  // Who sets none has one in some hundred years.
+  // No deadline arrives as a date some hundred years ahead.
   if (left > kLongestDeadline) return absl::InfiniteFuture();
   return environment_.clock.Monotonic() + left;
 }
@@ -331,7 +331,7 @@ void GenerateCall::LeaveWork() {
 }
 
 void GenerateCall::Done(const absl::Status& status) {
-  // Whatever happens: a drain waits for it.
+  // In any case: a drain waits for it.
   const absl::Cleanup leave = [this] { Leave(); };
   TryAccount(status);
   std::shared_ptr<KeptStream> kept;
@@ -366,7 +366,7 @@ void GenerateCall::Account(const absl::Status& status) {
     }
     SendSpans(status, code, now);
   }
-  // The engine's loop may have an event for the call, and nobody may be reading the log.
+  // The engine's loop may have an event for the call, and writing to the log may block.
   record.WriteLogLine(status, code, now);
 }
 

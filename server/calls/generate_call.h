@@ -6,7 +6,7 @@
 // finishes; gRPC calls OnDone, Done ends the life. A client that goes away closes the outbox at
 // once, and the call ends when the engine says so. The engine shares the call until then.
 //
-// Of a resumable request the engine's sink is a KeptStream, of which the call is a reader: when the
+// With a resumable request the engine's sink is a KeptStream that the call reads from: when the
 // client goes away the call ends at once, and the work goes on for a call of ResumeStream.
 #pragma once
 
@@ -79,7 +79,7 @@ class GenerateCall : public engine::EventSink, public ActiveCall {
   // holds nothing but the end: then there is none. Called without the lock.
   virtual void Advance() = 0;
 
-  // What to send next, if there is something.
+  // Next message to send, if there is one.
   std::optional<OutgoingEvent> NextEvent() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // A picture came, that counts as unread as long as `token` is kept; the outbox keeps it until the
@@ -87,10 +87,10 @@ class GenerateCall : public engine::EventSink, public ActiveCall {
   virtual void KeepUnread(const std::shared_ptr<const void>&)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {}
 
-  // Whether its client may come back for what it has not got.
+  // True if its client may come back for the rest.
   virtual bool CanBeResumed() const = 0;
 
-  // What the answer can hold of pictures, 0: any number of bytes. `echo_bytes` is what it repeats
+  // Bytes of pictures that the answer can hold, 0: any number. `echo_bytes` is what it repeats
   // of the request.
   virtual int64_t MaxPictureBytes(int64_t echo_bytes) const = 0;
 
@@ -107,7 +107,7 @@ class GenerateCall : public engine::EventSink, public ActiveCall {
   absl::Status TryResume(const grpc::ByteBuffer& bytes);
   std::shared_ptr<KeptStream> kept() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::shared_ptr<const KeptStream::Reader> MakeReader();
-  // It is nothing to this call any more: it stops, unless somebody may resume it.
+  // Ends the call's interest in the job, which is cancelled unless the request can be resumed.
   void LeaveWork() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Time MonotonicDeadline() const;
   void NoteId(const std::string& request_id) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -115,7 +115,7 @@ class GenerateCall : public engine::EventSink, public ActiveCall {
   // Without memory there is no line, but an end.
   void TryAccount(const absl::Status& status);
   void Account(const absl::Status& status);
-  // What the client sees as the end.
+  // Status code that the client sees at the end.
   absl::StatusCode EndCode(const absl::Status& status) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   void SendSpans(const absl::Status& status, absl::StatusCode code, absl::Time now) const
       ABSL_SHARED_LOCKS_REQUIRED(mutex_);
@@ -124,7 +124,7 @@ class GenerateCall : public engine::EventSink, public ActiveCall {
   const std::string caller_;
   HeldRequest request_;  // while Submit runs
   CallRecord record_ ABSL_GUARDED_BY(mutex_);
-  // Nothing: nobody wants its spans.
+  // Nothing: its spans are not recorded.
   std::optional<tracing::CallTrace> trace_ ABSL_GUARDED_BY(mutex_);
   std::optional<uint64_t> handle_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<KeptStream> kept_ ABSL_GUARDED_BY(mutex_);  // null: not resumable

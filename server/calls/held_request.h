@@ -14,8 +14,8 @@ namespace latentd::server::calls {
 class HeldRequest {
  public:
   struct Bytes {
-    int64_t received = 0;  // that are not read
-    int64_t read = 0;      // that the engine has not got
+    int64_t received = 0;  // bytes not read yet
+    int64_t read = 0;      // bytes that the engine has not got
   };
 
   // REQUIRES: `message` is gRPC's own, which keeps it until the call ends.

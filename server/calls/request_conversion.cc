@@ -11,7 +11,7 @@ namespace latentd::server::calls {
 namespace {
 
 namespace v1 = ::latent::v1;
-using calls::FromProto;  // those of basic_conversion.h, beside the ones here
+using calls::FromProto;  // overloads of basic_conversion.h, beside the ones here
 
 // Reads NAME where the request has it: SET_IF_PRESENT(width, picture.width).
 #define SET_IF_PRESENT(name, destination) \

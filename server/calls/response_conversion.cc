@@ -11,7 +11,7 @@ namespace latentd::server::calls {
 namespace {
 
 namespace v1 = ::latent::v1;
-using calls::ToProto;  // those of basic_conversion.h, beside the ones here
+using calls::ToProto;  // overloads of basic_conversion.h, beside the ones here
 
 v1::Offset ToProto(pipeline::Offset offset) {
   v1::Offset proto;
