@@ -7,7 +7,7 @@ namespace latentd::server::admin {
 namespace {
 
 namespace v1 = ::latent::v1;
-using admin::ToProto;  // those of the headers, beside the ones here
+using admin::ToProto;  // the headers' overloads, beside the ones here
 
 v1::GraphState ToProto(engine::GraphState state) {
   switch (state) {

@@ -15,7 +15,7 @@
 
 namespace latentd::server::admin {
 
-using calls::FromProto;  // of times and sizes
+using calls::FromProto;  // overloads for times and sizes
 using calls::ToProto;
 
 latent::v1::Graph ToProto(const engine::GraphEntry& entry);
