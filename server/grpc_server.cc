@@ -19,10 +19,10 @@ namespace {
 // For messages that are on their way when everything else has ended.
 constexpr absl::Duration kFlushTimeout = absl::Seconds(1);
 constexpr absl::Duration kDrainTick = absl::Seconds(1);
-// Of what operators send; the largest are the chunks of an import.
+// Limit of operators' messages; the largest are the chunks of an import.
 constexpr int64_t kMaxAdminMessageBytes = 4 << 20;
 constexpr int64_t kAdminReceivedBytes = 8 * kMaxAdminMessageBytes;
-// Of a question about a service's health: its name.
+// Limit of a health check's message: the service's name.
 constexpr int64_t kMaxProbeBytes = 4 << 10;
 // Strangers may ask.
 constexpr int64_t kProbeReceivedBytes = 8 << 20;
@@ -51,7 +51,7 @@ bool Names(const engine::Hangs& hangs, absl::string_view thread) {
                         [&](const OverdueThread& hung) { return hung.name == thread; });
 }
 
-// What is not `known` yet.
+// Logs hangs that are not `known` yet.
 void LogNews(const engine::Hangs& hangs, const engine::Hangs& known) {
   if (hangs.unit.has_value() && !known.unit.has_value()) LogHang(*hangs.unit);
   for (const OverdueThread& thread : hangs.threads) {

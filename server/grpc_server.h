@@ -47,7 +47,7 @@ class GrpcServer {
     int64_t max_request_bytes = 32 << 20;
     int64_t received_bytes = 256 << 20;  // at `listen` (server_port.h)
     absl::Duration stall_limit = calls::kStallLimit;
-    // Of connections at `listen` (server_port.h).
+    // Age limit of connections at `listen` (server_port.h).
     absl::Duration max_connection_age = absl::InfiniteDuration();
     absl::Duration max_connection_age_grace = absl::InfiniteDuration();
     std::string version;
@@ -65,19 +65,19 @@ class GrpcServer {
 
   // With the port that was chosen where 0 was asked for.
   const std::string& address() const { return port_->address(); }
-  // Where operators call; empty: nowhere.
+  // Address for operators' calls; empty: none.
   std::string admin_address() const;
-  // Where health is asked for alone; empty: nowhere.
+  // Address for health checks alone; empty: none.
   std::string health_address() const;
 
   // For who says it otherwise than by gRPC; lives as long as this.
   const process::Health& health() const { return health_; }
 
-  // Cancels calls whose client has stopped reading, and resumable requests that nobody has come
+  // Cancels calls whose client has stopped reading, and resumable requests that no client has come
   // back to; call it every second or so.
   void CancelStalled();
 
-  // Where the engine waits for the memory of finished pictures, cancels calls that have let one
+  // While the engine waits for the memory of finished pictures, cancels calls that have let one
   // wait for the stall limit, even if they take a message now and then. The same.
   void MakeRoom();
 
@@ -93,7 +93,7 @@ class GrpcServer {
   // answer.
   void RefreshTls();
 
-  // Health says NOT_SERVING, calls of operators end, what nobody reads is dropped, the engine
+  // Health says NOT_SERVING, operators' calls end, streams without a reader are dropped, the engine
   // drains, what still runs after `timeout` is cancelled, all streams end. Blocks.
   void Drain(absl::Duration timeout);
 
@@ -101,7 +101,7 @@ class GrpcServer {
   std::vector<process::ClientBytes> client_memory() const;
   void ShowClientMemory() const;
 
-  // Of pictures that wait for their clients.
+  // Bytes of pictures that wait for their clients.
   int64_t held_bytes() const { return calls_.held_bytes() + kept_.held_bytes(); }
 
  private:
@@ -113,12 +113,12 @@ class GrpcServer {
   absl::Status ListenForAll(const Options& options);
   absl::Status ListenForOperators(const Options& options);
   absl::Status ListenForProbes(const Options& options);
-  // Of the engine and of the server.
+  // Hangs of the engine and of the server.
   engine::Hangs FindHangs() const;
-  // Makes room and cancels what is stalled while the engine drains, which nobody else does.
+  // Makes room and cancels stalled calls while the engine drains, which no other code does.
   void FollowDrain();
   void Follow(const engine::ServerStatus& status);
-  // Of all of them, whether they listen or not.
+  // Updates all of them, listening or not.
   void UpdateHealthWatches();
 
   engine::Engine& engine_;

@@ -70,7 +70,7 @@ class Loader {
         options_(options),
         thread_(StartThread("loader", [this] { Load(); })) {}
 
-  // What Load said, or why a process that was to exit with this start has not done what it was for.
+  // Result of Load, or the reason why a process that exits with this start has not done its work.
   absl::Status Join() {
     thread_.join();
     return status_;
@@ -97,7 +97,7 @@ class Loader {
     return options_.exit_when_ready || (options_.exit_if_degraded && degraded);
   }
 
-  // Whether a server that starts now would find everything compiled, but for what this one does
+  // OK if a server that starts now would find everything compiled, but for what this one does
   // without, too.
   absl::Status CheckPrepared() const {
     const engine::ServerStatus status = engine_.status();
@@ -126,7 +126,7 @@ class Loader {
 
 process::ClientMemory ClientMemoryFor(const config::Options& options) {
   const engine::Config& engine = options.engine;
-  // That of a GPU is none of the host's.
+  // A GPU's budget is none of the host's.
   const int64_t configured = engine.backend == "cuda" ? 0 : engine.memory_bytes;
   return process::ClientMemoryOf(MeasureAvailableMemory().bytes, configured,
                                  options.max_request_bytes, engine.picture_memory_bytes);
@@ -155,7 +155,7 @@ absl::Status CheckCanFillCache(const config::Options& options) {
       "; --cache-dir=DIRECTORY names one"));
 }
 
-// Where a socket for operators can be; empty: it is not needed, or cannot be had.
+// Folder for an operators' socket; empty: it is not needed, or cannot be had.
 std::string AdminFolder(const config::Options& options) {
   if (!options.admin_listen.empty() || process::IsUnixSocket(options.listen)) return "";
   std::string folder = AdminSocketFolder();
@@ -169,7 +169,7 @@ std::string AdminFolder(const config::Options& options) {
   return "";
 }
 
-// Null where nobody asked for spans.
+// Null if spans are not configured.
 absl::StatusOr<std::unique_ptr<tracing::SpanSender>> StartSpans(
     const std::optional<tracing::Endpoint>& endpoint, const std::string& version,
     metrics::Registry& registry) {
@@ -234,7 +234,7 @@ absl::Status LimitClients(int wanted) {
   return absl::OkStatus();
 }
 
-// Null where nobody asked for metrics.
+// Null if metrics are not configured.
 absl::StatusOr<std::unique_ptr<process::MetricsEndpoint>> StartMetrics(const std::string& listen,
                                                                        engine::Engine& engine,
                                                                        const GrpcServer& server) {
@@ -251,7 +251,7 @@ void EndWithoutTheUnit(const std::string& cause) {
   process::EndAfterLastLine(kDrainOverran);
 }
 
-// What cannot be interrupted loses no file by not being waited for: they are written whole or not
+// Work that cannot be interrupted loses no file if it is not awaited: they are written whole or not
 // at all. `exit_code` is that of a server that is still loading.
 void Stop(process::ExitTimer& timer, GrpcServer& server, engine::State state,
           absl::Duration drain_timeout, int exit_code, const std::string& cause) {
