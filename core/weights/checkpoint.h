@@ -24,7 +24,7 @@
 
 namespace latentd::weights {
 
-// What model_index.json says about a component: ["diffusers", "UNet2DConditionModel"].
+// A component as model_index.json names it: ["diffusers", "UNet2DConditionModel"].
 struct Component {
   std::string library;
   std::string class_name;
@@ -32,7 +32,7 @@ struct Component {
 };
 
 struct WeightSize {
-  int64_t bytes = 0;     // of the tensors as they are on disk
+  int64_t bytes = 0;     // size of the tensors on disk
   int64_t elements = 0;  // times 4: bytes of them as float32
 };
 
@@ -80,7 +80,7 @@ class Checkpoint {
   // Reads a file and remembers it in files_read(). May be used after the checkpoint is gone.
   FileReader reader() const;
 
-  // What was read so far, but for tensors, which know their files themselves.
+  // Files that were read so far, but for tensors, which know their files themselves.
   std::vector<std::shared_ptr<const WatchedFile>> files_read() const { return records_->files(); }
 
   // All tensors of the component by today's names (tensor_names.h), from one file or from the
@@ -88,7 +88,7 @@ class Checkpoint {
   // headers, not data.
   absl::StatusOr<TensorMap> LoadTensors(absl::string_view component) const;
 
-  // What LoadTensors would give, summed up.
+  // Sum over the tensors that LoadTensors would give.
   absl::StatusOr<WeightSize> SizeOf(absl::string_view component) const;
 
  private:

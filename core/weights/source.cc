@@ -109,7 +109,7 @@ class Composition {
 
   std::vector<Node> nodes_;
   std::vector<StoredTensor> from_;
-  std::vector<ValueId> leaves_;  // of `from_`
+  std::vector<ValueId> leaves_;  // leaves of `from_`
   absl::flat_hash_map<ValueId, ValueId> widened_;
 };
 

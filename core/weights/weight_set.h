@@ -48,7 +48,7 @@ class WeightSet {
   // ignored.
   absl::Status Check(const graph::Graph& graph) const;
 
-  // Of the contents of the graph's weights, in order: equal for two sets whose sources are,
+  // Digest of the contents of the graph's weights, in order: equal for two sets whose sources are,
   // whatever they are called and whichever files they are in. FAILED_PRECONDITION, reason
   // CHECKPOINT_CHANGED: one of the files was edited.
   absl::StatusOr<Digest> ContentDigest(const graph::Graph& graph) const;
@@ -61,14 +61,14 @@ class WeightSet {
  private:
   void AddSource(std::string name, Source source);
   const Source* Lookup(absl::string_view name) const;
-  // That none of the files of the graph's weights was edited.
+  // OK if none of the files of the graph's weights was edited.
   absl::Status CheckFiles(const graph::Graph& graph) const;
-  // Where a missing tensor was looked for, as the end of a sentence.
+  // Place where a missing tensor was looked for, as the end of a sentence.
   std::string PlaceOf(absl::string_view name) const;
 
   WeightStore* store_;
   std::string name_;
-  std::shared_ptr<const WeightSet> base_;  // of what is not in `sources_`; null: nothing
+  std::shared_ptr<const WeightSet> base_;  // has the names that are not in `sources_`; null: none
   SourceMap sources_;
 };
 

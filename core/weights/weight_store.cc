@@ -42,7 +42,7 @@ std::string NameOf(const Source& source, absl::string_view form) {
   return absl::StrCat(form, "\n", source.Content());
 }
 
-// What the archive calls it.
+// Name of the weight in the archive.
 std::string KeptName(const WeightCache& archive, const std::string& name) {
   // 3: before, the recipes' weights had their files' dtypes.
   return absl::StrCat("weight 3 of ", archive.version, "\n", name);
@@ -89,7 +89,7 @@ absl::Status CheckUnchanged(const std::vector<StoredTensor>& sources) {
   return absl::OkStatus();
 }
 
-// That what was made of the sources since CheckUnchanged is made of what their digests name.
+// Checks that results made of the sources since CheckUnchanged are made of what their digests name.
 absl::Status CheckContents(const std::vector<StoredTensor>& sources) {
   for (const StoredTensor& source : sources) RETURN_IF_ERROR(CheckContent(source, source.data));
   return absl::OkStatus();
@@ -132,7 +132,7 @@ struct WeightStore::Entry {
   std::map<User, int> users;  // waiting ones too
 };
 
-// What a WeightRef keeps alive the result by.
+// A WeightRef's use of a result, which it keeps alive.
 struct WeightStore::Use {
   Use(WeightStore* store, const Digest& key, EntryPointer entry, User user)
       : store(store), key(key), entry(std::move(entry)), user(std::move(user)) {}
@@ -228,7 +228,7 @@ absl::StatusOr<WeightStore::NewResult> WeightStore::Make(const Source& source,
   RETURN_IF_ERROR(maker_.MakeWeight(*source.make, DataOf(source.from), format.form, made, *stream));
   RETURN_IF_ERROR(stream->Synchronize());
   RETURN_IF_ERROR(CheckContents(source.from));
-  // Of SDXL's VAE: 114 MiB of resident pages, and no measurable time.
+  // With SDXL's VAE: 114 MiB of resident pages, and no measurable time.
   for (const StoredTensor& tensor : source.from) ReleasePages(tensor);
   const bool keep =
       archive_.keep != nullptr && !IsStored(plain, format) && made.bytes() >= archive_.least_bytes;

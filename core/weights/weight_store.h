@@ -44,7 +44,7 @@ namespace latentd::weights {
 // frees it; a ConstBuffer copied out of it must not outlive it.
 using WeightRef = std::shared_ptr<const device::ConstBuffer>;
 
-// What Get would hold, and what it takes for a moment beside that.
+// Memory that Get would hold, and that it takes for a moment beside that.
 struct ResultNeeds {
   std::string key;  // the name of the result: 32 hexadecimal digits
   size_t bytes = 0;
@@ -56,10 +56,10 @@ struct WeightInfo {
   std::string key;  // as in ResultNeeds
   size_t bytes = 0;
   bool mapped = false;  // pages of the archive, which the kernel can drop and read again
-  int users = 0;        // references that somebody has
-  // Who they got it for: the first part of the weights' names ("unet"), the sets' names ("base").
+  int users = 0;        // references in use
+  // Users' components, the first part of the weights' names ("unet"), and sets, by name ("base").
   std::vector<std::string> components, sets;
-  const void* data = nullptr;  // where it lies
+  const void* data = nullptr;  // address on the device
 };
 
 class WeightStore {
@@ -69,7 +69,7 @@ class WeightStore {
       : maker_(maker), archive_(std::move(archive)) {}
   WeightStore(const WeightStore&) = delete;
 
-  // Where the results lie.
+  // Device that the results are on.
   device::Device& device() const { return maker_.device(); }
 
   // The result of `recipe` over `set`: from memory, from the archive (mapped, without a copy), or
@@ -79,7 +79,7 @@ class WeightStore {
   absl::StatusOr<WeightRef> Get(const graph::Graph& recipe, const WeightSet& set,
                                 const WeightFormat& format = {});
 
-  // Of Get with the same, without making anything; what the archive has is taken to be made. Errors
+  // Needs of Get with the same, without making anything; archived results count as made. Errors
   // as Get's.
   absl::StatusOr<ResultNeeds> NeedsOf(const graph::Graph& recipe, const WeightSet& set,
                                       const WeightFormat& format = {}) const;
