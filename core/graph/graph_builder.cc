@@ -8,7 +8,7 @@
 namespace latentd::graph {
 namespace {
 
-// What a mistake gives: a rank that code which looks at shapes can index.
+// Result of a mistake: a rank that code which looks at shapes can index.
 Node Placeholder() {
   return {.op = Op::kConstant, .attributes = ConstantAttributes{{0}}, .shape = {1, 1, 1, 1}};
 }
