@@ -1,4 +1,4 @@
-// What a metric is: name, help text, type, and labels with all the values that they can have.
+// Description of a metric: name, help text, type, and labels with all values that they can have.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ struct Family {
   const char* help;
   Type type;
   Label labels[kMaxLabels] = {};
-  absl::Span<const double> bounds = {};  // of histograms
+  absl::Span<const double> bounds = {};  // bounds of histograms' buckets
 
   constexpr size_t label_count() const {
     size_t count = 0;

@@ -55,7 +55,7 @@ double MergedGauge(Merge merge, const LabelValues& labels, double all, double pa
   return all + part;
 }
 
-// Of the same family, so that a histogram has the same bounds.
+// Merges samples of one family, so that a histogram has the same bounds.
 void MergeSample(const Family& family, const LabelValues& labels,
                  const prometheus::ClientMetric& part, prometheus::ClientMetric& all) {
   all.counter.value += part.counter.value;

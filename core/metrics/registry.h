@@ -74,7 +74,7 @@ class Registry {
     absl::Mutex& changes_;
   };
 
-  // What a scrape sees: every family that has a series, in the order of kFamilies, its series in
+  // Result of a scrape: every family that has a series, in the order of kFamilies, its series in
   // the order of their labels. Not together with a Change of this thread, of a part either.
   std::vector<prometheus::MetricFamily> Collect() const
       ABSL_LOCKS_EXCLUDED(parts_mutex_, changes_, mutex_);
