@@ -93,7 +93,7 @@ struct Config {
   std::optional<int64_t> vae_tiling_above;
   bool load_waits_for_shared_steps = false;  // Load returns when these are through too
   bool compile_at_start = true;              // else only what can be loaded is; the rest is cold
-  bool allow_cold_requests = false;          // requests with COLD_OK compile; operators always may
+  bool allow_cold_requests = false;          // COLD_OK requests may; operators always may
   bool forbid_compile_after_ready = false;   // strict: whatever would compile is refused
 
   // Called for problems that an operator should know and that end no service: a cache folder that

@@ -188,7 +188,7 @@ absl::Time UnitsInFlight::NextEnqueueTime() const {
 Period UnitsInFlight::WaitForOldest() {
   const UnitInFlight& done = units_.front();
   const ThreadWatch::Activity watched_as_unit(loop_, ThreadWatch::kIdle);
-  done.unit.done->Wait().IgnoreError();  // completing its parts leads to the next call
+  done.unit.done->Wait().IgnoreError();  // the completion of its parts sees the error
   const absl::Time begin = BeginOfOldest();
   last_done_ = done.unit.done->time();
   LearnLead(begin);

@@ -188,7 +188,7 @@ absl::Status GenerateCall::TryResume(const grpc::ByteBuffer& bytes) {
   }
   const absl::Status attached = kept->Attach(this, position.pictures, MakeReader());
   if (attached.ok()) return attached;
-  // The stream is of no use without its client: the name is free to begin again.
+  // The client cannot have the rest of the stream: the name is free to begin again.
   environment_.kept.Drop(*kept);
   return WithFacts(attached, {{"request_id", request->request_id()}});
 }
