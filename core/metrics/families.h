@@ -299,7 +299,7 @@ inline constexpr Family kSpansDropped{"latentd_spans_dropped_total",
                                       {{"reason", "queue_full,refused,stopped"}}};
 inline constexpr Family kLogLinesDropped{
     "latentd_log_lines_dropped_total",
-    "Lines of the log that nobody will read, since who reads standard error is too slow or stuck.",
+    "Lines of the log that were dropped, since the reader of standard error is too slow or stuck.",
     Type::kCounter};
 inline constexpr Family kBuildInfo{"latentd_build_info", "Always 1.", Type::kGauge, {{"version"}}};
 inline constexpr Family kBackendInfo{

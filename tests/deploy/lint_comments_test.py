@@ -3,8 +3,6 @@
 
 import os
 import pathlib
-import re
-import runpy
 import subprocess
 import sys
 import tempfile
@@ -14,23 +12,11 @@ SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "deploy/lint-comments"
 OPENINGS = ("Of", "That", "Those", "What", "Whatever", "Where", "Whether", "Which", "Who", "Whoever")
 
 
-def not_yet():
-    """The directories that the script passes over."""
-    return re.findall(r'^    "([\w/*-]+)",$', SCRIPT.read_text(encoding="utf-8").partition("NOT_YET = (")[2].partition("\n)")[0], re.MULTILINE)
-
-
-def file_in(directory):
-    return directory.removesuffix("/*") + "/untranslated.h"
-
-
 class LintCommentsTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name)
-        # A directory that passes must not be in the list, so each of those needs a violation.
-        for directory in not_yet():
-            self.write(file_in(directory), "// What nobody reads.\n")
 
     def write(self, path, text):
         file = self.root / path
@@ -92,7 +78,7 @@ class LintCommentsTest(unittest.TestCase):
         text = 'auto a = "nobody waits";\n'
         self.assertEqual(self.places("core/new/a.cc", text), [1])
         self.write("server/calls/a.cc", text)
-        self.assertEqual(self.lint("--all", self.root / "server/calls/a.cc"), [])
+        self.assertEqual(self.lint(), [])
 
     def test_comments_of_other_languages_are_read(self):
         self.assertEqual(self.places("core/new/a.proto", "// What a row is.\nmessage Row {}\n"), [1])
@@ -108,23 +94,6 @@ class LintCommentsTest(unittest.TestCase):
         self.write("core/new/a.png", "")
         (self.root / "core/new/a.png").write_bytes(b"\x89PNG\xff// What")
         self.assertEqual(self.lint(), [])
-
-    def test_directories_of_the_list_are_passed_over_until_all_are_asked_for(self):
-        self.assertEqual(self.lint(), [])
-        found = {line.partition(":")[0] for line in self.lint("--all")}
-        self.assertEqual(found, {file_in(directory) for directory in not_yet()})
-
-    def test_an_entry_covers_all_below_it_or_the_files_of_a_directory_alone(self):
-        script = runpy.run_path(str(SCRIPT))
-        covered = [(entry, path) for entry in ("rows", "rows/*") for path in ("rows/a.h", "rows/below/a.h", "rows_of/a.h", "a.h")
-                   if script["is_under"](pathlib.PurePath(path), entry)]
-        self.assertEqual(covered, [("rows", "rows/a.h"), ("rows", "rows/below/a.h"), ("rows/*", "rows/a.h")])
-
-    def test_a_directory_of_the_list_that_passes_has_to_leave_it(self):
-        for directory in not_yet():
-            self.write(file_in(directory), "// A row.\n")
-            self.assertEqual(self.lint(), [f"deploy/lint-comments: {directory} passes: remove it from NOT_YET"])
-            self.write(file_in(directory), "// What nobody reads.\n")
 
     def test_only_files_that_are_named_are_read(self):
         self.write("core/new/a.h", "// A row.\n")
