@@ -1,13 +1,15 @@
 #include "core/engine/kept_findings.h"
 
-#include <atomic>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
 #include "core/base/out_of_memory.h"
 #include "core/compiler/finding_files.h"
 #include "core/compiler/graph_key.h"
@@ -48,7 +50,7 @@ class FindingsOnDisk {
     absl::StatusOr<std::string> choice = CatchOutOfMemory([&] { return files_.Read(shape); });
     if (choice.ok()) return *std::move(choice);
     if (!absl::IsNotFound(choice.status())) Warn(choice.status().message());
-    if (!explained_.exchange(true)) Explain();
+    ExplainOnce();
     return std::nullopt;
   }
 
@@ -62,6 +64,12 @@ class FindingsOnDisk {
   }
 
  private:
+  // Others that miss wait, so that none of this build is on disk before it was looked at.
+  void ExplainOnce() {
+    absl::MutexLock lock(&explaining_);
+    if (!explained_) Explain();
+    explained_ = true;
+  }
   void Explain() const {
     const std::optional<std::string> why = files_.WhyNone();
     if (why.has_value()) {
@@ -76,7 +84,8 @@ class FindingsOnDisk {
   const FindingFiles files_;
   Worker& writes_;
   const std::function<void(absl::string_view)> warn_;
-  std::atomic<bool> explained_ = false;
+  absl::Mutex explaining_;
+  bool explained_ ABSL_GUARDED_BY(explaining_) = false;
 };
 
 backends::FindingArchive ArchiveOf(const KeptFindings::Parts& parts) {
