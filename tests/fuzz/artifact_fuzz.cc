@@ -41,7 +41,8 @@ struct Sound {
       return weights::StoredTensor{device::Buffer::Allocate(device::DType::kF32, shape), "file"};
     };
     weights.Add("net", {{"conv", weight({8, 4, 3, 3})}, {"linear", weight({16, 16})}});
-    artifact = *Compile(key, {.model = "base", .component = "net"}, graph, *backend, {}, SystemClock());
+    artifact =
+        *Compile(key, {.model = "base", .component = "net"}, graph, *backend, {}, SystemClock());
     file = WriteArtifact(*artifact);
   }
 
