@@ -44,7 +44,7 @@ class Foresight {
 
   const Entries& entries() const { return entries_; }
   // They take turns, and short ones pass unless more would be late by that or by others that come.
-  // Where some would be late if none passed, and fewer by deadline, they go by deadline.
+  // They go by deadline if some would be late though none passed, and fewer by deadline.
   const Timetable& At(absl::Time now);
   // The same, but without outlooks where none of them has a deadline: that is not played.
   const Timetable& OrderAt(absl::Time now) { return has_deadlines_ ? At(now) : in_turns_; }

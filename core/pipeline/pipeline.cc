@@ -81,6 +81,11 @@ Size NearestOf(const std::vector<Size>& sizes, const Size& own) {
   return nearest == sizes.end() ? own : *nearest;
 }
 
+// The model as it was loaded; null: it was not, since it draws nothing here.
+const SdxlModel* LoadedOf(const Pipeline::LoadedModels& models, ModelId id) {
+  return models[static_cast<size_t>(id.value)].get();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<const Pipeline>> Pipeline::Create(ModelTable table,
@@ -118,7 +123,7 @@ Pipeline::Pipeline(ModelTable table, LoadedModels models, const ComponentModes& 
 std::vector<const SdxlModel*> Pipeline::ModelsOf(const PictureSpec& spec) const {
   std::vector<const SdxlModel*> models;
   for (const ModelId id : table().Chain(spec.model, spec.refine)) {
-    models.push_back(models_[static_cast<size_t>(id.value)].get());
+    models.push_back(LoadedOf(models_, id));
   }
   return models;
 }
@@ -140,8 +145,7 @@ absl::StatusOr<PictureSpec> Pipeline::Resolve(PictureSpec spec) const {
   // looked at in any case.
   if (!violations.empty()) {
     const ModelRow* row = table().Find(spec.model);
-    const SdxlModel* starts =
-        row == nullptr ? nullptr : models_[static_cast<size_t>(row->id.value)].get();
+    const SdxlModel* starts = row == nullptr ? nullptr : LoadedOf(models_, row->id);
     if (starts != nullptr)
       AddViolationsOf(starts->SchedulerWith(spec.scheduler).status(), violations);
     return InvalidFields(violations);
@@ -178,7 +182,7 @@ std::vector<const SdxlModel*> Pipeline::Models() const {
 }
 
 bool Pipeline::Draws(ModelId model) const {
-  const auto& loaded = models_[static_cast<size_t>(model.value)];
+  const SdxlModel* loaded = LoadedOf(models_, model);
   return loaded != nullptr && loaded->draws();
 }
 
