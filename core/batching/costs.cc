@@ -118,7 +118,6 @@ absl::Duration Costs::Left(
   }
   const Lane& lane = ahead.stages.front().lane;
   if (ahead.encode) time += Of(UnitKind::kEncode, lane);
-  if (ahead.colors) time += Of(UnitKind::kDecode, lane);
   if (ahead.decode) time += Of(UnitKind::kDecode, lane);
   return time;
 }

@@ -76,7 +76,6 @@ void Playback::BeginOnce(Player& player) {
   const Ahead& ahead = player.picture->ahead;
   OutlookOf(player).begins = now_;
   const Lane& lane = ahead.stages.front().lane;
-  if (ahead.colors) now_ += costs_.Of(UnitKind::kDecode, lane);
   if (ahead.encode) now_ += costs_.Of(UnitKind::kEncode, lane);
 }
 

@@ -65,7 +65,6 @@ struct Ahead {
   };
   std::array<Stage, 2> stages;  // from the one that it is in; an ensemble has two
   bool encode = false, decode = false;
-  bool colors = false;  // a decode beside the prompts: of what previews' colours are fitted by
 
   bool operator==(const Ahead&) const = default;
 };

@@ -15,7 +15,6 @@
 #include "core/base/text.h"
 #include "core/device/device_fault.h"
 #include "core/engine/picture_file.h"
-#include "core/pipeline/conditioning.h"
 #include "core/pipeline/latents_file.h"
 
 namespace latentd::engine {
@@ -27,36 +26,12 @@ using pipeline::BucketPolicy;
 // The most that an error lists.
 constexpr size_t kMostSizes = 20;
 
-RefusedSizes::Picture RefusedPicture(const pipeline::PictureSpec& picture, bool image,
-                                     const pipeline::Pipeline& pipeline) {
-  return {.size = *picture.executed_size,
-          .rows = pipeline::RowsOf(picture),
-          .models = pipeline.table().Chain(picture.model, picture.refine),
-          .image = image,
-          .unguided_steps = pipeline::HasUnguidedSteps(picture),
-          .decoded = pipeline.NeedsDecoder(picture)};
-}
-
-bool Includes(const std::vector<pipeline::ModelId>& all,
-              const std::vector<pipeline::ModelId>& some) {
-  return absl::c_all_of(some, [&](pipeline::ModelId id) { return absl::c_linear_search(all, id); });
-}
-
 // Stands for all graphs of a size in messages.
-compiler::GraphLabel LabelOf(const pipeline::PictureSpec& picture) {
+compiler::GraphLabel LabelOf(const pipeline::Plan& plan) {
   return {.component = "a picture of",
-          .width = picture.executed_size->width,
-          .height = picture.executed_size->height,
-          .rows = pipeline::RowsOf(picture)};
-}
-
-// They are of the picture's size, and the networks would run at another.
-absl::Status CheckLatentsFit(const pipeline::PictureSpec& resolved) {
-  const pipeline::Size executed = *resolved.executed_size;
-  const bool fit = executed == pipeline::Size{*resolved.width, *resolved.height};
-  if (resolved.latents.empty() || fit) return absl::OkStatus();
-  return InvalidFields({{"latents", absl::StrCat("must be of the size that runs, which is ",
-                                                 SizeText(executed), ": ask for that")}});
+          .width = plan.executed_size.width,
+          .height = plan.executed_size.height,
+          .rows = plan.rows};
 }
 
 absl::Status TooLarge(pipeline::Size size, int64_t needed, int64_t budget) {
@@ -94,24 +69,16 @@ bool IsCold(const absl::Status& status) {
   return reason == "GRAPH_COLD" || reason == "COMPILE_FORBIDDEN";
 }
 
-bool RefusedSizes::Covers(const Picture& larger, const Picture& smaller) const {
-  if (!grows_) return larger == smaller;
-  return larger.size.width >= smaller.size.width && larger.size.height >= smaller.size.height &&
-         larger.rows >= smaller.rows && Includes(larger.models, smaller.models) &&
-         (larger.image || !smaller.image) && (larger.unguided_steps || !smaller.unguided_steps) &&
-         (larger.decoded || !smaller.decoded);
-}
-
-void RefusedSizes::Add(const Picture& picture, int64_t bytes) {
+void RefusedSizes::Add(const Graphs& graphs, int64_t bytes) {
   absl::MutexLock lock(&mutex_);
   if (refusals_.size() == kMost) refusals_.pop_front();
-  refusals_.push_back({picture, bytes});
+  refusals_.push_back({graphs, bytes});
 }
 
-std::optional<int64_t> RefusedSizes::Find(const Picture& picture) const {
+std::optional<int64_t> RefusedSizes::Find(const Graphs& graphs) const {
   absl::MutexLock lock(&mutex_);
   for (const Refusal& refusal : refusals_) {
-    if (Covers(picture, refusal.picture)) return refusal.bytes;
+    if (pipeline::Covers(graphs, refusal.graphs, grows_)) return refusal.bytes;
   }
   return std::nullopt;
 }
@@ -124,12 +91,8 @@ Admission::Admission(const Config& config, const Models& models, GraphStore& sto
       budget_(budget),
       refused_(/*grows=*/!config.vae_tiling_above.has_value()) {}
 
-absl::StatusOr<pipeline::PictureSpec> Admission::Resolve(pipeline::PictureSpec picture,
-                                                         const GenerateSpec& spec) const {
-  picture.output_latents = spec.output.format == image::Format::kLatent;
-  absl::StatusOr<pipeline::PictureSpec> resolved = models_.pipeline->Resolve(std::move(picture));
-  std::vector<FieldViolation> violations = GetFieldViolations(resolved.status());
-  if (!resolved.ok() && violations.empty()) return resolved.status();
+std::vector<FieldViolation> Admission::FindViolations(const GenerateSpec& spec) const {
+  std::vector<FieldViolation> violations;
   const int quality = spec.output.quality;
   if (quality < 1 || quality > 100) {
     violations.push_back({"output.quality", absl::StrCat("must be 1 to 100, is ", quality)});
@@ -139,26 +102,38 @@ absl::StatusOr<pipeline::PictureSpec> Admission::Resolve(pipeline::PictureSpec p
     violations.push_back({"priority", absl::StrCat("must be ", kMinPriority, " to ", max_priority,
                                                    " for this caller, is ", spec.priority)});
   }
-  if (!violations.empty()) return InvalidFields(violations);
-  const absl::StatusOr<pipeline::Size> bucket =
-      models_.buckets->Choose({*resolved->width, *resolved->height}, resolved->bucket_policy);
-  if (!bucket.ok()) return NoSuchBucket(*resolved, bucket.status());
-  resolved->executed_size = *bucket;
-  RETURN_IF_ERROR(CheckLatentsFit(*resolved));
-  return resolved;
+  return violations;
 }
 
-absl::Status Admission::CheckResponseBytes(const GenerateSpec& resolved) const {
-  if (resolved.max_response_bytes <= 0) return absl::OkStatus();
-  const pipeline::PictureSpec& picture = resolved.picture;
+absl::StatusOr<pipeline::Size> Admission::ChooseBucket(
+    const pipeline::PictureSpec& resolved) const {
+  const absl::StatusOr<pipeline::Size> bucket =
+      models_.buckets->Choose({*resolved.width, *resolved.height}, resolved.bucket_policy);
+  return bucket.ok() ? bucket : NoSuchBucket(resolved, bucket.status());
+}
+
+absl::StatusOr<pipeline::SharedPlan> Admission::Resolve(const GenerateSpec& spec) const {
+  pipeline::PictureSpec asked = spec.picture;
+  asked.output_latents = spec.output.format == image::Format::kLatent;
+  const pipeline::Inputs none;
+  const pipeline::Inputs& inputs = spec.inputs == nullptr ? none : *spec.inputs;
+  const auto choose = [this](const pipeline::PictureSpec& resolved) {
+    return ChooseBucket(resolved);
+  };
+  return models_.pipeline->Resolve(asked, inputs, choose, FindViolations(spec));
+}
+
+absl::Status Admission::CheckResponseBytes(const GenerateSpec& spec,
+                                           const pipeline::Plan& plan) const {
+  if (spec.max_response_bytes <= 0) return absl::OkStatus();
+  const pipeline::PictureSpec& picture = plan.spec;
   const int64_t bytes =
       *picture.num_images_per_prompt *
       (picture.output_latents
-           ? pipeline::LatentsFileBytes(models_.pipeline->first().latent_channels(),
-                                        models_.pipeline->LatentSizeOf(picture))
-           : MaxEncodedBytes({*picture.width, *picture.height}, resolved.output.format));
-  if (bytes <= resolved.max_response_bytes) return absl::OkStatus();
-  const std::string limit = absl::StrCat(resolved.max_response_bytes);
+           ? pipeline::LatentsFileBytes(plan.last_model().latent_channels(), plan.image_latents)
+           : MaxEncodedBytes({*picture.width, *picture.height}, spec.output.format));
+  if (bytes <= spec.max_response_bytes) return absl::OkStatus();
+  const std::string limit = absl::StrCat(spec.max_response_bytes);
   return WithFacts(
       WithReason(absl::InvalidArgumentError(absl::StrCat(
                      "the answer could have ", bytes, " bytes of pictures, and may have ", limit)),
@@ -170,8 +145,8 @@ bool Admission::CompilesForRequests() const {
   return config_.allow_cold_requests && !config_.forbid_compile_after_ready;
 }
 
-bool Admission::MayCompile(const pipeline::PictureSpec& picture) const {
-  return picture.bucket_policy == BucketPolicy::kColdOk && CompilesForRequests();
+bool Admission::MayCompile(const pipeline::Plan& plan) const {
+  return plan.spec.bucket_policy == BucketPolicy::kColdOk && CompilesForRequests();
 }
 
 std::string Admission::WhyNotCompiled() const {
@@ -206,9 +181,9 @@ std::string Admission::NotReadyText(pipeline::Size size) const {
   return absl::StrCat(SizeText(size), " is not one of ", ListSome(names, kMostSizes));
 }
 
-absl::Status Admission::ColdBucket(const pipeline::PictureSpec& resolved,
-                                   const absl::Status& why) const {
-  const std::string not_ready = NotReadyText(*resolved.executed_size);
+absl::Status Admission::ColdBucket(const pipeline::Plan& plan, const absl::Status& why) const {
+  const pipeline::PictureSpec& resolved = plan.spec;
+  const std::string not_ready = NotReadyText(plan.executed_size);
   if (resolved.bucket_policy != BucketPolicy::kColdOk) {
     return WithSizes(
         WithReason(absl::FailedPreconditionError(absl::StrCat(not_ready, ": ", why.message())),
@@ -221,11 +196,11 @@ absl::Status Admission::ColdBucket(const pipeline::PictureSpec& resolved,
                    resolved, *models_.buckets);
 }
 
-absl::Status Admission::CheckCold(const pipeline::PictureSpec& resolved) const {
-  RETURN_IF_ERROR(CheckRoom(*resolved.executed_size));
-  if (MayCompile(resolved)) return CheckNotRefused(resolved, !resolved.image.empty());
-  const absl::Status compiled = models_.buckets->CheckKnownCompiled(resolved);
-  return compiled.ok() ? compiled : ColdBucket(resolved, compiled);
+absl::Status Admission::CheckCold(const pipeline::Plan& plan) const {
+  RETURN_IF_ERROR(CheckRoom(plan.executed_size));
+  if (MayCompile(plan)) return CheckNotRefused(plan);
+  const absl::Status compiled = models_.buckets->CheckKnownCompiled(plan);
+  return compiled.ok() ? compiled : ColdBucket(plan, compiled);
 }
 
 // Asks of a bucket that did not fit the last time if it does now, evicting what is idle.
@@ -241,22 +216,22 @@ absl::Status Admission::CheckRoom(pipeline::Size bucket) const {
   return absl::OkStatus();
 }
 
-absl::Status Admission::CheckNotRefused(const pipeline::PictureSpec& resolved, bool image) const {
-  if (models_.buckets->IsServed(*resolved.executed_size)) return absl::OkStatus();
-  const auto needed = refused_.Find(RefusedPicture(resolved, image, *models_.pipeline));
+absl::Status Admission::CheckNotRefused(const pipeline::Plan& plan) const {
+  if (models_.buckets->IsServed(plan.executed_size)) return absl::OkStatus();
+  const auto needed = refused_.Find(plan.graphs);
   if (!needed.has_value() || *needed <= budget_.bytes()) return absl::OkStatus();
-  return TooLarge(*resolved.executed_size, *needed, budget_.bytes());
+  return TooLarge(plan.executed_size, *needed, budget_.bytes());
 }
 
 // Refuses what it can as early as possible: before the next graph is planned. What was
 // planned stays in memory for who makes it ready, or leaves with the graphs' handles.
-absl::Status Admission::CheckFits(const pipeline::PictureSpec& resolved, bool image,
-                                  const GraphHandles& graphs, uint64_t evict_unused_since,
+absl::Status Admission::CheckFits(const pipeline::Plan& plan, const GraphHandles& graphs,
+                                  uint64_t evict_unused_since,
                                   absl::FunctionRef<bool()> is_wanted) {
-  const pipeline::Size size = *resolved.executed_size;
+  const pipeline::Size size = plan.executed_size;
   if (models_.buckets->IsServed(size)) return absl::OkStatus();
-  RETURN_IF_ERROR(CheckNotRefused(resolved, image));
-  const compiler::GraphLabel label = LabelOf(resolved);
+  RETURN_IF_ERROR(CheckNotRefused(plan));
+  const compiler::GraphLabel label = LabelOf(plan);
   const auto check_room = [&](const backends::MemoryNeeds& needs) {
     return store_.CheckRoom(label, needs, evict_unused_since);
   };
@@ -275,7 +250,7 @@ absl::Status Admission::CheckFits(const pipeline::PictureSpec& resolved, bool im
     tally.Add(GraphStore::IdOf(graph), *needs);
     const int64_t needed = tally.prediction().total();
     if (needed <= budget_.bytes()) continue;
-    refused_.Add(RefusedPicture(resolved, image, *models_.pipeline), needed);
+    refused_.Add(plan.graphs, needed);
     return TooLarge(size, needed, budget_.bytes());
   }
   return check_room(together);

@@ -18,45 +18,35 @@
 #include "core/engine/bucket_graphs.h"
 #include "core/engine/engine.h"
 #include "core/engine/memory_budget.h"
+#include "core/pipeline/plan.h"
 
 namespace latentd::engine {
 
 // True if the graph store refused to compile.
 bool IsCold(const absl::Status& status);
 
-// Pictures whose graphs need more memory than the server may hold at all, as planning them has
+// Images whose graphs need more memory than the server may hold at all, as planning them has
 // shown: what is as large or larger is refused before anything is built for it.
 //
 // Thread-safe.
 class RefusedSizes {
  public:
   static constexpr size_t kMost = 256;  // beyond, the oldest is forgotten
+  using Graphs = std::vector<pipeline::PlannedGraph>;
 
-  // All that decides which graphs a picture needs.
-  struct Picture {
-    pipeline::Size size;
-    int rows = 1;
-    std::vector<pipeline::ModelId> models;
-    bool image = false;
-    bool unguided_steps = false;  // beside guided ones
-    bool decoded = true;
-    bool operator==(const Picture&) const = default;
-  };
-
-  // `grows`: a larger picture needs no less. Not so where large ones are decoded in tiles.
+  // `grows`: larger images need no less. Not so where large ones are decoded in tiles.
   explicit RefusedSizes(bool grows) : grows_(grows) {}
 
-  // `bytes`: that it needs at least.
-  void Add(const Picture& picture, int64_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The bytes that one needs at least that was refused and needs no more than `picture`.
-  std::optional<int64_t> Find(const Picture& picture) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // `bytes`: that images with such graphs need at least.
+  void Add(const Graphs& graphs, int64_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The bytes that some need at least that were refused and need no more than these.
+  std::optional<int64_t> Find(const Graphs& graphs) const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   struct Refusal {
-    Picture picture;
+    Graphs graphs;
     int64_t bytes = 0;
   };
-  bool Covers(const Picture& larger, const Picture& smaller) const;
 
   const bool grows_;
   mutable absl::Mutex mutex_;
@@ -70,43 +60,43 @@ class Admission {
   Admission(const Config& config, const Models& models, compiler::GraphStore& store,
             const MemoryBudget& budget);
 
-  // `picture` with every default filled in, and the bucket chosen. INVALID_ARGUMENT with every bad
-  // field, of the rest of `spec` too; what batching::Buckets::Choose says, and what else may be
-  // done with such a size, reason NO_SUCH_BUCKET.
-  absl::StatusOr<pipeline::PictureSpec> Resolve(pipeline::PictureSpec picture,
-                                                const GenerateSpec& spec) const;
+  // The plan of the request, with the bucket chosen. INVALID_ARGUMENT with every bad field, of the
+  // rest of `spec` too; what batching::Buckets::Choose says, and what else may be done with such a
+  // size, reason NO_SUCH_BUCKET.
+  absl::StatusOr<pipeline::SharedPlan> Resolve(const GenerateSpec& spec) const;
 
-  // INVALID_ARGUMENT, reason RESPONSE_TOO_LARGE. REQUIRES: the picture is resolved.
-  absl::Status CheckResponseBytes(const GenerateSpec& resolved) const;
+  // INVALID_ARGUMENT, reason RESPONSE_TOO_LARGE. `plan` is that of `spec`.
+  absl::Status CheckResponseBytes(const GenerateSpec& spec, const pipeline::Plan& plan) const;
 
-  // True if graphs may be compiled for the picture: its policy is COLD_OK, and the configuration
+  // True if graphs may be compiled for the request: its policy is COLD_OK, and the configuration
   // lets requests compile.
-  bool MayCompile(const pipeline::PictureSpec& picture) const;
+  bool MayCompile(const pipeline::Plan& plan) const;
 
   // The refusal of a request whose size is not ready and would have to be compiled.
-  // FAILED_PRECONDITION: COMPILE_FORBIDDEN where the picture's policy would compile, which names
+  // FAILED_PRECONDITION: COMPILE_FORBIDDEN where the request's policy would compile, which names
   // the buckets and the flag; else BUCKET_COLD.
-  absl::Status ColdBucket(const pipeline::PictureSpec& resolved, const absl::Status& why) const;
+  absl::Status ColdBucket(const pipeline::Plan& plan, const absl::Status& why) const;
 
-  // Checks a picture whose graphs are not ready. OK: missing graphs can be loaded, or be compiled.
+  // Checks a request whose graphs are not ready. OK: missing graphs can be loaded, or be compiled.
   // Builds nothing and asks no disk: client threads wait for this.
-  absl::Status CheckCold(const pipeline::PictureSpec& resolved) const;
+  absl::Status CheckCold(const pipeline::Plan& plan) const;
 
   // The same, planning what is not loaded, before any of it is compiled: whether it fits. CANCELLED
-  // once `is_wanted` says no. `image`: with an init image, whatever the spec has.
-  absl::Status CheckFits(const pipeline::PictureSpec& resolved, bool image,
-                         const GraphHandles& graphs, uint64_t evict_unused_since,
-                         absl::FunctionRef<bool()> is_wanted);
+  // once `is_wanted` says no. `graphs` are those of the plan.
+  absl::Status CheckFits(const pipeline::Plan& plan, const GraphHandles& graphs,
+                         uint64_t evict_unused_since, absl::FunctionRef<bool()> is_wanted);
 
  private:
   bool CompilesForRequests() const;
   // Reason why it does not compile, with the flag that says so.
   std::string WhyNotCompiled() const;
   std::string NotReadyText(pipeline::Size size) const;
+  std::vector<FieldViolation> FindViolations(const GenerateSpec& spec) const;
+  absl::StatusOr<pipeline::Size> ChooseBucket(const pipeline::PictureSpec& resolved) const;
   absl::Status NoSuchBucket(const pipeline::PictureSpec& resolved,
                             const absl::Status& refusal) const;
   absl::Status CheckRoom(pipeline::Size bucket) const;
-  absl::Status CheckNotRefused(const pipeline::PictureSpec& resolved, bool image) const;
+  absl::Status CheckNotRefused(const pipeline::Plan& plan) const;
 
   const Config& config_;
   const Models& models_;

@@ -8,7 +8,6 @@
 #include "core/base/error_details.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
-#include "core/pipeline/conditioning.h"
 #include "core/pipeline/limits.h"
 #include "core/pipeline/validation.h"
 
@@ -64,14 +63,6 @@ bool IsDispensable(const compiler::GraphLabel& label) {
 // True for a step of more rows than a picture has.
 bool IsSharedStep(const compiler::GraphLabel& label) {
   return label.rows > pipeline::kMaxRowsOfPicture;
-}
-
-bool IsWanted(const GraphStatus& info, const std::vector<std::string>& models, bool image,
-              bool decoder) {
-  if (info.label.component == "vae_encoder" && !image) return false;
-  if (info.label.component == "vae_decoder" && !decoder) return false;
-  return std::find_first_of(info.users.begin(), info.users.end(), models.begin(), models.end()) !=
-         info.users.end();
 }
 
 }  // namespace
@@ -265,26 +256,6 @@ std::vector<int> BucketGraphs::SharedRowCounts(pipeline::Size bucket) const {
   return counts;
 }
 
-absl::StatusOr<GraphHandles> BucketGraphs::GraphsFor(const pipeline::PictureSpec& resolved,
-                                                     bool image, IfUnknown unknown) const {
-  GraphHandles graphs;
-  for (int rows : pipeline::RowCountsOf(resolved)) {
-    ASSIGN_OR_RETURN(const GraphHandles more,
-                     pipeline_.GraphsOf(*resolved.executed_size, rows, unknown));
-    AddOnce(more, graphs);
-  }
-  const Infos infos = ById(store_.Declared());
-  const bool decoder = pipeline_.NeedsDecoder(resolved);
-  const pipeline::ModelTable& table = pipeline_.table();
-  const auto models = table.NamesOf(table.Chain(resolved.model, resolved.refine));
-  const auto unneeded = [&](const compiler::GraphHandle& graph) {
-    const auto info = infos.find(GraphStore::IdOf(graph));
-    return info != infos.end() && !IsWanted(info->second, models, image, decoder);
-  };
-  graphs.erase(std::remove_if(graphs.begin(), graphs.end(), unneeded), graphs.end());
-  return graphs;
-}
-
 std::vector<BucketNeeds> BucketGraphs::Needs() const {
   std::vector<BucketNeeds> all;
   absl::MutexLock lock(&mutex_);
@@ -308,9 +279,9 @@ std::vector<GraphStatus> BucketGraphs::Known() const {
   return infos;
 }
 
-absl::Status BucketGraphs::CheckKnownCompiled(const pipeline::PictureSpec& resolved) const {
+absl::Status BucketGraphs::CheckKnownCompiled(const pipeline::Plan& plan) const {
   ASSIGN_OR_RETURN(const GraphHandles graphs,
-                   GraphsFor(resolved, !resolved.image.empty(), IfUnknown::kRefuse));
+                   pipeline::HandlesOf(plan.graphs, pipeline::ModelGraphs::IfUnknown::kRefuse));
   const Infos infos = ById(store_.Declared());
   std::set<std::string> cold;
   for (const compiler::GraphHandle& graph : graphs) {

@@ -105,12 +105,6 @@ class BucketGraphs {
   absl::StatusOr<GraphHandles> AddPreviews(pipeline::Size bucket) ABSL_LOCKS_EXCLUDED(mutex_);
   // The row counts at that size that are more than a picture has, ascending.
   std::vector<int> SharedRowCounts(pipeline::Size bucket) const;
-  // Graphs that pictures of this spec need, but not those for previews, which they do without;
-  // `image`: with an init image, whatever the spec has. REQUIRES: it is resolved and has its
-  // executed_size.
-  using IfUnknown = pipeline::ModelGraphs::IfUnknown;
-  absl::StatusOr<GraphHandles> GraphsFor(const pipeline::PictureSpec& resolved, bool image,
-                                         IfUnknown unknown) const;
 
   bool IsServed(pipeline::Size bucket) const ABSL_LOCKS_EXCLUDED(mutex_);
   // Graphs of a size that is not served and was compiled for a request: the next one finds them.
@@ -126,10 +120,9 @@ class BucketGraphs {
   // for others; not those that were only asked about.
   std::vector<compiler::GraphStatus> Known() const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // FAILED_PRECONDITION naming those graphs that pictures of this spec need and that would have to
-  // be compiled first, as far as is known without asking the disk; builds nothing. REQUIRES: as
-  // GraphsFor.
-  absl::Status CheckKnownCompiled(const pipeline::PictureSpec& resolved) const;
+  // FAILED_PRECONDITION naming those graphs of the plan that would have to be compiled first, as
+  // far as is known without asking the disk; builds nothing.
+  absl::Status CheckKnownCompiled(const pipeline::Plan& plan) const;
 
   // Bytes that these buckets hold together, and `graphs` too, with the state of a full lane.
   // Plans what is not compiled, which takes a while: each graph's part is given to `take_turn`,

@@ -15,18 +15,18 @@ absl::Status CancelledByClient() { return absl::CancelledError("the request was 
 
 }  // namespace
 
-absl::Status ColdRequests::Add(const std::shared_ptr<Job>& job, pipeline::PictureSpec picture) {
+absl::Status ColdRequests::Add(const std::shared_ptr<Job>& job, pipeline::SharedInputs inputs) {
   const absl::Status added = CatchOutOfMemory([&] {
-    Hold(job, std::move(picture));
+    Hold(job, std::move(inputs));
     return absl::OkStatus();
   });
   if (!added.ok()) Remove(job->handle);
   return added;
 }
 
-void ColdRequests::Hold(const std::shared_ptr<Job>& job, pipeline::PictureSpec picture) {
+void ColdRequests::Hold(const std::shared_ptr<Job>& job, pipeline::SharedInputs inputs) {
   absl::MutexLock lock(&mutex_);
-  waiting_.push_back({job, std::move(picture)});
+  waiting_.push_back({job, std::move(inputs)});
   if (served_) return;
   parts_.preparing.Add([this] { PrepareNext(); });
   served_ = true;
@@ -45,19 +45,18 @@ std::optional<ColdRequests::Waiting> ColdRequests::Extract(uint64_t handle) {
   return extracted;
 }
 
-std::optional<pipeline::PictureSpec> ColdRequests::Take(uint64_t handle) {
+std::optional<pipeline::SharedInputs> ColdRequests::Take(uint64_t handle) {
   std::optional<Waiting> request = Extract(handle);
   if (!request.has_value()) return std::nullopt;
-  return std::move(request->picture);
+  return std::move(request->inputs);
 }
 
-ColdRequests::Begun ColdRequests::BeginNext() {
+std::shared_ptr<Job> ColdRequests::BeginNext() {
   absl::MutexLock lock(&mutex_);
   for (Waiting& request : waiting_) {
-    if (std::exchange(request.begun, true)) continue;
-    return {request.job, !request.picture.image.empty()};
+    if (!std::exchange(request.begun, true)) return request.job;
   }
-  return {};
+  return nullptr;
 }
 
 bool ColdRequests::HasMore() {
@@ -77,37 +76,33 @@ absl::Status ColdRequests::AddTask(const std::function<void()>& task) {
 // In turns with what else the thread has to do, unless there is no memory for the task.
 void ColdRequests::PrepareNext() {
   do {
-    Prepare(BeginNext());
+    if (const std::shared_ptr<Job> job = BeginNext()) Prepare(*job);
     parts_.graphs.DropUnused();
     parts_.changed();
   } while (HasMore() && !AddTask([this] { PrepareNext(); }).ok());
 }
 
-void ColdRequests::Prepare(const Begun& request) {
-  if (request.job == nullptr) return;
-  Job& job = *request.job;
+void ColdRequests::Prepare(Job& job) {
   absl::Status started = CancelledByClient();
-  if (parts_.loop.IsWanted(job)) started = CatchOutOfMemory([&] { return Start(request); });
+  if (parts_.loop.IsWanted(job)) started = CatchOutOfMemory([&] { return Start(job); });
   Remove(job.handle);
   if (started.ok() || !parts_.loop.IsWanted(job)) return;
-  if (IsCold(started)) started = parts_.admission.ColdBucket(job.spec.picture, started);
+  if (IsCold(started)) started = parts_.admission.ColdBucket(*job.plan, started);
   parts_.loop.Reject(job, std::move(started));
 }
 
-absl::Status ColdRequests::Start(const Begun& request) {
-  Job& job = *request.job;
+absl::Status ColdRequests::Start(Job& job) {
   BucketGraphs& buckets = *parts_.models.buckets;
-  const pipeline::PictureSpec& picture = job.spec.picture;
-  const pipeline::Size size = *picture.executed_size;
-  const bool may_compile = parts_.admission.MayCompile(picture);
+  const pipeline::Plan& plan = *job.plan;
+  const pipeline::Size size = plan.executed_size;
+  const bool may_compile = parts_.admission.MayCompile(plan);
   ASSIGN_OR_RETURN(const GraphHandles graphs,
-                   buckets.GraphsFor(picture, request.has_image, BucketGraphs::IfUnknown::kBuild));
+                   pipeline::HandlesOf(plan.graphs, pipeline::ModelGraphs::IfUnknown::kBuild));
   const compiler::Purpose purpose{.mode = may_compile ? GetMode::kCompile : GetMode::kLoad,
                                   .reason = compiler::Reason::kColdRequest,
                                   .evict_unused_since = parts_.graphs.MarkWanted(graphs)};
   if (may_compile) {
-    RETURN_IF_ERROR(parts_.admission.CheckFits(picture, request.has_image, graphs,
-                                               purpose.evict_unused_since,
+    RETURN_IF_ERROR(parts_.admission.CheckFits(plan, graphs, purpose.evict_unused_since,
                                                [&] { return parts_.loop.IsWanted(job); }));
   }
   const absl::StatusOr<Executables> executables = GetAll(job, graphs, purpose);
@@ -116,9 +111,10 @@ absl::Status ColdRequests::Start(const Begun& request) {
       absl::IsResourceExhausted(executables.status()) || absl::IsCancelled(executables.status());
   if (!gone) buckets.KeepCold(size, graphs);
   RETURN_IF_ERROR(executables.status());
-  std::optional<pipeline::PictureSpec> whole = Take(job.handle);
-  if (!whole.has_value()) return CancelledByClient();
-  ASSIGN_OR_RETURN(auto pictures, parts_.models.pipeline->Start(*std::move(whole), purpose));
+  std::optional<pipeline::SharedInputs> inputs = Take(job.handle);
+  if (!inputs.has_value()) return CancelledByClient();
+  ASSIGN_OR_RETURN(auto pictures,
+                   parts_.models.pipeline->Start(job.plan, *std::move(inputs), purpose));
   buckets.KeepCold(size, pictures.front()->request->graphs);  // graphs for previews too
   buckets.SetOutcome(size, absl::OkStatus());
   parts_.loop.Begin(job, std::move(pictures));

@@ -40,9 +40,9 @@ class ColdRequests {
   };
   explicit ColdRequests(Parts parts) : parts_(std::move(parts)) {}
 
-  // The loop has admitted the job, without pictures; `picture` is what they are made of: resolved,
-  // with its executed_size and its image. RESOURCE_EXHAUSTED: nothing is held for it.
-  absl::Status Add(const std::shared_ptr<Job>& job, pipeline::PictureSpec picture)
+  // The loop has admitted the job, without images; they are made of its plan and `inputs`.
+  // RESOURCE_EXHAUSTED: nothing is held for it.
+  absl::Status Add(const std::shared_ptr<Job>& job, pipeline::SharedInputs inputs)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Frees what is held for the request before it returns. OK for any handle.
@@ -51,31 +51,28 @@ class ColdRequests {
  private:
   struct Waiting {
     std::shared_ptr<Job> job;
-    pipeline::PictureSpec picture;
+    pipeline::SharedInputs inputs;
     bool begun = false;
-  };
-  struct Begun {
-    std::shared_ptr<Job> job;  // null: nothing waits
-    bool has_image = false;
   };
   // Held by a starter of pictures, so that none is evicted before all are there.
   using Executables = std::vector<compiler::ExecutablePointer>;
 
-  void Hold(const std::shared_ptr<Job>& job, pipeline::PictureSpec picture)
+  void Hold(const std::shared_ptr<Job>& job, pipeline::SharedInputs inputs)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // The oldest that has not begun. It stays, with its image, until Take or Remove.
-  Begun BeginNext() ABSL_LOCKS_EXCLUDED(mutex_);
+  // The oldest that has not begun; null: nothing waits. It stays, with its inputs, until Take or
+  // Remove.
+  std::shared_ptr<Job> BeginNext() ABSL_LOCKS_EXCLUDED(mutex_);
   // True if more wait; false: the next that is added is to add a task again.
   bool HasMore() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Takes the request's spec; nothing if the request was removed. It is no longer held then.
-  std::optional<pipeline::PictureSpec> Take(uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Takes the request's inputs; nothing if the request was removed. It is no longer held then.
+  std::optional<pipeline::SharedInputs> Take(uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_);
   std::optional<Waiting> Extract(uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // On the preparing thread.
   absl::Status AddTask(const std::function<void()>& task);
   void PrepareNext();
-  void Prepare(const Begun& request);
-  absl::Status Start(const Begun& request);
+  void Prepare(Job& job);
+  absl::Status Start(Job& job);
   absl::StatusOr<Executables> GetAll(const Job& job, const GraphHandles& graphs,
                                      const compiler::Purpose& purpose);
 

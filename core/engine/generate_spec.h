@@ -9,6 +9,7 @@
 
 #include "absl/time/time.h"
 #include "core/image/format.h"
+#include "core/pipeline/inputs.h"
 #include "core/pipeline/picture_spec.h"
 
 namespace latentd::engine {
@@ -16,10 +17,10 @@ namespace latentd::engine {
 struct GenerateSpec {
   std::string request_id;  // for correlation; comes back in Queued
   pipeline::PictureSpec picture;
+  pipeline::SharedInputs inputs = nullptr;  // null: none
   image::EncodeOptions output;
   // Bytes that the encoded pictures may have together; refused is what could have more. 0: any.
   int64_t max_response_bytes = 0;
-  bool takes_previews = true;  // else picture.previews_every has no effect
 
   // Caller by all of its names with commas between them; requests of one caller share its part
   // of the device.

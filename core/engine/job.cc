@@ -13,13 +13,6 @@ bool IsLast(const Event& event) {
   return std::holds_alternative<Completed>(event) || std::holds_alternative<Failed>(event);
 }
 
-// By its name; its latents become the pictures.
-const std::string& LastModelOf(const pipeline::Pipeline& pipeline,
-                               const pipeline::PictureSpec& resolved) {
-  const pipeline::ModelTable& table = pipeline.table();
-  return table[table.Chain(resolved.model, resolved.refine).back()].name;
-}
-
 }  // namespace
 
 void Timings::Add(Stage stage, const std::string& model, absl::Duration time) {
@@ -50,13 +43,13 @@ Stage StageOf(batching::UnitKind kind) {
   return Stage::kEncodeFile;
 }
 
-Job::Job(uint64_t handle, const pipeline::Pipeline& pipeline, GenerateSpec resolved,
+Job::Job(uint64_t handle, pipeline::SharedPlan planned, GenerateSpec asked,
          std::shared_ptr<EventSink> sink, absl::Time submitted)
     : handle(handle),
-      pipeline(pipeline),
-      spec(std::move(resolved)),
-      bucket(SizeText(*spec.picture.executed_size)),
-      last_model(LastModelOf(pipeline, spec.picture)),
+      plan(std::move(planned)),
+      spec(std::move(asked)),
+      bucket(SizeText(plan->executed_size)),
+      last_model(plan->last_model().row().name),
       submitted(submitted),
       stage_times(static_cast<size_t>(picture_count())),
       unfinished(picture_count()),
@@ -83,12 +76,11 @@ void Job::AddEncodeTime(absl::Duration duration) {
 }
 
 Completed Job::Completion() const {
-  const pipeline::PictureSpec& picture = spec.picture;
   Completed completed{.timings = timings,
-                      .effective = picture,
-                      .executed_size = *picture.executed_size,
+                      .effective = plan->spec,
+                      .executed_size = plan->executed_size,
                       .dropped_tokens = dropped_tokens,
-                      .warnings = warnings};
+                      .warnings = plan->unused};
   {
     absl::MutexLock lock(&publishing_);
     completed.timings.Add(Stage::kEncodeFile, last_model, encode_time_);

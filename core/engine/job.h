@@ -17,7 +17,7 @@
 #include "core/batching/unit.h"
 #include "core/engine/engine.h"
 #include "core/pipeline/picture.h"
-#include "core/pipeline/pipeline.h"
+#include "core/pipeline/plan.h"
 
 namespace latentd::engine {
 
@@ -26,9 +26,8 @@ Stage StageOf(batching::UnitKind kind);
 
 class Job {
  public:
-  // `spec` is resolved, with its executed_size and without its image. The pipeline must outlive the
-  // job.
-  Job(uint64_t handle, const pipeline::Pipeline& pipeline, GenerateSpec spec,
+  // `spec` is what was asked for, without its inputs, and `plan` what was made of it.
+  Job(uint64_t handle, pipeline::SharedPlan plan, GenerateSpec spec,
       std::shared_ptr<EventSink> sink, absl::Time submitted);
 
   // Hands the event to the sink, one at a time, and nothing after Completed or Failed, nor previews
@@ -40,9 +39,9 @@ class Job {
   void PublishLocked(Event event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(publishing_);
 
   // Bytes that its pictures hold once it has begun.
-  int64_t state_bytes() const { return pipeline.RequestBytes(spec.picture); }
+  int64_t state_bytes() const { return plan->state_bytes; }
 
-  int picture_count() const { return static_cast<int>(spec.picture.seeds.size()); }
+  int picture_count() const { return static_cast<int>(plan->spec.seeds.size()); }
 
   // From any thread.
   void AddEncodeTime(absl::Duration duration) ABSL_LOCKS_EXCLUDED(publishing_);
@@ -50,7 +49,7 @@ class Job {
   Completed Completion() const ABSL_LOCKS_EXCLUDED(publishing_);
 
   const uint64_t handle;
-  const pipeline::Pipeline& pipeline;
+  const pipeline::SharedPlan plan;
   const GenerateSpec spec;
   const std::string bucket;      // as a label: "256x192"
   const std::string last_model;  // whose latents become the pictures, by its name
@@ -58,7 +57,6 @@ class Job {
   absl::Duration predicted;              // from admission to end; zero: no forecast
   uint64_t content = 0;                  // ContentOf what was asked for
   bool comes_back = true;                // after a refusal: else it is asked for elsewhere
-  std::vector<std::string> warnings;     // for who asked; complete before the job is admitted
   std::vector<batching::PictureId> ids;  // one a picture, in order
 
   // Need of each picture, as far as it is known before the pictures exist.

@@ -265,7 +265,7 @@ Capabilities LocalEngine::capabilities() const {
 }
 
 std::vector<FieldViolation> LocalEngine::Validate(const GenerateSpec& spec) const {
-  return GetFieldViolations(admission_.Resolve(spec.picture, spec).status());
+  return GetFieldViolations(admission_.Resolve(spec).status());
 }
 
 absl::StatusOr<uint64_t> LocalEngine::Submit(GenerateSpec spec, std::shared_ptr<EventSink> sink) {
@@ -275,9 +275,9 @@ absl::StatusOr<uint64_t> LocalEngine::Submit(GenerateSpec spec, std::shared_ptr<
   return handle;
 }
 
-absl::Status LocalEngine::CountAdjusted(const pipeline::PictureSpec& resolved) {
-  if (*resolved.executed_size != pipeline::Size{*resolved.width, *resolved.height}) {
-    metrics_.Adjusted(resolved.bucket_policy);
+absl::Status LocalEngine::CountAdjusted(const pipeline::Plan& plan) {
+  if (plan.executed_size != pipeline::Size{*plan.spec.width, *plan.spec.height}) {
+    metrics_.Adjusted(plan.spec.bucket_policy);
   }
   return absl::OkStatus();
 }
@@ -285,55 +285,38 @@ absl::Status LocalEngine::CountAdjusted(const pipeline::PictureSpec& resolved) {
 absl::StatusOr<uint64_t> LocalEngine::Admit(GenerateSpec spec, std::shared_ptr<EventSink> sink,
                                             AfterRefusal refused) {
   RETURN_IF_ERROR(CheckServing(board_.status()));
-  // Its init image may be large, and latents; they are moved from here to the pictures.
-  std::string image = std::exchange(spec.picture.image, {});
-  std::string latents = std::exchange(spec.picture.latents, {});
-  const pipeline::PictureSpec asked = spec.picture;
-  spec.picture.image = std::move(image);
-  spec.picture.latents = std::move(latents);
-  ASSIGN_OR_RETURN(pipeline::PictureSpec picture,
-                   admission_.Resolve(std::move(spec.picture), spec));
-  std::vector<std::string> warnings = models_.pipeline->UnusedParameters(asked, picture);
-  if (!spec.takes_previews && std::exchange(picture.previews_every, std::nullopt)) {
-    warnings.emplace_back("previews has no effect: they come while a stream is read");
-  }
-  const size_t input_bytes = picture.image.size() + picture.latents.size();
-  RETURN_IF_ERROR(CheckInputBytes(picture, input_bytes));
-  image = std::exchange(picture.image, {});
-  latents = std::exchange(picture.latents, {});
-  spec.picture = picture;
-  picture.image = std::move(image);
-  picture.latents = std::move(latents);
-  if (input_bytes > 0) picture.counted = loop_.CountInput(input_bytes);
-  RETURN_IF_ERROR(admission_.CheckResponseBytes(spec));
-  ASSIGN_OR_RETURN(Pictures pictures, StartIfReady(picture));
-  const auto job = std::make_shared<Job>(loop_.NextHandle(), *models_.pipeline, std::move(spec),
-                                         std::move(sink), clock_.Monotonic());
-  job->content = ContentOf(asked);
+  ASSIGN_OR_RETURN(const pipeline::SharedPlan plan, admission_.Resolve(spec));
+  pipeline::SharedInputs inputs = std::exchange(spec.inputs, nullptr);
+  if (inputs != nullptr) RETURN_IF_ERROR(CheckInputBytes(*inputs));
+  inputs = loop_.Count(std::move(inputs));
+  const size_t input_bytes = inputs == nullptr ? 0 : inputs->bytes();
+  RETURN_IF_ERROR(admission_.CheckResponseBytes(spec, *plan));
+  ASSIGN_OR_RETURN(Pictures pictures, StartIfReady(plan, inputs));
+  const auto job = std::make_shared<Job>(loop_.NextHandle(), plan, std::move(spec), std::move(sink),
+                                         clock_.Monotonic());
+  job->content = ContentOf(job->spec.picture);
   job->comes_back = refused == AfterRefusal::kComesBack;
-  job->warnings = std::move(warnings);
   const bool cold = pictures.empty();
   if (!cold) job->need = WaitingNeedOf(*pictures.front());
   const bool lacks_some = !cold && LacksGraphs(*pictures.front());
   RETURN_IF_ERROR(loop_.Admit(job, input_bytes));
-  const pipeline::PictureSpec& resolved = job->spec.picture;
   // From here on the request is the loop's, whatever there is no memory for.
-  CatchOutOfMemory([&] { return CountAdjusted(resolved); }).IgnoreError();
+  CatchOutOfMemory([&] { return CountAdjusted(*plan); }).IgnoreError();
   if (!cold) {
     Begin(*job, std::move(pictures));
-    models_.buckets->Touch(*resolved.executed_size);
-    if (lacks_some) LoadSharedSteps(*resolved.executed_size);
-  } else if (!cold_.Add(job, std::move(picture)).ok()) {
+    models_.buckets->Touch(plan->executed_size);
+    if (lacks_some) LoadSharedSteps(plan->executed_size);
+  } else if (!cold_.Add(job, std::move(inputs)).ok()) {
     loop_.Abandon(job->handle);
   }
   return job->handle;
 }
 
-absl::Status LocalEngine::CheckInputBytes(const pipeline::PictureSpec& picture,
-                                          size_t bytes) const {
+absl::Status LocalEngine::CheckInputBytes(const pipeline::Inputs& inputs) const {
   const int64_t most = loop_.most_input_bytes();
-  if (static_cast<int64_t>(bytes) <= most) return absl::OkStatus();
-  return InvalidFields({{picture.image.empty() ? "latents" : "image",
+  const auto bytes = static_cast<int64_t>(inputs.bytes());
+  if (bytes <= most) return absl::OkStatus();
+  return InvalidFields({{inputs.image.empty() ? "latents" : "image",
                          absl::StrCat("must have at most ", most, " bytes, has ", bytes,
                                       ": a half of what this server holds for pictures")}});
 }
@@ -341,7 +324,7 @@ absl::Status LocalEngine::CheckInputBytes(const pipeline::PictureSpec& picture,
 // True if there are graphs that the picture could have used and that are not loaded.
 bool LocalEngine::LacksGraphs(const pipeline::Picture& picture) const {
   const pipeline::Request& request = *picture.request;
-  const bool in_colors = request.preview == nullptr && models_.pipeline->WantsTinyVae(request.spec);
+  const bool in_colors = request.preview == nullptr && request.plan->wants_tiny_vae();
   return in_colors || BringsFewerRows(picture, *models_.pipeline);
 }
 
@@ -354,7 +337,6 @@ void LocalEngine::LoadSharedSteps(pipeline::Size bucket) {
 
 void LocalEngine::Begin(Job& job, Pictures pictures) {
   absl::Status begun = CatchOutOfMemory([&] {
-    RETURN_IF_ERROR(models_.pipeline->TakeLatents(pictures));
     loop_.Begin(job, std::move(pictures));
     return absl::OkStatus();
   });
@@ -362,11 +344,12 @@ void LocalEngine::Begin(Job& job, Pictures pictures) {
 }
 
 // None where their graphs have to be made ready first, and may be.
-absl::StatusOr<LocalEngine::Pictures> LocalEngine::StartIfReady(pipeline::PictureSpec& picture) {
+absl::StatusOr<LocalEngine::Pictures> LocalEngine::StartIfReady(
+    const pipeline::SharedPlan& plan, const pipeline::SharedInputs& inputs) {
   auto pictures = CatchOutOfMemory(
-      [&] { return models_.pipeline->TryStart(picture, {.mode = GetMode::kReady}); });
+      [&] { return models_.pipeline->Start(plan, inputs, {.mode = GetMode::kReady}); });
   if (pictures.ok() || !IsCold(pictures.status())) return pictures;
-  const absl::Status may_wait = admission_.CheckCold(picture);
+  const absl::Status may_wait = admission_.CheckCold(*plan);
   // Another process may have compiled it: the next request may find it.
   if (absl::IsFailedPrecondition(may_wait) && stores_.disk != nullptr) cache_watch_.LookSoon();
   if (device::IsFault(may_wait)) return DeviceFaultError();

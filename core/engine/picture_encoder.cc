@@ -14,7 +14,7 @@
 namespace latentd::engine {
 
 DrawnPicture::DrawnPicture(pipeline::Picture& picture) : pixels(std::move(picture.pixels)) {
-  if (picture.request->spec.output_latents) latents = std::move(picture.latents);
+  if (picture.plan().spec.output_latents) latents = std::move(picture.latents);
 }
 
 PictureEncoder::PictureEncoder(int threads, Encode encode, Owner owner,

@@ -65,19 +65,19 @@ int64_t MaxEncodedBytes(pipeline::Size size, image::Format format) {
 absl::StatusOr<Image> EncodeImage(const Job& job, int index, uint64_t seed,
                                   const image::Image& pixels, const image::RunParts& run_parts) {
   absl::StatusOr<std::string> bytes =
-      image::Encode(pixels, job.spec.output, ParametersOf(job.spec.picture, seed), run_parts);
+      image::Encode(pixels, job.spec.output, ParametersOf(job.plan->spec, seed), run_parts);
   if (!bytes.ok()) return bytes.status();
   return Image{
       index, seed, {pixels.width, pixels.height}, job.spec.output.format, *std::move(bytes)};
 }
 
 Image LatentsImage(const Job& job, int index, uint64_t seed, const device::Buffer& latents) {
-  const pipeline::PictureSpec& picture = job.spec.picture;
+  const pipeline::PictureSpec& picture = job.plan->spec;
   return Image{index,
                seed,
                {*picture.width, *picture.height},
                job.spec.output.format,
-               pipeline::LatentsFile(latents, job.pipeline.LatentSizeOf(picture))};
+               pipeline::LatentsFile(latents, job.plan->image_latents)};
 }
 
 }  // namespace latentd::engine

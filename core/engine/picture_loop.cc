@@ -9,6 +9,7 @@
 #include "core/base/threads.h"
 #include "core/device/device_fault.h"
 #include "core/engine/arrival.h"
+#include "core/pipeline/conditioning.h"
 
 namespace latentd::engine {
 PictureLoop::PictureLoop(Options options, device::Device& device, EngineMetrics& metrics,
@@ -204,6 +205,17 @@ absl::Status PictureLoop::TryComplete(UnitInFlight& done, size_t index, const Pe
   return absl::OkStatus();
 }
 
+pipeline::SharedInputs PictureLoop::Count(pipeline::SharedInputs inputs) {
+  if (inputs == nullptr || inputs->bytes() == 0) return nullptr;
+  struct Counted {
+    pipeline::SharedInputs inputs;
+    std::shared_ptr<const void> count;
+  };
+  auto count = bytes_->Count(PictureBytes::Kind::kInput, inputs->bytes());
+  const auto both = std::make_shared<const Counted>(Counted{std::move(inputs), std::move(count)});
+  return {both, both->inputs.get()};
+}
+
 void PictureLoop::LosePreview(const JobPicture& of, pipeline::Prediction prediction,
                               const absl::Status& failure) {
   encoder_.previews().AddFailed(of, std::move(prediction), failure);
@@ -212,10 +224,10 @@ void PictureLoop::LosePreview(const JobPicture& of, pipeline::Prediction predict
 
 void PictureLoop::Start(Job& job, absl::Time now) {
   job.timings.queue = now - job.submitted;
-  job.dropped_tokens = static_cast<int>(job.pipeline.DroppedTokens(job.spec.picture));
+  job.dropped_tokens = static_cast<int>(pipeline::DroppedTokens(*job.plan));
   jobs_.Started(job);
   metrics_.Began(job.bucket, job.timings.queue, clock_.Wall());
-  job.Publish(Started{*job.spec.picture.executed_size});
+  job.Publish(Started{job.plan->executed_size});
 }
 
 void PictureLoop::MeasureUnit(const UnitInFlight& done, absl::Duration duration) {

@@ -73,12 +73,10 @@ class PictureLoop {
   // are those of its init image or latents.
   absl::Status Admit(const std::shared_ptr<Job>& job, size_t input_bytes);
 
-  // The most bytes that a request may bring; and a token that counts brought ones, for as long as
-  // they are held.
+  // The most bytes that a request may bring; and the same inputs, counted for as long as they are
+  // held.
   int64_t most_input_bytes() const { return bytes_->most_inputs(); }
-  std::shared_ptr<const void> CountInput(size_t bytes) {
-    return bytes_->Count(PictureBytes::Kind::kInput, bytes);
-  }
+  pipeline::SharedInputs Count(pipeline::SharedInputs inputs);
 
   // The pictures of a job that was admitted without. Dropped if it has ended.
   void Begin(Job& job, std::vector<std::unique_ptr<pipeline::Picture>> pictures) {

@@ -17,7 +17,7 @@ constexpr image::EncodeOptions kEncoding = {.format = image::Format::kJpeg, .qua
 
 // Size of the picture, in latents.
 pipeline::Size LatentSize(const pipeline::Picture& picture) {
-  const int scale = picture.executed_size().width / picture.request->latent_width;
+  const int scale = picture.executed_size().width / picture.plan().latents.width;
   return {picture.size().width / scale, picture.size().height / scale};
 }
 
@@ -28,7 +28,7 @@ void PreviewEncoder::Add(const JobPicture& of, pipeline::Prediction prediction) 
   const pipeline::Request& request = *picture.request;
   if (prediction.pixels.has_memory()) {
     prediction.terms.clear();
-  } else if (request.preview != nullptr || pipeline::NeedsColors(request)) {
+  } else if (request.preview != nullptr) {
     picture.prediction = std::move(prediction);
     return;
   } else if (!request.colors) {

@@ -40,10 +40,7 @@ bool HadWork(const pipeline::PendingUnit& done) {
 int RowsToLearnFrom(const pipeline::PendingUnit& done) {
   if (!done.done->Wait().ok()) return 0;
   if (done.kind == batching::UnitKind::kStep) return done.computed_rows;
-  if (!HadWork(done)) return 0;
-  const pipeline::UnitPart& part = done.parts.front();
-  const bool fits_colors = done.kind != batching::UnitKind::kDecode && part.pixels.has_memory();
-  return fits_colors ? 0 : 1;
+  return HadWork(done) ? 1 : 0;
 }
 
 bool IsFirstOfJob(const UnitInFlight& done, size_t part) {

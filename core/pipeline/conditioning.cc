@@ -54,7 +54,7 @@ absl::StatusOr<Buffer> Integers(const StageGraphs& to, absl::Span<const int64_t>
 
 absl::StatusOr<EncodedText> EncodeOne(const StageGraphs& to, size_t index,
                                       const std::string& prompt, int layers_from_end) {
-  const SdxlModel& model = *to.stage.model;
+  const SdxlModel& model = to.stage.model();
   const TextEncoder& encoder = model.text_encoders()[index];
   const std::vector<int64_t> ids = encoder.tokenizer->EncodePadded(prompt).ids;
   const int64_t end = models::EosPosition(encoder.config, ids);
@@ -99,7 +99,7 @@ absl::StatusOr<EncodedPrompt> ZerosLike(device::Device& device, const EncodedPro
 // negative prompt.
 absl::StatusOr<EncodedPrompt> EncodeNegative(const StageGraphs& to, const PictureSpec& spec,
                                              const EncodedPrompt& like) {
-  const SdxlModel& model = *to.stage.model;
+  const SdxlModel& model = to.stage.model();
   if (!spec.negative_prompt && model.force_zeros_for_empty_prompt()) {
     return ZerosLike(to.device(), like);
   }
@@ -149,7 +149,7 @@ absl::StatusOr<std::vector<EncodedPrompt>> EncodePrompts(const Stage& stage,
                                                          device::Stream& stream,
                                                          PendingWork& work) {
   const StageGraphs to = {stage, stream, work};
-  const SdxlModel& model = *stage.model;
+  const SdxlModel& model = stage.model();
   const int skip = model.row().is_refiner ? 0 : resolved.clip_skip.value_or(0);
   std::vector<EncodedPrompt> rows;
   ASSIGN_OR_RETURN(EncodedPrompt positive,
@@ -172,26 +172,15 @@ absl::StatusOr<NamedBuffers> MakeConditioning(const Stage& stage, const PictureS
   for (int64_t i = 0; i < count; ++i) {
     const bool conditional = i + 1 == count;
     RETURN_IF_ERROR(
-        EnqueueRequestPart(to, rows[i], TimeIds(*stage.model, resolved, conditional), i, packed));
+        EnqueueRequestPart(to, rows[i], TimeIds(stage.model(), resolved, conditional), i, packed));
   }
   return packed;
 }
 
 bool UsesGuidance(const PictureSpec& resolved) { return *resolved.guidance_scale > 1; }
 
-int RowsOf(const PictureSpec& resolved) { return UsesGuidance(resolved) ? 2 : 1; }
-
-bool HasUnguidedSteps(const PictureSpec& resolved) {
-  return UsesGuidance(resolved) && *resolved.guidance_interval != GuidanceInterval();
-}
-
-std::vector<int> RowCountsOf(const PictureSpec& resolved) {
-  if (HasUnguidedSteps(resolved)) return {2, 1};
-  return {RowsOf(resolved)};
-}
-
 std::vector<float> TimeIds(const SdxlModel& model, const PictureSpec& resolved, bool conditional) {
-  const bool image_to_image = !resolved.image.empty();
+  const bool image_to_image = resolved.has_image;
   const bool aesthetics = model.requires_aesthetics_score();
   // Text-to-image looks at negative sizes only where both are given; image-to-image takes each that
   // is.
@@ -216,14 +205,16 @@ std::vector<float> TimeIds(const SdxlModel& model, const PictureSpec& resolved, 
   return ids;
 }
 
-int64_t DroppedTokens(const SdxlModel& model, const PictureSpec& spec) {
+int64_t DroppedTokens(const Plan& plan) {
   int64_t most = 0;
-  const auto prompts = PositivePrompts(model, spec);
-  const auto negatives = NegativePrompts(model, spec);
-  for (size_t i = 0; i < prompts.size(); ++i) {
-    const tokenizer::ClipTokenizer& tokenizer = *model.text_encoders()[i].tokenizer;
-    most = std::max(
-        {most, tokenizer.Encode(prompts[i]).dropped, tokenizer.Encode(negatives[i]).dropped});
+  for (const PlannedStage& stage : plan.stages) {
+    const auto prompts = PositivePrompts(*stage.model, plan.spec);
+    const auto negatives = NegativePrompts(*stage.model, plan.spec);
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      const tokenizer::ClipTokenizer& tokenizer = *stage.model->text_encoders()[i].tokenizer;
+      most = std::max(
+          {most, tokenizer.Encode(prompts[i]).dropped, tokenizer.Encode(negatives[i]).dropped});
+    }
   }
   return most;
 }

@@ -33,17 +33,12 @@ absl::StatusOr<NamedBuffers> MakeConditioning(const Stage& stage, const PictureS
 
 // With guidance a picture has two rows.
 bool UsesGuidance(const PictureSpec& resolved);
-int RowsOf(const PictureSpec& resolved);
-// A guided one may have steps without guidance, which take one row.
-bool HasUnguidedSteps(const PictureSpec& resolved);
-// The numbers of rows that its steps have by themselves, the most first.
-std::vector<int> RowCountsOf(const PictureSpec& resolved);
 
 // The added time ids of one row: sizes as (height, width), then the aesthetic score where the
 // checkpoint wants it.
 std::vector<float> TimeIds(const SdxlModel& model, const PictureSpec& resolved, bool conditional);
 
-// Tokens of the longest prompt that the model's encoders do not read.
-int64_t DroppedTokens(const SdxlModel& model, const PictureSpec& spec);
+// Tokens of the longest prompt that no text encoder reads.
+int64_t DroppedTokens(const Plan& plan);
 
 }  // namespace latentd::pipeline

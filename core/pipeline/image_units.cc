@@ -9,6 +9,7 @@
 #include "core/base/status_macros.h"
 #include "core/image/decode.h"
 #include "core/image/resize.h"
+#include "core/pipeline/conditioning.h"
 #include "core/pipeline/pinned.h"
 #include "core/pipeline/pixels.h"
 #include "core/pipeline/run_graph.h"
@@ -25,8 +26,8 @@ std::string VaeOf(const Picture& picture) {
 }
 
 device::Shape LatentShape(const Picture& picture) {
-  const Request& request = *picture.request;
-  return {1, picture.stage().model->latent_channels(), request.latent_height, request.latent_width};
+  const LatentSize& size = picture.plan().latents;
+  return {1, picture.stage().model().latent_channels(), size.height, size.width};
 }
 
 // As it is drawn, turned as EXIF says, and on its way to another size.
@@ -37,17 +38,18 @@ absl::StatusOr<MemoryRoom> TakeRoomForPixels(absl::string_view image) {
 }
 
 absl::StatusOr<Buffer> ReadInitImage(Request& request) {
-  const PictureSpec& spec = request.spec;
-  ASSIGN_OR_RETURN(const MemoryRoom room, TakeRoomForPixels(spec.image));
+  const std::string& file = request.inputs->image;
+  ASSIGN_OR_RETURN(const MemoryRoom room, TakeRoomForPixels(file));
   image::PassedOver passed_over;
-  const absl::StatusOr<image::Image> decoded = image::Decode(spec.image, passed_over);
+  const absl::StatusOr<image::Image> decoded = image::Decode(file, passed_over);
   if (absl::IsInvalidArgument(decoded.status())) {
     return InvalidFields({{"image", std::string(decoded.status().message())}});
   }
   RETURN_IF_ERROR(decoded.status());
   request.image_warnings = std::move(passed_over);
+  const PictureSpec& spec = request.spec();
   ASSIGN_OR_RETURN(image::Image resized, image::ResizeLanczos(*decoded, *spec.width, *spec.height));
-  return ToPixels(ExtendEdges(std::move(resized), request.executed_size));
+  return ToPixels(ExtendEdges(std::move(resized), request.plan->executed_size));
 }
 
 absl::StatusOr<Buffer> EncodeInitImage(const Picture& picture, device::Stream& stream,
@@ -69,37 +71,19 @@ absl::StatusOr<Buffer> ScaleOf(device::Device& device, double value) {
 // unless the schedule goes on where another one ended.
 absl::StatusOr<Buffer> SampleLatents(Picture& picture, device::Stream& stream, PendingWork& work) {
   const Request& request = *picture.request;
-  const SdxlModel& model = *picture.stage().model;
-  const schedulers::Schedule& schedule = picture.stage().schedule;
+  const SdxlModel& model = picture.stage().model();
+  const schedulers::Schedule& schedule = picture.stage().schedule();
   device::Device& device = request.sample->device();
   const device::Shape shape = LatentShape(picture);
   NamedBuffers inputs = {{"moments", *request.encoded_image}};
   if (IsDistribution(model.vae())) inputs["sample_noise"] = picture.generator.Normal(shape);
-  const bool noised = !request.spec.denoising_start;
+  const bool noised = !request.spec().denoising_start;
   inputs["noise"] = noised ? picture.generator.Normal(shape) : Buffer::Allocate(DType::kF32, shape);
   ASSIGN_OR_RETURN(inputs["image_scale"], ScaleOf(device, noised ? schedule.start_image_scale : 1));
   ASSIGN_OR_RETURN(inputs["noise_scale"], ScaleOf(device, noised ? schedule.start_noise_scale : 0));
   ASSIGN_OR_RETURN(const NamedBuffers outputs,
                    EnqueueGraph(request.sample, inputs, /*to_host=*/{}, stream, work));
   return outputs.at("latents");
-}
-
-absl::Status DecodeColorSamples(const Picture& picture, device::Stream& stream, UnitPart& part) {
-  ASSIGN_OR_RETURN(
-      const NamedBuffers outputs,
-      EnqueueGraph(picture.request->decode, {{"latents", ColorSamples(LatentShape(picture))}},
-                   /*to_host=*/{"pixels"}, stream, part.work));
-  part.pixels = outputs.at("pixels");
-  return absl::OkStatus();
-}
-
-// Fits the map from latents to colours, if previews need it and it is neither known nor begun. A
-// picture is never worse for its previews: without memory for this it has none.
-void EnqueueColors(const Picture& picture, device::Stream& stream, UnitPart& part) {
-  Request& request = *picture.request;
-  if (!NeedsColors(request)) return;
-  request.fits_colors = true;
-  CatchOutOfMemory([&] { return DecodeColorSamples(picture, stream, part); }).IgnoreError();
 }
 
 }  // namespace
@@ -109,33 +93,19 @@ absl::Status EnqueueText(Picture& picture, device::Stream& stream, UnitPart& par
   auto& conditioning = request.conditioning[picture.stage_index];
   if (!conditioning) {
     ASSIGN_OR_RETURN(conditioning,
-                     MakeConditioning(picture.stage(), request.spec, stream, part.work));
+                     MakeConditioning(picture.stage(), request.spec(), stream, part.work));
   }
-  EnqueueColors(picture, stream, part);
-  if (picture.stage_index == 0 && !request.spec.image.empty()) {
-    picture.next = UnitKind::kEncode;
-    return absl::OkStatus();
-  }
-  return BeginSteps(picture, stream, part);
-}
-
-void CompleteColors(Picture& picture, const UnitPart& part) {
-  if (!part.pixels.has_memory()) return;
-  CatchOutOfMemory([&] {
-    picture.request->colors = FitColors(ColorSamples(LatentShape(picture)), part.pixels);
-    return absl::OkStatus();
-  }).IgnoreError();
+  picture.Advance();
+  return picture.next == UnitKind::kEncode ? absl::OkStatus() : BeginSteps(picture, stream, part);
 }
 
 absl::Status EnqueuePreview(const Picture& picture, device::Stream& stream, UnitPart& part) {
-  Request& request = *picture.request;
-  part.prediction = picture.prediction;
-  if (request.preview == nullptr) {
-    request.fits_colors = true;
-    return DecodeColorSamples(picture, stream, part);
+  if (picture.request->preview == nullptr) {
+    return absl::UnavailableError("the tiny VAE has failed for another image of the request");
   }
+  part.prediction = picture.prediction;
   ASSIGN_OR_RETURN(const NamedBuffers outputs,
-                   EnqueueGraph(request.preview, {{"latents", SumOf(part.prediction)}},
+                   EnqueueGraph(picture.request->preview, {{"latents", SumOf(part.prediction)}},
                                 /*to_host=*/{"finite", "pixels"}, stream, part.work));
   part.work.flags.push_back({outputs.at("finite"), "preview", "vae_tiny"});
   part.prediction.pixels = outputs.at("pixels");
@@ -148,6 +118,7 @@ absl::Status EnqueueEncode(Picture& picture, device::Stream& stream, UnitPart& p
     ASSIGN_OR_RETURN(request.encoded_image, EncodeInitImage(picture, stream, part.work));
   }
   ASSIGN_OR_RETURN(picture.latents, SampleLatents(picture, stream, part.work));
+  picture.Advance();
   return BeginSteps(picture, stream, part);
 }
 

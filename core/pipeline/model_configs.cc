@@ -120,8 +120,7 @@ bool IsOfOtherTraining(absl::string_view scheduler_class) {
 absl::StatusOr<schedulers::SchedulerConfig> AnyScheduler(const ModelConfigs& configs) {
   absl::StatusOr<schedulers::SchedulerConfig> parsed;
   for (const std::string& name : schedulers::SupportedSchedulers()) {
-    parsed = schedulers::ParseSchedulerConfig(configs.scheduler_json, {.name = name},
-                                              configs.scheduler_class);
+    parsed = configs.scheduler->With({.name = name});
     if (parsed.ok()) break;
   }
   return parsed;
@@ -129,7 +128,7 @@ absl::StatusOr<schedulers::SchedulerConfig> AnyScheduler(const ModelConfigs& con
 
 // `own` says why the checkpoint's class does not come of its file.
 void SetNoDefault(const std::string& file, const absl::Status& own, ModelConfigs& configs) {
-  const std::string& class_name = configs.scheduler_class;
+  const std::string& class_name = configs.scheduler->class_name();
   const bool is_ours = schedulers::CheckSchedulerName(class_name).ok();
   configs.no_default =
       is_ours ? std::string(own.message()) : absl::StrCat(Excerpt(class_name), " is not supported");
@@ -152,12 +151,16 @@ void WarnOfUnknown(const std::string& file, const std::vector<std::string>& fiel
 
 absl::Status ReadScheduler(const weights::Checkpoint& checkpoint, const std::string& name,
                            ModelConfigs& configs) {
-  ASSIGN_OR_RETURN(configs.scheduler_json, checkpoint.SchedulerConfigText());
-  configs.scheduler_class = checkpoint.components().at("scheduler").class_name;
+  ASSIGN_OR_RETURN(const std::string text, checkpoint.SchedulerConfigText());
   configs.default_scheduler = name;
   const std::string file = absl::StrCat(checkpoint.path(), "/scheduler/scheduler_config.json");
-  const auto own = schedulers::ParseSchedulerConfig(configs.scheduler_json, {.name = name},
-                                                    configs.scheduler_class);
+  const auto parsed =
+      schedulers::SchedulerFile::Parse(text, checkpoint.components().at("scheduler").class_name);
+  if (!parsed.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(file, ": ", parsed.status().message()));
+  }
+  configs.scheduler = *parsed;
+  const auto own = parsed->With({.name = name});
   const auto any = own.ok() || !name.empty() ? own : AnyScheduler(configs);
   if (!any.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(file, ": ", any.status().message()));

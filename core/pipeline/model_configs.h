@@ -12,6 +12,7 @@
 #include "core/pipeline/components.h"
 #include "core/pipeline/step_graph.h"
 #include "core/pipeline/vae_graph.h"
+#include "core/schedulers/config.h"
 #include "core/tokenizer/clip_tokenizer.h"
 #include "core/weights/checkpoint.h"
 
@@ -24,8 +25,7 @@ struct TextEncoder {
 };
 
 struct ModelConfigs {
-  std::string scheduler_class;  // as model_index.json names it
-  std::string scheduler_json;
+  std::optional<schedulers::SchedulerFile> scheduler;  // there, once read
   std::string default_scheduler;  // for requests that name none; empty: the checkpoint's own
   std::string no_default;         // why there is none, for requests that name none; empty: there is
   std::vector<TextEncoder> text_encoders;  // one or two, in the order of their states

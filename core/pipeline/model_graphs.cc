@@ -49,15 +49,15 @@ absl::Status ModelGraphs::DeclareFixed() {
     texts.push_back(std::move(text));
   }
   const StepShape probe{1, kProbeSide, kProbeSide};
-  ASSIGN_OR_RETURN(const graph::Graph step, BuildWhole({Kind::kStep, probe}));
-  ASSIGN_OR_RETURN(const graph::Graph decode, BuildWhole({Kind::kDecode, probe}));
-  ASSIGN_OR_RETURN(const graph::Graph encode, BuildWhole({Kind::kEncode, probe}));
+  ASSIGN_OR_RETURN(const graph::Graph step, BuildWhole({GraphKind::kStep, probe}));
+  ASSIGN_OR_RETURN(const graph::Graph decode, BuildWhole({GraphKind::kDecode, probe}));
+  ASSIGN_OR_RETURN(const graph::Graph encode, BuildWhole({GraphKind::kEncode, probe}));
   std::vector<const graph::Graph*> all = {&step, &decode};
-  if (!IsOff(options_.components, "vae_encoder")) all.push_back(&encode);
+  if (has_encoder()) all.push_back(&encode);
   for (const graph::Graph& text : texts) all.push_back(&text);
   std::optional<graph::Graph> preview;
   if (has_tiny_vae()) {
-    ASSIGN_OR_RETURN(preview, BuildWhole({Kind::kPreview, probe}));
+    ASSIGN_OR_RETURN(preview, BuildWhole({GraphKind::kPreview, probe}));
     all.push_back(&*preview);
   }
   RETURN_IF_ERROR(CheckWeights(all));
@@ -92,22 +92,6 @@ absl::Status ModelGraphs::CheckWeights(const std::vector<const graph::Graph*>& g
   return mistakes.empty() ? absl::OkStatus() : absl::InvalidArgumentError(mistakes);
 }
 
-absl::StatusOr<GraphHandle> ModelGraphs::Step(const StepShape& shape, IfUnknown unknown) {
-  return FindOrBuild({Kind::kStep, shape}, unknown);
-}
-
-absl::StatusOr<GraphHandle> ModelGraphs::Decode(int height, int width, IfUnknown unknown) {
-  return FindOrBuild({Kind::kDecode, {1, height, width}}, unknown);
-}
-
-absl::StatusOr<GraphHandle> ModelGraphs::Encode(int height, int width, IfUnknown unknown) {
-  return FindOrBuild({Kind::kEncode, {1, height, width}}, unknown);
-}
-
-absl::StatusOr<GraphHandle> ModelGraphs::Sample(int height, int width, IfUnknown unknown) {
-  return FindOrBuild({Kind::kSample, {1, height, width}}, unknown);
-}
-
 bool ModelGraphs::has_decode_fallback() const {
   return PrecisionOf(options_.precision, "vae_decoder", configs_.vae).dtype == DType::kF16;
 }
@@ -117,56 +101,52 @@ bool ModelGraphs::has_batch_invariant_steps() const {
   return (reference ? options_.reference->target() : store_.target()).batch_invariant;
 }
 
-absl::StatusOr<GraphHandle> ModelGraphs::DecodeFallback(int height, int width, IfUnknown unknown) {
-  return FindOrBuild({Kind::kDecodeFallback, {1, height, width}}, unknown);
-}
-
-absl::StatusOr<GraphHandle> ModelGraphs::Preview(int height, int width, IfUnknown unknown) {
-  return FindOrBuild({Kind::kPreview, {1, height, width}}, unknown);
-}
-
-GraphHandle ModelGraphs::Find(const Key& key) {
+GraphHandle ModelGraphs::FindKept(const GraphName& name) {
   absl::MutexLock lock(&mutex_);
-  const auto found = shapes_.find(key);
+  const auto found = shapes_.find(name);
   return found == shapes_.end() ? nullptr : found->second.lock();
 }
 
-absl::StatusOr<GraphHandle> ModelGraphs::FindOrBuild(const Key& key, IfUnknown unknown) {
-  if (GraphHandle known = Find(key)) return known;
+absl::StatusOr<GraphHandle> ModelGraphs::Find(const GraphName& name, IfUnknown unknown) {
+  if (name.kind == GraphKind::kText) return text_[static_cast<size_t>(name.encoder)];
+  if (name.kind == GraphKind::kRequest) return request_;
+  if (GraphHandle known = FindKept(name)) return known;
   if (unknown == IfUnknown::kRefuse) {
     return WithReason(
-        absl::FailedPreconditionError(absl::StrCat(LabelOf(key).ToText(), " is not ready")),
+        absl::FailedPreconditionError(absl::StrCat(LabelOf(name).ToText(), " is not ready")),
         "GRAPH_COLD");
   }
-  ASSIGN_OR_RETURN(graph::Graph graph, Build(key));
+  ASSIGN_OR_RETURN(graph::Graph graph, Build(name));
   // If two threads build the same graph the store makes one reference.
-  GraphHandle declared = DeclareAs(LabelOf(key), std::move(graph));
+  GraphHandle declared = DeclareAs(LabelOf(name), std::move(graph));
   absl::MutexLock lock(&mutex_);
   absl::erase_if(shapes_, [](const auto& shape) { return shape.second.expired(); });
-  shapes_[key] = declared;
+  shapes_[name] = declared;
   return declared;
 }
 
-absl::StatusOr<graph::Graph> ModelGraphs::Build(const Key& key) const {
-  ASSIGN_OR_RETURN(const graph::Graph whole, BuildWhole(key));
-  ASSIGN_OR_RETURN(graph::SplitGraphs split, Split(LabelOf(key), whole));
+absl::StatusOr<graph::Graph> ModelGraphs::Build(const GraphName& name) const {
+  ASSIGN_OR_RETURN(const graph::Graph whole, BuildWhole(name));
+  ASSIGN_OR_RETURN(graph::SplitGraphs split, Split(LabelOf(name), whole));
   return std::move(split.step);
 }
 
-absl::StatusOr<graph::Graph> ModelGraphs::BuildWhole(const Key& key) const {
-  const StepShape& shape = key.shape;
-  switch (key.kind) {
-    case Kind::kDecode:
-    case Kind::kDecodeFallback:
+absl::StatusOr<graph::Graph> ModelGraphs::BuildWhole(const GraphName& name) const {
+  const StepShape& shape = name.shape;
+  switch (name.kind) {
+    case GraphKind::kDecode:
+    case GraphKind::kDecodeFallback:
       return MakeDecodeGraph(configs_.vae, TilesOf(shape));
-    case Kind::kEncode:
+    case GraphKind::kEncode:
       return MakeEncodeGraph(configs_.vae, TilesOf(shape));
-    case Kind::kPreview:
+    case GraphKind::kPreview:
       return MakeDecodeGraph(*configs_.vae_tiny, TileGrid::Whole({shape.height, shape.width}),
                              kVaeTinyName);
-    case Kind::kSample:
+    case GraphKind::kSample:
       return MakeSampleGraph(configs_.vae, shape.height, shape.width);
-    case Kind::kStep:
+    case GraphKind::kStep:
+    case GraphKind::kText:
+    case GraphKind::kRequest:
       break;
   }
   return MakeStepGraph(configs_.unet, shape, configs_.conditioning);
@@ -193,18 +173,19 @@ graph::Precision ModelGraphs::PrecisionFor(const compiler::GraphLabel& label) co
   return PrecisionOf(options_.precision, FlagNameOf(label.component, model_), configs_.vae);
 }
 
-compiler::GraphLabel ModelGraphs::LabelOf(const Key& key) const {
+compiler::GraphLabel ModelGraphs::LabelOf(const GraphName& name) const {
   const int scale = DownscaleOf(configs_.vae);
   compiler::GraphLabel label{.model = model_,
-                             .width = key.shape.width * scale,
-                             .height = key.shape.height * scale,
-                             .rows = key.shape.rows};
-  label.fallback = key.kind == Kind::kDecodeFallback;
-  if (key.kind == Kind::kDecode || label.fallback) label.component = "vae_decoder";
-  if (key.kind == Kind::kEncode || key.kind == Kind::kSample) label.component = "vae_encoder";
-  if (key.kind == Kind::kPreview) label.component = std::string(kVaeTinyName);
-  if (key.kind == Kind::kSample) label.part = kSamplePart;
-  if (key.kind == Kind::kStep) {
+                             .width = name.shape.width * scale,
+                             .height = name.shape.height * scale,
+                             .rows = name.shape.rows};
+  label.fallback = name.kind == GraphKind::kDecodeFallback;
+  if (name.kind == GraphKind::kDecode || label.fallback) label.component = "vae_decoder";
+  if (name.kind == GraphKind::kEncode || name.kind == GraphKind::kSample)
+    label.component = "vae_encoder";
+  if (name.kind == GraphKind::kPreview) label.component = std::string(kVaeTinyName);
+  if (name.kind == GraphKind::kSample) label.part = kSamplePart;
+  if (name.kind == GraphKind::kStep) {
     label.component = std::string(kUnetName);
     label.part = "step";
   }

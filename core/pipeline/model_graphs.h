@@ -22,6 +22,7 @@
 #include "core/graph/precision.h"
 #include "core/graph/split.h"
 #include "core/pipeline/components.h"
+#include "core/pipeline/graph_name.h"
 #include "core/pipeline/model_configs.h"
 #include "core/pipeline/picture_spec.h"
 #include "core/pipeline/step_graph.h"
@@ -51,42 +52,28 @@ class ModelGraphs {
       std::shared_ptr<const weights::WeightSet> weights, const ModelOptions& options,
       compiler::GraphStore& store);
 
-  // For each text encoder; text_graphs.h.
-  const std::vector<GraphHandle>& text() const { return text_; }
-
-  // Each encoder's state (text_graphs.h), "text_embeds", "time_ids", one row -> what a step reads
-  // of it, packed by dtype (core/graph/split.h), in all so many bytes.
-  const GraphHandle& request() const { return request_; }
-  int64_t request_bytes() const { return request_bytes_; }
-
   // Permitted ways to get a graph that is not known yet.
   enum class IfUnknown : uint8_t {
     kBuild,
     kRefuse,  // FAILED_PRECONDITION with reason GRAPH_COLD; quick
   };
 
-  // The step graph (step_graph.h) with request()'s outputs, for all rows, in place of its
-  // request-rate inputs.
-  absl::StatusOr<GraphHandle> Step(const StepShape& shape, IfUnknown unknown = IfUnknown::kBuild)
-      ABSL_LOCKS_EXCLUDED(mutex_);
-  // vae_graph.h; sizes of the latents. Encode and Sample REQUIRE: vae_encoder is not off.
-  absl::StatusOr<GraphHandle> Decode(int height, int width, IfUnknown unknown = IfUnknown::kBuild)
-      ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::StatusOr<GraphHandle> Encode(int height, int width, IfUnknown unknown = IfUnknown::kBuild)
-      ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::StatusOr<GraphHandle> Sample(int height, int width, IfUnknown unknown = IfUnknown::kBuild)
-      ABSL_LOCKS_EXCLUDED(mutex_);
-  // Decode in f32, for what comes out of it not finite. There where Decode is in f16: bf16
-  // overflows where f32 does.
-  bool has_decode_fallback() const;
-  absl::StatusOr<GraphHandle> DecodeFallback(int height, int width,
-                                             IfUnknown unknown = IfUnknown::kBuild)
+  // A step has request()'s outputs, for all rows, in place of its request-rate inputs. REQUIRES:
+  // the model has the graph: has_tiny_vae for kPreview, an encoder that is not off for kEncode and
+  // kSample, has_decode_fallback for that.
+  absl::StatusOr<GraphHandle> Find(const GraphName& name, IfUnknown unknown = IfUnknown::kBuild)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Decode by the tiny VAE, for previews. REQUIRES: has_tiny_vae().
+  int text_count() const { return static_cast<int>(text_.size()); }
+
+  // Bytes of one row of what the request part makes of each encoder's state (text_graphs.h),
+  // "text_embeds" and "time_ids": what a step reads of them, packed by dtype (core/graph/split.h).
+  int64_t request_bytes() const { return request_bytes_; }
+
+  // True where decoding is in f16: bf16 overflows where f32 does.
+  bool has_decode_fallback() const;
   bool has_tiny_vae() const { return configs_.vae_tiny.has_value(); }
-  absl::StatusOr<GraphHandle> Preview(int height, int width, IfUnknown unknown = IfUnknown::kBuild)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  bool has_encoder() const { return !IsOff(options_.components, "vae_encoder"); }
 
   // A row of a step is the same bytes, however many others it has.
   bool has_batch_invariant_steps() const;
@@ -98,16 +85,6 @@ class ModelGraphs {
   }
 
  private:
-  enum class Kind : uint8_t { kStep, kDecode, kDecodeFallback, kEncode, kSample, kPreview };
-  struct Key {
-    Kind kind;
-    StepShape shape;
-    bool operator==(const Key&) const = default;
-    template <typename H>
-    friend H AbslHashValue(H h, const Key& key) {
-      return H::combine(std::move(h), key.kind, key.shape.rows, key.shape.height, key.shape.width);
-    }
-  };
   using WeakGraphHandle = std::weak_ptr<const compiler::DeclaredGraph>;
 
   ModelGraphs(std::string model, const ModelConfigs& configs,
@@ -117,17 +94,15 @@ class ModelGraphs {
   absl::Status DeclareFixed();
   absl::Status DeclareRequest(const graph::Graph& step);
   absl::Status CheckWeights(const std::vector<const graph::Graph*>& graphs) const;
-  absl::StatusOr<GraphHandle> FindOrBuild(const Key& key, IfUnknown unknown)
-      ABSL_LOCKS_EXCLUDED(mutex_);
-  GraphHandle Find(const Key& key) ABSL_LOCKS_EXCLUDED(mutex_);  // null: not kept
-  absl::StatusOr<graph::Graph> Build(const Key& key) const;
-  absl::StatusOr<graph::Graph> BuildWhole(const Key& key) const;
+  GraphHandle FindKept(const GraphName& name) ABSL_LOCKS_EXCLUDED(mutex_);  // null: not kept
+  absl::StatusOr<graph::Graph> Build(const GraphName& name) const;
+  absl::StatusOr<graph::Graph> BuildWhole(const GraphName& name) const;
   // How images of that size, in latents, go through the autoencoder. An AutoencoderTiny, which
   // needs little memory, takes any of them whole.
   TileGrid TilesOf(const StepShape& shape) const;
   absl::StatusOr<graph::SplitGraphs> Split(const compiler::GraphLabel& label,
                                            const graph::Graph& graph) const;
-  compiler::GraphLabel LabelOf(const Key& key) const;
+  compiler::GraphLabel LabelOf(const GraphName& name) const;
   graph::Precision PrecisionFor(const compiler::GraphLabel& label) const;
   GraphHandle DeclareAs(compiler::GraphLabel label, graph::Graph graph) const;
 
@@ -141,7 +116,7 @@ class ModelGraphs {
   int64_t request_bytes_ = 0;
 
   absl::Mutex mutex_;
-  absl::flat_hash_map<Key, WeakGraphHandle> shapes_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<GraphName, WeakGraphHandle> shapes_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace latentd::pipeline

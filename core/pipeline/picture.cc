@@ -2,20 +2,27 @@
 
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
 #include "core/pipeline/preview.h"
 
 namespace latentd::pipeline {
 
-int Request::steps_before(size_t stage) const {
-  int steps = 0;
-  for (size_t i = 0; i < stage; ++i) steps += stages[i].schedule.denoising_steps();
-  return steps;
+Request::Request(SharedPlan planned, SharedInputs brought)
+    : plan(std::move(planned)), inputs(std::move(brought)), conditioning(plan->stages.size()) {
+  for (const PlannedStage& stage : plan->stages) stages.emplace_back(stage);
+  if (spec().previews_every) colors = KnownColors(plan->last_model().vae());
 }
 
-int Picture::next_rows() const { return stage().IsGuided(evaluation) ? rows() : 1; }
+void Picture::Advance() {
+  ++unit;
+  next = unit < plan().units.size() ? plan().units[unit].kind : UnitKind::kDone;
+}
+
+int Picture::next_rows() const { return stage().planned.IsGuided(evaluation) ? rows() : 1; }
 
 int Picture::rows_ahead() const {
-  return std::max(evaluation, stage().guided_begin) < stage().guided_end ? rows() : 1;
+  const PlannedStage& planned = stage().planned;
+  return std::max(evaluation, planned.guided_begin) < planned.guided_end ? rows() : 1;
 }
 
 bool Picture::has_preview() const {
@@ -24,41 +31,44 @@ bool Picture::has_preview() const {
   return prediction.step > 0 && steps;
 }
 
-int Picture::total_steps() const { return request->steps_before(request->stages.size()); }
-
 Lane Picture::lane() const { return LaneOf(model().id); }
 
 Lane Picture::LaneOf(ModelId model) const {
-  const Size& size = request->executed_size;
+  const Size size = executed_size();
   return {.network = model.value,
           .width = size.width,
           .height = size.height,
-          .only = request->alone ? reinterpret_cast<uintptr_t>(this) : 0};
+          .only = plan().alone ? reinterpret_cast<uintptr_t>(this) : 0};
 }
 
 batching::Ahead Picture::ahead() const {
   batching::Ahead ahead;
   ahead.stages.front().lane = lane();
-  const bool done = next == UnitKind::kDone;
-  ahead.decode = !done && !request->spec.output_latents;
-  const bool has_steps = !done && next != UnitKind::kDecode && next != UnitKind::kWait;
-  if (!has_steps) return ahead;
-  ahead.encode = stage_index == 0 && next != UnitKind::kStep && !request->spec.image.empty();
-  ahead.colors = NeedsColors(*request) && next == UnitKind::kText;
-  for (size_t i = stage_index; i < request->stages.size(); ++i) {
-    const Stage& left = request->stages[i];
-    const size_t done = i == stage_index ? evaluation : 0;
-    const size_t all = left.schedule.steps.size();
-    const size_t guided_end = std::max(left.guided_end, done);
-    const size_t guided_begin = std::clamp(left.guided_begin, done, guided_end);
-    ahead.stages[i - stage_index] = {.lane = LaneOf(left.model->row().id),
-                                     .text = !request->conditioning[i].has_value(),
-                                     .evaluations = static_cast<int>(all - done),
-                                     .narrow_first = static_cast<int>(guided_begin - done),
-                                     .narrow_last = static_cast<int>(all - guided_end),
-                                     .previews = PreviewsAhead(*this, i)};
+  if (next == UnitKind::kDone) return ahead;
+  const auto left = absl::MakeConstSpan(plan().units).subspan(unit);
+  const auto has = [&](UnitKind kind) {
+    return absl::c_any_of(left, [kind](const PlannedUnit& one) { return one.kind == kind; });
+  };
+  ahead.decode = has(UnitKind::kDecode);
+  ahead.encode = has(UnitKind::kEncode);
+  for (const PlannedUnit& one : left) {
+    if (one.kind == UnitKind::kStep) ahead.stages[one.stage - stage_index] = StepsAhead(one.stage);
   }
   return ahead;
+}
+
+batching::Ahead::Stage Picture::StepsAhead(size_t index) const {
+  const PlannedStage& left = plan().stages[index];
+  const size_t done = index == stage_index ? evaluation : 0;
+  const size_t all = left.schedule.steps.size();
+  const size_t guided_end = std::max(left.guided_end, done);
+  const size_t guided_begin = std::clamp(left.guided_begin, done, guided_end);
+  return {.lane = LaneOf(left.model->row().id),
+          .text = !request->conditioning[index].has_value(),
+          .evaluations = static_cast<int>(all - done),
+          .narrow_first = static_cast<int>(guided_begin - done),
+          .narrow_last = static_cast<int>(all - guided_end),
+          .previews = PreviewsAhead(*this, index)};
 }
 
 }  // namespace latentd::pipeline

@@ -16,32 +16,28 @@
 #include "core/device/buffer.h"
 #include "core/image/pixels.h"
 #include "core/noise/noise_generator.h"
-#include "core/pipeline/conditioning.h"
+#include "core/pipeline/inputs.h"
 #include "core/pipeline/latent_colors.h"
 #include "core/pipeline/picture_spec.h"
+#include "core/pipeline/plan.h"
 #include "core/pipeline/prediction.h"
+#include "core/pipeline/run_graph.h"
 #include "core/pipeline/stage.h"
 #include "core/pipeline/step_lane.h"
 
 namespace latentd::pipeline {
 
 using batching::Lane;
-using batching::UnitKind;
 
 // Everything that the pictures of one request share.
 struct Request {
-  // Steps, as users count them, of the stages before this one.
-  int steps_before(size_t stage) const;
+  Request(SharedPlan plan, SharedInputs inputs);
 
-  PictureSpec spec;    // resolved
-  Size executed_size;  // size that the networks run at; pictures are its centre
-  int rows = 1;        // rows of each picture: 2 with guidance
-  // And 1 in some of its steps (guidance_interval).
-  bool has_unguided_steps = false;
-  bool alone = false;  // its pictures share steps with no other, not with each other either
-  int latent_height = 0;
-  int latent_width = 0;
-  std::vector<Stage> stages;         // an ensemble has two
+  const PictureSpec& spec() const { return plan->spec; }
+
+  const SharedPlan plan;
+  const SharedInputs inputs;         // null: none
+  std::vector<Stage> stages;         // as in the plan
   std::vector<GraphHandle> graphs;   // all graphs below: kept, so that they stay known
   ExecutablePointer encode, sample;  // null: there is no init image
   ExecutablePointer decode;          // null: latents are wanted
@@ -51,22 +47,25 @@ struct Request {
   std::vector<std::optional<NamedBuffers>> conditioning;
   std::optional<device::Buffer> encoded_image;  // the init image, by the VAE; made likewise
   std::vector<std::string> image_warnings;      // about that image; since it was decoded
-  // Colours of previews: known, or fitted by the first picture; without previews neither.
-  std::optional<LatentColors> colors;
-  bool fits_colors = false;  // some picture has begun to
   // Decodes previews by a tiny VAE; null: they are in colours.
   ExecutablePointer preview;
+  std::optional<LatentColors> colors;  // for previews; absent: none are drawn in colours
 };
 
 struct Picture {
-  Picture(std::shared_ptr<Request> shared, uint64_t seed)
-      : request(std::move(shared)), seed(seed), generator(seed) {}
+  // The image of the plan's seed at that index.
+  Picture(std::shared_ptr<Request> shared, size_t index)
+      : request(std::move(shared)),
+        index(index),
+        seed(request->spec().seeds[index]),
+        generator(seed) {}
 
+  const Plan& plan() const { return *request->plan; }
   const Stage& stage() const { return request->stages[stage_index]; }
   // Model of the stage that is next, or ran last.
-  const ModelRow& model() const { return stage().model->row(); }
+  const ModelRow& model() const { return stage().model().row(); }
   // Rows of a step, at most; of the next one; of those that are left in its stage, at most.
-  int rows() const { return request->rows; }
+  int rows() const { return plan().rows; }
   int next_rows() const;
   int rows_ahead() const;
   // Lane in which the steps of its stage run.
@@ -75,23 +74,26 @@ struct Picture {
   batching::Ahead ahead() const;
   // Rows of one step there, at most; and of the lane.
   int most_rows() const { return stage().steps.rbegin()->first; }
-  int lane_rows() const { return request->alone ? most_rows() : RowsOfLane(most_rows()); }
-  Size size() const { return {*request->spec.width, *request->spec.height}; }
-  Size executed_size() const { return request->executed_size; }
+  int lane_rows() const { return plan().alone ? most_rows() : RowsOfLane(most_rows()); }
+  Size size() const { return {*plan().spec.width, *plan().spec.height}; }
+  Size executed_size() const { return plan().executed_size; }
   // True if there is a kPreview to enqueue: `prediction`, of which the picture itself is not due
   // yet.
   bool has_preview() const;
   // Steps as users count them, of all stages together.
-  int total_steps() const;
+  int total_steps() const { return plan().total_steps(); }
+  // Goes on to the plan's next unit, which is next from now on; kDone after the last.
+  void Advance();
 
   const std::shared_ptr<Request> request;
+  const size_t index;  // among those of the request
   const uint64_t seed;
   UnitKind next = UnitKind::kText;  // to be enqueued
+  size_t unit = 0;                  // index in the plan, of the one that is next or ran last
   size_t stage_index = 0;
   size_t evaluation = 0;  // index in the stage's schedule, to run next
   int steps_done = 0;     // out of total_steps
   noise::NoiseGenerator generator;
-  device::Buffer given_latents;  // on the host, [1, channels, h, w]; without memory: it draws them
   // [1, channels, h, w]: before the stage's first step and after its last. Of the host when next is
   // kDone, where the spec wants latents.
   device::Buffer latents;
@@ -103,6 +105,7 @@ struct Picture {
 
  private:
   Lane LaneOf(ModelId model) const;
+  batching::Ahead::Stage StepsAhead(size_t stage) const;
 };
 
 }  // namespace latentd::pipeline

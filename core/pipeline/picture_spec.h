@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,11 +43,9 @@ struct PictureSpec {
   std::optional<int> width;
   std::optional<int> height;
   BucketPolicy bucket_policy = BucketPolicy::kExact;
-  bool batch_invariant = false;       // the same bytes, whatever runs beside it
-  std::optional<int> previews_every;  // steps, 1 at least; absent: no previews
-  // Size that the networks run at; the picture is its centre. Absent: width x height. Code that has
-  // the buckets sets it, after Resolve.
-  std::optional<Size> executed_size;
+  bool batch_invariant = false;            // the same bytes, whatever runs beside it
+  std::optional<int> previews_every;       // steps, 1 at least; absent: no previews
+  bool takes_previews = true;              // else previews_every has no effect
   std::optional<int> num_inference_steps;  // the model's (ModelDefaults), as some below
   std::optional<double> guidance_scale;    // likewise; at most 1 means no guidance
   std::optional<double> guidance_rescale;  // 0
@@ -80,17 +77,12 @@ struct PictureSpec {
   std::optional<double> denoising_end;
   std::optional<double> denoising_start;
 
-  // Image-to-image: an encoded picture (PNG, JPEG or WebP) and how much of the schedule to redo.
-  std::string image;
-  std::optional<double> strength;
+  // Kinds of inputs (inputs.h) that the request brings beside this. Pipeline::Resolve sets them.
+  bool has_image = false;
+  bool has_latents = false;
 
-  // Text-to-image starts from these instead of what the seeds draw: a safetensors file
-  // (latents_file.h), of all pictures or one for all.
-  std::string latents;
-  bool output_latents = false;  // as they are after the last step: nothing is decoded
-
-  // Released once image and latents are gone, so that their bytes are no longer counted.
-  std::shared_ptr<const void> counted = nullptr;
+  std::optional<double> strength;  // image-to-image: how much of the schedule to redo
+  bool output_latents = false;     // as they are after the last step: nothing is decoded
 };
 
 }  // namespace latentd::pipeline

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
@@ -29,17 +30,27 @@ schedulers::ScheduleRequest ScheduleRequestOf(const PictureSpec& spec, bool take
     request.denoising_start = spec.denoising_end;
     return request;
   }
-  if (!spec.image.empty() && !spec.denoising_start) request.strength = spec.strength;
+  if (spec.has_image && !spec.denoising_start) request.strength = spec.strength;
   request.denoising_start = spec.denoising_start;
   request.denoising_end = spec.denoising_end;
   return request;
 }
 
-absl::StatusOr<Stage> MakeStage(const SdxlModel& model, const PictureSpec& spec, bool takes_over) {
-  ASSIGN_OR_RETURN(const schedulers::SchedulerConfig config, model.SchedulerWith(spec.scheduler));
-  ASSIGN_OR_RETURN(schedulers::Schedule schedule,
-                   schedulers::MakeSchedule(config, ScheduleRequestOf(spec, takes_over)));
-  return Stage{&model, std::move(schedule)};
+absl::StatusOr<PlannedStage> MakeStage(const SdxlModel& model, const PictureSpec& spec,
+                                       bool takes_over) {
+  PlannedStage stage{.model = &model};
+  ASSIGN_OR_RETURN(stage.scheduler, model.SchedulerWith(spec.scheduler));
+  ASSIGN_OR_RETURN(stage.schedule,
+                   schedulers::MakeSchedule(stage.scheduler, ScheduleRequestOf(spec, takes_over)));
+  return stage;
+}
+
+// The short name of the stages' scheduler; empty where the models each keep another one.
+std::string SchedulerNameOf(const std::vector<PlannedStage>& stages) {
+  const absl::string_view name = stages.front().scheduler.name();
+  const bool one = absl::c_all_of(
+      stages, [name](const PlannedStage& stage) { return stage.scheduler.name() == name; });
+  return one ? std::string(name) : std::string();
 }
 
 // Adds a failed schedule's violations of fields.
@@ -51,20 +62,26 @@ void AddViolationsOf(const absl::Status& status, std::vector<FieldViolation>& vi
 }
 
 // The size of the init image, if there is one that can be read.
-absl::StatusOr<std::optional<Size>> ImageSizeOf(const PictureSpec& spec) {
-  if (spec.image.empty()) return std::nullopt;
-  ASSIGN_OR_RETURN(const image::Dimensions size, image::ReadDimensions(spec.image));
+absl::StatusOr<std::optional<Size>> ImageSizeOf(const Inputs& inputs) {
+  if (inputs.image.empty()) return std::nullopt;
+  ASSIGN_OR_RETURN(const image::Dimensions size, image::ReadDimensions(inputs.image));
   return Size{size.width, size.height};
 }
 
-bool HasBatchInvariantSteps(const std::vector<Stage>& stages) {
-  return std::all_of(stages.begin(), stages.end(), [](const Stage& stage) {
+bool HasBatchInvariantSteps(const std::vector<PlannedStage>& stages) {
+  return absl::c_all_of(stages, [](const PlannedStage& stage) {
     return stage.model->graphs().has_batch_invariant_steps();
   });
 }
 
-Size ExecutedSize(const PictureSpec& resolved) {
-  return resolved.executed_size.value_or(Size{*resolved.width, *resolved.height});
+// The last model with a tiny VAE, of those that draw the images, in order: an ensemble's share
+// their latents. Null: none has.
+const SdxlModel* WithTinyVae(const std::vector<PlannedStage>& stages) {
+  const SdxlModel* last = nullptr;
+  for (const PlannedStage& stage : stages) {
+    if (stage.model->graphs().has_tiny_vae()) last = stage.model;
+  }
+  return last;
 }
 
 int64_t SquaredDistance(const Size& a, const Size& b) {
@@ -128,18 +145,42 @@ std::vector<const SdxlModel*> Pipeline::ModelsOf(const PictureSpec& spec) const 
   return models;
 }
 
-absl::StatusOr<std::vector<Stage>> Pipeline::StagesOf(const PictureSpec& spec) const {
-  std::vector<Stage> stages;
+absl::StatusOr<std::vector<PlannedStage>> Pipeline::StagesOf(const PictureSpec& spec) const {
+  std::vector<PlannedStage> stages;
+  int steps = 0;
   for (const SdxlModel* model : ModelsOf(spec)) {
-    ASSIGN_OR_RETURN(Stage stage, MakeStage(*model, spec, /*takes_over=*/!stages.empty()));
+    ASSIGN_OR_RETURN(PlannedStage stage, MakeStage(*model, spec, /*takes_over=*/!stages.empty()));
+    stage.first_step = steps;
+    steps += stage.schedule.denoising_steps();
     stages.push_back(std::move(stage));
   }
   return stages;
 }
 
-absl::StatusOr<PictureSpec> Pipeline::Resolve(PictureSpec spec) const {
+absl::StatusOr<SharedPlan> Pipeline::Resolve(const PictureSpec& asked, const Inputs& inputs,
+                                             ChooseSize choose,
+                                             std::vector<FieldViolation> found) const {
+  auto plan = std::make_shared<Plan>();
+  plan->spec = asked;
+  RETURN_IF_ERROR(ResolveSpec(inputs, std::move(found), *plan));
+  ASSIGN_OR_RETURN(plan->executed_size, choose(plan->spec));
+  RETURN_IF_ERROR(Complete(asked, *plan));
+  return plan;
+}
+
+absl::StatusOr<SharedPlan> Pipeline::Resolve(const PictureSpec& asked, const Inputs& inputs) const {
+  return Resolve(asked, inputs, [](const PictureSpec& resolved) {
+    return Size{*resolved.width, *resolved.height};
+  });
+}
+
+absl::Status Pipeline::ResolveSpec(const Inputs& inputs, std::vector<FieldViolation> found,
+                                   Plan& plan) const {
+  PictureSpec& spec = plan.spec;
+  spec.has_image = !inputs.image.empty();
+  spec.has_latents = !inputs.latents.empty();
   std::vector<FieldViolation> violations = FindViolations(spec, traits_);
-  const auto size = ImageSizeOf(spec);
+  const auto size = ImageSizeOf(inputs);
   if (!size.ok()) violations.push_back({"image", std::string(size.status().message())});
   // Schedules are made of fields that are right by themselves; the scheduler's name and options are
   // looked at in any case.
@@ -148,29 +189,68 @@ absl::StatusOr<PictureSpec> Pipeline::Resolve(PictureSpec spec) const {
     const SdxlModel* starts = row == nullptr ? nullptr : LoadedOf(models_, row->id);
     if (starts != nullptr)
       AddViolationsOf(starts->SchedulerWith(spec.scheduler).status(), violations);
-    return InvalidFields(violations);
+  } else {
+    spec = WithDefaults(std::move(spec), traits_, size->has_value() ? &**size : nullptr);
+    violations = FindViolations(spec, traits_);
+    if (violations.empty()) {
+      absl::StatusOr<std::vector<PlannedStage>> stages = StagesOf(spec);
+      AddViolationsOf(stages.status(), violations);
+      if (stages.ok()) plan.stages = *std::move(stages);
+      AddViolationsOf(CheckLatents(inputs, plan), violations);
+    }
   }
-  PictureSpec resolved =
-      WithDefaults(std::move(spec), traits_, size->has_value() ? &**size : nullptr);
-  violations = FindViolations(resolved, traits_);
-  if (violations.empty()) {
-    AddViolationsOf(StagesOf(resolved).status(), violations);
-    AddViolationsOf(CheckLatents(resolved), violations);
-  }
-  if (!violations.empty()) return InvalidFields(violations);
-  ASSIGN_OR_RETURN(resolved.scheduler.name, SchedulerNameOf(resolved));
-  return resolved;
+  violations.insert(violations.end(), found.begin(), found.end());
+  return violations.empty() ? absl::OkStatus() : InvalidFields(violations);
 }
 
-absl::StatusOr<std::string> Pipeline::SchedulerNameOf(const PictureSpec& spec) const {
-  std::string name;
-  for (const SdxlModel* model : ModelsOf(spec)) {
-    ASSIGN_OR_RETURN(const schedulers::SchedulerConfig config,
-                     model->SchedulerWith(spec.scheduler));
-    if (!name.empty() && name != config.name()) return std::string();
-    name = std::string(config.name());
+absl::Status Pipeline::Complete(const PictureSpec& asked, Plan& plan) const {
+  PictureSpec& spec = plan.spec;
+  const Size size = {*spec.width, *spec.height}, executed = plan.executed_size;
+  if (executed.width < size.width || executed.height < size.height) {
+    return absl::InternalError(absl::StrCat("an image of ", SizeText(size),
+                                            " is not part of one of ", SizeText(executed)));
   }
-  return name;
+  if (spec.has_latents && executed != size) {
+    return InvalidFields({{"latents", absl::StrCat("must be of the size that runs, which is ",
+                                                   SizeText(executed), ": ask for that")}});
+  }
+  spec.scheduler.name = SchedulerNameOf(plan.stages);
+  SetGuided(*spec.guidance_interval, plan.stages);
+  plan.latents = LatentsOf(executed);
+  plan.image_latents = LatentsOf(size);
+  plan.rows = UsesGuidance(spec) ? 2 : 1;
+  plan.has_unguided_steps = plan.guided() && *spec.guidance_interval != GuidanceInterval();
+  plan.alone = spec.batch_invariant && !HasBatchInvariantSteps(plan.stages);
+  plan.units = UnitsFor(plan.stages.size(), spec.has_image, !spec.output_latents);
+  PlanGraphs(plan);
+  plan.state_bytes = RequestBytes(plan);
+  plan.unused = UnusedParameters(asked, plan);
+  return absl::OkStatus();
+}
+
+LatentSize Pipeline::LatentsOf(Size size) const {
+  return {size.height / traits_.side_multiple, size.width / traits_.side_multiple};
+}
+
+void Pipeline::PlanGraphs(Plan& plan) const {
+  const StepShape shape = ShapeOf(plan.executed_size, plan.rows);
+  GraphNeeds needs{.height = shape.height,
+                   .width = shape.width,
+                   .rows = {plan.rows},
+                   .image = plan.spec.has_image,
+                   .decoded = !plan.spec.output_latents};
+  for (const PlannedStage& stage : plan.stages) needs.models.push_back(stage.model);
+  if (plan.has_unguided_steps) needs.rows.push_back(1);
+  plan.graphs = GraphsFor(needs);
+  for (const SdxlModel* model : needs.models) {
+    for (int rows : RowCountsAt(plan.executed_size)) {
+      if (rows <= plan.rows || plan.alone) continue;
+      plan.dispensable.push_back({model, {.shape = {rows, shape.height, shape.width}}});
+    }
+  }
+  const SdxlModel* tiny = plan.spec.previews_every ? WithTinyVae(plan.stages) : nullptr;
+  if (tiny == nullptr) return;
+  plan.dispensable.push_back({tiny, {GraphKind::kPreview, {1, shape.height, shape.width}}});
 }
 
 std::vector<const SdxlModel*> Pipeline::Models() const {
@@ -195,36 +275,26 @@ absl::StatusOr<std::vector<GraphHandle>> Pipeline::GraphsOf(Size bucket, int row
   const StepShape shape = ShapeOf(bucket, rows);
   std::vector<GraphHandle> all;
   for (const SdxlModel* model : Models()) {
-    ModelGraphs& graphs = model->graphs();
-    all.insert(all.end(), graphs.text().begin(), graphs.text().end());
-    all.push_back(graphs.request());
-    ASSIGN_OR_RETURN(all.emplace_back(), graphs.Step(shape, unknown));
-    ASSIGN_OR_RETURN(all.emplace_back(), graphs.Decode(shape.height, shape.width, unknown));
-    if (graphs.has_decode_fallback()) {
-      ASSIGN_OR_RETURN(all.emplace_back(),
-                       graphs.DecodeFallback(shape.height, shape.width, unknown));
-    }
-    if (traits_.off.contains("vae_encoder")) continue;
-    ASSIGN_OR_RETURN(all.emplace_back(), graphs.Encode(shape.height, shape.width, unknown));
-    ASSIGN_OR_RETURN(all.emplace_back(), graphs.Sample(shape.height, shape.width, unknown));
+    const std::vector<PlannedGraph> graphs =
+        pipeline::GraphsFor({.models = {model},
+                             .height = shape.height,
+                             .width = shape.width,
+                             .rows = {rows},
+                             .image = model->graphs().has_encoder()});
+    ASSIGN_OR_RETURN(const std::vector<GraphHandle> handles, HandlesOf(graphs, unknown));
+    all.insert(all.end(), handles.begin(), handles.end());
   }
   return all;
 }
 
 absl::StatusOr<std::vector<GraphHandle>> Pipeline::PreviewGraphsOf(Size bucket,
                                                                    IfUnknown unknown) const {
-  const StepShape shape = ShapeOf(bucket, /*rows=*/1);
-  std::vector<GraphHandle> all;
+  std::vector<PlannedGraph> graphs;
   for (const SdxlModel* model : Models()) {
     if (!model->graphs().has_tiny_vae()) continue;
-    ASSIGN_OR_RETURN(all.emplace_back(),
-                     model->graphs().Preview(shape.height, shape.width, unknown));
+    graphs.push_back({model, {GraphKind::kPreview, ShapeOf(bucket, /*rows=*/1)}});
   }
-  return all;
-}
-
-bool Pipeline::WantsTinyVae(const PictureSpec& resolved) const {
-  return resolved.previews_every && WithTinyVae(ModelsOf(resolved)) != nullptr;
+  return HandlesOf(graphs, unknown);
 }
 
 int Pipeline::MostRows(Size size, int rows) const {
@@ -236,106 +306,53 @@ int64_t Pipeline::StateBytes(Size bucket, int rows) const {
   return pipeline::StateBytes(Models(), ShapeOf(bucket, rows), bucket);
 }
 
-int64_t Pipeline::RequestBytes(const PictureSpec& resolved) const {
-  const Size size = ExecutedSize(resolved);
-  const int rows = RowsOf(resolved);
+int64_t Pipeline::RequestBytes(const Plan& plan) const {
+  const Size size = plan.executed_size;
   const int side_by_side =
-      std::min(static_cast<int>(resolved.seeds.size()), MostRows(size, rows) / rows);
-  const StepShape shape = ShapeOf(size, rows);
-  const int64_t previews = resolved.previews_every ? PreviewBytes(Models(), shape, size) : 0;
+      std::min(static_cast<int>(plan.spec.seeds.size()), MostRows(size, plan.rows) / plan.rows);
+  const StepShape shape = ShapeOf(size, plan.rows);
+  const int64_t previews = plan.spec.previews_every ? PreviewBytes(Models(), shape, size) : 0;
   return pipeline::RequestBytes(Models(), shape, size, side_by_side) + side_by_side * previews;
 }
 
-bool Pipeline::NeedsDecoder(const PictureSpec& resolved) const {
-  return NeedsDecoderOf(*ModelsOf(resolved).back(), resolved);
-}
-
-LatentSize Pipeline::LatentSizeOf(const PictureSpec& resolved) const {
-  return {*resolved.height / traits_.side_multiple, *resolved.width / traits_.side_multiple};
-}
-
-absl::StatusOr<Pipeline::Pictures> Pipeline::Start(PictureSpec resolved,
+absl::StatusOr<Pipeline::Pictures> Pipeline::Start(SharedPlan plan, SharedInputs inputs,
                                                    compiler::Purpose purpose) const {
-  ASSIGN_OR_RETURN(Pictures pictures, TryStart(resolved, purpose));
-  RETURN_IF_ERROR(TakeLatents(pictures));
-  return pictures;
-}
-
-absl::StatusOr<Pipeline::Pictures> Pipeline::TryStart(PictureSpec& resolved,
-                                                      compiler::Purpose purpose) const {
-  auto request = std::make_shared<Request>();
-  request->executed_size = ExecutedSize(resolved);
-  const Size& executed = request->executed_size;
-  if (executed.width < *resolved.width || executed.height < *resolved.height) {
-    return absl::InternalError(absl::StrCat("a picture of ",
-                                            SizeText(*resolved.width, *resolved.height),
-                                            " is not part of one of ", SizeText(executed)));
-  }
-  ASSIGN_OR_RETURN(request->stages, StagesOf(resolved));
-  request->rows = RowsOf(resolved);
-  request->has_unguided_steps = HasUnguidedSteps(resolved);
-  SetGuided(*resolved.guidance_interval, request->stages);
-  request->alone = resolved.batch_invariant && !HasBatchInvariantSteps(request->stages);
-  const StepShape shape = ShapeOf(executed, request->rows);
-  request->latent_height = shape.height;
-  request->latent_width = shape.width;
-  request->conditioning.resize(request->stages.size());
-  if (resolved.previews_every) request->colors = KnownColors(request->stages.back().model->vae());
-  RETURN_IF_ERROR(Acquire(purpose, resolved, RowCountsAt(executed), *request));
-  request->spec = std::move(resolved);
+  auto request = std::make_shared<Request>(std::move(plan), std::move(inputs));
+  RETURN_IF_ERROR(Acquire(purpose, *request));
   Pictures pictures;
-  for (uint64_t seed : request->spec.seeds) {
-    pictures.push_back(std::make_unique<Picture>(request, seed));
+  for (size_t i = 0; i < request->spec().seeds.size(); ++i) {
+    pictures.push_back(std::make_unique<Picture>(request, i));
   }
   return pictures;
 }
 
-absl::Status Pipeline::TakeLatents(const Pictures& pictures) const {
-  PictureSpec& spec = pictures.front()->request->spec;
-  if (spec.latents.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const device::Buffer latents,
-                   ReadLatentsFile(spec.latents, static_cast<int64_t>(pictures.size()),
-                                   first().latent_channels(), LatentSizeOf(spec)));
-  for (size_t i = 0; i < pictures.size(); ++i) {
-    const int64_t row = std::min(static_cast<int64_t>(i), latents.shape()[0] - 1);
-    pictures[i]->given_latents = latents.Rows(row, row + 1);
-  }
-  spec.latents = std::string();
-  return absl::OkStatus();
-}
-
-absl::Status Pipeline::CheckLatents(const PictureSpec& resolved) const {
-  if (resolved.latents.empty()) return absl::OkStatus();
+absl::Status Pipeline::CheckLatents(const Inputs& inputs, const Plan& plan) const {
+  if (inputs.latents.empty()) return absl::OkStatus();
   const absl::Status fits =
-      CheckLatentsFile(resolved.latents, static_cast<int64_t>(resolved.seeds.size()),
-                       first().latent_channels(), LatentSizeOf(resolved));
+      CheckLatentsFile(inputs.latents, static_cast<int64_t>(plan.spec.seeds.size()),
+                       first().latent_channels(), LatentsOf({*plan.spec.width, *plan.spec.height}));
   if (!absl::IsInvalidArgument(fits)) return fits;
   return InvalidFields({{"latents", std::string(fits.message())}});
 }
 
-bool Pipeline::HasGuidedSteps(const PictureSpec& resolved) const {
-  absl::StatusOr<std::vector<Stage>> stages = StagesOf(resolved);
-  if (!stages.ok()) return true;  // Resolve has made them
-  SetGuided(*resolved.guidance_interval, *stages);
-  return std::any_of(stages->begin(), stages->end(),
-                     [](const Stage& stage) { return stage.guided_begin < stage.guided_end; });
-}
-
 std::vector<std::string> Pipeline::UnusedParameters(const PictureSpec& asked,
-                                                    const PictureSpec& resolved) const {
-  const bool guided = !HasUnguidedSteps(resolved) || HasGuidedSteps(resolved);
+                                                    const Plan& plan) const {
+  const bool guided =
+      !plan.has_unguided_steps || absl::c_any_of(plan.stages, [](const auto& stage) {
+        return stage.guided_begin < stage.guided_end;
+      });
   std::vector<ModelReads> reads;
-  for (const SdxlModel* model : ModelsOf(resolved)) {
-    // Resolve has read it with the same overrides.
-    const auto scheduler = model->SchedulerWith(resolved.scheduler);
-    reads.push_back({.clip_skip = !model->row().is_refiner,
-                     .second_prompts = model->text_encoders().size() == 2,
-                     .eta = scheduler.ok() && scheduler->name() == "ddim",
-                     .aesthetic_scores = model->requires_aesthetics_score(),
-                     .zeros_for_negative = model->force_zeros_for_empty_prompt(),
-                     .guided_steps = guided});
+  for (const PlannedStage& stage : plan.stages) {
+    const SdxlModel& model = *stage.model;
+    reads.push_back({.clip_skip = !model.row().is_refiner,
+                     .second_prompts = model.text_encoders().size() == 2,
+                     .eta = stage.scheduler.name() == "ddim",
+                     .aesthetic_scores = model.requires_aesthetics_score(),
+                     .zeros_for_negative = model.force_zeros_for_empty_prompt(),
+                     .guided_steps = guided,
+                     .previews = plan.wants_tiny_vae() || KnownColors(plan.last_model().vae())});
   }
-  return FindUnusedParameters(asked, resolved, reads);
+  return FindUnusedParameters(asked, plan.spec, reads);
 }
 
 std::vector<std::shared_ptr<const weights::WatchedFile>> Pipeline::CheckpointFiles() const {
@@ -348,14 +365,6 @@ std::vector<std::shared_ptr<const weights::WatchedFile>> Pipeline::CheckpointFil
     for (auto& file : model->graphs().weights().Files()) files.push_back(std::move(file));
   }
   return files;
-}
-
-int64_t Pipeline::DroppedTokens(const PictureSpec& spec) const {
-  int64_t most = 0;
-  for (const SdxlModel* model : ModelsOf(spec)) {
-    most = std::max(most, pipeline::DroppedTokens(*model, spec));
-  }
-  return most;
 }
 
 }  // namespace latentd::pipeline

@@ -1,5 +1,5 @@
 // Stable Diffusion XL: text-to-image, image-to-image, and base and refiner as an ensemble of
-// experts. It makes pictures of requests; units of work (units.h) draw them.
+// experts. It makes plans of requests, and images of plans; units of work (units.h) draw them.
 //
 // No threads, no queues, no loop over steps: the owner of a Picture enqueues unit after unit until
 // its `next` is kDone, in whatever order with other pictures'. Thread-safe.
@@ -8,14 +8,17 @@
 #include <memory>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "core/base/error_details.h"
 #include "core/compiler/graph_store.h"
 #include "core/pipeline/components.h"
+#include "core/pipeline/inputs.h"
 #include "core/pipeline/latents_file.h"
 #include "core/pipeline/model_table.h"
 #include "core/pipeline/picture.h"
 #include "core/pipeline/picture_spec.h"
+#include "core/pipeline/plan.h"
 #include "core/pipeline/sdxl_model.h"
 #include "core/pipeline/step_rows.h"
 #include "core/pipeline/validation.h"
@@ -46,9 +49,18 @@ class Pipeline {
   // they have to.
   const std::string& default_scheduler() const { return default_scheduler_; }
 
-  // The spec with every default filled in: what will really be used. INVALID_ARGUMENT with every
-  // bad field at once (GetFieldViolations). Compiles and loads nothing.
-  absl::StatusOr<PictureSpec> Resolve(PictureSpec spec) const;
+  // Chooses the size at which the networks run, at least the images', once everything else of the
+  // request is right.
+  using ChooseSize = absl::FunctionRef<absl::StatusOr<Size>(const PictureSpec& resolved)>;
+
+  // The plan of a request: every default filled in, and all that it needs. INVALID_ARGUMENT with
+  // every bad field at once (GetFieldViolations), those in `found` too; the error of `choose`.
+  // Compiles and loads nothing.
+  absl::StatusOr<SharedPlan> Resolve(const PictureSpec& asked, const Inputs& inputs,
+                                     ChooseSize choose,
+                                     std::vector<FieldViolation> found = {}) const;
+  // The networks run at the images' own size.
+  absl::StatusOr<SharedPlan> Resolve(const PictureSpec& asked, const Inputs& inputs = {}) const;
 
   // The numbers of rows that steps of that size have graphs for, as configured (step_rows.h).
   std::vector<int> RowCountsAt(Size executed) const { return rows_.At(executed); }
@@ -61,46 +73,20 @@ class Pipeline {
   // Graphs of the tiny VAEs of all models that draw previews of that size; dispensable.
   absl::StatusOr<std::vector<GraphHandle>> PreviewGraphsOf(
       Size bucket, ModelGraphs::IfUnknown unknown = ModelGraphs::IfUnknown::kBuild) const;
-  // True if the pictures have previews that a tiny VAE would draw.
-  bool WantsTinyVae(const PictureSpec& resolved) const;
-
-  // True if a VAE's decoder runs for the pictures: where latents are wanted, for previews only.
-  bool NeedsDecoder(const PictureSpec& resolved) const;
-
   // Bytes that pictures of that size hold at most that fill a lane of so many rows, beside weights,
   // executables and arena (state_bytes.h). A lane has more (RowsOfLane) only where there is room.
   int64_t StateBytes(Size bucket, int rows) const;
-  // The part of it that the pictures of one request hold while they run, beside their lane.
-  int64_t RequestBytes(const PictureSpec& resolved) const;
 
-  // Latents of the picture's own size, not of the size that it runs at.
-  LatentSize LatentSizeOf(const PictureSpec& resolved) const;
-
-  // One picture for each seed; they share their conditioning. Gets every executable that they need,
-  // so that no unit compiles or loads; what the graph store says if that fails, but for a tiny
-  // VAE's: without it previews are in colours. For kReady no graph is built either. REQUIRES:
-  // `resolved` came from Resolve; its executed_size, if set, covers width x height and has sides
-  // that Resolve would accept.
+  // One image for each seed; they share their conditioning, and hold `inputs` until they have read
+  // them. Gets every executable that they need (acquisition.h), so that no unit compiles or loads;
+  // the graph store's error if that fails. REQUIRES: this made the plan, of the same inputs.
   using Pictures = std::vector<std::unique_ptr<Picture>>;
-  absl::StatusOr<Pictures> Start(PictureSpec resolved, compiler::Purpose purpose = {}) const;
-  // As Start, and copies nothing that is large: an init image is moved to the pictures, and
-  // `latents` wait for TakeLatents. `resolved` is moved from only where this succeeds.
-  absl::StatusOr<Pictures> TryStart(PictureSpec& resolved, compiler::Purpose purpose) const;
-  // The rest of it, where the spec has latents: the pictures read them, and the file goes.
-  // REQUIRES: no unit of the pictures has begun.
-  absl::Status TakeLatents(const Pictures& pictures) const;
-
-  // A sentence for each parameter of `asked` that has no effect on the pictures. `resolved` is what
-  // Resolve made of it.
-  std::vector<std::string> UnusedParameters(const PictureSpec& asked,
-                                            const PictureSpec& resolved) const;
+  absl::StatusOr<Pictures> Start(SharedPlan plan, SharedInputs inputs = nullptr,
+                                 compiler::Purpose purpose = {}) const;
 
   // The open files of what draws, each once for each model that reads it, and of what was read
   // beside.
   std::vector<std::shared_ptr<const weights::WatchedFile>> CheckpointFiles() const;
-
-  // Tokens of the longest prompt that no text encoder reads.
-  int64_t DroppedTokens(const PictureSpec& spec) const;
 
  private:
   Pipeline(ModelTable table, LoadedModels models, const ComponentModes& modes,
@@ -108,12 +94,18 @@ class Pipeline {
 
   // The models whose steps the spec asks for, in order. REQUIRES: they are there.
   std::vector<const SdxlModel*> ModelsOf(const PictureSpec& spec) const;
-  // Empty where the models each keep another one of their own.
-  absl::StatusOr<std::string> SchedulerNameOf(const PictureSpec& spec) const;
-  absl::StatusOr<std::vector<Stage>> StagesOf(const PictureSpec& spec) const;
-  bool HasGuidedSteps(const PictureSpec& resolved) const;
-  // Checks the spec's own latents. INVALID_ARGUMENT names the field.
-  absl::Status CheckLatents(const PictureSpec& resolved) const;
+  absl::StatusOr<std::vector<PlannedStage>> StagesOf(const PictureSpec& spec) const;
+  // The spec with every default filled in, and its stages.
+  absl::Status ResolveSpec(const Inputs& inputs, std::vector<FieldViolation> found,
+                           Plan& plan) const;
+  // Works out all that follows from the spec, the stages and the size that is executed.
+  absl::Status Complete(const PictureSpec& asked, Plan& plan) const;
+  LatentSize LatentsOf(Size size) const;
+  void PlanGraphs(Plan& plan) const;
+  int64_t RequestBytes(const Plan& plan) const;
+  std::vector<std::string> UnusedParameters(const PictureSpec& asked, const Plan& plan) const;
+  // Checks given latents. INVALID_ARGUMENT names the field.
+  absl::Status CheckLatents(const Inputs& inputs, const Plan& plan) const;
   StepShape ShapeOf(Size size, int rows) const;
   // Rows that a step of that size has at most, when pictures of `rows` step in it.
   int MostRows(Size size, int rows) const;

@@ -16,7 +16,7 @@ using device::Buffer;
 constexpr size_t kAfter = 0, kBefore = 1, kNoise = kBefore + schedulers::kStateRows;
 
 const schedulers::StepCoefficients& NextStep(const Picture& picture) {
-  return picture.stage().schedule.steps[picture.evaluation];
+  return picture.stage().schedule().steps[picture.evaluation];
 }
 
 absl::StatusOr<Buffer> AddTerm(const Picture& picture, float weight, Prediction& prediction) {
@@ -43,32 +43,31 @@ size_t Prediction::bytes() const {
 }
 
 int PreviewDue(const Picture& picture) {
-  const std::optional<int>& every = picture.request->spec.previews_every;
-  if (!every) return 0;
-  const auto& steps = picture.stage().schedule.steps;
+  const Request& request = *picture.request;
+  const std::optional<int>& every = request.spec().previews_every;
+  const bool is_drawn = request.preview != nullptr || request.colors;
+  if (!every || !is_drawn) return 0;
+  const auto& steps = picture.stage().schedule().steps;
   const size_t after = picture.evaluation + 1;
   const int index = steps[picture.evaluation].denoising_index;
   if (after < steps.size() && steps[after].denoising_index == index) return 0;
-  const int step = picture.request->steps_before(picture.stage_index) + index + 1;
-  if (picture.request->preview != nullptr && step == picture.total_steps()) return 0;
+  const int step = picture.stage().planned.first_step + index + 1;
+  if (request.preview != nullptr && step == picture.total_steps()) return 0;
   return step % *every == 0 ? step : 0;
-}
-
-bool NeedsColors(const Request& request) {
-  const bool in_colors = request.spec.previews_every && request.preview == nullptr;
-  return in_colors && !request.colors && !request.fits_colors && request.decode != nullptr;
 }
 
 int PreviewsAhead(const Picture& picture, size_t stage) {
   const Request& request = *picture.request;
   if (request.preview == nullptr) return 0;
-  const auto& steps = request.stages[stage].schedule.steps;
+  const PlannedStage& planned = request.plan->stages[stage];
+  const auto& steps = planned.schedule.steps;
   const size_t next = stage == picture.stage_index ? picture.evaluation : 0;
   const int waiting = stage == picture.stage_index && picture.prediction.step > 0 ? 1 : 0;
   if (next >= steps.size()) return waiting;
-  const int begin = request.steps_before(stage) + steps[next].denoising_index;
-  const int end = std::min(request.steps_before(stage + 1), picture.total_steps() - 1);
-  const int every = *request.spec.previews_every;
+  const int begin = planned.first_step + steps[next].denoising_index;
+  const int end =
+      std::min(planned.first_step + planned.schedule.denoising_steps(), picture.total_steps() - 1);
+  const int every = *request.spec().previews_every;
   return waiting + std::max(end / every - begin / every, 0);
 }
 

@@ -24,9 +24,6 @@ int PreviewDue(const Picture& picture);
 absl::Status ReadStart(const Picture& picture, device::Stream& stream, Prediction& prediction);
 absl::Status ReadEnd(const Picture& picture, device::Stream& stream, Prediction& prediction);
 
-// True if the latent-to-RGB map is missing and no fit is running.
-bool NeedsColors(const Request& request);
-
 // How many previews of the stage that the picture is in, or of a later one, are still to be decoded
 // by the tiny VAE.
 int PreviewsAhead(const Picture& picture, size_t stage);

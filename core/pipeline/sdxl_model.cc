@@ -99,8 +99,7 @@ absl::StatusOr<schedulers::SchedulerConfig> SdxlModel::SchedulerWith(
                        ": the ", row_.name, "'s checkpoint has no default, since ",
                        configs_.no_default)}});
   }
-  return schedulers::ParseSchedulerConfig(configs_.scheduler_json, chosen,
-                                          configs_.scheduler_class);
+  return configs_.scheduler->With(chosen);
 }
 
 int SdxlModel::max_clip_skip() const {

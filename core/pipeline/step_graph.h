@@ -27,15 +27,9 @@
 #include "absl/status/statusor.h"
 #include "core/graph/graph.h"
 #include "core/models/unet_2d_condition.h"
+#include "core/pipeline/graph_name.h"
 
 namespace latentd::pipeline {
-
-struct StepShape {
-  int rows = 1;
-  int height = 0;  // size of the latents
-  int width = 0;
-  bool operator==(const StepShape&) const = default;
-};
 
 // The sizes of the request-rate inputs.
 struct ConditioningSizes {

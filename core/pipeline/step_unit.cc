@@ -5,9 +5,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
+#include "core/pipeline/latents_file.h"
 #include "core/pipeline/unit_kinds.h"
 
 namespace latentd::pipeline {
@@ -19,12 +21,12 @@ using device::Place;
 
 LaneRows RowsOf(const Picture& picture) {
   const Request& request = *picture.request;
-  const PictureSpec& spec = request.spec;
+  const PictureSpec& spec = request.spec();
   const bool guided = picture.next_rows() > 1;
   return {.rows = picture.next_rows(),
           .most_rows = picture.rows_ahead(),
           .latents = picture.latents,
-          .schedule = &picture.stage().schedule,
+          .schedule = &picture.stage().schedule(),
           .request = *request.conditioning[picture.stage_index],
           .guidance_scale = guided ? static_cast<float>(*spec.guidance_scale) : 1.0f,
           .guidance_rescale = guided ? static_cast<float>(*spec.guidance_rescale) : 0.0f};
@@ -41,31 +43,40 @@ absl::Status JoinLane(Picture& picture, Lanes& lanes, device::Stream& stream) {
 
 // A guidance_interval begins or ends before its next step.
 absl::Status SetRows(const Picture& picture, device::Stream& stream) {
-  if (!picture.request->has_unguided_steps) return absl::OkStatus();
+  if (!picture.plan().has_unguided_steps) return absl::OkStatus();
   StepLane& lane = *picture.place->lane();
   if (lane.RowCount(*picture.place) == picture.next_rows()) return absl::OkStatus();
   return lane.SetRows(*picture.place, RowsOf(picture), stream);
 }
 
+// Its row of the latents that the request brings, or the one for all.
+absl::StatusOr<Buffer> ReadGivenLatents(const Picture& picture) {
+  const Plan& plan = picture.plan();
+  ASSIGN_OR_RETURN(const Buffer all,
+                   ReadLatentsFile(picture.request->inputs->latents,
+                                   static_cast<int64_t>(plan.spec.seeds.size()),
+                                   picture.stage().model().latent_channels(), plan.latents));
+  const int64_t row = std::min(static_cast<int64_t>(picture.index), all.shape()[0] - 1);
+  return all.Rows(row, row + 1);
+}
+
 // Text-to-image starts from noise; everything else has latents already.
 absl::Status DrawFirstLatents(Picture& picture) {
   if (picture.latents.has_memory()) return absl::OkStatus();
-  const Request& request = *picture.request;
   const Stage& stage = picture.stage();
+  const LatentSize& size = picture.plan().latents;
   ASSIGN_OR_RETURN(picture.latents,
-                   stage.device().Allocate(DType::kF32,
-                                           {1, stage.model->latent_channels(),
-                                            request.latent_height, request.latent_width},
-                                           Place::kPinned));
-  const double scale = stage.schedule.initial_noise_scale;
-  if (!picture.given_latents.has_memory()) {
+                   stage.device().Allocate(
+                       DType::kF32, {1, stage.model().latent_channels(), size.height, size.width},
+                       Place::kPinned));
+  const double scale = stage.schedule().initial_noise_scale;
+  if (!picture.plan().spec.has_latents) {
     picture.generator.Fill(picture.latents, scale);
     return absl::OkStatus();
   }
-  const absl::Span<const float> given = picture.given_latents.as<float>();
-  std::transform(given.begin(), given.end(), picture.latents.as<float>().begin(),
-                 [scale = static_cast<float>(scale)](float x) { return x * scale; });
-  picture.given_latents = {};
+  ASSIGN_OR_RETURN(const Buffer given, ReadGivenLatents(picture));
+  absl::c_transform(given.as<float>(), picture.latents.as<float>().begin(),
+                    [scale = static_cast<float>(scale)](float x) { return x * scale; });
   return absl::OkStatus();
 }
 
@@ -86,8 +97,7 @@ absl::Status LeaveLane(Picture& picture, device::Stream& stream, PendingWork& wo
 
 // Work after the last step: latents that are wanted are there when the unit is completed.
 absl::Status EndSteps(Picture& picture, device::Stream& stream, UnitPart& part) {
-  picture.next = UnitKind::kDecode;
-  if (!picture.request->spec.output_latents) return absl::OkStatus();
+  if (picture.next == UnitKind::kDecode) return absl::OkStatus();
   device::Device& device = picture.stage().device();
   ASSIGN_OR_RETURN(part.latents,
                    device.Allocate(DType::kF32, picture.latents.shape(), Place::kPinned));
@@ -98,18 +108,16 @@ absl::Status EndSteps(Picture& picture, device::Stream& stream, UnitPart& part) 
 // From the end of one stage to the next, which draws from a generator of its own, seeded alike.
 absl::Status EndStage(Picture& picture, device::Stream& stream, UnitPart& part) {
   picture.evaluation = 0;
-  if (picture.stage_index + 1 == picture.request->stages.size()) {
-    return EndSteps(picture, stream, part);
-  }
+  picture.Advance();
+  if (picture.next != UnitKind::kText) return EndSteps(picture, stream, part);
   picture.handed_over = picture.latents;
   ++picture.stage_index;
   picture.generator = noise::NoiseGenerator(picture.seed);
-  picture.next = UnitKind::kText;
   return absl::OkStatus();
 }
 
 const schedulers::StepCoefficients& NextStep(const Picture& picture) {
-  return picture.stage().schedule.steps[picture.evaluation];
+  return picture.stage().schedule().steps[picture.evaluation];
 }
 
 // Drawn while the device is at the step before.
@@ -137,9 +145,8 @@ void ReadFor(ReadAround read, const Picture& picture, device::Stream& stream,
 // After the evaluation of its next step.
 absl::Status AdvancePicture(Picture& picture, device::Stream& stream, UnitPart& part) {
   ReadFor(ReadEnd, picture, stream, part.prediction);
-  const size_t steps = picture.stage().schedule.steps.size();
-  picture.steps_done =
-      picture.request->steps_before(picture.stage_index) + NextStep(picture).denoising_index + 1;
+  const size_t steps = picture.stage().schedule().steps.size();
+  picture.steps_done = picture.stage().planned.first_step + NextStep(picture).denoising_index + 1;
   if (++picture.evaluation < steps) return absl::OkStatus();
   RETURN_IF_ERROR(LeaveLane(picture, stream, part.work));
   return EndStage(picture, stream, part);
@@ -170,8 +177,7 @@ std::vector<size_t> JoinAll(absl::Span<Picture* const> pictures, Lanes& lanes,
 
 absl::Status BeginSteps(Picture& picture, device::Stream& stream, UnitPart& part) {
   RETURN_IF_ERROR(DrawFirstLatents(picture));
-  picture.next = UnitKind::kStep;
-  if (!picture.stage().schedule.steps.empty()) return absl::OkStatus();
+  if (!picture.stage().schedule().steps.empty()) return absl::OkStatus();
   return EndStage(picture, stream, part);
 }
 

@@ -20,19 +20,18 @@ absl::Status EnqueueEncode(Picture& picture, device::Stream& stream, UnitPart& p
 absl::Status EnqueueStep(absl::Span<Picture* const> pictures, Lanes& lanes, device::Stream& stream,
                          PendingUnit& unit);
 
-// The picture's `prediction` to pixels, by the tiny VAE; where that is not to be used any more,
-// what colours are fitted by. The picture stays as it is.
+// The picture's `prediction` to pixels, by the tiny VAE. UNAVAILABLE: that is not used any more.
+// The picture stays as it is.
 absl::Status EnqueuePreview(const Picture& picture, device::Stream& stream, UnitPart& part);
 
 // Latents to pixels.
 absl::Status EnqueueDecode(Picture& picture, device::Stream& stream, UnitPart& part);
 
-// Effects of the end of its work on the picture, or its request.
+// Effects of the end of its work on the picture.
 absl::Status CompleteDecode(Picture& picture, UnitPart& part);
-void CompleteColors(Picture& picture, const UnitPart& part);
 
-// Begins what follows the stage's conditioning, and its latents unless text-to-image starts
-// here: the first step, or the next stage where the schedule is empty.
+// Begins the stage's steps, which are next, with latents of its own where text-to-image starts
+// here; and goes on to what follows them where the schedule is empty.
 absl::Status BeginSteps(Picture& picture, device::Stream& stream, UnitPart& part);
 
 }  // namespace latentd::pipeline

@@ -29,7 +29,7 @@ struct UnitPart {
 
   PendingWork work;
   Prediction prediction;  // from a step, where a preview of it is due; for a preview, what it draws
-  // Output of a decode, u8 [1, H, W, 3]; of another unit, the input to fitting colours.
+  // Output of a decode, u8 [1, H, W, 3].
   device::Buffer pixels;
   // Output of the last step of a picture whose latents are wanted: these, for the host.
   device::Buffer latents;

@@ -98,11 +98,11 @@ bool OnlyAestheticScores(const Facts& facts) {
 
 // As TimeIds in conditioning.cc.
 bool NoNegativeSizes(const Facts& facts) {
-  return facts.resolved.image.empty() && !facts.negative_sizes && NoAestheticScores(facts);
+  return !facts.resolved.has_image && !facts.negative_sizes && NoAestheticScores(facts);
 }
 
 bool NoNegativeCrop(const Facts& facts) {
-  return NoAestheticScores(facts) && (!facts.resolved.image.empty() || !facts.negative_sizes);
+  return NoAestheticScores(facts) && (facts.resolved.has_image || !facts.negative_sizes);
 }
 
 constexpr char kNeedsGuidance[] = "it needs a guidance_scale above 1";
@@ -144,6 +144,12 @@ constexpr Rule kRules[] = {
     {"aesthetic_score", IsOtherScore, NoAestheticScores, kNeedsRefiner},
     {"negative_aesthetic_score", IsOtherNegativeScore, NoAestheticScores, kNeedsRefiner},
     {"negative_aesthetic_score", IsOtherNegativeScore, NoGuidance, kNeedsGuidance},
+    {"previews", IsSet<&P::previews_every>,
+     [](const Facts& facts) { return !facts.asked.takes_previews; },
+     "they come while a stream is read"},
+    {"previews", IsSet<&P::previews_every>,
+     [](const Facts& facts) { return !facts.AnyModel(&ModelReads::previews); },
+     "the checkpoint has no vae_tiny, and the colours of its latents are not known"},
 };
 
 }  // namespace

@@ -22,6 +22,7 @@ struct ModelReads {
       false;  // an absent negative_prompt is zeros, whatever the second one is
   // Some of its steps are in guidance_interval.
   bool guided_steps = true;
+  bool previews = true;  // there is a way to draw them
 };
 
 // A sentence for each parameter of `asked` that has no effect: "eta has no effect: ...". `resolved`

@@ -191,7 +191,7 @@ void CheckModels(const PictureSpec& spec, const Traits& traits, Violations& v) {
     CheckDraws("model", *model, traits, v);
     if (spec.refine) CheckHandsOver(*model, traits, v);
   }
-  if (!spec.image.empty()) CheckIsOn("image", "vae_encoder", traits, v);
+  if (spec.has_image) CheckIsOn("image", "vae_encoder", traits, v);
 }
 
 bool IsRefiner(const PictureSpec& spec, const Traits& traits) {
@@ -200,12 +200,12 @@ bool IsRefiner(const PictureSpec& spec, const Traits& traits) {
 }
 
 void CheckStages(const PictureSpec& spec, const Traits& traits, Violations& v) {
-  const bool has_image = !spec.image.empty();
+  const bool has_image = spec.has_image;
   const bool is_refiner = IsRefiner(spec, traits);
   if (is_refiner && !has_image) {
     v.Add("image", "the refiner starts from an image: set image, or use the base with refine");
   }
-  if (!spec.latents.empty() && has_image) {
+  if (spec.has_latents && has_image) {
     v.Add("latents",
           "are what text-to-image starts from, and have no effect on an image: unset one");
   }
@@ -234,8 +234,8 @@ void CheckFractions(const PictureSpec& spec, const Traits& traits, Violations& v
   CheckDenoisingEnd(spec, v);
   v.Fraction("denoising_start", spec.denoising_start, Violations::Whole::kRefused);
   v.Fraction("strength", spec.strength, Violations::Whole::kTaken);
-  if (spec.strength && spec.image.empty()) v.Add("strength", "needs an image");
-  if (spec.denoising_start && spec.image.empty()) v.Add("denoising_start", "needs an image");
+  if (spec.strength && !spec.has_image) v.Add("strength", "needs an image");
+  if (spec.denoising_start && !spec.has_image) v.Add("denoising_start", "needs an image");
   if (spec.strength && spec.denoising_start) {
     v.Add("strength", "must not be set together with denoising_start, which decides the same");
   }
@@ -302,8 +302,9 @@ PictureSpec WithDefaults(PictureSpec spec, const Traits& traits, const Size* ima
   Default(spec.eta, 0.0);
   Default(spec.aesthetic_score, kDefaultAestheticScore);
   Default(spec.negative_aesthetic_score, kDefaultNegativeAestheticScore);
-  if (!spec.image.empty() && !spec.denoising_start) Default(spec.strength, model.defaults.strength);
+  if (spec.has_image && !spec.denoising_start) Default(spec.strength, model.defaults.strength);
   if (spec.refine) Default(spec.denoising_end, model.defaults.denoising_end);
+  if (!spec.takes_previews) spec.previews_every.reset();
   spec.seeds = SeedsOf(spec);
   spec.seed.reset();  // seeds says it all
   spec.num_images_per_prompt = static_cast<int>(spec.seeds.size());

@@ -1,6 +1,7 @@
 #include "core/schedulers/config.h"
 
 #include <map>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -166,13 +167,24 @@ absl::Status CheckSchedulerName(absl::string_view name) {
                                                  absl::StrJoin(SupportedSchedulers(), ", ")));
 }
 
-absl::StatusOr<SchedulerConfig> ParseSchedulerConfig(absl::string_view json,
-                                                     const Overrides& overrides,
-                                                     absl::string_view class_name) {
-  ASSIGN_OR_RETURN(Json file, ParseConfigJson(json, kFile));
+struct SchedulerFile::Parsed {
+  Json fields;
+  std::string class_name;
+};
+
+absl::StatusOr<SchedulerFile> SchedulerFile::Parse(absl::string_view json,
+                                                   absl::string_view class_name) {
+  ASSIGN_OR_RETURN(Json fields, ParseConfigJson(json, kFile));
+  std::string own = class_name.empty() ? ClassName(fields) : std::string(class_name);
+  return SchedulerFile(std::make_shared<const Parsed>(Parsed{std::move(fields), std::move(own)}));
+}
+
+const std::string& SchedulerFile::class_name() const { return parsed_->class_name; }
+
+absl::StatusOr<SchedulerConfig> SchedulerFile::With(const Overrides& overrides) const {
   ASSIGN_OR_RETURN(const Json laid_over, ReadOverrides(overrides));
-  const std::string own_class = class_name.empty() ? ClassName(file) : std::string(class_name);
-  ASSIGN_OR_RETURN(const SchedulerRow row, ChooseScheduler(overrides.name, own_class));
+  ASSIGN_OR_RETURN(const SchedulerRow row, ChooseScheduler(overrides.name, class_name()));
+  Json file = parsed_->fields;
   file.update(laid_over);
   // As from_config with an algorithm_type of its own: that of the file need not be one of ours.
   const bool names_algorithm = row.algorithm_type && !overrides.name.empty();
@@ -182,13 +194,20 @@ absl::StatusOr<SchedulerConfig> ParseSchedulerConfig(absl::string_view json,
   FieldReader reader(row);
   reader.config().unknown_fields = UnknownFields(file);
   // See the header: DDIM over another scheduler's file.
-  if (row.scheduler->class_name != own_class) reader.config().clip_sample = false;
+  if (row.scheduler->class_name != class_name()) reader.config().clip_sample = false;
   reader.ReadFile(file, kFile);
   if (names_algorithm) reader.config().algorithm_type = *row.algorithm_type;
   reader.ReadTyped(typed);
   reader.CheckTogether(typed);
   RETURN_IF_ERROR(reader.Finish());
   return std::move(reader.config());
+}
+
+absl::StatusOr<SchedulerConfig> ParseSchedulerConfig(absl::string_view json,
+                                                     const Overrides& overrides,
+                                                     absl::string_view class_name) {
+  ASSIGN_OR_RETURN(const SchedulerFile file, SchedulerFile::Parse(json, class_name));
+  return file.With(overrides);
 }
 
 }  // namespace latentd::schedulers

@@ -12,8 +12,10 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -79,11 +81,33 @@ struct SchedulerConfig {
   absl::string_view name() const;
 };
 
-// `json` is the text of a scheduler_config.json, and `class_name` what model_index.json says of it,
-// which counts more than the file's own _class_name, as in diffusers; empty: the file's.
-// INVALID_ARGUMENT, with a field violation for each of the overrides that cannot be met (fields
-// "scheduler", "timestep_spacing", ...: their names in Overrides, `name` as "scheduler"), or
-// without violations where the file itself is at fault.
+// A scheduler_config.json as it was read once, for the requests that lay something over it.
+// Immutable; copies share what was read.
+class SchedulerFile {
+ public:
+  // `json` is the file's text, and `class_name` what model_index.json says of it, which counts more
+  // than the file's own _class_name, as in diffusers; empty: the file's. INVALID_ARGUMENT: it is no
+  // JSON object.
+  static absl::StatusOr<SchedulerFile> Parse(absl::string_view json,
+                                             absl::string_view class_name = {});
+
+  // The settings of the file with `overrides` laid over. INVALID_ARGUMENT, with a field violation
+  // for each of the overrides that cannot be met (fields "scheduler", "timestep_spacing", ...:
+  // their names in Overrides, `name` as "scheduler"), or without violations where the file itself
+  // is at fault.
+  absl::StatusOr<SchedulerConfig> With(const Overrides& overrides) const;
+
+  // The class of the scheduler that the checkpoint was made for.
+  const std::string& class_name() const;
+
+ private:
+  struct Parsed;
+  explicit SchedulerFile(std::shared_ptr<const Parsed> parsed) : parsed_(std::move(parsed)) {}
+
+  std::shared_ptr<const Parsed> parsed_;
+};
+
+// SchedulerFile::Parse and With, for a file that is read for one use.
 absl::StatusOr<SchedulerConfig> ParseSchedulerConfig(absl::string_view json,
                                                      const Overrides& overrides = {},
                                                      absl::string_view class_name = {});

@@ -213,7 +213,7 @@ absl::StatusOr<engine::GenerateSpec> GenerateCall::Read(const grpc::ByteBuffer& 
     return InvalidFields(converted.violations);
   }
   converted.spec.max_response_bytes = MaxPictureBytes(echo_bytes);
-  converted.spec.takes_previews = TakesPreviews();
+  converted.spec.picture.takes_previews = TakesPreviews();
   converted.spec.deadline = MonotonicDeadline();
   {
     absl::MutexLock lock(&mutex_);

@@ -1,5 +1,6 @@
 #include "server/calls/request_conversion.h"
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -138,8 +139,10 @@ ConvertedRequest ToSpec(v1::GenerateRequest request) {
   picture.batch_invariant = request.batch_invariant();
   if (request.has_previews()) picture.previews_every = request.previews().every_n_steps();
   SetConditioning(request, picture);
-  picture.image = std::move(*request.mutable_image());
-  picture.latents = std::move(*request.mutable_latents());
+  if (request.has_image() || request.has_latents()) {
+    spec.inputs = std::make_shared<const pipeline::Inputs>(pipeline::Inputs{
+        std::move(*request.mutable_image()), std::move(*request.mutable_latents())});
+  }
   return converted;
 }
 

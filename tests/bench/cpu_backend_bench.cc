@@ -78,9 +78,10 @@ struct Rig {
 
   std::shared_ptr<backends::Executable> Load(const std::string& name) const {
     pipeline::ModelGraphs& all = model->graphs();
-    const auto graph = name == "decode"
-                           ? all.Decode(kLatentSide, kLatentSide)
-                           : all.Step({.rows = 2, .height = kLatentSide, .width = kLatentSide});
+    const bool decodes = name == "decode";
+    const auto graph =
+        all.Find({.kind = decodes ? pipeline::GraphKind::kDecode : pipeline::GraphKind::kStep,
+                  .shape = {decodes ? 1 : 2, kLatentSide, kLatentSide}});
     return all.Get(graph.value()).value();
   }
 };

@@ -47,10 +47,10 @@ void Widen(double distance, double& worst) {
   if (!(distance <= worst)) worst = distance;
 }
 
-absl::StatusOr<Pictures> Draw(const pipeline::Pipeline& pipeline,
-                              const pipeline::PictureSpec& spec) {
-  ASSIGN_OR_RETURN(const pipeline::PictureSpec resolved, pipeline.Resolve(spec));
-  ASSIGN_OR_RETURN(Pictures pictures, pipeline.Start(resolved));
+absl::StatusOr<Pictures> Draw(const pipeline::Pipeline& pipeline, const PictureRequest& request) {
+  ASSIGN_OR_RETURN(const pipeline::SharedPlan plan, pipeline.Resolve(request, request.inputs));
+  ASSIGN_OR_RETURN(Pictures pictures,
+                   pipeline.Start(plan, std::make_shared<pipeline::Inputs>(request.inputs)));
   for (const auto& picture : pictures) {
     while (picture->next != pipeline::UnitKind::kDone) RETURN_IF_ERROR(testing::RunUnit(*picture));
   }
@@ -84,7 +84,7 @@ absl::StatusOr<double> TextDistance(device::Device& device, const weights::Tenso
   ASSIGN_OR_RETURN(const auto stream, device.NewStream(SystemClock()));
   pipeline::PendingWork work;
   ASSIGN_OR_RETURN(const std::vector<pipeline::EncodedPrompt> rows,
-                   pipeline::EncodePrompts(picture.request->stages.front(), picture.request->spec,
+                   pipeline::EncodePrompts(picture.request->stages.front(), picture.request->spec(),
                                            *stream, work));
   RETURN_IF_ERROR(stream->Synchronize());
   const pipeline::EncodedPrompt& positive = rows.back();
@@ -242,7 +242,7 @@ absl::StatusOr<std::vector<Measure>> RunCase(const json& picture_case, const std
                                              Pipelines& pipelines) {
   ASSIGN_OR_RETURN(const pipeline::Pipeline* pipeline, pipelines.Of(picture_case));
   const std::string path = absl::StrCat(folder, "/", picture_case.value("name", ""));
-  ASSIGN_OR_RETURN(const pipeline::PictureSpec spec, ReadPictureCase(picture_case, folder));
+  ASSIGN_OR_RETURN(const PictureRequest spec, ReadPictureCase(picture_case, folder));
   ASSIGN_OR_RETURN(const weights::TensorMap expected,
                    weights::ReadSafetensors(path + ".safetensors"));
   ASSIGN_OR_RETURN(const Pictures pictures, Draw(*pipeline, spec));
@@ -279,7 +279,7 @@ absl::StatusOr<std::vector<Measure>> RunLesserCase(const json& picture_case,
   ASSIGN_OR_RETURN(const pipeline::Pipeline* pipeline, pipelines.Of(picture_case));
   const std::string name = picture_case.value("name", "");
   const std::string path = absl::StrCat(folder, "/", name);
-  ASSIGN_OR_RETURN(const pipeline::PictureSpec spec, ReadPictureCase(picture_case, folder));
+  ASSIGN_OR_RETURN(const PictureRequest spec, ReadPictureCase(picture_case, folder));
   ASSIGN_OR_RETURN(const weights::TensorMap expected,
                    weights::ReadSafetensors(path + ".safetensors"));
   ASSIGN_OR_RETURN(const Pictures pictures, Draw(*pipeline, spec));

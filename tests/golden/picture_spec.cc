@@ -120,9 +120,9 @@ absl::Status SetField(const std::string& name, const json& value, PictureSpec& s
 
 // Drops fields for which diffusers' pipelines for the task have no parameter, which make.py leaves
 // out, and those that they pass over: the number of steps where the schedule is given.
-void DropWhatDoesNotCount(const std::string& task, PictureSpec& spec) {
+void DropWhatDoesNotCount(const std::string& task, bool has_image, PictureSpec& spec) {
   if (!spec.timesteps.empty() || !spec.sigmas.empty()) spec.num_inference_steps.reset();
-  if (!spec.image.empty()) {
+  if (has_image) {
     spec.width.reset();
     spec.height.reset();
   }
@@ -142,22 +142,23 @@ absl::Status CheckTask(const std::string& task) {
 
 }  // namespace
 
-absl::StatusOr<PictureSpec> ReadPictureCase(const json& picture_case, const std::string& pictures) {
+absl::StatusOr<PictureRequest> ReadPictureCase(const json& picture_case,
+                                               const std::string& pictures) {
   const std::string task = picture_case.value("task", "");
   RETURN_IF_ERROR(CheckTask(task));
-  PictureSpec spec;
+  PictureRequest spec;
   spec.scheduler.name = "EulerDiscreteScheduler";
   for (const auto& [name, value] : picture_case.items()) {
     RETURN_IF_ERROR(SetField(name, value, spec));
   }
   if (picture_case.contains("image")) {
     const std::string path = absl::StrCat(pictures, "/", picture_case.value("image", ""), "-0.png");
-    ASSIGN_OR_RETURN(spec.image, ReadFile(path, size_t{1} << 26));
+    ASSIGN_OR_RETURN(spec.inputs.image, ReadFile(path, size_t{1} << 26));
   }
   if (picture_case.contains("latents_seed")) {
-    spec.latents = NoiseFile(picture_case.value("latents_seed", uint64_t{0}), spec);
+    spec.inputs.latents = NoiseFile(picture_case.value("latents_seed", uint64_t{0}), spec);
   }
-  DropWhatDoesNotCount(task, spec);
+  DropWhatDoesNotCount(task, !spec.inputs.image.empty(), spec);
   return spec;
 }
 

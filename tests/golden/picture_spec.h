@@ -5,13 +5,18 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "core/pipeline/inputs.h"
 #include "core/pipeline/picture_spec.h"
 
 namespace latentd::golden {
 
+struct PictureRequest : pipeline::PictureSpec {
+  pipeline::Inputs inputs;
+};
+
 // `pictures` is the folder of the case's init image. INVALID_ARGUMENT names a field that is not
 // known or has another type: a case is never run in part.
-absl::StatusOr<pipeline::PictureSpec> ReadPictureCase(const nlohmann::json& picture_case,
-                                                      const std::string& pictures);
+absl::StatusOr<PictureRequest> ReadPictureCase(const nlohmann::json& picture_case,
+                                               const std::string& pictures);
 
 }  // namespace latentd::golden

@@ -29,7 +29,7 @@ TEST(PictureCase, BecomesARequest) {
                              {"guidance_interval", {0.25, 1}},
                              {"original_size", {512, 384}},
                              {"crops_coords_top_left", {32, 16}}};
-  ASSERT_OK_AND_ASSIGN(const pipeline::PictureSpec spec, ReadPictureCase(picture_case, ""));
+  ASSERT_OK_AND_ASSIGN(const PictureRequest spec, ReadPictureCase(picture_case, ""));
   EXPECT_EQ(spec.prompt, "a ring");
   EXPECT_EQ(spec.width, 192);
   EXPECT_EQ(spec.original_size, (pipeline::Size{.width = 384, .height = 512}));
@@ -45,7 +45,7 @@ TEST(PictureCase, TakesTheSchedulerAndItsConfig) {
   const json picture_case = {
       {"task", "text-to-image"},
       {"scheduler", {{"class", "DDIMScheduler"}, {"config", {{"clip_sample", false}}}}}};
-  ASSERT_OK_AND_ASSIGN(const pipeline::PictureSpec spec, ReadPictureCase(picture_case, ""));
+  ASSERT_OK_AND_ASSIGN(const PictureRequest spec, ReadPictureCase(picture_case, ""));
   EXPECT_EQ(spec.scheduler.name, "DDIMScheduler");
   EXPECT_EQ(json::parse(spec.scheduler.config), json({{"clip_sample", false}}));
 }
@@ -59,9 +59,8 @@ TEST(PictureCase, ReadsTheInitImageAndKeepsItsSize) {
                              {"width", 64},
                              {"height", 64},
                              {"clip_skip", 1}};
-  ASSERT_OK_AND_ASSIGN(const pipeline::PictureSpec spec,
-                       ReadPictureCase(picture_case, directory.path()));
-  EXPECT_EQ(spec.image, "bytes of a PNG");
+  ASSERT_OK_AND_ASSIGN(const PictureRequest spec, ReadPictureCase(picture_case, directory.path()));
+  EXPECT_EQ(spec.inputs.image, "bytes of a PNG");
   EXPECT_EQ(spec.model, "refiner");
   EXPECT_EQ(spec.width, std::nullopt);
   EXPECT_EQ(spec.clip_skip, std::nullopt);
@@ -69,7 +68,7 @@ TEST(PictureCase, ReadsTheInitImageAndKeepsItsSize) {
 
 TEST(PictureCase, ForgetsTheNumberOfStepsWhereTheScheduleIsGiven) {
   ASSERT_OK_AND_ASSIGN(
-      const pipeline::PictureSpec spec,
+      const PictureRequest spec,
       ReadPictureCase(
           {{"task", "text-to-image"}, {"num_inference_steps", 4}, {"sigmas", {14.0, 1.5}}}, ""));
   EXPECT_EQ(spec.num_inference_steps, std::nullopt);

@@ -120,11 +120,8 @@ TEST(CostsTest, OfPreviewsCount) {
   Costs costs;
   costs.Measure(UnitKind::kStep, kSmall, 1, Ms(10));
   costs.Measure(UnitKind::kPreview, kSmall, 1, Ms(1));
-  costs.Measure(UnitKind::kDecode, kSmall, 1, Ms(100));
-  Ahead ahead{.stages = {{{.lane = kSmall, .evaluations = 3, .previews = 2}}}};
+  const Ahead ahead{.stages = {{{.lane = kSmall, .evaluations = 3, .previews = 2}}}};
   EXPECT_EQ(costs.Alone(ahead, 1), Ms(30 + 2));
-  ahead.colors = true;
-  EXPECT_EQ(costs.Alone(ahead, 1), Ms(30 + 2 + 100));
 }
 
 TEST(CostsTest, ForgetShapesWhenClientsChooseTooMany) {

@@ -106,17 +106,13 @@ TEST_F(ForecastTest, RowsAreKeptForWhoTakesThemLater) {
   ExpectEnds({earlier, one}, {2 * 20 + 40 + 10, 2 * 20 + 40});
 }
 
-// 4 and 10 steps of two rows, between which one of them has 2 previews; and what colours are fitted
-// by before the first.
+// 4 and 10 steps of two rows, between which one of them has 2 previews.
 TEST_F(ForecastTest, PreviewsHoldUpAllThatAreInTheLane) {
   costs_.Measure(UnitKind::kPreview, kSmall, 1, absl::Milliseconds(4));
-  costs_.Measure(UnitKind::kDecode, kSmall, 1, absl::Milliseconds(7));
   ForecastPicture shown = Picture(kSmall, 4), other = Picture(kSmall, 10);
   shown.ahead.decode = other.ahead.decode = false;
   shown.ahead.stages[0].previews = 2;
   ExpectEnds({shown, other}, {4 * 20 + 2 * 4, 4 * 20 + 2 * 4 + 6 * 10});
-  shown.ahead.colors = true;
-  ExpectEnds({shown, other}, {7 + 4 * 20 + 2 * 4, 7 + 4 * 20 + 2 * 4 + 6 * 10});
 }
 
 TEST_F(ForecastTest, ARefinerComesAfterTheBase) {

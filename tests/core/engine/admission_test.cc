@@ -22,58 +22,51 @@ TEST(PriorityLimitsTest, OfSeveralNamesTheBestThatIsNamedCounts) {
   EXPECT_EQ(limits.MaxOf("renderer%2Cbatch"), 2);
 }
 
-const RefusedSizes::Picture kRefused = {.size = {512, 256}, .rows = 2, .models = {{0}}};
+// Graphs of images of that size, in latents, of a model without weights.
+RefusedSizes::Graphs GraphsAt(int width, int height, const std::vector<int>& rows = {2}) {
+  RefusedSizes::Graphs graphs = {{nullptr, {.kind = pipeline::GraphKind::kRequest}}};
+  for (int count : rows) graphs.push_back({nullptr, {.shape = {count, height, width}}});
+  graphs.push_back({nullptr, {pipeline::GraphKind::kDecode, {1, height, width}}});
+  return graphs;
+}
 
 TEST(RefusedSizesTest, FindsWhatIsNoSmaller) {
   RefusedSizes refused(/*grows=*/true);
-  refused.Add(kRefused, 1000);
-  RefusedSizes::Picture larger = kRefused;
-  EXPECT_EQ(refused.Find(larger), 1000);
-  larger.size = {512, 264};
-  larger.image = true;
-  larger.models.push_back({1});
+  refused.Add(GraphsAt(64, 32), 1000);
+  EXPECT_EQ(refused.Find(GraphsAt(64, 32)), 1000);
+  RefusedSizes::Graphs larger = GraphsAt(64, 33);
+  larger.push_back({nullptr, {pipeline::GraphKind::kEncode, {1, 33, 64}}});
   EXPECT_TRUE(refused.Find(larger).has_value());
-  RefusedSizes::Picture other = kRefused;
-  other.size = {504, 1024};
-  EXPECT_FALSE(refused.Find(other).has_value());
-  other = kRefused;
-  other.rows = 1;
-  EXPECT_FALSE(refused.Find(other).has_value());
-  other = kRefused;
-  other.models.clear();
-  EXPECT_FALSE(refused.Find(other).has_value());
+  EXPECT_FALSE(refused.Find(GraphsAt(63, 128)).has_value());
+  EXPECT_FALSE(refused.Find(GraphsAt(64, 32, {1})).has_value());
+  RefusedSizes::Graphs latents = GraphsAt(64, 32);
+  latents.pop_back();  // nothing is decoded
+  EXPECT_FALSE(refused.Find(latents).has_value());
 }
 
-// A picture with steps of one row needs their graph too.
+// An image with steps of one row needs their graph too.
 TEST(RefusedSizesTest, FindsNoneThatNeedsGraphsOfFewerRowCounts) {
   RefusedSizes refused(/*grows=*/true);
-  RefusedSizes::Picture both = kRefused;
-  both.unguided_steps = true;
-  refused.Add(both, 1000);
-  EXPECT_TRUE(refused.Find(both).has_value());
-  EXPECT_FALSE(refused.Find(kRefused).has_value());
+  refused.Add(GraphsAt(64, 32, {2, 1}), 1000);
+  EXPECT_TRUE(refused.Find(GraphsAt(64, 32, {2, 1})).has_value());
+  EXPECT_FALSE(refused.Find(GraphsAt(64, 32)).has_value());
 }
 
-// Tiles: a larger picture may need less.
+// Tiles: a larger image may need less.
 TEST(RefusedSizesTest, FindsOnlyTheSameWhereNeedsDoNotGrow) {
   RefusedSizes refused(/*grows=*/false);
-  refused.Add(kRefused, 1000);
-  RefusedSizes::Picture larger = kRefused;
-  EXPECT_TRUE(refused.Find(larger).has_value());
-  larger.size.height += 8;
-  EXPECT_FALSE(refused.Find(larger).has_value());
+  refused.Add(GraphsAt(64, 32), 1000);
+  EXPECT_TRUE(refused.Find(GraphsAt(64, 32)).has_value());
+  EXPECT_FALSE(refused.Find(GraphsAt(64, 33)).has_value());
 }
 
 TEST(RefusedSizesTest, ForgetsTheOldest) {
   RefusedSizes refused(/*grows=*/false);
-  RefusedSizes::Picture picture = kRefused;
-  for (size_t i = 0; i <= RefusedSizes::kMost; ++i) {
-    picture.size.width = 64 + 8 * static_cast<int>(i);
-    refused.Add(picture, 1);
+  for (int i = 0; i <= static_cast<int>(RefusedSizes::kMost); ++i) {
+    refused.Add(GraphsAt(64 + i, 64), 1);
   }
-  EXPECT_TRUE(refused.Find(picture).has_value());
-  picture.size.width = 64;
-  EXPECT_FALSE(refused.Find(picture).has_value());
+  EXPECT_TRUE(refused.Find(GraphsAt(64 + static_cast<int>(RefusedSizes::kMost), 64)).has_value());
+  EXPECT_FALSE(refused.Find(GraphsAt(64, 64)).has_value());
 }
 
 }  // namespace

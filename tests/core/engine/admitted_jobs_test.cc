@@ -32,14 +32,13 @@ class AdmittedJobsTest : public LoopTest {
   std::shared_ptr<Job> JobOf(int pictures = 1, absl::Time deadline = absl::InfiniteFuture()) {
     GenerateSpec spec = SmallSpec();
     spec.picture.num_images_per_prompt = pictures;
-    spec.picture.executed_size = pipeline::Size{64, 64};
-    spec.picture = model_->pipeline->Resolve(spec.picture).value();
     spec.deadline = deadline;
-    return std::make_shared<Job>(jobs_.NextHandle(), *model_->pipeline, std::move(spec),
+    const pipeline::SharedPlan plan = model_->pipeline->Resolve(spec.picture).value();
+    return std::make_shared<Job>(jobs_.NextHandle(), plan, std::move(spec),
                                  std::make_shared<RecordingSink>(), clock_.Monotonic());
   }
   std::vector<std::unique_ptr<pipeline::Picture>> PicturesOf(const Job& job) {
-    return model_->pipeline->Start(job.spec.picture).value();
+    return model_->pipeline->Start(job.plan).value();
   }
   std::shared_ptr<Job> Add(Graphs graphs = Graphs::kReady, int pictures = 1,
                            absl::Time deadline = absl::InfiniteFuture()) {

@@ -63,10 +63,12 @@ TEST_F(ArrivalTest, OfAPictureAllUnitsAreAheadThatItHasNotHad) {
   EXPECT_EQ(ahead.stages[1].evaluations, 0);  // there is no refiner
   EXPECT_TRUE(ahead.stages[0].text && ahead.decode);
   EXPECT_FALSE(ahead.encode);
-  picture.next = batching::UnitKind::kStep;
+  picture.Advance();
+  EXPECT_EQ(picture.next, batching::UnitKind::kStep);
   picture.evaluation = 3;
   EXPECT_EQ(NeedOf(picture).ahead.stages[0].evaluations, 1);
-  picture.next = batching::UnitKind::kDecode;
+  picture.Advance();
+  EXPECT_EQ(picture.next, batching::UnitKind::kDecode);
   picture.evaluation = 0;  // no further stage has any
   ahead = NeedOf(picture).ahead;
   EXPECT_EQ(ahead.stages[0].evaluations, 0);

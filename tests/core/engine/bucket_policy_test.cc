@@ -10,6 +10,7 @@
 #include "core/base/error_facts.h"
 #include "core/pipeline/latents_file.h"
 #include "tests/core/engine/demo_engine.h"
+#include "tests/support/inputs.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::engine {
@@ -94,7 +95,7 @@ TEST_F(BucketPolicyTest, SnapReturnsTheMiddleOfLatentsAndTakesNone) {
   ASSERT_EQ(images.size(), 1u);
   const pipeline::LatentSize size = {.height = 8, .width = 9};
   EXPECT_TRUE(pipeline::ReadLatentsFile(images[0].bytes, 1, 4, size).ok());
-  spec.picture.latents = images[0].bytes;
+  spec.inputs = testing::LatentsInput(images[0].bytes);
   const absl::Status refused = SubmitTo(*engine_, spec);
   ASSERT_EQ(GetFieldViolations(refused).size(), 1u);
   EXPECT_EQ(GetFieldViolations(refused)[0].field, "latents");

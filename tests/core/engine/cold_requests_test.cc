@@ -15,6 +15,7 @@
 #include "core/base/error_facts.h"
 #include "core/image/encode.h"
 #include "tests/core/engine/demo_engine.h"
+#include "tests/support/inputs.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_directory.h"
 
@@ -74,7 +75,7 @@ class ColdRequestsTest : public ::testing::Test {
   }
   static GenerateSpec SpecWithImage() {
     GenerateSpec spec = SpecOf({96, 64}, BucketPolicy::kColdOk);
-    spec.picture.image = LargeImage(100000);
+    spec.inputs = testing::ImageInput(LargeImage(100000));
     spec.picture.strength = 0.9;
     return spec;
   }
@@ -203,23 +204,22 @@ TEST_F(ColdRequestsTest, CompilesWhatThePictureNeedsAndNothingElse) {
   EXPECT_EQ(Entries(), entries + 2);  // the UNet's steps of one row and of two, and no decoder
 }
 
-// The decoder, by which their colours are fitted. How much each graph takes depends on the
-// processor, so it is asked first: half of what the decoder takes is too little for it.
-TEST_F(ColdRequestsTest, WhatPreviewsOfLatentsNeedCountsBeforeAnythingIsCompiled) {
+// How much each graph takes depends on the processor, so it is asked first: half of what the
+// decoder takes is too little for it.
+TEST_F(ColdRequestsTest, TheDecoderCountsBeforeAnythingIsCompiledWhereThereIsOne) {
   GenerateSpec latents = SpecOf({512, 512}, BucketPolicy::kColdOk);
   latents.output.format = image::Format::kLatent;
-  GenerateSpec previews = latents;
-  previews.picture.previews_every = 1;
+  const GenerateSpec decoded = SpecOf({512, 512}, BucketPolicy::kColdOk);
   Config config = SmallConfig();
   Start(config);
   const int64_t kept = admin().memory().artifact_bytes + admin().memory().definition_bytes;
   ASSERT_OK(Outcome(latents));
   const int64_t without_decoder = GraphBytes();
-  ASSERT_OK(Outcome(previews));
+  ASSERT_OK(Outcome(decoded));
   config.memory_bytes = kept + (without_decoder + GraphBytes()) / 2;
   Start(config);
   const int64_t compilations = CompilationsOf(*engine_);
-  const absl::Status refused = Outcome(previews);
+  const absl::Status refused = Outcome(decoded);
   EXPECT_EQ(GetReason(refused), "OUT_OF_MEMORY") << refused;
   EXPECT_EQ(CompilationsOf(*engine_), compilations);
   EXPECT_OK(Outcome(latents));
@@ -248,8 +248,7 @@ TEST_F(ColdRequestsTest, CancellingFreesTheImageAtOnceHoweverManyCome) {
   for (int round = 0; round < 50; ++round) {
     uint64_t handle = 0;
     const auto sink = Submit(spec, &handle);
-    EXPECT_GE(admin().memory().waiting_image_bytes,
-              static_cast<int64_t>(spec.picture.image.size()));
+    EXPECT_GE(admin().memory().waiting_image_bytes, static_cast<int64_t>(spec.inputs->bytes()));
     engine_->Cancel(handle);
     EXPECT_EQ(admin().memory().waiting_image_bytes, 0);
     EXPECT_THAT(Only<Failed>(sink->WaitForEnd()), SizeIs(1));

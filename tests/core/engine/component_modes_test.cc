@@ -9,6 +9,7 @@
 #include "core/base/error_details.h"
 #include "core/image/decode.h"
 #include "tests/core/engine/demo_engine.h"
+#include "tests/support/inputs.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::engine {
@@ -72,7 +73,7 @@ TEST(ComponentModesTest, WhatNeedsAComponentThatIsOffIsRefusedAndTheRestIsDrawn)
   EXPECT_EQ(BackendsOf(*engine).count("vae_encoder"), 0u);
   EXPECT_EQ(CompilationsOf(*engine), 5);
   GenerateSpec spec = SmallSpec();
-  spec.picture.image = Only<Image>(RunOn(*engine, spec)).at(0).bytes;
+  spec.inputs = testing::ImageInput(Only<Image>(RunOn(*engine, spec)).at(0).bytes);
   EXPECT_THAT(SubmitTo(*engine, spec),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("vae_encoder")));
 }
@@ -91,7 +92,7 @@ TEST(ComponentModesTest, TheRefinerAloneIsServed) {
   EXPECT_THAT(SubmitTo(*engine, spec),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("unet_base")));
   spec.picture.model = "refiner";
-  spec.picture.image = Only<Image>(RunOn(*Loaded({}), SmallSpec())).at(0).bytes;
+  spec.inputs = testing::ImageInput(Only<Image>(RunOn(*Loaded({}), SmallSpec())).at(0).bytes);
   EXPECT_THAT(Only<Image>(RunOn(*engine, spec)), SizeIs(1));
 }
 

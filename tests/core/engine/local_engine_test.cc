@@ -16,6 +16,7 @@
 #include "core/pipeline/latents_file.h"
 #include "tests/core/engine/demo_engine.h"
 #include "tests/core/engine/loop_rig.h"
+#include "tests/support/inputs.h"
 #include "tests/support/recording_sink.h"
 #include "tests/support/status_matchers.h"
 
@@ -101,8 +102,8 @@ TEST_F(LocalEngineTest, StartsFromLatentsThatAreGiven) {
   spec.output.embed_parameters = false;
   const std::string drawn = Only<Image>(Run(spec)).at(0).bytes;
   const auto from = [&](uint64_t seed) {
-    spec.picture.latents =
-        pipeline::LatentsFile(noise::NoiseGenerator(seed).Normal({1, 4, 8, 8}), {8, 8});
+    spec.inputs = testing::LatentsInput(
+        pipeline::LatentsFile(noise::NoiseGenerator(seed).Normal({1, 4, 8, 8}), {8, 8}));
     return Only<Image>(Run(spec)).at(0).bytes;
   };
   EXPECT_EQ(from(*spec.picture.seed), drawn);
@@ -156,7 +157,6 @@ TEST_F(LocalEngineTest, WarnsOfParametersWithoutEffect) {
   EXPECT_THAT(used[0].warnings, ElementsAre());
   // The effective parameters, sent again.
   spec.picture = used[0].effective;
-  spec.picture.executed_size.reset();
   EXPECT_THAT(Only<Completed>(Run(spec)).at(0).warnings, ElementsAre());
 }
 
@@ -196,7 +196,7 @@ TEST_F(LocalEngineTest, RefusesAPriorityThatTheCallerMayNotAskFor) {
 
 TEST_F(LocalEngineTest, RefusesAnImageThatIsNone) {
   GenerateSpec spec = SmallSpec();
-  spec.picture.image = "not a picture";
+  spec.inputs = testing::ImageInput("not a picture");
   EXPECT_THAT(engine_->Submit(spec, std::make_shared<RecordingSink>()),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("image")));
 }
@@ -269,9 +269,9 @@ TEST_F(LocalEngineTest, ShowsArtifactsAmongTheMemoryThatIsHeld) {
 
 TEST_F(LocalEngineTest, CountsWhatRequestsBringAsMemoryUntilTheyEnd) {
   GenerateSpec spec = SmallSpec();
-  spec.picture.image = Only<Image>(Run(SmallSpec())).at(0).bytes;
+  spec.inputs = testing::ImageInput(Only<Image>(Run(SmallSpec())).at(0).bytes);
   spec.picture.strength = 1;
-  const auto bytes = static_cast<int64_t>(spec.picture.image.size());
+  const auto bytes = static_cast<int64_t>(spec.inputs->bytes());
   std::vector<int64_t> held;
   const auto sink = std::make_shared<WatchedSink>([&](const Event& event) {
     if (!std::holds_alternative<Progress>(event)) return;
@@ -292,8 +292,8 @@ TEST_F(LocalEngineTest, WhatIsRefusedHoldsNothing) {
   const auto sink = std::make_shared<RecordingSink>();
   ASSERT_OK_AND_ASSIGN(const uint64_t handle, engine_->Submit(many, sink));
   GenerateSpec spec = SmallSpec();
-  spec.picture.latents =
-      pipeline::LatentsFile(noise::NoiseGenerator(1).Normal({1, 4, 8, 8}), {8, 8});
+  spec.inputs = testing::LatentsInput(
+      pipeline::LatentsFile(noise::NoiseGenerator(1).Normal({1, 4, 8, 8}), {8, 8}));
   EXPECT_EQ(GetReason(SubmitTo(*engine_, spec)), "QUEUE_FULL");
   EXPECT_EQ(engine_->graphs().memory().waiting_image_bytes, 0);
   engine_->Cancel(handle);

@@ -197,13 +197,12 @@ struct LoopModel {
   std::shared_ptr<Job> MakeJob(PictureLoop& loop, std::shared_ptr<EventSink> sink,
                                GenerateSpec spec, const Clock& clock) const {
     spec.request_id = "request-1";
-    auto resolved = pipeline->Resolve(spec.picture);
-    EXPECT_OK(resolved);
-    spec.picture = *resolved;
-    spec.picture.executed_size = pipeline::Size{64, 64};
-    auto started = pipeline->Start(spec.picture);
+    const pipeline::SharedInputs inputs = std::exchange(spec.inputs, nullptr);
+    const pipeline::SharedPlan plan =
+        pipeline->Resolve(spec.picture, inputs == nullptr ? pipeline::Inputs() : *inputs).value();
+    auto started = pipeline->Start(plan, inputs);
     EXPECT_OK(started);
-    auto job = std::make_shared<Job>(loop.NextHandle(), *pipeline, std::move(spec), std::move(sink),
+    auto job = std::make_shared<Job>(loop.NextHandle(), plan, std::move(spec), std::move(sink),
                                      clock.Monotonic());
     job->pictures = *std::move(started);
     return job;

@@ -14,6 +14,7 @@
 #include "core/noise/noise_generator.h"
 #include "core/pipeline/latents_file.h"
 #include "tests/core/engine/loop_rig.h"
+#include "tests/support/inputs.h"
 
 namespace latentd::engine {
 namespace {
@@ -29,7 +30,7 @@ TEST_F(PictureBytesTest, WhatComesInAndWhatGoesOutShareOneBudget) {
   constexpr int64_t kBudget = 1 << 20;
   PictureLoop loop({.picture_bytes = kBudget}, device::Host(), metrics_, clock_);
   EXPECT_EQ(loop.most_input_bytes(), kBudget / 2);
-  std::shared_ptr<const void> brought = loop.CountInput(kBudget);
+  pipeline::SharedInputs brought = loop.Count(testing::ImageInput(std::string(kBudget, 'x')));
   EXPECT_EQ(loop.input_bytes(), kBudget);
   const auto slow = std::make_shared<RecordingSink>();
   ASSERT_OK(loop.Admit(Request(loop, slow), 0));  // nothing waits to leave: it begins
@@ -78,13 +79,12 @@ TEST(PictureMemoryTest, IsTheBoundOfWhatARequestBrings) {
   ASSERT_OK(engine.Load());
   GenerateSpec spec = SmallSpec();
   const auto file = pipeline::LatentsFile(noise::NoiseGenerator(1).Normal({1, 4, 8, 8}), {8, 8});
-  spec.picture.latents = file;
+  spec.inputs = testing::LatentsInput(file);
   ASSERT_LE(file.size(), 2048u);
   EXPECT_EQ(Only<Completed>(RunOn(engine, spec)).size(), 1u);
-  spec.picture.latents.clear();
-  spec.picture.image = Only<Image>(RunOn(engine, SmallSpec())).at(0).bytes;
+  spec.inputs = testing::ImageInput(Only<Image>(RunOn(engine, SmallSpec())).at(0).bytes);
   spec.picture.strength = 1;
-  ASSERT_GT(spec.picture.image.size(), 2048u);
+  ASSERT_GT(spec.inputs->bytes(), 2048u);
   const absl::Status refused = SubmitTo(engine, spec);
   EXPECT_THAT(refused, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("2048 bytes")));
   EXPECT_EQ(GetFieldViolations(refused).at(0).field, "image");

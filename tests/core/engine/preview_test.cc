@@ -172,7 +172,7 @@ TEST_F(PreviewsOfTheEngineTest, PicturesThatShareStepsAreTheSameWithAndWithout) 
 
 TEST_F(PreviewsOfTheEngineTest, WhoCannotTakeThemIsTold) {
   GenerateSpec spec = SpecWithPreviews(1, 4);
-  spec.takes_previews = false;
+  spec.picture.takes_previews = false;
   const std::vector<Event> events = RunOn(*engine_, spec);
   EXPECT_THAT(Only<Preview>(events), IsEmpty());
   const auto completed = Only<Completed>(events);

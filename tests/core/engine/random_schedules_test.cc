@@ -31,6 +31,7 @@
 #include "core/image/encode.h"
 #include "core/schedulers/schedule.h"
 #include "tests/core/engine/loop_rig.h"
+#include "tests/support/inputs.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/separate_device.h"
 
@@ -163,7 +164,7 @@ std::vector<Kind> AllKinds(const std::string& image) {
                              KindOf(4, 5, 1, "euler_ancestral")};
   kinds[4].spec.picture.guidance_interval = {.start = 0.4, .stop = 0.7};
   for (size_t i : {5, 6, 8}) {
-    kinds[i].spec.picture.image = image;
+    kinds[i].spec.inputs = testing::ImageInput(image);
     kinds[i].spec.picture.strength = 0.7;
   }
   kinds[7].spec.picture.refine = true;

@@ -15,6 +15,7 @@
 #include "core/engine/picture_loop.h"
 #include "core/pipeline/finite.h"
 #include "tests/core/engine/loop_rig.h"
+#include "tests/support/inputs.h"
 #include "tests/support/separate_device.h"
 
 namespace latentd::engine {
@@ -73,8 +74,10 @@ class SharedStepsTest : public ::testing::Test {
     spec.picture.scheduler.name = asked.scheduler;
     spec.picture.seed = asked.seed;
     spec.picture.guidance_interval = asked.guidance_interval;
-    spec.picture.image = asked.image;
-    if (!asked.image.empty()) spec.picture.strength = 0.6;
+    if (!asked.image.empty()) {
+      spec.inputs = testing::ImageInput(asked.image);
+      spec.picture.strength = 0.6;
+    }
     spec.picture.sigmas = asked.sigmas;
     if (!asked.sigmas.empty()) spec.picture.num_inference_steps.reset();
     auto job = model.MakeJob(*loop_, sink, std::move(spec), clock_);

@@ -27,17 +27,17 @@ LoadOptions Off(const std::string& component) {
   return options;
 }
 
-PictureSpec WithImage() {
-  PictureSpec spec = SmallSpec();
-  spec.image = image::Encode({1, 1, {9, 9, 9}}, {}).value();
+Asked WithImage() {
+  Asked spec = SmallSpec();
+  spec.inputs.image = image::Encode({1, 1, {9, 9, 9}}, {}).value();
   spec.strength = 0.5;
   return spec;
 }
 
 // "field: description" of every violation.
-std::vector<std::string> Violations(const Rig& rig, const PictureSpec& spec) {
+std::vector<std::string> Violations(const Rig& rig, const Asked& spec) {
   std::vector<std::string> found;
-  for (const FieldViolation& violation : GetFieldViolations(rig.pipeline->Resolve(spec).status())) {
+  for (const FieldViolation& violation : GetFieldViolations(rig.Resolve(spec).status())) {
     found.push_back(violation.field + ": " + violation.description);
   }
   return found;
@@ -70,7 +70,7 @@ TEST(ComponentsTest, LeavesOutTheRefinersWeightsWithItsUnet) {
   rig.Finish(SmallSpec());
   alone.Finish(SmallSpec());
   EXPECT_EQ(rig.weights.bytes_held(), alone.weights.bytes_held());
-  PictureSpec spec = SmallSpec();
+  Asked spec = SmallSpec();
   spec.refine = true;
   EXPECT_THAT(Violations(rig, spec),
               ElementsAre(AllOf(HasSubstr("refine: "), HasSubstr("unet_refiner"))));
@@ -86,7 +86,7 @@ TEST(ComponentsTest, DrawsWithTheRefinerAlone) {
   const Rig rig(options);
   EXPECT_THAT(Violations(rig, SmallSpec()),
               ElementsAre(AllOf(HasSubstr("model: "), HasSubstr("unet_base"))));
-  PictureSpec spec = WithImage();
+  Asked spec = WithImage();
   spec.model = "refiner";
   rig.Finish(spec);
   ASSERT_OK_AND_ASSIGN(const auto graphs, rig.pipeline->GraphsOf({64, 72}, 2));

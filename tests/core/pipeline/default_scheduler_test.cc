@@ -117,7 +117,7 @@ TEST_F(DefaultSchedulerTest, TheOperatorsStandsForTheCheckpoints) {
     const Rig rig(Told({.base = base, .scheduler = name}));
     EXPECT_THAT(warnings_, IsEmpty());
     EXPECT_EQ(rig.pipeline->default_scheduler(),
-              demo.pipeline->Resolve(Named(name))->scheduler.name);
+              demo.pipeline->Resolve(Named(name)).value()->spec.scheduler.name);
     EXPECT_EQ(rig.Latents(SmallSpec()), demo.Latents(Named(name)));
     EXPECT_EQ(rig.Latents(Named("euler")), demo.Latents(SmallSpec())) << "a request's own counts";
   }
@@ -149,7 +149,7 @@ TEST_F(DefaultSchedulerTest, TheRefinersIsItsOwn) {
   EXPECT_THAT(rig.pipeline->Resolve(refined), IsOk());
   const Rig told({.base = kDemoBase, .refiner = refiner, .scheduler = "ddim"});
   refined.scheduler.name.clear();
-  EXPECT_EQ(told.pipeline->Resolve(refined)->scheduler.name, "ddim");
+  EXPECT_EQ(told.pipeline->Resolve(refined).value()->spec.scheduler.name, "ddim");
 }
 
 // With another mistake the missing scheduler is named too, of the model that would draw.

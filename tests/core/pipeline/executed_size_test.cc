@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 
 constexpr Size kAsked{72, 64}, kBucket{88, 80};
 
-PictureSpec Asked() {
+PictureSpec SpecAsked() {
   PictureSpec spec = SmallSpec();
   spec.width = kAsked.width;
   spec.height = kAsked.height;
@@ -33,50 +33,47 @@ image::Image Gradient(int width, int height) {
 
 class ExecutedSizeTest : public ::testing::Test {
  protected:
-  image::Image Draw(PictureSpec spec, std::optional<Size> executed) {
-    auto resolved = rig_.pipeline->Resolve(std::move(spec)).value();
-    resolved.executed_size = executed;
-    const auto pictures = rig_.pipeline->Start(resolved).value();
-    EXPECT_OK(rig_.Run(*pictures.front()));
-    return pictures.front()->pixels;
+  image::Image Draw(Asked spec, std::optional<Size> executed) {
+    spec.executed_size = executed;
+    return rig_.Finish(spec)->pixels;
   }
 
   Rig rig_;
 };
 
 TEST_F(ExecutedSizeTest, GivesTheCentreOfWhatTheBucketDraws) {
-  PictureSpec whole = Asked();
+  PictureSpec whole = SpecAsked();
   whole.width = kBucket.width;
   whole.height = kBucket.height;
   whole.original_size = whole.target_size = kAsked;  // micro-conditioning follows the request
-  const image::Image drawn = Draw(Asked(), kBucket);
+  const image::Image drawn = Draw(SpecAsked(), kBucket);
   EXPECT_EQ(drawn.width, kAsked.width);
   EXPECT_EQ(drawn.height, kAsked.height);
   EXPECT_EQ(drawn, CentreOf(ToPixels(Draw(whole, std::nullopt)), kAsked));
 }
 
 TEST_F(ExecutedSizeTest, IsTheSizeAskedForWhereNobodySetsIt) {
-  EXPECT_EQ(Draw(Asked(), std::nullopt), Draw(Asked(), kAsked));
+  EXPECT_EQ(Draw(SpecAsked(), std::nullopt), Draw(SpecAsked(), kAsked));
 }
 
 TEST_F(ExecutedSizeTest, ExtendsAnInitImageByItsEdges) {
-  PictureSpec asked = Asked();
-  asked.image = image::Encode(Gradient(100, 50), {}).value();
+  Asked asked = SpecAsked();
+  asked.inputs.image = image::Encode(Gradient(100, 50), {}).value();
   asked.strength = 0.5;
-  PictureSpec whole = asked;
+  Asked whole = asked;
   whole.width = kBucket.width;
   whole.height = kBucket.height;
   whole.original_size = whole.target_size = kAsked;
   const image::Image resized =
       image::ResizeLanczos(Gradient(100, 50), kAsked.width, kAsked.height).value();
-  whole.image = image::Encode(ExtendEdges(resized, kBucket), {}).value();
+  whole.inputs.image = image::Encode(ExtendEdges(resized, kBucket), {}).value();
   EXPECT_EQ(Draw(asked, kBucket), CentreOf(ToPixels(Draw(whole, std::nullopt)), kAsked));
 }
 
 TEST_F(ExecutedSizeTest, HasToCoverThePicture) {
-  auto resolved = rig_.pipeline->Resolve(Asked()).value();
-  resolved.executed_size = Size{64, 80};
-  EXPECT_THAT(rig_.pipeline->Start(resolved).status(),
+  Asked spec = SpecAsked();
+  spec.executed_size = Size{64, 80};
+  EXPECT_THAT(rig_.Resolve(spec).status(),
               StatusIs(absl::StatusCode::kInternal, HasSubstr("72x64")));
 }
 

@@ -23,7 +23,8 @@ class GuidanceIntervalTest : public ::testing::Test {
     rig_ = new Rig({.base = testing::kDemoBase, .row_counts = {1, 2, 4}}, "",
                    backends::cpu::CpuBackend::Create().value());
     for (int rows : {1, 2, 4}) {
-      rig_->kept.push_back(rig_->pipeline->first().graphs().Step({rows, 72 / 8, 64 / 8}).value());
+      rig_->kept.push_back(
+          rig_->pipeline->first().graphs().Find({.shape = {rows, 72 / 8, 64 / 8}}).value());
       ASSERT_OK(rig_->pipeline->first().graphs().Get(rig_->kept.back()));
     }
   }
@@ -66,12 +67,13 @@ class GuidanceIntervalTest : public ::testing::Test {
                                 size_t begin, size_t end) {
     const auto picture = Begin(spec);
     schedulers::Schedule part;
-    const auto steps = absl::MakeConstSpan(picture->stage().schedule.steps);
+    const auto steps = absl::MakeConstSpan(picture->stage().schedule().steps);
     const auto run = steps.subspan(begin, end - begin);
     part.steps.assign(run.begin(), run.end());
     const bool guided = picture->rows() > 1;
-    const auto scale = static_cast<float>(guided ? *picture->request->spec.guidance_scale : 1);
-    const auto rescale = static_cast<float>(guided ? *picture->request->spec.guidance_rescale : 0);
+    const auto scale = static_cast<float>(guided ? *picture->request->spec().guidance_scale : 1);
+    const auto rescale =
+        static_cast<float>(guided ? *picture->request->spec().guidance_rescale : 0);
     const auto lane = StepLane::Create(*picture->stage().steps.at(2), 2).value();
     lane->Add(picture->stage().steps);
     const LanePlace place = lane->Join({.rows = picture->rows(),
@@ -179,11 +181,16 @@ schedulers::Schedule StepsOf(int steps) {
 // [begin, end) of each stage.
 std::vector<std::pair<size_t, size_t>> Guided(const GuidanceInterval& interval,
                                               const std::vector<int>& steps) {
-  std::vector<Stage> stages;
-  for (int count : steps) stages.emplace_back().schedule = StepsOf(count);
+  std::vector<PlannedStage> stages;
+  int first_step = 0;
+  for (int count : steps) {
+    stages.push_back({.schedule = StepsOf(count), .first_step = first_step});
+    first_step += count;
+  }
   SetGuided(interval, stages);
   std::vector<std::pair<size_t, size_t>> guided;
-  for (const Stage& stage : stages) guided.emplace_back(stage.guided_begin, stage.guided_end);
+  for (const PlannedStage& stage : stages)
+    guided.emplace_back(stage.guided_begin, stage.guided_end);
   return guided;
 }
 

@@ -50,7 +50,7 @@ class LaneMemoryTest : public ::testing::Test {
  protected:
   std::shared_ptr<NotingExecutable> Steps(Size size) {
     ModelGraphs& graphs = rig_.pipeline->first().graphs();
-    rig_.kept.push_back(graphs.Step({2, size.height / 8, size.width / 8}).value());
+    rig_.kept.push_back(graphs.Find({.shape = {2, size.height / 8, size.width / 8}}).value());
     return std::make_shared<NotingExecutable>(graphs.Get(rig_.kept.back()).value());
   }
 
@@ -62,7 +62,7 @@ class LaneMemoryTest : public ::testing::Test {
     lane->Add({{2, steps}});
     const LanePlace place = *lane->Join({.rows = 2,
                                          .latents = picture->latents,
-                                         .schedule = &picture->stage().schedule,
+                                         .schedule = &picture->stage().schedule(),
                                          .request = *picture->request->conditioning[0],
                                          .guidance_scale = 5},
                                         *stream_)

@@ -26,7 +26,8 @@ class LanesRoomTest : public ::testing::Test {
     for (const Size size : {kSize, kOther, kLarge}) {
       for (int rows : {1, 2, 4}) {
         ModelGraphs& graphs = rig_->pipeline->first().graphs();
-        rig_->kept.push_back(graphs.Step({rows, size.height / 8, size.width / 8}).value());
+        rig_->kept.push_back(
+            graphs.Find({.shape = {rows, size.height / 8, size.width / 8}}).value());
         EXPECT_OK(graphs.Get(rig_->kept.back()));
       }
     }

@@ -84,8 +84,8 @@ class LatentsTest : public ::testing::Test {
     spec.scheduler.name = scheduler;
     return spec;
   }
-  static PictureSpec StartingFrom(PictureSpec spec, const device::Buffer& latents) {
-    spec.latents = FileOf(latents);
+  static Asked StartingFrom(Asked spec, const device::Buffer& latents) {
+    spec.inputs.latents = FileOf(latents);
     return spec;
   }
 
@@ -102,7 +102,7 @@ TEST_F(LatentsTest, WhatTheSeedWouldDrawMakesTheSamePicture) {
 
 // As in diffusers, where nothing else takes numbers from the generator then.
 TEST_F(LatentsTest, TheFirstNoiseOfTheSeedIsThatOfTheFirstStep) {
-  const PictureSpec spec = StartingFrom(Spec("euler_ancestral"), Noise(4));
+  const Asked spec = StartingFrom(Spec("euler_ancestral"), Noise(4));
   const auto given = rig_->Start(spec), drawn = rig_->Start(Spec("euler_ancestral"));
   for (Picture* picture : {given.get(), drawn.get()}) ASSERT_OK(testing::RunUnit(*picture));
   const device::Shape shape{1, 4, 9, 8};
@@ -111,18 +111,19 @@ TEST_F(LatentsTest, TheFirstNoiseOfTheSeedIsThatOfTheFirstStep) {
   EXPECT_EQ(ValuesOf(drawn->generator.Normal(shape)), ValuesOf(seeded.Normal(shape)));
 }
 
-// A request that is refused in between has had nothing copied.
-TEST_F(LatentsTest, AreCopiedOnceThePicturesAreThereAndThenTheFileGoes) {
-  const device::Buffer latents = Noise(8);
-  PictureSpec resolved = rig_->pipeline->Resolve(StartingFrom(Spec(), latents)).value();
-  const char* const file = resolved.latents.data();
-  ASSERT_OK_AND_ASSIGN(const auto pictures, rig_->pipeline->TryStart(resolved, {}));
-  const Picture& picture = *pictures.front();
-  EXPECT_EQ(picture.request->spec.latents.data(), file);
-  EXPECT_FALSE(picture.given_latents.has_memory());
-  ASSERT_OK(rig_->pipeline->TakeLatents(pictures));
-  EXPECT_TRUE(picture.request->spec.latents.empty());
-  EXPECT_EQ(ValuesOf(picture.given_latents), ValuesOf(latents));
+// The file is the caller's until then, and goes with the request.
+TEST_F(LatentsTest, AreReadWhenThePictureBegins) {
+  auto inputs = std::make_shared<Inputs>(Inputs{.latents = FileOf(Noise(8))});
+  const std::weak_ptr<Inputs> watched = inputs;
+  const SharedPlan plan = rig_->pipeline->Resolve(Spec(), *inputs).value();
+  EXPECT_TRUE(plan->spec.has_latents);
+  ASSERT_OK_AND_ASSIGN(auto pictures, rig_->pipeline->Start(plan, std::move(inputs)));
+  EXPECT_FALSE(pictures.front()->latents.has_memory());
+  ASSERT_OK(testing::RunUnit(*pictures.front()));
+  EXPECT_TRUE(pictures.front()->latents.has_memory());
+  EXPECT_FALSE(watched.expired());
+  pictures.clear();
+  EXPECT_TRUE(watched.expired());
 }
 
 TEST_F(LatentsTest, AreEachPicturesOwnOrAllPictures) {
@@ -145,9 +146,9 @@ TEST_F(LatentsTest, AreEachPicturesOwnOrAllPictures) {
 }
 
 TEST_F(LatentsTest, OfAnotherSizeAreRefused) {
-  PictureSpec spec = StartingFrom(Spec(), Noise(3));
+  Asked spec = StartingFrom(Spec(), Noise(3));
   spec.height = 64;
-  const auto refused = rig_->pipeline->Resolve(spec);
+  const auto refused = rig_->Resolve(spec);
   EXPECT_TRUE(absl::IsInvalidArgument(refused.status()));
   const std::vector<FieldViolation> fields = GetFieldViolations(refused.status());
   ASSERT_EQ(fields.size(), 1u);

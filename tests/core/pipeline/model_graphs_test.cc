@@ -51,10 +51,11 @@ TEST_F(ModelGraphsTest, AddsOnlyTheStepsForAnotherNumberOfRows) {
 
 TEST_F(ModelGraphsTest, FindsAShapeWhoseReferenceSomebodyKeeps) {
   ModelGraphs& graphs = rig_.pipeline->first().graphs();
-  const GraphHandle kept = graphs.Step({2, 8, 9}).value();
-  EXPECT_EQ(graphs.Step({2, 8, 9}, IfUnknown::kRefuse).value(), kept);
-  EXPECT_NE(graphs.Step({2, 9, 8}).value(), kept);
-  EXPECT_NE(graphs.Decode(8, 9).value(), graphs.Encode(8, 9).value());
+  const GraphHandle kept = graphs.Find({.shape = {2, 8, 9}}).value();
+  EXPECT_EQ(graphs.Find({.shape = {2, 8, 9}}, IfUnknown::kRefuse).value(), kept);
+  EXPECT_NE(graphs.Find({.shape = {2, 9, 8}}).value(), kept);
+  EXPECT_NE(graphs.Find({GraphKind::kDecode, {1, 8, 9}}).value(),
+            graphs.Find({GraphKind::kEncode, {1, 8, 9}}).value());
 }
 
 TEST_F(ModelGraphsTest, ForgetsAShapeThatNobodyKeeps) {
@@ -62,16 +63,17 @@ TEST_F(ModelGraphsTest, ForgetsAShapeThatNobodyKeeps) {
   rig_.graphs.DropUnused();
   const size_t declared = Declared().size();
   const int64_t bytes = rig_.graphs.totals().definition_bytes;
-  for (int side = 8; side < 24; ++side) ASSERT_OK(graphs.Step({1, side, 8}));
+  for (int side = 8; side < 24; ++side) ASSERT_OK(graphs.Find({.shape = {1, side, 8}}));
   rig_.graphs.DropUnused();
   EXPECT_EQ(Declared().size(), declared);
   EXPECT_EQ(rig_.graphs.totals().definition_bytes, bytes);
-  EXPECT_EQ(GetReason(graphs.Step({1, 8, 8}, IfUnknown::kRefuse).status()), "GRAPH_COLD");
+  EXPECT_EQ(GetReason(graphs.Find({.shape = {1, 8, 8}}, IfUnknown::kRefuse).status()),
+            "GRAPH_COLD");
 }
 
 TEST_F(ModelGraphsTest, CountsTheGraphsThatAreKept) {
   const int64_t before = rig_.graphs.totals().definition_bytes;
-  const GraphHandle kept = rig_.pipeline->first().graphs().Step({1, 8, 8}).value();
+  const GraphHandle kept = rig_.pipeline->first().graphs().Find({.shape = {1, 8, 8}}).value();
   const auto graph_bytes = static_cast<int64_t>(compiler::GraphStore::DefinitionBytesOf(kept));
   EXPECT_GT(graph_bytes, 10000);  // hundreds of nodes
   EXPECT_EQ(rig_.graphs.totals().definition_bytes, before + graph_bytes);
@@ -82,27 +84,19 @@ TEST_F(ModelGraphsTest, CountsTheGraphsThatAreKept) {
 TEST_F(ModelGraphsTest, BuildsNothingForWhatMustBeReady) {
   rig_.graphs.DropUnused();
   const size_t declared = Declared().size();
-  const PictureSpec resolved = rig_.pipeline->Resolve(SmallSpec()).value();
-  const auto started = rig_.pipeline->Start(resolved, {.mode = compiler::GetMode::kReady});
+  const SharedPlan plan = rig_.pipeline->Resolve(SmallSpec()).value();
+  const auto started = rig_.pipeline->Start(plan, nullptr, {.mode = compiler::GetMode::kReady});
   EXPECT_EQ(GetReason(started.status()), "GRAPH_COLD");
   EXPECT_EQ(Declared().size(), declared);
 }
 
-TEST_F(ModelGraphsTest, TakesTheSpecOnlyWhereItStarts) {
-  PictureSpec resolved = rig_.pipeline->Resolve(SmallSpec()).value();
-  EXPECT_FALSE(rig_.pipeline->TryStart(resolved, {.mode = compiler::GetMode::kReady}).ok());
-  EXPECT_EQ(resolved.prompt, SmallSpec().prompt);
-  ASSERT_OK_AND_ASSIGN(const auto pictures, rig_.pipeline->TryStart(resolved, {}));
-  EXPECT_EQ(pictures.front()->request->spec.prompt, SmallSpec().prompt);
-}
-
 TEST_F(ModelGraphsTest, StartsNothingThatWouldHaveToBeCompiledWhereThatIsNotAllowed) {
-  const PictureSpec resolved = rig_.pipeline->Resolve(SmallSpec()).value();
-  const auto started = rig_.pipeline->Start(resolved, {.mode = compiler::GetMode::kReady});
+  const SharedPlan plan = rig_.pipeline->Resolve(SmallSpec()).value();
+  const auto started = rig_.pipeline->Start(plan, nullptr, {.mode = compiler::GetMode::kReady});
   EXPECT_EQ(GetReason(started.status()), "GRAPH_COLD");
   EXPECT_EQ(rig_.compilations(), 0);
   rig_.Finish(SmallSpec());
-  EXPECT_OK(rig_.pipeline->Start(resolved, {.mode = compiler::GetMode::kReady}));
+  EXPECT_OK(rig_.pipeline->Start(plan, nullptr, {.mode = compiler::GetMode::kReady}));
 }
 
 TEST_F(ModelGraphsTest, CompilesAndLoadsNothingOnceAPictureHasStarted) {

@@ -65,8 +65,8 @@ TEST(NotFiniteTest, FailsAnInitImageThatTheVaeMakesInfinite) {
   const std::string path = directory.File("doctored");
   testing::MakeDoctoredCheckpoint(path, "vae", "encoder.conv_out.bias", kInfinity);
   const Rig rig({.base = path});
-  PictureSpec spec = SmallSpec();
-  spec.image = image::Encode(rig.Finish(SmallSpec())->pixels, {}).value();
+  Asked spec = SmallSpec();
+  spec.inputs.image = image::Encode(rig.Finish(SmallSpec())->pixels, {}).value();
   const absl::Status status = rig.Run(*rig.Start(spec));
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal,
                                HasSubstr("encoded image: some values are not finite")));

@@ -24,23 +24,24 @@ auto FieldsOf(const schedulers::Overrides& overrides) {
                   rescale_betas_zero_snr, config);
 }
 
-auto FieldsOf(const PictureSpec& spec) {
+auto FieldsOf(const Asked& asked) {
   const auto& [model, prompt, prompt_2, negative_prompt, negative_prompt_2, width, height,
-               bucket_policy, batch_invariant, previews_every, executed_size, num_inference_steps,
+               bucket_policy, batch_invariant, previews_every, takes_previews, num_inference_steps,
                guidance_scale, guidance_rescale, eta, clip_skip, guidance_interval, scheduler,
                timesteps, sigmas, seed, seeds, num_images_per_prompt, original_size, target_size,
                crops_coords_top_left, negative_original_size, negative_target_size,
                negative_crops_coords_top_left, aesthetic_score, negative_aesthetic_score, refine,
-               denoising_end, denoising_start, image, strength, latents, output_latents,
-               counted] = spec;  // the last is no parameter
+               denoising_end, denoising_start, has_image, has_latents, strength, output_latents] =
+      static_cast<const PictureSpec&>(asked);  // two of these follow from the inputs
   return std::tuple_cat(
       std::tie(model, prompt, prompt_2, negative_prompt, negative_prompt_2, width, height,
-               bucket_policy, batch_invariant, previews_every, executed_size, num_inference_steps,
-               guidance_scale, guidance_rescale, eta, clip_skip, guidance_interval, timesteps,
-               sigmas, seed, seeds, num_images_per_prompt, original_size, target_size,
-               crops_coords_top_left, negative_original_size, negative_target_size,
-               negative_crops_coords_top_left, aesthetic_score, negative_aesthetic_score, refine,
-               denoising_end, denoising_start, image, strength, latents, output_latents),
+               bucket_policy, batch_invariant, previews_every, takes_previews, asked.executed_size,
+               num_inference_steps, guidance_scale, guidance_rescale, eta, clip_skip,
+               guidance_interval, timesteps, sigmas, seed, seeds, num_images_per_prompt,
+               original_size, target_size, crops_coords_top_left, negative_original_size,
+               negative_target_size, negative_crops_coords_top_left, aesthetic_score,
+               negative_aesthetic_score, refine, denoising_end, denoising_start, asked.inputs.image,
+               strength, asked.inputs.latents, output_latents),
       FieldsOf(scheduler));
 }
 
@@ -55,6 +56,7 @@ constexpr std::array kFieldNames = {
     "bucket_policy",
     "batch_invariant",
     "previews_every",
+    "takes_previews",
     "executed_size",
     "num_inference_steps",
     "guidance_scale",
@@ -90,11 +92,10 @@ constexpr std::array kFieldNames = {
     "scheduler.rescale_betas_zero_snr",
     "scheduler.config",
 };
-static_assert(kFieldNames.size() ==
-              std::tuple_size_v<decltype(FieldsOf(std::declval<PictureSpec>()))>);
+static_assert(kFieldNames.size() == std::tuple_size_v<decltype(FieldsOf(std::declval<Asked>()))>);
 
 // The fields in which two specs differ.
-std::vector<std::string> Differences(const PictureSpec& a, const PictureSpec& b) {
+std::vector<std::string> Differences(const Asked& a, const Asked& b) {
   std::vector<std::string> names;
   const auto ours = FieldsOf(a), theirs = FieldsOf(b);
   const auto compare = [&]<size_t... I>(std::index_sequence<I...>) {
@@ -121,8 +122,8 @@ std::string NoiseFile(uint64_t seed) {
   return LatentsFile(noise::NoiseGenerator(seed).Normal({1, 4, 8, 8}), {8, 8});
 }
 
-PictureSpec InSteps(int steps) {
-  PictureSpec spec;
+Asked InSteps(int steps) {
+  Asked spec;
   spec.prompt = "a red circle on a blue background";
   spec.width = 64;
   spec.height = 64;
@@ -131,93 +132,94 @@ PictureSpec InSteps(int steps) {
   return spec;
 }
 
-PictureSpec Plain() { return InSteps(2); }
+Asked Plain() { return InSteps(2); }
 
-using Edit = std::function<void(PictureSpec&)>;
+using Edit = std::function<void(Asked&)>;
 
-PictureSpec After(PictureSpec spec, const Edit& edit) {
+Asked After(Asked spec, const Edit& edit) {
   edit(spec);
   return spec;
 }
 
-PictureSpec WithScheduler(const std::string& name) {
-  return After(Plain(), [&](PictureSpec& s) { s.scheduler.name = name; });
+Asked WithScheduler(const std::string& name) {
+  return After(Plain(), [&](Asked& s) { s.scheduler.name = name; });
 }
 
-PictureSpec WithNegativeSizes() {
-  return After(Plain(), [](PictureSpec& s) {
+Asked WithNegativeSizes() {
+  return After(Plain(), [](Asked& s) {
     s.negative_original_size = Size{64, 64};
     s.negative_target_size = Size{64, 64};
   });
 }
 
-PictureSpec WithImage() {
-  return After(Plain(), [](PictureSpec& s) {
-    s.image = InitImage(200);
+Asked WithImage() {
+  return After(Plain(), [](Asked& s) {
+    s.inputs.image = InitImage(200);
     s.num_inference_steps = 4;
   });
 }
 
-PictureSpec ByRefiner() {
-  return After(WithImage(), [](PictureSpec& s) { s.model = "refiner"; });
+Asked ByRefiner() {
+  return After(WithImage(), [](Asked& s) { s.model = "refiner"; });
 }
 
-PictureSpec WithTimesteps() {
-  return After(Plain(), [](PictureSpec& s) {
+Asked WithTimesteps() {
+  return After(Plain(), [](Asked& s) {
     s.num_inference_steps.reset();
     s.timesteps = {900, 300};
   });
 }
 
-PictureSpec WithSigmas() {
-  return After(Plain(), [](PictureSpec& s) {
+Asked WithSigmas() {
+  return After(Plain(), [](Asked& s) {
     s.num_inference_steps.reset();
     s.sigmas = {10, 1};
   });
 }
 
-PictureSpec WithSeeds() {
-  return After(Plain(), [](PictureSpec& s) {
+Asked WithSeeds() {
+  return After(Plain(), [](Asked& s) {
     s.seed.reset();
     s.seeds = {3};
   });
 }
 
-PictureSpec FromTheMiddle() {
-  return After(WithImage(), [](PictureSpec& s) { s.denoising_start = 0.5; });
+Asked FromTheMiddle() {
+  return After(WithImage(), [](Asked& s) { s.denoising_start = 0.5; });
 }
 
 struct Row {
   std::string field;
-  PictureSpec before;
+  Asked before;
   Edit edit;
   const char* why_not = nullptr;  // the picture must stay as it is
 };
 
 std::vector<Row> PromptRows() {
   return {
-      {"model", WithImage(), [](PictureSpec& s) { s.model = "refiner"; }},
-      {"prompt", Plain(), [](PictureSpec& s) { s.prompt = "a blue ring"; }},
-      {"prompt_2", Plain(), [](PictureSpec& s) { s.prompt_2 = "a blue ring"; }},
-      {"negative_prompt", Plain(), [](PictureSpec& s) { s.negative_prompt = "a star"; }},
-      {"negative_prompt_2", After(Plain(), [](PictureSpec& s) { s.negative_prompt = ""; }),
-       [](PictureSpec& s) { s.negative_prompt_2 = "a star"; }},
+      {"model", WithImage(), [](Asked& s) { s.model = "refiner"; }},
+      {"prompt", Plain(), [](Asked& s) { s.prompt = "a blue ring"; }},
+      {"prompt_2", Plain(), [](Asked& s) { s.prompt_2 = "a blue ring"; }},
+      {"negative_prompt", Plain(), [](Asked& s) { s.negative_prompt = "a star"; }},
+      {"negative_prompt_2", After(Plain(), [](Asked& s) { s.negative_prompt = ""; }),
+       [](Asked& s) { s.negative_prompt_2 = "a star"; }},
   };
 }
 
 std::vector<Row> SizeRows() {
   return {
-      {"width", Plain(), [](PictureSpec& s) { s.width = 72; }},
-      {"height", Plain(), [](PictureSpec& s) { s.height = 72; }},
-      {"bucket_policy", Plain(), [](PictureSpec& s) { s.bucket_policy = BucketPolicy::kSnap; },
+      {"width", Plain(), [](Asked& s) { s.width = 72; }},
+      {"height", Plain(), [](Asked& s) { s.height = 72; }},
+      {"bucket_policy", Plain(), [](Asked& s) { s.bucket_policy = BucketPolicy::kSnap; },
        "it says how an executed_size is found, and has no effect where that is "
        "done"},
-      {"batch_invariant", Plain(), [](PictureSpec& s) { s.batch_invariant = true; },
+      {"batch_invariant", Plain(), [](Asked& s) { s.batch_invariant = true; },
        "it says what a picture shares its steps with, and must not show in it"},
-      {"previews_every", Plain(), [](PictureSpec& s) { s.previews_every = 1; },
+      {"previews_every", Plain(), [](Asked& s) { s.previews_every = 1; },
        "what a picture looks like on the way must not show in it"},
+      {"takes_previews", Plain(), [](Asked& s) { s.takes_previews = false; }, "there are none"},
       {"executed_size", Plain(),
-       [](PictureSpec& s) {
+       [](Asked& s) {
          s.executed_size = Size{72, 72};
        }},
   };
@@ -225,93 +227,91 @@ std::vector<Row> SizeRows() {
 
 std::vector<Row> DenoisingRows() {
   return {
-      {"num_inference_steps", Plain(), [](PictureSpec& s) { s.num_inference_steps = 3; }},
-      {"guidance_scale", Plain(), [](PictureSpec& s) { s.guidance_scale = 9; }},
-      {"guidance_scale", Plain(), [](PictureSpec& s) { s.guidance_scale = 1; }},
-      {"guidance_rescale", Plain(), [](PictureSpec& s) { s.guidance_rescale = 0.7; }},
+      {"num_inference_steps", Plain(), [](Asked& s) { s.num_inference_steps = 3; }},
+      {"guidance_scale", Plain(), [](Asked& s) { s.guidance_scale = 9; }},
+      {"guidance_scale", Plain(), [](Asked& s) { s.guidance_scale = 1; }},
+      {"guidance_rescale", Plain(), [](Asked& s) { s.guidance_rescale = 0.7; }},
       {"guidance_interval", Plain(),
-       [](PictureSpec& s) {
+       [](Asked& s) {
          s.guidance_interval = GuidanceInterval{0, 0.5};
        }},
-      {"eta", WithScheduler("ddim"), [](PictureSpec& s) { s.eta = 0.7; }},
-      {"clip_skip", Plain(), [](PictureSpec& s) { s.clip_skip = 1; }},
+      {"eta", WithScheduler("ddim"), [](Asked& s) { s.eta = 0.7; }},
+      {"clip_skip", Plain(), [](Asked& s) { s.clip_skip = 1; }},
       {"timesteps", WithTimesteps(),
-       [](PictureSpec& s) {
+       [](Asked& s) {
          s.timesteps = {950, 400};
        }},
       {"sigmas", WithSigmas(),
-       [](PictureSpec& s) {
+       [](Asked& s) {
          s.sigmas = {12, 2};
        }},
-      {"seed", Plain(), [](PictureSpec& s) { s.seed = 5; }},
-      {"seeds", WithSeeds(), [](PictureSpec& s) { s.seeds = {5}; }},
-      {"num_images_per_prompt", Plain(), [](PictureSpec& s) { s.num_images_per_prompt = 2; }},
+      {"seed", Plain(), [](Asked& s) { s.seed = 5; }},
+      {"seeds", WithSeeds(), [](Asked& s) { s.seeds = {5}; }},
+      {"num_images_per_prompt", Plain(), [](Asked& s) { s.num_images_per_prompt = 2; }},
   };
 }
 
 std::vector<Row> ConditioningRows() {
   return {
       {"original_size", Plain(),
-       [](PictureSpec& s) {
+       [](Asked& s) {
          s.original_size = Size{512, 512};
        }},
       {"target_size", Plain(),
-       [](PictureSpec& s) {
+       [](Asked& s) {
          s.target_size = Size{512, 512};
        }},
       {"crops_coords_top_left", Plain(),
-       [](PictureSpec& s) {
+       [](Asked& s) {
          s.crops_coords_top_left = Offset{128, 0};
        }},
       {"negative_original_size", WithNegativeSizes(),
-       [](PictureSpec& s) {
+       [](Asked& s) {
          s.negative_original_size = Size{512, 512};
        }},
       {"negative_target_size", WithNegativeSizes(),
-       [](PictureSpec& s) {
+       [](Asked& s) {
          s.negative_target_size = Size{512, 512};
        }},
       {"negative_crops_coords_top_left", WithNegativeSizes(),
-       [](PictureSpec& s) {
+       [](Asked& s) {
          s.negative_crops_coords_top_left = Offset{128, 0};
        }},
-      {"aesthetic_score", ByRefiner(), [](PictureSpec& s) { s.aesthetic_score = 1; }},
-      {"aesthetic_score", Plain(), [](PictureSpec& s) { s.aesthetic_score = 1; },
+      {"aesthetic_score", ByRefiner(), [](Asked& s) { s.aesthetic_score = 1; }},
+      {"aesthetic_score", Plain(), [](Asked& s) { s.aesthetic_score = 1; },
        "the base was not trained with scores, as its model_index.json says"},
-      {"negative_aesthetic_score", ByRefiner(),
-       [](PictureSpec& s) { s.negative_aesthetic_score = 9; }},
+      {"negative_aesthetic_score", ByRefiner(), [](Asked& s) { s.negative_aesthetic_score = 9; }},
   };
 }
 
 std::vector<Row> StageRows() {
   return {
-      {"refine", After(Plain(), [](PictureSpec& s) { s.denoising_end = 0.5; }),
-       [](PictureSpec& s) { s.refine = true; }},
-      {"denoising_end", Plain(), [](PictureSpec& s) { s.denoising_end = 0.5; }},
-      {"denoising_start", FromTheMiddle(), [](PictureSpec& s) { s.denoising_start = 0.2; }},
-      {"image", WithImage(), [](PictureSpec& s) { s.image = InitImage(0); }},
-      {"strength", WithImage(), [](PictureSpec& s) { s.strength = 0.8; }},
-      {"latents", Plain(), [](PictureSpec& s) { s.latents = NoiseFile(9); }},
-      {"output_latents", Plain(), [](PictureSpec& s) { s.output_latents = true; }},
+      {"refine", After(Plain(), [](Asked& s) { s.denoising_end = 0.5; }),
+       [](Asked& s) { s.refine = true; }},
+      {"denoising_end", Plain(), [](Asked& s) { s.denoising_end = 0.5; }},
+      {"denoising_start", FromTheMiddle(), [](Asked& s) { s.denoising_start = 0.2; }},
+      {"image", WithImage(), [](Asked& s) { s.inputs.image = InitImage(0); }},
+      {"strength", WithImage(), [](Asked& s) { s.strength = 0.8; }},
+      {"latents", Plain(), [](Asked& s) { s.inputs.latents = NoiseFile(9); }},
+      {"output_latents", Plain(), [](Asked& s) { s.output_latents = true; }},
   };
 }
 
 std::vector<Row> SchedulerRows() {
   return {
-      {"scheduler.name", Plain(), [](PictureSpec& s) { s.scheduler.name = "dpmpp_2m"; }},
+      {"scheduler.name", Plain(), [](Asked& s) { s.scheduler.name = "dpmpp_2m"; }},
       {"scheduler.timestep_spacing", Plain(),
-       [](PictureSpec& s) { s.scheduler.timestep_spacing = "trailing"; }},
+       [](Asked& s) { s.scheduler.timestep_spacing = "trailing"; }},
       {"scheduler.prediction_type", Plain(),
-       [](PictureSpec& s) { s.scheduler.prediction_type = "v_prediction"; }},
+       [](Asked& s) { s.scheduler.prediction_type = "v_prediction"; }},
       {"scheduler.algorithm_type", WithScheduler("dpmpp_2m"),
-       [](PictureSpec& s) { s.scheduler.algorithm_type = "sde-dpmsolver++"; }},
+       [](Asked& s) { s.scheduler.algorithm_type = "sde-dpmsolver++"; }},
       // The first sigma and the last are the same in either schedule.
       {"scheduler.use_karras_sigmas", InSteps(3),
-       [](PictureSpec& s) { s.scheduler.use_karras_sigmas = true; }},
+       [](Asked& s) { s.scheduler.use_karras_sigmas = true; }},
       {"scheduler.rescale_betas_zero_snr", WithScheduler("ddim"),
-       [](PictureSpec& s) { s.scheduler.rescale_betas_zero_snr = true; }},
-      {"scheduler.config", Plain(),
-       [](PictureSpec& s) { s.scheduler.config = R"({"beta_end": 0.02})"; }},
+       [](Asked& s) { s.scheduler.rescale_betas_zero_snr = true; }},
+      {"scheduler.config", Plain(), [](Asked& s) { s.scheduler.config = R"({"beta_end": 0.02})"; }},
   };
 }
 
@@ -342,7 +342,7 @@ class ParameterTest : public ::testing::Test {
   }
   static void TearDownTestSuite() { delete rig_; }
 
-  static std::vector<image::Image> Draw(const PictureSpec& spec) {
+  static std::vector<image::Image> Draw(const Asked& spec) {
     std::vector<image::Image> images;
     auto pictures = rig_->Begin(spec);
     EXPECT_OK(pictures);
@@ -368,7 +368,7 @@ TEST_F(ParameterTest, CoversEveryField) {
 }
 
 TEST_F(ParameterTest, ADenoisingEndOf1CutsNothing) {
-  PictureSpec spec = SmallSpec();
+  Asked spec = SmallSpec();
   spec.denoising_end = 1;
   EXPECT_EQ(Draw(spec), Draw(SmallSpec()));
 }

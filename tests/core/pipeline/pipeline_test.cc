@@ -97,8 +97,8 @@ int64_t LaneBytes(const Picture& picture) {
 }
 
 TEST_F(PipelineTest, CountsWhatAPictureHolds) {
-  PictureSpec spec = SmallSpec();
-  spec.image = Png(rig_->Finish(SmallSpec())->pixels);
+  Asked spec = SmallSpec();
+  spec.inputs.image = Png(rig_->Finish(SmallSpec())->pixels);
   spec.strength = 0.5;
   const Rig alone({.base = testing::kDemoBase});
   const auto picture = alone.Start(spec);
@@ -112,7 +112,7 @@ TEST_F(PipelineTest, CountsWhatAPictureHolds) {
   kept += 2 * TextBytes(picture->stage());
   kept += picture->latents.bytes();  // latents of the stage's end, beside those of its beginning
   kept += 3 * pixels;
-  EXPECT_EQ(alone.pipeline->RequestBytes(request.spec), static_cast<int64_t>(kept));
+  EXPECT_EQ(request.plan->state_bytes, static_cast<int64_t>(kept));
   // Two rows may be two pictures', each with latents and an image of its own.
   const size_t other = request.encoded_image->bytes() + 2 * picture->latents.bytes();
   EXPECT_EQ(alone.pipeline->StateBytes({64, 72}, 2),
@@ -136,7 +136,7 @@ TEST_F(PipelineTest, CountsWhatAPictureOfBothModelsHolds) {
   // The latents before and after a stage, and the base's; and an encoded image, which it has not.
   const size_t kept =
       RequestBytes(*picture->request) + 2 * text + (2 + 1 + 2) * latents + size_t{3} * 64 * 72 * 3;
-  EXPECT_EQ(rig_->pipeline->RequestBytes(picture->request->spec), static_cast<int64_t>(kept));
+  EXPECT_EQ(picture->plan().state_bytes, static_cast<int64_t>(kept));
   EXPECT_EQ(rig_->pipeline->StateBytes({64, 72}, 2),
             static_cast<int64_t>(kept + (2 + 1 + 2) * latents + lane));
 }

@@ -133,7 +133,7 @@ TEST(LesserPrecision, DrawsNearlyTheSamePicture) {
 // Predicted bytes of the weights of a step.
 int64_t StepWeightBytes(const ComponentDTypes& precision) {
   Rig rig(DemoIn(precision));
-  const GraphHandle step = rig.pipeline->first().graphs().Step({1, 8, 8}).value();
+  const GraphHandle step = rig.pipeline->first().graphs().Find({.shape = {1, 8, 8}}).value();
   int64_t bytes = 0;
   const backends::MemoryNeeds needs = rig.graphs.Predict(step).value();
   for (const auto& [key, size] : needs.weights) {

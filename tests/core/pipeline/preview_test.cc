@@ -12,6 +12,7 @@
 #include "tests/core/pipeline/rig.h"
 #include "tests/core/pipeline/step_lane_rig.h"
 #include "tests/support/separate_device.h"
+#include "tests/support/temporary_directory.h"
 
 namespace latentd::pipeline {
 namespace {
@@ -27,8 +28,9 @@ Buffer Floats(device::Shape shape, const std::vector<float>& values) {
   return buffer;
 }
 
-TEST(LatentColorsTest, OnlySdxlsOwnVaeHasThoseThatAreKnown) {
+TEST(LatentColorsTest, AreKnownOfAVaeByItsScalingAlone) {
   models::AutoencoderKlConfig vae;
+  vae.scaling_factor = 0.5;
   EXPECT_FALSE(KnownColors(vae).has_value());
   vae.scaling_factor = 0.13025;
   ASSERT_TRUE(KnownColors(vae).has_value());
@@ -36,38 +38,6 @@ TEST(LatentColorsTest, OnlySdxlsOwnVaeHasThoseThatAreKnown) {
   vae.latents_mean = {0, 0, 0, 0};
   EXPECT_FALSE(KnownColors(vae).has_value());
   EXPECT_FALSE(KnownColors(models::AutoencoderTinyConfig()).has_value());
-}
-
-// A decoder that is that map.
-Buffer Decode(const Buffer& latents, const LatentColors& colors, int scale) {
-  const Size size{static_cast<int>(latents.shape()[3]), static_cast<int>(latents.shape()[2])};
-  const image::Image small = DrawPreview({.step = 1, .terms = {{latents, 1}}}, colors, size);
-  Buffer pixels = Buffer::Allocate(DType::kU8, {1, size.height * scale, size.width * scale, 3});
-  auto next = pixels.as<uint8_t>().begin();
-  for (int y = 0; y < size.height * scale; ++y) {
-    for (int x = 0; x < size.width * scale; ++x) {
-      const auto pixel = small.rgb.begin() + (y / scale * size.width + x / scale) * 3;
-      next = std::copy(pixel, pixel + 3, next);
-    }
-  }
-  return pixels;
-}
-
-TEST(LatentColorsTest, AreFittedToWhatADecoderMakesOfLatents) {
-  const LatentColors expected = {
-      .factors = {{0.1f, 0.2f, -0.1f}, {0, -0.15f, 0.05f}, {0.2f, 0, 0}, {-0.05f, 0.1f, 0.2f}},
-      .bias = {0.1f, -0.2f, 0}};
-  for (const device::Shape& shape : {device::Shape{1, 4, 8, 8}, device::Shape{1, 4, 40, 24}}) {
-    const Buffer latents = ColorSamples(shape);
-    const LatentColors fitted = FitColors(latents, Decode(latents, expected, 8));
-    ASSERT_EQ(fitted.factors.size(), 4u);
-    for (size_t c = 0; c < 3; ++c) {
-      EXPECT_NEAR(fitted.bias[c], expected.bias[c], 0.01);
-      for (size_t i = 0; i < 4; ++i) {
-        EXPECT_NEAR(fitted.factors[i][c], expected.factors[i][c], 0.01);
-      }
-    }
-  }
 }
 
 TEST(DrawPreviewTest, AddsWhatWasReadByItsWeightAndShowsTheMiddle) {
@@ -205,7 +175,7 @@ TEST_F(PreviewTest, CountTheStepsOfBothModels) {
 }
 
 TEST_F(PreviewTest, ShowTheMiddleOfALargerBucket) {
-  PictureSpec spec = Spec("euler", 4);
+  Asked spec = Spec("euler", 4);
   spec.executed_size = Size{80, 72};
   const auto picture = rig_->Start(spec);
   const Previews previews = Run(*picture);
@@ -213,24 +183,16 @@ TEST_F(PreviewTest, ShowTheMiddleOfALargerBucket) {
   EXPECT_EQ(previews[0].second.width, 8);
 }
 
-// One of the buffers, or the run, gets no memory.
-TEST_F(PreviewTest, WithoutMemoryToFitColorsThePictureIsDrawnWithoutThem) {
-  const auto plain = rig_->Start(Spec("euler", std::nullopt));
-  EXPECT_TRUE(Run(*plain).empty());
-  for (const Refused refused : {Refused::kBind, Refused::kEnqueue}) {
-    const auto picture = rig_->Start(Spec("euler", 2));
-    int refusals = 0;
-    picture->request->decode = std::make_shared<RefusingExecutable>(
-        picture->request->decode, /*rows=*/1, [&](int, Refused what) {
-          const bool first = what == refused && ++refusals == 1;
-          return first ? absl::ResourceExhaustedError("no memory") : absl::OkStatus();
-        });
-    EXPECT_OK(testing::RunUnit(*picture));
-    EXPECT_EQ(refusals, 1);
-    EXPECT_FALSE(picture->request->colors.has_value());
-    EXPECT_OK(rig_->Run(*picture));
-    EXPECT_EQ(picture->pixels, plain->pixels);
-  }
+TEST_F(PreviewTest, AreNotDrawnWhereThereIsNoWayTo) {
+  const testing::TemporaryDirectory directory;
+  testing::MakeEditedCheckpoint(directory.File("base"), testing::kDemoBase, "vae/config.json",
+                                "scaling_factor", "0.5");
+  const Rig other({.base = directory.File("base")}, "",
+                  backends::cpu::CpuBackend::Create().value());
+  const auto plan = other.pipeline->Resolve(Spec("euler", 2)).value();
+  EXPECT_THAT(plan->unused, ElementsAre(::testing::HasSubstr("previews has no effect")));
+  EXPECT_TRUE(rig_->pipeline->Resolve(Spec("euler", 2)).value()->unused.empty());
+  EXPECT_TRUE(Run(*other.Start(Spec("euler", 2))).empty());
 }
 
 // Without memory for a step of two rows, a picture takes its steps later, and its previews are then
@@ -239,7 +201,7 @@ TEST_F(PreviewTest, OfAPictureThatRestsComeWithTheStepsThatItTakes) {
   const Rig rig({.base = testing::kDemoBase, .row_counts = {1, 2}}, "",
                 backends::cpu::CpuBackend::Create().value());
   ModelGraphs& graphs = rig.pipeline->first().graphs();
-  rig.kept.push_back(graphs.Step({2, 9, 8}).value());
+  rig.kept.push_back(graphs.Find({.shape = {2, 9, 8}}).value());
   ASSERT_OK(graphs.Get(rig.kept.back()));
   PictureSpec spec = Spec("euler_a", 1);
   spec.guidance_scale = 1;

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,6 +38,15 @@ inline PictureSpec SmallSpec() {
   return spec;
 }
 
+// A request as tests ask for it: a spec with what comes beside it.
+struct Asked : PictureSpec {
+  Asked() = default;
+  Asked(PictureSpec spec) : PictureSpec(std::move(spec)) {}  // NOLINT(google-explicit-constructor)
+
+  Inputs inputs;
+  std::optional<Size> executed_size;  // absent: the images' own
+};
+
 inline std::vector<float> ValuesOf(const device::Buffer& latents) {
   const device::Buffer copy = testing::OnHost(latents);
   const auto values = copy.as<float>();
@@ -58,16 +68,22 @@ class Rig {
     if (loaded.ok()) pipeline = *std::move(loaded);
   }
 
-  absl::StatusOr<std::vector<std::unique_ptr<Picture>>> Begin(const PictureSpec& spec) const {
-    auto resolved = pipeline->Resolve(spec);
-    if (!resolved.ok()) return resolved.status();
-    auto pictures = pipeline->Start(*std::move(resolved));
+  absl::StatusOr<SharedPlan> Resolve(const Asked& asked) const {
+    return pipeline->Resolve(asked, asked.inputs, [&](const PictureSpec& resolved) {
+      return asked.executed_size.value_or(Size{*resolved.width, *resolved.height});
+    });
+  }
+
+  absl::StatusOr<std::vector<std::unique_ptr<Picture>>> Begin(const Asked& asked) const {
+    auto plan = Resolve(asked);
+    if (!plan.ok()) return plan.status();
+    auto pictures = pipeline->Start(*std::move(plan), std::make_shared<Inputs>(asked.inputs));
     if (!pictures.ok()) return pictures;
     for (const GraphHandle& graph : pictures->front()->request->graphs) kept.push_back(graph);
     return pictures;
   }
 
-  std::unique_ptr<Picture> Start(const PictureSpec& spec) const {
+  std::unique_ptr<Picture> Start(const Asked& spec) const {
     auto pictures = Begin(spec);
     EXPECT_OK(pictures);
     return std::move(pictures.value().front());
@@ -80,13 +96,13 @@ class Rig {
   }
 
   // Finished.
-  std::unique_ptr<Picture> Finish(const PictureSpec& spec) const {
+  std::unique_ptr<Picture> Finish(const Asked& spec) const {
     auto picture = Start(spec);
     EXPECT_OK(Run(*picture));
     return picture;
   }
 
-  std::vector<float> Latents(const PictureSpec& spec) const {
+  std::vector<float> Latents(const Asked& spec) const {
     const auto picture = Finish(spec);
     return ValuesOf(picture->latents);
   }

@@ -60,7 +60,7 @@ absl::Status RunAhead(const std::vector<std::unique_ptr<Picture>>& pictures,
 class SeparateDeviceTest : public ::testing::Test {
  protected:
   // Draws with both; `options` load both.
-  void ExpectTheHostsPictures(const PictureSpec& spec, const LoadOptions& options = Demo()) {
+  void ExpectTheHostsPictures(const Asked& spec, const LoadOptions& options = Demo()) {
     const Rig here(options, "", CpuOn(device::Host()));
     const auto expected = here.Begin(spec).value();
     for (const auto& picture : expected) ASSERT_OK(here.Run(*picture));
@@ -109,9 +109,9 @@ TEST_F(SeparateDeviceTest, DrawsWithGuidanceInSomeSteps) {
 TEST_F(SeparateDeviceTest, DrawsFromAnImageInTiles) {
   LoadOptions options = {.base = testing::kDemoBase, .refiner = ""};
   options.vae_tiling_above = 64 * 64;
-  PictureSpec spec = SmallSpec();
+  Asked spec = SmallSpec();
   const Rig rig({.base = testing::kDemoBase});
-  spec.image = image::Encode(rig.Finish(spec)->pixels, {}).value();
+  spec.inputs.image = image::Encode(rig.Finish(spec)->pixels, {}).value();
   spec.width = spec.height = 96;
   spec.strength = 0.6;
   spec.clip_skip = 1;

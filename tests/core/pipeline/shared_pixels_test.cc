@@ -36,7 +36,8 @@ class SharedPixelsTest : public ::testing::Test {
     for (const Size size : {kSmall, kLarge}) {
       for (int rows : {1, 2, 4}) {
         ModelGraphs& graphs = rig_->pipeline->first().graphs();
-        rig_->kept.push_back(graphs.Step({rows, size.height / 8, size.width / 8}).value());
+        rig_->kept.push_back(
+            graphs.Find({.shape = {rows, size.height / 8, size.width / 8}}).value());
         EXPECT_OK(graphs.Get(rig_->kept.back()));
       }
     }
@@ -46,9 +47,9 @@ class SharedPixelsTest : public ::testing::Test {
   // Expects `rows` for one picture that runs at `executed`: in the largest evaluation that it
   // brings, and in its lane.
   static void ExpectRows(Size asked, Size executed, double guidance, int rows) {
-    PictureSpec resolved = rig_->pipeline->Resolve(SpecOf(asked, guidance)).value();
-    resolved.executed_size = executed;
-    const auto picture = std::move(rig_->pipeline->Start(resolved).value().front());
+    Asked spec = SpecOf(asked, guidance);
+    spec.executed_size = executed;
+    const auto picture = rig_->Start(spec);
     EXPECT_EQ(picture->most_rows(), rows);
     for (int unit = 0; unit < 2; ++unit) EXPECT_OK(testing::RunUnit(*picture));  // text, a step
     ASSERT_TRUE(picture->place.has_value());
@@ -80,7 +81,7 @@ TEST_F(SharedPixelsTest, ARequestHoldsNoMoreThanItsLaneHasRows) {
   const auto bytes = [](const Rig& rig, Size size) {
     PictureSpec spec = SpecOf(size, 1);
     spec.num_images_per_prompt = 4;
-    return rig.pipeline->RequestBytes(rig.pipeline->Resolve(spec).value());
+    return rig.pipeline->Resolve(spec).value()->state_bytes;
   };
   EXPECT_LT(bytes(*few, kLarge), bytes(*many, kLarge));
   EXPECT_EQ(bytes(*rig_, kLarge), bytes(*few, kLarge));

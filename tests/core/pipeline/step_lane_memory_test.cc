@@ -63,7 +63,7 @@ class StepLaneMemoryTest : public StepLaneTest {
   std::vector<int> StepAll(StepLane& lane, std::vector<Member>& members) {
     std::vector<int> computed;
     const auto draws = [](const Member& member) {
-      return member.picture->stage().schedule.steps[member.evaluations].draws_noise;
+      return member.picture->stage().schedule().steps[member.evaluations].draws_noise;
     };
     while (lane.rows_taken() > 0) {
       std::vector<StepLane::Draw> wanted;
@@ -79,7 +79,7 @@ class StepLaneMemoryTest : public StepLaneTest {
       if (step->too_many_rows > 0) warned_.push_back(step->too_many_rows);
       for (Member& member : members) {
         if (!member.place || lane.Rests(*member.place)) continue;
-        if (++member.evaluations < member.picture->stage().schedule.steps.size()) continue;
+        if (++member.evaluations < member.picture->stage().schedule().steps.size()) continue;
         EXPECT_EQ(Leave(*std::exchange(member.place, std::nullopt)), rig_->Latents(member.spec));
       }
     }

@@ -87,7 +87,7 @@ class StepLaneTest : public ::testing::Test {
     ModelGraphs& graphs = rig_->pipeline->first().graphs();
     StepLane::Executables executables;
     for (int rows : row_counts) {
-      rig_->kept.push_back(graphs.Step({rows, 72 / 8, 64 / 8}).value());
+      rig_->kept.push_back(graphs.Find({.shape = {rows, 72 / 8, 64 / 8}}).value());
       executables[rows] = graphs.Get(rig_->kept.back()).value();
       if (refuse == nullptr) continue;
       executables[rows] = std::make_shared<RefusingExecutable>(executables[rows], rows, refuse);
@@ -99,10 +99,10 @@ class StepLaneTest : public ::testing::Test {
   }
 
   static LaneRows RowsOf(const Picture& picture) {
-    const double guidance = *picture.request->spec.guidance_scale;
+    const double guidance = *picture.request->spec().guidance_scale;
     return {.rows = picture.rows(),
             .latents = picture.latents,
-            .schedule = &picture.stage().schedule,
+            .schedule = &picture.stage().schedule(),
             .request = *picture.request->conditioning[0],
             .guidance_scale = static_cast<float>(picture.rows() == 2 ? guidance : 1)};
   }

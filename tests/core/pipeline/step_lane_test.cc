@@ -120,7 +120,8 @@ TEST(LanesTest, HaveFewerRowsWhereThereIsNoMemoryForAll) {
   const Rig rig({.base = testing::kDemoBase, .row_counts = {2, 4}}, "",
                 backends::cpu::CpuBackend::Create({.device = &device}).value());
   for (int rows : {1, 2, 4}) {
-    rig.kept.push_back(rig.pipeline->first().graphs().Step({rows, 72 / 8, 64 / 8}).value());
+    rig.kept.push_back(
+        rig.pipeline->first().graphs().Find({.shape = {rows, 72 / 8, 64 / 8}}).value());
     ASSERT_OK(rig.pipeline->first().graphs().Get(rig.kept.back()));
   }
   const PictureSpec guided = SmallSpec(), unguided = WithGuidance(SmallSpec(), 1);
@@ -169,7 +170,7 @@ TEST(StepLaneOnASeparateDeviceTest, DrawsNoNoiseOverWhatTheDeviceHasYetToCopy) {
   std::vector<PendingUnit> units;
   int draws = 0;
   while (picture->next == UnitKind::kStep) {
-    draws += picture->stage().schedule.steps[picture->evaluation].draws_noise;
+    draws += picture->stage().schedule().steps[picture->evaluation].draws_noise;
     ASSERT_OK_AND_ASSIGN(PendingUnit unit, EnqueueUnit({picture.get()}, lanes, *stream));
     units.push_back(std::move(unit));
   }
@@ -190,7 +191,8 @@ TEST(BatchInvariantTest, APictureIsAloneWhereTheBackendPromisesNothing) {
     const Rig rig({.base = testing::kDemoBase, .row_counts = {1, 2}}, "", std::move(backend));
     PictureSpec spec = WithGuidance(SmallSpec(), 1);
     spec.num_images_per_prompt = 2;
-    const GraphHandle two = rig.pipeline->first().graphs().Step({2, 72 / 8, 64 / 8}).value();
+    const GraphHandle two =
+        rig.pipeline->first().graphs().Find({.shape = {2, 72 / 8, 64 / 8}}).value();
     ASSERT_OK(rig.pipeline->first().graphs().Get(two));
     ASSERT_OK_AND_ASSIGN(const auto any, rig.Begin(spec));
     EXPECT_EQ(any[0]->lane(), any[1]->lane());
@@ -207,7 +209,7 @@ TEST_F(StepLaneTest, HoldsAsManyBytesAsItSays) {
   ModelGraphs& graphs = rig_->pipeline->first().graphs();
   const int64_t bytes = Lane({1, 2})->bytes();
   EXPECT_EQ(bytes, StepLane::Bytes({2, 72 / 8, 64 / 8}, 4, graphs.request_bytes()));
-  const GraphHandle one = graphs.Step({1, 72 / 8, 64 / 8}).value();
+  const GraphHandle one = graphs.Find({.shape = {1, 72 / 8, 64 / 8}}).value();
   EXPECT_EQ(bytes, StepLane::Bytes(*graphs.Get(one).value(), 2));
 }
 

@@ -29,7 +29,7 @@ NamedBuffers Encode(const ExecutablePointer& text, int64_t layer) {
 
 ExecutablePointer FirstEncoder(const Pipeline& pipeline) {
   ModelGraphs& graphs = pipeline.first().graphs();
-  return graphs.Get(graphs.text().front()).value();
+  return graphs.Get(graphs.Find({.kind = GraphKind::kText}).value()).value();
 }
 
 std::vector<float> State(const ExecutablePointer& text, int64_t layer) {
@@ -65,7 +65,8 @@ TEST(TextGraphTest, SaysWhetherTheStateIsFinite) {
 TEST(RequestGraphTest, ReadsEachEncodersStateByItself) {
   const Rig rig;
   const SdxlModel& model = rig.pipeline->first();
-  const ExecutablePointer request = model.graphs().Get(model.graphs().request()).value();
+  const ExecutablePointer request =
+      model.graphs().Get(model.graphs().Find({.kind = GraphKind::kRequest}).value()).value();
   std::vector<std::string> names;
   for (const backends::Port& port : request->inputs()) {
     names.push_back(port.name);

@@ -88,7 +88,6 @@ TEST_F(TinyVaeTest, DrawsEveryNthStepButTheLastAndChangesNothing) {
   for (const Drawn& each : drawn) steps.push_back(each.step);
   EXPECT_THAT(steps, ElementsAre(1, 2, 3));
   EXPECT_EQ(picture->pixels, plain->pixels);
-  EXPECT_FALSE(picture->request->fits_colors);  // no request needs them
 }
 
 // The pixels of latents as the UNet has them, by diffusers' network: the golden cases compare it
@@ -130,7 +129,7 @@ TEST_F(TinyVaeTest, ThatIsOffLeavesPreviewsInColours) {
   EXPECT_TRUE(off.pipeline->PreviewGraphsOf({64, 72})->empty());
   const auto picture = off.Start(Spec(2));
   EXPECT_EQ(picture->request->preview, nullptr);
-  EXPECT_TRUE(picture->ahead().colors);
+  EXPECT_TRUE(picture->request->colors.has_value());
   EXPECT_EQ(picture->ahead().stages[0].previews, 0);
 }
 
@@ -173,9 +172,9 @@ TEST_F(TinyVaeTest, WithoutMemoryForItPreviewsAreInColours) {
   options.before_load = refusing;
   compiler::GraphStore graphs(*backend, SystemClock(), registry, nullptr, options);
   ASSERT_OK_AND_ASSIGN(const auto pipeline, LoadPipeline(WithTinyVae(), weights, graphs));
-  ASSERT_OK_AND_ASSIGN(PictureSpec resolved, pipeline->Resolve(Spec(2)));
-  EXPECT_TRUE(pipeline->WantsTinyVae(resolved));
-  ASSERT_OK_AND_ASSIGN(const auto pictures, pipeline->Start(std::move(resolved)));
+  ASSERT_OK_AND_ASSIGN(const SharedPlan plan, pipeline->Resolve(Spec(2)));
+  EXPECT_TRUE(plan->wants_tiny_vae());
+  ASSERT_OK_AND_ASSIGN(const auto pictures, pipeline->Start(plan));
   EXPECT_EQ(pictures[0]->request->preview, nullptr);
 }
 

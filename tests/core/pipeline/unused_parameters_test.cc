@@ -48,7 +48,7 @@ Change Unguided(const Change& ask) {
 
 Change OnImage(const Change& ask) {
   return [ask](PictureSpec& spec) {
-    spec.image = "an image";
+    spec.has_image = true;
     ask(spec);
   };
 }

@@ -38,7 +38,7 @@ std::vector<std::string> BadFields(const PictureSpec& spec, const Traits& traits
 
 PictureSpec WithImage() {
   PictureSpec spec;
-  spec.image = "bytes";
+  spec.has_image = true;
   return spec;
 }
 
@@ -134,9 +134,9 @@ TEST(FindViolationsTest, RefusesAPromptOfAMegabyte) {
 
 TEST(FindViolationsTest, RefusesLatentsTogetherWithAnImage) {
   PictureSpec spec = WithImage();
-  spec.latents = "bytes";
+  spec.has_latents = true;
   EXPECT_THAT(BadFields(spec), ElementsAre("latents"));
-  spec.image.clear();
+  spec.has_image = false;
   EXPECT_THAT(BadFields(spec), IsEmpty());
 }
 

@@ -338,7 +338,7 @@ TEST_F(GenerateCallTest, PreviewsGoWithTheStreamAlone) {
   std::vector<v1::GenerateEvent> events;
   EXPECT_TRUE(Stream(request, &events).ok());
   engine.join();
-  EXPECT_TRUE(engine_.WaitForSpec().takes_previews);
+  EXPECT_TRUE(engine_.WaitForSpec().picture.takes_previews);
   EXPECT_EQ(engine_.WaitForSpec().picture.previews_every, 2);
   ASSERT_EQ(events.size(), 2u);
   EXPECT_EQ(events[0].preview().data(), "jpeg");
@@ -349,7 +349,7 @@ TEST_F(GenerateCallTest, TheEngineIsToldThatOneAnswerTakesNoPreviews) {
   v1::GenerateResponse response;
   EXPECT_TRUE(Generate(Request(), response).ok());
   engine.join();
-  EXPECT_FALSE(engine_.WaitForSpec().takes_previews);
+  EXPECT_FALSE(engine_.WaitForSpec().picture.takes_previews);
 }
 
 TEST_F(GenerateCallTest, TheLogLineSaysTheBucketWhereItDiffers) {

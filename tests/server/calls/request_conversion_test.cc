@@ -98,8 +98,8 @@ TEST(RequestConversionTest, EveryFieldReachesTheSpecAndComesBackInTheParameters)
   EXPECT_TRUE(differencer.Compare(expected, RoundTrip(request))) << difference;
   const ConvertedRequest converted = ToSpec(request);
   EXPECT_EQ(converted.spec.request_id, request.request_id());
-  EXPECT_EQ(converted.spec.picture.image, request.image());
-  EXPECT_EQ(converted.spec.picture.latents, request.latents());
+  EXPECT_EQ(converted.spec.inputs->image, request.image());
+  EXPECT_EQ(converted.spec.inputs->latents, request.latents());
   EXPECT_EQ(converted.spec.priority, request.priority());
   EXPECT_THAT(converted.violations, IsEmpty());
 }

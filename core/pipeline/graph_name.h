@@ -1,0 +1,42 @@
+// The name of one of a model's graphs: which of its networks, and at what size.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+namespace latentd::pipeline {
+
+enum class GraphKind : uint8_t {
+  kText,            // a text encoder (text_graphs.h), by its index
+  kRequest,         // the part of a step that depends on the prompt alone (core/graph/split.h)
+  kStep,            // step_graph.h
+  kDecode,          // vae_graph.h, as are the following
+  kDecodeFallback,  // kDecode in f32, for results of it that are not finite
+  kEncode,
+  kSample,
+  kPreview,  // kDecode by the tiny VAE
+};
+
+// Rows of an evaluation and the size of its latents, the same for all rows.
+struct StepShape {
+  int rows = 1;
+  int height = 0;
+  int width = 0;
+  bool operator==(const StepShape&) const = default;
+};
+
+struct GraphName {
+  GraphKind kind = GraphKind::kStep;
+  StepShape shape =
+      {};           // kText and kRequest have one for all sizes; of others, kStep alone has rows
+  int encoder = 0;  // index of a kText
+
+  bool operator==(const GraphName&) const = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const GraphName& name) {
+    const auto& [rows, height, width] = name.shape;
+    return H::combine(std::move(h), name.kind, rows, height, width, name.encoder);
+  }
+};
+
+}  // namespace latentd::pipeline

@@ -1,0 +1,22 @@
+// The large inputs of a request: encoded files that its images are made of.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+namespace latentd::pipeline {
+
+// Immutable once it is shared: the server makes it, and the images hold it until they have read it.
+struct Inputs {
+  size_t bytes() const { return image.size() + latents.size(); }
+
+  // Image-to-image: a PNG, JPEG or WebP. Empty: none.
+  std::string image;
+  // Text-to-image starts from these instead of what the seeds draw: a safetensors file
+  // (latents_file.h), of all images or one for all. Empty: none.
+  std::string latents;
+};
+using SharedInputs = std::shared_ptr<const Inputs>;  // null: none at all
+
+}  // namespace latentd::pipeline
