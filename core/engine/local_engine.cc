@@ -297,6 +297,7 @@ absl::StatusOr<uint64_t> LocalEngine::Admit(GenerateSpec spec, std::shared_ptr<E
   if (!spec.takes_previews && std::exchange(picture.previews_every, std::nullopt)) {
     warnings.emplace_back("previews has no effect: they come while a stream is read");
   }
+  const uint64_t content = ContentOf(asked, spec.output, picture.image, picture.latents);
   const size_t input_bytes = picture.image.size() + picture.latents.size();
   RETURN_IF_ERROR(CheckInputBytes(picture, input_bytes));
   image = std::exchange(picture.image, {});
@@ -309,7 +310,7 @@ absl::StatusOr<uint64_t> LocalEngine::Admit(GenerateSpec spec, std::shared_ptr<E
   ASSIGN_OR_RETURN(Pictures pictures, StartIfReady(picture));
   const auto job = std::make_shared<Job>(loop_.NextHandle(), *models_.pipeline, std::move(spec),
                                          std::move(sink), clock_.Monotonic());
-  job->content = ContentOf(asked);
+  job->content = content;
   job->comes_back = refused == AfterRefusal::kComesBack;
   job->warnings = std::move(warnings);
   const bool cold = pictures.empty();
