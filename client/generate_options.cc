@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "client/option_words.h"
 #include "client/request_options.h"
 #include "client/suggestions.h"
 #include "client/tls_options.h"
@@ -23,7 +24,7 @@ namespace v1 = ::latent::v1;
 absl::Status SetFormat(GenerateOptions& options, const std::string& name) {
   options.format = FormatOf("picture." + name);  // "jpg", too
   if (options.format != v1::FORMAT_UNSPECIFIED) return absl::OkStatus();
-  return ToChoice(name, {"png", "jpeg", "webp", "raw", "latent"}).status();
+  return ToChoice(name, ChoicesOf(*v1::Format_descriptor())).status();
 }
 
 Option FormatOption(GenerateOptions& options) {
@@ -31,7 +32,7 @@ Option FormatOption(GenerateOptions& options) {
                    "png, jpeg, webp, raw, or latent: a safetensors file, before the VAE\n"
                    "(default: by FILE's name, else png)",
                    [&options](const std::string& name) { return SetFormat(options, name); }};
-  option.choices = {"png", "jpeg", "webp", "raw", "latent"};
+  option.choices = ChoicesOf(*v1::Format_descriptor());
   return option;
 }
 
@@ -44,33 +45,21 @@ OptionGroup PromptOptions(GenerateOptions& options) {
 }
 
 OptionGroup OutputOptions(GenerateOptions& options) {
-  const auto set_quality = [&options](const std::string& text) {
-    int quality = 0;
-    if (!absl::SimpleAtoi(text, &quality)) return absl::InvalidArgumentError("must be 1 to 100");
-    options.request.mutable_output()->set_quality(quality);
-    return absl::OkStatus();
-  };
-  const auto set_embed = [&options](const std::string& text) {
-    bool embed = false;
-    RETURN_IF_ERROR(SetSwitch(embed)(text));
-    options.request.mutable_output()->set_embed_parameters(embed);
-    return absl::OkStatus();
-  };
-  return {
-      "Output",
-      {WithLetter('o', {"output", "FILE",
-                        "a file, or a folder that is there (default latent-SEED.png); several\n"
-                        "pictures get -1, -2, ...; - is standard output",
-                        SetString(options.output)}),
-       {"force", "", "overwrite files", SetSwitch(options.force)},
-       FormatOption(options),
-       {"quality", "N", "of JPEG and WebP, 1 to 100 (default 90)", set_quality},
-       {"embed-parameters", "", "say in a PNG what made it (default; =false does not)", set_embed},
-       {"json", "",
-        "a line of JSON for each prompt instead of the files' names: \"images\",\n"
-        "each with its \"file\", and \"completed\", as the API has them",
-        SetSwitch(options.json)},
-       WithLetter('q', {"quiet", "", "no progress", SetSwitch(options.quiet)})}};
+  v1::Output& output = *options.request.mutable_output();
+  return {"Output",
+          {WithLetter('o', {"output", "FILE",
+                            "a file, or a folder that is there (default latent-SEED.png); several\n"
+                            "pictures get -1, -2, ...; - is standard output",
+                            SetString(options.output)}),
+           {"force", "", "overwrite files", SetSwitch(options.force)},
+           FormatOption(options),
+           FieldOption(output, "quality"),
+           FieldOption(output, "embed_parameters"),
+           {"json", "",
+            "a line of JSON for each prompt instead of the files' names: \"images\",\n"
+            "each with its \"file\", and \"completed\", as the API has them",
+            SetSwitch(options.json)},
+           WithLetter('q', {"quiet", "", "no progress", SetSwitch(options.quiet)})}};
 }
 
 OptionGroup ConnectionOptions(GenerateOptions& options) {

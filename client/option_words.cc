@@ -19,16 +19,12 @@ bool IsPartOfWord(char c) {
   return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '/';
 }
 
-// The value of an enum whose values are typed without their prefix.
+// The value of an enum, as it is typed.
 std::string ValueText(absl::string_view word) {
   for (const EnumDescriptor* type : {v1::Format_descriptor(), v1::Model_descriptor(),
                                      v1::BucketPolicy_descriptor(), v1::CacheTier_descriptor()}) {
-    if (type->FindValueByName(std::string(word)) == nullptr) continue;
-    absl::string_view value = word;
-    for (const absl::string_view prefix : {"FORMAT_", "MODEL_", "BUCKET_POLICY_", "CACHE_TIER_"}) {
-      if (absl::ConsumePrefix(&value, prefix)) break;
-    }
-    return value == "RAW_RGB8" ? "raw" : absl::AsciiStrToLower(value);
+    const auto* value = type->FindValueByName(std::string(word));
+    if (value != nullptr) return ChoiceOf(*value);
   }
   return std::string(word);
 }
@@ -43,6 +39,18 @@ std::string WordText(absl::string_view word) {
 }
 
 }  // namespace
+
+std::string ChoiceOf(const google::protobuf::EnumValueDescriptor& value) {
+  if (value.full_name() == "latent.v1.FORMAT_RAW_RGB8") return "raw";
+  const absl::string_view prefix = absl::StripSuffix(value.type()->value(0)->name(), "UNSPECIFIED");
+  return absl::AsciiStrToLower(absl::StripPrefix(value.name(), prefix));
+}
+
+std::vector<std::string> ChoicesOf(const EnumDescriptor& type) {
+  std::vector<std::string> choices;
+  for (int i = 1; i < type.value_count(); ++i) choices.push_back(ChoiceOf(*type.value(i)));
+  return choices;
+}
 
 std::string WithOptionNames(absl::string_view text) {
   std::string spelled;

@@ -1,5 +1,5 @@
-// The options of `latent generate` that become fields of the request: named like the fields, with
-// dashes.
+// The options of `latent generate` that become fields of the request: made of the proto, where each
+// field has its help (Flag).
 #pragma once
 
 #include <string>
@@ -12,7 +12,10 @@ namespace latentd::client {
 
 namespace v1 = ::latent::v1;
 
-// Every field has one, except the prompt; `request` must outlive them.
+// Option for the field of that name; `message` must outlive it.
+Option FieldOption(google::protobuf::Message& message, const std::string& name);
+
+// Every field has one, except the prompt and the output; `request` must outlive them.
 std::vector<OptionGroup> RequestOptions(v1::GenerateRequest& request);
 
 // The spelling that a user types for a field of the proto: "num_inference_steps" is

@@ -1,13 +1,43 @@
 #include "core/engine/arrival.h"
 
+#include <optional>
+#include <utility>
+
 #include "absl/hash/hash.h"
+#include "core/pipeline/fields.h"
 
 namespace latentd::engine {
+namespace {
 
-uint64_t ContentOf(const pipeline::PictureSpec& asked) {
-  return absl::HashOf(asked.prompt, asked.prompt_2, asked.negative_prompt, asked.width,
-                      asked.height, asked.num_inference_steps, asked.guidance_scale,
-                      asked.num_images_per_prompt, asked.seed, asked.seeds, asked.strength);
+template <typename T>
+const T& Hashable(const T& value) {
+  return value;
+}
+
+auto Hashable(const pipeline::Size& size) { return std::pair(size.width, size.height); }
+auto Hashable(const pipeline::Offset& offset) { return std::pair(offset.top, offset.left); }
+auto Hashable(const pipeline::GuidanceInterval& part) { return std::pair(part.start, part.stop); }
+
+template <typename T>
+auto Hashable(const std::optional<T>& value) {
+  return std::pair(value.has_value(), Hashable(value.value_or(T())));
+}
+
+}  // namespace
+
+uint64_t ContentOf(const GenerateSpec& spec) {
+  const pipeline::PictureSpec& asked = spec.picture;
+  const image::EncodeOptions& output = spec.output;
+  uint64_t content =
+      absl::HashOf(output.format, output.quality, output.embed_parameters, asked.scheduler.config);
+  if (spec.inputs != nullptr) {
+    content = absl::HashOf(content, spec.inputs->image, spec.inputs->latents);
+  }
+  for (const pipeline::Field& field : pipeline::Fields()) {
+    VisitField(field, asked,
+               [&](const auto& value) { content = absl::HashOf(content, Hashable(value)); });
+  }
+  return content;
 }
 
 batching::Need NeedOf(const pipeline::Picture& picture) {

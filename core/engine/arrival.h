@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/strings/string_view.h"
 #include "core/batching/queue.h"
 #include "core/batching/unit.h"
 #include "core/engine/engine.h"
@@ -20,9 +21,9 @@ batching::Need NeedOf(const pipeline::Picture& picture);
 // The same while the picture waits to be begun.
 batching::Need WaitingNeedOf(const pipeline::Picture& picture);
 
-// Hash that tells a request from others of its caller, as it was asked for and not as resolved: a
-// seed that the server chose is another when the request comes back after a refusal.
-uint64_t ContentOf(const pipeline::PictureSpec& asked);
+// Hash of all that a request asks for, as it was asked for and not as resolved: a seed that the
+// server chose is another when the request comes back after a refusal.
+uint64_t ContentOf(const GenerateSpec& spec);
 
 // Arrival of a job that holds `image_bytes` while it waits; its pictures wait where there are none.
 // REQUIRES: it has its ids. Borrows them.

@@ -286,6 +286,7 @@ absl::StatusOr<uint64_t> LocalEngine::Admit(GenerateSpec spec, std::shared_ptr<E
                                             AfterRefusal refused) {
   RETURN_IF_ERROR(CheckServing(board_.status()));
   ASSIGN_OR_RETURN(const pipeline::SharedPlan plan, admission_.Resolve(spec));
+  const uint64_t content = ContentOf(spec);
   pipeline::SharedInputs inputs = std::exchange(spec.inputs, nullptr);
   if (inputs != nullptr) RETURN_IF_ERROR(CheckInputBytes(*inputs));
   inputs = loop_.Count(std::move(inputs));
@@ -294,7 +295,7 @@ absl::StatusOr<uint64_t> LocalEngine::Admit(GenerateSpec spec, std::shared_ptr<E
   ASSIGN_OR_RETURN(Pictures pictures, StartIfReady(plan, inputs));
   const auto job = std::make_shared<Job>(loop_.NextHandle(), plan, std::move(spec), std::move(sink),
                                          clock_.Monotonic());
-  job->content = ContentOf(job->spec.picture);
+  job->content = content;
   job->comes_back = refused == AfterRefusal::kComesBack;
   const bool cold = pictures.empty();
   if (!cold) job->need = WaitingNeedOf(*pictures.front());

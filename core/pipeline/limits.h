@@ -19,7 +19,5 @@ inline constexpr int kMaxRowsOfPicture = 2;  // rows of an evaluation: with guid
 inline constexpr size_t kMaxPromptBytes = size_t{64} << 10;
 inline constexpr int kMaxConditioning = 1 << 16;  // limit of original_size and its like, or below 0
 inline constexpr double kMaxAestheticScore = 100;
-inline constexpr double kDefaultAestheticScore = 6.0;
-inline constexpr double kDefaultNegativeAestheticScore = 2.5;
 
 }  // namespace latentd::pipeline

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/types/span.h"
 #include "core/pipeline/picture_spec.h"
 
@@ -23,6 +24,22 @@ struct ModelReads {
   // Some of its steps are in guidance_interval.
   bool guided_steps = true;
   bool previews = true;  // there is a way to draw them
+};
+
+// Facts that decide it.
+struct Uses {
+  const PictureSpec& asked;
+  const PictureSpec& resolved;
+  absl::Span<const ModelReads> models;
+  bool guidance = false;
+  bool negative_sizes = false;  // both are given: text-to-image looks at neither alone
+
+  bool AnyModel(bool ModelReads::*reads) const {
+    return absl::c_any_of(models, [&](const ModelReads& model) { return model.*reads; });
+  }
+  bool EveryModel(bool ModelReads::*reads) const {
+    return absl::c_all_of(models, [&](const ModelReads& model) { return model.*reads; });
+  }
 };
 
 // A sentence for each parameter of `asked` that has no effect: "eta has no effect: ...". `resolved`

@@ -29,8 +29,11 @@ std::vector<FieldViolation> FindViolations(const PictureSpec& spec, const Traits
 // are absent, is given as `image_size`.
 PictureSpec WithDefaults(PictureSpec spec, const Traits& traits, const Size* image_size);
 
+// True if the spec says how many steps it wants.
+bool HasSteps(const PictureSpec& spec);
+
 // How many steps the spec asks for: those of its own schedule (sigmas are one more than steps), or
-// num_inference_steps. REQUIRES: it has one of them, as after WithDefaults.
+// num_inference_steps. REQUIRES: HasSteps, as after WithDefaults.
 int StepsOf(const PictureSpec& spec);
 
 }  // namespace latentd::pipeline

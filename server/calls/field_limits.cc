@@ -1,45 +1,45 @@
 #include "server/calls/field_limits.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
 #include "core/base/error_facts.h"
+#include "core/pipeline/fields.h"
+#include "latent/v1/image_generation.pb.h"
+#include "server/calls/response_conversion.h"
 
 namespace latentd::server::calls {
 namespace {
 
-// Limits of these fields, reported if one of them is bad.
-struct Limits {
-  std::vector<absl::string_view> fields;
-  std::vector<ErrorFact> facts;
-};
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
 
-std::vector<Limits> LimitsOf(const engine::Capabilities& can, absl::string_view caller) {
-  const auto fact = [](std::string name, auto value) {
-    return ErrorFact{std::move(name), absl::StrCat(value)};
-  };
-  return {{{"width", "height"},
-           {fact("min_side", can.min_side), fact("max_side", can.max_side),
-            fact("side_multiple", can.side_multiple), fact("max_pixels", can.max_pixels)}},
-          {{"num_inference_steps", "timesteps", "sigmas"},
-           {fact("min_steps", can.min_steps), fact("max_steps", can.max_steps)}},
-          {{"guidance_scale"}, {fact("max_guidance_scale", can.max_guidance_scale)}},
-          {{"num_images_per_prompt", "seeds"},
-           {fact("max_images_per_prompt", can.max_images_per_prompt)}},
-          {{"priority"},
-           {fact("min_priority", can.min_priority),
-            fact("max_priority", can.priorities.MaxOf(caller))}}};
+// Names of the limits of the fields that are bad.
+std::set<absl::string_view> LimitsOf(const std::vector<FieldViolation>& bad) {
+  std::set<absl::string_view> limits;
+  for (const FieldViolation& violation : bad) {
+    if (violation.field == "priority") limits.insert({"min_priority", "max_priority"});
+    for (const pipeline::Field& field : pipeline::Fields()) {
+      if (field.name == violation.field) limits.insert(field.limits.begin(), field.limits.end());
+    }
+  }
+  return limits;
 }
 
-bool AnyIsBad(const std::vector<FieldViolation>& bad, const Limits& limits) {
-  return std::any_of(bad.begin(), bad.end(), [&](const FieldViolation& violation) {
-    return std::find(limits.fields.begin(), limits.fields.end(), violation.field) !=
-           limits.fields.end();
-  });
+std::string NumberText(const Message& message, const FieldDescriptor& field) {
+  const auto& reflection = *message.GetReflection();
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return absl::StrCat(reflection.GetDouble(message, &field));
+    case FieldDescriptor::CPPTYPE_INT64:
+      return absl::StrCat(reflection.GetInt64(message, &field));
+    default:
+      return absl::StrCat(reflection.GetInt32(message, &field));
+  }
 }
 
 }  // namespace
@@ -48,11 +48,12 @@ absl::Status WithLimits(const absl::Status& refused, const engine::Engine& engin
                         absl::string_view caller) {
   const std::vector<FieldViolation> bad = GetFieldViolations(refused);
   if (bad.empty() || !GetReason(refused).empty()) return refused;
+  const auto capabilities = ToProto(engine.capabilities(), caller);
   std::vector<ErrorFact> facts;
-  for (const Limits& limits : LimitsOf(engine.capabilities(), caller)) {
-    if (AnyIsBad(bad, limits)) {
-      facts.insert(facts.end(), limits.facts.begin(), limits.facts.end());
-    }
+  for (const absl::string_view limit : LimitsOf(bad)) {
+    const std::string name(limit);
+    facts.push_back(
+        {name, NumberText(capabilities, *capabilities.GetDescriptor()->FindFieldByName(name))});
   }
   return WithFacts(WithReason(refused, "BAD_FIELDS"), facts);
 }

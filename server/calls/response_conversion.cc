@@ -5,6 +5,7 @@
 
 #include "core/engine/model_name.h"
 #include "server/calls/basic_conversion.h"
+#include "server/calls/field_conversion.h"
 #include "server/calls/request_fields.h"
 
 namespace latentd::server::calls {
@@ -12,20 +13,6 @@ namespace {
 
 namespace v1 = ::latent::v1;
 using calls::ToProto;  // overloads of basic_conversion.h, beside the ones here
-
-v1::Offset ToProto(pipeline::Offset offset) {
-  v1::Offset proto;
-  proto.set_top(offset.top);
-  proto.set_left(offset.left);
-  return proto;
-}
-
-v1::GuidanceInterval ToProto(const pipeline::GuidanceInterval& interval) {
-  v1::GuidanceInterval proto;
-  proto.set_start(interval.start);
-  proto.set_stop(interval.stop);
-  return proto;
-}
 
 v1::Format ToProto(image::Format format) {
   switch (format) {
@@ -43,18 +30,6 @@ v1::Format ToProto(image::Format format) {
   return v1::FORMAT_UNSPECIFIED;
 }
 
-v1::BucketPolicy ToProto(pipeline::BucketPolicy policy) {
-  switch (policy) {
-    case pipeline::BucketPolicy::kExact:
-      return v1::BUCKET_POLICY_EXACT;
-    case pipeline::BucketPolicy::kSnap:
-      return v1::BUCKET_POLICY_SNAP;
-    case pipeline::BucketPolicy::kColdOk:
-      return v1::BUCKET_POLICY_COLD_OK;
-  }
-  return v1::BUCKET_POLICY_UNSPECIFIED;
-}
-
 v1::Timings ToProto(const engine::Timings& timings) {
   v1::Timings proto;
   *proto.mutable_queue() = ToProto(timings.queue);
@@ -67,71 +42,6 @@ v1::Timings ToProto(const engine::Timings& timings) {
   }
   return proto;
 }
-
-// Writes FIELD where the spec has it: SET_IF_PRESENT(width, picture.width).
-#define SET_IF_PRESENT(name, source) \
-  if (source) proto.set_##name(*(source))
-#define SET_MESSAGE_IF_PRESENT(name, source) \
-  if (source) *proto.mutable_##name() = ToProto(*(source))
-
-void SetPrompts(const pipeline::PictureSpec& picture, v1::GenerateRequest& proto) {
-  proto.set_prompt(picture.prompt);
-  SET_IF_PRESENT(prompt_2, picture.prompt_2);
-  SET_IF_PRESENT(negative_prompt, picture.negative_prompt);
-  SET_IF_PRESENT(negative_prompt_2, picture.negative_prompt_2);
-}
-
-void SetScheduler(const schedulers::Overrides& scheduler, v1::GenerateRequest& proto) {
-  if (!scheduler.name.empty()) proto.set_scheduler(scheduler.name);
-  SET_IF_PRESENT(timestep_spacing, scheduler.timestep_spacing);
-  SET_IF_PRESENT(prediction_type, scheduler.prediction_type);
-  SET_IF_PRESENT(algorithm_type, scheduler.algorithm_type);
-  SET_IF_PRESENT(use_karras_sigmas, scheduler.use_karras_sigmas);
-  SET_IF_PRESENT(rescale_betas_zero_snr, scheduler.rescale_betas_zero_snr);
-}
-
-void SetDenoising(const pipeline::PictureSpec& picture, v1::GenerateRequest& proto) {
-  SET_IF_PRESENT(num_inference_steps, picture.num_inference_steps);
-  SET_IF_PRESENT(guidance_scale, picture.guidance_scale);
-  SET_IF_PRESENT(guidance_rescale, picture.guidance_rescale);
-  SET_MESSAGE_IF_PRESENT(guidance_interval, picture.guidance_interval);
-  SET_IF_PRESENT(eta, picture.eta);
-  SET_IF_PRESENT(clip_skip, picture.clip_skip);
-  SET_IF_PRESENT(denoising_end, picture.denoising_end);
-  SET_IF_PRESENT(denoising_start, picture.denoising_start);
-  SET_IF_PRESENT(strength, picture.strength);
-  proto.set_refine(picture.refine);
-  proto.mutable_timesteps()->Add(picture.timesteps.begin(), picture.timesteps.end());
-  proto.mutable_sigmas()->Add(picture.sigmas.begin(), picture.sigmas.end());
-}
-
-void SetImages(const pipeline::PictureSpec& picture, v1::GenerateRequest& proto) {
-  SET_IF_PRESENT(width, picture.width);
-  SET_IF_PRESENT(height, picture.height);
-  // One of the two, as a request may have it.
-  if (picture.seeds.empty()) SET_IF_PRESENT(seed, picture.seed);
-  SET_IF_PRESENT(num_images_per_prompt, picture.num_images_per_prompt);
-  proto.set_bucket_policy(ToProto(picture.bucket_policy));
-  proto.set_batch_invariant(picture.batch_invariant);
-  if (picture.previews_every) {
-    proto.mutable_previews()->set_every_n_steps(*picture.previews_every);
-  }
-  proto.mutable_seeds()->Add(picture.seeds.begin(), picture.seeds.end());
-}
-
-void SetConditioning(const pipeline::PictureSpec& picture, v1::GenerateRequest& proto) {
-  SET_MESSAGE_IF_PRESENT(original_size, picture.original_size);
-  SET_MESSAGE_IF_PRESENT(target_size, picture.target_size);
-  SET_MESSAGE_IF_PRESENT(crops_coords_top_left, picture.crops_coords_top_left);
-  SET_MESSAGE_IF_PRESENT(negative_original_size, picture.negative_original_size);
-  SET_MESSAGE_IF_PRESENT(negative_target_size, picture.negative_target_size);
-  SET_MESSAGE_IF_PRESENT(negative_crops_coords_top_left, picture.negative_crops_coords_top_left);
-  SET_IF_PRESENT(aesthetic_score, picture.aesthetic_score);
-  SET_IF_PRESENT(negative_aesthetic_score, picture.negative_aesthetic_score);
-}
-
-#undef SET_IF_PRESENT
-#undef SET_MESSAGE_IF_PRESENT
 
 // Only what the format takes, so that the echo can be sent again.
 v1::Output ToProto(const image::EncodeOptions& output) {
@@ -147,12 +57,7 @@ v1::Output ToProto(const image::EncodeOptions& output) {
 v1::GenerateRequest ToProto(const pipeline::PictureSpec& picture,
                             const image::EncodeOptions& output) {
   v1::GenerateRequest proto;
-  proto.set_model(picture.model == "refiner" ? v1::MODEL_REFINER : v1::MODEL_BASE);
-  SetPrompts(picture, proto);
-  SetScheduler(picture.scheduler, proto);
-  SetDenoising(picture, proto);
-  SetImages(picture, proto);
-  SetConditioning(picture, proto);
+  SetFields(picture, proto);
   *proto.mutable_output() = ToProto(output);
   return proto;
 }

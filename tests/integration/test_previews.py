@@ -65,7 +65,7 @@ class PreviewsTest(SharedServerTestCase):
     def test_one_answer_has_none_and_says_so(self):
         completed = self.api.generate(self.request(1)).completed
         self.assertEqual(len(completed.warnings), 1)
-        self.assertIn("previews has no effect", completed.warnings[0])
+        self.assertIn("previews.every_n_steps has no effect", completed.warnings[0])
         self.assertFalse(completed.parameters.HasField("previews"))
 
     def test_a_step_is_the_least_that_can_be_between_them(self):

@@ -7,7 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "core/pipeline/fields.h"
 #include "tests/core/engine/loop_rig.h"
+#include "tests/support/inputs.h"
 
 namespace latentd::engine {
 namespace {
@@ -39,19 +41,44 @@ TEST_F(ArrivalTest, SaysWhoAsksHowUrgentlyAndUntilWhen) {
   EXPECT_EQ(arrival.pictures.size(), 1u);
 }
 
+uint64_t ContentOf(const pipeline::PictureSpec& asked, pipeline::SharedInputs inputs = nullptr,
+                   const image::EncodeOptions& output = {}) {
+  return engine::ContentOf({.picture = asked, .inputs = std::move(inputs), .output = output});
+}
+
 TEST_F(ArrivalTest, ARequestThatComesBackIsKnownByWhatItAskedFor) {
   pipeline::PictureSpec asked = SmallSpec(4).picture;
   asked.seed = std::nullopt;
   const uint64_t content = ContentOf(asked);
   EXPECT_EQ(ContentOf(pipeline::PictureSpec(asked)), content);
-  asked.seed = 2;
-  EXPECT_NE(ContentOf(asked), content);
-  asked.seed = std::nullopt;
-  asked.prompt += "!";
-  EXPECT_NE(ContentOf(asked), content);
+  EXPECT_NE(ContentOf(asked, testing::ImageInput("an image")), content);
+  EXPECT_NE(ContentOf(asked, testing::LatentsInput("an image")),
+            ContentOf(asked, testing::ImageInput("an image")));
+  EXPECT_NE(ContentOf(asked, nullptr, {.format = image::Format::kJpeg}), content);
   const std::shared_ptr<Job> job = JobOf(SmallSpec(4));
   job->content = content;
   EXPECT_EQ(ArrivalOf(*job, 0).content, content);
+}
+
+// Gives the member another value than it has.
+template <typename T>
+void Change(T& value) {
+  if constexpr (requires { value.push_back({}); }) {
+    value.push_back({});
+  } else if constexpr (requires { value.emplace(); }) {
+    value = value ? T() : T(std::in_place);
+  } else {
+    value = static_cast<T>(!static_cast<bool>(value));
+  }
+}
+
+TEST_F(ArrivalTest, RequestsThatDifferInAnyFieldAreOthers) {
+  const pipeline::PictureSpec asked = SmallSpec(4).picture;
+  for (const pipeline::Field& field : pipeline::Fields()) {
+    pipeline::PictureSpec other = asked;
+    VisitField(field, other, [](auto& value) { Change(value); });
+    EXPECT_NE(ContentOf(other), ContentOf(asked)) << field.name;
+  }
 }
 
 TEST_F(ArrivalTest, OfAPictureAllUnitsAreAheadThatItHasNotHad) {

@@ -1,107 +1,56 @@
 // Every field of a request: changing it changes the picture, or there is a reason why it must not;
 // and in shapes that are compiled it compiles nothing.
-#include <array>
 #include <functional>
 #include <set>
 #include <string>
-#include <tuple>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "core/image/encode.h"
 #include "core/noise/noise_generator.h"
+#include "core/pipeline/fields.h"
 #include "core/pipeline/latents_file.h"
 #include "tests/core/pipeline/rig.h"
 
 namespace latentd::pipeline {
 namespace {
 
-// All fields, by name. A field that is added to PictureSpec or Overrides does not compile until it
-// stands here, and then CoversEveryField fails until it has a row.
-auto FieldsOf(const schedulers::Overrides& overrides) {
-  const auto& [name, timestep_spacing, prediction_type, algorithm_type, use_karras_sigmas,
-               rescale_betas_zero_snr, config] = overrides;
-  return std::tie(name, timestep_spacing, prediction_type, algorithm_type, use_karras_sigmas,
-                  rescale_betas_zero_snr, config);
+// Members of a spec that no field of the API sets by itself.
+std::vector<std::pair<std::string, bool>> OthersThatDiffer(const Asked& a, const Asked& b) {
+  return {{"executed_size", a.executed_size != b.executed_size},
+          {"image", a.inputs.image != b.inputs.image},
+          {"latents", a.inputs.latents != b.inputs.latents},
+          {"takes_previews", a.takes_previews != b.takes_previews},
+          {"output_latents", a.output_latents != b.output_latents},
+          {"scheduler.config", a.scheduler.config != b.scheduler.config}};
 }
 
-auto FieldsOf(const Asked& asked) {
-  const auto& [model, prompt, prompt_2, negative_prompt, negative_prompt_2, width, height,
-               bucket_policy, batch_invariant, previews_every, takes_previews, num_inference_steps,
-               guidance_scale, guidance_rescale, eta, clip_skip, guidance_interval, scheduler,
-               timesteps, sigmas, seed, seeds, num_images_per_prompt, original_size, target_size,
-               crops_coords_top_left, negative_original_size, negative_target_size,
-               negative_crops_coords_top_left, aesthetic_score, negative_aesthetic_score, refine,
-               denoising_end, denoising_start, has_image, has_latents, strength, output_latents] =
-      static_cast<const PictureSpec&>(asked);  // two of these follow from the inputs
-  return std::tuple_cat(
-      std::tie(model, prompt, prompt_2, negative_prompt, negative_prompt_2, width, height,
-               bucket_policy, batch_invariant, previews_every, takes_previews, asked.executed_size,
-               num_inference_steps, guidance_scale, guidance_rescale, eta, clip_skip,
-               guidance_interval, timesteps, sigmas, seed, seeds, num_images_per_prompt,
-               original_size, target_size, crops_coords_top_left, negative_original_size,
-               negative_target_size, negative_crops_coords_top_left, aesthetic_score,
-               negative_aesthetic_score, refine, denoising_end, denoising_start, asked.inputs.image,
-               strength, asked.inputs.latents, output_latents),
-      FieldsOf(scheduler));
+bool Differs(const Field& field, const PictureSpec& a, const PictureSpec& b) {
+  return VisitField(field, a, [&]<typename T>(const T& ours) {
+    return VisitField(field, b, [&]<typename U>(const U& theirs) {
+      if constexpr (std::is_same_v<T, U>) return ours != theirs;
+      return true;
+    });
+  });
 }
-
-constexpr std::array kFieldNames = {
-    "model",
-    "prompt",
-    "prompt_2",
-    "negative_prompt",
-    "negative_prompt_2",
-    "width",
-    "height",
-    "bucket_policy",
-    "batch_invariant",
-    "previews_every",
-    "takes_previews",
-    "executed_size",
-    "num_inference_steps",
-    "guidance_scale",
-    "guidance_rescale",
-    "eta",
-    "clip_skip",
-    "guidance_interval",
-    "timesteps",
-    "sigmas",
-    "seed",
-    "seeds",
-    "num_images_per_prompt",
-    "original_size",
-    "target_size",
-    "crops_coords_top_left",
-    "negative_original_size",
-    "negative_target_size",
-    "negative_crops_coords_top_left",
-    "aesthetic_score",
-    "negative_aesthetic_score",
-    "refine",
-    "denoising_end",
-    "denoising_start",
-    "image",
-    "strength",
-    "latents",
-    "output_latents",
-    "scheduler.name",
-    "scheduler.timestep_spacing",
-    "scheduler.prediction_type",
-    "scheduler.algorithm_type",
-    "scheduler.use_karras_sigmas",
-    "scheduler.rescale_betas_zero_snr",
-    "scheduler.config",
-};
-static_assert(kFieldNames.size() == std::tuple_size_v<decltype(FieldsOf(std::declval<Asked>()))>);
 
 // The fields in which two specs differ.
 std::vector<std::string> Differences(const Asked& a, const Asked& b) {
   std::vector<std::string> names;
-  const auto ours = FieldsOf(a), theirs = FieldsOf(b);
-  const auto compare = [&]<size_t... I>(std::index_sequence<I...>) {
-    ((std::get<I>(ours) == std::get<I>(theirs) ? void() : names.push_back(kFieldNames[I])), ...);
-  };
-  compare(std::make_index_sequence<kFieldNames.size()>());
+  for (const Field& field : Fields()) {
+    if (Differs(field, a, b)) names.emplace_back(field.name);
+  }
+  for (const auto& [name, differs] : OthersThatDiffer(a, b)) {
+    if (differs) names.push_back(name);
+  }
+  return names;
+}
+
+std::set<std::string> AllNames() {
+  std::set<std::string> names;
+  for (const Field& field : Fields()) names.emplace(field.name);
+  for (const auto& [name, differs] : OthersThatDiffer({}, {})) names.insert(name);
   return names;
 }
 
@@ -215,7 +164,7 @@ std::vector<Row> SizeRows() {
        "done"},
       {"batch_invariant", Plain(), [](Asked& s) { s.batch_invariant = true; },
        "it says what a picture shares its steps with, and must not show in it"},
-      {"previews_every", Plain(), [](Asked& s) { s.previews_every = 1; },
+      {"previews.every_n_steps", Plain(), [](PictureSpec& s) { s.previews_every = 1; },
        "what a picture looks like on the way must not show in it"},
       {"takes_previews", Plain(), [](Asked& s) { s.takes_previews = false; }, "there are none"},
       {"executed_size", Plain(),
@@ -299,19 +248,20 @@ std::vector<Row> StageRows() {
 
 std::vector<Row> SchedulerRows() {
   return {
-      {"scheduler.name", Plain(), [](Asked& s) { s.scheduler.name = "dpmpp_2m"; }},
-      {"scheduler.timestep_spacing", Plain(),
-       [](Asked& s) { s.scheduler.timestep_spacing = "trailing"; }},
-      {"scheduler.prediction_type", Plain(),
-       [](Asked& s) { s.scheduler.prediction_type = "v_prediction"; }},
-      {"scheduler.algorithm_type", WithScheduler("dpmpp_2m"),
-       [](Asked& s) { s.scheduler.algorithm_type = "sde-dpmsolver++"; }},
+      {"scheduler", Plain(), [](PictureSpec& s) { s.scheduler.name = "dpmpp_2m"; }},
+      {"timestep_spacing", Plain(),
+       [](PictureSpec& s) { s.scheduler.timestep_spacing = "trailing"; }},
+      {"prediction_type", Plain(),
+       [](PictureSpec& s) { s.scheduler.prediction_type = "v_prediction"; }},
+      {"algorithm_type", WithScheduler("dpmpp_2m"),
+       [](PictureSpec& s) { s.scheduler.algorithm_type = "sde-dpmsolver++"; }},
       // The first sigma and the last are the same in either schedule.
-      {"scheduler.use_karras_sigmas", InSteps(3),
-       [](Asked& s) { s.scheduler.use_karras_sigmas = true; }},
-      {"scheduler.rescale_betas_zero_snr", WithScheduler("ddim"),
-       [](Asked& s) { s.scheduler.rescale_betas_zero_snr = true; }},
-      {"scheduler.config", Plain(), [](Asked& s) { s.scheduler.config = R"({"beta_end": 0.02})"; }},
+      {"use_karras_sigmas", InSteps(3),
+       [](PictureSpec& s) { s.scheduler.use_karras_sigmas = true; }},
+      {"rescale_betas_zero_snr", WithScheduler("ddim"),
+       [](PictureSpec& s) { s.scheduler.rescale_betas_zero_snr = true; }},
+      {"scheduler.config", Plain(),
+       [](PictureSpec& s) { s.scheduler.config = R"({"beta_end": 0.02})"; }},
   };
 }
 
@@ -364,7 +314,7 @@ TEST_F(ParameterTest, CoversEveryField) {
                 ::testing::ElementsAre(row.field));
     covered.insert(row.field);
   }
-  EXPECT_EQ(covered, std::set<std::string>(kFieldNames.begin(), kFieldNames.end()));
+  EXPECT_EQ(covered, AllNames());
 }
 
 TEST_F(ParameterTest, ADenoisingEndOf1CutsNothing) {

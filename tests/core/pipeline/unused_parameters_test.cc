@@ -210,8 +210,8 @@ TEST(UnusedParametersTest, DefaultsGiveNone) {
 
 TEST(UnusedParametersTest, NamesEachOfSeveral) {
   EXPECT_THAT(Warnings(Unguided(And(kBothNegatives, And(kEta, kScore))), {kBase}),
-              ElementsAre(HasSubstr("eta"), HasSubstr("negative_prompt "),
-                          HasSubstr("negative_prompt_2"), HasSubstr("aesthetic_score")));
+              ElementsAre(HasSubstr("negative_prompt "), HasSubstr("negative_prompt_2"),
+                          HasSubstr("eta"), HasSubstr("aesthetic_score")));
 }
 
 }  // namespace

@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <set>
+#include <string>
 
+#include "core/pipeline/fields.h"
 #include "server/calls/request_form.h"
 #include "server/calls/response_conversion.h"
 
@@ -16,6 +19,7 @@ namespace v1 = ::latent::v1;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
+using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -142,6 +146,36 @@ TEST(RequestConversionTest, FieldsThatAreNotSetStayAbsent) {
   EXPECT_FALSE(picture.width || picture.seed || picture.guidance_scale || picture.prompt_2);
   EXPECT_FALSE(picture.scheduler.use_karras_sigmas || picture.original_size);
   EXPECT_TRUE(picture.seeds.empty() && picture.timesteps.empty());
+}
+
+// Fields of a request that say nothing of its images, and files.
+const std::set<std::string> kWithoutRow = {"request_id", "output",   "image",
+                                           "latents",    "priority", "resumable"};
+
+TEST(FieldTableTest, EveryOtherFieldOfARequestHasARow) {
+  std::set<std::string> fields, rows = kWithoutRow;
+  for (int i = 0; i < v1::GenerateRequest::descriptor()->field_count(); ++i) {
+    fields.insert(v1::GenerateRequest::descriptor()->field(i)->name());
+  }
+  for (const pipeline::Field& row : pipeline::Fields()) {
+    EXPECT_TRUE(rows.emplace(row.name.substr(0, row.name.find('.'))).second) << row.name;
+  }
+  EXPECT_EQ(rows, fields);
+}
+
+TEST(FieldTableTest, LimitsAreNumbersOfTheCapabilities) {
+  std::set<std::string> limits;
+  for (const pipeline::Field& row : pipeline::Fields()) {
+    limits.insert(row.limits.begin(), row.limits.end());
+  }
+  EXPECT_EQ(limits.size(), 8u);
+  for (const std::string& limit : limits) {
+    const auto* field = v1::GetCapabilitiesResponse::descriptor()->FindFieldByName(limit);
+    ASSERT_NE(field, nullptr) << limit;
+    EXPECT_THAT(field->cpp_type(),
+                AnyOf(FieldDescriptor::CPPTYPE_INT32, FieldDescriptor::CPPTYPE_INT64,
+                      FieldDescriptor::CPPTYPE_DOUBLE));
+  }
 }
 
 TEST(RequestFormTest, AnEmptyPromptIsNamed) {
