@@ -119,16 +119,52 @@ OpCase ConvOfInputs(int64_t in, int64_t out) {
   return {absl::StrCat("conv2d_weight_is_an_input_", in, "_to_", out), Op::kConv2d, build};
 }
 
-// One that begins where no word does.
-OpCase ConvOfPartOfABias(int64_t in, int64_t out) {
+// A bias that begins where no word does, as the others of these do.
+OpCase ConvOfPartOfABias(int64_t in, int64_t out, int64_t kernel) {
   const auto build = [=](GraphBuilder& b) {
     const Value x = b.Input("x", DType::kF32, {1, 5, 6, in}, Rate::kStep);
     const Value biases = b.Input("biases", DType::kF32, {out + 1}, Rate::kStep);
-    b.Output("y",
-             b.Conv2d(x, b.Weight("net/weight", {out, in, 3, 3}), b.Slice(biases, 0, 1, out + 1),
-                      {.padding = {1, 1, 1, 1}, .layout = Layout::kNhwc}));
+    const int64_t around = kernel / 2;
+    b.Output("y", b.Conv2d(x, b.Weight("net/weight", {out, in, kernel, kernel}),
+                           b.Slice(biases, 0, 1, out + 1),
+                           {.padding = {around, around, around, around}, .layout = Layout::kNhwc}));
   };
-  return {absl::StrCat("conv2d_bias_is_a_slice_", in, "_to_", out), Op::kConv2d, build};
+  return {absl::StrCat("conv2d_bias_is_a_slice_", in, "_to_", out, kernel == 3 ? "" : "_1x1"),
+          Op::kConv2d, build};
+}
+
+OpCase ConvOfPartOfABiasAndInputs(int64_t in, int64_t out) {
+  const auto build = [=](GraphBuilder& b) {
+    const Value x = b.Input("x", DType::kF32, {1, 5, 6, in}, Rate::kStep);
+    const Value weight = b.Input("weight", DType::kF32, {out, in, 3, 3}, Rate::kStep);
+    const Value biases = b.Input("biases", DType::kF32, {out + 1}, Rate::kStep);
+    b.Output("y", b.Conv2d(x, weight, b.Slice(biases, 0, 1, out + 1),
+                           {.padding = {1, 1, 1, 1}, .layout = Layout::kNhwc}));
+  };
+  return {absl::StrCat("conv2d_bias_is_a_slice_beside_inputs_", in, "_to_", out), Op::kConv2d,
+          build};
+}
+
+OpCase LinearOfPartOfABias(int64_t in, int64_t out) {
+  const auto build = [=](GraphBuilder& b) {
+    const Value x = b.Input("x", DType::kF32, {9, in}, Rate::kStep);
+    const Value biases = b.Input("biases", DType::kF32, {out + 1}, Rate::kStep);
+    b.Output("y", b.Linear(x, b.Weight("net/weight", {out, in}), b.Slice(biases, 0, 1, out + 1)));
+  };
+  return {absl::StrCat("linear_bias_is_a_slice_", in, "_to_", out), Op::kLinear, build};
+}
+
+// Every operand of a product.
+OpCase LinearOfParts(int64_t in, int64_t out) {
+  const auto part = [](GraphBuilder& b, const char* name, int64_t lines, int64_t line) {
+    const Value all = b.Input(name, DType::kF32, {lines * line + 1}, Rate::kStep);
+    return b.Reshape(b.Slice(all, 0, 1, lines * line + 1), {lines, line});
+  };
+  const auto build = [=](GraphBuilder& b) {
+    const Value x = part(b, "x", 7, in), weight = part(b, "weight", out, in);
+    b.Output("y", b.Linear(x, weight, b.Reshape(part(b, "bias", 1, out), {out})));
+  };
+  return {absl::StrCat("linear_operands_are_slices_", in, "_to_", out), Op::kLinear, build};
 }
 
 struct AttentionCase {
@@ -173,7 +209,13 @@ std::vector<OpCase> ProductCases() {
   cases.push_back(LinearOfInputs());
   for (const auto& [in, out] : {std::pair(3, 4), std::pair(4, 64), std::pair(64, 4)}) {
     cases.push_back(ConvOfInputs(in, out));
-    cases.push_back(ConvOfPartOfABias(in, out));
+    cases.push_back(ConvOfPartOfABias(in, out, 3));
+    cases.push_back(ConvOfPartOfABias(in, out, 1));
+    cases.push_back(ConvOfPartOfABiasAndInputs(in, out));
+  }
+  for (const auto& [in, out] : {std::pair(64, 32), std::pair(37, 19)}) {
+    cases.push_back(LinearOfPartOfABias(in, out));
+    cases.push_back(LinearOfParts(in, out));
   }
   cases.push_back(ConvOfMadeBias());
   cases.push_back(Matmul("rank2", {3, 5}, {5, 4}));
