@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
 #include "tests/conformance/op_cases.h"
 
@@ -185,12 +187,38 @@ OpCase Attention(const AttentionCase& c) {
 }
 
 // Queries, keys and values as parts of one merged projection.
-OpCase MergedAttention() {
-  return {"attention_of_slices", Op::kAttention, [](GraphBuilder& b) {
-            const Value qkv = b.Input("qkv", DType::kF32, {2, 9, 72}, Rate::kStep);
-            b.Output("y", b.Attention(b.Slice(qkv, 2, 0, 24), b.Slice(qkv, 2, 24, 48),
-                                      b.Slice(qkv, 2, 48, 72), {3, 0.5f, false}));
+OpCase MergedAttention(int64_t tokens, int64_t heads, int64_t size) {
+  return {absl::StrCat("attention_of_slices_", size), Op::kAttention, [=](GraphBuilder& b) {
+            const int64_t c = heads * size;
+            const Value qkv = b.Input("qkv", DType::kF32, {2, tokens, 3 * c}, Rate::kStep);
+            b.Output("y", b.Attention(b.Slice(qkv, 2, 0, c), b.Slice(qkv, 2, c, 2 * c),
+                                      b.Slice(qkv, 2, 2 * c, 3 * c), {heads, 0.2f, false}));
           }};
+}
+
+// Attention of Stable Diffusion 1.5, whose heads are of 40, 80 and 160: to the image itself, of
+// which there are whole tiles or not, and to a prompt. Heads are fewer, but never one where a
+// kernel could take the next head's elements for padding.
+std::vector<AttentionCase> AttentionOfSd15() {
+  std::vector<AttentionCase> cases;
+  const auto add = [&](int64_t size, int64_t rows, int64_t queries, int64_t keys) {
+    const float scale = 1 / std::sqrt(static_cast<float>(size));
+    cases.push_back({absl::StrCat("sd15_", size, "_", rows, "x", queries, "_over_", keys), rows,
+                     queries, keys, 2, size, false, scale});
+  };
+  for (const auto& [size, image] :
+       {std::pair(40, 4096), std::pair(80, 1024), std::pair(160, 256)}) {
+    add(size, 1, 64, image);
+    add(size, 2, 65, image - 1);
+    add(size, 1, image, 77);
+    add(size, 2, 63, 77);
+    add(size, 2, 63, 63);
+    add(size, 1, 64, 64);
+  }
+  cases.push_back({"sd15_many_heads", 2, 130, 130, 8, 40, false, 0.158f});
+  cases.push_back({"sd15_text", 2, 77, 77, 12, 64, true, 0.125f});
+  cases.push_back({"sd15_autoencoder", 1, 100, 100, 1, 512, false, 0.044f});
+  return cases;
 }
 
 }  // namespace
@@ -249,7 +277,9 @@ std::vector<OpCase> ProductCases() {
        }) {
     cases.push_back(Attention(c));
   }
-  cases.push_back(MergedAttention());
+  for (const AttentionCase& c : AttentionOfSd15()) cases.push_back(Attention(c));
+  cases.push_back(MergedAttention(9, 3, 8));
+  for (const int64_t size : {40, 80, 160}) cases.push_back(MergedAttention(66, 3, size));
   return cases;
 }
 

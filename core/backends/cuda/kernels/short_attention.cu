@@ -34,21 +34,23 @@ struct Tokens {
       T values[kKeys][kPitch];  // element 32 b + 8 j + 2 i + k of a head at 32 b + 8 i + 2 j + k
 };
 
+// Eight elements of a head; those beyond its size are 0.
 template <typename T>
-__device__ uint4 LoadedToken(const AttentionArgs::Operand& from, int token, int element) {
+__device__ uint4 LoadedToken(const AttentionArgs::Operand& from, int size, int token, int element) {
   const T* const at = static_cast<const T*>(from.data) + blockIdx.z * from.row +
-                      token * from.token + blockIdx.y * kSize + element;
-  return *reinterpret_cast<const uint4*>(at);
+                      token * from.token + blockIdx.y * size + element;
+  return element < size ? *reinterpret_cast<const uint4*>(at) : uint4();
 }
 
 template <typename T, int kKeys>
 __device__ void LoadTokens(const AttentionArgs& a, Tokens<T, kKeys>& tokens) {
+  const int size = static_cast<int>(a.size);
   for (int i = threadIdx.x; i < kKeys * (kSize / 8); i += kWarps * 32) {
     const int token = i / (kSize / 8), element = i % (kSize / 8) * 8;
     uint4 key = {}, value = {};
     if (token < a.keys) {
-      key = LoadedToken<T>(a.key, token, element);
-      value = LoadedToken<T>(a.value, token, element);
+      key = LoadedToken<T>(a.key, size, token, element);
+      value = LoadedToken<T>(a.value, size, token, element);
     }
     *reinterpret_cast<uint4*>(&tokens.keys[token][element]) = key;
     T* const to = &tokens.values[token][element / 32 * 32 + element % 32 / 4];
@@ -78,7 +80,8 @@ struct Tile {
       const int query = min(first + lane.query + 8 * half, static_cast<int>(a.queries) - 1);
 #pragma unroll
       for (int b = 0; b < kSize / 32; ++b) {
-        const uint4 words = LoadedToken<T>(a.query, query, 32 * b + 8 * lane.part);
+        const uint4 words =
+            LoadedToken<T>(a.query, static_cast<int>(a.size), query, 32 * b + 8 * lane.part);
         queries[2 * b][half] = words.x;
         queries[2 * b][2 + half] = words.y;
         queries[2 * b + 1][half] = words.z;
@@ -122,9 +125,10 @@ struct Tile {
       if (query >= a.queries) return;
       const float scale = 1 / sums[half];
       T* const to = static_cast<T*>(a.result) +
-                    ((blockIdx.z * a.queries + query) * a.heads + blockIdx.y) * kSize;
+                    ((blockIdx.z * a.queries + query) * a.heads + blockIdx.y) * a.size;
 #pragma unroll
       for (int b = 0; b < kSize / 32; ++b) {
+        if (32 * b + 8 * lane.part >= a.size) break;
         uint32_t words[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
@@ -229,7 +233,9 @@ cudaError_t LaunchFor(const AttentionArgs& args, cudaStream_t stream) {
 }  // namespace
 
 cudaError_t ShortAttention(const AttentionArgs& args, cudaStream_t stream) {
-  if (args.keys < 1 || args.keys > kMostShortAttentionKeys) return cudaErrorInvalidValue;
+  if (args.keys < 1 || args.keys > kMostShortAttentionKeys || !HasAttentionSize(args)) {
+    return cudaErrorInvalidValue;
+  }
   switch (args.element) {
     case Element::kF16:
       return LaunchFor<__half>(args, stream);
